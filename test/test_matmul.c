@@ -1,5 +1,5 @@
-// test/test_matmul.c: the matrix product is the one that its specification writes down, to the last bit, on every vector width that this
-// machine has and for any number of threads; and that one is close to the true product.
+// test/test_matmul.c: the matrix product is the one that its specification writes down, to the last bit, in both arithmetics of [precision] products, on
+// every vector width that this machine has and for any number of threads; and that one is close to the true product.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -50,11 +50,45 @@ static float random_float(void) {  // -1 .. 1, over several binades
     return ((float)(int32_t)(a & 0xffffff) - 8388608.0f) * 0x1p-23f * ((seed >> 24 & 7) ? 1.0f : 0.01f);
 }
 
-static tensor filled(dtype t, int64_t rows, int64_t cols) {
+// What operands are made of.
+typedef enum fill {
+    FILL_USUAL,   // near 1
+    FILL_ANY,     // any finite number
+    FILL_TINY,    // products around 2^-126
+    FILL_EDGE,    // sums that are just at 2^-126
+    FILL_ODD,     // zeros of both signs, denormals, the largest
+    FILL_BROKEN,  // now and then infinite, or not a number
+    FILLS,
+} fill;
+
+static uint32_t next(void) {
+    seed = seed * 1664525u + 1013904223u;
+    uint32_t high = seed >> 16;
+    seed = seed * 1664525u + 1013904223u;
+    return high << 16 | seed >> 16;
+}
+
+static float number(fill kind) {
+    static const uint32_t odd[] = {0,        0x80000000u, 1,          0x80000001u, 0x7fffff, 0x807f8000u,
+                                   0x800000, 0x80800000u, 0x7f7fffff, 0xff7f0000u, 0x7f8000, 0x3f800000};
+    uint32_t x = next(), y = next(), part = (x & 0x7fffffu) | (x >> 31) << 31, bits = 0;
+    if (kind == FILL_USUAL || (kind == FILL_BROKEN && y % 997)) return random_float();
+    if (kind == FILL_BROKEN) bits = 0x7f800000u | (x & 0x80400000u);
+    if (kind == FILL_ANY) bits = x % 0x7f800000u | (y & 0x80000000u);
+    if (kind == FILL_TINY) bits = part | (56 + y % 16) << 23;
+    if (kind == FILL_EDGE) bits = (part & (y & 3 ? 0x80000000u : 0x80070000u)) | (64 - (y >> 2) % 26 * (y >> 8 & 1)) << 23;
+    if (kind == FILL_ODD) bits = y & 7 ? odd[x % (sizeof odd / sizeof *odd)] : part | (60 + (y >> 3) % 80) << 23;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static tensor filled_with(fill kind, dtype t, int64_t rows, int64_t cols) {
     tensor x = guarded(t, rows, cols);
-    for (int64_t i = 0; i < rows * cols; i++) typed_set(x.data, t, i, random_float());
+    for (int64_t i = 0; i < rows * cols; i++) typed_set(x.data, t, i, number(kind));
     return x;
 }
+static tensor filled(dtype t, int64_t rows, int64_t cols) { return filled_with(FILL_USUAL, t, rows, cols); }
 
 static tensor copy_of(const tensor *x) {
     tensor y = guarded(x->type, x->size[0], x->size[1]);
@@ -64,23 +98,49 @@ static tensor copy_of(const tensor *x) {
 
 // --- the specification ---------------------------------------------------------------------------------------------------------
 
-static float element(const tensor *x, bool transposed, int64_t row, int64_t col) {
-    return transposed ? typed_get(x->data, x->type, col * x->size[1] + row) : typed_get(x->data, x->type, row * x->size[1] + col);
+// x as an operand of pairs: rounded to BF16, to nearest even; a denormal number is a zero.
+static float operand(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (fabsf(x) < 0x1p-126f) return copysignf(0, x);
+    if (x == x) bits += 0x7fff + (bits >> 16 & 1);
+    bits &= 0xffff0000u;
+    if (x != x) bits |= 0x400000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
-// op(x) as plain floats, (rows, cols)
-static float *plain(const tensor *x, bool transposed, int64_t rows, int64_t cols) {
+// a*b + c, rounded as if exponents had no lower end; what is then below 2^-126 is a zero.
+static float step(float a, float b, float c) {
+    float r = fmaf(a, b, c);
+    if (!(fabsf(r) <= 0x1p-126f)) return r;
+    if (fabsf(r) == 0x1p-126f && fabsf(fmaf(a * 0x1p24f, b, c * 0x1p24f)) >= 0x1p-102f) return r;
+    return copysignf(0, r);
+}
+
+static float element(const tensor *x, bool pairs, bool transposed, int64_t row, int64_t col) {
+    float y = transposed ? typed_get(x->data, x->type, col * x->size[1] + row) : typed_get(x->data, x->type, row * x->size[1] + col);
+    return pairs ? operand(y) : y;
+}
+
+// op(x) as floats, (rows, cols)
+static float *plain(const tensor *x, bool pairs, bool transposed, int64_t rows, int64_t cols) {
     float *p = malloc((size_t)(rows * cols) * sizeof *p);
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++) p[i * cols + j] = element(x, transposed, i, j);
+        for (int64_t j = 0; j < cols; j++) p[i * cols + j] = element(x, pairs, transposed, i, j);
     return p;
 }
 
-static float spec_sum(const float *a, const float *b, int64_t i, int64_t j, int64_t n, int64_t k) {
+static float spec_sum(bool pairs, const float *a, const float *b, int64_t i, int64_t j, int64_t n, int64_t k) {
     float sum = 0;
     for (int64_t q = 0; q < k; q += KC) {
+        int64_t end = q + KC < k ? q + KC : k;
         float p = 0;
-        for (int64_t x = q; x < k && x < q + KC; x++) p = fmaf(a[i * k + x], b[x * n + j], p);
+        for (int64_t x = q; !pairs && x < end; x++) p = fmaf(a[i * k + x], b[x * n + j], p);
+        for (int64_t x = q; pairs && x < end; x += 2) {
+            p = x + 1 < end ? step(a[i * k + x + 1], b[(x + 1) * n + j], p) : step(0, 0, p);
+            p = step(a[i * k + x], b[x * n + j], p);
+        }
         sum = q == 0 ? p : sum + p;
     }
     return sum;
@@ -103,6 +163,7 @@ typedef struct test_case {
 
 typedef struct problem {
     test_case c;
+    bool pairs;
     tensor a, b, bias, pre, d;  // d and pre before
     tensor want_d, want_pre;    // d and pre after
 } problem;
@@ -110,11 +171,11 @@ typedef struct problem {
 // What the operation must leave, element after element, every epilogue as the separate operations would do it.
 static void specify(problem *p) {
     const test_case *c = &p->c;
-    float *a = plain(&p->a, c->ta, c->m, c->k), *b = plain(&p->b, c->tb, c->k, c->n);
+    float *a = plain(&p->a, p->pairs, c->ta, c->m, c->k), *b = plain(&p->b, p->pairs, c->tb, c->k, c->n);
     for (int64_t i = 0; i < c->m; i++) {
         for (int64_t j = 0; j < c->n; j++) {
             int64_t at = i * c->n + j;
-            float x = spec_sum(a, b, i, j, c->n, c->k);
+            float x = spec_sum(p->pairs, a, b, i, j, c->n, c->k);
             if (c->epilogue & MATMUL_BIAS) x = x + typed_get(p->bias.data, c->type, j);
             if (c->epilogue & MATMUL_GELU) {
                 x = rounded(c->type, x);
@@ -129,10 +190,10 @@ static void specify(problem *p) {
     free(a), free(b);
 }
 
-static problem make(test_case c) {
-    problem p = {.c = c};
-    p.a = filled(c.type, c.ta ? c.k : c.m, c.ta ? c.m : c.k);
-    p.b = filled(c.type, c.tb ? c.n : c.k, c.tb ? c.k : c.n);
+static problem make(bool pairs, fill kind, test_case c) {
+    problem p = {.c = c, .pairs = pairs};
+    p.a = filled_with(kind, c.type, c.ta ? c.k : c.m, c.ta ? c.m : c.k);
+    p.b = filled_with(kind, c.type, c.tb ? c.n : c.k, c.tb ? c.k : c.n);
     p.bias = filled(c.type, 1, c.n);
     p.pre = filled(c.type, c.m, c.n);
     p.d = filled(c.wide || (c.epilogue & MATMUL_ACCUMULATE) ? FP32 : c.type, c.m, c.n);
@@ -151,7 +212,8 @@ static void check_same(const problem *p, const tensor *got, const tensor *want, 
     if (!memcmp(got->data, want->data, tensor_bytes(want))) return;
     size_t e = dtype_bytes(want->type);
     for (int64_t i = 0; i < tensor_count(want); i++) {
-        if (!memcmp((char *)got->data + (size_t)i * e, (char *)want->data + (size_t)i * e, e)) continue;
+        float x = typed_get(got->data, got->type, i), y = typed_get(want->data, want->type, i);
+        if (!memcmp((char *)got->data + (size_t)i * e, (char *)want->data + (size_t)i * e, e) || (x != x && y != y)) continue;
         const test_case *c = &p->c;
         fail_msg("%s[%" PRId64 ",%" PRId64 "] of %" PRId64 "x%" PRId64 "x%" PRId64
                  " type %d ta %d tb %d epilogue %u, width %d, %d threads: got %.9g, specified %.9g",
@@ -172,15 +234,20 @@ static void run_once(const problem *p, matmul_fn f, int width, stream *s) {
 }
 
 // Every width; the portable one, which is slow, with two numbers of threads only.
-static void check_case(fixture *f, test_case c) {
-    matmul_fn fn[3];
-    int n = widths(fn);
-    problem p = make(c);
+static void check_filled(fixture *f, fill kind, test_case c) {
+    matmul_fn fn[MAX_WIDTHS];
+    int n = widths(f, fn);
+    problem p = make(f->pairs, kind, c);
     for (int w = 0; w < n; w++)
         for (int t = 1; t <= MAX_THREADS; t++)
             if (w > 0 || t == 1 || t == 3) run_once(&p, fn[w], w, &f->s[t]);
     drop(&p);
 }
+
+// Pairs are of BF16 numbers, stored or rounded: there are none of FP16.
+static int types_of(void **state) { return ((fixture *)*state)->pairs ? 2 : 3; }
+
+static void check_case(fixture *f, test_case c) { check_filled(f, FILL_USUAL, c); }
 
 // --- tests -----------------------------------------------------------------------------------------------------------------------
 
@@ -193,7 +260,7 @@ static void specified_bits(void **state) {
     };
     const dtype types[] = {FP32, BF16, FP16};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int t = 0; t < 3; t++)
+        for (int t = 0; t < types_of(state); t++)
             for (int trans = 0; trans < 4; trans++)
                 check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], trans & 1, trans >> 1, 0, false});
 }
@@ -203,20 +270,55 @@ static void epilogues_are_the_separate_operations(void **state) {
     const int64_t sizes[][3] = {{1, 1, 1}, {17, 33, 70}, {9, 48, KC}, {13, 61, 2 * KC + 3}, {40, 100, KC + 1}, {200, 416, 20}};
     const dtype types[] = {FP32, BF16, FP16};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int t = 0; t < 3; t++)
+        for (int t = 0; t < types_of(state); t++)
             for (size_t e = 0; e < sizeof all / sizeof *all; e++)
                 check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], e % 2, e / 2 % 2, all[e], false});
-    for (int t = 1; t < 3; t++)
+    for (int t = 1; t < types_of(state); t++)
         for (unsigned e = 0; e < 2; e++)
             for (int64_t k = KC - 1; k <= 2 * KC + 2; k += KC + 3)
                 check_case(*state, (test_case){19, 53, k, types[t], false, true, e ? MATMUL_BIAS : 0, true});
 }
 
+// Numbers for which it matters what is flushed, and when; zeros of both signs, cancellation, infinity and NaN.
+static void edges(void **state) {
+    const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 2}, {9, 48, 33}, {13, 61, KC + 3}, {33, 97, 2 * KC + 1}, {40, 192, 90}, {200, 96, 64}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int t = 0; t < 2; t++)
+            for (int kind = 0; kind < FILLS; kind++)
+                for (int trans = 0; trans < 4; trans++)
+                    check_filled(*state, (fill)kind,
+                                 (test_case){sizes[i][0], sizes[i][1], sizes[i][2], t ? BF16 : FP32, trans & 1, trans >> 1,
+                                             kind % 2 ? MATMUL_ACCUMULATE : 0, true});
+}
+
+// A product leaves the processor's mode as it was, on every thread: one of denormals in FP32 is what it was before.
+static void mode_is_left_alone(void **state) {
+    fixture *f = *state, usual = *f;
+    matmul_fn fn[MAX_WIDTHS], other[MAX_WIDTHS];
+    int n = widths(f, fn);
+    usual.pairs = false;
+    const int plain_widths = widths(&usual, other);
+    problem p = make(f->pairs, FILL_TINY, (test_case){200, 416, 90, FP32, false, false, 0, false});
+    tensor a = filled_with(FILL_TINY, FP32, 64, 3), b = filled_with(FILL_TINY, FP32, 3, 768), d = guarded(FP32, 64, 768),
+           want = guarded(FP32, 64, 768);
+    assert_int_equal(other[0](&(matmul_args){.d = &want, .a = &a, .b = &b}, &f->s[1]), ERR_OK);
+    for (int w = 0; w < n; w++)
+        for (int t = 1; t <= MAX_THREADS; t++) {
+            run_once(&p, fn[w], w, &f->s[t]);
+            assert_int_equal(other[w < plain_widths ? w : plain_widths - 1](&(matmul_args){.d = &d, .a = &a, .b = &b}, &f->s[t]), ERR_OK);
+            assert_memory_equal(d.data, want.data, tensor_bytes(&d));
+        }
+    float least = 0;
+    for (int64_t i = 0; i < tensor_count(&want); i++) least = fabsf(((float *)want.data)[i]) < 0x1p-126f ? ((float *)want.data)[i] : least;
+    assert_true(least != 0);  // there were some
+    drop(&p), release(&a), release(&b), release(&d), release(&want);
+}
+
 // Sizes that take the other ways through the plan: operands too large to be packed whole, k in several steps, long and flat tiles.
 // Too many elements to specify: some are, and all must agree between widths, threads, and with the same product elsewhere.
 static void check_large(fixture *f, test_case c) {
-    matmul_fn fn[3];
-    int n = widths(fn);
+    matmul_fn fn[MAX_WIDTHS];
+    int n = widths(f, fn);
     tensor a = filled(c.type, c.ta ? c.k : c.m, c.ta ? c.m : c.k), b = filled(c.type, c.tb ? c.n : c.k, c.tb ? c.k : c.n);
     tensor before = filled(c.epilogue & MATMUL_ACCUMULATE ? FP32 : c.type, c.m, c.n), first = {0};
     for (int w = n - 1; w >= 0; w--) {
@@ -236,8 +338,8 @@ static void check_large(fixture *f, test_case c) {
     for (int probe = 0; probe < 200; probe++) {
         int64_t i = probe < 2 ? probe * (c.m - 1) : (int64_t)((double)(random_float() + 1) / 2 * (double)(c.m - 1));
         int64_t j = probe < 4 ? probe % 2 * (c.n - 1) : (int64_t)((double)(random_float() + 1) / 2 * (double)(c.n - 1));
-        for (int64_t k = 0; k < c.k; k++) x[k] = element(&a, c.ta, i, k), y[k] = element(&b, c.tb, k, j);
-        float want = spec_sum(x, y, 0, 0, 1, c.k);
+        for (int64_t k = 0; k < c.k; k++) x[k] = element(&a, f->pairs, c.ta, i, k), y[k] = element(&b, f->pairs, c.tb, k, j);
+        float want = spec_sum(f->pairs, x, y, 0, 0, 1, c.k);
         if (c.epilogue & MATMUL_ACCUMULATE) want = typed_get(before.data, FP32, i * c.n + j) + want;
         assert_true(typed_get(first.data, first.type, i * c.n + j) == rounded(first.type, want));
     }
@@ -268,8 +370,8 @@ static void large_shapes(void **state) {
 // An element depends on its row of op(a) and its column of op(b) only: the 1 x 1 product of the two has the same bits.
 static void position_is_nothing(void **state) {
     fixture *f = *state;
-    matmul_fn fn[3];
-    int n = widths(fn);
+    matmul_fn fn[MAX_WIDTHS];
+    int n = widths(f, fn);
     enum { M = 83, N = 149, K = KC + 77 };
     tensor a = filled(FP32, M, K), b = filled(FP32, N, K), d = guarded(FP32, M, N);
     for (int w = 0; w < n; w++) {
@@ -290,8 +392,8 @@ static void position_is_nothing(void **state) {
 // |error| <= (block length + blocks) * u * sum |x y|, u = 2^-24: the bound of a blocked sum (Higham 2002, section 4.2).
 static void close_to_the_true_product(void **state) {
     fixture *f = *state;
-    matmul_fn fn[3];
-    int n = widths(fn);
+    matmul_fn fn[MAX_WIDTHS];
+    int n = widths(f, fn);
     const int64_t ks[] = {1, 10, KC, 1000, 5000};
     for (size_t q = 0; q < sizeof ks / sizeof *ks; q++) {
         int64_t k = ks[q], m = 21, cols = 35;
@@ -302,7 +404,7 @@ static void close_to_the_true_product(void **state) {
             for (int64_t j = 0; j < cols; j++) {
                 double sum = 0, magnitude = 0;
                 for (int64_t x = 0; x < k; x++) {
-                    double t = (double)((float *)a.data)[i * k + x] * ((float *)b.data)[x * cols + j];
+                    double t = (double)element(&a, f->pairs, false, i, x) * element(&b, f->pairs, false, x, j);
                     sum += t, magnitude += fabs(t);
                 }
                 assert_true(fabs(((float *)d.data)[i * cols + j] - sum) <= 1.01 * factor * magnitude);
@@ -315,8 +417,8 @@ static void close_to_the_true_product(void **state) {
 // Twice the same sum is added twice: (d + s) + s; and an earlier value that swallows single products shows that it is added once.
 static void accumulate_adds_once(void **state) {
     fixture *f = *state;
-    matmul_fn fn[3];
-    int n = widths(fn);
+    matmul_fn fn[MAX_WIDTHS];
+    int n = widths(f, fn);
     for (int w = 0; w < n; w++) {
         for (int64_t k = 256; k <= 1024; k += 768) {
             tensor a = guarded(FP32, 5, k), b = guarded(FP32, k, 50), d = guarded(FP32, 5, 50);
@@ -336,10 +438,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(specified_bits),
         cmocka_unit_test(epilogues_are_the_separate_operations),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(mode_is_left_alone),
         cmocka_unit_test(large_shapes),
         cmocka_unit_test(position_is_nothing),
         cmocka_unit_test(close_to_the_true_product),
         cmocka_unit_test(accumulate_adds_once),
     };
-    return cmocka_run_group_tests(tests, open_pools, close_pools);
+    return cmocka_run_group_tests_name("fp32", tests, open_pools, close_pools) +
+           cmocka_run_group_tests_name("bf16-pairs", tests, open_pairs, close_pools);
 }

@@ -87,9 +87,18 @@ static void expect_same(const tensor *found, const tensor *want, const char *wha
     }
 }
 
+// What cut matrices are compared with. The portable body of pairs is slow, and test_matmul compares it with the others.
+static matmul_fn specified(const fixture *f) {
+    matmul_fn fn[MAX_WIDTHS];
+    int n = widths(f, fn);
+    return fn[f->pairs ? n - 1 : 0];
+}
+
+static bool too_slow(const fixture *f, int64_t m, int64_t n, int64_t k) { return f->pairs && m * n * k > 3000000; }
+
 // Calls visit for each width and number of threads.
-#define EACH_WAY(f, fn, w, t) \
-    for (int w = 0, n_ = widths(fn); w < n_; w++) \
+#define EACH_WAY(f, z, fn, w, t) \
+    for (int n_ = widths(f, fn), w = n_ > 1 && too_slow(f, (z).m, (z).n, (z).k); w < n_; w++) \
         for (int t = 1; t <= MAX_THREADS; t++) \
             if (w == n_ - 1 ? t != 2 : t == 2)
 
@@ -101,14 +110,13 @@ typedef struct shape {
 
 // A layer whose outputs are cut: y, and the GELU after it.
 static void outputs(fixture *f, shape z, dtype t, bool gelu) {
-    matmul_fn fn[3];
+    matmul_fn fn[MAX_WIDTHS];
     tensor a = filled(t, z.m, z.k), b = filled(t, z.n, z.k), bias = filled(t, 1, z.n), d = matrix(t, z.m, z.n), pre = matrix(t, z.m, z.n);
     unsigned epilogue = MATMUL_BIAS | (gelu ? MATMUL_GELU : 0);
     tensor vector = view1(&bias, z.n), empty = matrix(t, z.m, z.n), to = cut(&empty, z.S), to_pre = cut(&empty, z.S);
     assert_int_equal(
-        cpu_ops_portable.matmul(&(matmul_args){.d = &d, .pre = &pre, .a = &a, .b = &b, .tb = true, .bias = &vector, .epilogue = epilogue}, &f->s[1]),
-        ERR_OK);
-    EACH_WAY(f, fn, w, threads) {
+        specified(f)(&(matmul_args){.d = &d, .pre = &pre, .a = &a, .b = &b, .tb = true, .bias = &vector, .epilogue = epilogue}, &f->s[1]), ERR_OK);
+    EACH_WAY(f, z, fn, w, threads) {
         memset(to.data, 0xff, tensor_bytes(&to));
         assert_int_equal(
             fn[w](&(matmul_args){.d = &to, .pre = &to_pre, .a = &a, .b = &b, .tb = true, .bias = &vector, .epilogue = epilogue}, &f->s[threads]),
@@ -124,14 +132,14 @@ static void outputs(fixture *f, shape z, dtype t, bool gelu) {
 
 // The gradient of a layer's inputs that are cut: dx, through GELU, and the column sums.
 static void inputs(fixture *f, shape z, dtype t, bool gelu) {
-    matmul_fn fn[3];
+    matmul_fn fn[MAX_WIDTHS];
     tensor a = filled(t, z.m, z.k), b = filled(t, z.k, z.n), d = matrix(t, z.m, z.n), pre = filled(t, z.m, z.n), sums = matrix(FP32, 1, z.n);
     tensor cut_b = cut(&b, z.S), cut_pre = cut(&pre, z.S), to = cut(&d, z.S), dbias = view1(&sums, z.n), more = copy_of(&dbias);
     unsigned epilogue = gelu ? MATMUL_DGELU : 0;
     matmul_args args = {.d = &d, .pre = &pre, .a = &a, .b = &b, .dbias = gelu ? &dbias : NULL, .fresh = true, .epilogue = epilogue};
-    assert_int_equal(cpu_ops_portable.matmul(&args, &f->s[1]), ERR_OK);
+    assert_int_equal(specified(f)(&args, &f->s[1]), ERR_OK);
     args.b = &cut_b, args.pre = &cut_pre, args.d = &to, args.dbias = gelu ? &more : NULL;
-    EACH_WAY(f, fn, w, threads) {
+    EACH_WAY(f, z, fn, w, threads) {
         memset(to.data, 0xff, tensor_bytes(&to));
         assert_int_equal(fn[w](&args, &f->s[threads]), ERR_OK);
         tensor back = whole(&to);
@@ -144,12 +152,12 @@ static void inputs(fixture *f, shape z, dtype t, bool gelu) {
 
 // Gradients of weights: of cut outputs, whose rows are slices, and of cut inputs.
 static void weights(fixture *f, shape z, dtype t, bool rows, bool adds) {
-    matmul_fn fn[3];
+    matmul_fn fn[MAX_WIDTHS];
     tensor dy = filled(t, z.k, z.m), x = filled(t, z.k, z.n), before = filled(FP32, z.m, z.n), d = copy_of(&before);
     tensor cut_dy = cut(&dy, z.S), cut_x = cut(&x, z.S), cut_before = cut(&before, z.S);
     unsigned epilogue = adds ? MATMUL_ACCUMULATE : 0;
-    assert_int_equal(cpu_ops_portable.matmul(&(matmul_args){.d = &d, .a = &dy, .ta = true, .b = &x, .epilogue = epilogue}, &f->s[1]), ERR_OK);
-    EACH_WAY(f, fn, w, threads) {
+    assert_int_equal(specified(f)(&(matmul_args){.d = &d, .a = &dy, .ta = true, .b = &x, .epilogue = epilogue}, &f->s[1]), ERR_OK);
+    EACH_WAY(f, z, fn, w, threads) {
         tensor to = copy_of(rows ? &before : &cut_before);
         assert_int_equal(
             fn[w](&(matmul_args){.d = &to, .a = rows ? &cut_dy : &dy, .ta = true, .b = rows ? &x : &cut_x, .epilogue = epilogue}, &f->s[threads]),
@@ -178,12 +186,12 @@ static float rounded(dtype t, float x) {
 // Each slice's own product, then the tree, then the epilogue.
 static tensor specify(fixture *f, shape z, const matmul_args *args, const tensor *before) {
     int64_t each = z.k / z.S;
-    matmul_fn fn[3];
+    matmul_fn fn[MAX_WIDTHS];
     tensor parts = matrix(FP32, z.S * z.m, z.n), want = copy_of(before);
     for (int64_t s = 0; s < z.S; s++) {
         tensor a = slice(args->a, s), part = tensor_rows(&parts, s * z.m, z.m),
                b = args->tb ? slice(args->b, s) : tensor_rows(args->b, s * each, each);
-        assert_int_equal(fn[widths(fn) - 1](&(matmul_args){.d = &part, .a = &a, .b = &b, .tb = args->tb}, &f->s[1]), ERR_OK);
+        assert_int_equal(fn[widths(f, fn) - 1](&(matmul_args){.d = &part, .a = &a, .b = &b, .tb = args->tb}, &f->s[1]), ERR_OK);
     }
     for (int64_t i = 0; i < z.m * z.n; i++) {
         float x = tree((float *)parts.data + i, z.S, z.m * z.n);
@@ -197,14 +205,14 @@ static tensor specify(fixture *f, shape z, const matmul_args *args, const tensor
 }
 
 static void sums(fixture *f, shape z, dtype t, bool tb, unsigned epilogue, bool residual, bool wide) {
-    matmul_fn fn[3];
+    matmul_fn fn[MAX_WIDTHS];
     tensor a = filled(t, z.m, z.k), b = tb ? filled(t, z.n, z.k) : filled(t, z.k, z.n), bias = filled(t, 1, z.n), res = filled(t, z.m, z.n);
     tensor before = filled(wide || (epilogue & MATMUL_ACCUMULATE) ? FP32 : t, z.m, z.n), cut_a = cut(&a, z.S),
            cut_b = tb ? cut(&b, z.S) : copy_of(&b);
     tensor vector = view1(&bias, z.n);
     matmul_args args = {.a = &cut_a, .b = &cut_b, .tb = tb, .bias = &vector, .residual = residual ? &res : NULL, .epilogue = epilogue};
     tensor want = specify(f, z, &args, &before);
-    EACH_WAY(f, fn, w, threads) {
+    EACH_WAY(f, z, fn, w, threads) {
         tensor to = copy_of(&before);
         args.d = &to;
         assert_int_equal(fn[w](&args, &f->s[threads]), ERR_OK);
@@ -217,29 +225,30 @@ static void sums(fixture *f, shape z, dtype t, bool tb, unsigned epilogue, bool 
 // --- tests ---------------------------------------------------------------------------------------------------------------------------------
 
 static const dtype types[] = {FP32, BF16, FP16};
+static int types_of(void **state) { return ((fixture *)*state)->pairs ? 2 : 3; }
 
 static void columns_that_are_not_summed_keep_their_bits(void **state) {
     static const shape shapes[] = {{5, 8, 7, 4},      {13, 96, 31, 2},   {70, 128, 40, 4}, {9, 36, 400, 4},   {31, 192, 20, 4},
                                    {250, 384, 64, 8}, {17, 64, 770, 64}, {64, 60, 90, 2},  {200, 576, 390, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int t = 0; t < 3; t++)
+        for (int t = 0; t < types_of(state); t++)
             for (int k = 0; k < 2; k++) outputs(*state, shapes[i], types[t], k), inputs(*state, shapes[i], types[t], k);
 }
 
 static void gradients_of_weights_keep_their_bits(void **state) {
     static const shape shapes[] = {{8, 12, 7, 4}, {96, 40, 31, 2}, {64, 128, 400, 4}, {36, 36, 20, 4}, {192, 48, 800, 8}, {128, 384, 33, 16}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int t = 0; t < 3; t++)
+        for (int t = 0; t < types_of(state); t++)
             for (int k = 0; k < 4; k++) weights(*state, shapes[i], types[t], k & 1, k >> 1);
 }
 
 static void sums_are_added_along_the_tree(void **state) {
     // Many slices in a block, one, several blocks in a slice, and more levels than fit into a block.
-    static const shape shapes[] = {{5, 7, 8, 4},       {13, 37, 64, 2},  {70, 130, 128, 4},  {9, 48, 768, 4},
-                                   {31, 50, 3072, 4},  {8, 16, 1600, 4}, {250, 64, 512, 16}, {3, 5, 1024, 256},
-                                   {40, 96, 4096, 32}, {17, 33, 800, 2}, {1, 100, 1552, 4},  {64, 48, 385 * 8, 8}};
+    static const shape shapes[] = {{5, 7, 8, 4},      {13, 37, 64, 2},      {70, 130, 128, 4}, {9, 48, 768, 4},    {31, 50, 3072, 4},
+                                   {8, 16, 1600, 4},  {250, 64, 512, 16},   {3, 5, 1024, 256}, {40, 96, 4096, 32}, {17, 33, 800, 2},
+                                   {1, 100, 1552, 4}, {64, 48, 385 * 8, 8}, {33, 100, 28, 4},  {70, 49, 252, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int t = 0; t < 3; t++)
+        for (int t = 0; t < types_of(state); t++)
             for (int tb = 0; tb < 2; tb++) {
                 sums(*state, shapes[i], types[t], tb, 0, false, false);
                 sums(*state, shapes[i], types[t], tb, MATMUL_BIAS, true, false);
@@ -278,5 +287,6 @@ int main(void) {
         cmocka_unit_test(large_sums_too),
         cmocka_unit_test(sums_of_threads_that_pack_alone),
     };
-    return cmocka_run_group_tests(tests, open_pools, close_pools);
+    return cmocka_run_group_tests_name("fp32", tests, open_pools, close_pools) +
+           cmocka_run_group_tests_name("bf16-pairs", tests, open_pairs, close_pools);
 }

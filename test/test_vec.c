@@ -345,6 +345,60 @@ static void test_math_edges(void **state) {
     assert_true(isnan(one(vf_silu(nan))) && isnan(one(vf_silu_grad(nan))));
 }
 
+// --- steps of BF16 products ------------------------------------------------------------------------------------------------------
+
+// x in units of 2^-170, for 2^-150 <= |x| < 2^-60.
+static __int128 units(float x) {
+    int e;
+    double m = frexp((double)x, &e);
+    return (__int128)(int64_t)(m * 0x1p26) << (e - 26 + 170 > 0 ? e - 26 + 170 : 0);
+}
+
+// units * 2^-170, rounded to 24 bits, to nearest even, as if exponents had no lower end; a zero of its sign where that is below 2^-126.
+static float flushed(__int128 x) {
+    bool negative = x < 0;
+    unsigned __int128 m = negative ? -(unsigned __int128)x : (unsigned __int128)x;
+    int drop = 0;
+    while (m >> drop >= (1u << 24)) drop++;
+    uint64_t top = (uint64_t)(m >> drop);
+    unsigned __int128 rest = m - ((unsigned __int128)top << drop), half = drop ? (unsigned __int128)1 << (drop - 1) : 0;
+    if (drop && (rest > half || (rest == half && (top & 1)))) top++;
+    double size = ldexp((double)top, drop - 170);
+    return copysignf(size < 0x1p-126 ? 0 : (float)size, negative ? -1.0f : 1.0f);
+}
+
+// step(a, b, c) is the exact a*b + c, rounded and flushed, where it matters: around 2^-126. Half of the sums land within a few units of it.
+static void test_a_step_is_exact(void **state) {
+    (void)state;
+    uint32_t counter = 1u << 29;
+    const probe_row *row = row_named(probes_portable, "product_exact");
+    int kept = 0, gone = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int64_t i = 0; i < BLOCKS * PROBE_LANES; i++) {
+            uint32_t w = random_word(&counter), v = random_word(&counter), *p = in + i / PROBE_LANES * PROBE_IN + i % PROBE_LANES;
+            p[0] = (w & 0x807f0000u) | (50 + w % 16) << 23;  // a*b from 2^-152 to 2^-120
+            p[PROBE_LANES] = (v & 0x807f0000u) | (52 + v % 16) << 23;
+            p[2 * PROBE_LANES] = (random_word(&counter) & 0x80ffffffu) | 0x800000u;  // 2^-126 to 2^-124
+            if (v & 0x100) p[2 * PROBE_LANES] = (p[2 * PROBE_LANES] & 0x80000000u) | (0x800000u + (w >> 8) % 3);
+            if (v & 0x200) p[0] &= 0xff800000u | (v << 10 & 0x7f0000);  // fewer bits: sums that are halfway
+        }
+        row->run(out[0], in, BLOCKS);
+        for (int64_t i = 0; i < BLOCKS * PROBE_LANES; i++) {
+            const uint32_t *p = in + i / PROBE_LANES * PROBE_IN;
+            int l = (int)(i % PROBE_LANES);
+            float a = bits_float(p[l]), b = bits_float(p[PROBE_LANES + l]), c = bits_float(p[2 * PROBE_LANES + l]);
+            int ea, eb;
+            int64_t ma = (int64_t)(frexp((double)a, &ea) * 256), mb = (int64_t)(frexp((double)b, &eb) * 256);
+            __int128 exact = ((__int128)(ma * mb) << (ea + eb - 16 + 170)) + units(c);
+            if (exact == 0) continue;  // +0
+            float want = flushed(exact);
+            same_float("step", out[0][i / PROBE_LANES * PROBE_OUT + l], want, p, l);
+            kept += want != 0, gone += want == 0;
+        }
+    }
+    assert_true(kept > 10000 && gone > 10000);
+}
+
 // --- random numbers ------------------------------------------------------------------------------------------------------------
 
 static void test_philox(void **state) {
@@ -398,6 +452,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_every_half),      cmocka_unit_test(test_every_bf16),
         cmocka_unit_test(test_math_errors),     cmocka_unit_test(test_math_edges),
         cmocka_unit_test(test_philox),          cmocka_unit_test(test_dropout_factors),
+        cmocka_unit_test(test_a_step_is_exact),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("vec", tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "test/vec_probe.h"
 
 #include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/products.h"
 #include "gpu/cpu/kernel/stochastic.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -79,6 +80,8 @@ PROBE(p_philox64, vi w[4]; vi_philox64(w, in[0] | (uint64_t)in[1] << 32, in[2], 
 PROBE(p_goes, MASK(dropout_goes(IA, in[VL])))
 PROBE(p_stochastic_bf16, FLOATS(stochastic_bf16(A, IB)))
 PROBE(p_stochastic_fp16, FLOATS(stochastic_fp16(A, IB)))
+PROBE(p_product_operand, FLOATS(product_operand(A, false)); vf_store((float *)out + VL, product_operand(B, true)))
+PROBE(p_product_exact, FLOATS(product_exact(product_operand(A, false), product_operand(B, false), C)))
 
 // clang-format off
 #define ROW(name, kind) {#name, kind, p_##name}
@@ -96,6 +99,7 @@ const probe_row KERNEL(probes)[] = {
     ROW(typed_round, PROBE_EXACT), ROW(exp, PROBE_FLOAT), ROW(log, PROBE_FLOAT), ROW(tanh, PROBE_FLOAT), ROW(gelu, PROBE_FLOAT),
     ROW(gelu_grad, PROBE_FLOAT), ROW(silu, PROBE_FLOAT), ROW(silu_grad, PROBE_FLOAT), ROW(philox64, PROBE_EXACT), ROW(goes, PROBE_EXACT),
     ROW(stochastic_bf16, PROBE_EXACT), ROW(stochastic_fp16, PROBE_EXACT),
+    ROW(product_operand, PROBE_FLOAT), ROW(product_exact, PROBE_FLOAT),
     {0, 0, 0},
 };
 // clang-format on
