@@ -271,7 +271,7 @@ static void register_tile(const place *w, const float *s, const float *v, int64_
     micro_kernel run = micro[rows - 1][(cols - 1) / VL];
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
     ahead->out = lines_of(g, g->d, m, n, cols);
-    ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : ahead->out;
+    ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : !w->first && sums ? lines_of_sums(sums, w->ld, cols) : ahead->out;
     if (w->last ? writes_d(g, n, cols) : cols % VL == 0) {
         destination to = destination_of(w, sums, m, n);
         run(w->cells, s, v, &to, ahead);

@@ -262,6 +262,14 @@ VEC vf vf_load_bf16(const uint16_t *p) {
     vf_load_u16(p, &raw);
     return vi_float_bits(vi_shl(raw, 16));
 }
-VEC void vf_store_bf16(uint16_t *p, vf v) { vi_store_high_u16(p, vf_round_bf16(v)); }
+VEC void vf_store_bf16(uint16_t *p, vf v) {
+#if defined(__AVX512BF16__)
+    if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20) == 0, 1)) {  // none is denormal: the instruction would make it 0
+        _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(v));
+        return;
+    }
+#endif
+    vi_store_high_u16(p, vf_round_bf16(v));
+}
 
 #endif
