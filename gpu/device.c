@@ -26,9 +26,21 @@ static err_t open_any(device **out, const device_options *o) {
     return ERR_OK;
 }
 
+// What a GPU multiplies is never passed over in silence: its bits would be others.
+static err_t check_products(const device *d, const device_options *o) {
+    if (o->products == PRODUCTS_FP32 || d->info.kind == DEVICE_CPU) return ERR_OK;
+    return err_set(
+        ERR_UNAVAILABLE,
+        "%s (%s): [precision] products = bf16-pairs is an arithmetic of CPUs, and this is a GPU: set [device] backend = cpu, or products = "
+        "fp32 in a run of its own",
+        d->info.name, d->info.choice);
+}
+
 err_t device_open(device **out, const device_options *o) {
     TRY(open_any(out, o));
-    if (!o->profile || profile_open(*out) == ERR_OK) return ERR_OK;
+    err_t rc = check_products(*out, o);
+    if (rc == ERR_OK && o->profile) rc = profile_open(*out);
+    if (rc == ERR_OK) return ERR_OK;
     device_close(*out);
     *out = NULL;
     return err_last()->code;

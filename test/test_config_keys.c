@@ -80,16 +80,17 @@ static void test_words(void **state) {
     } lists[] = {
         {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
-        {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
+        {"device", "simd", {"auto", "avx512bf16", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
         {"model", "type", {"gpt", "mlp", "llama", "gemma"}, &c->model.type},
         {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32", "megatron", "idx"}, &c->data.format},
         {"precision", "compute", {"fp32", "bf16", "fp16"}, &c->precision.compute},
+        {"precision", "products", {"fp32", "bf16-pairs"}, &c->precision.products},
         {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
     };
     assert_int_equal(RESUME_MUST, 2);
     assert_int_equal(DEVICE_CUDA, 2);
-    assert_int_equal(WIDTH_PORTABLE, 4);
+    assert_int_equal(WIDTH_PORTABLE, 5);
     assert_int_equal(FORMAT_IDX, 6);
     assert_int_equal(FP16, 2);
     assert_int_equal(SCHEDULE_WSD, 3);
@@ -132,6 +133,13 @@ static void test_decide(void **state) {
     assert_true(x->c.origin[config_find(&x->c, "model", "head_chunks")].chosen);
     assert_int_equal(config_decide(&x->c, DEVICE_CPU, ""), ERR_OK);
     assert_int_equal(x->c.model.of.gpt.head_chunks, 171);
+    assert_int_equal(load_text(x, "[precision]\nproducts = bf16-pairs\n"), ERR_OK);  // `auto` may be a CPU
+    assert_int_equal(config_decide(&x->c, DEVICE_CPU, "auto chose the CPU"), ERR_OK);
+    assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "auto chose the GPU: big"), ERR_CONFIG);
+    assert_non_null(
+        strstr(err_last()->text, ":2: [precision] products: products = bf16-pairs is an arithmetic of CPUs, and auto chose the GPU: big"));
+    assert_non_null(strstr(err_last()->text, "[precision] products = fp32"));
+    assert_non_null(strstr(err_last()->text, "[device] backend = cpu"));
     snprintf(text, sizeof text, "%s[device]\nbackend = cuda\n", large);
     assert_int_equal(load_text(x, text), ERR_OK);
     assert_int_equal(x->c.model.of.gpt.head_chunks, 8);
@@ -463,7 +471,7 @@ static void test_defaults(void **state) {
 
 static const char classes_of[] =
     "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle data.holdout data.ignore batch.global "
-    "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
+    "batch.micro batch.lanes precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order | "
     "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.stages "

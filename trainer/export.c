@@ -342,6 +342,7 @@ static err_t export_run(const export_options *o, config *c, FILE *out) {
     c->device.backend = DEVICE_CPU;
     TRY(config_decide(c, DEVICE_CPU, "an export needs no other"));
     c->precision.compute = FP32;
+    c->precision.products = PRODUCTS_FP32;
     c->precision.rounding = 0;
     c->batch.micro = 1;
     c->data.val[0] = 0;

@@ -48,6 +48,7 @@ static const struct {
     {"batch.micro", NULL},
     {"batch.lanes", NULL},
     {"precision.compute", NULL},
+    {"precision.products", NULL},
     {"precision.rounding", NULL},
     {"precision.loss_scale", NULL},
     {"precision.scale_window", NULL},

@@ -26,6 +26,7 @@ static err_t open_device(session *x, int local) {
                                                .index = local,
                                                .threads = (int)c->device.threads,
                                                .width = (vector_width)c->device.simd,
+                                               .products = (products)c->precision.products,
                                                .check = c->device.check,
                                                .profile = x->kind == SESSION_PROFILE,
                                                .why = c->device.why[0] ? c->device.why : NULL}));

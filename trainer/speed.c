@@ -14,8 +14,11 @@ static double measure(const session *x, int local) {
     const config *c = x->cfg;
     device *d = NULL;
     stream *s = NULL;
-    device_options o = {
-        .kind = device_about(x->dev)->kind, .index = local, .threads = device_about(x->dev)->threads, .width = (vector_width)c->device.simd};
+    device_options o = {.kind = device_about(x->dev)->kind,
+                        .index = local,
+                        .threads = device_about(x->dev)->threads,
+                        .width = (vector_width)c->device.simd,
+                        .products = (products)c->precision.products};
     double peak = 0;
     if (device_open(&d, &o) != ERR_OK) return 0;
     if (stream_open(d, &s) == ERR_OK) peak = peak_matmul_within(d, s, (dtype)c->precision.compute, SPEED_S);

@@ -17,7 +17,7 @@
 enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX = 160, CONFIG_FILES_MAX = 16 };
 
 // A key whose values are words holds the index of its word. Where the values have an enum (device_kind, vector_width,
-// dtype, source_format, recomputation, transport_kind) or a list (model_types), the words are in its order.
+// dtype, products, source_format, recomputation, transport_kind) or a list (model_types), the words are in its order.
 typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST, RESUME_OTHER_BITS } resume_mode;
 typedef enum { TOKENIZER_BYTES } tokenizer_mode;
 typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
@@ -52,7 +52,7 @@ typedef struct config {
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout, ignore; bool shuffle; } data;  // ignore -1: nothing is
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; char tokenizer[CONFIG_TEXT], text_key[CONFIG_TEXT]; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
-    struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
+    struct { int compute, products, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
     optimizer_keys optimizer;
     struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // both 0: resolved, but decay_steps stays 0 for constant; warmup -1: none
     struct { int64_t data, context, tensor, pipeline, chunks, zero, slices, token_slices; int schedule, recompute; bool offload, sequence; char stages[CONFIG_TEXT]; } parallel;  // data 0: the rest; schedule: pipeline_kind (trainer/step/pipeline.h)

@@ -42,6 +42,9 @@ void judge_number(judge *j, double number);
 // trainer/config/rules.c: what the architecture chooses and demands; c is j->c.
 err_t judge_model(judge *j, config *c);
 
+// Of [precision] products, once more where `auto` was decided.
+err_t judge_products(judge *j);
+
 // All rules between keys; what was left open is filled in. c is j->c.
 err_t judge_all(judge *j, config *c);
 

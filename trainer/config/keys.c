@@ -38,6 +38,7 @@ _Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device
 _Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512BF16 == 1 && WIDTH_AVX512 == 2 && WIDTH_AVX2 == 3 && WIDTH_NEON == 4 && WIDTH_PORTABLE == 5, "[device] simd");
 _Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_MEGATRON == 5 && FORMAT_IDX == 6, "[data] format");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
+_Static_assert(PRODUCTS_FP32 == 0 && PRODUCTS_BF16_PAIRS == 1, "[precision] products");
 _Static_assert(OPTIMIZER_ADAMW == 0 && OPTIMIZER_SGD == 1, "[optimizer] type");
 _Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
 _Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
@@ -108,6 +109,8 @@ static const setting more_keys[] = {
 
     WORD(precision, compute, BITS, "fp32", "fp32 bf16 fp16", "dtype type",
          "storage of activations and of the weights in use; masters are fp32"),
+    WORD(precision, products, BITS, "fp32", "fp32 bf16-pairs", "matmul_precision float32_matmul_precision",
+         "what is multiplied on a CPU: as stored, or rounded to BF16, in pairs, which some CPUs do faster"),
     WORD(precision, rounding, BITS, "nearest", "nearest stochastic", "stochastic_rounding",
          "of masters to 16-bit weights in use; stochastic: up or down by chance, the nearer the likelier"),
     {AT(precision, loss_scale), KEY_REAL, BITS, IN(precision, loss_scale), "dynamic", 1, 16777216, "dynamic", "grad_scale",

@@ -32,5 +32,5 @@ err_t config_decide(config *c, device_kind kind, const char *why) {
     c->device.kind = kind;
     snprintf(c->device.why, sizeof c->device.why, "%s", why);
     judge_reopen(c, true);
-    return judge_model(&j, c) == ERR_OK ? ERR_OK : report(&j);
+    return judge_model(&j, c) == ERR_OK && judge_products(&j) == ERR_OK ? ERR_OK : report(&j);
 }

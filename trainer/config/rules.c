@@ -112,6 +112,20 @@ static err_t judge_rounding(judge *j) {
                         "with compute = fp32 the weights in use are the masters themselves, and rounding = stochastic would round nothing");
 }
 
+// On GPUs products of BF16 numbers are other sums. Of `auto` it is known once it is decided (config_decide).
+err_t judge_products(judge *j) {
+    const config *c = j->c;
+    bool found = c->device.backend == DEVICE_AUTO && c->device.kind == DEVICE_CUDA;
+    if (c->precision.products == PRODUCTS_FP32) return ERR_OK;
+    if (c->precision.compute == FP16)
+        return judge_refuse(j, ROWS(ROW(precision, products), ROW(precision, compute)),
+                            "products = bf16-pairs multiplies BF16 numbers, and compute = fp16 stores FP16 ones");
+    if (c->device.backend != DEVICE_CUDA && !found) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(precision, products), ROW(device, backend)),
+                        "products = bf16-pairs is an arithmetic of CPUs, and %s%s: its bits would be others",
+                        found ? c->device.why : "backend = cuda", found ? "" : " is a GPU");
+}
+
 static err_t judge_nesterov(judge *j) {
     const config *c = j->c;
     if (!c->optimizer.nesterov || c->optimizer.momentum > 0) return ERR_OK;
@@ -230,6 +244,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_ignore(j, c));
     RULE(j, judge_mix(j));
     RULE(j, judge_batch(j, c));
+    RULE(j, judge_products(j));
     RULE(j, judge_rounding(j));
     RULE(j, judge_nesterov(j));
     RULE(j, judge_schedule(j, c));
