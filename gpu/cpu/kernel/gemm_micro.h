@@ -82,6 +82,7 @@ typedef struct lookahead {
     const char *near;  // the next panel of s, into the L1
     walk far;          // what is packed next, into the L2
     walk out, pre;     // the tile's own places in memory
+    bool twice;        // FP32 that is packed as pairs has two lines of `far` for one of cells
     transfer copy;
 } lookahead;
 
@@ -143,6 +144,8 @@ VEC void micro_body(int rows, int vecs, int64_t n, const float *s, const float *
         __builtin_prefetch(walk_on(&a.far), 0, 2);
         __builtin_prefetch(walk_on(&a.out), 1);
         __builtin_prefetch(walk_on(&a.pre), 1);
+        if (WORDS && a.twice) __builtin_prefetch(walk_on(&a.far), 0, 2);
+        if (WORDS && n < 8 * MR * NV) __builtin_prefetch(walk_on(&a.out), 1);  // a short chain has fewer turns than its tile has lines
         transfer_line(&a.copy);
         UNROLL_K
         for (int i = 0; i < 8; i++) micro_step(rows, vecs, &p, acc, s + i * MR, v + i * NR);

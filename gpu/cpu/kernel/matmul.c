@@ -338,13 +338,14 @@ static coming asked_for(const gemm *g, int64_t item, int64_t k) {
 // One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v. Meanwhile `next`
 // is prefetched and copied.
 static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
-    lookahead ahead = {.far = next->way, .copy = next->copy};
+    const bool twice = WORDS && w->g->s.type == FP32;
+    lookahead ahead = {.far = next->way, .twice = twice, .copy = next->copy};
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->cells) {
         ahead.near = (const char *)(s + MR * w->cells);
         for (int64_t j = 0; j < cols; j += NR) {
             if (w->g->k_slice) register_tile_cut(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
             else register_tile(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
-            next->lines -= w->slices * (w->cells / 8);
+            next->lines -= w->slices * (w->cells / 8) << twice;
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
             else ahead.far.stride = 0, ahead.far.width = 64;  // all is prefetched
