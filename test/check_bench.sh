@@ -34,14 +34,15 @@ rows() { [ "$(grep -cE -e "$2" "$out")" -eq "$1" ] || fail "expected $1 lines li
 a_page() {
     page "$work/fast"
     says "torch made up, its matrix product at 1000000 GFLOP/s" "no figures to be quoted"
-    rows 9 '^## '
+    rows 10 '^## '
     rows 1 '^[0-9]+ threads? +triad [0-9.]+ GB/s, FMA [0-9.]+ GFLOP/s$'
     # its median is 20 s, of 32 tokens
     rows 4 '^[G6].* [0-9.]+ +1\.6 +[0-9.]+ +1\.[0-9]+ +[0-9.]+ +20000\.00 +[0-9.]+ +([0-9]+ %|-)$'
-    awk '/ 20000.00 / { n = /%$/ ? NF - 1 : NF; d = 20000 / $(n - 5) - $(n - 3); if (d < -0.006 || d > 0.006) exit 1 }' "$out" ||
+    awk '/^[G6].* 20000.00 / { n = /%$/ ? NF - 1 : NF; d = 20000 / $(n - 5) - $(n - 3); if (d < -0.006 || d > 0.006) exit 1 }' "$out" ||
         fail "a ratio is not that of the times beside it"
     [ "$(nproc)" = 1 ] || rows 2 '^[G6].* [0-9.]+ +[0-9.]+ +[0-9]+\.[0-9]{2}$'
     rows 4 '^[G6].* [0-9.]+ +[0-9.]+ +[0-9]+\.[0-9]{3} +[0-9.]+ +[0-9.]+$'
+    rows 4 '^in pairs: [G6].*( +[0-9.]+){4} +20000\.00 +[0-9.]+ +1\.25$'
     rows 3 '^lockstep, recompute (none|selective|block) +[0-9.]+ +[0-9.]+ +[0-9.]+$'
     rows 2 '^PyTorch, .* 123\.4 +20000\.00$'
     says "a step: matrix products and attention by its whole time" "adamw " "layer_norm_backward "

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/bench/cpu.sh BUILD BIN [quick] [part...]: how near a training step comes to what this machine's processor can do, and how it compares with
-# PyTorch, as Markdown. Parts: machine steps threads bf16 memory breakdown gemm operations hash (all of them). Runs that are compared take turns,
+# PyTorch, as Markdown. Parts: machine steps threads bf16 pairs memory breakdown gemm operations hash (all of them). Runs that are compared take turns,
 # $TURNS of them (5), each a process of its own; what is compared is the median of their medians. $PYTHON is the one that has PyTorch.
 # `quick` is for tests: tiny shapes, one turn, no figures to be quoted. Run it on a quiet machine.
 set -eu
@@ -9,7 +9,7 @@ build=${1:-build} bin=${2:-./lockstep}
 [ $# -lt 2 ] || shift 2
 quick=
 if [ "${1:-}" = quick ]; then quick=yes && shift; fi
-parts=${*:-machine steps threads bf16 memory breakdown gemm operations hash}
+parts=${*:-machine steps threads bf16 pairs memory breakdown gemm operations hash}
 turns=${TURNS:-$([ -n "$quick" ] && echo 1 || echo 5)}
 python=${PYTHON:-/usr/bin/python3}
 case $bin in /*) ;; *) bin=$PWD/$bin ;; esac
@@ -128,10 +128,12 @@ has_peer() {
     [ -e "$dir/fair" ]
 }
 
-# theirs [lean_peer]: what gpt.py says of the present shape goes to the file `theirs`, which is empty when it failed: the page goes on.
+# theirs [lean_peer|peer [OPTION...]]: what gpt.py says of the present shape goes to the file `theirs`, which is empty when it failed: the page goes on.
 theirs() {
     rest
-    "${1:-peer}" --layers "$layers" --heads "$heads" --embed "$embed" --vocab "$vocab" --context "$context" --batch "$batch" --steps "$steps" \
+    run=${1:-peer}
+    [ $# -eq 0 ] || shift
+    "$run" --layers "$layers" --heads "$heads" --embed "$embed" --vocab "$vocab" --context "$context" --batch "$batch" --steps "$steps" "$@" \
         >"$dir/theirs" 2>"$dir/why" || { : >"$dir/theirs"; echo "(PyTorch failed: $(tail -n 1 "$dir/why"))"; }
 }
 their_ms() { sed -n 's/^ms //p' "$dir/theirs" | tr ' ' '\n' | median; }
@@ -212,6 +214,39 @@ bf16() {
         done
         echo "$name|$(median <"$dir/fp32")|$(median <"$dir/bf16")|$(cat "$dir/planned-fp32")|$(cat "$dir/planned-bf16")" |
             awk -F'|' '{ printf "%-25s %8.2f %8.2f %10.3f %18.1f %8.1f\n", $1, $2, $3, $3 / $2, $4, $5 }'
+    done
+}
+
+# A row of the table of pairs: lines of INI, or nothing for PyTorch.
+ways="fp32 bf16 pairs-bf16 pairs-fp32"
+way() {
+    case $1 in
+    pairs-*) printf '[precision]\\ncompute = %s\\nproducts = bf16-pairs\\n' "${1#pairs-}" ;;
+    *) printf '[precision]\\ncompute = %s\\n' "$1" ;;
+    esac
+}
+
+pairs() {
+    has_peer || cat "$dir/about"
+    grep -q avx512_bf16 /proc/cpuinfo || echo "(this processor has no AVX512_BF16: pairs are multiplied by FMA)"
+    echo "# threads: $cores; ms of a step; $count; PyTorch: BF16 autocast, compiled; ratio: its time over that of pairs with BF16 storage"
+    echo "# shape                                 fp32     bf16  pairs, bf16  pairs, fp32   PyTorch   ratio  wanted"
+    for each in $shapes; do
+        for file in $ways their; do : >"$dir/$file"; done
+        for turn in $(seq "$turns"); do
+            for one in $ways; do
+                ours "$each" "$cores" "$(way "$one")"
+                ms >>"$dir/$one"
+            done
+            has_peer || continue
+            theirs peer --bf16 --compile
+            [ ! -s "$dir/theirs" ] || their_ms >>"$dir/their"
+        done
+        their=$([ ! -s "$dir/their" ] || median <"$dir/their")
+        for one in $ways; do median <"$dir/$one"; done | tr '\n' ' ' | awk -v name="$name" -v their="${their:-0}" '{
+            time = their > 0 ? sprintf("%.2f", their) : "-"
+            ratio = their > 0 ? sprintf("%.2f", their / $3) : "-"
+            printf "in pairs: %-25s %9.2f %8.2f %12.2f %12.2f %9s %7s %7s\n", name, $1, $2, $3, $4, time, ratio, "1.25" }'
     done
 }
 
@@ -327,6 +362,7 @@ for part in $parts; do
     steps) section "Whole steps, beside PyTorch" steps ;;
     threads) section "Threads" threads ;;
     bf16) section "FP32 and BF16 storage" bf16 ;;
+    pairs) section "Products of BF16 pairs, beside PyTorch in BF16" pairs ;;
     memory) section "Memory" memory ;;
     breakdown) section "Where the time of a step goes: GPT-2 124M, 4 x 256" breakdown ;;
     gemm) section "Matrix products" gemm ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """test/bench/gpt.py --threads N [--layers L --heads H --embed C --vocab V --context T --batch B --steps K]: what `lockstep bench`
-times, done with PyTorch.
+times, done with PyTorch; with --bf16 under autocast, with --compile by torch.compile.
 
 The same GPT (pre-norm blocks, biases, tanh GELU, a head tied to the embedding), random tokens, cross entropy, AdamW; FP32, eager. It uses
 the fastest attention and AdamW that the installed version has for CPUs, and leaves out what would cost it time: no dropout, no
@@ -82,11 +82,13 @@ def sgemm_gflops(n):
 def train(a):
     model = GPT(a)
     optimizer, _ = make_optimizer(model.parameters())
+    forward = torch.compile(model) if a.compile else model
     ms = []
     for k in range(WARM + a.steps):
         tokens = torch.randint(0, a.vocab, (a.batch, a.context + 1))
         start = time.perf_counter()
-        loss = model(tokens[:, :-1], tokens[:, 1:].contiguous())
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.bf16):
+            loss = forward(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -98,7 +100,8 @@ def train(a):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--about", action="store_true")
+    for name in ("about", "bf16", "compile"):
+        p.add_argument("--" + name, action="store_true")
     sizes = dict(threads=1, layers=12, heads=12, embed=768, vocab=50257, context=256, batch=4, steps=5)
     for name, default in sizes.items():
         p.add_argument("--" + name, type=int, default=default)
