@@ -9,6 +9,7 @@ typedef struct backend {
     void (*close)(device *d);
     err_t (*sense)(device *d, device_sensors *out);
     err_t (*memory)(device *d, int64_t *used, int64_t *total);  // NULL: a CPU, which has none of its own
+    err_t (*set_products)(device *d, products p);               // NULL: a GPU, which has FP32 only
     err_t (*alloc)(device *d, memory_kind kind, size_t bytes, void **out);
     void (*free)(device *d, memory_kind kind, void *p, size_t bytes);
     err_t (*stream_open)(device *d, stream **out);

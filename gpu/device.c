@@ -27,8 +27,8 @@ static err_t open_any(device **out, const device_options *o) {
 }
 
 // What a GPU multiplies is never passed over in silence: its bits would be others.
-static err_t check_products(const device *d, const device_options *o) {
-    if (o->products == PRODUCTS_FP32 || d->info.kind == DEVICE_CPU) return ERR_OK;
+static err_t check_products(const device *d, products p) {
+    if (p == PRODUCTS_FP32 || d->backend->set_products) return ERR_OK;
     return err_set(
         ERR_UNAVAILABLE,
         "%s (%s): [precision] products = bf16-pairs is an arithmetic of CPUs, and this is a GPU: set [device] backend = cpu, or products = "
@@ -38,12 +38,17 @@ static err_t check_products(const device *d, const device_options *o) {
 
 err_t device_open(device **out, const device_options *o) {
     TRY(open_any(out, o));
-    err_t rc = check_products(*out, o);
+    err_t rc = check_products(*out, o->products);
     if (rc == ERR_OK && o->profile) rc = profile_open(*out);
     if (rc == ERR_OK) return ERR_OK;
     device_close(*out);
     *out = NULL;
     return err_last()->code;
+}
+
+err_t device_set_products(device *d, products p) {
+    TRY(check_products(d, p));
+    return d->backend->set_products ? d->backend->set_products(d, p) : ERR_OK;
 }
 
 int device_count(device_kind kind) { return kind == DEVICE_CPU ? 1 : cuda_device_count(); }

@@ -576,6 +576,29 @@ static void every_number_in_its_place(void **state) {
     }
 }
 
+// Products are named beside the type where they are not FP32's; a run of an older build knows none.
+static void products_are_named(void **state) {
+    static const char *const cases[][2] = {{"", "compute type | bf16\n"},
+                                           {"products = fp32 ; bits default\n", "compute type | bf16\n"},
+                                           {"products = bf16-pairs ; bits x\n", "compute type | bf16, products bf16-pairs\n"}};
+    char dir[16], ini[128], *text = NULL;
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        snprintf(dir, sizeof dir, "pairs%zu", k);
+        snprintf(ini, sizeof ini, "[precision]\ncompute = bf16 ; bits x\n%s", cases[k][0]);
+        put_steps(dir, 30, 1, 0.05, 100, true);
+        put(dir, "config.ini", ini);
+        const char *const one = dir;
+        char *page = render(&one, 1, &n);
+        FILE *out = open_memstream(&text, &n);
+        put_rows(out, page, "<h2>Hardware and build</h2>");
+        fclose(out);
+        assert_non_null(strstr(text, cases[k][1]));
+        free(text), free(page);
+    }
+}
+
 // --- as many runs as there may be ---------------------------------------------------------------------------------------
 
 // The line of a legend or a table that stands before this name: how the run's curves are drawn. "": it is not named here.
@@ -724,6 +747,7 @@ int main(void) {
         IN_A_DIRECTORY(classes_of_settings),
         IN_A_DIRECTORY(machines_and_devices),
         IN_A_DIRECTORY(every_number_in_its_place),
+        IN_A_DIRECTORY(products_are_named),
         IN_A_DIRECTORY(as_many_runs_as_there_may_be),
         IN_A_DIRECTORY(no_more_than_there_may_be),
         IN_A_DIRECTORY(labels_of_ranks),

@@ -1,8 +1,9 @@
 // test/test_speed.c: model flops utilization. A model's own count of a step's flops is held against those that the operations
-// of a real step declare (gpu/cost.c); the peak is measured, and measuring it changes nothing else.
+// of a real step declare (gpu/cost.c); the peak is measured, and measuring it changes nothing else. And what is said of faster products.
 #include "test/support/run.h"
 
 #include "base/clock.h"
+#include "gpu/ops.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
 #include "trainer/speed.h"
@@ -62,8 +63,8 @@ static int open_files(void) {
 // In each type: a peak, within the time, and a share of it that a step can have.
 static void the_peak_is_measured(void **state) {
     (void)state;
-    static const char *const types[] = {"fp32", "bf16", "fp16"};
-    for (int t = 0; t < 3; t++) {
+    static const char *const types[] = {"fp32", "bf16", "fp16", "fp32\nproducts = bf16-pairs", "bf16\nproducts = bf16-pairs"};
+    for (int t = 0; t < 5; t++) {
         char *dir = make_dir(), more[256];
         config c;
         session x;
@@ -94,7 +95,109 @@ static void the_peak_is_measured(void **state) {
     }
 }
 
+// --- products of BF16 pairs --------------------------------------------------------------------------------------------------
+
+enum { N = 32 };
+
+// d = a b, of numbers with more bits than BF16 has.
+static void multiply(device *d, float out[N * N]) {
+    stream *s;
+    float a[N * N], b[N * N];
+    tensor ta = {a, FP32, 2, {N, N, 1, 1}}, tb = {b, FP32, 2, {N, N, 1, 1}}, td = {out, FP32, 2, {N, N, 1, 1}};
+    for (int i = 0; i < N * N; i++) a[i] = 1 + (float)(i * 7 % 1000) / 999, b[i] = 1 - (float)(i * 13 % 1000) / 3001;
+    OK(stream_open(d, &s));
+    OK(device_ops(d)->matmul(&(matmul_args){.d = &td, .a = &ta, .b = &tb}, s));
+    OK(stream_wait(s));
+    stream_close(s);
+}
+
+static bool is_width(const device *d, const char *width) {
+    char name[64];
+    snprintf(name, sizeof name, "cpu %s x1 thread", width);
+    return strcmp(device_about(d)->name, name) == 0;
+}
+
+// As it is opened, and as it is set: the same products, by each width.
+static void products_are_set(void **state) {
+    static const struct {
+        vector_width width;
+        const char *name;
+    } widths[] = {
+        {WIDTH_PORTABLE, "portable"}, {WIDTH_NEON, "neon"}, {WIDTH_AVX2, "avx2"}, {WIDTH_AVX512, "avx512"}, {WIDTH_AVX512BF16, "avx512bf16"}};
+    float plain[N * N], pairs[N * N], again[N * N];
+    device *d;
+    (void)state;
+    for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) {
+        device_options o = {.kind = DEVICE_CPU, .threads = 1, .width = widths[k].width};
+        if (device_open(&d, &o) == ERR_UNAVAILABLE) continue;
+        multiply(d, k ? again : plain);
+        assert_memory_equal(k ? again : plain, plain, sizeof plain);
+        OK(device_set_products(d, PRODUCTS_BF16_PAIRS));
+        assert_true(is_width(d, widths[k].name));
+        multiply(d, k ? again : pairs);
+        assert_memory_equal(k ? again : pairs, pairs, sizeof pairs);
+        assert_memory_not_equal(pairs, plain, sizeof plain);
+        OK(device_set_products(d, PRODUCTS_FP32));
+        multiply(d, again);
+        assert_memory_equal(again, plain, sizeof plain);
+        device_close(d);
+        o.products = PRODUCTS_BF16_PAIRS;
+        OK(device_open(&d, &o));
+        multiply(d, again);
+        assert_memory_equal(again, pairs, sizeof pairs);
+        device_close(d);
+    }
+}
+
+// The widest is that of the products: only pairs have AVX512_BF16.
+static void the_width_follows_the_products(void **state) {
+    device *d;
+    (void)state;
+    if (!cpu_has_native_pairs()) skip();
+    OK(device_open(&d, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
+    assert_true(is_width(d, "avx512"));
+    OK(device_set_products(d, PRODUCTS_BF16_PAIRS));
+    assert_true(is_width(d, "avx512bf16"));
+    OK(device_set_products(d, PRODUCTS_FP32));
+    assert_true(is_width(d, "avx512"));
+    device_close(d);
+    assert_true(peak_pairs(1) > 1e9);
+}
+
+// Who is told of them, and in which words.
+static void pairs_are_advised(void **state) {
+    static const struct {
+        const char *settings;
+        bool advised;
+    } cases[] = {{"", true},
+                 {"compute = bf16\n", true},
+                 {"compute = fp16\n", false},
+                 {"products = bf16-pairs\n", false},
+                 {"[device]\nsimd = avx512bf16\n", true},
+                 {"[device]\nsimd = avx2\n", false},
+                 {"[device]\nsimd = portable\n", false}};
+    device *d;
+    char text[SPEED_FASTER], more[128], *dir = make_dir();
+    config c;
+    (void)state;
+    OK(device_open(&d, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
+    const session x = {.cfg = &c, .dev = d};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        snprintf(more, sizeof more, "[precision]\n%s", cases[k].settings);
+        load_config(&c, dir, "", more);
+        bool want = cases[k].advised && cpu_has_native_pairs();
+        if (speed_faster(&x, text) != want) fail_msg("%s: %s", cases[k].settings, want ? "expected advice" : text);
+        assert_int_equal(strstr(text, "[precision] products = bf16-pairs ") == text, want);
+        assert_int_equal(strstr(text, "rounds operands to BF16") != NULL, want && c.precision.compute == FP32);
+    }
+    device_close(d);
+    drop_dir(dir);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(flops_are_those_of_the_operations), cmocka_unit_test(the_peak_is_measured)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flops_are_those_of_the_operations), cmocka_unit_test(the_peak_is_measured), cmocka_unit_test(products_are_set),
+        cmocka_unit_test(the_width_follows_the_products),    cmocka_unit_test(pairs_are_advised),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,7 @@ static err_t whole_steps(session *x, double *ms) {
 
 typedef struct ceilings {
     bool cuda;
+    const char *unit;  // of a CPU: the instruction that multiplies
     double bandwidth, flops[INT32];
 } ceilings;
 
@@ -150,7 +151,10 @@ typedef struct ceilings {
 static void measure(session *x, ceilings *to) {
     to->cuda = device_about(x->dev)->kind == DEVICE_CUDA;
     to->bandwidth = fmax(to->bandwidth, peak_bandwidth(x->dev, x->s, 1));
-    double fma = to->cuda ? 0 : peak_fma(device_about(x->dev)->threads);
+    int threads = device_about(x->dev)->threads;
+    double pairs = !to->cuda && x->cfg->precision.products == PRODUCTS_BF16_PAIRS ? peak_pairs(threads) : 0;
+    double fma = pairs > 0 ? pairs : to->cuda ? 0 : peak_fma(threads);  // pairs without an instruction of their own are multiplied by FMA
+    to->unit = pairs > 0 ? "BF16 pairs" : "FMA";
     for (int t = FP32; t <= FP16; t++) to->flops[t] = fmax(to->flops[t], to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma);
 }
 
@@ -168,7 +172,7 @@ static void print_line(const char *name, const profile_line *l, double step, con
 
 static void print_ceilings(const ceilings *top) {
     printf("ceilings: %s %.1f GB/s", top->cuda ? "copy" : "triad", 1e-9 * top->bandwidth);
-    if (!top->cuda) printf(", FMA %.1f GFLOP/s", 1e-9 * top->flops[FP32]);
+    if (!top->cuda) printf(", %s %.1f GFLOP/s", top->unit, 1e-9 * top->flops[FP32]);
     else
         printf(", matrix products fp32 %.1f, bf16 %.1f, fp16 %.1f GFLOP/s", 1e-9 * top->flops[FP32], 1e-9 * top->flops[BF16],
                1e-9 * top->flops[FP16]);

@@ -46,9 +46,9 @@ static void print_blocks(const model *m, FILE *out) {
 
 static void print_settings(const config *c, const model *m, const grid *shape, FILE *out) {
     static const char *const again[] = {[RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_BLOCK] = "block"};
-    char text[GRID_SHAPE];
+    char text[GRID_SHAPE], type[CONFIG_COMPUTE];
     print_blocks(m, out);
-    fprintf(out, "run     %s, micro-batches of %" PRId64 " samples, recompute %s", dtype_name(c->precision.compute), c->batch.micro,
+    fprintf(out, "run     %s, micro-batches of %" PRId64 " samples, recompute %s", config_compute(c, type), c->batch.micro,
             again[c->parallel.recompute]);
     if (m->dropout > 0) fprintf(out, ", dropout %g", m->dropout);
     if (grid_is_divided(shape)) fprintf(out, "\nlayout  %s", grid_shape(shape, text));

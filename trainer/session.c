@@ -614,10 +614,20 @@ static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
 
 err_t session_load(session *x, const char *dir) { return load_checkpoint(x, dir, NULL); }
 
+// A checkpoint is looked at with the products that it was trained with, whatever the INI says, but on GPUs and in FP16, which have FP32's alone.
+static err_t adopt_products(session *x) {
+    const ckpt_state *s = &x->state.ckpt;
+    bool has_pairs = device_about(x->dev)->kind == DEVICE_CPU && x->cfg->precision.compute != FP16;
+    for (int i = 0; i < s->keys; i++)
+        if (has_pairs && strcmp(s->key[i].key, "precision.products") == 0)
+            return device_set_products(x->dev, strcmp(s->key[i].then, "bf16-pairs") == 0 ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32);
+    return ERR_OK;
+}
+
 err_t session_weights(session *x, const char *dir, bool *initial) {
     *initial = false;
     TRY(load_checkpoint(x, dir, x->cfg->model.init_from[0] ? initial : NULL));
-    return *initial ? session_init(x) : ERR_OK;
+    return *initial ? session_init(x) : adopt_products(x);
 }
 
 err_t session_feed(session *x, int64_t last) {

@@ -48,6 +48,16 @@ err_t speed_open(speed *v, const session *x, int local) {
     return add_up(x, &v->peak);
 }
 
+bool speed_faster(const session *x, char dst[SPEED_FASTER]) {
+    const config *c = x->cfg;
+    bool native = c->device.simd == WIDTH_AUTO || c->device.simd == WIDTH_AVX512BF16, cpu = device_about(x->dev)->kind == DEVICE_CPU;
+    dst[0] = 0;
+    if (!cpu || !native || c->precision.products != PRODUCTS_FP32 || c->precision.compute == FP16 || !cpu_has_native_pairs()) return false;
+    snprintf(dst, SPEED_FASTER, "[precision] products = bf16-pairs multiplies about twice as fast here; %sthe bits are another run's",
+             c->precision.compute == BF16 ? "" : "it rounds operands to BF16, and ");
+    return true;
+}
+
 void speed_close(speed *v) {
     if (v->page && v->statm >= 0) close(v->statm);
     *v = (speed){0};

@@ -24,6 +24,10 @@ typedef struct speed {
 err_t speed_open(speed *v, const session *x, int local);
 void speed_close(speed *v);
 
+// Whether [precision] products = bf16-pairs would make a new run faster on this processor, which it then says in one line.
+enum { SPEED_FASTER = 192 };
+bool speed_faster(const session *x, char dst[SPEED_FASTER]);
+
 // Of a step that took so many ms. NaN: not known.
 double speed_mfu(const speed *v, double ms);
 

@@ -88,11 +88,12 @@ static void greet_parts(run *r) {
 static void greet(run *r) {
     const session *x = &r->x;
     source_info t = source_about(x->train);
-    char shape[256];
+    char shape[256], type[CONFIG_COMPUTE], faster[SPEED_FASTER];
     x->net->type->describe(x->net->options, shape, sizeof shape);
     monitor_say(&r->m, "lockstep %s  %s  %s %s %.1f M parameters  %s", version_text(), device_about(x->dev)->name, x->net->type->name, shape,
-                (double)model_elements(x->net) / 1e6, dtype_name((dtype)x->cfg->precision.compute));
+                (double)model_elements(x->net) / 1e6, config_compute(x->cfg, type));
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);
+    if (r->saved < 0 && speed_faster(x, faster)) monitor_say(&r->m, "faster  %s", faster);  // the bits of one that goes on are decided
     monitor_say(&r->m, "data    train %" PRId64 " %s in %d file%s, val %" PRId64 "          memory %.1f MB", t.units, t.unit, t.files,
                 t.files == 1 ? "" : "s", x->val ? source_about(x->val).units : 0,
                 (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) / 1e6);

@@ -6,6 +6,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
 #include "trainer/node/cluster.h"
+#include "trainer/speed.h"
 #include "trainer/train.h"
 
 #include <errno.h>
@@ -77,10 +78,18 @@ static void print_parts(const session *x, FILE *out) {
     }
 }
 
+// Not of a run that has a checkpoint: its bits are decided.
+static void print_faster(const session *x, FILE *out) {
+    char newest[IO_PATH], faster[SPEED_FASTER];
+    bool found = false;
+    if (ckpt_newest(x->dir, newest, &found) == ERR_OK && !found && speed_faster(x, faster)) fprintf(out, "faster  %s\n", faster);
+}
+
 static err_t check_session(session *x, FILE *out) {
     const config *c = x->cfg;
     double epoch = (double)source_about(x->train).samples / (double)c->batch.global;
     fprintf(out, "device  %s (%s)\n", device_about(x->dev)->name, device_about(x->dev)->choice);
+    print_faster(x, out);
     fprintf(out, "model   %s, %.2f M parameters\n", x->net->type->name, (double)model_elements(x->net) / 1e6);
     fprintf(out, "memory  %.1f MB of weights, optimizer state and gradients, %.1f MB of activations\n", (double)state_bytes(&x->state) / 1e6,
             (double)x->runner.memory.bytes / 1e6);

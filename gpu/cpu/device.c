@@ -18,8 +18,9 @@
 typedef struct cpu_device {
     device head;
     pool *workers;
-    rapl energy;  // no packages: not opened yet
-    ops table;    // of the width, with the products that were asked for
+    rapl energy;          // no packages: not opened yet
+    vector_width wanted;  // as it was opened
+    ops table;            // of the width, with the products that were asked for
 } cpu_device;
 
 // Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be stopped in turns.
@@ -78,9 +79,12 @@ static void cpu_free(device *d, memory_kind kind, void *p, size_t bytes) {
 
 static err_t open_stream(device *d, stream **out) { return cpu_stream_open(d, ((cpu_device *)d)->workers, out); }
 
+static err_t set_products(device *d, products p);
+
 static const backend cpu_backend = {
     .close = cpu_close,
     .sense = cpu_sense,
+    .set_products = set_products,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .stream_open = open_stream,
@@ -162,25 +166,33 @@ bool cpu_has_native_pairs(void) {
     return false;
 }
 
+static err_t set_products(device *d, products p) {
+    cpu_device *c = (cpu_device *)d;
+    width_row width = {0};
+    TRY(choose_width(c->wanted, p, &width));
+    c->table = *width.table;
+    if (p == PRODUCTS_BF16_PAIRS) {
+        c->table.matmul = width.pairs->matmul, c->table.attention_forward = width.pairs->attention_forward;
+        c->table.attention_backward = width.pairs->attention_backward, c->table.attention_past = width.pairs->attention_past;
+    }
+    int threads = c->head.info.threads;
+    snprintf(c->head.info.name, sizeof c->head.info.name, "cpu %s x%d thread%s", width.name, threads, threads == 1 ? "" : "s");
+    return ERR_OK;
+}
+
 err_t cpu_device_open(device **out, const device_options *o) {
     *out = NULL;
-    width_row width = {0};
-    TRY(choose_width(o->width, o->products, &width));
     cpu_device *c = calloc(1, sizeof *c);
     if (!c) return err_set(ERR_INTERNAL, "no memory for a device");
     int threads = o->threads > 0 ? o->threads : usable_cores();
-    err_t rc = pool_open(&c->workers, threads);
+    c->head = (device){.backend = &cpu_backend, .ops = &c->table, .info = {.kind = DEVICE_CPU, .threads = threads}};
+    c->wanted = o->width;
+    err_t rc = set_products(&c->head, o->products);
+    if (rc == ERR_OK) rc = pool_open(&c->workers, threads);
     if (rc != ERR_OK) {
         free(c);
         return err_pass(__FILE__, __LINE__, __func__, rc);
     }
-    c->table = *width.table;
-    if (o->products == PRODUCTS_BF16_PAIRS) {
-        c->table.matmul = width.pairs->matmul, c->table.attention_forward = width.pairs->attention_forward;
-        c->table.attention_backward = width.pairs->attention_backward, c->table.attention_past = width.pairs->attention_past;
-    }
-    c->head = (device){.backend = &cpu_backend, .ops = &c->table, .info = {.kind = DEVICE_CPU, .threads = threads}};
-    snprintf(c->head.info.name, sizeof c->head.info.name, "cpu %s x%d thread%s", width.name, threads, threads == 1 ? "" : "s");
     *out = &c->head;
     return ERR_OK;
 }

@@ -112,9 +112,9 @@ typedef struct ckpt_origin {
 
 // A `bits` key. usual: the default, which is how builds without the key behaved: their checkpoints fit if value equals
 // it. open: nobody has set it, so a checkpoint with another value fits, and that value counts: then it is put into
-// `value`, and adopted is set.
+// `value`, and adopted is set. then: the value in the checkpoint that was read last, `usual` where it does not know the key.
 typedef struct ckpt_key {
-    char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE];
+    char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE], then[CKPT_VALUE];
     bool open, adopted;
 } ckpt_key;
 

@@ -542,8 +542,17 @@ static void take_open_keys(const manifest *m, ckpt_state *s) {
     }
 }
 
+static void note_keys(const manifest *m, ckpt_state *s) {
+    for (int i = 0; i < s->keys; i++) {
+        ckpt_key *k = &s->key[i];
+        const char *then = find_value(m->key, m->keys, k->key);
+        snprintf(k->then, sizeof k->then, "%s", then ? then : k->usual);
+    }
+}
+
 err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign) {
     note_build(m, s);
+    note_keys(m, s);
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
     s->at = m->at;
     s->origin = m->origin;

@@ -105,6 +105,10 @@ static inline int config_chunks(const config *c) { return c->parallel.schedule =
 // Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).
 void config_print(const config *c, FILE *out);
 
+// In which type it computes: "bf16", or "bf16, products bf16-pairs". Returns dst.
+enum { CONFIG_COMPUTE = 2 * CONFIG_WORD };
+const char *config_compute(const config *c, char dst[CONFIG_COMPUTE]);
+
 // Prints config.ini: every key with its default and one comment line (test/test_config_keys.c compares it with the file).
 void config_print_defaults(FILE *out);
 

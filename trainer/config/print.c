@@ -47,6 +47,12 @@ void config_value(const config *c, int i, char dst[CONFIG_VALUE]) {
     }
 }
 
+const char *config_compute(const config *c, char dst[CONFIG_COMPUTE]) {
+    snprintf(dst, CONFIG_COMPUTE, "%s%s", dtype_name((dtype)c->precision.compute),
+             c->precision.products == PRODUCTS_BF16_PAIRS ? ", products bf16-pairs" : "");
+    return dst;
+}
+
 // `key = value` as the file has it.
 static int print_setting(const setting *k, const char *value, FILE *out) {
     const char *quote = k->type == KEY_TEXT ? "\"" : "";

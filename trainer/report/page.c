@@ -326,6 +326,18 @@ static const char *setting_value(const runlog *r, const char *name) {
     return s ? s->value : NULL;
 }
 
+// Runs of older builds have no [precision] products.
+static void compute_type(html *h, const runlog *r) {
+    const char *type = setting_value(r, "precision.compute"), *products = setting_value(r, "precision.products");
+    char text[80];
+    if (!type || !products || strcmp(products, "fp32") == 0) {
+        pair(h, "compute type", type);
+        return;
+    }
+    snprintf(text, sizeof text, "%.30s, products %.30s", type, products);
+    pair(h, "compute type", text);
+}
+
 static void hardware(html *h, const runlog *r) {
     char text[160], world[16];
     html_put(h, "<h2>Hardware and build</h2>\n<div class=\"o\"><table>");
@@ -339,7 +351,7 @@ static void hardware(html *h, const runlog *r) {
         pair(h, world, text);
     }
     pair(h, "device", r->runs_on[0] ? r->runs_on : setting_value(r, "device.backend"));
-    pair(h, "compute type", setting_value(r, "precision.compute"));
+    compute_type(h, r);
     pair(h, "nodes", setting_value(r, "cluster.nodes"));
     pair(h, "build, hash of the settings, hash of the data", r->about);
     if (r->forked[0]) pair(h, "forked from", r->forked);
