@@ -136,10 +136,19 @@ bf16_dropout_two_ranks_has_the_bits_of_x86() { same_run bf16 precision.compute=b
 fp16_stochastic_has_the_bits_of_x86() {
     same_run fp16 precision.compute=fp16 precision.rounding=stochastic run.steps=1
 }
+# Its widths emulate what some x86 processors have an instruction for.
+pairs_have_the_bits_of_x86() {
+    same_run pairs precision.products=bf16-pairs
+    same_run pairs-bf16 precision.products=bf16-pairs precision.compute=bf16 model.dropout=0.1 run.steps=1
+    ! cmp -s pairs.steps fp32.steps || fail "pairs change no bit"
+}
 refuses_other_widths() {
     [ -x "$arm" ] || skip "${missing:-lockstep was not built}"
     settings other device.simd=avx2
     expect 69 on_arm64 "$arm" base.ini other.ini
+    says "lacks the vector width"
+    settings native device.simd=avx512bf16 precision.products=bf16-pairs
+    expect 69 on_arm64 "$arm" base.ini native.ini
     says "lacks the vector width"
 }
 
@@ -149,5 +158,6 @@ try vectors_agree
 try fp32_has_the_bits_of_x86
 try bf16_dropout_two_ranks_has_the_bits_of_x86
 try fp16_stochastic_has_the_bits_of_x86
+try pairs_have_the_bits_of_x86
 try refuses_other_widths
 finish
