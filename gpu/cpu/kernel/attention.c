@@ -34,6 +34,7 @@ typedef struct sizes {
     int64_t window;         // positions that one sees: time where there is no window
     int64_t row, channels;  // elements of a position in qkv, in y
     int64_t width;          // of a row in scratch: head size, rounded up to whole vectors
+    int64_t along;          // ... of a tile along: as cells (attention_tile.h)
     int64_t tiles;          // of 64 along time
     float scale;            // 1 / sqrt(head size)
     dtype type;
@@ -49,9 +50,10 @@ static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, co
     z.window = window && window < z.time ? window : z.time;
     z.head = z.row / (heads + 2 * kv);
     z.channels = heads * z.head;
-    z.width = (z.head + VL - 1) / VL * VL;
+    z.width = (z.head + VL - 1) / VL * VL, z.along = cells_of_row(z.head);
     z.tiles = (z.time + TILE - 1) / TILE;
     z.scale = 1.0f / __builtin_sqrtf((float)z.head);
+    assert(!PAIRED || z.type != FP16);
     assert(!drop || (drop->p >= 0 && drop->p < 1));
     z.drop = drop && drop->p > 0 ? drop : NULL;
     z.together = samples ? samples : z.samples, z.first_head = first_head;
@@ -60,10 +62,10 @@ static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, co
     return z;
 }
 
-// c (rows,cols) = or += a^T b, a (depth,rows).
+// c (rows,cols) = or += a^T b, a (cells,rows), between tile_begin and tile_end.
 static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
-                               int64_t depth, bool from_zero) {
-    product_all(true, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
+                               int64_t cells, bool from_zero) {
+    product_all(true, c, ldc, a, lda, b, ldb, rows, cols, cells, from_zero);
 }
 
 BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
@@ -75,9 +77,6 @@ static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const flo
     BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
 }
 
-// As load_columns, of a tile that is in FP32 already.
-static void transpose_tile(float *out, const float *in, int64_t rows, int64_t ld) { load_columns_of(FP32, out, ld, in, 0, ld, rows, ld); }
-
 static int64_t rows_of_tile(const sizes *z, int64_t tile) { return least(TILE, z->time - tile * TILE); }
 
 // Element number of (sample, t, query head, 0) in qkv's part 0 (q), 1 (k) or 2 (v), and in y.
@@ -87,14 +86,19 @@ static int64_t at_qkv(const sizes *z, int64_t sample, int64_t t, int64_t head, i
 }
 static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) { return (sample * z->time + t) * z->channels + head * z->head; }
 
+// As tiles along, across, and along but transposed.
 static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
-    load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head, part == 0 ? z->scale : 1);
+    load_rows(z->type, out, z->along, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head, part == 0 ? z->scale : 1);
+}
+static void load_qkv_across(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+    load_across(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head);
 }
 static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
-    load_columns(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head);
+    load_columns(z->type, out, z->along, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head);
 }
 static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
-    store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), z->row, in, z->width, rows, z->head, part == 0 ? z->scale : 1);
+    store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), z->row, in, z->width, rows, z->head,
+               part == 0 || (PAIRED && part == 1) ? z->scale : 1);
 }
 
 // A tile of queries and a tile of keys, by number.
@@ -130,36 +134,35 @@ static meeting meeting_of(const sizes *z, int64_t sample, int64_t head, int64_t 
 
 // scores (TILE,TILE) = x y^T, for y transposed; on the diagonal only as far as each strip of rows sees.
 static void scores_of_tile(const sizes *z, float *scores, const float *x, const float *yt, const meeting *m) {
-    int64_t w = z->width;
-    if (!m->diagonal) {
-        product(scores, TILE, x, w, yt, TILE, m->rows, m->keys, z->head, true);
-        return;
-    }
-    for (int64_t r = 0; r < m->rows; r += STRIP)
-        product(scores + r * TILE, TILE, x + r * w, w, yt, TILE, least(STRIP, m->rows - r), r + STRIP, z->head, true);
+    int64_t w = z->along, cells = product_cells(z->head);
+    product_state p = tile_begin();
+    if (!m->diagonal) product(scores, TILE, x, w, yt, TILE, m->rows, m->keys, cells, true);
+    for (int64_t r = 0; m->diagonal && r < m->rows; r += STRIP)
+        product(scores + r * TILE, TILE, x + r * w, w, yt, TILE, least(STRIP, m->rows - r), r + STRIP, cells, true);
+    tile_end(&p);
 }
 
-// out (rows,width) += p y, p (TILE,TILE) of queries by keys, or = where the keys are the first of all.
+// out (rows,width) += p y, p (TILE,TILE) of queries by keys, along; or = where the keys are the first of all.
 static void add_over_keys(const sizes *z, float *out, const float *p, const float *y, const meeting *m) {
     int64_t w = z->width;
-    if (!m->diagonal) {
-        product(out, w, p, TILE, y, w, m->rows, w, m->keys, m->first);
-        return;
-    }
-    for (int64_t r = 0; r < m->rows; r += STRIP)
-        product(out + r * w, w, p + r * TILE, TILE, y, w, least(STRIP, m->rows - r), w, least(r + STRIP, m->keys), m->first);
+    product_state mode = tile_begin();
+    if (!m->diagonal) product(out, w, p, TILE_ALONG, y, w, m->rows, w, product_cells(m->keys), m->first);
+    for (int64_t r = 0; m->diagonal && r < m->rows; r += STRIP)
+        product(out + r * w, w, p + r * TILE_ALONG, TILE_ALONG, y, w, least(STRIP, m->rows - r), w, product_cells(least(r + STRIP, m->keys)),
+                m->first);
+    tile_end(&mode);
 }
 
-// out (keys,width) += p^T x, or = where the queries are the first that see these keys: on the diagonal, of the first head that shares them.
+// out (keys,width) += p^T x, p across, or = where the queries are the first that see these keys: on the diagonal, of the first head that shares them.
 static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, const meeting *m) {
-    int64_t w = z->width;
-    if (!m->diagonal) {
-        product_transposed(out, w, p, TILE, x, w, m->keys, w, m->rows, false);
-        return;
-    }
+    int64_t w = z->width, lda = CELL_K * TILE;
     bool first = m->head % z->group == 0;
-    for (int64_t k = 0; k < m->keys; k += STRIP)
-        product_transposed(out + k * w, w, p + k * TILE + k, TILE, x + k * w, w, least(STRIP, m->keys - k), w, m->rows - k, first);
+    product_state mode = tile_begin();
+    if (!m->diagonal) product_transposed(out, w, p, lda, x, w, m->keys, w, product_cells(m->rows), false);
+    for (int64_t k = 0; m->diagonal && k < m->keys; k += STRIP)
+        product_transposed(out + k * w, w, p + k * TILE + k, lda, x + k / CELL_K * w, w, least(STRIP, m->keys - k), w, product_cells(m->rows - k),
+                           first);
+    tile_end(&mode);
 }
 
 // Vectors of row r of a tile that hold keys it sees: all, or on the diagonal those up to its own key, which is in the last one.
@@ -190,19 +193,19 @@ typedef struct forward_job {
 } forward_job;
 
 typedef struct forward_room {
-    float *q, *y;   // (FORWARD_ROWS,width)
+    float *q, *y;   // (FORWARD_ROWS,along), (FORWARD_ROWS,width)
     float *sum;     // (FORWARD_ROWS,16) lanes of the row sums
     float *max;     // (FORWARD_ROWS)
-    float *kt, *v;  // (width,TILE), (TILE,width)
-    float *scores;  // (TILE,TILE)
+    float *kt, *v;  // (along,TILE), (TILE,width) across
+    float *scores;  // (TILE,TILE); then, in the same place, probabilities along
 } forward_room;
 
 static int64_t forward_layout(forward_room *f, const sizes *z, float *base) {
     room r = {base, 0};
     int64_t rows = least(FORWARD_ROWS, z->tiles * TILE);
-    f->q = take(&r, rows * z->width), f->y = take(&r, rows * z->width);
+    f->q = take(&r, rows * z->along), f->y = take(&r, rows * z->width);
     f->sum = take(&r, rows * VL), f->max = take(&r, rows);
-    f->kt = take(&r, z->width * TILE), f->v = take(&r, TILE * z->width);
+    f->kt = take(&r, z->along * TILE), f->v = take(&r, TILE * z->width);
     f->scores = take(&r, TILE * TILE);
     return r.used;
 }
@@ -245,17 +248,20 @@ static void cut_maxima(float *max, const float *scores, const meeting *m) {
     }
 }
 
-// Row r of a tile: scores become probabilities relative to the maximum; returns their sum by lanes.
-VEC vf row_probabilities(float *row, float max, int64_t r, bool diagonal, const meeting *cut) {
+// A score, of what the product gave: with pairs q is not scaled before it.
+VEC vf score_of(const sizes *z, vf x) { return PAIRED ? vf_mul(x, vf_set1(z->scale)) : x; }
+
+// Row r of a tile: scores become probabilities relative to the maximum, times what dropout keeps, as cells; returns their sum by lanes, before dropout.
+VEC vf row_probabilities(const sizes *z, float *out, const float *row, float max, const float *factor, int64_t r, bool diagonal, const meeting *cut) {
     vf m = vf_set1(max), sum = vf_zero();
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) {
-        vf p = vf_exp_down(vf_sub(vf_load(row + v * VL), m));
+        vf p = vf_exp_down(vf_sub(score_of(z, vf_load(row + v * VL)), m));
         if (diagonal && v == vecs - 1) p = vf_select(vm_first((int)(r % VL) + 1), p, vf_zero());
         if (cut) p = seen_of(cut, r, v, p, vf_zero());
-        vf_store(row + v * VL, p);
         sum = vf_add(sum, p);
+        cells_put_along(out, v * VL, z->drop ? vf_mul(p, vf_load(factor + v * VL)) : p);
     }
     return sum;
 }
@@ -266,28 +272,30 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
     float *y = f->y + from * w, *sum = f->sum + from * VL, *max = f->max + from;
     float here[TILE], shrink[TILE], factor[TILE];
     bool first = m->first;
-    scores_of_tile(z, f->scores, f->q + from * w, f->kt, m);
+    scores_of_tile(z, f->scores, f->q + from * z->along, f->kt, m);
     if (m->cut) cut_maxima(here, f->scores, m);
     else row_maxima(here, f->scores, m->rows, m->diagonal);
     for (int64_t r = 0; r < m->rows; r += VL) {
-        vf old = vf_load(max + r), new = vf_max(old, vf_load_n(here + r, (int)least(VL, m->rows - r)));
+        vf old = vf_load(max + r), new = vf_max(old, score_of(z, vf_load_n(here + r, (int)least(VL, m->rows - r))));
         vf_store(shrink + r, vf_exp_down(vf_sub(old, new)));
         vf_store(max + r, new);
     }
     for (int64_t r = 0; r < m->rows; r++) {
-        float *row = f->scores + r * TILE;
-        vf p = m->cut        ? row_probabilities(row, max[r], r, m->diagonal, m)
-               : m->diagonal ? row_probabilities(row, max[r], r, true, NULL)
-                             : row_probabilities(row, max[r], r, false, NULL);
+        const float *row = f->scores + r * TILE;
+        float *out = f->scores + r * TILE_ALONG;  // where no score is any more that is still needed
+        if (z->drop) keep_factors(z, factor, m, r);
+        vf p = m->cut        ? row_probabilities(z, out, row, max[r], factor, r, m->diagonal, m)
+               : m->diagonal ? row_probabilities(z, out, row, max[r], factor, r, true, NULL)
+                             : row_probabilities(z, out, row, max[r], factor, r, false, NULL);
         vf_store(sum + r * VL, first ? p : vf_fma(vf_load(sum + r * VL), vf_set1(shrink[r]), p));
         if (!first && shrink[r] != 1)
             for (int64_t i = 0; i < w; i += VL) vf_store(y + r * w + i, vf_mul(vf_load(y + r * w + i), vf_set1(shrink[r])));
-        if (!z->drop) continue;
-        keep_factors(z, factor, m, r);
-        for (int v = 0; v < vecs_seen(r, m->diagonal); v++) vf_store(row + v * VL, vf_mul(vf_load(row + v * VL), vf_load(factor + v * VL)));
     }
     add_over_keys(z, y, f->scores, f->v, m);
 }
+
+// y as it is divided: with pairs a hidden key leaves no sign of zero.
+VEC vf forward_sum(const float *y) { return PAIRED ? vf_add(vf_load(y), vf_zero()) : vf_load(y); }
 
 BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, const meeting *m, int64_t from) {
     int64_t t = m->query * TILE;
@@ -298,7 +306,7 @@ BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const
         total[r % VL] = vf_sum(vf_load(sum + r * VL));
         vf divisor = vf_set1(total[r % VL]);
         for (int64_t i = 0; i < z->head; i += VL)
-            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(vf_load(y + r * z->width + i), divisor), z->head - i);
+            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(forward_sum(y + r * z->width + i), divisor), z->head - i);
         if (r % VL != VL - 1 && r != m->rows - 1) continue;
         int64_t first = r / VL * VL;
         int n = (int)(r - first) + 1;
@@ -321,12 +329,12 @@ static void forward_item(void *ctx, int64_t item, int thread) {
     for (int64_t r = 0; r < (end - first) * TILE; r++) f.max[r] = -__builtin_inff();
     for (int64_t k = first_keys(z, first); k < end; k++) {
         load_transposed(z, f.kt, j->qkv, sample, k * TILE, head, 1, rows_of_tile(z, k));
-        load_qkv(z, f.v, j->qkv, sample, k * TILE, head, 2, rows_of_tile(z, k));
+        load_qkv_across(z, f.v, j->qkv, sample, k * TILE, head, 2, rows_of_tile(z, k));
         for (int64_t q = k > first ? k : first; q < end; q++) {
             meeting m = meeting_of(z, sample, head, q, k);
             int64_t from = (q - first) * TILE;
             if (k < first_keys(z, q)) break;  // nor do later queries see them
-            if (m.first) load_qkv(z, f.q + from * z->width, j->qkv, sample, q * TILE, head, 0, m.rows);
+            if (m.first) load_qkv(z, f.q + from * z->along, j->qkv, sample, q * TILE, head, 0, m.rows);
             forward_tile(z, &f, &m, from);
             if (m.diagonal) BY_TYPE(z->type, forward_store, z, &f, j, &m, from);
         }
@@ -359,18 +367,23 @@ typedef struct backward_job {
 } backward_job;
 
 typedef struct backward_room {
-    float *q, *dy, *dq;            // (rows,width)
-    float *k, *kt, *vt, *dk, *dv;  // (TILE,width), those with t (width,TILE)
-    float *p, *ds;                 // (TILE,TILE)
+    float *q, *dy;                 // (rows,along)
+    float *q_across, *dy_across;   // (rows,width): the same memory where a tile along is one across
+    float *dq;                     // (rows,width)
+    float *k, *kt, *vt, *dk, *dv;  // (TILE,width), k across; those with t (along,TILE)
+    float *p, *ds;                 // (TILE,TILE), across once they are more than scores
+    float *ds_along;               // (TILE,TILE_ALONG), ds itself where that is one
 } backward_room;
 
 static int64_t backward_layout(backward_room *b, const backward_job *j, float *base) {
     room r = {base, 0};
-    int64_t tile = TILE * j->z.width, all = j->rows * j->z.width;
-    b->q = take(&r, all), b->dy = take(&r, all), b->dq = take(&r, all);
-    b->k = take(&r, tile), b->kt = take(&r, tile), b->vt = take(&r, tile);
+    int64_t tile = TILE * j->z.width, all = j->rows * j->z.width, along = j->rows * j->z.along, columns = j->z.along * TILE;
+    b->q = take(&r, along), b->dy = take(&r, along), b->dq = take(&r, all);
+    b->q_across = WORDS ? take(&r, all / CELL_K) : b->q, b->dy_across = WORDS ? take(&r, all / CELL_K) : b->dy;
+    b->k = take(&r, tile), b->kt = take(&r, columns), b->vt = take(&r, columns);
     b->dk = take(&r, tile), b->dv = take(&r, tile);
     b->p = take(&r, TILE * TILE), b->ds = take(&r, TILE * TILE);
+    b->ds_along = WORDS ? take(&r, TILE * TILE_ALONG) : b->ds;
     return r.used;
 }
 
@@ -401,20 +414,42 @@ static void delta_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(z->type, delta_rows, j, pair / z->heads, pair % z->heads, tile * TILE, rows_of_tile(z, tile));
 }
 
-// Row r of a tile: p = exp(s - lse) and ds = p (dp - delta). Dropout applies its factors to p for dv, and to dp for ds.
-VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r, bool diagonal,
-                      const meeting *cut) {
-    vf l = vf_set1(lse), e = vf_set1(delta);
+// Of sixteen keys that row r sees: p = exp(s - lse), times what dropout keeps, and ds = p (dp - delta), where dropout acts on dp.
+typedef struct gradient {
+    vf p, ds;
+} gradient;
+VEC gradient gradient_of(const sizes *z, const float *p, const float *ds, float lse, float delta, const float *factor, int64_t r, int v, bool last,
+                         const meeting *cut) {
+    vf x = vf_exp(vf_sub(score_of(z, vf_load(p + v * VL)), vf_set1(lse))), g = vf_load(ds + v * VL), kept;
+    if (last) x = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
+    if (cut) x = seen_of(cut, r, v, x, vf_zero());
+    kept = x;
+    if (z->drop) kept = vf_mul(x, vf_load(factor + v * VL)), g = vf_mul(g, vf_load(factor + v * VL));
+    g = vf_mul(x, vf_sub(g, vf_set1(delta)));
+    if (PAIRED && last) g = vf_select(vm_first((int)(r % VL) + 1), g, vf_zero());
+    if (PAIRED && cut) g = seen_of(cut, r, v, g, vf_zero());
+    return (gradient){kept, g};
+}
+
+// Row r of a tile, and what shares its cells: scores and their gradients become p and ds, as cells.
+typedef float row_factors[CELL_K][TILE];
+VEC void row_gradient(const sizes *z, const backward_room *b, const float *lse, const float *delta, const row_factors factor, int64_t r,
+                      bool diagonal, const meeting *m) {
+    float *p = b->p + r * TILE, *ds = b->ds + r * TILE;
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) {
-        vf x = vf_exp(vf_sub(vf_load(p + v * VL), l)), g = vf_load(ds + v * VL), kept;
-        if (diagonal && v == vecs - 1) x = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
-        if (cut) x = seen_of(cut, r, v, x, vf_zero());
-        kept = x;
-        if (z->drop) kept = vf_mul(x, vf_load(factor + v * VL)), g = vf_mul(g, vf_load(factor + v * VL));
-        vf_store(p + v * VL, kept);
-        vf_store(ds + v * VL, vf_mul(x, vf_sub(g, e)));
+        gradient g[CELL_K];
+#pragma GCC unroll 2
+        for (int i = 0; i < CELL_K; i++) {
+            bool last = diagonal && v == vecs - 1;
+            if (r + i < m->rows)
+                g[i] = gradient_of(z, p + i * TILE, ds + i * TILE, lse[r + i], delta[r + i], factor[i], r + i, v, last, m->cut ? m : NULL);
+            else g[i] = (gradient){vf_zero(), vf_zero()};
+            if (WORDS) cells_put_along(b->ds_along + (r + i) * TILE_ALONG, v * VL, g[i].ds);
+        }
+        cells_put_across(p + v * VL, g[0].p, g[CELL_K - 1].p);
+        cells_put_across(ds + v * VL, g[0].ds, g[CELL_K - 1].ds);
     }
 }
 
@@ -423,38 +458,47 @@ VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delt
 typedef enum want { WANT_DKDV = 1, WANT_DQ = 2 } want;
 static void backward_tile(const backward_job *j, const backward_room *b, const meeting *m, int64_t from, unsigned wanted) {
     const sizes *z = &j->z;
-    int64_t w = z->width, stat = (m->sample * z->heads + m->head) * z->time + m->query * TILE;
+    int64_t stat = (m->sample * z->heads + m->head) * z->time + m->query * TILE;
     const float *lse = (const float *)j->lse->data + stat, *delta = (const float *)j->delta->data + stat;
-    const float *q = b->q + from * w, *dy = b->dy + from * w;
-    float factor[TILE];
-    scores_of_tile(z, b->p, q, b->kt, m);
-    scores_of_tile(z, b->ds, dy, b->vt, m);
-    for (int64_t r = 0; r < m->rows; r++) {
-        float *p = b->p + r * TILE, *ds = b->ds + r * TILE;
-        if (z->drop) keep_factors(z, factor, m, r);
-        if (m->cut) row_gradient(z, p, ds, lse[r], delta[r], factor, r, m->diagonal, m);
-        else if (m->diagonal) row_gradient(z, p, ds, lse[r], delta[r], factor, r, true, NULL);
-        else row_gradient(z, p, ds, lse[r], delta[r], factor, r, false, NULL);
+    row_factors factor;
+    meeting whole = *m;  // no window
+    whole.cut = false;
+    scores_of_tile(z, b->p, b->q + from * z->along, b->kt, m);
+    scores_of_tile(z, b->ds, b->dy + from * z->along, b->vt, m);
+    for (int64_t r = 0; r < m->rows; r += CELL_K) {
+        for (int i = 0; z->drop && i < CELL_K && r + i < m->rows; i++) keep_factors(z, factor[i], m, r + i);
+        if (m->cut) row_gradient(z, b, lse, delta, factor, r, m->diagonal, m);
+        else if (m->diagonal) row_gradient(z, b, lse, delta, factor, r, true, &whole);
+        else row_gradient(z, b, lse, delta, factor, r, false, &whole);
     }
-    if (wanted & WANT_DQ) add_over_keys(z, b->dq + from * w, b->ds, b->k, m);
+    if (product_cells(m->rows) > m->rows) {  // the last pair lacks a query
+        memset(b->p + m->rows * TILE, 0, TILE * sizeof *b->p);
+        memset(b->ds + m->rows * TILE, 0, TILE * sizeof *b->ds);
+    }
+    if (wanted & WANT_DQ) add_over_keys(z, b->dq + from * z->width, b->ds_along, b->k, m);
     if (!(wanted & WANT_DKDV)) return;
-    add_over_queries(z, b->dv, b->p, dy, m);
-    add_over_queries(z, b->dk, b->ds, q, m);
+    add_over_queries(z, b->dv, b->p, b->dy_across + from / CELL_K * z->width, m);
+    add_over_queries(z, b->dk, b->ds, b->q_across + from / CELL_K * z->width, m);
 }
 
 // A tile of queries, to row `from` of scratch.
 static void load_queries(const backward_job *j, const backward_room *b, const meeting *m, int64_t from) {
     const sizes *z = &j->z;
     int64_t t = m->query * TILE;
-    load_qkv(z, b->q + from * z->width, j->qkv, m->sample, t, m->head, 0, m->rows);
-    load_rows(z->type, b->dy + from * z->width, z->width, j->dy->data, at_y(z, m->sample, t, m->head), z->channels, m->rows, z->head, 1);
+    int64_t across = from / CELL_K * z->width, y = at_y(z, m->sample, t, m->head);
+    load_qkv(z, b->q + from * z->along, j->qkv, m->sample, t, m->head, 0, m->rows);
+    load_rows(z->type, b->dy + from * z->along, z->along, j->dy->data, y, z->channels, m->rows, z->head, 1);
+    if (!WORDS) return;
+    load_qkv_across(z, b->q_across + across, j->qkv, m->sample, t, m->head, 0, m->rows);
+    load_across(z->type, b->dy_across + across, z->width, j->dy->data, y, z->channels, m->rows, z->head);
 }
 
 static void load_keys(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t tile) {
     const sizes *z = &j->z;
     int64_t keys = rows_of_tile(z, tile);
-    load_qkv(z, b->k, j->qkv, sample, tile * TILE, head, 1, keys);
-    transpose_tile(b->kt, b->k, keys, z->width);
+    load_qkv_across(z, b->k, j->qkv, sample, tile * TILE, head, 1, keys);
+    if (WORDS) load_transposed(z, b->kt, j->qkv, sample, tile * TILE, head, 1, keys);
+    else load_columns(FP32, b->kt, z->width, b->k, 0, z->width, keys, z->width);
     load_transposed(z, b->vt, j->qkv, sample, tile * TILE, head, 2, keys);
 }
 
@@ -542,7 +586,7 @@ err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s)
     // Products on the busiest thread: 5 for each of its items, or 7 for its share of all.
     int64_t items = pairs / j.z.group, rounds = (items + threads - 1) / threads;
     bool two_passes = j.z.tiles > 1 && 7 * items < 5 * rounds * threads;
-    j.rows = two_passes ? TILE : (j.z.group - 1) * j.z.tiles * TILE + j.z.time;
+    j.rows = two_passes ? TILE : (j.z.group - 1) * j.z.tiles * TILE + (PAIRED ? (j.z.time + 1) / 2 * 2 : j.z.time);
     backward_room b;
     TRY(reserve(s, backward_layout(&b, &j, NULL), "attention_backward"));
     if (two_passes) {

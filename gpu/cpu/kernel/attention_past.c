@@ -17,22 +17,24 @@ typedef struct past_job {
     int64_t first, rows;    // position of the first query; queries
     int64_t heads, group;   // query heads; those that share a head of k and v
     int64_t head, width;    // elements of a head; rounded up to whole vectors
+    int64_t along;          // cells of a head in a tile along
+    float scale;            // 1 / sqrt(head size)
     int64_t window;         // positions that one sees
     int64_t row, past_row;  // elements of a position in qkv, in past
     pool *workers;
 } past_job;
 
 typedef struct past_room {
-    float *q, *y;           // (ROWS,width)
+    float *q, *y;           // (ROWS,along), (ROWS,width)
     float *sum, *max;       // (ROWS,16) lanes of the row sums, (ROWS)
-    float *kt, *v, *score;  // (width,TILE), (TILE,width), (ROWS,TILE)
+    float *kt, *v, *score;  // (along,TILE), (TILE,width) across, (ROWS,TILE): then, in the same place, probabilities along
 } past_room;
 
 static int64_t past_layout(past_room *f, const past_job *j, float *base) {
     room r = {base, 0};
-    f->q = take(&r, ROWS * j->width), f->y = take(&r, ROWS * j->width);
+    f->q = take(&r, ROWS * j->along), f->y = take(&r, ROWS * j->width);
     f->sum = take(&r, ROWS * VL), f->max = take(&r, ROWS);
-    f->kt = take(&r, j->width * TILE), f->v = take(&r, TILE * j->width);
+    f->kt = take(&r, j->along * TILE), f->v = take(&r, TILE * j->width);
     f->score = take(&r, ROWS * TILE);
     return r.used;
 }
@@ -63,17 +65,22 @@ static float largest_seen(const float *score, sight see) {
     return lane[0];
 }
 
+// A score, of what the product gave: with pairs q is not scaled before it.
+VEC vf past_score(const past_job *j, vf x) { return PAIRED ? vf_mul(x, vf_set1(j->scale)) : x; }
+
 // Row r's scores of a tile of `keys` keys become probabilities relative to the largest so far; its sums are brought to that.
 static void absorb_row(const past_job *j, const past_room *f, int64_t r, sight see, int64_t keys) {
-    float *score = f->score + r * TILE, *y = f->y + r * j->width, *sum = f->sum + r * VL;
+    const float *score = f->score + r * TILE;
+    float *out = f->score + r * TILE_ALONG, *y = f->y + r * j->width, *sum = f->sum + r * VL;
     if (see.to <= see.from) {
-        memset(score, 0, (size_t)keys * sizeof *score);
+        for (int64_t i = 0; i < keys; i += VL) cells_put_along(out, i, vf_zero());
         return;
     }
-    vf old = vf_set1(f->max[r]), most = vf_max(old, vf_set1(largest_seen(score, see))), shrink = vf_exp_down(vf_sub(old, most)), total = vf_zero();
+    vf old = vf_set1(f->max[r]), most = vf_max(old, past_score(j, vf_set1(largest_seen(score, see)))), shrink = vf_exp_down(vf_sub(old, most)),
+       total = vf_zero();
     for (int64_t v = 0; v * VL < keys; v++) {
-        vf p = seen_in(see, v, vf_exp_down(vf_sub(vf_load(score + v * VL), most)), vf_zero());
-        vf_store(score + v * VL, p);
+        vf p = seen_in(see, v, vf_exp_down(vf_sub(past_score(j, vf_load(score + v * VL)), most)), vf_zero());
+        cells_put_along(out, v * VL, p);
         total = vf_add(total, p);
     }
     vf_store(sum, vf_fma(vf_load(sum), shrink, total));
@@ -85,12 +92,15 @@ static void absorb_row(const past_job *j, const past_room *f, int64_t r, sight s
     f->max[r] = lane[0];
 }
 
+// y as it is divided: with pairs a hidden key leaves no sign of zero.
+VEC vf past_sum(const float *y) { return PAIRED ? vf_add(vf_load(y), vf_zero()) : vf_load(y); }
+
 BODY void past_store(dtype t, const past_job *j, const past_room *f, int64_t first, int64_t rows, int64_t head) {
     for (int64_t r = 0; r < rows; r++) {
         vf divisor = vf_set1(vf_sum(vf_load(f->sum + r * VL)));
         int64_t at = ((first + r) * j->heads + head) * j->head;
         for (int64_t i = 0; i < j->head; i += VL)
-            typed_store_n(j->y->data, t, at + i, vf_div(vf_load(f->y + r * j->width + i), divisor), j->head - i);
+            typed_store_n(j->y->data, t, at + i, vf_div(past_sum(f->y + r * j->width + i), divisor), j->head - i);
     }
 }
 
@@ -104,18 +114,22 @@ static void past_item(void *ctx, int64_t item, int thread) {
     size_t bytes = (size_t)past_layout(&f, j, NULL) * sizeof(float);
     past_layout(&f, j, pool_scratch(j->workers, thread, bytes));
 
-    load_rows(t, f.q, w, j->qkv->data, first * j->row + head * j->head, j->row, rows, j->head, 1.0f / __builtin_sqrtf((float)j->head));
+    load_rows(t, f.q, j->along, j->qkv->data, first * j->row + head * j->head, j->row, rows, j->head, j->scale);
     memset(f.y, 0, (size_t)(rows * w) * sizeof *f.y);
     memset(f.sum, 0, (size_t)(rows * VL) * sizeof *f.sum);
     for (int64_t r = 0; r < rows; r++) f.max[r] = -__builtin_inff();
     int64_t from = position - j->window + 1;
     for (int64_t tile = from > 0 ? from / TILE : 0; tile * TILE <= last; tile++) {
         int64_t keys = least(TILE, last + 1 - tile * TILE), at = tile * TILE * j->past_row + kv * j->head;
-        load_columns(t, f.kt, w, j->past->data, at, j->past_row, keys, j->head);
-        load_rows(t, f.v, w, j->past->data, at + j->past_row / 2, j->past_row, keys, j->head, 1);
-        product(f.score, TILE, f.q, w, f.kt, TILE, rows, keys, j->head, true);
+        load_columns(t, f.kt, j->along, j->past->data, at, j->past_row, keys, j->head);
+        load_across(t, f.v, w, j->past->data, at + j->past_row / 2, j->past_row, keys, j->head);
+        product_state mode = tile_begin();
+        product(f.score, TILE, f.q, j->along, f.kt, TILE, rows, keys, product_cells(j->head), true);
+        tile_end(&mode);
         for (int64_t r = 0; r < rows; r++) absorb_row(j, &f, r, sight_of(j, position + r, tile), keys);
-        product(f.y, w, f.score, TILE, f.v, w, rows, w, keys, false);
+        mode = tile_begin();
+        product(f.y, w, f.score, TILE_ALONG, f.v, w, rows, w, product_cells(keys), false);
+        tile_end(&mode);
     }
     BY_TYPE(t, past_store, j, &f, first, rows, head);
 }
@@ -136,7 +150,8 @@ err_t KERNEL(attention_past)(const attention_past_args *args, stream *s) {
                   .row = args->qkv->size[1],
                   .past_row = args->past->size[1],
                   .workers = s->workers};
-    j.width = (j.head + VL - 1) / VL * VL;
+    j.width = (j.head + VL - 1) / VL * VL, j.along = cells_of_row(j.head), j.scale = 1.0f / __builtin_sqrtf((float)j.head);
+    assert(!PAIRED || args->qkv->type != FP16);
     assert(args->heads > 0 && args->heads % kv == 0 && args->qkv->dims == 2 && j.row == (j.heads + 2 * kv) * j.head && j.past_row == 2 * kv * j.head);
     assert(args->first >= 0 && args->window >= 0 && args->past->size[0] >= args->first + n && tensor_count(args->y) == n * j.heads * j.head);
     assert(args->y->type == args->qkv->type && args->past->type == args->qkv->type);

@@ -7,7 +7,8 @@
 
 #include "gpu/cpu/kernel/products.h"
 
-enum { CELL_K = WORDS ? 2 : 1 };  // k of a cell
+enum { CELL_K = WORDS ? 2 : 1 };                 // k of a cell
+enum { PAIR_CELLS = PAIRED && !WORDS ? 2 : 1 };  // cells that are taken together, in the order of cell_place
 
 // Where cell `i` of a chain is stored: FMA takes the odd one of a pair first.
 static inline int64_t cell_place(int64_t i) { return PAIRED && !WORDS ? i ^ 1 : i; }
@@ -53,6 +54,13 @@ VEC vf cells_across_n(dtype t, const void *p, int64_t first, int64_t second, int
     return cells_of_words(_mm512_permutexvar_epi16(_mm512_loadu_si512(in_pairs), words_of(x, y)));
 }
 
+// Floats x become the cells of a row's elements from `at` on, a multiple of VL.
+VEC void cells_put_along(float *row, int64_t at, vf x) { _mm256_storeu_si256((void *)(row + at / 2), (__m256i)_mm512_cvtneps_pbh(x)); }
+// ... or, with y of the row after it, those of sixteen columns.
+VEC void cells_put_across(float *to, vf x, vf y) {
+    vf_store(to, cells_of_words(_mm512_permutexvar_epi16(_mm512_loadu_si512(in_pairs), words_of(x, y))));
+}
+
 #else
 BODY vf cells_along(dtype t, const void *p, int64_t at) { return cells_of(t, typed_load(p, t, at)); }
 BODY vf cells_along_n(dtype t, const void *p, int64_t at, int64_t n) { return cells_of(t, typed_load_n(p, t, at, n)); }
@@ -60,6 +68,8 @@ BODY vf cells_across(dtype t, const void *p, int64_t first, int64_t second) { re
 BODY vf cells_across_n(dtype t, const void *p, int64_t first, int64_t second, int64_t n, bool has_second) {
     return (void)second, (void)has_second, cells_along_n(t, p, first, n);
 }
+VEC void cells_put_along(float *row, int64_t at, vf x) { vf_store(row + at, cells_of(FP32, x)); }
+VEC void cells_put_across(float *to, vf x, vf y) { (void)y, vf_store(to, cells_of(FP32, x)); }
 #endif
 
 #endif

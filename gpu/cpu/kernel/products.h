@@ -35,12 +35,15 @@ typedef struct product_state {
     uint64_t saved;  // the processor's mode before
 } product_state;
 
+// What denormals count as: zeros of their sign.
+VEC vf product_flushed(vf x) { return vf_select(vf_lt(vf_abs(x), vf_set1(0x1p-126f)), vi_float_bits(vi_and(vf_bits(x), vi_set1(INT32_MIN))), x); }
+
 // step, in every lane and in the processor's usual mode. A result of exactly 2^-126 is computed again 2^24 times as large, to see from which side it
 // was rounded. There a*b can't overflow unless it was exact.
 VEC vf product_exact(vf a, vf b, vf c) {
     const vf up = vf_set1(0x1p24f), least = vf_set1(0x1p-126f);
     vi sign = vi_set1(INT32_MIN);
-    c = vf_select(vf_lt(vf_abs(c), least), vi_float_bits(vi_and(vf_bits(c), sign)), c);
+    c = product_flushed(c);
     vf r = vf_fma(a, b, c), more = vf_fma(vf_mul(a, up), b, vf_mul(c, up)), zero = vi_float_bits(vi_and(vf_bits(r), sign));
     vf edge = vf_select(vf_lt(vf_abs(more), vf_set1(0x1p-102f)), zero, r);
     return vf_select(vf_lt(vf_abs(r), least), zero, vf_select(vf_eq(vf_abs(r), least), edge, r));
@@ -62,6 +65,10 @@ enum { VEC_FLUSHES = true };  // a denormal BF16 number in a cell is taken for t
 #else
 enum { VEC_FLUSHES = false };
 #endif
+enum { AGAIN = PAIRED && !VEC_FLUSHES };  // whether chains may have to be computed again
+
+// What a chain goes on from. NEON flushes it by itself, too, but a block has only one of it for each of its chains.
+VEC vf product_from(vf c) { return AGAIN ? product_flushed(c) : c; }
 
 #if defined(PAIRS) && defined(__AVX512BF16__)
 enum { WORDS = true };  // a cell is two BF16 numbers
