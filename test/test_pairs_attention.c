@@ -9,6 +9,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +65,7 @@ static float larger(float a, float b) { return a > b ? a : b; }
 
 enum { TILE = 64, STRIP = 16, GUARD = 64 };  // the specification's, written here again on purpose: they may never change
 
-typedef enum fill { PLAIN, TINY, WILD, CANCEL, SPECIAL } fill;
+typedef enum fill { PLAIN, TINY, SMALL, WILD, CANCEL, SPECIAL } fill;
 
 typedef struct shape {
     int B, H, KV, T, D, window;
@@ -141,12 +142,14 @@ static int part_of(const problem *x, int64_t i) {
     return c < x->C ? 0 : c < x->C + x->s.KV * x->s.D ? 1 : 2;
 }
 
-// Numbers of which many products, of two or of pairs, are near 2^-126 or below, or cancel. part 3 is dy.
+// Numbers of which many products, of two or of pairs, are near 2^-126 or below: those of v and dy with probabilities (TINY), with each other (SMALL), those
+// of q with k where a window of one lets scores be seen, or any (WILD). part 3 is dy.
 static float draw(const problem *x, int part) {
     static const int exponents[] = {-130, -127, -126, -125, -120, -66, -64, -63, -62, -60, -20, 0};
     float e = noise();
     switch (x->s.fill) {
-    case TINY: return part < 2 ? 4 * e : ldexpf(e, -100 - (int)(word() % 32));  // P rescaled makes denormals of y
+    case TINY: return part < 2 ? 4 * e : ldexpf(e, -120 - (int)(word() % 12));
+    case SMALL: return part < 2 && x->W > 1 ? 2 * e : ldexpf(e, -60 - (int)(word() % 6));
     case WILD: return word() % 16 == 0 ? copysignf(0, e) : ldexpf(e, exponents[word() % COUNT(exponents)]);
     default: return part < 2 ? 2 * e : e;
     }
@@ -252,10 +255,9 @@ static void forward_row(const problem *x, head *a, int b, int h, int i) {
         bool first = tile == first_tile(x, i);
         int from = tile * TILE, to = keys_end(x, i, tile);
         float old = max, here[16] = {0};
-        bool any = !first;
         for (int j = from; j < to; j++)
-            if (sees(x, i, j)) max = larger(max, a->s[i * T + j]), any = true;
-        if (!any) max = -3e38f;  // any score is more
+            if (sees(x, i, j)) max = larger(max, a->s[i * T + j]);
+        if (x->W < (i / TILE - tile + 1) * TILE) max = larger(max, -FLT_MAX * x->scale);  // some row of the tile sees not all keys, or none
         float shrink = lane(vf_exp_down(vf_set1(old - max)));
         for (int j = from; j < to; j++) {
             float p = sees(x, i, j) ? lane(vf_exp_down(vf_set1(a->s[i * T + j] - max))) : 0;
@@ -536,8 +538,8 @@ static void edges(void **state) {
     for (int type = FP32; type <= BF16; type++)
         for (int f = TINY; f <= SPECIAL; f++) {
             check_shape(*state, (shape){1, 1, 1, 143, 17, 0, (dtype)type, (fill)f, 0, 0, 0});
-            check_shape(*state, (shape){1, 2, 1, 131, 8, f == SPECIAL ? 0 : 45, (dtype)type, (fill)f, 0, 0, 0});
-            check_shape(*state, (shape){1, 1, 1, 70, 64, 0, (dtype)type, (fill)f, f == WILD ? 0.2f : 0, 0, 0});
+            check_shape(*state, (shape){1, 2, 1, 131, 8, 45, (dtype)type, (fill)f, 0, 0, 0});
+            check_shape(*state, (shape){1, 1, 1, 70, 64, f == SMALL ? 1 : 0, (dtype)type, (fill)f, f == WILD ? 0.2f : 0, 0, 0});
         }
 }
 
