@@ -31,7 +31,7 @@ SIMD_portable := $(if $(filter-out portable,$(SIMDS)),-O1)
 SIMD_neon     := -DVEC_NEON -fno-schedule-insns
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-ROOMS   := base data data/text data/image data/tokenizer model model/op model/gpt model/llama model/gemma model/mlp trainer $(addprefix trainer/,config checkpoint node log report step watch) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
+ROOMS   := base data data/text data/image data/tokenizer model $(patsubst %/,%,$(sort $(dir $(wildcard model/*/*.c)))) trainer $(addprefix trainer/,config checkpoint node log report step watch) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
 SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
 # Those that multiply are compiled a second time for each width, for [precision] products = bf16-pairs, and for a width that has only them.
 PAIRED  := $(addprefix gpu/cpu/kernel/,matmul.c attention.c attention_past.c pairs.c)

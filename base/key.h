@@ -20,6 +20,14 @@ typedef enum {
 // ranks, `local` keys may differ on each node.
 typedef enum { CLASS_BITS, CLASS_LAYOUT, CLASS_LOCAL } key_class;
 
+// What a checkpoint's weights are under another value of a key of class bits, and so whether a fork may have one (trainer/fork.h).
+typedef enum {
+    FORK_UNSAID,   // the row does not say: trainer/fork_keys.c does
+    FORK_MAY,      // weights
+    FORK_SHAPE,    // of another shape
+    FORK_MEANING,  // of the same shape, and something else
+} key_fork;
+
 typedef struct setting {
     const char *section, *key;
     key_type type;
@@ -30,6 +38,7 @@ typedef struct setting {
     const char *words;     // "auto never must"
     const char *also;      // its names in other trainers: the key is suggested for these too
     const char *comment;
+    key_fork fork;
 } setting;
 
 #endif

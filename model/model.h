@@ -108,7 +108,7 @@ typedef struct model_type {
     err_t (*resolve)(void *options, model_rule *r);
     void (*page)(struct graph *g, const void *options);             // model/graph.h
     void (*describe)(const void *options, char *dst, size_t room);  // "4 layers 128 channels"
-    size_t options;                                                 // bytes of them
+    size_t options;                                                 // bytes of them, at most MODEL_OPTIONS_ROOM (model/types.h)
     // Files of Hugging Face (model/weights.h, model/families.h). parts: returns how many tensors hold a parameter. NULL: there are none of this model.
     const char *prefix;
     int (*parts)(const void *options, const param *p, struct weight_part *part);

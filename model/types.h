@@ -1,20 +1,18 @@
-// model/types.h: the architectures there are. One more is a line in MODELS and a file of options, beside its own folder.
+// model/types.h: the architectures there are. One more is its word in MODELS, beside its own folder.
 #ifndef MODEL_TYPES_H
 #define MODEL_TYPES_H
 
-#include "model/gemma/gemma.h"
-#include "model/gpt/gpt.h"
-#include "model/llama/llama.h"
-#include "model/mlp/mlp.h"
 #include "model/model.h"
+
+#include <stddef.h>
 
 #define MODELS(X) X(gpt) X(mlp) X(llama) X(gemma)
 
-// The options of whichever is chosen.
+// Room for the options of whichever is chosen (model_type.options).
+enum { MODEL_OPTIONS_ROOM = 2048 };
 typedef union model_options {
-#define MODEL_OPTIONS(name) name##_options name;
-    MODELS(MODEL_OPTIONS)
-#undef MODEL_OPTIONS
+    max_align_t align;
+    char bytes[MODEL_OPTIONS_ROOM];
 } model_options;
 
 #define MODEL_DECLARATION(name) extern const model_type model_##name;

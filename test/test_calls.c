@@ -10,7 +10,7 @@
 #include "model/lower.h"
 #include "model/show.h"
 #include "model/slices.h"
-#include "model/types.h"
+#include "test/support/options.h"
 #include "test/support/calls.h"
 
 #define OK(call) \
@@ -24,7 +24,7 @@ enum { T = 12, MOST = 64, PARTS = 4, LINE = 512 };
 typedef struct kind {
     const char *name;
     int type;
-    model_options o;
+    any_options o;
 } kind;
 
 #define LLAMA(T) .layers = 2, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, .head_chunks = 2
@@ -97,7 +97,7 @@ typedef struct rig {
     int place, places, tables;  // tables: of gradients
     int64_t B, planned;
     bool fresh;
-    model_options o;
+    any_options o;
     device *dev;
     stream *s;
     model *net;

@@ -1,6 +1,7 @@
 // test/test_config_keys.c: what good configurations mean: spellings, each key, layers, defaults, canonical values, classes, and text that comes back
 // the same. (test_config.c: what is refused.)
 #include "test/support/config_file.h"
+#include "test/support/options.h"
 #include "trainer/config/table.h"
 
 #include <locale.h>
@@ -125,14 +126,14 @@ static void test_decide(void **state) {
     char text[256];
     assert_int_equal(load_text(x, large), ERR_OK);
     assert_int_equal(x->c.device.kind, DEVICE_AUTO);
-    assert_int_equal(x->c.model.of.gpt.head_chunks, 171);  // as on a CPU
+    assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 171);  // as on a CPU
     assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "because"), ERR_OK);
     assert_int_equal(x->c.device.kind, DEVICE_CUDA);
     assert_string_equal(x->c.device.why, "because");
-    assert_int_equal(x->c.model.of.gpt.head_chunks, 8);
+    assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 8);
     assert_true(x->c.origin[config_find(&x->c, "model", "head_chunks")].chosen);
     assert_int_equal(config_decide(&x->c, DEVICE_CPU, ""), ERR_OK);
-    assert_int_equal(x->c.model.of.gpt.head_chunks, 171);
+    assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 171);
     assert_int_equal(load_text(x, "[precision]\nproducts = bf16-pairs\n"), ERR_OK);  // `auto` may be a CPU
     assert_int_equal(config_decide(&x->c, DEVICE_CPU, "auto chose the CPU"), ERR_OK);
     assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "auto chose the GPU: big"), ERR_CONFIG);
@@ -142,11 +143,11 @@ static void test_decide(void **state) {
     assert_non_null(strstr(err_last()->text, "[device] backend = cpu"));
     snprintf(text, sizeof text, "%s[device]\nbackend = cuda\n", large);
     assert_int_equal(load_text(x, text), ERR_OK);
-    assert_int_equal(x->c.model.of.gpt.head_chunks, 8);
+    assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 8);
     snprintf(text, sizeof text, "%s[model]\nhead_chunks = 5\n", large);
     assert_int_equal(load_text(x, text + strlen("[model]\nvocab = 50257\ncontext = 1024\n")), ERR_OK);
     assert_int_equal(config_decide(&x->c, DEVICE_CUDA, ""), ERR_OK);
-    assert_int_equal(x->c.model.of.gpt.head_chunks, 5);
+    assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 5);
 }
 
 static void test_resolve(void **state) {
@@ -186,7 +187,7 @@ static void test_resolve(void **state) {
         assert_int_equal(*(int64_t *)config_at(&x->c, config_find(&x->c, "model", "head_chunks")), auto_chunks[k].chunks);
     }
     assert_int_equal(load_text(x, "[batch]\nmicro = 4\n[model]\nvocab = 50257\nhead_chunks = 1\n"), ERR_OK);
-    assert_int_equal(x->c.model.of.gpt.head_chunks, 1);
+    assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 1);
     // a constant rate does not decay, so its bits do not depend on run.steps
     assert_int_equal(load_text(x, "[run]\nsteps = 50\n[schedule]\ntype = constant\n"), ERR_OK);
     assert_int_equal(x->c.schedule.decay_steps, 0);
@@ -357,8 +358,10 @@ static void test_family(void **state) {
         {"gemma3", "type = gemma"},
     };
     int families = 0;
-    for (int t = 0; t < MODEL_TYPES; t++)
+    for (int t = 0; t < MODEL_TYPES; t++) {
+        assert_true(model_types[t]->options <= MODEL_OPTIONS_ROOM);
         for (const model_alias *a = model_types[t]->alias; a && a->name; a++) families++;
+    }
     assert_int_equal(families, COUNT(rows));
     for (size_t i = 0; i < COUNT(rows); i++) {
         char text[200], alias[17], plain[17];
@@ -450,7 +453,7 @@ static void test_defaults(void **state) {
     const config *c = &x->c;
     assert_string_equal(c->run.name, "default");
     assert_string_equal(c->run.dir, "runs");
-    assert_int_equal(c->model.of.gpt.embed % c->model.of.gpt.heads, 0);
+    assert_int_equal(options_of(&c->model.of)->gpt.embed % options_of(&c->model.of)->gpt.heads, 0);
     assert_string_equal(c->sample.prompt, "One");
     assert_int_equal(c->batch.global % (c->batch.lanes * c->batch.micro), 0);
     assert_int_equal(c->schedule.decay_steps, c->run.steps);

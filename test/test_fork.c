@@ -22,7 +22,7 @@ typedef struct asked {
 static err_t ask(void *ctx, const char *key, const char *value) {
     asked *a = ctx;
     (void)value;
-    if (!fork_knows(key)) fail_msg("trainer/fork_keys.c has no line for %s", key);
+    if (!fork_knows(a->c, key)) fail_msg("neither trainer/fork_keys.c nor its row says it of %s", key);
     const char *why = fork_forbids(a->c, key);
     if (why) assert_true(strlen(why) > 10);
     if (why) strcat(strcat(a->forbidden, key), " ");
@@ -50,7 +50,8 @@ static void every_key_is_known(void **state) {
         assert_null(fork_forbids(c, "optimizer.lr"));
         assert_non_null(fork_forbids(c, "model.type"));
         assert_non_null(fork_forbids(c, "model.no_such_key"));
-        assert_int_equal(fork_forbids(c, "model.context") != NULL, i == 0);  // GPT has a row for each position
+        bool has_texts = strcmp(types[i], "mlp") != 0;  // GPT has a row for each position; what has none has no such key
+        assert_int_equal(fork_forbids(c, "model.context") != NULL, i == 0 || !has_texts);
     }
     free(c);
 }

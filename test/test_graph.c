@@ -1,7 +1,7 @@
 // test/test_graph.c: mistakes in a page are found when the model is opened, and named by block and operation. And a
 // page that is right says what its model is.
 #include "model/op/op.h"
-#include "model/types.h"
+#include "test/support/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 // test/test_likelihood.c: texts and questions by likelihood against lm-evaluation-harness, choice by choice (test/golden/likelihood).
 //
 // One idea: the sum of every choice and of every text is compared, not only how many are right, which would forgive much.
+#include "test/support/options.h"
 #include "test/support/run.h"
 
 #include "model/families.h"
@@ -202,7 +203,7 @@ static void padding_changes_no_bit(void **state) {
         "{\"query\": \"the man\", \"choices\": [\"is\", \"was not there\"], \"gold\": 1}\n{\"query\": \"It is\", \"choices\": [\"so\"], \"gold\": 0}\n";
     rig_open(&r, "gpt2", 2);
     session_close(&r.x);
-    r.c.model.of.gpt.context = 150;
+    options_of(&r.c.model.of)->gpt.context = 150;
     r.c.model.init_resize = true;
     OK(session_open(&r.x, &r.c, SESSION_LOOK, NULL));
     OK(session_init(&r.x));

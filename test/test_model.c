@@ -2,7 +2,7 @@
 // two halves: none of it moves a bit. Halves keep so many bytes more, and no others do. And the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
 #include "data/source.h"
 #include "model/flow.h"
-#include "model/types.h"
+#include "test/support/options.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ enum { B = 5, MICROS = 3, MOST = 64 };
 typedef struct kind {
     const char *name;
     int type;
-    model_options o;
+    any_options o;
 } kind;
 
 static const kind kinds[] = {
@@ -145,7 +145,7 @@ static void fill_weights(rig *r) {
 }
 
 static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputation recompute, bool halves) {
-    model_options o = k->o;
+    any_options o = k->o;
     model_rule rule = {.micro = B};
     int each[MOST];
     for (int i = 0; i < MOST; i++) each[i] = slots;
@@ -477,7 +477,7 @@ static void first_values(const kind *k, const param *p, double *mean, double *st
 static void a_new_model_begins_as_gpt_2(void **state) {
     (void)state;
     for (int k = 0; k < FIRST_MLP; k++) {
-        model_options o = kinds[k].o;
+        any_options o = kinds[k].o;
         model_rule rule = {.micro = B};
         model *m;
         OK(model_types[kinds[k].type]->resolve(&o, &rule));

@@ -14,9 +14,9 @@ below() {
     data/text) echo data data/tokenizer gpu base ;;
     data/image) echo data gpu base ;;
     data/tokenizer) echo base ;;
-    model) echo model/gpt model/llama model/gemma model/mlp gpu base ;;  # the list of architectures, model/types.h
+    model) echo gpu base ;;
     model/op) echo model gpu base ;;
-    model/gpt | model/llama | model/gemma | model/mlp) echo model/op model gpu base ;;
+    model/*) echo model/op model gpu base ;;  # an architecture
     comm) echo comm/team gpu base ;;
     comm/team) echo comm gpu base ;;
     comm/tcp | comm/nccl) echo comm/team comm gpu base ;;

@@ -4,7 +4,7 @@
 #include "model/op/op.h"
 #include "model/show.h"
 #include "model/slices.h"
-#include "model/types.h"
+#include "test/support/options.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ enum { MOST = 64, B = 4, T = 12 };
 typedef struct kind {
     const char *name;
     int type;
-    model_options o;
+    any_options o;
 } kind;
 
 #define LLAMA .layers = 2, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, .head_chunks = 2
@@ -68,7 +68,7 @@ typedef void (*check_call)(const model *m, size_t bytes);
 static void look(const kind *k, size_t at, size_t how, check_call check) {
     static char name[128];
     const kind *of = k;
-    model_options o = of->o;
+    any_options o = of->o;
     model_rule rule = {.micro = B, .slices = layouts[at].slices, .tokens = layouts[at].tokens, .rows = layouts[at].rows};
     int slots[MOST];
     arena mem;

@@ -3,7 +3,7 @@
 #include "data/source.h"
 #include "model/flow.h"
 #include "model/slices.h"
-#include "model/types.h"
+#include "test/support/options.h"
 #include "trainer/checkpoint/order.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ enum { B = 3, MICROS = 2, STEPS = 5, MOST = 64, PLACES = 8, SUMS = 4096 };
 typedef struct kind {
     const char *name;
     int type, slices;
-    model_options o;
+    any_options o;
 } kind;
 
 static const kind kinds[] = {
@@ -287,7 +287,7 @@ static void fill_weights(place *p) {
 }
 
 static void place_open(place *p, int slices) {
-    model_options o = p->of->o;
+    any_options o = p->of->o;
     model_rule rule = {.micro = B, .slices = slices};
     int places = p->with->places, count = slices / places;
     int one[MOST];

@@ -1,6 +1,7 @@
 // test/test_step.c: what one step does, against formulas that are written down here once more: which learning rate
 // moves the weights, what a fixed loss scale scales, which activations dropout takes. Bits are compared elsewhere
 // (test_trainer.c, test_ranks.c): they say that something is as it was, and not that it is right.
+#include "test/support/options.h"
 #include "test/support/rate.h"
 #include "test/support/run.h"
 
@@ -179,7 +180,7 @@ enum { EMBED, ATTENTION, MID, OUT };  // after the embedding (block 0); in block
 // 0, or what is left is multiplied by: element e of a tensor of one sample (gpu/ops.h: dropout_key).
 static double kept(const rig *r, int64_t step, int sample, int block, int which, int64_t e) {
     uint32_t word[4];
-    double p = (float)r->c.model.of.gpt.dropout;
+    double p = (float)options_of(&r->c.model.of)->gpt.dropout;
     uint32_t site = SITE_DROPOUT + 8 * (uint32_t)block + (uint32_t)which;
     philox4x32(word, (uint64_t)r->c.run.seed, (uint32_t)(e / 4), site, (uint32_t)sample, (uint32_t)step);
     return word[e % 4] < p * 0x1p32 ? 0 : 1 / (1 - p);

@@ -4,7 +4,7 @@
 #include "data/source.h"
 #include "model/flow.h"
 #include "model/slices.h"
-#include "model/types.h"
+#include "test/support/options.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ typedef struct kind {
     const char *name;
     int type, slices, tokens;
     int64_t B;
-    model_options o;
+    any_options o;
 } kind;
 
 #define GPT \
@@ -234,7 +234,7 @@ static void fill(place *p) {
 }
 
 static void place_open(place *p, int tokens) {
-    model_options o = p->of->o;
+    any_options o = p->of->o;
     int places = p->with->places, one[MOST];
     for (int i = 0; i < MOST; i++) one[i] = 1;
     model_rule rule = {.micro = p->of->B, .slices = p->of->slices, .tokens = tokens};

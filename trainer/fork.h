@@ -36,10 +36,10 @@ err_t fork_run(const fork_options *o, FILE *out);
 err_t verb_fork(const command *words, FILE *out);
 
 // What of the settings may differ, and what of those of class bits may not: NULL, or why. A key that nobody has thought
-// of may not: trainer/fork_keys.c has a line for each (test/test_fork.c looks).
+// of may not: trainer/fork_keys.c, or the row of an architecture's key, says it of each (test/test_fork.c looks).
 const char *fork_forbids(const config *c, const char *key);
 
-// Does fork_keys.c have a line for this bits key?
-bool fork_knows(const char *key);
+// Is it said of this bits key?
+bool fork_knows(const config *c, const char *key);
 
 #endif

@@ -1,5 +1,6 @@
 // trainer/fork_keys.c: which bits keys may differ between a run and its fork (trainer/fork.h). A checkpoint holds FP32
-// masters, what the optimizer keeps of each, and counters: whatever these mean the same under may differ.
+// masters, what the optimizer keeps of each, and counters: whatever these mean the same under may differ. Of an
+// architecture's keys it is said in their rows (model/keys.h), of all others here.
 #include "trainer/fork.h"
 
 #include "model/types.h"
@@ -15,32 +16,6 @@ static const struct {
     {"run.seed", NULL},
     {"device.plans", NULL},  // the checkpoint keeps its own, and the run compares them
     {"model.type", SHAPE},
-    {"model.layers", SHAPE},
-    {"model.heads", MEANING},
-    {"model.kv_heads", SHAPE},
-    {"model.head_dim", SHAPE},
-    {"model.embed", SHAPE},
-    {"model.hidden", SHAPE},
-    {"model.vocab", SHAPE},
-    {"model.context", NULL},  // but see fork_forbids
-    {"model.dropout", NULL},
-    {"model.head_chunks", NULL},
-    {"model.tied", SHAPE},
-    {"model.bias", SHAPE},
-    {"model.qk_norm", SHAPE},
-    {"model.window", NULL},
-    {"model.norm_eps", NULL},
-    {"model.rope_theta", NULL},
-    {"model.rope_scaling", NULL},
-    {"model.rope_factor", NULL},
-    {"model.rope_low", NULL},
-    {"model.rope_high", NULL},
-    {"model.rope_original", NULL},
-    {"model.pattern", NULL},
-    {"model.local_theta", NULL},
-    {"model.inputs", SHAPE},
-    {"model.classes", SHAPE},
-    {"model.activation", MEANING},
     {"data.shuffle", NULL},
     {"data.holdout", NULL},
     {"data.ignore", NULL},
@@ -77,11 +52,22 @@ static int find(const char *key) {
     return -1;
 }
 
-bool fork_knows(const char *key) { return find(key) >= 0; }
+// The row of an architecture's key; NULL: it is none.
+static const setting *row_of(const config *c, const char *key) {
+    const model_type *type = model_types[c->model.type];
+    for (int i = 0; i < type->keys && strncmp(key, "model.", 6) == 0; i++)
+        if (strcmp(type->key[i].key, key + 6) == 0) return &type->key[i];
+    return NULL;
+}
+
+bool fork_knows(const config *c, const char *key) {
+    const setting *row = row_of(c, key);
+    return row ? row->fork != FORK_UNSAID : find(key) >= 0;
+}
 
 const char *fork_forbids(const config *c, const char *key) {
-    int i = find(key);
-    if (i < 0) return "this build does not know what a fork would make of it";
-    bool table = strcmp(model_types[c->model.type]->name, "gpt") == 0;  // a row of weights for each position
-    return strcmp(key, "model.context") == 0 && table ? SHAPE : keys[i].why;
+    const setting *row = row_of(c, key);
+    if (!fork_knows(c, key)) return "this build does not know what a fork would make of it";
+    if (!row) return keys[find(key)].why;
+    return row->fork == FORK_SHAPE ? SHAPE : row->fork == FORK_MEANING ? MEANING : NULL;
 }

@@ -3,8 +3,8 @@
 // the head, too, and is scaled by sqrt(C).
 #include "model/gemma/gemma.h"
 
+#include "model/keys.h"
 #include "model/op/op.h"
-#include "model/types.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,26 +60,24 @@ static void gemma_describe(const void *options, char *dst, size_t room) {
 // --- settings --------------------------------------------------------------------------------------------------------------
 
 // clang-format off
-#define ROW(key, type, def, min, max, also, comment) {"model", #key, type, CLASS_BITS, offsetof(gemma_options, key), def, min, max, NULL, also, comment}
-#define INT(key, def, min, max, also, comment) ROW(key, KEY_INT, def, min, max, also, comment)
-#define REAL(key, def, min, max, also, comment) ROW(key, KEY_REAL, def, min, max, also, comment)
+#define OPTIONS gemma_options
 
 static const setting keys[] = {
-    INT(layers, "6", 1, 1024, "n_layer num_layers num_hidden_layers depth", "number of blocks"),
-    INT(heads, "4", 1, 1024, "n_head num_heads num_attention_heads", "attention heads"),
-    INT(kv_heads, "0", 0, 1024, "num_key_value_heads n_kv_heads", "heads of keys and values, which query heads share; must divide heads; 0 = heads"),
-    INT(head_dim, "0", 0, 1024, "head_size", "elements of a head, an even number; 0 = embed / heads"),
-    INT(embed, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
-    INT(hidden, "0", 0, 16777216, "intermediate_size ffn_dim", "channels inside the MLP; 0 = 8/3 embed, up to a multiple of 64"),
-    INT(vocab, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
-    INT(context, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once"),
-    INT(pattern, "6", 1, 1048576, "sliding_window_pattern", "each pattern-th layer sees all positions before it, the others a window of them"),
-    INT(window, "512", 1, ROPE_MOST, "sliding_window", "positions that a position sees in layers with a window, itself included"),
-    REAL(norm_eps, "1e-6", 0, 1, "rms_norm_eps", "added to the mean square in RMS norms"),
-    REAL(rope_theta, "1000000", 1, 1e12, "rope_base", "base of the rotary embedding's wavelengths in layers that see all positions"),
-    REAL(rope_factor, "1", 1, 1e6, "rope_scaling", "how many times these wavelengths are stretched"),
-    REAL(local_theta, "10000", 1, 1e12, "rope_local_base_freq", "base of the wavelengths in layers with a window"),
-    INT(head_chunks, "0", 0, 9007199254740991.0, "loss_chunks",
+    INT(layers, SHAPE, "6", 1, 1024, "n_layer num_layers num_hidden_layers depth", "number of blocks"),
+    INT(heads, MEANING, "4", 1, 1024, "n_head num_heads num_attention_heads", "attention heads"),
+    INT(kv_heads, SHAPE, "0", 0, 1024, "num_key_value_heads n_kv_heads", "heads of keys and values, which query heads share; must divide heads; 0 = heads"),
+    INT(head_dim, SHAPE, "0", 0, 1024, "head_size", "elements of a head, an even number; 0 = embed / heads"),
+    INT(embed, SHAPE, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
+    INT(hidden, SHAPE, "0", 0, 16777216, "intermediate_size ffn_dim", "channels inside the MLP; 0 = 8/3 embed, up to a multiple of 64"),
+    INT(vocab, SHAPE, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
+    INT(context, MAY, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once"),
+    INT(pattern, MAY, "6", 1, 1048576, "sliding_window_pattern", "each pattern-th layer sees all positions before it, the others a window of them"),
+    INT(window, MAY, "512", 1, ROPE_MOST, "sliding_window", "positions that a position sees in layers with a window, itself included"),
+    REAL(norm_eps, MAY, "1e-6", 0, 1, "rms_norm_eps", "added to the mean square in RMS norms"),
+    REAL(rope_theta, MAY, "1000000", 1, 1e12, "rope_base", "base of the rotary embedding's wavelengths in layers that see all positions"),
+    REAL(rope_factor, MAY, "1", 1, 1e6, "rope_scaling", "how many times these wavelengths are stretched"),
+    REAL(local_theta, MAY, "10000", 1, 1e12, "rope_local_base_freq", "base of the wavelengths in layers with a window"),
+    INT(head_chunks, MAY, "0", 0, 9007199254740991.0, "loss_chunks",
         "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
 };
 // clang-format on

@@ -2,8 +2,8 @@
 // norm, and a head that shares the token embedding.
 #include "model/gpt/gpt.h"
 
+#include "model/keys.h"
 #include "model/op/op.h"
-#include "model/types.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,20 +55,19 @@ static void gpt_describe(const void *options, char *dst, size_t room) {
 // --- settings --------------------------------------------------------------------------------------------------------------
 
 // clang-format off
-#define INT(key, def, min, max, also, comment) {"model", #key, KEY_INT, CLASS_BITS, offsetof(gpt_options, key), def, min, max, NULL, also, comment}
-#define REAL(key, def, min, max, also, comment) {"model", #key, KEY_REAL, CLASS_BITS, offsetof(gpt_options, key), def, min, max, NULL, also, comment}
-// clang-format on
+#define OPTIONS gpt_options
 
 static const setting keys[] = {
-    INT(layers, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),
-    INT(heads, "4", 1, 1024, "n_head num_heads", "attention heads; must divide embed"),
-    INT(embed, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
-    INT(vocab, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
-    INT(context, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
-    REAL(dropout, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
-    INT(head_chunks, "0", 0, 9007199254740991.0, "loss_chunks",
+    INT(layers, SHAPE, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),
+    INT(heads, MEANING, "4", 1, 1024, "n_head num_heads", "attention heads; must divide embed"),
+    INT(embed, SHAPE, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
+    INT(vocab, SHAPE, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
+    INT(context, SHAPE, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
+    REAL(dropout, MAY, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
+    INT(head_chunks, MAY, "0", 0, 9007199254740991.0, "loss_chunks",
         "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
 };
+// clang-format on
 
 // head_chunks: from the INI and the kind of device. Builds without this key used one chunk.
 static err_t gpt_resolve(void *options, model_rule *r) {

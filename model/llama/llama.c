@@ -2,8 +2,8 @@
 // (layers.c), a final RMS norm, and a head that may share the embedding.
 #include "model/llama/llama.h"
 
+#include "model/keys.h"
 #include "model/op/op.h"
-#include "model/types.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,31 +71,29 @@ static void llama_describe(const void *options, char *dst, size_t room) {
 // --- settings --------------------------------------------------------------------------------------------------------------
 
 // clang-format off
-#define ROW(key, type, def, min, max, words, also, comment) {"model", #key, type, CLASS_BITS, offsetof(llama_options, key), def, min, max, words, also, comment}
-#define INT(key, def, min, max, also, comment) ROW(key, KEY_INT, def, min, max, NULL, also, comment)
-#define REAL(key, def, min, max, also, comment) ROW(key, KEY_REAL, def, min, max, NULL, also, comment)
+#define OPTIONS llama_options
 
 static const setting keys[] = {
-    INT(layers, "4", 1, 1024, "n_layer num_layers num_hidden_layers depth", "number of blocks"),
-    INT(heads, "4", 1, 1024, "n_head num_heads num_attention_heads", "attention heads"),
-    INT(kv_heads, "0", 0, 1024, "num_key_value_heads n_kv_heads", "heads of keys and values, which query heads share; must divide heads; 0 = heads"),
-    INT(head_dim, "0", 0, 1024, "head_size", "elements of a head, an even number; 0 = embed / heads"),
-    INT(embed, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
-    INT(hidden, "0", 0, 16777216, "intermediate_size ffn_dim", "channels inside the MLP; 0 = 8/3 embed, up to a multiple of 64"),
-    INT(vocab, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
-    INT(context, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once"),
-    ROW(tied, KEY_BOOL, "no", 0, 0, "no yes", "tie_word_embeddings", "the head's weight is the embedding"),
-    ROW(bias, KEY_WORD, "no", 0, 0, "no qkv all", "attention_bias qkv_bias", "biases of attention: none; of queries, keys and values; of the projection too"),
-    ROW(qk_norm, KEY_BOOL, "no", 0, 0, "no yes", "use_qk_norm", "RMS norm of each query and key before it is turned"),
-    INT(window, "0", 0, ROPE_MOST, "sliding_window", "positions that a position sees, itself included; 0 = all before it"),
-    REAL(norm_eps, "1e-5", 0, 1, "rms_norm_eps", "added to the mean square in RMS norms"),
-    REAL(rope_theta, "10000", 1, 1e12, "rope_base", "base of the rotary embedding's wavelengths"),
-    ROW(rope_scaling, KEY_WORD, "no", 0, 0, "no llama3", "rope_type", "how long wavelengths are stretched: not, or as in Llama 3.1"),
-    REAL(rope_factor, "8", 1, 1e6, "", "llama3: how many times"),
-    REAL(rope_low, "1", 1e-6, 1e6, "low_freq_factor", "llama3: wavelengths above rope_original / rope_low are stretched in full"),
-    REAL(rope_high, "4", 1e-6, 1e6, "high_freq_factor", "llama3: those below rope_original / rope_high stay; must be above rope_low"),
-    INT(rope_original, "8192", 1, ROPE_MOST, "original_max_position_embeddings", "llama3: the context before it was stretched"),
-    INT(head_chunks, "0", 0, 9007199254740991.0, "loss_chunks",
+    INT(layers, SHAPE, "4", 1, 1024, "n_layer num_layers num_hidden_layers depth", "number of blocks"),
+    INT(heads, MEANING, "4", 1, 1024, "n_head num_heads num_attention_heads", "attention heads"),
+    INT(kv_heads, SHAPE, "0", 0, 1024, "num_key_value_heads n_kv_heads", "heads of keys and values, which query heads share; must divide heads; 0 = heads"),
+    INT(head_dim, SHAPE, "0", 0, 1024, "head_size", "elements of a head, an even number; 0 = embed / heads"),
+    INT(embed, SHAPE, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
+    INT(hidden, SHAPE, "0", 0, 16777216, "intermediate_size ffn_dim", "channels inside the MLP; 0 = 8/3 embed, up to a multiple of 64"),
+    INT(vocab, SHAPE, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
+    INT(context, MAY, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once"),
+    ROW(tied, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "tie_word_embeddings", "the head's weight is the embedding"),
+    ROW(bias, SHAPE, KEY_WORD, "no", 0, 0, "no qkv all", "attention_bias qkv_bias", "biases of attention: none; of queries, keys and values; of the projection too"),
+    ROW(qk_norm, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "use_qk_norm", "RMS norm of each query and key before it is turned"),
+    INT(window, MAY, "0", 0, ROPE_MOST, "sliding_window", "positions that a position sees, itself included; 0 = all before it"),
+    REAL(norm_eps, MAY, "1e-5", 0, 1, "rms_norm_eps", "added to the mean square in RMS norms"),
+    REAL(rope_theta, MAY, "10000", 1, 1e12, "rope_base", "base of the rotary embedding's wavelengths"),
+    ROW(rope_scaling, MAY, KEY_WORD, "no", 0, 0, "no llama3", "rope_type", "how long wavelengths are stretched: not, or as in Llama 3.1"),
+    REAL(rope_factor, MAY, "8", 1, 1e6, "", "llama3: how many times"),
+    REAL(rope_low, MAY, "1", 1e-6, 1e6, "low_freq_factor", "llama3: wavelengths above rope_original / rope_low are stretched in full"),
+    REAL(rope_high, MAY, "4", 1e-6, 1e6, "high_freq_factor", "llama3: those below rope_original / rope_high stay; must be above rope_low"),
+    INT(rope_original, MAY, "8192", 1, ROPE_MOST, "original_max_position_embeddings", "llama3: the context before it was stretched"),
+    INT(head_chunks, MAY, "0", 0, 9007199254740991.0, "loss_chunks",
         "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
 };
 // clang-format on

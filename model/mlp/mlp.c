@@ -7,8 +7,8 @@
 // Initial values: normal(0, sqrt(2 / inputs of the layer)) (He et al. 2015, equation 10), biases 0.
 #include "model/mlp/mlp.h"
 
+#include "model/keys.h"
 #include "model/op/op.h"
-#include "model/types.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -47,18 +47,18 @@ static void mlp_describe(const void *options, char *dst, size_t room) {
 
 // --- settings --------------------------------------------------------------------------------------------------------------
 
-// clang-format off
-#define ROW(key, type, def, min, max, words, also, comment) {"model", #key, type, CLASS_BITS, offsetof(mlp_options, key), def, min, max, words, also, comment}
-// clang-format on
-
 enum { WIDTH_MAX = 1048576 };
 
+// clang-format off
+#define OPTIONS mlp_options
+
 static const setting keys[] = {
-    ROW(inputs, KEY_INT, "784", 1, 16777216, NULL, "in_features input_size", "numbers of a sample, such as the pixels of an image"),
-    ROW(hidden, KEY_TEXT, "256 128", 0, 0, NULL, "layers hidden_size hidden_sizes", "widths of the hidden layers, space between; empty = none"),
-    ROW(classes, KEY_INT, "10", 2, 16777216, NULL, "num_classes vocab", "number of different labels"),
-    ROW(activation, KEY_WORD, "relu", 0, 0, "relu gelu", "nonlinearity", "after each hidden layer"),
+    ROW(inputs, SHAPE, KEY_INT, "784", 1, 16777216, NULL, "in_features input_size", "numbers of a sample, such as the pixels of an image"),
+    ROW(hidden, SHAPE, KEY_TEXT, "256 128", 0, 0, NULL, "layers hidden_size hidden_sizes", "widths of the hidden layers, space between; empty = none"),
+    ROW(classes, SHAPE, KEY_INT, "10", 2, 16777216, NULL, "num_classes vocab", "number of different labels"),
+    ROW(activation, MEANING, KEY_WORD, "relu", 0, 0, "relu gelu", "nonlinearity", "after each hidden layer"),
 };
+// clang-format on
 
 // Reads `hidden`.
 static err_t mlp_resolve(void *options, model_rule *r) {

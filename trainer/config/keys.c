@@ -22,11 +22,11 @@
 // clang-format off
 #define AT(section, key) #section, #key
 #define IN(section, key) offsetof(config, section.key)
-#define INT(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_INT, class, IN(s, k), def, min, max, NULL, also, comment}
-#define REAL(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_REAL, class, IN(s, k), def, min, max, NULL, also, comment}
-#define BOOL(s, k, class, def, also, comment) {AT(s, k), KEY_BOOL, class, IN(s, k), def, 0, 1, "no yes", also, comment}
-#define TEXT(s, k, class, def, least, also, comment) {AT(s, k), KEY_TEXT, class, IN(s, k), def, least, 0, NULL, also, comment}
-#define WORD(s, k, class, def, words, also, comment) {AT(s, k), KEY_WORD, class, IN(s, k), def, 0, 0, words, also, comment}
+#define INT(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_INT, class, IN(s, k), def, min, max, NULL, also, comment, FORK_UNSAID}
+#define REAL(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_REAL, class, IN(s, k), def, min, max, NULL, also, comment, FORK_UNSAID}
+#define BOOL(s, k, class, def, also, comment) {AT(s, k), KEY_BOOL, class, IN(s, k), def, 0, 1, "no yes", also, comment, FORK_UNSAID}
+#define TEXT(s, k, class, def, least, also, comment) {AT(s, k), KEY_TEXT, class, IN(s, k), def, least, 0, NULL, also, comment, FORK_UNSAID}
+#define WORD(s, k, class, def, words, also, comment) {AT(s, k), KEY_WORD, class, IN(s, k), def, 0, 0, words, also, comment, FORK_UNSAID}
 #define BITS CLASS_BITS
 #define LAYOUT CLASS_LAYOUT
 #define LOCAL CLASS_LOCAL
@@ -44,7 +44,7 @@ _Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOC
 _Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
 
 static const setting first_keys[] = {
-    {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME"},
+    {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME", FORK_UNSAID},
     TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
     INT(run, seed, BITS, "1337", 0, EXACT, "random_seed",
          "start of everything random: initial weights, order of the data, dropout, samples"),
@@ -114,7 +114,7 @@ static const setting more_keys[] = {
     WORD(precision, rounding, BITS, "nearest", "nearest stochastic", "stochastic_rounding",
          "of masters to 16-bit weights in use; stochastic: up or down by chance, the nearer the likelier"),
     {AT(precision, loss_scale), KEY_REAL, BITS, IN(precision, loss_scale), "dynamic", 1, 16777216, "dynamic", "grad_scale",
-     "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)"},
+     "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)", FORK_UNSAID},
     INT(precision, scale_window, BITS, "2000", 1, MANY, "growth_interval", "good steps after which a dynamic loss scale doubles"),
 
     WORD(optimizer, type, BITS, "adamw", "adamw sgd", "name", "the update rule"),

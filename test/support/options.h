@@ -1,0 +1,21 @@
+// test/support/options.h: the options of every architecture, for tables of models.
+#ifndef TEST_SUPPORT_OPTIONS_H
+#define TEST_SUPPORT_OPTIONS_H
+
+#include "model/gemma/gemma.h"
+#include "model/gpt/gpt.h"
+#include "model/llama/llama.h"
+#include "model/mlp/mlp.h"
+#include "model/types.h"
+
+typedef union any_options {
+    gpt_options gpt;
+    llama_options llama;
+    gemma_options gemma;
+    mlp_options mlp;
+} any_options;
+
+// Those of a configuration.
+static inline any_options *options_of(const model_options *o) { return (any_options *)o; }
+
+#endif
