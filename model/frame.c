@@ -7,6 +7,13 @@ static int64_t cuts(const model *m, width_span w) {
 
 static int64_t rows_of(const frame *f, row_span r) { return r == ROWS_ALL ? f->all : r == ROWS_MATRIX ? f->matrix : f->own; }
 
+frame frame_of(net *l, int b, const pass *p, const lists *x) {
+    const model *m = l->g.m;
+    frame f = {.net = l, .m = m, .p = p, .b = b, .op = l->g.block[b].op, .x = x, .type = l->type};
+    f.all = p->B * T_of(&f), f.matrix = model_matrix_rows(m, f.all), f.own = model_own_rows(m, f.all);
+    return f;
+}
+
 tensor at(const frame *f, value v) {
     const graph_value *x = &f->x->v[v];
     int64_t n = rows_of(f, x->at.rows), s = cuts(f->m, x->at.width), S = f->m->slices.of;

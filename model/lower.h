@@ -170,6 +170,9 @@ typedef struct net {
     tensor held, scratch, angles[GRAPH_ROPES];
 } net;
 
+// A block in this pass, but for the memory that its values lie in.
+frame frame_of(net *l, int b, const pass *p, const lists *x);
+
 // model/lower.c: the lists of a form, and where their values lie.
 err_t lower_form(lowering *L, lists *x);
 

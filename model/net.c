@@ -104,10 +104,9 @@ static err_t net_fill(net *l, stream *s) {
 
 // --- running -------------------------------------------------------------------------------------------------------------------------------------
 
-static frame frame_of(net *l, int b, const pass *p, const lists *x) {
+static frame frame_with(net *l, int b, const pass *p, const lists *x) {
     const model *m = l->g.m;
-    frame f = {.net = l, .m = m, .p = p, .b = b, .op = l->g.block[b].op, .x = x, .type = l->type};
-    f.all = p->B * T_of(&f), f.matrix = model_matrix_rows(m, f.all), f.own = model_own_rows(m, f.all);
+    frame f = frame_of(l, b, p, x);
     f.base[REGION_KEPT] = l->kept[l->set[b] + p->slot].data;
     f.base[REGION_HELD] = l->held.data, f.base[REGION_SCRATCH] = l->scratch.data, f.base[REGION_ALL] = m->scratch.all_rows.data;
     f.base[REGION_INPUT] = p->in[0].data;
@@ -138,7 +137,7 @@ static err_t net_run(net *l, int b, pass *p, pass_part part) {
     model *m = l->g.m;
     bool is_last = b == m->blocks - 1;
     const lists *x = &l->form[p->drop.p > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][l->g.block[b].form];
-    frame f = frame_of(l, b, p, x);
+    frame f = frame_with(l, b, p, x);
     if (part == PASS_FORWARD) {
         if (is_last && p->dw) return ERR_OK;  // waits for the backward pass: other micro-batches may come in between
         if (l->recomputes && m->block[b].recomputes) m->held = (model_held){p->slot, b};

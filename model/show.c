@@ -8,9 +8,26 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
-enum { LETTERS = 12, WORDS = 64, TEXT = 160 };
+enum { LETTERS = 12, TEXT = 512 };
+
+// A piece of a line, by value.
+typedef struct text {
+    char s[TEXT];
+} text;
+
+static __attribute__((format(printf, 1, 2))) text say(const char *format, ...) {
+    text t;
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(t.s, sizeof t.s, format, ap);
+    va_end(ap);
+    return t;
+}
+
+static int longer(int n, const char *text) { return (int)strlen(text) > n ? (int)strlen(text) : n; }
 
 // A form on its way to the page.
 typedef struct showing {
@@ -22,12 +39,12 @@ typedef struct showing {
     FILE *out;
     int letters;
     struct {
-        char text[8];
+        const char *text;
         int64_t number;
     } letter[LETTERS];
     // The step under way.
     int wide;             // of the left column
-    char left[2][TEXT];   // of its lines
+    text left[2];         // of its lines
     char line[2 * TEXT];  // the one under way
     int lines;            // before it
 } showing;
@@ -39,35 +56,29 @@ int show_form(const model *m, int block) { return m->net->g.block[block].form; }
 bool show_has(const model *m, int form) { return m->net->form[WITHOUT_DROPOUT][form].v != NULL; }
 
 bool show_means(const model *m, int block, const char *which) {
-    char number[16];
-    snprintf(number, sizeof number, "%d", block);
-    return strcmp(which, m->block[block].name) == 0 || strcmp(which, number) == 0;
+    return strcmp(which, m->block[block].name) == 0 || strcmp(which, say("%d", block).s) == 0;
 }
 
 // "blocks 1-4, 6"
-static size_t put_numbers(const model *m, int form, char *dst, size_t room) {
+static text numbers_of(const model *m, int form) {
     int count = 0;
-    size_t n = 0;
     for (int b = 0; b < m->blocks; b++) count += show_form(m, b) == form;
-    n += (size_t)snprintf(dst, room, count > 1 ? "blocks" : "block");
-    for (int b = form, last; b < m->blocks && n < room; b = last + 1) {
+    text t = say("%s", count > 1 ? "blocks" : "block");
+    for (int b = form, last; b < m->blocks; b = last + 1) {
         last = b;
         if (show_form(m, b) != form) continue;
         while (last + 1 < m->blocks && show_form(m, last + 1) == form) last++;
-        n += (size_t)snprintf(dst + n, room - n, b == form ? " %d" : ", %d", b);
-        if (last > b && n < room) n += (size_t)snprintf(dst + n, room - n, "-%d", last);
+        t = say("%s%s %d", t.s, b == form ? "" : ",", b);
+        if (last > b) t = say("%s-%d", t.s, last);
     }
-    return n;
+    return t;
 }
 
 void show_blocks(const model *m, char *dst, size_t room) {
-    size_t n = 0;
     *dst = 0;
-    for (int b = 0; b < m->blocks && n < room; b++) {
-        if (show_form(m, b) != b) continue;
-        n += (size_t)snprintf(dst + n, room - n, "%s%s (", b ? ", " : "", m->block[b].name);
-        if (n < room) n += put_numbers(m, b, dst + n, room - n);
-        if (n < room) n += (size_t)snprintf(dst + n, room - n, ")");
+    for (int b = 0; b < m->blocks; b++) {
+        size_t n = strlen(dst);
+        if (show_form(m, b) == b) snprintf(dst + n, room - n, "%s%s (%s)", b ? ", " : "", m->block[b].name, numbers_of(m, b).s);
     }
 }
 
@@ -76,9 +87,7 @@ void show_blocks(const model *m, char *dst, size_t room) {
 static void add_letter(showing *s, const char *text, int64_t number) {
     for (int i = 0; i < s->letters; i++)
         if (strcmp(s->letter[i].text, text) == 0) return;
-    if (s->letters == LETTERS) return;
-    snprintf(s->letter[s->letters].text, sizeof s->letter->text, "%s", text);
-    s->letter[s->letters++].number = number;
+    if (s->letters < LETTERS) s->letter[s->letters].text = text, s->letter[s->letters++].number = number;
 }
 
 // Do these letters mean one width in this block?
@@ -88,19 +97,14 @@ static bool is_clear(const showing *s, const char *letters, int64_t width) {
     return true;
 }
 
-static bool occurs(const showing *s, const char *letter) {
-    for (value v = 1; v < s->x->values; v++)
-        if (s->in[v] && strstr(s->x->v[v].letters, letter)) return true;
-    return false;
-}
-
-static int64_t classes_of(const showing *s) {
-    for (int i = 0; i < s->k->ops; i++)
-        if (s->k->op[i].classes) return s->k->op[i].classes;
-    return s->k->out ? 0 : s->m->net->g.head.classes;
+static void add_occurring(showing *s, const char *letter, int64_t number) {
+    bool occurs = false;
+    for (value v = 1; v < s->x->values; v++) occurs |= s->in[v] && strstr(s->x->v[v].letters, letter);
+    if (occurs) add_letter(s, letter, number);
 }
 
 static void find_letters(showing *s) {
+    int64_t classes = s->k->out ? 0 : s->m->net->g.head.classes;
     for (value v = 1; v < s->x->values; v++) {
         const graph_value *x = &s->x->v[v];
         if (s->in[v] && isupper((unsigned char)x->letters[0]) && !x->letters[1] && is_clear(s, x->letters, x->width))
@@ -108,141 +112,117 @@ static void find_letters(showing *s) {
     }
     for (int i = 0; i < s->k->ops; i++) {
         const operation *o = &s->k->op[i];
+        if (o->classes) classes = o->classes;
         if (!o->head_size) continue;
-        if (occurs(s, "H")) add_letter(s, "H", o->heads);
-        if (occurs(s, "KV")) add_letter(s, "KV", o->kv_heads);
-        if (occurs(s, "D")) add_letter(s, "D", o->head_size);
+        add_occurring(s, "H", o->heads), add_occurring(s, "KV", o->kv_heads), add_occurring(s, "D", o->head_size);
     }
-    if (classes_of(s)) add_letter(s, "V", classes_of(s));
-    if (occurs(s, "S")) add_letter(s, "S", s->m->slices.count);
+    if (classes) add_letter(s, "V", classes);
+    add_occurring(s, "S", s->m->slices.count);
 }
 
 // --- shapes --------------------------------------------------------------------------------------------------------------------
 
-static void width_text(const showing *s, value v, char dst[WORDS]) {
+static text width_of(const showing *s, value v) {
     const graph_value *x = &s->x->v[v];
-    if (is_clear(s, x->letters, x->width)) snprintf(dst, WORDS, "%s", x->letters);
-    else snprintf(dst, WORDS, "%" PRId64, x->width);
+    return is_clear(s, x->letters, x->width) ? say("%s", x->letters) : say("%" PRId64, x->width);
 }
 
-static void rows_text(const model *m, row_span r, char dst[WORDS]) {
+static text rows_of(const model *m, row_span r) {
     int parts = r == ROWS_ALL ? 1 : r == ROWS_OWN && m->slices.rows ? m->slices.of / m->slices.count : model_row_places(m);
-    snprintf(dst, WORDS, parts > 1 ? "N/%d" : "N", parts);
+    return parts > 1 ? say("N/%d", parts) : say("N");
 }
 
 // "(N,3C)", or, where the width is cut into slices, "(2,N,3C/4)": two of four are here.
-static void shape_text(const showing *s, value v, char dst[TEXT]) {
+static text shape_of(const showing *s, value v) {
     const graph_value *x = &s->x->v[v];
     const model *m = s->m;
-    char rows[WORDS], width[WORDS], part[16] = "", here[16] = "";
+    text rows = rows_of(m, x->at.rows), width = width_of(s, v), here = say("%s", "");
     bool cut = m->slices.of > 1 && x->at.width != WIDTH_WHOLE, heads = x->shape == SHAPE_PER_HEAD;
     int slices = x->at.width == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
-    rows_text(m, x->at.rows, rows);
-    width_text(s, v, width);
-    if (cut && is_clear(s, x->letters, x->width)) snprintf(part, sizeof part, "/%d", m->slices.of);
-    else if (cut) snprintf(width, sizeof width, "%" PRId64, x->width / m->slices.of);
-    if (cut && (!heads || slices > 1)) snprintf(here, sizeof here, heads ? "%d" : "%d,", slices);
-    if (x->shape == SHAPE_PLAIN) snprintf(dst, TEXT, "(%s)", width);
-    else if (x->shape == SHAPE_PER_ROW) snprintf(dst, TEXT, "(%s)", rows);
-    else if (heads) snprintf(dst, TEXT, "(%sB,%s%s,T)", here, width, part);
-    else snprintf(dst, TEXT, "(%s%s,%s%s)", here, rows, width, part);
-}
-
-static void numbers_text(const tensor *t, char dst[TEXT]) {
-    int n = 0;
-    for (int d = 0; d < t->dims; d++) n += snprintf(dst + n, (size_t)(TEXT - n), "%s%" PRId64, d ? "," : "(", t->size[d]);
-    snprintf(dst + n, (size_t)(TEXT - n), ")");
+    if (x->shape == SHAPE_PLAIN) return say("(%s)", width.s);
+    if (x->shape == SHAPE_PER_ROW) return say("(%s)", rows.s);
+    if (cut) width = is_clear(s, x->letters, x->width) ? say("%s/%d", width.s, m->slices.of) : say("%" PRId64, x->width / m->slices.of);
+    if (cut && (!heads || slices > 1)) here = say(heads ? "%d" : "%d,", slices);
+    return heads ? say("(%sB,%s,T)", here.s, width.s) : say("(%s%s,%s)", here.s, rows.s, width.s);
 }
 
 // Dimension d of a parameter: what the operation that has it writes is as wide as it has rows, and what it reads as its
 // columns. Tables have a row for each class, or position.
-static void dimension_text(const showing *s, const operation *o, int row, int d, char dst[WORDS]) {
-    const param *p = &s->m->param[row];
+static text dimension_of(const showing *s, const operation *o, int row, int d) {
+    int64_t size = s->m->param[row].size[d];
     value near = d == 0 || !o->in[0] ? o->out[0] : o->in[0];
-    if (d == 0 && (o->classes || !o->out[0])) snprintf(dst, WORDS, "%s", o->classes && row == o->at.b ? "T" : "V");
-    else if (s->x->v[near].width == p->size[d]) width_text(s, near, dst);
-    else {
-        snprintf(dst, WORDS, "%" PRId64, p->size[d]);
-        for (int i = 0; i < s->letters; i++)
-            if (s->letter[i].number == p->size[d]) snprintf(dst, WORDS, "%s", s->letter[i].text);
-    }
+    if (d == 0 && (o->classes || !o->out[0])) return say("%s", o->classes && row == o->at.b ? "T" : "V");
+    if (s->x->v[near].width == size) return width_of(s, near);
+    for (int i = s->letters - 1; i >= 0; i--)
+        if (s->letter[i].number == size) return say("%s", s->letter[i].text);
+    return say("%" PRId64, size);
 }
 
 // A share of a dimension: of a letter "C/4", of a number that number.
-static void divide_text(char dst[WORDS], int64_t whole, int by) {
-    size_t n = strlen(dst);
-    if (isdigit((unsigned char)dst[0]) && whole % by == 0 && !dst[strspn(dst, "0123456789")]) snprintf(dst, WORDS, "%" PRId64, whole / by);
-    else if (by > 1) snprintf(dst + n, WORDS - n, "/%d", by);
+static text share_of(text t, int64_t whole, int by) {
+    if (isdigit((unsigned char)t.s[0]) && whole % by == 0 && !t.s[strspn(t.s, "0123456789")]) return say("%" PRId64, whole / by);
+    return by > 1 ? say("%s/%d", t.s, by) : t;
 }
 
 // The part of a parameter that is here.
-static void param_shape(const showing *s, const operation *o, int row, char dst[TEXT]) {
+static text param_shape(const showing *s, const operation *o, int row) {
     const param *p = &s->m->param[row];
     const model_slices *x = &s->m->slices;
-    char rows[WORDS], columns[WORDS] = "", here[16] = "";
+    text rows = dimension_of(s, o, row, 0);
     bool cut = param_slices(p) > 1;
-    dimension_text(s, o, row, 0, rows);
-    if (p->dims > 1) dimension_text(s, o, row, 1, columns);
-    if (cut && p->axis == 0) divide_text(rows, p->size[0], x->of / x->count);
-    if (cut && p->axis == 1) divide_text(columns, p->size[1], x->of), snprintf(here, sizeof here, "%d,", x->count);
-    snprintf(dst, TEXT, "(%s%s%s%s)", here, rows, *columns ? "," : "", columns);
+    if (cut && p->axis == 0) rows = share_of(rows, p->size[0], x->of / x->count);
+    if (p->dims == 1) return say("(%s)", rows.s);
+    text columns = dimension_of(s, o, row, 1);
+    if (cut && p->axis == 1) return say("(%d,%s,%s)", x->count, rows.s, share_of(columns, p->size[1], x->of).s);
+    return say("(%s,%s)", rows.s, columns.s);
 }
 
 // --- the table of values -------------------------------------------------------------------------------------------------------
 
 // Kept: one list leaves it to another. In what is kept lie other values, too, while it is not in use.
-static char mark_of(const showing *s, value v) {
+static const char *mark_of(const showing *s, value v) {
     region in = s->x->place[v].in;
     unsigned before = s->in[v] & 1U << LIST_FORWARD, second = s->in[v] & 1U << LIST_WEIGHTS, again = s->in[v] & 1U << LIST_AGAIN;
     unsigned first = s->in[v] & (1U << LIST_AGAIN | 1U << LIST_BACKWARD);
-    if (in == REGION_KEPT) return (before && (first || second)) || (first && second) ? '*' : 0;
-    return in == REGION_HELD && again ? '+' : 0;
+    if (in == REGION_KEPT) return (before && (first || second)) || (first && second) ? "*" : "";
+    return in == REGION_HELD && again ? "+" : "";
 }
 
-static void name_text(const showing *s, value v, char dst[TEXT]) {
-    char mark[] = {mark_of(s, v), 0};
-    snprintf(dst, TEXT, "%s%s", s->x->v[v].name, mark);
+static text name_of(const showing *s, value v) { return say("%s%s", s->x->v[v].name, mark_of(s, v)); }
+
+static text size_of(const showing *s, value v) {
+    tensor x = at(&s->f, v);
+    text t = say("(");
+    for (int d = 0; d < x.dims; d++) t = say("%s%s%" PRId64, t.s, d ? "," : "", x.size[d]);
+    return say("%s)", t.s);
 }
 
-static void place_text(const place *p, char dst[WORDS]) {
+static text place_of(const place *p) {
     static const char *const names[REGIONS] = {[REGION_KEPT] = "kept",       [REGION_HELD] = "held",         [REGION_SCRATCH] = "scratch",
                                                [REGION_X] = "input",         [REGION_Y] = "output",          [REGION_DY] = "output's grad",
                                                [REGION_DX] = "input's grad", [REGION_ALL] = "gathered rows", [REGION_INPUT] = "model's input"};
-    bool placed = p->in <= REGION_SCRATCH || p->at;
-    if (placed) snprintf(dst, WORDS, "%s + %" PRId64, names[p->in], p->at);
-    else snprintf(dst, WORDS, "%s", names[p->in]);
+    return p->in <= REGION_SCRATCH || p->at ? say("%s + %" PRId64, names[p->in], p->at) : say("%s", names[p->in]);
 }
 
-static void layout_text(const graph_value *x, char dst[WORDS]) {
+static text layout_of(const graph_value *x) {
     static const char *const rows[] = {[ROWS_OWN] = "own", [ROWS_MATRIX] = "matrix", [ROWS_ALL] = "all"};
     static const char *const widths[] = {[WIDTH_WHOLE] = "whole", [WIDTH_SLICES] = "slices", [WIDTH_HEADS] = "heads"};
     bool plain = x->shape == SHAPE_PLAIN;
-    snprintf(dst, WORDS, "%-6s  %-6s  ", plain ? "" : rows[x->at.rows], plain || x->shape == SHAPE_PER_ROW ? "" : widths[x->at.width]);
-}
-
-static int longer(int n, const char *text) { return (int)strlen(text) > n ? (int)strlen(text) : n; }
-
-static void print_value(const showing *s, value v, int wide, int shape) {
-    char name[TEXT], numbers[TEXT], lies[WORDS], layout[WORDS] = "";
-    tensor t = at(&s->f, v);
-    name_text(s, v, name), numbers_text(&t, numbers), place_text(&s->x->place[v], lies);
-    if (s->m->slices.of > 1) layout_text(&s->x->v[v], layout);
-    fprintf(s->out, "  %-*s  %-*s  %-5s  %10zu  %s%s\n", wide, name, shape, numbers, dtype_name(t.type), tensor_bytes(&t), layout, lies);
+    return say("%-6s  %-6s  ", plain ? "" : rows[x->at.rows], plain || x->shape == SHAPE_PER_ROW ? "" : widths[x->at.width]);
 }
 
 static void print_values(const showing *s) {
-    char name[TEXT], numbers[TEXT];
     int wide = 6, shape = 5;
+    bool cut = s->m->slices.of > 1;
+    for (value v = 1; v < s->x->values; v++)
+        if (s->in[v]) wide = longer(wide, name_of(s, v).s), shape = longer(shape, size_of(s, v).s);
+    fprintf(s->out, "  %-*s  %-*s  %-5s  %10s  %slies in\n", wide, "values", shape, "shape", "type", "bytes", cut ? "rows    width   " : "");
     for (value v = 1; v < s->x->values; v++) {
         if (!s->in[v]) continue;
         tensor t = at(&s->f, v);
-        name_text(s, v, name), numbers_text(&t, numbers);
-        wide = longer(wide, name), shape = longer(shape, numbers);
+        fprintf(s->out, "  %-*s  %-*s  %-5s  %10zu  %s%s\n", wide, name_of(s, v).s, shape, size_of(s, v).s, dtype_name(t.type), tensor_bytes(&t),
+                cut ? layout_of(&s->x->v[v]).s : "", place_of(&s->x->place[v]).s);
     }
-    fprintf(s->out, "  %-*s  %-*s  %-5s  %10s  %slies in\n", wide, "values", shape, "shape", "type", "bytes",
-            s->m->slices.of > 1 ? "rows    width   " : "");
-    for (value v = 1; v < s->x->values; v++)
-        if (s->in[v]) print_value(s, v, wide, shape);
 }
 
 // --- steps ---------------------------------------------------------------------------------------------------------------------
@@ -256,10 +236,11 @@ static const char *op_name(const showing *s, int op) {
 }
 
 // "mlp.c_fc + gelu": whose work it is.
-static void ops_text(const showing *s, const step *t, char dst[TEXT]) {
-    int n = snprintf(dst, TEXT, "%s", op_name(s, t->op));
+static text ops_of(const showing *s, const step *t) {
+    text ops = say("%s", op_name(s, t->op));
     for (int i = 0; i < STEP_OPS; i++)
-        if (t->other[i] >= 0) n += snprintf(dst + n, (size_t)(TEXT - n), " + %s", op_name(s, t->other[i]));
+        if (t->other[i] >= 0) ops = say("%s + %s", ops.s, op_name(s, t->other[i]));
+    return ops;
 }
 
 static void end_line(showing *s) {
@@ -270,7 +251,7 @@ static void end_line(showing *s) {
 }
 
 // The left column of the next line.
-static void begin_line(showing *s) { snprintf(s->line, sizeof s->line, "%-*s  ", s->wide, s->lines < 2 ? s->left[s->lines] : ""); }
+static void begin_line(showing *s) { snprintf(s->line, sizeof s->line, "%-*s  ", s->wide, s->lines < 2 ? s->left[s->lines].s : ""); }
 
 // What is not whole on a line begins the next one.
 static void put(showing *s, const char *text) {
@@ -279,21 +260,15 @@ static void put(showing *s, const char *text) {
     snprintf(s->line + n, sizeof s->line - n, "%s ", text);
 }
 
-static void put_value(showing *s, const step *t, int k, const char *before, bool more) {
-    char name[TEXT], shape[TEXT], text[3 * TEXT];
-    name_text(s, t->v[k], name), shape_text(s, t->v[k], shape);
-    snprintf(text, sizeof text, "%s%s %s%s%s", before, name, shape, t->how[k] == 'u' ? " in place" : "", more ? "," : "");
-    put(s, text);
+// Of what a step names: values that it writes, or reads alone; parameters that it uses, or to whose gradients it adds.
+typedef enum { WRITES, READS, USES, ADDS } item_kind;
+
+static bool is_item(const step *t, int k, item_kind kind) {
+    return kind <= READS ? t->v[k] && (t->how[k] == 'r') == (kind == READS) : (t->row_how[k] == 'a') == (kind == ADDS);
 }
 
-// The operands that it reads alone, or the others. Returns how many there are.
-static int put_values(showing *s, const step *t, bool reads, const char *before) {
-    int count = 0, last = -1;
-    for (int k = 0; k < t->count; k++)
-        if (t->v[k] && (t->how[k] == 'r') == reads) last = k;
-    for (int k = 0; k <= last; k++)
-        if (t->v[k] && (t->how[k] == 'r') == reads) put_value(s, t, k, count++ ? "" : before, k < last);
-    return count;
+static text value_item(const showing *s, const step *t, int k) {
+    return say("%s %s%s", name_of(s, t->v[k]).s, shape_of(s, t->v[k]).s, t->how[k] == 'u' ? " in place" : "");
 }
 
 // The operation of the step that has the parameter.
@@ -306,26 +281,27 @@ static const operation *owner_of(const showing *s, const step *t, int row) {
 }
 
 // "h.0.ln_1.weight" of the operation ln_1 is "ln_1.weight": each block of the form has its own.
-static void put_param(showing *s, const step *t, int k, const char *before, bool more) {
+static text param_item(const showing *s, const step *t, int k) {
     const operation *o = owner_of(s, t, t->row[k]);
     const param *p = &s->m->param[t->row[k]];
     const char *name = strstr(p->name, o->name);
     bool adds = t->row_how[k] == 'a', tied = !adds && p->tied >= 0;
-    char shape[TEXT], text[4 * TEXT];
-    param_shape(s, o, t->row[k], shape);
-    snprintf(text, sizeof text, "%s%s%s%s%s %s%s", before, adds ? "d" : "", name ? name : p->name, tied ? " = " : "",
-             tied ? s->m->param[p->tied].name : "", shape, more ? "," : "");
-    put(s, text);
+    return say("%s%s%s%s %s", adds ? "d" : "", name ? name : p->name, tied ? " = " : "", tied ? s->m->param[p->tied].name : "",
+               param_shape(s, o, t->row[k]).s);
 }
 
-static void put_params(showing *s, const step *t, char how, const char *before) {
+// Returns how many there are. Those of parameters begin a line.
+static int put_items(showing *s, const step *t, item_kind kind, const char *before) {
     int count = 0, last = -1;
-    for (int k = 0; k < t->rows; k++)
-        if (t->row_how[k] == how) last = k;
-    if (last < 0) return;
-    end_line(s), begin_line(s);
-    for (int k = 0; k <= last; k++)
-        if (t->row_how[k] == how) put_param(s, t, k, count++ ? "" : before, k < last);
+    for (int k = 0; k < (kind <= READS ? t->count : t->rows); k++)
+        if (is_item(t, k, kind)) last = k;
+    if (kind >= USES && last >= 0) end_line(s), begin_line(s);
+    for (int k = 0; k <= last; k++) {
+        if (!is_item(t, k, kind)) continue;
+        text item = kind <= READS ? value_item(s, t, k) : param_item(s, t, k);
+        put(s, say("%s%s%s", count++ ? "" : before, item.s, k < last ? "," : "").s);
+    }
+    return count;
 }
 
 bool show_meets(const model *m, const step *t) {
@@ -355,15 +331,13 @@ static void put_meeting(showing *s, const step *t) {
 }
 
 static void print_step(showing *s, const step *t, int number) {
-    snprintf(s->left[0], TEXT, "%4d  %s", number, t->name);
-    int n = snprintf(s->left[1], TEXT, "%6s", "");
-    ops_text(s, t, s->left[1] + n);
+    s->left[0] = say("%4d  %s", number, t->name), s->left[1] = say("%6s%s", "", ops_of(s, t).s);
     s->lines = 0;
     begin_line(s);
-    int writes = put_values(s, t, false, "");
-    put_values(s, t, true, writes ? "<- " : "reads ");
-    put_params(s, t, 'r', "uses ");
-    put_params(s, t, 'a', "adds to ");
+    int writes = put_items(s, t, WRITES, "");
+    put_items(s, t, READS, writes ? "<- " : "reads ");
+    put_items(s, t, USES, "uses ");
+    put_items(s, t, ADDS, "adds to ");
     put_meeting(s, t);
     end_line(s);
     if (s->lines == 1 && t->op >= 0) begin_line(s), end_line(s);
@@ -379,13 +353,11 @@ static void print_list(showing *s, list_kind k, const char *title) {
 // --- a form --------------------------------------------------------------------------------------------------------------------
 
 static void look_through(showing *s) {
-    char ops[TEXT];
     for (int k = 0; k < LISTS; k++)
         for (int i = 0; i < s->x->list[k].count; i++) {
             const step *t = &s->x->list[k].at[i];
             for (int j = 0; j < t->count; j++) s->in[t->v[j]] |= 1U << k;
-            ops_text(s, t, ops);
-            s->wide = longer(longer(s->wide, t->name), ops);
+            s->wide = longer(longer(s->wide, t->name), ops_of(s, t).s);
         }
     s->in[0] = 0;
     s->wide += 6;  // the number
@@ -393,45 +365,43 @@ static void look_through(showing *s) {
 
 static void print_title(const showing *s, int form) {
     const model *m = s->m;
-    char numbers[TEXT], rows[TEXT];
-    put_numbers(m, form, numbers, sizeof numbers);
-    if (m->context) snprintf(rows, sizeof rows, "B = %" PRId64 "  T = %" PRId64 "  N = B T = %" PRId64, s->f.p->B, m->context, s->f.all);
-    else snprintf(rows, sizeof rows, "N = B = %" PRId64, s->f.all);
-    fprintf(s->out, "\n%s: %s\n  %s", m->block[form].name, numbers, rows);
+    fprintf(s->out, "\n%s: %s\n  ", m->block[form].name, numbers_of(m, form).s);
+    if (m->context) fprintf(s->out, "B = %" PRId64 "  T = %" PRId64 "  N = B T = %" PRId64, s->f.p->B, m->context, s->f.all);
+    else fprintf(s->out, "N = B = %" PRId64, s->f.all);
     for (int i = 0; i < s->letters; i++) fprintf(s->out, "  %s = %" PRId64, s->letter[i].text, s->letter[i].number);
     fprintf(s->out, "\n\n");
 }
 
-static int64_t most(const model *m, int form, region in) {
-    const net *l = m->net;
-    int64_t a = l->form[WITHOUT_DROPOUT][form].bytes[in], b = l->form[WITH_DROPOUT][form].bytes[in];
-    return a > b ? a : b;
-}
-
 static void print_memory(const showing *s, int form) {
-    fprintf(s->out, "\n  bytes: kept %" PRId64 " for each micro-batch; held %" PRId64 " and scratch %" PRId64 " for all blocks\n",
-            most(s->m, form, REGION_KEPT), most(s->m, form, REGION_HELD), most(s->m, form, REGION_SCRATCH));
+    int64_t most[REGION_SCRATCH + 1] = {0};
+    for (int i = 0; i < VARIANTS; i++)
+        for (region in = REGION_KEPT; in <= REGION_SCRATCH; in++) {
+            int64_t bytes = s->m->net->form[i][form].bytes[in];
+            if (bytes > most[in]) most[in] = bytes;
+        }
+    fprintf(s->out, "\n  bytes: kept %" PRId64 " for each micro-batch; held %" PRId64 " and scratch %" PRId64 " for all blocks\n", most[REGION_KEPT],
+            most[REGION_HELD], most[REGION_SCRATCH]);
 }
 
 void show_lists(const model *m, int form, FILE *out) {
+    // Where the second is meant: of the block that ends the model, and of a backward in halves.
+    static const char *const titles[LISTS][2] = {
+        [LIST_FORWARD] = {"forward", "forward, when nothing is trained"},
+        [LIST_AGAIN] = {"computed again before backward, unless its forward was the last to run", "backward, first what forward would have left"},
+        [LIST_BACKWARD] = {"backward", "backward, first half: gradients of values"},
+        [LIST_WEIGHTS] = {"", "backward, second half: gradients of weights"},
+    };
     net *l = m->net;
     char somewhere = 0;
     pass p = {.B = l->B, .in = {{.size = {l->B, m->context ? m->context : 1, 1, 1}}}};
-    bool drops = l->g.dropout > 0, halves, is_last = !l->g.block[form].out;
-    showing s = {.m = m, .k = &l->g.block[form], .x = &l->form[drops ? WITH_DROPOUT : WITHOUT_DROPOUT][form], .out = out};
-    s.f = (frame){.net = l, .m = m, .p = &p, .b = form, .op = s.k->op, .x = s.x, .type = l->type};
-    s.f.all = p.B * T_of(&s.f), s.f.matrix = model_matrix_rows(m, s.f.all), s.f.own = model_own_rows(m, s.f.all);
+    showing s = {.m = m, .k = &l->g.block[form], .x = &l->form[l->g.dropout > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][form], .out = out};
+    s.f = frame_of(l, form, &p, s.x);
     for (int i = 0; i < REGIONS; i++) s.f.base[i] = &somewhere;
-    halves = s.x->list[LIST_WEIGHTS].count > 0;
     look_through(&s);
     find_letters(&s);
     print_title(&s, form);
     print_values(&s);
-    print_list(&s, LIST_FORWARD, is_last ? "forward, when nothing is trained" : "forward");
-    print_list(&s, LIST_AGAIN,
-               is_last ? "backward, first what forward would have left" : "computed again before backward, unless its forward was the last to run");
-    print_list(&s, LIST_BACKWARD, halves ? "backward, first half: gradients of values" : "backward");
-    print_list(&s, LIST_WEIGHTS, "backward, second half: gradients of weights");
+    for (int k = 0; k < LISTS; k++) print_list(&s, k, titles[k][k <= LIST_AGAIN ? !s.k->out : s.x->list[LIST_WEIGHTS].count > 0]);
     print_memory(&s, form);
 }
 
