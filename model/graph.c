@@ -89,7 +89,7 @@ void leave(graph *g, value x) {
 }
 
 static void use(graph *g, value v, int op, const char *name) {
-    if (!v) return;
+    if (!v || g->rc != ERR_OK) return;
     if (v < 0 || v >= g->values) graph_mistake(g, name, "it reads value %d, which nothing has made", v);
     else if (g->v[v].users == VALUE_USERS) graph_mistake(g, name, "%s is read by more than %d operations", g->v[v].name, VALUE_USERS);
     if (g->rc == ERR_OK) g->v[v].user[g->v[v].users++] = op;
@@ -98,10 +98,8 @@ static void use(graph *g, value v, int op, const char *name) {
 operation *graph_add(graph *g, const struct op_type *type, const char *name, value a, value b) {
     if (g->b < 0) graph_mistake(g, name, "no block was begun");
     if (g->ops == GRAPH_OPS) graph_mistake(g, name, "a block has at most %d operations", GRAPH_OPS);
-    if (g->rc != ERR_OK) return NULL;
     use(g, a, g->ops, name), use(g, b, g->ops, name);
-    if (g->rc != ERR_OK) return NULL;
-    operation *o = &g->op[g->ops++];
+    operation *o = g->rc == ERR_OK ? &g->op[g->ops++] : &g->spare;
     *o = (operation){.type = type, .in = {a, b}, .at = {.w = -1, .b = -1}, .site = -1};
     snprintf(o->name, sizeof o->name, "%s", name);
     return o;
@@ -115,11 +113,14 @@ value graph_result(graph *g, operation *o, int k, graph_value x) {
     return o->out[k] = new_value(g, &x, (int)(o - g->op));
 }
 
-value graph_in_place(graph *g, operation *o) {
-    if (g->rc != ERR_OK) return 0;
-    graph_value x = g->v[o->in[0]];
+value graph_same(graph *g, operation *o) {
+    graph_value x = *graph_at(g, o->in[0]);
     x.name[0] = 0;
-    value y = graph_result(g, o, 0, x);
+    return graph_result(g, o, 0, x);
+}
+
+value graph_in_place(graph *g, operation *o) {
+    value y = graph_same(g, o);
     if (y) g->v[y].storage = g->v[o->in[0]].storage;
     return y;
 }

@@ -64,6 +64,7 @@ typedef struct op_type {
     bool adds;                           // backward adds the gradient of its input that later operations have formed
     bool cheap;                          // to compute again, in time: its first result need not be kept
     bool drops;                          // where nothing is dropped it is no operation at all
+    bool halves;                         // backward does something in the second half, too
     void (*claim)(lowering *L, int op);  // before the lists: work of other operations that it does in passing. NULL: none
     void (*forward)(lowering *L, int op);
     void (*backward)(lowering *L, int op);                       // the gradients of its inputs, from that of its result, and of its weights
@@ -118,7 +119,8 @@ typedef struct graph {
     operation op[GRAPH_OPS];
     graph_value v[GRAPH_VALUES];
     int ops, values;
-    err_t rc;  // the first mistake
+    operation spare;  // that of a page with a mistake
+    err_t rc;         // the first mistake
 } graph;
 
 // --- what a page calls ---------------------------------------------------------------------------------------------------------------
@@ -134,11 +136,12 @@ void leave(graph *g, value x);
 
 // --- what operations call ------------------------------------------------------------------------------------------------------------
 
-// Appends an operation that reads a, and b unless it is 0. NULL after a mistake.
+// Appends an operation that reads a, and b unless it is 0. After a mistake one that is of no block.
 operation *graph_add(graph *g, const op_type *type, const char *name, value a, value b);
 // Result k of an operation: a value like x. Its name is the operation's with what x has as a name after it, such as ".mean".
 value graph_result(graph *g, operation *o, int k, graph_value x);
-// Its first result, in the memory of what it reads.
+// Its first result, like what it reads first; and in the memory of that.
+value graph_same(graph *g, operation *o);
 value graph_in_place(graph *g, operation *o);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);

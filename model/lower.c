@@ -1,14 +1,21 @@
 // model/lower.c: see model/lower.h.
 #include "model/lower.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // --- steps -----------------------------------------------------------------------------------------------------------------------------
 
-step *emit(lowering *L, const char *name, step_call run, int op) {
+void add_operand(step *s, char how, value v) {
+    s->how[s->count] = how;
+    s->v[s->count++] = v;
+}
+
+step *emit(lowering *L, const char *name, step_call run, int op, const char *how, ...) {
     step_list *to = L->to;
+    va_list values;
     if (to->count == to->room) {
         int room = to->room ? 2 * to->room : 16;
         step *at = realloc(to->at, (size_t)room * sizeof *at);
@@ -18,16 +25,11 @@ step *emit(lowering *L, const char *name, step_call run, int op) {
     }
     step *s = &to->at[to->count++];
     *s = (step){.name = name, .run = run, .op = op, .other = {-1, -1}, .into = -1, .over = -1};
+    va_start(values, how);
+    for (; *how; how++) add_operand(s, *how, va_arg(values, value));
+    va_end(values);
     return s;
 }
-
-static void operand(step *s, char how, value v) {
-    s->how[s->count] = how;
-    s->v[s->count++] = v;
-}
-void reads(step *s, value v) { operand(s, 'r', v); }
-void writes(step *s, value v) { operand(s, 'w', v); }
-void changes(step *s, value v) { operand(s, 'u', v); }
 
 static void parameter(step *s, char how, int row) {
     if (row < 0) return;
@@ -83,13 +85,6 @@ static err_t heads_to_rows(const frame *f, const step *s) {
     return slices_to_rows(f->p, &rows, &heads);
 }
 
-static step *convert(lowering *L, const char *name, step_call run, value from, value to) {
-    step *s = emit(L, name, run, -1);
-    reads(s, from);
-    writes(s, to);
-    return s;
-}
-
 // Between attention's rows and those of matrices. Both forms of a value of forward may be kept, so they are known by
 // each other.
 static value as_heads(lowering *L, value v, layout want) {
@@ -101,7 +96,7 @@ static value as_heads(lowering *L, value v, layout want) {
         L->v[y].maker = L->v[v].maker;
     }
     L->made[y] = true;
-    convert(L, heads ? "to heads" : "to rows", heads ? rows_to_heads : heads_to_rows, v, y)->meets = MEET_ROWS;
+    emit(L, heads ? "to heads" : "to rows", heads ? rows_to_heads : heads_to_rows, -1, "rw", v, y)->meets = MEET_ROWS;
     return y;
 }
 
@@ -113,13 +108,13 @@ value as(lowering *L, value v, layout want) {
     if (!m->slices.rows) return v;
     if (want.rows == ROWS_OWN) {
         value own = make_like(L, v, ".own", want);
-        convert(L, "take rows", take_rows, v, own);
+        emit(L, "take rows", take_rows, -1, "rw", v, own);
         return own;
     }
     if (L->gathered_from == v) return L->gathered;
     L->gathered_from = v, L->gathered = make_like(L, v, ".all", want);
     L->v[L->gathered].all_rows = true;
-    convert(L, "gather rows", gather_rows, v, L->gathered)->meets = MEET_ROWS;
+    emit(L, "gather rows", gather_rows, -1, "rw", v, L->gathered)->meets = MEET_ROWS;
     return L->gathered;
 }
 
@@ -140,7 +135,7 @@ static void list_backward(lowering *L, step_list *to, backward_part part) {
     begin_list(L, to, false);
     L->part = part;
     for (int i = L->ops - 1; i >= 0; i--) {
-        if (L->passed[i]) continue;
+        if (L->passed[i] || L->done[i] || (part == BACKWARD_WEIGHTS && !L->op[i].type->halves)) continue;
         if (part != BACKWARD_WEIGHTS) L->given[i] = L->grad[L->op[i].out[0]];
         L->op[i].type->backward(L, i);
     }
@@ -186,7 +181,7 @@ static void copy_given(lowering *L, value dy) {
     int sum = L->v[L->out].maker;
     if (sum < 0 || !is_made_by(L, L->op[sum].in[1], ROLE_PRODUCT)) return;
     L->copy[dy] = make_like(L, dy, ".copy", L->v[dy].at);
-    convert(L, "copy", copy_value, dy, L->copy[dy]);
+    emit(L, "copy", copy_value, -1, "rw", dy, L->copy[dy]);
 }
 
 static void lower_backward(lowering *L, lists *x) {

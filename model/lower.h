@@ -85,12 +85,11 @@ static inline int maker_of(const lowering *L, value v) { return L->v[v].maker; }
 static inline bool is_made_by(const lowering *L, value v, op_role r) { return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type->role == r; }
 // The only user of a value, if it has this role; -1.
 int only_user(const lowering *L, value v, op_role r);
-// Appends a step of operation `op`, and its operands, in the order in which `run` counts them. 0: an operand that is
-// not given.
-step *emit(lowering *L, const char *name, step_call run, int op);
-void reads(step *s, value v);
-void writes(step *s, value v);
-void changes(step *s, value v);
+// Appends a step of operation `op`, and its operands, in the order in which `run` counts them: `how` has a letter for each
+// of the values that follow it (step.how). 0: an operand that is not given.
+step *emit(lowering *L, const char *name, step_call run, int op, const char *how, ...);
+// One operand more.
+void add_operand(step *s, char how, value v);
 // Rows of the parameter table whose values the step reads, and to whose gradients it adds. -1: there is none.
 void uses(step *s, int row);
 void adds(step *s, int row);

@@ -16,14 +16,11 @@ static bool waits_for_norm(const lowering *L, value y) {
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     if (waits_for_norm(L, o->out[0])) return;
-    step *s = emit(L, "add", add_both, op);
-    writes(s, o->out[0]);
-    reads(s, o->in[0]), reads(s, o->in[1]);
+    emit(L, "add", add_both, op, "wrr", o->out[0], o->in[0], o->in[1]);
 }
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (L->part == BACKWARD_WEIGHTS) return;
     L->grad[o->in[0]] = L->grad[o->in[1]] = L->given[op];
 }
 
@@ -31,11 +28,8 @@ static const op_type type = {.name = "add", .role = ROLE_SUM, .forward = forward
 
 value add(graph *g, value a, value b) {
     operation *o = graph_add(g, &type, "sum", a, b);
-    if (!o) return 0;
     if (graph_at(g, a)->width != graph_at(g, b)->width)
         graph_mistake(g, "add", "%s has width %lld, and %s %lld", graph_at(g, a)->name, (long long)graph_at(g, a)->width, graph_at(g, b)->name,
                       (long long)graph_at(g, b)->width);
-    graph_value x = *graph_at(g, a);
-    x.name[0] = 0;
-    return graph_result(g, o, 0, x);
+    return graph_same(g, o);
 }

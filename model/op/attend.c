@@ -56,20 +56,15 @@ static err_t attention_gradient(const frame *f, const step *s) {
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value qkv = as(L, o->in[0], LAYOUT_HEADS);
-    step *s = emit(L, "attention", attention, op);
-    writes(s, o->out[Y]), writes(s, o->out[LSE]);
-    reads(s, qkv);
+    emit(L, "attention", attention, op, "wwr", o->out[Y], o->out[LSE], qkv);
 }
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (L->part == BACKWARD_WEIGHTS) return;
     value qkv = as(L, o->in[0], LAYOUT_HEADS), dqkv = make_gradient(L, qkv, LAYOUT_HEADS), dy = as(L, L->given[op], LAYOUT_HEADS);
     graph_value delta = L->v[o->out[LSE]];
     snprintf(delta.name, sizeof delta.name, "%s.delta", o->name);
-    step *s = emit(L, "attention's gradient", attention_gradient, op);
-    writes(s, dqkv), writes(s, make_value(L, &delta));
-    reads(s, dy), reads(s, o->out[Y]), reads(s, o->out[LSE]), reads(s, qkv);
+    emit(L, "attention's gradient", attention_gradient, op, "wwrrrr", dqkv, make_value(L, &delta), dy, o->out[Y], o->out[LSE], qkv);
     L->grad[o->in[0]] = dqkv;
 }
 
@@ -94,7 +89,6 @@ static void keep_past(graph *g, const attention_options *a, int64_t kv) {
 
 value attend(graph *g, value qkv, attention_options a) {
     operation *o = graph_add(g, &type, "att", qkv, 0);
-    if (!o) return 0;
     int64_t kv = a.kv_heads ? a.kv_heads : a.heads;
     if (graph_at(g, qkv)->width != (a.heads + 2 * kv) * a.head_size)
         graph_mistake(g, "attention", "%lld + 2 x %lld heads of %lld are not %lld wide", (long long)a.heads, (long long)kv, (long long)a.head_size,

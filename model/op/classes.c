@@ -16,8 +16,7 @@ static err_t losses(const frame *f, const step *s) {
 
 static step *losses_step(lowering *L, int op, const char *name) {
     const operation *o = op_at(L, op);
-    step *s = emit(L, name, losses, op);
-    reads(s, o->in[0]);
+    step *s = emit(L, name, losses, op, "r", o->in[0]);
     uses(s, o->at.w), uses(s, o->at.b);
     if (o->at.division == LINEAR_INPUTS) s->meets = MEET_SUM;
     return s;
@@ -28,10 +27,9 @@ static void forward(lowering *L, int op) { losses_step(L, op, "losses of classes
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value x = o->in[0];
-    if (L->part == BACKWARD_WEIGHTS) return;
     step *s = losses_step(L, op, "losses and their gradient");
     adds(s, o->at.w), adds(s, o->at.b);
-    if (!is_made_by(L, x, ROLE_INPUT)) writes(s, L->grad[x] = make_gradient(L, x, L->v[x].at));
+    if (!is_made_by(L, x, ROLE_INPUT)) add_operand(s, 'w', L->grad[x] = make_gradient(L, x, L->v[x].at));
 }
 
 static double flops(const model *m, const operation *o) {
@@ -43,7 +41,6 @@ static const op_type type = {.name = "classes", .forward = forward, .backward = 
 
 void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std) {
     operation *o = graph_add(g, &type, name, x, 0);
-    if (!o) return;
     model *m = g->m;
     m->targets = LABELS;
     m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";

@@ -10,9 +10,7 @@ static err_t drop(const frame *f, const step *s) {
 }
 
 static void drop_step(lowering *L, int op, value y, value x) {
-    step *s = emit(L, "dropout", drop, op);
-    writes(s, y);
-    reads(s, x);
+    step *s = emit(L, "dropout", drop, op, "wr", y, x);
     s->into = 0, s->over = 1;
 }
 
@@ -20,7 +18,6 @@ static void forward(lowering *L, int op) { drop_step(L, op, op_at(L, op)->out[0]
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (L->part == BACKWARD_WEIGHTS) return;
     L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[L->given[op]].at);
     drop_step(L, op, L->grad[o->in[0]], L->given[op]);
 }
@@ -30,7 +27,6 @@ static const op_type type = {.name = "dropout", .drops = true, .forward = forwar
 value dropout(graph *g, value x, int site) {
     if (g->dropout == 0) return x;
     operation *o = graph_add(g, &type, "dropped", x, 0);
-    if (!o) return 0;
     o->site = site;
     return graph_in_place(g, o);
 }

@@ -12,21 +12,20 @@ static bool has_positions(const frame *f, const step *s) { return f->op[s->op].a
 // The first token whose row is here.
 static int64_t first_token(const frame *f, const step *s) { return f->m->slices.first * (f->op[s->op].classes_in_memory / f->m->slices.of); }
 
+static err_t look_up(const frame *f, const step *s, tensor *x, const tensor *tokens, const tensor *positions) {
+    const operation *o = &f->op[s->op];
+    embedding_forward_args args = {.x = x, .tokens = tokens, .wte = &f->p->w[o->at.w], .wpe = positions, .factor = o->factor};
+    args.part = f->p->merge, args.first = first_token(f, s);
+    return f->p->ops->embedding_forward(&args, f->p->s);
+}
+
 // Positions `from` .. from+n-1 of sample b, to x.
 static err_t embed_positions(const frame *f, const step *s, const tensor *x, int64_t b, int64_t from, int64_t n) {
-    const linear *l = &f->op[s->op].at;
-    const tensor *table = &f->p->w[l->b];
+    const tensor *table = &f->p->w[f->op[s->op].at.b];
     int64_t first = past_first(f->p, b) + from;
     tensor to = view3(x, 1, n, matrix_columns(x)), row = tensor_rows(&f->p->in[TOKENS], b, 1), all = view1(&row, T_in(f));
     tensor some = tensor_rows(&all, from, n), tokens = view2(&some, 1, n), wpe = tensor_rows(table, first, table->size[0] - first);
-    return f->p->ops->embedding_forward(&(embedding_forward_args){.x = &to,
-                                                                  .tokens = &tokens,
-                                                                  .wte = &f->p->w[l->w],
-                                                                  .wpe = &wpe,
-                                                                  .factor = f->op[s->op].factor,
-                                                                  .part = f->p->merge,
-                                                                  .first = first_token(f, s)},
-                                        f->p->s);
+    return look_up(f, s, &to, &tokens, &wpe);
 }
 
 static err_t embed_runs(const frame *f, const step *s, const tensor *x) {
@@ -46,28 +45,14 @@ static err_t embed_tokens(const frame *f, const step *s, const tensor *x) {
     tensor to = view3(x, 1, n, matrix_columns(x)), tokens = view1(&f->p->in[TOKENS], f->all);
     tensor some = tensor_rows(&tokens, model_first_row(f->m, f->all), n), row = view2(&some, 1, n);
     if (!n) return ERR_OK;
-    return f->p->ops->embedding_forward(&(embedding_forward_args){.x = &to,
-                                                                  .tokens = &row,
-                                                                  .wte = &f->p->w[f->op[s->op].at.w],
-                                                                  .factor = f->op[s->op].factor,
-                                                                  .part = f->p->merge,
-                                                                  .first = first_token(f, s)},
-                                        f->p->s);
+    return look_up(f, s, &to, &row, NULL);
 }
 
 static err_t embed_rows(const frame *f, const step *s, const tensor *x) {
-    const linear *l = &f->op[s->op].at;
     if (!has_positions(f, s)) return embed_tokens(f, s, x);
     if (f->p->past || matrix_rows(x) < f->all) return embed_runs(f, s, x);
     tensor all = view3(x, f->p->B, T_in(f), matrix_columns(x));
-    return f->p->ops->embedding_forward(&(embedding_forward_args){.x = &all,
-                                                                  .tokens = &f->p->in[TOKENS],
-                                                                  .wte = &f->p->w[l->w],
-                                                                  .wpe = &f->p->w[l->b],
-                                                                  .factor = f->op[s->op].factor,
-                                                                  .part = f->p->merge,
-                                                                  .first = first_token(f, s)},
-                                        f->p->s);
+    return look_up(f, s, &all, &f->p->in[TOKENS], &f->p->w[f->op[s->op].at.b]);
 }
 
 static err_t embed(const frame *f, const step *s) {
@@ -114,8 +99,7 @@ static err_t gradients(const frame *f, const step *s) {
 
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    step *s = emit(L, "embedding", embed, op);
-    writes(s, o->out[0]);
+    step *s = emit(L, "embedding", embed, op, "w", o->out[0]);
     uses(s, o->at.w), uses(s, o->at.b);
     s->meets = MEET_PICK;
 }
@@ -123,20 +107,17 @@ static void forward(lowering *L, int op) {
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     const model *m = L->g->m;
-    if (L->part == BACKWARD_WEIGHTS) return;
     value all = as(L, L->given[op], LAYOUT_MATRIX);
     int64_t sorted = L->o->B * m->losses + (m->slices.of > 1 ? o->classes_in_memory : o->classes) + 1;
-    step *s = emit(L, "embedding's gradient", gradients, op);
-    reads(s, all);
+    graph_value scratch = {.name = "sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32};
+    step *s = emit(L, "embedding's gradient", gradients, op, "rw", all, make_value(L, &scratch));
     adds(s, o->at.w), adds(s, o->at.b);
-    writes(s, make_value(L, &(graph_value){.name = "sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32}));
 }
 
 static const op_type type = {.name = "embedding", .forward = forward, .backward = backward};
 
 value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std, double factor) {
     operation *o = graph_add(g, &type, "embed", 0, 0);
-    if (!o) return 0;
     g->m->stream = true, g->m->context = context;
     graph_input(g, "tokens", INT32, context, vocab);
     o->at.w = graph_param(g, table, "", vocab, C, std, 0);

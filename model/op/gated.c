@@ -21,17 +21,13 @@ static err_t gate_backward(const frame *f, const step *s) {
 
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    step *s = emit(L, o->type->name, gate, op);
-    writes(s, o->out[0]);
-    reads(s, o->in[0]);
+    emit(L, o->type->name, gate, op, "wr", o->out[0], o->in[0]);
 }
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (L->part == BACKWARD_WEIGHTS) return;
-    step *s = emit(L, o->type == &gelu_gate ? "geglu's gradient" : "swiglu's gradient", gate_backward, op);
-    writes(s, L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at));
-    reads(s, L->given[op]), reads(s, o->in[0]);
+    value x = o->in[0], dx = L->grad[x] = make_gradient(L, x, L->v[x].at);
+    step *s = emit(L, o->type == &gelu_gate ? "geglu's gradient" : "swiglu's gradient", gate_backward, op, "wrr", dx, L->given[op], x);
     s->into = 0, s->over = 2;
 }
 
@@ -40,7 +36,6 @@ static const op_type gelu_gate = {.name = "geglu", .cheap = true, .forward = for
 
 static value gated(graph *g, const op_type *type, value x, const char *letters) {
     operation *o = graph_add(g, type, "gated", x, 0);
-    if (!o) return 0;
     graph_value y = *graph_at(g, x);
     if (y.width % 2) graph_mistake(g, type->name, "%s has width %lld, which has no halves", y.name, (long long)y.width);
     y.name[0] = 0, y.width /= 2, y.letters = letters;

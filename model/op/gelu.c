@@ -21,24 +21,15 @@ static void claim(lowering *L, int op) {
 
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    step *s = emit(L, "gelu", gelu_of, op);
-    writes(s, o->out[0]);
-    reads(s, o->in[0]);
+    emit(L, "gelu", gelu_of, op, "wr", o->out[0], o->in[0]);
 }
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (L->part == BACKWARD_WEIGHTS || L->done[op]) return;
-    step *s = emit(L, "gelu's slope", slope, op);
-    writes(s, L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at));
-    reads(s, L->given[op]), reads(s, o->in[0]);
+    value dx = L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at);
+    emit(L, "gelu's slope", slope, op, "wrr", dx, L->given[op], o->in[0]);
 }
 
 static const op_type type = {.name = "gelu", .role = ROLE_GELU, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
 
-value gelu(graph *g, value x) {
-    operation *o = graph_add(g, &type, "gelu", x, 0);
-    graph_value y = *graph_at(g, x);
-    y.name[0] = 0;
-    return o ? graph_result(g, o, 0, y) : 0;
-}
+value gelu(graph *g, value x) { return graph_same(g, graph_add(g, &type, "gelu", x, 0)); }

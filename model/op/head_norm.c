@@ -68,10 +68,7 @@ static err_t norm_backward(const frame *f, const step *s) {
 
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    step *s = emit(L, "head norm", norm, op);
-    changes(s, o->out[Y]);
-    uses(s, o->at.w);
-    writes(s, o->out[KEPT]), writes(s, o->out[RSTD]);
+    uses(emit(L, "head norm", norm, op, "uww", o->out[Y], o->out[KEPT], o->out[RSTD]), o->at.w);
 }
 
 // Sums over the heads of each slice, and over those of all.
@@ -84,13 +81,13 @@ static value scratch(lowering *L, const operation *o, const char *after, const c
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     const model *m = L->g->m;
-    if (L->part == BACKWARD_WEIGHTS) return;
     value d = as(L, L->given[op], LAYOUT_SLICES);
     int64_t D = m->param[o->at.w].size[0];
-    step *s = emit(L, "head norm's gradient", norm_backward, op);
-    changes(s, d);
-    reads(s, o->out[KEPT]), reads(s, o->out[RSTD]);
-    if (m->slices.of > 1) writes(s, scratch(L, o, ".sums", "SD", m->slices.count * D)), writes(s, scratch(L, o, ".sum", "D", D));
+    step *s = emit(L, "head norm's gradient", norm_backward, op, "urr", d, o->out[KEPT], o->out[RSTD]);
+    if (m->slices.of > 1) {
+        add_operand(s, 'w', scratch(L, o, ".sums", "SD", m->slices.count * D));
+        add_operand(s, 'w', scratch(L, o, ".sum", "D", D));
+    }
     uses(s, o->at.w), adds(s, o->at.w);
     s->meets = MEET_SUM;
     L->grad[o->in[0]] = d;
@@ -100,7 +97,6 @@ static const op_type type = {.name = "head norm", .forward = forward, .backward 
 
 value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps, double shift) {
     operation *o = graph_add(g, &type, name, qkv, 0);
-    if (!o) return 0;
     layout where = graph_at(g, qkv)->at;
     o->at.w = graph_param(g, name, ".weight", head_size, 0, 0, 1 - (float)shift);
     o->first_head = (int)first, o->heads = (int)heads, o->eps = (float)eps, o->shift = (float)shift;

@@ -76,11 +76,8 @@ static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value x = o->in[0];
     int sum = is_made_by(L, x, ROLE_SUM) && L->need[maker_of(L, x)] && !L->done[maker_of(L, x)] ? maker_of(L, x) : -1;
-    step *s = emit(L, sum < 0 ? "layer norm" : "sum, layer norm", norm, op);
-    writes(s, o->out[Y]), writes(s, o->out[MEAN]), writes(s, o->out[RSTD]);
-    writes(s, sum < 0 ? 0 : x);
-    reads(s, sum < 0 ? x : op_at(L, sum)->in[0]);
-    reads(s, sum < 0 ? 0 : op_at(L, sum)->in[1]);
+    value a = sum < 0 ? x : op_at(L, sum)->in[0], b = sum < 0 ? 0 : op_at(L, sum)->in[1];
+    step *s = emit(L, sum < 0 ? "layer norm" : "sum, layer norm", norm, op, "wwwwrr", o->out[Y], o->out[MEAN], o->out[RSTD], sum < 0 ? 0 : x, a, b);
     s->other[BEFORE] = sum;
     uses(s, o->at.w), uses(s, o->at.b);
     if (sum >= 0) L->done[sum] = true;
@@ -88,13 +85,9 @@ static void forward(lowering *L, int op) {
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx;
-    if (L->part == BACKWARD_WEIGHTS) return;
-    step *s = emit(L, "layer norm's gradient", norm_backward, op);
-    writes(s, dx = make_gradient(L, x, L->v[x].at));
-    reads(s, L->given[op]), reads(s, past);
+    value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx = make_gradient(L, x, L->v[x].at);
+    step *s = emit(L, "layer norm's gradient", norm_backward, op, "wrrrrr", dx, L->given[op], past, x, o->out[MEAN], o->out[RSTD]);
     s->into = B_DX, s->over = past ? B_PAST : -1;
-    reads(s, x), reads(s, o->out[MEAN]), reads(s, o->out[RSTD]);
     uses(s, o->at.w), adds(s, o->at.w), adds(s, o->at.b);
     s->meets = MEET_SUM_OF_ROWS;
     int before = product_of_sum(L, maker_of(L, x));
@@ -111,12 +104,10 @@ static const op_type type = {
 
 value layer_norm(graph *g, value x, const char *name) {
     operation *o = graph_add(g, &type, name, x, 0);
-    if (!o) return 0;
     graph_value y = *graph_at(g, x), row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1);
     o->at.b = graph_param(g, name, ".bias", y.width, 0, 0, 0);
-    y.name[0] = 0;
-    graph_result(g, o, Y, y);
+    graph_same(g, o);
     strcpy(row.name, ".mean"), graph_result(g, o, MEAN, row);
     strcpy(row.name, ".rstd"), graph_result(g, o, RSTD, row);
     return o->out[Y];

@@ -14,8 +14,7 @@ static err_t losses(const frame *f, const step *s) {
 
 static step *losses_step(lowering *L, int op, const char *name) {
     value x = as(L, op_at(L, op)->in[0], LAYOUT_MATRIX);
-    step *s = emit(L, name, losses, op);
-    changes(s, x);
+    step *s = emit(L, name, losses, op, "u", x);
     uses(s, op_at(L, op)->at.w);
     s->meets = MEET_SOFTMAX;
     return s;
@@ -25,7 +24,6 @@ static void forward(lowering *L, int op) { losses_step(L, op, "losses of next to
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (L->part == BACKWARD_WEIGHTS) return;
     step *s = losses_step(L, op, "losses and their gradient");
     adds(s, o->at.w);
     L->grad[o->in[0]] = as(L, s->v[0], LAYOUT_STREAM);
@@ -37,7 +35,6 @@ static const op_type type = {.name = "next tokens", .forward = forward, .backwar
 
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std) {
     operation *o = graph_add(g, &type, weight, x, 0);
-    if (!o) return;
     model *m = g->m;
     m->losses = m->units = m->context, m->unit = "token", m->short_unit = "tok", m->vocab = vocab;
     m->targets = TARGETS;

@@ -45,11 +45,12 @@ static void forward(lowering *L, int op) {
     value y = o->out[0], x = as(L, o->in[0], layout_of_x(o));
     int act = only_user(L, y, ROLE_GELU), sum = only_user(L, y, ROLE_SUM);
     bool fuses = act >= 0 && L->need[act], onto = sum >= 0 && L->need[sum] && op_at(L, sum)->in[1] == y;
-    step *s = emit(L, fuses ? "product, gelu" : onto ? "product, sum" : "product", product, op);
-    writes(s, fuses ? op_at(L, act)->out[0] : onto ? op_at(L, sum)->out[0] : y);
-    reads(s, x);
-    writes(s, fuses ? y : 0);
-    reads(s, onto ? op_at(L, sum)->in[0] : 0);
+    value to = fuses ? op_at(L, act)->out[0] : onto ? op_at(L, sum)->out[0] : y;
+    step *s = emit(L,
+                   fuses  ? "product, gelu"
+                   : onto ? "product, sum"
+                          : "product",
+                   product, op, "wrwr", to, x, fuses ? y : 0, onto ? op_at(L, sum)->in[0] : 0);
     uses(s, o->at.w), uses(s, o->at.b);
     if (o->at.division == LINEAR_INPUTS) s->meets = MEET_SUM;
     s->other[WITH] = fuses ? act : onto ? sum : -1;
@@ -60,8 +61,7 @@ static void forward(lowering *L, int op) {
 static void weights_step(lowering *L, int op, value dy) {
     const operation *o = op_at(L, op);
     value x = as(L, o->in[0], layout_of_x(o));
-    step *s = emit(L, "weights' gradient", L->bias_by[op] < 0 ? weights_and_bias : weights, op);
-    reads(s, dy), reads(s, x);
+    step *s = emit(L, "weights' gradient", L->bias_by[op] < 0 ? weights_and_bias : weights, op, "rr", dy, x);
     adds(s, o->at.w);
     if (L->bias_by[op] < 0) adds(s, o->at.b);
 }
@@ -73,9 +73,8 @@ static void inputs_step(lowering *L, int op, value dy) {
     int act = through ? maker_of(L, o->in[0]) : -1;
     value to = through ? op_at(L, act)->in[0] : o->in[0];
     layout x = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
-    step *s = emit(L, through ? "input's gradient, gelu's slope" : "input's gradient", inputs, op);
-    writes(s, L->grad[to] = make_gradient(L, to, x));
-    reads(s, dy), reads(s, through ? to : 0);
+    value dx = L->grad[to] = make_gradient(L, to, x);
+    step *s = emit(L, through ? "input's gradient, gelu's slope" : "input's gradient", inputs, op, "wrr", dx, dy, through ? to : 0);
     uses(s, o->at.w);
     if (o->at.division == LINEAR_OUTPUTS) s->meets = MEET_SUM;
     if (!through) return;
@@ -98,11 +97,10 @@ static double flops(const model *m, const operation *o) {
     return (first ? 4 : 6) * (double)(m->stream ? m->context : 1) * (double)shape_count(2, w->size);
 }
 
-static const op_type type = {.name = "product", .role = ROLE_PRODUCT, .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {.name = "product", .role = ROLE_PRODUCT, .halves = true, .forward = forward, .backward = backward, .flops = flops};
 
 value project(graph *g, value x, const char *name, projection p) {
     operation *o = graph_add(g, &type, name, x, 0);
-    if (!o) return 0;
     model *m = g->m;
     const graph_value *in = graph_at(g, x);
     if (p.divide == LINEAR_OUTPUTS && p.outputs % m->slices.of)

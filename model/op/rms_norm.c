@@ -32,21 +32,14 @@ static err_t norm_backward(const frame *f, const step *s) {
 
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    step *s = emit(L, "rms norm", norm, op);
-    writes(s, o->out[Y]), writes(s, o->out[RSTD]);
-    reads(s, o->in[0]);
-    uses(s, o->at.w);
+    uses(emit(L, "rms norm", norm, op, "wwr", o->out[Y], o->out[RSTD], o->in[0]), o->at.w);
 }
 
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx;
-    if (L->part == BACKWARD_WEIGHTS) return;
-    step *s = emit(L, "rms norm's gradient", norm_backward, op);
-    writes(s, dx = make_gradient(L, x, L->v[x].at));
-    reads(s, L->given[op]), reads(s, past);
+    value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx = make_gradient(L, x, L->v[x].at);
+    step *s = emit(L, "rms norm's gradient", norm_backward, op, "wrrrr", dx, L->given[op], past, x, o->out[RSTD]);
     s->into = B_DX, s->over = past ? B_PAST : -1;
-    reads(s, x), reads(s, o->out[RSTD]);
     uses(s, o->at.w), adds(s, o->at.w);
     s->meets = MEET_SUM_OF_ROWS;
     L->grad[x] = dx;
@@ -56,10 +49,8 @@ static const op_type type = {.name = "rms norm", .adds = true, .cheap = true, .f
 
 value rms_norm(graph *g, value x, const char *name, double eps, double shift) {
     operation *o = graph_add(g, &type, name, x, 0);
-    if (!o) return 0;
     graph_value y = *graph_at(g, x), row = {.name = ".rstd", .letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1 - (float)shift), o->eps = (float)eps, o->shift = (float)shift;
-    y.name[0] = 0;
-    graph_result(g, o, Y, y), graph_result(g, o, RSTD, row);
+    graph_same(g, o), graph_result(g, o, RSTD, row);
     return o->out[Y];
 }

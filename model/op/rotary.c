@@ -23,12 +23,11 @@ static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value x = as(L, o->in[0], LAYOUT_HEADS);
     L->v[o->out[0]].storage = L->v[x].storage;
-    changes(emit(L, "rotary", turn, op), o->out[0]);
+    emit(L, "rotary", turn, op, "u", o->out[0]);
 }
 
 static void backward(lowering *L, int op) {
-    if (L->part == BACKWARD_WEIGHTS) return;
-    changes(emit(L, "rotary back", turn_back, op), L->given[op]);
+    emit(L, "rotary back", turn_back, op, "u", L->given[op]);
     L->grad[op_at(L, op)->in[0]] = L->given[op];
 }
 
@@ -45,11 +44,8 @@ static int table_of(graph *g, const rope *r, int64_t head_size) {
 
 value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r) {
     operation *o = graph_add(g, &type, "turned", qkv, 0);
-    if (!o) return 0;
     o->heads = (int)heads, o->rope = table_of(g, r, head_size);
-    graph_value y = *graph_at(g, qkv);
-    y.name[0] = 0, y.at = LAYOUT_HEADS;
-    value v = graph_result(g, o, 0, y);
-    if (v) g->v[v].storage = g->v[qkv].storage;
-    return v;
+    value y = graph_in_place(g, o);
+    if (y) g->v[y].at = LAYOUT_HEADS;
+    return y;
 }

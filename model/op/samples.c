@@ -12,7 +12,7 @@ static err_t take(const frame *f, const step *s) {
 static void forward(lowering *L, int op) {
     value y = op_at(L, op)->out[0];
     if (L->o->compute == FP32) L->v[y].is_input = true;
-    else writes(emit(L, "samples", take, op), y);
+    else emit(L, "samples", take, op, "w", y);
 }
 
 static void backward(lowering *L, int op) { (void)L, (void)op; }
@@ -21,6 +21,6 @@ static const op_type type = {.name = "samples", .role = ROLE_INPUT, .forward = f
 
 value samples(graph *g, const char *name, int64_t width) {
     operation *o = graph_add(g, &type, "samples", 0, 0);
-    if (o) graph_input(g, name, FP32, width, 0);
-    return o ? graph_result(g, o, 0, (graph_value){.letters = "I", .width = width, .at = LAYOUT_STREAM, .is_E = true}) : 0;
+    graph_input(g, name, FP32, width, 0);
+    return graph_result(g, o, 0, (graph_value){.letters = "I", .width = width, .at = LAYOUT_STREAM, .is_E = true});
 }
