@@ -24,10 +24,6 @@ typedef struct weight_part {
     int64_t rows;
 } weight_part;
 
-// The parts of a parameter, for Llama and for families that use its tensor names: q, k and v are three matrices, of Q, K
-// and K rows, and gate and up are two, of F rows each.
-int foreign_parts(const param *p, int64_t Q, int64_t K, int64_t F, weight_part *part);
-
 // --- for model_type.from_foreign ---------------------------------------------------------------------------------------------
 
 // A member of a given type; `otherwise` where it is absent or null. ERR_DATA names it.

@@ -14,6 +14,9 @@
     {"model", #key, type, CLASS_BITS, offsetof(OPTIONS, key), def, min, max, words, also, comment, FORK_##fork}
 #define INT(key, fork, def, min, max, also, comment) ROW(key, fork, KEY_INT, def, min, max, NULL, also, comment)
 #define REAL(key, fork, def, min, max, also, comment) ROW(key, fork, KEY_REAL, def, min, max, NULL, also, comment)
+#define HEAD_CHUNKS \
+    INT(head_chunks, MAY, "0", 0, 9007199254740991.0, "loss_chunks", \
+        "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows")
 // clang-format on
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { RULE_DIVIDED = 32, RULE_KEYS = 4 };  // 32: half of the hidden layers that a perceptron may have
 // Input and result of model_type.resolve. Keys are given by name, those of other sections as "parallel.slices".
@@ -34,18 +35,9 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
 // The same of a model without positions, which is called `what`: layers alone.
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by);
 
-// Sizes of a decoder whose query heads share keys and values, turn by their position, and whose MLP has a gate.
-typedef struct decoder_sizes {
-    int64_t layers, heads, embed, context;
-    int64_t *kv_heads, *head_dim, *hidden;  // where left open: heads; embed / heads; 8/3 embed, up to a multiple of 64
-} decoder_sizes;
-
-// Fills in what was left open, and says what slices divide. ERR_CONFIG: heads can't share keys and values so, or can't be turned in pairs; or as
-// rule_divide_texts.
-err_t rule_decoder(model_rule *r, const decoder_sizes *x, model_division *by);
-
-// Says that the rule between up to four keys is broken; NULL: no such key.
-void rule_break(model_rule *r, const char *a, const char *b, const char *c, const char *d);
+// ERR_CONFIG with this text, of the rule between these keys, which is broken: `return rule_break(r, KEYS("heads", "embed"), "%d ...", ...);`
+#define KEYS(...) ((const char *const[RULE_KEYS]){__VA_ARGS__})
+#define rule_break(r, keys, ...) (memcpy((r)->broken, keys, sizeof(r)->broken), err_set(ERR_CONFIG, __VA_ARGS__))
 
 // Fills in a key that was left open.
 void rule_choose(model_rule *r, const char *key, int64_t *at, int64_t value);

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-int gemma_parts(const void *options, const param *p, weight_part *part) {
-    const gemma_options *o = options;
-    return foreign_parts(p, o->heads * o->head_dim, o->kv_heads * o->head_dim, o->hidden, part);
-}
-
 // --- config.json, read -------------------------------------------------------------------------------------------------------
 
 static const char *const layer_types[] = {"sliding_attention", "full_attention"};
@@ -85,17 +80,8 @@ static void refuse_others(const gemma_options *o, foreign_reader *r) {
 
 void gemma_from_foreign(void *options, foreign_reader *r) {
     gemma_options *o = options;
-    o->layers = foreign_int(r, "num_hidden_layers", 26);
-    o->heads = foreign_int(r, "num_attention_heads", 8);
-    o->kv_heads = foreign_int(r, "num_key_value_heads", 4);
-    o->embed = foreign_int(r, "hidden_size", 2304);
-    o->hidden = foreign_int(r, "intermediate_size", 9216);
-    o->head_dim = foreign_int(r, "head_dim", 256);
-    o->vocab = foreign_int(r, "vocab_size", 262208);
-    o->context = foreign_int(r, "max_position_embeddings", 131072);
-    if (o->context > ROPE_MOST) o->context = ROPE_MOST;
+    decoder_from_foreign(options, r, (const int64_t[]){26, 8, 4, 2304, 9216, 256, 262208, 131072});
     o->window = foreign_int(r, "sliding_window", 4096);
-    o->norm_eps = foreign_real(r, "rms_norm_eps", 1e-6);
     read_pattern(o, r);
     read_rope(o, r);
     refuse_others(o, r);
@@ -129,15 +115,11 @@ static int add_window(json_t *c, const gemma_options *o) {
 // pad_token_id is null: where it is not said it is 0, and token 0 would have no gradient.
 err_t gemma_to_foreign(const void *options, json_t *config) {
     const gemma_options *o = options;
-    json_t *all = json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:s, s:f, s:f, s:n, s:n, s:n}", "architectures",
-                            "Gemma3ForCausalLM", "model_type", "gemma3_text", "num_hidden_layers", (json_int_t)o->layers, "num_attention_heads",
-                            (json_int_t)o->heads, "num_key_value_heads", (json_int_t)o->kv_heads, "hidden_size", (json_int_t)o->embed,
-                            "intermediate_size", (json_int_t)o->hidden, "head_dim", (json_int_t)o->head_dim, "query_pre_attn_scalar",
-                            (json_int_t)o->head_dim, "vocab_size", (json_int_t)o->vocab, "max_position_embeddings", (json_int_t)o->context,
-                            "rms_norm_eps", o->norm_eps, "tie_word_embeddings", 1, "attention_bias", 0, "hidden_activation", "gelu_pytorch_tanh",
-                            "attention_dropout", 0.0, "initializer_range", 0.02, "final_logit_softcapping", "attn_logit_softcapping", "pad_token_id");
-    int failed = all ? json_object_update(config, all) : -1;
-    json_decref(all);
+    int failed = decoder_to_foreign(options, config, "Gemma3ForCausalLM", "gemma3_text");
+    failed |= json_object_update_new(config, json_pack("{s:I, s:b, s:b, s:s, s:f, s:f, s:n, s:n, s:n}", "query_pre_attn_scalar",
+                                                       (json_int_t)o->head_dim, "tie_word_embeddings", 1, "attention_bias", 0, "hidden_activation",
+                                                       "gelu_pytorch_tanh", "attention_dropout", 0.0, "initializer_range", 0.02,
+                                                       "final_logit_softcapping", "attn_logit_softcapping", "pad_token_id"));
     failed |= add_rope(config, o) | add_window(config, o);
     return failed ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
 }

@@ -3,11 +3,7 @@
 // the head, too, and is scaled by sqrt(C).
 #include "model/gemma/gemma.h"
 
-#include "model/keys.h"
 #include "model/op/op.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 // --- the page --------------------------------------------------------------------------------------------------------------
 
@@ -52,43 +48,22 @@ static void gemma_page(graph *g, const void *options) {
     leave(g, 0);
 }
 
-static void gemma_describe(const void *options, char *dst, size_t room) {
-    const gemma_options *o = options;
-    snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels %" PRId64 "/%" PRId64 " heads", o->layers, o->embed, o->heads, o->kv_heads);
-}
-
 // --- settings --------------------------------------------------------------------------------------------------------------
 
 // clang-format off
 #define OPTIONS gemma_options
 
 static const setting keys[] = {
-    INT(layers, SHAPE, "6", 1, 1024, "n_layer num_layers num_hidden_layers depth", "number of blocks"),
-    INT(heads, MEANING, "4", 1, 1024, "n_head num_heads num_attention_heads", "attention heads"),
-    INT(kv_heads, SHAPE, "0", 0, 1024, "num_key_value_heads n_kv_heads", "heads of keys and values, which query heads share; must divide heads; 0 = heads"),
-    INT(head_dim, SHAPE, "0", 0, 1024, "head_size", "elements of a head, an even number; 0 = embed / heads"),
-    INT(embed, SHAPE, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
-    INT(hidden, SHAPE, "0", 0, 16777216, "intermediate_size ffn_dim", "channels inside the MLP; 0 = 8/3 embed, up to a multiple of 64"),
-    INT(vocab, SHAPE, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
-    INT(context, MAY, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once"),
+    DECODER_KEYS("6"),
     INT(pattern, MAY, "6", 1, 1048576, "sliding_window_pattern", "each pattern-th layer sees all positions before it, the others a window of them"),
     INT(window, MAY, "512", 1, ROPE_MOST, "sliding_window", "positions that a position sees in layers with a window, itself included"),
     REAL(norm_eps, MAY, "1e-6", 0, 1, "rms_norm_eps", "added to the mean square in RMS norms"),
     REAL(rope_theta, MAY, "1000000", 1, 1e12, "rope_base", "base of the rotary embedding's wavelengths in layers that see all positions"),
     REAL(rope_factor, MAY, "1", 1, 1e6, "rope_scaling", "how many times these wavelengths are stretched"),
     REAL(local_theta, MAY, "10000", 1, 1e12, "rope_local_base_freq", "base of the wavelengths in layers with a window"),
-    INT(head_chunks, MAY, "0", 0, 9007199254740991.0, "loss_chunks",
-        "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
+    HEAD_CHUNKS,
 };
 // clang-format on
-
-static err_t gemma_resolve(void *options, model_rule *r) {
-    gemma_options *o = options;
-    decoder_sizes x = {o->layers, o->heads, o->embed, o->context, &o->kv_heads, &o->head_dim, &o->hidden};
-    TRY(rule_decoder(r, &x, &o->by));
-    rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->context, o->vocab, r->gpu));
-    return ERR_OK;
-}
 
 // All published models have the defaults here, but for their sizes.
 static const model_alias families[] = {{"gemma3", ""}, {0}};
@@ -97,12 +72,12 @@ const model_type model_gemma = {.name = "gemma",
                                 .alias = families,
                                 .key = keys,
                                 .keys = sizeof keys / sizeof *keys,
-                                .resolve = gemma_resolve,
+                                .resolve = decoder_resolve,
                                 .page = gemma_page,
                                 .prefix = "model.",
                                 .options = sizeof(gemma_options),
-                                .parts = gemma_parts,
+                                .parts = decoder_parts,
                                 .foreign = "gemma3_text",
                                 .from_foreign = gemma_from_foreign,
                                 .to_foreign = gemma_to_foreign,
-                                .describe = gemma_describe};
+                                .describe = decoder_describe};

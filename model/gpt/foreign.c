@@ -39,7 +39,5 @@ err_t gpt_to_foreign(const void *options, json_t *config) {
                             "vocab_size", (json_int_t)o->vocab, "n_positions", (json_int_t)o->context, "n_ctx", (json_int_t)o->context,
                             "activation_function", "gelu_new", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "attn_pdrop", 0.0, "embd_pdrop",
                             0.0, "resid_pdrop", 0.0, "tie_word_embeddings", 1);
-    int failed = all ? json_object_update(config, all) : -1;
-    json_decref(all);
-    return failed ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
+    return json_object_update_new(config, all) ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
 }

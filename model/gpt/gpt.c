@@ -64,18 +64,15 @@ static const setting keys[] = {
     INT(vocab, SHAPE, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
     INT(context, SHAPE, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
     REAL(dropout, MAY, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
-    INT(head_chunks, MAY, "0", 0, 9007199254740991.0, "loss_chunks",
-        "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
+    HEAD_CHUNKS,
 };
 // clang-format on
 
 // head_chunks: from the INI and the kind of device. Builds without this key used one chunk.
 static err_t gpt_resolve(void *options, model_rule *r) {
     gpt_options *o = options;
-    if (o->embed % o->heads) {
-        rule_break(r, "heads", "embed", NULL, NULL);
-        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64, o->embed, o->heads);
-    }
+    if (o->embed % o->heads)
+        return rule_break(r, KEYS("heads", "embed"), "embed = %" PRId64 " is not a multiple of heads = %" PRId64, o->embed, o->heads);
     TRY(rule_divide_texts(r, o->context, o->dropout > 0 ? o->embed : 0, &o->by));
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->blocks = (int)o->layers + 2;

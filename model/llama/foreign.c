@@ -5,11 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-int llama_parts(const void *options, const param *p, weight_part *part) {
-    const llama_options *o = options;
-    return foreign_parts(p, o->heads * o->head_dim, o->kv_heads * o->head_dim, o->hidden, part);
-}
-
 // --- config.json, read -------------------------------------------------------------------------------------------------------
 
 typedef enum { LLAMA, MISTRAL, QWEN2, QWEN3, FAMILIES } family;
@@ -72,27 +67,17 @@ static void read_window(llama_options *o, foreign_reader *r, family f) {
     else if (windowed != o->layers) foreign_refuse(r, "use_sliding_window", "a window of some layers only is not known here");
 }
 
-// What a family is where config.json does not say it. num_key_value_heads may be null: as many as heads.
-static const struct {
-    int64_t kv_heads, hidden, vocab, context;
-} unsaid[] = {[LLAMA] = {0, 11008, 32000, 2048},
-              [MISTRAL] = {8, 14336, 32000, 131072},
-              [QWEN2] = {32, 22016, 151936, 32768},
-              [QWEN3] = {32, 22016, 151936, 32768}};
+// What a family is where config.json does not say it (decoder_from_foreign).
+static const int64_t unsaid[][DECODER_SIZES] = {[LLAMA] = {32, 32, 0, 4096, 11008, 0, 32000, 2048},
+                                                [MISTRAL] = {32, 32, 8, 4096, 14336, 0, 32000, 131072},
+                                                [QWEN2] = {32, 32, 32, 4096, 22016, 0, 151936, 32768},
+                                                [QWEN3] = {32, 32, 32, 4096, 22016, 128, 151936, 32768}};
 
 void llama_from_foreign(void *options, foreign_reader *r) {
     llama_options *o = options;
     family f = family_of(r->at);
-    o->layers = foreign_int(r, "num_hidden_layers", 32);
-    o->heads = foreign_int(r, "num_attention_heads", 32);
-    o->kv_heads = foreign_int(r, "num_key_value_heads", json_object_get(r->at, "num_key_value_heads") ? 0 : unsaid[f].kv_heads);
-    o->embed = foreign_int(r, "hidden_size", 4096);
-    o->hidden = foreign_int(r, "intermediate_size", unsaid[f].hidden);
-    o->head_dim = foreign_int(r, "head_dim", f == QWEN3 ? 128 : 0);
-    o->vocab = foreign_int(r, "vocab_size", unsaid[f].vocab);
-    o->context = foreign_int(r, "max_position_embeddings", unsaid[f].context);
-    if (o->context > ROPE_MOST) o->context = ROPE_MOST;
-    o->norm_eps = foreign_real(r, "rms_norm_eps", 1e-6);
+    decoder_from_foreign(options, r, unsaid[f]);
+    if (json_is_null(json_object_get(r->at, "num_key_value_heads"))) o->kv_heads = 0;  // as many as heads
     o->tied = foreign_bool(r, "tie_word_embeddings", false);
     bool bias = f != QWEN2 && f != MISTRAL && foreign_bool(r, "attention_bias", false);
     o->bias = f == QWEN2 ? LLAMA_BIAS_QKV : bias ? LLAMA_BIAS_ALL : LLAMA_BIAS_NO;
@@ -145,14 +130,9 @@ err_t llama_to_foreign(const void *options, json_t *config) {
     const llama_options *o = options;
     family f;
     TRY(choose_family(o, &f));
-    json_t *all =
-        json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:s, s:f, s:f}", "architectures", class[f], "model_type",
-                  family_names[f], "num_hidden_layers", (json_int_t)o->layers, "num_attention_heads", (json_int_t)o->heads, "num_key_value_heads",
-                  (json_int_t)o->kv_heads, "hidden_size", (json_int_t)o->embed, "intermediate_size", (json_int_t)o->hidden, "head_dim",
-                  (json_int_t)o->head_dim, "vocab_size", (json_int_t)o->vocab, "max_position_embeddings", (json_int_t)o->context, "rms_norm_eps",
-                  o->norm_eps, "tie_word_embeddings", (int)o->tied, "hidden_act", "silu", "attention_dropout", 0.0, "initializer_range", 0.02);
-    int failed = all ? json_object_update(config, all) : -1;
-    json_decref(all);
+    int failed = decoder_to_foreign(options, config, class[f], family_names[f]);
+    failed |= json_object_update_new(config, json_pack("{s:b, s:s, s:f, s:f}", "tie_word_embeddings", (int)o->tied, "hidden_act", "silu",
+                                                       "attention_dropout", 0.0, "initializer_range", 0.02));
     if (f == LLAMA || f == QWEN3) failed |= json_object_set_new(config, "attention_bias", json_boolean(o->bias == LLAMA_BIAS_ALL));
     if (f == LLAMA) failed |= json_object_set_new(config, "mlp_bias", json_false());
     failed |= add_rope(config, o) | add_window(config, o, f);

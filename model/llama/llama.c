@@ -2,11 +2,7 @@
 // (layers.c), a final RMS norm, and a head that may share the embedding.
 #include "model/llama/llama.h"
 
-#include "model/keys.h"
 #include "model/op/op.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 // --- the page --------------------------------------------------------------------------------------------------------------
 
@@ -63,25 +59,13 @@ static void llama_page(graph *g, const void *options) {
     leave(g, 0);
 }
 
-static void llama_describe(const void *options, char *dst, size_t room) {
-    const llama_options *o = options;
-    snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels %" PRId64 "/%" PRId64 " heads", o->layers, o->embed, o->heads, o->kv_heads);
-}
-
 // --- settings --------------------------------------------------------------------------------------------------------------
 
 // clang-format off
 #define OPTIONS llama_options
 
 static const setting keys[] = {
-    INT(layers, SHAPE, "4", 1, 1024, "n_layer num_layers num_hidden_layers depth", "number of blocks"),
-    INT(heads, MEANING, "4", 1, 1024, "n_head num_heads num_attention_heads", "attention heads"),
-    INT(kv_heads, SHAPE, "0", 0, 1024, "num_key_value_heads n_kv_heads", "heads of keys and values, which query heads share; must divide heads; 0 = heads"),
-    INT(head_dim, SHAPE, "0", 0, 1024, "head_size", "elements of a head, an even number; 0 = embed / heads"),
-    INT(embed, SHAPE, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
-    INT(hidden, SHAPE, "0", 0, 16777216, "intermediate_size ffn_dim", "channels inside the MLP; 0 = 8/3 embed, up to a multiple of 64"),
-    INT(vocab, SHAPE, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
-    INT(context, MAY, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once"),
+    DECODER_KEYS("4"),
     ROW(tied, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "tie_word_embeddings", "the head's weight is the embedding"),
     ROW(bias, SHAPE, KEY_WORD, "no", 0, 0, "no qkv all", "attention_bias qkv_bias", "biases of attention: none; of queries, keys and values; of the projection too"),
     ROW(qk_norm, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "use_qk_norm", "RMS norm of each query and key before it is turned"),
@@ -93,20 +77,15 @@ static const setting keys[] = {
     REAL(rope_low, MAY, "1", 1e-6, 1e6, "low_freq_factor", "llama3: wavelengths above rope_original / rope_low are stretched in full"),
     REAL(rope_high, MAY, "4", 1e-6, 1e6, "high_freq_factor", "llama3: those below rope_original / rope_high stay; must be above rope_low"),
     INT(rope_original, MAY, "8192", 1, ROPE_MOST, "original_max_position_embeddings", "llama3: the context before it was stretched"),
-    INT(head_chunks, MAY, "0", 0, 9007199254740991.0, "loss_chunks",
-        "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
+    HEAD_CHUNKS,
 };
 // clang-format on
 
 static err_t llama_resolve(void *options, model_rule *r) {
     llama_options *o = options;
-    decoder_sizes x = {o->layers, o->heads, o->embed, o->context, &o->kv_heads, &o->head_dim, &o->hidden};
-    TRY(rule_decoder(r, &x, &o->by));
-    if (o->rope_scaling == ROPE_LLAMA3 && !(o->rope_high > o->rope_low)) {
-        rule_break(r, "rope_high", "rope_low", NULL, NULL);
-        return err_set(ERR_CONFIG, "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
-    }
-    rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->context, o->vocab, r->gpu));
+    TRY(decoder_resolve(options, r));
+    if (o->rope_scaling == ROPE_LLAMA3 && !(o->rope_high > o->rope_low))
+        return rule_break(r, KEYS("rope_high", "rope_low"), "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
     return ERR_OK;
 }
 
@@ -130,8 +109,8 @@ const model_type model_llama = {.name = "llama",
                                 .page = llama_page,
                                 .prefix = "model.",
                                 .options = sizeof(llama_options),
-                                .parts = llama_parts,
+                                .parts = decoder_parts,
                                 .foreign = "llama mistral qwen2 qwen3",
                                 .from_foreign = llama_from_foreign,
                                 .to_foreign = llama_to_foreign,
-                                .describe = llama_describe};
+                                .describe = decoder_describe};

@@ -2,9 +2,7 @@
 #ifndef MODEL_LLAMA_LLAMA_H
 #define MODEL_LLAMA_LLAMA_H
 
-#include "base/err.h"
-#include "model/rope.h"
-#include "model/rule.h"
+#include "model/decoder.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,11 +10,9 @@
 typedef enum { LLAMA_BIAS_NO, LLAMA_BIAS_QKV, LLAMA_BIAS_ALL } llama_bias;  // of attention: none; of q, k, v; and of the projection
 
 typedef struct llama_options {
-    model_division by;
-    int64_t layers, heads, embed, vocab, context;
-    int64_t kv_heads, head_dim, hidden, head_chunks;  // 0 in the file: chosen by resolve
-    int64_t window;                                   // positions that one sees, itself included; 0: all
-    double norm_eps, rope_theta, rope_factor, rope_low, rope_high;
+    DECODER_FIELDS;
+    int64_t window;  // positions that one sees, itself included; 0: all
+    double rope_theta, rope_factor, rope_low, rope_high;
     int64_t rope_original;
     int rope_scaling;  // rope_kind
     int bias;          // llama_bias
@@ -24,11 +20,8 @@ typedef struct llama_options {
 } llama_options;
 
 // llama/foreign.c: for model_type.
-struct param;
-struct weight_part;
 struct foreign_reader;
 struct json_t;
-int llama_parts(const void *options, const struct param *p, struct weight_part *part);
 void llama_from_foreign(void *options, struct foreign_reader *r);
 err_t llama_to_foreign(const void *options, struct json_t *config);
 

@@ -70,11 +70,9 @@ static err_t mlp_resolve(void *options, model_rule *r) {
         errno = 0;
         long long n = strtoll(at, &end, 10);
         bool number = end > at && (*end == ' ' || *end == 0) && *at >= '0' && *at <= '9' && !errno;
-        if (!number || n < 1 || n > WIDTH_MAX || o->layers == MLP_HIDDEN_MAX) {
-            rule_break(r, "hidden", NULL, NULL, NULL);
-            return err_set(ERR_CONFIG, "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`", MLP_HIDDEN_MAX, WIDTH_MAX,
-                           o->hidden, at);
-        }
+        if (!number || n < 1 || n > WIDTH_MAX || o->layers == MLP_HIDDEN_MAX)
+            return rule_break(r, KEYS("hidden"), "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`", MLP_HIDDEN_MAX,
+                              WIDTH_MAX, o->hidden, at);
         if (o->layers % 2 == 0) r->divided[o->layers / 2] = "hidden", r->value[o->layers / 2] = n;
         o->width[o->layers++] = n;
         at = end;
