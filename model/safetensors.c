@@ -22,33 +22,11 @@ static const int64_t HEADER_MAX = 100000000;  // what other readers accept
 enum { NESTS = 3, ITEMS = 64 };               // a header is an object of objects with lists, and these are short
 static const char METADATA[] = "__metadata__";
 
+#define ST_ROW(name, bits) {#name, bits},
 static const struct {
     const char *name;
     int bits;
-} types[ST_TYPES] = {
-    [ST_F32] = {"F32", 32},
-    [ST_F16] = {"F16", 16},
-    [ST_BF16] = {"BF16", 16},
-    [ST_F64] = {"F64", 64},
-    [ST_I64] = {"I64", 64},
-    [ST_BOOL] = {"BOOL", 8},
-    [ST_U8] = {"U8", 8},
-    [ST_I8] = {"I8", 8},
-    [ST_F8_E4M3] = {"F8_E4M3", 8},
-    [ST_F8_E5M2] = {"F8_E5M2", 8},
-    [ST_F8_E8M0] = {"F8_E8M0", 8},
-    [ST_I16] = {"I16", 16},
-    [ST_U16] = {"U16", 16},
-    [ST_I32] = {"I32", 32},
-    [ST_U32] = {"U32", 32},
-    [ST_U64] = {"U64", 64},
-    [ST_C64] = {"C64", 64},
-    [ST_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
-    [ST_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8},
-    [ST_F4] = {"F4", 4},
-    [ST_F6_E2M3] = {"F6_E2M3", 6},
-    [ST_F6_E3M2] = {"F6_E3M2", 6},
-};
+} types[ST_TYPES] = {ST_FORMAT(ST_ROW)};
 
 // Sets bytes, from type and shape. Returns what is wrong, or NULL.
 static const char *count_bytes(st_tensor *t) {

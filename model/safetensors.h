@@ -12,31 +12,18 @@
 
 enum { ST_NAME = 96, ST_DIMS = 8 };
 
-// Every type of the format: a file may have tensors that nobody here reads.
+// Every type of the format, and its bits: a file may have tensors that nobody here reads. The first four can be read as FP32.
+#define ST_FORMAT(X) \
+    X(F32, 32) \
+    X(F16, 16) \
+    X(BF16, 16) X(F64, 64) X(I64, 64) X(BOOL, 8) X(U8, 8) X(I8, 8) X(F8_E4M3, 8) X(F8_E5M2, 8) X(F8_E8M0, 8) X(I16, 16) X(U16, 16) X(I32, 32) \
+        X(U32, 32) X(U64, 64) X(C64, 64) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6)
+
 typedef enum {
-    ST_F32,
-    ST_F16,
-    ST_BF16,
-    ST_F64,  // those that can be read as FP32
-    ST_I64,
-    ST_BOOL,
-    ST_U8,
-    ST_I8,
-    ST_F8_E4M3,
-    ST_F8_E5M2,
-    ST_F8_E8M0,
-    ST_I16,
-    ST_U16,
-    ST_I32,
-    ST_U32,
-    ST_U64,
-    ST_C64,
-    ST_F8_E4M3FNUZ,
-    ST_F8_E5M2FNUZ,
-    ST_F4,  // less than a byte each
-    ST_F6_E2M3,
-    ST_F6_E3M2,
-    ST_TYPES,  // how many there are
+#define ST_MEMBER(name, bits) ST_##name,
+    ST_FORMAT(ST_MEMBER)
+#undef ST_MEMBER
+        ST_TYPES  // how many there are
 } st_type;
 static inline bool st_floating(st_type t) { return t <= ST_F64; }
 
