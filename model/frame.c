@@ -25,6 +25,11 @@ tensor at(const frame *f, value v) {
     return view3(&t, s, n, x->width / S);
 }
 
+tensor *at_if(const frame *f, value v, tensor *t) {
+    if (v) *t = at(f, v);
+    return v ? t : NULL;
+}
+
 tensor at_rows(const frame *f, value v) {
     tensor x = at(f, v);
     return x.dims == 2 ? x : view2(&x, x.size[0] * x.size[1], x.size[2]);

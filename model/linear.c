@@ -16,7 +16,7 @@ static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
     return p->whole ? matrix_rows(x) / p->B * p->whole : 0;
 }
 
-static err_t forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual) {
+err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);
     matmul_args args = {.d = &d,
@@ -30,12 +30,6 @@ static err_t forward(const pass *p, const linear *l, const tensor *y, const tens
                         .epilogue = epilogue};
     if (!matrix_rows(x)) return ERR_OK;
     return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s);
-}
-
-err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre) { return forward(p, l, y, x, pre, NULL); }
-
-err_t linear_onto(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *residual) {
-    return forward(p, l, y, x, NULL, residual);
 }
 
 // Several token slices have sums of their own, which the product does not form.

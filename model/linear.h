@@ -22,11 +22,8 @@ typedef struct linear {
 // Divides the layer, if the model has slices. rows: of each of the matrices that W consists of, one below the other, if there are several.
 void linear_divide(linear *l, model *m, linear_division d, int matrices, const int64_t *rows);
 
-// y (=). pre: NULL, or y = gelu(pre) with pre (=) the sum: both in one operation.
-err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre);
-
-// y (=) the same + residual, in one operation: rounded once.
-err_t linear_onto(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *residual);
+// y (=). pre: NULL, or y = gelu(pre) with pre (=) the sum: both in one operation. residual: NULL, or it is added, too, and y is rounded once.
+err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual);
 
 // dx (=) = dy W. pre: NULL, or x was gelu(pre), and dx is the gradient of pre: of what the layer before this one left, whose bias gradient
 // the same pass then forms (before NULL: it does not). Not with divided outputs.

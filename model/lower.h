@@ -150,6 +150,8 @@ struct frame {
 
 // A value as it lies: (rows,width), or (slices here, rows, width of a slice).
 tensor at(const frame *f, value v);
+// The same of an operand that may not be given: in *t, or NULL.
+tensor *at_if(const frame *f, value v, tensor *t);
 // The same with slices as more rows: of operations that know no slices.
 tensor at_rows(const frame *f, value v);
 // The same as samples: (B or B * slices, T, width).

@@ -9,9 +9,8 @@ enum { CLASS_ALIGN = 8 };
 
 static err_t losses(const frame *f, const step *s) {
     pass p = *f->p;
-    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view1(&p.metrics, p.B), labels = view1(&p.in[LABELS], p.B), dx = {0};
-    if (s->v[1]) dx = at(f, s->v[1]);
-    return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, s->v[1] ? &dx : NULL, &x, &labels);
+    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view1(&p.metrics, p.B), labels = view1(&p.in[LABELS], p.B), dx;
+    return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, at_if(f, s->v[1], &dx), &x, &labels);
 }
 
 static step *losses_step(lowering *L, int op, const char *name) {

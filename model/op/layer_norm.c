@@ -15,19 +15,16 @@ enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };      // operands of backward
 enum { BEFORE, AFTER };                                // products whose bias gradients it forms; BEFORE: in forward, the sum
 
-static tensor *given(const step *s, int k, tensor *t) { return s->v[k] ? t : NULL; }
-
 static err_t norm(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
-    tensor y = at(f, s->v[F_Y]), mean = at(f, s->v[F_MEAN]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]), sum = {0}, residual = {0};
+    tensor y = at(f, s->v[F_Y]), mean = at(f, s->v[F_MEAN]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]), sum, residual;
     if (!y.size[0]) return ERR_OK;
-    if (s->v[F_SUM]) sum = at(f, s->v[F_SUM]), residual = at(f, s->v[F_RESIDUAL]);
     return f->p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &y,
                                                                     .mean = &mean,
                                                                     .rstd = &rstd,
-                                                                    .sum = given(s, F_SUM, &sum),
+                                                                    .sum = at_if(f, s->v[F_SUM], &sum),
                                                                     .x = &x,
-                                                                    .residual = given(s, F_RESIDUAL, &residual),
+                                                                    .residual = at_if(f, s->v[F_RESIDUAL], &residual),
                                                                     .w = &f->p->w[l->w],
                                                                     .b = &f->p->w[l->b],
                                                                     .eps = NORM_EPS},
@@ -38,8 +35,7 @@ static tensor *bias_of(const frame *f, int op) { return op < 0 ? NULL : linear_b
 
 static err_t norm_backward(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
-    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), mean = at(f, s->v[B_MEAN]), rstd = at(f, s->v[B_RSTD]), past = {0};
-    if (s->v[B_PAST]) past = at(f, s->v[B_PAST]);
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), mean = at(f, s->v[B_MEAN]), rstd = at(f, s->v[B_RSTD]), past;
     return slices_layer_norm_backward(f->m, f->p, f->all,
                                       &(layer_norm_backward_args){.dx = &dx,
                                                                   .dw = &f->p->dw[l->w],
@@ -47,7 +43,7 @@ static err_t norm_backward(const frame *f, const step *s) {
                                                                   .dx_sums = bias_of(f, s->other[BEFORE]),
                                                                   .dresidual_sums = bias_of(f, s->other[AFTER]),
                                                                   .dy = &dy,
-                                                                  .dresidual = given(s, B_PAST, &past),
+                                                                  .dresidual = at_if(f, s->v[B_PAST], &past),
                                                                   .x = &x,
                                                                   .w = &f->p->w[l->w],
                                                                   .mean = &mean,

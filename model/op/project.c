@@ -11,20 +11,14 @@ enum { WITH };                         // of forward: a GELU or a sum
 
 static err_t product(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
-    tensor y = at(f, s->v[F_Y]), x = at(f, s->v[F_X]), more = {0};
-    if (s->v[F_PRE]) more = at(f, s->v[F_PRE]);
-    if (s->v[F_RESIDUAL]) {
-        more = at(f, s->v[F_RESIDUAL]);
-        return linear_onto(f->p, l, &y, &x, &more);
-    }
-    return linear_forward(f->p, l, &y, &x, s->v[F_PRE] ? &more : NULL);
+    tensor y = at(f, s->v[F_Y]), x = at(f, s->v[F_X]), pre, residual;
+    return linear_forward(f->p, l, &y, &x, at_if(f, s->v[F_PRE], &pre), at_if(f, s->v[F_RESIDUAL], &residual));
 }
 
 static err_t inputs(const frame *f, const step *s) {
-    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), pre = {0};
-    if (!s->v[B_PRE]) return linear_inputs(f->p, &f->op[s->op].at, &dx, &dy, NULL, NULL);
-    pre = at(f, s->v[B_PRE]);
-    return linear_inputs(f->p, &f->op[s->op].at, &dx, &dy, &pre, s->other[BEFORE] < 0 ? NULL : &f->op[s->other[BEFORE]].at);
+    const linear *before = s->other[BEFORE] < 0 ? NULL : &f->op[s->other[BEFORE]].at;
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), pre;
+    return linear_inputs(f->p, &f->op[s->op].at, &dx, &dy, at_if(f, s->v[B_PRE], &pre), before);
 }
 
 static err_t weights(const frame *f, const step *s) {

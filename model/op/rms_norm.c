@@ -17,13 +17,12 @@ static err_t norm(const frame *f, const step *s) {
 static err_t norm_backward(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
     int w = o->at.w;
-    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), rstd = at(f, s->v[B_RSTD]), past = {0};
-    if (s->v[B_PAST]) past = at(f, s->v[B_PAST]);
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), rstd = at(f, s->v[B_RSTD]), past;
     return slices_rms_norm_backward(f->m, f->p, f->all,
                                     &(rms_norm_backward_args){.dx = &dx,
                                                               .dw = &f->p->dw[w],
                                                               .dy = &dy,
-                                                              .dresidual = s->v[B_PAST] ? &past : NULL,
+                                                              .dresidual = at_if(f, s->v[B_PAST], &past),
                                                               .x = &x,
                                                               .w = &f->p->w[w],
                                                               .rstd = &rstd,
