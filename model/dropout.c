@@ -11,20 +11,16 @@ const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *
     return key;
 }
 
-err_t dropout_samples(const pass *p, int block, int which, const tensor *y, const tensor *x) {
-    dropout_key key;
-    if (!dropout_at(p, block, which, &key)) return ERR_OK;
-    tensor to = view2(y, p->B, tensor_count(x) / p->B), from = view2(x, p->B, tensor_count(x) / p->B);
-    return p->ops->dropout(&(dropout_args){.y = &to, .x = &from, .drop = &key}, p->s);
-}
-
 // Of the samples that begin before these rows or end after them, a part.
 err_t dropout_rows(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x) {
     dropout_key key;
     int64_t T = p->in[0].size[1], C = matrix_columns(x);
     int64_t first = m->slices.rows ? model_row(m, m->slices.first, p->B * T) : model_first_row(m, p->B * T);
-    if (!model_divides_rows(m)) return dropout_samples(p, block, which, y, x);
     if (!dropout_at(p, block, which, &key)) return ERR_OK;
+    if (!model_divides_rows(m)) {
+        tensor to = view2(y, p->B, tensor_count(x) / p->B), from = view2(x, p->B, tensor_count(x) / p->B);
+        return p->ops->dropout(&(dropout_args){.y = &to, .x = &from, .drop = &key}, p->s);
+    }
     for (int64_t row = first, end = first + matrix_rows(x), n; row < end; row += n) {
         n = T - row % T < end - row ? T - row % T : end - row;
         tensor to = tensor_rows(y, row - first, n), from = tensor_rows(x, row - first, n);

@@ -26,13 +26,6 @@ static void drop_plan(net *l) {
     l->kept = NULL;
 }
 
-static void net_close(net *l) {
-    drop_plan(l);
-    free(l->set), free(l->form[0]), free(l->form[1]);
-    past_close(&l->g.past);
-    graph_close(&l->g);
-}
-
 static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static err_t bytes_of(arena *a, tensor *t, int64_t bytes) { return bytes ? arena_1d(a, t, FP32, (bytes + 3) / 4) : ERR_OK; }
@@ -95,11 +88,6 @@ static err_t fill_angles(const tensor *angles, const rope *r, stream *s) {
     if (rc == ERR_OK) rc = stream_wait(s);
     free(table);
     return rc;
-}
-
-static err_t net_fill(net *l, stream *s) {
-    for (int k = 0; k < l->g.ropes; k++) TRY(fill_angles(&l->angles[k], &l->g.rope[k].r, s));
-    return ERR_OK;
 }
 
 // --- running -------------------------------------------------------------------------------------------------------------------------------------
@@ -186,8 +174,14 @@ err_t model_open(model **out, const model_type *type, const void *options) {
 
 void model_close(model *m) {
     if (!m) return;
-    if (m->net) net_close(m->net);
-    free(m->net), free(m->options), free(m->param), free(m->block);
+    net *l = m->net;
+    if (l) {
+        drop_plan(l);
+        free(l->set), free(l->form[0]), free(l->form[1]);
+        past_close(&l->g.past);
+        graph_close(&l->g);
+    }
+    free(l), free(m->options), free(m->param), free(m->block);
     free(m);
 }
 
@@ -201,4 +195,8 @@ void model_forget(model *m) {
     past_close(&m->net->g.past);
 }
 
-err_t model_fill(model *m, stream *s) { return net_fill(m->net, s); }
+err_t model_fill(model *m, stream *s) {
+    const net *l = m->net;
+    for (int k = 0; k < l->g.ropes; k++) TRY(fill_angles(&l->angles[k], &l->g.rope[k].r, s));
+    return ERR_OK;
+}

@@ -58,6 +58,12 @@ static float least_of_share(const float *x, int64_t n, float low, float best, co
     return low;
 }
 
+// What value x counts for, where those below `low` are left out; 0: so is it.
+static double share_of(float x, float low, float best, const predict_options *o) {
+    double share = x >= low ? fm_exp((x - best) / o->temperature) : 0;
+    return share >= o->min_p ? share : 0;
+}
+
 // Draws from softmax(x / temperature) over what top_k, top_p and min_p leave; u in [0,1) is the draw. Sums are doubles, in order of index.
 static int32_t draw(const float *x, int64_t n, const predict_options *o, double u, float *copy) {
     int32_t best = likeliest(x, n);
@@ -65,16 +71,9 @@ static int32_t draw(const float *x, int64_t n, const predict_options *o, double 
     float low = o->top_k > 0 && o->top_k < n ? kth_largest(x, n, o->top_k, copy) : -INFINITY;
     if (o->top_p > 0 && o->top_p < 1) low = least_of_share(x, n, low, x[best], o, copy);
     double total = 0, at = 0;
+    for (int64_t i = 0; i < n; i++) total += share_of(x[i], low, x[best], o);
     for (int64_t i = 0; i < n; i++) {
-        if (!(x[i] >= low)) continue;
-        double share = fm_exp((x[i] - x[best]) / o->temperature);
-        if (share >= o->min_p) total += share;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (!(x[i] >= low)) continue;
-        double share = fm_exp((x[i] - x[best]) / o->temperature);
-        if (share < o->min_p) continue;
-        at += share;
+        at += share_of(x[i], low, x[best], o);
         if (u * total < at) return (int32_t)i;
     }
     return best;
@@ -120,11 +119,6 @@ static err_t set_context(const model *m, const predict_text *text, int32_t *toke
     return ERR_OK;
 }
 
-static err_t begin_text(const model *m, const predict_text *text, int number, int32_t *tokens, growing *g) {
-    *g = (growing){.number = number};
-    return set_context(m, text, tokens, &g->count);
-}
-
 // The token takes its place in the context, from which, if it is full, the first one goes: then all positions are others.
 static void append_token(const model *m, int32_t *tokens, growing *g, int32_t token) {
     g->kept = g->count;
@@ -153,8 +147,8 @@ static err_t fill_places(prediction *x, int *asks) {
     for (int p = 0; p < x->w->places; p++) {
         growing *g = &x->at[p];
         if (g->number < 0 && x->next < x->texts) {
-            TRY(begin_text(x->m, &x->text[x->next], x->next, tokens_at(x, p), g));
-            x->next++;
+            *g = (growing){.number = x->next++};
+            TRY(set_context(x->m, &x->text[g->number], tokens_at(x, p), &g->count));
         }
         if (g->number < 0) continue;
         x->ask[(*asks)++] =

@@ -217,14 +217,22 @@ static bool is_table(const model *m, int param) {
     return m->type->parts && m->type->parts(m->options, &m->param[param], part) == 1 && part[0].table;
 }
 
+// One tensor of its own name.
+static int own_part(const param *p, weight_part *part) {
+    *part = (weight_part){.rows = p->size[0]};
+    snprintf(part->name, sizeof part->name, "%s", p->name);
+    return 1;
+}
+
 // The parameter as one tensor of its own name, as our own files have it.
 static bool match_own(const weights *w, const model *m, weights_map *map) {
     for (int i = 0; i < m->params; i++) {
         const param *p = &m->param[i];
         place *at = &map->at[i];
         if (p->tied >= 0) continue;
-        *at = (place){.parts = 1, .part = {{.rows = p->size[0], .table = is_table(m, i)}}};
-        snprintf(at->part[0].name, sizeof at->part[0].name, "%s", p->name);
+        *at = (place){0};
+        at->parts = own_part(p, at->part);
+        at->part[0].table = is_table(m, i);
         at->tensor[0] = weights_find(w, p->name, &at->file[0]);
         const st_tensor *t = at->tensor[0];
         if (!t || !shape_is(t, p, &at->part[0], at->part[0].table && t->size[0] > 0 ? t->size[0] : p->size[0])) return false;
@@ -247,11 +255,7 @@ static void match_foreign(const weights *w, const model *m, weights_map *map, fa
         place *at = &map->at[i];
         *at = (place){0};
         if (m->param[i].tied >= 0) continue;
-        if (m->type->parts) at->parts = m->type->parts(m->options, &m->param[i], at->part);
-        else {
-            at->parts = 1, at->part[0].rows = m->param[i].size[0];
-            snprintf(at->part[0].name, sizeof at->part[0].name, "%s", m->param[i].name);
-        }
+        at->parts = m->type->parts ? m->type->parts(m->options, &m->param[i], at->part) : own_part(&m->param[i], at->part);
         for (int k = 0; k < at->parts; k++) {
             at->tensor[k] = find_part(w, m, &at->part[k], &at->file[k]);
             if (!at->tensor[k]) fault(f, "%s%s is missing", at->part[k].prefixed ? prefix : "", at->part[k].name);
@@ -363,12 +367,6 @@ static err_t read_part(const place *at, int k, int64_t first, int64_t count, flo
                                   : st_read_f32_part(at->file[k], at->tensor[k], first, count, dst);
 }
 
-// Rows of a table that the file lacks.
-static err_t read_new(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst) {
-    model_init(map->m, param, seed, first, count, dst);
-    return ERR_OK;
-}
-
 err_t weights_read(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst) {
     const place *at = &map->at[param];
     int64_t cols = columns(&map->m->param[param]), begin = 0;
@@ -379,7 +377,7 @@ err_t weights_read(const weights_map *map, int param, int64_t first, int64_t cou
         int64_t read = to < have ? to : have;
         if (from < read) TRY(read_part(at, k, from - begin, read - from, dst + (from - first)));
         if (from < have) from = have;
-        if (from < to) TRY(read_new(map, param, from, to - from, seed, dst + (from - first)));
+        if (from < to) model_init(map->m, param, seed, from, to - from, dst + (from - first));  // rows of a table that the file lacks
         begin = end;
     }
     return ERR_OK;
