@@ -13,11 +13,11 @@
 enum { ST_NAME = 96, ST_DIMS = 8 };
 
 // Every type of the format, and its bits: a file may have tensors that nobody here reads. The first four can be read as FP32.
+// clang-format off
 #define ST_FORMAT(X) \
-    X(F32, 32) \
-    X(F16, 16) \
-    X(BF16, 16) X(F64, 64) X(I64, 64) X(BOOL, 8) X(U8, 8) X(I8, 8) X(F8_E4M3, 8) X(F8_E5M2, 8) X(F8_E8M0, 8) X(I16, 16) X(U16, 16) X(I32, 32) \
-        X(U32, 32) X(U64, 64) X(C64, 64) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6)
+    X(F32, 32) X(F16, 16) X(BF16, 16) X(F64, 64) X(I64, 64) X(BOOL, 8) X(U8, 8) X(I8, 8) X(F8_E4M3, 8) X(F8_E5M2, 8) X(F8_E8M0, 8) \
+    X(I16, 16) X(U16, 16) X(I32, 32) X(U32, 32) X(U64, 64) X(C64, 64) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6)
+// clang-format on
 
 typedef enum {
 #define ST_MEMBER(name, bits) ST_##name,
