@@ -20,6 +20,8 @@ static const json_t *member(foreign_reader *r, const char *name, unsigned types,
     return NULL;
 }
 
+foreign_reader foreign_inside(const foreign_reader *r, const char *name) { return (foreign_reader){r->path, json_object_get(r->at, name), r->rc}; }
+
 int64_t foreign_int(foreign_reader *r, const char *name, int64_t otherwise) {
     static const char expected[] = "expected a whole number from 0 to 2147483647";
     const json_t *v = member(r, name, 1U << JSON_INTEGER, expected);

@@ -36,6 +36,8 @@ int64_t foreign_int(foreign_reader *r, const char *name, int64_t otherwise);
 double foreign_real(foreign_reader *r, const char *name, double otherwise);
 bool foreign_bool(foreign_reader *r, const char *name, bool otherwise);
 const char *foreign_text(foreign_reader *r, const char *name, const char *otherwise);
+// The member of an object; of what is none, nothing.
+foreign_reader foreign_inside(const foreign_reader *r, const char *name);
 void foreign_refuse(foreign_reader *r, const char *name, const char *why);
 
 #endif

@@ -30,11 +30,8 @@ static void read_pattern(gemma_options *o, foreign_reader *r) {
     if (!is_pattern(o, layers)) foreign_refuse(r, "layer_types", "expected for each layer full_attention or sliding_attention, full each n-th time");
 }
 
-// The member of an object; of what is none, nothing.
-static foreign_reader inside(const foreign_reader *r, const char *name) { return (foreign_reader){r->path, json_object_get(r->at, name), r->rc}; }
-
 static double read_angles(foreign_reader *r, const char *layers, const char *older, double theta) {
-    foreign_reader all = inside(r, "rope_parameters"), in = inside(&all, layers);
+    foreign_reader all = foreign_inside(r, "rope_parameters"), in = foreign_inside(&all, layers);
     theta = foreign_real(&in, "rope_theta", foreign_real(r, older, theta));
     if (r->rc == ERR_OK) r->rc = in.rc;
     return theta;
@@ -55,11 +52,11 @@ static double read_factor(foreign_reader *r, foreign_reader in, double factor) {
 
 // rope_scaling is of layers that see all, and counts more than rope_parameters.
 static void read_rope(gemma_options *o, foreign_reader *r) {
-    foreign_reader all = inside(r, "rope_parameters");
+    foreign_reader all = foreign_inside(r, "rope_parameters");
     o->rope_theta = read_angles(r, "full_attention", "rope_theta", 1e6);
     o->local_theta = read_angles(r, "sliding_attention", "rope_local_base_freq", 1e4);
-    o->rope_factor = read_factor(r, inside(r, "rope_scaling"), read_factor(r, inside(&all, "full_attention"), 1));
-    if (read_factor(r, inside(&all, "sliding_attention"), 1) != 1)
+    o->rope_factor = read_factor(r, foreign_inside(r, "rope_scaling"), read_factor(r, foreign_inside(&all, "full_attention"), 1));
+    if (read_factor(r, foreign_inside(&all, "sliding_attention"), 1) != 1)
         foreign_refuse(r, "rope_parameters", "expected default for sliding_attention: angles of layers with a window are not stretched");
 }
 
@@ -96,20 +93,19 @@ static int add_rope(json_t *c, const gemma_options *o) {
     json_t *near = json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", o->local_theta);
     json_t *scaling = stretched ? json_pack("{s:s, s:f}", "rope_type", "linear", "factor", o->rope_factor) : json_null();
     int failed = stretched ? json_object_set_new(far, "factor", json_real(o->rope_factor)) : 0;
-    failed |= json_object_set_new(c, "rope_parameters", json_pack("{s:o, s:o}", "full_attention", far, "sliding_attention", near));
-    failed |= json_object_set_new(c, "rope_theta", json_real(o->rope_theta));
-    failed |= json_object_set_new(c, "rope_local_base_freq", json_real(o->local_theta));
-    return failed | json_object_set_new(c, "rope_scaling", scaling);
+    return failed |
+           json_object_update_new(c, json_pack("{s:{s:o, s:o}, s:f, s:f, s:o}", "rope_parameters", "full_attention", far, "sliding_attention", near,
+                                               "rope_theta", o->rope_theta, "rope_local_base_freq", o->local_theta, "rope_scaling", scaling));
 }
 
 // Which layers have a window: as a list, and by the two names that the pattern has had.
 static int add_window(json_t *c, const gemma_options *o) {
     json_t *layers = json_array();
-    int failed = json_object_set_new(c, "sliding_window", json_integer(o->window));
-    failed |= json_object_set_new(c, "sliding_window_pattern", json_integer(o->pattern));
-    failed |= json_object_set_new(c, "_sliding_window_pattern", json_integer(o->pattern));
+    int failed = 0;
     for (int64_t l = 0; l < o->layers; l++) failed |= json_array_append_new(layers, json_string(type_of(o, l)));
-    return failed | json_object_set_new(c, "layer_types", layers);
+    return failed |
+           json_object_update_new(c, json_pack("{s:I, s:I, s:I, s:o}", "sliding_window", (json_int_t)o->window, "sliding_window_pattern",
+                                               (json_int_t)o->pattern, "_sliding_window_pattern", (json_int_t)o->pattern, "layer_types", layers));
 }
 
 // pad_token_id is null: where it is not said it is 0, and token 0 would have no gradient.

@@ -23,11 +23,9 @@ static void read_rope(llama_options *o, foreign_reader *r) {
     const json_t *from = json_is_object(scaling) ? scaling : both;
     foreign_reader in = {r->path, from, r->rc};
     o->rope_theta = foreign_real(r, "rope_theta", 10000);
-    if (json_is_object(both)) {
-        foreign_reader p = {r->path, both, r->rc};
-        o->rope_theta = foreign_real(&p, "rope_theta", o->rope_theta);
-        if (r->rc == ERR_OK) r->rc = p.rc;
-    }
+    foreign_reader p = foreign_inside(r, "rope_parameters");
+    o->rope_theta = foreign_real(&p, "rope_theta", o->rope_theta);
+    if (r->rc == ERR_OK) r->rc = p.rc;
     if (!json_is_object(from)) return;
     o->rope_theta = foreign_real(&in, "rope_theta", o->rope_theta);
     const char *type = foreign_text(&in, "rope_type", foreign_text(&in, "type", "default"));
@@ -120,9 +118,9 @@ static int add_window(json_t *c, const llama_options *o, family f) {
 
 // rope_parameters is what transformers 5 reads, rope_theta and rope_scaling what 4 does: both say the same.
 static int add_rope(json_t *c, const llama_options *o) {
-    int failed = json_object_set_new(c, "rope_parameters", rope_json(o));
-    failed |= json_object_set_new(c, "rope_theta", json_real(o->rope_theta));
-    return failed | json_object_set_new(c, "rope_scaling", o->rope_scaling == ROPE_DEFAULT ? json_null() : rope_json(o));
+    json_t *scaling = o->rope_scaling == ROPE_DEFAULT ? json_null() : rope_json(o);
+    return json_object_update_new(
+        c, json_pack("{s:o, s:f, s:o}", "rope_parameters", rope_json(o), "rope_theta", o->rope_theta, "rope_scaling", scaling));
 }
 
 err_t llama_to_foreign(const void *options, json_t *config) {
