@@ -61,14 +61,14 @@ typedef enum { ROLE_OTHER, ROLE_INPUT, ROLE_PRODUCT, ROLE_GELU, ROLE_SUM, ROLE_S
 typedef struct op_type {
     const char *name;
     op_role role;
-    bool adds;                           // backward adds the gradient of its input that later operations have formed
-    bool cheap;                          // to compute again, in time: its first result need not be kept
-    bool drops;                          // where nothing is dropped it is no operation at all
-    bool halves;                         // backward does something in the second half, too
-    void (*claim)(lowering *L, int op);  // before the lists: work of other operations that it does in passing. NULL: none
-    void (*forward)(lowering *L, int op);
-    void (*backward)(lowering *L, int op);                       // the gradients of its inputs, from that of its result, and of its weights
-    double (*flops)(const model *m, const struct operation *o);  // of its matrix products, of a sample, forward and backward. NULL: none
+    bool adds;                                                      // backward adds the gradient of its input that later operations have formed
+    bool cheap;                                                     // to compute again, in time: its first result need not be kept
+    bool drops;                                                     // where nothing is dropped it is no operation at all
+    bool halves;                                                    // backward does something in the second half, too
+    void (*claim)(lowering *L, int op, const struct operation *o);  // before the lists: work of other operations that it does in passing. NULL: none
+    void (*forward)(lowering *L, int op, const struct operation *o);
+    void (*backward)(lowering *L, int op, const struct operation *o);  // the gradients of its inputs, from that of its result, and of its weights
+    double (*flops)(const model *m, const struct operation *o);        // of its matrix products, of a sample, forward and backward. NULL: none
 } op_type;
 
 // One operation. What the fields after `out` mean, its file in model/op/ says.

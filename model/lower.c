@@ -78,11 +78,11 @@ static err_t take_rows(const frame *f, const step *s) {
 }
 static err_t rows_to_heads(const frame *f, const step *s) {
     tensor rows = at(f, s->v[0]), heads = at(f, s->v[1]);
-    return slices_to_heads(f->p, &heads, &rows);
+    return f->p->swap->to_heads(f->p->swap->merge.ctx, &heads, &rows, f->p->s);
 }
 static err_t heads_to_rows(const frame *f, const step *s) {
     tensor heads = at(f, s->v[0]), rows = at(f, s->v[1]);
-    return slices_to_rows(f->p, &rows, &heads);
+    return f->p->swap->to_rows(f->p->swap->merge.ctx, &rows, &heads, f->p->s);
 }
 
 // Between attention's rows and those of matrices. Both forms of a value of forward may be kept, so they are known by
@@ -128,7 +128,7 @@ static void begin_list(lowering *L, step_list *to, bool remakes) {
 static void list_forward(lowering *L, step_list *to) {
     begin_list(L, to, true);
     for (int i = 0; i < L->ops; i++)
-        if (L->need[i] && !L->done[i]) L->op[i].type->forward(L, i);
+        if (L->need[i] && !L->done[i]) L->op[i].type->forward(L, i, &L->op[i]);
 }
 
 static void list_backward(lowering *L, step_list *to, backward_part part) {
@@ -137,7 +137,7 @@ static void list_backward(lowering *L, step_list *to, backward_part part) {
     for (int i = L->ops - 1; i >= 0; i--) {
         if (L->passed[i] || L->done[i] || (part == BACKWARD_WEIGHTS && !L->op[i].type->halves)) continue;
         if (part != BACKWARD_WEIGHTS) L->given[i] = L->grad[L->op[i].out[0]];
-        L->op[i].type->backward(L, i);
+        L->op[i].type->backward(L, i, &L->op[i]);
     }
 }
 
@@ -236,7 +236,7 @@ err_t lower_form(lowering *L, lists *x) {
     take_block(L);
     for (int i = 0; i < L->ops; i++) L->bias_by[i] = -1, L->need[i] = !L->passed[i];
     for (int i = L->ops - 1; i >= 0; i--)
-        if (L->op[i].type->claim) L->op[i].type->claim(L, i);
+        if (L->op[i].type->claim) L->op[i].type->claim(L, i, &L->op[i]);
     list_forward(L, &x->list[LIST_FORWARD]);
     if (!L->o->forward_only) {
         lower_backward(L, x);

@@ -149,15 +149,13 @@ static value next_for(const placing *x, region in) {
 }
 
 static void follow_lives(placing *x, const lists *of) {
-    int again = of->list[LIST_AGAIN].count, backward = of->list[LIST_BACKWARD].count;
-    x->backward = of->list[LIST_FORWARD].count;
-    x->second = x->backward + again + backward;
-    x->end = x->second + of->list[LIST_WEIGHTS].count;
+    int begin[LISTS + 1] = {0};
     for (int s = 0; s < LOWER_VALUES + 2; s++) x->of[s].from = -1;
-    live(x, &of->list[LIST_FORWARD], 0);
-    live(x, &of->list[LIST_AGAIN], x->backward);
-    live(x, &of->list[LIST_BACKWARD], x->backward + again);
-    live(x, &of->list[LIST_WEIGHTS], x->second);
+    for (int k = 0; k < LISTS; k++) {
+        live(x, &of->list[k], begin[k]);
+        begin[k + 1] = begin[k] + of->list[k].count;
+    }
+    x->backward = begin[LIST_AGAIN], x->second = begin[LIST_WEIGHTS], x->end = begin[LISTS];
 }
 
 void place_values(lists *out, const lowering *L, const bool *kept, const bool *again) {

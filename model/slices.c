@@ -76,14 +76,6 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 
 // --- attention's rows ------------------------------------------------------------------------------------------------------
 
-err_t slices_to_heads(const pass *p, const tensor *heads, const tensor *rows) {
-    return p->swap ? p->swap->to_heads(p->swap->merge.ctx, heads, rows, p->s) : ERR_OK;
-}
-
-err_t slices_to_rows(const pass *p, const tensor *rows, const tensor *heads) {
-    return p->swap ? p->swap->to_rows(p->swap->merge.ctx, rows, heads, p->s) : ERR_OK;
-}
-
 err_t slices_share_losses(const pass *p, int64_t N) {
     tensor all = view2(&p->losses, N, 1);
     return p->swap ? p->swap->merge.gather(p->swap->merge.ctx, &all, NULL, p->s) : ERR_OK;

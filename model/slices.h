@@ -116,10 +116,6 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 // The scratch of slices_gather, for N rows of C; where rows are not divided, x itself.
 tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
 
-// heads (=) and rows (=): see row_swap. Nothing where all rows are here: then the two are the same memory.
-err_t slices_to_heads(const pass *p, const tensor *heads, const tensor *rows);
-err_t slices_to_rows(const pass *p, const tensor *rows, const tensor *heads);
-
 // The losses of all N rows, from where each place has written its own in p->losses.
 err_t slices_share_losses(const pass *p, int64_t N);
 

@@ -13,16 +13,12 @@ static bool waits_for_norm(const lowering *L, value y) {
     return false;
 }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     if (waits_for_norm(L, o->out[0])) return;
     emit(L, "add", add_both, op, "wrr", o->out[0], o->in[0], o->in[1]);
 }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
-    L->grad[o->in[0]] = L->grad[o->in[1]] = L->given[op];
-}
+static void backward(lowering *L, int op, const operation *o) { L->grad[o->in[0]] = L->grad[o->in[1]] = L->given[op]; }
 
 static const op_type type = {.name = "add", .role = ROLE_SUM, .forward = forward, .backward = backward};
 

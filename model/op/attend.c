@@ -10,6 +10,12 @@ enum { Y, LSE };                                    // results
 enum { F_Y, F_LSE, F_QKV };                         // operands of forward
 enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };  // of backward
 
+// What forward and backward are told alike: the heads that are here, and what is dropped of their probabilities.
+#define HEADS \
+    .heads = heads_of(f, o->heads), .kv_heads = heads_of(f, o->kv_heads), .window = o->window, \
+    .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL, .samples = drops ? f->p->B : 0, \
+    .first_head = drops ? model_head_first(f->m) * heads_of(f, o->heads) : 0
+
 static int heads_of(const frame *f, int heads) { return heads / f->m->slices.of; }
 
 static err_t attention(const frame *f, const step *s) {
@@ -20,16 +26,7 @@ static err_t attention(const frame *f, const step *s) {
     if (f->p->past) return past_attend(&g->past, f->p, f->b - g->attends, o->window, &y, &qkv);
     y = at_samples(f, s->v[F_Y]), qkv = at_samples(f, s->v[F_QKV]);
     bool drops = o->site >= 0;
-    return f->p->ops->attention_forward(&(attention_forward_args){.y = &y,
-                                                                  .lse = &lse,
-                                                                  .qkv = &qkv,
-                                                                  .heads = heads_of(f, o->heads),
-                                                                  .kv_heads = heads_of(f, o->kv_heads),
-                                                                  .window = o->window,
-                                                                  .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL,
-                                                                  .samples = drops ? f->p->B : 0,
-                                                                  .first_head = drops ? model_head_first(f->m) * heads_of(f, o->heads) : 0},
-                                        f->p->s);
+    return f->p->ops->attention_forward(&(attention_forward_args){.y = &y, .lse = &lse, .qkv = &qkv, HEADS}, f->p->s);
 }
 
 static err_t attention_gradient(const frame *f, const step *s) {
@@ -38,29 +35,16 @@ static err_t attention_gradient(const frame *f, const step *s) {
     tensor y = at_samples(f, s->v[B_Y]), lse = at(f, s->v[B_LSE]), qkv = at_samples(f, s->v[B_QKV]);
     dropout_key key;
     bool drops = o->site >= 0;
-    return f->p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv,
-                                                                    .delta = &delta,
-                                                                    .dy = &dy,
-                                                                    .y = &y,
-                                                                    .lse = &lse,
-                                                                    .qkv = &qkv,
-                                                                    .heads = heads_of(f, o->heads),
-                                                                    .kv_heads = heads_of(f, o->kv_heads),
-                                                                    .window = o->window,
-                                                                    .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL,
-                                                                    .samples = drops ? f->p->B : 0,
-                                                                    .first_head = drops ? model_head_first(f->m) * heads_of(f, o->heads) : 0},
-                                         f->p->s);
+    return f->p->ops->attention_backward(
+        &(attention_backward_args){.dqkv = &dqkv, .delta = &delta, .dy = &dy, .y = &y, .lse = &lse, .qkv = &qkv, HEADS}, f->p->s);
 }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     value qkv = as(L, o->in[0], LAYOUT_HEADS);
     emit(L, "attention", attention, op, "wwr", o->out[Y], o->out[LSE], qkv);
 }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     value qkv = as(L, o->in[0], LAYOUT_HEADS), dqkv = make_gradient(L, qkv, LAYOUT_HEADS), dy = as(L, L->given[op], LAYOUT_HEADS);
     graph_value delta = L->v[o->out[LSE]];
     snprintf(delta.name, sizeof delta.name, "%s.delta", o->name);

@@ -13,20 +13,18 @@ static err_t losses(const frame *f, const step *s) {
     return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, at_if(f, s->v[1], &dx), &x, &labels);
 }
 
-static step *losses_step(lowering *L, int op, const char *name) {
-    const operation *o = op_at(L, op);
+static step *losses_step(lowering *L, int op, const operation *o, const char *name) {
     step *s = emit(L, name, losses, op, "r", o->in[0]);
     uses(s, o->at.w), uses(s, o->at.b);
     if (o->at.division == LINEAR_INPUTS) s->meets = MEET_SUM;
     return s;
 }
 
-static void forward(lowering *L, int op) { losses_step(L, op, "losses of classes"); }
+static void forward(lowering *L, int op, const operation *o) { losses_step(L, op, o, "losses of classes"); }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     value x = o->in[0];
-    step *s = losses_step(L, op, "losses and their gradient");
+    step *s = losses_step(L, op, o, "losses and their gradient");
     adds(s, o->at.w), adds(s, o->at.b);
     if (!is_made_by(L, x, ROLE_INPUT)) add_operand(s, 'w', L->grad[x] = make_gradient(L, x, L->v[x].at));
 }

@@ -14,10 +14,9 @@ static void drop_step(lowering *L, int op, value y, value x) {
     s->into = 0, s->over = 1;
 }
 
-static void forward(lowering *L, int op) { drop_step(L, op, op_at(L, op)->out[0], op_at(L, op)->in[0]); }
+static void forward(lowering *L, int op, const operation *o) { drop_step(L, op, o->out[0], o->in[0]); }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[L->given[op]].at);
     drop_step(L, op, L->grad[o->in[0]], L->given[op]);
 }

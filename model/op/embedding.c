@@ -97,15 +97,13 @@ static err_t gradients(const frame *f, const step *s) {
     return ERR_OK;
 }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     step *s = emit(L, "embedding", embed, op, "w", o->out[0]);
     uses(s, o->at.w), uses(s, o->at.b);
     s->meets = MEET_PICK;
 }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     const model *m = L->g->m;
     value all = as(L, L->given[op], LAYOUT_MATRIX);
     int64_t sorted = L->o->B * m->losses + (m->slices.of > 1 ? o->classes_in_memory : o->classes) + 1;

@@ -66,8 +66,7 @@ static err_t norm_backward(const frame *f, const step *s) {
     return ERR_OK;
 }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     uses(emit(L, "head norm", norm, op, "uww", o->out[Y], o->out[KEPT], o->out[RSTD]), o->at.w);
 }
 
@@ -78,8 +77,7 @@ static value scratch(lowering *L, const operation *o, const char *after, const c
     return make_value(L, &x);
 }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     const model *m = L->g->m;
     value d = as(L, L->given[op], LAYOUT_SLICES);
     int64_t D = m->param[o->at.w].size[0];

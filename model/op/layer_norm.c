@@ -62,14 +62,13 @@ static void claim_sum(lowering *L, int op, int sum) {
     if (product >= 0 && L->bias_by[product] < 0) L->bias_by[product] = op;
 }
 
-static void claim(lowering *L, int op) {
-    value x = op_at(L, op)->in[0];
+static void claim(lowering *L, int op, const operation *o) {
+    value x = o->in[0];
     claim_sum(L, op, maker_of(L, x));
     for (int k = 0; k < L->v[x].users; k++) claim_sum(L, op, L->v[x].user[k]);
 }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     value x = o->in[0];
     int sum = is_made_by(L, x, ROLE_SUM) && L->need[maker_of(L, x)] && !L->done[maker_of(L, x)] ? maker_of(L, x) : -1;
     value a = sum < 0 ? x : op_at(L, sum)->in[0], b = sum < 0 ? 0 : op_at(L, sum)->in[1];
@@ -79,8 +78,7 @@ static void forward(lowering *L, int op) {
     if (sum >= 0) L->done[sum] = true;
 }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx = make_gradient(L, x, L->v[x].at);
     step *s = emit(L, "layer norm's gradient", norm_backward, op, "wrrrrr", dx, L->given[op], past, x, o->out[MEAN], o->out[RSTD]);
     s->into = B_DX, s->over = past ? B_PAST : -1;

@@ -12,19 +12,18 @@ static err_t losses(const frame *f, const step *s) {
     return p.predict ? head_stream_scores(h, &p, &x) : head_stream_losses(h, &p, &x, &p.in[TARGETS]);
 }
 
-static step *losses_step(lowering *L, int op, const char *name) {
-    value x = as(L, op_at(L, op)->in[0], LAYOUT_MATRIX);
+static step *losses_step(lowering *L, int op, const operation *o, const char *name) {
+    value x = as(L, o->in[0], LAYOUT_MATRIX);
     step *s = emit(L, name, losses, op, "u", x);
-    uses(s, op_at(L, op)->at.w);
+    uses(s, o->at.w);
     s->meets = MEET_SOFTMAX;
     return s;
 }
 
-static void forward(lowering *L, int op) { losses_step(L, op, "losses of next tokens"); }
+static void forward(lowering *L, int op, const operation *o) { losses_step(L, op, o, "losses of next tokens"); }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
-    step *s = losses_step(L, op, "losses and their gradient");
+static void backward(lowering *L, int op, const operation *o) {
+    step *s = losses_step(L, op, o, "losses and their gradient");
     adds(s, o->at.w);
     L->grad[o->in[0]] = as(L, s->v[0], LAYOUT_STREAM);
 }

@@ -34,8 +34,7 @@ static err_t weights_and_bias(const frame *f, const step *s) {
 static layout layout_of_x(const operation *o) { return o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX; }
 static layout layout_of_y(const operation *o) { return o->at.division == LINEAR_OUTPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX; }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     value y = o->out[0], x = as(L, o->in[0], layout_of_x(o));
     int act = only_user(L, y, ROLE_GELU), sum = only_user(L, y, ROLE_SUM);
     bool fuses = act >= 0 && L->need[act], onto = sum >= 0 && L->need[sum] && op_at(L, sum)->in[1] == y;
@@ -52,8 +51,7 @@ static void forward(lowering *L, int op) {
     if (onto) L->done[sum] = true;
 }
 
-static void weights_step(lowering *L, int op, value dy) {
-    const operation *o = op_at(L, op);
+static void weights_step(lowering *L, int op, const operation *o, value dy) {
     value x = as(L, o->in[0], layout_of_x(o));
     step *s = emit(L, "weights' gradient", L->bias_by[op] < 0 ? weights_and_bias : weights, op, "rr", dy, x);
     adds(s, o->at.w);
@@ -61,8 +59,7 @@ static void weights_step(lowering *L, int op, value dy) {
 }
 
 // Through a GELU before it, unless another operation reads what that leaves.
-static void inputs_step(lowering *L, int op, value dy) {
-    const operation *o = op_at(L, op);
+static void inputs_step(lowering *L, int op, const operation *o, value dy) {
     bool through = is_made_by(L, o->in[0], ROLE_GELU) && o->at.division != LINEAR_OUTPUTS;
     int act = through ? maker_of(L, o->in[0]) : -1;
     value to = through ? op_at(L, act)->in[0] : o->in[0];
@@ -78,11 +75,10 @@ static void inputs_step(lowering *L, int op, value dy) {
     if (before >= 0 && L->bias_by[before] == act) s->other[BEFORE] = before, adds(s, op_at(L, before)->at.b);
 }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     value given = L->given[op], from = L->copy[given] ? L->copy[given] : given, dy = as(L, from, layout_of_y(o));
-    if (L->part != BACKWARD_INPUTS) weights_step(L, op, dy);
-    if (L->part != BACKWARD_WEIGHTS && !is_made_by(L, o->in[0], ROLE_INPUT)) inputs_step(L, op, dy);
+    if (L->part != BACKWARD_INPUTS) weights_step(L, op, o, dy);
+    if (L->part != BACKWARD_WEIGHTS && !is_made_by(L, o->in[0], ROLE_INPUT)) inputs_step(L, op, o, dy);
 }
 
 static double flops(const model *m, const operation *o) {

@@ -11,10 +11,9 @@ static err_t relu_backward(const frame *f, const step *s) {
     return f->p->ops->relu_backward(&(relu_backward_args){.dx = &dx, .dy = &dy, .y = &y}, f->p->s);
 }
 
-static void forward(lowering *L, int op) { emit(L, "relu", relu_of, op, "u", op_at(L, op)->out[0]); }
+static void forward(lowering *L, int op, const operation *o) { emit(L, "relu", relu_of, op, "u", o->out[0]); }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     value dx = L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at);
     step *s = emit(L, "relu's gradient", relu_backward, op, "wrr", dx, L->given[op], o->out[0]);
     s->into = 0, s->over = 1;

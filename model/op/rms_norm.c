@@ -29,13 +29,11 @@ static err_t norm_backward(const frame *f, const step *s) {
                                                               .shift = o->shift});
 }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     uses(emit(L, "rms norm", norm, op, "wwr", o->out[Y], o->out[RSTD], o->in[0]), o->at.w);
 }
 
-static void backward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void backward(lowering *L, int op, const operation *o) {
     value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx = make_gradient(L, x, L->v[x].at);
     step *s = emit(L, "rms norm's gradient", norm_backward, op, "wrrrr", dx, L->given[op], past, x, o->out[RSTD]);
     s->into = B_DX, s->over = past ? B_PAST : -1;

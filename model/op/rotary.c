@@ -19,16 +19,15 @@ static err_t turn_all(const frame *f, const step *s, bool back) {
 static err_t turn(const frame *f, const step *s) { return turn_all(f, s, false); }
 static err_t turn_back(const frame *f, const step *s) { return turn_all(f, s, true); }
 
-static void forward(lowering *L, int op) {
-    const operation *o = op_at(L, op);
+static void forward(lowering *L, int op, const operation *o) {
     value x = as(L, o->in[0], LAYOUT_HEADS);
     L->v[o->out[0]].storage = L->v[x].storage;
     emit(L, "rotary", turn, op, "u", o->out[0]);
 }
 
-static void backward(lowering *L, int op) {
+static void backward(lowering *L, int op, const operation *o) {
     emit(L, "rotary back", turn_back, op, "u", L->given[op]);
-    L->grad[op_at(L, op)->in[0]] = L->given[op];
+    L->grad[o->in[0]] = L->given[op];
 }
 
 static const op_type type = {.name = "rotary", .forward = forward, .backward = backward};

@@ -9,13 +9,13 @@ static err_t take(const frame *f, const step *s) {
     return f->p->ops->cast(&(cast_args){.y = &y, .x = &x}, f->p->s);
 }
 
-static void forward(lowering *L, int op) {
-    value y = op_at(L, op)->out[0];
+static void forward(lowering *L, int op, const operation *o) {
+    value y = o->out[0];
     if (L->o->compute == FP32) L->v[y].is_input = true;
     else emit(L, "samples", take, op, "w", y);
 }
 
-static void backward(lowering *L, int op) { (void)L, (void)op; }
+static void backward(lowering *L, int op, const operation *o) { (void)L, (void)op, (void)o; }
 
 static const op_type type = {.name = "samples", .role = ROLE_INPUT, .forward = forward, .backward = backward};
 
