@@ -6,13 +6,6 @@
 
 // --- a plan ------------------------------------------------------------------------------------------------------------------------------------
 
-static err_t net_open(net *l) {
-    const model *m = l->g.m;
-    l->set = calloc((size_t)m->blocks + 1, sizeof *l->set);
-    for (int i = 0; i < VARIANTS; i++) l->form[i] = calloc((size_t)m->blocks, sizeof **l->form);
-    return l->set && l->form[0] && l->form[1] ? ERR_OK : err_set(ERR_INTERNAL, "no memory for tables of %d blocks", m->blocks);
-}
-
 static void drop_lists(lists *x) {
     free(x->v), free(x->place);
     for (int i = 0; i < LISTS; i++) free(x->list[i].at);
@@ -52,14 +45,9 @@ static err_t declare_memory(net *l, arena *a, const model_plan *o) {
     return bytes_of(a, &l->scratch, scratch);
 }
 
-static err_t net_plan(net *l, arena *a, const model_plan *o) {
-    model *m = l->g.m;
-    drop_plan(l);
-    l->type = o->compute, l->B = o->B;
-    l->recomputes = o->recompute != RECOMPUTE_NONE && !o->forward_only;
-    m->held.block = -1;
+static err_t lower_forms(net *l, const model_plan *o) {
     for (int i = 0; i < (l->g.dropout > 0 ? VARIANTS : 1); i++)
-        for (int b = 0; b < m->blocks; b++) {
+        for (int b = 0; b < l->g.m->blocks; b++) {
             int form = l->g.block[b].form;
             if (!o->slots[b] || l->form[i][form].v) continue;
             lowering *L = calloc(1, sizeof *L);
@@ -69,8 +57,19 @@ static err_t net_plan(net *l, arena *a, const model_plan *o) {
             free(L);
             TRY(rc);
         }
-    TRY(declare_memory(l, a, o));
+    return ERR_OK;
+}
+
+err_t model_declare(model *m, arena *a, const model_plan *o) {
+    net *l = m->net;
     graph *g = &l->g;
+    TRY(model_plan_slices(m, a, o, o->B * m->losses, g->widest));
+    drop_plan(l);
+    l->type = o->compute, l->B = o->B;
+    l->recomputes = o->recompute != RECOMPUTE_NONE && !o->forward_only;
+    m->held.block = -1;
+    TRY(lower_forms(l, o));
+    TRY(declare_memory(l, a, o));
     if (g->layers) {
         g->past.slices = model_head_slices(m);
         TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->losses, g->head_size));
@@ -151,10 +150,13 @@ static void take_division(model *m) {
 }
 
 static err_t write_page(model *m) {
-    graph_open(&m->net->g, m);
-    m->type->page(&m->net->g, m->options);
-    TRY(graph_end(&m->net->g));
-    return net_open(m->net);
+    net *l = m->net;
+    graph_open(&l->g, m);
+    m->type->page(&l->g, m->options);
+    TRY(graph_end(&l->g));
+    l->set = calloc((size_t)m->blocks + 1, sizeof *l->set);
+    for (int i = 0; i < VARIANTS; i++) l->form[i] = calloc((size_t)m->blocks, sizeof **l->form);
+    return l->set && l->form[0] && l->form[1] ? ERR_OK : err_set(ERR_INTERNAL, "no memory for tables of %d blocks", m->blocks);
 }
 
 err_t model_open(model **out, const model_type *type, const void *options) {
@@ -183,11 +185,6 @@ void model_close(model *m) {
     }
     free(l), free(m->options), free(m->param), free(m->block);
     free(m);
-}
-
-err_t model_declare(model *m, arena *a, const model_plan *o) {
-    TRY(model_plan_slices(m, a, o, o->B * m->losses, m->net->g.widest));
-    return net_plan(m->net, a, o);
 }
 
 void model_forget(model *m) {

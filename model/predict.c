@@ -92,12 +92,15 @@ err_t predict_can(const model *m) {
     return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
 }
 
-err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) {
+// The last tokens of a prompt, checked; tokens NULL: no more than that. An empty one starts with a newline where bytes
+// are tokens, else with the first token.
+static err_t take_prompt(const model *m, const char *prompt, const int32_t *ids, int64_t count, int32_t *tokens, int64_t *taken) {
     static const char hint[] = "choose another [sample] prompt, or [sample] tokens = 0 for no samples";
     if (!ids && !prompt[0]) prompt = "\n";
     int64_t n = ids ? count : (int64_t)strlen(prompt);
     for (int64_t i = n > m->context ? n - m->context : 0; i < n; i++) {
         int32_t token = ids ? ids[i] : (unsigned char)prompt[i];
+        if (tokens) tokens[(*taken)++] = token;
         if (token >= 0 && token < m->vocab) continue;
         if (ids)
             return err_set(ERR_CONFIG, "prompt: token %d is none of a vocabulary of %" PRId64 ": [sample] tokenizer is not that of the data; %s",
@@ -105,19 +108,11 @@ err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int6
         return err_set(ERR_CONFIG, "prompt: byte %d at position %" PRId64 " is no token of a vocabulary of %" PRId64 "; %s", token, i, m->vocab,
                        hint);
     }
+    if (tokens && !*taken) tokens[(*taken)++] = 0;
     return ERR_OK;
 }
 
-// The last tokens of a prompt. An empty one starts with a newline where bytes are tokens, else with the first token.
-static err_t set_context(const model *m, const predict_text *text, int32_t *tokens, int64_t *count) {
-    const char *prompt = text->ids || text->prompt[0] ? text->prompt : "\n";
-    int64_t n = text->ids ? text->count : (int64_t)strlen(prompt);
-    TRY(predict_check(m, text->prompt, text->ids, text->count));
-    *count = 0;
-    for (int64_t i = n > m->context ? n - m->context : 0; i < n; i++) tokens[(*count)++] = text->ids ? text->ids[i] : (unsigned char)prompt[i];
-    if (*count == 0) tokens[(*count)++] = 0;
-    return ERR_OK;
-}
+err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) { return take_prompt(m, prompt, ids, count, NULL, NULL); }
 
 // The token takes its place in the context, from which, if it is full, the first one goes: then all positions are others.
 static void append_token(const model *m, int32_t *tokens, growing *g, int32_t token) {
@@ -148,7 +143,8 @@ static err_t fill_places(prediction *x, int *asks) {
         growing *g = &x->at[p];
         if (g->number < 0 && x->next < x->texts) {
             *g = (growing){.number = x->next++};
-            TRY(set_context(x->m, &x->text[g->number], tokens_at(x, p), &g->count));
+            const predict_text *text = &x->text[g->number];
+            TRY(take_prompt(x->m, text->prompt, text->ids, text->count, tokens_at(x, p), &g->count));
         }
         if (g->number < 0) continue;
         x->ask[(*asks)++] =

@@ -306,14 +306,9 @@ static int put_items(showing *s, const step *t, item_kind kind, const char *befo
 
 bool show_meets(const model *m, const step *t) {
     bool slices = m->slices.count<m->slices.of, rows = model_row_places(m)> 1;
-    switch (t->meets) {
-    case MEET_ROWS: return true;
-    case MEET_SUM: return slices;
-    case MEET_SUM_OF_ROWS: return m->slices.rows;
-    case MEET_SOFTMAX: return slices || rows;
-    case MEET_PICK: return slices;
-    default: return false;
-    }
+    const bool meets[] = {[MEET_NEVER] = false,           [MEET_ROWS] = true,  [MEET_SUM] = slices, [MEET_SUM_OF_ROWS] = m->slices.rows,
+                          [MEET_SOFTMAX] = slices | rows, [MEET_PICK] = slices};
+    return meets[t->meets];
 }
 
 static void put_meeting(showing *s, const step *t) {
