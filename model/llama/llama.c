@@ -1,4 +1,4 @@
-// model/llama/llama.c: Llama (Touvron et al. 2023) and the families that vary it: Llama 3, Qwen 2 and 3, Mistral. A token embedding, L layers
+// model/llama/llama.c: Llama (Touvron et al. 2023) and the families that vary it: Llama 3, Qwen 2 and 3, Mistral. A token embedding, L layers,
 // a final RMS norm, and a head that may share the embedding.
 #include "model/llama/llama.h"
 
