@@ -122,7 +122,7 @@ static const bad bad_files[] = {
      ":3: [precision] compute: products = bf16-pairs multiplies BF16 numbers, and compute = fp16 stores FP16 ones.",
      "[precision] products = fp32, or [precision] compute = fp32.", NULL},
     {"[device]\nbackend = cuda\n[precision]\nproducts = bf16-pairs\n",
-     ":4: [precision] products: products = bf16-pairs is an arithmetic of CPUs, and backend = cuda is a GPU: its bits would be others.",
+     ":4: [precision] products: products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and backend = cuda is a GPU.",
      "[precision] products = fp32", "[device] backend = cpu"},
     {"[precision]\nproducts = bf16_pairs\n", ":2: [precision] products: no such value `bf16_pairs`. It is bf16-pairs.", "(values: fp32 bf16-pairs)",
      NULL},

@@ -138,7 +138,8 @@ static void test_decide(void **state) {
     assert_int_equal(config_decide(&x->c, DEVICE_CPU, "auto chose the CPU"), ERR_OK);
     assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "auto chose the GPU: big"), ERR_CONFIG);
     assert_non_null(
-        strstr(err_last()->text, ":2: [precision] products: products = bf16-pairs is an arithmetic of CPUs, and auto chose the GPU: big"));
+        strstr(err_last()->text,
+               ":2: [precision] products: products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and auto chose the GPU: big"));
     assert_non_null(strstr(err_last()->text, "[precision] products = fp32"));
     assert_non_null(strstr(err_last()->text, "[device] backend = cpu"));
     snprintf(text, sizeof text, "%s[device]\nbackend = cuda\n", large);

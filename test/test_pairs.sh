@@ -140,10 +140,29 @@ refused() {
     says "[precision] products = fp32, or [precision] compute = fp32."
     settings gpu device.backend=cuda
     expect 78 "$bin" check base.ini gpu.ini
-    says "products = bf16-pairs is an arithmetic of CPUs, and backend = cuda is a GPU" "[precision] products = fp32" "[device] backend = cpu"
+    says "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and backend = cuda is a GPU" "[precision] products = fp32" "[device] backend = cpu"
     settings width device.simd="$(case $(uname -m) in aarch64) echo avx512bf16 ;; *) echo neon ;; esac)"
     expect 69 "$bin" check base.ini width.ini
     says "this processor lacks the vector width that [device] simd asks for; set simd = auto (same bits)"
+}
+
+# Where auto is a GPU, which is simulated here: no other bits in silence. What was trained in pairs can be looked at there, with FP32's products.
+on_a_gpu() {
+    sim=$top/build/sim/lockstep
+    [ -x "$sim" ] || skip "$sim is not built: make sim, which needs the CUDA toolkit's headers"
+    settings look-at data.holdout=20
+    expect 0 train look-at
+    settings found data.holdout=20 device.backend=auto
+    for verb in check train eval sample; do
+        SIM_DEVICES=1 expect 78 "$sim" $verb base.ini found.ini
+        one_line
+        says "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and auto chose the GPU: " "[device] backend = cpu"
+    done
+    settings look-at data.holdout=20 device.backend=auto precision.products=fp32
+    SIM_DEVICES=1 expect 0 "$sim" eval base.ini look-at.ini
+    says "step 3  loss "
+    SIM_DEVICES=1 expect 0 "$sim" check base.ini found.ini -o precision.products=fp32 -o run.name=new
+    says_nothing a GPU
 }
 
 says_faster() { says "faster  [precision] products = bf16-pairs multiplies about twice as fast here; "; }
@@ -191,5 +210,5 @@ named() {
     same fp32.plan bf16-pairs.plan "the plans"
 }
 
-for case in gpt_fp32 gpt_bf16 killed keeps_its_products forked looked_at refused advised named llama_fp32 llama_bf16; do try $case; done
+for case in gpt_fp32 gpt_bf16 killed keeps_its_products forked looked_at refused on_a_gpu advised named llama_fp32 llama_bf16; do try $case; done
 finish

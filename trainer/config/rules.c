@@ -122,7 +122,7 @@ err_t judge_products(judge *j) {
                             "products = bf16-pairs multiplies BF16 numbers, and compute = fp16 stores FP16 ones");
     if (c->device.backend != DEVICE_CUDA && !found) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(precision, products), ROW(device, backend)),
-                        "products = bf16-pairs is an arithmetic of CPUs, and %s%s: its bits would be others",
+                        "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and %s%s",
                         found ? c->device.why : "backend = cuda", found ? "" : " is a GPU");
 }
 
