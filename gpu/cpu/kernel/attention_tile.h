@@ -16,6 +16,7 @@
 
 #include "gpu/cpu/kernel/cells.h"
 #include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/transpose.h"
 
 #include <inttypes.h>
 
@@ -160,17 +161,18 @@ static void load_across(dtype t, float *out, int64_t ld, const void *in, int64_t
 }
 
 // out (ld,TILE) = a tile along, transposed, of `rows` rows of n values that are `stride` elements apart; zeros past the last cell of a row
-// and, up to a multiple of VL, past the last column. Four rows at a time: a 4 x 4 transposition in each group of four
-// lanes brings four cells of one column together, which are then stored as a group.
+// and, up to a multiple of VL, past the last column.
 BODY void load_columns_of(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n) {
-    for (int64_t r = 0; r < (rows + VL - 1) / VL * VL; r += 4)
+    for (int64_t r = 0; r < rows; r += VL)
         for (int64_t i = 0; i < ld; i += VL) {
-            vi x[4];
-            float group[4][VL];
-            for (int k = 0; k < 4; k++) x[k] = vf_bits(cells_along_n(t, in, at + (r + k) * stride + CELL_K * i, r + k < rows ? n - CELL_K * i : 0));
-            vi_transpose4(x);
-            for (int k = 0; k < 4; k++) vf_store(group[k], vi_float_bits(x[k]));
-            for (int k = 0; k < VL; k++) memcpy(out + (i + k) * TILE + r, group[k % 4] + k / 4 * 4, 4 * sizeof *out);
+            vf x[VL];
+            bool whole = r + VL <= rows && n - CELL_K * i >= CELL_K * VL;
+            for (int k = 0; k < VL; k++) {
+                int64_t first = at + (r + k) * stride + CELL_K * i;
+                x[k] = whole ? cells_along(t, in, first) : cells_along_n(t, in, first, r + k < rows ? n - CELL_K * i : 0);
+            }
+            transpose16(x);
+            for (int k = 0; k < VL; k++) vf_store(out + (i + k) * TILE + r, x[k]);
         }
 }
 static void load_columns(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n) {
