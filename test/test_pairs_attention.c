@@ -488,16 +488,19 @@ static void check_past(problem *x, const body *b, int turn) {
     free((char *)past.data - GUARD);
 }
 
-static void check_shape(const bodies *all, shape s) {
+// stain: what runs before each call, or NULL.
+static void check_after(const bodies *all, shape s, problem *stain) {
     problem x;
     open_problem(&x, s);
     specify_forward(&x);
     for (int i = 0; i < all->count; i++) {
         const body *b = &all->b[i];
+        if (stain) run_forward(stain, b), run_backward(stain, b);
         run_forward(&x, b);
         check(&x, b, "y", &x.y, x.want_y);
         check(&x, b, "lse", &x.lse, x.want_lse);
         if (i == 0) specify_backward(&x);
+        if (stain) run_backward(stain, b);
         run_backward(&x, b);
         check(&x, b, "delta", &x.delta, x.want_delta);
         check(&x, b, "dqkv", &x.dqkv, x.want_dqkv);
@@ -507,6 +510,8 @@ static void check_shape(const bodies *all, shape s) {
     }
     close_problem(&x);
 }
+
+static void check_shape(const bodies *all, shape s) { check_after(all, s, NULL); }
 
 static void odd_sizes(void **state) {
     static const int sizes[] = {1, 3, 17, 64, 80}, times[] = {1, 2, 15, 33, 64, 65, 130};
@@ -541,6 +546,16 @@ static void edges(void **state) {
             check_shape(*state, (shape){1, 2, 1, 131, 8, 45, (dtype)type, (fill)f, 0, 0, 0});
             check_shape(*state, (shape){1, 1, 1, 70, 64, f == SMALL ? 1 : 0, (dtype)type, (fill)f, f == WILD ? 0.2f : 0, 0, 0});
         }
+}
+
+// Scratch that is full of what another shape left behind, here NaN.
+static void stale_scratch(void **state) {
+    static const int times[] = {1, 15, 33, 65};
+    problem stain;
+    open_problem(&stain, (shape){1, 1, 1, 100, 80, 0, FP32, PLAIN, 0, 0, 0});
+    for (int64_t i = 0; i < tensor_count(&stain.qkv); i++) put(&stain.qkv, i, NAN);
+    for (int t = 0; t < COUNT(times); t++) check_after(*state, (shape){1, 1, 1, times[t], 17, 0, t % 2 ? FP32 : BF16, PLAIN, 0, 0, 0}, &stain);
+    close_problem(&stain);
 }
 
 // --- the true value ----------------------------------------------------------------------------------------------------------------
@@ -605,7 +620,8 @@ static void near_the_truth(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(odd_sizes), cmocka_unit_test(many_tiles), cmocka_unit_test(groups_and_windows),
-                                       cmocka_unit_test(dropout),   cmocka_unit_test(edges),      cmocka_unit_test(near_the_truth)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(odd_sizes),     cmocka_unit_test(many_tiles), cmocka_unit_test(groups_and_windows),
+                                       cmocka_unit_test(dropout),       cmocka_unit_test(edges),      cmocka_unit_test(stale_scratch),
+                                       cmocka_unit_test(near_the_truth)};
     return cmocka_run_group_tests(tests, open_bodies, close_bodies);
 }

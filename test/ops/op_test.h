@@ -150,11 +150,12 @@ void run_close(op_run *r);
 // Central differences of loss(ctx) at a few elements of x against g.
 bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ctx, double *x, const double *g, int64_t n);
 
+typedef enum kin { KIN_CPU, KIN_PAIRS, KIN_CUDA } kin;  // KIN_PAIRS: CPUs whose products are BF16 pairs, for the operations that multiply
 typedef struct fixture {
     device *dev;
     const ops *table;
     stream *s;
-    int kin;    // fixtures of the same kin must agree in every bit
+    kin kin;    // fixtures of the same kin must agree in every bit
     bool slow;  // portable kernels: large rows are not for them
     char name[96];
 } fixture;

@@ -15,6 +15,17 @@
 //   dk, dv    FMA over the query heads that share the key's, ascending, and for each over queries ascending, from the key's own tile on
 //   dq        FMA over keys ascending; times 1/sqrt(D) at the end
 //
+// With products = bf16-pairs every FMA above, but for those of the row sum and of delta, is a chain of pairs (products.h), and what is multiplied is BF16:
+//   s[i][j]   pairs of d, of q and k as they are stored; times 1/sqrt(D) after the sum
+//   y         pairs of keys: an even one of the tile and the next. A probability is rounded after dropout has acted on it; the row sum and lse are of those
+//             that are not rounded. The chain goes on from the rescaled y. +0 is added to it before it is divided, so that a hidden key, whose
+//             probability is +0, leaves no sign of a zero
+//   dp        pairs of d, of dy and v as they are stored
+//   dk, dv    pairs of queries, an even one of the tile and the next, dk of q as it is stored: times 1/sqrt(D) at the end. ds is rounded; where a key is
+//             hidden it is +0
+//   dq        pairs of keys
+// A tile's last pair may lack its second: that is +0, and so is what it is multiplied with.
+//
 // Backward has two forms. One pass: an item is a (sample, head), and each tile's probabilities are made once (5 products). Two
 // passes, over tiles of keys for dk and dv, then over tiles of queries for dq, make them twice (7 products), but give more items.
 // Since no sum is ever divided between items, the forms agree to the last bit, and the quicker one is taken.
@@ -248,16 +259,13 @@ static void cut_maxima(float *max, const float *scores, const meeting *m) {
     }
 }
 
-// A score, of what the product gave: with pairs q is not scaled before it.
-VEC vf score_of(const sizes *z, vf x) { return PAIRED ? vf_mul(x, vf_set1(z->scale)) : x; }
-
 // Row r of a tile: scores become probabilities relative to the maximum, times what dropout keeps, as cells; returns their sum by lanes, before dropout.
 VEC vf row_probabilities(const sizes *z, float *out, const float *row, float max, const float *factor, int64_t r, bool diagonal, const meeting *cut) {
     vf m = vf_set1(max), sum = vf_zero();
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) {
-        vf p = vf_exp_down(vf_sub(score_of(z, vf_load(row + v * VL)), m));
+        vf p = vf_exp_down(vf_sub(score_of(vf_load(row + v * VL), z->scale), m));
         if (diagonal && v == vecs - 1) p = vf_select(vm_first((int)(r % VL) + 1), p, vf_zero());
         if (cut) p = seen_of(cut, r, v, p, vf_zero());
         sum = vf_add(sum, p);
@@ -276,7 +284,7 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
     if (m->cut) cut_maxima(here, f->scores, m);
     else row_maxima(here, f->scores, m->rows, m->diagonal);
     for (int64_t r = 0; r < m->rows; r += VL) {
-        vf old = vf_load(max + r), new = vf_max(old, score_of(z, vf_load_n(here + r, (int)least(VL, m->rows - r))));
+        vf old = vf_load(max + r), new = vf_max(old, score_of(vf_load_n(here + r, (int)least(VL, m->rows - r)), z->scale));
         vf_store(shrink + r, vf_exp_down(vf_sub(old, new)));
         vf_store(max + r, new);
     }
@@ -294,9 +302,6 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
     add_over_keys(z, y, f->scores, f->v, m);
 }
 
-// y as it is divided: with pairs a hidden key leaves no sign of zero.
-VEC vf forward_sum(const float *y) { return PAIRED ? vf_add(vf_load(y), vf_zero()) : vf_load(y); }
-
 BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, const meeting *m, int64_t from) {
     int64_t t = m->query * TILE;
     float *lse = (float *)j->lse->data + (m->sample * z->heads + m->head) * z->time + t;
@@ -306,7 +311,7 @@ BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const
         total[r % VL] = vf_sum(vf_load(sum + r * VL));
         vf divisor = vf_set1(total[r % VL]);
         for (int64_t i = 0; i < z->head; i += VL)
-            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(forward_sum(y + r * z->width + i), divisor), z->head - i);
+            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(dividend_of(y + r * z->width + i), divisor), z->head - i);
         if (r % VL != VL - 1 && r != m->rows - 1) continue;
         int64_t first = r / VL * VL;
         int n = (int)(r - first) + 1;
@@ -420,7 +425,7 @@ typedef struct gradient {
 } gradient;
 VEC gradient gradient_of(const sizes *z, const float *p, const float *ds, float lse, float delta, const float *factor, int64_t r, int v, bool last,
                          const meeting *cut) {
-    vf x = vf_exp(vf_sub(score_of(z, vf_load(p + v * VL)), vf_set1(lse))), g = vf_load(ds + v * VL), kept;
+    vf x = vf_exp(vf_sub(score_of(vf_load(p + v * VL), z->scale), vf_set1(lse))), g = vf_load(ds + v * VL), kept;
     if (last) x = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
     if (cut) x = seen_of(cut, r, v, x, vf_zero());
     kept = x;

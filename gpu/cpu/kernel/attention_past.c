@@ -2,7 +2,8 @@
 //
 // Each sum has the order of attention.c: keys in tiles of 64 that begin at multiples of 64, the running softmax from tile to tile, row sums
 // in 16 lanes. There a tile of queries begins at a multiple of 64 too; here it begins anywhere, so that each row has a place of its own in a tile
-// of keys, and what it does not see is a probability of exactly 0. A sum that skips zeros, or adds them, is the same sum.
+// of keys, and what it does not see is a probability of exactly 0. A sum that skips zeros, or adds them, is the same sum; in pairs but for
+// the sign of a zero, and none is left (dividend_of).
 #include "gpu/cpu/kernel/attention_tile.h"
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -65,9 +66,6 @@ static float largest_seen(const float *score, sight see) {
     return lane[0];
 }
 
-// A score, of what the product gave: with pairs q is not scaled before it.
-VEC vf past_score(const past_job *j, vf x) { return PAIRED ? vf_mul(x, vf_set1(j->scale)) : x; }
-
 // Row r's scores of a tile of `keys` keys become probabilities relative to the largest so far; its sums are brought to that.
 static void absorb_row(const past_job *j, const past_room *f, int64_t r, sight see, int64_t keys) {
     const float *score = f->score + r * TILE;
@@ -76,10 +74,10 @@ static void absorb_row(const past_job *j, const past_room *f, int64_t r, sight s
         for (int64_t i = 0; i < keys; i += VL) cells_put_along(out, i, vf_zero());
         return;
     }
-    vf old = vf_set1(f->max[r]), most = vf_max(old, past_score(j, vf_set1(largest_seen(score, see)))), shrink = vf_exp_down(vf_sub(old, most)),
+    vf old = vf_set1(f->max[r]), most = vf_max(old, score_of(vf_set1(largest_seen(score, see)), j->scale)), shrink = vf_exp_down(vf_sub(old, most)),
        total = vf_zero();
     for (int64_t v = 0; v * VL < keys; v++) {
-        vf p = seen_in(see, v, vf_exp_down(vf_sub(past_score(j, vf_load(score + v * VL)), most)), vf_zero());
+        vf p = seen_in(see, v, vf_exp_down(vf_sub(score_of(vf_load(score + v * VL), j->scale), most)), vf_zero());
         cells_put_along(out, v * VL, p);
         total = vf_add(total, p);
     }
@@ -92,15 +90,12 @@ static void absorb_row(const past_job *j, const past_room *f, int64_t r, sight s
     f->max[r] = lane[0];
 }
 
-// y as it is divided: with pairs a hidden key leaves no sign of zero.
-VEC vf past_sum(const float *y) { return PAIRED ? vf_add(vf_load(y), vf_zero()) : vf_load(y); }
-
 BODY void past_store(dtype t, const past_job *j, const past_room *f, int64_t first, int64_t rows, int64_t head) {
     for (int64_t r = 0; r < rows; r++) {
         vf divisor = vf_set1(vf_sum(vf_load(f->sum + r * VL)));
         int64_t at = ((first + r) * j->heads + head) * j->head;
         for (int64_t i = 0; i < j->head; i += VL)
-            typed_store_n(j->y->data, t, at + i, vf_div(past_sum(f->y + r * j->width + i), divisor), j->head - i);
+            typed_store_n(j->y->data, t, at + i, vf_div(dividend_of(f->y + r * j->width + i), divisor), j->head - i);
     }
 }
 

@@ -127,6 +127,12 @@ static void product(float *c, int64_t ldc, const float *a, int64_t lda, const fl
     product_all(false, c, ldc, a, lda, b, ldb, rows, cols, cells, from_zero);
 }
 
+// A score, of what the product gave: with pairs q is not scaled before it.
+VEC vf score_of(vf x, float scale) { return PAIRED ? vf_mul(x, vf_set1(scale)) : x; }
+
+// y as it is divided: with pairs a hidden key leaves no sign of zero.
+VEC vf dividend_of(const float *y) { return PAIRED ? vf_add(vf_load(y), vf_zero()) : vf_load(y); }
+
 // --- rows in and out -----------------------------------------------------------------------------------------------------------
 
 // Cells of a row of n elements in a tile along, up to whole vectors.
