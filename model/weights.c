@@ -184,15 +184,10 @@ static const st_tensor *find_part(const weights *w, const model *m, const weight
     return t ? t : weights_find(w, part->name, file);
 }
 
-// The tensor that a part would be with so many rows.
-static st_tensor wanted_of(const param *p, const weight_part *part, int64_t rows) {
-    int64_t cols = columns(p);
-    return (st_tensor){.dims = p->dims, .size = {part->transposed ? cols : rows, part->transposed ? rows : cols}};
-}
-
 static bool shape_is(const st_tensor *t, const param *p, const weight_part *part, int64_t rows) {
-    st_tensor wanted = wanted_of(p, part, rows);
-    return t->dims == wanted.dims && memcmp(t->size, wanted.size, (size_t)t->dims * sizeof *t->size) == 0;
+    if (t->dims != p->dims) return false;
+    if (p->dims == 1) return t->size[0] == rows;
+    return part->transposed ? t->size[0] == p->size[1] && t->size[1] == rows : t->size[0] == rows && t->size[1] == p->size[1];
 }
 
 static void shape_text(char dst[64], const st_tensor *t) {
@@ -209,8 +204,10 @@ static void check_part(place *at, int k, const param *p, bool resize, faults *f)
     if (shape_is(t, p, part, part->rows)) return;
     bool other_rows = part->table && t->dims == p->dims && t->size[0] > 0 && shape_is(t, p, part, t->size[0]);
     if (other_rows && resize) return;
-    st_tensor expected = wanted_of(p, part, part->rows);
-    shape_text(found, t), shape_text(wanted, &expected);
+    shape_text(found, t);
+    bool turned = part->transposed;
+    if (p->dims > 1) snprintf(wanted, sizeof wanted, "(%" PRId64 ",%" PRId64 ")", turned ? p->size[1] : part->rows, turned ? part->rows : p->size[1]);
+    else snprintf(wanted, sizeof wanted, "(%" PRId64 ")", part->rows);
     fault(f, "%s is %s, expected %s%s", t->name, found, wanted, other_rows ? "; [model] init_resize = yes takes the rows that there are" : "");
 }
 
