@@ -129,6 +129,13 @@ looked_at() {
     ! cmp -s loss-fp32 loss-bf16-pairs || fail "pairs change no loss"
     expect 0 "$bin" eval base.ini look.ini -o run.name=look-bf16-pairs -o device.ranks=2
     says "loss $(cat loss-bf16-pairs)"
+    settings look $seen precision.compute=fp16 precision.products=fp32
+    expect 0 "$bin" eval base.ini look.ini -o run.name=look-bf16-pairs # FP16 has no pairs
+    settings look $seen precision.products=bf16-pairs
+    saved look-fp32
+    aged "$newest_dir"
+    expect 0 "$bin" eval base.ini look.ini -o run.name=look-fp32 --ckpt "$newest_dir"
+    says "loss $(cat loss-fp32)"
     expect 0 "$bin" export runs/look-bf16-pairs exported
 }
 

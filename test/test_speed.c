@@ -54,6 +54,36 @@ static void flops_are_those_of_the_operations(void **state) {
     }
 }
 
+// Which products a device was last opened with (the Makefile wraps the call).
+static products opened_with;
+err_t __real_device_open(device **out, const device_options *o);
+err_t __wrap_device_open(device **out, const device_options *o) {
+    opened_with = o->products;
+    return __real_device_open(out, o);
+}
+
+// The peak of a utilization is that of the products that the run has.
+static void the_peak_is_that_of_the_products(void **state) {
+    static const char *const more[] = {"[precision]\nproducts = fp32\n", "[precision]\nproducts = bf16-pairs\n"};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        char *dir = make_dir();
+        config c;
+        session x;
+        speed v;
+        write_tokens(dir, "text.bin", 20000);
+        write_tokens(dir, "val.bin", 1500);
+        load_config(&c, dir, common, more[k]);
+        OK(session_open(&x, &c, SESSION_TRAIN, NULL));
+        opened_with = k ? PRODUCTS_FP32 : PRODUCTS_BF16_PAIRS;
+        OK(speed_open(&v, &x, 0));
+        assert_int_equal(opened_with, k ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32);
+        speed_close(&v);
+        session_close(&x);
+        drop_dir(dir);
+    }
+}
+
 static int open_files(void) {
     int n = 0;
     for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
@@ -164,7 +194,7 @@ static void the_width_follows_the_products(void **state) {
     assert_true(peak_pairs(1) > 1e9);
 }
 
-// Who is told of them, and in which words.
+// In which runs the line about faster products is printed, and its words.
 static void pairs_are_advised(void **state) {
     static const struct {
         const char *settings;
@@ -196,8 +226,12 @@ static void pairs_are_advised(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flops_are_those_of_the_operations), cmocka_unit_test(the_peak_is_measured), cmocka_unit_test(products_are_set),
-        cmocka_unit_test(the_width_follows_the_products),    cmocka_unit_test(pairs_are_advised),
+        cmocka_unit_test(flops_are_those_of_the_operations),
+        cmocka_unit_test(the_peak_is_measured),
+        cmocka_unit_test(products_are_set),
+        cmocka_unit_test(the_width_follows_the_products),
+        cmocka_unit_test(pairs_are_advised),
+        cmocka_unit_test(the_peak_is_that_of_the_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
