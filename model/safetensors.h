@@ -12,7 +12,7 @@
 
 enum { ST_NAME = 96, ST_DIMS = 8 };
 
-// Every type of the format, and its bits: a file may have tensors that nobody here reads. The first four can be read as FP32.
+// Every type of the format, and its bits: a file may also have tensors that are not read. The first four can be read as FP32.
 // clang-format off
 #define ST_FORMAT(X) \
     X(F32, 32) X(F16, 16) X(BF16, 16) X(F64, 64) X(I64, 64) X(BOOL, 8) X(U8, 8) X(I8, 8) X(F8_E4M3, 8) X(F8_E5M2, 8) X(F8_E8M0, 8) \

@@ -432,40 +432,21 @@ static void finish(const body *b, err_t rc, uint64_t before) {
     if (mode() != before) fail_msg("%s: the processor was left in another mode", b->name);
 }
 
+#define HEADS(x) \
+    .heads = (x)->s.H, .kv_heads = (x)->s.KV, .window = (x)->s.window, .drop = &(x)->key, .samples = (x)->s.together, .first_head = (x)->s.first
 static void run_forward(problem *x, const body *b) {
     uint64_t before = mode();
     poison(&x->y), poison(&x->lse);
-    finish(b,
-           b->table->attention_forward(&(attention_forward_args){.y = &x->y,
-                                                                 .lse = &x->lse,
-                                                                 .qkv = &x->qkv,
-                                                                 .heads = x->s.H,
-                                                                 .kv_heads = x->s.KV,
-                                                                 .window = x->s.window,
-                                                                 .drop = &x->key,
-                                                                 .samples = x->s.together,
-                                                                 .first_head = x->s.first},
-                                       b->s),
-           before);
+    finish(b, b->table->attention_forward(&(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, HEADS(x)}, b->s), before);
     check_guards(&x->y), check_guards(&x->lse);
 }
 static void run_backward(problem *x, const body *b) {
     uint64_t before = mode();
     poison(&x->dqkv), poison(&x->delta);
     finish(b,
-           b->table->attention_backward(&(attention_backward_args){.dqkv = &x->dqkv,
-                                                                   .delta = &x->delta,
-                                                                   .dy = &x->dy,
-                                                                   .y = &x->y,
-                                                                   .lse = &x->lse,
-                                                                   .qkv = &x->qkv,
-                                                                   .heads = x->s.H,
-                                                                   .kv_heads = x->s.KV,
-                                                                   .window = x->s.window,
-                                                                   .drop = &x->key,
-                                                                   .samples = x->s.together,
-                                                                   .first_head = x->s.first},
-                                        b->s),
+           b->table->attention_backward(
+               &(attention_backward_args){.dqkv = &x->dqkv, .delta = &x->delta, .dy = &x->dy, .y = &x->y, .lse = &x->lse, .qkv = &x->qkv, HEADS(x)},
+               b->s),
            before);
     check_guards(&x->dqkv), check_guards(&x->delta);
 }
@@ -568,7 +549,7 @@ static void one_step(void **state) { check_shape(*state, (shape){1, 1, 1, 1, 2, 
 
 static void a_rise(void **state) { check_shape(*state, (shape){1, 1, 1, 200, 16, 0, FP32, RISE, 0, 0, 0}); }
 
-// Scratch that is full of what another shape left behind, here NaN.
+// Scratch that still holds what another shape wrote, here NaN.
 static void stale_scratch(void **state) {
     static const int times[] = {1, 15, 33, 65};
     problem stain;

@@ -91,7 +91,8 @@ err_t session_resume(session *x, bool *found, monitor *m);
 // The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.
 err_t session_load(session *x, const char *dir);
 
-// For looking at: the same, with the products that the checkpoint was trained with; but a run without a checkpoint has the weights of [model] init_from, where that is set: then *initial = true.
+// For looking at: the same, with the products that the checkpoint was trained with; but a run without a checkpoint has the
+// weights of [model] init_from, where that is set: then *initial = true.
 err_t session_weights(session *x, const char *dir, bool *initial);
 
 // Starts the loader after the last finished step; it delivers up to step `last`.

@@ -10,7 +10,7 @@ enum { Y, LSE };                                    // results
 enum { F_Y, F_LSE, F_QKV };                         // operands of forward
 enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };  // of backward
 
-// What forward and backward are told alike: the heads that are here, and what is dropped of their probabilities.
+// Arguments that forward and backward share: the heads that are here, and what is dropped of their probabilities.
 #define HEADS \
     .heads = heads_of(f, o->heads), .kv_heads = heads_of(f, o->kv_heads), .window = o->window, \
     .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL, .samples = drops ? f->p->B : 0, \

@@ -114,7 +114,6 @@ VEC void micro_store(int rows, int vecs, vf acc[MR][NV], const destination *to, 
     }
 }
 
-#if defined(PAIRS) && !defined(__AVX2__)
 // The same chains as they are specified.
 static void micro_again(int rows, int vecs, vf acc[MR][NV], int64_t n, const float *s, const float *v) {
     for (int r = 0; r < rows; r++)
@@ -123,11 +122,6 @@ static void micro_again(int rows, int vecs, vf acc[MR][NV], int64_t n, const flo
             for (int64_t c = 0; c < n; c++) acc[r][j] = product_exact(vf_set1(s[c * MR + r]), vf_load(v + c * NR + j * VL), acc[r][j]);
         }
 }
-#else
-VEC void micro_again(int rows, int vecs, vf acc[MR][NV], int64_t n, const float *s, const float *v) {
-    (void)rows, (void)vecs, (void)acc, (void)n, (void)s, (void)v;
-}
-#endif
 
 VEC void micro_body(int rows, int vecs, int64_t n, const float *s, const float *v, const destination *to, lookahead *ahead) {
     vf acc[MR][NV];

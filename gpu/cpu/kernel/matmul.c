@@ -564,8 +564,8 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 static bool plan_alone(gemm *g) {
     double best = 0.08;
     int64_t rows = 0, cols = 0, threads = pool_threads(g->workers);
-    const bool typed = PAIRED ? (g->k_slice ? g->k_slice : g->k) % 2 == 0 : g->v.type == FP32;  // no pair lacks its second
-    g->copies = typed && !g->v.along_k && g->n % VL == 0 && (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
+    const bool in_order = PAIRED ? (g->k_slice ? g->k_slice : g->k) % 2 == 0 : g->v.type == FP32;  // of pairs, none may lack its second
+    g->copies = in_order && !g->v.along_k && g->n % VL == 0 && (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
     if (g->m > (g->copies ? LONG : MC) || (!g->k_slice && g->k > KC && !holds_sums(g))) return false;
     for (int64_t most = MC; most <= MC / 4 * 5; most += MC / 4) {
         int64_t r = even(g->m, most, MR), groups = (g->m + r - 1) / r;
