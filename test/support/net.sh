@@ -201,10 +201,11 @@ on_matching() {
 now() { echo $(($(date +%s%N) / 1000000)); }
 
 # children PID...: their children's pids, in the order in which they were started: that is the order of the ranks of a node. Watchers are left out.
+# Of those that were started within one tick the pids decide, and one below its parent's is later than all above it: pids had begun anew.
 children() {
     for parent; do
-        cat /proc/[0-9]*/stat 2>/dev/null | grep -v '(lockstep/watch)' | sed 's/(.*)/x/' | awk -v p="$parent" '$4 == p { print $22, $1 }' |
-            sort -n -k 1,1 -k 2,2 | sed 's/.* //'
+        cat /proc/[0-9]*/stat 2>/dev/null | grep -v '(lockstep/watch)' | sed 's/(.*)/x/' |
+            awk -v p="$parent" '$4 == p { print $22, $1 < p, $1 }' | sort -n -k 1,1 -k 2,2 -k 3,3 | sed 's/.* //'
     done
 }
 
