@@ -31,7 +31,8 @@ static void print_error(err_t rc) {
     fprintf(stderr, "lockstep: %s\n", e->text);
     if (rc == ERR_USAGE) fputs("`lockstep --help` shows what there is.\n", stderr);
     if (rc != ERR_INTERNAL) return;  // the trail helps only with internal errors
-    for (int i = 0; i < e->depth; i++) fprintf(stderr, "  %s:%d %s\n", e->trail[i].file, e->trail[i].line, e->trail[i].func);
+    for (int i = 0; i < e->depth; i++)
+        fprintf(stderr, "  %s:%d %s\n", e->trail[i].file, e->trail[i].line, e->trail[i].func);
 }
 
 static const char *given(const arguments *a, const char *option) { return command_value(&a->words, option); }
@@ -41,12 +42,13 @@ static err_t parse_steps(const char *text, int64_t *steps) {
     *steps = 20;
     if (!text) return ERR_OK;
     long n = strtol(text, &end, 10);
-    if (*text == 0 || *end || n < 1 || n > 1000000) return err_set(ERR_USAGE, "--steps %s: expected a number from 1 to 1000000", text);
+    if (*text == 0 || *end || n < 1 || n > 1000000)
+        return err_set(ERR_USAGE, "--steps %s: expected a number from 1 to 1000000", text);
     *steps = n;
     return ERR_OK;
 }
 
-// --- verbs -------------------------------------------------------------------------------------------------------------------
+// --- verbs -----------------------------------------------------------------------------------------------------------
 
 // Returns in every rank, and in the process that started them.
 static err_t do_train(const config *c, const arguments *a) {
@@ -71,7 +73,9 @@ static err_t do_check(const config *c, const arguments *a) {
 }
 static err_t do_plan(const config *c, const arguments *a) {
     const char *block = given(a, "--graph");
-    if (block && given(a, "--draw")) return err_set(ERR_USAGE, "--graph prints a model's blocks, --draw a pipeline's schedule: expected one of them");
+    if (block && given(a, "--draw"))
+        return err_set(ERR_USAGE,
+                       "--graph prints a model's blocks, --draw a pipeline's schedule: expected one of them");
     return block ? verb_graph(c, block, stdout) : verb_plan(c, given(a, "--draw"), stdout);
 }
 static err_t do_pack(const config *c, const arguments *a) {
@@ -114,7 +118,8 @@ static err_t do_eval(const config *c, const arguments *a) {
     int rank, world;
     bool alone = !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->device.kind == DEVICE_CPU));
     TRY(ask(&asked, a));
-    return alone ? verb_eval(&asked, stdout) : supervise(&asked, &(supervised){session_fits, eval_rank, NULL}, &rank, &world);
+    return alone ? verb_eval(&asked, stdout)
+                 : supervise(&asked, &(supervised){session_fits, eval_rank, NULL}, &rank, &world);
 }
 
 static err_t do_bench(const config *c, const arguments *a) {
@@ -126,7 +131,8 @@ static err_t do_bench(const config *c, const arguments *a) {
 
 // All of them, whatever is wrong with some; the exit code is that of the first failure.
 static err_t do_hash(int argc, char **argv, FILE *out) {
-    if (argc == 0) return err_set(ERR_USAGE, "lockstep hash: expected a checkpoint directory, or a run's, e.g. runs/default");
+    if (argc == 0)
+        return err_set(ERR_USAGE, "lockstep hash: expected a checkpoint directory, or a run's, e.g. runs/default");
     err_t first = ERR_OK;
     for (int i = 0; i < argc; i++) {
         err_t rc = verb_hash(argv[i], out);
@@ -181,17 +187,19 @@ static err_t decide(config *c) {
     if (c->device.backend != DEVICE_AUTO) return ERR_OK;
     TRY(device_find(&found));
     if (found.kind == DEVICE_CPU && found.gpu[0])
-        fprintf(stderr,
-                "lockstep: this machine has a GPU (%s), and this run is on the CPU: %s\n"
-                "lockstep: [device] backend = cuda insists on the GPU, and says what it lacks; backend = cpu says that the CPU is meant\n",
-                found.gpu, found.why);
+        fprintf(
+            stderr,
+            "lockstep: this machine has a GPU (%s), and this run is on the CPU: %s\n"
+            "lockstep: [device] backend = cuda insists on the GPU, and says what it lacks; backend = cpu says that the CPU is meant\n",
+            found.gpu, found.why);
     return config_decide(c, found.kind, found.why);
 }
 
 static err_t run_with(const verb *v, const arguments *a, config *c) {
     const command *w = &a->words;
     const char *name = w->page->name;
-    if (w->count < w->page->files) return err_set(ERR_USAGE, "lockstep %s: expected an INI file, e.g. lockstep %s config.ini", name, name);
+    if (w->count < w->page->files)
+        return err_set(ERR_USAGE, "lockstep %s: expected an INI file, e.g. lockstep %s config.ini", name, name);
     if (w->count > CONFIG_FILES_MAX) return err_set(ERR_USAGE, "more than %d files", CONFIG_FILES_MAX);
     TRY(config_load_with(c, w->words, w->count, w->overrides, w->override_count));
     if (v->computes) TRY(decide(c));
@@ -212,7 +220,8 @@ static err_t run_config_verb(const verb *v, const command *words) {
 static err_t run_verb(int number, int argc, char **argv, int *verdict) {
     const verb *v = &verbs[number];
     command words;
-    if (command_asks_help(&verb_pages[number], argc, argv)) return command_print_help(&verb_pages[number], stdout), ERR_OK;
+    if (command_asks_help(&verb_pages[number], argc, argv))
+        return command_print_help(&verb_pages[number], stdout), ERR_OK;
     TRY(command_parse(&words, &verb_pages[number], argc, argv));
     err_t rc = v->run     ? run_config_verb(v, &words)
                : v->reads ? v->reads(&words, stdout)
@@ -237,7 +246,8 @@ static err_t dispatch(int argc, char **argv, int *verdict) {
     if (number >= 0) return run_verb(number, argc - 2, argv + 2, verdict);
     if (is_config(argv[1])) return run_verb(VERB_train, argc - 1, argv + 1, verdict);
     const char *nearest = command_nearest(argv[1]);
-    if (nearest) return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file. Did you mean `%s`?", argv[1], nearest);
+    if (nearest)
+        return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file. Did you mean `%s`?", argv[1], nearest);
     return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file", argv[1]);
 }
 
@@ -248,7 +258,8 @@ int main(int argc, char **argv) {
     }
     if (argc == 2 && (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0)) {
         char revisions[REVISIONS_TEXT];
-        printf("lockstep %s\nsources   %s\nrevision  %s\n", version_text(), version_sources(), arithmetic_revisions(revisions));
+        printf("lockstep %s\nsources   %s\nrevision  %s\n", version_text(), version_sources(),
+               arithmetic_revisions(revisions));
         return 0;
     }
     int verdict = 0;

@@ -17,7 +17,8 @@ int edits_between(const char *a, const char *b) {
         for (int j = 1; j <= m; j++) {
             int replaced = above[j - 1] + (fold(a[i - 1]) != fold(b[j - 1]));
             row[j] = least(replaced, 1 + least(above[j], row[j - 1]));
-            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1])) row[j] = least(row[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1]))
+                row[j] = least(row[j], before[j - 2] + 1);
         }
         int *spare = before;
         before = above, above = row, row = spare;

@@ -1,7 +1,7 @@
 // base/err.h: how a failure travels.
 //
-// A function that can fail returns err_t, and leaves a record on its thread: what was expected, what was found, a hint, and
-// the trail of TRY() lines that it passed on its way up. The codes are the exit codes of the program (sysexits(3)),
+// A function that can fail returns err_t, and leaves a record on its thread: what was expected, what was found, a hint,
+// and the trail of TRY() lines that it passed on its way up. The codes are the exit codes of the program (sysexits(3)),
 // so nothing translates them. Library code never prints and never exits: main.c does both, once.
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
@@ -41,7 +41,8 @@ typedef struct err_record {
         err_set_at(__FILE__, __LINE__, __func__, code_, __VA_ARGS__); \
         code_; \
     })
-err_t err_set_at(const char *file, int line, const char *func, err_t code, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+err_t err_set_at(const char *file, int line, const char *func, err_t code, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 // Prepends "context: " to the text of this thread's record. Returns its code.
 err_t err_prefix(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

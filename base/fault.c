@@ -27,17 +27,19 @@ static err_t parse_one(fault_list *list, const char **text) {
         long first = strtol(p + n + 1, &end, 10), count = 1;
         int only;
         if (*end == 'x') count = strtol(end + 1, &end, 10);
-        if (!parse_rank(&end, &only) || first < 1 || count < 1 || !strchr(" \t,", *end)) break;  // strchr also finds the final NUL
+        // strchr also finds the final NUL
+        if (!parse_rank(&end, &only) || first < 1 || count < 1 || !strchr(" \t,", *end)) break;
         list->first[i] = first;
         list->count[i] = count;
         list->only[i] = only;
         *text = skip(end);
         return ERR_OK;
     }
-    return err_set(ERR_CONFIG,
-                   "fault list \"%s\": expected point@first or point@firstxcount, with :rank for one rank alone, comma between; "
-                   "points: read write sync rename flip slow unit",
-                   p);
+    return err_set(
+        ERR_CONFIG,
+        "fault list \"%s\": expected point@first or point@firstxcount, with :rank for one rank alone, comma between; "
+        "points: read write sync rename flip slow unit",
+        p);
 }
 
 err_t fault_parse(fault_list *list, const char *text) {

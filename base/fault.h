@@ -1,7 +1,8 @@
 // base/fault.h: failures on demand, so that recovery is tested.
 //
-// `[run] faults = write@3, read@5x2` makes the third write fail, and the fifth and sixth read; `unit@17:2` is for rank 2 alone. Code that
-// can fail calls fault_hit() where the operating system would report the error; a list that is NULL or empty costs one load.
+// `[run] faults = write@3, read@5x2` makes the third write fail, and the fifth and sixth read; `unit@17:2` is for rank
+// 2 alone. Code that can fail calls fault_hit() where the operating system would report the error; a list that is NULL
+// or empty costs one load.
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -27,7 +28,8 @@ typedef struct fault_list {
     atomic_long seen[FAULT_POINTS];                 // how often the point was passed
     long first[FAULT_POINTS], count[FAULT_POINTS];  // fail passes first .. first+count-1 (from 1); first = 0: never
     int only[FAULT_POINTS];                         // the rank that it is for; -1: all
-    int rank;                                       // this process's, -1 until it is known: what is for one rank is not counted before
+    // this process's, -1 until it is known: what is for one rank is not counted before
+    int rank;
 } fault_list;
 
 // Parses "point@first[xcount][:rank], ..." into *list. ERR_CONFIG with the valid points on anything else.

@@ -1,6 +1,6 @@
-// base/fmath.c: reduce the argument so that almost all of the result is known exactly, add a short polynomial for the rest, and carry the
-// rounding error of the reduction along (the approach of Cody & Waite, "Software manual for the elementary functions", 1980, and of
-// Ng's fdlibm). The polynomials are Chebyshev fits at 60 digits.
+// base/fmath.c: reduce the argument so that almost all of the result is known exactly, add a short polynomial for the
+// rest, and carry the rounding error of the reduction along (the approach of Cody & Waite, "Software manual for the
+// elementary functions", 1980, and of Ng's fdlibm). The polynomials are Chebyshev fits at 60 digits.
 #include "base/fmath.h"
 
 #include <string.h>
@@ -46,7 +46,8 @@ double fm_exp(double x) {
     double high = x - k * LN2_HIGH, low = k * LN2_LOW, r = high - low, lost = (high - r) - low;
     double y = 1 + (r + (r * r * polynomial(q, 11, r) + lost));  // e^r = 1 + r + r^2 q(r)
     int64_t n = (int64_t)k, half = n / 2;
-    return y * power_of_two(half) * power_of_two(n - half);  // two steps: exact, then one rounding, also into the denormals
+    // two steps: exact, then one rounding, also into the denormals
+    return y * power_of_two(half) * power_of_two(n - half);
 }
 
 double fm_log(double x) {
@@ -59,10 +60,12 @@ double fm_log(double x) {
     int64_t n = (bits - 0x3fe6a09e667f3bcd) >> 52;  // so that sqrt(1/2) <= m < sqrt(2)
     bits -= n * ((int64_t)1 << 52);
     memcpy(&m, &bits, sizeof m);
-    // ln(1+f) = 2 atanh s, s = f / (2+f); 2s = f - s f, and with h = f^2/2: s f = h - s h. Hence f - (h - s (h + rest)).
+    // ln(1+f) = 2 atanh s, s = f / (2+f); 2s = f - s f, and with h = f^2/2: s f = h - s h. Hence f - (h - s (h +
+    // rest)).
     static const double r[] = {0x1.0c0951618e529p-3, 0x1.0fbe0a13127a7p-3, 0x1.3b1c3a931a599p-3, 0x1.745cf8ebf8dcep-3,
                                0x1.c71c72019401ap-3, 0x1.2492492476ab7p-2, 0x1.9999999999a38p-2, 0x1.5555555555555p-1};
-    double f = m - 1, s = f / (2 + f), z = s * s, h = 0.5 * f * f, rest = z * polynomial(r, 8, z), k = (double)(n - scaled);
+    double f = m - 1, s = f / (2 + f), z = s * s, h = 0.5 * f * f, rest = z * polynomial(r, 8, z),
+           k = (double)(n - scaled);
     return k * LN2_HIGH - ((h - (s * (h + rest) + k * LN2_LOW)) - f);
 }
 
@@ -74,8 +77,9 @@ static double cos_near(double r, double lost) {  // |r| <= pi/4
 }
 
 static double sin_near(double r, double lost) {
-    static const double s[] = {-0x1.ab17a79237a19p-41, 0x1.61217ec01749dp-33, -0x1.ae64541266378p-26, 0x1.71de3a54605eep-19,
-                               -0x1.a01a01a019936p-13, 0x1.1111111111110p-7,  -0x1.5555555555555p-3};
+    static const double s[] = {-0x1.ab17a79237a19p-41, 0x1.61217ec01749dp-33,  -0x1.ae64541266378p-26,
+                               0x1.71de3a54605eep-19,  -0x1.a01a01a019936p-13, 0x1.1111111111110p-7,
+                               -0x1.5555555555555p-3};
     double z = r * r;
     return r + (r * z * polynomial(s, 7, z) + lost * (1 - 0.5 * z));
 }

@@ -12,7 +12,8 @@ double fm_log(double x);  // < 1. ln 0 = -infinity, of negative numbers NaN
 double fm_cos(double x);  // < 1 for |x| <= 1e6, NaN beyond
 double fm_sin(double x);  // the same
 
-// x^n by squaring: each squaring doubles the relative error, so about n/2 ulp. 0^0 = 1; a negative n divides at the end.
+// x^n by squaring: each squaring doubles the relative error, so about n/2 ulp. 0^0 = 1; a negative n divides at the
+// end.
 double fm_pow(double x, int64_t n);
 
 #endif

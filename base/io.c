@@ -19,7 +19,8 @@ err_t io_path(char dst[IO_PATH], const char *fmt, ...) {
     int n = vsnprintf(dst, IO_PATH, fmt, ap);
     va_end(ap);
     if (n < 0 || n >= IO_PATH)
-        return err_set(ERR_CONFIG, "path \"%.200s...\" has %d bytes, expected fewer than %d: use a shorter [run] dir", dst, n, IO_PATH);
+        return err_set(ERR_CONFIG, "path \"%.200s...\" has %d bytes, expected fewer than %d: use a shorter [run] dir",
+                       dst, n, IO_PATH);
     return ERR_OK;
 }
 
@@ -34,14 +35,17 @@ static const char *kind_of(mode_t mode) {
     }
 }
 
-static err_t not_a_file(const char *path, mode_t mode) { return err_set(ERR_DATA, "%s: %s, expected a regular file", path, kind_of(mode)); }
+static err_t not_a_file(const char *path, mode_t mode) {
+    return err_set(ERR_DATA, "%s: %s, expected a regular file", path, kind_of(mode));
+}
 
 // O_NONBLOCK: the open of a FIFO would wait for its other end. Reads and writes of a regular file ignore it.
 err_t io_open(const char *path, int flags, int *fd) {
     struct stat st;
     *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
     int why = *fd < 0 ? errno : 0;
-    if (*fd < 0 && stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {  // a socket, a directory to write to, a FIFO without a reader
+    if (*fd < 0 && stat(path, &st) == 0 &&
+        !S_ISREG(st.st_mode)) {  // a socket, a directory to write to, a FIFO without a reader
         err_t rc = not_a_file(path, st.st_mode);
         errno = why;
         return rc;
@@ -60,10 +64,13 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) 
     while (done < n) {
         ssize_t got = pread(fd, (char *)dst + done, n - done, (off_t)offset + (off_t)done);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_set(ERR_IO, "%s: read of %zu bytes at offset %" PRId64 ": %s", path, n, offset, strerror(errno));
+        if (got < 0)
+            return err_set(ERR_IO, "%s: read of %zu bytes at offset %" PRId64 ": %s", path, n, offset, strerror(errno));
         if (got == 0)
-            return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected %zu bytes at offset %" PRId64 ": the file is truncated", path,
-                           offset + (int64_t)done, n, offset);
+            return err_set(ERR_DATA,
+                           "%s: ends at offset %" PRId64 ", expected %zu bytes at offset %" PRId64
+                           ": the file is truncated",
+                           path, offset + (int64_t)done, n, offset);
         done += (size_t)got;
     }
     return ERR_OK;
@@ -85,7 +92,9 @@ err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *
         if (fault_hit(faults, FAULT_WRITE)) errno = ENOSPC;
         else put = write(fd, (const char *)src + done, n - done);
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return err_set(ERR_IO, "%s: write of %zu bytes: %s%s", path, n, strerror(errno), errno == ENOSPC ? "; free some space" : "");
+        if (put <= 0)
+            return err_set(ERR_IO, "%s: write of %zu bytes: %s%s", path, n, strerror(errno),
+                           errno == ENOSPC ? "; free some space" : "");
         if (fault_hit(faults, FAULT_FLIP)) TRY(flip_bit(fd, path, (const uint8_t *)src + done, (size_t)put));
         done += (size_t)put;
     }
@@ -101,8 +110,10 @@ err_t io_read_file(const char *path, size_t limit, char **out, size_t *size) {
     err_t rc = ERR_OK;
     char *text = NULL;
     if (fstat(fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    else if ((uintmax_t)st.st_size > limit) rc = err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected at most %zu", path, st.st_size, limit);
-    else if (!(text = malloc((size_t)st.st_size + 1))) rc = err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes", path, st.st_size);
+    else if ((uintmax_t)st.st_size > limit)
+        rc = err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected at most %zu", path, st.st_size, limit);
+    else if (!(text = malloc((size_t)st.st_size + 1)))
+        rc = err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes", path, st.st_size);
     else rc = io_read_at(fd, path, 0, text, (size_t)st.st_size);
     close(fd);
     if (rc != ERR_OK) {
@@ -181,7 +192,8 @@ err_t io_mkdirs(const char *path) {
         if (*p != '/' && *p != 0) continue;
         char end = *p;
         *p = 0;
-        if (mkdir(dir, 0755) == 0) TRY(sync_parent(dir, NULL));  // else a crash of the machine may lose the directory and all its files
+        // else a crash of the machine may lose the directory and all its files
+        if (mkdir(dir, 0755) == 0) TRY(sync_parent(dir, NULL));
         else if (errno != EEXIST) return err_set(ERR_IO, "%s: mkdir: %s", dir, strerror(errno));
         *p = end;
         if (!end) return ERR_OK;
@@ -195,6 +207,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 err_t io_remove_tree(const char *path) {
     if (access(path, F_OK) != 0 && errno == ENOENT) return ERR_OK;
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return err_set(ERR_IO, "%s: remove: %s", path, strerror(errno));
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return err_set(ERR_IO, "%s: remove: %s", path, strerror(errno));
     return ERR_OK;
 }

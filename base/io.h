@@ -28,8 +28,8 @@ err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *
 // ERR_IO when it can't be read, ERR_DATA when it is larger or no regular file.
 err_t io_read_file(const char *path, size_t limit, char **out, size_t *size);
 
-// fsync of a file, and of a directory (what makes a rename last). Honour FAULT_SYNC. An fsync that failed is never tried
-// again on the same file: the kernel may have dropped the pages and would then report success.
+// fsync of a file, and of a directory (what makes a rename last). Honour FAULT_SYNC. An fsync that failed is never
+// tried again on the same file: the kernel may have dropped the pages and would then report success.
 err_t io_sync(int fd, const char *path, fault_list *faults);
 err_t io_sync_dir(const char *path, fault_list *faults);
 
@@ -41,8 +41,8 @@ err_t io_rename(const char *from, const char *to, fault_list *faults);
 // failed.
 err_t io_write_file(const char *path, const void *src, size_t n, fault_list *faults);
 
-// The same of a file that is only of use now, such as a status: not synced, so that it costs the disk nothing, and after a
-// crash of the machine it may be any of the last ones, or empty. Written as DIR/.NAME.new first.
+// The same of a file that is only of use now, such as a status: not synced, so that it costs the disk nothing, and
+// after a crash of the machine it may be any of the last ones, or empty. Written as DIR/.NAME.new first.
 err_t io_replace_file(const char *path, const void *src, size_t n);
 
 // mkdir -p.

@@ -20,7 +20,8 @@ typedef enum {
 // ranks, `local` keys may differ on each node.
 typedef enum { CLASS_BITS, CLASS_LAYOUT, CLASS_LOCAL } key_class;
 
-// What a checkpoint's weights are under another value of a key of class bits, and so whether a fork may have one (trainer/fork.h).
+// What a checkpoint's weights are under another value of a key of class bits, and so whether a fork may have one
+// (trainer/fork.h).
 typedef enum {
     FORK_UNSAID,   // the row does not say: trainer/fork_keys.c does
     FORK_MAY,      // weights

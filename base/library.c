@@ -12,13 +12,15 @@
 
 static void note(library *lib, const char *what, const char *why) {
     size_t at = strlen(lib->text);
-    snprintf(lib->text + at, sizeof lib->text - at, "%s%s%s%s%s", at ? ", " : "", what, why ? " (" : "", why ? why : "", why ? ")" : "");
+    snprintf(lib->text + at, sizeof lib->text - at, "%s%s%s%s%s", at ? ", " : "", what, why ? " (" : "", why ? why : "",
+             why ? ")" : "");
 }
 
 static bool loaded(library *lib) {
     struct link_map *map = NULL;
     lib->text[0] = 0;
-    if (dlinfo(lib->handle, RTLD_DI_LINKMAP, &map) == 0 && map) snprintf(lib->path, sizeof lib->path, "%s", map->l_name);
+    if (dlinfo(lib->handle, RTLD_DI_LINKMAP, &map) == 0 && map)
+        snprintf(lib->path, sizeof lib->path, "%s", map->l_name);
     return true;
 }
 
@@ -32,7 +34,7 @@ bool library_open(library *lib, const char *const places[], size_t count) {
     return lib->handle && loaded(lib);
 }
 
-// --- searching -----------------------------------------------------------------------------------------------------------------------
+// --- searching -------------------------------------------------------------------------------------------------------
 
 #define PACKAGES "/lib/python3*/*-packages/nvidia/*/lib"
 
@@ -60,7 +62,8 @@ static const char *const folders[] = {
     "/opt/*/.venv" PACKAGES,
 };
 
-// The folder above that of the first python3 on PATH: of an environment, where the file is often a link, or, `resolved`, of what it links to.
+// The folder above that of the first python3 on PATH: of an environment, where the file is often a link, or,
+// `resolved`, of what it links to.
 static bool python_prefix(bool resolved, char dst[LIBRARY_PATH]) {
     const char *path = getenv("PATH");
     for (const char *at = path; at && *at; at += strcspn(at, ":"), at += *at == ':') {
@@ -111,11 +114,15 @@ bool library_search(library *lib, const char *const names[], size_t count) {
             if (pattern_of(folders[k], names[i], pattern)) load_matches(lib, pattern);
     }
     if (lib->handle) return loaded(lib);
-    note(lib, "in the dynamic linker's folders, in CUDA's (CUDA_HOME, /usr/local/cuda*), the distribution's and Python's (nvidia/*/lib)", NULL);
+    note(
+        lib,
+        "in the dynamic linker's folders, in CUDA's (CUDA_HOME, /usr/local/cuda*), the distribution's and Python's (nvidia/*/lib)",
+        NULL);
     return false;
 }
 
-// ISO C has no conversion from an object's address to a function's; POSIX promises that they have the same representation.
+// ISO C has no conversion from an object's address to a function's; POSIX promises that they have the same
+// representation.
 void library_find(library *lib, const char *name, bool needed, void *to) {
     void *symbol = dlsym(lib->handle, name);
     memcpy(to, &symbol, sizeof symbol);

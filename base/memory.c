@@ -34,7 +34,7 @@ static int64_t number_of(const char *dir, const char *name) {
     return n;
 }
 
-// --- the machine ---------------------------------------------------------------------------------------------------------------
+// --- the machine -----------------------------------------------------------------------------------------------------
 
 typedef struct machine {
     int64_t total, swap, available;  // bytes; -1: not known
@@ -51,18 +51,20 @@ static machine read_machine(const char *root) {
     return (machine){bytes[0], bytes[1], bytes[2]};
 }
 
-// --- control groups ------------------------------------------------------------------------------------------------------------
+// --- control groups --------------------------------------------------------------------------------------------------
 
 // The names of one version of control groups.
 typedef struct group_files {
-    const char *mount, *limit, *used, *cached, *other;  // cached, other: rows of memory.stat that can be dropped at once
+    // cached, other: rows of memory.stat that can be dropped at once
+    const char *mount, *limit, *used, *cached, *other;
 } group_files;
 
 static const group_files second = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"};
-static const group_files first = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
-                                  "total_active_file"};
+static const group_files first = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                  "total_inactive_file", "total_active_file"};
 
-// A limit that is not below the machine's memory, as version 1 has where there is none, limits nothing. A group may swap, too.
+// A limit that is not below the machine's memory, as version 1 has where there is none, limits nothing. A group may
+// swap, too.
 static void take_group(memory_room *m, const machine *has, const char *dir, const group_files *v) {
     char path[IO_PATH];
     int64_t limit = number_of(dir, v->limit), used = number_of(dir, v->used), swap = has->swap > 0 ? has->swap : 0;
@@ -75,7 +77,8 @@ static void take_group(memory_room *m, const machine *has, const char *dir, cons
     m->available = m->available < 0 ? left : least(m->available, left);
 }
 
-// A group and those that it is in. A container may see its own group as the first one: what is not there is passed over.
+// A group and those that it is in. A container may see its own group as the first one: what is not there is passed
+// over.
 static void take_groups(memory_room *m, const machine *has, const char *root, char *group, const group_files *v) {
     for (;;) {
         char dir[IO_PATH];
@@ -111,7 +114,8 @@ static void read_groups(memory_room *m, const machine *has, const char *root) {
 memory_room memory_find(const char *root) {
     memory_room m = {.most = INT64_MAX, .available = -1, .addresses = INT64_MAX, .what = "this machine"};
     struct rlimit addresses;
-    if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur < INT64_MAX) m.addresses = (int64_t)addresses.rlim_cur;
+    if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur < INT64_MAX)
+        m.addresses = (int64_t)addresses.rlim_cur;
     machine has = read_machine(root);
     m.available = has.available;
     if (has.total >= 0) m.most = has.total + (has.swap > 0 ? has.swap : 0);
@@ -119,7 +123,7 @@ memory_room memory_find(const char *root) {
     return m;
 }
 
-// --- words ---------------------------------------------------------------------------------------------------------------------
+// --- words -----------------------------------------------------------------------------------------------------------
 
 static const char *size_text(char dst[32], int64_t bytes) {
     double x = (double)bytes;
@@ -130,7 +134,9 @@ static const char *size_text(char dst[32], int64_t bytes) {
 err_t memory_refuse(const char *who, int64_t bytes, bool alone, const memory_room *m) {
     char need[32], most[32], available[32], now[64] = "";
     bool limited = alone && m->addresses < m->most;
-    if (m->available >= 0 && !limited) snprintf(now, sizeof now, ", %s of it available now", size_text(available, m->available));
+    if (m->available >= 0 && !limited)
+        snprintf(now, sizeof now, ", %s of it available now", size_text(available, m->available));
     return err_set(ERR_CONFIG, "%s %s of memory, and %s has %s%s", who, size_text(need, bytes),
-                   limited ? "a process under this limit of addresses (ulimit -v)" : m->what, size_text(most, limited ? m->addresses : m->most), now);
+                   limited ? "a process under this limit of addresses (ulimit -v)" : m->what,
+                   size_text(most, limited ? m->addresses : m->most), now);
 }

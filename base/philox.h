@@ -18,7 +18,8 @@ enum {
     SITE_FAULT = 0x40000000,    // seeded fault points
     SITE_DROPOUT = 0x50000000,  // + 8 * block + which
     SITE_MADE_UP = 0x70000000,  // benchmarks' samples: sample = input
-    SITE_ROUND = 0x60000000,    // stochastic rounding: + index in the parameter table, sample = element / 2^34, step = Adam's t
+    // stochastic rounding: + index in the parameter table, sample = element / 2^34, step = Adam's t
+    SITE_ROUND = 0x60000000,
     SITE_STORIES = 0x02000000,  // stories: element = choice, sample, step = number of the story
 };
 

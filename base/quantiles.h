@@ -1,5 +1,5 @@
-// base/quantiles.h: exact quantiles of the last 1024 numbers, without heap. A number more moves at most 8 KB, so that the one
-// who measures need not sort, and can afford it each time.
+// base/quantiles.h: exact quantiles of the last 1024 numbers, without heap. A number more moves at most 8 KB, so that
+// the one who measures need not sort, and can afford it each time.
 #ifndef BASE_QUANTILES_H
 #define BASE_QUANTILES_H
 

@@ -13,7 +13,9 @@ err_t thread_start(pthread_t *out, const char *name, void *(*body)(void *), void
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int e = pthread_create(out, NULL, body, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (e) return err_set(ERR_INTERNAL, "thread %s could not be started: %s; raise the limit (ulimit -u, TasksMax)", name, strerror(e));
+    if (e)
+        return err_set(ERR_INTERNAL, "thread %s could not be started: %s; raise the limit (ulimit -u, TasksMax)", name,
+                       strerror(e));
     pthread_setname_np(*out, name);
     return ERR_OK;
 }

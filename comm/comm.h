@@ -1,24 +1,28 @@
 // comm/comm.h: what one rank may ask of the others. One table of collectives; a transport fills it.
 //
 //   self   one rank: touches no library and moves no byte
-//   tcp    CPUs and tests: ranks of one host exchange through shared memory, hosts through authenticated TCP connections
+//   tcp    CPUs and tests: ranks of one host exchange through shared memory, hosts through authenticated TCP
+//          connections
 //   nccl   GPUs, opened at run time
 //
 // Order      All ranks of a communicator call the same collectives in the same order, from one thread at a time. The
 //            call runs after the work already queued on `s`. A transport that works on the host runs it immediately, in
 //            the calling thread; so call it on a compute stream, or within stream_call() on a queue stream, which is
 //            how communication overlaps with compute.
-// At once    Communicators may be in calls at the same time, from different threads of one rank, where they share no connection:
+// At once    Communicators may be in calls at the same time, from different threads of one rank, where they share no
+//            connection:
 //              of different channels                        always
 //              of one channel k >= 1, made by two splits    when they have at most this rank in common
-//              else (one channel and two or more common ranks, a communicator and what was split from it with channel 0) never
-//            Channel 0 is what a transport opens, and what every rank has. A rank's threads need no order among each other
-//            across communicators; each communicator's own calls are ordered as above. split and close are made by one thread
-//            of a rank at a time; calls of communicators that are not concerned may be under way meanwhile.
+//              else (one channel and two or more common ranks, a communicator and what was split from it with channel
+//              0) never
+//            Channel 0 is what a transport opens, and what every rank has. A rank's threads need no order among each
+//            other across communicators; each communicator's own calls are ordered as above. split and close are made
+//            by one thread of a rank at a time; calls of communicators that are not concerned may be under way
+//            meanwhile.
 // Memory     Device memory. A collective allocates nothing.
 // Failure    A lost rank, a frame that does not verify, or a wait beyond the timeout gives ERR_UNAVAILABLE on all
-//            ranks, with rank, node and phase, which is that of the communicator that noticed it. From then on every call
-//            of every communicator fails with the same record, until close.
+//            ranks, with rank, node and phase, which is that of the communicator that noticed it. From then on every
+//            call of every communicator fails with the same record, until close.
 // Bits       exchange, all_gather, broadcast and all_to_all move bytes. all_reduce and reduce_scatter add in the
 //            transport's own order: sums that must not depend on the number of ranks go through comm/reduce.h instead.
 #ifndef COMM_COMM_H
@@ -26,31 +30,36 @@
 
 #include "gpu/gpu.h"
 
-enum { COMM_HOST = 64, COMM_ROLE = 64, COMM_NAME = COMM_HOST + COMM_ROLE + 32, COMM_CHANNELS = 32 };  // channels 1 .. COMM_CHANNELS can be declared
+// channels 1 .. COMM_CHANNELS can be declared
+enum { COMM_HOST = 64, COMM_ROLE = 64, COMM_NAME = COMM_HOST + COMM_ROLE + 32, COMM_CHANNELS = 32 };
 
 typedef struct comm comm;
 
 typedef enum { REDUCE_SUM, REDUCE_MAX } reduce_op;
 
-// One message of an exchange. Messages between two ranks are matched in the order in which both list them, and must agree in size.
+// One message of an exchange. Messages between two ranks are matched in the order in which both list them, and must
+// agree in size.
 typedef struct comm_part {
     int peer;
     void *data;
     size_t bytes;
 } comm_part;
 
-// Where a rank is, for error messages, the log, and hierarchical algorithms. Ranks of one node are neighbours in rank order. In a part of the
-// world node and local are counted anew; rank is the world's, so that a message names a rank in the same way everywhere.
+// Where a rank is, for error messages, the log, and hierarchical algorithms. Ranks of one node are neighbours in rank
+// order. In a part of the world node and local are counted anew; rank is the world's, so that a message names a rank in
+// the same way everywhere.
 typedef struct comm_place {
     int node, local, rank;
     char host[COMM_HOST];
-    char role[COMM_ROLE];  // ", stage 2, tensor 1": what the rank does in a divided run (comm/groups.h); empty: the same as all
+    // ", stage 2, tensor 1": what the rank does in a divided run (comm/groups.h); empty: the same as all
+    char role[COMM_ROLE];
 } comm_place;
 
 // "rank 5 (10.0.0.2, stage 2, tensor 1)" into dst. Returns dst.
 const char *comm_place_text(const comm_place *p, char dst[COMM_NAME]);
 
-// What was moved so far. Payload only: what a plan can predict. wire adds headers, checksums and handshakes of TCP connections.
+// What was moved so far. Payload only: what a plan can predict. wire adds headers, checksums and handshakes of TCP
+// connections.
 typedef struct comm_traffic {
     int64_t sent, received;  // bytes of payload, to and from other ranks
     int64_t sent_far;        // of these, to ranks of other nodes
@@ -68,11 +77,13 @@ typedef struct comm_phase {
 
 typedef struct comm_table {
     const char *name;
-    // All messages at once: deadlock-free whatever the order of the lists. Zero-byte messages are allowed. peer == own rank is not.
+    // All messages at once: deadlock-free whatever the order of the lists. Zero-byte messages are allowed. peer == own
+    // rank is not.
     err_t (*exchange)(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs, stream *s);
     // data[count] (=) sum or largest over ranks. FP32, FP64, INT32; all ranks get the same bits.
     err_t (*all_reduce)(comm *c, void *data, size_t count, dtype type, reduce_op op, stream *s);
-    // data[cut[world]] elements; afterwards data[cut[r] .. cut[r+1]) holds the sum over ranks on rank r. The rest of data is scratch. FP32.
+    // data[cut[world]] elements; afterwards data[cut[r] .. cut[r+1]) holds the sum over ranks on rank r. The rest of
+    // data is scratch. FP32.
     err_t (*reduce_scatter)(comm *c, void *data, const size_t *cut, dtype type, stream *s);
     // data[cut[world]] bytes; rank r's are data[cut[r] .. cut[r+1]); afterwards every rank has all of them.
     err_t (*all_gather)(comm *c, void *data, const size_t *cut, stream *s);
@@ -80,21 +91,21 @@ typedef struct comm_table {
     // out (world, each) (=): row r is what rank r has in row `rank` of its `in` (world, each). Bytes. out != in.
     err_t (*all_to_all)(comm *c, void *out, const void *in, size_t each, stream *s);
     err_t (*barrier)(comm *c, stream *s);
-    // Ranks of the same color (>= 0) form a new communicator, ranked by (key, rank). Collective. color < 0: takes part in the
-    // call only, *out = NULL. Close it before *c.
+    // Ranks of the same color (>= 0) form a new communicator, ranked by (key, rank). Collective. color < 0: takes part
+    // in the call only, *out = NULL. Close it before *c.
     //   channel 0      shares the connections of *c: the two are never in calls at the same time
-    //   channel k > 0  has connections of its own (see "At once" above). The same k on all ranks, declared before the ranks
-    //                  were forked (launch_channels), with a connection between each two of a color
+    //   channel k > 0  has connections of its own (see "At once" above). The same k on all ranks, declared before the
+    //                  ranks were forked (launch_channels), with a connection between each two of a color
     // ERR_INTERNAL on all ranks: the channels differ, or what is asked for was not declared; *c is as before.
     err_t (*split)(comm *c, int color, int key, int channel, comm **out);
     // This rank is making progress. While any rank says so, waiting ranks do not time out, whatever the channel. Any
     // thread; one atomic addition.
     void (*alive)(comm *c);
-    // ERR_OK, or why all communicators have failed. Any thread. Never waits, but for the reason of a failure that it finds
-    // itself: a second at most.
+    // ERR_OK, or why all communicators have failed. Any thread. Never waits, but for the reason of a failure that it
+    // finds itself: a second at most.
     err_t (*query)(comm *c);
-    // This rank gives up: reports why to the others, and fails all pending and later calls, of every channel on every rank.
-    // Any thread.
+    // This rank gives up: reports why to the others, and fails all pending and later calls, of every channel on every
+    // rank. Any thread.
     void (*abort)(comm *c, const char *why);
     // Collectives will use this device memory: the transport may prepare for it. Local. NULL: nothing to prepare.
     err_t (*register_memory)(comm *c, void *base, size_t bytes);
@@ -108,18 +119,19 @@ struct comm {
     const comm_table *table;
     int rank, world;
     const comm_place *place;  // one for each rank
-    comm *host;               // moves host memory: itself, or the companion of a transport that moves device memory only
-    bool patient;             // comm_be_patient
+    // moves host memory: itself, or the companion of a transport that moves device memory only
+    comm *host;
+    bool patient;  // comm_be_patient
     comm_traffic traffic;
     comm_phase phase;
 };
 
-// --- calls ---------------------------------------------------------------------------------------------------------------------
+// --- calls -----------------------------------------------------------------------------------------------------------
 
 static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
 
-// No timeout while all ranks show signs of life: their disks may be slow now. Of the communicator that a transport opened (of its `host`): the
-// calls of all that were split from it wait patiently too.
+// No timeout while all ranks show signs of life: their disks may be slow now. Of the communicator that a transport
+// opened (of its `host`): the calls of all that were split from it wait patiently too.
 static inline void comm_be_patient(comm *c, bool patient) { __atomic_store_n(&c->patient, patient, __ATOMIC_RELAXED); }
 static inline bool comm_is_patient(const comm *c) { return __atomic_load_n(&c->patient, __ATOMIC_RELAXED); }
 
@@ -127,7 +139,8 @@ static inline bool comm_is_patient(const comm *c) { return __atomic_load_n(&c->p
 err_t comm_send(comm *c, int to, const void *data, size_t bytes, stream *s);
 err_t comm_recv(comm *c, int from, void *data, size_t bytes, stream *s);
 
-// *value = the largest of the ranks' values; the host waits. How ranks agree on a step to stop at, and on whether all succeeded.
+// *value = the largest of the ranks' values; the host waits. How ranks agree on a step to stop at, and on whether all
+// succeeded.
 err_t comm_agree_max(comm *c, int64_t *value, stream *s);
 
 // Collective. Every rank passes its own outcome of something that all ranks did. ERR_OK when all succeeded. Otherwise
@@ -136,7 +149,9 @@ err_t comm_agree_max(comm *c, int64_t *value, stream *s);
 err_t comm_agree_ok(comm *c, err_t mine, stream *s);
 
 // comm_place_text of a rank of c.
-static inline const char *comm_rank_text(const comm *c, int rank, char dst[COMM_NAME]) { return comm_place_text(&c->place[rank], dst); }
+static inline const char *comm_rank_text(const comm *c, int rank, char dst[COMM_NAME]) {
+    return comm_place_text(&c->place[rank], dst);
+}
 
 // One rank.
 err_t comm_self_open(comm **out);

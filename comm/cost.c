@@ -6,7 +6,9 @@
 static bool one_host(const comm *c) { return comm_nodes(c) == 1; }
 static int right_of(const comm *c) { return (c->rank + 1) % c->world; }
 
-static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) { *x = cost_add(*x, cost_send(c, peer, bytes, 1)); }
+static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) {
+    *x = cost_add(*x, cost_send(c, peer, bytes, 1));
+}
 
 // In a ring a rank sends every piece but one; on one host it sends its own piece to every other rank.
 comm_cost cost_all_gather(const comm *c, const size_t *cut) {
@@ -43,9 +45,12 @@ static comm_cost cost_small(const comm *c, int64_t bytes) {
 comm_cost cost_all_reduce(const comm *c, size_t count, size_t element) {
     size_t cut[c->world + 1];
     if (c->world == 1) return (comm_cost){0};
-    if (count * element <= (c->world <= COST_SMALL_RANKS ? COST_SMALL_BYTES : COST_TREE_BYTES)) return cost_small(c, (int64_t)(count * element));
+    if (count * element <= (c->world <= COST_SMALL_RANKS ? COST_SMALL_BYTES : COST_TREE_BYTES))
+        return cost_small(c, (int64_t)(count * element));
     for (int r = 0; r <= c->world; r++)
-        cut[r] = (r == c->world ? count : count / (size_t)c->world * (size_t)r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS) * element;
+        cut[r] =
+            (r == c->world ? count : count / (size_t)c->world * (size_t)r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS) *
+            element;
     return cost_add(cost_reduce_scatter(c, cut, 1), cost_all_gather(c, cut));
 }
 

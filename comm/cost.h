@@ -8,7 +8,13 @@
 
 // Where the tcp transport switches algorithms: ranks, bytes, bytes, bytes. And what all_reduce's pieces are multiples
 // of.
-enum { COST_SMALL_RANKS = 8, COST_SMALL_BYTES = 8 << 10, COST_TREE_BYTES = 64 << 10, COST_CHAIN_BYTES = 256 << 10, COST_PIECE_ELEMENTS = 16 };
+enum {
+    COST_SMALL_RANKS = 8,
+    COST_SMALL_BYTES = 8 << 10,
+    COST_TREE_BYTES = 64 << 10,
+    COST_CHAIN_BYTES = 256 << 10,
+    COST_PIECE_ELEMENTS = 16
+};
 
 // What this rank sends, counted as in comm_traffic.
 typedef struct comm_cost {
@@ -17,7 +23,8 @@ typedef struct comm_cost {
 } comm_cost;
 
 static inline comm_cost cost_add(comm_cost a, comm_cost b) {
-    return (comm_cost){a.sent + b.sent, a.sent_far + b.sent_far, a.messages + b.messages, a.messages_far + b.messages_far};
+    return (comm_cost){a.sent + b.sent, a.sent_far + b.sent_far, a.messages + b.messages,
+                       a.messages_far + b.messages_far};
 }
 
 // Messages of so many bytes in all to a rank of c.

@@ -6,22 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// --- layouts -------------------------------------------------------------------------------------------------------------------
+// --- layouts ---------------------------------------------------------------------------------------------------------
 
 static err_t no_grid(const grid *wanted, int world) {
     char data[16] = "the rest", context[40] = "", tensor[40] = "";
     if (wanted->data) snprintf(data, sizeof data, "%d", wanted->data);
     if (grid_context(wanted) > 1) snprintf(context, sizeof context, "context = %d, ", grid_context(wanted));
     if (wanted->tensor > 1) snprintf(tensor, sizeof tensor, "tensor = %d, ", wanted->tensor);
-    return err_set(ERR_CONFIG, "[parallel] data = %s, %s%spipeline = %d %s %d rank%s: their product must be that number", data, context, tensor,
-                   wanted->pipeline, wanted->data ? "are not" : "does not divide", world, world == 1 ? "" : "s");
+    return err_set(
+        ERR_CONFIG, "[parallel] data = %s, %s%spipeline = %d %s %d rank%s: their product must be that number", data,
+        context, tensor, wanted->pipeline, wanted->data ? "are not" : "does not divide", world, world == 1 ? "" : "s");
 }
 
 err_t grid_of(grid *out, int world, const grid *wanted) {
     grid g = *wanted;
     if (world < 1 || g.data < 0 || g.tensor < 1 || g.pipeline < 1 || g.context < 0)
-        return err_set(ERR_CONFIG, "[parallel] data = %d, context = %d, tensor = %d, pipeline = %d: expected 0 or more, and 1 or more", g.data,
-                       grid_context(&g), g.tensor, g.pipeline);
+        return err_set(
+            ERR_CONFIG,
+            "[parallel] data = %d, context = %d, tensor = %d, pipeline = %d: expected 0 or more, and 1 or more", g.data,
+            grid_context(&g), g.tensor, g.pipeline);
     int64_t model = (int64_t)g.tensor * g.pipeline * grid_context(&g);
     if (g.data == 0 && world % model == 0) g.data = (int)(world / model);
     if (g.data * model != world) return no_grid(wanted, world);
@@ -31,11 +34,15 @@ err_t grid_of(grid *out, int world, const grid *wanted) {
 
 grid_place grid_at(const grid *g, int rank) {
     int replica = rank / g->tensor, context = grid_context(g);
-    return (grid_place){
-        .stage = replica / context / g->data, .data = replica / context % g->data, .context = replica % context, .tensor = rank % g->tensor};
+    return (grid_place){.stage = replica / context / g->data,
+                        .data = replica / context % g->data,
+                        .context = replica % context,
+                        .tensor = rank % g->tensor};
 }
 
-int grid_rank(const grid *g, grid_place p) { return ((p.stage * g->data + p.data) * grid_context(g) + p.context) * g->tensor + p.tensor; }
+int grid_rank(const grid *g, grid_place p) {
+    return ((p.stage * g->data + p.data) * grid_context(g) + p.context) * g->tensor + p.tensor;
+}
 
 const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]) {
     grid_place p = grid_at(g, rank);
@@ -63,7 +70,7 @@ const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]) {
     return dst;
 }
 
-// --- groups --------------------------------------------------------------------------------------------------------------------
+// --- groups ----------------------------------------------------------------------------------------------------------
 
 int grid_group_size(const grid *g, group_kind kind) {
     switch (kind) {
@@ -97,7 +104,9 @@ int grid_group_member(const grid *g, group_kind kind, int rank, int index) {
     switch (kind) {
     case GROUP_DATA: p.data = index / context, p.context = index % context; break;
     case GROUP_TENSOR: p.tensor = index; break;
-    case GROUP_STAGE: p.data = index / g->tensor / context, p.context = index / g->tensor % context, p.tensor = index % g->tensor; break;
+    case GROUP_STAGE:
+        p.data = index / g->tensor / context, p.context = index / g->tensor % context, p.tensor = index % g->tensor;
+        break;
     case GROUP_LINE: p.stage = index; break;
     case GROUP_CONTEXT: p.context = index; break;
     case GROUP_KINDS: break;
@@ -105,9 +114,11 @@ int grid_group_member(const grid *g, group_kind kind, int rank, int index) {
     return grid_rank(g, p);
 }
 
-// --- links ---------------------------------------------------------------------------------------------------------------------
+// --- links -----------------------------------------------------------------------------------------------------------
 
-static bool closes_the_line(link_kind kind) { return kind == LINK_LOOP_FORWARD || kind == LINK_LOOP_BACKWARD || kind == LINK_TIED; }
+static bool closes_the_line(link_kind kind) {
+    return kind == LINK_LOOP_FORWARD || kind == LINK_LOOP_BACKWARD || kind == LINK_TIED;
+}
 
 int grid_link_peer(const grid *g, link_kind kind, int rank, bool after) {
     grid_place p = grid_at(g, rank);
@@ -119,7 +130,7 @@ int grid_link_peer(const grid *g, link_kind kind, int rank, bool after) {
     return grid_rank(g, p);
 }
 
-// --- channels ------------------------------------------------------------------------------------------------------------------
+// --- channels --------------------------------------------------------------------------------------------------------
 
 static int group_channel(group_kind kind) { return 1 + (int)kind; }
 static int link_channel(link_kind kind) { return 1 + GROUP_KINDS + (int)kind; }
@@ -144,7 +155,9 @@ grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank) {
     return s;
 }
 
-static bool in_one_group(const grid *g, group_kind kind, int a, int b) { return grid_group_member(g, kind, a, grid_group_index(g, kind, b)) == b; }
+static bool in_one_group(const grid *g, group_kind kind, int a, int b) {
+    return grid_group_member(g, kind, a, grid_group_index(g, kind, b)) == b;
+}
 
 static bool grid_needs(const void *ctx, int channel, int a, int b) {
     const grid *g = ctx;
@@ -156,7 +169,8 @@ static bool grid_needs(const void *ctx, int channel, int a, int b) {
 static void role_of(const void *ctx, int rank, char dst[COMM_ROLE]) { grid_role(ctx, rank, dst); }
 
 channel_plan grid_channels(const grid *g) {
-    channel_plan plan = {.channels = GROUP_KINDS + LINK_KINDS, .needs = grid_needs, .role = role_of, .ctx = g, .ctx_bytes = sizeof *g};
+    channel_plan plan = {
+        .channels = GROUP_KINDS + LINK_KINDS, .needs = grid_needs, .role = role_of, .ctx = g, .ctx_bytes = sizeof *g};
     if (one_group(g)) return (channel_plan){0};
     for (int k = 0; k < GROUP_KINDS; k++) plan.seats += grid_group_size(g, (group_kind)k) > 1;
     for (int k = 0; k < LINK_KINDS && g->pipeline > 1; k++)
@@ -164,9 +178,11 @@ channel_plan grid_channels(const grid *g) {
     return plan;
 }
 
-// --- communicators -------------------------------------------------------------------------------------------------------------
+// --- communicators ---------------------------------------------------------------------------------------------------
 
-static err_t split(const groups *x, grid_split s, comm **out) { return x->world->table->split(x->world, s.color, s.key, s.channel, out); }
+static err_t split(const groups *x, grid_split s, comm **out) {
+    return x->world->table->split(x->world, s.color, s.key, s.channel, out);
+}
 
 static err_t open_group(groups *x, group_kind kind) {
     if (grid_group_size(&x->shape, kind) == 1) return comm_self_open(&x->group[kind]);
@@ -192,7 +208,8 @@ static err_t open_link(groups *x, link_kind kind) {
 err_t groups_open(groups *x, const grid *g, comm *world) {
     *x = (groups){.shape = *g, .world = world};
     err_t rc = ERR_OK;
-    if (grid_world(g) != world->world) return err_set(ERR_INTERNAL, "a layout of %d ranks over a communicator of %d", grid_world(g), world->world);
+    if (grid_world(g) != world->world)
+        return err_set(ERR_INTERNAL, "a layout of %d ranks over a communicator of %d", grid_world(g), world->world);
     if (one_group(g)) {
         x->group[GROUP_DATA] = x->group[GROUP_STAGE] = world;
         TRY_GOTO(comm_self_open(&x->group[GROUP_TENSOR]), fail);
@@ -209,7 +226,7 @@ fail:;
     return err_restore(&why);
 }
 
-// --- on paper ------------------------------------------------------------------------------------------------------------------
+// --- on paper --------------------------------------------------------------------------------------------------------
 
 // Nodes are counted anew in each communicator, and so are a node's ranks.
 static void count_nodes(comm_place *place, int n) {
@@ -253,10 +270,10 @@ err_t groups_imagine(groups *x, const grid *g, comm *world) {
     return err_restore(&why);
 }
 
-// --- closing -------------------------------------------------------------------------------------------------------------------
+// --- closing ---------------------------------------------------------------------------------------------------------
 
-// In the same order on all ranks, since NCCL's are closed together. A rank in the middle closes its links from both sides: to an even
-// lower stage first, as they were made.
+// In the same order on all ranks, since NCCL's are closed together. A rank in the middle closes its links from both
+// sides: to an even lower stage first, as they were made.
 static void close_link(groups *x, link_kind kind) {
     bool even = grid_at(&x->shape, x->world->rank).stage % 2 == 0;
     comm *pair[2] = {even ? x->after[kind] : x->before[kind], even ? x->before[kind] : x->after[kind]};

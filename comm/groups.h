@@ -5,16 +5,18 @@
 //
 // With 2 stages, data 2 and tensor 2:
 //
-//              d 0       d 1         tensor groups   0 1 | 2 3 | 4 5 | 6 7     the same stage and d: neighbours in a node
+//              d 0       d 1         tensor groups   0 1 | 2 3 | 4 5 | 6 7     the same stage and d: neighbours in a
+//                        node
 //             t0  t1    t0  t1       data groups     0 2 | 1 3 | 4 6 | 5 7     the same stage and t
 //   stage 0    0   1     2   3       stage groups    0 1 2 3 | 4 5 6 7
 //   stage 1    4   5     6   7       lines           0 4 | 1 5 | 2 6 | 3 7     the same d and t: the pipeline
 //
-// Context ranks share the positions of the same samples. Their groups have the same stage, d and t; they have whole weights, so they are in one data group,
-// with those of other d: member d * context + c.
+// Context ranks share the positions of the same samples. Their groups have the same stage, d and t; they have whole
+// weights, so they are in one data group, with those of other d: member d * context + c.
 //
-// Each kind of group has a channel of its own (comm/comm.h), and so has each kind of link, which joins two ranks of a line. So all of
-// them may be in calls at the same time, also a rank's two links of one kind: to the stage before, and to the one after.
+// Each kind of group has a channel of its own (comm/comm.h), and so has each kind of link, which joins two ranks of a
+// line. So all of them may be in calls at the same time, also a rank's two links of one kind: to the stage before, and
+// to the one after.
 #ifndef COMM_GROUPS_H
 #define COMM_GROUPS_H
 
@@ -55,7 +57,8 @@ err_t grid_of(grid *out, int world, const grid *wanted);
 
 static inline int grid_context(const grid *g) { return g->context ? g->context : 1; }
 static inline int grid_world(const grid *g) { return g->data * grid_context(g) * g->tensor * g->pipeline; }
-static inline bool grid_is_divided(const grid *g) { return grid_context(g) * g->tensor * g->pipeline > 1; }  // not only the data
+// not only the data
+static inline bool grid_is_divided(const grid *g) { return grid_context(g) * g->tensor * g->pipeline > 1; }
 grid_place grid_at(const grid *g, int rank);
 int grid_rank(const grid *g, grid_place p);
 
@@ -75,11 +78,11 @@ int grid_group_size(const grid *g, group_kind kind);
 int grid_group_index(const grid *g, group_kind kind, int rank);              // of rank in its group
 int grid_group_member(const grid *g, group_kind kind, int rank, int index);  // of rank's group
 
-// The rank at the other end of a link: with the stage after this one (`after`) or before it. -1: there is none. Links between the
-// first stage and the last have the last one before the first.
+// The rank at the other end of a link: with the stage after this one (`after`) or before it. -1: there is none. Links
+// between the first stage and the last have the last one before the first.
 int grid_link_peer(const grid *g, link_kind kind, int rank, bool after);
 
-// --- splits of the world's communicator ------------------------------------------------------------------------------------------
+// --- splits of the world's communicator ------------------------------------------------------------------------------
 
 // Arguments of a split. color -1: this rank takes part in the call only.
 typedef struct grid_split {
@@ -88,14 +91,16 @@ typedef struct grid_split {
 
 grid_split grid_group_split(const grid *g, group_kind kind, int rank);
 
-// The links of one kind are made by two splits: in the first one the lower of the two stages is even, in the second it is odd. In
-// each, a rank has one link at most.
+// The links of one kind are made by two splits: in the first one the lower of the two stages is even, in the second it
+// is odd. In each, a rank has one link at most.
 grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank);
 
-// What launch_channels needs to know: the channels, and what each rank does. Where only the data is divided there is nothing of it. g outlives the plan.
+// What launch_channels needs to know: the channels, and what each rank does. Where only the data is divided there is
+// nothing of it. g outlives the plan.
 channel_plan grid_channels(const grid *g);
 
-// All of them, made from the world's communicator. Where only the data is divided nothing is made: data and stage are the world's.
+// All of them, made from the world's communicator. Where only the data is divided nothing is made: data and stage are
+// the world's.
 typedef struct groups {
     grid shape;
     comm *group[GROUP_KINDS];                      // of one rank: a communicator of one rank

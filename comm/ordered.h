@@ -46,7 +46,8 @@ typedef struct lane_place {
 lane_place lane_counter_begin(const lane_counter *c, int64_t lane, bool once);
 void lane_counter_end(lane_counter *c, int64_t lane, lane_place at);
 
-// Buffers that lanes [first, first+count), run one after the other, need at the same time, the one being filled included.
+// Buffers that lanes [first, first+count), run one after the other, need at the same time, the one being filled
+// included.
 int lane_counter_buffers(int64_t first, int64_t count, bool once);
 
 // The subtrees that are left of them when everything that can be merged is merged.

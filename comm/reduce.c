@@ -34,7 +34,7 @@ struct reducer {
     int room;
 };
 
-// --- who holds what --------------------------------------------------------------------------------------------------------------
+// --- who holds what --------------------------------------------------------------------------------------------------
 
 static lane_deal deal_of(const reducer *r, int rank) { return lane_deal_of(r->lanes, r->world, rank, r->turns); }
 
@@ -108,7 +108,7 @@ int reduce_kept(const reducer *r) {
     return most;
 }
 
-// --- opening ---------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static void count_nodes(reducer *r) {
     r->nodes = comm_nodes(r->ranks);
@@ -154,11 +154,12 @@ err_t reduce_open(reducer **out, const reduce_options *o) {
 
 void reduce_close(reducer *r) {
     if (!r) return;
-    free(r->first_rank), free(r->kept), free(r->send), free(r->recv), free(r->sources), free(r->result), free(r->gathered);
+    free(r->first_rank), free(r->kept), free(r->send), free(r->recv), free(r->sources), free(r->result),
+        free(r->gathered);
     free(r);
 }
 
-// --- a job -----------------------------------------------------------------------------------------------------------------------
+// --- a job -----------------------------------------------------------------------------------------------------------
 
 // A job that runs, or, without memory (`dry`), is measured.
 typedef struct walk {
@@ -184,7 +185,8 @@ static size_t ranges_floats(const walk *w, int owner) {
 // Where the owner's range of segment g is in a source. `packed` is the sum of the ranges before it.
 static float *range_at(const walk *w, const source *x, int g, int owner, size_t packed) {
     switch (x->form) {
-    case IN_LANE: return x->base + w->job->lane_at[g] + w->r->cut[(size_t)g * (size_t)(w->r->world + 1) + (size_t)owner];
+    case IN_LANE:
+        return x->base + w->job->lane_at[g] + w->r->cut[(size_t)g * (size_t)(w->r->world + 1) + (size_t)owner];
     case IN_OWN: return x->base + w->job->own_at[g];
     default: return x->base + packed;
     }
@@ -236,7 +238,9 @@ static err_t list_part(walk *w, bool sending, int peer, float *data, size_t floa
     comm_part **list = sending ? &r->send : &r->recv;
     int *count = sending ? &r->sends : &r->recvs, *room = sending ? &r->send_room : &r->recv_room;
     if (*count == *room) {
-        if (!w->dry) return err_set(ERR_INTERNAL, "a reduction of segments %d .. +%d that was not planned", w->job->first, w->job->count);
+        if (!w->dry)
+            return err_set(ERR_INTERNAL, "a reduction of segments %d .. +%d that was not planned", w->job->first,
+                           w->job->count);
         int more = *room ? 2 * *room : 64;
         comm_part *grown = realloc(*list, (size_t)more * sizeof *grown);
         if (!grown) return err_set(ERR_INTERNAL, "no memory for %d messages", more);
@@ -271,14 +275,18 @@ static source take_scratch(walk *w, lane_span span, int owner) {
 
 static err_t exchange(walk *w) {
     reducer *r = w->r;
-    err_t rc = w->dry || r->sends + r->recvs == 0 ? ERR_OK : r->ranks->table->exchange(r->ranks, r->send, r->sends, r->recv, r->recvs, w->s);
+    err_t rc = w->dry || r->sends + r->recvs == 0
+                   ? ERR_OK
+                   : r->ranks->table->exchange(r->ranks, r->send, r->sends, r->recv, r->recvs, w->s);
     r->sends = r->recvs = 0;
     return rc;
 }
 
-static source own_source(const walk *w, lane_span span) { return (source){span, IN_LANE, w->dry ? NULL : w->job->lane[span.buffer]}; }
+static source own_source(const walk *w, lane_span span) {
+    return (source){span, IN_LANE, w->dry ? NULL : w->job->lane[span.buffer]};
+}
 
-// --- phase 1: inside the node ------------------------------------------------------------------------------------------------------
+// --- phase 1: inside the node ----------------------------------------------------------------------------------------
 
 static err_t send_to_collectors(walk *w, int node) {
     lane_counter mine = rank_spans(w->r, w->r->rank, w->job->turn);
@@ -293,7 +301,8 @@ static err_t send_to_collectors(walk *w, int node) {
     return ERR_OK;
 }
 
-// The node's subtrees of an owner's ranges, in order of lane: this rank's where they are, the others' where they will arrive.
+// The node's subtrees of an owner's ranges, in order of lane: this rank's where they are, the others' where they will
+// arrive.
 static err_t list_collected(walk *w, int node, int owner, source *list, int *count) {
     reducer *r = w->r;
     for (int k = r->first_rank[node]; k < r->first_rank[node + 1]; k++) {
@@ -331,7 +340,7 @@ static err_t phase_one(walk *w, int node) {
     return ERR_OK;
 }
 
-// --- phase 2: between nodes --------------------------------------------------------------------------------------------------------
+// --- phase 2: between nodes ------------------------------------------------------------------------------------------
 
 // Merges what the node has for every owner elsewhere and lists it for sending; its own ranges stay, merged, in *mine.
 static err_t merge_node(walk *w, int node, source *mine, int *mines) {
@@ -371,18 +380,20 @@ static void put_between(source *list, int *count, const source *mine, int mines)
     *count += mines;
 }
 
-// --- the owner -----------------------------------------------------------------------------------------------------------------------
+// --- the owner -------------------------------------------------------------------------------------------------------
 
 static err_t finish(walk *w, const source *list, int count) {
     reducer *r = w->r;
     source out = {{0, 0, 0}, IN_OWN, w->job->out}, *stack = r->result;
     const lane_counter *before = &r->kept[w->job->turn], *after = &r->kept[w->job->turn + 1];
     int top = 0;
-    for (; top < before->count; top++) stack[top] = (source){before->span[top], IN_OWN, w->dry ? NULL : w->job->kept[before->span[top].buffer]};
+    for (; top < before->count; top++)
+        stack[top] = (source){before->span[top], IN_OWN, w->dry ? NULL : w->job->kept[before->span[top].buffer]};
     TRY(merge(w, r->rank, stack, &top, list, count, &out));
     if (top == 1 && stack[0].span.size == r->lanes) return combine(w, r->rank, &out, &stack[0], NULL);
     if (!r->turns || top != after->count)
-        return err_set(ERR_INTERNAL, "%d subtrees are left of %" PRId64 " lanes on rank %d of %d", top, r->lanes, r->rank, r->world);
+        return err_set(ERR_INTERNAL, "%d subtrees are left of %" PRId64 " lanes on rank %d of %d", top, r->lanes,
+                       r->rank, r->world);
     for (int i = 0; i < top; i++) {
         source to = {after->span[i], IN_OWN, w->dry ? NULL : w->job->kept[after->span[i].buffer]};
         TRY(combine(w, r->rank, &to, &stack[i], NULL));

@@ -11,8 +11,8 @@
 // then there is one reduction a step. Turns: at turn t rank r runs lane t*world + r, every turn is reduced, and the
 // owner keeps a counter of subtrees over its own range only.
 //
-// Ranges      The gradient is a list of segments; segment g is cut into world ranges at cut[g*(world+1) ..], in floats from its start. A job
-//             reduces some consecutive segments (a bucket).
+// Ranges      The gradient is a list of segments; segment g is cut into world ranges at cut[g*(world+1) ..], in floats
+//             from its start. A job reduces some consecutive segments (a bucket).
 #ifndef COMM_REDUCE_H
 #define COMM_REDUCE_H
 
@@ -56,12 +56,14 @@ typedef struct reduce_job {
     float *const *lane;     // this rank's gradient buffers, as its lane counter numbers them
     const size_t *lane_at;  // [segments] where segment g begins in each of them
     float *const *kept;     // reduce_kept() buffers over this rank's ranges
-    float *out;             // (=) this rank's ranges summed over all lanes, after the last turn. May be in a lane buffer
-    const size_t *own_at;   // [segments] where this rank's range of segment g begins in out and in kept
+    // (=) this rank's ranges summed over all lanes, after the last turn. May be in a lane buffer
+    float *out;
+    const size_t *own_at;  // [segments] where this rank's range of segment g begins in out and in kept
     float *scratch;
 } reduce_job;
 
-// Collective: all ranks run the same jobs in the same order. Lane buffers are scratch afterwards. Queued on s, like the communicator's calls.
+// Collective: all ranks run the same jobs in the same order. Lane buffers are scratch afterwards. Queued on s, like the
+// communicator's calls.
 err_t reduce_run(reducer *r, const reduce_job *job, stream *s);
 
 #endif

@@ -59,7 +59,9 @@ static err_t self_query(comm *c) {
 static void self_abort(comm *c, const char *why) { (void)c, (void)why; }
 static void self_close(comm *c) { free(c); }
 
-static void self_describe(const comm *c, char *dst, size_t room) { snprintf(dst, room, "%s: nobody to talk to", c->table->name); }
+static void self_describe(const comm *c, char *dst, size_t room) {
+    snprintf(dst, room, "%s: nobody to talk to", c->table->name);
+}
 
 static const comm_table self_table = {
     .name = "self",

@@ -11,10 +11,11 @@ static err_t compare_lines(const comm *c, const char *line) {
     for (int r = 1; r < c->world; r++) {
         const char *its = line + (size_t)r * DEVICE_ARITHMETIC;
         if (memcmp(line, its, DEVICE_ARITHMETIC) == 0) continue;
-        err_set(ERR_CONFIG,
-                "%s computes on \"%.159s\", %s on \"%.159s\": they give other bits, and a run has the bits of one. Give all ranks devices and "
-                "libraries of one kind, or take those that differ out of [cluster] nodes; CPUs compute alike everywhere ([device] backend = cpu)",
-                comm_rank_text(c, 0, first), line, comm_rank_text(c, r, other), its);
+        err_set(
+            ERR_CONFIG,
+            "%s computes on \"%.159s\", %s on \"%.159s\": they give other bits, and a run has the bits of one. Give all ranks devices and "
+            "libraries of one kind, or take those that differ out of [cluster] nodes; CPUs compute alike everywhere ([device] backend = cpu)",
+            comm_rank_text(c, 0, first), line, comm_rank_text(c, r, other), its);
         return err_share();
     }
     return ERR_OK;
@@ -47,6 +48,8 @@ err_t transport_open(comm **out, team *t, const transport_options *o, stream *s)
     return err_restore(&why);
 }
 
-err_t transport_register(comm *c, void *base, size_t bytes) { return c->table->register_memory ? c->table->register_memory(c, base, bytes) : ERR_OK; }
+err_t transport_register(comm *c, void *base, size_t bytes) {
+    return c->table->register_memory ? c->table->register_memory(c, base, bytes) : ERR_OK;
+}
 
 void transport_describe(const comm *c, char *dst, size_t room) { c->table->describe(c, dst, room); }

@@ -33,7 +33,8 @@ err_t comm_nccl_open(comm **out, team *t, comm *over, const transport_options *o
 // 2.19 and later.
 err_t transport_register(comm *c, void *base, size_t bytes);
 
-// "nccl 2.28.3, /usr/lib/.../libnccl.so.2, interface eth0, infiniband off" or "shared memory and TCP": for the person who starts a run.
+// "nccl 2.28.3, /usr/lib/.../libnccl.so.2, interface eth0, infiniband off" or "shared memory and TCP": for the person
+// who starts a run.
 void transport_describe(const comm *c, char *dst, size_t room);
 
 #endif

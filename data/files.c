@@ -1,5 +1,5 @@
-// data/files.c: see data/files.h. The order of samples follows from the order of files, so that it may not depend on the locale, nor on how
-// often a file is named.
+// data/files.c: see data/files.h. The order of samples follows from the order of files, so that it may not depend on
+// the locale, nor on how often a file is named.
 #include "data/files.h"
 
 #include "base/io.h"
@@ -33,10 +33,12 @@ static err_t no_match(const char *pattern, files_hint hint) {
     TRY(io_path(in, "%s%s%.*s", absolute ? "" : here, absolute ? "" : "/", (int)n, pattern));
     size_t m = strlen(in);
     if (m > 1) in[m - 1] = 0;  // the last slash
-    const char *text = begins_with(pattern, hint.prefix) ? hint.text
-                       : absolute                        ? "Mend the name"
-                                  : "Names begin at the directory that lockstep is started in: start it elsewhere, or mend the name";
-    if (stat(in, &st) != 0) return err_set(ERR_CONFIG, "no file matches \"%s\": there is no directory %s. %s", pattern, in, text);
+    const char *text =
+        begins_with(pattern, hint.prefix) ? hint.text
+        : absolute                        ? "Mend the name"
+                   : "Names begin at the directory that lockstep is started in: start it elsewhere, or mend the name";
+    if (stat(in, &st) != 0)
+        return err_set(ERR_CONFIG, "no file matches \"%s\": there is no directory %s. %s", pattern, in, text);
     return err_set(ERR_CONFIG, "no file matches \"%s\" in %s. %s", pattern, in, text);
 }
 

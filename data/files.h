@@ -18,8 +18,8 @@ typedef struct files_hint {
     const char *text;
 } files_hint;
 
-// *out = all files that match: files and globs, space between. ERR_CONFIG when a pattern matches nothing: where it was looked for, and the hint.
-// *out must be zero; files_free() it in any case.
+// *out = all files that match: files and globs, space between. ERR_CONFIG when a pattern matches nothing: where it was
+// looked for, and the hint. *out must be zero; files_free() it in any case.
 err_t files_expand(file_list *out, const char *patterns, files_hint hint);
 void files_free(file_list *l);
 

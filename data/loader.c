@@ -40,7 +40,9 @@ struct loader {
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Bytes of input k of a batch, in whole pages.
-static int64_t part_bytes(const loader_options *o, int k) { return round_up(o->micro * (int64_t)spec_bytes(&o->in[k]), PAGE); }
+static int64_t part_bytes(const loader_options *o, int k) {
+    return round_up(o->micro * (int64_t)spec_bytes(&o->in[k]), PAGE);
+}
 
 static int64_t slot_bytes(const loader_options *o) {
     int64_t all = 0;
@@ -53,7 +55,8 @@ int64_t loader_bytes(const loader_options *o) { return slot_bytes(o) * o->depth;
 // Micro-batch `number` of this rank, counted from the loader's first step.
 static batch batch_at(const loader *l, int64_t number) {
     const loader_options *o = &l->o;
-    int64_t in_step = number % l->per_step, lane = o->first_lane + in_step / l->micros * o->lane_stride, micro = in_step % l->micros;
+    int64_t in_step = number % l->per_step, lane = o->first_lane + in_step / l->micros * o->lane_stride,
+            micro = in_step % l->micros;
     char *at = (char *)o->memory + number % o->depth * l->slot;
     batch b = {
         .step = o->first_step + number / l->per_step,
@@ -106,18 +109,25 @@ static void *run(void *arg) {
 
 static err_t check(const loader_options *o, const source *from) {
     if (o->inputs < 1 || o->micro < 1 || o->lanes < 1 || o->global < 1 || o->depth < 1 || !o->memory)
-        return err_set(ERR_INTERNAL, "loader: %d inputs, micro %" PRId64 ", lanes %" PRId64 ", global %" PRId64 ", depth %d: expected at least 1",
+        return err_set(ERR_INTERNAL,
+                       "loader: %d inputs, micro %" PRId64 ", lanes %" PRId64 ", global %" PRId64
+                       ", depth %d: expected at least 1",
                        o->inputs, o->micro, o->lanes, o->global, o->depth);
     for (int k = 0; k < o->inputs; k++)
-        if (o->micro > INT32_MAX || spec_bytes(&o->in[k]) > (uint64_t)INT64_MAX / 64 / (uint64_t)o->micro / (uint64_t)o->depth)
-            return err_set(ERR_CONFIG, "[batch] micro %" PRId64 " of %zu bytes of `%s`, %d batches deep, is out of reach", o->micro,
+        if (o->micro > INT32_MAX ||
+            spec_bytes(&o->in[k]) > (uint64_t)INT64_MAX / 64 / (uint64_t)o->micro / (uint64_t)o->depth)
+            return err_set(ERR_CONFIG,
+                           "[batch] micro %" PRId64 " of %zu bytes of `%s`, %d batches deep, is out of reach", o->micro,
                            spec_bytes(&o->in[k]), o->in[k].name, o->depth);
     if (o->lanes > o->global || o->global % o->lanes || o->global / o->lanes % o->micro)
-        return err_set(ERR_CONFIG, "[batch] global %" PRId64 ", expected a multiple of lanes %" PRId64 " * micro %" PRId64, o->global, o->lanes,
-                       o->micro);
-    if (o->first_lane < 0 || o->lane_count < 1 || o->lane_stride < 1 || o->first_lane + (o->lane_count - 1) * o->lane_stride >= o->lanes)
-        return err_set(ERR_INTERNAL, "loader: %" PRId64 " lanes from %" PRId64 ", every %" PRId64 "th, expected some of 0..%" PRId64, o->lane_count,
-                       o->first_lane, o->lane_stride, o->lanes - 1);
+        return err_set(ERR_CONFIG,
+                       "[batch] global %" PRId64 ", expected a multiple of lanes %" PRId64 " * micro %" PRId64,
+                       o->global, o->lanes, o->micro);
+    if (o->first_lane < 0 || o->lane_count < 1 || o->lane_stride < 1 ||
+        o->first_lane + (o->lane_count - 1) * o->lane_stride >= o->lanes)
+        return err_set(ERR_INTERNAL,
+                       "loader: %" PRId64 " lanes from %" PRId64 ", every %" PRId64 "th, expected some of 0..%" PRId64,
+                       o->lane_count, o->first_lane, o->lane_stride, o->lanes - 1);
     if (o->first_step < 1 || o->last_step < o->first_step - 1 || o->last_step > INT64_MAX / o->global)
         return err_set(ERR_INTERNAL, "loader: steps %" PRId64 " to %" PRId64, o->first_step, o->last_step);
     if (source_about(from).samples < 1) return err_set(ERR_DATA, "the data has no sample");

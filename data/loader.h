@@ -13,11 +13,14 @@ typedef struct loader_options {
     bool shuffle;
     const tensor_spec *in;  // what the source's samples consist of, in the order of its reads; `inputs` of them
     int inputs;
-    int64_t global, micro, lanes;                 // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
-    int64_t first_lane, lane_count, lane_stride;  // the lanes of this rank, in the order in which it runs them: first, first + stride, ...
-    int64_t first_step, last_step;                // steps to deliver, from 1, both included
-    int depth;                                    // most batches in the ring
-    void *memory;                                 // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader
+    // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
+    int64_t global, micro, lanes;
+    // the lanes of this rank, in the order in which it runs them: first, first + stride, ...
+    int64_t first_lane, lane_count, lane_stride;
+    int64_t first_step, last_step;  // steps to deliver, from 1, both included
+    int depth;                      // most batches in the ring
+    // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader
+    void *memory;
 } loader_options;
 
 typedef struct batch {
@@ -27,11 +30,13 @@ typedef struct batch {
 } batch;
 
 typedef struct loader_stats {
-    double wait_s;                  // total time that the trainer has waited for batches
-    int depth;                      // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
-    int64_t retries;                // reads that failed first and succeeded later
-    int64_t bytes;                  // read of files, as they are stored; what is kept in memory is not read again
-    double read_p50_s, read_p99_s;  // time of reading a micro-batch, seconds: of the last 1024 that are done; 0: none yet
+    double wait_s;  // total time that the trainer has waited for batches
+    // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
+    int depth;
+    int64_t retries;  // reads that failed first and succeeded later
+    int64_t bytes;    // read of files, as they are stored; what is kept in memory is not read again
+    // time of reading a micro-batch, seconds: of the last 1024 that are done; 0: none yet
+    double read_p50_s, read_p99_s;
 } loader_stats;
 
 int64_t loader_bytes(const loader_options *o);

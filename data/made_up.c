@@ -33,7 +33,8 @@ static void made_up_close(source *s) {
     free(x);
 }
 
-static const source_type type = {.read = made_up_read, .verify = made_up_verify, .cancel = made_up_cancel, .close = made_up_close};
+static const source_type type = {
+    .read = made_up_read, .verify = made_up_verify, .cancel = made_up_cancel, .close = made_up_close};
 
 static void fill(void *to, const tensor_spec *t, int64_t count, uint64_t seed, uint32_t which) {
     for (int64_t i = 0; i < count; i++) {
@@ -48,10 +49,11 @@ err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t
     *out = NULL;
     made_up *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "no memory for made-up samples");
-    x->head = (source){.type = &type,
-                       .tensors = o->inputs,
-                       .inputs = o->inputs,
-                       .about = {.samples = samples, .units = samples, .units_per_sample = 1, .unit = "samples", .hash = "made up"}};
+    x->head = (source){
+        .type = &type,
+        .tensors = o->inputs,
+        .inputs = o->inputs,
+        .about = {.samples = samples, .units = samples, .units_per_sample = 1, .unit = "samples", .hash = "made up"}};
     for (int k = 0; k < o->inputs; k++) {
         int64_t count = samples * shape_count(o->wanted[k].dims, o->wanted[k].size);
         x->head.tensor[k] = o->wanted[k];

@@ -1,14 +1,17 @@
-// data/mix.c: draws samples of several sources in the proportion of weights. Which sample comes at a position is computed, as for a single source.
+// data/mix.c: draws samples of several sources in the proportion of weights. Which sample comes at a position is
+// computed, as for a single source.
 //
-// Positions are divided into blocks of M = c_0 + c_1 + ... places, where c_k is the weight of part k as a whole number. A block has exactly c_k places
-// of part k. So for weights of 0.5, 0.3 and 0.2 (M = 10, c = 5 3 2), where a letter is a part and the number counts
-// its places in the block:
+// Positions are divided into blocks of M = c_0 + c_1 + ... places, where c_k is the weight of part k as a whole number.
+// A block has exactly c_k places of part k. So for weights of 0.5, 0.3 and 0.2 (M = 10, c = 5 3 2), where a letter is a
+// part and the number counts its places in the block:
 //
 //   place      0   1   2   3   4   5   6   7   8   9
-//   sample of  a0  b0  a1  c0  a2  b1  a3  c1  b2  a4      in this order without shuffling, else in another one for each block
+//   sample of  a0  b0  a1  c0  a2  b1  a3  c1  b2  a4      in this order without shuffling, else in another one for
+//              each block
 //
-// Sample j of part k in block i is draw q = i * c_k + j of that part, and draws of a part are like positions of a run on that part alone: draw q
-// is sample perm(seed of the part, q / W_k)[q % W_k] of its W_k. So each part has epochs of its own, and a window comes once in each.
+// Sample j of part k in block i is draw q = i * c_k + j of that part, and draws of a part are like positions of a run
+// on that part alone: draw q is sample perm(seed of the part, q / W_k)[q % W_k] of its W_k. So each part has epochs of
+// its own, and a window comes once in each.
 #include "data/mix.h"
 
 #include "base/philox.h"
@@ -33,7 +36,7 @@ typedef struct mix {
     int64_t places;     // M
 } mix;
 
-// --- order -------------------------------------------------------------------------------------------------------------
+// --- order -----------------------------------------------------------------------------------------------------------
 
 // What the order of draws of part `which` is keyed by; -1: the order of places in a block.
 static uint64_t key_of(uint64_t seed, int which) {
@@ -49,9 +52,10 @@ static int64_t mix_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
     return x->first[p->part] + sampler_at(key_of(seed, p->part), draw, x->info[p->part].about.samples, shuffle);
 }
 
-// Spreads the places so that after t of them every part has had its share of t, c_k t / M, rounded up or down: the count is off by less than one,
-// at every t. Of the parts whose next place would not come too early, that one is taken whose next place must come first (Tijdeman, "The chairman
-// assignment problem", Discrete Mathematics 32, 1980, theorem 1 and its proof). In integers: all is multiplied by M (2 parts - 2).
+// Spreads the places so that after t of them every part has had its share of t, c_k t / M, rounded up or down: the
+// count is off by less than one, at every t. Of the parts whose next place would not come too early, that one is taken
+// whose next place must come first (Tijdeman, "The chairman assignment problem", Discrete Mathematics 32, 1980, theorem
+// 1 and its proof). In integers: all is multiplied by M (2 parts - 2).
 static err_t fill_table(mix *x) {
     int parts = x->head.parts;
     int64_t D = 2 * (int64_t)parts - 2, *had = calloc((size_t)parts, sizeof *had);
@@ -69,7 +73,7 @@ static err_t fill_table(mix *x) {
     return ERR_OK;
 }
 
-// --- the source --------------------------------------------------------------------------------------------------------
+// --- the source ------------------------------------------------------------------------------------------------------
 
 static err_t mix_read(source *s, const source_draw *d, void *const *out) {
     mix *x = (mix *)s;
@@ -117,10 +121,14 @@ static void mix_close(source *s) {
     free(x);
 }
 
-static const source_type type = {
-    .read = mix_read, .at = mix_at, .verify = mix_verify, .cancel = mix_cancel, .counts = mix_counts, .close = mix_close};
+static const source_type type = {.read = mix_read,
+                                 .at = mix_at,
+                                 .verify = mix_verify,
+                                 .cancel = mix_cancel,
+                                 .counts = mix_counts,
+                                 .close = mix_close};
 
-// --- opening -----------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 // The hash is of the parts' contents and weights, in order: any other mix is other data.
 static void hash_parts(mix *x) {
@@ -148,7 +156,8 @@ static void describe(mix *x, const source_options *o) {
     hash_parts(x);
 }
 
-static err_t open_part(mix *x, int k, const source_options *o, const weighted *w, err_t (*open)(source **out, const source_options *o)) {
+static err_t open_part(mix *x, int k, const source_options *o, const weighted *w,
+                       err_t (*open)(source **out, const source_options *o)) {
     source_info *all = &x->head.about;
     source_options of = *o;
     of.files = w->files;
@@ -166,7 +175,8 @@ static err_t open_part(mix *x, int k, const source_options *o, const weighted *w
     return x->info[k].text ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a list of files");
 }
 
-static err_t open_parts(mix *x, const source_options *o, const weights *w, err_t (*open)(source **out, const source_options *o)) {
+static err_t open_parts(mix *x, const source_options *o, const weights *w,
+                        err_t (*open)(source **out, const source_options *o)) {
     size_t parts = (size_t)w->parts;
     x->head.parts = w->parts;
     x->places = w->places;
@@ -175,13 +185,15 @@ static err_t open_parts(mix *x, const source_options *o, const weights *w, err_t
     x->first = calloc(parts, sizeof *x->first);
     x->count = calloc(parts, sizeof *x->count);
     x->table = calloc((size_t)w->places, sizeof *x->table);
-    if (!x->part || !x->info || !x->first || !x->count || !x->table) return err_set(ERR_INTERNAL, "no memory for a mix of %d parts", w->parts);
+    if (!x->part || !x->info || !x->first || !x->count || !x->table)
+        return err_set(ERR_INTERNAL, "no memory for a mix of %d parts", w->parts);
     for (int k = 0; k < w->parts; k++) TRY(open_part(x, k, o, &w->part[k], open));
     describe(x, o);
     return fill_table(x);
 }
 
-err_t mix_open(source **out, const source_options *o, const weights *w, err_t (*open)(source **out, const source_options *o)) {
+err_t mix_open(source **out, const source_options *o, const weights *w,
+               err_t (*open)(source **out, const source_options *o)) {
     if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
     mix *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "no memory for a mix");

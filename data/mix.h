@@ -5,8 +5,9 @@
 #include "data/source.h"
 #include "data/weights.h"
 
-// A source with a part for each of w's, in their order: part k is what `open` makes of the files w->part[k].files with the other options of *o. Its
-// samples are numbered part after part. ERR_CONFIG and ERR_DATA name the part.
-err_t mix_open(source **out, const source_options *o, const weights *w, err_t (*open)(source **out, const source_options *o));
+// A source with a part for each of w's, in their order: part k is what `open` makes of the files w->part[k].files with
+// the other options of *o. Its samples are numbered part after part. ERR_CONFIG and ERR_DATA name the part.
+err_t mix_open(source **out, const source_options *o, const weights *w,
+               err_t (*open)(source **out, const source_options *o));
 
 #endif

@@ -1,4 +1,5 @@
-// data/open.c: opens the source that the files are, or a mix of several, and brings its tensors into the order in which the model reads them.
+// data/open.c: opens the source that the files are, or a mix of several, and brings its tensors into the order in which
+// the model reads them.
 #include "data/source.h"
 
 #include "data/files.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// --- which format ------------------------------------------------------------------------------------------------------
+// --- which format ----------------------------------------------------------------------------------------------------
 
 // IDX begins with two zero bytes, the type and the number of dimensions; compressed with gzip's magic. What is neither
 // is tokens. What can't be read is reported by the opener.
@@ -19,8 +20,9 @@ static bool looks_like_idx(const source_options *o) {
     reader r = {0};
     data_file first = {0};
     reader_open(&r, o->retry, NULL);
-    bool known = files_expand(&files, o->files, (files_hint){0}) == ERR_OK && reader_find(&first, files.path[0], "a file") == ERR_OK &&
-                 first.size >= 4 && reader_read(&r, &first, 0, head, 4) == ERR_OK;
+    bool known = files_expand(&files, o->files, (files_hint){0}) == ERR_OK &&
+                 reader_find(&first, files.path[0], "a file") == ERR_OK && first.size >= 4 &&
+                 reader_read(&r, &first, 0, head, 4) == ERR_OK;
     reader_forget(&r, &first);
     reader_close(&r);
     files_free(&files);
@@ -29,7 +31,7 @@ static bool looks_like_idx(const source_options *o) {
     return gzip || (head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14 && head[3] >= 1 && head[3] <= 4);
 }
 
-// --- opening -----------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 // "(28,28)", or "one value".
 static const char *shape_text(const tensor_spec *x, char dst[96]) {
@@ -50,12 +52,16 @@ static err_t match_inputs(source *s, const source_options *o) {
         int k = 0;
         while (k < s->tensors && strcmp(s->tensor[k].name, x->name) != 0) k++;
         if (k == s->tensors)
+            return err_set(
+                ERR_CONFIG,
+                "the model reads `%s`, and the samples of these files have %s%s%s: [model] type and the data do not fit together",
+                x->name, s->tensor[0].name, s->tensors > 1 ? " and " : "", s->tensors > 1 ? s->tensor[1].name : "");
+        if (s->tensor[k].type != x->type ||
+            shape_count(s->tensor[k].dims, s->tensor[k].size) != shape_count(x->dims, x->size))
             return err_set(ERR_CONFIG,
-                           "the model reads `%s`, and the samples of these files have %s%s%s: [model] type and the data do not fit together", x->name,
-                           s->tensor[0].name, s->tensors > 1 ? " and " : "", s->tensors > 1 ? s->tensor[1].name : "");
-        if (s->tensor[k].type != x->type || shape_count(s->tensor[k].dims, s->tensor[k].size) != shape_count(x->dims, x->size))
-            return err_set(ERR_CONFIG, "the model reads `%s` as %s %s, and the files have %s %s: change [model], or the data", x->name,
-                           dtype_name(x->type), shape_text(x, wants), dtype_name(s->tensor[k].type), shape_text(&s->tensor[k], has));
+                           "the model reads `%s` as %s %s, and the files have %s %s: change [model], or the data",
+                           x->name, dtype_name(x->type), shape_text(x, wants), dtype_name(s->tensor[k].type),
+                           shape_text(&s->tensor[k], has));
         s->place[i] = k;
     }
     return ERR_OK;
@@ -64,7 +70,9 @@ static err_t match_inputs(source *s, const source_options *o) {
 static err_t set_apart(source *s, const source_options *o) {
     int64_t all = s->about.samples, kept = all - o->held_out;
     if (o->held_out == 0) return ERR_OK;
-    if (kept < 1) return err_set(ERR_CONFIG, "[data] holdout = %" PRId64 " of %" PRId64 " samples leaves none to train on", o->held_out, all);
+    if (kept < 1)
+        return err_set(ERR_CONFIG, "[data] holdout = %" PRId64 " of %" PRId64 " samples leaves none to train on",
+                       o->held_out, all);
     s->first = o->only_held_out ? kept : 0;
     s->about.samples = o->only_held_out ? o->held_out : kept;
     s->about.units = s->about.samples * s->about.units_per_sample;
@@ -86,7 +94,10 @@ fail:
 }
 
 static err_t open_mix(source **out, const source_options *o, const weights *w) {
-    if (o->held_out) return err_set(ERR_CONFIG, "[data] holdout and weights exclude each other: a mix has no end at which samples could be held out");
+    if (o->held_out)
+        return err_set(
+            ERR_CONFIG,
+            "[data] holdout and weights exclude each other: a mix has no end at which samples could be held out");
     return mix_open(out, o, w, open_one);
 }
 

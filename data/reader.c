@@ -48,7 +48,7 @@ void reader_cancel(reader *r, bool cancelled) {
     pthread_mutex_unlock(&r->lock);
 }
 
-// --- files -----------------------------------------------------------------------------------------------------------------
+// --- files -----------------------------------------------------------------------------------------------------------
 
 err_t reader_find(data_file *f, const char *path, const char *expected) {
     struct stat st;
@@ -76,11 +76,13 @@ err_t reader_hold(reader *r, data_file *f) {
     if (r->open[r->hand]) reader_drop(r, r->open[r->hand]);
     int fd;
     TRY(io_open(f->path, O_RDONLY, &fd));
-    if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino || st.st_size != f->size || st.st_mtim.tv_sec != f->mtime.tv_sec ||
-        st.st_mtim.tv_nsec != f->mtime.tv_nsec) {
+    if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino || st.st_size != f->size ||
+        st.st_mtim.tv_sec != f->mtime.tv_sec || st.st_mtim.tv_nsec != f->mtime.tv_nsec) {
         close(fd);
-        return err_set(ERR_DATA, "%s: another file than before (%" PRId64 " bytes at first): it was replaced while in use; start again", f->path,
-                       f->size);
+        return err_set(ERR_DATA,
+                       "%s: another file than before (%" PRId64
+                       " bytes at first): it was replaced while in use; start again",
+                       f->path, f->size);
     }
     f->fd = fd;
     r->open[r->hand] = f;
@@ -95,12 +97,13 @@ void reader_drop(reader *r, data_file *f) {
     f->fd = -1;
 }
 
-// --- reads -----------------------------------------------------------------------------------------------------------------
+// --- reads -----------------------------------------------------------------------------------------------------------
 
 static err_t read_once(reader *r, data_file *f, int64_t offset, void *dst, int64_t n) {
     TRY(reader_hold(r, f));
     if (fault_hit(r->faults, FAULT_READ))
-        return err_set(ERR_IO, "%s: read of %" PRId64 " bytes at offset %" PRId64 ": %s", f->path, n, offset, strerror(EIO));
+        return err_set(ERR_IO, "%s: read of %" PRId64 " bytes at offset %" PRId64 ": %s", f->path, n, offset,
+                       strerror(EIO));
     return io_read_at(f->fd, f->path, offset, dst, (size_t)n);
 }
 
@@ -118,7 +121,9 @@ static bool doze(reader *r, int64_t ms) {
     return go_on;
 }
 
-static bool back_off(reader *r, int tries) { return doze(r, (int64_t)BACKOFF_MS << (tries - 1 < BACKOFF_DOUBLINGS ? tries - 1 : BACKOFF_DOUBLINGS)); }
+static bool back_off(reader *r, int tries) {
+    return doze(r, (int64_t)BACKOFF_MS << (tries - 1 < BACKOFF_DOUBLINGS ? tries - 1 : BACKOFF_DOUBLINGS));
+}
 
 err_t reader_read(reader *r, data_file *f, int64_t offset, void *dst, int64_t n) {
     if (fault_hit(r->faults, FAULT_SLOW)) doze(r, FAULT_SLOW_MS);
@@ -129,7 +134,9 @@ err_t reader_read(reader *r, data_file *f, int64_t offset, void *dst, int64_t n)
         if (rc != ERR_IO) return rc;
         reader_drop(r, f);  // after an error on a network file system only a new descriptor may work
         if (tries > r->retry)
-            return err_set(ERR_IO, "%s; given up after %d %s ([data] retry = %d)", err_last()->text, tries, tries > 1 ? "tries" : "try", r->retry);
-        if (!back_off(r, tries)) return err_set(ERR_INTERRUPTED, "%s; not tried again: the reader is being closed", err_last()->text);
+            return err_set(ERR_IO, "%s; given up after %d %s ([data] retry = %d)", err_last()->text, tries,
+                           tries > 1 ? "tries" : "try", r->retry);
+        if (!back_off(r, tries))
+            return err_set(ERR_INTERRUPTED, "%s; not tried again: the reader is being closed", err_last()->text);
     }
 }

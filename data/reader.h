@@ -1,6 +1,7 @@
-// data/reader.h: ranges of files that are large, far away and in use for days. A read that fails with an I/O error is tried again, with a
-// new descriptor and a growing pause, so that a network file system may come back; a file that was replaced in between is refused. Reads use
-// pread, never a mapping: a file that shrinks or a disk that fails must be an error, not a SIGBUS.
+// data/reader.h: ranges of files that are large, far away and in use for days. A read that fails with an I/O error is
+// tried again, with a new descriptor and a growing pause, so that a network file system may come back; a file that was
+// replaced in between is refused. Reads use pread, never a mapping: a file that shrinks or a disk that fails must be an
+// error, not a SIGBUS.
 //
 // One thread at a time reads; reader_cancel() and the counts may be used from others.
 #ifndef DATA_READER_H
@@ -52,8 +53,8 @@ void reader_counts(const reader *r, int64_t *retries, int64_t *read);
 // again.
 void reader_cancel(reader *r, bool cancelled);
 
-// Notes which file this is, and how large. It must be a regular one with something in it; `expected` says of what kind, for messages. *f must
-// be zero; reader_forget() it in any case, before the reader is closed.
+// Notes which file this is, and how large. It must be a regular one with something in it; `expected` says of what kind,
+// for messages. *f must be zero; reader_forget() it in any case, before the reader is closed.
 err_t reader_find(data_file *f, const char *path, const char *expected);
 void reader_forget(reader *r, data_file *f);
 

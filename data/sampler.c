@@ -1,5 +1,6 @@
-// data/sampler.c: a shuffle that is computed, not stored. A permutation of any size, keyed by seed and epoch, answers "which
-// sample comes at position n?" in constant memory, so resuming, splitting over ranks and looking ahead are arithmetic.
+// data/sampler.c: a shuffle that is computed, not stored. A permutation of any size, keyed by seed and epoch, answers
+// "which sample comes at position n?" in constant memory, so resuming, splitting over ranks and looking ahead are
+// arithmetic.
 //
 // [0,W) is part of the square [0,a) x [0,a), a = ceil(sqrt(W)). A Feistel network with addition mod a permutes the
 // square (Luby & Rackoff 1988; mod a: Black & Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section
@@ -19,7 +20,8 @@ static uint64_t root_up(uint64_t w) {
     return a + 1;  // a was the largest with a*a < w
 }
 
-// One pass of the network over x in [0,a*a). Counter: the half, site, round, epoch (32 bits of it, which no run exceeds).
+// One pass of the network over x in [0,a*a). Counter: the half, site, round, epoch (32 bits of it, which no run
+// exceeds).
 static uint64_t feistel(uint64_t x, uint64_t a, uint64_t seed, uint32_t epoch) {
     uint64_t left = x / a, right = x % a;
     for (uint32_t round = 0; round < ROUNDS; round++) {

@@ -1,5 +1,5 @@
-// data/source.c: what all sources have in common once they are open: whichever tensors the model reads, samples that are held out, and the order in
-// which a run visits samples.
+// data/source.c: what all sources have in common once they are open: whichever tensors the model reads, samples that
+// are held out, and the order in which a run visits samples.
 #include "data/source.h"
 
 #include "data/sampler.h"
@@ -26,7 +26,9 @@ err_t source_read(source *s, const source_draw *d, void *const *out) {
     return s->type->read(s, &of_all, own);
 }
 
-err_t source_look(source *s, int64_t sample, void *const *out) { return source_read(s, &(source_draw){.sample = sample, .n = sample}, out); }
+err_t source_look(source *s, int64_t sample, void *const *out) {
+    return source_read(s, &(source_draw){.sample = sample, .n = sample}, out);
+}
 
 int64_t source_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
     return s->type->at ? s->type->at(s, seed, n, shuffle) : sampler_at(seed, n, s->about.samples, shuffle);
@@ -37,6 +39,8 @@ const source_part *source_parts(const source *s, int *count) {
     return s->part;
 }
 
-err_t source_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) { return s->type->verify(s, report, ctx); }
+err_t source_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
+    return s->type->verify(s, report, ctx);
+}
 
 void source_cancel(source *s, bool cancelled) { s->type->cancel(s, cancelled); }

@@ -15,14 +15,23 @@
 enum { SOURCE_TENSORS = 4 };
 
 // The words of [data] format.
-typedef enum { FORMAT_AUTO, FORMAT_LOCKSTEP, FORMAT_LLMC, FORMAT_RAW16, FORMAT_RAW32, FORMAT_MEGATRON, FORMAT_IDX } source_format;
+typedef enum {
+    FORMAT_AUTO,
+    FORMAT_LOCKSTEP,
+    FORMAT_LLMC,
+    FORMAT_RAW16,
+    FORMAT_RAW32,
+    FORMAT_MEGATRON,
+    FORMAT_IDX
+} source_format;
 
 typedef struct source_options {
     const char *files;          // files and globs, space between. With weights (data/weights.h) each is a part of a mix
     source_format format;       // FORMAT_AUTO: by the first bytes of the first file
     const tensor_spec *wanted;  // what the model reads, `inputs` of them. Samples have these tensors, in this order
     int inputs;
-    bool ignores;  // of tokens: a target that is `ignored` is -1 instead, so that its loss does not count (gpu/ops.h: cross_entropy)
+    // of tokens: a target that is `ignored` is -1 instead, so that its loss does not count (gpu/ops.h: cross_entropy)
+    bool ignores;
     int64_t ignored;
     int64_t held_out;    // so many samples at the end are set apart, 0: none
     bool only_held_out;  // these are the source; else those before them
@@ -52,8 +61,8 @@ typedef struct source_part {
 
 typedef struct source source;
 
-// What is read, and what chance may depend on: whatever a source changes at random (a crop, a mask) is a function of seed, n and its own site, never of
-// rank, thread or time, so that every layout and every restart reads the same.
+// What is read, and what chance may depend on: whatever a source changes at random (a crop, a mask) is a function of
+// seed, n and its own site, never of rank, thread or time, so that every layout and every restart reads the same.
 typedef struct source_draw {
     int64_t sample;  // 0 .. samples-1
     uint64_t seed;   // of the run
@@ -63,12 +72,14 @@ typedef struct source_draw {
 
 // What a kind of source implements. Samples are counted from the first one of all files.
 typedef struct source_type {
-    err_t (*read)(source *s, const source_draw *d, void *const *out);  // out[k]: tensor k of source.tensor; NULL: unwanted
+    // out[k]: tensor k of source.tensor; NULL: unwanted
+    err_t (*read)(source *s, const source_draw *d, void *const *out);
     err_t (*verify)(source *s, void (*report)(void *ctx, const char *text), void *ctx);
     void (*cancel)(source *s, bool cancelled);
     void (*counts)(const source *s, int64_t *retries, int64_t *read);  // as in source_info; NULL: always 0
     void (*close)(source *s);
-    int64_t (*at)(const source *s, uint64_t seed, int64_t n, bool shuffle);  // as source_at; NULL: every sample comes once an epoch
+    // as source_at; NULL: every sample comes once an epoch
+    int64_t (*at)(const source *s, uint64_t seed, int64_t n, bool shuffle);
 } source_type;
 
 // What every source begins with. Its opener fills in all but the last three; `part` only if it is a mix.
@@ -95,8 +106,8 @@ err_t source_read(source *s, const source_draw *d, void *const *out);
 // The same without chance.
 err_t source_look(source *s, int64_t sample, void *const *out);
 
-// The sample at position n (from 0) of a run: a function of the seed and n alone, whatever ranks take part. Without weights it is sampler_at over all
-// samples (data/sampler.h); a mix draws from its parts in proportion (data/mix.c).
+// The sample at position n (from 0) of a run: a function of the seed and n alone, whatever ranks take part. Without
+// weights it is sampler_at over all samples (data/sampler.h); a mix draws from its parts in proportion (data/mix.c).
 int64_t source_at(const source *s, uint64_t seed, int64_t n, bool shuffle);
 
 // The parts of a mix, *count of them; 0: it is none.
@@ -110,7 +121,7 @@ err_t source_verify(source *s, void (*report)(void *ctx, const char *text), void
 // again.
 void source_cancel(source *s, bool cancelled);
 
-// --- the openers, for data/open.c -------------------------------------------------------------------------------------
+// --- the openers, for data/open.c ------------------------------------------------------------------------------------
 
 err_t text_open(source **out, const source_options *o);  // data/text/text.c: windows of tokens
 err_t idx_open(source **out, const source_options *o);   // data/image/idx.c: images and labels

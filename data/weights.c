@@ -24,7 +24,8 @@ static bool is_number(const char *p) {
 
 // *value = the decimal times 10^DIGITS.
 static err_t read_weight(const char *name, const char *text, int64_t *value) {
-    const char *whole = text + strspn(text, "0"), *point = after_digits(whole), *rest = *point == '.' ? point + 1 : point, *end = after_digits(rest);
+    const char *whole = text + strspn(text, "0"), *point = after_digits(whole),
+               *rest = *point == '.' ? point + 1 : point, *end = after_digits(rest);
     bool plain = *end == 0;  // no sign, no exponent
     int64_t v = 0;
     while (end > rest && end[-1] == '0') end--;
@@ -32,9 +33,13 @@ static err_t read_weight(const char *name, const char *text, int64_t *value) {
     for (const char *p = whole; fits && p < point; p++) v = 10 * v + (*p - '0');
     for (int i = 0; fits && i < DIGITS; i++) v = 10 * v + (i < end - rest ? rest[i] - '0' : 0);
     if (!plain || (fits && v == 0))
-        return err_set(ERR_CONFIG, "%s: the weight %s is not a positive decimal, such as 0.7 or 3. If this is the name of a file, write %s@1", name,
-                       text, name);
-    if (!fits) return err_set(ERR_CONFIG, "%s: the weight %s has more than %d digits before or after the point", name, text, DIGITS);
+        return err_set(
+            ERR_CONFIG,
+            "%s: the weight %s is not a positive decimal, such as 0.7 or 3. If this is the name of a file, write %s@1",
+            name, text, name);
+    if (!fits)
+        return err_set(ERR_CONFIG, "%s: the weight %s has more than %d digits before or after the point", name, text,
+                       DIGITS);
     *value = v;
     return ERR_OK;
 }
@@ -69,10 +74,11 @@ static err_t reduce(weights *w) {
     for (int i = 0; i < w->parts; i++) {
         int64_t c = w->part[i].count / divisor;
         if (c > WEIGHTS_PLACES - w->places)
-            return err_set(ERR_CONFIG,
-                           "%s: the weights of [data] train are too fine: the smallest block of samples that has these shares has more than %d. "
-                           "Write fewer digits, such as 0.3333 and 0.6667, or other numbers, such as 1 and 2",
-                           w->part[i].text, WEIGHTS_PLACES);
+            return err_set(
+                ERR_CONFIG,
+                "%s: the weights of [data] train are too fine: the smallest block of samples that has these shares has more than %d. "
+                "Write fewer digits, such as 0.3333 and 0.6667, or other numbers, such as 1 and 2",
+                w->part[i].text, WEIGHTS_PLACES);
         w->part[i].count = c;
         w->places += c;
     }
@@ -91,8 +97,8 @@ err_t weights_parse(weights *out, const char *files) {
         p += n;
     }
     if (with >= 0 && without >= 0)
-        return err_set(ERR_CONFIG, "%s has no weight, and %s has one: give each name a weight, as in NAME@0.5, or none", out->part[without].text,
-                       out->part[with].text);
+        return err_set(ERR_CONFIG, "%s has no weight, and %s has one: give each name a weight, as in NAME@0.5, or none",
+                       out->part[without].text, out->part[with].text);
     if (with >= 0) return reduce(out);
     weights_free(out);
     return ERR_OK;

@@ -20,9 +20,10 @@ typedef struct weights {
     int64_t places;  // samples of a block: the sum of all counts
 } weights;
 
-// Splits the names, with space between. A weight is a positive decimal after the last `@` of a name; an `@` before anything but a number is part
-// of the name. Counts are the weights multiplied by what makes them whole numbers without a common divisor. ERR_CONFIG: some names have a weight
-// and some have none; a weight that is not positive; counts that exceed WEIGHTS_PLACES in sum. *out must be zero; weights_free() it in any case.
+// Splits the names, with space between. A weight is a positive decimal after the last `@` of a name; an `@` before
+// anything but a number is part of the name. Counts are the weights multiplied by what makes them whole numbers without
+// a common divisor. ERR_CONFIG: some names have a weight and some have none; a weight that is not positive; counts that
+// exceed WEIGHTS_PLACES in sum. *out must be zero; weights_free() it in any case.
 err_t weights_parse(weights *out, const char *files);
 void weights_free(weights *w);
 

@@ -10,7 +10,8 @@ err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_
     size_t bytes = dtype_bytes(type), end;
     int64_t size[TENSOR_DIMS] = {s0, s1, s2, s3};
     bool fits = true;
-    for (int i = 0; i < TENSOR_DIMS; i++) fits = fits && size[i] > 0 && !__builtin_mul_overflow(bytes, (size_t)size[i], &bytes);
+    for (int i = 0; i < TENSOR_DIMS; i++)
+        fits = fits && size[i] > 0 && !__builtin_mul_overflow(bytes, (size_t)size[i], &bytes);
     fits = fits && bytes <= SIZE_MAX - ARENA_ALIGN;
     bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (!fits || __builtin_add_overflow(a->bytes, bytes, &end))

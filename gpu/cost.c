@@ -15,15 +15,17 @@ static double pairs(const tensor *y, int window) {
 }
 
 op_cost matmul_cost(const matmul_args *args) {
-    int64_t m = matrix_rows(args->d), n = matrix_columns(args->d), k = args->ta ? matrix_rows(args->a) : matrix_columns(args->a);
+    int64_t m = matrix_rows(args->d), n = matrix_columns(args->d),
+            k = args->ta ? matrix_rows(args->a) : matrix_columns(args->a);
     bool has_pre = args->epilogue & (MATMUL_GELU | MATMUL_DGELU);
-    double bytes = size_of(args->a) + size_of(args->b) + size_of(args->d) * (args->epilogue & MATMUL_ACCUMULATE ? 2 : 1) +
-                   (has_pre ? size_of(args->pre) : 0) + (args->epilogue & MATMUL_BIAS ? size_of(args->bias) : 0) + size_of(args->residual) +
-                   gradient_of(args->dbias, args->fresh);
+    double bytes = size_of(args->a) + size_of(args->b) +
+                   size_of(args->d) * (args->epilogue & MATMUL_ACCUMULATE ? 2 : 1) +
+                   (has_pre ? size_of(args->pre) : 0) + (args->epilogue & MATMUL_BIAS ? size_of(args->bias) : 0) +
+                   size_of(args->residual) + gradient_of(args->dbias, args->fresh);
     return (op_cost){args->a->type,
                      {m, n, k},
-                     args->epilogue | (args->ta ? COST_TA : 0) | (args->tb ? COST_TB : 0) | (args->residual ? COST_RESIDUAL : 0) |
-                         (args->dbias ? COST_SUMS : 0),
+                     args->epilogue | (args->ta ? COST_TA : 0) | (args->tb ? COST_TB : 0) |
+                         (args->residual ? COST_RESIDUAL : 0) | (args->dbias ? COST_SUMS : 0),
                      bytes,
                      2.0 * (double)m * (double)n * (double)k};
 }
@@ -32,13 +34,17 @@ op_cost sum_slices_cost(const sum_slices_args *args) {
     return (op_cost){args->y->type,
                      {ROWS(args->y), args->parts->size[0]},
                      args->residual ? COST_RESIDUAL : 0,
-                     size_of(args->y) * (args->add ? 2 : 1) + size_of(args->parts) + size_of(args->bias) + size_of(args->residual),
+                     size_of(args->y) * (args->add ? 2 : 1) + size_of(args->parts) + size_of(args->bias) +
+                         size_of(args->residual),
                      0};
 }
 
 op_cost bias_backward_cost(const bias_backward_args *args) {
-    return (op_cost){
-        args->dy->type, {matrix_rows(args->dy), matrix_columns(args->dy)}, 0, gradient_of(args->dbias, args->fresh) + size_of(args->dy), 0};
+    return (op_cost){args->dy->type,
+                     {matrix_rows(args->dy), matrix_columns(args->dy)},
+                     0,
+                     gradient_of(args->dbias, args->fresh) + size_of(args->dy),
+                     0};
 }
 
 op_cost attention_forward_cost(const attention_forward_args *args) {
@@ -67,32 +73,38 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
     return (op_cost){args->y->type,
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
-                     size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) + size_of(args->lse) + size_of(args->qkv),
+                     size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) +
+                         size_of(args->lse) + size_of(args->qkv),
                      10 * pairs(args->y, args->window)};
 }
 
 op_cost layer_norm_forward_cost(const layer_norm_forward_args *args) {
-    double bytes = size_of(args->y) + size_of(args->mean) + size_of(args->rstd) + size_of(args->sum) + size_of(args->x) + size_of(args->residual) +
-                   size_of(args->w) + size_of(args->b);
+    double bytes = size_of(args->y) + size_of(args->mean) + size_of(args->rstd) + size_of(args->sum) +
+                   size_of(args->x) + size_of(args->residual) + size_of(args->w) + size_of(args->b);
     return (op_cost){args->x->type, {ROWS(args->x)}, args->residual ? COST_RESIDUAL : 0, bytes, 0};
 }
 
 op_cost layer_norm_backward_cost(const layer_norm_backward_args *args) {
-    double sums = gradient_of(args->dw, args->fresh) + gradient_of(args->db, args->fresh) + gradient_of(args->dx_sums, args->fresh) +
-                  gradient_of(args->dresidual_sums, args->fresh);
-    double bytes = size_of(args->dx) + sums + size_of(args->dy) + size_of(args->dresidual) + size_of(args->x) + size_of(args->w) +
-                   size_of(args->mean) + size_of(args->rstd);
+    double sums = gradient_of(args->dw, args->fresh) + gradient_of(args->db, args->fresh) +
+                  gradient_of(args->dx_sums, args->fresh) + gradient_of(args->dresidual_sums, args->fresh);
+    double bytes = size_of(args->dx) + sums + size_of(args->dy) + size_of(args->dresidual) + size_of(args->x) +
+                   size_of(args->w) + size_of(args->mean) + size_of(args->rstd);
     bool columns = args->dx_sums || args->dresidual_sums;
-    return (op_cost){args->x->type, {ROWS(args->x)}, (args->dresidual ? COST_RESIDUAL : 0) | (columns ? COST_SUMS : 0), bytes, 0};
+    return (op_cost){
+        args->x->type, {ROWS(args->x)}, (args->dresidual ? COST_RESIDUAL : 0) | (columns ? COST_SUMS : 0), bytes, 0};
 }
 
 op_cost rms_norm_forward_cost(const rms_norm_forward_args *args) {
-    return (op_cost){args->x->type, {ROWS(args->x)}, 0, size_of(args->y) + size_of(args->rstd) + size_of(args->x) + size_of(args->w), 0};
+    return (op_cost){args->x->type,
+                     {ROWS(args->x)},
+                     0,
+                     size_of(args->y) + size_of(args->rstd) + size_of(args->x) + size_of(args->w),
+                     0};
 }
 
 op_cost rms_norm_backward_cost(const rms_norm_backward_args *args) {
-    double bytes = size_of(args->dx) + gradient_of(args->dw, args->fresh) + size_of(args->dy) + size_of(args->dresidual) + size_of(args->x) +
-                   size_of(args->w) + size_of(args->rstd);
+    double bytes = size_of(args->dx) + gradient_of(args->dw, args->fresh) + size_of(args->dy) +
+                   size_of(args->dresidual) + size_of(args->x) + size_of(args->w) + size_of(args->rstd);
     return (op_cost){args->x->type, {ROWS(args->x)}, args->dresidual ? COST_RESIDUAL : 0, bytes, 0};
 }
 
@@ -103,14 +115,16 @@ op_cost head_norm_forward_cost(const head_norm_forward_args *args) {
 }
 
 op_cost head_norm_backward_cost(const head_norm_backward_args *args) {
-    double bytes = 3 * size_of(args->kept) + gradient_of(args->dw, args->fresh) + size_of(args->rstd) + size_of(args->w);
+    double bytes =
+        3 * size_of(args->kept) + gradient_of(args->dw, args->fresh) + size_of(args->rstd) + size_of(args->w);
     return (op_cost){args->dx->type, {args->kept->size[0], args->kept->size[1]}, 0, bytes, 0};
 }
 
 // Of the heads that are turned, and of the table's rows that are read.
 op_cost rotary_cost(const rotary_args *args) {
     int64_t B = args->x->size[0], T = args->x->size[1], D = args->table->size[1];
-    double bytes = 2 * (double)(B * T * args->heads * D) * (double)dtype_bytes(args->x->type) + (double)(T * D) * sizeof(float);
+    double bytes =
+        2 * (double)(B * T * args->heads * D) * (double)dtype_bytes(args->x->type) + (double)(T * D) * sizeof(float);
     return (op_cost){args->x->type, {B, T, args->x->size[2], args->heads}, 0, bytes, 0};
 }
 
@@ -144,26 +158,34 @@ op_cost relu_forward_cost(const relu_forward_args *args) {
 }
 
 op_cost relu_backward_cost(const relu_backward_args *args) {
-    return (op_cost){args->y->type, {tensor_count(args->y)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->y), 0};
+    return (op_cost){
+        args->y->type, {tensor_count(args->y)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->y), 0};
 }
 
 // A row of each table is read for each that is written.
 op_cost embedding_forward_cost(const embedding_forward_args *args) {
-    return (op_cost){args->x->type, {ROWS(args->x), args->x->size[2], args->wte->size[0]}, 0, (args->wpe ? 3 : 2) * size_of(args->x), 0};
+    return (op_cost){args->x->type,
+                     {ROWS(args->x), args->x->size[2], args->wte->size[0]},
+                     0,
+                     (args->wpe ? 3 : 2) * size_of(args->x),
+                     0};
 }
 
 // dx is read for each table; updated are as many rows as the tokens can touch.
 op_cost embedding_backward_cost(const embedding_backward_args *args) {
     int64_t N = args->dx->size[0] * args->dx->size[1], V = args->dwte->size[0];
-    double rows = (double)((N < V ? N : V) + (args->dwpe ? args->dx->size[1] : 0)), read = (args->dwpe ? 2 : 1) * size_of(args->dx);
-    return (op_cost){args->dx->type, {ROWS(args->dx), args->dx->size[2], V}, 0, read + 8.0 * (double)args->dx->size[2] * rows, 0};
+    double rows = (double)((N < V ? N : V) + (args->dwpe ? args->dx->size[1] : 0)),
+           read = (args->dwpe ? 2 : 1) * size_of(args->dx);
+    return (op_cost){
+        args->dx->type, {ROWS(args->dx), args->dx->size[2], V}, 0, read + 8.0 * (double)args->dx->size[2] * rows, 0};
 }
 
 op_cost cross_entropy_cost(const cross_entropy_args *args) {
     return (op_cost){args->logits->type,
                      {ROWS(args->logits)},
                      args->scale ? COST_GRADIENT : 0,
-                     size_of(args->losses) + size_of(args->targets) + size_of(args->logits) * (args->scale ? 2 : 1) + (double)sizeof *args->state,
+                     size_of(args->losses) + size_of(args->targets) + size_of(args->logits) * (args->scale ? 2 : 1) +
+                         (double)sizeof *args->state,
                      0};
 }
 
@@ -178,7 +200,11 @@ op_cost cross_entropy_part_cost(const cross_entropy_part_args *args) {
 }
 
 op_cost top_1_cost(const top_1_args *args) {
-    return (op_cost){args->logits->type, {ROWS(args->logits)}, 0, size_of(args->hits) + size_of(args->targets) + size_of(args->logits), 0};
+    return (op_cost){args->logits->type,
+                     {ROWS(args->logits)},
+                     0,
+                     size_of(args->hits) + size_of(args->targets) + size_of(args->logits),
+                     0};
 }
 
 op_cost loss_means_cost(const loss_means_args *args) {
@@ -194,15 +220,24 @@ op_cost dropout_cost(const dropout_args *args) {
 }
 
 op_cost add_cost(const add_args *args) {
-    return (op_cost){args->y->type, {tensor_count(args->y)}, 0, size_of(args->y) + size_of(args->a) + size_of(args->b), 0};
+    return (op_cost){
+        args->y->type, {tensor_count(args->y)}, 0, size_of(args->y) + size_of(args->a) + size_of(args->b), 0};
 }
 
-op_cost cast_cost(const cast_args *args) { return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0}; }
+op_cost cast_cost(const cast_args *args) {
+    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};
+}
 
-op_cost random_fill_cost(const random_fill_args *args) { return (op_cost){args->y->type, {tensor_count(args->y)}, 0, size_of(args->y), 0}; }
+op_cost random_fill_cost(const random_fill_args *args) {
+    return (op_cost){args->y->type, {tensor_count(args->y)}, 0, size_of(args->y), 0};
+}
 
 op_cost cast_stochastic_cost(const cast_stochastic_args *args) {
-    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x) + (double)sizeof *args->state, 0};
+    return (op_cost){args->x->type,
+                     {tensor_count(args->x)},
+                     0,
+                     size_of(args->y) + size_of(args->x) + (double)sizeof *args->state,
+                     0};
 }
 
 op_cost sum_squares_cost(const sum_squares_args *args) {
@@ -210,17 +245,21 @@ op_cost sum_squares_cost(const sum_squares_args *args) {
 }
 
 op_cost step_decide_cost(const step_decide_args *args) {
-    return (op_cost){
-        args->sums->type, {tensor_count(args->sums)}, 0, size_of(args->sums) + size_of(args->counts) + 2.0 * (double)sizeof *args->state, 0};
+    return (op_cost){args->sums->type,
+                     {tensor_count(args->sums)},
+                     0,
+                     size_of(args->sums) + size_of(args->counts) + 2.0 * (double)sizeof *args->state,
+                     0};
 }
 
 op_cost adamw_cost(const adamw_args *args) {
-    double bytes =
-        size_of(args->w) + 2 * (size_of(args->master) + size_of(args->m) + size_of(args->v)) + size_of(args->grad) + (double)sizeof *args->state;
+    double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->m) + size_of(args->v)) +
+                   size_of(args->grad) + (double)sizeof *args->state;
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
 }
 
 op_cost sgd_cost(const sgd_args *args) {
-    double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->buf)) + size_of(args->grad) + (double)sizeof *args->state;
+    double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->buf)) + size_of(args->grad) +
+                   (double)sizeof *args->state;
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
 }

@@ -68,13 +68,17 @@ err_t device_memory(device *d, int64_t *used, int64_t *total) {
     if (!d->backend->memory) return err_set(ERR_UNAVAILABLE, "%s has no memory of its own", d->info.name);
     return d->backend->memory(d, used, total);
 }
-err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) { return d->backend->alloc(d, kind, bytes, out); }
+err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) {
+    return d->backend->alloc(d, kind, bytes, out);
+}
 void device_free(device *d, memory_kind kind, void *p, size_t bytes) {
     if (p) d->backend->free(d, kind, p, bytes);
 }
 err_t stream_open(device *d, stream **out) { return d->backend->stream_open(d, out); }
 err_t stream_open_queue(device *d, stream **out) { return d->backend->stream_open_queue(d, out); }
-err_t stream_call(stream *s, stream_function fn, const void *ctx, size_t n) { return STREAM_DEVICE(s)->backend->stream_call(s, fn, ctx, n); }
+err_t stream_call(stream *s, stream_function fn, const void *ctx, size_t n) {
+    return STREAM_DEVICE(s)->backend->stream_call(s, fn, ctx, n);
+}
 void *stream_native(stream *s) { return STREAM_DEVICE(s)->backend->stream_native(s); }
 void stream_close(stream *s) {
     if (s) STREAM_DEVICE(s)->backend->stream_close(s);
@@ -88,7 +92,9 @@ void event_close(event *e) {
 err_t event_record(event *e, stream *s) { return EVENT_DEVICE(e)->backend->event_record(e, s); }
 err_t event_wait(event *e) { return EVENT_DEVICE(e)->backend->event_wait(e); }
 err_t stream_wait_event(stream *s, event *e) { return STREAM_DEVICE(s)->backend->stream_wait_event(s, e); }
-err_t event_elapsed(event *from, event *to, double *ms) { return EVENT_DEVICE(to)->backend->event_elapsed(from, to, ms); }
+err_t event_elapsed(event *from, event *to, double *ms) {
+    return EVENT_DEVICE(to)->backend->event_elapsed(from, to, ms);
+}
 
 err_t stream_copy(stream *s, void *dst, const void *src, size_t n) {
     return STREAM_DEVICE(s)->profile ? profile_copy(s, dst, src, n) : STREAM_DEVICE(s)->backend->copy(s, dst, src, n);
@@ -103,13 +109,17 @@ void device_arithmetic(const device *d, char *dst, size_t room) {
     else snprintf(dst, room, "cpu");
 }
 
-bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]) { return d->backend->plans_get && d->backend->plans_get(d, index, text); }
+bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]) {
+    return d->backend->plans_get && d->backend->plans_get(d, index, text);
+}
 
 static err_t no_plans(const device *d, const char *text) {
     return err_set(ERR_UNAVAILABLE, "%s multiplies without plans, and is given one: \"%.80s...\"", d->info.name, text);
 }
 
-err_t device_plans_set(device *d, const char *text) { return d->backend->plans_set ? d->backend->plans_set(d, text) : no_plans(d, text); }
+err_t device_plans_set(device *d, const char *text) {
+    return d->backend->plans_set ? d->backend->plans_set(d, text) : no_plans(d, text);
+}
 
 err_t device_plans_tune(device *d, stream *s, const char *text, plan_tuning *out) {
     return d->backend->plans_tune ? d->backend->plans_tune(d, s, text, out) : no_plans(d, text);
@@ -127,11 +137,13 @@ const char *device_limited_text(unsigned limited, char dst[LIMITED_TEXT]) {
     static const struct {
         unsigned bit;
         const char *word;
-    } words[] = {{LIMITED_POWER, "power"}, {LIMITED_HEAT, "heat"}, {LIMITED_BRAKE, "brake"}, {LIMITED_HARDWARE, "hardware"}};
+    } words[] = {
+        {LIMITED_POWER, "power"}, {LIMITED_HEAT, "heat"}, {LIMITED_BRAKE, "brake"}, {LIMITED_HARDWARE, "hardware"}};
     size_t n = 0;
     dst[0] = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (limited & words[i].bit) n += (size_t)snprintf(dst + n, LIMITED_TEXT - n, "%s%s", n ? "+" : "", words[i].word);
+        if (limited & words[i].bit)
+            n += (size_t)snprintf(dst + n, LIMITED_TEXT - n, "%s%s", n ? "+" : "", words[i].word);
     if (!limited) snprintf(dst, LIMITED_TEXT, "no");
     return dst;
 }

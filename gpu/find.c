@@ -1,5 +1,6 @@
-// gpu/find.c: what [device] backend = auto means on this machine. A child process tries the GPU: a process that has initialised CUDA
-// can't fork ranks any more. It is asked once, before the ranks start, so that all of them get the same answer.
+// gpu/find.c: what [device] backend = auto means on this machine. A child process tries the GPU: a process that has
+// initialised CUDA can't fork ranks any more. It is asked once, before the ranks start, so that all of them get the
+// same answer.
 #include "gpu/gpu.h"
 
 #include <errno.h>
@@ -25,7 +26,8 @@ static bool is_gpu(const char *folder, char dst[64]) {
     snprintf(path, sizeof path, "%.4000s/vendor", folder), read_line(path, vendor);
     snprintf(path, sizeof path, "%.4000s/class", folder), read_line(path, class);
     snprintf(path, sizeof path, "%.4000s/device", folder), read_line(path, model);
-    if (strcmp(vendor, "0x10de") != 0 || (strncmp(class, "0x0300", 6) != 0 && strncmp(class, "0x0302", 6) != 0)) return false;
+    if (strcmp(vendor, "0x10de") != 0 || (strncmp(class, "0x0300", 6) != 0 && strncmp(class, "0x0302", 6) != 0))
+        return false;
     snprintf(dst, 64, "NVIDIA, PCI id 10de:%.8s", strlen(model) > 2 ? model + 2 : "");
     return true;
 }
@@ -69,12 +71,15 @@ err_t device_find(device_found *out) {
     close(ends[0]);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     if (child < 0)
-        return err_set(ERR_UNAVAILABLE, "no process to look for a GPU: %s; raise the limit of processes (TasksMax, ulimit -u)", strerror(errno));
+        return err_set(ERR_UNAVAILABLE,
+                       "no process to look for a GPU: %s; raise the limit of processes (TasksMax, ulimit -u)",
+                       strerror(errno));
     if (got == (ssize_t)sizeof f) {
         out->kind = f.kind;
         memcpy(out->why, f.why, sizeof out->why);
     } else
         snprintf(out->why, sizeof out->why, "auto chose the CPU (the process that tried the GPU ended with %s %d)",
-                 WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+                 WIFSIGNALED(status) ? "signal" : "status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return ERR_OK;
 }

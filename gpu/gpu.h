@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// --- tensors ---------------------------------------------------------------------------------------------------------------
+// --- tensors ---------------------------------------------------------------------------------------------------------
 
 typedef enum dtype { FP32, BF16, FP16, FP64, INT32 } dtype;
 
@@ -24,7 +24,8 @@ typedef struct tensor {
 } tensor;
 
 static inline const char *dtype_name(dtype t) {
-    static const char *const name[] = {[FP32] = "fp32", [BF16] = "bf16", [FP16] = "fp16", [FP64] = "fp64", [INT32] = "int32"};
+    static const char *const name[] = {
+        [FP32] = "fp32", [BF16] = "bf16", [FP16] = "fp16", [FP64] = "fp64", [INT32] = "int32"};
     return name[t];
 }
 
@@ -67,9 +68,11 @@ typedef struct tensor_spec {
     int64_t limit;                  // INT32: values are 0 .. limit-1; 0: any
 } tensor_spec;
 
-static inline size_t spec_bytes(const tensor_spec *x) { return (size_t)shape_count(x->dims, x->size) * dtype_bytes(x->type); }
+static inline size_t spec_bytes(const tensor_spec *x) {
+    return (size_t)shape_count(x->dims, x->size) * dtype_bytes(x->type);
+}
 
-// --- devices ---------------------------------------------------------------------------------------------------------------
+// --- devices ---------------------------------------------------------------------------------------------------------
 
 typedef struct device device;
 typedef struct stream stream;
@@ -77,8 +80,16 @@ typedef struct event event;
 struct ops;
 
 typedef enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
-typedef enum vector_width { WIDTH_AUTO, WIDTH_AVX512BF16, WIDTH_AVX512, WIDTH_AVX2, WIDTH_NEON, WIDTH_PORTABLE } vector_width;
-// What matmul and attention multiply: what is stored, widened to FP32; or, on CPUs, BF16 numbers in pairs (gpu/cpu/kernel/products.h).
+typedef enum vector_width {
+    WIDTH_AUTO,
+    WIDTH_AVX512BF16,
+    WIDTH_AVX512,
+    WIDTH_AVX2,
+    WIDTH_NEON,
+    WIDTH_PORTABLE
+} vector_width;
+// What matmul and attention multiply: what is stored, widened to FP32; or, on CPUs, BF16 numbers in pairs
+// (gpu/cpu/kernel/products.h).
 typedef enum products { PRODUCTS_FP32, PRODUCTS_BF16_PAIRS } products;
 
 typedef struct device_options {
@@ -103,13 +114,14 @@ typedef struct device_info {
 // ERR_UNAVAILABLE says what is missing and what to do.
 err_t device_open(device **out, const device_options *o);
 void device_close(device *d);
-// From the next call on matmul and attention multiply these: for weights that were trained so. Call it while the device is idle. ERR_UNAVAILABLE: a
-// device that has FP32 only.
+// From the next call on matmul and attention multiply these: for weights that were trained so. Call it while the device
+// is idle. ERR_UNAVAILABLE: a device that has FP32 only.
 err_t device_set_products(device *d, products p);
 // How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without a driver. The
 // call initialises CUDA: a process that will fork must call it in a child.
 int device_count(device_kind kind);
-// Whether this machine's CPU multiplies pairs of BF16 numbers by an instruction of its own: products = bf16-pairs then has twice the rate of FP32.
+// Whether this machine's CPU multiplies pairs of BF16 numbers by an instruction of its own: products = bf16-pairs then
+// has twice the rate of FP32.
 bool cpu_has_native_pairs(void);
 
 // What DEVICE_AUTO means on this machine, found in a child process. ERR_UNAVAILABLE: there can be no child.
@@ -119,15 +131,17 @@ typedef struct device_found {
     char gpu[64];      // a GPU on this machine's PCI bus, whether it can be used or not; "" where there is none
 } device_found;
 err_t device_find(device_found *out);
-void device_on_board(const char *root, char dst[64]);  // device_found.gpu, of the machine whose files are under root ("" for this one)
+// device_found.gpu, of the machine whose files are under root ("" for this one)
+void device_on_board(const char *root, char dst[64]);
 const device_info *device_about(const device *d);
 const struct ops *device_ops(const device *d);
 
 // Readings of a device's sensors. NaN: not known.
 enum { LIMITED_POWER = 1, LIMITED_HEAT = 2, LIMITED_BRAKE = 4, LIMITED_HARDWARE = 8, LIMITED_UNKNOWN = 16 };
 typedef struct device_sensors {
-    double watts, celsius, mhz;  // power it draws, its temperature, clock of its processors: now, or over the last second
-    double joules;               // used since some time in the past: use the difference of two readings
+    // power it draws, its temperature, clock of its processors: now, or over the last second
+    double watts, celsius, mhz;
+    double joules;  // used since some time in the past: use the difference of two readings
     // Why its clocks are lowered, bits: its power cap, heat, a brake of the power supply, its hardware without a reason
     // given. 0: they are not lowered; LIMITED_UNKNOWN, alone: not known.
     unsigned limited;
@@ -153,7 +167,7 @@ typedef enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED } memory_kind;
 err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out);
 void device_free(device *d, memory_kind kind, void *p, size_t bytes);
 
-// --- what bits depend on ---------------------------------------------------------------------------------------------------
+// --- what bits depend on ---------------------------------------------------------------------------------------------
 
 enum { DEVICE_ARITHMETIC = 160, DEVICE_PLAN = 1024 };  // bytes of a text, its NUL included
 
@@ -174,9 +188,9 @@ bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]);
 // already; ERR_UNAVAILABLE: a device without plans, or no room for more.
 err_t device_plans_set(device *d, const char *text);
 
-// Measures the algorithms that the device could use for this plan, on random operands of its own, and gives the fastest of those that compute the
-// same bits again, and for a part of the rows the same as for all of them. Sets nothing. ERR_UNAVAILABLE: a device without plans, or too little
-// memory; else as device_plans_set.
+// Measures the algorithms that the device could use for this plan, on random operands of its own, and gives the fastest
+// of those that compute the same bits again, and for a part of the rows the same as for all of them. Sets nothing.
+// ERR_UNAVAILABLE: a device without plans, or too little memory; else as device_plans_set.
 enum { PLAN_NAME = 256 };
 typedef struct plan_tuning {
     char text[DEVICE_PLAN], name[PLAN_NAME];
@@ -186,7 +200,7 @@ typedef struct plan_tuning {
 } plan_tuning;
 err_t device_plans_tune(device *d, stream *s, const char *text, plan_tuning *out);
 
-// --- streams and events ----------------------------------------------------------------------------------------------------
+// --- streams and events ----------------------------------------------------------------------------------------------
 
 // A compute stream: operations (gpu/ops.h) are queued on it. On a CPU they are done when the call returns.
 err_t stream_open(device *d, stream **out);
@@ -224,7 +238,7 @@ err_t event_elapsed(event *from, event *to, double *ms);
 err_t stream_copy(stream *s, void *dst, const void *src, size_t bytes);
 err_t stream_zero(stream *s, void *dst, size_t bytes);
 
-// --- recordings ------------------------------------------------------------------------------------------------------------
+// --- recordings ------------------------------------------------------------------------------------------------------
 
 // The work that a sequence of calls queued, which can be queued again as a whole: a CUDA graph. Addresses, sizes and
 // numbers passed by value are those of the recorded calls; what changes from one run to the next is read from device
@@ -239,7 +253,7 @@ err_t stream_record_end(stream *s, recording **out);
 err_t recording_run(recording *r, stream *s);
 void recording_close(recording *r);
 
-// --- arenas ----------------------------------------------------------------------------------------------------------------
+// --- arenas ----------------------------------------------------------------------------------------------------------
 
 enum { ARENA_ALIGN = 256 };  // bytes: where a tensor begins; what cudaMalloc promises, and four cache lines
 
@@ -265,7 +279,8 @@ err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_
 #define arena_2d(a, t, type, m, n) arena_tensor((a), (t), (type), 2, (m), (n), 1, 1)
 #define arena_3d(a, t, type, l, m, n) arena_tensor((a), (t), (type), 3, (l), (m), (n), 1)
 
-// Addresses as a commit would give, of memory that does not exist: for calls of ops_on_paper, which touch none. A commit may follow.
+// Addresses as a commit would give, of memory that does not exist: for calls of ops_on_paper, which touch none. A
+// commit may follow.
 void arena_imagine(arena *a);
 err_t arena_commit(arena *a);
 void arena_close(arena *a);

@@ -1,15 +1,17 @@
 // gpu/ops.h: every operation the trainer needs, once. Two implementations: cpu/ (the specification) and cuda/.
 //
-// Alphabet   B batch  T time  C channels  H heads  D head size  F hidden  V vocabulary  N rows = B*T  M,N,K of a matrix product
+// Alphabet   B batch  T time  C channels  H heads  D head size  F hidden  V vocabulary  N rows = B*T  M,N,K of a matrix
+//            product
 // Order      outputs, saved for backward, inputs, sizes, stream
-// Gradients  d<name>; (=) overwrites, (+=) accumulates. Gradients of weights are FP32 and (+=): the operation sums its own
-//            contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches (or, of a head, over
-//            its chunks of rows), in order. Where `fresh` is set they are (=) instead: what they held is garbage, and is not read.
+// Gradients  d<name>; (=) overwrites, (+=) accumulates. Gradients of weights are FP32 and (+=): the operation sums its
+//            own contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches
+//            (or, of a head, over its chunks of rows), in order. Where `fresh` is set they are (=) instead: what they
+//            held is garbage, and is not read.
 // Types      "E" (element) below is the compute type of the run: FP32, BF16 or FP16, the same for all tensors marked E.
 //            Other types are as written. Arithmetic is FP32 for every storage type.
 // Async      queued on `s`; results are the host's only after an event or stream_wait()
-// Returns    ERR_OK or a code; err_last() says what was expected, what was found, and a hint. Shapes that do not fit are a
-//            programmer's mistake and asserted.
+// Returns    ERR_OK or a code; err_last() says what was expected, what was found, and a hint. Shapes that do not fit
+//            are a programmer's mistake and asserted.
 // Bits       each output element is summed in an order fixed by the shapes alone, never by threads or vector width.
 #ifndef GPU_OPS_H
 #define GPU_OPS_H
@@ -17,8 +19,8 @@
 #include "gpu/gpu.h"
 
 // Dropout: element e of sample b is dropped when philox(seed; e / 4, site, first_sample + b, step)[e % 4] < p * 2^32,
-// what stays is scaled by 1 / (1-p). The mask is never stored: backward draws it again. e counts within the sample, row-major over the
-// tensor's other dimensions; for attention e = (h*T + i)*T + j with T the row length of this call.
+// what stays is scaled by 1 / (1-p). The mask is never stored: backward draws it again. e counts within the sample,
+// row-major over the tensor's other dimensions; for attention e = (h*T + i)*T + j with T the row length of this call.
 typedef struct dropout_key {
     uint64_t seed;
     uint32_t step, first_sample, site;
@@ -26,15 +28,15 @@ typedef struct dropout_key {
     const uint32_t *at;  // on the device: step and first_sample, read at run time (for recordings); NULL: the above
 } dropout_key;
 
-// Stochastic rounding to BF16 and FP16: element e of a call is element first + e of its tensor, and a number between two
-// neighbours of the type goes to either, the more likely the nearer it is (Gupta et al., "Deep learning with limited numerical
-// precision", 2015, section 3), so that the mean of what is stored is the number itself. Exactly: |x| lies a share f, 0 <= f <
-// 1, of the way from its neighbour towards zero to the one away from it, subnormals included, and goes to the latter when f + u
-// >= 1, with u = (word >> 8) * 2^-24 and
+// Stochastic rounding to BF16 and FP16: element e of a call is element first + e of its tensor, and a number between
+// two neighbours of the type goes to either, the more likely the nearer it is (Gupta et al., "Deep learning with
+// limited numerical precision", 2015, section 3), so that the mean of what is stored is the number itself. Exactly: |x|
+// lies a share f, 0 <= f < 1, of the way from its neighbour towards zero to the one away from it, subnormals included,
+// and goes to the latter when f + u >= 1, with u = (word >> 8) * 2^-24 and
 //     word = philox(seed; n / 4 mod 2^32, site, n / 2^34, t mod 2^32)[n % 4],  n = first + e,  t = state->adam_t
-// where adam_t counts the update that makes x. The probability is f wherever f is a multiple of 2^-24, which it is but for |x|
-// < 2^-24 in FP16; there it is the next one below. What the type can hold stays as it is. Beyond the largest number of the type
-// there is no neighbour: there, and for NaN, to nearest even, so that chance makes no infinity.
+// where adam_t counts the update that makes x. The probability is f wherever f is a multiple of 2^-24, which it is but
+// for |x| < 2^-24 in FP16; there it is the next one below. What the type can hold stays as it is. Beyond the largest
+// number of the type there is no neighbour: there, and for NaN, to nearest even, so that chance makes no infinity.
 typedef struct rounding_key {
     uint64_t seed;
     uint32_t site;
@@ -84,25 +86,29 @@ enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed,
 //   MATMUL_DGELU       d = round_E(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
 //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
 // gelu is the tanh form (Hendrycks & Gimpel 2016).
-// A matrix of three dimensions, (S,r,c), is one of (r,S*c) whose columns are cut into S slices, each of them dense: so what belongs to a slice is a
-// matrix of its own, and so are the rows of a slice of a matrix of two dimensions, one slice below the other. Where k is cut, in a or in both, S is a
-// power of two: each slice is summed as the whole would be, and the sums are added along a binary tree, ((0+1)+(2+3)), before the epilogue. Elsewhere
-// slices change no bit. A GPU may choose its algorithm by them.
-// A row of d has the same bits whatever other rows of a are multiplied with it, as long as `rows` is the same: a device may choose its algorithm
-// by `rows`, never by M.
+// A matrix of three dimensions, (S,r,c), is one of (r,S*c) whose columns are cut into S slices, each of them dense: so
+// what belongs to a slice is a matrix of its own, and so are the rows of a slice of a matrix of two dimensions, one
+// slice below the other. Where k is cut, in a or in both, S is a power of two: each slice is summed as the whole would
+// be, and the sums are added along a binary tree, ((0+1)+(2+3)), before the epilogue. Elsewhere slices change no bit. A
+// GPU may choose its algorithm by them.
+// A row of d has the same bits whatever other rows of a are multiplied with it, as long as `rows` is the same: a device
+// may choose its algorithm by `rows`, never by M.
 typedef struct matmul_args {
-    tensor *d;        // (M,N) or (S,M,N/S) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
+    // (M,N) or (S,M,N/S) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
+    tensor *d;
     tensor *pre;      // as d, E (=), or read
     const tensor *a;  // (M,K) or (S,M,K/S) E, or (K,M) or (S,K,M/S) if ta
     bool ta;
     const tensor *b;  // (K,N) or (S,K,N/S) E, or (N,K) or, where a's k is cut, (S,N,K/S) if tb
     bool tb;
-    const tensor *bias;      // (N) E
-    const tensor *residual;  // (M,N) E, or NULL: d, another tensor of type E, = round_E(sum (+ bias) + residual). No epilogue but BIAS
-    tensor *partials;        // (S,M,N) FP32, scratch, where k is cut and the device is a GPU
-    tensor *dbias;           // (N) FP32 (+=), slice after slice, or NULL: with DGELU, the column sums of d as it is stored
-    bool fresh;              // dbias is (=)
-    int64_t rows;            // of the whole batch of which a's rows are a part; 0: M. Not with ta
+    const tensor *bias;  // (N) E
+    // (M,N) E, or NULL: d, another tensor of type E, = round_E(sum (+ bias) + residual). No epilogue but BIAS
+    const tensor *residual;
+    tensor *partials;  // (S,M,N) FP32, scratch, where k is cut and the device is a GPU
+    // (N) FP32 (+=), slice after slice, or NULL: with DGELU, the column sums of d as it is stored
+    tensor *dbias;
+    bool fresh;    // dbias is (=)
+    int64_t rows;  // of the whole batch of which a's rows are a part; 0: M. Not with ta
     unsigned epilogue;
 } matmul_args;
 
@@ -121,10 +127,11 @@ typedef struct bias_backward_args {
 } bias_backward_args;
 
 // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
-// A row of qkv holds the position's heads side by side, each of D elements: H of q, KV of k, KV of v. Query head h meets k and v of head h / (H / KV),
-// which are not copied (Ainslie et al. 2023). With a window W a position sees itself and the W - 1 before it. A device may round probabilities, and in
-// backward gradients of scores, to E before they are multiplied with rows of E, as tensor cores want them: each sum then errs by as much as its own
-// storage would.
+// A row of qkv holds the position's heads side by side, each of D elements: H of q, KV of k, KV of v. Query head h
+// meets k and v of head h / (H / KV), which are not copied (Ainslie et al. 2023). With a window W a position sees
+// itself and the W - 1 before it. A device may round probabilities, and in backward gradients of scores, to E before
+// they are multiplied with rows of E, as tensor cores want them: each sum then errs by as much as its own storage
+// would.
 typedef struct attention_forward_args {
     tensor *y;          // (B,T,H*D) E (=)
     tensor *lse;        // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
@@ -133,19 +140,22 @@ typedef struct attention_forward_args {
     int kv_heads;             // KV, a divisor of H; 0: H
     int window;               // W; 0: a position sees all before it
     const dropout_key *drop;  // acts on the probabilities; NULL: none
-    // For dropout, where B is several slices of the heads, of so many samples each, one after the other: head h of sample b of slice s is head first_head +
-    // s * H + h of sample b. 0: one slice
+    // For dropout, where B is several slices of the heads, of so many samples each, one after the other: head h of
+    // sample b of slice s is head first_head + s * H + h of sample b. 0: one slice
     int64_t samples;
     int first_head;
 } attention_forward_args;
 
-// The same attention for a text that grows: n positions that follow `first` earlier ones, whose keys and values are kept. Those of the new
-// positions are kept first; then each sees what came before it, and itself. Row i of y depends on nothing else: it has the same bits whether the
-// positions come one by one, in parts or all at once. On a CPU these are the bits of attention_forward; a GPU sums in an order of its own.
+// The same attention for a text that grows: n positions that follow `first` earlier ones, whose keys and values are
+// kept. Those of the new positions are kept first; then each sees what came before it, and itself. Row i of y depends
+// on nothing else: it has the same bits whether the positions come one by one, in parts or all at once. On a CPU these
+// are the bits of attention_forward; a GPU sums in an order of its own.
 typedef struct attention_past_args {
-    tensor *y;          // (n,H*D) E (=)
-    tensor *past;       // (at least first+n, 2*KV*D) E: a position's keys, then its values. Rows before `first` are read, `n` rows from there (=)
-    const tensor *qkv;  // (n,(H+2*KV)*D) E
+    tensor *y;  // (n,H*D) E (=)
+    // (at least first+n, 2*KV*D) E: a position's keys, then its values. Rows before `first` are read, `n` rows from
+    // there (=)
+    tensor *past;
+    const tensor *qkv;            // (n,(H+2*KV)*D) E
     int heads, kv_heads, window;  // as attention_forward's
     int64_t first;
 } attention_past_args;
@@ -161,7 +171,8 @@ typedef struct attention_backward_args {
     int first_head;  // as attention_forward's
 } attention_backward_args;
 
-// sum = x + residual, rounded to E (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
+// sum = x + residual, rounded to E (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et
+// al. 2016)
 typedef struct layer_norm_forward_args {
     tensor *y;               // (N,C) E (=)
     tensor *mean, *rstd;     // (N) FP32 (=)  saved for backward; rstd = 1 / sqrt(var + eps)
@@ -172,8 +183,9 @@ typedef struct layer_norm_forward_args {
     float eps;
 } layer_norm_forward_args;
 
-// dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm). x is what was normalised.
-// Both are the gradients of two layers' outputs: their column sums, those layers' bias gradients, cost no further reading here.
+// dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm). x is what was
+// normalised. Both are the gradients of two layers' outputs: their column sums, those layers' bias gradients, cost no
+// further reading here.
 typedef struct layer_norm_backward_args {
     tensor *dx;               // (N,C) E (=), may be dresidual itself
     tensor *dw, *db;          // (C) FP32 (+=)
@@ -208,7 +220,8 @@ typedef struct rms_norm_backward_args {
     bool fresh;  // of dw
 } rms_norm_backward_args;
 
-// RMS norm of each of some heads of a row, in place, by one weight for all of them (Dehghani et al. 2023, section 2.2: norms of queries and keys).
+// RMS norm of each of some heads of a row, in place, by one weight for all of them (Dehghani et al. 2023, section 2.2:
+// norms of queries and keys).
 typedef struct head_norm_forward_args {
     tensor *x;        // (N,n*D) E, read and overwritten: heads first .. first+count-1 of n
     tensor *kept;     // (N,count*D) E (=)  what they were, saved for backward
@@ -226,8 +239,8 @@ typedef struct head_norm_backward_args {
     bool fresh;  // of dw
 } head_norm_backward_args;
 
-// Rotary position embedding (Su et al. 2021), in place: in each of the first `heads` heads of position t, elements i and i + D/2 are turned by the
-// angle i of row t. The heads after them stay as they are.
+// Rotary position embedding (Su et al. 2021), in place: in each of the first `heads` heads of position t, elements i
+// and i + D/2 are turned by the angle i of row t. The heads after them stay as they are.
 typedef struct rotary_args {
     tensor *x;            // (B,T,n*D) E, read and overwritten
     const tensor *table;  // (at least T,D) FP32: cosines of D/2 angles, then their sines
@@ -261,8 +274,8 @@ typedef struct gelu_backward_args {
     bool fresh;
 } gelu_backward_args;  // dx (=) = dy * gelu'(x), dx may be dy
 
-// y = x > 0 ? x : +0, and NaN for NaN; y may be x. Backward reads the output y, so that x need not be kept: dx (=) y > 0 ? dy : +0, dx
-// may be dy.
+// y = x > 0 ? x : +0, and NaN for NaN; y may be x. Backward reads the output y, so that x need not be kept: dx (=) y >
+// 0 ? dy : +0, dx may be dy.
 typedef struct relu_forward_args {
     tensor *y;
     const tensor *x;
@@ -292,15 +305,16 @@ typedef struct embedding_backward_args {
     const tensor *tokens;  // (B,T) INT32
     float factor;          // as embedding_forward's
     bool fresh_wte, fresh_wpe;
-    bool part;  // dwte begins with the row of token `first`, and has only some of the rows: the gradients of others are not there
+    // dwte begins with the row of token `first`, and has only some of the rows: the gradients of others are not there
+    bool part;
     int64_t first;
 } embedding_backward_args;
 
 // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
 // (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
-// The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0, always.
-// Where columns are cut into slices (matmul_args), each slice's exponentials are summed as those of a whole row would be, and the sums are added along a
-// binary tree, ((0+1)+(2+3)).
+// The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0,
+// always. Where columns are cut into slices (matmul_args), each slice's exponentials are summed as those of a whole row
+// would be, and the sums are added along a binary tree, ((0+1)+(2+3)).
 typedef struct cross_entropy_args {
     tensor *losses;           // (N) FP32 (=)
     tensor *logits;           // (N,Vp) or (S,N,Vp/S) E, in place
@@ -310,13 +324,15 @@ typedef struct cross_entropy_args {
     const step_state *state;  // device
 } cross_entropy_args;
 
-// The same in three stages, for slices of which only some are here. What a stage leaves is to be made one with what it left elsewhere before the next:
-// the largest `most`, the `logit` that is not zero, the sum of the `sum`s. With all slices here: the bits of cross_entropy.
+// The same in three stages, for slices of which only some are here. What a stage leaves is to be made one with what it
+// left elsewhere before the next: the largest `most`, the `logit` that is not zero, the sum of the `sum`s. With all
+// slices here: the bits of cross_entropy.
 typedef enum { LOGITS_TOP, LOGITS_SUM, LOGITS_LOSS } logits_stage;
 typedef struct cross_entropy_part_args {
     logits_stage stage;
-    tensor *losses;          // (N) FP32 (=) by LOGITS_LOSS
-    tensor *most, *logit;    // (N) FP32 (=) by LOGITS_TOP: the largest logit here, and the target's, or +0 where it is not here
+    tensor *losses;  // (N) FP32 (=) by LOGITS_LOSS
+    // (N) FP32 (=) by LOGITS_TOP: the largest logit here, and the target's, or +0 where it is not here
+    tensor *most, *logit;
     tensor *sum;             // (N) FP32 (=) by LOGITS_SUM: of e^(logit - most)
     tensor *logits;          // (S,N,W) E, in place: between stages it may hold something else
     const tensor *targets;   // (N) INT32
@@ -325,8 +341,8 @@ typedef struct cross_entropy_part_args {
     const step_state *state;
 } cross_entropy_part_args;
 
-// hits[n] = 1 where the first largest of the first `classes` columns is column targets[n], else 0. A row with a NaN among them has no
-// largest, and a target outside of them is never it: 0. What the other columns hold changes nothing.
+// hits[n] = 1 where the first largest of the first `classes` columns is column targets[n], else 0. A row with a NaN
+// among them has no largest, and a target outside of them is never it: 0. What the other columns hold changes nothing.
 typedef struct top_1_args {
     tensor *hits;           // (N) FP64 (=)
     const tensor *logits;   // (N,Vp) E
@@ -364,7 +380,8 @@ typedef struct cast_args {
     const tensor *x;
 } cast_args;  // between FP32, BF16 and FP16, round to nearest even
 
-// y = round(((part 0 + part 1) + (part 2 + part 3)) + bias + residual), siblings along a binary tree: what a matmul whose k is cut leaves, from its parts.
+// y = round(((part 0 + part 1) + (part 2 + part 3)) + bias + residual), siblings along a binary tree: what a matmul
+// whose k is cut leaves, from its parts.
 typedef struct sum_slices_args {
     tensor *y;               // (M,N) E, or FP32 without bias and residual (=)
     const tensor *parts;     // (S,M,N) FP32, S a power of two
@@ -373,8 +390,9 @@ typedef struct sum_slices_args {
     bool add;                // y is FP32 and (+=)
 } sum_slices_args;
 
-// y[e] = u - 1 with u = (word >> 8) * 2^-23 and word = philox(seed; e / 4 mod 2^32, 0, e / 2^34, 0)[e % 4]: uniform in [-1, 1), rounded to y's type.
-// For operands of measurements: a product of zeros takes less power than one of numbers, and so runs faster.
+// y[e] = u - 1 with u = (word >> 8) * 2^-23 and word = philox(seed; e / 4 mod 2^32, 0, e / 2^34, 0)[e % 4]: uniform in
+// [-1, 1), rounded to y's type. For operands of measurements: a product of zeros takes less power than one of numbers,
+// and so runs faster.
 typedef struct random_fill_args {
     tensor *y;  // any shape; FP32, BF16 or FP16 (=)
     uint64_t seed;
@@ -389,17 +407,18 @@ typedef struct cast_stochastic_args {
     const step_state *state;
 } cast_stochastic_args;
 
-// sums[c] = sum of squares of chunk c of g, in double, in 8 interleaved accumulators (element i of the chunk goes to accumulator i % 8)
-// that are added as a fixed tree ((0+4)+(2+6))+((1+5)+(3+7)). Not finite when an element is not.
+// sums[c] = sum of squares of chunk c of g, in double, in 8 interleaved accumulators (element i of the chunk goes to
+// accumulator i % 8) that are added as a fixed tree ((0+4)+(2+6))+((1+5)+(3+7)). Not finite when an element is not.
 typedef struct sum_squares_args {
     tensor *sums;     // (ceil(count / CHUNK)) FP64 (=)
     const tensor *g;  // FP32
 } sum_squares_args;
 
-// Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t and the
-// loss scale. sums may be several tensors' sums, one after the other in name-table order.
-// Where some losses don't count, the gradient was formed as if each of `losses` had the same share of their mean. Of those that count each has more:
-// norm and gradient are divided by (sum of counts) / losses. A step in which none counts is skipped; its norm is NaN, and the loss scale stays.
+// Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t
+// and the loss scale. sums may be several tensors' sums, one after the other in name-table order. Where some losses
+// don't count, the gradient was formed as if each of `losses` had the same share of their mean. Of those that count
+// each has more: norm and gradient are divided by (sum of counts) / losses. A step in which none counts is skipped; its
+// norm is NaN, and the loss scale stays.
 typedef struct step_decide_args {
     step_state *state;
     const tensor *sums;    // FP64
@@ -423,8 +442,8 @@ typedef struct adamw_args {
     const rounding_key *round;
 } adamw_args;
 
-// Nothing when !state->apply. Otherwise, with g = grad * grad_factor + wd * master (Sutskever et al. 2013, section 2, as
-// PyTorch's torch.optim.SGD writes it, without dampening):
+// Nothing when !state->apply. Otherwise, with g = grad * grad_factor + wd * master (Sutskever et al. 2013, section 2,
+// as PyTorch's torch.optim.SGD writes it, without dampening):
 //   buf = momentum buf + g, from buf = 0;  d = nesterov ? g + momentum buf : buf;  master = master - lr d;
 //   w as adamw's. Without momentum there is no buf, and d = g.
 // wd * master, momentum * buf and lr * d are each added in one FMA: the same on every device.

@@ -1,4 +1,5 @@
-// gpu/paper.h: operations that do nothing: for walking through a model's passes without memory, to learn what they would ask for.
+// gpu/paper.h: operations that do nothing: for walking through a model's passes without memory, to learn what they
+// would ask for.
 #ifndef GPU_PAPER_H
 #define GPU_PAPER_H
 

@@ -39,7 +39,8 @@ __attribute__((target("avx2,fma"))) static float fma256(void) {
 __attribute__((target("avx512f,avx512bf16"))) static float pairs512(void) {
     enum { MORE = 2 * CHAINS };
     __m512 a[MORE];
-    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f7f3f7f), y = (__m512bh)_mm512_set1_epi32(0x3a833a83);  // 0.996 and 0.001, twice
+    // 0.996 and 0.001, twice
+    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f7f3f7f), y = (__m512bh)_mm512_set1_epi32(0x3a833a83);
     for (int c = 0; c < MORE; c++) a[c] = _mm512_set1_ps((float)c);
     for (int t = 0; t < TURNS / 2; t++)
 #pragma GCC unroll 24
@@ -92,7 +93,8 @@ double peak_pairs(int threads) { return (void)threads, 0; }
 #endif
 
 // Best of several rounds of `calls` calls; negative when one failed.
-static double best_seconds(const ops *o, stream *s, int rounds, int calls, err_t (*call)(const ops *o, tensor *t, stream *s), tensor *t) {
+static double best_seconds(const ops *o, stream *s, int rounds, int calls,
+                           err_t (*call)(const ops *o, tensor *t, stream *s), tensor *t) {
     double best = 1e30;
     for (int k = 0; k < rounds; k++) {
         double start = clock_now();
@@ -105,13 +107,21 @@ static double best_seconds(const ops *o, stream *s, int rounds, int calls, err_t
     return best;
 }
 
-static err_t triad(const ops *o, tensor *t, stream *s) { return o->add(&(add_args){.y = &t[0], .a = &t[1], .b = &t[2]}, s); }
-static err_t copy(const ops *o, tensor *t, stream *s) { return (void)o, stream_copy(s, t[0].data, t[1].data, tensor_bytes(t)); }
-static err_t product(const ops *o, tensor *t, stream *s) { return o->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2], .tb = true}, s); }
+static err_t triad(const ops *o, tensor *t, stream *s) {
+    return o->add(&(add_args){.y = &t[0], .a = &t[1], .b = &t[2]}, s);
+}
+static err_t copy(const ops *o, tensor *t, stream *s) {
+    return (void)o, stream_copy(s, t[0].data, t[1].data, tensor_bytes(t));
+}
+static err_t product(const ops *o, tensor *t, stream *s) {
+    return o->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2], .tb = true}, s);
+}
 
-// Seconds of `call` on three tensors of random numbers of one shape; not positive when there is no memory for them or the call
-// failed. On zeros a GPU's product runs a tenth faster than on any data: fewer bits change, and its clocks stay higher.
-static double time_of(device *d, stream *s, int rounds, int calls, err_t (*call)(const ops *o, tensor *t, stream *s), tensor shape) {
+// Seconds of `call` on three tensors of random numbers of one shape; not positive when there is no memory for them or
+// the call failed. On zeros a GPU's product runs a tenth faster than on any data: fewer bits change, and its clocks
+// stay higher.
+static double time_of(device *d, stream *s, int rounds, int calls, err_t (*call)(const ops *o, tensor *t, stream *s),
+                      tensor shape) {
     tensor t[3] = {shape, shape, shape};
     bool ok = true;
     for (int i = 0; i < 3 && ok; i++)
@@ -146,7 +156,8 @@ double peak_matmul_within(device *d, stream *s, dtype type, double seconds) {
         if (!(took > 0)) break;
         best = rate_of((double)n, took) > best ? rate_of((double)n, took) : best;
         double spent = clock_now() - start;
-        bool last = took > enough || 2 * n > MOST || spent + 20 * took > seconds;  // the next one takes eight times as long, twice
+        // the next one takes eight times as long, twice
+        bool last = took > enough || 2 * n > MOST || spent + 20 * took > seconds;
         if (!last) continue;
         if (spent + 4 * took < seconds) took = time_of(d, s, 4, cuda ? 4 : 1, product, shape);
         return took > 0 && rate_of((double)n, took) > best ? rate_of((double)n, took) : best;

@@ -4,8 +4,8 @@
 
 #include "gpu/gpu.h"
 
-// Bytes/s between the device and its own memory, of tensors far larger than any cache: on a CPU a = b + c, on a GPU a copy. 0: no room.
-// Sizes are divided by `scale`, for tests.
+// Bytes/s between the device and its own memory, of tensors far larger than any cache: on a CPU a = b + c, on a GPU a
+// copy. 0: no room. Sizes are divided by `scale`, for tests.
 double peak_bandwidth(device *d, stream *s, int64_t scale);
 
 // FLOP/s of fused multiply-adds on registers alone, on `threads` threads of this processor. 0: not known.
@@ -18,8 +18,8 @@ double peak_pairs(int threads);
 // no room.
 double peak_matmul(device *d, stream *s, dtype t, int64_t n);
 
-// The same, quickly: sizes are doubled until a product takes long enough to be timed well, or `seconds` are spent, which
-// one more product may exceed. 0: not known.
+// The same, quickly: sizes are doubled until a product takes long enough to be timed well, or `seconds` are spent,
+// which one more product may exceed. 0: not known.
 double peak_matmul_within(device *d, stream *s, dtype t, double seconds);
 
 #endif

@@ -31,22 +31,32 @@ struct profile {
     line line[PROFILE_LINES];
 };
 
-// --- lines ---------------------------------------------------------------------------------------------------------------------------
+// --- lines -----------------------------------------------------------------------------------------------------------
 
 static void describe(profile_line *to, const line_key *k) {
     static const struct {
         unsigned bit;
         const char *name;
     } word[] = {
-        {MATMUL_BIAS, " bias"}, {MATMUL_GELU, " gelu"},     {MATMUL_DGELU, " dgelu"},     {MATMUL_ACCUMULATE, " acc"},  {COST_TA, " ta"},
-        {COST_TB, " tb"},       {COST_DROPOUT, " dropout"}, {COST_RESIDUAL, " residual"}, {COST_GRADIENT, " gradient"}, {COST_BYTES, " bytes"},
+        {MATMUL_BIAS, " bias"},
+        {MATMUL_GELU, " gelu"},
+        {MATMUL_DGELU, " dgelu"},
+        {MATMUL_ACCUMULATE, " acc"},
+        {COST_TA, " ta"},
+        {COST_TB, " tb"},
+        {COST_DROPOUT, " dropout"},
+        {COST_RESIDUAL, " residual"},
+        {COST_GRADIENT, " gradient"},
+        {COST_BYTES, " bytes"},
         {COST_SUMS, " sums"},
     };
     int n = 0;
     to->op = k->op;
     to->type = k->type;
-    for (int i = 0; i < 4 && k->size[i]; i++) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, i ? "x%" PRId64 : "%" PRId64, k->size[i]);
-    if (!(k->options & COST_BYTES)) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, " %s", dtype_name(k->type));
+    for (int i = 0; i < 4 && k->size[i]; i++)
+        n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, i ? "x%" PRId64 : "%" PRId64, k->size[i]);
+    if (!(k->options & COST_BYTES))
+        n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, " %s", dtype_name(k->type));
     for (size_t i = 0; i < sizeof word / sizeof *word && n < PROFILE_SHAPE; i++)
         if (k->options & word[i].bit) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, "%s", word[i].name);
 }
@@ -103,7 +113,7 @@ void profile_close(device *d) {
     d->profile = NULL;
 }
 
-// --- one call ------------------------------------------------------------------------------------------------------------------------
+// --- one call --------------------------------------------------------------------------------------------------------
 
 typedef struct call {
     device *dev;
@@ -152,7 +162,7 @@ static err_t end(const call *c, err_t rc, const char *op, op_cost cost) {
     return ERR_OK;
 }
 
-// --- operations ------------------------------------------------------------------------------------------------------------------------
+// --- operations ------------------------------------------------------------------------------------------------------
 
 #define PROFILED(op) \
     static err_t op(const op##_args *args, stream *s) { \
@@ -165,7 +175,7 @@ OPS(PROFILED)
 #define ENTRY(op) .op = op,
 const ops profile_ops = {OPS(ENTRY)};
 
-// --- memory --------------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 err_t profile_copy(stream *s, void *dst, const void *src, size_t bytes) {
     call c = begin(s);

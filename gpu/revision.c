@@ -22,7 +22,8 @@ const char *arithmetic_revisions(char dst[REVISIONS_TEXT]) {
     for (device_kind k = DEVICE_CPU; k <= DEVICE_CUDA; k++) {
         n += (size_t)snprintf(dst + n, REVISIONS_TEXT - n, "%s", kinds[k]);
         for (dtype t = FP32; t <= FP16; t++)
-            n += (size_t)snprintf(dst + n, REVISIONS_TEXT - n, "%s %s %d", t == FP32 ? "" : ",", dtype_name(t), revision[k][t]);
+            n += (size_t)snprintf(dst + n, REVISIONS_TEXT - n, "%s %s %d", t == FP32 ? "" : ",", dtype_name(t),
+                                  revision[k][t]);
     }
     return dst;
 }

@@ -9,19 +9,22 @@
 
 void decoder_describe(const void *options, char *dst, size_t room) {
     const decoder *d = options;
-    snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels %" PRId64 "/%" PRId64 " heads", d->layers, d->embed, d->heads, d->kv_heads);
+    snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels %" PRId64 "/%" PRId64 " heads", d->layers, d->embed,
+             d->heads, d->kv_heads);
 }
 
-// --- rules ---------------------------------------------------------------------------------------------------------------------
+// --- rules -----------------------------------------------------------------------------------------------------------
 
 static err_t check_heads(model_rule *r, int64_t embed, int64_t heads, int64_t *kv_heads, int64_t *head_dim) {
     rule_choose(r, "kv_heads", kv_heads, heads);
     if (heads % *kv_heads)
-        return rule_break(r, KEYS("kv_heads", "heads"), "heads = %" PRId64 " is not a multiple of kv_heads = %" PRId64, heads, *kv_heads);
+        return rule_break(r, KEYS("kv_heads", "heads"), "heads = %" PRId64 " is not a multiple of kv_heads = %" PRId64,
+                          heads, *kv_heads);
     bool open = !*head_dim;
     if (open && embed % heads)
         return rule_break(r, KEYS("heads", "embed", "head_dim"),
-                          "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ", and head_dim is left open", embed, heads);
+                          "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ", and head_dim is left open",
+                          embed, heads);
     rule_choose(r, "head_dim", head_dim, embed / heads);
     if (*head_dim % 2 == 0) return ERR_OK;
     return rule_break(r, KEYS("head_dim", open ? "embed" : NULL, open ? "heads" : NULL),
@@ -41,10 +44,11 @@ err_t decoder_resolve(void *options, model_rule *r) {
     return ERR_OK;
 }
 
-// --- files of others -----------------------------------------------------------------------------------------------------------
+// --- files of others -------------------------------------------------------------------------------------------------
 
 // name is "layers.N.group.both_proj.weight": one part for each of `names`, in its place.
-static int split(const char *name, const char *both, const char *const *names, const int64_t *rows, int count, weight_part *part) {
+static int split(const char *name, const char *both, const char *const *names, const int64_t *rows, int count,
+                 weight_part *part) {
     const char *at = strstr(name, both);
     for (int k = 0; k < count; k++) {
         part[k] = (weight_part){.prefixed = true, .rows = rows[k]};
@@ -80,7 +84,8 @@ static const struct {
 };
 
 void decoder_from_foreign(decoder *d, foreign_reader *r, const int64_t unsaid[DECODER_SIZES]) {
-    for (int i = 0; i < DECODER_SIZES; i++) *(int64_t *)((char *)d + sizes[i].at) = foreign_int(r, sizes[i].name, unsaid[i]);
+    for (int i = 0; i < DECODER_SIZES; i++)
+        *(int64_t *)((char *)d + sizes[i].at) = foreign_int(r, sizes[i].name, unsaid[i]);
     if (d->context > ROPE_MOST) d->context = ROPE_MOST;
     d->norm_eps = foreign_real(r, "rms_norm_eps", 1e-6);
 }
@@ -88,6 +93,7 @@ void decoder_from_foreign(decoder *d, foreign_reader *r, const int64_t unsaid[DE
 int decoder_to_foreign(const decoder *d, json_t *config, const char *class, const char *type) {
     int failed = json_object_update_new(config, json_pack("{s:[s], s:s}", "architectures", class, "model_type", type));
     for (int i = 0; i < DECODER_SIZES; i++)
-        failed |= json_object_set_new(config, sizes[i].name, json_integer(*(const int64_t *)((const char *)d + sizes[i].at)));
+        failed |=
+            json_object_set_new(config, sizes[i].name, json_integer(*(const int64_t *)((const char *)d + sizes[i].at)));
     return failed | json_object_set_new(config, "rms_norm_eps", json_real(d->norm_eps));
 }

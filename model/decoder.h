@@ -31,8 +31,8 @@ typedef struct decoder {
     INT(context, MAY, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once")
 // clang-format on
 
-// For model_type; options begin as those of a decoder. resolve fills in what was left open, and says what slices divide.
-// ERR_CONFIG: heads can't share keys and values so, or can't be turned in pairs; or as rule_divide_texts.
+// For model_type; options begin as those of a decoder. resolve fills in what was left open, and says what slices
+// divide. ERR_CONFIG: heads can't share keys and values so, or can't be turned in pairs; or as rule_divide_texts.
 err_t decoder_resolve(void *options, model_rule *r);
 void decoder_describe(const void *options, char *dst, size_t room);
 
@@ -41,8 +41,8 @@ struct param;
 struct weight_part;
 int decoder_parts(const void *options, const struct param *p, struct weight_part *part);
 
-// Sizes from config.json, and to it, with its class and model_type. unsaid: what they are where it does not say them, in
-// the order layers, heads, kv_heads, embed, hidden, head_dim, vocab, context. Returns 0, or -1: no memory.
+// Sizes from config.json, and to it, with its class and model_type. unsaid: what they are where it does not say them,
+// in the order layers, heads, kv_heads, embed, hidden, head_dim, vocab, context. Returns 0, or -1: no memory.
 enum { DECODER_SIZES = 8 };
 struct foreign_reader;
 struct json_t;

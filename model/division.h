@@ -58,7 +58,8 @@ typedef struct slice_merge {
 //
 //            rows (S,n,W)                          heads (S/places,N,W)
 //          slice 0 1 2 3                                slice 0 1
-//   place 0   [ a b c d ]  rows 0, 1    place 0 rows 0, 1  [ a b ]      A message from one place to another: what is in both.
+//   place 0   [ a b c d ]  rows 0, 1    place 0 rows 0, 1  [ a b ]      A message from one place to another: what is in
+//             both.
 //   place 1   [ e f g h ]  rows 2, 3            rows 2, 3  [ e f ]      (Jacobs et al. 2023, DeepSpeed Ulysses)
 typedef struct row_swap {
     slice_merge merge;  // places, place; whole and gather of what they have: deal is NULL

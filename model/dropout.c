@@ -25,7 +25,9 @@ err_t dropout_rows(const model *m, const pass *p, int block, int which, const te
         n = T - row % T < end - row ? T - row % T : end - row;
         tensor to = tensor_rows(y, row - first, n), from = tensor_rows(x, row - first, n);
         to = view2(&to, 1, n * C), from = view2(&from, 1, n * C);
-        TRY(p->ops->dropout(&(dropout_args){.y = &to, .x = &from, .drop = &key, .sample = (uint32_t)(row / T), .first = row % T * C}, p->s));
+        TRY(p->ops->dropout(
+            &(dropout_args){.y = &to, .x = &from, .drop = &key, .sample = (uint32_t)(row / T), .first = row % T * C},
+            p->s));
     }
     return ERR_OK;
 }

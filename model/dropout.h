@@ -7,8 +7,8 @@
 // The key of place `which` (0..7) of a block, in *key; NULL where nothing is dropped.
 const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *key);
 
-// y = dropout(x), or nothing where nothing is dropped, of the rows (n,C) that are here of p->B samples of T rows each. y may be x. C is a multiple of 4
-// where rows are divided.
+// y = dropout(x), or nothing where nothing is dropped, of the rows (n,C) that are here of p->B samples of T rows each.
+// y may be x. C is a multiple of 4 where rows are divided.
 err_t dropout_rows(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x);
 
 #endif

@@ -36,10 +36,11 @@ static err_t in_limits(const setting *k, const void *options, const char *path) 
     const void *at = (const char *)options + k->offset;
     double x = k->type == KEY_INT ? (double)*(const int64_t *)at : k->type == KEY_REAL ? *(const double *)at : k->min;
     if ((k->type != KEY_INT && k->type != KEY_REAL) || (x >= k->min && x <= k->max)) return ERR_OK;
-    return err_set(ERR_DATA, "%s/config.json: what would be [model] %s = %.9g is out of its limits, %g to %g", path, k->key, x, k->min, k->max);
+    return err_set(ERR_DATA, "%s/config.json: what would be [model] %s = %.9g is out of its limits, %g to %g", path,
+                   k->key, x, k->min, k->max);
 }
 
-// --- architectures -----------------------------------------------------------------------------------------------------------
+// --- architectures ---------------------------------------------------------------------------------------------------
 
 static err_t options_of(const model_type *type, void *options, const json_t *config, const char *path) {
     foreign_reader r = {path, config, ERR_OK};
@@ -66,14 +67,15 @@ err_t foreign_options(const model_type **type, void **options, const json_t *con
     for (int i = 0; i < MODEL_TYPES; i++) {
         *type = model_types[i];
         if (!(*type)->foreign || !name || word_index((*type)->foreign, name) < 0) continue;
-        if (!(*options = calloc(1, (*type)->options))) return err_set(ERR_INTERNAL, "%s: no memory for its options", path);
+        if (!(*options = calloc(1, (*type)->options)))
+            return err_set(ERR_INTERNAL, "%s: no memory for its options", path);
         err_t rc = options_of(*type, *options, config, path);
         if (rc != ERR_OK) free(*options), *options = NULL;
         return rc;
     }
     known_types(known, sizeof known);
-    return err_set(ERR_DATA, "%s/config.json: model_type %s%.60s%s: expected %s", path, name ? "\"" : "", name ? name : "is missing",
-                   name ? "\"" : "", known);
+    return err_set(ERR_DATA, "%s/config.json: model_type %s%.60s%s: expected %s", path, name ? "\"" : "",
+                   name ? name : "is missing", name ? "\"" : "", known);
 }
 
 // Keys that are not of the weights, or that the shapes of the tensors tell.
@@ -93,8 +95,12 @@ err_t foreign_agrees(const model_type *type, const void *options, const json_t *
         const setting *k = &type->key[i];
         setting_value(k, options, a), setting_value(k, theirs, b);
         if (may_differ(k->key) || strcmp(a, b) == 0 || n + 160 > sizeof text) continue;
-        n += (size_t)snprintf(text + n, sizeof text - n, "\n  %s = %.40s, and the weights are of %s = %.40s", k->key, a, k->key, b);
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n  %s = %.40s, and the weights are of %s = %.40s", k->key, a,
+                              k->key, b);
     }
     free(theirs);
-    return n ? err_set(ERR_CONFIG, "[model] and %s/config.json differ (lockstep inspect prints a [model] section that fits):%s", path, text) : ERR_OK;
+    return n ? err_set(ERR_CONFIG,
+                       "[model] and %s/config.json differ (lockstep inspect prints a [model] section that fits):%s",
+                       path, text)
+             : ERR_OK;
 }

@@ -6,11 +6,12 @@
 
 #include <jansson.h>
 
-// The architecture that reads this config.json, and its options, which the caller frees. ERR_DATA: none does, or a value that it can't take.
+// The architecture that reads this config.json, and its options, which the caller frees. ERR_DATA: none does, or a
+// value that it can't take.
 err_t foreign_options(const model_type **type, void **options, const json_t *config, const char *path);
 
-// ERR_CONFIG lists what config.json says otherwise than `options`, by key, with both values. What does not belong to the weights may differ:
-// the context, the vocabulary's size (shapes tell), dropout and chunks.
+// ERR_CONFIG lists what config.json says otherwise than `options`, by key, with both values. What does not belong to
+// the weights may differ: the context, the vocabulary's size (shapes tell), dropout and chunks.
 err_t foreign_agrees(const model_type *type, const void *options, const json_t *config, const char *path);
 
 #endif

@@ -43,8 +43,10 @@ static err_t declare_two(flow *f, arena *a) {
 static err_t declare_all(flow *f, arena *a) {
     int64_t n = largest(f, 0, 1);
     for (int b = 0; b < pairs(f); b++) {
-        for (int s = 0; s < kept(f, b); s++) TRY(arena_1d(a, &f->memory[f->first[b] + s], f->plan.compute, elements(f, b)));
-        for (int s = 0; f->end[b] >= 0 && s < f->slots[b]; s++) TRY(arena_1d(a, &f->memory[f->end[b] + s], f->plan.compute, elements(f, b)));
+        for (int s = 0; s < kept(f, b); s++)
+            TRY(arena_1d(a, &f->memory[f->first[b] + s], f->plan.compute, elements(f, b)));
+        for (int s = 0; f->end[b] >= 0 && s < f->slots[b]; s++)
+            TRY(arena_1d(a, &f->memory[f->end[b] + s], f->plan.compute, elements(f, b)));
     }
     for (int i = 0; i < f->plan.boundaries; i++) TRY(arena_1d(a, &f->boundary[i], f->plan.compute, n));
     return n ? arena_1d(a, &f->gradient, f->plan.compute, n) : ERR_OK;
@@ -58,7 +60,8 @@ err_t flow_declare(flow *f, const model *m, arena *a, const model_plan *o) {
     f->end = calloc((size_t)n + 1, sizeof *f->end);
     f->boundary = calloc((size_t)o->boundaries + 1, sizeof *f->boundary);
     f->dx = calloc((size_t)n + 1, sizeof *f->dx);
-    if (!f->slots || !f->first || !f->end || !f->boundary || !f->dx) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
+    if (!f->slots || !f->first || !f->end || !f->boundary || !f->dx)
+        return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
     memcpy(f->slots, o->slots, (size_t)m->blocks * sizeof *f->slots);
     f->plan.slots = f->slots;
     for (int b = 0; b < n; b++) {
@@ -79,13 +82,15 @@ static tensor view(const flow *f, int b, void *data) {
     tensor t = {data, f->plan.compute, 1 + k->dims, {f->plan.B, 1, 1, 1}};
     for (int d = 0; d < k->dims; d++) t.size[1 + d] = k->size[d];
     if (k->divided) t.size[k->dims] = model_share(f->of, t.size[k->dims]);
-    if (model_divides_rows(f->of)) t = (tensor){data, f->plan.compute, 2, {model_own_rows(f->of, f->plan.B * k->size[0]), k->size[1], 1, 1}};
+    if (model_divides_rows(f->of))
+        t = (tensor){data, f->plan.compute, 2, {model_own_rows(f->of, f->plan.B * k->size[0]), k->size[1], 1, 1}};
     return t;
 }
 
 void flow_link(flow *f) {
     for (int b = 0; b < pairs(f); b++) {
-        for (int s = 0; s < kept(f, b); s++) *flow_x(f, b, s) = view(f, b, f->memory[f->plan.forward_only ? b % 2 : f->first[b] + s].data);
+        for (int s = 0; s < kept(f, b); s++)
+            *flow_x(f, b, s) = view(f, b, f->memory[f->plan.forward_only ? b % 2 : f->first[b] + s].data);
         f->dx[b] = view(f, b, f->gradient.data);
     }
 }
@@ -95,9 +100,13 @@ void flow_use(const flow *f, pass *p) {
     p->dx = f->dx;
 }
 
-void flow_leave(flow *f, int b, int slot, bool first) { flow_x(f, b, slot)->data = f->memory[(first ? f->end[b] : f->first[b]) + slot].data; }
+void flow_leave(flow *f, int b, int slot, bool first) {
+    flow_x(f, b, slot)->data = f->memory[(first ? f->end[b] : f->first[b]) + slot].data;
+}
 
-void flow_cross(flow *f, int b, int boundary) { f->dx[b].data = boundary < 0 ? f->gradient.data : f->boundary[boundary].data; }
+void flow_cross(flow *f, int b, int boundary) {
+    f->dx[b].data = boundary < 0 ? f->gradient.data : f->boundary[boundary].data;
+}
 
 void flow_close(flow *f) {
     free(f->slots), free(f->first), free(f->end), free(f->memory), free(f->boundary), free(f->x), free(f->dx);

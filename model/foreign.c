@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// --- reading members ---------------------------------------------------------------------------------------------------------
+// --- reading members -------------------------------------------------------------------------------------------------
 
 void foreign_refuse(foreign_reader *r, const char *name, const char *why) {
     if (r->rc == ERR_OK) r->rc = err_set(ERR_DATA, "%s/config.json: %s: %s", r->path, name, why);
@@ -20,7 +20,9 @@ static const json_t *member(foreign_reader *r, const char *name, unsigned types,
     return NULL;
 }
 
-foreign_reader foreign_inside(const foreign_reader *r, const char *name) { return (foreign_reader){r->path, json_object_get(r->at, name), r->rc}; }
+foreign_reader foreign_inside(const foreign_reader *r, const char *name) {
+    return (foreign_reader){r->path, json_object_get(r->at, name), r->rc};
+}
 
 int64_t foreign_int(foreign_reader *r, const char *name, int64_t otherwise) {
     static const char expected[] = "expected a whole number from 0 to 2147483647";
@@ -46,7 +48,7 @@ const char *foreign_text(foreign_reader *r, const char *name, const char *otherw
     return v ? json_string_value(v) : otherwise;
 }
 
-// --- settings ----------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 void setting_value(const setting *k, const void *options, char dst[SETTING_VALUE]) {
     const void *at = (const char *)options + k->offset;

@@ -11,7 +11,7 @@ enum { SETTING_VALUE = 1088 };
 // The value of a setting in `options` as a file would have it.
 void setting_value(const setting *k, const void *options, char dst[SETTING_VALUE]);
 
-// --- for model_type.parts ------------------------------------------------------------------------------------------------------
+// --- for model_type.parts --------------------------------------------------------------------------------------------
 
 enum { WEIGHT_PARTS = 3 };
 
@@ -24,7 +24,7 @@ typedef struct weight_part {
     int64_t rows;
 } weight_part;
 
-// --- for model_type.from_foreign ---------------------------------------------------------------------------------------------
+// --- for model_type.from_foreign -------------------------------------------------------------------------------------
 
 // A member of a given type; `otherwise` where it is absent or null. ERR_DATA names it.
 typedef struct foreign_reader {

@@ -5,7 +5,9 @@ static int64_t cuts(const model *m, width_span w) {
     return m->slices.of == 1 || w == WIDTH_WHOLE ? 1 : w == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
 }
 
-static int64_t rows_of(const frame *f, row_span r) { return r == ROWS_ALL ? f->all : r == ROWS_MATRIX ? f->matrix : f->own; }
+static int64_t rows_of(const frame *f, row_span r) {
+    return r == ROWS_ALL ? f->all : r == ROWS_MATRIX ? f->matrix : f->own;
+}
 
 frame frame_of(net *l, int b, const pass *p, const lists *x) {
     const model *m = l->g.m;

@@ -14,8 +14,8 @@ void graph_mistake(graph *g, const char *op, const char *format, ...) {
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     bool inside = g->b >= 0 && g->b < g->m->blocks && g->m->block[g->b].name;
-    g->rc =
-        err_set(ERR_INTERNAL, "the page of %s, block %d (%s), %s: %s", g->m->type->name, g->b, inside ? g->m->block[g->b].name : "none", op, text);
+    g->rc = err_set(ERR_INTERNAL, "the page of %s, block %d (%s), %s: %s", g->m->type->name, g->b,
+                    inside ? g->m->block[g->b].name : "none", op, text);
 }
 
 const graph_value *graph_at(const graph *g, value v) { return &g->v[v > 0 && v < g->values ? v : 0]; }
@@ -26,7 +26,8 @@ static bool is_taken(const graph_value *v, int n, const char *name) {
     return false;
 }
 
-void graph_name(char dst[VALUE_NAME], const graph_value *v, int n, const char *before, const char *name, const char *after) {
+void graph_name(char dst[VALUE_NAME], const graph_value *v, int n, const char *before, const char *name,
+                const char *after) {
     size_t end = (size_t)snprintf(dst, VALUE_NAME, "%s%s%s", before, name, after), room = VALUE_NAME - sizeof "_999";
     if (end > room) end = room;
     for (int k = 2; is_taken(v, n, dst) && k < 1000; k++) snprintf(dst + end, VALUE_NAME - end, "_%d", k);
@@ -48,7 +49,8 @@ static bool grow_blocks(graph *g) {
     if (blocks) m->block = blocks;
     block_graph *graphs = realloc(g->block, (size_t)(g->b + 1) * sizeof *graphs);
     if (graphs) g->block = graphs;
-    if (!blocks || !graphs) return graph_mistake(g, "begin_block", "no memory for a table of %d blocks", g->b + 1), false;
+    if (!blocks || !graphs)
+        return graph_mistake(g, "begin_block", "no memory for a table of %d blocks", g->b + 1), false;
     m->block[g->b] = (block){0}, g->block[g->b] = (block_graph){0};
     m->blocks = g->b + 1;
     return true;
@@ -62,7 +64,8 @@ value begin_block(graph *g, const char *name) {
     if (g->b == 0) return 0;
     const block_graph *before = &g->block[g->b - 1];
     const graph_value *x = &before->v[before->out];
-    graph_value in = {.name = "x", .letters = x->letters, .width = x->width, .at = x->at, .shape = x->shape, .is_E = true};
+    graph_value in = {
+        .name = "x", .letters = x->letters, .width = x->width, .at = x->at, .shape = x->shape, .is_E = true};
     return g->block[g->b].in = new_value(g, &in, -1);
 }
 
@@ -91,7 +94,8 @@ void leave(graph *g, value x) {
 static void use(graph *g, value v, int op, const char *name) {
     if (!v || g->rc != ERR_OK) return;
     if (v < 0 || v >= g->values) graph_mistake(g, name, "it reads value %d, which nothing has made", v);
-    else if (g->v[v].users == VALUE_USERS) graph_mistake(g, name, "%s is read by more than %d operations", g->v[v].name, VALUE_USERS);
+    else if (g->v[v].users == VALUE_USERS)
+        graph_mistake(g, name, "%s is read by more than %d operations", g->v[v].name, VALUE_USERS);
     if (g->rc == ERR_OK) g->v[v].user[g->v[v].users++] = op;
 }
 
@@ -151,13 +155,17 @@ void graph_fp32(graph *g, int row) {
 
 void graph_rule(graph *g, int row, param_rule rule) {
     static const char *const needs[][2] = {
-        [PARAM_AVERAGE] = {"average", "a sum over samples that goes along the tree of lanes, a place in snapshots, and neither gradient nor moments"},
-        [PARAM_TABLE] = {"table",
-                         "rows that begin when a sample first names them, and gradients, moments and parts of checkpoints of those rows alone"},
+        [PARAM_AVERAGE] =
+            {"average",
+             "a sum over samples that goes along the tree of lanes, a place in snapshots, and neither gradient nor moments"},
+        [PARAM_TABLE] =
+            {"table",
+             "rows that begin when a sample first names them, and gradients, moments and parts of checkpoints of those rows alone"},
         [PARAM_FROZEN] = {"frozen", "rows that have values, and neither gradient, master nor moments"},
     };
     if (g->rc != ERR_OK || rule == PARAM_OPTIMIZER) return;
-    graph_mistake(g, g->m->param[row].name, "the rule \"%s\" is not built: it needs %s", needs[rule][0], needs[rule][1]);
+    graph_mistake(g, g->m->param[row].name, "the rule \"%s\" is not built: it needs %s", needs[rule][0],
+                  needs[rule][1]);
 }
 
 void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit) {
@@ -171,7 +179,7 @@ void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limi
 
 void dropout_rate(graph *g, double p) { g->dropout = g->m->dropout = p; }
 
-// --- the whole ---------------------------------------------------------------------------------------------------------------------------
+// --- the whole -------------------------------------------------------------------------------------------------------
 
 void graph_open(graph *g, model *m) { *g = (graph){.m = m, .b = -1}; }
 
@@ -183,19 +191,22 @@ void graph_close(graph *g) {
 
 // Two operations are alike if they differ in nothing but which parameters they have.
 static bool alike(const operation *a, const operation *b) {
-    if ((a->at.w < 0) != (b->at.w < 0) || (a->at.b < 0) != (b->at.b < 0) || a->at.division != b->at.division) return false;
+    if ((a->at.w < 0) != (b->at.w < 0) || (a->at.b < 0) != (b->at.b < 0) || a->at.division != b->at.division)
+        return false;
     for (int i = 0; i < OP_INPUTS; i++)
         if (a->in[i] != b->in[i]) return false;
     for (int i = 0; i < OP_RESULTS; i++)
         if (a->out[i] != b->out[i]) return false;
-    return a->type == b->type && a->site == b->site && a->heads == b->heads && a->kv_heads == b->kv_heads && a->first_head == b->first_head &&
-           a->window == b->window && a->rope == b->rope && a->head_size == b->head_size && a->eps == b->eps && a->shift == b->shift &&
-           a->factor == b->factor && a->classes == b->classes && a->classes_in_memory == b->classes_in_memory;
+    return a->type == b->type && a->site == b->site && a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->first_head == b->first_head && a->window == b->window && a->rope == b->rope &&
+           a->head_size == b->head_size && a->eps == b->eps && a->shift == b->shift && a->factor == b->factor &&
+           a->classes == b->classes && a->classes_in_memory == b->classes_in_memory;
 }
 
 static bool same_value(const graph_value *a, const graph_value *b) {
-    return a->width == b->width && a->at.rows == b->at.rows && a->at.width == b->at.width && a->shape == b->shape && a->type == b->type &&
-           a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage && a->users == b->users;
+    return a->width == b->width && a->at.rows == b->at.rows && a->at.width == b->at.width && a->shape == b->shape &&
+           a->type == b->type && a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage &&
+           a->users == b->users;
 }
 
 static bool same_form(const block_graph *a, const block_graph *b) {
@@ -216,8 +227,10 @@ static void check_gradients(graph *g, const block_graph *k) {
         for (int i = 0; i < x->users - (v != k->out); i++) {
             const operation *o = &k->op[x->user[i]];
             if (!o->type->adds)
-                graph_mistake(g, o->name, "%s is read again after it, and its gradient would be lost: only norms add the gradients of what follows",
-                              x->name);
+                graph_mistake(
+                    g, o->name,
+                    "%s is read again after it, and its gradient would be lost: only norms add the gradients of what follows",
+                    x->name);
         }
     }
 }
@@ -253,7 +266,8 @@ static void check_fp32(graph *g) {
 
 err_t graph_end(graph *g) {
     model *m = g->m;
-    if (g->rc == ERR_OK && (g->b < 0 || g->block[g->b].out || !g->head.classes)) graph_mistake(g, "the end", "the last block has no loss");
+    if (g->rc == ERR_OK && (g->b < 0 || g->block[g->b].out || !g->head.classes))
+        graph_mistake(g, "the end", "the last block has no loss");
     if (g->rc != ERR_OK) return g->rc;
     if (!m->stream) g->widest = g->head.classes;
     for (int b = 0; b < m->blocks; b++) {

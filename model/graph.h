@@ -16,7 +16,8 @@
 #include "model/rope.h"
 
 // Which rows of a micro-batch a value has, and which part of its width. Where nothing is divided all are the same.
-typedef enum { ROWS_OWN, ROWS_MATRIX, ROWS_ALL } row_span;           // of the residual stream; of matrices; all, as attention wants
+// of the residual stream; of matrices; all, as attention wants
+typedef enum { ROWS_OWN, ROWS_MATRIX, ROWS_ALL } row_span;
 typedef enum { WIDTH_WHOLE, WIDTH_SLICES, WIDTH_HEADS } width_span;  // all; the slices here; the slices of heads here
 typedef struct layout {
     row_span rows;
@@ -28,11 +29,20 @@ typedef struct layout {
 #define LAYOUT_SLICES ((layout){ROWS_MATRIX, WIDTH_SLICES})
 #define LAYOUT_HEADS ((layout){ROWS_ALL, WIDTH_HEADS})
 
-typedef enum { SHAPE_MATRIX, SHAPE_PER_ROW, SHAPE_PER_HEAD, SHAPE_PLAIN } value_shape;  // (rows,width); (rows); (samples,width,T); (width)
+// (rows,width); (rows); (samples,width,T); (width)
+typedef enum { SHAPE_MATRIX, SHAPE_PER_ROW, SHAPE_PER_HEAD, SHAPE_PLAIN } value_shape;
 
 typedef int value;  // one of a block's; 0: none
 
-enum { VALUE_NAME = 40, VALUE_USERS = 4, OP_INPUTS = 2, OP_RESULTS = 3, GRAPH_OPS = 32, GRAPH_VALUES = 96, GRAPH_ROPES = 4 };
+enum {
+    VALUE_NAME = 40,
+    VALUE_USERS = 4,
+    OP_INPUTS = 2,
+    OP_RESULTS = 3,
+    GRAPH_OPS = 32,
+    GRAPH_VALUES = 96,
+    GRAPH_ROPES = 4
+};
 
 typedef struct graph_value {
     char name[VALUE_NAME];  // of which there is one in a block
@@ -55,20 +65,27 @@ struct operation;
 
 // What operations ask of their neighbours, which they don't know: an operation that does some of a neighbour's work in
 // passing looks for what it is.
-typedef enum { ROLE_OTHER, ROLE_INPUT, ROLE_PRODUCT, ROLE_GELU, ROLE_SUM, ROLE_SUM_NORM } op_role;  // sum norm: a norm that forms the sum itself
+// sum norm: a norm that forms the sum itself
+typedef enum { ROLE_OTHER, ROLE_INPUT, ROLE_PRODUCT, ROLE_GELU, ROLE_SUM, ROLE_SUM_NORM } op_role;
 
 // What an operation derives: lists of steps (model/lower.h).
 typedef struct op_type {
     const char *name;
     op_role role;
-    bool adds;                                                      // backward adds the gradient of its input that later operations have formed
-    bool cheap;                                                     // to compute again, in time: its first result need not be kept
-    bool drops;                                                     // where nothing is dropped it is no operation at all
-    bool halves;                                                    // backward does something in the second half, too
-    void (*claim)(lowering *L, int op, const struct operation *o);  // before the lists: work of other operations that it does in passing. NULL: none
+    // backward adds the gradient of its input that later operations have formed
+    bool adds;
+    // to compute again, in time: its first result need not be kept
+    bool cheap;
+    // where nothing is dropped it is no operation at all
+    bool drops;
+    bool halves;  // backward does something in the second half, too
+    // before the lists: work of other operations that it does in passing. NULL: none
+    void (*claim)(lowering *L, int op, const struct operation *o);
     void (*forward)(lowering *L, int op, const struct operation *o);
-    void (*backward)(lowering *L, int op, const struct operation *o);  // the gradients of its inputs, from that of its result, and of its weights
-    double (*flops)(const model *m, const struct operation *o);        // of its matrix products, of a sample, forward and backward. NULL: none
+    // the gradients of its inputs, from that of its result, and of its weights
+    void (*backward)(lowering *L, int op, const struct operation *o);
+    // of its matrix products, of a sample, forward and backward. NULL: none
+    double (*flops)(const model *m, const struct operation *o);
 } op_type;
 
 // One operation. What the fields after `out` mean, its file in model/op/ says.
@@ -123,7 +140,7 @@ typedef struct graph {
     err_t rc;         // the first mistake
 } graph;
 
-// --- what a page calls ---------------------------------------------------------------------------------------------------------------
+// --- what a page calls -----------------------------------------------------------------------------------------------
 
 // Chance that an element is dropped while training, at every `dropout` of the page.
 void dropout_rate(graph *g, double p);
@@ -134,18 +151,20 @@ value begin_layer(graph *g, const char *prefix, ...) __attribute__((format(print
 // Ends the block; x goes to the next one. 0: it is the last.
 void leave(graph *g, value x);
 
-// --- what operations call ------------------------------------------------------------------------------------------------------------
+// --- what operations call --------------------------------------------------------------------------------------------
 
 // Appends an operation that reads a, and b unless it is 0. After a mistake one that is of no block.
 operation *graph_add(graph *g, const op_type *type, const char *name, value a, value b);
-// Result k of an operation: a value like x. Its name is the operation's with what x has as a name after it, such as ".mean".
+// Result k of an operation: a value like x. Its name is the operation's with what x has as a name after it, such as
+// ".mean".
 value graph_result(graph *g, operation *o, int k, graph_value x);
 // Its first result, like what it reads first; and in the memory of that.
 value graph_same(graph *g, operation *o);
 value graph_in_place(graph *g, operation *o);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
-// The row's values are FP32 in every pass, such as statistics that 16 bits would round away. It is a small one: every rank has all of them.
+// The row's values are FP32 in every pass, such as statistics that 16 bits would round away. It is a small one: every
+// rank has all of them.
 void graph_fp32(graph *g, int param);
 // What changes this row's values, where it is not the optimizer.
 void graph_rule(graph *g, int param, param_rule rule);
@@ -158,9 +177,10 @@ void graph_mistake(graph *g, const char *op, const char *format, ...) __attribut
 const graph_value *graph_at(const graph *g, value v);
 
 // dst (=) before + name + after, with a number after it if one of values 1 .. n-1 is called that.
-void graph_name(char dst[VALUE_NAME], const graph_value *v, int n, const char *before, const char *name, const char *after);
+void graph_name(char dst[VALUE_NAME], const graph_value *v, int n, const char *before, const char *name,
+                const char *after);
 
-// --- the whole -------------------------------------------------------------------------------------------------------------------------
+// --- the whole -------------------------------------------------------------------------------------------------------
 
 void graph_open(graph *g, model *m);
 // After the page: what the model's table says of its blocks; which blocks have one form. Returns the first mistake.

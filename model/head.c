@@ -29,7 +29,8 @@ err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t ch
     h->rows = head_rows((rows + slices - 1) / slices, (chunks + slices - 1) / slices);
     h->kept = h->last = (tensor){0};
     if (cuts_classes(h) && m->slices.count < m->slices.of) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
-    if (m && model_row_places(m) > 1 && o->places) TRY(arena_2d(a, &h->last, o->compute, o->places, m->param[h->at.w].size[1]));
+    if (m && model_row_places(m) > 1 && o->places)
+        TRY(arena_2d(a, &h->last, o->compute, o->places, m->param[h->at.w].size[1]));
     return arena_2d(a, &h->logits, o->compute, h->rows, columns(h));
 }
 
@@ -45,20 +46,30 @@ static tensor logits_view(const head *h, int64_t n) {
 }
 
 // Rows first .. first+n-1 of x (N,C), or of each slice of x (S,N,C/S), which are then all of them.
-static tensor rows_of(const tensor *x, int64_t first, int64_t n) { return x->dims == 3 ? *x : tensor_rows(x, first, n); }
+static tensor rows_of(const tensor *x, int64_t first, int64_t n) {
+    return x->dims == 3 ? *x : tensor_rows(x, first, n);
+}
 
 static err_t logits_of(const head *h, const pass *p, tensor *logits, const tensor *x) {
     tensor w = with_padding(h, &p->w[h->at.w]), b = h->at.b < 0 ? (tensor){0} : with_padding(h, &p->w[h->at.b]);
-    matmul_args args = {
-        .d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b, .rows = h->rows, .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS};
+    matmul_args args = {.d = logits,
+                        .a = x,
+                        .b = &w,
+                        .tb = true,
+                        .bias = h->at.b < 0 ? NULL : &b,
+                        .rows = h->rows,
+                        .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS};
     return h->at.division == LINEAR_INPUTS ? slices_sum(h->at.of, p, &args, false) : p->ops->matmul(&args, p->s);
 }
 
-// dlogits gives the gradients of W and b, and then of x. The first chunk overwrites a fresh gradient, the others add to it.
-static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int64_t first, const tensor *dlogits, const tensor *x) {
+// dlogits gives the gradients of W and b, and then of x. The first chunk overwrites a fresh gradient, the others add to
+// it.
+static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int64_t first, const tensor *dlogits,
+                            const tensor *x) {
     tensor w = with_padding(h, &p->w[h->at.w]), dw = with_padding(h, &p->dw[h->at.w]);
     bool fresh = p->fresh && first == 0;
-    TRY(p->ops->matmul(&(matmul_args){.d = &dw, .a = dlogits, .ta = true, .b = x, .epilogue = fresh ? 0 : MATMUL_ACCUMULATE}, p->s));
+    TRY(p->ops->matmul(
+        &(matmul_args){.d = &dw, .a = dlogits, .ta = true, .b = x, .epilogue = fresh ? 0 : MATMUL_ACCUMULATE}, p->s));
     if (h->at.b >= 0) {
         tensor db = with_padding(h, &p->dw[h->at.b]);
         TRY(p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits, .fresh = fresh}, p->s));
@@ -97,16 +108,18 @@ static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *
 static int64_t positions(const pass *p) { return p->B * p->in[0].size[1]; }
 
 // Of rows that belong to one sum.
-static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x,
-                            const tensor *targets) {
+static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, const tensor *hits, const tensor *dx,
+                            const tensor *x, const tensor *targets) {
     int64_t N = matrix_rows(x);
     for (int64_t first = 0; first < N; first += h->rows) {
         int64_t n = N - first < h->rows ? N - first : h->rows;
-        tensor in = rows_of(x, first, n), loss = tensor_rows(losses, first, n), target = tensor_rows(targets, first, n), logits = logits_view(h, n);
+        tensor in = rows_of(x, first, n), loss = tensor_rows(losses, first, n), target = tensor_rows(targets, first, n),
+               logits = logits_view(h, n);
         TRY(logits_of(h, p, &logits, &in));
         if (hits) {
             tensor hit = tensor_rows(hits, first, n);
-            TRY(p->ops->top_1(&(top_1_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes}, p->s));
+            TRY(p->ops->top_1(&(top_1_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes},
+                              p->s));
         }
         cross_entropy_args args = {.losses = &loss,
                                    .logits = &logits,
@@ -120,12 +133,14 @@ static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, 
     return ERR_OK;
 }
 
-err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets) {
+err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x,
+                  const tensor *targets) {
     const model *m = h->at.of;
     if (!m || m->tokens.of == 1 || !p->dw) return losses_of_rows(h, p, losses, hits, dx, x, targets);
     for (int k = 0; k < m->tokens.count; k++) {
         token_part own = model_token_part(m, p, k, positions(p));
-        tensor loss = tensor_rows(losses, own.first, own.n), in = tensor_rows(x, own.first, own.n), target = tensor_rows(targets, own.first, own.n);
+        tensor loss = tensor_rows(losses, own.first, own.n), in = tensor_rows(x, own.first, own.n),
+               target = tensor_rows(targets, own.first, own.n);
         tensor to = dx ? tensor_rows(dx, own.first, own.n) : (tensor){0};
         TRY(losses_of_rows(h, &own.p, &loss, NULL, dx ? &to : NULL, &in, &target));
     }
@@ -139,7 +154,8 @@ static err_t scores_row(const head *h, const pass *p, const tensor *logits, int6
     for (int64_t s = 0; s < slices; s++) {
         int64_t first = before + s * width, classes = h->classes - first < width ? h->classes - first : width;
         if (classes <= 0) break;
-        tensor all = view2(logits, slices * n, width), row = tensor_rows(&all, s * n + i, 1), part = view2(to, 1, classes);
+        tensor all = view2(logits, slices * n, width), row = tensor_rows(&all, s * n + i, 1),
+               part = view2(to, 1, classes);
         row.size[1] = classes;
         part.data = (float *)to->data + first;
         TRY(p->ops->cast(&(cast_args){.y = &part, .x = &row}, p->s));
@@ -163,7 +179,7 @@ err_t head_scores(head *h, pass *p, const tensor *x) {
     return slices_whole(p, MERGE_PICK, &scores);
 }
 
-// --- of a residual stream ------------------------------------------------------------------------------------------------------
+// --- of a residual stream --------------------------------------------------------------------------------------------
 
 err_t head_stream_losses(head *h, pass *p, const tensor *x, const tensor *targets) {
     int64_t N = positions(p), first = h->at.of ? model_first_row(h->at.of, N) : 0, n = matrix_rows(x);

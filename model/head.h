@@ -3,13 +3,13 @@
 // It works on one chunk of rows after the other: the logits of all rows would be the largest tensor of all. In training
 // a chunk's logits are overwritten by their gradient, which is used before the next chunk begins. So one loop over the
 // chunks gives losses, dx and the gradients of weights; it runs in backward. The weight's gradient is summed from zero
-// over each chunk, not over a micro-batch, and added once for each chunk. Token slices (model.h) have sums of their own, so each has its own share of
-// the chunks.
+// over each chunk, not over a micro-batch, and added once for each chunk. Token slices (model.h) have sums of their
+// own, so each has its own share of the chunks.
 //
 // Vp is V in memory, V or more: the products include rows of zeros after the weight. These give columns of logits that
 // no softmax reads; their gradient is zero and adds nothing to dx or to the padding of the weight's gradient.
-// With slices (model.h) the vocabulary in memory is divided: each slice has Vp/S rows of W and columns of logits, its own matrix of them; dx and the sum of
-// exponentials are sums over slices.
+// With slices (model.h) the vocabulary in memory is divided: each slice has Vp/S rows of W and columns of logits, its
+// own matrix of them; dx and the sum of exponentials are sums over slices.
 #ifndef MODEL_HEAD_H
 #define MODEL_HEAD_H
 
@@ -32,8 +32,9 @@ static inline int64_t head_rows_in_memory(int64_t vocab, int64_t slices) {
     return (vocab + unit - 1) / unit * unit;
 }
 
-// The fewest chunks with at most HEAD_LOGITS elements each (or one row), lest they be the largest tensor of all. On a GPU with
-// at least HEAD_ROWS_GPU rows each: a product of fewer rows does not fill it, and each chunk reads and writes the weight's whole gradient.
+// The fewest chunks with at most HEAD_LOGITS elements each (or one row), lest they be the largest tensor of all. On a
+// GPU with at least HEAD_ROWS_GPU rows each: a product of fewer rows does not fill it, and each chunk reads and writes
+// the weight's whole gradient.
 enum { HEAD_LOGITS = 20 << 20, HEAD_ROWS_GPU = 8192 };
 int64_t head_chunks(int64_t rows, int64_t vocab, bool gpu);
 
@@ -47,10 +48,12 @@ err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t ch
 
 // losses (N) (=) of the rows of x (N,C), and hits (N) FP64 (=) unless NULL: 1 where the target's logit is the first
 // largest. If p->dw is given: the gradients of W and b (+=), and dx (N,C) (=), which may be x; NULL: not wanted.
-err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets);
+err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x,
+                  const tensor *targets);
 
-// Of a model with a residual stream, of which x has the rows that are here (model_matrix_rows): the losses of all positions, with targets (B,T), as
-// above; dx takes the place of x. And the scores of what follows each sample, from its last position: of several samples each has one.
+// Of a model with a residual stream, of which x has the rows that are here (model_matrix_rows): the losses of all
+// positions, with targets (B,T), as above; dx takes the place of x. And the scores of what follows each sample, from
+// its last position: of several samples each has one.
 err_t head_stream_losses(head *h, pass *p, const tensor *x, const tensor *targets);
 err_t head_stream_scores(head *h, pass *p, const tensor *x);
 

@@ -8,7 +8,8 @@ void linear_divide(linear *l, model *m, linear_division d, int matrices, const i
     if (l->b >= 0 && d == LINEAR_OUTPUTS) model_divide(m, l->b, 0, matrices, rows);
 }
 
-// Rows of the whole micro-batch of which x has some: those of p->B samples, or of these the ones of the token slices that are here.
+// Rows of the whole micro-batch of which x has some: those of p->B samples, or of these the ones of the token slices
+// that are here.
 static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
     bool part = l->of && l->of->tokens.count < l->of->tokens.of;
     if (p->rows) return p->rows;
@@ -16,7 +17,8 @@ static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
     return p->whole ? matrix_rows(x) / p->B * p->whole : 0;
 }
 
-err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual) {
+err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre,
+                     const tensor *residual) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);
     matmul_args args = {.d = &d,
@@ -35,7 +37,8 @@ err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tens
 // Several token slices have sums of their own, which the product does not form.
 static bool forms_bias(const linear *l) { return !l->of || l->of->tokens.of == 1; }
 
-err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, const linear *before) {
+err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre,
+                    const linear *before) {
     tensor d = *dx, sum = pre ? *pre : (tensor){0};
     bool forms = pre && before && forms_bias(l);
     matmul_args args = {.d = &d,
@@ -50,14 +53,15 @@ err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tens
     return pre && before && !forms ? linear_bias_only(p, before, dx) : ERR_OK;
 }
 
-// --- gradients of weights --------------------------------------------------------------------------------------------------
+// --- gradients of weights --------------------------------------------------------------------------------------------
 
 typedef err_t (*weights_call)(const pass *p, const linear *l, const tensor *dw, const tensor *dy, const tensor *x);
 
 static err_t multiply(const pass *p, const linear *l, const tensor *dw, const tensor *dy, const tensor *x) {
     tensor d = *dw;
     (void)l;
-    return p->ops->matmul(&(matmul_args){.d = &d, .a = dy, .ta = true, .b = x, .epilogue = p->fresh ? 0 : MATMUL_ACCUMULATE}, p->s);
+    return p->ops->matmul(
+        &(matmul_args){.d = &d, .a = dy, .ta = true, .b = x, .epilogue = p->fresh ? 0 : MATMUL_ACCUMULATE}, p->s);
 }
 
 static err_t add_rows(const pass *p, const linear *l, const tensor *db, const tensor *dy, const tensor *x) {
@@ -73,7 +77,8 @@ static tensor part_of(const tensor *x, int64_t s, int64_t first, int64_t n) {
     return tensor_rows(&all, (slices > 1 ? s * N : 0) + first, n);
 }
 
-// Slice s of a gradient: its share of the rows, or, where columns are divided, a matrix of its own. A bias of divided outputs has a share, too.
+// Slice s of a gradient: its share of the rows, or, where columns are divided, a matrix of its own. A bias of divided
+// outputs has a share, too.
 static tensor gradient_of(const tensor *dw, const linear *l, int64_t s, int64_t slices) {
     if (l->division == LINEAR_INPUTS && dw->dims == 3) {
         tensor one = tensor_rows(dw, s, 1);
@@ -82,8 +87,10 @@ static tensor gradient_of(const tensor *dw, const linear *l, int64_t s, int64_t 
     return tensor_rows(dw, s * (dw->size[0] / slices), dw->size[0] / slices);
 }
 
-// Calls it for each token slice that is here, and slice by slice: a token slice's rows of a divided matrix do not follow each other in memory.
-static err_t each_token_slice(const pass *p, const linear *l, int row, const tensor *dy, const tensor *x, weights_call call) {
+// Calls it for each token slice that is here, and slice by slice: a token slice's rows of a divided matrix do not
+// follow each other in memory.
+static err_t each_token_slice(const pass *p, const linear *l, int row, const tensor *dy, const tensor *x,
+                              weights_call call) {
     const model *m = l->of;
     int64_t N = p->B * p->in[0].size[1], slices = matrix_slices(dy);
     if (x && matrix_slices(x) > slices) slices = matrix_slices(x);
@@ -101,14 +108,16 @@ static err_t each_token_slice(const pass *p, const linear *l, int row, const ten
 static bool several_token_slices(const linear *l) { return l->of && l->of->tokens.count > 1; }
 
 err_t linear_weights_only(const pass *p, const linear *l, const tensor *dy, const tensor *x) {
-    return several_token_slices(l) ? each_token_slice(p, l, l->w, dy, x, multiply) : multiply(p, l, &p->dw[l->w], dy, x);
+    return several_token_slices(l) ? each_token_slice(p, l, l->w, dy, x, multiply)
+                                   : multiply(p, l, &p->dw[l->w], dy, x);
 }
 
 tensor *linear_bias(const pass *p, const linear *l) { return l->b < 0 ? NULL : &p->dw[l->b]; }
 
 err_t linear_bias_only(const pass *p, const linear *l, const tensor *dy) {
     if (l->b < 0) return ERR_OK;
-    return several_token_slices(l) ? each_token_slice(p, l, l->b, dy, NULL, add_rows) : add_rows(p, l, &p->dw[l->b], dy, NULL);
+    return several_token_slices(l) ? each_token_slice(p, l, l->b, dy, NULL, add_rows)
+                                   : add_rows(p, l, &p->dw[l->b], dy, NULL);
 }
 
 err_t linear_weights(const pass *p, const linear *l, const tensor *dy, const tensor *x) {

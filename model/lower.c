@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- steps -----------------------------------------------------------------------------------------------------------------------------
+// --- steps -----------------------------------------------------------------------------------------------------------
 
 void add_operand(step *s, char how, value v) {
     s->how[s->count] = how;
@@ -64,9 +64,11 @@ static value make_named(lowering *L, value x, const char *before, const char *af
 value make_gradient(lowering *L, value x, layout at) { return make_named(L, x, "d", "", at); }
 value make_like(lowering *L, value x, const char *after, layout at) { return make_named(L, x, "", after, at); }
 
-int only_user(const lowering *L, value v, op_role r) { return L->v[v].users == 1 && L->op[L->v[v].user[0]].type->role == r ? L->v[v].user[0] : -1; }
+int only_user(const lowering *L, value v, op_role r) {
+    return L->v[v].users == 1 && L->op[L->v[v].user[0]].type->role == r ? L->v[v].user[0] : -1;
+}
 
-// --- conversions ---------------------------------------------------------------------------------------------------------------------------
+// --- conversions -----------------------------------------------------------------------------------------------------
 
 static err_t gather_rows(const frame *f, const step *s) {
     tensor own = at(f, s->v[0]), all;
@@ -118,7 +120,7 @@ value as(lowering *L, value v, layout want) {
     return L->gathered;
 }
 
-// --- the lists of a form ---------------------------------------------------------------------------------------------------------------------
+// --- the lists of a form ---------------------------------------------------------------------------------------------
 
 static void begin_list(lowering *L, step_list *to, bool remakes) {
     L->to = to, L->remakes = remakes, L->gathered_from = 0;
@@ -165,10 +167,13 @@ static void need_op(lowering *L, int i, const bool *kept, const bool *again) {
 static bool is_made_again(const lowering *L, value v, bool is_last) {
     const operation *o = &L->op[L->v[v].maker];
     recomputation r = L->o->recompute;
-    return is_last || (L->g->m->block[L->b].recomputes && (r == RECOMPUTE_BLOCK || (r == RECOMPUTE_SELECTIVE && o->type->cheap && o->out[0] == v)));
+    return is_last || (L->g->m->block[L->b].recomputes &&
+                       (r == RECOMPUTE_BLOCK || (r == RECOMPUTE_SELECTIVE && o->type->cheap && o->out[0] == v)));
 }
 
-static bool has_halves(const lowering *L) { return L->o->halves && block_has_halves(&L->g->m->block[L->b], L->o->recompute); }
+static bool has_halves(const lowering *L) {
+    return L->o->halves && block_has_halves(&L->g->m->block[L->b], L->o->recompute);
+}
 
 static err_t copy_value(const frame *f, const step *s) {
     tensor x = at(f, s->v[0]), y = at(f, s->v[1]);

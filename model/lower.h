@@ -4,8 +4,8 @@
 //   backward   the list read from the bottom up: each operation forms the gradients of what it read, and those of its
 //              weights; in halves the latter wait
 //   kept       what some step of backward reads of forward; or, under recomputation, what it is computed again from
-//   memory     a value lives from the step that first writes it to the one that last reads it; values whose lives do not
-//              meet share memory
+//   memory     a value lives from the step that first writes it to the one that last reads it; values whose lives do
+//              not meet share memory
 //
 // Steps name values, not addresses; a frame knows where a value lies in this pass, and how many rows it has.
 #ifndef MODEL_LOWER_H
@@ -77,16 +77,18 @@ struct lowering {
     err_t rc;
 };
 
-// --- for operations ------------------------------------------------------------------------------------------------------------------
+// --- for operations --------------------------------------------------------------------------------------------------
 
 static inline const operation *op_at(const lowering *L, int op) { return &L->op[op]; }
 // The operation that makes a value in this block; -1: it comes into the block.
 static inline int maker_of(const lowering *L, value v) { return L->v[v].maker; }
-static inline bool is_made_by(const lowering *L, value v, op_role r) { return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type->role == r; }
+static inline bool is_made_by(const lowering *L, value v, op_role r) {
+    return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type->role == r;
+}
 // The only user of a value, if it has this role; -1.
 int only_user(const lowering *L, value v, op_role r);
-// Appends a step of operation `op`, and its operands, in the order in which `run` counts them: `how` has a letter for each
-// of the values that follow it (step.how). 0: an operand that is not given.
+// Appends a step of operation `op`, and its operands, in the order in which `run` counts them: `how` has a letter for
+// each of the values that follow it (step.how). 0: an operand that is not given.
 step *emit(lowering *L, const char *name, step_call run, int op, const char *how, ...);
 // One operand more.
 void add_operand(step *s, char how, value v);
@@ -100,7 +102,7 @@ value make_value(lowering *L, const graph_value *x);
 // The value with rows laid out as wanted: itself, or another one that a conversion makes.
 value as(lowering *L, value v, layout want);
 
-// --- running -------------------------------------------------------------------------------------------------------------------------
+// --- running ---------------------------------------------------------------------------------------------------------
 
 // Where values lie.
 typedef enum {

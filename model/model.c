@@ -33,7 +33,8 @@ int model_find(const model *m, const char *name) {
 static void normal4(double z[4], const uint32_t bits[4]) {
     const double two_pi = 6.283185307179586, quarter = 1.5707963267948966;
     for (int i = 0; i < 4; i += 2) {
-        double radius = __builtin_sqrt(-2.0 * fm_log((bits[i] + 0.5) * 0x1p-32)), angle = two_pi * (bits[i + 1] * 0x1p-32);
+        double radius = __builtin_sqrt(-2.0 * fm_log((bits[i] + 0.5) * 0x1p-32)),
+               angle = two_pi * (bits[i + 1] * 0x1p-32);
         z[i] = radius * fm_cos(angle);
         z[i + 1] = radius * fm_cos(angle - quarter);
     }

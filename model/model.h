@@ -1,5 +1,6 @@
-// model/model.h: what is computed. A model is a table of named parameters and a list of blocks. It says what it reads, what goes from each block
-// to the next, and what its losses are. It knows nothing of ranks, steps or optimizers. The caller owns all memory and runs ranges of blocks.
+// model/model.h: what is computed. A model is a table of named parameters and a list of blocks. It says what it reads,
+// what goes from each block to the next, and what its losses are. It knows nothing of ranks, steps or optimizers. The
+// caller owns all memory and runs ranges of blocks.
 //
 //   inputs -> block 0 -> x[0] -> block 1 -> x[1] -> ... -> block n-1 -> losses
 //                     <- dx[0] <-        <- dx[1] <- ... <-
@@ -21,13 +22,15 @@ typedef struct block {
     const char *name;
     int dims;  // what it leaves for the next block, of one sample, E. The last block: nothing
     int64_t size[TENSOR_DIMS - 1];
-    bool divided;     // it leaves (slices here, samples, part of its size): matrices of its slices
-    bool halves;      // its backward has two: dx of its input, then dw
-    bool recomputes;  // it obeys model_plan.recompute. If that is not RECOMPUTE_NONE, the first half does all of backward
-    double flops;     // its part of model.flops
+    bool divided;  // it leaves (slices here, samples, part of its size): matrices of its slices
+    bool halves;   // its backward has two: dx of its input, then dw
+    // it obeys model_plan.recompute. If that is not RECOMPUTE_NONE, the first half does all of backward
+    bool recomputes;
+    double flops;  // its part of model.flops
 } block;
 
-// Memory that layers share holds the values of one layer at a time: of this block, for this slot. They need not be computed again. block -1: it holds none.
+// Memory that layers share holds the values of one layer at a time: of this block, for this slot. They need not be
+// computed again. block -1: it holds none.
 typedef struct model_held {
     int slot, block;
 } model_held;
@@ -45,7 +48,9 @@ struct model {
     int inputs;  // what it reads of a sample
     tensor_spec input[MODEL_INPUTS];
     int64_t losses;  // of a sample; the sample's loss is their mean
-    int targets;  // the input that has a target for each of them. One below 0 has a weight of 0: its loss and gradient are 0, and it does not count
+    // the input that has a target for each of them. One below 0 has a weight of 0: its loss and gradient are 0, and it
+    // does not count
+    int targets;
     int metrics;  // numbers of a sample beside its loss, of which the mean is shown
     const char *metric[MODEL_METRICS];
     bool stream;     // it has a residual stream, whose rows may be divided among places
@@ -55,8 +60,9 @@ struct model {
     const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
     int64_t units;                  // of a sample
     double flops;                   // multiplications and additions of a sample, forward and backward
-    // What backward queues depends on it: on whether this slot of this block is held. Of what earlier passes left on the host it depends on nothing else,
-    // and forward on nothing at all. Whoever queues a pass in another way than by model_run says here what it left.
+    // What backward queues depends on it: on whether this slot of this block is held. Of what earlier passes left on
+    // the host it depends on nothing else, and forward on nothing at all. Whoever queues a pass in another way than by
+    // model_run says here what it left.
     model_held held;
 };
 
@@ -69,9 +75,12 @@ typedef enum recomputation {
 } recomputation;
 
 // Does the block's backward have two halves?
-static inline bool block_has_halves(const block *k, recomputation r) { return k->halves && (r == RECOMPUTE_NONE || !k->recomputes); }
+static inline bool block_has_halves(const block *k, recomputation r) {
+    return k->halves && (r == RECOMPUTE_NONE || !k->recomputes);
+}
 
-// What memory is planned for: micro-batches of at most B samples. Of so many of them at a time a block keeps what its backward pass reads.
+// What memory is planned for: micro-batches of at most B samples. Of so many of them at a time a block keeps what its
+// backward pass reads.
 typedef struct model_plan {
     dtype compute;
     int64_t B;
@@ -79,9 +88,11 @@ typedef struct model_plan {
     int boundaries;     // gradients between these blocks and those elsewhere that are on their way at a time
     const int *slots;   // [blocks] 0: the block does not run here, and needs no memory
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
-    bool halves;        // backward will run in halves: blocks keep the gradients that the second one reads. Else `inputs` may do it all
+    // backward will run in halves: blocks keep the gradients that the second one reads. Else `inputs` may do it all
+    bool halves;
     recomputation recompute;
-    int places;                    // texts whose keys and values can be kept while they grow, `context` positions of each
+    // texts whose keys and values can be kept while they grow, `context` positions of each
+    int places;
     int slice_first, slice_count;  // those that are here: a subtree of the tree of slices. 0: all
     bool slice_rows;               // the residual stream's rows are divided, too. Only of models with `stream`
     int token_first, token_count;  // token slices that are here: an aligned part of them. 0: all
@@ -108,24 +119,28 @@ typedef struct model_type {
     err_t (*resolve)(void *options, model_rule *r);
     void (*page)(struct graph *g, const void *options);             // model/graph.h
     void (*describe)(const void *options, char *dst, size_t room);  // "4 layers 128 channels"
-    size_t options;                                                 // bytes of them, at most MODEL_OPTIONS_ROOM (model/types.h)
-    // Files of Hugging Face (model/weights.h, model/families.h). parts: returns how many tensors hold a parameter. NULL: there are none of this model.
+    // bytes of them, at most MODEL_OPTIONS_ROOM (model/types.h)
+    size_t options;
+    // Files of Hugging Face (model/weights.h, model/families.h). parts: returns how many tensors hold a parameter.
+    // NULL: there are none of this model.
     const char *prefix;
     int (*parts)(const void *options, const param *p, struct weight_part *part);
-    const char *foreign;                                            // its model_type there, or several: "llama mistral". NULL: it has none
+    // its model_type there, or several: "llama mistral". NULL: it has none
+    const char *foreign;
     void (*from_foreign)(void *options, struct foreign_reader *r);  // of which the defaults are set
     err_t (*to_foreign)(const void *options, struct json_t *config);
 } model_type;
 
-// Sets of memory of `count` blocks from `first` on, one for each slot of each. at[i], unless NULL: how many come before those of block first + i.
+// Sets of memory of `count` blocks from `first` on, one for each slot of each. at[i], unless NULL: how many come before
+// those of block first + i.
 int model_plan_sets(const model_plan *o, int first, int count, int *at);
 
 // From options that were resolved, of which it keeps a copy.
 err_t model_open(model **out, const model_type *type, const void *options);
 void model_close(model *m);
 
-// Declares the memory of the blocks and, unless forward_only, of what backward reads. fill: writes what is constant, after that
-// memory was committed. forget: the plan ends, with its arena; another may follow.
+// Declares the memory of the blocks and, unless forward_only, of what backward reads. fill: writes what is constant,
+// after that memory was committed. forget: the plan ends, with its arena; another may follow.
 err_t model_declare(model *m, arena *a, const model_plan *o);
 err_t model_fill(model *m, stream *s);
 void model_forget(model *m);
@@ -134,8 +149,8 @@ void model_forget(model *m);
 int64_t model_elements(const model *m);
 int model_find(const model *m, const char *name);  // index of that parameter; -1: none
 
-// dst (host, FP32, count) = initial values of elements first .. first+count-1, in row-major order whatever the slices: Philox keyed by (seed, row of
-// the table, element), Box-Muller.
+// dst (host, FP32, count) = initial values of elements first .. first+count-1, in row-major order whatever the slices:
+// Philox keyed by (seed, row of the table, element), Box-Muller.
 void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t count, float *dst);
 
 // Blocks first .. last, in that order; backward from last down to first. PASS_INPUTS and PASS_WEIGHTS are the halves of

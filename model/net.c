@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- a plan ------------------------------------------------------------------------------------------------------------------------------------
+// --- a plan ----------------------------------------------------------------------------------------------------------
 
 static void drop_lists(lists *x) {
     free(x->v), free(x->place);
@@ -21,7 +21,9 @@ static void drop_plan(net *l) {
 
 static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static err_t bytes_of(arena *a, tensor *t, int64_t bytes) { return bytes ? arena_1d(a, t, FP32, (bytes + 3) / 4) : ERR_OK; }
+static err_t bytes_of(arena *a, tensor *t, int64_t bytes) {
+    return bytes ? arena_1d(a, t, FP32, (bytes + 3) / 4) : ERR_OK;
+}
 
 // One set of kept values for each slot of each block; what is computed again, and what lives within one block, all
 // blocks share.
@@ -37,7 +39,8 @@ static err_t declare_memory(net *l, arena *a, const model_plan *o) {
         int64_t kept = 0;
         for (int i = 0; i < VARIANTS && o->slots[b]; i++) {
             const int64_t *bytes = l->form[i][l->g.block[b].form].bytes;
-            kept = largest(kept, bytes[REGION_KEPT]), held = largest(held, bytes[REGION_HELD]), scratch = largest(scratch, bytes[REGION_SCRATCH]);
+            kept = largest(kept, bytes[REGION_KEPT]), held = largest(held, bytes[REGION_HELD]),
+            scratch = largest(scratch, bytes[REGION_SCRATCH]);
         }
         for (int s = 0; s < o->slots[b]; s++) TRY(bytes_of(a, &l->kept[l->set[b] + s], kept));
     }
@@ -89,13 +92,14 @@ static err_t fill_angles(const tensor *angles, const rope *r, stream *s) {
     return rc;
 }
 
-// --- running -------------------------------------------------------------------------------------------------------------------------------------
+// --- running ---------------------------------------------------------------------------------------------------------
 
 static frame frame_with(net *l, int b, const pass *p, const lists *x) {
     const model *m = l->g.m;
     frame f = frame_of(l, b, p, x);
     f.base[REGION_KEPT] = l->kept[l->set[b] + p->slot].data;
-    f.base[REGION_HELD] = l->held.data, f.base[REGION_SCRATCH] = l->scratch.data, f.base[REGION_ALL] = m->scratch.all_rows.data;
+    f.base[REGION_HELD] = l->held.data, f.base[REGION_SCRATCH] = l->scratch.data,
+    f.base[REGION_ALL] = m->scratch.all_rows.data;
     f.base[REGION_INPUT] = p->in[0].data;
     if (b > 0) f.base[REGION_X] = p->x[b - 1].data;
     if (b < m->blocks - 1) f.base[REGION_Y] = p->x[b].data;
@@ -139,7 +143,7 @@ err_t model_run(model *m, pass_part part, int first, int last, pass *p) {
     return ERR_OK;
 }
 
-// --- opening -----------------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 // An architecture's options begin with it.
 static void take_division(model *m) {
@@ -156,14 +160,16 @@ static err_t write_page(model *m) {
     TRY(graph_end(&l->g));
     l->set = calloc((size_t)m->blocks + 1, sizeof *l->set);
     for (int i = 0; i < VARIANTS; i++) l->form[i] = calloc((size_t)m->blocks, sizeof **l->form);
-    return l->set && l->form[0] && l->form[1] ? ERR_OK : err_set(ERR_INTERNAL, "no memory for tables of %d blocks", m->blocks);
+    return l->set && l->form[0] && l->form[1] ? ERR_OK
+                                              : err_set(ERR_INTERNAL, "no memory for tables of %d blocks", m->blocks);
 }
 
 err_t model_open(model **out, const model_type *type, const void *options) {
     model *m = calloc(1, sizeof *m);
     *out = NULL;
     if (m) m->type = type, m->held.block = -1, m->options = malloc(type->options), m->net = calloc(1, sizeof *m->net);
-    err_t rc = m && m->options && m->net ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a model of type %s", type->name);
+    err_t rc =
+        m && m->options && m->net ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a model of type %s", type->name);
     if (rc == ERR_OK) {
         memcpy(m->options, options, type->options);
         take_division(m);

@@ -6,7 +6,8 @@
 
 enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
 
-// What changes a row's values. A page may say any of them; so far all but the first are refused when the model is opened.
+// What changes a row's values. A page may say any of them; so far all but the first are refused when the model is
+// opened.
 typedef enum param_rule {
     PARAM_OPTIMIZER,  // the run's optimizer, by their gradient
     PARAM_AVERAGE,    // a running statistic of the samples, such as BatchNorm's

@@ -1,7 +1,9 @@
 // model/past.h: keys and values that are kept while a text grows, so that a new position costs one position.
 //
-//   place 0   position 0  1  2  3  4  .  .  .  context-1        a row: the keys of KV heads, then their values, after they were turned
-//   place 1   position 0  1  .  .                               places do not know of each other: a text that ends leaves its place to the next
+//   place 0   position 0  1  2  3  4  .  .  .  context-1        a row: the keys of KV heads, then their values, after
+//             they were turned
+//   place 1   position 0  1  .  .                               places do not know of each other: a text that ends
+//             leaves its place to the next
 //
 // Nothing is ever taken back: who begins a text anew says that it has 0 positions, and what lies there is overwritten.
 #ifndef MODEL_PAST_H
@@ -14,12 +16,13 @@ typedef struct past {
     int layers, slices, heads, kv_heads;  // slices of the heads, 0: one; heads of a slice
 } past;
 
-// For layers of so many heads, of which the first is block `first`; head: elements of one. Nothing if o->places is 0, nor for blocks that do not run here.
+// For layers of so many heads, of which the first is block `first`; head: elements of one. Nothing if o->places is 0,
+// nor for blocks that do not run here.
 err_t past_plan(past *k, arena *a, const model_plan *o, int first, int layers, int64_t T, int64_t head);
 void past_close(past *k);
 
-// y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs. With slices both are (slices,B*n,...).
-// window: positions that one sees; 0: all.
+// y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs. With slices
+// both are (slices,B*n,...). window: positions that one sees; 0: all.
 err_t past_attend(const past *k, const pass *p, int layer, int window, const tensor *y, const tensor *qkv);
 
 // The position of sample b's first new token.

@@ -38,10 +38,15 @@ static int64_t room_of(const lowering *L, value v) {
     const graph_value *x = &L->v[v];
     const model *m = L->g->m;
     int64_t T = m->losses, all = L->o->B * T, S = m->slices.of, width = x->width;
-    int64_t n = x->at.rows == ROWS_ALL ? all : x->at.rows == ROWS_MATRIX ? model_most_matrix_rows(m, all) : model_most_rows(m, all);
+    int64_t n = x->at.rows == ROWS_ALL      ? all
+                : x->at.rows == ROWS_MATRIX ? model_most_matrix_rows(m, all)
+                                            : model_most_rows(m, all);
     if (S > 1 && x->at.width == WIDTH_SLICES) width = width / S * m->slices.count;
     if (S > 1 && x->at.width == WIDTH_HEADS) width = width / S * model_head_slices(m);
-    int64_t elements = x->shape == SHAPE_PLAIN ? x->width : x->shape == SHAPE_PER_ROW ? n : x->shape == SHAPE_PER_HEAD ? all * width : n * width;
+    int64_t elements = x->shape == SHAPE_PLAIN      ? x->width
+                       : x->shape == SHAPE_PER_ROW  ? n
+                       : x->shape == SHAPE_PER_HEAD ? all * width
+                                                    : n * width;
     int64_t bytes = elements * (int64_t)dtype_bytes(x->is_E ? L->o->compute : x->type);
     return (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
 }
@@ -55,7 +60,8 @@ static value storage_of(const lowering *L, value v) {
 static region fixed(const lowering *L, value storage) {
     if (L->v[storage].is_input) return REGION_INPUT;
     if (L->v[storage].all_rows) return REGION_ALL;
-    if (L->out && storage == storage_of(L, L->out)) return REGION_Y;  // first: a block whose input goes on in place leaves it there
+    // first: a block whose input goes on in place leaves it there
+    if (L->out && storage == storage_of(L, L->out)) return REGION_Y;
     if (L->in && storage == storage_of(L, L->in)) return REGION_X;
     if (L->out && L->grad[L->out] && storage == storage_of(L, L->grad[L->out])) return REGION_DY;
     if (L->in && L->grad[L->in] && storage == storage_of(L, L->grad[L->in])) return REGION_DX;
@@ -72,12 +78,16 @@ static void live(placing *x, const step_list *list, int base) {
             int64_t bytes = room_of(L, s->v[k]);
             int now = base + i;
             if (base && l->from >= 0 && l->to < base && s->how[k] == 'w') l->anew = true;
-            if (l->from < 0) l->from = now, l->over = s->over >= 0 && s->into == k && s->v[s->over] ? storage_of(L, s->v[s->over]) : 0;
+            if (l->from < 0)
+                l->from = now,
+                l->over = s->over >= 0 && s->into == k && s->v[s->over] ? storage_of(L, s->v[s->over]) : 0;
             l->to = now, l->bytes = bytes > l->bytes ? bytes : l->bytes;
         }
 }
 
-static bool follows(const life *a, const life *b, const life *of) { return a->over && &of[a->over] == b && a->from == b->to && a->at == b->at; }
+static bool follows(const life *a, const life *b, const life *of) {
+    return a->over && &of[a->over] == b && a->from == b->to && a->at == b->at;
+}
 
 static bool clash(const life *a, const life *b, const life *of) {
     if (a->at >= b->at + b->bytes || b->at >= a->at + a->bytes) return false;
@@ -109,7 +119,8 @@ static bool fit(placing *x, life *l, region in, int64_t limit) {
 static void put_value(placing *x, life *l, region in) {
     static const region gaps[] = {REGION_KEPT, REGION_HELD, REGION_DX};
     bool found = false;
-    for (int i = 0; in == REGION_SCRATCH && l->from >= x->backward && !found && i < 3; i++) found = fit(x, l, gaps[i], x->size[gaps[i]]);
+    for (int i = 0; in == REGION_SCRATCH && l->from >= x->backward && !found && i < 3; i++)
+        found = fit(x, l, gaps[i], x->size[gaps[i]]);
     if (!found) fit(x, l, in, INT64_MAX);
     l->placed = true;
     if (l->at + l->bytes > x->size[l->in]) x->size[l->in] = l->at + l->bytes;

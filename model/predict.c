@@ -43,7 +43,8 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-// The least value of the fewest largest ones, of those from `low` on, that together have the share top_p. Sums are doubles, in order of size.
+// The least value of the fewest largest ones, of those from `low` on, that together have the share top_p. Sums are
+// doubles, in order of size.
 static float least_of_share(const float *x, int64_t n, float low, float best, const predict_options *o, float *copy) {
     int64_t count = 0;
     double total = 0, at = 0;
@@ -64,7 +65,8 @@ static double share_of(float x, float low, float best, const predict_options *o)
     return share >= o->min_p ? share : 0;
 }
 
-// Draws from softmax(x / temperature) over what top_k, top_p and min_p leave; u in [0,1) is the draw. Sums are doubles, in order of index.
+// Draws from softmax(x / temperature) over what top_k, top_p and min_p leave; u in [0,1) is the draw. Sums are doubles,
+// in order of index.
 static int32_t draw(const float *x, int64_t n, const predict_options *o, double u, float *copy) {
     int32_t best = likeliest(x, n);
     if (o->temperature <= 0) return best;
@@ -94,7 +96,8 @@ err_t predict_can(const model *m) {
 
 // The last tokens of a prompt, checked; tokens NULL: no more than that. An empty one starts with a newline where bytes
 // are tokens, else with the first token.
-static err_t take_prompt(const model *m, const char *prompt, const int32_t *ids, int64_t count, int32_t *tokens, int64_t *taken) {
+static err_t take_prompt(const model *m, const char *prompt, const int32_t *ids, int64_t count, int32_t *tokens,
+                         int64_t *taken) {
     static const char hint[] = "choose another [sample] prompt, or [sample] tokens = 0 for no samples";
     if (!ids && !prompt[0]) prompt = "\n";
     int64_t n = ids ? count : (int64_t)strlen(prompt);
@@ -103,18 +106,24 @@ static err_t take_prompt(const model *m, const char *prompt, const int32_t *ids,
         if (tokens) tokens[(*taken)++] = token;
         if (token >= 0 && token < m->vocab) continue;
         if (ids)
-            return err_set(ERR_CONFIG, "prompt: token %d is none of a vocabulary of %" PRId64 ": [sample] tokenizer is not that of the data; %s",
+            return err_set(ERR_CONFIG,
+                           "prompt: token %d is none of a vocabulary of %" PRId64
+                           ": [sample] tokenizer is not that of the data; %s",
                            token, m->vocab, hint);
-        return err_set(ERR_CONFIG, "prompt: byte %d at position %" PRId64 " is no token of a vocabulary of %" PRId64 "; %s", token, i, m->vocab,
-                       hint);
+        return err_set(ERR_CONFIG,
+                       "prompt: byte %d at position %" PRId64 " is no token of a vocabulary of %" PRId64 "; %s", token,
+                       i, m->vocab, hint);
     }
     if (tokens && !*taken) tokens[(*taken)++] = 0;
     return ERR_OK;
 }
 
-err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) { return take_prompt(m, prompt, ids, count, NULL, NULL); }
+err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) {
+    return take_prompt(m, prompt, ids, count, NULL, NULL);
+}
 
-// The token takes its place in the context, from which, if it is full, the first one goes: then all positions are others.
+// The token takes its place in the context, from which, if it is full, the first one goes: then all positions are
+// others.
 static void append_token(const model *m, int32_t *tokens, growing *g, int32_t token) {
     g->kept = g->count;
     if (g->count == m->context) {
@@ -147,8 +156,11 @@ static err_t fill_places(prediction *x, int *asks) {
             TRY(take_prompt(x->m, text->prompt, text->ids, text->count, tokens_at(x, p), &g->count));
         }
         if (g->number < 0) continue;
-        x->ask[(*asks)++] =
-            (predict_ask){.place = p, .tokens = tokens_at(x, p), .count = g->count, .kept = g->kept, .scores = x->w->scores + p * x->m->vocab};
+        x->ask[(*asks)++] = (predict_ask){.place = p,
+                                          .tokens = tokens_at(x, p),
+                                          .count = g->count,
+                                          .kept = g->kept,
+                                          .scores = x->w->scores + p * x->m->vocab};
     }
     return ERR_OK;
 }

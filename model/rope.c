@@ -1,5 +1,5 @@
-// model/rope.c: see model/rope.h. The rounding is that of others' weights: a step in FP32, times a position in FP32, its cosine in FP32. At
-// position 100,000 the exact angle would be another one.
+// model/rope.c: see model/rope.h. The rounding is that of others' weights: a step in FP32, times a position in FP32,
+// its cosine in FP32. At position 100,000 the exact angle would be another one.
 #include "model/rope.h"
 
 #include "base/fmath.h"
@@ -15,8 +15,8 @@ static float stretched(const rope *r, float step) {
 }
 
 bool rope_equal(const rope *a, const rope *b) {
-    return a->kind == b->kind && a->theta == b->theta && a->factor == b->factor && a->low == b->low && a->high == b->high &&
-           a->original == b->original;
+    return a->kind == b->kind && a->theta == b->theta && a->factor == b->factor && a->low == b->low &&
+           a->high == b->high && a->original == b->original;
 }
 
 float rope_step(const rope *r, int64_t i, int64_t D) {

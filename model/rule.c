@@ -15,7 +15,8 @@ void rule_choose(model_rule *r, const char *key, int64_t *at, int64_t value) {
 static err_t check_tokens(model_rule *r, int64_t context) {
     if (r->tokens <= 1 || r->micro % r->tokens == 0 || r->tokens % r->micro == 0) return ERR_OK;
     return rule_break(r, KEYS("parallel.token_slices", "batch.micro"),
-                      "micro-batches of %" PRId64 " x %" PRId64 " positions can't have [parallel] token_slices = %" PRId64
+                      "micro-batches of %" PRId64 " x %" PRId64
+                      " positions can't have [parallel] token_slices = %" PRId64
                       ": each has whole samples, or an equal part of one",
                       r->micro, context, r->tokens);
 }

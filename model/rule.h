@@ -35,7 +35,8 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
 // The same of a model without positions, which is called `what`: layers alone.
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by);
 
-// ERR_CONFIG with this text, of the rule between these keys, which is broken: `return rule_break(r, KEYS("heads", "embed"), "%d ...", ...);`
+// ERR_CONFIG with this text, of the rule between these keys, which is broken: `return rule_break(r, KEYS("heads",
+// "embed"), "%d ...", ...);`
 #define KEYS(...) ((const char *const[RULE_KEYS]){__VA_ARGS__})
 #define rule_break(r, keys, ...) (memcpy((r)->broken, keys, sizeof(r)->broken), err_set(ERR_CONFIG, __VA_ARGS__))
 

@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in the file and are read as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensors are little-endian in the file and are read as they are");
 
 enum { LENGTH_BYTES = 8 };
 static const int64_t HEADER_MAX = 100000000;  // what other readers accept
@@ -42,7 +43,7 @@ static const char *count_bytes(st_tensor *t) {
     return bits % 8 ? "its elements do not fill whole bytes" : NULL;
 }
 
-// --- reading the header --------------------------------------------------------------------------------------------------------
+// --- reading the header ----------------------------------------------------------------------------------------------
 
 static err_t tensor_error(const st_file *f, const char *name, const char *what) {
     return err_set(ERR_DATA, "%s: tensor %.200s: %s", f->path, name, what);
@@ -56,15 +57,18 @@ static err_t parse_type(const st_file *f, st_tensor *t, const json_t *dtype) {
         t->type = (st_type)i;
         return ERR_OK;
     }
-    return err_set(ERR_DATA, "%s: tensor %s: dtype %.20s is not known, expected F32, F16, BF16, F64 or another one of the format: convert it first",
-                   f->path, t->name, text);
+    return err_set(
+        ERR_DATA,
+        "%s: tensor %s: dtype %.20s is not known, expected F32, F16, BF16, F64 or another one of the format: convert it first",
+        f->path, t->name, text);
 }
 
 // Sets dims, size and bytes.
 static err_t parse_shape(const st_file *f, st_tensor *t, const json_t *shape) {
     if (!json_is_array(shape)) return tensor_error(f, t->name, "no \"shape\" in the header");
     if (json_array_size(shape) > ST_DIMS)
-        return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name, json_array_size(shape), ST_DIMS);
+        return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name,
+                       json_array_size(shape), ST_DIMS);
     t->dims = (int)json_array_size(shape);
     for (int d = 0; d < t->dims; d++) {
         const json_t *n = json_array_get(shape, (size_t)d);
@@ -87,7 +91,9 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
                        "its header is wrong",
                        f->path, t->name, begin, end, f->file_bytes - data);
     if (end - begin != t->bytes)
-        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] span %" PRId64 " bytes, its shape and dtype need %" PRId64,
+        return err_set(ERR_DATA,
+                       "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] span %" PRId64
+                       " bytes, its shape and dtype need %" PRId64,
                        f->path, t->name, begin, end, end - begin, t->bytes);
     t->offset = data + begin;
     return ERR_OK;
@@ -96,9 +102,11 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
 static err_t parse_tensor(const st_file *f, st_tensor *t, const char *name, const json_t *entry, int64_t data) {
     *t = (st_tensor){0};
     if (!name[0] || strlen(name) >= ST_NAME)
-        return err_set(ERR_DATA, "%s: tensor \"%.200s\": its name has %zu bytes, expected 1 to %d", f->path, name, strlen(name), ST_NAME - 1);
+        return err_set(ERR_DATA, "%s: tensor \"%.200s\": its name has %zu bytes, expected 1 to %d", f->path, name,
+                       strlen(name), ST_NAME - 1);
     memcpy(t->name, name, strlen(name));
-    if (json_object_size(entry) != 3) return tensor_error(f, name, "expected the members dtype, shape and data_offsets in the header");
+    if (json_object_size(entry) != 3)
+        return tensor_error(f, name, "expected the members dtype, shape and data_offsets in the header");
     TRY(parse_type(f, t, json_object_get(entry, "dtype")));
     TRY(parse_shape(f, t, json_object_get(entry, "shape")));
     return parse_offsets(f, t, json_object_get(entry, "data_offsets"), data);
@@ -107,7 +115,8 @@ static err_t parse_tensor(const st_file *f, st_tensor *t, const char *name, cons
 static int by_offset(const void *a, const void *b) {
     const st_tensor *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;  // an empty tensor before the one that starts where it does
+    // an empty tensor before the one that starts where it does
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
@@ -118,14 +127,17 @@ static err_t check_tiling(const st_file *f, int64_t data) {
     for (int i = 0; i < f->count; i++) {
         const st_tensor *t = &f->tensors[i];
         if (t->offset != at)
-            return err_set(ERR_DATA, "%s: tensor %s starts at offset %" PRId64 ", expected %" PRId64 " where %s ends: %s", f->path, t->name,
-                           t->offset, at, before, t->offset < at ? "they overlap" : "there is a gap");
+            return err_set(ERR_DATA,
+                           "%s: tensor %s starts at offset %" PRId64 ", expected %" PRId64 " where %s ends: %s",
+                           f->path, t->name, t->offset, at, before, t->offset < at ? "they overlap" : "there is a gap");
         at += t->bytes;
         before = t->name;
     }
     if (at != f->file_bytes)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " where %s ends: bytes that belong to no tensor follow it", f->path,
-                       f->file_bytes, at, before);
+        return err_set(ERR_DATA,
+                       "%s: has %" PRId64 " bytes, expected %" PRId64
+                       " where %s ends: bytes that belong to no tensor follow it",
+                       f->path, f->file_bytes, at, before);
     return ERR_OK;
 }
 
@@ -133,8 +145,8 @@ static err_t check_metadata(const st_file *f, json_t *metadata) {
     const char *key;
     json_t *value;
     if (!json_is_object(metadata)) return err_set(ERR_DATA, "%s: __metadata__ is not an object of strings", f->path);
-    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return err_set(ERR_DATA, "%s: __metadata__: \"%.100s\" is not a string",
-                                                                                         f->path, key);
+    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return err_set(
+        ERR_DATA, "%s: __metadata__: \"%.100s\" is not a string", f->path, key);
     return ERR_OK;
 }
 
@@ -151,8 +163,8 @@ static err_t parse_header(st_file *f, json_t *header, int64_t data) {
     return check_tiling(f, data);
 }
 
-// Before any of it is kept: a header that was built to fill the memory, some fifty times its own size, does not get there. Whether it is JSON is
-// not seen here.
+// Before any of it is kept: a header that was built to fill the memory, some fifty times its own size, does not get
+// there. Whether it is JSON is not seen here.
 static err_t check_nesting(const st_file *f, const char *text, size_t n) {
     bool string = false, list[NESTS + 1] = {false};
     int depth = 0, items[NESTS + 1] = {0};
@@ -163,12 +175,15 @@ static err_t check_nesting(const st_file *f, const char *text, size_t n) {
         if (string || c == '"') continue;
         if (c == '{' || c == '[') {
             if (++depth > NESTS)
-                return err_set(ERR_DATA, "%s: offset %zu: the header nests deeper than tensors, their members and lists", f->path, LENGTH_BYTES + i);
+                return err_set(ERR_DATA,
+                               "%s: offset %zu: the header nests deeper than tensors, their members and lists", f->path,
+                               LENGTH_BYTES + i);
             list[depth] = c == '[', items[depth] = 1;
         }
         if ((c == '}' || c == ']') && depth > 0) depth--;
         if (c == ',' && (list[depth] || depth == NESTS) && ++items[depth] > ITEMS)
-            return err_set(ERR_DATA, "%s: offset %zu: the header has a list of more than %d items", f->path, LENGTH_BYTES + i, ITEMS);
+            return err_set(ERR_DATA, "%s: offset %zu: the header has a list of more than %d items", f->path,
+                           LENGTH_BYTES + i, ITEMS);
     }
     return ERR_OK;
 }
@@ -180,11 +195,13 @@ static err_t load_header(st_file *f, char *text, size_t n) {
     TRY(io_read_at(f->fd, f->path, LENGTH_BYTES, text, n));
     while (white < n - 1 && memchr(" \t\r\n", text[white], 4)) white++;
     if (text[white] != '{')
-        return err_set(ERR_DATA, "%s: offset %zu: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES + white,
-                       (unsigned char)text[white]);
+        return err_set(ERR_DATA, "%s: offset %zu: expected the header's '{', found byte 0x%02x", f->path,
+                       LENGTH_BYTES + white, (unsigned char)text[white]);
     TRY(check_nesting(f, text, n));
     json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-    if (!header) return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position, why.text);
+    if (!header)
+        return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position,
+                       why.text);
     err_t rc = parse_header(f, header, LENGTH_BYTES + (int64_t)n);
     json_decref(header);
     return rc;
@@ -196,7 +213,8 @@ static err_t read_header(st_file *f) {
     if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
     f->file_bytes = st.st_size;
     if (f->file_bytes < LENGTH_BYTES + 2)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path, f->file_bytes);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path,
+                       f->file_bytes);
     TRY(io_read_at(f->fd, f->path, 0, &n, sizeof n));
     if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)(f->file_bytes - LENGTH_BYTES))
         return err_set(ERR_DATA,
@@ -235,7 +253,7 @@ const st_tensor *st_find(const st_file *f, const char *name) {
     return NULL;
 }
 
-// --- reading tensors -----------------------------------------------------------------------------------------------------------
+// --- reading tensors -------------------------------------------------------------------------------------------------
 
 err_t st_read(const st_file *f, const st_tensor *t, void *out) {
     err_t rc = io_read_at(f->fd, f->path, t->offset, out, (size_t)t->bytes);
@@ -261,19 +279,24 @@ static float from_f16(uint16_t h) {
 static void convert(float *out, const void *in, st_type type, int64_t n) {
     const uint16_t *h = in;
     const double *d = in;
-    for (int64_t i = 0; i < n; i++) out[i] = type == ST_F16 ? from_f16(h[i]) : type == ST_BF16 ? from_bits((uint32_t)h[i] << 16) : (float)d[i];
+    for (int64_t i = 0; i < n; i++)
+        out[i] = type == ST_F16 ? from_f16(h[i]) : type == ST_BF16 ? from_bits((uint32_t)h[i] << 16) : (float)d[i];
 }
 
-err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) { return st_read_f32_part(f, t, 0, t->bytes * 8 / types[t->type].bits, out); }
+err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) {
+    return st_read_f32_part(f, t, 0, t->bytes * 8 / types[t->type].bits, out);
+}
 
 err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int64_t count, float *out) {
     if (!st_floating(t->type))
-        return err_set(ERR_DATA, "%s: tensor %s holds %s, expected F32, F16, BF16 or F64", f->path, t->name, types[t->type].name);
+        return err_set(ERR_DATA, "%s: tensor %s holds %s, expected F32, F16, BF16 or F64", f->path, t->name,
+                       types[t->type].name);
     enum { PIECE = 2048 };
     double piece[PIECE];
     int64_t each = types[t->type].bits / 8, from = t->offset + first * each;
     if (first < 0 || count < 0 || first > t->bytes / each - count)
-        return err_set(ERR_INTERNAL, "%s: tensor %s has no elements %" PRId64 " .. +%" PRId64, f->path, t->name, first, count);
+        return err_set(ERR_INTERNAL, "%s: tensor %s has no elements %" PRId64 " .. +%" PRId64, f->path, t->name, first,
+                       count);
     if (t->type == ST_F32) return io_read_at(f->fd, f->path, from, out, (size_t)(count * each));
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t n = count - i < PIECE ? count - i : PIECE;
@@ -283,38 +306,44 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
     return ERR_OK;
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------------------
+// --- writing ---------------------------------------------------------------------------------------------------------
 
 // Sets offset (from the start of the data, for now) and bytes. An error here is the caller's mistake.
 static err_t place(const char *path, st_tensor *t, int64_t at) {
-    if (!t->name[0] || !memchr(t->name, 0, ST_NAME) || strcmp(t->name, METADATA) == 0 || t->dims < 0 || t->dims > ST_DIMS ||
-        (unsigned)t->type >= ST_TYPES)
-        return err_set(ERR_INTERNAL, "%s: tensor %.95s can't be declared: name, type or number of dimensions", path, t->name);
+    if (!t->name[0] || !memchr(t->name, 0, ST_NAME) || strcmp(t->name, METADATA) == 0 || t->dims < 0 ||
+        t->dims > ST_DIMS || (unsigned)t->type >= ST_TYPES)
+        return err_set(ERR_INTERNAL, "%s: tensor %.95s can't be declared: name, type or number of dimensions", path,
+                       t->name);
     const char *wrong = count_bytes(t);
     if (wrong) return err_set(ERR_INTERNAL, "%s: tensor %s: %s", path, t->name, wrong);
     t->offset = at;
     int64_t end;
-    if (__builtin_add_overflow(at, t->bytes, &end)) return err_set(ERR_INTERNAL, "%s: tensor %s is too large", path, t->name);
+    if (__builtin_add_overflow(at, t->bytes, &end))
+        return err_set(ERR_INTERNAL, "%s: tensor %s is too large", path, t->name);
     return ERR_OK;
 }
 
 static err_t declare(const char *path, json_t *header, const st_tensor *t) {
-    if (json_object_get(header, t->name)) return err_set(ERR_INTERNAL, "%s: tensor %s is declared twice", path, t->name);
+    if (json_object_get(header, t->name))
+        return err_set(ERR_INTERNAL, "%s: tensor %s is declared twice", path, t->name);
     json_t *shape = json_array();
     for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets", (json_int_t)t->offset,
-                              (json_int_t)(t->offset + t->bytes));
+    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets",
+                              (json_int_t)t->offset, (json_int_t)(t->offset + t->bytes));
     if (!entry || json_object_set_new(header, t->name, entry) != 0)
-        return err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: its name is not UTF-8, or no memory", path, t->name);
+        return err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: its name is not UTF-8, or no memory", path,
+                       t->name);
     return ERR_OK;
 }
 
-static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata, int64_t *bytes) {
+static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata,
+                          int64_t *bytes) {
     *bytes = 0;
     if (metadata) {
         json_t *pairs = json_object();
         int failed = json_object_set_new(header, METADATA, pairs);
-        for (; !failed && metadata[0]; metadata += 2) failed = json_object_set_new(pairs, metadata[0], json_string(metadata[1]));
+        for (; !failed && metadata[0]; metadata += 2)
+            failed = json_object_set_new(pairs, metadata[0], json_string(metadata[1]));
         if (failed) return err_set(ERR_INTERNAL, "%s: metadata can't be written: not UTF-8, or no memory", path);
     }
     for (int i = 0; i < count; i++) {
@@ -330,7 +359,8 @@ static err_t build_header(const char *path, json_t *header, st_tensor *tensors, 
 static err_t print_header(const char *path, const json_t *header, char **out, size_t *size) {
     size_t n = json_dumpb(header, NULL, 0, JSON_COMPACT), padded = (n + 7) / 8 * 8;
     if (padded > (size_t)HEADER_MAX)
-        return err_set(ERR_INTERNAL, "%s: its header would have %zu bytes, and readers accept at most %" PRId64, path, padded, HEADER_MAX);
+        return err_set(ERR_INTERNAL, "%s: its header would have %zu bytes, and readers accept at most %" PRId64, path,
+                       padded, HEADER_MAX);
     char *text = n > 0 ? malloc(LENGTH_BYTES + padded) : NULL;
     if (!text) return err_set(ERR_INTERNAL, "%s: no memory for the header", path);
     memset(text + LENGTH_BYTES, ' ', padded);
@@ -348,7 +378,8 @@ static err_t write_header(st_writer *w, st_tensor *tensors, int count, const jso
     return io_write(w->fd, w->path, w->header, w->header_bytes, w->faults);
 }
 
-err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata, fault_list *faults) {
+err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
+                fault_list *faults) {
     *w = (st_writer){.fd = -1, .faults = faults};
     TRY(io_path(w->path, "%s", path));
     json_t *header = json_object();
@@ -361,7 +392,8 @@ err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, c
 }
 
 err_t st_put(st_writer *w, const void *bytes, size_t n) {
-    if (n > (uint64_t)w->left) return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
+    if (n > (uint64_t)w->left)
+        return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
     TRY(io_write(w->fd, w->path, bytes, n, w->faults));
     w->left -= (int64_t)n;
     return ERR_OK;
@@ -374,7 +406,8 @@ static void drop_header(st_writer *w) {
 
 err_t st_finish(st_writer *w, int64_t *file_bytes) {
     err_t rc = ERR_OK;
-    if (w->left != 0) rc = err_set(ERR_INTERNAL, "%s: %" PRId64 " bytes of data were declared and not put", w->path, w->left);
+    if (w->left != 0)
+        rc = err_set(ERR_INTERNAL, "%s: %" PRId64 " bytes of data were declared and not put", w->path, w->left);
     if (rc == ERR_OK) rc = io_sync(w->fd, w->path, w->faults);
     off_t end = lseek(w->fd, 0, SEEK_CUR);
     if (file_bytes) *file_bytes = end;

@@ -12,7 +12,8 @@
 
 enum { ST_NAME = 96, ST_DIMS = 8 };
 
-// Every type of the format, and its bits: a file may also have tensors that are not read. The first four can be read as FP32.
+// Every type of the format, and its bits: a file may also have tensors that are not read. The first four can be read as
+// FP32.
 // clang-format off
 #define ST_FORMAT(X) \
     X(F32, 32) X(F16, 16) X(BF16, 16) X(F64, 64) X(I64, 64) X(BOOL, 8) X(U8, 8) X(I8, 8) X(F8_E4M3, 8) X(F8_E5M2, 8) X(F8_E8M0, 8) \
@@ -57,7 +58,8 @@ const st_tensor *st_find(const st_file *f, const char *name);
 // Reads the tensor's bytes as they are.
 err_t st_read(const st_file *f, const st_tensor *t, void *out);
 
-// Reads as FP32, converting from F16, BF16 and F64; ERR_DATA for other types. `out` holds the tensor's element count of floats.
+// Reads as FP32, converting from F16, BF16 and F64; ERR_DATA for other types. `out` holds the tensor's element count of
+// floats.
 err_t st_read_f32(const st_file *f, const st_tensor *t, float *out);
 
 // The same for elements first .. first+count-1.
@@ -74,7 +76,8 @@ typedef struct st_writer {
     fault_list *faults;
 } st_writer;
 
-err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata, fault_list *faults);
+err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
+                fault_list *faults);
 err_t st_put(st_writer *w, const void *bytes, size_t n);
 err_t st_finish(st_writer *w, int64_t *file_bytes);  // fsync and close. ERR_INTERNAL when data is missing
 void st_abort(st_writer *w);                         // close after a failure

@@ -1,6 +1,7 @@
 // model/show.c: see model/show.h. A form has a table of its values, and then its lists, each step in two columns:
 //
-//    1  layer norm      ln_1* (N,C), ln_1.mean* (N), ln_1.rstd* (N) <- x (N,C)      what it does, what it writes and reads
+//    1  layer norm      ln_1* (N,C), ln_1.mean* (N), ln_1.rstd* (N) <- x (N,C)      what it does, what it writes and
+//       reads
 //       ln_1            uses ln_1.weight (C), ln_1.bias (C)                         whose work it is
 #include "model/show.h"
 
@@ -49,7 +50,7 @@ typedef struct showing {
     int lines;            // before it
 } showing;
 
-// --- blocks --------------------------------------------------------------------------------------------------------------------
+// --- blocks ----------------------------------------------------------------------------------------------------------
 
 int show_form(const model *m, int block) { return m->net->g.block[block].form; }
 
@@ -78,11 +79,12 @@ void show_blocks(const model *m, char *dst, size_t room) {
     *dst = 0;
     for (int b = 0; b < m->blocks; b++) {
         size_t n = strlen(dst);
-        if (show_form(m, b) == b) snprintf(dst + n, room - n, "%s%s (%s)", b ? ", " : "", m->block[b].name, numbers_of(m, b).s);
+        if (show_form(m, b) == b)
+            snprintf(dst + n, room - n, "%s%s (%s)", b ? ", " : "", m->block[b].name, numbers_of(m, b).s);
     }
 }
 
-// --- letters -------------------------------------------------------------------------------------------------------------------
+// --- letters ---------------------------------------------------------------------------------------------------------
 
 static void add_letter(showing *s, const char *text, int64_t number) {
     for (int i = 0; i < s->letters; i++)
@@ -120,7 +122,7 @@ static void find_letters(showing *s) {
     add_occurring(s, "S", s->m->slices.count);
 }
 
-// --- shapes --------------------------------------------------------------------------------------------------------------------
+// --- shapes ----------------------------------------------------------------------------------------------------------
 
 static text width_of(const showing *s, value v) {
     const graph_value *x = &s->x->v[v];
@@ -128,7 +130,9 @@ static text width_of(const showing *s, value v) {
 }
 
 static text rows_of(const model *m, row_span r) {
-    int parts = r == ROWS_ALL ? 1 : r == ROWS_OWN && m->slices.rows ? m->slices.of / m->slices.count : model_row_places(m);
+    int parts = r == ROWS_ALL                     ? 1
+                : r == ROWS_OWN && m->slices.rows ? m->slices.of / m->slices.count
+                                                  : model_row_places(m);
     return parts > 1 ? say("N/%d", parts) : say("N");
 }
 
@@ -141,7 +145,9 @@ static text shape_of(const showing *s, value v) {
     int slices = x->at.width == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
     if (x->shape == SHAPE_PLAIN) return say("(%s)", width.s);
     if (x->shape == SHAPE_PER_ROW) return say("(%s)", rows.s);
-    if (cut) width = is_clear(s, x->letters, x->width) ? say("%s/%d", width.s, m->slices.of) : say("%" PRId64, x->width / m->slices.of);
+    if (cut)
+        width = is_clear(s, x->letters, x->width) ? say("%s/%d", width.s, m->slices.of)
+                                                  : say("%" PRId64, x->width / m->slices.of);
     if (cut && (!heads || slices > 1)) here = say(heads ? "%d" : "%d,", slices);
     return heads ? say("(%sB,%s,T)", here.s, width.s) : say("(%s%s,%s)", here.s, rows.s, width.s);
 }
@@ -160,7 +166,8 @@ static text dimension_of(const showing *s, const operation *o, int row, int d) {
 
 // A share of a dimension: of a letter "C/4", of a number that number.
 static text share_of(text t, int64_t whole, int by) {
-    if (isdigit((unsigned char)t.s[0]) && whole % by == 0 && !t.s[strspn(t.s, "0123456789")]) return say("%" PRId64, whole / by);
+    if (isdigit((unsigned char)t.s[0]) && whole % by == 0 && !t.s[strspn(t.s, "0123456789")])
+        return say("%" PRId64, whole / by);
     return by > 1 ? say("%s/%d", t.s, by) : t;
 }
 
@@ -177,12 +184,13 @@ static text param_shape(const showing *s, const operation *o, int row) {
     return say("(%s,%s)", rows.s, columns.s);
 }
 
-// --- the table of values -------------------------------------------------------------------------------------------------------
+// --- the table of values ---------------------------------------------------------------------------------------------
 
 // Kept: one list leaves it to another. In what is kept lie other values, too, while it is not in use.
 static const char *mark_of(const showing *s, value v) {
     region in = s->x->place[v].in;
-    unsigned before = s->in[v] & 1U << LIST_FORWARD, second = s->in[v] & 1U << LIST_WEIGHTS, again = s->in[v] & 1U << LIST_AGAIN;
+    unsigned before = s->in[v] & 1U << LIST_FORWARD, second = s->in[v] & 1U << LIST_WEIGHTS,
+             again = s->in[v] & 1U << LIST_AGAIN;
     unsigned first = s->in[v] & (1U << LIST_AGAIN | 1U << LIST_BACKWARD);
     if (in == REGION_KEPT) return (before && (first || second)) || (first && second) ? "*" : "";
     return in == REGION_HELD && again ? "+" : "";
@@ -198,9 +206,10 @@ static text size_of(const showing *s, value v) {
 }
 
 static text place_of(const place *p) {
-    static const char *const names[REGIONS] = {[REGION_KEPT] = "kept",       [REGION_HELD] = "held",         [REGION_SCRATCH] = "scratch",
-                                               [REGION_X] = "input",         [REGION_Y] = "output",          [REGION_DY] = "output's grad",
-                                               [REGION_DX] = "input's grad", [REGION_ALL] = "gathered rows", [REGION_INPUT] = "model's input"};
+    static const char *const names[REGIONS] = {
+        [REGION_KEPT] = "kept",       [REGION_HELD] = "held",         [REGION_SCRATCH] = "scratch",
+        [REGION_X] = "input",         [REGION_Y] = "output",          [REGION_DY] = "output's grad",
+        [REGION_DX] = "input's grad", [REGION_ALL] = "gathered rows", [REGION_INPUT] = "model's input"};
     return p->in <= REGION_SCRATCH || p->at ? say("%s + %" PRId64, names[p->in], p->at) : say("%s", names[p->in]);
 }
 
@@ -208,7 +217,8 @@ static text layout_of(const graph_value *x) {
     static const char *const rows[] = {[ROWS_OWN] = "own", [ROWS_MATRIX] = "matrix", [ROWS_ALL] = "all"};
     static const char *const widths[] = {[WIDTH_WHOLE] = "whole", [WIDTH_SLICES] = "slices", [WIDTH_HEADS] = "heads"};
     bool plain = x->shape == SHAPE_PLAIN;
-    return say("%-6s  %-6s  ", plain ? "" : rows[x->at.rows], plain || x->shape == SHAPE_PER_ROW ? "" : widths[x->at.width]);
+    return say("%-6s  %-6s  ", plain ? "" : rows[x->at.rows],
+               plain || x->shape == SHAPE_PER_ROW ? "" : widths[x->at.width]);
 }
 
 static void print_values(const showing *s) {
@@ -216,16 +226,17 @@ static void print_values(const showing *s) {
     bool cut = s->m->slices.of > 1;
     for (value v = 1; v < s->x->values; v++)
         if (s->in[v]) wide = longer(wide, name_of(s, v).s), shape = longer(shape, size_of(s, v).s);
-    fprintf(s->out, "  %-*s  %-*s  %-5s  %10s  %slies in\n", wide, "values", shape, "shape", "type", "bytes", cut ? "rows    width   " : "");
+    fprintf(s->out, "  %-*s  %-*s  %-5s  %10s  %slies in\n", wide, "values", shape, "shape", "type", "bytes",
+            cut ? "rows    width   " : "");
     for (value v = 1; v < s->x->values; v++) {
         if (!s->in[v]) continue;
         tensor t = at(&s->f, v);
-        fprintf(s->out, "  %-*s  %-*s  %-5s  %10zu  %s%s\n", wide, name_of(s, v).s, shape, size_of(s, v).s, dtype_name(t.type), tensor_bytes(&t),
-                cut ? layout_of(&s->x->v[v]).s : "", place_of(&s->x->place[v]).s);
+        fprintf(s->out, "  %-*s  %-*s  %-5s  %10zu  %s%s\n", wide, name_of(s, v).s, shape, size_of(s, v).s,
+                dtype_name(t.type), tensor_bytes(&t), cut ? layout_of(&s->x->v[v]).s : "", place_of(&s->x->place[v]).s);
     }
 }
 
-// --- steps ---------------------------------------------------------------------------------------------------------------------
+// --- steps -----------------------------------------------------------------------------------------------------------
 
 static const operation *op_of(const showing *s, int op) { return op < 0 ? NULL : &s->k->op[op]; }
 
@@ -251,7 +262,9 @@ static void end_line(showing *s) {
 }
 
 // The left column of the next line.
-static void begin_line(showing *s) { snprintf(s->line, sizeof s->line, "%-*s  ", s->wide, s->lines < 2 ? s->left[s->lines].s : ""); }
+static void begin_line(showing *s) {
+    snprintf(s->line, sizeof s->line, "%-*s  ", s->wide, s->lines < 2 ? s->left[s->lines].s : "");
+}
 
 // What is not whole on a line begins the next one.
 static void put(showing *s, const char *text) {
@@ -286,8 +299,8 @@ static text param_item(const showing *s, const step *t, int k) {
     const param *p = &s->m->param[t->row[k]];
     const char *name = strstr(p->name, o->name);
     bool adds = t->row_how[k] == 'a', tied = !adds && p->tied >= 0;
-    return say("%s%s%s%s %s", adds ? "d" : "", name ? name : p->name, tied ? " = " : "", tied ? s->m->param[p->tied].name : "",
-               param_shape(s, o, t->row[k]).s);
+    return say("%s%s%s%s %s", adds ? "d" : "", name ? name : p->name, tied ? " = " : "",
+               tied ? s->m->param[p->tied].name : "", param_shape(s, o, t->row[k]).s);
 }
 
 // Returns how many there are. Those of parameters begin a line.
@@ -306,8 +319,9 @@ static int put_items(showing *s, const step *t, item_kind kind, const char *befo
 
 bool show_meets(const model *m, const step *t) {
     bool slices = m->slices.count<m->slices.of, rows = model_row_places(m)> 1;
-    const bool meets[] = {[MEET_NEVER] = false,           [MEET_ROWS] = true,  [MEET_SUM] = slices, [MEET_SUM_OF_ROWS] = m->slices.rows,
-                          [MEET_SOFTMAX] = slices | rows, [MEET_PICK] = slices};
+    const bool meets[] = {
+        [MEET_NEVER] = false,           [MEET_ROWS] = true,  [MEET_SUM] = slices, [MEET_SUM_OF_ROWS] = m->slices.rows,
+        [MEET_SOFTMAX] = slices | rows, [MEET_PICK] = slices};
     return meets[t->meets];
 }
 
@@ -317,7 +331,8 @@ static void put_meeting(showing *s, const step *t) {
                                        [MEET_SUM_OF_ROWS] = "sums over slices of rows",
                                        [MEET_SOFTMAX] = "softmax over slices of the vocabulary",
                                        [MEET_PICK] = "rows of the table that others have"};
-    bool meets = show_meets(s->m, t), here = t->meets == MEET_SUM || t->meets == MEET_SUM_OF_ROWS || t->meets == MEET_SOFTMAX;
+    bool meets = show_meets(s->m, t),
+         here = t->meets == MEET_SUM || t->meets == MEET_SUM_OF_ROWS || t->meets == MEET_SOFTMAX;
     if (s->m->slices.of == 1 || (!meets && !here)) return;
     end_line(s), begin_line(s);
     bool losses = t->meets == MEET_SOFTMAX && s->m->slices.count == s->m->slices.of;  // of other rows are elsewhere
@@ -345,7 +360,7 @@ static void print_list(showing *s, list_kind k, const char *title) {
     for (int i = 0; i < list->count; i++) print_step(s, &list->at[i], i + 1);
 }
 
-// --- a form --------------------------------------------------------------------------------------------------------------------
+// --- a form ----------------------------------------------------------------------------------------------------------
 
 static void look_through(showing *s) {
     for (int k = 0; k < LISTS; k++)
@@ -361,7 +376,8 @@ static void look_through(showing *s) {
 static void print_title(const showing *s, int form) {
     const model *m = s->m;
     fprintf(s->out, "\n%s: %s\n  ", m->block[form].name, numbers_of(m, form).s);
-    if (m->context) fprintf(s->out, "B = %" PRId64 "  T = %" PRId64 "  N = B T = %" PRId64, s->f.p->B, m->context, s->f.all);
+    if (m->context)
+        fprintf(s->out, "B = %" PRId64 "  T = %" PRId64 "  N = B T = %" PRId64, s->f.p->B, m->context, s->f.all);
     else fprintf(s->out, "N = B = %" PRId64, s->f.all);
     for (int i = 0; i < s->letters; i++) fprintf(s->out, "  %s = %" PRId64, s->letter[i].text, s->letter[i].number);
     fprintf(s->out, "\n\n");
@@ -374,29 +390,36 @@ static void print_memory(const showing *s, int form) {
             int64_t bytes = s->m->net->form[i][form].bytes[in];
             if (bytes > most[in]) most[in] = bytes;
         }
-    fprintf(s->out, "\n  bytes: kept %" PRId64 " for each micro-batch; held %" PRId64 " and scratch %" PRId64 " for all blocks\n", most[REGION_KEPT],
-            most[REGION_HELD], most[REGION_SCRATCH]);
+    fprintf(s->out,
+            "\n  bytes: kept %" PRId64 " for each micro-batch; held %" PRId64 " and scratch %" PRId64
+            " for all blocks\n",
+            most[REGION_KEPT], most[REGION_HELD], most[REGION_SCRATCH]);
 }
 
 void show_lists(const model *m, int form, FILE *out) {
     // Where the second is meant: of the block that ends the model, and of a backward in halves.
     static const char *const titles[LISTS][2] = {
         [LIST_FORWARD] = {"forward", "forward, when nothing is trained"},
-        [LIST_AGAIN] = {"computed again before backward, unless its forward was the last to run", "backward, first what forward would have left"},
+        [LIST_AGAIN] = {"computed again before backward, unless its forward was the last to run",
+                        "backward, first what forward would have left"},
         [LIST_BACKWARD] = {"backward", "backward, first half: gradients of values"},
         [LIST_WEIGHTS] = {"", "backward, second half: gradients of weights"},
     };
     net *l = m->net;
     char somewhere = 0;
     pass p = {.B = l->B, .in = {{.size = {l->B, m->context ? m->context : 1, 1, 1}}}};
-    showing s = {.m = m, .k = &l->g.block[form], .x = &l->form[l->g.dropout > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][form], .out = out};
+    showing s = {.m = m,
+                 .k = &l->g.block[form],
+                 .x = &l->form[l->g.dropout > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][form],
+                 .out = out};
     s.f = frame_of(l, form, &p, s.x);
     for (int i = 0; i < REGIONS; i++) s.f.base[i] = &somewhere;
     look_through(&s);
     find_letters(&s);
     print_title(&s, form);
     print_values(&s);
-    for (int k = 0; k < LISTS; k++) print_list(&s, k, titles[k][k <= LIST_AGAIN ? !s.k->out : s.x->list[LIST_WEIGHTS].count > 0]);
+    for (int k = 0; k < LISTS; k++)
+        print_list(&s, k, titles[k][k <= LIST_AGAIN ? !s.k->out : s.x->list[LIST_WEIGHTS].count > 0]);
     print_memory(&s, form);
 }
 

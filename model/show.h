@@ -10,7 +10,8 @@
 
 enum { SHOW_COLUMNS = 100 };  // of a line, at most
 
-// Bytes of a planned model that its blocks place: sets of what is kept, what is computed again, what lives within a list.
+// Bytes of a planned model that its blocks place: sets of what is kept, what is computed again, what lives within a
+// list.
 typedef struct show_bytes {
     int sets;
     int64_t kept, held, scratch;

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-// --- planning ---------------------------------------------------------------------------------------------------------------
+// --- planning --------------------------------------------------------------------------------------------------------
 
 void model_divide(model *m, int index, int axis, int matrices, const int64_t *rows) {
     param *p = &m->param[index];
@@ -24,45 +24,55 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
         TRY(arena_2d(a, &m->scratch.row_sum, FP32, SUMS_OVER_ROWS, C));
     }
     if (x->rows) TRY(arena_2d(a, &m->scratch.all_rows, o->compute, N, C));
-    if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1) TRY(arena_3d(a, &m->scratch.partials, FP32, x->count, N, C));
+    if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1)
+        TRY(arena_3d(a, &m->scratch.partials, FP32, x->count, N, C));
     if (x->count == x->of) return ERR_OK;
     int64_t places = x->of / x->count;
     TRY(arena_2d(a, &m->scratch.partial, FP32, N, C));
     return arena_3d(a, &m->scratch.parts, FP32, places, (N + places - 1) / places, C);
 }
 
-// --- sums over slices ------------------------------------------------------------------------------------------------------
+// --- sums over slices ------------------------------------------------------------------------------------------------
 
-// Each place adds up its own rows of the sum, in FP32, with what follows it, and only then are they rounded and sent: 4 bytes an element one way, an
-// element's own size the other way.
-static err_t finish_rows(const model *m, const pass *p, const matmul_args *args, const tensor *sum, const tensor *part, bool own) {
+// Each place adds up its own rows of the sum, in FP32, with what follows it, and only then are they rounded and sent: 4
+// bytes an element one way, an element's own size the other way.
+static err_t finish_rows(const model *m, const pass *p, const matmul_args *args, const tensor *sum, const tensor *part,
+                         bool own) {
     int places = p->merge->places, place = p->merge->place;
-    int64_t N = matrix_rows(part), C = matrix_columns(part), first = part_row(N, place, places), count = part_row(N, place + 1, places) - first;
-    tensor parts = view3(&m->scratch.parts, places, count, C), y = tensor_rows(sum, own ? 0 : first, count), residual = {0};
+    int64_t N = matrix_rows(part), C = matrix_columns(part), first = part_row(N, place, places),
+            count = part_row(N, place + 1, places) - first;
+    tensor parts = view3(&m->scratch.parts, places, count, C), y = tensor_rows(sum, own ? 0 : first, count),
+           residual = {0};
     TRY(p->merge->deal(p->merge->ctx, &parts, part, p->s));
     if (args->residual) residual = tensor_rows(args->residual, own ? 0 : first, count);
     if (count)
-        TRY(p->ops->sum_slices(&(sum_slices_args){.y = &y, .parts = &parts, .bias = args->bias, .residual = args->residual ? &residual : NULL},
-                               p->s));
+        TRY(p->ops->sum_slices(
+            &(sum_slices_args){
+                .y = &y, .parts = &parts, .bias = args->bias, .residual = args->residual ? &residual : NULL},
+            p->s));
     return own ? ERR_OK : p->merge->gather(p->merge->ctx, sum, NULL, p->s);
 }
 
-// Slices that are here are added by the product itself. Of others comes their sum, and what follows the whole sum is left for then.
+// Slices that are here are added by the product itself. Of others comes their sum, and what follows the whole sum is
+// left for then.
 err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own) {
     tensor partials = m->scratch.partials, d = *args->d;
     int64_t N = matrix_rows(args->a), C = matrix_columns(&d);
     if (partials.data) partials = view3(&partials, m->slices.count, N, C), args->partials = &partials;
     if (!p->merge) return p->ops->matmul(args, p->s);
     tensor part = view2(&m->scratch.partial, N, C);
-    matmul_args here = {.d = &part, .a = args->a, .b = args->b, .tb = args->tb, .partials = args->partials, .rows = args->rows};
+    matmul_args here = {
+        .d = &part, .a = args->a, .b = args->b, .tb = args->tb, .partials = args->partials, .rows = args->rows};
     TRY(p->ops->matmul(&here, p->s));
     TRY(finish_rows(m, p, args, args->pre ? args->pre : &d, &part, own));
     return args->pre ? p->ops->gelu_forward(&(gelu_forward_args){.y = &d, .x = args->pre}, p->s) : ERR_OK;
 }
 
-// --- rows of one's own -----------------------------------------------------------------------------------------------------
+// --- rows of one's own -----------------------------------------------------------------------------------------------
 
-tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C) { return view2(m->slices.rows ? &m->scratch.all_rows : x, N, C); }
+tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C) {
+    return view2(m->slices.rows ? &m->scratch.all_rows : x, N, C);
+}
 
 err_t slices_gather(const model *m, const pass *p, tensor *all, const tensor *own, int64_t N) {
     *all = slices_scratch(m, own, N, matrix_columns(own));
@@ -74,7 +84,7 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
     return m->slices.rows && matrix_rows(own) ? p->ops->cast(&(cast_args){.y = &to, .x = &from}, p->s) : ERR_OK;
 }
 
-// --- attention's rows ------------------------------------------------------------------------------------------------------
+// --- attention's rows ------------------------------------------------------------------------------------------------
 
 err_t slices_share_losses(const pass *p, int64_t N) {
     tensor all = view2(&p->losses, N, 1);
@@ -82,7 +92,8 @@ err_t slices_share_losses(const pass *p, int64_t N) {
 }
 
 // Rows that are elsewhere are zero here, so that one place has bits other than 0.
-err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first, int64_t N) {
+err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first,
+                       int64_t N) {
     int64_t n = picked->size[0], before = model_first_row(m, N), from = first > before ? first : before;
     int64_t last = before + own->size[0], to = first + n < last ? first + n : last;
     if (p->swap) TRY(stream_zero(p->s, picked->data, tensor_bytes(picked)));
@@ -93,10 +104,12 @@ err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, cons
     return p->swap ? p->swap->merge.whole(p->swap->merge.ctx, MERGE_PICK, picked, p->s) : ERR_OK;
 }
 
-// --- sums over rows --------------------------------------------------------------------------------------------------------
+// --- sums over rows --------------------------------------------------------------------------------------------------
 
-// An operation over rows that also forms sums over them: the rows are some of those that are here; sums += or, with fresh, =.
-typedef err_t (*rows_call)(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh);
+// An operation over rows that also forms sums over them: the rows are some of those that are here; sums += or, with
+// fresh, =.
+typedef err_t (*rows_call)(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums,
+                           bool fresh);
 
 // (slices of rows here, 1, C): what each slice has of sum k.
 static tensor parts_of(const model *m, int k, int64_t slices, int64_t C) {
@@ -108,8 +121,10 @@ static tensor parts_of(const model *m, int k, int64_t slices, int64_t C) {
 static err_t add_up(const model *m, const pass *p, tensor *const *sums, int count, int64_t slices, int64_t C) {
     tensor whole = view2(&m->scratch.row_sum, count, C);
     for (int k = 0; k < count; k++) {
-        tensor parts = parts_of(m, k, slices, C), to = m->slices.rows ? tensor_rows(&whole, k, 1) : view2(sums[k], 1, C);
-        TRY(p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = &parts, .add = !m->slices.rows && !p->fresh}, p->s));
+        tensor parts = parts_of(m, k, slices, C),
+               to = m->slices.rows ? tensor_rows(&whole, k, 1) : view2(sums[k], 1, C);
+        TRY(p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = &parts, .add = !m->slices.rows && !p->fresh},
+                               p->s));
     }
     if (!m->slices.rows) return ERR_OK;
     TRY(slices_whole(p, MERGE_SUM, &whole));
@@ -120,9 +135,10 @@ static err_t add_up(const model *m, const pass *p, tensor *const *sums, int coun
     return ERR_OK;
 }
 
-// Runs it on the rows of these slices, and adds the slices' sums. Row `before` is the first one in memory. sums[k] NULL: not wanted.
-static err_t sum_slices_of_rows(const model *m, const pass *p, int64_t N, int64_t before, int first, int slices, rows_call call, const void *args,
-                                tensor *const *sums, int count) {
+// Runs it on the rows of these slices, and adds the slices' sums. Row `before` is the first one in memory. sums[k]
+// NULL: not wanted.
+static err_t sum_slices_of_rows(const model *m, const pass *p, int64_t N, int64_t before, int first, int slices,
+                                rows_call call, const void *args, tensor *const *sums, int count) {
     tensor *wanted[SUMS_OVER_ROWS] = {NULL}, part[SUMS_OVER_ROWS], *to[SUMS_OVER_ROWS] = {NULL};
     int n = 0;
     for (int k = 0; k < count; k++)
@@ -144,21 +160,25 @@ static err_t sum_slices_of_rows(const model *m, const pass *p, int64_t N, int64_
 static tensor *same_in(const pass *to, const pass *from, tensor *sum) { return sum ? to->dw + (sum - from->dw) : NULL; }
 
 // A token slice is a subtree of the slices of all rows, and has a sum of its own. sums: in p->dw.
-static err_t sum_rows(const model *m, const pass *p, int64_t N, rows_call call, const void *args, tensor *const *sums, int count) {
+static err_t sum_rows(const model *m, const pass *p, int64_t N, rows_call call, const void *args, tensor *const *sums,
+                      int count) {
     const model_slices *x = &m->slices;
     int each = x->of / m->tokens.of;
     if (x->of == 1) return call(args, p, 0, N, sums, p->fresh);
-    if (x->rows) return sum_slices_of_rows(m, p, N, model_row(m, x->first, N), x->first, x->count, call, args, sums, count);
+    if (x->rows)
+        return sum_slices_of_rows(m, p, N, model_row(m, x->first, N), x->first, x->count, call, args, sums, count);
     for (int k = 0; k < m->tokens.count; k++) {
         token_part own = model_token_part(m, p, k, N);
         tensor *mine[SUMS_OVER_ROWS];
         for (int i = 0; i < count; i++) mine[i] = same_in(&own.p, p, sums[i]);
-        TRY(sum_slices_of_rows(m, &own.p, N, model_first_row(m, N), (m->tokens.first + k) * each, each, call, args, mine, count));
+        TRY(sum_slices_of_rows(m, &own.p, N, model_first_row(m, N), (m->tokens.first + k) * each, each, call, args,
+                               mine, count));
     }
     return ERR_OK;
 }
 
-static err_t layer_norm_rows(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh) {
+static err_t layer_norm_rows(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums,
+                             bool fresh) {
     layer_norm_backward_args x = *(const layer_norm_backward_args *)args;
     tensor dx = tensor_rows(x.dx, first, rows), dy = tensor_rows(x.dy, first, rows), in = tensor_rows(x.x, first, rows);
     tensor mean = tensor_rows(x.mean, first, rows), rstd = tensor_rows(x.rstd, first, rows), past = {0};
@@ -173,7 +193,8 @@ err_t slices_layer_norm_backward(const model *m, const pass *p, int64_t N, const
     return sum_rows(m, p, N, layer_norm_rows, args, sums, 4);
 }
 
-static err_t rms_norm_rows(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh) {
+static err_t rms_norm_rows(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums,
+                           bool fresh) {
     rms_norm_backward_args x = *(const rms_norm_backward_args *)args;
     tensor dx = tensor_rows(x.dx, first, rows), dy = tensor_rows(x.dy, first, rows), in = tensor_rows(x.x, first, rows);
     tensor rstd = tensor_rows(x.rstd, first, rows), past = {0};

@@ -4,7 +4,8 @@
 // Where the residual stream's rows are divided, a layer's matrices go on with all rows, and what goes on between them
 // with the rows that are here:
 //
-//    x own -> norm own -> gather -> linear all rows, outputs divided -> ... -> linear, inputs divided -> sum, of own rows -> + x own -> ...
+//    x own -> norm own -> gather -> linear all rows, outputs divided -> ... -> linear, inputs divided -> sum, of own
+//    rows -> + x own -> ...
 //
 #ifndef MODEL_SLICES_H
 #define MODEL_SLICES_H
@@ -35,7 +36,9 @@ static inline int model_head_slices(const model *m) { return m->slices.count / m
 static inline int64_t model_head_share(const model *m, int64_t width) {
     return width / m->slices.of * model_head_slices(m);
 }  // of a width of all heads
-static inline int model_head_first(const model *m) { return m->slices.first + m->tokens.first / m->tokens.count * model_head_slices(m); }
+static inline int model_head_first(const model *m) {
+    return m->slices.first + m->tokens.first / m->tokens.count * model_head_slices(m);
+}
 
 // Are rows of the residual stream elsewhere?
 static inline bool model_divides_rows(const model *m) { return m->slices.rows || m->tokens.count < m->tokens.of; }
@@ -47,7 +50,9 @@ static inline int64_t model_own_rows(const model *m, int64_t N) {
 }
 
 // The most that any place has of N rows or fewer: of the residual stream, and of matrices.
-static inline int64_t model_most_matrix_rows(const model *m, int64_t N) { return (N * m->tokens.count + m->tokens.of - 1) / m->tokens.of; }
+static inline int64_t model_most_matrix_rows(const model *m, int64_t N) {
+    return (N * m->tokens.count + m->tokens.of - 1) / m->tokens.of;
+}
 static inline int64_t model_most_rows(const model *m, int64_t N) {
     const model_slices *x = &m->slices;
     return x->rows ? (N * x->count + x->of - 1) / x->of : model_most_matrix_rows(m, N);
@@ -120,7 +125,8 @@ tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
 err_t slices_share_losses(const pass *p, int64_t N);
 
 // picked (n,C) (=) rows first .. first+n-1 of N rows, of which `own` has those that are here.
-err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first, int64_t N);
+err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first,
+                       int64_t N);
 
 // Backward of a norm of N rows, of which args have those that are here: what it sums over rows is summed over each
 // slice's rows, and the sums are added along the tree.

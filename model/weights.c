@@ -15,7 +15,7 @@
 
 enum { JSON_MOST = 64 << 20, SHARDS_MOST = 10000 };
 
-// --- a directory -------------------------------------------------------------------------------------------------------------
+// --- a directory -----------------------------------------------------------------------------------------------------
 
 static bool exists(const char *path) {
     struct stat st;
@@ -56,13 +56,15 @@ static err_t take_entry(weights *w, const char *index, const char *tensor, const
     char path[IO_PATH];
     const char *name = json_string_value(value);
     if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0)
-        return err_set(ERR_DATA, "%s: weight_map: %.100s: expected the name of a file in the same directory", index, tensor);
+        return err_set(ERR_DATA, "%s: weight_map: %.100s: expected the name of a file in the same directory", index,
+                       tensor);
     TRY(io_path(path, "%s/%s", w->path, name));
     if (!file_named(w, path)) {
         if (w->files == SHARDS_MOST) return err_set(ERR_DATA, "%s: names more than %d files", index, SHARDS_MOST);
         TRY(add_file(w, path));
     }
-    if (!st_find(file_named(w, path), tensor)) return err_set(ERR_DATA, "%s: tensor %.100s should be in %s and is not", index, tensor, path);
+    if (!st_find(file_named(w, path), tensor))
+        return err_set(ERR_DATA, "%s: tensor %.100s should be in %s and is not", index, tensor, path);
     return ERR_OK;
 }
 
@@ -70,10 +72,11 @@ static err_t take_entry(weights *w, const char *index, const char *tensor, const
 static err_t check_index(const weights *w, const char *index, const json_t *map) {
     for (int i = 0; i < w->files; i++)
         for (int k = 0; k < w->file[i].count; k++) {
-            const char *name = json_string_value(json_object_get(map, w->file[i].tensors[k].name)), *slash = strrchr(w->file[i].path, '/');
+            const char *name = json_string_value(json_object_get(map, w->file[i].tensors[k].name)),
+                       *slash = strrchr(w->file[i].path, '/');
             if (!name || strcmp(name, slash + 1) != 0)
-                return err_set(ERR_DATA, "%s: tensor %s is in %s, and the index has it %s", index, w->file[i].tensors[k].name, w->file[i].path,
-                               name ? "in another file" : "nowhere");
+                return err_set(ERR_DATA, "%s: tensor %s is in %s, and the index has it %s", index,
+                               w->file[i].tensors[k].name, w->file[i].path, name ? "in another file" : "nowhere");
         }
     return ERR_OK;
 }
@@ -84,7 +87,8 @@ static err_t open_index(weights *w, const char *path) {
     err_t rc = ERR_OK;
     TRY(read_json(path, &index));
     json_t *map = json_object_get(index, "weight_map");
-    if (!json_is_object(map) || json_object_size(map) == 0) rc = err_set(ERR_DATA, "%s: no weight_map, or an empty one", path);
+    if (!json_is_object(map) || json_object_size(map) == 0)
+        rc = err_set(ERR_DATA, "%s: no weight_map, or an empty one", path);
     json_object_foreach(map, tensor, value) if (rc == ERR_OK) rc = take_entry(w, path, tensor, value);
     if (rc == ERR_OK) rc = check_index(w, path, map);
     json_decref(index);
@@ -100,11 +104,13 @@ static err_t open_directory(weights *w) {
     TRY(io_path(path, "%s/model.safetensors.index.json", w->path));
     if (exists(path)) return open_index(w, path);
     TRY(io_path(path, "%s/pytorch_model.bin", w->path));
-    return err_set(ERR_DATA, "%s: neither model.safetensors nor model.safetensors.index.json is in this directory%s", w->path,
-                   exists(path) ? "; pytorch_model.bin is a pickle, which runs code when it is read: save the model as safetensors" : "");
+    return err_set(
+        ERR_DATA, "%s: neither model.safetensors nor model.safetensors.index.json is in this directory%s", w->path,
+        exists(path) ? "; pytorch_model.bin is a pickle, which runs code when it is read: save the model as safetensors"
+                     : "");
 }
 
-// --- opening -----------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t open_path(weights *w) {
     struct stat st;
@@ -141,7 +147,7 @@ const st_tensor *weights_find(const weights *w, const char *name, const st_file 
     return NULL;
 }
 
-// --- matching ----------------------------------------------------------------------------------------------------------------
+// --- matching --------------------------------------------------------------------------------------------------------
 
 typedef struct place {
     int parts;
@@ -187,12 +193,14 @@ static const st_tensor *find_part(const weights *w, const model *m, const weight
 static bool shape_is(const st_tensor *t, const param *p, const weight_part *part, int64_t rows) {
     if (t->dims != p->dims) return false;
     if (p->dims == 1) return t->size[0] == rows;
-    return part->transposed ? t->size[0] == p->size[1] && t->size[1] == rows : t->size[0] == rows && t->size[1] == p->size[1];
+    return part->transposed ? t->size[0] == p->size[1] && t->size[1] == rows
+                            : t->size[0] == rows && t->size[1] == p->size[1];
 }
 
 static void shape_text(char dst[64], const st_tensor *t) {
     size_t n = (size_t)snprintf(dst, 64, "(");
-    for (int d = 0; d < t->dims && n < 60; d++) n += (size_t)snprintf(dst + n, 64 - n, "%s%" PRId64, d ? "," : "", t->size[d]);
+    for (int d = 0; d < t->dims && n < 60; d++)
+        n += (size_t)snprintf(dst + n, 64 - n, "%s%" PRId64, d ? "," : "", t->size[d]);
     if (n < 63) snprintf(dst + n, 64 - n, ")");
 }
 
@@ -206,9 +214,12 @@ static void check_part(place *at, int k, const param *p, bool resize, faults *f)
     if (other_rows && resize) return;
     shape_text(found, t);
     bool turned = part->transposed;
-    if (p->dims > 1) snprintf(wanted, sizeof wanted, "(%" PRId64 ",%" PRId64 ")", turned ? p->size[1] : part->rows, turned ? part->rows : p->size[1]);
+    if (p->dims > 1)
+        snprintf(wanted, sizeof wanted, "(%" PRId64 ",%" PRId64 ")", turned ? p->size[1] : part->rows,
+                 turned ? part->rows : p->size[1]);
     else snprintf(wanted, sizeof wanted, "(%" PRId64 ")", part->rows);
-    fault(f, "%s is %s, expected %s%s", t->name, found, wanted, other_rows ? "; [model] init_resize = yes takes the rows that there are" : "");
+    fault(f, "%s is %s, expected %s%s", t->name, found, wanted,
+          other_rows ? "; [model] init_resize = yes takes the rows that there are" : "");
 }
 
 // Whether a parameter has a row for each token or position.
@@ -235,7 +246,8 @@ static bool match_own(const weights *w, const model *m, weights_map *map) {
         at->part[0].table = is_table(m, i);
         at->tensor[0] = weights_find(w, p->name, &at->file[0]);
         const st_tensor *t = at->tensor[0];
-        if (!t || !shape_is(t, p, &at->part[0], at->part[0].table && t->size[0] > 0 ? t->size[0] : p->size[0])) return false;
+        if (!t || !shape_is(t, p, &at->part[0], at->part[0].table && t->size[0] > 0 ? t->size[0] : p->size[0]))
+            return false;
     }
     return true;
 }
@@ -255,7 +267,8 @@ static void match_foreign(const weights *w, const model *m, weights_map *map, fa
         place *at = &map->at[i];
         *at = (place){0};
         if (m->param[i].tied >= 0) continue;
-        at->parts = m->type->parts ? m->type->parts(m->options, &m->param[i], at->part) : own_part(&m->param[i], at->part);
+        at->parts =
+            m->type->parts ? m->type->parts(m->options, &m->param[i], at->part) : own_part(&m->param[i], at->part);
         for (int k = 0; k < at->parts; k++) {
             at->tensor[k] = find_part(w, m, &at->part[k], &at->file[k]);
             if (!at->tensor[k]) fault(f, "%s%s is missing", at->part[k].prefixed ? prefix : "", at->part[k].name);
@@ -277,7 +290,8 @@ static bool ends_with(const char *name, const char *end) {
 
 // Buffers that some versions of transformers wrote: they follow from the settings.
 static bool is_buffer(const char *name) {
-    return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") || ends_with(name, "rotary_emb.inv_freq");
+    return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") ||
+           ends_with(name, "rotary_emb.inv_freq");
 }
 
 enum { COMPARED = 1 << 16 };
@@ -297,7 +311,8 @@ static err_t check_tied(const weights_map *map, const st_file *file, const st_te
         same = rc == ERR_OK && memcmp(a, b, (size_t)some * sizeof *a) == 0;
     }
     free(a), free(b);
-    if (rc == ERR_OK && !same) fault(f, "%s is not the embedding, which the model's head shares: [model] tied = no reads it", t->name);
+    if (rc == ERR_OK && !same)
+        fault(f, "%s is not the embedding, which the model's head shares: [model] tied = no reads it", t->name);
     return rc;
 }
 
@@ -332,7 +347,8 @@ static err_t match(weights_map *map, const weights *w, const void *options, bool
 err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, bool resize) {
     weights_map *map = *out = calloc(1, sizeof *map);
     if (map) *map = (weights_map){m, calloc((size_t)m->params, sizeof *map->at)};
-    err_t rc = map && map->at ? match(map, w, options, resize) : err_set(ERR_INTERNAL, "no memory for a map of %d tensors", m->params);
+    err_t rc = map && map->at ? match(map, w, options, resize)
+                              : err_set(ERR_INTERNAL, "no memory for a map of %d tensors", m->params);
     if (rc != ERR_OK) weights_map_close(map), *out = NULL;
     return rc;
 }
@@ -343,9 +359,10 @@ void weights_map_close(weights_map *map) {
     free(map);
 }
 
-// --- reading -----------------------------------------------------------------------------------------------------------------
+// --- reading ---------------------------------------------------------------------------------------------------------
 
-// Elements first .. first+count-1 of a part that is stored as (columns, rows): of each column the rows that are wanted lie side by side.
+// Elements first .. first+count-1 of a part that is stored as (columns, rows): of each column the rows that are wanted
+// lie side by side.
 static err_t read_transposed(const st_file *file, const st_tensor *t, int64_t first, int64_t count, float *dst) {
     int64_t cols = t->size[0], rows = t->size[1], from = first / cols, n = (first + count - 1) / cols + 1 - from;
     float *run = malloc((size_t)n * sizeof *run);
@@ -372,12 +389,18 @@ err_t weights_read(const weights_map *map, int param, int64_t first, int64_t cou
     int64_t cols = columns(&map->m->param[param]), begin = 0;
     for (int k = 0; k < at->parts; k++) {
         const st_tensor *t = at->tensor[k];
-        int64_t rows = at->part[k].rows, there = at->part[k].transposed ? rows : t->size[0] < rows ? t->size[0] : rows, end = begin + rows * cols;
-        int64_t have = begin + there * cols, from = first > begin ? first : begin, to = first + count < end ? first + count : end;
+        int64_t rows = at->part[k].rows,
+                there = at->part[k].transposed ? rows
+                        : t->size[0] < rows    ? t->size[0]
+                                               : rows,
+                end = begin + rows * cols;
+        int64_t have = begin + there * cols, from = first > begin ? first : begin,
+                to = first + count < end ? first + count : end;
         int64_t read = to < have ? to : have;
         if (from < read) TRY(read_part(at, k, from - begin, read - from, dst + (from - first)));
         if (from < have) from = have;
-        if (from < to) model_init(map->m, param, seed, from, to - from, dst + (from - first));  // rows of a table that the file lacks
+        // rows of a table that the file lacks
+        if (from < to) model_init(map->m, param, seed, from, to - from, dst + (from - first));
         begin = end;
     }
     return ERR_OK;

@@ -1,8 +1,10 @@
-// model/weights.h: weights that others made: a safetensors file, a directory as Hugging Face's save_pretrained writes it (model.safetensors, or several
-// files and model.safetensors.index.json), or a checkpoint of llm.c (GPT-2, versions 3 and 5).
+// model/weights.h: weights that others made: a safetensors file, a directory as Hugging Face's save_pretrained writes
+// it (model.safetensors, or several files and model.safetensors.index.json), or a checkpoint of llm.c (GPT-2, versions
+// 3 and 5).
 //
-// A parameter is read by ranges of its elements, so that a rank reads what it owns and no more. Its name and layout there are the model's to say
-// (model_type.parts): one parameter may be several tensors, one after the other, and a tensor may be stored transposed.
+// A parameter is read by ranges of its elements, so that a rank reads what it owns and no more. Its name and layout
+// there are the model's to say (model_type.parts): one parameter may be several tensors, one after the other, and a
+// tensor may be stored transposed.
 #ifndef MODEL_WEIGHTS_H
 #define MODEL_WEIGHTS_H
 
@@ -29,13 +31,15 @@ const st_tensor *weights_find(const weights *w, const char *name, const st_file 
 // Where each parameter of a model is.
 typedef struct weights_map weights_map;
 
-// Every parameter of m must be there with its shape, and there must be nothing else. ERR_DATA lists what is missing, unexpected or of another
-// shape. A directory's config.json must describe the same model as `options`: ERR_CONFIG lists the keys that differ, with both values.
-// resize: tables of a row for each token or position may have another number of rows. Those that the file lacks start as in a new model.
+// Every parameter of m must be there with its shape, and there must be nothing else. ERR_DATA lists what is missing,
+// unexpected or of another shape. A directory's config.json must describe the same model as `options`: ERR_CONFIG lists
+// the keys that differ, with both values. resize: tables of a row for each token or position may have another number of
+// rows. Those that the file lacks start as in a new model.
 err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, bool resize);
 void weights_map_close(weights_map *map);
 
-// dst (count) = elements first .. first+count-1 of a parameter that is not tied, as FP32. seed: of a new model's values.
+// dst (count) = elements first .. first+count-1 of a parameter that is not tied, as FP32. seed: of a new model's
+// values.
 err_t weights_read(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst);
 
 #endif

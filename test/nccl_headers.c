@@ -1,6 +1,6 @@
-// test/nccl_headers.c: compared with NCCL's own header, is comm/nccl/api.h right? Compiled only where that header is installed;
-// there is nothing to run. Our types are renamed while they are read, so that both can be seen at once; the list of functions is
-// a macro, and is therefore read with NCCL's types in it.
+// test/nccl_headers.c: compared with NCCL's own header, is comm/nccl/api.h right? Compiled only where that header is
+// installed; there is nothing to run. Our types are renamed while they are read, so that both can be seen at once; the
+// list of functions is a macro, and is therefore read with NCCL's types in it.
 #define ncclUniqueId our_ncclUniqueId
 #define ncclResult_t our_ncclResult_t
 #define ncclSuccess our_ncclSuccess
@@ -69,7 +69,8 @@ SAME_VALUE(OUR_UNIQUE_ID_BYTES, NCCL_UNIQUE_ID_BYTES);
 SAME_VALUE(OUR_SPLIT_NOCOLOR, NCCL_SPLIT_NOCOLOR);
 SAME_VALUE(NCCL_UNDEFINED, NCCL_CONFIG_UNDEF_INT);
 
-#define SAME_TYPE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs) && _Alignof(ours) == _Alignof(theirs), #theirs)
+#define SAME_TYPE(ours, theirs) \
+    _Static_assert(sizeof(ours) == sizeof(theirs) && _Alignof(ours) == _Alignof(theirs), #theirs)
 SAME_TYPE(our_ncclUniqueId, ncclUniqueId);
 SAME_TYPE(our_ncclResult_t, ncclResult_t);
 SAME_TYPE(our_ncclRedOp_t, ncclRedOp_t);
@@ -77,7 +78,8 @@ SAME_TYPE(our_ncclDataType_t, ncclDataType_t);
 
 #define SAME_FIELD(field) \
     _Static_assert(offsetof(our_ncclConfig_t, field) == offsetof(ncclConfig_t, field) && \
-                       __builtin_types_compatible_p(__typeof__(((our_ncclConfig_t *)0)->field), __typeof__(((ncclConfig_t *)0)->field)), \
+                       __builtin_types_compatible_p(__typeof__(((our_ncclConfig_t *)0)->field), \
+                                                    __typeof__(((ncclConfig_t *)0)->field)), \
                    #field)
 SAME_FIELD(size);
 SAME_FIELD(magic);
@@ -100,14 +102,15 @@ SAME_FIELD(nChannelsPerNetPeer);
 SAME_FIELD(nvlinkCentricSched);
 #endif
 
-#define SAME_FUNCTION(result, name, arguments) _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
+#define SAME_FUNCTION(result, name, arguments) \
+    _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
 NCCL_CALLS(SAME_FUNCTION)
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 NCCL_OPTIONAL_CALLS(SAME_FUNCTION)
 #endif
 
-// What only an object can show: the bytes of the two configurations. Read by test/test_nccl.c, which finds this file linked or
-// not.
+// What only an object can show: the bytes of the two configurations. Read by test/test_nccl.c, which finds this file
+// linked or not.
 const int nccl_headers_version = NCCL_VERSION_CODE;
 const ncclConfig_t nccl_headers_config = NCCL_CONFIG_INITIALIZER;
 const size_t nccl_headers_config_bytes = sizeof(ncclConfig_t);

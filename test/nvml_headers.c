@@ -1,6 +1,7 @@
-// test/nvml_headers.c: compared with NVML's own header, is gpu/cuda/nvml_api.h right? Compiled only where that header is
-// installed; there is nothing to run, but test/test_sensors.c says whether it was compared. Our types are renamed while they
-// are read, so that both can be seen at once; the list of functions is a macro, and is therefore read with NVML's types in it.
+// test/nvml_headers.c: compared with NVML's own header, is gpu/cuda/nvml_api.h right? Compiled only where that header
+// is installed; there is nothing to run, but test/test_sensors.c says whether it was compared. Our types are renamed
+// while they are read, so that both can be seen at once; the list of functions is a macro, and is therefore read with
+// NVML's types in it.
 #define nvmlReturn_t our_nvmlReturn_t
 #define NVML_SUCCESS OUR_SUCCESS
 #define NVML_ERROR_NOT_SUPPORTED OUR_ERROR_NOT_SUPPORTED
@@ -64,7 +65,8 @@ SAME_VALUE(NVML_REASON_SW_THERMAL_SLOWDOWN, nvmlClocksThrottleReasonSwThermalSlo
 SAME_VALUE(NVML_REASON_HW_THERMAL_SLOWDOWN, nvmlClocksThrottleReasonHwThermalSlowdown);
 SAME_VALUE(NVML_REASON_HW_POWER_BRAKE_SLOWDOWN, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
 
-#define SAME_TYPE(name) _Static_assert(sizeof(our_##name) == sizeof(name) && _Alignof(our_##name) == _Alignof(name), #name)
+#define SAME_TYPE(name) \
+    _Static_assert(sizeof(our_##name) == sizeof(name) && _Alignof(our_##name) == _Alignof(name), #name)
 SAME_TYPE(nvmlReturn_t);
 SAME_TYPE(nvmlTemperatureSensors_t);
 SAME_TYPE(nvmlClockType_t);
@@ -74,9 +76,10 @@ SAME_TYPE(nvmlProcessInfo_v1_t);
 SAME_TYPE(nvmlProcessInfo_t);
 
 #define SAME_FIELD(type, field) \
-    _Static_assert(offsetof(our_##type, field) == offsetof(type, field) && \
-                       __builtin_types_compatible_p(__typeof__(((our_##type *)0)->field), __typeof__(((type *)0)->field)), \
-                   #field)
+    _Static_assert( \
+        offsetof(our_##type, field) == offsetof(type, field) && \
+            __builtin_types_compatible_p(__typeof__(((our_##type *)0)->field), __typeof__(((type *)0)->field)), \
+        #field)
 SAME_FIELD(nvmlUtilization_t, gpu);
 SAME_FIELD(nvmlUtilization_t, memory);
 SAME_FIELD(nvmlMemory_t, total);
@@ -90,7 +93,8 @@ SAME_FIELD(nvmlProcessInfo_t, gpuInstanceId);
 SAME_FIELD(nvmlProcessInfo_t, computeInstanceId);
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#define SAME_FUNCTION(result, name, arguments) _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
+#define SAME_FUNCTION(result, name, arguments) \
+    _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
 NVML_CALLS(SAME_FUNCTION)
 NVML_OPTIONAL_CALLS(SAME_FUNCTION)
 

@@ -25,7 +25,8 @@ static void put_set(place *p, const char *prefix, const char *tokenizer, const c
     about a = {.best_loss = best};
     about_writer *w;
     char name[200];
-    snprintf(a.tokenizer, sizeof a.tokenizer, "%s", tokenizer), snprintf(a.vocabulary, sizeof a.vocabulary, "%s", vocabulary);
+    snprintf(a.tokenizer, sizeof a.tokenizer, "%s", tokenizer),
+        snprintf(a.vocabulary, sizeof a.vocabulary, "%s", vocabulary);
     assert_ok(about_write_open(&w));
     for (int i = 0; i < 2; i++) {
         uint32_t crc = 0xfffffff0u + (uint32_t)i + (uint32_t)prefix[0] % 8;
@@ -85,14 +86,16 @@ static void several_sets_have_one_vocabulary_and_perhaps_one_loss(void **state) 
         // one of another vocabulary after it is not reached
         {"%/u-train-*.bin %/x-train-*.bin", false, 0},
     };
-    put_set(p, "a", "a.json", "0123456789abcdef", 0.7310585786), put_set(p, "b", "moved/a.json", "0123456789abcdef", 0.7310585786);
+    put_set(p, "a", "a.json", "0123456789abcdef", 0.7310585786),
+        put_set(p, "b", "moved/a.json", "0123456789abcdef", 0.7310585786);
     put_set(p, "c", "a.json", "0123456789abcdef", 0.8), put_set(p, "d", "a.json", "0123456789abcdef", 0);
     put_set(p, "x", "x.json", "fedcba9876543210", 0.7310585786);
     put_shard(p, "u-train-00000.bin", 1);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         about a = find(p, rows[i].files);
         if (a.known != rows[i].known || fabs(a.best_loss - rows[i].best) > 1e-9)
-            fail_msg("%s: known %d, best loss %.10f; expected %d, %.10f", rows[i].files, a.known, a.best_loss, rows[i].known, rows[i].best);
+            fail_msg("%s: known %d, best loss %.10f; expected %d, %.10f", rows[i].files, a.known, a.best_loss,
+                     rows[i].known, rows[i].best);
         if (a.known) assert_string_equal(a.vocabulary, "0123456789abcdef"), assert_string_equal(a.beside, p->dir);
     }
     assert_string_equal(find(p, "%/b-train-*.bin@0.5 %/a-train-*.bin@0.5").tokenizer, "moved/a.json");  // the first
@@ -101,12 +104,15 @@ static void several_sets_have_one_vocabulary_and_perhaps_one_loss(void **state) 
 static void other_vocabularies_are_refused(void **state) {
     place *p = *state;
     static const char *const both[] = {"%/a-train-*.bin %/x-train-*.bin", "%/a-train-*.bin@0.5 %/x-train-*.bin@0.5",
-                                       "%/a-train-*.bin %/a-val-*.bin %/x-train-*.bin", "%/a-train-*.bin@0.5 %/a-val-*.bin@0.3 %/x-train-*.bin@0.2"};
+                                       "%/a-train-*.bin %/a-val-*.bin %/x-train-*.bin",
+                                       "%/a-train-*.bin@0.5 %/a-val-*.bin@0.3 %/x-train-*.bin@0.2"};
     char text[4 * IO_PATH];
     about a;
-    put_set(p, "a", "a.json", "0123456789abcdef", 1), put_set(p, "x", "x.json", "fedcba9876543210", 1), put_set(p, "y", "bytes", "", 1);
+    put_set(p, "a", "a.json", "0123456789abcdef", 1), put_set(p, "x", "x.json", "fedcba9876543210", 1),
+        put_set(p, "y", "bytes", "", 1);
     for (int i = 0; i < 4; i++)
-        assert_error(about_find(&a, files(p, both[i], text)), ERR_DATA, "/a-train-00000.bin was made with the tokenizer a.json, and ",
+        assert_error(about_find(&a, files(p, both[i], text)), ERR_DATA,
+                     "/a-train-00000.bin was made with the tokenizer a.json, and ",
                      "/x-train-00000.bin with x.json: expected one vocabulary");
     assert_error(about_find(&a, files(p, "%/y-val-*.bin@0.5 %/x-train-*.bin@0.5", text)), ERR_DATA,
                  "/y-val-00000.bin was made with the tokenizer bytes, ");
@@ -116,8 +122,9 @@ static void other_vocabularies_are_refused(void **state) {
 // Of shards of the same name elsewhere, of others under this name, and of other names nothing is said.
 static void it_is_of_these_very_shards(void **state) {
     place *p = *state;
-    static const char *const names[] = {"a-train-0000.bin",   "a-train-000000.bin", "a-train-0000x.bin", "a-test-00000.bin", "-train-00000.bin",
-                                        "a-train-00000.bin2", "a_train-00000.bin",  "a-train-00001.bin", "a-val-00001.bin"};
+    static const char *const names[] = {"a-train-0000.bin",  "a-train-000000.bin", "a-train-0000x.bin",
+                                        "a-test-00000.bin",  "-train-00000.bin",   "a-train-00000.bin2",
+                                        "a_train-00000.bin", "a-train-00001.bin",  "a-val-00001.bin"};
     char pattern[100];
     put_set(p, "a", "a.json", "0123456789abcdef", 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -144,7 +151,8 @@ static void all_numbers_are_known(void **state) {
     char out[IO_PATH];
     pack_report r;
     snprintf(out, sizeof out, "%s", at(p, "t"));
-    assert_ok(pack_run(&(pack_options){.input = "stories:3:230", .output = out, .shard_tokens = 2, .val_fraction = 0.1}, &r));
+    assert_ok(
+        pack_run(&(pack_options){.input = "stories:3:230", .output = out, .shard_tokens = 2, .val_fraction = 0.1}, &r));
     assert_true(r.shards_out > 100);
     about a = find(p, "%/t-train-*.bin %/t-val-*.bin");
     assert_true(a.known && fabs(a.best_loss / r.best_loss - 1) < 1e-8);
@@ -171,7 +179,8 @@ static void damage_is_named(void **state) {
     put_shard(p, "a-train-00000.bin", 7);
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         assert_ok(io_write_file(at(p, "a-about.json"), damaged[i], strlen(damaged[i]), NULL));
-        assert_error(about_find(&a, files(p, "%/a-train-*.bin", text)), ERR_DATA, "/a-about.json: ", "`lockstep pack` writes it anew");
+        assert_error(about_find(&a, files(p, "%/a-train-*.bin", text)), ERR_DATA,
+                     "/a-about.json: ", "`lockstep pack` writes it anew");
     }
     // what is not there, or is of another type than what is meant, says nothing
     static const char *const silent[] = {"{}", "{\"shards\": []}", "{\"shards\": {\"a-train-00000.bin\": 7}}"};
@@ -181,7 +190,7 @@ static void damage_is_named(void **state) {
     }
 }
 
-// --- the tokenizer -----------------------------------------------------------------------------------------------------------
+// --- the tokenizer ---------------------------------------------------------------------------------------------------
 
 static void copy(place *p, const char *from, const char *to) {
     char *text;
@@ -227,7 +236,8 @@ static void the_tokenizer_is_found(void **state) {
     snprintf(a.tokenizer, sizeof a.tokenizer, "a.json");  // a name alone: from here, or beside them
     expect_tokenizer(&a, beside);
     copy(p, OTHER, "a.json");
-    snprintf(says, sizeof says, "which is neither there nor at %s: put it there, or name it in [sample] tokenizer", beside);
+    snprintf(says, sizeof says, "which is neither there nor at %s: put it there, or name it in [sample] tokenizer",
+             beside);
     assert_error(about_tokenizer(&a, &t, NULL), ERR_CONFIG, a.vocabulary, says);
     assert_null(t);
 }

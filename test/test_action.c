@@ -1,5 +1,6 @@
-// test/test_action.c: the list of actions of a step, for many layouts, without a process. Some lists are written out; of all others it is asked that
-// they are complete, that no buffer is used before it is ready, and that all ranks communicate in the same order.
+// test/test_action.c: the list of actions of a step, for many layouts, without a process. Some lists are written out;
+// of all others it is asked that they are complete, that no buffer is used before it is ready, and that all ranks
+// communicate in the same order.
 #include "trainer/step/action.h"
 
 #include <setjmp.h>
@@ -39,7 +40,7 @@ static action_list list_of(const action_layout *l, int rank) {
     return a;
 }
 
-// --- lists that are written out ----------------------------------------------------------------------------------------
+// --- lists that are written out --------------------------------------------------------------------------------------
 
 static void expect_list(action_layout l, int rank, const char *expected) {
     char text[4096] = "", one[ACTION_TEXT];
@@ -51,10 +52,11 @@ static void expect_list(action_layout l, int rank, const char *expected) {
 
 static void a_rank_alone_adds_lanes_as_the_tree_says(void **state) {
     (void)state;
-    expect_list(layout_of(1, 4, 1, 0, true, false), 0,
-                "zero 0; load 0.0; forward 0-2; backward 2-0; losses; zero 1; load 1.0; forward 0-2; backward 2-0; losses; add 0 += 1; "
-                "zero 1; load 2.0; forward 0-2; backward 2-0; losses; zero 2; load 3.0; forward 0-2; backward 2-0; losses; add 1 += 2; add 0 += 1; "
-                "settle; squares; share; update; spread");
+    expect_list(
+        layout_of(1, 4, 1, 0, true, false), 0,
+        "zero 0; load 0.0; forward 0-2; backward 2-0; losses; zero 1; load 1.0; forward 0-2; backward 2-0; losses; add 0 += 1; "
+        "zero 1; load 2.0; forward 0-2; backward 2-0; losses; zero 2; load 3.0; forward 0-2; backward 2-0; losses; add 1 += 2; add 0 += 1; "
+        "settle; squares; share; update; spread");
     expect_list(layout_of(1, 2, 2, 0, true, true), 0,  // a right sibling goes on in its left one's buffer
                 "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 0.1; forward 0-2; backward 2-0; losses; "
                 "load 1.0; forward 0-2; backward 2-0; losses; load 1.1; forward 0-2; backward 2-0; losses; "
@@ -76,18 +78,20 @@ static void token_slices_are_added_when_their_lane_ends(void **state) {
         "add 0 += 1; settle; squares; share; update; spread");
     l = layout_of(2, 2, 1, 2, true, false);
     l.tables = 2, l.table = 1, l.slots = false;
-    expect_list(l, 1,
-                "settle; zero 0; load 1.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; backward 2-2; backward 1-1; "
-                "add 0 += 1 in bucket 0; reduce bucket 0 turn 0; backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; "
-                "settle; squares; share; update; spread");
+    expect_list(
+        l, 1,
+        "settle; zero 0; load 1.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; backward 2-2; backward 1-1; "
+        "add 0 += 1 in bucket 0; reduce bucket 0 turn 0; backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; "
+        "settle; squares; share; update; spread");
 }
 
 static void two_ranks_reduce_buckets_as_backward_goes_on(void **state) {
     (void)state;
-    expect_list(layout_of(2, 4, 1, 0, true, false), 1,
-                "zero 0; load 2.0; forward 0-2; backward 2-0; losses; "
-                "zero 1; load 3.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 0; "
-                "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
+    expect_list(
+        layout_of(2, 4, 1, 0, true, false), 1,
+        "zero 0; load 2.0; forward 0-2; backward 2-0; losses; "
+        "zero 1; load 3.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 0; "
+        "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
     expect_list(
         layout_of(2, 2, 1, 1, true, false), 0,  // weights arrive while forward begins
         "zero 0; load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
@@ -96,16 +100,18 @@ static void two_ranks_reduce_buckets_as_backward_goes_on(void **state) {
 
 static void zero_3_gathers_one_block_ahead(void **state) {
     (void)state;
-    expect_list(layout_of(2, 2, 1, 3, true, false), 1,
-                "load 1.0; gather 0; gather 1; need 0; forward 0-0; gather 2; need 1; forward 1-1; need 2; forward 2-2; "
-                "need 2; take bucket 0; backward 2-2; gather 0; need 1; backward 1-1; reduce bucket 0 turn 0; "
-                "need 0; take bucket 1; backward 0-0; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
-    expect_list(layout_of(2, 1, 1, 3, true, false), 1,  // no lane: it only sends its weights and receives its sums
-                "gather 0; gather 1; need 0; gather 2; need 1; need 2; need 2; take bucket 0; gather 0; need 1; reduce bucket 0 turn 0; "
-                "need 0; take bucket 1; reduce bucket 1 turn 0; settle; squares; share; update; spread");
+    expect_list(
+        layout_of(2, 2, 1, 3, true, false), 1,
+        "load 1.0; gather 0; gather 1; need 0; forward 0-0; gather 2; need 1; forward 1-1; need 2; forward 2-2; "
+        "need 2; take bucket 0; backward 2-2; gather 0; need 1; backward 1-1; reduce bucket 0 turn 0; "
+        "need 0; take bucket 1; backward 0-0; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
+    expect_list(
+        layout_of(2, 1, 1, 3, true, false), 1,  // no lane: it only sends its weights and receives its sums
+        "gather 0; gather 1; need 0; gather 2; need 1; need 2; need 2; take bucket 0; gather 0; need 1; reduce bucket 0 turn 0; "
+        "need 0; take bucket 1; reduce bucket 1 turn 0; settle; squares; share; update; spread");
 }
 
-// --- laws of all lists -------------------------------------------------------------------------------------------------
+// --- laws of all lists -----------------------------------------------------------------------------------------------
 
 typedef struct account {
     int loads, forward[BLOCKS], backward[BLOCKS], reduced[BUCKETS], settles;
@@ -118,8 +124,8 @@ static void expect(bool holds, const action_layout *l, int rank, const char *wha
     char one[ACTION_TEXT];
     if (holds) return;
     fail_msg("world %d, lanes %d, micros %d, %s%s%s%srank %d: at `%s`: %s", l->world, (int)l->lanes, (int)l->micros,
-             l->shards_gradients ? "shards gradients, " : "", l->shards_weights ? "shards weights, " : "", l->fixed ? "fixed, " : "any, ",
-             l->once ? "once, " : "", rank, action_text(a, one), what);
+             l->shards_gradients ? "shards gradients, " : "", l->shards_weights ? "shards weights, " : "",
+             l->fixed ? "fixed, " : "any, ", l->once ? "once, " : "", rank, action_text(a, one), what);
 }
 
 static void follow(const action_layout *l, int rank, account *k, const action *a) {
@@ -138,10 +144,12 @@ static void follow(const action_layout *l, int rank, account *k, const action *a
     case ACTION_FORWARD:
     case ACTION_BACKWARD:
         for (int b = a->first; b <= a->last; b++) {
-            expect(!l->shards_weights || (k->place[b % 2] == b + 1 && k->needed[b]), l, rank, "the block's weights are not here", a);
+            expect(!l->shards_weights || (k->place[b % 2] == b + 1 && k->needed[b]), l, rank,
+                   "the block's weights are not here", a);
             (a->kind == ACTION_FORWARD ? k->forward : k->backward)[b]++;
             for (int g = 0; a->kind == ACTION_BACKWARD && l->slots && g < BUCKETS; g++)
-                if (buckets[g].highest >= b && b >= buckets[g].lowest) expect(k->taken[g], l, rank, "the bucket has no slot", a);
+                if (buckets[g].highest >= b && b >= buckets[g].lowest)
+                    expect(k->taken[g], l, rank, "the bucket has no slot", a);
         }
         break;
     case ACTION_TAKE: k->taken[a->bucket] = true; break;
@@ -162,7 +170,8 @@ static void check_rank(const action_layout *l, int rank) {
     for (int i = 0; i < a.count; i++) follow(l, rank, &k, &a.at[i]);
     const action *end = &a.at[a.count - 1];
     expect(k.loads == d.count * l->micros, l, rank, "not all micro-batches were loaded", end);
-    for (int b = 0; b < BLOCKS; b++) expect(k.forward[b] == k.loads && k.backward[b] == k.loads, l, rank, "a block was left out", end);
+    for (int b = 0; b < BLOCKS; b++)
+        expect(k.forward[b] == k.loads && k.backward[b] == k.loads, l, rank, "a block was left out", end);
     for (int g = 0; g < BUCKETS; g++)
         expect(k.reduced[g] == (l->world > 1 ? lane_turns(l->lanes, l->world, l->shards_gradients) : 0), l, rank,
                "a bucket was not reduced once a turn", end);
@@ -170,7 +179,9 @@ static void check_rank(const action_layout *l, int rank) {
     action_list_free(&a);
 }
 
-static bool collective(const action *a) { return a->kind == ACTION_GATHER || a->kind == ACTION_REDUCE || a->kind >= ACTION_SHARE; }
+static bool collective(const action *a) {
+    return a->kind == ACTION_GATHER || a->kind == ACTION_REDUCE || a->kind >= ACTION_SHARE;
+}
 
 static void check_order(const action_layout *l) {
     action_list first = list_of(l, 0);
@@ -206,8 +217,9 @@ static void all_layouts_are_complete_and_agree(void **state) {
     assert_true(layouts > 1000);
 }
 
-// What ZeRO 3 gathers costs traffic: a block that is here is not gathered again, and none gives way before it was used. And it costs time: a block comes
-// while the one before it is used, unless both have the same place. Three blocks are too few to see it: the last and the first one share a place.
+// What ZeRO 3 gathers costs traffic: a block that is here is not gathered again, and none gives way before it was used.
+// And it costs time: a block comes while the one before it is used, unless both have the same place. Three blocks are
+// too few to see it: the last and the first one share a place.
 static void expect_no_waste(const action_layout *l, int rank, const action_list *a) {
     int here[2] = {-1, -1}, before = -1;  // the place of the block that was used last
     bool used[2] = {true, true}, fresh[2] = {false, false};
@@ -220,7 +232,8 @@ static void expect_no_waste(const action_layout *l, int rank, const action_list 
             here[place] = x->first, used[place] = false, fresh[place] = true;
         }
         if (x->kind == ACTION_NEED) {
-            expect(!fresh[place] || before < 0 || before == place, l, rank, "it was not gathered while the block before was used", x);
+            expect(!fresh[place] || before < 0 || before == place, l, rank,
+                   "it was not gathered while the block before was used", x);
             used[place] = true, before = place;
             fresh[0] = fresh[1] = false;
         }
@@ -257,7 +270,8 @@ static void the_adds_are_those_of_the_tree(void **state) {
             for (int i = 0; i < a.count; i++) {
                 const action *x = &a.at[i];
                 if (x->kind == ACTION_ZERO) sum[x->buffer] = 0;
-                if (x->kind == ACTION_LOAD) sum[x->buffer] += (double)(1LL << x->lane), whole += (double)(1LL << x->lane);
+                if (x->kind == ACTION_LOAD)
+                    sum[x->buffer] += (double)(1LL << x->lane), whole += (double)(1LL << x->lane);
                 if (x->kind == ACTION_ADD) sum[x->buffer] += sum[x->from];
             }
             assert_true(sum[0] == whole && whole == (double)((1LL << lanes) - 1));
@@ -267,9 +281,10 @@ static void the_adds_are_those_of_the_tree(void **state) {
 
 static void a_look_brings_every_block(void **state) {
     (void)state;
-    static const char *const expected[] = {"forward 0-2", "need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2",
-                                           "need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2",
-                                           "gather 0; gather 1; need 0; forward 0-0; gather 2; need 1; forward 1-1; need 2; forward 2-2"};
+    static const char *const expected[] = {
+        "forward 0-2", "need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2",
+        "need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2",
+        "gather 0; gather 1; need 0; forward 0-0; gather 2; need 1; forward 1-1; need 2; forward 2-2"};
     for (int stage = 0; stage <= 3; stage++) {
         char text[1024] = "", one[ACTION_TEXT];
         action_layout l = layout_of(2, 2, 1, stage, true, false);

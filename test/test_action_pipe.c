@@ -1,6 +1,7 @@
-// test/test_action_pipe.c: the lists of actions of pipelines, without a process. Small ones are written out. All others are followed action by action:
-// what is in each slot, gradient buffer and lane buffer, which weights are here, which messages are on their way. Then all ranks' lists run
-// against each other, as the streams and links would run them, and must end.
+// test/test_action_pipe.c: the lists of actions of pipelines, without a process. Small ones are written out. All others
+// are followed action by action: what is in each slot, gradient buffer and lane buffer, which weights are here, which
+// messages are on their way. Then all ranks' lists run against each other, as the streams and links would run them, and
+// must end.
 #include "trainer/step/recorded.h"
 
 #include <setjmp.h>
@@ -14,7 +15,19 @@
 
 #include "comm/ordered.h"
 
-enum { PIPE = 4, DATA = 3, STAGES = 8, BLOCKS = 12, LANES = 8, MICROS = 24, BUCKETS = 14, BUFFERS = 8, SLOTS = 64, MESSAGES = 256, TEXT = 8192 };
+enum {
+    PIPE = 4,
+    DATA = 3,
+    STAGES = 8,
+    BLOCKS = 12,
+    LANES = 8,
+    MICROS = 24,
+    BUCKETS = 14,
+    BUFFERS = 8,
+    SLOTS = 64,
+    MESSAGES = 256,
+    TEXT = 8192
+};
 
 // A layout of all ranks.
 typedef struct layout {
@@ -83,7 +96,7 @@ static void close_member(member *k) {
     stages_close(&k->x);
 }
 
-// --- lists that are written out ----------------------------------------------------------------------------------------
+// --- lists that are written out --------------------------------------------------------------------------------------
 
 static void expect_list(layout y, int stage, int data, const char *expected) {
     char text[TEXT] = "", one[ACTION_TEXT];
@@ -94,24 +107,28 @@ static void expect_list(layout y, int stage, int data, const char *expected) {
     if (strcmp(text, expected) != 0) fail_msg("stage %d, data %d:\n%s\nexpected:\n%s", stage, data, text, expected);
 }
 
-// Six blocks: 0-2 and 3-5. Messages of rank 0: 0 receives the first gradient, 1 and 3 send activations, 2 receives the second gradient.
+// Six blocks: 0-2 and 3-5. Messages of rank 0: 0 receives the first gradient, 1 and 3 send activations, 2 receives the
+// second gradient.
 static void two_stages_of_1f1b(void **state) {
     (void)state;
     layout y = {.kind = PIPELINE_1F1B, .p = 2, .chunks = 1, .data = 1, .lanes = 2, .micros = 1, .fixed = true};
-    expect_list(y, 0, 0,
-                "post 0; load 0.0; forward 0-2; post 1; load 1.0; forward 0-2; post 2; await 0; backward 2-0; post 3; await 3; backward 2-0; "
-                "add 0 += 1 in bucket 0; add 0 += 1 in bucket 1; add 0 += 1 in bucket 2; settle; squares; share; update; spread");
-    expect_list(y, 1, 0,
-                "post 0; await 0; load 0.0; forward 3-5; backward 5-3; losses; post 1; post 2; await 2; load 1.0; forward 3-5; await 1; "
-                "backward 5-3; losses; add 0 += 1 in bucket 0; add 0 += 1 in bucket 1; post 3; settle; squares; share; update; spread");
+    expect_list(
+        y, 0, 0,
+        "post 0; load 0.0; forward 0-2; post 1; load 1.0; forward 0-2; post 2; await 0; backward 2-0; post 3; await 3; backward 2-0; "
+        "add 0 += 1 in bucket 0; add 0 += 1 in bucket 1; add 0 += 1 in bucket 2; settle; squares; share; update; spread");
+    expect_list(
+        y, 1, 0,
+        "post 0; await 0; load 0.0; forward 3-5; backward 5-3; losses; post 1; post 2; await 2; load 1.0; forward 3-5; await 1; "
+        "backward 5-3; losses; add 0 += 1 in bucket 0; add 0 += 1 in bucket 1; post 3; settle; squares; share; update; spread");
 }
 
-// --- following a list --------------------------------------------------------------------------------------------------
+// --- following a list ------------------------------------------------------------------------------------------------
 
 enum { FREE = -1, COMING = -2 };
 enum { HALVES = 2 };  // what INPUTS does, what WEIGHTS does; BACKWARD does both
 
-// What a buffer has of a block in a bucket: how many micro-batches of each lane. A block writes some gradients in one half and some in the other.
+// What a buffer has of a block in a bucket: how many micro-batches of each lane. A block writes some gradients in one
+// half and some in the other.
 typedef struct sums {
     bool valid;  // else it is garbage, which the next micro-batch overwrites
     int of[LANES];
@@ -120,10 +137,11 @@ typedef struct sums {
 typedef struct account {
     const member *r;
     const action *now;
-    int m;                                     // micro-batches of a step
-    int place[MICROS];                         // which micro-batch has it
-    int slot[STAGES][SLOTS], gradient[SLOTS];  // FREE, COMING, a micro-batch; the same of boundaries, stage * m + micro-batch
-    int leaving[SLOTS];                        // the message that takes a gradient away, FREE: none
+    int m;              // micro-batches of a step
+    int place[MICROS];  // which micro-batch has it
+    // FREE, COMING, a micro-batch; the same of boundaries, stage * m + micro-batch
+    int slot[STAGES][SLOTS], gradient[SLOTS];
+    int leaving[SLOTS];  // the message that takes a gradient away, FREE: none
     int forward[BLOCKS][MICROS], back[HALVES][BLOCKS][MICROS], losses[MICROS], loads[MICROS];
     bool posted[MESSAGES], arrived[MESSAGES];
     int next;  // message to be posted
@@ -140,9 +158,10 @@ static void expect(const account *k, bool holds, const char *what) {
     char one[ACTION_TEXT];
     const layout *y = k->r->y;
     if (holds) return;
-    fail_msg("%s, p = %d, v = %d, data %d, lanes %d, micros %d, zero %d, %s%s, stage %d, data %d: at `%s` (action %d): %s", pipeline_name(y->kind),
-             y->p, y->chunks, y->data, y->lanes, y->micros, y->zero, y->fixed ? "fixed" : "any", y->once ? ", once" : "", k->r->stage, k->r->data,
-             action_text(k->now, one), (int)(k->now - k->r->a.at), what);
+    fail_msg(
+        "%s, p = %d, v = %d, data %d, lanes %d, micros %d, zero %d, %s%s, stage %d, data %d: at `%s` (action %d): %s",
+        pipeline_name(y->kind), y->p, y->chunks, y->data, y->lanes, y->micros, y->zero, y->fixed ? "fixed" : "any",
+        y->once ? ", once" : "", k->r->stage, k->r->data, action_text(k->now, one), (int)(k->now - k->r->a.at), what);
 }
 
 static int64_t lane_of(const account *k, int micro) {
@@ -183,7 +202,8 @@ static void follow_load(account *k, const action *a) {
     expect(k, micro < k->m && k->loads[micro]++ == 0, "it was loaded before");
     expect(k, micro == 0 || !works(k, micro - 1) || k->loads[micro - 1], "the loader gives another one first");
     int before = k->place[a->place];
-    for (int c = 0; before >= 0 && c < k->r->x.pipe.chunks; c++) expect(k, last_half(k, stages_of(&k->r->x, c), before), "the place is in use");
+    for (int c = 0; before >= 0 && c < k->r->x.pipe.chunks; c++)
+        expect(k, last_half(k, stages_of(&k->r->x, c), before), "the place is in use");
     k->place[a->place] = micro;
 }
 
@@ -196,7 +216,8 @@ static void follow_forward(account *k, const action *a) {
         expect(k, k->forward[b][micro]++ == 0, "it ran forward before");
         expect(k, b == k->r->x.cut[s] || k->forward[b - 1][micro], "the block before did not run");
         expect(k, !k->r->l.shards_weights || k->gathered[b % 2] == b + 1, "the block's weights are not here");
-        expect(k, !(k->r->l.shards_weights || k->r->l.spreads) || k->needed[b], "nobody waited for the block's weights");
+        expect(k, !(k->r->l.shards_weights || k->r->l.spreads) || k->needed[b],
+               "nobody waited for the block's weights");
     }
 }
 
@@ -208,7 +229,7 @@ static void follow_hand(account *k, const action *a) {
     k->slot[s][a->slot] = micro;
 }
 
-// --- gradients of lanes ------------------------------------------------------------------------------------------------
+// --- gradients of lanes ----------------------------------------------------------------------------------------------
 
 static bool holds(const action_bucket *g, int block) { return g->highest >= block && block >= g->lowest; }
 
@@ -227,7 +248,8 @@ static void accumulate(account *k, const action *a, int half, int block, int mic
         expect(k, x->valid != a->fresh, a->fresh ? "it overwrites gradients" : "it adds to garbage");
         if (a->fresh) *x = (sums){.valid = true};
         expect(k, x->of[lane]++ == micro % k->r->y->micros, "micro-batches are added out of order");
-        for (int64_t later = lane + 1; later < k->r->y->lanes; later++) expect(k, x->of[later] == 0, "lanes are added out of order");
+        for (int64_t later = lane + 1; later < k->r->y->lanes; later++)
+            expect(k, x->of[later] == 0, "lanes are added out of order");
     }
 }
 
@@ -264,7 +286,8 @@ static void expect_final(const account *k, int g, int64_t first, int64_t count) 
             for (int i = 0; i < BUFFERS; i++) valid += k->sum[half][i][g][b].valid;
             expect(k, valid == c.count, "there are more or fewer sums than subtrees");
             for (int i = 0; i < c.count; i++)
-                expect(k, complete(k, &k->sum[half][c.span[i].buffer][g][b], c.span[i].first, c.span[i].size), "a sum is not complete");
+                expect(k, complete(k, &k->sum[half][c.span[i].buffer][g][b], c.span[i].first, c.span[i].size),
+                       "a sum is not complete");
         }
 }
 
@@ -288,7 +311,7 @@ static void follow_settle(account *k) {
     }
 }
 
-// --- backward ----------------------------------------------------------------------------------------------------------
+// --- backward --------------------------------------------------------------------------------------------------------
 
 static void leave_stage(account *k, const action *a, int s) {
     if (s + 1 < k->r->x.count) k->gradient[a->in] = FREE;
@@ -310,7 +333,8 @@ static void follow_backward(account *k, const action *a) {
     int s, micro = micro_of(k, a, &s), first = k->r->x.cut[s], end = k->r->x.cut[s + 1];
     bool inputs = a->kind != ACTION_WEIGHTS, weights = a->kind != ACTION_INPUTS;
     expect(k, k->slot[s][a->slot] == micro, "its activations are not in the slot");
-    if (s + 1 < k->r->x.count) expect(k, a->in >= 0 && k->gradient[a->in] == s * k->m + micro, "the gradient is not in its buffer");
+    if (s + 1 < k->r->x.count)
+        expect(k, a->in >= 0 && k->gradient[a->in] == s * k->m + micro, "the gradient is not in its buffer");
     for (int b = a->last; b >= a->first; b--) {
         expect(k, k->forward[b][micro], "it did not run forward");
         for (int half = 0; half < HALVES; half++) {
@@ -321,7 +345,8 @@ static void follow_backward(account *k, const action *a) {
             accumulate(k, a, half, b, micro);
         }
         expect(k, !weights || k->back[0][b][micro], "the inputs' half comes later");
-        expect(k, !inputs || !k->r->l.shards_weights || (k->gathered[b % 2] == b + 1 && k->needed[b]), "the block's weights are not here");
+        expect(k, !inputs || !k->r->l.shards_weights || (k->gathered[b % 2] == b + 1 && k->needed[b]),
+               "the block's weights are not here");
     }
     if (inputs && s > 0 && a->first == first) make_gradient(k, a, s, micro);
     if (weights && a->first == first) leave_stage(k, a, s);
@@ -329,18 +354,22 @@ static void follow_backward(account *k, const action *a) {
 
 static void follow_losses(account *k, const action *a) {
     int micro = k->place[a->place], s = k->r->x.count - 1;
-    expect(k, here(k, s) && micro >= 0 && k->losses[micro]++ == 0 && k->back[0][k->r->x.cut[s]][micro], "no losses, or the same twice");
+    expect(k, here(k, s) && micro >= 0 && k->losses[micro]++ == 0 && k->back[0][k->r->x.cut[s]][micro],
+           "no losses, or the same twice");
 }
 
-// --- messages ----------------------------------------------------------------------------------------------------------
+// --- messages --------------------------------------------------------------------------------------------------------
 
 // Nothing is asked of what a rank without samples sends, but that it sends.
 static void post_send(account *k, const message *m) {
     int stage = m->stage - 1, last = k->r->x.cut[m->stage] - 1;
     bool gradients = m->kind == MESSAGE_GRADIENTS;
-    if (gradients && works(k, m->micro)) expect(k, k->gradient[m->buffer] == stage * k->m + m->micro, "the gradient is not there yet");
+    if (gradients && works(k, m->micro))
+        expect(k, k->gradient[m->buffer] == stage * k->m + m->micro, "the gradient is not there yet");
     if (gradients) k->leaving[m->buffer] = (int)(m - k->r->x.table.message);
-    else if (works(k, m->micro)) expect(k, k->slot[stage][m->buffer] == m->micro && k->forward[last][m->micro], "the activations are not there yet");
+    else if (works(k, m->micro))
+        expect(k, k->slot[stage][m->buffer] == m->micro && k->forward[last][m->micro],
+               "the activations are not there yet");
 }
 
 static void post_receive(account *k, const message *m) {
@@ -381,7 +410,8 @@ static void follow_need(account *k, const action *a) {
     int place = a->first % 2;
     expect(k, !k->r->l.shards_weights || k->gathered[place] == a->first + 1, "the block was not gathered");
     expect(k, k->r->l.shards_weights || !k->needed[a->first], "the block was waited for before");
-    expect(k, !k->fresh[place] || !k->used || k->used == place + 1, "it was not gathered while the block before was used");
+    expect(k, !k->fresh[place] || !k->used || k->used == place + 1,
+           "it was not gathered while the block before was used");
     k->needed[a->first] = true;
     k->fresh[0] = k->fresh[1] = false, k->used = place + 1;
 }
@@ -412,16 +442,21 @@ static void expect_all(account *k) {
     const stages *x = &k->r->x;
     for (int micro = 0; micro < k->m; micro++) {
         int once = works(k, micro);
-        expect(k, k->loads[micro] == once && k->losses[micro] == (once && here(k, x->count - 1)), "not each micro-batch was run once");
+        expect(k, k->loads[micro] == once && k->losses[micro] == (once && here(k, x->count - 1)),
+               "not each micro-batch was run once");
         for (int b = 0; b < k->r->net.blocks; b++) {
             int times = x->chunk[b] >= 0 ? once : 0;
-            expect(k, k->forward[b][micro] == times && k->back[0][b][micro] == times && k->back[1][b][micro] == times, "not each block was run once");
+            expect(k, k->forward[b][micro] == times && k->back[0][b][micro] == times && k->back[1][b][micro] == times,
+                   "not each block was run once");
         }
     }
-    for (int i = 0; i < 2; i++) expect(k, !k->gathered[i] || k->needed[k->gathered[i] - 1], "a block was gathered in vain");
-    for (int i = 0; i < x->table.messages; i++) expect(k, k->posted[i] && (k->arrived[i] || x->table.message[i].sends), "a message is left out");
+    for (int i = 0; i < 2; i++)
+        expect(k, !k->gathered[i] || k->needed[k->gathered[i] - 1], "a block was gathered in vain");
+    for (int i = 0; i < x->table.messages; i++)
+        expect(k, k->posted[i] && (k->arrived[i] || x->table.message[i].sends), "a message is left out");
     for (int g = 0; g < k->r->l.buckets; g++) {
-        expect(k, k->reduced[g] == (y->data > 1 ? lane_turns(y->lanes, y->data, turns(y)) : 0), "a bucket was not reduced once a turn");
+        expect(k, k->reduced[g] == (y->data > 1 ? lane_turns(y->lanes, y->data, turns(y)) : 0),
+               "a bucket was not reduced once a turn");
         if (y->data == 1) expect_final(k, g, 0, y->lanes);
     }
 }
@@ -430,31 +465,35 @@ static void check_list(const member *r) {
     account *k = calloc(1, sizeof *k);
     assert_non_null(k);
     k->r = r, k->m = r->x.pipe.micros;
-    assert_true(k->m <= MICROS && r->x.table.messages <= MESSAGES && r->x.table.gradients <= SLOTS && r->l.buckets <= BUCKETS);
+    assert_true(k->m <= MICROS && r->x.table.messages <= MESSAGES && r->x.table.gradients <= SLOTS &&
+                r->l.buckets <= BUCKETS);
     memset(k->place, -1, sizeof k->place);
     for (int i = 0; i < SLOTS; i++) {
         k->gradient[i] = k->leaving[i] = FREE;
         for (int s = 0; s < STAGES; s++) k->slot[s][i] = FREE;
     }
     for (int i = 0; i < r->a.count; i++) follow(k, &r->a.at[i]);
-    expect(k, r->a.count > 4 && r->a.at[r->a.count - 5].kind == ACTION_SETTLE && k->now->kind == ACTION_SPREAD, "the end is missing");
+    expect(k, r->a.count > 4 && r->a.at[r->a.count - 5].kind == ACTION_SETTLE && k->now->kind == ACTION_SPREAD,
+           "the end is missing");
     expect_all(k);
     free(k);
 }
 
-// --- what is recorded of a list ------------------------------------------------------------------------------------------
+// --- what is recorded of a list --------------------------------------------------------------------------------------
 
 static bool is_part(const action *a) {
-    return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || a->kind == ACTION_INPUTS || a->kind == ACTION_WEIGHTS;
+    return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || a->kind == ACTION_INPUTS ||
+           a->kind == ACTION_WEIGHTS;
 }
 
 // Two that are queued from one recording use the same memory and numbers.
 static bool alike(const member *r, const action *a, const action *b) {
     int s = 0;
     while (r->x.cut[s + 1] <= a->first) s++;
-    bool same =
-        a->kind == b->kind && a->first == b->first && a->last == b->last && a->place == b->place && a->slot == b->slot && a->fresh == b->fresh;
-    bool buffers = a->buffer == b->buffer && (a->first > r->x.cut[s] || a->out == b->out) && (a->last < r->x.cut[s + 1] - 1 || a->in == b->in);
+    bool same = a->kind == b->kind && a->first == b->first && a->last == b->last && a->place == b->place &&
+                a->slot == b->slot && a->fresh == b->fresh;
+    bool buffers = a->buffer == b->buffer && (a->first > r->x.cut[s] || a->out == b->out) &&
+                   (a->last < r->x.cut[s + 1] - 1 || a->in == b->in);
     return same && buffers && (a[1].kind == ACTION_LOSSES) == (b[1].kind == ACTION_LOSSES);
 }
 
@@ -466,7 +505,8 @@ static void check_recordings(const member *r) {
     assert_non_null(first);
     for (int i = 0; i < r->a.count; i++) {
         k.now = &r->a.at[i];
-        expect(&k, (x.of[i] >= 0) == is_part(k.now) && x.of[i] < x.count, "it has no recording of its own, or one that does not exist");
+        expect(&k, (x.of[i] >= 0) == is_part(k.now) && x.of[i] < x.count,
+               "it has no recording of its own, or one that does not exist");
         if (x.of[i] < 0) continue;
         int *f = &first[x.of[i]];
         known += !*f;
@@ -478,8 +518,9 @@ static void check_recordings(const member *r) {
     free(first);
 }
 
-// Of 4 stages and 24 micro-batches. With gpipe each has a slot of its own. With 1f1b the first stage has four, each with a forward and a backward pass, and the
-// first micro-batch's gradients overwrite what was there; the last stage has one.
+// Of 4 stages and 24 micro-batches. With gpipe each has a slot of its own. With 1f1b the first stage has four, each
+// with a forward and a backward pass, and the first micro-batch's gradients overwrite what was there; the last stage
+// has one.
 static void few_parts_are_recorded(void **state) {
     static const struct {
         pipeline_kind kind;
@@ -493,15 +534,18 @@ static void few_parts_are_recorded(void **state) {
         assert_true(open_member(&k, &y, of[i].stage, 0));
         assert_int_equal(recorded_open(&x, &k.a, &k.x), ERR_OK);
         if (x.count != of[i].expected)
-            fail_msg("%s, stage %d: %d recordings, expected %d", pipeline_name(of[i].kind), of[i].stage, x.count, of[i].expected);
+            fail_msg("%s, stage %d: %d recordings, expected %d", pipeline_name(of[i].kind), of[i].stage, x.count,
+                     of[i].expected);
         recorded_close(&x);
         close_member(&k);
     }
 }
 
-// --- all lists together ------------------------------------------------------------------------------------------------
+// --- all lists together ----------------------------------------------------------------------------------------------
 
-static bool collective(const action *a) { return a->kind == ACTION_GATHER || a->kind == ACTION_REDUCE || a->kind >= ACTION_SHARE; }
+static bool collective(const action *a) {
+    return a->kind == ACTION_GATHER || a->kind == ACTION_REDUCE || a->kind >= ACTION_SHARE;
+}
 
 // The n-th collective action of a list. NULL: there are fewer.
 static const action *collective_of(const action_list *a, int n) {
@@ -531,11 +575,13 @@ typedef struct race {
     int calls[PIPE][DATA];   // collectives
 } race;
 
-// How many messages of this one's FIFO come before it, and the number-th of the same FIFO at the other end; -1: not posted.
+// How many messages of this one's FIFO come before it, and the number-th of the same FIFO at the other end; -1: not
+// posted.
 static int number_in_fifo(const unit_table *t, int i) {
     int n = 0;
     for (int k = 0; k < i; k++)
-        n += t->message[k].kind == t->message[i].kind && t->message[k].sends == t->message[i].sends && t->message[k].peer == t->message[i].peer;
+        n += t->message[k].kind == t->message[i].kind && t->message[k].sends == t->message[i].sends &&
+             t->message[k].peer == t->message[i].peer;
     return n;
 }
 
@@ -559,14 +605,16 @@ static bool group_has(const race *x, int stage, int calls) {
     return true;
 }
 
-// The number of collectives that must be done before this one may go on: all gathers of the block so far, or all there are.
+// The number of collectives that must be done before this one may go on: all gathers of the block so far, or all there
+// are.
 static int calls_wanted(const race *x, int stage, int data, const action *a) {
     const action_list *l = &x->of[stage][data]->a;
     int calls = 0, wanted = 0;
     for (int i = 0; i < x->at[stage][data]; i++) {
         calls += collective(&l->at[i]);
-        if (l->at[i].kind == ACTION_REDUCE ? a->kind == ACTION_SETTLE
-                                           : l->at[i].kind == ACTION_GATHER && a->kind == ACTION_NEED && l->at[i].first == a->first)
+        if (l->at[i].kind == ACTION_REDUCE
+                ? a->kind == ACTION_SETTLE
+                : l->at[i].kind == ACTION_GATHER && a->kind == ACTION_NEED && l->at[i].first == a->first)
             wanted = calls;
     }
     return wanted;
@@ -578,7 +626,8 @@ static bool may_go_on(const race *x, int stage, int data, const action *a) {
     return true;
 }
 
-// Each rank goes as far as it can, again and again. A message is there when both ends have posted it, a collective when all have queued it.
+// Each rank goes as far as it can, again and again. A message is there when both ends have posted it, a collective when
+// all have queued it.
 static void run_against_each_other(race *x) {
     int left = x->y->p * x->y->data;
     for (bool moved = true; left > 0 && moved;) {
@@ -650,8 +699,9 @@ static void lists_of_zb_v(void **state) { (void)state, all_layouts_keep_the_laws
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_parts_are_recorded), cmocka_unit_test(two_stages_of_1f1b),   cmocka_unit_test(lists_of_gpipe),
-        cmocka_unit_test(lists_of_1f1b),          cmocka_unit_test(lists_of_interleaved), cmocka_unit_test(lists_of_zb_h1),
+        cmocka_unit_test(few_parts_are_recorded), cmocka_unit_test(two_stages_of_1f1b),
+        cmocka_unit_test(lists_of_gpipe),         cmocka_unit_test(lists_of_1f1b),
+        cmocka_unit_test(lists_of_interleaved),   cmocka_unit_test(lists_of_zb_h1),
         cmocka_unit_test(lists_of_zb_v),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

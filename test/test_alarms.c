@@ -1,8 +1,8 @@
-// test/test_alarms.c: stories of runs that hang and of processes that are stopped or gone: each trouble is found within the time that the rule
-// states, named rightly, logged once, and over when it is over.
+// test/test_alarms.c: stories of runs that hang and of processes that are stopped or gone: each trouble is found within
+// the time that the rule states, named rightly, logged once, and over when it is over.
 #include "test/support/story.h"
 
-// --- hangs -----------------------------------------------------------------------------------------------------------------------
+// --- hangs -----------------------------------------------------------------------------------------------------------
 
 static void a_rank_that_computes_for_ever(void **state) {
     (void)state;
@@ -15,8 +15,8 @@ static void a_rank_that_computes_for_ever(void **state) {
     none_told(&t);
     stand_still(&t, 1);  // 30 s after the last step
     assert_int_equal(t.count, 1);
-    TOLD(&t, 0, ALARM_HANG, true, 2, "no step for 30 s after step 60", "rank 2 (10.0.0.2)", "CPU", "phase step", "forward 3 of step 61", "for 30 s",
-         "computes nothing, or waits", "Next: gdb -p 4002");
+    TOLD(&t, 0, ALARM_HANG, true, 2, "no step for 30 s after step 60", "rank 2 (10.0.0.2)", "CPU", "phase step",
+         "forward 3 of step 61", "for 30 s", "computes nothing, or waits", "Next: gdb -p 4002");
     const watch_alarm *a = lasting(&t, ALARM_HANG);
     assert_true(a && a->rank == 2 && t.s.time - a->since == 30);
     stand_still(&t, 500);
@@ -46,7 +46,8 @@ static void slow_is_not_idle(void **state) {
     others_wait(&t, 3);
     for (int k = 0; k < RANKS; k++) t.rank[k].sensors.watts = 70, t.rank[k].low_watts_s = 29;
     stand_still(&t, 31);
-    TOLD(&t, 0, ALARM_HANG, true, 3, "GPU 0000:71:00.0", "computes nothing, or waits", "70 W, median 510 W", "dmesg (Xid)");
+    TOLD(&t, 0, ALARM_HANG, true, 3, "GPU 0000:71:00.0", "computes nothing, or waits", "70 W, median 510 W",
+         "dmesg (Xid)");
     end(&t);
 }
 
@@ -80,7 +81,8 @@ static void a_slow_start(void **state) {
     stand_still(&t, 1000);
     t.s.step = t.s.news.step = t.s.news.began_step = 5000;
     t.s.ready = true;
-    for (int k = 0; k < RANKS; k++) t.rank[k].phase = PHASE_STEPPING, t.rank[k].step = 5001, does(&t.rank[k], "forward");
+    for (int k = 0; k < RANKS; k++)
+        t.rank[k].phase = PHASE_STEPPING, t.rank[k].step = 5001, does(&t.rank[k], "forward");
     stand_still(&t, 200);
     steps(&t, 1);
     stand_still(&t, 200);
@@ -132,7 +134,8 @@ static void suspects(void **state) {
         case 3: does(r, NULL), word = "it computes"; break;
         case 4: r->utilisation = 0, word = "its device has nothing to do"; break;
         case 5:
-            for (int k = 0; k < RANKS; k++) t.rank[k].sensors.watts = k == 1 ? 500 : 100, t.rank[k].low_watts_s = k == 1 ? 0 : 20;
+            for (int k = 0; k < RANKS; k++)
+                t.rank[k].sensors.watts = k == 1 ? 500 : 100, t.rank[k].low_watts_s = k == 1 ? 0 : 20;
             for (int k = 0; k < RANKS; k++) does(&t.rank[k], "wait for the step's end");
             word = "it computes slowly";
             break;
@@ -182,7 +185,7 @@ static void without_news(void **state) {
     end(&t);
 }
 
-// --- processes -------------------------------------------------------------------------------------------------------------------
+// --- processes -------------------------------------------------------------------------------------------------------
 
 static void a_stopped_process(void **state) {
     (void)state;
@@ -233,7 +236,8 @@ static void steps_that_are_not_finite(void **state) {
     for (t.s.bad_steps = 1; t.s.bad_steps < 5; t.s.bad_steps++) go_on(&t, 1);
     none_told(&t);
     go_on(&t, 1);
-    TOLD(&t, 0, ALARM_BAD_STEPS, true, -1, "the run diverges", "the last 5 steps, up to step 26", "runs/a/events.jsonl");
+    TOLD(&t, 0, ALARM_BAD_STEPS, true, -1, "the run diverges", "the last 5 steps, up to step 26",
+         "runs/a/events.jsonl");
     t.s.bad_steps = 40;
     go_on(&t, 30);
     assert_int_equal(t.count, 1);
@@ -344,14 +348,15 @@ static void a_rank_that_is_gone(void **state) {
     end(&t);
 }
 
-// --- the frame ---------------------------------------------------------------------------------------------------------------------
+// --- the frame -------------------------------------------------------------------------------------------------------
 
 // More troubles at once than there is room for: each is logged once, and the list has the gravest.
 static void troubles_of_many(void **state) {
     (void)state;
     enum { MANY = 60 };
     watch_rank rank[MANY];
-    watch_state s = {.time = 1e9, .nodes = 1, .world = MANY, .locals = MANY, .ready = true, .rank = rank, .disk_free = -1};
+    watch_state s = {
+        .time = 1e9, .nodes = 1, .world = MANY, .locals = MANY, .ready = true, .rank = rank, .disk_free = -1};
     watch_limits l = watch_limits_default();
     static alarm_news news;
     int began[MANY] = {0}, ended[MANY] = {0};
@@ -391,7 +396,8 @@ static void names(void **state) {
     (void)state;
     for (int k = 0; k < ALARM_KINDS; k++) {
         assert_string_not_equal(alarm_event((alarm_kind)k, true), alarm_event((alarm_kind)k, false));
-        for (int j = 0; j < k; j++) assert_string_not_equal(alarm_event((alarm_kind)k, true), alarm_event((alarm_kind)j, true));
+        for (int j = 0; j < k; j++)
+            assert_string_not_equal(alarm_event((alarm_kind)k, true), alarm_event((alarm_kind)j, true));
     }
     assert_string_equal(alarm_event(ALARM_KINDS, true), "unknown");
 }
@@ -434,7 +440,8 @@ static void whichever_rank_it_is(void **state) {
             if (kind <= GONE) r->process = "TtX"[kind];
             if (kind == EVALUATES) r->phase = PHASE_EVALUATING;
             if (kind == WAITS_FOR_DATA) others_wait(&t, k), does(r, "wait for data");
-            if (kind == SAVES) r->phase = PHASE_SAVING, t.s.disk_free = 50000000000;  // of 400 GB; another such one finds no room
+            // of 400 GB; another such one finds no room
+            if (kind == SAVES) r->phase = PHASE_SAVING, t.s.disk_free = 50000000000;
             stand_still(&t, 40);
             r->process = 'R', r->phase = PHASE_STEPPING;
             go_on(&t, 40);

@@ -115,7 +115,8 @@ static void steps_that_change_without_news(void **state) {
 // Whatever the run does: a rank that is gone, or stopped, will not come back from it.
 static void gone_or_stopped_in_any_phase(void **state) {
     (void)state;
-    static const board_phase phases[] = {PHASE_STARTING, PHASE_STEPPING, PHASE_EVALUATING, PHASE_SAMPLING, PHASE_SAVING};
+    static const board_phase phases[] = {PHASE_STARTING, PHASE_STEPPING, PHASE_EVALUATING, PHASE_SAMPLING,
+                                         PHASE_SAVING};
     for (size_t p = 0; p < sizeof phases / sizeof *phases; p++) {
         story t;
         begin(&t, watch_limits_default(), 1);
@@ -168,8 +169,8 @@ static void a_loader_at_its_limits(void **state) {
     end(&t);
 }
 
-// How long a step takes is what reads are compared with, however many of them are between two looks; and who waits for a
-// whole second does not wait for a processor.
+// How long a step takes is what reads are compared with, however many of them are between two looks; and who waits for
+// a whole second does not wait for a processor.
 static void a_loader_beside_its_steps(void **state) {
     (void)state;
     story t;
@@ -524,7 +525,8 @@ static void ranks_of_another_node(void **state) {
     static const struct {
         alarm_kind kind;
         int rank;
-    } want[] = {{ALARM_HANG, 9}, {ALARM_DEAD, 10}, {ALARM_STOPPED, 9}, {ALARM_READER, 11}, {ALARM_THROTTLED, 8}, {ALARM_DISK, -1}};
+    } want[] = {{ALARM_HANG, 9},    {ALARM_DEAD, 10},     {ALARM_STOPPED, 9},
+                {ALARM_READER, 11}, {ALARM_THROTTLED, 8}, {ALARM_DISK, -1}};
     enum { KINDS = sizeof want / sizeof *want };
     story t;
     no_news(&t);
@@ -533,7 +535,8 @@ static void ranks_of_another_node(void **state) {
     t.s.node = 2, t.s.nodes = 3, t.s.world = 12;
     go_on(&t, HOUR);
     none_told(&t);
-    t.rank[1].process = 'T', t.rank[2].process = 'X', t.rank[0].sensors.limited = LIMITED_HARDWARE, t.s.disk_free = 1000;
+    t.rank[1].process = 'T', t.rank[2].process = 'X', t.rank[0].sensors.limited = LIMITED_HARDWARE,
+    t.s.disk_free = 1000;
     does(&t.rank[3], "wait for data");
     stand_still(&t, 60);
     assert_int_equal(t.s.alarms, KINDS);
@@ -552,7 +555,8 @@ static void each_rank_for_itself(void **state) {
     (void)state;
     enum { MANY = 90, THIRD = MANY / 3 };
     watch_rank rank[MANY];
-    watch_state s = {.time = 1e9, .nodes = 1, .world = MANY, .locals = MANY, .ready = true, .rank = rank, .disk_free = -1};
+    watch_state s = {
+        .time = 1e9, .nodes = 1, .world = MANY, .locals = MANY, .ready = true, .rank = rank, .disk_free = -1};
     watch_limits l = watch_limits_default();
     static alarm_news news;
     double began[MANY] = {0};

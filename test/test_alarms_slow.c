@@ -1,8 +1,8 @@
-// test/test_alarms_slow.c: stories of what makes a run slow, or will end it: a loader, heat, a disk that fills. And of ordinary runs, however uneven, in
-// which nothing rings.
+// test/test_alarms_slow.c: stories of what makes a run slow, or will end it: a loader, heat, a disk that fills. And of
+// ordinary runs, however uneven, in which nothing rings.
 #include "test/support/story.h"
 
-// --- the loader --------------------------------------------------------------------------------------------------------------------
+// --- the loader ------------------------------------------------------------------------------------------------------
 
 static void a_slow_loader(void **state) {
     (void)state;
@@ -19,8 +19,8 @@ static void a_slow_loader(void **state) {
             wait++;
         }
         assert_in_range(wait, 10, 31);
-        TOLD(&t, 0, ALARM_READER, true, who, who ? "rank 1" : "rank 0", "were waiting for data", "450 ms (p50), 900 ms (p99)", "1.0 MB/s",
-             "a step takes 1e+03 ms", "iostat");
+        TOLD(&t, 0, ALARM_READER, true, who, who ? "rank 1" : "rank 0", "were waiting for data",
+             "450 ms (p50), 900 ms (p99)", "1.0 MB/s", "a step takes 1e+03 ms", "iostat");
         for (int i = 0; i < 60; i++) {  // a quarter: between the two limits it goes on
             t.s.news.data_wait_ms = who ? 1 : 250;
             does(&t.rank[1], who && i % 4 == 0 ? "wait for data" : "forward");
@@ -51,7 +51,8 @@ static void waits_that_are_no_alarm(void **state) {
     t.s.news.data_wait_ms = 900, t.rank[0].read_p99_ms = 9;  // the thread that reads was not let run
     go_on(&t, 300);
     none_told(&t);
-    t.s.news.data_wait_ms = 1900, t.rank[0].read_p99_ms = 0.02, t.rank[0].starved = 0.6;  // nor for seconds, where others have the processors
+    // nor for seconds, where others have the processors
+    t.s.news.data_wait_ms = 1900, t.rank[0].read_p99_ms = 0.02, t.rank[0].starved = 0.6;
     go_on(&t, 300);
     none_told(&t);
     t.rank[0].starved = NAN, t.s.news.data_wait_ms = NAN;
@@ -106,14 +107,16 @@ static void a_loader_that_stalls(void **state) {
     end(&t);
 }
 
-// --- heat --------------------------------------------------------------------------------------------------------------------------
+// --- heat ------------------------------------------------------------------------------------------------------------
 
 static void a_hot_device(void **state) {
     (void)state;
     static const struct {
         unsigned bits;
         const char *word;
-    } cases[] = {{LIMITED_HEAT, "limited by heat"}, {LIMITED_BRAKE, "limited by brake"}, {LIMITED_HARDWARE | LIMITED_POWER, "limited by hardware"}};
+    } cases[] = {{LIMITED_HEAT, "limited by heat"},
+                 {LIMITED_BRAKE, "limited by brake"},
+                 {LIMITED_HARDWARE | LIMITED_POWER, "limited by hardware"}};
     for (int c = 0; c < 3; c++) {
         story t;
         begin(&t, watch_limits_default(), 1);
@@ -124,8 +127,8 @@ static void a_hot_device(void **state) {
         go_on(&t, 29);
         none_told(&t);
         go_on(&t, 1);
-        TOLD(&t, 0, ALARM_THROTTLED, true, 1, "rank 1 (10.0.0.2), GPU 0000:51:00.0", cases[c].word, "1200 MHz, median", "60 C", "500 W",
-             "nvidia-smi");
+        TOLD(&t, 0, ALARM_THROTTLED, true, 1, "rank 1 (10.0.0.2), GPU 0000:51:00.0", cases[c].word, "1200 MHz, median",
+             "60 C", "500 W", "nvidia-smi");
         for (int i = 0; i < 60; i++) {  // it flickers
             t.rank[1].sensors.limited = i % 3 ? cases[c].bits : 0;
             go_on(&t, 1);
@@ -155,7 +158,8 @@ static void limits_that_are_normal(void **state) {
     }
     none_told(&t);
     for (int k = 0; k < RANKS; k++) {  // nothing to do: clocks and watts go down by themselves
-        t.rank[k].utilisation = 0.3, t.rank[k].sensors.mhz = 345, t.rank[k].sensors.watts = 90, t.rank[k].low_watts_s = 100;
+        t.rank[k].utilisation = 0.3, t.rank[k].sensors.mhz = 345, t.rank[k].sensors.watts = 90,
+        t.rank[k].low_watts_s = 100;
         t.rank[k].sensors.limited = LIMITED_UNKNOWN;
     }
     go_on(&t, 200);
@@ -195,7 +199,7 @@ static void a_slow_clock(void **state) {
     end(&t);
 }
 
-// --- the disk --------------------------------------------------------------------------------------------------------------------
+// --- the disk --------------------------------------------------------------------------------------------------------
 
 static void spend(story *t, int seconds, int64_t per_s) {
     for (int i = 0; i < seconds; i++) {
@@ -213,7 +217,8 @@ static void a_disk_that_fills(void **state) {
     none_told(&t);
     spend(&t, 3600, 5000000);
     assert_int_equal(t.count, 1);
-    TOLD(&t, 0, ALARM_DISK, true, -1, "10.0.0.2: the run's disk has 39", "GB free of 500 GB", "GB less each hour: full in 2", "Next: make room");
+    TOLD(&t, 0, ALARM_DISK, true, -1, "10.0.0.2: the run's disk has 39", "GB free of 500 GB",
+         "GB less each hour: full in 2", "Next: make room");
     go_on(&t, 3 * 3600);
     TOLD(&t, 1, ALARM_DISK, false, -1, "there is room");
     end(&t);
@@ -293,7 +298,7 @@ static void checkpoints_come_and_go(void **state) {
     end(&t);
 }
 
-// --- ordinary runs -----------------------------------------------------------------------------------------------------------------
+// --- ordinary runs ---------------------------------------------------------------------------------------------------
 
 static uint32_t dice(uint32_t *seed, uint32_t sides) {
     *seed = *seed * 1664525 + 1013904223;
@@ -302,7 +307,8 @@ static uint32_t dice(uint32_t *seed, uint32_t sides) {
 
 // Half an hour to hours of a run with all that is ordinary in it, seen once a second.
 static void ordinary(story *t, uint32_t seed) {
-    static const char *const acts[] = {"forward", "backward", "wait for communication", "update", "share losses and norms", "wait for data"};
+    static const char *const acts[] = {
+        "forward", "backward", "wait for communication", "update", "share losses and norms", "wait for data"};
     double step_s = 0.05 * (1 + dice(&seed, 100)), left = 0;  // up to 5 s, and up to ten times as long
     bool gpu = dice(&seed, 2);
     begin(t, watch_limits_default(), 1 + (int)dice(&seed, 2));
@@ -340,7 +346,9 @@ static void ordinary(story *t, uint32_t seed) {
             stand_still(t, (int)dice(&seed, 200));
             for (int k = 0; k < RANKS; k++) t->rank[k].phase = PHASE_STEPPING;
         }
-        if (t->count) fail_msg("run of seed %u, look %d: %s: %s", seed, i, alarm_event(t->told[0].kind, t->told[0].began), t->told[0].text);
+        if (t->count)
+            fail_msg("run of seed %u, look %d: %s: %s", seed, i, alarm_event(t->told[0].kind, t->told[0].began),
+                     t->told[0].text);
     }
     none_told(t);
     end(t);

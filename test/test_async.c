@@ -6,11 +6,12 @@
 
 // Steps 2, 3, 6 and 11 are followed by nothing but the next step. What else makes a run stand still comes alone: an
 // evaluation after step 4, a hash in the log after 5, a checkpoint after 7, a sample after 9.
-static const char small_model[] = "[run]\nsteps = 12\n[data]\nformat = raw16\n[batch]\nglobal = 16\nmicro = 2\n"
-                                  "[model]\nlayers = 2\nheads = 3\nembed = 12\ncontext = 12\nvocab = 131\ndropout = 0.1\n"
-                                  "[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.004\n"
-                                  "[cluster]\ntimeout = 20\n[log]\nevery = 1\nhash_every = 5\n[eval]\nevery = 4\nbatches = 5\n"
-                                  "[checkpoint]\nevery = 7\nkeep_best = no\n[sample]\nevery = 9\ntokens = 3\n";
+static const char small_model[] =
+    "[run]\nsteps = 12\n[data]\nformat = raw16\n[batch]\nglobal = 16\nmicro = 2\n"
+    "[model]\nlayers = 2\nheads = 3\nembed = 12\ncontext = 12\nvocab = 131\ndropout = 0.1\n"
+    "[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.004\n"
+    "[cluster]\ntimeout = 20\n[log]\nevery = 1\nhash_every = 5\n[eval]\nevery = 4\nbatches = 5\n"
+    "[checkpoint]\nevery = 7\nkeep_best = no\n[sample]\nevery = 9\ntokens = 3\n";
 
 // The nodes share a file system here: each but the first has a directory of its own.
 static err_t rank_main(const config *shared, const launch *at, void *ctx) {
@@ -36,9 +37,10 @@ static void cut_out(char *line, const char *key) {
 }
 
 static char *facts_of(const char *dir, const char *name) {
-    static const char *const timed[] = {"ms",          "tokens_per_s", "data_wait_ms",       "comm_wait_ms",      "comm_ms",
-                                        "comm_hidden", "slowest_rank", "slowest_compute_ms", "median_compute_ms", "mfu",
-                                        "time",        "resident",     "device_bytes"};
+    static const char *const timed[] = {
+        "ms",          "tokens_per_s", "data_wait_ms",       "comm_wait_ms",      "comm_ms",
+        "comm_hidden", "slowest_rank", "slowest_compute_ms", "median_compute_ms", "mfu",
+        "time",        "resident",     "device_bytes"};
     char path[1024], line[4096], *text = NULL;
     size_t size = 0;
     snprintf(path, sizeof path, "%s/runs/%s/log.jsonl", dir, name);

@@ -1,9 +1,9 @@
-// test/test_attention.c: attention is softmax(q k^T / sqrt(D)) v and its gradient, for any shape, storage and dropout; the same
-// bits on every vector width that this machine has and for any number of threads, in one pass or two; and it writes nothing that
-// is not its own.
+// test/test_attention.c: attention is softmax(q k^T / sqrt(D)) v and its gradient, for any shape, storage and dropout;
+// the same bits on every vector width that this machine has and for any number of threads, in one pass or two; and it
+// writes nothing that is not its own.
 //
-// The reference is the definition in double, with a whole row of probabilities and one Philox call for each of them. Its gradient
-// is itself held against finite differences, and so is the kernel's.
+// The reference is the definition in double, with a whole row of probabilities and one Philox call for each of them.
+// Its gradient is itself held against finite differences, and so is the kernel's.
 #include "base/philox.h"
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
@@ -27,7 +27,8 @@ static int widths(width *w) {
     int n = 0;
     w[n++] = (width){"portable", &cpu_ops_portable};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) w[n++] = (width){"avx2", &cpu_ops_avx2};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+        w[n++] = (width){"avx2", &cpu_ops_avx2};
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         w[n++] = (width){"avx512", &cpu_ops_avx512};
@@ -37,7 +38,7 @@ static int widths(width *w) {
     return n;
 }
 
-// --- one problem -------------------------------------------------------------------------------------------------------------
+// --- one problem -----------------------------------------------------------------------------------------------------
 
 enum { GUARD = 256 };
 
@@ -76,14 +77,17 @@ static tensor make_out(dtype t, int64_t a, int64_t b, int64_t c) {
 }
 static void poison(tensor *t) { memset((char *)t->data - GUARD, 0xa5, tensor_bytes(t) + 2 * GUARD); }
 static void check_guards(const tensor *t) {
-    const unsigned char *p = (const unsigned char *)t->data - GUARD, *q = (const unsigned char *)t->data + tensor_bytes(t);
+    const unsigned char *p = (const unsigned char *)t->data - GUARD,
+                        *q = (const unsigned char *)t->data + tensor_bytes(t);
     for (int i = 0; i < GUARD; i++)
-        if (p[i] != 0xa5 || q[i] != 0xa5) fail_msg("written outside, %d bytes from the tensor", p[i] != 0xa5 ? i - GUARD : i);
+        if (p[i] != 0xa5 || q[i] != 0xa5)
+            fail_msg("written outside, %d bytes from the tensor", p[i] != 0xa5 ? i - GUARD : i);
 }
 
 static void make(problem *x, shape s) {
     int C = s.H * s.D;
-    *x = (problem){.s = s, .key = {0x123456789abcdefull, .step = 7, .first_sample = 40, .site = SITE_DROPOUT + 9, .p = s.p}};
+    *x = (problem){.s = s,
+                   .key = {0x123456789abcdefull, .step = 7, .first_sample = 40, .site = SITE_DROPOUT + 9, .p = s.p}};
     x->drop = s.p > 0 ? &x->key : NULL;
     x->qkv = make_in(s.type, s.B, s.T, 3 * C), x->dy = make_in(s.type, s.B, s.T, C);
     x->y = make_out(s.type, s.B, s.T, C), x->lse = make_out(FP32, s.B, s.H, s.T);
@@ -102,15 +106,21 @@ static void run(problem *x, const width *w, pool *threads) {
     stream s = {.workers = threads};
     poison(&x->y), poison(&x->lse), poison(&x->dqkv), poison(&x->delta);
     assert_int_equal(
-        w->table->attention_forward(&(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H, .drop = x->drop}, &s),
-        ERR_OK);
-    check_guards(&x->y), check_guards(&x->lse);
-    assert_int_equal(
-        w->table->attention_backward(
-            &(attention_backward_args){
-                .dqkv = &x->dqkv, .delta = &x->delta, .dy = &x->dy, .y = &x->y, .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H, .drop = x->drop},
+        w->table->attention_forward(
+            &(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H, .drop = x->drop},
             &s),
         ERR_OK);
+    check_guards(&x->y), check_guards(&x->lse);
+    assert_int_equal(w->table->attention_backward(&(attention_backward_args){.dqkv = &x->dqkv,
+                                                                             .delta = &x->delta,
+                                                                             .dy = &x->dy,
+                                                                             .y = &x->y,
+                                                                             .lse = &x->lse,
+                                                                             .qkv = &x->qkv,
+                                                                             .heads = x->s.H,
+                                                                             .drop = x->drop},
+                                                  &s),
+                     ERR_OK);
     check_guards(&x->y), check_guards(&x->lse), check_guards(&x->dqkv), check_guards(&x->delta);
 }
 
@@ -123,7 +133,7 @@ static void run_best(problem *x) {
     pool_close(p);
 }
 
-// --- the definition, in double ------------------------------------------------------------------------------------------------
+// --- the definition, in double ---------------------------------------------------------------------------------------
 
 static double *doubles(int64_t n) {
     double *p = calloc((size_t)n, sizeof *p);
@@ -209,11 +219,12 @@ static void reference_backward(const problem *x, const double *qkv, const double
     free(p);
 }
 
-// --- comparing ---------------------------------------------------------------------------------------------------------------
+// --- comparing -------------------------------------------------------------------------------------------------------
 
-// Largest and mean square error against the largest and mean square of what is right; `floor` is added to the latter where that
-// may be 0.
-static void check_close(const problem *x, const char *what, const tensor *got, const double *want, double tolerance, double floor) {
+// Largest and mean square error against the largest and mean square of what is right; `floor` is added to the latter
+// where that may be 0.
+static void check_close(const problem *x, const char *what, const tensor *got, const double *want, double tolerance,
+                        double floor) {
     double worst = 0, largest = floor, errors = 0, squares = floor * floor;
     for (int64_t i = 0; i < tensor_count(got); i++) {
         double g = (double)typed_get(got->data, got->type, i), e = fabs(g - want[i]);
@@ -222,8 +233,8 @@ static void check_close(const problem *x, const char *what, const tensor *got, c
         errors += e * e, squares += want[i] * want[i];
     }
     if (!(worst <= 2 * tolerance * largest) || !(errors <= tolerance * tolerance * squares))
-        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: error %g of %g, L2 %g; allowed %g", what, x->s.B, x->s.H, x->s.T, x->s.D, x->s.type,
-                 (double)x->s.p, worst, largest, sqrt(errors / squares), tolerance);
+        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: error %g of %g, L2 %g; allowed %g", what, x->s.B,
+                 x->s.H, x->s.T, x->s.D, x->s.type, (double)x->s.p, worst, largest, sqrt(errors / squares), tolerance);
 }
 
 static double tolerance_of(dtype t) { return t == FP32 ? 1e-6 : t == FP16 ? 0x1p-11 : 0x1p-8; }
@@ -262,7 +273,8 @@ static void every_shape(void **state) {
     for (int t = 0; t < COUNT(times); t++)
         for (int d = 0; d < COUNT(heads_of); d++, n++)
             for (int drop = 0; drop < 2; drop++)
-                check_against_reference((shape){pairs[n % 4].B, pairs[n % 4].H, times[t], heads_of[d], FP32, drop ? 0.2f : 0});
+                check_against_reference(
+                    (shape){pairs[n % 4].B, pairs[n % 4].H, times[t], heads_of[d], FP32, drop ? 0.2f : 0});
     check_against_reference((shape){1, 2, 257, 16, FP32, 0});  // more queries than one item of forward takes
     check_against_reference((shape){2, 1, 345, 24, FP32, 0.1f});
 }
@@ -271,7 +283,8 @@ static void sixteen_bits(void **state) {
     (void)state;
     for (int t = 0; t < COUNT(times); t++)
         for (int d = 0; d < COUNT(heads_of); d++)
-            for (int type = BF16; type <= FP16; type++) check_against_reference((shape){1, 2, times[t], heads_of[d], (dtype)type, t % 2 ? 0.1f : 0});
+            for (int type = BF16; type <= FP16; type++)
+                check_against_reference((shape){1, 2, times[t], heads_of[d], (dtype)type, t % 2 ? 0.1f : 0});
 }
 
 static void heavy_dropout(void **state) {
@@ -280,7 +293,7 @@ static void heavy_dropout(void **state) {
     check_against_reference((shape){2, 3, 128, 16, FP32, 0.5f});
 }
 
-// --- finite differences --------------------------------------------------------------------------------------------------------
+// --- finite differences ----------------------------------------------------------------------------------------------
 
 static double reference_loss(const problem *x, const double *qkv, const double *dy, double *y, double *lse) {
     reference_forward(x, qkv, y, lse);
@@ -305,7 +318,8 @@ static void check_differences(shape s) {
         double down = reference_loss(&x, qkv, dy, y, lse);
         qkv[i] = at;
         numeric[i] = (up - down) / (2 * h);
-        if (!(fabs(numeric[i] - analytic[i]) <= 1e-8)) fail_msg("reference gradient %g, difference %g", analytic[i], numeric[i]);
+        if (!(fabs(numeric[i] - analytic[i]) <= 1e-8))
+            fail_msg("reference gradient %g, difference %g", analytic[i], numeric[i]);
     }
     check_close(&x, "dqkv", &x.dqkv, numeric, 1e-6, 0);
     free(qkv), free(dy), free(y), free(lse), free(analytic), free(numeric);
@@ -321,12 +335,13 @@ static void finite_differences(void **state) {
     check_differences((shape){1, 1, 66, 4, FP32, 0.1f});
 }
 
-// --- the same bits -----------------------------------------------------------------------------------------------------------
+// --- the same bits ---------------------------------------------------------------------------------------------------
 
-static void check_same(const problem *x, const char *what, const tensor *a, const void *b, const char *width, int threads) {
+static void check_same(const problem *x, const char *what, const tensor *a, const void *b, const char *width,
+                       int threads) {
     if (memcmp(a->data, b, tensor_bytes(a)))
-        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: other bits on %s, %d threads", what, x->s.B, x->s.H, x->s.T, x->s.D, x->s.type,
-                 (double)x->s.p, width, threads);
+        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: other bits on %s, %d threads", what, x->s.B, x->s.H,
+                 x->s.T, x->s.D, x->s.type, (double)x->s.p, width, threads);
 }
 
 static void check_bits(shape s) {
@@ -344,7 +359,8 @@ static void check_bits(shape s) {
             run(&x, &w[i], p);
             for (int k = 0; k < 4; k++) {
                 if (first[k]) check_same(&x, name[k], out[k], first[k], w[i].name, threads);
-                else if ((first[k] = malloc(tensor_bytes(out[k])))) memcpy(first[k], out[k]->data, tensor_bytes(out[k]));
+                else if ((first[k] = malloc(tensor_bytes(out[k]))))
+                    memcpy(first[k], out[k]->data, tensor_bytes(out[k]));
                 assert_non_null(first[k]);
             }
         }
@@ -359,7 +375,8 @@ static void same_bits(void **state) {
     int n = 0;
     for (int t = 0; t < COUNT(times); t++)
         for (int d = 0; d < COUNT(heads_of); d++, n++)
-            check_bits((shape){pairs[n % 4].B, pairs[n % 4].H, times[t], heads_of[d], (dtype)(n % 3), n % 5 < 2 ? 0.1f : 0});
+            check_bits(
+                (shape){pairs[n % 4].B, pairs[n % 4].H, times[t], heads_of[d], (dtype)(n % 3), n % 5 < 2 ? 0.1f : 0});
     check_bits((shape){1, 1, 300, 64, FP32, 0});  // one pair: two passes from two threads on
     check_bits((shape){1, 3, 200, 20, BF16, 0.2f});
 }
@@ -395,10 +412,10 @@ static void scratch_and_zero_dropout(void **state) {
         for (int t = 1; t < 100; t += 9) check_used_scratch(&w[i], (shape){2, 1, t, 12, FP32, 0});
 }
 
-// --- large logits --------------------------------------------------------------------------------------------------------------
+// --- large logits ----------------------------------------------------------------------------------------------------
 
-// Whole numbers up to 50 at D = 16: logits up to 10,000 that FP32 holds exactly. What remains is the rounding of lse, half a unit
-// of 2^-10 at that size, in the probabilities of backward.
+// Whole numbers up to 50 at D = 16: logits up to 10,000 that FP32 holds exactly. What remains is the rounding of lse,
+// half a unit of 2^-10 at that size, in the probabilities of backward.
 static void large_logits(void **state) {
     (void)state;
     problem x;
@@ -407,7 +424,8 @@ static void large_logits(void **state) {
     for (int t = 0; t < 130; t++)
         for (int c = 0; c < 2 * C; c++) {
             float v = t % 9 == 0 ? 50 : rintf(50 * noise());
-            if (c >= C && t % 4 == 1) v = ((float *)x.qkv.data)[(t - 1) * 3 * C + c];  // the key before again: the row is divided
+            // the key before again: the row is divided
+            if (c >= C && t % 4 == 1) v = ((float *)x.qkv.data)[(t - 1) * 3 * C + c];
             ((float *)x.qkv.data)[t * 3 * C + c] = v;
         }
     run_best(&x);
@@ -442,9 +460,10 @@ static void huge_values(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape),        cmocka_unit_test(sixteen_bits), cmocka_unit_test(heavy_dropout),
-        cmocka_unit_test(finite_differences), cmocka_unit_test(same_bits),    cmocka_unit_test(scratch_and_zero_dropout),
-        cmocka_unit_test(large_logits),       cmocka_unit_test(huge_values),
+        cmocka_unit_test(every_shape),   cmocka_unit_test(sixteen_bits),
+        cmocka_unit_test(heavy_dropout), cmocka_unit_test(finite_differences),
+        cmocka_unit_test(same_bits),     cmocka_unit_test(scratch_and_zero_dropout),
+        cmocka_unit_test(large_logits),  cmocka_unit_test(huge_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

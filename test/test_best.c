@@ -9,10 +9,11 @@
 
 enum { STEPS = 16, EVERY = 2 };
 
-static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-                                  "[batch]\nglobal = 12\nmicro = 6\nlanes = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n"
-                                  "[run]\nseed = 2\n[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 16\n"
-                                  "[eval]\nevery = 2\nbatches = 4\n[checkpoint]\nevery = 0\n";
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 12\nmicro = 6\nlanes = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n"
+    "[run]\nseed = 2\n[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 16\n"
+    "[eval]\nevery = 2\nbatches = 4\n[checkpoint]\nevery = 0\n";
 
 typedef struct rig {
     char *dir;
@@ -80,7 +81,8 @@ static void expect_records(const account *a, unsigned lost) {
     for (int i = 1; i <= STEPS; i++) {
         int best = lowest(a, i, lost & ~(1u << i));
         if (!isnan(a->loss[i]) && (a->best_step[i] != best || a->best[i] != a->loss[best]))
-            fail_msg("step %d: best %.9g at step %d, expected %.9g at step %d", i, a->best[i], a->best_step[i], a->loss[best], best);
+            fail_msg("step %d: best %.9g at step %d, expected %.9g at step %d", i, a->best[i], a->best_step[i],
+                     a->loss[best], best);
     }
 }
 
@@ -120,7 +122,8 @@ static void best_is_the_lowest_through_restarts(void **state) {
         account a = read_account(&r);
         for (int i = EVERY; i <= STEPS; i += EVERY) assert_true(a.loss[i] == whole.loss[i]);
         expect_records(&a, 0);
-        if (best_of(&r) != lowest(&a, STEPS, 0)) fail_msg("case %zu: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, 0));
+        if (best_of(&r) != lowest(&a, STEPS, 0))
+            fail_msg("case %zu: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, 0));
         drop_dir(r.dir);
     }
 }
@@ -159,7 +162,8 @@ static void best_is_one_that_was_saved(void **state) {
         for (int i = EVERY; i <= STEPS; i += EVERY) assert_true(a.loss[i] == whole.loss[i]);
         expect_records(&a, lost);
         if (rc != (lost >> STEPS & 1 ? ERR_IO : ERR_OK)) fail_msg("rename %d: %d: %s", k, rc, err_last()->text);
-        if (best_of(&r) != lowest(&a, STEPS, lost)) fail_msg("rename %d: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, lost));
+        if (best_of(&r) != lowest(&a, STEPS, lost))
+            fail_msg("rename %d: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, lost));
         seen |= lost;
         drop_dir(r.dir);
     }

@@ -1,5 +1,5 @@
-// test/test_board.c: what ranks say on the board, and who reads it while they write: never half a record. Under `make tsan`
-// so this also shows that no lock is needed. And what is said on it while ranks meet, and when.
+// test/test_board.c: what ranks say on the board, and who reads it while they write: never half a record. Under `make
+// tsan` so this also shows that no lock is needed. And what is said on it while ranks meet, and when.
 #include "base/quantiles.h"
 #include "trainer/log/monitor.h"
 #include "trainer/waiting.h"
@@ -22,7 +22,7 @@ static board *make_board(int locals) {
     return b;
 }
 
-// --- a rank --------------------------------------------------------------------------------------------------------------
+// --- a rank ----------------------------------------------------------------------------------------------------------
 
 static void phases_and_operations(void **state) {
     (void)state;
@@ -75,7 +75,7 @@ static void phases_and_operations(void **state) {
     free(b);
 }
 
-// --- news ----------------------------------------------------------------------------------------------------------------
+// --- news ------------------------------------------------------------------------------------------------------------
 
 enum { WRITINGS = 200000 };
 
@@ -168,7 +168,7 @@ static void a_line_is_said(void **state) {
     free(b);
 }
 
-// --- the sink --------------------------------------------------------------------------------------------------------------
+// --- the sink --------------------------------------------------------------------------------------------------------
 
 static void log_step(monitor *m, int64_t step, double ms, bool skipped) {
     const step_record r = {.step = step,
@@ -198,22 +198,26 @@ static void a_sink_copies_records(void **state) {
     config *c = calloc(1, sizeof *c);
     assert_non_null(c);
     c->run.steps = 600;
-    assert_int_equal(monitor_open_list(&m, &(log_setup){.dir = "/nowhere", .c = c, .unit = "token", .board = b}, list), ERR_OK);
+    assert_int_equal(monitor_open_list(&m, &(log_setup){.dir = "/nowhere", .c = c, .unit = "token", .board = b}, list),
+                     ERR_OK);
     assert_false(board_read(b, &x));
     monitor_log(&m, &(record){RECORD_SAVED, .saved = {.step = 1, .hash = "00000000000000ab"}});
     monitor_log(&m, &(record){RECORD_START, .start = {.step = 1, .units = 64}});
     assert_true(board_read(b, &x));
-    assert_true(x.step == 1 && x.began_step == 1 && x.units == 64 && x.steps == 600 && isnan(x.loss) && x.p50_ns == 0 && isnan(x.best));
+    assert_true(x.step == 1 && x.began_step == 1 && x.units == 64 && x.steps == 600 && isnan(x.loss) && x.p50_ns == 0 &&
+                isnan(x.best));
     assert_true(x.checkpoint_step == 1 && isnan(x.checkpoint_time));
     assert_string_equal(x.unit, "token");
     log_step(&m, 2, 12, true);
     log_step(&m, 3, 4, false);
     assert_true(board_read(b, &x));
-    assert_true(x.step == 3 && x.units == 192 && x.skipped == 1 && x.loss == 5 && x.mfu == 0.5 && x.step_time == 1700000000.5);
+    assert_true(x.step == 3 && x.units == 192 && x.skipped == 1 && x.loss == 5 && x.mfu == 0.5 &&
+                x.step_time == 1700000000.5);
     assert_true(x.timed == 2 && fabs(x.timed_s - 0.016) < 1e-12 && x.bucket[2] == 1 && x.bucket[4] == 1);
     assert_true(x.p50_ns == 4000000 && x.p99_ns == 12000000);
     monitor_log(&m, &(record){RECORD_EVAL, .eval = {.step = 3, .loss = 4.5, .best = 4.25, .best_step = 2}});
-    monitor_log(&m, &(record){RECORD_SAVED, .saved = {.step = 3, .ms = 40, .time = 1700000001, .hash = "0123456789abcdef"}});
+    monitor_log(
+        &m, &(record){RECORD_SAVED, .saved = {.step = 3, .ms = 40, .time = 1700000001, .hash = "0123456789abcdef"}});
     assert_true(board_read(b, &x));
     assert_true(x.eval_loss == 4.5 && x.eval_step == 3 && x.best == 4.25 && x.best_step == 2);
     assert_true(x.checkpoint_step == 3 && x.checkpoint_ms == 40 && x.checkpoint_time == 1700000001);
@@ -225,7 +229,7 @@ static void a_sink_copies_records(void **state) {
     free(c), free(b);
 }
 
-// --- quantiles -------------------------------------------------------------------------------------------------------------
+// --- quantiles -------------------------------------------------------------------------------------------------------
 
 static int by_value(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
@@ -258,7 +262,7 @@ static void quantiles_are_those_of_a_sort(void **state) {
     free(q);
 }
 
-// --- while ranks meet ------------------------------------------------------------------------------------------------------
+// --- while ranks meet ------------------------------------------------------------------------------------------------
 
 // A look each quarter of a second. What is said: what did not end within 2 s, what changed, not more often than every
 // 2 s, and the same again every 30 s, as often as it comes to that.

@@ -5,7 +5,8 @@
 //
 //   test_calls                  compares
 //   test_calls write            prints the table
-//   test_calls say NAME         prints the calls of one line of it, such as "llama, slices 4, halves"; two builds' lists can be compared
+//   test_calls say NAME         prints the calls of one line of it, such as "llama, slices 4, halves"; two builds'
+//                               lists can be compared
 #include "model/flow.h"
 #include "model/lower.h"
 #include "model/show.h"
@@ -27,19 +28,26 @@ typedef struct kind {
     any_options o;
 } kind;
 
-#define LLAMA(T) .layers = 2, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, .head_chunks = 2
+#define LLAMA(T) \
+    .layers = 2, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, \
+    .head_chunks = 2
 #define GEMMA \
-    .layers = 3, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, .head_chunks = 2, .pattern = 2, \
-    .window = 5
+    .layers = 3, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, \
+    .head_chunks = 2, .pattern = 2, .window = 5
 #define GPT .layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = T, .head_chunks = 2
 
 static const kind kinds[] = {
     {"gpt", MODEL_gpt, {.gpt = {GPT}}},
     {"gpt with dropout", MODEL_gpt, {.gpt = {GPT, .dropout = 0.1}}},
     {"llama", MODEL_llama, {.llama = {LLAMA(T), .norm_eps = 1e-2, .rope_theta = 100, .tied = true}}},
-    {"llama with all", MODEL_llama, {.llama = {LLAMA(T), .norm_eps = 1e-2, .rope_theta = 100, .bias = LLAMA_BIAS_ALL, .qk_norm = true, .window = 5}}},
-    {"llama of 17 positions", MODEL_llama, {.llama = {LLAMA(17), .norm_eps = 1e-2, .rope_theta = 100}}},  // no place has as many rows as another
-    {"gemma", MODEL_gemma, {.gemma = {GEMMA, .norm_eps = 1e-2, .rope_theta = 5000, .rope_factor = 8, .local_theta = 100}}},
+    {"llama with all",
+     MODEL_llama,
+     {.llama = {LLAMA(T), .norm_eps = 1e-2, .rope_theta = 100, .bias = LLAMA_BIAS_ALL, .qk_norm = true, .window = 5}}},
+    // no place has as many rows as another
+    {"llama of 17 positions", MODEL_llama, {.llama = {LLAMA(17), .norm_eps = 1e-2, .rope_theta = 100}}},
+    {"gemma",
+     MODEL_gemma,
+     {.gemma = {GEMMA, .norm_eps = 1e-2, .rope_theta = 5000, .rope_factor = 8, .local_theta = 100}}},
     {"mlp", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36 12", .activation = MLP_RELU}}},
     {"mlp with gelu", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36", .activation = MLP_GELU}}},
 };
@@ -119,8 +127,10 @@ static model_plan plan_of(const rig *r) {
                     .halves = r->m->halves,
                     .forward_only = r->m->what != TRAIN,
                     .places = r->m->what == GROW ? 2 : 0};
-    if (l->ranks > 1) o.slice_first = r->place * (l->slices / l->ranks), o.slice_count = l->slices / l->ranks, o.slice_rows = l->rows;
-    if (l->tokens > 1) o.token_count = l->tokens / l->context, o.token_first = l->context > 1 ? r->place * o.token_count : 0;
+    if (l->ranks > 1)
+        o.slice_first = r->place * (l->slices / l->ranks), o.slice_count = l->slices / l->ranks, o.slice_rows = l->rows;
+    if (l->tokens > 1)
+        o.token_count = l->tokens / l->context, o.token_first = l->context > 1 ? r->place * o.token_count : 0;
     return o;
 }
 
@@ -134,7 +144,8 @@ static void declare_params(rig *r) {
         if (divided && q->axis == 0) rows = model_share(m, rows);
         for (int k = 0; k <= r->tables; k++) {
             tensor *t = k ? &r->dw[(k - 1) * m->params + i] : &r->w[i];
-            if (divided && q->axis == 1) OK(arena_3d(&r->mem, t, k ? FP32 : BF16, m->slices.count, q->size[0], q->size[1] / q->slices));
+            if (divided && q->axis == 1)
+                OK(arena_3d(&r->mem, t, k ? FP32 : BF16, m->slices.count, q->size[0], q->size[1] / q->slices));
             else OK(arena_tensor(&r->mem, t, k ? FP32 : BF16, q->dims, rows, q->size[1], 1, 1));
         }
     }
@@ -176,7 +187,7 @@ static void name_constants(rig *r) {
     for (int k = 0; k < r->net->net->g.ropes; k++) rec_name(&r->net->net->angles[k], "angles", k);
 }
 
-// --- where places meet -----------------------------------------------------------------------------------------------------------
+// --- where places meet -----------------------------------------------------------------------------------------------
 
 // `lockstep plan --graph` says of each step whether places meet in it: each step is watched, of which list it may be.
 enum { WATCHED_MOST = 1024 };
@@ -268,7 +279,7 @@ static pass pass_of(rig *r, int slot) {
     return p;
 }
 
-// --- digests -------------------------------------------------------------------------------------------------------------------
+// --- digests ---------------------------------------------------------------------------------------------------------
 
 static const char *const part_names[PARTS] = {"forward", "backward", "inputs", "weights"};
 
@@ -284,8 +295,8 @@ static void run_part(rig *r, digest *d, pass_part part, pass *p) {
         int b = part == PASS_FORWARD ? i : n - 1 - i;
         rec.list = (call_list){0};
         if (rec.say)
-            fprintf(rec.say, "# place %d of %d, %d samples, %s, slot %d: %s of block %d\n", r->place, r->places, (int)r->B,
-                    r->fresh ? "fresh gradients" : "more gradients", p->slot, part_names[part], b);
+            fprintf(rec.say, "# place %d of %d, %d samples, %s, slot %d: %s of block %d\n", r->place, r->places,
+                    (int)r->B, r->fresh ? "fresh gradients" : "more gradients", p->slot, part_names[part], b);
         OK(model_run(r->net, part, b, b, p));
         d->part[part].calls += rec.list.calls;
         d->part[part].sum = mix(mix(d->part[part].sum, (uint64_t)rec.list.calls), rec.list.sum);
@@ -335,13 +346,15 @@ static void run_case(rig *r, digest *d) {
                     run_part(r, d, PASS_FORWARD, &p);
                 }
                 if (r->bytes > d->bytes) d->bytes = r->bytes;
-                if (rec.overlaps) fail_msg("%s: %d results lie partly in what their call reads", name_of_case, rec.overlaps);
-                if (rec.garbage) fail_msg("%s: %d operands were read that nothing had written", name_of_case, rec.garbage);
+                if (rec.overlaps)
+                    fail_msg("%s: %d results lie partly in what their call reads", name_of_case, rec.overlaps);
+                if (rec.garbage)
+                    fail_msg("%s: %d operands were read that nothing had written", name_of_case, rec.garbage);
                 rig_close(r);
             }
 }
 
-// --- lines ---------------------------------------------------------------------------------------------------------------------
+// --- lines -----------------------------------------------------------------------------------------------------------
 
 // A perceptron has no rows to divide, no positions, and nothing to recompute or to continue.
 static bool exists(const kind *k, const sharing *l, const manner *m) {
@@ -362,7 +375,8 @@ static void case_line(char dst[LINE], const kind *k, const sharing *l, const man
     size_t n = (size_t)snprintf(dst, LINE, "%s: ", name);
     for (int i = 0; i < PARTS; i++)
         if (d.part[i].calls)
-            n += (size_t)snprintf(dst + n, LINE - n, "%s %d %016llx, ", part_names[i], d.part[i].calls, (unsigned long long)d.part[i].sum);
+            n += (size_t)snprintf(dst + n, LINE - n, "%s %d %016llx, ", part_names[i], d.part[i].calls,
+                                  (unsigned long long)d.part[i].sum);
     snprintf(dst + n, LINE - n, "bytes %zu", d.bytes);
 }
 
@@ -378,7 +392,7 @@ static void each_case(const kind *k, line_call f, void *ctx) {
         }
 }
 
-// --- comparing ---------------------------------------------------------------------------------------------------------------------
+// --- comparing -------------------------------------------------------------------------------------------------------
 
 typedef struct golden {
     FILE *f;
@@ -400,8 +414,10 @@ static void compare(void *ctx, const char *name, const kind *k, const sharing *l
     case_line(found, k, l, m);
     size_t upto = (size_t)(bytes_at(want) - want);
     if (strncmp(want, found, upto))
-        fail_msg("other calls, or on other values:\n  expected %s\n  found    %s\ntest_calls say \"%s\" prints them", want, found, name);
-    if (strcmp(bytes_at(found), bytes_at(want)) != 0) fail_msg("%s: the model plans %s, expected %s", name, bytes_at(found), bytes_at(want));
+        fail_msg("other calls, or on other values:\n  expected %s\n  found    %s\ntest_calls say \"%s\" prints them",
+                 want, found, name);
+    if (strcmp(bytes_at(found), bytes_at(want)) != 0)
+        fail_msg("%s: the model plans %s, expected %s", name, bytes_at(found), bytes_at(want));
 }
 
 static void calls_of(void **state) {
@@ -419,17 +435,23 @@ static void the_recorder_sees(void **state) {
     char memory[4096];
     tensor t[4];
     call_list seen[6];
-    for (int i = 0; i < 4; i++) t[i] = (tensor){.data = memory + 512 * i, .type = FP32, .dims = 1, .size = {8, 1, 1, 1}};
+    for (int i = 0; i < 4; i++)
+        t[i] = (tensor){.data = memory + 512 * i, .type = FP32, .dims = 1, .size = {8, 1, 1, 1}};
     for (int k = 0; k < 6; k++) {
         rec_open(sizeof memory, (uintptr_t)memory);
         rec_name(&t[0], "x", 0), rec_name(&t[1], "x", 1);
         tensor *first = &t[2], *second = &t[3];
-        if (k == 1) first = &t[3], second = &t[2];                                                 // other places: the same
-        if (k != 2) OK(rec_ops.gelu_forward(&(gelu_forward_args){.y = first, .x = &t[0]}, NULL));  // 2: the other order: the same
-        OK(rec_ops.relu_forward(&(relu_forward_args){.y = second, .x = &t[k == 3]}, NULL));        // 3: of another value
+        // other places: the same
+        if (k == 1) first = &t[3], second = &t[2];
+        // 2: the other order: the same
+        if (k != 2) OK(rec_ops.gelu_forward(&(gelu_forward_args){.y = first, .x = &t[0]}, NULL));
+        // 3: of another value
+        OK(rec_ops.relu_forward(&(relu_forward_args){.y = second, .x = &t[k == 3]}, NULL));
         if (k == 2) OK(rec_ops.gelu_forward(&(gelu_forward_args){.y = first, .x = &t[0]}, NULL));
-        if (k == 4) OK(rec_ops.gelu_forward(&(gelu_forward_args){.y = first, .x = &t[1]}, NULL));  // 4: overwritten too early
-        if (k == 5) OK(rec_ops.cast(&(cast_args){.y = &t[1], .x = first}, NULL));                  // 5: of a copy: the same
+        // 4: overwritten too early
+        if (k == 4) OK(rec_ops.gelu_forward(&(gelu_forward_args){.y = first, .x = &t[1]}, NULL));
+        // 5: of a copy: the same
+        if (k == 5) OK(rec_ops.cast(&(cast_args){.y = &t[1], .x = first}, NULL));
         if (k == 5) first = &t[1];
         OK(rec_ops.add(&(add_args){.y = &t[0], .a = first, .b = second}, NULL));
         seen[k] = rec.list;
@@ -468,7 +490,8 @@ int main(int argc, char **argv) {
     bool prints = argc > 1 && (strcmp(argv[1], "write") == 0 || (argc > 2 && strcmp(argv[1], "say") == 0));
     for (int i = 0; i < KINDS; i++) {
         if (prints) each_case(&kinds[i], print_line, argc > 2 ? argv[2] : NULL);
-        tests[2 + i] = (struct CMUnitTest){.name = kinds[i].name, .test_func = calls_of, .initial_state = (void *)&kinds[i]};
+        tests[2 + i] =
+            (struct CMUnitTest){.name = kinds[i].name, .test_func = calls_of, .initial_state = (void *)&kinds[i]};
     }
     return prints ? 0 : cmocka_run_group_tests_name("test_calls", tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
-// test/test_channels.c: communicators that are in calls at the same time. Every rank is a process with a real team, on one node (shared
-// memory), on several (connections over the loopback device), or both; in each, one thread calls each communicator of a layout
-// (comm/groups.h). The same over the nccl transport, with the stand-in in NCCL's place (test/standin/nccl.c). What must hold: every byte is the right one, none waits for another, and a failure that one of them notices
-// ends them all, with one record.
+// test/test_channels.c: communicators that are in calls at the same time. Every rank is a process with a real team, on
+// one node (shared memory), on several (connections over the loopback device), or both; in each, one thread calls each
+// communicator of a layout (comm/groups.h). The same over the nccl transport, with the stand-in in NCCL's place
+// (test/standin/nccl.c). What must hold: every byte is the right one, none waits for another, and a failure that one of
+// them notices ends them all, with one record.
 #include "comm/groups.h"
 #include "comm/transport.h"
 #include "test/support/team.h"
@@ -9,11 +10,12 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-// --- heap calls are counted ----------------------------------------------------------------------------------------------------
+// --- heap calls are counted ------------------------------------------------------------------------------------------
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include "test/support/heap.h"
-enum { CALLS = 200, SLOWER = 1, SHORT_MS = 600 };  // of a timeout that is waited for: a busy machine must not reach it elsewhere
+// of a timeout that is waited for: a busy machine must not reach it elsewhere
+enum { CALLS = 200, SLOWER = 1, SHORT_MS = 600 };
 #else
 static atomic_long heap_calls;
 enum { CALLS = 60, SLOWER = 4, SHORT_MS = 2500 };
@@ -21,7 +23,7 @@ enum { CALLS = 60, SLOWER = 4, SHORT_MS = 2500 };
 
 enum { ALL_LINKS = (1 << LINK_KINDS) - 1, LARGEST = 300000, WORLD_MOST = 16 };
 
-// --- ranks ---------------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 // What a test runs: nodes and ranks, and how they are divided.
 typedef struct trial {
@@ -93,7 +95,9 @@ static scene *trial_open(const trial *x, body *f) {
     scene *s = scene_open(x->nodes, x->ranks);
     int world = 0;
     for (int n = 0; n < x->nodes; n++) world += x->ranks[n];
-    assert_int_equal(grid_of(&shape, world, &(grid){.data = 0, .tensor = x->tensor, .pipeline = x->pipeline, .links = ALL_LINKS}), ERR_OK);
+    assert_int_equal(
+        grid_of(&shape, world, &(grid){.data = 0, .tensor = x->tensor, .pipeline = x->pipeline, .links = ALL_LINKS}),
+        ERR_OK);
     s->plan = grid_channels(&shape);
     s->o.links = true;
     s->body = f;
@@ -106,13 +110,14 @@ static void run_trial(scene *s, int killed) {
     int bad = reap(s);
     for (int r = 0; r < world_of(s); r++)
         if (r != killed && s->b->rank[r].links != 1)
-            print_message("rank %d of %d on %d nodes: %s%s\n", r, world_of(s), s->nodes, s->b->rank[r].text, s->b->rank[r].later);
+            print_message("rank %d of %d on %d nodes: %s%s\n", r, world_of(s), s->nodes, s->b->rank[r].text,
+                          s->b->rank[r].later);
     assert_int_equal(bad, killed >= 0);
     for (int r = 0; r < world_of(s); r++)
         if (r != killed) assert_int_equal(s->b->rank[r].links, 1);
 }
 
-// --- one communicator and its thread -------------------------------------------------------------------------------------------
+// --- one communicator and its thread ---------------------------------------------------------------------------------
 
 typedef struct worker {
     comm *c;
@@ -148,13 +153,16 @@ static void compare(worker *w, const char *p, size_t n, uint32_t key, const char
     uint32_t x = mix(key) | 1;
     for (size_t i = 0; i < n && !w->false_bytes; i++) {
         if (p[i] == (char)((x * (uint32_t)(i + 1)) >> 24)) continue;
-        snprintf(w->text, sizeof w->text, "%s, call %u of seed %u: byte %zu of %zu is wrong", what, w->calls, w->seed, i, n);
+        snprintf(w->text, sizeof w->text, "%s, call %u of seed %u: byte %zu of %zu is wrong", what, w->calls, w->seed,
+                 i, n);
         w->false_bytes = true;
     }
 }
 
 // What a rank says in this call: the k-th of its messages.
-static uint32_t key_of(const worker *w, int rank, int k) { return w->seed * 977u + w->calls * 131u + (uint32_t)rank * 17u + (uint32_t)k; }
+static uint32_t key_of(const worker *w, int rank, int k) {
+    return w->seed * 977u + w->calls * 131u + (uint32_t)rank * 17u + (uint32_t)k;
+}
 
 // Two messages round the ring of ranks, of other sizes from every rank.
 static err_t try_exchange(worker *w) {
@@ -204,8 +212,10 @@ static err_t try_all_reduce(worker *w) {
     int32_t *x = (int32_t *)w->in, sum = c->world * (c->world - 1) / 2;
     for (size_t i = 0; i < n; i++) x[i] = (int32_t)mix((uint32_t)i + w->calls) / 64 + c->rank;
     TRY(c->table->all_reduce(c, x, n, INT32, REDUCE_SUM, own));
-    for (size_t i = 0; i < n && !w->false_bytes; i++) w->false_bytes = x[i] != (int32_t)mix((uint32_t)i + w->calls) / 64 * c->world + sum;
-    if (w->false_bytes) snprintf(w->text, sizeof w->text, "all_reduce, call %u of seed %u: a wrong sum", w->calls, w->seed);
+    for (size_t i = 0; i < n && !w->false_bytes; i++)
+        w->false_bytes = x[i] != (int32_t)mix((uint32_t)i + w->calls) / 64 * c->world + sum;
+    if (w->false_bytes)
+        snprintf(w->text, sizeof w->text, "all_reduce, call %u of seed %u: a wrong sum", w->calls, w->seed);
     return ERR_OK;
 }
 
@@ -222,12 +232,14 @@ static err_t try_broadcast(worker *w) {
 static err_t try_barrier(worker *w) { return w->c->table->barrier(w->c, own); }
 
 typedef err_t attempt(worker *w);
-static attempt *const attempts[] = {try_exchange, try_one_way, try_all_gather, try_all_reduce, try_broadcast, try_barrier};
+static attempt *const attempts[] = {try_exchange,   try_one_way,   try_all_gather,
+                                    try_all_reduce, try_broadcast, try_barrier};
 
 static void make_calls(worker *w, uint32_t calls) {
     for (uint32_t i = 0; i < calls && w->rc == ERR_OK && !w->false_bytes; i++) {
         w->calls++;
-        if (roll(w, 8) == 0) nap(1e-6 * (double)(mix(key_of(w, w->c->rank, 9)) % 2000));  // ranks are late by different times
+        // ranks are late by different times
+        if (roll(w, 8) == 0) nap(1e-6 * (double)(mix(key_of(w, w->c->rank, 9)) % 2000));
         w->rc = attempts[roll(w, 6)](w);
         atomic_fetch_add(w->made, 1);
     }
@@ -257,7 +269,8 @@ typedef struct team_of_workers {
 static void hire(crew *w, comm *c, int kind, int color, bool counted) {
     if (!c || c->world == 1) return;
     worker *x = &w->of[w->n++];
-    *x = (worker){.c = c, .seed = (uint32_t)(kind * 1000 + color), .made = &w->made, .together = counted ? &w->together : NULL};
+    *x = (worker){
+        .c = c, .seed = (uint32_t)(kind * 1000 + color), .made = &w->made, .together = counted ? &w->together : NULL};
     x->out = malloc(3 * LARGEST), x->in = malloc(3 * LARGEST);
 }
 
@@ -266,14 +279,16 @@ static void hire_all(crew *w, const groups *g, bool counted) {
     *w = (crew){0};
     hire(w, g->world, 50, 0, counted);
     for (int k = 0; k < GROUP_KINDS; k++)
-        if (g->group[k] != g->world) hire(w, g->group[k], k, grid_group_split(&g->shape, (group_kind)k, rank).color, counted);
+        if (g->group[k] != g->world)
+            hire(w, g->group[k], k, grid_group_split(&g->shape, (group_kind)k, rank).color, counted);
     for (int k = 0; k < LINK_KINDS; k++) {
         hire(w, g->after[k], 10 + k, rank, counted);
         hire(w, g->before[k], 10 + k, grid_link_peer(&g->shape, (link_kind)k, rank, false), counted);
     }
     for (int i = 0; i < w->n; i++) {  // the two ends of a link that closes the line name it differently
         comm *c = w->of[i].c;
-        if (c != g->world && c->world == 2 && w->of[i].seed >= 10 * 1000 && w->of[i].seed < 50 * 1000) w->of[i].seed = w->of[i].seed / 1000 * 1000;
+        if (c != g->world && c->world == 2 && w->of[i].seed >= 10 * 1000 && w->of[i].seed < 50 * 1000)
+            w->of[i].seed = w->of[i].seed / 1000 * 1000;
     }
     if (counted) pthread_barrier_init(&w->together, NULL, (unsigned)w->n + 1);
     for (int i = 0; i < w->n; i++) pthread_create(&w->of[i].thread, NULL, work, &w->of[i]);
@@ -287,7 +302,7 @@ static void dismiss(crew *w) {
     if (w->n && w->of[0].together) pthread_barrier_destroy(&w->together);
 }
 
-// --- all at once ---------------------------------------------------------------------------------------------------------------
+// --- all at once -----------------------------------------------------------------------------------------------------
 
 // All communicators, all the time. Between the two barriers of the threads the heap is not called.
 static void storm(scene *s, team *t, result *r) {
@@ -305,7 +320,8 @@ static void storm(scene *s, team *t, result *r) {
     dismiss(&w);
     for (int i = 0; i < w.n; i++) NEEDS(r, w.of[i].rc == ERR_OK && !w.of[i].false_bytes, "%s", w.of[i].text);
     NEEDS(r, made == 0 || by_nccl, "%ld heap calls in %u calls, expected 0", made, atomic_load(&w.made));
-    NEEDS(r, !by_nccl || standin_counts("together") > 1, "%d communicators of NCCL worked together", standin_counts("together"));
+    NEEDS(r, !by_nccl || standin_counts("together") > 1, "%d communicators of NCCL worked together",
+          standin_counts("together"));
     NEEDS(r, atomic_load(&w.made) == (unsigned)w.n * CALLS, "%u calls", atomic_load(&w.made));
     RUNS(r, c->table->barrier(c, own));
     groups_close(&g);
@@ -365,7 +381,7 @@ static void so_do_those_through_nccl(void **state) {
     storm_over(through_nccl, sizeof through_nccl / sizeof *through_nccl);
 }
 
-// --- none waits for another ------------------------------------------------------------------------------------------------------
+// --- none waits for another ------------------------------------------------------------------------------------------
 
 typedef struct receiver {
     comm *c;
@@ -393,8 +409,8 @@ static err_t some_calls(comm *c, int n) {
     return ERR_OK;
 }
 
-// Rank 1 of three stages waits for rank 0 over one link. Meanwhile its other link of that kind, another kind of link to rank 0, and the
-// world's communicator go on; only then rank 0 sends.
+// Rank 1 of three stages waits for rank 0 over one link. Meanwhile its other link of that kind, another kind of link to
+// rank 0, and the world's communicator go on; only then rank 0 sends.
 static void patience(scene *s, team *t, result *r) {
     groups g;
     comm *c = open_world(s, t, r, 30);
@@ -441,7 +457,7 @@ static void a_link_that_waits_holds_up_no_other(void **state) {
     over_three_stages(patience);
 }
 
-// --- names ---------------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 // "rank 5 (127.0.0.2, stage 2, tensor 1)": what every message calls this rank of the world.
 static const char *named(const scene *s, int rank) {
@@ -454,15 +470,19 @@ static const char *named(const scene *s, int rank) {
     return dst;
 }
 
-// The first and the last member of a communicator fail, one after the other: the others hear it from a rank of the world.
+// The first and the last member of a communicator fail, one after the other: the others hear it from a rank of the
+// world.
 static void hear_of(scene *s, result *r, comm *c, const int *member) {
     char name[COMM_NAME], text[ERR_TEXT];
     for (int i = 0; i < c->world; i++)
-        NEEDS(r, strcmp(comm_rank_text(c, i, name), named(s, member[i])) == 0, "\"%s\", expected \"%s\"", name, named(s, member[i]));
+        NEEDS(r, strcmp(comm_rank_text(c, i, name), named(s, member[i])) == 0, "\"%s\", expected \"%s\"", name,
+              named(s, member[i]));
     for (int who = 0; who < c->world; who += c->world - 1) {
-        snprintf(text, sizeof text, "%s%sthe disk is full", c->rank == who ? "" : named(s, member[who]), c->rank == who ? "" : ": ");
+        snprintf(text, sizeof text, "%s%sthe disk is full", c->rank == who ? "" : named(s, member[who]),
+                 c->rank == who ? "" : ": ");
         err_t rc = comm_agree_ok(c, c->rank == who ? err_set(ERR_IO, "the disk is full") : ERR_OK, own);
-        NEEDS(r, rc == ERR_IO && strcmp(err_last()->text, text) == 0, "\"%s\", expected \"%s\"", err_last()->text, text);
+        NEEDS(r, rc == ERR_IO && strcmp(err_last()->text, text) == 0, "\"%s\", expected \"%s\"", err_last()->text,
+              text);
     }
 }
 
@@ -479,7 +499,8 @@ static void name_each_other(scene *s, team *t, result *r) {
         for (int i = 0; i < n; i++) member[i] = grid_group_member(&shape, (group_kind)k, c->rank, i);
         if (n > 1) hear_of(s, r, g.group[k], member);
     }
-    for (int turn = 0; turn < 2 && r->links >= 0; turn++) {  // a stage's link to the next one, then the other end: no two ranks wait for each other
+    for (int turn = 0; turn < 2 && r->links >= 0;
+         turn++) {  // a stage's link to the next one, then the other end: no two ranks wait for each other
         bool after = grid_at(&shape, c->rank).stage % 2 == turn;
         int peer = grid_link_peer(&shape, LINK_FORWARD, c->rank, after), low = peer < c->rank ? peer : c->rank;
         member[0] = low, member[1] = low == peer ? c->rank : peer;
@@ -493,7 +514,8 @@ static void name_each_other(scene *s, team *t, result *r) {
 
 static void a_part_names_ranks_of_the_world(void **state) {
     (void)state;
-    const trial *const all[] = {&one_node[3], &one_node[4], &links_only[2], &mixed[1], &through_nccl[1], &through_nccl[2]};
+    const trial *const all[] = {&one_node[3], &one_node[4],     &links_only[2],
+                                &mixed[1],    &through_nccl[1], &through_nccl[2]};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         scene *s = trial_open(all[i], name_each_other);
         run_trial(s, -1);
@@ -501,7 +523,7 @@ static void a_part_names_ranks_of_the_world(void **state) {
     }
 }
 
-// --- failures ------------------------------------------------------------------------------------------------------------------
+// --- failures --------------------------------------------------------------------------------------------------------
 
 // All threads work without end; one rank dies. Every thread of every other rank must come back, with one record.
 static void die(scene *s, team *t, result *r) {
@@ -521,7 +543,8 @@ static void die(scene *s, team *t, result *r) {
     double took = now_s() - s->b->moment;
     const char *name = named(s, s->number);
     for (int i = 0; i < w.n; i++) {
-        NEEDS(r, w.of[i].rc == ERR_UNAVAILABLE && !w.of[i].false_bytes, "thread %d: %d, %s", i, w.of[i].rc, w.of[i].text);
+        NEEDS(r, w.of[i].rc == ERR_UNAVAILABLE && !w.of[i].false_bytes, "thread %d: %d, %s", i, w.of[i].rc,
+              w.of[i].text);
         NEEDS(r, strstr(w.of[i].text, name), "\"%s\" does not name %s", w.of[i].text, name);
         NEEDS(r, strcmp(w.of[i].text, w.of[0].text) == 0, "\"%s\" and \"%s\"", w.of[i].text, w.of[0].text);
         NEEDS(r, w.of[i].c->table->query(w.of[i].c) == ERR_UNAVAILABLE, "a communicator is well");
@@ -550,7 +573,8 @@ static void a_killed_rank_ends_all_threads_of_all_others(void **state) {
     die_over(&through_nccl[2], 0);
 }
 
-// Rank 0 waits over a link for rank 1, which never sends; other threads are in other calls, in other phases, and have time left.
+// Rank 0 waits over a link for rank 1, which never sends; other threads are in other calls, in other phases, and have
+// time left.
 static void be_late(scene *s, team *t, result *r) {
     groups g;
     comm *c = open_world(s, t, r, 1e-3 * SHORT_MS);
@@ -570,8 +594,10 @@ static void be_late(scene *s, team *t, result *r) {
     NEEDS(r, rc == ERR_UNAVAILABLE, "%d", rc);
     char text[ERR_TEXT];
     keep_text(text, rc);
-    const char *by_tcp[] = {named(s, 0), "no progress for ", named(s, 1), "has not entered it (in exchange #", "receive gradients 3 of step 17"};
-    const char *nccl[] = {named(s, 0), "nccl exchange #1", "not every rank has come to it within ", named(s, 1), "receive gradients 3 of step 17"};
+    const char *by_tcp[] = {named(s, 0), "no progress for ", named(s, 1), "has not entered it (in exchange #",
+                            "receive gradients 3 of step 17"};
+    const char *nccl[] = {named(s, 0), "nccl exchange #1", "not every rank has come to it within ", named(s, 1),
+                          "receive gradients 3 of step 17"};
     const char *const *says = by_nccl ? nccl : by_tcp;
     for (int i = 0; i < 5; i++) NEEDS(r, strstr(text, says[i]), "\"%s\" does not say \"%s\"", text, says[i]);
     NEEDS(r, !strstr(text, "evaluate"), "\"%s\"", text);
@@ -579,8 +605,11 @@ static void be_late(scene *s, team *t, result *r) {
         pthread_join(x.thread, NULL);
         NEEDS(r, x.rc == ERR_UNAVAILABLE && strcmp(x.text, text) == 0, "\"%s\"", x.text);
     }
-    NEEDS(r, c->table->barrier(c, own) == ERR_UNAVAILABLE && strcmp(err_last()->text, text) == 0, "\"%s\"", err_last()->text);
-    if (link) NEEDS(r, link->table->barrier(link, own) == ERR_UNAVAILABLE && strcmp(err_last()->text, text) == 0, "\"%s\"", err_last()->text);
+    NEEDS(r, c->table->barrier(c, own) == ERR_UNAVAILABLE && strcmp(err_last()->text, text) == 0, "\"%s\"",
+          err_last()->text);
+    if (link)
+        NEEDS(r, link->table->barrier(link, own) == ERR_UNAVAILABLE && strcmp(err_last()->text, text) == 0, "\"%s\"",
+              err_last()->text);
     groups_close(&g);
     c->table->close(c);
     r->links = r->links < 0 ? -1 : 1;
@@ -591,7 +620,8 @@ static void a_timeout_has_the_phase_of_who_noticed_it(void **state) {
     over_three_stages(be_late);
 }
 
-// A rank says on another channel that it is at work, or all are to be patient: then a link is waited for longer than the timeout.
+// A rank says on another channel that it is at work, or all are to be patient: then a link is waited for longer than
+// the timeout.
 static void be_slow(scene *s, team *t, result *r) {
     groups g;
     comm *c = open_world(s, t, r, 1e-3 * SHORT_MS);
@@ -637,7 +667,8 @@ static void give_up(scene *s, team *t, result *r) {
     dismiss(&w);
     for (int i = 0; i < w.n; i++) {
         NEEDS(r, w.of[i].rc == ERR_UNAVAILABLE, "thread %d: %d, %s", i, w.of[i].rc, w.of[i].text);
-        NEEDS(r, strstr(w.of[i].text, named(s, 1)) && strstr(w.of[i].text, "the loss is not a number"), "\"%s\"", w.of[i].text);
+        NEEDS(r, strstr(w.of[i].text, named(s, 1)) && strstr(w.of[i].text, "the loss is not a number"), "\"%s\"",
+              w.of[i].text);
     }
     groups_close(&g);
     c->table->close(c);
@@ -649,7 +680,7 @@ static void an_abort_ends_all_threads(void **state) {
     over_three_stages(give_up);
 }
 
-// --- what is not allowed -------------------------------------------------------------------------------------------------------
+// --- what is not allowed ---------------------------------------------------------------------------------------------
 
 // Two communicators of one channel between the same ranks, at the same time.
 static void collide(scene *s, team *t, result *r) {
@@ -669,7 +700,8 @@ static void collide(scene *s, team *t, result *r) {
         rc = comm_recv(b, 1, &(int){0}, sizeof(int), own);
     } else
         while ((rc = c->table->query(c)) == ERR_OK) nap(0.01);
-    NEEDS(r, rc == ERR_UNAVAILABLE && strstr(err_last()->text, "another call uses the connection to rank 1 ("), "%d, %s", rc, err_last()->text);
+    NEEDS(r, rc == ERR_UNAVAILABLE && strstr(err_last()->text, "another call uses the connection to rank 1 ("),
+          "%d, %s", rc, err_last()->text);
     NEEDS(r, strstr(err_last()->text, "on channel 1: "), "%s", err_last()->text);
     if (c->rank == 0) pthread_join(x.thread, NULL);
     b->table->close(b);
@@ -692,14 +724,17 @@ static void calls_that_share_a_connection_are_found_out(void **state) {
     }
 }
 
-static bool not_0_and_2(const void *ctx, int channel, int a, int b) { return (void)ctx, channel != 2 || a != 0 || b != 2; }
+static bool not_0_and_2(const void *ctx, int channel, int a, int b) {
+    return (void)ctx, channel != 2 || a != 0 || b != 2;
+}
 
 #define REFUSES(r, c, color, channel, says) \
     do { \
         comm *none_; \
         err_t rc_ = (c)->table->split((c), (color), 0, (channel), &none_); \
         NEEDS(r, rc_ == ERR_INTERNAL && !none_, "line %d: %d", __LINE__, rc_); \
-        NEEDS(r, strstr(err_last()->text, says), "line %d: \"%s\" does not say \"%s\"", __LINE__, err_last()->text, says); \
+        NEEDS(r, strstr(err_last()->text, says), "line %d: \"%s\" does not say \"%s\"", __LINE__, err_last()->text, \
+              says); \
     } while (0)
 
 static void ask_for_too_much(scene *s, team *t, result *r) {
@@ -742,7 +777,7 @@ static void what_was_not_declared_is_refused_by_all(void **state) {
     scene_close(s);
 }
 
-// --- memory --------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 static long resident(void *base, size_t bytes) {
     static unsigned char page[1 << 20];
@@ -758,7 +793,8 @@ static void count_pages(scene *s, team *t, result *r) {
     comm *a, *c = open_world(s, t, r, 30);
     if (!c) return;
     NEEDS(r, at->more_bytes > 16 << 20, "%zu bytes", at->more_bytes);
-    NEEDS(r, resident(at->more, at->more_bytes) == 0, "%ld pages before the first split", resident(at->more, at->more_bytes));
+    NEEDS(r, resident(at->more, at->more_bytes) == 0, "%ld pages before the first split",
+          resident(at->more, at->more_bytes));
     RUNS(r, c->table->barrier(c, own));
     RUNS(r, c->table->split(c, c->rank / 2, 0, 2, &a));
     RUNS(r, some_calls(a, 1));
@@ -771,7 +807,9 @@ static void count_pages(scene *s, team *t, result *r) {
     r->links = r->links < 0 ? -1 : 1;
 }
 
-static bool only_0_and_2(const void *ctx, int channel, int a, int b) { return (void)ctx, channel == 2 && a == 0 && b == 2; }
+static bool only_0_and_2(const void *ctx, int channel, int a, int b) {
+    return (void)ctx, channel == 2 && a == 0 && b == 2;
+}
 
 static void channels_that_are_not_used_cost_no_memory(void **state) {
     (void)state;

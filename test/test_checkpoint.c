@@ -1,6 +1,6 @@
-// test/test_checkpoint.c: what is saved is what is loaded, bit for bit; hashes see everything; and every byte of a checkpoint is
-// flipped, every file cut, lengthened, swapped and forged: the damage is named and the checkpoint before it is used.
-// (test_checkpoint_crash.c: while saving. test_checkpoint_fit.c: from which of them a run may go on.)
+// test/test_checkpoint.c: what is saved is what is loaded, bit for bit; hashes see everything; and every byte of a
+// checkpoint is flipped, every file cut, lengthened, swapped and forged: the damage is named and the checkpoint before
+// it is used. (test_checkpoint_crash.c: while saving. test_checkpoint_fit.c: from which of them a run may go on.)
 #include "model/safetensors.h"
 #include "test/support/forge.h"
 
@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-// --- what is saved is what is loaded -------------------------------------------------------------------------------------------
+// --- what is saved is what is loaded ---------------------------------------------------------------------------------
 
 static void test_round_trip(void **state) {
     world *w = *state, *same = make_world(w->dir, CHUNKY_ROWS);
@@ -135,15 +135,15 @@ static void test_inference(void **state) {
     drop_world(same);
 }
 
-// --- hashes --------------------------------------------------------------------------------------------------------------------
+// --- hashes ----------------------------------------------------------------------------------------------------------
 
 static void ramp(ckpt_tensor *t, int k) {
     for (int i = 0; i < PARAMS; i++)
         for (int64_t j = 0; j < count_of(&t[i]); j++) t[i].data[j] = (float)((k + i) * j - 5);
 }
 
-// The figures come from another implementation of the definition in trainer/checkpoint/checkpoint.h and trainer/checkpoint/digest.h (Python's
-// hashlib).
+// The figures come from another implementation of the definition in trainer/checkpoint/checkpoint.h and
+// trainer/checkpoint/digest.h (Python's hashlib).
 static void test_hash_value(void **state) {
     world *w = *state;
     char hash[17];
@@ -201,7 +201,7 @@ static void test_hash_sees_everything(void **state) {
     w->s.at.best_loss++, w->s.at.best_step++, w->s.at.log_bytes++, hashes_change(w, h, false, false);
 }
 
-// --- keeping and pruning -------------------------------------------------------------------------------------------------------
+// --- keeping and pruning ---------------------------------------------------------------------------------------------
 
 static void test_prune(void **state) {
     world *w = *state;
@@ -312,7 +312,8 @@ static void test_proven(void **state) {
 static void test_strangers_stay(void **state) {
     world *w = *state;
     char path[IO_PATH];
-    static const char *const names[] = {"step-1", "step-00000000x", "notes", "step-", "step-000000001", "step-99999999999999999999"};
+    static const char *const names[] = {"step-1", "step-00000000x", "notes",
+                                        "step-",  "step-000000001", "step-99999999999999999999"};
     save_step(w, 1, 1);
     for (int i = 0; i < 6; i++) {
         snprintf(path, sizeof path, "%s/ckpt/%s", w->dir, names[i]);
@@ -357,7 +358,7 @@ static void test_clean(void **state) {
     drop_world(same);
 }
 
-// --- what cannot be saved -------------------------------------------------------------------------------------------------------
+// --- what cannot be saved --------------------------------------------------------------------------------------------
 
 static void test_unsaveable(void **state) {
     world *w = *state;
@@ -375,7 +376,7 @@ static void test_unsaveable(void **state) {
     holds(w, "");
 }
 
-// --- damage --------------------------------------------------------------------------------------------------------------------
+// --- damage ----------------------------------------------------------------------------------------------------------
 
 static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "manifest.json"};
 
@@ -393,7 +394,8 @@ static void falls_back(two *t, const char *file, const char *names) {
 
 static const char *tensor_at(const st_file *f, int64_t offset) {
     for (int i = 0; i < f->count; i++)
-        if (offset >= f->tensors[i].offset && offset < f->tensors[i].offset + f->tensors[i].bytes) return f->tensors[i].name;
+        if (offset >= f->tensors[i].offset && offset < f->tensors[i].offset + f->tensors[i].bytes)
+            return f->tensors[i].name;
     return "";
 }
 
@@ -511,14 +513,16 @@ static void test_unreadable(void **state) {
         complaints c;
         char path[2][IO_PATH];
         for (int k = 0; k < 2; k++) path_of(path[k], t.w, k + 1, files[i]), make_unreadable(path[k]);
-        FAILS(resume(t.w, &c), ERR_IO, "of 2 checkpoints 2 could not be read. ", "leave it where it is", "step-00000002", files[i], strerror(ELOOP));
+        FAILS(resume(t.w, &c), ERR_IO, "of 2 checkpoints 2 could not be read. ", "leave it where it is",
+              "step-00000002", files[i], strerror(ELOOP));
         assert_null(strstr(err_last()->text, "move the directory away"));
         assert_int_equal(c.count, 2);
         make_readable(path[0]);
         resumes_as(t.w, t.first, &c);
         assert_int_equal(c.count, 1);
         assert_int_equal(truncate(path[0], 100), 0);
-        FAILS(resume(t.w, &c), ERR_IO, "of 2 checkpoints 1 could not be read, and 1 is damaged. ", "step-00000002", strerror(ELOOP));
+        FAILS(resume(t.w, &c), ERR_IO, "of 2 checkpoints 1 could not be read, and 1 is damaged. ", "step-00000002",
+              strerror(ELOOP));
         make_readable(path[1]);
         OK(resume(t.w, &c));
         assert_int_equal(c.count, 0);
@@ -619,7 +623,8 @@ static void test_forged_manifests(void **state) {
         complaints c;
         forge(path, text, changes[i][0], changes[i][1]);
         resumes_as(t.w, t.first, &c);
-        if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
+        if (c.count != 1 || !strstr(c.last, "step-00000002"))
+            fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     complaints c;
     forge(path, text, "\"version\": 3", "\"version\": 5");

@@ -1,6 +1,6 @@
-// test/test_checkpoint_crash.c: a checkpoint is there whole or not at all. Every write, fsync and rename is made to fail, on one rank and on
-// one of several, the writers are killed at any moment and the disk is filled: what loads afterwards is always one state or the other,
-// bit for bit and on all ranks the same.
+// test/test_checkpoint_crash.c: a checkpoint is there whole or not at all. Every write, fsync and rename is made to
+// fail, on one rank and on one of several, the writers are killed at any moment and the disk is filled: what loads
+// afterwards is always one state or the other, bit for bit and on all ranks the same.
 #include "test/support/checkpoint_ranks.h"
 
 #include <inttypes.h>
@@ -10,13 +10,13 @@
 #include <sys/wait.h>
 #include <time.h>
 
-// --- failures while saving -----------------------------------------------------------------------------------------------------
+// --- failures while saving -------------------------------------------------------------------------------------------
 
 // No call reports a bit that is not as it was written: it shows when the file is read back.
 static err_t fails_with(const char *plan) { return strncmp(plan, "flip", 4) == 0 ? ERR_DATA : ERR_IO; }
 
-// Saves step `step` with the fault on its 1st, 2nd, ... pass until a save succeeds; returns how many failed. `with_x`: it stays
-// broken from that pass on. After each failure step 1 of salt 0 must be the newest, with nothing lying about.
+// Saves step `step` with the fault on its 1st, 2nd, ... pass until a save succeeds; returns how many failed. `with_x`:
+// it stays broken from that pass on. After each failure step 1 of salt 0 must be the newest, with nothing lying about.
 static int fail_each(two *t, const char *point, const char *with_x, int64_t step) {
     char plan[32];
     complaints c;
@@ -36,9 +36,9 @@ static int fail_each(two *t, const char *point, const char *with_x, int64_t step
 }
 
 static void test_fault_points(void **state) {
-    // Writes: the header and three tensors of masters, the header and six of the optimizer, the manifest; every one may come
-    // out wrong. Fsyncs: two files, the manifest, its directory, the directory of checkpoints. Renames: of the manifest
-    // and of the step. `more`: a step that is there is set aside before.
+    // Writes: the header and three tensors of masters, the header and six of the optimizer, the manifest; every one may
+    // come out wrong. Fsyncs: two files, the manifest, its directory, the directory of checkpoints. Renames: of the
+    // manifest and of the step. `more`: a step that is there is set aside before.
     static const struct {
         const char *point;
         int times, more;
@@ -93,7 +93,7 @@ static void test_best_fails(void **state) {
     assert_int_not_equal(access(best, F_OK), 0);
 }
 
-// --- crashes -------------------------------------------------------------------------------------------------------------------
+// --- crashes ---------------------------------------------------------------------------------------------------------
 
 static int64_t now_us(void) {
     struct timespec t;
@@ -119,8 +119,8 @@ static void all_whole(const world *w) {
     }
 }
 
-// A child saves and is killed; whatever the moment, the older or the newer state is there whole. Every third save replaces a step
-// by another state of the same number, the others prune the one before.
+// A child saves and is killed; whatever the moment, the older or the newer state is there whole. Every third save
+// replaces a step by another state of the same number, the others prune the one before.
 static void test_kills(void **state) {
     enum { ROUNDS = 50 };
     world *w = *state, *before = make_world("", CHUNKY_ROWS), *after = make_world("", CHUNKY_ROWS);
@@ -202,7 +202,7 @@ static void test_full_disk(void **state) {
     assert_int_equal(umount(t.w->dir), 0);
 }
 
-// --- several ranks -------------------------------------------------------------------------------------------------------------
+// --- several ranks ---------------------------------------------------------------------------------------------------
 
 // Like fail_each: rank `victim` has the fault, all have the error, and all still have step 1.
 static void body_faults(rank_of *r) {
@@ -226,7 +226,8 @@ static void body_faults(rank_of *r) {
         char from[16];
         snprintf(from, sizeof from, "rank %d (", j->victim);
         MUST(r->rank == j->victim || strstr(err_last()->text, from), "pass %d: %s", pass, err_last()->text);
-        MUST(strstr(err_last()->text, "step-0000000") || strstr(err_last()->text, "/ckpt"), "pass %d: %s", pass, err_last()->text);
+        MUST(strstr(err_last()->text, "step-0000000") || strstr(err_last()->text, "/ckpt"), "pass %d: %s", pass,
+             err_last()->text);
         if (r->c->place[r->rank].local == 0) {
             listing(&here, listed);
             MUST(strcmp(listed, "step-00000001 ") == 0, "pass %d: %s", pass, listed);
@@ -301,7 +302,8 @@ static void body_resume_until_killed(rank_of *r) {
     if (ckpt_clean(r->dir, &r->d.s) == ERR_OK) r->out->rc = ckpt_resume(r->dir, &r->d.s, &found, NULL, NULL);
 }
 
-// The ranks begin, and after this time one of them is killed, or all in some order. Returns whether all ended well before that.
+// The ranks begin, and after this time one of them is killed, or all in some order. Returns whether all ended well
+// before that.
 static bool kill_during(job *j, void (*body)(rank_of *r), int64_t us, int first, int count) {
     j->body = body;
     start(j);
@@ -314,8 +316,8 @@ static bool kill_during(job *j, void (*body)(rank_of *r), int64_t us, int first,
     return well;
 }
 
-// Every third save replaces a step, the others prune the one before. Every other time the rank that resumes is killed as well. Where only one is
-// killed the others lose it, and leave things as they are.
+// Every third save replaces a step, the others prune the one before. Every other time the rank that resumes is killed
+// as well. Where only one is killed the others lose it, and leave things as they are.
 static void test_killed_ranks(void **state) {
     enum { ROUNDS = 20 };
     const nodes *n = *state;
@@ -330,18 +332,21 @@ static void test_killed_ranks(void **state) {
         j.step = round % 3 ? step + 1 : step;
         j.salt = salt + 1;
         philox4x32(dice, 20261121, (uint32_t)round, 0, 0, 0);
-        bool done = kill_during(&j, body_save_until_killed, (int64_t)((double)took * 1.5 * dice[0] / 4294967296.0), (int)(dice[1] % 4),
-                                round % 4 == 3 ? 1 : 4);
+        bool done = kill_during(&j, body_save_until_killed, (int64_t)((double)took * 1.5 * dice[0] / 4294967296.0),
+                                (int)(dice[1] % 4), round % 4 == 3 ? 1 : 4);
         int64_t next = j.step;
         if (round % 2)
-            kill_during(&j, body_resume_until_killed, (int64_t)((double)took * 0.7 * dice[2] / 4294967296.0), (int)(dice[3] % 4),
-                        round % 4 == 1 ? 1 : 4);
+            kill_during(&j, body_resume_until_killed, (int64_t)((double)took * 0.7 * dice[2] / 4294967296.0),
+                        (int)(dice[3] % 4), round % 4 == 1 ? 1 : 4);
         all_ranks_do(&j, body_resume);
         const outcome *o = same_on_all(&j);
-        if (o->rc != ERR_OK || !o->found || o->complaints) fail_msg("round %d: %d %s %s", round, o->rc, o->text, o->complaint);
+        if (o->rc != ERR_OK || !o->found || o->complaints)
+            fail_msg("round %d: %d %s %s", round, o->rc, o->text, o->complaint);
         if (o->step == next && o->n == salt + 1) newer++, step = next, salt++;
         else if (o->step == step && o->n == salt && !done) older++;
-        else fail_msg("round %d: step %" PRId64 " salt %ld is neither the older nor the newer state", round, o->step, o->n);
+        else
+            fail_msg("round %d: step %" PRId64 " salt %ld is neither the older nor the newer state", round, o->step,
+                     o->n);
         for (int k = 0; k < 3; k++) node_has(n, k, step, o);
     }
     assert_true(older > 0 && newer > 0);
@@ -356,11 +361,12 @@ static void body_save_and_die(rank_of *r) {
     r->out->n = 1;
 }
 
-// A rank is lost in each message of a save, when some have heard of it and others have not. Those that have may rename and remove what is
-// older; if those that have not took back what they did, five nodes are enough to lose everything.
+// A rank is lost in each message of a save, when some have heard of it and others have not. Those that have may rename
+// and remove what is older; if those that have not took back what they did, five nodes are enough to lose everything.
 static void test_lost_in_every_message(void **state) {
     const nodes *n = *state;
-    job j = {.where = n, .nodes = 5, .ranks = {1, 1, 1, 1, 1}, .on = {0, 1, 2, 3, 4}, .keep = 1, .victim = 4, .reach = 2};
+    job j = {
+        .where = n, .nodes = 5, .ranks = {1, 1, 1, 1, 1}, .on = {0, 1, 2, 3, 4}, .keep = 1, .victim = 4, .reach = 2};
     int64_t step = 1;
     uint32_t salt = 0;
     int died = 0, older = 0, newer = 0;
@@ -375,10 +381,13 @@ static void test_lost_in_every_message(void **state) {
         int64_t next = j.step;
         all_ranks_do(&j, body_resume);
         const outcome *o = same_on_all(&j);
-        if (o->rc != ERR_OK || !o->found || o->complaints) fail_msg("message %d: %d %s %s", died + 1, o->rc, o->text, o->complaint);
+        if (o->rc != ERR_OK || !o->found || o->complaints)
+            fail_msg("message %d: %d %s %s", died + 1, o->rc, o->text, o->complaint);
         if (o->step == next && o->n == salt + 1) newer++, step = next, salt++;
         else if (o->step == step && o->n == salt && !survived) older++;
-        else fail_msg("message %d: step %" PRId64 " salt %ld is neither the older nor the newer", died + 1, o->step, o->n);
+        else
+            fail_msg("message %d: step %" PRId64 " salt %ld is neither the older nor the newer", died + 1, o->step,
+                     o->n);
     }
     assert_true(died > 15 && older > 10 && newer > 2);
     end_job(&j);
@@ -390,8 +399,8 @@ static void copy_tree(const char *from, const char *to) {
     assert_int_equal(system(command), 0);
 }
 
-// All that a crash between renames can leave of a step that replaces itself. `on` node k: the new one under its name and the old one set
-// aside; the others in one of four ways.
+// All that a crash between renames can leave of a step that replaces itself. `on` node k: the new one under its name
+// and the old one set aside; the others in one of four ways.
 enum { NOT_YET, TAKEN_BACK, BETWEEN, NO_MANIFEST, WAYS };
 enum { NAMES = 3 };
 
@@ -445,8 +454,10 @@ static void test_between_renames(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_fault_points),     TEST(test_first_save_fails), TEST(test_best_fails),    CHUNKY(test_kills),
-        TEST(test_full_disk),        NODES(test_faults_of_ranks), NODES(test_killed_ranks), NODES(test_lost_in_every_message),
+        TEST(test_fault_points),     TEST(test_first_save_fails),
+        TEST(test_best_fails),       CHUNKY(test_kills),
+        TEST(test_full_disk),        NODES(test_faults_of_ranks),
+        NODES(test_killed_ranks),    NODES(test_lost_in_every_message),
         NODES(test_between_renames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

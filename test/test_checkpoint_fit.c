@@ -1,5 +1,5 @@
-// test/test_checkpoint_fit.c: from which checkpoints a run may go on: of other settings, of another optimizer, of older builds, of other devices.
-// What fits is read to the bit, and what does not fit is refused by name.
+// test/test_checkpoint_fit.c: from which checkpoints a run may go on: of other settings, of another optimizer, of older
+// builds, of other devices. What fits is read to the bit, and what does not fit is refused by name.
 #include "gpu/revision.h"
 #include "model/safetensors.h"
 #include "test/support/fake_device.h"
@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-// --- does it fit ---------------------------------------------------------------------------------------------------------------
+// --- does it fit -----------------------------------------------------------------------------------------------------
 
 // A checkpoint of a build for which `warmup = 0` meant none.
 static void test_no_warmup(void **state) {
@@ -49,7 +49,8 @@ static void test_open_keys(void **state) {
     assert_false(decay->adopted || warmup->adopted);
 }
 
-// An optimizer of one array, and one of three: what it keeps is saved under its own names, and is refused under any others.
+// An optimizer of one array, and one of three: what it keeps is saved under its own names, and is refused under any
+// others.
 static void test_groups(void **state) {
     world *w = *state, *same = make_world(w->dir, 5);
     ckpt_state adam = w->s, keep;
@@ -136,14 +137,16 @@ static void test_mismatches(void **state) {
     OK(resume(w, &c));
 }
 
-// --- as it was -----------------------------------------------------------------------------------------------------------------
+// --- as it was -------------------------------------------------------------------------------------------------------
 
 // With its digest.
 static void spill_json(const char *path, const json_t *then) {
-    char *old = json_dumps(then, JSON_INDENT(1)), *end = strrchr(old, '\n'), *whole = calloc(1, strlen(old) + 200), hex[65];
+    char *old = json_dumps(then, JSON_INDENT(1)), *end = strrchr(old, '\n'), *whole = calloc(1, strlen(old) + 200),
+         hex[65];
     unsigned char d[32];
     crypto_generichash(d, sizeof d, (unsigned char *)old, (size_t)(end - old), NULL, 0);
-    sprintf(whole, "%.*s,\n \"digest\": \"%s\"\n}\n", (int)(end - old), old, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
+    sprintf(whole, "%.*s,\n \"digest\": \"%s\"\n}\n", (int)(end - old), old,
+            sodium_bin2hex(hex, sizeof hex, d, sizeof d));
     spill(path, whole, strlen(whole));
     free(whole), free(old);
 }
@@ -154,8 +157,8 @@ static void write_version_1(const char *path) {
     char *text = slurp(path, &n);
     json_t *now = json_loadb(text, n, 0, NULL), *then = json_object(), *value;
     const char *key;
-    json_object_foreach(now, key, value) if (strcmp(key, "world") != 0 && strcmp(key, "device") != 0 && strcmp(key, "digest") != 0)
-        json_object_set(then, key, value);
+    json_object_foreach(now, key, value) if (strcmp(key, "world") != 0 && strcmp(key, "device") != 0 &&
+                                             strcmp(key, "digest") != 0) json_object_set(then, key, value);
     json_object_set_new(then, "version", json_integer(1));
     for (size_t i = 0; i < json_array_size(json_object_get(then, "files")); i++) {
         json_t *file = json_array_get(json_object_get(then, "files"), i);
@@ -215,7 +218,8 @@ static void test_version_1(void **state) {
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         forge(path, text, changes[i][0], changes[i][1]);
         resumes_as(t.w, t.first, &c);
-        if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
+        if (c.count != 1 || !strstr(c.last, "step-00000002"))
+            fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     free(text);
     drop_world(same), drop_world(t.first);
@@ -246,13 +250,14 @@ static void test_version_2(void **state) {
     drop_world(same);
 }
 
-// --- what it was computed on ---------------------------------------------------------------------------------------------------
+// --- what it was computed on -----------------------------------------------------------------------------------------
 
 static void test_device(void **state) {
     world *w = *state;
     char path[IO_PATH], hash[17], state_hash[17], again[17];
     complaints c;
-    fake_device gpu = fake_open("cuda sm_90 132 SMs cuBLASLt 13.1.0"), other = fake_open("cuda sm_90 78 SMs cuBLASLt 13.1.0"), cpu = fake_open("cpu");
+    fake_device gpu = fake_open("cuda sm_90 132 SMs cuBLASLt 13.1.0"),
+                other = fake_open("cuda sm_90 78 SMs cuBLASLt 13.1.0"), cpu = fake_open("cpu");
     strcpy(gpu.plan[0], "first: 00 \"\\"), strcpy(gpu.plan[1], "");
     memset(gpu.plan[2], 'p', DEVICE_PLAN - 1);
     gpu.plans = 3;
@@ -305,14 +310,15 @@ static void test_device(void **state) {
     FAILS(resume(w, &c), ERR_CONFIG, "\"cpu\"", "132 SMs");
 }
 
-// --- which bits ----------------------------------------------------------------------------------------------------------------
+// --- which bits ------------------------------------------------------------------------------------------------------
 
 // The newest manifest as a build wrote it that did not record its revision; `plans`: with the key that came
 // shortly before 16 bits changed.
 static void make_old(const char *path, const char *build, const char *compute, bool plans, int64_t revision) {
     size_t n;
     char *text = slurp(path, &n);
-    json_t *then = json_loadb(text, n, 0, NULL), *keys = json_object_get(then, "bits"), *device = json_object_get(then, "device");
+    json_t *then = json_loadb(text, n, 0, NULL), *keys = json_object_get(then, "bits"),
+           *device = json_object_get(then, "device");
     json_object_del(then, "digest"), json_object_del(then, "sources"), json_object_del(device, "revision");
     json_object_set_new(then, "build", json_string(build));
     json_object_set_new(keys, "precision.compute", json_string(compute));
@@ -361,10 +367,12 @@ static void test_revisions(void **state) {
         assert_string_equal(w->s.other_build, "");
         make_old(path, rows[i].build, rows[i].compute, rows[i].plans, rows[i].recorded);
         if (rows[i].revision != now) {
-            snprintf(then, sizeof then, "revision %d of the arithmetic of %s on %s", (int)rows[i].revision, rows[i].compute, cuda ? "cuda" : "cpu");
+            snprintf(then, sizeof then, "revision %d of the arithmetic of %s on %s", (int)rows[i].revision,
+                     rows[i].compute, cuda ? "cuda" : "cpu");
             snprintf(here, sizeof here, "has revision %d", now);
             FAILS(resume(w, &c), ERR_CONFIG, then, rows[i].build, here, "resume = other-bits");
-            if (!strstr(err_last()->text, "did not record") != (rows[i].recorded != 0)) fail_msg("%s", err_last()->text);
+            if (!strstr(err_last()->text, "did not record") != (rows[i].recorded != 0))
+                fail_msg("%s", err_last()->text);
             OK(ckpt_load(dir, &w->s, true));  // to look at it, any will do
             w->s.any_bits = true;
         }

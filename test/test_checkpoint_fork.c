@@ -1,5 +1,6 @@
-// test/test_checkpoint_fork.c: the copy of a checkpoint for another run: every byte of files of several pieces, whatever
-// happens to the original meanwhile; what is damaged or missing is named; and the hash of counters that are others.
+// test/test_checkpoint_fork.c: the copy of a checkpoint for another run: every byte of files of several pieces,
+// whatever happens to the original meanwhile; what is damaged or missing is named; and the hash of counters that are
+// others.
 #include "test/support/checkpoint.h"
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/read.h"
@@ -194,7 +195,8 @@ static void counters_have_their_hash(void **state) {
 #define LARGE(f) cmocka_unit_test_setup_teardown(f, enter_large, leave)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {LARGE(every_byte_is_copied), LARGE(it_can_be_stopped),       LARGE(the_original_may_go),
-                                       LARGE(files_of_one_name),    LARGE(what_is_damaged_or_gone), LARGE(counters_have_their_hash)};
+    const struct CMUnitTest tests[] = {LARGE(every_byte_is_copied),    LARGE(it_can_be_stopped),
+                                       LARGE(the_original_may_go),     LARGE(files_of_one_name),
+                                       LARGE(what_is_damaged_or_gone), LARGE(counters_have_their_hash)};
     return cmocka_run_group_tests_name("checkpoint fork", tests, NULL, NULL);
 }

@@ -1,12 +1,13 @@
-// test/test_checkpoint_ranks.c: what some ranks saved any others load, with the same hashes however it was dealt; nodes lose their disks, their
-// files and their bytes, and get them back from the others. (test_checkpoint_crash.c: failures and crashes while saving.)
+// test/test_checkpoint_ranks.c: what some ranks saved any others load, with the same hashes however it was dealt; nodes
+// lose their disks, their files and their bytes, and get them back from the others. (test_checkpoint_crash.c: failures
+// and crashes while saving.)
 #include "model/safetensors.h"
 #include "test/support/checkpoint_ranks.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 
-// --- any world size ------------------------------------------------------------------------------------------------------------
+// --- any world size --------------------------------------------------------------------------------------------------
 
 // Loads with ckpt_load, by the path of the directory.
 static void body_load(rank_of *r) {
@@ -24,7 +25,11 @@ static void test_any_world(void **state) {
     outcome expected;
     hashes_of(&expected, 0, 7, 3);
     for (int i = 0; i < 8; i++) {
-        job save = {.where = n, .nodes = 1, .ranks = {from[i < 5 ? i : i - 3]}, .deal = i < 5 ? 100 + (uint32_t)i : 0, .keep = 1};
+        job save = {.where = n,
+                    .nodes = 1,
+                    .ranks = {from[i < 5 ? i : i - 3]},
+                    .deal = i < 5 ? 100 + (uint32_t)i : 0,
+                    .keep = 1};
         wipe(n);
         saves(&save, 7, 3);
         assert_string_equal(save.out->hash, expected.hash);
@@ -45,7 +50,8 @@ static void test_any_world(void **state) {
 
 // One file a rank, none for a rank that has nothing; whole tensors under their names, others with where they begin.
 static void body_save_three(rank_of *r) {
-    static const int64_t first[3][TENSORS] = {{0}, {0}, {CHUNK}}, count[3][TENSORS] = {{0}, {CHUNK, 2 * CHUNK}, {380000 - CHUNK, 0, 4, 1, 21003}};
+    static const int64_t first[3][TENSORS] = {{0}, {0}, {CHUNK}},
+                         count[3][TENSORS] = {{0}, {CHUNK, 2 * CHUNK}, {380000 - CHUNK, 0, 4, 1, 21003}};
     ckpt_release(&r->d.s);
     for (int g = 0; g < 3; g++)
         for (int i = 0; i < TENSORS; i++) {
@@ -58,7 +64,8 @@ static void body_save_three(rank_of *r) {
     body_save(r);
 }
 
-static void file_holds(const nodes *n, const char *file, int count, const char *const *names, const int64_t (*size)[2]) {
+static void file_holds(const nodes *n, const char *file, int count, const char *const *names,
+                       const int64_t (*size)[2]) {
     char path[IO_PATH];
     st_file f;
     node_path(path, n, 0, 5, file);
@@ -89,10 +96,12 @@ static void test_files(void **state) {
     wipe(n);
     all_ranks_do(&j, body_save_three);
     if (same_on_all(&j)->rc != ERR_OK) fail_msg("%s", j.out->text);
-    file_holds(n, "model-00001-of-00003.safetensors", 2, (const char *[]){"emb@0", "w"}, (const int64_t[][2]){{CHUNK, 0}, {2, CHUNK}});
+    file_holds(n, "model-00001-of-00003.safetensors", 2, (const char *[]){"emb@0", "w"},
+               (const int64_t[][2]){{CHUNK, 0}, {2, CHUNK}});
     file_holds(n, "model-00002-of-00003.safetensors", 4, (const char *[]){"emb@16384", "b.bias", "s", "h"},
                (const int64_t[][2]){{380000 - CHUNK, 0}, {4, 0}, {0, 0}, {1, 3}});
-    static const char *const absent[] = {"model-00000-of-00003.safetensors", "optimizer-00000-of-00003.safetensors", "model.safetensors"};
+    static const char *const absent[] = {"model-00000-of-00003.safetensors", "optimizer-00000-of-00003.safetensors",
+                                         "model.safetensors"};
     for (int i = 0; i < 3; i++) {
         node_path(path, n, 0, 5, absent[i]);
         assert_int_not_equal(access(path, F_OK), 0);
@@ -108,12 +117,14 @@ static void body_bad_parts(rank_of *r) {
         ckpt_tensor *t = &r->d.tensor[1][0], keep = *t;
         if (r->rank == 1) t->first += shift[i], t->count -= shift[i];
         err_t rc = ckpt_prepare(&r->d.s);
-        MUST(rc == ERR_INTERNAL && strstr(err_last()->text, "tensor m/emb: rank 1"), "%d %s", rc, rc ? err_last()->text : "");
+        MUST(rc == ERR_INTERNAL && strstr(err_last()->text, "tensor m/emb: rank 1"), "%d %s", rc,
+             rc ? err_last()->text : "");
         *t = keep;
         MUST(ckpt_save(r->dir, &r->d.s, 1, NULL) == ERR_INTERNAL, "saved without ckpt_prepare");
         if (r->rank == 1) strcpy(r->d.tensor[0][2].name, "c.bias");
         rc = ckpt_prepare(&r->d.s);
-        MUST(rc == ERR_INTERNAL && strstr(err_last()->text, "the same tensors"), "%d %s", rc, rc ? err_last()->text : "");
+        MUST(rc == ERR_INTERNAL && strstr(err_last()->text, "the same tensors"), "%d %s", rc,
+             rc ? err_last()->text : "");
         strcpy(r->d.tensor[0][2].name, "b.bias");
         DOES(ckpt_prepare(&r->d.s));
     }
@@ -126,7 +137,7 @@ static void test_bad_parts(void **state) {
     end_job(&j);
 }
 
-// --- nodes with disks of their own ---------------------------------------------------------------------------------------------
+// --- nodes with disks of their own -----------------------------------------------------------------------------------
 
 static const job layouts[] = {
     {.nodes = 2, .ranks = {1, 1}, .on = {0, 1}, .deal = 0},
@@ -150,7 +161,8 @@ static job without(job j, int node) {
     return j;
 }
 
-// Each node in turn loses its directory: it comes back with an empty one and is sent everything; or it does not come back.
+// Each node in turn loses its directory: it comes back with an empty one and is sent everything; or it does not come
+// back.
 static void test_lost_node(void **state) {
     const nodes *n = *state;
     char path[IO_PATH];
@@ -181,11 +193,13 @@ static void test_lost_node(void **state) {
     }
 }
 
-// Two neighbours of four: what both had is gone. The step before, which was saved by two nodes only, is used; without it everything is reported.
+// Two neighbours of four: what both had is gone. The step before, which was saved by two nodes only, is used; without
+// it everything is reported.
 static void test_lost_too_many(void **state) {
     const nodes *n = *state;
     char path[IO_PATH], hash[17], state_hash[17];
-    job j = layout(n, 3), two = {.where = n, .nodes = 2, .ranks = {1, 1}, .on = {0, 3}, .keep = 3}, one = {.where = n, .nodes = 1, .ranks = {1}};
+    job j = layout(n, 3), two = {.where = n, .nodes = 2, .ranks = {1, 1}, .on = {0, 3}, .keep = 3},
+        one = {.where = n, .nodes = 1, .ranks = {1}};
     wipe(n);
     saves(&two, 1, 0);
     saves(&j, 2, 0);
@@ -195,7 +209,8 @@ static void test_lost_too_many(void **state) {
     }
     const outcome *o = resumes_at(&j, 1, 0, 1);
     for (int r = 0; r < 4; r++)
-        if (!strstr(j.out[r].complaint, "step-00000002") || !strstr(j.out[r].complaint, "model-00001-of-00004.safetensors") ||
+        if (!strstr(j.out[r].complaint, "step-00000002") ||
+            !strstr(j.out[r].complaint, "model-00001-of-00004.safetensors") ||
             !strstr(j.out[r].complaint, "rank 1, written on host-b"))
             fail_msg("\"%s\" does not say what is missing", j.out[r].complaint);
     for (int k = 0; k < 4; k++) {
@@ -207,13 +222,16 @@ static void test_lost_too_many(void **state) {
     o = same_on_all(&j);
     assert_int_equal(o->rc, ERR_DATA);
     for (int r = 0; r < 4; r++)
-        if (!strstr(j.out[r].text, "step-00000002: 2 of its 8 files are missing") || !strstr(j.out[r].text, "rank 1, written on host-b"))
+        if (!strstr(j.out[r].text, "step-00000002: 2 of its 8 files are missing") ||
+            !strstr(j.out[r].text, "rank 1, written on host-b"))
             fail_msg("\"%s\" does not say what is missing", j.out[r].text);
     node_path(path, n, 0, 2, "");
-    FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, "step-00000002: 4 of its 8 files are missing", "rank 1, written on host-b");
+    FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, "step-00000002: 4 of its 8 files are missing",
+          "rank 1, written on host-b");
     all_ranks_do(&one, body_resume);
     assert_int_equal(one.out->rc, ERR_DATA);
-    if (!strstr(one.out->text, "none of its 1") || !strstr(one.out->text, "4 of its 8 files are missing")) fail_msg("%s", one.out->text);
+    if (!strstr(one.out->text, "none of its 1") || !strstr(one.out->text, "4 of its 8 files are missing"))
+        fail_msg("%s", one.out->text);
     end_job(&j), end_job(&two), end_job(&one);
 }
 
@@ -221,7 +239,8 @@ static void test_lost_too_many(void **state) {
 // taken from there.
 static void test_unreadable(void **state) {
     const nodes *n = *state;
-    static const char *const files[] = {"manifest.json", "model-00000-of-00002.safetensors", "optimizer-00001-of-00002.safetensors"};
+    static const char *const files[] = {"manifest.json", "model-00000-of-00002.safetensors",
+                                        "optimizer-00001-of-00002.safetensors"};
     for (int i = 0; i < 3; i++) {
         char path[2][IO_PATH];
         job j = layout(n, 0);
@@ -231,7 +250,8 @@ static void test_unreadable(void **state) {
         all_ranks_do(&j, body_resume);
         const outcome *o = same_on_all(&j);
         assert_int_equal(o->rc, ERR_IO);
-        if (!strstr(o->text, "of 1 checkpoint 1 could not be read. ") || !strstr(o->text, strerror(ELOOP))) fail_msg("%s", o->text);
+        if (!strstr(o->text, "of 1 checkpoint 1 could not be read. ") || !strstr(o->text, strerror(ELOOP)))
+            fail_msg("%s", o->text);
         make_readable(path[1]);
         node_has(n, 0, 1, resumes_at(&j, 1, 0, 1));
         end_job(&j);
@@ -267,14 +287,15 @@ static void body_load_another(rank_of *r) {
     char path[IO_PATH];
     snprintf(path, sizeof path, "%s/ckpt/step-00000002", r->dir);
     err_t rc = ckpt_load(path, &r->d.s, false);
-    MUST(rc == ERR_DATA && strstr(err_last()->text, "rank 2 has another checkpoint of this name than rank 0"), "%d %s", rc,
-         rc ? err_last()->text : "");
+    MUST(rc == ERR_DATA && strstr(err_last()->text, "rank 2 has another checkpoint of this name than rank 0"), "%d %s",
+         rc, rc ? err_last()->text : "");
 }
 
 // Nodes that were apart: the same step, of two histories. They are never mixed.
 static void test_two_histories(void **state) {
     const nodes *n = *state;
-    job both = {.where = n, .nodes = 2, .ranks = {2, 1}, .on = {0, 1}, .keep = 3}, a = without(both, 1), b = without(both, 0);
+    job both = {.where = n, .nodes = 2, .ranks = {2, 1}, .on = {0, 1}, .keep = 3}, a = without(both, 1),
+        b = without(both, 0);
     wipe(n);
     saves(&both, 1, 0);
     saves(&a, 2, 1);
@@ -295,7 +316,7 @@ static void test_two_histories(void **state) {
     end_job(&a), end_job(&b), end_job(&both);
 }
 
-// --- damage --------------------------------------------------------------------------------------------------------------------
+// --- damage ----------------------------------------------------------------------------------------------------------
 
 static void flip(const nodes *n, int node, int64_t step, const char *file, int64_t from_end) {
     char path[IO_PATH], byte;
@@ -354,7 +375,8 @@ static void test_damage_on_one_node(void **state) {
     }
 }
 
-// With several nodes the next one has a copy: the damage is reported, and mended. Where both copies are damaged the step before is used.
+// With several nodes the next one has a copy: the damage is reported, and mended. Where both copies are damaged the
+// step before is used.
 static void test_damage_is_mended(void **state) {
     const nodes *n = *state;
     static const struct {
@@ -399,7 +421,7 @@ static void test_damage_is_mended(void **state) {
     }
 }
 
-// --- the rest ------------------------------------------------------------------------------------------------------------------
+// --- the rest --------------------------------------------------------------------------------------------------------
 
 static void body_best_and_prune(rank_of *r) {
     char best[IO_PATH], target[64] = "";

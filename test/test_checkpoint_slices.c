@@ -1,5 +1,5 @@
-// test/test_checkpoint_slices.c: tensors that ranks divide along an axis: saved and loaded with the same and with other slices, by any ranks in
-// any order, each element by its coordinates; damage is found, and forged slices are refused.
+// test/test_checkpoint_slices.c: tensors that ranks divide along an axis: saved and loaded with the same and with other
+// slices, by any ranks in any order, each element by its coordinates; damage is found, and forged slices are refused.
 #include "model/safetensors.h"
 #include "test/support/checkpoint_ranks.h"
 #include "test/support/forge.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-// --- any slices, any ranks -----------------------------------------------------------------------------------------------------
+// --- any slices, any ranks -------------------------------------------------------------------------------------------
 
 static void test_any_slices(void **state) {
     enum { SLICINGS = sizeof slicings / sizeof *slicings };
@@ -22,7 +22,13 @@ static void test_any_slices(void **state) {
     for (int from = 0; from < SLICINGS; from++)
         for (int k = 0; k < 2; k++) {
             int world = worlds[(from + 2 * k + 1) % 4];
-            job save = {.where = n, .nodes = 1, .ranks = {world}, .deal = (uint32_t)k, .slicing = from, .turned = k ? world - 1 : 0, .keep = 1};
+            job save = {.where = n,
+                        .nodes = 1,
+                        .ranks = {world},
+                        .deal = (uint32_t)k,
+                        .slicing = from,
+                        .turned = k ? world - 1 : 0,
+                        .keep = 1};
             wipe(n);
             saves(&save, 7, 3);
             assert_string_equal(save.out->hash, expected[from].hash);
@@ -66,8 +72,13 @@ static void test_overlaps(void **state) {
     for (int from = 0; from < ORDERS; from++)
         for (int to = 0; to < ORDERS; to++) {
             const ckpt_order o = order_of(3, size, ways[from].axis, ways[from].slices, &ways[from].split);
-            ckpt_tensor t = {
-                .dims = 3, .size = {6, 2, 2}, .axis = ways[to].axis, .slices = ways[to].slices, .split = ways[to].split, .first = 5, .count = 6};
+            ckpt_tensor t = {.dims = 3,
+                             .size = {6, 2, 2},
+                             .axis = ways[to].axis,
+                             .slices = ways[to].slices,
+                             .split = ways[to].split,
+                             .first = 5,
+                             .count = 6};
             const ckpt_order mine = ckpt_order_of(&t);
             bool has[N] = {false};
             int64_t run;
@@ -124,10 +135,11 @@ static void test_splits(void **state) {
                {0, 2, {8, {4, 4}}},
                {0, 4, {.padded = INT64_MAX - 3}},
                {0, 2, {.rows = {INT64_MAX - 1, 2, 8}}}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(order_is_possible(2, size, bad[i].axis, bad[i].slices, &bad[i].split));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(order_is_possible(2, size, bad[i].axis, bad[i].slices, &bad[i].split));
 }
 
-// --- what is written -----------------------------------------------------------------------------------------------------------
+// --- what is written -------------------------------------------------------------------------------------------------
 
 static json_t *manifest_of(const nodes *n, int64_t step) {
     char path[IO_PATH];
@@ -137,12 +149,14 @@ static json_t *manifest_of(const nodes *n, int64_t step) {
     return m;
 }
 
-// A part for each slice that a rank has something of, under a name of its own; slices and version 4 only where there are any.
+// A part for each slice that a rank has something of, under a name of its own; slices and version 4 only where there
+// are any.
 static void test_what_is_written(void **state) {
     const nodes *n = *state;
     char path[IO_PATH];
     st_file f;
-    job j = {.where = n, .nodes = 1, .ranks = {2}, .slicing = 1, .keep = 1}, plain = {.where = n, .nodes = 1, .ranks = {2}, .keep = 1};
+    job j = {.where = n, .nodes = 1, .ranks = {2}, .slicing = 1, .keep = 1},
+        plain = {.where = n, .nodes = 1, .ranks = {2}, .keep = 1};
     wipe(n);
     saves(&j, 1, 0);
     node_path(path, n, 0, 1, "model-00001-of-00002.safetensors");
@@ -151,12 +165,14 @@ static void test_what_is_written(void **state) {
         const char *name;
         int64_t count;
     } parts[] = {
-        {"emb@2:0", 95000}, {"emb@3:0", 95000}, {"w@1:0", CHUNK}, {"b.bias@1:0", 2}, {"s", 1}, {"h@1:0", 7001}, {"h@2:0", 7001},
+        {"emb@2:0", 95000}, {"emb@3:0", 95000}, {"w@1:0", CHUNK}, {"b.bias@1:0", 2},
+        {"s", 1},           {"h@1:0", 7001},    {"h@2:0", 7001},
     };
     assert_int_equal(f.count, 7);
     for (int i = 0; i < 7; i++) {
         const st_tensor *t = st_find(&f, parts[i].name);
-        if (!t || t->bytes != parts[i].count * 4) fail_msg("%s: no %s of %" PRId64 " elements", path, parts[i].name, parts[i].count);
+        if (!t || t->bytes != parts[i].count * 4)
+            fail_msg("%s: no %s of %" PRId64 " elements", path, parts[i].name, parts[i].count);
     }
     st_close(&f);
     json_t *m = manifest_of(n, 1), *t = json_array_get(json_object_get(m, "tensors"), 0);
@@ -180,7 +196,7 @@ static void test_what_is_written(void **state) {
     end_job(&j), end_job(&plain);
 }
 
-// --- what can't be saved -------------------------------------------------------------------------------------------------------
+// --- what can't be saved ---------------------------------------------------------------------------------------------
 
 static void refused(rank_of *r, const char *why) {
     err_t rc = ckpt_prepare(&r->d.s);
@@ -196,7 +212,8 @@ static void body_bad_slices(rank_of *r) {
     t[0].slices = -4, refused(r, "in -4 slices"), t[0] = keep;
     t[0].size[1] = 0, refused(r, "of 1 or more"), t[0] = keep;
     m[0].slices = 2, refused(r, "as its master"), m[0].slices = 4;
-    // 16 chunks: 5 whole and a short one, twice, and 4. Two ranks may meet there, or where a slice ends, and nowhere else.
+    // 16 chunks: 5 whole and a short one, twice, and 4. Two ranks may meet there, or where a slice ends, and nowhere
+    // else.
     int64_t cut = 2 * 95000 + 4 * CHUNK, places[] = {12 * CHUNK, cut + 1, cut};
     for (int k = 0; k < 3; k++) {
         t[0].first = r->rank ? places[k] : 0, t[0].count = r->rank ? 380000 - places[k] : places[k];
@@ -223,7 +240,7 @@ static void test_bad_slices(void **state) {
     end_job(&j);
 }
 
-// --- damage --------------------------------------------------------------------------------------------------------------------
+// --- damage ----------------------------------------------------------------------------------------------------------
 
 // It is found by those who read with these slices, with others and with none.
 static void test_damage(void **state) {
@@ -259,19 +276,28 @@ static void test_damage(void **state) {
     }
 }
 
-// --- forged --------------------------------------------------------------------------------------------------------------------
+// --- forged ----------------------------------------------------------------------------------------------------------
 
 static void test_forged_slices(void **state) {
     const nodes *n = *state;
     static const char *const changes[][2] = {
-        {"\"slices\": 4", "\"slices\": 0"},      {"\"slices\": 4", "\"slices\": 3"},
-        {"\"slices\": 4", "\"slices\": -4"},     {"\"slices\": 4", "\"slices\": 4294967300"},
-        {"\"slices\": 4", "\"slices\": 2"},      {"\"slices\": 4", "\"slices\": \"4\""},
-        {"\"axis\": 1", "\"axis\": 0"},          {"\"axis\": 1", "\"axis\": 2"},
-        {"\"axis\": 1", "\"axis\": 4294967297"}, {"\"axis\": 1", "\"axes\": 1"},
-        {"\"slice\": 1", "\"slice\": 2"},        {"\"slice\": 1", "\"slice\": 0"},
-        {"\"slice\": 1", "\"slice\": -1"},       {"\"slice\": 1", "\"slice\": 4294967297"},
-        {"\"slice\": 0", "\"slide\": 0"},        {"\"version\": 4", "\"version\": 3"},  // which knows no slices: the parts are too short
+        {"\"slices\": 4", "\"slices\": 0"},
+        {"\"slices\": 4", "\"slices\": 3"},
+        {"\"slices\": 4", "\"slices\": -4"},
+        {"\"slices\": 4", "\"slices\": 4294967300"},
+        {"\"slices\": 4", "\"slices\": 2"},
+        {"\"slices\": 4", "\"slices\": \"4\""},
+        {"\"axis\": 1", "\"axis\": 0"},
+        {"\"axis\": 1", "\"axis\": 2"},
+        {"\"axis\": 1", "\"axis\": 4294967297"},
+        {"\"axis\": 1", "\"axes\": 1"},
+        {"\"slice\": 1", "\"slice\": 2"},
+        {"\"slice\": 1", "\"slice\": 0"},
+        {"\"slice\": 1", "\"slice\": -1"},
+        {"\"slice\": 1", "\"slice\": 4294967297"},
+        // which knows no slices: the parts are too short
+        {"\"slice\": 0", "\"slide\": 0"},
+        {"\"version\": 4", "\"version\": 3"},
     };
     char path[IO_PATH];
     size_t bytes;
@@ -294,8 +320,9 @@ static void test_forged_slices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        NODES(test_any_slices), cmocka_unit_test(test_overlaps), cmocka_unit_test(test_splits), NODES(test_what_is_written), NODES(test_bad_slices),
-        NODES(test_damage),     NODES(test_forged_slices),
+        NODES(test_any_slices),      cmocka_unit_test(test_overlaps), cmocka_unit_test(test_splits),
+        NODES(test_what_is_written), NODES(test_bad_slices),          NODES(test_damage),
+        NODES(test_forged_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

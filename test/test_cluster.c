@@ -1,5 +1,5 @@
-// test/test_cluster.c: one line names all nodes. What it may say, what each mistake is answered with, how a machine finds itself in it, and
-// which files are a secret.
+// test/test_cluster.c: one line names all nodes. What it may say, what each mistake is answered with, how a machine
+// finds itself in it, and which files are a secret.
 #include "trainer/node/cluster.h"
 #include "base/io.h"
 
@@ -63,13 +63,14 @@ static err_t resolve(fixture *x, const char *nodes) {
     return cluster_resolve(&x->cl, &x->c);
 }
 
-// --- what the line may say -----------------------------------------------------------------------------------------------------------
+// --- what the line may say -------------------------------------------------------------------------------------------
 
 // "host:ranks host:ranks ..." of what was read.
 static const char *shown(const cluster *cl, char dst[4096]) {
     size_t n = 0;
     dst[0] = 0;
-    for (int i = 0; i < cl->nodes && n < 4000; i++) n += (size_t)snprintf(dst + n, 4096 - n, "%s%s:%d", i ? " " : "", cl->host[i], cl->ranks[i]);
+    for (int i = 0; i < cl->nodes && n < 4000; i++)
+        n += (size_t)snprintf(dst + n, 4096 - n, "%s%s:%d", i ? " " : "", cl->host[i], cl->ranks[i]);
     return dst;
 }
 
@@ -94,7 +95,8 @@ static void test_parse(void **state) {
         {"n[7-7]", "n7:1", 1},
         {"a:1024", "a:1024", 1024},
         {"n[1-256]:4", NULL, 1024},
-        {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk:1", 1},
+        {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk",
+         "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk:1", 1},
     };
     char text[4096];
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -191,7 +193,7 @@ static void test_parse_anything(void **state) {
     assert_in_range(accepted, 200, 100000);
 }
 
-// --- which one is this machine -------------------------------------------------------------------------------------------------------
+// --- which one is this machine ---------------------------------------------------------------------------------------
 
 static void test_alone(void **state) {
     fixture *x = *state;
@@ -225,7 +227,8 @@ static void test_told(void **state) {
     static const char *const bad[] = {"3", "-1", "", " 0", "0 ", "one", "0x1", "1e0", "99999999999999999999"};
     for (size_t i = 0; i < COUNT(bad); i++) {
         setenv("LOCKSTEP_NODE", bad[i], 1);
-        if (resolve(x, "127.0.0.1:1, 127.0.0.2:2, 127.0.0.3:3") != ERR_CONFIG) fail_msg("LOCKSTEP_NODE=`%s` was taken", bad[i]);
+        if (resolve(x, "127.0.0.1:1, 127.0.0.2:2, 127.0.0.3:3") != ERR_CONFIG)
+            fail_msg("LOCKSTEP_NODE=`%s` was taken", bad[i]);
         char part[64];
         snprintf(part, sizeof part, "LOCKSTEP_NODE=%.40s", bad[i]);
         assert_says(ERR_CONFIG, part, "expected a number from 0 to 2", "has 3 entries");
@@ -308,7 +311,7 @@ static void test_rules(void **state) {
     assert_says(ERR_CONFIG, "[parallel] data = 2", "the run has 1 rank ([device] ranks)", NULL);
 }
 
-// --- the secret ----------------------------------------------------------------------------------------------------------------------
+// --- the secret ------------------------------------------------------------------------------------------------------
 
 static const char *write_secret(fixture *x, const char *name, size_t bytes, int mode) {
     static char path[512];
@@ -353,7 +356,9 @@ static void test_secret(void **state) {
         char part[64], make[1100];
         snprintf(part, sizeof part, ": %zu bytes; expected 32 to 4096", sizes[i]);
         const char *path = write_secret(x, "a", sizes[i], 0600);
-        snprintf(make, sizeof make, "head -c 32 /dev/urandom > %s; chmod 600 %s` and copy it to every node: all need the same", path, path);
+        snprintf(make, sizeof make,
+                 "head -c 32 /dev/urandom > %s; chmod 600 %s` and copy it to every node: all need the same", path,
+                 path);
         if (cluster_secret(&x->c, key) != ERR_AUTH) fail_msg("%s was taken", part);
         assert_says(ERR_AUTH, part, make, NULL);
     }
@@ -364,10 +369,12 @@ static void test_secret_kinds(void **state) {
     uint8_t key[TEAM_KEY], again[TEAM_KEY];
     char path[512], link[512];
     assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
-    assert_says(ERR_AUTH, "[cluster] secret_file", "head -c 32 /dev/urandom > secret", "set [cluster] secret_file = secret, and copy the file");
+    assert_says(ERR_AUTH, "[cluster] secret_file", "head -c 32 /dev/urandom > secret",
+                "set [cluster] secret_file = secret, and copy the file");
     strcpy(x->c.cluster.secret_file, "/none/it's mine");  // as a shell takes it
     assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
-    assert_says(ERR_AUTH, "head -c 32 /dev/urandom > '/none/it'\\''s mine'; chmod 600 '/none/it'\\''s mine'`", NULL, NULL);
+    assert_says(ERR_AUTH, "head -c 32 /dev/urandom > '/none/it'\\''s mine'; chmod 600 '/none/it'\\''s mine'`", NULL,
+                NULL);
     snprintf(x->c.cluster.secret_file, sizeof x->c.cluster.secret_file, "%s/none", x->dir);
     assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
     assert_says(ERR_AUTH, "/none: the secret can't be opened: No such file", "chmod 600", NULL);
@@ -404,11 +411,13 @@ static void test_credentials(void **state) {
     uint8_t key[TEAM_KEY], again[TEAM_KEY];
     setenv("CREDENTIALS_DIRECTORY", x->dir, 1);
     assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
-    assert_says(ERR_AUTH, "/lockstep-secret: the secret can't be opened", "> /etc/lockstep/secret; chmod 600 /etc/lockstep/secret`", NULL);
+    assert_says(ERR_AUTH, "/lockstep-secret: the secret can't be opened",
+                "> /etc/lockstep/secret; chmod 600 /etc/lockstep/secret`", NULL);
     write_secret(x, "lockstep-secret", 32, 0400);
     x->c.cluster.secret_file[0] = 0;
     assert_int_equal(cluster_secret(&x->c, key), ERR_OK);
-    write_secret(x, "lockstep-secret", 32, 0440);  // how an access-control list of systemd's looks, when root owns the file
+    // how an access-control list of systemd's looks, when root owns the file
+    write_secret(x, "lockstep-secret", 32, 0440);
     x->c.cluster.secret_file[0] = 0;
     assert_int_equal(cluster_secret(&x->c, again), geteuid() == 0 && getegid() == 0 ? ERR_OK : ERR_AUTH);
     write_secret(x, "lockstep-secret", 32, 0444);

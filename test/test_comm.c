@@ -1,7 +1,7 @@
-// test/test_comm.c: the tcp transport. Every test forks ranks, on one "node" that shares memory or on several that are joined by
-// connections over the loopback device, and compares what they hold with what one process computes. Values are small whole
-// numbers wherever sums are compared, so that every order of additions gives the same bits and a wrong one cannot hide behind a
-// tolerance.
+// test/test_comm.c: the tcp transport. Every test forks ranks, on one "node" that shares memory or on several that are
+// joined by connections over the loopback device, and compares what they hold with what one process computes. Values
+// are small whole numbers wherever sums are compared, so that every order of additions gives the same bits and a wrong
+// one cannot hide behind a tolerance.
 #include "base/philox.h"
 #include "comm/tcp/sum.h"
 #include "comm/transport.h"
@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-// --- heap calls are counted, as in test/test_heap.c ----------------------------------------------------------------------------
+// --- heap calls are counted, as in test/test_heap.c ------------------------------------------------------------------
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include "test/support/heap.h"
@@ -26,7 +26,7 @@
 static atomic_long heap_calls;
 #endif
 
-// --- ranks ---------------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 enum { NODES = 8, LIMIT_S = 100 };
 
@@ -34,8 +34,10 @@ typedef struct layout {
     int nodes, ranks[NODES];
 } layout;
 
-static const layout near2 = {1, {2}}, near3 = {1, {3}}, near4 = {1, {4}}, near5 = {1, {5}}, near8 = {1, {8}}, near11 = {1, {11}}, near64 = {1, {64}};
-static const layout far2 = {2, {1, 1}}, far3 = {3, {1, 1, 1}}, mixed4 = {2, {2, 2}}, mixed5 = {3, {3, 1, 1}}, mixed12 = {3, {5, 3, 4}};
+static const layout near2 = {1, {2}}, near3 = {1, {3}}, near4 = {1, {4}}, near5 = {1, {5}}, near8 = {1, {8}},
+                    near11 = {1, {11}}, near64 = {1, {64}};
+static const layout far2 = {2, {1, 1}}, far3 = {3, {1, 1, 1}}, mixed4 = {2, {2, 2}}, mixed5 = {3, {3, 1, 1}},
+                    mixed12 = {3, {5, 3, 4}};
 
 typedef void body(comm *c, void *ctx);
 
@@ -86,8 +88,8 @@ static void be_rank(team *t, launch *node, int rank, double timeout_s, body *run
     _exit(0);
 }
 
-// Waits for all, and does what a team's watcher does: a lost rank is reported to the others. Returns how many did not end
-// with 0.
+// Waits for all, and does what a team's watcher does: a lost rank is reported to the others. Returns how many did not
+// end with 0.
 static int wait_for_all(team *t, pid_t *pid, int world, report *r) {
     int bad = 0;
     for (int left = world; left > 0;) {
@@ -103,7 +105,8 @@ static int wait_for_all(team *t, pid_t *pid, int world, report *r) {
         bad++;
         char text[128];
         snprintf(text, sizeof text, "rank %d (%s) is lost", rank, t->at.place[rank].host);
-        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) snprintf(r[rank].text, sizeof r[rank].text, "ended by signal %d", WTERMSIG(status));
+        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+            snprintf(r[rank].text, sizeof r[rank].text, "ended by signal %d", WTERMSIG(status));
         team_fail(t, text);
     }
     return bad;
@@ -125,14 +128,15 @@ static report *run_ranks(const layout *l, double timeout_s, body *run, void *ctx
     stub_let_go(t);
     int failed = wait_for_all(t, pid, world, r);
     for (int i = 0; i < world; i++)
-        if (failed != bad && r[i].text[0]) print_message("rank %d of %d on %d nodes: %s\n", i, world, l->nodes, r[i].text);
+        if (failed != bad && r[i].text[0])
+            print_message("rank %d of %d on %d nodes: %s\n", i, world, l->nodes, r[i].text);
     stub_close(t, node);
     free(t);
     if (failed != bad) fail_msg("%d of %d ranks on %d nodes failed, expected %d", failed, world, l->nodes, bad);
     return r;
 }
 
-// --- numbers -------------------------------------------------------------------------------------------------------------------
+// --- numbers ---------------------------------------------------------------------------------------------------------
 
 // Everybody can compute what anybody has: value i of rank `rank` in call `call` is a whole number from -500 to 499.
 static int value(uint32_t call, int rank, size_t i) {
@@ -148,7 +152,9 @@ static void put(void *p, dtype t, size_t i, int v) {
 }
 
 static double get(const void *p, dtype t, size_t i) {
-    return t == FP32 ? (double)((const float *)p)[i] : t == FP64 ? ((const double *)p)[i] : (double)((const int32_t *)p)[i];
+    return t == FP32   ? (double)((const float *)p)[i]
+           : t == FP64 ? ((const double *)p)[i]
+                       : (double)((const int32_t *)p)[i];
 }
 
 static int reduced(uint32_t call, int world, size_t i, reduce_op op) {
@@ -177,7 +183,8 @@ static buffer get_buffer(size_t bytes, size_t shift) {
 
 static void drop_buffer(buffer *b, const char *what) {
     for (char *p = b->base; p < b->base + b->bytes + 128; p++)
-        CHECK((p >= b->data && p < b->data + b->bytes) || *p == GUARD, "%s wrote outside its %zu bytes, at %td", what, b->bytes, p - b->data);
+        CHECK((p >= b->data && p < b->data + b->bytes) || *p == GUARD, "%s wrote outside its %zu bytes, at %td", what,
+              b->bytes, p - b->data);
     free(b->base);
 }
 
@@ -207,7 +214,7 @@ static void roll_cut(dice *d, size_t *cut, int world, size_t total) {
         }
 }
 
-// --- one call each, checked ----------------------------------------------------------------------------------------------------
+// --- one call each, checked ------------------------------------------------------------------------------------------
 
 static void try_all_reduce(comm *c, uint32_t call, dice *d) {
     static const dtype types[] = {FP32, FP64, INT32};
@@ -218,8 +225,9 @@ static void try_all_reduce(comm *c, uint32_t call, dice *d) {
     for (size_t i = 0; i < n; i++) put(b.data, t, i, value(call, c->rank, i));
     RUNS(c->table->all_reduce(c, b.data, n, t, op, NULL));
     for (size_t i = 0; i < n; i++)
-        CHECK(get(b.data, t, i) == reduced(call, c->world, i, op), "all_reduce #%u of %zu, type %d, op %d: element %zu is %g, expected %d", call, n,
-              (int)t, (int)op, i, get(b.data, t, i), reduced(call, c->world, i, op));
+        CHECK(get(b.data, t, i) == reduced(call, c->world, i, op),
+              "all_reduce #%u of %zu, type %d, op %d: element %zu is %g, expected %d", call, n, (int)t, (int)op, i,
+              get(b.data, t, i), reduced(call, c->world, i, op));
     drop_buffer(&b, "all_reduce");
 }
 
@@ -230,8 +238,9 @@ static void try_reduce_scatter(comm *c, uint32_t call, dice *d) {
     for (size_t i = 0; i < n; i++) put(b.data, FP32, i, value(call, c->rank, i));
     RUNS(c->table->reduce_scatter(c, b.data, cut, FP32, NULL));
     for (size_t i = cut[c->rank]; i < cut[c->rank + 1]; i++)
-        CHECK(get(b.data, FP32, i) == reduced(call, c->world, i, REDUCE_SUM), "reduce_scatter #%u of %zu: element %zu is %g, expected %d", call, n, i,
-              get(b.data, FP32, i), reduced(call, c->world, i, REDUCE_SUM));
+        CHECK(get(b.data, FP32, i) == reduced(call, c->world, i, REDUCE_SUM),
+              "reduce_scatter #%u of %zu: element %zu is %g, expected %d", call, n, i, get(b.data, FP32, i),
+              reduced(call, c->world, i, REDUCE_SUM));
     drop_buffer(&b, "reduce_scatter");
 }
 
@@ -243,8 +252,8 @@ static void fill_bytes(char *p, size_t n, uint32_t call, int from, int to) {
 
 static void check_bytes(const char *p, size_t n, uint32_t call, int from, int to, const char *what) {
     for (size_t i = 0; i < n; i++)
-        CHECK(p[i] == byte(call, from, to, i), "%s #%u: byte %zu of %zu from rank %d is %d, expected %d", what, call, i, n, from, p[i],
-              byte(call, from, to, i));
+        CHECK(p[i] == byte(call, from, to, i), "%s #%u: byte %zu of %zu from rank %d is %d, expected %d", what, call, i,
+              n, from, p[i], byte(call, from, to, i));
 }
 
 static void try_all_gather(comm *c, uint32_t call, dice *d) {
@@ -298,7 +307,9 @@ static int list_parts(comm *c, uint32_t call, bool sends, comm_part *part, buffe
     int n = 0, at[64] = {0}, peers = c->world;
     for (int left = peers; left > 0;) {
         int peer = (int)roll(own, (uint32_t)peers), k = at[peer];
-        long bytes = k < 0 || peer == c->rank ? -1 : sends ? message_size(call, c->rank, peer, k) : message_size(call, peer, c->rank, k);
+        long bytes = k < 0 || peer == c->rank ? -1
+                     : sends                  ? message_size(call, c->rank, peer, k)
+                                              : message_size(call, peer, c->rank, k);
         if (k >= 0 && bytes < 0) at[peer] = -1, left--;
         if (bytes < 0) continue;
         at[peer]++;
@@ -315,9 +326,11 @@ static void try_exchange(comm *c, uint32_t call, dice *d) {
     static buffer out[PARTS], in[PARTS];
     (void)d;
     dice own = {call, 1000u * (uint32_t)c->rank};
-    int sends = list_parts(c, call, true, send, out, &own), recvs = list_parts(c, call, false, recv, in, &own), k[64] = {0};
+    int sends = list_parts(c, call, true, send, out, &own), recvs = list_parts(c, call, false, recv, in, &own),
+        k[64] = {0};
     RUNS(c->table->exchange(c, send, sends, recv, recvs, NULL));
-    for (int i = 0; i < recvs; i++) check_bytes(recv[i].data, recv[i].bytes, call + (uint32_t)k[recv[i].peer]++, recv[i].peer, c->rank, "exchange");
+    for (int i = 0; i < recvs; i++)
+        check_bytes(recv[i].data, recv[i].bytes, call + (uint32_t)k[recv[i].peer]++, recv[i].peer, c->rank, "exchange");
     for (int i = 0; i < sends; i++) drop_buffer(&out[i], "exchange (sent)");
     for (int i = 0; i < recvs; i++) drop_buffer(&in[i], "exchange (received)");
 }
@@ -328,14 +341,15 @@ static void try_barrier(comm *c, uint32_t call, dice *d) {
 }
 
 typedef void attempt(comm *c, uint32_t call, dice *d);
-static attempt *const attempts[] = {try_all_reduce, try_reduce_scatter, try_all_gather, try_broadcast, try_all_to_all, try_exchange, try_barrier};
+static attempt *const attempts[] = {try_all_reduce, try_reduce_scatter, try_all_gather, try_broadcast,
+                                    try_all_to_all, try_exchange,       try_barrier};
 
 static void mixed_calls(comm *c, uint32_t seed, int calls) {
     dice d = {seed, 0};
     for (int i = 0; i < calls; i++) attempts[roll(&d, 7)](c, seed + (uint32_t)i, &d);
 }
 
-// --- tests of results ----------------------------------------------------------------------------------------------------------
+// --- tests of results ------------------------------------------------------------------------------------------------
 
 static void body_mixed(comm *c, void *ctx) { mixed_calls(c, 100u * (uint32_t)c->world + *(uint32_t *)ctx, 60); }
 
@@ -367,19 +381,22 @@ static void body_split(comm *c, void *ctx) {
     comm *part, *again, *none;
     RUNS(c->table->split(c, c->rank % 2, -c->rank, 0, &part));
     int members = (c->world + 1 - c->rank % 2) / 2;
-    CHECK(part->world == members && part->rank == members - 1 - c->rank / 2, "rank %d of %d, expected %d of %d", part->rank, part->world,
-          members - 1 - c->rank / 2, members);
+    CHECK(part->world == members && part->rank == members - 1 - c->rank / 2, "rank %d of %d, expected %d of %d",
+          part->rank, part->world, members - 1 - c->rank / 2, members);
     for (int r = 0; r < part->world; r++) {
         int there = c->rank % 2 + 2 * (part->world - 1 - r);
-        CHECK(strcmp(part->place[r].host, c->place[there].host) == 0, "rank %d of the part is on %s", r, part->place[r].host);
-        CHECK(part->place[r].node >= 0 && part->place[r].node < comm_nodes(part) && part->place[0].node == 0, "node %d", part->place[r].node);
+        CHECK(strcmp(part->place[r].host, c->place[there].host) == 0, "rank %d of the part is on %s", r,
+              part->place[r].host);
+        CHECK(part->place[r].node >= 0 && part->place[r].node < comm_nodes(part) && part->place[0].node == 0, "node %d",
+              part->place[r].node);
     }
     for (uint32_t i = 0; i < 3; i++) {
         mixed_calls(part, 7000 + 100 * i + (uint32_t)(c->rank % 2), 8);
         mixed_calls(c, 8000 + 100 * i, 4);
     }
     RUNS(part->table->split(part, 0, 0, 0, &again));
-    CHECK(again->world == part->world && again->rank == part->rank, "rank %d of %d after an equal split", again->rank, again->world);
+    CHECK(again->world == part->world && again->rank == part->rank, "rank %d of %d after an equal split", again->rank,
+          again->world);
     mixed_calls(again, 9000, 6);
     RUNS(c->table->split(c, c->rank == 0 ? -1 : 5, 0, 0, &none));
     CHECK((none == NULL) == (c->rank == 0), "split: color -1 gives no communicator, others do");
@@ -405,7 +422,8 @@ static void body_same_bits(comm *c, void *ctx) {
         for (int again = 0; again < 2; again++) {
             size_t n = sizes[k];
             float *x = malloc(n * 4), *y = malloc(n * 4);
-            for (size_t i = 0; i < n; i++) x[i] = (float)value((uint32_t)k, c->rank, i) / 7.0f * (float)(1 + value(9, c->rank, i) % 100);
+            for (size_t i = 0; i < n; i++)
+                x[i] = (float)value((uint32_t)k, c->rank, i) / 7.0f * (float)(1 + value(9, c->rank, i) % 100);
             RUNS(c->table->all_reduce(c, x, n, FP32, REDUCE_SUM, NULL));
             memcpy(y, x, n * 4);
             RUNS(c->table->broadcast(c, y, n * 4, c->world - 1, NULL));
@@ -439,7 +457,7 @@ static void loops_of_sums(void **state) {
     assert_null(sum_of(BF16, REDUCE_SUM));
 }
 
-// --- tests of counters ---------------------------------------------------------------------------------------------------------
+// --- tests of counters -----------------------------------------------------------------------------------------------
 
 static int64_t wire_of(size_t bytes) {
     int64_t full = ((int64_t)bytes + 262143) / 262144, frames = full ? full : 1;
@@ -447,15 +465,19 @@ static int64_t wire_of(size_t bytes) {
 }
 
 // n: messages, of these n_far to other nodes.
-static void expect_traffic(comm *c, const char *what, int64_t sent, int64_t received, int64_t far, int64_t n, int64_t n_far) {
+static void expect_traffic(comm *c, const char *what, int64_t sent, int64_t received, int64_t far, int64_t n,
+                           int64_t n_far) {
     comm_traffic *t = &c->traffic;
-    CHECK(t->messages == n && t->messages_far == n_far, "%s on rank %d: %" PRId64 " messages, %" PRId64 " far; expected %" PRId64 ", %" PRId64, what,
-          c->rank, t->messages, t->messages_far, n, n_far);
+    CHECK(t->messages == n && t->messages_far == n_far,
+          "%s on rank %d: %" PRId64 " messages, %" PRId64 " far; expected %" PRId64 ", %" PRId64, what, c->rank,
+          t->messages, t->messages_far, n, n_far);
     CHECK(t->sent == sent && t->received == received && t->sent_far == far,
-          "%s on rank %d: %" PRId64 " sent, %" PRId64 " received, %" PRId64 " far; expected %" PRId64 ", %" PRId64 ", %" PRId64, what, c->rank,
-          t->sent, t->received, t->sent_far, sent, received, far);
+          "%s on rank %d: %" PRId64 " sent, %" PRId64 " received, %" PRId64 " far; expected %" PRId64 ", %" PRId64
+          ", %" PRId64,
+          what, c->rank, t->sent, t->received, t->sent_far, sent, received, far);
     CHECK(t->calls == 1, "%s: %" PRId64 " calls, expected 1", what, t->calls);
-    CHECK((t->wire > 0) == (far > 0 || (c->world == 2 && comm_nodes(c) == 2)), "%s: %" PRId64 " bytes on the wire", what, t->wire);
+    CHECK((t->wire > 0) == (far > 0 || (c->world == 2 && comm_nodes(c) == 2)), "%s: %" PRId64 " bytes on the wire",
+          what, t->wire);
     *t = (comm_traffic){0};
 }
 
@@ -488,15 +510,17 @@ static void body_traffic(comm *c, void *ctx) {
         RUNS(c->table->reduce_scatter(c, x, cut, FP32, NULL));
         int prev = (c->rank + c->world - 1) % c->world;
         int64_t in = total - (prev == last ? 1077 : 1000);
-        expect_traffic(c, "reduce_scatter in a ring", 4 * (total - own), 4 * in, next_far ? 4 * (total - own) : 0, others, next_far ? others : 0);
+        expect_traffic(c, "reduce_scatter in a ring", 4 * (total - own), 4 * in, next_far ? 4 * (total - own) : 0,
+                       others, next_far ? others : 0);
     }
     RUNS(c->table->broadcast(c, x, 300000, 0, NULL));
     int next = (c->rank + 1) % c->world;
     bool sends = c->rank < last, sends_far = sends && c->place[next].node != c->place[c->rank].node;
-    expect_traffic(c, "broadcast", sends ? 300000 : 0, c->rank > 0 ? 300000 : 0, sends_far ? 300000 : 0, sends, sends_far);
+    expect_traffic(c, "broadcast", sends ? 300000 : 0, c->rank > 0 ? 300000 : 0, sends_far ? 300000 : 0, sends,
+                   sends_far);
     RUNS(c->table->barrier(c, NULL));  // messages without payload
-    CHECK(c->traffic.sent == 0 && c->traffic.messages == others && c->traffic.messages_far == far, "barrier: %" PRId64 " messages",
-          c->traffic.messages);
+    CHECK(c->traffic.sent == 0 && c->traffic.messages == others && c->traffic.messages_far == far,
+          "barrier: %" PRId64 " messages", c->traffic.messages);
     free(x), free(y);
 }
 
@@ -515,9 +539,11 @@ static void body_wire(comm *c, void *ctx) {
     char *x = calloc(2, 1000000);
     for (int i = 0; i < 6; i++) {
         int64_t before = c->traffic.wire;
-        RUNS(c->table->exchange(c, &(comm_part){!c->rank, x, sizes[i]}, 1, &(comm_part){!c->rank, x + 1000000, sizes[i]}, 1, NULL));
-        CHECK(c->traffic.wire - before == wire_of(sizes[i]), "%zu bytes make %" PRId64 " on the wire, expected %" PRId64, sizes[i],
-              (c->traffic.wire - before), wire_of(sizes[i]));
+        RUNS(c->table->exchange(c, &(comm_part){!c->rank, x, sizes[i]}, 1,
+                                &(comm_part){!c->rank, x + 1000000, sizes[i]}, 1, NULL));
+        CHECK(c->traffic.wire - before == wire_of(sizes[i]),
+              "%zu bytes make %" PRId64 " on the wire, expected %" PRId64, sizes[i], (c->traffic.wire - before),
+              wire_of(sizes[i]));
     }
     free(x);
 }
@@ -541,8 +567,8 @@ static void body_heap(comm *c, void *ctx) {
         RUNS(c->table->broadcast(c, x, n, 1, NULL));
         RUNS(c->table->all_to_all(c, y, x, n, NULL));
         RUNS(c->table->barrier(c, NULL));
-        RUNS(
-            c->table->exchange(c, &(comm_part){(c->rank + 1) % c->world, x, n}, 1, &(comm_part){(c->rank + c->world - 1) % c->world, y, n}, 1, NULL));
+        RUNS(c->table->exchange(c, &(comm_part){(c->rank + 1) % c->world, x, n}, 1,
+                                &(comm_part){(c->rank + c->world - 1) % c->world, y, n}, 1, NULL));
         RUNS(c->table->query(c));
     }
     long made = atomic_load(&heap_calls) - before;
@@ -560,7 +586,7 @@ static void no_heap_call_after_open(void **state) {
     run_ranks(&mixed12, 30, body_heap, NULL, 0);
 }
 
-// --- tests of failures ---------------------------------------------------------------------------------------------------------
+// --- tests of failures -----------------------------------------------------------------------------------------------
 
 // What a rank that is expected to fail found, for the parent to look at.
 static void failed_as(err_t rc, double since) {
@@ -573,7 +599,8 @@ static void expect_reports(const report *r, int world, int but, double limit_s, 
     for (int i = 0; i < world; i++) {
         if (i == but) continue;
         if (!r[i].done) fail_msg("rank %d has not ended well: %s", i, r[i].text);
-        if (!strstr(r[i].text, one) || !strstr(r[i].text, two)) fail_msg("rank %d: \"%s\" says nothing of \"%s\" and \"%s\"", i, r[i].text, one, two);
+        if (!strstr(r[i].text, one) || !strstr(r[i].text, two))
+            fail_msg("rank %d: \"%s\" says nothing of \"%s\" and \"%s\"", i, r[i].text, one, two);
         if (r[i].seconds > limit_s) fail_msg("rank %d: %.1f s, expected at most %.1f", i, r[i].seconds, limit_s);
     }
 }
@@ -650,7 +677,8 @@ static void body_order(comm *c, void *ctx) {
     (void)ctx;
     float x = 0;
     double since = seconds_now();
-    err_t rc = c->rank == 0 ? c->table->all_reduce(c, &x, 1, FP32, REDUCE_SUM, NULL) : c->table->broadcast(c, &x, 4, 0, NULL);
+    err_t rc =
+        c->rank == 0 ? c->table->all_reduce(c, &x, 1, FP32, REDUCE_SUM, NULL) : c->table->broadcast(c, &x, 4, 0, NULL);
     if (rc == ERR_OK) rc = c->table->barrier(c, NULL);
     failed_as(rc, since);
 }
@@ -677,8 +705,10 @@ static void an_abort_ends_waits_elsewhere(void **state) {
 static void body_bad_lists(comm *c, void *ctx) {
     (void)ctx;
     char x[8] = {0};
-    CHECK(c->table->exchange(c, &(comm_part){c->rank, x, 8}, 1, NULL, 0, NULL) == ERR_INTERNAL, "a message to oneself is sent");
-    CHECK(c->table->exchange(c, NULL, 0, &(comm_part){c->world, x, 8}, 1, NULL) == ERR_INTERNAL, "a message from nobody is received");
+    CHECK(c->table->exchange(c, &(comm_part){c->rank, x, 8}, 1, NULL, 0, NULL) == ERR_INTERNAL,
+          "a message to oneself is sent");
+    CHECK(c->table->exchange(c, NULL, 0, &(comm_part){c->world, x, 8}, 1, NULL) == ERR_INTERNAL,
+          "a message from nobody is received");
     CHECK(c->table->all_reduce(c, x, 4, BF16, REDUCE_SUM, NULL) == ERR_INTERNAL, "BF16 is summed");
     CHECK(c->table->broadcast(c, x, 4, c->world, NULL) == ERR_INTERNAL, "nobody broadcasts");
     RUNS(c->table->barrier(c, NULL));
@@ -689,7 +719,7 @@ static void impossible_calls_are_refused(void **state) {
     run_ranks(&near2, 10, body_bad_lists, NULL, 0);
 }
 
-// --- a link that is not what it seems ------------------------------------------------------------------------------------------
+// --- a link that is not what it seems --------------------------------------------------------------------------------
 
 // The byte to change, the byte to end at, the length of a frame to send twice (-1: none), and what all ranks then say.
 typedef struct damage {
@@ -707,12 +737,16 @@ static void be_proxy(int from, int to, const damage *d) {
         if (poll(p, 2, -1) < 0) _exit(0);
         for (int i = 0; i < 2; i++) {
             if (!p[i].revents) continue;
-            ssize_t n = read(p[i].fd, b, i == 0 && d->cut >= 0 ? (size_t)(d->cut - passed < 4096 ? d->cut - passed : 4096) : sizeof b);
+            ssize_t n =
+                read(p[i].fd, b,
+                     i == 0 && d->cut >= 0 ? (size_t)(d->cut - passed < 4096 ? d->cut - passed : 4096) : sizeof b);
             if (n <= 0) _exit(0);
             if (i == 0 && d->flip >= passed && d->flip < passed + n) b[d->flip - passed] ^= 0x10;
-            if (i == 0 && d->repeat > 0 && passed < d->repeat) memcpy(first + passed, b, (size_t)(d->repeat - passed < n ? d->repeat - passed : n));
+            if (i == 0 && d->repeat > 0 && passed < d->repeat)
+                memcpy(first + passed, b, (size_t)(d->repeat - passed < n ? d->repeat - passed : n));
             bool again = i == 0 && d->repeat > 0 && passed < d->repeat && passed + n >= d->repeat;
-            if (again && passed + n > d->repeat) n = d->repeat - passed;  // the rest is dropped: the first frame again in its place
+            // the rest is dropped: the first frame again in its place
+            if (again && passed + n > d->repeat) n = d->repeat - passed;
             if (write(p[!i].fd, b, (size_t)n) != n) _exit(0);
             if (again && write(p[!i].fd, first, (size_t)d->repeat) < 0) _exit(0);
             if (i == 0) passed += n;
@@ -759,13 +793,15 @@ static void run_damaged(const damage *d) {
     while (waitpid(proxy, NULL, 0) < 0 && errno == EINTR) {}
     stub_close(t, node);
     free(t);
-    if (bad) fail_msg("byte %ld changed, end at %ld, %ld repeated: %s %s", d->flip, d->cut, d->repeat, r[0].text, r[1].text);
+    if (bad)
+        fail_msg("byte %ld changed, end at %ld, %ld repeated: %s %s", d->flip, d->cut, d->repeat, r[0].text, r[1].text);
     expect_reports(r, 2, -1, 5, d->who, d->says);
 }
 
 static void damaged_frames_are_not_believed(void **state) {
     (void)state;
-    const char *who = "rank 0 (127.0.0.1), receiving", *head = "a frame's head does not verify", *payload = "a frame's payload does not verify";
+    const char *who = "rank 0 (127.0.0.1), receiving", *head = "a frame's head does not verify",
+               *payload = "a frame's payload does not verify";
     for (long i = 0; i < 40; i += 3) run_damaged(&(damage){i, -1, -1, who, head});
     const long in_payload[] = {40, 41, 4096, 262143, 262144 + 40, 262144 + 40 + 15};
     for (int i = 0; i < 6; i++) run_damaged(&(damage){in_payload[i], -1, -1, who, payload});
@@ -776,7 +812,8 @@ static void damaged_frames_are_not_believed(void **state) {
 static void a_link_that_ends_is_an_error(void **state) {
     (void)state;
     const long ends[] = {20, 40, 100000, 262144 + 40, 262144 + 56};
-    for (int i = 0; i < 5; i++) run_damaged(&(damage){-1, ends[i], -1, "(in ", "connection"});  // whichever rank sees it first
+    // whichever rank sees it first
+    for (int i = 0; i < 5; i++) run_damaged(&(damage){-1, ends[i], -1, "(in ", "connection"});
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
-// test/test_comm_team.c: the tcp transport over a real team: rendezvous, links with their own keys, the watcher. test/test_comm.c
-// tests what the collectives compute; here it is that all parts work together, and that a rank that dies in the middle ends the
-// others' calls, with its name.
+// test/test_comm_team.c: the tcp transport over a real team: rendezvous, links with their own keys, the watcher.
+// test/test_comm.c tests what the collectives compute; here it is that all parts work together, and that a rank that
+// dies in the middle ends the others' calls, with its name.
 #include "comm/transport.h"
 #include "test/support/team.h"
 
@@ -31,9 +31,11 @@ static void some_calls(scene *s, team *t, result *r) {
         size_t n = sizes[k % 6], wrong = 0;
         for (size_t i = 0; i < n; i++) x[i] = (float)(c->rank + (int)(i % 100)), y[i] = nobody;
         if (c->table->all_reduce(c, x, n, FP32, REDUCE_SUM, NULL) != ERR_OK) return;
-        for (size_t i = 0; i < n; i++) wrong += x[i] != (float)(c->world * (c->world - 1) / 2 + c->world * (int)(i % 100));
+        for (size_t i = 0; i < n; i++)
+            wrong += x[i] != (float)(c->world * (c->world - 1) / 2 + c->world * (int)(i % 100));
         for (size_t i = 0; i < n; i++) x[i] = (float)c->rank;
-        if (c->table->exchange(c, &(comm_part){right, x, 4 * n}, 1, &(comm_part){left, y, 4 * n}, 1, NULL) != ERR_OK) return;
+        if (c->table->exchange(c, &(comm_part){right, x, 4 * n}, 1, &(comm_part){left, y, 4 * n}, 1, NULL) != ERR_OK)
+            return;
         for (size_t i = 0; i < n; i++) wrong += y[i] != (float)left;
         if (wrong) return;
         good++;
@@ -123,7 +125,8 @@ static void run_death(int nodes, const int *ranks, int who) {
         if (r == who) continue;
         assert_int_equal(x->links, ERR_UNAVAILABLE);
         assert_text(x->text, name);
-        if (x->noticed_s > 5) fail_msg("rank %d returned %.1f s after the death, expected 5 at most: %s", r, x->noticed_s, x->text);
+        if (x->noticed_s > 5)
+            fail_msg("rank %d returned %.1f s after the death, expected 5 at most: %s", r, x->noticed_s, x->text);
     }
     scene_close(s);
 }
@@ -159,7 +162,8 @@ static void one_rank_gets_the_transport_that_does_nothing(void **state) {
     scene_close(s);
 }
 
-// Leaves the code of opening with a device of this arithmetic, negative where the failure is not marked as known to all.
+// Leaves the code of opening with a device of this arithmetic, negative where the failure is not marked as known to
+// all.
 static void compare_devices(scene *s, team *t, result *r) {
     comm *c = NULL;
     device *d = NULL;

@@ -15,7 +15,7 @@
 
 enum { WORDS = 40 };
 
-// --- names -------------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 // The definition, without a table: the first characters are the same, or are replaced, inserted, deleted or exchanged.
 static int edits_of(const char *a, const char *b) {
@@ -24,8 +24,8 @@ static int edits_of(const char *a, const char *b) {
     int least = edits_of(a + 1, b + 1) + !same, deleted = 1 + edits_of(a + 1, b), inserted = 1 + edits_of(a, b + 1);
     if (deleted < least) least = deleted;
     if (inserted < least) least = inserted;
-    bool crossed =
-        a[1] && b[1] && tolower((unsigned char)a[0]) == tolower((unsigned char)b[1]) && tolower((unsigned char)a[1]) == tolower((unsigned char)b[0]);
+    bool crossed = a[1] && b[1] && tolower((unsigned char)a[0]) == tolower((unsigned char)b[1]) &&
+                   tolower((unsigned char)a[1]) == tolower((unsigned char)b[0]);
     int swapped = crossed ? 1 + edits_of(a + 2, b + 2) : least;
     return swapped < least ? swapped : least;
 }
@@ -37,7 +37,8 @@ static void edits_are_counted(void **state) {
     int n = 0;
     for (int length = 0, all = 1; length <= MOST; length++, all *= LETTERS)
         for (int i = 0; i < all; i++, n++) {
-            for (int k = 0, rest = i; k < length; k++, rest /= LETTERS) word[n][k] = "abC"[rest % LETTERS], other[n][k] = "aBc"[rest % LETTERS];
+            for (int k = 0, rest = i; k < length; k++, rest /= LETTERS)
+                word[n][k] = "abC"[rest % LETTERS], other[n][k] = "aBc"[rest % LETTERS];
             word[n][length] = other[n][length] = 0;
         }
     for (int i = 0; i < n; i++)
@@ -71,7 +72,8 @@ static void one_in_three_is_near(void **state) {
         int most;
     } rows[] = {{"", 1}, {"ab", 1}, {"abc", 1}, {"abcde", 1}, {"abcdef", 2}, {"abcdefgh", 2}, {"abcdefghi", 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (int edits = 0; edits < 5; edits++) assert_int_equal(edits_near(rows[i].found, edits), edits <= rows[i].most);
+        for (int edits = 0; edits < 5; edits++)
+            assert_int_equal(edits_near(rows[i].found, edits), edits <= rows[i].most);
 }
 
 static void a_misspelt_verb_is_known(void **state) {
@@ -97,7 +99,7 @@ static void a_misspelt_verb_is_known(void **state) {
     assert_null(command_nearest("xy"));
 }
 
-// --- what stands after a verb ------------------------------------------------------------------------------------------------
+// --- what stands after a verb ----------------------------------------------------------------------------------------
 
 typedef struct line {
     char *at[WORDS];
@@ -119,12 +121,15 @@ static int options_of(const verb_page *p) {
 static bool is_open(const verb_option *o) { return o->value && o->value[0] == '['; }
 
 // A value that looks like an option, if it may.
-static const char *value_for(const verb_page *p, int i) { return is_open(&p->option[i]) ? "block" : p->option[(i + 1) % options_of(p)].name; }
+static const char *value_for(const verb_page *p, int i) {
+    return is_open(&p->option[i]) ? "block" : p->option[(i + 1) % options_of(p)].name;
+}
 
 // All options of the page but `without`, each with a value that looks like an option, words between them; and, of a
 // verb with files, overrides. Everything is found where it belongs.
 static void expect_apart(const verb_page *p, int without) {
-    static const char *const word[] = {"a.ini", "-", "b", "", "-", "c", "d", "e"}, *const over[] = {"-o", "a.b=1", "--help"};
+    static const char *const word[] = {"a.ini", "-", "b", "", "-", "c", "d", "e"}, *const over[] = {"-o", "a.b=1",
+                                                                                                    "--help"};
     line l = {.n = 0};
     command c;
     int n = options_of(p), words = 0, overrides = 0;
@@ -158,7 +163,8 @@ static void expect_refused(const verb_page *p, line *l, const char *says, const 
     command c;
     assert_int_equal(command_parse(&c, p, l->n, l->at), ERR_USAGE);
     assert_null(c.words);
-    if (!strstr(err_last()->text, says) || !strstr(err_last()->text, more)) fail_msg("%s: %s; expected %s %s", p->name, err_last()->text, says, more);
+    if (!strstr(err_last()->text, says) || !strstr(err_last()->text, more))
+        fail_msg("%s: %s; expected %s %s", p->name, err_last()->text, says, more);
 }
 
 // However many words stand before an override, between two and after them.
@@ -231,7 +237,8 @@ static void others_are_refused(void **state) {
         expect_refused(p, &(line){{"a", "--nonsense"}, 2}, "--nonsense: no such option here; ", help);
         expect_refused(p, &(line){{"-x", "a"}, 2}, "-x: no such option here", help);
         expect_refused(p, &(line){{"--"}, 1}, "--: no such option here", help);
-        if (p->files) expect_refused(p, &(line){{"a", "-o"}, 2}, "-o: expected a value after it, SECTION.KEY=VALUE", "");
+        if (p->files)
+            expect_refused(p, &(line){{"a", "-o"}, 2}, "-o: expected a value after it, SECTION.KEY=VALUE", "");
         else expect_refused(p, &(line){{"-o", "a.b=1"}, 2}, "-o: no such option here", help);
         for (int i = 0; i < options_of(p); i++) {
             const verb_option *o = &p->option[i];
@@ -274,7 +281,7 @@ static void help_is_asked_anywhere_but_as_a_value(void **state) {
     }
 }
 
-// --- pages -------------------------------------------------------------------------------------------------------------------
+// --- pages -----------------------------------------------------------------------------------------------------------
 
 static void expect_option(const char *page, const verb_option *o) {
     char start[200];
@@ -288,7 +295,8 @@ static void expect_option(const char *page, const verb_option *o) {
 
 static void pages_list_their_options_and_no_others(void **state) {
     (void)state;
-    static const verb_option over = {"-o", "SECTION.KEY=VALUE", "set a key, in place of what the files say; may be repeated: the last one counts"};
+    static const verb_option over = {"-o", "SECTION.KEY=VALUE",
+                                     "set a key, in place of what the files say; may be repeated: the last one counts"};
     for (int v = 0; v < VERB_COUNT; v++) {
         const verb_page *p = &verb_pages[v];
         char *page, usage[300];
@@ -299,7 +307,8 @@ static void pages_list_their_options_and_no_others(void **state) {
         command_print_help(p, f);
         assert_int_equal(fclose(f), 0);
         bool placed = strstr(p->usage, "[OPTION]") != NULL;
-        snprintf(usage, sizeof usage, "usage: lockstep %s %s%s\n\n%s", p->name, p->usage, options && !placed ? " [OPTION]..." : "", p->does);
+        snprintf(usage, sizeof usage, "usage: lockstep %s %s%s\n\n%s", p->name, p->usage,
+                 options && !placed ? " [OPTION]..." : "", p->does);
         assert_int_equal(strncmp(page, usage, strlen(usage)), 0);
         for (int i = 0; i < options_of(p); i++) expect_option(page, &p->option[i]);
         if (p->files) expect_option(page, &over);

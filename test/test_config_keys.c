@@ -1,5 +1,5 @@
-// test/test_config_keys.c: what good configurations mean: spellings, each key, layers, defaults, canonical values, classes, and text that comes back
-// the same. (test_config.c: what is refused.)
+// test/test_config_keys.c: what good configurations mean: spellings, each key, layers, defaults, canonical values,
+// classes, and text that comes back the same. (test_config.c: what is refused.)
 #include "test/support/config_file.h"
 #include "test/support/options.h"
 #include "trainer/config/table.h"
@@ -10,7 +10,8 @@
 
 static void test_spellings(void **state) {
     fixture *x = *state;
-    static const char crlf[] = "\xef\xbb\xbf[run]\r\nseed = 7\r\n\r\n; crlf\r\nname = 'a-b_c.D9'\r\n\tsteps\t=\t200 # comment\r";
+    static const char crlf[] =
+        "\xef\xbb\xbf[run]\r\nseed = 7\r\n\r\n; crlf\r\nname = 'a-b_c.D9'\r\n\tsteps\t=\t200 # comment\r";
     assert_int_equal(load_text(x, crlf), ERR_OK);
     assert_int_equal(x->c.run.seed, 7);
     assert_int_equal(x->c.run.steps, 200);
@@ -55,7 +56,8 @@ static void test_spellings(void **state) {
         const char *written;
         double read;
     } reals[] = {
-        {"3e-4", 3e-4}, {".5", .5}, {"5.", 5}, {"0.1", 0.1}, {"1E+2", 100}, {"007", 7}, {"1000", 1000}, {"0", 0}, {"-0", 0},
+        {"3e-4", 3e-4}, {".5", .5},     {"5.", 5}, {"0.1", 0.1}, {"1E+2", 100},
+        {"007", 7},     {"1000", 1000}, {"0", 0},  {"-0", 0},
     };
     for (size_t i = 0; i < COUNT(reals); i++) {
         char text[256];
@@ -137,9 +139,9 @@ static void test_decide(void **state) {
     assert_int_equal(load_text(x, "[precision]\nproducts = bf16-pairs\n"), ERR_OK);  // `auto` may be a CPU
     assert_int_equal(config_decide(&x->c, DEVICE_CPU, "auto chose the CPU"), ERR_OK);
     assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "auto chose the GPU: big"), ERR_CONFIG);
-    assert_non_null(
-        strstr(err_last()->text,
-               ":2: [precision] products: products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and auto chose the GPU: big"));
+    assert_non_null(strstr(
+        err_last()->text,
+        ":2: [precision] products: products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and auto chose the GPU: big"));
     assert_non_null(strstr(err_last()->text, "[precision] products = fp32"));
     assert_non_null(strstr(err_last()->text, "[device] backend = cpu"));
     snprintf(text, sizeof text, "%s[device]\nbackend = cuda\n", large);
@@ -173,7 +175,8 @@ static void test_resolve(void **state) {
     static const struct {
         int micro, context, vocab, chunks;
     } auto_chunks[] = {
-        {8, 128, 256, 1},      {4, 256, 50257, 3},  {4, 1024, 50257, 11},           {1, 1280, 16384, 1}, {1, 1281, 16384, 2}, {3, 1000, 131072, 24},
+        {8, 128, 256, 1},      {4, 256, 50257, 3},  {4, 1024, 50257, 11},
+        {1, 1280, 16384, 1},   {1, 1281, 16384, 2}, {3, 1000, 131072, 24},
         {3, 1000, 131073, 24}, {1, 7, 16777216, 7}, {1048576, 1048576, 2, 6710887},
     };
     static const char *const types[] = {"gpt", "llama", "gemma"};
@@ -182,10 +185,11 @@ static void test_resolve(void **state) {
         size_t k = i % COUNT(auto_chunks);
         char text[160];
         if (i >= COUNT(auto_chunks) && auto_chunks[k].context > ROPE_MOST) continue;
-        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ntype = %s\ncontext = %d\nvocab = %d\n", auto_chunks[k].micro,
-                 auto_chunks[k].micro, type, auto_chunks[k].context, auto_chunks[k].vocab);
+        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ntype = %s\ncontext = %d\nvocab = %d\n",
+                 auto_chunks[k].micro, auto_chunks[k].micro, type, auto_chunks[k].context, auto_chunks[k].vocab);
         assert_int_equal(load_text(x, text), ERR_OK);
-        assert_int_equal(*(int64_t *)config_at(&x->c, config_find(&x->c, "model", "head_chunks")), auto_chunks[k].chunks);
+        assert_int_equal(*(int64_t *)config_at(&x->c, config_find(&x->c, "model", "head_chunks")),
+                         auto_chunks[k].chunks);
     }
     assert_int_equal(load_text(x, "[batch]\nmicro = 4\n[model]\nvocab = 50257\nhead_chunks = 1\n"), ERR_OK);
     assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 1);
@@ -241,7 +245,8 @@ static void list_class(const config *c, key_class class, listing *l) {
 
 static void list_all(const config *c, listing *l) {
     *l = (listing){0};
-    for (int class = CLASS_BITS; class <= CLASS_LOCAL; class ++) assert_int_equal(config_each(c, (key_class) class, list_key, l), ERR_OK);
+    for (int class = CLASS_BITS; class <= CLASS_LOCAL; class ++)
+        assert_int_equal(config_each(c, (key_class) class, list_key, l), ERR_OK);
 }
 
 // The line of config_print for this key, after its indentation. Freed by the caller.
@@ -312,8 +317,8 @@ static void test_layers(void **state) {
 // What stands on the command line is later than all files, in order, and is blamed as such.
 static void test_overrides(void **state) {
     fixture *x = *state;
-    const char *files[] = {x->path},
-               *over[] = {"model.qk_norm=yes", "run.steps=300", "model.type=llama", "run.steps=400", "sample.prompt=a = \"b\"\n;"};
+    const char *files[] = {x->path}, *over[] = {"model.qk_norm=yes", "run.steps=300", "model.type=llama",
+                                                "run.steps=400", "sample.prompt=a = \"b\"\n;"};
     write_text(x->path, "[run]\nseed = 1\nsteps = 200\n[model]\ntype = gpt\n");
     assert_int_equal(config_load_with(&x->c, files, 1, over, 5), ERR_OK);
     config copy = x->c;
@@ -392,8 +397,10 @@ static void test_family(void **state) {
     assert_int_equal(config_load_with(&x->c, files, 1, plain, 1), ERR_OK);
     assert_line(&x->c, "model", "window", "0", "; bits   default");
     assert_int_equal(load_text(x, "[model]\ntype = qwen4\n"), ERR_CONFIG);
-    assert_says(x->path, ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma; families: gpt2 llama2 ", NULL,
-                NULL);
+    assert_says(
+        x->path,
+        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma; families: gpt2 llama2 ",
+        NULL, NULL);
 }
 
 // Known names of others get an answer of their own, not the nearest word; a key's other names still lead to it.
@@ -402,19 +409,22 @@ static void test_absent(void **state) {
     static const struct {
         const char *set, *says;
     } rows[] = {
-        {"optimizer.type=muon", "[optimizer] type: `muon` is not supported. There are adamw and sgd. (values: adamw sgd)"},
+        {"optimizer.type=muon",
+         "[optimizer] type: `muon` is not supported. There are adamw and sgd. (values: adamw sgd)"},
         {"optimizer.type=Lion", "`Lion` is not supported"},
         {"optimizer.type=adam", "no such value `adam`. It is adamw with weight_decay = 0."},
         {"optimizer.label_smoothing=0.1", "[optimizer] label_smoothing: not supported. The loss is"},
         {"run.ema_decay=0.999", "[run] ema_decay: not supported."},
         {"model.lora_rank=8", "not supported. All weights are trained"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
-        {"model.type=mixtral", "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma; families: gpt2 "},
+        {"model.type=mixtral",
+         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma; families: gpt2 "},
         {"precision.compute=fp8", "`fp8` is not supported. There are fp32, bf16 and fp16."},
         {"precision.compute=bfloat16", "no such value `bfloat16`. It is bf16."},
         {"device.backend=gpu", "no such value `gpu`. It is cuda."},
         {"schedule.type=polynomial", "`polynomial` is not supported. There are cosine"},
-        {"batch.gradient_accumulation_steps=4", "no such key. It is [batch] global / (lanes * micro): for so many steps set global to"},
+        {"batch.gradient_accumulation_steps=4",
+         "no such key. It is [batch] global / (lanes * micro): for so many steps set global to"},
         {"run.epochs=3", "no such key. Set [run] steps"},
         {"log.wandb=yes", "not supported. [log] tensorboard"},
     };
@@ -425,8 +435,12 @@ static void test_absent(void **state) {
     // What is known of values is said of that key's values, and what is known of keys of keys.
     static const struct {
         const char *set, *not_said;
-    } apart[] = {{"run.adam=1", "It is adamw"},           {"device.gpu=1", "It is cuda"},          {"optimizer.type=epochs", "Set [run] steps"},
-                 {"schedule.type=muon", "not supported"}, {"precision.compute=gpu", "It is cuda"}, {"device.mixtral=1", "not supported"}};
+    } apart[] = {{"run.adam=1", "It is adamw"},
+                 {"device.gpu=1", "It is cuda"},
+                 {"optimizer.type=epochs", "Set [run] steps"},
+                 {"schedule.type=muon", "not supported"},
+                 {"precision.compute=gpu", "It is cuda"},
+                 {"device.mixtral=1", "not supported"}};
     for (size_t i = 0; i < COUNT(apart); i++) {
         assert_int_equal(config_load_with(&x->c, NULL, 0, &apart[i].set, 1), ERR_CONFIG);
         if (strstr(err_last()->text, apart[i].not_said)) fail_msg("%s: %s", apart[i].set, err_last()->text);
@@ -552,7 +566,8 @@ static void test_hash(void **state) {
         bool same;
     } rows[] = {
         {"", true},
-        {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\nwarmup = 60\ndecay_steps = 600\n", true},
+        {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\nwarmup = 60\ndecay_steps = 600\n",
+         true},
         // in other words
         {"[device]\nthreads = 1\nsimd = portable\n[run]\ndir = elsewhere\n[log]\nevery = 1\n", true},  // local
         {"[run]\nseed = 1338\n", false},
@@ -635,7 +650,8 @@ static void test_config_ini(void **state) {
     fclose(f);
     size_t same = 0;
     while (same < n && same < got && text[same] == found[same]) same++;
-    if (same < n || got != n) fail_msg("%s: differs from the table of keys at byte %zu; expected there:\n%.200s", path, same, text + same);
+    if (same < n || got != n)
+        fail_msg("%s: differs from the table of keys at byte %zu; expected there:\n%.200s", path, same, text + same);
 
     listing *a = malloc(sizeof *a), *b = malloc(sizeof *b);
     assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
@@ -665,9 +681,10 @@ static void test_config_ini(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_spellings), TEST(test_words),          TEST(test_decide), TEST(test_resolve),    TEST(test_open_warmup), TEST(test_layers),
-        TEST(test_overrides), TEST(test_family),         TEST(test_absent), TEST(test_defaults),   TEST(test_each),        TEST(test_canonical),
-        TEST(test_hash),      TEST(test_print_and_load), TEST(test_locale), TEST(test_config_ini),
+        TEST(test_spellings),   TEST(test_words),          TEST(test_decide),    TEST(test_resolve),
+        TEST(test_open_warmup), TEST(test_layers),         TEST(test_overrides), TEST(test_family),
+        TEST(test_absent),      TEST(test_defaults),       TEST(test_each),      TEST(test_canonical),
+        TEST(test_hash),        TEST(test_print_and_load), TEST(test_locale),    TEST(test_config_ini),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-// test/test_cublaslt.c: does this machine's cuBLASLt have every call that the CUDA device makes, and what the rows of test_ops do not
-// reach: plans that are shared, pushed out and made again, taken out as text, put back and refused, and sums too large for the stream's scratch.
-// In a build without CUDA, on a machine without cuBLASLt or without a GPU, the parts concerned are skipped, by name; over the simulator all run.
+// test/test_cublaslt.c: does this machine's cuBLASLt have every call that the CUDA device makes, and what the rows of
+// test_ops do not reach: plans that are shared, pushed out and made again, taken out as text, put back and refused, and
+// sums too large for the stream's scratch. In a build without CUDA, on a machine without cuBLASLt or without a GPU, the
+// parts concerned are skipped, by name; over the simulator all run.
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
@@ -109,16 +110,25 @@ static void check_part(gpu *g, shape z, int64_t rows) {
     tensor bias = new_tensor(g, z.type, 1, z.N, 3), d = new_tensor(g, FP32, z.M, z.N, 4);
     tensor flat = view1(&bias, z.N);
     float *got = malloc(tensor_bytes(&d));
-    err_t rc = g->o->matmul(
-        &(matmul_args){.d = &d, .a = &a, .ta = z.ta, .b = &b, .tb = z.tb, .bias = biased ? &flat : NULL, .rows = rows, .epilogue = z.epilogue}, g->s);
+    err_t rc = g->o->matmul(&(matmul_args){.d = &d,
+                                           .a = &a,
+                                           .ta = z.ta,
+                                           .b = &b,
+                                           .tb = z.tb,
+                                           .bias = biased ? &flat : NULL,
+                                           .rows = rows,
+                                           .epilogue = z.epilogue},
+                            g->s);
     if (rc != ERR_OK) fail_msg("%s", err_last()->text);
     assert_int_equal(stream_copy(g->s, got, d.data, tensor_bytes(&d)), ERR_OK);
     assert_int_equal(stream_wait(g->s), ERR_OK);
     for (int64_t m = 0; m < z.M; m++)
         for (int64_t n = 0; n < z.N; n++) {
             float want = (adds ? number(m * z.N + n, 4) : 0) + (biased ? number(n, 3) : 0), found = got[m * z.N + n];
-            for (int64_t k = 0; k < z.K; k++) want += number(z.ta ? k * z.M + m : m * z.K + k, 1) * number(z.tb ? n * z.K + k : k * z.N + n, 2);
-            if (found != want) fail_msg("d[%" PRId64 "][%" PRId64 "] is %g, expected %g", m, n, (double)found, (double)want);
+            for (int64_t k = 0; k < z.K; k++)
+                want += number(z.ta ? k * z.M + m : m * z.K + k, 1) * number(z.tb ? n * z.K + k : k * z.N + n, 2);
+            if (found != want)
+                fail_msg("d[%" PRId64 "][%" PRId64 "] is %g, expected %g", m, n, (double)found, (double)want);
         }
     free(got);
     drop(g, &a), drop(g, &b), drop(g, &bias), drop(g, &d);
@@ -164,7 +174,7 @@ static void test_bounded(void **state) {
     for (int64_t n = 1; n <= 3; n++) check_product(g, (shape){2, n, 3, false, false, BF16, 0});
 }
 
-// --- the book ------------------------------------------------------------------------------------------------------------------------
+// --- the book --------------------------------------------------------------------------------------------------------
 
 enum { BOOK = 600 };
 typedef struct book {
@@ -181,7 +191,9 @@ static book *read_book(const gpu *g) {
     return b;
 }
 
-static bool has(const book *b, const char *line) { return bsearch(line, b->line, (size_t)b->count, sizeof *b->line, in_order) != NULL; }
+static bool has(const book *b, const char *line) {
+    return bsearch(line, b->line, (size_t)b->count, sizeof *b->line, in_order) != NULL;
+}
 
 static void multiply_some(gpu *g) {
     check_product(g, (shape){5, 24, 40, false, true, BF16, MATMUL_BIAS});
@@ -196,7 +208,8 @@ static void multiply_some(gpu *g) {
         err_t rc_ = (call); \
         if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : ""); \
         for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++) \
-            if (!strstr(err_last()->text, says_[i_])) fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
+            if (!strstr(err_last()->text, says_[i_])) \
+                fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
     } while (0)
 
 static void set_all(gpu *g, const book *b) {
@@ -241,9 +254,14 @@ static void forge(char line[DEVICE_PLAN], const char *from, const char *to) {
 static void test_damaged(void **state) {
     gpu *g = gpu_of(state, "damaged plans are refused");
     static const char *const changes[][2] = {
-        {"m 5 ", "m 05 "},       {"m 5 ", "m -1 "},       {"m 5 ", "m 0 "},        {"n 24 ", "n 0 "},        {"k 40 ", "k 040 "},
-        {"bf16", "bf17"},        {"ta 0", "ta 2"},        {"align 16", "align 3"}, {"align 16", "align 32"}, {"split 0 align", "split  align"},
-        {": algo ", " : algo "}, {": algo ", ": algo 1"}, {" tile ", " tile 1"},   {"ldb 40", "ldb -40"},    {"matmul 2", "matmul x"},
+        {"m 5 ", "m 05 "},        {"m 5 ", "m -1 "},
+        {"m 5 ", "m 0 "},         {"n 24 ", "n 0 "},
+        {"k 40 ", "k 040 "},      {"bf16", "bf17"},
+        {"ta 0", "ta 2"},         {"align 16", "align 3"},
+        {"align 16", "align 32"}, {"split 0 align", "split  align"},
+        {": algo ", " : algo "},  {": algo ", ": algo 1"},
+        {" tile ", " tile 1"},    {"ldb 40", "ldb -40"},
+        {"matmul 2", "matmul x"},
     };
     char line[DEVICE_PLAN], changed[DEVICE_PLAN];
     check_product(g, (shape){5, 24, 40, false, true, BF16, 0});
@@ -263,7 +281,8 @@ static void test_damaged(void **state) {
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         strcpy(changed, line);
         forge(changed, changes[i][0], changes[i][1]);
-        if (device_plans_set(g->dev, changed) != ERR_DATA) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
+        if (device_plans_set(g->dev, changed) != ERR_DATA)
+            fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     strcpy(changed, line);
     forge(changed, "matmul 2", "matmul 3");
@@ -289,18 +308,21 @@ static void test_other_minds(void **state) {
     multiply_some(g);
     assert_int_equal(plans(g, " custom 1 "), first->count);
     for (int i = 0; i < first->count; i++)
-        REFUSES(device_plans_set(g->dev, first->line[i]), ERR_CONFIG, "matmul (", " custom 0 ", "the device has chosen", " custom 1 ");
+        REFUSES(device_plans_set(g->dev, first->line[i]), ERR_CONFIG, "matmul (", " custom 0 ", "the device has chosen",
+                " custom 1 ");
     unsetenv("SIM_BLAS");
     reopen(g);
     setenv("SIM_BLAS_LACKS", "0", 1);
-    for (int i = 0; i < first->count; i++) REFUSES(device_plans_set(g->dev, first->line[i]), ERR_CONFIG, "matmul (", " custom 0 ", "is refused");
+    for (int i = 0; i < first->count; i++)
+        REFUSES(device_plans_set(g->dev, first->line[i]), ERR_CONFIG, "matmul (", " custom 0 ", "is refused");
     unsetenv("SIM_BLAS_LACKS");
     assert_int_equal(plans(g, ""), 0);
     multiply_some(g);
     free(first), free(kept);
 }
 
-// Fewer rows than any algorithm of the whole batch's plan can do: they have a plan of their own, which is in the book like any other.
+// Fewer rows than any algorithm of the whole batch's plan can do: they have a plan of their own, which is in the book
+// like any other.
 static void test_own_rows(void **state) {
     gpu *g = gpu_of(state, "a part that the plan can't do");
     setenv("SIM_BLAS_WHOLE", "1", 1);
@@ -337,11 +359,12 @@ static void test_own_kernel(void **state) {
     reopen(g);
     check_product(g, (shape){130, 67, 35, false, true, BF16, 0});
     for (int i = 0; i < b->count; i++)
-        if (strstr(b->line[i], "m 130 n 67")) REFUSES(device_plans_set(g->dev, b->line[i]), ERR_CONFIG, "is own kernel 1", "has chosen cuBLASLt's");
+        if (strstr(b->line[i], "m 130 n 67"))
+            REFUSES(device_plans_set(g->dev, b->line[i]), ERR_CONFIG, "is own kernel 1", "has chosen cuBLASLt's");
     free(b);
 }
 
-// --- measuring -------------------------------------------------------------------------------------------------------------------------
+// --- measuring -------------------------------------------------------------------------------------------------------
 
 static plan_tuning tuned(gpu *g, const char *with) {
     plan_tuning t = {0};
@@ -397,7 +420,8 @@ static void test_tuned_bits(void **state) {
     device_close(cpu);
 }
 
-// However many shapes are met: a plan that was set is not pushed out. When there is no room for others, they are refused.
+// However many shapes are met: a plan that was set is not pushed out. When there is no room for others, they are
+// refused.
 static void test_kept(void **state) {
     gpu *g = gpu_of(state, "plans that were set stay");
     for (int64_t n = 1; n <= 600; n++) check_product(g, (shape){2, n, 3, false, false, BF16, 0});
@@ -418,9 +442,10 @@ static void test_kept(void **state) {
     free(full), free(later);
 }
 
-// --- what a device says of its bits ----------------------------------------------------------------------------------------------------
+// --- what a device says of its bits ----------------------------------------------------------------------------------
 
-// A library that is newer than the driver makes no handle: then the older one is taken, and where that fails too, both are named.
+// A library that is newer than the driver makes no handle: then the older one is taken, and where that fails too, both
+// are named.
 static void test_older_library(void **state) {
     gpu *g = gpu_of(state, "an older library");
     char text[DEVICE_ARITHMETIC];
@@ -431,7 +456,8 @@ static void test_older_library(void **state) {
     check_product(g, (shape){5, 24, 40, false, true, BF16, 0});
     setenv("SIM_BLAS_USABLE", "2", 1);
     device *none;
-    REFUSES(device_open(&none, &(device_options){.kind = DEVICE_CUDA}), ERR_UNAVAILABLE, "cuBLASLt 130100", "; and then: ", "cuBLASLt 120100");
+    REFUSES(device_open(&none, &(device_options){.kind = DEVICE_CUDA}), ERR_UNAVAILABLE, "cuBLASLt 130100",
+            "; and then: ", "cuBLASLt 120100");
     unsetenv("SIM_BLAS_USABLE");
 }
 

@@ -1,5 +1,5 @@
-// test/test_data.c: shards and datasets. What is written is what is read, whatever the format and wherever files end; and
-// what is damaged is found, named and located.
+// test/test_data.c: shards and datasets. What is written is what is read, whatever the format and wherever files end;
+// and what is damaged is found, named and located.
 #include "base/io.h"
 #include "data/text/pack.h"
 #include "data/text/shard.h"
@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-// --- heap calls, counted where no sanitizer has taken the allocator's place --------------------------------------------------
+// --- heap calls, counted where no sanitizer has taken the allocator's place ------------------------------------------
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static int heap_calls;
@@ -54,9 +54,11 @@ static err_t open_at(dataset **d, place *p, const char *files, shard_format form
 }
 
 #define PACK(in, out, tokens, val, zip) \
-    (&(pack_options){.input = (in), .output = (out), .shard_tokens = (tokens), .val_fraction = (val), .compress = (zip)})
+    (&(pack_options){ \
+        .input = (in), .output = (out), .shard_tokens = (tokens), .val_fraction = (val), .compress = (zip)})
 
-static pack_report pack(place *p, const char *input, const char *output, int64_t shard_tokens, double val, bool compress) {
+static pack_report pack(place *p, const char *input, const char *output, int64_t shard_tokens, double val,
+                        bool compress) {
     char in[IO_PATH], out[IO_PATH];
     pack_report r;
     snprintf(in, sizeof in, "%s", at(p, input));
@@ -70,7 +72,7 @@ static void count_report(void *ctx, const char *text) {
     ++*(int *)ctx;
 }
 
-// --- round trips ---------------------------------------------------------------------------------------------------------------
+// --- round trips -----------------------------------------------------------------------------------------------------
 
 // Every window of several lengths, at starts that meet the ends of blocks and of files.
 static void check_stream(dataset *d, int64_t tokens, int64_t (*expected)(int64_t)) {
@@ -149,9 +151,11 @@ static void test_incompressible(void **state) {
         assert_int_equal(dataset_about(d).token_bytes, width);
         if (width < 4) {
             assert_ok(dataset_read(d, 0, N / width, tokens));
-            for (int64_t i = 0; i < N / width; i++) assert_int_equal(tokens[i], width == 1 ? bytes[i] : (int)le16_get(bytes + 2 * i));
+            for (int64_t i = 0; i < N / width; i++)
+                assert_int_equal(tokens[i], width == 1 ? bytes[i] : (int)le16_get(bytes + 2 * i));
         } else {
-            assert_error(dataset_read(d, 0, N / width, tokens), ERR_DATA, "a.bin: token ", "expected less than 2147483647");
+            assert_error(dataset_read(d, 0, N / width, tokens), ERR_DATA, "a.bin: token ",
+                         "expected less than 2147483647");
         }
         dataset_close(d);
     }
@@ -300,7 +304,7 @@ static void test_no_heap(void **state) {
     dataset_close(d);
 }
 
-// --- damage --------------------------------------------------------------------------------------------------------------------
+// --- damage ----------------------------------------------------------------------------------------------------------
 
 // Opens, reads all, verifies; the first failure, which must be ERR_DATA and name the file.
 static void expect_damage(place *p, const char *name, shard_format format, const char *what, int64_t where) {
@@ -404,18 +408,20 @@ static void test_lying_headers(void **state) {
         le32_put(copy + 48, (uint32_t)crc32(0, copy + SHARD_HEADER, SHARD_ENTRY));
         le32_put(copy + 60, (uint32_t)crc32(0, copy, 60));
         put_file(p, "lie.bin", copy, size);
-        assert_error(open_at(&d, p, "lie.bin", SHARD_AUTO, 0), ERR_DATA, "lie.bin: offset 64: the table entry of block 0");
+        assert_error(open_at(&d, p, "lie.bin", SHARD_AUTO, 0), ERR_DATA,
+                     "lie.bin: offset 64: the table entry of block 0");
     }
     free(copy);
     free(file);
 }
 
-// A compressed block whose stored bytes have the right checksum, and are another stream, or none, or too long or short a one.
+// A compressed block whose stored bytes have the right checksum, and are another stream, or none, or too long or short
+// a one.
 static void test_lying_blocks(void **state) {
     enum { N = 1000, AT = SHARD_HEADER + SHARD_ENTRY };
     place *p = *state;
-    static const char *const words[] = {"checksum of the tokens", "zlib stream gives", "zlib stream gives 999 bytes of 1000",
-                                        "zlib stream gives 1000 bytes of 1000"};
+    static const char *const words[] = {"checksum of the tokens", "zlib stream gives",
+                                        "zlib stream gives 999 bytes of 1000", "zlib stream gives 1000 bytes of 1000"};
     uint8_t *text = make_text(N + 1), file[AT + 2 * N] = {0};
     int32_t tokens[N];
     dataset *d;
@@ -529,7 +535,8 @@ static void test_damage_report(void **state) {
     int reports = 0;
     assert_error(dataset_verify(d, count_report, &reports), ERR_DATA, "2 faults in 1 of 1 shard:");
     assert_int_equal(reports, 2);
-    // A block that was found right is read by the byte from then on: what breaks next to them is for the next verify to find.
+    // A block that was found right is read by the byte from then on: what breaks next to them is for the next verify to
+    // find.
     fd = open(p->path, O_RDWR);
     assert_int_equal(pwrite(fd, &bad, 1, 64 + 4 * 20 + 2 * SHARD_BLOCK + 5000), 1);
     close(fd);
@@ -554,7 +561,8 @@ static void test_foreign_files(void **state) {
     assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "looks like text", "lockstep pack");
     put_file(p, "a.bin", "", 0);
     for (int f = SHARD_AUTO; f <= SHARD_RAW32; f++)
-        assert_error(open_at(&d, p, "a.bin", (shard_format)f, 0), ERR_DATA, "a.bin: ends at offset 0: the file is empty");
+        assert_error(open_at(&d, p, "a.bin", (shard_format)f, 0), ERR_DATA,
+                     "a.bin: ends at offset 0: the file is empty");
     put_file(p, "a.bin", png, 199);
     assert_error(open_at(&d, p, "a.bin", SHARD_RAW16, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 198 is cut short");
     assert_error(open_at(&d, p, "a.bin", SHARD_RAW32, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 196 is cut short");
@@ -605,7 +613,8 @@ static void test_vocab(void **state) {
         assert_ok(shard_write_finish(w));
         shard_write_close(w);
         assert_ok(open_at(&d, p, "own.bin", SHARD_AUTO, 2500));
-        assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA, "own.bin: token 2500", compress ? "offset 84" : "offset 5084", "is 2500");
+        assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA, "own.bin: token 2500",
+                     compress ? "offset 84" : "offset 5084", "is 2500");
         dataset_close(d);
     }
 }
@@ -709,7 +718,8 @@ static void test_read_faults(void **state) {
     assert_ok(fault_parse(&faults, "read@2x3"));
     assert_ok(dataset_read(d, 100, 10, t));
     assert_int_equal(t[9], 109);
-    assert_error(dataset_read(d, 200, 10, t), ERR_IO, "raw.bin: read of 20 bytes at offset 400: Input/output error", "after 3 tries");
+    assert_error(dataset_read(d, 200, 10, t), ERR_IO, "raw.bin: read of 20 bytes at offset 400: Input/output error",
+                 "after 3 tries");
     assert_int_equal(retries_of(d), 1);
     assert_ok(dataset_read(d, 200, 10, t));
     assert_ok(fault_parse(&faults, "read@1"));

@@ -1,5 +1,6 @@
-// test/test_device.c: the trainer on a GPU, or on the simulated one of `make sim`, against the trainer on this machine's processor: the same losses, as
-// closely as the storage type allows, and on one kind of device the same bits. Skipped by name where there is no such device.
+// test/test_device.c: the trainer on a GPU, or on the simulated one of `make sim`, against the trainer on this
+// machine's processor: the same losses, as closely as the storage type allows, and on one kind of device the same bits.
+// Skipped by name where there is no such device.
 #include "test/support/golden.h"
 
 #include "gpu/profile.h"
@@ -7,8 +8,9 @@
 
 #include <inttypes.h>
 
-static const char tiny_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 24\nvocab = 128\n"
-                                 "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 2\n";
+static const char tiny_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 2\n";
 
 typedef struct rig {
     char *dir;
@@ -68,7 +70,7 @@ static course run_steps(const char *backend, const char *more, int steps) {
     return k;
 }
 
-// --- against the CPU -------------------------------------------------------------------------------------------------------------
+// --- against the CPU -------------------------------------------------------------------------------------------------
 
 static void compare(const char *more, int steps, double tolerance) {
     course cpu = run_steps("cpu", more, steps), gpu = run_steps("cuda", more, steps);
@@ -78,7 +80,8 @@ static void compare(const char *more, int steps, double tolerance) {
         if (!(fabs(gpu.norm[i] - cpu.norm[i]) <= 10 * tolerance * cpu.norm[i]))
             fail_msg("step %d: norm %.9f, on the CPU %.9f", i + 1, gpu.norm[i], cpu.norm[i]);
     }
-    if (!(fabs(gpu.eval - cpu.eval) <= tolerance * cpu.eval)) fail_msg("evaluation: %.9f, on the CPU %.9f", gpu.eval, cpu.eval);
+    if (!(fabs(gpu.eval - cpu.eval) <= tolerance * cpu.eval))
+        fail_msg("evaluation: %.9f, on the CPU %.9f", gpu.eval, cpu.eval);
 }
 
 static void fp32_is_like_the_cpu(void **state) {
@@ -125,7 +128,7 @@ static void fp32_is_like_pytorch(void **state) {
     rig_close(&r);
 }
 
-// --- a vocabulary that is odd -----------------------------------------------------------------------------------------------------
+// --- a vocabulary that is odd ----------------------------------------------------------------------------------------
 
 static void expect_zeros(session *x, const char *what, const tensor *t, size_t from, size_t count) {
     size_t each = dtype_bytes(t->type);
@@ -145,7 +148,8 @@ static void expect_padding(session *x) {
     expect_zeros(x, "the weights", &t->w[head], rows, count);
     expect_zeros(x, "the masters", &t->master[wte], rows, count);
     assert_int_equal(t->arrays, 2);
-    for (int k = 0; k < t->arrays; k++) expect_zeros(x, t->array[k].name, &t->array[k].t, t->zero.row_at[wte] + rows, count);
+    for (int k = 0; k < t->arrays; k++)
+        expect_zeros(x, t->array[k].name, &t->array[k].t, t->zero.row_at[wte] + rows, count);
     for (int b = 0; b < t->buffers; b++) {
         expect_zeros(x, "the embedding's gradient", &t->grad[b * x->net->params + wte], rows, count);
         expect_zeros(x, "the head's gradient", &t->grad[b * x->net->params + head], rows, count);
@@ -165,11 +169,13 @@ static int plans(const session *x, const char *with) {
 
 static void an_odd_vocabulary_is_like_the_cpu_and_aligned(void **state) {
     need_gpu(state);
-    static const char odd[] = "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = bf16\n[sample]\ntokens = 4\n";
-    static const char *const head[] = {// logits, and the gradients of what goes in and of the weight
-                                       "m 48 n 256 k 32 lda 32 ldb 32 bf16 to bf16 ta 0 tb 1 bias 0 split 0 align 16 16 16",
-                                       "m 48 n 32 k 256 lda 256 ldb 32 bf16 to bf16 ta 0 tb 0 bias 0 split 0 align 16 16 16",
-                                       "m 256 n 32 k 48 lda 256 ldb 32 bf16 to fp32 ta 1 tb 0 bias 0 split 1 align 16 16 16"};
+    static const char odd[] =
+        "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = bf16\n[sample]\ntokens = 4\n";
+    static const char *const head[] = {
+        // logits, and the gradients of what goes in and of the weight
+        "m 48 n 256 k 32 lda 32 ldb 32 bf16 to bf16 ta 0 tb 1 bias 0 split 0 align 16 16 16",
+        "m 48 n 32 k 256 lda 256 ldb 32 bf16 to bf16 ta 0 tb 0 bias 0 split 0 align 16 16 16",
+        "m 256 n 32 k 48 lda 256 ldb 32 bf16 to fp32 ta 1 tb 0 bias 0 split 1 align 16 16 16"};
     course cpu = run_steps("cpu", odd, SHORT);
     rig r;
     char *text;
@@ -177,7 +183,8 @@ static void an_odd_vocabulary_is_like_the_cpu_and_aligned(void **state) {
     for (int i = 0; i < SHORT; i++) {
         step_result s;
         OK(session_step(&r.x, &s));
-        if (!(fabs(s.loss - cpu.loss[i]) <= 0x1p-9 * cpu.loss[i])) fail_msg("step %d: loss %.9f, on the CPU %.9f", i + 1, s.loss, cpu.loss[i]);
+        if (!(fabs(s.loss - cpu.loss[i]) <= 0x1p-9 * cpu.loss[i]))
+            fail_msg("step %d: loss %.9f, on the CPU %.9f", i + 1, s.loss, cpu.loss[i]);
     }
     for (int i = 0; i < 3; i++)
         if (plans(&r.x, head[i]) != 1) fail_msg("%d plans say %s", plans(&r.x, head[i]), head[i]);
@@ -188,7 +195,7 @@ static void an_odd_vocabulary_is_like_the_cpu_and_aligned(void **state) {
     rig_close(&r);
 }
 
-// --- bits ------------------------------------------------------------------------------------------------------------------------
+// --- bits ------------------------------------------------------------------------------------------------------------
 
 static void same(const course *a, const course *b, const char *what) {
     if (strcmp(a->hash, b->hash) || strcmp(a->state_hash, b->state_hash))
@@ -218,7 +225,8 @@ static void offload_changes_nothing(void **state) {
     same(&one, &two, "offload with stochastic rounding");
 }
 
-// What is computed again is part of the recording, where there is one; each mode runs both ways. Two steps are eight micro-batches.
+// What is computed again is part of the recording, where there is one; each mode runs both ways. Two steps are eight
+// micro-batches.
 static void recomputation_changes_nothing(void **state) {
     need_gpu(state);
     static const struct {
@@ -228,10 +236,11 @@ static void recomputation_changes_nothing(void **state) {
     course kept = {0};
     for (int i = 0; i < 6; i++) {
         char more[256];
-        snprintf(more, sizeof more,
-                 "[model]\nlayers = 3\ndropout = 0.1\nhead_chunks = %d\n[precision]\ncompute = %s\n[parallel]\nrecompute = %s\n"
-                 "[device]\ngraph = %s\n",
-                 i < 3 ? 1 : 5, kinds[i].type, kinds[i].mode, kinds[i].graph);
+        snprintf(
+            more, sizeof more,
+            "[model]\nlayers = 3\ndropout = 0.1\nhead_chunks = %d\n[precision]\ncompute = %s\n[parallel]\nrecompute = %s\n"
+            "[device]\ngraph = %s\n",
+            i < 3 ? 1 : 5, kinds[i].type, kinds[i].mode, kinds[i].graph);
         course k = run_steps("cuda", more, 2);
         if (i % 3 == 0) kept = k;
         same(&kept, &k, more);
@@ -240,13 +249,16 @@ static void recomputation_changes_nothing(void **state) {
 
 static void recordings_change_nothing(void **state) {
     need_gpu(state);
-    course one = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\nrounding = stochastic\n", SHORT);
-    course two = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\nrounding = stochastic\n[device]\ngraph = no\n", SHORT);
+    course one =
+        run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\nrounding = stochastic\n", SHORT);
+    course two = run_steps(
+        "cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\nrounding = stochastic\n[device]\ngraph = no\n",
+        SHORT);
     same(&one, &two, "graph");
 }
 
-// Whatever happens between steps and to them, what was recorded in the first ones is still what is to be queued: evaluations,
-// overflows, a checkpoint.
+// Whatever happens between steps and to them, what was recorded in the first ones is still what is to be queued:
+// evaluations, overflows, a checkpoint.
 typedef struct eventful {
     double loss[LONG], eval[2];
     int64_t skipped;
@@ -298,7 +310,9 @@ static eventful run_eventful(const char *more) {
 }
 
 static void plain_and_recorded(char plain[256], char graph[256], const char *more) {
-    snprintf(graph, 256, "[batch]\nglobal = 6\nmicro = 1\nlanes = 2\n[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n%s", more);
+    snprintf(graph, 256,
+             "[batch]\nglobal = 6\nmicro = 1\nlanes = 2\n[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n%s",
+             more);
     snprintf(plain, 256, "%s[device]\ngraph = no\n", graph);
 }
 
@@ -338,7 +352,7 @@ static void waiting_changes_nothing(void **state) {
     same(&one, &two, "check");
 }
 
-// --- what the host does ----------------------------------------------------------------------------------------------------------
+// --- what the host does ----------------------------------------------------------------------------------------------
 
 extern long sim_submitted(const char *what) __attribute__((weak));  // test/sim/cudart.h; not there on a GPU
 
@@ -347,7 +361,8 @@ typedef struct submissions {
 } submissions;
 
 static submissions submitted_so_far(void) {
-    return (submissions){sim_submitted("kernels"), sim_submitted("graphs"), sim_submitted("copies"), sim_submitted("sets"), sim_submitted("others")};
+    return (submissions){sim_submitted("kernels"), sim_submitted("graphs"), sim_submitted("copies"),
+                         sim_submitted("sets"), sim_submitted("others")};
 }
 
 // Of the sixth step.
@@ -362,17 +377,17 @@ static submissions submitted_in_a_step(const char *more) {
     }
     after = submitted_so_far();
     rig_close(&r);
-    return (submissions){after.kernels - before.kernels, after.graphs - before.graphs, after.copies - before.copies, after.sets - before.sets,
-                         after.others - before.others};
+    return (submissions){after.kernels - before.kernels, after.graphs - before.graphs, after.copies - before.copies,
+                         after.sets - before.sets, after.others - before.others};
 }
 
 static void is_submitted(const char *what, long found, long expected) {
     if (found != expected) fail_msg("%s that the host submits for a step: %ld, expected %ld", what, found, expected);
 }
 
-// Every micro-batch is one graph, of four copies (tokens, targets, where dropout is, losses), and six events or waits for
-// events: its data came, its place is free again, and how long that took. The update is two more, of one copy (this rank's
-// report), and three events.
+// Every micro-batch is one graph, of four copies (tokens, targets, where dropout is, losses), and six events or waits
+// for events: its data came, its place is free again, and how long that took. The update is two more, of one copy (this
+// rank's report), and three events.
 static void a_step_is_a_few_submissions(void **state) {
     need_gpu(state);
     submissions one = submitted_in_a_step("[model]\ndropout = 0.1\n");
@@ -381,7 +396,8 @@ static void a_step_is_a_few_submissions(void **state) {
     is_submitted("copies", one.copies, 4 * 4 + 1);
     is_submitted("sets", one.sets, 1);  // what the ranks share: the lanes' buffers are overwritten
     is_submitted("events", one.others, 6 * 4 + 3);
-    submissions two = submitted_in_a_step("[batch]\nglobal = 6\nlanes = 1\n");  // three micro-batches, in two places that change from step to step
+    // three micro-batches, in two places that change from step to step
+    submissions two = submitted_in_a_step("[batch]\nglobal = 6\nlanes = 1\n");
     is_submitted("graphs", two.graphs, 3 + 2);
     is_submitted("kernels", two.kernels, 0);
     is_submitted("copies", two.copies, 4 * 3 + 1);
@@ -392,12 +408,12 @@ static void a_step_is_a_few_submissions(void **state) {
     assert_true(plain.kernels > 100);
 }
 
-// --- times -----------------------------------------------------------------------------------------------------------------------
+// --- times -----------------------------------------------------------------------------------------------------------
 
 static double compute_ms(const step_result *s) { return s->reports[REPORT_COMPUTE_MS]; }
 
-// They are those of two steps before, and there is none in the first two; evaluations are nobody's. On a CPU every step has
-// its own.
+// They are those of two steps before, and there is none in the first two; evaluations are nobody's. On a CPU every step
+// has its own.
 static void times_come_two_steps_late(void **state) {
     need_gpu(state);
     static const char *const backends[] = {"cpu", "cuda"};
@@ -457,7 +473,7 @@ static void timed_events_tell_when_they_were_reached(void **state) {
     }
 }
 
-// --- checkpoints -----------------------------------------------------------------------------------------------------------------
+// --- checkpoints -----------------------------------------------------------------------------------------------------
 
 static void goes_on(const char *more, int steps) {
     course whole = run_steps("cuda", more, 2 * steps);
@@ -538,7 +554,8 @@ static void sensors_say_what_can_be(void **state) {
     }
     OK(device_sense(d, &s[1]));
     for (int k = 0; k < 2; k++) {
-        print_message("%.1f W, %.0f C, %.0f MHz, %.3f J, limited %u\n", s[k].watts, s[k].celsius, s[k].mhz, s[k].joules, s[k].limited);
+        print_message("%.1f W, %.0f C, %.0f MHz, %.3f J, limited %u\n", s[k].watts, s[k].celsius, s[k].mhz, s[k].joules,
+                      s[k].limited);
         assert_false(s[k].watts <= 0 || s[k].watts > 3000 || s[k].celsius <= 0 || s[k].celsius > 120);
         assert_false(s[k].mhz <= 0 || s[k].mhz > 5000);
     }

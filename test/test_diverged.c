@@ -1,13 +1,14 @@
-// test/test_diverged.c: what the losses of a run's steps say of it, when, and how often; and the advice, for each way in
-// which checkpoints can be good, ruined, unproven, or gone.
+// test/test_diverged.c: what the losses of a run's steps say of it, when, and how often; and the advice, for each way
+// in which checkpoints can be good, ruined, unproven, or gone.
 #include "test/support/checkpoint.h"
 #include "trainer/diverged.h"
 
 #include <math.h>
 
-// --- steps -------------------------------------------------------------------------------------------------------------------------
+// --- steps -----------------------------------------------------------------------------------------------------------
 
-static const char letter[] = {[NEWS_NONE] = 0, [NEWS_RUINED] = 'r', [NEWS_MENDED] = 'm', [NEWS_DIVERGED] = 'd', [NEWS_GAVE_UP] = 'g'};
+static const char letter[] = {
+    [NEWS_NONE] = 0, [NEWS_RUINED] = 'r', [NEWS_MENDED] = 'm', [NEWS_DIVERGED] = 'd', [NEWS_GAVE_UP] = 'g'};
 
 typedef struct course {
     config c;
@@ -72,9 +73,11 @@ static void news_come_once_and_again(void **state) {
         course x;
         begin(&x, rows[i].bad_steps);
         steps(&x, rows[i].course);
-        if (strcmp(x.said, rows[i].said) != 0) fail_msg("%s: said \"%s\", expected \"%s\"", rows[i].course, x.said, rows[i].said);
+        if (strcmp(x.said, rows[i].said) != 0)
+            fail_msg("%s: said \"%s\", expected \"%s\"", rows[i].course, x.said, rows[i].said);
         if (x.at.bad_steps != rows[i].bad || x.d.far_steps != rows[i].far || x.at.sound_step != rows[i].sound)
-            fail_msg("%s: %" PRId64 " bad, %" PRId64 " far, sound at %" PRId64, rows[i].course, x.at.bad_steps, x.d.far_steps, x.at.sound_step);
+            fail_msg("%s: %" PRId64 " bad, %" PRId64 " far, sound at %" PRId64, rows[i].course, x.at.bad_steps,
+                     x.d.far_steps, x.at.sound_step);
     }
 }
 
@@ -124,15 +127,17 @@ static void how_many_are_too_many(void **state) {
         int compute;
         double scale;
         int64_t bad_steps, limit;
-    } rows[] = {{FP32, 0, 50, 5}, {FP32, 0, 0, 5},   {FP32, 0, 3, 3},   {FP32, 0, 1, 1}, {BF16, 0, 50, 5},    {FP16, 0, 50, 30},
-                {FP16, 0, 0, 30}, {FP16, 0, 29, 29}, {FP16, 0, 31, 30}, {FP16, 0, 4, 4}, {FP16, 1024, 50, 5}, {FP16, 1, 4, 4}};
+    } rows[] = {{FP32, 0, 50, 5},  {FP32, 0, 0, 5},   {FP32, 0, 3, 3},     {FP32, 0, 1, 1},
+                {BF16, 0, 50, 5},  {FP16, 0, 50, 30}, {FP16, 0, 0, 30},    {FP16, 0, 29, 29},
+                {FP16, 0, 31, 30}, {FP16, 0, 4, 4},   {FP16, 1024, 50, 5}, {FP16, 1, 4, 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        config c = {.run.bad_steps = rows[i].bad_steps, .precision = {.compute = rows[i].compute, .loss_scale = rows[i].scale}};
+        config c = {.run.bad_steps = rows[i].bad_steps,
+                    .precision = {.compute = rows[i].compute, .loss_scale = rows[i].scale}};
         if (diverged_limit(&c) != rows[i].limit) fail_msg("row %zu: %" PRId64, i, diverged_limit(&c));
     }
 }
 
-// --- advice ------------------------------------------------------------------------------------------------------------------------
+// --- advice ----------------------------------------------------------------------------------------------------------
 
 typedef struct saved {
     int64_t step, bad;
@@ -146,7 +151,8 @@ enum { SAVED = 4 };
 
 static void save(world *w, const saved *x, bool best) {
     fill(w, x->step, 0);
-    w->s.at.bad_steps = x->bad, w->s.at.loss = x->loss, w->s.at.least_loss = x->least, w->s.at.sound_step = x->sound_step;
+    w->s.at.bad_steps = x->bad, w->s.at.loss = x->loss, w->s.at.least_loss = x->least,
+    w->s.at.sound_step = x->sound_step;
     w->s.at.best_step = x->best_step, w->s.at.best_loss = x->best_step ? x->best_loss : INFINITY;
     OK(ckpt_save(w->dir, &w->s, 0, NULL));
     if (best) OK(ckpt_mark_best(w->dir, &w->s, x->step, NULL));
@@ -176,9 +182,27 @@ static const struct {
 } cases[] = {
     {{{.step = 0}}, -1, 4, 8, NAN, -1, NOT_FINITE "steps 4 to 8; there is no checkpoint from before" TRAIN},
     {{{.step = 0}}, -1, 8, 8, NAN, -1, NOT_FINITE "step 8; there is no checkpoint from before" TRAIN},
-    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 0, 0}}, -1, 5, 9, NAN, 4, NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5)" FORK("4")},
-    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 0, 0}}, -1, 4, 8, NAN, 3, NOT_FINITE "steps 4 to 8" NEWEST "2 (loss 3)" FORK("2")},
-    {{{2, 0, NAN, 2, 1, 0, 0}}, -1, 5, 9, NAN, -1, NOT_FINITE "steps 5 to 9" NEWEST "2 (its loss is not known)" FORK("2")},
+    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 0, 0}},
+     -1,
+     5,
+     9,
+     NAN,
+     4,
+     NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5)" FORK("4")},
+    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 0, 0}},
+     -1,
+     4,
+     8,
+     NAN,
+     3,
+     NOT_FINITE "steps 4 to 8" NEWEST "2 (loss 3)" FORK("2")},
+    {{{2, 0, NAN, 2, 1, 0, 0}},
+     -1,
+     5,
+     9,
+     NAN,
+     -1,
+     NOT_FINITE "steps 5 to 9" NEWEST "2 (its loss is not known)" FORK("2")},
     // saved in bad steps, also in those of another time
     {{{2, 0, 3, 2, 1, 0, 0}, {4, 1, 3, 2, 1, 0, 0}, {6, 0, 2.5, 2, 5, 0, 0}, {8, 2, NAN, 2, 5, 0, 0}},
      -1,
@@ -187,7 +211,13 @@ static const struct {
      NAN,
      6,
      NOT_FINITE "steps 7 to 11" NEWEST "6 (loss 2.5)" FORK("6")},
-    {{{2, 0, 3, 2, 1, 0, 0}, {4, 1, 3, 2, 1, 0, 0}}, -1, 7, 11, NAN, 2, NOT_FINITE "steps 7 to 11" NEWEST "2 (loss 3)" FORK("2")},
+    {{{2, 0, 3, 2, 1, 0, 0}, {4, 1, 3, 2, 1, 0, 0}},
+     -1,
+     7,
+     11,
+     NAN,
+     2,
+     NOT_FINITE "steps 7 to 11" NEWEST "2 (loss 3)" FORK("2")},
     // ruined before it was no longer finite
     {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 90, 2, 1, 0, 0}},
      -1,
@@ -210,7 +240,13 @@ static const struct {
      NAN,
      3,
      NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5)" RUINED_UNPROVEN "; step 2 is sound (loss 3)" FORK("2")},
-    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 0, 0}}, -1, 5, 9, NAN, 1, NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5)" RUINED_UNPROVEN TRAIN},
+    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 0, 0}},
+     -1,
+     5,
+     9,
+     NAN,
+     1,
+     NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5)" RUINED_UNPROVEN TRAIN},
     {{{4, 0, 90, 2, 3, 0, 0}}, -1, 5, 9, NAN, 3, NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 90)" RUINED_FAR TRAIN},
     // the best of all, whatever is newer; and one that is not from before, or good only by name
     {{{2, 0, 3, 2, 1, 2, 2.8}, {4, 0, 2.5, 2, 3, 0, 0}},
@@ -226,9 +262,22 @@ static const struct {
      9,
      NAN,
      2,
-     NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5); the best is step 4 (validation loss 2.8)" FORK("best")},  // it was measured
-    {{{2, 0, 3, 2, 1, 0, 0}, {5, 0, 2.5, 2, 3, 5, 2.8}}, 1, 5, 9, NAN, 4, NOT_FINITE "steps 5 to 9" NEWEST "2 (loss 3)" FORK("2")},
-    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 4, 70}}, 1, 5, 9, NAN, 4, NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5)" FORK("4")},
+     // it was measured
+     NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5); the best is step 4 (validation loss 2.8)" FORK("best")},
+    {{{2, 0, 3, 2, 1, 0, 0}, {5, 0, 2.5, 2, 3, 5, 2.8}},
+     1,
+     5,
+     9,
+     NAN,
+     4,
+     NOT_FINITE "steps 5 to 9" NEWEST "2 (loss 3)" FORK("2")},
+    {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 2.5, 2, 3, 4, 70}},
+     1,
+     5,
+     9,
+     NAN,
+     4,
+     NOT_FINITE "steps 5 to 9" NEWEST "4 (loss 2.5)" FORK("4")},
     {{{2, 0, 3, 2, 1, 0, 0}, {4, 0, 70, 2, 3, 4, 2.8}},
      1,
      5,
@@ -262,8 +311,8 @@ static void advice_is_of_what_is_there(void **state) {
         // in the table a path is what stands after the run's directory: "config.ini", "@4"
         const char *want = cases[i].text, *next = strstr(want, ". Next: lockstep "), *arg = strchr(next + 17, ' ') + 1;
         size_t n = strcspn(arg, " ");
-        snprintf(text, sizeof text, "%.*s'%s/it'\\''s %zu/a%s%.*s'%s", (int)(arg - want), want, base, i, *arg == '@' ? "" : "/", (int)n, arg,
-                 arg + n);
+        snprintf(text, sizeof text, "%.*s'%s/it'\\''s %zu/a%s%.*s'%s", (int)(arg - want), want, base, i,
+                 *arg == '@' ? "" : "/", (int)n, arg, arg + n);
         advises(&(diverged_run){c, w->dir, cases[i].first, cases[i].last, cases[i].loss, 2, cases[i].sound_step}, text);
         free(c);
     }
@@ -281,7 +330,9 @@ static void advice_is_of_what_is_there(void **state) {
     OK(io_mkdirs(path));
     snprintf(path, sizeof path, "%.190s/a-3", base);
     OK(io_mkdirs(path));
-    snprintf(text, sizeof text, NOT_FINITE "steps 5 to 9" NEWEST "2 (loss 3). Next: lockstep fork %.190s/a@2 a-4 -o optimizer.lr=0.1", base);
+    snprintf(text, sizeof text,
+             NOT_FINITE "steps 5 to 9" NEWEST "2 (loss 3). Next: lockstep fork %.190s/a@2 a-4 -o optimizer.lr=0.1",
+             base);
     advises(&(diverged_run){c, w->dir, 5, 9, NAN, 2, 4}, text);
     free(c);
     strcpy(w->dir, base);
@@ -294,8 +345,9 @@ static void a_lower_rate(void **state) {
         int type;
         double lr;
         const char *said;
-    } rows[] = {{OPTIMIZER_ADAMW, 1e-3, "=0.0001"}, {OPTIMIZER_ADAMW, 0.02, "=0.001"}, {OPTIMIZER_ADAMW, 1000, "=0.001"},
-                {OPTIMIZER_SGD, 0.5, "=0.05"},      {OPTIMIZER_SGD, 2, "=0.1"},        {OPTIMIZER_SGD, 0.01, "=0.001"}};
+    } rows[] = {{OPTIMIZER_ADAMW, 1e-3, "=0.0001"}, {OPTIMIZER_ADAMW, 0.02, "=0.001"},
+                {OPTIMIZER_ADAMW, 1000, "=0.001"},  {OPTIMIZER_SGD, 0.5, "=0.05"},
+                {OPTIMIZER_SGD, 2, "=0.1"},         {OPTIMIZER_SGD, 0.01, "=0.001"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         config *c = calloc(1, sizeof *c);
         char text[DIVERGED_TEXT], want[200];
@@ -303,7 +355,8 @@ static void a_lower_rate(void **state) {
         memset(c->run.name, 'n', sizeof c->run.name - 1);
         snprintf(c->run.dir, sizeof c->run.dir, "%s", w->dir);
         OK(diverged_advice(&(diverged_run){c, w->dir, 5, 9, NAN, INFINITY, -1}, text));
-        snprintf(want, sizeof want, " -o run.name=%.*s-2 -o optimizer.lr%s", CONFIG_WORD - 12, c->run.name, rows[i].said);
+        snprintf(want, sizeof want, " -o run.name=%.*s-2 -o optimizer.lr%s", CONFIG_WORD - 12, c->run.name,
+                 rows[i].said);
         if (!strstr(text, want)) fail_msg("%s: expected %s", text, want);
         free(c);
     }

@@ -13,7 +13,9 @@
 
 enum { BUFFER = 1 << 18 };  // document.c reads so much at a time
 
-static void put(place *p, const char *name, const char *text, size_t n) { assert_ok(io_write_file(at(p, name), text, n, NULL)); }
+static void put(place *p, const char *name, const char *text, size_t n) {
+    assert_ok(io_write_file(at(p, name), text, n, NULL));
+}
 
 // The lines of the file are those between line ends of the text, the last one if there is anything in it.
 static void expect_lines(const char *path, const char *text, size_t size) {
@@ -41,7 +43,8 @@ static void expect_lines(const char *path, const char *text, size_t size) {
 
 static void lines_are_those_of_the_text(void **state) {
     place *p = *state;
-    static const char *const texts[] = {"", "\n", "\n\n", "a", "a\n", "a\nb", "a\n\nb\n", "a\r\nb\r\n", "\na", " \n\t\n", "{\"text\": 1}\n"};
+    static const char *const texts[] = {
+        "", "\n", "\n\n", "a", "a\n", "a\nb", "a\n\nb\n", "a\r\nb\r\n", "\na", " \n\t\n", "{\"text\": 1}\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         put(p, "a.jsonl", texts[i], strlen(texts[i]));
         expect_lines(at(p, "a.jsonl"), texts[i], strlen(texts[i]));
@@ -81,7 +84,8 @@ static void lines_have_a_limit(void **state) {
         assert_int_equal(gzclose(f), Z_OK);
         assert_ok(document_open(&d, at(p, "a.gz"), NULL));
         for (int i = 0; i < 2; i++) assert_ok(document_line(d, &line, &n, &more));
-        if (mib > DOCUMENT_LINE >> 20) assert_error(document_line(d, &line, &n, &more), ERR_DATA, "/a.gz: line 3 is longer than 64 MiB");
+        if (mib > DOCUMENT_LINE >> 20)
+            assert_error(document_line(d, &line, &n, &more), ERR_DATA, "/a.gz: line 3 is longer than 64 MiB");
         else {
             assert_ok(document_line(d, &line, &n, &more));
             assert_int_equal(n, (int64_t)mib * PIECE);
@@ -100,8 +104,9 @@ static void values_have_a_limit(void **state) {
         const char *before, *each, *after;
         int more;  // values beside those of the repeated part, in which one is one
     } rows[] = {
-        {"[0", ",0", "]", 2},         {"[[]", ",[]", "]", 2},       {"[{}", ",{}", "]", 2},      {"[[0]", ",0", "]", 3},
-        {"{\"a\":[0", ",0", "]}", 3}, {"[\"\\\",\"", ",0", "]", 2}, {"[\"\\\\\"", ",0", "]", 2}, {"[\"[\",\"{,\"", ",0", "]", 3},
+        {"[0", ",0", "]", 2},        {"[[]", ",[]", "]", 2},          {"[{}", ",{}", "]", 2},
+        {"[[0]", ",0", "]", 3},      {"{\"a\":[0", ",0", "]}", 3},    {"[\"\\\",\"", ",0", "]", 2},
+        {"[\"\\\\\"", ",0", "]", 2}, {"[\"[\",\"{,\"", ",0", "]", 3},
     };
     char why[200], *text = malloc(4 * DOCUMENT_VALUES + 64);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -113,7 +118,8 @@ static void values_have_a_limit(void **state) {
             for (int k = 0; k < repeats; k++) end = stpcpy(end, rows[i].each);
             end = stpcpy(end, rows[i].after);
             json_t *value = document_parse((const uint8_t *)text, end - text, why);
-            if ((value != NULL) == over) fail_msg("row %d, %d repeats, %d over: %s", (int)i, repeats, over, value ? "taken" : why);
+            if ((value != NULL) == over)
+                fail_msg("row %d, %d repeats, %d over: %s", (int)i, repeats, over, value ? "taken" : why);
             if (over) assert_string_equal(why, "more than 1048576 values of JSON");
             json_decref(value);
         }
@@ -138,10 +144,12 @@ static void names_of_jsonl(void **state) {
         const char *name;
         bool is;
     } rows[] = {
-        {"a.jsonl", true},      {"a.ndjson", true},       {"d/a.jsonl.gz", true},  {"a.jsonl.zst", true}, {"a.ndjson.gz", true},
-        {"a.ndjson.zst", true}, {"a.json", false},        {"a.jsonl.xz", false},   {"jsonl", false},      {"a.jsonl/b", false},
-        {"a.gz", false},        {"a.jsonl.gz.gz", false}, {"a.jsonl.zstd", false}, {"", false},           {".gz", false},
-        {"a.jsonlgz", false},   {"a_jsonl", false},       {"stories:1", false},
+        {"a.jsonl", true},       {"a.ndjson", true},    {"d/a.jsonl.gz", true},
+        {"a.jsonl.zst", true},   {"a.ndjson.gz", true}, {"a.ndjson.zst", true},
+        {"a.json", false},       {"a.jsonl.xz", false}, {"jsonl", false},
+        {"a.jsonl/b", false},    {"a.gz", false},       {"a.jsonl.gz.gz", false},
+        {"a.jsonl.zstd", false}, {"", false},           {".gz", false},
+        {"a.jsonlgz", false},    {"a_jsonl", false},    {"stories:1", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (document_names_jsonl(rows[i].name) != rows[i].is) fail_msg("%s", rows[i].name);
@@ -183,13 +191,15 @@ static void stories_are_lines_and_documents(void **state) {
         free(text), free(all.at), free(one.at);
     }
     document_reader *d;
-    assert_error(document_open(&d, "stories:", NULL), ERR_CONFIG, "\"stories:\": expected stories:SEED or stories:SEED:BYTES", "is ./stories:");
+    assert_error(document_open(&d, "stories:", NULL), ERR_CONFIG,
+                 "\"stories:\": expected stories:SEED or stories:SEED:BYTES", "is ./stories:");
     assert_null(d);
 }
 
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
-    const struct CMUnitTest tests[] = {TEST(lines_are_those_of_the_text), TEST(lines_have_a_limit), TEST(values_have_a_limit), TEST(names_of_jsonl),
+    const struct CMUnitTest tests[] = {TEST(lines_are_those_of_the_text), TEST(lines_have_a_limit),
+                                       TEST(values_have_a_limit), TEST(names_of_jsonl),
                                        TEST(stories_are_lines_and_documents)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,8 @@ static void every_call_has_its_own_nonce(void **state) {
         close(fd);
         if (i % 3 == 2) end_callers(s);
         for (int k = 0; k < i; k++) assert_memory_not_equal(heard[i].nonce, heard[k].nonce, HELLO_NONCE);
-        for (int b = 0, same = 0; b < HELLO_NONCE; b++) assert_true((same += heard[i].nonce[b] == heard[i].nonce[0]) < SAME_BYTES_MOST);
+        for (int b = 0, same = 0; b < HELLO_NONCE; b++)
+            assert_true((same += heard[i].nonce[b] == heard[i].nonce[0]) < SAME_BYTES_MOST);
     }
     close(listener);
     scene_close(s);
@@ -253,7 +254,8 @@ static void a_message_played_again_is_noticed(void **state) {
         const result *r = s->b->rank;
         assert_int_equal(r[0].links, again ? 1 : 2);
         assert_int_equal(r[1].links, again ? 1 : 2);
-        if (again) assert_text(r[0].text, "rank 1 (127.0.0.1) sends message number 0, expected 1: the stream is damaged");
+        if (again)
+            assert_text(r[0].text, "rank 1 (127.0.0.1) sends message number 0, expected 1: the stream is damaged");
         for (int i = 0; i < 2; i++) assert_int_equal(r[i].after, again ? ERR_UNAVAILABLE : ERR_OK);
         scene_close(s);
     }

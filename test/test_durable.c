@@ -50,15 +50,17 @@ static void save_in(journal *j, world *w, int64_t step, uint32_t salt, int keep)
 // Each file is on disk before it is read back, all of them before the manifest is written, and that before the
 // directory gets its name.
 #define WRITES_ALL_FILES \
-    "mkdir %T", "write %T/model.safetensors", "sync %T/model.safetensors", "write %T/optimizer.safetensors", "sync %T/optimizer.safetensors", \
-        "read %T/model.safetensors", "read %T/optimizer.safetensors", "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", \
-        "rename %T/manifest.json.tmp %T/manifest.json", "sync %T", "read %T/manifest.json"
+    "mkdir %T", "write %T/model.safetensors", "sync %T/model.safetensors", "write %T/optimizer.safetensors", \
+        "sync %T/optimizer.safetensors", "read %T/model.safetensors", "read %T/optimizer.safetensors", \
+        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json", \
+        "sync %T", "read %T/manifest.json"
 
 static void test_save(void **state) {
     world *w = *state;
     journal *j = journal_open(1);
     save_in(j, w, 1, 0, 5);
-    EXPECT_JOURNAL("the first save", j, 1, "mkdir ckpt", "sync .", "sync .", "sync ..", WRITES_ALL_FILES, "rename %T %F", "sync ckpt");
+    EXPECT_JOURNAL("the first save", j, 1, "mkdir ckpt", "sync .", "sync .", "sync ..", WRITES_ALL_FILES,
+                   "rename %T %F", "sync ckpt");
     save_in(j, w, 2, 0, 5);
     EXPECT_JOURNAL("the next one", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt");
     journal_drop(j, 1);
@@ -70,7 +72,8 @@ static void test_save_again(void **state) {
     journal *j = journal_open(1);
     save_step(w, 1, 5);
     save_in(j, w, 1, 1, 5);
-    EXPECT_JOURNAL("the same step", j, 1, WRITES_ALL_FILES, "rename %F %O", "sync ckpt", "rename %T %F", "sync ckpt", "empty %O", "remove %O");
+    EXPECT_JOURNAL("the same step", j, 1, WRITES_ALL_FILES, "rename %F %O", "sync ckpt", "rename %T %F", "sync ckpt",
+                   "empty %O", "remove %O");
     journal_drop(j, 1);
 }
 
@@ -79,8 +82,9 @@ static void test_prune(void **state) {
     journal *j = journal_open(1);
     save_step(w, 1, 5);
     save_in(j, w, 2, 0, 1);
-    EXPECT_JOURNAL("the next step alone", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt", "rename ckpt/step-00000001 ckpt/.tmp-step-00000001",
-                   "empty ckpt/.tmp-step-00000001", "remove ckpt/.tmp-step-00000001");
+    EXPECT_JOURNAL("the next step alone", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt",
+                   "rename ckpt/step-00000001 ckpt/.tmp-step-00000001", "empty ckpt/.tmp-step-00000001",
+                   "remove ckpt/.tmp-step-00000001");
     journal_drop(j, 1);
 }
 
@@ -130,7 +134,8 @@ static void test_files_and_directories(void **state) {
     rc = io_write_file(path, "text", 4, NULL);
     journal_end();
     OK(rc);
-    EXPECT_JOURNAL("a file", j, 0, "write a/b/c/file.tmp", "sync a/b/c/file.tmp", "rename a/b/c/file.tmp a/b/c/file", "sync a/b/c");
+    EXPECT_JOURNAL("a file", j, 0, "write a/b/c/file.tmp", "sync a/b/c/file.tmp", "rename a/b/c/file.tmp a/b/c/file",
+                   "sync a/b/c");
     journal_drop(j, 1);
 }
 
@@ -229,7 +234,8 @@ static int moment(bool first, const char *line, int64_t step) {
 // On all ranks the one before on any the other.
 static void expect_before(const char *earlier, const char *later, int64_t step) {
     int a = moment(false, earlier, step), b = moment(true, later, step);
-    if (a < 0 || b < 0 || a > b) fail_msg("\"%s\" at %d on the last rank, \"%s\" at %d on the first", earlier, a, later, b);
+    if (a < 0 || b < 0 || a > b)
+        fail_msg("\"%s\" at %d on the last rank, \"%s\" at %d on the first", earlier, a, later, b);
 }
 
 static void test_save_of_nodes(void **state) {

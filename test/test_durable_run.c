@@ -10,10 +10,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static const char small_model[] = "[run]\nsteps = 10\n[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
-                                  "[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n"
-                                  "[sample]\nevery = 1\ntokens = 2\n"
-                                  "[eval]\nevery = 1\nbatches = 1\n[log]\nevery = 1\nhash_every = 0\n";
+static const char small_model[] =
+    "[run]\nsteps = 10\n[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
+    "[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n"
+    "[sample]\nevery = 1\ntokens = 2\n"
+    "[eval]\nevery = 1\nbatches = 1\n[log]\nevery = 1\nhash_every = 0\n";
 
 // --- a run -----------------------------------------------------------------------------------------------------------
 
@@ -62,10 +63,10 @@ static void expect_lines(const journal *j, const char *const *want, int count) {
 #define STEP "default/ckpt/step-00000001"
 #define OLD "default/ckpt/.old-step-00000001"
 #define SAVES_STEP_1 \
-    "mkdir " TMP, "write " TMP "/model.safetensors", "sync " TMP "/model.safetensors", "write " TMP "/optimizer.safetensors", \
-        "sync " TMP "/optimizer.safetensors", "read " TMP "/model.safetensors", "read " TMP "/optimizer.safetensors", \
-        "write " TMP "/manifest.json.tmp", "sync " TMP "/manifest.json.tmp", "rename " TMP "/manifest.json.tmp " TMP "/manifest.json", "sync " TMP, \
-        "read " TMP "/manifest.json"
+    "mkdir " TMP, "write " TMP "/model.safetensors", "sync " TMP "/model.safetensors", \
+        "write " TMP "/optimizer.safetensors", "sync " TMP "/optimizer.safetensors", "read " TMP "/model.safetensors", \
+        "read " TMP "/optimizer.safetensors", "write " TMP "/manifest.json.tmp", "sync " TMP "/manifest.json.tmp", \
+        "rename " TMP "/manifest.json.tmp " TMP "/manifest.json", "sync " TMP, "read " TMP "/manifest.json"
 
 // The one who asks may not wait for an evaluation and a sample: the step is safe before them, and saved again
 // with what they left in the log.
@@ -136,11 +137,12 @@ static void the_log_is_on_disk_before_a_checkpoint(void **state) {
 
 #define FORK ".b.fork/ckpt/step-00000002"
 #define COPIES(kind) \
-    "read " FORK "/.held-" kind ".safetensors", "write " FORK "/.part-" kind ".safetensors", "sync " FORK "/.part-" kind ".safetensors", \
-        "read " FORK "/.part-" kind ".safetensors", "rename " FORK "/.part-" kind ".safetensors " FORK "/" kind ".safetensors", "sync " FORK
+    "read " FORK "/.held-" kind ".safetensors", "write " FORK "/.part-" kind ".safetensors", \
+        "sync " FORK "/.part-" kind ".safetensors", "read " FORK "/.part-" kind ".safetensors", \
+        "rename " FORK "/.part-" kind ".safetensors " FORK "/" kind ".safetensors", "sync " FORK
 
-// The new run is on disk before it has the name that a person sees (a call that the journal does not hear), and the name is
-// before that is said.
+// The new run is on disk before it has the name that a person sees (a call that the journal does not hear), and the
+// name is before that is said.
 static void a_fork_is_on_disk_before_it_is_there(void **state) {
     (void)state;
     static const char *const want[] = {
@@ -195,7 +197,8 @@ static void a_fork_is_on_disk_before_it_is_there(void **state) {
 
 static void log_steps(monitor *m, int from, int to) {
     for (int k = from; k <= to; k++)
-        monitor_log(m, &(record){RECORD_STEP, .step = {.step = k, .logged = true, .loss = 1.0 / k, .ms = 2, .world = 1}});
+        monitor_log(m,
+                    &(record){RECORD_STEP, .step = {.step = k, .logged = true, .loss = 1.0 / k, .ms = 2, .world = 1}});
 }
 
 // Files of this process may have so many bytes; RLIM_INFINITY: as many as they like.
@@ -222,7 +225,8 @@ static void expect_steps(const char *dir, const monitor *m, const int *steps, in
     for (int i = 0; (line = strsep(&rest, "\n")) && *line; i++) {
         if (i == count) fail_msg("one record too many: %s", line);
         snprintf(head, sizeof head, "{\"t\":\"step\",\"step\":%d,", steps[i]);
-        if (strncmp(line, head, strlen(head)) != 0 || line[strlen(line) - 1] != '}') fail_msg("record %d, of step %d: %s", i, steps[i], line);
+        if (strncmp(line, head, strlen(head)) != 0 || line[strlen(line) - 1] != '}')
+            fail_msg("record %d, of step %d: %s", i, steps[i], line);
         if (i + 1 < count && !rest) fail_msg("%d records, expected %d", i + 1, count);
     }
     free(text);

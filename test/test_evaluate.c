@@ -37,7 +37,8 @@ static void expect_mean(rig *r, int64_t batches, int64_t expected) {
     int64_t windows;
     OK(eval_loss(&r->x, batches, &loss, &windows));
     if (windows != expected) fail_msg("%d batches: %d windows, expected %d", (int)batches, (int)windows, (int)expected);
-    if (!(fabs(loss - mean_of(r, expected)) <= CLOSE)) fail_msg("%d batches: loss %.9f, PyTorch %.9f", (int)batches, loss, mean_of(r, expected));
+    if (!(fabs(loss - mean_of(r, expected)) <= CLOSE))
+        fail_msg("%d batches: loss %.9f, PyTorch %.9f", (int)batches, loss, mean_of(r, expected));
 }
 
 static void no_two_windows_are_alike(void **state) {
@@ -46,7 +47,8 @@ static void no_two_windows_are_alike(void **state) {
     golden_read(LOOK_GOLDEN, "losses", WINDOWS, losses);
     for (int i = 0; i < WINDOWS; i++)
         for (int k = 0; k < i; k++)
-            if (fabs(losses[i] - losses[k]) < 20 * CLOSE) fail_msg("windows %d and %d have losses %.6f and %.6f", k, i, losses[k], losses[i]);
+            if (fabs(losses[i] - losses[k]) < 20 * CLOSE)
+                fail_msg("windows %d and %d have losses %.6f and %.6f", k, i, losses[k], losses[i]);
 }
 
 // What the last micro-batch left on the host are its windows' own losses.

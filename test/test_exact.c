@@ -1,5 +1,6 @@
-// test/test_exact.c: rows whose values are FP32 in 16-bit passes. Here every gain of a norm is such a row, and the norms, which know 16-bit gains alone, get
-// it rounded: the bits of a run whose gains are 16-bit rows, in every stage and layout, and after a restart. A copy that is wrong, old or missing shows.
+// test/test_exact.c: rows whose values are FP32 in 16-bit passes. Here every gain of a norm is such a row, and the
+// norms, which know 16-bit gains alone, get it rounded: the bits of a run whose gains are 16-bit rows, in every stage
+// and layout, and after a restart. A copy that is wrong, old or missing shows.
 #include "model/graph.h"
 #include "test/support/ranks.h"
 #include "trainer/evaluate.h"
@@ -9,14 +10,17 @@
 
 static bool exact;  // gains are FP32 rows
 
-// --- in place of the trainer's own ------------------------------------------------------------------------------------------
+// --- in place of the trainer's own -----------------------------------------------------------------------------------
 
-int __real_graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
-int __wrap_graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
+int __real_graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std,
+                       float initial);
+int __wrap_graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std,
+                       float initial);
 const ops *__real_device_ops(const device *dev);
 const ops *__wrap_device_ops(const device *dev);
 
-int __wrap_graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial) {
+int __wrap_graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std,
+                       float initial) {
     int row = __real_graph_param(g, name, suffix, rows, cols, std, initial);
     if (exact && !cols && strstr(name, "norm")) graph_fp32(g, row);
     return row;
@@ -56,7 +60,7 @@ const ops *__wrap_device_ops(const device *dev) {
     return &own;
 }
 
-// --- runs -------------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 static const char small[] =
     "[data]\nformat = raw16\n[model]\ntype = llama\nlayers = 3\nheads = 4\nembed = 36\nhead_dim = 10\nhidden = 48\ncontext = 24\nvocab = 131\n"
@@ -149,10 +153,12 @@ static finding run(char *dir, int ranks, const char *more, work w) {
     free(c);
     for (int i = 0; i < ranks; i++) {
         const finding *f = &all[i];
-        if (f->memory != f->planned) fail_msg("%s: rank %d has %" PRId64 " bytes, %" PRId64 " planned", more, i, f->memory, f->planned);
+        if (f->memory != f->planned)
+            fail_msg("%s: rank %d has %" PRId64 " bytes, %" PRId64 " planned", more, i, f->memory, f->planned);
         if (f->alone && f->sent != f->planned_sent)
             fail_msg("%s: rank %d sent %" PRId64 " bytes, %" PRId64 " planned", more, i, f->sent, f->planned_sent);
-        if (f->eval != f->eval_published) fail_msg("%s: %.17g after steps, %.17g after a restart", more, f->eval, f->eval_published);
+        if (f->eval != f->eval_published)
+            fail_msg("%s: %.17g after steps, %.17g after a restart", more, f->eval, f->eval_published);
         assert_string_equal(f->state_hash, all[0].state_hash);
     }
     return all[0];
@@ -187,8 +193,8 @@ static void every_layout(void **state) {
         snprintf(more, sizeof more, "[parallel]\n%s\n", layouts[i].more);
         finding f = run(dir, layouts[i].ranks, more, (work){.last = STEPS});
         if (strcmp(f.state_hash, plain.state_hash) != 0 || f.loss != plain.loss || f.eval != plain.eval)
-            fail_msg("%d ranks, %s: %s, loss %.17g, %.17g; expected %s, %.17g, %.17g", layouts[i].ranks, more, f.state_hash, f.loss, f.eval,
-                     plain.state_hash, plain.loss, plain.eval);
+            fail_msg("%d ranks, %s: %s, loss %.17g, %.17g; expected %s, %.17g, %.17g", layouts[i].ranks, more,
+                     f.state_hash, f.loss, f.eval, plain.state_hash, plain.loss, plain.eval);
         assert_int_equal(f.exact_bytes > 0, layouts[i].copies);
     }
     drop_dir(dir);
@@ -202,7 +208,8 @@ static void goes_on(void **state) {
     finding plain = run(dir, 1, "[parallel]\nzero = 0\n", (work){.last = STEPS});
     exact = true;
     run(dir, 3, "[run]\nname = parts\n[parallel]\nzero = 3\n", (work){.last = 2});
-    finding f = run(dir, 2, "[run]\nname = parts\n[parallel]\nzero = 1\ntensor = 2\n", (work){.last = STEPS, .resumes = true});
+    finding f =
+        run(dir, 2, "[run]\nname = parts\n[parallel]\nzero = 1\ntensor = 2\n", (work){.last = STEPS, .resumes = true});
     assert_string_equal(f.state_hash, plain.state_hash);
     drop_dir(dir);
 }

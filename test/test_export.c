@@ -1,6 +1,7 @@
-// test/test_export.c: what `lockstep export` writes, against what others read. For each model of test/golden/families, config.json must be, key by key, one
-// that transformers was shown to load with the right logits (make_configs.py), and the tensors those that transformers itself had written. Larger tensors,
-// which go out in pieces, must have each element of the parameter in its place; and of a run's checkpoints it is the best that goes out.
+// test/test_export.c: what `lockstep export` writes, against what others read. For each model of test/golden/families,
+// config.json must be, key by key, one that transformers was shown to load with the right logits (make_configs.py), and
+// the tensors those that transformers itself had written. Larger tensors, which go out in pieces, must have each
+// element of the parameter in its place; and of a run's checkpoints it is the best that goes out.
 #include "test/support/export.h"
 
 #include "data/text/about.h"
@@ -9,7 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-// --- models of others ----------------------------------------------------------------------------------------------------------
+// --- models of others ------------------------------------------------------------------------------------------------
 
 static json_t *exported_json(const char *dir, const char *name) {
     char path[1024];
@@ -40,7 +41,8 @@ static void expect_same_tensors(const char *what, const char *dir, const char *o
             const st_tensor *t = &theirs->file[i].tensors[k], *x;
             const st_file *f;
             if (!(x = weights_find(ours, t->name, &f))) fail_msg("%s: there is no %s", what, t->name);
-            if (x->type != t->type || x->dims != t->dims || memcmp(x->size, t->size, (size_t)t->dims * sizeof *t->size) != 0)
+            if (x->type != t->type || x->dims != t->dims ||
+                memcmp(x->size, t->size, (size_t)t->dims * sizeof *t->size) != 0)
                 fail_msg("%s: %s has another type or shape", what, t->name);
             void *a = malloc((size_t)t->bytes), *b = malloc((size_t)t->bytes);
             OK(st_read(f, x, a));
@@ -65,13 +67,15 @@ static void expect_format(const char *what, const char *path) {
     json_t *header = json_loadb(text + 8, (size_t)bytes, 0, &why);
     if (!header) fail_msg("%s: %s: %s", what, path, why.text);
     const char *format = json_string_value(json_object_get(json_object_get(header, "__metadata__"), "format"));
-    if (!format || strcmp(format, "pt") != 0) fail_msg("%s: %s: format is %s, expected pt", what, path, format ? format : "missing");
+    if (!format || strcmp(format, "pt") != 0)
+        fail_msg("%s: %s: format is %s, expected pt", what, path, format ? format : "missing");
     json_decref(header);
     free(text);
 }
 
-// The index of several files has the size of all tensors; where there is one file there is no index. A file is as full as it may be: the first tensor of the
-// next one would not have fitted, and a single one may be larger than a file should be.
+// The index of several files has the size of all tensors; where there is one file there is no index. A file is as full
+// as it may be: the first tensor of the next one would not have fitted, and a single one may be larger than a file
+// should be.
 static void expect_files(const char *what, const char *dir, int64_t most) {
     char path[1024];
     weights *w;
@@ -83,7 +87,8 @@ static void expect_files(const char *what, const char *dir, int64_t most) {
         else snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", dir, i + 1, w->files);
         if (strcmp(w->file[i].path, path) != 0) fail_msg("%s: %s, expected %s", what, w->file[i].path, path);
         for (int k = 0; k < w->file[i].count; k++) here += w->file[i].tensors[k].bytes;
-        if ((here > most && w->file[i].count > 1) || here + next <= most) fail_msg("%s: file %d has %" PRId64 " bytes", what, i, here);
+        if ((here > most && w->file[i].count > 1) || here + next <= most)
+            fail_msg("%s: file %d has %" PRId64 " bytes", what, i, here);
         bytes += here;
         expect_format(what, w->file[i].path);
     }
@@ -107,8 +112,9 @@ static void expect_said(const char *said, int64_t step, const char *dir, const c
     OK(weights_open(&w, dir));
     for (int i = 0; i < w->files; i++)
         for (int k = 0; k < w->file[i].count; k++) tensors++, bytes += w->file[i].tensors[k].bytes;
-    snprintf(want, sizeof want, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s\n", step, tensors, bytes,
-             st_type_name(w->file[0].tensors[0].type), w->files, w->files == 1 ? "" : "s", dir, after);
+    snprintf(want, sizeof want,
+             "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s\n", step, tensors,
+             bytes, st_type_name(w->file[0].tensors[0].type), w->files, w->files == 1 ? "" : "s", dir, after);
     if (strcmp(said, want) != 0) fail_msg("said: %sexpected: %s", said, want);
     weights_close(w);
 }
@@ -142,7 +148,8 @@ static void exports_are_those_that_transformers_reads(void **state) {
         if (strcmp(name, "tokenizer") == 0 || json_object_get(want, "section")) continue;  // the next tests
         snprintf(path, sizeof path, FAMILIES "%s/config.json", name);
         if (!one) own = read_json_file(path);
-        exports_as(name, one ? json_string_value(json_object_get(one, "weights")) : name, one ? json_object_get(one, "config") : own, want);
+        exports_as(name, one ? json_string_value(json_object_get(one, "weights")) : name,
+                   one ? json_object_get(one, "config") : own, want);
         json_decref(own);
     }
     assert_int_equal(json_object_size(all), 51);
@@ -191,7 +198,8 @@ static void the_tokenizer_says_where_texts_begin_and_end(void **state) {
     rig r;
     json_t *all = read_json_file(FAMILIES "exports.json"), *want = json_object_get(all, "tokenizer");
     rig_open(&r);
-    rig_train(&r, short_run, "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 1000\n");
+    rig_train(&r, short_run,
+              "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 1000\n");
     EXPORT(r.run, r.to, NULL, "--tokenizer", "test/golden/tokenizer/llama3.json", "--dtype", "bf16");
     static const char *const names[] = {"config", "generation_config", "tokenizer_config"};
     for (int i = 0; i < 3; i++) expect_json("with a tokenizer", r.to, names[i], json_object_get(want, names[i]));
@@ -204,7 +212,8 @@ static json_t *added_id(const json_t *file, const char *token) {
     const json_t *all = json_object_get(file, "added_tokens");
     for (size_t i = 0; token && i < json_array_size(all); i++) {
         const json_t *one = json_array_get(all, i);
-        if (strcmp(json_string_value(json_object_get(one, "content")), token) == 0) return json_incref(json_object_get(one, "id"));
+        if (strcmp(json_string_value(json_object_get(one, "content")), token) == 0)
+            return json_incref(json_object_get(one, "id"));
     }
     assert_null(token);
     return json_null();
@@ -217,11 +226,13 @@ static void expect_token(const char *what, const char *dir, const json_t *file, 
     snprintf(key, sizeof key, "%s_id", name);
     for (int i = 0; i < 2; i++) {
         json_t *config = exported_json(dir, of_ids[i]);
-        if (!json_equal(json_object_get(config, key), id)) fail_msg("%s: %s of %s.json is not that of %s", what, key, of_ids[i], token);
+        if (!json_equal(json_object_get(config, key), id))
+            fail_msg("%s: %s of %s.json is not that of %s", what, key, of_ids[i], token);
         json_decref(config);
     }
     const char *found = json_string_value(json_object_get(names, name));
-    if (!found != !token || (token && strcmp(found, token) != 0)) fail_msg("%s: %s is %s, expected %s", what, name, found, token);
+    if (!found != !token || (token && strcmp(found, token) != 0))
+        fail_msg("%s: %s is %s, expected %s", what, name, found, token);
     json_decref(names), json_decref(id);
 }
 
@@ -236,7 +247,8 @@ static void begin_and_end_have_the_ids_of_the_tokenizer(void **state) {
                 {"test/golden/tokenizer/smollm.json", NULL, "<|endoftext|>"}};
     rig r;
     rig_open(&r);
-    rig_train(&r, short_run, "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 1000\n");
+    rig_train(&r, short_run,
+              "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 1000\n");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char to[700];
         json_t *file = read_json_file(list[i].path);
@@ -299,8 +311,10 @@ static void the_tokenizer_is_that_of_the_data(void **state) {
         const char *data, *given, *ends, *says, *has;  // ends: what was printed does; says NULL: nothing of tokenizers
     } rows[] = {
         {256, NULL, NULL, "", NULL, "test/golden/tokenizer/bytes.json"},
-        {256, "/nowhere/t.json", NULL, "", "; without a tokenizer (--tokenizer PATH adds it): [sample] tokenizer = bytes: the shards in ", NULL},
-        {256, GPT2, NULL, "", "; without a tokenizer (--tokenizer PATH adds it): [sample] tokenizer = " GPT2 " has ids up to ", NULL},
+        {256, "/nowhere/t.json", NULL, "",
+         "; without a tokenizer (--tokenizer PATH adds it): [sample] tokenizer = bytes: the shards in ", NULL},
+        {256, GPT2, NULL, "",
+         "; without a tokenizer (--tokenizer PATH adds it): [sample] tokenizer = " GPT2 " has ids up to ", NULL},
         {700, NULL, NULL, "; without a tokenizer (--tokenizer PATH adds it)", "", NULL},
         {700, NULL, GPT2, "; with the tokenizer " GPT2, "", GPT2},
         {700, GPT2, NULL, "; with the tokenizer " GPT2, "", GPT2},
@@ -317,10 +331,11 @@ static void the_tokenizer_is_that_of_the_data(void **state) {
         snprintf(text, sizeof text, "%s/t-train-00000.bin", r.dir);
         OK(io_write_file(text, data, n, NULL));
         free(data);
-        snprintf(text, sizeof text,
-                 "[data]\ntrain = %s/t-train-00000.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[batch]\nglobal = 2\nmicro = 2\n[device]\n"
-                 "threads = 1\n[sample]\ntokens = 0\n[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = %d\n",
-                 r.dir, rows[i].vocab);
+        snprintf(
+            text, sizeof text,
+            "[data]\ntrain = %s/t-train-00000.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[batch]\nglobal = 2\nmicro = 2\n[device]\n"
+            "threads = 1\n[sample]\ntokens = 0\n[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = %d\n",
+            r.dir, rows[i].vocab);
         if (rows[i].data) tell_about(&r, rows[i].data);
         rig_train(&r, text, "");
         snprintf(to, sizeof to, "%s-0", r.to);
@@ -328,8 +343,10 @@ static void the_tokenizer_is_that_of_the_data(void **state) {
         else EXPORT(r.run, to, said, "--dtype", "f32");
         said[strcspn(said, "\n")] = 0;
         snprintf(ends, sizeof ends, "%s%s", rows[i].says ? "" : "to ", rows[i].says ? rows[i].ends : to);
-        if (rows[i].says ? !strstr(said, rows[i].says) : strstr(said, "tokenizer") != NULL) fail_msg("%s; expected %s", said, rows[i].says);
-        if (strlen(said) < strlen(ends) || strcmp(said + strlen(said) - strlen(ends), ends) != 0) fail_msg("%s; expected %s", said, ends);
+        if (rows[i].says ? !strstr(said, rows[i].says) : strstr(said, "tokenizer") != NULL)
+            fail_msg("%s; expected %s", said, rows[i].says);
+        if (strlen(said) < strlen(ends) || strcmp(said + strlen(said) - strlen(ends), ends) != 0)
+            fail_msg("%s; expected %s", said, ends);
         snprintf(text, sizeof text, "%s/tokenizer.json", to);
         assert_int_equal(access(text, R_OK) == 0, rows[i].has != NULL);
         if (rows[i].has) {
@@ -341,7 +358,7 @@ static void the_tokenizer_is_that_of_the_data(void **state) {
     }
 }
 
-// --- what is not to go out ----------------------------------------------------------------------------------------------------
+// --- what is not to go out -------------------------------------------------------------------------------------------
 
 // The embedding has no row for an id beyond the model's vocabulary. An export that fails leaves nothing.
 static void a_tokenizer_has_no_more_tokens_than_the_model(void **state) {
@@ -387,9 +404,10 @@ static void what_a_killed_export_left_does_not_go_out(void **state) {
     rig_close(&r);
 }
 
-// --- tensors of several pieces -------------------------------------------------------------------------------------------------
+// --- tensors of several pieces ---------------------------------------------------------------------------------------
 
-// A tensor of the files: rows of a parameter from the first one on, which lie there as (columns, rows) if they are transposed.
+// A tensor of the files: rows of a parameter from the first one on, which lie there as (columns, rows) if they are
+// transposed.
 typedef struct piece {
     const char *tensor, *param;
     int64_t first, rows, cols;  // cols 0: a vector
@@ -448,9 +466,10 @@ static void expect_piece(const char *what, const weights *w, const model *m, con
     model_init(m, model_find(m, k->param), seed, k->first * cols, count, want);
     for (int64_t i = 0; i < count; i++) {
         float x = found[k->transposed ? i % cols * k->rows + i / cols : i];
-        if (!(fabs((double)x - (double)want[i]) <= half_ulp[t->type] * fabs((double)want[i]) + (t->type == ST_F16 ? 0x1p-25 : 0)))
-            fail_msg("%s: %s, row %d, column %d is %.9g, expected %.9g", what, k->tensor, (int)(i / cols), (int)(i % cols), (double)x,
-                     (double)want[i]);
+        if (!(fabs((double)x - (double)want[i]) <=
+              half_ulp[t->type] * fabs((double)want[i]) + (t->type == ST_F16 ? 0x1p-25 : 0)))
+            fail_msg("%s: %s, row %d, column %d is %.9g, expected %.9g", what, k->tensor, (int)(i / cols),
+                     (int)(i % cols), (double)x, (double)want[i]);
     }
     free(found), free(want);
 }
@@ -461,14 +480,16 @@ static void expect_type(const char *what, const char *dir, const char *type) {
     static const char *const keys[] = {"dtype", "torch_dtype"};
     for (int i = 0; i < 2; i++) {
         const char *found = json_string_value(json_object_get(config, keys[i]));
-        if (!found || strcmp(found, type) != 0) fail_msg("%s: %s is %s, expected %s", what, keys[i], found ? found : "missing", type);
+        if (!found || strcmp(found, type) != 0)
+            fail_msg("%s: %s is %s, expected %s", what, keys[i], found ? found : "missing", type);
     }
     json_decref(config);
 }
 
 // A new model's weights, exported in each type, in one file and in several.
 static void expect_pieces(const char *section, const char *more, const piece *pieces, int count) {
-    static const char *const how[][3] = {{"f32", "100", "float32"}, {"bf16", "0.2", "bfloat16"}, {"f16", "100", "float16"}};
+    static const char *const how[][3] = {
+        {"f32", "100", "float32"}, {"bf16", "0.2", "bfloat16"}, {"f16", "100", "float16"}};
     rig r;
     char text[1024];
     model *net;
@@ -504,7 +525,7 @@ static void every_element_is_in_its_place(void **state) {
     for (int i = 0; i < 2; i++) expect_pieces(llama, more[i], llama_pieces, sizeof llama_pieces / sizeof *llama_pieces);
 }
 
-// --- which checkpoint ----------------------------------------------------------------------------------------------------------
+// --- which checkpoint ------------------------------------------------------------------------------------------------
 
 // A rate that destroys what was learned makes an early checkpoint the best.
 static void the_best_checkpoint_goes_out(void **state) {
@@ -516,10 +537,11 @@ static void the_best_checkpoint_goes_out(void **state) {
     rig_open(&r);
     write_tokens(r.dir, "text.bin", 6000);
     write_tokens(r.dir, "val.bin", 1500);
-    rig_train(&r,
-              "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n[batch]\nglobal = 12\nmicro = 6\n"
-              "[device]\nthreads = 1\n[sample]\ntokens = 0\n[run]\nsteps = 12\n",
-              "[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 12\n[eval]\nevery = 2\n[checkpoint]\nevery = 2\nkeep = 20\n");
+    rig_train(
+        &r,
+        "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n[batch]\nglobal = 12\nmicro = 6\n"
+        "[device]\nthreads = 1\n[sample]\ntokens = 0\n[run]\nsteps = 12\n",
+        "[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 12\n[eval]\nevery = 2\n[checkpoint]\nevery = 2\nkeep = 20\n");
     snprintf(link, sizeof link, "%s/best", r.run);
     assert_true(readlink(link, target, sizeof target - 1) > 0);
     assert_int_equal(sscanf(target, "ckpt/step-%d", &step), 1);

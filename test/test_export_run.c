@@ -1,8 +1,8 @@
-// test/test_export_run.c: what an export takes of a run: the weights alone, whatever else the run's settings name; from which paths and to which; and
-// what it refuses, without making any file.
+// test/test_export_run.c: what an export takes of a run: the weights alone, whatever else the run's settings name; from
+// which paths and to which; and what it refuses, without making any file.
 #include "test/support/export.h"
 
-// --- a run whose files are gone ------------------------------------------------------------------------------------------------
+// --- a run whose files are gone --------------------------------------------------------------------------------------
 
 static void remove_file(const rig *r, const char *name) {
     char path[700];
@@ -20,7 +20,9 @@ static void as_from_a_gpu(const rig *r) {
     FILE *f = open_memstream(&out, &size);
     assert_non_null(f);
     for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        const char *now = strncmp(line, "backend = ", 10) == 0 ? "backend = cuda" : strncmp(line, "plans = ", 8) == 0 ? "plans = lost.plans" : line;
+        const char *now = strncmp(line, "backend = ", 10) == 0 ? "backend = cuda"
+                          : strncmp(line, "plans = ", 8) == 0  ? "plans = lost.plans"
+                                                               : line;
         changed += now != line;
         fprintf(f, "%s\n", now);
     }
@@ -49,10 +51,11 @@ static void expect_alone(const char *model, const char *more, const char *plain,
     write_text(r.dir, "words.json", words);
     write_text(r.dir, "passage.txt", "Some text.\n");
     write_text(r.dir, "questions.jsonl", "{\"ctx\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 0}\n");
-    snprintf(text, sizeof text,
-             "%s[data]\nformat = raw16\n[run]\nsteps = 1\n[optimizer]\nlr = 0\n[batch]\nglobal = 4\nmicro = 2\n[device]\nthreads = 1\n"
-             "[eval]\ntext = %s/passage.txt\nchoices = %s/questions.jsonl\n[sample]\ntokens = 3\ntokenizer = %s/words.json\n",
-             model, r.dir, r.dir, r.dir);
+    snprintf(
+        text, sizeof text,
+        "%s[data]\nformat = raw16\n[run]\nsteps = 1\n[optimizer]\nlr = 0\n[batch]\nglobal = 4\nmicro = 2\n[device]\nthreads = 1\n"
+        "[eval]\ntext = %s/passage.txt\nchoices = %s/questions.jsonl\n[sample]\ntokens = 3\ntokenizer = %s/words.json\n",
+        model, r.dir, r.dir, r.dir);
     rig_train(&r, text, more);
     EXPORT(r.run, r.to, said, "--shard-mb", "100");
     if (!strstr(said, tokenizer_was)) fail_msg("said: %s", said);
@@ -63,7 +66,8 @@ static void expect_alone(const char *model, const char *more, const char *plain,
     as_from_a_gpu(&r);
     snprintf(lost, sizeof lost, "%s-lost", r.to);
     EXPORT(r.run, lost, said, "--shard-mb", "100");
-    if (!strstr(said, "; without a tokenizer (--tokenizer PATH adds it): ") || !strstr(said, "words.json")) fail_msg("said: %s", said);
+    if (!strstr(said, "; without a tokenizer (--tokenizer PATH adds it): ") || !strstr(said, "words.json"))
+        fail_msg("said: %s", said);
     assert_true(same_file(lost, plain));
     assert_false(is_there(lost, "/tokenizer.json"));
     assert_false(is_there(lost, "/tokenizer_config.json"));
@@ -71,11 +75,13 @@ static void expect_alone(const char *model, const char *more, const char *plain,
     rig_close(&r);
 }
 
-// Weights go out as they are, in FP32, whatever a step computes in, and though nothing of what the run read is there, nor its GPU.
+// Weights go out as they are, in FP32, whatever a step computes in, and though nothing of what the run read is there,
+// nor its GPU.
 static void an_export_needs_the_weights_alone(void **state) {
     (void)state;
     static const char model[] = "[model]\nlayers = 1\nheads = 2\nembed = 8\ncontext = 12\nvocab = 256\n";
-    static const char *const more[] = {"", "[data]\nval =\nholdout = 3\n[precision]\ncompute = bf16\nrounding = stochastic\n"};
+    static const char *const more[] = {
+        "", "[data]\nval =\nholdout = 3\n[precision]\ncompute = bf16\nrounding = stochastic\n"};
     rig plain;
     rig_open(&plain);
     rig_train(&plain, short_run, model);
@@ -84,15 +90,17 @@ static void an_export_needs_the_weights_alone(void **state) {
     rig_close(&plain);
 }
 
-// --- paths -----------------------------------------------------------------------------------------------------------------------
+// --- paths -----------------------------------------------------------------------------------------------------------
 
 static const char small[] = "[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = 61\n";
 
-// A run and its checkpoints are found from any directory, through links, and with a slash at the end; so is the place of what is made.
+// A run and its checkpoints are found from any directory, through links, and with a slash at the end; so is the place
+// of what is made.
 static void paths_may_be_given_in_any_way(void **state) {
     (void)state;
     static const struct {
-        const char *in, *from, *to, *made;  // the first three as a user has them, the last one from the test's directory
+        // the first three as a user has them, the last one from the test's directory
+        const char *in, *from, *to, *made;
         int step;
     } all[] = {
         {".", "runs/default", "a", "a", 2},
@@ -109,7 +117,9 @@ static void paths_may_be_given_in_any_way(void **state) {
     char top[600], path[1400], said[1024], want[64];
     rig_open(&r);
     assert_non_null(getcwd(top, sizeof top));
-    rig_train(&r, short_run, "[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = 61\n[run]\nsteps = 2\n[checkpoint]\nevery = 1\n");
+    rig_train(
+        &r, short_run,
+        "[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = 61\n[run]\nsteps = 2\n[checkpoint]\nevery = 1\n");
     snprintf(path, sizeof path, "%s/link", r.dir);
     assert_int_equal(symlink("runs/default/ckpt/step-00000001", path), 0);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -127,7 +137,7 @@ static void paths_may_be_given_in_any_way(void **state) {
     rig_close(&r);
 }
 
-// --- what is refused -------------------------------------------------------------------------------------------------------------
+// --- what is refused -------------------------------------------------------------------------------------------------
 
 // The command with these words, of which %D is the test's directory.
 static err_t command(const rig *r, const char *words) {
@@ -139,7 +149,8 @@ static err_t command(const rig *r, const char *words) {
         else text[n++] = *c;
     }
     text[n] = 0;
-    for (char *word = strtok_r(text, " ", &rest); word && argc < 16; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
+    for (char *word = strtok_r(text, " ", &rest); word && argc < 16; word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = word;
     FILE *out = fopen("/dev/null", "w");
     assert_non_null(out);
     err_t rc = verb_export(argc, argv, out);
@@ -158,7 +169,8 @@ static void the_command_is_read_word_by_word(void **state) {
         {"--dtype bf16 %D/runs/default --shard-mb 1 %D/b", ERR_OK, "b/model.safetensors"},
         {"%D/runs/default --shard-mb 0.0001 %D/c --dtype f16", ERR_OK, "c/model.safetensors.index.json"},
         {"%D/runs/default %D/d --shard-mb 1e9", ERR_OK, "d/model.safetensors"},
-        {"%D/runs/default %D/e --tokenizer bytes --dtype f32", ERR_CONFIG, "--tokenizer bytes has ids up to 255, and the model knows 61 tokens"},
+        {"%D/runs/default %D/e --tokenizer bytes --dtype f32", ERR_CONFIG,
+         "--tokenizer bytes has ids up to 255, and the model knows 61 tokens"},
         {"", ERR_USAGE, "expected a run and a directory"},
         {"%D/runs/default", ERR_USAGE, "expected a run and a directory"},
         {"%D/runs/default --dtype bf16", ERR_USAGE, "expected a run and a directory"},
@@ -176,7 +188,8 @@ static void the_command_is_read_word_by_word(void **state) {
         {"%D/runs/default %D/e --shards 5", ERR_USAGE, "--shards: no such option here"},
         {"%D/runs/default %D/e --tokenizer %D/none.json", ERR_IO, "--tokenizer: "},
         {"%D/runs/none %D/e", ERR_IO, "runs/none: No such file"},
-        {"%D/runs/default/ckpt %D/e", ERR_DATA, "neither a run's directory, with its config.ini, nor one of its checkpoints"},
+        {"%D/runs/default/ckpt %D/e", ERR_DATA,
+         "neither a run's directory, with its config.ini, nor one of its checkpoints"},
         {"%D/begun %D/e", ERR_DATA, "begun/ckpt: no checkpoint yet"},
         {"%D/runs/default %D/runs", ERR_USAGE, "runs is there already"},
         {"%D/runs/default %D/text.ini/", ERR_USAGE, "text.ini is there already"},
@@ -219,7 +232,8 @@ static void what_no_family_is_leaves_nothing(void **state) {
         char text[256];
         rig r;
         rig_open(&r);
-        snprintf(text, sizeof text, "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 61\n%s",
+        snprintf(text, sizeof text,
+                 "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 61\n%s",
                  all[i].settings);
         rig_train(&r, short_run, text);
         assert_int_equal(command(&r, "%D/runs/default %D/to"), ERR_CONFIG);

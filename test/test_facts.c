@@ -19,8 +19,9 @@ static const double NOW = 1795522000;  // 2026-11-24 12:06:40Z
 // --- what is judged --------------------------------------------------------------------------------------------------
 
 // Of ranks 8 and 9 of a second node, which are no indices of their list.
-static const char two_ranks[] = "{\"state\":\"training\",\"step\":412,\"began_step\":0,\"ranks\":[{\"rank\":8,\"host\":\"h8\",\"doing_s\":3},"
-                                "{\"rank\":9,\"host\":\"h9\",\"doing_s\":2}],\"alarms\":[%s]}";
+static const char two_ranks[] =
+    "{\"state\":\"training\",\"step\":412,\"began_step\":0,\"ranks\":[{\"rank\":8,\"host\":\"h8\",\"doing_s\":3},"
+    "{\"rank\":9,\"host\":\"h9\",\"doing_s\":2}],\"alarms\":[%s]}";
 
 // A run in which nothing is wrong. facts_release() it.
 static facts well(const char *alarms) {
@@ -63,10 +64,12 @@ static void how_old_a_step_may_be(void **state) {
         int began;  // at which step the process began
         double p99, gap, most;
         const char *text;
-    } cases[] = {{true, 0, 0.6, 1000, 30, "30 s"},       {true, 0, 6, 1000, 30, "30 s"},         {true, 0, 20, 1000, 100, "1 m 40 s"},
-                 {true, 412, 0.6, 1000, 300, "5 m 0 s"}, {true, 412, 80, 1000, 400, "6 m 40 s"}, {true, 411, 0.6, 1000, 30, "30 s"},
-                 {true, 0, NAN, NAN, 30, "30 s"},        {false, 0, 0.6, 5, 60, "1 m 0 s"},      {false, 412, 0.6, 5, 60, "1 m 0 s"},
-                 {false, 0, 20, 5, 100, "1 m 40 s"},     {false, 0, 20, 50, 150, "2 m 30 s"},    {false, 0, 0.6, 20, 60, "1 m 0 s"},
+    } cases[] = {{true, 0, 0.6, 1000, 30, "30 s"},       {true, 0, 6, 1000, 30, "30 s"},
+                 {true, 0, 20, 1000, 100, "1 m 40 s"},   {true, 412, 0.6, 1000, 300, "5 m 0 s"},
+                 {true, 412, 80, 1000, 400, "6 m 40 s"}, {true, 411, 0.6, 1000, 30, "30 s"},
+                 {true, 0, NAN, NAN, 30, "30 s"},        {false, 0, 0.6, 5, 60, "1 m 0 s"},
+                 {false, 412, 0.6, 5, 60, "1 m 0 s"},    {false, 0, 20, 5, 100, "1 m 40 s"},
+                 {false, 0, 20, 50, 150, "2 m 30 s"},    {false, 0, 0.6, 20, 60, "1 m 0 s"},
                  {false, 0, 0.6, 1200, 3600, "1 h 0 m"}, {false, 0, NAN, NAN, 60, "1 m 0 s"}};
     char why[128];
     for (size_t i = 0; i < COUNT(cases); i++)
@@ -94,13 +97,16 @@ static void who_is_waited_for(void **state) {
                  {"dead", 0, ""},   {"disk_full", -1, ""}, {"hang", 1, "h8"}};
     char alarm[256];
     for (size_t i = 0; i < COUNT(cases); i++) {
-        snprintf(alarm, sizeof alarm, "{\"kind\":\"%s\",\"rank\":%d,\"text\":\"a. Next: b\"},{\"kind\":\"stopped\",\"rank\":8,\"text\":\"c\"}",
-                 cases[i].kind, cases[i].rank);
+        snprintf(
+            alarm, sizeof alarm,
+            "{\"kind\":\"%s\",\"rank\":%d,\"text\":\"a. Next: b\"},{\"kind\":\"stopped\",\"rank\":8,\"text\":\"c\"}",
+            cases[i].kind, cases[i].rank);
         facts f = well(alarm);
         verdict v = facts_judge(&f);
         says(&v, 1, "", "a");
         assert_string_equal(v.next, "b");
-        if (strcmp(rundir_text(v.suspect, "host"), cases[i].host) != 0) fail_msg("%s of rank %d", cases[i].kind, cases[i].rank);
+        if (strcmp(rundir_text(v.suspect, "host"), cases[i].host) != 0)
+            fail_msg("%s of rank %d", cases[i].kind, cases[i].rank);
         facts_release(&f);
     }
 }
@@ -123,7 +129,8 @@ static void what_is_left_of_the_disk(void **state) {
                  {500e9, 400e9, -1, -1, "training"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         facts f = well("");
-        f.disk_total = cases[i].total, f.disk_free = cases[i].free, f.failed_save = cases[i].failed, f.checkpoint = cases[i].checkpoint;
+        f.disk_total = cases[i].total, f.disk_free = cases[i].free, f.failed_save = cases[i].failed,
+        f.checkpoint = cases[i].checkpoint;
         verdict v = facts_judge(&f);
         bool fine = strcmp(cases[i].headline, "training") == 0;
         says(&v, !fine, cases[i].headline, "");
@@ -143,8 +150,8 @@ static fact_event event_of(const char *kind, int64_t step) {
 static void what_outweighs_what(void **state) {
     (void)state;
     static const char alarm[] = "{\"kind\":\"throttled\",\"rank\":8,\"text\":\"hot\"}";
-    static const char *const order[] = {"a device is slowed down", "the run diverges", "no step is finished", "the disk is full",
-                                        "the loss is far above what it was"};
+    static const char *const order[] = {"a device is slowed down", "the run diverges", "no step is finished",
+                                        "the disk is full", "the loss is far above what it was"};
     for (int first = 0; first < 5; first++) {
         facts f = well(first == 0 ? alarm : "");
         f.fresh = first == 0;  // that it diverges, a fresh watcher would say
@@ -180,21 +187,30 @@ static void lives(void **state) {
     } cases[] = {
         {true, true, "done", "stop", 600, LIFE_RUNS, 0, "done", "", "nothing; lockstep tail runs/none"},
         {false, false, "", "", 0, LIFE_NEVER, 2, "has not begun", "", "lockstep runs/none/config.ini"},
-        {false, true, "done", "stop", 300, LIFE_DONE, 0, "has all its steps", "", "nothing; lockstep eval runs/none/config.ini"},
-        {false, true, "training", "stop", 600, LIFE_DONE, 0, "has all its steps", "", "nothing; lockstep eval runs/none/config.ini"},
+        {false, true, "done", "stop", 300, LIFE_DONE, 0, "has all its steps", "",
+         "nothing; lockstep eval runs/none/config.ini"},
+        {false, true, "training", "stop", 600, LIFE_DONE, 0, "has all its steps", "",
+         "nothing; lockstep eval runs/none/config.ini"},
         {false, true, "training", "gave_up", 412, LIFE_DIVERGED, 2, "stopped itself", "gave_up at 412", "do gave_up"},
         {false, true, "diverged", "gave_up", 412, LIFE_DIVERGED, 2, "stopped itself", "gave_up at 412", "do gave_up"},
-        {false, true, "stopped", "resume", 412, LIFE_STOPPED, 1, "stopped on request", "resume at 412", "lockstep runs/none/config.ini"},
-        {false, true, "training", "stop", 412, LIFE_STOPPED, 1, "stopped on request", "stop at 412", "lockstep runs/none/config.ini"},
-        {false, true, "", "forked", 412, LIFE_STOPPED, 1, "forked, and not started yet", "", "lockstep runs/none/config.ini"},
-        {false, true, "failed", "resume", 412, LIFE_FAILED, 2, "failed", "resume at 412", "when that is mended: lockstep runs/none/config.ini"},
-        {false, true, "training", "failed", 412, LIFE_FAILED, 2, "failed", "failed at 412", "when that is mended: lockstep runs/none/config.ini"},
-        {false, true, "training", "resume", 412, LIFE_DIED, 2, "died", "it ended without a word", "lockstep runs/none/config.ini"},
+        {false, true, "stopped", "resume", 412, LIFE_STOPPED, 1, "stopped on request", "resume at 412",
+         "lockstep runs/none/config.ini"},
+        {false, true, "training", "stop", 412, LIFE_STOPPED, 1, "stopped on request", "stop at 412",
+         "lockstep runs/none/config.ini"},
+        {false, true, "", "forked", 412, LIFE_STOPPED, 1, "forked, and not started yet", "",
+         "lockstep runs/none/config.ini"},
+        {false, true, "failed", "resume", 412, LIFE_FAILED, 2, "failed", "resume at 412",
+         "when that is mended: lockstep runs/none/config.ini"},
+        {false, true, "training", "failed", 412, LIFE_FAILED, 2, "failed", "failed at 412",
+         "when that is mended: lockstep runs/none/config.ini"},
+        {false, true, "training", "resume", 412, LIFE_DIED, 2, "died", "it ended without a word",
+         "lockstep runs/none/config.ini"},
         {false, true, "", "", 412, LIFE_DIED, 2, "died", "it ended without a word", "lockstep runs/none/config.ini"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         facts f = well("");
-        f.locked = cases[i].locked, f.began = cases[i].began, f.step = cases[i].step, f.end = event_of(cases[i].end, 412);
+        f.locked = cases[i].locked, f.began = cases[i].began, f.step = cases[i].step,
+        f.end = event_of(cases[i].end, 412);
         if (!*cases[i].end) f.end = (fact_event){.step = 0};
         json_object_set_new(f.status, "state", json_string(cases[i].state));
         verdict v = facts_judge(&f);
@@ -222,8 +238,8 @@ static facts gathered(const char *dir) {
     return f;
 }
 
-// Events one after the other, ten minutes apart, the last one a minute ago: of each thing it is the last that counts, and
-// a run that goes on is another life.
+// Events one after the other, ten minutes apart, the last one a minute ago: of each thing it is the last that counts,
+// and a run that goes on is another life.
 static void the_last_word_counts(void **state) {
     (void)state;
     static const struct {
@@ -231,7 +247,8 @@ static void the_last_word_counts(void **state) {
         const char *diverged, *ruined, *end;
         int64_t diverged_at, failed_save, restarts;
     } cases[] = {
-        // d diverged, r ruined, m mended, R resume, s stop, g gave_up, f failed, F forked, c checkpoint_failed, w watch_failed
+        // d diverged, r ruined, m mended, R resume, s stop, g gave_up, f failed, F forked, c checkpoint_failed, w
+        // watch_failed
         {"w", "", "", "", 0, -1, 0},
         {"d", "diverged", "", "", 1, -1, 0},
         {"dd", "diverged", "", "", 2, -1, 0},
@@ -260,8 +277,10 @@ static void the_last_word_counts(void **state) {
         int n = (int)strlen(cases[i].kinds);
         for (int k = 0; k < n; k++) {
             int ago = 1 + 10 * (n - 1 - k), minute = 12 * 60 + 6 - ago;
-            to += sprintf(to, "{\"t\":\"event\",\"at\":\"2026-11-24T%02d:%02d:40Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"from word %d\"}\n",
-                          minute / 60, minute % 60, names[(int)cases[i].kinds[k]], k + 1, k + 1);
+            to += sprintf(
+                to,
+                "{\"t\":\"event\",\"at\":\"2026-11-24T%02d:%02d:40Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"from word %d\"}\n",
+                minute / 60, minute % 60, names[(int)cases[i].kinds[k]], k + 1, k + 1);
         }
         write_text(dir, "events.jsonl", text);
         facts f = gathered(dir);
@@ -269,7 +288,8 @@ static void the_last_word_counts(void **state) {
         assert_string_equal(f.ruined.kind, cases[i].ruined);
         assert_string_equal(f.end.kind, cases[i].end);
         if (*f.diverged.kind) assert_int_equal(f.diverged.step, cases[i].diverged_at);
-        if (f.failed_save != cases[i].failed_save || f.restarts != cases[i].restarts) fail_msg("%s: %d", cases[i].kinds, f.restarts);
+        if (f.failed_save != cases[i].failed_save || f.restarts != cases[i].restarts)
+            fail_msg("%s: %d", cases[i].kinds, f.restarts);
         assert_string_equal(f.forked, cases[i].kinds[0] == 'F' ? "word 1" : "");
         assert_int_equal(f.events, n < FACTS_EVENTS ? n : FACTS_EVENTS);
         for (int k = 0; k < f.events; k++) {
@@ -285,16 +305,18 @@ static void the_last_word_counts(void **state) {
     }
 }
 
-// Samples as tokens; steps that were skipped, or have no loss, are no good steps; without times, steps say how far records are apart.
+// Samples as tokens; steps that were skipped, or have no loss, are no good steps; without times, steps say how far
+// records are apart.
 static void steps_of_the_log(void **state) {
     (void)state;
     for (int samples = 0; samples < 2; samples++) {
         char *dir = make_dir(), text[2048], *to = text;
         const char *unit = samples ? "samples" : "tokens";
-        static const char *const tails[] = {"\"loss\":3,\"skipped\":false", "\"loss\":2.5,\"skipped\":true", "\"loss\":null,\"skipped\":false"};
+        static const char *const tails[] = {"\"loss\":3,\"skipped\":false", "\"loss\":2.5,\"skipped\":true",
+                                            "\"loss\":null,\"skipped\":false"};
         for (int i = 0; i < 3; i++) {
-            to += sprintf(to, "{\"t\":\"step\",\"step\":%d,%s,\"ms\":%d,\"%s\":9,\"%s_per_s\":%d}\n", 10 + 30 * i, tails[i], 100 * (i + 1), unit,
-                          unit, 1000 + i);
+            to += sprintf(to, "{\"t\":\"step\",\"step\":%d,%s,\"ms\":%d,\"%s\":9,\"%s_per_s\":%d}\n", 10 + 30 * i,
+                          tails[i], 100 * (i + 1), unit, unit, 1000 + i);
             write_text(dir, "log.jsonl", text);
             facts f = gathered(dir);
             assert_true(f.step == 10 + 30 * i && f.good_step == 10 && f.rate == 1000 + i);
@@ -306,8 +328,10 @@ static void steps_of_the_log(void **state) {
         }
         drop_dir(dir);
     }
-    char *dir = make_dir(), *text = malloc(20000), *to = text;  // ninety-nine of a hundred steps are not slower than p99
-    for (int i = 1; i <= 200; i++) to += sprintf(to, "{\"t\":\"step\",\"step\":%d,\"loss\":1,\"ms\":%d}\n", i, 1 + (i * 7) % 200);
+    // ninety-nine of a hundred steps are not slower than p99
+    char *dir = make_dir(), *text = malloc(20000), *to = text;
+    for (int i = 1; i <= 200; i++)
+        to += sprintf(to, "{\"t\":\"step\",\"step\":%d,\"loss\":1,\"ms\":%d}\n", i, 1 + (i * 7) % 200);
     write_text(dir, "log.jsonl", text);
     facts f = gathered(dir);
     assert_true(fabs(f.p50 - 0.1) < 1e-9 && fabs(f.p99 - 0.198) < 1e-9);
@@ -351,12 +375,14 @@ static void what_a_status_adds(void **state) {
         for (int old = 0; old < 2; old++) {
             if (log)
                 write_text(dir, "log.jsonl",
-                           log == 1 ? "{\"t\":\"step\",\"step\":40,\"loss\":3,\"tokens\":1,\"tokens_per_s\":5,\"ms\":9}\n"
-                                    : "{\"t\":\"step\",\"step\":60,\"loss\":3,\"tokens\":1,\"tokens_per_s\":5,\"ms\":9}\n");
+                           log == 1
+                               ? "{\"t\":\"step\",\"step\":40,\"loss\":3,\"tokens\":1,\"tokens_per_s\":5,\"ms\":9}\n"
+                               : "{\"t\":\"step\",\"step\":60,\"loss\":3,\"tokens\":1,\"tokens_per_s\":5,\"ms\":9}\n");
             put_status(dir, format, NOW - (old ? 500 : 1), NOW - 700);
             facts f = gathered(dir);
             bool own = !old || log < 2;  // the status is the last that is known
-            assert_true(f.step == (own ? 50 : 60) && f.steps == 80 && f.loss == (own ? 1.5 : 3) && f.rate == (own ? 77 : 5));
+            assert_true(f.step == (own ? 50 : 60) && f.steps == 80 && f.loss == (own ? 1.5 : 3) &&
+                        f.rate == (own ? 77 : 5));
             assert_string_equal(f.unit, log ? "tokens" : "samples");
             assert_true(fabs(f.p50 - (own ? 0.2 : 0.009)) < 1e-9 && fabs(f.p99 - (own ? 0.7 : 0.009)) < 1e-9);
             if (own) assert_true(f.step_age == 10);
@@ -382,9 +408,10 @@ static void the_newest_checkpoint(void **state) {
         struct timespec at[2] = {{(time_t)NOW - 100 * (i + 1), 0}, {(time_t)NOW - 100 * (i + 1), 0}};
         assert_int_equal(utimensat(AT_FDCWD, path, at, 0), 0);
     }
-    write_text(dir, "log.jsonl",
-               "{\"t\":\"step\",\"step\":100,\"loss\":3,\"ms\":9}\n{\"t\":\"checkpoint\",\"step\":110,\"hash\":\"0a\"}\n"
-               "{\"t\":\"checkpoint\",\"step\":100,\"hash\":\"0b\"}\n");
+    write_text(
+        dir, "log.jsonl",
+        "{\"t\":\"step\",\"step\":100,\"loss\":3,\"ms\":9}\n{\"t\":\"checkpoint\",\"step\":110,\"hash\":\"0a\"}\n"
+        "{\"t\":\"checkpoint\",\"step\":100,\"hash\":\"0b\"}\n");
     facts f = gathered(dir);
     assert_true(f.checkpoint == 110 && f.step == 110 && f.checkpoint_age == 200);
     assert_string_equal(f.hash, "0a");
@@ -400,18 +427,20 @@ static void fields_of_objects(void **state) {
         double real;
         int64_t whole;
         const char *text;
-    } cases[] = {{"zero", 0, 0, ""},        {"minus", -7, -7, ""},  {"many", 8999999999999999, 8999999999999999, ""},
-                 {"too many", 9e15, 5, ""}, {"half", 2.5, 2, ""},   {"text", NAN, 5, "a"},
-                 {"true", NAN, 5, ""},      {"list", NAN, 5, ""},   {"null", NAN, 5, ""},
-                 {"none", NAN, 5, ""},      {"less", -9e15, 5, ""}, {"least", -8999999999999999, -8999999999999999, ""}};
-    json_t *o =
-        json_loads("{\"zero\":0,\"minus\":-7,\"many\":8999999999999999,\"too many\":9000000000000000,\"half\":2.5,\"text\":\"a\",\"true\":true,"
-                   "\"list\":[1],\"null\":null,\"less\":-9e15,\"least\":-8999999999999999}",
-                   0, NULL);
+    } cases[] = {
+        {"zero", 0, 0, ""},        {"minus", -7, -7, ""},  {"many", 8999999999999999, 8999999999999999, ""},
+        {"too many", 9e15, 5, ""}, {"half", 2.5, 2, ""},   {"text", NAN, 5, "a"},
+        {"true", NAN, 5, ""},      {"list", NAN, 5, ""},   {"null", NAN, 5, ""},
+        {"none", NAN, 5, ""},      {"less", -9e15, 5, ""}, {"least", -8999999999999999, -8999999999999999, ""}};
+    json_t *o = json_loads(
+        "{\"zero\":0,\"minus\":-7,\"many\":8999999999999999,\"too many\":9000000000000000,\"half\":2.5,\"text\":\"a\",\"true\":true,"
+        "\"list\":[1],\"null\":null,\"less\":-9e15,\"least\":-8999999999999999}",
+        0, NULL);
     assert_non_null(o);
     for (size_t i = 0; i < COUNT(cases); i++) {
         double real = rundir_real(o, cases[i].key);
-        if (!(real == cases[i].real || (isnan(real) && isnan(cases[i].real))) || rundir_whole(o, cases[i].key, 5) != cases[i].whole ||
+        if (!(real == cases[i].real || (isnan(real) && isnan(cases[i].real))) ||
+            rundir_whole(o, cases[i].key, 5) != cases[i].whole ||
             strcmp(rundir_text(o, cases[i].key), cases[i].text) != 0)
             fail_msg("\"%s\": %g, %lld", cases[i].key, real, (long long)rundir_whole(o, cases[i].key, 5));
     }
@@ -425,7 +454,8 @@ static void held_by_either(void **state) {
     for (int which = 0; which < 4; which++) {
         char *dir = make_dir(), path[600];
         snprintf(path, sizeof path, "%s/lock", dir);
-        int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644), itself = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644),
+            itself = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         assert_true(file >= 0 && itself >= 0);
         if (which & 1) assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
         if (which & 2) assert_int_equal(flock(itself, LOCK_EX | LOCK_NB), 0);
@@ -455,7 +485,8 @@ static void ends_of_files(void **state) {
             assert_non_null(end);
             // A line that begins where the bytes do can't be told from the rest of one.
             size_t shown = most >= size ? all : most > size - all ? (most - (size - all) - 1) / line * line : 0;
-            if (shown && strlen(end) != shown) fail_msg("the last %zu of %zu bytes: %zu, expected %zu", most, size, strlen(end), shown);
+            if (shown && strlen(end) != shown)
+                fail_msg("the last %zu of %zu bytes: %zu, expected %zu", most, size, strlen(end), shown);
             if (shown) assert_memory_equal(end, text + all - shown, shown);
             free(end);
         }
@@ -497,8 +528,10 @@ static const struct {
 
 static void same_facts(const facts *f, const facts *want, const char *where) {
 #define SAME(field) same_number((double)f->field, (double)want->field, #field, where)
-    SAME(step), SAME(steps), SAME(step_age), SAME(p50), SAME(p99), SAME(gap), SAME(loss), SAME(rate), SAME(good_step), SAME(eta_s);
-    SAME(failed_save), SAME(restarts), SAME(restart_age), SAME(events), SAME(diverged.step), SAME(ruined.step), SAME(end.step);
+    SAME(step), SAME(steps), SAME(step_age), SAME(p50), SAME(p99), SAME(gap), SAME(loss), SAME(rate), SAME(good_step),
+        SAME(eta_s);
+    SAME(failed_save), SAME(restarts), SAME(restart_age), SAME(events), SAME(diverged.step), SAME(ruined.step),
+        SAME(end.step);
     for (int i = 0; i < want->events; i++) SAME(event[i].step), SAME(event[i].age);
 #undef SAME
     assert_string_equal(f->unit, want->unit);
@@ -514,7 +547,8 @@ static void damaged_lines(void **state) {
     static const char *const lines[2][4] = {
         {"{\"t\":\"step\",\"step\":1,\"loss\":4,\"ms\":100,\"tokens\":5,\"tokens_per_s\":50,\"time\":1795521000}\n",
          "{\"t\":\"step\",\"step\":11,\"loss\":3,\"ms\":300,\"tokens\":50,\"tokens_per_s\":60,\"time\":1795521900}\n",
-         "{\"t\":\"step\",\"step\":21,\"loss\":2,\"ms\":200,\"tokens\":70,\"tokens_per_s\":70,\"time\":1795521901}\n", "{\"t\":\"eval\"}\n"},
+         "{\"t\":\"step\",\"step\":21,\"loss\":2,\"ms\":200,\"tokens\":70,\"tokens_per_s\":70,\"time\":1795521901}\n",
+         "{\"t\":\"eval\"}\n"},
         {"{\"at\":\"2026-11-24T11:00:00Z\",\"kind\":\"forked\",\"step\":1,\"text\":\"from a\"}\n",
          "{\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":2,\"text\":\"b\"}\n",
          "{\"at\":\"2026-11-24T12:01:00Z\",\"kind\":\"checkpoint_failed\",\"step\":3,\"text\":\"c\"}\n",
@@ -615,26 +649,32 @@ static void words_for_numbers(void **state) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         char text[2048];
         bool lacks = cases[i].word[0] == '!';
-        snprintf(text, sizeof text, "{\"time\":%.1f,\"every_s\":1,\"state\":\"training\",\"step\":50,\"step_time\":%.1f,\"unit\":\"sample\",%s}",
-                 NOW - 0.5, NOW - 0.25, cases[i].fields);
+        snprintf(
+            text, sizeof text,
+            "{\"time\":%.1f,\"every_s\":1,\"state\":\"training\",\"step\":50,\"step_time\":%.1f,\"unit\":\"sample\",%s}",
+            NOW - 0.5, NOW - 0.25, cases[i].fields);
         // The last of two equal keys counts, so that a case may have another step.
         write_text(h.dir, "status.json", text);
         look_at(&h, false);
-        if (!strstr(h.text, cases[i].word + lacks) != lacks) fail_msg("%s: \"%s\" in:\n%s", cases[i].fields, cases[i].word, h.text);
+        if (!strstr(h.text, cases[i].word + lacks) != lacks)
+            fail_msg("%s: \"%s\" in:\n%s", cases[i].fields, cases[i].word, h.text);
     }
     leave_house(&h);
 }
 
 static void same_real(const json_t *o, const char *key, double want) {
     double got = rundir_real(o, key);
-    if (!json_object_get(o, key) || !(got == want || (isnan(got) && !isfinite(want)))) fail_msg("\"%s\": %g, expected %g", key, got, want);
+    if (!json_object_get(o, key) || !(got == want || (isnan(got) && !isfinite(want))))
+        fail_msg("\"%s\": %g, expected %g", key, got, want);
 }
 
 static void same_text(const json_t *o, const char *key, const char *want) {
-    if (strcmp(rundir_text(o, key), want) != 0) fail_msg("\"%s\": \"%s\", expected \"%s\"", key, rundir_text(o, key), want);
+    if (strcmp(rundir_text(o, key), want) != 0)
+        fail_msg("\"%s\": \"%s\", expected \"%s\"", key, rundir_text(o, key), want);
 }
 
-// The object has every fact under its own key: those of files in which no two numbers are alike, and where nothing is known null.
+// The object has every fact under its own key: those of files in which no two numbers are alike, and where nothing is
+// known null.
 static void every_fact_is_under_its_key(void **state) {
     (void)state;
     for (int known = 0; known < 2; known++) {
@@ -643,11 +683,12 @@ static void every_fact_is_under_its_key(void **state) {
         snprintf(path, sizeof path, "%s/ckpt/step-%08d", h.dir, 40);
         if (known) {
             OK(io_mkdirs(path));
-            snprintf(text, sizeof text,
-                     "{\"time\":%.1f,\"every_s\":1,\"began\":1,\"state\":\"training\",\"step\":50,\"steps\":80,\"step_time\":%.1f,\"p50_ms\":200,"
-                     "\"p99_ms\":700,\"disk\":{\"free_per_s\":-1000},\"ranks\":[{\"rank\":9,\"pid\":4}],"
-                     "\"alarms\":[{\"kind\":\"stopped\",\"rank\":9,\"text\":\"w. Next: n\"},{\"kind\":\"throttled\",\"rank\":9,\"text\":\"u\"}]}",
-                     NOW - 0.5, NOW - 3);
+            snprintf(
+                text, sizeof text,
+                "{\"time\":%.1f,\"every_s\":1,\"began\":1,\"state\":\"training\",\"step\":50,\"steps\":80,\"step_time\":%.1f,\"p50_ms\":200,"
+                "\"p99_ms\":700,\"disk\":{\"free_per_s\":-1000},\"ranks\":[{\"rank\":9,\"pid\":4}],"
+                "\"alarms\":[{\"kind\":\"stopped\",\"rank\":9,\"text\":\"w. Next: n\"},{\"kind\":\"throttled\",\"rank\":9,\"text\":\"u\"}]}",
+                NOW - 0.5, NOW - 3);
             write_text(h.dir, "status.json", text);
             write_text(h.dir, "log.jsonl",
                        "{\"t\":\"step\",\"step\":45,\"loss\":1.5,\"tokens\":5,\"tokens_per_s\":77,\"ms\":9}\n"
@@ -661,20 +702,27 @@ static void every_fact_is_under_its_key(void **state) {
         look_at(&h, true);
         json_t *o = json_loads(h.text, JSON_REJECT_DUPLICATES, NULL);
         assert_non_null(o);
-        same_text(o, "t", "verdict"), same_text(o, "life", "runs"), same_text(o, "verdict", known ? "attention" : "fine");
-        same_text(o, "says", v.headline), same_text(o, "why", known ? "w" : ""), same_text(o, "next", known ? "n" : v.next);
+        same_text(o, "t", "verdict"), same_text(o, "life", "runs"),
+            same_text(o, "verdict", known ? "attention" : "fine");
+        same_text(o, "says", v.headline), same_text(o, "why", known ? "w" : ""),
+            same_text(o, "next", known ? "n" : v.next);
         same_text(o, "dir", h.dir), same_text(o, "unit", known ? "tokens" : "");
         same_real(o, "code", known), same_real(o, "step", known ? 50 : 0), same_real(o, "steps", known ? 80 : NAN);
-        same_real(o, "step_age_s", known ? 3 : NAN), same_real(o, "p50_s", known ? f.p50 : NAN), same_real(o, "p99_s", known ? f.p99 : NAN);
-        same_real(o, "loss", known ? 1.5 : NAN), same_real(o, "rate", known ? 77 : NAN), same_real(o, "eta_s", known ? f.eta_s : NAN);
+        same_real(o, "step_age_s", known ? 3 : NAN), same_real(o, "p50_s", known ? f.p50 : NAN),
+            same_real(o, "p99_s", known ? f.p99 : NAN);
+        same_real(o, "loss", known ? 1.5 : NAN), same_real(o, "rate", known ? 77 : NAN),
+            same_real(o, "eta_s", known ? f.eta_s : NAN);
         same_real(o, "checkpoint_step", known ? 40 : NAN), same_real(o, "steps_at_risk", known ? 10 : 0);
         same_real(o, "status_age_s", known ? 0.5 : NAN), same_real(o, "restarts_24h", known);
         same_real(o, "checkpoint_age_s", f.checkpoint_age);
         assert_true(!known || (fabs(f.p99 - 0.7) < 1e-9 && fabs(f.p50 - 0.2) < 1e-9 && fabs(f.eta_s - 6) < 1e-9));
         assert_true(json_is_true(json_object_get(o, "status_used")) == known && rundir_real(o, "disk_free") > 0);
-        assert_true(known ? rundir_real(o, "disk_full_in_s") * 1000 > 0.9 * rundir_real(o, "disk_free") : isnan(rundir_real(o, "disk_full_in_s")));
+        assert_true(known ? rundir_real(o, "disk_full_in_s") * 1000 > 0.9 * rundir_real(o, "disk_free")
+                          : isnan(rundir_real(o, "disk_full_in_s")));
         if (known) same_text(o, "checkpoint_hash", "0a0b");
-        else assert_true(json_is_null(json_object_get(o, "checkpoint_hash")) && json_is_null(json_object_get(o, "waits_for")));
+        else
+            assert_true(json_is_null(json_object_get(o, "checkpoint_hash")) &&
+                        json_is_null(json_object_get(o, "waits_for")));
         if (known) {
             const json_t *events = json_object_get(o, "events"), *alarms = json_object_get(o, "alarms");
             same_real(json_object_get(o, "waits_for"), "pid", 4);
@@ -696,10 +744,11 @@ static void every_fact_is_under_its_key(void **state) {
 static void a_word_of_long_ago(void **state) {
     (void)state;
     house h = a_house();
-    put_status(h.dir,
-               "{\"time\":%.1f,\"step_time\":%.1f,\"every_s\":1,\"step\":5,\"state\":\"training\",\"disk\":{\"free_per_s\":-1000},"
-               "\"ranks\":[{\"rank\":0,\"watts\":7}],\"alarms\":[{\"kind\":\"hang\",\"rank\":0,\"text\":\"x\"}]}",
-               NOW - 50, NOW - 51);
+    put_status(
+        h.dir,
+        "{\"time\":%.1f,\"step_time\":%.1f,\"every_s\":1,\"step\":5,\"state\":\"training\",\"disk\":{\"free_per_s\":-1000},"
+        "\"ranks\":[{\"rank\":0,\"watts\":7}],\"alarms\":[{\"kind\":\"hang\",\"rank\":0,\"text\":\"x\"}]}",
+        NOW - 50, NOW - 51);
     look_at(&h, true);
     json_t *o = json_loads(h.text, 0, NULL);
     assert_true(json_is_false(json_object_get(o, "status_used")) && json_array_size(json_object_get(o, "alarms")) == 0);

@@ -1,6 +1,6 @@
-// test/test_families.c: models of Hugging Face, read from directories that save_pretrained wrote, against what transformers computes with them
-// (test/golden/families): logits, the first gradient, five AdamW steps, greedy text. Other ways to write config.json, what must be refused, the angles
-// of rotary embedding, and a checkpoint of llm.c.
+// test/test_families.c: models of Hugging Face, read from directories that save_pretrained wrote, against what
+// transformers computes with them (test/golden/families): logits, the first gradient, five AdamW steps, greedy text.
+// Other ways to write config.json, what must be refused, the angles of rotary embedding, and a checkpoint of llm.c.
 #include "test/support/foreign.h"
 
 #include "model/families.h"
@@ -79,7 +79,7 @@ static void golden_doubles(const st_file *f, const char *name, int64_t count, do
     OK(st_read(f, t, out));
 }
 
-// --- logits and greedy text ----------------------------------------------------------------------------------------------------
+// --- logits and greedy text ------------------------------------------------------------------------------------------
 
 static void tokens_of(int64_t window, int32_t out[T]) {
     uint16_t raw[T];
@@ -102,8 +102,8 @@ static void logits_agree(session *x, const st_file *f, const char *family) {
             for (int v = 0; v < V; v++) {
                 float wanted = want[(w * T + n - 1) * V + v];
                 if (!(fabsf(got[v] - wanted) <= 1e-5f * largest))
-                    fail_msg("%s: logit %d after %d tokens of window %d is %.7f, expected %.7f", family, v, (int)n, w, (double)got[v],
-                             (double)wanted);
+                    fail_msg("%s: logit %d after %d tokens of window %d is %.7f, expected %.7f", family, v, (int)n, w,
+                             (double)got[v], (double)wanted);
             }
         }
     }
@@ -121,14 +121,16 @@ static void greedy_agrees(session *x, const st_file *f, const char *family) {
         int best = 0;
         for (int v = 1; v < V; v++)
             if (scores[v] > scores[best]) best = v;
-        if (best != (int)want[n]) fail_msg("%s: token %d of the greedy text is %d, expected %d", family, n, best, (int)want[n]);
+        if (best != (int)want[n])
+            fail_msg("%s: token %d of the greedy text is %d, expected %d", family, n, best, (int)want[n]);
         tokens[n] = best;
     }
 }
 
-// --- gradients and steps -------------------------------------------------------------------------------------------------------
+// --- gradients and steps ---------------------------------------------------------------------------------------------
 
-static void part_agrees(const st_file *f, const model *m, const weight_part *part, const param *p, const float *ours, const char *family) {
+static void part_agrees(const st_file *f, const model *m, const weight_part *part, const param *p, const float *ours,
+                        const char *family) {
     char name[256];
     int64_t cols = p->dims > 1 ? p->size[1] : 1, rows = part->rows;
     snprintf(name, sizeof name, "grad/%s%s", part->prefixed ? m->type->prefix : "", part->name);
@@ -142,7 +144,8 @@ static void part_agrees(const st_file *f, const model *m, const weight_part *par
         diff += pow((double)ours[i] - w, 2), norm += w * w;
     }
     free(want);
-    if (!(sqrt(diff) <= 1e-4 * sqrt(norm) + 1e-7)) fail_msg("%s: gradient of %s is off by %g in relative L2", family, name, sqrt(diff / norm));
+    if (!(sqrt(diff) <= 1e-4 * sqrt(norm) + 1e-7))
+        fail_msg("%s: gradient of %s is off by %g in relative L2", family, name, sqrt(diff / norm));
 }
 
 static void gradients_agree(session *x, const st_file *f, const char *family) {
@@ -168,19 +171,22 @@ static void gradients_agree(session *x, const st_file *f, const char *family) {
 static void steps_agree(session *x, const st_file *f, const char *family) {
     double losses[STEPS], norms[STEPS], last;
     step_result s;
-    golden_doubles(f, "losses", STEPS, losses), golden_doubles(f, "norms", STEPS, norms), golden_doubles(f, "final_loss", 1, &last);
+    golden_doubles(f, "losses", STEPS, losses), golden_doubles(f, "norms", STEPS, norms),
+        golden_doubles(f, "final_loss", 1, &last);
     x->step = 0;
     OK(session_feed(x, STEPS));
     for (int i = 0; i < STEPS; i++) {
         OK(session_step(x, &s));
-        if (!(fabs(s.loss - losses[i]) <= 1e-5 * losses[i])) fail_msg("%s: step %d: loss %.9f, expected %.9f", family, i + 1, s.loss, losses[i]);
+        if (!(fabs(s.loss - losses[i]) <= 1e-5 * losses[i]))
+            fail_msg("%s: step %d: loss %.9f, expected %.9f", family, i + 1, s.loss, losses[i]);
         if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i]))
             fail_msg("%s: step %d: norm %.9f, expected %.9f", family, i + 1, s.grad_norm, norms[i]);
     }
     x->step = 0;
     OK(session_feed(x, 1));
     OK(session_step(x, &s));
-    if (!(fabs(s.loss - last) <= 1e-5 * last)) fail_msg("%s: after %d updates: loss %.9f, expected %.9f", family, STEPS, s.loss, last);
+    if (!(fabs(s.loss - last) <= 1e-5 * last))
+        fail_msg("%s: after %d updates: loss %.9f, expected %.9f", family, STEPS, s.loss, last);
 }
 
 static void family_agrees(const char *family, const char *more) {
@@ -199,7 +205,7 @@ static void family_agrees(const char *family, const char *more) {
     drop_dir(dir);
 }
 
-// --- bits --------------------------------------------------------------------------------------------------------------------------
+// --- bits ------------------------------------------------------------------------------------------------------------
 
 // Three steps from these weights, on the CPU: the hashes are those of b550c6f, and of Gemma 3 those of the build that
 // brought it. (check_same_bits has more of it, and takes longer.)
@@ -234,14 +240,15 @@ static void bits_are_those_that_they_were(void **state) {
     drop_dir(dir);
 }
 
-// --- other ways to say what a model is ---------------------------------------------------------------------------------------------
+// --- other ways to say what a model is -------------------------------------------------------------------------------
 
 enum { LAST = 8 };  // tokens whose logits are in configs.safetensors
 
 // A session with these weights, as `lockstep inspect` says what they are.
 static void look_open(session *x, config *c, const char *dir, const char *from, const char *more) {
     char *section = inspected(from), text[8192];
-    snprintf(text, sizeof text, "[data]\nval =\n[batch]\nglobal = 1\nmicro = 1\n[device]\nthreads = 1\n[sample]\ntokens = 0\n%s", section);
+    snprintf(text, sizeof text,
+             "[data]\nval =\n[batch]\nglobal = 1\nmicro = 1\n[device]\nthreads = 1\n[sample]\ntokens = 0\n%s", section);
     free(section);
     load_config(c, dir, text, more);
     OK(session_open(x, c, SESSION_LOOK, NULL));
@@ -260,8 +267,8 @@ static void logits_are(const char *what, float found[LAST][V], const float *want
     for (int i = 0; i < LAST * V; i++) largest = fmaxf(largest, fabsf(want[i]));
     for (int i = 0; i < LAST * V; i++)
         if (!(fabsf(found[i / V][i % V] - want[i]) <= 1e-5f * largest))
-            fail_msg("%s: logit %d after %d tokens is %.7f, expected %.7f", what, i % V, T - LAST + 1 + i / V, (double)found[i / V][i % V],
-                     (double)want[i]);
+            fail_msg("%s: logit %d after %d tokens is %.7f, expected %.7f", what, i % V, T - LAST + 1 + i / V,
+                     (double)found[i / V][i % V], (double)want[i]);
 }
 
 static void is_refused(const char *what, const char *from, const char *key) {
@@ -297,7 +304,8 @@ static void reads_as(const char *name, const json_t *one, const st_file *golden,
     drop_dir(dir);
 }
 
-// Keys that are missing, spelt as before, or switched off, are what transformers takes them for; and what is not known here is not read as something else.
+// Keys that are missing, spelt as before, or switched off, are what transformers takes them for; and what is not known
+// here is not read as something else.
 static void config_json_means_what_transformers_reads(void **state) {
     json_t *all = read_json_file(FOLDER "configs.json"), *one;
     st_file golden;
@@ -353,7 +361,9 @@ static void null_heads_of_keys_are_as_many_as_heads(void **state) {
     static const char *const all[] = {"llama", "mistral", "qwen2", "qwen3"};
     for (int i = 0; i < 4; i++) {
         int64_t kv_heads;
-        OK(read_config(json_pack("{s:s, s:i, s:n}", "model_type", all[i], "num_attention_heads", 16, "num_key_value_heads"), &kv_heads));
+        OK(read_config(
+            json_pack("{s:s, s:i, s:n}", "model_type", all[i], "num_attention_heads", 16, "num_key_value_heads"),
+            &kv_heads));
         assert_int_equal(kv_heads, 16);
     }
 }
@@ -365,22 +375,31 @@ static void numbers_beyond_the_limits_are_refused(void **state) {
         const char *name;
         double value;
         const char *refused;  // NULL: the limit itself
-    } all[] = {{"num_hidden_layers", 1024, NULL}, {"num_hidden_layers", 1025, "layers = 1025"}, {"num_hidden_layers", 0, "layers = 0"},
-               {"rms_norm_eps", 1, NULL},         {"rms_norm_eps", 1.5, "norm_eps = 1.5"},      {"rms_norm_eps", -1e-6, "norm_eps = -1e-06"},
-               {"rope_theta", 1, NULL},           {"rope_theta", 0.5, "rope_theta = 0.5"},      {"rope_theta", 2e12, "rope_theta = 2e+12"}};
+    } all[] = {{"num_hidden_layers", 1024, NULL},
+               {"num_hidden_layers", 1025, "layers = 1025"},
+               {"num_hidden_layers", 0, "layers = 0"},
+               {"rms_norm_eps", 1, NULL},
+               {"rms_norm_eps", 1.5, "norm_eps = 1.5"},
+               {"rms_norm_eps", -1e-6, "norm_eps = -1e-06"},
+               {"rope_theta", 1, NULL},
+               {"rope_theta", 0.5, "rope_theta = 0.5"},
+               {"rope_theta", 2e12, "rope_theta = 2e+12"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool whole = strncmp(all[i].name, "num_", 4) == 0;
         int64_t kv_heads;
         json_t *value = whole ? json_integer((json_int_t)all[i].value) : json_real(all[i].value);
         err_t rc = read_config(json_pack("{s:s, s:o}", "model_type", "llama", all[i].name, value), &kv_heads);
-        if (rc != (all[i].refused ? ERR_DATA : ERR_OK)) fail_msg("%s = %g: %s", all[i].name, all[i].value, rc == ERR_OK ? "read" : err_last()->text);
-        if (all[i].refused && !strstr(err_last()->text, all[i].refused)) fail_msg("%s = %g: %s", all[i].name, all[i].value, err_last()->text);
+        if (rc != (all[i].refused ? ERR_DATA : ERR_OK))
+            fail_msg("%s = %g: %s", all[i].name, all[i].value, rc == ERR_OK ? "read" : err_last()->text);
+        if (all[i].refused && !strstr(err_last()->text, all[i].refused))
+            fail_msg("%s = %g: %s", all[i].name, all[i].value, err_last()->text);
     }
 }
 
-// --- ranges ------------------------------------------------------------------------------------------------------------------------
+// --- ranges ----------------------------------------------------------------------------------------------------------
 
-// A rank reads what it owns: any range of a parameter, which may begin and end inside a tensor that lies transposed, and reach over several.
+// A rank reads what it owns: any range of a parameter, which may begin and end inside a tensor that lies transposed,
+// and reach over several.
 static void expect_ranges(const weights_map *map, const model *m, int param, const char *family) {
     const struct param *p = &m->param[param];
     int64_t n = p->size[0] * (p->dims > 1 ? p->size[1] : 1), step = n / 37 + 1;
@@ -419,10 +438,10 @@ static void any_range_can_be_read(void **state) {
     }
 }
 
-// --- a head that is the embedding ---------------------------------------------------------------------------------------
+// --- a head that is the embedding ------------------------------------------------------------------------------------
 
-// The tensors of m as others have them, and the head too, though it is the embedding: all of it, or all but one element.
-// wrong: which one that is; -1: none.
+// The tensors of m as others have them, and the head too, though it is the embedding: all of it, or all but one
+// element. wrong: which one that is; -1: none.
 static void write_with_head(const char *path, const model *m, int64_t wrong) {
     enum { MOST = 32 };
     st_tensor table[MOST] = {0};
@@ -461,10 +480,12 @@ static void a_tied_head_in_a_file_is_the_embedding(void **state) {
     char *dir = make_dir(), path[600];
     config c;
     model *m;
-    load_config(&c, dir,
-                "[data]\ntrain = " FOLDER "tokens.bin\nval =\nformat = raw16\n[model]\ntype = llama\ntied = yes\nlayers = 1\nheads = 1\nembed = 160\n"
-                "hidden = 4\ncontext = 8\nvocab = 500\n",
-                "");
+    load_config(
+        &c, dir,
+        "[data]\ntrain = " FOLDER
+        "tokens.bin\nval =\nformat = raw16\n[model]\ntype = llama\ntied = yes\nlayers = 1\nheads = 1\nembed = 160\n"
+        "hidden = 4\ncontext = 8\nvocab = 500\n",
+        "");
     OK(model_open(&m, model_types[c.model.type], &c.model.of));
     snprintf(path, sizeof path, "%s/with-head.safetensors", dir);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -473,7 +494,8 @@ static void a_tied_head_in_a_file_is_the_embedding(void **state) {
         write_with_head(path, m, wrong[i]);
         OK(weights_open(&w, path));
         err_t rc = weights_match(&map, w, m, &c.model.of, false);
-        if (rc != (wrong[i] < 0 ? ERR_OK : ERR_DATA)) fail_msg("element %d: %s", (int)wrong[i], rc == ERR_OK ? "taken" : err_last()->text);
+        if (rc != (wrong[i] < 0 ? ERR_OK : ERR_DATA))
+            fail_msg("element %d: %s", (int)wrong[i], rc == ERR_OK ? "taken" : err_last()->text);
         if (wrong[i] >= 0) assert_non_null(strstr(err_last()->text, "lm_head.weight is not the embedding"));
         weights_map_close(map), weights_close(w);
     }
@@ -481,21 +503,24 @@ static void a_tied_head_in_a_file_is_the_embedding(void **state) {
     drop_dir(dir);
 }
 
-// --- angles ------------------------------------------------------------------------------------------------------------------------
+// --- angles ----------------------------------------------------------------------------------------------------------
 
-// Far from the first position an angle is what its rounding makes of it: at 100,000 half a unit of FP32 is a quarter of a degree.
+// Far from the first position an angle is what its rounding makes of it: at 100,000 half a unit of FP32 is a quarter of
+// a degree.
 static void angles_are_rounded_as_others_round_them(void **state) {
     (void)state;
     enum { D = 64, PLACES = 8 };
     static const struct {
         const char *name;
         rope r;
-    } kinds[] = {{"default", {.theta = 10000}},
-                 {"theta", {.theta = 500000}},
-                 {"llama3", {.kind = ROPE_LLAMA3, .theta = 500000, .factor = 8, .low = 1, .high = 4, .original = 8192}}};
+    } kinds[] = {
+        {"default", {.theta = 10000}},
+        {"theta", {.theta = 500000}},
+        {"llama3", {.kind = ROPE_LLAMA3, .theta = 500000, .factor = 8, .low = 1, .high = 4, .original = 8192}}};
     st_file f;
     OK(st_open(&f, FOLDER "configs.safetensors"));
-    float *at = golden_floats(&f, "rope/positions", PLACES), *table = malloc(sizeof *table * D * (size_t)(at[PLACES - 1] + 1));
+    float *at = golden_floats(&f, "rope/positions", PLACES),
+          *table = malloc(sizeof *table * D * (size_t)(at[PLACES - 1] + 1));
     for (int k = 0; k < 3; k++) {
         char key[64];
         int same = 0;
@@ -506,11 +531,13 @@ static void angles_are_rounded_as_others_round_them(void **state) {
         rope_table(&kinds[k].r, (int64_t)at[PLACES - 1] + 1, D, table);
         for (int i = 0; i < D / 2; i++) {
             float ours = rope_step(&kinds[k].r, i, D);  // others' powers and blends are off by a unit or two
-            if (!(fabsf(ours - step[i]) <= 3e-7f * step[i])) fail_msg("%s: step of pair %d is %.9g, expected %.9g", kinds[k].name, i, ours, step[i]);
+            if (!(fabsf(ours - step[i]) <= 3e-7f * step[i]))
+                fail_msg("%s: step of pair %d is %.9g, expected %.9g", kinds[k].name, i, ours, step[i]);
             for (int p = 0; p < PLACES && ours == step[i]; p++)
                 for (int half = 0; half < 2; half++) {
                     float x = table[(int64_t)at[p] * D + half * D / 2 + i], y = want[p * D + half * D / 2 + i];
-                    if (!(fabsf(x - y) <= 2e-7f)) fail_msg("%s: pair %d at position %d: %.9g, expected %.9g", kinds[k].name, i, (int)at[p], x, y);
+                    if (!(fabsf(x - y) <= 2e-7f))
+                        fail_msg("%s: pair %d at position %d: %.9g, expected %.9g", kinds[k].name, i, (int)at[p], x, y);
                 }
             same += ours == step[i];
         }
@@ -521,7 +548,7 @@ static void angles_are_rounded_as_others_round_them(void **state) {
     st_close(&f);
 }
 
-// --- llm.c -------------------------------------------------------------------------------------------------------------------------
+// --- llm.c -----------------------------------------------------------------------------------------------------------
 
 static float bf16_of(float x) {
     uint32_t bits;
@@ -531,8 +558,10 @@ static float bf16_of(float x) {
     return x;
 }
 
-// One tensor of the directory gpt2, in FP32 (rounded or not) or as BF16; a matrix that lies there as (in, out) is turned; rows up to `stored` are filled up.
-static void put_llmc(FILE *out, const st_file *f, const char *name, bool turn, int64_t stored, bool rounded, bool narrow) {
+// One tensor of the directory gpt2, in FP32 (rounded or not) or as BF16; a matrix that lies there as (in, out) is
+// turned; rows up to `stored` are filled up.
+static void put_llmc(FILE *out, const st_file *f, const char *name, bool turn, int64_t stored, bool rounded,
+                     bool narrow) {
     char full[128];
     snprintf(full, sizeof full, "transformer.%s", name);
     const st_tensor *t = st_find(f, full);
@@ -552,9 +581,10 @@ static void write_llmc(const char *path, bool rounded, bool narrow) {
     static const struct {
         const char *name;
         bool turn;
-    } kinds[] = {{"ln_1.weight", false},       {"ln_1.bias", false},        {"attn.c_attn.weight", true}, {"attn.c_attn.bias", false},
-                 {"attn.c_proj.weight", true}, {"attn.c_proj.bias", false}, {"ln_2.weight", false},       {"ln_2.bias", false},
-                 {"mlp.c_fc.weight", true},    {"mlp.c_fc.bias", false},    {"mlp.c_proj.weight", true},  {"mlp.c_proj.bias", false}};
+    } kinds[] = {{"ln_1.weight", false},      {"ln_1.bias", false},         {"attn.c_attn.weight", true},
+                 {"attn.c_attn.bias", false}, {"attn.c_proj.weight", true}, {"attn.c_proj.bias", false},
+                 {"ln_2.weight", false},      {"ln_2.bias", false},         {"mlp.c_fc.weight", true},
+                 {"mlp.c_fc.bias", false},    {"mlp.c_proj.weight", true},  {"mlp.c_proj.bias", false}};
     int32_t header[256] = {20240326, narrow ? 5 : 3, 64, V, 2, 4, 24, 64};
     st_file f;
     FILE *out = fopen(path, "wb");
@@ -616,8 +646,9 @@ int main(int argc, char **argv) {
     bool cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
     char *device = cuda ? "[device]\nbackend = cuda\n" : "[device]\nbackend = cpu\n";
     const struct CMUnitTest computed[] = {
-        cmocka_unit_test_prestate(gpt2, device),    cmocka_unit_test_prestate(llama, device),  cmocka_unit_test_prestate(llama_3, device),
-        cmocka_unit_test_prestate(qwen_2, device),  cmocka_unit_test_prestate(qwen_3, device), cmocka_unit_test_prestate(mistral, device),
+        cmocka_unit_test_prestate(gpt2, device),    cmocka_unit_test_prestate(llama, device),
+        cmocka_unit_test_prestate(llama_3, device), cmocka_unit_test_prestate(qwen_2, device),
+        cmocka_unit_test_prestate(qwen_3, device),  cmocka_unit_test_prestate(mistral, device),
         cmocka_unit_test_prestate(gemma_3, device),
     };
     const struct CMUnitTest read[] = {

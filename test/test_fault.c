@@ -50,9 +50,10 @@ static void one_rank_can_be_meant(void **state) {
 
 static void mistakes_are_named(void **state) {
     (void)state;
-    static const char *const texts[] = {
-        "sync",          "sync@",   "sync@0", "sync@-1", "sync@2x0",  "sync@2x",           "sync@2y",    "sync@0x10", "slow",
-        "read@1,open@2", "syncs@1", "@1",     "unit@2:", "unit@2:-1", "unit@2:9999999999", "unit@2:1x3", "unit@2:1y", "unit:1@2"};
+    static const char *const texts[] = {"sync",       "sync@",     "sync@0",    "sync@-1",   "sync@2x0",
+                                        "sync@2x",    "sync@2y",   "sync@0x10", "slow",      "read@1,open@2",
+                                        "syncs@1",    "@1",        "unit@2:",   "unit@2:-1", "unit@2:9999999999",
+                                        "unit@2:1x3", "unit@2:1y", "unit:1@2"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         fault_list list;
         assert_int_equal(fault_parse(&list, texts[i]), ERR_CONFIG);

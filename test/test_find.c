@@ -57,12 +57,14 @@ static void auto_is_what_a_child_finds(void **state) {
     assert_string_equal(f.why, device_about(d)->choice);
     assert_memory_equal(f.why, "auto chose the ", 15);
     device_close(d);
-    assert_int_equal(device_open(&d, &(device_options){.kind = f.kind, .threads = 1, .why = "it was found so"}), ERR_OK);
+    assert_int_equal(device_open(&d, &(device_options){.kind = f.kind, .threads = 1, .why = "it was found so"}),
+                     ERR_OK);
     assert_string_equal(device_about(d)->choice, "it was found so");
     device_close(d);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gpus_are_known_by_vendor_and_class), cmocka_unit_test(auto_is_what_a_child_finds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gpus_are_known_by_vendor_and_class),
+                                       cmocka_unit_test(auto_is_what_a_child_finds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// test/test_fmath.c: base/fmath.h against long double, and a few exact bits, so that a compiler that reorders arithmetic is found out.
+// test/test_fmath.c: base/fmath.h against long double, and a few exact bits, so that a compiler that reorders
+// arithmetic is found out.
 #include "base/fmath.h"
 #include "base/philox.h"
 
@@ -66,11 +67,13 @@ static void test_edges(void **state) {
     (void)state;
     assert_true(fm_exp(0) == 1 && fm_exp(-INFINITY) == 0 && fm_exp(INFINITY) == INFINITY && isnan(fm_exp(NAN)));
     assert_true(fm_exp(709.79) == INFINITY && fm_exp(-745.2) == 0 && fm_exp(-745.1) == 0x1p-1074);
-    assert_true(fm_log(1) == 0 && fm_log(0) == -INFINITY && fm_log(INFINITY) == INFINITY && isnan(fm_log(-1)) && isnan(fm_log(NAN)));
-    assert_true(fm_cos(0) == 1 && fm_cos(3.1415926535897931) == -1 && fm_cos(1.5707963267948966) == 6.123233995736766e-17);
+    assert_true(fm_log(1) == 0 && fm_log(0) == -INFINITY && fm_log(INFINITY) == INFINITY && isnan(fm_log(-1)) &&
+                isnan(fm_log(NAN)));
+    assert_true(fm_cos(0) == 1 && fm_cos(3.1415926535897931) == -1 &&
+                fm_cos(1.5707963267948966) == 6.123233995736766e-17);
     assert_true(isnan(fm_cos(INFINITY)) && isnan(fm_cos(NAN)) && isnan(fm_cos(1e9)));
-    assert_true(fm_sin(0) == 0 && fm_sin(1.5707963267948966) == 1 && fm_sin(-1.5707963267948966) == -1 && isnan(fm_sin(INFINITY)) &&
-                isnan(fm_sin(-1e9)));
+    assert_true(fm_sin(0) == 0 && fm_sin(1.5707963267948966) == 1 && fm_sin(-1.5707963267948966) == -1 &&
+                isnan(fm_sin(INFINITY)) && isnan(fm_sin(-1e9)));
     assert_true(fm_pow(2, 10) == 1024 && fm_pow(2, -2) == 0.25 && fm_pow(0, 0) == 1 && fm_pow(-3, 3) == -27);
     assert_true(fabs(fm_pow(0.999, 1000) / (double)powl(0.999, 1000) - 1) < 1e-12);
 }
@@ -80,7 +83,8 @@ static void test_bits(void **state) {
     (void)state;
     uint64_t mix = 0;
     for (uint32_t i = 0; i < 100000; i++) {
-        double u = uniform(i), y[4] = {fm_exp(40 * u - 20), fm_log(u), fm_cos(6.2831853071795862 * u), fm_pow(u, i % 50)};
+        double u = uniform(i),
+               y[4] = {fm_exp(40 * u - 20), fm_log(u), fm_cos(6.2831853071795862 * u), fm_pow(u, i % 50)};
         for (int k = 0; k < 4; k++) {
             uint64_t b;
             memcpy(&b, &y[k], sizeof b);
@@ -92,6 +96,7 @@ static void test_bits(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_edges), cmocka_unit_test(test_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_bits)};
     return cmocka_run_group_tests_name("fmath", tests, NULL, NULL);
 }

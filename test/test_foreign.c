@@ -1,5 +1,6 @@
-// test/test_foreign.c: what is read of a config.json, setting by setting, without weights: what is said twice, not at all, or with another type; what an
-// export of any settings says, read again; and directories of weights whose files, names and index are not as usual.
+// test/test_foreign.c: what is read of a config.json, setting by setting, without weights: what is said twice, not at
+// all, or with another type; what an export of any settings says, read again; and directories of weights whose files,
+// names and index are not as usual.
 #include "test/support/foreign.h"
 
 #include "model/families.h"
@@ -9,7 +10,7 @@
 
 #include <math.h>
 
-// --- one config.json -----------------------------------------------------------------------------------------------------------
+// --- one config.json -------------------------------------------------------------------------------------------------
 
 static json_t *json_of(const char *text) {
     json_error_t why;
@@ -64,24 +65,30 @@ static void expect_refused(const char *text, const char *says) {
 #define GEMMA3 "{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 3, "
 #define GPT2 "{\"model_type\": \"gpt2\", "
 
-// rope_scaling goes before rope_parameters, and what stands in either before rope_theta beside them. The scaling of Llama 3.1 that says no more is that
-// which [model] has where nothing is said.
+// rope_scaling goes before rope_parameters, and what stands in either before rope_theta beside them. The scaling of
+// Llama 3.1 that says no more is that which [model] has where nothing is said.
 static void angles_are_those_of_the_last_word(void **state) {
     (void)state;
     static const char *const all[][2] = {
         {LLAMA "\"rope_theta\": 77}", "rope_theta=77 rope_scaling=no"},
         {LLAMA "\"rope_theta\": 77, \"rope_parameters\": {\"rope_theta\": 99}}", "rope_theta=99 rope_scaling=no"},
-        {LLAMA "\"rope_theta\": 77, \"rope_parameters\": {\"rope_type\": \"default\"}}", "rope_theta=77 rope_scaling=no"},
-        {LLAMA "\"rope_theta\": 77, \"rope_parameters\": null, \"rope_scaling\": null}", "rope_theta=77 rope_scaling=no"},
-        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"rope_theta\": 55}, \"rope_theta\": 77}", "rope_theta=55 rope_scaling=llama3"},
-        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\"}, \"rope_parameters\": {\"rope_theta\": 99, \"rope_type\": \"default\"}}",
+        {LLAMA "\"rope_theta\": 77, \"rope_parameters\": {\"rope_type\": \"default\"}}",
+         "rope_theta=77 rope_scaling=no"},
+        {LLAMA "\"rope_theta\": 77, \"rope_parameters\": null, \"rope_scaling\": null}",
+         "rope_theta=77 rope_scaling=no"},
+        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"rope_theta\": 55}, \"rope_theta\": 77}",
+         "rope_theta=55 rope_scaling=llama3"},
+        {LLAMA
+         "\"rope_scaling\": {\"type\": \"llama3\"}, \"rope_parameters\": {\"rope_theta\": 99, \"rope_type\": \"default\"}}",
          "rope_theta=99 rope_scaling=llama3 rope_factor=8 rope_low=1 rope_high=4 rope_original=8192"},
-        {LLAMA "\"rope_scaling\": {\"type\": \"default\"}, \"rope_parameters\": {\"rope_theta\": 99, \"rope_type\": \"llama3\"}}",
+        {LLAMA
+         "\"rope_scaling\": {\"type\": \"default\"}, \"rope_parameters\": {\"rope_theta\": 99, \"rope_type\": \"llama3\"}}",
          "rope_theta=99 rope_scaling=no"},
         {LLAMA "\"rope_scaling\": null, \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 3}}",
          "rope_theta=10000 rope_scaling=llama3 rope_factor=3 rope_low=1 rope_high=4 rope_original=8192"},
-        {LLAMA "\"rope_scaling\": {\"rope_type\": \"llama3\", \"type\": \"linear\", \"low_freq_factor\": 2, \"high_freq_factor\": 5.5, "
-               "\"original_max_position_embeddings\": 24}}",
+        {LLAMA
+         "\"rope_scaling\": {\"rope_type\": \"llama3\", \"type\": \"linear\", \"low_freq_factor\": 2, \"high_freq_factor\": 5.5, "
+         "\"original_max_position_embeddings\": 24}}",
          "rope_scaling=llama3 rope_factor=8 rope_low=2 rope_high=5.5 rope_original=24"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_settings(all[i][0], all[i][1]);
@@ -109,17 +116,23 @@ static void windows_are_those_of_all_layers(void **state) {
         {QWEN3 ON "\"sliding_window\": 9, \"max_window_layers\": 4}", "window=0"},
         {QWEN2 ON "\"sliding_window\": 9}", "window=0"},
         {QWEN2 "\"num_hidden_layers\": 28, \"use_sliding_window\": true}", "window=0"},
-        {QWEN2 ON "\"sliding_window\": 9, \"max_window_layers\": 0, \"layer_types\": [" WHOLE ", " WHOLE ", " WHOLE "]}", "window=0"},
+        {QWEN2 ON "\"sliding_window\": 9, \"max_window_layers\": 0, \"layer_types\": [" WHOLE ", " WHOLE ", " WHOLE
+                  "]}",
+         "window=0"},
         {QWEN3 ON "\"sliding_window\": 9, \"layer_types\": [" PART ", " PART ", " PART "]}", "window=9"},
         {QWEN3 ON "\"sliding_window\": 9, \"max_window_layers\": 0, \"layer_types\": null}", "window=9"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_settings(all[i][0], all[i][1]);
     expect_refused(QWEN2 ON "\"max_window_layers\": 1}", "use_sliding_window: a window of some layers only");
     expect_refused(QWEN2 ON "\"max_window_layers\": 2}", "use_sliding_window: a window of some layers only");
-    expect_refused(QWEN2 "\"num_hidden_layers\": 29, \"use_sliding_window\": true}", "use_sliding_window: a window of some layers only");
-    expect_refused(QWEN3 ON "\"layer_types\": [" PART ", " PART ", " WHOLE "]}", "use_sliding_window: a window of some layers only");
-    expect_refused(QWEN3 ON "\"layer_types\": [" PART ", " PART ", \"linear_attention\"]}", "layer_types: expected full_attention or sliding");
-    expect_refused(QWEN3 ON "\"layer_types\": [" WHOLE ", 7, " WHOLE "]}", "layer_types: expected full_attention or sliding");
+    expect_refused(QWEN2 "\"num_hidden_layers\": 29, \"use_sliding_window\": true}",
+                   "use_sliding_window: a window of some layers only");
+    expect_refused(QWEN3 ON "\"layer_types\": [" PART ", " PART ", " WHOLE "]}",
+                   "use_sliding_window: a window of some layers only");
+    expect_refused(QWEN3 ON "\"layer_types\": [" PART ", " PART ", \"linear_attention\"]}",
+                   "layer_types: expected full_attention or sliding");
+    expect_refused(QWEN3 ON "\"layer_types\": [" WHOLE ", 7, " WHOLE "]}",
+                   "layer_types: expected full_attention or sliding");
 }
 
 // Gemma's layers may differ: which of them see all positions, and by which angles these turn.
@@ -135,20 +148,25 @@ static void layers_of_gemma_differ_by_a_pattern(void **state) {
         {GEMMA3 "\"sliding_window_pattern\": 3, \"layer_types\": [" PART ", " PART ", " PART "]}", "pattern=4"},
         {GEMMA3 "\"layer_types\": [" WHOLE ", " WHOLE ", " WHOLE "]}", "pattern=1"},
         {GEMMA3 "\"rope_theta\": 77, \"rope_local_base_freq\": 55}", "rope_theta=77 local_theta=55 rope_factor=1"},
-        {GEMMA3 "\"rope_theta\": 77, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}", "rope_theta=77 rope_factor=8"},
+        {GEMMA3 "\"rope_theta\": 77, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}",
+         "rope_theta=77 rope_factor=8"},
         {GEMMA3 "\"rope_scaling\": {\"rope_type\": \"linear\", \"type\": \"linear\", \"factor\": 8}}", "rope_factor=8"},
-        {GEMMA3 "\"rope_theta\": 77, \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 99, \"rope_type\": \"linear\", \"factor\": 2}}}",
+        {GEMMA3
+         "\"rope_theta\": 77, \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 99, \"rope_type\": \"linear\", \"factor\": 2}}}",
          "rope_theta=99 rope_factor=2 local_theta=10000"},
-        {GEMMA3 "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}, \"rope_scaling\": {\"factor\": 3, "
-                "\"rope_type\": \"linear\"}, \"rope_theta\": 77}",
+        {GEMMA3
+         "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}, \"rope_scaling\": {\"factor\": 3, "
+         "\"rope_type\": \"linear\"}, \"rope_theta\": 77}",
          "rope_theta=77 rope_factor=3"},
-        {GEMMA3 "\"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 11}, \"full_attention\": null}}", "rope_theta=1000000 local_theta=11"},
+        {GEMMA3 "\"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 11}, \"full_attention\": null}}",
+         "rope_theta=1000000 local_theta=11"},
         {GEMMA3 "\"head_dim\": 128, \"query_pre_attn_scalar\": 128}", "head_dim=128"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_settings(all[i][0], all[i][1]);
     static const char *const refused[][2] = {
         {GEMMA3 "\"sliding_window_pattern\": 0}", "sliding_window_pattern: expected 1 or more"},
-        {GEMMA3 "\"layer_types\": [" WHOLE ", " PART ", " PART "]}", "layer_types: expected for each layer full_attention or sliding_attention"},
+        {GEMMA3 "\"layer_types\": [" WHOLE ", " PART ", " PART "]}",
+         "layer_types: expected for each layer full_attention or sliding_attention"},
         {GEMMA3 "\"layer_types\": [" PART ", " PART "]}", "layer_types: expected for each layer"},
         {GEMMA3 "\"layer_types\": [" PART ", " PART ", \"linear_attention\"]}", "layer_types: expected for each layer"},
         {GEMMA3 "\"sliding_window\": null}", "sliding_window: expected a number of positions"},
@@ -167,7 +185,8 @@ static void layers_of_gemma_differ_by_a_pattern(void **state) {
         {GEMMA3 "\"head_dim\": 128}", "query_pre_attn_scalar: expected head_dim"},
         {GEMMA3 "\"tie_word_embeddings\": false}", "tie_word_embeddings: expected true"},
         {GEMMA3 "\"hidden_activation\": \"silu\"}", "hidden_activation: expected gelu_pytorch_tanh"},
-        {"{\"model_type\": \"gemma3\"}", "model_type \"gemma3\": expected gpt2, llama, mistral, qwen2, qwen3, gemma3_text"},
+        {"{\"model_type\": \"gemma3\"}",
+         "model_type \"gemma3\": expected gpt2, llama, mistral, qwen2, qwen3, gemma3_text"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) expect_refused(refused[i][0], refused[i][1]);
 }
@@ -186,7 +205,8 @@ static void a_family_has_its_own_keys(void **state) {
         {QWEN3 "\"head_dim\": null}", "head_dim=128"},
         {QWEN3 "\"head_dim\": 64}", "head_dim=64"},
         {QWEN2 "\"head_dim\": 64}", "head_dim=64"},
-        {LLAMA "\"hidden_size\": 96, \"num_attention_heads\": 8, \"num_key_value_heads\": 4}", "embed=96 heads=8 kv_heads=4 head_dim=12"},
+        {LLAMA "\"hidden_size\": 96, \"num_attention_heads\": 8, \"num_key_value_heads\": 4}",
+         "embed=96 heads=8 kv_heads=4 head_dim=12"},
         {LLAMA "\"max_position_embeddings\": 999999}", "context=999999"},
         {LLAMA "\"max_position_embeddings\": 1000000}", "context=1000000"},
         {QWEN2 "\"max_position_embeddings\": 2000000000}", "context=1000000"},
@@ -204,7 +224,8 @@ static void a_family_has_its_own_keys(void **state) {
     expect_refused("{}", "model_type is missing");
 }
 
-// A value of another type is refused by its name, wherever it stands, and never taken for what is not said. Of several the first one is named.
+// A value of another type is refused by its name, wherever it stands, and never taken for what is not said. Of several
+// the first one is named.
 static void values_of_another_type_are_refused(void **state) {
     (void)state;
     static const char *const all[][2] = {
@@ -216,15 +237,20 @@ static void values_of_another_type_are_refused(void **state) {
         {LLAMA "\"max_position_embeddings\": 9999999999}", "max_position_embeddings: expected a whole number"},
         {LLAMA "\"head_dim\": [64]}", "head_dim: expected a whole number"},
         {QWEN2 "\"use_sliding_window\": true, \"sliding_window\": false}", "sliding_window: expected a whole number"},
-        {QWEN2 "\"use_sliding_window\": true, \"max_window_layers\": \"all\"}", "max_window_layers: expected a whole number"},
+        {QWEN2 "\"use_sliding_window\": true, \"max_window_layers\": \"all\"}",
+         "max_window_layers: expected a whole number"},
         {LLAMA "\"rms_norm_eps\": \"1e-5\"}", "rms_norm_eps: expected a number"},
         {LLAMA "\"rope_theta\": \"1e4\"}", "rope_theta: expected a number"},
         {LLAMA "\"rope_parameters\": {\"rope_theta\": \"1e4\"}}", "rope_theta: expected a number"},
-        {LLAMA "\"rope_parameters\": {\"rope_theta\": true}, \"rope_scaling\": {\"type\": \"llama3\"}}", "rope_theta: expected a number"},
+        {LLAMA "\"rope_parameters\": {\"rope_theta\": true}, \"rope_scaling\": {\"type\": \"llama3\"}}",
+         "rope_theta: expected a number"},
         {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": \"8\"}}", "factor: expected a number"},
-        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"low_freq_factor\": true}}", "low_freq_factor: expected a number"},
-        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"high_freq_factor\": {}}}", "high_freq_factor: expected a number"},
-        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"original_max_position_embeddings\": 8192.5}}", "embeddings: expected a whole number"},
+        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"low_freq_factor\": true}}",
+         "low_freq_factor: expected a number"},
+        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"high_freq_factor\": {}}}",
+         "high_freq_factor: expected a number"},
+        {LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"original_max_position_embeddings\": 8192.5}}",
+         "embeddings: expected a whole number"},
         {LLAMA "\"rope_scaling\": {\"type\": 3}}", "type: expected a string"},
         {LLAMA "\"rope_scaling\": {\"rope_type\": \"yarn\"}}", "rope_type: expected default or llama3"},
         {LLAMA "\"tie_word_embeddings\": 1}", "tie_word_embeddings: expected true or false"},
@@ -236,30 +262,39 @@ static void values_of_another_type_are_refused(void **state) {
         {GPT2 "\"n_positions\": \"x\"}", "n_positions: expected a whole number"},
         {GPT2 "\"layer_norm_epsilon\": \"x\"}", "layer_norm_epsilon: expected a number"},
         {GPT2 "\"activation_function\": true}", "activation_function: expected a string"},
-        {LLAMA "\"num_hidden_layers\": -1, \"hidden_size\": -1, \"mlp_bias\": true}", "theirs/config.json: num_hidden_layers: expected"},
-        {LLAMA "\"rms_norm_eps\": \"x\", \"rope_scaling\": {\"type\": \"yarn\"}}", "theirs/config.json: rms_norm_eps: expected"},
+        {LLAMA "\"num_hidden_layers\": -1, \"hidden_size\": -1, \"mlp_bias\": true}",
+         "theirs/config.json: num_hidden_layers: expected"},
+        {LLAMA "\"rms_norm_eps\": \"x\", \"rope_scaling\": {\"type\": \"yarn\"}}",
+         "theirs/config.json: rms_norm_eps: expected"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_refused(all[i][0], all[i][1]);
     expect_settings(LLAMA "\"vocab_size\": 100000, \"rope_theta\": 10000000}", "vocab=100000 rope_theta=10000000");
-    expect_settings(LLAMA "\"rms_norm_eps\": 1.2345678e-5, \"rope_theta\": 123456.75}", "norm_eps=1.2345678e-05 rope_theta=123456.75");
+    expect_settings(LLAMA "\"rms_norm_eps\": 1.2345678e-5, \"rope_theta\": 123456.75}",
+                    "norm_eps=1.2345678e-05 rope_theta=123456.75");
 }
 
-// --- there and back --------------------------------------------------------------------------------------------------------------
+// --- there and back --------------------------------------------------------------------------------------------------
 
 // All that a config.json of one family can say, in two ways: written, and read again, it is the same.
 static void what_is_written_is_read_back(void **state) {
     (void)state;
     static const char *const more[] = {
         LLAMA "\"attention_bias\": true, \"tie_word_embeddings\": true, \"rope_theta\": 12}",
-        LLAMA "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 32, \"low_freq_factor\": 1.5, \"high_freq_factor\": 2.5, "
-              "\"original_max_position_embeddings\": 77}, \"rope_theta\": 13}",
+        LLAMA
+        "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 32, \"low_freq_factor\": 1.5, \"high_freq_factor\": 2.5, "
+        "\"original_max_position_embeddings\": 77}, \"rope_theta\": 13}",
         MISTRAL "\"sliding_window\": 33, \"head_dim\": 20}",
-        QWEN2 "\"num_hidden_layers\": 3, \"use_sliding_window\": true, \"sliding_window\": 44, \"max_window_layers\": 0}",
-        QWEN2 "\"num_hidden_layers\": 40, \"num_key_value_heads\": 8, \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 2}}",
+        QWEN2
+        "\"num_hidden_layers\": 3, \"use_sliding_window\": true, \"sliding_window\": 44, \"max_window_layers\": 0}",
+        QWEN2
+        "\"num_hidden_layers\": 40, \"num_key_value_heads\": 8, \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 2}}",
         QWEN3 "\"num_hidden_layers\": 30, \"attention_bias\": true, \"rms_norm_eps\": 0.125}",
-        QWEN3 "\"num_hidden_layers\": 2, \"use_sliding_window\": true, \"layer_types\": [" PART ", " PART "], \"intermediate_size\": 100}",
-        GEMMA3 "\"sliding_window\": 9, \"sliding_window_pattern\": 4, \"rope_theta\": 77, \"rope_local_base_freq\": 55}",
-        GEMMA3 "\"layer_types\": [" PART ", " WHOLE ", " PART "], \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}, \"head_dim\": 64, "
+        QWEN3 "\"num_hidden_layers\": 2, \"use_sliding_window\": true, \"layer_types\": [" PART ", " PART
+              "], \"intermediate_size\": 100}",
+        GEMMA3
+        "\"sliding_window\": 9, \"sliding_window_pattern\": 4, \"rope_theta\": 77, \"rope_local_base_freq\": 55}",
+        GEMMA3 "\"layer_types\": [" PART ", " WHOLE ", " PART
+               "], \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}, \"head_dim\": 64, "
                "\"query_pre_attn_scalar\": 64}",
         GPT2 "\"n_layer\": 3, \"n_embd\": 36, \"n_head\": 3, \"n_positions\": 50, \"vocab_size\": 70}",
     };
@@ -275,10 +310,12 @@ static void what_is_written_is_read_back(void **state) {
         for (int k = 0; k < type->keys; k++) {
             char a[SETTING_VALUE], b[SETTING_VALUE];
             setting_value(&type->key[k], options, a), setting_value(&type->key[k], back, b);
-            if (strcmp(a, b) != 0) fail_msg("%s: %s = %s, and %s when it is read back", more[i], type->key[k].key, a, b);
+            if (strcmp(a, b) != 0)
+                fail_msg("%s: %s = %s, and %s when it is read back", more[i], type->key[k].key, a, b);
         }
         if (strncmp(more[i], GPT2, 20) != 0)
-            assert_string_equal(json_string_value(json_object_get(written, "model_type")), json_string_value(json_object_get(config, "model_type")));
+            assert_string_equal(json_string_value(json_object_get(written, "model_type")),
+                                json_string_value(json_object_get(config, "model_type")));
         free(options), free(back);
         json_decref(config), json_decref(written);
     }
@@ -294,7 +331,8 @@ static void put_members(json_t *config, const char *text) {
 static void every_difference_is_named(void **state) {
     (void)state;
     const model_type *type, *gpt;
-    json_t *ours = json_of(LLAMA "\"num_attention_heads\": 4, \"hidden_size\": 32}"), *theirs = json_of(GPT2 "\"n_embd\": 48}");
+    json_t *ours = json_of(LLAMA "\"num_attention_heads\": 4, \"hidden_size\": 32}"),
+           *theirs = json_of(GPT2 "\"n_embd\": 48}");
     void *options = options_of(ours, &type), *others = options_of(theirs, &gpt);
     assert_non_null(options), assert_non_null(others);
     assert_int_equal(foreign_agrees(type, options, theirs, "theirs"), ERR_CONFIG);
@@ -305,8 +343,9 @@ static void every_difference_is_named(void **state) {
     OK(foreign_agrees(type, options, ours, "ours"));
     put_members(ours, "{\"num_hidden_layers\": 3, \"tie_word_embeddings\": true, \"rope_theta\": 5}");
     assert_int_equal(foreign_agrees(type, options, ours, "ours"), ERR_CONFIG);
-    static const char *const said[] = {"layers = 32, and the weights are of layers = 3", "tied = no, and the weights are of tied = yes",
-                                       "rope_theta = 10000, and the weights are of rope_theta = 5", "ours/config.json differ"};
+    static const char *const said[] = {
+        "layers = 32, and the weights are of layers = 3", "tied = no, and the weights are of tied = yes",
+        "rope_theta = 10000, and the weights are of rope_theta = 5", "ours/config.json differ"};
     for (int i = 0; i < 4; i++)
         if (!strstr(err_last()->text, said[i])) fail_msg("\"%s\" is not in: %s", said[i], err_last()->text);
     assert_null(strstr(err_last()->text, "vocab"));
@@ -321,7 +360,7 @@ static void every_difference_is_named(void **state) {
     json_decref(ours), json_decref(theirs);
 }
 
-// --- one file --------------------------------------------------------------------------------------------------------------------
+// --- one file --------------------------------------------------------------------------------------------------------
 
 typedef struct rig {
     char *dir;
@@ -345,11 +384,14 @@ static void rig_close(rig *r) {
     drop_dir(r->dir);
 }
 
-static const char small_llama[] = LLAMA "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"hidden_size\": 8, "
-                                        "\"intermediate_size\": 12, \"vocab_size\": 20, \"max_position_embeddings\": 16}";
-static const char small_gpt[] = GPT2 "\"n_layer\": 2, \"n_head\": 2, \"n_embd\": 8, \"n_positions\": 16, \"vocab_size\": 20}";
+static const char small_llama[] =
+    LLAMA "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"hidden_size\": 8, "
+          "\"intermediate_size\": 12, \"vocab_size\": 20, \"max_position_embeddings\": 16}";
+static const char small_gpt[] =
+    GPT2 "\"n_layer\": 2, \"n_head\": 2, \"n_embd\": 8, \"n_positions\": 16, \"vocab_size\": 20}";
 
-// What is another way in a file than it would be: the tensor's name, NULL: it is not there; its type and the rows that it has more.
+// What is another way in a file than it would be: the tensor's name, NULL: it is not there; its type and the rows that
+// it has more.
 typedef struct change {
     const char *tensor, *as;
     st_type type;
@@ -362,7 +404,8 @@ static const change *change_of(const change *all, int count, const char *name) {
     return NULL;
 }
 
-// The tensors of a model as they would be in a file, but for the changes; a change without a tensor adds one of a single element.
+// The tensors of a model as they would be in a file, but for the changes; a change without a tensor adds one of a
+// single element.
 static int tensors_of(const model *m, bool prefixed, const change *all, int changes, st_tensor *table) {
     int count = 0;
     for (int i = 0; i < m->params; i++) {
@@ -405,7 +448,8 @@ static void write_tensors(const char *path, st_tensor *table, int count) {
 enum { TENSORS = 128 };
 
 // says: of which each must be in the message; none: it is taken.
-static void expect_match(const rig *r, bool prefixed, bool resize, const change *all, int changes, const char *const *says) {
+static void expect_match(const rig *r, bool prefixed, bool resize, const change *all, int changes,
+                         const char *const *says) {
     char path[600];
     st_tensor table[TENSORS] = {0};
     weights *w;
@@ -423,7 +467,8 @@ static void expect_match(const rig *r, bool prefixed, bool resize, const change 
 static const char *const taken[] = {NULL};
 #define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define MATCHES(r, prefixed, resize, says, ...) \
-    expect_match(r, prefixed, resize, (const change[]){__VA_ARGS__}, (int)(sizeof((const change[]){__VA_ARGS__}) / sizeof(change)), says)
+    expect_match(r, prefixed, resize, (const change[]){__VA_ARGS__}, \
+                 (int)(sizeof((const change[]){__VA_ARGS__}) / sizeof(change)), says)
 
 // With the prefix of their family or without it; but what has none is not found under it.
 static void names_have_a_prefix_or_none(void **state) {
@@ -438,12 +483,15 @@ static void names_have_a_prefix_or_none(void **state) {
     }
     rig r;
     rig_open(&r, small_llama);
-    MATCHES(&r, true, false, SAYS("1 of its tensors", "\n  lm_head.weight is missing"), {"lm_head.weight", "model.lm_head.weight", ST_F32, 0});
-    MATCHES(&r, true, false, SAYS("2 of its tensors", "\n  model.norm.weight is missing", "\n  lm_head.weight is missing"),
+    MATCHES(&r, true, false, SAYS("1 of its tensors", "\n  lm_head.weight is missing"),
+            {"lm_head.weight", "model.lm_head.weight", ST_F32, 0});
+    MATCHES(&r, true, false,
+            SAYS("2 of its tensors", "\n  model.norm.weight is missing", "\n  lm_head.weight is missing"),
             {"lm_head.weight", NULL, ST_F32, 0}, {"model.norm.weight", NULL, ST_F32, 0});
     MATCHES(&r, false, false, SAYS("1 of its tensors", "\n  layers.1.self_attn.k_proj.weight is missing"),
             {"layers.1.self_attn.k_proj.weight", NULL, ST_F32, 0});
-    MATCHES(&r, true, false, taken, {"model.layers.1.self_attn.k_proj.weight", "layers.1.self_attn.k_proj.weight", ST_F32, 0});
+    MATCHES(&r, true, false, taken,
+            {"model.layers.1.self_attn.k_proj.weight", "layers.1.self_attn.k_proj.weight", ST_F32, 0});
     rig_close(&r);
 }
 
@@ -455,20 +503,24 @@ static void each_tensor_has_its_shape_and_type(void **state) {
     rig_open(&r, small_llama);
     for (int i = 0; i < 3; i++) {
         assert_string_equal(st_type_name(types[i]), floats[i]);
-        MATCHES(&r, true, false, taken, {"model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight", types[i], 0});
+        MATCHES(&r, true, false, taken,
+                {"model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight", types[i], 0});
     }
     MATCHES(&r, true, false, SAYS("model.layers.1.mlp.up_proj.weight holds I32, expected numbers"),
             {"model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight", ST_I32, 0});
     MATCHES(&r, true, true, SAYS("1 of its", "model.layers.1.mlp.up_proj.weight is (13,8), expected (12,8)"),
             {"model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight", ST_F32, 1});
-    MATCHES(&r, true, true, SAYS("model.layers.0.self_attn.v_proj.weight is (3,8), expected (4,8)", "model.norm.weight is (9), expected (8)"),
+    MATCHES(&r, true, true,
+            SAYS("model.layers.0.self_attn.v_proj.weight is (3,8), expected (4,8)",
+                 "model.norm.weight is (9), expected (8)"),
             {"model.layers.0.self_attn.v_proj.weight", "model.layers.0.self_attn.v_proj.weight", ST_F32, -1},
             {"model.norm.weight", "model.norm.weight", ST_F32, 1});
     static const char *const tables[] = {"model.embed_tokens.weight", "lm_head.weight"};
     for (int i = 0; i < 2; i++)
         for (int more = -1; more < 2; more += 2) {
             char want[128];
-            snprintf(want, sizeof want, "%s is (%d,8), expected (20,8); [model] init_resize = yes", tables[i], 20 + more);
+            snprintf(want, sizeof want, "%s is (%d,8), expected (20,8); [model] init_resize = yes", tables[i],
+                     20 + more);
             MATCHES(&r, true, true, taken, {tables[i], tables[i], ST_F32, more});
             MATCHES(&r, true, false, SAYS(want), {tables[i], tables[i], ST_F32, more});
         }
@@ -485,11 +537,14 @@ static void what_no_model_has_is_named(void **state) {
     (void)state;
     rig r;
     rig_open(&r, small_gpt);
-    MATCHES(&r, true, false, taken, {NULL, "transformer.h.0.attn.bias", ST_F32, 0}, {NULL, "transformer.h.1.attn.masked_bias", ST_F32, 0});
+    MATCHES(&r, true, false, taken, {NULL, "transformer.h.0.attn.bias", ST_F32, 0},
+            {NULL, "transformer.h.1.attn.masked_bias", ST_F32, 0});
     MATCHES(&r, true, false, SAYS("1 of its", "\n  transformer.h.0.attn.bias_2 is not of this model"),
             {NULL, "transformer.h.0.attn.bias_2", ST_F32, 0});
-    MATCHES(&r, true, false, SAYS("2 of its", "\n  transformer.h.2.ln_1.bias is not of this model", "\n  score.weight is not of this model"),
-            {NULL, "score.weight", ST_F32, 0}, {NULL, "transformer.h.2.ln_1.bias", ST_F32, 0});
+    MATCHES(
+        &r, true, false,
+        SAYS("2 of its", "\n  transformer.h.2.ln_1.bias is not of this model", "\n  score.weight is not of this model"),
+        {NULL, "score.weight", ST_F32, 0}, {NULL, "transformer.h.2.ln_1.bias", ST_F32, 0});
     rig_close(&r);
     rig_open(&r, small_llama);
     MATCHES(&r, true, false, taken, {NULL, "model.layers.1.self_attn.rotary_emb.inv_freq", ST_F32, 0},
@@ -515,7 +570,8 @@ static void what_no_model_has_is_named_in_each_file(void **state) {
             st_tensor part[TENSORS] = {0};
             int first = file == 1 ? 0 : half, some = file == 1 ? half : count - half;
             memcpy(part, table + first, (size_t)some * sizeof *part);
-            if (extra == file) part[some] = (st_tensor){.name = "score.weight", .type = ST_F32, .dims = 1, .size = {1}}, some++;
+            if (extra == file)
+                part[some] = (st_tensor){.name = "score.weight", .type = ST_F32, .dims = 1, .size = {1}}, some++;
             for (int i = 0; i < some; i++) {
                 const char *comma = file == 1 && i == 0 ? "" : ", ";
                 n += (size_t)snprintf(index + n, sizeof index - n, "%s\"%s\": \"%d.st\"", comma, part[i].name, file);
@@ -527,7 +583,8 @@ static void what_no_model_has_is_named_in_each_file(void **state) {
         write_text(r.dir, "model.safetensors.index.json", index);
         OK(weights_open(&w, r.dir));
         err_t rc = weights_match(&map, w, r.m, r.options, false);
-        if (rc != (extra ? ERR_DATA : ERR_OK)) fail_msg("file %d: %s", extra, rc == ERR_OK ? "taken" : err_last()->text);
+        if (rc != (extra ? ERR_DATA : ERR_OK))
+            fail_msg("file %d: %s", extra, rc == ERR_OK ? "taken" : err_last()->text);
         if (extra) assert_non_null(strstr(err_last()->text, "score.weight is not of this model"));
         weights_map_close(map), weights_close(w);
     }
@@ -590,7 +647,8 @@ static void rows_that_are_not_there_are_new(void **state) {
         weights_map *map;
         const change c = {"model.embed_tokens.weight", "model.embed_tokens.weight", ST_F32, more[i]};
         snprintf(path, sizeof path, "%s/rows.safetensors", r.dir);
-        write_tensors(path, tensors, of < 3 ? tensors_of(r.m, true, &c, 1, tensors) : own_tensors(r.m, more[i], tensors));
+        write_tensors(path, tensors,
+                      of < 3 ? tensors_of(r.m, true, &c, 1, tensors) : own_tensors(r.m, more[i], tensors));
         OK(weights_open(&w, path));
         OK(weights_match(&map, w, r.m, r.options, true));
         for (int first = 0; first < N; first += 13)
@@ -599,8 +657,8 @@ static void rows_that_are_not_there_are_new(void **state) {
                 for (int k = 0; k < count; k++) {
                     float want = first + k < (ROWS + (more[i] < 0 ? more[i] : 0)) * COLS ? 0.5f : fresh[first + k];
                     if (found[k] != want)
-                        fail_msg("%d rows more, element %d of %d from %d on: %g, expected %g", more[i], k, count, first, (double)found[k],
-                                 (double)want);
+                        fail_msg("%d rows more, element %d of %d from %d on: %g, expected %g", more[i], k, count, first,
+                                 (double)found[k], (double)want);
                 }
             }
         weights_map_close(map), weights_close(w);
@@ -608,7 +666,7 @@ static void rows_that_are_not_there_are_new(void **state) {
     rig_close(&r);
 }
 
-// --- a directory ---------------------------------------------------------------------------------------------------------------
+// --- a directory -----------------------------------------------------------------------------------------------------
 
 // A file of these tensors, each a single number; names: "a b c".
 static void write_named(const char *dir, const char *file, const char *names) {
@@ -632,7 +690,8 @@ static void expect_open(const char *path, err_t code, const char *says) {
     weights_close(w);
 }
 
-// What the index says of a tensor and what its file has are the same, for each of them, and names do not lead elsewhere.
+// What the index says of a tensor and what its file has are the same, for each of them, and names do not lead
+// elsewhere.
 static void an_index_names_each_tensor_once(void **state) {
     (void)state;
     static const struct {
@@ -646,7 +705,8 @@ static void an_index_names_each_tensor_once(void **state) {
         {"{\"a\": \"1.st\", \"b\": \"1.st\", \"c\": \"1.st\"}", "tensor c should be in "},
         {"{\"a\": \"1.st\", \"b\": \"1.st\", \"d\": \"2.st\", \"c\": \"2.st\"}", "tensor d should be in "},
         {"{\"a\": \"1.st\", \"b\": \"1.st\", \"c\": \"4.st\"}", "4.st: No such file"},
-        {"{\"a\": \"1.st\", \"b\": \"1.st\", \"c\": \"..\"}", "weight_map: c: expected the name of a file in the same directory"},
+        {"{\"a\": \"1.st\", \"b\": \"1.st\", \"c\": \"..\"}",
+         "weight_map: c: expected the name of a file in the same directory"},
         {"{\"a\": \"1.st\", \"b\": \"1.st\", \"c\": \"\"}", "weight_map: c: expected the name"},
         {"{\"a\": \"1.st\", \"b\": \"./1.st\", \"c\": \"2.st\"}", "weight_map: b: expected the name"},
         {"{\"a\": \"1.st\", \"b\": \"/etc/passwd\", \"c\": \"2.st\"}", "weight_map: b: expected the name"},
@@ -682,7 +742,8 @@ static void a_directory_may_have_more_than_weights(void **state) {
         assert_string_equal(w->path, dir);
         assert_int_equal(w->files, both ? 1 : 2);
         const st_file *f;
-        for (const char *name = "abc"; *name; name++) assert_int_equal(weights_find(w, (char[]){*name, 0}, &f) != NULL, *name == 'c' ? both : !both);
+        for (const char *name = "abc"; *name; name++)
+            assert_int_equal(weights_find(w, (char[]){*name, 0}, &f) != NULL, *name == 'c' ? both : !both);
         assert_null(w->config);
         weights_close(w);
     }
@@ -699,7 +760,7 @@ static void a_directory_may_have_more_than_weights(void **state) {
     drop_dir(dir);
 }
 
-// --- llm.c ---------------------------------------------------------------------------------------------------------------------
+// --- llm.c -----------------------------------------------------------------------------------------------------------
 
 // A checkpoint of zeros with this header, and so many bytes more than that needs.
 static void write_llmc(const char *dir, const int32_t head[8], int64_t more) {
@@ -745,14 +806,16 @@ static void headers_of_llm_c_are_checked(void **state) {
 
 // Llama 3.1's stretching where `low` is not 1: these steps are transformers' (5.24.0: ROPE_INIT_FUNCTIONS["llama3"]).
 static void waves_are_stretched(void **state) {
-    static const float steps[16] = {1.0f,           0.715995133f,   0.402633697f,   0.226417571f,  0.127323955f,  0.0715995133f,
-                                    0.0444569848f,  0.0333380364f,  0.025f,         0.0187473539f, 0.0140585322f, 0.0105424123f,
+    static const float steps[16] = {1.0f,           0.715995133f,   0.402633697f,   0.226417571f,
+                                    0.127323955f,   0.0715995133f,  0.0444569848f,  0.0333380364f,
+                                    0.025f,         0.0187473539f,  0.0140585322f,  0.0105424123f,
                                     0.00790569466f, 0.00592843397f, 0.00444569858f, 0.00333380373f};
     const rope r = {.kind = ROPE_LLAMA3, .theta = 100, .factor = 4, .low = 2, .high = 8, .original = 64};
     (void)state;
     for (int i = 0; i < 16; i++) {
         float found = rope_step(&r, i, 32);
-        if (fabsf(found - steps[i]) > 3e-7f * steps[i]) fail_msg("pair %d turns by %.9g, expected %.9g", i, (double)found, (double)steps[i]);
+        if (fabsf(found - steps[i]) > 3e-7f * steps[i])
+            fail_msg("pair %d turns by %.9g, expected %.9g", i, (double)found, (double)steps[i]);
     }
 }
 

@@ -50,7 +50,8 @@ static void every_key_is_known(void **state) {
         assert_null(fork_forbids(c, "optimizer.lr"));
         assert_non_null(fork_forbids(c, "model.type"));
         assert_non_null(fork_forbids(c, "model.no_such_key"));
-        bool has_texts = strcmp(types[i], "mlp") != 0;  // GPT has a row for each position; what has none has no such key
+        // GPT has a row for each position; what has none has no such key
+        bool has_texts = strcmp(types[i], "mlp") != 0;
         assert_int_equal(fork_forbids(c, "model.context") != NULL, i == 0 || !has_texts);
     }
     free(c);

@@ -1,6 +1,6 @@
-// test/test_fork_says.c: forks of one small run, inside the test's process: what is said of each, to the letter, and what
-// the new run's checkpoint has of the old one's. Manifests are amended to be of runs that take long to make: others'
-// keys, losses far above the lowest, logs of many megabytes.
+// test/test_fork_says.c: forks of one small run, inside the test's process: what is said of each, to the letter, and
+// what the new run's checkpoint has of the old one's. Manifests are amended to be of runs that take long to make:
+// others' keys, losses far above the lowest, logs of many megabytes.
 #include "test/support/train.h"
 
 #include "gpu/revision.h"
@@ -15,17 +15,18 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-static const char settings[] = "[run]\nname = a\nsteps = 12\n[data]\nformat = raw16\n"
-                               "[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-                               "[batch]\nglobal = 8\nmicro = 1\nlanes = 4\n[device]\nthreads = 1\n[optimizer]\nlr = 0.01\n"
-                               "[schedule]\ntype = constant\nwarmup = -1\n[log]\nevery = 1\n[sample]\ntokens = 0\n"
-                               "[checkpoint]\nevery = 4\nkeep = 10\n";
+static const char settings[] =
+    "[run]\nname = a\nsteps = 12\n[data]\nformat = raw16\n"
+    "[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 8\nmicro = 1\nlanes = 4\n[device]\nthreads = 1\n[optimizer]\nlr = 0.01\n"
+    "[schedule]\ntype = constant\nwarmup = -1\n[log]\nevery = 1\n[sample]\ntokens = 0\n"
+    "[checkpoint]\nevery = 4\nkeep = 10\n";
 
 static char *top;                    // its directory
 static char said[8192];              // by the last fork; "~" for top, "H" for a hash, one blank for many
 static const char *no_overrides[1];  // none
 
-// --- forks -------------------------------------------------------------------------------------------------------------------------
+// --- forks -----------------------------------------------------------------------------------------------------------
 
 static const char *at_top(char path[IO_PATH], const char *name) {
     OK(io_path(path, "%s/%s", top, name));
@@ -36,7 +37,8 @@ static void keep_said(const char *text) {
     size_t n = 0, length = strlen(top);
     for (; *text && n < sizeof said - 8; text++) {
         if (strncmp(text, top, length) == 0) said[n++] = '~', text += length - 1;
-        else if (strncmp(text, "hash ", 5) == 0 && strspn(text + 5, "0123456789abcdef") == 16) n += (size_t)sprintf(said + n, "hash H"), text += 20;
+        else if (strncmp(text, "hash ", 5) == 0 && strspn(text + 5, "0123456789abcdef") == 16)
+            n += (size_t)sprintf(said + n, "hash H"), text += 20;
         else if (*text != ' ' || text[1] != ' ') said[n++] = *text;
     }
     said[n] = 0;
@@ -50,7 +52,8 @@ static err_t fork_with(const char *from, const char *name, const char *const *ov
     while (overrides[count]) count++;
     FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
-    err_t rc = fork_run(&(fork_options){*from == '.' ? from : at_top(path, from), name, NULL, 0, overrides, count}, out);
+    err_t rc =
+        fork_run(&(fork_options){*from == '.' ? from : at_top(path, from), name, NULL, 0, overrides, count}, out);
     fclose(out);
     keep_said(text);
     free(text);
@@ -106,7 +109,7 @@ static ckpt_counters counters_of(const char *ckpt) {
     return at;
 }
 
-// --- what is said ------------------------------------------------------------------------------------------------------------------
+// --- what is said ----------------------------------------------------------------------------------------------------
 
 #define LOG "log begins with that of the other run, up to step "
 #define NEXT "next lockstep ~/runs/b/config.ini\n"
@@ -125,23 +128,30 @@ static const struct {
     {8, {NULL}, AS_BEFORE DATA8 ", as in ~/runs/a\n" LOG "8\n" NEXT},
     {8,
      {"batch.global=4"},
-     SETTINGS "batch.global 8 4\ndata step 9 begins with sample 33 of 50 of epoch 1" WOULD "33: those between are seen again\n" LOG "8\n" NEXT},
+     SETTINGS "batch.global 8 4\ndata step 9 begins with sample 33 of 50 of epoch 1" WOULD
+              "33: those between are seen again\n" LOG "8\n" NEXT},
     {8,
      {"batch.global=16"},
-     SETTINGS "batch.global 8 16\ndata step 9 begins with sample 29 of 50 of epoch 3" WOULD "129: those between are left out\n" LOG "8\n" NEXT},
+     SETTINGS "batch.global 8 16\ndata step 9 begins with sample 29 of 50 of epoch 3" WOULD
+              "129: those between are left out\n" LOG "8\n" NEXT},
     {8,
      {"run.seed=7", "batch.global=16"},
-     SETTINGS "run.seed 1337 7\nbatch.global 8 16\ndata step 9 begins with sample 29 of 50 of epoch 3" ORDER LOG "8\n" NEXT},
+     SETTINGS "run.seed 1337 7\nbatch.global 8 16\ndata step 9 begins with sample 29 of 50 of epoch 3" ORDER LOG
+              "8\n" NEXT},
     {4, {"data.shuffle=no"}, SETTINGS "data.shuffle yes no\n" DATA4 ORDER LOG "4\n" NEXT},
-    {4, {"data.val=", "log.every=3"}, SETTINGS "data.val ~/val.bin \"\"\nlog.every 1 3\n" DATA4 ", as in ~/runs/a\n" LOG "4\n" NEXT},
+    {4,
+     {"data.val=", "log.every=3"},
+     SETTINGS "data.val ~/val.bin \"\"\nlog.every 1 3\n" DATA4 ", as in ~/runs/a\n" LOG "4\n" NEXT},
     {8,
      {"run.steps=8"},
      SETTINGS "run.steps 12 8\n" DATA8 ", as in ~/runs/a\n" LOG
               "8\nsteps all 8 of [run] steps are done: raise it\nnext lockstep ~/runs/b/config.ini -o run.steps=16\n"},
     {4,
      {"schedule.type=linear", "schedule.decay_steps=10", "schedule.final_fraction=0.5"},
-     SETTINGS "schedule.type constant linear\nschedule.decay_steps 0 10\nschedule.final_fraction 0.1 0.5\n" DATA4 ", as in ~/runs/a\n" LOG
-              "4\nrate at its lowest from step 10 on, as [schedule] decay_steps says: raise it if the rate is to fall later\n" NEXT},
+     SETTINGS
+     "schedule.type constant linear\nschedule.decay_steps 0 10\nschedule.final_fraction 0.1 0.5\n" DATA4
+     ", as in ~/runs/a\n" LOG
+     "4\nrate at its lowest from step 10 on, as [schedule] decay_steps says: raise it if the rate is to fall later\n" NEXT},
 };
 
 static void each_is_told(void **state) {
@@ -193,7 +203,8 @@ static void ruined_weights_are_named(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         at = was[2];
-        at.loss = rows[i].loss, at.least_loss = rows[i].least, at.bad_steps = rows[i].bad, at.sound_step = rows[i].sound_step;
+        at.loss = rows[i].loss, at.least_loss = rows[i].least, at.bad_steps = rows[i].bad,
+        at.sound_step = rows[i].sound_step;
         at.best_step = rows[i].best_step, at.best_loss = rows[i].best;
         set_counters(12, &at);
         at = was[1], at.best_step = 4;
@@ -220,7 +231,7 @@ static void ruined_weights_are_named(void **state) {
     for (int k = 0; k < 3; k++) set_counters(4 * k + 4, &was[k]);
 }
 
-// --- what it has -------------------------------------------------------------------------------------------------------------------
+// --- what it has -----------------------------------------------------------------------------------------------------
 
 // The best one is the run's own; what is bad is over; the rest is as it was.
 static void counters_of_the_new_run(void **state) {
@@ -232,7 +243,8 @@ static void counters_of_the_new_run(void **state) {
         set_counters(8, &at);
         OK(fork_with("runs/a@8", "b", no_overrides));
         ckpt_counters got = counters_of("runs/b/ckpt/step-00000008");
-        assert_true(got.bad_steps == 0 && got.skipped == 5 && got.sound_step == 6 && got.step == 8 && got.adam_t == was.adam_t);
+        assert_true(got.bad_steps == 0 && got.skipped == 5 && got.sound_step == 6 && got.step == 8 &&
+                    got.adam_t == was.adam_t);
         assert_true(got.best_step == (own ? 8 : 0) && got.best_loss == (own ? 2.25 : INFINITY));
         assert_true(got.loss == was.loss && got.least_loss == was.least_loss && got.log_bytes == was.log_bytes);
         remove_run("runs/b");
@@ -243,7 +255,8 @@ static void counters_of_the_new_run(void **state) {
     read_manifest(&a, "runs/a/ckpt/step-00000008"), read_manifest(&b, "runs/b/ckpt/step-00000008");
     assert_string_equal(b.state_hash, a.state_hash);
     assert_string_equal(b.data_hash, a.data_hash);
-    assert_true(b.origin.step == 8 && strcmp(b.origin.hash, a.hash) == 0 && strstr(b.origin.run, "/runs/a") && a.origin.step == 0);
+    assert_true(b.origin.step == 8 && strcmp(b.origin.hash, a.hash) == 0 && strstr(b.origin.run, "/runs/a") &&
+                a.origin.step == 0);
     manifest_close(&a), manifest_close(&b);
     remove_run("runs/b");
 }
@@ -255,7 +268,8 @@ static void names_in(const char *name, char text[1024]) {
     int n = scandir(at_top(path, name), &names, NULL, alphasort);
     *text = 0;
     for (int i = 0; i < n; i++) {
-        if (strcmp(names[i]->d_name, ".") != 0 && strcmp(names[i]->d_name, "..") != 0) strcat(strcat(text, names[i]->d_name), " ");
+        if (strcmp(names[i]->d_name, ".") != 0 && strcmp(names[i]->d_name, "..") != 0)
+            strcat(strcat(text, names[i]->d_name), " ");
         free(names[i]);
     }
     if (n >= 0) free(names);
@@ -272,7 +286,8 @@ static void both_runs_know(void **state) {
         OK(fork_with("runs/a@8", "b", overrides[k]));
         OK(io_read_file(at_top(path, "runs/b/events.jsonl"), 1 << 20, &text, &size));
         keep_said(text);
-        snprintf(want, sizeof want, "\"kind\":\"forked\",\"step\":8,\"text\":\"from ~/runs/a, step 8, hash H%s\"", changes[k]);
+        snprintf(want, sizeof want, "\"kind\":\"forked\",\"step\":8,\"text\":\"from ~/runs/a, step 8, hash H%s\"",
+                 changes[k]);
         if (!strstr(said, want)) fail_msg("%s", said);
         free(text);
         OK(io_read_file(at_top(path, "runs/a/events.jsonl"), 1 << 20, &text, &size));
@@ -352,7 +367,7 @@ static void the_log_is_copied_to_its_length(void **state) {
     free(text);
 }
 
-// --- settings ----------------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 static void set_config(const char *was, const char *now) {
     char path[IO_PATH], *text, *more = malloc(1 << 16);
@@ -379,7 +394,9 @@ static void the_checkpoint_counts(void **state) {
     set_config("\nlayers = 1 ", "\nlayers = 2 ");
     assert_int_equal(fork_with("runs/a@8", "b", no_overrides), ERR_CONFIG);
     refused(ERR_CONFIG, "model.layers is 1 in ");
-    refused(ERR_CONFIG, "and would be 2 in the fork: the weights would have another shape. Leave it as it is; or take the weights alone");
+    refused(
+        ERR_CONFIG,
+        "and would be 2 in the fork: the weights would have another shape. Leave it as it is; or take the weights alone");
     set_config("\nlayers = 2 ", "\nlayers = 1 ");
     assert_false(is_there("runs/b") || is_there("runs/.b.fork"));
 }
@@ -395,7 +412,8 @@ static void of_another_build(void **state) {
     m.key = more, m.keys++;
     write_manifest(&m, "runs/a/ckpt/step-00000008");
     assert_int_equal(fork_with("runs/a@8", "b", no_overrides), ERR_CONFIG);
-    refused(ERR_CONFIG, "model.novelty = much, which build v99 wrote, is not known to this build: fork with that build");
+    refused(ERR_CONFIG,
+            "model.novelty = much, which build v99 wrote, is not known to this build: fork with that build");
     m.keys--;
     write_manifest(&m, "runs/a/ckpt/step-00000008");
     // a key that an older build did not have yet: what config.ini says of it counts
@@ -434,11 +452,12 @@ static void plans_are_kept(void **state) {
     manifest_close(&whole);
 }
 
-// The masters mean the same under any revision. Going on with the same compute type needs the bits of the one that wrote
-// the checkpoint; of another type there are none before this build's.
+// The masters mean the same under any revision. Going on with the same compute type needs the bits of the one that
+// wrote the checkpoint; of another type there are none before this build's.
 static void revisions_are_kept(void **state) {
     (void)state;
-    static const char *const types[] = {NULL, "precision.compute=fp32", "precision.compute=bf16", "precision.compute=fp16"};
+    static const char *const types[] = {NULL, "precision.compute=fp32", "precision.compute=bf16",
+                                        "precision.compute=fp16"};
     manifest whole, m;
     read_manifest(&whole, "runs/a/ckpt/step-00000008"), read_manifest(&m, "runs/a/ckpt/step-00000008");
     m.revision = 77;
@@ -469,8 +488,10 @@ static void what_the_optimizer_keeps(void **state) {
         write_manifest(&m, "runs/a/ckpt/step-00000008");
         manifest_close(&m);
         assert_int_equal(fork_with("runs/a@8", "b", no_overrides), ERR_CONFIG);
-        refused(ERR_CONFIG, "/runs/a/ckpt/step-00000008: holds no optimizer state of this optimizer, and training can't go on from it: take its "
-                            "weights into a new run with [model] init_from = ");
+        refused(
+            ERR_CONFIG,
+            "/runs/a/ckpt/step-00000008: holds no optimizer state of this optimizer, and training can't go on from it: take its "
+            "weights into a new run with [model] init_from = ");
         write_manifest(&whole, "runs/a/ckpt/step-00000008");
     }
     manifest_close(&whole);
@@ -519,7 +540,7 @@ static void where_it_is(void **state) {
     free(c);
 }
 
-// --- refused -----------------------------------------------------------------------------------------------------------------------
+// --- refused ---------------------------------------------------------------------------------------------------------
 
 static void steps_that_are_none(void **state) {
     (void)state;
@@ -562,8 +583,8 @@ static void steps_that_are_none(void **state) {
     assert_int_equal(rename(kept, ckpt), 0);
 }
 
-// A request to stop that comes while it is made is answered by the fork, and is over with it; the caller's own mask is as
-// it was.
+// A request to stop that comes while it is made is answered by the fork, and is over with it; the caller's own mask is
+// as it was.
 static void a_request_to_stop(void **state) {
     (void)state;
     static const int signals[] = {SIGTERM, SIGINT};
@@ -616,7 +637,8 @@ static void many_files(void **state) {
         char *text;
         size_t size;
         FILE *out = open_memstream(&text, &size);
-        err_t rc = fork_run(&(fork_options){at_top(own, "runs/a@8"), "b", files, CONFIG_FILES_MAX - k, no_overrides, 0}, out);
+        err_t rc =
+            fork_run(&(fork_options){at_top(own, "runs/a@8"), "b", files, CONFIG_FILES_MAX - k, no_overrides, 0}, out);
         fclose(out);
         keep_said(text), free(text);
         assert_int_equal(rc, k ? ERR_OK : ERR_USAGE);
@@ -625,7 +647,7 @@ static void many_files(void **state) {
     }
 }
 
-// --- the run that they are of ------------------------------------------------------------------------------------------------------
+// --- the run that they are of ----------------------------------------------------------------------------------------
 
 static int train_one(void **state) {
     config *c = calloc(1, sizeof *c);

@@ -49,7 +49,8 @@ enum {
 // What each of them says, after "the page of odd, ".
 static const char *const said[MISTAKES] = {
     [NO_BLOCK] = "block -1 (none), ln: no block was begun",
-    [NO_FACTOR] = "block 0 (embedding), embedding: its factor is 0: expected 1, or what the rows of wte are multiplied by",
+    [NO_FACTOR] =
+        "block 0 (embedding), embedding: its factor is 0: expected 1, or what the rows of wte are multiplied by",
     [WIDTHS] = "block 1 (layer), add: x has width 16, and wide 32",
     [HEADS] = "block 1 (layer), attention: 4 + 2 x 4 heads of 4 are not 16 wide",
     [HALVES] = "block 1 (layer), swiglu: odd has width 15, which has no halves",
@@ -66,13 +67,16 @@ static const char *const said[MISTAKES] = {
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
     [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
     [RULE_AVERAGE] = "block 1 (layer), h.0.bn.mean: the rule \"average\" is not built: it needs a sum over samples",
-    [RULE_TABLE] = "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
+    [RULE_TABLE] =
+        "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
     [RULE_FROZEN] = "block 1 (layer), h.0.bn.mean: the rule \"frozen\" is not built: it needs rows that have values",
     [TIED_FP32] = "lm_head: a row that is tied can't be FP32 in 16-bit passes",
     [LONG_BLOCK] = "block 1 (layer), gelu: a block has at most 32 operations",
 };
 
-static projection wide(int64_t outputs, linear_division d) { return (projection){.outputs = outputs, .letters = "W", .divide = d, .std = 0.02}; }
+static projection wide(int64_t outputs, linear_division d) {
+    return (projection){.outputs = outputs, .letters = "W", .divide = d, .std = 0.02};
+}
 
 static value layer(graph *g, int mistake, value x) {
     static const char *const names[] = {"ln_0", "ln_1", "ln_2", "ln_3", "ln_4"};
@@ -106,7 +110,9 @@ static value layer(graph *g, int mistake, value x) {
         return x;
     case RULE_AVERAGE:
     case RULE_TABLE:
-    case RULE_FROZEN: graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_AVERAGE + mistake - RULE_AVERAGE)); return x;
+    case RULE_FROZEN:
+        graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_AVERAGE + mistake - RULE_AVERAGE));
+        return x;
     case TIED_FP32: graph_fp32(g, 0); return x;
     case LONG_BLOCK:
         for (int i = 0; i < 40; i++) x = gelu(g, x);
@@ -141,7 +147,8 @@ static void mistakes_are_named(void **state) {
 }
 
 static void a_page_says_what_its_model_is(void **state) {
-    static const char *const names[] = {"wte", "h.0.ln.weight", "h.0.ln.bias", "h.0.fc.weight", "ln_f.weight", "ln_f.bias", "lm_head"};
+    static const char *const names[] = {"wte",         "h.0.ln.weight", "h.0.ln.bias", "h.0.fc.weight",
+                                        "ln_f.weight", "ln_f.bias",     "lm_head"};
     options o = {0};
     model *m;
     (void)state;
@@ -202,7 +209,7 @@ static void a_shift_is_part_of_the_form(void **state) {
     model_close(m);
 }
 
-// --- layers that differ ------------------------------------------------------------------------------------------------
+// --- layers that differ ----------------------------------------------------------------------------------------------
 
 typedef struct turning {
     int64_t window;
@@ -221,8 +228,9 @@ static void turning_page(graph *g, const void *from) {
     for (int l = 0; l < TURNINGS; l++) {
         value x = begin_layer(g, "h.%d.", l);
         value qkv = project(g, x, "qkv", wide(3 * C, LINEAR_WHOLE));
-        value y = attend(g, rotary(g, qkv, 8, 4, &turnings[l].r),
-                         (attention_options){.heads = 4, .head_size = 4, .window = turnings[l].window, .letters = "C", .site = -1});
+        value y = attend(
+            g, rotary(g, qkv, 8, 4, &turnings[l].r),
+            (attention_options){.heads = 4, .head_size = 4, .window = turnings[l].window, .letters = "C", .site = -1});
         leave(g, project(g, y, "o", wide(C, LINEAR_WHOLE)));
     }
     next_token_loss(g, layer_norm(g, begin_block(g, "head"), "ln_f"), "lm_head", V, 0, 1, 0);
@@ -253,8 +261,10 @@ static void layers_with_another_window_or_other_angles_are_not_alike(void **stat
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes_are_named),          cmocka_unit_test(a_page_says_what_its_model_is),
-        cmocka_unit_test(equal_layers_have_one_form),  cmocka_unit_test(layers_with_another_window_or_other_angles_are_not_alike),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_page_says_what_its_model_is),
+        cmocka_unit_test(equal_layers_have_one_form),
+        cmocka_unit_test(layers_with_another_window_or_other_angles_are_not_alike),
         cmocka_unit_test(a_shift_is_part_of_the_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

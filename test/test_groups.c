@@ -1,5 +1,6 @@
-// test/test_groups.c: the arithmetic of layouts. For every layout of up to 24 ranks: each kind of group partitions the ranks, links
-// join neighbours and each other's ends, the splits say the same, and what the channels are declared to connect is just that.
+// test/test_groups.c: the arithmetic of layouts. For every layout of up to 24 ranks: each kind of group partitions the
+// ranks, links join neighbours and each other's ends, the splits say the same, and what the channels are declared to
+// connect is just that.
 #include "comm/cost.h"
 #include "comm/groups.h"
 
@@ -21,7 +22,10 @@ static void each_layout(check *f) {
                 for (int c = 0; c <= world / p / t; c++) {
                     grid g;
                     if (world % (p * t * (c ? c : 1))) continue;
-                    assert_int_equal(grid_of(&g, world, &(grid){.data = 0, .tensor = t, .pipeline = p, .context = c, .links = ALL_LINKS}), ERR_OK);
+                    assert_int_equal(
+                        grid_of(&g, world,
+                                &(grid){.data = 0, .tensor = t, .pipeline = p, .context = c, .links = ALL_LINKS}),
+                        ERR_OK);
                     assert_int_equal(grid_world(&g), world);
                     f(&g);
                 }
@@ -57,7 +61,9 @@ static void says_with(int context, int data, int tensor, int pipeline, int rank,
     assert_string_equal(grid_role(&g, rank, text), role);
 }
 
-static void says(int data, int tensor, int pipeline, int rank, const char *role) { says_with(1, data, tensor, pipeline, rank, role); }
+static void says(int data, int tensor, int pipeline, int rank, const char *role) {
+    says_with(1, data, tensor, pipeline, rank, role);
+}
 
 static void a_role_says_what_there_is_more_than_one_of(void **state) {
     (void)state;
@@ -77,8 +83,10 @@ static void a_shape_says_what_is_divided(void **state) {
     (void)state;
     char text[GRID_SHAPE];
     assert_string_equal(grid_shape(&(grid){.data = 3, .tensor = 1, .pipeline = 2}, text), "pipeline 2 x data 3");
-    assert_string_equal(grid_shape(&(grid){.data = 1, .tensor = 2, .pipeline = 1}, text), "tensor 2 x pipeline 1 x data 1");
-    assert_string_equal(grid_shape(&(grid){.data = 2, .tensor = 2, .pipeline = 1, .context = 4}, text), "tensor 2 x context 4 x pipeline 1 x data 2");
+    assert_string_equal(grid_shape(&(grid){.data = 1, .tensor = 2, .pipeline = 1}, text),
+                        "tensor 2 x pipeline 1 x data 1");
+    assert_string_equal(grid_shape(&(grid){.data = 2, .tensor = 2, .pipeline = 1, .context = 4}, text),
+                        "tensor 2 x context 4 x pipeline 1 x data 2");
 }
 
 static char *placed(const launch *l, int rank) {
@@ -131,7 +139,8 @@ static void parts_name_ranks_of_the_world(void **state) {
 // Which two of a place's numbers ranks of one group share.
 static bool together(const grid *g, group_kind kind, int a, int b) {
     grid_place x = grid_at(g, a), y = grid_at(g, b);
-    bool stage = x.stage == y.stage, data = x.data == y.data, tensor = x.tensor == y.tensor, context = x.context == y.context;
+    bool stage = x.stage == y.stage, data = x.data == y.data, tensor = x.tensor == y.tensor,
+         context = x.context == y.context;
     if (kind == GROUP_DATA) return stage && tensor;
     if (kind == GROUP_TENSOR) return stage && data && context;
     if (kind == GROUP_CONTEXT) return stage && data && tensor;
@@ -150,7 +159,8 @@ static void partition(const grid *g) {
                 grid_split its = grid_group_split(g, kind, b);
                 assert_int_equal(its.channel, mine.channel);
                 assert_int_equal(its.color == mine.color, together(g, kind, a, b));
-                if (a < b && plan.channels) assert_int_equal(plan.needs(plan.ctx, mine.channel, a, b), together(g, kind, a, b));
+                if (a < b && plan.channels)
+                    assert_int_equal(plan.needs(plan.ctx, mine.channel, a, b), together(g, kind, a, b));
                 if (!together(g, kind, a, b)) continue;
                 assert_int_equal(its.key, members);
                 assert_int_equal(grid_group_member(g, kind, a, members), b);
@@ -180,9 +190,13 @@ static void neighbours(const grid *g) {
     for (int k = 0; k < LINK_KINDS; k++)
         for (int a = 0; a < grid_world(g); a++) {
             grid_place p = grid_at(g, a);
-            int peer = grid_link_peer(g, (link_kind)k, a, true), stage = stage_after(g, (link_kind)k, p.stage), channel = 0, met = 0;
-            assert_int_equal(peer,
-                             stage < 0 ? -1 : grid_rank(g, (grid_place){.stage = stage, .data = p.data, .tensor = p.tensor, .context = p.context}));
+            int peer = grid_link_peer(g, (link_kind)k, a, true), stage = stage_after(g, (link_kind)k, p.stage),
+                channel = 0, met = 0;
+            assert_int_equal(peer, stage < 0 ? -1
+                                             : grid_rank(g, (grid_place){.stage = stage,
+                                                                         .data = p.data,
+                                                                         .tensor = p.tensor,
+                                                                         .context = p.context}));
             if (peer >= 0) assert_int_equal(grid_link_peer(g, (link_kind)k, peer, false), a);
             for (int half = 0; half < 2; half++) {
                 grid_split mine = grid_link_split(g, (link_kind)k, half, a);
@@ -198,7 +212,8 @@ static void neighbours(const grid *g) {
             }
             assert_int_equal(met, (peer >= 0) + (grid_link_peer(g, (link_kind)k, a, false) >= 0));
             for (int b = a + 1; b < grid_world(g) && plan.channels; b++)
-                assert_int_equal(plan.needs(plan.ctx, channel, a, b), peer == b || grid_link_peer(g, (link_kind)k, b, true) == a);
+                assert_int_equal(plan.needs(plan.ctx, channel, a, b),
+                                 peer == b || grid_link_peer(g, (link_kind)k, b, true) == a);
         }
 }
 
@@ -212,7 +227,8 @@ static void links_join_neighbours(void **state) {
 
 // The most communicators of one rank, counted from the splits.
 static void seats_with(const grid *g, unsigned links) {
-    int most = 0, spare = 0;  // spare: a rank is in the middle of the line or at an end, and ends alone have links over the end
+    // spare: a rank is in the middle of the line or at an end, and ends alone have links over the end
+    int most = 0, spare = 0;
     for (int k = LINK_LOOP_FORWARD; k < LINK_KINDS && g->pipeline > 2; k++) spare += links >> k & 1;
     if (!(links & ~(~0u << LINK_LOOP_FORWARD))) spare = 0;
     for (int a = 0; a < grid_world(g); a++) {
@@ -228,7 +244,8 @@ static void seats_with(const grid *g, unsigned links) {
 }
 
 static void seats(const grid *g) {
-    static const unsigned links[] = {0, LINKS_PLAIN, LINKS_V, LINKS_LOOP, LINKS_PLAIN | 1 << LINK_TIED, 1 << LINK_TIED, ALL_LINKS};
+    static const unsigned links[] = {
+        0, LINKS_PLAIN, LINKS_V, LINKS_LOOP, LINKS_PLAIN | 1 << LINK_TIED, 1 << LINK_TIED, ALL_LINKS};
     for (size_t k = 0; k < sizeof links / sizeof *links; k++) {
         grid with = *g;
         with.links = links[k];
@@ -247,8 +264,8 @@ static void channels_differ(void **state) {
     bool used[COMM_CHANNELS + 1] = {true};
     assert_int_equal(grid_of(&g, 8, &(grid){.data = 2, .tensor = 2, .pipeline = 2, .links = ALL_LINKS}), ERR_OK);
     for (int k = 0; k < GROUP_KINDS + LINK_KINDS; k++) {
-        int channel =
-            k < GROUP_KINDS ? grid_group_split(&g, (group_kind)k, 0).channel : grid_link_split(&g, (link_kind)(k - GROUP_KINDS), 0, 0).channel;
+        int channel = k < GROUP_KINDS ? grid_group_split(&g, (group_kind)k, 0).channel
+                                      : grid_link_split(&g, (link_kind)(k - GROUP_KINDS), 0, 0).channel;
         assert_in_range(channel, 1, COMM_CHANNELS);
         assert_false(used[channel]);
         used[channel] = true;
@@ -257,16 +274,22 @@ static void channels_differ(void **state) {
 
 static void refused_with(int context, int world, int data, int tensor, int pipeline, const char *says) {
     grid g;
-    assert_int_equal(grid_of(&g, world, &(grid){.data = data, .tensor = tensor, .pipeline = pipeline, .context = context}), ERR_CONFIG);
+    assert_int_equal(
+        grid_of(&g, world, &(grid){.data = data, .tensor = tensor, .pipeline = pipeline, .context = context}),
+        ERR_CONFIG);
     if (!strstr(err_last()->text, says)) fail_msg("\"%s\" does not say \"%s\"", err_last()->text, says);
 }
 
-static void refused(int world, int data, int tensor, int pipeline, const char *says) { refused_with(1, world, data, tensor, pipeline, says); }
+static void refused(int world, int data, int tensor, int pipeline, const char *says) {
+    refused_with(1, world, data, tensor, pipeline, says);
+}
 
 // What would fit depends on more than the grid: see test/test_proposals.c.
 static void a_layout_that_does_not_fit_is_refused(void **state) {
     (void)state;
-    refused(8, 0, 3, 1, "[parallel] data = the rest, tensor = 3, pipeline = 1 does not divide 8 ranks: their product must be that number");
+    refused(
+        8, 0, 3, 1,
+        "[parallel] data = the rest, tensor = 3, pipeline = 1 does not divide 8 ranks: their product must be that number");
     refused(8, 2, 2, 1, "data = 2, tensor = 2, pipeline = 1 are not 8 ranks: their product must be that number");
     refused(7, 0, 2, 2, "tensor = 2, pipeline = 2 does not divide 7 ranks");
     refused(6, 0, 1, 4, "data = the rest, pipeline = 4 does not divide 6 ranks");

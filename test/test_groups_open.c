@@ -1,6 +1,7 @@
-// test/test_groups_open.c: the communicators of a layout as they are made (comm/groups.c), by ranks that are run one after the
-// other over a world that only writes down what it is asked for: all ranks ask for the same, who belongs together comes
-// together, and to make or close them nobody waits for one who waits for him. And those of a plan, which are imaginary.
+// test/test_groups_open.c: the communicators of a layout as they are made (comm/groups.c), by ranks that are run one
+// after the other over a world that only writes down what it is asked for: all ranks ask for the same, who belongs
+// together comes together, and to make or close them nobody waits for one who waits for him. And those of a plan, which
+// are imaginary.
 #include "comm/cost.h"
 #include "comm/groups.h"
 
@@ -14,7 +15,7 @@
 
 enum { MOST = 16, CALLS = 64, ALL_LINKS = (1 << LINK_KINDS) - 1 };
 
-// --- a world that writes down --------------------------------------------------------------------------------------------
+// --- a world that writes down ----------------------------------------------------------------------------------------
 
 typedef struct made {
     int call, color;
@@ -70,7 +71,7 @@ static void begin(notes *n, const grid *g, int rank) {
     *n = (notes){.c = {.table = &world_table, .rank = rank, .world = grid_world(g)}, .fails_at = -1};
 }
 
-// --- layouts -------------------------------------------------------------------------------------------------------------
+// --- layouts ---------------------------------------------------------------------------------------------------------
 
 typedef void check(const grid *g);
 
@@ -157,7 +158,9 @@ static void made_and_closed(const grid *g) {
         assert_int_equal(all[r].splits, all[0].splits);
         for (int i = 0; i < all[0].splits; i++) assert_int_equal(all[r].split[i].channel, all[0].split[i].channel);
         if (g->context * g->tensor * g->pipeline > 1) right_groups(g, all, &x[r], r);
-        else assert_true(all[r].splits == 0 && x[r].group[GROUP_DATA] == &all[r].c && x[r].group[GROUP_STAGE] == &all[r].c);
+        else
+            assert_true(all[r].splits == 0 && x[r].group[GROUP_DATA] == &all[r].c &&
+                        x[r].group[GROUP_STAGE] == &all[r].c);
     }
     for (int i = 0; i < all[0].splits; i++) {  // none is for nobody
         int somebody = 0;
@@ -209,7 +212,7 @@ static void a_failure_leaves_nothing(void **state) {
     each_layout(fails_anywhere);
 }
 
-// --- of a plan -----------------------------------------------------------------------------------------------------------
+// --- of a plan -------------------------------------------------------------------------------------------------------
 
 // A part of the world with these members: nodes and the ranks of each are counted anew, the rest is as in the world.
 static void imagined(const comm *c, const comm *world, const int *member, int n) {

@@ -1,6 +1,7 @@
-// test/test_head.c: the head in chunks of rows. What a row gives does not depend on the chunk that it is in: losses and the gradients of all that
-// lies before the head have the bits of one chunk. Only the head's own weight gradient is another sum. And that gradient with the embedding's, whose
-// weight is the same: apart, or one on top of the other. (Ranks: test_ranks.c; GPUs: test_device.c.)
+// test/test_head.c: the head in chunks of rows. What a row gives does not depend on the chunk that it is in: losses and
+// the gradients of all that lies before the head have the bits of one chunk. Only the head's own weight gradient is
+// another sum. And that gradient with the embedding's, whose weight is the same: apart, or one on top of the other.
+// (Ranks: test_ranks.c; GPUs: test_device.c.)
 #include "test/support/run.h"
 
 #include "model/head.h"
@@ -23,16 +24,19 @@ static char *data_dir(void) {
     return dir;
 }
 
-static void in_chunks(char *more, size_t room, int chunks, const char *rest) { snprintf(more, room, "[model]\nhead_chunks = %d\n%s", chunks, rest); }
+static void in_chunks(char *more, size_t room, int chunks, const char *rest) {
+    snprintf(more, room, "[model]\nhead_chunks = %d\n%s", chunks, rest);
+}
 
-// --- the rule --------------------------------------------------------------------------------------------------------------------
+// --- the rule --------------------------------------------------------------------------------------------------------
 
 static void chunks_cover_all_rows_and_hold_what_they_may(void **state) {
     (void)state;
     static const int64_t vocab[] = {2, 256, 16384, 50257, 131072, 131073, 1 << 20, 1 << 24};
     for (int v = 0; v < 8; v++)
         for (int64_t rows = 1; rows < 20000; rows = rows * 5 / 4 + 1) {
-            int64_t wide = head_rows_in_memory(vocab[v], 1), chunks = head_chunks(rows, vocab[v], false), each = head_rows(rows, chunks);
+            int64_t wide = head_rows_in_memory(vocab[v], 1), chunks = head_chunks(rows, vocab[v], false),
+                    each = head_rows(rows, chunks);
             assert_true(each >= 1 && each <= rows && each * chunks >= rows);
             assert_true(each * wide <= HEAD_LOGITS || each == 1);
             assert_true(each < HEAD_TILE || each % HEAD_TILE == 0 || each == rows);
@@ -48,7 +52,7 @@ static void chunks_cover_all_rows_and_hold_what_they_may(void **state) {
     assert_int_equal(head_rows(1000, 3), 384);
 }
 
-// --- one step --------------------------------------------------------------------------------------------------------------------
+// --- one step --------------------------------------------------------------------------------------------------------
 
 typedef struct step_found {
     double loss[8];
@@ -106,9 +110,11 @@ static void only_the_heads_weight_is_another_sum(void **state) {
             step_found f = first_step(dir, more);
             assert_memory_equal(f.loss, one.loss, sizeof one.loss);
             for (int i = 0; i < f.params; i++)
-                if (f.grad[i] && i != f.wte) assert_memory_equal(f.grad[i], one.grad[i], (size_t)f.count[i] * sizeof(float));
+                if (f.grad[i] && i != f.wte)
+                    assert_memory_equal(f.grad[i], one.grad[i], (size_t)f.count[i] * sizeof(float));
             double off = distance(f.grad[f.wte], one.grad[f.wte], f.count[f.wte]);
-            if (!(off > 0 && off < 1e-6)) fail_msg("kind %d, %d chunks: the embedding's gradient is off by %g in relative L2", k, chunks[n], off);
+            if (!(off > 0 && off < 1e-6))
+                fail_msg("kind %d, %d chunks: the embedding's gradient is off by %g in relative L2", k, chunks[n], off);
             free_step(&f);
         }
         free_step(&one);
@@ -116,7 +122,7 @@ static void only_the_heads_weight_is_another_sum(void **state) {
     drop_dir(dir);
 }
 
-// --- runs ------------------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 typedef struct course {
     double eval[2];
@@ -148,7 +154,8 @@ static course train(const char *dir, const char *more) {
     return k;
 }
 
-// Open is one chunk here, which is what there was before there were chunks. The weights are other ones soon, and no others before.
+// Open is one chunk here, which is what there was before there were chunks. The weights are other ones soon, and no
+// others before.
 static void a_run_sees_how_many_there_are(void **state) {
     (void)state;
     char *dir = data_dir(), more[128];
@@ -165,7 +172,8 @@ static void a_run_sees_how_many_there_are(void **state) {
     drop_dir(dir);
 }
 
-// What does not decide the bits of one chunk does not decide those of three; the hashes are those of the first build that had chunks.
+// What does not decide the bits of one chunk does not decide those of three; the hashes are those of the first build
+// that had chunks.
 static void three_chunks_have_the_same_bits_everywhere(void **state) {
     (void)state;
     static const struct {
@@ -181,17 +189,20 @@ static void three_chunks_have_the_same_bits_everywhere(void **state) {
     char *dir = data_dir(), more[256];
     for (int t = 0; t < 3; t++)
         for (int i = 0; i < 7; i++) {
-            snprintf(more, sizeof more, "[model]\nhead_chunks = 3\ndropout = 0.1\n[precision]\ncompute = %s\n%s", types[t].compute, others[i]);
+            snprintf(more, sizeof more, "[model]\nhead_chunks = 3\ndropout = 0.1\n[precision]\ncompute = %s\n%s",
+                     types[t].compute, others[i]);
             course k = train(dir, more);
-            if (strcmp(k.hash, types[t].hash) != 0) fail_msg("%s, %s: hash %s, expected %s", types[t].compute, others[i], k.hash, types[t].hash);
+            if (strcmp(k.hash, types[t].hash) != 0)
+                fail_msg("%s, %s: hash %s, expected %s", types[t].compute, others[i], k.hash, types[t].hash);
         }
     drop_dir(dir);
 }
 
-// --- the tied weight ---------------------------------------------------------------------------------------------------------------
+// --- the tied weight -------------------------------------------------------------------------------------------------
 
-// Where a step is one micro-batch of one lane, the embedding's gradient is added to where the head's is. The hashes are those of the last build
-// that kept the two apart and added them at the end; in 16 bits with dropout, without which the residual stream is rounded less often since then.
+// Where a step is one micro-batch of one lane, the embedding's gradient is added to where the head's is. The hashes are
+// those of the last build that kept the two apart and added them at the end; in 16 bits with dropout, without which the
+// residual stream is rounded less often since then.
 static void one_micro_batch_adds_to_the_heads_gradient(void **state) {
     (void)state;
     static const struct {
@@ -199,7 +210,8 @@ static void one_micro_batch_adds_to_the_heads_gradient(void **state) {
     } runs[] = {
         {"[model]\nhead_chunks = 1\n", "408cf785ac18046c"},
         {"[model]\nhead_chunks = 3\n", "7e3d3fa58075cd91"},
-        {"[model]\nhead_chunks = 3\ndropout = 0.1\n[precision]\ncompute = bf16\n[parallel]\nrecompute = block\n", "d8c6fd4290d3d96d"},
+        {"[model]\nhead_chunks = 3\ndropout = 0.1\n[precision]\ncompute = bf16\n[parallel]\nrecompute = block\n",
+         "d8c6fd4290d3d96d"},
         {"[model]\nhead_chunks = 1\ndropout = 0.1\n[precision]\ncompute = fp16\n[parallel]\noffload = yes\n[device]\nsimd = portable\nthreads = 3\n",
          "b30bfbab70aedd5a"},
     };
@@ -212,7 +224,7 @@ static void one_micro_batch_adds_to_the_heads_gradient(void **state) {
     drop_dir(dir);
 }
 
-// --- memory ----------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 static size_t activations(const char *dir, int chunks) {
     config c;

@@ -1,5 +1,5 @@
-// test/test_heap.c: a step in steady state makes no heap call. malloc and its kin are replaced by ones that count, for this whole program:
-// our code, the libraries' code, and every thread.
+// test/test_heap.c: a step in steady state makes no heap call. malloc and its kin are replaced by ones that count, for
+// this whole program: our code, the libraries' code, and every thread.
 #include "test/support/run.h"
 
 #include "base/clock.h"
@@ -20,13 +20,14 @@ int main(void) {
 #include "test/support/heap.h"
 
 static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
-                                    "[precision]\ncompute = fp16\n[device]\nthreads = 1\n", "[parallel]\nrecompute = block\n",
-                                    "[log]\ntensorboard = yes\n"};
+                                    "[precision]\ncompute = fp16\n[device]\nthreads = 1\n",
+                                    "[parallel]\nrecompute = block\n", "[log]\ntensorboard = yes\n"};
 
 static const char small_model[] =
     "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n";
 
-// Steps with their log records and hashes, as the loop makes them; no checkpoint, no evaluation. Returns the heap calls of all but the first two.
+// Steps with their log records and hashes, as the loop makes them; no checkpoint, no evaluation. Returns the heap calls
+// of all but the first two.
 static long steps_of(const config *c, const launch *at) {
     char hash[17];
     long calls_made = 0;
@@ -145,7 +146,10 @@ static void nor_do_those_that_share_layers(void **state) {
     static const struct {
         int ranks;
         const char *more;
-    } layouts[] = {{2, ""}, {4, "zero = 2\nsequence = yes\n"}, {4, "pipeline = 2\n"}, {4, "pipeline = 2\nschedule = zb-h1\nsequence = yes\n"}};
+    } layouts[] = {{2, ""},
+                   {4, "zero = 2\nsequence = yes\n"},
+                   {4, "pipeline = 2\n"},
+                   {4, "pipeline = 2\nschedule = zb-h1\nsequence = yes\n"}};
     for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
         char more[128];
         snprintf(more, sizeof more, "[parallel]\nslices = 2\ntensor = 2\n%s", layouts[k].more);
@@ -159,7 +163,9 @@ static void nor_do_those_that_share_positions(void **state) {
     static const struct {
         int ranks;
         const char *more;
-    } layouts[] = {{2, "token_slices = 2\nzero = 2\n"}, {2, "token_slices = 4\nzero = 3\n"}, {4, "token_slices = 4\nzero = 2\npipeline = 2\n"}};
+    } layouts[] = {{2, "token_slices = 2\nzero = 2\n"},
+                   {2, "token_slices = 4\nzero = 3\n"},
+                   {4, "token_slices = 4\nzero = 2\npipeline = 2\n"}};
     for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
         char more[128];
         snprintf(more, sizeof more, "[parallel]\nslices = 4\ncontext = 2\n%s[model]\nheads = 4\n", layouts[k].more);
@@ -173,7 +179,8 @@ static void nor_does_reading_energy(void **state) {
     static const char *const files[] = {"name", "max_energy_range_uj", "energy_uj"};
     static const char *const texts[] = {"package-0\n", "65532610987\n", "12345678\n"};
     char *dir = make_dir(), zone[512];
-    double report[REPORT_ITEMS] = {[REPORT_SENSED] = 1, [REPORT_WATTS] = 100, [REPORT_LIMITED] = LIMITED_HEAT}, joules = 0;
+    double report[REPORT_ITEMS] = {[REPORT_SENSED] = 1, [REPORT_WATTS] = 100, [REPORT_LIMITED] = LIMITED_HEAT},
+           joules = 0;
     config c = {.run.steps = 40, .log.jsonl = true, .log.tensorboard = true};
     comm *alone;
     device *dev;

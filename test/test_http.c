@@ -1,5 +1,6 @@
-// test/test_http.c: the server of trainer/watch/http.c against those who mean it no good, and some who do. What it must say is known for each
-// request; what it must not do is wait for a client, give a thousand connections more than its sixteen places, or touch the heap.
+// test/test_http.c: the server of trainer/watch/http.c against those who mean it no good, and some who do. What it must
+// say is known for each request; what it must not do is wait for a client, give a thousand connections more than its
+// sixteen places, or touch the heap.
 //
 // The server runs in a thread of its own, over loopback; clients are plain sockets here.
 #include "base/clock.h"
@@ -26,7 +27,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-// --- a server ----------------------------------------------------------------------------------------------------------
+// --- a server --------------------------------------------------------------------------------------------------------
 
 enum { LIMIT_S = 30 };  // for a reply: other programs may have the processors
 static const char right_token[] = "a-token-of-24-characters";
@@ -118,7 +119,8 @@ typedef struct client {
 
 static client dial(const fixture *f) {
     client c = {.room = 8192};
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)f->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)f->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     c.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(c.fd >= 0);
     c.text = calloc(1, c.room + 1);
@@ -164,7 +166,8 @@ static client ask(const fixture *f, const char *request) {
 
 static void gives(const fixture *f, const char *request, int status, const char *text) {
     client c = ask(f, request);
-    if (status_of(&c) != status || !strstr(c.text, text)) fail_msg("%s: expected %d and \"%s\", got: %s", request, status, text, c.text);
+    if (status_of(&c) != status || !strstr(c.text, text))
+        fail_msg("%s: expected %d and \"%s\", got: %s", request, status, text, c.text);
     hang_up(&c);
 }
 
@@ -211,9 +214,15 @@ static void what_is_refused(void **state) {
     (void)state;
     static char line[HTTP_LINE + 64], head[HTTP_HEAD + 64];
     fixture *f = start("127.0.0.1:0", NULL, 10);
-    static const char *const paths[] = {
-        GET("/../../etc/passwd"), GET("/%2e%2e/etc/passwd"), GET("//"), GET("/metrics"), GET("/./"), GET("/large/"), GET("/Large"),
-        GET("/%6carge"),          GET("/log.jsonl")};
+    static const char *const paths[] = {GET("/../../etc/passwd"),
+                                        GET("/%2e%2e/etc/passwd"),
+                                        GET("//"),
+                                        GET("/metrics"),
+                                        GET("/./"),
+                                        GET("/large/"),
+                                        GET("/Large"),
+                                        GET("/%6carge"),
+                                        GET("/log.jsonl")};
     for (size_t i = 0; i < COUNT(paths); i++) gives(f, paths[i], 404, "no such page");
     gives(f, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421, "by that name");
     gives(f, "GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example:28080\r\n\r\n", 421, "by that name");
@@ -276,7 +285,7 @@ static void pages_stay_fresh(void **state) {
     stop(f);
 }
 
-// --- tokens, over the wire ---------------------------------------------------------------------------------------------
+// --- tokens, over the wire -------------------------------------------------------------------------------------------
 
 static void needs_the_token(void **state) {
     (void)state;
@@ -291,11 +300,14 @@ static void needs_the_token(void **state) {
     gives(f, "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer \r\n\r\n", 401, asks);
     gives(f, "GET /?token=a-token-of-24-characters HTTP/1.1\r\n" HOST "\r\n", 401, asks);
     gives(f, "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer a-token-of-24-characters\r\n\r\n", 200, "<p>root");
-    gives(f, "GET / HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n", 421, "by that name");
-    static const char *const heads[] = {"HEAD / HTTP/1.1\r\n" HOST "\r\n", "HEAD /nowhere HTTP/1.1\r\n" HOST "\r\n",
-                                        "HEAD / HTTP/1.1\r\n" HOST "Authorization: Bearer another-token-of-24-char\r\n\r\n",
-                                        "HEAD / HTTP/1.1\r\n" HOST "Authorization: Bearer a-token-of-24-characters\r\n\r\n"};
-    for (size_t i = 0; i < COUNT(heads); i++) {  // whether there is a page, and how long it is, only who knows the token learns
+    gives(f, "GET / HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n", 421,
+          "by that name");
+    static const char *const heads[] = {
+        "HEAD / HTTP/1.1\r\n" HOST "\r\n", "HEAD /nowhere HTTP/1.1\r\n" HOST "\r\n",
+        "HEAD / HTTP/1.1\r\n" HOST "Authorization: Bearer another-token-of-24-char\r\n\r\n",
+        "HEAD / HTTP/1.1\r\n" HOST "Authorization: Bearer a-token-of-24-characters\r\n\r\n"};
+    for (size_t i = 0; i < COUNT(heads);
+         i++) {  // whether there is a page, and how long it is, only who knows the token learns
         client c = ask(f, heads[i]);
         bool knows = i == COUNT(heads) - 1;
         assert_int_equal(status_of(&c), knows ? 200 : 401);
@@ -343,8 +355,10 @@ static void where_it_may_listen(void **state) {
     snprintf(taken, sizeof taken, "127.0.0.1:%d", f->port);
     o = (http_options){.address = taken, .routes = routes, .count = COUNT(routes)};
     assert_error(http_open(&h, &o), ERR_UNAVAILABLE, taken, "another port");
-    gives(f, "GET / HTTP/1.1\r\nHost: 192.0.2.7:1\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n", 200, "<p>root");
-    gives(f, "GET / HTTP/1.1\r\nHost: example.org\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n", 421, "by that name");
+    gives(f, "GET / HTTP/1.1\r\nHost: 192.0.2.7:1\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n", 200,
+          "<p>root");
+    gives(f, "GET / HTTP/1.1\r\nHost: example.org\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n", 421,
+          "by that name");
     stop(f);
 }
 
@@ -355,8 +369,9 @@ static void over_ipv6(void **state) {
         free(f);
         skip();  // no IPv6 here
     }
-    struct sockaddr_in6 a = {
-        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)atoi(strrchr(http_where(f->h), ':') + 1)), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6,
+                             .sin6_port = htons((uint16_t)atoi(strrchr(http_where(f->h), ':') + 1)),
+                             .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     assert_int_equal(pthread_create(&f->thread, NULL, serve, f), 0);
     client c = {.fd = socket(AF_INET6, SOCK_STREAM, 0), .text = calloc(1, 8193), .room = 8192};
     assert_int_equal(connect(c.fd, (struct sockaddr *)&a, sizeof a), 0);
@@ -368,7 +383,7 @@ static void over_ipv6(void **state) {
     assert_int_equal(stop(f).shown, 1);
 }
 
-// --- those who mean no good --------------------------------------------------------------------------------------------
+// --- those who mean no good ------------------------------------------------------------------------------------------
 
 // Asks for a page whose reply does not fit into the sockets between, and takes only its beginning.
 static client ask_and_stall(const fixture *f, const char *request, int room) {
@@ -389,8 +404,8 @@ static bool more_descriptors(struct rlimit *before) {
     return (many.rlim_max == RLIM_INFINITY || many.rlim_max >= many.rlim_cur) && setrlimit(RLIMIT_NOFILE, &many) == 0;
 }
 
-// A thousand that send a byte now and then, and never a whole request: they hold the places among themselves, and whoever asks for a page
-// has it at once.
+// A thousand that send a byte now and then, and never a whole request: they hold the places among themselves, and
+// whoever asks for a page has it at once.
 static void slow_loris(void **state) {
     static client c[THOUSAND];
     struct rlimit before;
@@ -431,8 +446,9 @@ static void a_thousand(void **state) {
     setrlimit(RLIMIT_NOFILE, &before);
     assert_int_equal(n.accepted, THOUSAND + 1);
     assert_true(status[0] > 0 && n.busy >= status[1] && n.shown + n.busy + n.dropped == THOUSAND + 1);
-    printf("of %d connections %d had the page, %d were told 503, %d found theirs closed; the page was made %lld times\n", THOUSAND, status[0],
-           status[1], status[2], (long long)n.got);
+    printf(
+        "of %d connections %d had the page, %d were told 503, %d found theirs closed; the page was made %lld times\n",
+        THOUSAND, status[0], status[1], status[2], (long long)n.got);
 }
 
 // Whoever has sent a whole request gets the place of the one that has owed its own for the longest time.
@@ -632,8 +648,8 @@ static int error_of(const client *c) {
     return error;
 }
 
-// Who sends more than a request, such as a body that nobody reads, has the reply and no reset after it. What earlier connections
-// in the same place have sent does not count.
+// Who sends more than a request, such as a body that nobody reads, has the reply and no reset after it. What earlier
+// connections in the same place have sent does not count.
 static void more_than_a_request(void **state) {
     (void)state;
     enum { CLIENTS = 12, MORE = 30000 };
@@ -653,7 +669,8 @@ static void more_than_a_request(void **state) {
     assert_int_equal(stop(f).shown, CLIENTS);
 }
 
-// Who has the whole reply loses the place soon, also without closing: not only when the time for reading the reply is over.
+// Who has the whole reply loses the place soon, also without closing: not only when the time for reading the reply is
+// over.
 static void a_reply_is_the_end(void **state) {
     (void)state;
     enum { BYTES = 3 << 20 };
@@ -661,7 +678,8 @@ static void a_reply_is_the_end(void **state) {
     client c = ask(f, GET("/large"));
     assert_int_equal(c.n - (size_t)(body_of(&c) - c.text), BYTES);
     int error = 0;
-    for (double began = clock_now(); !error && clock_now() - began < LIMIT_S; usleep(50000)) say(&c, "x", 1), error = error_of(&c);
+    for (double began = clock_now(); !error && clock_now() - began < LIMIT_S; usleep(50000))
+        say(&c, "x", 1), error = error_of(&c);
     assert_true(error);
     hang_up(&c);
     assert_int_equal(stop(f).dropped, 0);
@@ -735,8 +753,9 @@ static void no_heap(void **state) {
 #else
     http *h;
     fixture f = {.port = 0};
-    static const char *const requests[] = {GET("/"), GET("/ill"), GET("/nowhere"),
-                                           "POST /", "\r\n",      "GET / HTTP/1.1\r\n" HOST "Authorization: Basic bmFtZTp0b2tlbg==\r\n\r\n"};
+    static const char *const requests[] = {
+        GET("/"), GET("/ill"), GET("/nowhere"),
+        "POST /", "\r\n",      "GET / HTTP/1.1\r\n" HOST "Authorization: Basic bmFtZTp0b2tlbg==\r\n\r\n"};
     client c[COUNT(requests)];
     assert_ok(http_open(&h, &(http_options){"127.0.0.1:0", right_token, routes, COUNT(routes), &f}));
     f.port = atoi(strrchr(http_where(h), ':') + 1);

@@ -1,5 +1,6 @@
-// test/test_http_parse.c: what trainer/watch/http_parse.c, http_host.c and http_token.c make of bytes: of requests, of names that a server is called
-// by, of tokens. Tables of what must be accepted and what must not; the server itself is test_http.c's.
+// test/test_http_parse.c: what trainer/watch/http_parse.c, http_host.c and http_token.c make of bytes: of requests, of
+// names that a server is called by, of tokens. Tables of what must be accepted and what must not; the server itself is
+// test_http.c's.
 #include "base/io.h"
 #include "test/support/expect.h"
 #include "trainer/watch/http_host.h"
@@ -14,7 +15,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-// --- the parser --------------------------------------------------------------------------------------------------------
+// --- the parser ------------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *what, *head;
@@ -22,7 +23,8 @@ static const struct {
 } heads[] = {
     {"the least", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 200},
     {"all that a target may have", "GET /!~?\"<{|}> HTTP/1.1\r\nHost: a\r\n\r\n", 200},
-    {"HEAD, a query, other headers", "HEAD /metrics?a=/../b HTTP/1.1\r\nAccept: */*\r\nhOsT:\t a:1 \t\r\nX:\r\n\r\n", 200},
+    {"HEAD, a query, other headers", "HEAD /metrics?a=/../b HTTP/1.1\r\nAccept: */*\r\nhOsT:\t a:1 \t\r\nX:\r\n\r\n",
+     200},
     {"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", 200},
     {"a body of no bytes", "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 200},
     {"bytes beyond ASCII in a value", "GET / HTTP/1.1\r\nHost: a\r\nX: \xC3\xA4\r\n\r\n", 200},
@@ -80,7 +82,8 @@ static void heads_are_judged(void **state) {
             char *exact = malloc(k + 1);
             memcpy(exact, heads[i].head, k);
             int code = http_parse(exact, k, &q);
-            if (last != HTTP_MORE && code != last) fail_msg("%s: %d after %zu bytes, then %d", heads[i].what, last, k - 1, code);
+            if (last != HTTP_MORE && code != last)
+                fail_msg("%s: %d after %zu bytes, then %d", heads[i].what, last, k - 1, code);
             last = code;
             free(exact);
         }
@@ -88,7 +91,9 @@ static void heads_are_judged(void **state) {
     }
 }
 
-static bool text_is(http_text t, const char *expected) { return t.at && t.n == strlen(expected) && memcmp(t.at, expected, t.n) == 0; }
+static bool text_is(http_text t, const char *expected) {
+    return t.at && t.n == strlen(expected) && memcmp(t.at, expected, t.n) == 0;
+}
 
 static void parts_of_a_head(void **state) {
     (void)state;
@@ -105,7 +110,8 @@ static void parts_of_a_head(void **state) {
 static int sized(size_t line, size_t head) {
     static char text[2 * HTTP_HEAD];
     http_request q;
-    int n = snprintf(text, sizeof text, "GET /%0*d HTTP/1.1\r\nHost: a\r\nX: ", (int)(line - strlen("GET / HTTP/1.1")), 0);
+    int n =
+        snprintf(text, sizeof text, "GET /%0*d HTTP/1.1\r\nHost: a\r\nX: ", (int)(line - strlen("GET / HTTP/1.1")), 0);
     memset(text + n, 'x', head - (size_t)n - 4);
     memcpy(text + head - 4, "\r\n\r\n", 4);
     int whole = http_parse(text, head, &q);
@@ -156,12 +162,13 @@ static void credentials(void **state) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         char dst[32];
         size_t n = http_credential((http_text){cases[i].value, strlen(cases[i].value)}, dst, sizeof dst);
-        if (n != strlen(cases[i].expected) || memcmp(dst, cases[i].expected, n) != 0) fail_msg("%s: \"%.*s\"", cases[i].value, (int)n, dst);
+        if (n != strlen(cases[i].expected) || memcmp(dst, cases[i].expected, n) != 0)
+            fail_msg("%s: \"%.*s\"", cases[i].value, (int)n, dst);
     }
     assert_int_equal(http_credential((http_text){NULL, 0}, NULL, 0), 0);
 }
 
-// --- addresses and names -----------------------------------------------------------------------------------------------
+// --- addresses and names ---------------------------------------------------------------------------------------------
 
 static void addresses(void **state) {
     (void)state;
@@ -193,7 +200,8 @@ static void addresses(void **state) {
     }
     assert_ok(http_address_read(&a, "localhost:28080"));
     assert_string_equal(http_address_text(&a, text), "127.0.0.1:28080");
-    for (size_t i = 0; i < COUNT(wrong); i++) assert_error(http_address_read(&a, wrong[i]), ERR_CONFIG, "127.0.0.1:28080");
+    for (size_t i = 0; i < COUNT(wrong); i++)
+        assert_error(http_address_read(&a, wrong[i]), ERR_CONFIG, "127.0.0.1:28080");
 }
 
 static void names(void **state) {
@@ -217,7 +225,8 @@ static void names(void **state) {
         assert_ok(http_address_read(&a, at[k]));
         for (size_t i = 0; i < COUNT(cases); i++) {
             bool is = http_host_is(&a, "node-3", (http_text){cases[i].host, strlen(cases[i].host)});
-            if (is != (cases[i].allowed[k] == 'y')) fail_msg("listens at %s, called %s: %s", at[k], cases[i].host, is ? "allowed" : "refused");
+            if (is != (cases[i].allowed[k] == 'y'))
+                fail_msg("listens at %s, called %s: %s", at[k], cases[i].host, is ? "allowed" : "refused");
         }
         assert_false(http_host_is(&a, "node-3", (http_text){"localhost\0.evil", 15}));
         assert_false(http_host_is(&a, "", (http_text){"", 0}));
@@ -225,12 +234,13 @@ static void names(void **state) {
     }
 }
 
-// --- tokens ------------------------------------------------------------------------------------------------------------
+// --- tokens ----------------------------------------------------------------------------------------------------------
 
 static void put_file(const char *path, const char *text, mode_t mode) {
     unlink(path);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fchmod(fd, mode) == 0 && close(fd) == 0);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fchmod(fd, mode) == 0 &&
+                close(fd) == 0);
 }
 
 static void token_files(void **state) {
@@ -292,8 +302,9 @@ static void token_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_are_judged), cmocka_unit_test(parts_of_a_head), cmocka_unit_test(long_heads),  cmocka_unit_test(credentials),
-        cmocka_unit_test(addresses),        cmocka_unit_test(names),           cmocka_unit_test(token_files),
+        cmocka_unit_test(heads_are_judged), cmocka_unit_test(parts_of_a_head), cmocka_unit_test(long_heads),
+        cmocka_unit_test(credentials),      cmocka_unit_test(addresses),       cmocka_unit_test(names),
+        cmocka_unit_test(token_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// test/test_idx.c: IDX files as a source of images and labels. What is written is what is read, plain or compressed and however the files are
-// split; and what is damaged or does not fit together is found, named and located.
+// test/test_idx.c: IDX files as a source of images and labels. What is written is what is read, plain or compressed and
+// however the files are split; and what is damaged or does not fit together is found, named and located.
 #include "base/io.h"
 #include "data/source.h"
 #include "test/support/expect.h"
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-// --- files that these tests make ---------------------------------------------------------------------------------------
+// --- files that these tests make -------------------------------------------------------------------------------------
 
 enum { H = 3, W = 5, IMAGE = H * W, CLASSES = 10, MOST = 200 };
 
@@ -51,7 +51,9 @@ static const tensor_spec digits[] = {
     {.name = "pixels", .type = FP32, .dims = 1, .size = {IMAGE, 1, 1}},
 };
 
-static source_options options(place *p, const char *files) { return (source_options){.files = at(p, files), .wanted = digits, .inputs = 2}; }
+static source_options options(place *p, const char *files) {
+    return (source_options){.files = at(p, files), .wanted = digits, .inputs = 2};
+}
 
 static err_t open_at(source **s, place *p, const char *files) {
     source_options o = options(p, files);
@@ -91,9 +93,10 @@ static void keep_report(void *ctx, const char *text) {
     snprintf(r->last, sizeof r->last, "%s", text);
 }
 
-// --- what is in order --------------------------------------------------------------------------------------------------
+// --- what is in order ------------------------------------------------------------------------------------------------
 
-// One file or several, whatever is compressed: the same samples and the same hash. Files are read in the order of their names.
+// One file or several, whatever is compressed: the same samples and the same hash. Files are read in the order of their
+// names.
 static void test_values(void **state) {
     place *p = *state;
     char hash[17] = "";
@@ -213,7 +216,7 @@ static void test_mismatch(void **state) {
     assert_error(source_open(&s, &o), ERR_CONFIG, "nothing*", "files of images and of labels");
 }
 
-// --- files that do not fit together --------------------------------------------------------------------------------------
+// --- files that do not fit together ----------------------------------------------------------------------------------
 
 static void test_pairing(void **state) {
     place *p = *state;
@@ -251,7 +254,7 @@ static void test_labels_in_range(void **state) {
     source_close(s);
 }
 
-// --- damage ------------------------------------------------------------------------------------------------------------
+// --- damage ----------------------------------------------------------------------------------------------------------
 
 // These bytes are the file of images; with `gzip`, what it inflates to.
 static err_t open_bytes(source **s, place *p, const uint8_t *bytes, size_t n, bool gzip) {
@@ -304,12 +307,15 @@ static void test_lying_headers(void **state) {
         for (size_t cut = gzip ? 0 : 1; cut < n; cut++) {
             assert_error(open_bytes(&s, p, good, cut, gzip), ERR_DATA, "/i: ", "truncated");
             if (cut != 9) continue;
-            assert_error(open_bytes(&s, p, good, cut, gzip), ERR_DATA, "ends at offset 9, expected the 16 bytes of a header");
+            assert_error(open_bytes(&s, p, good, cut, gzip), ERR_DATA,
+                         "ends at offset 9, expected the 16 bytes of a header");
         }
         assert_error(open_bytes(&s, p, good, n + 1, gzip), ERR_DATA, "/i: ", "too long");
     }
-    assert_error(open_bytes(&s, p, good, n + 1, false), ERR_DATA, "has 317 bytes, expected 316 for the header's (20,3,5)");
-    assert_error(open_bytes(&s, p, good, n - 1, false), ERR_DATA, "has 315 bytes, expected 316 for the header's (20,3,5)");
+    assert_error(open_bytes(&s, p, good, n + 1, false), ERR_DATA,
+                 "has 317 bytes, expected 316 for the header's (20,3,5)");
+    assert_error(open_bytes(&s, p, good, n - 1, false), ERR_DATA,
+                 "has 315 bytes, expected 316 for the header's (20,3,5)");
     assert_error(open_bytes(&s, p, good, n - 1, true), ERR_DATA, "inflates up to offset 315, expected 316 bytes");
     memcpy(bad, good, n);
     bad[4] = 255;  // 4 thousand million images: nothing is allocated for them
@@ -381,7 +387,7 @@ static void test_not_files(void **state) {
     assert_error(source_open(&s, &o), ERR_DATA, "/i: not a regular file, expected an IDX file");
 }
 
-// --- while it is in use --------------------------------------------------------------------------------------------------
+// --- while it is in use ----------------------------------------------------------------------------------------------
 
 static void test_retries(void **state) {
     place *p = *state;
@@ -398,8 +404,8 @@ static void test_retries(void **state) {
     assert_int_equal(source_about(s).retries, 1);
     assert_ok(fault_parse(&faults, "read@2x3"));
     assert_ok(source_look(s, 3, (void *[]){&label, pixels}));
-    assert_error(source_look(s, 4, (void *[]){&label, pixels}), ERR_IO, "a-images: read of 15 bytes at offset 76: Input/output error",
-                 "after 3 tries");
+    assert_error(source_look(s, 4, (void *[]){&label, pixels}), ERR_IO,
+                 "a-images: read of 15 bytes at offset 76: Input/output error", "after 3 tries");
     assert_int_equal(source_about(s).retries, 1);
     check_samples(s, 0, 40);
     assert_ok(fault_parse(&faults, "read@1x1000"));
@@ -440,7 +446,8 @@ static void test_cancel(void **state) {
     source_close(s);
 }
 
-// Another file in the place of one that is in use: what is open is read on; once it has to be opened again it is refused.
+// Another file in the place of one that is in use: what is open is read on; once it has to be opened again it is
+// refused.
 static void test_replaced(void **state) {
     place *p = *state;
     source *s;
@@ -456,7 +463,8 @@ static void test_replaced(void **state) {
     put_images(p, "b-images", 1, 20, true);
     check_samples(s, 0, 40);
     assert_ok(fault_parse(&faults, "read@1"));
-    assert_error(source_look(s, 0, (void *[]){&label, pixels}), ERR_DATA, "a-images: another file than before", "replaced while in use");
+    assert_error(source_look(s, 0, (void *[]){&label, pixels}), ERR_DATA, "a-images: another file than before",
+                 "replaced while in use");
     reports r = {0};
     assert_error(source_verify(s, keep_report, &r), ERR_DATA, "2 faults in 4 files");
     assert_int_equal(r.count, 2);
@@ -506,9 +514,10 @@ static void test_many_files(void **state) {
     source_close(s);
 }
 
-// --- real data ---------------------------------------------------------------------------------------------------------
+// --- real data -------------------------------------------------------------------------------------------------------
 
-// MNIST's test set: its first labels are known to everyone, and so is the mean of its pixels, 0.1325 (of the training set 0.1307).
+// MNIST's test set: its first labels are known to everyone, and so is the mean of its pixels, 0.1325 (of the training
+// set 0.1307).
 static void test_mnist(void **state) {
     static const int32_t known[] = {7, 2, 1, 0, 4, 1, 4, 9, 5, 9};
     static const tensor_spec wanted[] = {{.name = "pixels", .type = FP32, .dims = 2, .size = {28, 28, 1}},

@@ -1,5 +1,6 @@
-// test/test_inflate.c: files of text, plain, gzip and zstd: each gives its text, in pieces of any size, and says how far it has come. What is cut off
-// anywhere, damaged or followed by something else is refused and never a shorter or another text.
+// test/test_inflate.c: files of text, plain, gzip and zstd: each gives its text, in pieces of any size, and says how
+// far it has come. What is cut off anywhere, damaged or followed by something else is refused and never a shorter or
+// another text.
 #include "base/io.h"
 #include "data/text/inflate.h"
 
@@ -55,7 +56,7 @@ static int leave(void **state) {
     return rc;
 }
 
-// --- files to read ---------------------------------------------------------------------------------------------------------------
+// --- files to read ---------------------------------------------------------------------------------------------------
 
 static void add(packed *to, const void *bytes, size_t n) {
     assert_true(to->n + n <= ROOM);
@@ -91,8 +92,8 @@ static void add_skippable(packed *to, int kind, uint8_t n) {
     add(to, bytes, 8u + n);
 }
 
-// RFC 8878, 3.1.1: a frame of one block that is stored as it is. log, eighths: the window is 2^log * (1 + eighths / 8) bytes. With a dictionary, its
-// number is 7.
+// RFC 8878, 3.1.1: a frame of one block that is stored as it is. log, eighths: the window is 2^log * (1 + eighths / 8)
+// bytes. With a dictionary, its number is 7.
 static void add_stored(packed *to, int log, int eighths, bool dictionary, const char *text) {
     uint32_t block = 1 | (uint32_t)strlen(text) << 3;
     add(to, "\x28\xB5\x2F\xFD", 4);
@@ -148,10 +149,11 @@ static void refused(const place *p, const void *bytes, size_t n, const char *say
     put(p, bytes, n);
     err_t rc = read_all(p, text, sizeof text, 4096, &got);
     if (rc != ERR_DATA || !strstr(err_last()->text, says) || !strstr(err_last()->text, p->file))
-        fail_msg("%zu bytes: %d, \"%s\", expected %d, \"%s\"", n, rc, rc ? err_last()->text : "accepted", ERR_DATA, says);
+        fail_msg("%zu bytes: %d, \"%s\", expected %d, \"%s\"", n, rc, rc ? err_last()->text : "accepted", ERR_DATA,
+                 says);
 }
 
-// --- what is read ------------------------------------------------------------------------------------------------------------------
+// --- what is read ----------------------------------------------------------------------------------------------------
 
 static void each_kind_gives_its_text(void **state) {
     place *p = *state;
@@ -174,7 +176,8 @@ static void parts_follow_each_other(void **state) {
     gives(p, &f, p->text, TEXT);
     f.n = 0;
     for (int kind = 0; kind < 16; kind++) add_skippable(&f, kind, (uint8_t)(kind * 17));
-    add_zstd(&f, p->text, 2000, 1, false, true), add_skippable(&f, 3, 9), add_zstd(&f, p->text + 2000, 0, 1, true, true);
+    add_zstd(&f, p->text, 2000, 1, false, true), add_skippable(&f, 3, 9),
+        add_zstd(&f, p->text + 2000, 0, 1, true, true);
     add_zstd(&f, p->text + 2000, TEXT - 2000, 19, true, false), add_skippable(&f, 15, 0);
     gives(p, &f, p->text, TEXT);
     f.n = 0, add_skippable(&f, 0, 40), gives(p, &f, "", 0);
@@ -283,7 +286,7 @@ static void memory_ignores_the_size(void **state) {
     free(piece);
 }
 
-// --- what is refused ---------------------------------------------------------------------------------------------------------------
+// --- what is refused -------------------------------------------------------------------------------------------------
 
 // A cut is seen wherever it is, but for one between two parts.
 static void every_cut_is_seen(void **state) {
@@ -300,7 +303,8 @@ static void every_cut_is_seen(void **state) {
         for (size_t n = MAGIC; n < f.n; n++) {
             if (n == first || (how && n == 11)) continue;  // 11: where the skippable frame ends
             refused(p, f.at, n, "damaged or cut off near byte");
-            assert_non_null(strstr(err_last()->text, how ? "ends inside of a zstd frame" : "ends inside of a gzip member"));
+            assert_non_null(
+                strstr(err_last()->text, how ? "ends inside of a zstd frame" : "ends inside of a gzip member"));
         }
     }
 }
@@ -339,7 +343,8 @@ static void what_follows_is_no_text(void **state) {
         snprintf(says, sizeof says, "near byte %zu ", f.n);
         size_t whole = f.n;
         add(&f, "some words", 10);
-        refused(p, f.at, f.n, how ? "what follows a zstd frame is not another one" : "what follows a gzip member is not another one");
+        refused(p, f.at, f.n,
+                how ? "what follows a zstd frame is not another one" : "what follows a gzip member is not another one");
         if (how) assert_non_null(strstr(err_last()->text, says));
         memset(f.at + whole, 0, 10);
         refused(p, f.at, f.n, how ? "what follows a zstd frame" : "what follows a gzip member");
@@ -366,8 +371,10 @@ static void windows_are_limited(void **state) {
 static void other_packings_are_named(void **state) {
     place *p = *state;
     packed f = {0};
-    refused(p, "\xFD\x37zXZ\0rest", 10, "compressed with xz; read are plain files, gzip and zstd: unpack it first with xz -d");
-    refused(p, "BZh91AY&SYrest", 14, "compressed with bzip2; read are plain files, gzip and zstd: unpack it first with bzip2 -d");
+    refused(p, "\xFD\x37zXZ\0rest", 10,
+            "compressed with xz; read are plain files, gzip and zstd: unpack it first with xz -d");
+    refused(p, "BZh91AY&SYrest", 14,
+            "compressed with bzip2; read are plain files, gzip and zstd: unpack it first with bzip2 -d");
     add_stored(&f, 20, 0, true, "text");
     refused(p, f.at, f.n, "compressed with a dictionary: unpack it first with zstd -d -D DICTIONARY");
 }
@@ -386,9 +393,10 @@ static void a_missing_file_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(each_kind_gives_its_text), TEST(parts_follow_each_other),  TEST(first_bytes_say_it),      TEST(tells_how_far_it_is),
-        TEST(memory_ignores_the_size),  TEST(every_cut_is_seen),        TEST(every_flip_is_seen),      TEST(what_follows_is_no_text),
-        TEST(windows_are_limited),      TEST(other_packings_are_named), TEST(a_missing_file_is_named),
+        TEST(each_kind_gives_its_text), TEST(parts_follow_each_other), TEST(first_bytes_say_it),
+        TEST(tells_how_far_it_is),      TEST(memory_ignores_the_size), TEST(every_cut_is_seen),
+        TEST(every_flip_is_seen),       TEST(what_follows_is_no_text), TEST(windows_are_limited),
+        TEST(other_packings_are_named), TEST(a_missing_file_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,7 +75,8 @@ static void a_file_that_cannot_be_made_is_named(void **state) {
     assert_non_null(mkdtemp(dir));
     assert_int_equal(io_path(path, "%s/none/file", dir), ERR_OK);
     assert_int_equal(io_write_file(path, "x", 1, NULL), ERR_IO);
-    if (!strstr(err_last()->text, "/none/file") || !strstr(err_last()->text, strerror(ENOENT))) fail_msg("%s", err_last()->text);
+    if (!strstr(err_last()->text, "/none/file") || !strstr(err_last()->text, strerror(ENOENT)))
+        fail_msg("%s", err_last()->text);
     assert_int_equal(rmdir(dir), 0);
 }
 
@@ -94,13 +95,15 @@ static void only_files_are_opened(void **state) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     memcpy(at.sun_path, socket_path, sizeof at.sun_path);
     assert_int_equal(bind(s, (struct sockaddr *)&at, sizeof at), 0);
-    const char *const kinds[][2] = {{dir, "a directory"}, {path, "a FIFO"}, {socket_path, "a socket"}, {"/dev/zero", "a device"}};
+    const char *const kinds[][2] = {
+        {dir, "a directory"}, {path, "a FIFO"}, {socket_path, "a socket"}, {"/dev/zero", "a device"}};
     int next = dup(s);  // the descriptor that a file would be given: none of these keeps it
     close(next);
     for (int i = 0; i < 8; i++) {
         assert_int_equal(io_open(kinds[i / 2][0], i % 2 ? O_WRONLY | O_CREAT : O_RDONLY, &fd), ERR_DATA);
         assert_int_equal(fd, -1);
-        if (!strstr(err_last()->text, kinds[i / 2][0]) || !strstr(err_last()->text, kinds[i / 2][1])) fail_msg("%s", err_last()->text);
+        if (!strstr(err_last()->text, kinds[i / 2][0]) || !strstr(err_last()->text, kinds[i / 2][1]))
+            fail_msg("%s", err_last()->text);
     }
     assert_int_equal(dup(s), next);
     close(next);
@@ -136,8 +139,8 @@ static void a_file_is_replaced(void **state) {
     assert_non_null(strstr(err_last()->text, "/.status.json.new: "));
 }
 
-// What is found of a file that was opened: it is closed in what this process starts, it is not waited for, and its mode is
-// for others to read. errno is that of the open, whatever it was before.
+// What is found of a file that was opened: it is closed in what this process starts, it is not waited for, and its mode
+// is for others to read. errno is that of the open, whatever it was before.
 static void what_is_opened(void **state) {
     (void)state;
     const char *base = getenv("TMPDIR");
@@ -203,9 +206,10 @@ static void directories_are_for_others_to_read(void **state) {
 // What a shell makes of it is the path again, as one word.
 static void paths_for_a_shell(void **state) {
     (void)state;
-    static const char *const paths[][2] = {{"runs/a@best", "runs/a@best"}, {"a b", "'a b'"},   {"", "''"},
-                                           {"it's", "'it'\\''s'"},         {"-o", "./-o"},     {"-o x", "./'-o x'"},
-                                           {"$HOME/`id`", "'$HOME/`id`'"}, {"a\nb", "'a\nb'"}, {"\xc3\xa9", "'\xc3\xa9'"}};
+    static const char *const paths[][2] = {
+        {"runs/a@best", "runs/a@best"}, {"a b", "'a b'"},   {"", "''"},
+        {"it's", "'it'\\''s'"},         {"-o", "./-o"},     {"-o x", "./'-o x'"},
+        {"$HOME/`id`", "'$HOME/`id`'"}, {"a\nb", "'a\nb'"}, {"\xc3\xa9", "'\xc3\xa9'"}};
     char word[SHELL_PATH], command[SHELL_PATH + 32], got[IO_PATH], longest[IO_PATH];
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         assert_string_equal(shell_path(word, paths[i][0]), paths[i][1]);
@@ -223,8 +227,12 @@ static void paths_for_a_shell(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_are_finished), cmocka_unit_test(a_file_that_cannot_be_made_is_named), cmocka_unit_test(only_files_are_opened),
-        cmocka_unit_test(a_file_is_replaced),  cmocka_unit_test(directories_are_for_others_to_read),  cmocka_unit_test(paths_for_a_shell),
+        cmocka_unit_test(writes_are_finished),
+        cmocka_unit_test(a_file_that_cannot_be_made_is_named),
+        cmocka_unit_test(only_files_are_opened),
+        cmocka_unit_test(a_file_is_replaced),
+        cmocka_unit_test(directories_are_for_others_to_read),
+        cmocka_unit_test(paths_for_a_shell),
         cmocka_unit_test(what_is_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

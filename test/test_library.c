@@ -1,5 +1,5 @@
-// test/test_library.c: NVIDIA's libraries are found where they are: in a folder of CUDA's or in a Python environment. The trees are made up, and a
-// stand-in is copied into them under names that no machine has.
+// test/test_library.c: NVIDIA's libraries are found where they are: in a folder of CUDA's or in a Python environment.
+// The trees are made up, and a stand-in is copied into them under names that no machine has.
 #include "base/io.h"
 #include "base/library.h"
 
@@ -27,7 +27,9 @@ static const char *place(const char *folder, const char *name) {
     return path;
 }
 
-static void put(const char *folder, const char *name) { assert_int_equal(io_write_file(place(folder, name), so, so_bytes, NULL), ERR_OK); }
+static void put(const char *folder, const char *name) {
+    assert_int_equal(io_write_file(place(folder, name), so, so_bytes, NULL), ERR_OK);
+}
 
 static void point(const char *variable, const char *folder) {
     char path[IO_PATH];

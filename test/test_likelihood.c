@@ -1,6 +1,8 @@
-// test/test_likelihood.c: texts and questions by likelihood against lm-evaluation-harness, choice by choice (test/golden/likelihood).
+// test/test_likelihood.c: texts and questions by likelihood against lm-evaluation-harness, choice by choice
+// (test/golden/likelihood).
 //
-// One idea: the sum of every choice and of every text is compared, not only how many are right, which would forgive much.
+// One idea: the sum of every choice and of every text is compared, not only how many are right, which would forgive
+// much.
 #include "test/support/options.h"
 #include "test/support/run.h"
 
@@ -66,7 +68,7 @@ static answers ask(rig *r, exam *e, const char *path, question_protocol protocol
     return a;
 }
 
-// --- golden values -------------------------------------------------------------------------------------------------------------
+// --- golden values ---------------------------------------------------------------------------------------------------
 
 typedef struct golden {
     double acc, acc_norm, sum[ROWS_MOST];
@@ -102,10 +104,11 @@ static void expect_golden(rig *r, const char *family, question_protocol protocol
     assert_int_equal(questions_about(e.questions).rows, g->rows);
     for (int i = 0; i < g->rows; i++)
         if (!close_to(e.sums[i], g->sum[i]))
-            fail_msg("%s %s %s, row %d: %.6f, expected %.6f", family, protocols[protocol], file, i, e.sums[i], g->sum[i]);
+            fail_msg("%s %s %s, row %d: %.6f, expected %.6f", family, protocols[protocol], file, i, e.sums[i],
+                     g->sum[i]);
     if (fabs(exam_acc(&a) - g->acc) > 1e-6 || fabs(exam_acc_norm(&a) - g->acc_norm) > 1e-6)
-        fail_msg("%s %s %s: acc %f acc_norm %f, expected %f %f", family, protocols[protocol], file, exam_acc(&a), exam_acc_norm(&a), g->acc,
-                 g->acc_norm);
+        fail_msg("%s %s %s: acc %f acc_norm %f, expected %f %f", family, protocols[protocol], file, exam_acc(&a),
+                 exam_acc_norm(&a), g->acc, g->acc_norm);
     exam_close(&e);
     free(g);
 }
@@ -142,8 +145,10 @@ static void expect_text(rig *r, const char *path, double bytes, double log_likel
     OK(exam_text(&e, &r->x.evaluator, &m));
     double bits = -log_likelihood / M_LN2 / bytes;
     assert_true(e.text.bytes == (int64_t)bytes);
-    if (!close_to(m.bits_per_byte, bits)) fail_msg("%s: %.8f bits per byte, expected %.8f", path, m.bits_per_byte, bits);
-    if (!close_to(m.loss * (double)e.text.tokens, -log_likelihood)) fail_msg("%s: loss %.8f of %d tokens", path, m.loss, (int)e.text.tokens);
+    if (!close_to(m.bits_per_byte, bits))
+        fail_msg("%s: %.8f bits per byte, expected %.8f", path, m.bits_per_byte, bits);
+    if (!close_to(m.loss * (double)e.text.tokens, -log_likelihood))
+        fail_msg("%s: loss %.8f of %d tokens", path, m.loss, (int)e.text.tokens);
     exam_close(&e);
 }
 
@@ -173,7 +178,7 @@ static void texts_agree_with_others(void **state) {
     }
 }
 
-// --- the same numbers ----------------------------------------------------------------------------------------------------------
+// --- the same numbers ------------------------------------------------------------------------------------------------
 
 // On a CPU no bit depends on what a micro-batch has beside a row.
 static void any_micro_batch_gives_the_same(void **state) {
@@ -193,7 +198,8 @@ static void any_micro_batch_gives_the_same(void **state) {
     }
 }
 
-// Rows that are padded to one tile, and the same rows beside one that fills the context, which is no whole number of tiles.
+// Rows that are padded to one tile, and the same rows beside one that fills the context, which is no whole number of
+// tiles.
 static void padding_changes_no_bit(void **state) {
     (void)state;
     rig r;
@@ -219,7 +225,8 @@ static void padding_changes_no_bit(void **state) {
     assert_int_equal(source_about(questions_source(more.questions)).units_per_sample, 150);
     // A sum is a mean times T: with the same losses it may differ in the last bit of that.
     for (int i = 0; i < 3; i++)
-        if (fabs(few.sums[i] - more.sums[i]) > 4e-16 * few.sums[i]) fail_msg("row %d: %.17g, padded more %.17g", i, few.sums[i], more.sums[i]);
+        if (fabs(few.sums[i] - more.sums[i]) > 4e-16 * few.sums[i])
+            fail_msg("row %d: %.17g, padded more %.17g", i, few.sums[i], more.sums[i]);
     exam_close(&few);
     exam_close(&more);
     rig_close(&r);

@@ -1,5 +1,5 @@
-// test/test_loader.c: the order of windows, and the loader that delivers them. What the loader hands out is compared with a
-// direct computation, from any step, for any share of the lanes.
+// test/test_loader.c: the order of windows, and the loader that delivers them. What the loader hands out is compared
+// with a direct computation, from any step, for any share of the lanes.
 #include "base/io.h"
 #include "base/philox.h"
 #include "data/loader.h"
@@ -58,7 +58,8 @@ static const tensor_spec window[] = {{.name = "tokens", .type = INT32, .dims = 1
                                      {.name = "targets", .type = INT32, .dims = 1, .size = {T, 1, 1}}};
 
 static err_t open_source(place *p, source **out, int retry) {
-    return source_open(out, &(source_options){.files = p->file, .wanted = window, .inputs = 2, .retry = retry, .faults = &p->faults});
+    return source_open(
+        out, &(source_options){.files = p->file, .wanted = window, .inputs = 2, .retry = retry, .faults = &p->faults});
 }
 
 static int32_t token_of(const batch *b, int64_t i) { return ((const int32_t *)b->in[0])[i]; }
@@ -93,12 +94,14 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// --- sampler -------------------------------------------------------------------------------------------------------------------
+// --- sampler ---------------------------------------------------------------------------------------------------------
 
 // A window needs the token after it, its last target.
 static void test_windows(void **state) {
     place *p = *state;
-    static const struct { int64_t tokens, T, windows; } cases[] = {{9, 8, 1}, {16, 8, 1}, {17, 8, 2}, {8, 8, 0}, {2, 1, 1}, {1, 1, 0}};
+    static const struct {
+        int64_t tokens, T, windows;
+    } cases[] = {{9, 8, 1}, {16, 8, 1}, {17, 8, 2}, {8, 8, 0}, {2, 1, 1}, {1, 1, 0}};
     for (int i = 0; i < 6; i++) {
         tensor_spec in[2] = {window[0], window[1]};
         source *s;
@@ -146,7 +149,8 @@ static void test_keys(void **state) {
     assert_true(same_seed < 10 && same_epoch < 10 && fixed < 10);  // 1 is expected; 10 has a chance of 1e-7
 }
 
-// Each of the W! orders of a small W comes about as often as any other: chi-square over 6000 seeds, far beyond the 1e-6 tail.
+// Each of the W! orders of a small W comes about as often as any other: chi-square over 6000 seeds, far beyond the 1e-6
+// tail.
 static void test_small_orders(void **state) {
     (void)state;
     static const struct {
@@ -183,7 +187,7 @@ static void test_huge(void **state) {
     }
 }
 
-// --- loader --------------------------------------------------------------------------------------------------------------------
+// --- loader ----------------------------------------------------------------------------------------------------------
 
 static loader_options options(int64_t global, int64_t micro, int64_t lanes, int depth) {
     return (loader_options){.seed = 11,
@@ -393,7 +397,7 @@ static void test_fault(void **state) {
     close_loader(l, &o);
 }
 
-// --- chance ----------------------------------------------------------------------------------------------------------------
+// --- chance ----------------------------------------------------------------------------------------------------------
 
 // A source whose samples are their number and what chance made of them: a function of seed and position alone.
 typedef struct chance_source {
@@ -413,12 +417,13 @@ static void chance_cancel(source *s, bool cancelled) { (void)s, (void)cancelled;
 
 static const source_type chance_type = {.read = chance_read, .cancel = chance_cancel};
 
-// Whatever lanes a rank has, and wherever it begins: each position of the run has the same chance; the same sample in another epoch has another one; and
-// without training there is none.
+// Whatever lanes a rank has, and wherever it begins: each position of the run has the same chance; the same sample in
+// another epoch has another one; and without training there is none.
 static void test_chance(void **state) {
     enum { G = 12, B = 3, STEPS = 8, SAMPLES = 30 };  // 96 positions of 30 samples
     static int32_t seen[STEPS * G][2];
-    chance_source s = {.head = {.type = &chance_type, .about = {.samples = SAMPLES - 5}, .inputs = 2, .place = {0, 1}, .first = 5}};
+    chance_source s = {
+        .head = {.type = &chance_type, .about = {.samples = SAMPLES - 5}, .inputs = 2, .place = {0, 1}, .first = 5}};
     (void)state;
     for (int deal = 0; deal < 6; deal++) {
         loader_options o = options(G, B, 4, 2 + deal);
@@ -426,8 +431,8 @@ static void test_chance(void **state) {
         loader *l;
         int ranks = deal < 4 ? deal + 1 : 2;
         for (int r = 0; r < ranks; r++) {
-            o.first_lane = r, o.lane_stride = ranks, o.lane_count = (4 - r + ranks - 1) / ranks, o.first_step = deal == 5 ? 4 : 1,
-            o.last_step = STEPS;
+            o.first_lane = r, o.lane_stride = ranks, o.lane_count = (4 - r + ranks - 1) / ranks,
+            o.first_step = deal == 5 ? 4 : 1, o.last_step = STEPS;
             o.memory = aligned_alloc(4096, (size_t)loader_bytes(&o));
             assert_ok(loader_open(&l, &s.head, &o));
             for (int64_t k = 0; k < (STEPS - o.first_step + 1) * o.lane_count; k++) {
@@ -454,7 +459,8 @@ static void test_chance(void **state) {
     assert_int_equal(source_look(&s.head, SAMPLES - 5, (void *[]){sample, made}), ERR_INTERNAL);
 }
 
-// Closing does not wait for a full ring, an unread error or a read that is waiting to be tried again; the dataset lives on.
+// Closing does not wait for a full ring, an unread error or a read that is waiting to be tried again; the dataset lives
+// on.
 static void test_close_early(void **state) {
     place *p = *state;
     int32_t tokens[T], targets[T];
@@ -507,7 +513,8 @@ static void test_latency(void **state) {
     for (int k = 250; k < 290; k++) assert_ok(loader_next(l, &b));
     pause_ms(50);
     loader_about(l);  // the ring is full, so the list of faults is not being read
-    p->faults = (fault_list){.first[FAULT_SLOW] = 1, .count[FAULT_SLOW] = 10, .only[FAULT_SLOW] = -1};  // five micro-batches of 300
+    // five micro-batches of 300
+    p->faults = (fault_list){.first[FAULT_SLOW] = 1, .count[FAULT_SLOW] = 10, .only[FAULT_SLOW] = -1};
     for (int k = 290; k < 300; k++) assert_ok(loader_next(l, &b));
     s = loader_about(l);
     assert_true(s.read_p99_s >= 2e-3 * FAULT_SLOW_MS && s.read_p50_s < 1e-3 * FAULT_SLOW_MS);
@@ -519,8 +526,8 @@ static void test_latency(void **state) {
     close_loader(l, &o);
 }
 
-// The percentiles are those of sorted times, while the first 256 come and after. Times are not known beforehand: a slow share
-// of all reads moves the median.
+// The percentiles are those of sorted times, while the first 256 come and after. Times are not known beforehand: a slow
+// share of all reads moves the median.
 static void test_many_slow_reads(void **state) {
     place *p = *state;
     loader_options o = options(1, 1, 1, 2);
@@ -555,7 +562,8 @@ static void test_no_heap(void **state) {
     close_loader(l, &o);
 }
 
-// SIGTERM sent to the process while it is blocked everywhere but in the loader's thread stays pending: that thread blocks it too.
+// SIGTERM sent to the process while it is blocked everywhere but in the loader's thread stays pending: that thread
+// blocks it too.
 static void test_signals(void **state) {
     place *p = *state;
     sigset_t term, before, after;

@@ -1,5 +1,5 @@
-// test/test_lock.c: the lock of a run's directory: what is taken and made, what is kept when somebody removes or replaces
-// the directory or the file, that nothing of it is left over, and who is refused, by name.
+// test/test_lock.c: the lock of a run's directory: what is taken and made, what is kept when somebody removes or
+// replaces the directory or the file, that nothing of it is left over, and who is refused, by name.
 #include "base/io.h"
 #include "test/support/run.h"
 #include "trainer/lock.h"
@@ -180,7 +180,7 @@ static void who_ends_is_waited_for(void **state) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(what_is_taken), TEST(what_is_removed_is_made_again), TEST(what_another_has_is_not_taken),
-                                       TEST(who_ends_is_waited_for)};
+    const struct CMUnitTest tests[] = {TEST(what_is_taken), TEST(what_is_removed_is_made_again),
+                                       TEST(what_another_has_is_not_taken), TEST(who_ends_is_waited_for)};
     return cmocka_run_group_tests_name("lock", tests, NULL, NULL);
 }

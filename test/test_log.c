@@ -13,9 +13,10 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n[log]\nevery = 1\n"
-                                  "[sample]\ntokens = 0\n[eval]\nevery = 0\n";
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n[log]\nevery = 1\n"
+    "[sample]\ntokens = 0\n[eval]\nevery = 0\n";
 
 enum { TOKENS = 12 * 24, MICROS = 4 };  // of a step
 
@@ -52,11 +53,13 @@ static void run(rig *r) {
 }
 
 static void expect_near(const char *what, int64_t step, double found, double expected, double share) {
-    if (!(fabs(found - expected) <= share * fabs(expected))) fail_msg("step %d: %s is %.9g, expected %.9g", (int)step, what, found, expected);
+    if (!(fabs(found - expected) <= share * fabs(expected)))
+        fail_msg("step %d: %s is %.9g, expected %.9g", (int)step, what, found, expected);
 }
 
 static void expect_between(const char *what, int64_t step, double found, double low, double high) {
-    if (!(found >= low && found <= high)) fail_msg("step %d: %s is %.9g, expected %g to %g", (int)step, what, found, low, high);
+    if (!(found >= low && found <= high))
+        fail_msg("step %d: %s is %.9g, expected %g to %g", (int)step, what, found, low, high);
 }
 
 // --- figures ---------------------------------------------------------------------------------------------------------
@@ -68,7 +71,8 @@ static void expect_times(const json_t *record, int64_t step) {
     expect_between("ms", step, ms, 1e3 * (2 * MICROS + 1), 1e3 * (4 * MICROS + 10));
     expect_between("data_wait_ms", step, data, 1e3 * MICROS, 1e3 * 3 * MICROS);
     expect_near("tokens_per_s", step, real_of(record, "tokens_per_s"), TOKENS / (ms / 1e3), 1e-6);
-    expect_between("comm_wait_ms", step, real_of(record, "comm_wait_ms"), 0, 3e3);  // there is no other rank to wait for
+    // there is no other rank to wait for
+    expect_between("comm_wait_ms", step, real_of(record, "comm_wait_ms"), 0, 3e3);
 }
 
 // The line of this step says what its record says. spent: seconds of a step in this process; telling takes a few more.
@@ -164,10 +168,25 @@ static void every_figure_is_under_its_own_key(void **state) {
     static const struct {
         const char *key;
         double value;
-    } all[] = {{"step", 1},     {"tokens", 2},          {"loss", 3.25},        {"grad_norm", 4.5},         {"lr", 5e-7},
-               {"ms", 6.125},   {"tokens_per_s", 7e9},  {"data_wait_ms", 8.5}, {"comm_wait_ms", 9.5},      {"loss_scale", 10},
-               {"comm_ms", 11}, {"comm_hidden", 0.12},  {"slowest_rank", 13},  {"slowest_compute_ms", 14}, {"median_compute_ms", 15},
-               {"mfu", 0.4375}, {"time", 1700000000.5}, {"resident", 1e10},    {"device_bytes", 3e10}};
+    } all[] = {{"step", 1},
+               {"tokens", 2},
+               {"loss", 3.25},
+               {"grad_norm", 4.5},
+               {"lr", 5e-7},
+               {"ms", 6.125},
+               {"tokens_per_s", 7e9},
+               {"data_wait_ms", 8.5},
+               {"comm_wait_ms", 9.5},
+               {"loss_scale", 10},
+               {"comm_ms", 11},
+               {"comm_hidden", 0.12},
+               {"slowest_rank", 13},
+               {"slowest_compute_ms", 14},
+               {"median_compute_ms", 15},
+               {"mfu", 0.4375},
+               {"time", 1700000000.5},
+               {"resident", 1e10},
+               {"device_bytes", 3e10}};
     const step_record said = {.step = 1,
                               .units = 2,
                               .logged = true,
@@ -204,7 +223,8 @@ static void every_figure_is_under_its_own_key(void **state) {
     json_t *steps = read_records(&r.c, "log.jsonl", "step");
     assert_int_equal(json_array_size(steps), 1);
     const json_t *record = json_array_get(steps, 0);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_near(all[i].key, 1, real_of(record, all[i].key), all[i].value, 1e-8);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect_near(all[i].key, 1, real_of(record, all[i].key), all[i].value, 1e-8);
     assert_true(json_is_true(json_object_get(record, "skipped")));
     assert_string_equal(text_of(record, "hash"), "0123456789abcdef");
     json_decref(steps);
@@ -218,7 +238,8 @@ static void ranks_have_a_mean_each(void **state) {
     static const char *const keys[] = {"compute_ms", "data_ms", "wait_ms", "before_ms", "after_ms", "tensor_ms"};
     double *sum = calloc(130 * REPORT_ITEMS, sizeof *sum);
     assert_non_null(sum);
-    for (int i = 0; i < 130 * REPORT_ITEMS; i++) sum[i] = 4 * (i / REPORT_ITEMS + (i % REPORT_ITEMS - REPORT_COMPUTE_MS) / 8.0);
+    for (int i = 0; i < 130 * REPORT_ITEMS; i++)
+        sum[i] = 4 * (i / REPORT_ITEMS + (i % REPORT_ITEMS - REPORT_COMPUTE_MS) / 8.0);
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
         monitor m;
         rig r;
@@ -254,8 +275,11 @@ static void devices_have_a_place_each(void **state) {
     static const int counts[] = {1, 128, 129, 300};
     static power_device device[300];
     for (int i = 0; i < 300; i++)
-        device[i] =
-            (power_device){.rank = 2 * i, .watts = 100 + i, .celsius = i % 2 ? NAN : 30 + i, .mhz = 1000 + i, .limited = i % 3 ? 0 : LIMITED_UNKNOWN};
+        device[i] = (power_device){.rank = 2 * i,
+                                   .watts = 100 + i,
+                                   .celsius = i % 2 ? NAN : 30 + i,
+                                   .mhz = 1000 + i,
+                                   .limited = i % 3 ? 0 : LIMITED_UNKNOWN};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         monitor m;
         rig r;
@@ -265,7 +289,10 @@ static void devices_have_a_place_each(void **state) {
         snprintf(dir, sizeof dir, "%s/power", r.c.run.dir);
         OK(io_mkdirs(dir));
         OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}));
-        monitor_log(&m, &(record){RECORD_POWER, .power = {.step = 50, .watts = 777, .joules_per_unit = 2, .device = device, .devices = counts[c]}});
+        monitor_log(
+            &m, &(record){
+                    RECORD_POWER,
+                    .power = {.step = 50, .watts = 777, .joules_per_unit = 2, .device = device, .devices = counts[c]}});
         monitor_close(&m);
         json_t *lines = read_records(&r.c, "log.jsonl", "power");
         assert_int_equal(json_array_size(lines), (counts[c] + 127) / 128);
@@ -454,8 +481,10 @@ static err_t note(void *self, const record *r) {
     return ERR_OK;
 }
 
-static const sink notes = {
-    .name = "notes", .bytes = sizeof(notebook), .every_step = true, .take = {note, note, note, note, note, note, note, note, note, note}};
+static const sink notes = {.name = "notes",
+                           .bytes = sizeof(notebook),
+                           .every_step = true,
+                           .take = {note, note, note, note, note, note, note, note, note, note}};
 _Static_assert(sizeof((sink *)0)->take / sizeof *((sink *)0)->take == 10, "notes takes every kind");
 
 // Its disk is full, but for the fourth record that it wants.
@@ -464,10 +493,13 @@ static err_t lose(void *self, const record *r) {
     return ++*(int *)self == 4 ? ERR_OK : err_set(ERR_IO, "the disk is full");
 }
 
-static const sink full = {
-    .name = "full",
-    .bytes = sizeof(int),
-    .take = {[RECORD_STEP] = lose, [RECORD_EVAL] = lose, [RECORD_CHECKPOINT] = lose, [RECORD_SAMPLE] = lose, [RECORD_POWER] = lose}};
+static const sink full = {.name = "full",
+                          .bytes = sizeof(int),
+                          .take = {[RECORD_STEP] = lose,
+                                   [RECORD_EVAL] = lose,
+                                   [RECORD_CHECKPOINT] = lose,
+                                   [RECORD_SAMPLE] = lose,
+                                   [RECORD_POWER] = lose}};
 
 static err_t mishear(void *self, const record *r) {
     (void)self, (void)r;
@@ -484,7 +516,8 @@ static void log_one_of_each(monitor *m) {
     monitor_log(m, &(record){RECORD_CHECKPOINT, .checkpoint = {.step = 2, .hash = "0123456789abcdef"}});
     monitor_log(m, &(record){RECORD_SAMPLE, .sample = {.step = 2, .prompt = "", .text = "said"}});
     monitor_log(m, &(record){RECORD_POWER, .power = {.step = 2, .devices = 1, .device = &(power_device){0}}});
-    monitor_log(m, &(record){RECORD_RANKS, .ranks = {.step = 2, .steps = 1, .world = 1, .sum = (double[REPORT_ITEMS]){0}}});
+    monitor_log(
+        m, &(record){RECORD_RANKS, .ranks = {.step = 2, .steps = 1, .world = 1, .sum = (double[REPORT_ITEMS]){0}}});
     monitor_log(m, &(record){RECORD_SAVED, .saved = {.step = 2, .hash = "0123456789abcdef"}});
     assert_int_equal(err_set(ERR_DATA, "torn"), ERR_DATA);
     monitor_event(m, "damaged", 3, err_last()->text);  // which the others' failures replace meanwhile
@@ -553,7 +586,8 @@ static void count_close(void *self) {
 
 static bool never(const config *c) { return c == NULL; }
 
-// The machine lost the end of the log, which its checkpoint remembers: that is an event, and what is left of the log stays.
+// The machine lost the end of the log, which its checkpoint remembers: that is an event, and what is left of the log
+// stays.
 static void a_log_that_is_too_short(void **state) {
     (void)state;
     static const sink *const list[] = {&notes, &sink_jsonl, NULL};
@@ -564,7 +598,9 @@ static void a_log_that_is_too_short(void **state) {
         assert_int_equal(monitor_open_list(&m, &(log_setup){.dir = dir, .c = &c, .log_bytes = bytes}, list), ERR_OK);
         const notebook *n = m.sinks[0].self;
         assert_int_equal(n->count, bytes != 0);
-        if (bytes) assert_non_null(strstr(n->page[0], "event 0 log_short: log.jsonl is shorter than its checkpoint remembers"));
+        if (bytes)
+            assert_non_null(
+                strstr(n->page[0], "event 0 log_short: log.jsonl is shorter than its checkpoint remembers"));
         assert_int_equal(monitor_log_bytes(&m), 0);
         monitor_close(&m);
     }
@@ -574,7 +610,8 @@ static void a_log_that_is_too_short(void **state) {
 // Those before it can say why; it is closed, and gets nothing. What no setting wants is not opened at all.
 static void a_sink_that_can_not_open(void **state) {
     (void)state;
-    static const sink locked = {.name = "locked", .open = shut, .close = count_close, .take = {[RECORD_EVENT] = mishear}};
+    static const sink locked = {
+        .name = "locked", .open = shut, .close = count_close, .take = {[RECORD_EVENT] = mishear}};
     static const sink idle = {.name = "idle", .wanted = never, .open = shut};
     static const sink *const list[] = {&idle, &notes, &locked, &sink_jsonl, NULL};
     char *dir = make_dir();
@@ -622,7 +659,8 @@ static void expect_diverged(const char *scale, int patience) {
     assert_int_equal(json_array_size(events), 1);
     assert_string_equal(text_of(json_array_get(events, 0), "kind"), "diverged");
     assert_int_equal(real_of(json_array_get(events, 0), "step"), first + patience - 1);
-    snprintf(more, sizeof more, "no finite loss or gradient in steps %d to %d; there is no checkpoint from before. Next: ", (int)first,
+    snprintf(more, sizeof more,
+             "no finite loss or gradient in steps %d to %d; there is no checkpoint from before. Next: ", (int)first,
              (int)first + patience - 1);
     assert_int_equal(strncmp(text_of(json_array_get(events, 0), "text"), more, strlen(more)), 0);
     assert_true(b.bad_limit == patience && b.bad_steps == skipped && !b.gave_up && b.step == 60);
@@ -638,8 +676,10 @@ static void a_run_that_diverges_stops(void **state) {
     char out[1200], *text;
     size_t n;
     rig r;
-    rig_open(&r, "[run]\nsteps = 60\nbad_steps = 20\n[precision]\ncompute = fp16\nloss_scale = 1\n[checkpoint]\nevery = 1\nkeep = 2\n"
-                 "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 1\n");
+    rig_open(
+        &r,
+        "[run]\nsteps = 60\nbad_steps = 20\n[precision]\ncompute = fp16\nloss_scale = 1\n[checkpoint]\nevery = 1\nkeep = 2\n"
+        "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 1\n");
     for (int start = 0; start < 3; start++) {  // it goes on where it was, and finds the same
         board b = {0};
         assert_int_equal(train_on(&r.c, r.dir, &b), ERR_INTERRUPTED);
@@ -654,9 +694,10 @@ static void a_run_that_diverges_stops(void **state) {
         }
         assert_int_equal(last, first + 19);
         char want[160];
-        snprintf(want, sizeof want,
-                 "stopped by [run] bad_steps = 20: no finite loss or gradient in steps %d to %d; the newest checkpoint from before is step %d (loss ",
-                 (int)first, (int)last, (int)first - 1);
+        snprintf(
+            want, sizeof want,
+            "stopped by [run] bad_steps = 20: no finite loss or gradient in steps %d to %d; the newest checkpoint from before is step %d (loss ",
+            (int)first, (int)last, (int)first - 1);
         if (strncmp(out, want, strlen(want)) != 0 || !strstr(out, ". Next: lockstep ")) fail_msg("%s", out);
         assert_string_equal(text_of(json_array_get(events, json_array_size(events) - 1), "kind"), "gave_up");
         json_decref(steps), json_decref(events);
@@ -665,7 +706,9 @@ static void a_run_that_diverges_stops(void **state) {
             struct stat st;
             snprintf(path, sizeof path, "%s/%s/ckpt/step-%08d", r.c.run.dir, r.c.run.name, (int)step);
             bool there = stat(path, &st) == 0, kept = step == first - 1 || step == first - 2 || step == last - 1;
-            if (there != kept) fail_msg("step %d of %d, bad from %d: %s", (int)step, (int)last, (int)first, there ? "is there" : "is gone");
+            if (there != kept)
+                fail_msg("step %d of %d, bad from %d: %s", (int)step, (int)last, (int)first,
+                         there ? "is there" : "is gone");
         }
     }
     snprintf(out, sizeof out, "%s/out", r.dir);
@@ -692,10 +735,12 @@ static void skipped_steps_between_good_ones_are_no_divergence(void **state) {
     json_t *steps = read_records(&r.c, "log.jsonl", "step"), *events = read_records(&r.c, "events.jsonl", "event");
     int skipped = 0;
     assert_int_equal(json_array_size(steps), 60);
-    for (size_t i = 0; i < json_array_size(steps); i++) skipped += json_is_true(json_object_get(json_array_get(steps, i), "skipped"));
+    for (size_t i = 0; i < json_array_size(steps); i++)
+        skipped += json_is_true(json_object_get(json_array_get(steps, i), "skipped"));
     assert_true(skipped >= 15);
     for (size_t i = 0; i < json_array_size(events); i++)
-        if (strcmp(text_of(json_array_get(events, i), "kind"), "diverged") == 0) fail_msg("%s", text_of(json_array_get(events, i), "text"));
+        if (strcmp(text_of(json_array_get(events, i), "kind"), "diverged") == 0)
+            fail_msg("%s", text_of(json_array_get(events, i), "text"));
     json_decref(steps), json_decref(events);
     drop_dir(r.dir);
 }

@@ -1,5 +1,6 @@
-// test/test_matmul.c: the matrix product is the one that its specification writes down, to the last bit, in both arithmetics of [precision] products, on
-// every vector width that this machine has and for any number of threads; and that one is close to the true product.
+// test/test_matmul.c: the matrix product is the one that its specification writes down, to the last bit, in both
+// arithmetics of [precision] products, on every vector width that this machine has and for any number of threads; and
+// that one is close to the true product.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -17,7 +18,7 @@
 
 enum { KC = 384 };  // the specification's, written here again on purpose: it may never change
 
-// --- buffers with sentinels --------------------------------------------------------------------------------------------------
+// --- buffers with sentinels ------------------------------------------------------------------------------------------
 
 enum { GUARD = 256 };
 
@@ -30,7 +31,8 @@ static tensor guarded(dtype t, int64_t rows, int64_t cols) {
 }
 
 static void check_guards(const tensor *t) {
-    const unsigned char *p = (const unsigned char *)t->data - GUARD, *q = (const unsigned char *)t->data + tensor_bytes(t);
+    const unsigned char *p = (const unsigned char *)t->data - GUARD,
+                        *q = (const unsigned char *)t->data + tensor_bytes(t);
     for (int i = 0; i < GUARD; i++) {
         assert_int_equal(p[i], 0xa5);
         assert_int_equal(q[i], 0xa5);
@@ -76,7 +78,8 @@ static float number(fill kind) {
     if (kind == FILL_BROKEN) bits = 0x7f800000u | (x & 0x80400000u);
     if (kind == FILL_ANY) bits = x % 0x7f800000u | (y & 0x80000000u);
     if (kind == FILL_TINY) bits = part | (56 + y % 16) << 23;
-    if (kind == FILL_EDGE) bits = (part & (y & 3 ? 0x80000000u : 0x80070000u)) | (64 - (y >> 2) % 26 * (y >> 8 & 1)) << 23;
+    if (kind == FILL_EDGE)
+        bits = (part & (y & 3 ? 0x80000000u : 0x80070000u)) | (64 - (y >> 2) % 26 * (y >> 8 & 1)) << 23;
     if (kind == FILL_ODD) bits = y & 7 ? odd[x % (sizeof odd / sizeof *odd)] : part | (60 + (y >> 3) % 80) << 23;
     float f;
     memcpy(&f, &bits, sizeof f);
@@ -96,7 +99,7 @@ static tensor copy_of(const tensor *x) {
     return y;
 }
 
-// --- the specification ---------------------------------------------------------------------------------------------------------
+// --- the specification -----------------------------------------------------------------------------------------------
 
 // x as an operand of pairs: rounded to BF16, to nearest even; a denormal number is a zero.
 static float operand(float x) {
@@ -119,7 +122,8 @@ static float step(float a, float b, float c) {
 }
 
 static float element(const tensor *x, bool pairs, bool transposed, int64_t row, int64_t col) {
-    float y = transposed ? typed_get(x->data, x->type, col * x->size[1] + row) : typed_get(x->data, x->type, row * x->size[1] + col);
+    float y = transposed ? typed_get(x->data, x->type, col * x->size[1] + row)
+                         : typed_get(x->data, x->type, row * x->size[1] + col);
     return pairs ? operand(y) : y;
 }
 
@@ -182,7 +186,8 @@ static void specify(problem *p) {
                 typed_set(p->want_pre.data, c->type, at, x);
                 x = lane(vf_gelu(vf_set1(x)));
             }
-            if (c->epilogue & MATMUL_DGELU) x = rounded(c->type, x) * lane(vf_gelu_grad(vf_set1(typed_get(p->pre.data, c->type, at))));
+            if (c->epilogue & MATMUL_DGELU)
+                x = rounded(c->type, x) * lane(vf_gelu_grad(vf_set1(typed_get(p->pre.data, c->type, at))));
             if (c->epilogue & MATMUL_ACCUMULATE) x = typed_get(p->d.data, FP32, at) + x;
             typed_set(p->want_d.data, p->d.type, at, x);
         }
@@ -208,25 +213,34 @@ static void drop(problem *p) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) release(all[i]);
 }
 
-static void check_same(const problem *p, const tensor *got, const tensor *want, const char *what, int width, int threads) {
+static void check_same(const problem *p, const tensor *got, const tensor *want, const char *what, int width,
+                       int threads) {
     if (!memcmp(got->data, want->data, tensor_bytes(want))) return;
     size_t e = dtype_bytes(want->type);
     for (int64_t i = 0; i < tensor_count(want); i++) {
         float x = typed_get(got->data, got->type, i), y = typed_get(want->data, want->type, i);
-        if (!memcmp((char *)got->data + (size_t)i * e, (char *)want->data + (size_t)i * e, e) || (x != x && y != y)) continue;
+        if (!memcmp((char *)got->data + (size_t)i * e, (char *)want->data + (size_t)i * e, e) || (x != x && y != y))
+            continue;
         const test_case *c = &p->c;
         fail_msg("%s[%" PRId64 ",%" PRId64 "] of %" PRId64 "x%" PRId64 "x%" PRId64
                  " type %d ta %d tb %d epilogue %u, width %d, %d threads: got %.9g, specified %.9g",
-                 what, i / c->n, i % c->n, c->m, c->n, c->k, c->type, c->ta, c->tb, c->epilogue, width, threads, typed_get(got->data, got->type, i),
-                 typed_get(want->data, want->type, i));
+                 what, i / c->n, i % c->n, c->m, c->n, c->k, c->type, c->ta, c->tb, c->epilogue, width, threads,
+                 typed_get(got->data, got->type, i), typed_get(want->data, want->type, i));
     }
 }
 
 static void run_once(const problem *p, matmul_fn f, int width, stream *s) {
     tensor d = copy_of(&p->d), pre = copy_of(&p->pre), bias = view1(&p->bias, p->c.n);
-    assert_int_equal(
-        f(&(matmul_args){.d = &d, .pre = &pre, .a = &p->a, .ta = p->c.ta, .b = &p->b, .tb = p->c.tb, .bias = &bias, .epilogue = p->c.epilogue}, s),
-        ERR_OK);
+    assert_int_equal(f(&(matmul_args){.d = &d,
+                                      .pre = &pre,
+                                      .a = &p->a,
+                                      .ta = p->c.ta,
+                                      .b = &p->b,
+                                      .tb = p->c.tb,
+                                      .bias = &bias,
+                                      .epilogue = p->c.epilogue},
+                       s),
+                     ERR_OK);
     check_same(p, &d, &p->want_d, "d", width, pool_threads(s->workers));
     check_same(p, &pre, &p->want_pre, "pre", width, pool_threads(s->workers));
     check_guards(&d), check_guards(&pre), check_guards(&p->a), check_guards(&p->b);
@@ -249,30 +263,35 @@ static int types_of(void **state) { return ((fixture *)*state)->pairs ? 2 : 3; }
 
 static void check_case(fixture *f, test_case c) { check_filled(f, FILL_USUAL, c); }
 
-// --- tests -----------------------------------------------------------------------------------------------------------------------
+// --- tests -----------------------------------------------------------------------------------------------------------
 
-// Odd sizes around every boundary, all types, all transposes: exactly the specified bits, nothing beside the output touched.
+// Odd sizes around every boundary, all types, all transposes: exactly the specified bits, nothing beside the output
+// touched.
 static void specified_bits(void **state) {
     const int64_t sizes[][3] = {
-        {1, 1, 1},     {1, 1, 7},     {2, 3, 5},        {7, 1, 3},         {1, 49, 17},   {17, 33, 70},     {13, 97, 31},
-        {8, 48, 16},   {9, 47, 15},   {6, 16, 8},       {5, 19, KC - 1},   {5, 19, KC},   {11, 50, KC + 1}, {7, 23, 2 * KC + 3},
-        {65, 131, 67}, {101, 7, 129}, {1, 200, 2 * KC}, {23, 1, KC + 100}, {31, 193, 40}, {257, 95, 9},     {13, 400, KC + 5},
+        {1, 1, 1},        {1, 1, 7},           {2, 3, 5},         {7, 1, 3},     {1, 49, 17},      {17, 33, 70},
+        {13, 97, 31},     {8, 48, 16},         {9, 47, 15},       {6, 16, 8},    {5, 19, KC - 1},  {5, 19, KC},
+        {11, 50, KC + 1}, {7, 23, 2 * KC + 3}, {65, 131, 67},     {101, 7, 129}, {1, 200, 2 * KC}, {23, 1, KC + 100},
+        {31, 193, 40},    {257, 95, 9},        {13, 400, KC + 5},
     };
     const dtype types[] = {FP32, BF16, FP16};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int t = 0; t < types_of(state); t++)
             for (int trans = 0; trans < 4; trans++)
-                check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], trans & 1, trans >> 1, 0, false});
+                check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], trans & 1, trans >> 1,
+                                               0, false});
 }
 
 static void epilogues_are_the_separate_operations(void **state) {
     const unsigned all[] = {MATMUL_BIAS, MATMUL_GELU, MATMUL_BIAS | MATMUL_GELU, MATMUL_DGELU, MATMUL_ACCUMULATE};
-    const int64_t sizes[][3] = {{1, 1, 1}, {17, 33, 70}, {9, 48, KC}, {13, 61, 2 * KC + 3}, {40, 100, KC + 1}, {200, 416, 20}};
+    const int64_t sizes[][3] = {{1, 1, 1},         {17, 33, 70},  {9, 48, KC}, {13, 61, 2 * KC + 3},
+                                {40, 100, KC + 1}, {200, 416, 20}};
     const dtype types[] = {FP32, BF16, FP16};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int t = 0; t < types_of(state); t++)
             for (size_t e = 0; e < sizeof all / sizeof *all; e++)
-                check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], e % 2, e / 2 % 2, all[e], false});
+                check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], e % 2, e / 2 % 2,
+                                               all[e], false});
     for (int t = 1; t < types_of(state); t++)
         for (unsigned e = 0; e < 2; e++)
             for (int64_t k = KC - 1; k <= 2 * KC + 2; k += KC + 3)
@@ -286,8 +305,8 @@ static void edges_of(fixture *f, const int64_t sizes[][3], size_t count) {
             for (int kind = 0; kind < FILLS; kind++)
                 for (int trans = 0; trans < 4; trans++)
                     check_filled(f, (fill)kind,
-                                 (test_case){sizes[i][0], sizes[i][1], sizes[i][2], t ? BF16 : FP32, trans & 1, trans >> 1,
-                                             kind % 2 ? MATMUL_ACCUMULATE : 0, true});
+                                 (test_case){sizes[i][0], sizes[i][1], sizes[i][2], t ? BF16 : FP32, trans & 1,
+                                             trans >> 1, kind % 2 ? MATMUL_ACCUMULATE : 0, true});
 }
 
 static void edges(void **state) {
@@ -307,33 +326,41 @@ static void mode_is_left_alone(void **state) {
     usual.pairs = false;
     const int plain_widths = widths(&usual, other);
     problem p = make(f->pairs, FILL_TINY, (test_case){200, 416, 90, FP32, false, false, 0, false});
-    tensor a = filled_with(FILL_TINY, FP32, 64, 3), b = filled_with(FILL_TINY, FP32, 3, 768), d = guarded(FP32, 64, 768),
-           want = guarded(FP32, 64, 768);
+    tensor a = filled_with(FILL_TINY, FP32, 64, 3), b = filled_with(FILL_TINY, FP32, 3, 768),
+           d = guarded(FP32, 64, 768), want = guarded(FP32, 64, 768);
     assert_int_equal(other[0](&(matmul_args){.d = &want, .a = &a, .b = &b}, &f->s[1]), ERR_OK);
     for (int w = 0; w < n; w++)
         for (int t = 1; t <= MAX_THREADS; t++) {
             run_once(&p, fn[w], w, &f->s[t]);
-            assert_int_equal(other[w < plain_widths ? w : plain_widths - 1](&(matmul_args){.d = &d, .a = &a, .b = &b}, &f->s[t]), ERR_OK);
+            assert_int_equal(
+                other[w < plain_widths ? w : plain_widths - 1](&(matmul_args){.d = &d, .a = &a, .b = &b}, &f->s[t]),
+                ERR_OK);
             assert_memory_equal(d.data, want.data, tensor_bytes(&d));
         }
     float least = 0;
-    for (int64_t i = 0; i < tensor_count(&want); i++) least = fabsf(((float *)want.data)[i]) < 0x1p-126f ? ((float *)want.data)[i] : least;
+    for (int64_t i = 0; i < tensor_count(&want); i++)
+        least = fabsf(((float *)want.data)[i]) < 0x1p-126f ? ((float *)want.data)[i] : least;
     assert_true(least != 0);  // there were some
     drop(&p), release(&a), release(&b), release(&d), release(&want);
 }
 
-// Sizes that take the other ways through the plan: operands too large to be packed whole, k in several steps, long and flat tiles.
-// Too many elements to specify: some are, and all must agree between widths, threads, and with the same product elsewhere.
+// Sizes that take the other ways through the plan: operands too large to be packed whole, k in several steps, long and
+// flat tiles. Too many elements to specify: some are, and all must agree between widths, threads, and with the same
+// product elsewhere.
 static void check_large(fixture *f, test_case c) {
     matmul_fn fn[MAX_WIDTHS];
     int n = widths(f, fn);
-    tensor a = filled(c.type, c.ta ? c.k : c.m, c.ta ? c.m : c.k), b = filled(c.type, c.tb ? c.n : c.k, c.tb ? c.k : c.n);
+    tensor a = filled(c.type, c.ta ? c.k : c.m, c.ta ? c.m : c.k),
+           b = filled(c.type, c.tb ? c.n : c.k, c.tb ? c.k : c.n);
     tensor before = filled(c.epilogue & MATMUL_ACCUMULATE ? FP32 : c.type, c.m, c.n), first = {0};
     for (int w = n - 1; w >= 0; w--) {
         for (int t = 1; t <= MAX_THREADS; t += w == 0 ? MAX_THREADS : 1) {
             if (w == 0 && n > 1 && c.m * c.n * c.k > 15000000) continue;  // the portable width: see the small sizes
             tensor d = copy_of(&before);
-            assert_int_equal(fn[w](&(matmul_args){.d = &d, .a = &a, .ta = c.ta, .b = &b, .tb = c.tb, .epilogue = c.epilogue}, &f->s[t]), ERR_OK);
+            assert_int_equal(
+                fn[w](&(matmul_args){.d = &d, .a = &a, .ta = c.ta, .b = &b, .tb = c.tb, .epilogue = c.epilogue},
+                      &f->s[t]),
+                ERR_OK);
             check_guards(&d);
             if (!first.data) first = d;
             else {
@@ -346,7 +373,8 @@ static void check_large(fixture *f, test_case c) {
     for (int probe = 0; probe < 200; probe++) {
         int64_t i = probe < 2 ? probe * (c.m - 1) : (int64_t)((double)(random_float() + 1) / 2 * (double)(c.m - 1));
         int64_t j = probe < 4 ? probe % 2 * (c.n - 1) : (int64_t)((double)(random_float() + 1) / 2 * (double)(c.n - 1));
-        for (int64_t k = 0; k < c.k; k++) x[k] = element(&a, f->pairs, c.ta, i, k), y[k] = element(&b, f->pairs, c.tb, k, j);
+        for (int64_t k = 0; k < c.k; k++)
+            x[k] = element(&a, f->pairs, c.ta, i, k), y[k] = element(&b, f->pairs, c.tb, k, j);
         float want = spec_sum(f->pairs, x, y, 0, 0, 1, c.k);
         if (c.epilogue & MATMUL_ACCUMULATE) want = typed_get(before.data, FP32, i * c.n + j) + want;
         assert_true(typed_get(first.data, first.type, i * c.n + j) == rounded(first.type, want));
@@ -358,20 +386,27 @@ static void check_large(fixture *f, test_case c) {
 static void large_shapes(void **state) {
     const dtype types[] = {FP32, BF16};
     for (int t = 0; t < 2; t++) {
-        check_large(*state, (test_case){3, 11000, 400, types[t], false, true, 0, false});                  // v packed on the way
-        check_large(*state, (test_case){11000, 3, 400, types[t], true, false, MATMUL_ACCUMULATE, false});  // s packed on the way
-        check_large(*state, (test_case){40, 70, 70000, types[t], false, false, 0, false});                 // k in steps
+        // v packed on the way
+        check_large(*state, (test_case){3, 11000, 400, types[t], false, true, 0, false});
+        // s packed on the way
+        check_large(*state, (test_case){11000, 3, 400, types[t], true, false, MATMUL_ACCUMULATE, false});
+        check_large(*state, (test_case){40, 70, 70000, types[t], false, false, 0, false});  // k in steps
         check_large(*state, (test_case){40, 70, 70000, types[t], true, true, MATMUL_ACCUMULATE, false});
         check_large(*state, (test_case){11, 12000, 1200, types[t], false, false, MATMUL_ACCUMULATE, false});
-        check_large(*state, (test_case){11, 1600, 800, types[t], false, true, 0, false});    // v packed for few rows
-        check_large(*state, (test_case){300, 700, 900, types[t], false, true, 0, false});    // several tiles
-        check_large(*state, (test_case){300, 720, 900, types[t], false, false, 0, false});   // v packed where it is multiplied
+        check_large(*state, (test_case){11, 1600, 800, types[t], false, true, 0, false});  // v packed for few rows
+        check_large(*state, (test_case){300, 700, 900, types[t], false, true, 0, false});  // several tiles
+        // v packed where it is multiplied
+        check_large(*state, (test_case){300, 720, 900, types[t], false, false, 0, false});
         check_large(*state, (test_case){300, 208, 4000, types[t], false, false, 0, false});  // ... and k in steps
         check_large(*state, (test_case){600, 208, 20200, types[t], true, false, MATMUL_ACCUMULATE, false});
-        check_large(*state, (test_case){250, 784, 1000, types[t], false, false, 0, false});                 // threads that share nothing
-        check_large(*state, (test_case){1000, 784, 500, types[t], false, false, 0, false});                 // ... with several tiles each
-        check_large(*state, (test_case){250, 700, 1000, types[t], false, true, 0, false});                  // ... and v along k
-        check_large(*state, (test_case){250, 1040, 380, types[t], true, false, MATMUL_ACCUMULATE, false});  // ... and a sum to add to
+        // threads that share nothing
+        check_large(*state, (test_case){250, 784, 1000, types[t], false, false, 0, false});
+        // ... with several tiles each
+        check_large(*state, (test_case){1000, 784, 500, types[t], false, false, 0, false});
+        // ... and v along k
+        check_large(*state, (test_case){250, 700, 1000, types[t], false, true, 0, false});
+        // ... and a sum to add to
+        check_large(*state, (test_case){250, 1040, 380, types[t], true, false, MATMUL_ACCUMULATE, false});
     }
 }
 
@@ -387,7 +422,8 @@ static void position_is_nothing(void **state) {
         for (int64_t i = 0; i < M; i += 3) {
             for (int64_t j = 0; j < N; j += 5) {
                 float one = 0;
-                tensor row = {(float *)a.data + i * K, FP32, 2, {1, K}}, col = {(float *)b.data + j * K, FP32, 2, {1, K}};
+                tensor row = {(float *)a.data + i * K, FP32, 2, {1, K}},
+                       col = {(float *)b.data + j * K, FP32, 2, {1, K}};
                 tensor out = {&one, FP32, 2, {1, 1}};
                 assert_int_equal(fn[w](&(matmul_args){.d = &out, .a = &row, .b = &col, .tb = true}, &f->s[1]), ERR_OK);
                 assert_memory_equal(&one, (float *)d.data + i * N + j, sizeof one);
@@ -422,7 +458,8 @@ static void close_to_the_true_product(void **state) {
     }
 }
 
-// Twice the same sum is added twice: (d + s) + s; and an earlier value that swallows single products shows that it is added once.
+// Twice the same sum is added twice: (d + s) + s; and an earlier value that swallows single products shows that it is
+// added once.
 static void accumulate_adds_once(void **state) {
     fixture *f = *state;
     matmul_fn fn[MAX_WIDTHS];
@@ -432,9 +469,11 @@ static void accumulate_adds_once(void **state) {
             tensor a = guarded(FP32, 5, k), b = guarded(FP32, k, 50), d = guarded(FP32, 5, 50);
             for (int64_t i = 0; i < 5 * k; i++) ((float *)a.data)[i] = 1;
             for (int64_t i = 0; i < k * 50; i++) ((float *)b.data)[i] = 0.25f;
-            for (int64_t i = 0; i < 250; i++) ((float *)d.data)[i] = 0x1p24f;  // + 0.25 or + 0.5 is nothing, + k/4 is exact
+            // + 0.25 or + 0.5 is nothing, + k/4 is exact
+            for (int64_t i = 0; i < 250; i++) ((float *)d.data)[i] = 0x1p24f;
             for (int again = 1; again <= 2; again++) {
-                assert_int_equal(fn[w](&(matmul_args){.d = &d, .a = &a, .b = &b, .epilogue = MATMUL_ACCUMULATE}, &f->s[2]), ERR_OK);
+                assert_int_equal(
+                    fn[w](&(matmul_args){.d = &d, .a = &a, .b = &b, .epilogue = MATMUL_ACCUMULATE}, &f->s[2]), ERR_OK);
                 for (int64_t i = 0; i < 250; i++) assert_true(((float *)d.data)[i] == 0x1p24f + (float)(again * k / 4));
             }
             release(&a), release(&b), release(&d);

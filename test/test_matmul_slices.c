@@ -1,5 +1,6 @@
-// test/test_matmul_slices.c: matrices whose columns are cut into slices. Where k is not cut, the product has the bits of the same product uncut. Where
-// it is, each slice has the bits of its own product, and siblings are added along the tree, on every vector width and for any number of threads.
+// test/test_matmul_slices.c: matrices whose columns are cut into slices. Where k is not cut, the product has the bits
+// of the same product uncut. Where it is, each slice has the bits of its own product, and siblings are added along the
+// tree, on every vector width and for any number of threads.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "test/support/matmul.h"
@@ -15,7 +16,7 @@
 
 enum { GUARD = 64 };
 
-// --- matrices ----------------------------------------------------------------------------------------------------------------------
+// --- matrices --------------------------------------------------------------------------------------------------------
 
 static uint32_t seed = 1;
 static float random_float(void) {
@@ -49,7 +50,8 @@ static tensor cut(const tensor *x, int64_t S) {
     tensor y = matrix(x->type, rows, x->size[1]);
     for (int64_t s = 0; s < S; s++)
         for (int64_t r = 0; r < rows; r++)
-            memcpy((char *)y.data + (size_t)((s * rows + r) * w) * e, (char *)x->data + (size_t)(r * S * w + s * w) * e, (size_t)w * e);
+            memcpy((char *)y.data + (size_t)((s * rows + r) * w) * e, (char *)x->data + (size_t)(r * S * w + s * w) * e,
+                   (size_t)w * e);
     y.dims = 3, y.size[0] = S, y.size[1] = rows, y.size[2] = w;
     return y;
 }
@@ -60,12 +62,16 @@ static tensor whole(const tensor *x) {
     tensor y = matrix(x->type, rows, S * w);
     for (int64_t s = 0; s < S; s++)
         for (int64_t r = 0; r < rows; r++)
-            memcpy((char *)y.data + (size_t)(r * S * w + s * w) * e, (char *)x->data + (size_t)((s * rows + r) * w) * e, (size_t)w * e);
+            memcpy((char *)y.data + (size_t)(r * S * w + s * w) * e, (char *)x->data + (size_t)((s * rows + r) * w) * e,
+                   (size_t)w * e);
     return y;
 }
 
 static tensor slice(const tensor *x, int64_t s) {
-    tensor y = {(char *)x->data + (size_t)(s * x->size[1] * x->size[2]) * dtype_bytes(x->type), x->type, 2, {x->size[1], x->size[2], 1, 1}};
+    tensor y = {(char *)x->data + (size_t)(s * x->size[1] * x->size[2]) * dtype_bytes(x->type),
+                x->type,
+                2,
+                {x->size[1], x->size[2], 1, 1}};
     return y;
 }
 
@@ -81,9 +87,9 @@ static void expect_same(const tensor *found, const tensor *want, const char *wha
     for (int64_t i = 0; i < tensor_count(want); i++) {
         size_t e = dtype_bytes(want->type), at = (size_t)i * e;
         if (memcmp((char *)found->data + at, (char *)want->data + at, e) != 0)
-            fail_msg("%s in %d slices, (%d,%d) of type %d, width %d, %d threads: element %d is %.9g, expected %.9g", what, (int)S, (int)want->size[0],
-                     (int)want->size[1], want->type, width, threads, (int)i, typed_get(found->data, found->type, i),
-                     typed_get(want->data, want->type, i));
+            fail_msg("%s in %d slices, (%d,%d) of type %d, width %d, %d threads: element %d is %.9g, expected %.9g",
+                     what, (int)S, (int)want->size[0], (int)want->size[1], want->type, width, threads, (int)i,
+                     typed_get(found->data, found->type, i), typed_get(want->data, want->type, i));
     }
 }
 
@@ -102,7 +108,7 @@ static bool too_slow(const fixture *f, int64_t m, int64_t n, int64_t k) { return
         for (int t = 1; t <= MAX_THREADS; t++) \
             if (w == n_ - 1 ? t != 2 : t == 2)
 
-// --- columns that are not summed -----------------------------------------------------------------------------------------------------
+// --- columns that are not summed -------------------------------------------------------------------------------------
 
 typedef struct shape {
     int64_t m, n, k, S;
@@ -111,15 +117,22 @@ typedef struct shape {
 // A layer whose outputs are cut: y, and the GELU after it.
 static void outputs(fixture *f, shape z, dtype t, bool gelu) {
     matmul_fn fn[MAX_WIDTHS];
-    tensor a = filled(t, z.m, z.k), b = filled(t, z.n, z.k), bias = filled(t, 1, z.n), d = matrix(t, z.m, z.n), pre = matrix(t, z.m, z.n);
+    tensor a = filled(t, z.m, z.k), b = filled(t, z.n, z.k), bias = filled(t, 1, z.n), d = matrix(t, z.m, z.n),
+           pre = matrix(t, z.m, z.n);
     unsigned epilogue = MATMUL_BIAS | (gelu ? MATMUL_GELU : 0);
     tensor vector = view1(&bias, z.n), empty = matrix(t, z.m, z.n), to = cut(&empty, z.S), to_pre = cut(&empty, z.S);
     assert_int_equal(
-        specified(f)(&(matmul_args){.d = &d, .pre = &pre, .a = &a, .b = &b, .tb = true, .bias = &vector, .epilogue = epilogue}, &f->s[1]), ERR_OK);
+        specified(f)(
+            &(matmul_args){.d = &d, .pre = &pre, .a = &a, .b = &b, .tb = true, .bias = &vector, .epilogue = epilogue},
+            &f->s[1]),
+        ERR_OK);
     EACH_WAY(f, z, fn, w, threads) {
         memset(to.data, 0xff, tensor_bytes(&to));
         assert_int_equal(
-            fn[w](&(matmul_args){.d = &to, .pre = &to_pre, .a = &a, .b = &b, .tb = true, .bias = &vector, .epilogue = epilogue}, &f->s[threads]),
+            fn[w](
+                &(matmul_args){
+                    .d = &to, .pre = &to_pre, .a = &a, .b = &b, .tb = true, .bias = &vector, .epilogue = epilogue},
+                &f->s[threads]),
             ERR_OK);
         tensor back = whole(&to), back_pre = whole(&to_pre);
         expect_same(&back, &d, "y", z.S, w, threads);
@@ -127,16 +140,20 @@ static void outputs(fixture *f, shape z, dtype t, bool gelu) {
         check_guard(&to), check_guard(&to_pre);
         free(back.data), free(back_pre.data);
     }
-    free(a.data), free(b.data), free(bias.data), free(d.data), free(pre.data), free(empty.data), free(to.data), free(to_pre.data);
+    free(a.data), free(b.data), free(bias.data), free(d.data), free(pre.data), free(empty.data), free(to.data),
+        free(to_pre.data);
 }
 
 // The gradient of a layer's inputs that are cut: dx, through GELU, and the column sums.
 static void inputs(fixture *f, shape z, dtype t, bool gelu) {
     matmul_fn fn[MAX_WIDTHS];
-    tensor a = filled(t, z.m, z.k), b = filled(t, z.k, z.n), d = matrix(t, z.m, z.n), pre = filled(t, z.m, z.n), sums = matrix(FP32, 1, z.n);
-    tensor cut_b = cut(&b, z.S), cut_pre = cut(&pre, z.S), to = cut(&d, z.S), dbias = view1(&sums, z.n), more = copy_of(&dbias);
+    tensor a = filled(t, z.m, z.k), b = filled(t, z.k, z.n), d = matrix(t, z.m, z.n), pre = filled(t, z.m, z.n),
+           sums = matrix(FP32, 1, z.n);
+    tensor cut_b = cut(&b, z.S), cut_pre = cut(&pre, z.S), to = cut(&d, z.S), dbias = view1(&sums, z.n),
+           more = copy_of(&dbias);
     unsigned epilogue = gelu ? MATMUL_DGELU : 0;
-    matmul_args args = {.d = &d, .pre = &pre, .a = &a, .b = &b, .dbias = gelu ? &dbias : NULL, .fresh = true, .epilogue = epilogue};
+    matmul_args args = {
+        .d = &d, .pre = &pre, .a = &a, .b = &b, .dbias = gelu ? &dbias : NULL, .fresh = true, .epilogue = epilogue};
     assert_int_equal(specified(f)(&args, &f->s[1]), ERR_OK);
     args.b = &cut_b, args.pre = &cut_pre, args.d = &to, args.dbias = gelu ? &more : NULL;
     EACH_WAY(f, z, fn, w, threads) {
@@ -147,7 +164,8 @@ static void inputs(fixture *f, shape z, dtype t, bool gelu) {
         if (gelu) expect_same(&more, &dbias, "the sums of dx", z.S, w, threads);
         free(back.data);
     }
-    free(a.data), free(b.data), free(d.data), free(pre.data), free(sums.data), free(cut_b.data), free(cut_pre.data), free(to.data), free(more.data);
+    free(a.data), free(b.data), free(d.data), free(pre.data), free(sums.data), free(cut_b.data), free(cut_pre.data),
+        free(to.data), free(more.data);
 }
 
 // Gradients of weights: of cut outputs, whose rows are slices, and of cut inputs.
@@ -156,21 +174,26 @@ static void weights(fixture *f, shape z, dtype t, bool rows, bool adds) {
     tensor dy = filled(t, z.k, z.m), x = filled(t, z.k, z.n), before = filled(FP32, z.m, z.n), d = copy_of(&before);
     tensor cut_dy = cut(&dy, z.S), cut_x = cut(&x, z.S), cut_before = cut(&before, z.S);
     unsigned epilogue = adds ? MATMUL_ACCUMULATE : 0;
-    assert_int_equal(specified(f)(&(matmul_args){.d = &d, .a = &dy, .ta = true, .b = &x, .epilogue = epilogue}, &f->s[1]), ERR_OK);
+    assert_int_equal(
+        specified(f)(&(matmul_args){.d = &d, .a = &dy, .ta = true, .b = &x, .epilogue = epilogue}, &f->s[1]), ERR_OK);
     EACH_WAY(f, z, fn, w, threads) {
         tensor to = copy_of(rows ? &before : &cut_before);
         assert_int_equal(
-            fn[w](&(matmul_args){.d = &to, .a = rows ? &cut_dy : &dy, .ta = true, .b = rows ? &x : &cut_x, .epilogue = epilogue}, &f->s[threads]),
+            fn[w](
+                &(matmul_args){
+                    .d = &to, .a = rows ? &cut_dy : &dy, .ta = true, .b = rows ? &x : &cut_x, .epilogue = epilogue},
+                &f->s[threads]),
             ERR_OK);
         tensor back = rows ? copy_of(&to) : whole(&to);
         expect_same(&back, &d, rows ? "dw of cut outputs" : "dw of cut inputs", z.S, w, threads);
         check_guard(&to);
         free(back.data), free(to.data);
     }
-    free(dy.data), free(x.data), free(before.data), free(d.data), free(cut_dy.data), free(cut_x.data), free(cut_before.data);
+    free(dy.data), free(x.data), free(before.data), free(d.data), free(cut_dy.data), free(cut_x.data),
+        free(cut_before.data);
 }
 
-// --- sums that are cut -------------------------------------------------------------------------------------------------------------------
+// --- sums that are cut -----------------------------------------------------------------------------------------------
 
 // Siblings are added, nothing else.
 static float tree(const float *x, int64_t count, int64_t stride) {
@@ -191,7 +214,8 @@ static tensor specify(fixture *f, shape z, const matmul_args *args, const tensor
     for (int64_t s = 0; s < z.S; s++) {
         tensor a = slice(args->a, s), part = tensor_rows(&parts, s * z.m, z.m),
                b = args->tb ? slice(args->b, s) : tensor_rows(args->b, s * each, each);
-        assert_int_equal(fn[widths(f, fn) - 1](&(matmul_args){.d = &part, .a = &a, .b = &b, .tb = args->tb}, &f->s[1]), ERR_OK);
+        assert_int_equal(fn[widths(f, fn) - 1](&(matmul_args){.d = &part, .a = &a, .b = &b, .tb = args->tb}, &f->s[1]),
+                         ERR_OK);
     }
     for (int64_t i = 0; i < z.m * z.n; i++) {
         float x = tree((float *)parts.data + i, z.S, z.m * z.n);
@@ -206,11 +230,13 @@ static tensor specify(fixture *f, shape z, const matmul_args *args, const tensor
 
 static void sums(fixture *f, shape z, dtype t, bool tb, unsigned epilogue, bool residual, bool wide) {
     matmul_fn fn[MAX_WIDTHS];
-    tensor a = filled(t, z.m, z.k), b = tb ? filled(t, z.n, z.k) : filled(t, z.k, z.n), bias = filled(t, 1, z.n), res = filled(t, z.m, z.n);
+    tensor a = filled(t, z.m, z.k), b = tb ? filled(t, z.n, z.k) : filled(t, z.k, z.n), bias = filled(t, 1, z.n),
+           res = filled(t, z.m, z.n);
     tensor before = filled(wide || (epilogue & MATMUL_ACCUMULATE) ? FP32 : t, z.m, z.n), cut_a = cut(&a, z.S),
            cut_b = tb ? cut(&b, z.S) : copy_of(&b);
     tensor vector = view1(&bias, z.n);
-    matmul_args args = {.a = &cut_a, .b = &cut_b, .tb = tb, .bias = &vector, .residual = residual ? &res : NULL, .epilogue = epilogue};
+    matmul_args args = {
+        .a = &cut_a, .b = &cut_b, .tb = tb, .bias = &vector, .residual = residual ? &res : NULL, .epilogue = epilogue};
     tensor want = specify(f, z, &args, &before);
     EACH_WAY(f, z, fn, w, threads) {
         tensor to = copy_of(&before);
@@ -219,24 +245,27 @@ static void sums(fixture *f, shape z, dtype t, bool tb, unsigned epilogue, bool 
         expect_same(&to, &want, "a cut sum", z.S, w, threads);
         free(to.data);
     }
-    free(a.data), free(b.data), free(bias.data), free(res.data), free(before.data), free(cut_a.data), free(cut_b.data), free(want.data);
+    free(a.data), free(b.data), free(bias.data), free(res.data), free(before.data), free(cut_a.data), free(cut_b.data),
+        free(want.data);
 }
 
-// --- tests ---------------------------------------------------------------------------------------------------------------------------------
+// --- tests -----------------------------------------------------------------------------------------------------------
 
 static const dtype types[] = {FP32, BF16, FP16};
 static int types_of(void **state) { return ((fixture *)*state)->pairs ? 2 : 3; }
 
 static void columns_that_are_not_summed_keep_their_bits(void **state) {
-    static const shape shapes[] = {{5, 8, 7, 4},      {13, 96, 31, 2},   {70, 128, 40, 4}, {9, 36, 400, 4},   {31, 192, 20, 4},
-                                   {250, 384, 64, 8}, {17, 64, 770, 64}, {64, 60, 90, 2},  {200, 576, 390, 4}};
+    static const shape shapes[] = {{5, 8, 7, 4},      {13, 96, 31, 2},  {70, 128, 40, 4},
+                                   {9, 36, 400, 4},   {31, 192, 20, 4}, {250, 384, 64, 8},
+                                   {17, 64, 770, 64}, {64, 60, 90, 2},  {200, 576, 390, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int t = 0; t < types_of(state); t++)
             for (int k = 0; k < 2; k++) outputs(*state, shapes[i], types[t], k), inputs(*state, shapes[i], types[t], k);
 }
 
 static void gradients_of_weights_keep_their_bits(void **state) {
-    static const shape shapes[] = {{8, 12, 7, 4}, {96, 40, 31, 2}, {64, 128, 400, 4}, {36, 36, 20, 4}, {192, 48, 800, 8}, {128, 384, 33, 16}};
+    static const shape shapes[] = {{8, 12, 7, 4},   {96, 40, 31, 2},   {64, 128, 400, 4},
+                                   {36, 36, 20, 4}, {192, 48, 800, 8}, {128, 384, 33, 16}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int t = 0; t < types_of(state); t++)
             for (int k = 0; k < 4; k++) weights(*state, shapes[i], types[t], k & 1, k >> 1);
@@ -244,9 +273,10 @@ static void gradients_of_weights_keep_their_bits(void **state) {
 
 static void sums_are_added_along_the_tree(void **state) {
     // Many slices in a block, one, several blocks in a slice, and more levels than fit into a block.
-    static const shape shapes[] = {{5, 7, 8, 4},      {13, 37, 64, 2},      {70, 130, 128, 4}, {9, 48, 768, 4},    {31, 50, 3072, 4},
-                                   {8, 16, 1600, 4},  {250, 64, 512, 16},   {3, 5, 1024, 256}, {40, 96, 4096, 32}, {17, 33, 800, 2},
-                                   {1, 100, 1552, 4}, {64, 48, 385 * 8, 8}, {33, 100, 28, 4},  {70, 49, 252, 4}};
+    static const shape shapes[] = {{5, 7, 8, 4},       {13, 37, 64, 2},  {70, 130, 128, 4},  {9, 48, 768, 4},
+                                   {31, 50, 3072, 4},  {8, 16, 1600, 4}, {250, 64, 512, 16}, {3, 5, 1024, 256},
+                                   {40, 96, 4096, 32}, {17, 33, 800, 2}, {1, 100, 1552, 4},  {64, 48, 385 * 8, 8},
+                                   {33, 100, 28, 4},   {70, 49, 252, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int t = 0; t < types_of(state); t++)
             for (int tb = 0; tb < 2; tb++) {
@@ -268,8 +298,9 @@ static void large_sums_too(void **state) {
         }
 }
 
-// Few rows and many columns, for which each thread packs alone: it copies b, or, transposed or with columns that make no whole vectors, packs it. Slices
-// of which several are a block, or which are several blocks; rows that make no whole panel, tiles of several widths.
+// Few rows and many columns, for which each thread packs alone: it copies b, or, transposed or with columns that make
+// no whole vectors, packs it. Slices of which several are a block, or which are several blocks; rows that make no whole
+// panel, tiles of several widths.
 static void sums_of_threads_that_pack_alone(void **state) {
     static const shape shapes[] = {{222, 1616, 384, 2},   {222, 1616, 372, 4}, {256, 1600, 1200, 4},
                                    {200, 1344, 1536, 64}, {199, 1501, 600, 4}, {420, 1600, 3080, 8}};

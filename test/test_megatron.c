@@ -1,5 +1,5 @@
-// test/test_megatron.c: tokens with an index as Megatron-LM writes it. The files are made here, byte by byte: every type, sequences in any order, and
-// indexes that are cut, damaged, or those of other files.
+// test/test_megatron.c: tokens with an index as Megatron-LM writes it. The files are made here, byte by byte: every
+// type, sequences in any order, and indexes that are cut, damaged, or those of other files.
 #include "data/text/shard.h"
 #include "test/support/expect.h"
 #include "test/support/idx.h"
@@ -22,7 +22,8 @@ static void put_tokens(place *p, const char *name, int bytes, int64_t n, int64_t
     free(file);
 }
 
-static void put_index(place *p, const char *name, int type, int bytes, int64_t n, const int32_t *length, const int64_t *pointer) {
+static void put_index(place *p, const char *name, int type, int bytes, int64_t n, const int32_t *length,
+                      const int64_t *pointer) {
     uint8_t *file = malloc((size_t)(MEGATRON_HEADER + 20 * n + 8));
     write_bytes(at(p, name), file, megatron_index(file, type, bytes, n, length, pointer));
     free(file);
@@ -33,7 +34,7 @@ static void count_report(void *ctx, const char *text) {
     ++*(int *)ctx;
 }
 
-// --- what is read ----------------------------------------------------------------------------------------------------------
+// --- what is read ----------------------------------------------------------------------------------------------------
 
 static const struct {
     int type, bytes;
@@ -201,7 +202,7 @@ static void test_changed(void **state) {
     dataset_close(d);
 }
 
-// --- what `auto` takes for it ----------------------------------------------------------------------------------------------
+// --- what `auto` takes for it ----------------------------------------------------------------------------------------
 
 static void expect_auto(place *p, const char *name, int64_t tokens) {
     dataset *d;
@@ -210,7 +211,8 @@ static void expect_auto(place *p, const char *name, int64_t tokens) {
     dataset_close(d);
 }
 
-// Only NAME.bin with an index of that magic beside it: here the index has half of the tokens, so that one sees whether it was used.
+// Only NAME.bin with an index of that magic beside it: here the index has half of the tokens, so that one sees whether
+// it was used.
 static void test_auto(void **state) {
     place *p = *state;
     dataset *d;
@@ -247,17 +249,19 @@ static void test_auto(void **state) {
     // With an index that can't be read nobody knows.
     put_tokens(p, "a.bin", 2, N, 0, 1);
     assert_ok(fault_parse(&faults, "read@2"));
-    assert_error(dataset_open(&d, &(dataset_options){.files = at(p, "a.bin"), .faults = &faults}), ERR_IO, "a.bin: is the file beside it an index",
-                 "a.idx: read of 9 bytes");
-    assert_error(open_at(&d, p, "a.idx", SHARD_AUTO, 0), ERR_DATA, "a.idx: offset 0: looks like the index of Megatron-LM's data");
+    assert_error(dataset_open(&d, &(dataset_options){.files = at(p, "a.bin"), .faults = &faults}), ERR_IO,
+                 "a.bin: is the file beside it an index", "a.idx: read of 9 bytes");
+    assert_error(open_at(&d, p, "a.idx", SHARD_AUTO, 0), ERR_DATA,
+                 "a.idx: offset 0: looks like the index of Megatron-LM's data");
     // Text beside an index is tokens: its index says so.
-    write_bytes(at(p, "t.bin"), (const uint8_t *)"To be, or not to be, that is the question: whether 'tis nobler in the mind\n", 75);
+    write_bytes(at(p, "t.bin"),
+                (const uint8_t *)"To be, or not to be, that is the question: whether 'tis nobler in the mind\n", 75);
     assert_error(open_at(&d, p, "t.bin", SHARD_AUTO, 0), ERR_DATA, "looks like text");
     put_index(p, "t.idx", 1, 1, 1, (int32_t[]){75}, NULL);
     expect_auto(p, "t.bin", 75);
 }
 
-// --- what is refused -------------------------------------------------------------------------------------------------------
+// --- what is refused -------------------------------------------------------------------------------------------------
 
 static void test_wrong_files(void **state) {
     place *p = *state;
@@ -276,20 +280,23 @@ static void test_wrong_files(void **state) {
         {17, 1, 255, "offset 17: type 255"},
         {17, 1, 6, "offset 17: type 6 is float64"},
         {17, 1, 7, "offset 17: type 7 is float32"},
-        {17, 1, 4, "sequence 1 (offsets 38 and 50) has 100 tokens of 4 bytes from byte 40 on, expected inside the 240 bytes of"},
+        {17, 1, 4,
+         "sequence 1 (offsets 38 and 50) has 100 tokens of 4 bytes from byte 40 on, expected inside the 240 bytes of"},
         {18, 8, 0, "offset 18: no sequence"},
         {18, 8, 3, "too few for the 3 documents"},
         {18, 8, 1, "sequences and 3 documents: the file is too long"},
         {18, 8, 7, "too few for the 7 sequences that offset 18"},
         {18, 8, UINT64_MAX, "too few for the 18446744073709551615 sequences"},
-        {18, 8, UINT64_MAX / 12 + 3, "too few for the 1537228672809129304 sequences"},  // times 12: less than the file has
+        // times 12: less than the file has
+        {18, 8, UINT64_MAX / 12 + 3, "too few for the 1537228672809129304 sequences"},
         {26, 8, 2, "expected 74 for 2 sequences and 2 documents: the file is too long"},
         {26, 8, 4, "too few for the 4 documents that offset 26"},
         {26, 8, (UINT64_C(1) << 61) + 3, "too few for the 2305843009213693955 documents"},
         {26, 8, UINT64_MAX, "too few for the"},
         {34, 4, UINT32_MAX, "sequence 0 (offsets 34 and 42) has -1 tokens of 2 bytes from byte 0"},
         {34, 4, INT32_MAX, "has 2147483647 tokens"},
-        {38, 4, 101, "sequence 1 (offsets 38 and 50) has 101 tokens of 2 bytes from byte 40 on, expected inside the 240 bytes of"},
+        {38, 4, 101,
+         "sequence 1 (offsets 38 and 50) has 101 tokens of 2 bytes from byte 40 on, expected inside the 240 bytes of"},
         {50, 8, 41, "sequence 1 (offsets 38 and 50) has 100 tokens of 2 bytes from byte 41"},
         {50, 8, 241, "from byte 241"},
         {50, 8, UINT64_MAX, "from byte -1"},
@@ -309,18 +316,22 @@ static void test_wrong_files(void **state) {
     memcpy(modes, index, n);
     memset(modes + n, 0, 2);
     write_bytes(at(p, "a.idx"), modes, n + 2);
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "a.idx: offset 82: the index gives each sequence a mode");
+    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA,
+                 "a.idx: offset 82: the index gives each sequence a mode");
     put_index(p, "a.idx", 8, 2, 2, (int32_t[]){0, N}, (int64_t[]){2 * N + 1, 0});
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "sequence 0 ", "has 0 tokens of 2 bytes from byte 241");
+    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "sequence 0 ",
+                 "has 0 tokens of 2 bytes from byte 241");
     put_index(p, "a.idx", 8, 2, 3, (int32_t[]){0, 0, 0}, NULL);
     assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "a.idx: all 3 sequences are empty");
     assert_int_equal(unlink(at(p, "a.idx")), 0);
     assert_error(open_at(&d, p, "a.bin", SHARD_MEGATRON, 0), ERR_IO, "a.bin: its index: ", "a.idx: No such file");
     put_tokens(p, "a.tok", 2, N, 0, 1);
-    assert_error(open_at(&d, p, "a.tok", SHARD_MEGATRON, 0), ERR_DATA, "a.tok: data of Megatron-LM is NAME.bin", "name the file that ends in .bin");
+    assert_error(open_at(&d, p, "a.tok", SHARD_MEGATRON, 0), ERR_DATA, "a.tok: data of Megatron-LM is NAME.bin",
+                 "name the file that ends in .bin");
 }
 
-// An index that is cut anywhere is refused. One with a flipped bit is refused, or has sequences that are inside the file.
+// An index that is cut anywhere is refused. One with a flipped bit is refused, or has sequences that are inside the
+// file.
 static void test_every_flip_and_cut(void **state) {
     place *p = *state;
     uint8_t index[128];
@@ -351,8 +362,9 @@ static void test_every_flip_and_cut(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
-        TEST(test_types),   TEST(test_no_tokens), TEST(test_pointers),    TEST(test_many_sequences),     TEST(test_hash),
-        TEST(test_changed), TEST(test_auto),      TEST(test_wrong_files), TEST(test_every_flip_and_cut),
+        TEST(test_types),          TEST(test_no_tokens),   TEST(test_pointers),
+        TEST(test_many_sequences), TEST(test_hash),        TEST(test_changed),
+        TEST(test_auto),           TEST(test_wrong_files), TEST(test_every_flip_and_cut),
     };
     return cmocka_run_group_tests_name("megatron", tests, NULL, NULL);
 }

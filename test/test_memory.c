@@ -33,57 +33,65 @@ static void of_machines(void **state) {
         {"no groups", 8192000, {"proc/meminfo", meminfo}},
         {"version 2",
          700000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/job\n", "sys/fs/cgroup/job/memory.max", "1000000\n", "sys/fs/cgroup/job/memory.current",
-          "500000\n", "sys/fs/cgroup/job/memory.stat", "anon 300000\nfile 900000\ninactive_file 150000\nactive_file 50000\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/job\n", "sys/fs/cgroup/job/memory.max", "1000000\n",
+          "sys/fs/cgroup/job/memory.current", "500000\n", "sys/fs/cgroup/job/memory.stat",
+          "anon 300000\nfile 900000\ninactive_file 150000\nactive_file 50000\n"}},
         {"the limit is one of a level above",
          200000,
          {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/slice/job\n", "sys/fs/cgroup/slice/job/memory.max", "max\n",
           "sys/fs/cgroup/slice/memory.max", "1000000\n", "sys/fs/cgroup/slice/memory.current", "800000\n"}},
         {"a container that sees its own group as the first one",
          0,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/elsewhere/job\n", "sys/fs/cgroup/memory.max", "1000000\n", "sys/fs/cgroup/memory.current",
-          "1200000\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/elsewhere/job\n", "sys/fs/cgroup/memory.max", "1000000\n",
+          "sys/fs/cgroup/memory.current", "1200000\n"}},
         {"version 1",
          600000,
          {"proc/meminfo", meminfo, "proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n1:name=memory:/y\n",
-          "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n", "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "500000\n",
-          "sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100000\n"}},
+          "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
+          "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "500000\n", "sys/fs/cgroup/memory/job/memory.stat",
+          "inactive_file 1\ntotal_inactive_file 100000\n"}},
         {"version 1 without a limit",
          8192000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memory:/job\n", "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n",
-          "sys/fs/cgroup/memory/memory.usage_in_bytes", "500000\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memory:/job\n", "sys/fs/cgroup/memory/memory.limit_in_bytes",
+          "9223372036854771712\n", "sys/fs/cgroup/memory/memory.usage_in_bytes", "500000\n"}},
         {"version 1, memory first of several",
          100000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memory,cpu:/job\n", "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memory,cpu:/job\n",
+          "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
           "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n"}},
         {"version 1, memory last of several",
          300000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:cpu,memory:/job\n", "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:cpu,memory:/job\n",
+          "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
           "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n", "sys/fs/cgroup/memory/job/memory.stat",
           "total_active_file 150000\ntotal_inactive_file 50000\nactive_file 7\n"}},
         {"others have memory in their names only",
          8192000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memoryx:/job\n5:xmemory,memory-x:/job\n6:name=memory:/job\nnone\n7:memory\n",
-          "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n", "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup",
+          "4:memoryx:/job\n5:xmemory,memory-x:/job\n6:name=memory:/job\nnone\n7:memory\n",
+          "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
+          "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n"}},
         {"of two levels that are full the fuller one",
          100000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/slice/job\n", "sys/fs/cgroup/slice/job/memory.max", "900000\n",
-          "sys/fs/cgroup/slice/job/memory.current", "800000\n", "sys/fs/cgroup/slice/memory.max", "1000000\n", "sys/fs/cgroup/slice/memory.current",
-          "500000\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/slice/job\n", "sys/fs/cgroup/slice/job/memory.max",
+          "900000\n", "sys/fs/cgroup/slice/job/memory.current", "800000\n", "sys/fs/cgroup/slice/memory.max",
+          "1000000\n", "sys/fs/cgroup/slice/memory.current", "500000\n"}},
         {"a limit that is the machine's memory",
          8192000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "16384000\n", "sys/fs/cgroup/memory.current",
-          "16383000\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "16384000\n",
+          "sys/fs/cgroup/memory.current", "16383000\n"}},
         {"one byte less",
          1000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "16383999\n", "sys/fs/cgroup/memory.current",
-          "16382999\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "16383999\n",
+          "sys/fs/cgroup/memory.current", "16382999\n"}},
         {"nothing may be had at all",
          0,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "0\n", "sys/fs/cgroup/memory.current", "0\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "0\n",
+          "sys/fs/cgroup/memory.current", "0\n"}},
         {"more is left by the limit than by the machine",
          8192000,
-         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "9000000\n", "sys/fs/cgroup/memory.current", "1000\n"}},
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "9000000\n",
+          "sys/fs/cgroup/memory.current", "1000\n"}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -93,13 +101,14 @@ static void of_machines(void **state) {
         assert_non_null(mkdtemp(root));
         for (int k = 0; cases[i].file[k]; k += 2) put(root, cases[i].file[k], cases[i].file[k + 1]);
         int64_t got = memory_find(root).available;
-        if (got != cases[i].available) fail_msg("%s: %lld, expected %lld", cases[i].what, (long long)got, (long long)cases[i].available);
+        if (got != cases[i].available)
+            fail_msg("%s: %lld, expected %lld", cases[i].what, (long long)got, (long long)cases[i].available);
         assert_ok(io_remove_tree(root));
     }
     assert_true(memory_find("").available > 0);
 }
 
-// --- the most that there can be, and the words ---------------------------------------------------------------------------------
+// --- the most that there can be, and the words -----------------------------------------------------------------------
 
 static const int64_t GB = 1 << 30;
 
@@ -125,8 +134,8 @@ static void machine(const char *root) {
 static void expect(const char *root, int64_t most, int64_t available, const char *what) {
     memory_room m = memory_find(root);
     if (m.most != most || m.available != available || strcmp(m.what, what) != 0)
-        fail_msg("%lld, %lld available, of %s; expected %lld, %lld of %s", (long long)m.most, (long long)m.available, m.what, (long long)most,
-                 (long long)available, what);
+        fail_msg("%lld, %lld available, of %s; expected %lld, %lld of %s", (long long)m.most, (long long)m.available,
+                 m.what, (long long)most, (long long)available, what);
 }
 
 static void a_machine(void **state) {
@@ -161,11 +170,13 @@ static void words(void **state) {
     (void)state;
     memory_room m = {.most = 16 * GB, .available = GB, .addresses = INT64_MAX, .what = "this machine"};
     assert_int_equal(memory_refuse("this run needs", 1423405400000, true, &m), ERR_CONFIG);
-    static const char start[] = "this run needs 1423.4 GB of memory, and this machine has 17.2 GB, 1.1 GB of it available now";
+    static const char start[] =
+        "this run needs 1423.4 GB of memory, and this machine has 17.2 GB, 1.1 GB of it available now";
     if (strcmp(err_last()->text, start) != 0) fail_msg("%s", err_last()->text);
     m.addresses = GB;
     memory_refuse("this run needs", 2 * GB, true, &m);
-    if (!strstr(err_last()->text, "a process under this limit of addresses (ulimit -v) has 1.1 GB")) fail_msg("%s", err_last()->text);
+    if (!strstr(err_last()->text, "a process under this limit of addresses (ulimit -v) has 1.1 GB"))
+        fail_msg("%s", err_last()->text);
     memory_refuse("the 4 ranks on this machine need", 20 * GB, false, &m);
     if (!strstr(err_last()->text, "this machine has 17.2 GB")) fail_msg("%s", err_last()->text);
 }
@@ -194,17 +205,23 @@ static void judged(void **state) {
         const char *said;
     } rows[] = {
         {8 * (1LL << 30), 16 * (1LL << 30), 2, ""},
-        {1, 16 * (1LL << 30) + 1, 3, "the 3 ranks on this machine need 17.2 GB of memory, and this machine has 17.2 GB, 0.0 MB of it available now"},
-        {20 * (1LL << 30), 20 * (1LL << 30), 1, "this run needs 21.5 GB of memory, and this machine has 17.2 GB, 0.0 MB of it available now"},
+        {1, 16 * (1LL << 30) + 1, 3,
+         "the 3 ranks on this machine need 17.2 GB of memory, and this machine has 17.2 GB, 0.0 MB of it available now"},
+        {20 * (1LL << 30), 20 * (1LL << 30), 1,
+         "this run needs 21.5 GB of memory, and this machine has 17.2 GB, 0.0 MB of it available now"},
         {8 * (1LL << 30) + 1, 9 * (1LL << 30), 2,
          "this rank needs 8.6 GB of memory, and a process under this limit of addresses (ulimit -v) has 8.6 GB"},
-        {9 * (1LL << 30), 9 * (1LL << 30), 1, "this run needs 9.7 GB of memory, and a process under this limit of addresses (ulimit -v) has 8.6 GB"},
+        {9 * (1LL << 30), 9 * (1LL << 30), 1,
+         "this run needs 9.7 GB of memory, and a process under this limit of addresses (ulimit -v) has 8.6 GB"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(memory_judge(&m, rows[i].mine, rows[i].sum, rows[i].locals), *rows[i].said ? ERR_CONFIG : ERR_OK);
+        assert_int_equal(memory_judge(&m, rows[i].mine, rows[i].sum, rows[i].locals),
+                         *rows[i].said ? ERR_CONFIG : ERR_OK);
         if (*rows[i].said) assert_string_equal(err_last()->text, rows[i].said);
     }
-    memory_refuse("it needs", 999900000, true, &(memory_room){.most = 1000000, .available = -1, .addresses = INT64_MAX, .what = "the control group"});
+    memory_refuse(
+        "it needs", 999900000, true,
+        &(memory_room){.most = 1000000, .available = -1, .addresses = INT64_MAX, .what = "the control group"});
     assert_string_equal(err_last()->text, "it needs 999.9 MB of memory, and the control group has 1.0 MB");
 }
 
@@ -247,10 +264,16 @@ static void each_machine_has_its_ranks(void **state) {
         int64_t needs[WORLD];
         const char *said[WORLD];  // NULL: there is room
     } rows[] = {
-        {{0, 1, 1, 2}, {half, half, half, half}, {[1] = "the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
-        {{0, 0, 1, 1}, {half, half, half, 1}, {"the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
+        {{0, 1, 1, 2},
+         {half, half, half, half},
+         {[1] = "the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
+        {{0, 0, 1, 1},
+         {half, half, half, 1},
+         {"the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
         {{0, 0, 0, 1}, {1, 1, 1, 2 * half}, {[3] = "this run needs "}},
-        {{0, 0, 1, 1}, {1, 1, 1, 2 * half}, {[2] = "the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
+        {{0, 0, 1, 1},
+         {1, 1, 1, 2 * half},
+         {[2] = "the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
     };
     device *dev;
     stream *s;

@@ -1,5 +1,6 @@
-// test/test_metrics.c: what trainer/watch/ says of a state that is made up: metrics byte for byte, health case by case, the four pages; and that
-// the dashboard asks for nothing else than what is exported. (test/check_promtool.sh: what Prometheus itself thinks of it.)
+// test/test_metrics.c: what trainer/watch/ says of a state that is made up: metrics byte for byte, health case by case,
+// the four pages; and that the dashboard asks for nothing else than what is exported. (test/check_promtool.sh: what
+// Prometheus itself thinks of it.)
 #include "base/io.h"
 #include "test/support/expect.h"
 #include "test/support/watch_state.h"
@@ -46,7 +47,7 @@ static void without_build(char *t) {
     *to = 0;
 }
 
-// --- metrics -----------------------------------------------------------------------------------------------------------
+// --- metrics ---------------------------------------------------------------------------------------------------------
 
 static void golden(void **state) {
     (void)state;
@@ -66,8 +67,9 @@ static void unknown_is_left_out(void **state) {
     watch_rank rank;
     watch_state s = state_make_bare(&rank);
     const char *t = metrics_of(&s);
-    static const char *const absent[] = {"NaN",  "nan",    "inf\n",  " -1\n",      "lockstep_steps", "_total{rank=\"0\"}",
-                                         "loss", "tokens", "device", "filesystem", "gpu=",           "resident"};
+    static const char *const absent[] = {
+        "NaN",  "nan",    "inf\n",  " -1\n",      "lockstep_steps", "_total{rank=\"0\"}",
+        "loss", "tokens", "device", "filesystem", "gpu=",           "resident"};
     for (size_t i = 0; i < COUNT(absent); i++) lacks(t, absent[i]);
     has(t, "\nlockstep_rank_step{rank=\"0\"} 121\n");
     has(t, "\nlockstep_rank_phase_seconds_total{rank=\"0\",phase=\"step\"} 240.25\n");
@@ -119,10 +121,12 @@ static void counters(void **state) {
     has(metrics_of(&s), "\nlockstep_step 0\n");
     has(text, "\nlockstep_samples_total 0\n");
     has(text, "\nlockstep_step_duration_seconds_bucket{le=\"+Inf\"} 0\n");
-    static const char *const absent[] = {"loss", "lockstep_eval", "checkpoint", "timestamp", "tokens", "samples_per_second"};
+    static const char *const absent[] = {"loss",      "lockstep_eval", "checkpoint",
+                                         "timestamp", "tokens",        "samples_per_second"};
     for (size_t i = 0; i < COUNT(absent); i++) lacks(text, absent[i]);
     for (int sign = -1; sign <= 1; sign += 2) {  // what is infinite is not known either
-        double *const reals[] = {&s.news.loss, &s.news.grad_norm, &s.news.lr, &s.news.loss_scale, &s.news.mfu, &s.news.units_per_s};
+        double *const reals[] = {&s.news.loss,       &s.news.grad_norm, &s.news.lr,
+                                 &s.news.loss_scale, &s.news.mfu,       &s.news.units_per_s};
         for (size_t i = 0; i < COUNT(reals); i++) *reals[i] = sign * INFINITY;
         metrics_of(&s);
         for (size_t i = 0; i < COUNT(absent); i++) lacks(text, absent[i]);
@@ -156,7 +160,8 @@ static void a_run_that_diverges(void **state) {
     assert_true(health(&s, why, sizeof why));
     s.bad_steps = 5;
     assert_false(health(&s, why, sizeof why));
-    assert_non_null(strstr(why, "the run diverges: the loss or the gradient of the last 5 steps, up to step 120, was not finite"));
+    assert_non_null(
+        strstr(why, "the run diverges: the loss or the gradient of the last 5 steps, up to step 120, was not finite"));
     has(metrics_of(&s), "\nlockstep_bad_steps 5\n");
     has(text, "\nlockstep_healthy 0\n");
 }
@@ -182,8 +187,10 @@ static void ranks_of_another_node(void **state) {
         watch_rank *r = &rank[i];
         r->place.node = 2, r->place.rank = 8 + i;
         r->step = 200 + i, r->what_s = 2 + 3 * i, r->cpu = 1 + 0.5 * i, r->resident = 3000 + 7 * i;
-        r->read_bytes = 4000 + 9 * i, r->read_retries = 5 + 2 * i, r->read_p50_ms = 250 + 1000 * i, r->read_p99_ms = 500 + 1000 * i;
-        r->sensors = (device_sensors){.watts = 300 + 5 * i, .joules = 80 + 4 * i, .celsius = 60 + 2 * i, .mhz = 1000 + 100 * i};
+        r->read_bytes = 4000 + 9 * i, r->read_retries = 5 + 2 * i, r->read_p50_ms = 250 + 1000 * i,
+        r->read_p99_ms = 500 + 1000 * i;
+        r->sensors =
+            (device_sensors){.watts = 300 + 5 * i, .joules = 80 + 4 * i, .celsius = 60 + 2 * i, .mhz = 1000 + 100 * i};
         r->sensors.limited = i == 0 ? LIMITED_HEAT : i == 1 ? LIMITED_POWER : 0;
         r->limit_watts = 700 + 6 * i, r->utilisation = 0.5 + 0.1 * i;
         r->device_used = 6000 + 8 * i, r->device_total = 9000 + i, r->device_planned = 5000 + 3 * i;
@@ -195,13 +202,15 @@ static void ranks_of_another_node(void **state) {
         for (size_t k = 0; k < COUNT(families); k++) {
             snprintf(labels, sizeof labels, "{rank=\"%d\"}", 8 + i);
             if (i < 2 && strncmp(families[k].family, "device", 6) == 0)
-                snprintf(labels, sizeof labels, "{gpu=\"%d\",UUID=\"%s\",pci_bus_id=\"%s\",rank=\"%d\"}", i, rank[i].uuid, rank[i].device, 8 + i);
-            snprintf(line, sizeof line, "\nlockstep_%s%s %.15g\n", families[k].family, labels, families[k].first + families[k].more * i);
+                snprintf(labels, sizeof labels, "{gpu=\"%d\",UUID=\"%s\",pci_bus_id=\"%s\",rank=\"%d\"}", i,
+                         rank[i].uuid, rank[i].device, 8 + i);
+            snprintf(line, sizeof line, "\nlockstep_%s%s %.15g\n", families[k].family, labels,
+                     families[k].first + families[k].more * i);
             has(text, line);
         }
         for (int p = 0; p < BOARD_PHASES; p++) {
-            snprintf(line, sizeof line, "\nlockstep_rank_phase_seconds_total{rank=\"%d\",phase=\"%s\"} %d\n", 8 + i, board_phase_name((board_phase)p),
-                     10 * i + p + 1);
+            snprintf(line, sizeof line, "\nlockstep_rank_phase_seconds_total{rank=\"%d\",phase=\"%s\"} %d\n", 8 + i,
+                     board_phase_name((board_phase)p), 10 * i + p + 1);
             has(text, line);
         }
         snprintf(line, sizeof line, "rank=\"%d\",reason=\"%s\"} %d\n", 8 + i, i == 1 ? "power" : "heat", i < 2);
@@ -243,11 +252,12 @@ static void widest(watch_rank *rank, watch_state *s, int locals) {
         r->place.rank = r->place.local = 1000000 + i;
         memset(r->uuid, '"', sizeof r->uuid - 1);
         memset(r->device, '"', sizeof r->device - 1);
-        r->cpu = r->what_s = r->sensors.watts = r->sensors.joules = r->sensors.celsius = r->sensors.mhz = r->utilisation = r->limit_watts =
-            -1.23456789012345e-123;
+        r->cpu = r->what_s = r->sensors.watts = r->sensors.joules = r->sensors.celsius = r->sensors.mhz =
+            r->utilisation = r->limit_watts = -1.23456789012345e-123;
         r->read_p50_ms = r->read_p99_ms = -1.23456789012345e-123;
         for (int p = 0; p < BOARD_PHASES; p++) r->in_phase_s[p] = -1.23456789012345e-123;
-        r->step = r->resident = r->device_used = r->device_total = r->device_planned = r->read_bytes = r->read_retries = INT64_MAX;
+        r->step = r->resident = r->device_used = r->device_total = r->device_planned = r->read_bytes = r->read_retries =
+            INT64_MAX;
     }
 }
 
@@ -363,7 +373,7 @@ static void no_heap(void **state) {
 #endif
 }
 
-// --- the dashboard -----------------------------------------------------------------------------------------------------
+// --- the dashboard ---------------------------------------------------------------------------------------------------
 
 // Whether a family's name, or that of one of its series, begins a line.
 static bool exported(const char *in, const char *name, size_t n) {
@@ -381,7 +391,8 @@ static void check_expression(const char *expr, const char *texts) {
         at += n, names++;
     }
     if (names == 0) fail_msg("no metric in \"%s\"", expr);
-    if (strstr(expr, "lockstep_") && !strstr(expr, "instance=~\"$instance\"")) fail_msg("\"%s\" is not of one node", expr);
+    if (strstr(expr, "lockstep_") && !strstr(expr, "instance=~\"$instance\""))
+        fail_msg("\"%s\" is not of one node", expr);
 }
 
 static int check_expressions(json_t *j, const char *texts) {
@@ -421,13 +432,14 @@ static void dashboard(void **state) {
     json_decref(j);
 }
 
-// --- health ------------------------------------------------------------------------------------------------------------
+// --- health ----------------------------------------------------------------------------------------------------------
 
 static watch_rank two[2];
 
 static void judged(const watch_state *s, bool well, const char *words) {
     char why[HEALTH_TEXT] = "";
-    if (health(s, why, sizeof why) != well || !strstr(why, words)) fail_msg("expected %s with \"%s\": %s", well ? "200" : "503", words, why);
+    if (health(s, why, sizeof why) != well || !strstr(why, words))
+        fail_msg("expected %s with \"%s\": %s", well ? "200" : "503", words, why);
     if (well != (strncmp(why, "ok: ", 4) == 0) || strchr(why, '\n')) fail_msg("what of %s?", why);
 }
 
@@ -532,7 +544,8 @@ static void be(watch_rank *r, int what) {
     static const char process[] = {'T', 'Z', 'X', 'D'};
     static const board_phase phase[] = {PHASE_STARTING, PHASE_EVALUATING, PHASE_SAMPLING, PHASE_SAVING, PHASE_ENDED};
     if (what < (int)COUNT(process)) r->process = process[what];
-    else if (what - COUNT(process) < COUNT(phase)) r->phase = phase[what - COUNT(process)], r->what = NULL, r->phase_s = 7;
+    else if (what - COUNT(process) < COUNT(phase))
+        r->phase = phase[what - COUNT(process)], r->what = NULL, r->phase_s = 7;
     else r->phase_s = r->what_s = 7;  // it has just begun to step again
 }
 
@@ -553,7 +566,8 @@ static void whichever_rank_it_is(void **state) {
                 if (what <= GONE) judged(&s, false, what ? "has ended" : "is stopped by a signal");
                 if (what == AGAIN) judged(&s, true, " 7.0 s ago");
                 if (k == 0) strcpy(first, why);
-                if (strcmp(why, first) != 0) fail_msg("%d of rank %d, %d: %s; of the first: %s", what, k, well, why, first);
+                if (strcmp(why, first) != 0)
+                    fail_msg("%d of rank %d, %d: %s; of the first: %s", what, k, well, why, first);
             }
         }
 }
@@ -570,7 +584,7 @@ static void alarms_that_end_health(void **state) {
         }
 }
 
-// --- pages -------------------------------------------------------------------------------------------------------------
+// --- pages -----------------------------------------------------------------------------------------------------------
 
 static err_t report(void *ctx, const char **t, size_t *n) {
     *t = ctx, *n = strlen(ctx);
@@ -597,13 +611,15 @@ static void four_pages(void **state) {
     pages p = {.state = &s, .report = report, .status = report, .ctx = html};
     assert_ok(pages_open(&p));
     for (int i = 0; i < PAGES; i++)  // a state is a second old at most; a report takes a while to make
-        assert_true(pages_routes[i].fresh_s > 0 && pages_routes[i].fresh_s <= (strcmp(pages_routes[i].path, "/") == 0 ? 10 : 1));
+        assert_true(pages_routes[i].fresh_s > 0 &&
+                    pages_routes[i].fresh_s <= (strcmp(pages_routes[i].path, "/") == 0 ? 10 : 1));
     http_page page = get(&p, "/");
     assert_true(page.status == 200 && page.bytes == 9 && strcmp(page.type, "text/html; charset=utf-8") == 0);
     page = get(&p, "/status.json");
     assert_true(page.status == 200 && strcmp(page.type, "application/json") == 0);
     page = get(&p, "/metrics");
-    assert_true(page.status == 200 && strcmp(page.type, "text/plain; version=0.0.4; charset=utf-8") == 0 && page.bytes == strlen(metrics_of(&s)));
+    assert_true(page.status == 200 && strcmp(page.type, "text/plain; version=0.0.4; charset=utf-8") == 0 &&
+                page.bytes == strlen(metrics_of(&s)));
     page = get(&p, "/health");
     assert_int_equal(page.status, 200);
     has(page.body, "ok: step 120 of 600");

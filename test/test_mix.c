@@ -1,5 +1,5 @@
-// test/test_mix.c: sources mixed by weight. Shares are counted, at every position; each part has its own epochs; and what a loader delivers at a
-// position does not depend on lanes, ranks and where it began.
+// test/test_mix.c: sources mixed by weight. Shares are counted, at every position; each part has its own epochs; and
+// what a loader delivers at a position does not depend on lanes, ranks and where it began.
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "data/weights.h"
@@ -61,12 +61,14 @@ static const char *in(place *p, const char *names, char dst[4096]) {
 
 static err_t open_mix(place *p, source **s, const char *names) {
     char files[4096];
-    return source_open(s, &(source_options){.files = in(p, names, files), .format = FORMAT_RAW16, .wanted = window, .inputs = 2, .retry = 3});
+    return source_open(
+        s, &(source_options){
+               .files = in(p, names, files), .format = FORMAT_RAW16, .wanted = window, .inputs = 2, .retry = 3});
 }
 
 static int part_of(int64_t sample) { return sample < W[0] ? 0 : sample < W[0] + W[1] ? 1 : 2; }
 
-// --- weights -----------------------------------------------------------------------------------------------------------
+// --- weights ---------------------------------------------------------------------------------------------------------
 
 static void test_weights(void **state) {
     (void)state;
@@ -135,7 +137,7 @@ static void test_wrong_weights(void **state) {
     }
 }
 
-// --- order -------------------------------------------------------------------------------------------------------------
+// --- order -----------------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *names;
@@ -163,7 +165,8 @@ static void test_even(void **state) {
             assert_int_equal(sample, first[k] + had[k]++ % W[k]);
             for (int j = 0; j < PARTS; j++) {
                 int64_t off = had[j] * M - mixes[i].count[j] * (n + 1);
-                if (off >= M || off <= -M) fail_msg("%s: part %d has %" PRId64 " of the first %" PRId64, mixes[i].names, j, had[j], n + 1);
+                if (off >= M || off <= -M)
+                    fail_msg("%s: part %d has %" PRId64 " of the first %" PRId64, mixes[i].names, j, had[j], n + 1);
             }
         }
         for (int j = 0; j < PARTS; j++) assert_int_equal(had[j], 4 * mixes[i].count[j]);
@@ -171,7 +174,8 @@ static void test_even(void **state) {
     }
 }
 
-// Shuffled, every block has exactly the counts. At its end no sample of a part has come more than once more often than another one: epochs.
+// Shuffled, every block has exactly the counts. At its end no sample of a part has come more than once more often than
+// another one: epochs.
 static void test_shuffled(void **state) {
     place *p = *state;
     put_parts(p);
@@ -198,10 +202,11 @@ static void test_shuffled(void **state) {
     }
 }
 
-// Seeds, blocks, and parts of the same size have orders of their own; positions far out work; and the order is the one that
-// another program computed from the definition in data/mix.c: runs that began with an older build go on.
+// Seeds, blocks, and parts of the same size have orders of their own; positions far out work; and the order is the one
+// that another program computed from the definition in data/mix.c: runs that began with an older build go on.
 static void test_keys(void **state) {
-    static const int was[] = {13, 2, 8, 19, 0, 17, 1, 11, 3, 4, 10, 0, 2, 1, 4, 18, 3, 16, 23, 14, 15, 12, 9, 21, 1, 22, 4, 0, 3, 2};
+    static const int was[] = {13, 2, 8,  19, 0,  17, 1,  11, 3,  4, 10, 0, 2, 1, 4,
+                              18, 3, 16, 23, 14, 15, 12, 9,  21, 1, 22, 4, 0, 3, 2};
     place *p = *state;
     source *s;
     put_windows(p, "a.bin", 1000, 0);
@@ -226,11 +231,12 @@ static void test_keys(void **state) {
     source_close(s);
     put_parts(p);
     assert_ok(open_mix(p, &s, mixes[1].names));
-    for (size_t n = 0; n < sizeof was / sizeof *was; n++) assert_int_equal(source_at(s, 1337, (int64_t)n, true), was[n]);
+    for (size_t n = 0; n < sizeof was / sizeof *was; n++)
+        assert_int_equal(source_at(s, 1337, (int64_t)n, true), was[n]);
     source_close(s);
 }
 
-// --- what a loader delivers -----------------------------------------------------------------------------------------------
+// --- what a loader delivers ------------------------------------------------------------------------------------------
 
 static int32_t first_token(int64_t sample) {
     static const int32_t from[PARTS] = {0, 1000, 3000};
@@ -240,7 +246,8 @@ static int32_t first_token(int64_t sample) {
 }
 
 // Every sample of every lane that this loader delivers is the one of its position.
-static void check_loader(source *s, int64_t lanes, int64_t first, int64_t count, int64_t stride, int64_t first_step, bool shuffle) {
+static void check_loader(source *s, int64_t lanes, int64_t first, int64_t count, int64_t stride, int64_t first_step,
+                         bool shuffle) {
     loader_options o = {.seed = 5,
                         .shuffle = shuffle,
                         .in = window,
@@ -301,7 +308,7 @@ static void test_no_heap(void **state) {
     source_close(s);
 }
 
-// --- what a mix says of itself --------------------------------------------------------------------------------------------
+// --- what a mix says of itself ---------------------------------------------------------------------------------------
 
 static void test_about(void **state) {
     place *p = *state;
@@ -377,7 +384,7 @@ static void test_one_part(void **state) {
     }
 }
 
-// --- what goes wrong ------------------------------------------------------------------------------------------------------
+// --- what goes wrong -------------------------------------------------------------------------------------------------
 
 static void test_refused(void **state) {
     place *p = *state;
@@ -397,7 +404,8 @@ static void test_refused(void **state) {
     assert_int_equal(source_about(s).samples, 5);
     source_close(s);
     tensor_spec other[] = {{.name = "pixels", .type = FP32, .dims = 1, .size = {T, 1, 1}}};
-    o = (source_options){.files = in(p, "%a.bin@1 %c.bin@1", files), .format = FORMAT_RAW16, .wanted = other, .inputs = 1};
+    o = (source_options){
+        .files = in(p, "%a.bin@1 %c.bin@1", files), .format = FORMAT_RAW16, .wanted = other, .inputs = 1};
     assert_error(source_open(&s, &o), ERR_CONFIG, "a.bin@1", "the model reads `pixels`");
     assert_null(s);
 }
@@ -417,8 +425,9 @@ static void test_faults(void **state) {
     int reports = 0;
     put_parts(p);
     assert_ok(fault_parse(&faults, ""));
-    assert_ok(
-        source_open(&s, &(source_options){.files = in(p, mixes[0].names, files), .wanted = window, .inputs = 2, .retry = 1, .faults = &faults}));
+    assert_ok(source_open(
+        &s, &(source_options){
+                .files = in(p, mixes[0].names, files), .wanted = window, .inputs = 2, .retry = 1, .faults = &faults}));
     assert_ok(source_verify(s, count_report, &reports));
     assert_int_equal(source_about(s).retries, 0);
     for (int64_t sample = 0; sample < 24; sample += 12) {
@@ -480,7 +489,8 @@ static void test_images(void **state) {
         write_idx(at(p, k ? "b-images" : "a-images"), 3, (uint32_t[]){4, 2, 2}, pixels, k);
         write_idx(at(p, k ? "b-labels" : "a-labels"), 1, (uint32_t[]){4}, labels, false);
     }
-    assert_ok(source_open(&s, &(source_options){.files = in(p, "%a-*@1 %b-*@3", files), .wanted = wanted, .inputs = 2}));
+    assert_ok(
+        source_open(&s, &(source_options){.files = in(p, "%a-*@1 %b-*@3", files), .wanted = wanted, .inputs = 2}));
     int had[2] = {0};
     for (int64_t n = 0; n < 40; n++) {
         int32_t label;

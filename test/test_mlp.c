@@ -1,5 +1,6 @@
-// test/test_mlp.c: the perceptron as a run, from the inside. Its losses are PyTorch's (test/golden/make_mlp.py), and whatever the ranks, the stage
-// and the precision, it holds and sends what its plan says, to the byte, and comes to the same bits.
+// test/test_mlp.c: the perceptron as a run, from the inside. Its losses are PyTorch's (test/golden/make_mlp.py), and
+// whatever the ranks, the stage and the precision, it holds and sends what its plan says, to the byte, and comes to the
+// same bits.
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
 
@@ -9,7 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-// --- PyTorch ---------------------------------------------------------------------------------------------------------------
+// --- PyTorch ---------------------------------------------------------------------------------------------------------
 
 enum { GOLDEN_STEPS = 5 };
 
@@ -42,7 +43,8 @@ static void golden_line(const char *name, const char *what, double *out, int cou
 }
 
 static void is_near(const char *name, const char *what, int step, double found, double wanted) {
-    if (!(fabs(found - wanted) <= 1e-5 * wanted)) fail_msg("%s, %s %d: %.9f, PyTorch %.9f", name, what, step, found, wanted);
+    if (!(fabs(found - wanted) <= 1e-5 * wanted))
+        fail_msg("%s, %s %d: %.9f, PyTorch %.9f", name, what, step, found, wanted);
 }
 
 static void five_steps_are_those_of_pytorch(void **state) {
@@ -75,7 +77,7 @@ static void five_steps_are_those_of_pytorch(void **state) {
     }
 }
 
-// --- ranks -----------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 enum { IMAGES = 50, SIDE = 5, STEPS = 3, MOST = 4 };
 
@@ -95,7 +97,8 @@ static void write_images(const char *dir) {
     char path[1024];
     for (int n = 0; n < IMAGES; n++) {
         label[n] = (uint8_t)(n * 5 % 7);
-        for (int i = 0; i < SIDE * SIDE; i++) pixels[n * SIDE * SIDE + i] = (uint8_t)(n * 37 + i * i * 11 + (i / 3 == label[n]) * 90);
+        for (int i = 0; i < SIDE * SIDE; i++)
+            pixels[n * SIDE * SIDE + i] = (uint8_t)(n * 37 + i * i * 11 + (i / 3 == label[n]) * 90);
     }
     snprintf(path, sizeof path, "%s/images", dir);
     write_idx(path, 3, (uint32_t[]){IMAGES, SIDE, SIDE}, pixels, false);
@@ -139,12 +142,15 @@ static err_t live(const config *c, const launch *at, void *ctx) {
 
 static void compare(const char *what, const finding *f, int rank, const finding *one) {
     if (strlen(f->hash) != 16 || strcmp(f->hash, one->hash) != 0 || strcmp(f->state_hash, one->state_hash) != 0)
-        fail_msg("%s, rank %d: hash %s state %s, expected %s and %s", what, rank, f->hash, f->state_hash, one->hash, one->state_hash);
+        fail_msg("%s, rank %d: hash %s state %s, expected %s and %s", what, rank, f->hash, f->state_hash, one->hash,
+                 one->state_hash);
     if (f->eval.loss != one->eval.loss || f->eval.metric[0] != one->eval.metric[0] || f->eval.samples != 13)
-        fail_msg("%s, rank %d: evaluation %.17g and %.17g of %d samples, expected %.17g and %.17g", what, rank, f->eval.loss, f->eval.metric[0],
-                 (int)f->eval.samples, one->eval.loss, one->eval.metric[0]);
-    if (f->memory != f->planned) fail_msg("%s: rank %d holds %" PRId64 " bytes, planned %" PRId64, what, rank, f->memory, f->planned);
-    if (f->sent != f->planned_sent) fail_msg("%s: rank %d sent %" PRId64 " bytes, planned %" PRId64, what, rank, f->sent, f->planned_sent);
+        fail_msg("%s, rank %d: evaluation %.17g and %.17g of %d samples, expected %.17g and %.17g", what, rank,
+                 f->eval.loss, f->eval.metric[0], (int)f->eval.samples, one->eval.loss, one->eval.metric[0]);
+    if (f->memory != f->planned)
+        fail_msg("%s: rank %d holds %" PRId64 " bytes, planned %" PRId64, what, rank, f->memory, f->planned);
+    if (f->sent != f->planned_sent)
+        fail_msg("%s: rank %d sent %" PRId64 " bytes, planned %" PRId64, what, rank, f->sent, f->planned_sent);
 }
 
 static void try_world(const char *dir, const char *kind, int ranks, int zero, bool offload, finding *one) {
@@ -152,8 +158,9 @@ static void try_world(const char *dir, const char *kind, int ranks, int zero, bo
     finding *all = share_memory(MOST * sizeof *all);
     config c;
     rank_world w = {.nodes = 1, .ranks = {ranks}};
-    snprintf(more, sizeof more, "%s\n[data]\ntrain = %s/images %s/labels\nval =\nholdout = 13\n[parallel]\nzero = %d\noffload = %s\n", kind, dir, dir,
-             zero, offload ? "yes" : "no");
+    snprintf(more, sizeof more,
+             "%s\n[data]\ntrain = %s/images %s/labels\nval =\nholdout = 13\n[parallel]\nzero = %d\noffload = %s\n",
+             kind, dir, dir, zero, offload ? "yes" : "no");
     snprintf(what, sizeof what, "%d ranks, zero %d, offload %d", ranks, zero, offload);
     rank_config(&c, dir, small_run, more);
     run_ranks(what, &w, &c, live, all);
@@ -163,7 +170,8 @@ static void try_world(const char *dir, const char *kind, int ranks, int zero, bo
 }
 
 static void any_world_holds_what_is_planned_and_has_the_same_bits(void **state) {
-    static const char *const kinds[] = {"[model]\nactivation = gelu", "[precision]\ncompute = bf16\nrounding = stochastic"};
+    static const char *const kinds[] = {"[model]\nactivation = gelu",
+                                        "[precision]\ncompute = bf16\nrounding = stochastic"};
     (void)state;
     char *dir = rank_dir();
     write_images(dir);
@@ -171,7 +179,8 @@ static void any_world_holds_what_is_planned_and_has_the_same_bits(void **state) 
         finding one = {.hash = ""};
         for (int ranks = 1; ranks <= MOST; ranks++)
             for (int zero = 0; zero <= (ranks > 1 ? 3 : 0); zero++)
-                for (int offload = 0; offload <= (ranks == 3 || ranks == 1); offload++) try_world(dir, kinds[k], ranks, zero, offload, &one);
+                for (int offload = 0; offload <= (ranks == 3 || ranks == 1); offload++)
+                    try_world(dir, kinds[k], ranks, zero, offload, &one);
         assert_true(one.eval.loss > 0 && isfinite(one.eval.loss));
     }
     drop_dir(dir);

@@ -1,5 +1,6 @@
-// test/test_model.c: the seam between a model and its caller. Blocks may be run in ranges, with several micro-batches under way, and backward in
-// two halves: none of it moves a bit. Halves keep so many bytes more, and no others do. And the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
+// test/test_model.c: the seam between a model and its caller. Blocks may be run in ranges, with several micro-batches
+// under way, and backward in two halves: none of it moves a bit. Halves keep so many bytes more, and no others do. And
+// the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
 #include "data/source.h"
 #include "model/flow.h"
 #include "test/support/options.h"
@@ -29,8 +30,12 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"gpt", MODEL_gpt, {.gpt = {.layers = 3, .heads = 2, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
-    {"gpt without dropout", MODEL_gpt, {.gpt = {.layers = 3, .heads = 4, .embed = 20, .vocab = 37, .context = 11, .head_chunks = 1}}},
+    {"gpt",
+     MODEL_gpt,
+     {.gpt = {.layers = 3, .heads = 2, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
+    {"gpt without dropout",
+     MODEL_gpt,
+     {.gpt = {.layers = 3, .heads = 4, .embed = 20, .vocab = 37, .context = 11, .head_chunks = 1}}},
     {"llama",
      MODEL_llama,
      {.llama = {.layers = 3,
@@ -106,7 +111,8 @@ static void declare_rows(rig *r, dtype compute) {
     for (int i = 0; i < r->m->params; i++) {
         const param *p = &r->m->param[i];
         int64_t rows = p->rows_in_memory ? p->rows_in_memory : p->size[0];
-        for (int k = 0; k < 2; k++) OK(arena_tensor(&r->memory, k ? &r->dw[i] : &r->w[i], k ? FP32 : compute, p->dims, rows, p->size[1], 1, 1));
+        for (int k = 0; k < 2; k++)
+            OK(arena_tensor(&r->memory, k ? &r->dw[i] : &r->w[i], k ? FP32 : compute, p->dims, rows, p->size[1], 1, 1));
     }
 }
 
@@ -123,7 +129,8 @@ static void fill_samples(rig *r) {
     OK(made_up_open(&s, &(source_options){.wanted = r->m->input, .inputs = r->m->inputs}, 4, MICROS * B));
     for (int n = 0; n < MICROS * B; n++) {
         void *to[MODEL_INPUTS];
-        for (int i = 0; i < r->m->inputs; i++) to[i] = (char *)r->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&r->m->input[i]);
+        for (int i = 0; i < r->m->inputs; i++)
+            to[i] = (char *)r->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&r->m->input[i]);
         OK(source_look(s, n, to));
     }
     source_close(s);
@@ -204,7 +211,7 @@ static void take_losses(rig *r, int n) {
         for (int64_t i = 0; i < r->m->losses; i++) r->loss[n][b] += loss[b * r->m->losses + i] / (double)r->m->losses;
 }
 
-// --- orders ------------------------------------------------------------------------------------------------------------
+// --- orders ----------------------------------------------------------------------------------------------------------
 
 // One after the other, all blocks at once.
 static void run_plainly(rig *r) {
@@ -244,7 +251,8 @@ static void expect_no_matrices(const rig *r) {
 // Backward in halves: a micro-batch's gradients of weights wait until the next one's inputs are done.
 static void run_halves(rig *r) {
     for (int n = 0; n <= MICROS; n++) {
-        pass now = pass_of(r, n % MICROS, n % MICROS), before = pass_of(r, (n + MICROS - 1) % MICROS, (n + MICROS - 1) % MICROS);
+        pass now = pass_of(r, n % MICROS, n % MICROS),
+             before = pass_of(r, (n + MICROS - 1) % MICROS, (n + MICROS - 1) % MICROS);
         if (n < MICROS) {
             OK(model_forward(r->m, &now));
             OK(model_run(r->m, PASS_INPUTS, 0, r->m->blocks - 1, &now));
@@ -300,8 +308,8 @@ static int64_t place(int64_t elements, dtype type) {
     return ((int64_t)((size_t)elements * dtype_bytes(type)) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
-// What halves add at most, with all layers in all slots: two gradients of the residual stream, and that of what is widest. Room that a layer has to spare may
-// hold some of it.
+// What halves add at most, with all layers in all slots: two gradients of the residual stream, and that of what is
+// widest. Room that a layer has to spare may hold some of it.
 static int64_t most_for_halves(const kind *k, dtype type) {
     int64_t layers = k->o.llama.layers, N = B * k->o.llama.context, C = k->o.llama.embed, wide = 0;
     if (k->type == MODEL_gpt) layers = k->o.gpt.layers, N = B * k->o.gpt.context, C = k->o.gpt.embed, wide = 4 * C;
@@ -336,10 +344,11 @@ static void halves_keep_so_many_bytes(void **state) {
                     if (k >= FIRST_MLP) least = most = perceptron_halves(r.m, (dtype)type);
                     rig_close(&r);
                 }
-                if (k < FIRST_MLP && recompute == RECOMPUTE_NONE) least = 1, most = most_for_halves(&kinds[k], (dtype)type);
+                if (k < FIRST_MLP && recompute == RECOMPUTE_NONE)
+                    least = 1, most = most_for_halves(&kinds[k], (dtype)type);
                 if (bytes[1] - bytes[0] < least || bytes[1] - bytes[0] > most)
-                    fail_msg("%s, type %d, recompute %d: halves keep %d bytes, expected %d to %d", kinds[k].name, type, recompute,
-                             (int)(bytes[1] - bytes[0]), (int)least, (int)most);
+                    fail_msg("%s, type %d, recompute %d: halves keep %d bytes, expected %d to %d", kinds[k].name, type,
+                             recompute, (int)(bytes[1] - bytes[0]), (int)least, (int)most);
             }
 }
 
@@ -374,7 +383,7 @@ static void another_rank_may_go_on(void **state) {
     }
 }
 
-// --- the perceptron in double -------------------------------------------------------------------------------------------
+// --- the perceptron in double ----------------------------------------------------------------------------------------
 
 static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 
@@ -394,9 +403,11 @@ static truth mlp_truth(const rig *r, const mlp_options *o, int n, int b, int i, 
         int outputs = (int)r->m->param[2 * l].size[0];
         for (int j = 0; j < outputs; j++) {
             y[j] = c[j] + (i == 2 * l + 1 && e == j ? by : 0);
-            for (int k = 0; k < inputs; k++) y[j] += x[k] * (w[j * inputs + k] + (i == 2 * l && e == j * inputs + k ? by : 0));
+            for (int k = 0; k < inputs; k++)
+                y[j] += x[k] * (w[j * inputs + k] + (i == 2 * l && e == j * inputs + k ? by : 0));
         }
-        for (int j = 0; j < outputs; j++) x[j] = l == layers - 1 ? y[j] : o->activation == MLP_GELU ? gelu(y[j]) : y[j] > 0 ? y[j] : 0;
+        for (int j = 0; j < outputs; j++)
+            x[j] = l == layers - 1 ? y[j] : o->activation == MLP_GELU ? gelu(y[j]) : y[j] > 0 ? y[j] : 0;
         inputs = outputs;
     }
     int label = ((const int32_t *)r->in[n][1].data)[b], best = 0;
@@ -424,9 +435,11 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
             for (int b = 0; b < B; b++) assert_true(fabs(r.loss[n][b] - mlp_truth(&r, o, n, b, -1, 0, 0).loss) < 1e-5);
         for (int i = 0; i < r.m->params; i++)
             for (int64_t e = 0; e < tensor_count(&r.dw[i]); e += 1 + tensor_count(&r.dw[i]) / 29) {
-                double slope = (mean_loss(&r, o, i, e, H) - mean_loss(&r, o, i, e, -H)) / (2 * H), found = ((float *)r.dw[i].data)[e];
+                double slope = (mean_loss(&r, o, i, e, H) - mean_loss(&r, o, i, e, -H)) / (2 * H),
+                       found = ((float *)r.dw[i].data)[e];
                 if (!(fabs(slope - found) <= 2e-5 * (1 + fabs(slope))))
-                    fail_msg("%s: %s[%d]: %.8f, expected %.8f", kinds[k].name, r.m->param[i].name, (int)e, found, slope);
+                    fail_msg("%s: %s[%d]: %.8f, expected %.8f", kinds[k].name, r.m->param[i].name, (int)e, found,
+                             slope);
             }
         rig_close(&r);
     }
@@ -457,7 +470,7 @@ static void accuracy_counts_the_samples_that_are_right(void **state) {
     assert_true(right > 0 && wrong > 0);
 }
 
-// --- a new model -----------------------------------------------------------------------------------------------------------
+// --- a new model -----------------------------------------------------------------------------------------------------
 
 static bool ends_with(const char *name, const char *end) {
     size_t n = strlen(name), e = strlen(end);
@@ -469,7 +482,8 @@ static bool ends_with(const char *name, const char *end) {
 static void first_values(const kind *k, const param *p, double *mean, double *std) {
     int64_t layers = k->type == MODEL_gpt ? k->o.gpt.layers : k->o.llama.layers;
     bool gain = strstr(p->name, "norm") || strstr(p->name, "ln_"), bias = ends_with(p->name, "bias");
-    bool back = ends_with(p->name, "c_proj.weight") || ends_with(p->name, "o_proj.weight") || ends_with(p->name, "down_proj.weight");
+    bool back = ends_with(p->name, "c_proj.weight") || ends_with(p->name, "o_proj.weight") ||
+                ends_with(p->name, "down_proj.weight");
     *mean = gain && !bias && k->type != MODEL_gemma ? 1 : 0;
     *std = gain || bias ? 0 : back && k->type != MODEL_gemma ? 0.02 / sqrt(2.0 * (double)layers) : 0.02;
 }
@@ -491,15 +505,15 @@ static void a_new_model_begins_as_gpt_2(void **state) {
             model_init(m, i, 7, 0, n, x);
             for (int64_t e = 0; e < n; e++) sum += x[e] - mean, squares += (x[e] - mean) * (x[e] - mean);
             if (n && !(fabs(sum / (double)n) <= std / 4 && fabs(sqrt(squares / (double)n) - std) <= std / 5))
-                fail_msg("%s: %s has a mean of %g and a deviation of %g from %g, expected %g", kinds[k].name, p->name, mean + sum / (double)n,
-                         sqrt(squares / (double)n), mean, std);
+                fail_msg("%s: %s has a mean of %g and a deviation of %g from %g, expected %g", kinds[k].name, p->name,
+                         mean + sum / (double)n, sqrt(squares / (double)n), mean, std);
             free(x);
         }
         model_close(m);
     }
 }
 
-// --- sums ----------------------------------------------------------------------------------------------------------------
+// --- sums ------------------------------------------------------------------------------------------------------------
 
 // The gradients of micro-batch 1: alone, or added to what dw has.
 static void run_one(rig *r, bool fresh) {
@@ -523,7 +537,8 @@ static int64_t added_in_parts(rig *r) {
     run_one(r, false);
     for (int i = 0; i < r->m->params; i++) {
         const float *dw = r->dw[i].data;
-        for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++) parts += dw[e] != 0.013f * (float)(e % 97 - 48) + alone[i][e];
+        for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++)
+            parts += dw[e] != 0.013f * (float)(e % 97 - 48) + alone[i][e];
         free(alone[i]);
     }
     return parts;
@@ -538,8 +553,10 @@ static void what_adds_once_adds_once(void **state) {
         rig r;
         rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
         int64_t parts = added_in_parts(&r);
-        if (r.m->adds_once && parts) fail_msg("%s: a pass adds more than once to %d elements of its gradients", kinds[k].name, (int)parts);
-        if (!r.m->adds_once && !parts) fail_msg("%s: a pass adds once to each element of its gradients, and the model denies it", kinds[k].name);
+        if (r.m->adds_once && parts)
+            fail_msg("%s: a pass adds more than once to %d elements of its gradients", kinds[k].name, (int)parts);
+        if (!r.m->adds_once && !parts)
+            fail_msg("%s: a pass adds once to each element of its gradients, and the model denies it", kinds[k].name);
         once += r.m->adds_once;
         rig_close(&r);
     }

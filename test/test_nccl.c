@@ -21,7 +21,7 @@
 
 enum { RANKS = 4, ELEMENTS = 3072 };
 
-// --- ranks ---------------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 typedef struct job {
     launch at;
@@ -88,10 +88,16 @@ static void be_rank(job *j, const plan *p, int rank) {
     double timeout = p->timeout_s > 0 ? p->timeout_s : 20;
     RUN(device_open(&j->d, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     RUN(stream_open(j->d, &j->s));
-    RUN(team_join(&j->t, &(team_options){
-                             .at = &j->at, .timeout_s = 20, .heartbeat_s = 0.2, .job = "test", .build = "b", .config_hash = "c", .data_hash = "d"}));
+    RUN(team_join(&j->t, &(team_options){.at = &j->at,
+                                         .timeout_s = 20,
+                                         .heartbeat_s = 0.2,
+                                         .job = "test",
+                                         .build = "b",
+                                         .config_hash = "c",
+                                         .data_hash = "d"}));
     find_library(j->library);
-    j->o = (transport_options){.kind = TRANSPORT_NCCL, .dev = j->d, .timeout_s = timeout, .nccl_path = j->library, .infiniband = -1};
+    j->o = (transport_options){
+        .kind = TRANSPORT_NCCL, .dev = j->d, .timeout_s = timeout, .nccl_path = j->library, .infiniband = -1};
     RUN(comm_tcp_open(&j->over, j->t, &j->o));
     p->body(j);
     comm *last = j->c ? j->c : j->over;
@@ -132,7 +138,8 @@ static void run(const plan *p) {
 
 static void open_nccl(job *j) {
     RUN(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s));
-    CHECK(j->c->rank == j->at.rank && j->c->world == j->at.world && j->c->host == j->over, "rank %d of %d", j->c->rank, j->c->world);
+    CHECK(j->c->rank == j->at.rank && j->c->world == j->at.world && j->c->host == j->over, "rank %d of %d", j->c->rank,
+          j->c->world);
 }
 
 // A function of the stand-in that NCCL does not have.
@@ -157,7 +164,7 @@ static const char *seen(job *j, const char *name) {
     return look(name);
 }
 
-// --- collectives against computed results, and against tcp ---------------------------------------------------------------------
+// --- collectives against computed results, and against tcp -----------------------------------------------------------
 
 // Whole numbers, so that sums are exact in any order.
 static float value(int rank, size_t i, int salt) { return (float)((rank + 1) * (int)(i % 97 + 1) + salt); }
@@ -175,8 +182,8 @@ static float sum(int world, size_t i, int salt) {
 static void same_traffic(job *j, comm *c, comm *other, comm_traffic a, comm_traffic b, const char *what) {
     long long sent = c->traffic.sent - a.sent, received = c->traffic.received - a.received;
     long long tcp_sent = other->traffic.sent - b.sent, tcp_received = other->traffic.received - b.received;
-    CHECK(sent == tcp_sent && received == tcp_received, "%s: %lld bytes sent, %lld received; tcp: %lld and %lld", what, sent, received, tcp_sent,
-          tcp_received);
+    CHECK(sent == tcp_sent && received == tcp_received, "%s: %lld bytes sent, %lld received; tcp: %lld and %lld", what,
+          sent, received, tcp_sent, tcp_received);
     CHECK(c->traffic.calls == a.calls + 1 && c->traffic.sent_far == 0, "%" PRId64 " calls", c->traffic.calls);
 }
 
@@ -194,7 +201,8 @@ static void check_all_reduce(job *j) {
     twin_start(j, 1, before);
     for (int k = 0; k < 2; k++) RUN(pair[k]->table->all_reduce(pair[k], twins[k], ELEMENTS, FP32, REDUCE_SUM, j->s));
     same_traffic(j, j->c, j->over, before[0], before[1], "all_reduce");
-    for (size_t i = 0; i < ELEMENTS; i++) CHECK(twins[0][i] == sum(j->c->world, i, 1), "element %zu is %g", i, (double)twins[0][i]);
+    for (size_t i = 0; i < ELEMENTS; i++)
+        CHECK(twins[0][i] == sum(j->c->world, i, 1), "element %zu is %g", i, (double)twins[0][i]);
     CHECK(memcmp(twins[0], twins[1], ELEMENTS * sizeof(float)) == 0, "other than tcp");
     double most[3] = {j->c->rank, -j->c->rank, 0.5};
     RUN(j->c->table->all_reduce(j->c, most, 3, FP64, REDUCE_MAX, j->s));
@@ -225,12 +233,14 @@ static void check_cuts(job *j, int kind) {
         CHECK(twins[0][i] == sum(world, i, kind), "element %zu is %g", i, (double)twins[0][i]);
         CHECK(twins[0][i] == twins[1][i], "element %zu is other than tcp's", i);
     }
-    for (size_t i = cut[world]; i < ELEMENTS; i++) CHECK(twins[0][i] == value(self, i, kind), "element %zu past the end was written", i);
+    for (size_t i = cut[world]; i < ELEMENTS; i++)
+        CHECK(twins[0][i] == value(self, i, kind), "element %zu past the end was written", i);
     twin_start(j, kind, before);
     for (int k = 0; k < 2; k++) RUN(pair[k]->table->all_gather(pair[k], twins[k], bytes, j->s));
     same_traffic(j, j->c, j->over, before[0], before[1], "all_gather");
     for (int r = 0; r < world; r++)
-        for (size_t i = cut[r]; i < cut[r + 1]; i++) CHECK(twins[0][i] == value(r, i, kind), "element %zu is %g", i, (double)twins[0][i]);
+        for (size_t i = cut[r]; i < cut[r + 1]; i++)
+            CHECK(twins[0][i] == value(r, i, kind), "element %zu is %g", i, (double)twins[0][i]);
     CHECK(memcmp(twins[0], twins[1], ELEMENTS * sizeof(float)) == 0, "other than tcp");
 }
 
@@ -238,7 +248,8 @@ static void check_broadcast(job *j) {
     for (int root = 0; root < j->c->world; root++) {
         fill(twins[0], ELEMENTS, j->c->rank, 9);
         RUN(j->c->table->broadcast(j->c, twins[0], 4 * 1001 + 1, root, j->s));
-        for (size_t i = 0; i < 1001; i++) CHECK(twins[0][i] == value(root, i, 9), "element %zu from %d is %g", i, root, (double)twins[0][i]);
+        for (size_t i = 0; i < 1001; i++)
+            CHECK(twins[0][i] == value(root, i, 9), "element %zu from %d is %g", i, root, (double)twins[0][i]);
         CHECK(twins[0][1002] == value(j->c->rank, 1002, 9), "too much from %d", root);
     }
 }
@@ -254,13 +265,16 @@ static void check_all_to_all(job *j) {
     RUN(j->over->table->all_to_all(j->over, tcp, in, ROW * sizeof *in, j->s));
     same_traffic(j, j->c, j->over, before[0], before[1], "all_to_all");
     for (int r = 0; r < world; r++)
-        for (size_t i = 0; i < ROW; i++) CHECK(out[(size_t)r * ROW + i] == value(r, (size_t)j->c->rank * ROW + i, 3), "row %d, element %zu", r, i);
+        for (size_t i = 0; i < ROW; i++)
+            CHECK(out[(size_t)r * ROW + i] == value(r, (size_t)j->c->rank * ROW + i, 3), "row %d, element %zu", r, i);
     CHECK(memcmp(out, tcp, (size_t)world * ROW * sizeof *out) == 0, "other than tcp");
 }
 
-// Two messages to every other rank, of other sizes for every pair, some empty, listed in orders that would deadlock if taken one
-// by one.
-static size_t part_bytes(int from, int to, int k) { return k ? (size_t)(from * 7 + to * 3) * 50 : (size_t)((from + to) % 3) * 11; }
+// Two messages to every other rank, of other sizes for every pair, some empty, listed in orders that would deadlock if
+// taken one by one.
+static size_t part_bytes(int from, int to, int k) {
+    return k ? (size_t)(from * 7 + to * 3) * 50 : (size_t)((from + to) % 3) * 11;
+}
 
 static int list_parts(job *j, comm_part *list, char *base, bool out) {
     int n = 0, self = j->c->rank, world = j->c->world;
@@ -285,11 +299,13 @@ static void check_exchange(job *j) {
         RUN(pair[k]->table->exchange(pair[k], send, sends, recv, recvs, j->s));
         for (int i = 0; i < recvs; i++)
             for (size_t b = 0; b < recv[i].bytes; b++)
-                CHECK(((char *)recv[i].data)[b] == 1 + recv[i].peer * 10 + i / (j->c->world - 1), "message %d from %d, byte %zu", i, recv[i].peer, b);
+                CHECK(((char *)recv[i].data)[b] == 1 + recv[i].peer * 10 + i / (j->c->world - 1),
+                      "message %d from %d, byte %zu", i, recv[i].peer, b);
     }
     same_traffic(j, j->c, j->over, before[0], before[1], "exchange");
     int next = (j->c->rank + 1) % j->c->world, before_me = (j->c->rank + j->c->world - 1) % j->c->world, got = -1;
-    RUN(j->c->table->exchange(j->c, &(comm_part){next, &j->c->rank, sizeof(int)}, 1, &(comm_part){before_me, &got, sizeof got}, 1, j->s));
+    RUN(j->c->table->exchange(j->c, &(comm_part){next, &j->c->rank, sizeof(int)}, 1,
+                              &(comm_part){before_me, &got, sizeof got}, 1, j->s));
     CHECK(got == before_me, "%d", got);
 }
 
@@ -301,7 +317,8 @@ static void check_nothing(job *j) {
     RUN(j->c->table->broadcast(j->c, NULL, 0, 0, j->s));
     RUN(j->c->table->all_to_all(j->c, NULL, NULL, 0, j->s));
     RUN(j->c->table->exchange(j->c, NULL, 0, NULL, 0, j->s));
-    RUN(j->c->table->exchange(j->c, &(comm_part){!j->c->rank, NULL, 0}, 1, &(comm_part){!j->c->rank, NULL, 0}, 1, j->s));
+    RUN(j->c->table->exchange(j->c, &(comm_part){!j->c->rank, NULL, 0}, 1, &(comm_part){!j->c->rank, NULL, 0}, 1,
+                              j->s));
 }
 
 static void all_collectives(job *j) {
@@ -342,7 +359,7 @@ static void a_late_rank_is_waited_for(void **state) {
     run(&(plan){.world = 3, .body = late_rank});
 }
 
-// --- groups --------------------------------------------------------------------------------------------------------------------
+// --- groups ----------------------------------------------------------------------------------------------------------
 
 static void sum_in(job *j, comm *c, float mine, float expected) {
     float x = mine;
@@ -355,7 +372,8 @@ static void splits(job *j) {
     open_nccl(j);
     int r = j->c->rank;
     RUN(j->c->table->split(j->c, r % 2, -r, 0, &half));  // ranked the other way round
-    CHECK(half->world == 2 && half->rank == 1 - r / 2 && half->host != j->over, "rank %d of %d", half->rank, half->world);
+    CHECK(half->world == 2 && half->rank == 1 - r / 2 && half->host != j->over, "rank %d of %d", half->rank,
+          half->world);
     CHECK(strcmp(half->table->name, "nccl") == 0, "%s", half->table->name);
     sum_in(j, half, (float)(1 << r), r % 2 ? 10 : 5);
     float from = (float)r;
@@ -378,7 +396,8 @@ static void splits(job *j) {
     for (int i = 0; i < 4; i++)
         if (in_order[i]) in_order[i]->table->close(in_order[i]);
     sum_in(j, j->c, 1, 4);
-    CHECK(counted(j, "live") == 1 && counted(j, "aborts") == 0, "%d communicators left, %d aborted", counted(j, "live"), counted(j, "aborts"));
+    CHECK(counted(j, "live") == 1 && counted(j, "aborts") == 0, "%d communicators left, %d aborted", counted(j, "live"),
+          counted(j, "aborts"));
 }
 
 static void groups_are_split(void **state) {
@@ -398,7 +417,8 @@ static void registers(job *j) {
     for (int i = 2; i < NCCL_REGISTERED; i++) RUN(nccl_register(j->c, x, sizeof x));
     FAILS(nccl_register(j->c, x, sizeof x), ERR_INTERNAL, "64");
     j->c->table->close(j->c);
-    CHECK(counted(j, "registered") == 0 && counted(j, "live") == 0, "%d registered, %d live", counted(j, "registered"), counted(j, "live"));
+    CHECK(counted(j, "registered") == 0 && counted(j, "live") == 0, "%d registered, %d live", counted(j, "registered"),
+          counted(j, "live"));
     RUN(comm_tcp_open(&j->over, j->t, &j->o));  // a second one after the first
     open_nccl(j);
     sum_in(j, j->c, 2, 4);
@@ -409,7 +429,7 @@ static void buffers_are_registered_and_forgotten(void **state) {
     run(&(plan){.world = 2, .body = registers});
 }
 
-// --- failures ------------------------------------------------------------------------------------------------------------------
+// --- failures --------------------------------------------------------------------------------------------------------
 
 // The record is the same ever after, and nothing of NCCL is left.
 static void stays_failed(job *j) {
@@ -423,8 +443,10 @@ static void stays_failed(job *j) {
     FAILS(j->c->table->exchange(j->c, NULL, 0, NULL, 0, j->s), ERR_UNAVAILABLE, text);
     FAILS(nccl_register(j->c, &x, sizeof x), ERR_UNAVAILABLE, text);
     CHECK(j->c->table->split(j->c, 0, 0, 0, &none) == ERR_UNAVAILABLE && !none, "a split after a failure");
-    for (double until = now() + 2; counted(j, "live") && now() < until;) sleep_ms(5);  // the watcher's abort may be still to come
-    CHECK(counted(j, "live") == 0 && counted(j, "aborts") == 1, "%d live, %d aborted", counted(j, "live"), counted(j, "aborts"));
+    // the watcher's abort may be still to come
+    for (double until = now() + 2; counted(j, "live") && now() < until;) sleep_ms(5);
+    CHECK(counted(j, "live") == 0 && counted(j, "aborts") == 1, "%d live, %d aborted", counted(j, "live"),
+          counted(j, "aborts"));
 }
 
 static void until_all_fail(job *j, int calls) {
@@ -479,7 +501,8 @@ static void killed_in_a_split(job *j) {
     open_nccl(j);
     last_one_dies(j);
     double start = now();
-    CHECK(j->c->table->split(j->c, j->at.rank % 2, 0, 0, &half) == ERR_UNAVAILABLE && !half, "a split with a dead rank");
+    CHECK(j->c->table->split(j->c, j->at.rank % 2, 0, 0, &half) == ERR_UNAVAILABLE && !half,
+          "a split with a dead rank");
     CHECK(now() - start < 5, "it took %.1f s", now() - start);
 }
 
@@ -532,7 +555,8 @@ static void killed_in_init(job *j) {
     char lost[COMM_NAME];
     double start = now();
     if (j->at.rank == j->at.world - 1) CHECK(pthread_create(&thread, NULL, die_soon, NULL) == 0, "no thread");
-    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, comm_rank_text(j->over, j->at.world - 1, lost), "is lost");
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE,
+          comm_rank_text(j->over, j->at.world - 1, lost), "is lost");
     CHECK(now() - start < 5, "%.1f s", now() - start);
 }
 
@@ -558,8 +582,8 @@ static void who_and_where(job *j) {
     err_t rc = j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s);
     if (rc == ERR_OK) rc = j->c->table->barrier(j->c, j->s);
     if (j->at.rank == 0)
-        FAILS(rc, ERR_UNAVAILABLE, comm_rank_text(j->c, 0, self), "nccl all_reduce #1", "reduce bucket 3 of step 17", "unhandled system error",
-              "asked to fail");
+        FAILS(rc, ERR_UNAVAILABLE, comm_rank_text(j->c, 0, self), "nccl all_reduce #1", "reduce bucket 3 of step 17",
+              "unhandled system error", "asked to fail");
     CHECK(rc == ERR_UNAVAILABLE, "%d", rc);
 }
 
@@ -636,7 +660,7 @@ static void abort_ends_what_others_wait_for(void **state) {
     run(&(plan){.world = 3, .body = aborts_from_a_thread});
 }
 
-// --- the library, the device, the settings -------------------------------------------------------------------------------------
+// --- the library, the device, the settings ---------------------------------------------------------------------------
 
 // Nothing is broken when it cannot be opened: all ranks have the same error, and the companion still works.
 static void still_a_team(job *j) {
@@ -647,15 +671,15 @@ static void still_a_team(job *j) {
 
 static void no_library(job *j) {
     if (j->at.rank == 1) j->o.nccl_path = "/nowhere/libnccl.so.2";
-    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "not found (tried /nowhere/libnccl.so.2)", "transport = tcp", "install",
-          j->at.rank == 1 ? "nccl" : "rank 1");
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "not found (tried /nowhere/libnccl.so.2)",
+          "transport = tcp", "install", j->at.rank == 1 ? "nccl" : "rank 1");
     still_a_team(j);
 }
 
 static void not_nccl(job *j) {
     j->o.nccl_path = "libm.so.6";
-    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "libm.so.6 is not an NCCL", "2.18.0", "19 functions", "ncclGetVersion",
-          "ncclCommSplit", "ncclAllGather");
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "libm.so.6 is not an NCCL", "2.18.0",
+          "19 functions", "ncclGetVersion", "ncclCommSplit", "ncclAllGather");
     still_a_team(j);
 }
 
@@ -668,7 +692,8 @@ static void not_a_library(job *j) {
 
 static void too_old(job *j) {
     setenv("LOCKSTEP_STANDIN_VERSION", j->at.rank == 1 ? "21705" : "21800", 1);
-    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "2.17.5", "2.18.0 or newer", "libnccl-standin.so");
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "2.17.5", "2.18.0 or newer",
+          "libnccl-standin.so");
     still_a_team(j);
 }
 

@@ -4,9 +4,12 @@
 //     test_ops matmul                   the rows whose name contains `matmul`
 //     test_ops --device cuda [name]     on devices of this kind alone; fails where there is none
 //     test_ops --once ...               one execution of each row, without what compares several
-//     test_ops --about --device cuda    no tests: which device that is, and the library behind its products; fails where there is none
-//     test_ops --bench [op]             no tests: the benchmark table, of the device that a run would choose or of --device
-//     test_ops --bench --scale 64 [op]  every size and the repetitions divided by 64: does it run to its end? No figures to be quoted
+//     test_ops --about --device cuda    no tests: which device that is, and the library behind its products; fails
+//                                       where there is none
+//     test_ops --bench [op]             no tests: the benchmark table, of the device that a run would choose or of
+//                                       --device
+//     test_ops --bench --scale 64 [op]  every size and the repetitions divided by 64: does it run to its end? No
+//     figures to be quoted
 #include "test/ops/op_test.h"
 
 #include <setjmp.h>
@@ -53,7 +56,8 @@ static int run_table(const fixtures *all, const char *only) {
         if (i < test_row_count) row_name(it->name, sizeof it->name, it->row = &test_rows[i]);
         else snprintf(it->name, sizeof it->name, "%s", (it->special = &specials[i - test_row_count])->name);
         if (only && !strstr(it->name, only)) continue;
-        tests[n++] = (struct CMUnitTest){.name = it->name, .test_func = it->row ? check_row : check_special, .initial_state = it};
+        tests[n++] = (struct CMUnitTest){
+            .name = it->name, .test_func = it->row ? check_row : check_special, .initial_state = it};
     }
     int failures = n ? _cmocka_run_group_tests("operations", tests, (size_t)n, NULL, NULL) : 1;
     if (!n) fprintf(stderr, "test_ops: no row's name contains '%s'\n", only);
@@ -70,7 +74,8 @@ static int tell_about(device_kind kind) {
     char blas[512] = "none";
     err_t rc = device_open(&dev, &(device_options){.kind = kind});
     if (rc == ERR_OK && device_about(dev)->kind == DEVICE_CUDA && blas_about) rc = blas_about(blas, sizeof blas);
-    if (rc == ERR_OK) printf("device: %s\nabout: %s\nlibrary: %s\n", device_about(dev)->name, device_about(dev)->choice, blas);
+    if (rc == ERR_OK)
+        printf("device: %s\nabout: %s\nlibrary: %s\n", device_about(dev)->name, device_about(dev)->choice, blas);
     else fprintf(stderr, "test_ops: %s\n", err_last()->text);
     device_close(dev);
     return (int)rc;

@@ -1,10 +1,12 @@
-// test/test_optimizer.c: what every optimizer promises, and gradient descent against PyTorch (test/golden/make_sgd.py): what is kept, under which
-// names, whatever the device's width, with a stop in the middle or without one. (AdamW against PyTorch: test_trainer.c; ranks: test_ranks.c.)
+// test/test_optimizer.c: what every optimizer promises, and gradient descent against PyTorch (test/golden/make_sgd.py):
+// what is kept, under which names, whatever the device's width, with a stop in the middle or without one. (AdamW
+// against PyTorch: test_trainer.c; ranks: test_ranks.c.)
 #include "test/support/golden.h"
 #include "trainer/step/optimizer.h"
 
-static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
-                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[run]\nsteps = 6\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n";
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[run]\nsteps = 6\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n";
 
 // What an optimizer is asked for, and what it then keeps.
 static const struct {
@@ -35,7 +37,7 @@ static void begin(session *x, config *c, const char *dir, const char *more) {
     OK(session_open(x, c, SESSION_TRAIN, NULL));
 }
 
-// --- against PyTorch ---------------------------------------------------------------------------------------------------------------
+// --- against PyTorch -------------------------------------------------------------------------------------------------
 
 static void like_pytorch(const char *kind, const char *settings) {
     char *dir = make_dir(), more[256];
@@ -61,7 +63,7 @@ static void nesterov_is_like_pytorch(void **state) {
     like_pytorch("nesterov/", "momentum = 0.9\nnesterov = yes\n");
 }
 
-// --- what is kept --------------------------------------------------------------------------------------------------------------------
+// --- what is kept ----------------------------------------------------------------------------------------------------
 
 // Names become names in files: plain, and each once.
 static void every_optimizer_names_what_it_keeps(void **state) {
@@ -103,7 +105,7 @@ static void expect_files(const session *x, int kind) {
     st_close(&f);
 }
 
-// --- the same bits ---------------------------------------------------------------------------------------------------------------------
+// --- the same bits ---------------------------------------------------------------------------------------------------
 
 typedef struct ending {
     char hash[17], state_hash[17];
@@ -141,8 +143,8 @@ static ending run_to(const char *dir, int kind, const char *more, int64_t last) 
 
 static void expect_same(int kind, const char *how, ending a, ending b) {
     if (strcmp(a.hash, b.hash) != 0 || strcmp(a.state_hash, b.state_hash) != 0 || a.loss != b.loss)
-        fail_msg("%s, %s: hash %s, state %s, loss %.17g; expected %s, %s, %.17g", kinds[kind].settings, how, b.hash, b.state_hash, b.loss, a.hash,
-                 a.state_hash, a.loss);
+        fail_msg("%s, %s: hash %s, state %s, loss %.17g; expected %s, %s, %.17g", kinds[kind].settings, how, b.hash,
+                 b.state_hash, b.loss, a.hash, a.state_hash, a.loss);
 }
 
 static void stops_widths_and_offload_do_not_matter(void **state) {
@@ -153,15 +155,20 @@ static void stops_widths_and_offload_do_not_matter(void **state) {
         run_to(parts, k, "", 1);
         run_to(parts, k, "[parallel]\noffload = yes\n", 4);
         expect_same(k, "stopped twice", one, run_to(parts, k, "", STEPS));
-        expect_same(k, "portable, three threads", one, run_to(other, k, "[device]\nsimd = portable\nthreads = 3\n", STEPS));
+        expect_same(k, "portable, three threads", one,
+                    run_to(other, k, "[device]\nsimd = portable\nthreads = 3\n", STEPS));
         drop_dir(whole), drop_dir(parts), drop_dir(other);
     }
 }
 
 static void every_setting_changes_the_bits(void **state) {
     (void)state;
-    static const char *const more[] = {
-        "", "lr = 0.1\n", "weight_decay = 0\n", "momentum = 0.9\n", "momentum = 0.8\n", "momentum = 0.9\nnesterov = yes\n"};
+    static const char *const more[] = {"",
+                                       "lr = 0.1\n",
+                                       "weight_decay = 0\n",
+                                       "momentum = 0.9\n",
+                                       "momentum = 0.8\n",
+                                       "momentum = 0.9\nnesterov = yes\n"};
     enum { SETTINGS = sizeof more / sizeof *more };
     char *dir = data_dir(), hash[SETTINGS][17], text[128];
     for (int i = 0; i < SETTINGS; i++) {

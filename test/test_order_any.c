@@ -14,9 +14,10 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
-                                  "[batch]\nglobal = 16\nmicro = 2\n[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n"
-                                  "[schedule]\ntype = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
+    "[batch]\nglobal = 16\nmicro = 2\n[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n"
+    "[schedule]\ntype = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
 
 enum { STEPS = 3, RANKS = 4, MICROS = 8 };  // micro-batches of a step
 
@@ -55,7 +56,8 @@ static err_t one_micro_batch(session *x, int64_t step) {
     TRY(loader_next(x->data, &b));
     assert_int_equal(b.step, step);
     TRY(stream_zero(x->s, x->state.slab[0].data, tensor_bytes(&x->state.slab[0])));
-    for (int i = 0; i < x->net->inputs; i++) TRY(stream_copy(x->s, r->in[r->place][i].data, b.in[i], tensor_bytes(&r->in[r->place][i])));
+    for (int i = 0; i < x->net->inputs; i++)
+        TRY(stream_copy(x->s, r->in[r->place][i].data, b.in[i], tensor_bytes(&r->in[r->place][i])));
     pass p = executor_pass(r, c->batch.micro);
     p.dw = x->state.grad;
     p.loss_factor = (float)(1.0 / ((double)c->batch.global * (double)x->net->losses));
@@ -193,7 +195,8 @@ static void merge(const char *what, float *all, size_t stride, size_t elements, 
         for (int k = 0; k < ranks; k++) {
             float *its = all + (size_t)k * stride + i;
             if (isnan(*its)) continue;
-            if (found && *its != *found) fail_msg("%s: element %zu is %.9g on rank %d, %.9g before it", what, i, *its, k, *found);
+            if (found && *its != *found)
+                fail_msg("%s: element %zu is %.9g on rank %d, %.9g before it", what, i, *its, k, *found);
             found = its;
         }
         if (!found) fail_msg("%s: element %zu: no rank has a number there", what, i);
@@ -228,8 +231,8 @@ static void expect_gradients(const char *what, const findings *f, const truth *t
         for (size_t i = 0; i < t->elements; i++) {
             size_t at = (size_t)k * t->elements + i;
             if (!(fabs((double)f->gradient[at] - t->sum[at]) <= room_of(t, k, i)))
-                fail_msg("%s: step %d, element %zu of the gradient: %.9g, expected %.9g +- %.3g", what, k + 1, i, f->gradient[at], t->sum[at],
-                         room_of(t, k, i));
+                fail_msg("%s: step %d, element %zu of the gradient: %.9g, expected %.9g +- %.3g", what, k + 1, i,
+                         f->gradient[at], t->sum[at], room_of(t, k, i));
         }
 }
 
@@ -263,20 +266,25 @@ static void expect_losses(const char *what, const findings *f, const findings *f
 static void expect_plan(const char *what, const findings *f, int ranks) {
     for (int r = 0; r < ranks; r++) {
         const finding *me = &f->rank[r];
-        if (me->memory != me->planned) fail_msg("%s: rank %d holds %" PRId64 " bytes, planned %" PRId64, what, r, me->memory, me->planned);
+        if (me->memory != me->planned)
+            fail_msg("%s: rank %d holds %" PRId64 " bytes, planned %" PRId64, what, r, me->memory, me->planned);
         if (me->sent != me->planned_sent || me->sent_far != me->planned_far)
-            fail_msg("%s: rank %d sent %" PRId64 " bytes in a step (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, r, me->sent,
-                     me->sent_far, me->planned_sent, me->planned_far);
+            fail_msg("%s: rank %d sent %" PRId64 " bytes in a step (%" PRId64 " far), planned %" PRId64 " (%" PRId64
+                     ")",
+                     what, r, me->sent, me->sent_far, me->planned_sent, me->planned_far);
         assert_true(ranks == 1 || me->sent > 0);
     }
 }
 
-static void try_any(const char *dir, const rank_world *w, int stage, const char *lanes, double bucket_mb, const truth *t, const findings *fixed) {
+static void try_any(const char *dir, const rank_world *w, int stage, const char *lanes, double bucket_mb,
+                    const truth *t, const findings *fixed) {
     config c;
     findings f;
     char what[96], more[256];
-    snprintf(what, sizeof what, "order any, %d ranks on %d nodes, zero %d, buckets of %g MB", rank_count(w), w->nodes, stage, bucket_mb);
-    snprintf(more, sizeof more, "%s[reduce]\norder = any\nbucket_mb = %g\n[parallel]\nzero = %d\n", lanes, bucket_mb, stage);
+    snprintf(what, sizeof what, "order any, %d ranks on %d nodes, zero %d, buckets of %g MB", rank_count(w), w->nodes,
+             stage, bucket_mb);
+    snprintf(more, sizeof more, "%s[reduce]\norder = any\nbucket_mb = %g\n[parallel]\nzero = %d\n", lanes, bucket_mb,
+             stage);
     rank_config(&c, dir, small_model, more);
     run_findings(what, &f, t, w, &c);
     expect_gradients(what, &f, t);
@@ -297,7 +305,8 @@ static void against_fixed(const char *lanes, const rank_world *w, int worlds, do
     run_findings("order fixed, one rank", &fixed, &t, &(rank_world){1, {1}}, &c);
     expect_gradients("order fixed, one rank", &fixed, &t);
     for (int i = 0; i < worlds; i++)
-        for (int stage = 0; stage <= (rank_count(&w[i]) == 1 ? 0 : 3); stage++) try_any(dir, &w[i], stage, lanes, bucket_mb, &t, &fixed);
+        for (int stage = 0; stage <= (rank_count(&w[i]) == 1 ? 0 : 3); stage++)
+            try_any(dir, &w[i], stage, lanes, bucket_mb, &t, &fixed);
     drop_findings(&fixed);
     drop_truth(&t);
     drop_dir(dir);

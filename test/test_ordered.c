@@ -1,4 +1,5 @@
-// test/test_ordered.c: the lanes' tree. Buffers hold the text of the sum they stand for, so that an order is seen and not inferred.
+// test/test_ordered.c: the lanes' tree. Buffers hold the text of the sum they stand for, so that an order is seen and
+// not inferred.
 #include "comm/cost.h"
 #include "comm/ordered.h"
 #include "comm/reduce.h"
@@ -118,7 +119,8 @@ static void owners_keep_as_few_buffers_as_there_are_sums(void **state) {
                 int sums = __builtin_popcountll((unsigned long long)(turn * world));
                 most = sums > most ? sums : most;
             }
-            if (reduce_kept(r) != most) fail_msg("%d lanes on %d ranks: %d kept, expected %d", lanes, world, reduce_kept(r), most);
+            if (reduce_kept(r) != most)
+                fail_msg("%d lanes on %d ranks: %d kept, expected %d", lanes, world, reduce_kept(r), most);
             reduce_close(r);
             ranks->table->close(ranks);
         }

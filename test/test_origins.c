@@ -13,7 +13,7 @@ static err_t load_with(fixture *x, const char *const *files, int count, const ch
 
 static err_t override_with(fixture *x, const char *override) { return load_with(x, NULL, 0, override); }
 
-// --- an override, byte by byte -----------------------------------------------------------------------------------------------
+// --- an override, byte by byte ---------------------------------------------------------------------------------------
 
 // A name is letters, digits and _, up to 63 of them; what is no name of ours is looked for then.
 static void names_of_overrides(void **state) {
@@ -24,10 +24,12 @@ static void names_of_overrides(void **state) {
         if (c == '=' || c == '.') continue;
         snprintf(text, sizeof text, "ru%cn.steps=1", c);
         assert_int_equal(override_with(x, text), ERR_CONFIG);
-        assert_says("command line: ", good ? "[ru" : "-o `", good ? "no such section" : "expected section.key=value", NULL);
+        assert_says("command line: ", good ? "[ru" : "-o `", good ? "no such section" : "expected section.key=value",
+                    NULL);
         snprintf(text, sizeof text, "run.st%ceps=1", c);
         assert_int_equal(override_with(x, text), ERR_CONFIG);
-        assert_says("command line: ", good ? "[run] st" : "-o `", good ? "no such key" : "expected section.key=value", NULL);
+        assert_says("command line: ", good ? "[run] st" : "-o `", good ? "no such key" : "expected section.key=value",
+                    NULL);
     }
     for (int n = INI_NAME - 2; n <= INI_NAME; n++)
         for (int key = 0; key < 2; key++) {
@@ -35,7 +37,8 @@ static void names_of_overrides(void **state) {
             memset(name, 'n', sizeof name), name[n] = 0;
             snprintf(text, sizeof text, "%s.%s=1", key ? "run" : name, key ? name : "steps");
             assert_int_equal(override_with(x, text), ERR_CONFIG);
-            assert_says("command line: ", n < INI_NAME ? "[" : "-o `", n < INI_NAME ? "no such" : "expected section.key=value", NULL);
+            assert_says("command line: ", n < INI_NAME ? "[" : "-o `",
+                        n < INI_NAME ? "no such" : "expected section.key=value", NULL);
         }
 }
 
@@ -50,7 +53,9 @@ static void values_of_overrides(void **state) {
             text[14 + at] = (char)c;
             assert_int_equal(override_with(x, text), good ? ERR_OK : ERR_CONFIG);
             if (good) assert_string_equal(x->c.sample.prompt, text + 14);
-            else assert_says("command line", ": [sample] prompt: expected at most 1000 bytes of plain text, found `", NULL, NULL);
+            else
+                assert_says("command line", ": [sample] prompt: expected at most 1000 bytes of plain text, found `",
+                            NULL, NULL);
         }
     }
     static const char *const as_they_are[] = {"", "=", "a=b", "\"a\"", "'a", "a\\n", " a ", "#", ";", "a.b=c"};
@@ -108,7 +113,7 @@ static void every_key_can_be_set(void **state) {
     }
 }
 
-// --- who set it --------------------------------------------------------------------------------------------------------------
+// --- who set it ------------------------------------------------------------------------------------------------------
 
 static void blamed(fixture *x, const char *key, const char *says) {
     char section[80];
@@ -133,7 +138,8 @@ static void who_set_a_key(void **state) {
     } rows[] = {{"run", "dir", 0},   {"sample", "tokenizer", 1}, {"run", "seed", 2},     {"run", "steps", 3},
                 {"log", "every", 3}, {"batch", "lanes", 0},      {"model", "layers", 0}, {"model", "none", 0}};
     for (size_t i = 0; i < COUNT(rows); i++)
-        for (int after = 0; after < 3; after++) assert_int_equal(config_given(&x->c, rows[i].section, rows[i].key, after), rows[i].last > after);
+        for (int after = 0; after < 3; after++)
+            assert_int_equal(config_given(&x->c, rows[i].section, rows[i].key, after), rows[i].last > after);
     blamed(x, "run.dir", "[run] dir: why");
     blamed(x, "batch.lanes", "[batch] lanes: why");
     blamed(x, "log.every", "command line: [log] every: why");
@@ -149,14 +155,17 @@ static void who_implied_a_key(void **state) {
         const char *first, *second, *override, *window, *type;  // %1, %2: the files
     } rows[] = {
         {"[model]\ntype = mistral\n", "", NULL, "4096 %1:2, mistral implies", "llama %1:2, mistral implies"},
-        {"[run]\nseed = 1\n\n[model]\ntype = mistral\n", "", NULL, "4096 %1:5, mistral implies", "llama %1:5, mistral implies"},
+        {"[run]\nseed = 1\n\n[model]\ntype = mistral\n", "", NULL, "4096 %1:5, mistral implies",
+         "llama %1:5, mistral implies"},
         {"", "[model]\ntype = mistral\n", NULL, "4096 %2:2, mistral implies", "llama %2:2, mistral implies"},
-        {"[model]\ntype = qwen3\n", "[model]\ntype = mistral\n", NULL, "4096 %2:2, mistral implies", "llama %2:2, mistral implies"},
+        {"[model]\ntype = qwen3\n", "[model]\ntype = mistral\n", NULL, "4096 %2:2, mistral implies",
+         "llama %2:2, mistral implies"},
         {"[model]\ntype = mistral\n", "[model]\ntype = llama2\n", NULL, "0 default", "llama %2:2, llama2 implies"},
         {"[model]\ntype = mistral\n", "[model]\ntype = llama\n", NULL, "0 default", "llama %2:2"},
         {"[model]\ntype = mistral\n", "[model]\nwindow = 9\n", NULL, "9 %2:2", "llama %1:2, mistral implies"},
         {"[model]\nwindow = 9\n", "[model]\ntype = mistral\n", NULL, "9 %1:2", "llama %2:2, mistral implies"},
-        {"[model]\ntype = qwen3\n", "", "model.type=mistral", "4096 command line, mistral implies", "llama command line, mistral implies"},
+        {"[model]\ntype = qwen3\n", "", "model.type=mistral", "4096 command line, mistral implies",
+         "llama command line, mistral implies"},
         {"[model]\ntype = mistral\n", "", "model.window=0", "0 command line", "llama %1:2, mistral implies"},
         {"[model]\ntype = mistral\n", "", "model.type=llama", "0 default", "llama command line"},
     };
@@ -180,7 +189,8 @@ static void who_implied_a_key(void **state) {
             at = strstr(strstr(printed, "[model]"), start);
             if (at) snprintf(line, sizeof line, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
             const char *end = strstr(line, "; bits   ");
-            if (!end || strcmp(end + 9, want) != 0) fail_msg("row %d: expected %s from %s: %s", (int)i, start + 1, want, line);
+            if (!end || strcmp(end + 9, want) != 0)
+                fail_msg("row %d: expected %s from %s: %s", (int)i, start + 1, want, line);
         }
         free(printed);
     }
@@ -190,7 +200,8 @@ static void who_implied_a_key(void **state) {
 static void deciding_changes_nothing_else(void **state) {
     fixture *x = *state;
     char before[CONFIG_VALUE], after[CONFIG_VALUE];
-    assert_int_equal(load_text(x, "[model]\nvocab = 50257\ncontext = 1024\n[batch]\nglobal = 64\nmicro = 64\n"), ERR_OK);
+    assert_int_equal(load_text(x, "[model]\nvocab = 50257\ncontext = 1024\n[batch]\nglobal = 64\nmicro = 64\n"),
+                     ERR_OK);
     config then = x->c;
     assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "a GPU"), ERR_OK);
     int changed = 0;
@@ -203,7 +214,7 @@ static void deciding_changes_nothing_else(void **state) {
     assert_int_equal(changed, 1);
 }
 
-// --- what is proposed --------------------------------------------------------------------------------------------------------
+// --- what is proposed ------------------------------------------------------------------------------------------------
 
 // What the latest of the files, or the command line, asks for stays in a proposal if other keys of the rule can give
 // way, whoever set those.
@@ -247,8 +258,10 @@ static void the_nearest_are_shown(void **state) {
     } rows[] = {
         {{"device.ranks=6"}, "[device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
         {{"device.ranks=3"}, "[device] ranks = 2, or [batch] global = 32, or [batch] micro = 4."},
-        {{"batch.lanes=64"}, "[batch] lanes = 0, or [batch] global = 512, or [batch] micro = 4 and [batch] global = 256."},
-        {{"cluster.nodes=a:8,b:8"}, "[batch] lanes = 16 and [batch] global = 128, or [batch] lanes = 16 and [batch] micro = 1."},
+        {{"batch.lanes=64"},
+         "[batch] lanes = 0, or [batch] global = 512, or [batch] micro = 4 and [batch] global = 256."},
+        {{"cluster.nodes=a:8,b:8"},
+         "[batch] lanes = 16 and [batch] global = 128, or [batch] lanes = 16 and [batch] micro = 1."},
         {{"parallel.tensor=4", "parallel.slices=4", "device.ranks=64"},
          "[device] ranks = 8, or [parallel] pipeline = 2 and [batch] global = 64, or [parallel] pipeline = 2 and [batch] micro = 2."},
         {{"parallel.pipeline=4", "device.ranks=4", "batch.lanes=2", "parallel.schedule=interleaved"},
@@ -276,11 +289,23 @@ static void ranks_that_were_counted(void **state) {
         device_kind kind;
         const char *over[2], *shown;
     } rows[] = {
-        {8, DEVICE_CPU, {NULL}, " Nearest that work: [device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
-        {8, DEVICE_CUDA, {NULL}, " Nearest that work: [device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
+        {8,
+         DEVICE_CPU,
+         {NULL},
+         " Nearest that work: [device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
+        {8,
+         DEVICE_CUDA,
+         {NULL},
+         " Nearest that work: [device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
         {16, DEVICE_CUDA, {NULL}, " Nearest that works: [device] ranks = 2."},
-        {4, DEVICE_CPU, {"parallel.pipeline=3"}, " Nearest that work: [parallel] pipeline = 4, or [device] ranks = 3, or [parallel] pipeline = 2."},
-        {6, DEVICE_CPU, {"parallel.tensor=4", "parallel.slices=4"}, " Nearest that work: [device] ranks = 8, or [device] ranks = 4."},
+        {4,
+         DEVICE_CPU,
+         {"parallel.pipeline=3"},
+         " Nearest that work: [parallel] pipeline = 4, or [device] ranks = 3, or [parallel] pipeline = 2."},
+        {6,
+         DEVICE_CPU,
+         {"parallel.tensor=4", "parallel.slices=4"},
+         " Nearest that work: [device] ranks = 8, or [device] ranks = 4."},
         {6, DEVICE_CUDA, {"parallel.tensor=4", "parallel.slices=4"}, " Nearest that works: [device] ranks = 4."},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -290,11 +315,12 @@ static void ranks_that_were_counted(void **state) {
         assert_int_equal(config_decide(&x->c, rows[i].kind, "so"), ERR_OK);
         assert_int_equal(config_fits(&x->c, rows[i].world), ERR_CONFIG);
         const char *shown = strstr(err_last()->text, " Nearest that work");
-        if (!shown || strcmp(shown, rows[i].shown) != 0) fail_msg("row %d: %s; expected %s", (int)i, err_last()->text, rows[i].shown);
+        if (!shown || strcmp(shown, rows[i].shown) != 0)
+            fail_msg("row %d: %s; expected %s", (int)i, err_last()->text, rows[i].shown);
     }
 }
 
-// --- pipelines ---------------------------------------------------------------------------------------------------------------
+// --- pipelines -------------------------------------------------------------------------------------------------------
 
 static void pipelines_at_their_limits(void **state) {
     (void)state;
@@ -303,10 +329,12 @@ static void pipelines_at_their_limits(void **state) {
         int ranks, chunks, micros;
         pipe_fault fault;
     } rows[] = {
-        {SCHEDULED_1F1B, 4, 1, 1, PIPE_FITS},          {SCHEDULED_1F1B, 4, 2, 1, PIPE_CHUNKS},        {SCHEDULED_1F1B, 4, 1, 0, PIPE_EMPTY},
-        {SCHEDULED_1F1B, 0, 1, 1, PIPE_EMPTY},         {SCHEDULED_ZB_V, 4, 2, 4, PIPE_FITS},          {SCHEDULED_ZB_V, 4, 2, 3, PIPE_TOO_FEW},
-        {SCHEDULED_ZB_V, 4, 2, 5, PIPE_FITS},          {SCHEDULED_ZB_V, 4, 1, 4, PIPE_CHUNKS},        {SCHEDULED_ZB_V, 4, 3, 4, PIPE_CHUNKS},
-        {SCHEDULED_INTERLEAVED, 4, 1, 4, PIPE_FITS},   {SCHEDULED_INTERLEAVED, 4, 3, 8, PIPE_FITS},   {SCHEDULED_INTERLEAVED, 4, 3, 6, PIPE_GROUPS},
+        {SCHEDULED_1F1B, 4, 1, 1, PIPE_FITS},          {SCHEDULED_1F1B, 4, 2, 1, PIPE_CHUNKS},
+        {SCHEDULED_1F1B, 4, 1, 0, PIPE_EMPTY},         {SCHEDULED_1F1B, 0, 1, 1, PIPE_EMPTY},
+        {SCHEDULED_ZB_V, 4, 2, 4, PIPE_FITS},          {SCHEDULED_ZB_V, 4, 2, 3, PIPE_TOO_FEW},
+        {SCHEDULED_ZB_V, 4, 2, 5, PIPE_FITS},          {SCHEDULED_ZB_V, 4, 1, 4, PIPE_CHUNKS},
+        {SCHEDULED_ZB_V, 4, 3, 4, PIPE_CHUNKS},        {SCHEDULED_INTERLEAVED, 4, 1, 4, PIPE_FITS},
+        {SCHEDULED_INTERLEAVED, 4, 3, 8, PIPE_FITS},   {SCHEDULED_INTERLEAVED, 4, 3, 6, PIPE_GROUPS},
         {SCHEDULED_INTERLEAVED, 4, 3, 2, PIPE_GROUPS}, {SCHEDULED_INTERLEAVED, 4, 0, 4, PIPE_CHUNKS},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -318,8 +346,9 @@ static void pipelines_at_their_limits(void **state) {
     static const struct {
         const char *text;
         bool good;
-    } cuts[] = {{"5 4 3", true},    {"5,4,3", true},           {" 5, 4 ,3 ", true}, {"5 4", false},    {"5 4 2", false}, {"5 4 4", false},
-                {"5 4 3 1", false}, {"6 6 0", false},          {"13 -2 1", false},  {"5 4 3x", false}, {"5;4 3", false}, {"5+4+3", false},
+    } cuts[] = {{"5 4 3", true},    {"5,4,3", true},           {" 5, 4 ,3 ", true}, {"5 4", false},
+                {"5 4 2", false},   {"5 4 4", false},          {"5 4 3 1", false},  {"6 6 0", false},
+                {"13 -2 1", false}, {"5 4 3x", false},         {"5;4 3", false},    {"5+4+3", false},
                 {"", false},        {"99999999999 4 3", false}};
     for (size_t i = 0; i < COUNT(cuts); i++) {
         int cut[5] = {-1, -1, -1, -1, -1};
@@ -330,7 +359,7 @@ static void pipelines_at_their_limits(void **state) {
     }
 }
 
-// --- of a checkpoint ---------------------------------------------------------------------------------------------------------
+// --- of a checkpoint -------------------------------------------------------------------------------------------------
 
 static void open_keys_follow_the_steps(void **state) {
     fixture *x = *state;
@@ -372,9 +401,11 @@ static void what_is_adopted_is_what_was_stored(void **state) {
     fixture *x = *state;
     stored *s = calloc(1, sizeof *s);
     char hash[17], again[17];
-    assert_int_equal(load_text(x, "[run]\nseed = 9\nsteps = 77\n[model]\ndropout = 0.25\nlayers = 3\n[optimizer]\ntype = sgd\nlr = 3e-5\n"
-                                  "[data]\nshuffle = no\n[precision]\ncompute = fp16\nloss_scale = 64\n"),
-                     ERR_OK);
+    assert_int_equal(
+        load_text(
+            x, "[run]\nseed = 9\nsteps = 77\n[model]\ndropout = 0.25\nlayers = 3\n[optimizer]\ntype = sgd\nlr = 3e-5\n"
+               "[data]\nshuffle = no\n[precision]\ncompute = fp16\nloss_scale = 64\n"),
+        ERR_OK);
     assert_int_equal(config_each(&x->c, CLASS_BITS, store, s), ERR_OK);
     assert_int_equal(config_each(&x->c, CLASS_LAYOUT, store, s), ERR_OK);
     config_hash(&x->c, hash);

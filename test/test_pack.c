@@ -1,4 +1,5 @@
-// test/test_pack.c: text to shards with a tokenizer: documents and what ends them, JSONL, gzip and zstd, good and bad; and that threads change nothing.
+// test/test_pack.c: text to shards with a tokenizer: documents and what ends them, JSONL, gzip and zstd, good and bad;
+// and that threads change nothing.
 #include "base/io.h"
 #include "data/text/about.h"
 #include "data/text/dataset.h"
@@ -60,7 +61,9 @@ static char *path_of(const place *p, const char *name) {
     return path;
 }
 
-static void put(const place *p, const char *name, const void *bytes, size_t n) { OK(io_write_file(path_of(p, name), bytes, n, NULL)); }
+static void put(const place *p, const char *name, const void *bytes, size_t n) {
+    OK(io_write_file(path_of(p, name), bytes, n, NULL));
+}
 static void put_text(const place *p, const char *name, const char *text) { put(p, name, text, strlen(text)); }
 
 static void put_gzip(const place *p, const char *name, const char *mode, const char *text) {
@@ -89,10 +92,13 @@ static void put_zstd(const place *p, const char *name, const char *text, size_t 
 static err_t pack(place *p, const char *name, const char *tokenizer, int threads, pack_report *r) {
     pack_report none;
     snprintf(p->input, sizeof p->input, "%s", path_of(p, name));
-    return pack_run(
-        &(pack_options){
-            .input = p->input, .output = p->output, .shard_tokens = 1000, .val_fraction = 0.25, .tokenizer = tokenizer, .threads = threads},
-        r ? r : &none);
+    return pack_run(&(pack_options){.input = p->input,
+                                    .output = p->output,
+                                    .shard_tokens = 1000,
+                                    .val_fraction = 0.25,
+                                    .tokenizer = tokenizer,
+                                    .threads = threads},
+                    r ? r : &none);
 }
 
 // All tokens, those of the validation shards last. The caller frees them.
@@ -148,7 +154,7 @@ static void refused(place *p, const char *name, err_t code, const char *says, co
     assert_int_not_equal(access(path_of(p, "o/x-tokens.tmp"), F_OK), 0);
 }
 
-// --- what is packed ------------------------------------------------------------------------------------------------------------
+// --- what is packed --------------------------------------------------------------------------------------------------
 
 static void files_are_documents(void **state) {
     place *p = *state;
@@ -214,16 +220,21 @@ static void progress_counts_stored_bytes(void **state) {
     for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)('a' + i % 5);
     put_zstd(p, "a.zst", text, 1000), put_gzip(p, "b.gz", "wb", text), put_text(p, "c.txt", text);
     snprintf(p->input, sizeof p->input, "%s", path_of(p, "[abc].*"));
-    OK(pack_run(
-        &(pack_options){
-            .input = p->input, .output = p->output, .shard_tokens = 1000, .tokenizer = GPT2, .threads = 1, .progress = tell, .ctx = &last},
-        &r));
+    OK(pack_run(&(pack_options){.input = p->input,
+                                .output = p->output,
+                                .shard_tokens = 1000,
+                                .tokenizer = GPT2,
+                                .threads = 1,
+                                .progress = tell,
+                                .ctx = &last},
+                &r));
     assert_int_equal(last, r.bytes_in);
     assert_true(r.bytes_in < 3500);
     assert_int_equal(r.text_bytes, 9000);
 }
 
-// What is compressed in another way is refused where it was named, and like any binary file skipped in a directory. Bytes are packed of what is plain.
+// What is compressed in another way is refused where it was named, and like any binary file skipped in a directory.
+// Bytes are packed of what is plain.
 static void others_are_refused_or_skipped(void **state) {
     place *p = *state;
     pack_report r;
@@ -243,7 +254,8 @@ static void others_are_refused_or_skipped(void **state) {
     assert_int_equal(r.train_tokens + r.val_tokens, 4);
 }
 
-// A text of 3 MB, more than a batch of one thread, and lines of all lengths: cut or not, by one thread or five, the tokens are those of the whole.
+// A text of 3 MB, more than a batch of one thread, and lines of all lengths: cut or not, by one thread or five, the
+// tokens are those of the whole.
 static void threads_change_nothing(void **state) {
     place *p = *state;
     enum { N = 3 << 20 };
@@ -251,7 +263,10 @@ static void threads_change_nothing(void **state) {
     uint32_t x = 1;
     for (int i = 0; i < N; i++) {
         x = x * 1664525 + 1013904223;
-        text[i] = x >> 24 < 40 ? ' ' : x >> 24 < 44 ? '\n' : x >> 24 < 50 ? (char)('0' + (x >> 16) % 10) : (char)('a' + (x >> 16) % 26);
+        text[i] = x >> 24 < 40   ? ' '
+                  : x >> 24 < 44 ? '\n'
+                  : x >> 24 < 50 ? (char)('0' + (x >> 16) % 10)
+                                 : (char)('a' + (x >> 16) % 26);
     }
     text[N] = 0;
     put_text(p, "a.txt", text);
@@ -284,11 +299,15 @@ static void a_tokenizer_is_trained(void **state) {
     assert_int_equal(pack(p, "a.txt", "train:5", 1, NULL), ERR_CONFIG);
 }
 
-// --- bytes --------------------------------------------------------------------------------------------------------------------
+// --- bytes -----------------------------------------------------------------------------------------------------------
 
 static err_t pack_bytes(place *p, const char *input, double val_fraction, pack_report *r) {
     pack_report none;
-    return pack_run(&(pack_options){.input = input, .output = p->output, .shard_tokens = 1000, .val_fraction = val_fraction, .tokenizer = "bytes"},
+    return pack_run(&(pack_options){.input = input,
+                                    .output = p->output,
+                                    .shard_tokens = 1000,
+                                    .val_fraction = val_fraction,
+                                    .tokenizer = "bytes"},
                     r ? r : &none);
 }
 
@@ -301,7 +320,8 @@ static void holds_bytes(const place *p, const char *text, size_t n) {
     free(got);
 }
 
-// As with a tokenizer: what is trained on is the text, not the JSON around it. Other files beside them are packed as ever.
+// As with a tokenizer: what is trained on is the text, not the JSON around it. Other files beside them are packed as
+// ever.
 static void the_bytes_of_jsonl_are_its_texts(void **state) {
     place *p = *state;
     char input[1200];
@@ -358,9 +378,13 @@ static void stories_are_packed(void **state) {
 static void stories_are_documents(void **state) {
     place *p = *state;
     pack_report r;
-    OK(pack_run(
-        &(pack_options){.input = "stories:5:3000", .output = p->output, .shard_tokens = 1000, .val_fraction = 0.25, .tokenizer = GPT2, .threads = 2},
-        &r));
+    OK(pack_run(&(pack_options){.input = "stories:5:3000",
+                                .output = p->output,
+                                .shard_tokens = 1000,
+                                .val_fraction = 0.25,
+                                .tokenizer = GPT2,
+                                .threads = 2},
+                &r));
     stories *s;
     bytes text = {0};
     OK(stories_open(&s, 5));
@@ -381,7 +405,7 @@ static void stories_are_documents(void **state) {
     free(text.at);
 }
 
-// --- what is known of shards ---------------------------------------------------------------------------------------------------
+// --- what is known of shards -----------------------------------------------------------------------------------------
 
 static about about_of(const place *p, const char *split) {
     about a;
@@ -467,12 +491,13 @@ static void other_vocabularies_are_refused_and_moved_ones_found(void **state) {
     assert_non_null(strstr(err_last()->text, "neither there nor at"));
 }
 
-// --- what is refused -----------------------------------------------------------------------------------------------------------
+// --- what is refused -------------------------------------------------------------------------------------------------
 
 static void bad_lines_are_named(void **state) {
     place *p = *state;
     put_text(p, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"\n");
-    refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 2: not valid JSON", "expected an object such as {\"text\": \"...\"}");
+    refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 2: not valid JSON",
+            "expected an object such as {\"text\": \"...\"}");
     put_text(p, "a.jsonl", "\n[1]\n");
     refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 2: not an object", "");
     put_text(p, "a.jsonl", "{\"body\": \"one\"}\n");
@@ -509,11 +534,13 @@ static void damaged_files_are_named(void **state) {
     assert_int_equal(pack(p, "b.txt", "/nowhere/tokenizer.json", 1, NULL), ERR_IO);
 }
 
-// A new set of shards takes the place of an old one, of any numbers: all old ones go before the first new one gets its name, so that a crash leaves too few
-// files and never a mixture. What is known of the new set comes first, and is believed of these very shards alone. What happens in the directory, and in which order, the kernel says.
+// A new set of shards takes the place of an old one, of any numbers: all old ones go before the first new one gets its
+// name, so that a crash leaves too few files and never a mixture. What is known of the new set comes first, and is
+// believed of these very shards alone. What happens in the directory, and in which order, the kernel says.
 static void an_old_set_goes_first(void **state) {
-    static const char *const old[] = {"t-train-00000.bin", "t-train-00001.bin", "t-train-00002.bin", "t-train-00003.bin", "t-train-00010.bin",
-                                      "t-train-99999.bin", "t-val-00000.bin",   "t-val-00001.bin",   "t-val-00002.bin",   "t-val-99999.bin"};
+    static const char *const old[] = {
+        "t-train-00000.bin", "t-train-00001.bin", "t-train-00002.bin", "t-train-00003.bin", "t-train-00010.bin",
+        "t-train-99999.bin", "t-val-00000.bin",   "t-val-00001.bin",   "t-val-00002.bin",   "t-val-99999.bin"};
     static const char *const fresh[] = {"t-about.json", "t-val-00000.bin", "t-train-00000.bin", "t-train-00001.bin"};
     enum { OLD = sizeof old / sizeof *old, FRESH = sizeof fresh / sizeof *fresh };
     place *p = *state;
@@ -531,7 +558,8 @@ static void an_old_set_goes_first(void **state) {
     OK(pack_run(&o, &r));
     assert_int_equal(r.shards_out, 3);
     ssize_t n = read(fd, events, sizeof events);
-    for (ssize_t k = 0; k < n; k += (ssize_t)sizeof(struct inotify_event) + ((struct inotify_event *)(events + k))->len) {
+    for (ssize_t k = 0; k < n;
+         k += (ssize_t)sizeof(struct inotify_event) + ((struct inotify_event *)(events + k))->len) {
         const struct inotify_event *e = (struct inotify_event *)(events + k);
         for (int i = 0; e->mask & IN_DELETE && i < OLD; i++)
             if (strcmp(e->name, old[i]) == 0) assert_int_equal(came, 0), gone++;
@@ -545,8 +573,10 @@ static void an_old_set_goes_first(void **state) {
         for (int k = 0; k < FRESH; k++) again = again || strcmp(old[i], fresh[k]) == 0;
         assert_int_equal(access(path_of(p, old[i]), F_OK), again ? 0 : -1);
     }
-    assert_int_equal(access(path_of(p, "t-train-00002.bin.tmp"), F_OK), -1), assert_int_equal(access(path_of(p, "t-val-00007.bin.tmp"), F_OK), -1);
-    assert_int_equal(access(path_of(p, "t-test-00000.bin"), F_OK), 0), assert_int_equal(access(path_of(p, "t-train-0000.bin"), F_OK), 0);
+    assert_int_equal(access(path_of(p, "t-train-00002.bin.tmp"), F_OK), -1),
+        assert_int_equal(access(path_of(p, "t-val-00007.bin.tmp"), F_OK), -1);
+    assert_int_equal(access(path_of(p, "t-test-00000.bin"), F_OK), 0),
+        assert_int_equal(access(path_of(p, "t-train-0000.bin"), F_OK), 0);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)

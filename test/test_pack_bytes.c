@@ -1,5 +1,5 @@
-// test/test_pack_bytes.c: text to shards, a token for each byte: which files are taken, where shards and validation begin,
-// what of an old set stays, and files that change meanwhile.
+// test/test_pack_bytes.c: text to shards, a token for each byte: which files are taken, where shards and validation
+// begin, what of an old set stays, and files that change meanwhile.
 #include "base/io.h"
 #include "data/text/dataset.h"
 #include "data/text/pack.h"
@@ -17,13 +17,17 @@
 
 #include <cmocka.h>
 
-static void put_file(place *p, const char *name, const void *bytes, size_t n) { assert_ok(io_replace_file(at(p, name), bytes, n)); }
+static void put_file(place *p, const char *name, const void *bytes, size_t n) {
+    assert_ok(io_replace_file(at(p, name), bytes, n));
+}
 static void put_text(place *p, const char *name, const char *text) { put_file(p, name, text, strlen(text)); }
 
 #define PACK(in, out, tokens, val, zip) \
-    (&(pack_options){.input = (in), .output = (out), .shard_tokens = (tokens), .val_fraction = (val), .compress = (zip)})
+    (&(pack_options){ \
+        .input = (in), .output = (out), .shard_tokens = (tokens), .val_fraction = (val), .compress = (zip)})
 
-static pack_report pack(place *p, const char *input, const char *output, int64_t shard_tokens, double val, bool compress) {
+static pack_report pack(place *p, const char *input, const char *output, int64_t shard_tokens, double val,
+                        bool compress) {
     char in[IO_PATH], out[IO_PATH];
     pack_report r;
     snprintf(in, sizeof in, "%s", at(p, input));
@@ -108,7 +112,8 @@ static void test_pack_split(void **state) {
     assert_error(pack_run(PACK(in, out, 0, 0, false), &r), ERR_CONFIG, "shard_tokens");
     assert_error(pack_run(PACK(in, out, 5, 1, false), &r), ERR_CONFIG, "val_fraction");
     assert_error(pack_run(PACK("", out, 5, 0, false), &r), ERR_CONFIG, "no text");
-    assert_error(pack_run(PACK(at(p, "t-train-00000.bin"), out, 5, 0, false), &r), ERR_CONFIG, "no text", "1 files skipped");
+    assert_error(pack_run(PACK(at(p, "t-train-00000.bin"), out, 5, 0, false), &r), ERR_CONFIG, "no text",
+                 "1 files skipped");
     assert_error(pack_run(PACK(at(p, "nothing"), out, 5, 0, false), &r), ERR_CONFIG, "nothing");
     put_text(p, "file", "x");
     snprintf(out, sizeof out, "%s", at(p, "one"));
@@ -125,8 +130,8 @@ static void test_pack_split(void **state) {
     expect_tokens(p, "t-train-0*.bin", "0123456789abcdefghi");
 }
 
-// What is no regular file, or says that it is empty, is passed over and does not hang; a file that changes between the passes
-// is an error that leaves the old shards as they were.
+// What is no regular file, or says that it is empty, is passed over and does not hang; a file that changes between the
+// passes is an error that leaves the old shards as they were.
 static void test_pack_changing_input(void **state) {
     place *p = *state;
     char in[3 * IO_PATH], out[2 * IO_PATH];
@@ -158,7 +163,8 @@ static void test_pack_changing_input(void **state) {
     free(lines);
     assert_int_equal(symlink("t-train-00000.bin.tmp", at(p, "b.jsonl")), 0);
     snprintf(in, sizeof in, "%s/b.jsonl", p->dir);
-    assert_error(pack_run(PACK(in, out, 1 << 20, 0, false), &r), ERR_DATA, "/b.jsonl: had 530000 bytes at first and has ", "run pack again");
+    assert_error(pack_run(PACK(in, out, 1 << 20, 0, false), &r), ERR_DATA,
+                 "/b.jsonl: had 530000 bytes at first and has ", "run pack again");
     expect_tokens(p, "t-train-00000.bin", "text\n");  // what was there before
 }
 

@@ -1,5 +1,6 @@
-// test/test_page.c: the pages and the terminal's pictures that trainer/report draws. A small run's page is known byte for byte (test/golden/report.html) and
-// so is a comparison (test/golden/compare.txt): where one is meant to change, look at it in a browser, and copy what this test leaves in build/.
+// test/test_page.c: the pages and the terminal's pictures that trainer/report draws. A small run's page is known byte
+// for byte (test/golden/report.html) and so is a comparison (test/golden/compare.txt): where one is meant to change,
+// look at it in a browser, and copy what this test leaves in build/.
 #include "test/support/page.h"
 
 #include "trainer/report/braille.h"
@@ -19,7 +20,8 @@ static void put_small(void) {
         "{\"t\":\"eval\",\"step\":12,\"loss\":2.75,\"best\":2.75,\"best_step\":12,\"windows\":8,\"ms\":5}\n"
         "{\"t\":\"sample\",\"step\":12,\"prompt\":\"a < b\",\"text\":\" && \\\"c\\\"\"}\n{\"t\":\"checkpoint\",\"step\":12,\"hash\":\"00ff\",\"ms\":1}\n"
         "{\"t\":\"ranks\",\"step\":12,\"steps\":12,\"compute_ms\":[40,40,50],\"data_ms\":[1,1,1],\"wait_ms\":[2,2,2]}\n");
-    put("small", "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":5,\"text\":\"from step 5\"}\n");
+    put("small", "events.jsonl",
+        "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":5,\"text\":\"from step 5\"}\n");
     put("small", "machine.jsonl",
         "{\"t\":\"machine\",\"time\":1795521600,\"node\":0,\"disk_free\":5e9,\"cpu\":1.5,\"ranks\":[{\"rank\":0,\"watts\":100,\"watts_max\":120,\"resident\":1e9}]}\n"
         "{\"t\":\"machine\",\"time\":1795521610,\"node\":0,\"disk_free\":4e9,\"cpu\":1.7,\"ranks\":[{\"rank\":0,\"watts\":110,\"watts_max\":130,\"resident\":1e9}]}\n");
@@ -71,11 +73,14 @@ static void hostile(void **state) {
     put_small();
     put(dirs[0], "log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":3,\"<img>s\":5,\"<img>s_per_s\":7,\"ms\":1}\n");
     put_steps(dirs[0], 6, 1, 0.1, 100, false);
-    snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":6,\"prompt\":\"%s\",\"text\":\"%s\\ud800\xFF\"}\n", evil, evil);
+    snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":6,\"prompt\":\"%s\",\"text\":\"%s\\ud800\xFF\"}\n", evil,
+             evil);
     put(dirs[0], "log.jsonl", line);
-    snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":1,\"text\":\"%s\"}\n", evil, evil, evil);
+    snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":1,\"text\":\"%s\"}\n", evil,
+             evil, evil);
     put(dirs[0], "events.jsonl", line);
-    put(dirs[0], "config.ini", "# lockstep <script>\n[<script>]\n<script> = \"<script>\x1b[31m\" ; bits x\n[optimizer]\nlr = <img> ; bits x\n");
+    put(dirs[0], "config.ini",
+        "# lockstep <script>\n[<script>]\n<script> = \"<script>\x1b[31m\" ; bits x\n[optimizer]\nlr = <img> ; bits x\n");
     put(dirs[0], "status.json",
         "{\"state\":\"<script>\",\"host\":\"<img>\",\"ranks\":[{\"rank\":0,\"host\":\"<script>\",\"device\":\"<img>\"}],\"alarms\":[{\"kind\":\"hang\",\"text\":\"<script>\"}]}");
     for (int both = 0; both < 2; both++) {
@@ -102,19 +107,23 @@ static double noise(uint32_t *x) {
     return (*x >> 8) / 16777216.0;
 }
 
-// What the tile says is what its chart draws: the median. Steps that were slow at the end change neither. The axis of the loss has enough ticks, and says what it is.
+// What the tile says is what its chart draws: the median. Steps that were slow at the end change neither. The axis of
+// the loss has enough ticks, and says what it is.
 static void says_what_it_draws(void **state) {
     char line[512];
     uint32_t x = 1;
     size_t n;
     (void)state;
     for (int i = 1; i <= 200; i++) {
-        snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":%.6f,\"tokens\":%d,\"ms\":50,\"tokens_per_s\":1000,\"mfu\":%g}\n", i,
-                 2.3 + 3.1 * exp(-i / 40.0) + 0.1 * noise(&x), i * 64, i > 190 ? 0.05 : 0.5);
+        snprintf(
+            line, sizeof line,
+            "{\"t\":\"step\",\"step\":%d,\"loss\":%.6f,\"tokens\":%d,\"ms\":50,\"tokens_per_s\":1000,\"mfu\":%g}\n", i,
+            2.3 + 3.1 * exp(-i / 40.0) + 0.1 * noise(&x), i * 64, i > 190 ? 0.05 : 0.5);
         put("median", "log.jsonl", line);
     }
     for (int i = 0; i < 20; i++) {  // a processor short for half of the time: computing is not all computing
-        snprintf(line, sizeof line, "{\"t\":\"machine\",\"time\":%d,\"ranks\":[{\"rank\":0,\"starved\":%g}]}\n", 1700000000 + i, i < 10 ? 0.8 : 0.0);
+        snprintf(line, sizeof line, "{\"t\":\"machine\",\"time\":%d,\"ranks\":[{\"rank\":0,\"starved\":%g}]}\n",
+                 1700000000 + i, i < 10 ? 0.8 : 0.0);
         put("median", "machine.jsonl", line);
     }
     char *page = render((const char *const[]){"median"}, 1, &n), *tile = strstr(page, "<dt>Share of the peak</dt><dd>");
@@ -138,12 +147,14 @@ static void in_its_band(void **state) {
         enum { LINE = 90, GROUP = 3 };
         point raw[LINE], wide[LINE / GROUP];
         uint32_t x = seed;
-        for (int i = 0; i < LINE; i++) raw[i].x = i, raw[i].y = raw[i].low = raw[i].high = exp(-i / 10.0) + noise(&x) * noise(&x) * noise(&x);
+        for (int i = 0; i < LINE; i++)
+            raw[i].x = i, raw[i].y = raw[i].low = raw[i].high = exp(-i / 10.0) + noise(&x) * noise(&x) * noise(&x);
         for (int g = 0; g < LINE / GROUP; g++) {
             const point *p = &raw[GROUP * g];
             wide[g] = (point){p[1].x, p[1].y, fmin(p[0].y, fmin(p[1].y, p[2].y)), fmax(p[0].y, fmax(p[1].y, p[2].y))};
         }
-        points all = {raw, LINE}, groups = {wide, LINE / GROUP}, line = points_smooth(&all, 1.5), band = points_around(&groups, &line);
+        points all = {raw, LINE}, groups = {wide, LINE / GROUP}, line = points_smooth(&all, 1.5),
+               band = points_around(&groups, &line);
         assert_true(band.n >= groups.n);
         for (int g = 0, k = 0; g < groups.n; g++, k++) {
             while (band.at[k].x < wide[g].x) k++;
@@ -170,11 +181,14 @@ static void odd_runs(void **state) {
         {"log.jsonl", ""},
         {"log.jsonl", "{\"t\":\"step\",\"step\":1}\n"},
         {"log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":null,\"grad_norm\":null,\"skipped\":true}\n"},
-        {"log.jsonl", "{\"t\":\"step\",\"step\":7,\"loss\":2,\"grad_norm\":0,\"tokens\":0,\"ms\":0,\"tokens_per_s\":0,\"lr\":0}\n"},
-        {"log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":-1,\"lr\":-1,\"ms\":-5}\n{\"t\":\"step\",\"step\":2,\"loss\":-1,\"lr\":-1,\"ms\":-5}\n"},
+        {"log.jsonl",
+         "{\"t\":\"step\",\"step\":7,\"loss\":2,\"grad_norm\":0,\"tokens\":0,\"ms\":0,\"tokens_per_s\":0,\"lr\":0}\n"},
+        {"log.jsonl",
+         "{\"t\":\"step\",\"step\":1,\"loss\":-1,\"lr\":-1,\"ms\":-5}\n{\"t\":\"step\",\"step\":2,\"loss\":-1,\"lr\":-1,\"ms\":-5}\n"},
         {"log.jsonl",
          "{\"t\":\"step\",\"step\":1,\"loss\":1e38,\"time\":1e300}\n{\"t\":\"step\",\"step\":900000000000000,\"loss\":1e-38,\"time\":0}\n"},
-        {"log.jsonl", "{\"t\":\"eval\",\"step\":3,\"loss\":2}\n{\"t\":\"power\",\"step\":3,\"devices\":[{\"rank\":0,\"watts\":3}]}\n"},
+        {"log.jsonl",
+         "{\"t\":\"eval\",\"step\":3,\"loss\":2}\n{\"t\":\"power\",\"step\":3,\"devices\":[{\"rank\":0,\"watts\":3}]}\n"},
         {"log.jsonl", "{\"t\":\"ranks\",\"step\":3,\"compute_ms\":[1,2]}\n"},
     };
     char dir[16];
@@ -185,8 +199,8 @@ static void odd_runs(void **state) {
         put(dir, "log.jsonl", "");
         put(dir, odd[i].file, odd[i].text);
         char *page = render((const char *const[]){dir}, 1, &n), *text = NULL;
-        if (strstr(page, "\"nan") || strstr(page, "nan%") || strstr(page, "-nan") || strstr(page, "inf%") || strstr(page, ">nan") ||
-            strstr(page, ">inf"))
+        if (strstr(page, "\"nan") || strstr(page, "nan%") || strstr(page, "-nan") || strstr(page, "inf%") ||
+            strstr(page, ">nan") || strstr(page, ">inf"))
             fail_msg("odd run %zu: %s", i, page);
         assert_non_null(strstr(page, "</html>"));
         free(page);
@@ -197,17 +211,20 @@ static void odd_runs(void **state) {
     }
 }
 
-// The axis of the gradient norm is the norm's: skipped steps are marked along its foot, and do not stretch it to their zeros and ones.
+// The axis of the gradient norm is the norm's: skipped steps are marked along its foot, and do not stretch it to their
+// zeros and ones.
 static void marks_do_not_stretch(void **state) {
     char line[256];
     size_t n;
     (void)state;
     for (int i = 1; i <= 40; i++) {
-        snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":3,\"grad_norm\":%d,\"ms\":1,\"skipped\":%s}\n", i, 100 + i % 5,
+        snprintf(line, sizeof line,
+                 "{\"t\":\"step\",\"step\":%d,\"loss\":3,\"grad_norm\":%d,\"ms\":1,\"skipped\":%s}\n", i, 100 + i % 5,
                  i % 10 ? "false" : "true");
         put("norms", "log.jsonl", line);
     }
-    char *page = render((const char *const[]){"norms"}, 1, &n), *at = strstr(page, ">Gradient norm</b>"), *end = at ? strstr(at, "</figure>") : NULL;
+    char *page = render((const char *const[]){"norms"}, 1, &n), *at = strstr(page, ">Gradient norm</b>"),
+         *end = at ? strstr(at, "</figure>") : NULL;
     assert_non_null(end);
     *end = 0;
     assert_non_null(strstr(at, "skipped steps at 4 places"));
@@ -239,7 +256,7 @@ static void many_ranks(void **state) {
     free(page);
 }
 
-// --- where runs part ---------------------------------------------------------------------------------------------------------------------
+// --- where runs part -------------------------------------------------------------------------------------------------
 
 static void parts(void **state) {
     static const struct {
@@ -287,7 +304,8 @@ typedef struct found {
 static void note(void *ctx, key_class class, const char *name, const char *const *value) {
     found *f = ctx;
     size_t n = strlen(f->text);
-    snprintf(f->text + n, sizeof f->text - n, "%d %s %s %s; ", (int)class, name, value[0] ? value[0] : "-", value[1] ? value[1] : "-");
+    snprintf(f->text + n, sizeof f->text - n, "%d %s %s %s; ", (int)class, name, value[0] ? value[0] : "-",
+             value[1] ? value[1] : "-");
 }
 
 static void other_settings(void **state) {
@@ -307,7 +325,7 @@ static void other_settings(void **state) {
     for (int i = 0; i < 2; i++) runlog_close(runs[i]);
 }
 
-// --- the terminal ------------------------------------------------------------------------------------------------------------------------
+// --- the terminal ----------------------------------------------------------------------------------------------------
 
 static void narrow(const char *text) {
     int column = 0;
@@ -326,7 +344,8 @@ static void in_the_terminal(void **state) {
     put("a", "config.ini",
         "[optimizer]\nlr = 0.001 ; bits\n[sample]\nprompt = \"a\xC3\xA9 long text, with words and words and words and words and words and words\" ; layout\n");
     put("later", "config.ini", "[optimizer]\nlr = 0.002 ; bits\n");
-    char *utf8 = compared("C.UTF-8", dirs, 3), *ascii = compared("C", dirs, 2), *twice = compared("C.UTF-8", (char *[]){"a", "a"}, 2);
+    char *utf8 = compared("C.UTF-8", dirs, 3), *ascii = compared("C", dirs, 2),
+         *twice = compared("C.UTF-8", (char *[]){"a", "a"}, 2);
     narrow(utf8);
     narrow(ascii);
     for (const char *s = ascii; *s; s++) assert_true((unsigned char)*s < 0x80);
@@ -360,7 +379,8 @@ static void usage(void **state) {
     assert_true(access("a/report.html", R_OK) == 0 && access("report.html", R_OK) != 0);
     assert_int_equal(unlink("a/report.html"), 0);
     OK(verb_report(3, (char *[]){"--out", "one.html", "a"}, out));
-    assert_true(access("one.html", R_OK) == 0 && access("a/report.html", R_OK) != 0 && access("report.html", R_OK) != 0);
+    assert_true(access("one.html", R_OK) == 0 && access("a/report.html", R_OK) != 0 &&
+                access("report.html", R_OK) != 0);
     OK(verb_report(4, (char *[]){"a", "a", "--out", "two.html"}, out));
     OK(verb_compare(REPORT_RUNS, many, out));
     OK(verb_report(REPORT_RUNS, many, out));
@@ -368,7 +388,7 @@ static void usage(void **state) {
     fclose(out);
 }
 
-// --- numbers -----------------------------------------------------------------------------------------------------------------------------
+// --- numbers ---------------------------------------------------------------------------------------------------------
 
 static void figures(void **state) {
     static const struct {
@@ -420,7 +440,8 @@ static void figures(void **state) {
         assert_string_equal(figure_text(text, cases[i].kind, cases[i].v, cases[i].digits), cases[i].text);
 }
 
-// Text of anyone's is text, and no more: what could be markup, or changes how a terminal or a browser reads on, is not there.
+// Text of anyone's is text, and no more: what could be markup, or changes how a terminal or a browser reads on, is not
+// there.
 static void text_is_text(void **state) {
     static const struct {
         const char *in, *out;
@@ -439,13 +460,15 @@ static void text_is_text(void **state) {
         html_text(&h, cases[i].in);
         html_put(&h, "]");
         assert_true(h.n == strlen(h.at) && h.at[before] == '[' && h.at[h.n - 1] == ']');
-        assert_true(h.n - before - 2 == strlen(cases[i].out) && memcmp(h.at + before + 1, cases[i].out, strlen(cases[i].out)) == 0);
+        assert_true(h.n - before - 2 == strlen(cases[i].out) &&
+                    memcmp(h.at + before + 1, cases[i].out, strlen(cases[i].out)) == 0);
     }
     assert_false(h.failed);
     html_free(&h);
 }
 
-// Curves that are flat, also at and below zero, and single points have axes with room for them, which begin and end where they do.
+// Curves that are flat, also at and below zero, and single points have axes with room for them, which begin and end
+// where they do.
 static void flat_curves(void **state) {
     static const double levels[] = {0, 5, -5};
     (void)state;
@@ -498,10 +521,12 @@ static void whichever_is_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(small_page),           IN_A_DIRECTORY(live_page),      IN_A_DIRECTORY(hostile),         IN_A_DIRECTORY(says_what_it_draws),
-        cmocka_unit_test(in_its_band),        IN_A_DIRECTORY(odd_runs),       IN_A_DIRECTORY(many_ranks),      IN_A_DIRECTORY(parts),
-        IN_A_DIRECTORY(marks_do_not_stretch), IN_A_DIRECTORY(other_settings), IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),
-        IN_A_DIRECTORY(whichever_is_first),   cmocka_unit_test(figures),      cmocka_unit_test(text_is_text),  cmocka_unit_test(flat_curves),
+        IN_A_DIRECTORY(small_page),         IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile),
+        IN_A_DIRECTORY(says_what_it_draws), cmocka_unit_test(in_its_band),   IN_A_DIRECTORY(odd_runs),
+        IN_A_DIRECTORY(many_ranks),         IN_A_DIRECTORY(parts),           IN_A_DIRECTORY(marks_do_not_stretch),
+        IN_A_DIRECTORY(other_settings),     IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),
+        IN_A_DIRECTORY(whichever_is_first), cmocka_unit_test(figures),       cmocka_unit_test(text_is_text),
+        cmocka_unit_test(flat_curves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// test/test_page_says.c: what pages and comparisons say, number by number: of long runs, of several beside each other, of
-// nodes that are not the first. (How they look is in test/test_page.c.)
+// test/test_page_says.c: what pages and comparisons say, number by number: of long runs, of several beside each other,
+// of nodes that are not the first. (How they look is in test/test_page.c.)
 #include "test/support/page.h"
 
 // The cells of the row of a table that begins here, as text without tags. Returns how many there are.
@@ -29,19 +29,23 @@ static void the_newest_first(void **state) {
     (void)state;
     put_steps("long", 50, 1, 0.05, 100, false);
     for (int i = 1; i <= EVENTS; i++) {
-        snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:%02d:00Z\",\"kind\":\"kind-%d\",\"step\":%d,\"text\":\"text %d\"}\n", i,
-                 i, i, i);
+        snprintf(
+            line, sizeof line,
+            "{\"t\":\"event\",\"at\":\"2026-11-24T12:%02d:00Z\",\"kind\":\"kind-%d\",\"step\":%d,\"text\":\"text %d\"}\n",
+            i, i, i, i);
         put("long", "events.jsonl", line);
     }
     for (int i = 1; i <= SAMPLES; i++) {
-        snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"prompt %d\",\"text\":\" and text %d\"}\n", 5 * i, i, i);
+        snprintf(line, sizeof line,
+                 "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"prompt %d\",\"text\":\" and text %d\"}\n", 5 * i, i, i);
         put("long", "log.jsonl", line);
     }
     char *page = render((const char *const[]){"long"}, 1, &n), *at = strstr(page, "<h2>What the model wrote</h2>"),
          *events = strstr(page, "<h2>Events</h2>");
     assert_true(at && events && strstr(page, "the last 20 of 45"));
     for (int i = SAMPLES; i > SAMPLES - RUNLOG_SAMPLES; i--) {
-        snprintf(want, sizeof want, "after step %d%s<pre><b>prompt %d</b> and text %d</pre>", 5 * i, i == SAMPLES ? "</p>" : "</summary>", i, i);
+        snprintf(want, sizeof want, "after step %d%s<pre><b>prompt %d</b> and text %d</pre>", 5 * i,
+                 i == SAMPLES ? "</p>" : "</summary>", i, i);
         char *found = strstr(at, want);
         if (!found) fail_msg("no \"%s\" after: %.200s", want, at);
         at = found;
@@ -49,7 +53,9 @@ static void the_newest_first(void **state) {
     assert_int_equal(count(page, "after step "), RUNLOG_SAMPLES);
     at = events;
     for (int i = EVENTS; i > EVENTS - RUNLOG_EVENTS; i--) {
-        snprintf(want, sizeof want, "2026-11-24 12:%02d UTC</td><td>%d</td><td class=\"x\">kind-%d</td><td class=\"v\">text %d</td>", i, i, i, i);
+        snprintf(want, sizeof want,
+                 "2026-11-24 12:%02d UTC</td><td>%d</td><td class=\"x\">kind-%d</td><td class=\"v\">text %d</td>", i, i,
+                 i, i);
         char *found = strstr(at, want);
         if (!found) fail_msg("no \"%s\" after: %.200s", want, at);
         at = found;
@@ -66,12 +72,15 @@ static void put_two(void) {
         int last = run ? 40 : 30;
         put(dir, "config.ini", "[run]\nsteps = 40 ; layout\n");
         for (int i = 1; i <= last; i++) {
-            snprintf(line, sizeof line,
-                     "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"ms\":%d,\"tokens\":%d,\"tokens_per_s\":%d,\"mfu\":%g,\"hash\":\"%x\"}\n", i,
-                     2.5 + 2 * run + (i == 7 ? 0 : 1), 100 + 100 * run, i, 1000 + 1000 * run, 0.25 + 0.25 * run, (unsigned)i);
+            snprintf(
+                line, sizeof line,
+                "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"ms\":%d,\"tokens\":%d,\"tokens_per_s\":%d,\"mfu\":%g,\"hash\":\"%x\"}\n",
+                i, 2.5 + 2 * run + (i == 7 ? 0 : 1), 100 + 100 * run, i, 1000 + 1000 * run, 0.25 + 0.25 * run,
+                (unsigned)i);
             put(dir, "log.jsonl", line);
         }
-        snprintf(line, sizeof line, "{\"t\":\"eval\",\"step\":20,\"loss\":%g}\n{\"t\":\"eval\",\"step\":30,\"loss\":%g}\n", 2.25 + 2 * run,
+        snprintf(line, sizeof line,
+                 "{\"t\":\"eval\",\"step\":20,\"loss\":%g}\n{\"t\":\"eval\",\"step\":30,\"loss\":%g}\n", 2.25 + 2 * run,
                  2.75 + 2 * run);
         put(dir, "log.jsonl", line);
     }
@@ -79,11 +88,20 @@ static void put_two(void) {
 
 // What stands under each heading of a page of several runs.
 static void beside_each_other(void **state) {
-    static const char *const heading[] = {
-        "run",           "state",    "steps", "loss", "lowest", "validation", "best", "median per second", "median share of the peak",
-        "time in steps", "last hash"};
-    static const char *const want[2][11] = {{"one", "not at its end", "30", "3.5", "2.5", "2.75", "2.25", "1k", "25.4 %", "3 s", "1e"},
-                                            {"two", "done", "40", "5.5", "4.5", "4.75", "4.25", "2k", "50.8 %", "8 s", "28"}};
+    static const char *const heading[] = {"run",
+                                          "state",
+                                          "steps",
+                                          "loss",
+                                          "lowest",
+                                          "validation",
+                                          "best",
+                                          "median per second",
+                                          "median share of the peak",
+                                          "time in steps",
+                                          "last hash"};
+    static const char *const want[2][11] = {
+        {"one", "not at its end", "30", "3.5", "2.5", "2.75", "2.25", "1k", "25.4 %", "3 s", "1e"},
+        {"two", "done", "40", "5.5", "4.5", "4.75", "4.25", "2k", "50.8 %", "8 s", "28"}};
     char cell[CELLS][64];
     size_t n;
     (void)state;
@@ -96,7 +114,8 @@ static void beside_each_other(void **state) {
         row = strstr(row, "</tr>") + 5;
         assert_int_equal(cells(row, cell), 11);
         for (int i = 0; i < 11; i++)
-            if (strcmp(cell[i], want[run][i]) != 0) fail_msg("%s of run %d: %s, expected %s", heading[i], run, cell[i], want[run][i]);
+            if (strcmp(cell[i], want[run][i]) != 0)
+                fail_msg("%s of run %d: %s, expected %s", heading[i], run, cell[i], want[run][i]);
     }
     free(page);
 }
@@ -105,8 +124,8 @@ static void beside_each_other(void **state) {
 static void in_a_terminal(void **state) {
     (void)state;
     put_two();
-    static const char *const words[3] = {"run steps loss best val rate/s mfu time ", "A one 30 3.5 2.25 1k 25.4 % 3.0 s ",
-                                         "B two 40 5.5 4.25 2k 50.8 % 8.0 s "};
+    static const char *const words[3] = {"run steps loss best val rate/s mfu time ",
+                                         "A one 30 3.5 2.25 1k 25.4 % 3.0 s ", "B two 40 5.5 4.25 2k 50.8 % 8.0 s "};
     char *text = compared("C", (char *[]){"one", "two"}, 2), *at = text;
     for (int i = 0; i < 3; i++, at = strchr(at, '\n') + 1) {
         char found[128] = "";
@@ -137,7 +156,8 @@ static void values_from_end_to_end(void **state) {
         for (int i = 0; i < rows; i++) {
             row = strstr(row, "</tr>") + 5;
             assert_true(cells(row, cell) >= 2);
-            snprintf(want, sizeof want, lasts[k] < 1000 ? "%d" : "%d,%03d", lasts[k] < 1000 ? lasts[k] : lasts[k] / 1000, lasts[k] % 1000);
+            snprintf(want, sizeof want, lasts[k] < 1000 ? "%d" : "%d,%03d",
+                     lasts[k] < 1000 ? lasts[k] : lasts[k] / 1000, lasts[k] % 1000);
             if (i == 0 && lasts[k] <= 200) assert_string_equal(cell[0], "1");
             if (i == rows - 1) assert_string_equal(cell[0], want);
         }
@@ -165,7 +185,8 @@ static void clipped_where(void **state) {
     static const struct {
         const char *one, *two;
         int lines;
-    } cases[] = {{"0.5", "0.5", 1}, {"0.5", "1", 0}, {"1", "0.5", 0}, {"0", "0", 0}, {"0", "0.5", 0}, {"1000", "1000", 0}};
+    } cases[] = {{"0.5", "0.5", 1}, {"0.5", "1", 0}, {"1", "0.5", 0},
+                 {"0", "0", 0},     {"0", "0.5", 0}, {"1000", "1000", 0}};
     char name[2][16], text[64];
     size_t n;
     (void)state;
@@ -192,9 +213,11 @@ static void power_of_those_that_have_it(void **state) {
     for (int k = 0; k < 3; k++) {
         put_steps(kinds[k], 40, 1, 0.05, 100, false);
         for (int i = 1; i <= 4; i++) {
-            snprintf(line, sizeof line, "{\"t\":\"machine\",\"time\":%d,\"ranks\":[{\"rank\":0,\"watts\":%d}]}\n", 1700000000 + 10 * i, 200 + i);
+            snprintf(line, sizeof line, "{\"t\":\"machine\",\"time\":%d,\"ranks\":[{\"rank\":0,\"watts\":%d}]}\n",
+                     1700000000 + 10 * i, 200 + i);
             if (k == 1) put(kinds[k], "machine.jsonl", line);
-            snprintf(line, sizeof line, "{\"t\":\"power\",\"step\":%d,\"devices\":[{\"rank\":0,\"watts\":%d}]}\n", 10 * i, 300 + i);
+            snprintf(line, sizeof line, "{\"t\":\"power\",\"step\":%d,\"devices\":[{\"rank\":0,\"watts\":%d}]}\n",
+                     10 * i, 300 + i);
             if (k == 2) put(kinds[k], "log.jsonl", line);
         }
     }
@@ -202,9 +225,11 @@ static void power_of_those_that_have_it(void **state) {
         for (int b = 0; b < 3; b++) {
             bool watched = a == 1 || b == 1, logged = a == 2 || b == 2;
             char *page = render((const char *const[]){kinds[a], kinds[b]}, 2, &n), *chart = strstr(page, ">Power</b>");
-            if ((chart != NULL) != (watched || logged)) fail_msg("%s and %s: %s chart of watts", kinds[a], kinds[b], chart ? "a" : "no");
+            if ((chart != NULL) != (watched || logged))
+                fail_msg("%s and %s: %s chart of watts", kinds[a], kinds[b], chart ? "a" : "no");
             if (chart) *strstr(chart, "</figure>") = 0;
-            if (chart && !strstr(chart, watched ? ">time<" : ">step<")) fail_msg("%s and %s: over what?", kinds[a], kinds[b]);
+            if (chart && !strstr(chart, watched ? ">time<" : ">step<"))
+                fail_msg("%s and %s: over what?", kinds[a], kinds[b]);
             free(page);
         }
 }
@@ -273,23 +298,27 @@ static void units_and_events_of_several(void **state) {
     for (int k = 0; k < 4; k++) {
         for (int i = 1; i <= 40; i++) {
             const char *unit = k < 2 ? "token" : "sample";
-            snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"ms\":10,\"%ss\":%d,\"%ss_per_s\":640}\n", i, 5 - 0.05 * i, unit,
-                     64 * i, unit);
+            snprintf(line, sizeof line,
+                     "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"ms\":10,\"%ss\":%d,\"%ss_per_s\":640}\n", i,
+                     5 - 0.05 * i, unit, 64 * i, unit);
             put(runs[k], "log.jsonl", line);
         }
-        put(runs[k], "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":20,\"text\":\"x\"}\n");
+        put(runs[k], "events.jsonl",
+            "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":20,\"text\":\"x\"}\n");
     }
     for (int a = 0; a < 4; a++)
         for (int b = 0; b < 4; b++) {
             bool same = a / 2 == b / 2;
-            char *page = render((const char *const[]){runs[a], runs[b]}, 2, &n), *chart = strstr(page, ">Loss by amount of data</b>");
+            char *page = render((const char *const[]){runs[a], runs[b]}, 2, &n),
+                 *chart = strstr(page, ">Loss by amount of data</b>");
             assert_non_null(chart);
             assert_int_equal(count(page, "<line class=\"m\""), 0);
             assert_int_equal(count(page, ">Speed</b>"), !same);
             assert_int_equal(count(page, a < 2 ? ">Tokens per second</b>" : ">Samples per second</b>"), same);
             *strstr(chart, "</figure>") = 0;
             assert_int_equal(count(chart, "text-anchor=\"end\">samples or tokens</text>"), !same);
-            assert_int_equal(count(chart, a < 2 ? "text-anchor=\"end\">tokens</text>" : "text-anchor=\"end\">samples</text>"), same);
+            assert_int_equal(
+                count(chart, a < 2 ? "text-anchor=\"end\">tokens</text>" : "text-anchor=\"end\">samples</text>"), same);
             free(page);
         }
     char *one = render(&runs[0], 1, &n);
@@ -306,8 +335,10 @@ static void names_of_events_do_not_meet(void **state) {
     (void)state;
     put_steps("near", 1000, 10, 0.001, 10000, false);
     for (int i = 1; i <= EVENTS; i++) {
-        snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"happened_%02d\",\"step\":%d,\"text\":\"x\"}\n", i,
-                 20 * i);
+        snprintf(
+            line, sizeof line,
+            "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"happened_%02d\",\"step\":%d,\"text\":\"x\"}\n",
+            i, 20 * i);
         put("near", "events.jsonl", line);
     }
     char *page = render((const char *const[]){"near"}, 1, &n), *end = strstr(page, "</figure>");
@@ -342,7 +373,8 @@ static void columns_line_up(void **state) {
         for (int i = 0; i < 4; i++, line = strchr(line, '\n') + 1)
             for (const char *s = line; *s != '\n'; s++) wide[i] += ((unsigned char)*s & 0xC0) != 0x80;
         for (int i = 1; i < 4; i++)
-            if (wide[i] != wide[0]) fail_msg("a row of %d characters under a heading of %d:\n%s", wide[i], wide[0], text);
+            if (wide[i] != wide[0])
+                fail_msg("a row of %d characters under a heading of %d:\n%s", wide[i], wide[0], text);
         free(text);
     }
 }
@@ -356,7 +388,9 @@ static void lists_that_are_just_full(void **state) {
         const char *dir = more ? "over" : "full";
         put_steps(dir, 30, 1, 0.05, 100, false);
         for (int i = 1; i <= RUNLOG_EVENTS + more; i++) {
-            snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"k%d\",\"step\":%d,\"text\":\"x\"}\n", i, i);
+            snprintf(line, sizeof line,
+                     "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"k%d\",\"step\":%d,\"text\":\"x\"}\n",
+                     i, i);
             put(dir, "events.jsonl", line);
             snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"p%d.\",\"text\":\"\"}\n", i, i);
             if (i <= RUNLOG_SAMPLES + more) put(dir, "log.jsonl", line);
@@ -385,9 +419,11 @@ static void tiles_in_rows(void **state) {
         const char *const one = dir;
         char *page = render(&one, 1, &n), *list = strstr(page, "<dl style=\"--c:");
         assert_non_null(list);
-        int columns = atoi(list + strlen("<dl style=\"--c:")), tiles = count(page, "<dt>"), rows = (tiles + columns - 1) / columns;
+        int columns = atoi(list + strlen("<dl style=\"--c:")), tiles = count(page, "<dt>"),
+            rows = (tiles + columns - 1) / columns;
         assert_int_equal(tiles, 6 + k);
-        if (columns > 7 || columns < 3 || (rows > 1 && tiles - columns * (rows - 1) < 2)) fail_msg("%d tiles in rows of %d", tiles, columns);
+        if (columns > 7 || columns < 3 || (rows > 1 && tiles - columns * (rows - 1) < 2))
+            fail_msg("%d tiles in rows of %d", tiles, columns);
         assert_int_equal(count(page, "<code>0abc</code><small>of step 20</small>"), k > 0);
         free(page);
     }
@@ -402,21 +438,26 @@ static void classes_of_settings(void **state) {
     put_steps("sets2", 4, 1, 0.05, 100, false);
     put("sets1", "config.ini",
         "[run]\nsteps = 4 ; layout\n[optimizer]\nlr = 1 ; bits\nbeta1 = 0.8 ; bits\n[log]\nevery = 1 ; local\n[device]\nranks = 1 ; x\n");
-    put("sets2", "config.ini", "[run]\nsteps = 5 ; layout\n[optimizer]\nlr = 2 ; bits\nbeta1 = 0.9 ; bits\n[log]\nevery = 2 ; local\n");
-    char *page = render(runs, 2, &n), *at = strstr(page, "<h2>Settings that differ</h2>"), *text = compared("C", (char *[]){"sets1", "sets2"}, 2);
+    put("sets2", "config.ini",
+        "[run]\nsteps = 5 ; layout\n[optimizer]\nlr = 2 ; bits\nbeta1 = 0.9 ; bits\n[log]\nevery = 2 ; local\n");
+    char *page = render(runs, 2, &n), *at = strstr(page, "<h2>Settings that differ</h2>"),
+         *text = compared("C", (char *[]){"sets1", "sets2"}, 2);
     static const char *const classes[] = {"bits: these decide the weights", "layout: how the work", "local: a node"};
     assert_non_null(at);
     for (int k = 0; k < 3; k++) {
         assert_int_equal(count(at, classes[k]), 1);
         assert_int_equal(count(text, classes[k]), 1);
     }
-    assert_non_null(strstr(at, "<code>optimizer.lr</code></th><td class=\"v\"><code>1</code></td><td class=\"v\"><code>2</code></td>"));
-    assert_non_null(strstr(at, "<code>device.ranks</code></th><td class=\"v\"><code>1</code></td><td class=\"v\"><code>–</code></td>"));
+    assert_non_null(strstr(
+        at, "<code>optimizer.lr</code></th><td class=\"v\"><code>1</code></td><td class=\"v\"><code>2</code></td>"));
+    assert_non_null(strstr(
+        at, "<code>device.ranks</code></th><td class=\"v\"><code>1</code></td><td class=\"v\"><code>–</code></td>"));
     free(page);
     free(text);
 }
 
-// A node that has no log of steps has its machine's curves; a device or a CPU is named where there are several ranks, and a GPU always.
+// A node that has no log of steps has its machine's curves; a device or a CPU is named where there are several ranks,
+// and a GPU always.
 static void machines_and_devices(void **state) {
     static const struct {
         const char *ranks, *rows[2];
@@ -430,7 +471,8 @@ static void machines_and_devices(void **state) {
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         snprintf(dir, sizeof dir, "node%zu", k);
         put(dir, "config.ini", "[run]\nsteps = 5 ; layout\n");
-        put(dir, "machine.jsonl", "{\"t\":\"machine\",\"time\":1700000000,\"cpu\":1}\n{\"t\":\"machine\",\"time\":1700000010,\"cpu\":2}\n");
+        put(dir, "machine.jsonl",
+            "{\"t\":\"machine\",\"time\":1700000000,\"cpu\":1}\n{\"t\":\"machine\",\"time\":1700000010,\"cpu\":2}\n");
         snprintf(text, sizeof text, "{\"state\":\"training\",\"ranks\":[%s]}", cases[k].ranks);
         put(dir, "status.json", text);
         const char *const one = dir;
@@ -438,7 +480,8 @@ static void machines_and_devices(void **state) {
         assert_int_equal(count(page, ">Processors in use</b>"), 1);
         for (int i = 0; i < 2; i++)
             if (cases[k].rows[i]) assert_non_null(strstr(page, cases[k].rows[i]));
-        assert_int_equal(count(page, " on h</td>") + count(page, " on i</td>"), (cases[k].rows[0] != NULL) + (cases[k].rows[1] != NULL));
+        assert_int_equal(count(page, " on h</td>") + count(page, " on i</td>"),
+                         (cases[k].rows[0] != NULL) + (cases[k].rows[1] != NULL));
         free(page);
     }
 }
@@ -446,8 +489,9 @@ static void machines_and_devices(void **state) {
 // Of three runs each is compared with the first one, has its own line in each table, and its own colour.
 static void three_runs(void **state) {
     static const char *const runs[] = {"first", "other", "like first"};
-    static const char *const rows[] = {"<th scope=\"row\">other</th><td>the same weights at step 9, others at step 10</td>",
-                                       "<th scope=\"row\">like first</th><td>the same weights up to step 30, the last with a hash in both</td>"};
+    static const char *const rows[] = {
+        "<th scope=\"row\">other</th><td>the same weights at step 9, others at step 10</td>",
+        "<th scope=\"row\">like first</th><td>the same weights up to step 30, the last with a hash in both</td>"};
     char text[128], want[128];
     size_t n;
     (void)state;
@@ -456,10 +500,13 @@ static void three_runs(void **state) {
         snprintf(text, sizeof text, "[optimizer]\nlr = %d ; bits\n", 7 + k);
         put(runs[k], "config.ini", text);
     }
-    char *page = render(runs, 3, &n), *part = strstr(page, "<h2>Where they part</h2>"), *curves = strstr(page, "<h2>Curves</h2>");
-    assert_true(part && curves && strstr(page, "<title>first, other, like first – lockstep</title>") && strstr(page, "<h1>3 runs</h1>"));
+    char *page = render(runs, 3, &n), *part = strstr(page, "<h2>Where they part</h2>"),
+         *curves = strstr(page, "<h2>Curves</h2>");
+    assert_true(part && curves && strstr(page, "<title>first, other, like first – lockstep</title>") &&
+                strstr(page, "<h1>3 runs</h1>"));
     for (int k = 0; k < 2; k++) assert_non_null(strstr(part, rows[k]));
-    assert_non_null(strstr(part, "<code>7</code></td><td class=\"v\"><code>8</code></td><td class=\"v\"><code>9</code></td>"));
+    assert_non_null(
+        strstr(part, "<code>7</code></td><td class=\"v\"><code>8</code></td><td class=\"v\"><code>9</code></td>"));
     char *at = page;
     for (int k = 0; k < 3; k++) {
         snprintf(want, sizeof want, "</svg>%s</th><td>not at its end</td><td>%d</td>", runs[k], 30 + k);
@@ -474,7 +521,7 @@ static void three_runs(void **state) {
     free(page);
 }
 
-// --- all that one run says ----------------------------------------------------------------------------------------------
+// --- all that one run says -------------------------------------------------------------------------------------------
 
 // Each tile of a page as "name: value (what is small)", a line each.
 static void put_tiles(FILE *out, const char *page) {
@@ -497,7 +544,8 @@ static void put_rows(FILE *out, const char *page, const char *heading) {
     fprintf(out, "%s\n", heading);
     for (; (at = strstr(at, "<tr>")) != NULL && at < end; at++) {
         int n = cells(at, cell);
-        for (int i = 0; i < n && strcmp(cell[0], "directory") != 0; i++) fprintf(out, "%s%s%s", i ? " | " : "", cell[i], i + 1 < n ? "" : "\n");
+        for (int i = 0; i < n && strcmp(cell[0], "directory") != 0; i++)
+            fprintf(out, "%s%s%s", i ? " | " : "", cell[i], i + 1 < n ? "" : "\n");
     }
 }
 
@@ -508,35 +556,37 @@ static void every_number_in_its_place(void **state) {
     } cases[] = {
         {"2.5", "{\"t\":\"eval\",\"step\":20,\"loss\":2.25}\n{\"t\":\"eval\",\"step\":28,\"loss\":2.75}\n", "40",
          "Steps: 30 (of 40)\nTraining loss: 3.5 (lowest 2.5 at step 7)\nValidation loss: 2.75 (best 2.25 at step 20)\n"},
-        {"2.5", "{\"t\":\"eval\",\"step\":28,\"loss\":2.75,\"best\":1.5,\"best_step\":4}\n", "40",  // the best is of a life before
+        // the best is of a life before
+        {"2.5", "{\"t\":\"eval\",\"step\":28,\"loss\":2.75,\"best\":1.5,\"best_step\":4}\n", "40",
          "Steps: 30 (of 40)\nTraining loss: 3.5 (lowest 2.5 at step 7)\nValidation loss: 2.75 (best 1.5 at step 4)\n"},
         {"2.5", "", NULL, "Steps: 30\nTraining loss: 3.5 (lowest 2.5 at step 7)\n"},
         {NULL, "{\"t\":\"eval\",\"step\":28,\"loss\":2.75}\n", "40",
          "Steps: 30 (of 40)\nTraining loss: –\nValidation loss: 2.75 (best 2.75 at step 28)\n"},
     };
-    static const char rest[] = "Data: 1.92k (tokens)\n"
-                               "Tokens per second: 1k (10 to 90 %: 994 to 2k)\n"
-                               "Share of the peak: 25.5 % (model FLOPs; 10 to 90 %: 25.1 % to 50.6 %)\n"
-                               "Time in steps: 6 s\n"
-                               "Skipped steps: 2\n"
-                               "Ranks: 3\n"
-                               "Hash of the weights: 0abc (of step 25)\n"
-                               "<h2>Hardware and build</h2>\n"
-                               "machine | box\n"
-                               "ranks | 3\n"
-                               "rank 0 | g0 on h0\n"
-                               "rank 1 | g1 on h1\n"
-                               "rank 2 | CPU on h2\n"
-                               "device | cuda of some kind\n"
-                               "compute type | bf16\n"
-                               "nodes | 5\n"
-                               "build, hash of the settings, hash of the data | lockstep 0.1.0 abc  config 0123  data 4567\n"
-                               "forked from | runs/old, step 5\n"
-                               "<h2>Settings that differ from the defaults</h2>\n"
-                               "setting | value | default | class\n"
-                               "precision.compute | bf16 | fp32 | bits\n"
-                               "unknown.key | 6 | – | local\n"
-                               "cluster.nodes | 5 |  | layout\n";
+    static const char rest[] =
+        "Data: 1.92k (tokens)\n"
+        "Tokens per second: 1k (10 to 90 %: 994 to 2k)\n"
+        "Share of the peak: 25.5 % (model FLOPs; 10 to 90 %: 25.1 % to 50.6 %)\n"
+        "Time in steps: 6 s\n"
+        "Skipped steps: 2\n"
+        "Ranks: 3\n"
+        "Hash of the weights: 0abc (of step 25)\n"
+        "<h2>Hardware and build</h2>\n"
+        "machine | box\n"
+        "ranks | 3\n"
+        "rank 0 | g0 on h0\n"
+        "rank 1 | g1 on h1\n"
+        "rank 2 | CPU on h2\n"
+        "device | cuda of some kind\n"
+        "compute type | bf16\n"
+        "nodes | 5\n"
+        "build, hash of the settings, hash of the data | lockstep 0.1.0 abc  config 0123  data 4567\n"
+        "forked from | runs/old, step 5\n"
+        "<h2>Settings that differ from the defaults</h2>\n"
+        "setting | value | default | class\n"
+        "precision.compute | bf16 | fp32 | bits\n"
+        "unknown.key | 6 | – | local\n"
+        "cluster.nodes | 5 |  | layout\n";
     char dir[16], line[512], *text = NULL, want[2048];
     size_t n;
     (void)state;
@@ -545,20 +595,24 @@ static void every_number_in_its_place(void **state) {
         put(dir, "config.ini",
             "# lockstep 0.1.0 abc  config 0123  data 4567\n# machine box  device cuda of some kind\n[precision]\ncompute = bf16 ; bits x\n"
             "[unknown]\nkey = 6 ; local x\n[cluster]\nnodes = 5 ; local x\n");
-        snprintf(line, sizeof line, "[run]\nsteps = %s ; layout default, chosen\n", cases[k].steps ? cases[k].steps : "");
+        snprintf(line, sizeof line, "[run]\nsteps = %s ; layout default, chosen\n",
+                 cases[k].steps ? cases[k].steps : "");
         if (cases[k].steps) put(dir, "config.ini", line);
         for (int i = 1; i <= 30; i++) {
             bool odd = i > 25;
-            snprintf(line, sizeof line,
-                     "{\"t\":\"step\",\"step\":%d,\"loss\":%s,\"ms\":200,\"tokens\":%d,\"tokens_per_s\":%d,\"mfu\":%g,\"skipped\":%s}\n", i,
-                     !cases[k].loss ? "null"
-                     : i == 7       ? cases[k].loss
-                                    : "3.5",
-                     64 * i, odd ? 2000 : 1000, odd ? 0.5 : 0.25, i == 3 || i == 5 ? "true" : "false");
+            snprintf(
+                line, sizeof line,
+                "{\"t\":\"step\",\"step\":%d,\"loss\":%s,\"ms\":200,\"tokens\":%d,\"tokens_per_s\":%d,\"mfu\":%g,\"skipped\":%s}\n",
+                i,
+                !cases[k].loss ? "null"
+                : i == 7       ? cases[k].loss
+                               : "3.5",
+                64 * i, odd ? 2000 : 1000, odd ? 0.5 : 0.25, i == 3 || i == 5 ? "true" : "false");
             put(dir, "log.jsonl", line);
         }
         put(dir, "log.jsonl", cases[k].evals);
-        put(dir, "log.jsonl", "{\"t\":\"checkpoint\",\"step\":25,\"hash\":\"0abc\"}\n{\"t\":\"ranks\",\"step\":30,\"compute_ms\":[1,2,3]}\n");
+        put(dir, "log.jsonl",
+            "{\"t\":\"checkpoint\",\"step\":25,\"hash\":\"0abc\"}\n{\"t\":\"ranks\",\"step\":30,\"compute_ms\":[1,2,3]}\n");
         put(dir, "events.jsonl",
             "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"forked\",\"step\":5,\"text\":\"from runs/old, step 5\"}\n");
         put(dir, "status.json",
@@ -578,9 +632,10 @@ static void every_number_in_its_place(void **state) {
 
 // Products are named beside the type where they are not FP32's; a run of an older build knows none.
 static void products_are_named(void **state) {
-    static const char *const cases[][2] = {{"", "compute type | bf16\n"},
-                                           {"products = fp32 ; bits default\n", "compute type | bf16\n"},
-                                           {"products = bf16-pairs ; bits x\n", "compute type | bf16, products bf16-pairs\n"}};
+    static const char *const cases[][2] = {
+        {"", "compute type | bf16\n"},
+        {"products = fp32 ; bits default\n", "compute type | bf16\n"},
+        {"products = bf16-pairs ; bits x\n", "compute type | bf16, products bf16-pairs\n"}};
     char dir[16], ini[128], *text = NULL;
     size_t n;
     (void)state;
@@ -599,9 +654,10 @@ static void products_are_named(void **state) {
     }
 }
 
-// --- as many runs as there may be ---------------------------------------------------------------------------------------
+// --- as many runs as there may be ------------------------------------------------------------------------------------
 
-// The line of a legend or a table that stands before this name: how the run's curves are drawn. "": it is not named here.
+// The line of a legend or a table that stands before this name: how the run's curves are drawn. "": it is not named
+// here.
 static void swatch_of(char dst[256], const char *at, const char *end, const char *name) {
     char want[32];
     snprintf(want, sizeof want, "</svg>%s<", name);
@@ -612,7 +668,8 @@ static void swatch_of(char dst[256], const char *at, const char *end, const char
     snprintf(dst, 256, "%.*s", (int)(found - from), from);
 }
 
-// Each is known by its line, which is no other's, wherever it is named; and stands beside the first in words and settings.
+// Each is known by its line, which is no other's, wherever it is named; and stands beside the first in words and
+// settings.
 static void as_many_runs_as_there_may_be(void **state) {
     char name[REPORT_RUNS][8], *dirs[REPORT_RUNS], line[REPORT_RUNS][256], again[256], cell[CELLS][64], text[128];
     size_t n;
@@ -640,7 +697,8 @@ static void as_many_runs_as_there_may_be(void **state) {
         char *stroke = strstr(again, "stroke=");  // its curve is drawn as its swatch is
         stroke[strcspn(stroke, "/")] = 0;
         const char *dash = strstr(stroke, "stroke-dasharray");
-        for (const char *at = strstr(curves, "<path fill=\"none\""); dash && at; at = strstr(at + 1, "<path fill=\"none\"")) {
+        for (const char *at = strstr(curves, "<path fill=\"none\""); dash && at;
+             at = strstr(at + 1, "<path fill=\"none\"")) {
             const char *stop = strchr(at, '>');
             const char *colour = strstr(at, "stroke=\"#"), *found = strstr(at, dash);
             if (found && found < stop && strncmp(colour, stroke, strlen("stroke=\"#000000\"")) == 0) dash = NULL;
@@ -653,12 +711,14 @@ static void as_many_runs_as_there_may_be(void **state) {
         snprintf(text, sizeof text, "\n%c  %s ", 'A' + k, name[k]);
         assert_int_equal(count(said, text), 1);
         if (k == 0) continue;
-        snprintf(text, sizeof text, "%s</th><td>the same weights at step %d, others at step %d<", name[k], 4 + k, 5 + k);
+        snprintf(text, sizeof text, "%s</th><td>the same weights at step %d, others at step %d<", name[k], 4 + k,
+                 5 + k);
         if (!strstr(part, text)) fail_msg("no \"%s\"", text);
         snprintf(text, sizeof text, "\n%c  the same weights at step %d, others at step %d\n", 'A' + k, 4 + k, 5 + k);
         if (!strstr(beside, text)) fail_msg("no \"%s\" in:%s", text, beside);
     }
-    char *norm = strstr(page, ">Gradient norm</b>"), *end = strstr(curves, "</figure>");  // evaluations and skipped steps of all of them
+    // evaluations and skipped steps of all of them
+    char *norm = strstr(page, ">Gradient norm</b>"), *end = strstr(curves, "</figure>");
     *end = 0, *strstr(norm, "</figure>") = 0;
     assert_int_equal(count(curves, "stroke-linecap=\"round\""), REPORT_RUNS);
     assert_int_equal(count(norm, "skipped steps at 1 places. "), REPORT_RUNS);
@@ -715,7 +775,8 @@ static void labels_of_ranks(void **state) {
         double height = strtod(strstr(at, "<svg class=\"p\" height=\"") + 23, NULL), y;
         for (const char *label = at; (label = strstr(label, "<text x=\"-7\" y=\"")) != NULL; label++, labels++) {
             assert_int_equal(sscanf(label, "<text x=\"-7\" y=\"%lf\" text-anchor=\"end\">%d<", &y, &row), 2);
-            if (row <= before || (int)((y - 4) / height * rows) != row / of) fail_msg("%d ranks: %d at %g of %g", worlds[k], row, y, height);
+            if (row <= before || (int)((y - 4) / height * rows) != row / of)
+                fail_msg("%d ranks: %d at %g of %g", worlds[k], row, y, height);
             before = row;
         }
         assert_in_range(labels, 2, rows);

@@ -1,9 +1,10 @@
-// test/test_pairs_attention.c: attention of devices whose products are BF16 pairs is the one that is written down here, element by element and to the
-// last bit: in every body that this machine has, for any number of threads, forward, backward and for a text that grows; and that one is close to the
-// true value. No call leaves the processor in another mode.
+// test/test_pairs_attention.c: attention of devices whose products are BF16 pairs is the one that is written down here,
+// element by element and to the last bit: in every body that this machine has, for any number of threads, forward,
+// backward and for a text that grows; and that one is close to the true value. No call leaves the processor in another
+// mode.
 //
-// The specification, of gpu/cpu/kernel/products.h and attention.c once more, in plain C. Exponentials and the logarithm are the library's own
-// (test/test_vec.c holds those).
+// The specification, of gpu/cpu/kernel/products.h and attention.c once more, in plain C. Exponentials and the logarithm
+// are the library's own (test/test_vec.c holds those).
 #include "base/philox.h"
 #include "gpu/cpu/kernel/vmath.h"
 #include "gpu/gpu.h"
@@ -22,10 +23,11 @@
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-// --- one step --------------------------------------------------------------------------------------------------------------------
+// --- one step --------------------------------------------------------------------------------------------------------
 
-// a*b + c, rounded once as if the exponent had no lower end; below 2^-126 a zero. It is below if the exact sum is nearer to what precedes 2^-126 than
-// to 2^-126 itself. a*b is exact in long double, and so is the sum where it is near that edge.
+// a*b + c, rounded once as if the exponent had no lower end; below 2^-126 a zero. It is below if the exact sum is
+// nearer to what precedes 2^-126 than to 2^-126 itself. a*b is exact in long double, and so is the sum where it is near
+// that edge.
 static float step(float a, float b, float c) {
     if (fabsf(c) < 0x1p-126f) c = copysignf(0, c);
     float r = fmaf(a, b, c);
@@ -61,9 +63,10 @@ static float lane(vf v) {
 }
 static float larger(float a, float b) { return a > b ? a : b; }
 
-// --- a problem -------------------------------------------------------------------------------------------------------------------
+// --- a problem -------------------------------------------------------------------------------------------------------
 
-enum { TILE = 64, STRIP = 16, GUARD = 64 };  // the specification's, written here again on purpose: they may never change
+// the specification's, written here again on purpose: they may never change
+enum { TILE = 64, STRIP = 16, GUARD = 64 };
 
 typedef enum fill { PLAIN, TINY, SMALL, WILD, CANCEL, SPECIAL, RISE, EDGE } fill;
 
@@ -126,7 +129,8 @@ static tensor make(dtype t, int64_t a, int64_t b, int64_t c, int guard) {
 }
 static void poison(tensor *t) { memset((char *)t->data - GUARD, 0xa5, tensor_bytes(t) + 2 * GUARD); }
 static void check_guards(const tensor *t) {
-    const unsigned char *p = (const unsigned char *)t->data - GUARD, *q = (const unsigned char *)t->data + tensor_bytes(t);
+    const unsigned char *p = (const unsigned char *)t->data - GUARD,
+                        *q = (const unsigned char *)t->data + tensor_bytes(t);
     for (int i = 0; i < GUARD; i++)
         if (p[i] != 0xa5 || q[i] != 0xa5) fail_msg("written outside of a tensor");
 }
@@ -142,8 +146,9 @@ static int part_of(const problem *x, int64_t i) {
     return c < x->C ? 0 : c < x->C + x->s.KV * x->s.D ? 1 : 2;
 }
 
-// Numbers of which many products, of two or of pairs, are near 2^-126 or below: those of v and dy with probabilities (TINY), with each other (SMALL), those
-// of q with k where a window of one lets scores be seen, or any (WILD). part 3 is dy.
+// Numbers of which many products, of two or of pairs, are near 2^-126 or below: those of v and dy with probabilities
+// (TINY), with each other (SMALL), those of q with k where a window of one lets scores be seen, or any (WILD). part 3
+// is dy.
 static float draw(const problem *x, int part) {
     static const int exponents[] = {-130, -127, -126, -125, -120, -66, -64, -63, -62, -60, -20, 0};
     float e = noise();
@@ -166,7 +171,8 @@ static void fill_in(problem *x) {
             if (part == 1 && d % 2) put(&x->qkv, i, -get(&x->qkv, i - 1) * flip);
             if (part == 2 && i / x->row % 2) put(&x->qkv, i, -get(&x->qkv, i - x->row) * flip);
         }
-    if (x->s.fill == RISE)  // y of the first tile is denormal once the maximum has risen, and what is added to it is not small
+    if (x->s.fill ==
+        RISE)  // y of the first tile is denormal once the maximum has risen, and what is added to it is not small
         for (int64_t i = 0; i < tensor_count(&x->qkv); i++) {
             bool first = i / x->row % x->s.T < TILE;
             float e = noise();
@@ -188,7 +194,11 @@ static void fill_in(problem *x) {
 }
 
 static void open_problem(problem *x, shape s) {
-    *x = (problem){.s = s, .W = s.window && s.window < s.T ? s.window : s.T, .group = s.H / s.KV, .row = (s.H + 2 * s.KV) * s.D, .C = s.H * s.D};
+    *x = (problem){.s = s,
+                   .W = s.window && s.window < s.T ? s.window : s.T,
+                   .group = s.H / s.KV,
+                   .row = (s.H + 2 * s.KV) * s.D,
+                   .C = s.H * s.D};
     x->scale = 1.0f / sqrtf((float)s.D);
     x->key = (dropout_key){0x23456789abcdefull, .step = 3, .first_sample = 11, .site = SITE_DROPOUT + 2, .p = s.p};
     x->qkv = make(s.type, s.B, s.T, x->row, 0), x->dy = make(s.type, s.B, s.T, x->C, 0);
@@ -204,7 +214,7 @@ static void close_problem(problem *x) {
     free(x->qkv.data), free(x->dy.data), free(x->want_y), free(x->want_lse), free(x->want_dqkv), free(x->want_delta);
 }
 
-// --- the specification -----------------------------------------------------------------------------------------------------------
+// --- the specification -----------------------------------------------------------------------------------------------
 
 // Element (b, t, query head h, d) of q, k, v in qkv, or (3) of y.
 static int64_t place(const problem *x, int part, int b, int t, int h, int d) {
@@ -219,14 +229,16 @@ static float kept(const problem *x, int b, int h, int i, int j) {
     int together = x->s.together ? x->s.together : x->s.B;
     int64_t head = x->s.first + b / together * x->s.H + h, e = (head * x->s.T + i) * x->s.T + j;
     uint32_t r[4];
-    philox4x32(r, x->key.seed, (uint32_t)(e / 4), x->key.site, x->key.first_sample + (uint32_t)(b % together), x->key.step);
+    philox4x32(r, x->key.seed, (uint32_t)(e / 4), x->key.site, x->key.first_sample + (uint32_t)(b % together),
+               x->key.step);
     return r[e % 4] < (double)x->s.p * 0x1p32 ? 0 : 1.0f / (1.0f - x->s.p);
 }
 
 // Of one head: rows of operands, and what each query makes of each key.
 typedef struct head {
-    float *in[4];       // q, k, v, dy: (T,D), as they are multiplied
-    float *s, *p, *ds;  // (T,T): scores; probabilities and gradients of scores as they are multiplied, 0 where a key is hidden
+    float *in[4];  // q, k, v, dy: (T,D), as they are multiplied
+    // (T,T): scores; probabilities and gradients of scores as they are multiplied, 0 where a key is hidden
+    float *s, *p, *ds;
 } head;
 
 static void open_head(head *a, const problem *x, int b, int h) {
@@ -234,7 +246,8 @@ static void open_head(head *a, const problem *x, int b, int h) {
     for (int part = 0; part < 4; part++) {
         a->in[part] = floats(T * D);
         for (int t = 0; t < T; t++)
-            for (int d = 0; d < D; d++) a->in[part][t * D + d] = operand(get(part < 3 ? &x->qkv : &x->dy, place(x, part, b, t, h, d)));
+            for (int d = 0; d < D; d++)
+                a->in[part][t * D + d] = operand(get(part < 3 ? &x->qkv : &x->dy, place(x, part, b, t, h, d)));
     }
     a->s = floats(T * T), a->p = floats(T * T), a->ds = floats(T * T);
     for (int i = 0; i < T; i++)
@@ -251,8 +264,11 @@ static int first_tile(const problem *x, int i) {  // of keys, for the tile of qu
     return t > 0 ? t / TILE : 0;
 }
 static int least(int a, int b) { return a < b ? a : b; }
-// The keys of a tile that query i is multiplied with, hidden ones as 0: all, or in its own tile those up to the end of its strip.
-static int keys_end(const problem *x, int i, int tile) { return least(x->s.T, tile == i / TILE ? (i / STRIP + 1) * STRIP : (tile + 1) * TILE); }
+// The keys of a tile that query i is multiplied with, hidden ones as 0: all, or in its own tile those up to the end of
+// its strip.
+static int keys_end(const problem *x, int i, int tile) {
+    return least(x->s.T, tile == i / TILE ? (i / STRIP + 1) * STRIP : (tile + 1) * TILE);
+}
 
 static float tree(const float *x) {
     float a[8];
@@ -271,7 +287,8 @@ static void forward_row(const problem *x, head *a, int b, int h, int i) {
         float old = max, here[16] = {0};
         for (int j = from; j < to; j++)
             if (sees(x, i, j)) max = larger(max, a->s[i * T + j]);
-        if (x->W < (i / TILE - tile + 1) * TILE) max = larger(max, -FLT_MAX * x->scale);  // some row of the tile sees not all keys, or none
+        // some row of the tile sees not all keys, or none
+        if (x->W < (i / TILE - tile + 1) * TILE) max = larger(max, -FLT_MAX * x->scale);
         float shrink = lane(vf_exp_down(vf_set1(old - max)));
         for (int j = from; j < to; j++) {
             float p = sees(x, i, j) ? lane(vf_exp_down(vf_set1(a->s[i * T + j] - max))) : 0;
@@ -302,7 +319,8 @@ static void backward_row(const problem *x, head *a, int b, int h, int i) {
     float delta = x->want_delta[stat] = tree(sum[0]);
     for (int j = 0; j <= i; j++) {
         if (!sees(x, i, j)) continue;
-        float p = lane(vf_exp(vf_set1(a->s[i * T + j] - lse))), dp = chain(0, a->in[3] + i * D, 1, a->in[2] + j * D, 1, D);
+        float p = lane(vf_exp(vf_set1(a->s[i * T + j] - lse))),
+              dp = chain(0, a->in[3] + i * D, 1, a->in[2] + j * D, 1, D);
         float f = kept(x, b, h, i, j);
         a->p[i * T + j] = operand(x->s.p > 0 ? p * f : p);
         a->ds[i * T + j] = operand(p * ((x->s.p > 0 ? dp * f : dp) - delta));
@@ -310,12 +328,14 @@ static void backward_row(const problem *x, head *a, int b, int h, int i) {
     for (int d = 0; d < D; d++) {
         float dq = 0;
         for (int tile = first_tile(x, i); tile <= i / TILE; tile++)
-            dq = chain(dq, a->ds + i * T + tile * TILE, 1, a->in[1] + tile * TILE * D + d, D, keys_end(x, i, tile) - tile * TILE);
+            dq = chain(dq, a->ds + i * T + tile * TILE, 1, a->in[1] + tile * TILE * D + d, D,
+                       keys_end(x, i, tile) - tile * TILE);
         x->want_dqkv[place(x, 0, b, i, h, d)] = stored(x->s.type, dq * x->scale);
     }
 }
 
-// Goes on with dk and dv of key j by one query head: over the queries of its strip and after, then over whole tiles of them.
+// Goes on with dk and dv of key j by one query head: over the queries of its strip and after, then over whole tiles of
+// them.
 static void backward_key(const problem *x, const head *a, int j, float *dk, float *dv) {
     int T = x->s.T, D = x->s.D;
     for (int tile = j / TILE; tile * TILE < T && first_tile(x, tile * TILE) <= j / TILE; tile++) {
@@ -343,7 +363,8 @@ static void specify_backward(const problem *x) {
         for (int h = 0; h < x->s.H; h++) {
             head a;
             open_head(&a, x, b, h);
-            if (h % x->group == 0) memset(dk, 0, (size_t)(T * D) * sizeof *dk), memset(dv, 0, (size_t)(T * D) * sizeof *dv);
+            if (h % x->group == 0)
+                memset(dk, 0, (size_t)(T * D) * sizeof *dk), memset(dv, 0, (size_t)(T * D) * sizeof *dv);
             for (int i = 0; i < T; i++) backward_row(x, &a, b, h, i);
             for (int j = 0; j < T; j++) backward_key(x, &a, j, dk + j * D, dv + j * D);
             for (int i = 0; i < T * D && h % x->group == x->group - 1; i++) {
@@ -355,7 +376,7 @@ static void specify_backward(const problem *x) {
     free(dk), free(dv);
 }
 
-// --- the devices -----------------------------------------------------------------------------------------------------------------
+// --- the devices -----------------------------------------------------------------------------------------------------
 
 typedef struct body {
     const char *name;
@@ -374,20 +395,28 @@ static int open_bodies(void **state) {
     static const struct {
         vector_width width;
         const char *name;
-    } width[] = {
-        {WIDTH_AVX512BF16, "avx512bf16"}, {WIDTH_AVX512, "avx512"}, {WIDTH_AVX2, "avx2"}, {WIDTH_NEON, "neon"}, {WIDTH_PORTABLE, "portable"}};
+    } width[] = {{WIDTH_AVX512BF16, "avx512bf16"},
+                 {WIDTH_AVX512, "avx512"},
+                 {WIDTH_AVX2, "avx2"},
+                 {WIDTH_NEON, "neon"},
+                 {WIDTH_PORTABLE, "portable"}};
     static const int threads[] = {1, 3};
     for (int i = 0; i < MOST; i++) {
         body *b = &all.b[all.count];
         b->name = width[i / 2].name;
-        device_options o = {.kind = DEVICE_CPU, .threads = threads[i % 2], .width = width[i / 2].width, .products = PRODUCTS_BF16_PAIRS};
+        device_options o = {.kind = DEVICE_CPU,
+                            .threads = threads[i % 2],
+                            .width = width[i / 2].width,
+                            .products = PRODUCTS_BF16_PAIRS};
         err_t rc = device_open(&b->dev, &o);
         o.products = PRODUCTS_FP32;
         if (rc == ERR_UNAVAILABLE && device_open(&b->dev, &o) == ERR_UNAVAILABLE) {
             if (i % 2) fprintf(stderr, "test_pairs_attention: %s skipped: this processor lacks it\n", b->name);
             continue;
         }
-        if (rc == ERR_UNAVAILABLE) fprintf(stderr, "test_pairs_attention: %s is refused: its pairs are not those of the specification\n", b->name);
+        if (rc == ERR_UNAVAILABLE)
+            fprintf(stderr, "test_pairs_attention: %s is refused: its pairs are not those of the specification\n",
+                    b->name);
         if (rc != ERR_OK || stream_open(b->dev, &b->s) != ERR_OK) return 1;
         b->table = device_ops(b->dev), all.count++;
     }
@@ -433,32 +462,43 @@ static void finish(const body *b, err_t rc, uint64_t before) {
 }
 
 #define HEADS(x) \
-    .heads = (x)->s.H, .kv_heads = (x)->s.KV, .window = (x)->s.window, .drop = &(x)->key, .samples = (x)->s.together, .first_head = (x)->s.first
+    .heads = (x)->s.H, .kv_heads = (x)->s.KV, .window = (x)->s.window, .drop = &(x)->key, .samples = (x)->s.together, \
+    .first_head = (x)->s.first
 static void run_forward(problem *x, const body *b) {
     uint64_t before = mode();
     poison(&x->y), poison(&x->lse);
-    finish(b, b->table->attention_forward(&(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, HEADS(x)}, b->s), before);
+    finish(b,
+           b->table->attention_forward(&(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, HEADS(x)},
+                                       b->s),
+           before);
     check_guards(&x->y), check_guards(&x->lse);
 }
 static void run_backward(problem *x, const body *b) {
     uint64_t before = mode();
     poison(&x->dqkv), poison(&x->delta);
     finish(b,
-           b->table->attention_backward(
-               &(attention_backward_args){.dqkv = &x->dqkv, .delta = &x->delta, .dy = &x->dy, .y = &x->y, .lse = &x->lse, .qkv = &x->qkv, HEADS(x)},
-               b->s),
+           b->table->attention_backward(&(attention_backward_args){.dqkv = &x->dqkv,
+                                                                   .delta = &x->delta,
+                                                                   .dy = &x->dy,
+                                                                   .y = &x->y,
+                                                                   .lse = &x->lse,
+                                                                   .qkv = &x->qkv,
+                                                                   HEADS(x)},
+                                        b->s),
            before);
     check_guards(&x->dqkv), check_guards(&x->delta);
 }
 
-// --- comparing -------------------------------------------------------------------------------------------------------------------
+// --- comparing -------------------------------------------------------------------------------------------------------
 
 static void check(const problem *x, const body *b, const char *what, const tensor *got, const float *want) {
     for (int64_t i = 0; i < tensor_count(got); i++) {
         float g = get(got, i);
         if (memcmp(&g, &want[i], sizeof g) && !(isnan(g) && isnan(want[i])))
-            fail_msg("%s %s of B %d H %d KV %d T %d D %d window %d type %d fill %d dropout %g: element %d is %a, not %a", b->name, what, x->s.B,
-                     x->s.H, x->s.KV, x->s.T, x->s.D, x->s.window, x->s.type, x->s.fill, (double)x->s.p, (int)i, (double)g, (double)want[i]);
+            fail_msg(
+                "%s %s of B %d H %d KV %d T %d D %d window %d type %d fill %d dropout %g: element %d is %a, not %a",
+                b->name, what, x->s.B, x->s.H, x->s.KV, x->s.T, x->s.D, x->s.window, x->s.type, x->s.fill,
+                (double)x->s.p, (int)i, (double)g, (double)want[i]);
     }
 }
 
@@ -466,7 +506,8 @@ static tensor rows_of(const tensor *t, int64_t first, int64_t n, int64_t width) 
     return (tensor){(char *)t->data + (size_t)(first * width) * dtype_bytes(t->type), t->type, 2, {n, width, 1, 1}};
 }
 
-// The text comes in parts of 1, 61, 2, 70 positions and the rest (turn 0), at once (4) or in parts of one to three (5); row for row it has forward's y.
+// The text comes in parts of 1, 61, 2, 70 positions and the rest (turn 0), at once (4) or in parts of one to three (5);
+// row for row it has forward's y.
 static void check_past(problem *x, const body *b, int turn) {
     static const int parts[] = {1, 61, 2, 70};
     int T = x->s.T, P = 2 * x->s.KV * x->s.D;
@@ -477,7 +518,13 @@ static void check_past(problem *x, const body *b, int turn) {
         uint64_t before = mode();
         n = turn < 4 ? least(parts[turn % 4], T - at) : turn == 4 ? T - at : least(1 + turn % 3, T - at);
         tensor y = rows_of(&x->y, at, n, x->C), qkv = rows_of(&x->qkv, at, n, x->row);
-        attention_past_args args = {.y = &y, .past = &past, .qkv = &qkv, .heads = x->s.H, .kv_heads = x->s.KV, .window = x->s.window, .first = at};
+        attention_past_args args = {.y = &y,
+                                    .past = &past,
+                                    .qkv = &qkv,
+                                    .heads = x->s.H,
+                                    .kv_heads = x->s.KV,
+                                    .window = x->s.window,
+                                    .first = at};
         finish(b, b->table->attention_past(&args, b->s), before);
     }
     check_guards(&past), check_guards(&x->y);
@@ -514,10 +561,13 @@ static void odd_sizes(void **state) {
     static const int sizes[] = {1, 3, 17, 64, 80}, times[] = {1, 2, 15, 33, 64, 65, 130};
     for (int d = 0, n = 0; d < COUNT(sizes); d++)
         for (int t = 0; t < COUNT(times); t++, n++)
-            check_shape(*state, (shape){1 + (n % 3 == 2), 1, 1, times[t], sizes[d], 0, n % 2 ? FP32 : BF16, PLAIN, 0, 0, 0});
+            check_shape(*state,
+                        (shape){1 + (n % 3 == 2), 1, 1, times[t], sizes[d], 0, n % 2 ? FP32 : BF16, PLAIN, 0, 0, 0});
 }
 
-static void many_tiles(void **state) {  // more queries than an item of forward takes, and one head: backward in two passes, of three threads
+static void many_tiles(
+    void *
+        *state) {  // more queries than an item of forward takes, and one head: backward in two passes, of three threads
     check_shape(*state, (shape){1, 1, 1, 323, 17, 0, FP32, PLAIN, 0, 0, 0});
     check_shape(*state, (shape){1, 1, 1, 200, 64, 0, BF16, PLAIN, 0, 0, 0});
 }
@@ -533,7 +583,8 @@ static void groups_and_windows(void **state) {
 static void dropout(void **state) {
     check_shape(*state, (shape){2, 2, 1, 67, 20, 0, BF16, PLAIN, 0.2f, 0, 0});
     check_shape(*state, (shape){1, 1, 1, 130, 64, 70, FP32, PLAIN, 0.1f, 0, 0});
-    check_shape(*state, (shape){4, 2, 2, 35, 8, 0, FP32, PLAIN, 0.5f, 2, 4});  // two slices of two samples, heads 4, 5 and 6, 7
+    // two slices of two samples, heads 4, 5 and 6, 7
+    check_shape(*state, (shape){4, 2, 2, 35, 8, 0, FP32, PLAIN, 0.5f, 2, 4});
 }
 
 static void edges(void **state) {
@@ -541,7 +592,8 @@ static void edges(void **state) {
         for (int f = TINY; f <= SPECIAL; f++) {
             check_shape(*state, (shape){1, 1, 1, 143, 17, 0, (dtype)type, (fill)f, 0, 0, 0});
             check_shape(*state, (shape){1, 2, 1, 131, 8, 45, (dtype)type, (fill)f, 0, 0, 0});
-            check_shape(*state, (shape){1, 1, 1, 70, 64, f == SMALL ? 1 : 0, (dtype)type, (fill)f, f == WILD ? 0.2f : 0, 0, 0});
+            check_shape(*state,
+                        (shape){1, 1, 1, 70, 64, f == SMALL ? 1 : 0, (dtype)type, (fill)f, f == WILD ? 0.2f : 0, 0, 0});
         }
 }
 
@@ -555,11 +607,12 @@ static void stale_scratch(void **state) {
     problem stain;
     open_problem(&stain, (shape){1, 1, 1, 100, 80, 0, FP32, PLAIN, 0, 0, 0});
     for (int64_t i = 0; i < tensor_count(&stain.qkv); i++) put(&stain.qkv, i, NAN);
-    for (int t = 0; t < COUNT(times); t++) check_after(*state, (shape){1, 1, 1, times[t], 17, 0, t % 2 ? FP32 : BF16, PLAIN, 0, 0, 0}, &stain);
+    for (int t = 0; t < COUNT(times); t++)
+        check_after(*state, (shape){1, 1, 1, times[t], 17, 0, t % 2 ? FP32 : BF16, PLAIN, 0, 0, 0}, &stain);
     close_problem(&stain);
 }
 
-// --- the true value ----------------------------------------------------------------------------------------------------------------
+// --- the true value --------------------------------------------------------------------------------------------------
 
 typedef struct truth {
     double *y, *dqkv;
@@ -576,7 +629,8 @@ static void true_row(const problem *x, const truth *want, int b, int h, int i) {
     double *p = doubles(i + 1), *dp = doubles(i + 1), sum = 0, delta = 0;
     for (int j = from; j <= i; j++)
         for (int d = 0; d < D; d++) {
-            p[j] += (double)get(&x->qkv, place(x, 0, b, i, h, d)) * (double)get(&x->qkv, place(x, 1, b, j, h, d)) / sqrt(D);
+            p[j] +=
+                (double)get(&x->qkv, place(x, 0, b, i, h, d)) * (double)get(&x->qkv, place(x, 1, b, j, h, d)) / sqrt(D);
             dp[j] += (double)get(&x->dy, place(x, 3, b, i, h, d)) * (double)get(&x->qkv, place(x, 2, b, j, h, d));
         }
     for (int j = from; j <= i; j++) sum += p[j] = exp(p[j]);
@@ -592,7 +646,8 @@ static void true_row(const problem *x, const truth *want, int b, int h, int i) {
     free(p), free(dp);
 }
 
-// A BF16 number is within 2^-9 of what it rounds. A result errs by its operands' rounding, which in sums of many is less, and by its own.
+// A BF16 number is within 2^-9 of what it rounds. A result errs by its operands' rounding, which in sums of many is
+// less, and by its own.
 static void check_close(const problem *x, const char *what, const tensor *got, const double *want) {
     double errors = 0, squares = 0;
     for (int64_t i = 0; i < tensor_count(got); i++) {
@@ -600,12 +655,14 @@ static void check_close(const problem *x, const char *what, const tensor *got, c
         errors += e * e, squares += want[i] * want[i];
     }
     if (!(sqrt(errors / squares) <= 0x1p-8))
-        fail_msg("%s of T %d D %d type %d is off by %g, in the mean, of its size", what, x->s.T, x->s.D, x->s.type, sqrt(errors / squares));
+        fail_msg("%s of T %d D %d type %d is off by %g, in the mean, of its size", what, x->s.T, x->s.D, x->s.type,
+                 sqrt(errors / squares));
 }
 
 static void near_the_truth(void **state) {
-    static const shape list[] = {
-        {1, 2, 1, 130, 64, 0, FP32, PLAIN, 0, 0, 0}, {1, 2, 2, 130, 64, 0, BF16, PLAIN, 0, 0, 0}, {1, 1, 1, 100, 33, 50, FP32, PLAIN, 0, 0, 0}};
+    static const shape list[] = {{1, 2, 1, 130, 64, 0, FP32, PLAIN, 0, 0, 0},
+                                 {1, 2, 2, 130, 64, 0, BF16, PLAIN, 0, 0, 0},
+                                 {1, 1, 1, 100, 33, 50, FP32, PLAIN, 0, 0, 0}};
     const bodies *all = *state;
     for (int k = 0; k < COUNT(list); k++) {
         problem x;
@@ -621,8 +678,9 @@ static void near_the_truth(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(odd_sizes), cmocka_unit_test(many_tiles),    cmocka_unit_test(groups_and_windows),
-                                       cmocka_unit_test(dropout),   cmocka_unit_test(edges),         cmocka_unit_test(one_step),
-                                       cmocka_unit_test(a_rise),    cmocka_unit_test(stale_scratch), cmocka_unit_test(near_the_truth)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(odd_sizes), cmocka_unit_test(many_tiles),    cmocka_unit_test(groups_and_windows),
+        cmocka_unit_test(dropout),   cmocka_unit_test(edges),         cmocka_unit_test(one_step),
+        cmocka_unit_test(a_rise),    cmocka_unit_test(stale_scratch), cmocka_unit_test(near_the_truth)};
     return cmocka_run_group_tests(tests, open_bodies, close_bodies);
 }

@@ -46,7 +46,8 @@ static const parting *compared(pair *x) {
     OK(parting_of(&x->p, x->log[0], x->log[1]));
     OK(parting_of(&back, x->log[1], x->log[0]));  // the same from the other side
     assert_true(back.shared == x->p.shared && back.last_shared == x->p.last_shared && back.hashed == x->p.hashed);
-    assert_true(back.same_hash == x->p.same_hash && back.other_hash == x->p.other_hash && back.last_hash == x->p.last_hash);
+    assert_true(back.same_hash == x->p.same_hash && back.other_hash == x->p.other_hash &&
+                back.last_hash == x->p.last_hash);
     assert_true(back.same_loss == x->p.same_loss && back.other_loss == x->p.other_loss);
     assert_string_equal(back.hash[0], x->p.hash[1]);
     assert_string_equal(back.hash[1], x->p.hash[0]);
@@ -62,8 +63,10 @@ static void closed(pair *x, const char *text) {
 
 // Steps in the order shared, last_shared; hashed, same, other, last; loss same, other.
 static void is(const parting *p, const int64_t want[8]) {
-    const int64_t got[8] = {p->shared, p->last_shared, p->hashed, p->same_hash, p->other_hash, p->last_hash, p->same_loss, p->other_loss};
-    static const char *const names[8] = {"shared", "last_shared", "hashed", "same_hash", "other_hash", "last_hash", "same_loss", "other_loss"};
+    const int64_t got[8] = {p->shared,     p->last_shared, p->hashed,    p->same_hash,
+                            p->other_hash, p->last_hash,   p->same_loss, p->other_loss};
+    static const char *const names[8] = {"shared",     "last_shared", "hashed",    "same_hash",
+                                         "other_hash", "last_hash",   "same_loss", "other_loss"};
     for (int i = 0; i < 8; i++)
         if (got[i] != want[i]) fail_msg("%s is %lld, expected %lld", names[i], (long long)got[i], (long long)want[i]);
 }
@@ -91,7 +94,8 @@ static void with_hashes(void **state) {
     assert_string_equal(x.p.hash[1], "0b");
     closed(&x, "other weights from the first hash on, at step 3");
     pair_open(&x);  // the loss that parts later is no news
-    for (int n = 1; n <= 9; n++) step(&x, 0, n, n > 6 ? "3" : "2", n % 3 ? NULL : "0a"), step(&x, 1, n, "2", n % 3 ? NULL : n > 3 ? "0b" : "0a");
+    for (int n = 1; n <= 9; n++)
+        step(&x, 0, n, n > 6 ? "3" : "2", n % 3 ? NULL : "0a"), step(&x, 1, n, "2", n % 3 ? NULL : n > 3 ? "0b" : "0a");
     IS(&x, 9, 9, 3, 3, 6, 9, 6, 7);
     closed(&x, "the same weights at step 3, others at step 6");
 }
@@ -100,7 +104,8 @@ static void without_hashes(void **state) {
     (void)state;
     pair x;
     pair_open(&x);
-    for (int n = 1; n <= 9; n++) step(&x, 0, n, "2", NULL), step(&x, 1, n, n > 5 ? "2.00000001" : "2", n == 3 ? "0a" : NULL);
+    for (int n = 1; n <= 9; n++)
+        step(&x, 0, n, "2", NULL), step(&x, 1, n, n > 5 ? "2.00000001" : "2", n == 3 ? "0a" : NULL);
     IS(&x, 9, 9, 0, 0, 0, 0, 5, 6);
     closed(&x, "the same loss at step 5, another at step 6 (no hashes to compare: [log] hash_every)");
     pair_open(&x);
@@ -156,7 +161,8 @@ static void steps_of_one_alone(void **state) {
     drop_dir(x.dir);
 }
 
-// What is known of a step is in two lines, in either order: its own, and that of its checkpoint, between which others may stand.
+// What is known of a step is in two lines, in either order: its own, and that of its checkpoint, between which others
+// may stand.
 static void checkpoints_have_hashes(void **state) {
     (void)state;
     pair x;
@@ -174,8 +180,8 @@ static void checkpoints_have_hashes(void **state) {
     closed(&x, "the same weights at step 5, others at step 9; the loss parts at step 5");
 }
 
-// Logged again from an earlier step on, as by a run that was killed and went on, whose log was not cut: what was first counts,
-// and what comes after it goes on.
+// Logged again from an earlier step on, as by a run that was killed and went on, whose log was not cut: what was first
+// counts, and what comes after it goes on.
 static void a_log_that_goes_back(void **state) {
     (void)state;
     pair x;
@@ -208,11 +214,13 @@ static void damaged_lines(void **state) {
     char *wide = malloc(RUNLOG_CHUNK + 100);
     memset(wide, 'x', RUNLOG_CHUNK + 99), wide[RUNLOG_CHUNK + 99] = 0;
     step(&x, 2, 1, "2", "0a");
-    fputs("{\"t\":\"step\",\"step\":2,\"loss\":3\n{\"t\":\"step\",\"step\":2,,}\n\n{\"step\":2,\"loss\":9}\n{\"t\":\"step\",\"step\":0,\"loss\":9}\n",
-          x.f[0]);
+    fputs(
+        "{\"t\":\"step\",\"step\":2,\"loss\":3\n{\"t\":\"step\",\"step\":2,,}\n\n{\"step\":2,\"loss\":9}\n{\"t\":\"step\",\"step\":0,\"loss\":9}\n",
+        x.f[0]);
     fprintf(x.f[0], "{\"t\":\"step\",\"step\":2,\"loss\":9,\"x\":\"%s\"}\n", wide);
     fprintf(x.f[1], "%s%s\n", wide, wide);
-    fprintf(x.f[1], "%.*s{\"t\":\"step\",\"step\":2,\"loss\":9}\n", RUNLOG_CHUNK, wide);  // its end is no line of its own
+    // its end is no line of its own
+    fprintf(x.f[1], "%.*s{\"t\":\"step\",\"step\":2,\"loss\":9}\n", RUNLOG_CHUNK, wide);
     step(&x, 2, 2, "2", "0a");
     step(&x, 2, 3, "2", "0b");
     fputs("{\"t\":\"step\",\"step\":4,\"loss\":2}", x.f[0]);  // its end has not been written yet
@@ -240,14 +248,16 @@ static void long_logs(void **state) {
     drop_dir(x.dir);
 }
 
-// --- settings ------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 static void visit(void *ctx, key_class class, const char *name, const char *const *value) {
     char *at = (char *)ctx + strlen(ctx);
-    sprintf(at, "%d %s %s %s %s\n", (int)class, name, value[0] ? value[0] : "-", value[1] ? value[1] : "-", value[2] ? value[2] : "-");
+    sprintf(at, "%d %s %s %s %s\n", (int)class, name, value[0] ? value[0] : "-", value[1] ? value[1] : "-",
+            value[2] ? value[2] : "-");
 }
 
-// Each setting that is not the same in all runs, once, whichever of them has it, and first those that decide the weights.
+// Each setting that is not the same in all runs, once, whichever of them has it, and first those that decide the
+// weights.
 static void settings_that_differ(void **state) {
     (void)state;
     static const char *const texts[3] = {

@@ -1,5 +1,6 @@
-// test/test_past.c: texts that grow over keys and values that are kept: the same bits as without them, whatever else grows at the same time.
-// `test_past cuda` runs on a GPU, where a whole text goes through the same operation: positions one by one, or all at once.
+// test/test_past.c: texts that grow over keys and values that are kept: the same bits as without them, whatever else
+// grows at the same time. `test_past cuda` runs on a GPU, where a whole text goes through the same operation: positions
+// one by one, or all at once.
 #include "test/support/run.h"
 
 enum { T = 70, V = 97, TEXTS = 5, LONG = 66 };
@@ -9,16 +10,20 @@ typedef struct kind {
     int slices;
 } kind;
 
-#define QWEN "type = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\nqk_norm = yes\nbias = all\nwindow = 21\n"
+#define QWEN \
+    "type = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\nqk_norm = yes\nbias = all\nwindow = 21\n"
 
-#define GEMMA "type = gemma\nlayers = 3\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\npattern = 2\nwindow = 21\nrope_factor = 8\n"
+#define GEMMA \
+    "type = gemma\nlayers = 3\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\npattern = 2\nwindow = 21\nrope_factor = 8\n"
 
 // Odd heads; shared keys, norms of queries and keys, biases, a window; shared keys, stretched wavelengths; heads that
 // lie slice after slice; a window in some of the layers, with angles of its own.
 static const kind kinds[] = {
     {"gpt", "type = gpt\nlayers = 2\nheads = 3\nembed = 33\n", 1},
     {"qwen", QWEN, 1},
-    {"llama", "type = llama\nlayers = 2\nheads = 4\nkv_heads = 1\nembed = 32\ntied = yes\nrope_scaling = llama3\nrope_original = 16\n", 1},
+    {"llama",
+     "type = llama\nlayers = 2\nheads = 4\nkv_heads = 1\nembed = 32\ntied = yes\nrope_scaling = llama3\nrope_original = 16\n",
+     1},
     {"gpt, slices", "type = gpt\nlayers = 2\nheads = 4\nembed = 32\n", 4},
     {"qwen, slices", QWEN, 2},
     {"gemma", GEMMA, 1},
@@ -36,9 +41,11 @@ static void rig_open(rig *r, const kind *k, const char *type, session_kind what,
     char model[1024], more[256];
     r->dir = make_dir();
     write_tokens(r->dir, "text.bin", 4000);
-    snprintf(model, sizeof model, "[data]\nval =\n[model]\n%scontext = %d\nvocab = %d\n[batch]\nglobal = 2\nmicro = 2\n", k->model, T, V);
-    snprintf(more, sizeof more, "[precision]\ncompute = %s\n[parallel]\nslices = %d\n[sample]\nbatch = %d\ntokens = 12\nprompt = A\n%s", type,
-             k->slices, batch, device);
+    snprintf(model, sizeof model,
+             "[data]\nval =\n[model]\n%scontext = %d\nvocab = %d\n[batch]\nglobal = 2\nmicro = 2\n", k->model, T, V);
+    snprintf(more, sizeof more,
+             "[precision]\ncompute = %s\n[parallel]\nslices = %d\n[sample]\nbatch = %d\ntokens = 12\nprompt = A\n%s",
+             type, k->slices, batch, device);
     load_config(&r->c, r->dir, model, more);
     OK(session_open(&r->x, &r->c, what, NULL));
     OK(session_init(&r->x));
@@ -53,21 +60,26 @@ static void fill(int32_t *tokens, int seed) {
     for (int i = 0; i < T; i++) tokens[i] = (i * 31 + seed * 17 + i * i * seed) % V;
 }
 
-static void expect_same(const kind *k, const char *type, int text, int64_t count, const float *got, const float *expected) {
+static void expect_same(const kind *k, const char *type, int text, int64_t count, const float *got,
+                        const float *expected) {
     for (int v = 0; v < V; v++)
         if (memcmp(&got[v], &expected[v], sizeof *got))
-            fail_msg("%s %s: text %d, after %d tokens, score %d: %.9g, expected %.9g", k->name, type, text, (int)count, v, got[v], expected[v]);
+            fail_msg("%s %s: text %d, after %d tokens, score %d: %.9g, expected %.9g", k->name, type, text, (int)count,
+                     v, got[v], expected[v]);
 }
 
 // What follows the first `count` tokens of each text, of which the first `kept` were there before.
-static void ask_all(rig *r, int32_t tokens[][T], const int64_t *count, const int64_t *kept, int texts, float scores[][V]) {
+static void ask_all(rig *r, int32_t tokens[][T], const int64_t *count, const int64_t *kept, int texts,
+                    float scores[][V]) {
     predict_ask ask[TEXTS];
     for (int i = 0; i < texts; i++)
-        ask[i] = (predict_ask){.place = i, .tokens = tokens[i], .count = count[i], .kept = kept ? kept[i] : 0, .scores = scores[i]};
+        ask[i] = (predict_ask){
+            .place = i, .tokens = tokens[i], .count = count[i], .kept = kept ? kept[i] : 0, .scores = scores[i]};
     OK(evaluator_ask(&r->x.evaluator, ask, texts));
 }
 
-// Whole texts, at a place that no text has: on a CPU by attention_forward, which training uses; on a GPU by attention_past, all positions at once.
+// Whole texts, at a place that no text has: on a CPU by attention_forward, which training uses; on a GPU by
+// attention_past, all positions at once.
 static void ask_whole(rig *r, int32_t *tokens, int64_t count, float *scores) {
     predict_ask whole = {.place = TEXTS, .tokens = tokens, .count = count, .scores = scores};
     if (device_about(r->x.dev)->kind == DEVICE_CPU) OK(evaluator_scores(&r->x.evaluator, tokens, count, scores));
@@ -104,7 +116,7 @@ static void scores_do_not_depend_on_what_is_kept(void **state) {
         }
 }
 
-// --- texts -------------------------------------------------------------------------------------------------------------------
+// --- texts -----------------------------------------------------------------------------------------------------------
 
 static void write_samples(session *x, const char *const *prompts, int count, char **out) {
     sample_text texts[8] = {{0}};
@@ -120,7 +132,8 @@ static void write_samples(session *x, const char *const *prompts, int count, cha
 
 // More prompts than places, beyond the context: five at a time or one, in a run that trains or not, the same texts.
 static void texts_do_not_depend_on_their_company(void **state) {
-    static const char *const prompts[] = {"A", "HGFEDCBA", "", "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJK", "1234", "B", "A"};
+    static const char *const prompts[] = {
+        "A", "HGFEDCBA", "", "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJK", "1234", "B", "A"};
     enum { COUNT = sizeof prompts / sizeof *prompts };
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         char *together[COUNT], *one[COUNT], *training[COUNT];
@@ -146,7 +159,8 @@ static void texts_do_not_depend_on_their_company(void **state) {
 }
 
 int main(int argc, char **argv) {
-    char *device = argc > 1 && strcmp(argv[1], "cuda") == 0 ? "[device]\nbackend = cuda\n" : "[device]\nbackend = cpu\n";
+    char *device =
+        argc > 1 && strcmp(argv[1], "cuda") == 0 ? "[device]\nbackend = cuda\n" : "[device]\nbackend = cpu\n";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(scores_do_not_depend_on_what_is_kept, device),
         cmocka_unit_test_prestate(texts_do_not_depend_on_their_company, device),

@@ -1,6 +1,7 @@
-// test/test_pipe_plan.c: `plan` says of models that ranks share what runs hold and send, to the byte and to the message, connection by connection: pipelines of every
-// schedule, layers divided among ranks, both, with data parallel groups of any ZeRO stage, recomputation and offload, of three architectures, tied and
-// not, on one node and on two. And it knows which layers run backward in halves, and so wait less.
+// test/test_pipe_plan.c: `plan` says of models that ranks share what runs hold and send, to the byte and to the
+// message, connection by connection: pipelines of every schedule, layers divided among ranks, both, with data parallel
+// groups of any ZeRO stage, recomputation and offload, of three architectures, tied and not, on one node and on two.
+// And it knows which layers run backward in halves, and so wait less.
 #include "test/support/ranks.h"
 #include "trainer/plan.h"
 #include "trainer/step/timeline.h"
@@ -8,13 +9,15 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const char gpt[] = "[model]\nlayers = 5\nheads = 3\nembed = 36\ncontext = 16\nvocab = 131\n"
-                          "[batch]\nglobal = 16\nmicro = 2\nlanes = 8\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
+static const char gpt[] =
+    "[model]\nlayers = 5\nheads = 3\nembed = 36\ncontext = 16\nvocab = 131\n"
+    "[batch]\nglobal = 16\nmicro = 2\nlanes = 8\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
 static const char llama[] =
     "[model]\ntype = llama\nlayers = 6\nheads = 4\nkv_heads = 2\nembed = 32\ncontext = 16\nvocab = 131\n"
     "[batch]\nglobal = 16\nmicro = 2\nlanes = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
-static const char mlp[] = "[model]\ntype = mlp\ninputs = 24\nhidden = 40 40 40 32 40 40 40\nclasses = 10\n[sample]\ntokens = 0\n"
-                          "[batch]\nglobal = 16\nmicro = 1\nlanes = 8\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
+static const char mlp[] =
+    "[model]\ntype = mlp\ninputs = 24\nhidden = 40 40 40 32 40 40 40\nclasses = 10\n[sample]\ntokens = 0\n"
+    "[batch]\nglobal = 16\nmicro = 1\nlanes = 8\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
 
 typedef struct layout {
     const char *model, *more;
@@ -63,30 +66,42 @@ static const layout layouts[] = {
     {gpt, FOUR "[parallel]\nslices = 2\ntensor = 2\nrecompute = selective\noffload = yes\nzero = 2\n", ONE(6)},
     {gpt, FOUR BF16 "[parallel]\nslices = 2\ntensor = 2\n[reduce]\norder = any\n", TWO(1, 1)},
     {gpt, FOUR "[parallel]\nslices = 4\ntensor = 4\nsequence = yes\n", ONE(8)},
-    {gpt, FOUR BF16 "[model]\ncontext = 15\n[batch]\nmicro = 1\n[parallel]\nslices = 4\ntensor = 4\nsequence = yes\npipeline = 2\n", TWO(3, 5)},
+    {gpt,
+     FOUR BF16
+     "[model]\ncontext = 15\n[batch]\nmicro = 1\n[parallel]\nslices = 4\ntensor = 4\nsequence = yes\npipeline = 2\n",
+     TWO(3, 5)},
     {llama, BF16 "[parallel]\nslices = 2\ntensor = 2\nsequence = yes\npipeline = 2\nschedule = zb-v\n", ONE(4)},
     {llama, BF16 "[parallel]\nslices = 2\ntensor = 2\npipeline = 2\nschedule = zb-v\n", ONE(4)},
     {llama, "[model]\nqk_norm = yes\ntied = yes\n[parallel]\nslices = 2\ntensor = 2\nzero = 2\n", TWO(2, 2)},
     {gpt, FOUR "[parallel]\nslices = 4\ntoken_slices = 4\n", ONE(2)},
     {gpt, FOUR "[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\n", ONE(4)},
     {gpt, FOUR BF16 "[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 4\nzero = 3\nrecompute = block\n", TWO(3, 5)},
-    {gpt, FOUR BF16 "[batch]\nlanes = 4\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 2\nzero = 2\ntensor = 2\npipeline = 2\n", ONE(8)},
+    {gpt,
+     FOUR BF16
+     "[batch]\nlanes = 4\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 2\nzero = 2\ntensor = 2\npipeline = 2\n",
+     ONE(8)},
     {gpt,
      FOUR
      "[model]\ncontext = 15\n[batch]\nmicro = 1\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 4\nzero = 2\npipeline = 2\nschedule = zb-v\n",
      TWO(4, 4)},
-    {llama, BF16 "[model]\nqk_norm = yes\nkv_heads = 4\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 2\nzero = 2\nrecompute = selective\n",
+    {llama,
+     BF16
+     "[model]\nqk_norm = yes\nkv_heads = 4\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 2\nzero = 2\nrecompute = selective\n",
      ONE(4)},
-    {llama, "[model]\nbias = all\n[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 3\npipeline = 2\nschedule = zb-h1\n", TWO(2, 2)},
+    {llama,
+     "[model]\nbias = all\n[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 3\npipeline = 2\nschedule = zb-h1\n",
+     TWO(2, 2)},
     {llama, "[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\n[reduce]\norder = any\n", TWO(1, 1)},
     {mlp, "[parallel]\nslices = 8\ntensor = 4\npipeline = 2\nschedule = zb-h1\n", ONE(8)},
     {mlp, BF16 "[parallel]\nslices = 4\ntensor = 2\nzero = 3\n", ONE(4)},
 };
 
-// --- a rank ----------------------------------------------------------------------------------------------------------------------
+// --- a rank ----------------------------------------------------------------------------------------------------------
 
 static void add_traffic(comm_cost *to, const comm *c) {
-    if (c) *to = cost_add(*to, (comm_cost){c->traffic.sent, c->traffic.sent_far, c->traffic.messages, c->traffic.messages_far});
+    if (c)
+        *to = cost_add(*to,
+                       (comm_cost){c->traffic.sent, c->traffic.sent_far, c->traffic.messages, c->traffic.messages_far});
 }
 
 // Since the communicators were opened.
@@ -95,8 +110,13 @@ static void sent_so_far(const session *x, comm_cost to[PLAN_GROUPS]) {
     memset(to, 0, PLAN_GROUPS * sizeof *to);
     add_traffic(&to[PLAN_ALL], x->ranks);
     for (int k = 0; k < GROUP_KINDS; k++)
-        if (g->group[k] != x->ranks) add_traffic(&to[k == GROUP_TENSOR ? PLAN_TENSOR : k == GROUP_CONTEXT ? PLAN_CONTEXT : PLAN_DATA], g->group[k]);
-    for (int k = 0; k < LINK_KINDS; k++) add_traffic(&to[PLAN_STAGES], g->after[k]), add_traffic(&to[PLAN_STAGES], g->before[k]);
+        if (g->group[k] != x->ranks)
+            add_traffic(&to[k == GROUP_TENSOR    ? PLAN_TENSOR
+                            : k == GROUP_CONTEXT ? PLAN_CONTEXT
+                                                 : PLAN_DATA],
+                        g->group[k]);
+    for (int k = 0; k < LINK_KINDS; k++)
+        add_traffic(&to[PLAN_STAGES], g->after[k]), add_traffic(&to[PLAN_STAGES], g->before[k]);
 }
 
 // A message counts once its call is over, at both ends.
@@ -108,7 +128,8 @@ static err_t settle(session *x) {
 }
 
 static err_t expect(const char *what, const char *unit, int64_t found, int64_t planned) {
-    return found == planned ? ERR_OK : err_set(ERR_INTERNAL, "%s: %" PRId64 " %s, planned %" PRId64, what, found, unit, planned);
+    return found == planned ? ERR_OK
+                            : err_set(ERR_INTERNAL, "%s: %" PRId64 " %s, planned %" PRId64, what, found, unit, planned);
 }
 
 static err_t expect_sent(const char *what, const comm_cost *before, const comm_cost *after, const comm_cost *planned) {
@@ -120,13 +141,15 @@ static err_t expect_sent(const char *what, const comm_cost *before, const comm_c
     return expect(far, "messages", after->messages_far - before->messages_far, planned->messages_far);
 }
 
-static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS], plan_rank p) {
+static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS],
+                             plan_rank p) {
     static const char *const name[] = {[PLAN_DATA] = "sent to the data group",
                                        [PLAN_TENSOR] = "sent to the tensor group",
                                        [PLAN_CONTEXT] = "sent to the context group",
                                        [PLAN_STAGES] = "sent to stages",
                                        [PLAN_ALL] = "sent to all"};
-    if (!grid_is_divided(&x->shape)) p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
+    if (!grid_is_divided(&x->shape))
+        p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
     comm_cost all = {0};
     for (int g = 0; g < PLAN_GROUPS; g++) {
         TRY(expect_sent(name[g], &before[g], &after[g], &p.to[g]));
@@ -145,7 +168,8 @@ static err_t compare_memory(const session *x, const plan_rank *p) {
 static err_t compare_slots(const session *x, const plan_rank *p) {
     const stages *s = &x->stages;
     bool halves = x->runner.pipelined && (s->pipe.kind == PIPELINE_ZB_H1 || s->pipe.kind == PIPELINE_ZB_V);
-    if (x->runner.flow.plan.halves != halves) return err_set(ERR_INTERNAL, "halves planned: %d, expected %d", !halves, halves);
+    if (x->runner.flow.plan.halves != halves)
+        return err_set(ERR_INTERNAL, "halves planned: %d, expected %d", !halves, halves);
     static const double each[PLAN_CHUNKS][UNIT_KINDS] = {[0 ... PLAN_CHUNKS - 1] = {1, 2, 1, 1}};
     timeline t;
     if (!x->runner.pipelined) return ERR_OK;
@@ -155,9 +179,11 @@ static err_t compare_slots(const session *x, const plan_rank *p) {
     for (int c = 0; c < s->pipe.chunks; c++) {
         sum += p->held[c];
         for (int b = p->first[c]; b <= p->last[c]; b++)
-            if (x->runner.flow.slots[b] != p->held[c]) return err_set(ERR_INTERNAL, "block %d has %d slots", b, x->runner.flow.slots[b]);
+            if (x->runner.flow.slots[b] != p->held[c])
+                return err_set(ERR_INTERNAL, "block %d has %d slots", b, x->runner.flow.slots[b]);
     }
-    if (s->pipe.chunks == 1 ? sum == most && s->table.slots == most : sum >= most) return ERR_OK;  // what one stage frees fits no other
+    // what one stage frees fits no other
+    if (s->pipe.chunks == 1 ? sum == most && s->table.slots == most : sum >= most) return ERR_OK;
     return err_set(ERR_INTERNAL, "memory for %d activations, and the schedule holds %d", sum, most);
 }
 
@@ -193,7 +219,7 @@ static err_t run_rank(const config *c, const launch *at, void *ctx) {
     return rc;
 }
 
-// --- on paper --------------------------------------------------------------------------------------------------------------------
+// --- on paper --------------------------------------------------------------------------------------------------------
 
 // The share of a step in which the ranks of a pipeline wait.
 static double idle(const char *dir, const char *text, pipeline_kind kind, recomputation again) {
@@ -223,19 +249,21 @@ static void halves_wait_less(void **state) {
             double later = idle(dir, models[i], PIPELINE_ZB_H1, (recomputation)again);
             bool gains = again == RECOMPUTE_NONE || models[i] == mlp;
             if (gains ? later > 0.75 * whole : later < whole - 1e-9)
-                fail_msg("model %d, recompute %d: %.1f %% idle with zb-h1, %.1f with 1f1b", i, again, 100 * later, 100 * whole);
+                fail_msg("model %d, recompute %d: %.1f %% idle with zb-h1, %.1f with 1f1b", i, again, 100 * later,
+                         100 * whole);
         }
     drop_dir(dir);
 }
 
-// The flops of a block by the passes that run it: forward once, its two gradients, and forward again where it is recomputed. The last block, which has
-// the loss, does all of it backward.
+// The flops of a block by the passes that run it: forward once, its two gradients, and forward again where it is
+// recomputed. The last block, which has the loss, does all of it backward.
 static double passes(const model *net, int b, recomputation again) {
     const block *k = &net->block[b];
     return k->flops / 3 * (again == RECOMPUTE_BLOCK && k->recomputes && b + 1 < net->blocks ? 4 : 3);
 }
 
-// A rank is busy for as long as its blocks' passes take, whatever the schedule: what is recomputed is work, not waiting.
+// A rank is busy for as long as its blocks' passes take, whatever the schedule: what is recomputed is work, not
+// waiting.
 static void ranks_are_busy_with_their_passes(void **state) {
     (void)state;
     static const char *const models[] = {gpt, llama, mlp};
@@ -261,10 +289,12 @@ static void ranks_are_busy_with_their_passes(void **state) {
                         first += b + 1 < net->blocks ? MICROS * net->block[b].flops / 3 : 0;
                     }
                     for (int k = 0; k < t.rank[r].bars; k++)
-                        if (t.rank[r].bar[k].kind == UNIT_FORWARD) forward += t.rank[r].bar[k].end - t.rank[r].bar[k].start;
+                        if (t.rank[r].bar[k].kind == UNIT_FORWARD)
+                            forward += t.rank[r].bar[k].end - t.rank[r].bar[k].start;
                     if (!(fabs(busy - work) <= 1e-6 * work && fabs(forward - first) <= 1e-6 * work))
-                        fail_msg("model %d, recompute %d, %s: rank %d is busy for %g, of these %g forward, expected %g and %g", i, again,
-                                 pipeline_name(l.kind), r, busy, forward, work, first);
+                        fail_msg(
+                            "model %d, recompute %d, %s: rank %d is busy for %g, of these %g forward, expected %g and %g",
+                            i, again, pipeline_name(l.kind), r, busy, forward, work, first);
                 }
                 model_close(net);
                 timeline_free(&t);
@@ -282,7 +312,8 @@ static int filled_at_once(const action_list *a) {
     return most;
 }
 
-// ZeRO 2 and 3: one more slot than buckets are filled at once, so that one may be on its way while the next block runs; never more slots than buckets.
+// ZeRO 2 and 3: one more slot than buckets are filled at once, so that one may be on its way while the next block runs;
+// never more slots than buckets.
 static void one_bucket_is_on_its_way(void **state) {
     (void)state;
     static const char *const sizes[] = {"0.001", "0.004", "0.01", "0.03", "1"};
@@ -294,16 +325,21 @@ static void one_bucket_is_on_its_way(void **state) {
             config c;
             session x = {0};
             comm *ranks;
-            snprintf(more, sizeof more, "[batch]\nmicro = 2\nlanes = 8\n[parallel]\nzero = %d\n[reduce]\nbucket_mb = %s\n", zero, sizes[i]);
+            snprintf(more, sizeof more,
+                     "[batch]\nmicro = 2\nlanes = 8\n[parallel]\nzero = %d\n[reduce]\nbucket_mb = %s\n", zero,
+                     sizes[i]);
             rank_config(&c, dir, gpt, more);
             OK(comm_imaginary_open(&ranks, 0, 2, place));
             OK(session_plan(&x, &c, ranks));
-            int filled = filled_at_once(&x.runner.actions), buckets = x.state.zero.buckets, want = filled + 1 < buckets ? filled + 1 : buckets;
+            int filled = filled_at_once(&x.runner.actions), buckets = x.state.zero.buckets,
+                want = filled + 1 < buckets ? filled + 1 : buckets;
             if (x.state.slots != want)
-                fail_msg("bucket_mb = %s: %d slots, %d filled at once of %d buckets", sizes[i], x.state.slots, filled, buckets);
+                fail_msg("bucket_mb = %s: %d slots, %d filled at once of %d buckets", sizes[i], x.state.slots, filled,
+                         buckets);
             for (int slot = 0; slot < want; slot++) {  // as large as the largest bucket that takes its turn there
                 size_t most = 0;
-                for (int k = slot; k < buckets; k += want) most = x.state.zero.bucket[k].floats > most ? x.state.zero.bucket[k].floats : most;
+                for (int k = slot; k < buckets; k += want)
+                    most = x.state.zero.bucket[k].floats > most ? x.state.zero.bucket[k].floats : most;
                 assert_int_equal(x.state.slot[slot].size[0], most);
             }
             several += filled > 1, all += want == buckets;
@@ -313,7 +349,7 @@ static void one_bucket_is_on_its_way(void **state) {
     drop_dir(dir);
 }
 
-// --- tests ---------------------------------------------------------------------------------------------------------------------
+// --- tests -----------------------------------------------------------------------------------------------------------
 
 static void plan_says_what_runs_hold_and_send(void **state) {
     (void)state;
@@ -323,7 +359,8 @@ static void plan_says_what_runs_hold_and_send(void **state) {
         config c;
         char name[512];
         rank_config(&c, dir, l->model, l->more);
-        snprintf(name, sizeof name, "layout %zu, %s on %d ranks, %s", i, model_types[c.model.type]->name, rank_count(&l->world), l->more);
+        snprintf(name, sizeof name, "layout %zu, %s on %d ranks, %s", i, model_types[c.model.type]->name,
+                 rank_count(&l->world), l->more);
         OK(config_fits(&c, rank_count(&l->world)));
         run_ranks(name, &l->world, &c, run_rank, NULL);
     }
@@ -331,7 +368,8 @@ static void plan_says_what_runs_hold_and_send(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send), cmocka_unit_test(halves_wait_less),
-                                       cmocka_unit_test(ranks_are_busy_with_their_passes), cmocka_unit_test(one_bucket_is_on_its_way)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_says_what_runs_hold_and_send), cmocka_unit_test(halves_wait_less),
+        cmocka_unit_test(ranks_are_busy_with_their_passes), cmocka_unit_test(one_bucket_is_on_its_way)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// test/test_pipe_wait.c: each rank of a pipeline reports whom it waits for. Two ranks, of which one sleeps in its products.
+// test/test_pipe_wait.c: each rank of a pipeline reports whom it waits for. Two ranks, of which one sleeps in its
+// products.
 #include "gpu/backend.h"
 #include "test/support/ranks.h"
 
@@ -58,11 +59,13 @@ static void the_stage_that_is_waited_for_is_told(void **state) {
     slow_run *r = share_memory(sizeof *r);
     for (r->slow = 0; r->slow < 2; r->slow++) {
         run_two(r->slow ? "the second stage sleeps" : "the first stage sleeps", r);
-        const double *first = r->report, *second = r->report + REPORT_ITEMS, *quick = r->slow ? first : second, *slow = r->slow ? second : first;
+        const double *first = r->report, *second = r->report + REPORT_ITEMS, *quick = r->slow ? first : second,
+                     *slow = r->slow ? second : first;
         assert_true(first[REPORT_BEFORE_MS] == 0 && second[REPORT_AFTER_MS] == 0);  // there is no such stage
         assert_true(first[REPORT_AFTER_MS] > 0 && second[REPORT_BEFORE_MS] > 0);
         assert_true(slow[REPORT_COMPUTE_MS] >= MICROS * SLEEP_MS);
-        double waited = quick[REPORT_BEFORE_MS] + quick[REPORT_AFTER_MS], own = quick[REPORT_COMPUTE_MS] + quick[REPORT_DATA_MS];
+        double waited = quick[REPORT_BEFORE_MS] + quick[REPORT_AFTER_MS],
+               own = quick[REPORT_COMPUTE_MS] + quick[REPORT_DATA_MS];
         assert_true(waited + own >= MICROS * SLEEP_MS);
     }
     munmap(r, sizeof *r);

@@ -1,5 +1,6 @@
-// test/test_pipeline.c: schedules of pipelines, without a process. Small tables and messages are written out; of all others it is asked that they
-// keep the laws of trainer/step/pipeline.h, that they end when they run against each other, and that makespan and memory are those of the papers.
+// test/test_pipeline.c: schedules of pipelines, without a process. Small tables and messages are written out; of all
+// others it is asked that they keep the laws of trainer/step/pipeline.h, that they end when they run against each
+// other, and that makespan and memory are those of the papers.
 #include "trainer/step/timeline.h"
 
 #include <setjmp.h>
@@ -52,8 +53,8 @@ static timeline timeline_at(const pipeline_layout *l, const rows *r, double tran
     timeline_costs c = {r->at, transfer, depth};
     timeline t;
     if (timeline_of(l, &c, &t) != ERR_OK)
-        fail_msg("%s, p = %d, m = %d, v = %d, ahead %d, depth %d: %s", pipeline_name(l->kind), l->ranks, l->micros, l->chunks, l->ahead, depth,
-                 err_last()->text);
+        fail_msg("%s, p = %d, m = %d, v = %d, ahead %d, depth %d: %s", pipeline_name(l->kind), l->ranks, l->micros,
+                 l->chunks, l->ahead, depth, err_last()->text);
     return t;
 }
 
@@ -74,7 +75,7 @@ static bool next_layout(pipeline_layout *l) {
     return true;
 }
 
-// --- tables that are written out ---------------------------------------------------------------------------------------
+// --- tables that are written out -------------------------------------------------------------------------------------
 
 static void expect_units(pipeline_kind kind, int p, int m, int rank, const char *expected) {
     pipeline_layout l = layout_of(kind, p, m);
@@ -86,7 +87,8 @@ static void expect_units(pipeline_kind kind, int p, int m, int rank, const char 
         strcat(text, one);
     }
     tables_free(&l, t);
-    if (strcmp(text, expected) != 0) fail_msg("%s, rank %d of %d:\n%s\nexpected:\n%s", pipeline_name(kind), rank, p, text, expected);
+    if (strcmp(text, expected) != 0)
+        fail_msg("%s, rank %d of %d:\n%s\nexpected:\n%s", pipeline_name(kind), rank, p, text, expected);
 }
 
 static void small_tables_are_those_of_the_papers(void **state) {
@@ -97,57 +99,68 @@ static void small_tables_are_those_of_the_papers(void **state) {
     expect_units(PIPELINE_1F1B, 3, 4, 1, "F1.0 F1.1 B1.0 F1.2 B1.1 F1.3 B1.2 B1.3");
     expect_units(PIPELINE_1F1B, 3, 4, 2, "F2.0 B2.0 F2.1 B2.1 F2.2 B2.2 F2.3 B2.3");
     expect_units(PIPELINE_1F1B, 4, 2, 0, "F0.0 F0.1 B0.0 B0.1");
-    expect_units(PIPELINE_INTERLEAVED, 2, 4, 0, "F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 F2.2 B0.0 F2.3 B0.1 B2.2 B2.3 B0.2 B0.3");
-    expect_units(PIPELINE_INTERLEAVED, 2, 4, 1, "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 B1.0 F1.3 B1.1 F3.2 B3.2 F3.3 B3.3 B1.2 B1.3");
+    expect_units(PIPELINE_INTERLEAVED, 2, 4, 0,
+                 "F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 F2.2 B0.0 F2.3 B0.1 B2.2 B2.3 B0.2 B0.3");
+    expect_units(PIPELINE_INTERLEAVED, 2, 4, 1,
+                 "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 B1.0 F1.3 B1.1 F3.2 B3.2 F3.3 B3.3 B1.2 B1.3");
     expect_units(PIPELINE_ZB_H1, 3, 4, 0, "F0.0 F0.1 F0.2 I0.0 W0.0 F0.3 I0.1 W0.1 I0.2 W0.2 I0.3 W0.3");
     expect_units(PIPELINE_ZB_H1, 3, 4, 1, "F1.0 F1.1 I1.0 F1.2 I1.1 W1.0 F1.3 I1.2 W1.1 I1.3 W1.2 W1.3");
     expect_units(PIPELINE_ZB_H1, 3, 4, 2, "F2.0 I2.0 F2.1 I2.1 F2.2 I2.2 W2.0 F2.3 I2.3 W2.1 W2.2 W2.3");
-    expect_units(PIPELINE_ZB_V, 2, 4, 0,
-                 "F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 F0.3 I0.0 W0.0 F3.2 I3.2 W3.2 I0.1 W0.1 F3.3 I3.3 W3.3 I0.2 W0.2 I0.3 W0.3");
-    expect_units(PIPELINE_ZB_V, 2, 4, 1,
-                 "F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 F1.3 I1.1 W1.1 F2.3 I2.2 W2.2 I1.2 I2.3 I1.3 W1.2 W2.3 W1.3");
+    expect_units(
+        PIPELINE_ZB_V, 2, 4, 0,
+        "F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 F0.3 I0.0 W0.0 F3.2 I3.2 W3.2 I0.1 W0.1 F3.3 I3.3 W3.3 I0.2 W0.2 I0.3 W0.3");
+    expect_units(
+        PIPELINE_ZB_V, 2, 4, 1,
+        "F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 F1.3 I1.1 W1.1 F2.3 I2.2 W2.2 I1.2 I2.3 I1.3 W1.2 W2.3 W1.3");
     expect_units(PIPELINE_ZB_V, 2, 2, 1, "F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 I1.0 W1.0 I2.1 W2.1 I1.1 W1.1");
 }
 
 static void expect_messages(pipeline_layout l, int rank, const char *expected) {
     unit_table *t = tables_of(&l);
     char text[TEXT] = "", one[MESSAGE_TEXT];
-    for (int i = 0; i < t[rank].messages; i++) strcat(strcat(text, i ? "; " : ""), message_text(&t[rank].message[i], one));
+    for (int i = 0; i < t[rank].messages; i++)
+        strcat(strcat(text, i ? "; " : ""), message_text(&t[rank].message[i], one));
     tables_free(&l, t);
-    if (strcmp(text, expected) != 0) fail_msg("%s, rank %d of %d:\n%s\nexpected:\n%s", pipeline_name(l.kind), rank, l.ranks, text, expected);
+    if (strcmp(text, expected) != 0)
+        fail_msg("%s, rank %d of %d:\n%s\nexpected:\n%s", pipeline_name(l.kind), rank, l.ranks, text, expected);
 }
 
 // 1f1b, rank 0: F0 F1 B0 F2 B1 B2; rank 1: F0 B0 F1 B1 F2 B2.
 static void messages_are_posted_when_a_buffer_is_free(void **state) {
     (void)state;
     pipeline_layout l = layout_of(PIPELINE_1F1B, 2, 3);
-    expect_messages(l, 0,
-                    "receive gradients 1.0 from 1 into buffer 0 at once; send activations 1.0 to 1 from slot 0 after 0; "
-                    "send activations 1.1 to 1 from slot 1 after 1; receive gradients 1.1 from 1 into buffer 0 after 2; "
-                    "send activations 1.2 to 1 from slot 0 after 3; receive gradients 1.2 from 1 into buffer 0 after 4");
-    expect_messages(l, 1,
-                    "receive activations 1.0 from 0 into slot 0 at once; send gradients 1.0 to 0 from buffer 0 after 1; "
-                    "receive activations 1.1 from 0 into slot 0 after 1; send gradients 1.1 to 0 from buffer 0 after 3; "
-                    "receive activations 1.2 from 0 into slot 0 after 3; send gradients 1.2 to 0 from buffer 0 after 5");
+    expect_messages(
+        l, 0,
+        "receive gradients 1.0 from 1 into buffer 0 at once; send activations 1.0 to 1 from slot 0 after 0; "
+        "send activations 1.1 to 1 from slot 1 after 1; receive gradients 1.1 from 1 into buffer 0 after 2; "
+        "send activations 1.2 to 1 from slot 0 after 3; receive gradients 1.2 from 1 into buffer 0 after 4");
+    expect_messages(
+        l, 1,
+        "receive activations 1.0 from 0 into slot 0 at once; send gradients 1.0 to 0 from buffer 0 after 1; "
+        "receive activations 1.1 from 0 into slot 0 after 1; send gradients 1.1 to 0 from buffer 0 after 3; "
+        "receive activations 1.2 from 0 into slot 0 after 3; send gradients 1.2 to 0 from buffer 0 after 5");
     l.ahead = 1;  // one slot more, and a receive is under way while the unit before runs
-    expect_messages(l, 1,
-                    "receive activations 1.0 from 0 into slot 0 at once; receive activations 1.1 from 0 into slot 1 at once; "
-                    "send gradients 1.0 to 0 from buffer 0 after 1; receive activations 1.2 from 0 into slot 0 after 1; "
-                    "send gradients 1.1 to 0 from buffer 1 after 3; send gradients 1.2 to 0 from buffer 0 after 5");
+    expect_messages(
+        l, 1,
+        "receive activations 1.0 from 0 into slot 0 at once; receive activations 1.1 from 0 into slot 1 at once; "
+        "send gradients 1.0 to 0 from buffer 0 after 1; receive activations 1.2 from 0 into slot 0 after 1; "
+        "send gradients 1.1 to 0 from buffer 1 after 3; send gradients 1.2 to 0 from buffer 0 after 5");
 }
 
-// zb-v, rank 1: F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 I1.0 W1.0 I2.1 W2.1 I1.1 W1.1. Stages 1 and 2 are both here: nothing is sent between them.
+// zb-v, rank 1: F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 I1.0 W1.0 I2.1 W2.1 I1.1 W1.1. Stages 1 and 2 are both here: nothing is
+// sent between them.
 static void nothing_is_sent_from_a_rank_to_itself(void **state) {
     (void)state;
-    expect_messages(layout_of(PIPELINE_ZB_V, 2, 2), 1,
-                    "receive activations 1.0 from 0 into slot 0 at once; receive activations 1.1 from 0 into slot 1 at once; "
-                    "receive gradients 3.0 from 0 into buffer 0 at once; send activations 3.0 to 0 from slot 2 after 1; "
-                    "send activations 3.1 to 0 from slot 3 after 3; receive gradients 3.1 from 0 into buffer 0 after 5; "
-                    "send gradients 1.0 to 0 from buffer 2 after 6; send gradients 1.1 to 0 from buffer 2 after 10");
+    expect_messages(
+        layout_of(PIPELINE_ZB_V, 2, 2), 1,
+        "receive activations 1.0 from 0 into slot 0 at once; receive activations 1.1 from 0 into slot 1 at once; "
+        "receive gradients 3.0 from 0 into buffer 0 at once; send activations 3.0 to 0 from slot 2 after 1; "
+        "send activations 3.1 to 0 from slot 3 after 3; receive gradients 3.1 from 0 into buffer 0 after 5; "
+        "send gradients 1.0 to 0 from buffer 2 after 6; send gradients 1.1 to 0 from buffer 2 after 10");
     for (int kind = 0; kind < PIPELINE_KINDS; kind++) expect_messages(layout_of(kind, 1, 3), 0, "");
 }
 
-// --- laws of all tables ------------------------------------------------------------------------------------------------
+// --- laws of all tables ----------------------------------------------------------------------------------------------
 
 // What is known of a (stage, micro-batch) while a table is read: the index of each unit, -1: not yet.
 typedef struct seen {
@@ -167,8 +180,8 @@ typedef struct law {
 static void expect(law *k, bool holds, int i, const char *what) {
     char one[UNIT_TEXT];
     if (holds || k->text[0]) return;
-    snprintf(k->text, TEXT, "%s, p = %d, m = %d, v = %d, ahead %d, rank %d: at `%s`: %s", pipeline_name(k->l->kind), k->l->ranks, k->l->micros,
-             k->l->chunks, k->l->ahead, k->rank, unit_text(&k->t->unit[i], one), what);
+    snprintf(k->text, TEXT, "%s, p = %d, m = %d, v = %d, ahead %d, rank %d: at `%s`: %s", pipeline_name(k->l->kind),
+             k->l->ranks, k->l->micros, k->l->chunks, k->l->ahead, k->rank, unit_text(&k->t->unit[i], one), what);
 }
 
 static seen *seen_of(const law *k, int stage, int micro) { return &k->seen[stage * k->l->micros + micro]; }
@@ -178,22 +191,27 @@ static bool done(const law *k, int stage, int micro, unit_kind kind) {
     return s->at[kind] >= 0 || (kind == UNIT_INPUTS && s->at[UNIT_BACKWARD] >= 0);
 }
 
-static bool here(const law *k, int stage) { return stage >= 0 && stage < pipeline_stages(k->l) && pipeline_rank_of(k->l, stage) == k->rank; }
+static bool here(const law *k, int stage) {
+    return stage >= 0 && stage < pipeline_stages(k->l) && pipeline_rank_of(k->l, stage) == k->rank;
+}
 
 static void check_unit(law *k, int i) {
     const unit *u = &k->t->unit[i];
     seen *s = seen_of(k, u->stage, u->micro);
     expect(k, here(k, u->stage), i, "the stage is another rank's");
     expect(k, s->at[u->kind] < 0, i, "it is here twice");
-    expect(k, halves(k->l->kind) ? u->kind != UNIT_BACKWARD : u->kind == UNIT_FORWARD || u->kind == UNIT_BACKWARD, i, "not a unit of this schedule");
+    expect(k, halves(k->l->kind) ? u->kind != UNIT_BACKWARD : u->kind == UNIT_FORWARD || u->kind == UNIT_BACKWARD, i,
+           "not a unit of this schedule");
     for (int kind = 0; kind < UNIT_KINDS && u->micro; kind++)
         expect(k, (int)u->kind != kind || done(k, u->stage, u->micro - 1, kind), i, "micro-batches are out of order");
     if (u->kind == UNIT_FORWARD) {
-        expect(k, !here(k, u->stage - 1) || done(k, u->stage - 1, u->micro, UNIT_FORWARD), i, "its input is made later");
+        expect(k, !here(k, u->stage - 1) || done(k, u->stage - 1, u->micro, UNIT_FORWARD), i,
+               "its input is made later");
     } else {
         expect(k, done(k, u->stage, u->micro, UNIT_FORWARD), i, "forward comes later");
         expect(k, u->kind != UNIT_WEIGHTS || s->at[UNIT_INPUTS] >= 0, i, "the inputs' half comes later");
-        expect(k, !here(k, u->stage + 1) || done(k, u->stage + 1, u->micro, UNIT_INPUTS), i, "its gradient is made later");
+        expect(k, !here(k, u->stage + 1) || done(k, u->stage + 1, u->micro, UNIT_INPUTS), i,
+               "its gradient is made later");
         int forward = s->at[UNIT_FORWARD];
         expect(k, forward >= 0 && u->slot == k->t->unit[forward].slot, i, "the slot is not forward's");
     }
@@ -207,13 +225,15 @@ static void check_complete(law *k) {
         for (int i = 0; here(k, stage) && i < k->l->micros; i++) {
             const int *at = seen_of(k, stage, i)->at;
             n += halves(k->l->kind) ? 3 : 2;
-            expect(k, at[UNIT_FORWARD] >= 0 && (at[UNIT_BACKWARD] >= 0 || (at[UNIT_INPUTS] >= 0 && at[UNIT_WEIGHTS] >= 0)), last,
-                   "a unit is missing");
+            expect(k,
+                   at[UNIT_FORWARD] >= 0 && (at[UNIT_BACKWARD] >= 0 || (at[UNIT_INPUTS] >= 0 && at[UNIT_WEIGHTS] >= 0)),
+                   last, "a unit is missing");
         }
     expect(k, n == k->t->units, last, "there are more units than expected");
 }
 
-// Nobody has a buffer while another has it. until[b]: the unit after which b is free, `from` the first that may write it.
+// Nobody has a buffer while another has it. until[b]: the unit after which b is free, `from` the first that may write
+// it.
 static void take(law *k, int *until, int buffers, int b, int from, int to, int i) {
     expect(k, b >= 0 && b < buffers, i, "no such buffer");
     if (k->text[0]) return;
@@ -244,17 +264,24 @@ static void check_buffers(law *k) {
             expect(k, u->gradient_in == t->unit[s->at[UNIT_INPUTS]].gradient_in && u->gradient_out < 0, i,
                    "the gradient is not that of its inputs' half");
         } else {
-            expect(k, (u->gradient_in >= 0) == (u->stage + 1 < pipeline_stages(k->l)) && (u->gradient_out >= 0) == (u->stage > 0), i,
-                   "a gradient buffer is missing, or there is one too many");
+            expect(k,
+                   (u->gradient_in >= 0) == (u->stage + 1 < pipeline_stages(k->l)) &&
+                       (u->gradient_out >= 0) == (u->stage > 0),
+                   i, "a gradient buffer is missing, or there is one too many");
             if (u->receive >= 0) take(k, gradient, t->gradients, u->gradient_in, start_of(k, i), s->last, i);
-            if (from_here) expect(k, u->gradient_in == seen_of(k, u->stage + 1, u->micro)->gradient, i, "the gradient is elsewhere");
-            if (to_here) take(k, gradient, t->gradients, u->gradient_out, i, seen_of(k, u->stage - 1, u->micro)->last, i);
-            if (u->send >= 0) take(k, gradient, t->gradients, u->gradient_out, i, i, i);  // and until it has left: `reuse`
+            if (from_here)
+                expect(k, u->gradient_in == seen_of(k, u->stage + 1, u->micro)->gradient, i,
+                       "the gradient is elsewhere");
+            if (to_here)
+                take(k, gradient, t->gradients, u->gradient_out, i, seen_of(k, u->stage - 1, u->micro)->last, i);
+            // and until it has left: `reuse`
+            if (u->send >= 0) take(k, gradient, t->gradients, u->gradient_out, i, i, i);
             seen_of(k, u->stage, u->micro)->gradient = u->gradient_out;
         }
         held[c] -= s->last == i;
     }
-    expect(k, k->l->ahead ? t->slots >= slots : t->slots == slots, t->units - 1, "there are not as many slots as each stage has activations");
+    expect(k, k->l->ahead ? t->slots >= slots : t->slots == slots, t->units - 1,
+           "there are not as many slots as each stage has activations");
     free(slot);
 }
 
@@ -263,8 +290,12 @@ static void check_message(law *k, int i, int index, bool sends, message_kind kin
     expect(k, (index >= 0) == wanted, i, "a message is missing, or there is one too many");
     if (index < 0 || k->text[0]) return;
     const message *m = &k->t->message[index];
-    int peer = pipeline_rank_of(k->l, sends == (kind == MESSAGE_ACTIVATIONS) ? stage : stage - 1), ahead = i - 1 - k->l->ahead;
-    expect(k, m->sends == sends && m->kind == kind && m->stage == stage && m->micro == k->t->unit[i].micro && m->peer == peer, i, "another message");
+    int peer = pipeline_rank_of(k->l, sends == (kind == MESSAGE_ACTIVATIONS) ? stage : stage - 1),
+        ahead = i - 1 - k->l->ahead;
+    expect(k,
+           m->sends == sends && m->kind == kind && m->stage == stage && m->micro == k->t->unit[i].micro &&
+               m->peer == peer,
+           i, "another message");
     expect(k, m->unit == i && m->buffer == buffer && (sends ? m->after == i : m->after <= (ahead > -1 ? ahead : -1)), i,
            "a message is not posted in time");
 }
@@ -281,8 +312,10 @@ static void check_messages(law *k) {
             continue;
         }
         message_kind kind = forward ? MESSAGE_ACTIVATIONS : MESSAGE_GRADIENTS;
-        check_message(k, i, u->receive, false, kind, forward ? u->stage : u->stage + 1, forward ? u->slot : u->gradient_in);
-        check_message(k, i, u->send, true, kind, forward ? u->stage + 1 : u->stage, forward ? u->slot : u->gradient_out);
+        check_message(k, i, u->receive, false, kind, forward ? u->stage : u->stage + 1,
+                      forward ? u->slot : u->gradient_in);
+        check_message(k, i, u->send, true, kind, forward ? u->stage + 1 : u->stage,
+                      forward ? u->slot : u->gradient_out);
         bool leaves = !forward && u->send >= 0;
         expect(k, u->reuse == (leaves ? left[u->gradient_out] - 1 : -1), i, "an earlier gradient may not have left");
         if (leaves) left[u->gradient_out] = u->send + 1;
@@ -330,12 +363,12 @@ static void all_tables_keep_the_laws(void **state) {
     assert_int_equal(layouts, 3 * 1024 + 844 + 904);  // interleaved: p divides m, for 4 of v. zb-v: m >= p
 }
 
-// --- makespan and memory -----------------------------------------------------------------------------------------------
+// --- makespan and memory ---------------------------------------------------------------------------------------------
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-// Of the step, where there is a formula. The time of the work is m * v * (F + I + W); what is added is the bubble. zb-h1 and zb-v also take the
-// longest way of the last micro-batch, which is what counts when there are few.
+// Of the step, where there is a formula. The time of the work is m * v * (F + I + W); what is added is the bubble.
+// zb-h1 and zb-v also take the longest way of the last micro-batch, which is what counts when there are few.
 static double makespan_of(const pipeline_layout *l, double f, double i, double w) {
     double p = l->ranks, m = l->micros, work = m * l->chunks * (f + i + w);
     switch (l->kind) {
@@ -359,13 +392,14 @@ static void check_timeline(const pipeline_layout *l, const rows *r, double f, do
     timeline t = timeline_at(l, r, 0, depth);
     double expected = makespan_of(l, f, i, w), work = l->micros * l->chunks * (f + i + w);
     if (t.makespan != expected)
-        fail_msg("%s, p = %d, m = %d, v = %d, ahead %d, depth %d, F I W = %g %g %g: it takes %g, expected %g", pipeline_name(l->kind), l->ranks,
-                 l->micros, l->chunks, l->ahead, depth, f, i, w, t.makespan, expected);
+        fail_msg("%s, p = %d, m = %d, v = %d, ahead %d, depth %d, F I W = %g %g %g: it takes %g, expected %g",
+                 pipeline_name(l->kind), l->ranks, l->micros, l->chunks, l->ahead, depth, f, i, w, t.makespan,
+                 expected);
     assert_float_equal(t.idle, 1 - work / expected, 1e-9);
     for (int k = 0; k < l->ranks; k++) {
         if (t.rank[k].held != held_by(l, k))
-            fail_msg("%s, p = %d, m = %d, v = %d: rank %d holds %d activations, expected %d", pipeline_name(l->kind), l->ranks, l->micros, l->chunks,
-                     k, t.rank[k].held, held_by(l, k));
+            fail_msg("%s, p = %d, m = %d, v = %d: rank %d holds %d activations, expected %d", pipeline_name(l->kind),
+                     l->ranks, l->micros, l->chunks, k, t.rank[k].held, held_by(l, k));
         assert_float_equal(t.rank[k].busy, work, 1e-9);
         assert_float_equal(t.rank[k].idle, 1 - work / expected, 1e-9);
     }
@@ -382,7 +416,8 @@ static void all_tables_end_in_the_time_of_the_formulas(void **state) {
     }
 }
 
-// The zero-bubble schedules are made for F = I = W. zb-h1 has a formula for other times, if there are p micro-batches or W <= F.
+// The zero-bubble schedules are made for F = I = W. zb-h1 has a formula for other times, if there are p micro-batches
+// or W <= F.
 static void other_times_have_the_makespan_of_the_formulas(void **state) {
     (void)state;
     static const double times[][3] = {{3, 4, 2}, {2, 4, 2}, {2, 3, 3}, {5, 1, 1}, {1, 5, 1}, {1, 1, 5}};
@@ -390,7 +425,8 @@ static void other_times_have_the_makespan_of_the_formulas(void **state) {
         double f = times[n][0], i = times[n][1], w = times[n][2];
         rows r = rows_of(f, i, w);
         for (pipeline_layout l = {0}; next_layout(&l);)
-            if (l.kind != PIPELINE_ZB_V && (l.kind != PIPELINE_ZB_H1 || l.micros >= l.ranks || w <= f) && l.micros % 3 == 0)
+            if (l.kind != PIPELINE_ZB_V && (l.kind != PIPELINE_ZB_H1 || l.micros >= l.ranks || w <= f) &&
+                l.micros % 3 == 0)
                 check_timeline(&l, &r, f, i, w, 0);
     }
 }
@@ -402,8 +438,12 @@ static void eight_ranks_and_24_micro_batches_take_what_the_papers_say(void **sta
         pipeline_kind kind;
         int chunks;
         double makespan, held, idle;
-    } table[] = {{PIPELINE_GPIPE, 1, 93, 24, 22.6},           {PIPELINE_1F1B, 1, 93, 8, 22.6}, {PIPELINE_INTERLEAVED, 2, 82.5, 11.5, 12.7},
-                 {PIPELINE_INTERLEAVED, 3, 79, 31 / 3., 8.9}, {PIPELINE_ZB_H1, 1, 79, 8, 8.9}, {PIPELINE_ZB_V, 2, 75.5, 8, 4.6}};
+    } table[] = {{PIPELINE_GPIPE, 1, 93, 24, 22.6},
+                 {PIPELINE_1F1B, 1, 93, 8, 22.6},
+                 {PIPELINE_INTERLEAVED, 2, 82.5, 11.5, 12.7},
+                 {PIPELINE_INTERLEAVED, 3, 79, 31 / 3., 8.9},
+                 {PIPELINE_ZB_H1, 1, 79, 8, 8.9},
+                 {PIPELINE_ZB_V, 2, 75.5, 8, 4.6}};
     rows r = rows_of(1, 1, 1);
     for (int i = 0; i < 6; i++) {
         pipeline_layout l = {.kind = table[i].kind, .ranks = 8, .micros = 24, .chunks = table[i].chunks};
@@ -415,10 +455,12 @@ static void eight_ranks_and_24_micro_batches_take_what_the_papers_say(void **sta
     }
 }
 
-// A message takes a quarter of a unit. Posted one unit ahead, receives hide what can be hidden; a rendezvous without that does not.
+// A message takes a quarter of a unit. Posted one unit ahead, receives hide what can be hidden; a rendezvous without
+// that does not.
 static void receives_ahead_hide_the_time_of_messages(void **state) {
     (void)state;
-    static const double none[PIPELINE_KINDS] = {102.25, 107, 181.25, 89.75, 159.5}, one[PIPELINE_KINDS] = {96.5, 106.5, 172.5, 86, 159.25};
+    static const double none[PIPELINE_KINDS] = {102.25, 107, 181.25, 89.75, 159.5},
+                        one[PIPELINE_KINDS] = {96.5, 106.5, 172.5, 86, 159.25};
     rows r = rows_of(1, 1, 1);
     for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
         pipeline_layout l = layout_of(kind, 8, 24);
@@ -434,8 +476,8 @@ static void receives_ahead_hide_the_time_of_messages(void **state) {
     }
 }
 
-// F F B B on two ranks, a message takes 1. Rank 1's second backward waits until 11, when the gradient of its first has left; two buffers spare
-// it that.
+// F F B B on two ranks, a message takes 1. Rank 1's second backward waits until 11, when the gradient of its first has
+// left; two buffers spare it that.
 //   rank 0  F 0-2  F 2-4  B 11-14  B 16-19
 //   rank 1  F 3-4  F 5-6  B 6-10   B 11-15
 static void a_small_timeline_is_as_counted_by_hand(void **state) {
@@ -471,8 +513,9 @@ static void messages_of_a_fifo_go_one_after_the_other(void **state) {
     }
 }
 
-// Rank 0 takes 10 for a backward, rank 1 takes 1. Rank 0 has one buffer to receive gradients into, and rank 1 one to send them from. Its last
-// backward waits until the gradient before has left: to a posted receive, or to one of `depth` places.
+// Rank 0 takes 10 for a backward, rank 1 takes 1. Rank 0 has one buffer to receive gradients into, and rank 1 one to
+// send them from. Its last backward waits until the gradient before has left: to a posted receive, or to one of `depth`
+// places.
 //   rank 0  F 0-1  F 1-2  F 2-3  F 3-4  B 6-16  B 16-26  B 26-36  B 36-46
 //   rank 1  F 1-2  F 2-3  F 3-4  F 4-5  B 5-6   B 6-7    B 16-17  B 26-27    at depth 0
 static void a_deeper_fifo_lets_senders_go_on(void **state) {
@@ -519,7 +562,7 @@ static void many_micro_batches_are_no_trouble(void **state) {
     }
 }
 
-// --- what is refused ---------------------------------------------------------------------------------------------------
+// --- what is refused -------------------------------------------------------------------------------------------------
 
 static void expect_refused(pipeline_layout l, const char *says) {
     unit_table t;
@@ -530,19 +573,24 @@ static void expect_refused(pipeline_layout l, const char *says) {
 
 static void layouts_without_a_schedule_are_refused(void **state) {
     (void)state;
-    expect_refused((pipeline_layout){PIPELINE_INTERLEAVED, 7, 24, 2, 0},
-                   "interleaved: 24 micro-batches, 2 stages a rank and 7 ranks: expected micro-batches that are a multiple of the ranks");
-    expect_refused((pipeline_layout){PIPELINE_INTERLEAVED, 8, 5, 2, 0}, "expected micro-batches that are a multiple of the ranks");
+    expect_refused(
+        (pipeline_layout){PIPELINE_INTERLEAVED, 7, 24, 2, 0},
+        "interleaved: 24 micro-batches, 2 stages a rank and 7 ranks: expected micro-batches that are a multiple of the ranks");
+    expect_refused((pipeline_layout){PIPELINE_INTERLEAVED, 8, 5, 2, 0},
+                   "expected micro-batches that are a multiple of the ranks");
     expect_refused((pipeline_layout){PIPELINE_INTERLEAVED, 4, 8, 0, 0}, "expected 1 stage a rank or more");
     expect_refused((pipeline_layout){PIPELINE_ZB_V, 8, 5, 2, 0},
                    "5 micro-batches, 2 stages a rank and 8 ranks: expected as many micro-batches as ranks");
     expect_refused((pipeline_layout){PIPELINE_ZB_V, 4, 8, 3, 0}, "expected 2 stages a rank");
-    expect_refused((pipeline_layout){PIPELINE_1F1B, 4, 8, 2, 0}, "1f1b: 8 micro-batches, 2 stages a rank and 4 ranks: expected 1 stage a rank");
+    expect_refused((pipeline_layout){PIPELINE_1F1B, 4, 8, 2, 0},
+                   "1f1b: 8 micro-batches, 2 stages a rank and 4 ranks: expected 1 stage a rank");
     expect_refused((pipeline_layout){PIPELINE_ZB_H1, 4, 8, 0, 0}, "expected 1 stage a rank");
     expect_refused((pipeline_layout){PIPELINE_GPIPE, 0, 8, 1, 0}, "0 ranks: expected 1 or more of each");
-    expect_refused((pipeline_layout){PIPELINE_GPIPE, 2, 0, 1, 0}, "0 micro-batches, 1 stages a rank and 2 ranks: expected 1 or more of each");
+    expect_refused((pipeline_layout){PIPELINE_GPIPE, 2, 0, 1, 0},
+                   "0 micro-batches, 1 stages a rank and 2 ranks: expected 1 or more of each");
     expect_refused((pipeline_layout){PIPELINE_GPIPE, 1 << 20, 1 << 20, 1, 0}, "expected fewer units of work");
-    expect_refused((pipeline_layout){PIPELINE_INTERLEAVED, 1 << 20, 1 << 20, 1 << 20, 0}, "expected fewer units of work");
+    expect_refused((pipeline_layout){PIPELINE_INTERLEAVED, 1 << 20, 1 << 20, 1 << 20, 0},
+                   "expected fewer units of work");
     unit_table t;
     pipeline_layout l = layout_of(PIPELINE_1F1B, 2, 2);
     assert_int_equal(pipeline_units(&l, 2, &t), ERR_INTERNAL);
@@ -552,7 +600,7 @@ static void layouts_without_a_schedule_are_refused(void **state) {
     assert_int_equal(pipeline_check(&l), ERR_INTERNAL);
 }
 
-// --- tables that were broken -------------------------------------------------------------------------------------------
+// --- tables that were broken -----------------------------------------------------------------------------------------
 
 static void swap_units(unit_table *t, int a, int b) {
     unit x = t->unit[a];
@@ -580,7 +628,9 @@ static void expect_output_kept(void) {
     timeline line;
     for (int i = 0; i < t[0].units; i++) t[0].unit[i].receive = -1;
     assert_int_equal(timeline_run(&l, t, &c, &line), ERR_INTERNAL);
-    assert_non_null(strstr(err_last()->text, "rank 0: `send activations 1.1 to 1 from slot 1 after 1` has not left when its slot is free"));
+    assert_non_null(
+        strstr(err_last()->text,
+               "rank 0: `send activations 1.1 to 1 from slot 1 after 1` has not left when its slot is free"));
     tables_free(&l, t);
 }
 
@@ -593,7 +643,8 @@ static void expect_broken(const pipeline_layout *l, unit_table *t, int rank, con
     if (!strstr(text, law)) fail_msg("%s\nexpected: %s", text, law);
     err_t rc = timeline_run(l, t, &c, &line);
     if (!run) assert_int_equal(rc, ERR_OK);
-    else if (rc != ERR_INTERNAL || !strstr(err_last()->text, run)) fail_msg("%s\nexpected: %s", rc ? err_last()->text : "it ended", run);
+    else if (rc != ERR_INTERNAL || !strstr(err_last()->text, run))
+        fail_msg("%s\nexpected: %s", rc ? err_last()->text : "it ended", run);
     timeline_free(&line);
     tables_free(l, t);
 }
@@ -612,7 +663,8 @@ static void broken_tables_are_noticed(void **state) {
     expect_broken(&l, t, 1, "at `backward 1.1`: micro-batches are out of order", NULL);
     t = tables_of(&l);
     swap_units(&t[1], 0, 2);
-    expect_broken(&l, t, 1, "at `backward 1.0`: forward comes later", "rank 1 waits in `backward 1.0` for its own later unit `forward 1.0`");
+    expect_broken(&l, t, 1, "at `backward 1.0`: forward comes later",
+                  "rank 1 waits in `backward 1.0` for its own later unit `forward 1.0`");
     t = tables_of(&l);
     t[1].unit[3].micro = 0;
     expect_broken(&l, t, 1, "at `backward 1.0`: it is here twice", NULL);
@@ -632,10 +684,11 @@ static void broken_tables_are_noticed(void **state) {
     l = layout_of(PIPELINE_ZB_V, 2, 4);
     t = tables_of(&l);
     swap_units(&t[1], 0, 1);  // stage 2 before stage 1, on one rank
-    expect_broken(&l, t, 1, "at `forward 2.0`: its input is made later", "rank 1 waits in `forward 2.0` for its own later unit `forward 1.0`");
+    expect_broken(&l, t, 1, "at `forward 2.0`: its input is made later",
+                  "rank 1 waits in `forward 2.0` for its own later unit `forward 1.0`");
 }
 
-// --- the drawing -------------------------------------------------------------------------------------------------------
+// --- the drawing -----------------------------------------------------------------------------------------------------
 
 static void expect_drawing(pipeline_layout l, double column, const char *expected) {
     rows r = rows_of(1, 1, 1);
@@ -672,7 +725,8 @@ static void expect_columns(pipeline_layout l, int rows_expected, bool whole) {
         assert_in_range(strlen(line), 9, TIMELINE_WIDTH);
         assert_memory_equal(line, "rank ", 5);
         lines++;
-        for (char *c = line + 8; *c; c++) count[0] += *c >= '0' && *c <= '9', count[1] += *c >= 'a' && *c <= 'j', count[2] += *c >= 'A' && *c <= 'J';
+        for (char *c = line + 8; *c; c++)
+            count[0] += *c >= '0' && *c <= '9', count[1] += *c >= 'a' && *c <= 'j', count[2] += *c >= 'A' && *c <= 'J';
     }
     assert_int_equal(lines, rows_expected);
     int units = pipeline_stages(&l) * l.micros;
@@ -686,7 +740,8 @@ static void long_drawings_are_folded_or_sampled(void **state) {
     (void)state;
     for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
         expect_columns(layout_of(kind, 4, 8), 4, true);
-        expect_columns(layout_of(kind, 4, 60), 4 * (kind == PIPELINE_INTERLEAVED || kind == PIPELINE_ZB_V ? 4 : 2), true);
+        expect_columns(layout_of(kind, 4, 60), 4 * (kind == PIPELINE_INTERLEAVED || kind == PIPELINE_ZB_V ? 4 : 2),
+                       true);
         expect_columns(layout_of(kind, 4, 200), 4, false);
     }
     pipeline_layout l = layout_of(PIPELINE_1F1B, 1, 300);
@@ -694,7 +749,8 @@ static void long_drawings_are_folded_or_sampled(void **state) {
     timeline t = timeline_at(&l, &r, 0, 0);
     char text[TEXT];
     timeline_draw(&t, 1, text, sizeof text);
-    assert_int_equal(strncmp(text, "one column = 8.036\nrank 0  1", 27), 0);  // 900 in 112 columns; at 4.018 runs F of 1
+    // 900 in 112 columns; at 4.018 runs F of 1
+    assert_int_equal(strncmp(text, "one column = 8.036\nrank 0  1", 27), 0);
     timeline_free(&t);
 }
 
@@ -706,7 +762,8 @@ static void expect_on_page(const char *page, pipeline_layout l) {
     timeline_draw(&t, 1, text + 4, sizeof text - 8);
     strcat(text, "```\n");
     timeline_free(&t);
-    if (!strstr(page, text)) fail_msg("trainer/step/README.md should have this of %s:\n%s", pipeline_name(l.kind), text);
+    if (!strstr(page, text))
+        fail_msg("trainer/step/README.md should have this of %s:\n%s", pipeline_name(l.kind), text);
 }
 
 static void the_page_has_these_drawings(void **state) {

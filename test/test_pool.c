@@ -111,7 +111,8 @@ static void mode_item(void *ctx, int64_t item, int thread) {
     nanosleep(&(struct timespec){0, 200000}, NULL);  // so that every thread gets some
 }
 
-// A caller that flushes denormals and rounds down does not infect what the pool computes, nor do its workers inherit it.
+// A caller that flushes denormals and rounds down does not infect what the pool computes, nor do its workers inherit
+// it.
 static void floating_point_mode(void **state) {
     (void)state;
     unsigned dirty = 0x1f80 | 0x8040 | 0x2000;  // FTZ, DAZ, round down
@@ -144,7 +145,8 @@ static void mask_item(void *ctx, int64_t item, int thread) {
     pthread_sigmask(SIG_BLOCK, NULL, &s);
     if (thread > 0) {
         atomic_fetch_add(&m->workers, 1);
-        if (!sigismember(&s, SIGTERM) || !sigismember(&s, SIGINT) || !sigismember(&s, SIGCHLD)) atomic_fetch_add(&m->open, 1);
+        if (!sigismember(&s, SIGTERM) || !sigismember(&s, SIGINT) || !sigismember(&s, SIGCHLD))
+            atomic_fetch_add(&m->open, 1);
         if (pthread_equal(pthread_self(), m->caller)) atomic_fetch_add(&m->open, 1);
     }
     nanosleep(&(struct timespec){0, 200000}, NULL);

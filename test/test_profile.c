@@ -1,5 +1,5 @@
-// test/test_profile.c: a profiled device counts of each operation what the rows of test/ops say that it must move and compute, and computes the
-// same bits as one that is not profiled.
+// test/test_profile.c: a profiled device counts of each operation what the rows of test/ops say that it must move and
+// compute, and computes the same bits as one that is not profiled.
 #include "test/ops/op_test.h"
 
 #include "gpu/profile.h"
@@ -56,7 +56,8 @@ static void counts_what_the_rows_count(void **state) {
         op_run run;
         double bytes, flops;
         char name[200];
-        if (row->options & OPT_SKIP || seen[row->op]++ > 8) continue;  // only the device knows that a step was decided against
+        // only the device knows that a step was decided against
+        if (row->options & OPT_SKIP || seen[row->op]++ > 8) continue;
         run_open(&run, row, true);
         row_name(name, sizeof name, row);
         profile_clear(device_profile(r.dev));
@@ -64,10 +65,12 @@ static void counts_what_the_rows_count(void **state) {
         kind_of(row->op)->cost(&run, &bytes, &flops);
         profile_line sum = sum_of(line, profile_read(device_profile(r.dev), line), kind_of(row->op)->name);
         assert_int_equal(sum.calls, row->op == OP_cross_entropy_part ? 3 : 1);  // its stages
-        // Which rows of its tables an embedding's gradient touches follows from the tokens, which a profile does not look at.
+        // Which rows of its tables an embedding's gradient touches follows from the tokens, which a profile does not
+        // look at.
         bool near = row->op == OP_embedding_backward ? sum.bytes >= bytes : within(sum.bytes, bytes);
         if (!near || !within(sum.flops, flops))
-            fail_msg("%s: %.0f bytes, %.0f flops; the row says %.0f and %.0f", name, sum.bytes, sum.flops, bytes, flops);
+            fail_msg("%s: %.0f bytes, %.0f flops; the row says %.0f and %.0f", name, sum.bytes, sum.flops, bytes,
+                     flops);
         run_close(&run);
     }
     for (int k = 0; k < OP_COUNT; k++) assert_true(seen[k] > 0);
@@ -87,7 +90,8 @@ static void changes_no_bit(void **state) {
         run_open(&two, &test_rows[i], true);
         call_row(&one, &plain);
         call_row(&two, &profiled);
-        for (int k = 0; k < one.count; k++) assert_memory_equal(one.arg[k].t.data, two.arg[k].t.data, tensor_bytes(&one.arg[k].t));
+        for (int k = 0; k < one.count; k++)
+            assert_memory_equal(one.arg[k].t.data, two.arg[k].t.data, tensor_bytes(&one.arg[k].t));
         run_close(&one);
         run_close(&two);
     }

@@ -63,7 +63,9 @@ static void draw_batch(settings *s, chance *c) {
 }
 
 static void draw_layout(settings *s, chance *c) {
-    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}, *const cuts[] = {"2 x", "3 3", "1 2 3", "2 2 2 2", "5"};
+    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}, *const cuts[] = {
+                                                                                                  "2 x", "3 3", "1 2 3",
+                                                                                                  "2 2 2 2", "5"};
     if (draw(c, 2)) set(s, "parallel.slices", "%d", ONE_OF(c, 1, 2, 2, 2, 4, 4, 4, 4, 8, 3));
     if (draw(c, 5) == 0) set(s, "parallel.token_slices", "%d", ONE_OF(c, 1, 2, 4, 8, 3));
     if (draw(c, 4) == 0) set(s, "parallel.tensor", "%d", ONE_OF(c, 1, 2, 2, 4, 8, 3));
@@ -142,7 +144,8 @@ static void try_proposals(config *c, const settings *s, tally *t) {
     t->refused++;
     list = strstr(message, " Nearest that work");
     if (!list) {
-        if (!strstr(message, " No settings near these")) explain(s, message, "neither a proposal nor that there is none");
+        if (!strstr(message, " No settings near these"))
+            explain(s, message, "neither a proposal nor that there is none");
         t->none++;
         return;
     }
@@ -187,8 +190,10 @@ static void what_was_asked_for_is_kept(void **state) {
     static const struct {
         const char *asked, *keeps[2];
     } cases[] = {
-        {"device.ranks=16", {"[batch] lanes = 16 and [batch] global = 128", "[batch] lanes = 16 and [batch] micro = 1"}},
-        {"device.ranks=12", {"[batch] lanes = 16 and [batch] global = 128", "[batch] lanes = 16 and [batch] micro = 1"}},
+        {"device.ranks=16",
+         {"[batch] lanes = 16 and [batch] global = 128", "[batch] lanes = 16 and [batch] micro = 1"}},
+        {"device.ranks=12",
+         {"[batch] lanes = 16 and [batch] global = 128", "[batch] lanes = 16 and [batch] micro = 1"}},
         {"device.ranks=6", {"[batch] global = 64", "[batch] micro = 2"}},
     };
     config *c = malloc(sizeof *c);
@@ -196,7 +201,8 @@ static void what_was_asked_for_is_kept(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(config_load_with(c, NULL, 0, &cases[i].asked, 1), ERR_CONFIG);
         for (int k = 0; k < 2; k++)
-            if (!strstr(err_last()->text, cases[i].keeps[k])) fail_msg("%s: expected %s: %s", cases[i].asked, cases[i].keeps[k], err_last()->text);
+            if (!strstr(err_last()->text, cases[i].keeps[k]))
+                fail_msg("%s: expected %s: %s", cases[i].asked, cases[i].keeps[k], err_last()->text);
     }
     free(c);
 }
@@ -223,7 +229,8 @@ static void models_have_the_blocks_that_the_rules_are_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models_have_the_blocks_that_the_rules_are_told), cmocka_unit_test(what_was_asked_for_is_kept),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models_have_the_blocks_that_the_rules_are_told),
+                                       cmocka_unit_test(what_was_asked_for_is_kept),
                                        cmocka_unit_test(every_proposal_works)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

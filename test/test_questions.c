@@ -1,5 +1,5 @@
-// test/test_questions.c: rows of tokens, texts and questions in them (data/text/rows.h, passage.h, questions.h). Tokens are bytes as a rule, so that what
-// a row must be can be written down.
+// test/test_questions.c: rows of tokens, texts and questions in them (data/text/rows.h, passage.h, questions.h). Tokens
+// are bytes as a rule, so that what a row must be can be written down.
 #include "data/text/case.h"
 #include "data/text/passage.h"
 #include "data/text/questions.h"
@@ -41,15 +41,16 @@ static void expect_row(source *s, int64_t sample, const char *text, int64_t aske
     assert_true(tokens && targets);
     OK(source_look(s, sample, (void *[]){tokens, targets}));
     for (int64_t t = 0; t < T; t++) {
-        int32_t token = t < n - 1 ? (uint8_t)text[t] : 0, target = t < n - 1 && t >= n - 1 - asked ? (uint8_t)text[t + 1] : -1;
+        int32_t token = t < n - 1 ? (uint8_t)text[t] : 0,
+                target = t < n - 1 && t >= n - 1 - asked ? (uint8_t)text[t + 1] : -1;
         if (tokens[t] != token || targets[t] != target)
-            fail_msg("row %d, place %d: token %d, target %d, expected %d and %d, of \"%s\"", (int)sample, (int)t, tokens[t], targets[t], token,
-                     target, text);
+            fail_msg("row %d, place %d: token %d, target %d, expected %d and %d, of \"%s\"", (int)sample, (int)t,
+                     tokens[t], targets[t], token, target, text);
     }
     free(tokens), free(targets);
 }
 
-// --- questions -----------------------------------------------------------------------------------------------------------------
+// --- questions -------------------------------------------------------------------------------------------------------
 
 static questions *open_text(const char *text, question_protocol protocol, int64_t context) {
     questions *q;
@@ -117,22 +118,26 @@ static void hellaswag_is_cleaned(void **state) {
     start();
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char line[512];
-        snprintf(line, sizeof line,
-                 "{\"activity_label\": \"%s\", \"ctx_a\": \"%s\", \"ctx_b\": \"%s\", \"ctx\": \"un clean\", \"endings\": [\"%s\"], \"label\": 0}",
-                 list[i].label, list[i].a, list[i].b, list[i].ending);
+        snprintf(
+            line, sizeof line,
+            "{\"activity_label\": \"%s\", \"ctx_a\": \"%s\", \"ctx_b\": \"%s\", \"ctx\": \"un clean\", \"endings\": [\"%s\"], \"label\": 0}",
+            list[i].label, list[i].a, list[i].b, list[i].ending);
         expect_question(line, PROTOCOL_LM_EVAL, list[i].whole, list[i].asked);
     }
-    expect_question("{\"activity_label\": \"R\", \"ctx_a\": \"a\", \"ctx_b\": \"b\", \"ctx\": \"A [h] b\", \"endings\": [\"z [i]\"], \"label\": 0}",
-                    PROTOCOL_LLMC, "A [h] b z [i]", 6);
+    expect_question(
+        "{\"activity_label\": \"R\", \"ctx_a\": \"a\", \"ctx_b\": \"b\", \"ctx\": \"A [h] b\", \"endings\": [\"z [i]\"], \"label\": 0}",
+        PROTOCOL_LLMC, "A [h] b z [i]", 6);
     expect_question("{\"ctx\": \"A [h] b\", \"endings\": [\"z\"], \"label\": 0}", PROTOCOL_LM_EVAL, "A [h] b z", 2);
-    expect_question("{\"query\": \"A [h] b\", \"choices\": [\"z  [i]\"], \"gold\": 0, \"ctx\": 7}", PROTOCOL_LM_EVAL, "A [h] b z  [i]", 7);
+    expect_question("{\"query\": \"A [h] b\", \"choices\": [\"z  [i]\"], \"gold\": 0, \"ctx\": 7}", PROTOCOL_LM_EVAL,
+                    "A [h] b z  [i]", 7);
     end();
 }
 
 static void expect_marks(const questions *q, const double *sums, int64_t right, int64_t right_norm) {
     answers a = questions_mark(q, sums);
     if (a.right != right || a.right_norm != right_norm)
-        fail_msg("%d right and %d divided, expected %d and %d", (int)a.right, (int)a.right_norm, (int)right, (int)right_norm);
+        fail_msg("%d right and %d divided, expected %d and %d", (int)a.right, (int)a.right_norm, (int)right,
+                 (int)right_norm);
 }
 
 // A question of choices of 1, 4 and 2 characters (of 1, 4 and 3 bytes), and one of two.
@@ -194,7 +199,8 @@ static void refused_questions(void **state) {
         {"{\"choices\": [\"a\"], \"gold\": 0}", "line 1: it has nothing that comes before"},
         {"{\"query\": 3, \"choices\": [\"a\"], \"gold\": 0}", "line 1: what comes before the choices is no string"},
         {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"]}", "line 1: it does not say which choice is right"},
-        {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}", "line 1: which choice is right is no whole number from 0 to 1"},
+        {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}",
+         "line 1: which choice is right is no whole number from 0 to 1"},
         {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}", "from 0 to 1"},
         {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 0.5}", "from 0 to 1"},
         {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": \"1x\"}", "from 0 to 1"},
@@ -224,16 +230,19 @@ static void refused_questions(void **state) {
     end();
 }
 
-// An empty query begins with what the tokenizer begins a text with; a query that is not empty does so in one protocol only, if its template says so.
+// An empty query begins with what the tokenizer begins a text with; a query that is not empty does so in one protocol
+// only, if its template says so.
 static void what_begins_a_text_is_before_it(void **state) {
     (void)state;
     static const struct {
         const char *path, *first;
         bool always;
-    } list[] = {{"test/golden/tokenizer/gpt2.json", "<|endoftext|>", false}, {"test/golden/tokenizer/llama3.json", "<|begin_of_text|>", true}};
+    } list[] = {{"test/golden/tokenizer/gpt2.json", "<|endoftext|>", false},
+                {"test/golden/tokenizer/llama3.json", "<|begin_of_text|>", true}};
     start();
-    const char *path =
-        file("q.jsonl", "{\"query\": \"\", \"choices\": [\"a\"], \"gold\": 0}\n{\"query\": \"the\", \"choices\": [\"a\"], \"gold\": 0}\n");
+    const char *path = file(
+        "q.jsonl",
+        "{\"query\": \"\", \"choices\": [\"a\"], \"gold\": 0}\n{\"query\": \"the\", \"choices\": [\"a\"], \"gold\": 0}\n");
     for (int i = 0; i < 2; i++)
         for (int p = 0; p < 2; p++) {
             tokenizer *t;
@@ -292,7 +301,7 @@ static void the_hash_is_of_what_is_asked(void **state) {
     end();
 }
 
-// --- texts ---------------------------------------------------------------------------------------------------------------------
+// --- texts -----------------------------------------------------------------------------------------------------------
 
 static void every_token_of_a_text_is_asked_once(void **state) {
     (void)state;
@@ -347,7 +356,8 @@ static void long_texts_are_encoded_as_a_whole(void **state) {
     int32_t tokens[ROWS_TILE], targets[ROWS_TILE];
     start();
     assert_non_null(text);
-    for (int i = 0; n < BYTES; i++) n += sprintf(text + n, "%s%d the caffè of %x%s", i % 7 ? " " : "\n\n  ", i, i * 7919, i % 5 ? "" : " don't");
+    for (int i = 0; n < BYTES; i++)
+        n += sprintf(text + n, "%s%d the caffè of %x%s", i % 7 ? " " : "\n\n  ", i, i * 7919, i % 5 ? "" : " don't");
     OK(tokenizer_open(&t, "test/golden/tokenizer/gpt2.json"));
     OK(encoder_open(&e, t));
     OK(encoder_encode(e, text, n, ENCODE_TEXT, &ids, &count));
@@ -371,7 +381,7 @@ static void long_texts_are_encoded_as_a_whole(void **state) {
     end();
 }
 
-// --- case ----------------------------------------------------------------------------------------------------------------------
+// --- case ------------------------------------------------------------------------------------------------------------
 
 static void cases(void **state) {
     (void)state;

@@ -1,7 +1,8 @@
-// test/test_ranks.c: bits against bits: any number of ranks, on any number of nodes, in any ZeRO stage, is one rank. The vocabulary
-// of 131 has 256 rows in memory: every run here also looks at what lies past the 131.
+// test/test_ranks.c: bits against bits: any number of ranks, on any number of nodes, in any ZeRO stage, is one rank.
+// The vocabulary of 131 has 256 rows in memory: every run here also looks at what lies past the 131.
 //
-// Each rank is a process of its own with shared memory, sockets and the real transport between them; what it found goes back through a pipe.
+// Each rank is a process of its own with shared memory, sockets and the real transport between them; what it found goes
+// back through a pipe.
 #include "test/support/run.h"
 
 #include "model/safetensors.h"
@@ -49,7 +50,7 @@ static int world_size(const world *w) {
     return n;
 }
 
-// --- zeros past a vocabulary -----------------------------------------------------------------------------------------------------
+// --- zeros past a vocabulary -----------------------------------------------------------------------------------------
 
 static err_t expect_zeros(const char *what, const tensor *t, size_t from, size_t count) {
     const unsigned char *p = (const unsigned char *)t->data + from * dtype_bytes(t->type);
@@ -87,7 +88,8 @@ static err_t row_padding(const session *x, const padding *p) {
     const train_state *t = &x->state;
     const param *row = &x->net->param[p->row];
     size_t rows = (size_t)(row->size[0] * row->size[1]);
-    bool here = t->o.stage < 3 || row->block >= x->net->blocks - 2 /* an evaluation was the last */, last = row->block == 0;
+    bool here = t->o.stage < 3 || row->block >= x->net->blocks - 2 /* an evaluation was the last */,
+         last = row->block == 0;
     if (here) TRY(expect_zeros("the weights that a pass reads", &t->w[p->row], rows, p->count));
     for (int b = 0; t->slab && b < t->buffers; b++) TRY(expect_zeros("a gradient", &t->slab[b], p->whole, p->count));
     if (t->slots && last) TRY(expect_zeros("the last gradient", &t->grad[p->row], rows, p->count));
@@ -106,7 +108,8 @@ static err_t look_at_padding(const session *x) {
         const param *p = &x->net->param[i];
         bool padded = i == wte || i == head;
         int64_t rows = padded ? (p->size[0] + 127) / 128 * 128 : 0;
-        if (p->rows_in_memory != rows) return err_set(ERR_INTERNAL, "%s has %" PRId64 " rows in memory", p->name, p->rows_in_memory);
+        if (p->rows_in_memory != rows)
+            return err_set(ERR_INTERNAL, "%s has %" PRId64 " rows in memory", p->name, p->rows_in_memory);
         padding at;
         if (padded) at = padding_of(x, i);
         if (padded) TRY(row_padding(x, &at));
@@ -114,7 +117,7 @@ static err_t look_at_padding(const session *x) {
     return ERR_OK;
 }
 
-// --- runs --------------------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 static err_t begin(session *x, const world *w) {
     bool found;
@@ -131,7 +134,8 @@ static err_t answer(session *x, double asked[ASKED]) {
     TRY(exam_text(&x->exam, &x->evaluator, &text));
     asked[0] = text.bits_per_byte;
     TRY(exam_questions(&x->exam, &x->evaluator, &a));
-    if (questions_about(x->exam.questions).rows != ASKED - 1) return err_set(ERR_INTERNAL, "expected %d rows", ASKED - 1);
+    if (questions_about(x->exam.questions).rows != ASKED - 1)
+        return err_set(ERR_INTERNAL, "expected %d rows", ASKED - 1);
     memcpy(asked + 1, x->exam.sums, (ASKED - 1) * sizeof *asked);
     return ERR_OK;
 }
@@ -160,7 +164,8 @@ static err_t measure(session *x, const world *w, finding *f) {
     if (w->saves) TRY(ckpt_save(x->dir, &x->state.ckpt, 1, NULL));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
     TRY(ckpt_state_hash(&x->state.ckpt, f->state_hash));
-    TRY(state_publish(&x->state));  // as after a restart: what follows from masters and counters is what the updates had left
+    // as after a restart: what follows from masters and counters is what the updates had left
+    TRY(state_publish(&x->state));
     TRY(eval_loss(x, 0, &f->eval_published, &windows));
     return session_settle(x);
 }
@@ -171,7 +176,8 @@ static err_t compare_plan(session *x, const config *c, finding *f) {
     f->memory = (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes);
     f->planned = (int64_t)plan_bytes(&p);
     for (int g = 0; g < PLAN_GROUPS; g++) f->planned_sent = cost_add(f->planned_sent, p.to[g]);
-    if (f->planned_sent.sent != p.sent || f->planned_sent.sent_far != p.sent_far) return err_set(ERR_INTERNAL, "the groups are not all that is sent");
+    if (f->planned_sent.sent != p.sent || f->planned_sent.sent_far != p.sent_far)
+        return err_set(ERR_INTERNAL, "the groups are not all that is sent");
     return ERR_OK;
 }
 
@@ -214,8 +220,9 @@ static void run_world(const world *w, int port, finding *all) {
     config c;
     pid_t pid[RANKS_MOST];
     int n = world_size(w), started = 0;
-    snprintf(cluster, sizeof cluster, "%s[cluster]\nport = %d\nsecret_file = %s\n[eval]\ntext = %s/part.txt\nchoices = %s/q.jsonl\n", w->more, port,
-             secret_path, w->dir, w->dir);
+    snprintf(cluster, sizeof cluster,
+             "%s[cluster]\nport = %d\nsecret_file = %s\n[eval]\ntext = %s/part.txt\nchoices = %s/q.jsonl\n", w->more,
+             port, secret_path, w->dir, w->dir);
     load_config(&c, w->dir, small_model, cluster);
     fflush(NULL);
     for (int node = 0; node < w->nodes; node++) {
@@ -247,27 +254,31 @@ static int random_port(void) {
 static void expect_same(const char *what, const finding *all, int n, const finding *one) {
     for (int k = 0; k < n; k++) {
         if (all[k].code != ERR_OK) fail_msg("%s: rank %d of %d: %s", what, k, n, all[k].error);
-        if (strlen(all[k].hash) != 16 || strlen(all[k].state_hash) != 16) fail_msg("%s: rank %d of %d has no hash", what, k, n);
+        if (strlen(all[k].hash) != 16 || strlen(all[k].state_hash) != 16)
+            fail_msg("%s: rank %d of %d has no hash", what, k, n);
         if (strcmp(all[k].hash, one->hash) != 0 || strcmp(all[k].state_hash, one->state_hash) != 0)
-            fail_msg("%s: rank %d of %d: hash %s state %s, expected %s and %s", what, k, n, all[k].hash, all[k].state_hash, one->hash,
-                     one->state_hash);
+            fail_msg("%s: rank %d of %d: hash %s state %s, expected %s and %s", what, k, n, all[k].hash,
+                     all[k].state_hash, one->hash, one->state_hash);
         if (all[k].loss != one->loss || all[k].eval != one->eval)
-            fail_msg("%s: rank %d of %d: loss %.17g eval %.17g, expected %.17g and %.17g", what, k, n, all[k].loss, all[k].eval, one->loss,
-                     one->eval);
+            fail_msg("%s: rank %d of %d: loss %.17g eval %.17g, expected %.17g and %.17g", what, k, n, all[k].loss,
+                     all[k].eval, one->loss, one->eval);
         for (int i = 0; i < ASKED; i++)
             if (!(all[k].asked[i] == one->asked[i] && one->asked[i] > 0))
-                fail_msg("%s: rank %d of %d: likelihood %d is %.17g, expected %.17g", what, k, n, i, all[k].asked[i], one->asked[i]);
+                fail_msg("%s: rank %d of %d: likelihood %d is %.17g, expected %.17g", what, k, n, i, all[k].asked[i],
+                         one->asked[i]);
         if (all[k].eval_published != all[k].eval)
-            fail_msg("%s: rank %d of %d: eval %.17g, of the weights published anew %.17g", what, k, n, all[k].eval, all[k].eval_published);
+            fail_msg("%s: rank %d of %d: eval %.17g, of the weights published anew %.17g", what, k, n, all[k].eval,
+                     all[k].eval_published);
         if (all[k].memory != all[k].planned)
-            fail_msg("%s: rank %d of %d holds %" PRId64 " bytes, planned %" PRId64, what, k, n, all[k].memory, all[k].planned);
+            fail_msg("%s: rank %d of %d holds %" PRId64 " bytes, planned %" PRId64, what, k, n, all[k].memory,
+                     all[k].planned);
         const comm_cost *found = &all[k].sent, *want = &all[k].planned_sent;
         if (found->sent != want->sent || found->sent_far != want->sent_far)
-            fail_msg("%s: rank %d of %d sent %" PRId64 " bytes (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, k, n, found->sent,
-                     found->sent_far, want->sent, want->sent_far);
+            fail_msg("%s: rank %d of %d sent %" PRId64 " bytes (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")",
+                     what, k, n, found->sent, found->sent_far, want->sent, want->sent_far);
         if (found->messages != want->messages || found->messages_far != want->messages_far)
-            fail_msg("%s: rank %d of %d sent %" PRId64 " messages (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, k, n, found->messages,
-                     found->messages_far, want->messages, want->messages_far);
+            fail_msg("%s: rank %d of %d sent %" PRId64 " messages (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")",
+                     what, k, n, found->messages, found->messages_far, want->messages, want->messages_far);
     }
 }
 
@@ -293,7 +304,8 @@ static char *data_dir(void) {
     char *dir = make_dir(), bytes[64];
     write_tokens(dir, "text.bin", 6000);
     write_tokens(dir, "val.bin", 1500);
-    write_text(dir, "part.txt", "7 bottles and d walls; 14 bottles and 1a walls; and then some 21 bottles and 27 walls, all of them\n");
+    write_text(dir, "part.txt",
+               "7 bottles and d walls; 14 bottles and 1a walls; and then some 21 bottles and 27 walls, all of them\n");
     write_text(dir, "q.jsonl",
                "{\"query\": \"7 bottles and\", \"choices\": [\"d walls\", \"x\", \"no\"], \"gold\": 0}\n"
                "{\"ctx\": \"walls;\", \"endings\": [\"14\", \"15 or 6\"], \"label\": 1}\n");
@@ -322,10 +334,11 @@ static void any_number_of_ranks_in_any_stage_gives_the_same_bits(void **state) {
 
 static void precision_dropout_and_offload_do_not_matter(void **state) {
     (void)state;
-    static const char *const kinds[] = {"[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", "[precision]\ncompute = fp16\n[batch]\nlanes = 4\n",
-                                        "[batch]\nlanes = 4\n[model]\ndropout = 0.1\n",
-                                        // with tensors of more than a chunk, whose owners round a part each
-                                        "[precision]\ncompute = bf16\nrounding = stochastic\n[model]\nlayers = 1\nembed = 72\nvocab = 512\n"};
+    static const char *const kinds[] = {
+        "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", "[precision]\ncompute = fp16\n[batch]\nlanes = 4\n",
+        "[batch]\nlanes = 4\n[model]\ndropout = 0.1\n",
+        // with tensors of more than a chunk, whose owners round a part each
+        "[precision]\ncompute = bf16\nrounding = stochastic\n[model]\nlayers = 1\nembed = 72\nvocab = 512\n"};
     char *dir = data_dir(), name[64], more[512];
     for (int k = 0; k < 4; k++) {
         finding one = {.hash = ""};
@@ -333,7 +346,8 @@ static void precision_dropout_and_offload_do_not_matter(void **state) {
         for (int zero = 0; zero <= 3; zero++)
             for (int offload = 0; offload <= 1; offload++) {
                 snprintf(name, sizeof name, "kind %d, 3 ranks, zero %d, offload %d", k, zero, offload);
-                snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], zero, offload ? "yes" : "no");
+                snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], zero,
+                         offload ? "yes" : "no");
                 try_world(name, dir, more, 1, (int[]){3}, &one);
             }
     }
@@ -343,9 +357,10 @@ static void precision_dropout_and_offload_do_not_matter(void **state) {
 // Gradient descent keeps one array, or none, where AdamW keeps two.
 static void another_optimizer_does_not_matter(void **state) {
     (void)state;
-    static const char *const kinds[] = {"[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\nnesterov = yes\n",
-                                        "[optimizer]\ntype = sgd\nlr = 0.1\n[precision]\ncompute = bf16\nrounding = stochastic\n"
-                                        "[model]\nlayers = 1\nembed = 72\nvocab = 512\n"};
+    static const char *const kinds[] = {
+        "[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\nnesterov = yes\n",
+        "[optimizer]\ntype = sgd\nlr = 0.1\n[precision]\ncompute = bf16\nrounding = stochastic\n"
+        "[model]\nlayers = 1\nembed = 72\nvocab = 512\n"};
     char *dir = data_dir(), name[64], more[512];
     for (int k = 0; k < 2; k++) {
         finding one = {.hash = ""}, saved = {.hash = ""};
@@ -361,14 +376,16 @@ static void another_optimizer_does_not_matter(void **state) {
         try_this("saved by 3 ranks", &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {3}, .saves = 2}, &saved);
         // In stage 0 every rank updates all with what the owners have read.
         snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], k, k ? "yes" : "no");
-        try_this("saved by 3 ranks, continued by 2", &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {2}, .resumes = true}, &one);
+        try_this("saved by 3 ranks, continued by 2",
+                 &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {2}, .resumes = true}, &one);
         snprintf(more, sizeof more, "%s/runs", dir);
         OK(io_remove_tree(more));
     }
     drop_dir(dir);
 }
 
-// In stage 3 a layer's weights are gathered for its backward pass, which is when they are needed for its forward pass again.
+// In stage 3 a layer's weights are gathered for its backward pass, which is when they are needed for its forward pass
+// again.
 static void recomputation_does_not_matter(void **state) {
     (void)state;
     static const char kind[] = "[precision]\ncompute = bf16\n[model]\nlayers = 4\ndropout = 0.1\n[batch]\nlanes = 4\n";
@@ -388,7 +405,8 @@ static void recomputation_does_not_matter(void **state) {
 // 48 rows: four chunks of 10 and one of 8.
 static void chunks_of_the_head_do_not_matter(void **state) {
     (void)state;
-    static const char kind[] = "[precision]\ncompute = bf16\n[model]\nhead_chunks = 5\ndropout = 0.1\n[parallel]\nrecompute = block\n";
+    static const char kind[] =
+        "[precision]\ncompute = bf16\n[model]\nhead_chunks = 5\ndropout = 0.1\n[parallel]\nrecompute = block\n";
     char *dir = data_dir(), name[64], more[512];
     finding one = {.hash = ""};
     try_world("one rank", dir, kind, 1, (int[]){1}, &one);
@@ -403,7 +421,9 @@ static void chunks_of_the_head_do_not_matter(void **state) {
 
 static void any_number_of_nodes_gives_the_same_bits(void **state) {
     (void)state;
-    static const struct { int nodes, ranks[4]; } worlds[] = {{2, {1, 1}}, {2, {2, 2}}, {3, {3, 1, 2}}, {4, {1, 1, 1, 1}}, {2, {4, 4}}, {2, {1, 4}}};
+    static const struct {
+        int nodes, ranks[4];
+    } worlds[] = {{2, {1, 1}}, {2, {2, 2}}, {3, {3, 1, 2}}, {4, {1, 1, 1, 1}}, {2, {4, 4}}, {2, {1, 4}}};
     char *dir = data_dir(), name[64], more[128];
     finding one = {.hash = ""};
     try_world("one rank", dir, "", 1, (int[]){1}, &one);
@@ -431,14 +451,18 @@ static void expect_saved_shapes(const char *dir) {
     st_close(&f);
 }
 
-// Saved after two steps by some ranks, continued by others. embed = 252: a vocabulary of three chunks, the last one short, in the
-// memory of four. The matrices are large and many runs evaluate: so on fewer windows than the other tests.
+// Saved after two steps by some ranks, continued by others. embed = 252: a vocabulary of three chunks, the last one
+// short, in the memory of four. The matrices are large and many runs evaluate: so on fewer windows than the other
+// tests.
 static void what_some_ranks_saved_others_continue(void **state) {
     (void)state;
     static const struct {
         int ranks;
         const char *zero;
-    } worlds[] = {{1, ""}, {3, "[parallel]\nzero = 3\n"}, {2, "[parallel]\nzero = 1\n"}, {4, "[parallel]\nzero = 2\noffload = yes\n"}};
+    } worlds[] = {{1, ""},
+                  {3, "[parallel]\nzero = 3\n"},
+                  {2, "[parallel]\nzero = 1\n"},
+                  {4, "[parallel]\nzero = 2\noffload = yes\n"}};
     static const char *const widths[] = {"", "[model]\nembed = 252\nlayers = 1\n[precision]\ncompute = bf16\n"};
     char *dir = data_dir(), name[64], more[256], runs[512];
     write_tokens(dir, "val.bin", 300);
@@ -451,18 +475,21 @@ static void what_some_ranks_saved_others_continue(void **state) {
             OK(io_remove_tree(runs));
             snprintf(name, sizeof name, "width %d, saved by %d ranks", k, worlds[i].ranks);
             snprintf(more, sizeof more, "%s%s", widths[k], worlds[i].zero);
-            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[i].ranks}, .saves = 2}, &saved);
+            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[i].ranks}, .saves = 2},
+                     &saved);
             if (k == 0 && worlds[i].ranks == 1) expect_saved_shapes(dir);
-            snprintf(name, sizeof name, "width %d, saved by %d ranks, continued by %d", k, worlds[i].ranks, worlds[to].ranks);
+            snprintf(name, sizeof name, "width %d, saved by %d ranks, continued by %d", k, worlds[i].ranks,
+                     worlds[to].ranks);
             snprintf(more, sizeof more, "%s%s", widths[k], worlds[to].zero);
-            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[to].ranks}, .resumes = true}, &one);
+            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[to].ranks}, .resumes = true},
+                     &one);
         }
     }
     drop_dir(dir);
 }
 
-// Tensors of several chunks, of which every rank reads its own part from the file. Samples are short and few are evaluated: what is tested is
-// which bytes are read.
+// Tensors of several chunks, of which every rank reads its own part from the file. Samples are short and few are
+// evaluated: what is tested is which bytes are read.
 static void ranks_begin_from_a_file_as_one_does(void **state) {
     (void)state;
     static const char wide[] = "[model]\nembed = 252\nlayers = 1\ncontext = 8\n";
@@ -474,8 +501,9 @@ static void ranks_begin_from_a_file_as_one_does(void **state) {
         for (int zero = 0; zero <= 3; zero++) {
             if (ranks == 1 ? zero > 0 : ranks == 4 && zero != 3) continue;
             snprintf(name, sizeof name, "%d ranks, zero %d, from a file", ranks, zero);
-            snprintf(more, sizeof more, "%sinit_from = %s/runs/default/ckpt/step-%08d/model.safetensors\n[parallel]\nzero = %d\n", wide, dir, 2,
-                     zero);
+            snprintf(more, sizeof more,
+                     "%sinit_from = %s/runs/default/ckpt/step-%08d/model.safetensors\n[parallel]\nzero = %d\n", wide,
+                     dir, 2, zero);
             try_world(name, dir, more, 1, &ranks, &one);
         }
     assert_string_not_equal(one.hash, saved.hash);

@@ -1,5 +1,6 @@
-// test/test_recompute.c: what backward computes again instead of keeping it changes memory, by so many bytes, and nothing else. (Ranks: test_ranks.c; GPUs:
-// test_device.c.) A plan for forward passes alone keeps nothing, and says the same of the same weights.
+// test/test_recompute.c: what backward computes again instead of keeping it changes memory, by so many bytes, and
+// nothing else. (Ranks: test_ranks.c; GPUs: test_device.c.) A plan for forward passes alone keeps nothing, and says the
+// same of the same weights.
 #include "test/support/run.h"
 
 #include "trainer/evaluate.h"
@@ -21,7 +22,7 @@ static char *data_dir(void) {
     return dir;
 }
 
-// --- the same bits ---------------------------------------------------------------------------------------------------------------
+// --- the same bits ---------------------------------------------------------------------------------------------------
 
 typedef struct course {
     double loss[STEPS], norm[STEPS], eval[STEPS];
@@ -57,10 +58,14 @@ static course train(const char *dir, const char *more) {
 
 static void expect_same(const char *what, const course *a, const course *b) {
     for (int i = 0; i < STEPS; i++) {
-        if (a->loss[i] != b->loss[i]) fail_msg("%s: step %d: loss %.17g, expected %.17g", what, i + 1, b->loss[i], a->loss[i]);
-        if (a->norm[i] != b->norm[i]) fail_msg("%s: step %d: norm %.17g, expected %.17g", what, i + 1, b->norm[i], a->norm[i]);
-        if (a->eval[i] != b->eval[i]) fail_msg("%s: step %d: evaluation %.17g, expected %.17g", what, i + 1, b->eval[i], a->eval[i]);
-        if (strcmp(a->text[i], b->text[i])) fail_msg("%s: step %d: sample `%s`, expected `%s`", what, i + 1, b->text[i], a->text[i]);
+        if (a->loss[i] != b->loss[i])
+            fail_msg("%s: step %d: loss %.17g, expected %.17g", what, i + 1, b->loss[i], a->loss[i]);
+        if (a->norm[i] != b->norm[i])
+            fail_msg("%s: step %d: norm %.17g, expected %.17g", what, i + 1, b->norm[i], a->norm[i]);
+        if (a->eval[i] != b->eval[i])
+            fail_msg("%s: step %d: evaluation %.17g, expected %.17g", what, i + 1, b->eval[i], a->eval[i]);
+        if (strcmp(a->text[i], b->text[i]))
+            fail_msg("%s: step %d: sample `%s`, expected `%s`", what, i + 1, b->text[i], a->text[i]);
     }
     if (strcmp(a->hash, b->hash) || strcmp(a->state_hash, b->state_hash))
         fail_msg("%s: hashes %s %s, expected %s %s", what, b->hash, b->state_hash, a->hash, a->state_hash);
@@ -74,9 +79,12 @@ static void every_mode_gives_the_same_bits(void **state) {
         const char *type = types[kind / 4], *dropout = kind % 2 ? "0.1" : "0";
         course kept = {0};
         for (int mode = 0; mode < 3; mode++) {
-            snprintf(what, sizeof what, "%s, dropout %s, %d micro-batches in a lane, recompute %s", type, dropout, kind & 2 ? 2 : 1, modes[mode]);
-            snprintf(more, sizeof more, "[precision]\ncompute = %s\n[model]\ndropout = %s\n[batch]\nlanes = %d\n[parallel]\nrecompute = %s\n", type,
-                     dropout, kind & 2 ? 2 : 4, modes[mode]);
+            snprintf(what, sizeof what, "%s, dropout %s, %d micro-batches in a lane, recompute %s", type, dropout,
+                     kind & 2 ? 2 : 1, modes[mode]);
+            snprintf(
+                more, sizeof more,
+                "[precision]\ncompute = %s\n[model]\ndropout = %s\n[batch]\nlanes = %d\n[parallel]\nrecompute = %s\n",
+                type, dropout, kind & 2 ? 2 : 4, modes[mode]);
             course k = train(dir, more);
             if (mode == 0) kept = k;
             expect_same(what, &kept, &k);
@@ -132,9 +140,11 @@ static void a_run_goes_on_with_another_mode(void **state) {
     drop_dir(parts);
 }
 
-// --- memory ----------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
-static size_t place(int64_t elements, size_t bytes) { return ((size_t)elements * bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN; }
+static size_t place(int64_t elements, size_t bytes) {
+    return ((size_t)elements * bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
 
 enum { N = MICRO * CONTEXT, C = EMBED };
 
@@ -142,18 +152,22 @@ enum { N = MICRO * CONTEXT, C = EMBED };
 static size_t input_bytes(size_t e) { return place(N * C, e); }
 static size_t cheap_bytes(size_t e) { return 2 * place(N * C, e) + place(4 * N * C, e); }
 static size_t costly_bytes(size_t e) {
-    return place(3 * N * C, e) + 2 * place(N * C, e) + place(MICRO * HEADS * CONTEXT, 4) + place(4 * N * C, e) + 4 * place(N, 4);
+    return place(3 * N * C, e) + 2 * place(N * C, e) + place(MICRO * HEADS * CONTEXT, 4) + place(4 * N * C, e) +
+           4 * place(N, 4);
 }
 
-// Beside what layers keep, a run that trains has the gradient between blocks, and the head's norm with what its backward reads. What a layer's backward
-// needs finds room among what it has read.
+// Beside what layers keep, a run that trains has the gradient between blocks, and the head's norm with what its
+// backward reads. What a layer's backward needs finds room among what it has read.
 static size_t backward_bytes(size_t e) { return 2 * place(N * C, e) + 2 * place(N, 4); }
 
 // Without backward a layer holds most at once while it forms fc: mid, ln_2, fc_pre, fc.
 static size_t forward_bytes(size_t e) { return 2 * place(N * C, e) + 2 * place(4 * N * C, e); }
 
-// For each text that may grow: keys and values of all layers, its scores. A run has one, where nothing is trained there are 8.
-static size_t texts_bytes(int64_t texts, size_t e) { return LAYERS * place(texts * CONTEXT * 2 * C, e) + place(texts * VOCAB, 4); }
+// For each text that may grow: keys and values of all layers, its scores. A run has one, where nothing is trained there
+// are 8.
+static size_t texts_bytes(int64_t texts, size_t e) {
+    return LAYERS * place(texts * CONTEXT * 2 * C, e) + place(texts * VOCAB, 4);
+}
 
 // What a run of the kind holds for its passes, as it is planned and as it is.
 static size_t activations(const char *dir, const char *type, const char *mode, session_kind kind) {
@@ -181,16 +195,19 @@ static void memory_shrinks_by_what_is_not_kept(void **state) {
     char *dir = data_dir();
     for (int t = 0; t < 3; t++) {
         size_t e = t == 0 ? 4 : 2, none = activations(dir, types[t], "none", SESSION_TRAIN);
-        expect_bytes("selective", types[t], activations(dir, types[t], "selective", SESSION_TRAIN), none - (LAYERS - 1) * cheap_bytes(e));
-        expect_bytes("block", types[t], activations(dir, types[t], "block", SESSION_TRAIN), none - (LAYERS - 1) * (cheap_bytes(e) + costly_bytes(e)));
-        size_t look = none - (LAYERS - 1) * input_bytes(e) - LAYERS * (cheap_bytes(e) + costly_bytes(e)) - backward_bytes(e) + forward_bytes(e) +
-                      texts_bytes(8, e) - texts_bytes(1, e);
-        for (int mode = 0; mode < 3; mode++) expect_bytes("forward only", types[t], activations(dir, types[t], modes[mode], SESSION_LOOK), look);
+        expect_bytes("selective", types[t], activations(dir, types[t], "selective", SESSION_TRAIN),
+                     none - (LAYERS - 1) * cheap_bytes(e));
+        expect_bytes("block", types[t], activations(dir, types[t], "block", SESSION_TRAIN),
+                     none - (LAYERS - 1) * (cheap_bytes(e) + costly_bytes(e)));
+        size_t look = none - (LAYERS - 1) * input_bytes(e) - LAYERS * (cheap_bytes(e) + costly_bytes(e)) -
+                      backward_bytes(e) + forward_bytes(e) + texts_bytes(8, e) - texts_bytes(1, e);
+        for (int mode = 0; mode < 3; mode++)
+            expect_bytes("forward only", types[t], activations(dir, types[t], modes[mode], SESSION_LOOK), look);
     }
     drop_dir(dir);
 }
 
-// --- forward passes alone ----------------------------------------------------------------------------------------------------------
+// --- forward passes alone --------------------------------------------------------------------------------------------
 
 static void look_at(const char *dir, const char *type, session_kind kind, double *loss, char text[64]) {
     config c;
@@ -216,7 +233,8 @@ static void without_backward_the_same_is_said(void **state) {
     for (int t = 0; t < 3; t++) {
         look_at(dir, types[t], SESSION_TRAIN, &loss[0], text[0]);
         look_at(dir, types[t], SESSION_LOOK, &loss[1], text[1]);
-        if (loss[0] != loss[1]) fail_msg("%s: evaluation %.17g, where nothing is kept %.17g", types[t], loss[0], loss[1]);
+        if (loss[0] != loss[1])
+            fail_msg("%s: evaluation %.17g, where nothing is kept %.17g", types[t], loss[0], loss[1]);
         assert_string_equal(text[0], text[1]);
     }
     drop_dir(dir);

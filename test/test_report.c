@@ -107,8 +107,10 @@ static void little_is_not_slow(void **state) {
     (void)state;
     scene s;
     opened(&s, 2, 2, (double[]){10, 10});
-    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 15}).straggler);    // 1.5 times is not above 1.5 times
-    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){0.5, 1.4}).straggler);  // 0.9 ms are too little to report
+    // 1.5 times is not above 1.5 times
+    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 15}).straggler);
+    // 0.9 ms are too little to report
+    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){0.5, 1.4}).straggler);
     for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 9}).straggler);
     close_scene(&s);
 }
@@ -123,7 +125,8 @@ static void few_steps_wait_for_more(void **state) {
     assert_memory_equal(named, ((bool[]){false, false, false, true}), sizeof named);
     close_scene(&s);
     opened(&s, 2, 2, (double[]){10, 10});
-    static const int counts[] = {TWICE / 2 - 1, 1, TWICE / 2 - 1, 1};  // each judgement is of as many steps as the first
+    // each judgement is of as many steps as the first
+    static const int counts[] = {TWICE / 2 - 1, 1, TWICE / 2 - 1, 1};
     for (int i = 0; i < 4; i++) named[i] = after(&s, counts[i], (double[]){10, 40}).straggler;
     assert_memory_equal(named, ((bool[]){false, false, false, true}), sizeof named);
     close_scene(&s);
@@ -183,7 +186,10 @@ static void other_stages_have_other_work(void **state) {
     double even[4], slow[4];
     open_scene(&s, 2, 3);
     reduce_close(s.reduce);
-    assert_int_equal(reduce_open(&s.reduce, &(reduce_options){.ranks = s.ranks, .lanes = 3, .turns = true, .segments = 1, .cut = s.cut}), ERR_OK);
+    assert_int_equal(
+        reduce_open(&s.reduce,
+                    &(reduce_options){.ranks = s.ranks, .lanes = 3, .turns = true, .segments = 1, .cut = s.cut}),
+        ERR_OK);
     report_close(&s.report);
     s.world = 4;
     assert_int_equal(report_open(&s.report, s.world), ERR_OK);

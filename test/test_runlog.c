@@ -1,5 +1,6 @@
-// test/test_runlog.c: a run's directory as trainer/report/runlog.h reads it: while it grows, after it was truncated, with torn and damaged lines, and for
-// longer than there are buckets. What is expected is computed here from the lines that are written.
+// test/test_runlog.c: a run's directory as trainer/report/runlog.h reads it: while it grows, after it was truncated,
+// with torn and damaged lines, and for longer than there are buckets. What is expected is computed here from the lines
+// that are written.
 #include "test/support/runlog.h"
 
 #include "trainer/config/table.h"
@@ -12,7 +13,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-// --- JSON ------------------------------------------------------------------------------------------------------------------------------
+// --- JSON ------------------------------------------------------------------------------------------------------------
 
 // Numbers are those of strtod, to the last bit.
 static void numbers(void **state) {
@@ -53,11 +54,20 @@ static bool whole(const char *text) {
 }
 
 static void what_is_json(void **state) {
-    static const char *const good[] = {"{}",   "[]",     " { \"a\" : [ 1 , null , true , \"x\\\"y\" , { \"b\" : { } } ] } ",
-                                       "\"\"", "-1.5e3", "[[[[]]],{}]"};
-    static const char *const bad[] = {
-        "",    "{",   "}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "[1,]", "[1 2]",    "{a:1}", "\"x", "\"x\\",
-        "tru", "nul", "-", "1.",      "1e",       "{\"a\":1}x", "[1}",  "\"a\nb\"", "+1",    ".5",  "{\"a\":1 \"b\":2}"};
+    static const char *const good[] = {
+        "{}",   "[]",     " { \"a\" : [ 1 , null , true , \"x\\\"y\" , { \"b\" : { } } ] } ",
+        "\"\"", "-1.5e3", "[[[[]]],{}]"};
+    static const char *const bad[] = {"",           "{",
+                                      "}",          "{\"a\"}",
+                                      "{\"a\":}",   "{\"a\":1,}",
+                                      "[1,]",       "[1 2]",
+                                      "{a:1}",      "\"x",
+                                      "\"x\\",      "tru",
+                                      "nul",        "-",
+                                      "1.",         "1e",
+                                      "{\"a\":1}x", "[1}",
+                                      "\"a\nb\"",   "+1",
+                                      ".5",         "{\"a\":1 \"b\":2}"};
     char deep[300];
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
@@ -98,7 +108,7 @@ static void plain_text(void **state) {
     assert_string_equal(scan_plain(got, 4, (scan_text){"ab\\u20ac", 8}), "ab");  // cut after a whole character
 }
 
-// --- files that grow -------------------------------------------------------------------------------------------------------------------
+// --- files that grow -------------------------------------------------------------------------------------------------
 
 static void grows(void **state) {
     char *dir = make_dir();
@@ -194,8 +204,12 @@ static void damaged(void **state) {
     append(dir, "log.jsonl", "{\"t\":\"step\",\"loss\":4}\n");  // no step
     append(dir, "log.jsonl", "{\"t\":\"step\",\"step\":1e99,\"loss\":4}\n");
     append(dir, "log.jsonl", "\n{\"t\":\"news\",\"x\":[{}]}\n");  // an empty line; a kind of another version
-    append(dir, "log.jsonl", "{\"skipped\":true,\"loss\":null,\"later\":[1,{\"a\":\"}\"}],\"step\":3,\"t\":\"step\",\"grad_norm\":1e400}\n");
-    append(dir, "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":3,\"text\":\"a\\u0000b\"}\n{\n");
+    append(
+        dir, "log.jsonl",
+        "{\"skipped\":true,\"loss\":null,\"later\":[1,{\"a\":\"}\"}],\"step\":3,\"t\":\"step\",\"grad_norm\":1e400}\n");
+    append(
+        dir, "events.jsonl",
+        "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":3,\"text\":\"a\\u0000b\"}\n{\n");
     append(
         dir, "machine.jsonl",
         "{\"t\":\"machine\",\"time\":-1}\n{\"t\":\"machine\",\"time\":1700000000,\"disk_free\":5,\"ranks\":[{\"rank\":3,\"watts\":200,\"watts_max\":300}]}\n");
@@ -236,7 +250,7 @@ static void too_long(void **state) {
     drop_dir(dir);
 }
 
-// --- long runs -------------------------------------------------------------------------------------------------------------------------
+// --- long runs -------------------------------------------------------------------------------------------------------
 
 // 300,000 steps with 3 spikes: all are in the extremes of their buckets, sums and counts are exact.
 static void every_spike(void **state) {
@@ -270,7 +284,8 @@ static void every_spike(void **state) {
             if (fabs(got / want - 1) > 0.03) fail_msg("spread %d, quantile 0.%d: %g, expected %g", k, q, got, want);
         }
         assert_int_equal(spread_count(of, 0, SPREAD_COLUMNS), STEPS);
-        for (int c = 0; c < STEPS / (512 * SPREAD_BUCKETS); c++) assert_int_equal(spread_count(of, c, c + 1), 512 * SPREAD_BUCKETS);
+        for (int c = 0; c < STEPS / (512 * SPREAD_BUCKETS); c++)
+            assert_int_equal(spread_count(of, c, c + 1), 512 * SPREAD_BUCKETS);
     }
     // The beginning is as fine as ever where the axis is logarithmic.
     bucket early = sheet_total(&r->early, EARLY_LOSS);
@@ -287,7 +302,8 @@ static void slow_rank(void **state) {
     for (int step = 100; step <= 8000; step += 100)
         for (int first = 0; first < 200; first += 100) {
             char line[2048];
-            int n = snprintf(line, sizeof line, "{\"t\":\"ranks\",\"step\":%d,\"steps\":100,\"first\":%d,\"compute_ms\":[", step, first);
+            int n = snprintf(line, sizeof line,
+                             "{\"t\":\"ranks\",\"step\":%d,\"steps\":100,\"first\":%d,\"compute_ms\":[", step, first);
             for (int i = first; i < first + 100; i++)
                 n += snprintf(line + n, sizeof line - (size_t)n, "%s%d", i > first ? "," : "", i == 133 ? 30 : 20);
             snprintf(line + n, sizeof line - (size_t)n, "],\"data_ms\":[1,2],\"before_ms\":[3],\"after_ms\":[4]}\n");
@@ -321,34 +337,40 @@ static void alike(void **state) {
         {"[batch]\nlanes = 6\n[parallel]\ncontext = 2\nzero = 2\n", "30,30,30,30"},
         {"[batch]\nlanes = 3\n[parallel]\ncontext = 2\nzero = 3\n", "20,20,10,10"},
         {"[batch]\nlanes = 5\n[parallel]\ntensor = 2\nzero = 2\n", "30,30,20,20"},
-        {"[batch]\nlanes = 3\n[parallel]\npipeline = 2\ncontext = 2\ntensor = 2\nzero = 2\n", "20,20,20,20,10,10,10,10,40,40,40,40,20,20,20,20"},
+        {"[batch]\nlanes = 3\n[parallel]\npipeline = 2\ncontext = 2\ntensor = 2\nzero = 2\n",
+         "20,20,20,20,10,10,10,10,40,40,40,40,20,20,20,20"},
         {"[batch]\nlanes = 3\n[parallel]\ntensor = 2\n", "10,10,10"}};  // ranks are missing: nothing is known of lanes
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *dir = make_dir(), line[512];
         append(dir, "config.ini", cases[i].settings);
-        snprintf(line, sizeof line, "{\"t\":\"ranks\",\"step\":5,\"compute_ms\":[%s],\"before_ms\":[3,4],\"after_ms\":[]}\n", cases[i].times);
+        snprintf(line, sizeof line,
+                 "{\"t\":\"ranks\",\"step\":5,\"compute_ms\":[%s],\"before_ms\":[3,4],\"after_ms\":[]}\n",
+                 cases[i].times);
         append(dir, "log.jsonl", line);
         runlog *r = open_log(dir);
         assert_int_equal(r->heat.rows, r->world);
         assert_true(r->world >= 3);
         for (int row = 0; row < r->heat.rows; row++)
-            if (fabs(r->heat.sum[row][4] - 1) > 1e-6 || r->heat.n[row][4] != 1) fail_msg("case %zu, rank %d: %g", i, row, r->heat.sum[row][4]);
+            if (fabs(r->heat.sum[row][4] - 1) > 1e-6 || r->heat.n[row][4] != 1)
+                fail_msg("case %zu, rank %d: %g", i, row, r->heat.sum[row][4]);
         assert_true(mean_at(r, CURVE_R_STAGES, 4) == 3.5);
         runlog_close(r);
         drop_dir(dir);
     }
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 // What this build prints of a run is read back: exactly what was set differs.
 static void settings(void **state) {
     char *dir = make_dir(), path[1024];
     config *c = calloc(1, sizeof *c);
     (void)state;
-    load_config(c, dir, "[optimizer]\nlr = 0.002\nbeta1 = 0.90\n[model]\nlayers = 3\n[sample]\nprompt = \"a \\\"b\\\" ; c\\n\"\n",
-                "[log]\nhash_every = 7\n");
+    load_config(
+        c, dir,
+        "[optimizer]\nlr = 0.002\nbeta1 = 0.90\n[model]\nlayers = 3\n[sample]\nprompt = \"a \\\"b\\\" ; c\\n\"\n",
+        "[log]\nhash_every = 7\n");
     snprintf(path, sizeof path, "%s/config.ini", dir);
     FILE *f = fopen(path, "w");
     fputs("# lockstep 0.1.0 abc  config 0123  data 4567\n", f);
@@ -358,7 +380,8 @@ static void settings(void **state) {
     runlog *r = open_log(dir);
     char all[512] = "";
     for (int i = 0; i < r->settings; i++)
-        if (r->setting[i].differs && strncmp(r->setting[i].name, "data.", 5) != 0) strcat(strcat(all, r->setting[i].name), " ");
+        if (r->setting[i].differs && strncmp(r->setting[i].name, "data.", 5) != 0)
+            strcat(strcat(all, r->setting[i].name), " ");
     assert_string_equal(all, "run.dir model.layers optimizer.lr sample.prompt log.hash_every new.key ");
     assert_string_equal(runlog_find(r, "sample.prompt")->value, "a \"b\" ; c\n");
     assert_true(runlog_number(r, "optimizer.lr") == 0.002 && runlog_number(r, "batch.lanes") >= 1);
@@ -371,7 +394,8 @@ static void settings(void **state) {
     drop_dir(dir);
 }
 
-// A value is a default's as a text, or as a number; keys of the chosen architecture are known, those of others and of other versions are shown.
+// A value is a default's as a text, or as a number; keys of the chosen architecture are known, those of others and of
+// other versions are shown.
 static void settings_that_are_defaults(void **state) {
     (void)state;
     static const struct {
@@ -409,7 +433,9 @@ static void settings_that_are_defaults(void **state) {
 static void settings_that_change(void **state) {
     char *dir = make_dir();
     (void)state;
-    write_text(dir, "config.ini", "# lockstep 0.1.0 abc  config 01\n# machine box  device cpu x2\n[run]\nsteps = 5\n[optimizer]\nlr = 0.5\n");
+    write_text(
+        dir, "config.ini",
+        "# lockstep 0.1.0 abc  config 01\n# machine box  device cpu x2\n[run]\nsteps = 5\n[optimizer]\nlr = 0.5\n");
     runlog *r = open_log(dir);
     assert_true(r->settings == 2 && runlog_number(r, "run.steps") == 5);
     assert_string_equal(r->computer, "box");
@@ -418,7 +444,8 @@ static void settings_that_change(void **state) {
     OK(runlog_poll(r));
     assert_true(r->settings == 1 && runlog_number(r, "run.steps") == 600 && !runlog_find(r, "optimizer.lr"));
     assert_string_equal(r->about, "lockstep 0.1.0 def  config 02");
-    assert_true(!*r->computer && !*r->runs_on);                                              // it does not say that any more
+    // it does not say that any more
+    assert_true(!*r->computer && !*r->runs_on);
     write_text(dir, "config.ini", "# lockstep 0.1.0 ghi  config 03\n[run]\nsteps = 800\n");  // as long as it was
     char path[1024];
     snprintf(path, sizeof path, "%s/config.ini", dir);
@@ -426,7 +453,8 @@ static void settings_that_change(void **state) {
     OK(runlog_poll(r));
     assert_true(r->settings == 1 && runlog_number(r, "run.steps") == 800);
     assert_string_equal(r->about, "lockstep 0.1.0 ghi  config 03");
-    write_text(dir, "config.ini", "# lockstep 0.1.0 jkl  config 04\n[run]\nsteps = 900\n");  // and a second later, to the second
+    // and a second later, to the second
+    write_text(dir, "config.ini", "# lockstep 0.1.0 jkl  config 04\n[run]\nsteps = 900\n");
     assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[2]){{1795521601, 0}, {1795521601, 0}}, 0), 0);
     OK(runlog_poll(r));
     assert_int_equal(runlog_number(r, "run.steps"), 900);
@@ -483,7 +511,8 @@ static void settings_with_a_long_text(void **state) {
     }
 }
 
-// What is drawn of a curve: as many points as there is room for, in order, none beyond the run's end, and nothing is left out.
+// What is drawn of a curve: as many points as there is room for, in order, none beyond the run's end, and nothing is
+// left out.
 static void points_of_a_curve(void **state) {
     (void)state;
     static const int lasts[] = {1, 7, 1024, 1025, 1999, 100000};
@@ -507,7 +536,8 @@ static void points_of_a_curve(void **state) {
             assert_true(high == lasts[k] && low == (lasts[k] >= 3 ? -7 : 1));
             points over = points_of(&s, 0, 1, lasts[k], columns);
             assert_int_equal(over.n, p.n);
-            for (int i = 0; i < p.n; i++) assert_true(over.at[i].y == p.at[i].y && over.at[i].x >= 10 && over.at[i].x <= 10.0 * lasts[k]);
+            for (int i = 0; i < p.n; i++)
+                assert_true(over.at[i].y == p.at[i].y && over.at[i].x >= 10 && over.at[i].x <= 10.0 * lasts[k]);
             points_free(&p), points_free(&over);
             sheet_close(&s);
         }
@@ -536,7 +566,8 @@ static void points_of_few_values(void **state) {
         }
 }
 
-// Nothing is lost when an axis is outgrown, wherever its last bucket is, nor at the ends of what a spread can tell apart.
+// Nothing is lost when an axis is outgrown, wherever its last bucket is, nor at the ends of what a spread can tell
+// apart.
 static void nothing_is_lost(void **state) {
     (void)state;
     static const double ends[] = {1e-30, 1e-6, 1.0 / 1024, 1, 2199023255551.0, 2199023255552.0, 1e30};
@@ -550,7 +581,9 @@ static void nothing_is_lost(void **state) {
                 sheet_add(&s, 1, sheet_find(&s, x, NULL), -x);
                 bucket all = sheet_total(&s, 1), none = sheet_total(&s, 0);
                 assert_true(all.n == used + n && all.least == (float)-x && all.most == used && none.n == 0);
-                if (!log) assert_true(sheet_bucket(&s, 1, (int)((x - 1) / s.width))->n >= 1 && s.used == (int)((x - 1) / s.width) + 1);
+                if (!log)
+                    assert_true(sheet_bucket(&s, 1, (int)((x - 1) / s.width))->n >= 1 &&
+                                s.used == (int)((x - 1) / s.width) + 1);
             }
             sheet_close(&s);
         }
@@ -580,7 +613,8 @@ static void nothing_is_lost(void **state) {
     spread_close(&v);
 }
 
-// Smoothing: a straight line stays what it is, from its beginning on, and one value is spread over its neighbours as a Gaussian.
+// Smoothing: a straight line stays what it is, from its beginning on, and one value is spread over its neighbours as a
+// Gaussian.
 static void smoothing(void **state) {
     (void)state;
     enum { N = 61, AT = 30 };
@@ -606,9 +640,11 @@ static void other_units(void **state) {
     char *dir = make_dir();
     (void)state;
     append(dir, "log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":1,\"samples\":64,\"ms\":1,\"samples_per_s\":640}\n");
-    append(dir, "log.jsonl", "{\"t\":\"eval\",\"step\":1,\"loss\":2.5,\"accuracy\":0.25,\"best\":2,\"best_step\":0,\"samples\":10}\n");
     append(dir, "log.jsonl",
-           "{\"t\":\"sample\",\"step\":1,\"prompt\":\"<p>\",\"text\":\"t\\n\"}\n{\"t\":\"checkpoint\",\"step\":1,\"hash\":\"00ff\",\"ms\":3}\n");
+           "{\"t\":\"eval\",\"step\":1,\"loss\":2.5,\"accuracy\":0.25,\"best\":2,\"best_step\":0,\"samples\":10}\n");
+    append(
+        dir, "log.jsonl",
+        "{\"t\":\"sample\",\"step\":1,\"prompt\":\"<p>\",\"text\":\"t\\n\"}\n{\"t\":\"checkpoint\",\"step\":1,\"hash\":\"00ff\",\"ms\":3}\n");
     runlog *r = open_log(dir);
     assert_string_equal(r->unit, "sample");
     assert_true(r->units == 64 && mean_at(r, CURVE_RATE, 0) == 640 && mean_at(r, CURVE_ACCURACY, 0) == 0.25);
@@ -621,7 +657,8 @@ static void other_units(void **state) {
 
 // Whichever record outgrows the axis, once or more often, rates stay with the steps that had them.
 static void outgrown_by_any(void **state) {
-    static const char *const records[] = {"{\"t\":\"step\",\"step\":%d,\"loss\":2}\n", "{\"t\":\"eval\",\"step\":%d,\"loss\":2}\n",
+    static const char *const records[] = {"{\"t\":\"step\",\"step\":%d,\"loss\":2}\n",
+                                          "{\"t\":\"eval\",\"step\":%d,\"loss\":2}\n",
                                           "{\"t\":\"power\",\"step\":%d,\"devices\":[{\"rank\":0,\"watts\":100}]}\n",
                                           "{\"t\":\"ranks\",\"step\":%d,\"compute_ms\":[10,20]}\n"};
     (void)state;

@@ -1,10 +1,10 @@
-// test/test_runlog_known.c: what is known of a run from its log, however the log came to be as it is: resumed, begun anew,
-// logged again, polled as it grew or read at once.
+// test/test_runlog_known.c: what is known of a run from its log, however the log came to be as it is: resumed, begun
+// anew, logged again, polled as it grew or read at once.
 #include "test/support/runlog.h"
 
 #include <sys/stat.h>
 
-// --- the same as read at once --------------------------------------------------------------------------------------------------------
+// --- the same as read at once ----------------------------------------------------------------------------------------
 
 static void same_sheet(const sheet *a, const sheet *b, const char *name) {
     if (a->used != b->used || a->width != b->width || a->count != b->count)
@@ -12,8 +12,10 @@ static void same_sheet(const sheet *a, const sheet *b, const char *name) {
     for (int c = 0; c < a->count; c++)
         for (int i = 0; i < SERIES_BUCKETS; i++) {
             const bucket *x = sheet_bucket(a, c, i), *y = sheet_bucket(b, c, i);
-            if (x->n != y->n || x->least != y->least || x->most != y->most || fabs(x->sum - y->sum) > 1e-9 * fabs(y->sum))
-                fail_msg("%s, curve %d, bucket %d: %lld of %g, %lld of %g", name, c, i, (long long)x->n, x->sum, (long long)y->n, y->sum);
+            if (x->n != y->n || x->least != y->least || x->most != y->most ||
+                fabs(x->sum - y->sum) > 1e-9 * fabs(y->sum))
+                fail_msg("%s, curve %d, bucket %d: %lld of %g, %lld of %g", name, c, i, (long long)x->n, x->sum,
+                         (long long)y->n, y->sum);
         }
 }
 
@@ -24,15 +26,18 @@ static void same(double a, double b, const char *name) {
 // However its files came to be as they are: what is known of them is what one knows who reads them now.
 static void same_as_fresh(const runlog *r, const char *dir) {
     runlog *f = open_log(dir);
-    same_sheet(&r->steps, &f->steps, "steps"), same_sheet(&r->early, &f->early, "early"), same_sheet(&r->seconds, &f->seconds, "seconds");
+    same_sheet(&r->steps, &f->steps, "steps"), same_sheet(&r->early, &f->early, "early"),
+        same_sheet(&r->seconds, &f->seconds, "seconds");
     for (int c = 0; c < SPREAD_COLUMNS; c++) {
         assert_memory_equal(r->rate.count[c], f->rate.count[c], sizeof r->rate.count[c]);
         assert_memory_equal(r->mfu.count[c], f->mfu.count[c], sizeof r->mfu.count[c]);
     }
     assert_memory_equal(&r->heat, &f->heat, sizeof r->heat);
 #define SAME(field) same((double)r->field, (double)f->field, #field)
-    SAME(records), SAME(first_step), SAME(last_step), SAME(skipped), SAME(first_time), SAME(last_time), SAME(trained_s), SAME(loss);
-    SAME(lowest_loss), SAME(units), SAME(lowest_step), SAME(eval_loss), SAME(best), SAME(best_step), SAME(evals), SAME(hash_step);
+    SAME(records), SAME(first_step), SAME(last_step), SAME(skipped), SAME(first_time), SAME(last_time), SAME(trained_s),
+        SAME(loss);
+    SAME(lowest_loss), SAME(units), SAME(lowest_step), SAME(eval_loss), SAME(best), SAME(best_step), SAME(evals),
+        SAME(hash_step);
     SAME(measured), SAME(samples), SAME(events_seen), SAME(marks), SAME(rank_step), SAME(rank_count);
 #undef SAME
     assert_string_equal(r->unit, f->unit);
@@ -59,21 +64,30 @@ static void log_all(const char *dir, int step, const char *unit, double loss) {
     to += sprintf(
         to,
         "{\"t\":\"step\",\"step\":%d,\"loss\":%.9g,\"grad_norm\":%g,\"mfu\":%g,\"skipped\":%s,\"%ss\":%d,\"ms\":%g,\"%ss_per_s\":%g,\"time\":%.3f%s}\n",
-        step, loss, 1.0 / step, 0.4 + 1e-4 * step, step % 7 ? "false" : "true", unit, 64 * step, 100.0 + step % 3, unit, 640.0 + step,
-        1.7e9 + 0.1 * step, step % 5 ? "" : ",\"hash\":\"00ff\"");
+        step, loss, 1.0 / step, 0.4 + 1e-4 * step, step % 7 ? "false" : "true", unit, 64 * step, 100.0 + step % 3, unit,
+        640.0 + step, 1.7e9 + 0.1 * step, step % 5 ? "" : ",\"hash\":\"00ff\"");
     if (step % 10 == 0) to += sprintf(to, "{\"t\":\"eval\",\"step\":%d,\"loss\":%g,\"acc\":0.5}\n", step, loss + 0.1);
     if (step % 20 == 0)
-        to += sprintf(to, "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"a\",\"text\":\"%d\"}\n{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"%04x\"}\n",
-                      step, step, step, step);
+        to += sprintf(
+            to,
+            "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"a\",\"text\":\"%d\"}\n{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"%04x\"}\n",
+            step, step, step, step);
     if (step % 4 == 0)
-        to += sprintf(to, "{\"t\":\"power\",\"step\":%d,\"devices\":[{\"rank\":0,\"watts\":%d},{\"rank\":1,\"watts\":300}],\"joules_per_%s\":0.5}\n",
-                      step, 200 + step % 50, unit);
-    if (step % 8 == 0) sprintf(to, "{\"t\":\"ranks\",\"step\":%d,\"steps\":8,\"compute_ms\":[%d,20],\"data_ms\":[1,1]}\n", step, 20 + step % 5);
+        to += sprintf(
+            to,
+            "{\"t\":\"power\",\"step\":%d,\"devices\":[{\"rank\":0,\"watts\":%d},{\"rank\":1,\"watts\":300}],\"joules_per_%s\":0.5}\n",
+            step, 200 + step % 50, unit);
+    if (step % 8 == 0)
+        sprintf(to, "{\"t\":\"ranks\",\"step\":%d,\"steps\":8,\"compute_ms\":[%d,20],\"data_ms\":[1,1]}\n", step,
+                20 + step % 5);
     append(dir, "log.jsonl", text);
-    sprintf(text, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"k\",\"step\":%d,\"text\":\"x\"}\n", step);
+    sprintf(text, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"k\",\"step\":%d,\"text\":\"x\"}\n",
+            step);
     if (step % 3 == 0) append(dir, "events.jsonl", text);
-    sprintf(text, "{\"t\":\"machine\",\"time\":%d,\"disk_free\":%d,\"ranks\":[{\"rank\":0,\"watts\":200,\"watts_max\":250}]}\n",
-            1700000000 + 10 * step, 1000000 - step);
+    sprintf(
+        text,
+        "{\"t\":\"machine\",\"time\":%d,\"disk_free\":%d,\"ranks\":[{\"rank\":0,\"watts\":200,\"watts_max\":250}]}\n",
+        1700000000 + 10 * step, 1000000 - step);
     append(dir, "machine.jsonl", text);
 }
 
@@ -84,8 +98,8 @@ static int64_t bytes_of(const char *dir, const char *name) {
     return stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
-// A run that is stopped and goes on, again and again: its log is cut back to the checkpoint, or begins anew with other units, or
-// isn't cut at all. Who has read it as it grew knows what one knows who reads it at the end.
+// A run that is stopped and goes on, again and again: its log is cut back to the checkpoint, or begins anew with other
+// units, or isn't cut at all. Who has read it as it grew knows what one knows who reads it at the end.
 static void resumes(void **state) {
     char *dir = make_dir();
     (void)state;
@@ -166,7 +180,7 @@ static void damaged_anywhere(void **state) {
     drop_dir(dir);
 }
 
-// --- what is known of a run ------------------------------------------------------------------------------------------------------------
+// --- what is known of a run ------------------------------------------------------------------------------------------
 
 static void line_of(const char *dir, const char *text) {
     append(dir, "log.jsonl", text);
@@ -179,12 +193,14 @@ static void times_of_steps(void **state) {
     for (int clock = 0; clock < 2; clock++) {
         char *dir = make_dir(), line[256];
         for (int i = 0; i < 5; i++) {
-            int n = sprintf(line, "{\"t\":\"step\",\"step\":%d,\"loss\":%s,\"mfu\":%s,\"ms\":%s,\"skipped\":%s,\"tokens\":%s", 5010 + 10 * i,
-                            i == 3   ? "null"
-                            : i == 1 ? "1.5"
-                            : i == 2 ? "1.5"
-                                     : "2",
-                            i == 4 ? "null" : "0.25", i == 2 ? "null" : "100", i == 3 ? "true" : "false", i == 4 ? "null" : "77");
+            int n = sprintf(
+                line, "{\"t\":\"step\",\"step\":%d,\"loss\":%s,\"mfu\":%s,\"ms\":%s,\"skipped\":%s,\"tokens\":%s",
+                5010 + 10 * i,
+                i == 3   ? "null"
+                : i == 1 ? "1.5"
+                : i == 2 ? "1.5"
+                         : "2",
+                i == 4 ? "null" : "0.25", i == 2 ? "null" : "100", i == 3 ? "true" : "false", i == 4 ? "null" : "77");
             if (clock) n += sprintf(line + n, ",\"time\":%d", 1000 + 2 * i);
             sprintf(line + n, "}");
             line_of(dir, line);
@@ -194,7 +210,8 @@ static void times_of_steps(void **state) {
         assert_true(fabs(r->trained_s - 3.1) < 1e-9);  // one step of 0.1 s, and three times ten
         for (int i = 0; i < 5; i++) {
             static const double took[5] = {0.1, 1.1, 1.1, 2.1, 3.1};
-            double want = clock ? 0.1 + 2 * i : took[i], got = mean_at(r, CURVE_ELAPSED, (int)((5009 + 10 * i) / r->steps.width));
+            double want = clock ? 0.1 + 2 * i : took[i],
+                   got = mean_at(r, CURVE_ELAPSED, (int)((5009 + 10 * i) / r->steps.width));
             if (fabs(got - want) > 1e-9) fail_msg("record %d: %g s, expected %g", i, got, want);
         }
         if (clock) assert_true(fabs(r->first_time - 999.9) < 1e-9 && r->last_time == 1008);
@@ -216,7 +233,9 @@ static void times_of_steps(void **state) {
 static void evaluations(void **state) {
     char *dir = make_dir();
     (void)state;
-    line_of(dir, "{\"t\":\"eval\",\"step\":0,\"loss\":3,\"accuracy\":0.1,\"bits_per_byte\":0.2,\"acc\":0.3,\"acc_norm\":0.4}");
+    line_of(
+        dir,
+        "{\"t\":\"eval\",\"step\":0,\"loss\":3,\"accuracy\":0.1,\"bits_per_byte\":0.2,\"acc\":0.3,\"acc_norm\":0.4}");
     line_of(dir, "{\"t\":\"eval\",\"step\":10,\"loss\":2}");
     line_of(dir, "{\"t\":\"eval\",\"step\":20,\"loss\":2}");
     line_of(dir, "{\"t\":\"eval\",\"step\":30,\"loss\":null}");
@@ -231,7 +250,8 @@ static void evaluations(void **state) {
         assert_true(all.n == (k ? 1 : 3) && fabs(all.sum - (k ? first[k] : 7)) < 1e-12);
     }
     assert_int_equal(sheet_total(&r->early, EARLY_EVAL).n, 3);
-    line_of(dir, "{\"t\":\"eval\",\"step\":40,\"loss\":2.5,\"best\":1.5,\"best_step\":5}");  // of a run that went on: it knows better
+    // of a run that went on: it knows better
+    line_of(dir, "{\"t\":\"eval\",\"step\":40,\"loss\":2.5,\"best\":1.5,\"best_step\":5}");
     OK(runlog_poll(r));
     assert_true(r->evals == 4 && r->eval_loss == 2.5 && r->best == 1.5 && r->best_step == 5);
     line_of(dir, "{\"t\":\"eval\",\"step\":50,\"loss\":1.75}");
@@ -241,19 +261,22 @@ static void evaluations(void **state) {
     drop_dir(dir);
 }
 
-// The newest samples and events; marks over all of the run, the last one always; the newest hash of a step or a checkpoint.
+// The newest samples and events; marks over all of the run, the last one always; the newest hash of a step or a
+// checkpoint.
 static void the_newest(void **state) {
     char *dir = make_dir(), line[256];
     (void)state;
     append(dir, "log.jsonl", "");
     runlog *r = open_log(dir);
     for (int i = 1; i <= 1000; i++) {
-        sprintf(line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"k%d\",\"step\":%d,\"text\":\"x\"}\n", i, i);
+        sprintf(line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"k%d\",\"step\":%d,\"text\":\"x\"}\n",
+                i, i);
         append(dir, "events.jsonl", line);
         sprintf(line, "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"p%d\",\"text\":\"t%d\"}", i, i, i);
         if (i % 50 == 0) line_of(dir, line);
         OK(runlog_poll(r));
-        for (int k = 0; k < 2 && k < i; k++) assert_int_equal(r->mark[r->marks - 1 - k].step, i - k);  // also where older ones just went
+        // also where older ones just went
+        for (int k = 0; k < 2 && k < i; k++) assert_int_equal(r->mark[r->marks - 1 - k].step, i - k);
         if (i % 100) continue;
         char kind[16], text[16];
         assert_true(r->events_seen == i && r->samples == i / 50 && r->marks <= RUNLOG_MARKS);
@@ -289,8 +312,10 @@ static void the_newest(void **state) {
 static void power_and_ranks(void **state) {
     char *dir = make_dir();
     (void)state;
-    line_of(dir, "{\"t\":\"power\",\"step\":2,\"joules_per_token\":0.5,\"devices\":[{\"rank\":0,\"watts\":100,\"celsius\":50,\"mhz\":1000},"
-                 "{\"rank\":6,\"watts\":300,\"celsius\":70,\"mhz\":null}]}");
+    line_of(
+        dir,
+        "{\"t\":\"power\",\"step\":2,\"joules_per_token\":0.5,\"devices\":[{\"rank\":0,\"watts\":100,\"celsius\":50,\"mhz\":1000},"
+        "{\"rank\":6,\"watts\":300,\"celsius\":70,\"mhz\":null}]}");
     line_of(dir, "{\"t\":\"ranks\",\"step\":2,\"first\":2,\"compute_ms\":[90,10]}");  // its beginning is not there
     line_of(
         dir,
@@ -303,18 +328,21 @@ static void power_and_ranks(void **state) {
         curve of;
         int step, n;
         double sum, least, most;
-    } want[] = {{CURVE_WATTS, 2, 2, 400, 100, 300},  {CURVE_CELSIUS, 2, 2, 120, 50, 70}, {CURVE_MHZ, 2, 1, 1000, 1000, 1000},
-                {CURVE_JOULES, 2, 1, 0.5, 0.5, 0.5}, {CURVE_R_DATA, 4, 1, 2, 2, 2},      {CURVE_R_WAIT, 4, 1, 6, 6, 6},
-                {CURVE_R_TENSOR, 4, 1, 3, 3, 3},     {CURVE_R_STAGES, 4, 1, 14, 14, 14}, {CURVE_R_COMPUTE, 4, 2, 25, 10, 15},
-                {CURVE_R_COMPUTE, 6, 1, 20, 20, 20}};
+    } want[] = {{CURVE_WATTS, 2, 2, 400, 100, 300},  {CURVE_CELSIUS, 2, 2, 120, 50, 70},
+                {CURVE_MHZ, 2, 1, 1000, 1000, 1000}, {CURVE_JOULES, 2, 1, 0.5, 0.5, 0.5},
+                {CURVE_R_DATA, 4, 1, 2, 2, 2},       {CURVE_R_WAIT, 4, 1, 6, 6, 6},
+                {CURVE_R_TENSOR, 4, 1, 3, 3, 3},     {CURVE_R_STAGES, 4, 1, 14, 14, 14},
+                {CURVE_R_COMPUTE, 4, 2, 25, 10, 15}, {CURVE_R_COMPUTE, 6, 1, 20, 20, 20}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         const bucket *b = sheet_bucket(&r->steps, want[i].of, want[i].step - 1);
-        if (b->n != want[i].n || b->sum != want[i].sum || b->least != (float)want[i].least || b->most != (float)want[i].most)
+        if (b->n != want[i].n || b->sum != want[i].sum || b->least != (float)want[i].least ||
+            b->most != (float)want[i].most)
             fail_msg("curve %d: %lld, %g, %g to %g", want[i].of, (long long)b->n, b->sum, b->least, b->most);
     }
     // Beside the median: 10, 20, 10, 10 and 10, 30, of which the greater one is the upper one of the two in the middle.
     static const double four[4] = {1, 2, 1, 1}, two[2] = {1.0 / 3, 1};
-    for (int k = 0; k < 4; k++) assert_true(r->heat.n[k][1] == 0 && r->heat.n[k][3] == 1 && fabs(r->heat.sum[k][3] - four[k]) < 1e-6);
+    for (int k = 0; k < 4; k++)
+        assert_true(r->heat.n[k][1] == 0 && r->heat.n[k][3] == 1 && fabs(r->heat.sum[k][3] - four[k]) < 1e-6);
     for (int k = 0; k < 2; k++) assert_true(r->heat.n[k][5] == 1 && fabs(r->heat.sum[k][5] - two[k]) < 1e-6);
     assert_true(r->heat.rows == 4 && r->heat.n[2][5] == 0);
     runlog_close(r);
@@ -323,16 +351,20 @@ static void power_and_ranks(void **state) {
 
 // With which checkpoint of another run it began is known as long as its events say so.
 static void a_fork(void **state) {
-    static const char *const texts[][2] = {{"from runs/a step 5", "runs/a step 5"}, {"runs/b", "runs/b"}, {"from ", ""}};
+    static const char *const texts[][2] = {
+        {"from runs/a step 5", "runs/a step 5"}, {"runs/b", "runs/b"}, {"from ", ""}};
     char *dir = make_dir(), line[256];
     (void)state;
     append(dir, "log.jsonl", "");
     runlog *r = open_log(dir);
     for (int k = 0; k < 3; k++) {
         assert_string_equal(r->forked, "");
-        sprintf(line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"forked\",\"step\":0,\"text\":\"%s\"}\n", texts[k][0]);
+        sprintf(line,
+                "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"forked\",\"step\":0,\"text\":\"%s\"}\n",
+                texts[k][0]);
         append(dir, "events.jsonl", line);
-        append(dir, "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"stop\",\"step\":9,\"text\":\"from x\"}\n");
+        append(dir, "events.jsonl",
+               "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"stop\",\"step\":9,\"text\":\"from x\"}\n");
         OK(runlog_poll(r));
         assert_string_equal(r->forked, texts[k][1]);
         assert_true(r->marks == 2 && r->mark[0].step == 0 && r->mark[1].step == 9 && r->events_seen == 2);
@@ -354,7 +386,8 @@ static void ranks_are_counted(void **state) {
             to += sprintf(to, file == 0   ? "{\"t\":\"power\",\"step\":1,\"devices\":["
                               : file == 1 ? "{\"t\":\"machine\",\"time\":1700000000.75,\"ranks\":["
                                           : "{\"t\":\"ranks\",\"step\":1,\"compute_ms\":[");
-            for (int i = 0; i < n; i++) to += sprintf(to, file == 2 ? "%s%d" : "%s{\"rank\":%d,\"watts\":1}", i ? "," : "", i);
+            for (int i = 0; i < n; i++)
+                to += sprintf(to, file == 2 ? "%s%d" : "%s{\"rank\":%d,\"watts\":1}", i ? "," : "", i);
             sprintf(to, "]}\n");
             append(dir, file == 1 ? "machine.jsonl" : "log.jsonl", line);
             runlog *r = open_log(dir);
@@ -365,7 +398,8 @@ static void ranks_are_counted(void **state) {
         }
 }
 
-// Of more ranks than are compared, those beyond are passed over, in one record or in several that go on where the one before ended.
+// Of more ranks than are compared, those beyond are passed over, in one record or in several that go on where the one
+// before ended.
 static void more_ranks_than_are_compared(void **state) {
     (void)state;
     for (int parts = 1; parts <= 2; parts++)
@@ -377,7 +411,8 @@ static void more_ranks_than_are_compared(void **state) {
             for (int i = 0; i < cut; i++) to += sprintf(to, "%s20", i ? "," : "");
             if (cut) to += sprintf(to, "]}\n");
             to += sprintf(to, "{\"t\":\"ranks\",\"step\":4,\"first\":%d,\"compute_ms\":[", cut);
-            for (int i = cut; i < ranks; i++) to += sprintf(to, "%s%d", i > cut ? "," : "", i == RUNLOG_RANKS - 2 ? 60 : i < RUNLOG_RANKS ? 20 : 70);
+            for (int i = cut; i < ranks; i++)
+                to += sprintf(to, "%s%d", i > cut ? "," : "", i == RUNLOG_RANKS - 2 ? 60 : i < RUNLOG_RANKS ? 20 : 70);
             sprintf(to, "]}\n");
             append(dir, "log.jsonl", text);
             runlog *r = open_log(dir);
@@ -396,12 +431,15 @@ static void more_ranks_than_are_compared(void **state) {
 
 // What a person should look at, and the devices, are those of now.
 static void status_of_now(void **state) {
-    char *dir = make_dir(), text[8192] = "{\"state\":\"training\",\"host\":\"h\",\"world\":9,\"alarms\":[", *to = text + strlen(text);
+    char *dir = make_dir(), text[8192] = "{\"state\":\"training\",\"host\":\"h\",\"world\":9,\"alarms\":[",
+         *to = text + strlen(text);
     (void)state;
     append(dir, "log.jsonl", "");
-    for (int i = 0; i < RUNLOG_ALARMS + 2; i++) to += sprintf(to, "%s{\"kind\":\"hang\",\"text\":\"alarm %d\"}", i ? "," : "", i);
+    for (int i = 0; i < RUNLOG_ALARMS + 2; i++)
+        to += sprintf(to, "%s{\"kind\":\"hang\",\"text\":\"alarm %d\"}", i ? "," : "", i);
     to += sprintf(to, "],\"ranks\":[");
-    for (int i = 0; i < RUNLOG_DEVICES + 2; i++) to += sprintf(to, "%s{\"rank\":%d,\"host\":\"h%d\",\"device\":\"d%d\"}", i ? "," : "", 8 + i, i, i);
+    for (int i = 0; i < RUNLOG_DEVICES + 2; i++)
+        to += sprintf(to, "%s{\"rank\":%d,\"host\":\"h%d\",\"device\":\"d%d\"}", i ? "," : "", 8 + i, i, i);
     sprintf(to, "]}");
     write_text(dir, "status.json", text);
     runlog *r = open_log(dir);
@@ -416,7 +454,8 @@ static void status_of_now(void **state) {
     assert_true(r->alarms == 0 && r->devices == 1 && r->device[0].rank == 0);
     assert_string_equal(r->state, "done");
     assert_string_equal(r->host, "i");
-    write_text(dir, "status.json", "{\"state\":\"none\",\"alarms\":[{\"text\":\"half\"}");  // of another version, or torn: what was known stays
+    // of another version, or torn: what was known stays
+    write_text(dir, "status.json", "{\"state\":\"none\",\"alarms\":[{\"text\":\"half\"}");
     OK(runlog_poll(r));
     assert_string_equal(r->state, "done");
     assert_true(r->alarms == 0);

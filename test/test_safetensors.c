@@ -1,5 +1,5 @@
-// test/test_safetensors.c: what is written reads back bit for bit, in this reader and by the letter of the format; and a header
-// that does not fit itself or its file is refused with the tensor or the offset named, whatever byte is wrong.
+// test/test_safetensors.c: what is written reads back bit for bit, in this reader and by the letter of the format; and
+// a header that does not fit itself or its file is refused with the tensor or the offset named, whatever byte is wrong.
 #include "base/io.h"
 #include "model/safetensors.h"
 
@@ -58,14 +58,16 @@ static void refused(const place *p, const char *header, size_t data, const char 
     st_file f;
     write_file(p, header, data);
     err_t rc = st_open(&f, p->file);
-    if (rc != ERR_DATA || !strstr(err_last()->text, says)) print_error("%s -> %d: %s\n", header, rc, rc ? err_last()->text : "accepted");
+    if (rc != ERR_DATA || !strstr(err_last()->text, says))
+        print_error("%s -> %d: %s\n", header, rc, rc ? err_last()->text : "accepted");
     assert_int_equal(rc, ERR_DATA);
     assert_non_null(strstr(err_last()->text, p->file));
     assert_non_null(strstr(err_last()->text, says));
     assert_int_equal(f.fd, -1);
 }
 
-#define ENTRY(dtype, shape, from, to) "{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" from "," to "]}"
+#define ENTRY(dtype, shape, from, to) \
+    "{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" from "," to "]}"
 
 static void test_accepts(void **state) {
     place *p = *state;
@@ -73,8 +75,9 @@ static void test_accepts(void **state) {
     // data order differs from header order; a scalar; an empty tensor; metadata; spaces at the end
     write_file(p,
                "{\"b\":" ENTRY("F32", "2,1", "4", "12") ",\"__metadata__\":{\"k\":\"v\"}"
-                                                        ",\"a\":" ENTRY("F16", "", "0", "2") ",\"e\":" ENTRY("I64", "0,7", "4", "4") ",\"a2\":" ENTRY(
-                                                            "BF16", "1", "2", "4") "}   ",
+                                                        ",\"a\":" ENTRY("F16", "", "0", "2") ",\"e\":" ENTRY(
+                                                            "I64", "0,7", "4", "4") ",\"a2\":" ENTRY("BF16", "1", "2",
+                                                                                                     "4") "}   ",
                12);
     assert_int_equal(st_open(&f, p->file), ERR_OK);
     assert_int_equal(f.count, 4);
@@ -93,17 +96,19 @@ static void test_accepts(void **state) {
     st_close(&f);
 }
 
-// Every type of the format has its size, so that a tensor that nobody reads does no harm; only numbers are read as FP32.
+// Every type of the format has its size, so that a tensor that nobody reads does no harm; only numbers are read as
+// FP32.
 static void test_knows_all_types(void **state) {
     place *p = *state;
     static const struct {
         const char *name;
         int bits;
         bool floating;
-    } types[] = {{"F32", 32, true},         {"F16", 16, true},        {"BF16", 16, true}, {"F64", 64, true},     {"I64", 64, false},
-                 {"BOOL", 8, false},        {"U8", 8, false},         {"I8", 8, false},   {"I16", 16, false},    {"U16", 16, false},
-                 {"I32", 32, false},        {"U32", 32, false},       {"U64", 64, false}, {"C64", 64, false},    {"F8_E4M3", 8, false},
-                 {"F8_E5M2", 8, false},     {"F8_E8M0", 8, false},    {"F4", 4, false},   {"F6_E2M3", 6, false}, {"F6_E3M2", 6, false},
+    } types[] = {{"F32", 32, true},         {"F16", 16, true},        {"BF16", 16, true},    {"F64", 64, true},
+                 {"I64", 64, false},        {"BOOL", 8, false},       {"U8", 8, false},      {"I8", 8, false},
+                 {"I16", 16, false},        {"U16", 16, false},       {"I32", 32, false},    {"U32", 32, false},
+                 {"U64", 64, false},        {"C64", 64, false},       {"F8_E4M3", 8, false}, {"F8_E5M2", 8, false},
+                 {"F8_E8M0", 8, false},     {"F4", 4, false},         {"F6_E2M3", 6, false}, {"F6_E3M2", 6, false},
                  {"F8_E4M3FNUZ", 8, false}, {"F8_E5M2FNUZ", 8, false}};
     assert_int_equal(sizeof types / sizeof *types, ST_TYPES);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -111,7 +116,8 @@ static void test_knows_all_types(void **state) {
         float x[4];
         st_file f;
         int bytes = 4 * types[i].bits / 8;
-        snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[2,2],\"data_offsets\":[0,%d]}}", types[i].name, bytes);
+        snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[2,2],\"data_offsets\":[0,%d]}}",
+                 types[i].name, bytes);
         write_file(p, header, (size_t)bytes);
         assert_int_equal(st_open(&f, p->file), ERR_OK);
         assert_string_equal(st_type_name(f.tensors[0].type), types[i].name);
@@ -169,8 +175,9 @@ static void test_refuses_layouts(void **state) {
     refused(p, "{\"a\\u0000b\":1}", 0, "JSON");
 }
 
-// What the format's own reader is tested with, and what has been sent to it in bad faith (github.com/huggingface/safetensors: src/tensor.rs,
-// attacks, bindings/python/tests). says: NULL where that reader accepts it, and so must ours; else a part of our message.
+// What the format's own reader is tested with, and what has been sent to it in bad faith
+// (github.com/huggingface/safetensors: src/tensor.rs, attacks, bindings/python/tests). says: NULL where that reader
+// accepts it, and so must ours; else a part of our message.
 #define W(name) "\"" name "\":"
 static const struct {
     const char *header;
@@ -181,13 +188,15 @@ static const struct {
     {"{" W("w") ENTRY("I32", "3,2", "0", "24") "}", 24, NULL},
     {"{" W("w") ENTRY("I32", "", "0", "4") "}", 4, NULL},
     {"{" W("w") ENTRY("I32", "3,0", "0", "0") "}", 0, NULL},
-    {"{" W("w") ENTRY("I32", "0,4611686018427387904", "0", "0") "}", 0, "larger than any file"},  // theirs accepts it: 0 comes first
+    // theirs accepts it: 0 comes first
+    {"{" W("w") ENTRY("I32", "0,4611686018427387904", "0", "0") "}", 0, "larger than any file"},
     {"{" W("w") ENTRY("F32", "1,1,1,1,1,1,1,1", "0", "4") "}", 4, NULL},
     {"{}\r \t\n", 0, NULL},
     {"\t\n{}\r ", 0, NULL},
     {" \t\r\n{" W("w") ENTRY("I32", "1", "0", "4") "}", 4, NULL},
     {"{\"__metadata__\":{}}", 0, NULL},
-    {"{\"__metadata__\":{\"a\":\"[[[[{{{{,,,,\\\\\\\"[[[[\"}," W("w") ENTRY("U8", "1", "0", "1") "}", 1, NULL},  // brackets in strings nest nothing
+    // brackets in strings nest nothing
+    {"{\"__metadata__\":{\"a\":\"[[[[{{{{,,,,\\\\\\\"[[[[\"}," W("w") ENTRY("U8", "1", "0", "1") "}", 1, NULL},
     {"{" W("w\xC3\xA9") ENTRY("U8", "1", "0", "1") "," W("\\u00e8") ENTRY("U8", "1", "1", "2") "}", 2, NULL},
     // no header
     {"{", 0, "has 9 bytes: empty or truncated"},
@@ -243,7 +252,8 @@ static const struct {
     {"{" W("w") ENTRY("F64", "2305843009213693952", "0", "0") "}", 0, "tensor w: its shape is larger"},
     {"{" W("w") ENTRY("U8", "1", "", "1") "}", 1, "not valid JSON"},
     {"{" W("w") "{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[]}}", 1, "tensor w: \"data_offsets\" is not a pair"},
-    {"{" W("w") "{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":{\"0\":0,\"1\":1}}}", 1, "tensor w: \"data_offsets\" is not a pair"},
+    {"{" W("w") "{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":{\"0\":0,\"1\":1}}}", 1,
+     "tensor w: \"data_offsets\" is not a pair"},
     {"{" W("w") ENTRY("U8", "1", "0", "18446744073709551615") "}", 1, "not valid JSON: too big integer"},
     // offsets
     {"{" W("w") ENTRY("I32", "3,2", "0", "4") "}", 0, "tensor w: data_offsets [0,4] do not lie"},
@@ -254,8 +264,11 @@ static const struct {
     {"{" W("a") ENTRY("U8", "8", "0", "8") "," W("b") ENTRY("U8", "8", "0", "8") "}", 8, "they overlap"},
     {"{" W("a") ENTRY("U8", "8", "0", "8") "," W("b") ENTRY("U8", "2", "3", "5") "}", 8, "they overlap"},
     {"{" W("a") ENTRY("U8", "8", "0", "8") "," W("e") ENTRY("U8", "0", "4", "4") "}", 8, "they overlap"},
-    {"{" W("a") ENTRY("U8", "8", "0", "8") "," W("e") ENTRY("U8", "0", "9", "9") "}", 8, "tensor e: data_offsets [9,9] do not lie"},
-    {"{" W("a") ENTRY("U8", "0", "8", "8") "," W("b") ENTRY("U8", "8", "0", "8") "," W("c") ENTRY("U8", "0", "0", "0") "}", 8, NULL},
+    {"{" W("a") ENTRY("U8", "8", "0", "8") "," W("e") ENTRY("U8", "0", "9", "9") "}", 8,
+     "tensor e: data_offsets [9,9] do not lie"},
+    {"{" W("a") ENTRY("U8", "0", "8", "8") "," W("b") ENTRY("U8", "8", "0", "8") "," W("c")
+         ENTRY("U8", "0", "0", "0") "}",
+     8, NULL},
     {"{" W("a") ENTRY("U8", "2", "0", "2") "," W("b") ENTRY("U8", "2", "3", "5") "}", 5, "there is a gap"},
     {"{" W("a") ENTRY("U8", "1", "9223372036854775807", "-9223372036854775808") "}", 1, "tensor a: data_offsets"},
     {"{" W("a") ENTRY("U8", "1", "-1", "0") "}", 1, "tensor a: data_offsets [-1,0] do not lie"},
@@ -309,7 +322,8 @@ static void test_large_headers(void **state) {
         st_file f;
         write_file(p, header, 4);
         assert_int_equal(st_open(&f, p->file), ERR_DATA);
-        if (!strstr(err_last()->text, kinds[i].says)) fail_msg("kind %zu: \"%s\", expected \"%s\"", i, err_last()->text, kinds[i].says);
+        if (!strstr(err_last()->text, kinds[i].says))
+            fail_msg("kind %zu: \"%s\", expected \"%s\"", i, err_last()->text, kinds[i].says);
     }
     free(header);
 }
@@ -320,7 +334,8 @@ static void test_many_overlap(void **state) {
     enum { MANY = 10000, EACH = 80 };
     char *header = malloc(MANY * EACH), *at = header;
     *at++ = '{';
-    for (int i = 0; i < MANY; i++) at += sprintf(at, "%s\"w%d\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}", i ? "," : "", i);
+    for (int i = 0; i < MANY; i++)
+        at += sprintf(at, "%s\"w%d\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}", i ? "," : "", i);
     strcpy(at, "}");
     refused(p, header, 4, "they overlap");
     free(header);
@@ -329,8 +344,16 @@ static void test_many_overlap(void **state) {
 static void test_refuses_lengths(void **state) {
     place *p = *state;
     st_file f;
-    static const uint64_t lengths[] = {
-        0, 1, 3, 100, 100000001, 1u << 30, 0xffffff0000000040, UINT64_MAX, (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1};
+    static const uint64_t lengths[] = {0,
+                                       1,
+                                       3,
+                                       100,
+                                       100000001,
+                                       1u << 30,
+                                       0xffffff0000000040,
+                                       UINT64_MAX,
+                                       (uint64_t)INT64_MAX,
+                                       (uint64_t)INT64_MAX + 1};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         char bytes[10] = "????????{}";
         memcpy(bytes, &lengths[i], 8);
@@ -347,16 +370,18 @@ static void test_refuses_lengths(void **state) {
         write_raw(p->file, &n, sizeof n);
         assert_int_equal(truncate(p->file, (off_t)n + 8), 0);
         assert_int_equal(st_open(&f, p->file), ERR_DATA);
-        assert_non_null(strstr(err_last()->text, n == 100000000 ? "expected the header's '{', found byte 0x00" : "expected 2 to 100000000"));
+        assert_non_null(strstr(err_last()->text, n == 100000000 ? "expected the header's '{', found byte 0x00"
+                                                                : "expected 2 to 100000000"));
     }
     unlink(p->file);
     assert_int_equal(st_open(&f, p->file), ERR_IO);
     assert_int_equal(st_open(&f, p->dir), ERR_DATA);
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------------------
+// --- writing ---------------------------------------------------------------------------------------------------------
 
-static const uint32_t odd_bits[6] = {0x7fc00001, 0xffffffff, 0x80000000, 0x7f800000, 1, 0x3f800000};  // NaNs with payload, -0, inf, subnormal
+// NaNs with payload, -0, inf, subnormal
+static const uint32_t odd_bits[6] = {0x7fc00001, 0xffffffff, 0x80000000, 0x7f800000, 1, 0x3f800000};
 
 static void test_round_trip(void **state) {
     place *p = *state;
@@ -428,12 +453,16 @@ static void test_writer_mistakes(void **state) {
     assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "__metadata__"}, 1, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = ""}, 1, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "\xff"}, 1, NULL, NULL), ERR_INTERNAL);
-    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "a", .dims = 2, .size = {INT64_MAX, 2}}, 1, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(
+        st_create(&w, p->file, &(st_tensor){.name = "a", .dims = 2, .size = {INT64_MAX, 2}}, 1, NULL, NULL),
+        ERR_INTERNAL);
     assert_int_equal(st_create(&w, p->file, two, 1, NULL, NULL), ERR_OK);
     assert_int_equal(st_put(&w, "12345", 5), ERR_INTERNAL);  // more than declared
     assert_int_equal(st_put(&w, "123", 3), ERR_OK);
     assert_int_equal(st_finish(&w, NULL), ERR_INTERNAL);  // less than declared
-    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "a", .type = ST_F4, .dims = 1, .size = {3}}, 1, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(
+        st_create(&w, p->file, &(st_tensor){.name = "a", .type = ST_F4, .dims = 1, .size = {3}}, 1, NULL, NULL),
+        ERR_INTERNAL);
     enum { LONG = 100000000 };  // a header that no reader would accept
     char *text = malloc(LONG + 1);
     memset(text, 'a', LONG), text[LONG] = 0;
@@ -456,7 +485,8 @@ static void test_writer_mistakes(void **state) {
 static void test_half_types(void **state) {
     place *p = *state;
     enum { N = 65536 };
-    st_tensor t[2] = {{.name = "h", .type = ST_F16, .dims = 1, .size = {N}}, {.name = "b", .type = ST_BF16, .dims = 1, .size = {N}}};
+    st_tensor t[2] = {{.name = "h", .type = ST_F16, .dims = 1, .size = {N}},
+                      {.name = "b", .type = ST_BF16, .dims = 1, .size = {N}}};
     uint16_t *bits = malloc(N * sizeof *bits);
     float *h = malloc(N * sizeof *h), *b = malloc(N * sizeof *b);
     for (int i = 0; i < N; i++) bits[i] = (uint16_t)i;
@@ -483,12 +513,14 @@ static void test_half_types(void **state) {
     free(bits), free(h), free(b);
 }
 
-// Any elements of a tensor, of each type that is a number, from wherever they begin: also over more than is read at a time.
+// Any elements of a tensor, of each type that is a number, from wherever they begin: also over more than is read at a
+// time.
 static void test_any_elements(void **state) {
     place *p = *state;
     enum { N = 7001 };
     static const st_type types[] = {ST_F32, ST_F16, ST_BF16, ST_F64};
-    static const int64_t ranges[][2] = {{0, N}, {1, 1}, {1, N - 1}, {2047, 2}, {2048, 2048}, {4095, 2900}, {N - 1, 1}, {N, 0}, {17, 5000}};
+    static const int64_t ranges[][2] = {{0, N},       {1, 1},     {1, N - 1}, {2047, 2}, {2048, 2048},
+                                        {4095, 2900}, {N - 1, 1}, {N, 0},     {17, 5000}};
     for (int k = 0; k < 4; k++) {
         st_tensor t = {.name = "t", .type = types[k], .dims = 1, .size = {N}};
         double *data = calloc(N, sizeof *data);
@@ -498,7 +530,11 @@ static void test_any_elements(void **state) {
             float f = (float)(i % 1000) + 1;
             double d = f;
             uint16_t half = (uint16_t)(i % 1000 + 1);
-            memcpy((char *)data + i * each, types[k] == ST_F64 ? (void *)&d : types[k] == ST_F32 ? (void *)&f : (void *)&half, (size_t)each);
+            memcpy((char *)data + i * each,
+                   types[k] == ST_F64   ? (void *)&d
+                   : types[k] == ST_F32 ? (void *)&f
+                                        : (void *)&half,
+                   (size_t)each);
         }
         st_writer w;
         st_file f;
@@ -555,9 +591,10 @@ static void test_flips(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
     const struct CMUnitTest tests[] = {
-        TEST(test_accepts),       TEST(test_refuses_entries), TEST(test_refuses_layouts), TEST(test_refuses_lengths), TEST(test_known_cases),
-        TEST(test_large_headers), TEST(test_many_overlap),    TEST(test_round_trip),      TEST(test_header_bytes),    TEST(test_writer_mistakes),
-        TEST(test_half_types),    TEST(test_any_elements),    TEST(test_knows_all_types), TEST(test_flips),
+        TEST(test_accepts),         TEST(test_refuses_entries), TEST(test_refuses_layouts), TEST(test_refuses_lengths),
+        TEST(test_known_cases),     TEST(test_large_headers),   TEST(test_many_overlap),    TEST(test_round_trip),
+        TEST(test_header_bytes),    TEST(test_writer_mistakes), TEST(test_half_types),      TEST(test_any_elements),
+        TEST(test_knows_all_types), TEST(test_flips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

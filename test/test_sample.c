@@ -80,7 +80,8 @@ static void tokens_agree_with_numpy(void **state) {
         o.tokens = TOKENS;
         draw(&r, list[i].length, o, ours);
         for (int n = 0; n < TOKENS; n++)
-            if (ours[n] != (int32_t)theirs[n]) fail_msg("list %d, token %d: %d, numpy %d", i, n, ours[n], (int)theirs[n]);
+            if (ours[n] != (int32_t)theirs[n])
+                fail_msg("list %d, token %d: %d, numpy %d", i, n, ours[n], (int)theirs[n]);
     }
     rig_close(&r);
 }
@@ -91,7 +92,8 @@ static void a_session_writes_with_its_seed_and_step(void **state) {
     rig r = {.dir = make_dir()};
     double theirs[TOKENS];
     char *written, expected[TOKENS + 1] = "";
-    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "[run]\nseed = 1337\n[sample]\ntokens = 80\ntemperature = 1\ntop_k = 0\n");
+    look_open(&r.x, &r.c, r.dir, SESSION_LOOK,
+              "[run]\nseed = 1337\n[sample]\ntokens = 80\ntemperature = 1\ntop_k = 0\n");
     r.x.step = 1;
     golden_read(LOOK_GOLDEN, "draws/1", TOKENS, theirs);
     for (int n = 0, at = 0; n < TOKENS; n++) {
@@ -108,17 +110,21 @@ static void a_session_writes_with_its_seed_and_step(void **state) {
 static void settings_are_those_of_the_run(void **state) {
     (void)state;
     enum { ROWS = 6 };
-    static const predict_options list[ROWS] = {
-        {.temperature = 1}, {.temperature = 1.9}, {.temperature = 1, .top_k = 3}, {.temperature = 1, .top_p = 0.6}, {.temperature = 1, .min_p = 0.2},
-        {.temperature = 0}};
+    static const predict_options list[ROWS] = {{.temperature = 1},
+                                               {.temperature = 1.9},
+                                               {.temperature = 1, .top_k = 3},
+                                               {.temperature = 1, .top_p = 0.6},
+                                               {.temperature = 1, .min_p = 0.2},
+                                               {.temperature = 0}};
     char written[ROWS][TOKENS + 1];
     for (int i = 0; i < ROWS; i++) {
         rig r = {.dir = make_dir()};
         char keys[200], *own;
         int32_t tokens[TOKENS];
         predict_options o = list[i];
-        snprintf(keys, sizeof keys, "[run]\nseed = 9\n[sample]\ntokens = %d\ntemperature = %g\ntop_k = %d\ntop_p = %g\nmin_p = %g\n", TOKENS,
-                 o.temperature, (int)o.top_k, o.top_p, o.min_p);
+        snprintf(keys, sizeof keys,
+                 "[run]\nseed = 9\n[sample]\ntokens = %d\ntemperature = %g\ntop_k = %d\ntop_p = %g\nmin_p = %g\n",
+                 TOKENS, o.temperature, (int)o.top_k, o.top_p, o.min_p);
         look_open(&r.x, &r.c, r.dir, SESSION_LOOK, keys);
         o.tokens = TOKENS, o.seed = 9, o.step = r.x.step = 3;
         draw(&r, 7, o, tokens);
@@ -143,7 +149,13 @@ static void nothing_is_continued_too(void **state) {
     look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
     for (int i = 0; i < 4; i++) {
         int32_t *next = found[i];
-        predict_text one = {.prompt = "", .ids = i == 0 ? NULL : i == 1 ? &line : &first, .count = i == 1 || i == 3, .put = collect, .ctx = &next};
+        predict_text one = {.prompt = "",
+                            .ids = i == 0   ? NULL
+                                   : i == 1 ? &line
+                                            : &first,
+                            .count = i == 1 || i == 3,
+                            .put = collect,
+                            .ctx = &next};
         OK(evaluator_predict(&r.x.evaluator, &o, &one, 1));
     }
     assert_memory_equal(found[0], found[1], sizeof found[0]);
@@ -203,7 +215,10 @@ static void frequencies_agree_with_pytorch(void **state) {
         snprintf(name, sizeof name, "distribution/%d", k);
         golden_read(LOOK_GOLDEN, name, LOOK_VOCAB, theirs);
         for (int i = 0; i < DRAWS; i++)
-            draw(&r, 7, (predict_options){.tokens = 1, .seed = (uint64_t)i, .temperature = list[k].temperature, .top_k = list[k].top_k}, &tokens[i]);
+            draw(&r, 7,
+                 (predict_options){
+                     .tokens = 1, .seed = (uint64_t)i, .temperature = list[k].temperature, .top_k = list[k].top_k},
+                 &tokens[i]);
         expect_frequencies(name, tokens, theirs);
     }
     free(tokens);
@@ -288,8 +303,8 @@ static void tokens_steps_and_seeds_are_streams_of_their_own(void **state) {
     rig_close(&r);
 }
 
-// What is left by top_k, the likeliest ones (0: all), then by top_p, the fewest of these that together have this share of them, and then by min_p, a
-// share of the likeliest.
+// What is left by top_k, the likeliest ones (0: all), then by top_p, the fewest of these that together have this share
+// of them, and then by min_p, a share of the likeliest.
 static void keep(double *probability, int top_k, double top_p, double min_p) {
     double left = 0, most = 0, all = 0, candidates = 0;
     bool kept[LOOK_VOCAB] = {false};
@@ -302,7 +317,8 @@ static void keep(double *probability, int top_k, double top_p, double min_p) {
     for (int i = 0; i < count; i++) candidates += probability[order[i]];
     for (int i = 0; i < count && left < top_p * candidates; i++) kept[order[i]] = true, left += probability[order[i]];
     most = probability[order[0]];
-    for (int v = 0; v < LOOK_VOCAB; v++) all += probability[v] = kept[v] && probability[v] >= min_p * most ? probability[v] : 0;
+    for (int v = 0; v < LOOK_VOCAB; v++)
+        all += probability[v] = kept[v] && probability[v] >= min_p * most ? probability[v] : 0;
     for (int v = 0; v < LOOK_VOCAB; v++) probability[v] /= all;
 }
 
@@ -324,7 +340,8 @@ static void shares_of_the_likeliest(void **state) {
         snprintf(what, sizeof what, "top_k %d, top_p %g, min_p %g", list[i].top_k, top_p, min_p);
         softmax(expected, logits, 1.3);
         keep(expected, list[i].top_k, top_p > 0 ? top_p : 2, min_p);
-        predict_options o = {.tokens = DRAWS, .seed = 5, .temperature = 1.3, .top_k = list[i].top_k, .top_p = top_p, .min_p = min_p};
+        predict_options o = {
+            .tokens = DRAWS, .seed = 5, .temperature = 1.3, .top_k = list[i].top_k, .top_p = top_p, .min_p = min_p};
         draw(&r, 1, o, tokens);
         expect_frequencies(what, tokens, expected);
     }
@@ -332,7 +349,7 @@ static void shares_of_the_likeliest(void **state) {
     rig_close(&r);
 }
 
-// --- words -------------------------------------------------------------------------------------------------------------
+// --- words -----------------------------------------------------------------------------------------------------------
 
 #define WORDS "test/golden/tokenizer/gpt2.json"
 
@@ -359,15 +376,18 @@ static void samples_are_written_in_words(void **state) {
     words_open(&r, "");
     OK(encoder_open(&e, r.x.words));
     OK(encoder_encode(e, "don't stop", 10, ENCODE_TEXT, &prompt, &count));
-    OK(evaluator_predict(&r.x.evaluator, &(predict_options){.tokens = 40, .temperature = 5, .top_k = 40, .seed = (uint64_t)r.c.run.seed},
-                         &(predict_text){.ids = prompt, .count = count, .put = collect, .ctx = &next}, 1));
+    OK(evaluator_predict(
+        &r.x.evaluator, &(predict_options){.tokens = 40, .temperature = 5, .top_k = 40, .seed = (uint64_t)r.c.run.seed},
+        &(predict_text){.ids = prompt, .count = count, .put = collect, .ctx = &next}, 1));
     for (int i = 0; i < 40 && ids[i] != tokenizer_about(r.x.words).end_of_text; i++) {
         const uint8_t *piece;
         int64_t n;
         char number[16];
         size_t at = strlen(expected);
-        if (tokenizer_piece(r.x.words, ids[i], &piece, &n) != ERR_OK) piece = (uint8_t *)number, n = snprintf(number, sizeof number, "<%d>", ids[i]);
-        for (int64_t k = 0; k < n; k++) at += (size_t)snprintf(expected + at, sizeof expected - at, piece[k] ? "%c" : "\xEF\xBF\xBD", piece[k]);
+        if (tokenizer_piece(r.x.words, ids[i], &piece, &n) != ERR_OK)
+            piece = (uint8_t *)number, n = snprintf(number, sizeof number, "<%d>", ids[i]);
+        for (int64_t k = 0; k < n; k++)
+            at += (size_t)snprintf(expected + at, sizeof expected - at, piece[k] ? "%c" : "\xEF\xBF\xBD", piece[k]);
     }
     OK(session_sample(&r.x, "don't stop", &written));
     assert_string_equal(written, expected);
@@ -376,7 +396,8 @@ static void samples_are_written_in_words(void **state) {
     memcpy(middle, written + 20, 3);
     bool plain = true;
     for (int i = 0; i < 3; i++)
-        plain = plain && middle[i] > ' ' && middle[i] < 127 && middle[i] != '"' && middle[i] != '\'' && middle[i] != ';' && middle[i] != '\\';
+        plain = plain && middle[i] > ' ' && middle[i] < 127 && middle[i] != '"' && middle[i] != '\'' &&
+                middle[i] != ';' && middle[i] != '\\';
     free(written);
     encoder_close(e);
     rig_close(&r);
@@ -394,14 +415,16 @@ static void samples_are_written_in_words(void **state) {
 // so many are counted.
 static void prompts_are_encoded_as_texts_are(void **state) {
     (void)state;
-    static const char *const tokenizers[] = {WORDS, "test/golden/tokenizer/llama3.json"}, *const prompts[] = {"don't stop", "go on"};
+    static const char *const tokenizers[] = {WORDS, "test/golden/tokenizer/llama3.json"}, *const prompts[] = {
+                                                                                              "don't stop", "go on"};
     enum { TOKENS_EACH = 6 };
     for (int k = 0; k < 2; k++) {
         rig r;
         char more[256];
         sample_text texts[2] = {{.prompt = prompts[0]}, {.prompt = prompts[1]}};
         encoder *e;
-        snprintf(more, sizeof more, "[sample]\ntemperature = 0\ntokens = %d\ntokenizer = %s\n", TOKENS_EACH, tokenizers[k]);
+        snprintf(more, sizeof more, "[sample]\ntemperature = 0\ntokens = %d\ntokenizer = %s\n", TOKENS_EACH,
+                 tokenizers[k]);
         words_open(&r, more);
         OK(session_samples(&r.x, texts, 2, NULL));
         OK(encoder_open(&e, r.x.words));
@@ -431,7 +454,7 @@ static void prompts_are_encoded_as_texts_are(void **state) {
     }
 }
 
-// --- a text as it grows, and where it stops ------------------------------------------------------------------------------
+// --- a text as it grows, and where it stops --------------------------------------------------------------------------
 
 typedef struct heard {
     char text[8192];
@@ -441,7 +464,8 @@ typedef struct heard {
     const char *stops[4];  // NULL after the last one
 } heard;
 
-// How many bytes of a text can't be taken back: at its end may stand the beginning of a character, or of a text to stop at.
+// How many bytes of a text can't be taken back: at its end may stand the beginning of a character, or of a text to stop
+// at.
 static size_t sure_of(const char *text, size_t n, const char *const *stops) {
     size_t back = 0;
     for (size_t k = 1; k <= 3 && k <= n; k++) {
@@ -473,7 +497,8 @@ static void hear(void *ctx, int number, const char *bytes, size_t n) {
 }
 
 // The text with these [sample] keys; what was told of it on the way is the same.
-static void written_with(const char *keys, const char *const *stops, const char *prompt, char text[8192], char ended[16]) {
+static void written_with(const char *keys, const char *const *stops, const char *prompt, char text[8192],
+                         char ended[16]) {
     rig r;
     heard h = {.n = 0};
     for (int i = 0; stops && stops[i]; i++) h.stops[i] = stops[i];
@@ -498,13 +523,15 @@ static void a_text_is_told_as_it_grows(void **state) {
     int tried = 0;
     for (size_t i = 0; i + 6 < strlen(whole) && tried < 12; i++) {
         bool plain = true;
-        for (int k = 0; k < 6; k++) plain = plain && whole[i + k] > ' ' && whole[i + k] < 127 && !strchr("\"';\\|#", whole[i + k]);
+        for (int k = 0; k < 6; k++)
+            plain = plain && whole[i + k] > ' ' && whole[i + k] < 127 && !strchr("\"';\\|#", whole[i + k]);
         if (!plain) continue;
         tried++;
         char first[3] = {whole[i], whole[i + 1]}, second[3] = {whole[i + 3], whole[i + 4]};
         snprintf(keys, sizeof keys, "[sample]\nstop = \"never written|%s|%s\"\n", second, first);
         written_with(keys, (const char *const[]){"never written", second, first, NULL}, "don't stop", cut, ended);
-        size_t at = (size_t)(strstr(whole, first) - whole), other = (size_t)(strstr(whole, second) - whole), want = at < other ? at : other;
+        size_t at = (size_t)(strstr(whole, first) - whole), other = (size_t)(strstr(whole, second) - whole),
+               want = at < other ? at : other;
         assert_string_equal(ended, "stop");
         assert_int_equal(strlen(cut), want);
         assert_memory_equal(cut, whole, want);
@@ -517,7 +544,8 @@ static void bars_part_texts_to_stop_at(void **state) {
     (void)state;
     char whole[8192], text[8192], ended[16];
     written_with("", NULL, "don't stop", whole, ended);
-    const char *nothing[] = {"[sample]\nstop = \"|\"\n", "[sample]\nstop = \"never||there|\"\n", "[sample]\nstop = \"|never\"\n"};
+    const char *nothing[] = {"[sample]\nstop = \"|\"\n", "[sample]\nstop = \"never||there|\"\n",
+                             "[sample]\nstop = \"|never\"\n"};
     const char *const stops[][2] = {{NULL}, {"never|there", NULL}, {"never", NULL}};
     for (int i = 0; i < 3; i++) {
         written_with(nothing[i], stops[i], "don't stop", text, ended);

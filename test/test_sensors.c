@@ -28,7 +28,7 @@ extern const bool nvml_headers_compared __attribute__((weak));
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
-// --- RAPL ----------------------------------------------------------------------------------------------------------------------
+// --- RAPL ------------------------------------------------------------------------------------------------------------
 
 // A zone as the kernel shows it; NULL: the file is not there.
 static void zone(const char *dir, const char *name, const char *label, const char *range, const char *energy) {
@@ -56,7 +56,8 @@ static double read_joules(rapl *r) {
     return joules;
 }
 
-// Two packages; what is below them, the platform, a second way to the same counter and other powercap zones do not count.
+// Two packages; what is below them, the platform, a second way to the same counter and other powercap zones do not
+// count.
 static void rapl_adds_packages(void **state) {
     (void)state;
     char *dir = make_dir();
@@ -137,7 +138,7 @@ static void rapl_of_root_only(void **state) {
     drop_dir(dir);
 }
 
-// --- NVML ----------------------------------------------------------------------------------------------------------------------
+// --- NVML ------------------------------------------------------------------------------------------------------------
 
 // The stand-in lies beside this program, or where a build shares it.
 static const char *standin(void) {
@@ -203,7 +204,8 @@ static void nvml_says_what_holds_clocks(void **state) {
         setenv("LOCKSTEP_NVML_41", text, 1);
         OK(nvml_open(&n, standin(), "0000:41:00.0"));
         OK(nvml_sense(&n, &s));
-        if (s.limited != rows[i].limited) fail_msg("reasons %s: %u, expected %u", rows[i].reasons, s.limited, rows[i].limited);
+        if (s.limited != rows[i].limited)
+            fail_msg("reasons %s: %u, expected %u", rows[i].reasons, s.limited, rows[i].limited);
         assert_string_equal(device_limited_text(s.limited, words), rows[i].text);
         nvml_close(&n);
     }
@@ -230,7 +232,8 @@ static void nvml_lacks_sensors(void **state) {
 static void nvml_says_why_not(void **state) {
     (void)state;
     nvml n;
-    FAILS(nvml_open(&n, "/nowhere/libnvidia-ml.so.1", "0000:41:00.0"), "libnvidia-ml.so.1 not found", "/nowhere/", "driver");
+    FAILS(nvml_open(&n, "/nowhere/libnvidia-ml.so.1", "0000:41:00.0"), "libnvidia-ml.so.1 not found", "/nowhere/",
+          "driver");
     FAILS(nvml_open(&n, standin(), "0000:41:00.0"), "0000:41:00.0", "Not Found (6)", "driver stand-in");
     assert_null(n.handle);
     setenv("LOCKSTEP_NVML_INIT", "9", 1);
@@ -287,7 +290,8 @@ static void nvml_of_another_age(void **state) {
     assert_int_equal(s.limited, LIMITED_UNKNOWN);
     nvml_holders(&n, "/nowhere", text, sizeof text);
     assert_string_equal(text, "held by process 78 (2.0 GiB), 77 (1.0 GiB)");
-    FAILS(nvml_bind(&(nvml){0}, find_of_age, &(age){a.handle, " nvmlInit_v2 nvmlShutdown "}), "lacks nvmlInit_v2, nvmlShutdown", "450");
+    FAILS(nvml_bind(&(nvml){0}, find_of_age, &(age){a.handle, " nvmlInit_v2 nvmlShutdown "}),
+          "lacks nvmlInit_v2, nvmlShutdown", "450");
     nvml_close(&n);
 }
 
@@ -320,7 +324,8 @@ static void nvml_entries_of_all_sizes(void **state) {
 // As many processes as there are, with memory or without.
 static void crowd(int count, const char *bytes) {
     char text[2048] = "";
-    for (int i = 0, n = 0; i < count; i++) n += snprintf(text + n, sizeof text - (size_t)n, "%s%d:%s", i ? "," : "", 100 + i, bytes);
+    for (int i = 0, n = 0; i < count; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%d:%s", i ? "," : "", 100 + i, bytes);
     setenv("LOCKSTEP_NVML_PROCESSES", text, 1);
 }
 
@@ -364,7 +369,7 @@ static void nvml_header_is_compared(void **state) {
     if (!&nvml_headers_compared || !nvml_headers_compared) skip();
 }
 
-// --- what is logged --------------------------------------------------------------------------------------------------------------
+// --- what is logged --------------------------------------------------------------------------------------------------
 
 enum { WORLD = 3, TOKENS = 64 };
 
@@ -389,7 +394,10 @@ static void open_scene(scene *s, int64_t every, int64_t behind) {
     OK(device_open(&s->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     err_t rc = power_open(&s->p, s->dev, s->ranks, every, behind);
     assert_true(rc == ERR_OK || rc == ERR_UNAVAILABLE);  // this machine's own
-    OK(monitor_open(&s->m, &(log_setup){.dir = s->dir, .c = &(config){.run.steps = 100, .log.jsonl = true}, .unit = "token", .quiet = true}));
+    OK(monitor_open(&s->m, &(log_setup){.dir = s->dir,
+                                        .c = &(config){.run.steps = 100, .log.jsonl = true},
+                                        .unit = "token",
+                                        .quiet = true}));
 }
 
 static void close_scene(scene *s) {
@@ -420,8 +428,8 @@ static int count_of(const char *text, const char *word) {
     return n;
 }
 
-// Sums over ranks; energy for each token since the last record, or since the run began, which may be in the middle of an
-// interval.
+// Sums over ranks; energy for each token since the last record, or since the run began, which may be in the middle of
+// an interval.
 static void record_of_all_ranks(void **state) {
     (void)state;
     scene s;
@@ -463,13 +471,15 @@ static void nothing_known_nothing_told(void **state) {
     for (int i = 0; i < REPORT_ITEMS; i++) s.reports[i] = 7;
     power_report(&s.p, 10, s.reports);  // no reading is due, ever
     power_report(NULL, 10, &s.reports[REPORT_ITEMS]);
-    for (int i = REPORT_SENSED; i <= REPORT_LIMITED; i++) assert_true(s.reports[i] == 0 && s.reports[REPORT_ITEMS + i] == 0);
+    for (int i = REPORT_SENSED; i <= REPORT_LIMITED; i++)
+        assert_true(s.reports[i] == 0 && s.reports[REPORT_ITEMS + i] == 0);
     assert_true(s.reports[REPORT_BUSY_MS] == 7);  // not its own
     power_log(&s.p, &s.m, 10, s.reports, TOKENS);
     close_scene(&s);
 }
 
-// Logged when it begins, when another reason joins, and when two readings in a row are free of it; for each rank by itself.
+// Logged when it begins, when another reason joins, and when two readings in a row are free of it; for each rank by
+// itself.
 static void limits_are_told_once(void **state) {
     (void)state;
     static const unsigned course[][2] = {{0, 0},
@@ -502,7 +512,8 @@ static void limits_are_told_once(void **state) {
     };
     char *events = written(&s, "events.jsonl");
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (count_of(events, told[i]) != 1) fail_msg("%d times, expected once: %s\nin\n%s", count_of(events, told[i]), told[i], events);
+        if (count_of(events, told[i]) != 1)
+            fail_msg("%d times, expected once: %s\nin\n%s", count_of(events, told[i]), told[i], events);
     assert_int_equal(count_of(events, "\n"), sizeof told / sizeof *told);
     free(events);
     close_scene(&s);
@@ -558,8 +569,8 @@ static void readings_are_due(void **state) {
     ranks->table->close(ranks);
 }
 
-// The counters of processors wrap within minutes: they are also read between two records that are far apart, and nothing is
-// logged then. A GPU's counters do not wrap.
+// The counters of processors wrap within minutes: they are also read between two records that are far apart, and
+// nothing is logged then. A GPU's counters do not wrap.
 static void processors_are_looked_at_between_readings(void **state) {
     (void)state;
     static const device_sensors list[] = {{1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}};
@@ -620,7 +631,8 @@ static void nothing_known_is_not_asked_again(void **state) {
     OK(comm_imaginary_open(&ranks, 0, WORLD, place));
     FAILS(power_open(&p, &d.head, ranks, 2, 0), "the sensors are broken");
     power_report(&p, 2, r);
-    assert_true(r[REPORT_SENSED] == 1 && isnan(r[REPORT_WATTS]) && isnan(r[REPORT_MHZ]) && r[REPORT_LIMITED] == LIMITED_UNKNOWN);
+    assert_true(r[REPORT_SENSED] == 1 && isnan(r[REPORT_WATTS]) && isnan(r[REPORT_MHZ]) &&
+                r[REPORT_LIMITED] == LIMITED_UNKNOWN);
     assert_int_equal(d.asked, 1);
     power_close(&p);
     ranks->table->close(ranks);
@@ -634,9 +646,11 @@ static void large_runs_fit(void **state) {
     scene s;
     open_scene(&s, 0, 0);
     for (int k = 0; k < DEVICES; k++) device[k] = (power_device){1000 + k, 698.123456789, 83.1234567, 1980.12345, 15};
-    monitor_log(&s.m,
-                &(record){RECORD_POWER,
-                          .power = {.step = 123456789, .watts = 1e6 + 1. / 3, .joules_per_unit = 1. / 3, .device = device, .devices = DEVICES}});
+    monitor_log(&s.m, &(record){RECORD_POWER, .power = {.step = 123456789,
+                                                        .watts = 1e6 + 1. / 3,
+                                                        .joules_per_unit = 1. / 3,
+                                                        .device = device,
+                                                        .devices = DEVICES}});
     char *log = written(&s, "log.jsonl");
     assert_int_equal(count_of(log, "\n"), 3);
     assert_int_equal(count_of(log, "\"limited\":\"power+heat+brake+hardware\"}"), DEVICES);

@@ -55,8 +55,17 @@ static void *answer(void *pair_) {
 
 static void every_length_comes_whole(void **state) {
     (void)state;
-    static const size_t lengths[] = {
-        0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 40 * PIECE, SETTINGS_MAX - 2, SETTINGS_MAX - 1, SETTINGS_MAX, SETTINGS_MAX + 9};
+    static const size_t lengths[] = {0,
+                                     1,
+                                     PIECE - 1,
+                                     PIECE,
+                                     PIECE + 1,
+                                     2 * PIECE,
+                                     40 * PIECE,
+                                     SETTINGS_MAX - 2,
+                                     SETTINGS_MAX - 1,
+                                     SETTINGS_MAX,
+                                     SETTINGS_MAX + 9};
     char *text = malloc(SETTINGS_MAX + 10);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         pthread_t thread;
@@ -70,7 +79,8 @@ static void every_length_comes_whole(void **state) {
         memset(p.got, 'x', SETTINGS_MAX);
         assert_true(settings_ask(&p.ours, p.got));
         pthread_join(thread, NULL);
-        if (strlen(p.got) != want || memcmp(p.got, text, want) != 0) fail_msg("of %zu bytes came %zu", n, strlen(p.got));
+        if (strlen(p.got) != want || memcmp(p.got, text, want) != 0)
+            fail_msg("of %zu bytes came %zu", n, strlen(p.got));
         pair_close(&p);
     }
     free(text);
@@ -154,14 +164,15 @@ static void nobody_waits_for_ever(void **state) {
     for (int k = 0; k < WAYS; k++) {
         pthread_join(thread[k], NULL);
         bool waits = k == SAYS_NOTHING || k == SAYS_IT_SLOWLY || k == READS_NOTHING;
-        if (pairs[k].came || pairs[k].took_s > 8 || (waits && pairs[k].took_s < 1)) fail_msg("way %d: %d, %.1f s", k, pairs[k].came, pairs[k].took_s);
+        if (pairs[k].came || pairs[k].took_s > 8 || (waits && pairs[k].took_s < 1))
+            fail_msg("way %d: %d, %.1f s", k, pairs[k].came, pairs[k].took_s);
         if (!waits) assert_true(pairs[k].took_s < 2.5);
         pair_close(&pairs[k]);
     }
     free(large);
 }
 
-// --- for whom ----------------------------------------------------------------------------------------------------------------------
+// --- for whom --------------------------------------------------------------------------------------------------------
 
 enum { MANY = 40 };
 
@@ -214,7 +225,8 @@ static void who_is_absent(void **state) {
 
 int main(void) {
     if (sodium_init() < 0) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length_comes_whole), cmocka_unit_test(late_readers_miss_nothing),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length_comes_whole),
+                                       cmocka_unit_test(late_readers_miss_nothing),
                                        cmocka_unit_test(nobody_waits_for_ever), cmocka_unit_test(who_is_absent)};
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
 }

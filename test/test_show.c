@@ -1,6 +1,7 @@
-// test/test_show.c: what `lockstep plan --graph` prints is all that runs, of every model in many layouts: each step of each
-// list, in order, with its operands; each gradient of a parameter is formed once; each value has a name of its own; and
-// the bytes are those of the plan. The whole text of some of them is in test/golden/graph.txt (test/test_show.sh).
+// test/test_show.c: what `lockstep plan --graph` prints is all that runs, of every model in many layouts: each step of
+// each list, in order, with its operands; each gradient of a parameter is formed once; each value has a name of its
+// own; and the bytes are those of the plan. The whole text of some of them is in test/golden/graph.txt
+// (test/test_show.sh).
 #include "model/op/op.h"
 #include "model/show.h"
 #include "model/slices.h"
@@ -30,14 +31,18 @@ typedef struct kind {
     any_options o;
 } kind;
 
-#define LLAMA .layers = 2, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, .head_chunks = 2
+#define LLAMA \
+    .layers = 2, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, \
+    .head_chunks = 2
 #define GPT .layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = T, .head_chunks = 2
 
 static const kind kinds[] = {
     {"gpt", MODEL_gpt, {.gpt = {GPT}}},
     {"gpt with dropout", MODEL_gpt, {.gpt = {GPT, .dropout = 0.1}}},
     {"llama", MODEL_llama, {.llama = {LLAMA, .norm_eps = 1e-2, .rope_theta = 100, .tied = true}}},
-    {"llama with all", MODEL_llama, {.llama = {LLAMA, .norm_eps = 1e-2, .rope_theta = 100, .bias = LLAMA_BIAS_ALL, .qk_norm = true, .window = 5}}},
+    {"llama with all",
+     MODEL_llama,
+     {.llama = {LLAMA, .norm_eps = 1e-2, .rope_theta = 100, .bias = LLAMA_BIAS_ALL, .qk_norm = true, .window = 5}}},
     {"mlp", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36 12", .activation = MLP_RELU}}},
     {"mlp with gelu", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36", .activation = MLP_GELU}}},
 };
@@ -47,7 +52,8 @@ static const struct {
     int slices, ranks;
     bool rows;
     int tokens, context;
-} layouts[] = {{1, 1, false, 1, 1}, {4, 1, false, 1, 1}, {4, 2, false, 1, 1}, {4, 4, true, 1, 1}, {4, 1, false, 4, 1}, {4, 1, false, 4, 2}};
+} layouts[] = {{1, 1, false, 1, 1}, {4, 1, false, 1, 1}, {4, 2, false, 1, 1},
+               {4, 4, true, 1, 1},  {4, 1, false, 4, 1}, {4, 1, false, 4, 2}};
 
 static const struct {
     recomputation recompute;
@@ -69,7 +75,8 @@ static void look(const kind *k, size_t at, size_t how, check_call check) {
     static char name[128];
     const kind *of = k;
     any_options o = of->o;
-    model_rule rule = {.micro = B, .slices = layouts[at].slices, .tokens = layouts[at].tokens, .rows = layouts[at].rows};
+    model_rule rule = {
+        .micro = B, .slices = layouts[at].slices, .tokens = layouts[at].tokens, .rows = layouts[at].rows};
     int slots[MOST];
     arena mem;
     device *dev;
@@ -81,8 +88,13 @@ static void look(const kind *k, size_t at, size_t how, check_call check) {
     OK(model_types[of->type]->resolve(&o, &rule));
     OK(model_open(&m, model_types[of->type], &o));
     arena_open(&mem, dev, MEMORY_DEVICE);
-    model_plan plan = {.compute = manners[how].compute, .B = B, .slots = slots, .recompute = manners[how].recompute, .halves = manners[how].halves};
-    if (layouts[at].ranks > 1) plan.slice_count = layouts[at].slices / layouts[at].ranks, plan.slice_rows = layouts[at].rows;
+    model_plan plan = {.compute = manners[how].compute,
+                       .B = B,
+                       .slots = slots,
+                       .recompute = manners[how].recompute,
+                       .halves = manners[how].halves};
+    if (layouts[at].ranks > 1)
+        plan.slice_count = layouts[at].slices / layouts[at].ranks, plan.slice_rows = layouts[at].rows;
     if (layouts[at].tokens > 1) plan.token_count = layouts[at].tokens / layouts[at].context;
     OK(model_declare(m, &mem, &plan));
     check(m, mem.bytes);
@@ -101,7 +113,9 @@ static void each_case(check_call check) {
 }
 
 // The lists that the form of a block runs while it is trained.
-static const lists *lists_of(const model *m, int b) { return &m->net->form[m->dropout > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][show_form(m, b)]; }
+static const lists *lists_of(const model *m, int b) {
+    return &m->net->form[m->dropout > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][show_form(m, b)];
+}
 
 static char *text_of(const model *m, int form) {
     char *text = NULL;
@@ -113,21 +127,24 @@ static char *text_of(const model *m, int form) {
     return text;
 }
 
-// --- every step, and all of it -----------------------------------------------------------------------------------------------------
+// --- every step, and all of it ---------------------------------------------------------------------------------------
 
 // Does `text` have this name, not as a part of another one?
 static bool names(const char *text, size_t n, const char *name) {
     size_t length = strlen(name);
     for (const char *at = text; (at = strstr(at, name)) != NULL && at + length <= text + n; at++) {
         char before = at == text ? ' ' : at[-1], after = at[length];
-        if (!isalnum((unsigned char)before) && !strchr("_.", before) && !isalnum((unsigned char)after) && !strchr("_.", after)) return true;
+        if (!isalnum((unsigned char)before) && !strchr("_.", before) && !isalnum((unsigned char)after) &&
+            !strchr("_.", after))
+            return true;
     }
     return false;
 }
 
 static void expect_operands(const model *m, const lists *x, const step *s, const char *text, size_t n) {
     for (int k = 0; k < s->count; k++)
-        if (s->v[k] && !names(text, n, x->v[s->v[k]].name)) fail_msg("%s: %s does not show %s", name_of_case, s->name, x->v[s->v[k]].name);
+        if (s->v[k] && !names(text, n, x->v[s->v[k]].name))
+            fail_msg("%s: %s does not show %s", name_of_case, s->name, x->v[s->v[k]].name);
     for (int k = 0; k < s->rows; k++) {
         const char *whole = m->param[s->row[k]].name, *inside = whole;
         if (strncmp(whole, "h.", 2) == 0 || strncmp(whole, "layers.", 7) == 0)
@@ -168,12 +185,14 @@ static void expect_steps(const model *m, size_t bytes) {
                 if (!next) fail_msg("%s, block %d: no step %d, %s, of list %d", name_of_case, b, i + 1, s->name, k);
                 at = next + 1;
                 size_t n = strcspn(at, "\n") + 1;
-                while (at[n] == ' ' && at[n + 3] == ' ' && at[n + 4] == ' ') n += strcspn(at + n, "\n") + 1;  // what belongs to it
+                // what belongs to it
+                while (at[n] == ' ' && at[n + 3] == ' ' && at[n + 4] == ' ') n += strcspn(at + n, "\n") + 1;
                 char *part = strndup(at, n);
                 expect_operands(m, x, s, part, n);
                 free(part);
             }
-        for (const char *l = text; (l = strchr(l, '\n')) != NULL; l++) found += l[1] == ' ' && isdigit((unsigned char)l[4]) && l[5] == ' ';
+        for (const char *l = text; (l = strchr(l, '\n')) != NULL; l++)
+            found += l[1] == ' ' && isdigit((unsigned char)l[4]) && l[5] == ' ';
         assert_int_equal(found, steps);
         free(text);
     }
@@ -184,7 +203,7 @@ static void every_step_is_shown(void **state) {
     each_case(expect_steps);
 }
 
-// --- names -------------------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 static void expect_names(const model *m, size_t bytes) {
     (void)bytes;
@@ -193,7 +212,8 @@ static void expect_names(const model *m, size_t bytes) {
         for (value v = 1; v < x->values; v++) {
             assert_true(x->v[v].name[0] && x->v[v].letters[0]);
             for (value u = 1; u < v; u++)
-                if (strcmp(x->v[u].name, x->v[v].name) == 0) fail_msg("%s, block %d: two values are called %s", name_of_case, b, x->v[v].name);
+                if (strcmp(x->v[u].name, x->v[v].name) == 0)
+                    fail_msg("%s, block %d: two values are called %s", name_of_case, b, x->v[v].name);
         }
         for (int k = 0; k < LISTS; k++)
             for (int i = 0; i < x->list[k].count; i++) assert_true(x->list[k].at[i].name[0]);
@@ -205,7 +225,7 @@ static void each_value_has_a_name(void **state) {
     each_case(expect_names);
 }
 
-// --- parameters --------------------------------------------------------------------------------------------------------------------
+// --- parameters ------------------------------------------------------------------------------------------------------
 
 static int count(const step_list *l, int row, char how) {
     int n = 0;
@@ -223,7 +243,9 @@ static void expect_params(const model *m, size_t bytes) {
         const lists *x = lists_of(m, b);
         int adds = count(&x->list[LIST_BACKWARD], row, 'a') + count(&x->list[LIST_WEIGHTS], row, 'a');
         int uses = count(&x->list[LIST_FORWARD], row, 'r');
-        if (adds != 1 || uses != 1) fail_msg("%s: %s is used %d times, its gradient formed %d times", name_of_case, m->param[row].name, uses, adds);
+        if (adds != 1 || uses != 1)
+            fail_msg("%s: %s is used %d times, its gradient formed %d times", name_of_case, m->param[row].name, uses,
+                     adds);
     }
 }
 
@@ -232,10 +254,11 @@ static void each_gradient_is_formed_once(void **state) {
     each_case(expect_params);
 }
 
-// GELU where no page of ours has it: before a product whose outputs are divided, so that its slope is a step of its own;
-// and after a norm, whose bias is no product's.
+// GELU where no page of ours has it: before a product whose outputs are divided, so that its slope is a step of its
+// own; and after a norm, whose bias is no product's.
 static void odd_page(graph *g, const void *options) {
-    projection whole = {.outputs = 16, .letters = "C", .bias = true}, wide = {.outputs = 32, .letters = "2C", .bias = true}, back = whole;
+    projection whole = {.outputs = 16, .letters = "C", .bias = true},
+               wide = {.outputs = 32, .letters = "2C", .bias = true}, back = whole;
     (void)options;
     wide.divide = LINEAR_OUTPUTS, back.divide = LINEAR_INPUTS;
     begin_block(g, "embedding");
@@ -273,7 +296,7 @@ static void odd_pages_too(void **state) {
         }
 }
 
-// --- bytes -------------------------------------------------------------------------------------------------------------------------
+// --- bytes -----------------------------------------------------------------------------------------------------------
 
 // What the texts of the blocks say, for so many micro-batches, is what the model planned.
 static void expect_bytes(const model *m, size_t bytes) {
@@ -285,7 +308,10 @@ static void expect_bytes(const model *m, size_t bytes) {
         long long k, h, s;
         int slots = m->net->set[b + 1] - m->net->set[b];
         assert_non_null(at);
-        assert_int_equal(sscanf(at, "  bytes: kept %lld for each micro-batch; held %lld and scratch %lld for all blocks\n", &k, &h, &s), 3);
+        assert_int_equal(sscanf(at,
+                                "  bytes: kept %lld for each micro-batch; held %lld and scratch %lld for all blocks\n",
+                                &k, &h, &s),
+                         3);
         kept += k * slots, sets += slots;
         held = h > held ? h : held, scratch = s > scratch ? s : scratch;
         free(text);
@@ -299,7 +325,7 @@ static void bytes_are_the_plans(void **state) {
     each_case(expect_bytes);
 }
 
-// --- blocks ------------------------------------------------------------------------------------------------------------------------
+// --- blocks ----------------------------------------------------------------------------------------------------------
 
 static void expect_blocks(const model *m, size_t bytes) {
     char text[200], few[12];
@@ -308,9 +334,11 @@ static void expect_blocks(const model *m, size_t bytes) {
     assert_string_equal(text, "embedding (block 0), layer (blocks 1-2), head (block 3)");
     show_blocks(m, few, sizeof few);
     assert_string_equal(few, "embedding (");
-    assert_true(show_means(m, 1, "layer") && show_means(m, 2, "layer") && show_means(m, 2, "2") && show_means(m, 3, "head"));
+    assert_true(show_means(m, 1, "layer") && show_means(m, 2, "layer") && show_means(m, 2, "2") &&
+                show_means(m, 3, "head"));
     assert_false(show_means(m, 1, "lay") || show_means(m, 1, "2") || show_means(m, 1, "") || show_means(m, 1, "01"));
-    assert_true(show_form(m, 2) == 1 && show_has(m, 1) && show_has(m, 3) && !show_has(m, 2));  // block 2 has no lists of its own
+    // block 2 has no lists of its own
+    assert_true(show_form(m, 2) == 1 && show_has(m, 1) && show_has(m, 3) && !show_has(m, 2));
 }
 
 static void blocks_are_named(void **state) {
@@ -320,8 +348,9 @@ static void blocks_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_step_is_shown), cmocka_unit_test(each_value_has_a_name), cmocka_unit_test(each_gradient_is_formed_once),
-        cmocka_unit_test(odd_pages_too),       cmocka_unit_test(bytes_are_the_plans),   cmocka_unit_test(blocks_are_named),
+        cmocka_unit_test(every_step_is_shown),          cmocka_unit_test(each_value_has_a_name),
+        cmocka_unit_test(each_gradient_is_formed_once), cmocka_unit_test(odd_pages_too),
+        cmocka_unit_test(bytes_are_the_plans),          cmocka_unit_test(blocks_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

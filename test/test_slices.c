@@ -1,5 +1,6 @@
-// test/test_slices.c: sums that are cut into slices, by one place that has all of them and by several that have some each. Places are threads, and what
-// they would send is added in shared memory, along the tree: no activation, loss, gradient or weight differs by a bit, however many there are.
+// test/test_slices.c: sums that are cut into slices, by one place that has all of them and by several that have some
+// each. Places are threads, and what they would send is added in shared memory, along the tree: no activation, loss,
+// gradient or weight differs by a bit, however many there are.
 #include "data/source.h"
 #include "model/flow.h"
 #include "model/slices.h"
@@ -35,8 +36,14 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"gpt", MODEL_gpt, 4, {.gpt = {.layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
-    {"gpt of many heads", MODEL_gpt, 8, {.gpt = {.layers = 1, .heads = 8, .embed = 40, .vocab = 150, .context = 9, .head_chunks = 1}}},
+    {"gpt",
+     MODEL_gpt,
+     4,
+     {.gpt = {.layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
+    {"gpt of many heads",
+     MODEL_gpt,
+     8,
+     {.gpt = {.layers = 1, .heads = 8, .embed = 40, .vocab = 150, .context = 9, .head_chunks = 1}}},
     {"llama",
      MODEL_llama,
      2,
@@ -98,7 +105,7 @@ static const kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-// --- places ----------------------------------------------------------------------------------------------------------------------------
+// --- places ----------------------------------------------------------------------------------------------------------
 
 // How places compute: in halves of backward or not, with rows of their own or without.
 typedef struct manner {
@@ -125,7 +132,8 @@ typedef struct place {
     arena memory;
     flow flow;
     slice_merge merge;
-    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], master[MOST], first[MOST], second[MOST], losses, metrics, step, sums;
+    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], master[MOST], first[MOST], second[MOST], losses, metrics, step,
+        sums;
     tensor seen[MICROS][MOST], loss[MICROS];  // what the blocks left in the last step
     pthread_t thread;
 } place;
@@ -153,7 +161,8 @@ static err_t merge_whole(void *ctx, merge_kind kind, const tensor *part, stream 
     float *x[PLACES];
     for (int k = 0; k < w->places; k++) {
         x[k] = w->part[k]->data;
-        assert_true(tensor_bytes(w->part[k]) == bytes && w->part[k]->type == part->type && (kind == MERGE_PICK || part->type == FP32));
+        assert_true(tensor_bytes(w->part[k]) == bytes && w->part[k]->type == part->type &&
+                    (kind == MERGE_PICK || part->type == FP32));
     }
     if (kind == MERGE_SUM) add_tree((float *)out, x, w->places, n);
     for (int64_t i = 0; kind == MERGE_LARGEST && i < n; i++) {
@@ -233,7 +242,8 @@ static void declare_samples(place *p) {
             OK(arena_tensor(&p->memory, &p->in[n][i], x->type, 1 + x->dims, B, x->size[0], x->size[1], x->size[2]));
         }
         OK(arena_2d(&p->memory, &p->loss[n], FP32, B, p->m->losses));
-        for (int b = 0; b + 1 < p->m->blocks; b++) OK(arena_1d(&p->memory, &p->seen[n][b], p->how.compute, tensor_count(&p->flow.memory[b])));
+        for (int b = 0; b + 1 < p->m->blocks; b++)
+            OK(arena_1d(&p->memory, &p->seen[n][b], p->how.compute, tensor_count(&p->flow.memory[b])));
     }
 }
 
@@ -242,7 +252,8 @@ static void fill_samples(place *p) {
     OK(made_up_open(&s, &(source_options){.wanted = p->m->input, .inputs = p->m->inputs}, 4, MICROS * B));
     for (int n = 0; n < MICROS * B; n++) {
         void *to[MODEL_INPUTS];
-        for (int i = 0; i < p->m->inputs; i++) to[i] = (char *)p->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&p->m->input[i]);
+        for (int i = 0; i < p->m->inputs; i++)
+            to[i] = (char *)p->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&p->m->input[i]);
         OK(source_look(s, n, to));
     }
     source_close(s);
@@ -278,9 +289,11 @@ static void fill_weights(place *p) {
         if (q->init_std == 0) q->init_std = 0.3;
         range_of(p, q, &first, &count);
         for (int64_t k = 0; k < count; k++)
-            model_init(p->m, q->tied >= 0 ? q->tied : i, 9, order_logical(&o, first + k, &run), 1, (float *)p->master[i].data + k);
+            model_init(p->m, q->tied >= 0 ? q->tied : i, 9, order_logical(&o, first + k, &run), 1,
+                       (float *)p->master[i].data + k);
         round_weights(p, i);
-        if (q->rows_in_memory && (param_slices(q) == 1 || p->with->places == 1)) p->w[i].size[0] = p->dw[i].size[0] = q->size[0];
+        if (q->rows_in_memory && (param_slices(q) == 1 || p->with->places == 1))
+            p->w[i].size[0] = p->dw[i].size[0] = q->size[0];
     }
     for (int i = 0; i < p->m->params; i++)
         if (p->m->param[i].tied >= 0) p->w[i] = p->w[p->m->param[i].tied];
@@ -292,7 +305,8 @@ static void place_open(place *p, int slices) {
     int places = p->with->places, count = slices / places;
     int one[MOST];
     for (int i = 0; i < MOST; i++) one[i] = 1;
-    model_plan plan = {.compute = p->how.compute, .B = B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
+    model_plan plan = {
+        .compute = p->how.compute, .B = B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
     if (places > 1) plan.slice_first = p->number * count, plan.slice_count = count, plan.slice_rows = p->how.rows;
     p->merge = (slice_merge){places, p->number, merge_whole, merge_deal, merge_gather, p};
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
@@ -312,7 +326,8 @@ static void place_open(place *p, int slices) {
     memset(p->memory.base, 0, p->memory.bytes);
     OK(model_fill(p->m, p->s));
     flow_link(&p->flow);
-    *(step_state *)p->step.data = (step_state){.lr = 0.01f, .loss_scale = p->how.compute == FP16 ? 64 : 1, .beta1_power = 1, .beta2_power = 1};
+    *(step_state *)p->step.data =
+        (step_state){.lr = 0.01f, .loss_scale = p->how.compute == FP16 ? 64 : 1, .beta1_power = 1, .beta2_power = 1};
     fill_samples(p);
     fill_weights(p);
 }
@@ -325,20 +340,21 @@ static void place_close(place *p) {
     device_close(p->dev);
 }
 
-// --- steps -----------------------------------------------------------------------------------------------------------------------------
+// --- steps -----------------------------------------------------------------------------------------------------------
 
 static pass pass_of(place *p, int n, int step) {
-    pass x = {.ops = device_ops(p->dev),
-              .s = p->s,
-              .B = B,
-              .w = p->w,
-              .dw = p->dw,
-              .fresh = n == 0,
-              .state = p->step.data,
-              .loss_factor = 1.0f / (float)(MICROS * B * p->m->losses),
-              .losses = p->losses,
-              .merge = p->with->places > 1 ? &p->merge : NULL,
-              .drop = {.seed = 3, .step = (uint32_t)step, .first_sample = (uint32_t)(n * B), .p = (float)p->m->dropout}};
+    pass x = {
+        .ops = device_ops(p->dev),
+        .s = p->s,
+        .B = B,
+        .w = p->w,
+        .dw = p->dw,
+        .fresh = n == 0,
+        .state = p->step.data,
+        .loss_factor = 1.0f / (float)(MICROS * B * p->m->losses),
+        .losses = p->losses,
+        .merge = p->with->places > 1 ? &p->merge : NULL,
+        .drop = {.seed = 3, .step = (uint32_t)step, .first_sample = (uint32_t)(n * B), .p = (float)p->m->dropout}};
     for (int i = 0; i < p->m->inputs; i++) x.in[i] = p->in[n][i];
     flow_use(&p->flow, &x);
     return x;
@@ -348,7 +364,8 @@ static void gradient(place *p, int step) {
     for (int n = 0; n < MICROS; n++) {
         pass x = pass_of(p, n, step);
         OK(model_forward(p->m, &x));
-        for (int b = 0; b + 1 < p->m->blocks; b++) memcpy(p->seen[n][b].data, x.x[b].data, tensor_bytes(&p->seen[n][b]));
+        for (int b = 0; b + 1 < p->m->blocks; b++)
+            memcpy(p->seen[n][b].data, x.x[b].data, tensor_bytes(&p->seen[n][b]));
         OK(model_run(p->m, p->how.halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->m->blocks - 1, &x));
         if (p->how.halves) OK(model_run(p->m, PASS_WEIGHTS, 0, p->m->blocks - 1, &x));
         memcpy(p->loss[n].data, p->losses.data, tensor_bytes(&p->losses));
@@ -373,7 +390,8 @@ static void square_sums(place *p) {
         range_of(p, q, &first, &count);
         for (int64_t k = 0, n; k < count && (o.slices > 1 || p->number == 0); k += n) {
             n = order_chunk_size(&o, first + k);
-            tensor g = {(float *)p->dw[i].data + k, FP32, 1, {n, 1, 1, 1}}, to = {mine + at + order_chunk(&o, first + k), FP64, 1, {1, 1, 1, 1}};
+            tensor g = {(float *)p->dw[i].data + k, FP32, 1, {n, 1, 1, 1}},
+                   to = {mine + at + order_chunk(&o, first + k), FP64, 1, {1, 1, 1, 1}};
             OK(device_ops(p->dev)->sum_squares(&(sum_squares_args){.sums = &to, .g = &g}, p->s));
         }
         at += order_chunk(&o, o.all);
@@ -391,15 +409,18 @@ static void update(place *p) {
     const step_rules rules = {.grad_clip = 0.5, .beta1 = 0.9, .beta2 = 0.99};
     const adamw_rules adam = {0.9, 0.99, 1e-8, 0.1};
     square_sums(p);
-    OK(device_ops(p->dev)->step_decide(&(step_decide_args){.state = p->step.data, .sums = &p->sums, .rules = &rules}, p->s));
+    OK(device_ops(p->dev)->step_decide(&(step_decide_args){.state = p->step.data, .sums = &p->sums, .rules = &rules},
+                                       p->s));
     for (int i = 0; i < p->m->params; i++) {
         int64_t first, count;
         if (p->m->param[i].tied >= 0) continue;
         range_of(p, &p->m->param[i], &first, &count);
-        tensor w = view1(&p->w[i], count), master = view1(&p->master[i], count), m = view1(&p->first[i], count), v = view1(&p->second[i], count),
-               g = view1(&p->dw[i], count);
-        OK(device_ops(p->dev)->adamw(&(adamw_args){.w = &w, .master = &master, .m = &m, .v = &v, .grad = &g, .state = p->step.data, .rules = &adam},
-                                     p->s));
+        tensor w = view1(&p->w[i], count), master = view1(&p->master[i], count), m = view1(&p->first[i], count),
+               v = view1(&p->second[i], count), g = view1(&p->dw[i], count);
+        OK(device_ops(p->dev)->adamw(
+            &(adamw_args){
+                .w = &w, .master = &master, .m = &m, .v = &v, .grad = &g, .state = p->step.data, .rules = &adam},
+            p->s));
     }
 }
 
@@ -428,12 +449,12 @@ static void end(place *p, int places) {
     for (int i = 0; i < places; i++) place_close(&p[i]);
 }
 
-// --- comparing -----------------------------------------------------------------------------------------------------------------------------
+// --- comparing -------------------------------------------------------------------------------------------------------
 
 static void same(const void *a, const void *b, size_t bytes, const place *p, const char *what, const char *name) {
     if (memcmp(a, b, bytes) != 0)
-        fail_msg("%s, type %d, recompute %d, place %d of %d: %s %s differs", p->of->name, p->how.compute, p->how.recompute, p->number,
-                 p->with->places, what, name);
+        fail_msg("%s, type %d, recompute %d, place %d of %d: %s %s differs", p->of->name, p->how.compute,
+                 p->how.recompute, p->number, p->with->places, what, name);
 }
 
 // What place p has, compared with what the one place has that has all.
@@ -442,7 +463,8 @@ static void expect_same(const place *p, const place *all) {
         same(p->loss[n].data, all->loss[n].data, tensor_bytes(&p->loss[n]), p, "loss", "");
         for (int b = 0; b + 1 < p->m->blocks; b++) {
             const block *k = &p->m->block[b];
-            size_t e = dtype_bytes(p->how.compute), bytes = (size_t)model_left(p->m, b, B, 0) * e, skip = k->divided ? (size_t)p->number * bytes : 0;
+            size_t e = dtype_bytes(p->how.compute), bytes = (size_t)model_left(p->m, b, B, 0) * e,
+                   skip = k->divided ? (size_t)p->number * bytes : 0;
             if (p->how.rows) skip = (size_t)(model_row(p->m, p->m->slices.first, B * k->size[0]) * k->size[1]) * e;
             same(p->seen[n][b].data, (char *)all->seen[n][b].data + skip, bytes, p, "activation", p->m->block[b].name);
         }
@@ -475,7 +497,8 @@ static void expect_near(const place *cut, const place *plain) {
             off += (x - y) * (x - y), size += y * y;
         }
         if (!(sqrt(off) <= 1e-4 * sqrt(size) + 1e-10))  // the norms of queries and keys have gradients of 3e-8
-            fail_msg("%s: the gradient of %s is off by %g of %g", cut->of->name, cut->m->param[i].name, sqrt(off), sqrt(size));
+            fail_msg("%s: the gradient of %s is off by %g of %g", cut->of->name, cut->m->param[i].name, sqrt(off),
+                     sqrt(size));
     }
     if (cut->m->blocks > 1) assert_true(differ > 0);
 }
@@ -497,7 +520,7 @@ static void compare(const kind *k, manner how) {
     end(one, 1);
 }
 
-// --- tests ---------------------------------------------------------------------------------------------------------------------------------
+// --- tests -----------------------------------------------------------------------------------------------------------
 
 static void any_number_of_places_has_the_bits_of_one(void **state) {
     (void)state;
@@ -508,7 +531,8 @@ static void any_number_of_places_has_the_bits_of_one(void **state) {
 static void backward_in_halves(void **state) {
     (void)state;
     for (int k = 0; k < KINDS; k++)
-        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (manner){.compute = (dtype)type, .halves = true});
+        for (int type = FP32; type <= FP16; type++)
+            compare(&kinds[k], (manner){.compute = (dtype)type, .halves = true});
 }
 
 static void whatever_is_recomputed(void **state) {
@@ -517,7 +541,8 @@ static void whatever_is_recomputed(void **state) {
         for (int recompute = RECOMPUTE_SELECTIVE; recompute <= RECOMPUTE_BLOCK; recompute++)
             if (kinds[k].type != MODEL_mlp)
                 for (int type = FP32; type <= BF16; type++)
-                    for (int halves = 0; halves < 2; halves++) compare(&kinds[k], (manner){(dtype)type, (recomputation)recompute, halves, false});
+                    for (int halves = 0; halves < 2; halves++)
+                        compare(&kinds[k], (manner){(dtype)type, (recomputation)recompute, halves, false});
 }
 
 // The residual stream's rows divided among the places, too, in all ways of running backward.
@@ -526,7 +551,8 @@ static void rows_of_their_own(void **state) {
     for (int k = 0; k < KINDS; k++)
         for (int type = FP32; type <= FP16 && kinds[k].type != MODEL_mlp; type++)
             for (int how = RECOMPUTE_NONE; how <= RECOMPUTE_BLOCK; how++)
-                for (int halves = 0; halves < 2; halves++) compare(&kinds[k], (manner){(dtype)type, (recomputation)how, halves, true});
+                for (int halves = 0; halves < 2; halves++)
+                    compare(&kinds[k], (manner){(dtype)type, (recomputation)how, halves, true});
 }
 
 static void slices_compute_what_whole_sums_do(void **state) {

@@ -1,5 +1,6 @@
-// test/test_speed.c: model flops utilization. A model's own count of a step's flops is held against those that the operations
-// of a real step declare (gpu/cost.c); the peak is measured, and measuring it changes nothing else. And what is said of faster products.
+// test/test_speed.c: model flops utilization. A model's own count of a step's flops is held against those that the
+// operations of a real step declare (gpu/cost.c); the peak is measured, and measuring it changes nothing else. And what
+// is said of faster products.
 #include "test/support/run.h"
 
 #include "base/clock.h"
@@ -11,7 +12,8 @@
 #include <fcntl.h>
 #include <math.h>
 
-static const char common[] = "[data]\nformat = raw16\n[batch]\nglobal = 8\nmicro = 2\n[sample]\ntokens = 0\n[device]\nthreads = 1\n";
+static const char common[] =
+    "[data]\nformat = raw16\n[batch]\nglobal = 8\nmicro = 2\n[sample]\ntokens = 0\n[device]\nthreads = 1\n";
 static const char *const models[] = {
     "[model]\nlayers = 2\nheads = 2\nembed = 64\ncontext = 64\nvocab = 256\n",
     "[model]\nlayers = 2\nheads = 2\nembed = 64\ncontext = 64\nvocab = 256\n[parallel]\nrecompute = selective\n",
@@ -47,7 +49,8 @@ static void flops_are_those_of_the_operations(void **state) {
         OK(session_step(&x, &r));
         OK(speed_open(&v, &x, 0));
         double found = declared_flops(x.dev);
-        if (fabs(v.flops / found - 1) > 0.02) fail_msg("model %zu: %.0f flops a step, and its operations declare %.0f", k, v.flops, found);
+        if (fabs(v.flops / found - 1) > 0.02)
+            fail_msg("model %zu: %.0f flops a step, and its operations declare %.0f", k, v.flops, found);
         speed_close(&v);
         session_close(&x);
         drop_dir(dir);
@@ -93,7 +96,8 @@ static int open_files(void) {
 // In each type: a peak, within the time, and a share of it that a step can have.
 static void the_peak_is_measured(void **state) {
     (void)state;
-    static const char *const types[] = {"fp32", "bf16", "fp16", "fp32\nproducts = bf16-pairs", "bf16\nproducts = bf16-pairs"};
+    static const char *const types[] = {"fp32", "bf16", "fp16", "fp32\nproducts = bf16-pairs",
+                                        "bf16\nproducts = bf16-pairs"};
     for (int t = 0; t < 5; t++) {
         char *dir = make_dir(), more[256];
         config c;
@@ -125,7 +129,7 @@ static void the_peak_is_measured(void **state) {
     }
 }
 
-// --- products of BF16 pairs --------------------------------------------------------------------------------------------------
+// --- products of BF16 pairs ------------------------------------------------------------------------------------------
 
 enum { N = 32 };
 
@@ -152,8 +156,11 @@ static void products_are_set(void **state) {
     static const struct {
         vector_width width;
         const char *name;
-    } widths[] = {
-        {WIDTH_PORTABLE, "portable"}, {WIDTH_NEON, "neon"}, {WIDTH_AVX2, "avx2"}, {WIDTH_AVX512, "avx512"}, {WIDTH_AVX512BF16, "avx512bf16"}};
+    } widths[] = {{WIDTH_PORTABLE, "portable"},
+                  {WIDTH_NEON, "neon"},
+                  {WIDTH_AVX2, "avx2"},
+                  {WIDTH_AVX512, "avx512"},
+                  {WIDTH_AVX512BF16, "avx512bf16"}};
     float plain[N * N], pairs[N * N], again[N * N];
     device *d;
     (void)state;

@@ -1,5 +1,5 @@
-// test/test_stages.c: a model cut into the stages of a pipeline, without a process: where it is cut, against all cuts there are; what is refused, and
-// in which words; and what a rank holds of its blocks, by walking its table.
+// test/test_stages.c: a model cut into the stages of a pipeline, without a process: where it is cut, against all cuts
+// there are; what is refused, and in which words; and what a rank holds of its blocks, by walking its table.
 #include "trainer/step/stages.h"
 
 #include <setjmp.h>
@@ -22,11 +22,12 @@ static model net_of(block *at, int blocks, const double *flops) {
 static stages open_stages(const model *net, stage_options o) {
     stages x;
     if (stages_open(&x, net, &o) != ERR_OK)
-        fail_msg("%s, rank %d of %d, %d micro-batches: %s", pipeline_name(o.kind), o.rank, o.ranks, (int)o.micros, err_last()->text);
+        fail_msg("%s, rank %d of %d, %d micro-batches: %s", pipeline_name(o.kind), o.rank, o.ranks, (int)o.micros,
+                 err_last()->text);
     return x;
 }
 
-// --- even work ---------------------------------------------------------------------------------------------------------
+// --- even work -------------------------------------------------------------------------------------------------------
 
 // Of all cuts of blocks first .. into `count` stages the best: the least that the largest stage can have.
 static double least_most(const model *net, int first, int count) {
@@ -101,7 +102,8 @@ static void even_work_is_the_best_of_all_cuts(void **state) {
 
 static void expect_cut(const int *cut, int count, const char *expected) {
     char text[256] = "", one[16];
-    for (int s = 0; s < count; s++) snprintf(one, sizeof one, "%s%d", s ? " " : "", cut[s + 1] - cut[s]), strcat(text, one);
+    for (int s = 0; s < count; s++)
+        snprintf(one, sizeof one, "%s%d", s ? " " : "", cut[s + 1] - cut[s]), strcat(text, one);
     assert_string_equal(text, expected);
 }
 
@@ -120,7 +122,7 @@ static void some_cuts_are_known(void **state) {
     expect_cut(cut, 3, "3 2 1");
 }
 
-// --- cuts by hand, and layouts -----------------------------------------------------------------------------------------
+// --- cuts by hand, and layouts ---------------------------------------------------------------------------------------
 
 static void cuts_by_hand_are_read(void **state) {
     (void)state;
@@ -128,7 +130,9 @@ static void cuts_by_hand_are_read(void **state) {
     block at[BLOCKS_MOST];
     model net = net_of(at, 12, NULL);
     for (int i = 0; i < 4; i++) {
-        stages x = open_stages(&net, (stage_options){.kind = PIPELINE_1F1B, .ranks = 3, .rank = 1, .chunks = 1, .micros = 4, .cuts = texts[i]});
+        stages x = open_stages(
+            &net,
+            (stage_options){.kind = PIPELINE_1F1B, .ranks = 3, .rank = 1, .chunks = 1, .micros = 4, .cuts = texts[i]});
         assert_int_equal(x.count, 3);
         expect_cut(x.cut, 3, "5 4 3");
         for (int b = 0; b < 12; b++) {
@@ -138,7 +142,9 @@ static void cuts_by_hand_are_read(void **state) {
         stages_close(&x);
     }
     // A V: the second of two ranks has the two in the middle.
-    stages v = open_stages(&net, (stage_options){.kind = PIPELINE_ZB_V, .ranks = 2, .rank = 1, .chunks = 2, .micros = 4, .cuts = "1 2 3 6"});
+    stages v = open_stages(
+        &net,
+        (stage_options){.kind = PIPELINE_ZB_V, .ranks = 2, .rank = 1, .chunks = 2, .micros = 4, .cuts = "1 2 3 6"});
     for (int b = 0; b < 12; b++) assert_int_equal(v.chunk[b], b < 1 ? -1 : b < 3 ? 0 : b < 6 ? 1 : -1);
     stages_close(&v);
 }
@@ -147,8 +153,10 @@ static void one_rank_has_all_blocks_whatever_the_cuts_are(void **state) {
     (void)state;
     block at[BLOCKS_MOST];
     model net = net_of(at, 5, NULL);
-    stages x = open_stages(&net, (stage_options){.kind = PIPELINE_INTERLEAVED, .ranks = 1, .chunks = 1, .micros = 4, .cuts = "9 9"});
-    assert_true(x.count == 1 && x.cut[0] == 0 && x.cut[1] == 5 && x.chunk == NULL && x.table.units == 0 && x.places == 1);
+    stages x = open_stages(
+        &net, (stage_options){.kind = PIPELINE_INTERLEAVED, .ranks = 1, .chunks = 1, .micros = 4, .cuts = "9 9"});
+    assert_true(x.count == 1 && x.cut[0] == 0 && x.cut[1] == 5 && x.chunk == NULL && x.table.units == 0 &&
+                x.places == 1);
     for (int b = 0; b < 5; b++) assert_int_equal(x.slots[b], 1);
     stages_close(&x);
 }
@@ -166,19 +174,29 @@ static void what_does_not_work_is_refused(void **state) {
         {{.kind = PIPELINE_ZB_V, .ranks = 2, .chunks = 1, .micros = 8}, "expected 2 stages a rank"},
         {{.kind = PIPELINE_INTERLEAVED, .ranks = 3, .chunks = 2, .micros = 4},
          "4 micro-batches, 2 stages a rank and 3 ranks: expected micro-batches that are a multiple of the ranks"},
-        {{.kind = PIPELINE_ZB_V, .ranks = 3, .chunks = 2, .micros = 2}, "expected as many micro-batches as ranks, or more"},
+        {{.kind = PIPELINE_ZB_V, .ranks = 3, .chunks = 2, .micros = 2},
+         "expected as many micro-batches as ranks, or more"},
         {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "3 2"},
          "[parallel] stages = 3 2: expected 2 numbers of blocks, 1 or more each, that add up to the model's 6 blocks"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "2 2 2"}, "stages = 2 2 2: expected 2 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 3, .chunks = 1, .micros = 4, .cuts = "3 3"}, "stages = 3 3: expected 3 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 3, .chunks = 1, .micros = 4, .cuts = "3 3 0"}, "stages = 3 3 0: expected 3 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 3, .chunks = 1, .micros = 4, .cuts = "4 3 -1"}, "stages = 4 3 -1: expected 3 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "3 3 x"}, "stages = 3 3 x: expected 2 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "3.0 3"}, "stages = 3.0 3: expected 2 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "3;3"}, "stages = 3;3: expected 2 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "99999999999999999999 3"}, "expected 2 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "2 2 2"},
+         "stages = 2 2 2: expected 2 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 3, .chunks = 1, .micros = 4, .cuts = "3 3"},
+         "stages = 3 3: expected 3 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 3, .chunks = 1, .micros = 4, .cuts = "3 3 0"},
+         "stages = 3 3 0: expected 3 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 3, .chunks = 1, .micros = 4, .cuts = "4 3 -1"},
+         "stages = 4 3 -1: expected 3 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "3 3 x"},
+         "stages = 3 3 x: expected 2 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "3.0 3"},
+         "stages = 3.0 3: expected 2 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "3;3"},
+         "stages = 3;3: expected 2 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "99999999999999999999 3"},
+         "expected 2 numbers"},
         {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = "4294967299 3"}, "expected 2 numbers"},
-        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = " , "}, "stages =  , : expected 2 numbers"},
+        {{.kind = PIPELINE_GPIPE, .ranks = 2, .chunks = 1, .micros = 4, .cuts = " , "},
+         "stages =  , : expected 2 numbers"},
     };
     block at[BLOCKS_MOST];
     model net = net_of(at, 6, NULL);
@@ -186,12 +204,13 @@ static void what_does_not_work_is_refused(void **state) {
         stages x;
         err_t rc = stages_open(&x, &net, &rows[i].o);
         if (rc != ERR_CONFIG || !strstr(err_last()->text, rows[i].says))
-            fail_msg("row %zu: %d: %s\nexpected: %s", i, rc, rc == ERR_OK ? "accepted" : err_last()->text, rows[i].says);
+            fail_msg("row %zu: %d: %s\nexpected: %s", i, rc, rc == ERR_OK ? "accepted" : err_last()->text,
+                     rows[i].says);
         stages_close(&x);
     }
 }
 
-// --- what a rank holds -------------------------------------------------------------------------------------------------
+// --- what a rank holds -----------------------------------------------------------------------------------------------
 
 typedef struct walk {
     stages x;
@@ -205,7 +224,8 @@ static int *last_of(const walk *w, int stage, int micro) { return &w->last[stage
 static void begin_walk(walk *w) {
     const stages *x = &w->x;
     int m = x->pipe.micros;
-    snprintf(w->name, sizeof w->name, "%s, p = %d, v = %d, m = %d, rank %d", pipeline_name(x->pipe.kind), x->pipe.ranks, x->pipe.chunks, m, x->rank);
+    snprintf(w->name, sizeof w->name, "%s, p = %d, v = %d, m = %d, rank %d", pipeline_name(x->pipe.kind), x->pipe.ranks,
+             x->pipe.chunks, m, x->rank);
     w->last = malloc((size_t)(x->count * m + 2 * m) * sizeof *w->last);
     assert_non_null(w->last);
     for (int i = 0; i < x->count * m + 2 * m; i++) w->last[i] = -1;
@@ -236,25 +256,28 @@ static int most_of(const walk *w, int s) {
     return most;
 }
 
-// Nobody has a stage's slot while another micro-batch has it, and there are no more than are needed. Returns the slots of all the rank's stages.
+// Nobody has a stage's slot while another micro-batch has it, and there are no more than are needed. Returns the slots
+// of all the rank's stages.
 static int check_slots(const walk *w) {
     const stages *x = &w->x;
     int sum = 0;
     for (int s = 0; s < x->count; s++) {
         int slots = x->slots[x->cut[s]], until[512];
         for (int b = x->cut[s]; b < x->cut[s + 1]; b++)
-            if (x->slots[b] != slots) fail_msg("%s: the blocks of stage %d have %d slots and %d", w->name, s, slots, x->slots[b]);
+            if (x->slots[b] != slots)
+                fail_msg("%s: the blocks of stage %d have %d slots and %d", w->name, s, slots, x->slots[b]);
         if (slots != most_of(w, s) || (slots > 0) != (stages_rank(x, s) == x->rank))
             fail_msg("%s: stage %d has %d slots and needs %d", w->name, s, slots, most_of(w, s));
         for (int k = 0; k < 512; k++) until[k] = -1;
         for (int i = 0; i < x->table.units; i++) {
             const unit *u = &x->table.unit[i];
             if (u->stage != s) continue;
-            if (u->slot < 0 || u->slot >= slots) fail_msg("%s: unit %d is in slot %d of %d", w->name, i, u->slot, slots);
+            if (u->slot < 0 || u->slot >= slots)
+                fail_msg("%s: unit %d is in slot %d of %d", w->name, i, u->slot, slots);
             if (u->kind != UNIT_FORWARD) continue;
             if (until[u->slot] >= written_from(x, i))
-                fail_msg("%s: slot %d of stage %d is written from unit %d on, and in use until %d", w->name, u->slot, s, written_from(x, i),
-                         until[u->slot]);
+                fail_msg("%s: slot %d of stage %d is written from unit %d on, and in use until %d", w->name, u->slot, s,
+                         written_from(x, i), until[u->slot]);
             until[u->slot] = *last_of(w, s, u->micro);
         }
         sum += slots;
@@ -269,16 +292,19 @@ static void check_messages(const walk *w) {
         const message *m = &x->table.message[i];
         const unit *u = &x->table.unit[m->unit];
         int buffer = m->kind == MESSAGE_ACTIVATIONS ? u->slot : m->sends ? u->gradient_out : u->gradient_in;
-        if (m->buffer != buffer) fail_msg("%s: message %d is in buffer %d, its unit in %d", w->name, i, m->buffer, buffer);
+        if (m->buffer != buffer)
+            fail_msg("%s: message %d is in buffer %d, its unit in %d", w->name, i, m->buffer, buffer);
     }
     for (int i = 0; i < x->table.units; i++)
         for (int k = i + 1; k < x->table.units; k++) {
             const unit *a = &x->table.unit[i], *b = &x->table.unit[k];
-            if (a->stage == b->stage && a->micro == b->micro && a->slot != b->slot) fail_msg("%s: units %d and %d are in two slots", w->name, i, k);
+            if (a->stage == b->stage && a->micro == b->micro && a->slot != b->slot)
+                fail_msg("%s: units %d and %d are in two slots", w->name, i, k);
         }
 }
 
-// A micro-batch has its place from its first unit to its last, and there are as few places as there are micro-batches at a time.
+// A micro-batch has its place from its first unit to its last, and there are as few places as there are micro-batches
+// at a time.
 static void check_places(const walk *w) {
     const stages *x = &w->x;
     int most = 0;
@@ -287,8 +313,10 @@ static void check_places(const walk *w) {
         for (int k = 0; k < x->pipe.micros; k++) {
             if (w->first[k] > i || w->end[k] < i) continue;
             now++;
-            if (x->place[k] < 0 || x->place[k] >= x->places) fail_msg("%s: micro-batch %d has place %d of %d", w->name, k, x->place[k], x->places);
-            if (taken[x->place[k]]++) fail_msg("%s: at unit %d two micro-batches have place %d", w->name, i, x->place[k]);
+            if (x->place[k] < 0 || x->place[k] >= x->places)
+                fail_msg("%s: micro-batch %d has place %d of %d", w->name, k, x->place[k], x->places);
+            if (taken[x->place[k]]++)
+                fail_msg("%s: at unit %d two micro-batches have place %d", w->name, i, x->place[k]);
         }
         most = now > most ? now : most;
     }
@@ -297,7 +325,8 @@ static void check_places(const walk *w) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-// Slots of all stages of a rank: as many as README.md of trainer/step says that it holds, or more with several stages, which do not share.
+// Slots of all stages of a rank: as many as README.md of trainer/step says that it holds, or more with several stages,
+// which do not share.
 static void check_memory(const walk *w, int sum) {
     const pipeline_layout *l = &w->x.pipe;
     int p = l->ranks, m = l->micros, v = l->chunks, r = w->x.rank, held = 0;
@@ -310,7 +339,8 @@ static void check_memory(const walk *w, int sum) {
     default: fail();
     }
     bool right = v == 1 ? sum == held : l->kind == PIPELINE_ZB_V ? sum >= held && sum <= held + 1 : sum >= held;
-    if (!right || w->x.table.slots != sum) fail_msg("%s: %d slots, the table has %d, expected %d", w->name, sum, w->x.table.slots, held);
+    if (!right || w->x.table.slots != sum)
+        fail_msg("%s: %d slots, the table has %d, expected %d", w->name, sum, w->x.table.slots, held);
 }
 
 static void no_two_micro_batches_share_what_they_hold(void **state) {
@@ -325,7 +355,9 @@ static void no_two_micro_batches_share_what_they_hold(void **state) {
                     if (pipeline_check(&l) != ERR_OK) continue;
                     model net = net_of(at, 2 * p * v + 1, NULL);
                     for (int r = 0; r < p; r++, layouts++) {
-                        walk w = {.x = open_stages(&net, (stage_options){.kind = l.kind, .ranks = p, .rank = r, .chunks = v, .micros = m})};
+                        walk w = {.x = open_stages(
+                                      &net, (stage_options){
+                                                .kind = l.kind, .ranks = p, .rank = r, .chunks = v, .micros = m})};
                         begin_walk(&w);
                         check_memory(&w, check_slots(&w));
                         check_messages(&w);

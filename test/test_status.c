@@ -1,5 +1,6 @@
-// test/test_status.c: what `lockstep status` says of a run's directory, whatever is in it, at a time of the test's choosing:
-// running, hanging, done, stopped, failed, dead; with files that are missing, old, from the future, or damaged.
+// test/test_status.c: what `lockstep status` says of a run's directory, whatever is in it, at a time of the test's
+// choosing: running, hanging, done, stopped, failed, dead; with files that are missing, old, from the future, or
+// damaged.
 #include "base/io.h"
 #include "trainer/log/utf8.h"
 #include "trainer/watch/command.h"
@@ -83,8 +84,10 @@ static void log_of(const place *p, int last, double age, bool timed) {
     FILE *f = open_memstream(&text, &n);
     for (int k = 10; k <= last; k += 10) {
         if (timed) snprintf(at, sizeof at, ",\"time\":%.3f", NOW - age - 0.5 * (last - k));
-        fprintf(f, "{\"t\":\"step\",\"step\":%d,\"loss\":2.5,\"tokens\":%d,\"ms\":500,\"tokens_per_s\":38100%s}\n", k, 100 * k, at);
-        if (k % 100 == 0) fprintf(f, "{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"%016x\",\"ms\":5}\n", k, (unsigned)k);
+        fprintf(f, "{\"t\":\"step\",\"step\":%d,\"loss\":2.5,\"tokens\":%d,\"ms\":500,\"tokens_per_s\":38100%s}\n", k,
+                100 * k, at);
+        if (k % 100 == 0)
+            fprintf(f, "{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"%016x\",\"ms\":5}\n", k, (unsigned)k);
     }
     fclose(f);
     put(p, "log.jsonl", text, n);
@@ -130,11 +133,13 @@ static int look_at(place *p, bool json, err_t expected) {
     for (const char *at = p->said, *end; !json && *at; at = end + 1, lines++) {
         end = strchr(at, '\n');
         assert_non_null(end);
-        if (end - at > STATUS_COLUMNS && strncmp(at, "next ", 5) != 0) fail_msg("a line of %d: %s", (int)(end - at), p->said);
+        if (end - at > STATUS_COLUMNS && strncmp(at, "next ", 5) != 0)
+            fail_msg("a line of %d: %s", (int)(end - at), p->said);
         for (const char *c = at; c < end; c++)
             if ((unsigned char)*c < 32 || *c == 127) fail_msg("a control character in: %s", p->said);
         for (const char *c = at; c < end; c += utf8_length((const unsigned char *)c))
-            if (utf8_length((const unsigned char *)c) == 0) fail_msg("half a character, at byte %d of: %s", (int)(c - at), at);
+            if (utf8_length((const unsigned char *)c) == 0)
+                fail_msg("half a character, at byte %d of: %s", (int)(c - at), at);
     }
     if (lines > STATUS_LINES) fail_msg("%d lines: %s", lines, p->said);
     return p->code;
@@ -153,7 +158,7 @@ static void lacks(const place *p, const char *word) {
     if (strstr(p->said, word)) fail_msg("it says \"%s\":\n%s", word, p->said);
 }
 
-// --- a run that goes on ------------------------------------------------------------------------------------------------------------
+// --- a run that goes on ----------------------------------------------------------------------------------------------
 
 static void fine(void **state) {
     place *p = *state;
@@ -163,8 +168,9 @@ static void fine(void **state) {
     checkpoint(p, 400);
     status_of(p, 0.5, "training", 412, 0.4, "");
     EXPECT(p, 0, "FINE: training: step 412/600, 0 s ago (p99 600 ms)", "loss 1.9734, 38.1k tokens/s, done in 1 m 15 s",
-           "190 W of 2 devices, median 1020 W", "rank 1: 70 W, median 510 W", "step 400, 1 m 0 s ago; at risk: 12 steps (5 s); hash fedcba9876543210",
-           "B free of ", "full in", "lockstep tail");
+           "190 W of 2 devices, median 1020 W", "rank 1: 70 W, median 510 W",
+           "step 400, 1 m 0 s ago; at risk: 12 steps (5 s); hash fedcba9876543210", "B free of ", "full in",
+           "lockstep tail");
     lacks(p, "note");
     lacks(p, "waits for");
     static const char *const others[] = {"evaluating", "sampling", "saving", "starting", "stopping"};
@@ -184,7 +190,8 @@ static void a_hang(void **state) {
         "{\"kind\":\"hang\",\"rank\":1,\"since\":1,\"text\":\"no step for 31 s after step 412: waiting for rank 1 (10.0.0.2), GPU 0000:51:00.0: it "
         "computes nothing, or waits; phase step, forward 3 of step 413 for 31 s; 70 W, median 510 W. Next: dmesg (Xid); gdb -p 4001\"}");
     EXPECT(p, 1, "ATTENTION: the run hangs: step 412/600, 31 s ago", "why       no step for 31 s after step 412",
-           "rank 1 (10.0.0.2), GPU 0000:51:00.0, pid 4001: phase step, forward 3", "step 413 for 32 s", "\nnext      dmesg (Xid); gdb -p 4001\n");
+           "rank 1 (10.0.0.2), GPU 0000:51:00.0, pid 4001: phase step, forward 3", "step 413 for 32 s",
+           "\nnext      dmesg (Xid); gdb -p 4001\n");
     look_at(p, true, ERR_OK);
     json_t *o = json_loads(p->said, 0, NULL);
     assert_int_equal(rundir_whole(o, "code", -1), 1);
@@ -204,14 +211,16 @@ static void a_hang(void **state) {
 // The first step of a process may take long, also when it begins after a checkpoint.
 static void a_first_step(void **state) {
     place *p = *state;
-    static const int cases[][4] = {{0, 0, 299, 0}, {0, 0, 301, 1}, {400, 400, 299, 0}, {400, 400, 301, 1}, {400, 401, 29, 0}, {400, 401, 31, 1}};
+    static const int cases[][4] = {{0, 0, 299, 0},     {0, 0, 301, 1},    {400, 400, 299, 0},
+                                   {400, 400, 301, 1}, {400, 401, 29, 0}, {400, 401, 31, 1}};
     char text[512];
     lives(p);
     log_of(p, 400, 299, true);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(text, sizeof text,
-                 "{\"time\":%.1f,\"every_s\":1,\"state\":\"training\",\"began_step\":%d,\"step\":%d,\"steps\":600,\"step_time\":%.1f,\"p99_ms\":600}",
-                 NOW - 0.5, cases[i][0], cases[i][1], NOW - cases[i][2]);
+        snprintf(
+            text, sizeof text,
+            "{\"time\":%.1f,\"every_s\":1,\"state\":\"training\",\"began_step\":%d,\"step\":%d,\"steps\":600,\"step_time\":%.1f,\"p99_ms\":600}",
+            NOW - 0.5, cases[i][0], cases[i][1], NOW - cases[i][2]);
         say(p, "status.json", text);
         EXPECT(p, cases[i][3], cases[i][3] ? "no step is finished" : "FINE: training");
     }
@@ -219,10 +228,13 @@ static void a_first_step(void **state) {
 
 static void alarms_by_kind(void **state) {
     place *p = *state;
-    static const char *const kinds[][2] = {
-        {"dead", "a rank is gone"},         {"stopped", "process is stopped"},          {"slow_reader", "the loader is slow"},
-        {"throttled", "is slowed down"},    {"disk_full", "the disk is full, or will"}, {"bad_steps", "the run diverges"},
-        {"unheard-of", "the watcher rings"}};
+    static const char *const kinds[][2] = {{"dead", "a rank is gone"},
+                                           {"stopped", "process is stopped"},
+                                           {"slow_reader", "the loader is slow"},
+                                           {"throttled", "is slowed down"},
+                                           {"disk_full", "the disk is full, or will"},
+                                           {"bad_steps", "the run diverges"},
+                                           {"unheard-of", "the watcher rings"}};
     lives(p);
     log_of(p, 410, 1, true);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -242,8 +254,10 @@ static void without_a_watcher(void **state) {
         log_of(p, 410, 1, true);
         checkpoint(p, 400);
         if (how == 0) unlink("status.json");
-        if (how == 1) status_of(p, 340, "training", 400, 341, "{\"kind\":\"hang\",\"rank\":1,\"since\":1,\"text\":\"old\"}");
-        if (how == 2) status_of(p, -3600, "training", 500, -3600, "{\"kind\":\"hang\",\"rank\":1,\"since\":1,\"text\":\"odd\"}");
+        if (how == 1)
+            status_of(p, 340, "training", 400, 341, "{\"kind\":\"hang\",\"rank\":1,\"since\":1,\"text\":\"old\"}");
+        if (how == 2)
+            status_of(p, -3600, "training", 500, -3600, "{\"kind\":\"hang\",\"rank\":1,\"since\":1,\"text\":\"odd\"}");
         if (how == 3) say(p, "status.json", "{\"t\":\"status\",\"time\":17");
         EXPECT(p, 0, "FINE: running: step 410/", "1 s ago",
                how == 0   ? "there is no watcher"
@@ -294,20 +308,22 @@ static void restarts(void **state) {
     log_of(p, 410, 1, true);
     char text[4096] = "";
     for (int i = 0; i < 8; i++)  // one every five hours, the last at 11:00
-        snprintf(text + strlen(text), 256,
-                 "{\"t\":\"event\",\"at\":\"2026-11-%02dT%02d:00:00Z\",\"kind\":\"resume\",\"step\":%d,\"text\":\"continuing\"}\n", 23 + (5 * i) / 24,
-                 (5 * i) % 24, i);
+        snprintf(
+            text + strlen(text), 256,
+            "{\"t\":\"event\",\"at\":\"2026-11-%02dT%02d:00:00Z\",\"kind\":\"resume\",\"step\":%d,\"text\":\"continuing\"}\n",
+            23 + (5 * i) / 24, (5 * i) % 24, i);
     say(p, "events.jsonl", text);
-    EXPECT(p, 0, "restarts  5 in 24 h, the last 1 h 6 m ago", "events    1 h 6 m ago, step 7, resume: continuing", "6 h 6 m ago, step 6",
-           "11 h 6 m ago, step 5");
+    EXPECT(p, 0, "restarts  5 in 24 h, the last 1 h 6 m ago", "events    1 h 6 m ago, step 7, resume: continuing",
+           "6 h 6 m ago, step 6", "11 h 6 m ago, step 5");
 }
 
-// The same of a loss that is finite, and far above what it was, until it is near again. Ruined weights are nothing to go
-// on with.
+// The same of a loss that is finite, and far above what it was, until it is near again. Ruined weights are nothing to
+// go on with.
 static void a_run_whose_loss_is_ruined(void **state) {
     place *p = *state;
-    static const char event[] = "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"the loss of step 400 is "
-                                "92.1, far above the lowest, 2.3. Next: lockstep fork runs/a@best a-2\"}\n";
+    static const char event[] =
+        "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"the loss of step 400 is "
+        "92.1, far above the lowest, 2.3. Next: lockstep fork runs/a@best a-2\"}\n";
     static const char next[] = "\nnext      lockstep fork runs/a@best a-2\n", why[] = "the loss of step 400 is 92.1";
     char text[1024];
     lives(p);
@@ -332,15 +348,18 @@ static void a_run_whose_loss_is_ruined(void **state) {
 // What to do is in the run's own event, also where the watcher rings, until there is a good step again.
 static void a_run_that_diverges(void **state) {
     place *p = *state;
-    static const char event[] = "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"no finite loss in "
-                                "steps 411 to 415. Next: lockstep fork runs/a@best a-2\"}\n";
+    static const char event[] =
+        "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"no finite loss in "
+        "steps 411 to 415. Next: lockstep fork runs/a@best a-2\"}\n";
     char text[512];
     lives(p);
     log_of(p, 410, 1, true);
     snprintf(text, sizeof text, event, "diverged", 415);
     say(p, "events.jsonl", text);
-    EXPECT(p, 1, "ATTENTION: the run diverges", "no finite loss in steps 411 to 415", "\nnext      lockstep fork runs/a@best a-2\n");
-    status_of(p, 0.5, "training", 416, 0.4, "{\"kind\":\"bad_steps\",\"rank\":-1,\"since\":1,\"text\":\"it diverges. Next: look\"}");
+    EXPECT(p, 1, "ATTENTION: the run diverges", "no finite loss in steps 411 to 415",
+           "\nnext      lockstep fork runs/a@best a-2\n");
+    status_of(p, 0.5, "training", 416, 0.4,
+              "{\"kind\":\"bad_steps\",\"rank\":-1,\"since\":1,\"text\":\"it diverges. Next: look\"}");
     EXPECT(p, 1, "ATTENTION: the run diverges", "\nnext      lockstep fork runs/a@best a-2\n");
     status_of(p, 0.5, "training", 417, 0.4, "");  // the watcher has seen a good step, which is not in the log yet
     EXPECT(p, 0, "FINE");
@@ -354,7 +373,8 @@ static void a_run_that_diverges(void **state) {
     say(p, "config.ini", "[run]\nsteps = 600\n");
     snprintf(text, sizeof text, event, "gave_up", 460);
     say(p, "events.jsonl", text);
-    EXPECT(p, 2, "DEAD: stopped itself: it has diverged", "no finite loss in steps 411 to 415", "\nnext      lockstep fork runs/a@best a-2\n");
+    EXPECT(p, 2, "DEAD: stopped itself: it has diverged", "no finite loss in steps 411 to 415",
+           "\nnext      lockstep fork runs/a@best a-2\n");
     look_at(p, true, ERR_OK);
     assert_non_null(strstr(p->said, "\"life\":\"diverged\""));
 }
@@ -363,9 +383,11 @@ static void a_run_that_diverges(void **state) {
 // that were bad, and diverges by itself.
 static void goes_on_after_it_diverged(void **state) {
     place *p = *state;
-    static const char event[] = "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"%s\"}\n";
+    static const char event[] =
+        "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"%s\"}\n";
     char text[2048];
-    int n = snprintf(text, sizeof text, event, "diverged", 415, "no finite loss in steps 411 to 415. Next: lockstep fork runs/a@best a-2");
+    int n = snprintf(text, sizeof text, event, "diverged", 415,
+                     "no finite loss in steps 411 to 415. Next: lockstep fork runs/a@best a-2");
     lives(p);
     log_of(p, 410, 1, true);
     say(p, "events.jsonl", text);
@@ -378,16 +400,19 @@ static void goes_on_after_it_diverged(void **state) {
     dies(p);
     EXPECT(p, 0, "FINE: has all its steps");
     lives(p);
-    snprintf(text + n, sizeof text - (size_t)n, event, "diverged", 320, "no finite loss in steps 316 to 320. Next: lockstep fork runs/a@best a-3");
+    snprintf(text + n, sizeof text - (size_t)n, event, "diverged", 320,
+             "no finite loss in steps 316 to 320. Next: lockstep fork runs/a@best a-3");
     say(p, "events.jsonl", text);
-    EXPECT(p, 1, "ATTENTION: the run diverges", "no finite loss in steps 316 to 320", "\nnext      lockstep fork runs/a@best a-3\n");
+    EXPECT(p, 1, "ATTENTION: the run diverges", "no finite loss in steps 316 to 320",
+           "\nnext      lockstep fork runs/a@best a-3\n");
 }
 
-// --- a run that is over --------------------------------------------------------------------------------------------------------
+// --- a run that is over ----------------------------------------------------------------------------------------------
 
 static void over(void **state) {
     place *p = *state;
-    static const char event[] = "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":410,\"text\":\"these words\"}\n";
+    static const char event[] =
+        "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":410,\"text\":\"these words\"}\n";
     char text[512];
     lives(p);
     dies(p);
@@ -396,7 +421,8 @@ static void over(void **state) {
     checkpoint(p, 400);
     say(p, "config.ini", "[run]\nsteps = 600\n");
     EXPECT(p, 2, "DEAD: died: step 410/600, 1 m 40 s ago", "without a word", "lost: 10 steps (5 s)", "/config.ini\n");
-    status_of(p, 95, "training", 412, 96, "{\"kind\":\"hang\",\"rank\":1,\"since\":1,\"text\":\"old\"}");  // its last word
+    // its last word
+    status_of(p, 95, "training", 412, 96, "{\"kind\":\"hang\",\"rank\":1,\"since\":1,\"text\":\"old\"}");
     EXPECT(p, 2, "DEAD: died: step 412/600", "lost: 12 steps");
     lacks(p, "old");
     lacks(p, "note");
@@ -443,7 +469,7 @@ static void no_run(void **state) {
     strcpy(p->dir, was);
 }
 
-// --- anything at all -----------------------------------------------------------------------------------------------------------
+// --- anything at all -------------------------------------------------------------------------------------------------
 
 // Long texts, escape sequences, numbers out of range, wrong types: it says something, in its lines and columns.
 static void hostile(void **state) {
@@ -461,7 +487,8 @@ static void hostile(void **state) {
             "\"text\":\"\\r\\n%s. Next: %s\"},[]]}",
             NOW, big, big, big, i ? "hang" : big, big, big);
         say(p, "status.json", text);
-        snprintf(text, sizeof text, "{\"at\":\"%s\",\"kind\":\"%s\",\"step\":-9e99,\"text\":\"\\u009b%s\"}\n", big, big, big);
+        snprintf(text, sizeof text, "{\"at\":\"%s\",\"kind\":\"%s\",\"step\":-9e99,\"text\":\"\\u009b%s\"}\n", big, big,
+                 big);
         char *three = malloc(3 * strlen(text) + 1);
         sprintf(three, "%s%s%s", text, text, text);
         say(p, "events.jsonl", three);
@@ -507,10 +534,12 @@ static void words_of_any_length(void **state) {
                 for (int i = 0; i < length; i++) n += snprintf(word + n, sizeof word - (size_t)n, "%s", letters[k]);
                 snprintf(text, sizeof text, "{\"kind\":\"hang\",\"rank\":0,\"since\":1,\"text\":\"%s\"}", word);
                 status_of(p, 0.5, "training", 412, 0.4, text);
-                snprintf(text, sizeof text, "{\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"stop\",\"step\":1,\"text\":\"%s\"}\n", word);
+                snprintf(text, sizeof text,
+                         "{\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"stop\",\"step\":1,\"text\":\"%s\"}\n", word);
                 say(p, "events.jsonl", text);
                 EXPECT(p, 1, "\nwhy       ", "\nevents    6 m 40 s ago, step 1, stop:");
-                if (n <= STATUS_COLUMNS - 10 && !strstr(p->said, word)) fail_msg("\"%s\" is not whole in:\n%s", word, p->said);
+                if (n <= STATUS_COLUMNS - 10 && !strstr(p->said, word))
+                    fail_msg("\"%s\" is not whole in:\n%s", word, p->said);
             }
 }
 
@@ -529,8 +558,10 @@ static void settings_of_a_run(void **state) {
     char text[512], value[64];
     assert_false(rundir_setting(p->dir, "run", "dir", value, sizeof value));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(text, sizeof text, "# lockstep\n[data]\ndir = other\n[runs]\ndir = fourth\n[run]\nname = a\n%s\nsteps = 5\n[log]\ndir = third\n",
-                 cases[i].line);
+        snprintf(
+            text, sizeof text,
+            "# lockstep\n[data]\ndir = other\n[runs]\ndir = fourth\n[run]\nname = a\n%s\nsteps = 5\n[log]\ndir = third\n",
+            cases[i].line);
         say(p, "config.ini", text);
         assert_int_equal(rundir_setting(p->dir, "run", "dir", value, sizeof value), cases[i].value != NULL);
         assert_string_equal(value, cases[i].value ? cases[i].value : "");
@@ -572,9 +603,11 @@ static void ages(void **state) {
     } cases[] = {{0, "0 s"},           {59.4, "59 s"},     {59.6, "1 m 0 s"}, {3599, "59 m 59 s"}, {3600, "1 h 0 m"},
                  {86399, "23 h 59 m"}, {90000, "1 d 1 h"}, {-3, "?"},         {1e12, "?"}};
     char text[FACTS_AGE];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_string_equal(facts_age(text, cases[i].s), cases[i].text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(facts_age(text, cases[i].s), cases[i].text);
     assert_string_equal(facts_age(text, NAN), "?");
-    assert_true(rundir_when("2026-11-24T12:06:40Z") == NOW && isnan(rundir_when("2026-11-24")) && isnan(rundir_when("")));
+    assert_true(rundir_when("2026-11-24T12:06:40Z") == NOW && isnan(rundir_when("2026-11-24")) &&
+                isnan(rundir_when("")));
 }
 
 // The times that count are those of the last records, of a log with thousands of them.
@@ -589,7 +622,8 @@ static void times_of_a_long_log(void **state) {
         for (int k = 1; k <= 2700; k++) {
             at += k <= 1500 ? 0.1 : 1;
             if (k == (slow_at ? 2690 : 1400)) at += 3600;
-            fprintf(f, "{\"t\":\"step\",\"step\":%d,\"loss\":2,\"tokens\":%d,\"ms\":%d,\"time\":%.1f}\n", k, k, k <= 1500 ? 100 : 1000, at);
+            fprintf(f, "{\"t\":\"step\",\"step\":%d,\"loss\":2,\"tokens\":%d,\"ms\":%d,\"time\":%.1f}\n", k, k,
+                    k <= 1500 ? 100 : 1000, at);
         }
         fclose(f);
         put(p, "log.jsonl", text, n);
@@ -618,28 +652,33 @@ static void hash_of_the_checkpoint(void **state) {
     }
 }
 
-// Where [run] dir is absolute, a command works anywhere, unless another path in the settings is relative: any of them, also one of
-// several in one setting.
+// Where [run] dir is absolute, a command works anywhere, unless another path in the settings is relative: any of them,
+// also one of several in one setting.
 static void commands_with_relative_paths(void **state) {
     place *p = *state;
-    static const char *const keys[][2] = {{"data", "train"},     {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
-                                          {"eval", "choices"},   {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"},
-                                          {"log", "http_token"}, {"log", "prom_file"}};
+    static const char *const keys[][2] = {
+        {"data", "train"},     {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
+        {"eval", "choices"},   {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"},
+        {"log", "http_token"}, {"log", "prom_file"}};
     static const struct {
         const char *value;
         bool relative, several;
-    } paths[] = {{"", false, false},       {"/a/x", false, false},         {"b/x", true, false},    {"/a/x /a/y", false, true},
-                 {"/a/x b/y", true, true}, {"/a/x  /a/y b/z", true, true}, {"b/x /a/y", true, true}};
+    } paths[] = {{"", false, false},         {"/a/x", false, false},   {"b/x", true, false},
+                 {"/a/x /a/y", false, true}, {"/a/x b/y", true, true}, {"/a/x  /a/y b/z", true, true},
+                 {"b/x /a/y", true, true}};
     char text[512], command[1024], path[IO_PATH];
     assert_non_null(realpath(p->dir, path));
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
             if (paths[i].several && strcmp(keys[k][0], "data") != 0) continue;
-            snprintf(text, sizeof text, "[run]\nname = a\ndir = /all\n[%s]\n%s = \"%s\"\n", keys[k][0], keys[k][1], paths[i].value);
+            snprintf(text, sizeof text, "[run]\nname = a\ndir = /all\n[%s]\n%s = \"%s\"\n", keys[k][0], keys[k][1],
+                     paths[i].value);
             say(p, "config.ini", text);
-            snprintf(text, sizeof text, "%slockstep eval %s/config.ini", paths[i].relative ? "where it was started: " : "", path);
+            snprintf(text, sizeof text, "%slockstep eval %s/config.ini",
+                     paths[i].relative ? "where it was started: " : "", path);
             command_of(command, sizeof command, "", "eval ", p->dir);
-            if (strcmp(command, text) != 0) fail_msg("[%s] %s = %s: %s", keys[k][0], keys[k][1], paths[i].value, command);
+            if (strcmp(command, text) != 0)
+                fail_msg("[%s] %s = %s: %s", keys[k][0], keys[k][1], paths[i].value, command);
         }
 }
 

@@ -11,8 +11,9 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static const char small_model[] = "[data]\nformat = raw16\nshuffle = no\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
-                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n";
+static const char small_model[] =
+    "[data]\nformat = raw16\nshuffle = no\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n";
 
 enum { T = 24, C = 36, H = 3, V = 128, LAYERS = 2, SAMPLES = 12 };
 
@@ -115,10 +116,12 @@ static void every_step_moves_the_weights_at_its_own_rate(void **state) {
             assert_int_equal(out.applied, !skipped);
             if (!skipped) adam_step(&a, row(&r, gradients(&r), "h.1.mlp.c_fc.weight"), lr);
             assert_int_equal(out.adam_t, a.t);
-            if (!(fabs(out.lr - lr) <= 1e-12)) fail_msg("%s, step %d: lr %.12f, expected %.12f", rate_types[type], step, out.lr, lr);
+            if (!(fabs(out.lr - lr) <= 1e-12))
+                fail_msg("%s, step %d: lr %.12f, expected %.12f", rate_types[type], step, out.lr, lr);
             if (skipped) assert_memory_equal(before, master->data, tensor_bytes(master));
             double error = skipped ? 0 : adam_error(&a, master, before);
-            if (!(error < 1e-3)) fail_msg("%s, step %d: the weights moved otherwise, by %.2g of the way", rate_types[type], step, error);
+            if (!(error < 1e-3))
+                fail_msg("%s, step %d: the weights moved otherwise, by %.2g of the way", rate_types[type], step, error);
         }
         free(before);
         free(a.w);
@@ -244,7 +247,8 @@ static double sample_loss(rig *r, int64_t step, int sample) {
     OK(source_look(r->x.train, (step - 1) * SAMPLES + sample, (void *[]){tokens, targets}));
     for (int t = 0; t < T; t++) {
         double x[C];
-        for (int c = 0; c < C; c++) x[c] = kept(r, step, sample, 0, EMBED, t * C + c) * (wave((int64_t)tokens[t] * C + c) + wpe[t * C + c]);
+        for (int c = 0; c < C; c++)
+            x[c] = kept(r, step, sample, 0, EMBED, t * C + c) * (wave((int64_t)tokens[t] * C + c) + wpe[t * C + c]);
         for (int l = 0; l < LAYERS; l++) add_layer(r, step, sample, l, t, x);
         loss += position_loss(x, targets[t]) / T;
     }
@@ -263,7 +267,8 @@ static void dropout_takes_what_its_key_says(void **state) {
         OK(step_gradient(&r.x.runner, r.x.data, step));
         for (int i = 0; i < SAMPLES; i++) {
             double ours = ((double *)r.x.runner.sample_loss.data)[i], expected = sample_loss(&r, step, i);
-            if (!(fabs(ours - expected) <= 1e-5 * expected)) fail_msg("step %d, sample %d: loss %.7f, by hand %.7f", (int)step, i, ours, expected);
+            if (!(fabs(ours - expected) <= 1e-5 * expected))
+                fail_msg("step %d, sample %d: loss %.7f, by hand %.7f", (int)step, i, ours, expected);
         }
     }
     rig_close(&r);
@@ -283,7 +288,9 @@ static void expect_abort(rig *r, bool attention, float p) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         signal(SIGABRT, SIG_DFL);
         close(STDERR_FILENO);
-        if (attention) o->attention_forward(&(attention_forward_args){.y = &y, .lse = &sums, .qkv = &x, .heads = 1, .drop = &key}, r->x.s);
+        if (attention)
+            o->attention_forward(&(attention_forward_args){.y = &y, .lse = &sums, .qkv = &x, .heads = 1, .drop = &key},
+                                 r->x.s);
         else o->dropout(&(dropout_args){.y = &y, .x = &x, .drop = &key}, r->x.s);
         _exit(0);
     }

@@ -1,4 +1,5 @@
-// test/test_stopwatch.c: whose time is reported when, and what is not known is not reported. On a CPU, whose timed events are the host's clock.
+// test/test_stopwatch.c: whose time is reported when, and what is not known is not reported. On a CPU, whose timed
+// events are the host's clock.
 #include "trainer/log/stopwatch.h"
 
 #include <setjmp.h>
@@ -44,7 +45,9 @@ static bool reads(const scene *x, bool waited) {
     double ms[SPANS];
     bool known;
     OK(stopwatch_read(&x->w, ms, &known));
-    if (known) assert_true(ms[SPAN_STEP] > 0 && (ms[SPAN_WAIT] > 0) == waited && ms[SPAN_WAIT] <= ms[SPAN_STEP] && ms[SPAN_BUSY] == 0);
+    if (known)
+        assert_true(ms[SPAN_STEP] > 0 && (ms[SPAN_WAIT] > 0) == waited && ms[SPAN_WAIT] <= ms[SPAN_STEP] &&
+                    ms[SPAN_BUSY] == 0);
     else
         for (int i = 0; i < SPANS; i++) assert_true(ms[i] == 0);
     return known;

@@ -33,7 +33,7 @@ static uint8_t *text_of(uint64_t seed, int64_t n) {
     return text;
 }
 
-// --- the same for ever -------------------------------------------------------------------------------------------------------
+// --- the same for ever -----------------------------------------------------------------------------------------------
 
 // Whoever changes the grammar changes a text that others have figures of. It may be done before a release, with the
 // page's figures.
@@ -106,7 +106,7 @@ static void an_input_is_a_seed_and_a_size(void **state) {
     }
 }
 
-// --- as much chance as is said -------------------------------------------------------------------------------------------------
+// --- as much chance as is said ---------------------------------------------------------------------------------------
 
 typedef struct sums {
     double n, nats, bytes, nats2, bytes2, both;
@@ -135,7 +135,8 @@ static void the_entropy_is_what_a_count_finds(void **state) {
     }
     stories_close(s);
     free(text.at);
-    double x = k.nats / k.n, y = k.bytes / k.n, xx = k.nats2 / k.n - x * x, yy = k.bytes2 / k.n - y * y, xy = k.both / k.n - x * y;
+    double x = k.nats / k.n, y = k.bytes / k.n, xx = k.nats2 / k.n - x * x, yy = k.bytes2 / k.n - y * y,
+           xy = k.both / k.n - x * y;
     expect_near("nats of a story", x, nats, xx / k.n);
     expect_near("bytes of a story", y, nats / best, yy / k.n);
     expect_near("nats per byte", x / y, best, (xx - 2 * best * xy + best * best * yy) / (y * y) / k.n);
@@ -157,7 +158,7 @@ static void there_are_many_shapes_and_words(void **state) {
     assert_true(words >= 500);
 }
 
-// --- one derivation ----------------------------------------------------------------------------------------------------------
+// --- one derivation --------------------------------------------------------------------------------------------------
 
 // A story told with choices that are given. The one after them is tried, and the story is left at the next.
 typedef struct parser {
@@ -230,7 +231,8 @@ static void a_story_is_read_back_in_one_way(void **state) {
     grammar_close(g);
 }
 
-#define RULES(...) ((const grammar_rule[]){__VA_ARGS__}), (int)(sizeof((const grammar_rule[]){__VA_ARGS__}) / sizeof(grammar_rule))
+#define RULES(...) \
+    ((const grammar_rule[]){__VA_ARGS__}), (int)(sizeof((const grammar_rule[]){__VA_ARGS__}) / sizeof(grammar_rule))
 
 static void expect_refused(const grammar_rule *rules, int count, const char *why) {
     grammar *g = NULL;
@@ -259,27 +261,36 @@ static void texts_that_can_be_read_in_two_ways_are_refused(void **state) {
     expect_refused(RULES({"s", "", "the [pet] x|the cow x"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "the [pet] x|the cow"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[pet=X] [pet=Y] [t]"}, PET, {"t", "", "[X]|[Y]"}), "alternatives 1 and 2 apart");
-    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[X.sound]|[Y.sound]"}), "alternatives 1 and 2 apart");
-    expect_refused(RULES({"s", "", "[t] x|[u] x"}, {"t", "", "a[pet]|b"}, {"u", "", "b[pet]|c"}, PET), "alternatives 1 and 2 apart");
-    expect_refused(RULES({"s", "", "[pet] [food] x|[food] x"}, {"pet", "", "corn|cow"}, FOOD), "alternatives 1 and 2 apart");
-    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=X] [t]"}, PET, {"t", "", "[X]|[Y]"}), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[X.sound]|[Y.sound]"}),
+                   "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[t] x|[u] x"}, {"t", "", "a[pet]|b"}, {"u", "", "b[pet]|c"}, PET),
+                   "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet] [food] x|[food] x"}, {"pet", "", "corn|cow"}, FOOD),
+                   "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=X] [t]"}, PET, {"t", "", "[X]|[Y]"}),
+                   "alternatives 1 and 2 apart");
     // what a letter stands for after an expansion is not what it stood for before
-    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [u]"}, PET, {"u", "", "[t] [X]|[t] [Y]"}, {"t", "", "a[pet=X]|b[pet=X]"}),
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [u]"}, PET, {"u", "", "[t] [X]|[t] [Y]"},
+                         {"t", "", "a[pet=X]|b[pet=X]"}),
                    "alternatives 1 and 2 apart");
     // an article or a capital letter makes another text, which a word may begin with itself
-    expect_refused(RULES({"s", "", "[w=X] [w=Y not X] [t]"}, {"w", "", "bee|a bee"}, {"t", "", "[a X]|[Y]"}), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[w=X] [w=Y not X] [t]"}, {"w", "", "bee|a bee"}, {"t", "", "[a X]|[Y]"}),
+                   "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[a pet]|[v]"}, PET, {"v", "", "a cat|xx"}), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[a pet] x|a cow x"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[^pet] x|Cow x"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[^a pet] x|A cow x"}, PET), "alternatives 1 and 2 apart");
-    expect_refused(RULES({"s", "", "[pet=X] [t]"}, PET, {"t", "", "[X.sound]|[X.sound]"}), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet=X] [t]"}, PET, {"t", "", "[X.sound]|[X.sound]"}),
+                   "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[pet] x|[u]"}, PET, {"u", "", "cow [food]|x"}, FOOD), "alternatives 1 and 2 apart");
     expect_taken(RULES({"s", "", "[pet] x|[u]"}, PET, {"u", "", "meow [food]|x"}, FOOD));
-    expect_refused(RULES({"s", "", "[pet=X] [v]"}, PET, {"v", "", "[X.sound]|[u]"}, {"u", "", "meow [food]|x"}, FOOD), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet=X] [v]"}, PET, {"v", "", "[X.sound]|[u]"}, {"u", "", "meow [food]|x"}, FOOD),
+                   "alternatives 1 and 2 apart");
     expect_taken(RULES({"s", "", "[pet=X] [v]"}, PET, {"v", "", "[X.sound]|[u]"}, {"u", "", "cow [food]|x"}, FOOD));
     // a draw that both begin with is known in both
     expect_taken(RULES({"s", "", "[pet=X] [pet=Y not X] [X]|[pet=X] [pet=Y not X] [Y]"}, PET));
-    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[pet=X] [X]|[pet=X] [Y]"}), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[pet=X] [X]|[pet=X] [Y]"}),
+                   "alternatives 1 and 2 apart");
     expect_taken(RULES({"s", "", "[a pet]x|[pet]x"}, PET));
     expect_taken(RULES({"s", "", "[^pet]x|[pet]x"}, PET));
     expect_taken(RULES({"s", "", "[^a pet]x|[a pet]x"}, PET));
@@ -295,12 +306,15 @@ static void grammars_that_make_no_sense_are_refused(void **state) {
     expect_refused(RULES({"s", "", "[pat]"}, PET), "no such rule: \"pat\"");
     expect_refused(RULES({"s", "", "[pet"}, PET), "a bracket that is not closed");
     expect_refused(RULES({"s", "", "[X]"}, PET), "a letter that may stand for nothing: \"X\"");
-    expect_refused(RULES({"s", "", "[t] [X]"}, {"t", "", "[pet=X]|no [pet]"}, PET), "a letter that may stand for nothing");
+    expect_refused(RULES({"s", "", "[t] [X]"}, {"t", "", "[pet=X]|no [pet]"}, PET),
+                   "a letter that may stand for nothing");
     expect_refused(RULES({"s", "", "[pet=X] [X.colour]"}, PET), "no such field: \"colour\"");
     expect_refused(RULES({"s", "", "[pet=X] [food=Y not X]"}, PET, FOOD), "no word of that rule here: \"X\"");
     expect_refused(RULES({"s", "", "[pet=X] [pet=Y] [pet not X Y]"}, PET), "may be the same");
-    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=X] [pet not X Y]"}, PET), "may be the same");  // X is another one by now
-    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=Z not X Y] [pet not X Y Z]"}, PET), "no word is left to choose");
+    // X is another one by now
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=X] [pet not X Y]"}, PET), "may be the same");
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=Z not X Y] [pet not X Y Z]"}, PET),
+                   "no word is left to choose");
     expect_refused(RULES({"s", "", "[t] x"}, {"t", "", "a [s]|b"}), "it contains itself");
     expect_refused(RULES({"s", "", "[t=X] x"}, {"t", "", "a [pet]|b"}, PET), "only words can be remembered");
     expect_refused(RULES({"s", "", "[pet=XY]"}, PET), "expected a capital letter");
@@ -308,10 +322,14 @@ static void grammars_that_make_no_sense_are_refused(void **state) {
     expect_refused(RULES({"s", "", "[pet]"}, {"pet", "sound", "cat/meow|dog"}), "another number of fields");
     expect_refused(RULES({"s", "", "[pet]"}, {"pet", "", "cat||dog"}), "an empty word");
     // of alternatives only what all of them say is known after them
-    expect_refused(RULES({"s", "", "[t] [X]"}, {"t", "", "a[pet=X]|b[food=X]"}, PET, FOOD), "a letter that may stand for nothing: \"X\"");
-    expect_refused(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "a[pet=X] [pet=Y not X]|b[pet=X] [pet=Y]"}, PET), "may be the same");
-    expect_refused(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "b[pet=X] [pet=Y]|a[pet=X] [pet=Y not X]"}, PET), "may be the same");
-    expect_taken(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "a[pet=X] [pet=Y not X]|b[pet=Y] [pet=X not Y]"}, PET));
+    expect_refused(RULES({"s", "", "[t] [X]"}, {"t", "", "a[pet=X]|b[food=X]"}, PET, FOOD),
+                   "a letter that may stand for nothing: \"X\"");
+    expect_refused(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "a[pet=X] [pet=Y not X]|b[pet=X] [pet=Y]"}, PET),
+                   "may be the same");
+    expect_refused(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "b[pet=X] [pet=Y]|a[pet=X] [pet=Y not X]"}, PET),
+                   "may be the same");
+    expect_taken(
+        RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "a[pet=X] [pet=Y not X]|b[pet=Y] [pet=X not Y]"}, PET));
     // names and fields are whole ones
     expect_refused(RULES({"s", "", "[pe]"}, PET), "no such rule: \"pe\"");
     expect_refused(RULES({"s", "", "[pet=X] [X.sounds]"}, PET), "no such field: \"sounds\"");
@@ -328,7 +346,8 @@ static void rules_have_a_depth(void **state) {
     for (int depth = MOST; depth <= MOST + 1; depth++) {
         grammar_rule rules[MOST + 3];
         for (int i = 0; i <= depth; i++) {
-            snprintf(name[i], sizeof name[i], "%c", 'a' + i), snprintf(text[i], sizeof text[i], i < depth ? "<[%c]>" : "<[]", 'a' + i + 1);
+            snprintf(name[i], sizeof name[i], "%c", 'a' + i),
+                snprintf(text[i], sizeof text[i], i < depth ? "<[%c]>" : "<[]", 'a' + i + 1);
             rules[i] = (grammar_rule){name[i], "", i < depth ? text[i] : "[z]|-"};
         }
         rules[depth + 1] = (grammar_rule){"z", "", "x|y"};
@@ -350,11 +369,13 @@ static void expect_average(const grammar_rule *rules, int count, double nats, do
 static void averages_are_those_of_a_small_grammar(void **state) {
     (void)state;
     double food = 4, with_article = 4 + 7.0 / 3;
-    expect_average(
-        RULES({"s", "", "[pet=X] [pet not X]|no: [a food=Y] [Y] [t]"}, {"pet", "", "ape|horse"}, {"food", "", "egg|rice|honey"}, {"t", "", "[Y]|?"}),
-        fm_log(2) + (fm_log(2) + fm_log(3) + fm_log(2)) / 2, (4 + 1 + 4 + 4 + with_article + 1 + food + 1 + (food + 1) / 2) / 2);
+    expect_average(RULES({"s", "", "[pet=X] [pet not X]|no: [a food=Y] [Y] [t]"}, {"pet", "", "ape|horse"},
+                         {"food", "", "egg|rice|honey"}, {"t", "", "[Y]|?"}),
+                   fm_log(2) + (fm_log(2) + fm_log(3) + fm_log(2)) / 2,
+                   (4 + 1 + 4 + 4 + with_article + 1 + food + 1 + (food + 1) / 2) / 2);
     // an article before a word that comes again, and before its field
-    expect_average(RULES({"s", "", "[pet=X] [a X] [^a X.sound]"}, {"pet", "sound", "ape/hoo|ox/a"}), fm_log(2), 2.5 + 1 + (2.5 + 3) + 1 + (2 + 2.5));
+    expect_average(RULES({"s", "", "[pet=X] [a X] [^a X.sound]"}, {"pet", "sound", "ape/hoo|ox/a"}), fm_log(2),
+                   2.5 + 1 + (2.5 + 3) + 1 + (2 + 2.5));
 }
 
 typedef struct given {
@@ -375,7 +396,8 @@ static void expect_told(const grammar_rule *rules, int count, const int *choice,
     given c = {choice, 0};
     OK(grammar_open(&g, rules, count));
     OK(grammar_tell(g, take_given, &c, &text));
-    if (text.n != (int64_t)strlen(want) || memcmp(text.at, want, (size_t)text.n) != 0) fail_msg("%.*s; expected %s", (int)text.n, text.at, want);
+    if (text.n != (int64_t)strlen(want) || memcmp(text.at, want, (size_t)text.n) != 0)
+        fail_msg("%.*s; expected %s", (int)text.n, text.at, want);
     assert_int_equal(c.n, choices);  // of one alternative there is no choice
     free(text.at);
     grammar_close(g);
@@ -386,7 +408,8 @@ static void expect_told(const grammar_rule *rules, int count, const int *choice,
 static void choices_make_the_text(void **state) {
     (void)state;
     static const char *const words = "ape|egg|ink|owl|urn|yak|Eel|Ulm|Zoo";
-    static const char *const an[] = {"an ape", "an egg", "an ink", "an owl", "an urn", "a yak", "an Eel", "an Ulm", "a Zoo"};
+    static const char *const an[] = {"an ape", "an egg", "an ink", "an owl", "an urn",
+                                     "a yak",  "an Eel", "an Ulm", "a Zoo"};
     for (int i = 0; i < 9; i++) {
         char want[80];
         snprintf(want, sizeof want, "%s, A%s.", an[i], an[i] + 1);
@@ -397,18 +420,23 @@ static void choices_make_the_text(void **state) {
     for (int x = 0; x < 4; x++)
         for (int y = 0; y < 3; y++)
             for (int z = 0; z < 2; z++) {
-                int second = y + (y >= x), low = x < second ? x : second, high = x < second ? second : x, third = z + (z >= low);
+                int second = y + (y >= x), low = x < second ? x : second, high = x < second ? second : x,
+                    third = z + (z >= low);
                 third += third >= high;
                 char want[40];
-                snprintf(want, sizeof want, "%c%c%c.%c%c%c", 'a' + x, 'a' + second, 'a' + third, 'a' + third, 'a' + second, 'a' + x);
-                expect_told(RULES({"s", "", "[w=X][w=Y not X][w=Z not Y X].[Z][Y][X]"}, {"w", "", four}), CHOOSE(x, y, z), want);
+                snprintf(want, sizeof want, "%c%c%c.%c%c%c", 'a' + x, 'a' + second, 'a' + third, 'a' + third,
+                         'a' + second, 'a' + x);
+                expect_told(RULES({"s", "", "[w=X][w=Y not X][w=Z not Y X].[Z][Y][X]"}, {"w", "", four}),
+                            CHOOSE(x, y, z), want);
             }
     // a letter stands for what it was given last, and may be unlike what it was; fields are the last word's
     expect_told(RULES({"s", "", "[pet=X][X.sound] [pet=X not X][X.sound]"}, PET), CHOOSE(1, 1), "dogwuff cowmoo");
-    expect_told(RULES({"s", "", "[w=X][X.he][^X.her][X]"}, {"w", "he her", "Ada/she/hers|Ben/him/his"}), CHOOSE(1), "BenhimHisBen");
+    expect_told(RULES({"s", "", "[w=X][X.he][^X.her][X]"}, {"w", "he her", "Ada/she/hers|Ben/him/his"}), CHOOSE(1),
+                "BenhimHisBen");
     expect_told(RULES({"s", "", "[^t]."}, {"t", "", "[pet] a|[food] b"}, PET, FOOD), CHOOSE(1, 2), "Dates b.");
     expect_average(RULES({"s", "", "[pet=X] [pet=X not X]"}, PET), fm_log(3) + fm_log(2), 7);
-    expect_average(RULES({"s", "", "[w=X][w=Y not X][w=Z not X Y]"}, {"w", "", four}), fm_log(4) + fm_log(3) + fm_log(2), 3);
+    expect_average(RULES({"s", "", "[w=X][w=Y not X][w=Z not X Y]"}, {"w", "", four}),
+                   fm_log(4) + fm_log(3) + fm_log(2), 3);
     expect_average(RULES({"s", "", "[pet]"}, {"petal", "", "long|words"}, PET), fm_log(3), 3);
 }
 

@@ -1,5 +1,6 @@
-// test/test_streamed.c: a sample on its way: which bytes are told when, and that the other ranks hear one sign of life for each token. The model follows a
-// script: after each byte it knows one next byte, so that every token of the text is chosen here.
+// test/test_streamed.c: a sample on its way: which bytes are told when, and that the other ranks hear one sign of life
+// for each token. The model follows a script: after each byte it knows one next byte, so that every token of the text
+// is chosen here.
 #include "test/support/run.h"
 
 #include "base/clock.h"
@@ -7,7 +8,7 @@
 
 enum { EMBED = 32, MOST = 16 };
 
-// --- a model that follows a script -------------------------------------------------------------------------------------------------
+// --- a model that follows a script -----------------------------------------------------------------------------------
 
 typedef struct rig {
     char *dir;
@@ -26,13 +27,15 @@ static void clear(rig *r, const char *name) {
     memset(t->data, 0, tensor_bytes(t));
 }
 
-// All tokens of the script differ. Token i is the vector of one 1 at i, layers add nothing, and the head turns that 1 into token i + 1.
+// All tokens of the script differ. Token i is the vector of one 1 at i, layers add nothing, and the head turns that 1
+// into token i + 1.
 static void rig_open_ids(rig *r, const int32_t *id, int count, const char *more) {
     r->dir = make_dir();
-    load_config(&r->c, r->dir,
-                "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n[sample]\ntemperature = 0\n"
-                "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 32\nhidden = 8\ncontext = 4\nvocab = 256\ntied = no\n",
-                more);
+    load_config(
+        &r->c, r->dir,
+        "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n[sample]\ntemperature = 0\n"
+        "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 32\nhidden = 8\ncontext = 4\nvocab = 256\ntied = no\n",
+        more);
     OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
     OK(session_init(&r->x));
     clear(r, "layers.0.self_attn.o_proj.weight"), clear(r, "layers.0.mlp.down_proj.weight");
@@ -57,7 +60,7 @@ static void rig_close(rig *r) {
     drop_dir(r->dir);
 }
 
-// --- what is told when -------------------------------------------------------------------------------------------------------------
+// --- what is told when -----------------------------------------------------------------------------------------------
 
 typedef struct heard {
     char piece[MOST][32];
@@ -71,7 +74,8 @@ static void hear(void *ctx, int number, const char *bytes, size_t n) {
     memcpy(h->piece[h->pieces++], bytes, n);
 }
 
-// The script's first byte is the prompt. pieces: what is told, call by call; the last call says that the text has ended.
+// The script's first byte is the prompt. pieces: what is told, call by call; the last call says that the text has
+// ended.
 static void expect_pieces(const char *script, const char *keys, const char *ended, const char *const *pieces) {
     rig r;
     heard h = {.pieces = 0};
@@ -85,7 +89,8 @@ static void expect_pieces(const char *script, const char *keys, const char *ende
     assert_string_equal(one.ended, ended);
     for (int i = 0; pieces[i] || i < h.pieces; i++) {
         if (!pieces[i] || i >= h.pieces)
-            fail_msg("script %s, %s: %d calls, call %d is \"%s\"", script, keys, h.pieces, i, i < h.pieces ? h.piece[i] : "");
+            fail_msg("script %s, %s: %d calls, call %d is \"%s\"", script, keys, h.pieces, i,
+                     i < h.pieces ? h.piece[i] : "");
         if (strcmp(pieces[i], h.piece[i]) != 0)
             fail_msg("script %s, %s: call %d told \"%s\", expected \"%s\"", script, keys, i, h.piece[i], pieces[i]);
         strcat(all, h.piece[i]);
@@ -94,7 +99,8 @@ static void expect_pieces(const char *script, const char *keys, const char *ende
     free(one.text);
     rig_close(&r);
 }
-#define EXPECT_PIECES(script, keys, ended, ...) expect_pieces(script, keys, ended, (const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT_PIECES(script, keys, ended, ...) \
+    expect_pieces(script, keys, ended, (const char *const[]){__VA_ARGS__, NULL})
 
 // A character of two, three or four bytes, each a token, is told as a whole.
 static void characters_are_told_whole(void **state) {
@@ -164,8 +170,10 @@ static void beginnings_of_stops_wait(void **state) {
     EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = xyq\n", "length", "xyz", "\xF0\x9F\x98\x80", "q");
     EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = yz|zq\n", "stop", "x", "");
     EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = \"z\xF0\x9F\x98\x80q\"\n", "stop", "x", "y", "");
-    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = \"z\xF0\x9F\x98\x80r|\x98\x80r\"\n", "length", "x", "y", "z\xF0\x9F\x98\x80q");
-    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = zQQ|yz\n", "stop", "x", "");  // a z may begin the first, and yz is the second
+    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = \"z\xF0\x9F\x98\x80r|\x98\x80r\"\n", "length", "x", "y",
+                  "z\xF0\x9F\x98\x80q");
+    // a z may begin the first, and yz is the second
+    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = zQQ|yz\n", "stop", "x", "");
     EXPECT_PIECES("axyzw", "[sample]\ntokens = 4\nstop = zQ|yzQ|xyzQ\n", "length", "xyzw");
     EXPECT_PIECES("axyzw", "[sample]\ntokens = 4\nstop = xyzQ|yzQ|zQ\n", "length", "xyzw");
     EXPECT_PIECES(script, "[sample]\ntokens = 2\nstop = xyz\n", "length", "xy");  // the end: no stop can follow
@@ -183,7 +191,8 @@ static void beginnings_of_characters(void **state) {
         if (utf8_length((unsigned char *)s + 1) != n) fail_msg("U+%04X has %d bytes", c, n);
         for (int k = 1; k <= n; k++) {
             size_t want = k < n ? (size_t)k : 0;
-            if (utf8_begun(s, 1 + (size_t)k) != want || utf8_begun(s + 1, (size_t)k) != want) fail_msg("%d of the %d bytes of U+%04X", k, n, c);
+            if (utf8_begun(s, 1 + (size_t)k) != want || utf8_begun(s + 1, (size_t)k) != want)
+                fail_msg("%d of the %d bytes of U+%04X", k, n, c);
         }
         s[1 + n] = 'y';
         assert_int_equal(utf8_begun(s, 2 + (size_t)n), 0);
@@ -195,7 +204,8 @@ static void beginnings_of_characters(void **state) {
 static void encode_as(char s[8], uint32_t c, int n) {
     static const int first[] = {0, 0, 0xC0, 0xE0, 0xF0};
     memset(s, 0, 8);
-    for (int i = n - 1; i >= 0; i--, c >>= 6) s[i] = (char)(n == 1 ? (int)c : i ? 0x80 | (int)(c & 0x3F) : first[n] | (int)c);
+    for (int i = n - 1; i >= 0; i--, c >>= 6)
+        s[i] = (char)(n == 1 ? (int)c : i ? 0x80 | (int)(c & 0x3F) : first[n] | (int)c);
 }
 
 // A character has one encoding, the shortest; and surrogates and what lies beyond the last code point have none.
@@ -207,10 +217,13 @@ static void no_character_has_two_encodings(void **state) {
             char s[8];
             encode_as(s, c, n);
             bool is = c >= least[n] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
-            if (utf8_length((unsigned char *)s) != (is ? n : 0)) fail_msg("U+%04X in %d bytes: %d", c, n, utf8_length((unsigned char *)s));
+            if (utf8_length((unsigned char *)s) != (is ? n : 0))
+                fail_msg("U+%04X in %d bytes: %d", c, n, utf8_length((unsigned char *)s));
         }
-    for (int b = 0; b < 256; b++) assert_int_equal(utf8_length((unsigned char[]){(unsigned char)b, 'x', 0, 0}), b < 0x80 ? 1 : 0);
-    for (int b = 0xF5; b < 256; b++) assert_int_equal(utf8_length((unsigned char[]){(unsigned char)b, 0x80, 0x80, 0x80}), 0);
+    for (int b = 0; b < 256; b++)
+        assert_int_equal(utf8_length((unsigned char[]){(unsigned char)b, 'x', 0, 0}), b < 0x80 ? 1 : 0);
+    for (int b = 0xF5; b < 256; b++)
+        assert_int_equal(utf8_length((unsigned char[]){(unsigned char)b, 0x80, 0x80, 0x80}), 0);
 }
 
 // Of all characters a terminal is shown each as it is, but for those that it would obey.
@@ -218,14 +231,16 @@ static void each_character_is_shown_or_not(void **state) {
     (void)state;
     static const struct {
         uint32_t first, last;
-    } obeyed[] = {{0x01, 0x08},     {0x0B, 0x1F},     {0x7F, 0x9F},     {0x61C, 0x61C},   {0x200B, 0x200B}, {0x200E, 0x200F},  {0x2028, 0x2029},
-                  {0x202A, 0x202E}, {0x2060, 0x2064}, {0x2065, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
+    } obeyed[] = {{0x01, 0x08},     {0x0B, 0x1F},     {0x7F, 0x9F},      {0x61C, 0x61C},   {0x200B, 0x200B},
+                  {0x200E, 0x200F}, {0x2028, 0x2029}, {0x202A, 0x202E},  {0x2060, 0x2064}, {0x2065, 0x206F},
+                  {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
     for (uint32_t c = 1; c <= 0x10FFFF; c++) {
         char s[8], to[16];
         bool hidden = false;
         if (c >= 0xD800 && c <= 0xDFFF) continue;
         encode_as(s, c, c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4);
-        for (size_t i = 0; i < sizeof obeyed / sizeof *obeyed; i++) hidden = hidden || (c >= obeyed[i].first && c <= obeyed[i].last);
+        for (size_t i = 0; i < sizeof obeyed / sizeof *obeyed; i++)
+            hidden = hidden || (c >= obeyed[i].first && c <= obeyed[i].last);
         utf8_printable(to, sizeof to, s);
         if (strcmp(to, hidden ? "?" : s) != 0) fail_msg("U+%04X is shown as \"%s\"", c, to);
     }
@@ -257,7 +272,7 @@ static void text_of_any_bytes_is_made_safe(void **state) {
     }
 }
 
-// --- signs of life -----------------------------------------------------------------------------------------------------------------
+// --- signs of life ---------------------------------------------------------------------------------------------------
 
 // Another rank that only counts what it hears.
 typedef struct listener {

@@ -1,10 +1,11 @@
-// test/test_supervisor.c: a parent and its ranks, as real processes with short lives. Who is named when some fail, what a request to stop does
-// once and twice, that no process remains, and what a service manager hears.
+// test/test_supervisor.c: a parent and its ranks, as real processes with short lives. Who is named when some fail, what
+// a request to stop does once and twice, that no process remains, and what a service manager hears.
 //
-// Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with the test's own process.
+// Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the
+// lab, with the test's own process.
 #include "test/support/trial.h"
 
-// --- lives of ranks --------------------------------------------------------------------------------------------------------------------
+// --- lives of ranks --------------------------------------------------------------------------------------------------
 
 static err_t fail_at_two(const config *c, const launch *at, board *b) {
     begin(c, at, b);
@@ -64,14 +65,16 @@ static err_t look_around(const config *c, const launch *at, board *b) {
     prctl(PR_GET_PDEATHSIG, &death);
     begin(c, at, b);
     if (!sigismember(&blocked, SIGTERM)) return err_set(ERR_INTERNAL, "SIGTERM is not blocked");
-    if (sigismember(&blocked, SIGINT) || sigismember(&blocked, SIGCHLD)) return err_set(ERR_INTERNAL, "more than SIGTERM is blocked");
+    if (sigismember(&blocked, SIGINT) || sigismember(&blocked, SIGCHLD))
+        return err_set(ERR_INTERNAL, "more than SIGTERM is blocked");
     if (on_int.sa_handler != SIG_IGN) return err_set(ERR_INTERNAL, "SIGINT is not ignored");
     if (death != SIGKILL) return err_set(ERR_INTERNAL, "it would outlive its supervisor");
-    if (getenv("NOTIFY_SOCKET") || getenv("WATCHDOG_USEC") || getenv("WATCHDOG_PID")) return err_set(ERR_INTERNAL, "it could speak to systemd");
+    if (getenv("NOTIFY_SOCKET") || getenv("WATCHDOG_USEC") || getenv("WATCHDOG_PID"))
+        return err_set(ERR_INTERNAL, "it could speak to systemd");
     return ERR_OK;
 }
 
-// --- ends ----------------------------------------------------------------------------------------------------------------------------------
+// --- ends ------------------------------------------------------------------------------------------------------------
 
 static void test_all_well(void **state) {
     (void)state;
@@ -133,7 +136,8 @@ static void test_killed(void **state) {
     drop(t);
 }
 
-// A rank that hears nothing is killed, 5 + 2 seconds after another one has failed; and 10 after a request that comes before all are ready.
+// A rank that hears nothing is killed, 5 + 2 seconds after another one has failed; and 10 after a request that comes
+// before all are ready.
 static void test_deaf(void **state) {
     (void)state;
     trial *deaf = prepare(be_deaf_after_failure, 3), *early = prepare(never_ready, 2);
@@ -151,7 +155,7 @@ static void test_deaf(void **state) {
     drop(early);
 }
 
-// --- requests --------------------------------------------------------------------------------------------------------------------------------
+// --- requests --------------------------------------------------------------------------------------------------------
 
 typedef enum { TO_PARENT, TO_ALL, TO_A_RANK } whom;
 
@@ -245,7 +249,7 @@ static void test_kill_supervisor(void **state) {
     drop(t);
 }
 
-// --- starts ----------------------------------------------------------------------------------------------------------------------------------
+// --- starts ----------------------------------------------------------------------------------------------------------
 
 static void test_surroundings(void **state) {
     (void)state;
@@ -304,7 +308,8 @@ static void test_no_start(void **state) {
     start(t);
     lab *l = finish(t);
     assert_end(l, ERR_UNAVAILABLE, "no process for rank ");
-    assert_non_null(strstr(l->text, " of 5 of this node were started): Resource temporarily unavailable; raise the limit of processes"));
+    assert_non_null(strstr(
+        l->text, " of 5 of this node were started): Resource temporarily unavailable; raise the limit of processes"));
     drop(t);
     t = prepare(live_well, 5);
     t->c.batch.lanes = 4;
@@ -339,7 +344,7 @@ static void test_second_node(void **state) {
     unsetenv("LOCKSTEP_NODE");
 }
 
-// --- what a service manager hears ------------------------------------------------------------------------------------------------------------
+// --- what a service manager hears ------------------------------------------------------------------------------------
 
 typedef struct ear {
     int fd;
@@ -356,7 +361,9 @@ static void listen_at(ear *e, bool abstract) {
     memcpy(at.sun_path, e->path, strlen(e->path));
     if (abstract) at.sun_path[0] = 0;
     e->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    assert_int_equal(bind(e->fd, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(e->path) + !abstract)), 0);
+    assert_int_equal(bind(e->fd, (struct sockaddr *)&at,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(e->path) + !abstract)),
+                     0);
     setenv("NOTIFY_SOCKET", e->path, 1);
 }
 
@@ -377,7 +384,9 @@ static const char *heard(ear *e) {
 static void assert_heard(ear *e, const char *message) { assert_string_equal(heard(e), message); }
 
 static void tell_at(notify *n, double now, int ready, int64_t step, bool looking, bool stopping) {
-    notify_send(n, &(notify_news){.now = now, .loss = 1.97341, .ready = ready, .step = step, .looking = looking, .stopping = stopping});
+    notify_send(
+        n, &(notify_news){
+               .now = now, .loss = 1.97341, .ready = ready, .step = step, .looking = looking, .stopping = stopping});
 }
 
 static void test_notify(void **state) {
@@ -543,10 +552,12 @@ static void test_watchdog(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_all_well),    TEST(test_one_fails),       TEST(test_root_cause),   TEST(test_killed),   TEST(test_stop),
-        TEST(test_stop_twice),  TEST(test_kill_supervisor), TEST(test_surroundings), TEST(test_cores),    TEST(test_no_start),
+        TEST(test_all_well),    TEST(test_one_fails),  TEST(test_root_cause),      TEST(test_killed),
+        TEST(test_stop),        TEST(test_stop_twice), TEST(test_kill_supervisor), TEST(test_surroundings),
+        TEST(test_cores),       TEST(test_no_start),
 
-        TEST(test_second_node), TEST(test_notify),          TEST(test_notify_edges), TEST(test_watchdog), TEST(test_deaf),
+        TEST(test_second_node), TEST(test_notify),     TEST(test_notify_edges),    TEST(test_watchdog),
+        TEST(test_deaf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,19 @@
-// test/test_suspect.c: of a run that hangs, the rank that the others wait for: which evidence outweighs which, and what is
-// no evidence.
+// test/test_suspect.c: of a run that hangs, the rank that the others wait for: which evidence outweighs which, and what
+// is no evidence.
 #include "test/support/story.h"
 
 // A node whose ranks all wait for each other, on GPUs that are as busy as ever.
 static void all_wait(story *t, int nodes, bool on_gpus) {
     begin(t, watch_limits_default(), nodes);
     if (on_gpus) gpus(t);
-    for (int k = 0; k < RANKS; k++) does(&t->rank[k], "wait for communication"), t->rank[k].process = 'S', t->rank[k].what_s = 100;
+    for (int k = 0; k < RANKS; k++)
+        does(&t->rank[k], "wait for communication"), t->rank[k].process = 'S', t->rank[k].what_s = 100;
 }
 
 static void found(const story *t, int local, suspect_why why) {
     suspect s = suspect_find(&t->s);
-    if (s.local != local || s.why != why) fail_msg("rank %d, reason %d; expected rank %d, reason %d", s.local, s.why, local, why);
+    if (s.local != local || s.why != why)
+        fail_msg("rank %d, reason %d; expected rank %d, reason %d", s.local, s.why, local, why);
 }
 
 // What makes rank k a suspect, the strongest evidence first.
@@ -30,7 +32,8 @@ static void make(story *t, int k, suspect_why why) {
 // Each kind of evidence on one rank, with a weaker one on another rank, which has been at it longer.
 static void the_strongest_evidence(void **state) {
     (void)state;
-    static const suspect_why order[] = {SUSPECT_STOPPED, SUSPECT_DISK, SUSPECT_DATA, SUSPECT_COMPUTES, SUSPECT_IDLE, SUSPECT_BEHIND};
+    static const suspect_why order[] = {SUSPECT_STOPPED,  SUSPECT_DISK, SUSPECT_DATA,
+                                        SUSPECT_COMPUTES, SUSPECT_IDLE, SUSPECT_BEHIND};
     enum { KINDS = sizeof order / sizeof *order };
     for (int a = 0; a < KINDS; a++)
         for (int b = a + 1; b < KINDS; b++)
@@ -75,7 +78,8 @@ static void nobody_here(void **state) {
             found(&t, 2, nodes > 1 ? SUSPECT_ELSEWHERE : SUSPECT_UNKNOWN);
             t.rank[1].process = 'D', t.rank[1].what_s = 4;  // for a moment
             found(&t, 2, nodes > 1 ? SUSPECT_ELSEWHERE : SUSPECT_UNKNOWN);
-            for (int k = 0; k < RANKS; k++) t.rank[k].utilisation = 0;  // on a CPU nothing is known of it; of GPUs none spins
+            // on a CPU nothing is known of it; of GPUs none spins
+            for (int k = 0; k < RANKS; k++) t.rank[k].utilisation = 0;
             found(&t, 2, nodes > 1 ? SUSPECT_ELSEWHERE : SUSPECT_UNKNOWN);
             for (int k = 0; k < RANKS; k++) t.rank[k].beside = "reduce gradients";  // all are in the same collective
             found(&t, 2, nodes > 1 ? SUSPECT_ELSEWHERE : SUSPECT_UNKNOWN);
@@ -83,15 +87,17 @@ static void nobody_here(void **state) {
         }
 }
 
-// One that draws power computes if others draw little. Where nothing is known of others, or all draw power, it may wait, too.
+// One that draws power computes if others draw little. Where nothing is known of others, or all draw power, it may
+// wait, too.
 static void the_one_that_draws_power(void **state) {
     (void)state;
     static const struct {
         double watts[RANKS];  // of a median of 510; 0: not known
         int busy;             // -1: nobody
-    } cases[] = {{{500, 100, 100, 100}, 0},  {{100, 100, 100, 500}, 3}, {{100, 500, 100, 500}, -1}, {{500, 500, 500, 500}, -1},
-                 {{100, 100, 100, 100}, -1}, {{0, 0, 500, 0}, -1},      {{0, 100, 500, 0}, 2},      {{260, 250, 250, 250}, 0},
-                 {{250, 250, 250, 250}, -1}, {{0, 0, 0, 0}, -1}};
+    } cases[] = {{{500, 100, 100, 100}, 0},  {{100, 100, 100, 500}, 3},  {{100, 500, 100, 500}, -1},
+                 {{500, 500, 500, 500}, -1}, {{100, 100, 100, 100}, -1}, {{0, 0, 500, 0}, -1},
+                 {{0, 100, 500, 0}, 2},      {{260, 250, 250, 250}, 0},  {{250, 250, 250, 250}, -1},
+                 {{0, 0, 0, 0}, -1}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (int nodes = 1; nodes <= 2; nodes++) {
             story t;
@@ -121,7 +127,8 @@ static void the_one_that_draws_power(void **state) {
     found(&t, 0, SUSPECT_UNKNOWN);
     end(&t);
     all_wait(&t, 1, true);  // to spin for others draws power: that one was given nothing to do tells more
-    for (int k = 0; k < RANKS; k++) does(&t.rank[k], "wait for the step's end"), t.rank[k].sensors.watts = k == 0 ? 500 : 100;
+    for (int k = 0; k < RANKS; k++)
+        does(&t.rank[k], "wait for the step's end"), t.rank[k].sensors.watts = k == 0 ? 500 : 100;
     t.rank[2].utilisation = 0;
     found(&t, 2, SUSPECT_IDLE);
     end(&t);
@@ -160,10 +167,11 @@ static void what_is_said(void **state) {
     static const struct {
         suspect_why why;
         const char *next;
-    } cases[] = {{SUSPECT_STOPPED, "Next: kill -CONT 4002"}, {SUSPECT_DISK, "Next: dmesg; cat /proc/4002/stack"},
-                 {SUSPECT_DATA, "Next: look at the disk"},   {SUSPECT_COMPUTES, "Next: gdb -p 4002 "},
-                 {SUSPECT_IDLE, "Next: gdb -p 4002 "},       {SUSPECT_BEHIND, "Next: gdb -p 4002 "},
-                 {SUSPECT_UNKNOWN, "Next: gdb -p 4002 "},    {SUSPECT_ELSEWHERE, "Next: lockstep status on the other nodes"}};
+    } cases[] = {
+        {SUSPECT_STOPPED, "Next: kill -CONT 4002"}, {SUSPECT_DISK, "Next: dmesg; cat /proc/4002/stack"},
+        {SUSPECT_DATA, "Next: look at the disk"},   {SUSPECT_COMPUTES, "Next: gdb -p 4002 "},
+        {SUSPECT_IDLE, "Next: gdb -p 4002 "},       {SUSPECT_BEHIND, "Next: gdb -p 4002 "},
+        {SUSPECT_UNKNOWN, "Next: gdb -p 4002 "},    {SUSPECT_ELSEWHERE, "Next: lockstep status on the other nodes"}};
     story t;
     all_wait(&t, 2, false);
     t.rank[2].place.rank = 6;
@@ -199,8 +207,12 @@ static void what_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_strongest_evidence),   cmocka_unit_test(the_one_that_is_at_it_longest), cmocka_unit_test(nobody_here),
-        cmocka_unit_test(the_one_that_draws_power), cmocka_unit_test(the_one_that_is_behind),        cmocka_unit_test(what_is_said),
+        cmocka_unit_test(the_strongest_evidence),
+        cmocka_unit_test(the_one_that_is_at_it_longest),
+        cmocka_unit_test(nobody_here),
+        cmocka_unit_test(the_one_that_draws_power),
+        cmocka_unit_test(the_one_that_is_behind),
+        cmocka_unit_test(what_is_said),
     };
     return cmocka_run_group_tests_name("suspect", tests, NULL, NULL);
 }

@@ -51,7 +51,8 @@ static void prints(const char *log, const char *events, char *lines, const char 
     write_text(dir, "config.ini", "[run]\nsteps = 100\n");
     write_text(dir, "log.jsonl", log);
     if (*events) write_text(dir, "events.jsonl", events);
-    char *text = tailed(dir, lines ? "--lines" : NULL, lines), *end = strstr(text, "over    the run does not go on after step ");
+    char *text = tailed(dir, lines ? "--lines" : NULL, lines),
+         *end = strstr(text, "over    the run does not go on after step ");
     if (!end) end = strstr(text, "done    the run has all its ");
     snprintf(all, sizeof all, "%.*s", (int)(end ? end - text : 0), text);
     if (!end || strcmp(all, want) != 0) fail_msg("it prints\n%sexpected\n%s", text, want);
@@ -59,17 +60,22 @@ static void prints(const char *log, const char *events, char *lines, const char 
     drop_dir(dir);
 }
 
-#define STEP(n, more) "{\"t\":\"step\",\"step\":" #n ",\"loss\":2.5,\"grad_norm\":1.25,\"lr\":0.001,\"ms\":100,\"data_wait_ms\":5," more "}\n"
+#define STEP(n, more) \
+    "{\"t\":\"step\",\"step\":" #n ",\"loss\":2.5,\"grad_norm\":1.25,\"lr\":0.001,\"ms\":100,\"data_wait_ms\":5," more \
+    "}\n"
 #define TOKENS "\"tokens\":9,\"tokens_per_s\":2000"
 #define SAMPLES "\"samples\":9,\"samples_per_s\":20"
-#define LINE(at, rate, data, eta) "step   " at "%  loss 2.5000  norm 1.25  lr 1.0e-03  " rate "  data " data "  eta " eta "\n"
+#define LINE(at, rate, data, eta) \
+    "step   " at "%  loss 2.5000  norm 1.25  lr 1.0e-03  " rate "  data " data "  eta " eta "\n"
 
 static void steps_that_are_printed(void **state) {
     (void)state;
-    prints(STEP(10, TOKENS ",\"skipped\":false,\"time\":1000"), "", NULL, LINE("10/100  10", "2.0k tok/s", "5.0%", "-"));
+    prints(STEP(10, TOKENS ",\"skipped\":false,\"time\":1000"), "", NULL,
+           LINE("10/100  10", "2.0k tok/s", "5.0%", "-"));
     prints(STEP(10, SAMPLES ",\"skipped\":true"), "", NULL, LINE("10/100  10", "20 samples/s", "5.0%  skipped", "-"));
     // The time that is left is that of the steps since the first that is shown: by the clock, or as they add up.
-    prints(STEP(10, TOKENS ",\"time\":1000") STEP(20, TOKENS ",\"time\":1002") STEP(40, TOKENS ",\"time\":1030"), "", NULL,
+    prints(STEP(10, TOKENS ",\"time\":1000") STEP(20, TOKENS ",\"time\":1002") STEP(40, TOKENS ",\"time\":1030"), "",
+           NULL,
            LINE("10/100  10", "2.0k tok/s", "5.0%", "-") LINE("20/100  20", "2.0k tok/s", "5.0%", "16s")
                LINE("40/100  40", "2.0k tok/s", "5.0%", "1m00s"));
     prints(STEP(10, TOKENS) STEP(20, TOKENS) STEP(40, TOKENS), "", NULL,
@@ -77,7 +83,9 @@ static void steps_that_are_printed(void **state) {
                LINE("40/100  40", "2.0k tok/s", "5.0%", "6s"));
     prints(STEP(10, TOKENS ",\"time\":1000") STEP(20, TOKENS ",\"time\":2000"), "", NULL,
            LINE("10/100  10", "2.0k tok/s", "5.0%", "-") LINE("20/100  20", "2.0k tok/s", "5.0%", "2h13m"));
-    prints(STEP(50, TOKENS ",\"time\":1000") STEP(30, TOKENS ",\"time\":1100") STEP(40, TOKENS ",\"time\":1120"), "", NULL,  // it went back
+    // it went back
+    prints(STEP(50, TOKENS ",\"time\":1000") STEP(30, TOKENS ",\"time\":1100") STEP(40, TOKENS ",\"time\":1120"), "",
+           NULL,
            LINE("50/100  50", "2.0k tok/s", "5.0%", "-") LINE("30/100  30", "2.0k tok/s", "5.0%", "-")
                LINE("40/100  40", "2.0k tok/s", "5.0%", "2m00s"));
 }
@@ -95,17 +103,21 @@ static void records_that_are_printed(void **state) {
         "eval  step 30  loss 2.0000 over 5 samples  best 2.0000 at step 30  0.1 s\n"
         "eval  step 40  loss nan over 5 samples  0.1 s\n"
         "eval  step 50  acc 0.7500  0.1 s\n");
-    prints("{\"t\":\"eval\",\"step\":20,\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8,\"i\":9,\"j\":10,\"ms\":0}\n", "", NULL,
-           "eval  step 20  a 1.0000  b 2.0000  c 3.0000  d 4.0000  e 5.0000  f 6.0000  g 7.0000  h 8.0000  0.0 s\n");
-    prints("{\"t\":\"checkpoint\",\"step\":20,\"hash\":\"0a0b\",\"ms\":1250}\n{\"t\":\"ranks\",\"step\":20}\nnonsense\n{}\n"
-           "{\"t\":\"sample\",\"step\":20,\"prompt\":\"once \",\"text\":\"upon\\u001b\"}\n",
-           "", NULL, "saved step 20  hash 0a0b  1.25 s\nsample at step 20\nonce upon?\n");
-    prints(STEP(10, TOKENS),  // three events at most, and no more than lines
-           "{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n{\"kind\":\"b\",\"step\":2,\"text\":\"2\"}\n{\"kind\":\"c\",\"step\":3,\"text\":\"3\"}\n"
-           "{\"kind\":\"d\",\"step\":4,\"text\":\"4\\u0007\"}\n",
-           NULL, LINE("10/100  10", "2.0k tok/s", "5.0%", "-") "b: 2\nc: 3\nd: 4?\n");
-    prints(STEP(10, TOKENS), "{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n{\"kind\":\"b\",\"step\":2,\"text\":\"2\"}\n", "1",
-           LINE("10/100  10", "2.0k tok/s", "5.0%", "-") "b: 2\n");
+    prints(
+        "{\"t\":\"eval\",\"step\":20,\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8,\"i\":9,\"j\":10,\"ms\":0}\n",
+        "", NULL,
+        "eval  step 20  a 1.0000  b 2.0000  c 3.0000  d 4.0000  e 5.0000  f 6.0000  g 7.0000  h 8.0000  0.0 s\n");
+    prints(
+        "{\"t\":\"checkpoint\",\"step\":20,\"hash\":\"0a0b\",\"ms\":1250}\n{\"t\":\"ranks\",\"step\":20}\nnonsense\n{}\n"
+        "{\"t\":\"sample\",\"step\":20,\"prompt\":\"once \",\"text\":\"upon\\u001b\"}\n",
+        "", NULL, "saved step 20  hash 0a0b  1.25 s\nsample at step 20\nonce upon?\n");
+    prints(
+        STEP(10, TOKENS),  // three events at most, and no more than lines
+        "{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n{\"kind\":\"b\",\"step\":2,\"text\":\"2\"}\n{\"kind\":\"c\",\"step\":3,\"text\":\"3\"}\n"
+        "{\"kind\":\"d\",\"step\":4,\"text\":\"4\\u0007\"}\n",
+        NULL, LINE("10/100  10", "2.0k tok/s", "5.0%", "-") "b: 2\nc: 3\nd: 4?\n");
+    prints(STEP(10, TOKENS), "{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n{\"kind\":\"b\",\"step\":2,\"text\":\"2\"}\n",
+           "1", LINE("10/100  10", "2.0k tok/s", "5.0%", "-") "b: 2\n");
     prints(STEP(10, TOKENS), "{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n", "0", "");
 }
 
@@ -116,17 +128,20 @@ static void as_many_as_were_asked_for(void **state) {
         char *lines;
         int of, shown;
         bool half;
-    } cases[] = {{NULL, 5, 5, false}, {NULL, 10, 10, false}, {NULL, 11, 10, false},  {"1", 4, 1, false},   {"3", 3, 3, false},
-                 {"3", 4, 3, true},   {"0", 4, 0, false},    {"100000", 4, 4, true}, {"12", 30, 12, false}};
+    } cases[] = {{NULL, 5, 5, false}, {NULL, 10, 10, false},  {NULL, 11, 10, false},
+                 {"1", 4, 1, false},  {"3", 3, 3, false},     {"3", 4, 3, true},
+                 {"0", 4, 0, false},  {"100000", 4, 4, true}, {"12", 30, 12, false}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *dir = make_dir(), log[4096] = "", *to = log, *text;
-        for (int k = 1; k <= cases[i].of; k++) to += sprintf(to, "{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"x\",\"ms\":0}\n", k);
+        for (int k = 1; k <= cases[i].of; k++)
+            to += sprintf(to, "{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"x\",\"ms\":0}\n", k);
         if (cases[i].half) sprintf(to, "{\"t\":\"checkpoint\",\"st");
         write_text(dir, "log.jsonl", log);
         text = tailed(dir, cases[i].lines ? "--lines" : NULL, cases[i].lines);
         int shown = 0, step;
         for (const char *at = text; sscanf(at, "saved step %d", &step) == 1; at = strchr(at, '\n') + 1, shown++)
-            if (step != cases[i].of - cases[i].shown + shown + 1) fail_msg("case %zu: step %d is line %d", i, step, shown);
+            if (step != cases[i].of - cases[i].shown + shown + 1)
+                fail_msg("case %zu: step %d is line %d", i, step, shown);
         assert_int_equal(shown, cases[i].shown);
         free(text);
         drop_dir(dir);
@@ -152,8 +167,10 @@ static void how_a_run_ended(void **state) {
     for (int last = 99; last <= 101; last++) {
         char *dir = make_dir(), line[256], want[800];
         write_text(dir, "config.ini", "[run]\nsteps = 100\n");
-        snprintf(line, sizeof line,
-                 "{\"t\":\"step\",\"step\":3,\"loss\":1}\n{\"t\":\"step\",\"step\":%d,\"loss\":1}\n{\"t\":\"eval\",\"step\":500}\n", last);
+        snprintf(
+            line, sizeof line,
+            "{\"t\":\"step\",\"step\":3,\"loss\":1}\n{\"t\":\"step\",\"step\":%d,\"loss\":1}\n{\"t\":\"eval\",\"step\":500}\n",
+            last);
         write_text(dir, "log.jsonl", line);
         char *text = tailed(dir, "--lines", "0");
         snprintf(want, sizeof want,
@@ -171,9 +188,11 @@ static void damaged_lines(void **state) {
     (void)state;
     static const char bad[] =
         "\n{\"t\":\"step\",\"step\":70,\"lo\nnull\n[]\n{\"t\":\"step\",\"step\":70,\"loss\":\"\xFF\"}\n\0\0\0\n{\"t\":\"\0\"}\n";
-    static const char *const lines[] = {"{\"t\":\"checkpoint\",\"step\":5,\"hash\":\"a\",\"ms\":0}\n", STEP(10, TOKENS), STEP(20, TOKENS),
+    static const char *const lines[] = {"{\"t\":\"checkpoint\",\"step\":5,\"hash\":\"a\",\"ms\":0}\n", STEP(10, TOKENS),
+                                        STEP(20, TOKENS),
                                         "{\"t\":\"checkpoint\",\"step\":20,\"hash\":\"b\",\"ms\":0}\n"};
-    static const char *const events[] = {"{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n", "{\"kind\":\"b\",\"step\":2,\"text\":\"2\"}\n"};
+    static const char *const events[] = {"{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n",
+                                         "{\"kind\":\"b\",\"step\":2,\"text\":\"2\"}\n"};
     char *first = NULL;
     for (int at = 0; at <= 4; at++) {
         char *dir = make_dir(), path[600];
@@ -190,7 +209,8 @@ static void damaged_lines(void **state) {
         }
         char *text = tailed(dir, "--lines", "100");
         assert_non_null(strstr(text, "done    the run has all its 20 steps\n"));
-        assert_true(strstr(text, "hash a ") && strstr(text, "hash b ") && strstr(text, "step   10/20") && strstr(text, "step   20/20"));
+        assert_true(strstr(text, "hash a ") && strstr(text, "hash b ") && strstr(text, "step   10/20") &&
+                    strstr(text, "step   20/20"));
         if (first) assert_string_equal(strstr(text, "saved"), strstr(first, "saved"));
         if (first) free(text);
         else first = text;
@@ -241,9 +261,10 @@ static void run_by_a_shell(const char *command, char *dst, size_t room) {
 // Whatever its run and directories are called, a command works where its reader stands: here, or anywhere else.
 static void commands_for_who_stands_elsewhere(void **state) {
     (void)state;
-    static const char *const dirs[] = {"runs", "./runs", "././/runs", "deep down/runs", "-runs", "."}, *const names[] = {"a",   "it's",  "-x",
-                                                                                                                         "a b", "a@b$c", "\"q\""};
-    char *root = make_dir(), *home = getcwd(NULL, 0), here[IO_PATH], path[IO_PATH], text[IO_PATH], got[4096], want[4096], command[4096];
+    static const char *const dirs[] = {"runs", "./runs", "././/runs", "deep down/runs", "-runs", "."},
+                             *const names[] = {"a", "it's", "-x", "a b", "a@b$c", "\"q\""};
+    char *root = make_dir(), *home = getcwd(NULL, 0), here[IO_PATH], path[IO_PATH], text[IO_PATH], got[4096],
+         want[4096], command[4096];
     assert_true(home && realpath(root, here));
     for (size_t d = 0; d < COUNT(dirs); d++)
         for (size_t k = 0; k < COUNT(names); k++)
@@ -252,14 +273,16 @@ static void commands_for_who_stands_elsewhere(void **state) {
                 const char *name = names[k];
                 OK(io_path(path, "%s/%s/%s", here, dirs[d], name));
                 OK(io_mkdirs(path));
-                snprintf(text, sizeof text, "[run]\ndir = \"%s\"\nname = \"%s\"\n", dirs[d], *name == '"' ? "\\\"q\\\"" : name);
+                snprintf(text, sizeof text, "[run]\ndir = \"%s\"\nname = \"%s\"\n", dirs[d],
+                         *name == '"' ? "\\\"q\\\"" : name);
                 write_text(path, "config.ini", text);
                 assert_int_equal(chdir(away ? "/" : here), 0);
                 char given[IO_PATH];
                 OK(io_path(given, "%s/%s", dirs[d], name));
                 command_of(command, sizeof command, "", "eval ", away ? path : given);
                 run_by_a_shell(command, got, sizeof got);
-                char *file = strrchr(got, '\n') ? strstr(strchr(got, '\n') + 1, "\n") + 1 : got, *end = strchr(file, '\n');
+                char *file = strrchr(got, '\n') ? strstr(strchr(got, '\n') + 1, "\n") + 1 : got,
+                     *end = strchr(file, '\n');
                 snprintf(want, sizeof want, "%s\neval\n", here);
                 if (strncmp(got, want, strlen(want)) != 0 || !end || *file == '-') fail_msg("%s:\n%s", command, got);
                 *end = 0;

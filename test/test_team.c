@@ -3,7 +3,7 @@
 #include "comm/team/settings.h"
 #include "test/support/team.h"
 
-// --- meeting -------------------------------------------------------------------------------------------------------------------
+// --- meeting ---------------------------------------------------------------------------------------------------------
 
 static void neighbours_meet(void **state) {
     (void)state;
@@ -84,7 +84,9 @@ static void nodes_meet_and_link(void **state) {
 
 // Channel 1 connects all, 2 ranks that differ by an odd number, 3 nobody.
 enum { CHANNELS = 3 };
-static bool needed(const void *ctx, int channel, int a, int b) { return (void)ctx, channel == 1 || (channel == 2 && (b - a) % 2 == 1); }
+static bool needed(const void *ctx, int channel, int a, int b) {
+    return (void)ctx, channel == 1 || (channel == 2 && (b - a) % 2 == 1);
+}
 
 // Each connection carries its channel's number, and has keys of its own.
 static void use_channels(scene *s, team *t, result *r) {
@@ -95,12 +97,14 @@ static void use_channels(scene *s, team *t, result *r) {
         for (int p = 0; p < at->world; p++) {
             const team_link *l = &taken[k][p];
             if (team_take_link(t, k, p, &taken[k][p]) != ERR_OK) r->links -= 1000;
-            bool wanted = at->place[p].node != at->node && (k == 0 || needed(NULL, k, at->rank < p ? at->rank : p, at->rank < p ? p : at->rank));
+            bool wanted = at->place[p].node != at->node &&
+                          (k == 0 || needed(NULL, k, at->rank < p ? at->rank : p, at->rank < p ? p : at->rank));
             if ((l->fd >= 0) != wanted) r->links -= 1000;
             uint8_t said[2 + TEAM_KEY] = {(uint8_t)k, (uint8_t)at->rank};
             memcpy(said + 2, l->send_key, TEAM_KEY);
             if (l->fd >= 0 && send(l->fd, said, sizeof said, MSG_NOSIGNAL) != sizeof said) r->links -= 1000;
-            for (int j = 0; j < k; j++) r->links -= wanted && memcmp(l->send_key, taken[j][p].send_key, TEAM_KEY) == 0 ? 1000 : 0;
+            for (int j = 0; j < k; j++)
+                r->links -= wanted && memcmp(l->send_key, taken[j][p].send_key, TEAM_KEY) == 0 ? 1000 : 0;
         }
     for (int k = 0; k <= CHANNELS; k++)
         for (int p = 0; p < at->world; p++) {
@@ -108,7 +112,8 @@ static void use_channels(scene *s, team *t, result *r) {
             uint8_t got[2 + TEAM_KEY];
             if (l->fd < 0) continue;
             fcntl(l->fd, F_SETFL, 0);
-            bool right = read_all(l->fd, got, sizeof got) && got[0] == k && got[1] == p && memcmp(got + 2, l->recv_key, TEAM_KEY) == 0;
+            bool right = read_all(l->fd, got, sizeof got) && got[0] == k && got[1] == p &&
+                         memcmp(got + 2, l->recv_key, TEAM_KEY) == 0;
             r->links += right ? 1 : -1000;
         }
 }
@@ -138,7 +143,8 @@ static void take_twice(scene *s, team *t, result *r) {
     r->links = 1000 * r->links + (int)team_take_link(t, 0, other, &r->link[1]);
     keep_text(r->text, ERR_INTERNAL);
     static const uint8_t zero[TEAM_KEY];
-    if (memcmp(t->link[other].send_key, zero, TEAM_KEY) != 0 || memcmp(t->link[other].recv_key, zero, TEAM_KEY) != 0) r->links = -2;
+    if (memcmp(t->link[other].send_key, zero, TEAM_KEY) != 0 || memcmp(t->link[other].recv_key, zero, TEAM_KEY) != 0)
+        r->links = -2;
     if (team_take_link(t, 0, team_at(t)->rank, &r->link[2]) != ERR_OK) r->links = -1;  // none to itself
 }
 
@@ -153,7 +159,8 @@ static void a_connection_is_given_once(void **state) {
     for (int k = 0; k < 2; k++) {
         const result *r = &s->b->rank[k];
         assert_int_equal(r->links, ERR_INTERNAL);
-        assert_text(r->text, k ? "to rank 0 (127.0.0.1) on channel 0 is taken already" : "to rank 1 (127.0.0.2) on channel 0 is taken already");
+        assert_text(r->text, k ? "to rank 0 (127.0.0.1) on channel 0 is taken already"
+                               : "to rank 1 (127.0.0.2) on channel 0 is taken already");
         assert_true(r->link[0].fd >= 0);
         assert_memory_not_equal(r->link[0].send_key, zero, TEAM_KEY);
         assert_int_equal(r->link[1].fd, -1);
@@ -204,7 +211,7 @@ static void meet_over_ipv6(void **state) {
     scene_close(s);
 }
 
-// --- refused -------------------------------------------------------------------------------------------------------------------
+// --- refused ---------------------------------------------------------------------------------------------------------
 
 static void no_secret(void **state) {
     (void)state;
@@ -213,7 +220,8 @@ static void no_secret(void **state) {
     int port = free_port();
     assert_int_equal(launch_open(&l, 2, (int[]){1, 1}, hosts, 0), ERR_OK);
     launch_become(&l, 0);
-    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .timeout_s = 5, .heartbeat_s = 1}), ERR_AUTH);
+    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .timeout_s = 5, .heartbeat_s = 1}),
+                     ERR_AUTH);
     assert_null(t);
     assert_text(err_last()->text, "secret_file");
     launch_close(&l);
@@ -228,16 +236,21 @@ static void port_taken(void **state) {
     snprintf(where, sizeof where, "127.0.0.1:%d", port);
     assert_int_equal(launch_open(&l, 2, (int[]){2, 1}, hosts, 0), ERR_OK);
     launch_become(&l, 0);
-    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}), ERR_UNAVAILABLE);
+    assert_int_equal(
+        team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}),
+        ERR_UNAVAILABLE);
     assert_text(err_last()->text, where);
     assert_text(err_last()->text, strerror(EADDRINUSE));
     assert_text(err_last()->text, "[cluster] port");
     close(fd);
     launch_close(&l);
-    const char *foreign[2] = {"192.0.2.1", "192.0.2.2"};  // of a network for documentation (RFC 5737): not this machine's
+    // of a network for documentation (RFC 5737): not this machine's
+    const char *foreign[2] = {"192.0.2.1", "192.0.2.2"};
     assert_int_equal(launch_open(&l, 2, (int[]){1, 1}, foreign, 0), ERR_OK);
     launch_become(&l, 0);
-    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}), ERR_UNAVAILABLE);
+    assert_int_equal(
+        team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}),
+        ERR_UNAVAILABLE);
     assert_text(err_last()->text, "192.0.2.1");
     launch_close(&l);
 }
@@ -300,17 +313,18 @@ static void differ(scene *s, launch *l, team_options *o) {
 
 static void who_differs_is_refused(void **state) {
     (void)state;
-    static const char *const both[OTHERS][3] = {{"build 3c4d", "1a2b", "copy one binary"},
-                                                {"configuration beef", "c0ffee", "INI"},
-                                                {"dataset feed?", "d00d", "same data"},
-                                                {"job huge", "tiny", "port of its own; of one job, [run] name is misspelt on one node"},
-                                                {"world size 3", "has 4", "nodes"},
-                                                {"epoch 2", "has 1", "restart"},
-                                                {"node number 1", "has 2", "LOCKSTEP_NODE"},
-                                                {"rank 2 (127.0.0.2) has node number 2", "has 1", "machine"},
-                                                {"rank 1 (127.0.0.1)", "has node number 1, rank 0 (127.0.0.1) has 0", "machine"},
-                                                {"rank 9 (at 127.0.0.1", "counts 4 ranks, 0 to 3", "nodes"},
-                                                {"number of channels 2", "has 0", "[parallel]"}};
+    static const char *const both[OTHERS][3] = {
+        {"build 3c4d", "1a2b", "copy one binary"},
+        {"configuration beef", "c0ffee", "INI"},
+        {"dataset feed?", "d00d", "same data"},
+        {"job huge", "tiny", "port of its own; of one job, [run] name is misspelt on one node"},
+        {"world size 3", "has 4", "nodes"},
+        {"epoch 2", "has 1", "restart"},
+        {"node number 1", "has 2", "LOCKSTEP_NODE"},
+        {"rank 2 (127.0.0.2) has node number 2", "has 1", "machine"},
+        {"rank 1 (127.0.0.1)", "has node number 1, rank 0 (127.0.0.1) has 0", "machine"},
+        {"rank 9 (at 127.0.0.1", "counts 4 ranks, 0 to 3", "nodes"},
+        {"number of channels 2", "has 0", "[parallel]"}};
     for (int i = 0; i < OTHERS; i++) {
         scene *s = scene_open(3, (int[]){2, 1, 1});
         s->tweak = differ;
@@ -342,7 +356,9 @@ static void a_rank_comes_twice(void **state) {
     scene_close(s);
 }
 
-static void say_stage(const void *ctx, int rank, char dst[COMM_ROLE]) { (void)ctx, snprintf(dst, COMM_ROLE, ", stage %d", rank); }
+static void say_stage(const void *ctx, int rank, char dst[COMM_ROLE]) {
+    (void)ctx, snprintf(dst, COMM_ROLE, ", stage %d", rank);
+}
 
 static void so_is_what_they_do(void **state) {
     (void)state;
@@ -351,8 +367,10 @@ static void so_is_what_they_do(void **state) {
     s->plan.role = say_stage;
     start_node(s, 0, -1);
     assert_int_equal(reap(s), 0);
-    assert_string_equal(s->b->rank[0].text, "3 of 4 ranks did not come within 0.7 s: rank 1 (127.0.0.2, stage 1), rank 2 (127.0.0.2, stage 2), "
-                                            "rank 3 (127.0.0.2, stage 3)");
+    assert_string_equal(
+        s->b->rank[0].text,
+        "3 of 4 ranks did not come within 0.7 s: rank 1 (127.0.0.2, stage 1), rank 2 (127.0.0.2, stage 2), "
+        "rank 3 (127.0.0.2, stage 3)");
     scene_close(s);
 }
 
@@ -365,7 +383,8 @@ static void the_missing_are_named(void **state) {
     assert_int_equal(reap(s), 0);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(s->b->rank[r].joined, ERR_UNAVAILABLE);
-        assert_string_equal(s->b->rank[r].text, "4 of 7 ranks did not come within 0.7 s: rank 3, 4, 5 (127.0.0.3), rank 6 (127.0.0.4)");
+        assert_string_equal(s->b->rank[r].text,
+                            "4 of 7 ranks did not come within 0.7 s: rank 3, 4, 5 (127.0.0.3), rank 6 (127.0.0.4)");
         assert_true(s->b->rank[r].join_s < 3);
     }
     scene_close(s);
@@ -379,9 +398,10 @@ static void the_missing_are_named(void **state) {
     scene_close(s);
 }
 
-// --- settings ------------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
-static const char usual[] = "run.seed=1337\nmodel.type=gpt\nmodel.layers=2\nbatch.lanes=8\noptimizer.lr=0.001\nrun.name=tiny\nparallel.zero=0\n";
+static const char usual[] =
+    "run.seed=1337\nmodel.type=gpt\nmodel.layers=2\nbatch.lanes=8\noptimizer.lr=0.001\nrun.name=tiny\nparallel.zero=0\n";
 
 static void settings_are_compared_by_key(void **state) {
     (void)state;
@@ -425,7 +445,8 @@ static void who_has_other_settings_is_told_the_key(void **state) {
     (void)state;
     for (int k = 0; k < 2; k++)
         for (size_t n = 0; n + 40 < sizeof *long_settings;)
-            n += (size_t)sprintf(long_settings[k] + n, "data.file_%zu=%s\n", n, n > sizeof *long_settings - 100 && k ? "other" : "same");
+            n += (size_t)sprintf(long_settings[k] + n, "data.file_%zu=%s\n", n,
+                                 n > sizeof *long_settings - 100 && k ? "other" : "same");
     for (int many = 0; many < 3; many++) {
         scene *s = scene_open(3, (int[]){1, 2, 1});
         s->number = many;
@@ -448,7 +469,7 @@ static void who_has_other_settings_is_told_the_key(void **state) {
     }
 }
 
-// --- waiting -------------------------------------------------------------------------------------------------------------------
+// --- waiting ---------------------------------------------------------------------------------------------------------
 
 // Keeps the last words, and how often there were any; asks rank s->number to stop at the third time.
 typedef struct listener {
@@ -482,7 +503,8 @@ static void who_waits_says_for_whom(void **state) {
     start_node(s, 2, -1);
     assert_int_equal(reap(s), 0);
     const result *r = s->b->rank;
-    for (int i = 0; i < 5; i++) assert_true(i == 2 || (r[i].links >= 1 && r[i].links <= 8));  // four times a second at most
+    // four times a second at most
+    for (int i = 0; i < 5; i++) assert_true(i == 2 || (r[i].links >= 1 && r[i].links <= 8));
     assert_string_equal(r[0].later, "waiting for 127.0.0.2, 127.0.0.4 (2 of 4 nodes are here)");
     assert_string_equal(r[1].later, "waiting for other ranks");
     assert_string_equal(r[3].later, "joined 127.0.0.1; waiting for other nodes");
@@ -541,7 +563,7 @@ static void who_waits_can_be_stopped(void **state) {
     }
 }
 
-// --- loss ----------------------------------------------------------------------------------------------------------------------
+// --- loss ------------------------------------------------------------------------------------------------------------
 
 // Works until the team fails, and notes how long after the moment that was.
 static void work(scene *s, team *t, result *r) {
@@ -584,22 +606,27 @@ static void check_noticed(const scene *s, int victim, double limit_s, const char
 
 static void a_killed_rank(void **state) {
     (void)state;
-    static const char *const names[] = {"rank 0 (127.0.0.1) is lost", "rank 1 (127.0.0.1) is lost", "rank 2 (127.0.0.2) is lost"};
-    static const char *const phases[] = {"in reduce bucket 0 of step 17", "in reduce bucket 1 of step 17", "in reduce bucket 2 of step 17"};
+    static const char *const names[] = {"rank 0 (127.0.0.1) is lost", "rank 1 (127.0.0.1) is lost",
+                                        "rank 2 (127.0.0.2) is lost"};
+    static const char *const phases[] = {"in reduce bucket 0 of step 17", "in reduce bucket 1 of step 17",
+                                         "in reduce bucket 2 of step 17"};
     for (int victim = 0; victim < 3; victim++) {
         scene *s = scene_open(2, (int[]){2, 2});
         s->o.links = true;
         s->body = work;
         strike(s, victim, SIGKILL);
         assert_int_equal(reap(s), 1);
-        check_noticed(s, victim, 0.5, (const char *[]){names[victim], "connection ended", phases[victim], "last sign of life 0.", NULL});
+        check_noticed(
+            s, victim, 0.5,
+            (const char *[]){names[victim], "connection ended", phases[victim], "last sign of life 0.", NULL});
         scene_close(s);
     }
 }
 
 static void a_stopped_rank(void **state) {
     (void)state;
-    static const char *const names[] = {"rank 0 (127.0.0.1) is lost", "rank 1 (127.0.0.1) is lost", "rank 2 (127.0.0.2) is lost"};
+    static const char *const names[] = {"rank 0 (127.0.0.1) is lost", "rank 1 (127.0.0.1) is lost",
+                                        "rank 2 (127.0.0.2) is lost"};
     for (int victim = 0; victim < 3; victim++) {
         scene *s = scene_open(2, (int[]){2, 2});
         s->o.timeout_s = 1;
@@ -620,7 +647,8 @@ static void a_rank_gives_up(void **state) {
     s->body = work;
     s->number = 1;
     run_all(s);
-    check_noticed(s, -1, 0.5, (const char *[]){"rank 2 (127.0.0.2): the disk is on fire (in reduce bucket 2 of step 17)", NULL});
+    check_noticed(s, -1, 0.5,
+                  (const char *[]){"rank 2 (127.0.0.2): the disk is on fire (in reduce bucket 2 of step 17)", NULL});
     scene_close(s);
 }
 
@@ -659,7 +687,7 @@ static void killed_while_joining(void **state) {
     scene_close(s);
 }
 
-// --- leaving -------------------------------------------------------------------------------------------------------------------
+// --- leaving ---------------------------------------------------------------------------------------------------------
 
 static void leave_in_order(scene *s, team *t, result *r) {
     wait_for_all(s, t, r);

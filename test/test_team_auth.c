@@ -1,8 +1,8 @@
-// test/test_team_auth.c: who does not know the secret does not get in, whatever it sends, plays back or holds open; and those who
-// know it get in nevertheless, in time.
+// test/test_team_auth.c: who does not know the secret does not get in, whatever it sends, plays back or holds open; and
+// those who know it get in nevertheless, in time.
 #include "test/support/team.h"
 
-// --- another secret ------------------------------------------------------------------------------------------------------------
+// --- another secret --------------------------------------------------------------------------------------------------
 
 static void wrong_secret_on_node_1(scene *s, launch *l, team_options *o) {
     if (l->node == 1 && atomic_load(&s->b->go) == 0) o->secret[5] ^= 1;
@@ -49,7 +49,7 @@ static void wrong_secret_then_right_one(void **state) {
     scene_close(s);
 }
 
-// --- the handshake, and those who cheat ----------------------------------------------------------------------------------------
+// --- the handshake, and those who cheat ------------------------------------------------------------------------------
 
 // Carries what one side has queued to the other; byte number *broken of the whole conversation is changed on its way.
 static void carry(handshake *from, handshake *to, long *broken) {
@@ -131,7 +131,8 @@ static void garbage_ends_at_its_first_byte(void **state) {
         assert_int_equal(n, i);
         bytes[i] ^= 0x20;
     }
-    for (int i = 0; i < 4; i++) {  // a hello, but of the answering side, for another use of the connection, for another rank
+    for (int i = 0; i < 4;
+         i++) {  // a hello, but of the answering side, for another use of the connection, for another rank
         hello caller = {.role = i == 1 ? ROLE_DATA : ROLE_CONTROL, .target = i == 2};
         hello_pack(bytes, &caller, i == 0);
         handshake_answer(&h, &answerer, secret);
@@ -240,7 +241,8 @@ static void frame_played_twice(void **state) {
         assert_int_equal(s->b->rank[0].joined, ERR_OK);
         assert_int_equal(s->b->rank[0].after, twice ? ERR_UNAVAILABLE : ERR_DATA);
         assert_text(s->b->rank[0].later,
-                    twice ? "rank 1 (127.0.0.2) is lost: a message on its control connection is not what was sent" : "as planned");
+                    twice ? "rank 1 (127.0.0.2) is lost: a message on its control connection is not what was sent"
+                          : "as planned");
         if (twice) assert_text(s->b->rank[0].later, "in dance of step 3");
         close(fd);
         scene_close(s);
@@ -263,7 +265,8 @@ static void a_rank_that_does_not_link(void **state) {
     assert_true(call_rank_0(fd, &h, &mine, said));
     assert_true(get_frame(fd, &h, 0, FRAME_GO));
     handshake of_data;
-    int other = dial(0, s->port + 1);  // a connection that proves itself, for a channel that the run does not have, is none
+    // a connection that proves itself, for a channel that the run does not have, is none
+    int other = dial(0, s->port + 1);
     assert_true(call_rank_0(other, &of_data, &data, said));
     assert_int_equal(of_data.theirs.channel, 1);
     assert_true(hangs_up(other));
@@ -309,7 +312,8 @@ static void strangers_answer(bool then) {
         if (then) all_well(s);
         else {
             assert_int_equal(s->b->rank[1].joined, changed == 1 ? ERR_AUTH : ERR_UNAVAILABLE);
-            assert_text(s->b->rank[1].text, changed == 1 ? "does not know the secret" : "something else than this run answers at 127.0.0.1:");
+            assert_text(s->b->rank[1].text, changed == 1 ? "does not know the secret"
+                                                         : "something else than this run answers at 127.0.0.1:");
         }
         scene_close(s);
     }
@@ -329,7 +333,8 @@ static void rank_0_after_a_false_one(void **state) {
 // proven itself, it calls again.
 static void a_changed_bit_is_called_again(void **state) {
     (void)state;
-    static const size_t at[] = {0, HELLO_MAGIC, HELLO_MAGIC + 8, HELLO_MAGIC + 16, HELLO_BYTES - 1, HELLO_BYTES, HELLO_BYTES + PROOF_BYTES - 1};
+    static const size_t at[] = {
+        0, HELLO_MAGIC, HELLO_MAGIC + 8, HELLO_MAGIC + 16, HELLO_BYTES - 1, HELLO_BYTES, HELLO_BYTES + PROOF_BYTES - 1};
     uint8_t said[HELLO_BYTES], answer[HELLO_BYTES + PROOF_BYTES];
     scene *s = scene_open(2, (int[]){1, 1});
     s->body = wait_for_all;
@@ -403,7 +408,7 @@ static void a_changed_last_word(void **state) {
     }
 }
 
-// --- crowds --------------------------------------------------------------------------------------------------------------------
+// --- crowds ----------------------------------------------------------------------------------------------------------
 
 static long status_kb(const char *key) {
     char line[256];
@@ -440,8 +445,8 @@ static void start_crowd(scene *s, int n, const char *text, size_t length) {
             struct sockaddr_in a = address(0, s->port);
             int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
             if (fd < 0 || (connect(fd, (struct sockaddr *)&a, sizeof a) != 0 && errno != EINPROGRESS)) _exit(1);
-            if (length && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 5000) == 1 && send(fd, text, length, MSG_NOSIGNAL) < 0 &&
-                errno != EPIPE && errno != ECONNRESET)
+            if (length && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 5000) == 1 &&
+                send(fd, text, length, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
                 _exit(1);
         }
         atomic_fetch_add(&s->b->go, 1);
@@ -477,8 +482,8 @@ static void crowd(int descriptors, int idle, double limit_s) {
     for (int i = 0; i < 7; i++) kill(s->child[2 + i], SIGKILL);
     reap(s);
     all_well(s);
-    print_message("%d idle connections, %d descriptors: joined after %.2f s, rank 0 grew by %ld KB\n", idle, descriptors, took,
-                  s->b->rank[0].grown_kb);
+    print_message("%d idle connections, %d descriptors: joined after %.2f s, rank 0 grew by %ld KB\n", idle,
+                  descriptors, took, s->b->rank[0].grown_kb);
     assert_true(took < limit_s);
     assert_true(s->b->rank[0].grown_kb > 0 && s->b->rank[0].grown_kb < 8192);
     scene_close(s);

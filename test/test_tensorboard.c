@@ -1,9 +1,9 @@
 // test/test_tensorboard.c: what TensorBoard will read of a run, with a reader that is written here, after the format's
-// documents and not after trainer/log/proto.c: exactly the numbers of log.jsonl, whatever was killed, whichever disk was
-// full. (test/interop/compare_tensorboard.py: the same with TensorBoard itself.)
+// documents and not after trainer/log/proto.c: exactly the numbers of log.jsonl, whatever was killed, whichever disk
+// was full. (test/interop/compare_tensorboard.py: the same with TensorBoard itself.)
 //
-// One idea: this program has a clock, a host and a process number of its own, so that bytes can be known beforehand; and its
-// clock can kill who looks at it.
+// One idea: this program has a clock, a host and a process number of its own, so that bytes can be known beforehand;
+// and its clock can kill who looks at it.
 #include "test/support/train.h"
 
 #include "trainer/log/monitor.h"
@@ -37,7 +37,7 @@ int gethostname(char *name, size_t room) {
 
 pid_t getpid(void) { return pinned ? 4711 : (pid_t)syscall(SYS_getpid); }
 
-// --- a reader of protocol buffers --------------------------------------------------------------------------------------
+// --- a reader of protocol buffers ------------------------------------------------------------------------------------
 
 typedef struct span {
     const uint8_t *at, *end;
@@ -115,7 +115,7 @@ static float float_of(uint64_t bits) {
     return x;
 }
 
-// --- a reader of event files -------------------------------------------------------------------------------------------
+// --- a reader of event files -----------------------------------------------------------------------------------------
 
 enum { POINTS = 4096, TEXTS = 16 };
 
@@ -302,10 +302,11 @@ static const point *find_point(const board_view *v, int64_t step, const char *ta
 static void expect_point(const board_view *v, int64_t step, const char *tag, double value) {
     const point *p = find_point(v, step, tag);
     if (!p) fail_msg("step %d has no %s", (int)step, tag);
-    if (p->value != (float)value) fail_msg("step %d: %s is %.9g, expected %.9g", (int)step, tag, (double)p->value, value);
+    if (p->value != (float)value)
+        fail_msg("step %d: %s is %.9g, expected %.9g", (int)step, tag, (double)p->value, value);
 }
 
-// --- bytes -------------------------------------------------------------------------------------------------------------
+// --- bytes -----------------------------------------------------------------------------------------------------------
 
 static void the_checksum_is_the_standard_one(void **state) {
     (void)state;
@@ -319,22 +320,26 @@ static char *make_run_dir(config *c, const char *more) {
     char *dir = make_dir(), all[1024];
     write_tokens(dir, "text.bin", 6000);
     write_tokens(dir, "val.bin", 1500);
-    snprintf(all, sizeof all,
-             "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 8\ncontext = 16\nvocab = 256\n[device]\nthreads = 1\n"
-             "[batch]\nglobal = 4\nmicro = 2\n[schedule]\nwarmup = 1\n[log]\nevery = 1\ntensorboard = yes\n");
+    snprintf(
+        all, sizeof all,
+        "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 8\ncontext = 16\nvocab = 256\n[device]\nthreads = 1\n"
+        "[batch]\nglobal = 4\nmicro = 2\n[schedule]\nwarmup = 1\n[log]\nevery = 1\ntensorboard = yes\n");
     load_config(c, dir, all, more);
     return dir;
 }
 
 static void monitor_on(monitor *m, const config *c, const char *dir) {
     static const sink *const list[] = {&sink_tensorboard, NULL};
-    OK(monitor_open_list(m, &(log_setup){.dir = dir, .c = c, .unit = "token", .short_unit = "tok", .quiet = true}, list));
+    OK(monitor_open_list(m, &(log_setup){.dir = dir, .c = c, .unit = "token", .short_unit = "tok", .quiet = true},
+                         list));
 }
 
 static void log_start(monitor *m, int64_t step) { monitor_log(m, &(record){RECORD_START, .start.step = step}); }
 
 static void log_step(monitor *m, int64_t step, double loss) {
-    monitor_log(m, &(record){RECORD_STEP, .step = {.step = step, .logged = true, .loss = loss, .grad_norm = NAN, .ms = 4, .world = 1}});
+    monitor_log(m,
+                &(record){RECORD_STEP,
+                          .step = {.step = step, .logged = true, .loss = loss, .grad_norm = NAN, .ms = 4, .world = 1}});
 }
 
 // The newest and only file of the directory, whose name is then in name.
@@ -386,14 +391,20 @@ static void log_golden(monitor *m) {
                               .median_ms = 8.5};
     log_start(m, 300);
     monitor_log(m, &(record){RECORD_STEP, .step = step});
-    monitor_log(m, &(record){RECORD_EVAL, .eval = {.step = 301, .of = "windows", .loss = NAN, .metrics = 2, .metric = names, .value = values}});
-    monitor_log(m, &(record){RECORD_POWER, .power = {.step = 301, .watts = 250, .joules_per_unit = 1e-3, .device = devices, .devices = 2}});
-    monitor_log(m, &(record){RECORD_SAMPLE, .sample = {.step = 301, .prompt = "Once\n", .text = "a\xFFtime\n\xE2\x82\xAC"}});
+    monitor_log(
+        m,
+        &(record){RECORD_EVAL,
+                  .eval = {.step = 301, .of = "windows", .loss = NAN, .metrics = 2, .metric = names, .value = values}});
+    monitor_log(
+        m, &(record){RECORD_POWER,
+                     .power = {.step = 301, .watts = 250, .joules_per_unit = 1e-3, .device = devices, .devices = 2}});
+    monitor_log(
+        m, &(record){RECORD_SAMPLE, .sample = {.step = 301, .prompt = "Once\n", .text = "a\xFFtime\n\xE2\x82\xAC"}});
     log_step(m, 600, 1e39);  // which no float holds
 }
 
-// As TensorBoard's own classes write them (test/golden/README.md). The third record, the settings, changes with each new
-// key: its line is empty, and it is compared in its parts below.
+// As TensorBoard's own classes write them (test/golden/README.md). The third record, the settings, changes with each
+// new key: its line is empty, and it is compared in its parts below.
 static void every_byte_is_as_tensorboard_writes_it(void **state) {
     (void)state;
     config c;
@@ -429,8 +440,9 @@ static void every_byte_is_as_tensorboard_writes_it(void **state) {
 static void settings_are_those_that_decide_the_weights(void **state) {
     (void)state;
     static const char *const expected[] = {
-        "optimizer.lr 0.0006",      "batch.global 4",         "optimizer.type adamw",         "model.type gpt",        "data.shuffle true",
-        "optimizer.nesterov false", "precision.compute fp32", "precision.loss_scale dynamic", "schedule.decay_steps 7"};
+        "optimizer.lr 0.0006",   "batch.global 4",           "optimizer.type adamw",   "model.type gpt",
+        "data.shuffle true",     "optimizer.nesterov false", "precision.compute fp32", "precision.loss_scale dynamic",
+        "schedule.decay_steps 7"};
     config c;
     monitor m;
     char *dir = make_run_dir(&c, "[optimizer]\nlr = 6e-4\n[run]\nsteps = 7\n");
@@ -445,12 +457,13 @@ static void settings_are_those_that_decide_the_weights(void **state) {
         for (int k = 0; k < v->hparam_count; k++) found += strcmp(v->hparams[k], expected[i]) == 0;
         if (found != 1) fail_msg("\"%s\" is there %d times", expected[i], found);
     }
-    for (int k = 0; k < v->hparam_count; k++) assert_true(strncmp(v->hparams[k], "run.steps", 9) != 0 && strncmp(v->hparams[k], "run.dir", 7) != 0);
+    for (int k = 0; k < v->hparam_count; k++)
+        assert_true(strncmp(v->hparams[k], "run.steps", 9) != 0 && strncmp(v->hparams[k], "run.dir", 7) != 0);
     free(v);
     drop_dir(dir);
 }
 
-// --- runs --------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 // The names of numbers here and in log.jsonl.
 static const struct {
@@ -482,7 +495,9 @@ static void expect_log(const board_view *v, const config *c) {
             int64_t step = (int64_t)real_of(one, "step");
             bool known = json_is_number(value) || json_is_boolean(value);
             assert_true(value != NULL);
-            if (known) expect_point(v, step, names[k].tag, json_is_number(value) ? json_number_value(value) : json_is_true(value));
+            if (known)
+                expect_point(v, step, names[k].tag,
+                             json_is_number(value) ? json_number_value(value) : json_is_true(value));
             else assert_null(find_point(v, step, names[k].tag));
             count += known;
         }
@@ -522,8 +537,9 @@ static void killed_runs_leave_what_one_run_would(void **state) {
     int purged = 0;
     for (int k = 0; k < 3; k++) {
         config c;
-        char run[1100], *dir = make_run_dir(&c, "[run]\nsteps = 60\n[checkpoint]\nevery = 4\n[eval]\nevery = 3\nbatches = 1\n"
-                                                "[sample]\nevery = 20\ntokens = 5\n[log]\npower_every = 7\n");
+        char run[1100],
+            *dir = make_run_dir(&c, "[run]\nsteps = 60\n[checkpoint]\nevery = 4\n[eval]\nevery = 3\nbatches = 1\n"
+                                    "[sample]\nevery = 20\ntokens = 5\n[log]\npower_every = 7\n");
         snprintf(run, sizeof run, "%s/runs/default", dir);
         snprintf(c.eval.text, sizeof c.eval.text, "%s/layer2.ini", dir);  // any short text
         for (int i = 0; i < 3; i++) assert_true(WIFSIGNALED(train_until(&c, dir, moments[k][i])));
@@ -615,7 +631,7 @@ static void later_files_have_later_names(void **state) {
     drop_dir(dir);
 }
 
-// --- a bad disk ----------------------------------------------------------------------------------------------------------
+// --- a bad disk ------------------------------------------------------------------------------------------------------
 
 static int failures;
 
@@ -631,7 +647,8 @@ static const sink counter = {.name = "counter", .take = {[RECORD_EVENT] = count_
 static void monitor_on_bad_disk(monitor *m, const config *c, const char *dir) {
     static const sink *const list[] = {&counter, &sink_tensorboard, NULL};
     failures = 0;
-    OK(monitor_open_list(m, &(log_setup){.dir = dir, .c = c, .unit = "token", .short_unit = "tok", .quiet = true}, list));
+    OK(monitor_open_list(m, &(log_setup){.dir = dir, .c = c, .unit = "token", .short_unit = "tok", .quiet = true},
+                         list));
 }
 
 static void limit_files(rlim_t bytes) {
@@ -641,8 +658,8 @@ static void limit_files(rlim_t bytes) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &r), 0);
 }
 
-// The disk is full after half a record. When there is room again, the rest of it follows, and what came after: the file only ever
-// grew. One event for the row of failures.
+// The disk is full after half a record. When there is room again, the rest of it follows, and what came after: the file
+// only ever grew. One event for the row of failures.
 static void a_full_disk_loses_nothing_for_a_while(void **state) {
     (void)state;
     config c;
@@ -726,7 +743,7 @@ static void a_file_that_can_not_be_made(void **state) {
     drop_dir(dir);
 }
 
-// --- long ----------------------------------------------------------------------------------------------------------------
+// --- long ------------------------------------------------------------------------------------------------------------
 
 // Text is cut, after a whole character, and stays valid; a thousand devices have several events.
 static void what_is_long(void **state) {
@@ -742,7 +759,9 @@ static void what_is_long(void **state) {
     monitor_on_bad_disk(&m, &c, dir);
     log_start(&m, 0);
     monitor_log(&m, &(record){RECORD_SAMPLE, .sample = {.step = 1, .prompt = "", .text = text}});
-    monitor_log(&m, &(record){RECORD_POWER, .power = {.step = 1, .watts = 9, .joules_per_unit = 2, .device = devices, .devices = DEVICES}});
+    monitor_log(
+        &m, &(record){RECORD_POWER,
+                      .power = {.step = 1, .watts = 9, .joules_per_unit = 2, .device = devices, .devices = DEVICES}});
     monitor_close(&m);
     assert_int_equal(failures, 0);
     board_view *v = read_board(dir);

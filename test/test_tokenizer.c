@@ -1,5 +1,6 @@
-// test/test_tokenizer.c: tokenizers. The ids are those that Hugging Face's `tokenizers` and tiktoken give (golden/tokenizer, and GPT-2's own files
-// where they are); bytes come back; a text may be cut where tokenizer_cut says; what is damaged or not implemented is refused by its name.
+// test/test_tokenizer.c: tokenizers. The ids are those that Hugging Face's `tokenizers` and tiktoken give
+// (golden/tokenizer, and GPT-2's own files where they are); bytes come back; a text may be cut where tokenizer_cut
+// says; what is damaged or not implemented is refused by its name.
 #include "base/philox.h"
 #include "base/thread.h"
 #include "data/tokenizer/split.h"
@@ -19,9 +20,11 @@
         if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
     } while (0)
 
-#define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
+#define assert_error(call, expected, ...) \
+    assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
 static void assert_error_at(err_t rc, err_t expected, const char *const *words, int line) {
-    if (rc != expected) fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
+    if (rc != expected)
+        fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
     for (; *words; words++)
         if (!strstr(err_last()->text, *words)) fail_msg("line %d: no \"%s\" in: %s", line, *words, err_last()->text);
 }
@@ -46,9 +49,11 @@ static void close_pair(pair *p) {
     tokenizer_close(p->t);
 }
 
-static void put_file(place *p, const char *name, const char *text) { assert_ok(io_write_file(at(p, name), text, strlen(text), NULL)); }
+static void put_file(place *p, const char *name, const char *text) {
+    assert_ok(io_write_file(at(p, name), text, strlen(text), NULL));
+}
 
-// --- golden ids --------------------------------------------------------------------------------------------------------
+// --- golden ids ------------------------------------------------------------------------------------------------------
 
 static int64_t from_hex(const char *hex, uint8_t *out) {
     unsigned byte;
@@ -69,8 +74,10 @@ static void check_answer(const pair *p, char *line) {
     assert_ok(encoder_encode(p->e, text, n, how, &ids, &count));
     for (char *word; (word = strtok_r(NULL, " \n", &at)); i++)
         if (i >= count || ids[i] != atoi(word))
-            fail_msg("%s, how %d, \"%.*s\": id %" PRId64 " is %d, expected %s", line, how, (int)n, (char *)text, i, i < count ? ids[i] : -1, word);
-    if (i != count) fail_msg("%s, how %d, \"%.*s\": %" PRId64 " ids, expected %" PRId64, line, how, (int)n, (char *)text, count, i);
+            fail_msg("%s, how %d, \"%.*s\": id %" PRId64 " is %d, expected %s", line, how, (int)n, (char *)text, i,
+                     i < count ? ids[i] : -1, word);
+    if (i != count)
+        fail_msg("%s, how %d, \"%.*s\": %" PRId64 " ids, expected %" PRId64, line, how, (int)n, (char *)text, count, i);
 }
 
 // Twice, so that the second time pieces come from the cache.
@@ -125,8 +132,10 @@ static void test_about(void **state) {
         assert_ok(tokenizer_open(&t, all[i].path));
         tokenizer_info a = tokenizer_about(t), b = all[i].want;
         if (a.vocab != b.vocab || a.end_of_text != b.end_of_text || a.bos != b.bos || a.exact != b.exact)
-            fail_msg("%s: vocab %d, end of text %d, bos %d, exact %d", all[i].path, a.vocab, a.end_of_text, a.bos, a.exact);
-        if (a.end_of_text >= 0) assert_int_equal(tokenizer_special(t, i == 2 ? "<|end_of_text|>" : "<|endoftext|>"), a.end_of_text);
+            fail_msg("%s: vocab %d, end of text %d, bos %d, exact %d", all[i].path, a.vocab, a.end_of_text, a.bos,
+                     a.exact);
+        if (a.end_of_text >= 0)
+            assert_int_equal(tokenizer_special(t, i == 2 ? "<|end_of_text|>" : "<|endoftext|>"), a.end_of_text);
         assert_int_equal(tokenizer_special(t, "the"), -1);
         tokenizer_close(t);
     }
@@ -141,7 +150,7 @@ static void test_bytes(void **state) {
     close_pair(&p);
 }
 
-// --- GPT-2's own files --------------------------------------------------------------------------------------------------
+// --- GPT-2's own files -----------------------------------------------------------------------------------------------
 
 static bool own_files(char path[IO_PATH]) {
     const char *data = getenv("LOCKSTEP_TEST_DATA");
@@ -167,7 +176,7 @@ static void test_gpt2_files(void **state) {
     close_pair(&p);
 }
 
-// --- bytes come back ----------------------------------------------------------------------------------------------------
+// --- bytes come back -------------------------------------------------------------------------------------------------
 
 // Text of words, spaces, digits, marks, whole characters and stray bytes.
 static int64_t make_text(uint8_t *out, int64_t room, uint32_t seed) {
@@ -238,9 +247,11 @@ static void test_round_trip(void **state) {
     }
 }
 
-// An invalid byte is a character of its own, neither letter, number nor white space: pieces are cut as if a "!" stood there.
+// An invalid byte is a character of its own, neither letter, number nor white space: pieces are cut as if a "!" stood
+// there.
 static void test_invalid(void **state) {
-    static const char *const bad[] = {"\xff", "\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe4\xb8", "\xf0\x9f\x98", "\xe0\x80\xaf"};
+    static const char *const bad[] = {"\xff",     "\x80",         "\xc0\xaf",    "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                      "\xe4\xb8", "\xf0\x9f\x98", "\xe0\x80\xaf"};
     uint8_t *table = unicode_table();
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -259,7 +270,7 @@ static void test_invalid(void **state) {
     free(table);
 }
 
-// --- threads ------------------------------------------------------------------------------------------------------------
+// --- threads ---------------------------------------------------------------------------------------------------------
 
 enum { THREADS = 4 };
 
@@ -296,7 +307,7 @@ static void test_threads(void **state) {
     tokenizer_close(p[0].t);
 }
 
-// --- long pieces --------------------------------------------------------------------------------------------------------
+// --- long pieces -----------------------------------------------------------------------------------------------------
 
 // A megabyte of one letter, and of a few, is one piece: quadratic time would be minutes.
 static void test_long(void **state) {
@@ -320,7 +331,8 @@ static void test_long(void **state) {
     close_pair(&p);
 }
 
-// Whether a piece is short, long, or in the cache, it has the same ids: those of the heap alone are found by a piece that is a byte longer.
+// Whether a piece is short, long, or in the cache, it has the same ids: those of the heap alone are found by a piece
+// that is a byte longer.
 static void test_lengths(void **state) {
     char text[256];
     (void)state;
@@ -340,7 +352,7 @@ static void test_lengths(void **state) {
     close_pair(&p);
 }
 
-// --- cuts ---------------------------------------------------------------------------------------------------------------
+// --- cuts ------------------------------------------------------------------------------------------------------------
 
 // The ids of a text in parts are those of the whole.
 static void check_cuts(const pair *p, const uint8_t *text, int64_t n, int64_t window, int how, int64_t *cuts) {
@@ -362,7 +374,8 @@ static void check_cuts(const pair *p, const uint8_t *text, int64_t n, int64_t wi
 }
 
 static void test_cuts(void **state) {
-    static const char *const all[] = {GOLDEN "gpt2.json", GOLDEN "llama3.json", GOLDEN "qwen2.json", GOLDEN "smollm.json", GOLDEN "added.json"};
+    static const char *const all[] = {GOLDEN "gpt2.json", GOLDEN "llama3.json", GOLDEN "qwen2.json",
+                                      GOLDEN "smollm.json", GOLDEN "added.json"};
     static uint8_t text[MOST];
     int64_t cuts = 0;
     (void)state;
@@ -383,7 +396,8 @@ static int added_tokens(const char *path, json_t **json, const char *texts[16]) 
     int n = 0;
     assert_non_null(*json = json_load_file(path, 0, &why));
     const json_t *list = json_object_get(*json, "added_tokens");
-    for (; n < (int)json_array_size(list) && n < 16; n++) texts[n] = json_string_value(json_object_get(json_array_get(list, (size_t)n), "content"));
+    for (; n < (int)json_array_size(list) && n < 16; n++)
+        texts[n] = json_string_value(json_object_get(json_array_get(list, (size_t)n), "content"));
     return n;
 }
 
@@ -404,7 +418,8 @@ static int64_t make_added(uint8_t *out, int64_t room, uint32_t seed, const char 
     return n;
 }
 
-// Each place where a beginning of the text may be cut, whatever its length: the ids of both sides are those of the whole.
+// Each place where a beginning of the text may be cut, whatever its length: the ids of both sides are those of the
+// whole.
 static int check_each_cut(const pair *p, const uint8_t *text, int64_t n, int how) {
     static int32_t whole[MOST], parts[MOST];
     int64_t count, first, second, before = 0;
@@ -420,8 +435,8 @@ static int check_each_cut(const pair *p, const uint8_t *text, int64_t n, int how
         assert_ok(encoder_encode(p->e, text + cut, n - cut, how, &ids, &second));
         memcpy(parts + first, ids, (size_t)second * sizeof *ids);
         if (first + second != count || memcmp(parts, whole, (size_t)count * sizeof *ids) != 0)
-            fail_msg("how %d: \"%.*s\" cut before \"%.*s\" has other ids", how, (int)cut, (const char *)text, (int)(n - cut),
-                     (const char *)text + cut);
+            fail_msg("how %d: \"%.*s\" cut before \"%.*s\" has other ids", how, (int)cut, (const char *)text,
+                     (int)(n - cut), (const char *)text + cut);
         before = cut, cuts++;
     }
     return cuts;
@@ -434,7 +449,8 @@ static void cuts_at_added_tokens(const char *path) {
         const char *texts[16];
         json_t *json;
         int count = added_tokens(path, &json, texts), cuts = 0;
-        for (uint32_t seed = 0; seed < 40; seed++) cuts += check_each_cut(&p, text, make_added(text, sizeof text, seed, texts, count), how);
+        for (uint32_t seed = 0; seed < 40; seed++)
+            cuts += check_each_cut(&p, text, make_added(text, sizeof text, seed, texts, count), how);
         if (cuts < 20) fail_msg("%s, how %d: %d cuts", path, how, cuts);
         json_decref(json);
         close_pair(&p);
@@ -459,7 +475,8 @@ static void write_with_letters(place *p, const char *from, const char *to) {
 }
 
 static void test_cuts_at_added_tokens(void **state) {
-    static const char *const all[] = {GOLDEN "gpt2.json", GOLDEN "llama3.json", GOLDEN "qwen2.json", GOLDEN "smollm.json", GOLDEN "added.json"};
+    static const char *const all[] = {GOLDEN "gpt2.json", GOLDEN "llama3.json", GOLDEN "qwen2.json",
+                                      GOLDEN "smollm.json", GOLDEN "added.json"};
     place *p = *state;
     for (int k = 0; k < 5; k++) cuts_at_added_tokens(all[k]);
     write_with_letters(p, GOLDEN "added.json", "letters.json");
@@ -489,7 +506,8 @@ static void test_stream(void **state) {
     rewind(out);
     assert_ok(detokenize_stream(x.t, out, back));
     rewind(back);
-    assert_int_equal(fread(again, 1, sizeof again, back), n + 17 > (int64_t)sizeof again ? sizeof again : (size_t)n + 17);
+    assert_int_equal(fread(again, 1, sizeof again, back),
+                     n + 17 > (int64_t)sizeof again ? sizeof again : (size_t)n + 17);
     assert_memory_equal(again, "<|begin_of_text|>", 17);
     assert_memory_equal(again + 17, text, (size_t)n - 17);
     fclose(in), fclose(out), fclose(back);
@@ -501,8 +519,12 @@ static void test_bad_ids(void **state) {
     static const struct {
         const char *text, *says;
     } bad[] = {
-        {"97 98\n607", "word 3: token 607"}, {"97 x", "word 2 is not"},       {"9a", "word 1 is not"}, {"-1", "word 1 is not"},
-        {"99999999999", "word 1 is not"},    {"4294967297", "word 1: token"},
+        {"97 98\n607", "word 3: token 607"},
+        {"97 x", "word 2 is not"},
+        {"9a", "word 1 is not"},
+        {"-1", "word 1 is not"},
+        {"99999999999", "word 1 is not"},
+        {"4294967297", "word 1: token"},
     };
     pair x = open_pair(GOLDEN "llama3.json");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -515,7 +537,7 @@ static void test_bad_ids(void **state) {
     close_pair(&x);
 }
 
-// --- training -------------------------------------------------------------------------------------------------------------
+// --- training --------------------------------------------------------------------------------------------------------
 
 static tokenizer *train(place *p, const char *kind, int64_t vocab, const char *text_path, json_t **root) {
     json_error_t why;
@@ -544,7 +566,8 @@ static void test_training(void **state) {
         const json_t *merges = json_object_get(json_object_get(root, "model"), "merges");
         json_array_foreach(merges, i, pair) {
             char got[256];
-            snprintf(got, sizeof got, "%s %s %s", kind[k], json_string_value(json_array_get(pair, 0)), json_string_value(json_array_get(pair, 1)));
+            snprintf(got, sizeof got, "%s %s %s", kind[k], json_string_value(json_array_get(pair, 0)),
+                     json_string_value(json_array_get(pair, 1)));
             assert_non_null(line);
             if (strcmp(got, line) != 0) fail_msg("merge %d is \"%s\", expected \"%s\"", (int)i, got, line);
             line = strtok_r(NULL, "\n", &at_line);
@@ -583,11 +606,12 @@ static void test_training_ends(void **state) {
     assert_error(bpe_trainer_open(&b, "gpt2", 256), ERR_USAGE, "256 tokens: expected 257 to");
     assert_error(bpe_trainer_open(&b, "llama3", 257), ERR_USAGE, "expected 258");
     assert_error(bpe_trainer_open(&b, "gpt2", (1 << 24) + 1), ERR_USAGE, "16777217 tokens");
-    assert_error(bpe_trainer_open(&b, "llama2", 1000), ERR_USAGE, "llama2: no such kind", "gpt2, llama3, qwen2 or smollm");
+    assert_error(bpe_trainer_open(&b, "llama2", 1000), ERR_USAGE, "llama2: no such kind",
+                 "gpt2, llama3, qwen2 or smollm");
     assert_null(b);
 }
 
-// --- what is refused ------------------------------------------------------------------------------------------------------
+// --- what is refused -------------------------------------------------------------------------------------------------
 
 // The golden file with the first `from` replaced by `to`.
 static char *change(const char *file, const char *from, const char *to) {
@@ -618,7 +642,8 @@ static err_t open_changed(const char *file, const char *from, const char *to) {
 static void lengths_of_batches_change_no_token(void **state) {
     static const char *const families[] = {"gpt2", "llama3", "qwen2", "smollm"};
     static const char *const set[][2] = {
-        {"\"truncation\":null", "\"truncation\":{\"direction\":\"Right\",\"max_length\":4,\"strategy\":\"LongestFirst\",\"stride\":0}"},
+        {"\"truncation\":null",
+         "\"truncation\":{\"direction\":\"Right\",\"max_length\":4,\"strategy\":\"LongestFirst\",\"stride\":0}"},
         {"\"padding\":null",
          "\"padding\":{\"strategy\":{\"Fixed\":9},\"direction\":\"Left\",\"pad_to_multiple_of\":null,\"pad_id\":0,\"pad_type_id\":0,\"pad_token\":\"!\"}"},
     };
@@ -655,11 +680,15 @@ static void test_refused(void **state) {
         {"gpt2", "\"type\":\"BPE\"", "\"type\":\"Unigram\"", "Unigram"},
         {"gpt2", "\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback"},
         {"gpt2", "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"", "end_of_word_suffix: \"</w>\""},
-        {"gpt2", "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"", "continuing_subword_prefix: \"##\""},
-        {"gpt2", "\"truncation\":null", "\"truncation\":9", "truncation: 9 is not implemented: expected null or an object"},
+        {"gpt2", "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"",
+         "continuing_subword_prefix: \"##\""},
+        {"gpt2", "\"truncation\":null", "\"truncation\":9",
+         "truncation: 9 is not implemented: expected null or an object"},
         {"gpt2", "\"padding\":null", "\"padding\":\"max_length\"", "padding"},
-        {"gpt2", "\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "normalizer: {\"type\":\"Lowercase\"}"},
-        {"gpt2", "\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}", "NFKC"},
+        {"gpt2", "\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}",
+         "normalizer: {\"type\":\"Lowercase\"}"},
+        {"gpt2", "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}", "NFKC"},
         {"gpt2", "\"add_prefix_space\":false", "\"add_prefix_space\":true", "add_prefix_space"},
         {"gpt2", "\"pre_tokenizer\":{\"type\":\"ByteLevel\"", "\"pre_tokenizer\":{\"type\":\"Whitespace\"",
          "pre_tokenizer: {\"type\":\"Whitespace\""},
@@ -672,8 +701,10 @@ static void test_refused(void **state) {
         {"llama3", "\"Sequence\":{\"id\":\"A\"", "\"Other\":{\"id\":\"A\"", "post_processor"},
         {"llama3", "\"ids\":[602]", "\"ids\":[60200]", "the template has the id 60200"},
         {"llama3", "\"ids\":[602]", "\"ids\":[-1]", "post_processor"},
-        {"gpt2", "\"post_processor\":{\"type\":\"ByteLevel\"", "\"post_processor\":{\"type\":\"BertProcessing\"", "BertProcessing"},
-        {"gpt2", "\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"Metaspace\"", "decoder: {\"type\":\"Metaspace\""},
+        {"gpt2", "\"post_processor\":{\"type\":\"ByteLevel\"", "\"post_processor\":{\"type\":\"BertProcessing\"",
+         "BertProcessing"},
+        {"gpt2", "\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"Metaspace\"",
+         "decoder: {\"type\":\"Metaspace\""},
         {"gpt2", "\"!\":0", "\"!!\":0", "is the byte 0x21"},
         {"gpt2", "\"!\":0", "\"!\":1", "two tokens have the id 1"},
         {"gpt2", "\"!\":0", "\"!\":-1", "no id from 0"},
@@ -710,10 +741,11 @@ static void test_accepted(void **state) {
         {"\"unk_token\":null", "\"unk_token\":\"<|endoftext|>\""},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_ok(open_changed(GOLDEN "gpt2.json", all[i][0], all[i][1]));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        assert_ok(open_changed(GOLDEN "gpt2.json", all[i][0], all[i][1]));
 }
 
-// --- files ----------------------------------------------------------------------------------------------------------------
+// --- files -----------------------------------------------------------------------------------------------------------
 
 // GPT-2's older pair, made here: bytes and three merges.
 static void put_pair(place *p, const char *vocab, const char *merges) {

@@ -1,6 +1,7 @@
-// test/test_tokens.c: gradients of weights that are sums over token slices, by one place that has all of them and by several that share the rows. Places are
-// threads, and what they would send each other goes through shared memory: each token slice has the same gradient wherever it is, activations and losses
-// do not differ by a bit, and the slices' gradients add up to that of whole sums.
+// test/test_tokens.c: gradients of weights that are sums over token slices, by one place that has all of them and by
+// several that share the rows. Places are threads, and what they would send each other goes through shared memory: each
+// token slice has the same gradient wherever it is, activations and losses do not differ by a bit, and the slices'
+// gradients add up to that of whole sums.
 #include "data/source.h"
 #include "model/flow.h"
 #include "model/slices.h"
@@ -43,7 +44,12 @@ static const kind kinds[] = {
     {"gpt, parts of a sample", MODEL_gpt, 4, 4, 1, GPT},
     {"gpt, parts of two samples", MODEL_gpt, 4, 4, 2, GPT},
     {"gpt, whole samples", MODEL_gpt, 4, 2, 6, GPT},
-    {"gpt without dropout", MODEL_gpt, 8, 8, 1, {.gpt = {.layers = 1, .heads = 8, .embed = 40, .vocab = 150, .context = 9, .head_chunks = 1}}},
+    {"gpt without dropout",
+     MODEL_gpt,
+     8,
+     8,
+     1,
+     {.gpt = {.layers = 1, .heads = 8, .embed = 40, .vocab = 150, .context = 9, .head_chunks = 1}}},
     {"llama",
      MODEL_llama,
      4,
@@ -103,7 +109,7 @@ static const kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-// --- places ----------------------------------------------------------------------------------------------------------------------------
+// --- places ----------------------------------------------------------------------------------------------------------
 
 typedef struct manner {
     dtype compute;
@@ -166,12 +172,14 @@ static err_t to_heads(void *ctx, const tensor *heads, const tensor *rows, stream
 static err_t to_rows(void *ctx, const tensor *rows, const tensor *heads, stream *s) {
     place *p = ctx;
     int places = p->with->places, slices = (int)matrix_slices(heads);
-    int64_t N = matrix_rows(heads), first = part_row(N, p->number, places), n = part_row(N, p->number + 1, places) - first;
+    int64_t N = matrix_rows(heads), first = part_row(N, p->number, places),
+            n = part_row(N, p->number + 1, places) - first;
     size_t bytes = (size_t)(n * heads->size[heads->dims - 1]) * dtype_bytes(heads->type);
     (void)s;
     meet(p, heads);
     for (int k = 0; k < places; k++)
-        for (int i = 0; i < slices; i++) memcpy(row_of(rows, k * slices + i, 0), row_of(p->with->mine[k], i, first), bytes);
+        for (int i = 0; i < slices; i++)
+            memcpy(row_of(rows, k * slices + i, 0), row_of(p->with->mine[k], i, first), bytes);
     return leave(p);
 }
 
@@ -184,12 +192,14 @@ static err_t gather(void *ctx, const tensor *x, const tensor *own, stream *s) {
     meet(p, x);
     for (int k = 0; k < p->with->places; k++) {
         int64_t first = part_row(N, k, p->with->places), n = part_row(N, k + 1, p->with->places) - first;
-        if (k != p->number) memcpy(row_of(x, 0, first), row_of(p->with->mine[k], 0, first), (size_t)(n * matrix_columns(x)) * dtype_bytes(x->type));
+        if (k != p->number)
+            memcpy(row_of(x, 0, first), row_of(p->with->mine[k], 0, first),
+                   (size_t)(n * matrix_columns(x)) * dtype_bytes(x->type));
     }
     return leave(p);
 }
 
-// --- opening -----------------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static void declare(place *p) {
     int64_t B = p->of->B;
@@ -200,13 +210,16 @@ static void declare(place *p) {
             dtype type = k ? FP32 : p->how.compute;
             bool columns = param_slices(q) > 1 && q->axis == 1;
             if (columns) OK(arena_3d(&p->memory, t, type, q->slices, q->size[0], q->size[1] / q->slices));
-            else OK(arena_tensor(&p->memory, t, type, q->dims, q->rows_in_memory ? q->rows_in_memory : q->size[0], q->size[1], 1, 1));
+            else
+                OK(arena_tensor(&p->memory, t, type, q->dims, q->rows_in_memory ? q->rows_in_memory : q->size[0],
+                                q->size[1], 1, 1));
         }
     }
     for (int n = 0; n < MICROS; n++) {
         for (int i = 0; i < p->m->inputs; i++) OK(arena_2d(&p->memory, &p->in[n][i], INT32, B, p->m->input[i].size[0]));
         OK(arena_2d(&p->memory, &p->loss[n], FP32, B, p->m->losses));
-        for (int b = 0; b + 1 < p->m->blocks; b++) OK(arena_1d(&p->memory, &p->seen[n][b], p->how.compute, tensor_count(&p->flow.memory[b])));
+        for (int b = 0; b + 1 < p->m->blocks; b++)
+            OK(arena_1d(&p->memory, &p->seen[n][b], p->how.compute, tensor_count(&p->flow.memory[b])));
     }
 }
 
@@ -216,7 +229,8 @@ static void fill(place *p) {
     OK(made_up_open(&s, &(source_options){.wanted = p->m->input, .inputs = p->m->inputs}, 4, MICROS * B));
     for (int n = 0; n < MICROS * B; n++) {
         void *to[MODEL_INPUTS];
-        for (int i = 0; i < p->m->inputs; i++) to[i] = (char *)p->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&p->m->input[i]);
+        for (int i = 0; i < p->m->inputs; i++)
+            to[i] = (char *)p->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&p->m->input[i]);
         OK(source_look(s, n, to));
     }
     source_close(s);
@@ -226,7 +240,8 @@ static void fill(place *p) {
         float *values = malloc((size_t)n * sizeof *values);
         if (q->init_std == 0) q->init_std = 0.3;
         assert_non_null(values);
-        model_init(p->m, q->tied >= 0 ? q->tied : i, 9, 0, n, values);  // where slices lie does not matter here: the same in all places
+        // where slices lie does not matter here: the same in all places
+        model_init(p->m, q->tied >= 0 ? q->tied : i, 9, 0, n, values);
         tensor from = {values, FP32, 1, {n, 1, 1, 1}}, to = view1(&p->w[i], n);
         OK(device_ops(p->dev)->cast(&(cast_args){.y = &to, .x = &from}, p->s));
         free(values);
@@ -238,10 +253,13 @@ static void place_open(place *p, int tokens) {
     int places = p->with->places, one[MOST];
     for (int i = 0; i < MOST; i++) one[i] = 1;
     model_rule rule = {.micro = p->of->B, .slices = p->of->slices, .tokens = tokens};
-    model_plan plan = {.compute = p->how.compute, .B = p->of->B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
+    model_plan plan = {
+        .compute = p->how.compute, .B = p->of->B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
     plan.token_first = p->number * (tokens / places), plan.token_count = tokens / places;
     p->tables = p->how.joined ? 1 : plan.token_count;
-    p->swap = (row_swap){.merge = {.places = places, .place = p->number, .gather = gather, .ctx = p}, .to_heads = to_heads, .to_rows = to_rows};
+    p->swap = (row_swap){.merge = {.places = places, .place = p->number, .gather = gather, .ctx = p},
+                         .to_heads = to_heads,
+                         .to_rows = to_rows};
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     OK(stream_open(p->dev, &p->s));
     OK(model_types[p->of->type]->resolve(&o, &rule));
@@ -258,13 +276,14 @@ static void place_open(place *p, int tokens) {
     flow_link(&p->flow);
     for (int i = 0; i < p->m->params; i++) {  // the padding of values is zero
         memset(p->w[i].data, 0, tensor_bytes(&p->w[i]));
-        for (int k = 0; k < p->tables; k++) memset(p->dw[k * p->m->params + i].data, 0, tensor_bytes(&p->dw[k * p->m->params + i]));
+        for (int k = 0; k < p->tables; k++)
+            memset(p->dw[k * p->m->params + i].data, 0, tensor_bytes(&p->dw[k * p->m->params + i]));
     }
     *(step_state *)p->step.data = (step_state){.loss_scale = p->how.compute == FP16 ? 64 : 1};
     fill(p);
 }
 
-// --- a step ------------------------------------------------------------------------------------------------------------------------------
+// --- a step ----------------------------------------------------------------------------------------------------------
 
 static void *work(void *ctx) {
     place *p = ctx;
@@ -314,12 +333,12 @@ static void end(place *p, int places) {
     }
 }
 
-// --- comparing -----------------------------------------------------------------------------------------------------------------------------
+// --- comparing -------------------------------------------------------------------------------------------------------
 
 static void same(const void *a, const void *b, size_t bytes, const place *p, const char *what, const char *name) {
     if (memcmp(a, b, bytes) != 0)
-        fail_msg("%s, type %d, recompute %d, halves %d, place %d of %d: %s %s differs", p->of->name, p->how.compute, p->how.recompute, p->how.halves,
-                 p->number, p->with->places, what, name);
+        fail_msg("%s, type %d, recompute %d, halves %d, place %d of %d: %s %s differs", p->of->name, p->how.compute,
+                 p->how.recompute, p->how.halves, p->number, p->with->places, what, name);
 }
 
 // What place p has of the one that has all.
@@ -336,7 +355,8 @@ static void expect_same(const place *p, const place *all) {
     }
     for (int k = 0; k < p->tables; k++)
         for (int i = 0; i < p->m->params; i++) {
-            const tensor *mine = &p->dw[k * p->m->params + i], *theirs = &all->dw[(p->m->tokens.first + k) * p->m->params + i];
+            const tensor *mine = &p->dw[k * p->m->params + i],
+                         *theirs = &all->dw[(p->m->tokens.first + k) * p->m->params + i];
             same(mine->data, theirs->data, tensor_bytes(mine), p, "gradient", p->m->param[i].name);
         }
 }
@@ -353,7 +373,7 @@ static void compare(const kind *k, manner how) {
     end(one, 1);
 }
 
-// --- tests ---------------------------------------------------------------------------------------------------------------------------------
+// --- tests -----------------------------------------------------------------------------------------------------------
 
 static void any_number_of_places_has_the_bits_of_one(void **state) {
     (void)state;
@@ -381,8 +401,10 @@ static void expect_sums(const place *cut, const place *plain) {
         }
         const char *name = cut->m->param[i].name;
         if (!(sqrt(off) <= 1e-5 * sqrt(size) + 1e-7) || !isfinite(size))
-            fail_msg("%s, %d tables: the gradient of %s is off by %g of %g", cut->of->name, cut->tables, name, sqrt(off), sqrt(size));
-        if (cut->tables > 1 && size > 0 && parts == 0) fail_msg("%s: the first token slice has all of the gradient of %s", cut->of->name, name);
+            fail_msg("%s, %d tables: the gradient of %s is off by %g of %g", cut->of->name, cut->tables, name,
+                     sqrt(off), sqrt(size));
+        if (cut->tables > 1 && size > 0 && parts == 0)
+            fail_msg("%s: the first token slice has all of the gradient of %s", cut->of->name, name);
     }
 }
 
@@ -395,7 +417,8 @@ static void token_slices_add_up(void **state) {
         run(&plain, &v, &kinds[k], 1, 1, (manner){.compute = FP32});
         for (int joined = 0; joined < 2; joined++) {
             run(&cut, &w, &kinds[k], 1, kinds[k].tokens, (manner){.compute = FP32, .joined = joined});
-            for (int n = 0; n < MICROS; n++) same(cut.loss[n].data, plain.loss[n].data, tensor_bytes(&cut.loss[n]), &cut, "loss", "");
+            for (int n = 0; n < MICROS; n++)
+                same(cut.loss[n].data, plain.loss[n].data, tensor_bytes(&cut.loss[n]), &cut, "loss", "");
             expect_sums(&cut, &plain);
             end(&cut, 1);
         }

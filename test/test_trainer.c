@@ -1,4 +1,5 @@
-// test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, repetition, resume. (Ranks: test_ranks.c.)
+// test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, repetition, resume.
+// (Ranks: test_ranks.c.)
 #include "test/support/fake_device.h"
 #include "test/support/golden.h"
 
@@ -11,8 +12,9 @@
 #include <math.h>
 #include <sys/stat.h>
 
-static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
-                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n";
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n";
 
 typedef struct rig {
     char *dir;
@@ -46,7 +48,7 @@ static void hash_after(const char *more, int steps, char hash[17], double *loss)
     rig_close(&r);
 }
 
-// --- against PyTorch: test/golden/make_gpt.py ------------------------------------------------------------------------------------
+// --- against PyTorch: test/golden/make_gpt.py ------------------------------------------------------------------------
 
 static void compare_gradient(const st_file *f, const param *p, const float *ours, int64_t n) {
     char name[128];
@@ -86,7 +88,7 @@ static void losses_agree_with_pytorch(void **state) {
     rig_close(&r);
 }
 
-// --- dropout: the mask of the backward pass is that of the forward pass ---------------------------------------------------------------
+// --- dropout: the mask of the backward pass is that of the forward pass ----------------------------------------------
 
 // Mean loss of step 1 as it stands; its summed gradient is left in the state.
 static double loss_and_gradient(rig *r) {
@@ -137,7 +139,7 @@ static void gradient_with_dropout_is_the_slope_of_the_loss(void **state) {
     gradient_is_the_slope_of_the_loss("[model]\ndropout = 0.3\nhead_chunks = 5\n[data]\nshuffle = no\n");
 }
 
-// --- the same bits ---------------------------------------------------------------------------------------------------------------
+// --- the same bits ---------------------------------------------------------------------------------------------------
 
 // A width beside the portable one and, maybe, the widest.
 #if defined(__x86_64__)
@@ -150,14 +152,17 @@ static bool has_other_width(void) { return true; }
 
 static void threads_and_widths_give_the_same_bits(void **state) {
     (void)state;
-    static const char *const compute[] = {"fp32", "bf16", "fp16", "bf16\nrounding = stochastic", "fp16\nrounding = stochastic"};
-    static const char *const device[] = {"threads = 1\nsimd = auto", "threads = 2\nsimd = auto", "threads = 4\nsimd = auto",
-                                         "threads = 2\nsimd = " OTHER_WIDTH, "threads = 1\nsimd = portable"};
+    static const char *const compute[] = {"fp32", "bf16", "fp16", "bf16\nrounding = stochastic",
+                                          "fp16\nrounding = stochastic"};
+    static const char *const device[] = {"threads = 1\nsimd = auto", "threads = 2\nsimd = auto",
+                                         "threads = 4\nsimd = auto", "threads = 2\nsimd = " OTHER_WIDTH,
+                                         "threads = 1\nsimd = portable"};
     for (int p = 0; p < 5; p++) {
         char first[17] = "", hash[17], more[512];
         for (int d = 0; d < 5; d++) {
             if (d == 3 && !has_other_width()) continue;
-            snprintf(more, sizeof more, "[device]\n%s\n[precision]\ncompute = %s\n[model]\ndropout = 0.1\n", device[d], compute[p]);
+            snprintf(more, sizeof more, "[device]\n%s\n[precision]\ncompute = %s\n[model]\ndropout = 0.1\n", device[d],
+                     compute[p]);
             hash_after(more, 6, hash, NULL);
             if (d == 0) strcpy(first, hash);
             if (strcmp(first, hash) != 0) fail_msg("%s, %s: hash %s, expected %s", compute[p], device[d], hash, first);
@@ -169,8 +174,8 @@ static void what_should_change_the_bits_does(void **state) {
     (void)state;
     char base[17], other[17];
     hash_after("", 3, base, NULL);
-    static const char *const more[] = {"[run]\nseed = 2\n", "[optimizer]\nbeta2 = 0.95\n", "[data]\nshuffle = no\n", "[model]\ndropout = 0.1\n",
-                                       "[batch]\nlanes = 1\n"};
+    static const char *const more[] = {"[run]\nseed = 2\n", "[optimizer]\nbeta2 = 0.95\n", "[data]\nshuffle = no\n",
+                                       "[model]\ndropout = 0.1\n", "[batch]\nlanes = 1\n"};
     for (int i = 0; i < 5; i++) {
         hash_after(more[i], 3, other, NULL);
         if (strcmp(base, other) == 0) fail_msg("the hash does not see %s", more[i]);
@@ -188,14 +193,16 @@ static void a_vocabulary_that_is_padded_keeps_its_bits(void **state) {
     } before[] = {{"fp32", "debf6aa6d1d3846c"}, {"bf16", "e1e6e61fddf1dc5c"}, {"fp16", "cff62d84fd96cdd7"}};
     for (int i = 0; i < 3; i++) {
         char hash[17], more[160];
-        snprintf(more, sizeof more, "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = %s\n[schedule]\ndecay_steps = 1500\n",
+        snprintf(more, sizeof more,
+                 "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = %s\n[schedule]\ndecay_steps = 1500\n",
                  before[i].compute);
         hash_after(more, 6, hash, NULL);
-        if (strcmp(hash, before[i].hash) != 0) fail_msg("%s: hash %s, expected %s", before[i].compute, hash, before[i].hash);
+        if (strcmp(hash, before[i].hash) != 0)
+            fail_msg("%s: hash %s, expected %s", before[i].compute, hash, before[i].hash);
     }
 }
 
-// --- precision -------------------------------------------------------------------------------------------------------------------
+// --- precision -------------------------------------------------------------------------------------------------------
 
 static void overflow_skips_the_step_and_the_scale_recovers(void **state) {
     (void)state;
@@ -237,7 +244,8 @@ static void compare_weights(rig *r, int64_t *differ, int64_t *all) {
         copy.data = malloc(tensor_bytes(&copy));
         OK(device_ops(r->x.dev)->cast(&(cast_args){.y = &copy, .x = &r->x.state.master[i]}, r->x.s));
         if (!differ) assert_memory_equal(copy.data, w->data, tensor_bytes(&copy));
-        for (int64_t k = 0; differ && k < tensor_count(w); k++) *differ += ((uint16_t *)copy.data)[k] != ((uint16_t *)w->data)[k];
+        for (int64_t k = 0; differ && k < tensor_count(w); k++)
+            *differ += ((uint16_t *)copy.data)[k] != ((uint16_t *)w->data)[k];
         if (all) *all += tensor_count(w);
         free(copy.data);
     }
@@ -253,8 +261,8 @@ static void sixteen_bit_weights_are_the_rounded_masters(void **state) {
     rig_close(&r);
 }
 
-// A number that lies a share f of the way to the next one goes against the nearest in min(f, 1-f) of all cases: in a quarter of
-// them in the mean.
+// A number that lies a share f of the way to the next one goes against the nearest in min(f, 1-f) of all cases: in a
+// quarter of them in the mean.
 static void stochastic_weights_are_near_their_masters(void **state) {
     (void)state;
     rig r;
@@ -264,14 +272,18 @@ static void stochastic_weights_are_near_their_masters(void **state) {
     compare_weights(&r, NULL, NULL);  // no update yet: to nearest
     for (int i = 0; i < 3; i++) OK(session_step(&r.x, &out));
     compare_weights(&r, &differ, &all);
-    if (fabs((double)differ / (double)all - 0.25) > 0.01) fail_msg("%" PRId64 " of %" PRId64 " weights are not the nearest", differ, all);
-    for (int i = 0; i < r.x.net->params; i++) {  // a master determines its weight: a key is the seed, the row and the number of updates
+    if (fabs((double)differ / (double)all - 0.25) > 0.01)
+        fail_msg("%" PRId64 " of %" PRId64 " weights are not the nearest", differ, all);
+    for (int i = 0; i < r.x.net->params;
+         i++) {  // a master determines its weight: a key is the seed, the row and the number of updates
         int row = r.x.net->param[i].tied >= 0 ? r.x.net->param[i].tied : i;
         const rounding_key key = {.seed = (uint64_t)r.c.run.seed, .site = SITE_ROUND + (uint32_t)row};
         tensor copy = r.x.state.w[i];
         copy.data = malloc(tensor_bytes(&copy));
         OK(device_ops(r.x.dev)->cast_stochastic(
-            &(cast_stochastic_args){.y = &copy, .x = &r.x.state.master[i], .round = &key, .state = &(step_state){.adam_t = 3}}, r.x.s));
+            &(cast_stochastic_args){
+                .y = &copy, .x = &r.x.state.master[i], .round = &key, .state = &(step_state){.adam_t = 3}},
+            r.x.s));
         assert_memory_equal(copy.data, r.x.state.w[i].data, tensor_bytes(&copy));
         free(copy.data);
     }
@@ -301,7 +313,7 @@ static void a_skipped_step_rounds_nothing_anew(void **state) {
     rig_close(&r);
 }
 
-// --- resume ----------------------------------------------------------------------------------------------------------------------
+// --- resume ----------------------------------------------------------------------------------------------------------
 
 static void run_to(const char *dir, const char *more, int64_t stop_after, char hash[17], char state_hash[17]) {
     config c;
@@ -324,8 +336,9 @@ static void run_to(const char *dir, const char *more, int64_t stop_after, char h
 
 static void resume_continues_to_the_same_bits(void **state) {
     (void)state;
-    static const char *const more[] = {"[run]\nsteps = 8\n", "[run]\nsteps = 8\n[precision]\ncompute = fp16\n[model]\ndropout = 0.2\n",
-                                       "[run]\nsteps = 8\n[precision]\ncompute = bf16\nrounding = stochastic\n[model]\nhead_chunks = 5\n"};
+    static const char *const more[] = {
+        "[run]\nsteps = 8\n", "[run]\nsteps = 8\n[precision]\ncompute = fp16\n[model]\ndropout = 0.2\n",
+        "[run]\nsteps = 8\n[precision]\ncompute = bf16\nrounding = stochastic\n[model]\nhead_chunks = 5\n"};
     for (int i = 0; i < 3; i++) {
         char whole[17], whole_state[17], parts[17], parts_state[17];
         char *a = make_dir(), *b = make_dir();
@@ -340,9 +353,9 @@ static void resume_continues_to_the_same_bits(void **state) {
     }
 }
 
-// A run that is stopped after every second step: its losses and its weights in use are those of one that is not, and so are
-// those of a session that only looks at the checkpoint. The part in the middle offloads: weights are rounded by the host too,
-// and read by the step after that.
+// A run that is stopped after every second step: its losses and its weights in use are those of one that is not, and so
+// are those of a session that only looks at the checkpoint. The part in the middle offloads: weights are rounded by the
+// host too, and read by the step after that.
 static void restarts_bring_back_stochastic_weights(void **state) {
     (void)state;
     enum { RUN = 6 };
@@ -370,7 +383,8 @@ static void restarts_bring_back_stochastic_weights(void **state) {
         OK(session_open(&part.x, &part.c, SESSION_TRAIN, NULL));
         OK(session_resume(&part.x, &found, &m));
         assert_true(found);
-        assert_memory_equal(part.x.state.weights.t.data, whole.x.state.weights.t.data, tensor_bytes(&whole.x.state.weights.t));
+        assert_memory_equal(part.x.state.weights.t.data, whole.x.state.weights.t.data,
+                            tensor_bytes(&whole.x.state.weights.t));
         if (i + 1 < RUN) OK(session_feed(&part.x, RUN));
     }
     session_close(&part.x);
@@ -428,7 +442,8 @@ static void resume_refuses_another_device(void **state) {
     session_close(&x);
     OK(session_open(&x, &c, SESSION_TRAIN, NULL));
     assert_int_equal(session_resume(&x, &found, &m), ERR_CONFIG);
-    for (int i = 0; i < 3; i++) assert_non_null(strstr(err_last()->text, ((const char *const[]){gpu, "\"cpu\"", "[device] match = no"})[i]));
+    for (int i = 0; i < 3; i++)
+        assert_non_null(strstr(err_last()->text, ((const char *const[]){gpu, "\"cpu\"", "[device] match = no"})[i]));
     OK(session_load(&x, NULL));  // to look at
     assert_int_equal(x.step, 2);
     session_close(&x);
@@ -500,7 +515,8 @@ static void another_build_goes_on(void **state) {
         monitor_close(&m);
         snprintf(path, sizeof path, "%s/events.jsonl", r.x.dir);
         if (io_read_file(path, 1 << 20, &events, &n) != ERR_OK) events = NULL;
-        snprintf(says, sizeof says, "0.1.0 other (sources 0123456789abcdef) wrote the checkpoint, %s (sources %s) goes on", version_text(),
+        snprintf(says, sizeof says,
+                 "0.1.0 other (sources 0123456789abcdef) wrote the checkpoint, %s (sources %s) goes on", version_text(),
                  version_sources());
         const char *at = events ? strstr(events, "wrote the checkpoint") : NULL;
         assert_int_equal(at != NULL, other);
@@ -512,7 +528,7 @@ static void another_build_goes_on(void **state) {
     }
 }
 
-// --- evaluation, sampling, schedules -----------------------------------------------------------------------------------------------
+// --- evaluation, sampling, schedules ---------------------------------------------------------------------------------
 
 static void training_lowers_the_validation_loss(void **state) {
     (void)state;

@@ -8,9 +8,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static const char small_model[] = "[data]\nformat = raw16\nretry = 0\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
-                                  "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n[cluster]\ntimeout = "
-                                  "20\n";
+static const char small_model[] =
+    "[data]\nformat = raw16\nretry = 0\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
+    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n[cluster]\ntimeout = "
+    "20\n";
 
 enum { STEPS = 4, RANKS = 2 };
 
@@ -128,8 +129,8 @@ static int64_t unread(pair *p, int zero, int victim, int nth, const outcome *alo
         const outcome *o = &p->out[r];
         bool said = strstr(o->text, "text.bin: read of") && (r == victim || strncmp(o->text, name, strlen(name)) == 0);
         if (o->code != ERR_IO || !said || o->step != p->out[0].step || o->step >= STEPS)
-            fail_msg("zero %d, rank %d can't read number %d: rank %d ended with %d after step %" PRId64 ": %s", zero, victim, nth, r, o->code,
-                     o->step, o->text);
+            fail_msg("zero %d, rank %d can't read number %d: rank %d ended with %d after step %" PRId64 ": %s", zero,
+                     victim, nth, r, o->code, o->step, o->text);
         for (int64_t k = 0; k <= o->step; k++) assert_string_equal(o->hash[k], alone->hash[k]);
     }
     return p->out[0].step;
@@ -180,7 +181,8 @@ static void other_tokens(pair *p, const char *what) {
     }
     for (int r = 0; r < RANKS; r++) {
         const outcome *o = &p->out[r];
-        if (o->code != ERR_CONFIG || !strstr(o->text, "rank 1 (127.0.0.2) runs dataset ") || !strstr(o->text, "copy the same data to all nodes"))
+        if (o->code != ERR_CONFIG || !strstr(o->text, "rank 1 (127.0.0.2) runs dataset ") ||
+            !strstr(o->text, "copy the same data to all nodes"))
             fail_msg("%s differs, and rank %d ended with %d: %s", what, r, o->code, o->text);
     }
     drop_dir(there);

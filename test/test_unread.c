@@ -1,6 +1,6 @@
-// test/test_unread.c: validation data that one rank of a shared model can't read. Ranks that share layers or positions, and
-// the stages of a pipeline, work on the same samples: whichever of them has none, all hear why, and its name once; none
-// waits for another, and the next evaluation is as good as the one before.
+// test/test_unread.c: validation data that one rank of a shared model can't read. Ranks that share layers or positions,
+// and the stages of a pipeline, work on the same samples: whichever of them has none, all hear why, and its name once;
+// none waits for another, and the next evaluation is as good as the one before.
 #include "test/support/ranks.h"
 
 #include <inttypes.h>
@@ -47,8 +47,10 @@ static err_t without_data(session *x, int victim, int nth) {
     TRY(fault_parse(&x->faults, ""));
     const char *text = rc == ERR_OK ? "no error" : err_last()->text, *why = text;
     if (!mine && strncmp(text, name, strlen(name)) == 0) why += strlen(name);
-    if (rc == ERR_IO && mine == (why == text) && strstr(why, "val.bin: read of") && !strstr(why, "rank ")) return ERR_OK;
-    return err_set(ERR_INTERNAL, "rank %d can't read number %d, and this one ends with %d: %.300s", victim, nth, rc, text);
+    if (rc == ERR_IO && mine == (why == text) && strstr(why, "val.bin: read of") && !strstr(why, "rank "))
+        return ERR_OK;
+    return err_set(ERR_INTERNAL, "rank %d can't read number %d, and this one ends with %d: %.300s", victim, nth, rc,
+                   text);
 }
 
 static err_t all_hear(session *x) {

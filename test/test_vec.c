@@ -1,5 +1,6 @@
-// test/test_vec.c: the vector layer under the CPU kernels. Every function gives the same bits at every width this machine has, the
-// portable bodies are right by an independent reference, and the transcendental functions keep their error bounds.
+// test/test_vec.c: the vector layer under the CPU kernels. Every function gives the same bits at every width this
+// machine has, the portable bodies are right by an independent reference, and the transcendental functions keep their
+// error bounds.
 #include "base/philox.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -23,7 +24,8 @@ static int widths(const probe_row *table[WIDTHS]) {
     int n = 0;
     table[n++] = probes_portable;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) table[n++] = probes_avx2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+        table[n++] = probes_avx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         table[n++] = probes_avx512;
@@ -40,7 +42,7 @@ static const probe_row *row_named(const probe_row *table, const char *name) {
     return NULL;
 }
 
-// --- inputs ------------------------------------------------------------------------------------------------------------------
+// --- inputs ----------------------------------------------------------------------------------------------------------
 
 static uint32_t random_word(uint32_t *counter) {
     uint32_t w[4];
@@ -61,9 +63,10 @@ static float bits_float(uint32_t b) {
 
 // Any bits, ordinary numbers, denormals, the edges of everything.
 static uint32_t random_float(uint32_t *counter) {
-    static const uint32_t edges[] = {0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x00800001, 0x33800000, 0x3f7fffff,
-                                     0x3f800000, 0x3f800001, 0x4b000000, 0x4effffff, 0x4f000000, 0xcf000000, 0x7f7fffff, 0xff7fffff, 0x7f800000,
-                                     0xff800000, 0x7fc00000, 0x7f800001, 0x477fefff, 0x477ff000, 0x38800000, 0x387fffff, 0x33000000};
+    static const uint32_t edges[] = {0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x00800001,
+                                     0x33800000, 0x3f7fffff, 0x3f800000, 0x3f800001, 0x4b000000, 0x4effffff, 0x4f000000,
+                                     0xcf000000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001,
+                                     0x477fefff, 0x477ff000, 0x38800000, 0x387fffff, 0x33000000};
     uint32_t w = random_word(counter), kind = w % 8;
     w = random_word(counter);
     if (kind == 0) return edges[w % (sizeof edges / sizeof *edges)];
@@ -89,7 +92,7 @@ static void fill(uint32_t *counter, int64_t blocks) {
     }
 }
 
-// --- every function, every width -----------------------------------------------------------------------------------------------
+// --- every function, every width -------------------------------------------------------------------------------------
 
 static bool both_nan(uint32_t a, uint32_t b) { return isnan(bits_float(a)) && isnan(bits_float(b)); }
 
@@ -99,8 +102,8 @@ static void compare(const probe_row *row, int width) {
         if (want == got || (row->kind != PROBE_EXACT && both_nan(want, got))) continue;
         const uint32_t *p = in + i / PROBE_OUT * PROBE_IN;
         int l = (int)(i % PROBE_LANES);
-        fail_msg("%s, width %d, word %d: %08x, portable %08x, of %08x %08x %08x", row->name, width, (int)(i % PROBE_OUT), got, want, p[l],
-                 p[PROBE_LANES + l], p[2 * PROBE_LANES + l]);
+        fail_msg("%s, width %d, word %d: %08x, portable %08x, of %08x %08x %08x", row->name, width,
+                 (int)(i % PROBE_OUT), got, want, p[l], p[PROBE_LANES + l], p[2 * PROBE_LANES + l]);
     }
 }
 
@@ -112,7 +115,8 @@ static void test_widths_agree(void **state) {
     for (int round = 0; round < ROUNDS; round++)
         for (int r = 0; table[0][r].name; r++) {
             if (r % 8 == 0) fill(&counter, BLOCKS);
-            for (int i = 0; i < BLOCKS && table[0][r].kind == PROBE_COUNT; i++) in[i * PROBE_IN + 2 * PROBE_LANES] = (uint32_t)i % 17;
+            for (int i = 0; i < BLOCKS && table[0][r].kind == PROBE_COUNT; i++)
+                in[i * PROBE_IN + 2 * PROBE_LANES] = (uint32_t)i % 17;
             for (int w = 0; w < n; w++) {
                 assert_string_equal(table[w][r].name, table[0][r].name);
                 memset(out[w], 0xA5, sizeof out[w]);
@@ -122,13 +126,14 @@ static void test_widths_agree(void **state) {
         }
 }
 
-// --- the portable body against references ----------------------------------------------------------------------------------------
+// --- the portable body against references ----------------------------------------------------------------------------
 
 static void run(const char *name) { row_named(probes_portable, name)->run(out[0], in, BLOCKS); }
 
 static void same_float(const char *what, uint32_t got, float want, const uint32_t *p, int l) {
     if (got == float_bits(want) || both_nan(got, float_bits(want))) return;
-    fail_msg("%s of %08x %08x %08x: %08x, expected %08x", what, p[l], p[PROBE_LANES + l], p[2 * PROBE_LANES + l], got, float_bits(want));
+    fail_msg("%s of %08x %08x %08x: %08x, expected %08x", what, p[l], p[PROBE_LANES + l], p[2 * PROBE_LANES + l], got,
+             float_bits(want));
 }
 
 static void test_arithmetic(void **state) {
@@ -143,7 +148,10 @@ static void test_arithmetic(void **state) {
                 const uint32_t *p = in + i / PROBE_LANES * PROBE_IN;
                 int l = i % PROBE_LANES;
                 float a = bits_float(p[l]), b = bits_float(p[PROBE_LANES + l]), c = bits_float(p[2 * PROBE_LANES + l]);
-                float want = f == 0 ? fmaf(a, b, c) : f == 1 ? fmaf(-a, b, c) : f == 2 ? (a > b ? a : b) : (a < b ? a : b);
+                float want = f == 0   ? fmaf(a, b, c)
+                             : f == 1 ? fmaf(-a, b, c)
+                             : f == 2 ? (a > b ? a : b)
+                                      : (a < b ? a : b);
                 same_float(name[f], out[0][i / PROBE_LANES * PROBE_OUT + l], want, p, l);
             }
         }
@@ -192,11 +200,12 @@ static void test_tails_touch_nothing_else(void **state) {
     free(page);
 }
 
-// --- 16-bit types --------------------------------------------------------------------------------------------------------------
+// --- 16-bit types ----------------------------------------------------------------------------------------------------
 
 static double half_value(uint32_t h) {
     int e = h >> 10 & 31, m = h & 1023;
-    double x = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);  // no infinities here: 0x7c00 reads as 65536, where rounding starts
+    // no infinities here: 0x7c00 reads as 65536, where rounding starts
+    double x = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
     return h & 0x8000 ? -x : x;
 }
 
@@ -223,7 +232,8 @@ static void test_every_half(void **state) {
         else assert_true(f[0] == half_value(h) && !signbit(f[0]) == !(h >> 15));
         assert_int_equal(store_one(false, f[0]), h);
         if ((h & 0x7fff) == 0x7c00) continue;
-        float middle = (float)((half_value(h) + half_value(h + 1)) / 2);  // ties to even, the next float either side to its own side
+        // ties to even, the next float either side to its own side
+        float middle = (float)((half_value(h) + half_value(h + 1)) / 2);
         assert_int_equal(store_one(false, middle), h & 1 ? h + 1 : h);
         assert_int_equal(store_one(false, bits_float(float_bits(middle) - 1)), h);
         assert_int_equal(store_one(false, bits_float(float_bits(middle) + 1)), h + 1);
@@ -242,7 +252,8 @@ static void test_every_bf16(void **state) {
         assert_int_equal(float_bits(f[0]), h << 16);
         if ((h & 0x7fff) > 0x7f80) {
             assert_true((store_one(true, f[0]) & 0x7fff) > 0x7f80);
-            assert_true((store_one(true, bits_float((h << 16 & 0xff800000) | 1)) & 0x7fff) > 0x7f80);  // payload in the lost bits
+            // payload in the lost bits
+            assert_true((store_one(true, bits_float((h << 16 & 0xff800000) | 1)) & 0x7fff) > 0x7f80);
             continue;
         }
         assert_int_equal(store_one(true, f[0]), h);
@@ -253,7 +264,7 @@ static void test_every_bf16(void **state) {
     }
 }
 
-// --- exp, log, tanh, gelu, silu ------------------------------------------------------------------------------------------------------
+// --- exp, log, tanh, gelu, silu --------------------------------------------------------------------------------------
 
 static long double exact_gelu_arg(long double x) { return 0.79788456080286535587989L * (x + 0.044715L * x * x * x); }
 static long double exact_gelu(long double x) { return x / (1 + expl(-2 * exact_gelu_arg(x))); }
@@ -289,10 +300,12 @@ static void check_math(const math_case *c) {
     double worst = 0;
     float at = 0;
     const char *wanted = getenv("LOCKSTEP_TEST_STRIDE");  // 1: every float, which takes an hour
-    uint32_t x = float_bits(c->from), last = float_bits(c->to), stride = wanted && atoi(wanted) > 0 ? (uint32_t)atoi(wanted) : 1009;
+    uint32_t x = float_bits(c->from), last = float_bits(c->to),
+             stride = wanted && atoi(wanted) > 0 ? (uint32_t)atoi(wanted) : 1009;
     while (x <= last) {
         for (int i = 0; i < BLOCKS * PROBE_LANES; i++, x = x <= last ? x + stride : x)
-            in[i / PROBE_LANES * PROBE_IN + i % PROBE_LANES] = (x <= last ? x : last) | (c->sign < 0 || (c->sign == 0 && i % 2) ? 0x80000000u : 0);
+            in[i / PROBE_LANES * PROBE_IN + i % PROBE_LANES] =
+                (x <= last ? x : last) | (c->sign < 0 || (c->sign == 0 && i % 2) ? 0x80000000u : 0);
         run(c->name);
         for (int i = 0; i < BLOCKS * PROBE_LANES; i++) {
             float a = bits_float(in[i / PROBE_LANES * PROBE_IN + i % PROBE_LANES]);
@@ -327,7 +340,8 @@ static float one(vf v) {
 static void test_math_edges(void **state) {
     (void)state;
     assert_true(one(vf_exp(vf_set1(88.8f))) == INFINITY && one(vf_exp(vf_set1(INFINITY))) == INFINITY);
-    assert_true(one(vf_exp(vf_set1(-104.0f))) == 0 && one(vf_exp(vf_set1(-INFINITY))) == 0 && one(vf_exp(vf_set1(-3e38f))) == 0);
+    assert_true(one(vf_exp(vf_set1(-104.0f))) == 0 && one(vf_exp(vf_set1(-INFINITY))) == 0 &&
+                one(vf_exp(vf_set1(-3e38f))) == 0);
     assert_true(one(vf_exp(vf_set1(0))) == 1 && one(vf_exp(vf_set1(-0.0f))) == 1);
     assert_true(one(vf_exp(vf_set1(-103.97f))) == 0x1p-149f);
     assert_true(one(vf_log(vf_set1(0))) == -INFINITY && one(vf_log(vf_set1(-0.0f))) == -INFINITY);
@@ -335,9 +349,11 @@ static void test_math_edges(void **state) {
     assert_true(isnan(one(vf_log(vf_set1(-1)))) && isnan(one(vf_log(vf_set1(-INFINITY)))));
     assert_true(one(vf_tanh(vf_set1(20))) == 1 && one(vf_tanh(vf_set1(-INFINITY))) == -1);
     assert_true(one(vf_tanh(vf_set1(0))) == 0 && signbit(one(vf_tanh(vf_set1(-0.0f)))));
-    assert_true(one(vf_gelu(vf_set1(INFINITY))) == INFINITY && one(vf_gelu(vf_set1(-1e30f))) == 0 && one(vf_gelu(vf_set1(1e30f))) == 1e30f);
+    assert_true(one(vf_gelu(vf_set1(INFINITY))) == INFINITY && one(vf_gelu(vf_set1(-1e30f))) == 0 &&
+                one(vf_gelu(vf_set1(1e30f))) == 1e30f);
     assert_true(one(vf_gelu_grad(vf_set1(INFINITY))) == 1 && fabsf(one(vf_gelu_grad(vf_set1(-INFINITY)))) < 1e-30f);
-    assert_true(one(vf_silu(vf_set1(INFINITY))) == INFINITY && one(vf_silu(vf_set1(-1e30f))) == 0 && one(vf_silu(vf_set1(0))) == 0);
+    assert_true(one(vf_silu(vf_set1(INFINITY))) == INFINITY && one(vf_silu(vf_set1(-1e30f))) == 0 &&
+                one(vf_silu(vf_set1(0))) == 0);
     assert_true(one(vf_silu_grad(vf_set1(INFINITY))) == 1 && fabsf(one(vf_silu_grad(vf_set1(-INFINITY)))) < 1e-30f);
     vf nan = vf_set1(NAN);
     assert_true(isnan(one(vf_exp(nan))) && isnan(one(vf_log(nan))) && isnan(one(vf_tanh(nan))));
@@ -345,7 +361,7 @@ static void test_math_edges(void **state) {
     assert_true(isnan(one(vf_silu(nan))) && isnan(one(vf_silu_grad(nan))));
 }
 
-// --- steps of BF16 products ------------------------------------------------------------------------------------------------------
+// --- steps of BF16 products ------------------------------------------------------------------------------------------
 
 // x in units of 2^-170, for 2^-150 <= |x| < 2^-60.
 static __int128 units(float x) {
@@ -354,7 +370,8 @@ static __int128 units(float x) {
     return (__int128)(int64_t)(m * 0x1p26) << (e - 26 + 170 > 0 ? e - 26 + 170 : 0);
 }
 
-// units * 2^-170, rounded to 24 bits, to nearest even, as if exponents had no lower end; a zero of its sign where that is below 2^-126.
+// units * 2^-170, rounded to 24 bits, to nearest even, as if exponents had no lower end; a zero of its sign where that
+// is below 2^-126.
 static float flushed(__int128 x) {
     bool negative = x < 0;
     unsigned __int128 m = negative ? -(unsigned __int128)x : (unsigned __int128)x;
@@ -367,7 +384,8 @@ static float flushed(__int128 x) {
     return copysignf(size < 0x1p-126 ? 0 : (float)size, negative ? -1.0f : 1.0f);
 }
 
-// step(a, b, c) is the exact a*b + c, rounded and flushed, where it matters: around 2^-126. Half of the sums land within a few units of it.
+// step(a, b, c) is the exact a*b + c, rounded and flushed, where it matters: around 2^-126. Half of the sums land
+// within a few units of it.
 static void test_a_step_is_exact(void **state) {
     (void)state;
     uint32_t counter = 1u << 29;
@@ -375,7 +393,8 @@ static void test_a_step_is_exact(void **state) {
     int kept = 0, gone = 0;
     for (int round = 0; round < ROUNDS; round++) {
         for (int64_t i = 0; i < BLOCKS * PROBE_LANES; i++) {
-            uint32_t w = random_word(&counter), v = random_word(&counter), *p = in + i / PROBE_LANES * PROBE_IN + i % PROBE_LANES;
+            uint32_t w = random_word(&counter), v = random_word(&counter),
+                     *p = in + i / PROBE_LANES * PROBE_IN + i % PROBE_LANES;
             p[0] = (w & 0x807f0000u) | (50 + w % 16) << 23;  // a*b from 2^-152 to 2^-120
             p[PROBE_LANES] = (v & 0x807f0000u) | (52 + v % 16) << 23;
             p[2 * PROBE_LANES] = (random_word(&counter) & 0x80ffffffu) | 0x800000u;  // 2^-126 to 2^-124
@@ -399,7 +418,7 @@ static void test_a_step_is_exact(void **state) {
     assert_true(kept > 10000 && gone > 10000);
 }
 
-// --- random numbers ------------------------------------------------------------------------------------------------------------
+// --- random numbers --------------------------------------------------------------------------------------------------
 
 static void test_philox(void **state) {
     (void)state;
@@ -426,7 +445,8 @@ static void test_dropout_factors(void **state) {
     for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)
         for (int64_t e = 0; e < 70; e += 3)
             for (int64_t n = 0; n < 200; n += 13) {
-                dropout_key key = {.seed = 0x123456789abcdefull, .step = 7, .first_sample = 3, .site = SITE_DROPOUT + 9, .p = ps[k]};
+                dropout_key key = {
+                    .seed = 0x123456789abcdefull, .step = 7, .first_sample = 3, .site = SITE_DROPOUT + 9, .p = ps[k]};
                 float *f = malloc((size_t)n * sizeof *f + 1);
                 dropout_factors(f, e, n, &key, 2);
                 for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-// test/test_waiting.c: a rank whose others never come: what its board says meanwhile, for a service manager, that it ends at
-// once when it is to stop or another rank of its node has ended, and that nothing of it is left on the board.
+// test/test_waiting.c: a rank whose others never come: what its board says meanwhile, for a service manager, that it
+// ends at once when it is to stop or another rank of its node has ended, and that nothing of it is left on the board.
 #include "base/clock.h"
 #include "test/support/run.h"
 #include "trainer/waiting.h"
@@ -64,9 +64,10 @@ static void wait_in_vain(const config *c, const waits *w) {
     pthread_join(thread, NULL);
     if (strcmp(o.seen, o.want) != 0) fail_msg("the board says \"%s\", expected \"%s\"", o.seen, o.want);
     if (rc != (w->fails ? ERR_UNAVAILABLE : ERR_INTERRUPTED)) fail_msg("%d: %s", rc, err_last()->text);
-    assert_non_null(strstr(err_last()->text, w->fails
-                                                 ? "another rank of this node ended while the ranks were meeting"
-                                                 : "stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved"));
+    assert_non_null(strstr(
+        err_last()->text,
+        w->fails ? "another rank of this node ended while the ranks were meeting"
+                 : "stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved"));
     board_said(b, left);
     assert_string_equal(left, "");
     assert_true(!x.waiting.call && !x.waiting.ctx);

@@ -1,5 +1,5 @@
-// test/test_watch.c: what a watcher sees of a machine that is made of files, with a driver that is a stand-in; and what it
-// writes down, to the byte.
+// test/test_watch.c: what a watcher sees of a machine that is made of files, with a driver that is a stand-in; and what
+// it writes down, to the byte.
 #include "test/support/run.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-// --- a disk ----------------------------------------------------------------------------------------------------------------
+// --- a disk ----------------------------------------------------------------------------------------------------------
 
 // The disk that the sampler finds: made up where it has blocks, else that of this machine.
 static struct statvfs disk;
@@ -29,7 +29,7 @@ int statvfs(const char *path, struct statvfs *out) {
     return rc;
 }
 
-// --- a machine -------------------------------------------------------------------------------------------------------------
+// --- a machine -------------------------------------------------------------------------------------------------------
 
 typedef struct node {
     char *root;  // of its files; the run's directory is in it, too
@@ -43,7 +43,9 @@ typedef struct node {
 static bool never_over(double until) { return (void)until, false; }
 
 static void node_open(node *n, int locals) {
-    *n = (node){.root = make_dir(), .c = calloc(1, sizeof *n->c), .b = aligned_alloc(128, (board_bytes(locals) + 127) / 128 * 128)};
+    *n = (node){.root = make_dir(),
+                .c = calloc(1, sizeof *n->c),
+                .b = aligned_alloc(128, (board_bytes(locals) + 127) / 128 * 128)};
     assert_true(n->c && n->b);
     memset(n->b, 0, board_bytes(locals));
     board_init(n->b, locals);
@@ -54,7 +56,8 @@ static void node_open(node *n, int locals) {
         n->place[i] = (comm_place){.node = 1, .local = i, .rank = 4 + i, .host = "10.0.0.2", .role = ", stage 1"};
         atomic_store(&n->b->rank[i].pid, 100 + i);
     }
-    n->at = (watch_start){.b = n->b, .place = n->place, .node = 1, .nodes = 2, .world = 4 + locals, .starts = 1, .over = never_over};
+    n->at = (watch_start){
+        .b = n->b, .place = n->place, .node = 1, .nodes = 2, .world = 4 + locals, .starts = 1, .over = never_over};
     char dir[512];
     snprintf(dir, sizeof dir, "%s/made", n->root);
     OK(io_mkdirs(dir));
@@ -72,7 +75,8 @@ static const char *standin(void) {
 }
 
 static void node_watch(node *n) {
-    OK(sampler_open(&n->x, &(sampler_options){.c = n->c, .at = &n->at, .root = n->root, .nvml = standin(), .every_s = 1}));
+    OK(sampler_open(&n->x,
+                    &(sampler_options){.c = n->c, .at = &n->at, .root = n->root, .nvml = standin(), .every_s = 1}));
 }
 
 static void node_close(node *n) {
@@ -82,15 +86,19 @@ static void node_close(node *n) {
 }
 
 // The fields of proc(5), of which those that are not looked at are made up.
-static void process(const node *n, int pid, const char *name, char state, int user, int system, int pages, int64_t read, int64_t written) {
+static void process(const node *n, int pid, const char *name, char state, int user, int system, int pages, int64_t read,
+                    int64_t written) {
     char dir[512], text[512];
     snprintf(dir, sizeof dir, "%s/proc/%d", n->root, pid);
     OK(io_mkdirs(dir));
-    snprintf(text, sizeof text, "%d (%s) %c 1 2 3 0 -1 4 5 6 7 8 %d %d 9 10 20 0 5 0 11 1000000 %d 18446744073709551615 1 1\n", pid, name, state,
-             user, system, pages);
+    snprintf(text, sizeof text,
+             "%d (%s) %c 1 2 3 0 -1 4 5 6 7 8 %d %d 9 10 20 0 5 0 11 1000000 %d 18446744073709551615 1 1\n", pid, name,
+             state, user, system, pages);
     write_text(dir, "stat", text);
-    snprintf(text, sizeof text, "rchar: 99\nwchar: 98\nsyscr: 1\nsyscw: 2\nread_bytes: %lld\nwrite_bytes: %lld\ncancelled_write_bytes: 7\n",
-             (long long)read, (long long)written);
+    snprintf(
+        text, sizeof text,
+        "rchar: 99\nwchar: 98\nsyscr: 1\nsyscw: 2\nread_bytes: %lld\nwrite_bytes: %lld\ncancelled_write_bytes: 7\n",
+        (long long)read, (long long)written);
     if (read >= 0) write_text(dir, "io", text);
 }
 
@@ -103,7 +111,7 @@ static void queued(const node *n, int pid, int64_t waited_ns) {
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
-// --- looking ---------------------------------------------------------------------------------------------------------------
+// --- looking ---------------------------------------------------------------------------------------------------------
 
 static void processes_and_disk(void **state) {
     (void)state;
@@ -167,7 +175,8 @@ static void what_the_board_says(void **state) {
     assert_true(w->phase == PHASE_STEPPING && w->number == 3 && w->step == 13);
     assert_string_equal(w->what, "forward");
     assert_string_equal(w->beside, "reduce gradients");
-    assert_true(w->what_s >= 4.9 && w->what_s < 10 && w->phase_s >= w->what_s && w->beside_s > 4.9 && w->beside_number == 7);
+    assert_true(w->what_s >= 4.9 && w->what_s < 10 && w->phase_s >= w->what_s && w->beside_s > 4.9 &&
+                w->beside_number == 7);
     assert_true(w->in_phase_s[PHASE_STEPPING] == w->phase_s);
     assert_true(near(w->read_p99_ms, 2.5) && isnan(w->read_p50_ms) && isnan(w->read_bytes_per_s));
     atomic_store(&r->read_bytes, 5000);
@@ -182,8 +191,10 @@ static void what_the_board_says(void **state) {
 static void gpus_over_the_driver(void **state) {
     (void)state;
     node n;
-    setenv("LOCKSTEP_NVML_41", "power=300000,300000,300000,100000,100000,400000 heat=60 clock=1900 reasons=0,64 load=97 used=1073741824 cap=700000",
-           1);
+    setenv(
+        "LOCKSTEP_NVML_41",
+        "power=300000,300000,300000,100000,100000,400000 heat=60 clock=1900 reasons=0,64 load=97 used=1073741824 cap=700000",
+        1);
     node_open(&n, 3);
     board_name_device(&n.b->rank[0], "0000:41:00.0");
     board_name_device(&n.b->rank[1], "0000:41:00.0");
@@ -192,7 +203,8 @@ static void gpus_over_the_driver(void **state) {
     node_watch(&n);
     watch_state *s = sampler_look(n.x, 100, 1);
     const watch_rank *r = s->rank;
-    assert_true(r[0].sensors.watts == 300 && r[0].utilisation == 0.97 && r[0].device_used == 1 << 30 && r[0].device_total == 80ll << 30);
+    assert_true(r[0].sensors.watts == 300 && r[0].utilisation == 0.97 && r[0].device_used == 1 << 30 &&
+                r[0].device_total == 80ll << 30);
     assert_true(r[0].limit_watts == 700 && r[0].sensors.limited == 0 && r[0].median_watts == 300);
     assert_true(r[1].sensors.watts == 300 && r[1].device_used == 1 << 30 && r[1].device_total == 80ll << 30);
     assert_true(r[1].limit_watts == 700 && r[1].utilisation == 0.97 && r[1].sensors.mhz == 1900);
@@ -250,8 +262,8 @@ static void processors_over_rapl(void **state) {
     node_close(&n);
 }
 
-// Each look is of the time since the one before: five of them, none as long as another, of two ranks that do not do the same.
-// Of a process that is another one nothing is known at its first look.
+// Each look is of the time since the one before: five of them, none as long as another, of two ranks that do not do the
+// same. Of a process that is another one nothing is known at its first look.
 static void looks_one_after_another(void **state) {
     (void)state;
     static const int seconds[] = {1, 2, 4, 1, 3};
@@ -261,11 +273,13 @@ static void looks_one_after_another(void **state) {
     double hz = (double)sysconf(_SC_CLK_TCK), now = 1000, ticks = 0, waited = 0, read = 0, loaded = 0, joules = 1;
     for (int k = 0; k < 5; k++) {
         double s = seconds[k], f = k + 1;  // of rank 1 all is twice as much
-        ticks += 0.5 * f * s * hz, waited += (k == 4 ? 1.5 : 0.1 * f) * s * 1e9, read += 100 * f * s, loaded += 1000 * f * s, joules += 10 * f * s;
+        ticks += 0.5 * f * s * hz, waited += (k == 4 ? 1.5 : 0.1 * f) * s * 1e9, read += 100 * f * s,
+            loaded += 1000 * f * s, joules += 10 * f * s;
         for (int i = 0; i < 2; i++) {
             int pid = 100 + i + (i == 1 && k >= 3 ? 10 : 0);
             atomic_store(&n.b->rank[i].pid, pid);
-            process(&n, pid, "lockstep", 'R', (int)((i + 1) * ticks), 0, 1, (int64_t)((i + 1) * read), (int64_t)((i + 1) * 3 * read));
+            process(&n, pid, "lockstep", 'R', (int)((i + 1) * ticks), 0, 1, (int64_t)((i + 1) * read),
+                    (int64_t)((i + 1) * 3 * read));
             queued(&n, pid, (int64_t)((i + 1) * 0.5 * waited));
             atomic_store(&n.b->rank[i].read_bytes, (int64_t)((i + 1) * loaded));
         }
@@ -276,7 +290,8 @@ static void looks_one_after_another(void **state) {
             const watch_rank *r = &w->rank[i];
             bool known = k > 0 && !(i == 1 && k == 3);
             double starved = (i + 1) * 0.5 * (k == 4 ? 1.5 : 0.1 * f), cpu = (i + 1) * 0.5 * f;
-            assert_true(known ? fabs(r->starved - fmin(starved, 1)) < 1e-6 && fabs(r->cpu - cpu) < 0.02 : isnan(r->starved) && isnan(r->cpu));
+            assert_true(known ? fabs(r->starved - fmin(starved, 1)) < 1e-6 && fabs(r->cpu - cpu) < 0.02
+                              : isnan(r->starved) && isnan(r->cpu));
             assert_true(k > 0 ? near(r->read_bytes_per_s, (i + 1) * 1000 * f) : true);
         }
         assert_true(isnan(w->rank[1].sensors.watts) && (k == 0 || near(w->rank[0].sensors.watts, 10 * f)));
@@ -323,7 +338,8 @@ static void each_rank_of_the_board(void **state) {
             assert_string_equal(r->what, i ? "reduce" : "backward");
             assert_true(r->number == 10 + i && r->step == 20 + i);
             assert_true(fabs(r->what_s - 50 - i) < 1e-3 && fabs(r->phase_s - 100 - i) < 1e-3);
-            for (int p = 0; p < BOARD_PHASES; p++) assert_true(fabs(r->in_phase_s[p] - (1 + p + 10 * i) - (p == (int)phase ? 100 + i : 0)) < 1e-3);
+            for (int p = 0; p < BOARD_PHASES; p++)
+                assert_true(fabs(r->in_phase_s[p] - (1 + p + 10 * i) - (p == (int)phase ? 100 + i : 0)) < 1e-3);
             assert_true(r->device_planned == 30 + i && r->read_bytes == 40 + i && r->read_retries == 50 + i);
             assert_true(near(r->read_p50_ms, 60 + 1e-6 * i) && near(r->read_p99_ms, 70 + 1e-6 * i));
         }
@@ -331,13 +347,14 @@ static void each_rank_of_the_board(void **state) {
         assert_true(s->rank[1].beside && s->rank[1].beside_number == 9 && fabs(s->rank[1].beside_s - 7) < 1e-3);
     }
     board_beside(&n.b->rank[1], NULL, -1);
-    atomic_store(&n.b->sequence, 1);  // rank 0 is writing, and does not come to an end: what it wrote before still counts
+    // rank 0 is writing, and does not come to an end: what it wrote before still counts
+    atomic_store(&n.b->sequence, 1);
     s = sampler_look(n.x, now, 3);
     assert_true(!s->rank[1].beside && s->rank[1].beside_s == 0 && s->has_news && s->news.step == 3);
     node_close(&n);
 }
 
-// --- hours -------------------------------------------------------------------------------------------------------------------
+// --- hours -----------------------------------------------------------------------------------------------------------
 
 typedef struct hours {
     node n;
@@ -346,7 +363,8 @@ typedef struct hours {
     int64_t step;
 } hours;
 
-// So many looks, a second apart, each `looks_a_step`-th of which finds one more step; `watts` of the first rank's device.
+// So many looks, a second apart, each `looks_a_step`-th of which finds one more step; `watts` of the first rank's
+// device.
 static void draw(hours *h, int looks, int looks_a_step, double watts) {
     char text[96];
     snprintf(text, sizeof text, watts > 0 ? "power=%.0f" : "power=!999", 1000 * watts);
@@ -359,8 +377,8 @@ static void draw(hours *h, int looks, int looks_a_step, double watts) {
     }
 }
 
-// The median is of steps, not of looks: while nothing is finished a device draws what it likes. It is of the last 1024 of them,
-// and of each rank its own.
+// The median is of steps, not of looks: while nothing is finished a device draws what it likes. It is of the last 1024
+// of them, and of each rank its own.
 static void power_for_hours(void **state) {
     (void)state;
     hours h = {.now = 1000};
@@ -419,7 +437,8 @@ static void disk_for_hours(void **state) {
     (void)state;
     hours h = {.now = 1000};
     node_open(&h.n, 1);
-    disk = (struct statvfs){.f_bsize = 1 << 20, .f_frsize = 4096, .f_blocks = 1 << 26, .f_bfree = 40000000, .f_bavail = 30000000};
+    disk = (struct statvfs){
+        .f_bsize = 1 << 20, .f_frsize = 4096, .f_blocks = 1 << 26, .f_bfree = 40000000, .f_bavail = 30000000};
     node_watch(&h.n);
     write_for(&h, 1, 0);
     assert_true(h.s->disk_free == 30000000ll * 4096 && h.s->disk_total == ((1ll << 26) - 10000000) * 4096);
@@ -450,7 +469,7 @@ static void disk_for_hours(void **state) {
     disk = (struct statvfs){0};
 }
 
-// --- what is written ---------------------------------------------------------------------------------------------------------
+// --- what is written -------------------------------------------------------------------------------------------------
 
 static watch_state made_state(watch_rank *rank) {
     *rank = (watch_rank){.place = {.node = 1, .local = 0, .rank = 4, .host = "10.0.0.2", .role = ", stage 1"},
@@ -601,22 +620,27 @@ static void status_of_several(void **state) {
     (void)state;
     watch_rank rank[3];
     watch_state s = made_state(&rank[0]);
-    static const char *const whole[] = {"rank",     "local",       "pid",          "number",         "step",        "beside_number",
-                                        "resident", "device_used", "device_total", "device_planned", "read_retries"};
-    static const char *const real[] = {"doing_s", "phase_s", "beside_s",    "cpu",         "watts",       "median_watts", "limit_watts",
-                                       "celsius", "mhz",     "utilisation", "low_watts_s", "read_p50_ms", "read_p99_ms",  "read_bytes_per_s"};
+    static const char *const whole[] = {"rank",         "local",          "pid",         "number",
+                                        "step",         "beside_number",  "resident",    "device_used",
+                                        "device_total", "device_planned", "read_retries"};
+    static const char *const real[] = {
+        "doing_s", "phase_s", "beside_s",    "cpu",         "watts",       "median_watts", "limit_watts",
+        "celsius", "mhz",     "utilisation", "low_watts_s", "read_p50_ms", "read_p99_ms",  "read_bytes_per_s"};
     for (int i = 0; i < 3; i++) {
         watch_rank *r = &rank[i];
         double n = 100 * (i + 1);
         int64_t k = 100 * (i + 1);
         *r = rank[0];
         r->place = (comm_place){.node = 1, .local = (int)k + 1, .rank = (int)k};
-        snprintf(r->place.host, sizeof r->place.host, "host %d", i), snprintf(r->place.role, sizeof r->place.role, ", stage %d", i);
+        snprintf(r->place.host, sizeof r->place.host, "host %d", i),
+            snprintf(r->place.role, sizeof r->place.role, ", stage %d", i);
         snprintf(r->device, sizeof r->device, "device %d", i), snprintf(r->uuid, sizeof r->uuid, "uuid %d", i);
         r->pid = (int)k + 2, r->number = k + 3, r->step = k + 4, r->beside_number = k + 5, r->resident = k + 6;
         r->device_used = k + 7, r->device_total = k + 8, r->device_planned = k + 9, r->read_retries = k + 10;
-        r->what_s = n + 0.5, r->phase_s = n + 1.5, r->beside_s = n + 2.5, r->cpu = n + 3, r->sensors.watts = n + 4, r->median_watts = n + 5;
-        r->limit_watts = n + 6, r->sensors.celsius = n + 7, r->sensors.mhz = n + 8, r->utilisation = n + 9, r->low_watts_s = n + 10;
+        r->what_s = n + 0.5, r->phase_s = n + 1.5, r->beside_s = n + 2.5, r->cpu = n + 3, r->sensors.watts = n + 4,
+        r->median_watts = n + 5;
+        r->limit_watts = n + 6, r->sensors.celsius = n + 7, r->sensors.mhz = n + 8, r->utilisation = n + 9,
+        r->low_watts_s = n + 10;
         r->read_p50_ms = n + 11, r->read_p99_ms = n + 12, r->read_bytes_per_s = n + 13;
         r->beside = "reduce", r->process = "RST"[i];
         s.alarm[i] = (watch_alarm){.kind = (alarm_kind)i, .rank = (int)k, .since = 1699999990 + i};
@@ -627,12 +651,15 @@ static void status_of_several(void **state) {
     char *dst = malloc(status_json_room(3)), name[32];
     assert_non_null(dst);
     assert_true(status_json(&s, dst, status_json_room(3)) > 0);
-    json_t *o = json_loads(dst, JSON_REJECT_DUPLICATES, NULL), *ranks = json_object_get(o, "ranks"), *alarms = json_object_get(o, "alarms");
-    assert_true(json_array_size(ranks) == 3 && json_array_size(alarms) == 3 && json_integer_value(json_object_get(o, "bad_steps")) == 3);
+    json_t *o = json_loads(dst, JSON_REJECT_DUPLICATES, NULL), *ranks = json_object_get(o, "ranks"),
+           *alarms = json_object_get(o, "alarms");
+    assert_true(json_array_size(ranks) == 3 && json_array_size(alarms) == 3 &&
+                json_integer_value(json_object_get(o, "bad_steps")) == 3);
     assert_true(json_number_value(json_object_get(o, "checkpoint_time")) == 1700000000.125);
     for (int i = 0; i < 3; i++) {
         json_t *r = json_array_get(ranks, (size_t)i), *a = json_array_get(alarms, (size_t)i);
-        static const char *const texts[][2] = {{"host", "host"}, {"role", "stage"}, {"device", "device"}, {"uuid", "uuid"}};
+        static const char *const texts[][2] = {
+            {"host", "host"}, {"role", "stage"}, {"device", "device"}, {"uuid", "uuid"}};
         for (size_t k = 0; k < 4; k++) {
             snprintf(name, sizeof name, "%s %d", texts[k][1], i);
             assert_string_equal(json_string_value(json_object_get(r, texts[k][0])), name);
@@ -642,7 +669,8 @@ static void status_of_several(void **state) {
                 fail_msg("\"%s\" of rank %d: %s", whole[k], i, dst);
         for (size_t k = 0; k < sizeof real / sizeof *real; k++) {
             double want = 100 * (i + 1) + (k < 3 ? (double)k + 0.5 : (double)k);
-            if (json_number_value(json_object_get(r, real[k])) != want) fail_msg("\"%s\" of rank %d: %s", real[k], i, dst);
+            if (json_number_value(json_object_get(r, real[k])) != want)
+                fail_msg("\"%s\" of rank %d: %s", real[k], i, dst);
         }
         assert_int_equal(json_string_value(json_object_get(r, "process"))[0], "RST"[i]);
         snprintf(name, sizeof name, "alarm %d", i);
@@ -658,11 +686,12 @@ static void status_of_several(void **state) {
 // Any text is JSON, and is read again as it was; what is no UTF-8 is U+FFFD.
 static void texts_are_json(void **state) {
     (void)state;
-    static const char *const cases[][2] = {{"", ""},
-                                           {"a\"b\\c/d", "a\"b\\c/d"},
-                                           {"\x01\b\t\n\x1f\x7f ~", "\x01\b\t\n\x1f\x7f ~"},
-                                           {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
-                                           {"a\xFF\xC3", "a\xEF\xBF\xBD\xEF\xBF\xBD"}};
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"a\"b\\c/d", "a\"b\\c/d"},
+        {"\x01\b\t\n\x1f\x7f ~", "\x01\b\t\n\x1f\x7f ~"},
+        {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
+        {"a\xFF\xC3", "a\xEF\xBF\xBD\xEF\xBF\xBD"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char at[256];
         text t = {.at = at, .room = sizeof at};
@@ -678,8 +707,10 @@ static void texts_are_json(void **state) {
         assert_string_equal(json_string_value(json_object_get(o, "word")), cases[i][1]);
         assert_true(json_is_null(json_object_get(o, "none")) && json_is_null(json_object_get(o, "unknown")) &&
                     json_is_null(json_object_get(o, "infinite")));
-        assert_true(json_is_integer(json_object_get(o, "zero")) && json_integer_value(json_object_get(o, "most")) == INT64_MAX);
-        assert_true(json_number_value(json_object_get(o, "third")) == 0.3333 && json_number_value(json_object_get(o, "negative")) == -0.5);
+        assert_true(json_is_integer(json_object_get(o, "zero")) &&
+                    json_integer_value(json_object_get(o, "most")) == INT64_MAX);
+        assert_true(json_number_value(json_object_get(o, "third")) == 0.3333 &&
+                    json_number_value(json_object_get(o, "negative")) == -0.5);
         json_decref(o);
     }
 }
@@ -688,7 +719,8 @@ static void states_have_words(void **state) {
     (void)state;
     watch_rank rank;
     watch_state s = made_state(&rank);
-    static const char *const words[BOARD_PHASES] = {"starting", "training", "evaluating", "sampling", "saving", "stopping"};
+    static const char *const words[BOARD_PHASES] = {"starting", "training", "evaluating",
+                                                    "sampling", "saving",   "stopping"};
     for (int p = 0; p < BOARD_PHASES; p++) {
         rank.phase = (board_phase)p;
         assert_string_equal(status_word(&s), words[p]);
@@ -741,7 +773,8 @@ static void lines_of_the_machine(void **state) {
     machine_close(m);
 }
 
-// Each line is of its own ten seconds: two ranks, of which each in turn has limits and watts that change from one to the next.
+// Each line is of its own ten seconds: two ranks, of which each in turn has limits and watts that change from one to
+// the next.
 static void lines_one_after_another(void **state) {
     (void)state;
     static const struct {
@@ -749,11 +782,28 @@ static void lines_one_after_another(void **state) {
         unsigned limited[2];
         double watts[3];  // of the first look, the fifth, the others
         const char *read_text, *changing;
-    } rows[] = {{{1000, 2000}, {LIMITED_HEAT, 0}, {100, 500, 200}, "\"disk_read_per_s\":1500,", "\"watts\":220,\"watts_max\":500,"},
-                {{NAN, 4000}, {LIMITED_POWER, LIMITED_BRAKE}, {300, 100, 200}, "\"disk_read_per_s\":4000,", "\"watts\":200,\"watts_max\":300,"},
-                {{NAN, NAN}, {LIMITED_UNKNOWN, LIMITED_UNKNOWN}, {NAN, NAN, NAN}, "\"disk_read_per_s\":null,", "\"watts\":null,\"watts_max\":null,"},
-                {{500, 500}, {0, LIMITED_UNKNOWN}, {NAN, 50, 40}, "\"disk_read_per_s\":500,", "\"watts\":41.111,\"watts_max\":50,"}};
-    static const char *const limits[] = {"\"limited\":\"heat\"}", "\"limited\":\"power+brake\"}", "\"limited\":null}", "\"limited\":\"no\"}"};
+    } rows[] = {{{1000, 2000},
+                 {LIMITED_HEAT, 0},
+                 {100, 500, 200},
+                 "\"disk_read_per_s\":1500,",
+                 "\"watts\":220,\"watts_max\":500,"},
+                {{NAN, 4000},
+                 {LIMITED_POWER, LIMITED_BRAKE},
+                 {300, 100, 200},
+                 "\"disk_read_per_s\":4000,",
+                 "\"watts\":200,\"watts_max\":300,"},
+                {{NAN, NAN},
+                 {LIMITED_UNKNOWN, LIMITED_UNKNOWN},
+                 {NAN, NAN, NAN},
+                 "\"disk_read_per_s\":null,",
+                 "\"watts\":null,\"watts_max\":null,"},
+                {{500, 500},
+                 {0, LIMITED_UNKNOWN},
+                 {NAN, 50, 40},
+                 "\"disk_read_per_s\":500,",
+                 "\"watts\":41.111,\"watts_max\":50,"}};
+    static const char *const limits[] = {"\"limited\":\"heat\"}", "\"limited\":\"power+brake\"}", "\"limited\":null}",
+                                         "\"limited\":\"no\"}"};
     static const char *const names[] = {"{\"rank\":4,", "{\"rank\":5,"};
     static const char same[] = "\"watts\":77,\"watts_max\":77,\"celsius\":null,";
     watch_rank rank[2];
@@ -782,7 +832,8 @@ static void lines_one_after_another(void **state) {
         assert_non_null(strstr(line, ",\"cpu\":3,"));  // of both
         const char *changing = strstr(line, names[who]), *other = strstr(line, names[1 - who]);
         if (!strstr(line, rows[row].read_text) || !changing || !other) fail_msg("line %zu: %s", k, line);
-        if (strncmp(changing + strlen(names[who]), rows[row].changing, strlen(rows[row].changing)) != 0) fail_msg("line %zu: %s", k, line);
+        if (strncmp(changing + strlen(names[who]), rows[row].changing, strlen(rows[row].changing)) != 0)
+            fail_msg("line %zu: %s", k, line);
         if (strstr(changing, "\"limited\":") != strstr(changing, limits[row])) fail_msg("line %zu: %s", k, line);
         if (strncmp(other + strlen(names[who]), same, strlen(same)) != 0) fail_msg("line %zu: %s", k, line);
         assert_ptr_equal(strstr(other, "\"limited\":"), strstr(other, "\"limited\":\"no\"}"));
@@ -792,11 +843,21 @@ static void lines_one_after_another(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_and_disk),        cmocka_unit_test(what_the_board_says), cmocka_unit_test(gpus_over_the_driver),
-        cmocka_unit_test(processors_over_rapl),      cmocka_unit_test(status_to_the_byte),  cmocka_unit_test(status_needs_its_room),
-        cmocka_unit_test(the_longest_texts_of_many), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
-        cmocka_unit_test(each_rank_of_the_board),    cmocka_unit_test(power_for_hours),     cmocka_unit_test(disk_for_hours),
-        cmocka_unit_test(lines_one_after_another),   cmocka_unit_test(status_of_several),   cmocka_unit_test(texts_are_json),
+        cmocka_unit_test(processes_and_disk),
+        cmocka_unit_test(what_the_board_says),
+        cmocka_unit_test(gpus_over_the_driver),
+        cmocka_unit_test(processors_over_rapl),
+        cmocka_unit_test(status_to_the_byte),
+        cmocka_unit_test(status_needs_its_room),
+        cmocka_unit_test(the_longest_texts_of_many),
+        cmocka_unit_test(states_have_words),
+        cmocka_unit_test(lines_of_the_machine),
+        cmocka_unit_test(each_rank_of_the_board),
+        cmocka_unit_test(power_for_hours),
+        cmocka_unit_test(disk_for_hours),
+        cmocka_unit_test(lines_one_after_another),
+        cmocka_unit_test(status_of_several),
+        cmocka_unit_test(texts_are_json),
         cmocka_unit_test(looks_one_after_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

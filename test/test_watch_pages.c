@@ -1,6 +1,6 @@
-// test/test_watch_pages.c: the pages of a node as its watcher shows them: which node has which, that each is of the last
-// look, and that a watcher whose pages are asked for ends in time. The server is made up here, and so is the time; what
-// a server does is in test/test_http.c.
+// test/test_watch_pages.c: the pages of a node as its watcher shows them: which node has which, that each is of the
+// last look, and that a watcher whose pages are asked for ends in time. The server is made up here, and so is the time;
+// what a server does is in test/test_http.c.
 #include "test/support/run.h"
 
 #include "trainer/watch/http.h"
@@ -48,7 +48,8 @@ static void step(void) {
     run.news.step = n, run.news.steps = 1000, run.news.ms = 1000, run.news.loss = 2;
     snprintf(run.news.unit, sizeof run.news.unit, "token");
     board_publish(run.b, &run.news);
-    snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":2,\"ms\":1000,\"tokens\":%d,\"tokens_per_s\":1}\n", n, n);
+    snprintf(line, sizeof line,
+             "{\"t\":\"step\",\"step\":%d,\"loss\":2,\"ms\":1000,\"tokens\":%d,\"tokens_per_s\":1}\n", n, n);
     char path[700];
     snprintf(path, sizeof path, "%s/log.jsonl", run.dir);
     FILE *f = fopen(path, "a");
@@ -58,7 +59,8 @@ static void step(void) {
 static void watch(int node, int last) {
     memset(&run, 0, sizeof run);
     now = 1000;  // of all that is said, whatever this machine's clock says
-    run.root = make_dir(), run.c = calloc(1, sizeof *run.c), run.b = aligned_alloc(128, (board_bytes(2) + 127) / 128 * 128);
+    run.root = make_dir(), run.c = calloc(1, sizeof *run.c),
+    run.b = aligned_alloc(128, (board_bytes(2) + 127) / 128 * 128);
     assert_true(run.c && run.b);
     run.node = node, run.last = last;
     memset(run.b, 0, board_bytes(2));
@@ -74,7 +76,8 @@ static void watch(int node, int last) {
         board_enter(&run.b->rank[i], PHASE_STEPPING, 1);
     }
     atomic_store(&run.b->ready, 2);
-    run.at = (watch_start){.b = run.b, .place = run.place, .node = node, .nodes = 2, .world = 4, .starts = 1, .over = over};
+    run.at =
+        (watch_start){.b = run.b, .place = run.place, .node = node, .nodes = 2, .world = 4, .starts = 1, .over = over};
     write_text(run.dir, "log.jsonl", "");
     OK(watch_run(run.c, &run.at));
 }
@@ -121,7 +124,8 @@ static char *page_of(const http *h, const char *path, int *status) {
 static void has(const char *path, int wanted, const char *word) {
     int status;
     char *text = page_of(&made, path, &status);
-    if (status != wanted || !strstr(text, word)) fail_msg("%s: %d, \"%s\" is not in: %.2000s", path, status, word, text);
+    if (status != wanted || !strstr(text, word))
+        fail_msg("%s: %d, \"%s\" is not in: %.2000s", path, status, word, text);
     free(text);
 }
 
@@ -140,12 +144,13 @@ static void all_pages(http *h) {
     has("/metrics", 200, word);
     has("/health", 200, "ok: ");
     snprintf(word, sizeof word, "<dt>Steps</dt><dd>%d<", run.steps);
-    if (run.node == 0) has("/", 200, run.steps ? word : "<p class=\"d\">training"), has("/", 200, "http-equiv=\"refresh\"");
+    if (run.node == 0)
+        has("/", 200, run.steps ? word : "<p class=\"d\">training"), has("/", 200, "http-equiv=\"refresh\"");
     else has("/", 404, "node with rank 0");
 }
 
-// Several times between two looks, so that the run's end is seen soon. Soon after each look all pages are asked for; then
-// there is a step more.
+// Several times between two looks, so that the run's end is seen soon. Soon after each look all pages are asked for;
+// then there is a step more.
 err_t http_serve(http *h, double until) {
     assert_true(until > now && until <= now + 0.1 + 1e-9);
     if (until - now > 1e-6 && h->looked_at != floor(now + 1e-6)) {  // seconds of tenths end a little before they do

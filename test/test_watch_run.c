@@ -1,6 +1,6 @@
-// test/test_watch_run.c: the process beside a node's ranks, from its first look to its last, with a clock that goes as fast
-// as it is asked to: what is an event, and once; what of it is written, and when. Ranks, disk and time are made up, files
-// are real. (What one look sees is in test/test_watch.c, what is an alarm in test/test_alarms.c.)
+// test/test_watch_run.c: the process beside a node's ranks, from its first look to its last, with a clock that goes as
+// fast as it is asked to: what is an event, and once; what of it is written, and when. Ranks, disk and time are made
+// up, files are real. (What one look sees is in test/test_watch.c, what is an alarm in test/test_alarms.c.)
 #include "test/support/run.h"
 
 #include "trainer/watch/watcher.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// --- time and the disk -------------------------------------------------------------------------------------------------
+// --- time and the disk -----------------------------------------------------------------------------------------------
 
 static double now;               // of both clocks; 0: this machine's
 static int64_t disk_free = -1;   // bytes of 500 GB; -1: this machine's disk
@@ -58,7 +58,7 @@ ssize_t write(int fd, const void *bytes, size_t n) {
     return -1;
 }
 
-// --- a run ---------------------------------------------------------------------------------------------------------------
+// --- a run -----------------------------------------------------------------------------------------------------------
 
 typedef struct run {
     char *root, dir[600];
@@ -84,7 +84,8 @@ static bool over(double until) {
 }
 
 static void prepare(run *r, int node) {
-    *r = (run){.root = make_dir(), .c = calloc(1, sizeof *r->c), .b = aligned_alloc(128, (board_bytes(2) + 127) / 128 * 128)};
+    *r = (run){
+        .root = make_dir(), .c = calloc(1, sizeof *r->c), .b = aligned_alloc(128, (board_bytes(2) + 127) / 128 * 128)};
     assert_true(r->c && r->b);
     memset(r->b, 0, board_bytes(2));
     board_init(r->b, 2);
@@ -98,7 +99,8 @@ static void prepare(run *r, int node) {
         board_enter(&r->b->rank[i], PHASE_STEPPING, 1);
     }
     atomic_store(&r->b->ready, 2);
-    r->at = (watch_start){.b = r->b, .place = r->place, .node = node, .nodes = 2, .world = 4, .starts = 1, .over = over};
+    r->at =
+        (watch_start){.b = r->b, .place = r->place, .node = node, .nodes = 2, .world = 4, .starts = 1, .over = over};
     now = 1000, disk_free = -1, no_room_for = NULL;
 }
 
@@ -119,7 +121,8 @@ static void step(run *r) {
     atomic_store(&r->b->step, n);
     for (int i = 0; i < 2; i++) atomic_store(&r->b->rank[i].step, n + 1);
     if (r->place[0].rank != 0) return;
-    r->news.step = n, r->news.steps = 1000000, r->news.p99_ns = 1000000000, r->news.ms = 1000, r->news.step_time = now + WALL_S;
+    r->news.step = n, r->news.steps = 1000000, r->news.p99_ns = 1000000000, r->news.ms = 1000,
+    r->news.step_time = now + WALL_S;
     snprintf(r->news.unit, sizeof r->news.unit, "token");
     board_publish(r->b, &r->news);
 }
@@ -142,7 +145,8 @@ static int count(const char *text, const char *word) {
 static void events(const run *r, const char *kind, int n, const char *word) {
     char *text = text_of(r, "events.jsonl"), key[64];
     snprintf(key, sizeof key, "\"kind\":\"%s\"", kind);
-    if (count(text, key) != n || (n && !strstr(text, word))) fail_msg("expected %d times %s, \"%s\": %s", n, kind, word, text);
+    if (count(text, key) != n || (n && !strstr(text, word)))
+        fail_msg("expected %d times %s, \"%s\": %s", n, kind, word, text);
     free(text);
 }
 
@@ -152,16 +156,19 @@ static bool exists(const run *r, const char *name) {
     return access(path, F_OK) == 0;
 }
 
-// --- what can't be written -----------------------------------------------------------------------------------------------
+// --- what can't be written -------------------------------------------------------------------------------------------
 
 static bool no_room_twice(run *r, int k) {
     step(r);
-    no_room_for = k < 20 || (k >= 70 && k < 90) || (k >= 120 && k < 150) ? NULL : k < 70 ? ".new" : k < 120 ? "/machine.jsonl" : ".prom.new";
+    no_room_for = k < 20 || (k >= 70 && k < 90) || (k >= 120 && k < 150) ? NULL
+                  : k < 70                                               ? ".new"
+                  : k < 120                                              ? "/machine.jsonl"
+                                                                         : ".prom.new";
     return k == 200;
 }
 
-// A disk that stays full is one event, whatever finds no room; when it is full again, that is another one. What was half
-// written is taken back.
+// A disk that stays full is one event, whatever finds no room; when it is full again, that is another one. What was
+// half written is taken back.
 static void a_full_disk_is_one_event(void **state) {
     (void)state;
     run r;
@@ -169,7 +176,8 @@ static void a_full_disk_is_one_event(void **state) {
     snprintf(r.c->log.prom_file, sizeof r.c->log.prom_file, "%s/a.prom", r.root);
     watch(&r, no_room_twice);
     events(&r, "watch_failed", 3, "No space left on device");
-    char *status = text_of(&r, "status.json"), *lines = text_of(&r, "machine.jsonl"), *event = text_of(&r, "events.jsonl");
+    char *status = text_of(&r, "status.json"), *lines = text_of(&r, "machine.jsonl"),
+         *event = text_of(&r, "events.jsonl");
     assert_int_equal(count(event, "\n"), 3);
     assert_non_null(strstr(event, "\"step\":20,"));
     assert_non_null(strstr(event, "status.json.new"));
@@ -195,7 +203,8 @@ static void a_disk_that_takes_nothing(void **state) {
     run r;
     prepare(&r, 0);
     watch(&r, full_for_all);
-    char *status = text_of(&r, "status.json"), *lines = text_of(&r, "machine.jsonl"), *event = text_of(&r, "events.jsonl");
+    char *status = text_of(&r, "status.json"), *lines = text_of(&r, "machine.jsonl"),
+         *event = text_of(&r, "events.jsonl");
     assert_non_null(strstr(status, "\"step\":100"));
     assert_int_equal(count(lines, "{\"t\":\"machine\""), count(lines, "}]}\n"));
     assert_int_equal(count(event, "{\"t\":\"event\""), count(event, "\"}\n"));
@@ -229,7 +238,7 @@ static void a_slow_disk(void **state) {
     drop(&r);
 }
 
-// --- the report ------------------------------------------------------------------------------------------------------------
+// --- the report ------------------------------------------------------------------------------------------------------
 
 static int reports, reported_at[8];
 
@@ -287,7 +296,7 @@ static void a_report_that_can_not_be_written(void **state) {
     drop(&r);
 }
 
-// --- checkpoints -----------------------------------------------------------------------------------------------------------
+// --- checkpoints -----------------------------------------------------------------------------------------------------
 
 // Every hundred seconds one of 10 GB, which is there after 20 s; the first ones stay.
 static int stay;
@@ -317,7 +326,7 @@ static void the_best_checkpoint_is_kept_too(void **state) {
         }
 }
 
-// --- alarms are events -------------------------------------------------------------------------------------------------------
+// --- alarms are events -----------------------------------------------------------------------------------------------
 
 static pid_t child;
 
@@ -378,7 +387,7 @@ static void sensors_that_can_not_be_read(void **state) {
     drop(&r);
 }
 
-// --- the end ---------------------------------------------------------------------------------------------------------------
+// --- the end ---------------------------------------------------------------------------------------------------------
 
 static int last_look;
 static bool ends_in_between(run *r, int k) {
@@ -405,7 +414,7 @@ static void the_last_seconds_are_a_line(void **state) {
     }
 }
 
-// --- the beginning -----------------------------------------------------------------------------------------------------------
+// --- the beginning ---------------------------------------------------------------------------------------------------
 
 static bool never_ready(run *r, int k) {
     (void)r;
@@ -417,7 +426,8 @@ static bool ready_at_last(run *r, int k) {
     return k == 20;
 }
 
-// Before all ranks are ready the directory may be another run's: nothing is written. When it is over just then, one look is.
+// Before all ranks are ready the directory may be another run's: nothing is written. When it is over just then, one
+// look is.
 static void not_before_all_are_ready(void **state) {
     (void)state;
     run r;

@@ -1,5 +1,5 @@
-// test/test_watcher.c: the process that a supervisor has beside its ranks, whatever it does there: it learns how they ended, is
-// started again when it falls, leaves in time, and changes no end. (What ours does is in test/test_watch.c.)
+// test/test_watcher.c: the process that a supervisor has beside its ranks, whatever it does there: it learns how they
+// ended, is started again when it falls, leaves in time, and changes no end. (What ours does is in test/test_watch.c.)
 #include "test/support/trial.h"
 
 static void begin_watching(const watch_start *at) {
@@ -56,7 +56,9 @@ static void test_watcher(void **state) {
         rank_body body;
         err_t code;
         board_end told;
-    } rows[] = {{work_until_flag, ERR_OK, RUN_DONE}, {fail_first, ERR_IO, RUN_FAILED}, {stop_and_save, ERR_INTERRUPTED, RUN_STOPPED}};
+    } rows[] = {{work_until_flag, ERR_OK, RUN_DONE},
+                {fail_first, ERR_IO, RUN_FAILED},
+                {stop_and_save, ERR_INTERRUPTED, RUN_STOPPED}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trial *t = prepare_watched(rows[i].body, 3, watch_well);
         start(t);
@@ -119,11 +121,12 @@ static void test_watcher_dies_with_the_rest(void **state) {
     drop(t);
 }
 
-// One that does not end is killed 5 seconds after the ranks have ended; meanwhile one that has ended is started again, 10 after
-// its start.
+// One that does not end is killed 5 seconds after the ranks have ended; meanwhile one that has ended is started again,
+// 10 after its start.
 static void test_watcher_in_trouble(void **state) {
     (void)state;
-    trial *silent = prepare_watched(live_well, 2, watch_for_ever), *falling = prepare_watched(work_until_flag, 1, watch_and_fall);
+    trial *silent = prepare_watched(live_well, 2, watch_for_ever),
+          *falling = prepare_watched(work_until_flag, 1, watch_and_fall);
     start(silent);
     start(falling);
     assert_end(finish(silent), ERR_OK, "");

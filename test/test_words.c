@@ -30,7 +30,8 @@ static void put_shards(const fixture *x, const char *prefix, const char *tokeniz
     char name[200];
     about a = {.known = true};
     about_writer *w;
-    snprintf(a.tokenizer, sizeof a.tokenizer, "%s", tokenizer), snprintf(a.vocabulary, sizeof a.vocabulary, "%s", vocabulary);
+    snprintf(a.tokenizer, sizeof a.tokenizer, "%s", tokenizer),
+        snprintf(a.vocabulary, sizeof a.vocabulary, "%s", vocabulary);
     snprintf(name, sizeof name, "%s-train-00000.bin", prefix);
     write_bytes(in(x, name), header, sizeof header);
     assert_ok(about_write_open(&w));
@@ -61,26 +62,34 @@ static const row cases_of_words[] = {
     {"none", "bytes", 0, true, "", NULL, ERR_OK, NULL, NULL},
     {"none", GPT2, 0, true, GPT2, GPT2, ERR_OK, NULL, NULL},
     {"none", GPT2, 100, false, GPT2, GPT2, ERR_OK, NULL, NULL},
-    {"none", GPT2, -1, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " GPT2 " has ids up to ", "and the model knows "},
-    {"none", GPT2, -1, false, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " GPT2 " has ids up to ", "and the model knows "},
+    {"none", GPT2, -1, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " GPT2 " has ids up to ",
+     "and the model knows "},
+    {"none", GPT2, -1, false, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " GPT2 " has ids up to ",
+     "and the model knows "},
     // the shards have one
     {"there", "bytes", 0, true, GPT2, GPT2, ERR_OK, NULL, NULL},
     {"there", "bytes", 0, false, GPT2, GPT2, ERR_OK, NULL, NULL},
     {"beside", "bytes", 0, true, "%/beside.json", GPT2, ERR_OK, NULL, NULL},
-    {"there", "bytes", -1, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " GPT2 " has ids up to ", "and the model knows "},
-    {"lost", "bytes", 0, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = bytes: the shards in ", "/nowhere/lost.json"},
-    {"lost", "bytes", 0, false, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = bytes: the shards in ", "/nowhere/lost.json"},
+    {"there", "bytes", -1, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " GPT2 " has ids up to ",
+     "and the model knows "},
+    {"lost", "bytes", 0, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = bytes: the shards in ",
+     "/nowhere/lost.json"},
+    {"lost", "bytes", 0, false, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = bytes: the shards in ",
+     "/nowhere/lost.json"},
     // and so have the settings
     {"there", GPT2, 0, true, GPT2, GPT2, ERR_OK, NULL, NULL},
     {"lost", GPT2, 0, true, GPT2, GPT2, ERR_OK, NULL, NULL},
-    {"there", OTHER, 0, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " OTHER ": its vocabulary (", "made with (" GPT2 ", "},
+    {"there", OTHER, 0, true, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " OTHER ": its vocabulary (",
+     "made with (" GPT2 ", "},
     {"there", OTHER, 0, false, OTHER, OTHER, ERR_OK, NULL, NULL},
     {"there", OTHER, -1, false, NULL, NULL, ERR_CONFIG, "[sample] tokenizer = " OTHER " has ids up to ", NULL},
     {"letters", "bytes", 0, true, "", NULL, ERR_OK, NULL, NULL},
-    {"letters", GPT2, 0, true, NULL, NULL, ERR_CONFIG, "its vocabulary (", "made with (bytes, a token is a byte): leave the key out to use theirs"},
+    {"letters", GPT2, 0, true, NULL, NULL, ERR_CONFIG, "its vocabulary (",
+     "made with (bytes, a token is a byte): leave the key out to use theirs"},
     {"letters", GPT2, 0, false, GPT2, GPT2, ERR_OK, NULL, NULL},
     // what can't be read
-    {"there", "/nowhere/none.json", 0, true, NULL, NULL, ERR_IO, "/c.ini:2: [sample] tokenizer: /nowhere/none.json", NULL},
+    {"there", "/nowhere/none.json", 0, true, NULL, NULL, ERR_IO, "/c.ini:2: [sample] tokenizer: /nowhere/none.json",
+     NULL},
     {"damaged", "bytes", 0, false, NULL, NULL, ERR_DATA, "/damaged-about.json: ", NULL},
     {"damaged", GPT2, 0, false, NULL, NULL, ERR_DATA, "/damaged-about.json: ", NULL},
 };
@@ -90,7 +99,8 @@ static void expect_row(fixture *x, const row *r) {
     const char *meant = strcmp(r->tokenizer, OTHER) == 0 ? OTHER : GPT2;
     tokenizer *t = NULL;
     model net = {.vocab = size_of(meant, hash) + r->more};
-    snprintf(text, sizeof text, "[sample]\ntokenizer = %s\n[data]\ntrain = %s/%s-train-*.bin\n", r->tokenizer, x->dir, r->shards);
+    snprintf(text, sizeof text, "[sample]\ntokenizer = %s\n[data]\ntrain = %s/%s-train-*.bin\n", r->tokenizer, x->dir,
+             r->shards);
     assert_int_equal(load_text(x, text), ERR_OK);
     for (int k = 0; k < (r->trains ? 1 : 2); k++) {  // those who ask where it is don't train
         err_t rc = k ? exam_words_at(&t, at, &x->c, &net) : exam_words(&t, &x->c, &net, r->trains);
@@ -102,7 +112,10 @@ static void expect_row(fixture *x, const row *r) {
             size_of(r->of, hash), tokenizer_hash(t, found);
             assert_string_equal(found, hash);
         }
-        snprintf(want, sizeof want, "%s%s", r->at && *r->at == '%' ? x->dir : "", r->at && *r->at == '%' ? r->at + 1 : r->at ? r->at : "");
+        snprintf(want, sizeof want, "%s%s", r->at && *r->at == '%' ? x->dir : "",
+                 r->at && *r->at == '%' ? r->at + 1
+                 : r->at                ? r->at
+                                        : "");
         if (rc == ERR_OK && k) assert_string_equal(at, want);
         tokenizer_close(t), t = NULL;
     }
@@ -112,7 +125,8 @@ static void words_are_those_of_the_shards_and_fit(void **state) {
     fixture *x = *state;
     char hash[17];
     size_of(GPT2, hash);
-    put_shards(x, "there", GPT2, hash), put_shards(x, "beside", "/nowhere/beside.json", hash), put_shards(x, "lost", "/nowhere/lost.json", hash);
+    put_shards(x, "there", GPT2, hash), put_shards(x, "beside", "/nowhere/beside.json", hash),
+        put_shards(x, "lost", "/nowhere/lost.json", hash);
     put_shards(x, "letters", "bytes", ""), put_shards(x, "damaged", "bytes", "");
     write_text(in(x, "damaged-about.json"), "[");
     copy(x, GPT2, "beside.json");

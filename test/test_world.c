@@ -1,5 +1,6 @@
-// test/test_world.c: one machine, several worlds. Processes that live on leave a world and enter another one with another number of ranks; they train on
-// from the checkpoint to the bits of a run that was never stopped, and nothing is left behind: no descriptor, no thread, no memory.
+// test/test_world.c: one machine, several worlds. Processes that live on leave a world and enter another one with
+// another number of ranks; they train on from the checkpoint to the bits of a run that was never stopped, and nothing
+// is left behind: no descriptor, no thread, no memory.
 #include "test/support/ranks.h"
 
 #include <dirent.h>
@@ -41,7 +42,8 @@ static err_t train_here(session *x, course *k, int world) {
     monitor m = {0};
     step_result s;
     TRY(session_resume(x, &found, &m));
-    if (found != (world > 0)) return err_set(ERR_INTERNAL, "world %d: a checkpoint was %s", world, found ? "found" : "not found");
+    if (found != (world > 0))
+        return err_set(ERR_INTERNAL, "world %d: a checkpoint was %s", world, found ? "found" : "not found");
     if (!found) TRY(session_init(x));
     TRY(session_feed(x, x->step + STEPS));
     for (int i = 0; i < STEPS; i++) TRY(session_step(x, &s));
@@ -75,9 +77,11 @@ static err_t live(const config *c, course *k, launch at[WORLDS], int rank) {
         holdings now = look();
         if (!first.descriptors) first = now;
         // Each launch that is not used yet holds descriptors; those of a world that was left are gone.
-        if (now.threads != first.threads) return err_set(ERR_INTERNAL, "world %d: %d threads, %d after the first", w, now.threads, first.threads);
+        if (now.threads != first.threads)
+            return err_set(ERR_INTERNAL, "world %d: %d threads, %d after the first", w, now.threads, first.threads);
         if (now.descriptors > first.descriptors)
-            return err_set(ERR_INTERNAL, "world %d: %d descriptors, %d after the first", w, now.descriptors, first.descriptors);
+            return err_set(ERR_INTERNAL, "world %d: %d descriptors, %d after the first", w, now.descriptors,
+                           first.descriptors);
         // The first world leaves what libraries keep.
         if (w > 0 && blocks > 0) return err_set(ERR_INTERNAL, "world %d left %ld blocks of heap", w, blocks);
     }
@@ -155,8 +159,8 @@ static void so_do_pipelines(void **state) {
     expect_hashes_of_one_rank(ranks, "[parallel]\npipeline = 2\nschedule = interleaved\nchunks = 2\n");
 }
 
-// A rank alone enters and leaves many times: what it holds does not grow. Blocks of memory are counted, not their bytes: how many of those are in use
-// depends on the caches of the allocator, and so on when threads run.
+// A rank alone enters and leaves many times: what it holds does not grow. Blocks of memory are counted, not their
+// bytes: how many of those are in use depends on the caches of the allocator, and so on when threads run.
 static void nothing_is_left_behind(void **state) {
     (void)state;
     char *dir = rank_dir();

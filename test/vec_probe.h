@@ -1,5 +1,6 @@
-// test/vec_probe.h: every function of gpu/cpu/kernel/vec.h, vmath.h, typed.h and stochastic.h behind one signature, so that test_vec.c can hold
-// the vector widths against each other. vec_probe.c is compiled once for each width, like a kernel.
+// test/vec_probe.h: every function of gpu/cpu/kernel/vec.h, vmath.h, typed.h and stochastic.h behind one signature, so
+// that test_vec.c can hold the vector widths against each other. vec_probe.c is compiled once for each width, like a
+// kernel.
 #ifndef TEST_VEC_PROBE_H
 #define TEST_VEC_PROBE_H
 
@@ -9,7 +10,8 @@ enum { PROBE_LANES = 16, PROBE_IN = 3 * PROBE_LANES, PROBE_OUT = 4 * PROBE_LANES
 
 // What the inputs must look like, so that the function is defined.
 typedef enum probe_kind {
-    PROBE_FLOAT,  // three vectors of any bits; gives floats, and which of several NaNs comes out may depend on the width
+    // three vectors of any bits; gives floats, and which of several NaNs comes out may depend on the width
+    PROBE_FLOAT,
     PROBE_EXACT,  // the same, but every bit counts
     PROBE_COUNT,  // the same; in[2*16] is a count from 0 to 16
 } probe_kind;
@@ -17,7 +19,8 @@ typedef enum probe_kind {
 typedef struct probe_row {
     const char *name;
     probe_kind kind;
-    void (*run)(uint32_t *out, const uint32_t *in, int64_t blocks);  // blocks of PROBE_IN words give blocks of PROBE_OUT words
+    // blocks of PROBE_IN words give blocks of PROBE_OUT words
+    void (*run)(uint32_t *out, const uint32_t *in, int64_t blocks);
 } probe_row;
 
 extern const probe_row probes_portable[];  // ends with a row of zeros

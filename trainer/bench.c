@@ -28,11 +28,11 @@ static void print_shape(const session *x) {
     const config *c = x->cfg;
     char shape[256];
     x->net->type->describe(x->net->options, shape, sizeof shape);
-    printf("%s  %s  %" PRId64 " x %" PRId64 " %ss  %" PRId64 " steps: ", device_about(x->dev)->name, shape, c->batch.global, x->net->units,
-           x->net->unit, c->run.steps);
+    printf("%s  %s  %" PRId64 " x %" PRId64 " %ss  %" PRId64 " steps: ", device_about(x->dev)->name, shape,
+           c->batch.global, x->net->units, x->net->unit, c->run.steps);
 }
 
-// --- whole steps -------------------------------------------------------------------------------------------------------------
+// --- whole steps -----------------------------------------------------------------------------------------------------
 
 // The peak resident memory of this process, a rank, in bytes.
 static double peak_resident(void) {
@@ -46,18 +46,20 @@ static void print_times(const session *x, const double *ms) {
     int64_t steps = x->cfg->run.steps;
     double median = ms[steps / 2];
     print_shape(x);
-    printf("median %.2f ms (min %.2f, max %.2f)  %.0f %s/s  %.1f GFLOP/s  resident at most %.1f MB\n", median, ms[0], ms[steps - 1],
-           step_units(x) / median * 1e3, x->net->short_unit, step_flops(x) / median * 1e-6, 1e-6 * peak_resident());
+    printf("median %.2f ms (min %.2f, max %.2f)  %.0f %s/s  %.1f GFLOP/s  resident at most %.1f MB\n", median, ms[0],
+           ms[steps - 1], step_units(x) / median * 1e3, x->net->short_unit, step_flops(x) / median * 1e-6,
+           1e-6 * peak_resident());
 }
 
 static void print_communication(const session *x, rank_report *times) {
     rank_summary t = report_take(times, x->state.reduce);
     if (x->ranks->world == 1) return;
-    printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
-           x->state.o.fixed ? "fixed" : "any", t.comm_ms, t.wait_ms, 100 * t.hidden);
+    printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n",
+           x->ranks->world, x->state.o.stage, x->state.o.fixed ? "fixed" : "any", t.comm_ms, t.wait_ms, 100 * t.hidden);
 }
 
-// Idle time of the rank's stage by the schedule and the blocks' flops; all of a model that is not cut into stages work all the time.
+// Idle time of the rank's stage by the schedule and the blocks' flops; all of a model that is not cut into stages work
+// all the time.
 static err_t predicted_idle(const session *x, double *idle) {
     timeline paper;
     for (int k = 0; k < x->ranks->world; k++) idle[k] = 0;
@@ -68,15 +70,17 @@ static err_t predicted_idle(const session *x, double *idle) {
     return ERR_OK;
 }
 
-// Of ranks that share a model: what each computes in a step, and whom it waits for. step_ms: the mean of the timed steps.
+// Of ranks that share a model: what each computes in a step, and whom it waits for. step_ms: the mean of the timed
+// steps.
 static err_t print_ranks(const session *x, const rank_report *t, double step_ms) {
     double steps = t->steps ? (double)t->steps : 1, idle[t->world];
     if (!grid_is_divided(&x->shape)) return ERR_OK;
     TRY(predicted_idle(x, idle));
-    printf("%-36s %9s %9s %9s %9s %9s %9s %9s %7s %9s\n", "ms of a step", "compute", "tensor", "before", "after", "data", "loader", "the end", "idle",
-           "predicted");
+    printf("%-36s %9s %9s %9s %9s %9s %9s %9s %7s %9s\n", "ms of a step", "compute", "tensor", "before", "after",
+           "data", "loader", "the end", "idle", "predicted");
     for (int k = 0; k < t->world; k++) {
-        static const int waits[] = {REPORT_TENSOR_MS, REPORT_BEFORE_MS, REPORT_AFTER_MS, REPORT_WAIT_MS, REPORT_DATA_MS};
+        static const int waits[] = {REPORT_TENSOR_MS, REPORT_BEFORE_MS, REPORT_AFTER_MS, REPORT_WAIT_MS,
+                                    REPORT_DATA_MS};
         char name[GRID_TEXT];
         const double *of = &t->sum[k * REPORT_ITEMS];
         double compute = of[REPORT_COMPUTE_MS] / steps, end = step_ms - compute;
@@ -87,8 +91,9 @@ static err_t print_ranks(const session *x, const rank_report *t, double step_ms)
         }
         printf(" %9.2f %5.1f %% %7.1f %%\n", end > 0 ? end : 0, 100 * (1 - compute / step_ms), 100 * idle[k]);
     }
-    printf("waiting for ranks that share layers or positions (tensor), for the stages before and after, for ranks with the same stage and\n"
-           "slices (data), for samples, until all have ended; predicted: idle by the schedule and the blocks' flops\n");
+    printf(
+        "waiting for ranks that share layers or positions (tensor), for the stages before and after, for ranks with the same stage and\n"
+        "slices (data), for samples, until all have ended; predicted: idle by the schedule and the blocks' flops\n");
     return ERR_OK;
 }
 
@@ -139,7 +144,7 @@ static err_t whole_steps(session *x, double *ms) {
     return rc;
 }
 
-// --- parts of a step ---------------------------------------------------------------------------------------------------------
+// --- parts of a step -------------------------------------------------------------------------------------------------
 
 typedef struct ceilings {
     bool cuda;
@@ -153,9 +158,11 @@ static void measure(session *x, ceilings *to) {
     to->bandwidth = fmax(to->bandwidth, peak_bandwidth(x->dev, x->s, 1));
     int threads = device_about(x->dev)->threads;
     double pairs = !to->cuda && x->cfg->precision.products == PRODUCTS_BF16_PAIRS ? peak_pairs(threads) : 0;
-    double fma = pairs > 0 ? pairs : to->cuda ? 0 : peak_fma(threads);  // pairs without an instruction of their own are multiplied by FMA
+    // pairs without an instruction of their own are multiplied by FMA
+    double fma = pairs > 0 ? pairs : to->cuda ? 0 : peak_fma(threads);
     to->unit = pairs > 0 ? "BF16 pairs" : "FMA";
-    for (int t = FP32; t <= FP16; t++) to->flops[t] = fmax(to->flops[t], to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma);
+    for (int t = FP32; t <= FP16; t++)
+        to->flops[t] = fmax(to->flops[t], to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma);
 }
 
 // Prints time, share of the step, speed, and the larger of the shares of the two ceilings. l: of one step.
@@ -166,30 +173,35 @@ static void print_line(const char *name, const profile_line *l, double step, con
     if (l->calls > 0) snprintf(calls, sizeof calls, "%" PRId64, l->calls);
     if (l->bytes > 0) snprintf(bytes, sizeof bytes, "%.1f", 1e-9 * l->bytes / l->seconds);
     if (l->flops > 0) snprintf(flops, sizeof flops, "%.1f", 1e-9 * l->flops / l->seconds);
-    if (l->bytes > 0 || l->flops > 0) snprintf(share, sizeof share, "%.0f %%", 100 * (of_flops > of_bytes ? of_flops : of_bytes));
-    printf("%-56s %6s %9.2f %6.1f %% %8s %9s %7s\n", name, calls, 1e3 * l->seconds, 100 * l->seconds / step, bytes, flops, share);
+    if (l->bytes > 0 || l->flops > 0)
+        snprintf(share, sizeof share, "%.0f %%", 100 * (of_flops > of_bytes ? of_flops : of_bytes));
+    printf("%-56s %6s %9.2f %6.1f %% %8s %9s %7s\n", name, calls, 1e3 * l->seconds, 100 * l->seconds / step, bytes,
+           flops, share);
 }
 
 static void print_ceilings(const ceilings *top) {
     printf("ceilings: %s %.1f GB/s", top->cuda ? "copy" : "triad", 1e-9 * top->bandwidth);
     if (!top->cuda) printf(", %s %.1f GFLOP/s", top->unit, 1e-9 * top->flops[FP32]);
     else
-        printf(", matrix products fp32 %.1f, bf16 %.1f, fp16 %.1f GFLOP/s", 1e-9 * top->flops[FP32], 1e-9 * top->flops[BF16],
-               1e-9 * top->flops[FP16]);
+        printf(", matrix products fp32 %.1f, bf16 %.1f, fp16 %.1f GFLOP/s", 1e-9 * top->flops[FP32],
+               1e-9 * top->flops[BF16], 1e-9 * top->flops[FP16]);
     printf("; a share is that of the ceiling which is nearer\n");
 }
 
 // Prints the mean over all steps. seconds: of a whole step; waited: the part of it that was spent waiting for other
 // ranks.
-static void print_parts(const session *x, const profile_line *line, int lines, double seconds, double waited, const ceilings *top) {
+static void print_parts(const session *x, const profile_line *line, int lines, double seconds, double waited,
+                        const ceilings *top) {
     const double SMALL = 0.001;  // of a step: smaller ones share a line
     int64_t steps = x->cfg->run.steps;
-    profile_line small = {.type = INT32}, wait = {.type = INT32, .seconds = waited}, rest = {.type = INT32, .seconds = seconds - waited};
+    profile_line small = {.type = INT32}, wait = {.type = INT32, .seconds = waited},
+                 rest = {.type = INT32, .seconds = seconds - waited};
     profile_line whole = {.type = x->state.o.compute, .seconds = seconds, .flops = step_flops(x)};
     print_shape(x);
     printf("mean %.2f ms\n", 1e3 * seconds);
     print_ceilings(top);
-    printf("\n%-56s %6s %9s %8s %8s %9s %7s\n", "operations of a step", "calls", "ms", "share", "GB/s", "GFLOP/s", "ceiling");
+    printf("\n%-56s %6s %9s %8s %8s %9s %7s\n", "operations of a step", "calls", "ms", "share", "GB/s", "GFLOP/s",
+           "ceiling");
     for (int i = 0; i < lines; i++) {
         char name[128];
         profile_line one = line[i];
@@ -206,7 +218,9 @@ static void print_parts(const session *x, const profile_line *line, int lines, d
 }
 
 // Of rank 0: in all timed steps.
-static double waited_ms(const rank_report *t) { return t->sum[REPORT_WAIT_MS] + t->sum[REPORT_BEFORE_MS] + t->sum[REPORT_AFTER_MS]; }
+static double waited_ms(const rank_report *t) {
+    return t->sum[REPORT_WAIT_MS] + t->sum[REPORT_BEFORE_MS] + t->sum[REPORT_AFTER_MS];
+}
 
 static err_t parts_of_steps(session *x, double *ms) {
     ceilings top = {0};
@@ -228,12 +242,14 @@ static err_t parts_of_steps(session *x, double *ms) {
     return rc == ERR_OK ? rc : err_pass(__FILE__, __LINE__, __func__, rc);
 }
 
-// --- a rank ------------------------------------------------------------------------------------------------------------------
+// --- a rank ----------------------------------------------------------------------------------------------------------
 
-static err_t bench(const config *c, const launch *at, board *b, session_kind kind, err_t (*body)(session *x, double *ms)) {
+static err_t bench(const config *c, const launch *at, board *b, session_kind kind,
+                   err_t (*body)(session *x, double *ms)) {
     session x = {0};
     double *ms = calloc((size_t)c->run.steps, sizeof *ms);
-    err_t rc = ms ? session_machine(&x, c, kind, at->local) : err_set(ERR_INTERNAL, "no memory for %" PRId64 " timings", c->run.steps);
+    err_t rc = ms ? session_machine(&x, c, kind, at->local)
+                  : err_set(ERR_INTERNAL, "no memory for %" PRId64 " timings", c->run.steps);
     if (rc == ERR_OK) rc = waiting_enter(&x, at, b, false);
     if (rc == ERR_OK) {
         atomic_fetch_add(&b->ready, 1);
@@ -248,4 +264,6 @@ static err_t bench(const config *c, const launch *at, board *b, session_kind kin
 }
 
 err_t bench_rank(const config *c, const launch *at, board *b) { return bench(c, at, b, SESSION_BENCH, whole_steps); }
-err_t bench_step_rank(const config *c, const launch *at, board *b) { return bench(c, at, b, SESSION_PROFILE, parts_of_steps); }
+err_t bench_step_rank(const config *c, const launch *at, board *b) {
+    return bench(c, at, b, SESSION_PROFILE, parts_of_steps);
+}

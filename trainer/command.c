@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const verb_option override = {"-o", "SECTION.KEY=VALUE", "set a key, in place of what the files say; may be repeated: the last one counts"};
+static const verb_option override = {"-o", "SECTION.KEY=VALUE",
+                                     "set a key, in place of what the files say; may be repeated: the last one counts"};
 
 int command_verb(const char *name) {
     for (int i = 0; i < VERB_COUNT; i++)
@@ -61,7 +62,7 @@ void command_print_help(const verb_page *p, FILE *out) {
     fprintf(out, "Example:\n  %s\n", p->example);
 }
 
-// --- arguments ---------------------------------------------------------------------------------------------------------------
+// --- arguments -------------------------------------------------------------------------------------------------------
 
 // The option of the verb that was probably meant, NULL: none is near.
 static const char *nearest_option(const verb_page *p, const char *name) {
@@ -76,8 +77,8 @@ static const char *nearest_option(const verb_page *p, const char *name) {
 
 static err_t no_option(const verb_page *p, const char *name) {
     const char *nearest = nearest_option(p, name);
-    return err_set(ERR_USAGE, "%s: no such option here%s%s%s; `lockstep %s --help` lists them", name, nearest ? " (did you mean `" : "",
-                   nearest ? nearest : "", nearest ? "`?)" : "", p->name);
+    return err_set(ERR_USAGE, "%s: no such option here%s%s%s; `lockstep %s --help` lists them", name,
+                   nearest ? " (did you mean `" : "", nearest ? nearest : "", nearest ? "`?)" : "", p->name);
 }
 
 static err_t take_option(command *c, int argc, char **argv, int *at) {

@@ -22,8 +22,9 @@ enum {
 };
 
 typedef struct verb_option {
-    const char *name, *value;  // "--ckpt", "DIR"; value NULL: it takes none; "[BLOCK]": it may be left out, before an option or a file
-    const char *does;          // one line
+    // "--ckpt", "DIR"; value NULL: it takes none; "[BLOCK]": it may be left out, before an option or a file
+    const char *name, *value;
+    const char *does;  // one line
 } verb_option;
 
 enum { VERB_OPTIONS = 8 };
@@ -58,7 +59,8 @@ typedef struct command {
     int count;
     const char **overrides;  // what stands after each -o
     int override_count;
-    const char *value[VERB_OPTIONS];  // of each option of the page; of one that takes none its name; "": it was left out; NULL: not given
+    // of each option of the page; of one that takes none its name; "": it was left out; NULL: not given
+    const char *value[VERB_OPTIONS];
 } command;
 
 // ERR_USAGE: an option that the verb does not have, or one without its value.

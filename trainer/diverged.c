@@ -20,9 +20,10 @@ int64_t diverged_limit(const config *c) {
     return most > 0 && most < limit ? most : limit;
 }
 
-// --- what the steps say ----------------------------------------------------------------------------------------------------------
+// --- what the steps say ----------------------------------------------------------------------------------------------
 
-divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *c, int64_t step, double loss, bool applied) {
+divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *c, int64_t step, double loss,
+                                bool applied) {
     bool bad = !applied || !isfinite(loss);
     if (d->gave_up) return NEWS_NONE;  // a step that was queued already
     at->bad_steps = bad ? at->bad_steps + 1 : 0;
@@ -48,7 +49,7 @@ bool divergence_at_end(divergence *d, const ckpt_counters *at) {
     return true;
 }
 
-// --- which checkpoint ------------------------------------------------------------------------------------------------------------
+// --- which checkpoint ------------------------------------------------------------------------------------------------
 
 typedef struct choice {
     int64_t newest, sound, best;     // steps of checkpoints from before; -1: none
@@ -81,14 +82,14 @@ static err_t choose(choice *x, const diverged_run *r) {
         if (steps[i] < r->first) look_at(x, r, steps[i]);
     free(steps);
     TRY(io_path(dir, "%s/best", r->dir));
-    if (ckpt_exists(dir) && manifest_read(&m, dir) == ERR_OK && m.at.step < r->first && ckpt_is_proven(&m.at, r->sound_step) &&
-        !ckpt_is_far(m.at.best_loss, m.at.least_loss))
+    if (ckpt_exists(dir) && manifest_read(&m, dir) == ERR_OK && m.at.step < r->first &&
+        ckpt_is_proven(&m.at, r->sound_step) && !ckpt_is_far(m.at.best_loss, m.at.least_loss))
         x->best = m.at.step, x->best_loss = m.at.best_loss;
     manifest_close(&m);
     return ERR_OK;
 }
 
-// --- in words --------------------------------------------------------------------------------------------------------------------
+// --- in words --------------------------------------------------------------------------------------------------------
 
 // A tenth, and for AdamW no more than the default, which is as high as it takes most models: of a rate that is far too
 // high a tenth is too high as well.
@@ -114,11 +115,14 @@ static void put_loss(line *l, double loss) {
 
 static void put_checkpoints(line *l, const choice *x) {
     if (x->newest < 0) line_put(l, "; there is no checkpoint from before");
-    if (x->newest >= 0) line_put(l, "; the newest checkpoint from before is step %" PRId64, x->newest), put_loss(l, x->newest_loss);
+    if (x->newest >= 0)
+        line_put(l, "; the newest checkpoint from before is step %" PRId64, x->newest), put_loss(l, x->newest_loss);
     bool ruined = x->newest >= 0 && x->sound != x->newest;
-    if (ruined && x->newest_far) line_put(l, ", but the loss was %.4g before: these weights are ruined already", x->least);
+    if (ruined && x->newest_far)
+        line_put(l, ", but the loss was %.4g before: these weights are ruined already", x->least);
     else if (ruined) line_put(l, ", but no loss after it was near that: these weights are ruined already");
-    if (x->sound >= 0 && x->sound != x->newest) line_put(l, "; step %" PRId64 " is sound", x->sound), put_loss(l, x->sound_loss);
+    if (x->sound >= 0 && x->sound != x->newest)
+        line_put(l, "; step %" PRId64 " is sound", x->sound), put_loss(l, x->sound_loss);
     if (x->best >= 0) line_put(l, "; the best is step %" PRId64 " (validation loss %.4g)", x->best, x->best_loss);
 }
 

@@ -29,7 +29,8 @@ typedef enum divergence_news { NEWS_NONE, NEWS_RUINED, NEWS_MENDED, NEWS_DIVERGE
 
 // Counts a step, in d and in the counters, of which step is the number. applied: its gradient was finite. All ranks
 // count alike: they see the same results.
-divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *c, int64_t step, double loss, bool applied);
+divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *c, int64_t step, double loss,
+                                bool applied);
 
 // Does a run that ends now end with a loss that is finite, but far above the lowest, and has not said so? A single step
 // may be an accident; it was the last one. Then it counts as said.

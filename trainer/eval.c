@@ -1,5 +1,5 @@
-// trainer/eval.c: the verb `eval`: what a model knows, of its validation data, of a text, of questions. With one rank in the calling process, with
-// several in each of them; the numbers are the same.
+// trainer/eval.c: the verb `eval`: what a model knows, of its validation data, of a text, of questions. With one rank
+// in the calling process, with several in each of them; the numbers are the same.
 #include "base/fmath.h"
 #include "trainer/train.h"
 #include "trainer/waiting.h"
@@ -8,7 +8,8 @@
 
 static void print_counts(const session *x, const evaluation *e, FILE *out) {
     source_info v = source_about(x->val);
-    if (v.units_per_sample > 1) fprintf(out, "  %" PRId64 " windows of %" PRId64 " %s\n", e->samples, v.units_per_sample, v.unit);
+    if (v.units_per_sample > 1)
+        fprintf(out, "  %" PRId64 " windows of %" PRId64 " %s\n", e->samples, v.units_per_sample, v.unit);
     else fprintf(out, "  %" PRId64 " %s\n", e->samples, v.unit);
 }
 
@@ -28,10 +29,13 @@ static err_t eval_text(session *x, FILE *out) {
     const passage *p = &x->exam.text;
     text_marks m;
     TRY(exam_text(&x->exam, &x->evaluator, &m));
-    fprintf(out, "step %" PRId64 "  text %s  loss %.6f  perplexity %.4f  bits per byte %.6f  %" PRId64 " tokens, %" PRId64 " bytes", x->step,
-            x->cfg->eval.text, m.loss, fm_exp(m.loss), m.bits_per_byte, p->tokens, p->bytes);
+    fprintf(out,
+            "step %" PRId64 "  text %s  loss %.6f  perplexity %.4f  bits per byte %.6f  %" PRId64 " tokens, %" PRId64
+            " bytes",
+            x->step, x->cfg->eval.text, m.loss, fm_exp(m.loss), m.bits_per_byte, p->tokens, p->bytes);
     if (p->documents > 1) fprintf(out, " in %" PRId64 " documents", p->documents);
-    if (p->prefix < 0) fprintf(out, ", without the first token%s, which has nothing before it", p->documents > 1 ? " of each" : "");
+    if (p->prefix < 0)
+        fprintf(out, ", without the first token%s, which has nothing before it", p->documents > 1 ? " of each" : "");
     fprintf(out, "\n");
     return ERR_OK;
 }
@@ -41,9 +45,11 @@ static err_t eval_choices(session *x, FILE *out) {
     answers a;
     questions_info about = questions_about(x->exam.questions);
     TRY(exam_questions(&x->exam, &x->evaluator, &a));
-    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s", x->step, x->cfg->eval.choices,
-            exam_acc(&a), exam_acc_norm(&a), a.questions, a.questions == 1 ? "" : "s", protocol[x->cfg->eval.protocol]);
-    if (about.cut) fprintf(out, "; %" PRId64 " of %" PRId64 " rows lost their beginning, for the context", about.cut, about.rows);
+    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s", x->step,
+            x->cfg->eval.choices, exam_acc(&a), exam_acc_norm(&a), a.questions, a.questions == 1 ? "" : "s",
+            protocol[x->cfg->eval.protocol]);
+    if (about.cut)
+        fprintf(out, "; %" PRId64 " of %" PRId64 " rows lost their beginning, for the context", about.cut, about.rows);
     fprintf(out, "\n");
     return ERR_OK;
 }
@@ -51,7 +57,8 @@ static err_t eval_choices(session *x, FILE *out) {
 static err_t eval_session(session *x, FILE *out) {
     bool initial;
     if (!x->val && exam_is_empty(&x->exam))
-        return err_set(ERR_CONFIG, "[data] val is empty: nothing to evaluate on; --text and --choices name something else");
+        return err_set(ERR_CONFIG,
+                       "[data] val is empty: nothing to evaluate on; --text and --choices name something else");
     TRY(session_weights(x, x->cfg->eval.ckpt, &initial));
     if (initial) fprintf(out, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     if (x->val) TRY(eval_validation(x, out));

@@ -31,7 +31,8 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
     return declare_scores(k);
 }
 
-// What is evaluated: the first `samples` of a source. T: of a model of tokens, how many a sample has; 0: of another model.
+// What is evaluated: the first `samples` of a source. T: of a model of tokens, how many a sample has; 0: of another
+// model.
 typedef struct job {
     source *from;
     int64_t samples, T;
@@ -41,7 +42,9 @@ typedef struct job {
 } job;
 
 static job job_of(const evaluator *k, source *from) {
-    return (job){.from = from, .samples = source_about(from).samples, .T = k->r->net->vocab ? from->tensor[from->place[0]].size[0] : 0};
+    return (job){.from = from,
+                 .samples = source_about(from).samples,
+                 .T = k->r->net->vocab ? from->tensor[from->place[0]].size[0] : 0};
 }
 
 // Bytes of input i of a sample, which the source may have in another shape.
@@ -55,13 +58,16 @@ static err_t load_samples(evaluator *k, const job *j, int64_t first, int64_t B) 
         for (int i = 0; i < r->net->inputs; i++) to[i] = (char *)k->host_in[i].data + (size_t)b * input_bytes(j, i);
         TRY(source_look(j->from, first + b, to));
     }
-    for (int i = 0; i < r->net->inputs; i++) TRY(stream_copy(r->s, r->in[r->place][i].data, k->host_in[i].data, (size_t)B * input_bytes(j, i)));
+    for (int i = 0; i < r->net->inputs; i++)
+        TRY(stream_copy(r->s, r->in[r->place][i].data, k->host_in[i].data, (size_t)B * input_bytes(j, i)));
     return ERR_OK;
 }
 
 // Losses and metrics of B samples, to this rank's places in the rows of `results`.
 // Row `row` of `results`, on the host or on the device.
-static double *results_row(const evaluator *k, const tensor *results, int row) { return (double *)results->data + row * places(k); }
+static double *results_row(const evaluator *k, const tensor *results, int row) {
+    return (double *)results->data + row * places(k);
+}
 
 static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     step_runner *r = k->r;
@@ -75,15 +81,16 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     if (!step_ends(r) || !step_tells(r)) return ERR_OK;
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
-        TRY(stream_copy(r->s, mine + (1 + i) * places(k), (double *)p.metrics.data + i * B, (size_t)B * sizeof(double)));
+        TRY(stream_copy(r->s, mine + (1 + i) * places(k), (double *)p.metrics.data + i * B,
+                        (size_t)B * sizeof(double)));
     if (!step_weighs(r)) return ERR_OK;
     tensor counts = {results_row(k, &k->results, 1 + r->net->metrics) + step_share(r), FP64, 1, {B, 1, 1, 1}};
     return p.ops->count_targets(&(count_targets_args){.counts = &counts, .targets = &p.in[r->net->targets]}, r->s);
 }
 
 // The ranks of a pipeline, and those that share layers or positions, have the same samples: none of them begins if
-// another one can't read them. All ranks agree at once: from group to group the reason would take on a name each time, and
-// the first one would not be the rank whose disk it is.
+// another one can't read them. All ranks agree at once: from group to group the reason would take on a name each time,
+// and the first one would not be the rank whose disk it is.
 static err_t agree_on_samples(evaluator *k, err_t rc) {
     const step_runner *r = k->r;
     bool whole = !step_shares(r) && !r->pipelined;  // a model on each rank
@@ -119,7 +126,8 @@ static err_t evaluate_round(evaluator *k, job *j, int64_t first, int64_t W) {
     TRY(stream_zero(r->s, k->results.data, tensor_bytes(&k->results)));
     err_t rc = evaluate_batch(k, j, first + step_share(r), mine < 0 ? 0 : mine < micro ? mine : micro);
     TRY(parallel_wait(&r->together));
-    if (rc != ERR_OK && ((rc != ERR_DATA && rc != ERR_IO) || err_last()->shared)) return rc;  // can't be shared by agreement, or is
+    // can't be shared by agreement, or is
+    if (rc != ERR_OK && ((rc != ERR_DATA && rc != ERR_IO) || err_last()->shared)) return rc;
     TRY(comm_agree_ok(c, rc, r->s));
     TRY(c->table->all_reduce(c, k->results.data, (size_t)tensor_count(&k->results), FP64, REDUCE_SUM, r->s));
     TRY(stream_copy(r->s, k->host_results.data, k->results.data, tensor_bytes(&k->results)));
@@ -150,9 +158,9 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
     return ERR_OK;
 }
 
-// A sample's sum is its mean times T. Which samples a micro-batch has, and so everything that is computed of it, follows from [batch] micro and the
-// source; ranks only share out whole micro-batches. Mean and product are one division and one multiplication in double, of one rank's sum and then
-// on all ranks: the same numbers on every world.
+// A sample's sum is its mean times T. Which samples a micro-batch has, and so everything that is computed of it,
+// follows from [batch] micro and the source; ranks only share out whole micro-batches. Mean and product are one
+// division and one multiplication in double, of one rank's sum and then on all ranks: the same numbers on every world.
 err_t evaluate_each(evaluator *k, source *from, double *sums) {
     evaluation unused = {0};
     job j = job_of(k, from);
@@ -162,10 +170,11 @@ err_t evaluate_each(evaluator *k, source *from, double *sums) {
     return ERR_OK;
 }
 
-// --- sampling --------------------------------------------------------------------------------------------------------------
+// --- sampling --------------------------------------------------------------------------------------------------------
 
 // A pass of B samples of n tokens each, whose scores are rows `first` and on of k->scores.
-static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t n, const pass_past *past, int64_t first) {
+static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t n, const pass_past *past,
+                        int64_t first) {
     step_runner *r = k->r;
     pass p = executor_pass(r, B);
     TRY(stream_copy(r->s, r->in[r->place][0].data, tokens, (size_t)(B * n) * sizeof *tokens));
@@ -207,7 +216,8 @@ static err_t score_latest(evaluator *k, const predict_ask *ask, const int *one, 
     return score_pass(k, latest, count, 1, past, first);
 }
 
-// Texts with more than one new token, which are prompts, have a pass each. Those that grew by one go together: weights are read once for all of them.
+// Texts with more than one new token, which are prompts, have a pass each. Those that grew by one go together: weights
+// are read once for all of them.
 err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
     int one[SAMPLE_BATCH_MOST], ones = 0, row[SAMPLE_BATCH_MOST], rows = 0;
     size_t bytes = (size_t)k->r->net->vocab * sizeof(float);
@@ -224,7 +234,8 @@ err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
     if (ones) TRY(score_latest(k, ask, one, ones, rows));
     for (int i = 0; i < ones; i++) row[rows++] = one[i];
     TRY(spread_scores(k, rows));
-    for (int i = 0; i < rows; i++) TRY(stream_copy(k->r->s, ask[row[i]].scores, (char *)k->scores.data + (size_t)i * bytes, bytes));
+    for (int i = 0; i < rows; i++)
+        TRY(stream_copy(k->r->s, ask[row[i]].scores, (char *)k->scores.data + (size_t)i * bytes, bytes));
     return stream_wait(k->r->s);
 }
 
@@ -233,9 +244,13 @@ static err_t score(void *ctx, const predict_ask *ask, int asks) { return evaluat
 err_t evaluator_predict(evaluator *k, const predict_options *o, const predict_text *text, int count) {
     float *scores = k->host_scores.data;
     int places = k->r->texts;
-    if (!places && k->r->net->vocab) return err_set(ERR_CONFIG, "[sample] tokens = 0: there is no memory for a text that grows");
-    return predict(
-        k->r->net, o, text, count,
-        &(predict_with){
-            .places = places, .tokens = k->context.data, .scores = scores, .copy = scores + places * k->r->net->vocab, .score = score, .ctx = k});
+    if (!places && k->r->net->vocab)
+        return err_set(ERR_CONFIG, "[sample] tokens = 0: there is no memory for a text that grows");
+    return predict(k->r->net, o, text, count,
+                   &(predict_with){.places = places,
+                                   .tokens = k->context.data,
+                                   .scores = scores,
+                                   .copy = scores + places * k->r->net->vocab,
+                                   .score = score,
+                                   .ctx = k});
 }

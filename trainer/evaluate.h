@@ -11,8 +11,10 @@ typedef struct evaluator {
     step_runner *r;
     tensor host_in[MODEL_INPUTS];  // (B, ...): an evaluation batch
     tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
-    tensor results;       // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation, and, where some losses may
-                          // not count, one row more: how many of each sample's do
+    // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation, and, where some losses
+    // may
+    tensor results;
+    // not count, one row more: how many of each sample's do
     tensor host_results;  // the same on the host
     // For sampling, of so many texts as can grow at the same time:
     tensor scores;       // (texts,V) FP32 on the device: of what follows
@@ -25,26 +27,30 @@ typedef struct evaluator {
 err_t evaluator_declare(evaluator *k, step_runner *r);
 
 typedef struct evaluation {
-    double loss, metric[MODEL_METRICS];  // means over the losses that count, and over the samples; metrics in the order of model.metric
+    // means over the losses that count, and over the samples; metrics in the order of model.metric
+    double loss, metric[MODEL_METRICS];
     int64_t samples;
 } evaluation;
 
-// Over the first `batches` micro-batches of the source, in order (0: all of them; the last may be smaller). The samples'
-// losses are added as doubles, in order. Uses the runner's activations.
+// Over the first `batches` micro-batches of the source, in order (0: all of them; the last may be smaller). The
+// samples' losses are added as doubles, in order. Uses the runner's activations.
 err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out);
 
-// Of a model of tokens: sums[k] (double) = the sum of the losses of sample k, for all samples of the source; the same on all ranks. Rows of the source may
-// be shorter than the model's context. (data/text/rows.h: a target of -1 has loss 0.)
+// Of a model of tokens: sums[k] (double) = the sum of the losses of sample k, for all samples of the source; the same
+// on all ranks. Rows of the source may be shorter than the model's context. (data/text/rows.h: a target of -1 has loss
+// 0.)
 err_t evaluate_each(evaluator *k, source *from, double *sums);
 
 // scores (V, host) = the model's for what follows these tokens, 1 to `context` of them. Waits for the device.
 err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores);
 
-// The same of several texts that grow (model/predict.h), into each one's own row on the host: only what is new is computed.
+// The same of several texts that grow (model/predict.h), into each one's own row on the host: only what is new is
+// computed.
 err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks);
 
-// Continues texts (model/predict.h): [sample] batch of them at a time, in a run one. Keys and values of earlier positions are kept, so that a token costs
-// one position, until the context is full: then each token costs the whole context. The bits are those of evaluator_scores over all the text.
+// Continues texts (model/predict.h): [sample] batch of them at a time, in a run one. Keys and values of earlier
+// positions are kept, so that a token costs one position, until the context is full: then each token costs the whole
+// context. The bits are those of evaluator_scores over all the text.
 err_t evaluator_predict(evaluator *k, const predict_options *o, const predict_text *text, int count);
 
 #endif

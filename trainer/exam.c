@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(PROTOCOL_LM_EVAL == 0 && PROTOCOL_LLMC == 1, "the words of [eval] protocol (trainer/config/keys.c) are in the enum's order");
+_Static_assert(PROTOCOL_LM_EVAL == 0 && PROTOCOL_LLMC == 1,
+               "the words of [eval] protocol (trainer/config/keys.c) are in the enum's order");
 
 static err_t open_of_shards(tokenizer **out, const about *a, char at[IO_PATH]) {
     if (!a->known || !a->vocabulary[0] || about_tokenizer(a, out, at) == ERR_OK) return ERR_OK;
@@ -18,7 +19,8 @@ static err_t open_of_shards(tokenizer **out, const about *a, char at[IO_PATH]) {
 static err_t check_vocab(const tokenizer *words, const char *path, const model *net) {
     int32_t vocab = tokenizer_about(words).vocab;
     if (vocab <= net->vocab) return ERR_OK;
-    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path, vocab - 1, net->vocab);
+    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path,
+                   vocab - 1, net->vocab);
 }
 
 static err_t check_vocabulary(const tokenizer *words, const char *path, const about *a) {
@@ -46,15 +48,20 @@ static err_t find_words(tokenizer **out, char at[IO_PATH], const config *c, cons
     return *out && trains ? check_vocabulary(*out, path, &a) : ERR_OK;
 }
 
-err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains) { return find_words(out, NULL, c, net, trains); }
+err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains) {
+    return find_words(out, NULL, c, net, trains);
+}
 
-err_t exam_words_at(tokenizer **out, char at[IO_PATH], const config *c, const model *net) { return find_words(out, at, c, net, false); }
+err_t exam_words_at(tokenizer **out, char at[IO_PATH], const config *c, const model *net) {
+    return find_words(out, at, c, net, false);
+}
 
 static err_t open_words(exam *x, const config *c, const model *net) {
     const char *key = c->eval.text[0] ? "text" : "choices";
     if (!net->vocab)
-        return err_set(ERR_CONFIG, "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text", key,
-                       net->type->name);
+        return err_set(ERR_CONFIG,
+                       "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text",
+                       key, net->type->name);
     TRY(exam_words(&x->words, c, net, false));
     return x->words ? ERR_OK : tokenizer_open(&x->words, "bytes");  // of bytes a text need not have all
 }
@@ -66,7 +73,8 @@ static rows_from from_of(const exam *x, const model *net, const char *path) {
 static err_t open_files(exam *x, const config *c, const model *net) {
     rows_from text = from_of(x, net, c->eval.text), choices = from_of(x, net, c->eval.choices);
     if (*text.path && passage_open(&x->text, &text, c->pack.text_key) != ERR_OK) return err_prefix("[eval] text");
-    if (*choices.path && questions_open(&x->questions, &choices, (question_protocol)c->eval.protocol) != ERR_OK) return err_prefix("[eval] choices");
+    if (*choices.path && questions_open(&x->questions, &choices, (question_protocol)c->eval.protocol) != ERR_OK)
+        return err_prefix("[eval] choices");
     return ERR_OK;
 }
 

@@ -1,5 +1,6 @@
-// trainer/exam.h: what else a model is asked than the loss of its validation data: the bits per byte of a text ([eval] text), and questions of multiple
-// choice ([eval] choices). Both are rows of tokens (data/text/rows.h), shared out to the ranks like validation data: the numbers are those of one rank.
+// trainer/exam.h: what else a model is asked than the loss of its validation data: the bits per byte of a text ([eval]
+// text), and questions of multiple choice ([eval] choices). Both are rows of tokens (data/text/rows.h), shared out to
+// the ranks like validation data: the numbers are those of one rank.
 #ifndef TRAINER_EXAM_H
 #define TRAINER_EXAM_H
 
@@ -14,15 +15,16 @@ typedef struct exam {
     double *sums;          // room for those of each row
 } exam;
 
-// What the tokens of this run are: [sample] tokenizer, or where that is "bytes", the tokenizer that the shards of [data] train name (data/text/about.h).
-// *out NULL: bytes. ERR_CONFIG: it has ids that the model doesn't know, or is not found, or, where it trains on them, has another vocabulary than the shards.
+// What the tokens of this run are: [sample] tokenizer, or where that is "bytes", the tokenizer that the shards of
+// [data] train name (data/text/about.h). *out NULL: bytes. ERR_CONFIG: it has ids that the model doesn't know, or is
+// not found, or, where it trains on them, has another vocabulary than the shards.
 err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains);
 
 // The same for who does not train, and where it was found; "": bytes.
 err_t exam_words_at(tokenizer **out, char at[IO_PATH], const config *c, const model *net);
 
-// Reads and encodes the files as [eval] says, with the tokenizer of [sample]. Nothing is open if neither is set. ERR_CONFIG: the model predicts no tokens,
-// or the tokenizer has others than the model.
+// Reads and encodes the files as [eval] says, with the tokenizer of [sample]. Nothing is open if neither is set.
+// ERR_CONFIG: the model predicts no tokens, or the tokenizer has others than the model.
 err_t exam_open(exam *x, const config *c, const model *net);
 void exam_close(exam *x);
 

@@ -1,5 +1,6 @@
-// trainer/export.c: a checkpoint as a directory of Hugging Face: config.json, weights as safetensors, one file or several with an index, and
-// the tokenizer's files where one is given. Everything is written beside the directory, synced, and renamed: it is whole or not there.
+// trainer/export.c: a checkpoint as a directory of Hugging Face: config.json, weights as safetensors, one file or
+// several with an index, and the tokenizer's files where one is given. Everything is written beside the directory,
+// synced, and renamed: it is whole or not there.
 #include "base/io.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/foreign.h"
@@ -39,7 +40,7 @@ typedef struct export {
 }
 export;
 
-// --- which tensors, in which files -------------------------------------------------------------------------------------------
+// --- which tensors, in which files -----------------------------------------------------------------------------------
 
 static int64_t columns(const param *p) { return p->dims > 1 ? p->size[1] : 1; }
 
@@ -80,7 +81,7 @@ static err_t plan_pieces(export *e) {
     return ERR_OK;
 }
 
-// --- weights -----------------------------------------------------------------------------------------------------------------
+// --- weights ---------------------------------------------------------------------------------------------------------
 
 static err_t file_name(const export *e, int file, char dst[64]) {
     if (e->files == 1) snprintf(dst, 64, "model.safetensors");
@@ -149,7 +150,7 @@ static err_t write_file(const export *e, int file) {
     return rc;
 }
 
-// --- the files beside them ---------------------------------------------------------------------------------------------------
+// --- the files beside them -------------------------------------------------------------------------------------------
 
 // Takes the object.
 static err_t write_json(const export *e, const char *name, json_t *object) {
@@ -182,14 +183,14 @@ static err_t write_config(const export *e, const tokenizer_info *about) {
     json_t *c = json_object();
     err_t rc = e->x->net->type->to_foreign(&e->x->cfg->model.of, c);
     if (rc != ERR_OK) return json_decref(c), rc;
-    json_t *more = json_pack("{s:s, s:s, s:b, s:o, s:o}", "torch_dtype", type, "dtype", type, "use_cache", 1, "bos_token_id", id_or_null(about->bos),
-                             "eos_token_id", id_or_null(about->end_of_text));
+    json_t *more = json_pack("{s:s, s:s, s:b, s:o, s:o}", "torch_dtype", type, "dtype", type, "use_cache", 1,
+                             "bos_token_id", id_or_null(about->bos), "eos_token_id", id_or_null(about->end_of_text));
     json_object_update(c, more);
     json_decref(more);
     TRY(write_json(e, "config.json", c));
-    return write_json(
-        e, "generation_config.json",
-        json_pack("{s:b, s:o, s:o}", "do_sample", 0, "bos_token_id", id_or_null(about->bos), "eos_token_id", id_or_null(about->end_of_text)));
+    return write_json(e, "generation_config.json",
+                      json_pack("{s:b, s:o, s:o}", "do_sample", 0, "bos_token_id", id_or_null(about->bos),
+                                "eos_token_id", id_or_null(about->end_of_text)));
 }
 
 // A token for each byte, as a tokenizer.json: the alphabet of GPT-2's bytes, no merges.
@@ -202,10 +203,12 @@ static json_t *bytes_tokenizer(void) {
         if (point < 0x80) text[0] = (char)point, text[1] = 0;
         json_object_set_new(vocab, text, json_integer(b));
     }
-    json_t *level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 0);
-    return json_pack("{s:s, s:n, s:n, s:[], s:n, s:O, s:n, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}}", "version", "1.0",
-                     "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", level, "post_processor", "decoder", level, "model",
-                     "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+    json_t *level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 0,
+                              "use_regex", 0);
+    return json_pack("{s:s, s:n, s:n, s:[], s:n, s:O, s:n, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}}",
+                     "version", "1.0", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", level,
+                     "post_processor", "decoder", level, "model", "type", "BPE", "dropout", "unk_token",
+                     "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
                      "ignore_merges", 0, "vocab", vocab, "merges");
 }
 
@@ -231,21 +234,23 @@ static err_t copy_tokenizer(const export *e, const tokenizer_files *f) {
 static void add_token(json_t *config, const tokenizer *t, const char *name, int32_t id) {
     const uint8_t *text;
     int64_t n;
-    if (id >= 0 && tokenizer_piece(t, id, &text, &n) == ERR_OK) json_object_set_new(config, name, json_stringn((const char *)text, (size_t)n));
+    if (id >= 0 && tokenizer_piece(t, id, &text, &n) == ERR_OK)
+        json_object_set_new(config, name, json_stringn((const char *)text, (size_t)n));
 }
 
 static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenizer_info *about) {
     tokenizer_files f;
     TRY(tokenizer_find(&f, t ? e->words : "bytes"));
-    json_t *c = json_pack("{s:s, s:I, s:b}", "tokenizer_class", f.vocab[0] ? "GPT2Tokenizer" : "PreTrainedTokenizerFast", "model_max_length",
-                          (json_int_t)e->x->net->context, "clean_up_tokenization_spaces", 0);
+    json_t *c =
+        json_pack("{s:s, s:I, s:b}", "tokenizer_class", f.vocab[0] ? "GPT2Tokenizer" : "PreTrainedTokenizerFast",
+                  "model_max_length", (json_int_t)e->x->net->context, "clean_up_tokenization_spaces", 0);
     if (!c) return err_set(ERR_INTERNAL, "tokenizer_config.json: no memory");
     if (t) add_token(c, t, "bos_token", about->bos), add_token(c, t, "eos_token", about->end_of_text);
     TRY(write_json(e, "tokenizer_config.json", c));
     return copy_tokenizer(e, &f);
 }
 
-// --- all of it ---------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 // A vocabulary of 256 is bytes, unless the data says otherwise.
 static bool has_words(const export *e, const tokenizer *t) { return t || (e->x->net->vocab == 256 && !*e->lost); }
@@ -275,11 +280,14 @@ static err_t write_directory(export *e, const tokenizer *t) {
 static err_t check_tokenizer(const export *e, const tokenizer *t) {
     int64_t vocab = e->x->net->vocab;
     if (!t || tokenizer_about(t).vocab <= vocab) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s%s has ids up to %d, and the model knows %" PRId64 " tokens: expected the one that its data was made with",
+    return err_set(ERR_CONFIG,
+                   "%s%s has ids up to %d, and the model knows %" PRId64
+                   " tokens: expected the one that its data was made with",
                    e->o->tokenizer ? "--tokenizer " : "tokenizer ", e->words, tokenizer_about(t).vocab - 1, vocab);
 }
 
-// The one that was given, or else that which `sample` would write with. An export without it has the weights all the same.
+// The one that was given, or else that which `sample` would write with. An export without it has the weights all the
+// same.
 static err_t open_words(export *e, tokenizer **t) {
     const char *given = e->o->tokenizer;
     if (given && tokenizer_open(t, given) != ERR_OK) return err_prefix("--tokenizer");
@@ -296,15 +304,18 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
     tokenizer *t = NULL;
     struct stat st;
     if (!x->net->type->parts)
-        return err_set(ERR_CONFIG, "a model of type %s has no form among those of Hugging Face; its safetensors are in %s", x->net->type->name, ckpt);
-    if (lstat(o->to, &st) == 0) return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
+        return err_set(ERR_CONFIG,
+                       "a model of type %s has no form among those of Hugging Face; its safetensors are in %s",
+                       x->net->type->name, ckpt);
+    if (lstat(o->to, &st) == 0)
+        return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
     TRY(session_load(x, ckpt));
     TRY(open_words(&e, &t));
     err_t rc = check_tokenizer(&e, t);
     if (rc == ERR_OK) rc = write_directory(&e, t);
     if (rc == ERR_OK)
-        fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n", x->step, e.pieces, e.bytes,
-                st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
+        fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n",
+                x->step, e.pieces, e.bytes, st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
                 t                  ? "; with the tokenizer "
                 : has_words(&e, t) ? ""
                                    : "; without a tokenizer (--tokenizer PATH adds it)",
@@ -330,7 +341,10 @@ static err_t find_run(const char *from, char ckpt[IO_PATH], char ini[IO_PATH]) {
     if (rc == ERR_OK) rc = io_path(ini, "%s/../../config.ini", real);
     free(real);
     TRY(rc);
-    return stat(ini, &st) == 0 ? ERR_OK : err_set(ERR_DATA, "%s: neither a run's directory, with its config.ini, nor one of its checkpoints", from);
+    return stat(ini, &st) == 0
+               ? ERR_OK
+               : err_set(ERR_DATA, "%s: neither a run's directory, with its config.ini, nor one of its checkpoints",
+                         from);
 }
 
 // The weights alone, in FP32, on the CPU, by one process.
@@ -383,12 +397,17 @@ static err_t parse(int argc, char **argv, export_options *o) {
         else if (strcmp(argv[i], "--shard-mb") == 0) {
             char *end;
             double mb = strtod(value, &end);
-            if (*end || !(mb > 0 && mb <= 1e9)) return err_set(ERR_USAGE, "--shard-mb %s: expected a number of megabytes above 0", value);
+            if (*end || !(mb > 0 && mb <= 1e9))
+                return err_set(ERR_USAGE, "--shard-mb %s: expected a number of megabytes above 0", value);
             o->shard = (int64_t)(mb * 1e6);
-        } else return err_set(ERR_USAGE, "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N)", argv[i]);
+        } else
+            return err_set(ERR_USAGE, "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N)",
+                           argv[i]);
         i++;
     }
-    if (!to) return err_set(ERR_USAGE, "lockstep export: expected a run and a directory, e.g. lockstep export runs/default my-model");
+    if (!to)
+        return err_set(ERR_USAGE,
+                       "lockstep export: expected a run and a directory, e.g. lockstep export runs/default my-model");
     size_t n = strlen(to);
     while (n > 1 && to[n - 1] == '/') n--;
     return io_path(o->to, "%.*s", (int)n, to);

@@ -26,10 +26,11 @@ static err_t add_up(comm *ranks, stream *s, int64_t mine, int64_t *sum, int *loc
 err_t memory_advise(err_t rc) {
     if (rc != ERR_CONFIG) return rc;
     err_record why = *err_last();
-    return err_set(rc,
-                   "%.600s. `lockstep plan` shows what takes it; less is needed with a smaller [batch] micro, [parallel] recompute = block, zero = 3 "
-                   "over more ranks, or a smaller [model]",
-                   why.text);
+    return err_set(
+        rc,
+        "%.600s. `lockstep plan` shows what takes it; less is needed with a smaller [batch] micro, [parallel] recompute = block, zero = 3 "
+        "over more ranks, or a smaller [model]",
+        why.text);
 }
 
 err_t memory_judge(const memory_room *m, int64_t mine, int64_t sum, int locals) {

@@ -59,7 +59,7 @@ typedef struct forking {
 
 static bool is(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
-// --- which checkpoint ------------------------------------------------------------------------------------------------------------
+// --- which checkpoint ------------------------------------------------------------------------------------------------
 
 // RUN_DIR and what stands after its last @, NULL: nothing. A directory's name may have one.
 static err_t split_from(forking *f, const char **at) {
@@ -88,10 +88,13 @@ static err_t newest_sound(forking *f) {
         rc = manifest_read(&f->m, f->ckpt);
         if (rc == ERR_OK && ckpt_is_proven(&f->m.at, proven)) found = i;
         else if (rc == ERR_OK && ckpt_is_sound(&f->m.at))
-            fprintf(f->out, "passed over %s: no loss after it was near its own, %.4g: its weights are ruined\n", f->ckpt, f->m.at.loss);
+            fprintf(f->out, "passed over %s: no loss after it was near its own, %.4g: its weights are ruined\n",
+                    f->ckpt, f->m.at.loss);
         else if (rc == ERR_OK)
-            fprintf(f->out, "passed over %s: it was saved when the run had diverged, or its loss of %.4g is far above the lowest, %.4g\n", f->ckpt,
-                    f->m.at.loss, f->m.at.least_loss);
+            fprintf(
+                f->out,
+                "passed over %s: it was saved when the run had diverged, or its loss of %.4g is far above the lowest, %.4g\n",
+                f->ckpt, f->m.at.loss, f->m.at.least_loss);
         if (rc == ERR_OK && proven < f->m.at.sound_step) proven = f->m.at.sound_step;
         else if (rc == ERR_DATA || rc == ERR_IO) {
             if (ckpt_exists(f->ckpt)) fprintf(f->out, "passed over %s: %s\n", f->ckpt, err_last()->text);
@@ -101,14 +104,17 @@ static err_t newest_sound(forking *f) {
     free(steps);
     if (rc != ERR_OK || found >= 0) return rc;
     if (count == 0) return err_set(ERR_DATA, "%s/ckpt: no checkpoint yet", f->dir);
-    return err_set(ERR_DATA, "%s/ckpt: none of its %d checkpoints is sound; %s@STEP takes one all the same, by its step", f->dir, count, f->dir);
+    return err_set(ERR_DATA,
+                   "%s/ckpt: none of its %d checkpoints is sound; %s@STEP takes one all the same, by its step", f->dir,
+                   count, f->dir);
 }
 
 static err_t take_step(forking *f, const char *at) {
     char *end;
     errno = 0;
     int64_t step = strtoll(at, &end, 10);
-    if (*at < '0' || *at > '9' || *end || errno) return err_set(ERR_USAGE, "%s@%s: expected a step or `best` after the @", f->dir, at);
+    if (*at < '0' || *at > '9' || *end || errno)
+        return err_set(ERR_USAGE, "%s@%s: expected a step or `best` after the @", f->dir, at);
     TRY(ckpt_path(f->ckpt, f->dir, KIND_FINAL, step));
     if (ckpt_exists(f->ckpt)) return ERR_OK;
     char have[256] = "";
@@ -118,8 +124,8 @@ static err_t take_step(forking *f, const char *at) {
     TRY(ckpt_steps(f->dir, KIND_FINAL, &steps, &count));
     for (int i = 0; i < count; i++) line_put(&l, "%s%" PRId64, i ? ", " : "", steps[i]);
     free(steps);
-    return err_set(ERR_DATA, "%s: no such checkpoint. There %s: %s", f->ckpt, count == 1 ? "is that of step" : "are those of steps",
-                   count ? have : "none");
+    return err_set(ERR_DATA, "%s: no such checkpoint. There %s: %s", f->ckpt,
+                   count == 1 ? "is that of step" : "are those of steps", count ? have : "none");
 }
 
 // The link is followed once, so that it may move meanwhile.
@@ -138,7 +144,9 @@ static err_t take_best(forking *f) {
 static void say_measured(const forking *f) {
     const ckpt_counters *at = &f->m.at;
     if (ckpt_is_sound(at) && at->best_step == at->step && ckpt_is_far(at->best_loss, at->least_loss))
-        fprintf(f->out, "careful: the validation loss at step %" PRId64 " was %.4g, and the lowest loss %.4g: these weights may be ruined\n",
+        fprintf(f->out,
+                "careful: the validation loss at step %" PRId64
+                " was %.4g, and the lowest loss %.4g: these weights may be ruined\n",
                 at->step, at->best_loss, at->least_loss);
 }
 
@@ -154,13 +162,14 @@ static err_t choose(forking *f) {
     TRY(is(at, "best") ? take_best(f) : take_step(f, at));
     TRY(manifest_read(&f->m, f->ckpt));
     if (!ckpt_is_sound(&f->m.at))
-        fprintf(f->out, "careful: the loss at step %" PRId64 " was %.4g, and %.4g at its lowest: these weights may be ruined\n", f->m.at.step,
-                f->m.at.loss, f->m.at.least_loss);
+        fprintf(f->out,
+                "careful: the loss at step %" PRId64 " was %.4g, and %.4g at its lowest: these weights may be ruined\n",
+                f->m.at.step, f->m.at.loss, f->m.at.least_loss);
     say_measured(f);
     return ERR_OK;
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 // The directory in which the run's directory is.
 static err_t find_parent(forking *f) {
@@ -207,7 +216,8 @@ static err_t load_settings(forking *f) {
     TRY(config_rename(f->is, f->o->name));
     TRY(find_parent(f));
     if (config_given(f->is, "run", "dir", 1)) TRY(io_path(f->parent, "%s", f->is->run.dir));
-    if (strlen(f->parent) >= CONFIG_TEXT) return err_set(ERR_CONFIG, "%s: the path is too long for [run] dir", f->parent);
+    if (strlen(f->parent) >= CONFIG_TEXT)
+        return err_set(ERR_CONFIG, "%s: the path is too long for [run] dir", f->parent);
     strcpy(f->is->run.dir, f->parent);
     if (f->is->run.resume == RESUME_NEVER) f->is->run.resume = RESUME_AUTO;  // it begins with a checkpoint
     TRY(io_path(f->to, "%s/%s", f->parent, f->o->name));
@@ -280,8 +290,9 @@ static err_t compare_one(forking *f, const char *key, const char *now, bool bits
 static err_t check_known(const forking *f) {
     for (int i = 0; i < f->m.keys; i++)
         if (!value_in(&f->now, f->m.key[i].key))
-            return err_set(ERR_CONFIG, "%s: %s = %.200s, which build %s wrote, is not known to this build: fork with that build", f->ckpt,
-                           f->m.key[i].key, f->m.key[i].value, f->m.build);
+            return err_set(ERR_CONFIG,
+                           "%s: %s = %.200s, which build %s wrote, is not known to this build: fork with that build",
+                           f->ckpt, f->m.key[i].key, f->m.key[i].value, f->m.build);
     return ERR_OK;
 }
 
@@ -315,19 +326,21 @@ static err_t compare_arrays(const forking *f) {
     if (same) return ERR_OK;
     const change *c = changed(f, "optimizer.momentum");
     if (c) return forbid(f, c->key, c->was, c->is, "what the optimizer keeps of each weight would not fit");
-    return err_set(ERR_CONFIG,
-                   "%s: holds no optimizer state%s, and training can't go on from it: take its weights into a new run with [model] init_from = %s",
-                   f->ckpt, f->m.groups > 1 ? " of this optimizer" : "", f->ckpt);
+    return err_set(
+        ERR_CONFIG,
+        "%s: holds no optimizer state%s, and training can't go on from it: take its weights into a new run with [model] init_from = %s",
+        f->ckpt, f->m.groups > 1 ? " of this optimizer" : "", f->ckpt);
 }
 
-// --- counters and data -----------------------------------------------------------------------------------------------------------
+// --- counters and data -----------------------------------------------------------------------------------------------
 
 // A loss scale that belongs to another type of numbers, or that was given, begins anew.
 static void rescale(forking *f) {
     const change *c;
     step_state fresh;
     bool other = false;
-    for (c = f->change; c < f->change + f->changes; c++) other |= is(c->key, "precision.compute") || is(c->key, "precision.loss_scale");
+    for (c = f->change; c < f->change + f->changes; c++)
+        other |= is(c->key, "precision.compute") || is(c->key, "precision.loss_scale");
     if (!other) return;
     state_from_counters(&fresh, &(ckpt_counters){0}, f->is);
     f->as.at.loss_scale = fresh.loss_scale;
@@ -337,7 +350,8 @@ static void rescale(forking *f) {
 // Of another compute type the bits are those of this build from here on: the masters are FP32 whatever the type is.
 static void set_revision(forking *f) {
     const char *type, *kind;
-    if (changed(f, "precision.compute")) f->as.revision = manifest_revision_now(f->as.arithmetic, f->as.key, f->as.keys, &type, &kind);
+    if (changed(f, "precision.compute"))
+        f->as.revision = manifest_revision_now(f->as.arithmetic, f->as.key, f->as.keys, &type, &kind);
 }
 
 // The best checkpoint of a run is one of its own.
@@ -362,15 +376,18 @@ static void say_data(const forking *f) {
     source_info data = source_about(f->x.train);
     int64_t step = f->m.at.step, at = step * f->is->batch.global, epoch = data.samples > 0 ? at / data.samples : 0;
     const change *global = changed(f, "batch.global");
-    fprintf(f->out, "data     step %" PRId64 " begins with sample %" PRId64 " of %" PRId64 " of epoch %" PRId64, step + 1,
-            at - epoch * data.samples + 1, data.samples, epoch + 1);
-    if (!is(data.hash, f->m.data_hash)) fprintf(f->out, "; the dataset is another, so what was seen says nothing of it");
+    fprintf(f->out, "data     step %" PRId64 " begins with sample %" PRId64 " of %" PRId64 " of epoch %" PRId64,
+            step + 1, at - epoch * data.samples + 1, data.samples, epoch + 1);
+    if (!is(data.hash, f->m.data_hash))
+        fprintf(f->out, "; the dataset is another, so what was seen says nothing of it");
     else if (changed(f, "run.seed") || changed(f, "data.shuffle") || changed(f, "data.holdout"))
         fprintf(f->out, "; their order is another: some of this epoch come again, some are left out");
     else if (global) {
         int64_t was = step * strtoll(global->was, NULL, 10);
-        fprintf(f->out, "; with the old [batch] global it would be sample %" PRId64 " of the run, not %" PRId64 ": those between are %s", was + 1,
-                at + 1, at > was ? "left out" : "seen again");
+        fprintf(f->out,
+                "; with the old [batch] global it would be sample %" PRId64 " of the run, not %" PRId64
+                ": those between are %s",
+                was + 1, at + 1, at > was ? "left out" : "seen again");
     } else fprintf(f->out, ", as in %s", f->dir);
     fprintf(f->out, "\n");
 }
@@ -386,8 +403,8 @@ static bool say_low_rate(const forking *f) {
         fprintf(f->out, "the warm-up to step %" PRId64 " is %s; lower [schedule] warmup for more\n", warmup,
                 changed(f, "schedule.warmup") ? "not over" : "as it was");
     else
-        fprintf(f->out, "the decay to step %" PRId64 " is %s; raise [schedule] decay_steps for more\n", f->is->schedule.decay_steps,
-                changed(f, "schedule.decay_steps") ? "as good as over" : "as it was");
+        fprintf(f->out, "the decay to step %" PRId64 " is %s; raise [schedule] decay_steps for more\n",
+                f->is->schedule.decay_steps, changed(f, "schedule.decay_steps") ? "as good as over" : "as it was");
     return true;
 }
 
@@ -397,7 +414,9 @@ static void say_steps(const forking *f) {
     int64_t steps = f->is->run.steps, end = f->is->schedule.decay_steps;
     if (has_all_steps(f)) fprintf(f->out, "steps    all %" PRId64 " of [run] steps are done: raise it\n", steps);
     else if (!say_low_rate(f) && end > 0 && end < steps)
-        fprintf(f->out, "rate     at its lowest from step %" PRId64 " on, as [schedule] decay_steps says: raise it if the rate is to fall later\n",
+        fprintf(f->out,
+                "rate     at its lowest from step %" PRId64
+                " on, as [schedule] decay_steps says: raise it if the rate is to fall later\n",
                 end);
 }
 
@@ -409,7 +428,7 @@ static void say_changes(const forking *f) {
                 *f->change[i].is ? f->change[i].is : "\"\"");
 }
 
-// --- the new run -----------------------------------------------------------------------------------------------------------------
+// --- the new run -----------------------------------------------------------------------------------------------------
 
 static bool is_asked_to_stop(void *ctx) {
     sigset_t waiting;
@@ -467,8 +486,11 @@ static err_t copy_log(forking *f, int64_t *bytes) {
     if (last == '\n') *bytes = n;
     else if (whole && unlink(to) != 0) return err_set(ERR_IO, "%s: remove: %s", to, strerror(errno));
     if (*bytes == 0)
-        snprintf(f->log_note, sizeof f->log_note, "begins with this fork: that of the other run is not here up to step %" PRId64, f->m.at.step);
-    else snprintf(f->log_note, sizeof f->log_note, "begins with that of the other run, up to step %" PRId64, f->m.at.step);
+        snprintf(f->log_note, sizeof f->log_note,
+                 "begins with this fork: that of the other run is not here up to step %" PRId64, f->m.at.step);
+    else
+        snprintf(f->log_note, sizeof f->log_note, "begins with that of the other run, up to step %" PRId64,
+                 f->m.at.step);
     return ERR_OK;
 }
 
@@ -484,7 +506,8 @@ static err_t note_event(const char *dir, const config *c, const char *kind, int6
 static void describe(const forking *f, const char *begin, char text[], size_t room) {
     line l = {text, room};
     line_put(&l, "%s", begin);
-    for (int i = 0; i < f->changes; i++) line_put(&l, "%s %s %s -> %s", i ? "," : ":", f->change[i].key, f->change[i].was, f->change[i].is);
+    for (int i = 0; i < f->changes; i++)
+        line_put(&l, "%s %s %s -> %s", i ? "," : ":", f->change[i].key, f->change[i].was, f->change[i].is);
     if (f->changes == 0) line_put(&l, ": all settings as they were");
 }
 
@@ -500,7 +523,8 @@ static void note_there(const forking *f) {
     char begin[2 * IO_PATH], text[8192];
     snprintf(begin, sizeof begin, "step %" PRId64 " begins %s", f->m.at.step, f->to);
     describe(f, begin, text, sizeof text);
-    if (note_event(f->dir, f->was, "fork", f->m.at.step, text) != ERR_OK) fprintf(f->out, "note     %s\n", err_last()->text);
+    if (note_event(f->dir, f->was, "fork", f->m.at.step, text) != ERR_OK)
+        fprintf(f->out, "note     %s\n", err_last()->text);
 }
 
 static err_t sync_events(const forking *f) {
@@ -535,7 +559,8 @@ static err_t fill(forking *f) {
 static err_t commit(const forking *f) {
     bool moved = renameat2(AT_FDCWD, f->hidden, AT_FDCWD, f->to, RENAME_NOREPLACE) == 0;
     if (!moved && errno == EINVAL && !ckpt_exists(f->to)) moved = rename(f->hidden, f->to) == 0;
-    if (!moved) return err_set(errno == EEXIST ? ERR_USAGE : ERR_IO, "%s: rename to %s: %s", f->hidden, f->to, strerror(errno));
+    if (!moved)
+        return err_set(errno == EEXIST ? ERR_USAGE : ERR_IO, "%s: rename to %s: %s", f->hidden, f->to, strerror(errno));
     return io_sync_dir(f->parent, NULL);
 }
 
@@ -550,7 +575,7 @@ static err_t make(forking *f) {
     return err_restore(&why);
 }
 
-// --- all of it -------------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 static err_t prepare(forking *f) {
     TRY(choose(f));
@@ -622,6 +647,10 @@ err_t fork_run(const fork_options *o, FILE *out) {
 }
 
 err_t verb_fork(const command *w, FILE *out) {
-    if (w->count < 2) return err_set(ERR_USAGE, "lockstep fork: expected a run and a name, e.g. lockstep fork runs/a@best b -o optimizer.lr=1e-4");
-    return fork_run(&(fork_options){w->words[0], w->words[1], w->words + 2, w->count - 2, w->overrides, w->override_count}, out);
+    if (w->count < 2)
+        return err_set(
+            ERR_USAGE,
+            "lockstep fork: expected a run and a name, e.g. lockstep fork runs/a@best b -o optimizer.lr=1e-4");
+    return fork_run(
+        &(fork_options){w->words[0], w->words[1], w->words + 2, w->count - 2, w->overrides, w->override_count}, out);
 }

@@ -1,5 +1,5 @@
-// trainer/graph.c: `lockstep plan --graph`: what a model's blocks do in a step of this run (model/show.h), and that what
-// they keep is what the plan counts.
+// trainer/graph.c: `lockstep plan --graph`: what a model's blocks do in a step of this run (model/show.h), and that
+// what they keep is what the plan counts.
 #include "model/show.h"
 #include "trainer/plan.h"
 #include "trainer/train.h"
@@ -25,7 +25,10 @@ static err_t check_block(const model *m, const char *which) {
     char blocks[1024];
     if (any_is_meant(m, which)) return ERR_OK;
     show_blocks(m, blocks, sizeof blocks);
-    return err_set(ERR_USAGE, "--graph %s: no such block; this model's are %s. Give a name or a number, or neither for all of them", which, blocks);
+    return err_set(
+        ERR_USAGE,
+        "--graph %s: no such block; this model's are %s. Give a name or a number, or neither for all of them", which,
+        blocks);
 }
 
 // "model   gpt: embedding (block 0), ...", a block's name and numbers never on two lines.
@@ -45,11 +48,12 @@ static void print_blocks(const model *m, FILE *out) {
 }
 
 static void print_settings(const config *c, const model *m, const grid *shape, FILE *out) {
-    static const char *const again[] = {[RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_BLOCK] = "block"};
+    static const char *const again[] = {
+        [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_BLOCK] = "block"};
     char text[GRID_SHAPE], type[CONFIG_COMPUTE];
     print_blocks(m, out);
-    fprintf(out, "run     %s, micro-batches of %" PRId64 " samples, recompute %s", config_compute(c, type), c->batch.micro,
-            again[c->parallel.recompute]);
+    fprintf(out, "run     %s, micro-batches of %" PRId64 " samples, recompute %s", config_compute(c, type),
+            c->batch.micro, again[c->parallel.recompute]);
     if (m->dropout > 0) fprintf(out, ", dropout %g", m->dropout);
     if (grid_is_divided(shape)) fprintf(out, "\nlayout  %s", grid_shape(shape, text));
     fprintf(out, "\nmarks   * is kept for backward   + is computed again for it\n");
@@ -62,10 +66,12 @@ static void print_total(const session *x, FILE *out) {
     show_bytes b = show_memory(x->net);
     int64_t all = (int64_t)x->runner.memory.bytes;
     fprintf(out, "\nmemory of rank %d, bytes\n", x->ranks->rank);
-    fprintf(out, "  kept        %16" PRId64 "   by its blocks for all micro-batches under way: %d sets\n", b.kept, b.sets);
+    fprintf(out, "  kept        %16" PRId64 "   by its blocks for all micro-batches under way: %d sets\n", b.kept,
+            b.sets);
     fprintf(out, "  held        %16" PRId64 "   what is computed again\n", b.held);
     fprintf(out, "  scratch     %16" PRId64 "   what lives within a list\n", b.scratch);
-    fprintf(out, "  other       %16" PRId64 "   what goes between blocks, inputs, logits, sums over slices\n", all - b.kept - b.held - b.scratch);
+    fprintf(out, "  other       %16" PRId64 "   what goes between blocks, inputs, logits, sums over slices\n",
+            all - b.kept - b.held - b.scratch);
     fprintf(out, "  activations %16" PRId64 "   as `lockstep plan` counts them\n", all);
 }
 
@@ -75,7 +81,8 @@ static void print_rank(const session *x, const char *which, bool *shown, FILE *o
     bool any = false;
     for (int form = 0; form < m->blocks; form++) {
         if (show_form(m, form) != form || shown[form] || !show_has(m, form) || !form_is_meant(m, form, which)) continue;
-        if (!any && x->ranks->world > 1) fprintf(out, "\nrank %d of %d, the first one that has these blocks\n", x->ranks->rank, x->ranks->world);
+        if (!any && x->ranks->world > 1)
+            fprintf(out, "\nrank %d of %d, the first one that has these blocks\n", x->ranks->rank, x->ranks->world);
         any = shown[form] = true;
         show_lists(m, form, out);
     }

@@ -1,4 +1,5 @@
-// trainer/inspect.c: says what weights are: files, tensors, types, and, where it is known, the [model] section that fits them.
+// trainer/inspect.c: says what weights are: files, tensors, types, and, where it is known, the [model] section that
+// fits them.
 #include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
@@ -26,14 +27,15 @@ static void print_files(const weights *w, FILE *out) {
             numbers += elements(t), of_type[t->type]++;
         }
     }
-    fprintf(out, "; %s: %d file%s, %" PRId64 " bytes, %d tensors, %" PRId64 " numbers;", w->path, w->files, w->files == 1 ? "" : "s", bytes, tensors,
-            numbers);
+    fprintf(out, "; %s: %d file%s, %" PRId64 " bytes, %d tensors, %" PRId64 " numbers;", w->path, w->files,
+            w->files == 1 ? "" : "s", bytes, tensors, numbers);
     for (int t = 0; t < ST_TYPES; t++)
         if (of_type[t]) fprintf(out, " %s", st_type_name((st_type)t));
     fprintf(out, "\n");
 }
 
-// Files of others say with which dropout their weights were trained. A new run begins without: that is said, and how to have it.
+// Files of others say with which dropout their weights were trained. A new run begins without: that is said, and how to
+// have it.
 static void print_dropout(const model_type *type, const json_t *config, FILE *out) {
     static const char *const names[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout"};
     double most = 0;
@@ -45,7 +47,9 @@ static void print_dropout(const model_type *type, const json_t *config, FILE *ou
         most = p > most ? p : most;
     }
     for (int i = 0; i < type->keys; i++) has |= strcmp(type->key[i].key, "dropout") == 0;
-    if (most > 0 && has) fprintf(out, ". Dropout is a choice of each training run, so it is 0 above; with dropout = %g it is as there\n", most);
+    if (most > 0 && has)
+        fprintf(out, ". Dropout is a choice of each training run, so it is 0 above; with dropout = %g it is as there\n",
+                most);
     else if (most > 0) fprintf(out, ". A %s here has no dropout\n", type->name);
 }
 
@@ -57,7 +61,8 @@ static err_t print_section(const weights *w, FILE *out) {
     for (int i = 0; i < type->keys; i++) {
         char value[SETTING_VALUE];
         setting_value(&type->key[i], options, value);
-        if (strcmp(type->key[i].key, "head_chunks") != 0) fprintf(out, "%s = %s\n", type->key[i].key, value);  // the run's own business
+        // the run's own business
+        if (strcmp(type->key[i].key, "head_chunks") != 0) fprintf(out, "%s = %s\n", type->key[i].key, value);
     }
     print_dropout(type, w->config, out);
     fprintf(out, "init_from = %s\n", w->path);
@@ -80,7 +85,10 @@ err_t verb_inspect(int argc, char **argv, FILE *out) {
     char path[IO_PATH];
     const char *which;
     struct stat st;
-    if (argc != 1) return err_set(ERR_USAGE, "lockstep inspect: expected a safetensors file, a directory of Hugging Face, a .bin of llm.c, or a run");
+    if (argc != 1)
+        return err_set(
+            ERR_USAGE,
+            "lockstep inspect: expected a safetensors file, a directory of Hugging Face, a .bin of llm.c, or a run");
     TRY(io_path(path, "%s/ckpt", argv[0]));
     if (stat(path, &st) == 0) TRY(checkpoint_of(argv[0], path, &which));
     else TRY(io_path(path, "%s", argv[0]));

@@ -29,10 +29,11 @@ static int try_lock(int fd) {
 }
 
 static err_t taken(const char *path) {
-    return err_set(ERR_UNAVAILABLE,
-                   "%s: another process trains this run; stop it, or choose another [run] name. (Nodes that share a file system need "
-                   "a [run] dir of their own each.)",
-                   path);
+    return err_set(
+        ERR_UNAVAILABLE,
+        "%s: another process trains this run; stop it, or choose another [run] name. (Nodes that share a file system need "
+        "a [run] dir of their own each.)",
+        path);
 }
 
 // NFS locks only what is open for writing, which no directory is: there the file alone has to do.

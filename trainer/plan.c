@@ -13,11 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t aligned(const tensor *t) { return t->dims ? (tensor_bytes(t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN : 0; }
+static size_t aligned(const tensor *t) {
+    return t->dims ? (tensor_bytes(t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN : 0;
+}
 
 size_t plan_bytes(const plan_rank *p) {
-    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->activations + p->staging + p->ring +
-           p->tied + p->rest;
+    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->activations +
+           p->staging + p->ring + p->tied + p->rest;
 }
 
 static void count_memory(const session *x, plan_rank *p) {
@@ -42,7 +44,8 @@ static void count_memory(const session *x, plan_rank *p) {
     int64_t used;
     if (!p->on_gpu || device_memory(x->dev, &used, &p->gpu_total) != ERR_OK) p->gpu_total = -1;
     p->rest = state_bytes(t) + x->runner.staging.bytes -
-              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging + p->tied);
+              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging +
+               p->tied);
 }
 
 static void add(plan_rank *p, plan_group to, comm_cost x) {
@@ -52,7 +55,8 @@ static void add(plan_rank *p, plan_group to, comm_cost x) {
 }
 
 static comm_cost message_cost(const session *x, const message *m) {
-    size_t bytes = (size_t)model_left(x->net, x->stages.cut[m->stage] - 1, x->cfg->batch.micro, 0) * dtype_bytes(x->state.o.compute);
+    size_t bytes = (size_t)model_left(x->net, x->stages.cut[m->stage] - 1, x->cfg->batch.micro, 0) *
+                   dtype_bytes(x->state.o.compute);
     return links_cost(&x->groups, &x->stages, m, bytes);
 }
 
@@ -69,7 +73,8 @@ static err_t count_traffic(session *x, plan_rank *p) {
         if (a->kind == ACTION_SPREAD) cost = weights->spread_cost(t);
         add(p, PLAN_DATA, cost);
         if (a->kind == ACTION_POST) add(p, PLAN_STAGES, message_cost(x, &x->stages.table.message[a->message]));
-        if (a->kind == ACTION_SHARE) add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double)));
+        if (a->kind == ACTION_SHARE)
+            add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double)));
     }
     add(p, PLAN_TENSOR, x->runner.merge.sent);
     add(p, PLAN_CONTEXT, x->runner.swap.at.sent);
@@ -105,7 +110,7 @@ err_t plan_one(const config *c, int rank, int world, const comm_place *place, pl
     return rc;
 }
 
-// --- the table ---------------------------------------------------------------------------------------------------------------------
+// --- the table -------------------------------------------------------------------------------------------------------
 
 typedef struct column {
     const char *name;
@@ -113,10 +118,12 @@ typedef struct column {
 } column;
 
 static const column columns[] = {
-    {"weights", offsetof(plan_rank, weights)},         {"masters (fp32)", offsetof(plan_rank, masters)},  {"moments", offsetof(plan_rank, moments)},
-    {"gradients", offsetof(plan_rank, gradients)},     {"sums of shares", offsetof(plan_rank, counters)}, {"reduction", offsetof(plan_rank, scratch)},
-    {"gathered weights", offsetof(plan_rank, gather)}, {"activations", offsetof(plan_rank, activations)}, {"tied tensor", offsetof(plan_rank, tied)},
-    {"staging", offsetof(plan_rank, staging)},         {"loader's ring", offsetof(plan_rank, ring)},      {"rest", offsetof(plan_rank, rest)},
+    {"weights", offsetof(plan_rank, weights)},         {"masters (fp32)", offsetof(plan_rank, masters)},
+    {"moments", offsetof(plan_rank, moments)},         {"gradients", offsetof(plan_rank, gradients)},
+    {"sums of shares", offsetof(plan_rank, counters)}, {"reduction", offsetof(plan_rank, scratch)},
+    {"gathered weights", offsetof(plan_rank, gather)}, {"activations", offsetof(plan_rank, activations)},
+    {"tied tensor", offsetof(plan_rank, tied)},        {"staging", offsetof(plan_rank, staging)},
+    {"loader's ring", offsetof(plan_rank, ring)},      {"rest", offsetof(plan_rank, rest)},
 };
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
@@ -159,7 +166,8 @@ static range memory_of(const plan_rank *p, int world) {
     return r;
 }
 
-// Why the gradients are whole where the ZeRO stage would let a rank hold a few buckets of them at a time (trainer/step/state.c).
+// Why the gradients are whole where the ZeRO stage would let a rank hold a few buckets of them at a time
+// (trainer/step/state.c).
 static void print_whole(FILE *out, const config *c, const plan_rank *p) {
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro, lanes = c->batch.global / c->batch.micro;
     if (!p->whole) return;
@@ -187,7 +195,8 @@ static void print_memory(FILE *out, const config *c, const plan_rank *p, int wor
     }
     range all = memory_of(p, world);
     print_row(out, "all", (int64_t)all.least, (int64_t)all.most, true);
-    fprintf(out, "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
+    fprintf(out,
+            "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
     print_whole(out, c, p);
 }
 
@@ -206,7 +215,8 @@ static amount amount_of(const plan_rank *p, int group, bool messages) {
     return x;
 }
 
-static void print_group(FILE *out, const char *indent, const char *name, const plan_rank *p, int world, int group, bool messages) {
+static void print_group(FILE *out, const char *indent, const char *name, const plan_rank *p, int world, int group,
+                        bool messages) {
     amount all = {0};
     for (int k = 0; k < world; k++) {
         amount x = amount_of(&p[k], group, messages);
@@ -248,9 +258,10 @@ static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool
 static void print_lanes(FILE *out, const plan_rank *p, const grid *g, int64_t lanes) {
     int64_t most = 0;
     for (int k = 0; k < grid_world(g); k++) most = p[k].lanes > most ? p[k].lanes : most;
-    const char *who = g->tensor * grid_context(g) > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";  // whose ranks have the same lanes
-    fprintf(out, "lanes   %" PRId64 " on %d %s%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, g->data, who, g->data == 1 ? "" : "s",
-            most, 100 * (1 - (double)lanes / (double)(most * g->data)));
+    // whose ranks have the same lanes
+    const char *who = g->tensor * grid_context(g) > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";
+    fprintf(out, "lanes   %" PRId64 " on %d %s%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, g->data,
+            who, g->data == 1 ? "" : "s", most, 100 * (1 - (double)lanes / (double)(most * g->data)));
 }
 
 static void print_layout(FILE *out, const grid *g) {
@@ -258,7 +269,7 @@ static void print_layout(FILE *out, const grid *g) {
     if (grid_is_divided(g)) fprintf(out, "layout  %s\n", grid_shape(g, text));
 }
 
-// --- a pipeline --------------------------------------------------------------------------------------------------------------------
+// --- a pipeline ------------------------------------------------------------------------------------------------------
 
 // The largest share of lanes decides how long a step takes.
 static int64_t most_micros(const config *c, const grid *g) {
@@ -283,7 +294,8 @@ err_t plan_timeline(const pipeline_layout *l, const model *net, const int *cut, 
     for (int s = 0; s < n; s++) {
         for (int b = net ? cut[s] : 0; net && b < cut[s + 1]; b++) add_block(net, b, again, each[s]);
         for (int u = 0; u < UNIT_KINDS; u++)
-            each[s][u] = !net ? (u == UNIT_BACKWARD ? 2 : 1) : each[s][u] > 0 ? each[s][u] : 1e-6;  // a unit of nothing comes in its turn
+            // a unit of nothing comes in its turn
+            each[s][u] = !net ? (u == UNIT_BACKWARD ? 2 : 1) : each[s][u] > 0 ? each[s][u] : 1e-6;
     }
     err_t rc = timeline_of(l, &(timeline_costs){.unit = (const double(*)[UNIT_KINDS])each}, out);
     free(each);
@@ -318,14 +330,17 @@ static void print_stages(FILE *out, const grid *g, const plan_rank *p, const tim
 }
 
 static err_t print_pipeline(FILE *out, const config *c, const grid *g, const plan_rank *p, bool draw) {
-    pipeline_layout l = {
-        .kind = (pipeline_kind)c->parallel.schedule, .ranks = g->pipeline, .micros = (int)most_micros(c, g), .chunks = config_chunks(c)};
+    pipeline_layout l = {.kind = (pipeline_kind)c->parallel.schedule,
+                         .ranks = g->pipeline,
+                         .micros = (int)most_micros(c, g),
+                         .chunks = config_chunks(c)};
     int count = pipeline_stages(&l), *cut = calloc((size_t)count + 1, sizeof *cut);
     timeline t;
     model *net;
     if (!cut) return err_set(ERR_INTERNAL, "no memory for %d stages", count);
     for (int r = 0; r < g->pipeline; r++)
-        for (int k = 0; k < l.chunks; k++) cut[pipeline_stage_of(&l, r, k)] = p[grid_rank(g, (grid_place){.stage = r})].first[k];
+        for (int k = 0; k < l.chunks; k++)
+            cut[pipeline_stage_of(&l, r, k)] = p[grid_rank(g, (grid_place){.stage = r})].first[k];
     err_t rc = model_open(&net, model_types[c->model.type], &c->model.of);
     if (rc == ERR_OK) {
         cut[count] = net->blocks;
@@ -334,14 +349,14 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
     }
     free(cut);
     TRY(rc);
-    fprintf(out, "stages  %d on %d ranks, %s, %d micro-batches: %.1f %% of the time idle, by the blocks' flops\n", count, g->pipeline,
-            pipeline_name(l.kind), l.micros, 100 * t.idle);
+    fprintf(out, "stages  %d on %d ranks, %s, %d micro-batches: %.1f %% of the time idle, by the blocks' flops\n",
+            count, g->pipeline, pipeline_name(l.kind), l.micros, 100 * t.idle);
     print_stages(out, g, p, &t);
     timeline_free(&t);
     return draw ? draw_schedule(out, &l) : ERR_OK;
 }
 
-// --- the whole ---------------------------------------------------------------------------------------------------------------------
+// --- the whole -------------------------------------------------------------------------------------------------------
 
 // How large the model is, and what a step reads.
 static err_t print_model(FILE *out, const config *c) {
@@ -351,10 +366,11 @@ static err_t print_model(FILE *out, const config *c) {
     TRY(model_open(&net, model_types[c->model.type], &c->model.of));
     int64_t n = model_elements(net), units = net->units > 1 ? net->units : 1;
     bool many = n >= 999995000;
-    fprintf(out, "model   %s, %.2f %s parameters (%" PRId64 ")\n", net->type->name, (double)n / (many ? 1e9 : 1e6), many ? "B" : "M", n);
+    fprintf(out, "model   %s, %.2f %s parameters (%" PRId64 ")\n", net->type->name, (double)n / (many ? 1e9 : 1e6),
+            many ? "B" : "M", n);
     if (units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", units, net->unit);
-    fprintf(out, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s\n", samples, lanes,
-            samples / lanes / micro, micro, each);
+    fprintf(out, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s\n",
+            samples, lanes, samples / lanes / micro, micro, each);
     fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
             (double)(samples * units) * (double)c->run.steps, c->run.steps);
     model_close(net);
@@ -366,8 +382,8 @@ static void print_fit(FILE *out, const char *whose, double needs, double has) {
     char a[HUMAN], b[HUMAN];
     if (has < 0) fprintf(out, "machine %s: needs %s; what this machine has is not known\n", whose, human(a, needs));
     else
-        fprintf(out, "machine %s: needs %s, has %s%s: %s\n", whose, human(a, needs), human(b, has), strstr(whose, "GPU") ? "" : " available here",
-                needs <= has ? "fits" : "does not fit");
+        fprintf(out, "machine %s: needs %s, has %s%s: %s\n", whose, human(a, needs), human(b, has),
+                strstr(whose, "GPU") ? "" : " available here", needs <= has ? "fits" : "does not fit");
 }
 
 // The node whose ranks need most, beside this machine: the other nodes are out of sight.
@@ -402,7 +418,8 @@ typedef struct stage_plan {
     int64_t sent;  // by all ranks
 } stage_plan;
 
-// The same layout at another ZeRO stage. p: room for a plan of each rank. Not every layout can have every stage: a pipeline's micro-batches depend on how lanes are dealt.
+// The same layout at another ZeRO stage. p: room for a plan of each rank. Not every layout can have every stage: a
+// pipeline's micro-batches depend on how lanes are dealt.
 static err_t plan_stage(const config *c, int zero, int world, const comm_place *place, plan_rank *p, stage_plan *out) {
     config *other = malloc(sizeof *other);
     if (!other) return err_set(ERR_INTERNAL, "no memory for the settings of ZeRO stage %d", zero);
@@ -417,12 +434,13 @@ static err_t plan_stage(const config *c, int zero, int world, const comm_place *
     return ERR_OK;
 }
 
-// Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's gradient
-// when the lane ends. A plan of many ranks takes seconds, and this would be four of them.
+// Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's
+// gradient when the lane ends. A plan of many ranks takes seconds, and this would be four of them.
 static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_place *place) {
     enum { STAGES = 4, COMPARED = 64 };
     if (grid_world(g) > COMPARED) {
-        fprintf(out, "zero    with more than %d ranks, stages are compared by a plan of each: -o parallel.zero=2\n", COMPARED);
+        fprintf(out, "zero    with more than %d ranks, stages are compared by a plan of each: -o parallel.zero=2\n",
+                COMPARED);
         return ERR_OK;
     }
     stage_plan at[STAGES] = {0};
@@ -439,22 +457,25 @@ static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_pl
     fprintf(out, "zero    memory of a rank at each ZeRO stage; all ranks send in a step\n");
     for (int z = 0; z < STAGES; z++)
         if (at[z].possible)
-            fprintf(out, "  %d %16zu %10s %10s%s%s\n", z, at[z].most, human(a, (double)at[z].most), human(b, (double)at[z].sent),
-                    z == best ? "   takes least" : "", z == c->parallel.zero ? "   this run" : "");
+            fprintf(out, "  %d %16zu %10s %10s%s%s\n", z, at[z].most, human(a, (double)at[z].most),
+                    human(b, (double)at[z].sent), z == best ? "   takes least" : "",
+                    z == c->parallel.zero ? "   this run" : "");
     return ERR_OK;
 }
 
-static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const comm_place *place, bool draw, FILE *out) {
-    static const char *const again[] = {
-        [RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = ", recompute selective", [RECOMPUTE_BLOCK] = ", recompute block"};
+static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const comm_place *place, bool draw,
+                      FILE *out) {
+    static const char *const again[] = {[RECOMPUTE_NONE] = "",
+                                        [RECOMPUTE_SELECTIVE] = ", recompute selective",
+                                        [RECOMPUTE_BLOCK] = ", recompute block"};
     int world = who->world;
     TRY(plan_ranks(c, world, place, p));
     grid shape = config_grid(c, world);
     TRY(print_model(out, c));
     print_layout(out, &shape);
-    fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s",
-            world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "", again[c->parallel.recompute],
-            c->reduce.order == ORDER_FIXED ? "fixed" : "any");
+    fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes,
+            who->nodes == 1 ? "" : "s", world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "",
+            again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, p, &shape, c->batch.lanes);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, c, p, world);
@@ -482,7 +503,8 @@ err_t verb_plan(const config *c, bool draw, FILE *out) {
     comm_place *place;
     TRY(plan_places(c, &who, &place));
     plan_rank *p = calloc((size_t)who.world, sizeof *p);
-    err_t rc = p ? plan_all(c, &who, p, place, draw, out) : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);
+    err_t rc = p ? plan_all(c, &who, p, place, draw, out)
+                 : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);
     free(p), free(place);
     return rc;
 }

@@ -17,8 +17,9 @@ enum { PLAN_CHUNKS = 64 };
 typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_CONTEXT, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
 
 typedef struct plan_rank {
-    int64_t lanes;                        // of a step
-    size_t weights, masters, moments;     // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
+    int64_t lanes;  // of a step
+    // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
+    size_t weights, masters, moments;
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
@@ -28,12 +29,13 @@ typedef struct plan_rank {
     size_t host;
     int64_t gpu_total;       // bytes that this machine's GPU has, -1: not known
     int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes
-    // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and after, and of a tied tensor between the first and
-    // the last one; to all, what decides the step.
+    // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and
+    // after, and of a tied tensor between the first and the last one; to all, what decides the step.
     comm_cost to[PLAN_GROUPS];
     int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none
     int first[PLAN_CHUNKS], last[PLAN_CHUNKS], chunks;  // its blocks, by stage
-    int held[PLAN_CHUNKS];                              // activations that each stage has memory for, of a micro-batch each
+    // activations that each stage has memory for, of a micro-batch each
+    int held[PLAN_CHUNKS];
 } plan_rank;
 
 size_t plan_bytes(const plan_rank *p);  // all memory
@@ -44,15 +46,15 @@ err_t plan_one(const config *c, int rank, int world, const comm_place *place, pl
 // Where all ranks of the run are, for all nodes. Free *place.
 err_t plan_places(const config *c, cluster *who, comm_place **place);
 
-// How a pipeline works through a step, on paper, if its blocks take as long as their flops say. Stage s has the blocks cut[s] .. cut[s+1]-1. net NULL: all
-// stages take the same. Freed with timeline_free.
+// How a pipeline works through a step, on paper, if its blocks take as long as their flops say. Stage s has the blocks
+// cut[s] .. cut[s+1]-1. net NULL: all stages take the same. Freed with timeline_free.
 err_t plan_timeline(const pipeline_layout *l, const model *net, const int *cut, recomputation again, timeline *out);
 
 // All of the INI's run, as a table; draw: with the schedule of its pipeline.
 err_t verb_plan(const config *c, bool draw, FILE *out);
 
-// What the model's blocks do in a step, forward and backward, as text (trainer/graph.c). which: a block's name or number; "": all of them. Of ranks that
-// differ, the first one that has such a block.
+// What the model's blocks do in a step, forward and backward, as text (trainer/graph.c). which: a block's name or
+// number; "": all of them. Of ranks that differ, the first one that has such a block.
 err_t verb_graph(const config *c, const char *which, FILE *out);
 
 #endif

@@ -1,4 +1,5 @@
-// trainer/prompts.c: the verb `sample`: continues a prompt of the command line, as it is read, or the prompts of a file, as lines of JSON.
+// trainer/prompts.c: the verb `sample`: continues a prompt of the command line, as it is read, or the prompts of a
+// file, as lines of JSON.
 #include "base/clock.h"
 #include "data/text/document.h"
 #include "model/predict.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// --- one prompt: text as it grows --------------------------------------------------------------------------------------------
+// --- one prompt: text as it grows ------------------------------------------------------------------------------------
 
 typedef struct screen {
     FILE *out;
@@ -39,7 +40,8 @@ static void show_grown(void *ctx, int number, const char *bytes, size_t n) {
 static void print_pace(const sample_text *t, double began) {
     double prompt = t->first_s - began, rest = t->last_s - t->first_s;
     if (!isatty(STDERR_FILENO) || t->tokens < 1) return;
-    fprintf(stderr, "%" PRId64 " tokens of prompt in %.2f s, %" PRId64 " after it", t->prompt_tokens, prompt, t->tokens);
+    fprintf(stderr, "%" PRId64 " tokens of prompt in %.2f s, %" PRId64 " after it", t->prompt_tokens, prompt,
+            t->tokens);
     if (t->tokens > 1 && rest > 0) fprintf(stderr, " at %.1f tokens/s", (double)(t->tokens - 1) / rest);
     fprintf(stderr, "\n");
 }
@@ -57,7 +59,7 @@ static err_t sample_one(session *x, const char *prompt, FILE *out) {
     return rc;
 }
 
-// --- a file of prompts -------------------------------------------------------------------------------------------------------
+// --- a file of prompts -----------------------------------------------------------------------------------------------
 
 // They are kept in memory, and so is what is written for them.
 enum { PROMPTS = 1 << 20, PROMPTS_BYTES = 256 << 20 };
@@ -72,9 +74,11 @@ typedef struct prompt_list {
 } prompt_list;
 
 static err_t add_prompt(prompt_list *l, const uint8_t *text, int64_t n) {
-    if (memchr(text, 0, (size_t)n)) return err_set(ERR_DATA, "prompt %d has a NUL byte, which no prompt can have", l->count + 1);
+    if (memchr(text, 0, (size_t)n))
+        return err_set(ERR_DATA, "prompt %d has a NUL byte, which no prompt can have", l->count + 1);
     if (l->count == PROMPTS || (l->bytes += n) > PROMPTS_BYTES)
-        return err_set(ERR_DATA, "prompt %d: a file may have %d prompts of %d MiB in all: divide it", l->count + 1, PROMPTS, PROMPTS_BYTES >> 20);
+        return err_set(ERR_DATA, "prompt %d: a file may have %d prompts of %d MiB in all: divide it", l->count + 1,
+                       PROMPTS, PROMPTS_BYTES >> 20);
     if (l->count == l->room) {
         int room = l->room ? 2 * l->room : 64;
         sample_text *more = realloc(l->at, (size_t)room * sizeof *more);
@@ -113,7 +117,8 @@ static err_t read_prompts(prompt_list *l, const char *path) {
     err_t rc = document_is_jsonl(d) ? read_documents(l, d, &b) : read_lines(l, d);
     document_close(d);
     free(b.at);
-    if (rc == ERR_OK && l->count == 0) rc = err_set(ERR_DATA, "%s: no prompt in it; expected a prompt a line, or JSONL with \"prompt\"", path);
+    if (rc == ERR_OK && l->count == 0)
+        rc = err_set(ERR_DATA, "%s: no prompt in it; expected a prompt a line, or JSONL with \"prompt\"", path);
     return rc;
 }
 
@@ -126,10 +131,12 @@ static json_t *as_json(const char *text) {
 }
 
 static err_t print_sample(const sample_text *t, FILE *out) {
-    json_t *line = json_pack("{s:o*,s:o*,s:I,s:I,s:s}", "prompt", as_json(t->prompt), "text", as_json(t->text), "prompt_tokens",
-                             (json_int_t)t->prompt_tokens, "tokens", (json_int_t)t->tokens, "ended", t->ended);
+    json_t *line =
+        json_pack("{s:o*,s:o*,s:I,s:I,s:s}", "prompt", as_json(t->prompt), "text", as_json(t->text), "prompt_tokens",
+                  (json_int_t)t->prompt_tokens, "tokens", (json_int_t)t->tokens, "ended", t->ended);
     if (!line) return err_set(ERR_INTERNAL, "no memory for a line of JSON");
-    bool ok = json_dumpf(line, out, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 && fputc('\n', out) != EOF && fflush(out) == 0;
+    bool ok =
+        json_dumpf(line, out, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 && fputc('\n', out) != EOF && fflush(out) == 0;
     json_decref(line);
     return ok ? ERR_OK : err_set(ERR_IO, "standard output: could not be written");
 }
@@ -138,7 +145,8 @@ static err_t print_sample(const sample_text *t, FILE *out) {
 static void print_ended(void *ctx, int number, const char *bytes, size_t n) {
     prompt_list *l = ctx;
     (void)number, (void)bytes, (void)n;
-    while (l->failed == ERR_OK && l->printed < l->count && l->at[l->printed].ended) l->failed = print_sample(&l->at[l->printed++], l->out);
+    while (l->failed == ERR_OK && l->printed < l->count && l->at[l->printed].ended)
+        l->failed = print_sample(&l->at[l->printed++], l->out);
 }
 
 static void prompts_close(prompt_list *l) {
@@ -146,7 +154,7 @@ static void prompts_close(prompt_list *l) {
     free(l->at);
 }
 
-// --- the verb ----------------------------------------------------------------------------------------------------------------
+// --- the verb --------------------------------------------------------------------------------------------------------
 
 static err_t sample_session(session *x, const char *ckpt, const char *prompt, prompt_list *l) {
     bool initial;

@@ -2,8 +2,8 @@
 // sign of life after every token, so that they don't take a long sample for a lost rank. With ZeRO stage 3 all ranks
 // must compute, and all generate the same text.
 //
-// A text is told as it grows, but not its last bytes while they may still be taken back: what may begin a text to stop at, and what
-// begins a character that the next token may complete.
+// A text is told as it grows, but not its last bytes while they may still be taken back: what may begin a text to stop
+// at, and what begins a character that the next token may complete.
 #include "base/clock.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/utf8.h"
@@ -32,7 +32,7 @@ static err_t signal_life(session *x) {
     return host->table->broadcast(host, &token, sizeof token, 0, x->s);
 }
 
-// --- bytes -----------------------------------------------------------------------------------------------------------------
+// --- bytes -----------------------------------------------------------------------------------------------------------
 
 // Bytes are written unchanged, except NUL, which would end the text and becomes U+FFFD.
 static err_t append(text_sink *t, const uint8_t *bytes, int64_t n) {
@@ -63,7 +63,7 @@ static err_t append_token(text_sink *t, int32_t token) {
     return append(t, (const uint8_t *)word, (int64_t)strlen(word));
 }
 
-// --- where it ends ---------------------------------------------------------------------------------------------------------
+// --- where it ends ---------------------------------------------------------------------------------------------------
 
 // The next text to stop at, of those in *list, without the bars between them. false: there is none.
 static bool next_stop(const char **list, char stop[CONFIG_TEXT]) {
@@ -78,7 +78,8 @@ static bool next_stop(const char **list, char stop[CONFIG_TEXT]) {
     return n > 0 || *c;
 }
 
-// Whether one of [sample] stop is in the text, of which the first `before` bytes were looked at before; the text then ends where the first one begins.
+// Whether one of [sample] stop is in the text, of which the first `before` bytes were looked at before; the text then
+// ends where the first one begins.
 static bool stops(text_sink *t, size_t before) {
     const char *list = t->x->cfg->sample.stop;
     char stop[CONFIG_TEXT], *first = NULL;
@@ -131,11 +132,12 @@ static bool put_token(void *ctx, int32_t token) {
 // The others wait for a sign of life for every token, also for those that could not be generated.
 static err_t signal_rest(text_sink *t, err_t rc) {
     err_record why = rc == ERR_OK ? (err_record){0} : *err_last();
-    for (; others_listen(t->x) && t->failed == ERR_OK && t->signs < t->x->cfg->sample.tokens; t->signs++) t->failed = signal_life(t->x);
+    for (; others_listen(t->x) && t->failed == ERR_OK && t->signs < t->x->cfg->sample.tokens; t->signs++)
+        t->failed = signal_life(t->x);
     return rc == ERR_OK ? t->failed : err_restore(&why);
 }
 
-// --- texts -----------------------------------------------------------------------------------------------------------------
+// --- texts -----------------------------------------------------------------------------------------------------------
 
 typedef struct texts {
     session *x;
@@ -150,11 +152,15 @@ static void texts_close(texts *t) {
 }
 
 static err_t texts_open(texts *t, session *x, sample_text *of, int count, const sample_listener *listener) {
-    *t = (texts){.x = x, .sink = calloc((size_t)count, sizeof *t->sink), .text = calloc((size_t)count, sizeof *t->text), .count = count};
+    *t = (texts){.x = x,
+                 .sink = calloc((size_t)count, sizeof *t->sink),
+                 .text = calloc((size_t)count, sizeof *t->text),
+                 .count = count};
     if (!t->sink || !t->text) return err_set(ERR_INTERNAL, "no memory for %d samples", count);
     for (int i = 0; i < count; i++) {
         t->sink[i] = (text_sink){.x = x, .of = &of[i], .number = i, .listener = listener, .room = 1};
-        t->text[i] = (predict_text){.prompt = of[i].prompt, .count = (int64_t)strlen(of[i].prompt), .put = put_token, .ctx = &t->sink[i]};
+        t->text[i] = (predict_text){
+            .prompt = of[i].prompt, .count = (int64_t)strlen(of[i].prompt), .put = put_token, .ctx = &t->sink[i]};
         if (!(of[i].text = calloc(1, 1))) return err_set(ERR_INTERNAL, "no memory for a sample");
     }
     return ERR_OK;

@@ -53,7 +53,8 @@ static err_t open_split(session *x, source **out, const char *key, const char *f
     return source_open(out, &o) == ERR_OK ? ERR_OK : config_blame(x->cfg, "data", key);
 }
 
-// How low the validation loss can be is known of stories. It would say nothing of tokens that are not those of training.
+// How low the validation loss can be is known of stories. It would say nothing of tokens that are not those of
+// training.
 static err_t find_possible(session *x) {
     const config *c = x->cfg;
     const char *files = c->data.holdout ? c->data.train : c->data.val;
@@ -62,9 +63,10 @@ static err_t find_possible(session *x) {
     if (a.known && x->kind == SESSION_TRAIN) TRY(about_find(&t, c->data.train));
     x->possible = a.best_loss;
     if (!t.known || strcmp(a.vocabulary, t.vocabulary) == 0) return ERR_OK;
-    return err_set(ERR_CONFIG,
-                   "[data] val was made with the tokenizer %s, and [data] train with %s: expected one vocabulary for both. Pack one of them again",
-                   a.tokenizer, t.tokenizer);
+    return err_set(
+        ERR_CONFIG,
+        "[data] val was made with the tokenizer %s, and [data] train with %s: expected one vocabulary for both. Pack one of them again",
+        a.tokenizer, t.tokenizer);
 }
 
 static err_t open_data(session *x) {
@@ -81,11 +83,12 @@ void session_part(const session *x, int k, char dst[SESSION_PART]) {
     int parts;
     const source_part *p = &source_parts(x->train, &parts)[k];
     double drawn = p->share * (double)x->cfg->run.steps * (double)x->cfg->batch.global;
-    snprintf(dst, SESSION_PART, "%.*s: %.4g %% of the samples, %.2f epochs of its %" PRId64 " %s in %d file%s", SESSION_PART - 128, p->text,
-             100 * p->share, drawn / (double)p->about.samples, p->about.units, p->about.unit, p->about.files, p->about.files == 1 ? "" : "s");
+    snprintf(dst, SESSION_PART, "%.*s: %.4g %% of the samples, %.2f epochs of its %" PRId64 " %s in %d file%s",
+             SESSION_PART - 128, p->text, 100 * p->share, drawn / (double)p->about.samples, p->about.units,
+             p->about.unit, p->about.files, p->about.files == 1 ? "" : "s");
 }
 
-// --- ranks -------------------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 static err_t describe_team(session *x, const launch *at, team_options *o) {
     const config *c = x->cfg;
@@ -101,11 +104,12 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
     snprintf(o->build, sizeof o->build, "%s", version_sources());
     snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);
-    int n =
-        snprintf(o->data_hash, sizeof o->data_hash, "%s %s", x->train ? source_about(x->train).hash : "-", x->val ? source_about(x->val).hash : "-");
+    int n = snprintf(o->data_hash, sizeof o->data_hash, "%s %s", x->train ? source_about(x->train).hash : "-",
+                     x->val ? source_about(x->val).hash : "-");
     const source *asked[] = {x->exam.text.from, x->exam.questions ? questions_source(x->exam.questions) : NULL};
     for (int i = 0; i < 2 && !exam_is_empty(&x->exam); i++)
-        n += snprintf(o->data_hash + n, sizeof o->data_hash - (size_t)n, " %.8s", asked[i] ? source_about(asked[i]).hash : "-");
+        n += snprintf(o->data_hash + n, sizeof o->data_hash - (size_t)n, " %.8s",
+                      asked[i] ? source_about(asked[i]).hash : "-");
     return o->has_secret ? cluster_secret(c, o->secret) : ERR_OK;
 }
 
@@ -133,8 +137,9 @@ static err_t open_ranks(session *x, const launch *at) {
     bool gpu = device_about(x->dev)->kind == DEVICE_CUDA;
     if (!at || at->world == 1) return comm_self_open(&x->ranks);
     if (gpu && choose_transport(x) != TRANSPORT_NCCL)
-        return err_set(ERR_CONFIG,
-                       "[reduce] transport = tcp moves host memory, and this run is on GPUs; set it to auto or nccl, or [device] backend = cpu");
+        return err_set(
+            ERR_CONFIG,
+            "[reduce] transport = tcp moves host memory, and this run is on GPUs; set it to auto or nccl, or [device] backend = cpu");
     team_options o;
     char *settings = NULL;
     err_t rc = describe_team(x, at, &o);
@@ -159,12 +164,13 @@ static err_t open_ranks(session *x, const launch *at) {
                           x->s);
 }
 
-// --- model and tensors ---------------------------------------------------------------------------------------------------------------
+// --- model and tensors -----------------------------------------------------------------------------------------------
 
 // Ranks that share layers have equal shares of the slices, in order.
 static model_slices slices_here(const session *x) {
     int of = x->net->slices.of, count = of / x->shape.tensor;
-    return (model_slices){of, x->groups.group[GROUP_TENSOR]->rank * count, count, x->cfg->parallel.sequence && x->shape.tensor > 1};
+    return (model_slices){of, x->groups.group[GROUP_TENSOR]->rank * count, count,
+                          x->cfg->parallel.sequence && x->shape.tensor > 1};
 }
 
 // Ranks that share positions have equal shares of the token slices, in order.
@@ -216,7 +222,8 @@ err_t session_check_prompt(const session *x, const char *prompt) {
     encoder *e = NULL;
     if (!x->net->vocab || !x->cfg->sample.tokens) return ERR_OK;
     if (x->words) TRY(encoder_open(&e, x->words));
-    err_t rc = e ? encoder_encode(e, prompt, (int64_t)strlen(prompt), ENCODE_TEXT | ENCODE_BEGIN, &ids, &count) : ERR_OK;
+    err_t rc =
+        e ? encoder_encode(e, prompt, (int64_t)strlen(prompt), ENCODE_TEXT | ENCODE_BEGIN, &ids, &count) : ERR_OK;
     if (rc == ERR_OK && (!e || count > 0)) rc = predict_check(x->net, prompt, ids, count);
     if (e) encoder_close(e);
     return rc;
@@ -230,8 +237,10 @@ static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(
 // All ranks ask it of all pipelines: what one of them can't run is refused everywhere, with the same words.
 static err_t check_pipelines(const session *x, const stage_options *o) {
     for (int d = 0; o->ranks > 1 && d < x->shape.data; d++)
-        TRY(pipeline_check(
-            &(pipeline_layout){.kind = o->kind, .ranks = o->ranks, .micros = (int)pipe_micros(x->cfg, &x->shape, d), .chunks = o->chunks}));
+        TRY(pipeline_check(&(pipeline_layout){.kind = o->kind,
+                                              .ranks = o->ranks,
+                                              .micros = (int)pipe_micros(x->cfg, &x->shape, d),
+                                              .chunks = o->chunks}));
     return ERR_OK;
 }
 
@@ -266,7 +275,8 @@ err_t session_fits(const config *c, int world) {
 static err_t plan_tensors(session *x) {
     state_options o = state_options_of(x);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));
-    TRY(step_open(&x->runner, x->cfg, x->dev, x->s, &(step_ranks){x->ranks, &x->groups, &x->stages}, x->net, &x->state));
+    TRY(step_open(&x->runner, x->cfg, x->dev, x->s, &(step_ranks){x->ranks, &x->groups, &x->stages}, x->net,
+                  &x->state));
     x->runner.faults = &x->faults;
     return evaluator_declare(&x->evaluator, &x->runner);
 }
@@ -288,7 +298,8 @@ static err_t copy_key(void *ctx, const char *key, const char *value) {
     if (strcmp(key, "device.plans") == 0) value = x->plans;
     if (s->keys == CKPT_KEYS_MAX) return err_set(ERR_INTERNAL, "more than %d keys of class bits", CKPT_KEYS_MAX);
     ckpt_key *k = &s->key[s->keys++];
-    if (strlen(key) >= CKPT_KEY || strlen(value) >= CKPT_VALUE) return err_set(ERR_INTERNAL, "%s: the value is too long for a manifest", key);
+    if (strlen(key) >= CKPT_KEY || strlen(value) >= CKPT_VALUE)
+        return err_set(ERR_INTERNAL, "%s: the value is too long for a manifest", key);
     strcpy(k->key, key);
     strcpy(k->value, value);
     k->open = config_follows_steps(x->cfg, key);
@@ -378,10 +389,12 @@ err_t session_write_config(const session *x, const char *dir) {
     if (!out) return err_set(ERR_INTERNAL, "no memory for the effective configuration");
     if (gethostname(name, sizeof name) != 0) snprintf(name, sizeof name, "unknown");
     config_hash(x->cfg, hash);
-    fprintf(out, "# lockstep %s  sources %s  config %s  data %s\n", version_text(), version_sources(), hash, source_about(x->train).hash);
+    fprintf(out, "# lockstep %s  sources %s  config %s  data %s\n", version_text(), version_sources(), hash,
+            source_about(x->train).hash);
     if (x->dev) fprintf(out, "# machine %s  device %s\n", name, device_about(x->dev)->name);
     config_print(x->cfg, out);
-    err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL) : err_set(ERR_INTERNAL, "no memory for the effective configuration");
+    err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL)
+                                : err_set(ERR_INTERNAL, "no memory for the effective configuration");
     free(text);
     return rc;
 }
@@ -503,7 +516,9 @@ static err_t init_from(session *x) {
         rc = state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
         return rc == ERR_OK ? ERR_OK : config_blame(c, "model", "init_from");
     }
-    rc = own ? ERR_OK : err_set(ERR_DATA, "[model] init_from = %s: is a checkpoint on another node, and not on this one", c->model.init_from);
+    rc = own ? ERR_OK
+             : err_set(ERR_DATA, "[model] init_from = %s: is a checkpoint on another node, and not on this one",
+                       c->model.init_from);
     TRY(comm_agree_ok(x->ranks, rc, x->s));
     return take_masters(x, dir);
 }
@@ -515,25 +530,30 @@ err_t session_init(session *x) {
     return tied_values(&x->state, x->s);
 }
 
-static void complain(void *ctx, const err_record *why) { monitor_event(ctx, why->code == ERR_IO ? "unreadable" : "damaged", 0, why->text); }
+static void complain(void *ctx, const err_record *why) {
+    monitor_event(ctx, why->code == ERR_IO ? "unreadable" : "damaged", 0, why->text);
+}
 
 static void report_device(const session *x, monitor *m) {
     char now[DEVICE_ARITHMETIC], text[2 * DEVICE_ARITHMETIC + 256];
     device_arithmetic(x->dev, now, sizeof now);
-    snprintf(text, sizeof text,
-             "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
-             x->state.ckpt.other, now);
+    snprintf(
+        text, sizeof text,
+        "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
+        x->state.ckpt.other, now);
     monitor_event(m, "device", x->state.ckpt.at.step, text);
 }
 
 static void report_build(const session *x, monitor *m) {
     const ckpt_state *s = &x->state.ckpt;
     char text[2 * CKPT_REVISION + 128];
-    snprintf(text, sizeof text, "%s wrote the checkpoint, %s (sources %s) goes on", s->other_build, version_text(), version_sources());
+    snprintf(text, sizeof text, "%s wrote the checkpoint, %s (sources %s) goes on", s->other_build, version_text(),
+             version_sources());
     if (s->other_build[0]) monitor_event(m, "build", s->at.step, text);
-    snprintf(text, sizeof text,
-             "the checkpoint was computed with %s, and this build goes on ([run] resume = other-bits): its bits are others from here on",
-             s->other_bits);
+    snprintf(
+        text, sizeof text,
+        "the checkpoint was computed with %s, and this build goes on ([run] resume = other-bits): its bits are others from here on",
+        s->other_bits);
     if (s->other_bits[0]) monitor_event(m, "other_bits", s->at.step, text);
 }
 
@@ -545,13 +565,16 @@ static err_t adopt_keys(session *x, monitor *m) {
     int n = 0;
     for (int i = 0; i < s->keys; i++) {
         if (!s->key[i].adopted) continue;
-        if (!x->own && !(x->own = malloc(sizeof *x->own))) return err_set(ERR_INTERNAL, "no memory for the settings of a run that goes on");
+        if (!x->own && !(x->own = malloc(sizeof *x->own)))
+            return err_set(ERR_INTERNAL, "no memory for the settings of a run that goes on");
         if (x->cfg != x->own) *x->own = *x->cfg, x->cfg = x->runner.cfg = x->own;
         TRY(config_adopt(x->own, s->key[i].key, s->key[i].value));
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s = %.60s", n ? " and " : "", s->key[i].key, s->key[i].value);
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s = %.60s", n ? " and " : "", s->key[i].key,
+                      s->key[i].value);
     }
     if (!n) return ERR_OK;
-    snprintf(text + n, sizeof text - (size_t)n, ", as when the run began: left open, they do not follow a changed run.steps");
+    snprintf(text + n, sizeof text - (size_t)n,
+             ", as when the run began: left open, they do not follow a changed run.steps");
     monitor_event(m, "settings", s->at.step, text);
     return ERR_OK;
 }
@@ -567,8 +590,8 @@ err_t session_resume(session *x, bool *found, monitor *m) {
     return tied_values(&x->state, x->s);
 }
 
-// Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a link is followed once, so that all
-// ranks load the same even while the run goes on elsewhere.
+// Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a
+// link is followed once, so that all ranks load the same even while the run goes on elsewhere.
 enum { CKPT_PLACE = 64 };
 static err_t find_checkpoint(const session *x, char place[CKPT_PLACE]) {
     char best[IO_PATH];
@@ -614,13 +637,15 @@ static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
 
 err_t session_load(session *x, const char *dir) { return load_checkpoint(x, dir, NULL); }
 
-// A checkpoint is looked at with the products that it was trained with, whatever the INI says, but on GPUs and in FP16, which have FP32's alone.
+// A checkpoint is looked at with the products that it was trained with, whatever the INI says, but on GPUs and in FP16,
+// which have FP32's alone.
 static err_t adopt_products(session *x) {
     const ckpt_state *s = &x->state.ckpt;
     bool has_pairs = device_about(x->dev)->kind == DEVICE_CPU && x->cfg->precision.compute != FP16;
     for (int i = 0; i < s->keys; i++)
         if (has_pairs && strcmp(s->key[i].key, "precision.products") == 0)
-            return device_set_products(x->dev, strcmp(s->key[i].then, "bf16-pairs") == 0 ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32);
+            return device_set_products(x->dev,
+                                       strcmp(s->key[i].then, "bf16-pairs") == 0 ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32);
     return ERR_OK;
 }
 

@@ -50,10 +50,14 @@ err_t speed_open(speed *v, const session *x, int local) {
 
 bool speed_faster(const session *x, char dst[SPEED_FASTER]) {
     const config *c = x->cfg;
-    bool native = c->device.simd == WIDTH_AUTO || c->device.simd == WIDTH_AVX512BF16, cpu = device_about(x->dev)->kind == DEVICE_CPU;
+    bool native = c->device.simd == WIDTH_AUTO || c->device.simd == WIDTH_AVX512BF16,
+         cpu = device_about(x->dev)->kind == DEVICE_CPU;
     dst[0] = 0;
-    if (!cpu || !native || c->precision.products != PRODUCTS_FP32 || c->precision.compute == FP16 || !cpu_has_native_pairs()) return false;
-    snprintf(dst, SPEED_FASTER, "[precision] products = bf16-pairs multiplies about twice as fast here; %sthe bits are another run's",
+    if (!cpu || !native || c->precision.products != PRODUCTS_FP32 || c->precision.compute == FP16 ||
+        !cpu_has_native_pairs())
+        return false;
+    snprintf(dst, SPEED_FASTER,
+             "[precision] products = bf16-pairs multiplies about twice as fast here; %sthe bits are another run's",
              c->precision.compute == BF16 ? "" : "it rounds operands to BF16, and ");
     return true;
 }
@@ -63,7 +67,9 @@ void speed_close(speed *v) {
     *v = (speed){0};
 }
 
-double speed_mfu(const speed *v, double ms) { return v->peak > 0 && v->flops > 0 && ms > 0 ? v->flops / (1e-3 * ms * v->peak) : NAN; }
+double speed_mfu(const speed *v, double ms) {
+    return v->peak > 0 && v->flops > 0 && ms > 0 ? v->flops / (1e-3 * ms * v->peak) : NAN;
+}
 
 int64_t speed_resident(const speed *v) {
     char text[128];

@@ -3,10 +3,10 @@
 //   mfu = flops of a step / (its time * peak of all ranks)
 //
 // Flops are the model's, multiplications and additions of matrix products and attention, forward and backward, of the
-// step's samples (model.flops: 6 for each weight and token, and those of attention under the diagonal). What recomputation
-// does again does not count (Chowdhery et al. 2022, appendix B). The peak is measured, not read from a data sheet: the best
-// of a few large matrix products of the run's type, on each rank's device with all of its threads, while the other ranks
-// measure too; so ranks that share processors share their peak.
+// step's samples (model.flops: 6 for each weight and token, and those of attention under the diagonal). What
+// recomputation does again does not count (Chowdhery et al. 2022, appendix B). The peak is measured, not read from a
+// data sheet: the best of a few large matrix products of the run's type, on each rank's device with all of its threads,
+// while the other ranks measure too; so ranks that share processors share their peak.
 #ifndef TRAINER_SPEED_H
 #define TRAINER_SPEED_H
 
@@ -19,12 +19,13 @@ typedef struct speed {
     int64_t page;  // bytes
 } speed;
 
-// Measures, on a device of its own, which is closed afterwards: neither plans nor buffers of the run's device know of it.
-// Takes about 10 ms on a CPU, at most SPEED_S. Collective. A peak that can't be measured is not an error.
+// Measures, on a device of its own, which is closed afterwards: neither plans nor buffers of the run's device know of
+// it. Takes about 10 ms on a CPU, at most SPEED_S. Collective. A peak that can't be measured is not an error.
 err_t speed_open(speed *v, const session *x, int local);
 void speed_close(speed *v);
 
-// Whether [precision] products = bf16-pairs would make a new run faster on this processor, which it then says in one line.
+// Whether [precision] products = bf16-pairs would make a new run faster on this processor, which it then says in one
+// line.
 enum { SPEED_FASTER = 192 };
 bool speed_faster(const session *x, char dst[SPEED_FASTER]);
 

@@ -37,7 +37,7 @@ typedef struct run {
     bool confirmed;     // the ranks have compared their matmul plans
 } run;
 
-// --- opening -----------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static bool leads_node(const run *r) { return r->x.ranks->place[r->x.ranks->rank].local == 0; }
 
@@ -52,18 +52,21 @@ static err_t lock_directory(run *r, const config *c, bool make) {
 
 // A copy of the settings, for people who look into the directory; the run does not need it.
 static void write_config(run *r) {
-    if (session_write_config(&r->x, r->x.dir) != ERR_OK) monitor_event(&r->m, "config_failed", r->x.step, err_last()->text);
+    if (session_write_config(&r->x, r->x.dir) != ERR_OK)
+        monitor_event(&r->m, "config_failed", r->x.step, err_last()->text);
 }
 
 static void greet_ranks(run *r) {
     const session *x = &r->x;
     char via[256], shape[GRID_SHAPE], order[64] = "";
     transport_describe(x->ranks, via, sizeof via);
-    if (x->shape.pipeline > 1) snprintf(order, sizeof order, ", %s, %d micro-batches", pipeline_name(x->stages.pipe.kind), x->stages.pipe.micros);
+    if (x->shape.pipeline > 1)
+        snprintf(order, sizeof order, ", %s, %d micro-batches", pipeline_name(x->stages.pipe.kind),
+                 x->stages.pipe.micros);
     if (grid_is_divided(&x->shape)) monitor_say(&r->m, "layout  %s%s", grid_shape(&x->shape, shape), order);
     monitor_say(&r->m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
-                comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "", x->state.o.fixed ? "fixed" : "any",
-                via);
+                comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "",
+                x->state.o.fixed ? "fixed" : "any", via);
 }
 
 static void greet_batch(run *r) {
@@ -71,8 +74,8 @@ static void greet_batch(run *r) {
     int64_t lanes = x->cfg->batch.lanes, micro = x->cfg->batch.micro;
     char each[48] = "";
     if (x->net->units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", x->net->units, x->net->unit);
-    monitor_say(&r->m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s", x->cfg->batch.global, lanes,
-                x->cfg->batch.global / lanes / micro, micro, each);
+    monitor_say(&r->m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s",
+                x->cfg->batch.global, lanes, x->cfg->batch.global / lanes / micro, micro, each);
 }
 
 static void greet_parts(run *r) {
@@ -90,13 +93,15 @@ static void greet(run *r) {
     source_info t = source_about(x->train);
     char shape[256], type[CONFIG_COMPUTE], faster[SPEED_FASTER];
     x->net->type->describe(x->net->options, shape, sizeof shape);
-    monitor_say(&r->m, "lockstep %s  %s  %s %s %.1f M parameters  %s", version_text(), device_about(x->dev)->name, x->net->type->name, shape,
-                (double)model_elements(x->net) / 1e6, config_compute(x->cfg, type));
+    monitor_say(&r->m, "lockstep %s  %s  %s %s %.1f M parameters  %s", version_text(), device_about(x->dev)->name,
+                x->net->type->name, shape, (double)model_elements(x->net) / 1e6, config_compute(x->cfg, type));
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);
-    if (r->saved < 0 && speed_faster(x, faster)) monitor_say(&r->m, "faster  %s", faster);  // the bits of one that goes on are decided
-    monitor_say(&r->m, "data    train %" PRId64 " %s in %d file%s, val %" PRId64 "          memory %.1f MB", t.units, t.unit, t.files,
-                t.files == 1 ? "" : "s", x->val ? source_about(x->val).units : 0,
-                (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) / 1e6);
+    // the bits of one that goes on are decided
+    if (r->saved < 0 && speed_faster(x, faster)) monitor_say(&r->m, "faster  %s", faster);
+    monitor_say(&r->m, "data    train %" PRId64 " %s in %d file%s, val %" PRId64 "          memory %.1f MB", t.units,
+                t.unit, t.files, t.files == 1 ? "" : "s", x->val ? source_about(x->val).units : 0,
+                (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) /
+                    1e6);
     greet_parts(r);
     if (x->ranks->world > 1) greet_ranks(r);
     greet_batch(r);
@@ -104,9 +109,12 @@ static void greet(run *r) {
 
 static err_t check_resume(const session *x, bool found) {
     if (found && x->cfg->run.resume == RESUME_NEVER)
-        return err_set(ERR_CONFIG, "%s holds a checkpoint of step %" PRId64 " and [run] resume = never: choose another [run] name, or resume = auto",
+        return err_set(ERR_CONFIG,
+                       "%s holds a checkpoint of step %" PRId64
+                       " and [run] resume = never: choose another [run] name, or resume = auto",
                        x->dir, x->step);
-    if (!found && x->cfg->run.resume == RESUME_MUST) return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
+    if (!found && x->cfg->run.resume == RESUME_MUST)
+        return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
     return ERR_OK;
 }
 
@@ -167,8 +175,11 @@ static err_t start_log(run *r) {
     char text[128];
     int64_t steps = x->cfg->run.steps;
     if (x->step < steps) snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->step, steps);
-    else if (x->step == steps) snprintf(text, sizeof text, "after step %" PRId64 " of %" PRId64 ": all are done", steps, steps);
-    else snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps, x->step);
+    else if (x->step == steps)
+        snprintf(text, sizeof text, "after step %" PRId64 " of %" PRId64 ": all are done", steps, steps);
+    else
+        snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps,
+                 x->step);
     monitor_event(&r->m, "resume", x->step, text);
     return ERR_OK;
 }
@@ -235,20 +246,22 @@ static void run_close(run *r) {
     run_lock_release(&r->lock);
 }
 
-// --- what happens between steps ----------------------------------------------------------------------------------------------
+// --- what happens between steps --------------------------------------------------------------------------------------
 
 // What to do about a run whose last `count` steps, up to this one, are bad; loss: as in diverged_run.
 static const char *advice(const run *r, int64_t step, int64_t count, double loss, char text[DIVERGED_TEXT]) {
     const ckpt_counters *at = &r->x.state.ckpt.at;
     const diverged_run of = {r->x.cfg, r->x.dir, step - count + 1, step, loss, at->least_loss, at->sound_step};
-    if (diverged_advice(&of, text) != ERR_OK) snprintf(text, DIVERGED_TEXT, "%.*s", DIVERGED_TEXT - 1, err_last()->text);
+    if (diverged_advice(&of, text) != ERR_OK)
+        snprintf(text, DIVERGED_TEXT, "%.*s", DIVERGED_TEXT - 1, err_last()->text);
     return text;
 }
 
 static void say_ruined(run *r, int64_t step) {
     char text[DIVERGED_TEXT];
     int64_t count = r->bad.far_steps > 0 ? r->bad.far_steps : 1;
-    if (r->x.ranks->rank == 0) monitor_event(&r->m, "ruined", step, advice(r, step, count, r->x.state.ckpt.at.loss, text));
+    if (r->x.ranks->rank == 0)
+        monitor_event(&r->m, "ruined", step, advice(r, step, count, r->x.state.ckpt.at.loss, text));
 }
 
 // A run that ends should not look well if its loss does not.
@@ -263,8 +276,8 @@ static void say_mended(run *r, int64_t step) {
     monitor_event(&r->m, "mended", step, text);
 }
 
-// A diverged run looks busy. Weights that are ruined may give a finite loss for ever; it may also be what the user wants,
-// on other data, so the run goes on.
+// A diverged run looks busy. Weights that are ruined may give a finite loss for ever; it may also be what the user
+// wants, on other data, so the run goes on.
 static void watch_bad_steps(run *r, const step_result *s) {
     ckpt_counters *at = &r->x.state.ckpt.at;
     int64_t limit = diverged_limit(r->x.cfg);
@@ -282,9 +295,10 @@ static void watch_bad_steps(run *r, const step_result *s) {
 // A rank that is much slower than the others delays all of them: every step waits for it.
 static void name_straggler(run *r, int64_t step, const rank_summary *t) {
     char who[COMM_NAME], text[256];
-    snprintf(text, sizeof text,
-             "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
-             comm_rank_text(r->x.ranks, t->slowest, who), t->slowest_ms, t->median_ms);
+    snprintf(
+        text, sizeof text,
+        "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
+        comm_rank_text(r->x.ranks, t->slowest, who), t->slowest_ms, t->median_ms);
     monitor_event(&r->m, "straggler", step, text);
 }
 
@@ -417,8 +431,8 @@ static err_t evaluate_now(run *r, bool *improved) {
     return ERR_OK;
 }
 
-// A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. `again`: the step will be saved once
-// more, and have its record then.
+// A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. `again`:
+// the step will be saved once more, and have its record then.
 static err_t save_now(run *r, bool again) {
     session *x = &r->x;
     ckpt_counters *at = &x->state.ckpt.at;
@@ -498,8 +512,8 @@ static err_t between_steps(run *r, bool stopping) {
 // Must the queue drain now, because something other than a step comes next?
 static bool rests(const run *r) {
     bool last = r->x.step == r->x.cfg->run.steps;
-    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) ||
-           save_is_due(r);
+    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) ||
+           look_is_due(r, last) || save_is_due(r);
 }
 
 static err_t collect_step(run *r, bool *stopping) {
@@ -548,10 +562,11 @@ static err_t step_or_save(run *r, bool *stopping) {
 static err_t say_stopped(run *r) {
     char text[96];
     say_if_ruined(r);
-    snprintf(text, sizeof text, "asked to stop; %s step %" PRId64 "; the same command continues", r->saved == r->x.step ? "saved" : "could not save",
-             r->x.step);
+    snprintf(text, sizeof text, "asked to stop; %s step %" PRId64 "; the same command continues",
+             r->saved == r->x.step ? "saved" : "could not save", r->x.step);
     monitor_event(&r->m, "stop", r->x.step, text);
-    return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", r->x.step, r->x.cfg->run.steps);
+    return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", r->x.step,
+                   r->x.cfg->run.steps);
 }
 
 // Nothing is saved: the weights are those of before, or ruined. The command that is printed goes on from a checkpoint
@@ -570,7 +585,8 @@ static err_t give_up(run *r) {
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
     const session *x = &r->x;
-    monitor_log(&r->m, &(record){RECORD_START, .start = {.step = x->step, .units = x->step * c->batch.global * x->net->units}});
+    monitor_log(
+        &r->m, &(record){RECORD_START, .start = {.step = x->step, .units = x->step * c->batch.global * x->net->units}});
     board_enter(r->mine, PHASE_STEPPING, r->x.step);
     while (r->x.step < c->run.steps) {
         bool stopping = false;
@@ -590,9 +606,10 @@ static err_t run_steps(run *r) {
 
 static err_t check_saved(const run *r) {
     if (r->saved == r->x.step) return ERR_OK;
-    return err_set(
-        ERR_IO, "the last checkpoint, of step %" PRId64 ", could not be written (see events.jsonl); the same command continues after step %" PRId64,
-        r->x.step, r->saved < 0 ? 0 : r->saved);
+    return err_set(ERR_IO,
+                   "the last checkpoint, of step %" PRId64
+                   ", could not be written (see events.jsonl); the same command continues after step %" PRId64,
+                   r->x.step, r->saved < 0 ? 0 : r->saved);
 }
 
 static err_t run_all(run *r, const config *c, const launch *at) {
@@ -607,7 +624,8 @@ static err_t run_all(run *r, const config *c, const launch *at) {
 // Adds what this rank was doing when another rank was lost.
 static void say_where(const run *r) {
     const comm *c = r->x.ranks;
-    if (c && c->world > 1 && c->phase.what) err_prefix("in %s %" PRId64 " of step %" PRId64, c->phase.what, c->phase.number, c->phase.step);
+    if (c && c->world > 1 && c->phase.what)
+        err_prefix("in %s %" PRId64 " of step %" PRId64, c->phase.what, c->phase.number, c->phase.step);
 }
 
 err_t train_rank(const config *c, const launch *at, board *b) {

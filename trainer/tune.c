@@ -1,4 +1,5 @@
-// trainer/tune.c: `lockstep tune`: meets the matrix products of a run's steps, on made-up samples, and measures how each is best computed.
+// trainer/tune.c: `lockstep tune`: meets the matrix products of a run's steps, on made-up samples, and measures how
+// each is best computed.
 #include "base/io.h"
 #include "trainer/train.h"
 #include "trainer/tuned.h"
@@ -7,11 +8,13 @@
 
 enum { SHAPES_MOST = 512, TUNE_STEPS = 2 };
 
-static void print_head(FILE *out) { fprintf(out, "%9s %9s %8s %6s %7s  %s\n", "ms", "first", "TFLOP/s", "tried", "refused", "matrix product"); }
+static void print_head(FILE *out) {
+    fprintf(out, "%9s %9s %8s %6s %7s  %s\n", "ms", "first", "TFLOP/s", "tried", "refused", "matrix product");
+}
 
 static void print_plan(const plan_tuning *t, FILE *out) {
-    fprintf(out, "%9.4f %9.4f %8.1f %6d %7d  %s\n", t->best_ms, t->first_ms, t->best_ms > 0 ? 1e-9 * t->flops / t->best_ms : 0, t->tried, t->refused,
-            t->name);
+    fprintf(out, "%9.4f %9.4f %8.1f %6d %7d  %s\n", t->best_ms, t->first_ms,
+            t->best_ms > 0 ? 1e-9 * t->flops / t->best_ms : 0, t->tried, t->refused, t->name);
     fflush(out);
 }
 
@@ -19,9 +22,10 @@ static void print_plan(const plan_tuning *t, FILE *out) {
 static err_t read_plans(const session *x, char (*text)[DEVICE_PLAN], int *count) {
     for (*count = 0; *count < SHAPES_MOST && device_plans_get(x->dev, *count, text[*count]); ++*count) {}
     if (*count) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE,
-                   "%s multiplies without plans, so there is nothing to measure; lockstep tune is for GPUs ([device] backend = cuda)",
-                   device_about(x->dev)->name);
+    return err_set(
+        ERR_UNAVAILABLE,
+        "%s multiplies without plans, so there is nothing to measure; lockstep tune is for GPUs ([device] backend = cuda)",
+        device_about(x->dev)->name);
 }
 
 static err_t measure_all(session *x, char (*text)[DEVICE_PLAN], plan_tuning *plan, int *count, FILE *out) {

@@ -10,7 +10,7 @@
 
 enum { VERSION = 1, FILE_MOST = 4 << 20, HEAD = 256 + DEVICE_ARITHMETIC };
 
-// --- reading -------------------------------------------------------------------------------------------------------------------------
+// --- reading ---------------------------------------------------------------------------------------------------------
 
 typedef struct reader {
     const char *path;
@@ -29,8 +29,9 @@ static char *next_line(reader *r) {
 }
 
 static err_t not_such(const reader *r, const char *expected, const char *found) {
-    return err_set(ERR_DATA, "%s:%d: expected `%s`, found `%.60s`: it is not a whole file of `lockstep tune`; make it again", r->path, r->line,
-                   expected, found ? found : "");
+    return err_set(ERR_DATA,
+                   "%s:%d: expected `%s`, found `%.60s`: it is not a whole file of `lockstep tune`; make it again",
+                   r->path, r->line, expected, found ? found : "");
 }
 
 // What stands after `word` and a space.
@@ -47,13 +48,15 @@ static err_t take_head(reader *r, const device *d, int *plans) {
     char mine[DEVICE_ARITHMETIC];
     TRY(take(r, "lockstep plans", &version));
     if (strcmp(version, "1") != 0)
-        return err_set(ERR_CONFIG, "%s: version %.20s, this build knows %d: make it again with `lockstep tune`", r->path, version, VERSION);
+        return err_set(ERR_CONFIG, "%s: version %.20s, this build knows %d: make it again with `lockstep tune`",
+                       r->path, version, VERSION);
     TRY(take(r, "device", &about));
     device_arithmetic(d, mine, sizeof mine);
     if (strcmp(about, mine) != 0)
-        return err_set(ERR_CONFIG,
-                       "%s: was measured on \"%.150s\", and this device is \"%s\": make one here with `lockstep tune`, or leave [device] plans empty",
-                       r->path, about, mine);
+        return err_set(
+            ERR_CONFIG,
+            "%s: was measured on \"%.150s\", and this device is \"%s\": make one here with `lockstep tune`, or leave [device] plans empty",
+            r->path, about, mine);
     TRY(take(r, "plans", &count));
     char *end;
     long n = strtol(count, &end, 10);
@@ -70,7 +73,9 @@ static err_t take_plans(reader *r, device *d, int plans) {
         if (device_plans_set(d, line) != ERR_OK) return err_prefix("%s:%d", r->path, r->line);
     }
     if (found == plans) return ERR_OK;
-    return err_set(ERR_DATA, "%s: says that it has %d plans, and has %d: it is not whole; make it again with `lockstep tune`", r->path, plans, found);
+    return err_set(ERR_DATA,
+                   "%s: says that it has %d plans, and has %d: it is not whole; make it again with `lockstep tune`",
+                   r->path, plans, found);
 }
 
 static void hash_of(const char *bytes, size_t n, char hash[TUNED_HASH]) {
@@ -94,7 +99,7 @@ err_t tuned_load(device *d, const char *path, char hash[TUNED_HASH]) {
     return rc;
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------------------------
+// --- writing ---------------------------------------------------------------------------------------------------------
 
 err_t tuned_save(const device *d, const char *path, const plan_tuning *plan, int plans) {
     size_t room = HEAD + (size_t)plans * (sizeof *plan + HEAD), at;
@@ -104,8 +109,10 @@ err_t tuned_save(const device *d, const char *path, const plan_tuning *plan, int
     at = (size_t)snprintf(text, room, "lockstep plans %d\ndevice %s\nplans %d\n", VERSION, about, plans);
     for (int i = 0; i < plans; i++) {
         const plan_tuning *t = &plan[i];
-        at += (size_t)snprintf(text + at, room - at, "# %.4f ms (%.4f the first choice, %d tried, %d refused), %.1f TFLOP/s: %s\n%s\n", t->best_ms,
-                               t->first_ms, t->tried, t->refused, t->best_ms > 0 ? 1e-9 * t->flops / t->best_ms : 0, t->name, t->text);
+        at += (size_t)snprintf(text + at, room - at,
+                               "# %.4f ms (%.4f the first choice, %d tried, %d refused), %.1f TFLOP/s: %s\n%s\n",
+                               t->best_ms, t->first_ms, t->tried, t->refused,
+                               t->best_ms > 0 ? 1e-9 * t->flops / t->best_ms : 0, t->name, t->text);
     }
     err_t rc = io_write_file(path, text, at, NULL);
     free(text);

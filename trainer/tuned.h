@@ -1,4 +1,5 @@
-// trainer/tuned.h: [device] plans: a file of matmul plans that `lockstep tune` has measured. Text, for one kind of device:
+// trainer/tuned.h: [device] plans: a file of matmul plans that `lockstep tune` has measured. Text, for one kind of
+// device:
 //
 //   lockstep plans 1
 //   device cuda sm_90 132 SMs cuBLASLt 13.1.0
@@ -13,8 +14,9 @@
 
 enum { TUNED_HASH = 17 };
 
-// Sets every plan of the file on the device. hash (=): of the file's bytes, in hex, which stands for them in a checkpoint. ERR_CONFIG: made for
-// another device, or refused by this one; ERR_DATA: not such a file, or not whole; ERR_IO.
+// Sets every plan of the file on the device. hash (=): of the file's bytes, in hex, which stands for them in a
+// checkpoint. ERR_CONFIG: made for another device, or refused by this one; ERR_DATA: not such a file, or not whole;
+// ERR_IO.
 err_t tuned_load(device *d, const char *path, char hash[TUNED_HASH]);
 
 // Writes the file of these, all or nothing.

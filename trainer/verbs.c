@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// --- look at weights ---------------------------------------------------------------------------------------------------------
+// --- look at weights -------------------------------------------------------------------------------------------------
 
 static bool has(const char *dir, const char *name, struct stat *st) {
     char path[IO_PATH];
@@ -33,8 +33,11 @@ static err_t no_such_directory(const char *ckpt, const char *why) {
         *slash = 0;
         TRY(ckpt_newest(run, newest, &found));
     }
-    if (!found) return err_set(ERR_DATA, "%s: %s; expected a checkpoint, such as runs/default/best, or a run's directory", ckpt, why);
-    return err_set(ERR_DATA, "%s: %s: no checkpoint of this run is marked as its best; its newest is %s", ckpt, why, newest);
+    if (!found)
+        return err_set(ERR_DATA, "%s: %s; expected a checkpoint, such as runs/default/best, or a run's directory", ckpt,
+                       why);
+    return err_set(ERR_DATA, "%s: %s: no checkpoint of this run is marked as its best; its newest is %s", ckpt, why,
+                   newest);
 }
 
 err_t checkpoint_of(const char *from, char ckpt[IO_PATH], const char **which) {
@@ -59,13 +62,14 @@ err_t verb_hash(const char *from, FILE *out) {
     return ERR_OK;
 }
 
-// --- check, pack -------------------------------------------------------------------------------------------------------------
+// --- check, pack -----------------------------------------------------------------------------------------------------
 
 static void print_line(void *ctx, const char *text) { fprintf(ctx, "%s\n", text); }
 
 static void print_source(const char *split, const source *from, FILE *out) {
     source_info about = source_about(from);
-    fprintf(out, "%-7s %" PRId64 " %s in %d file%s, hash %s\n", split, about.units, about.unit, about.files, about.files == 1 ? "" : "s", about.hash);
+    fprintf(out, "%-7s %" PRId64 " %s in %d file%s, hash %s\n", split, about.units, about.unit, about.files,
+            about.files == 1 ? "" : "s", about.hash);
 }
 
 static void print_parts(const session *x, FILE *out) {
@@ -82,7 +86,8 @@ static void print_parts(const session *x, FILE *out) {
 static void print_faster(const session *x, FILE *out) {
     char newest[IO_PATH], faster[SPEED_FASTER];
     bool found = false;
-    if (ckpt_newest(x->dir, newest, &found) == ERR_OK && !found && speed_faster(x, faster)) fprintf(out, "faster  %s\n", faster);
+    if (ckpt_newest(x->dir, newest, &found) == ERR_OK && !found && speed_faster(x, faster))
+        fprintf(out, "faster  %s\n", faster);
 }
 
 static err_t check_session(session *x, FILE *out) {
@@ -91,9 +96,10 @@ static err_t check_session(session *x, FILE *out) {
     fprintf(out, "device  %s (%s)\n", device_about(x->dev)->name, device_about(x->dev)->choice);
     print_faster(x, out);
     fprintf(out, "model   %s, %.2f M parameters\n", x->net->type->name, (double)model_elements(x->net) / 1e6);
-    fprintf(out, "memory  %.1f MB of weights, optimizer state and gradients, %.1f MB of activations\n", (double)state_bytes(&x->state) / 1e6,
-            (double)x->runner.memory.bytes / 1e6);
-    fprintf(out, "batch   %" PRId64 " lanes; %" PRId64 " steps are %.2f epochs\n", c->batch.lanes, c->run.steps, (double)c->run.steps / epoch);
+    fprintf(out, "memory  %.1f MB of weights, optimizer state and gradients, %.1f MB of activations\n",
+            (double)state_bytes(&x->state) / 1e6, (double)x->runner.memory.bytes / 1e6);
+    fprintf(out, "batch   %" PRId64 " lanes; %" PRId64 " steps are %.2f epochs\n", c->batch.lanes, c->run.steps,
+            (double)c->run.steps / epoch);
     print_source("train", x->train, out);
     print_parts(x, out);
     err_t train = source_verify(x->train, print_line, out), val = ERR_OK;
@@ -151,14 +157,16 @@ err_t verb_pack(const config *c, FILE *out) {
                  &r));
     if (draws && r.documents) fprintf(stderr, "\n");
     fprintf(out,
-            "packed  %" PRId64 " file%s, %" PRId64 " bytes (%" PRId64 " skipped: empty or binary) into %d shard%s: train %" PRId64
-            " tokens, val %" PRId64 "\n",
-            r.files_in, r.files_in == 1 ? "" : "s", r.bytes_in, r.files_skipped, r.shards_out, r.shards_out == 1 ? "" : "s", r.train_tokens,
-            r.val_tokens);
+            "packed  %" PRId64 " file%s, %" PRId64 " bytes (%" PRId64
+            " skipped: empty or binary) into %d shard%s: train %" PRId64 " tokens, val %" PRId64 "\n",
+            r.files_in, r.files_in == 1 ? "" : "s", r.bytes_in, r.files_skipped, r.shards_out,
+            r.shards_out == 1 ? "" : "s", r.train_tokens, r.val_tokens);
     double s = clock_now() - bar.began;
     if (r.documents)
-        fprintf(out, "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n", r.documents, r.text_bytes,
-                (double)r.text_bytes / (double)(r.train_tokens + r.val_tokens), s, (double)r.text_bytes / 1e6 / s);
+        fprintf(out,
+                "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n",
+                r.documents, r.text_bytes, (double)r.text_bytes / (double)(r.train_tokens + r.val_tokens), s,
+                (double)r.text_bytes / 1e6 / s);
     if (r.best_loss > 0) fprintf(out, "        the best possible loss on it is %.4f\n", r.best_loss);
     return ERR_OK;
 }

@@ -18,7 +18,8 @@ static void waiting_open(waiting *w, board *b, bool says) {
     static const sink *const lines[] = {&sink_terminal, NULL};
     static const config none;
     *w = (waiting){.b = b, .says = says};
-    if (says) (void)monitor_open_list(&w->m, &(log_setup){.dir = "", .c = &none}, lines);  // without memory it is silent
+    // without memory it is silent
+    if (says) (void)monitor_open_list(&w->m, &(log_setup){.dir = "", .c = &none}, lines);
 }
 
 static void waiting_close(waiting *w) {
@@ -38,8 +39,10 @@ bool waiting_says(waiting_said *last, double waited_s, const char *text) {
 static err_t look(void *ctx, double waited_s, const char *text) {
     waiting *w = ctx;
     if (atomic_load(&w->b->stop))
-        return err_set(ERR_INTERRUPTED, "stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved");
-    if (atomic_load(&w->b->failed)) return err_set(ERR_UNAVAILABLE, "another rank of this node ended while the ranks were meeting");
+        return err_set(ERR_INTERRUPTED,
+                       "stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved");
+    if (atomic_load(&w->b->failed))
+        return err_set(ERR_UNAVAILABLE, "another rank of this node ended while the ranks were meeting");
     if (!w->says) return ERR_OK;
     board_say(w->b, text);
     if (waiting_says(&w->last, waited_s, text)) monitor_say(&w->m, "%s", text);
@@ -52,7 +55,8 @@ err_t waiting_enter(session *x, const launch *at, board *b, bool says) {
     x->waiting = (team_waiting){look, &w};
     err_t rc = session_enter(x, at);
     x->waiting = (team_waiting){0};
-    if (rc == ERR_OK && w.says && at->node > 0) monitor_say(&w.m, "joined; progress is on node 0 (%s)", at->place[0].host);
+    if (rc == ERR_OK && w.says && at->node > 0)
+        monitor_say(&w.m, "joined; progress is on node 0 (%s)", at->place[0].host);
     waiting_close(&w);
     return rc;
 }

@@ -1,6 +1,6 @@
-// comm/nccl/api.h: the part of NCCL's binary interface that we call, declared by us, so that the program builds where NCCL is
-// not installed and opens it at run time where it is. Names and values are NCCL's own (nccl.h of 2.28); test/nccl_headers.c
-// compares every one of them with the original where that is installed.
+// comm/nccl/api.h: the part of NCCL's binary interface that we call, declared by us, so that the program builds where
+// NCCL is not installed and opens it at run time where it is. Names and values are NCCL's own (nccl.h of 2.28);
+// test/nccl_headers.c compares every one of them with the original where that is installed.
 #ifndef COMM_NCCL_API_H
 #define COMM_NCCL_API_H
 
@@ -50,14 +50,16 @@ enum { NCCL_API_VERSION = 22809, NCCL_OLDEST = 21800, NCCL_UNDEFINED = INT_MIN }
 
 static inline ncclConfig_t nccl_config_nonblocking(void) {
     const int u = NCCL_UNDEFINED;
-    return (ncclConfig_t){sizeof(ncclConfig_t), NCCL_MAGIC, NCCL_API_VERSION, 0, u, u, u, NULL, u, u, NULL, u, u, u, u, u, u};
+    return (ncclConfig_t){
+        sizeof(ncclConfig_t), NCCL_MAGIC, NCCL_API_VERSION, 0, u, u, u, NULL, u, u, NULL, u, u, u, u, u, u};
 }
 
 // CALL(result, name, arguments): every function that we call; ncclCommSplit is the youngest of them (2.18).
 #define NCCL_CALLS(CALL) \
     CALL(ncclResult_t, ncclGetVersion, (int *version)) \
     CALL(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) \
-    CALL(ncclResult_t, ncclCommInitRankConfig, (ncclComm_t * out, int world, ncclUniqueId id, int rank, ncclConfig_t *config)) \
+    CALL(ncclResult_t, ncclCommInitRankConfig, \
+         (ncclComm_t * out, int world, ncclUniqueId id, int rank, ncclConfig_t *config)) \
     CALL(ncclResult_t, ncclCommSplit, (ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config)) \
     CALL(ncclResult_t, ncclCommFinalize, (ncclComm_t c)) \
     CALL(ncclResult_t, ncclCommDestroy, (ncclComm_t c)) \
@@ -67,22 +69,28 @@ static inline ncclConfig_t nccl_config_nonblocking(void) {
     CALL(const char *, ncclGetLastError, (ncclComm_t c)) \
     CALL(ncclResult_t, ncclGroupStart, (void)) \
     CALL(ncclResult_t, ncclGroupEnd, (void)) \
-    CALL(ncclResult_t, ncclSend, (const void *data, size_t count, ncclDataType_t type, int to, ncclComm_t c, cudaStream_t s)) \
-    CALL(ncclResult_t, ncclRecv, (void *data, size_t count, ncclDataType_t type, int from, ncclComm_t c, cudaStream_t s)) \
-    CALL(ncclResult_t, ncclBroadcast, (const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s)) \
+    CALL(ncclResult_t, ncclSend, \
+         (const void *data, size_t count, ncclDataType_t type, int to, ncclComm_t c, cudaStream_t s)) \
+    CALL(ncclResult_t, ncclRecv, \
+         (void *data, size_t count, ncclDataType_t type, int from, ncclComm_t c, cudaStream_t s)) \
+    CALL(ncclResult_t, ncclBroadcast, \
+         (const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s)) \
     CALL(ncclResult_t, ncclReduce, \
-         (const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t s)) \
-    CALL(ncclResult_t, ncclAllReduce, (const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s)) \
+         (const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t c, \
+          cudaStream_t s)) \
+    CALL(ncclResult_t, ncclAllReduce, \
+         (const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s)) \
     CALL(ncclResult_t, ncclReduceScatter, \
          (const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s)) \
-    CALL(ncclResult_t, ncclAllGather, (const void *in, void *out, size_t each, ncclDataType_t type, ncclComm_t c, cudaStream_t s))
+    CALL(ncclResult_t, ncclAllGather, \
+         (const void *in, void *out, size_t each, ncclDataType_t type, ncclComm_t c, cudaStream_t s))
 
 // Functions that are newer than the oldest supported library: NULL where the library has none.
 #define NCCL_OPTIONAL_CALLS(CALL) \
     CALL(ncclResult_t, ncclCommRegister, (const ncclComm_t c, void *base, size_t bytes, void **handle)) \
     CALL(ncclResult_t, ncclCommDeregister, (const ncclComm_t c, void *handle))
 
-// --- the opened library (comm/nccl/load.c) -------------------------------------------------------------------------------------
+// --- the opened library (comm/nccl/load.c) ---------------------------------------------------------------------------
 
 enum { NCCL_PATH = 256, NCCL_VERSION_TEXT = 16 };
 
@@ -107,7 +115,7 @@ const char *nccl_version_text(int version, char dst[NCCL_VERSION_TEXT]);
 // variables, set by the INI or by the user.
 void nccl_library_describe(const nccl_library *lib, char *dst, size_t room);
 
-// --- its communicators (comm/nccl/nccl.c) -------------------------------------------------------------------------------------------
+// --- its communicators (comm/nccl/nccl.c) ----------------------------------------------------------------------------
 
 // The same of a communicator's library.
 void nccl_describe(const comm *c, char *dst, size_t room);

@@ -32,11 +32,12 @@ static void append(char *dst, size_t room, const char *fmt, ...) {
 const char *nccl_version_text(int version, char dst[NCCL_VERSION_TEXT]) {
     // Since 2.9 a version has two digits each for minor and patch; before it had one for minor: 2804 was 2.8.4.
     int minor = version < 10000 ? version / 100 % 10 : version / 100 % 100;
-    snprintf(dst, NCCL_VERSION_TEXT, "%d.%d.%d", version < 10000 ? version / 1000 : version / 10000, minor, version % 100);
+    snprintf(dst, NCCL_VERSION_TEXT, "%d.%d.%d", version < 10000 ? version / 1000 : version / 10000, minor,
+             version % 100);
     return dst;
 }
 
-// --- settings ------------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 static err_t setting(const char *name, const char *value, int overwrite) {
     if (setenv(name, value, overwrite) == 0) return ERR_OK;
@@ -55,23 +56,26 @@ static err_t pass_settings(const transport_options *o) {
 
 void nccl_library_describe(const nccl_library *lib, char *dst, size_t room) {
     char version[NCCL_VERSION_TEXT];
-    const char *interface = getenv("NCCL_SOCKET_IFNAME"), *algorithm = getenv("NCCL_ALGO"), *no_ib = getenv("NCCL_IB_DISABLE");
+    const char *interface = getenv("NCCL_SOCKET_IFNAME"), *algorithm = getenv("NCCL_ALGO"),
+               *no_ib = getenv("NCCL_IB_DISABLE");
     const char *ras = getenv("NCCL_RAS_ENABLE");
     if (!room) return;
     dst[0] = 0;
-    append(dst, room, "nccl %s%s, %s", nccl_version_text(lib->version, version), lib->stand_in ? " (a stand-in for tests)" : "", lib->path);
+    append(dst, room, "nccl %s%s, %s", nccl_version_text(lib->version, version),
+           lib->stand_in ? " (a stand-in for tests)" : "", lib->path);
     if (given(interface)) append(dst, room, ", interface %s", interface);
     if (given(no_ib)) append(dst, room, ", infiniband %s", strcmp(no_ib, "0") == 0 ? "on" : "off");
     if (given(algorithm)) append(dst, room, ", algorithm %s", algorithm);
     if (given(ras) && strcmp(ras, "0") != 0) append(dst, room, ", RAS on");
 }
 
-// --- the library ---------------------------------------------------------------------------------------------------------------
+// --- the library -----------------------------------------------------------------------------------------------------
 
 static err_t open_any(library *file, const char *named) {
     bool found = given(named) ? library_open(file, &named, 1) : library_search(file, names, 1);
     if (found) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE, "nccl: libnccl.so.2 not found (tried %s): install it, or set [reduce] transport = tcp", file->text);
+    return err_set(ERR_UNAVAILABLE,
+                   "nccl: libnccl.so.2 not found (tried %s): install it, or set [reduce] transport = tcp", file->text);
 }
 
 #define FIND(result, name, arguments) library_find(file, #name, true, &lib->name);
@@ -82,11 +86,13 @@ static err_t resolve(nccl_library *lib, library *file) {
     NCCL_CALLS(FIND)
     NCCL_OPTIONAL_CALLS(FIND_OPTIONAL)
     if (lib->ncclGetVersion && lib->ncclGetVersion(&lib->version) == ncclSuccess && lib->version < NCCL_OLDEST)
-        return err_set(ERR_UNAVAILABLE, "nccl: %s is version %s, expected %s or newer: install a newer one, or name it in [reduce] nccl_library",
-                       lib->path, nccl_version_text(lib->version, version), nccl_version_text(NCCL_OLDEST, oldest));
+        return err_set(
+            ERR_UNAVAILABLE,
+            "nccl: %s is version %s, expected %s or newer: install a newer one, or name it in [reduce] nccl_library",
+            lib->path, nccl_version_text(lib->version, version), nccl_version_text(NCCL_OLDEST, oldest));
     if (file->missing)
-        return err_set(ERR_UNAVAILABLE, "nccl: %s is not an NCCL of %s or newer: %d functions are missing (%s)", lib->path,
-                       nccl_version_text(NCCL_OLDEST, oldest), file->missing, file->text);
+        return err_set(ERR_UNAVAILABLE, "nccl: %s is not an NCCL of %s or newer: %d functions are missing (%s)",
+                       lib->path, nccl_version_text(NCCL_OLDEST, oldest), file->missing, file->text);
     return ERR_OK;
 }
 

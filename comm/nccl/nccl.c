@@ -8,8 +8,9 @@
 // after waiting for a stream, call query() before using its results. The caller limits how long work may stay in a
 // stream without an error.
 //
-// Several threads may be in calls of several communicators. Calls into NCCL are made one at a time, a group from its start to its
-// end, and each is waited for outside the lock: a call that its peers keep waiting keeps no other one waiting.
+// Several threads may be in calls of several communicators. Calls into NCCL are made one at a time, a group from its
+// start to its end, and each is waited for outside the lock: a call that its peers keep waiting keeps no other one
+// waiting.
 //
 // NCCL moves device memory only. The id of the communicator, small messages of the host and barriers go over the
 // companion, a communicator of the tcp transport, whose connections are authenticated.
@@ -59,7 +60,7 @@ enum { WATCH_MS = 500, NEWS_MS = 1000, REASON = 400 };
 
 static nccl_comm *ours(comm *c) { return (nccl_comm *)c; }
 
-// --- failure -------------------------------------------------------------------------------------------------------------------
+// --- failure ---------------------------------------------------------------------------------------------------------
 
 static bool fine(ncclResult_t r) { return r == ncclSuccess || r == ncclInProgress; }
 
@@ -81,8 +82,8 @@ static void abort_all(nccl_shared *with) {
     pthread_mutex_unlock(&with->lock);
 }
 
-// Reports "nccl between calls, after #12: why" to the whole team, which adds rank and phase. This may be another thread than the
-// one that makes the calls: the number may be that of the previous or the next call, and so may the phase.
+// Reports "nccl between calls, after #12: why" to the whole team, which adds rank and phase. This may be another thread
+// than the one that makes the calls: the number may be that of the previous or the next call, and so may the phase.
 static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
     char text[ERR_TEXT];
     snprintf(text, sizeof text, "nccl %s #%" PRId64 ": %s", what, n->head.traffic.calls, why);
@@ -90,10 +91,12 @@ static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
 }
 
 // NCCL notices a lost peer first, but does not know why: waits for the team's report of what happened to it.
-static void await_news(const nccl_shared *with) { poll(&(struct pollfd){.fd = team_fd(with->team), .events = POLLIN}, 1, NEWS_MS); }
+static void await_news(const nccl_shared *with) {
+    poll(&(struct pollfd){.fd = team_fd(with->team), .events = POLLIN}, 1, NEWS_MS);
+}
 
-// Every failure of a call ends here: "nccl all_reduce #12: why", and the phase of this communicator. The caller gets the
-// team's record, ours or an earlier one, now and from every later call.
+// Every failure of a call ends here: "nccl all_reduce #12: why", and the phase of this communicator. The caller gets
+// the team's record, ours or an earlier one, now and from every later call.
 static err_t give_up(nccl_comm *n, const char *what, const char *why) {
     char text[ERR_TEXT];
     snprintf(text, sizeof text, "nccl %s #%" PRId64 ": %s", what, n->head.traffic.calls, why);
@@ -155,7 +158,7 @@ static void *watch(void *arg) {
     return NULL;
 }
 
-// --- waiting -------------------------------------------------------------------------------------------------------------------
+// --- waiting ---------------------------------------------------------------------------------------------------------
 
 // A launch takes microseconds, a late peer milliseconds: look often at first, then sleep.
 static void pause_a_while(int turn) {
@@ -192,7 +195,8 @@ static void say_late(const nccl_comm *n, char why[REASON]) {
     char name[COMM_NAME];
     const comm *c = &n->head;
     int k = snprintf(why, REASON, "not every rank has come to it within %g s", n->with->timeout_s);
-    if (c->world == 2) snprintf(why + k, REASON - (size_t)k, "; the other one is %s", comm_rank_text(c, 1 - c->rank, name));
+    if (c->world == 2)
+        snprintf(why + k, REASON - (size_t)k, "; the other one is %s", comm_rank_text(c, 1 - c->rank, name));
 }
 
 // The same for a call that should go well.
@@ -234,7 +238,7 @@ static err_t leave(nccl_comm *n, const char *what, ncclResult_t r) {
     return settle(n, what, r);
 }
 
-// --- collectives ---------------------------------------------------------------------------------------------------------------
+// --- collectives -----------------------------------------------------------------------------------------------------
 
 // NCCL chooses the route of the bytes. We count the minimum: each part goes straight from the rank that has it to the
 // one that needs it, as one message.
@@ -301,7 +305,8 @@ static err_t nccl_all_reduce(comm *c, void *data, size_t count, dtype type, redu
     TRY(nccl_type(type, &t));
     if (count == 0) return nccl_query(c);
     TRY(enter(n, "all_reduce"));
-    ncclResult_t r = n->with->lib.ncclAllReduce(data, data, count, t, op == REDUCE_MAX ? ncclMax : ncclSum, n->raw, native(s));
+    ncclResult_t r =
+        n->with->lib.ncclAllReduce(data, data, count, t, op == REDUCE_MAX ? ncclMax : ncclSum, n->raw, native(s));
     count_all_reduce(c, count, dtype_bytes(type));
     return leave(n, "all_reduce", r);
 }
@@ -329,7 +334,8 @@ static err_t nccl_reduce_scatter(comm *c, void *data, const size_t *cut, dtype t
         r = lib->ncclGroupStart();
         for (int i = 0; i < c->world && fine(r); i++) {
             char *part = base + cut[i] * size;
-            if (cut[i + 1] > cut[i]) r = lib->ncclReduce(part, part, cut[i + 1] - cut[i], t, ncclSum, i, n->raw, native(s));
+            if (cut[i + 1] > cut[i])
+                r = lib->ncclReduce(part, part, cut[i + 1] - cut[i], t, ncclSum, i, n->raw, native(s));
         }
         r = end_group(lib, r);
     }
@@ -350,7 +356,8 @@ static err_t nccl_all_gather(comm *c, void *data, const size_t *cut, stream *s) 
         r = lib->ncclGroupStart();
         for (int i = 0; i < c->world && fine(r); i++) {
             char *part = base + cut[i];
-            if (cut[i + 1] > cut[i]) r = lib->ncclBroadcast(part, part, cut[i + 1] - cut[i], ncclInt8, i, n->raw, native(s));
+            if (cut[i + 1] > cut[i])
+                r = lib->ncclBroadcast(part, part, cut[i + 1] - cut[i], ncclInt8, i, n->raw, native(s));
         }
         r = end_group(lib, r);
     }
@@ -395,7 +402,7 @@ static err_t nccl_barrier(comm *c, stream *s) {
     return c->host->table->barrier(c->host, s);
 }
 
-// --- opening and closing -------------------------------------------------------------------------------------------------------
+// --- opening and closing ---------------------------------------------------------------------------------------------
 
 static void link_in(nccl_comm *n) {
     pthread_mutex_lock(&n->with->lock);
@@ -477,7 +484,9 @@ static nccl_comm *new_comm(nccl_shared *with, comm *host) {
     nccl_comm *n = calloc(1, sizeof *n);
     if (!n) return NULL;
     n->with = with;
-    if (host) n->head = (comm){.table = &nccl_table, .rank = host->rank, .world = host->world, .place = host->place, .host = host};
+    if (host)
+        n->head =
+            (comm){.table = &nccl_table, .rank = host->rank, .world = host->world, .place = host->place, .host = host};
     return n;
 }
 
@@ -529,8 +538,10 @@ static err_t prepare(nccl_library *lib, ncclUniqueId *id, const comm *over, cons
     if (over->rank != 0) return ERR_OK;
     ncclResult_t r = lib->ncclGetUniqueId(id);
     if (r == ncclSuccess) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE, "nccl: no id for the communicator: %s: %s; does [reduce] nccl_interface name an interface of this machine?",
-                   lib->ncclGetErrorString(r), lib->ncclGetLastError(NULL));
+    return err_set(
+        ERR_UNAVAILABLE,
+        "nccl: no id for the communicator: %s: %s; does [reduce] nccl_interface name an interface of this machine?",
+        lib->ncclGetErrorString(r), lib->ncclGetLastError(NULL));
 }
 
 // The library and the id, the same on all ranks, or the same error on all.
@@ -547,8 +558,9 @@ static err_t agree(nccl_library *lib, ncclUniqueId *id, comm *over, const transp
     *id = first.id;
     err_t rc = ERR_OK;
     if (first.version != lib->version)
-        rc = err_set(ERR_UNAVAILABLE, "nccl: %s is version %s, that of %s is %s: install the same one everywhere", lib->path,
-                     nccl_version_text(lib->version, own), comm_rank_text(over, 0, name), nccl_version_text(first.version, other));
+        rc = err_set(ERR_UNAVAILABLE, "nccl: %s is version %s, that of %s is %s: install the same one everywhere",
+                     lib->path, nccl_version_text(lib->version, own), comm_rank_text(over, 0, name),
+                     nccl_version_text(first.version, other));
     return comm_agree_ok(over, rc, s);
 }
 
@@ -565,7 +577,8 @@ static nccl_shared *new_shared(team *t, double timeout_s) {
 // This usually hangs because NCCL chose a network over which the nodes cannot reach each other: the name of the call
 // says what to set.
 static err_t connect_all(nccl_comm *n, ncclUniqueId id) {
-    const char *what = comm_nodes(&n->head) > 1 ? "init (is [reduce] nccl_interface a network that all nodes share?)" : "init";
+    const char *what =
+        comm_nodes(&n->head) > 1 ? "init (is [reduce] nccl_interface a network that all nodes share?)" : "init";
     ncclConfig_t config = nccl_config_nonblocking();
     pthread_mutex_lock(&n->with->lock);
     ncclResult_t r = n->with->lib.ncclCommInitRankConfig(&n->raw, n->head.world, id, n->head.rank, &config);
@@ -581,7 +594,8 @@ err_t comm_nccl_open(comm **out, team *t, comm *over, const transport_options *o
     nccl_comm *n = with ? new_comm(with, over) : NULL;
     ncclUniqueId id;
     err_t rc = ERR_OK;
-    if (!n || with->leave < 0) rc = err_set(ERR_INTERNAL, "nccl: no memory, or no descriptor, for a communicator of %d ranks", over->world);
+    if (!n || with->leave < 0)
+        rc = err_set(ERR_INTERNAL, "nccl: no memory, or no descriptor, for a communicator of %d ranks", over->world);
     if (n) n->owner = true;
     TRY_GOTO(comm_agree_ok(over, rc, s), fail);
     TRY_GOTO(agree(&with->lib, &id, over, o, s), fail);
@@ -599,15 +613,18 @@ fail:;
     return err_restore(&why);
 }
 
-// --- the rest ------------------------------------------------------------------------------------------------------------------
+// --- the rest --------------------------------------------------------------------------------------------------------
 
-void nccl_describe(const comm *c, char *dst, size_t room) { nccl_library_describe(&((const nccl_comm *)c)->with->lib, dst, room); }
+void nccl_describe(const comm *c, char *dst, size_t room) {
+    nccl_library_describe(&((const nccl_comm *)c)->with->lib, dst, room);
+}
 
 err_t nccl_register(comm *c, void *base, size_t bytes) {
     nccl_comm *n = ours(c);
     const nccl_library *lib = &n->with->lib;
     if (!lib->ncclCommRegister || !lib->ncclCommDeregister || bytes == 0) return ERR_OK;  // it works without
-    if (n->registrations == NCCL_REGISTERED) return err_set(ERR_INTERNAL, "nccl: more than %d registered buffers", NCCL_REGISTERED);
+    if (n->registrations == NCCL_REGISTERED)
+        return err_set(ERR_INTERNAL, "nccl: more than %d registered buffers", NCCL_REGISTERED);
     TRY(enter(n, "register"));
     ncclResult_t r = lib->ncclCommRegister(n->raw, base, bytes, &n->registered[n->registrations]);
     if (r == ncclSuccess) n->registrations++;

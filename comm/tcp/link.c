@@ -1,4 +1,5 @@
-// comm/tcp/link.c: see comm/tcp/link.h. One system call moves as much as the socket takes or has: heads, tags and payload together.
+// comm/tcp/link.c: see comm/tcp/link.h. One system call moves as much as the socket takes or has: heads, tags and
+// payload together.
 #include "comm/tcp/link.h"
 
 #include <errno.h>
@@ -54,7 +55,7 @@ static link_result broken_by(link_end *l, const char *what) {
     return LINK_FAILED;
 }
 
-// --- sending -------------------------------------------------------------------------------------------------------------------
+// --- sending ---------------------------------------------------------------------------------------------------------
 
 void link_post(link_end *l, const message *m, const void *data, size_t bytes) {
     frame_head h = {MAGIC, (uint32_t)bytes, *m};
@@ -100,7 +101,7 @@ link_result link_push(link_end *l) {
     return LINK_DONE;
 }
 
-// --- receiving -----------------------------------------------------------------------------------------------------------------
+// --- receiving -------------------------------------------------------------------------------------------------------
 
 // Reads into dst first, then into the buffer, which must be empty. With no dst: appends to the buffer.
 static link_result fetch(link_end *l, void *dst, size_t want, size_t *got) {

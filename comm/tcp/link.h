@@ -55,7 +55,8 @@ void link_post(link_end *l, const message *m, const void *data, size_t bytes);
 static inline bool link_sending(const link_end *l) { return l->first < l->count; }
 link_result link_push(link_end *l);  // BLOCKED: nothing could be written; MOVED: a part; DONE: all of the frame
 
-// Reads the next frame's head. DONE: it is there and verified, *m and *length are valid, and link_body must follow if length > 0.
+// Reads the next frame's head. DONE: it is there and verified, *m and *length are valid, and link_body must follow if
+// length > 0.
 link_result link_head(link_end *l, message *m, uint32_t *length);
 // Reads the payload to dst, which must be the same in each call for a frame. DONE: all of it is there and verified.
 link_result link_body(link_end *l, void *dst);

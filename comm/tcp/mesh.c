@@ -15,9 +15,18 @@
 // LOOK_NS: a rank with nothing to do polls for this long before it sleeps. It yields to other threads between looks;
 // where every rank can have a core of its own it spins for the first PAUSE_NS instead. Most answers come within a
 // microsecond or two, a sleep costs ten.
-// CROWD_NS: but who yields to a busy program gets the core back when that one's turn is over, milliseconds later, and who
-// sleeps gets it when woken. After a yield of this length the next CROWD_WAITS waits sleep at once.
-enum { TURN = 64 << 10, MARK = 0x4c, PAUSE_NS = 2000, LOOK_NS = 15000, CROWD_NS = 1000000, CROWD_WAITS = 256, NEWS_MS = 300, LONGEST_MS = 60000 };
+// CROWD_NS: but who yields to a busy program gets the core back when that one's turn is over, milliseconds later, and
+// who sleeps gets it when woken. After a yield of this length the next CROWD_WAITS waits sleep at once.
+enum {
+    TURN = 64 << 10,
+    MARK = 0x4c,
+    PAUSE_NS = 2000,
+    LOOK_NS = 15000,
+    CROWD_NS = 1000000,
+    CROWD_WAITS = 256,
+    NEWS_MS = 300,
+    LONGEST_MS = 60000
+};
 
 struct mesh {
     team *team;
@@ -40,9 +49,11 @@ struct mesh {
 static const char *const op_names[] = {"nothing",   "exchange",   "all_reduce", "reduce_scatter", "all_gather",
                                        "broadcast", "all_to_all", "barrier",    "split"};
 
-static const char *op_name(unsigned op) { return op < sizeof op_names / sizeof *op_names ? op_names[op] : "something unknown"; }
+static const char *op_name(unsigned op) {
+    return op < sizeof op_names / sizeof *op_names ? op_names[op] : "something unknown";
+}
 
-// --- opening -------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static int64_t pause_for(int locals) {
     cpu_set_t set;
@@ -133,7 +144,7 @@ void mesh_close(mesh *m) {
 
 wires *mesh_wires(const mesh *m) { return m->wires; }
 
-// --- failing -------------------------------------------------------------------------------------------------------------------
+// --- failing ---------------------------------------------------------------------------------------------------------
 
 static const char *name_of(const mesh *m, int r, char dst[COMM_NAME]) { return comm_place_text(&m->at->place[r], dst); }
 
@@ -170,27 +181,32 @@ static err_t broken_link(const mesh_call *x, const flow *f) {
     char name[COMM_NAME];
     struct pollfd news = {.fd = team_fd(x->m->team), .events = POLLIN};
     if (f->wire->far.lost && poll(&news, 1, NEWS_MS) > 0) TRY(team_query(x->m->team));
-    return give_up(x, "%s, %s message %d of %d: %s", name_of(x->m, f->peer, name), f->out ? "sending" : "receiving", f->k + 1, f->n,
-                   f->wire->far.why);
+    return give_up(x, "%s, %s message %d of %d: %s", name_of(x->m, f->peer, name), f->out ? "sending" : "receiving",
+                   f->k + 1, f->n, f->wire->far.why);
 }
 
 // The head of a message must be the one that this rank expects now. The error names both sides.
 static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
-    if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->wire->sequence[WIRE_IN] && h->bytes == f->bytes) return ERR_OK;
+    if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->wire->sequence[WIRE_IN] &&
+        h->bytes == f->bytes)
+        return ERR_OK;
     char name[COMM_NAME];
     name_of(x->m, f->peer, name);
     if (h->mark != MARK || h->sequence != f->wire->sequence[WIRE_IN])
-        return give_up(x, "%s sends message number %u, expected %u: the stream is damaged", name, h->sequence, f->wire->sequence[WIRE_IN]);
+        return give_up(x, "%s sends message number %u, expected %u: the stream is damaged", name, h->sequence,
+                       f->wire->sequence[WIRE_IN]);
     if (h->comm != x->id || h->op != x->op)
-        return give_up(x,
-                       "%s is in %s of communicator %u, this rank in %s of communicator %u: ranks must make the same calls in "
-                       "the same order",
-                       name, op_name(h->op), h->comm, op_name(x->op), x->id);
-    return give_up(x, "%s sends %" PRIu64 " bytes where %zu are expected (message %d of %d): both sides must agree on sizes", name, h->bytes,
-                   f->bytes, f->k + 1, f->n);
+        return give_up(
+            x,
+            "%s is in %s of communicator %u, this rank in %s of communicator %u: ranks must make the same calls in "
+            "the same order",
+            name, op_name(h->op), h->comm, op_name(x->op), x->id);
+    return give_up(
+        x, "%s sends %" PRIu64 " bytes where %zu are expected (message %d of %d): both sides must agree on sizes", name,
+        h->bytes, f->bytes, f->k + 1, f->n);
 }
 
-// --- moving --------------------------------------------------------------------------------------------------------------------
+// --- moving ----------------------------------------------------------------------------------------------------------
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t whole_steps(size_t n) { return (n + RING_STEP - 1) / RING_STEP * RING_STEP; }
@@ -220,7 +236,8 @@ static void finish(const mesh_call *x, flow *f) {
 }
 
 static message head_of(const mesh_call *x, const flow *f) {
-    return (message){.bytes = f->bytes, .sequence = f->wire->sequence[f->out], .comm = x->id, .op = (uint8_t)x->op, .mark = MARK};
+    return (message){
+        .bytes = f->bytes, .sequence = f->wire->sequence[f->out], .comm = x->id, .op = (uint8_t)x->op, .mark = MARK};
 }
 
 _Static_assert(sizeof(message) == RING_STEP, "a head is one step of a ring");
@@ -316,7 +333,8 @@ static err_t wire_head(const mesh_call *x, flow *f, link_result *r) {
     if (*r != LINK_DONE) return ERR_OK;
     TRY(check_head(x, f, &h));
     f->frame = frame_of(f);
-    if (length != f->frame) return give_up(x, "%s sends a frame of %u bytes, expected %zu", name_of(x->m, f->peer, name), length, f->frame);
+    if (length != f->frame)
+        return give_up(x, "%s sends a frame of %u bytes, expected %zu", name_of(x->m, f->peer, name), length, f->frame);
     f->begun = true;
     return ERR_OK;
 }
@@ -358,7 +376,7 @@ static err_t move_all(const mesh_call *x, bool *moved) {
     return ERR_OK;
 }
 
-// --- waiting -------------------------------------------------------------------------------------------------------------------
+// --- waiting ---------------------------------------------------------------------------------------------------------
 
 static int64_t now_ns(void) {
     struct timespec t;
@@ -374,8 +392,8 @@ static void pause_a_moment(void) {
 
 static uint64_t entry_of(const mesh_call *x) { return (uint64_t)x->id << 48 | (x->number & 0xffffffffffff); }
 
-// A rank of this host that is in an earlier call of the same communicator, or -1. It need not be a neighbour in the collective:
-// a neighbour may itself be waiting for the late rank.
+// A rank of this host that is in an earlier call of the same communicator, or -1. It need not be a neighbour in the
+// collective: a neighbour may itself be waiting for the late rank.
 static int late_here(const mesh_call *x) {
     const mesh *m = x->m;
     for (int i = 0; i < x->c->world; i++) {
@@ -406,7 +424,9 @@ static err_t too_long(const mesh_call *x, int64_t waited) {
     name_of(m, late >= 0 ? late : f->peer, name);
     if (late >= 0 || (!f->out && f->k == 0 && !f->begun)) snprintf(why, sizeof why, "%s has not entered it", name);
     else if (f->out) snprintf(why, sizeof why, "%s has not taken message %d of %d", name, f->k + 1, f->n);
-    else snprintf(why, sizeof why, "%s has not sent more than %zu of %zu bytes of message %d of %d", name, f->done, f->bytes, f->k + 1, f->n);
+    else
+        snprintf(why, sizeof why, "%s has not sent more than %zu of %zu bytes of message %d of %d", name, f->done,
+                 f->bytes, f->k + 1, f->n);
     return give_up(x, "no progress for %.0f s: %s", (double)waited / 1e9, why);
 }
 
@@ -417,7 +437,8 @@ static int watch(mesh *m) {
     for (int i = 0; i < m->lives; i++) {
         const flow *f = m->live[i];
         const link_end *l = &f->wire->far;
-        if (l->fd >= 0 && (!f->out || link_sending(l))) m->watched[n++] = (struct pollfd){.fd = l->fd, .events = f->out ? POLLOUT : POLLIN};
+        if (l->fd >= 0 && (!f->out || link_sending(l)))
+            m->watched[n++] = (struct pollfd){.fd = l->fd, .events = f->out ? POLLOUT : POLLIN};
     }
     return n;
 }
@@ -454,14 +475,15 @@ static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
     if (rc == ERR_OK && !moved) {
         int64_t left = patient(x) ? LONGEST_MS : (m->timeout_ns - waited) / 1000000 + 1;
         int n = watch(m);
-        rang = poll(m->watched, (nfds_t)n, left > LONGEST_MS ? LONGEST_MS : (int)left) > 0 && m->watched[1].revents != 0;
+        rang =
+            poll(m->watched, (nfds_t)n, left > LONGEST_MS ? LONGEST_MS : (int)left) > 0 && m->watched[1].revents != 0;
     }
     shm_rise(&m->near, rang);
     if (moved) *idle = 0;
     return rc;
 }
 
-// --- calls ---------------------------------------------------------------------------------------------------------------------
+// --- calls -----------------------------------------------------------------------------------------------------------
 
 err_t mesh_begin(mesh_call *x) {
     TRY(team_query(x->m->team));
@@ -481,7 +503,8 @@ flow *mesh_flow(const mesh_call *x, int rank, bool out) {
     int peer = x->map[rank];
     flow *f = out ? &m->out[peer] : &m->in[peer];
     if (f->serial != m->serial) {
-        *f = (flow){.rank = rank, .peer = peer, .wire = wires_to(m->wires, m->channel, peer), .out = out, .serial = m->serial};
+        *f = (flow){
+            .rank = rank, .peer = peer, .wire = wires_to(m->wires, m->channel, peer), .out = out, .serial = m->serial};
         m->live[m->lives++] = f;
         // The calls of one rank that must not be at the same time mostly meet here.
         if (atomic_load_explicit(&f->wire->busy[out], memory_order_relaxed)) m->clash = f;
@@ -495,8 +518,10 @@ err_t mesh_run(mesh_call *x) {
     int64_t idle = 0;
     char name[COMM_NAME];
     if (m->clash)
-        return give_up(x, "another call uses the connection to %s on channel %d: communicators that share one must not be in calls at the same time",
-                       name_of(m, m->clash->peer, name), m->channel);
+        return give_up(
+            x,
+            "another call uses the connection to %s on channel %d: communicators that share one must not be in calls at the same time",
+            name_of(m, m->clash->peer, name), m->channel);
     for (int i = 0; i < m->lives; i++) put_next(x, m->live[i]);
     while (m->lives > 0) {
         bool moved;

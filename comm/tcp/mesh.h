@@ -1,5 +1,5 @@
-// comm/tcp/mesh.h: the engine under the tcp transport: rings to the ranks of this host, links to those of others, and one loop that
-// moves bytes on all of them at once.
+// comm/tcp/mesh.h: the engine under the tcp transport: rings to the ranks of this host, links to those of others, and
+// one loop that moves bytes on all of them at once.
 //
 // A collective is described, not programmed: for each peer a flow of messages out and a flow of messages in. One
 // function, called when a flow comes to message k, describes that message: where the bytes are, whether they are copied
@@ -7,8 +7,8 @@
 // that a pipeline needs no steps and no order of lists can deadlock. With a `gate` a collective says that bytes pass
 // through a rank: a flow never overtakes the flow that is its gate.
 //
-// A mesh has one call at a time. Communicators that are in calls at the same time have a mesh each: channel 0 has one, and each
-// communicator of another channel its own. The wires belong to all of them (comm/tcp/wires.h).
+// A mesh has one call at a time. Communicators that are in calls at the same time have a mesh each: channel 0 has one,
+// and each communicator of another channel its own. The wires belong to all of them (comm/tcp/wires.h).
 #ifndef COMM_TCP_MESH_H
 #define COMM_TCP_MESH_H
 
@@ -65,8 +65,8 @@ typedef struct mesh_call {
 
 // Channel 0, to all ranks of the team.
 err_t mesh_open(mesh **out, team *t, double timeout_s);
-// Another channel, between this rank and map[world]; seat[i]: the seat of rank map[i], where it is on this host. The own seat is left
-// when the mesh is closed; it stays the caller's when this fails.
+// Another channel, between this rank and map[world]; seat[i]: the seat of rank map[i], where it is on this host. The
+// own seat is left when the mesh is closed; it stays the caller's when this fails.
 err_t mesh_branch(mesh **out, mesh *from, int channel, const int *map, const int *seat, int world);
 mesh *mesh_share(mesh *m);  // one more communicator uses it
 void mesh_close(mesh *m);   // frees it when no user is left

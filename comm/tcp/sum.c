@@ -1,5 +1,6 @@
-// comm/tcp/sum.c: see comm/tcp/sum.h. The loops are plain and left to the compiler, twice: for any processor, and on x86 for those with
-// AVX2. Each element is one addition of the same two numbers whatever the width of the vectors, so both give the same bits.
+// comm/tcp/sum.c: see comm/tcp/sum.h. The loops are plain and left to the compiler, twice: for any processor, and on
+// x86 for those with AVX2. Each element is one addition of the same two numbers whatever the width of the vectors, so
+// both give the same bits.
 #include "comm/tcp/sum.h"
 
 // Elements lie at multiples of their size in a ring, but the caller's data may begin anywhere.
@@ -27,7 +28,10 @@ typedef int32_t i32 __attribute__((aligned(1), may_alias));
     LOOP(max_i32##suffix, target, i32, LARGER)
 
 #define TABLE(suffix) \
-    { [FP32] = {add_f32##suffix, max_f32##suffix}, [FP64] = {add_f64##suffix, max_f64##suffix}, [INT32] = {add_i32##suffix, max_i32##suffix}, }
+    { \
+        [FP32] = {add_f32##suffix, max_f32##suffix}, [FP64] = {add_f64##suffix, max_f64##suffix}, \
+        [INT32] = {add_i32##suffix, max_i32##suffix}, \
+    }
 
 ALL_LOOPS(_any, )
 static sum_fn *const table_any[INT32 + 1][2] = TABLE(_any);

@@ -4,8 +4,8 @@
 
 #include "comm/comm.h"
 
-// dst (op)= src, element by element; a whole number of elements, any alignment, no overlap. NaN wins over any number; integers
-// wrap.
+// dst (op)= src, element by element; a whole number of elements, any alignment, no overlap. NaN wins over any number;
+// integers wrap.
 typedef void sum_fn(void *dst, const void *src, size_t bytes);
 
 // NULL: the type is not supported.

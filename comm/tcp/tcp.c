@@ -1,6 +1,6 @@
-// comm/tcp/tcp.c: the transport that needs nothing but the operating system: collectives over shared memory and TCP, each described
-// as flows of messages for the engine in comm/tcp/mesh.c. All calls work in the calling thread and return when this rank's part is
-// done.
+// comm/tcp/tcp.c: the transport that needs nothing but the operating system: collectives over shared memory and TCP,
+// each described as flows of messages for the engine in comm/tcp/mesh.c. All calls work in the calling thread and
+// return when this rank's part is done.
 //
 // What a rank sends, N ranks, B bytes (what it receives follows by symmetry, where there is one):
 //     exchange, all_to_all       what the lists say; B to each other rank
@@ -37,7 +37,7 @@ static mesh_call call_of(tcp_comm *t, mesh_op op, void (*next)(const mesh_call *
     return (mesh_call){.c = &t->head, .op = op, .id = t->id, .map = t->map, .next = next, .plan = plan, .m = t->m};
 }
 
-// --- exchange ------------------------------------------------------------------------------------------------------------------
+// --- exchange --------------------------------------------------------------------------------------------------------
 
 typedef struct lists {
     const comm_part *send, *recv;
@@ -57,7 +57,8 @@ static void next_listed(const mesh_call *x, flow *f) {
 static err_t check_list(const comm *c, const comm_part *part, int n) {
     for (int i = 0; i < n; i++)
         if (part[i].peer < 0 || part[i].peer >= c->world || part[i].peer == c->rank)
-            return err_set(ERR_INTERNAL, "an exchange with rank %d, expected one of 0 to %d and not %d itself", part[i].peer, c->world - 1, c->rank);
+            return err_set(ERR_INTERNAL, "an exchange with rank %d, expected one of 0 to %d and not %d itself",
+                           part[i].peer, c->world - 1, c->rank);
     return ERR_OK;
 }
 
@@ -97,7 +98,7 @@ static err_t tcp_all_to_all(comm *c, void *out, const void *in, size_t each, str
     return move_lists(t, OP_ALL_TO_ALL, send, c->world - 1, recv, c->world - 1);
 }
 
-// --- pieces: reduce_scatter, all_gather, and both ------------------------------------------------------------------------------
+// --- pieces: reduce_scatter, all_gather, and both --------------------------------------------------------------------
 
 typedef struct pieces {
     char *data;
@@ -156,7 +157,8 @@ static err_t move_pieces(tcp_comm *t, mesh_op op, const pieces *p) {
 
 static err_t adder(sum_fn **add, dtype type, reduce_op op) {
     *add = sum_of(type, op);
-    return *add ? ERR_OK : err_set(ERR_INTERNAL, "a sum of elements of type %d: expected FP32, FP64 or INT32", (int)type);
+    return *add ? ERR_OK
+                : err_set(ERR_INTERNAL, "a sum of elements of type %d: expected FP32, FP64 or INT32", (int)type);
 }
 
 static err_t tcp_reduce_scatter(comm *c, void *data, const size_t *cut, dtype type, stream *s) {
@@ -171,7 +173,7 @@ static err_t tcp_all_gather(comm *c, void *data, const size_t *cut, stream *s) {
     return move_pieces((tcp_comm *)c, OP_ALL_GATHER, &(pieces){.data = data, .cut = cut, .unit = 1, .gather = true});
 }
 
-// --- one block: broadcast, small all_reduce ------------------------------------------------------------------------------------
+// --- one block: broadcast, small all_reduce --------------------------------------------------------------------------
 
 typedef struct block {
     char *data;
@@ -188,8 +190,8 @@ static void next_block(const mesh_call *x, flow *f) {
     if (f->out) f->gate = b->from;
 }
 
-// The binomial tree over ranks counted from the root: v's parent is v without its lowest bit, its children are v plus each lower
-// bit.
+// The binomial tree over ranks counted from the root: v's parent is v without its lowest bit, its children are v plus
+// each lower bit.
 static int low_bit(int v, int world) {
     int bit = 1;
     while (v ? !(v & bit) : bit < world) bit *= 2;
@@ -267,12 +269,14 @@ static err_t tcp_all_reduce(comm *c, void *data, size_t count, dtype type, reduc
     pieces p = {.data = data, .cut = t->cut, .unit = unit, .gather = true};
     TRY(adder(&p.add, type, op));
     if (count == 0) p.data = t->scratch;  // may be NULL
-    if (count * unit <= (c->world <= COST_SMALL_RANKS ? COST_SMALL_BYTES : COST_TREE_BYTES)) return reduce_small(t, p.data, count * unit, p.add);
-    for (size_t r = 0; r <= world; r++) t->cut[r] = r == world ? count : count / world * r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS;
+    if (count * unit <= (c->world <= COST_SMALL_RANKS ? COST_SMALL_BYTES : COST_TREE_BYTES))
+        return reduce_small(t, p.data, count * unit, p.add);
+    for (size_t r = 0; r <= world; r++)
+        t->cut[r] = r == world ? count : count / world * r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS;
     return move_pieces(t, OP_ALL_REDUCE, &p);
 }
 
-// --- barrier -------------------------------------------------------------------------------------------------------------------
+// --- barrier ---------------------------------------------------------------------------------------------------------
 
 // Few ranks: every rank signals every other. Many: in round j rank r signals r + 2^j (Hensgen, Finkel, Manber 1988),
 // and then knows of 2^(j+1) ranks.
@@ -294,7 +298,7 @@ static err_t tcp_barrier(comm *c, stream *s) {
     return ERR_OK;
 }
 
-// --- open, split, close --------------------------------------------------------------------------------------------------------
+// --- open, split, close ----------------------------------------------------------------------------------------------
 
 static const comm_table tcp_table;
 
@@ -351,7 +355,8 @@ err_t comm_tcp_open(comm **out, team *t, const transport_options *o) {
     return ERR_OK;
 }
 
-// What a rank says of itself when a communicator is split. seat: of a communicator of another channel, -1 where it needs none.
+// What a rank says of itself when a communicator is split. seat: of a communicator of another channel, -1 where it
+// needs none.
 typedef struct ballot {
     int32_t color, key, rank, next_id, channel, seat;
 } ballot;
@@ -419,8 +424,10 @@ static err_t check_pair(const tcp_comm *t, const ballot *a, const ballot *b) {
     const launch *at = team_at(mesh_team(t->m));
     char name[COMM_NAME], other[COMM_NAME];
     if (a->seat == NO_SEAT_LEFT || b->seat == NO_SEAT_LEFT)
-        return err_set(ERR_INTERNAL, "%s has %d communicators of further channels already, as many as it has seats: launch_channels declares them",
-                       comm_rank_text(&t->head, a->seat == NO_SEAT_LEFT ? a->rank : b->rank, name), at->plan.seats);
+        return err_set(
+            ERR_INTERNAL,
+            "%s has %d communicators of further channels already, as many as it has seats: launch_channels declares them",
+            comm_rank_text(&t->head, a->seat == NO_SEAT_LEFT ? a->rank : b->rank, name), at->plan.seats);
     if (launch_connects(at, a->channel, t->map[a->rank], t->map[b->rank])) return ERR_OK;
     return err_set(ERR_INTERNAL, "%s and %s have no connection on channel %d: launch_channels declares which do",
                    comm_rank_text(&t->head, a->rank, name), comm_rank_text(&t->head, b->rank, other), a->channel);
@@ -434,9 +441,11 @@ static err_t check_ballots(const tcp_comm *t, const ballot *all) {
         const ballot *b = &all[r];
         if (b->channel != all[0].channel)
             return err_set(ERR_INTERNAL, "%s splits for channel %d, %s for channel %d: all ranks must name the same",
-                           comm_rank_text(&t->head, r, name), b->channel, comm_rank_text(&t->head, 0, other), all[0].channel);
+                           comm_rank_text(&t->head, r, name), b->channel, comm_rank_text(&t->head, 0, other),
+                           all[0].channel);
         if (b->channel < 0 || b->channel > channels)
-            return err_set(ERR_INTERNAL, "a split for channel %d, expected 0 to %d: launch_channels declares them", b->channel, channels);
+            return err_set(ERR_INTERNAL, "a split for channel %d, expected 0 to %d: launch_channels declares them",
+                           b->channel, channels);
         for (int q = 0; q < r && b->channel && b->color >= 0; q++)
             if (all[q].color == b->color) TRY(check_pair(t, &all[q], b));
     }

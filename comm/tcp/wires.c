@@ -39,7 +39,8 @@ static err_t open_far(wire *x, const wires *w, int channel, int rank) {
     char name[COMM_NAME];
     TRY(team_take_link(w->team, channel, rank, &l));
     if (l.fd < 0)
-        return err_set(ERR_INTERNAL, "no data connection to %s: the team was joined without links", comm_place_text(&w->at->place[rank], name));
+        return err_set(ERR_INTERNAL, "no data connection to %s: the team was joined without links",
+                       comm_place_text(&w->at->place[rank], name));
     err_t rc = link_open(&x->far, &l);
     sodium_memzero(&l, sizeof l);
     return rc;
@@ -53,7 +54,8 @@ err_t wires_connect(wires *w, int channel, int rank) {
     if (!x) return err_set(ERR_INTERNAL, "no memory for the connection to rank %d", rank);
     x->far.fd = -1;
     const comm_place *p = &w->at->place[rank];
-    err_t rc = p->node == w->at->node ? shm_rings(w->at, channel, p->local, &x->out, &x->in) : open_far(x, w, channel, rank);
+    err_t rc =
+        p->node == w->at->node ? shm_rings(w->at, channel, p->local, &x->out, &x->in) : open_far(x, w, channel, rank);
     if (rc == ERR_OK) *to = x;
     else free(x);
     return rc;

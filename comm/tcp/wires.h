@@ -1,8 +1,10 @@
-// comm/tcp/wires.h: this rank's ends of all connections, of every channel: what the communicators of a rank have in common.
+// comm/tcp/wires.h: this rank's ends of all connections, of every channel: what the communicators of a rank have in
+// common.
 //
-// A wire joins two ranks on one channel, in both directions: two rings in shared memory, or one link. It is made when the first
-// communicator needs it, and stays until the last one is closed, because its messages are numbered through all of them. Two
-// communicators may share it, but not at the same time: its user says so (`busy`), and a second one is an error.
+// A wire joins two ranks on one channel, in both directions: two rings in shared memory, or one link. It is made when
+// the first communicator needs it, and stays until the last one is closed, because its messages are numbered through
+// all of them. Two communicators may share it, but not at the same time: its user says so (`busy`), and a second one is
+// an error.
 #ifndef COMM_TCP_WIRES_H
 #define COMM_TCP_WIRES_H
 

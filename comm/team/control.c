@@ -18,10 +18,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double leave_wait_s = 10;   // rank 0: for the others' good-byes, while nothing has failed (nor beyond the timeout)
+// rank 0: for the others' good-byes, while nothing has failed (nor beyond the timeout)
+static const double leave_wait_s = 10;
 static const double leave_answer_s = 1;  // for the answer to our good-bye
 
-// --- frames --------------------------------------------------------------------------------------------------------------------
+// --- frames ----------------------------------------------------------------------------------------------------------
 
 void frame_seal(uint8_t dst[FRAME_BYTES], const frame *f, const uint8_t key[TEAM_KEY], uint64_t counter) {
     put_le(dst, f->type, 4);
@@ -45,7 +46,7 @@ bool frame_open(frame *f, const uint8_t src[FRAME_BYTES], const uint8_t key[TEAM
     return true;
 }
 
-// --- connections ---------------------------------------------------------------------------------------------------------------
+// --- connections -----------------------------------------------------------------------------------------------------
 
 void conn_open(conn *c, int fd, bool owned, int peer, const session_keys *k) {
     *c = (conn){.fd = fd, .owned = owned, .peer = peer, .heard = clock_now(), .step = -1, .number = -1};
@@ -97,7 +98,7 @@ conn_news conn_read(conn *c, frame *f) {
     return frame_open(f, c->in_bytes, c->recv_key, c->received++) ? CONN_FRAME : CONN_FORGED;
 }
 
-// --- failure -------------------------------------------------------------------------------------------------------------------
+// --- failure ---------------------------------------------------------------------------------------------------------
 
 static void ring(int eventfd_) {
     uint64_t one = 1;
@@ -119,7 +120,9 @@ void team_record(team *t, err_t code, const char *text) {
     pthread_mutex_unlock(&t->lock);
 }
 
-err_t team_query(team *t) { return atomic_load_explicit(&t->failed, memory_order_acquire) == ERR_OK ? ERR_OK : err_restore(&t->why); }
+err_t team_query(team *t) {
+    return atomic_load_explicit(&t->failed, memory_order_acquire) == ERR_OK ? ERR_OK : err_restore(&t->why);
+}
 
 // " in reduce bucket 2 of step 17", or nothing when no phase is known.
 static void phase_text(char *dst, size_t room, const char *what, int64_t step, int64_t number) {
@@ -149,8 +152,8 @@ err_t team_fail_in(team *t, const char *why, const comm_phase *now) {
     char text[ERR_TEXT], name[COMM_NAME], phase[128];
     phase_text(phase, sizeof phase, now->what ? now->what : "", now->step, now->number);
     int most = FRAME_TEXT - 8 - COMM_NAME - (int)strlen(phase);  // a long reason is cut, the phase is not
-    snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "", phase[0] ? phase + 1 : "",
-             phase[0] ? ")" : "");
+    snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "",
+             phase[0] ? phase + 1 : "", phase[0] ? ")" : "");
     team_record(t, ERR_UNAVAILABLE, text);
     return team_query(t);
 }
@@ -172,7 +175,7 @@ void team_alive(team *t) { atomic_fetch_add_explicit(&t->work, 1, memory_order_r
 
 uint32_t team_pulse(const team *t) { return atomic_load_explicit(&t->pulse, memory_order_relaxed); }
 
-// --- the watcher ---------------------------------------------------------------------------------------------------------------
+// --- the watcher -----------------------------------------------------------------------------------------------------
 
 typedef struct watcher {
     team *t;
@@ -187,8 +190,8 @@ static bool open_to(const conn *c) { return c->fd >= 0; }
 static void lost(watcher *w, const conn *c, const char *how) {
     char text[ERR_TEXT], name[COMM_NAME], phase[128];
     phase_text(phase, sizeof phase, c->what, c->step, c->number);
-    snprintf(text, sizeof text, "%s is lost: %s; last sign of life %.1f s before%s%s", rank_text(w->t->at, c->peer, name), how, w->now - c->heard,
-             phase[0] ? "," : "", phase);
+    snprintf(text, sizeof text, "%s is lost: %s; last sign of life %.1f s before%s%s",
+             rank_text(w->t->at, c->peer, name), how, w->now - c->heard, phase[0] ? "," : "", phase);
     team_record(w->t, ERR_UNAVAILABLE, text);
 }
 
@@ -223,7 +226,8 @@ static void hear(watcher *w, conn *c) {
         case CONN_FRAME: take_frame(w, c, &f); continue;
         case CONN_FORGED: snprintf(how, sizeof how, "a message on its control connection is not what was sent"); break;
         case CONN_ENDED:
-            snprintf(how, sizeof how, "its connection ended%s%s%s", errno ? " (" : "", errno ? strerror(errno) : "", errno ? ")" : "");
+            snprintf(how, sizeof how, "its connection ended%s%s%s", errno ? " (" : "", errno ? strerror(errno) : "",
+                     errno ? ")" : "");
             break;
         }
         if (!c->bye_heard && !c->bye_said) lost(w, c, how);
@@ -246,7 +250,9 @@ static void beat(watcher *w) {
     w->beat_at = w->now + t->heartbeat_s;
 }
 
-static bool silent(const watcher *w, const conn *c) { return open_to(c) && !c->bye_heard && w->now - c->heard >= w->t->timeout_s; }
+static bool silent(const watcher *w, const conn *c) {
+    return open_to(c) && !c->bye_heard && w->now - c->heard >= w->t->timeout_s;
+}
 
 // A peer that was silent for too long is lost. Called after everything received was read, so that time in which this
 // process itself did not run does not count against the peers.

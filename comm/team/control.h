@@ -1,9 +1,9 @@
-// comm/team/control.h: the control connections of a team once they are authenticated, and the thread that watches them. Internal to
-// comm/.
+// comm/team/control.h: the control connections of a team once they are authenticated, and the thread that watches them.
+// Internal to comm/.
 //
-// All news travels in frames of one fixed size, each sealed with a keyed hash over a counter and its bytes: a frame that was
-// changed, repeated, left out or put elsewhere ends the connection. Socket pairs between the processes of one node use the same
-// frames, with a key of zeros.
+// All news travels in frames of one fixed size, each sealed with a keyed hash over a counter and its bytes: a frame
+// that was changed, repeated, left out or put elsewhere ends the connection. Socket pairs between the processes of one
+// node use the same frames, with a key of zeros.
 #ifndef COMM_TEAM_CONTROL_H
 #define COMM_TEAM_CONTROL_H
 
@@ -18,8 +18,9 @@ enum {
 };
 
 typedef enum frame_type {
-    FRAME_GO = 1,    // rank 0: all are here
-    FRAME_BEAT,      // sign of life; text, step, number: what the sender is doing; code: how much it has done (rank 0: the team's pulse)
+    FRAME_GO = 1,  // rank 0: all are here
+    // sign of life; text, step, number: what the sender is doing; code: how much it has done (rank 0: the team's pulse)
+    FRAME_BEAT,
     FRAME_FAIL,      // the run is over: code and text
     FRAME_BYE,       // nothing follows, and nothing more is expected
     FRAME_ASK,       // rank 0, before it decides: say your settings

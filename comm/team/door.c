@@ -15,18 +15,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double visit_s = 5;                               // for a visitor to prove itself, and for an answering side to answer a hello
+// for a visitor to prove itself, and for an answering side to answer a hello
+static const double visit_s = 5;
 static const double grace_s = 0.25;                            // a visitor's first moments
 static const double pause_least_s = 0.02, pause_most_s = 0.5;  // between attempts to reach a rank
 
-// --- addresses -----------------------------------------------------------------------------------------------------------------
+// --- addresses -------------------------------------------------------------------------------------------------------
 
 const char *peer_text(int fd, char dst[DOOR_TEXT]) {
     struct sockaddr_storage a;
     socklen_t size = sizeof a;
     char host[64], port[16];
     if (getpeername(fd, (struct sockaddr *)&a, &size) != 0 || a.ss_family == AF_UNIX ||
-        getnameinfo((struct sockaddr *)&a, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        getnameinfo((struct sockaddr *)&a, size, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         snprintf(dst, DOOR_TEXT, "this node");
     else snprintf(dst, DOOR_TEXT, "%s port %s", host, port);
     return dst;
@@ -52,7 +54,7 @@ static const struct addrinfo *pick(const struct addrinfo *list, unsigned turn) {
     return list;
 }
 
-// --- visitors ------------------------------------------------------------------------------------------------------------------
+// --- visitors --------------------------------------------------------------------------------------------------------
 
 static int listen_on(const struct addrinfo *a) {
     int one = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -76,9 +78,11 @@ err_t meeting_listen(meeting *m, const char *host, int port) {
     if (m->listener >= 0) return ERR_OK;
     char where[DOOR_TEXT];
     const char *hint = "";
-    if (why == EADDRINUSE) hint = ". Another program has the port (ss -ltnp shows which): end it or choose another [cluster] port";
+    if (why == EADDRINUSE)
+        hint = ". Another program has the port (ss -ltnp shows which): end it or choose another [cluster] port";
     if (why == EADDRNOTAVAIL) hint = ". This machine does not have that address now: see [cluster] nodes";
-    return err_set(ERR_UNAVAILABLE, "%s can't be listened on: %s%s", where_text(host, port, where), strerror(why), hint);
+    return err_set(ERR_UNAVAILABLE, "%s can't be listened on: %s%s", where_text(host, port, where), strerror(why),
+                   hint);
 }
 
 static void send_away(meeting *m, visitor *v, const char *why) {
@@ -162,8 +166,8 @@ static bool send_queued(team *t, handshake *h, int fd) {
     return true;
 }
 
-// Moves the bytes of a handshake both ways as far as they go. False: the connection ended, errno says why (0: the other side
-// closed it).
+// Moves the bytes of a handshake both ways as far as they go. False: the connection ended, errno says why (0: the other
+// side closed it).
 static bool exchange_bytes(team *t, handshake *h, int fd) {
     uint8_t bytes[HELLO_BYTES + PROOF_BYTES];
     for (;;) {
@@ -202,7 +206,7 @@ static err_t hear_visitor(meeting *m, visitor *v) {
     return rc;
 }
 
-// --- callers -------------------------------------------------------------------------------------------------------------------
+// --- callers ---------------------------------------------------------------------------------------------------------
 
 static void hang_up(caller *c, double now, const char *why) {
     if (c->fd >= 0 && !c->local) close(c->fd);
@@ -250,8 +254,8 @@ static void dial(caller *c, double now) {
 static bool called_itself(int fd) {
     struct sockaddr_storage a = {0}, b = {0};
     socklen_t na = sizeof a, nb = sizeof b;
-    return getsockname(fd, (struct sockaddr *)&a, &na) == 0 && getpeername(fd, (struct sockaddr *)&b, &nb) == 0 && na == nb &&
-           memcmp(&a, &b, na) == 0;
+    return getsockname(fd, (struct sockaddr *)&a, &na) == 0 && getpeername(fd, (struct sockaddr *)&b, &nb) == 0 &&
+           na == nb && memcmp(&a, &b, na) == 0;
 }
 
 static void connected(meeting *m, caller *c, double now) {
@@ -272,7 +276,9 @@ static err_t not_known(const meeting *m, caller *c, double now) {
     if (c->local || (c->shake.proven && m->mine.role == ROLE_CONTROL))
         return err_set(ERR_UNAVAILABLE, "%s: its last word was changed on the way", name);
     c->met = c->shake.state;
-    hang_up(c, now, c->met == HANDSHAKE_GARBAGE ? "something else than this run answers there" : "who answers there does not know the secret");
+    hang_up(c, now,
+            c->met == HANDSHAKE_GARBAGE ? "something else than this run answers there"
+                                        : "who answers there does not know the secret");
     return ERR_OK;
 }
 
@@ -310,7 +316,7 @@ static err_t step_caller(meeting *m, caller *c, bool news, double now) {
     return ERR_OK;
 }
 
-// --- a turn --------------------------------------------------------------------------------------------------------------------
+// --- a turn ----------------------------------------------------------------------------------------------------------
 
 err_t meeting_open(meeting *m, int locals, int callers, int watched) {
     m->listener = -1;
@@ -320,7 +326,8 @@ err_t meeting_open(meeting *m, int locals, int callers, int watched) {
     m->visitor = calloc((size_t)m->visitors, sizeof *m->visitor);
     m->caller = calloc((size_t)callers + 1, sizeof *m->caller);
     m->poll = calloc((size_t)(watched + 1 + m->visitors + callers), sizeof *m->poll);
-    if (!m->visitor || !m->caller || !m->poll) return err_set(ERR_INTERNAL, "no memory for the meeting of %d ranks", m->t->at->world);
+    if (!m->visitor || !m->caller || !m->poll)
+        return err_set(ERR_INTERNAL, "no memory for the meeting of %d ranks", m->t->at->world);
     for (int i = 0; i < m->visitors; i++) m->visitor[i].fd = -1;
     for (int i = 0; i < m->callers; i++) m->caller[i].fd = -1;
     return ERR_OK;
@@ -378,7 +385,8 @@ err_t meeting_turn(meeting *m, double until) {
     int door;
     double now = clock_now(), wait = gather(m, now, until, &door) - now;
     int ready = poll(m->poll, (nfds_t)m->polled, wait <= 0 ? 0 : (int)(1e3 * wait) + 1);
-    if (ready < 0 && errno != EINTR) return err_set(ERR_INTERNAL, "poll over %d connections: %s", m->polled, strerror(errno));
+    if (ready < 0 && errno != EINTR)
+        return err_set(ERR_INTERNAL, "poll over %d connections: %s", m->polled, strerror(errno));
     for (int i = 0; ready < 0 && i < m->polled; i++) m->poll[i].revents = 0;  // a signal
     now = clock_now();
     for (visitor *v = m->visitor; v < m->visitor + m->visitors; v++) {

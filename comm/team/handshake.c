@@ -7,10 +7,11 @@
 
 static const uint8_t magic[HELLO_MAGIC] = {'l', 'o', 'c', 'k', 's', 't', 'e', 'p'};
 
-// --- hello ---------------------------------------------------------------------------------------------------------------------
+// --- hello -----------------------------------------------------------------------------------------------------------
 
 void hello_pack(uint8_t dst[HELLO_BYTES], const hello *h, bool answers) {
-    const uint32_t number[8] = {answers, h->version, h->role | h->channel << 16, h->node, h->rank, h->target, h->world, h->epoch};
+    const uint32_t number[8] = {answers,  h->version, h->role | h->channel << 16, h->node, h->rank, h->target,
+                                h->world, h->epoch};
     const char *const text[4] = {h->job, h->build, h->config_hash, h->data_hash};
     memcpy(dst, magic, HELLO_MAGIC), dst += HELLO_MAGIC;
     for (int i = 0; i < 8; i++, dst += 4) put_le(dst, number[i], 4);
@@ -19,7 +20,8 @@ void hello_pack(uint8_t dst[HELLO_BYTES], const hello *h, bool answers) {
 }
 
 bool hello_unpack(hello *h, const uint8_t src[HELLO_BYTES], bool answers) {
-    uint32_t side, *const number[8] = {&side, &h->version, &h->role, &h->node, &h->rank, &h->target, &h->world, &h->epoch};
+    uint32_t side, *const number[8] = {&side,    &h->version, &h->role,  &h->node,
+                                       &h->rank, &h->target,  &h->world, &h->epoch};
     char *const text[4] = {h->job, h->build, h->config_hash, h->data_hash};
     if (memcmp(src, magic, HELLO_MAGIC) != 0) return false;
     src += HELLO_MAGIC;
@@ -34,10 +36,17 @@ bool hello_unpack(hello *h, const uint8_t src[HELLO_BYTES], bool answers) {
     return side == (uint32_t)answers;
 }
 
-// --- keys ----------------------------------------------------------------------------------------------------------------------
+// --- keys ------------------------------------------------------------------------------------------------------------
 
 // Subkeys of the secret, and of a session. The secret itself is never used for anything else.
-enum { KEY_PROVE = 1, KEY_SESSION = 2, KEY_TO_ANSWERER = 3, KEY_TO_CALLER = 4, KEY_LINK_TO_ANSWERER = 5, KEY_LINK_TO_CALLER = 6 };
+enum {
+    KEY_PROVE = 1,
+    KEY_SESSION = 2,
+    KEY_TO_ANSWERER = 3,
+    KEY_TO_CALLER = 4,
+    KEY_LINK_TO_ANSWERER = 5,
+    KEY_LINK_TO_CALLER = 6
+};
 
 static void derive(uint8_t out[TEAM_KEY], uint64_t what, const uint8_t from[TEAM_KEY]) {
     _Static_assert(TEAM_KEY == crypto_kdf_KEYBYTES && PROOF_BYTES == crypto_generichash_BYTES, "sizes of keys");
@@ -65,7 +74,9 @@ void seal_mac(uint8_t mac[PROOF_BYTES], const uint8_t key[TEAM_KEY], uint64_t co
     sodium_memzero(&s, sizeof s);
 }
 
-bool seal_same(const uint8_t a[PROOF_BYTES], const uint8_t b[PROOF_BYTES]) { return sodium_memcmp(a, b, PROOF_BYTES) == 0; }
+bool seal_same(const uint8_t a[PROOF_BYTES], const uint8_t b[PROOF_BYTES]) {
+    return sodium_memcmp(a, b, PROOF_BYTES) == 0;
+}
 
 // After both proofs: the session's key is derived from the conversation, and all other keys from the session's.
 static void derive_session(handshake *h) {
@@ -79,7 +90,7 @@ static void derive_session(handshake *h) {
     sodium_memzero(session, sizeof session);
 }
 
-// --- the machine ---------------------------------------------------------------------------------------------------------------
+// --- the machine -----------------------------------------------------------------------------------------------------
 
 static void say(handshake *h, const uint8_t *bytes, size_t n) {
     memcpy(h->said + h->length, bytes, n);
@@ -120,7 +131,9 @@ void handshake_call(handshake *h, const hello *mine, const uint8_t secret[TEAM_K
 
 void handshake_answer(handshake *h, const hello *mine, const uint8_t secret[TEAM_KEY]) { start(h, mine, secret, true); }
 
-size_t handshake_room(const handshake *h) { return h->state == HANDSHAKE_GOING && h->sent == h->queued ? h->want - h->got : 0; }
+size_t handshake_room(const handshake *h) {
+    return h->state == HANDSHAKE_GOING && h->sent == h->queued ? h->want - h->got : 0;
+}
 
 // The message of `got` bytes becomes part of the conversation; the next one has `want`.
 static void heard(handshake *h, size_t n, size_t want) {
@@ -132,7 +145,9 @@ static void heard(handshake *h, size_t n, size_t want) {
 
 static handshake_state answer_next(handshake *h) {
     if (h->length == 0) {
-        if (!hello_unpack(&h->theirs, h->said, false) || h->theirs.role != h->mine.role || h->theirs.target != h->mine.rank) return HANDSHAKE_GARBAGE;
+        if (!hello_unpack(&h->theirs, h->said, false) || h->theirs.role != h->mine.role ||
+            h->theirs.target != h->mine.rank)
+            return HANDSHAKE_GARBAGE;
         heard(h, HELLO_BYTES, PROOF_BYTES);
         h->mine.channel = h->theirs.channel;
         say_hello(h);
@@ -149,8 +164,8 @@ static handshake_state answer_next(handshake *h) {
 static handshake_state call_next(handshake *h) {
     if (h->length == HELLO_BYTES) {
         const hello *theirs = &h->theirs, *mine = &h->mine;
-        if (!hello_unpack(&h->theirs, h->said + h->length, true) || theirs->role != mine->role || theirs->channel != mine->channel ||
-            theirs->rank != mine->target)
+        if (!hello_unpack(&h->theirs, h->said + h->length, true) || theirs->role != mine->role ||
+            theirs->channel != mine->channel || theirs->rank != mine->target)
             return HANDSHAKE_GARBAGE;
         h->length += HELLO_BYTES;
         if (!proof_holds(h, "answers", h->prove_key)) return HANDSHAKE_STRANGER;
@@ -172,7 +187,8 @@ handshake_state handshake_feed(handshake *h, const uint8_t *bytes, size_t n) {
     h->got += n;
     // A peer that does not speak this protocol is dropped at its first wrong byte.
     bool expects_hello = h->want >= HELLO_BYTES;
-    if (expects_hello && memcmp(at, magic, h->got < HELLO_MAGIC ? h->got : HELLO_MAGIC) != 0) return h->state = HANDSHAKE_GARBAGE;
+    if (expects_hello && memcmp(at, magic, h->got < HELLO_MAGIC ? h->got : HELLO_MAGIC) != 0)
+        return h->state = HANDSHAKE_GARBAGE;
     if (h->got < h->want) return HANDSHAKE_GOING;
     h->state = h->answers ? answer_next(h) : call_next(h);
     if (h->state != HANDSHAKE_GOING) {  // only the session's keys and the bytes to send are still needed

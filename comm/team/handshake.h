@@ -1,15 +1,16 @@
-// comm/team/handshake.h: two processes prove to each other that they know the run's secret. Pure functions over bytes: no socket, no
-// clock, no memory of their own; comm/team/door.c moves the bytes.
+// comm/team/handshake.h: two processes prove to each other that they know the run's secret. Pure functions over bytes:
+// no socket, no clock, no memory of their own; comm/team/door.c moves the bytes.
 //
 //   caller -> answerer   hello                     who calls, what it runs, a nonce
 //   answerer -> caller   hello, proof              the answering side proves itself first
 //   caller -> answerer   proof                     a caller has shown nothing but its hello until then
 //   answerer -> caller   confirmation              from here on both know, and both have the session's keys
 //
-// A proof is a keyed hash (BLAKE2b, RFC 7693) over all bytes exchanged before it, which include both nonces, with the name of the
-// side that proves: neither an old conversation nor the other side's own words can be played back. The keys of the connection are
-// derived from the secret and the whole conversation, one for each direction and use. What must agree between ranks (build,
-// configuration, ...) is not judged here but by rank 0, after the proof: a stranger learns nothing, not even that it is wrong.
+// A proof is a keyed hash (BLAKE2b, RFC 7693) over all bytes exchanged before it, which include both nonces, with the
+// name of the side that proves: neither an old conversation nor the other side's own words can be played back. The keys
+// of the connection are derived from the secret and the whole conversation, one for each direction and use. What must
+// agree between ranks (build, configuration, ...) is not judged here but by rank 0, after the proof: a stranger learns
+// nothing, not even that it is wrong.
 #ifndef COMM_TEAM_HANDSHAKE_H
 #define COMM_TEAM_HANDSHAKE_H
 
@@ -26,10 +27,12 @@ enum {
 
 typedef enum hello_role { ROLE_CONTROL = 1, ROLE_DATA = 2 } hello_role;
 
-// How a caller identifies itself. The answering side fills in role, rank and nonce only, and repeats the caller's channel.
+// How a caller identifies itself. The answering side fills in role, rank and nonce only, and repeats the caller's
+// channel.
 typedef struct hello {
     uint32_t version, role, node, rank, target, world, epoch;  // target: the rank that is called
-    uint32_t channel;  // ROLE_DATA: what the connection is for; ROLE_CONTROL: how many the run has beyond 0. 16 bits of role's word
+    // ROLE_DATA: what the connection is for; ROLE_CONTROL: how many the run has beyond 0. 16 bits of role's word
+    uint32_t channel;
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
     uint8_t nonce[HELLO_NONCE];  // new random bytes for each connection
 } hello;

@@ -1,5 +1,5 @@
-// comm/team/internal.h: what rendezvous (how a team comes together), door (how connections are made) and control (how it is
-// watched) share.
+// comm/team/internal.h: what rendezvous (how a team comes together), door (how connections are made) and control (how
+// it is watched) share.
 #ifndef COMM_TEAM_INTERNAL_H
 #define COMM_TEAM_INTERNAL_H
 
@@ -26,8 +26,8 @@ struct team {
     atomic_int failed;     // its code, ERR_OK while all is well
     err_record why;        // constant once `failed` is set
     int news;              // eventfd that is readable once `failed` is set
-    // Own progress, that of the thread that began a call last. changes: odd while it is written; a thread that finds it odd
-    // leaves it, since what another one does is as true.
+    // Own progress, that of the thread that began a call last. changes: odd while it is written; a thread that finds it
+    // odd leaves it, since what another one does is as true.
     _Atomic uint32_t changes;
     _Atomic(const char *) what;
     _Atomic int64_t step, number;
@@ -36,12 +36,14 @@ struct team {
     _Atomic int64_t wire;
 };
 
-static inline const char *rank_text(const launch *at, int rank, char dst[COMM_NAME]) { return comm_place_text(&at->place[rank], dst); }
+static inline const char *rank_text(const launch *at, int rank, char dst[COMM_NAME]) {
+    return comm_place_text(&at->place[rank], dst);
+}
 
 // Records a failure, if it is the first, and wakes the threads that wait for one.
 void team_record(team *t, err_t code, const char *text);
 
-// --- comm/team/door.c: making connections -----------------------------------------------------------------------------
+// --- comm/team/door.c: making connections ----------------------------------------------------------------------------
 
 enum { VISITORS_MAX = 256, DOOR_TEXT = 128 };
 
@@ -63,7 +65,8 @@ typedef struct caller {
     unsigned turn;                   // of the host's addresses
     double again, pause, answer_by;  // next attempt; pause before the one after it; end of this one
     char why[DOOR_TEXT];             // how the last attempt ended
-    handshake_state met;             // GARBAGE or STRANGER: how the last answer was that did not prove itself; GOING: there was none
+    // GARBAGE or STRANGER: how the last answer was that did not prove itself; GOING: there was none
+    handshake_state met;
     handshake shake;
 } caller;
 
@@ -103,8 +106,8 @@ err_t meeting_turn(meeting *m, double until);
 // "10.0.0.1:29500", "[fe80::1]:29500". Returns dst.
 const char *where_text(const char *host, int port, char dst[DOOR_TEXT]);
 
-// "waiting for 10.0.0.2, 10.0.0.3 (1 of 3 nodes are here)"; on one node its ranks. missing: of each rank. room: 100 + COMM_HOST at
-// least; where it is short, the last nodes are only counted.
+// "waiting for 10.0.0.2, 10.0.0.3 (1 of 3 nodes are here)"; on one node its ranks. missing: of each rank. room: 100 +
+// COMM_HOST at least; where it is short, the last nodes are only counted.
 void absent_text(char *dst, size_t room, const launch *at, const bool *missing);
 
 // "10.0.0.3 port 40122" of the other end of a connection into dst. Returns dst.

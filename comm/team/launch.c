@@ -47,7 +47,8 @@ static void fill_places(launch *l, int nodes, const int *ranks, const char *cons
 static err_t map_shared(void **out, size_t bytes, int locals) {
     void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED)
-        return err_set(ERR_INTERNAL, "no %.1f MB of memory for %d ranks to share: %s", (double)bytes / 1e6, locals, strerror(errno));
+        return err_set(ERR_INTERNAL, "no %.1f MB of memory for %d ranks to share: %s", (double)bytes / 1e6, locals,
+                       strerror(errno));
     *out = area;
     return ERR_OK;
 }
@@ -57,8 +58,9 @@ static err_t hang_bells(int **out, int n, int locals) {
     if (!*out) return err_set(ERR_INTERNAL, "no memory for %d ranks", locals);
     for (int i = 0; i < n; i++)
         if (((*out)[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-            return err_set(ERR_INTERNAL, "eventfd %d of %d, for %d ranks: %s; raise the limit of open files (LimitNOFILE)", i + 1, n, locals,
-                           strerror(errno));
+            return err_set(ERR_INTERNAL,
+                           "eventfd %d of %d, for %d ranks: %s; raise the limit of open files (LimitNOFILE)", i + 1, n,
+                           locals, strerror(errno));
     return ERR_OK;
 }
 
@@ -73,8 +75,9 @@ static err_t open_control(launch *l) {
     if (!l->control) return err_set(ERR_INTERNAL, "no memory for %d ranks", l->locals);
     for (int i = 1, pair[2]; i < l->locals; i++) {
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-            return err_set(ERR_INTERNAL, "socket pair for rank %d of %d: %s; raise the limit of open files (LimitNOFILE)", i, l->locals,
-                           strerror(errno));
+            return err_set(ERR_INTERNAL,
+                           "socket pair for rank %d of %d: %s; raise the limit of open files (LimitNOFILE)", i,
+                           l->locals, strerror(errno));
         l->control[i] = pair[0];
         l->control[l->locals + i] = pair[1];
     }
@@ -95,7 +98,7 @@ err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hos
     return err_restore(&why);
 }
 
-// --- further channels ----------------------------------------------------------------------------------------------------------
+// --- further channels ------------------------------------------------------------------------------------------------
 
 bool launch_connects(const launch *l, int k, int a, int b) {
     const channel_plan *p = &l->plan;
@@ -110,7 +113,8 @@ static int count_rings(launch *l) {
     while (l->place[first].node != l->node) first++;
     for (int k = 1; k <= l->plan.channels; k++)
         for (int to = 0; to < l->locals; to++)
-            for (int from = 0; from < l->locals; from++) *ring++ = launch_connects(l, k, first + from, first + to) ? rings++ : -1;
+            for (int from = 0; from < l->locals; from++)
+                *ring++ = launch_connects(l, k, first + from, first + to) ? rings++ : -1;
     return rings;
 }
 
@@ -126,9 +130,11 @@ static err_t open_more(launch *l) {
 
 err_t launch_channels(launch *l, const channel_plan *plan) {
     if (plan->channels < 0 || plan->channels > COMM_CHANNELS || plan->seats < (plan->channels > 0))
-        return err_set(ERR_INTERNAL, "%d channels and %d seats; expected at most %d, and a seat where there are channels", plan->channels,
-                       plan->seats, COMM_CHANNELS);
-    if (plan->ctx_bytes && !(l->ctx = malloc(plan->ctx_bytes))) return err_set(ERR_INTERNAL, "no memory for the layout of %d ranks", l->world);
+        return err_set(ERR_INTERNAL,
+                       "%d channels and %d seats; expected at most %d, and a seat where there are channels",
+                       plan->channels, plan->seats, COMM_CHANNELS);
+    if (plan->ctx_bytes && !(l->ctx = malloc(plan->ctx_bytes)))
+        return err_set(ERR_INTERNAL, "no memory for the layout of %d ranks", l->world);
     if (l->ctx) memcpy(l->ctx, plan->ctx, plan->ctx_bytes);
     l->plan = *plan;
     l->plan.ctx = l->ctx;

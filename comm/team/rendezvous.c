@@ -20,7 +20,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-// --- what must agree -----------------------------------------------------------------------------------------------------------
+// --- what must agree -------------------------------------------------------------------------------------------------
 
 // Text from another process, made fit for a message: printable, and never empty.
 static const char *printable(char dst[TEAM_TEXT], const char *src) {
@@ -30,14 +30,17 @@ static const char *printable(char dst[TEAM_TEXT], const char *src) {
     return i ? dst : "(none)";
 }
 
-static bool text_differs(char *why, const char *who, const char *what, const char *theirs, const char *ours, const launch *at, const char *hint) {
+static bool text_differs(char *why, const char *who, const char *what, const char *theirs, const char *ours,
+                         const launch *at, const char *hint) {
     if (strcmp(theirs, ours) == 0) return false;
     char name[COMM_NAME], a[TEAM_TEXT], b[TEAM_TEXT];
-    snprintf(why, FRAME_TEXT, "%s runs %s %s, %s runs %s: %s", who, what, printable(a, theirs), rank_text(at, 0, name), printable(b, ours), hint);
+    snprintf(why, FRAME_TEXT, "%s runs %s %s, %s runs %s: %s", who, what, printable(a, theirs), rank_text(at, 0, name),
+             printable(b, ours), hint);
     return true;
 }
 
-static bool number_differs(char *why, const char *who, const char *what, uint32_t theirs, uint32_t ours, const launch *at, const char *hint) {
+static bool number_differs(char *why, const char *who, const char *what, uint32_t theirs, uint32_t ours,
+                           const launch *at, const char *hint) {
     if (theirs == ours) return false;
     char name[COMM_NAME];
     snprintf(why, FRAME_TEXT, "%s has %s %u, %s has %u: %s", who, what, theirs, rank_text(at, 0, name), ours, hint);
@@ -47,15 +50,19 @@ static bool number_differs(char *why, const char *who, const char *what, uint32_
 #define SAME_INI "the INI must be the same on all nodes, but for local keys (`lockstep config` prints it)"
 
 static bool runs_differ(char *why, const char *who, const hello *h, const hello *o, const launch *at) {
-    return number_differs(why, who, "protocol version", h->version, o->version, at, "install the same binary on all nodes") ||
+    return number_differs(why, who, "protocol version", h->version, o->version, at,
+                          "install the same binary on all nodes") ||
            text_differs(why, who, "job", h->job, o->job, at,
                         "each job needs a [cluster] port of its own; of one job, [run] name is misspelt on one node") ||
-           text_differs(why, who, "build", h->build, o->build, at, "copy one binary to all nodes (`lockstep version` shows its sources)") ||
-           number_differs(why, who, "epoch", h->epoch, o->epoch, at, "one of them was restarted and the other was not; restart both") ||
-           number_differs(why, who, "world size", h->world, o->world, at, "[cluster] nodes and [device] ranks must be the same on all nodes") ||
+           text_differs(why, who, "build", h->build, o->build, at,
+                        "copy one binary to all nodes (`lockstep version` shows its sources)") ||
+           number_differs(why, who, "epoch", h->epoch, o->epoch, at,
+                          "one of them was restarted and the other was not; restart both") ||
+           number_differs(why, who, "world size", h->world, o->world, at,
+                          "[cluster] nodes and [device] ranks must be the same on all nodes") ||
            text_differs(why, who, "configuration", h->config_hash, o->config_hash, at, SAME_INI) ||
-           (h->role == ROLE_CONTROL &&
-            number_differs(why, who, "number of channels", h->channel, o->channel, at, "[parallel] must be the same on all nodes")) ||
+           (h->role == ROLE_CONTROL && number_differs(why, who, "number of channels", h->channel, o->channel, at,
+                                                      "[parallel] must be the same on all nodes")) ||
            text_differs(why, who, "dataset", h->data_hash, o->data_hash, at, "copy the same data to all nodes");
 }
 
@@ -71,21 +78,23 @@ static bool refused(char why[FRAME_TEXT], const meeting *m, const visitor *v) {
     else snprintf(who, sizeof who, "rank %u (at %s)", h->rank, from);
     if (runs_differ(why, who, h, o, at)) return true;
     if (!in_range) {
-        snprintf(why, FRAME_TEXT, "%s is out of range, %s counts %d ranks, 0 to %d: [cluster] nodes must be the same on all nodes", who,
+        snprintf(why, FRAME_TEXT,
+                 "%s is out of range, %s counts %d ranks, 0 to %d: [cluster] nodes must be the same on all nodes", who,
                  rank_text(at, 0, name), at->world, at->world - 1);
         return true;
     }
-    const char *hint = "each entry of [cluster] nodes must be one machine, and LOCKSTEP_NODE, where it is set, different on each";
+    const char *hint =
+        "each entry of [cluster] nodes must be one machine, and LOCKSTEP_NODE, where it is set, different on each";
     uint32_t node = (uint32_t)at->place[h->rank].node;
     if (number_differs(why, who, "node number", h->node, node, at, hint)) return true;
     bool here = node == 0, twice = h->rank == 0 || m->t->control[h->rank].fd >= 0;
     if (!twice && here == v->local) return false;
-    snprintf(why, FRAME_TEXT, "%s has come twice, the second time from %s%s: %s", who, from, here && !v->local ? ", which is not rank 0's node" : "",
-             hint);
+    snprintf(why, FRAME_TEXT, "%s has come twice, the second time from %s%s: %s", who, from,
+             here && !v->local ? ", which is not rank 0's node" : "", hint);
     return true;
 }
 
-// --- rank 0 --------------------------------------------------------------------------------------------------------------------
+// --- rank 0 ----------------------------------------------------------------------------------------------------------
 
 static int absent(const team *t) {
     int n = 0;
@@ -100,7 +109,8 @@ static void list_roles(char *dst, size_t room, const launch *at, const bool *mis
     int more = 0;
     for (int r = 0; r < at->world; r++) {
         if (!missing[r]) continue;
-        if (n + sizeof name + 32 < room) n += (size_t)snprintf(dst + n, room - n, "%s%s", n ? ", " : "", rank_text(at, r, name));
+        if (n + sizeof name + 32 < room)
+            n += (size_t)snprintf(dst + n, room - n, "%s%s", n ? ", " : "", rank_text(at, r, name));
         else more++;
     }
     if (more) snprintf(dst + n, room - n, " and %d more", more);
@@ -121,7 +131,8 @@ static void list_ranks(char *dst, size_t room, const launch *at, const bool *mis
         n += (size_t)snprintf(dst + n, room - n, more ? ", %d" : n ? ", rank %d" : "rank %d", r);
         int next = r + 1;
         while (next < at->world && at->place[next].node == node && !missing[next]) next++;
-        if (next == at->world || at->place[next].node != node) n += (size_t)snprintf(dst + n, room - n, " (%s)", at->place[r].host);
+        if (next == at->world || at->place[next].node != node)
+            n += (size_t)snprintf(dst + n, room - n, " (%s)", at->place[r].host);
     }
 }
 
@@ -131,8 +142,11 @@ static err_t not_all_came(const meeting *m, double timeout_s) {
     char names[600], visits[DOOR_TEXT + 80] = "";
     for (int r = 1; r < t->at->world; r++) missing[r] = t->control[r].fd < 0;
     list_ranks(names, sizeof names, t->at, missing);
-    if (m->strangers) snprintf(visits, sizeof visits, "; %d other callers were sent away, the last one: %s", m->strangers, m->stranger);
-    return err_set(ERR_UNAVAILABLE, "%d of %d ranks did not come within %g s: %s%s", absent(t), t->at->world, timeout_s, names, visits);
+    if (m->strangers)
+        snprintf(visits, sizeof visits, "; %d other callers were sent away, the last one: %s", m->strangers,
+                 m->stranger);
+    return err_set(ERR_UNAVAILABLE, "%d of %d ranks did not come within %g s: %s%s", absent(t), t->at->world, timeout_s,
+                   names, visits);
 }
 
 static void answer_caller(conn *c, err_t code, const char *text) {
@@ -151,10 +165,12 @@ static void name_settings(char why[FRAME_TEXT], const meeting *m, const hello *h
     same.channel = m->mine.channel;
     memcpy(same.config_hash, m->mine.config_hash, TEAM_TEXT);
     memcpy(same.data_hash, m->mine.data_hash, TEAM_TEXT);
-    bool only = strcmp(h->config_hash, m->mine.config_hash) != 0 && h->rank < (uint32_t)at->world && !runs_differ(rest, "", &same, &m->mine, at);
+    bool only = strcmp(h->config_hash, m->mine.config_hash) != 0 && h->rank < (uint32_t)at->world &&
+                !runs_differ(rest, "", &same, &m->mine, at);
     char *theirs = only && m->t->settings ? malloc(SETTINGS_MAX) : NULL;
     if (theirs && settings_ask(c, theirs) && settings_differ(keys, sizeof keys, theirs, m->t->settings))
-        snprintf(why, FRAME_TEXT, "%s and %s have different settings: %s: " SAME_INI, rank_text(at, (int)h->rank, who), rank_text(at, 0, me), keys);
+        snprintf(why, FRAME_TEXT, "%s and %s have different settings: %s: " SAME_INI, rank_text(at, (int)h->rank, who),
+                 rank_text(at, 0, me), keys);
     free(theirs);
 }
 
@@ -185,17 +201,20 @@ static err_t heard_early(team *t, conn *c) {
     conn_news news = conn_read(c, &f);
     if (news == CONN_NOTHING) return ERR_OK;
     rank_text(t->at, c->peer, name);
-    if (news == CONN_FRAME && f.type == FRAME_FAIL) return err_set(f.code ? (err_t)f.code : ERR_UNAVAILABLE, "%s: %s", name, f.text);
+    if (news == CONN_FRAME && f.type == FRAME_FAIL)
+        return err_set(f.code ? (err_t)f.code : ERR_UNAVAILABLE, "%s: %s", name, f.text);
     int why = news == CONN_ENDED ? errno : 0;
-    return err_set(ERR_UNAVAILABLE, "%s is lost: its connection ended%s%s while others were still to come", name, why ? ": " : "",
-                   why ? strerror(why) : "");
+    return err_set(ERR_UNAVAILABLE, "%s is lost: its connection ended%s%s while others were still to come", name,
+                   why ? ": " : "", why ? strerror(why) : "");
 }
 
-// --- while others are still to come ------------------------------------------------------------------------------------------------
+// --- while others are still to come ----------------------------------------------------------------------------------
 
 static const double look_s = 0.25;  // between two calls of `waiting`
 
-static double until_look(const team *t, double until) { return t->waiting.call && t->look_at < until ? t->look_at : until; }
+static double until_look(const team *t, double until) {
+    return t->waiting.call && t->look_at < until ? t->look_at : until;
+}
 
 static bool look_is_due(const team *t) { return t->waiting.call && clock_now() >= t->look_at; }
 
@@ -214,7 +233,8 @@ void absent_text(char *dst, size_t room, const launch *at, const bool *missing) 
     for (int r = 1; r < at->world; r++) {
         if (!missing[r] || at->place[r].node == last) continue;
         last = at->place[r].node, nodes++;
-        if (n + COMM_HOST + 64 < room) n += (size_t)snprintf(dst + n, room - n, "%s%s", nodes > 1 ? ", " : "", at->place[r].host);
+        if (n + COMM_HOST + 64 < room)
+            n += (size_t)snprintf(dst + n, room - n, "%s%s", nodes > 1 ? ", " : "", at->place[r].host);
         else more++;
     }
     if (more) n += (size_t)snprintf(dst + n, room - n, " and %d more", more);
@@ -279,7 +299,7 @@ out:
     return rc;
 }
 
-// --- the other ranks -----------------------------------------------------------------------------------------------------------
+// --- the other ranks -------------------------------------------------------------------------------------------------
 
 static err_t reached_star(meeting *m, caller *c) {
     conn_open(&m->t->control[0], c->fd, !c->local, 0, &c->shake.keys);
@@ -293,10 +313,11 @@ static err_t no_star(const meeting *m, const team_options *o) {
         rank_text(m->t->at, 0, name);
         where_text(c->host, c->port, where);
         if (c->met == HANDSHAKE_GARBAGE)
-            return err_set(ERR_UNAVAILABLE,
-                           "%s: something else than this run answers at %s, and in %g s nothing else did; see [cluster] nodes and port, and what "
-                           "listens there",
-                           name, where, o->timeout_s);
+            return err_set(
+                ERR_UNAVAILABLE,
+                "%s: something else than this run answers at %s, and in %g s nothing else did; see [cluster] nodes and port, and what "
+                "listens there",
+                name, where, o->timeout_s);
         return err_set(
             ERR_AUTH,
             "%s: who answers at %s does not know the secret, and in %g s nobody did who does; the file that [cluster] secret_file names must "
@@ -304,8 +325,10 @@ static err_t no_star(const meeting *m, const team_options *o) {
             name, where, o->timeout_s);
     }
     if (!c->local) snprintf(where, sizeof where, ", port %d", c->port);
-    return err_set(ERR_UNAVAILABLE, "%s%s was not reached within %g s%s%s: is lockstep running there, and may this machine connect to it?",
-                   rank_text(m->t->at, 0, name), where, o->timeout_s, c->why[0] ? "; last attempt: " : "", c->why);
+    return err_set(
+        ERR_UNAVAILABLE,
+        "%s%s was not reached within %g s%s%s: is lockstep running there, and may this machine connect to it?",
+        rank_text(m->t->at, 0, name), where, o->timeout_s, c->why[0] ? "; last attempt: " : "", c->why);
 }
 
 static err_t tell_unreached(const meeting *m) {
@@ -313,7 +336,9 @@ static err_t tell_unreached(const meeting *m) {
     char text[TEAM_WAIT_TEXT], where[DOOR_TEXT];
     if (!look_is_due(m->t)) return ERR_OK;
     if (c->local) snprintf(text, sizeof text, "waiting for rank 0 of this node");
-    else snprintf(text, sizeof text, "waiting for %s%s%s", where_text(c->host, c->port, where), c->why[0] ? ": " : "", c->why);
+    else
+        snprintf(text, sizeof text, "waiting for %s%s%s", where_text(c->host, c->port, where), c->why[0] ? ": " : "",
+                 c->why);
     return tell_waiting(m->t, text);
 }
 
@@ -336,8 +361,8 @@ out:
     return rc;
 }
 
-// Reports that this rank waits for rank 0 to start the run. If the report fails, the error is sent to rank 0, which ends the
-// meeting for all.
+// Reports that this rank waits for rank 0 to start the run. If the report fails, the error is sent to rank 0, which
+// ends the meeting for all.
 static err_t tell_joined(team *t) {
     conn *c = &t->control[0];
     char text[160];
@@ -360,11 +385,14 @@ static err_t await_go(team *t, double timeout_s) {
         conn_news news = conn_read(c, &f);
         if (news == CONN_FRAME && f.type == FRAME_GO) return ERR_OK;
         if (news == CONN_FRAME && f.type == FRAME_ASK) settings_tell(c, t->settings ? t->settings : "");
-        if (news == CONN_FRAME && f.type == FRAME_FAIL) return err_set(f.code ? (err_t)f.code : ERR_UNAVAILABLE, "%s", f.text);
+        if (news == CONN_FRAME && f.type == FRAME_FAIL)
+            return err_set(f.code ? (err_t)f.code : ERR_UNAVAILABLE, "%s", f.text);
         if (news == CONN_ENDED || news == CONN_FORGED)
             return err_set(ERR_UNAVAILABLE, "%s is lost: its connection ended while the ranks were meeting", name);
         double wait = until - clock_now();
-        if (wait <= 0) return err_set(ERR_UNAVAILABLE, "%s has not said within %g s whether all ranks are there", name, timeout_s + 5);
+        if (wait <= 0)
+            return err_set(ERR_UNAVAILABLE, "%s has not said within %g s whether all ranks are there", name,
+                           timeout_s + 5);
         TRY(tell_joined(t));
         wait = until_look(t, until) - clock_now();
         if (wait < 0) wait = 0;
@@ -372,14 +400,16 @@ static err_t await_go(team *t, double timeout_s) {
     }
 }
 
-// --- data connections ----------------------------------------------------------------------------------------------------------
+// --- data connections ------------------------------------------------------------------------------------------------
 
 static bool far(const launch *at, int rank) { return at->place[rank].node != at->node; }
 
 static int links_of(const team *t) { return (1 + t->at->plan.channels) * t->at->world; }
 
 // Does this rank have a connection of channel k to that one?
-static bool wants_link(const launch *at, int k, int rank) { return far(at, rank) && launch_connects(at, k, at->rank, rank); }
+static bool wants_link(const launch *at, int k, int rank) {
+    return far(at, rank) && launch_connects(at, k, at->rank, rank);
+}
 
 static void keep_link(team *t, int channel, int rank, int fd, const session_keys *k) {
     team_link *l = &t->link[channel * t->at->world + rank];
@@ -424,9 +454,12 @@ static err_t not_all_linked(const meeting *m, double timeout_s) {
     unlinked(t, missing);
     list_ranks(names, sizeof names, t->at, missing);
     for (int i = 0; i < m->callers; i++)
-        if (!m->caller[i].done && m->caller[i].why[0]) snprintf(why, sizeof why, "; last attempt: %s", m->caller[i].why);
-    return err_set(ERR_UNAVAILABLE, "no data connection within %g s to %s%s: ports [cluster] port + 1 and up must be open between the nodes",
-                   timeout_s, names, why);
+        if (!m->caller[i].done && m->caller[i].why[0])
+            snprintf(why, sizeof why, "; last attempt: %s", m->caller[i].why);
+    return err_set(
+        ERR_UNAVAILABLE,
+        "no data connection within %g s to %s%s: ports [cluster] port + 1 and up must be open between the nodes",
+        timeout_s, names, why);
 }
 
 // Listens, and prepares the calls; nothing moves before link_all.
@@ -440,7 +473,11 @@ static err_t open_links(meeting *m, const team_options *o) {
     for (int k = 0; k <= channels; k++)
         for (int r = 0; r < at->rank; r++)
             if (wants_link(at, k, r))
-                *c++ = (caller){.target = r, .channel = k, .fd = -1, .host = at->place[r].host, .port = o->port + 1 + at->place[r].local};
+                *c++ = (caller){.target = r,
+                                .channel = k,
+                                .fd = -1,
+                                .host = at->place[r].host,
+                                .port = o->port + 1 + at->place[r].local};
     bool called = at->node < at->nodes - 1;
     return called ? meeting_listen(m, at->place[at->rank].host, o->port + 1 + at->local) : ERR_OK;
 }
@@ -467,7 +504,7 @@ static err_t fail_linking(team *t) {
     return team_query(t);
 }
 
-// --- a team --------------------------------------------------------------------------------------------------------------------
+// --- a team ----------------------------------------------------------------------------------------------------------
 
 const launch *team_at(const team *t) { return t->at; }
 err_t team_take_link(team *t, int channel, int rank, team_link *out) {
@@ -475,7 +512,8 @@ err_t team_take_link(team *t, int channel, int rank, team_link *out) {
     char name[COMM_NAME];
     *out = (team_link){.fd = -1};
     if (l->taken)
-        return err_set(ERR_INTERNAL, "the connection to %s on channel %d is taken already: another transport needs another team",
+        return err_set(ERR_INTERNAL,
+                       "the connection to %s on channel %d is taken already: another transport needs another team",
                        rank_text(t->at, rank, name), channel);
     *out = *l;
     l->taken = l->fd >= 0;
@@ -524,7 +562,8 @@ static err_t team_new(team **out, const team_options *o) {
     for (int i = 0; i < links_of(t); i++) t->link[i].fd = -1;
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (t->wake < 0 || t->news < 0) return err_set(ERR_INTERNAL, "eventfd: %s; raise the limit of open files (LimitNOFILE)", strerror(errno));
+    if (t->wake < 0 || t->news < 0)
+        return err_set(ERR_INTERNAL, "eventfd: %s; raise the limit of open files (LimitNOFILE)", strerror(errno));
     return ERR_OK;
 }
 
@@ -549,7 +588,8 @@ static err_t meet(team *t, const team_options *o) {
     const launch *at = o->at;
     hello mine = own_hello(o), data = mine;
     data.role = ROLE_DATA, data.channel = 0;
-    meeting links = {.t = t, .secret = o->secret, .mine = data, .listener = -1, .came = came_for_data, .reached = reached_for_data};
+    meeting links = {
+        .t = t, .secret = o->secret, .mine = data, .listener = -1, .came = came_for_data, .reached = reached_for_data};
     bool linked = o->links && at->nodes > 1;
     err_t rc = ERR_OK;
     if (linked) TRY_GOTO(open_links(&links, o), out);
@@ -567,12 +607,14 @@ out:
 
 static err_t check_options(const team_options *o) {
     const launch *at = o->at;
-    if (at->world > TEAM_RANKS_MAX) return err_set(ERR_CONFIG, "%d ranks; at most %d can be a team", at->world, TEAM_RANKS_MAX);
+    if (at->world > TEAM_RANKS_MAX)
+        return err_set(ERR_CONFIG, "%d ranks; at most %d can be a team", at->world, TEAM_RANKS_MAX);
     if (at->nodes > 1 && !o->has_secret)
-        return err_set(ERR_AUTH,
-                       "%d nodes and no secret: [cluster] secret_file must name a file that is the same on all nodes and that no "
-                       "one else can read",
-                       at->nodes);
+        return err_set(
+            ERR_AUTH,
+            "%d nodes and no secret: [cluster] secret_file must name a file that is the same on all nodes and that no "
+            "one else can read",
+            at->nodes);
     if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium did not start: no source of random numbers");
     return ERR_OK;
 }

@@ -11,7 +11,7 @@
 enum { LISTED = 4, VALUE_SHOWN = 60, PIECE = FRAME_TEXT - 1 };
 static const double answer_s = 3;
 
-// --- in what they differ -------------------------------------------------------------------------------------------------------
+// --- in what they differ ---------------------------------------------------------------------------------------------
 
 typedef struct line {
     const char *key, *value;
@@ -56,19 +56,20 @@ bool settings_differ(char *dst, size_t room, const char *theirs, const char *our
     dst[0] = 0;
     for (line t, o; next_line(&theirs, &t) && next_line(&ours, &o) && same(t.key, t.key_length, o.key, o.key_length);) {
         if (same(t.value, t.value_length, o.value, o.value_length) || ++found > LISTED) continue;
-        int more = snprintf(dst + n, room - n, "%s%s = %s and %s", n ? "; " : "", key_text(key, &t), shown(a, t.value, t.value_length),
-                            shown(b, o.value, o.value_length));
+        int more = snprintf(dst + n, room - n, "%s%s = %s and %s", n ? "; " : "", key_text(key, &t),
+                            shown(a, t.value, t.value_length), shown(b, o.value, o.value_length));
         n = n + (size_t)more < room ? n + (size_t)more : room - 1;
     }
     if (found > LISTED) snprintf(dst + n, room - n, "; and %d more", found - LISTED);
     return found > 0;
 }
 
-// --- on the way ----------------------------------------------------------------------------------------------------------------
+// --- on the way ------------------------------------------------------------------------------------------------------
 
 static bool wait_for(const conn *c, short events, double until) {
     double left = until - clock_now();
-    return left > 0 && (poll(&(struct pollfd){.fd = c->fd, .events = events}, 1, (int)(1e3 * left) + 1) >= 0 || errno == EINTR);
+    return left > 0 &&
+           (poll(&(struct pollfd){.fd = c->fd, .events = events}, 1, (int)(1e3 * left) + 1) >= 0 || errno == EINTR);
 }
 
 static bool send_frame(conn *c, const frame *f, double until) {

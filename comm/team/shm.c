@@ -23,7 +23,7 @@ typedef struct counters {
     _Alignas(LINE) _Atomic uint64_t tail;
 } counters;
 
-// --- where everything lies -----------------------------------------------------------------------------------------------------
+// --- where everything lies -------------------------------------------------------------------------------------------
 
 // The largest power of two within the budget: two ranks need room to run ahead of each other, sixty-four must not fill
 // the memory.
@@ -40,9 +40,13 @@ static size_t control_bytes(size_t seats, size_t rings) {
 
 static size_t area_bytes(size_t seats, size_t rings, size_t room) { return control_bytes(seats, rings) + rings * room; }
 
-size_t team_area_bytes(int locals) { return area_bytes((size_t)locals, (size_t)locals * (size_t)locals, ring_room(locals)); }
+size_t team_area_bytes(int locals) {
+    return area_bytes((size_t)locals, (size_t)locals * (size_t)locals, ring_room(locals));
+}
 
-size_t team_more_bytes(int locals, int seats, int rings) { return area_bytes((size_t)locals * (size_t)seats, (size_t)rings, ring_room(locals)); }
+size_t team_more_bytes(int locals, int seats, int rings) {
+    return area_bytes((size_t)locals * (size_t)seats, (size_t)rings, ring_room(locals));
+}
 
 // How many rings an area of the further channels has.
 static int more_rings(const launch *at) {
@@ -79,13 +83,14 @@ static int index_of(const launch *at, int channel, int from, int to) {
 err_t shm_rings(const launch *at, int channel, int peer, ring *out, ring *in) {
     area a = area_of(at, channel);
     size_t have = channel ? at->more_bytes : at->area_bytes, need = area_bytes(a.seats, a.rings, a.room);
-    if (!a.base || have < need) return err_set(ERR_INTERNAL, "%zu bytes of shared memory for %d ranks, expected %zu", have, at->locals, need);
+    if (!a.base || have < need)
+        return err_set(ERR_INTERNAL, "%zu bytes of shared memory for %d ranks, expected %zu", have, at->locals, need);
     *out = ring_at(&a, (size_t)index_of(at, channel, at->local, peer), true);
     *in = ring_at(&a, (size_t)index_of(at, channel, peer, at->local), false);
     return ERR_OK;
 }
 
-// --- seats ---------------------------------------------------------------------------------------------------------------------
+// --- seats -----------------------------------------------------------------------------------------------------------
 
 err_t shm_attach_none(shm *s, const launch *at) {
     *s = (shm){.me = at->local, .locals = at->locals};
@@ -121,7 +126,7 @@ void shm_detach(shm *s) {
     *s = (shm){0};
 }
 
-// --- sleeping ------------------------------------------------------------------------------------------------------------------
+// --- sleeping --------------------------------------------------------------------------------------------------------
 
 // This side publishes, then loads `asleep`; the other side sets `asleep`, then loads the counters. Each stores first
 // and loads second, and with the two fences they cannot both load the old value (Dekker). So one of them notices:

@@ -1,13 +1,13 @@
 // comm/team/shm.h: byte rings in the memory that the ranks of one host share, and how a rank waits for its neighbours.
 //
-// For each ordered pair of ranks that a channel connects there is one ring with one writer and one reader. Each end owns one
-// counter, which only grows; the other end reads it. Bytes between tail and head are the reader's, all others the writer's: no
-// lock, and no byte is ever touched by both. Positions are multiples of RING_STEP, so that no element of a vector is ever cut in
-// two by the end of the ring.
+// For each ordered pair of ranks that a channel connects there is one ring with one writer and one reader. Each end
+// owns one counter, which only grows; the other end reads it. Bytes between tail and head are the reader's, all others
+// the writer's: no lock, and no byte is ever touched by both. Positions are multiples of RING_STEP, so that no element
+// of a vector is ever cut in two by the end of the ring.
 //
-// Where a thread of a rank waits is a seat: a place in the shared memory that says whether it sleeps, and a bell that wakes it.
-// All communicators of channel 0 are in calls one after the other, and share a seat. Each communicator of another channel has a
-// seat of its own on each of its ranks.
+// Where a thread of a rank waits is a seat: a place in the shared memory that says whether it sleeps, and a bell that
+// wakes it. All communicators of channel 0 are in calls one after the other, and share a seat. Each communicator of
+// another channel has a seat of its own on each of its ranks.
 #ifndef COMM_TEAM_SHM_H
 #define COMM_TEAM_SHM_H
 
@@ -32,7 +32,8 @@ typedef struct shm_seat shm_seat;
 // The seats that the ranks of a communicator have on this host.
 typedef struct shm {
     int me, locals;
-    shm_seat **seat;  // by local number; NULL: no member. The array itself is NULL where this rank waits for nobody here
+    // by local number; NULL: no member. The array itself is NULL where this rank waits for nobody here
+    shm_seat **seat;
     int *bell;
 } shm;
 

@@ -21,7 +21,8 @@ enum { TEAM_RANKS_MAX = 1024, TEAM_NODES_MAX = 256, TEAM_KEY = 32, TEAM_TEXT = 6
 typedef struct channel_plan {
     int channels;  // 1 .. channels can be used; 0: none
     int seats;     // how many communicators of these channels one rank has open at the same time, at most
-    // Do ranks a and b, a < b, communicate on channel k? Where they do not, nothing is mapped or opened for them. NULL: all pairs do, on all.
+    // Do ranks a and b, a < b, communicate on channel k? Where they do not, nothing is mapped or opened for them. NULL:
+    // all pairs do, on all.
     bool (*needs)(const void *ctx, int k, int a, int b);
     // What a rank does, for messages that name it (comm_place.role). NULL: all do the same.
     void (*role)(const void *ctx, int rank, char dst[COMM_ROLE]);
@@ -38,8 +39,10 @@ typedef struct launch {
     void *area;         // memory that the node's ranks share, zero-filled; NULL when locals = 1
     size_t area_bytes;
     int *doorbell;  // locals of them: an eventfd that wakes this rank of the node; NULL when locals = 1
-    int *control;   // node 0 only: socket pairs between rank 0 and its neighbours. control[i] is rank 0's end, control[locals + i] that of local
-                    // rank i; -1 for i = 0 and, after launch_become, for what is not this rank's. NULL on other nodes
+    // node 0 only: socket pairs between rank 0 and its neighbours. control[i] is rank 0's end, control[locals + i] that
+    // of local
+    int *control;
+    // rank i; -1 for i = 0 and, after launch_become, for what is not this rank's. NULL on other nodes
     // of launch_channels
     channel_plan plan;
     void *ctx;   // plan.ctx
@@ -49,12 +52,12 @@ typedef struct launch {
     int *ring;  // plan.channels * locals * locals: which ring of `more` leads from one local rank to another, -1: none
 } launch;
 
-// Makes everything for the ranks of `node`. ranks[nodes]: how many each node has; hosts[nodes]: their names (NULL: "localhost").
-// Nodes' ranks are numbered one node after the other.
+// Makes everything for the ranks of `node`. ranks[nodes]: how many each node has; hosts[nodes]: their names (NULL:
+// "localhost"). Nodes' ranks are numbered one node after the other.
 err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hosts, int node);
 
-// After launch_open, before the fork: makes the further channels. The memory is only address space until it is used. launch_close
-// frees what was made, also after a failure.
+// After launch_open, before the fork: makes the further channels. The memory is only address space until it is used.
+// launch_close frees what was made, also after a failure.
 err_t launch_channels(launch *l, const channel_plan *plan);
 
 // Have ranks a and b, in any order, a connection on channel k? Channel 0 connects all.
@@ -66,12 +69,13 @@ void launch_become(launch *l, int local);
 // Frees and closes this process's part of it.
 void launch_close(launch *l);
 
-// Bytes of shared memory for the ranks of a node (comm/team/shm.c knows what for), and for further channels with so many rings.
+// Bytes of shared memory for the ranks of a node (comm/team/shm.c knows what for), and for further channels with so
+// many rings.
 size_t team_area_bytes(int locals);
 size_t team_more_bytes(int locals, int seats, int rings);
 
-// While ranks meet, this is called four times a second at most, by the thread that joins: what it waits for, "waiting for
-// 10.0.0.2 (1 of 2 nodes are here)" (TEAM_WAIT_TEXT bytes at most), and for how long it has. An error ends the
+// While ranks meet, this is called four times a second at most, by the thread that joins: what it waits for, "waiting
+// for 10.0.0.2 (1 of 2 nodes are here)" (TEAM_WAIT_TEXT bytes at most), and for how long it has. An error ends the
 // meeting, on the ranks that have joined too, with that error.
 typedef struct team_waiting {
     err_t (*call)(void *ctx, double waited_s, const char *text);  // NULL: not called
@@ -80,13 +84,15 @@ typedef struct team_waiting {
 
 typedef struct team_options {
     const launch *at;  // outlives the team
-    int port;          // rank 0's node listens here; a rank's data connections come to port + 1 + local on its node's host
-    bool has_secret;   // needed with several nodes
+    // rank 0's node listens here; a rank's data connections come to port + 1 + local on its node's host
+    int port;
+    bool has_secret;  // needed with several nodes
     uint8_t secret[TEAM_KEY];
     double timeout_s;  // to find each other, and for a rank to show signs of life
     double heartbeat_s;
     team_waiting waiting;
-    bool links;  // open data connections to the ranks of other nodes, one for each channel (at->plan) that connects the two
+    // open data connections to the ranks of other nodes, one for each channel (at->plan) that connects the two
+    bool links;
     // Must be the same on all ranks; a rank that differs is refused, with both values. build: of what decides the
     // bits, so any text that differs where they may (base/version.h).
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
@@ -98,7 +104,8 @@ typedef struct team_options {
 
 // A data connection to a rank of another node: connected, authenticated, non-blocking.
 typedef struct team_link {
-    int fd;                                          // the team's, which closes it. -1: none (own rank, ranks of this node)
+    // the team's, which closes it. -1: none (own rank, ranks of this node)
+    int fd;
     uint8_t send_key[TEAM_KEY], recv_key[TEAM_KEY];  // of this connection, one for each direction
     bool taken;                                      // the team's own note; false in what it gives
 } team_link;
@@ -123,7 +130,7 @@ const launch *team_at(const team *t);
 // first has read ahead. ERR_INTERNAL: it is taken already.
 err_t team_take_link(team *t, int channel, int rank, team_link *out);
 
-// --- failure -------------------------------------------------------------------------------------------------------------------
+// --- failure ---------------------------------------------------------------------------------------------------------
 
 // ERR_OK, or the record of the first failure, ours or another rank's. Any thread, never waits; costs one load while all
 // is well.

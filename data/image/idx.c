@@ -1,5 +1,5 @@
-// data/image/idx.c: IDX files as a source of images and labels: the format of MNIST (LeCun, Cortes and Burges) and of those made like it. All
-// numbers are big-endian, and there is no padding:
+// data/image/idx.c: IDX files as a source of images and labels: the format of MNIST (LeCun, Cortes and Burges) and of
+// those made like it. All numbers are big-endian, and there is no padding:
 //
 //      0  zero         2 bytes
 //      2  type         u8   08 unsigned byte; 09 signed byte, 0b int16, 0c int32, 0d float, 0e double are not read here
@@ -7,8 +7,9 @@
 //      4  sizes        u32 each
 //         values       the last dimension runs fastest
 //
-// A file may be compressed with gzip: then it is inflated when it is opened, and kept. Of a plain file of images only what a sample needs is
-// read. Sample k is image k of all files of images, in order of their names, and label k of all files of labels.
+// A file may be compressed with gzip: then it is inflated when it is opened, and kept. Of a plain file of images only
+// what a sample needs is read. Sample k is image k of all files of images, in order of their names, and label k of all
+// files of labels.
 #include "data/files.h"
 #include "data/image/unzip.h"
 #include "data/source.h"
@@ -59,7 +60,7 @@ static const char *sizes_text(const idx_file *f, char dst[64]) {
     return dst;
 }
 
-// --- one file ----------------------------------------------------------------------------------------------------------
+// --- one file --------------------------------------------------------------------------------------------------------
 
 static const char *type_name(int type) {
     switch (type) {
@@ -77,14 +78,20 @@ static const char *type_name(int type) {
 static err_t check_magic(idx_file *f, const uint8_t *h, int64_t got) {
     const char *path = f->file.path, *in = f->gzip ? " of what it inflates to" : "";
     if (got < 4)
-        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 "%s, expected the 4 bytes that an IDX file begins with: truncated", path, got, in);
+        return err_set(ERR_DATA,
+                       "%s: ends at offset %" PRId64 "%s, expected the 4 bytes that an IDX file begins with: truncated",
+                       path, got, in);
     if (h[0] || h[1])
-        return err_set(ERR_DATA, "%s: offset 0%s: 0x%02x%02x, expected the two zero bytes that an IDX file begins with: another format", path, in,
-                       h[0], h[1]);
+        return err_set(
+            ERR_DATA,
+            "%s: offset 0%s: 0x%02x%02x, expected the two zero bytes that an IDX file begins with: another format",
+            path, in, h[0], h[1]);
     if (h[2] != UNSIGNED_BYTE)
-        return err_set(ERR_DATA, "%s: offset 2%s: type 0x%02x, %s, expected 0x08, unsigned bytes", path, in, h[2], type_name(h[2]));
+        return err_set(ERR_DATA, "%s: offset 2%s: type 0x%02x, %s, expected 0x08, unsigned bytes", path, in, h[2],
+                       type_name(h[2]));
     if (h[3] < 1 || h[3] > DIMS)
-        return err_set(ERR_DATA, "%s: offset 3%s: %d dimensions, expected 1 (labels), or 2 to %d (images)", path, in, h[3], DIMS);
+        return err_set(ERR_DATA, "%s: offset 3%s: %d dimensions, expected 1 (labels), or 2 to %d (images)", path, in,
+                       h[3], DIMS);
     f->dims = h[3];
     return ERR_OK;
 }
@@ -95,20 +102,25 @@ static err_t check_sizes(idx_file *f, const uint8_t *h) {
     int64_t item = 1, room = f->file.size - header_bytes(f);
     for (int d = 0; d < f->dims; d++, h += 4) {
         f->size[d] = (int64_t)h[0] << 24 | h[1] << 16 | h[2] << 8 | h[3];
-        if (f->size[d] == 0) return err_set(ERR_DATA, "%s: offset %d: dimension %d has size 0, expected 1 at least", f->file.path, 4 + 4 * d, d);
+        if (f->size[d] == 0)
+            return err_set(ERR_DATA, "%s: offset %d: dimension %d has size 0, expected 1 at least", f->file.path,
+                           4 + 4 * d, d);
         if (d > 0 && f->size[d] > INT32_MAX / item)
-            return err_set(ERR_DATA, "%s: offset %d: size %" PRId64 " makes items of more than 2^31 values: the header is damaged", f->file.path,
-                           4 + 4 * d, f->size[d]);
+            return err_set(
+                ERR_DATA, "%s: offset %d: size %" PRId64 " makes items of more than 2^31 values: the header is damaged",
+                f->file.path, 4 + 4 * d, f->size[d]);
         if (d > 0) item *= f->size[d];
     }
     f->values = f->size[0] * item;  // below 2^63
     if (f->gzip && f->values / INFLATES > f->file.size)
         return err_set(ERR_DATA,
-                       "%s: the header says %s, %" PRId64 " values, and a gzip file of %" PRId64 " bytes can't hold as many: the header is damaged",
+                       "%s: the header says %s, %" PRId64 " values, and a gzip file of %" PRId64
+                       " bytes can't hold as many: the header is damaged",
                        f->file.path, sizes_text(f, text), f->values, f->file.size);
     if (!f->gzip && f->values != room)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " for the header's %s: the file is %s", f->file.path, f->file.size,
-                       header_bytes(f) + f->values, sizes_text(f, text), f->values > room ? "truncated" : "too long");
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " for the header's %s: the file is %s",
+                       f->file.path, f->file.size, header_bytes(f) + f->values, sizes_text(f, text),
+                       f->values > room ? "truncated" : "too long");
     return ERR_OK;
 }
 
@@ -120,7 +132,9 @@ static err_t read_header(idx_file *f, unzip *u) {
     sizes = header_bytes(f) - 4;
     TRY(unzip_read(u, h + 4, sizes, &got));
     if (got < sizes)
-        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %" PRId64 " bytes of a header with %d dimensions: truncated",
+        return err_set(ERR_DATA,
+                       "%s: ends at offset %" PRId64 ", expected the %" PRId64
+                       " bytes of a header with %d dimensions: truncated",
                        f->file.path, 4 + got, header_bytes(f), f->dims);
     f->crc = (uint32_t)crc32(0, h, (uInt)header_bytes(f));
     return check_sizes(f, h + 4);
@@ -132,22 +146,25 @@ static err_t check_end(const idx_file *f, unzip *u) {
     int64_t got;
     TRY(unzip_read(u, &more, 1, &got));
     if (got == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: inflates to more than the %" PRId64 " bytes of its header and values: it is too long", f->file.path,
-                   header_bytes(f) + f->values);
+    return err_set(ERR_DATA, "%s: inflates to more than the %" PRId64 " bytes of its header and values: it is too long",
+                   f->file.path, header_bytes(f) + f->values);
 }
 
 static err_t too_short(const idx_file *f, int64_t values) {
-    return err_set(ERR_DATA, "%s: %s offset %" PRId64 ", expected %" PRId64 " bytes: truncated", f->file.path, f->gzip ? "inflates up to" : "ends at",
-                   header_bytes(f) + values, header_bytes(f) + f->values);
+    return err_set(ERR_DATA, "%s: %s offset %" PRId64 ", expected %" PRId64 " bytes: truncated", f->file.path,
+                   f->gzip ? "inflates up to" : "ends at", header_bytes(f) + values, header_bytes(f) + f->values);
 }
 
 static err_t keep_values(idx_source *x, idx_file *f, unzip *u) {
     int64_t got;
     if (f->gzip) x->kept += f->values;
     if (x->kept > KEPT_MOST)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes of values, and of gzip files at most 8 GiB in all are kept in memory: gunzip it",
+        return err_set(ERR_DATA,
+                       "%s: has %" PRId64
+                       " bytes of values, and of gzip files at most 8 GiB in all are kept in memory: gunzip it",
                        f->file.path, f->values);
-    if (!(f->kept = malloc((size_t)f->values))) return err_set(ERR_INTERNAL, "%s: no memory for its %" PRId64 " bytes", f->file.path, f->values);
+    if (!(f->kept = malloc((size_t)f->values)))
+        return err_set(ERR_INTERNAL, "%s: no memory for its %" PRId64 " bytes", f->file.path, f->values);
     TRY(unzip_read(u, f->kept, f->values, &got));
     return got < f->values ? too_short(f, got) : check_end(f, u);
 }
@@ -166,19 +183,20 @@ out:
     return rc;
 }
 
-// --- all files ---------------------------------------------------------------------------------------------------------
+// --- all files -------------------------------------------------------------------------------------------------------
 
 // All images have one shape, and each file of images has a file of as many labels.
 static err_t check_pair(const idx_source *x, const idx_file *f, const idx_file *labels) {
     const idx_file *first = x->image[0];
     char has[64], wants[64];
     if (f->dims != first->dims || memcmp(f->size + 1, first->size + 1, sizeof f->size - sizeof *f->size) != 0)
-        return err_set(ERR_DATA, "%s has the sizes %s, and %s has %s: expected images of one size", f->file.path, sizes_text(f, has),
-                       first->file.path, sizes_text(first, wants));
+        return err_set(ERR_DATA, "%s has the sizes %s, and %s has %s: expected images of one size", f->file.path,
+                       sizes_text(f, has), first->file.path, sizes_text(first, wants));
     if (f->size[0] != labels->size[0])
-        return err_set(
-            ERR_DATA, "%s has %" PRId64 " images, and %s has %" PRId64 " labels: expected one for each. Files are paired in the order of their names",
-            f->file.path, f->size[0], labels->file.path, labels->size[0]);
+        return err_set(ERR_DATA,
+                       "%s has %" PRId64 " images, and %s has %" PRId64
+                       " labels: expected one for each. Files are paired in the order of their names",
+                       f->file.path, f->size[0], labels->file.path, labels->size[0]);
     return ERR_OK;
 }
 
@@ -187,8 +205,9 @@ static err_t pair_files(idx_source *x) {
     for (int i = 0; i < x->files; i++) labels += x->file[i].dims == 1;
     x->pairs = x->files - labels;
     if (x->pairs == 0 || x->pairs != labels)
-        return err_set(ERR_DATA, "%d files of images and %d of labels (%s%s): expected one of labels for each of images", x->pairs, labels,
-                       x->file[0].file.path, x->files > 1 ? ", ..." : "");
+        return err_set(ERR_DATA,
+                       "%d files of images and %d of labels (%s%s): expected one of labels for each of images",
+                       x->pairs, labels, x->file[0].file.path, x->files > 1 ? ", ..." : "");
     x->image = calloc((size_t)x->files, sizeof *x->image);
     if (!x->image) return err_set(ERR_INTERNAL, "no memory for %d files", x->files);
     x->label = x->image + x->pairs;
@@ -210,13 +229,16 @@ static err_t check_labels(const idx_source *x, int64_t limit) {
         const idx_file *f = x->label[k];
         for (int64_t i = 0; i < f->values; i++)
             if (f->kept[i] >= limit)
-                return err_set(ERR_DATA, "%s: offset %" PRId64 "%s: label %d, expected less than %" PRId64 ", the number of the model's classes",
-                               f->file.path, header_bytes(f) + i, f->gzip ? " of what it inflates to" : "", f->kept[i], limit);
+                return err_set(ERR_DATA,
+                               "%s: offset %" PRId64 "%s: label %d, expected less than %" PRId64
+                               ", the number of the model's classes",
+                               f->file.path, header_bytes(f) + i, f->gzip ? " of what it inflates to" : "", f->kept[i],
+                               limit);
     }
     return ERR_OK;
 }
 
-// --- hash --------------------------------------------------------------------------------------------------------------
+// --- hash ------------------------------------------------------------------------------------------------------------
 
 // Values of f go into the hash and into *crc: from the disk, or from memory where they are.
 static err_t sum_file(idx_source *x, idx_file *f, bool from_disk, crypto_generichash_state *hash, uint32_t *crc) {
@@ -254,7 +276,8 @@ static void hash_sizes(const idx_source *x, const idx_file *f, crypto_generichas
     crypto_generichash_update(hash, b, sizeof b);
 }
 
-// Reads all files. At the open it notes their checksums; later it compares with them, and calls report for each that differs.
+// Reads all files. At the open it notes their checksums; later it compares with them, and calls report for each that
+// differs.
 static err_t sum_all(idx_source *x, bool again, void (*report)(void *ctx, const char *text), void *ctx, int *bad) {
     crypto_generichash_state hash;
     uint8_t digest[32];
@@ -266,8 +289,9 @@ static err_t sum_all(idx_source *x, bool again, void (*report)(void *ctx, const 
         err_t rc = sum_file(x, f, again, &hash, &crc);
         if (!again && rc != ERR_OK) return rc;
         if (again && rc == ERR_OK && crc != f->crc)
-            rc = err_set(ERR_DATA, "%s: checksum of all bytes 0x%08x, expected 0x%08x: the file has changed since it was opened", f->file.path, crc,
-                         f->crc);
+            rc = err_set(ERR_DATA,
+                         "%s: checksum of all bytes 0x%08x, expected 0x%08x: the file has changed since it was opened",
+                         f->file.path, crc, f->crc);
         if (rc != ERR_OK) report(ctx, err_last()->text), ++*bad;
         if (!again) f->crc = crc;
         if (f->kept) reader_drop(&x->reader, &f->file);
@@ -275,13 +299,14 @@ static err_t sum_all(idx_source *x, bool again, void (*report)(void *ctx, const 
     crypto_generichash_final(&hash, digest, sizeof digest);
     if (!again) memcpy(x->digest, digest, sizeof digest);
     if (*bad == 0 && memcmp(x->digest, digest, sizeof digest) != 0) {
-        err_set(ERR_DATA, "%s and %d more: the hash of all values is another one than when they were opened", x->file[0].file.path, x->files - 1);
+        err_set(ERR_DATA, "%s and %d more: the hash of all values is another one than when they were opened",
+                x->file[0].file.path, x->files - 1);
         report(ctx, err_last()->text), ++*bad;
     }
     return ERR_OK;
 }
 
-// --- the source --------------------------------------------------------------------------------------------------------
+// --- the source ------------------------------------------------------------------------------------------------------
 
 static int pair_of(const idx_source *x, int64_t sample) {
     int low = 0, high = x->pairs;  // image[low]->start <= sample < image[high]->start
@@ -312,11 +337,14 @@ static err_t idx_verify(source *s, void (*report)(void *ctx, const char *text), 
     idx_source *x = (idx_source *)s;
     int bad = 0;
     TRY(sum_all(x, true, report, ctx, &bad));
-    return bad ? err_set(ERR_DATA, "%d fault%s in %d files: copy these files again", bad, bad == 1 ? "" : "s", x->files) : ERR_OK;
+    return bad ? err_set(ERR_DATA, "%d fault%s in %d files: copy these files again", bad, bad == 1 ? "" : "s", x->files)
+               : ERR_OK;
 }
 
 static void idx_cancel(source *s, bool cancelled) { reader_cancel(&((idx_source *)s)->reader, cancelled); }
-static void idx_counts(const source *s, int64_t *retries, int64_t *read) { reader_counts(&((const idx_source *)s)->reader, retries, read); }
+static void idx_counts(const source *s, int64_t *retries, int64_t *read) {
+    reader_counts(&((const idx_source *)s)->reader, retries, read);
+}
 
 static void idx_close(source *s) {
     idx_source *x = (idx_source *)s;
@@ -331,7 +359,8 @@ static void idx_close(source *s) {
     free(x);
 }
 
-static const source_type type = {.read = idx_read, .verify = idx_verify, .cancel = idx_cancel, .counts = idx_counts, .close = idx_close};
+static const source_type type = {
+    .read = idx_read, .verify = idx_verify, .cancel = idx_cancel, .counts = idx_counts, .close = idx_close};
 
 static void describe(idx_source *x, int64_t limit) {
     const idx_file *f = x->image[0];
@@ -351,7 +380,8 @@ static err_t open_files(idx_source *x, const file_list *files, const source_opti
     const tensor_spec *wanted = source_wants(o, "label");
     int64_t limit = wanted ? wanted->limit : 0;
     int bad = 0;
-    if (!(x->file = calloc((size_t)files->count, sizeof *x->file))) return err_set(ERR_INTERNAL, "no memory for %d files", files->count);
+    if (!(x->file = calloc((size_t)files->count, sizeof *x->file)))
+        return err_set(ERR_INTERNAL, "no memory for %d files", files->count);
     while (x->files < files->count) {
         idx_file *f = &x->file[x->files++];
         TRY(open_file(x, f, files->path[x->files - 1]));
@@ -360,7 +390,8 @@ static err_t open_files(idx_source *x, const file_list *files, const source_opti
     TRY(check_labels(x, limit));
     x->pixels = x->image[0]->values / x->image[0]->size[0];
     x->stage_bytes = x->pixels > PIECE ? x->pixels : PIECE;
-    if (!(x->stage = malloc((size_t)x->stage_bytes))) return err_set(ERR_INTERNAL, "no memory for an image of %" PRId64 " bytes", x->pixels);
+    if (!(x->stage = malloc((size_t)x->stage_bytes)))
+        return err_set(ERR_INTERNAL, "no memory for an image of %" PRId64 " bytes", x->pixels);
     TRY(sum_all(x, false, NULL, NULL, &bad));
     describe(x, limit);
     return ERR_OK;
@@ -375,7 +406,9 @@ err_t idx_open(source **out, const source_options *o) {
     x->head.type = &type;
     reader_open(&x->reader, o->retry, o->faults);
     reader_share(&x->reader, o->shared_by);
-    TRY_GOTO(files_expand(&files, o->files, (files_hint){"", "[data] train and val name files of images and of labels"}), out);
+    TRY_GOTO(
+        files_expand(&files, o->files, (files_hint){"", "[data] train and val name files of images and of labels"}),
+        out);
     TRY_GOTO(open_files(x, &files, o), out);
 out:
     files_free(&files);

@@ -13,7 +13,8 @@ err_t unzip_open(unzip *u, reader *r, data_file *f) {
     if (f->size >= 2) TRY(reader_read(r, f, 0, magic, 2));
     if (magic[0] != 0x1f || magic[1] != 0x8b) return ERR_OK;
     u->stage = malloc(STAGE);
-    if (!u->stage || inflateInit2(&u->z, 16 + MAX_WBITS) != Z_OK) return err_set(ERR_INTERNAL, "%s: no memory to inflate it", f->path);
+    if (!u->stage || inflateInit2(&u->z, 16 + MAX_WBITS) != Z_OK)
+        return err_set(ERR_INTERNAL, "%s: no memory to inflate it", f->path);
     u->gzip = true;
     return ERR_OK;
 }
@@ -27,8 +28,8 @@ void unzip_close(unzip *u) {
 static int64_t left(const unzip *u) { return u->file->size - u->at; }
 
 static err_t damaged(const unzip *u, const char *what) {
-    return err_set(ERR_DATA, "%s: offset %" PRId64 ": %s: the gzip file is damaged; `gzip -t` says so too", u->file->path, u->at - u->z.avail_in,
-                   what);
+    return err_set(ERR_DATA, "%s: offset %" PRId64 ": %s: the gzip file is damaged; `gzip -t` says so too",
+                   u->file->path, u->at - u->z.avail_in, what);
 }
 
 // Compressed bytes for zlib, if it has none and the file has more.

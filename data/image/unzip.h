@@ -1,4 +1,5 @@
-// data/image/unzip.h: a file from its first byte to its last, and inflated on the way where it is gzip (RFC 1952), whose members may be many.
+// data/image/unzip.h: a file from its first byte to its last, and inflated on the way where it is gzip (RFC 1952),
+// whose members may be many.
 #ifndef DATA_IMAGE_UNZIP_H
 #define DATA_IMAGE_UNZIP_H
 
@@ -20,8 +21,8 @@ typedef struct unzip {
 err_t unzip_open(unzip *u, reader *r, data_file *f);
 void unzip_close(unzip *u);
 
-// The next n bytes, fewer only where the file ends: *got of them. ERR_DATA: a damaged gzip file; its checksum is only known to be right when
-// fewer bytes came than were asked for.
+// The next n bytes, fewer only where the file ends: *got of them. ERR_DATA: a damaged gzip file; its checksum is only
+// known to be right when fewer bytes came than were asked for.
 err_t unzip_read(unzip *u, void *dst, int64_t n, int64_t *got);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { FILE_MOST = 1 << 26 };
 
-// --- reading -----------------------------------------------------------------------------------------------------------------
+// --- reading ---------------------------------------------------------------------------------------------------------
 
 // The file that was read last: the shards of a set share one.
 typedef struct finder {
@@ -33,14 +33,18 @@ static bool prefix_of(const char *path, char prefix[IO_PATH]) {
         if (n <= m || n >= IO_PATH) continue;
         const char *end = path + n - m;
         bool same = true;
-        for (size_t i = 0; i < m; i++) same = same && (splits[s][i] == '0' ? end[i] >= '0' && end[i] <= '9' : end[i] == splits[s][i]);
+        for (size_t i = 0; i < m; i++)
+            same = same && (splits[s][i] == '0' ? end[i] >= '0' && end[i] <= '9' : end[i] == splits[s][i]);
         if (same) return memcpy(prefix, path, n - m), prefix[n - m] = 0, true;
     }
     return false;
 }
 
 static err_t damaged(const char *path, const char *what) {
-    return err_set(ERR_DATA, "%s: %s; `lockstep pack` writes it anew, and without it nothing is lost but what it says of the shards", path, what);
+    return err_set(
+        ERR_DATA,
+        "%s: %s; `lockstep pack` writes it anew, and without it nothing is lost but what it says of the shards", path,
+        what);
 }
 
 static err_t read_root(finder *f, const char *path) {
@@ -59,7 +63,8 @@ static err_t read_root(finder *f, const char *path) {
 
 // Whether the open file speaks of this very shard.
 static bool names_shard(const finder *f, const char *path) {
-    const char *slash = strrchr(path, '/'), *said = json_string_value(json_object_get(json_object_get(f->root, "shards"), slash ? slash + 1 : path));
+    const char *slash = strrchr(path, '/'),
+               *said = json_string_value(json_object_get(json_object_get(f->root, "shards"), slash ? slash + 1 : path));
     uint8_t header[SHARD_HEADER];
     int fd = -1;
     bool same = said && io_open(path, O_RDONLY, &fd) == ERR_OK && pread(fd, header, sizeof header, 0) == SHARD_HEADER &&
@@ -73,7 +78,8 @@ static err_t take(finder *f, const char *path) {
     const char *tokenizer = json_string_value(json_object_get(f->root, "tokenizer")),
                *hash = json_string_value(json_object_get(f->root, "vocabulary"));
     const char *slash = strrchr(path, '/');
-    if (!tokenizer || !hash || strlen(hash) >= sizeof b.vocabulary) return damaged(f->path, "no \"tokenizer\" or no \"vocabulary\" in it");
+    if (!tokenizer || !hash || strlen(hash) >= sizeof b.vocabulary)
+        return damaged(f->path, "no \"tokenizer\" or no \"vocabulary\" in it");
     TRY(io_path(b.tokenizer, "%s", tokenizer));
     strcpy(b.vocabulary, hash);
     b.best_loss = json_number_value(json_object_get(f->root, "best_loss"));
@@ -83,8 +89,10 @@ static err_t take(finder *f, const char *path) {
         return io_path(f->first, "%s", path);
     }
     if (strcmp(a->vocabulary, b.vocabulary) != 0)
-        return err_set(ERR_DATA, "%s was made with the tokenizer %s, and %s with %s: expected one vocabulary for all. Pack one of them again",
-                       f->first, a->tokenizer, path, b.tokenizer);
+        return err_set(
+            ERR_DATA,
+            "%s was made with the tokenizer %s, and %s with %s: expected one vocabulary for all. Pack one of them again",
+            f->first, a->tokenizer, path, b.tokenizer);
     if (!(a->best_loss >= b.best_loss && a->best_loss <= b.best_loss)) a->best_loss = 0;
     return ERR_OK;
 }
@@ -147,7 +155,7 @@ err_t about_tokenizer(const about *a, tokenizer **out, char at[IO_PATH]) {
         a->beside, a->tokenizer, a->vocabulary, path);
 }
 
-// --- writing -----------------------------------------------------------------------------------------------------------------
+// --- writing ---------------------------------------------------------------------------------------------------------
 
 struct about_writer {
     json_t *shards;
@@ -176,7 +184,8 @@ void about_write_shard(about_writer *w, const char *name, uint32_t header_crc) {
 err_t about_write(about_writer *w, const char *prefix, const about *a) {
     char path[IO_PATH];
     TRY(io_path(path, "%s-about.json", prefix));
-    json_t *root = json_pack("{s:s, s:s, s:O}", "tokenizer", a->tokenizer, "vocabulary", a->vocabulary, "shards", w->shards);
+    json_t *root =
+        json_pack("{s:s, s:s, s:O}", "tokenizer", a->tokenizer, "vocabulary", a->vocabulary, "shards", w->shards);
     if (root && a->best_loss > 0) json_object_set_new(root, "best_loss", json_real(a->best_loss));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);

@@ -1,9 +1,11 @@
-// data/text/case.c: see data/text/case.h. Ranges are in order; one that takes every second character may enclose others.
+// data/text/case.c: see data/text/case.h. Ranges are in order; one that takes every second character may enclose
+// others.
 #include "data/text/case.h"
 
 static uint32_t look_up(const case_range *table, int count, uint32_t c) {
     for (int i = 0; i < count && table[i].first <= c; i++)
-        if (c <= table[i].last && (c - table[i].first) % (uint32_t)table[i].every == 0) return (uint32_t)((int64_t)c + table[i].distance);
+        if (c <= table[i].last && (c - table[i].first) % (uint32_t)table[i].every == 0)
+            return (uint32_t)((int64_t)c + table[i].distance);
     return c;
 }
 

@@ -1,5 +1,5 @@
-// data/text/case.h: lower and title case of a character. The tables are made by case.py. A character whose other case is several characters, such as
-// the title case of U+00DF, stays as it is.
+// data/text/case.h: lower and title case of a character. The tables are made by case.py. A character whose other case
+// is several characters, such as the title case of U+00DF, stays as it is.
 #ifndef DATA_TEXT_CASE_H
 #define DATA_TEXT_CASE_H
 

@@ -47,7 +47,8 @@ static err_t open_all(dataset *d, const file_list *files, const dataset_options 
         shard *s = &d->shards[i];
         d->count = i + 1;
         TRY(shard_open(s, &d->io, files->path[i], o->format));
-        if (s->tokens > INT64_MAX / 2 - d->start[i]) return err_set(ERR_DATA, "%s: more than 2^62 tokens in all", s->file.path);
+        if (s->tokens > INT64_MAX / 2 - d->start[i])
+            return err_set(ERR_DATA, "%s: more than 2^62 tokens in all", s->file.path);
         d->start[i + 1] = d->start[i] + s->tokens;
         int bytes = s->token_bytes < 4 ? s->token_bytes : 4;  // a token is below 2^31, whatever holds it
         if (bytes > d->info.token_bytes) d->info.token_bytes = bytes;
@@ -65,7 +66,9 @@ err_t dataset_open(dataset **out, const dataset_options *o) {
     if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
     if (!(d = calloc(1, sizeof *d))) return err_set(ERR_INTERNAL, "no memory for a dataset");
     TRY_GOTO(shard_io_open(&d->io, o), fail);
-    TRY_GOTO(files_expand(&files, o->files, (files_hint){o->packed, "`lockstep pack CONFIG.ini` makes these shards of [pack] input"}), fail);
+    TRY_GOTO(files_expand(&files, o->files,
+                          (files_hint){o->packed, "`lockstep pack CONFIG.ini` makes these shards of [pack] input"}),
+             fail);
     TRY_GOTO(open_all(d, &files, o), fail);
     files_free(&files);
     *out = d;
@@ -102,7 +105,8 @@ static int shard_of(const dataset *d, int64_t k) {
 
 err_t dataset_read(dataset *d, int64_t first, int64_t n, int32_t *out) {
     if (first < 0 || n < 0 || first > d->info.tokens || n > d->info.tokens - first)
-        return err_set(ERR_INTERNAL, "tokens %" PRId64 " .. +%" PRId64 " asked of a dataset of %" PRId64, first, n, d->info.tokens);
+        return err_set(ERR_INTERNAL, "tokens %" PRId64 " .. +%" PRId64 " asked of a dataset of %" PRId64, first, n,
+                       d->info.tokens);
     for (int i = shard_of(d, first); n > 0; i++) {
         int64_t left = d->start[i + 1] - first, some = n < left ? n : left;
         TRY(shard_read(&d->shards[i], &d->io, first - d->start[i], some, out));
@@ -122,6 +126,6 @@ err_t dataset_verify(dataset *d, void (*report)(void *ctx, const char *text), vo
         bad += faults > before;
     }
     if (faults == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%" PRId64 " fault%s in %d of %d shard%s: copy or pack these files again", faults, faults == 1 ? "" : "s", bad, d->count,
-                   d->count == 1 ? "" : "s");
+    return err_set(ERR_DATA, "%" PRId64 " fault%s in %d of %d shard%s: copy or pack these files again", faults,
+                   faults == 1 ? "" : "s", bad, d->count, d->count == 1 ? "" : "s");
 }

@@ -26,7 +26,9 @@ typedef struct dataset_info {
     int64_t tokens;
     int files;
     int token_bytes;  // that hold the tokens of every file: 1, 2 or 4
-    char hash[17];    // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes' CRC)
+    // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes'
+    // CRC)
+    char hash[17];
 } dataset_info;
 
 // Opens every file and checks every header against its size. ERR_DATA names file, offset, expected and found.
@@ -37,7 +39,8 @@ dataset_info dataset_about(const dataset *d);
 // out[0..n) = tokens first .. first+n of the stream; may cross shard files. One thread at a time.
 err_t dataset_read(dataset *d, int64_t first, int64_t n, int32_t *out);
 
-// Reads everything and checks every checksum. Calls report(ctx, text) for each damaged block; returns ERR_DATA if there was one.
+// Reads everything and checks every checksum. Calls report(ctx, text) for each damaged block; returns ERR_DATA if there
+// was one.
 err_t dataset_verify(dataset *d, void (*report)(void *ctx, const char *text), void *ctx);
 
 // true: a read that waits for its next retry fails now with ERR_INTERRUPTED, and so do later ones. false: retries work

@@ -83,10 +83,11 @@ static err_t read_some(document_reader *d, bytes *to, int64_t most) {
     return ERR_OK;
 }
 
-// --- JSONL -------------------------------------------------------------------------------------------------------------------
+// --- JSONL -----------------------------------------------------------------------------------------------------------
 
 static err_t bad_line(const document_reader *d, const char *what) {
-    return err_set(ERR_DATA, "%s: line %" PRId64 ": %s; expected an object such as {\"%s\": \"...\"}", d->path, d->line, what, d->key);
+    return err_set(ERR_DATA, "%s: line %" PRId64 ": %s; expected an object such as {\"%s\": \"...\"}", d->path, d->line,
+                   what, d->key);
 }
 
 static err_t take_text(const document_reader *d, const json_t *value, bytes *to) {
@@ -115,7 +116,8 @@ static int64_t count_values(const uint8_t *at, int64_t n) {
 
 json_t *document_parse(const uint8_t *line, int64_t n, char why[200]) {
     json_error_t e;
-    if (count_values(line, n) > DOCUMENT_VALUES) return snprintf(why, 200, "more than %d values of JSON", DOCUMENT_VALUES), NULL;
+    if (count_values(line, n) > DOCUMENT_VALUES)
+        return snprintf(why, 200, "more than %d values of JSON", DOCUMENT_VALUES), NULL;
     json_t *value = json_loadb((const char *)line, (size_t)n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     if (!value) snprintf(why, 200, "not valid JSON: %.150s", e.text);
     return value;
@@ -139,7 +141,9 @@ static bool is_blank(const uint8_t *at, int64_t n) {
 // Moves what is left to the front, and reads more.
 static err_t read_more(document_reader *d) {
     int64_t left = d->pending.n - d->from;
-    if (left > DOCUMENT_LINE) return err_set(ERR_DATA, "%s: line %" PRId64 " is longer than %d MiB", d->path, d->line + 1, DOCUMENT_LINE >> 20);
+    if (left > DOCUMENT_LINE)
+        return err_set(ERR_DATA, "%s: line %" PRId64 " is longer than %d MiB", d->path, d->line + 1,
+                       DOCUMENT_LINE >> 20);
     if (d->from) memmove(d->pending.at, d->pending.at + d->from, (size_t)left);
     d->pending.n = left, d->from = 0;
     int64_t most = left < DOCUMENT_LINE / 2 ? left : DOCUMENT_LINE - left;
@@ -150,7 +154,8 @@ static err_t read_more(document_reader *d) {
 static err_t next_line(document_reader *d, int64_t *n, int64_t *whole) {
     for (int64_t looked = 0;;) {
         int64_t there = d->pending.n - d->from;
-        const uint8_t *line = d->pending.at + d->from, *end = there > looked ? memchr(line + looked, '\n', (size_t)(there - looked)) : NULL;
+        const uint8_t *line = d->pending.at + d->from,
+                      *end = there > looked ? memchr(line + looked, '\n', (size_t)(there - looked)) : NULL;
         if (end) return *n = end - line, *whole = *n + 1, ERR_OK;
         if (d->over) return *n = *whole = there, ERR_OK;
         looked = there;

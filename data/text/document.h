@@ -1,5 +1,6 @@
-// data/text/document.h: texts to encode, one document after the other: a plain file is a document, and so is the text of each line of a JSONL file.
-// Either may be compressed with gzip or zstd. `stories:SEED` is documents too (data/text/stories.h): a story each, without the empty line after it.
+// data/text/document.h: texts to encode, one document after the other: a plain file is a document, and so is the text
+// of each line of a JSONL file. Either may be compressed with gzip or zstd. `stories:SEED` is documents too
+// (data/text/stories.h): a story each, without the empty line after it.
 #ifndef DATA_TEXT_DOCUMENT_H
 #define DATA_TEXT_DOCUMENT_H
 
@@ -13,12 +14,13 @@ enum { DOCUMENT_LINE = 64 << 20, DOCUMENT_VALUES = 1 << 20 };
 
 typedef struct document_reader document_reader;
 
-// key: the member of a line's object that has its text; NULL: a JSONL file too is one document, as it is. ERR_DATA: compressed in a way that is not read here.
+// key: the member of a line's object that has its text; NULL: a JSONL file too is one document, as it is. ERR_DATA:
+// compressed in a way that is not read here.
 err_t document_open(document_reader **out, const char *path, const char *key);
 void document_close(document_reader *d);
 
-// Appends up to `most` bytes of the open document to *to, or, of a JSONL file, one whole document. *ends: the document ends here. *more = false:
-// there was none left, and nothing is appended. ERR_DATA names file and line.
+// Appends up to `most` bytes of the open document to *to, or, of a JSONL file, one whole document. *ends: the document
+// ends here. *more = false: there was none left, and nothing is appended. ERR_DATA names file and line.
 err_t document_read(document_reader *d, bytes *to, int64_t most, bool *ends, bool *more);
 
 // The next line of a file that is not read as JSONL, or of stories, without its end, valid until the next call. *more =

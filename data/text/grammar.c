@@ -62,7 +62,7 @@ static err_t wrong(const rule *r, const char *what, const char *at, int n) {
     return err_set(ERR_INTERNAL, "grammar: rule %s: %s: \"%.*s\"", r->from->name, what, n > 60 ? 60 : n, at);
 }
 
-// --- the table, taken apart --------------------------------------------------------------------------------------------------
+// --- the table, taken apart ------------------------------------------------------------------------------------------
 
 static int find_rule(const grammar *g, const char *name, int n) {
     for (int i = 0; i < g->rules; i++)
@@ -70,14 +70,18 @@ static int find_rule(const grammar *g, const char *name, int n) {
     return NOTHING;
 }
 
-static bool is_letter(const char *at, const char *end) { return at < end && is_capital(*at) && (at + 1 == end || upper(at[1]) == lower(at[1])); }
+static bool is_letter(const char *at, const char *end) {
+    return at < end && is_capital(*at) && (at + 1 == end || upper(at[1]) == lower(at[1]));
+}
 
 // " not Y Z", up to the end.
 static err_t read_unlike(const rule *r, const char *at, const char *end, item *x) {
     if (at == end) return ERR_OK;
-    if (end - at < 6 || strncmp(at, " not ", 5) != 0) return wrong(r, "expected \" not \" and letters", at, (int)(end - at));
+    if (end - at < 6 || strncmp(at, " not ", 5) != 0)
+        return wrong(r, "expected \" not \" and letters", at, (int)(end - at));
     for (at += 4; at < end; at += 2) {
-        if (*at != ' ' || !is_letter(at + 1, end)) return wrong(r, "expected letters after \"not\", one space before each", at, (int)(end - at));
+        if (*at != ' ' || !is_letter(at + 1, end))
+            return wrong(r, "expected letters after \"not\", one space before each", at, (int)(end - at));
         x->unlike |= 1u << (at[1] - 'A');
     }
     return ERR_OK;
@@ -148,8 +152,9 @@ static err_t add_word(grammar *g, const rule *r, const char *at, const char *end
         TRY(add_item(g, (item){.kind = LITERAL, .text = at, .n = (int)(stop - at), .letter = NOTHING}));
         if ((at = stop) == end) break;
     }
-    return n == count_fields(r->from) && n < FIELDS ? ERR_OK
-                                                    : wrong(r, "a word with another number of fields than the rule", from, (int)(end - from));
+    return n == count_fields(r->from) && n < FIELDS
+               ? ERR_OK
+               : wrong(r, "a word with another number of fields than the rule", from, (int)(end - from));
 }
 
 static err_t add_rule(grammar *g, rule *r) {
@@ -191,7 +196,7 @@ static int find_field(const grammar *g, int rule, const item *x) {
     return NOTHING;
 }
 
-// --- what is known along a derivation ------------------------------------------------------------------------------------------
+// --- what is known along a derivation --------------------------------------------------------------------------------
 
 // What each letter stands for, whatever was chosen: words of a rule, or NOTHING; and which others certainly stand for
 // another word.
@@ -229,15 +234,17 @@ static err_t count_unlike(const grammar *g, const rule *r, const known *k, const
     for (int i = 0; i < LETTERS; i++) {
         if (!(x->unlike >> i & 1)) continue;
         uint32_t others = x->unlike & ~(1u << i);
-        if (k->rule[i] != x->rule) return wrong(r, "what it must not be is no word of that rule here", (const char[]){(char)('A' + i)}, 1);
-        if (others & ~k->unlike[i]) return wrong(r, "two that it must not be may be the same", (const char[]){(char)('A' + i)}, 1);
+        if (k->rule[i] != x->rule)
+            return wrong(r, "what it must not be is no word of that rule here", (const char[]){(char)('A' + i)}, 1);
+        if (others & ~k->unlike[i])
+            return wrong(r, "two that it must not be may be the same", (const char[]){(char)('A' + i)}, 1);
         ++*n;
     }
     if (*n < g->rule[x->rule].branches) return ERR_OK;
     return wrong(r, "no word is left to choose", g->rule[x->rule].from->name, (int)strlen(g->rule[x->rule].from->name));
 }
 
-// --- no text has two derivations -------------------------------------------------------------------------------------------------
+// --- no text has two derivations -------------------------------------------------------------------------------------
 
 typedef struct byte_set {
     bool has[256];
@@ -269,8 +276,8 @@ static void first_of(const grammar *g, const known *k, const item *x, int depth,
 }
 
 static bool same_item(const item *x, const item *y) {
-    return x->kind != LITERAL && x->kind == y->kind && x->rule == y->rule && x->letter == y->letter && x->unlike == y->unlike &&
-           x->article == y->article && x->capital == y->capital && x->dot_n == y->dot_n &&
+    return x->kind != LITERAL && x->kind == y->kind && x->rule == y->rule && x->letter == y->letter &&
+           x->unlike == y->unlike && x->article == y->article && x->capital == y->capital && x->dot_n == y->dot_n &&
            (!x->dot || strncmp(x->dot, y->dot, (size_t)x->dot_n) == 0);
 }
 
@@ -291,10 +298,14 @@ static text_list list_of(const grammar *g, const known *k, const item *x) {
     return l;
 }
 
-static const item *list_at(const text_list *l, int i) { return l->only ? l->only : item_of(l->g, branch_of(l->g, l->rule, i), l->field); }
+static const item *list_at(const text_list *l, int i) {
+    return l->only ? l->only : item_of(l->g, branch_of(l->g, l->rule, i), l->field);
+}
 
 // Neither is the beginning of the other. A capital letter and a small one are taken for the same.
-static bool words_differ(const item *x, const item *y) { return strncasecmp(x->text, y->text, (size_t)(x->n < y->n ? x->n : y->n)) != 0; }
+static bool words_differ(const item *x, const item *y) {
+    return strncasecmp(x->text, y->text, (size_t)(x->n < y->n ? x->n : y->n)) != 0;
+}
 
 static bool lists_differ(const text_list *a, const text_list *b) {
     for (int i = 0; i < a->n; i++)
@@ -309,7 +320,9 @@ static bool items_differ(const grammar *g, const known *k, const item *x, const 
     byte_set a = {0}, b = {0};
     text_list s = list_of(g, k, x), t = list_of(g, k, y);
     bool alike = x->article == y->article && x->capital == y->capital, common = false;
-    if (alike && x->kind == RECALL && y->kind == RECALL && !x->dot && !y->dot && (k->unlike[x->letter] >> y->letter & 1)) return true;
+    if (alike && x->kind == RECALL && y->kind == RECALL && !x->dot && !y->dot &&
+        (k->unlike[x->letter] >> y->letter & 1))
+        return true;
     if (!x->article && !y->article && lists_differ(&s, &t)) return true;
     first_of(g, k, x, 0, &a);
     first_of(g, k, y, 0, &b);
@@ -358,7 +371,7 @@ static err_t check_apart(const grammar *g, const rule *r, const known *k) {
     return ERR_OK;
 }
 
-// --- averages ----------------------------------------------------------------------------------------------------------------
+// --- averages --------------------------------------------------------------------------------------------------------
 
 static bool takes_an(const item *word) { return strchr("aeiou", lower(word->text[0])) != NULL; }
 
@@ -399,7 +412,8 @@ static err_t measure_rule(const grammar *g, int rule_number, known *k, int depth
     const rule *r = &g->rule[rule_number];
     grammar_amount all = {0};
     known after = *k;
-    if (depth > DEEPEST) return wrong(r, "it contains itself, or is too deep", r->from->text, (int)strlen(r->from->text));
+    if (depth > DEEPEST)
+        return wrong(r, "it contains itself, or is too deep", r->from->text, (int)strlen(r->from->text));
     TRY(check_apart(g, r, k));
     for (int i = 0; i < r->branches; i++) {
         const branch *b = branch_of(g, rule_number, i);
@@ -439,7 +453,7 @@ void grammar_close(grammar *g) {
 
 grammar_amount grammar_average(const grammar *g) { return g->average; }
 
-// --- a text ------------------------------------------------------------------------------------------------------------------
+// --- a text ----------------------------------------------------------------------------------------------------------
 
 typedef struct teller {
     const grammar *g;
@@ -487,7 +501,8 @@ static err_t tell_item(teller *t, const item *x) {
     if (x->kind == LITERAL) return put(t, x->text, x->n);
     if (x->kind == EXPAND) TRY(tell_rule(t, x->rule));
     if (x->kind == DRAW) TRY(draw(t, x, &word));
-    if (x->kind == RECALL) from = t->held[x->letter].rule, word = t->held[x->letter].word, field = find_field(t->g, from, x);
+    if (x->kind == RECALL)
+        from = t->held[x->letter].rule, word = t->held[x->letter].word, field = find_field(t->g, from, x);
     if (x->kind != EXPAND) {
         const item *say = item_of(t->g, branch_of(t->g, from, word), field);
         if (x->article) TRY(put(t, takes_an(say) ? "an " : "a ", takes_an(say) ? 3 : 2));

@@ -21,7 +21,8 @@
 // among n,
 //
 //      H(text) = E[ sum of ln n over the choices ]      nats
-//      H(text) / E[bytes of a text]                     nats per byte: no reader of such texts, one after the other, has
+//      H(text) / E[bytes of a text]                     nats per byte: no reader of such texts, one after the other,
+//      has
 //                                                       a lower mean loss
 //
 // E over the alternatives of a rule is their mean, so a recursion over the rules gives both exactly.

@@ -1,4 +1,5 @@
-// data/text/inflate.c: see data/text/inflate.h. The file passes through one buffer, `stage`; what is compressed goes from there to a decoder.
+// data/text/inflate.c: see data/text/inflate.h. The file passes through one buffer, `stage`; what is compressed goes
+// from there to a decoder.
 #include "data/text/inflate.h"
 
 #include "base/io.h"
@@ -15,7 +16,8 @@
 #include <zstd_errors.h>
 
 enum { STAGE = 1 << 18, MOST = 1 << 30 };  // bytes; zlib counts in 32 bits
-enum { WINDOW_LOG = 27 };                  // a frame may need 2^27 bytes before the ones that it decodes: what the program zstd accepts unasked
+// a frame may need 2^27 bytes before the ones that it decodes: what the program zstd accepts unasked
+enum { WINDOW_LOG = 27 };
 
 struct inflater {
     char *path;
@@ -43,7 +45,8 @@ packing packing_of(const void *head, size_t n) {
     const uint8_t *b = head;
     for (size_t i = 0; i < sizeof magic / sizeof *magic; i++)
         if (n >= magic[i].n && memcmp(b, magic[i].bytes, magic[i].n) == 0) return magic[i].how;
-    if (n >= 4 && (b[0] & 0xF0) == 0x50 && memcmp(b + 1, "\x2A\x4D\x18", 3) == 0) return PACKING_ZSTD;  // a skippable frame
+    // a skippable frame
+    if (n >= 4 && (b[0] & 0xF0) == 0x50 && memcmp(b + 1, "\x2A\x4D\x18", 3) == 0) return PACKING_ZSTD;
     // BZh is also how a word may begin: the level and the first block's magic follow it, or that of the end.
     if (n >= 10 && memcmp(b, "BZh", 3) == 0 && b[3] >= '1' && b[3] <= '9' &&
         (memcmp(b + 4, "1AY&SY", 6) == 0 || memcmp(b + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0))
@@ -51,7 +54,7 @@ packing packing_of(const void *head, size_t n) {
     return PACKING_NONE;
 }
 
-// --- the file --------------------------------------------------------------------------------------------------------------------
+// --- the file --------------------------------------------------------------------------------------------------------
 
 // Reads up to n bytes, fewer only at the end of the file.
 static err_t read_file(inflater *x, uint8_t *to, size_t n, size_t *got) {
@@ -76,9 +79,14 @@ static err_t refill(inflater *x) {
 static err_t open_decoder(inflater *x) {
     bool made = true;
     switch (x->how) {
-    case PACKING_XZ: return err_set(ERR_DATA, "%s: compressed with xz; read are plain files, gzip and zstd: unpack it first with xz -d", x->path);
+    case PACKING_XZ:
+        return err_set(ERR_DATA,
+                       "%s: compressed with xz; read are plain files, gzip and zstd: unpack it first with xz -d",
+                       x->path);
     case PACKING_BZIP2:
-        return err_set(ERR_DATA, "%s: compressed with bzip2; read are plain files, gzip and zstd: unpack it first with bzip2 -d", x->path);
+        return err_set(ERR_DATA,
+                       "%s: compressed with bzip2; read are plain files, gzip and zstd: unpack it first with bzip2 -d",
+                       x->path);
     case PACKING_GZIP: made = inflateInit2(&x->z, 16 + MAX_WBITS) == Z_OK; break;
     case PACKING_ZSTD:
         x->zstd = ZSTD_createDCtx();
@@ -116,10 +124,11 @@ void inflater_close(inflater *x) {
 
 int64_t inflater_at(const inflater *x) { return x->at - (int64_t)x->left; }
 
-// --- decoders: each turns bytes of the stage into up to n bytes at dst. They may give none though more follow ------------------------
+// --- decoders: each turns bytes of the stage into up to n bytes at dst. They may give none though more follow --------
 
 static err_t damaged(const inflater *x, const char *why) {
-    return err_set(ERR_DATA, "%s: damaged or cut off near byte %" PRId64 " of the compressed file: %s", x->path, inflater_at(x), why);
+    return err_set(ERR_DATA, "%s: damaged or cut off near byte %" PRId64 " of the compressed file: %s", x->path,
+                   inflater_at(x), why);
 }
 
 static void take(inflater *x, size_t n) { x->from += n, x->left -= n; }
@@ -136,19 +145,25 @@ static err_t inflate_gzip(inflater *x, uint8_t *dst, int64_t n, int64_t *got) {
     x->whole = rc == Z_STREAM_END;
     if (rc == Z_MEM_ERROR) return err_set(ERR_INTERNAL, "%s: no memory to unpack it", x->path);
     if (rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR) return ERR_OK;
-    return damaged(x, follows ? "what follows a gzip member is not another one" : z->msg ? z->msg : "not a gzip member");
+    return damaged(x, follows  ? "what follows a gzip member is not another one"
+                      : z->msg ? z->msg
+                               : "not a gzip member");
 }
 
 static err_t zstd_error(const inflater *x, size_t rc) {
     switch (ZSTD_getErrorCode(rc)) {
     case ZSTD_error_frameParameter_windowTooLarge:
-        return err_set(ERR_DATA,
-                       "%s: near byte %" PRId64 ": `zstd --long` or --ultra made a frame that needs more than %d MB of memory to unpack: unpack it "
-                       "first with zstd -d --long=31",
-                       x->path, inflater_at(x), (1 << WINDOW_LOG) >> 20);
+        return err_set(
+            ERR_DATA,
+            "%s: near byte %" PRId64
+            ": `zstd --long` or --ultra made a frame that needs more than %d MB of memory to unpack: unpack it "
+            "first with zstd -d --long=31",
+            x->path, inflater_at(x), (1 << WINDOW_LOG) >> 20);
     case ZSTD_error_dictionary_wrong:
-        return err_set(ERR_DATA, "%s: near byte %" PRId64 ": compressed with a dictionary: unpack it first with zstd -d -D DICTIONARY", x->path,
-                       inflater_at(x));
+        return err_set(ERR_DATA,
+                       "%s: near byte %" PRId64
+                       ": compressed with a dictionary: unpack it first with zstd -d -D DICTIONARY",
+                       x->path, inflater_at(x));
     case ZSTD_error_memory_allocation: return err_set(ERR_INTERNAL, "%s: no memory to unpack it", x->path);
     case ZSTD_error_prefix_unknown: return damaged(x, "what follows a zstd frame is not another one");
     default: return damaged(x, ZSTD_getErrorName(rc));
@@ -173,7 +188,8 @@ static err_t inflate_some(inflater *x, uint8_t *dst, int64_t n, int64_t *got) {
         if (last && x->whole) return ERR_OK;
         TRY(x->how == PACKING_GZIP ? inflate_gzip(x, dst, n, got) : inflate_zstd(x, dst, n, got));
         if (last && *got == 0 && !x->whole)
-            return damaged(x, x->how == PACKING_GZIP ? "it ends inside of a gzip member" : "it ends inside of a zstd frame");
+            return damaged(x, x->how == PACKING_GZIP ? "it ends inside of a gzip member"
+                                                     : "it ends inside of a zstd frame");
     }
     return ERR_OK;
 }

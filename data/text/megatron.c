@@ -1,5 +1,6 @@
-// data/text/megatron.c: the index of a file of tokens as Megatron-LM writes them: NAME.bin holds tokens and nothing else, and NAME.idx says of which
-// type they are and where each sequence begins. All numbers are little-endian (megatron/core/datasets/indexed_dataset.py of NVIDIA/Megatron-LM):
+// data/text/megatron.c: the index of a file of tokens as Megatron-LM writes them: NAME.bin holds tokens and nothing
+// else, and NAME.idx says of which type they are and where each sequence begins. All numbers are little-endian
+// (megatron/core/datasets/indexed_dataset.py of NVIDIA/Megatron-LM):
 //
 //      0  magic      9 bytes  "MMIDIDX", 0, 0
 //      9  version    u64      1
@@ -11,8 +12,9 @@
 //         documents  D int64  number of the sequence with which each document begins, and S at the end; not used here
 //         modes      S int8   multimodal data only
 //
-// The stream is the tokens of all sequences, in the order of the index. Sequences that follow each other in the file too, which is what Megatron-LM
-// writes, become one stretch. No number is used before it is checked against the sizes of both files.
+// The stream is the tokens of all sequences, in the order of the index. Sequences that follow each other in the file
+// too, which is what Megatron-LM writes, become one stretch. No number is used before it is checked against the sizes
+// of both files.
 #include "data/text/shard.h"
 
 #include "base/io.h"
@@ -22,7 +24,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { HEADER = 34, MAGIC = 9, VERSION_AT = 9, TYPE_AT = 17, SEQUENCES_AT = 18, DOCUMENTS_AT = 26, PIECE = SHARD_STAGE / 16 };
+enum {
+    HEADER = 34,
+    MAGIC = 9,
+    VERSION_AT = 9,
+    TYPE_AT = 17,
+    SEQUENCES_AT = 18,
+    DOCUMENTS_AT = 26,
+    PIECE = SHARD_STAGE / 16
+};
 
 static const uint8_t magic[MAGIC] = "MMIDIDX\0";
 
@@ -44,7 +54,10 @@ typedef struct index_file {
 static err_t name_index(char dst[IO_PATH], const char *path) {
     size_t n = strlen(path);
     if (n < 4 || strcmp(path + n - 4, ".bin") != 0)
-        return err_set(ERR_DATA, "%s: data of Megatron-LM is NAME.bin, with its index in NAME.idx beside it: name the file that ends in .bin", path);
+        return err_set(
+            ERR_DATA,
+            "%s: data of Megatron-LM is NAME.bin, with its index in NAME.idx beside it: name the file that ends in .bin",
+            path);
     return io_path(dst, "%.*s.idx", (int)n - 4, path);
 }
 
@@ -54,19 +67,24 @@ err_t megatron_beside(shard_io *io, const char *path, bool *found) {
     uint8_t head[MAGIC];
     data_file f = {0};
     *found = false;
-    if (name_index(name, path) != ERR_OK || stat(name, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < MAGIC) return ERR_OK;
+    if (name_index(name, path) != ERR_OK || stat(name, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < MAGIC)
+        return ERR_OK;
     err_t rc = reader_find(&f, name, "an index");
     if (rc == ERR_OK) rc = reader_read(&io->reader, &f, 0, head, MAGIC);
     reader_forget(&io->reader, &f);
-    if (rc != ERR_OK) return err_prefix("%s: is the file beside it an index of Megatron-LM? [data] format can say what this is", path);
+    if (rc != ERR_OK)
+        return err_prefix("%s: is the file beside it an index of Megatron-LM? [data] format can say what this is",
+                          path);
     *found = memcmp(head, magic, MAGIC) == 0;
     return ERR_OK;
 }
 
 static err_t check_type(shard *s, const char *path, int type) {
-    if (type < 1 || type >= TYPES) return err_set(ERR_DATA, "%s: offset %d: type %d, expected 1 to %d", path, TYPE_AT, type, TYPES - 1);
+    if (type < 1 || type >= TYPES)
+        return err_set(ERR_DATA, "%s: offset %d: type %d, expected 1 to %d", path, TYPE_AT, type, TYPES - 1);
     if (!types[type].bytes)
-        return err_set(ERR_DATA, "%s: offset %d: type %d is %s, expected whole numbers: these are not tokens", path, TYPE_AT, type, types[type].name);
+        return err_set(ERR_DATA, "%s: offset %d: type %d is %s, expected whole numbers: these are not tokens", path,
+                       TYPE_AT, type, types[type].name);
     s->token_bytes = types[type].bytes;
     s->is_signed = types[type].is_signed;
     return ERR_OK;
@@ -78,19 +96,26 @@ static err_t check_sizes(index_file *x, uint64_t sequences, uint64_t documents) 
     const char *path = x->file.path;
     if (sequences < 1) return err_set(ERR_DATA, "%s: offset %d: no sequence, expected at least 1", path, SEQUENCES_AT);
     if (sequences > left / 12)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, too few for the %" PRIu64 " sequences that offset %d gives: the file is truncated", path,
-                       x->file.size, sequences, SEQUENCES_AT);
+        return err_set(ERR_DATA,
+                       "%s: has %" PRId64 " bytes, too few for the %" PRIu64
+                       " sequences that offset %d gives: the file is truncated",
+                       path, x->file.size, sequences, SEQUENCES_AT);
     left -= 12 * sequences;
     if (documents > left / 8)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, too few for the %" PRIu64 " documents that offset %d gives: the file is truncated", path,
-                       x->file.size, documents, DOCUMENTS_AT);
+        return err_set(ERR_DATA,
+                       "%s: has %" PRId64 " bytes, too few for the %" PRIu64
+                       " documents that offset %d gives: the file is truncated",
+                       path, x->file.size, documents, DOCUMENTS_AT);
     left -= 8 * documents;
     if (left == sequences)
-        return err_set(ERR_DATA, "%s: offset %" PRId64 ": the index gives each sequence a mode, as that of multimodal data does: expected text", path,
-                       x->file.size - (int64_t)left);
+        return err_set(ERR_DATA,
+                       "%s: offset %" PRId64
+                       ": the index gives each sequence a mode, as that of multimodal data does: expected text",
+                       path, x->file.size - (int64_t)left);
     if (left)
         return err_set(ERR_DATA,
-                       "%s: has %" PRId64 " bytes, expected %" PRId64 " for %" PRIu64 " sequences and %" PRIu64 " documents: the file is too long",
+                       "%s: has %" PRId64 " bytes, expected %" PRId64 " for %" PRIu64 " sequences and %" PRIu64
+                       " documents: the file is too long",
                        path, x->file.size, x->file.size - (int64_t)left, sequences, documents);
     x->sequences = (int64_t)sequences;
     return ERR_OK;
@@ -100,12 +125,15 @@ static err_t check_header(shard *s, shard_io *io, index_file *x) {
     uint8_t h[HEADER];
     const char *path = x->file.path;
     if (x->file.size < HEADER)
-        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %d bytes of a header: the file is truncated", path, x->file.size,
-                       HEADER);
+        return err_set(ERR_DATA,
+                       "%s: ends at offset %" PRId64 ", expected the %d bytes of a header: the file is truncated", path,
+                       x->file.size, HEADER);
     TRY(reader_read(&io->reader, &x->file, 0, h, HEADER));
-    if (memcmp(h, magic, MAGIC) != 0) return err_set(ERR_DATA, "%s: offset 0: not the magic of an index of Megatron-LM, MMIDIDX", path);
+    if (memcmp(h, magic, MAGIC) != 0)
+        return err_set(ERR_DATA, "%s: offset 0: not the magic of an index of Megatron-LM, MMIDIDX", path);
     if (le64_get(h + VERSION_AT) != 1)
-        return err_set(ERR_DATA, "%s: offset %d: version %" PRIu64 ", expected 1", path, VERSION_AT, le64_get(h + VERSION_AT));
+        return err_set(ERR_DATA, "%s: offset %d: version %" PRIu64 ", expected 1", path, VERSION_AT,
+                       le64_get(h + VERSION_AT));
     TRY(check_type(s, path, h[TYPE_AT]));
     return check_sizes(x, le64_get(h + SEQUENCES_AT), le64_get(h + DOCUMENTS_AT));
 }
@@ -116,7 +144,9 @@ static err_t add_sequence(shard *s, index_file *x, int64_t at, int64_t tokens) {
         if (s->stretches == x->room) {
             x->room = x->room ? 2 * x->room : 1;
             shard_stretch *more = realloc(s->stretch, (size_t)x->room * sizeof *more);
-            if (!more) return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " stretches of tokens", x->file.path, x->room);
+            if (!more)
+                return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " stretches of tokens", x->file.path,
+                               x->room);
             s->stretch = more;
         }
         s->stretch[s->stretches++] = (shard_stretch){.token = s->tokens, .offset = at};
@@ -135,11 +165,14 @@ static err_t read_piece(shard *s, shard_io *io, index_file *x, int64_t first, in
         int64_t tokens = (int32_t)le32_get(lengths + 4 * i), at = (int64_t)le64_get(pointers + 8 * i);
         if (tokens < 0 || at < 0 || at > s->file.size || tokens > (s->file.size - at) / s->token_bytes)
             return err_set(ERR_DATA,
-                           "%s: sequence %" PRId64 " (offsets %" PRId64 " and %" PRId64 ") has %" PRId64 " tokens of %d bytes from byte %" PRId64
-                           " on, expected inside the %" PRId64 " bytes of %s: one of the two files is truncated, or another one's",
-                           x->file.path, first + i, HEADER + 4 * (first + i), HEADER + 4 * x->sequences + 8 * (first + i), tokens, s->token_bytes, at,
-                           s->file.size, s->file.path);
-        if (tokens > (INT64_C(1) << 58) - s->tokens) return err_set(ERR_DATA, "%s: more than 2^58 tokens in all", x->file.path);
+                           "%s: sequence %" PRId64 " (offsets %" PRId64 " and %" PRId64 ") has %" PRId64
+                           " tokens of %d bytes from byte %" PRId64 " on, expected inside the %" PRId64
+                           " bytes of %s: one of the two files is truncated, or another one's",
+                           x->file.path, first + i, HEADER + 4 * (first + i),
+                           HEADER + 4 * x->sequences + 8 * (first + i), tokens, s->token_bytes, at, s->file.size,
+                           s->file.path);
+        if (tokens > (INT64_C(1) << 58) - s->tokens)
+            return err_set(ERR_DATA, "%s: more than 2^58 tokens in all", x->file.path);
         if (tokens > 0) TRY(add_sequence(s, x, at, tokens));
     }
     return ERR_OK;
@@ -151,7 +184,9 @@ static err_t read_index(shard *s, shard_io *io, index_file *x) {
         n = x->sequences - first < PIECE ? x->sequences - first : PIECE;
         TRY(read_piece(s, io, x, first, n));
     }
-    if (s->tokens == 0) return err_set(ERR_DATA, "%s: all %" PRId64 " sequences are empty, expected tokens", x->file.path, x->sequences);
+    if (s->tokens == 0)
+        return err_set(ERR_DATA, "%s: all %" PRId64 " sequences are empty, expected tokens", x->file.path,
+                       x->sequences);
     return ERR_OK;
 }
 

@@ -1,10 +1,11 @@
-// data/text/pack.c: text to shards. With byte tokens a token is a byte, 0..255. With a tokenizer all files are encoded to a temporary file first
-// (spool.h), because only then is it known how many tokens there are; what follows is the same.
+// data/text/pack.c: text to shards. With byte tokens a token is a byte, 0..255. With a tokenizer all files are encoded
+// to a temporary file first (spool.h), because only then is it known how many tokens there are; what follows is the
+// same.
 //
-// Of bytes: the stream is the files in the order given; the files of a glob or a directory come in byte order of their names. A
-// file that does not end its last line gets a line end, unless it is the last of all: no line of one file runs into the
-// next, and a single file is packed unchanged. Of a JSONL file the stream has the texts, an empty line after each.
-// `stories:SEED` is text that is made on the way (data/text/stories.h).
+// Of bytes: the stream is the files in the order given; the files of a glob or a directory come in byte order of their
+// names. A file that does not end its last line gets a line end, unless it is the last of all: no line of one file runs
+// into the next, and a single file is packed unchanged. Of a JSONL file the stream has the texts, an empty line after
+// each. `stories:SEED` is text that is made on the way (data/text/stories.h).
 //
 // Input may be larger than memory. The first pass finds the files and adds up their sizes, which give the split and the
 // size of every shard; the second streams the files. A file whose size has changed in between is an error.
@@ -33,7 +34,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SNIFF = 8192, PIECE = 1 << 18, SHARDS_MAX = 100000 };  // five digits, so that byte order is the order of the numbers
+// five digits, so that byte order is the order of the numbers
+enum { SNIFF = 8192, PIECE = 1 << 18, SHARDS_MAX = 100000 };
 
 typedef enum source_kind { PLAIN, JSONL, STORIES } source_kind;
 
@@ -64,7 +66,7 @@ typedef struct pack {
 
 static const char *const split_names[2] = {"train", "val"};
 
-// --- first pass: which files ----------------------------------------------------------------------------------------------
+// --- first pass: which files -----------------------------------------------------------------------------------------
 
 static err_t add_source(pack *p, source_kind kind, const char *path, int64_t size, bool line_open) {
     if (p->count == p->room) {
@@ -80,8 +82,8 @@ static err_t add_source(pack *p, source_kind kind, const char *path, int64_t siz
     return ERR_OK;
 }
 
-// Binary: a NUL byte is in its first n bytes, or it is compressed. With a tokenizer, and of JSONL, what is gzip or zstd is text; what is compressed in
-// another way and was named is taken too, so that opening it says what is wrong.
+// Binary: a NUL byte is in its first n bytes, or it is compressed. With a tokenizer, and of JSONL, what is gzip or zstd
+// is text; what is compressed in another way and was named is taken too, so that opening it says what is wrong.
 static bool is_binary(const pack *p, source_kind kind, const char *head, size_t n, bool named) {
     packing how = packing_of(head, n);
     if (how == PACKING_NONE) return memchr(head, 0, n) != NULL;
@@ -154,7 +156,9 @@ static err_t add_pattern(pack *p, const char *pattern) {
     if (tells) return add_source(p, STORIES, pattern, size, true);
     int found = glob(pattern, GLOB_NOSORT, NULL, &g);
     if (found == GLOB_NOMATCH) return err_set(ERR_CONFIG, "[pack] input: no file matches \"%s\"", pattern);
-    if (found != 0) return err_set(found == GLOB_NOSPACE ? ERR_INTERNAL : ERR_IO, "[pack] input: \"%s\" can't be expanded", pattern);
+    if (found != 0)
+        return err_set(found == GLOB_NOSPACE ? ERR_INTERNAL : ERR_IO, "[pack] input: \"%s\" can't be expanded",
+                       pattern);
     qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
     for (size_t i = 0; i < g.gl_pathc && rc == ERR_OK; i++) rc = add_named(p, g.gl_pathv[i]);
     globfree(&g);
@@ -174,13 +178,14 @@ static err_t find_sources(pack *p) {
         at += n;
     }
     if (p->count == 0)
-        return err_set(ERR_CONFIG, "[pack] input = %s: no text in it (%" PRId64 " files skipped: empty, binary or links)", p->o->input,
-                       p->r->files_skipped);
+        return err_set(ERR_CONFIG,
+                       "[pack] input = %s: no text in it (%" PRId64 " files skipped: empty, binary or links)",
+                       p->o->input, p->r->files_skipped);
     p->files[p->count - 1].line_open = false;
     return ERR_OK;
 }
 
-// --- split and shards ------------------------------------------------------------------------------------------------------
+// --- split and shards ------------------------------------------------------------------------------------------------
 
 // The first floor(n * (1 - val_fraction)) tokens are for training, the rest for validation.
 static err_t plan(pack *p) {
@@ -192,7 +197,9 @@ static err_t plan(pack *p) {
     for (int s = 0; s < 2; s++) {
         int64_t shards = p->tokens[s] ? (p->tokens[s] - 1) / p->o->shard_tokens + 1 : 0;
         if (shards > SHARDS_MAX)
-            return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 " makes %" PRId64 " shards, expected at most %d: raise it to %" PRId64,
+            return err_set(ERR_CONFIG,
+                           "[pack] shard_tokens = %" PRId64 " makes %" PRId64
+                           " shards, expected at most %d: raise it to %" PRId64,
                            p->o->shard_tokens, shards, SHARDS_MAX, p->tokens[s] / SHARDS_MAX + 1);
         p->shards[s] = (int)shards;
     }
@@ -240,7 +247,7 @@ static err_t put(pack *p, const uint8_t *bytes, int64_t n) {
 
 static const char *text_key(const pack *p) { return p->o->text_key && *p->o->text_key ? p->o->text_key : "text"; }
 
-// --- second pass -----------------------------------------------------------------------------------------------------------
+// --- second pass -----------------------------------------------------------------------------------------------------
 
 static err_t changed(const source *f, int64_t size) {
     return err_set(ERR_DATA,
@@ -332,12 +339,14 @@ static err_t count_jsonl(pack *p) {
     return ERR_OK;
 }
 
-// --- with a tokenizer ------------------------------------------------------------------------------------------------------
+// --- with a tokenizer ------------------------------------------------------------------------------------------------
 
-// A plain file line by line, as `tokenizers` trains on files; a document of a JSONL file whole. What has no line end yet stays in *text.
+// A plain file line by line, as `tokenizers` trains on files; a document of a JSONL file whole. What has no line end
+// yet stays in *text.
 static err_t feed_text(bpe_trainer *b, bytes *text, bool lines, bool ends) {
     int64_t from = 0;
-    for (uint8_t *end; lines && text->n > from && (end = memchr(text->at + from, '\n', (size_t)(text->n - from))); from = end + 1 - text->at)
+    for (uint8_t *end; lines && text->n > from && (end = memchr(text->at + from, '\n', (size_t)(text->n - from)));
+         from = end + 1 - text->at)
         TRY(bpe_trainer_feed(b, text->at + from, end + 1 - (text->at + from)));
     if (ends && text->n > from) {
         TRY(bpe_trainer_feed(b, text->at + from, text->n - from));
@@ -352,7 +361,8 @@ static err_t feed_file(bpe_trainer *b, document_reader *d, const char *path, byt
     bool ends, more;
     do {
         if (text->n > BPE_LINE)
-            return err_set(ERR_DATA, "%s: a line is longer than %d MiB: divide it, to make a tokenizer from it", path, BPE_LINE >> 20);
+            return err_set(ERR_DATA, "%s: a line is longer than %d MiB: divide it, to make a tokenizer from it", path,
+                           BPE_LINE >> 20);
         TRY(document_read(d, text, PIECE, &ends, &more));
         TRY(feed_text(b, text, !document_is_jsonl(d), ends));
     } while (more);
@@ -386,8 +396,11 @@ static err_t train_tokenizer(pack *p, const char *how) {
     char *end, *json = NULL;
     long long size = strtoll(how, &end, 10);
     if (how[0] < '0' || how[0] > '9' || (*end && *end != ':'))
-        return err_set(ERR_CONFIG, "[pack] tokenizer = train:%s: expected train:SIZE or train:SIZE:KIND, such as train:32000:llama3", how);
-    if (bpe_trainer_open(&b, *end ? end + 1 : "gpt2", size) != ERR_OK) return err_prefix("[pack] tokenizer = train:%s", how), ERR_CONFIG;
+        return err_set(
+            ERR_CONFIG,
+            "[pack] tokenizer = train:%s: expected train:SIZE or train:SIZE:KIND, such as train:32000:llama3", how);
+    if (bpe_trainer_open(&b, *end ? end + 1 : "gpt2", size) != ERR_OK)
+        return err_prefix("[pack] tokenizer = train:%s", how), ERR_CONFIG;
     err_t rc = feed_files(p, b);
     if (rc == ERR_OK) rc = bpe_trainer_finish(b, &json);
     if (rc == ERR_OK) rc = keep_tokenizer(p, json);
@@ -439,7 +452,7 @@ static err_t stream_spool(pack *p) {
     return ERR_OK;
 }
 
-// --- names -----------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 // The training files come last: until they exist, an incomplete set cannot be taken for a whole one.
 static err_t rename_all(pack *p) {
@@ -498,9 +511,10 @@ static err_t remove_stale(pack *p, bool all, const char *dir, const char *name) 
     return rc;
 }
 
-// --- what is known of the shards -------------------------------------------------------------------------------------------
+// --- what is known of the shards -------------------------------------------------------------------------------------
 
-// Only of stories is it known how low a loss can be: per byte, and with a tokenizer as much for all tokens as for all bytes.
+// Only of stories is it known how low a loss can be: per byte, and with a tokenizer as much for all tokens as for all
+// bytes.
 static err_t find_best(pack *p, double *best) {
     stories *s;
     *best = 0;
@@ -515,7 +529,8 @@ static err_t find_best(pack *p, double *best) {
 
 static err_t write_about(pack *p) {
     about a = {.tokenizer = "bytes"};
-    if (p->t && strncmp(p->o->tokenizer, "train:", 6) == 0) TRY(io_path(a.tokenizer, "%s-tokenizer.json", p->o->output));
+    if (p->t && strncmp(p->o->tokenizer, "train:", 6) == 0)
+        TRY(io_path(a.tokenizer, "%s-tokenizer.json", p->o->output));
     else if (p->t) TRY(io_path(a.tokenizer, "%s", p->o->tokenizer));
     if (p->t) tokenizer_hash(p->t, a.vocabulary);
     TRY(find_best(p, &a.best_loss));
@@ -523,11 +538,12 @@ static err_t write_about(pack *p) {
     return about_write(p->about, p->o->output, &a);
 }
 
-// --- all of it -------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 static err_t check(const pack_options *o) {
     if (!o->input || !o->output || !*o->output) return err_set(ERR_CONFIG, "[pack] input and output: expected both");
-    if (o->shard_tokens < 1) return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
+    if (o->shard_tokens < 1)
+        return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
     if (!(o->val_fraction >= 0 && o->val_fraction < 1))
         return err_set(ERR_CONFIG, "[pack] val_fraction = %g, expected 0 to less than 1", o->val_fraction);
     return ERR_OK;
@@ -548,7 +564,8 @@ static err_t run(pack *p) {
     TRY(plan(p));
     if (p->t) TRY(stream_spool(p));
     for (int64_t i = 0; i < p->count && !p->t; i++) TRY(stream_file(p, &p->files[i]));
-    TRY(remove_stale(p, true, dir, name));  // all new files are on disk: a crash from here on leaves too few files, never a mixture
+    // all new files are on disk: a crash from here on leaves too few files, never a mixture
+    TRY(remove_stale(p, true, dir, name));
     TRY(write_about(p));
     TRY(rename_all(p));
     p->r->train_tokens = p->tokens[0];

@@ -13,8 +13,8 @@ typedef struct pack_options {
     int64_t shard_tokens;  // most tokens in a file
     double val_fraction;   // share of the tokens, at the end of the stream, that goes to the validation files
     bool compress;         // zlib blocks
-    // NULL or "bytes": a token is a byte. Else a tokenizer (data/tokenizer/tokenizer.h), or train:SIZE or train:SIZE:KIND, which trains one on the
-    // input and leaves it at PREFIX-tokenizer.json.
+    // NULL or "bytes": a token is a byte. Else a tokenizer (data/tokenizer/tokenizer.h), or train:SIZE or
+    // train:SIZE:KIND, which trains one on the input and leaves it at PREFIX-tokenizer.json.
     const char *tokenizer;
     const char *text_key;  // of JSONL lines. NULL: text
     // Only with a tokenizer:
@@ -30,9 +30,10 @@ typedef struct pack_report {
     double best_loss;  // of a token, for the best possible reader; 0: not known (data/text/about.h)
 } pack_report;
 
-// Makes tokens of the text and writes shards, each atomically. With a tokenizer, a document is a file, or the text of a line of a JSONL file, and
-// after each comes the token that ends a text, if there is one; files may be compressed with gzip or zstd. Of bytes, an empty line follows the text of a line
-// of a JSONL file. A file that two patterns name is packed twice. Old shards of
+// Makes tokens of the text and writes shards, each atomically. With a tokenizer, a document is a file, or the text of a
+// line of a JSONL file, and after each comes the token that ends a text, if there is one; files may be compressed with
+// gzip or zstd. Of bytes, an empty line follows the text of a line of a JSONL file. A file that two patterns name is
+// packed twice. Old shards of
 // the same prefix are removed when the new ones are complete on disk, just before these get their names.
 err_t pack_run(const pack_options *o, pack_report *r);
 

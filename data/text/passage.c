@@ -1,5 +1,5 @@
-// data/text/passage.c: see data/text/passage.h. A text is read and encoded piece by piece, cut where both sides have the tokens that they would have
-// together.
+// data/text/passage.c: see data/text/passage.h. A text is read and encoded piece by piece, cut where both sides have
+// the tokens that they would have together.
 #include "data/text/passage.h"
 
 #include "data/text/document.h"
@@ -91,7 +91,8 @@ static err_t take_document(maker *m, bool *more) {
         if (!*more && bytes_of == 0) return ERR_OK;
         int64_t cut = ends ? m->text.n : tokenizer_cut(m->o->words, m->text.at, m->text.n, ENCODE_TEXT);
         if (cut == 0 && !ends && want >= TOKENIZER_UNCUT)
-            return err_set(ERR_DATA, "%s: %d MiB without a place where tokens certainly end", m->o->path, TOKENIZER_UNCUT >> 20);
+            return err_set(ERR_DATA, "%s: %d MiB without a place where tokens certainly end", m->o->path,
+                           TOKENIZER_UNCUT >> 20);
         if (cut == 0 && !ends) {
             want *= 2;
             continue;
@@ -108,8 +109,11 @@ static err_t take_all(maker *m, const char *key) {
     TRY(document_open(&m->in, m->o->path, key));
     for (bool more = true; more;) TRY(take_document(m, &more));
     if (m->p->tokens > 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: %" PRId64 " documents, and no token whose likelihood could be asked%s", m->o->path, m->p->documents,
-                   m->p->documents && m->p->prefix < 0 ? ": each has one token, and the tokenizer has none that begins a text" : "");
+    return err_set(ERR_DATA, "%s: %" PRId64 " documents, and no token whose likelihood could be asked%s", m->o->path,
+                   m->p->documents,
+                   m->p->documents && m->p->prefix < 0
+                       ? ": each has one token, and the tokenizer has none that begins a text"
+                       : "");
 }
 
 err_t passage_open(passage *p, const rows_from *o, const char *key) {

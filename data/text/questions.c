@@ -1,5 +1,6 @@
-// data/text/questions.c: see data/text/questions.h. What is said there of other programs was read in their sources: lm_eval/tasks/hellaswag/utils.py and
-// TemplateLM._encode_pair of lm-evaluation-harness 0.4.13, dev/data/hellaswag.py of llm.c.
+// data/text/questions.c: see data/text/questions.h. What is said there of other programs was read in their sources:
+// lm_eval/tasks/hellaswag/utils.py and TemplateLM._encode_pair of lm-evaluation-harness 0.4.13, dev/data/hellaswag.py
+// of llm.c.
 #include "data/text/questions.h"
 
 #include "data/text/case.h"
@@ -42,9 +43,11 @@ typedef struct maker {
     id_list ids;
 } maker;
 
-static err_t bad(const maker *m, const char *what) { return err_set(ERR_DATA, "%s: line %" PRId64 ": %s", m->o->path, m->line, what); }
+static err_t bad(const maker *m, const char *what) {
+    return err_set(ERR_DATA, "%s: line %" PRId64 ": %s", m->o->path, m->line, what);
+}
 
-// --- text ----------------------------------------------------------------------------------------------------------------------
+// --- text ------------------------------------------------------------------------------------------------------------
 
 static err_t put(bytes *to, const void *text, int64_t n) {
     ROOM_FOR(to, to->n + n + 1);
@@ -53,12 +56,14 @@ static err_t put(bytes *to, const void *text, int64_t n) {
     return ERR_OK;
 }
 
-static err_t put_string(bytes *to, const json_t *s) { return put(to, json_string_value(s), (int64_t)json_string_length(s)); }
+static err_t put_string(bytes *to, const json_t *s) {
+    return put(to, json_string_value(s), (int64_t)json_string_length(s));
+}
 
 // What Python's str.strip takes away: \s and U+001C to U+001F.
 static bool is_space(uint32_t c) {
-    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
-           c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 // The bytes before the white space at the end.
@@ -122,7 +127,8 @@ static void clean(bytes *x) {
 
 static bool is_cased(uint32_t c) { return case_lower(c) != c || case_title(c) != c; }
 
-// The first character in title case, all others in lower case, as Python's str.capitalize. A sigma that ends a word has a form of its own.
+// The first character in title case, all others in lower case, as Python's str.capitalize. A sigma that ends a word has
+// a form of its own.
 static err_t put_capitalized(bytes *to, const json_t *s) {
     enum { CAPITAL_SIGMA = 0x3A3, FINAL_SIGMA = 0x3C2 };
     const uint8_t *at = (const uint8_t *)json_string_value(s);
@@ -148,7 +154,7 @@ static int64_t characters(const bytes *x) {
     return n;
 }
 
-// --- rows ----------------------------------------------------------------------------------------------------------------------
+// --- rows ------------------------------------------------------------------------------------------------------------
 
 // Appends the ids of a text.
 static err_t put_ids(maker *m, const bytes *text, int how) {
@@ -165,7 +171,9 @@ static err_t put_ids(maker *m, const bytes *text, int how) {
 static err_t put_prefix(maker *m) {
     int32_t prefix = rows_prefix(m->o->words);
     if (prefix >= 0) return ids_add(&m->ids, prefix);
-    return bad(m, "the query is empty, and the tokenizer has no token that begins a text: there is nothing before the choices");
+    return bad(
+        m,
+        "the query is empty, and the tokenizer has no token that begins a text: there is nothing before the choices");
 }
 
 static err_t encode_llmc(maker *m, int64_t *before) {
@@ -178,8 +186,8 @@ static err_t encode_llmc(maker *m, int64_t *before) {
     return put_ids(m, &m->rest, ENCODE_TEXT);
 }
 
-// The query, without the white space at its end, is encoded to know how many tokens it has, and then the whole. What is asked are the others of the
-// whole, even if the tokens at the seam are not the query's own.
+// The query, without the white space at its end, is encoded to know how many tokens it has, and then the whole. What is
+// asked are the others of the whole, even if the tokens at the seam are not the query's own.
 static err_t encode_lm_eval(maker *m, int64_t *before) {
     bytes query = m->query;
     query.n = without_end(&query);
@@ -208,13 +216,14 @@ static err_t add_choice(maker *m, int number) {
     return ERR_OK;
 }
 
-// --- a line --------------------------------------------------------------------------------------------------------------------
+// --- a line ----------------------------------------------------------------------------------------------------------
 
 static err_t no_form(const maker *m, const char *what) {
     char text[256];
-    snprintf(text, sizeof text,
-             "%s; expected {\"query\": \"...\", \"choices\": [\"...\"], \"gold\": 0} or {\"ctx\": \"...\", \"endings\": [\"...\"], \"label\": 0}",
-             what);
+    snprintf(
+        text, sizeof text,
+        "%s; expected {\"query\": \"...\", \"choices\": [\"...\"], \"gold\": 0} or {\"ctx\": \"...\", \"endings\": [\"...\"], \"label\": 0}",
+        what);
     return bad(m, text);
 }
 
@@ -223,7 +232,9 @@ static err_t read_gold(const maker *m, const json_t *value, int choices, int *go
     char what[160];
     const char *text = json_string_value(value);
     char *end = NULL;
-    json_int_t n = json_is_integer(value) ? json_integer_value(value) : text && *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
+    json_int_t n = json_is_integer(value)                 ? json_integer_value(value)
+                   : text && *text >= '0' && *text <= '9' ? strtoll(text, &end, 10)
+                                                          : -1;
     if (n >= 0 && n < choices && (!end || *end == 0)) return *gold = (int)n, ERR_OK;
     if (text && !*text) return bad(m, "the label is empty: this file does not say which choice is right");
     if (!value) return no_form(m, "it does not say which choice is right");
@@ -233,7 +244,8 @@ static err_t read_gold(const maker *m, const json_t *value, int choices, int *go
 
 // The query of HellaSwag's parts, where they are there.
 static err_t read_query(maker *m, const json_t *line, const json_t *query, bool *cleans) {
-    const json_t *label = json_object_get(line, "activity_label"), *a = json_object_get(line, "ctx_a"), *b = json_object_get(line, "ctx_b");
+    const json_t *label = json_object_get(line, "activity_label"), *a = json_object_get(line, "ctx_a"),
+                 *b = json_object_get(line, "ctx_b");
     *cleans = m->protocol == PROTOCOL_LM_EVAL && json_is_string(label) && json_is_string(a) && json_is_string(b);
     if (!*cleans) return put_string(&m->query, query);
     TRY(put_string(&m->query, label));
@@ -249,12 +261,14 @@ static err_t take_line(maker *m, const json_t *line) {
     if (!json_is_object(line)) return no_form(m, "not an object");
     const json_t *choices = json_object_get(line, "choices"), *endings = json_object_get(line, "endings");
     bool general = choices != NULL, cleans = false;
-    const json_t *query = json_object_get(line, general ? "query" : "ctx"), *gold = json_object_get(line, general ? "gold" : "label");
+    const json_t *query = json_object_get(line, general ? "query" : "ctx"),
+                 *gold = json_object_get(line, general ? "gold" : "label");
     question x = {.row = m->q->norm.n};
     if (!general) choices = endings;
     if (!json_is_array(choices)) return no_form(m, choices ? "its choices are no list" : "it has no choices");
     if (!json_is_string(query))
-        return no_form(m, query ? "what comes before the choices is no string" : "it has nothing that comes before the choices");
+        return no_form(m, query ? "what comes before the choices is no string"
+                                : "it has nothing that comes before the choices");
     x.choices = (int)json_array_size(choices);
     if (x.choices < 1) return no_form(m, "its list of choices is empty");
     TRY(read_gold(m, gold, x.choices, &x.gold));
@@ -290,7 +304,7 @@ static err_t parse_line(maker *m, const uint8_t *at, int64_t n) {
     return rc;
 }
 
-// --- a file --------------------------------------------------------------------------------------------------------------------
+// --- a file ----------------------------------------------------------------------------------------------------------
 
 static err_t take_lines(maker *m, document_reader *d) {
     const uint8_t *line;
@@ -313,7 +327,8 @@ static err_t take_file(maker *m) {
 err_t questions_open(questions **out, const rows_from *o, question_protocol protocol) {
     questions *q = *out = calloc(1, sizeof *q);
     maker m = {.o = o, .protocol = protocol, .q = q};
-    err_t rc = q ? rows_open(&q->rows, o->context, o->vocab) : err_set(ERR_INTERNAL, "%s: no memory for questions", o->path);
+    err_t rc =
+        q ? rows_open(&q->rows, o->context, o->vocab) : err_set(ERR_INTERNAL, "%s: no memory for questions", o->path);
     if (rc == ERR_OK) rc = encoder_open(&m.e, o->words);
     if (rc == ERR_OK) rc = take_file(&m);
     if (rc == ERR_OK) q->from = rows_done(q->rows, 1);
@@ -330,11 +345,13 @@ void questions_close(questions *q) {
     free(q);
 }
 
-questions_info questions_about(const questions *q) { return (questions_info){.questions = q->list.n, .rows = q->norm.n, .cut = q->cut}; }
+questions_info questions_about(const questions *q) {
+    return (questions_info){.questions = q->list.n, .rows = q->norm.n, .cut = q->cut};
+}
 
 source *questions_source(questions *q) { return q->from; }
 
-// --- marks ---------------------------------------------------------------------------------------------------------------------
+// --- marks -----------------------------------------------------------------------------------------------------------
 
 // sums / norm, or sums where there is no norm.
 static int least(const double *sums, const double *norm, int count) {

@@ -47,7 +47,9 @@ static err_t rows_read(source *s, const source_draw *d, void *const *out) {
     return ERR_OK;
 }
 
-static err_t rows_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) { return (void)s, (void)report, (void)ctx, ERR_OK; }
+static err_t rows_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
+    return (void)s, (void)report, (void)ctx, ERR_OK;
+}
 static void rows_cancel(source *s, bool cancelled) { (void)s, (void)cancelled; }
 static void rows_free(source *s) { rows_close((rows *)s); }
 
@@ -69,20 +71,24 @@ void rows_close(rows *r) {
 static err_t check(const rows *r, const int32_t *ids, int64_t count, int64_t asked) {
     if (asked < 1) return err_set(ERR_DATA, "there is no token whose likelihood could be asked");
     if (asked > r->context)
-        return err_set(ERR_DATA, "%" PRId64 " tokens are asked, and the model reads %" PRId64 " at once ([model] context)", asked, r->context);
+        return err_set(ERR_DATA,
+                       "%" PRId64 " tokens are asked, and the model reads %" PRId64 " at once ([model] context)", asked,
+                       r->context);
     if (asked >= count) return err_set(ERR_DATA, "there is no token before the first one that is asked");
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= r->vocab)
             return err_set(ERR_DATA,
-                           "token %d, and the model knows %" PRId64 " tokens: it was trained with another tokenizer than [sample] tokenizer", ids[i],
-                           r->vocab);
+                           "token %d, and the model knows %" PRId64
+                           " tokens: it was trained with another tokenizer than [sample] tokenizer",
+                           ids[i], r->vocab);
     return ERR_OK;
 }
 
 err_t rows_add(rows *r, const int32_t *ids, int64_t count, int64_t asked, bool *cut) {
     int64_t kept = count > r->context + 1 ? r->context + 1 : count;
     if (r->ids.n + kept > IDS_MOST || r->row.n == ROWS_MOST)
-        return err_set(ERR_DATA, "more than %d tokens or %d rows, which are kept in memory: ask for a part of it", IDS_MOST, ROWS_MOST);
+        return err_set(ERR_DATA, "more than %d tokens or %d rows, which are kept in memory: ask for a part of it",
+                       IDS_MOST, ROWS_MOST);
     TRY(check(r, ids + count - kept, kept, asked));
     ROOM_FOR(&r->ids, r->ids.n + kept);
     ROOM_FOR(&r->row, r->row.n + 1);
@@ -117,7 +123,8 @@ source *rows_done(rows *r, int files) {
     int64_t T = (r->longest + ROWS_TILE - 1) / ROWS_TILE * ROWS_TILE;
     if (T > r->context) T = r->context;
     source *s = &r->head;
-    s->about = (source_info){.samples = r->row.n, .units = r->ids.n, .units_per_sample = T, .unit = "tokens", .files = files};
+    s->about =
+        (source_info){.samples = r->row.n, .units = r->ids.n, .units_per_sample = T, .unit = "tokens", .files = files};
     hash_rows(r, s->about.hash);
     s->tensors = s->inputs = 2;
     for (int k = 0; k < s->inputs; k++) {

@@ -8,7 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LLMC_HEADER = 1024, LLMC_GPT2 = 20240520, LLMC_LLAMA3 = 20240801, LLMC_EVAL = 20240522, SNIFF = 512, TEXT_LEAST = 64 };
+enum {
+    LLMC_HEADER = 1024,
+    LLMC_GPT2 = 20240520,
+    LLMC_LLAMA3 = 20240801,
+    LLMC_EVAL = 20240522,
+    SNIFF = 512,
+    TEXT_LEAST = 64
+};
 
 const uint8_t shard_magic[SHARD_MAGIC_BYTES] = {0x93, 'L', 'S', 'H', 'A', 'R', 'D', 0x0a};
 
@@ -80,7 +87,7 @@ static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
     return ERR_OK;
 }
 
-// --- foreign formats -------------------------------------------------------------------------------------------------------
+// --- foreign formats -------------------------------------------------------------------------------------------------
 
 // CRC of n zero bytes, by doubling.
 static uint32_t crc_of_zeros(int64_t n) {
@@ -121,8 +128,10 @@ static err_t open_raw(shard *s, shard_io *io, int token_bytes) {
     s->token_bytes = token_bytes;
     s->tokens = s->file.size / token_bytes;
     if (s->file.size % token_bytes)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected a multiple of %d: the token at offset %" PRId64 " is cut short", s->file.path,
-                       s->file.size, token_bytes, s->tokens * token_bytes);
+        return err_set(ERR_DATA,
+                       "%s: has %" PRId64 " bytes, expected a multiple of %d: the token at offset %" PRId64
+                       " is cut short",
+                       s->file.path, s->file.size, token_bytes, s->tokens * token_bytes);
     return crc_of_range(s, io, 0, s->file.size);
 }
 
@@ -138,16 +147,19 @@ static err_t open_megatron(shard *s, shard_io *io) {
 static err_t open_llmc(shard *s, shard_io *io) {
     uint8_t head[12];
     if (s->file.size < LLMC_HEADER)
-        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %d bytes of an llm.c header: the file is truncated", s->file.path,
-                       s->file.size, LLMC_HEADER);
+        return err_set(
+            ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %d bytes of an llm.c header: the file is truncated",
+            s->file.path, s->file.size, LLMC_HEADER);
     TRY(reader_read(&io->reader, &s->file, 0, head, sizeof head));
     uint32_t magic = le32_get(head), version = le32_get(head + 4), count = le32_get(head + 8);
     if (magic != LLMC_GPT2 && magic != LLMC_LLAMA3)
-        return err_set(ERR_DATA, "%s: offset 0: magic %u, expected %d (16-bit tokens) or %d (32-bit tokens) of an llm.c shard", s->file.path, magic,
-                       LLMC_GPT2, LLMC_LLAMA3);
+        return err_set(ERR_DATA,
+                       "%s: offset 0: magic %u, expected %d (16-bit tokens) or %d (32-bit tokens) of an llm.c shard",
+                       s->file.path, magic, LLMC_GPT2, LLMC_LLAMA3);
     uint32_t known = magic == LLMC_GPT2 ? 1 : 7;
     if (version != known)
-        return err_set(ERR_DATA, "%s: offset 4: llm.c shard version %u, expected %u with magic %u", s->file.path, version, known, magic);
+        return err_set(ERR_DATA, "%s: offset 4: llm.c shard version %u, expected %u with magic %u", s->file.path,
+                       version, known, magic);
     s->token_bytes = magic == LLMC_GPT2 ? 2 : 4;
     s->data_at = LLMC_HEADER;
     s->tokens = count;
@@ -156,16 +168,18 @@ static err_t open_llmc(shard *s, shard_io *io) {
         return err_set(ERR_DATA, "%s: offset 8: %" PRIu32 " tokens, expected 1 to %d", s->file.path, count, INT32_MAX);
     if (end != s->file.size)
         return err_set(ERR_DATA,
-                       "%s: has %" PRId64 " bytes, expected %" PRId64 " for the %u tokens that the header at offset 8 gives "
+                       "%s: has %" PRId64 " bytes, expected %" PRId64
+                       " for the %u tokens that the header at offset 8 gives "
                        "of: the file is %s",
                        s->file.path, s->file.size, end, count, s->file.size < end ? "truncated" : "too long");
     return crc_of_range(s, io, LLMC_HEADER, end);
 }
 
-// --- the lockstep format ---------------------------------------------------------------------------------------------------
+// --- the lockstep format ---------------------------------------------------------------------------------------------
 
 static err_t wrong(const shard *s, int offset, const char *what, uint64_t found, const char *expected) {
-    return err_set(ERR_DATA, "%s: offset %d: %s is %" PRIu64 ", expected %s", s->file.path, offset, what, found, expected);
+    return err_set(ERR_DATA, "%s: offset %d: %s is %" PRIu64 ", expected %s", s->file.path, offset, what, found,
+                   expected);
 }
 
 // Checks that the header agrees with itself and with the size of the file. Every product stays below 2^63, because
@@ -173,25 +187,30 @@ static err_t wrong(const shard *s, int offset, const char *what, uint64_t found,
 static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     uint32_t found = le32_get(h + 60), crc = (uint32_t)crc32(0, h, 60);
     if (memcmp(h, shard_magic, SHARD_MAGIC_BYTES) != 0)
-        return err_set(ERR_DATA, "%s: offset 0: not the magic of a lockstep shard: a damaged header, or another format", s->file.path);
+        return err_set(ERR_DATA, "%s: offset 0: not the magic of a lockstep shard: a damaged header, or another format",
+                       s->file.path);
     if (found != crc)
-        return err_set(ERR_DATA, "%s: offset 60: header checksum 0x%08x, expected 0x%08x. The shard is damaged; pack it again", s->file.path, found,
-                       crc);
+        return err_set(ERR_DATA,
+                       "%s: offset 60: header checksum 0x%08x, expected 0x%08x. The shard is damaged; pack it again",
+                       s->file.path, found, crc);
     uint32_t version = le32_get(h + 8), width = le32_get(h + 12), flags = le32_get(h + 16), block = le32_get(h + 20);
     uint64_t tokens = le64_get(h + 24), blocks = le64_get(h + 32), bytes = le64_get(h + 40);
     if (version != SHARD_VERSION) return wrong(s, 8, "shard version", version, "1; a newer lockstep reads it");
     if (width != 1 && width != 2 && width != 4) return wrong(s, 12, "bytes per token", width, "1, 2 or 4");
     if (flags & ~(uint32_t)SHARD_ZLIB) return wrong(s, 16, "flags", flags, "0 or 1");
-    if (block < 1 || block > SHARD_BLOCK_MAX / width) return wrong(s, 20, "tokens per block", block, "1 to 4 MiB of tokens");
+    if (block < 1 || block > SHARD_BLOCK_MAX / width)
+        return wrong(s, 20, "tokens per block", block, "1 to 4 MiB of tokens");
     if (tokens < 1 || tokens > UINT64_C(1) << 58) return wrong(s, 24, "token count", tokens, "1 to 2^58");
-    if (blocks != (tokens - 1) / block + 1) return wrong(s, 32, "block count", blocks, "tokens / block tokens, rounded up");
+    if (blocks != (tokens - 1) / block + 1)
+        return wrong(s, 32, "block count", blocks, "tokens / block tokens, rounded up");
     if (le64_get(h + 52) != 0) return wrong(s, 52, "reserved field", le64_get(h + 52), "0");
     if (bytes != (uint64_t)s->file.size)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRIu64 " as its header says at offset 40: the file is %s", s->file.path,
-                       s->file.size, bytes, (uint64_t)s->file.size < bytes ? "truncated" : "too long");
+        return err_set(
+            ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRIu64 " as its header says at offset 40: the file is %s",
+            s->file.path, s->file.size, bytes, (uint64_t)s->file.size < bytes ? "truncated" : "too long");
     if (blocks > (uint64_t)(s->file.size - SHARD_HEADER) / SHARD_ENTRY)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, too few for the table of %" PRIu64 " blocks at offset %d", s->file.path, s->file.size,
-                       blocks, SHARD_HEADER);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, too few for the table of %" PRIu64 " blocks at offset %d",
+                       s->file.path, s->file.size, blocks, SHARD_HEADER);
     s->token_bytes = (int)width;
     s->tokens = (int64_t)tokens;
     s->block_tokens = block;
@@ -205,19 +224,23 @@ static err_t check_table(shard *s, const uint8_t *bytes, bool packed) {
     int64_t at = SHARD_HEADER + s->blocks * SHARD_ENTRY;
     for (int64_t b = 0; b < s->blocks; b++, bytes += SHARD_ENTRY) {
         shard_block *k = &s->table[b];
-        int64_t tokens = b < s->blocks - 1 ? s->block_tokens : s->tokens - b * s->block_tokens, raw = tokens * s->token_bytes;
+        int64_t tokens = b < s->blocks - 1 ? s->block_tokens : s->tokens - b * s->block_tokens,
+                raw = tokens * s->token_bytes;
         *k = (shard_block){at, le32_get(bytes + 8), le32_get(bytes + 12), le32_get(bytes + 16)};
         bool same = k->stored == raw;
         bool in_place = le64_get(bytes) == (uint64_t)at && k->stored >= 1 && k->stored <= s->file.size - at;
         if (!in_place || k->stored > raw || (!packed && !same) || (same && k->crc != k->raw_crc))
             return err_set(ERR_DATA,
-                           "%s: offset %" PRId64 ": the table entry of block %" PRId64 " says offset %" PRIu64 ", %u bytes; expected "
+                           "%s: offset %" PRId64 ": the table entry of block %" PRId64 " says offset %" PRIu64
+                           ", %u bytes; expected "
                            "offset %" PRId64 ", %s%" PRId64 " bytes. Pack it again",
-                           s->file.path, SHARD_HEADER + b * SHARD_ENTRY, b, le64_get(bytes), k->stored, at, packed ? "1 to " : "", raw);
+                           s->file.path, SHARD_HEADER + b * SHARD_ENTRY, b, le64_get(bytes), k->stored, at,
+                           packed ? "1 to " : "", raw);
         at += k->stored;
     }
     if (at != s->file.size)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, but its last block ends at offset %" PRId64, s->file.path, s->file.size, at);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, but its last block ends at offset %" PRId64, s->file.path,
+                       s->file.size, at);
     return ERR_OK;
 }
 
@@ -225,8 +248,9 @@ static err_t open_lockstep(shard *s, shard_io *io) {
     uint8_t header[SHARD_HEADER];
     bool packed = false;
     if (s->file.size < SHARD_HEADER)
-        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %d bytes of a shard header: the file is truncated", s->file.path,
-                       s->file.size, SHARD_HEADER);
+        return err_set(ERR_DATA,
+                       "%s: ends at offset %" PRId64 ", expected the %d bytes of a shard header: the file is truncated",
+                       s->file.path, s->file.size, SHARD_HEADER);
     TRY(reader_read(&io->reader, &s->file, 0, header, SHARD_HEADER));
     TRY(check_header(s, header, &packed));
     int64_t bytes = s->blocks * SHARD_ENTRY;
@@ -235,7 +259,8 @@ static err_t open_lockstep(shard *s, shard_io *io) {
     uint8_t *table = malloc((size_t)bytes);
     err_t rc = ERR_OK;
     if (!s->table || !s->checked || !table)
-        TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory for a table of %" PRId64 " blocks", s->file.path, s->blocks), out);
+        TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory for a table of %" PRId64 " blocks", s->file.path, s->blocks),
+                 out);
     TRY_GOTO(reader_read(&io->reader, &s->file, SHARD_HEADER, table, bytes), out);
     uint32_t crc = (uint32_t)crc32_z(0, table, (size_t)bytes), expected = le32_get(header + 48);
     if (crc != expected)

@@ -14,16 +14,17 @@
 //     48  table CRC     u32
 //     52  zero          u64
 //     60  header CRC    u32      of bytes 0..59
-//     64  table: for each block  offset u64, stored bytes u32, CRC of the stored bytes u32, CRC of the tokens' bytes u32
-//         blocks, one after the other, in order
+//     64  table: for each block  offset u64, stored bytes u32, CRC of the stored bytes u32, CRC of the tokens' bytes
+//         u32 blocks, one after the other, in order
 //
 // A block with fewer stored bytes than its tokens have is a zlib stream (RFC 1950); with as many, it is the tokens
 // themselves, because they did not shrink. CRC is the CRC-32 of zlib and gzip (RFC 1952). With the second CRC of a
 // block the hash of a dataset does not depend on compression.
 //
 // Foreign formats, read as they are:
-//   llm.c     256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2, modded-nanogpt).
-//             magic 20240801, version 7: uint32 tokens (Llama 3). As written by dev/data/data_common.py of llm.c.
+//   llm.c     256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2,
+//             modded-nanogpt). magic 20240801, version 7: uint32 tokens (Llama 3). As written by
+//             dev/data/data_common.py of llm.c.
 //   raw16     uint16 tokens and nothing else (nanoGPT); raw32: uint32 tokens
 //   megatron  tokens of 1 to 8 bytes and nothing else, and an index in a file of its own (data/text/megatron.c)
 #ifndef DATA_TEXT_SHARD_H
@@ -42,7 +43,8 @@ enum {
     SHARD_VERSION = 1,
     SHARD_ZLIB = 1,             // flag
     SHARD_BLOCK_MAX = 1 << 22,  // most bytes of the tokens of a block: bounds what a reader allocates
-    SHARD_BLOCK = 1 << 15,      // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
+    // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
+    SHARD_BLOCK = 1 << 15,
     SHARD_OPEN_MAX = READER_OPEN_MAX,
     SHARD_CACHE_SLOTS = 16,  // inflated blocks kept
     SHARD_STAGE = 1 << 18,   // bytes of the staging buffer, at least
@@ -119,7 +121,8 @@ void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *
 // *found: NAME.idx, beside the NAME.bin that `path` is, begins as an index of Megatron-LM. An error: it can't be read.
 err_t megatron_beside(shard_io *io, const char *path, bool *found);
 
-// Reads and checks the index of s->file: what a token is, how many there are, and where. ERR_DATA names file and offset.
+// Reads and checks the index of s->file: what a token is, how many there are, and where. ERR_DATA names file and
+// offset.
 err_t megatron_open(shard *s, shard_io *io);
 
 // --- data/text/shard_write.c
@@ -132,7 +135,8 @@ typedef struct shard_writer shard_writer;
 err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
 err_t shard_write_finish(shard_writer *w);
-uint32_t shard_write_crc(const shard_writer *w);  // the header's, of a finished one: it covers the table, which covers all tokens
+// the header's, of a finished one: it covers the table, which covers all tokens
+uint32_t shard_write_crc(const shard_writer *w);
 void shard_write_close(shard_writer *w);
 
 // --- little-endian numbers at any address

@@ -1,7 +1,7 @@
 // data/text/shard_read.c: turns bytes of a shard into tokens.
 //
-// A plain block is read whole and checked the first time it is touched; after that only the bytes that are needed are read.
-// A compressed block is inflated into a small cache that keeps the blocks used last.
+// A plain block is read whole and checked the first time it is touched; after that only the bytes that are needed are
+// read. A compressed block is inflated into a small cache that keeps the blocks used last.
 #include "data/text/shard.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ static int64_t raw_bytes(const shard *s, int64_t b) {
     return (left < s->block_tokens ? left : s->block_tokens) * s->token_bytes;
 }
 
-// --- buffers ---------------------------------------------------------------------------------------------------------------
+// --- buffers ---------------------------------------------------------------------------------------------------------
 
 err_t shard_io_open(shard_io *io, const dataset_options *o) {
     reader_open(&io->reader, o->retry, o->faults);
@@ -68,7 +68,7 @@ void shard_close(shard *s, shard_io *io) {
     *s = (shard){.file.fd = -1};
 }
 
-// --- blocks ----------------------------------------------------------------------------------------------------------------
+// --- blocks ----------------------------------------------------------------------------------------------------------
 
 static err_t damaged(const shard *s, int64_t b, const char *what, uint32_t found, uint32_t expected) {
     return err_set(ERR_DATA,
@@ -96,9 +96,11 @@ static err_t inflate_block(const shard *s, shard_io *io, int64_t b, uint8_t *raw
     z->avail_out = (uInt)bytes;
     if (inflate(z, Z_FINISH) != Z_STREAM_END || z->avail_out != 0 || z->avail_in != 0)
         return err_set(ERR_DATA,
-                       "%s: block %" PRId64 " at offset %" PRId64 ": the zlib stream gives %" PRId64 " bytes of %" PRId64 " (%s). The "
+                       "%s: block %" PRId64 " at offset %" PRId64 ": the zlib stream gives %" PRId64
+                       " bytes of %" PRId64 " (%s). The "
                        "shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.",
-                       s->file.path, b, s->table[b].offset, bytes - z->avail_out, bytes, z->msg ? z->msg : "wrong length");
+                       s->file.path, b, s->table[b].offset, bytes - z->avail_out, bytes,
+                       z->msg ? z->msg : "wrong length");
     uint32_t crc = (uint32_t)crc32(0, raw, (uInt)bytes);
     return crc == s->table[b].raw_crc ? ERR_OK : damaged(s, b, "checksum of the tokens", crc, s->table[b].raw_crc);
 }
@@ -163,7 +165,7 @@ static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint
     return ERR_OK;
 }
 
-// --- tokens ----------------------------------------------------------------------------------------------------------------
+// --- tokens ----------------------------------------------------------------------------------------------------------
 
 static err_t bad_token(const shard *s, const shard_io *io, int64_t index, int64_t token) {
     bool ours = s->format == SHARD_LOCKSTEP;
@@ -171,7 +173,8 @@ static err_t bad_token(const shard *s, const shard_io *io, int64_t index, int64_
     int64_t offset = ours ? s->table[b].offset : offset_of(s, index, &one);
     if (ours && s->table[b].stored == raw_bytes(s, b)) offset += inside * s->token_bytes;
     return err_set(ERR_DATA,
-                   "%s: token %" PRId64 " (%s offset %" PRId64 ") is %" PRId64 ", expected %sless than %" PRId64 ": made with another tokenizer, "
+                   "%s: token %" PRId64 " (%s offset %" PRId64 ") is %" PRId64 ", expected %sless than %" PRId64
+                   ": made with another tokenizer, "
                    "or [model] vocab or [data] format is wrong",
                    s->file.path, index, ours ? "block at" : "at", offset, token, token < 0 ? "at least 0 and " : "",
                    io->vocab ? io->vocab : INT32_MAX);
@@ -187,8 +190,8 @@ static int64_t number_at(const shard *s, const uint8_t *raw, int64_t i) {
     }
 }
 
-// out = n tokens from their bytes; `first` is the index of the first of them. A number that no int32 holds becomes -1 first. Seen as unsigned, it and
-// all negative ones exceed any limit.
+// out = n tokens from their bytes; `first` is the index of the first of them. A number that no int32 holds becomes -1
+// first. Seen as unsigned, it and all negative ones exceed any limit.
 static err_t decode(const shard *s, const shard_io *io, const uint8_t *raw, int64_t first, int64_t n, int32_t *out) {
     uint32_t largest = 0, limit = io->vocab > 0 && io->vocab <= INT32_MAX ? (uint32_t)io->vocab : INT32_MAX;
     switch (s->is_signed ? -s->token_bytes : s->token_bytes) {
@@ -262,7 +265,9 @@ void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *
         ++*faults;
     }
     if (ours || *faults > before || crc == s->crc) return;
-    err_set(ERR_DATA, "%s: offset %" PRId64 ": checksum of all tokens 0x%08x, expected 0x%08x: the file has changed since it was opened",
+    err_set(ERR_DATA,
+            "%s: offset %" PRId64
+            ": checksum of all tokens 0x%08x, expected 0x%08x: the file has changed since it was opened",
             s->file.path, s->stretch ? s->stretch[0].offset : s->data_at, crc, s->crc);
     report(ctx, err_last()->text);
     ++*faults;

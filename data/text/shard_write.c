@@ -1,5 +1,5 @@
-// data/text/shard_write.c: writes tokens to a shard. Each block is written when it is full. The header and the table, whose
-// size follows from the number of tokens, are left as a hole at the start and written last.
+// data/text/shard_write.c: writes tokens to a shard. Each block is written when it is full. The header and the table,
+// whose size follows from the number of tokens, are left as a hole at the start and written last.
 #include "data/text/shard.h"
 
 #include "base/io.h"
@@ -74,7 +74,8 @@ static err_t write_block(shard_writer *w) {
 }
 
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens) {
-    if (tokens > w->tokens - w->done) return err_set(ERR_INTERNAL, "%s: more than the %" PRId64 " tokens announced", w->path, w->tokens);
+    if (tokens > w->tokens - w->done)
+        return err_set(ERR_INTERNAL, "%s: more than the %" PRId64 " tokens announced", w->path, w->tokens);
     w->done += tokens;
     for (int64_t n = tokens * w->token_bytes; n > 0;) {
         int64_t most = w->block_tokens * w->token_bytes - w->fill, some = n < most ? n : most;
@@ -88,7 +89,9 @@ err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens) {
 }
 
 err_t shard_write_finish(shard_writer *w) {
-    if (w->done != w->tokens) return err_set(ERR_INTERNAL, "%s: %" PRId64 " tokens of the %" PRId64 " announced", w->path, w->done, w->tokens);
+    if (w->done != w->tokens)
+        return err_set(ERR_INTERNAL, "%s: %" PRId64 " tokens of the %" PRId64 " announced", w->path, w->done,
+                       w->tokens);
     if (w->fill) TRY(write_block(w));
     int64_t table = w->blocks * SHARD_ENTRY;
     memcpy(w->head, shard_magic, SHARD_MAGIC_BYTES);

@@ -1,6 +1,7 @@
 // data/text/spool.c: see data/text/spool.h.
 //
-//   files -> documents -> batch of jobs: job 0 | job 1 | ...     each some 256 KB of text, cut where both sides have the tokens of the whole
+//   files -> documents -> batch of jobs: job 0 | job 1 | ...     each some 256 KB of text, cut where both sides have
+//   the tokens of the whole
 //                              |        |                        threads encode the jobs of a batch
 //                              v        v
 //                            ids      ids  -> written in order   then the next batch
@@ -48,7 +49,7 @@ typedef struct filling {
     atomic_int taken;
 } filling;
 
-// --- a batch of text ---------------------------------------------------------------------------------------------------------
+// --- a batch of text -------------------------------------------------------------------------------------------------
 
 static err_t segment_add(job *j, int64_t end, bool closes) {
     ROOM_FOR(&j->segments, j->segments.n + 1);
@@ -77,12 +78,14 @@ static err_t read_document(filling *f, bytes *to, bool *ends, bool *more) {
     return ERR_OK;
 }
 
-// Cuts the document's text from `begin` on: what comes after the cut waits for the next job. A text without a place to cut grows.
+// Cuts the document's text from `begin` on: what comes after the cut waits for the next job. A text without a place to
+// cut grows.
 static err_t cut_open(filling *f, job *j, int64_t begin, bool *cut) {
     int64_t n = tokenizer_cut(f->o->t, j->text.at + begin, j->text.n - begin, ENCODE_TEXT);
     *cut = n > 0;
     if (!*cut && j->text.n - begin > TOKENIZER_UNCUT)
-        return err_set(ERR_DATA, "%s: %d MiB without a place where tokens certainly end", f->files[f->next - 1], TOKENIZER_UNCUT >> 20);
+        return err_set(ERR_DATA, "%s: %d MiB without a place where tokens certainly end", f->files[f->next - 1],
+                       TOKENIZER_UNCUT >> 20);
     if (!*cut) return ERR_OK;
     f->rest.n = 0;
     TRY(append(&f->rest, j->text.at + begin + n, j->text.n - begin - n));
@@ -119,7 +122,7 @@ static err_t fill_batch(filling *f, bool *more) {
     return ERR_OK;
 }
 
-// --- encoding ----------------------------------------------------------------------------------------------------------------
+// --- encoding --------------------------------------------------------------------------------------------------------
 
 static err_t encode_job(encoder *e, job *j, int32_t end_of_text) {
     int64_t begin = 0;
@@ -173,7 +176,8 @@ static err_t encode_batch(filling *f, worker *workers) {
 static err_t write_ids(spool *s, const id_list *ids) {
     uint16_t narrow[4096];
     if (s->token_bytes == 4) {
-        if (fwrite(ids->at, 4, (size_t)ids->n, s->file) != (size_t)ids->n) return err_set(ERR_IO, "%s: %s", s->path, strerror(errno));
+        if (fwrite(ids->at, 4, (size_t)ids->n, s->file) != (size_t)ids->n)
+            return err_set(ERR_IO, "%s: %s", s->path, strerror(errno));
     } else
         for (int64_t i = 0; i < ids->n; i += 4096) {
             size_t n = ids->n - i < 4096 ? (size_t)(ids->n - i) : 4096;
@@ -184,7 +188,7 @@ static err_t write_ids(spool *s, const id_list *ids) {
     return ERR_OK;
 }
 
-// --- all of it ---------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 static err_t fill(filling *f, worker *workers) {
     for (bool more = true; more;) {
@@ -209,7 +213,8 @@ static err_t fill_with_threads(filling *f) {
     if (rc == ERR_OK) rc = fill(f, workers);
     for (int i = 0; workers && i < threads; i++)
         if (workers[i].e) encoder_close(workers[i].e);
-    for (int i = 0; f->job && i < f->jobs; i++) free(f->job[i].text.at), free(f->job[i].segments.at), free(f->job[i].ids.at);
+    for (int i = 0; f->job && i < f->jobs; i++)
+        free(f->job[i].text.at), free(f->job[i].segments.at), free(f->job[i].ids.at);
     free(f->job), free(workers);
     return rc;
 }
@@ -218,7 +223,8 @@ err_t spool_fill(spool *s, const char *path, const char *const *files, int64_t c
     spool_options at_most = *o;
     if (at_most.threads < 1) at_most.threads = 1;
     if (at_most.threads > THREADS_MOST) at_most.threads = THREADS_MOST;
-    *s = (spool){.token_bytes = tokenizer_about(o->t).vocab > 65536 ? 4 : 2, .path = strdup(path), .file = fopen(path, "w+be")};
+    *s = (spool){
+        .token_bytes = tokenizer_about(o->t).vocab > 65536 ? 4 : 2, .path = strdup(path), .file = fopen(path, "w+be")};
     if (!s->path) return err_set(ERR_INTERNAL, "%s: no memory", path);
     if (!s->file) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
     filling f = {.s = s, .o = &at_most, .files = files, .count = count};
@@ -228,11 +234,14 @@ err_t spool_fill(spool *s, const char *path, const char *const *files, int64_t c
     return rc;
 }
 
-err_t spool_rewind(spool *s) { return fseeko(s->file, 0, SEEK_SET) == 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", s->path, strerror(errno)); }
+err_t spool_rewind(spool *s) {
+    return fseeko(s->file, 0, SEEK_SET) == 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", s->path, strerror(errno));
+}
 
 err_t spool_read(spool *s, void *tokens, int64_t n) {
     if (fread(tokens, (size_t)s->token_bytes, (size_t)n, s->file) == (size_t)n) return ERR_OK;
-    return err_set(ERR_IO, "%s: %s", s->path, ferror(s->file) ? strerror(errno) : "it ends early: something has cut it");
+    return err_set(ERR_IO, "%s: %s", s->path,
+                   ferror(s->file) ? strerror(errno) : "it ends early: something has cut it");
 }
 
 void spool_close(spool *s) {

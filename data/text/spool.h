@@ -1,5 +1,5 @@
-// data/text/spool.h: documents become tokens, with as many threads as there are, in a temporary file: only when all are encoded is it known
-// how many there are, and so where training data ends.
+// data/text/spool.h: documents become tokens, with as many threads as there are, in a temporary file: only when all are
+// encoded is it known how many there are, and so where training data ends.
 #ifndef DATA_TEXT_SPOOL_H
 #define DATA_TEXT_SPOOL_H
 
@@ -23,8 +23,9 @@ typedef struct spool {
     int64_t tokens, documents, bytes;  // bytes of text, uncompressed
 } spool;
 
-// Encodes `count` files, in their order; after each document comes the tokenizer's end of text, if it has one. What the tokens are does not depend
-// on the number of threads. Memory does not depend on the files, unless one has no place to cut for long.
+// Encodes `count` files, in their order; after each document comes the tokenizer's end of text, if it has one. What the
+// tokens are does not depend on the number of threads. Memory does not depend on the files, unless one has no place to
+// cut for long.
 err_t spool_fill(spool *s, const char *path, const char *const *files, int64_t count, const spool_options *o);
 
 // The next n tokens, from the first one.

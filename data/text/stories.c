@@ -38,8 +38,10 @@ err_t stories_parse(const char *text, bool *is, uint64_t *seed, int64_t *size) {
     if (good && *at == ':') at++, good = read_number(&at, 1, INT64_C(1000000000000000), size);
     *seed = (uint64_t)number;
     if (good && !*at) return ERR_OK;
-    return err_set(ERR_CONFIG, "\"%s\": expected stories:SEED or stories:SEED:BYTES, such as stories:1:2000000; a file of that name is ./%s", text,
-                   text);
+    return err_set(
+        ERR_CONFIG,
+        "\"%s\": expected stories:SEED or stories:SEED:BYTES, such as stories:1:2000000; a file of that name is ./%s",
+        text, text);
 }
 
 err_t stories_open(stories **out, uint64_t seed) {

@@ -128,17 +128,20 @@ const grammar_rule story_rules[] = {
 
     // --- who
     {"child", "he him his",
-     "Ada" GIRL "Albert" BOY "Bea" GIRL "Boris" BOY "Clara" GIRL "Carl" BOY "Dora" GIRL "David" BOY "Ella" GIRL "Emil" BOY "Flora" GIRL "Felix" BOY
-     "Grace" GIRL "Gustav" BOY "Hanna" GIRL "Hugo" BOY "Ida" GIRL "Igor" BOY "Julia" GIRL "Jonas" BOY "Kate" GIRL "Kurt" BOY "Lena" GIRL "Leo" BOY
-     "Mina" GIRL "Max" BOY "Nora" GIRL "Ned" BOY "Olga" GIRL "Otto" BOY "Polly" GIRL "Paul" BOY "Rosa" GIRL "Robin" BOY "Stella" GIRL "Sam" BOY
-     "Tilda" GIRL "Tom" BOY "Ursula" GIRL "Urban" BOY "Vera" GIRL "Viktor" BOY "Wanda" GIRL "Will" BOY "Yvonne" GIRL "Yuri" BOY "Zoe" GIRL
-     "Zack/he/him/his"},
+     "Ada" GIRL "Albert" BOY "Bea" GIRL "Boris" BOY "Clara" GIRL "Carl" BOY "Dora" GIRL "David" BOY "Ella" GIRL
+     "Emil" BOY "Flora" GIRL "Felix" BOY "Grace" GIRL "Gustav" BOY "Hanna" GIRL "Hugo" BOY "Ida" GIRL "Igor" BOY
+     "Julia" GIRL "Jonas" BOY "Kate" GIRL "Kurt" BOY "Lena" GIRL "Leo" BOY "Mina" GIRL "Max" BOY "Nora" GIRL "Ned" BOY
+     "Olga" GIRL "Otto" BOY "Polly" GIRL "Paul" BOY "Rosa" GIRL "Robin" BOY "Stella" GIRL "Sam" BOY "Tilda" GIRL
+     "Tom" BOY "Ursula" GIRL "Urban" BOY "Vera" GIRL "Viktor" BOY "Wanda" GIRL "Will" BOY "Yvonne" GIRL "Yuri" BOY
+     "Zoe" GIRL "Zack/he/him/his"},
     {"family", "he him his",
-     "mother" GIRL "father" BOY "grandmother" GIRL "grandfather" BOY "aunt" GIRL "uncle" BOY "sister" GIRL "brother/he/him/his"},
+     "mother" GIRL "father" BOY "grandmother" GIRL "grandfather" BOY "aunt" GIRL "uncle" BOY "sister" GIRL
+     "brother/he/him/his"},
     {"job", "he him his",
-     "baker" BOY "miller" GIRL "farmer" BOY "teacher" GIRL "doctor" GIRL "sailor" BOY "gardener" GIRL "tailor" BOY "fisherman" BOY "carpenter" GIRL
-     "smith" BOY "shepherd" BOY "painter" GIRL "cook" BOY "captain" GIRL "nurse" BOY "mayor" GIRL "grocer" BOY "potter" GIRL "weaver" BOY
-     "clockmaker" GIRL "driver" BOY "singer" GIRL "plumber/she/her/her"},
+     "baker" BOY "miller" GIRL "farmer" BOY "teacher" GIRL "doctor" GIRL "sailor" BOY "gardener" GIRL "tailor" BOY
+     "fisherman" BOY "carpenter" GIRL "smith" BOY "shepherd" BOY "painter" GIRL "cook" BOY "captain" GIRL "nurse" BOY
+     "mayor" GIRL "grocer" BOY "potter" GIRL "weaver" BOY "clockmaker" GIRL "driver" BOY "singer" GIRL
+     "plumber/she/her/her"},
     {"animal", "home treat",
      "badger/burrow/roots|bear/cave/honey|beaver/lodge/bark|crow/nest/crumbs|deer/thicket/leaves|dormouse/nest/nuts|duck/pond/oats|ferret/hole/eggs"
      "|fox/den/grapes|frog/pool/flies|goat/shed/thistles|goose/yard/barley|hare/hollow/clover|hedgehog/leaf pile/slugs|heron/swamp/minnows|lamb/fold/grass"
@@ -164,7 +167,8 @@ const grammar_rule story_rules[] = {
     {"daypart", "", "morning|afternoon|evening|day"},
     {"season", "", "spring|summer|autumn|winter"},
     {"meal", "", "breakfast|lunch|tea|dinner|supper"},
-    {"weather", "", "bright|chilly|clear|cloudy|cold|dry|foggy|frosty|grey|hot|mild|misty|rainy|snowy|stormy|sunny|warm|windy"},
+    {"weather", "",
+     "bright|chilly|clear|cloudy|cold|dry|foggy|frosty|grey|hot|mild|misty|rainy|snowy|stormy|sunny|warm|windy"},
 
     // --- what
     {"thing", "",
@@ -197,16 +201,20 @@ const grammar_rule story_rules[] = {
      "|soup|spinach|stew|syrup|toast|toffee|tomatoes|trifle|turnips|waffles|walnuts|yoghurt"},
     {"fruit", "",
      "apples|apricots|buns|chestnuts|eggs|figs|lemons|melons|onions|oranges|peaches|pears|plums|potatoes|pumpkins|tomatoes|turnips|walnuts"},
-    {"flavour", "", "almond|apple|banana|cherry|chocolate|coconut|honey|lemon|nut|orange|peach|pear|plum|poppy|raspberry|vanilla"},
+    {"flavour", "",
+     "almond|apple|banana|cherry|chocolate|coconut|honey|lemon|nut|orange|peach|pear|plum|poppy|raspberry|vanilla"},
     {"staple", "", "butter|cinnamon|cocoa|cream|flour|malt|milk|oil|salt|starch|sugar|yeast"},
-    {"flower", "", "asters|bluebells|daisies|irises|lilies|marigolds|pansies|poppies|roses|snowdrops|sunflowers|tulips|violets"},
+    {"flower", "",
+     "asters|bluebells|daisies|irises|lilies|marigolds|pansies|poppies|roses|snowdrops|sunflowers|tulips|violets"},
     {"limb", "", "ankle|arm|chin|ear|elbow|finger|foot|hand|heel|knee|leg|nose|shoulder|thumb|toe|wrist"},
     {"cloth", "", "cotton|felt|fur|lace|linen|paper|rags|silk|straw|string|velvet|wool"},
     {"tool", "", "bolt|clamp|file|hook|nail|pin|saw|screw|spanner|spring|strap|wedge|wire"},
     {"light", "", "candle|lamp|lantern|torch"},
     {"pair", "", "boots|clogs|gloves|mittens|sandals|shoes|slippers|socks|stockings"},
-    {"bead", "", "beads|buttons|coins|corks|dice|feathers|keys|marbles|pearls|pebbles|rings|shells|stamps|stars|tickets"},
-    {"sight", "", "bicycles|boats|bridges|carts|chimneys|cows|geese|haystacks|horses|ladders|mills|sheep|ships|steeples|swans|tents|towers|wagons"},
+    {"bead", "",
+     "beads|buttons|coins|corks|dice|feathers|keys|marbles|pearls|pebbles|rings|shells|stamps|stars|tickets"},
+    {"sight", "",
+     "bicycles|boats|bridges|carts|chimneys|cows|geese|haystacks|horses|ladders|mills|sheep|ships|steeples|swans|tents|towers|wagons"},
     {"subject", "",
      "bees|castles|comets|deserts|dragons|giants|ghosts|islands|kings|knights|magnets|oceans|pirates|robots|rockets|stars|trains|volcanoes|whales|wizards"},
     {"vehicle", "", "boat|bus|cart|coach|ferry|lorry|sled|train|tram"},

@@ -36,7 +36,9 @@ static err_t text_verify(source *s, void (*report)(void *ctx, const char *text),
 }
 
 static void text_cancel(source *s, bool cancelled) { dataset_cancel(((text_source *)s)->tokens, cancelled); }
-static void text_counts(const source *s, int64_t *retries, int64_t *read) { dataset_counts(((const text_source *)s)->tokens, retries, read); }
+static void text_counts(const source *s, int64_t *retries, int64_t *read) {
+    dataset_counts(((const text_source *)s)->tokens, retries, read);
+}
 
 static void text_close(source *s) {
     text_source *x = (text_source *)s;
@@ -45,7 +47,8 @@ static void text_close(source *s) {
     free(x);
 }
 
-static const source_type type = {.read = text_read, .verify = text_verify, .cancel = text_cancel, .counts = text_counts, .close = text_close};
+static const source_type type = {
+    .read = text_read, .verify = text_verify, .cancel = text_cancel, .counts = text_counts, .close = text_close};
 
 // How many windows the tokens hold: the token after a window is its last target.
 static int64_t windows_of(int64_t tokens, int64_t T) { return tokens > 0 ? (tokens - 1) / T : 0; }
@@ -53,11 +56,16 @@ static int64_t windows_of(int64_t tokens, int64_t T) { return tokens > 0 ? (toke
 static void describe(text_source *x, int64_t vocab) {
     dataset_info d = dataset_about(x->tokens);
     source *s = &x->head;
-    s->about = (source_info){.samples = windows_of(d.tokens, x->T), .units = d.tokens, .units_per_sample = x->T, .unit = "tokens", .files = d.files};
+    s->about = (source_info){.samples = windows_of(d.tokens, x->T),
+                             .units = d.tokens,
+                             .units_per_sample = x->T,
+                             .unit = "tokens",
+                             .files = d.files};
     memcpy(s->about.hash, d.hash, sizeof s->about.hash);
     s->tensors = 2;
     s->tensor[TOKENS] = (tensor_spec){.name = "tokens", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
-    s->tensor[TARGETS] = (tensor_spec){.name = "targets", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
+    s->tensor[TARGETS] =
+        (tensor_spec){.name = "targets", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
 }
 
 static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
@@ -72,14 +80,16 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
     x->ignores = o->ignores, x->ignored = o->ignored;
     describe(x, window ? window->limit : 0);
     if (window && x->head.about.samples < 1)
-        return err_set(ERR_DATA, "%" PRId64 " tokens, expected more than the model reads at once, %" PRId64 " ([model] context)", x->head.about.units,
-                       x->T);
+        return err_set(ERR_DATA,
+                       "%" PRId64 " tokens, expected more than the model reads at once, %" PRId64 " ([model] context)",
+                       x->head.about.units, x->T);
     x->window = malloc((size_t)(x->T + 1) * sizeof *x->window);
     return x->window ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a window of %" PRId64 " tokens", x->T);
 }
 
-_Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP && (int)FORMAT_LLMC == (int)SHARD_LLMC &&
-                   (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32 && (int)FORMAT_MEGATRON == (int)SHARD_MEGATRON,
+_Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP &&
+                   (int)FORMAT_LLMC == (int)SHARD_LLMC && (int)FORMAT_RAW16 == (int)SHARD_RAW16 &&
+                   (int)FORMAT_RAW32 == (int)SHARD_RAW32 && (int)FORMAT_MEGATRON == (int)SHARD_MEGATRON,
                "the formats of shards are the first of all formats");
 
 err_t text_open(source **out, const source_options *o) {

@@ -13,21 +13,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const format_names[] = {
-    [SHARD_LOCKSTEP] = "lockstep", [SHARD_LLMC] = "llmc", [SHARD_RAW16] = "raw16", [SHARD_RAW32] = "raw32", [SHARD_MEGATRON] = "megatron"};
+static const char *const format_names[] = {[SHARD_LOCKSTEP] = "lockstep",
+                                           [SHARD_LLMC] = "llmc",
+                                           [SHARD_RAW16] = "raw16",
+                                           [SHARD_RAW32] = "raw32",
+                                           [SHARD_MEGATRON] = "megatron"};
 enum { FORMATS = sizeof format_names / sizeof *format_names, PIECE = 1 << 16 };
 
-// --- info, verify ------------------------------------------------------------------------------------------------------------
+// --- info, verify ----------------------------------------------------------------------------------------------------
 
 static err_t describe(const shard *s, FILE *out) {
-    fprintf(out, "%s: %s, %" PRId64 " tokens of %d byte%s, %" PRId64 " bytes", s->file.path, format_names[s->format], s->tokens, s->token_bytes,
-            s->token_bytes == 1 ? "" : "s", s->file.size);
+    fprintf(out, "%s: %s, %" PRId64 " tokens of %d byte%s, %" PRId64 " bytes", s->file.path, format_names[s->format],
+            s->tokens, s->token_bytes, s->token_bytes == 1 ? "" : "s", s->file.size);
     if (s->stretches > 1) fprintf(out, " in %" PRId64 " stretches", s->stretches);
-    if (s->stretch && s->tokens * s->token_bytes != s->file.size) fprintf(out, ", of which the index names %" PRId64, s->tokens * s->token_bytes);
+    if (s->stretch && s->tokens * s->token_bytes != s->file.size)
+        fprintf(out, ", of which the index names %" PRId64, s->tokens * s->token_bytes);
     if (s->format != SHARD_LOCKSTEP) return fprintf(out, ", no checksums\n"), ERR_OK;
     int64_t stored = 0;
     for (int64_t k = 0; k < s->blocks; k++) stored += s->table[k].stored;
-    fprintf(out, ", %" PRId64 " blocks with checksums%s\n", s->blocks, stored < s->tokens * s->token_bytes ? ", compressed" : "");
+    fprintf(out, ", %" PRId64 " blocks with checksums%s\n", s->blocks,
+            stored < s->tokens * s->token_bytes ? ", compressed" : "");
     about a;
     TRY(about_find(&a, s->file.path));
     if (!a.known) return ERR_OK;
@@ -64,14 +69,16 @@ static err_t verify_of(const char *path, shard_format from, FILE *out) {
             if (tokens[i] > largest) largest = tokens[i];
     }
     if (rc == ERR_OK)
-        fprintf(out, "%s: right, %" PRId64 " tokens, the largest is %d, hash %s\n", path, dataset_about(d).tokens, largest, dataset_about(d).hash);
+        fprintf(out, "%s: right, %" PRId64 " tokens, the largest is %d, hash %s\n", path, dataset_about(d).tokens,
+                largest, dataset_about(d).hash);
     dataset_close(d);
     free(tokens);
     return rc;
 }
 
 // Each file, whatever is wrong with those before it. The first failure is returned, the others are printed.
-static err_t each(int argc, char **argv, shard_format from, err_t (*of)(const char *path, shard_format from, FILE *out), FILE *out) {
+static err_t each(int argc, char **argv, shard_format from, err_t (*of)(const char *path, shard_format from, FILE *out),
+                  FILE *out) {
     err_t first = ERR_OK;
     err_record why;
     for (int i = 0; i < argc; i++) {
@@ -83,7 +90,7 @@ static err_t each(int argc, char **argv, shard_format from, err_t (*of)(const ch
     return first == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
-// --- convert -----------------------------------------------------------------------------------------------------------------
+// --- convert ---------------------------------------------------------------------------------------------------------
 
 typedef struct conversion {
     dataset *from;
@@ -99,8 +106,10 @@ typedef struct conversion {
 static err_t put_llmc_header(conversion *c) {
     uint8_t header[1024] = {0};
     if (c->tokens > INT32_MAX)
-        return err_set(ERR_DATA, "llm.c's header holds at most %d tokens, and there are %" PRId64 ": convert fewer files at a time", INT32_MAX,
-                       c->tokens);
+        return err_set(ERR_DATA,
+                       "llm.c's header holds at most %d tokens, and there are %" PRId64
+                       ": convert fewer files at a time",
+                       INT32_MAX, c->tokens);
     le32_put(header, c->token_bytes == 2 ? 20240520 : 20240801);
     le32_put(header + 4, c->token_bytes == 2 ? 1 : 7);
     le32_put(header + 8, (uint32_t)c->tokens);
@@ -110,7 +119,7 @@ static err_t put_llmc_header(conversion *c) {
 static err_t begin(conversion *c) {
     dataset_info about = dataset_about(c->from);
     c->tokens = about.tokens;
-    c->token_bytes = c->format == SHARD_LOCKSTEP                                                       ? about.token_bytes
+    c->token_bytes = c->format == SHARD_LOCKSTEP ? about.token_bytes
                      : c->format == SHARD_RAW16 || (c->format == SHARD_LLMC && about.token_bytes <= 2) ? 2
                                                                                                        : 4;
     if (c->tokens < 1) return err_set(ERR_DATA, "there are no tokens in these files");
@@ -123,11 +132,15 @@ static err_t put_tokens(conversion *c, const int32_t *tokens, int64_t n, int64_t
     uint32_t most = c->token_bytes == 1 ? 0xFF : c->token_bytes == 2 ? 0xFFFF : UINT32_MAX;
     for (int64_t i = 0; i < n; i++) {
         if ((uint32_t)tokens[i] > most)
-            return err_set(ERR_DATA, "token %" PRId64 " is %d, which %s can't hold: expected at most %u; raw32 and lockstep hold it", first + i,
-                           tokens[i], format_names[c->format], most);
-        for (int k = 0; k < c->token_bytes; k++) bytes[i * c->token_bytes + k] = (uint8_t)((uint32_t)tokens[i] >> 8 * k);
+            return err_set(ERR_DATA,
+                           "token %" PRId64
+                           " is %d, which %s can't hold: expected at most %u; raw32 and lockstep hold it",
+                           first + i, tokens[i], format_names[c->format], most);
+        for (int k = 0; k < c->token_bytes; k++)
+            bytes[i * c->token_bytes + k] = (uint8_t)((uint32_t)tokens[i] >> 8 * k);
     }
-    return c->writer ? shard_write(c->writer, bytes, n) : io_write(c->fd, c->path, bytes, (size_t)(n * c->token_bytes), NULL);
+    return c->writer ? shard_write(c->writer, bytes, n)
+                     : io_write(c->fd, c->path, bytes, (size_t)(n * c->token_bytes), NULL);
 }
 
 static err_t copy_tokens(conversion *c) {
@@ -154,7 +167,8 @@ static err_t convert_to(conversion *c, const char *out) {
 static err_t convert(const char *files, shard_format from, shard_format format, const char *to, FILE *out) {
     conversion c = {.format = format, .fd = -1};
     struct stat st;
-    if (stat(to, &st) == 0) return err_set(ERR_USAGE, "%s is there already: expected the name of a file that can be made", to);
+    if (stat(to, &st) == 0)
+        return err_set(ERR_USAGE, "%s is there already: expected the name of a file that can be made", to);
     TRY(io_path(c.path, "%s.tmp", to));
     TRY(dataset_open(&c.from, &(dataset_options){.files = files, .format = from}));
     err_t rc = convert_to(&c, to);
@@ -162,7 +176,9 @@ static err_t convert(const char *files, shard_format from, shard_format format, 
     shard_write_close(c.writer);
     if (c.fd >= 0) close(c.fd);
     if (rc != ERR_OK) unlink(c.path);
-    else fprintf(out, "%s: %s, %" PRId64 " tokens of %d byte%s\n", to, format_names[format], c.tokens, c.token_bytes, c.token_bytes == 1 ? "" : "s");
+    else
+        fprintf(out, "%s: %s, %" PRId64 " tokens of %d byte%s\n", to, format_names[format], c.tokens, c.token_bytes,
+                c.token_bytes == 1 ? "" : "s");
     dataset_close(c.from);
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
@@ -179,7 +195,8 @@ static err_t join(int argc, char **argv, char files[8192]) {
     files[0] = 0;
     for (int i = 0; i < argc; i++) {
         size_t n = strlen(files);
-        if (n + strlen(argv[i]) + 2 > 8192) return err_set(ERR_USAGE, "too many files: give a glob in quotes, 'old-*.bin'");
+        if (n + strlen(argv[i]) + 2 > 8192)
+            return err_set(ERR_USAGE, "too many files: give a glob in quotes, 'old-*.bin'");
         snprintf(files + n, 8192 - n, "%s%s", n ? " " : "", argv[i]);
     }
     return ERR_OK;
@@ -190,15 +207,18 @@ err_t verb_data(int argc, char **argv, FILE *out) {
     shard_format from = SHARD_AUTO, to = SHARD_LOCKSTEP;
     bool converts = strcmp(what, "convert") == 0, verifies = strcmp(what, "verify") == 0;
     char files[8192];
-    if (!converts && !verifies && strcmp(what, "info") != 0) return err_set(ERR_USAGE, "lockstep data %s: expected info, verify or convert", what);
+    if (!converts && !verifies && strcmp(what, "info") != 0)
+        return err_set(ERR_USAGE, "lockstep data %s: expected info, verify or convert", what);
     for (argc--, argv++; argc > 0 && strncmp(argv[0], "--", 2) == 0; argc -= 2, argv += 2) {
         bool is_from = strcmp(argv[0], "--from") == 0;
         if (!is_from && !(converts && strcmp(argv[0], "--to") == 0))
-            return err_set(ERR_USAGE, "%s: no such option here; there is --from FORMAT%s", argv[0], converts ? " and --to FORMAT" : "");
+            return err_set(ERR_USAGE, "%s: no such option here; there is --from FORMAT%s", argv[0],
+                           converts ? " and --to FORMAT" : "");
         TRY(parse_format(argv[0], argc > 1 ? argv[1] : NULL, is_from ? &from : &to));
     }
     if (argc < (converts ? 2 : 1))
-        return err_set(ERR_USAGE, "lockstep data %s: expected files of tokens%s", what, converts ? ", and the name of a new one" : "");
+        return err_set(ERR_USAGE, "lockstep data %s: expected files of tokens%s", what,
+                       converts ? ", and the name of a new one" : "");
     if (!converts) return each(argc, argv, from, verifies ? verify_of : info_of, out);
     TRY(join(argc - 1, argv, files));
     return convert(files, from, to, argv[argc - 1], out);

@@ -1,4 +1,5 @@
-// data/text/tools.h: the verb `lockstep data`: says what files of tokens are, checks them, and writes them in another format.
+// data/text/tools.h: the verb `lockstep data`: says what files of tokens are, checks them, and writes them in another
+// format.
 #ifndef DATA_TEXT_TOOLS_H
 #define DATA_TEXT_TOOLS_H
 
@@ -6,8 +7,9 @@
 
 #include <stdio.h>
 
-// `lockstep data info FILE...`, `verify FILE...`, `convert [--to FORMAT] FILE... OUT`, each with --from FORMAT where the first bytes do not tell: what
-// comes after `data`. ERR_DATA of verify: at least one file is damaged; all faults were printed.
+// `lockstep data info FILE...`, `verify FILE...`, `convert [--to FORMAT] FILE... OUT`, each with --from FORMAT where
+// the first bytes do not tell: what comes after `data`. ERR_DATA of verify: at least one file is damaged; all faults
+// were printed.
 err_t verb_data(int argc, char **argv, FILE *out);
 
 #endif

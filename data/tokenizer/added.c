@@ -62,7 +62,8 @@ static bool beside_word(const uint8_t *table, const uint8_t *text, int64_t n, in
            (end < n && class_at(table, text + end, n - end, &bytes) & CLASS_WORD);
 }
 
-added_match added_next(const added_set *s, const uint8_t *table, const uint8_t *text, int64_t n, bool special, int64_t *scan, int64_t from) {
+added_match added_next(const added_set *s, const uint8_t *table, const uint8_t *text, int64_t n, bool special,
+                       int64_t *scan, int64_t from) {
     int64_t at = *scan, length = 0;
     int bytes;
     for (; at < n; at++) {

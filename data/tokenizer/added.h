@@ -40,9 +40,10 @@ typedef struct added_match {
 err_t added_put(added_set *s, const added_token *token, int32_t k, const uint8_t *text, int64_t n);
 void added_free(added_set *s);
 
-// The next one in text[0..n). `scan` is where to look on from, `from` where the last match ended; both begin as 0. At each place the longest.
-// special: special ones count too; what they hide, they hide in either case.
-added_match added_next(const added_set *s, const uint8_t *table, const uint8_t *text, int64_t n, bool special, int64_t *scan, int64_t from);
+// The next one in text[0..n). `scan` is where to look on from, `from` where the last match ended; both begin as 0. At
+// each place the longest. special: special ones count too; what they hide, they hide in either case.
+added_match added_next(const added_set *s, const uint8_t *table, const uint8_t *text, int64_t n, bool special,
+                       int64_t *scan, int64_t from);
 
 // The longest one that stands at text[0], of n bytes: its index, or -1; and its bytes.
 int32_t added_at(const added_set *s, const uint8_t *text, int64_t n, int64_t *length);

@@ -1,5 +1,6 @@
-// data/tokenizer/cut.c: where a text may be cut. In every pattern a piece that has letters ends with them, and only white space looks at what comes
-// after it; so between a letter and what is none there is a boundary, and nothing before it depends on what comes after it:
+// data/tokenizer/cut.c: where a text may be cut. In every pattern a piece that has letters ends with them, and only
+// white space looks at what comes after it; so between a letter and what is none there is a boundary, and nothing
+// before it depends on what comes after it:
 //
 //   ...the cat| sat on|, |...       | may be cut
 //
@@ -11,15 +12,16 @@
 enum { NEAR = 8 };  // bytes before the end that are not looked at: a character may go on there, and a mark may follow
 
 // Does token k at text[at..end) make the two sides of a cut at `c` depend on each other?
-static bool binds(const tokenizer *t, const added_token *a, const uint8_t *text, int64_t n, int64_t at, int64_t end, int64_t c) {
+static bool binds(const tokenizer *t, const added_token *a, const uint8_t *text, int64_t n, int64_t at, int64_t end,
+                  int64_t c) {
     int bytes;
     if (at < c && end > c) return true;
     if (a->single_word) return true;
     return a->right && end == c && class_at(t->table, text + c, n - c, &bytes) & CLASS_SPACE;
 }
 
-// Is there an added token across the cut, or beside it? Any that may be there counts, whether it is recognised in the end or not: a special token
-// that is not recognised still hides what it overlaps.
+// Is there an added token across the cut, or beside it? Any that may be there counts, whether it is recognised in the
+// end or not: a special token that is not recognised still hides what it overlaps.
 static bool bound(const tokenizer *t, const uint8_t *text, int64_t n, int64_t c, bool special) {
     int64_t first = c > t->longest ? c - t->longest : 0;
     if (!special && t->raw.plain + t->normal.plain == 0) return false;
@@ -28,7 +30,8 @@ static bool bound(const tokenizer *t, const uint8_t *text, int64_t n, int64_t c,
         for (int64_t at = first; at <= c; at++) {
             int64_t end = at + a->bytes;
             if (end < c || a->bytes == 0) continue;
-            if (end <= n && memcmp(text + at, a->text, (size_t)a->bytes) == 0 && binds(t, a, text, n, at, end, c)) return true;
+            if (end <= n && memcmp(text + at, a->text, (size_t)a->bytes) == 0 && binds(t, a, text, n, at, end, c))
+                return true;
         }
     }
     return false;

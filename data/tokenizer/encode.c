@@ -1,5 +1,6 @@
-// data/tokenizer/encode.c: a text to ids. Most pieces of a text have occurred before, so each encoder keeps the ids of short pieces in a table of
-// one cache line each, where a later piece with the same hash takes the place of the earlier one.
+// data/tokenizer/encode.c: a text to ids. Most pieces of a text have occurred before, so each encoder keeps the ids of
+// short pieces in a table of one cache line each, where a later piece with the same hash takes the place of the earlier
+// one.
 #include "data/tokenizer/inside.h"
 
 #include <string.h>

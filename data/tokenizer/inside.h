@@ -8,7 +8,8 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/vocab.h"
 
-// A text: added tokens are found -> NFC -> more added tokens are found -> digits are cut off -> pieces by a pattern -> merged bytes
+// A text: added tokens are found -> NFC -> more added tokens are found -> digits are cut off -> pieces by a pattern ->
+// merged bytes
 struct tokenizer {
     uint8_t *table;  // classes of characters
     vocab v;

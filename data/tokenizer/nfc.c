@@ -1,5 +1,6 @@
-// data/tokenizer/nfc.c: normal form C (Unicode Standard Annex 15). Most text is in it. Only characters that are marked CLASS_MOVES can be a
-// change, and a change reaches back to the last character before them that is not marked: this stretch is decomposed, ordered and composed.
+// data/tokenizer/nfc.c: normal form C (Unicode Standard Annex 15). Most text is in it. Only characters that are marked
+// CLASS_MOVES can be a change, and a change reaches back to the last character before them that is not marked: this
+// stretch is decomposed, ordered and composed.
 //
 //   a  b  e  ́  ̣  c          b stays, [e  ́  ̣] becomes [ẹ  ́], c stays
 //            ^ marked
@@ -8,11 +9,21 @@
 #include <string.h>
 
 // Hangul: syllable = FIRST + (lead * 21 + vowel) * 28 + final
-enum { SYLLABLES = 0xAC00, LEADS = 0x1100, VOWELS = 0x1161, FINALS = 0x11A7, LEAD_COUNT = 19, VOWEL_COUNT = 21, FINAL_COUNT = 28 };
+enum {
+    SYLLABLES = 0xAC00,
+    LEADS = 0x1100,
+    VOWELS = 0x1161,
+    FINALS = 0x11A7,
+    LEAD_COUNT = 19,
+    VOWEL_COUNT = 21,
+    FINAL_COUNT = 28
+};
 enum { INVALID = UNICODE_POINTS, SMALL = 32 };  // an invalid byte b is the "character" INVALID + b
 
 // A character of the work: class << 56 | place << 24 | code point. The place keeps equal classes in order.
-static uint64_t pack(uint32_t point, uint32_t class, int64_t place) { return (uint64_t) class << 56 | (uint64_t)(uint32_t)place << 24 | point; }
+static uint64_t pack(uint32_t point, uint32_t class, int64_t place) {
+    return (uint64_t) class << 56 | (uint64_t)(uint32_t)place << 24 | point;
+}
 static uint32_t point_of(uint64_t c) { return c & 0xFFFFFF; }
 static int class_of(uint64_t c) { return (int)(c >> 56); }
 
@@ -33,8 +44,10 @@ void nfc_fill(nfc_pairs *pairs) {
 
 // a and b as one character, or 0.
 static uint32_t compose(const nfc_pairs *pairs, uint32_t a, uint32_t b) {
-    if (a - LEADS < LEAD_COUNT && b - VOWELS < VOWEL_COUNT) return SYLLABLES + ((a - LEADS) * VOWEL_COUNT + b - VOWELS) * FINAL_COUNT;
-    if (a - SYLLABLES < LEAD_COUNT * VOWEL_COUNT * FINAL_COUNT && (a - SYLLABLES) % FINAL_COUNT == 0 && b > FINALS && b - FINALS < FINAL_COUNT)
+    if (a - LEADS < LEAD_COUNT && b - VOWELS < VOWEL_COUNT)
+        return SYLLABLES + ((a - LEADS) * VOWEL_COUNT + b - VOWELS) * FINAL_COUNT;
+    if (a - SYLLABLES < LEAD_COUNT * VOWEL_COUNT * FINAL_COUNT && (a - SYLLABLES) % FINAL_COUNT == 0 && b > FINALS &&
+        b - FINALS < FINAL_COUNT)
         return a + b - FINALS;
     for (uint32_t h = pair_hash(a, b); pairs->slot[h]; h = (h + 1) % 4096) {
         const unicode_pair *p = &unicode_decompositions[pairs->slot[h] - 1];
@@ -60,7 +73,8 @@ static const unicode_pair *decomposition(uint32_t c) {
         if (unicode_decompositions[mid].point < c) low = mid + 1;
         else high = mid;
     }
-    return low < unicode_decompositions_count && unicode_decompositions[low].point == c ? &unicode_decompositions[low] : NULL;
+    return low < unicode_decompositions_count && unicode_decompositions[low].point == c ? &unicode_decompositions[low]
+                                                                                        : NULL;
 }
 
 static err_t add_point(nfc_points *w, uint32_t c) {
@@ -154,7 +168,8 @@ int64_t nfc_clean(const uint8_t *table, const uint8_t *text, int64_t n) {
     return n;
 }
 
-err_t nfc_apply(const nfc_pairs *pairs, const uint8_t *table, const uint8_t *text, int64_t n, nfc_points *work, bytes *out) {
+err_t nfc_apply(const nfc_pairs *pairs, const uint8_t *table, const uint8_t *text, int64_t n, nfc_points *work,
+                bytes *out) {
     int64_t kept = 0, start = 0, i = 0;  // text[start] is the last character that is not marked
     int bytes;
     out->n = 0;

@@ -22,6 +22,7 @@ void nfc_fill(nfc_pairs *pairs);
 int64_t nfc_clean(const uint8_t *table, const uint8_t *text, int64_t n);
 
 // out = the text in form C. table: of unicode_table. ERR_INTERNAL: no memory.
-err_t nfc_apply(const nfc_pairs *pairs, const uint8_t *table, const uint8_t *text, int64_t n, nfc_points *work, bytes *out);
+err_t nfc_apply(const nfc_pairs *pairs, const uint8_t *table, const uint8_t *text, int64_t n, nfc_points *work,
+                bytes *out);
 
 #endif

@@ -1,5 +1,5 @@
-// data/tokenizer/read.c: tokenizer.json, and GPT-2's older pair of files. Every member that could change an id is looked at; what is not
-// implemented is an error that names it.
+// data/tokenizer/read.c: tokenizer.json, and GPT-2's older pair of files. Every member that could change an id is
+// looked at; what is not implemented is an error that names it.
 #include "base/io.h"
 #include "data/tokenizer/inside.h"
 
@@ -16,7 +16,7 @@ typedef struct reader {
     bool level;              // a ByteLevel pre-tokenizer was there
 } reader;
 
-// --- bytes and the characters that stand for them -----------------------------------------------------------------------------
+// --- bytes and the characters that stand for them --------------------------------------------------------------------
 
 static bool is_itself(int b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
 
@@ -40,7 +40,7 @@ static bool plain_bytes(const reader *r, const char *token, size_t n, bytes *out
     return true;
 }
 
-// --- what is refused -------------------------------------------------------------------------------------------------------------
+// --- what is refused -------------------------------------------------------------------------------------------------
 
 // "PATH: WHAT: {...} is not implemented: WHY"
 static err_t refuse(const reader *r, const char *what, const json_t *value, const char *why) {
@@ -58,7 +58,7 @@ static bool is_type(const json_t *node, const char *type) {
 
 static bool given(const json_t *value) { return value && !json_is_null(value); }
 
-// --- the model -------------------------------------------------------------------------------------------------------------------
+// --- the model -------------------------------------------------------------------------------------------------------
 
 static err_t read_token(reader *r, const char *text, const json_t *value, bytes *work) {
     size_t n = strlen(text);
@@ -68,8 +68,10 @@ static err_t read_token(reader *r, const char *text, const json_t *value, bytes 
         return err_set(ERR_DATA, "%s: the token \"%.100s\" has no id from 0 to %d", r->path, text, VOCAB_MOST - 1);
     ROOM_FOR(work, (int64_t)n);
     bool plain = plain_bytes(r, text, n, work);
-    TRY(vocab_add(&r->t->v, (int32_t)id, plain ? (const void *)work->at : text, plain ? work->n : (int64_t)n, plain && n > 0, &taken));
-    if (taken) return err_set(ERR_DATA, "%s: two tokens have the id %d, one of them \"%.100s\"", r->path, (int)id, text);
+    TRY(vocab_add(&r->t->v, (int32_t)id, plain ? (const void *)work->at : text, plain ? work->n : (int64_t)n,
+                  plain && n > 0, &taken));
+    if (taken)
+        return err_set(ERR_DATA, "%s: two tokens have the id %d, one of them \"%.100s\"", r->path, (int)id, text);
     if (plain && work->n == 1) r->t->v.byte_id[work->at[0]] = (int32_t)id;
     return ERR_OK;
 }
@@ -79,15 +81,18 @@ static err_t read_vocab(reader *r) {
     json_t *value;
     bytes work = {0};
     err_t rc = ERR_OK;
-    if (!json_is_object(r->vocab)) return err_set(ERR_DATA, "%s: no vocabulary, expected an object of tokens and their ids", r->path);
+    if (!json_is_object(r->vocab))
+        return err_set(ERR_DATA, "%s: no vocabulary, expected an object of tokens and their ids", r->path);
     for (int b = 0; b < 256; b++) r->t->v.byte_id[b] = -1;
     json_object_foreach(r->vocab, text, value) if ((rc = read_token(r, text, value, &work)) != ERR_OK) break;
     free(work.at);
     TRY(rc);
     for (int b = 0; b < 256; b++)
         if (r->t->v.byte_id[b] < 0)
-            return err_set(ERR_DATA, "%s: no token of the vocabulary is the byte 0x%02x, so that not every text can be encoded; expected all 256",
-                           r->path, b);
+            return err_set(
+                ERR_DATA,
+                "%s: no token of the vocabulary is the byte 0x%02x, so that not every text can be encoded; expected all 256",
+                r->path, b);
     return ERR_OK;
 }
 
@@ -104,7 +109,8 @@ static err_t add_merge(reader *r, int32_t rank, const char *left, const char *ri
     memcpy(work->at + a, right, b + 1);
     int32_t id = id_of(r, (const char *)work->at);
     if (l < 0 || h < 0 || id < 0)
-        return err_set(ERR_DATA, "%s: merge %d, \"%.100s %.100s\": \"%.200s\" is not in the vocabulary", r->path, rank, left, right,
+        return err_set(ERR_DATA, "%s: merge %d, \"%.100s %.100s\": \"%.200s\" is not in the vocabulary", r->path, rank,
+                       left, right,
                        l < 0   ? left
                        : h < 0 ? right
                                : (const char *)work->at);
@@ -116,15 +122,18 @@ static err_t add_merge(reader *r, int32_t rank, const char *left, const char *ri
 static err_t add_merge_line(reader *r, int32_t rank, char *line, bytes *work) {
     char *space = strchr(line, ' ');
     if (!space || space == line || !space[1] || strchr(space + 1, ' '))
-        return err_set(ERR_DATA, "%s: merge %d is \"%.100s\", expected two tokens with a space between them", r->path, rank, line);
+        return err_set(ERR_DATA, "%s: merge %d is \"%.100s\", expected two tokens with a space between them", r->path,
+                       rank, line);
     *space = 0;
     return add_merge(r, rank, line, space + 1, work);
 }
 
 static err_t read_merge(reader *r, int32_t rank, const json_t *merge, bytes *work) {
-    const char *left = json_string_value(json_array_get(merge, 0)), *right = json_string_value(json_array_get(merge, 1));
+    const char *left = json_string_value(json_array_get(merge, 0)),
+               *right = json_string_value(json_array_get(merge, 1));
     if (json_array_size(merge) == 2 && left && right) return add_merge(r, rank, left, right, work);
-    if (!json_is_string(merge)) return err_set(ERR_DATA, "%s: merge %d is neither a string nor two strings", r->path, rank);
+    if (!json_is_string(merge))
+        return err_set(ERR_DATA, "%s: merge %d is neither a string nor two strings", r->path, rank);
     char *line = strdup(json_string_value(merge));
     if (!line) return err_set(ERR_INTERNAL, "%s: no memory for a merge", r->path);
     err_t rc = add_merge_line(r, rank, line, work);
@@ -137,7 +146,8 @@ static err_t read_merges(reader *r, const json_t *merges) {
     err_t rc = ERR_OK;
     if (!json_is_array(merges)) return err_set(ERR_DATA, "%s: no merges, expected an array of them", r->path);
     TRY(vocab_pairs(&r->t->v, (int64_t)json_array_size(merges)));
-    for (size_t i = 0; rc == ERR_OK && i < json_array_size(merges); i++) rc = read_merge(r, (int32_t)i, json_array_get(merges, i), &work);
+    for (size_t i = 0; rc == ERR_OK && i < json_array_size(merges); i++)
+        rc = read_merge(r, (int32_t)i, json_array_get(merges, i), &work);
     free(work.at);
     return rc;
 }
@@ -152,9 +162,11 @@ static err_t check_model(const reader *r, const json_t *model) {
     if (given(dropout) && json_number_value(dropout) != 0) return refuse(r, "model: dropout", dropout, "expected none");
     for (int i = 0; i < 2; i++) {
         const json_t *text = json_object_get(model, texts[i]);
-        if (given(text) && (!json_is_string(text) || json_string_length(text))) return refuse(r, texts[i], text, "expected none");
+        if (given(text) && (!json_is_string(text) || json_string_length(text)))
+            return refuse(r, texts[i], text, "expected none");
     }
-    if (json_is_true(json_object_get(model, "byte_fallback"))) return refuse(r, "model: byte_fallback", json_true(), "expected false");
+    if (json_is_true(json_object_get(model, "byte_fallback")))
+        return refuse(r, "model: byte_fallback", json_true(), "expected false");
     return ERR_OK;
 }
 
@@ -165,7 +177,7 @@ static err_t read_model(reader *r, const json_t *model) {
     return read_merges(r, json_object_get(model, "merges"));
 }
 
-// --- what stands before it and after it ---------------------------------------------------------------------------------------------
+// --- what stands before it and after it ------------------------------------------------------------------------------
 
 static err_t read_normalizer(reader *r, const json_t *node) {
     if (!given(node)) return ERR_OK;
@@ -173,7 +185,8 @@ static err_t read_normalizer(reader *r, const json_t *node) {
     const json_t *all = json_object_get(node, "normalizers");
     if (!is_type(node, "Sequence") || !json_is_array(all)) return refuse(r, "normalizer", node, "expected NFC or none");
     for (size_t i = 0; i < json_array_size(all); i++) {
-        if (!is_type(json_array_get(all, i), "NFC")) return refuse(r, "normalizer", json_array_get(all, i), "expected NFC or none");
+        if (!is_type(json_array_get(all, i), "NFC"))
+            return refuse(r, "normalizer", json_array_get(all, i), "expected NFC or none");
         r->t->nfc = true;
     }
     return ERR_OK;
@@ -183,8 +196,10 @@ static err_t read_split(reader *r, const json_t *node) {
     const char *regex = json_string_value(json_object_get(json_object_get(node, "pattern"), "Regex"));
     const char *behavior = json_string_value(json_object_get(node, "behavior"));
     char why[96];
-    if (!behavior || strcmp(behavior, "Isolated") != 0) return refuse(r, "pre_tokenizer", node, "expected the behavior Isolated");
-    if (!json_is_false(json_object_get(node, "invert"))) return refuse(r, "pre_tokenizer", node, "expected \"invert\": false");
+    if (!behavior || strcmp(behavior, "Isolated") != 0)
+        return refuse(r, "pre_tokenizer", node, "expected the behavior Isolated");
+    if (!json_is_false(json_object_get(node, "invert")))
+        return refuse(r, "pre_tokenizer", node, "expected \"invert\": false");
     split_pattern found = regex ? split_find(regex) : SPLIT_WHOLE;
     snprintf(why, sizeof why, "the patterns that this build knows are %s", split_names);
     if (found == SPLIT_WHOLE) return refuse(r, "pre_tokenizer", node, why);
@@ -195,7 +210,8 @@ static err_t read_split(reader *r, const json_t *node) {
 
 static err_t read_level(reader *r, const json_t *node) {
     const json_t *regex = json_object_get(node, "use_regex");
-    if (!json_is_false(json_object_get(node, "add_prefix_space"))) return refuse(r, "pre_tokenizer", node, "expected \"add_prefix_space\": false");
+    if (!json_is_false(json_object_get(node, "add_prefix_space")))
+        return refuse(r, "pre_tokenizer", node, "expected \"add_prefix_space\": false");
     r->level = true;
     if (json_is_false(regex)) return ERR_OK;
     if (r->t->pattern != SPLIT_WHOLE) return refuse(r, "pre_tokenizer", node, "a text is split by two patterns");
@@ -210,7 +226,8 @@ static err_t read_step(reader *r, const json_t *node) {
     if (is_type(node, "ByteLevel")) return read_level(r, node);
     if (is_type(node, "Split")) return read_split(r, node);
     if (!is_type(node, "Digits")) return refuse(r, "pre_tokenizer", node, "expected Digits, Split or ByteLevel");
-    if (t->digits != DIGITS_ANY || t->pattern != SPLIT_WHOLE) return refuse(r, "pre_tokenizer", node, "expected Digits first");
+    if (t->digits != DIGITS_ANY || t->pattern != SPLIT_WHOLE)
+        return refuse(r, "pre_tokenizer", node, "expected Digits first");
     t->digits = json_is_true(json_object_get(node, "individual_digits")) ? DIGITS_EACH : DIGITS_RUNS;
     return ERR_OK;
 }
@@ -221,19 +238,23 @@ static err_t read_pre_tokenizer(reader *r, const json_t *node) {
         for (size_t i = 0; i < json_array_size(all); i++) TRY(read_step(r, json_array_get(all, i)));
     else TRY(read_step(r, node));
     if (!r->level) return refuse(r, "pre_tokenizer", node, "expected ByteLevel at its end");
-    if (r->t->pattern == SPLIT_WHOLE) return refuse(r, "pre_tokenizer", node, "expected a pattern that splits the text");
+    if (r->t->pattern == SPLIT_WHOLE)
+        return refuse(r, "pre_tokenizer", node, "expected a pattern that splits the text");
     return ERR_OK;
 }
 
 // One token of a template: the ids that it stands for.
 static err_t read_template_token(reader *r, const json_t *post, const json_t *token, id_list *to) {
     const char *name = json_string_value(json_object_get(token, "id"));
-    const json_t *ids = name ? json_object_get(json_object_get(json_object_get(post, "special_tokens"), name), "ids") : NULL;
-    if (!json_is_array(ids)) return err_set(ERR_DATA, "%s: post_processor: the template has a token without ids", r->path);
+    const json_t *ids =
+        name ? json_object_get(json_object_get(json_object_get(post, "special_tokens"), name), "ids") : NULL;
+    if (!json_is_array(ids))
+        return err_set(ERR_DATA, "%s: post_processor: the template has a token without ids", r->path);
     for (size_t i = 0; i < json_array_size(ids); i++) {
         json_int_t id = json_integer_value(json_array_get(ids, i));
         if (!json_is_integer(json_array_get(ids, i)) || id < 0 || id >= VOCAB_MOST)
-            return err_set(ERR_DATA, "%s: post_processor: \"%.100s\" has an id that is no number from 0 to %d", r->path, name, VOCAB_MOST - 1);
+            return err_set(ERR_DATA, "%s: post_processor: \"%.100s\" has an id that is no number from 0 to %d", r->path,
+                           name, VOCAB_MOST - 1);
         TRY(ids_add(to, (int32_t)id));
     }
     return ERR_OK;
@@ -256,11 +277,13 @@ static err_t read_post(reader *r, const json_t *node) {
     const json_t *all = json_object_get(node, "processors");
     if (!given(node) || is_type(node, "ByteLevel")) return ERR_OK;
     if (is_type(node, "TemplateProcessing")) return read_template(r, node);
-    if (!is_type(node, "Sequence") || !json_is_array(all)) return refuse(r, "post_processor", node, "expected ByteLevel or TemplateProcessing");
+    if (!is_type(node, "Sequence") || !json_is_array(all))
+        return refuse(r, "post_processor", node, "expected ByteLevel or TemplateProcessing");
     for (size_t i = 0; i < json_array_size(all); i++) {
         const json_t *each = json_array_get(all, i);
         if (is_type(each, "TemplateProcessing")) TRY(read_template(r, each));
-        else if (!is_type(each, "ByteLevel")) return refuse(r, "post_processor", each, "expected ByteLevel or TemplateProcessing");
+        else if (!is_type(each, "ByteLevel"))
+            return refuse(r, "post_processor", each, "expected ByteLevel or TemplateProcessing");
     }
     return ERR_OK;
 }
@@ -271,7 +294,7 @@ static err_t check_decoder(const reader *r, const json_t *node) {
     return !given(node) || is_type(node, "ByteLevel") ? ERR_OK : refuse(r, "decoder", node, "expected ByteLevel");
 }
 
-// --- added tokens --------------------------------------------------------------------------------------------------------------------
+// --- added tokens ----------------------------------------------------------------------------------------------------
 
 // What an added token is written as is what it decodes to.
 static err_t add_special(reader *r, added_token *a, const char *text, size_t n) {
@@ -285,8 +308,9 @@ static err_t add_special(reader *r, added_token *a, const char *text, size_t n) 
     int32_t id = strlen(text) == n ? id_of(r, text) : -1;
     TRY(vocab_add(v, a->id, text, (int64_t)n, false, &taken));
     if ((id >= 0 && id != a->id) || (taken && id < 0))
-        return err_set(ERR_DATA, "%s: added_tokens: \"%.100s\" has the id %d, and the vocabulary has another token or id for it", r->path, text,
-                       a->id);
+        return err_set(ERR_DATA,
+                       "%s: added_tokens: \"%.100s\" has the id %d, and the vocabulary has another token or id for it",
+                       r->path, text, a->id);
     vocab_token *token = &v->token[a->id];
     if (!taken || (token->bytes == a->bytes && memcmp(v->text.at + token->at, text, n) == 0)) return ERR_OK;
     ROOM_FOR(&v->text, v->text.n + (int64_t)n + 1);
@@ -299,7 +323,8 @@ static err_t add_special(reader *r, added_token *a, const char *text, size_t n) 
 static err_t read_added_token(reader *r, const json_t *node) {
     const json_t *content = json_object_get(node, "content"), *id = json_object_get(node, "id");
     added_token *a = &r->t->added[r->t->added_count];
-    if (!json_is_string(content) || !json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= VOCAB_MOST)
+    if (!json_is_string(content) || !json_is_integer(id) || json_integer_value(id) < 0 ||
+        json_integer_value(id) >= VOCAB_MOST)
         return refuse(r, "added_tokens", node, "expected a string as content, and an id");
     r->t->added_count++;
     *a = (added_token){.id = (int32_t)json_integer_value(id),
@@ -343,7 +368,7 @@ int32_t tokenizer_special(const tokenizer *t, const char *text) {
     return -1;
 }
 
-// --- whole files ---------------------------------------------------------------------------------------------------------------------
+// --- whole files -----------------------------------------------------------------------------------------------------
 
 static reader reader_of(tokenizer *t, const char *path) {
     reader r = {.t = t, .path = path};
@@ -366,7 +391,8 @@ static err_t finish(reader *r) {
 }
 
 static err_t read_root(reader *r, const json_t *root) {
-    // How others cut texts to a length, and fill them up to it. Which tokens a text has does not depend on it, so neither is done here.
+    // How others cut texts to a length, and fill them up to it. Which tokens a text has does not depend on it, so
+    // neither is done here.
     static const char *const lengths[] = {"truncation", "padding"};
     for (int i = 0; i < 2; i++) {
         const json_t *how = json_object_get(root, lengths[i]);
@@ -425,7 +451,8 @@ static err_t read_merge_lines(reader *r, char *text) {
 static err_t add_end_of_text(reader *r) {
     json_t *all = json_array();
     int32_t id = id_of(r, "<|endoftext|>");
-    if (id >= 0) json_array_append_new(all, json_pack("{s:i,s:s,s:b}", "id", id, "content", "<|endoftext|>", "special", 1));
+    if (id >= 0)
+        json_array_append_new(all, json_pack("{s:i,s:s,s:b}", "id", id, "content", "<|endoftext|>", "special", 1));
     err_t rc = read_added(r, all);
     json_decref(all);
     return rc;

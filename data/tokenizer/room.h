@@ -30,7 +30,8 @@ static inline void *room_grow(void *at, int64_t *room, int64_t want, size_t size
         int64_t want_ = (want); \
         if (want_ > (list)->room) { \
             void *grown_ = room_grow((list)->at, &(list)->room, want_, sizeof *(list)->at); \
-            if (!grown_) return err_set(ERR_INTERNAL, "no memory for %lld items of a text's tokens", (long long)want_); \
+            if (!grown_) \
+                return err_set(ERR_INTERNAL, "no memory for %lld items of a text's tokens", (long long)want_); \
             (list)->at = grown_; \
         } \
     } while (0)

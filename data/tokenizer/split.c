@@ -1,5 +1,5 @@
-// data/tokenizer/split.c: the patterns, by hand. Each alternative of a regular expression is a few lines, tried in its order; a look at the first
-// character or two rules out most.
+// data/tokenizer/split.c: the patterns, by hand. Each alternative of a regular expression is a few lines, tried in its
+// order; a look at the first character or two rules out most.
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
 
@@ -16,7 +16,8 @@ static const struct {
     {SPLIT_GPT2, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
     {SPLIT_LLAMA3,
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-    {SPLIT_QWEN2, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+    {SPLIT_QWEN2,
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
 };
 
 split_pattern split_find(const char *regex) {
@@ -32,13 +33,15 @@ const char *split_regex(split_pattern pattern) {
 }
 
 // The end of the run of characters at p whose class, under the mask, is `want`.
-static inline const uint8_t *run(const uint8_t *table, const uint8_t *p, const uint8_t *end, uint8_t mask, uint8_t want) {
+static inline const uint8_t *run(const uint8_t *table, const uint8_t *p, const uint8_t *end, uint8_t mask,
+                                 uint8_t want) {
     int bytes;
     while (p < end && (class_at(table, p, end - p, &bytes) & mask) == want) p += bytes;
     return p;
 }
 
-// White space at p: all of it if it ends the text; else without its last character, which goes with what follows, unless it is the only one.
+// White space at p: all of it if it ends the text; else without its last character, which goes with what follows,
+// unless it is the only one.
 static const uint8_t *spaces(const uint8_t *table, const uint8_t *p, const uint8_t *end) {
     const uint8_t *at = p, *last = p;
     int bytes;

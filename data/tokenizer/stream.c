@@ -1,5 +1,5 @@
-// data/tokenizer/stream.c: reads about a megabyte, cuts it where both sides have the tokens that they would have together, encodes what stands before
-// the cut, and goes on.
+// data/tokenizer/stream.c: reads about a megabyte, cuts it where both sides have the tokens that they would have
+// together, encodes what stands before the cut, and goes on.
 #include "data/tokenizer/stream.h"
 #include "data/tokenizer/room.h"
 #include "data/tokenizer/train.h"
@@ -52,7 +52,8 @@ static err_t encode_all(encoder *e, const tokenizer *t, int how, bytes *text, FI
         if (text->n < want) return encode_some(e, text, text->n, special | begin | (how & ENCODE_END), out);
         int64_t cut = tokenizer_cut(t, text->at, text->n, how);
         if (cut == 0 && want == TOKENIZER_UNCUT)
-            return err_set(ERR_DATA, "standard input: %d MiB without a place where tokens certainly end", TOKENIZER_UNCUT >> 20);
+            return err_set(ERR_DATA, "standard input: %d MiB without a place where tokens certainly end",
+                           TOKENIZER_UNCUT >> 20);
         if (cut == 0) {
             want = want < TOKENIZER_UNCUT / 2 ? 2 * want : TOKENIZER_UNCUT;
             continue;
@@ -88,7 +89,8 @@ err_t detokenize_stream(const tokenizer *t, FILE *in, FILE *out) {
         for (; c >= '0' && c <= '9' && digits < 10; digits++, c = getc(in)) id = 10 * id + c - '0';
         count++;
         if (digits == 0 || (c != EOF && !is_space(c)))
-            return err_set(ERR_DATA, "standard input: word %lld is not a token's id, expected whole numbers", (long long)count);
+            return err_set(ERR_DATA, "standard input: word %lld is not a token's id, expected whole numbers",
+                           (long long)count);
         err_t rc = tokenizer_piece(t, id > INT32_MAX ? INT32_MAX : (int32_t)id, &text, &n);
         if (rc != ERR_OK) return err_prefix("standard input: word %lld", (long long)count);
         TRY(put(out, text, (size_t)n));
@@ -99,7 +101,8 @@ err_t detokenize_stream(const tokenizer *t, FILE *in, FILE *out) {
 // The lines that are whole go from the buffer, or at the end of the input all of it.
 static err_t feed_lines(bpe_trainer *b, bytes *text, bool ends) {
     int64_t from = 0;
-    for (const uint8_t *end; text->n > from && (end = memchr(text->at + from, '\n', (size_t)(text->n - from))); from = end + 1 - text->at)
+    for (const uint8_t *end; text->n > from && (end = memchr(text->at + from, '\n', (size_t)(text->n - from)));
+         from = end + 1 - text->at)
         TRY(bpe_trainer_feed(b, text->at + from, end + 1 - (text->at + from)));
     if (ends && text->n > from) TRY(bpe_trainer_feed(b, text->at + from, text->n - from));
     if (ends) from = text->n;
@@ -115,7 +118,9 @@ static err_t feed(bpe_trainer *b, FILE *in) {
         rc = read_some(in, &text, text.n + PIECE);
         if (rc == ERR_OK) rc = feed_lines(b, &text, feof(in));
         if (rc == ERR_OK && text.n > BPE_LINE)
-            rc = err_set(ERR_DATA, "standard input: a line is longer than %d MiB: divide it, to make a tokenizer from it", BPE_LINE >> 20);
+            rc = err_set(ERR_DATA,
+                         "standard input: a line is longer than %d MiB: divide it, to make a tokenizer from it",
+                         BPE_LINE >> 20);
     }
     free(text.at);
     return rc;
@@ -136,9 +141,13 @@ err_t train_stream(const char *kind, int64_t vocab, FILE *in, FILE *out) {
 
 static err_t verb_train(int argc, char **argv, FILE *out) {
     char *end;
-    if (argc != 2) return err_set(ERR_USAGE, "lockstep tokenize --train: expected a size and a kind, e.g. lockstep tokenize --train 8000 gpt2");
+    if (argc != 2)
+        return err_set(
+            ERR_USAGE,
+            "lockstep tokenize --train: expected a size and a kind, e.g. lockstep tokenize --train 8000 gpt2");
     long long vocab = strtoll(argv[0], &end, 10);
-    if (argv[0][0] < '0' || argv[0][0] > '9' || *end) return err_set(ERR_USAGE, "--train %s: expected a number of tokens", argv[0]);
+    if (argv[0][0] < '0' || argv[0][0] > '9' || *end)
+        return err_set(ERR_USAGE, "--train %s: expected a number of tokens", argv[0]);
     return train_stream(argv[1], vocab, stdin, out);
 }
 
@@ -148,10 +157,14 @@ err_t verb_tokenize(int argc, char **argv, FILE *out) {
     if (argc > 0 && strcmp(argv[0], "--train") == 0) return verb_train(argc - 1, argv + 1, out);
     argc -= decode || special, argv += decode || special;
     if (argc > 0 && strncmp(argv[0], "--", 2) == 0)
-        return err_set(ERR_USAGE, "%s: no such option here; lockstep tokenize knows --special, --decode and --train", argv[0]);
-    if (argc != 1) return err_set(ERR_USAGE, "lockstep tokenize: expected one tokenizer: bytes, a tokenizer.json, or a folder with one");
+        return err_set(ERR_USAGE, "%s: no such option here; lockstep tokenize knows --special, --decode and --train",
+                       argv[0]);
+    if (argc != 1)
+        return err_set(ERR_USAGE,
+                       "lockstep tokenize: expected one tokenizer: bytes, a tokenizer.json, or a folder with one");
     TRY(tokenizer_open(&t, argv[0]));
-    err_t rc = decode ? detokenize_stream(t, stdin, out) : tokenize_stream(t, special ? ENCODE_SPECIAL | ENCODE_TEMPLATE : ENCODE_TEXT, stdin, out);
+    err_t rc = decode ? detokenize_stream(t, stdin, out)
+                      : tokenize_stream(t, special ? ENCODE_SPECIAL | ENCODE_TEMPLATE : ENCODE_TEXT, stdin, out);
     tokenizer_close(t);
     return rc;
 }

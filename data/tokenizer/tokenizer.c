@@ -31,7 +31,10 @@ static err_t check_class(const char *dir) {
     bool other = (at = strstr(text, "\"tokenizer_class\"")) && !strstr(at, "\"GPT2Tokenizer");
     free(text);
     if (!other) return ERR_OK;
-    return err_set(ERR_DATA, "%s: the tokenizer_class is not GPT2Tokenizer, and %s has no tokenizer.json that says how texts are split", path, dir);
+    return err_set(
+        ERR_DATA,
+        "%s: the tokenizer_class is not GPT2Tokenizer, and %s has no tokenizer.json that says how texts are split",
+        path, dir);
 }
 
 static err_t find_in_folder(tokenizer_files *f, const char *dir) {
@@ -40,7 +43,10 @@ static err_t find_in_folder(tokenizer_files *f, const char *dir) {
     bool both = (file_in(f->vocab, dir, "encoder.json") || file_in(f->vocab, dir, "vocab.json")) &&
                 (file_in(f->merges, dir, "vocab.bpe") || file_in(f->merges, dir, "merges.txt"));
     if (!both)
-        return err_set(ERR_DATA, "%s: no tokenizer in it; expected tokenizer.json, or encoder.json or vocab.json and vocab.bpe or merges.txt", dir);
+        return err_set(
+            ERR_DATA,
+            "%s: no tokenizer in it; expected tokenizer.json, or encoder.json or vocab.json and vocab.bpe or merges.txt",
+            dir);
     return check_class(dir);
 }
 
@@ -74,7 +80,9 @@ static err_t open_any(tokenizer **out, const char *path, const char *text, int64
 }
 
 err_t tokenizer_open(tokenizer **out, const char *path) { return open_any(out, path, NULL, 0); }
-err_t tokenizer_parse(tokenizer **out, const char *name, const char *text, int64_t n) { return open_any(out, name, text, n); }
+err_t tokenizer_parse(tokenizer **out, const char *name, const char *text, int64_t n) {
+    return open_any(out, name, text, n);
+}
 
 void tokenizer_close(tokenizer *t) {
     if (!t) return;
@@ -91,8 +99,10 @@ void tokenizer_close(tokenizer *t) {
 
 tokenizer_info tokenizer_about(const tokenizer *t) {
     bool exact = !t->nfc;
-    for (int32_t k = 0; k < t->added_count; k++) exact &= t->added[k].special || !(t->added[k].left || t->added[k].right);
-    return (tokenizer_info){.vocab = t->v.size, .end_of_text = t->end_of_text, .bos = t->before.n ? t->before.at[0] : -1, .exact = exact};
+    for (int32_t k = 0; k < t->added_count; k++)
+        exact &= t->added[k].special || !(t->added[k].left || t->added[k].right);
+    return (tokenizer_info){
+        .vocab = t->v.size, .end_of_text = t->end_of_text, .bos = t->before.n ? t->before.at[0] : -1, .exact = exact};
 }
 
 err_t tokenizer_piece(const tokenizer *t, int32_t id, const uint8_t **text, int64_t *n) {

@@ -1,9 +1,10 @@
-// data/tokenizer/tokenizer.h: text to tokens and back, exactly as Hugging Face's `tokenizers` does it for byte-level BPE: GPT-2, Llama 3, Qwen 2,
-// SmolLM and what is made like them. What a file asks for and this code does not do is refused by its name, never passed over; but for `truncation` and `padding`,
-// which say how long the rows of a batch are, and not what a text's tokens are: a text is encoded whole.
+// data/tokenizer/tokenizer.h: text to tokens and back, exactly as Hugging Face's `tokenizers` does it for byte-level
+// BPE: GPT-2, Llama 3, Qwen 2, SmolLM and what is made like them. What a file asks for and this code does not do is
+// refused by its name, never passed over; but for `truncation` and `padding`, which say how long the rows of a batch
+// are, and not what a text's tokens are: a text is encoded whole.
 //
-// A text is bytes. What is no UTF-8 is encoded too, byte by byte. Decoding gives the same bytes again, unless the tokenizer normalizes
-// (Qwen 2: NFC) or one of its added tokens takes white space along.
+// A text is bytes. What is no UTF-8 is encoded too, byte by byte. Decoding gives the same bytes again, unless the
+// tokenizer normalizes (Qwen 2: NFC) or one of its added tokens takes white space along.
 #ifndef DATA_TOKENIZER_TOKENIZER_H
 #define DATA_TOKENIZER_TOKENIZER_H
 
@@ -15,11 +16,13 @@
 typedef struct tokenizer tokenizer;  // read only once it is open: any number of threads may use it
 typedef struct encoder encoder;      // what one thread needs to encode: a cache of pieces, and room
 
-// PATH is "bytes" (token = byte), a tokenizer.json, or a folder: with tokenizer.json, or with encoder.json or vocab.json and vocab.bpe or
-// merges.txt, which are taken for GPT-2's kind. ERR_IO: it can't be read. ERR_DATA: it is damaged, or something in it is not implemented.
+// PATH is "bytes" (token = byte), a tokenizer.json, or a folder: with tokenizer.json, or with encoder.json or
+// vocab.json and vocab.bpe or merges.txt, which are taken for GPT-2's kind. ERR_IO: it can't be read. ERR_DATA: it is
+// damaged, or something in it is not implemented.
 err_t tokenizer_open(tokenizer **out, const char *path);
 
-// What a PATH stands for: `json`, or `vocab` and `merges`, or for "bytes" nothing. What there isn't is empty. Errors as above.
+// What a PATH stands for: `json`, or `vocab` and `merges`, or for "bytes" nothing. What there isn't is empty. Errors as
+// above.
 typedef struct tokenizer_files {
     char json[IO_PATH], vocab[IO_PATH], merges[IO_PATH];
 } tokenizer_files;
@@ -43,7 +46,8 @@ int32_t tokenizer_special(const tokenizer *t, const char *text);
 // The bytes of a token. ERR_DATA: there is no such id. Decoding is one after the other.
 err_t tokenizer_piece(const tokenizer *t, int32_t id, const uint8_t **text, int64_t *n);
 
-// 16 hex digits of BLAKE2b-256 over all ids and their bytes: of two files with the same hash, either decodes what the other has encoded.
+// 16 hex digits of BLAKE2b-256 over all ids and their bytes: of two files with the same hash, either decodes what the
+// other has encoded.
 void tokenizer_hash(const tokenizer *t, char hash[17]);
 
 enum {
@@ -64,8 +68,8 @@ err_t encoder_encode(encoder *e, const void *text, int64_t n, int how, const int
 // A text without a place to be cut has to be in memory with what its encoding needs: more bytes than these are refused.
 enum { TOKENIZER_UNCUT = 64 << 20 };
 
-// The last place in a text, at most n, where it may be cut and encoded in two parts with the same tokens, but for the template's; 0: none.
-// More text may follow the n bytes.
+// The last place in a text, at most n, where it may be cut and encoded in two parts with the same tokens, but for the
+// template's; 0: none. More text may follow the n bytes.
 int64_t tokenizer_cut(const tokenizer *t, const void *text, int64_t n, int how);
 
 #endif

@@ -1,9 +1,11 @@
-// data/tokenizer/train.c: of all pairs of neighbours in all pieces the most frequent becomes a token, again and again. Ids are given to special
-// tokens, then to bytes in the order of the characters that stand for them, then to merges. Of equally frequent pairs that with smaller ids comes
-// first. What a merge makes may be a token already: then it keeps its id.
+// data/tokenizer/train.c: of all pairs of neighbours in all pieces the most frequent becomes a token, again and again.
+// Ids are given to special tokens, then to bytes in the order of the characters that stand for them, then to merges. Of
+// equally frequent pairs that with smaller ids comes first. What a merge makes may be a token already: then it keeps
+// its id.
 //
-// A heap has the pairs with their counts when they were put in. A pair that comes up and has another count by now goes back with it: counts of
-// pairs that are in the heap only fall. Each entry knows the pieces in which the pair stands, so that a merge looks at no others.
+// A heap has the pairs with their counts when they were put in. A pair that comes up and has another count by now goes
+// back with it: counts of pairs that are in the heap only fall. Each entry knows the pieces in which the pair stands,
+// so that a merge looks at no others.
 #include "data/tokenizer/train.h"
 #include "data/tokenizer/inside.h"
 
@@ -11,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// --- texts by number -----------------------------------------------------------------------------------------------------------
+// --- texts by number -------------------------------------------------------------------------------------------------
 
 typedef struct lexeme {
     int64_t at, bytes;
@@ -60,7 +62,8 @@ static err_t lexicon_take(lexicon *l, const uint8_t *s, int64_t n, int32_t *numb
     uint64_t hash = hash_text(s, n), mask = (uint64_t)(l->slots - 1), h = hash & mask;
     for (; l->slot[h] >= 0; h = (h + 1) & mask) {
         const lexeme *x = &l->list.at[l->slot[h]];
-        if (x->hash == hash && x->bytes == n && memcmp(l->text.at + x->at, s, (size_t)n) == 0) return *number = l->slot[h], ERR_OK;
+        if (x->hash == hash && x->bytes == n && memcmp(l->text.at + x->at, s, (size_t)n) == 0)
+            return *number = l->slot[h], ERR_OK;
     }
     if (l->list.n == INT32_MAX) return err_set(ERR_DATA, "more than 2^31 different pieces of text");
     ROOM_FOR(&l->text, l->text.n + n + 1);
@@ -78,7 +81,7 @@ static void lexicon_free(lexicon *l) {
     free(l->slot);
 }
 
-// --- what is counted ---------------------------------------------------------------------------------------------------------------
+// --- what is counted -------------------------------------------------------------------------------------------------
 
 typedef struct kind {
     const char *name;
@@ -152,8 +155,9 @@ err_t bpe_trainer_open(bpe_trainer **out, const char *name, int64_t vocab) {
     if (!k) return err_set(ERR_USAGE, "%s: no such kind of tokenizer; expected gpt2, llama3, qwen2 or smollm", name);
     for (int i = 0; i < 3; i++) least += k->special[i] != NULL;
     if (vocab < least || vocab > VOCAB_MOST)
-        return err_set(ERR_USAGE, "a vocabulary of %lld tokens: expected %lld to %d, for bytes and special tokens and more", (long long)vocab,
-                       (long long)least, VOCAB_MOST);
+        return err_set(ERR_USAGE,
+                       "a vocabulary of %lld tokens: expected %lld to %d, for bytes and special tokens and more",
+                       (long long)vocab, (long long)least, VOCAB_MOST);
     bpe_trainer *b = calloc(1, sizeof *b);
     if (!b || !(b->table = unicode_table())) {
         free(b);
@@ -197,7 +201,8 @@ err_t bpe_trainer_feed(bpe_trainer *b, const void *from, int64_t n) {
         n -= part;
         while (part > 0) {
             int64_t piece = split_piece(b->table, b->kind->pattern, text, part);
-            if (piece > INT32_MAX) return err_set(ERR_DATA, "a piece of %lld bytes, expected less than 2^31", (long long)piece);
+            if (piece > INT32_MAX)
+                return err_set(ERR_DATA, "a piece of %lld bytes, expected less than 2^31", (long long)piece);
             TRY(lexicon_take(&b->pieces, text, piece, &number));
             b->pieces.list.at[number].count++;
             text += piece;
@@ -207,7 +212,7 @@ err_t bpe_trainer_feed(bpe_trainer *b, const void *from, int64_t n) {
     return ERR_OK;
 }
 
-// --- counts of pairs -----------------------------------------------------------------------------------------------------------------
+// --- counts of pairs -------------------------------------------------------------------------------------------------
 
 static counted *find_count(counted *count, int64_t slots, uint64_t pair) {
     uint64_t mask = (uint64_t)(slots - 1), h = hash_mix(pair, 0) & mask;
@@ -251,9 +256,11 @@ static err_t add_count(bpe_trainer *b, uint64_t pair, int64_t more, int32_t piec
     return ERR_OK;
 }
 
-// --- the heap ------------------------------------------------------------------------------------------------------------------------
+// --- the heap --------------------------------------------------------------------------------------------------------
 
-static bool before(const candidate *a, const candidate *b) { return a->count != b->count ? a->count > b->count : a->pair < b->pair; }
+static bool before(const candidate *a, const candidate *b) {
+    return a->count != b->count ? a->count > b->count : a->pair < b->pair;
+}
 
 static err_t push(bpe_trainer *b, candidate c) {
     ROOM_FOR(&b->heap, b->heap.n + 1);
@@ -293,7 +300,7 @@ static err_t push_fresh(bpe_trainer *b) {
     return ERR_OK;
 }
 
-// --- merging -------------------------------------------------------------------------------------------------------------------------
+// --- merging ---------------------------------------------------------------------------------------------------------
 
 // Every place in one piece where left and right stand side by side, from left to right.
 static err_t merge_piece(bpe_trainer *b, int32_t piece, int32_t left, int32_t right, int32_t id) {
@@ -354,23 +361,28 @@ static err_t find_merges(bpe_trainer *b) {
 static err_t begin(bpe_trainer *b) {
     int32_t id_of[256], id;
     for (int i = 0; i < 3; i++)
-        if (b->kind->special[i]) TRY(lexicon_take(&b->tokens, (const uint8_t *)b->kind->special[i], (int64_t)strlen(b->kind->special[i]), &id));
+        if (b->kind->special[i])
+            TRY(lexicon_take(&b->tokens, (const uint8_t *)b->kind->special[i], (int64_t)strlen(b->kind->special[i]),
+                             &id));
     for (uint32_t c = 0x21; c < 0x180; c++)
         for (int byte = 0; byte < 256; byte++)
-            if (byte_character((uint8_t)byte) == c) TRY(lexicon_take(&b->tokens, &(uint8_t){(uint8_t)byte}, 1, &id_of[byte]));
+            if (byte_character((uint8_t)byte) == c)
+                TRY(lexicon_take(&b->tokens, &(uint8_t){(uint8_t)byte}, 1, &id_of[byte]));
     b->symbol = malloc((size_t)(b->pieces.text.n + 1) * sizeof *b->symbol);
     b->length = malloc((size_t)(b->pieces.list.n + 1) * sizeof *b->length);
-    if (!b->symbol || !b->length) return err_set(ERR_INTERNAL, "no memory for %lld different pieces of text", (long long)b->pieces.list.n);
+    if (!b->symbol || !b->length)
+        return err_set(ERR_INTERNAL, "no memory for %lld different pieces of text", (long long)b->pieces.list.n);
     for (int64_t i = 0; i < b->pieces.text.n; i++) b->symbol[i] = id_of[b->pieces.text.at[i]];
     for (int32_t i = 0; i < (int32_t)b->pieces.list.n; i++) {
         const lexeme *x = &b->pieces.list.at[i];
         b->length[i] = (int32_t)x->bytes;
-        for (int64_t k = 0; k + 1 < x->bytes; k++) TRY(add_count(b, pair_of(b->symbol[x->at + k], b->symbol[x->at + k + 1]), x->count, i));
+        for (int64_t k = 0; k + 1 < x->bytes; k++)
+            TRY(add_count(b, pair_of(b->symbol[x->at + k], b->symbol[x->at + k + 1]), x->count, i));
     }
     return push_fresh(b);
 }
 
-// --- tokenizer.json --------------------------------------------------------------------------------------------------------------------
+// --- tokenizer.json --------------------------------------------------------------------------------------------------
 
 // A token as it is written: special ones are ASCII, which stands for itself.
 static void spell(const bpe_trainer *b, int32_t id, char *to) {
@@ -380,32 +392,37 @@ static void spell(const bpe_trainer *b, int32_t id, char *to) {
 }
 
 static json_t *level(bool regex) {
-    return json_pack("{s:s,s:b,s:b,s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", (int)regex);
+    return json_pack("{s:s,s:b,s:b,s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
+                     (int)regex);
 }
 
 static json_t *pre_tokenizer(const kind *k) {
     if (k->digits == DIGITS_EACH)
-        return json_pack("{s:s,s:[{s:s,s:b},o]}", "type", "Sequence", "pretokenizers", "type", "Digits", "individual_digits", 1, level(true));
+        return json_pack("{s:s,s:[{s:s,s:b},o]}", "type", "Sequence", "pretokenizers", "type", "Digits",
+                         "individual_digits", 1, level(true));
     if (k->pattern == SPLIT_GPT2) return level(true);
-    return json_pack("{s:s,s:[{s:s,s:{s:s},s:s,s:b},o]}", "type", "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex",
-                     split_regex(k->pattern), "behavior", "Isolated", "invert", 0, level(false));
+    return json_pack("{s:s,s:[{s:s,s:{s:s},s:s,s:b},o]}", "type", "Sequence", "pretokenizers", "type", "Split",
+                     "pattern", "Regex", split_regex(k->pattern), "behavior", "Isolated", "invert", 0, level(false));
 }
 
 static json_t *post_processor(const kind *k) {
     const char *first = k->first >= 0 ? k->special[k->first] : NULL;
     if (!first) return level(true);
-    return json_pack("{s:s,s:[{s:{s:s,s:i}},{s:{s:s,s:i}}],s:[{s:{s:s,s:i}},{s:{s:s,s:i}},{s:{s:s,s:i}},{s:{s:s,s:i}}],s:{s:{s:s,s:[i],s:[s]}}}",
-                     "type", "TemplateProcessing", "single", "SpecialToken", "id", first, "type_id", 0, "Sequence", "id", "A", "type_id", 0, "pair",
-                     "SpecialToken", "id", first, "type_id", 0, "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", first, "type_id", 1,
-                     "Sequence", "id", "B", "type_id", 1, "special_tokens", first, "id", first, "ids", k->first, "tokens", first);
+    return json_pack(
+        "{s:s,s:[{s:{s:s,s:i}},{s:{s:s,s:i}}],s:[{s:{s:s,s:i}},{s:{s:s,s:i}},{s:{s:s,s:i}},{s:{s:s,s:i}}],s:{s:{s:s,s:[i],s:[s]}}}",
+        "type", "TemplateProcessing", "single", "SpecialToken", "id", first, "type_id", 0, "Sequence", "id", "A",
+        "type_id", 0, "pair", "SpecialToken", "id", first, "type_id", 0, "Sequence", "id", "A", "type_id", 0,
+        "SpecialToken", "id", first, "type_id", 1, "Sequence", "id", "B", "type_id", 1, "special_tokens", first, "id",
+        first, "ids", k->first, "tokens", first);
 }
 
 static json_t *added_tokens(const kind *k) {
     json_t *all = json_array();
     for (int i = 0; i < 3; i++)
         if (k->special[i])
-            json_array_append_new(all, json_pack("{s:i,s:s,s:b,s:b,s:b,s:b,s:b}", "id", i, "content", k->special[i], "single_word", 0, "lstrip", 0,
-                                                 "rstrip", 0, "normalized", 0, "special", 1));
+            json_array_append_new(all,
+                                  json_pack("{s:i,s:s,s:b,s:b,s:b,s:b,s:b}", "id", i, "content", k->special[i],
+                                            "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1));
     return all;
 }
 
@@ -420,8 +437,9 @@ static json_t *model(const bpe_trainer *b, char *left, char *right) {
         spell(b, (int32_t)b->merges.at[i], right);
         json_array_append_new(merges, json_pack("[s,s]", left, right));
     }
-    return json_pack("{s:s,s:n,s:n,s:n,s:n,s:b,s:b,s:b,s:o,s:o}", "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix",
-                     "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab, "merges", merges);
+    return json_pack("{s:s,s:n,s:n,s:n,s:n,s:b,s:b,s:b,s:o,s:o}", "type", "BPE", "dropout", "unk_token",
+                     "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+                     "ignore_merges", 0, "vocab", vocab, "merges", merges);
 }
 
 static err_t write_json(const bpe_trainer *b, char **out) {
@@ -430,14 +448,17 @@ static err_t write_json(const bpe_trainer *b, char **out) {
     for (int64_t i = 0; i < b->tokens.list.n; i++)
         if (b->tokens.list.at[i].bytes > longest) longest = b->tokens.list.at[i].bytes;
     char *left = malloc((size_t)(4 * longest + 8)), *right = left ? left + 2 * longest + 4 : NULL;
-    json_t *root = left ? json_pack("{s:s,s:n,s:n,s:o,s:o,s:o,s:o,s:o,s:o}", "version", "1.0", "truncation", "padding", "added_tokens",
-                                    added_tokens(k), "normalizer", k->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer",
-                                    pre_tokenizer(k), "post_processor", post_processor(k), "decoder", level(true), "model", model(b, left, right))
-                        : NULL;
+    json_t *root =
+        left ? json_pack("{s:s,s:n,s:n,s:o,s:o,s:o,s:o,s:o,s:o}", "version", "1.0", "truncation", "padding",
+                         "added_tokens", added_tokens(k), "normalizer",
+                         k->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer", pre_tokenizer(k),
+                         "post_processor", post_processor(k), "decoder", level(true), "model", model(b, left, right))
+             : NULL;
     *out = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     free(left);
-    return *out ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a tokenizer.json of %lld tokens", (long long)b->tokens.list.n);
+    return *out ? ERR_OK
+                : err_set(ERR_INTERNAL, "no memory for a tokenizer.json of %lld tokens", (long long)b->tokens.list.n);
 }
 
 err_t bpe_trainer_finish(bpe_trainer *b, char **json) {

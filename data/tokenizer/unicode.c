@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-enum { VOWEL_FIRST = 0x1161, VOWEL_LAST = 0x1175, FINAL_FIRST = 0x11A8, FINAL_LAST = 0x11C2 };  // of Hangul: computed, in no table
+// of Hangul: computed, in no table
+enum { VOWEL_FIRST = 0x1161, VOWEL_LAST = 0x1175, FINAL_FIRST = 0x11A8, FINAL_LAST = 0x11C2 };
 
 static void mark(uint8_t *table, uint32_t first, uint32_t last, uint8_t bits) {
     for (uint32_t c = first; c <= last; c++) table[c] |= bits;
@@ -12,10 +13,12 @@ static void mark(uint8_t *table, uint32_t first, uint32_t last, uint8_t bits) {
 uint8_t *unicode_table(void) {
     uint8_t *table = calloc(UNICODE_POINTS, 1);
     if (!table) return NULL;
-    for (const unicode_range *r = unicode_classes; r < unicode_classes + unicode_classes_count; r++) mark(table, r->first, r->last, r->value);
+    for (const unicode_range *r = unicode_classes; r < unicode_classes + unicode_classes_count; r++)
+        mark(table, r->first, r->last, r->value);
     for (const unicode_range *r = unicode_combining; r < unicode_combining + unicode_combining_count; r++)
         mark(table, r->first, r->last, CLASS_MOVES);
-    for (const unicode_pair *p = unicode_decompositions; p < unicode_decompositions + unicode_decompositions_count; p++) {
+    for (const unicode_pair *p = unicode_decompositions; p < unicode_decompositions + unicode_decompositions_count;
+         p++) {
         if (!p->composes) table[p->point] |= CLASS_MOVES;
         else table[p->b] |= CLASS_MOVES;
     }

@@ -1,5 +1,6 @@
-// data/tokenizer/unicode.h: what tokenizers know of characters. The tables are made by unicode.py, which also says which versions of Unicode they
-// are: those that Hugging Face's `tokenizers` has, one for patterns, another for digits, a third for NFC.
+// data/tokenizer/unicode.h: what tokenizers know of characters. The tables are made by unicode.py, which also says
+// which versions of Unicode they are: those that Hugging Face's `tokenizers` has, one for patterns, another for digits,
+// a third for NFC.
 #ifndef DATA_TOKENIZER_UNICODE_H
 #define DATA_TOKENIZER_UNICODE_H
 
@@ -29,7 +30,8 @@ typedef struct unicode_pair {
     uint8_t composes;      // and a b becomes point
 } unicode_pair;
 
-extern const unicode_range unicode_classes[], unicode_combining[];  // values: bits CLASS_LETTER to CLASS_WORD; combining class
+// values: bits CLASS_LETTER to CLASS_WORD; combining class
+extern const unicode_range unicode_classes[], unicode_combining[];
 extern const unicode_pair unicode_decompositions[];
 extern const int unicode_classes_count, unicode_combining_count, unicode_decompositions_count;
 
@@ -53,7 +55,9 @@ static inline int utf8_next(const uint8_t *s, int64_t n, uint32_t *point) {
 static inline int utf8_put(uint8_t *s, uint32_t c) {
     if (c < 0x80) return s[0] = (uint8_t)c, 1;
     if (c < 0x800) return s[0] = (uint8_t)(0xC0 | c >> 6), s[1] = (uint8_t)(0x80 | (c & 0x3F)), 2;
-    if (c < 0x10000) return s[0] = (uint8_t)(0xE0 | c >> 12), s[1] = (uint8_t)(0x80 | (c >> 6 & 0x3F)), s[2] = (uint8_t)(0x80 | (c & 0x3F)), 3;
+    if (c < 0x10000)
+        return s[0] = (uint8_t)(0xE0 | c >> 12), s[1] = (uint8_t)(0x80 | (c >> 6 & 0x3F)),
+               s[2] = (uint8_t)(0x80 | (c & 0x3F)), 3;
     s[0] = (uint8_t)(0xF0 | c >> 18), s[1] = (uint8_t)(0x80 | (c >> 12 & 0x3F));
     return s[2] = (uint8_t)(0x80 | (c >> 6 & 0x3F)), s[3] = (uint8_t)(0x80 | (c & 0x3F)), 4;
 }

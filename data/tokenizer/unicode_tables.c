@@ -1,5 +1,6 @@
 // Made by data/tokenizer/unicode.py. What the tables are is said in unicode.h.
-// 141028 letters, 1911 numbers, 25 white space, 1924 digits, 144667 of words; 810 combining characters, 2060 decompositions.
+// 141028 letters, 1911 numbers, 25 white space, 1924 digits, 144667 of words; 810 combining characters, 2060
+// decompositions.
 // clang-format off
 #include "data/tokenizer/unicode.h"
 

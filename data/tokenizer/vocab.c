@@ -1,15 +1,18 @@
-// data/tokenizer/vocab.c: byte-pair encoding of one piece. Of all neighbours that may merge, those of the lowest rank do, the leftmost first, until
-// none may. Short pieces are scanned for it each time. Long ones keep a heap of what may merge:
+// data/tokenizer/vocab.c: byte-pair encoding of one piece. Of all neighbours that may merge, those of the lowest rank
+// do, the leftmost first, until none may. Short pieces are scanned for it each time. Long ones keep a heap of what may
+// merge:
 //
-//   h e l l o   ->   h e ll o   ->   he ll o   ->   ...     a merged node keeps the place of its left half; its neighbours' entries in the heap
-//                                                           are then of nodes that are gone or changed, and are dropped when they come up
+//   h e l l o   ->   h e ll o   ->   he ll o   ->   ...     a merged node keeps the place of its left half; its
+//   neighbours' entries in the heap
+//                                                           are then of nodes that are gone or changed, and are dropped
+//                                                           when they come up
 #include "data/tokenizer/vocab.h"
 
 #include <string.h>
 
 enum { SHORT = 96 };
 
-// --- tables ------------------------------------------------------------------------------------------------------------------
+// --- tables ----------------------------------------------------------------------------------------------------------
 
 err_t vocab_add(vocab *v, int32_t id, const void *text, int64_t n, bool whole, bool *taken) {
     struct {
@@ -99,7 +102,7 @@ void vocab_free(vocab *v) {
     free(v->word);
 }
 
-// --- short pieces ------------------------------------------------------------------------------------------------------------
+// --- short pieces ----------------------------------------------------------------------------------------------------
 
 static err_t encode_short(const vocab *v, const uint8_t *text, int n, id_list *out) {
     const vocab_pair *next[SHORT];  // how id[i] and id[i+1] merge
@@ -127,9 +130,11 @@ static err_t encode_short(const vocab *v, const uint8_t *text, int n, id_list *o
     return ERR_OK;
 }
 
-// --- long pieces -------------------------------------------------------------------------------------------------------------
+// --- long pieces -----------------------------------------------------------------------------------------------------
 
-static bool earlier(const merge_step *a, const merge_step *b) { return a->rank != b->rank ? a->rank < b->rank : a->at < b->at; }
+static bool earlier(const merge_step *a, const merge_step *b) {
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
 
 // What node `at` and the one after it merge to, if anything, goes into the heap.
 static err_t push(const vocab *v, merge_work *w, int32_t at) {
@@ -187,7 +192,8 @@ err_t vocab_encode(const vocab *v, const uint8_t *text, int64_t n, merge_work *w
         if (id >= 0) return ids_add(out, id);
     }
     if (n <= SHORT) return encode_short(v, text, (int)n, out);
-    if (n > INT32_MAX) return err_set(ERR_DATA, "a piece of %lld bytes can't be encoded, expected less than 2^31", (long long)n);
+    if (n > INT32_MAX)
+        return err_set(ERR_DATA, "a piece of %lld bytes can't be encoded, expected less than 2^31", (long long)n);
     return encode_long(v, text, (int32_t)n, work, out);
 }
 

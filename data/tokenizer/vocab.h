@@ -57,7 +57,8 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
 // Gives id these bytes. False: it had others already. Room and names: ERR_INTERNAL, no memory.
 err_t vocab_add(vocab *v, int32_t id, const void *text, int64_t n, bool whole, bool *taken);
 
-// Makes room for this many merges. Then each: left and right become id; the lowest rank first. A pair that comes again replaces the first.
+// Makes room for this many merges. Then each: left and right become id; the lowest rank first. A pair that comes again
+// replaces the first.
 err_t vocab_pairs(vocab *v, int64_t count);
 void vocab_merge(vocab *v, int32_t left, int32_t right, int32_t rank, int32_t id);
 

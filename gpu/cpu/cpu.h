@@ -34,7 +34,8 @@ err_t cpu_zero(stream *s, void *dst, size_t bytes);
 // One table for each vector width, made by compiling gpu/cpu/kernel/ once for each: the same source, the same bits.
 extern const ops cpu_ops_portable;
 
-// With products = bf16-pairs these take the place of what is in that table. holds: compares this processor's steps with the written-down ones.
+// With products = bf16-pairs these take the place of what is in that table. holds: compares this processor's steps with
+// the written-down ones.
 typedef struct cpu_pairs {
     err_t (*matmul)(const matmul_args *args, stream *s);
     err_t (*attention_forward)(const attention_forward_args *args, stream *s);

@@ -23,7 +23,8 @@ typedef struct cpu_device {
     ops table;            // of the width, with the products that were asked for
 } cpu_device;
 
-// Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be stopped in turns.
+// Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be
+// stopped in turns.
 static int within_quota(int cores) {
     double quota, period;
     FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
@@ -131,10 +132,11 @@ enum { WIDTHS = 4 };
 static int widths(width_row row[WIDTHS]) {
     int n = 0;
 #if defined(__x86_64__)
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512vl");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-    row[n++] = (width_row){WIDTH_AVX512BF16, "avx512bf16", &cpu_ops_avx512, &cpu_pairs_avx512bf16, avx512 && has_avx512_bf16()};
+    row[n++] = (width_row){WIDTH_AVX512BF16, "avx512bf16", &cpu_ops_avx512, &cpu_pairs_avx512bf16,
+                           avx512 && has_avx512_bf16()};
     row[n++] = (width_row){WIDTH_AVX512, "avx512", &cpu_ops_avx512, &cpu_pairs_avx512, avx512};
     row[n++] = (width_row){WIDTH_AVX2, "avx2", &cpu_ops_avx2, &cpu_pairs_avx2, avx2};
 #elif defined(__aarch64__)
@@ -144,7 +146,8 @@ static int widths(width_row row[WIDTHS]) {
     return n;
 }
 
-// A processor whose products of pairs are not the written-down ones is asked for the next width. For products of FP32, avx512bf16 is avx512.
+// A processor whose products of pairs are not the written-down ones is asked for the next width. For products of FP32,
+// avx512bf16 is avx512.
 static err_t choose_width(vector_width wanted, products products, width_row *chosen) {
     width_row row[WIDTHS];
     int n = widths(row);
@@ -155,7 +158,9 @@ static err_t choose_width(vector_width wanted, products products, width_row *cho
         *chosen = row[i];
         return ERR_OK;
     }
-    return err_set(ERR_UNAVAILABLE, "cpu: this processor lacks the vector width that [device] simd asks for; set simd = auto (same bits)");
+    return err_set(
+        ERR_UNAVAILABLE,
+        "cpu: this processor lacks the vector width that [device] simd asks for; set simd = auto (same bits)");
 }
 
 bool cpu_has_native_pairs(void) {
@@ -173,10 +178,12 @@ static err_t set_products(device *d, products p) {
     c->table = *width.table;
     if (p == PRODUCTS_BF16_PAIRS) {
         c->table.matmul = width.pairs->matmul, c->table.attention_forward = width.pairs->attention_forward;
-        c->table.attention_backward = width.pairs->attention_backward, c->table.attention_past = width.pairs->attention_past;
+        c->table.attention_backward = width.pairs->attention_backward,
+        c->table.attention_past = width.pairs->attention_past;
     }
     int threads = c->head.info.threads;
-    snprintf(c->head.info.name, sizeof c->head.info.name, "cpu %s x%d thread%s", width.name, threads, threads == 1 ? "" : "s");
+    snprintf(c->head.info.name, sizeof c->head.info.name, "cpu %s x%d thread%s", width.name, threads,
+             threads == 1 ? "" : "s");
     return ERR_OK;
 }
 

@@ -63,10 +63,10 @@ struct pool {
     block shared;
 };
 
-// --- floating-point mode -----------------------------------------------------------------------------------------------------
+// --- floating-point mode ---------------------------------------------------------------------------------------------
 
-// Round to nearest even, denormals kept, exceptions masked: what the bits of every result assume. A library that was loaded into
-// the process (or a -ffast-math object in it) may have set something else on the caller's thread.
+// Round to nearest even, denormals kept, exceptions masked: what the bits of every result assume. A library that was
+// loaded into the process (or a -ffast-math object in it) may have set something else on the caller's thread.
 static inline void float_mode(void) {
 #if defined(__x86_64__)
     unsigned csr = __builtin_ia32_stmxcsr();
@@ -79,7 +79,7 @@ static inline void float_mode(void) {
 #endif
 }
 
-// --- waiting -----------------------------------------------------------------------------------------------------------------
+// --- waiting ---------------------------------------------------------------------------------------------------------
 
 static inline void relax(void) {
 #if defined(__x86_64__)
@@ -117,7 +117,7 @@ static bool spin_until(const pool *p, atomic_llong *word, bool want_work) {
     return false;
 }
 
-// --- work --------------------------------------------------------------------------------------------------------------------
+// --- work ------------------------------------------------------------------------------------------------------------
 
 // Takes items until there are none. `unfinished` is lowered once, at the end: until then the job is not over.
 static void take_items(pool *p, int thread) {
@@ -144,7 +144,8 @@ static void *worker_main(void *arg) {
             unsigned seen = atomic_load(&p->job);
             // A job started before `seen` was read is seen here; one started later changes the word that the kernel
             // compares.
-            while (atomic_load(&p->left) <= 0 && !atomic_load(&p->closing) && atomic_load(&p->job) == seen) sleep_on(&p->job, seen);
+            while (atomic_load(&p->left) <= 0 && !atomic_load(&p->closing) && atomic_load(&p->job) == seen)
+                sleep_on(&p->job, seen);
             atomic_fetch_sub(&p->sleepers, 1);
         }
         if (atomic_load(&p->closing)) return NULL;
@@ -182,7 +183,7 @@ void pool_run(pool *p, int64_t items, pool_task task, void *ctx) {
     wait_for_items(p);
 }
 
-// --- memory ------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 // Fresh zero pages; from 2 MB on aligned for huge pages, which save most TLB misses.
 static char *map_pages(size_t bytes) {
@@ -215,7 +216,7 @@ void *pool_scratch(pool *p, int thread, size_t bytes) {
 
 void *pool_shared(pool *p, size_t bytes) { return grow(&p->shared, bytes); }
 
-// --- opening and closing -----------------------------------------------------------------------------------------------------
+// --- opening and closing ---------------------------------------------------------------------------------------------
 
 int pool_threads(const pool *p) { return p->threads; }
 

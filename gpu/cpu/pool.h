@@ -19,8 +19,8 @@ int pool_threads(const pool *p);
 // Runs task for items 0 .. items-1 and returns when all are done. Not reentrant.
 void pool_run(pool *p, int64_t items, pool_task task, void *ctx);
 
-// A thread's own memory, 64-byte aligned, kept until it must grow (by mmap, never the heap). NULL when there is no memory. The
-// caller's thread may call it for every thread before pool_run; a task only for its own.
+// A thread's own memory, 64-byte aligned, kept until it must grow (by mmap, never the heap). NULL when there is no
+// memory. The caller's thread may call it for every thread before pool_run; a task only for its own.
 void *pool_scratch(pool *p, int thread, size_t bytes);
 
 // Memory that all threads share, one block for the whole pool; the same rules, from the caller's thread only.

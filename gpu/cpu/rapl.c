@@ -79,7 +79,8 @@ static err_t open_packages(rapl *r, DIR *zones, const char *dir) {
         TRY(open_package(r, dir, zone));
     }
     if (r->count > 0) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE, "%s has no processor's energy counter (intel-rapl:0): this machine or its kernel has no RAPL", dir);
+    return err_set(ERR_UNAVAILABLE,
+                   "%s has no processor's energy counter (intel-rapl:0): this machine or its kernel has no RAPL", dir);
 }
 
 err_t rapl_open(rapl *r, const char *dir) {

@@ -1,6 +1,6 @@
-// gpu/cpu/rapl.h: how much energy the machine's processors have used: RAPL (running average power limit; Intel SDM vol. 3B,
-// "Power and thermal management", and AMD's equivalent), as Linux's powercap class shows it: DIR/intel-rapl:N/energy_uj, one
-// counter for each package. AMD's are found under the same names.
+// gpu/cpu/rapl.h: how much energy the machine's processors have used: RAPL (running average power limit; Intel SDM vol.
+// 3B, "Power and thermal management", and AMD's equivalent), as Linux's powercap class shows it:
+// DIR/intel-rapl:N/energy_uj, one counter for each package. AMD's are found under the same names.
 #ifndef GPU_CPU_RAPL_H
 #define GPU_CPU_RAPL_H
 

@@ -43,7 +43,7 @@ struct event {
     _Atomic double at;  // seconds, when it was reached; 0: not yet
 };
 
-// --- the thread of a queue -----------------------------------------------------------------------------------------------------------
+// --- the thread of a queue -------------------------------------------------------------------------------------------
 
 static void *run(void *arg) {
     queue *q = arg;
@@ -85,7 +85,7 @@ static err_t wait_until(queue *q, uint64_t after) {
     return failed.code == ERR_OK ? ERR_OK : err_restore(&failed);
 }
 
-// --- streams -------------------------------------------------------------------------------------------------------------------------
+// --- streams ---------------------------------------------------------------------------------------------------------
 
 err_t cpu_stream_open(device *d, pool *workers, stream **out) {
     stream *s = malloc(sizeof *s);
@@ -139,7 +139,8 @@ void cpu_stream_close(stream *s) {
     free(s);
 }
 
-err_t cpu_stream_wait(stream *s) { return s->queue ? wait_until(s->queue, s->queue->put) : ERR_OK; }  // only the caller's side puts
+// only the caller's side puts
+err_t cpu_stream_wait(stream *s) { return s->queue ? wait_until(s->queue, s->queue->put) : ERR_OK; }
 
 err_t cpu_stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes) {
     if (s->queue) return put(s->queue, fn, ctx, bytes);
@@ -154,7 +155,7 @@ void *cpu_stream_native(stream *s) {
     return NULL;
 }
 
-// --- events --------------------------------------------------------------------------------------------------------------------------
+// --- events ----------------------------------------------------------------------------------------------------------
 
 err_t cpu_event_open(device *d, event **out) {
     event *e = malloc(sizeof *e);
@@ -194,9 +195,12 @@ err_t cpu_event_elapsed(event *from, event *to, double *ms) {
     double a = atomic_load(&from->at), b = atomic_load(&to->at);
     *ms = 0;
     if (!from->timed || !to->timed)
-        return err_set(ERR_INTERNAL, "cpu: an event that is not timed was asked for its time; open it with event_open_timed");
+        return err_set(ERR_INTERNAL,
+                       "cpu: an event that is not timed was asked for its time; open it with event_open_timed");
     if (a == 0 || b == 0)
-        return err_set(ERR_INTERNAL, "cpu: an event was asked for its time before it was reached; wait for one recorded after it first");
+        return err_set(
+            ERR_INTERNAL,
+            "cpu: an event was asked for its time before it was reached; wait for one recorded after it first");
     *ms = 1e3 * (b - a);
     return ERR_OK;
 }
@@ -218,7 +222,7 @@ err_t cpu_stream_wait_event(stream *s, event *e) {
     return put(s->queue, wait_in_queue, &(wait_call){e->queue, e->after}, sizeof(wait_call));
 }
 
-// --- copies --------------------------------------------------------------------------------------------------------------------------
+// --- copies ----------------------------------------------------------------------------------------------------------
 
 enum {
     SLICE = 1 << 20,   // bytes of a copy or fill that one thread takes at a time

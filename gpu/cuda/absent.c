@@ -6,5 +6,6 @@ int cuda_device_count(void) { return 0; }
 err_t cuda_device_open(device **out, const device_options *o) {
     (void)o;
     *out = NULL;
-    return err_set(ERR_UNAVAILABLE, "cuda: this binary was built without it; [device] backend = cpu or auto runs without it");
+    return err_set(ERR_UNAVAILABLE,
+                   "cuda: this binary was built without it; [device] backend = cpu or auto runs without it");
 }

@@ -1,11 +1,12 @@
-// gpu/cuda/attention.h: what the kernels of attention share: shapes, tiles in shared memory, products of tiles on tensor cores, dropout's mask.
+// gpu/cuda/attention.h: what the kernels of attention share: shapes, tiles in shared memory, products of tiles on
+// tensor cores, dropout's mask.
 //
 // One idea serves forward and both halves of backward. A block owns 64 rows (of q; of k and v) of one head of one
 // sample, 16 to each of its four warps, and tiles of the other side move past it through shared memory, two at a time:
 // while one is used, the next one is loaded (cp.async). `own moving^T` gives a warp 16 x N scores in its registers.
-// Rounded to E, once, their layout is that of the left operand of the next product, `scores moving`, which is added to the
-// rows that the block owns. So no score ever passes through memory, and every sum runs in one warp, in the order of the
-// moving tiles. Published: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.
+// Rounded to E, once, their layout is that of the left operand of the next product, `scores moving`, which is added to
+// the rows that the block owns. So no score ever passes through memory, and every sum runs in one warp, in the order of
+// the moving tiles. Published: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.
 //
 // Tiles are (rows,W) with W = 64, 128 or 256 the head size rounded up, zeros past its end and past the last row. A row
 // is cut into chunks of 16 bytes, and chunk c of row r is at c XOR (r % 8): ldmatrix reads the same chunk of eight
@@ -20,8 +21,8 @@ enum { ATT_OWN = 64, ATT_WARPS = 4, ATT_THREADS = ATT_WARPS * WARP, ATT_HEAD_MOS
 // The maximum of a row that has seen no key: below every score, and finite, so that its difference from itself is 0.
 static const float ATT_NO_SCORE = -1e30f;
 
-// What a kernel is compiled for. PLAIN, the usual case: rows are whole chunks of 16 bytes, nothing is dropped, and there is no window. MORE: such rows,
-// with dropout or a window or both. ANY finds all of that out when it runs.
+// What a kernel is compiled for. PLAIN, the usual case: rows are whole chunks of 16 bytes, nothing is dropped, and
+// there is no window. MORE: such rows, with dropout or a window or both. ANY finds all of that out when it runs.
 enum att_variant { ATT_PLAIN, ATT_MORE, ATT_ANY };
 
 typedef struct attention_shape {
@@ -55,7 +56,8 @@ typedef struct attention_shape {
         } \
     } while (0)
 
-// The same, with V bound to the variant. The widest heads, which are rare, have one variant. plain: PLAIN will do, as far as the rows allow.
+// The same, with V bound to the variant. The widest heads, which are rare, have one variant. plain: PLAIN will do, as
+// far as the rows allow.
 #define ATT_BY_VARIANT(z, plain, V, ...) \
     do { \
         if (!(z).wide) { \
@@ -75,21 +77,26 @@ typedef struct attention_shape {
         __VA_ARGS__; \
     } else ATT_BY_VARIANT(z, plain, V, __VA_ARGS__))
 
-static inline attention_shape attention_shape_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop, int64_t samples,
-                                                 int first_head) {
+static inline attention_shape attention_shape_of(const tensor *qkv, int heads, int kv_heads, int window,
+                                                 const dropout_key *drop, int64_t samples, int first_head) {
     const int kv = kv_heads ? kv_heads : heads;
-    assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 && window >= 0);
-    assert(qkv->size[1] * qkv->size[2] <= INT32_MAX && qkv->size[1] * heads <= INT32_MAX);  // a sample's elements are numbered in 32 bits
+    assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 &&
+           window >= 0);
+    // a sample's elements are numbered in 32 bits
+    assert(qkv->size[1] * qkv->size[2] <= INT32_MAX && qkv->size[1] * heads <= INT32_MAX);
     attention_shape z = {};
     z.time = (int)qkv->size[1], z.heads = heads, z.kv_heads = kv, z.group = heads / kv, z.row = (int)qkv->size[2];
-    z.head = z.row / (heads + 2 * kv), z.channels = heads * z.head, z.apart = kv * z.head, z.window = window && window < z.time ? window : z.time;
+    z.head = z.row / (heads + 2 * kv), z.channels = heads * z.head, z.apart = kv * z.head,
+    z.window = window && window < z.time ? window : z.time;
     z.scale = 1.0f / sqrtf((float)z.head), z.stays = 1;
     z.wide = (uintptr_t)qkv->data % 16 == 0 && z.head % 8 == 0;
     assert(!drop || (drop->p >= 0 && drop->p < 1));
     if (!drop || !(drop->p > 0)) return z;
     z.samples = (int)(samples ? samples : qkv->size[0]), z.first_head = first_head;
     assert((first_head + qkv->size[0] / z.samples * heads) * z.time * z.time <= (int64_t)1
-                                                                                    << 34);  // a quarter of an element's number is a 32-bit counter
+                                                                                    // a quarter of an element's number
+                                                                                    // is a 32-bit counter
+                                                                                    << 34);
     z.drop = true, z.key = *drop, z.limit = dropout_limit(drop->p), z.stays = 1.0f / (1.0f - drop->p);
     return z;
 }
@@ -102,16 +109,17 @@ static inline unsigned attention_blocks(const tensor *qkv, const attention_shape
 // The widest tiles that shared memory and registers are laid out for.
 static inline err_t attention_fits(const attention_shape *z, const char *who) {
     if (z->head <= ATT_HEAD_MOST) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s: heads of %d channels, expected at most %d on a GPU: use more heads", who, z->head, ATT_HEAD_MOST);
+    return err_set(ERR_CONFIG, "%s: heads of %d channels, expected at most %d on a GPU: use more heads", who, z->head,
+                   ATT_HEAD_MOST);
 }
 
 // attention_fp32.cu
 err_t attention_forward_fp32(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s);
-err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
-                              stream *s);
+err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv,
+                              const attention_shape *z, stream *s);
 
-// Where a block works: tiles of `rows` rows of one of `heads` heads of one sample follow each other, those with the most work
-// first.
+// Where a block works: tiles of `rows` rows of one of `heads` heads of one sample follow each other, those with the
+// most work first.
 typedef struct att_place {
     int sample, head, first;
 } att_place;
@@ -120,12 +128,14 @@ __device__ __forceinline__ att_place att_place_of(const attention_shape &z, int 
     return {pair / heads, pair % heads, (last_first ? tiles - 1 - tile : tile) * rows};
 }
 
-// Elements from the start of qkv to q or k of (sample, t), of a head of its own number, and from the start of y. v is z.apart elements after k: where
-// both are read, one address in registers will do.
+// Elements from the start of qkv to q or k of (sample, t), of a head of its own number, and from the start of y. v is
+// z.apart elements after k: where both are read, one address in registers will do.
 __device__ __forceinline__ int64_t att_q(const attention_shape &z, int sample, int t, int head) {
     return ((int64_t)sample * z.time + t) * z.row + head * z.head;
 }
-__device__ __forceinline__ int64_t att_k(const attention_shape &z, int sample, int t, int kv) { return att_q(z, sample, t, z.heads + kv); }
+__device__ __forceinline__ int64_t att_k(const attention_shape &z, int sample, int t, int kv) {
+    return att_q(z, sample, t, z.heads + kv);
+}
 __device__ __forceinline__ int64_t att_y(const attention_shape &z, int sample, int t, int head) {
     return ((int64_t)sample * z.time + t) * z.channels + (int64_t)head * z.head;
 }
@@ -135,7 +145,7 @@ __device__ __forceinline__ int64_t att_stat(const attention_shape &z, int sample
     return ((int64_t)sample * z.heads + head) * z.time + t;
 }
 
-// --- tiles -----------------------------------------------------------------------------------------------------------------------
+// --- tiles -----------------------------------------------------------------------------------------------------------
 
 template <class T> __device__ __forceinline__ T att_zero() {
     T x;
@@ -144,13 +154,17 @@ template <class T> __device__ __forceinline__ T att_zero() {
 }
 
 // Index of a chunk's first element in a tile.
-template <int W> __device__ __forceinline__ int tile_at(int row, int chunk) { return row * W + ((chunk ^ (row & 7)) << 3); }
+template <int W> __device__ __forceinline__ int tile_at(int row, int chunk) {
+    return row * W + ((chunk ^ (row & 7)) << 3);
+}
 
-// Fills tiles (ROWS,W) with rows of `head` elements, `stride` apart, one tile after the other: what a thread copies, and where to, is worked out
-// once. Asynchronous where rows are whole chunks: commit and wait.
+// Fills tiles (ROWS,W) with rows of `head` elements, `stride` apart, one tile after the other: what a thread copies,
+// and where to, is worked out once. Asynchronous where rows are whole chunks: commit and wait.
 template <class T, int W, int ROWS, att_variant V> struct tile_source {
-    enum { CHUNKS = W / 8, STEP = ATT_THREADS / CHUNKS, COPIES = ROWS / STEP };  // chunks of a row; rows between those of a thread
-    const T *from;                                                               // the first row: the same for all threads
+    // chunks of a row; rows between those of a thread
+    enum { CHUNKS = W / 8, STEP = ATT_THREADS / CHUNKS, COPIES = ROWS / STEP };
+    // the first row: the same for all threads
+    const T *from;
     uint32_t at;  // from there on: the thread's chunk of its first row of the next tile
     int to;       // its place in a tile
     int bytes;    // of the chunk that are inside the head: the rest is zero
@@ -165,7 +179,9 @@ template <class T, int W, int ROWS, att_variant V> struct tile_source {
     }
 
     // Where the thread's i-th copy goes: the same chunk, unless STEP is no multiple of 8.
-    __device__ __forceinline__ int place(int i) const { return STEP % 8 && i % 2 ? tile_at<W>(row() + i * STEP, chunk()) : to + i * STEP * W; }
+    __device__ __forceinline__ int place(int i) const {
+        return STEP % 8 && i % 2 ? tile_at<W>(row() + i * STEP, chunk()) : to + i * STEP * W;
+    }
 
     // The next tile, of which `left` rows are there. `safe` is an address that a copy of nothing may have.
     __device__ __forceinline__ void load(T *tile, int left, uint32_t stride, const T *safe, const attention_shape &z) {
@@ -184,9 +200,12 @@ template <class T, int W, int ROWS, att_variant V> struct tile_source {
     }
 
     // Back by so many tiles, to a head that is `further` elements on.
-    __device__ __forceinline__ void again(int tiles, uint32_t stride, int further) { from += further, at -= tiles * ROWS * stride; }
+    __device__ __forceinline__ void again(int tiles, uint32_t stride, int further) {
+        from += further, at -= tiles * ROWS * stride;
+    }
 
-    __device__ __forceinline__ void load_any(T *tile, int left, uint32_t stride, const T *safe, const attention_shape &z) {
+    __device__ __forceinline__ void load_any(T *tile, int left, uint32_t stride, const T *safe,
+                                             const attention_shape &z) {
         const T *first = from + (at - row() * stride - (bytes ? chunk() * 8 : 0));
         for (int i = threadIdx.x; i < ROWS * CHUNKS; i += ATT_THREADS) {
             int r = i / CHUNKS, c = i % CHUNKS;
@@ -205,17 +224,21 @@ template <class T, int W, int ROWS, att_variant V> struct tile_source {
     }
 };
 
-// --- products --------------------------------------------------------------------------------------------------------------------
+// --- products --------------------------------------------------------------------------------------------------------
 
 // Two numbers rounded to E, the first in the lower half, as fragments have them.
 __device__ __forceinline__ uint32_t att_pair(const fp16 *, float a, float b) { return dev_cvt_f16x2(a, b); }
 __device__ __forceinline__ uint32_t att_pair(const bf16 *, float a, float b) { return dev_cvt_bf16x2(a, b); }
 
-__device__ __forceinline__ void att_mma(const fp16 *, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_f16(d, a, b); }
-__device__ __forceinline__ void att_mma(const bf16 *, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_bf16(d, a, b); }
+__device__ __forceinline__ void att_mma(const fp16 *, float *d, const uint32_t *a, const uint32_t *b) {
+    dev_mma_m16n8k16_f16(d, a, b);
+}
+__device__ __forceinline__ void att_mma(const bf16 *, float *d, const uint32_t *a, const uint32_t *b) {
+    dev_mma_m16n8k16_bf16(d, a, b);
+}
 
-// The left operands of a product with rows that the block owns: 16 rows from `row`, all W columns. Of narrow heads they stay in registers; else
-// they are read from the tile for each product (HELD false).
+// The left operands of a product with rows that the block owns: 16 rows from `row`, all W columns. Of narrow heads they
+// stay in registers; else they are read from the tile for each product (HELD false).
 template <class T, int W, bool HELD> struct own_rows {
     const T *tile = nullptr;
     uint32_t held[HELD ? W / 16 : 1][4];
@@ -243,7 +266,8 @@ template <class T, int W, bool HELD> struct own_rows {
 // s (16,N) = own (16 rows from `row`) moving (N,W)^T. In the lane's share of s, s[n][i] is row lane / 4 + i / 2 * 8,
 // column 8n + lane % 4 * 2 + i % 2.
 template <class T, int W, int N, bool HELD>
-__device__ __forceinline__ void scores_of(float (&s)[N / 8][4], const own_rows<T, W, HELD> &own, int row, const T *moving) {
+__device__ __forceinline__ void scores_of(float (&s)[N / 8][4], const own_rows<T, W, HELD> &own, int row,
+                                          const T *moving) {
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
@@ -265,13 +289,15 @@ __device__ __forceinline__ void scores_of(float (&s)[N / 8][4], const own_rows<T
 
 // sum (16,A) += s (16,N), rounded to E, times columns 8 * chunk and on of moving (N,W).
 template <class T, int W, int N, int A>
-__device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float (&s)[N / 8][4], const T *moving, int chunk) {
+__device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float (&s)[N / 8][4], const T *moving,
+                                            int chunk) {
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
         uint32_t a[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) a[i] = att_pair(moving, s[2 * k + i / 2][i % 2 * 2], s[2 * k + i / 2][i % 2 * 2 + 1]);
+        for (int i = 0; i < 4; i++)
+            a[i] = att_pair(moving, s[2 * k + i / 2][i % 2 * 2], s[2 * k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < A / 8; n += 2) {
             uint32_t b[4];
@@ -285,8 +311,9 @@ __device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float 
 // Stores a warp's 16 rows: sum[.][i] times factor[i / 2], rounded to E, through the warp's own rows of a tile, so that
 // stores are of 16 bytes.
 template <class T, int W, int A>
-__device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, const float (&sum)[A / 8][4], const float (&factor)[2], T *tile, int row,
-                                           int chunk, const attention_shape &z) {
+__device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, const float (&sum)[A / 8][4],
+                                           const float (&factor)[2], T *tile, int row, int chunk,
+                                           const attention_shape &z) {
     int lane = threadIdx.x % WARP;
     __syncwarp();
 #pragma unroll
@@ -311,7 +338,7 @@ __device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, cons
     }
 }
 
-// --- dropout ---------------------------------------------------------------------------------------------------------------------
+// --- dropout ---------------------------------------------------------------------------------------------------------
 
 // The mask of a tile of queries by keys, from philox's quads of elements: a byte has the four bits of a quad, 1 for
 // what is kept. A row's first element is bit e % 4 of its first byte, e its number.
@@ -330,8 +357,10 @@ __device__ __forceinline__ int64_t att_element(const attention_shape &z, int hea
 }
 
 template <int QUERIES, int KEYS>
-__device__ __forceinline__ void keep_draw(uint8_t *keep, const attention_shape &z, int sample, int head, int query, int key) {
-    const uint32_t step = z.key.at ? z.key.at[0] : z.key.step, drawn = (z.key.at ? z.key.at[1] : z.key.first_sample) + (uint32_t)(sample % z.samples);
+__device__ __forceinline__ void keep_draw(uint8_t *keep, const attention_shape &z, int sample, int head, int query,
+                                          int key) {
+    const uint32_t step = z.key.at ? z.key.at[0] : z.key.step,
+                   drawn = (z.key.at ? z.key.at[1] : z.key.first_sample) + (uint32_t)(sample % z.samples);
     head = att_number(z, sample, head);
     for (int i = threadIdx.x; i < QUERIES * keep_row<KEYS>::QUADS; i += ATT_THREADS) {
         int row = i / keep_row<KEYS>::QUADS, quad = i % keep_row<KEYS>::QUADS;
@@ -346,7 +375,8 @@ __device__ __forceinline__ void keep_draw(uint8_t *keep, const attention_shape &
 }
 
 // Bit of the tile's row and column; element is the number of the row's first one.
-template <int KEYS> __device__ __forceinline__ bool keep_has(const uint8_t *keep, int row, int column, int64_t element) {
+template <int KEYS>
+__device__ __forceinline__ bool keep_has(const uint8_t *keep, int row, int column, int64_t element) {
     int at = (int)(element & 3) + column;
     return keep[row * keep_row<KEYS>::BYTES + at / 4] >> (at & 3) & 1;
 }

@@ -1,12 +1,14 @@
-// gpu/cuda/attention_forward.cu: causal attention, forward: FP16 and BF16 on tensor cores; FP32 is in attention_fp32.cu.
+// gpu/cuda/attention_forward.cu: causal attention, forward: FP16 and BF16 on tensor cores; FP32 is in
+// attention_fp32.cu.
 #include "gpu/cuda/attention.h"
 
 // One tile's scores of a warp become probabilities relative to the row's maximum so far, and are added to the running
 // sums. What was summed with the old maximum must be multiplied by shrink (Milakov & Gimelshein 2018). max is of
-// unscaled scores; c turns them into powers of 2. A row that sees no key of the tile keeps its maximum, ATT_NO_SCORE at first.
+// unscaled scores; c turns them into powers of 2. A row that sees no key of the tile keeps its maximum, ATT_NO_SCORE at
+// first.
 template <int N, bool WINDOW>
-__device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[2], float (&sum)[2], float (&shrink)[2], int row, int key, float c,
-                                             int window) {
+__device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[2], float (&sum)[2], float (&shrink)[2],
+                                             int row, int key, float c, int window) {
     int lane = threadIdx.x % WARP;
     if (WINDOW && row + 15 - window >= key) {  // the row that the warp ends with does not see the tile's first key
 #pragma unroll
@@ -41,8 +43,8 @@ __device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[
 
 // Applies dropout to one tile of probabilities.
 template <int N>
-__device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *keep, const attention_shape &z, const att_place &at, int row,
-                                          int key) {
+__device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *keep, const attention_shape &z,
+                                          const att_place &at, int row, int key) {
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -59,14 +61,15 @@ __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *k
 // attention_forward_kernel: a block for each 64 queries of a head of a sample; keys and values pass in tiles of N.
 // layout     qkv (B,T,(H+2KV)D), y (B,T,HD), lse (B,H,T)
 // alias      none
-// sums       FP32: scores along D and y along keys on tensor cores, keys ascending; row sums by lane, then a fixed shuffle tree. Probabilities
-//            are rounded to E before they meet v
+// sums       FP32: scores along D and y along keys on tensor cores, keys ascending; row sums by lane, then a fixed
+//            shuffle tree. Probabilities are rounded to E before they meet v
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      2 * T * (T+1) * D for each head, twice that in 1024 x 1024 tiles; bound by tensor cores from D = 64 on
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1; Dao 2023, algorithm 1
 template <class T, int W, int N, att_variant V>
 __global__ void __launch_bounds__(ATT_THREADS)
-    attention_forward_kernel(T *__restrict__ y, float *__restrict__ lse, const T *__restrict__ qkv, const attention_shape z) {
+    attention_forward_kernel(T *__restrict__ y, float *__restrict__ lse, const T *__restrict__ qkv,
+                             const attention_shape z) {
     K_DYN_SMEM(T, room);
     T *q = room, *k = q + ATT_OWN * W, *v = k + 2 * N * W;
     uint8_t *keep = reinterpret_cast<uint8_t *>(v + 2 * N * W);
@@ -102,7 +105,8 @@ __global__ void __launch_bounds__(ATT_THREADS)
         scores_of<T, W, N>(s, own, row, k + j % 2 * N * W);
         softmax_tile<N, V != ATT_PLAIN>(s, max, total, shrink, at.first + row, key, c, z.window);
         if (drop) drop_keys<N>(s, keep, z, at, row, key);
-        if (__any_sync(0xffffffffu, shrink[0] != 1.0f || shrink[1] != 1.0f)) {  // most tiles leave all maxima: times one changes no bit
+        if (__any_sync(0xffffffffu, shrink[0] != 1.0f ||
+                                        shrink[1] != 1.0f)) {  // most tiles leave all maxima: times one changes no bit
 #pragma unroll
             for (int n = 0; n < W / 8; n++)
 #pragma unroll
@@ -120,25 +124,30 @@ __global__ void __launch_bounds__(ATT_THREADS)
         int t = at.first + row + lane / 4 + h * 8;
         if (lane % 4 == 0 && t < z.time) lse[att_stat(z, at.sample, t, at.head)] = max[h] * z.scale + logf(total[h]);
     }
-    rows_store<T, W, W>(y + att_y(z, at.sample, at.first, at.head), z.channels, z.time - at.first, sum, factor, q, row, 0, z);
+    rows_store<T, W, W>(y + att_y(z, at.sample, at.first, at.head), z.channels, z.time - at.first, sum, factor, q, row,
+                        0, z);
 }
 
-template <class T, int W, att_variant V> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
+template <class T, int W, att_variant V>
+static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
     enum { N = 4096 / W, ROOM = (ATT_OWN + 4 * N) * W * (int)sizeof(T) + ATT_OWN * keep_row<N>::BYTES };
-    CUDA(cudaFuncSetAttribute((const void *)attention_forward_kernel<T, W, N, V>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
-    LAUNCH((attention_forward_kernel<T, W, N, V>), attention_blocks(qkv, z, z->heads, ATT_OWN), ATT_THREADS, ROOM, s, (T *)y->data,
-           (float *)lse->data, (const T *)qkv->data, *z);
+    CUDA(cudaFuncSetAttribute((const void *)attention_forward_kernel<T, W, N, V>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_forward_kernel<T, W, N, V>), attention_blocks(qkv, z, z->heads, ATT_OWN), ATT_THREADS, ROOM, s,
+           (T *)y->data, (float *)lse->data, (const T *)qkv->data, *z);
     return ERR_OK;
 }
 
 err_t cuda_attention_forward(const attention_forward_args *args, stream *s) {
-    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples, args->first_head);
+    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop,
+                                           args->samples, args->first_head);
     assert(args->y->type == args->qkv->type && tensor_count(args->y) == args->qkv->size[0] * z.time * z.channels);
     assert(args->lse->type == FP32 && tensor_count(args->lse) == args->qkv->size[0] * args->heads * z.time);
     TRY(attention_fits(&z, "attention_forward"));
     z.wide = z.wide && (uintptr_t)args->y->data % 16 == 0;
     if (args->qkv->type == FP32) return attention_forward_fp32(args->y, args->lse, args->qkv, &z, s);
     bool plain = !z.drop && z.window == z.time;
-    if (args->qkv->type == BF16) ATT_BY_SHAPE(z, plain, W, V, return (forward_launch<bf16, W, V>(args->y, args->lse, args->qkv, &z, s)));
+    if (args->qkv->type == BF16)
+        ATT_BY_SHAPE(z, plain, W, V, return (forward_launch<bf16, W, V>(args->y, args->lse, args->qkv, &z, s)));
     else ATT_BY_SHAPE(z, plain, W, V, return (forward_launch<fp16, W, V>(args->y, args->lse, args->qkv, &z, s)));
 }

@@ -11,7 +11,8 @@ enum { PASS = WARP };  // rows of a moving tile
 
 // tile (ROWS,LD) = rows of `head` floats at `stride`, `left` of them; zeros after them, up to W columns.
 template <int W, int LD, int ROWS>
-__device__ __forceinline__ void floats_load(float *tile, const float *from, int64_t stride, int left, const attention_shape &z) {
+__device__ __forceinline__ void floats_load(float *tile, const float *from, int64_t stride, int left,
+                                            const attention_shape &z) {
     for (int i = threadIdx.x; i < ROWS * (W / 4); i += ATT_THREADS) {
         int row = i / (W / 4), col = i % (W / 4) * 4;
         const float *at = from + row * stride + col;
@@ -28,7 +29,8 @@ __device__ __forceinline__ void floats_load(float *tile, const float *from, int6
 }
 
 // s[r] = row r of own (R,W) times the lane's row of pass (32,W+4), one chain of FMA along W.
-template <int W, int R> __device__ __forceinline__ void floats_scores(float (&s)[R], const float *own, const float *pass) {
+template <int W, int R>
+__device__ __forceinline__ void floats_scores(float (&s)[R], const float *own, const float *pass) {
     const float *mine = pass + threadIdx.x % WARP * (W + 4);
 #pragma unroll
     for (int r = 0; r < R; r++) s[r] = 0;
@@ -43,8 +45,11 @@ template <int W, int R> __device__ __forceinline__ void floats_scores(float (&s)
     }
 }
 
-// sum[r][c], column lane + 32 c of row r, += s (R rows, 32 lanes) times pass (32,W+4); mid (32,R) is the warp's own shared memory.
-template <int W, int R> __device__ __forceinline__ void floats_add(float (&sum)[R][W / WARP], const float (&s)[R], float *mid, const float *pass) {
+// sum[r][c], column lane + 32 c of row r, += s (R rows, 32 lanes) times pass (32,W+4); mid (32,R) is the warp's own
+// shared memory.
+template <int W, int R>
+__device__ __forceinline__ void floats_add(float (&sum)[R][W / WARP], const float (&s)[R], float *mid,
+                                           const float *pass) {
     int lane = threadIdx.x % WARP;
     __syncwarp();
 #pragma unroll
@@ -61,7 +66,8 @@ template <int W, int R> __device__ __forceinline__ void floats_add(float (&sum)[
 }
 
 template <int W, int R>
-__device__ __forceinline__ void floats_store(float *to, int64_t stride, int left, const float (&sum)[R][W / WARP], float factor, int row, int head) {
+__device__ __forceinline__ void floats_store(float *to, int64_t stride, int left, const float (&sum)[R][W / WARP],
+                                             float factor, int row, int head) {
 #pragma unroll
     for (int r = 0; r < R; r++)
 #pragma unroll
@@ -71,21 +77,25 @@ __device__ __forceinline__ void floats_store(float *to, int64_t stride, int left
         }
 }
 
-// attention_forward_fp32_kernel: a block for each 4 R queries of a head of a sample; keys and values pass in tiles of 32.
+// attention_forward_fp32_kernel: a block for each 4 R queries of a head of a sample; keys and values pass in tiles of
+// 32.
 // layout     qkv (B,T,(H+2KV)D), y (B,T,HD), lse (B,H,T)
 // alias      none
-// sums       FP32, one FMA chain each: scores along D, y along keys ascending; row sums by a fixed butterfly for each tile
+// sums       FP32, one FMA chain each: scores along D, y along keys ascending; row sums by a fixed butterfly for each
+//            tile
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      2 * T * (T+1) * D for each head; bound by shared memory
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1
 template <int W, int R>
 __global__ void __launch_bounds__(ATT_THREADS)
-    attention_forward_fp32_kernel(float *__restrict__ y, float *__restrict__ lse, const float *__restrict__ qkv, const attention_shape z) {
+    attention_forward_fp32_kernel(float *__restrict__ y, float *__restrict__ lse, const float *__restrict__ qkv,
+                                  const attention_shape z) {
     K_DYN_SMEM(float, room);
     float *q = room, *pass = q + ATT_WARPS * R * W, *mids = pass + PASS * (W + 4);
     uint8_t *keep = reinterpret_cast<uint8_t *>(mids + ATT_WARPS * PASS * R);
     const att_place at = att_place_of(z, z.heads, ATT_WARPS * R, true);
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, row = warp * R, last = min(at.first + ATT_WARPS * R, z.time);
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, row = warp * R,
+              last = min(at.first + ATT_WARPS * R, z.time);
     const int begin = max(at.first - z.window + 1, 0) / PASS * PASS, kv = at.head / z.group;
     const int64_t stride = z.channels + 2 * z.apart;
     const float *keys = qkv + att_k(z, at.sample, 0, kv), *values = keys + z.apart;
@@ -107,7 +117,10 @@ __global__ void __launch_bounds__(ATT_THREADS)
             max[r] = fmaxf(old, warp_max(x));
             float shrink = expf(old - max[r]), p = expf(x - max[r]);
             total[r] = fmaf(total[r], shrink, warp_sum(p));
-            s[r] = z.drop && !keep_has<PASS>(keep, row + r, lane, att_element(z, att_number(z, at.sample, at.head), t, key)) ? 0.0f : p;
+            s[r] = z.drop && !keep_has<PASS>(keep, row + r, lane,
+                                             att_element(z, att_number(z, at.sample, at.head), t, key))
+                       ? 0.0f
+                       : p;
 #pragma unroll
             for (int c = 0; c < W / WARP; c++) sum[r][c] *= shrink;
         }
@@ -128,10 +141,12 @@ __global__ void __launch_bounds__(ATT_THREADS)
     }
 }
 
-// Scores and their gradient become p and ds = p (dp - delta), for the warp's R rows and the lane's column. With KEYS columns are queries.
+// Scores and their gradient become p and ds = p (dp - delta), for the warp's R rows and the lane's column. With KEYS
+// columns are queries.
 template <bool KEYS, int R>
-__device__ __forceinline__ void floats_gradient(float (&s)[R], float (&dp)[R], const float *lse, const float *delta, const uint8_t *keep, int row,
-                                                int own, int other, int head, const attention_shape &z) {
+__device__ __forceinline__ void floats_gradient(float (&s)[R], float (&dp)[R], const float *lse, const float *delta,
+                                                const uint8_t *keep, int row, int own, int other, int head,
+                                                const attention_shape &z) {
     const int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int r = 0; r < R; r++) {
@@ -146,43 +161,53 @@ __device__ __forceinline__ void floats_gradient(float (&s)[R], float (&dp)[R], c
     }
 }
 
-// attention_backward_fp32_kernel: a block for each 4 R rows of a head of a sample: of k and v with KEYS, else of q (attention_backward.cu).
+// attention_backward_fp32_kernel: a block for each 4 R rows of a head of a sample: of k and v with KEYS, else of q
+// (attention_backward.cu).
 // layout     qkv, dqkv (B,T,(H+2KV)D), dy (B,T,HD), lse, delta (B,H,T); dqkv (=)
 // alias      none
-// sums       FP32, one FMA chain each: scores along D; dk and dv along query heads and queries, dq along keys, ascending
+// sums       FP32, one FMA chain each: scores along D; dk and dv along query heads and queries, dq along keys,
+//            ascending
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by shared memory
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4
 template <int W, int R, bool KEYS>
 __global__ void __launch_bounds__(ATT_THREADS)
-    attention_backward_fp32_kernel(float *__restrict__ dqkv, const float *__restrict__ dy, const float *__restrict__ lse,
-                                   const float *__restrict__ delta, const float *__restrict__ qkv, const attention_shape z) {
+    attention_backward_fp32_kernel(float *__restrict__ dqkv, const float *__restrict__ dy,
+                                   const float *__restrict__ lse, const float *__restrict__ delta,
+                                   const float *__restrict__ qkv, const attention_shape z) {
     enum { OWN = ATT_WARPS * R };
     K_DYN_SMEM(float, room);
-    float *own1 = room, *own2 = own1 + OWN * W, *pass1 = own2 + OWN * W, *pass2 = pass1 + PASS * (W + 4), *mids = pass2 + PASS * (W + 4);
+    float *own1 = room, *own2 = own1 + OWN * W, *pass1 = own2 + OWN * W, *pass2 = pass1 + PASS * (W + 4),
+          *mids = pass2 + PASS * (W + 4);
     uint8_t *keep = reinterpret_cast<uint8_t *>(mids + ATT_WARPS * PASS * R);
     const att_place at = att_place_of(z, KEYS ? z.kv_heads : z.heads, OWN, !KEYS);
     const int warp = threadIdx.x / WARP, row = warp * R, first = at.first;
-    const int64_t wide = z.channels + 2 * z.apart, narrow = z.channels;                             // elements of a position in qkv, in y
-    const int kv = KEYS ? at.head : at.head / z.group, head0 = KEYS ? at.head * z.group : at.head;  // the first of the query heads
+    // elements of a position in qkv, in y
+    const int64_t wide = z.channels + 2 * z.apart, narrow = z.channels;
+    // the first of the query heads
+    const int kv = KEYS ? at.head : at.head / z.group, head0 = KEYS ? at.head * z.group : at.head;
     const float *k = qkv + att_k(z, at.sample, 0, kv), *v = k + z.apart;
     const int begin = (KEYS ? first : max(first - z.window + 1, 0)) / PASS * PASS;
     const int end = KEYS ? (int)min((int64_t)first + OWN - 1 + z.window, (int64_t)z.time) : min(first + OWN, z.time);
     float sum1[R][W / WARP] = {}, sum2[KEYS ? R : 1][KEYS ? W / WARP : 1] = {}, s[R], dp[R];
-    floats_load<W, W, OWN>(own1, KEYS ? k + first * wide : qkv + att_q(z, at.sample, first, head0), wide, z.time - first, z);
-    floats_load<W, W, OWN>(own2, KEYS ? v + first * wide : dy + att_y(z, at.sample, first, head0), KEYS ? wide : narrow, z.time - first, z);
+    floats_load<W, W, OWN>(own1, KEYS ? k + first * wide : qkv + att_q(z, at.sample, first, head0), wide,
+                           z.time - first, z);
+    floats_load<W, W, OWN>(own2, KEYS ? v + first * wide : dy + att_y(z, at.sample, first, head0), KEYS ? wide : narrow,
+                           z.time - first, z);
     for (int head = head0; head < head0 + (KEYS ? z.group : 1); head++) {
         const float *q = qkv + att_q(z, at.sample, 0, head), *g = dy + att_y(z, at.sample, 0, head);
         const int64_t rows = att_stat(z, at.sample, 0, head);
         for (int other = begin; other < end; other += PASS) {
             floats_load<W, W + 4, PASS>(pass1, (KEYS ? q : k) + other * wide, wide, z.time - other, z);
-            floats_load<W, W + 4, PASS>(pass2, KEYS ? g + other * narrow : v + other * wide, KEYS ? narrow : wide, z.time - other, z);
+            floats_load<W, W + 4, PASS>(pass2, KEYS ? g + other * narrow : v + other * wide, KEYS ? narrow : wide,
+                                        z.time - other, z);
             if (z.drop && KEYS) keep_draw<PASS, OWN>(keep, z, at.sample, head, other, first);
             if (z.drop && !KEYS) keep_draw<OWN, PASS>(keep, z, at.sample, head, first, other);
             __syncthreads();
             floats_scores<W, R>(s, own1 + row * W, pass1);
             floats_scores<W, R>(dp, own2 + row * W, pass2);
-            floats_gradient<KEYS, R>(s, dp, lse + rows, delta + rows, keep, row, first, other, z.drop ? att_number(z, at.sample, head) : head, z);
+            floats_gradient<KEYS, R>(s, dp, lse + rows, delta + rows, keep, row, first, other,
+                                     z.drop ? att_number(z, at.sample, head) : head, z);
             if constexpr (KEYS) floats_add<W, R>(sum2, s, mids + warp * PASS * R, pass2);
             floats_add<W, R>(sum1, dp, mids + warp * PASS * R, pass1);
             __syncthreads();
@@ -193,26 +218,34 @@ __global__ void __launch_bounds__(ATT_THREADS)
     if constexpr (KEYS) floats_store<W, R>(to + z.apart, wide, z.time - first, sum2, z.stays, row, z.head);
 }
 
-template <int W> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
-    enum { R = 8, OWN = ATT_WARPS * R, ROOM = (OWN * W + PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + OWN * keep_row<PASS>::BYTES };
-    CUDA(cudaFuncSetAttribute((const void *)attention_forward_fp32_kernel<W, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
-    LAUNCH((attention_forward_fp32_kernel<W, R>), attention_blocks(qkv, z, z->heads, OWN), ATT_THREADS, ROOM, s, (float *)y->data, (float *)lse->data,
-           (const float *)qkv->data, *z);
+template <int W>
+static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
+    enum {
+        R = 8,
+        OWN = ATT_WARPS * R,
+        ROOM = (OWN * W + PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + OWN * keep_row<PASS>::BYTES
+    };
+    CUDA(cudaFuncSetAttribute((const void *)attention_forward_fp32_kernel<W, R>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_forward_fp32_kernel<W, R>), attention_blocks(qkv, z, z->heads, OWN), ATT_THREADS, ROOM, s,
+           (float *)y->data, (float *)lse->data, (const float *)qkv->data, *z);
     return ERR_OK;
 }
 
 template <int W, bool KEYS>
-static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
-                             stream *s) {
+static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv,
+                             const attention_shape *z, stream *s) {
     enum {
         R = W == 256 ? 2 : 8,
         OWN = ATT_WARPS * R,
         KEEP = KEYS ? PASS * keep_row<OWN>::BYTES : OWN * keep_row<PASS>::BYTES,
         ROOM = (2 * OWN * W + 2 * PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + KEEP
     };
-    CUDA(cudaFuncSetAttribute((const void *)attention_backward_fp32_kernel<W, R, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
-    LAUNCH((attention_backward_fp32_kernel<W, R, KEYS>), attention_blocks(qkv, z, KEYS ? z->kv_heads : z->heads, OWN), ATT_THREADS, ROOM, s,
-           (float *)dqkv->data, (const float *)dy->data, (const float *)lse->data, (const float *)delta->data, (const float *)qkv->data, *z);
+    CUDA(cudaFuncSetAttribute((const void *)attention_backward_fp32_kernel<W, R, KEYS>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_backward_fp32_kernel<W, R, KEYS>), attention_blocks(qkv, z, KEYS ? z->kv_heads : z->heads, OWN),
+           ATT_THREADS, ROOM, s, (float *)dqkv->data, (const float *)dy->data, (const float *)lse->data,
+           (const float *)delta->data, (const float *)qkv->data, *z);
     return ERR_OK;
 }
 
@@ -220,8 +253,8 @@ err_t attention_forward_fp32(tensor *y, tensor *lse, const tensor *qkv, const at
     ATT_BY_WIDTH(z->head, W, return forward_launch<W>(y, lse, qkv, z, s));
 }
 
-err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
-                              stream *s) {
+err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv,
+                              const attention_shape *z, stream *s) {
     ATT_BY_WIDTH(z->head, W, TRY((backward_launch<W, true>(dqkv, delta, dy, lse, qkv, z, s)));
                  return backward_launch<W, false>(dqkv, delta, dy, lse, qkv, z, s));
 }

@@ -1,8 +1,10 @@
-// gpu/cuda/book.c: a plan as a line of text: version; key; algorithms, best first, byte for byte, which is how cuBLASLt lets them be stored for the
-// same version of itself; the numbers of the first, for people; and the FNV-1a of all that, which any single change changes:
+// gpu/cuda/book.c: a plan as a line of text: version; key; algorithms, best first, byte for byte, which is how cuBLASLt
+// lets them be stored for the same version of itself; the numbers of the first, for people; and the FNV-1a of all that,
+// which any single change changes:
 //
-//   matmul 2: m 4096 n 24 k 40 lda 40 ldb 40 bf16 to fp32 ta 0 tb 1 bias 0 split 0 align 16 16 16: 0700...00 0700...00: algo 7 tile 18 ...: 0123456789abcdef
-//   matmul 2: m 4096 n 23 k 41 lda 41 ldb 41 bf16 to fp32 ta 0 tb 1 bias 0 split 0 align 2 2 2: own: tile 64 x 64: 0123456789abcdef
+//   matmul 2: m 4096 n 24 k 40 lda 40 ldb 40 bf16 to fp32 ta 0 tb 1 bias 0 split 0 align 16 16 16: 0700...00 0700...00:
+//   algo 7 tile 18 ...: 0123456789abcdef matmul 2: m 4096 n 23 k 41 lda 41 ldb 41 bf16 to fp32 ta 0 tb 1 bias 0 split 0
+//   align 2 2 2: own: tile 64 x 64: 0123456789abcdef
 #include "gpu/cuda/plans.h"
 
 #include <inttypes.h>
@@ -28,7 +30,8 @@ enum { NUMBERS = sizeof numbers / sizeof *numbers };
 void plan_numbers(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo, char dst[NUMBERS_TEXT]) {
     int at = 0;
     for (int i = 0; i < NUMBERS; i++)
-        at += snprintf(dst + at, NUMBERS_TEXT - (size_t)at, "%s%s %u", i ? " " : "", numbers[i].name, plan_number(p, algo, numbers[i].attribute));
+        at += snprintf(dst + at, NUMBERS_TEXT - (size_t)at, "%s%s %u", i ? " " : "", numbers[i].name,
+                       plan_number(p, algo, numbers[i].attribute));
 }
 
 // The numbers define an algorithm completely. Some of its bytes may have no meaning.
@@ -45,8 +48,8 @@ static int head_text(const plan_key *k, char dst[DEVICE_PLAN]) {
     return snprintf(dst, DEVICE_PLAN,
                     "matmul %d: m %" PRId64 " n %" PRId64 " k %" PRId64 " lda %" PRId64 " ldb %" PRId64
                     " %s to %s ta %u tb %u bias %u split %u align %u %u %u:",
-                    BOOK_VERSION, k->m, k->n, k->k, k->lda, k->ldb, dtype_name(k->type), dtype_name(k->d_type), k->ta, k->tb, k->bias, k->split,
-                    k->align[0], k->align[1], k->align[2]);
+                    BOOK_VERSION, k->m, k->n, k->k, k->lda, k->ldb, dtype_name(k->type), dtype_name(k->d_type), k->ta,
+                    k->tb, k->bias, k->split, k->align[0], k->align[1], k->align[2]);
 }
 
 void plan_write(const matmul_plans *p, const plan_entry *x, char dst[DEVICE_PLAN]) {
@@ -88,12 +91,16 @@ static const char *read_head(const char *text, plan_key *k) {
     char type[8], d_type[8], again[DEVICE_PLAN];
     int end = 0;
     *k = (plan_key){0};
-    int found = sscanf(text, "matmul %*d: m %lld n %lld k %lld lda %lld ldb %lld %7s to %7s ta %u tb %u bias %u split %u align %u %u %u:%n", &m, &n,
-                       &depth, &lda, &ldb, type, d_type, &k->ta, &k->tb, &k->bias, &k->split, &k->align[0], &k->align[1], &k->align[2], &end);
+    int found = sscanf(
+        text,
+        "matmul %*d: m %lld n %lld k %lld lda %lld ldb %lld %7s to %7s ta %u tb %u bias %u split %u align %u %u %u:%n",
+        &m, &n, &depth, &lda, &ldb, type, d_type, &k->ta, &k->tb, &k->bias, &k->split, &k->align[0], &k->align[1],
+        &k->align[2], &end);
     if (found != 14 || end == 0 || !read_type(type, &k->type) || !read_type(d_type, &k->d_type)) return NULL;
     k->m = m, k->n = n, k->k = depth, k->lda = lda, k->ldb = ldb;
     bool flags = k->ta <= 1 && k->tb <= 1 && k->bias <= 1 && k->split <= 1;
-    for (int i = 0; i < 3; i++) flags = flags && k->align[i] >= 1 && k->align[i] <= 16 && !(k->align[i] & (k->align[i] - 1));
+    for (int i = 0; i < 3; i++)
+        flags = flags && k->align[i] >= 1 && k->align[i] <= 16 && !(k->align[i] & (k->align[i] - 1));
     bool written_so = head_text(k, again) == end && memcmp(again, text, (size_t)end) == 0;
     return flags && written_so && m >= 1 && n >= 1 && depth >= 1 && lda >= 1 && ldb >= 1 ? text + end : NULL;
 }
@@ -126,8 +133,10 @@ err_t plan_read(const matmul_plans *p, const char *text, plan_entry *x) {
     int version = 0;
     size_t n = strnlen(text, DEVICE_PLAN);
     if (sscanf(text, "matmul %d:", &version) == 1 && version != BOOK_VERSION)
-        return err_set(ERR_CONFIG, "cuda: a matmul plan is of version %d, this build knows %d: go on with the build that wrote it (\"%.80s...\")",
-                       version, BOOK_VERSION, text);
+        return err_set(
+            ERR_CONFIG,
+            "cuda: a matmul plan is of version %d, this build knows %d: go on with the build that wrote it (\"%.80s...\")",
+            version, BOOK_VERSION, text);
     snprintf(sum, sizeof sum, "%016" PRIx64, plan_fnv(text, n < 16 ? 0 : n - 16));
     bool whole = n >= 16 && n < DEVICE_PLAN && strcmp(text + n - 16, sum) == 0 && read_entry(text, x);
     if (whole) plan_write(p, x, again);
@@ -143,11 +152,13 @@ static err_t confirm(const matmul_plans *p, const plan *e, const plan_entry *x) 
     if (i == count && e->candidates == x->candidates) return ERR_OK;
     plan_name(&e->key, e->key.m, text);
     if (count == 0)
-        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given is %s, the device has chosen %s", text, x->candidates ? "cuBLASLt's" : OWN,
-                       e->candidates ? "cuBLASLt's" : OWN);
+        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given is %s, the device has chosen %s", text,
+                       x->candidates ? "cuBLASLt's" : OWN, e->candidates ? "cuBLASLt's" : OWN);
     if (i == count)
-        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given has %d algorithms to choose from, the device has chosen among %d", text,
-                       x->candidates, e->candidates);
+        return err_set(
+            ERR_CONFIG,
+            "cuda: %s: the plan that is given has %d algorithms to choose from, the device has chosen among %d", text,
+            x->candidates, e->candidates);
     plan_numbers(p, &x->candidate[i], theirs);
     plan_numbers(p, &e->candidate[i], mine);
     return err_set(ERR_CONFIG, "cuda: %s: the plan that is given is %s, the device has chosen %s", text, theirs, mine);
@@ -167,8 +178,9 @@ static err_t fill(matmul_plans *p, plan *e, const plan_entry *x) {
         if (plan_possible(p, e, &e->candidate[i])) continue;
         plan_name(&e->key, e->m, text);
         plan_numbers(p, &e->candidate[i], words);
-        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given, %s, is refused: cuBLASLt %zu (%s) cannot do it on this GPU", text, words,
-                       p->lib.version, p->lib.path);
+        return err_set(ERR_CONFIG,
+                       "cuda: %s: the plan that is given, %s, is refused: cuBLASLt %zu (%s) cannot do it on this GPU",
+                       text, words, p->lib.version, p->lib.path);
     }
     plan_take(p, e, &e->candidate[0]);
     return ERR_OK;

@@ -1,23 +1,27 @@
-// gpu/cuda/columns.cu: the operations that are sums over rows and little else: a bias gradient, by itself and together with GELU's.
+// gpu/cuda/columns.cu: the operations that are sums over rows and little else: a bias gradient, by itself and together
+// with GELU's.
 #include "gpu/cuda/columns.h"
 
 err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
-    int64_t slices = matrix_slices(args->dy), width = tensor_count(args->dbias) / slices, rows = tensor_count(args->dy) / width / slices;
+    int64_t slices = matrix_slices(args->dy), width = tensor_count(args->dbias) / slices,
+            rows = tensor_count(args->dy) / width / slices;
     assert(args->dbias->type == FP32 && slices * rows * width == tensor_count(args->dy));
     for (int64_t k = 0; k < slices; k++)
         BY_TYPE(args->dy->type, T,
-                TRY(bias_of<T>((float *)args->dbias->data + k * width, (const T *)args->dy->data + k * rows * width, rows, width, args->fresh, s)));
+                TRY(bias_of<T>((float *)args->dbias->data + k * width, (const T *)args->dy->data + k * rows * width,
+                               rows, width, args->fresh, s)));
     return ERR_OK;
 }
 
-// dx = dy * gelu'(x), rounded, and the column sums of that. A thread loads DGELU_ROWS rows before it stores the first: dx may be dy, so the compiler
-// can't move a load over a store.
+// dx = dy * gelu'(x), rounded, and the column sums of that. A thread loads DGELU_ROWS rows before it stores the first:
+// dx may be dy, so the compiler can't move a load over a store.
 // alias      dx == dy allowed
 // sums       as columns_kernel
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/gelu.c: gelu_backward
 enum { DGELU_ROWS = 4 };
-template <class T, bool PACKED> __global__ void __launch_bounds__(COLUMN_THREADS) gelu_columns_kernel(column_args<T> a, T *dx) {
+template <class T, bool PACKED>
+__global__ void __launch_bounds__(COLUMN_THREADS) gelu_columns_kernel(column_args<T> a, T *dx) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, part, [1][W * COLUMN_THREADS]);
     const column_place<T> at = column_place_of(a);
@@ -65,7 +69,8 @@ template <class T> static err_t gelu_columns(const gelu_backward_args *args, int
                         args->fresh};
     dim3 grid, block;
     columns_tile(&a, COLUMN_LANES, groups, 1, &grid, &block);
-    if (packs<T>(a.dy, width) && packs<T>(a.x, width) && packs<T>(dx, width)) LAUNCH((gelu_columns_kernel<T, true>), grid, block, 0, s, a, dx);
+    if (packs<T>(a.dy, width) && packs<T>(a.x, width) && packs<T>(dx, width))
+        LAUNCH((gelu_columns_kernel<T, true>), grid, block, 0, s, a, dx);
     else LAUNCH((gelu_columns_kernel<T, false>), grid, block, 0, s, a, dx);
     return one ? ERR_OK : add_parts(dbias, NULL, (const float *)s->scratch, groups, width, args->fresh, s);
 }

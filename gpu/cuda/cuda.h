@@ -1,10 +1,11 @@
-// gpu/cuda/cuda.h: the CUDA device from inside. Host code in C (device.c, stream.c, memory.c, matmul.c), kernels in .cu files: one for each family
-// of operations, each with its launches, which are the entries of the table (table.c).
+// gpu/cuda/cuda.h: the CUDA device from inside. Host code in C (device.c, stream.c, memory.c, matmul.c), kernels in .cu
+// files: one for each family of operations, each with its launches, which are the entries of the table (table.c).
 //
-//   order     A compute stream and a queue stream are both a non-blocking cudaStream_t; nothing here uses the default stream
-//   scratch   Every stream has CUDA_SCRATCH bytes of device memory for the operations queued on it: partial sums. It belongs to one operation
-//             at a time; the next one overwrites it. Reductions size their grids so that they fit. A compute stream has more for matrix
-//             products: cuBLASLt's workspace, and room beside it
+//   order     A compute stream and a queue stream are both a non-blocking cudaStream_t; nothing here uses the default
+//             stream
+//   scratch   Every stream has CUDA_SCRATCH bytes of device memory for the operations queued on it: partial sums. It
+//             belongs to one operation at a time; the next one overwrites it. Reductions size their grids so that they
+//             fit. A compute stream has more for matrix products: cuBLASLt's workspace, and room beside it
 //   bits      No float atomics. Grids, block sizes and the split of sums follow from shapes alone, never from the
 //             device's load
 //   failures  CUDA(call) turns a status into a record with the call, file and line. A kernel's launch is noted
@@ -56,9 +57,10 @@ typedef struct matmul_plans matmul_plans;  // matmul.c
 
 struct cuda_device {
     device head;
-    int index;                        // device number
-    bool check;                       // wait after every launch, to name the one that failed
-    launch_note note[CUDA_LAUNCHES];  // the last launches, on whatever stream: a failure on one of them is returned by any
+    int index;   // device number
+    bool check;  // wait after every launch, to name the one that failed
+    // the last launches, on whatever stream: a failure on one of them is returned by any
+    launch_note note[CUDA_LAUNCHES];
     int64_t launches;
     matmul_plans *plans;
     struct nvml *sensors;  // opened at the first reading
@@ -85,7 +87,7 @@ err_t cuda_finished(stream *s, cudaError_t e, const char *file, int line);
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// --- backend ---------------------------------------------------------------------------------------------------------------------
+// --- backend ---------------------------------------------------------------------------------------------------------
 
 err_t cuda_sense(device *d, device_sensors *out);
 err_t cuda_memory(device *d, int64_t *used, int64_t *total);
@@ -111,13 +113,13 @@ err_t cuda_record_end(stream *s, recording **out);
 err_t cuda_recording_run(recording *r, stream *s);
 void cuda_recording_close(recording *r);
 
-// --- operations: gpu/ops.h says what they compute ------------------------------------------------------------------------------------
+// --- operations: gpu/ops.h says what they compute --------------------------------------------------------------------
 
 #define CUDA_DECLARATION(op) err_t cuda_##op(const op##_args *args, stream *s);
 OPS(CUDA_DECLARATION)
 #undef CUDA_DECLARATION
 
-// --- matrix products -------------------------------------------------------------------------------------------------------------
+// --- matrix products -------------------------------------------------------------------------------------------------
 
 err_t matmul_plans_open(matmul_plans **out, cuda_device *d);
 void matmul_plans_close(matmul_plans *p);
@@ -126,7 +128,7 @@ bool cuda_plans_get(const device *d, int index, char text[DEVICE_PLAN]);
 err_t cuda_plans_set(device *d, const char *text);
 err_t cuda_plans_tune(device *d, stream *s, const char *text, plan_tuning *out);
 
-// --- machine code ----------------------------------------------------------------------------------------------------------------
+// --- machine code ----------------------------------------------------------------------------------------------------
 
 // For this binary's kernels as the driver has loaded them: the compute capability (90: 9.0) of their machine code, and
 // that of the PTX from which it was made.

@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- opening -------------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 extern const ops cuda_ops;  // table.c
 
-static void arithmetic(const device *d, char *dst, size_t room) { snprintf(dst, room, "%s", ((const cuda_device *)d)->arithmetic); }
+static void arithmetic(const device *d, char *dst, size_t room) {
+    snprintf(dst, room, "%s", ((const cuda_device *)d)->arithmetic);
+}
 
 static void close_device(device *d) {
     cuda_device *c = (cuda_device *)d;
@@ -60,13 +62,15 @@ static err_t describe(cuda_device *d) {
     CUDA(cudaDriverGetVersion(&driver));
     snprintf(d->head.info.name, sizeof d->head.info.name, "cuda:%d %.64s", d->index, p.name);
     if (10 * p.major + p.minor < CAPABILITY_LEAST)
-        return err_set(ERR_UNAVAILABLE,
-                       "cuda: device %d (%s) has compute capability %d.%d, expected 8.0 or later (Ampere); set [device] backend = cpu", d->index,
-                       p.name, p.major, p.minor);
+        return err_set(
+            ERR_UNAVAILABLE,
+            "cuda: device %d (%s) has compute capability %d.%d, expected 8.0 or later (Ampere); set [device] backend = cpu",
+            d->index, p.name, p.major, p.minor);
     d->head.info.kind = DEVICE_CUDA;
     d->head.info.threads = 1;
     CUDA(cudaDeviceGetPCIBusId(d->head.info.bus_id, sizeof d->head.info.bus_id, d->index));
-    snprintf(d->head.info.choice, sizeof d->head.info.choice, "compute capability %d.%d, %d SMs, %.1f GB, driver for CUDA %d.%d", p.major, p.minor,
+    snprintf(d->head.info.choice, sizeof d->head.info.choice,
+             "compute capability %d.%d, %d SMs, %.1f GB, driver for CUDA %d.%d", p.major, p.minor,
              p.multiProcessorCount, (double)p.totalGlobalMem / 1e9, driver / 1000, driver % 1000 / 10);
     return ERR_OK;
 }
@@ -95,14 +99,16 @@ static err_t describe_arithmetic(cuda_device *d) {
     CUDA(cudaGetDeviceProperties(&p, d->index));
     CUDA(cudaDriverGetVersion(&driver));
     TRY(compiled_here(&here));
-    int n = snprintf(d->arithmetic, room, "cuda sm_%d%d %d SMs cuBLASLt %zu.%zu.%zu", p.major, p.minor, p.multiProcessorCount, library / 10000,
-                     library / 100 % 100, library % 100);
-    if (here) snprintf(d->arithmetic + n, room - (size_t)n, ", driver %d.%d (kernels compiled from PTX)", driver / 1000, driver % 1000 / 10);
+    int n = snprintf(d->arithmetic, room, "cuda sm_%d%d %d SMs cuBLASLt %zu.%zu.%zu", p.major, p.minor,
+                     p.multiProcessorCount, library / 10000, library / 100 % 100, library % 100);
+    if (here)
+        snprintf(d->arithmetic + n, room - (size_t)n, ", driver %d.%d (kernels compiled from PTX)", driver / 1000,
+                 driver % 1000 / 10);
     return ERR_OK;
 }
 
-// The oldest driver for each major version of the runtime; within a major version any newer minor one will do (NVIDIA, "CUDA Compatibility",
-// table 1). A newer driver runs all of them.
+// The oldest driver for each major version of the runtime; within a major version any newer minor one will do (NVIDIA,
+// "CUDA Compatibility", table 1). A newer driver runs all of them.
 enum { DRIVER_NEEDED = CUDART_VERSION >= 13000 ? 580 : 525 };
 
 // The runtime reports "insufficient" also where no driver is installed.
@@ -110,7 +116,9 @@ static err_t find_driver(void) {
     int driver = 0, needed = CUDART_VERSION / 1000 * 1000;
     CUDA(cudaDriverGetVersion(&driver));
     if (driver == 0)
-        return err_set(ERR_UNAVAILABLE, "cuda: there is no NVIDIA driver on this machine (libcuda.so.1); install one, or set [device] backend = cpu");
+        return err_set(
+            ERR_UNAVAILABLE,
+            "cuda: there is no NVIDIA driver on this machine (libcuda.so.1); install one, or set [device] backend = cpu");
     if (driver >= needed) return ERR_OK;
     return err_set(
         ERR_UNAVAILABLE,
@@ -139,8 +147,10 @@ static err_t open_device(cuda_device *d, const device_options *o) {
     TRY(find_driver());
     CUDA(cudaGetDeviceCount(&count));
     if (o->index < 0 || o->index >= count)
-        return err_set(ERR_UNAVAILABLE, "cuda: there is no device %d; this process sees %d; lower [device] ranks or see CUDA_VISIBLE_DEVICES",
-                       o->index, count);
+        return err_set(
+            ERR_UNAVAILABLE,
+            "cuda: there is no device %d; this process sees %d; lower [device] ranks or see CUDA_VISIBLE_DEVICES",
+            o->index, count);
     TRY(take(o->index));
     TRY(describe(d));
     TRY(matmul_plans_open(&d->plans, d));

@@ -1,11 +1,11 @@
-// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, ReLU, cast, dropout. Each thread takes 16
-// bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple of 16
+// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, ReLU, cast, dropout. Each thread takes
+// 16 bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple of 16
 // bytes, one element.
 #include "gpu/cuda/columns.h"
 
 enum { BLOCK = 256 };
 
-// --- add, gelu, relu, cast ---------------------------------------------------------------------------------------------------------
+// --- add, gelu, relu, cast -------------------------------------------------------------------------------------------
 
 typedef enum each_op { EACH_ADD, EACH_GELU, EACH_DGELU, EACH_RELU, EACH_DRELU, EACH_CAST } each_op;
 
@@ -24,7 +24,8 @@ template <each_op OP> __device__ __forceinline__ float each(float a, float b) {
     }
 }
 
-template <each_op OP, int W, class U, class T> __global__ void __launch_bounds__(BLOCK) each_kernel(U *y, const T *a, const T *b, int64_t count) {
+template <each_op OP, int W, class U, class T>
+__global__ void __launch_bounds__(BLOCK) each_kernel(U *y, const T *a, const T *b, int64_t count) {
     constexpr bool TWO = OP == EACH_ADD || OP == EACH_DGELU || OP == EACH_DRELU;
     int64_t i = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
     if (i + W <= count) {
@@ -50,8 +51,8 @@ template <each_op OP, class U, class T> static err_t each_of(tensor *y, const te
 }
 
 err_t cuda_add(const add_args *args, stream *s) {
-    assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == tensor_count(args->y) &&
-           tensor_count(args->b) == tensor_count(args->y));
+    assert(args->a->type == args->y->type && args->b->type == args->y->type &&
+           tensor_count(args->a) == tensor_count(args->y) && tensor_count(args->b) == tensor_count(args->y));
     BY_TYPE(args->y->type, T, TRY((each_of<EACH_ADD, T, T>(args->y, args->a, args->b, s))));
     return ERR_OK;
 }
@@ -93,7 +94,8 @@ template <class T> __global__ void __launch_bounds__(BLOCK) slices_kernel(slices
 
 err_t cuda_sum_slices(const sum_slices_args *args, stream *s) {
     int64_t slices = args->parts->size[0], columns = args->parts->size[2], count = args->parts->size[1] * columns;
-    assert(args->parts->dims == 3 && args->parts->type == FP32 && (slices & (slices - 1)) == 0 && slices <= 1024 && tensor_count(args->y) == count);
+    assert(args->parts->dims == 3 && args->parts->type == FP32 && (slices & (slices - 1)) == 0 && slices <= 1024 &&
+           tensor_count(args->y) == count);
     assert(!args->bias || (args->bias->type == args->y->type && tensor_count(args->bias) == columns));
     assert(!args->residual || (args->residual->type == args->y->type && tensor_count(args->residual) == count));
     assert(!args->add || args->y->type == FP32);
@@ -153,7 +155,7 @@ err_t cuda_cast(const cast_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- random numbers ----------------------------------------------------------------------------------------------------------
+// --- random numbers --------------------------------------------------------------------------------------------------
 
 // Four elements a thread, those of one call of philox.
 // moves      sizeof(E) bytes an element; bound by philox, 10 rounds for 4 elements
@@ -172,11 +174,12 @@ err_t cuda_random_fill(const random_fill_args *args, stream *s) {
     int64_t count = tensor_count(args->y);
     assert(args->y->type <= FP16 && count > 0);
     BY_TYPE(args->y->type, T,
-            LAUNCH((random_fill_kernel<T>), (unsigned)ceil_div(count, 4 * BLOCK), BLOCK, 0, s, (T *)args->y->data, count, args->seed));
+            LAUNCH((random_fill_kernel<T>), (unsigned)ceil_div(count, 4 * BLOCK), BLOCK, 0, s, (T *)args->y->data,
+                   count, args->seed));
     return ERR_OK;
 }
 
-// --- dropout -----------------------------------------------------------------------------------------------------------------
+// --- dropout ---------------------------------------------------------------------------------------------------------
 
 typedef struct dropout_draw {
     dropout_key key;
@@ -185,17 +188,19 @@ typedef struct dropout_draw {
     float grow;
 } dropout_draw;
 
-// One row of blocks for each sample; a thread draws the words of the 4 or 8 elements of its 16 bytes. Samples of odd length
-// begin where 16-byte accesses are not allowed: then the same threads take the same elements one by one.
+// One row of blocks for each sample; a thread draws the words of the 4 or 8 elements of its 16 bytes. Samples of odd
+// length begin where 16-byte accesses are not allowed: then the same threads take the same elements one by one.
 // alias      y may be x
 // moves      2 * sizeof(E) bytes an element, and 10 rounds of philox for 4 of them; memory bound
 // reference  gpu/cpu/kernel/dropout.c: the same mask and the same bits
 template <class T, bool PACKED>
-__global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_t samples, int64_t elements, dropout_draw d) {
+__global__ void __launch_bounds__(BLOCK)
+    dropout_kernel(T *y, const T *x, int64_t samples, int64_t elements, dropout_draw d) {
     constexpr int W = 16 / sizeof(T);
     int64_t e = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
     if (e >= elements) return;
-    const uint32_t step = d.key.at ? d.key.at[0] : d.key.step, first = (d.key.at ? d.key.at[1] : d.key.first_sample) + d.sample;
+    const uint32_t step = d.key.at ? d.key.at[0] : d.key.step,
+                   first = (d.key.at ? d.key.at[1] : d.key.first_sample) + d.sample;
     for (int64_t b = blockIdx.y; b < samples; b += gridDim.y) {
         const T *from = x + b * elements;
         T *to = y + b * elements;
@@ -215,8 +220,10 @@ __global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_
 err_t cuda_dropout(const dropout_args *args, stream *s) {
     int64_t samples = args->x->size[0], elements = tensor_count(args->x) / samples;
     assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
-    assert(args->drop->p >= 0 && args->drop->p < 1 && args->first % 4 == 0 && args->first + elements <= (int64_t)1 << 34);
-    dropout_draw d = {*args->drop, dropout_limit(args->drop->p), args->sample, args->first, 1.0f / (1.0f - args->drop->p)};
+    assert(args->drop->p >= 0 && args->drop->p < 1 && args->first % 4 == 0 &&
+           args->first + elements <= (int64_t)1 << 34);
+    dropout_draw d = {*args->drop, dropout_limit(args->drop->p), args->sample, args->first,
+                      1.0f / (1.0f - args->drop->p)};
     unsigned rows = samples < 65535 ? (unsigned)samples : 65535;  // a grid has no more
     BY_TYPE(args->x->type, T, {
         T *out = (T *)args->y->data;

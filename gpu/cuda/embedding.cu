@@ -2,9 +2,9 @@
 // the threads, into a gather: positions are sorted by token in a counting sort that keeps their order, then every
 // vocabulary row sums its own.
 //
-// The sort cuts the positions into segments. Each segment has its own counter for each token, so that after two prefix sums
-// (over the segments of a token, then over the tokens) a warp can place its segment alone, in order. All counters together fit
-// the stream's scratch: vocabularies beyond WINDOW are sorted one window of tokens after the other.
+// The sort cuts the positions into segments. Each segment has its own counter for each token, so that after two prefix
+// sums (over the segments of a token, then over the tokens) a warp can place its segment alone, in order. All counters
+// together fit the stream's scratch: vocabularies beyond WINDOW are sorted one window of tokens after the other.
 #include "gpu/cuda/kernel.h"
 
 enum {
@@ -19,15 +19,16 @@ enum {
 
 static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)ceil_div(n, size); }
 
-// --- forward -----------------------------------------------------------------------------------------------------------------
+// --- forward ---------------------------------------------------------------------------------------------------------
 
 // x[b,t] = factor * wte[token[b,t]] + wpe[t], or without it. A warp a position. Of a part of the table, whose first row
 // is that of token `first`, other tokens give zeros.
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
-__global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions, int64_t length,
-                                                      int64_t width, int64_t vocabulary, bool part, int64_t first, float factor) {
+__global__ void __launch_bounds__(BLOCK)
+    embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions, int64_t length,
+                 int64_t width, int64_t vocabulary, bool part, int64_t first, float factor) {
     constexpr int W = 16 / sizeof(T);
     int64_t p = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (p >= positions) return;
@@ -48,7 +49,8 @@ __global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *token
 }
 
 err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
-    int64_t positions = tensor_count(args->tokens), length = args->tokens->size[1], vocabulary = args->wte->size[0], width = args->wte->size[1];
+    int64_t positions = tensor_count(args->tokens), length = args->tokens->size[1], vocabulary = args->wte->size[0],
+            width = args->wte->size[1];
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type);
     const tensor *wpe = args->wpe;
     assert(tensor_count(args->x) == positions * width && args->factor != 0);
@@ -60,16 +62,16 @@ err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
         T *out = (T *)args->x->data;
         const T *word = (const T *)args->wte->data, *place = wpe ? (const T *)wpe->data : NULL;
         if (packs<T>(out, width) && packs<T>(word, width) && packs<T>(place, width))
-            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first,
-                   args->factor);
+            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width,
+                   vocabulary, args->part, first, args->factor);
         else
-            LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first,
-                   args->factor);
+            LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width,
+                   vocabulary, args->part, first, args->factor);
     });
     return ERR_OK;
 }
 
-// --- backward: the sort ------------------------------------------------------------------------------------------------------
+// --- backward: the sort ----------------------------------------------------------------------------------------------
 
 typedef struct sort_args {
     int32_t *order;         // (positions) sorted by token, equal tokens in order of position
@@ -89,8 +91,8 @@ __global__ void __launch_bounds__(BLOCK) count_kernel(sort_args a) {
     if (token >= 0 && token < a.window) atomicAdd(&a.counters[p / a.segment * a.window + token], 1);
 }
 
-// Turns a token's counts into the number of its positions in the segments before, and leaves their total in the next token's
-// begin.
+// Turns a token's counts into the number of its positions in the segments before, and leaves their total in the next
+// token's begin.
 __global__ void __launch_bounds__(BLOCK) segments_kernel(sort_args a) {
     enum { AHEAD = 16 };
     int64_t token = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -142,8 +144,8 @@ __global__ void __launch_bounds__(SCAN_BLOCK) scan_kernel(sort_args a) {
     }
 }
 
-// One warp a segment, 32 positions a turn, in order: the place of a position is where its token begins, plus those of the
-// segments and turns before (the counter), plus those of the lanes below.
+// One warp a segment, 32 positions a turn, in order: the place of a position is where its token begins, plus those of
+// the segments and turns before (the counter), plus those of the lanes below.
 __global__ void __launch_bounds__(WARP) place_kernel(sort_args a) {
     int lane = threadIdx.x;
     int32_t *counter = a.counters + (int64_t)blockIdx.x * a.window;
@@ -167,8 +169,10 @@ __global__ void __launch_bounds__(WARP) place_kernel(sort_args a) {
 
 static err_t sort_by_token(sort_args a, int64_t vocabulary, stream *s) {
     for (int64_t first = 0; first < vocabulary; first += WINDOW) {
-        a.first = (int32_t)first, a.window = (int32_t)(vocabulary - first < WINDOW ? vocabulary - first : (int64_t)WINDOW);
-        int64_t fit = CUDA_SCRATCH / ((int64_t)sizeof(int32_t) * a.window), most = fit < SEGMENTS ? fit : (int64_t)SEGMENTS;
+        a.first = (int32_t)first,
+        a.window = (int32_t)(vocabulary - first < WINDOW ? vocabulary - first : (int64_t)WINDOW);
+        int64_t fit = CUDA_SCRATCH / ((int64_t)sizeof(int32_t) * a.window),
+                most = fit < SEGMENTS ? fit : (int64_t)SEGMENTS;
         int64_t each = ceil_div(ceil_div(a.positions, most), WARP) * WARP;
         a.segment = (int32_t)(each < SEGMENT ? (int64_t)SEGMENT : each);
         a.segments = (int32_t)ceil_div(a.positions, a.segment);
@@ -182,7 +186,7 @@ static err_t sort_by_token(sort_args a, int64_t vocabulary, stream *s) {
     return ERR_OK;
 }
 
-// --- backward: the sums ------------------------------------------------------------------------------------------------------
+// --- backward: the sums ----------------------------------------------------------------------------------------------
 
 // W columns of a lane: 4 bytes where rows allow it, one element elsewhere. A sum in order of position cannot be
 // divided, so a frequent token is fast only if many of its rows are in flight: 32, of few columns each. A warp still
@@ -227,7 +231,8 @@ template <class T, int W> __global__ void __launch_bounds__(BLOCK, 3) embed_word
     bool inside = column < a.width;
     const T *dx = a.dx + (inside ? column : 0);
     int64_t word = group + lane * a.groups;
-    int32_t begins = word < a.vocabulary ? a.begin[word] : 0, counts = word < a.vocabulary ? a.begin[word + 1] - begins : 0;
+    int32_t begins = word < a.vocabulary ? a.begin[word] : 0,
+            counts = word < a.vocabulary ? a.begin[word + 1] - begins : 0;
     uint32_t used = __ballot_sync(0xffffffffu, counts > 0);
     for (; used; used &= used - 1) {
         int who = __ffs((int)used) - 1;
@@ -278,14 +283,17 @@ template <class T, int W> static err_t embed_back(embed_back_args<T> *a, stream 
 err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && positions <= INT32_MAX);
-    assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1 && vocabulary < INT32_MAX);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 &&
+           positions <= INT32_MAX);
+    assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1 &&
+           vocabulary < INT32_MAX);
     tensor *dwpe = args->dwpe;
     assert(tensor_count(args->dx) == positions * width && args->factor != 0);
     assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
     int32_t *order = (int32_t *)args->scratch->data, *begin = order + positions;
     sort_args sort = {};
-    sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)args->tokens->data, sort.positions = (int32_t)positions;
+    sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)args->tokens->data,
+    sort.positions = (int32_t)positions;
     sort.from = args->part ? (int32_t)args->first : 0;
     TRY(sort_by_token(sort, vocabulary, s));
     if (args->fresh_wte) TRY(cuda_zero(s, args->dwte->data, tensor_bytes(args->dwte)));

@@ -28,7 +28,8 @@ struct gelu_gate {
 // alias      backward: dx == x allowed
 // moves      forward 3, backward 5 * sizeof(E) bytes an element of y; memory bound
 // reference  gpu/cpu/kernel/gated.c
-template <class GATE, class T, int W, bool BACK> __global__ void __launch_bounds__(BLOCK) gated_kernel(gated_shape<T> z) {
+template <class GATE, class T, int W, bool BACK>
+__global__ void __launch_bounds__(BLOCK) gated_kernel(gated_shape<T> z) {
     int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (i >= z.count) return;
     const int64_t across = z.width / W, row = i / across, at = i % across * W, pair = row * 2 * z.width + at;
@@ -70,7 +71,8 @@ template <class GATE> static err_t backward(const gated_backward_args *args, str
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->dy->dims == 2);
     assert(tensor_count(args->x) == 2 * tensor_count(args->dy) && tensor_count(args->dx) == tensor_count(args->x));
     BY_TYPE(args->x->type, T, {
-        gated_shape<T> z = {(T *)args->dx->data, (const T *)args->dy->data, (const T *)args->x->data, 0, args->dy->size[1]};
+        gated_shape<T> z = {(T *)args->dx->data, (const T *)args->dy->data, (const T *)args->x->data, 0,
+                            args->dy->size[1]};
         return (gated<GATE, T, true>(z, args->dy->size[0], s));
     });
 }

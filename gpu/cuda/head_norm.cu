@@ -1,10 +1,11 @@
 // gpu/cuda/head_norm.cu: RMS norm of queries and keys, head by head and in place.
 //
-// Row r of the work is head r % count of row r / count of x. A warp has such a row; its lanes own packs of 16 bytes, the same ones whether the address
-// allows 16-byte accesses or not.
+// Row r of the work is head r % count of row r / count of x. A warp has such a row; its lanes own packs of 16 bytes,
+// the same ones whether the address allows 16-byte accesses or not.
 #include "gpu/cuda/columns.h"
 
-enum { ROWS = 8, THREADS = ROWS * WARP, TILE = WARP, DEPTH = ROWS };  // rows of a block; columns and rows of a block of sums
+// rows of a block; columns and rows of a block of sums
+enum { ROWS = 8, THREADS = ROWS * WARP, TILE = WARP, DEPTH = ROWS };
 
 template <class T> struct head_args {
     T *x, *kept;
@@ -82,13 +83,16 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(THREADS) head_
 // Sums of dy h over a group of rows, for a tile of columns: a part of dw.
 // sums       FP32: each thread its rows in order, then the block's rows in order: repeatable
 // moves      2 * sizeof(E) bytes an element of the heads
-template <class T> __global__ void __launch_bounds__(THREADS) head_norm_sums_kernel(head_args<T> a, float *parts, int64_t per_group) {
+template <class T>
+__global__ void __launch_bounds__(THREADS) head_norm_sums_kernel(head_args<T> a, float *parts, int64_t per_group) {
     K_SMEM(float, part, [DEPTH][TILE]);
     const int column = threadIdx.x % TILE, depth = threadIdx.x / TILE;
-    const int64_t i = (int64_t)blockIdx.x * TILE + column, from = blockIdx.y * per_group, to = min(from + per_group, a.rows);
+    const int64_t i = (int64_t)blockIdx.x * TILE + column, from = blockIdx.y * per_group,
+                  to = min(from + per_group, a.rows);
     float sum = 0;
     if (i < a.width)
-        for (int64_t r = from + depth; r < to; r += DEPTH) sum = fmaf(to_float(a.at(r)[i]), to_float(a.kept[r * a.width + i]) * a.rstd[r], sum);
+        for (int64_t r = from + depth; r < to; r += DEPTH)
+            sum = fmaf(to_float(a.at(r)[i]), to_float(a.kept[r * a.width + i]) * a.rstd[r], sum);
     part[depth][column] = sum;
     __syncthreads();
     if (depth || i >= a.width) return;
@@ -98,20 +102,31 @@ template <class T> __global__ void __launch_bounds__(THREADS) head_norm_sums_ker
 }
 
 template <class T>
-static head_args<T> head_args_of(const tensor *x, const tensor *kept, const tensor *rstd, const tensor *w, int first, float eps, float shift,
-                                 bool *packed) {
+static head_args<T> head_args_of(const tensor *x, const tensor *kept, const tensor *rstd, const tensor *w, int first,
+                                 float eps, float shift, bool *packed) {
     const int64_t D = tensor_count(w), count = kept->size[1] / D, rows = x->size[0];
     assert(x->dims == 2 && kept->dims == 2 && kept->size[0] == rows && kept->size[1] == count * D && first >= 0);
     assert((first + count) * D <= x->size[1] && tensor_count(rstd) == rows * count && rstd->type == FP32);
     assert(kept->type == x->type && w->type == x->type);
     *packed = packs<T>(x->data, x->size[1]) && packs<T>(kept->data, D) && packs<T>(w->data, D);
-    return {(T *)x->data, (T *)kept->data, (float *)rstd->data, (const T *)w->data, rows * count, x->size[1], first * D, D, (int)count, eps, shift};
+    return {(T *)x->data,
+            (T *)kept->data,
+            (float *)rstd->data,
+            (const T *)w->data,
+            rows * count,
+            x->size[1],
+            first * D,
+            D,
+            (int)count,
+            eps,
+            shift};
 }
 
 err_t cuda_head_norm_forward(const head_norm_forward_args *args, stream *s) {
     BY_TYPE(args->x->type, T, {
         bool packed;
-        head_args<T> a = head_args_of<T>(args->x, args->kept, args->rstd, args->w, args->first, args->eps, args->shift, &packed);
+        head_args<T> a =
+            head_args_of<T>(args->x, args->kept, args->rstd, args->w, args->first, args->eps, args->shift, &packed);
         const unsigned blocks = (unsigned)ceil_div(a.rows, ROWS);
         if (packed) LAUNCH((head_norm_kernel<T, true>), blocks, THREADS, 0, s, a);
         else LAUNCH((head_norm_kernel<T, false>), blocks, THREADS, 0, s, a);
@@ -124,7 +139,8 @@ err_t cuda_head_norm_backward(const head_norm_backward_args *args, stream *s) {
     assert(args->dw->type == FP32 && tensor_count(args->dw) == tensor_count(args->w));
     BY_TYPE(args->dx->type, T, {
         bool packed;
-        head_args<T> a = head_args_of<T>(args->dx, args->kept, args->rstd, args->w, args->first, 0, args->shift, &packed);
+        head_args<T> a =
+            head_args_of<T>(args->dx, args->kept, args->rstd, args->w, args->first, 0, args->shift, &packed);
         const int64_t groups = row_groups(a.rows, a.width, 256, 256, 1), per_group = ceil_div(a.rows, groups);
         const dim3 grid((unsigned)ceil_div(a.width, TILE), (unsigned)groups);
         LAUNCH((head_norm_sums_kernel<T>), grid, THREADS, 0, s, a, (float *)s->scratch, per_group);

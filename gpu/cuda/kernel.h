@@ -1,4 +1,5 @@
-// gpu/cuda/kernel.h: what kernels share: storage types, 16-byte packs, sums over warps and blocks in a fixed order, random bits.
+// gpu/cuda/kernel.h: what kernels share: storage types, 16-byte packs, sums over warps and blocks in a fixed order,
+// random bits.
 #ifndef GPU_CUDA_KERNEL_H
 #define GPU_CUDA_KERNEL_H
 
@@ -14,7 +15,8 @@ typedef __half fp16;
 
 enum { WARP = 32 };
 
-// Queues kernel<<<grid, block, shared>>> on s, notes it for messages, and returns from the calling function when it could not be launched.
+// Queues kernel<<<grid, block, shared>>> on s, notes it for messages, and returns from the calling function when it
+// could not be launched.
 #define LAUNCH(kernel, grid, block, shared, s, ...) \
     do { \
         K_LAUNCH(kernel, grid, block, shared, (s)->native, __VA_ARGS__); \
@@ -57,7 +59,9 @@ template <class T> __device__ __forceinline__ float rounded(float x) {
 
 // 16 bytes of a row whose address allows 16-byte accesses.
 template <class T> struct alignas(16) pack { T v[16 / sizeof(T)]; };
-template <class T> static inline bool packs(const void *p, int64_t row) { return (uintptr_t)p % 16 == 0 && row * sizeof(T) % 16 == 0; }
+template <class T> static inline bool packs(const void *p, int64_t row) {
+    return (uintptr_t)p % 16 == 0 && row * sizeof(T) % 16 == 0;
+}
 
 // Four bytes of rounded elements: one float, or two of 16 bits.
 __device__ __forceinline__ uint32_t rounded_word(const float *, const float *v) { return __float_as_uint(v[0]); }
@@ -67,7 +71,8 @@ __device__ __forceinline__ uint32_t rounded_word(const fp16 *, const float *v) {
 // 16 bytes in one access.
 template <class T> __device__ __forceinline__ void store_rounded(T *p, const float *v) {
     constexpr int N = 4 / sizeof(T);
-    dev_st_global_v4(p, rounded_word(p, v), rounded_word(p, v + N), rounded_word(p, v + 2 * N), rounded_word(p, v + 3 * N));
+    dev_st_global_v4(p, rounded_word(p, v), rounded_word(p, v + N), rounded_word(p, v + 2 * N),
+                     rounded_word(p, v + 3 * N));
 }
 
 template <class T> __device__ __forceinline__ void store_pack(T *p, const pack<T> &u) {
@@ -76,7 +81,8 @@ template <class T> __device__ __forceinline__ void store_pack(T *p, const pack<T
     dev_st_global_v4(p, word[0], word[1], word[2], word[3]);
 }
 
-// W consecutive elements as floats and back, rounded: in 16-byte accesses where W elements are that many, which the address must allow.
+// W consecutive elements as floats and back, rounded: in 16-byte accesses where W elements are that many, which the
+// address must allow.
 template <int W, class T> __device__ __forceinline__ void load_floats(float *v, const T *p) {
     constexpr int N = 16 / sizeof(T);
     if constexpr (W % N == 0) {
@@ -119,7 +125,8 @@ template <bool PACKED, class T> __device__ __forceinline__ void load_row(float *
 #pragma unroll
     for (int k = 0; k < (int)(16 / sizeof(T)); k++) v[k] = to_float(u.v[k]);
 }
-template <bool PACKED, class T> __device__ __forceinline__ void store_row(T *row, const float *v, int64_t i, int64_t n) {
+template <bool PACKED, class T>
+__device__ __forceinline__ void store_row(T *row, const float *v, int64_t i, int64_t n) {
     constexpr int W = 16 / sizeof(T);
     if (PACKED) {
         if (i < n) store_floats<W>(row + i, v);
@@ -180,7 +187,8 @@ template <class S> __device__ __forceinline__ double ordered_sum(const S *x, int
         int64_t next = at + ORDERED_TILE;  // the next tile; in the first turn there is nothing to add
         if (threadIdx.x >= WARP) {
             S *to = room[next / ORDERED_TILE % 2];
-            for (int i = threadIdx.x - WARP; i < ORDERED_TILE && next + i < n; i += ORDERED_THREADS - WARP) to[i] = x[next + i];
+            for (int i = threadIdx.x - WARP; i < ORDERED_TILE && next + i < n; i += ORDERED_THREADS - WARP)
+                to[i] = x[next + i];
         } else if (threadIdx.x == 0 && at >= 0) {
             const S *from = room[at / ORDERED_TILE % 2];
             int count = n - at < ORDERED_TILE ? (int)(n - at) : (int)ORDERED_TILE;
@@ -201,13 +209,15 @@ __device__ __forceinline__ float gelu(float x) {
     return 0.5f * x * (1.0f + tanhf(u));
 }
 __device__ __forceinline__ float gelu_slope(float x) {
-    x = x > 10.0f ? 10.0f : x < -10.0f ? -10.0f : x;  // the slope is 1 or 0 there, and x^3 would overflow beyond; NaN stays
+    // the slope is 1 or 0 there, and x^3 would overflow beyond; NaN stays
+    x = x > 10.0f ? 10.0f : x < -10.0f ? -10.0f : x;
     float u = 0.7978845608028654f * fmaf(0.044715f * x * x, x, x), t = tanhf(u);
     float du = 0.7978845608028654f * fmaf(3.0f * 0.044715f * x, x, 1.0f);
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du;
 }
 
-// The limit for probability p, on the host: p * 2^32, rounded up where p has bits below 2^-32. As gpu/cpu/kernel/vmath.h.
+// The limit for probability p, on the host: p * 2^32, rounded up where p has bits below 2^-32. As
+// gpu/cpu/kernel/vmath.h.
 static inline uint32_t dropout_limit(float p) {
     double limit = (double)p * 0x1p32;
     uint32_t whole = (uint32_t)limit;

@@ -1,7 +1,7 @@
-// gpu/cuda/loss.cu: softmax, cross entropy and their gradient in one kernel, in place; whether the right class is on top; and the mean loss of
-// each sample. Probabilities are never stored. A row of logits is read once for its maximum and its sum of exponentials, which are kept
-// together (online softmax, Milakov & Gimelshein 2018), and is then overwritten by its gradient. What fits into the registers of the row's
-// threads is not read again.
+// gpu/cuda/loss.cu: softmax, cross entropy and their gradient in one kernel, in place; whether the right class is on
+// top; and the mean loss of each sample. Probabilities are never stored. A row of logits is read once for its maximum
+// and its sum of exponentials, which are kept together (online softmax, Milakov & Gimelshein 2018), and is then
+// overwritten by its gradient. What fits into the registers of the row's threads is not read again.
 #include "gpu/cuda/kernel.h"
 
 // Groups of 16 bytes that a thread loads at once: bytes in flight, and the part of a row that is read once only.
@@ -17,7 +17,8 @@ template <class T, int THREADS, bool WIDE> __device__ __forceinline__ int elemen
 }
 
 // What lies beyond the classes is -inf: e^-inf adds nothing.
-template <class T, int THREADS, bool WIDE> __device__ __forceinline__ void load_batch(pack<T> *g, const T *x, int width, int thread, int batch) {
+template <class T, int THREADS, bool WIDE>
+__device__ __forceinline__ void load_batch(pack<T> *g, const T *x, int width, int thread, int batch) {
     enum { E = 16 / sizeof(T) };
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
@@ -42,8 +43,10 @@ template <class T, int THREADS, bool WIDE> __device__ __forceinline__ void load_
 // A finite value where only -inf was seen: -inf - -inf would make a NaN of an impossible class.
 __device__ __forceinline__ float shift_of(float most) { return most == -INFINITY ? 0.0f : most; }
 
-// Takes a batch into the running maximum and the running sum of e^(x - most). fmaxf passes over a NaN; the sum keeps it. +inf makes one.
-template <class T, int THREADS> __device__ __forceinline__ void take_batch(float *most, float *sum, const pack<T> *g, int width, int batch) {
+// Takes a batch into the running maximum and the running sum of e^(x - most). fmaxf passes over a NaN; the sum keeps
+// it. +inf makes one.
+template <class T, int THREADS>
+__device__ __forceinline__ void take_batch(float *most, float *sum, const pack<T> *g, int width, int batch) {
     enum { E = 16 / sizeof(T) };
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
@@ -61,8 +64,8 @@ template <class T, int THREADS> __device__ __forceinline__ void take_batch(float
 
 // x = e^(x - most) * ratio, less `factor` at the target. Zero beyond the classes, also in a row of NaN.
 template <class T, int THREADS, bool WIDE>
-__device__ __forceinline__ void store_batch(T *x, const pack<T> *g, int width, int thread, int batch, int target, float most, float ratio,
-                                            float factor) {
+__device__ __forceinline__ void store_batch(T *x, const pack<T> *g, int width, int thread, int batch, int target,
+                                            float most, float ratio, float factor) {
     enum { E = 16 / sizeof(T) };
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
@@ -109,14 +112,17 @@ template <int THREADS> __device__ __forceinline__ void combine(float *most, floa
 // cross_entropy: THREADS threads a row, a warp for short ones; any width and stride. Batches are read from the last to
 // the first, which is full if the row is long enough, and stays in registers. The gradient then goes from the first to
 // the last, over the batches that were read into the L2 cache most recently.
-// alias      in place; a thread writes what it alone has read, but for the target's logit, which all read before the first barrier
-// sums       FP32: in order within a thread, then a fixed tree; the order follows from type, width and alignment of the rows: repeatable
-// moves      2 * sizeof(T) bytes a logit and reads what lies beyond the first batch twice, the second time mostly from L2; losses alone: once
+// alias      in place; a thread writes what it alone has read, but for the target's logit, which all read before the
+//            first barrier
+// sums       FP32: in order within a thread, then a fixed tree; the order follows from type, width and alignment of the
+//            rows: repeatable
+// moves      2 * sizeof(T) bytes a logit and reads what lies beyond the first batch twice, the second time mostly from
+//            L2; losses alone: once
 // reference  gpu/cpu/kernel/loss.c
 template <class T, int THREADS, bool WIDE>
 __global__ void __launch_bounds__(THREADS == WARP ? ROWS * WARP : THREADS, THREADS == WARP ? 8 : 1024 / THREADS)
-    cross_entropy_rows(float *losses, T *logits, const int32_t *targets, int64_t rows, int width, int stride, bool gradient, float scale,
-                       const step_state *state) {
+    cross_entropy_rows(float *losses, T *logits, const int32_t *targets, int64_t rows, int width, int stride,
+                       bool gradient, float scale, const step_state *state) {
     enum { E = 16 / sizeof(T) };
     int thread = threadIdx.x % THREADS;
     int64_t row = THREADS == WARP ? (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP : (int64_t)blockIdx.x;
@@ -163,11 +169,11 @@ template <class T, int THREADS> static err_t launch_rows(const loss_job *j, stre
     float scale = gradient ? *j->scale : 0;
     T *x = (T *)j->logits;
     if (wide)
-        LAUNCH((cross_entropy_rows<T, THREADS, true>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride, gradient, scale,
-               j->state);
+        LAUNCH((cross_entropy_rows<T, THREADS, true>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width,
+               j->stride, gradient, scale, j->state);
     else
-        LAUNCH((cross_entropy_rows<T, THREADS, false>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride, gradient, scale,
-               j->state);
+        LAUNCH((cross_entropy_rows<T, THREADS, false>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width,
+               j->stride, gradient, scale, j->state);
     return ERR_OK;
 }
 
@@ -178,7 +184,7 @@ template <class T> static err_t launch_width(const loss_job *j, stream *s) {
     return launch_rows<T, 512>(j, s);
 }
 
-// --- columns in slices ---------------------------------------------------------------------------------------------------------
+// --- columns in slices -----------------------------------------------------------------------------------------------
 
 enum { CUT_THREADS = 256, ALL_STAGES = 1 << LOGITS_TOP | 1 << LOGITS_SUM | 1 << LOGITS_LOSS };
 
@@ -187,7 +193,8 @@ template <class T> struct cut_args {
     T *logits;
     const int32_t *targets;
     int64_t rows;
-    int classes, first, width, slices;  // classes of all slices; that of the first column here; columns of a slice; slices here
+    // classes of all slices; that of the first column here; columns of a slice; slices here
+    int classes, first, width, slices;
     unsigned stages;
     bool gradient;
     float scale;
@@ -197,19 +204,23 @@ template <class T> struct cut_args {
 // cross_entropy of columns that are cut, and its stages: a block a row.
 // layout     logits (S,N,W)
 // alias      in place; all threads have read the target's logit before the first barrier
-// sums       FP32: of each slice in order within a thread, then a fixed tree; slices along theirs. By the slice's width alone: repeatable
-// moves      sizeof(T) bytes a logit and stage, mostly from L2 where all stages are done at once, and writes them in the last
+// sums       FP32: of each slice in order within a thread, then a fixed tree; slices along theirs. By the slice's width
+//            alone: repeatable
+// moves      sizeof(T) bytes a logit and stage, mostly from L2 where all stages are done at once, and writes them in
+//            the last
 // reference  gpu/cpu/kernel/loss.c
 template <class T> __global__ void __launch_bounds__(CUT_THREADS) cross_entropy_cut(cut_args<T> a) {
     enum { LEVELS = 11 };
     K_SMEM(float, room, [WARP]);
     const int64_t row = blockIdx.x;
     const int target = a.targets[row], own = target - a.first;
-    const bool top = a.stages & 1 << LOGITS_TOP, adds = a.stages & 1 << LOGITS_SUM, ends = a.stages & 1 << LOGITS_LOSS, counts = target >= 0;
+    const bool top = a.stages & 1 << LOGITS_TOP, adds = a.stages & 1 << LOGITS_SUM, ends = a.stages & 1 << LOGITS_LOSS,
+               counts = target >= 0;
     float most = -INFINITY, logit = 0, sum = 0, level[LEVELS];
     if (!top) most = a.most[row], logit = a.logit[row];
     if (!top && !adds) sum = a.sum[row];
-    if (top && counts && own >= 0 && own < a.slices * a.width) logit = to_float(a.logits[(own / a.width * a.rows + row) * a.width + own % a.width]);
+    if (top && counts && own >= 0 && own < a.slices * a.width)
+        logit = to_float(a.logits[(own / a.width * a.rows + row) * a.width + own % a.width]);
     for (int s = 0; top && counts && s < a.slices; s++) {
         const T *x = a.logits + (s * a.rows + row) * a.width;
         int n = min(a.width, a.classes - a.first - s * a.width);
@@ -288,7 +299,8 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
         return ERR_OK;
     }
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
-    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * stride == count);
+    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows &&
+           rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
     loss_job j = {(float *)args->losses->data,
                   args->logits->data,
@@ -302,8 +314,8 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
     return ERR_OK;
 }
 
-// top_1: a warp a row. The target is the first largest when it is larger than all in front of it and no smaller than any after it, which
-// every lane asks of its columns; a NaN answers no to both. Accesses of a warp are contiguous.
+// top_1: a warp a row. The target is the first largest when it is larger than all in front of it and no smaller than
+// any after it, which every lane asks of its columns; a NaN answers no to both. Accesses of a warp are contiguous.
 // moves      sizeof(T) bytes a logit of a class; memory bound
 // reference  gpu/cpu/kernel/loss.c
 template <class T>
@@ -327,11 +339,13 @@ __global__ void __launch_bounds__(ROWS *WARP)
 
 err_t cuda_top_1(const top_1_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
-    assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows && rows * stride == count);
+    assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows &&
+           rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
     BY_TYPE(args->logits->type, T,
-            LAUNCH((top_1_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data, (const T *)args->logits->data,
-                   (const int32_t *)args->targets->data, rows, (int)args->classes, (int)stride));
+            LAUNCH((top_1_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data,
+                   (const T *)args->logits->data, (const int32_t *)args->targets->data, rows, (int)args->classes,
+                   (int)stride));
     return ERR_OK;
 }
 
@@ -339,7 +353,8 @@ err_t cuda_top_1(const top_1_args *args, stream *s) {
 // it. The order is the contract, so the additions are a chain: about eight cycles an element; samples run in parallel.
 // moves      4 bytes a loss
 // reference  gpu/cpu/kernel/loss.c
-__global__ void __launch_bounds__(ORDERED_THREADS) loss_means_kernel(double *means, const float *losses, int64_t length) {
+__global__ void __launch_bounds__(ORDERED_THREADS)
+    loss_means_kernel(double *means, const float *losses, int64_t length) {
     K_SMEM(float, room, [2][ORDERED_TILE]);
     double sum = ordered_sum(losses + blockIdx.x * length, length, room);
     if (threadIdx.x == 0) means[blockIdx.x] = sum / (double)length;
@@ -347,15 +362,18 @@ __global__ void __launch_bounds__(ORDERED_THREADS) loss_means_kernel(double *mea
 
 err_t cuda_loss_means(const loss_means_args *args, stream *s) {
     int64_t samples = tensor_count(args->means), length = tensor_count(args->losses) / samples;
-    assert(args->means->type == FP64 && args->losses->type == FP32 && samples * length == tensor_count(args->losses) && samples <= INT32_MAX);
-    LAUNCH(loss_means_kernel, (unsigned)samples, ORDERED_THREADS, 0, s, (double *)args->means->data, (const float *)args->losses->data, length);
+    assert(args->means->type == FP64 && args->losses->type == FP32 && samples * length == tensor_count(args->losses) &&
+           samples <= INT32_MAX);
+    LAUNCH(loss_means_kernel, (unsigned)samples, ORDERED_THREADS, 0, s, (double *)args->means->data,
+           (const float *)args->losses->data, length);
     return ERR_OK;
 }
 
 // count_targets: a warp a sample. Whole numbers: their order changes nothing. Accesses of a warp are contiguous.
 // moves      4 bytes a target
 // reference  gpu/cpu/kernel/loss.c
-__global__ void __launch_bounds__(ROWS *WARP) count_targets_kernel(double *counts, const int32_t *targets, int64_t samples, int64_t length) {
+__global__ void __launch_bounds__(ROWS *WARP)
+    count_targets_kernel(double *counts, const int32_t *targets, int64_t samples, int64_t length) {
     int64_t sample = (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
     double count = 0;
     if (sample >= samples) return;  // whole warps
@@ -366,7 +384,8 @@ __global__ void __launch_bounds__(ROWS *WARP) count_targets_kernel(double *count
 
 err_t cuda_count_targets(const count_targets_args *args, stream *s) {
     int64_t samples = tensor_count(args->counts), length = tensor_count(args->targets) / samples;
-    assert(args->counts->type == FP64 && args->targets->type == INT32 && samples * length == tensor_count(args->targets) && samples <= INT32_MAX);
+    assert(args->counts->type == FP64 && args->targets->type == INT32 &&
+           samples * length == tensor_count(args->targets) && samples <= INT32_MAX);
     LAUNCH(count_targets_kernel, (unsigned)ceil_div(samples, ROWS), ROWS * WARP, 0, s, (double *)args->counts->data,
            (const int32_t *)args->targets->data, samples, length);
     return ERR_OK;

@@ -1,19 +1,21 @@
 // gpu/cuda/matmul.c: matrix products: each as its plan says (gpu/cuda/plans.h).
 //
 //   sums      FP32 for every type; true FP32 for FP32 operands, not TF32. k is divided only by the plan: where a is
-//             transposed (a weight's gradient has few tiles and a long k), and where k is very long (a vocabulary's). The partial sums are then
-//             in the workspace, as FP32, and one more kernel adds them in a fixed order. Two schemes are excluded: one adds the partial
-//             sums to d itself, one by one; the other keeps them as 16 bits. Neither way of summing uses atomics. FP32
-//             operands are multiplied K_STEP of k at a time: a longer chain of FP32 additions loses digits
+//             transposed (a weight's gradient has few tiles and a long k), and where k is very long (a vocabulary's).
+//             The partial sums are then in the workspace, as FP32, and one more kernel adds them in a fixed order. Two
+//             schemes are excluded: one adds the partial sums to d itself, one by one; the other keeps them as 16 bits.
+//             Neither way of summing uses atomics. FP32 operands are multiplied K_STEP of k at a time: a longer chain
+//             of FP32 additions loses digits
 //   (+=)      Unsplit with beta = 1: the epilogue adds d once to the whole sum over k. A sum in parts is made in the
-//             stream's workspace, where it fits, and added by one more pass. Where it does not fit it is never in parts, so that (=) and
-//             (+=) to zeros have the same bits
-//   epilogue  The bias and the residual are added by cuBLASLt to the FP32 sum. Its GELU and DGELU epilogues are not used: they take gelu
-//             of the unrounded sum, with a tanh of their own, so recomputation, which takes GELU of the kept pre, would
-//             give other bits. The elementwise kernels do it. They move 2 * M * N * sizeof(E) bytes more than the fused
-//             ones would (3 for DGELU), of which L2 holds what fits; with DGELU the same pass forms the bias gradient
-//   slices    One product for each, of its own plan. Slices of k leave FP32 sums in `partials`, 4 * S * M * N bytes, which one more kernel reads and adds
-//             along their tree, with bias and residual
+//             stream's workspace, where it fits, and added by one more pass. Where it does not fit it is never in
+//             parts, so that (=) and (+=) to zeros have the same bits
+//   epilogue  The bias and the residual are added by cuBLASLt to the FP32 sum. Its GELU and DGELU epilogues are not
+//             used: they take gelu of the unrounded sum, with a tanh of their own, so recomputation, which takes GELU
+//             of the kept pre, would give other bits. The elementwise kernels do it. They move 2 * M * N * sizeof(E)
+//             bytes more than the fused ones would (3 for DGELU), of which L2 holds what fits; with DGELU the same pass
+//             forms the bias gradient
+//   slices    One product for each, of its own plan. Slices of k leave FP32 sums in `partials`, 4 * S * M * N bytes,
+//             which one more kernel reads and adds along their tree, with bias and residual
 //   alias     none: d, pre, a, b, bias and residual are apart
 //   reference gpu/cpu/kernel/matmul.c
 #include "gpu/cuda/plans.h"
@@ -25,7 +27,9 @@
 static uint32_t alignment(uint64_t x) { return (uint32_t)((x | 16) & (~(x | 16) + 1)); }
 
 // What every row of t is aligned to.
-static uint32_t row_alignment(const tensor *t) { return alignment((uintptr_t)t->data | (uint64_t)t->size[1] * dtype_bytes(t->type)); }
+static uint32_t row_alignment(const tensor *t) {
+    return alignment((uintptr_t)t->data | (uint64_t)t->size[1] * dtype_bytes(t->type));
+}
 
 // op(a) op(b) and its sums, before the elementwise part of the epilogue.
 typedef struct product {
@@ -69,8 +73,8 @@ err_t plan_run(matmul_plans *p, plan *e, const plan_operands *x, stream *s) {
     if (!s->workspace) return err_set(ERR_INTERNAL, "matmul: a queue stream has no workspace for it");
     if (!e->candidates) return matmul_own(&e->key, x, s);
     if (e->key.bias) DESC(BIAS_POINTER, x->bias);
-    BLAS(cublasLtMatmul, p->handle, e->desc, &one, x->b, e->a, x->a, e->b, &x->beta, x->c, e->d, x->out, e->d, &e->algo, s->workspace, CUDA_WORKSPACE,
-         s->native);
+    BLAS(cublasLtMatmul, p->handle, e->desc, &one, x->b, e->a, x->a, e->b, &x->beta, x->c, e->d, x->out, e->d, &e->algo,
+         s->workspace, CUDA_WORKSPACE, s->native);
     return cuda_launched(s, "cublasLtMatmul", __FILE__, __LINE__);
 }
 
@@ -80,8 +84,13 @@ static err_t multiply(matmul_plans *p, const product *g, int64_t step, void *out
         plan *e;
         TRY(plan_step(p, g, k0, g->k - k0 < step ? g->k - k0 : step, &e));
         TRY(plan_fit(p, &e, g->m, g->bias));
-        plan_operands x = {
-            .m = g->m, .out = out, .c = c ? c : out, .a = from_k(g->a, g->ta, k0), .b = from_k(g->b, !g->tb, k0), .bias = g->bias, .beta = c ? 1 : 0};
+        plan_operands x = {.m = g->m,
+                           .out = out,
+                           .c = c ? c : out,
+                           .a = from_k(g->a, g->ta, k0),
+                           .b = from_k(g->b, !g->tb, k0),
+                           .bias = g->bias,
+                           .beta = c ? 1 : 0};
         TRY(plan_run(p, e, &x, s));
     }
     return ERR_OK;
@@ -118,7 +127,8 @@ static err_t bias_for(const matmul_args *args, const void **bias, stream *s) {
     wide.type = FP32;
     wide.data = room_of(s);
     *bias = wide.data;
-    if (tensor_bytes(&wide) > CUDA_ROOM) return err_set(ERR_INTERNAL, "matmul: a bias of %" PRId64 " does not fit into its room", args->d->size[1]);
+    if (tensor_bytes(&wide) > CUDA_ROOM)
+        return err_set(ERR_INTERNAL, "matmul: a bias of %" PRId64 " does not fit into its room", args->d->size[1]);
     return cuda_cast(&(cast_args){.y = &wide, .x = args->bias}, s);
 }
 
@@ -143,11 +153,14 @@ static err_t matmul_whole(const matmul_args *args, stream *s) {
     TRY(multiply(p, &g, step_of(&g), out.data, g.residual, s));
     if (args->epilogue & MATMUL_GELU) return cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre}, s);
     if (args->epilogue & MATMUL_DGELU)
-        return cuda_gelu_backward(&(gelu_backward_args){.dx = args->d, .dbias = args->dbias, .dy = args->d, .x = args->pre, .fresh = args->fresh}, s);
+        return cuda_gelu_backward(
+            &(gelu_backward_args){
+                .dx = args->d, .dbias = args->dbias, .dy = args->d, .x = args->pre, .fresh = args->fresh},
+            s);
     return ERR_OK;
 }
 
-// --- matrices that are cut -----------------------------------------------------------------------------------------------------
+// --- matrices that are cut -------------------------------------------------------------------------------------------
 
 // Slice k of S of a matrix: its own matrix where columns are cut, else rows.
 static tensor slice_of(const tensor *t, int64_t k, int64_t S) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- failures ------------------------------------------------------------------------------------------------------------------------
+// --- failures --------------------------------------------------------------------------------------------------------
 
 typedef struct meaning {
     cudaError_t status;
@@ -16,15 +16,22 @@ typedef struct meaning {
 } meaning;
 
 static const meaning meanings[] = {
-    {cudaErrorMemoryAllocation, ERR_UNAVAILABLE, "the device has no memory left: lower [batch] micro, or see who else uses it (nvidia-smi)"},
-    {cudaErrorInsufficientDriver, ERR_UNAVAILABLE, "the driver is older than this binary needs: update it, or set [device] backend = cpu"},
-    {cudaErrorNoDevice, ERR_UNAVAILABLE, "no GPU is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES, or set [device] backend = cpu"},
-    {cudaErrorDevicesUnavailable, ERR_UNAVAILABLE, "another process has the GPU to itself (compute mode exclusive): nvidia-smi names it"},
-    {cudaErrorSystemDriverMismatch, ERR_UNAVAILABLE, "driver and its libraries are of two versions: reboot after an update of the driver"},
-    {cudaErrorNoKernelImageForDevice, ERR_UNAVAILABLE, "this binary has no code for this GPU: build it with make ARCH=<compute capability>"},
+    {cudaErrorMemoryAllocation, ERR_UNAVAILABLE,
+     "the device has no memory left: lower [batch] micro, or see who else uses it (nvidia-smi)"},
+    {cudaErrorInsufficientDriver, ERR_UNAVAILABLE,
+     "the driver is older than this binary needs: update it, or set [device] backend = cpu"},
+    {cudaErrorNoDevice, ERR_UNAVAILABLE,
+     "no GPU is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES, or set [device] backend = cpu"},
+    {cudaErrorDevicesUnavailable, ERR_UNAVAILABLE,
+     "another process has the GPU to itself (compute mode exclusive): nvidia-smi names it"},
+    {cudaErrorSystemDriverMismatch, ERR_UNAVAILABLE,
+     "driver and its libraries are of two versions: reboot after an update of the driver"},
+    {cudaErrorNoKernelImageForDevice, ERR_UNAVAILABLE,
+     "this binary has no code for this GPU: build it with make ARCH=<compute capability>"},
     {cudaErrorUnsupportedPtxVersion, ERR_UNAVAILABLE,
      "the driver is too old for this binary's PTX: update it, or build with make ARCH=<compute capability>"},
-    {cudaErrorECCUncorrectable, ERR_UNAVAILABLE, "the GPU's memory lost a bit that it could not restore: reset or replace it (nvidia-smi -q -d ECC)"},
+    {cudaErrorECCUncorrectable, ERR_UNAVAILABLE,
+     "the GPU's memory lost a bit that it could not restore: reset or replace it (nvidia-smi -q -d ECC)"},
     {cudaErrorHardwareStackError, ERR_UNAVAILABLE, "the GPU failed: see the kernel's log for Xid messages (dmesg)"},
 };
 
@@ -34,11 +41,12 @@ err_t cuda_status(cudaError_t e, const char *call, const char *file, int line) {
     const char *name = cudaGetErrorName(e), *words = cudaGetErrorString(e);
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (meanings[i].status == e)
-            return err_set_at(file, line, call, meanings[i].code, "cuda: %s: %s (%s); %s", call, name, words, meanings[i].hint);
+            return err_set_at(file, line, call, meanings[i].code, "cuda: %s: %s (%s); %s", call, name, words,
+                              meanings[i].hint);
     return err_set_at(file, line, call, ERR_INTERNAL, "cuda: %s: %s (%s)", call, name, words);
 }
 
-// --- who holds it, and its sensors ---------------------------------------------------------------------------------------------------
+// --- who holds it, and its sensors -----------------------------------------------------------------------------------
 
 // NVML has its own device numbers and ignores CUDA_VISIBLE_DEVICES, so the PCI bus id, which both know, is used.
 static err_t open_nvml(nvml *out, int index) {
@@ -74,7 +82,7 @@ err_t cuda_sense(device *d, device_sensors *out) {
     return nvml_sense(c->sensors, out);
 }
 
-// --- memory --------------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 err_t cuda_memory(device *d, int64_t *used, int64_t *total) {
     size_t unused = 0, all = 0;
@@ -91,10 +99,12 @@ err_t cuda_malloc(device *d, size_t bytes, void **out) {
         char who[CUDA_HOLDERS];
         (void)cudaGetLastError();
         (void)cudaMemGetInfo(&unused, &all);
-        return err_set(ERR_UNAVAILABLE,
-                       "%s: %.1f MB were asked for, %.1f of %.1f MB are free%s; lower [batch] micro or raise [parallel] zero "
-                       "(lockstep plan says what each takes), or see who else uses it: nvidia-smi",
-                       d->info.name, (double)bytes / 1e6, (double)unused / 1e6, (double)all / 1e6, cuda_holders(((cuda_device *)d)->index, who));
+        return err_set(
+            ERR_UNAVAILABLE,
+            "%s: %.1f MB were asked for, %.1f of %.1f MB are free%s; lower [batch] micro or raise [parallel] zero "
+            "(lockstep plan says what each takes), or see who else uses it: nvidia-smi",
+            d->info.name, (double)bytes / 1e6, (double)unused / 1e6, (double)all / 1e6,
+            cuda_holders(((cuda_device *)d)->index, who));
     }
     CUDA(e);
     return ERR_OK;

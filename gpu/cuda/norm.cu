@@ -1,7 +1,8 @@
-// gpu/cuda/norm.cu: layer norm (Ba, Kiros, Hinton 2016), and RMS norm (Zhang & Sennrich 2019), which is the same with means of 0 and no bias: RMS.
+// gpu/cuda/norm.cu: layer norm (Ba, Kiros, Hinton 2016), and RMS norm (Zhang & Sennrich 2019), which is the same with
+// means of 0 and no bias: RMS.
 //
-// A thread owns packs of 16 bytes of a row, the same ones whether the row's address allows 16-byte accesses or not, so that the
-// order of every sum follows from the shape alone. Sums over rows go by groups of rows (columns.h).
+// A thread owns packs of 16 bytes of a row, the same ones whether the row's address allows 16-byte accesses or not, so
+// that the order of every sum follows from the shape alone. Sums over rows go by groups of rows (columns.h).
 #include "gpu/cuda/columns.h"
 
 enum {
@@ -13,7 +14,7 @@ enum {
     LONG = OWNED * BACKWARD_THREADS,  // backward: a longer row is not kept between the sums and the result
 };
 
-// --- forward -----------------------------------------------------------------------------------------------------------------
+// --- forward ---------------------------------------------------------------------------------------------------------
 
 template <class T> struct norm_args {
     T *y, *sum;
@@ -24,7 +25,9 @@ template <class T> struct norm_args {
 };
 
 // The total of a row over its threads: a warp, or a block.
-__device__ __forceinline__ float row_sum(float v, float *room) { return blockDim.x == WARP ? warp_sum(v) : block_sum(v, room); }
+__device__ __forceinline__ float row_sum(float v, float *room) {
+    return blockDim.x == WARP ? warp_sum(v) : block_sum(v, room);
+}
 
 // Packs p of a thread: x, or round_E(x + residual), which is stored as the sum. All loads first: `sum` may be x
 // itself, and a load must not wait for the store before it.
@@ -59,7 +62,8 @@ template <int P, int W> __device__ __forceinline__ float norm_total(const float 
 }
 
 // Squares of the distances from the mean, of the elements that are inside the row.
-template <int P, int W> __device__ __forceinline__ float norm_squares(const float v[P][W], float mean, int64_t i, int64_t step, int64_t width) {
+template <int P, int W>
+__device__ __forceinline__ float norm_squares(const float v[P][W], float mean, int64_t i, int64_t step, int64_t width) {
     float total = 0;
 #pragma unroll
     for (int p = 0; p < P; p++)
@@ -72,7 +76,8 @@ template <int P, int W> __device__ __forceinline__ float norm_squares(const floa
 }
 
 template <bool PACKED, bool RMS, int P, class T>
-__device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[P][16 / sizeof(T)], float mean, float rstd, int64_t row, int64_t i) {
+__device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[P][16 / sizeof(T)], float mean,
+                                           float rstd, int64_t row, int64_t i) {
     constexpr int W = 16 / sizeof(T);
 #pragma unroll
     for (int p = 0; p < P; p++) {
@@ -81,26 +86,30 @@ __device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[
         load_row<PACKED>(w, a.w, at, a.width);
         if (!RMS) load_row<PACKED>(b, a.b, at, a.width);
 #pragma unroll
-        for (int k = 0; k < W; k++) y[k] = RMS ? v[p][k] * rstd * gain(w[k], a.shift) : fmaf((v[p][k] - mean) * rstd, w[k], b[k]);
+        for (int k = 0; k < W; k++)
+            y[k] = RMS ? v[p][k] * rstd * gain(w[k], a.shift) : fmaf((v[p][k] - mean) * rstd, w[k], b[k]);
         store_row<PACKED>(a.y + row * a.width, y, at, a.width);
     }
 }
 
-// A row belongs to one warp, or, where it is too long for that, to one block, which holds it in registers: the variance is that
-// of two passes, and every element is read once and written once. P packs a thread.
+// A row belongs to one warp, or, where it is too long for that, to one block, which holds it in registers: the variance
+// is that of two passes, and every element is read once and written once. P packs a thread.
 // alias      y == x and sum == x or residual allowed, y == sum not
 // sums       FP32: a thread's elements in order, then a fixed butterfly over the warp and over the block's warps
 // moves      2 to 4 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/norm.c: layer_norm_forward, rms_norm_forward
-template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_kernel(norm_args<T> a) {
+template <class T, bool PACKED, bool RMS>
+__global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_kernel(norm_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = HELD / W;
     K_SMEM(float, room, [WARP]);
     int64_t i = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
-    for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < a.rows; row += (int64_t)gridDim.x * blockDim.y) {
+    for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < a.rows;
+         row += (int64_t)gridDim.x * blockDim.y) {
         float v[P][W];
         norm_load<PACKED, P>(v, a, row, i);
         float mean = RMS ? 0 : row_sum(norm_total<P, W>(v), room) / (float)a.width;
-        float rstd = 1.0f / sqrtf(row_sum(norm_squares<P, W>(v, mean, i, step, a.width), room) / (float)a.width + a.eps);
+        float rstd =
+            1.0f / sqrtf(row_sum(norm_squares<P, W>(v, mean, i, step, a.width), room) / (float)a.width + a.eps);
         if (threadIdx.x == 0) a.rstd[row] = rstd;
         if (!RMS && threadIdx.x == 0) a.mean[row] = mean;
         norm_store<PACKED, RMS, P>(a, v, mean, rstd, row, i);
@@ -109,7 +118,8 @@ template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(FORW
 
 // The same for rows that do not fit a block's registers: they are read again from the caches for the variance and for
 // the result, by the same threads that wrote `sum`.
-template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_long_kernel(norm_args<T> a) {
+template <class T, bool PACKED, bool RMS>
+__global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_long_kernel(norm_args<T> a) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, room, [WARP]);
     int64_t start = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
@@ -149,10 +159,14 @@ template <class T, bool PACKED, bool RMS> static err_t norm_forward(const norm_a
 
 err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width && tensor_count(args->b) == width);
-    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
-    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type && (args->sum || !args->residual));
-    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width && args->sum->data != args->y->data));
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width &&
+           tensor_count(args->b) == width);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
+           args->rstd->type == FP32);
+    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type &&
+           (args->sum || !args->residual));
+    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width &&
+                          args->sum->data != args->y->data));
     assert(!args->residual || (args->residual->type == args->x->type && tensor_count(args->residual) == rows * width));
     void *kept = args->sum ? args->sum->data : NULL;
     const void *past = args->residual ? args->residual->data : NULL;
@@ -180,7 +194,8 @@ err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
 err_t cuda_rms_norm_forward(const rms_norm_forward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
     assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width);
-    assert(tensor_count(args->rstd) == rows && args->rstd->type == FP32 && args->y->type == args->x->type && args->w->type == args->x->type);
+    assert(tensor_count(args->rstd) == rows && args->rstd->type == FP32 && args->y->type == args->x->type &&
+           args->w->type == args->x->type);
     uintptr_t all = (uintptr_t)args->y->data | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
     BY_TYPE(args->x->type, T, {
         norm_args<T> a = {(T *)args->y->data,
@@ -201,7 +216,7 @@ err_t cuda_rms_norm_forward(const rms_norm_forward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- backward ----------------------------------------------------------------------------------------------------------------
+// --- backward --------------------------------------------------------------------------------------------------------
 
 template <class T> struct norm_back_args {
     T *dx;
@@ -244,7 +259,8 @@ __device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_bac
     r->mean = RMS ? 0 : a.mean[row], r->rstd = a.rstd[row];
 }
 
-template <bool PACKED, bool RMS, class T> __device__ __forceinline__ void load_gains(float *w, const norm_back_args<T> &a, int64_t i) {
+template <bool PACKED, bool RMS, class T>
+__device__ __forceinline__ void load_gains(float *w, const norm_back_args<T> &a, int64_t i) {
     load_row<PACKED>(w, a.w, i, a.width);
 #pragma unroll
     for (int k = 0; RMS && k < (int)(16 / sizeof(T)); k++) w[k] = gain(w[k], a.shift);
@@ -252,8 +268,9 @@ template <bool PACKED, bool RMS, class T> __device__ __forceinline__ void load_g
 
 // dx of one pack from h = (x - mean) rstd and g = dy w: rstd (g - mean(g) - h mean(g h)), + dresidual.
 template <bool PACKED, int W, class T>
-__device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pack<T> &dresidual, const float *g, const float *h, float mean_g,
-                                           float mean_gh, float rstd, int64_t row, int64_t at, float *dx) {
+__device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pack<T> &dresidual, const float *g,
+                                           const float *h, float mean_g, float mean_gh, float rstd, int64_t row,
+                                           int64_t at, float *dx) {
 #pragma unroll
     for (int k = 0; k < W; k++) {
         dx[k] = fmaf(-h[k], mean_gh, g[k] - mean_g) * rstd;
@@ -264,7 +281,8 @@ __device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pac
 
 // A thread's columns of one of the group's sums.
 template <int P, int W, class T>
-__device__ __forceinline__ void sums_store(const norm_back_args<T> &a, float *out, const float (&sum)[P][W], int64_t i) {
+__device__ __forceinline__ void sums_store(const norm_back_args<T> &a, float *out, const float (&sum)[P][W],
+                                           int64_t i) {
 #pragma unroll
     for (int p = 0; p < P; p++)
 #pragma unroll
@@ -274,13 +292,14 @@ __device__ __forceinline__ void sums_store(const norm_back_args<T> &a, float *ou
         }
 }
 
-// A block takes a group of rows, one after the other; a thread has 8 columns, whose parts of dw and db, and with SUMS of the column sums of dx
-// and dresidual, stay in its registers. Rows up to LONG.
+// A block takes a group of rows, one after the other; a thread has 8 columns, whose parts of dw and db, and with SUMS
+// of the column sums of dx and dresidual, stay in its registers. Rows up to LONG.
 // alias      dx == dresidual or dy allowed: a thread has read what it overwrites, and later rows are other memory
 // sums       FP32: the two means of a row as in forward; dw and db over the rows of the group in order, then add_parts
 // moves      3 or 4 * sizeof(E) bytes an element, and 16 bytes a column and group; memory bound
 // reference  gpu/cpu/kernel/norm.c: layer_norm_backward, rms_norm_backward
-template <class T, bool PACKED, bool SUMS, bool RMS> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
+template <class T, bool PACKED, bool SUMS, bool RMS>
+__global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = OWNED / W;
     K_SMEM(float, room, [2][WARP][2]);
     int64_t i = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
@@ -327,7 +346,8 @@ template <class T, bool PACKED, bool SUMS, bool RMS> __global__ void __launch_bo
 
 // dx of rows beyond LONG: one block a row, which reads it a second time from the caches. columns_kernel makes dw and db
 // before it, because dx may overwrite dy.
-template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
+template <class T, bool PACKED, bool RMS>
+__global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, room, [2][WARP][2]);
     int64_t start = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
@@ -375,7 +395,8 @@ template <class T, bool PACKED, bool RMS> static err_t norm_backward_short(norm_
         if (out[2]) a.dx_sums = parts + 2 * part;
         if (out[3]) a.dresidual_sums = parts + 3 * part;
     }
-    if (!RMS && (out[2] || out[3])) LAUNCH((norm_backward_kernel<T, PACKED, true, false>), (unsigned)groups, threads, 0, s, a);
+    if (!RMS && (out[2] || out[3]))
+        LAUNCH((norm_backward_kernel<T, PACKED, true, false>), (unsigned)groups, threads, 0, s, a);
     else LAUNCH((norm_backward_kernel<T, PACKED, false, RMS>), (unsigned)groups, threads, 0, s, a);
     if (one) return ERR_OK;
     TRY(add_parts(out[0], out[1], parts, groups, a.width, fresh, s));
@@ -385,12 +406,23 @@ template <class T, bool PACKED, bool RMS> static err_t norm_backward_short(norm_
 }
 
 // Of longer rows: each sum in a pass of its own. dx may overwrite dy and dresidual, so theirs come first.
-template <class T, bool PACKED, bool RMS> static err_t norm_backward_long(const norm_back_args<T> *a, bool fresh, stream *s) {
+template <class T, bool PACKED, bool RMS>
+static err_t norm_backward_long(const norm_back_args<T> *a, bool fresh, stream *s) {
     int64_t groups = column_groups(a->rows, a->width, 2);
     bool one = groups == 1;
     float *parts = (float *)s->scratch;
-    column_args<T> c = {
-        one ? a->dw : parts, one || RMS ? a->db : parts + groups * a->width, a->dy, a->x, a->mean, a->rstd, a->rows, a->width, 0, 0, one, fresh};
+    column_args<T> c = {one ? a->dw : parts,
+                        one || RMS ? a->db : parts + groups * a->width,
+                        a->dy,
+                        a->x,
+                        a->mean,
+                        a->rstd,
+                        a->rows,
+                        a->width,
+                        0,
+                        0,
+                        one,
+                        fresh};
     if (a->dresidual_sums) TRY(bias_of<T>(a->dresidual_sums, a->dresidual, a->rows, a->width, fresh, s));
     TRY((columns<T, true>(&c, COLUMN_LANES, groups, 1, s)));
     if (!one) TRY(add_parts(a->dw, a->db, parts, groups, a->width, fresh, s));
@@ -400,15 +432,21 @@ template <class T, bool PACKED, bool RMS> static err_t norm_backward_long(const 
 
 err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
-    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 && args->db->type == FP32);
-    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width &&
+           tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 &&
+           args->db->type == FP32);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
+           args->rstd->type == FP32);
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
-    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    assert(!args->dresidual ||
+           (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
     const void *past = args->dresidual ? args->dresidual->data : NULL;
-    uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
+    uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data |
+                    (uintptr_t)args->w->data;
     assert(!args->dx_sums || (args->dx_sums->type == FP32 && tensor_count(args->dx_sums) == width));
-    assert(!args->dresidual_sums || (past && args->dresidual_sums->type == FP32 && tensor_count(args->dresidual_sums) == width));
+    assert(!args->dresidual_sums ||
+           (past && args->dresidual_sums->type == FP32 && tensor_count(args->dresidual_sums) == width));
     BY_TYPE(args->x->type, T, {
         norm_back_args<T> a = {(T *)args->dx->data,
                                (float *)args->dw->data,
@@ -437,16 +475,21 @@ err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) 
 
 err_t cuda_rms_norm_backward(const rms_norm_backward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
-    assert(tensor_count(args->dw) == width && args->dw->type == FP32 && tensor_count(args->rstd) == rows && args->rstd->type == FP32);
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width &&
+           tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && args->dw->type == FP32 && tensor_count(args->rstd) == rows &&
+           args->rstd->type == FP32);
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
-    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    assert(!args->dresidual ||
+           (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
     const void *past = args->dresidual ? args->dresidual->data : NULL;
-    uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
+    uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data |
+                    (uintptr_t)args->w->data;
     BY_TYPE(args->x->type, T, {
         norm_back_args<T> a = {};
         a.dx = (T *)args->dx->data, a.dw = (float *)args->dw->data;
-        a.dy = (const T *)args->dy->data, a.dresidual = (const T *)past, a.x = (const T *)args->x->data, a.w = (const T *)args->w->data;
+        a.dy = (const T *)args->dy->data, a.dresidual = (const T *)past, a.x = (const T *)args->x->data,
+        a.w = (const T *)args->w->data;
         a.rstd = (const float *)args->rstd->data, a.rows = rows, a.width = width, a.shift = args->shift;
         bool packed = packs<T>((const void *)all, width);
         if (width > LONG && packed) TRY((norm_backward_long<T, true, true>(&a, args->fresh, s)));

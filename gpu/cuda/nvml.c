@@ -42,12 +42,14 @@ static err_t open_library(void **handle, const char *named) {
     bool found = named ? library_open(&file, &named, 1) : library_open(&file, places, sizeof places / sizeof *places);
     *handle = file.handle;
     if (found) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE, "libnvidia-ml.so.1 not found (tried %s): it comes with the NVIDIA driver", file.text);
+    return err_set(ERR_UNAVAILABLE, "libnvidia-ml.so.1 not found (tried %s): it comes with the NVIDIA driver",
+                   file.text);
 }
 
 static void *find_symbol(void *handle, const char *name) { return dlsym(handle, name); }
 
-// ISO C has no conversion from an object's address to a function's; POSIX promises that they have the same representation.
+// ISO C has no conversion from an object's address to a function's; POSIX promises that they have the same
+// representation.
 #define FIND(result, name, arguments) symbol = find(ctx, #name), memcpy(&out->name, &symbol, sizeof symbol);
 #define REQUIRE(result, name, arguments) \
     if (!out->name) append(missing, sizeof missing, "%s%s", *missing ? ", " : "", #name);
@@ -59,19 +61,21 @@ err_t nvml_bind(nvml *out, nvml_finder find, void *ctx) {
     NVML_OPTIONAL_CALLS(FIND)
     NVML_CALLS(REQUIRE)
     if (!*missing) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE, "nvml: libnvidia-ml.so.1 lacks %s: expected the library of driver 450 or newer", missing);
+    return err_set(ERR_UNAVAILABLE, "nvml: libnvidia-ml.so.1 lacks %s: expected the library of driver 450 or newer",
+                   missing);
 }
 
 static err_t find_device(nvml *n) {
     char version[80] = "";
     nvmlReturn_t r = n->nvmlInit_v2();
-    if (r != NVML_SUCCESS) return err_set(ERR_UNAVAILABLE, "nvml: nvmlInit_v2: %s (%d); see nvidia-smi", words(n, r), (int)r);
+    if (r != NVML_SUCCESS)
+        return err_set(ERR_UNAVAILABLE, "nvml: nvmlInit_v2: %s (%d); see nvidia-smi", words(n, r), (int)r);
     r = n->nvmlDeviceGetHandleByPciBusId_v2(n->bus_id, &n->device);
     if (r == NVML_SUCCESS) return ERR_OK;
     if (!n->nvmlSystemGetDriverVersion || n->nvmlSystemGetDriverVersion(version, sizeof version) != NVML_SUCCESS)
         snprintf(version, sizeof version, "unknown");
-    err_set(ERR_UNAVAILABLE, "nvml: nvmlDeviceGetHandleByPciBusId_v2(%s): %s (%d), driver %.79s; see nvidia-smi", n->bus_id, words(n, r), (int)r,
-            version);
+    err_set(ERR_UNAVAILABLE, "nvml: nvmlDeviceGetHandleByPciBusId_v2(%s): %s (%d), driver %.79s; see nvidia-smi",
+            n->bus_id, words(n, r), (int)r, version);
     n->nvmlShutdown();
     return ERR_UNAVAILABLE;
 }
@@ -105,7 +109,8 @@ static unsigned limits(const nvml *n, nvmlReturn_t *why) {
     unsigned long long reasons = 0;
     nvmlReturn_t r = NVML_ERROR_FUNCTION_NOT_FOUND;
     if (n->nvmlDeviceGetCurrentClocksEventReasons) r = n->nvmlDeviceGetCurrentClocksEventReasons(n->device, &reasons);
-    if (r != NVML_SUCCESS && n->nvmlDeviceGetCurrentClocksThrottleReasons) r = n->nvmlDeviceGetCurrentClocksThrottleReasons(n->device, &reasons);
+    if (r != NVML_SUCCESS && n->nvmlDeviceGetCurrentClocksThrottleReasons)
+        r = n->nvmlDeviceGetCurrentClocksThrottleReasons(n->device, &reasons);
     if (r != NVML_SUCCESS) {
         *why = r;
         return LIMITED_UNKNOWN;
@@ -135,7 +140,8 @@ err_t nvml_sense(const nvml *n, device_sensors *out) {
     SENSE(out->mhz, unsigned int, 1, nvmlDeviceGetClockInfo, NVML_CLOCK_SM, &x);
     SENSE(out->joules, unsigned long long, 1e-3, nvmlDeviceGetTotalEnergyConsumption, &x);
     out->limited = limits(n, &why);
-    bool nothing = isnan(out->watts) && isnan(out->celsius) && isnan(out->mhz) && isnan(out->joules) && out->limited == LIMITED_UNKNOWN;
+    bool nothing = isnan(out->watts) && isnan(out->celsius) && isnan(out->mhz) && isnan(out->joules) &&
+                   out->limited == LIMITED_UNKNOWN;
     if (!nothing) return ERR_OK;
     return err_set(ERR_UNAVAILABLE, "nvml: no sensor of %s answers: %s (%d)", n->bus_id, words(n, why), (int)why);
 }
@@ -147,7 +153,8 @@ void nvml_read_load(const nvml *n, nvml_load *out) {
     *out = (nvml_load){.utilisation = NAN, .used = -1, .total = -1};
     SENSE(out->limit_watts, unsigned int, 1e-3, nvmlDeviceGetEnforcedPowerLimit, &x);
     (void)why;
-    if (n->nvmlDeviceGetUtilizationRates && n->nvmlDeviceGetUtilizationRates(n->device, &busy) == NVML_SUCCESS) out->utilisation = busy.gpu / 100.0;
+    if (n->nvmlDeviceGetUtilizationRates && n->nvmlDeviceGetUtilizationRates(n->device, &busy) == NVML_SUCCESS)
+        out->utilisation = busy.gpu / 100.0;
     if (n->nvmlDeviceGetMemoryInfo && n->nvmlDeviceGetMemoryInfo(n->device, &memory) == NVML_SUCCESS)
         out->used = (int64_t)memory.used, out->total = (int64_t)memory.total;
 }
@@ -167,16 +174,19 @@ typedef struct holder {
     unsigned long long bytes;
 } holder;
 
-// The newest edition of the call that answers. *count: how many there are, which may be more than fit into `to` (then nothing
-// is written).
+// The newest edition of the call that answers. *count: how many there are, which may be more than fit into `to` (then
+// nothing is written).
 static bool list_processes(const nvml *n, void *to, unsigned *count) {
     nvmlReturn_t r = NVML_ERROR_FUNCTION_NOT_FOUND;
     for (int edition = 3; edition > 0 && r != NVML_SUCCESS && r != NVML_ERROR_INSUFFICIENT_SIZE; edition--) {
         memset(to, UNTOUCHED, ASKED * ENTRY_MOST);
         *count = ASKED;
-        if (edition == 3 && n->nvmlDeviceGetComputeRunningProcesses_v3) r = n->nvmlDeviceGetComputeRunningProcesses_v3(n->device, count, to);
-        if (edition == 2 && n->nvmlDeviceGetComputeRunningProcesses_v2) r = n->nvmlDeviceGetComputeRunningProcesses_v2(n->device, count, to);
-        if (edition == 1 && n->nvmlDeviceGetComputeRunningProcesses) r = n->nvmlDeviceGetComputeRunningProcesses(n->device, count, to);
+        if (edition == 3 && n->nvmlDeviceGetComputeRunningProcesses_v3)
+            r = n->nvmlDeviceGetComputeRunningProcesses_v3(n->device, count, to);
+        if (edition == 2 && n->nvmlDeviceGetComputeRunningProcesses_v2)
+            r = n->nvmlDeviceGetComputeRunningProcesses_v2(n->device, count, to);
+        if (edition == 1 && n->nvmlDeviceGetComputeRunningProcesses)
+            r = n->nvmlDeviceGetComputeRunningProcesses(n->device, count, to);
     }
     return r == NVML_SUCCESS || (r == NVML_ERROR_INSUFFICIENT_SIZE && *count > ASKED);
 }

@@ -1,6 +1,7 @@
-// gpu/cuda/nvml_api.h: the part of NVML's binary interface (the NVIDIA Management Library, libnvidia-ml.so.1, which comes with
-// the driver) that we call, declared by us, so that the program builds where its header is not installed. Names and values are
-// NVML's own (nvml.h of CUDA 13); test/nvml_headers.c compares every one of them with the original where that is installed.
+// gpu/cuda/nvml_api.h: the part of NVML's binary interface (the NVIDIA Management Library, libnvidia-ml.so.1, which
+// comes with the driver) that we call, declared by us, so that the program builds where its header is not installed.
+// Names and values are NVML's own (nvml.h of CUDA 13); test/nvml_headers.c compares every one of them with the original
+// where that is installed.
 #ifndef GPU_CUDA_NVML_API_H
 #define GPU_CUDA_NVML_API_H
 
@@ -22,8 +23,8 @@ typedef enum {
 typedef enum { NVML_TEMPERATURE_GPU = 0 } nvmlTemperatureSensors_t;
 typedef enum { NVML_CLOCK_SM = 1 } nvmlClockType_t;
 
-// A process that computes on a device, as the first edition of the call writes it and as the later ones do. usedGpuMemory is in
-// bytes; all ones: not known.
+// A process that computes on a device, as the first edition of the call writes it and as the later ones do.
+// usedGpuMemory is in bytes; all ones: not known.
 typedef struct {
     unsigned int pid;
     unsigned long long usedGpuMemory;
@@ -65,7 +66,8 @@ enum {
     CALL(nvmlReturn_t, nvmlSystemGetDriverVersion, (char *version, unsigned int length)) \
     CALL(nvmlReturn_t, nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned int *milliwatts)) \
     CALL(nvmlReturn_t, nvmlDeviceGetTotalEnergyConsumption, (nvmlDevice_t device, unsigned long long *millijoules)) \
-    CALL(nvmlReturn_t, nvmlDeviceGetTemperature, (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned int *celsius)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetTemperature, \
+         (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned int *celsius)) \
     CALL(nvmlReturn_t, nvmlDeviceGetClockInfo, (nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)) \
     CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons)) \
     CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *reasons)) \
@@ -73,9 +75,12 @@ enum {
     CALL(nvmlReturn_t, nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t * memory)) \
     CALL(nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length)) \
     CALL(nvmlReturn_t, nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned int *milliwatts)) \
-    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
-    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v2, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
-    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *list))
+    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v2, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *list))
 
 // --- the opened library, and one GPU (gpu/cuda/nvml.c) --------------------------------------------------------------
 

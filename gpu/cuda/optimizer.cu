@@ -1,18 +1,21 @@
-// gpu/cuda/optimizer.cu: the gradient's norm, whether a step counts, and what it does to the weights. All of it gives the bits of the CPU: orders
-// are written down (gpu/ops.h), and only operations that IEEE 754 fixes are used: + - * / sqrt and fma, which nvcc rounds to nearest without
-// flushing denormals unless told otherwise.
+// gpu/cuda/optimizer.cu: the gradient's norm, whether a step counts, and what it does to the weights. All of it gives
+// the bits of the CPU: orders are written down (gpu/ops.h), and only operations that IEEE 754 fixes are used: + - * /
+// sqrt and fma, which nvcc rounds to nearest without flushing denormals unless told otherwise.
 #include "gpu/cuda/kernel.h"
 
-// --- sum_squares ---------------------------------------------------------------------------------------------------------------------
+// --- sum_squares -----------------------------------------------------------------------------------------------------
 
 enum { LANES = 8, CHUNKS_A_WARP = WARP / LANES, AHEAD = 16 };  // AHEAD: loads of a lane in flight
 
-// sum_squares: a lane is an accumulator, eight lanes a chunk, a warp four chunks. Each load of a warp takes four whole sectors of 32 bytes.
-// sums       the contract's accumulators and tree, in double: a square of an FP32 number has 48 bits and is exact there, so that one fma gives
-//            the bits of product and sum. What an accumulator takes is a chain of 2048 additions; chunks go side by side
+// sum_squares: a lane is an accumulator, eight lanes a chunk, a warp four chunks. Each load of a warp takes four whole
+// sectors of 32 bytes.
+// sums       the contract's accumulators and tree, in double: a square of an FP32 number has 48 bits and is exact
+//            there, so that one fma gives the bits of product and sum. What an accumulator takes is a chain of 2048
+//            additions; chunks go side by side
 // moves      4 bytes an element: memory bound where double has a 64th of the FP32 rate or more
 // reference  gpu/cpu/kernel/elementwise.c: sum_squares
-__global__ void __launch_bounds__(WARP) sum_squares_kernel(double *sums, const float *g, int64_t chunks, int64_t count) {
+__global__ void __launch_bounds__(WARP)
+    sum_squares_kernel(double *sums, const float *g, int64_t chunks, int64_t count) {
     int64_t chunk = (int64_t)blockIdx.x * CHUNKS_A_WARP + threadIdx.x / LANES;
     int lane = threadIdx.x % LANES;
     int64_t rest = chunk < chunks ? count - chunk * CHUNK : 0;
@@ -22,7 +25,8 @@ __global__ void __launch_bounds__(WARP) sum_squares_kernel(double *sums, const f
     for (int at = lane; at < n; at += LANES * AHEAD) {
         float v[AHEAD];
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) v[k] = at + k * LANES < n ? x[at + k * LANES] : 0.0f;  // + 0^2 changes no bit of a sum that is not -0
+        // + 0^2 changes no bit of a sum that is not -0
+        for (int k = 0; k < AHEAD; k++) v[k] = at + k * LANES < n ? x[at + k * LANES] : 0.0f;
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) sum = fma((double)v[k], (double)v[k], sum);
     }
@@ -34,12 +38,12 @@ __global__ void __launch_bounds__(WARP) sum_squares_kernel(double *sums, const f
 err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
     int64_t count = tensor_count(args->g), chunks = ceil_div(count, CHUNK);
     assert(args->sums->type == FP64 && args->g->type == FP32 && tensor_count(args->sums) == chunks);
-    LAUNCH(sum_squares_kernel, (unsigned)ceil_div(chunks, CHUNKS_A_WARP), WARP, 0, s, (double *)args->sums->data, (const float *)args->g->data,
-           chunks, count);
+    LAUNCH(sum_squares_kernel, (unsigned)ceil_div(chunks, CHUNKS_A_WARP), WARP, 0, s, (double *)args->sums->data,
+           (const float *)args->g->data, chunks, count);
     return ERR_OK;
 }
 
-// --- step_decide ---------------------------------------------------------------------------------------------------------------------
+// --- step_decide -----------------------------------------------------------------------------------------------------
 
 // The loss scale is multiplied in FP32. Beyond these bounds it is of no use to any half-precision gradient.
 #define SCALE_MOST 0x1p24f
@@ -71,12 +75,13 @@ __device__ static void decide(step_state *state, double total, double share, ste
     }
 }
 
-// step_decide: one block; one thread adds in order and decides. The order is the contract: a chain of about eight cycles a chunk, 40 us for 124 M
-// weights, while the rest of the device is free.
+// step_decide: one block; one thread adds in order and decides. The order is the contract: a chain of about eight
+// cycles a chunk, 40 us for 124 M weights, while the rest of the device is free.
 // moves      8 bytes a chunk
 // reference  gpu/cpu/kernel/optimizer.c
 __global__ void __launch_bounds__(ORDERED_THREADS)
-    step_decide_kernel(step_state *state, const double *sums, int64_t n, const double *counts, int64_t samples, double losses, step_rules r) {
+    step_decide_kernel(step_state *state, const double *sums, int64_t n, const double *counts, int64_t samples,
+                       double losses, step_rules r) {
     K_SMEM(double, room, [2][ORDERED_TILE]);
     double total = ordered_sum(sums, n, room), counted = counts ? ordered_sum(counts, samples, room) : losses;
     if (threadIdx.x == 0) decide(state, total, counted / losses, r);
@@ -85,12 +90,13 @@ __global__ void __launch_bounds__(ORDERED_THREADS)
 err_t cuda_step_decide(const step_decide_args *args, stream *s) {
     const tensor *counts = args->counts;
     assert(args->sums->type == FP64 && (!counts || counts->type == FP64));
-    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data, tensor_count(args->sums),
-           counts ? (const double *)counts->data : NULL, counts ? tensor_count(counts) : 0, counts ? (double)args->losses : 1.0, *args->rules);
+    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data,
+           tensor_count(args->sums), counts ? (const double *)counts->data : NULL, counts ? tensor_count(counts) : 0,
+           counts ? (double)args->losses : 1.0, *args->rules);
     return ERR_OK;
 }
 
-// --- stochastic rounding: gpu/ops.h, rounding_key; line by line that of gpu/cpu/kernel/stochastic.h ------------------------------------
+// --- stochastic rounding: gpu/ops.h, rounding_key; line by line that of gpu/cpu/kernel/stochastic.h ------------------
 
 // The words of the four elements of this call that begin with i, a multiple of four.
 __device__ __forceinline__ void rounding_words(uint32_t *word, const rounding_key &key, int64_t i, uint32_t t) {
@@ -107,14 +113,15 @@ __device__ __forceinline__ void round_stochastic(bf16 *y, float x, uint32_t word
 __device__ __forceinline__ void round_stochastic(fp16 *y, float x, uint32_t word) {
     uint32_t magnitude = __float_as_uint(x) & 0x7fffffffu, sign = __float_as_uint(x) ^ magnitude;
     if (magnitude < 0x38800000u) {  // below 2^-14 halves are 2^-24 apart
-        float a = __uint_as_float(magnitude) * 0x1p24f, whole = floorf(a), rest = (float)((1u << 24) - (word >> 8)) * 0x1p-24f;
+        float a = __uint_as_float(magnitude) * 0x1p24f, whole = floorf(a),
+              rest = (float)((1u << 24) - (word >> 8)) * 0x1p-24f;
         float up = rest <= a - whole ? 1.0f : 0.0f;
         x = __uint_as_float(sign | __float_as_uint((whole + up) * 0x1p-24f));
     } else if (magnitude <= 0x477fe000u) x = __uint_as_float(sign | ((magnitude + (word >> 19)) & ~0x1fffu));
     round_to(y, x);
 }
 
-// --- updates: four elements at a time ------------------------------------------------------------------------------------------------
+// --- updates: four elements at a time --------------------------------------------------------------------------------
 
 enum {
     UPDATE_THREADS = 256,
@@ -143,7 +150,7 @@ template <bool WIDE, class T> __device__ __forceinline__ void store4(T *x, four<
         if (i + k < count) x[i + k] = a.v[k];
 }
 
-// --- adamw ---------------------------------------------------------------------------------------------------------------------------
+// --- adamw -----------------------------------------------------------------------------------------------------------
 
 typedef struct adam_job {
     void *w;
@@ -173,12 +180,13 @@ __device__ static adam_step constants(const step_state *state, adamw_rules r) {
 }
 
 // adamw: element by element; w may be NULL, or the master itself. WIDE: all five begin at a multiple of four elements.
-// STOCHASTIC: w is rounded stochastically, with one philox for a thread's four elements; its registers cost a block on each
-// processor.
+// STOCHASTIC: w is rounded stochastically, with one philox for a thread's four elements; its registers cost a block on
+// each processor.
 // moves      28 + sizeof(E) bytes a weight; memory bound. Nothing but the state is read when the step was decided
 //            against
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
-template <class T, bool WIDE, bool STOCHASTIC> __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
+template <class T, bool WIDE, bool STOCHASTIC>
+__global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
     K_SMEM(adam_step, shared, [1]);
     if (!j.state->apply) return;
     if (threadIdx.x == 0) shared[0] = constants(j.state, j.rules);
@@ -187,7 +195,8 @@ template <class T, bool WIDE, bool STOCHASTIC> __global__ void __launch_bounds__
     for (int k = 0; k < UPDATE_GROUPS; k++) {
         int64_t i = (int64_t)blockIdx.x * UPDATE_SPAN + (k * UPDATE_THREADS + threadIdx.x) * 4;
         if (i >= j.count) return;
-        four<float> grad = load4<WIDE>(j.grad, i, j.count), m = load4<WIDE>(j.m, i, j.count), v = load4<WIDE>(j.v, i, j.count);
+        four<float> grad = load4<WIDE>(j.grad, i, j.count), m = load4<WIDE>(j.m, i, j.count),
+                    v = load4<WIDE>(j.v, i, j.count);
         four<float> master = load4<WIDE>(j.master, i, j.count);
         four<T> w;
         uint32_t word[4];
@@ -212,7 +221,8 @@ template <class T, bool WIDE, bool STOCHASTIC> __global__ void __launch_bounds__
 template <class T, bool STOCHASTIC> static err_t adamw_of(const adam_job &j, stream *s) {
     size_t aligned = (uintptr_t)j.master | (uintptr_t)j.m | (uintptr_t)j.v | (uintptr_t)j.grad;
     unsigned grid = (unsigned)ceil_div(j.count, UPDATE_SPAN);
-    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0) LAUNCH((adamw_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
+        LAUNCH((adamw_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     else LAUNCH((adamw_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     return ERR_OK;
 }
@@ -222,7 +232,8 @@ err_t cuda_adamw(const adamw_args *args, stream *s) {
     assert(args->master->type == FP32 && args->m->type == FP32 && args->v->type == FP32 && args->grad->type == FP32);
     assert(tensor_count(args->m) == count && tensor_count(args->v) == count && tensor_count(args->grad) == count);
     assert(!args->w || tensor_count(args->w) == count);
-    assert(!args->round || (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
+    assert(!args->round ||
+           (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
     adam_job j = {args->w ? args->w->data : NULL,
                   (float *)args->master->data,
                   (float *)args->m->data,
@@ -238,7 +249,7 @@ err_t cuda_adamw(const adamw_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- sgd -----------------------------------------------------------------------------------------------------------------------------
+// --- sgd -------------------------------------------------------------------------------------------------------------
 
 typedef struct sgd_job {
     void *w;
@@ -251,12 +262,13 @@ typedef struct sgd_job {
     rounding_key round;
 } sgd_job;
 
-// sgd: element by element; w may be NULL, or the master itself; buf is NULL without momentum. WIDE: all that there are begin at a multiple of
-// four elements. STOCHASTIC: as adamw's.
-// moves      20 + sizeof(E) bytes a weight, 12 + sizeof(E) without momentum; memory bound. Nothing but the state is read when the step was
-//            decided against
+// sgd: element by element; w may be NULL, or the master itself; buf is NULL without momentum. WIDE: all that there are
+// begin at a multiple of four elements. STOCHASTIC: as adamw's.
+// moves      20 + sizeof(E) bytes a weight, 12 + sizeof(E) without momentum; memory bound. Nothing but the state is
+//            read when the step was decided against
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
-template <class T, bool WIDE, bool STOCHASTIC> __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel(sgd_job j) {
+template <class T, bool WIDE, bool STOCHASTIC>
+__global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel(sgd_job j) {
     if (!j.state->apply) return;
     const float factor = j.state->grad_factor, lr = j.state->lr;
     for (int k = 0; k < UPDATE_GROUPS; k++) {
@@ -287,7 +299,8 @@ template <class T, bool WIDE, bool STOCHASTIC> __global__ void __launch_bounds__
 template <class T, bool STOCHASTIC> static err_t sgd_of(const sgd_job &j, stream *s) {
     size_t aligned = (uintptr_t)j.master | (uintptr_t)j.buf | (uintptr_t)j.grad;
     unsigned grid = (unsigned)ceil_div(j.count, UPDATE_SPAN);
-    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0) LAUNCH((sgd_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
+        LAUNCH((sgd_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     else LAUNCH((sgd_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     return ERR_OK;
 }
@@ -298,7 +311,8 @@ err_t cuda_sgd(const sgd_args *args, stream *s) {
     assert((args->buf != NULL) == (args->rules->momentum != 0));
     assert(!args->buf || (args->buf->type == FP32 && tensor_count(args->buf) == count));
     assert(!args->w || tensor_count(args->w) == count);
-    assert(!args->round || (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
+    assert(!args->round ||
+           (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
     sgd_job j = {args->w ? args->w->data : NULL,
                  (float *)args->master->data,
                  args->buf ? (float *)args->buf->data : NULL,
@@ -315,9 +329,10 @@ err_t cuda_sgd(const sgd_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- cast, stochastically ------------------------------------------------------------------------------------------------------------
+// --- cast, stochastically --------------------------------------------------------------------------------------------
 
-// cast_stochastic: four elements a thread, with the words that the update had for them. WIDE: both begin at a multiple of four elements.
+// cast_stochastic: four elements a thread, with the words that the update had for them. WIDE: both begin at a multiple
+// of four elements.
 // moves      4 + sizeof(E) bytes a weight; memory bound
 // reference  gpu/cpu/kernel/elementwise.c: cast_stochastic, to the bit
 template <class T, bool WIDE>
@@ -337,7 +352,9 @@ __global__ void __launch_bounds__(UPDATE_THREADS)
     store4<WIDE>(y, to, i, count);
 }
 
-template <class T> static err_t cast_stochastic_of(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
+template <class T>
+static err_t cast_stochastic_of(tensor *y, const tensor *x, const rounding_key *round, const step_state *state,
+                                stream *s) {
     T *to = (T *)y->data;
     const float *from = (const float *)x->data;
     int64_t count = tensor_count(y);

@@ -1,7 +1,7 @@
 // gpu/cuda/plans.c: see gpu/cuda/plans.h: plans of cuBLASLt, and the table that holds them.
 //
-// A row-major d (M,N) = op(a) op(b) is, read by columns, d' (N,M) = op(b)' op(a)': cuBLASLt's A is our b, its B our a, its m is N and its n is M;
-// what is transposed here is transposed there.
+// A row-major d (M,N) = op(a) op(b) is, read by columns, d' (N,M) = op(b)' op(a)': cuBLASLt's A is our b, its B our a,
+// its m is N and its n is M; what is transposed here is transposed there.
 #include "gpu/cuda/plans.h"
 
 #include <inttypes.h>
@@ -9,27 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- failures ------------------------------------------------------------------------------------------------------------------------
+// --- failures --------------------------------------------------------------------------------------------------------
 
 err_t blas_status(const matmul_plans *p, cublasStatus_t status, const char *call, const char *file, int line) {
     if (status == CUBLAS_STATUS_SUCCESS) return ERR_OK;
-    bool absent = status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_ARCH_MISMATCH;
-    return err_set_at(file, line, call, absent ? ERR_UNAVAILABLE : ERR_INTERNAL, "cuda: %.40s: %s (%d, cuBLASLt %zu, %s)", call,
-                      p->lib.cublasLtGetStatusString(status), (int)status, p->lib.version, p->lib.path);
+    bool absent = status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ALLOC_FAILED ||
+                  status == CUBLAS_STATUS_ARCH_MISMATCH;
+    return err_set_at(file, line, call, absent ? ERR_UNAVAILABLE : ERR_INTERNAL,
+                      "cuda: %.40s: %s (%d, cuBLASLt %zu, %s)", call, p->lib.cublasLtGetStatusString(status),
+                      (int)status, p->lib.version, p->lib.path);
 }
 
 void plan_name(const plan_key *k, int64_t m, char dst[PLAN_NAME]) {
     snprintf(dst, PLAN_NAME,
-             "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 ") %s to %s%s%s%s%s, rows of %" PRId64 " and %" PRId64 ", aligned to %u, %u and %u", m, k->n,
-             k->k, dtype_name(k->type), dtype_name(k->d_type), k->ta ? ", a transposed" : "", k->tb ? ", b transposed" : "",
-             k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", k->lda, k->ldb, k->align[0], k->align[1], k->align[2]);
+             "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 ") %s to %s%s%s%s%s, rows of %" PRId64 " and %" PRId64
+             ", aligned to %u, %u and %u",
+             m, k->n, k->k, dtype_name(k->type), dtype_name(k->d_type), k->ta ? ", a transposed" : "",
+             k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", k->lda,
+             k->ldb, k->align[0], k->align[1], k->align[2]);
 }
 
-// --- making plans --------------------------------------------------------------------------------------------------------------------
+// --- making plans ----------------------------------------------------------------------------------------------------
 
 static cudaDataType_t blas_type(uint32_t t) { return t == FP32 ? CUDA_R_32F : t == BF16 ? CUDA_R_16BF : CUDA_R_16F; }
 
-#define PREFER(attribute, value) BLAS(cublasLtMatmulPreferenceSetAttribute, p->preference, CUBLASLT_MATMUL_PREF_##attribute, &(value), sizeof(value))
+#define PREFER(attribute, value) \
+    BLAS(cublasLtMatmulPreferenceSetAttribute, p->preference, CUBLASLT_MATMUL_PREF_##attribute, &(value), sizeof(value))
 
 err_t plan_describe(matmul_plans *p, plan *e, const void *bias) {
     const plan_key *k = &e->key;
@@ -62,18 +67,23 @@ err_t plan_ask(matmul_plans *p, const plan *e, int most, cublasLtMatmulAlgo_t *o
     PREFER(MIN_ALIGNMENT_B_BYTES, e->key.align[0]);
     PREFER(MIN_ALIGNMENT_C_BYTES, e->key.align[2]);
     PREFER(MIN_ALIGNMENT_D_BYTES, e->key.align[2]);
-    cublasStatus_t status = p->lib.cublasLtMatmulAlgoGetHeuristic(p->handle, e->desc, e->a, e->b, e->d, e->d, p->preference, most, found, &all);
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED) TRY(blas_status(p, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__));
+    cublasStatus_t status = p->lib.cublasLtMatmulAlgoGetHeuristic(p->handle, e->desc, e->a, e->b, e->d, e->d,
+                                                                  p->preference, most, found, &all);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+        TRY(blas_status(p, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__));
     *count = 0;
     for (int i = 0; i < all; i++)
-        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= workspace) out[(*count)++] = found[i].algo;
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= workspace)
+            out[(*count)++] = found[i].algo;
     return ERR_OK;
 }
 
-uint32_t plan_number(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute) {
+uint32_t plan_number(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo,
+                     cublasLtMatmulAlgoConfigAttributes_t attribute) {
     uint64_t wide = 0;  // the two shapes are 16 bits, the rest 32
     size_t written = 0;
-    bool narrow = attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
+    bool narrow =
+        attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
     (void)p->lib.cublasLtMatmulAlgoConfigGetAttribute(algo, attribute, &wide, narrow ? 2 : 4, &written);
     return (uint32_t)wide;
 }
@@ -123,7 +133,7 @@ static err_t make(matmul_plans *p, plan *e, const plan_key *key, const void *bia
     return ERR_OK;
 }
 
-// --- the table -----------------------------------------------------------------------------------------------------------------------
+// --- the table -------------------------------------------------------------------------------------------------------
 
 uint64_t plan_fnv(const void *bytes, size_t n) {
     const unsigned char *c = bytes;
@@ -148,10 +158,11 @@ plan *plan_find(matmul_plans *p, const plan_key *key, plan **place) {
 err_t plan_no_place(const plan_key *key) {
     char text[PLAN_NAME];
     plan_name(key, key->m, text);
-    return err_set(ERR_UNAVAILABLE,
-                   "cuda: %s: there is no place for its plan among those of the run, of which there are %d at most; the run has met too "
-                   "many shapes: do what meets others in a run of its own",
-                   text, PLANS);
+    return err_set(
+        ERR_UNAVAILABLE,
+        "cuda: %s: there is no place for its plan among those of the run, of which there are %d at most; the run has met too "
+        "many shapes: do what meets others in a run of its own",
+        text, PLANS);
 }
 
 // A plan that is made here follows from its key alone: an evicted one is made again the same.
@@ -187,7 +198,7 @@ err_t plan_fit(matmul_plans *p, plan **of, int64_t m, const void *bias) {
     return plan_get(p, &key, bias, of);
 }
 
-// --- opening -------------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 // The newest library that makes a handle: one that is newer than the driver does not.
 static err_t open_library(matmul_plans *p) {
@@ -241,6 +252,7 @@ err_t blas_about(char *dst, size_t room) {
     blas lib;
     int from = 0;
     TRY(blas_open(&lib, &from));
-    snprintf(dst, room, "cuBLASLt %zu.%zu.%zu, %s", lib.version / 10000, lib.version / 100 % 100, lib.version % 100, lib.path);
+    snprintf(dst, room, "cuBLASLt %zu.%zu.%zu, %s", lib.version / 10000, lib.version / 100 % 100, lib.version % 100,
+             lib.path);
     return ERR_OK;
 }

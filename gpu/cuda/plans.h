@@ -1,12 +1,13 @@
 // gpu/cuda/plans.h: how each matrix product is computed: a plan, made when a shape is first met, and kept.
 //
-//   plans     A plan is a set of descriptors and an algorithm: one of cuBLASLt's, or, where it has none, our own kernel (matmul_own.cu). Plans
-//             are in a table that is allocated at open. No memory is allocated at any other time. A plan can be written as text
-//             and set in another process: the book (book.c). A plan from the book is used unchanged and stays; only plans
-//             that were made here may be evicted, because they would be made again the same
-//   rows      The rows of a, where it is not transposed, are a batch, and a product of a part of them must give the same
-//             bits. So a plan is for the rows of the whole batch, and computes any number of rows up to that: an algorithm
-//             treats every element of d alike, wherever it is. `lockstep tune` tests that (tune.c)
+//   plans     A plan is a set of descriptors and an algorithm: one of cuBLASLt's, or, where it has none, our own kernel
+//             (matmul_own.cu). Plans are in a table that is allocated at open. No memory is allocated at any other
+//             time. A plan can be written as text and set in another process: the book (book.c). A plan from the book
+//             is used unchanged and stays; only plans that were made here may be evicted, because they would be made
+//             again the same
+//   rows      The rows of a, where it is not transposed, are a batch, and a product of a part of them must give the
+//             same bits. So a plan is for the rows of the whole batch, and computes any number of rows up to that: an
+//             algorithm treats every element of d alike, wherever it is. `lockstep tune` tests that (tune.c)
 //   choice    The heuristic's first algorithm, or the fastest of those that `lockstep tune` has timed
 #ifndef GPU_CUDA_PLANS_H
 #define GPU_CUDA_PLANS_H
@@ -62,12 +63,13 @@ struct matmul_plans {
 
 err_t blas_status(const matmul_plans *p, cublasStatus_t status, const char *call, const char *file, int line);
 #define BLAS(name, ...) TRY(blas_status(p, p->lib.name(__VA_ARGS__), #name, __FILE__, __LINE__))
-#define DESC(attribute, value) BLAS(cublasLtMatmulDescSetAttribute, e->desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value))
+#define DESC(attribute, value) \
+    BLAS(cublasLtMatmulDescSetAttribute, e->desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value))
 
 // "matmul (7,65,33) bf16 to fp32, a transposed, ..." for m rows, of at most PLAN_NAME - 1 bytes.
 void plan_name(const plan_key *k, int64_t m, char dst[PLAN_NAME]);
 
-// --- plans.c -------------------------------------------------------------------------------------------------------------------------
+// --- plans.c ---------------------------------------------------------------------------------------------------------
 
 // The key's plan. NULL: it has none, and *place is where to make it: an unused place, or the first whose plan may be
 // evicted, or NULL.
@@ -77,8 +79,8 @@ err_t plan_no_place(const plan_key *key);
 // The key's plan, made where there is none yet. bias: the address that its descriptor begins with.
 err_t plan_get(matmul_plans *p, const plan_key *key, const void *bias, plan **out);
 
-// Prepares a plan for m rows. If none of its algorithms can do them, *of becomes a plan that is for m rows: correct, but perhaps
-// with other bits.
+// Prepares a plan for m rows. If none of its algorithms can do them, *of becomes a plan that is for m rows: correct,
+// but perhaps with other bits.
 err_t plan_fit(matmul_plans *p, plan **of, int64_t m, const void *bias);
 
 // Frees what e holds; e is unused then.
@@ -103,9 +105,10 @@ void plan_take(const matmul_plans *p, plan *e, const cublasLtMatmulAlgo_t *algo)
 uint64_t plan_fnv(const void *bytes, size_t n);
 
 // A number of an algorithm's configuration.
-uint32_t plan_number(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute);
+uint32_t plan_number(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo,
+                     cublasLtMatmulAlgoConfigAttributes_t attribute);
 
-// --- book.c --------------------------------------------------------------------------------------------------------------------------
+// --- book.c ----------------------------------------------------------------------------------------------------------
 
 // The content of a line.
 typedef struct plan_entry {
@@ -120,7 +123,7 @@ err_t plan_read(const matmul_plans *p, const char *text, plan_entry *x);
 // "algo 7 tile 18 ...": what defines an algorithm, for people.
 void plan_numbers(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo, char dst[NUMBERS_TEXT]);
 
-// --- matmul.c ------------------------------------------------------------------------------------------------------------------------
+// --- matmul.c --------------------------------------------------------------------------------------------------------
 
 // out = beta * c + op(a) op(b) (+ bias) for m rows, as the plan says, which is ready for them (plan_fit). c may be out.
 typedef struct plan_operands {
@@ -131,7 +134,7 @@ typedef struct plan_operands {
 } plan_operands;
 err_t plan_run(matmul_plans *p, plan *e, const plan_operands *x, stream *s);
 
-// --- matmul_own.cu -------------------------------------------------------------------------------------------------------------------
+// --- matmul_own.cu ---------------------------------------------------------------------------------------------------
 
 err_t matmul_own(const plan_key *k, const plan_operands *x, stream *s);
 

@@ -39,8 +39,9 @@ template <class T> static err_t rotary(const rotary_args *args, stream *s) {
     constexpr int W = 16 / sizeof(T);
     const int head = (int)args->table->size[1];
     const int64_t rows = args->x->size[0] * args->x->size[1];
-    rotary_shape<T> z = {(T *)args->x->data, (const float *)args->table->data, 0, (int)args->x->size[1], (int)args->x->size[2], head,
-                         args->heads,        args->back ? -1.0f : 1.0f};
+    rotary_shape<T> z = {
+        (T *)args->x->data, (const float *)args->table->data, 0, (int)args->x->size[1], (int)args->x->size[2], head,
+        args->heads,        args->back ? -1.0f : 1.0f};
     const bool wide = head / 2 % W == 0 && packs<T>(z.x, z.row) && (uintptr_t)z.table % 16 == 0;
     z.pairs = rows * args->heads * (head / 2 / (wide ? W : 1));
     const unsigned blocks = (unsigned)ceil_div(z.pairs, BLOCK);
@@ -51,8 +52,9 @@ template <class T> static err_t rotary(const rotary_args *args, stream *s) {
 
 err_t cuda_rotary(const rotary_args *args, stream *s) {
     const int64_t head = args->table->size[1];
-    assert(args->x->dims == 3 && args->table->dims == 2 && args->table->type == FP32 && args->table->size[0] >= args->x->size[1]);
-    assert(head % 2 == 0 && args->x->size[2] % head == 0 && args->heads >= 1 && args->heads * head <= args->x->size[2] &&
-           args->x->size[2] <= INT32_MAX);
+    assert(args->x->dims == 3 && args->table->dims == 2 && args->table->type == FP32 &&
+           args->table->size[0] >= args->x->size[1]);
+    assert(head % 2 == 0 && args->x->size[2] % head == 0 && args->heads >= 1 &&
+           args->heads * head <= args->x->size[2] && args->x->size[2] <= INT32_MAX);
     BY_TYPE(args->x->type, T, return rotary<T>(args, s));
 }

@@ -1,4 +1,5 @@
-// gpu/cuda/sensors.c: see gpu/sensors.h. NVML needs neither CUDA nor its headers, so that this is linked into every build.
+// gpu/cuda/sensors.c: see gpu/sensors.h. NVML needs neither CUDA nor its headers, so that this is linked into every
+// build.
 #include "gpu/sensors.h"
 
 #include "gpu/cuda/nvml_api.h"

@@ -8,7 +8,7 @@
 
 static cuda_device *device_of(const stream *s) { return (cuda_device *)s->dev; }
 
-// --- what was launched ---------------------------------------------------------------------------------------------------------------
+// --- what was launched -----------------------------------------------------------------------------------------------
 
 static void describe_launches(const cuda_device *d, char *out, size_t size) {
     int64_t n = d->launches < CUDA_LAUNCHES ? d->launches : CUDA_LAUNCHES;
@@ -26,20 +26,29 @@ err_t cuda_finished(stream *s, cudaError_t e, const char *file, int line) {
     char text[640];
     (void)cudaGetLastError();
     if (d->check && d->launches)
-        return err_set_at(file, line, __func__, ERR_INTERNAL, "cuda: %s (%s:%d) failed on the device: %s (%s)", last->kernel, last->file, last->line,
-                          cudaGetErrorName(e), cudaGetErrorString(e));
+        return err_set_at(file, line, __func__, ERR_INTERNAL, "cuda: %s (%s:%d) failed on the device: %s (%s)",
+                          last->kernel, last->file, last->line, cudaGetErrorName(e), cudaGetErrorString(e));
     describe_launches(d, text, sizeof text);
-    return err_set_at(file, line, __func__, ERR_INTERNAL,
-                      "cuda: the device failed: %s (%s); [device] check = yes finds the kernel. The last launches, the newest "
-                      "first: %s",
-                      cudaGetErrorName(e), cudaGetErrorString(e), text);
+    return err_set_at(
+        file, line, __func__, ERR_INTERNAL,
+        "cuda: the device failed: %s (%s); [device] check = yes finds the kernel. The last launches, the newest "
+        "first: %s",
+        cudaGetErrorName(e), cudaGetErrorString(e), text);
 }
 
 // Statuses that report a failure of work queued earlier, whichever call returns them.
 static bool is_of_earlier_work(cudaError_t e) {
     static const cudaError_t late[] = {
-        cudaErrorIllegalAddress,    cudaErrorLaunchTimeout,       cudaErrorAssert,    cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
-        cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc, cudaErrorLaunchFailure,      cudaErrorECCUncorrectable,
+        cudaErrorIllegalAddress,
+        cudaErrorLaunchTimeout,
+        cudaErrorAssert,
+        cudaErrorHardwareStackError,
+        cudaErrorIllegalInstruction,
+        cudaErrorMisalignedAddress,
+        cudaErrorInvalidAddressSpace,
+        cudaErrorInvalidPc,
+        cudaErrorLaunchFailure,
+        cudaErrorECCUncorrectable,
         cudaErrorUnknown,
     };
     for (size_t i = 0; i < sizeof late / sizeof *late; i++)
@@ -58,11 +67,12 @@ err_t cuda_launched(stream *s, const char *kernel, const char *file, int line) {
     if (is_of_earlier_work(e)) return cuda_finished(s, e, file, line);
     d->note[d->launches++ % CUDA_LAUNCHES] = (launch_note){kernel, file, line};
     if (e != cudaSuccess)
-        return err_set_at(file, line, kernel, ERR_INTERNAL, "cuda: %s was not launched: %s (%s)", kernel, cudaGetErrorName(e), cudaGetErrorString(e));
+        return err_set_at(file, line, kernel, ERR_INTERNAL, "cuda: %s was not launched: %s (%s)", kernel,
+                          cudaGetErrorName(e), cudaGetErrorString(e));
     return d->check && !s->recording ? cuda_finished(s, cudaStreamSynchronize(s->native), file, line) : ERR_OK;
 }
 
-// --- streams -------------------------------------------------------------------------------------------------------------------------
+// --- streams ---------------------------------------------------------------------------------------------------------
 
 static err_t fill_stream(stream *s, bool compute) {
     CUDA(cudaStreamCreateWithFlags(&s->native, cudaStreamNonBlocking));
@@ -107,7 +117,7 @@ err_t cuda_stream_call(stream *s, stream_function fn, const void *ctx, size_t by
 void *cuda_stream_native(stream *s) { return s->native; }
 err_t cuda_stream_wait(stream *s) { return cuda_finished(s, cudaStreamSynchronize(s->native), __FILE__, __LINE__); }
 
-// --- events --------------------------------------------------------------------------------------------------------------------------
+// --- events ----------------------------------------------------------------------------------------------------------
 
 static err_t open_event(device *d, bool timed, event **out) {
     *out = NULL;
@@ -135,7 +145,9 @@ void cuda_event_close(event *e) {
 
 // Inside a capture an event is an edge of the graph and has no time.
 err_t cuda_event_record(event *e, stream *s) {
-    if (e->timed && s->recording) return err_set(ERR_INTERNAL, "cuda: a timed event inside a recording has no time; record it before or after it");
+    if (e->timed && s->recording)
+        return err_set(ERR_INTERNAL,
+                       "cuda: a timed event inside a recording has no time; record it before or after it");
     ON(s, cudaEventRecord(e->native, s->native));
     e->on = s;
     return ERR_OK;
@@ -156,19 +168,23 @@ err_t cuda_event_elapsed(event *from, event *to, double *ms) {
     float between = 0;
     *ms = 0;
     if (!from->timed || !to->timed)
-        return err_set(ERR_INTERNAL, "cuda: an event that is not timed was asked for its time; open it with event_open_timed");
-    if (!from->on || !to->on) return err_set(ERR_INTERNAL, "cuda: an event was asked for its time before it was recorded; record it first");
+        return err_set(ERR_INTERNAL,
+                       "cuda: an event that is not timed was asked for its time; open it with event_open_timed");
+    if (!from->on || !to->on)
+        return err_set(ERR_INTERNAL, "cuda: an event was asked for its time before it was recorded; record it first");
     cudaError_t e = cudaEventElapsedTime(&between, from->native, to->native);
     if (e == cudaErrorNotReady) {
         (void)cudaGetLastError();  // else the next launch would find it
-        return err_set(ERR_INTERNAL, "cuda: an event was asked for its time before it was reached; wait for one recorded after it first");
+        return err_set(
+            ERR_INTERNAL,
+            "cuda: an event was asked for its time before it was reached; wait for one recorded after it first");
     }
     TRY(called(to->on, e, "cudaEventElapsedTime", __LINE__));
     *ms = between;
     return ERR_OK;
 }
 
-// --- copies --------------------------------------------------------------------------------------------------------------------------
+// --- copies ----------------------------------------------------------------------------------------------------------
 
 err_t cuda_copy(stream *s, void *dst, const void *src, size_t bytes) {
     if (bytes) ON(s, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->native));

@@ -1,6 +1,7 @@
-// gpu/cuda/tune.c: which of cuBLASLt's algorithms is the fastest for a plan, and keeps what the plan promises: the same bits when it runs again,
-// and for a part of its rows the same bits as for all of them. The heuristic knows neither the caches' state nor the clocks that the device
-// has under load, and is often 10 % off. Neither promise is in cuBLASLt's documentation for every algorithm, so both are tested.
+// gpu/cuda/tune.c: which of cuBLASLt's algorithms is the fastest for a plan, and keeps what the plan promises: the same
+// bits when it runs again, and for a part of its rows the same bits as for all of them. The heuristic knows neither the
+// caches' state nor the clocks that the device has under load, and is often 10 % off. Neither promise is in cuBLASLt's
+// documentation for every algorithm, so both are tested.
 #include "gpu/cuda/plans.h"
 
 #include <math.h>
@@ -52,10 +53,14 @@ static err_t run_rows(matmul_plans *p, plan *e, const bench_operands *o, const t
     size_t a_row = (size_t)e->key.lda * dtype_bytes(e->key.type), d_row = (size_t)e->key.n * dtype_bytes(e->key.d_type);
     char *out = (char *)to->data + (size_t)first * d_row;
     TRY(plan_set_rows(p, e, m));
-    return plan_run(
-        p, e,
-        &(plan_operands){.m = m, .out = out, .c = out, .a = (const char *)o->a.data + (size_t)first * a_row, .b = o->b.data, .bias = o->bias.data},
-        o->s);
+    return plan_run(p, e,
+                    &(plan_operands){.m = m,
+                                     .out = out,
+                                     .c = out,
+                                     .a = (const char *)o->a.data + (size_t)first * a_row,
+                                     .b = o->b.data,
+                                     .bias = o->bias.data},
+                    o->s);
 }
 
 static err_t compare(const bench_operands *o, bool *same) {
@@ -67,7 +72,8 @@ static err_t compare(const bench_operands *o, bool *same) {
     return ERR_OK;
 }
 
-// Is the product the same a second time, and, where rows are a batch, in two parts, cut where no tile ends? o->d holds all of it.
+// Is the product the same a second time, and, where rows are a batch, in two parts, cut where no tile ends? o->d holds
+// all of it.
 static err_t keeps_bits(matmul_plans *p, plan *e, const bench_operands *o, bool *keeps) {
     int64_t M = e->key.m;
     const int64_t cuts[] = {M / 2, M * 3 / 8 + 1, 1, M - 1};
@@ -115,8 +121,8 @@ static err_t time_plan(matmul_plans *p, plan *e, const bench_operands *o, double
 }
 
 // Times every candidate and tests its bits. *best: the fastest that keeps them, -1: none does.
-static err_t try_all(matmul_plans *p, plan *e, const bench_operands *o, const cublasLtMatmulAlgo_t *candidate, int count, int *best,
-                     plan_tuning *out) {
+static err_t try_all(matmul_plans *p, plan *e, const bench_operands *o, const cublasLtMatmulAlgo_t *candidate,
+                     int count, int *best, plan_tuning *out) {
     *best = -1;
     for (int i = 0; i < count; i++) {
         double ms;

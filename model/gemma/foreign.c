@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// --- config.json, read -------------------------------------------------------------------------------------------------------
+// --- config.json, read -----------------------------------------------------------------------------------------------
 
 static const char *const layer_types[] = {"sliding_attention", "full_attention"};
 static const char *type_of(const gemma_options *o, int64_t layer) { return layer_types[(layer + 1) % o->pattern == 0]; }
@@ -27,7 +27,9 @@ static void read_pattern(gemma_options *o, foreign_reader *r) {
     if (!json_is_array(layers) || is_pattern(o, layers)) return;
     for (o->pattern = 1; o->pattern <= o->layers; o->pattern++)
         if (is_pattern(o, layers)) return;
-    if (!is_pattern(o, layers)) foreign_refuse(r, "layer_types", "expected for each layer full_attention or sliding_attention, full each n-th time");
+    if (!is_pattern(o, layers))
+        foreign_refuse(r, "layer_types",
+                       "expected for each layer full_attention or sliding_attention, full each n-th time");
 }
 
 static double read_angles(foreign_reader *r, const char *layers, const char *older, double theta) {
@@ -55,9 +57,11 @@ static void read_rope(gemma_options *o, foreign_reader *r) {
     foreign_reader all = foreign_inside(r, "rope_parameters");
     o->rope_theta = read_angles(r, "full_attention", "rope_theta", 1e6);
     o->local_theta = read_angles(r, "sliding_attention", "rope_local_base_freq", 1e4);
-    o->rope_factor = read_factor(r, foreign_inside(r, "rope_scaling"), read_factor(r, foreign_inside(&all, "full_attention"), 1));
+    o->rope_factor =
+        read_factor(r, foreign_inside(r, "rope_scaling"), read_factor(r, foreign_inside(&all, "full_attention"), 1));
     if (read_factor(r, foreign_inside(&all, "sliding_attention"), 1) != 1)
-        foreign_refuse(r, "rope_parameters", "expected default for sliding_attention: angles of layers with a window are not stretched");
+        foreign_refuse(r, "rope_parameters",
+                       "expected default for sliding_attention: angles of layers with a window are not stretched");
 }
 
 static void refuse_others(const gemma_options *o, foreign_reader *r) {
@@ -66,13 +70,17 @@ static void refuse_others(const gemma_options *o, foreign_reader *r) {
     for (int i = 0; i < 2; i++)
         if (foreign_bool(r, absent[i], false)) foreign_refuse(r, absent[i], "expected false");
     for (int i = 0; i < 2; i++)
-        if (foreign_real(r, capped[i], 0) != 0) foreign_refuse(r, capped[i], "expected null: capped logits are not known here");
+        if (foreign_real(r, capped[i], 0) != 0)
+            foreign_refuse(r, capped[i], "expected null: capped logits are not known here");
     if (foreign_real(r, "query_pre_attn_scalar", 256) != (double)o->head_dim)
-        foreign_refuse(r, "query_pre_attn_scalar", "expected head_dim: scores are divided by its square root, other scales are not known here");
-    if (!foreign_bool(r, "tie_word_embeddings", true)) foreign_refuse(r, "tie_word_embeddings", "expected true: the head is the embedding");
+        foreign_refuse(r, "query_pre_attn_scalar",
+                       "expected head_dim: scores are divided by its square root, other scales are not known here");
+    if (!foreign_bool(r, "tie_word_embeddings", true))
+        foreign_refuse(r, "tie_word_embeddings", "expected true: the head is the embedding");
     if (strcmp(foreign_text(r, "hidden_activation", "gelu_pytorch_tanh"), "gelu_pytorch_tanh") != 0)
         foreign_refuse(r, "hidden_activation", "expected gelu_pytorch_tanh");
-    if (json_is_null(json_object_get(r->at, "sliding_window"))) foreign_refuse(r, "sliding_window", "expected a number of positions");
+    if (json_is_null(json_object_get(r->at, "sliding_window")))
+        foreign_refuse(r, "sliding_window", "expected a number of positions");
 }
 
 void gemma_from_foreign(void *options, foreign_reader *r) {
@@ -84,18 +92,20 @@ void gemma_from_foreign(void *options, foreign_reader *r) {
     refuse_others(o, r);
 }
 
-// --- config.json, written ----------------------------------------------------------------------------------------------------
+// --- config.json, written --------------------------------------------------------------------------------------------
 
 // rope_parameters is what transformers 5 reads, the other three what 4 does: both say the same.
 static int add_rope(json_t *c, const gemma_options *o) {
     bool stretched = o->rope_factor != 1;
     json_t *far = json_pack("{s:s, s:f}", "rope_type", stretched ? "linear" : "default", "rope_theta", o->rope_theta);
     json_t *near = json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", o->local_theta);
-    json_t *scaling = stretched ? json_pack("{s:s, s:f}", "rope_type", "linear", "factor", o->rope_factor) : json_null();
+    json_t *scaling =
+        stretched ? json_pack("{s:s, s:f}", "rope_type", "linear", "factor", o->rope_factor) : json_null();
     int failed = stretched ? json_object_set_new(far, "factor", json_real(o->rope_factor)) : 0;
     return failed |
-           json_object_update_new(c, json_pack("{s:{s:o, s:o}, s:f, s:f, s:o}", "rope_parameters", "full_attention", far, "sliding_attention", near,
-                                               "rope_theta", o->rope_theta, "rope_local_base_freq", o->local_theta, "rope_scaling", scaling));
+           json_object_update_new(c, json_pack("{s:{s:o, s:o}, s:f, s:f, s:o}", "rope_parameters", "full_attention",
+                                               far, "sliding_attention", near, "rope_theta", o->rope_theta,
+                                               "rope_local_base_freq", o->local_theta, "rope_scaling", scaling));
 }
 
 // Which layers have a window: as a list, and by the two names that the pattern has had.
@@ -103,19 +113,21 @@ static int add_window(json_t *c, const gemma_options *o) {
     json_t *layers = json_array();
     int failed = 0;
     for (int64_t l = 0; l < o->layers; l++) failed |= json_array_append_new(layers, json_string(type_of(o, l)));
-    return failed |
-           json_object_update_new(c, json_pack("{s:I, s:I, s:I, s:o}", "sliding_window", (json_int_t)o->window, "sliding_window_pattern",
-                                               (json_int_t)o->pattern, "_sliding_window_pattern", (json_int_t)o->pattern, "layer_types", layers));
+    return failed | json_object_update_new(c, json_pack("{s:I, s:I, s:I, s:o}", "sliding_window", (json_int_t)o->window,
+                                                        "sliding_window_pattern", (json_int_t)o->pattern,
+                                                        "_sliding_window_pattern", (json_int_t)o->pattern,
+                                                        "layer_types", layers));
 }
 
 // pad_token_id is null: where it is not said it is 0, and token 0 would have no gradient.
 err_t gemma_to_foreign(const void *options, json_t *config) {
     const gemma_options *o = options;
     int failed = decoder_to_foreign(options, config, "Gemma3ForCausalLM", "gemma3_text");
-    failed |= json_object_update_new(config, json_pack("{s:I, s:b, s:b, s:s, s:f, s:f, s:n, s:n, s:n}", "query_pre_attn_scalar",
-                                                       (json_int_t)o->head_dim, "tie_word_embeddings", 1, "attention_bias", 0, "hidden_activation",
-                                                       "gelu_pytorch_tanh", "attention_dropout", 0.0, "initializer_range", 0.02,
-                                                       "final_logit_softcapping", "attn_logit_softcapping", "pad_token_id"));
+    failed |= json_object_update_new(
+        config, json_pack("{s:I, s:b, s:b, s:s, s:f, s:f, s:n, s:n, s:n}", "query_pre_attn_scalar",
+                          (json_int_t)o->head_dim, "tie_word_embeddings", 1, "attention_bias", 0, "hidden_activation",
+                          "gelu_pytorch_tanh", "attention_dropout", 0.0, "initializer_range", 0.02,
+                          "final_logit_softcapping", "attn_logit_softcapping", "pad_token_id"));
     failed |= add_rope(config, o) | add_window(config, o);
     return failed ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
 }

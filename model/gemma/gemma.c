@@ -5,37 +5,52 @@
 
 #include "model/op/op.h"
 
-// --- the page --------------------------------------------------------------------------------------------------------------
+// --- the page --------------------------------------------------------------------------------------------------------
 
 static const double STD = 0.02;
 
-static value norm(graph *g, const gemma_options *o, value x, const char *name) { return rms_norm(g, x, name, o->norm_eps, 1); }
+static value norm(graph *g, const gemma_options *o, value x, const char *name) {
+    return rms_norm(g, x, name, o->norm_eps, 1);
+}
 
 static value attention(graph *g, const gemma_options *o, bool sees_all, value x) {
     int64_t D = o->head_dim, H = o->heads, KV = o->kv_heads;
-    rope near = {.theta = o->local_theta}, far = {.kind = ROPE_LINEAR, .theta = o->rope_theta, .factor = o->rope_factor};
-    projection in = {
-        .outputs = (H + 2 * KV) * D, .letters = "(H+2KV)D", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 3, .share = {H * D, KV * D, KV * D}};
+    rope near = {.theta = o->local_theta},
+         far = {.kind = ROPE_LINEAR, .theta = o->rope_theta, .factor = o->rope_factor};
+    projection in = {.outputs = (H + 2 * KV) * D,
+                     .letters = "(H+2KV)D",
+                     .divide = LINEAR_OUTPUTS,
+                     .std = STD,
+                     .matrices = 3,
+                     .share = {H * D, KV * D, KV * D}};
     value qkv = project(g, x, "self_attn.qkv_proj", in);
     qkv = head_norm(g, qkv, "self_attn.q_norm", D, 0, H, o->norm_eps, 1);
     qkv = head_norm(g, qkv, "self_attn.k_norm", D, H, KV, o->norm_eps, 1);
-    value a =
-        attend(g, rotary(g, qkv, H + KV, D, sees_all ? &far : &near),
-               (attention_options){.heads = H, .kv_heads = KV, .head_size = D, .window = sees_all ? 0 : o->window, .letters = "HD", .site = -1});
-    return project(g, a, "self_attn.o_proj", (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .std = STD});
+    value a = attend(g, rotary(g, qkv, H + KV, D, sees_all ? &far : &near),
+                     (attention_options){.heads = H,
+                                         .kv_heads = KV,
+                                         .head_size = D,
+                                         .window = sees_all ? 0 : o->window,
+                                         .letters = "HD",
+                                         .site = -1});
+    return project(g, a, "self_attn.o_proj",
+                   (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .std = STD});
 }
 
 static value mlp(graph *g, const gemma_options *o, value x) {
     int64_t F = o->hidden;
-    projection in = {.outputs = 2 * F, .letters = "2F", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 2, .share = {F, F}};
+    projection in = {
+        .outputs = 2 * F, .letters = "2F", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 2, .share = {F, F}};
     value pair = project(g, x, "mlp.gate_up_proj", in);
-    return project(g, geglu(g, pair, "F"), "mlp.down_proj", (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .std = STD});
+    return project(g, geglu(g, pair, "F"), "mlp.down_proj",
+                   (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .std = STD});
 }
 
 static void gemma_page(graph *g, const void *options) {
     const gemma_options *o = options;
     begin_block(g, "embedding");
-    leave(g, embedding(g, "embed_tokens.weight", NULL, o->vocab, o->context, o->embed, STD, __builtin_sqrt((double)o->embed)));
+    leave(g, embedding(g, "embed_tokens.weight", NULL, o->vocab, o->context, o->embed, STD,
+                       __builtin_sqrt((double)o->embed)));
     for (int l = 0; l < o->layers; l++) {
         value x = begin_layer(g, "layers.%d.", l);
         value a = attention(g, o, (l + 1) % o->pattern == 0, norm(g, o, x, "input_layernorm"));
@@ -48,7 +63,7 @@ static void gemma_page(graph *g, const void *options) {
     leave(g, 0);
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 // clang-format off
 #define OPTIONS gemma_options

@@ -8,7 +8,8 @@
 
 typedef struct gemma_options {
     DECODER_FIELDS;
-    int64_t pattern, window;                      // each pattern-th layer sees all positions, the others the last `window` of them
+    // each pattern-th layer sees all positions, the others the last `window` of them
+    int64_t pattern, window;
     double rope_theta, rope_factor, local_theta;  // the first two: of layers that see all
 } gemma_options;
 

@@ -7,7 +7,8 @@
 
 int gpt_parts(const void *options, const param *p, weight_part *part) {
     (void)options;
-    bool layer = strncmp(p->name, "h.", 2) == 0, table = strcmp(p->name, "wte.weight") == 0 || strcmp(p->name, "wpe.weight") == 0;
+    bool layer = strncmp(p->name, "h.", 2) == 0,
+         table = strcmp(p->name, "wte.weight") == 0 || strcmp(p->name, "wpe.weight") == 0;
     part[0] = (weight_part){.prefixed = true, .transposed = layer && p->dims == 2, .table = table, .rows = p->size[0]};
     snprintf(part[0].name, sizeof part[0].name, "%s", p->name);
     return 1;
@@ -26,18 +27,21 @@ void gpt_from_foreign(void *options, foreign_reader *r) {
     if (foreign_int(r, "n_inner", 4 * o->embed) != 4 * o->embed) foreign_refuse(r, "n_inner", "expected 4 n_embd");
     if (foreign_real(r, "layer_norm_epsilon", 1e-5) != 1e-5) foreign_refuse(r, "layer_norm_epsilon", "expected 1e-5");
     if (!foreign_bool(r, "scale_attn_weights", true)) foreign_refuse(r, "scale_attn_weights", "expected true");
-    if (foreign_bool(r, "scale_attn_by_inverse_layer_idx", false)) foreign_refuse(r, "scale_attn_by_inverse_layer_idx", "expected false");
+    if (foreign_bool(r, "scale_attn_by_inverse_layer_idx", false))
+        foreign_refuse(r, "scale_attn_by_inverse_layer_idx", "expected false");
     if (foreign_bool(r, "add_cross_attention", false)) foreign_refuse(r, "add_cross_attention", "expected false");
-    if (!foreign_bool(r, "tie_word_embeddings", true)) foreign_refuse(r, "tie_word_embeddings", "expected true: the head is the embedding");
+    if (!foreign_bool(r, "tie_word_embeddings", true))
+        foreign_refuse(r, "tie_word_embeddings", "expected true: the head is the embedding");
 }
 
 // n_ctx repeats n_positions: transformers reads it no more, the converter of llama.cpp reads no other.
 err_t gpt_to_foreign(const void *options, json_t *config) {
     const gpt_options *o = options;
-    json_t *all = json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b}", "architectures", "GPT2LMHeadModel",
-                            "model_type", "gpt2", "n_layer", (json_int_t)o->layers, "n_head", (json_int_t)o->heads, "n_embd", (json_int_t)o->embed,
-                            "vocab_size", (json_int_t)o->vocab, "n_positions", (json_int_t)o->context, "n_ctx", (json_int_t)o->context,
-                            "activation_function", "gelu_new", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "attn_pdrop", 0.0, "embd_pdrop",
-                            0.0, "resid_pdrop", 0.0, "tie_word_embeddings", 1);
+    json_t *all = json_pack(
+        "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b}", "architectures",
+        "GPT2LMHeadModel", "model_type", "gpt2", "n_layer", (json_int_t)o->layers, "n_head", (json_int_t)o->heads,
+        "n_embd", (json_int_t)o->embed, "vocab_size", (json_int_t)o->vocab, "n_positions", (json_int_t)o->context,
+        "n_ctx", (json_int_t)o->context, "activation_function", "gelu_new", "layer_norm_epsilon", 1e-5,
+        "initializer_range", 0.02, "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "tie_word_embeddings", 1);
     return json_object_update_new(config, all) ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
 }

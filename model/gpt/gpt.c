@@ -10,25 +10,39 @@
 
 enum { DROP_EMBED, DROP_ATTENTION, DROP_MID, DROP_OUT };  // places of dropout in a block
 
-// --- the page --------------------------------------------------------------------------------------------------------------
+// --- the page --------------------------------------------------------------------------------------------------------
 
-// Initial values are those of GPT-2: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
+// Initial values are those of GPT-2: normal(0, 0.02), the projections back into the residual stream scaled by
+// 1/sqrt(2L).
 static const double STD = 0.02;
 static double residual_std(const gpt_options *o) { return STD / __builtin_sqrt(2.0 * (double)o->layers); }
 
 static value attention(graph *g, const gpt_options *o, value x) {
     int64_t C = o->embed;
-    value qkv = project(
-        g, x, "attn.c_attn",
-        (projection){.outputs = 3 * C, .letters = "3C", .divide = LINEAR_OUTPUTS, .bias = true, .std = STD, .matrices = 3, .share = {C, C, C}});
-    value a = attend(g, qkv, (attention_options){.heads = o->heads, .head_size = C / o->heads, .letters = "C", .site = DROP_ATTENTION});
-    return project(g, a, "attn.c_proj", (projection){.outputs = C, .letters = "C", .divide = LINEAR_INPUTS, .bias = true, .std = residual_std(o)});
+    value qkv = project(g, x, "attn.c_attn",
+                        (projection){.outputs = 3 * C,
+                                     .letters = "3C",
+                                     .divide = LINEAR_OUTPUTS,
+                                     .bias = true,
+                                     .std = STD,
+                                     .matrices = 3,
+                                     .share = {C, C, C}});
+    value a = attend(
+        g, qkv,
+        (attention_options){.heads = o->heads, .head_size = C / o->heads, .letters = "C", .site = DROP_ATTENTION});
+    return project(
+        g, a, "attn.c_proj",
+        (projection){.outputs = C, .letters = "C", .divide = LINEAR_INPUTS, .bias = true, .std = residual_std(o)});
 }
 
 static value mlp(graph *g, const gpt_options *o, value x) {
-    value h = project(g, x, "mlp.c_fc", (projection){.outputs = 4 * o->embed, .letters = "4C", .divide = LINEAR_OUTPUTS, .bias = true, .std = STD});
-    return project(g, gelu(g, h), "mlp.c_proj",
-                   (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .bias = true, .std = residual_std(o)});
+    value h = project(
+        g, x, "mlp.c_fc",
+        (projection){.outputs = 4 * o->embed, .letters = "4C", .divide = LINEAR_OUTPUTS, .bias = true, .std = STD});
+    return project(
+        g, gelu(g, h), "mlp.c_proj",
+        (projection){
+            .outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .bias = true, .std = residual_std(o)});
 }
 
 static void gpt_page(graph *g, const void *options) {
@@ -52,7 +66,7 @@ static void gpt_describe(const void *options, char *dst, size_t room) {
     snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels", o->layers, o->embed);
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 // clang-format off
 #define OPTIONS gpt_options
@@ -72,7 +86,8 @@ static const setting keys[] = {
 static err_t gpt_resolve(void *options, model_rule *r) {
     gpt_options *o = options;
     if (o->embed % o->heads)
-        return rule_break(r, KEYS("heads", "embed"), "embed = %" PRId64 " is not a multiple of heads = %" PRId64, o->embed, o->heads);
+        return rule_break(r, KEYS("heads", "embed"), "embed = %" PRId64 " is not a multiple of heads = %" PRId64,
+                          o->embed, o->heads);
     TRY(rule_divide_texts(r, o->context, o->dropout > 0 ? o->embed : 0, &o->by));
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->blocks = (int)o->layers + 2;

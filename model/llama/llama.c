@@ -1,17 +1,18 @@
-// model/llama/llama.c: Llama (Touvron et al. 2023) and the families that vary it: Llama 3, Qwen 2 and 3, Mistral. A token embedding, L layers,
-// a final RMS norm, and a head that may share the embedding.
+// model/llama/llama.c: Llama (Touvron et al. 2023) and the families that vary it: Llama 3, Qwen 2 and 3, Mistral. A
+// token embedding, L layers, a final RMS norm, and a head that may share the embedding.
 #include "model/llama/llama.h"
 
 #include "model/op/op.h"
 
-// --- the page --------------------------------------------------------------------------------------------------------------
+// --- the page --------------------------------------------------------------------------------------------------------
 
 // Initial values as GPT-2's: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
 static const double STD = 0.02;
 static double residual_std(const llama_options *o) { return STD / __builtin_sqrt(2.0 * (double)o->layers); }
 
 static rope rope_of(const llama_options *o) {
-    return (rope){(rope_kind)o->rope_scaling, o->rope_theta, o->rope_factor, o->rope_low, o->rope_high, o->rope_original};
+    return (rope){
+        (rope_kind)o->rope_scaling, o->rope_theta, o->rope_factor, o->rope_low, o->rope_high, o->rope_original};
 }
 
 static value attention(graph *g, const llama_options *o, value x) {
@@ -30,16 +31,22 @@ static value attention(graph *g, const llama_options *o, value x) {
         qkv = head_norm(g, qkv, "self_attn.k_norm", D, H, KV, o->norm_eps, 0);
     }
     value a = attend(g, rotary(g, qkv, H + KV, D, &r),
-                     (attention_options){.heads = H, .kv_heads = KV, .head_size = D, .window = o->window, .letters = "HD", .site = -1});
-    return project(
-        g, a, "self_attn.o_proj",
-        (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .bias = o->bias == LLAMA_BIAS_ALL, .std = residual_std(o)});
+                     (attention_options){
+                         .heads = H, .kv_heads = KV, .head_size = D, .window = o->window, .letters = "HD", .site = -1});
+    return project(g, a, "self_attn.o_proj",
+                   (projection){.outputs = o->embed,
+                                .letters = "C",
+                                .divide = LINEAR_INPUTS,
+                                .bias = o->bias == LLAMA_BIAS_ALL,
+                                .std = residual_std(o)});
 }
 
 static value mlp(graph *g, const llama_options *o, value x) {
     int64_t F = o->hidden;
-    value pair = project(g, x, "mlp.gate_up_proj",
-                         (projection){.outputs = 2 * F, .letters = "2F", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 2, .share = {F, F}});
+    value pair = project(
+        g, x, "mlp.gate_up_proj",
+        (projection){
+            .outputs = 2 * F, .letters = "2F", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 2, .share = {F, F}});
     return project(g, swiglu(g, pair, "F"), "mlp.down_proj",
                    (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .std = residual_std(o)});
 }
@@ -55,11 +62,12 @@ static void llama_page(graph *g, const void *options) {
         leave(g, x);
     }
     value x = begin_block(g, "head");
-    next_token_loss(g, rms_norm(g, x, "norm", o->norm_eps, 0), "lm_head.weight", o->vocab, o->tied ? 0 : -1, o->head_chunks, o->tied ? 0 : STD);
+    next_token_loss(g, rms_norm(g, x, "norm", o->norm_eps, 0), "lm_head.weight", o->vocab, o->tied ? 0 : -1,
+                    o->head_chunks, o->tied ? 0 : STD);
     leave(g, 0);
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 // clang-format off
 #define OPTIONS llama_options
@@ -85,7 +93,8 @@ static err_t llama_resolve(void *options, model_rule *r) {
     llama_options *o = options;
     TRY(decoder_resolve(options, r));
     if (o->rope_scaling == ROPE_LLAMA3 && !(o->rope_high > o->rope_low))
-        return rule_break(r, KEYS("rope_high", "rope_low"), "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
+        return rule_break(r, KEYS("rope_high", "rope_low"), "rope_high = %g must be above rope_low = %g", o->rope_high,
+                          o->rope_low);
     return ERR_OK;
 }
 

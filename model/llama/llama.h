@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { LLAMA_BIAS_NO, LLAMA_BIAS_QKV, LLAMA_BIAS_ALL } llama_bias;  // of attention: none; of q, k, v; and of the projection
+// of attention: none; of q, k, v; and of the projection
+typedef enum { LLAMA_BIAS_NO, LLAMA_BIAS_QKV, LLAMA_BIAS_ALL } llama_bias;
 
 typedef struct llama_options {
     DECODER_FIELDS;

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- the page --------------------------------------------------------------------------------------------------------------
+// --- the page --------------------------------------------------------------------------------------------------------
 
 static double std_of(int64_t inputs) { return __builtin_sqrt(2.0 / (double)inputs); }
 
@@ -30,10 +30,12 @@ static void mlp_page(graph *g, const void *options) {
         if (b == 0) x = samples(g, "pixels", o->inputs);
         snprintf(name, sizeof name, "fc.%d", b);
         if (b == o->layers) return class_loss(g, x, name, o->classes, b > 0 && !outputs, std_of(inputs)), leave(g, 0);
-        x = project(
-            g, x, name,
-            (projection){
-                .outputs = o->width[b], .letters = "F", .divide = outputs ? LINEAR_OUTPUTS : LINEAR_INPUTS, .bias = true, .std = std_of(inputs)});
+        x = project(g, x, name,
+                    (projection){.outputs = o->width[b],
+                                 .letters = "F",
+                                 .divide = outputs ? LINEAR_OUTPUTS : LINEAR_INPUTS,
+                                 .bias = true,
+                                 .std = std_of(inputs)});
         leave(g, o->activation == MLP_GELU ? gelu(g, x) : relu(g, x));
     }
 }
@@ -42,10 +44,11 @@ static void mlp_describe(const void *options, char *dst, size_t room) {
     const mlp_options *o = options;
     size_t n = (size_t)snprintf(dst, room, "%" PRId64, o->inputs);
     for (int b = 0; b < o->layers && n < room; b++) n += (size_t)snprintf(dst + n, room - n, "-%" PRId64, o->width[b]);
-    if (n < room) snprintf(dst + n, room - n, "-%" PRId64 " %s", o->classes, o->activation == MLP_GELU ? "gelu" : "relu");
+    if (n < room)
+        snprintf(dst + n, room - n, "-%" PRId64 " %s", o->classes, o->activation == MLP_GELU ? "gelu" : "relu");
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 enum { WIDTH_MAX = 1048576 };
 
@@ -71,8 +74,9 @@ static err_t mlp_resolve(void *options, model_rule *r) {
         long long n = strtoll(at, &end, 10);
         bool number = end > at && (*end == ' ' || *end == 0) && *at >= '0' && *at <= '9' && !errno;
         if (!number || n < 1 || n > WIDTH_MAX || o->layers == MLP_HIDDEN_MAX)
-            return rule_break(r, KEYS("hidden"), "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`", MLP_HIDDEN_MAX,
-                              WIDTH_MAX, o->hidden, at);
+            return rule_break(r, KEYS("hidden"),
+                              "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`",
+                              MLP_HIDDEN_MAX, WIDTH_MAX, o->hidden, at);
         if (o->layers % 2 == 0) r->divided[o->layers / 2] = "hidden", r->value[o->layers / 2] = n;
         o->width[o->layers++] = n;
         at = end;

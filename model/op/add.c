@@ -25,7 +25,7 @@ static const op_type type = {.name = "add", .role = ROLE_SUM, .forward = forward
 value add(graph *g, value a, value b) {
     operation *o = graph_add(g, &type, "sum", a, b);
     if (graph_at(g, a)->width != graph_at(g, b)->width)
-        graph_mistake(g, "add", "%s has width %lld, and %s %lld", graph_at(g, a)->name, (long long)graph_at(g, a)->width, graph_at(g, b)->name,
-                      (long long)graph_at(g, b)->width);
+        graph_mistake(g, "add", "%s has width %lld, and %s %lld", graph_at(g, a)->name,
+                      (long long)graph_at(g, a)->width, graph_at(g, b)->name, (long long)graph_at(g, b)->width);
     return graph_same(g, o);
 }

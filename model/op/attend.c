@@ -36,7 +36,8 @@ static err_t attention_gradient(const frame *f, const step *s) {
     dropout_key key;
     bool drops = o->site >= 0;
     return f->p->ops->attention_backward(
-        &(attention_backward_args){.dqkv = &dqkv, .delta = &delta, .dy = &dy, .y = &y, .lse = &lse, .qkv = &qkv, HEADS}, f->p->s);
+        &(attention_backward_args){.dqkv = &dqkv, .delta = &delta, .dy = &dy, .y = &y, .lse = &lse, .qkv = &qkv, HEADS},
+        f->p->s);
 }
 
 static void forward(lowering *L, int op, const operation *o) {
@@ -45,16 +46,19 @@ static void forward(lowering *L, int op, const operation *o) {
 }
 
 static void backward(lowering *L, int op, const operation *o) {
-    value qkv = as(L, o->in[0], LAYOUT_HEADS), dqkv = make_gradient(L, qkv, LAYOUT_HEADS), dy = as(L, L->given[op], LAYOUT_HEADS);
+    value qkv = as(L, o->in[0], LAYOUT_HEADS), dqkv = make_gradient(L, qkv, LAYOUT_HEADS),
+          dy = as(L, L->given[op], LAYOUT_HEADS);
     graph_value delta = L->v[o->out[LSE]];
     snprintf(delta.name, sizeof delta.name, "%s.delta", o->name);
-    emit(L, "attention's gradient", attention_gradient, op, "wwrrrr", dqkv, make_value(L, &delta), dy, o->out[Y], o->out[LSE], qkv);
+    emit(L, "attention's gradient", attention_gradient, op, "wwrrrr", dqkv, make_value(L, &delta), dy, o->out[Y],
+         o->out[LSE], qkv);
     L->grad[o->in[0]] = dqkv;
 }
 
 // Of positions and those that they see.
 static double flops(const model *m, const operation *o) {
-    double T = (double)m->context, W = o->window && o->window < T ? o->window : T, pairs = W >= T ? T * T / 2 : W * (T - W / 2);
+    double T = (double)m->context, W = o->window && o->window < T ? o->window : T,
+           pairs = W >= T ? T * T / 2 : W * (T - W / 2);
     return 12 * pairs * (double)(o->heads * o->head_size);
 }
 
@@ -66,7 +70,8 @@ static void keep_past(graph *g, const attention_options *a, int64_t kv) {
     past p = {.heads = (int)(a->heads / S), .kv_heads = (int)(kv / S)};
     bool same = g->past.heads == p.heads && g->past.kv_heads == p.kv_heads && g->head_size == a->head_size;
     if (g->layers && (!same || g->b != g->attends + g->layers))
-        graph_mistake(g, "attention", "expected one in each block from block %d on, with the same heads in all", g->attends);
+        graph_mistake(g, "attention", "expected one in each block from block %d on, with the same heads in all",
+                      g->attends);
     if (!g->layers++) g->attends = g->b;
     g->past = p, g->head_size = a->head_size;
 }
@@ -75,12 +80,19 @@ value attend(graph *g, value qkv, attention_options a) {
     operation *o = graph_add(g, &type, "att", qkv, 0);
     int64_t kv = a.kv_heads ? a.kv_heads : a.heads;
     if (graph_at(g, qkv)->width != (a.heads + 2 * kv) * a.head_size)
-        graph_mistake(g, "attention", "%lld + 2 x %lld heads of %lld are not %lld wide", (long long)a.heads, (long long)kv, (long long)a.head_size,
-                      (long long)graph_at(g, qkv)->width);
-    o->heads = (int)a.heads, o->head_size = a.head_size, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window, o->site = a.site;
+        graph_mistake(g, "attention", "%lld + 2 x %lld heads of %lld are not %lld wide", (long long)a.heads,
+                      (long long)kv, (long long)a.head_size, (long long)graph_at(g, qkv)->width);
+    o->heads = (int)a.heads, o->head_size = a.head_size, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window,
+    o->site = a.site;
     keep_past(g, &a, kv);
-    graph_result(g, o, Y, (graph_value){.letters = a.letters, .width = a.heads * a.head_size, .at = LAYOUT_HEADS, .is_E = true});
+    graph_result(g, o, Y,
+                 (graph_value){.letters = a.letters, .width = a.heads * a.head_size, .at = LAYOUT_HEADS, .is_E = true});
     graph_result(g, o, LSE,
-                 (graph_value){.name = ".lse", .letters = "H", .width = a.heads, .at = LAYOUT_HEADS, .shape = SHAPE_PER_HEAD, .type = FP32});
+                 (graph_value){.name = ".lse",
+                               .letters = "H",
+                               .width = a.heads,
+                               .at = LAYOUT_HEADS,
+                               .shape = SHAPE_PER_HEAD,
+                               .type = FP32});
     return o->out[Y];
 }

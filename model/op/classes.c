@@ -9,7 +9,8 @@ enum { CLASS_ALIGN = 8 };
 
 static err_t losses(const frame *f, const step *s) {
     pass p = *f->p;
-    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view1(&p.metrics, p.B), labels = view1(&p.in[LABELS], p.B), dx;
+    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view1(&p.metrics, p.B),
+           labels = view1(&p.in[LABELS], p.B), dx;
     return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, at_if(f, s->v[1], &dx), &x, &labels);
 }
 
@@ -44,12 +45,15 @@ void class_loss(graph *g, value x, const char *name, int64_t classes, bool divid
     m->metrics = 1, m->metric[0] = "accuracy";
     m->adds_once = true;
     graph_input(g, "label", INT32, 0, classes);
-    int w = graph_param(g, name, ".weight", classes, graph_at(g, x)->width, std, 0), b = graph_param(g, name, ".bias", classes, 0, 0, 0);
+    int w = graph_param(g, name, ".weight", classes, graph_at(g, x)->width, std, 0),
+        b = graph_param(g, name, ".bias", classes, 0, 0, 0);
     if (g->rc != ERR_OK) return;
-    g->head = (head){.at = {.w = w, .b = b}, .classes = classes, .Vp = (classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};
+    g->head = (head){
+        .at = {.w = w, .b = b}, .classes = classes, .Vp = (classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};
     g->chunks = 1;
     if (divided) linear_divide(&g->head.at, m, LINEAR_INPUTS, 0, NULL);
-    if (g->head.at.division == LINEAR_INPUTS) g->head.Vp = classes;  // each slice is a matrix, and has no room for padding
+    // each slice is a matrix, and has no room for padding
+    if (g->head.at.division == LINEAR_INPUTS) g->head.Vp = classes;
     else m->param[w].rows_in_memory = m->param[b].rows_in_memory = g->head.Vp;
     o->at = g->head.at;
 }

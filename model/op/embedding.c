@@ -10,11 +10,14 @@ static int64_t T_in(const frame *f) { return f->p->in[TOKENS].size[1]; }
 static bool has_positions(const frame *f, const step *s) { return f->op[s->op].at.b >= 0; }
 
 // The first token whose row is here.
-static int64_t first_token(const frame *f, const step *s) { return f->m->slices.first * (f->op[s->op].classes_in_memory / f->m->slices.of); }
+static int64_t first_token(const frame *f, const step *s) {
+    return f->m->slices.first * (f->op[s->op].classes_in_memory / f->m->slices.of);
+}
 
 static err_t look_up(const frame *f, const step *s, tensor *x, const tensor *tokens, const tensor *positions) {
     const operation *o = &f->op[s->op];
-    embedding_forward_args args = {.x = x, .tokens = tokens, .wte = &f->p->w[o->at.w], .wpe = positions, .factor = o->factor};
+    embedding_forward_args args = {
+        .x = x, .tokens = tokens, .wte = &f->p->w[o->at.w], .wpe = positions, .factor = o->factor};
     args.part = f->p->merge, args.first = first_token(f, s);
     return f->p->ops->embedding_forward(&args, f->p->s);
 }
@@ -23,8 +26,10 @@ static err_t look_up(const frame *f, const step *s, tensor *x, const tensor *tok
 static err_t embed_positions(const frame *f, const step *s, const tensor *x, int64_t b, int64_t from, int64_t n) {
     const tensor *table = &f->p->w[f->op[s->op].at.b];
     int64_t first = past_first(f->p, b) + from;
-    tensor to = view3(x, 1, n, matrix_columns(x)), row = tensor_rows(&f->p->in[TOKENS], b, 1), all = view1(&row, T_in(f));
-    tensor some = tensor_rows(&all, from, n), tokens = view2(&some, 1, n), wpe = tensor_rows(table, first, table->size[0] - first);
+    tensor to = view3(x, 1, n, matrix_columns(x)), row = tensor_rows(&f->p->in[TOKENS], b, 1),
+           all = view1(&row, T_in(f));
+    tensor some = tensor_rows(&all, from, n), tokens = view2(&some, 1, n),
+           wpe = tensor_rows(table, first, table->size[0] - first);
     return look_up(f, s, &to, &tokens, &wpe);
 }
 
@@ -64,12 +69,15 @@ static err_t embed(const frame *f, const step *s) {
 
 // Of a token slice, which begins with row `row`: all positions of some samples, or some positions of one. What has no
 // gradient here is zero.
-static err_t embed_gradients(const frame *f, const step *s, const pass *p, const tensor *dx, const tensor *scratch, int64_t row) {
+static err_t embed_gradients(const frame *f, const step *s, const pass *p, const tensor *dx, const tensor *scratch,
+                             int64_t row) {
     const linear *l = &f->op[s->op].at;
-    bool apart = p->dw[l->w].data != p->dw[f->net->g.head.at.w].data;  // from the head's gradient, which this pass has made
+    // from the head's gradient, which this pass has made
+    bool apart = p->dw[l->w].data != p->dw[f->net->g.head.at.w].data;
     int64_t T = T_in(f), rows = matrix_rows(dx), n = has_positions(f, s) && rows >= T ? T : rows, B = rows / n;
     bool part = n < T;
-    tensor all = view1(&p->in[TOKENS], p->B * T), some = tensor_rows(&all, row, rows), tokens = view2(&some, B, n), sort = *scratch;
+    tensor all = view1(&p->in[TOKENS], p->B * T), some = tensor_rows(&all, row, rows), tokens = view2(&some, B, n),
+           sort = *scratch;
     tensor x = view3(dx, B, n, matrix_columns(dx)), dwpe = {0};
     if (has_positions(f, s)) dwpe = part ? tensor_rows(&p->dw[l->b], row % T, n) : p->dw[l->b];
     if (has_positions(f, s) && part && p->fresh) TRY(stream_zero(p->s, p->dw[l->b].data, tensor_bytes(&p->dw[l->b])));
@@ -114,14 +122,16 @@ static void backward(lowering *L, int op, const operation *o) {
 
 static const op_type type = {.name = "embedding", .forward = forward, .backward = backward};
 
-value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std, double factor) {
+value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C,
+                double std, double factor) {
     operation *o = graph_add(g, &type, "embed", 0, 0);
     g->m->stream = true, g->m->context = context;
     graph_input(g, "tokens", INT32, context, vocab);
     o->at.w = graph_param(g, table, "", vocab, C, std, 0);
     o->at.b = positions ? graph_param(g, positions, "", context, C, std, 0) : -1;
     o->factor = (float)factor;
-    if (!o->factor) graph_mistake(g, "embedding", "its factor is 0: expected 1, or what the rows of %s are multiplied by", table);
+    if (!o->factor)
+        graph_mistake(g, "embedding", "its factor is 0: expected 1, or what the rows of %s are multiplied by", table);
     o->classes = vocab, o->classes_in_memory = head_rows_in_memory(vocab, g->m->slices.of);
     if (g->rc != ERR_OK) return 0;
     g->m->param[o->at.w].rows_in_memory = o->classes_in_memory;

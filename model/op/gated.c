@@ -19,11 +19,14 @@ static err_t gate_backward(const frame *f, const step *s) {
     return f->op[s->op].type == &gelu_gate ? o->geglu_backward(&args, f->p->s) : o->swiglu_backward(&args, f->p->s);
 }
 
-static void forward(lowering *L, int op, const operation *o) { emit(L, o->type->name, gate, op, "wr", o->out[0], o->in[0]); }
+static void forward(lowering *L, int op, const operation *o) {
+    emit(L, o->type->name, gate, op, "wr", o->out[0], o->in[0]);
+}
 
 static void backward(lowering *L, int op, const operation *o) {
     value x = o->in[0], dx = L->grad[x] = make_gradient(L, x, L->v[x].at);
-    step *s = emit(L, o->type == &gelu_gate ? "geglu's gradient" : "swiglu's gradient", gate_backward, op, "wrr", dx, L->given[op], x);
+    step *s = emit(L, o->type == &gelu_gate ? "geglu's gradient" : "swiglu's gradient", gate_backward, op, "wrr", dx,
+                   L->given[op], x);
     s->into = 0, s->over = 2;
 }
 

@@ -14,17 +14,21 @@ static err_t slope(const frame *f, const step *s) {
 
 static void claim(lowering *L, int op, const operation *o) {
     int next = only_user(L, o->out[0], ROLE_PRODUCT);
-    bool through = next >= 0 && op_at(L, next)->at.division != LINEAR_OUTPUTS;  // its input's gradient comes with the slope
+    // its input's gradient comes with the slope
+    bool through = next >= 0 && op_at(L, next)->at.division != LINEAR_OUTPUTS;
     if (through && is_made_by(L, o->in[0], ROLE_PRODUCT)) L->bias_by[maker_of(L, o->in[0])] = op;
 }
 
-static void forward(lowering *L, int op, const operation *o) { emit(L, "gelu", gelu_of, op, "wr", o->out[0], o->in[0]); }
+static void forward(lowering *L, int op, const operation *o) {
+    emit(L, "gelu", gelu_of, op, "wr", o->out[0], o->in[0]);
+}
 
 static void backward(lowering *L, int op, const operation *o) {
     value dx = L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at);
     emit(L, "gelu's slope", slope, op, "wrr", dx, L->given[op], o->in[0]);
 }
 
-static const op_type type = {.name = "gelu", .role = ROLE_GELU, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
+static const op_type type = {
+    .name = "gelu", .role = ROLE_GELU, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
 
 value gelu(graph *g, value x) { return graph_same(g, graph_add(g, &type, "gelu", x, 0)); }

@@ -14,14 +14,19 @@ static err_t norm(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
     tensor x = at_rows(f, s->v[Y]), kept = at_rows(f, s->v[KEPT]), rstd = at_rows(f, s->v[RSTD]);
     if (!f->matrix) return ERR_OK;
-    return f->p->ops->head_norm_forward(
-        &(head_norm_forward_args){
-            .x = &x, .kept = &kept, .rstd = &rstd, .w = &f->p->w[o->at.w], .first = first_of(f, s), .eps = o->eps, .shift = o->shift},
-        f->p->s);
+    return f->p->ops->head_norm_forward(&(head_norm_forward_args){.x = &x,
+                                                                  .kept = &kept,
+                                                                  .rstd = &rstd,
+                                                                  .w = &f->p->w[o->at.w],
+                                                                  .first = first_of(f, s),
+                                                                  .eps = o->eps,
+                                                                  .shift = o->shift},
+                                        f->p->s);
 }
 
 // Rows first .. first+n-1 of the heads of slice k.
-static err_t rows_backward(const pass *p, const head_norm_backward_args *args, int64_t N, int64_t k, int64_t first, int64_t n, tensor *dw) {
+static err_t rows_backward(const pass *p, const head_norm_backward_args *args, int64_t N, int64_t k, int64_t first,
+                           int64_t n, tensor *dw) {
     head_norm_backward_args x = *args;
     tensor dx = tensor_rows(args->dx, k * N + first, n), kept = tensor_rows(args->kept, k * N + first, n);
     tensor rstd = tensor_rows(args->rstd, k * N + first, n);
@@ -29,10 +34,12 @@ static err_t rows_backward(const pass *p, const head_norm_backward_args *args, i
     return p->ops->head_norm_backward(&x, p->s);
 }
 
-static err_t token_slice_backward(const frame *f, const step *s, const pass *p, const head_norm_backward_args *args, int64_t first, int64_t n) {
+static err_t token_slice_backward(const frame *f, const step *s, const pass *p, const head_norm_backward_args *args,
+                                  int64_t first, int64_t n) {
     int64_t slices = f->m->slices.count, D = args->w->size[0];
     tensor all = at(f, s->v[B_PARTS]), one = at(f, s->v[B_PART]);
-    tensor parts = view3(&all, slices, 1, D), part = view2(&one, 1, D), whole = view3(&one, 1, 1, D), to = view2(args->dw, 1, D);
+    tensor parts = view3(&all, slices, 1, D), part = view2(&one, 1, D), whole = view3(&one, 1, 1, D),
+           to = view2(args->dw, 1, D);
     for (int64_t k = 0; k < slices; k++) {
         tensor dw = tensor_rows(&parts, k, 1);
         dw = view1(&dw, D);
@@ -42,7 +49,8 @@ static err_t token_slice_backward(const frame *f, const step *s, const pass *p, 
         TRY(p->ops->sum_slices(&(sum_slices_args){.y = &part, .parts = &parts}, p->s));
         TRY(slices_whole(p, MERGE_SUM, &part));
     }
-    return p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = p->merge ? &whole : &parts, .add = !args->fresh}, p->s);
+    return p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = p->merge ? &whole : &parts, .add = !args->fresh},
+                              p->s);
 }
 
 static err_t norm_backward(const frame *f, const step *s) {
@@ -93,13 +101,16 @@ static void backward(lowering *L, int op, const operation *o) {
 
 static const op_type type = {.name = "head norm", .forward = forward, .backward = backward};
 
-value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps, double shift) {
+value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps,
+                double shift) {
     operation *o = graph_add(g, &type, name, qkv, 0);
     layout where = graph_at(g, qkv)->at;
     o->at.w = graph_param(g, name, ".weight", head_size, 0, 0, 1 - (float)shift);
     o->first_head = (int)first, o->heads = (int)heads, o->eps = (float)eps, o->shift = (float)shift;
     graph_in_place(g, o);
-    graph_result(g, o, KEPT, (graph_value){.name = ".before", .letters = "hD", .width = heads * head_size, .at = where, .is_E = true});
+    graph_result(
+        g, o, KEPT,
+        (graph_value){.name = ".before", .letters = "hD", .width = heads * head_size, .at = where, .is_E = true});
     graph_result(g, o, RSTD, (graph_value){.name = ".rstd", .letters = "h", .width = heads, .at = where, .type = FP32});
     return o->out[Y];
 }

@@ -13,11 +13,13 @@ static const float NORM_EPS = 1e-5f;
 enum { Y, MEAN, RSTD };                                // results
 enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };      // operands of backward
-enum { BEFORE, AFTER };                                // products whose bias gradients it forms; BEFORE: in forward, the sum
+// products whose bias gradients it forms; BEFORE: in forward, the sum
+enum { BEFORE, AFTER };
 
 static err_t norm(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
-    tensor y = at(f, s->v[F_Y]), mean = at(f, s->v[F_MEAN]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]), sum, residual;
+    tensor y = at(f, s->v[F_Y]), mean = at(f, s->v[F_MEAN]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]), sum,
+           residual;
     if (!y.size[0]) return ERR_OK;
     return f->p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &y,
                                                                     .mean = &mean,
@@ -35,7 +37,8 @@ static tensor *bias_of(const frame *f, int op) { return op < 0 ? NULL : linear_b
 
 static err_t norm_backward(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
-    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), mean = at(f, s->v[B_MEAN]), rstd = at(f, s->v[B_RSTD]), past;
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), mean = at(f, s->v[B_MEAN]),
+           rstd = at(f, s->v[B_RSTD]), past;
     return slices_layer_norm_backward(f->m, f->p, f->all,
                                       &(layer_norm_backward_args){.dx = &dx,
                                                                   .dw = &f->p->dw[l->w],
@@ -72,7 +75,8 @@ static void forward(lowering *L, int op, const operation *o) {
     value x = o->in[0];
     int sum = is_made_by(L, x, ROLE_SUM) && L->need[maker_of(L, x)] && !L->done[maker_of(L, x)] ? maker_of(L, x) : -1;
     value a = sum < 0 ? x : op_at(L, sum)->in[0], b = sum < 0 ? 0 : op_at(L, sum)->in[1];
-    step *s = emit(L, sum < 0 ? "layer norm" : "sum, layer norm", norm, op, "wwwwrr", o->out[Y], o->out[MEAN], o->out[RSTD], sum < 0 ? 0 : x, a, b);
+    step *s = emit(L, sum < 0 ? "layer norm" : "sum, layer norm", norm, op, "wwwwrr", o->out[Y], o->out[MEAN],
+                   o->out[RSTD], sum < 0 ? 0 : x, a, b);
     s->other[BEFORE] = sum;
     uses(s, o->at.w), uses(s, o->at.b);
     if (sum >= 0) L->done[sum] = true;
@@ -80,7 +84,8 @@ static void forward(lowering *L, int op, const operation *o) {
 
 static void backward(lowering *L, int op, const operation *o) {
     value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx = make_gradient(L, x, L->v[x].at);
-    step *s = emit(L, "layer norm's gradient", norm_backward, op, "wrrrrr", dx, L->given[op], past, x, o->out[MEAN], o->out[RSTD]);
+    step *s = emit(L, "layer norm's gradient", norm_backward, op, "wrrrrr", dx, L->given[op], past, x, o->out[MEAN],
+                   o->out[RSTD]);
     s->into = B_DX, s->over = past ? B_PAST : -1;
     uses(s, o->at.w), adds(s, o->at.w), adds(s, o->at.b);
     s->meets = MEET_SUM_OF_ROWS;
@@ -93,12 +98,18 @@ static void backward(lowering *L, int op, const operation *o) {
     L->grad[x] = dx;
 }
 
-static const op_type type = {
-    .name = "layer norm", .adds = true, .role = ROLE_SUM_NORM, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
+static const op_type type = {.name = "layer norm",
+                             .adds = true,
+                             .role = ROLE_SUM_NORM,
+                             .cheap = true,
+                             .claim = claim,
+                             .forward = forward,
+                             .backward = backward};
 
 value layer_norm(graph *g, value x, const char *name) {
     operation *o = graph_add(g, &type, name, x, 0);
-    graph_value y = *graph_at(g, x), row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
+    graph_value y = *graph_at(g, x),
+                row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1);
     o->at.b = graph_param(g, name, ".bias", y.width, 0, 0, 0);
     graph_same(g, o);

@@ -28,7 +28,9 @@ static void backward(lowering *L, int op, const operation *o) {
     L->grad[o->in[0]] = as(L, s->v[0], LAYOUT_STREAM);
 }
 
-static double flops(const model *m, const operation *o) { return 6 * (double)m->context * (double)shape_count(2, m->param[o->at.w].size); }
+static double flops(const model *m, const operation *o) {
+    return 6 * (double)m->context * (double)shape_count(2, m->param[o->at.w].size);
+}
 
 static const op_type type = {.name = "next tokens", .forward = forward, .backward = backward, .flops = flops};
 

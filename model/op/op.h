@@ -6,7 +6,8 @@
 #include "model/lower.h"
 
 // x = factor * table[token] + positions[t]; positions NULL: without them. The table's rows are divided.
-value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std, double factor);
+value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C,
+                double std, double factor);
 
 // (x - mean) * rstd * w + b, of each row    (Ba et al. 2016)
 value layer_norm(graph *g, value x, const char *name);
@@ -15,7 +16,8 @@ value layer_norm(graph *g, value x, const char *name);
 value rms_norm(graph *g, value x, const char *name, double eps, double shift);
 
 // The same of each of `heads` heads of a row, from head `first` on, by one weight: in place.
-value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps, double shift);
+value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps,
+                double shift);
 
 // Turns the first `heads` heads of each row by its position: in place    (Su et al. 2021)
 value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r);

@@ -6,8 +6,9 @@
 enum { F_Y, F_X, F_PRE, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PRE };            // of the input's gradient
 enum { W_DY, W_X };                    // of the weights'
-enum { THROUGH, BEFORE };              // others: a GELU, and the product before it, whose bias gradient comes with the slope
-enum { WITH };                         // of forward: a GELU or a sum
+// others: a GELU, and the product before it, whose bias gradient comes with the slope
+enum { THROUGH, BEFORE };
+enum { WITH };  // of forward: a GELU or a sum
 
 static err_t product(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
@@ -31,8 +32,12 @@ static err_t weights_and_bias(const frame *f, const step *s) {
     return linear_weights(f->p, &f->op[s->op].at, &dy, &x);
 }
 
-static layout layout_of_x(const operation *o) { return o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX; }
-static layout layout_of_y(const operation *o) { return o->at.division == LINEAR_OUTPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX; }
+static layout layout_of_x(const operation *o) {
+    return o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX;
+}
+static layout layout_of_y(const operation *o) {
+    return o->at.division == LINEAR_OUTPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX;
+}
 
 static void forward(lowering *L, int op, const operation *o) {
     value y = o->out[0], x = as(L, o->in[0], layout_of_x(o));
@@ -65,7 +70,8 @@ static void inputs_step(lowering *L, int op, const operation *o, value dy) {
     value to = through ? op_at(L, act)->in[0] : o->in[0];
     layout x = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
     value dx = L->grad[to] = make_gradient(L, to, x);
-    step *s = emit(L, through ? "input's gradient, gelu's slope" : "input's gradient", inputs, op, "wrr", dx, dy, through ? to : 0);
+    step *s = emit(L, through ? "input's gradient, gelu's slope" : "input's gradient", inputs, op, "wrr", dx, dy,
+                   through ? to : 0);
     uses(s, o->at.w);
     if (o->at.division == LINEAR_OUTPUTS) s->meets = MEET_SUM;
     if (!through) return;
@@ -87,7 +93,8 @@ static double flops(const model *m, const operation *o) {
     return (first ? 4 : 6) * (double)(m->stream ? m->context : 1) * (double)shape_count(2, w->size);
 }
 
-static const op_type type = {.name = "product", .role = ROLE_PRODUCT, .halves = true, .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {
+    .name = "product", .role = ROLE_PRODUCT, .halves = true, .forward = forward, .backward = backward, .flops = flops};
 
 value project(graph *g, value x, const char *name, projection p) {
     operation *o = graph_add(g, &type, name, x, 0);
@@ -99,6 +106,8 @@ value project(graph *g, value x, const char *name, projection p) {
     o->at.b = p.bias ? graph_param(g, name, ".bias", p.outputs, 0, 0, 0) : -1;
     if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.share);
     bool divided = o->at.division == LINEAR_OUTPUTS;
-    return graph_result(g, o, 0,
-                        (graph_value){.letters = p.letters, .width = p.outputs, .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM, .is_E = true});
+    return graph_result(
+        g, o, 0,
+        (graph_value){
+            .letters = p.letters, .width = p.outputs, .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM, .is_E = true});
 }

@@ -1,5 +1,5 @@
-// model/op/rms_norm.c: y = x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). Backward makes x's gradient: through
-// the norm and past it.
+// model/op/rms_norm.c: y = x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). Backward makes x's gradient:
+// through the norm and past it.
 #include "model/op/op.h"
 
 enum { Y, RSTD };                          // results
@@ -11,7 +11,9 @@ static err_t norm(const frame *f, const step *s) {
     tensor y = at(f, s->v[F_Y]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]);
     if (!y.size[0]) return ERR_OK;
     return f->p->ops->rms_norm_forward(
-        &(rms_norm_forward_args){.y = &y, .rstd = &rstd, .x = &x, .w = &f->p->w[o->at.w], .eps = o->eps, .shift = o->shift}, f->p->s);
+        &(rms_norm_forward_args){
+            .y = &y, .rstd = &rstd, .x = &x, .w = &f->p->w[o->at.w], .eps = o->eps, .shift = o->shift},
+        f->p->s);
 }
 
 static err_t norm_backward(const frame *f, const step *s) {
@@ -46,8 +48,10 @@ static const op_type type = {.name = "rms norm", .adds = true, .cheap = true, .f
 
 value rms_norm(graph *g, value x, const char *name, double eps, double shift) {
     operation *o = graph_add(g, &type, name, x, 0);
-    graph_value y = *graph_at(g, x), row = {.name = ".rstd", .letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
-    o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1 - (float)shift), o->eps = (float)eps, o->shift = (float)shift;
+    graph_value y = *graph_at(g, x),
+                row = {.name = ".rstd", .letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
+    o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1 - (float)shift), o->eps = (float)eps,
+    o->shift = (float)shift;
     graph_same(g, o), graph_result(g, o, RSTD, row);
     return o->out[Y];
 }

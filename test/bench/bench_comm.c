@@ -1,12 +1,13 @@
-// test/bench/bench_comm.c: collectives of the tcp transport by size, FP32, beside which test/bench/gloo.py puts the same of
-// PyTorch's gloo.
+// test/bench/bench_comm.c: collectives of the tcp transport by size, FP32, beside which test/bench/gloo.py puts the
+// same of PyTorch's gloo.
 //
 //     bench_comm RANKS           ranks of one host: shared memory
 //     bench_comm RANKS links     as many nodes of one rank: connections over the loopback device, every frame verified
 //
-// "bytes" is the size of the buffer that a rank hands in: the vector of all_reduce and reduce_scatter, all rows of all_to_all. A
-// call's time is that of its slowest rank, from a barrier on; a row gives the median, and bytes divided by it. "message" is one way
-// over a link between two neighbours, on a channel of its own, as between the stages of a pipeline: half of there and back.
+// "bytes" is the size of the buffer that a rank hands in: the vector of all_reduce and reduce_scatter, all rows of
+// all_to_all. A call's time is that of its slowest rank, from a barrier on; a row gives the median, and bytes divided
+// by it. "message" is one way over a link between two neighbours, on a channel of its own, as between the stages of a
+// pipeline: half of there and back.
 #include "comm/transport.h"
 #include "test/support/team_stub.h"
 
@@ -28,7 +29,9 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int turns_for(size_t bytes) { return bytes >= 64 << 20 ? 7 : bytes >= 4 << 20 ? 41 : bytes >= 64 << 10 ? 301 : TURNS_MAX; }
+static int turns_for(size_t bytes) {
+    return bytes >= 64 << 20 ? 7 : bytes >= 4 << 20 ? 41 : bytes >= 64 << 10 ? 301 : TURNS_MAX;
+}
 
 static err_t there_and_back(comm *link, char *in, char *out, size_t bytes) {
     if (link->world == 1) return ERR_OK;
@@ -52,7 +55,8 @@ static err_t measure(comm *c, times *t) {
     comm *link;
     TRY(c->table->split(c, c->rank / 2, 0, 1, &link));
     if (!in || !out) return err_set(ERR_INTERNAL, "no memory for two buffers of %zu bytes", most);
-    for (size_t i = 0; i < most / 4; i++) ((float *)in)[i] = ((float *)out)[i] = 1.0f;  // pages of their own, before anything is timed
+    // pages of their own, before anything is timed
+    for (size_t i = 0; i < most / 4; i++) ((float *)in)[i] = ((float *)out)[i] = 1.0f;
     for (int op = 0; op < OPS; op++)
         for (int i = 0; i < SIZES; i++) {
             int turns = turns_for(sizes[i]);
@@ -69,7 +73,9 @@ static err_t measure(comm *c, times *t) {
     return ERR_OK;
 }
 
-static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int by_value(const void *a, const void *b) {
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 
 static void print_row(const char *op, size_t bytes, const times *t, int ranks) {
     double s[TURNS_MAX];
@@ -79,7 +85,8 @@ static void print_row(const char *op, size_t bytes, const times *t, int ranks) {
         for (int r = 0; r < ranks; r++) s[k] = t->s[r][k] > s[k] ? t->s[r][k] : s[k];
     }
     qsort(s, (size_t)turns, sizeof *s, by_value);
-    printf("%-16s %10zu KB %12.1f us %9.3f GB/s\n", op, bytes >> 10, 1e6 * s[turns / 2], (double)bytes / s[turns / 2] * 1e-9);
+    printf("%-16s %10zu KB %12.1f us %9.3f GB/s\n", op, bytes >> 10, 1e6 * s[turns / 2],
+           (double)bytes / s[turns / 2] * 1e-9);
 }
 
 static int be_rank(team *t, launch *node, int rank, times *all) {
@@ -94,11 +101,13 @@ static int be_rank(team *t, launch *node, int rank, times *all) {
 int main(int argc, char **argv) {
     int ranks = argc > 1 ? atoi(argv[1]) : 2, each[RANKS_MAX], bad = 0;
     bool links = argc > 2;
-    if (ranks < 2 || ranks > RANKS_MAX) return fprintf(stderr, "bench_comm RANKS [links]: 2 to %d ranks\n", RANKS_MAX), 64;
+    if (ranks < 2 || ranks > RANKS_MAX)
+        return fprintf(stderr, "bench_comm RANKS [links]: 2 to %d ranks\n", RANKS_MAX), 64;
     static team t;
     static launch node[RANKS_MAX];
     for (int i = 0; i < RANKS_MAX; i++) each[i] = links ? 1 : ranks;
-    times *all = mmap(NULL, SIZES * OPS * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    times *all = mmap(NULL, SIZES * OPS * sizeof *all, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     stub_open_channels(&t, node, links ? ranks : 1, each, &(channel_plan){.channels = 1, .seats = 1});
     for (int r = 0; r < ranks; r++)
         if (fork() == 0) _exit(be_rank(&t, node, r, all));

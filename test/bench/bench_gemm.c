@@ -1,16 +1,18 @@
-// test/bench/bench_gemm.c: the matrix product at the shapes that a GPT makes of it, against the processor's peak and, where they are
-// installed, against oneDNN (dnnl_sgemm) and OpenBLAS (cblas_sgemm).
+// test/bench/bench_gemm.c: the matrix product at the shapes that a GPT makes of it, against the processor's peak and,
+// where they are installed, against oneDNN (dnnl_sgemm) and OpenBLAS (cblas_sgemm).
 //
 //     OPENBLAS_CORETYPE=SkylakeX bench_gemm [threads] [quick|tiny]
 //
-// (OpenBLAS knows processors by number and takes those newer than itself for older ones: name it the kernels of this one.)
+// (OpenBLAS knows processors by number and takes those newer than itself for older ones: name it the kernels of this
+// one.)
 //
-// Ours and theirs take turns within one process, and so do the peaks: what loops of register FMAs of the same width reach at the same number of
-// threads. A figure is that of the fastest turn: what disturbs a machine only takes away, on a shared one for seconds and never from all alike; rounds
-// in which a peak was missed come again, up to twice as many as there should be. The peers are opened at run time and nothing is needed when
-// they are absent. GFLOP/s. `line` is how many ns a line of cache took from one thread to another at the best moment of the shape: several times
-// as many between two dies of a processor as on one, and whatever threads share is so much dearer then. Quick: fewer shapes and turns. Tiny,
-// for tests: small sizes and one turn, no figures to be quoted.
+// Ours and theirs take turns within one process, and so do the peaks: what loops of register FMAs of the same width
+// reach at the same number of threads. A figure is that of the fastest turn: what disturbs a machine only takes away,
+// on a shared one for seconds and never from all alike; rounds in which a peak was missed come again, up to twice as
+// many as there should be. The peers are opened at run time and nothing is needed when they are absent. GFLOP/s. `line`
+// is how many ns a line of cache took from one thread to another at the best moment of the shape: several times as many
+// between two dies of a processor as on one, and whatever threads share is so much dearer then. Quick: fewer shapes and
+// turns. Tiny, for tests: small sizes and one turn, no figures to be quoted.
 #include "gpu/cpu/kernel/kernel.h"
 
 #include <dlfcn.h>
@@ -24,8 +26,10 @@
 #include <time.h>
 
 typedef err_t (*matmul_fn)(const matmul_args *, stream *);
-typedef int (*dnnl_fn)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t, float, float *, int64_t);
-typedef void (*cblas_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+typedef int (*dnnl_fn)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t,
+                       float, float *, int64_t);
+typedef void (*cblas_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
+                         int);
 
 typedef struct shape {
     const char *name;
@@ -68,7 +72,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// --- peak --------------------------------------------------------------------------------------------------------------------
+// --- peak ------------------------------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)
 // Twelve chains of FMA in registers, eight times over: more than latency times ports anywhere.
@@ -82,8 +86,8 @@ static double now(void) {
 #define PEAK(name, r) \
     static void name(long n) { \
         __asm__ volatile("vzeroall\n1:\n.rept 8\n" CHAINS(r) ".endr\ndec %0\njnz 1b\nvzeroupper\n" \
-                         : "+r"(n)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
-                           "xmm13", "xmm14", "xmm15"); \
+                         : "+r"(n)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", \
+                           "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"); \
     }
 PEAK(peak_zmm, "zmm")
 PEAK(peak_ymm, "ymm")
@@ -109,7 +113,7 @@ static double peak_gflops(pool *p, void (*loop)(long), int floats) {
     return 2.0 * PEAK_LOOPS * PEAK_FMAS * floats * items / (now() - t) * 1e-9;
 }
 
-// --- how far threads are from each other -----------------------------------------------------------------------------------------
+// --- how far threads are from each other -----------------------------------------------------------------------------
 
 enum { PASSES = 100 };
 
@@ -137,28 +141,34 @@ static double line_ns(pool *workers) {
     return 1e9 * p.seconds / (2 * PASSES);
 }
 
-// --- runs ----------------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 static void once(contender *c, problem *p) {
     const shape *s = &p->s;
     float beta = s->accumulate ? 1.0f : 0.0f;
     int64_t lda = p->a.size[1], ldb = p->b.size[1];
     if (c->ours) {
-        if (c->ours(&(matmul_args){.d = &p->d, .a = &p->a, .ta = s->ta, .b = &p->b, .tb = s->tb, .epilogue = s->accumulate ? MATMUL_ACCUMULATE : 0},
+        if (c->ours(&(matmul_args){.d = &p->d,
+                                   .a = &p->a,
+                                   .ta = s->ta,
+                                   .b = &p->b,
+                                   .tb = s->tb,
+                                   .epilogue = s->accumulate ? MATMUL_ACCUMULATE : 0},
                     c->st) != ERR_OK) {
             fprintf(stderr, "%s\n", err_last()->text);
             exit(ERR_INTERNAL);
         }
     } else if (c->dnnl) {
-        c->dnnl(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, p->a.data, lda, p->b.data, ldb, beta, p->d.data, s->n);
+        c->dnnl(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, p->a.data, lda, p->b.data, ldb, beta,
+                p->d.data, s->n);
     } else {
-        c->cblas(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int)s->m, (int)s->n, (int)s->k, 1.0f, p->a.data, (int)lda, p->b.data, (int)ldb, beta,
-                 p->d.data, (int)s->n);
+        c->cblas(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int)s->m, (int)s->n, (int)s->k, 1.0f, p->a.data, (int)lda,
+                 p->b.data, (int)ldb, beta, p->d.data, (int)s->n);
     }
 }
 
-// One turn: untimed calls, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning (libgomp's do so for
-// some 5 ms after their last work, and would take a core from what runs next).
+// One turn: untimed calls, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning
+// (libgomp's do so for some 5 ms after their last work, and would take a core from what runs next).
 static double turn(contender *c, problem *p, const effort *e, int calls) {
     nanosleep(&(struct timespec){0, (long)(2e9 * e->warm)}, NULL);
     double t = now();
@@ -173,7 +183,8 @@ static float *floats(int64_t n, uint32_t seed) {
     float *p = NULL;
     if (posix_memalign((void **)&p, 2 << 20, (size_t)n * sizeof *p)) exit(ERR_INTERNAL);
     madvise(p, (size_t)n * sizeof *p, MADV_HUGEPAGE);  // as the device's memory is
-    for (int64_t i = 0; i < n; i++) p[i] = (float)((((uint32_t)i + seed) * 2654435761u) >> 8 & 0xffff) / 65536.0f - 0.5f;
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (float)((((uint32_t)i + seed) * 2654435761u) >> 8 & 0xffff) / 65536.0f - 0.5f;
     return p;
 }
 
@@ -186,7 +197,8 @@ static void note(least *l, double share, const char *shape) {
 }
 
 // One line: speeds, of ours the share of the peak, ours / theirs, and ours / the faster of theirs.
-static void print_row(const char *shape, const contender *c, int contenders, double flops, double line, least *share, least *ratio) {
+static void print_row(const char *shape, const contender *c, int contenders, double flops, double line, least *share,
+                      least *ratio) {
     double ours = 0, theirs = 0;
     printf("%-30s", shape);
     for (int i = 0; i < contenders; i++) {
@@ -214,7 +226,8 @@ static void print_row(const char *shape, const contender *c, int contenders, dou
 static bool run_round(problem *p, contender *c, int contenders, const effort *e, int calls) {
     bool calm = true;
     for (int i = 0; i < contenders; i++) {
-        double seconds = turn(&c[i], p, e, calls), peak = c[i].peak_loop ? peak_gflops(c[i].st->workers, c[i].peak_loop, c[i].floats) : 0;
+        double seconds = turn(&c[i], p, e, calls),
+               peak = c[i].peak_loop ? peak_gflops(c[i].st->workers, c[i].peak_loop, c[i].floats) : 0;
         if (seconds < c[i].seconds) c[i].seconds = seconds;
         if (peak > c[i].peak) c[i].peak = peak;
         calm &= peak >= 0.97 * c[i].peak;
@@ -233,7 +246,9 @@ static void run_shape(const shape *full, contender *c, int contenders, const eff
     p.d = (tensor){floats(s->m * s->n, 3), FP32, 2, {s->m, s->n}};
     double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
     double first = turn(&c[0], &p, e, 1);
-    int calls = 1 + (int)((e->quick ? 0.001 : 0.004) / first), turns = e->divide > 1 ? 1 : e->quick || first > 0.1 ? 5 : 15;
+    int calls = 1 + (int)((e->quick ? 0.001 : 0.004) / first), turns = e->divide > 1             ? 1
+                                                                       : e->quick || first > 0.1 ? 5
+                                                                                                 : 15;
     for (int i = 0; i < contenders; i++) c[i].seconds = INFINITY, c[i].peak = 0;
     double line = INFINITY;
     for (int r = 0, calm = 0; calm < turns && r < 3 * turns; r++) {
@@ -258,7 +273,8 @@ static int find_contenders(contender *c, stream *st) {
     int n = 0;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        c[n++] = (contender){.name = "avx512", .ours = cpu_ops_avx512.matmul, .st = st, .peak_loop = peak_zmm, .floats = 16};
+        c[n++] =
+            (contender){.name = "avx512", .ours = cpu_ops_avx512.matmul, .st = st, .peak_loop = peak_zmm, .floats = 16};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         c[n++] = (contender){.name = "avx2", .ours = cpu_ops_avx2.matmul, .st = st, .peak_loop = peak_ymm, .floats = 8};
 #elif defined(__aarch64__)
@@ -287,10 +303,11 @@ static void run_shapes(contender *c, int n, const effort *e, least *share, least
     for (int i = 0; i < (e->quick ? 1 : 2); i++) {
         int64_t m = i ? 1024 : 256;
         const shape gpt2[] = {
-            {"qkv", 0, 1, 0, m, 2304, 768},      {"attproj", 0, 1, 0, m, 768, 768}, {"fc", 0, 1, 0, m, 3072, 768},
-            {"fcproj", 0, 1, 0, m, 768, 3072},   {"head", 0, 1, 0, m, 50304, 768},  {"dX fc", 0, 0, 0, m, 768, 3072},
-            {"dX head", 0, 0, 0, m, 768, 50304}, {"dW fc", 1, 0, 1, 3072, 768, m},  {"dW fcproj", 1, 0, 1, 768, 3072, m},
-            {"dW head", 1, 0, 1, 50304, 768, m},
+            {"qkv", 0, 1, 0, m, 2304, 768},       {"attproj", 0, 1, 0, m, 768, 768},
+            {"fc", 0, 1, 0, m, 3072, 768},        {"fcproj", 0, 1, 0, m, 768, 3072},
+            {"head", 0, 1, 0, m, 50304, 768},     {"dX fc", 0, 0, 0, m, 768, 3072},
+            {"dX head", 0, 0, 0, m, 768, 50304},  {"dW fc", 1, 0, 1, 3072, 768, m},
+            {"dW fcproj", 1, 0, 1, 768, 3072, m}, {"dW head", 1, 0, 1, 50304, 768, m},
         };
         for (size_t s = 0; s < sizeof gpt2 / sizeof *gpt2; s++) run_shape(&gpt2[s], c, n, e, share, ratio);
     }
@@ -303,8 +320,8 @@ static void run_shapes(contender *c, int n, const effort *e, least *share, least
 }
 
 static void print_header(const contender *c, int n, int threads) {
-    printf("# %d thread%s, GFLOP/s of the fastest turn; after a peer: ours / peer%s\n%-30s", threads, threads > 1 ? "s" : "",
-           c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
+    printf("# %d thread%s, GFLOP/s of the fastest turn; after a peer: ours / peer%s\n%-30s", threads,
+           threads > 1 ? "s" : "", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
     for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, c[i].peak_loop ? "  peak" : c[i].ours ? "" : " ratio");
     printf("%s%s\n", c[n - 1].ours ? "" : "  faster", threads > 1 ? "  line" : "");
 }
@@ -329,11 +346,11 @@ int main(int argc, char **argv) {
     run_shapes(c, n, &e, share, &ratio);
     for (int i = 0; i < n; i++)
         if (c[i].peak > 0)
-            printf("# least of %s's peak: %.0f%%, %s; below %.0f%%: %d of %d shapes\n", c[i].name, 100 * share[i].share, share[i].shape,
-                   100 * share[i].goal, share[i].missed, share[i].shapes);
+            printf("# least of %s's peak: %.0f%%, %s; below %.0f%%: %d of %d shapes\n", c[i].name, 100 * share[i].share,
+                   share[i].shape, 100 * share[i].goal, share[i].missed, share[i].shapes);
     if (ratio.shape[0])
-        printf("# least of the faster peer: %.2f, %s; below %.2f: %d of %d shapes\n", ratio.share, ratio.shape, ratio.goal, ratio.missed,
-               ratio.shapes);
+        printf("# least of the faster peer: %.2f, %s; below %.2f: %d of %d shapes\n", ratio.share, ratio.shape,
+               ratio.goal, ratio.missed, ratio.shapes);
     pool_close(st.workers);
     return 0;
 }

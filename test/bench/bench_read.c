@@ -1,10 +1,11 @@
-// test/bench/bench_read.c: how fast this machine's threads read memory, and nothing else. It is what bounds a model that writes one token after the
-// other: each one reads all weights once.
+// test/bench/bench_read.c: how fast this machine's threads read memory, and nothing else. It is what bounds a model
+// that writes one token after the other: each one reads all weights once.
 //
 //     bench_read [threads] [MB] [rounds]
 //
-// Each thread sums its part of one array (512 MB, far above any cache) in so many streams at once as a product of a matrix and a vector would read
-// rows. Printed is each number of streams with its best and its median of the rounds (9), and the best of all; GB are 10^9 bytes.
+// Each thread sums its part of one array (512 MB, far above any cache) in so many streams at once as a product of a
+// matrix and a vector would read rows. Printed is each number of streams with its best and its median of the rounds
+// (9), and the best of all; GB are 10^9 bytes.
 #include "base/clock.h"
 
 #include <pthread.h>
@@ -29,7 +30,8 @@ typedef struct part {
     float sum;  // so that nothing is left out
 } part;
 
-// Streams are equal neighbouring pieces, read side by side; what they leave over, less than one vector each, is not read.
+// Streams are equal neighbouring pieces, read side by side; what they leave over, less than one vector each, is not
+// read.
 static inline __attribute__((always_inline)) float sum_of(const vec *x, int64_t n, const int streams) {
     vec sum[STREAMS] = {{0}};
     float all = 0;
@@ -96,7 +98,8 @@ int main(int argc, char **argv) {
     for (int streams = 1; streams <= STREAMS; streams *= 2) {
         for (int r = 0; r < rounds; r++) rate[r] = 1e-9 * read_once(x, n, threads, streams);
         qsort(rate, (size_t)rounds, sizeof *rate, by_size);
-        printf("%d threads, %d streams each: best %.1f GB/s, median %.1f GB/s\n", threads, streams, rate[rounds - 1], rate[rounds / 2]);
+        printf("%d threads, %d streams each: best %.1f GB/s, median %.1f GB/s\n", threads, streams, rate[rounds - 1],
+               rate[rounds / 2]);
         if (rate[rounds - 1] > best) best = rate[rounds - 1];
     }
     printf("read %.1f GB/s\n", best);

@@ -1,18 +1,22 @@
-// test/bench/predict.c: what a training step would take on a GPU that is not here: PREDICTED, from bytes, flops and machine code, never measured.
+// test/bench/predict.c: what a training step would take on a GPU that is not here: PREDICTED, from bytes, flops and
+// machine code, never measured.
 //
-//   build/predict h100 CONFIG.ini...         one rank of the INI's run; test/bench/gpt2-124m.ini is GPT-2 124M at 64 x 1024
-//   build/predict --attention FILE h100 ...  with the counts of `sh test/bench/sass.sh --plain`
-//   build/predict --products 600 h100 ...    with every matrix product at 600 TFLOP/s, whatever its shape
+//   build/predict h100 CONFIG.ini...         one rank of the INI's run; test/bench/gpt2-124m.ini is GPT-2 124M at 64 x
+//   1024 build/predict --attention FILE h100 ...  with the counts of `sh test/bench/sass.sh --plain` build/predict
+//   --products 600 h100 ...    with every matrix product at 600 TFLOP/s, whatever its shape
 //
-// It puts a GPU of paper in the place of the CUDA device: no memory, no results, and a clock that each operation moves on by what the model below
-// says. The trainer is the real one, so the operations of a step, their shapes and their number are the real ones, and gpu/cost.c says what each
-// must move and compute. The model:
+// It puts a GPU of paper in the place of the CUDA device: no memory, no results, and a clock that each operation moves
+// on by what the model below says. The trainer is the real one, so the operations of a step, their shapes and their
+// number are the real ones, and gpu/cost.c says what each must move and compute. The model:
 //
-//   memory     bytes over the rate of a device-to-device copy as measured, times STREAMS: what kernels reach of a copy; and a LAUNCH each
-//   products   tiles of 128 x 256 or 256 x 128, dealt to the multiprocessors in waves; each takes k + PROLOGUE steps of the rate that makes 8192 x 8192 x 8192
-//              come out as measured; k in 1 to 4 parts where it may be divided; or the bytes, if they take longer. The passes that gpu/cuda/matmul.c
-//              adds to a product are added: GELU and its gradient, and the sum of a k in parts that goes to what is there
-//   attention  tiles of 16 x 64 scores on each of four schedulers: instructions over ISSUE, or the tensor cores' share, whichever is longer
+//   memory     bytes over the rate of a device-to-device copy as measured, times STREAMS: what kernels reach of a copy;
+//              and a LAUNCH each
+//   products   tiles of 128 x 256 or 256 x 128, dealt to the multiprocessors in waves; each takes k + PROLOGUE steps of
+//              the rate that makes 8192 x 8192 x 8192 come out as measured; k in 1 to 4 parts where it may be divided;
+//              or the bytes, if they take longer. The passes that gpu/cuda/matmul.c adds to a product are added: GELU
+//              and its gradient, and the sum of a k in parts that goes to what is there
+//   attention  tiles of 16 x 64 scores on each of four schedulers: instructions over ISSUE, or the tensor cores' share,
+//              whichever is longer
 #include "gpu/backend.h"
 #include "gpu/cost.h"
 #include "gpu/profile.h"
@@ -24,7 +28,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-// --- the machines --------------------------------------------------------------------------------------------------------------------
+// --- the machines ----------------------------------------------------------------------------------------------------
 
 typedef struct gpu_figures {
     const char *name;
@@ -42,8 +46,9 @@ static const gpu_figures machines[] = {
 static const double STREAMS = 0.9, LAUNCH = 2e-6, ISSUE = 0.75;
 enum { PROLOGUE = 192, TILE = 128 * 256, SPLIT_MOST = 4, WARP_ROWS = 16, TILE_KEYS = 64 };
 
-// Of mma.m16n8k16 with 16-bit operands, which on Hopper reaches 62 % of what wgmma does (Luo et al. 2024, "Benchmarking and Dissecting the Nvidia
-// Hopper GPU Architecture via Microbenchmarking"): 4096 flop, at 0.62 of 1024 flop a clock and scheduler.
+// Of mma.m16n8k16 with 16-bit operands, which on Hopper reaches 62 % of what wgmma does (Luo et al. 2024, "Benchmarking
+// and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking"): 4096 flop, at 0.62 of 1024 flop a clock
+// and scheduler.
 static const double MMA_CYCLES = 4096 / (0.62 * 1024);
 
 // Instructions and products of a tile of 16 x 64 scores, by kernel, for heads of up to 64.
@@ -62,7 +67,7 @@ typedef struct paper {
     double now;       // seconds
 } paper;
 
-// --- the model -----------------------------------------------------------------------------------------------------------------------
+// --- the model -------------------------------------------------------------------------------------------------------
 
 static double stream_time(const paper *p, double bytes) { return LAUNCH + bytes / (STREAMS * p->gpu->copy); }
 
@@ -84,12 +89,14 @@ static double bytes_after(const op_cost *c, int parts) {
 static double product_time(const paper *p, const op_cost *c) {
     double m = (double)c->size[0], n = (double)c->size[1], k = (double)c->size[2], best = INFINITY;
     bool divides = (c->options & COST_TA) || c->size[2] >= 16384;
-    if (p->products > 0) return LAUNCH + c->flops / p->products + (bytes_after(c, 1) > 0 ? stream_time(p, bytes_after(c, 1)) : 0);
+    if (p->products > 0)
+        return LAUNCH + c->flops / p->products + (bytes_after(c, 1) > 0 ? stream_time(p, bytes_after(c, 1)) : 0);
     for (int turned = 0; turned < 2; turned++)
         for (int parts = 1; parts <= (divides ? SPLIT_MOST : 1); parts++) {
             double tiles = ceil(m / (turned ? 256 : 128)) * ceil(n / (turned ? 128 : 256)) * parts;
             double after = bytes_after(c, parts), waves = ceil(tiles / p->gpu->sms);
-            double itself = fmax(waves * (k / parts + PROLOGUE) * step_time(p->gpu), c->bytes / (STREAMS * p->gpu->copy));
+            double itself =
+                fmax(waves * (k / parts + PROLOGUE) * step_time(p->gpu), c->bytes / (STREAMS * p->gpu->copy));
             best = fmin(best, LAUNCH + itself + (after > 0 ? stream_time(p, after) : 0));
         }
     return best;
@@ -102,7 +109,8 @@ static double attention_tiles(const op_cost *c) {
 }
 
 static double attention_time(const paper *p, const op_cost *c, const tile_counts *t) {
-    return attention_tiles(c) * fmax(t->all / ISSUE, t->mma * MMA_CYCLES) / (4 * p->gpu->sms) / (1e9 * p->gpu->ghz) + LAUNCH;
+    return attention_tiles(c) * fmax(t->all / ISSUE, t->mma * MMA_CYCLES) / (4 * p->gpu->sms) / (1e9 * p->gpu->ghz) +
+           LAUNCH;
 }
 
 static double time_of(const paper *p, const char *op, const op_cost *c) {
@@ -115,7 +123,7 @@ static double time_of(const paper *p, const char *op, const op_cost *c) {
     return stream_time(p, c->bytes);
 }
 
-// --- a GPU of paper ------------------------------------------------------------------------------------------------------------------
+// --- a GPU of paper --------------------------------------------------------------------------------------------------
 
 struct stream {
     paper *dev;
@@ -146,7 +154,8 @@ static err_t paper_sense(device *d, device_sensors *out) {
 // Device memory is addresses only: what reads or writes it ends the program.
 static err_t paper_alloc(device *d, memory_kind kind, size_t bytes, void **out) {
     (void)d;
-    *out = mmap(NULL, bytes, kind == MEMORY_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *out = mmap(NULL, bytes, kind == MEMORY_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return *out == MAP_FAILED ? err_set(ERR_INTERNAL, "no addresses for %zu bytes", bytes) : ERR_OK;
 }
 static void paper_free(device *d, memory_kind kind, void *at, size_t bytes) {
@@ -207,7 +216,8 @@ static const backend paper_backend = {.close = paper_close,
                                       .copy = paper_copy,
                                       .zero = paper_zero};
 
-// What the command line asked for, for the two functions through which gpu/device.c finds a GPU: here they are in the place of gpu/cuda's.
+// What the command line asked for, for the two functions through which gpu/device.c finds a GPU: here they are in the
+// place of gpu/cuda's.
 static struct {
     const gpu_figures *gpu;
     attention_counts attention;
@@ -229,10 +239,13 @@ err_t cuda_device_open(device **out, const device_options *o) {
     return ERR_OK;
 }
 
-// --- the command ---------------------------------------------------------------------------------------------------------------------
+// --- the command -----------------------------------------------------------------------------------------------------
 
-// A tile of 16 x 64 has so many products; a kernel whose tiles are narrower has fewer in its loop, which it goes through more often.
-static tile_counts whole_tile(double all, double mma, double products) { return (tile_counts){all * products / mma, products}; }
+// A tile of 16 x 64 has so many products; a kernel whose tiles are narrower has fewer in its loop, which it goes
+// through more often.
+static tile_counts whole_tile(double all, double mma, double products) {
+    return (tile_counts){all * products / mma, products};
+}
 
 // Lines of `sass.sh --plain`: KERNEL SM REGISTERS SHARED BLOCKS MMA ALL ..., of which those for 9.0 are taken.
 static err_t read_counts(const char *path, attention_counts *to) {
@@ -242,14 +255,18 @@ static err_t read_counts(const char *path, attention_counts *to) {
     FILE *f = fopen(path, "re");
     if (!f) return err_set(ERR_IO, "%s: can't be read", path);
     while (fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%127s %lf %lf %lf %lf %lf %lf", kernel, &sm, &registers, &shared, &blocks, &mma, &all) != 7 || sm != 90) continue;
+        if (sscanf(line, "%127s %lf %lf %lf %lf %lf %lf", kernel, &sm, &registers, &shared, &blocks, &mma, &all) != 7 ||
+            sm != 90)
+            continue;
         if (mma <= 0) continue;
         if (strcmp(kernel, "forward") == 0) to->forward = whole_tile(all, mma, 64), found++;
         if (strcmp(kernel, "keys") == 0) to->keys = whole_tile(all, mma, 128), found++;
         if (strcmp(kernel, "queries") == 0) to->queries = whole_tile(all, mma, 96), found++;
     }
     fclose(f);
-    return found == 3 ? ERR_OK : err_set(ERR_DATA, "%s: expected a line each of forward, keys and queries for sm 90, found %d", path, found);
+    return found == 3 ? ERR_OK
+                      : err_set(ERR_DATA, "%s: expected a line each of forward, keys and queries for sm 90, found %d",
+                                path, found);
 }
 
 typedef struct sum {
@@ -258,11 +275,13 @@ typedef struct sum {
 } sum;
 
 static void print_line(const char *name, const sum *s, double whole) {
-    printf("| %s | %" PRId64 " | %.2f | %.1f %% | %.2f | %.2f |\n", name, s->calls, s->ms, 100 * s->ms / whole, s->gigabytes, s->teraflop);
+    printf("| %s | %" PRId64 " | %.2f | %.1f %% | %.2f | %.2f |\n", name, s->calls, s->ms, 100 * s->ms / whole,
+           s->gigabytes, s->teraflop);
 }
 
 static void add(sum *to, const profile_line *l) {
-    to->calls += l->calls, to->ms += 1e3 * l->seconds, to->gigabytes += 1e-9 * l->bytes, to->teraflop += 1e-12 * l->flops;
+    to->calls += l->calls, to->ms += 1e3 * l->seconds, to->gigabytes += 1e-9 * l->bytes,
+        to->teraflop += 1e-12 * l->flops;
 }
 
 static void print_all(const session *x, const profile_line *line, int lines) {
@@ -311,11 +330,13 @@ static err_t predict_step(const char *const *files, int count) {
 int main(int argc, char **argv) {
     err_t rc = ERR_OK;
     asked.attention = (attention_counts){{407, 64}, {634, 128}, {464, 96}};  // of nvcc 13.0, where no file says
-    if (argc > 2 && strcmp(argv[1], "--attention") == 0) rc = read_counts(argv[2], &asked.attention), argc -= 2, argv += 2;
+    if (argc > 2 && strcmp(argv[1], "--attention") == 0)
+        rc = read_counts(argv[2], &asked.attention), argc -= 2, argv += 2;
     if (argc > 2 && strcmp(argv[1], "--products") == 0) asked.products = 1e12 * atof(argv[2]), argc -= 2, argv += 2;
     for (size_t i = 0; argc > 2 && i < sizeof machines / sizeof *machines; i++)
         if (strcmp(argv[1], machines[i].name) == 0) asked.gpu = &machines[i];
-    if (rc == ERR_OK && !asked.gpu) rc = err_set(ERR_USAGE, "expected: predict [--attention FILE] [--products TFLOPS] h100|h200 CONFIG.ini...");
+    if (rc == ERR_OK && !asked.gpu)
+        rc = err_set(ERR_USAGE, "expected: predict [--attention FILE] [--products TFLOPS] h100|h200 CONFIG.ini...");
     if (rc == ERR_OK) rc = predict_step((const char *const *)argv + 2, argc - 2);
     if (rc != ERR_OK) fprintf(stderr, "predict: %s\n", err_last()->text);
     return rc;

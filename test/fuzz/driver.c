@@ -1,5 +1,6 @@
-// test/fuzz/driver.c: runs a fuzz target without libFuzzer: its own seeds, mutated by a seeded generator, for a bounded time or count. Coverage
-// is not followed; what it finds it finds again, since input k depends on the seed and k alone. `make fuzz` uses libFuzzer where clang has it.
+// test/fuzz/driver.c: runs a fuzz target without libFuzzer: its own seeds, mutated by a seeded generator, for a bounded
+// time or count. Coverage is not followed; what it finds it finds again, since input k depends on the seed and k alone.
+// `make fuzz` uses libFuzzer where clang has it.
 //
 // Every seed is something valid, and the target must find it so: mutations of what is refused at its first byte would
 // reach nothing. A run in which no mutated input was tried has failed.
@@ -43,13 +44,15 @@ typedef struct dice {
 } dice;
 
 static uint32_t roll(dice *d, uint32_t sides) {
-    if (d->roll % 4 == 0) philox4x32(d->word, 20, d->roll / 4, SITE_FAULT, (uint32_t)d->input, (uint32_t)(d->input >> 32));
+    if (d->roll % 4 == 0)
+        philox4x32(d->word, 20, d->roll / 4, SITE_FAULT, (uint32_t)d->input, (uint32_t)(d->input >> 32));
     return sides ? d->word[d->roll++ % 4] % sides : 0;
 }
 
 static void write_number(dice *d, uint8_t *at, size_t room) {
-    static const uint64_t edges[] = {
-        0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000u, 0xFFFFFFFFu, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
+    static const uint64_t edges[] = {0,         1,          0x7F,        0x80,        0xFF,      0x7FFF,
+                                     0xFFFF,    0x7FFFFFFF, 0x80000000u, 0xFFFFFFFFu, INT64_MAX, (uint64_t)INT64_MIN,
+                                     UINT64_MAX};
     uint64_t v = edges[roll(d, sizeof edges / sizeof *edges)];
     size_t n = (size_t)1 << roll(d, 4);
     memcpy(at, &v, n < room ? n : room);
@@ -87,7 +90,9 @@ static size_t mutate(dice *d, uint8_t *b, size_t n) {
 // The target's seeds, all of which must be there, fit and be accepted.
 static bool plant(corpus *c) {
     bool made = lockstep_fuzz_seeds(keep, c) == 0, well = made && c->count > 0 && c->dropped == 0;
-    if (!well) fprintf(stderr, "seeds: %d kept, %d too many or too large%s\n", c->count, c->dropped, made ? "" : ", others could not be made");
+    if (!well)
+        fprintf(stderr, "seeds: %d kept, %d too many or too large%s\n", c->count, c->dropped,
+                made ? "" : ", others could not be made");
     for (int i = 0; i < c->count; i++) {
         if (lockstep_fuzz_try(c->bytes[i], c->size[i])) continue;
         fprintf(stderr, "seed %d, of %zu bytes, is refused: expected something valid\n", i, c->size[i]);

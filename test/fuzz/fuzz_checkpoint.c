@@ -1,7 +1,7 @@
-// test/fuzz/fuzz_checkpoint.c: any bytes at all as a checkpoint's files. The first byte picks the target: a safetensors file
-// (opened and read), or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is or after a
-// digest made to fit, since hardly any mutation would get past the real one. The answer is a whole state, ERR_DATA, or ERR_CONFIG
-// for a state of another run.
+// test/fuzz/fuzz_checkpoint.c: any bytes at all as a checkpoint's files. The first byte picks the target: a safetensors
+// file (opened and read), or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is
+// or after a digest made to fit, since hardly any mutation would get past the real one. The answer is a whole state,
+// ERR_DATA, or ERR_CONFIG for a state of another run.
 #include "base/io.h"
 #include "model/safetensors.h"
 #include "test/support/fake_device.h"
@@ -24,7 +24,7 @@ static void expect(bool truth) {
     if (!truth) abort();
 }
 
-// --- safetensors ---------------------------------------------------------------------------------------------------------------
+// --- safetensors -----------------------------------------------------------------------------------------------------
 
 static void read_all(const st_file *f) {
     int64_t at = f->count ? f->tensors[0].offset : f->file_bytes;
@@ -58,7 +58,7 @@ static bool try_file(const uint8_t *data, size_t size) {
     return whole;
 }
 
-// --- a checkpoint --------------------------------------------------------------------------------------------------------------
+// --- a checkpoint ----------------------------------------------------------------------------------------------------
 
 typedef struct world {
     char dir[256], ckpt[300], manifest[320];
@@ -128,7 +128,8 @@ static bool ask(world *w) {
     ckpt_state *seen = malloc(sizeof *seen);
     expect(seen != NULL);
     init(w);
-    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash), load = ckpt_load(w->ckpt, &w->s, true);
+    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash),
+          load = ckpt_load(w->ckpt, &w->s, true);
     expect(peek == ERR_OK || peek == ERR_DATA || peek == ERR_CONFIG);
     expect(whole == ERR_OK || whole == ERR_DATA || whole == ERR_CONFIG);
     expect(load == ERR_OK || load == ERR_DATA || load == ERR_CONFIG);
@@ -175,9 +176,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// --- seeds: a valid file for each target ---------------------------------------------------------------------------------------
+// --- seeds: a valid file for each target -----------------------------------------------------------------------------
 
-static bool seed_file(const char *path, uint8_t target, size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
+static bool seed_file(const char *path, uint8_t target, size_t cut, void (*seed)(void *, const uint8_t *, size_t),
+                      void *ctx) {
     char *text;
     size_t n;
     if (io_read_file(path, 1 << 20, &text, &n) != ERR_OK) return false;
@@ -214,7 +216,8 @@ static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t)
     }
     for (int i = 0; i < 2; i++) order[i] = ckpt_order_of(&w->tensor[0][i]);
     uint8_t *bytes = NULL;
-    if (manifest_open(&m, &w->s, &work) == ERR_OK && manifest_print(&m, &text, &n) == ERR_OK && (bytes = malloc(n + 1))) {
+    if (manifest_open(&m, &w->s, &work) == ERR_OK && manifest_print(&m, &text, &n) == ERR_OK &&
+        (bytes = malloc(n + 1))) {
         bytes[0] = TARGET_DIGESTED;
         memcpy(bytes + 1, text, n);
         seed(ctx, bytes, n + 1 - cut);
@@ -231,7 +234,8 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
     bool made = w && make(w);
     char model[IO_PATH] = "";
     if (made) snprintf(model, sizeof model, "%s/model.safetensors", w->ckpt);
-    made = made && seed_file(model, TARGET_FILE, 0, seed, ctx) && seed_file(w->manifest, TARGET_MANIFEST, 0, seed, ctx) &&
+    made = made && seed_file(model, TARGET_FILE, 0, seed, ctx) &&
+           seed_file(w->manifest, TARGET_MANIFEST, 0, seed, ctx) &&
            seed_file(w->manifest, TARGET_DIGESTED, tail, seed, ctx) && seed_parts(tail, seed, ctx);
     if (w) io_remove_tree(w->dir);
     free(w);

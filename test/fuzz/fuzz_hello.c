@@ -100,7 +100,8 @@ static bool try_conn(size_t piece, const uint8_t *data, size_t size) {
     }
     close(pair[1]);
     for (uint64_t i = 0; i < frames; i++) expect(frame_open(&f, data + i * FRAME_BYTES, conn_keys.recv, i));
-    expect(news == CONN_FORGED ? size >= (frames + 1) * FRAME_BYTES : conn_read(&c, &f) == CONN_ENDED && frames == size / FRAME_BYTES);
+    expect(news == CONN_FORGED ? size >= (frames + 1) * FRAME_BYTES
+                               : conn_read(&c, &f) == CONN_ENDED && frames == size / FRAME_BYTES);
     conn_close(&c);
     return frames > 0 && frames * FRAME_BYTES == size;
 }
@@ -152,7 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// --- seeds: the right conversation, from both sides, and three messages --------------------------------------------------------
+// --- seeds: the right conversation, from both sides, and three messages ----------------------------------------------
 
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
     uint8_t caller[2 + CALLER_SAYS] = {AS_ANSWERER, 255}, answerer[2 + ANSWERER_SAYS] = {AS_CALLER, 255},

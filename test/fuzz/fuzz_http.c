@@ -1,5 +1,6 @@
-// test/fuzz/fuzz_http.c: any bytes at all as a request, or as the address of a server. A request gets the same verdict in whatever pieces it
-// arrives. The parts of one that is accepted point into it. Only the server's own names are accepted, and only with the right token.
+// test/fuzz/fuzz_http.c: any bytes at all as a request, or as the address of a server. A request gets the same verdict
+// in whatever pieces it arrives. The parts of one that is accepted point into it. Only the server's own names are
+// accepted, and only with the right token.
 //
 //   input    what it is (a request, an address), size of the pieces in which it arrives, bytes
 #include "trainer/watch/http_host.h"
@@ -20,7 +21,9 @@ static void expect(bool truth) {
     if (!truth) abort();
 }
 
-static void expect_inside(http_text t, const char *bytes, size_t n) { expect(!t.at || (t.at >= bytes && t.at + t.n <= bytes + n)); }
+static void expect_inside(http_text t, const char *bytes, size_t n) {
+    expect(!t.at || (t.at >= bytes && t.at + t.n <= bytes + n));
+}
 
 // A copy of its own size, so that the sanitizer sees a byte too far.
 static char *exact(const uint8_t *data, size_t n) {
@@ -42,11 +45,13 @@ static void use(const http_request *q, const char *bytes, size_t n) {
     http_address loopback, any;
     uint8_t hash[HTTP_TOKEN_HASH];
     char said[64];
-    expect(q->path.n > 0 && q->path.at[0] == '/' && !memchr(q->path.at, '?', q->path.n) && !memchr(q->path.at, ' ', q->path.n) && q->host.at);
+    expect(q->path.n > 0 && q->path.at[0] == '/' && !memchr(q->path.at, '?', q->path.n) &&
+           !memchr(q->path.at, ' ', q->path.n) && q->host.at);
     expect_inside(q->path, bytes, n);
     expect_inside(q->host, bytes, n);
     expect_inside(q->authorization, bytes, n);
-    expect(http_address_read(&loopback, "127.0.0.1:28080") == ERR_OK && http_address_read(&any, "0.0.0.0:28080") == ERR_OK);
+    expect(http_address_read(&loopback, "127.0.0.1:28080") == ERR_OK &&
+           http_address_read(&any, "0.0.0.0:28080") == ERR_OK);
     bool own = http_host_is(&loopback, "node-3", q->host);
     if (own)
         expect(strncasecmp(q->host.at, "localhost", 9) == 0 || strncmp(q->host.at, "127.0.0.1", 9) == 0 ||
@@ -101,9 +106,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// --- seeds -------------------------------------------------------------------------------------------------------------
+// --- seeds -----------------------------------------------------------------------------------------------------------
 
-static void plant(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx, uint8_t way, uint8_t piece, const char *text) {
+static void plant(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx, uint8_t way, uint8_t piece,
+                  const char *text) {
     uint8_t bytes[2 + HTTP_HEAD] = {way, piece};
     size_t n = strlen(text);
     memcpy(bytes + 2, text, n);
@@ -113,9 +119,12 @@ static void plant(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void 
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
     static char wide[HTTP_HEAD + 1] = "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: ";
     plant(seed, ctx, AS_REQUEST, 0, "GET / HTTP/1.1\r\nHost: 127.0.0.1:28080\r\n\r\n");
-    plant(seed, ctx, AS_REQUEST, 6, "HEAD /metrics?x=1 HTTP/1.0\r\nAccept: */*\r\nhost:\tLOCALHOST \r\nContent-Length: 0\r\n\r\nmore");
-    plant(seed, ctx, AS_REQUEST, 16, "GET /status.json HTTP/1.1\r\nHost: [::1]:9000\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n");
-    plant(seed, ctx, AS_REQUEST, 30, "GET /health HTTP/1.1\r\nHost: node-3\r\nAuthorization: Basic bWU6YS10b2tlbi1vZi0yNC1jaGFyYWN0ZXJz\r\n\r\n");
+    plant(seed, ctx, AS_REQUEST, 6,
+          "HEAD /metrics?x=1 HTTP/1.0\r\nAccept: */*\r\nhost:\tLOCALHOST \r\nContent-Length: 0\r\n\r\nmore");
+    plant(seed, ctx, AS_REQUEST, 16,
+          "GET /status.json HTTP/1.1\r\nHost: [::1]:9000\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n");
+    plant(seed, ctx, AS_REQUEST, 30,
+          "GET /health HTTP/1.1\r\nHost: node-3\r\nAuthorization: Basic bWU6YS10b2tlbi1vZi0yNC1jaGFyYWN0ZXJz\r\n\r\n");
     memset(wide + strlen(wide), 'x', HTTP_HEAD - strlen(wide));
     memcpy(wide + HTTP_HEAD - 4, "\r\n\r\n", 4);
     plant(seed, ctx, AS_REQUEST, 255, wide);

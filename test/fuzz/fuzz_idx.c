@@ -1,6 +1,6 @@
-// test/fuzz/fuzz_idx.c: any bytes at all as an IDX file, plain or gzip, of images beside labels that are in order, and of labels beside such
-// images. The bytes become unnamed files in memory, which are opened, read and verified; and again with the checksum of the gzip file put right.
-// Whatever they are, the answer is values in range or ERR_DATA.
+// test/fuzz/fuzz_idx.c: any bytes at all as an IDX file, plain or gzip, of images beside labels that are in order, and
+// of labels beside such images. The bytes become unnamed files in memory, which are opened, read and verified; and
+// again with the checksum of the gzip file put right. Whatever they are, the answer is values in range or ERR_DATA.
 #include "data/source.h"
 #include "test/support/idx.h"
 
@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// --- seeds: small valid files of each kind ---------------------------------------------------------------------------------
+// --- seeds: small valid files of each kind ---------------------------------------------------------------------------
 
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
     static const struct {

@@ -40,7 +40,8 @@ static char *list(const config *c) {
     size_t n;
     FILE *f = open_memstream(&text, &n);
     expect(f);
-    for (int class = CLASS_BITS; class <= CLASS_LOCAL; class ++) expect(config_each(c, (key_class) class, collect, f) == ERR_OK);
+    for (int class = CLASS_BITS; class <= CLASS_LOCAL; class ++)
+        expect(config_each(c, (key_class) class, collect, f) == ERR_OK);
     expect(fclose(f) == 0);
     return text;
 }
@@ -73,7 +74,8 @@ static char *print_nodes(const cluster *cl) {
     size_t n;
     FILE *f = open_memstream(&text, &n);
     expect(f);
-    for (int i = 0; i < cl->nodes; i++) fprintf(f, strchr(cl->host[i], ':') ? "%s[%s]:%d" : "%s%s:%d", i ? ", " : "", cl->host[i], cl->ranks[i]);
+    for (int i = 0; i < cl->nodes; i++)
+        fprintf(f, strchr(cl->host[i], ':') ? "%s[%s]:%d" : "%s%s:%d", i ? ", " : "", cl->host[i], cl->ranks[i]);
     expect(fclose(f) == 0);
     return text;
 }

@@ -1,5 +1,5 @@
-// test/fuzz/fuzz_jsonl.c: any bytes at all as a JSONL file, plain or compressed. What is accepted is as many documents as there are lines with an object;
-// what is not is ERR_DATA, and names the file.
+// test/fuzz/fuzz_jsonl.c: any bytes at all as a JSONL file, plain or compressed. What is accepted is as many documents
+// as there are lines with an object; what is not is ERR_DATA, and names the file.
 #include "base/io.h"
 #include "data/text/document.h"
 #include "data/text/inflate.h"
@@ -49,7 +49,8 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     while (rc == ERR_OK && more) {
         int64_t before = text.n;
         rc = document_read(d, &text, 100, &ends, &more);
-        expect(text.n >= before && text.n <= text.room && (rc != ERR_OK || !more || ends) && (more || text.n == before));
+        expect(text.n >= before && text.n <= text.room && (rc != ERR_OK || !more || ends) &&
+               (more || text.n == before));
         documents += rc == ERR_OK && more;
     }
     expect(rc == ERR_OK || (rc == ERR_DATA && strstr(err_last()->text, path)));
@@ -80,18 +81,20 @@ static size_t add_zstd(uint8_t packed[512], size_t at, const char *text, size_t 
 }
 
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
-    static const char lines[] = "{\"text\": \"one\"}\n\r\n{\"id\": [1, {\"text\": 2}], \"text\": \"two\\nlines \\u00e9\\u0000\"}\n{\"text\":\"\"}";
+    static const char lines[] =
+        "{\"text\": \"one\"}\n\r\n{\"id\": [1, {\"text\": 2}], \"text\": \"two\\nlines \\u00e9\\u0000\"}\n{\"text\":\"\"}";
     uint8_t packed[512];
     z_stream z = {0};
     expect(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-    z.next_in = (uint8_t *)(uintptr_t)lines, z.avail_in = sizeof lines - 1, z.next_out = packed, z.avail_out = sizeof packed;
+    z.next_in = (uint8_t *)(uintptr_t)lines, z.avail_in = sizeof lines - 1, z.next_out = packed,
+    z.avail_out = sizeof packed;
     expect(deflate(&z, Z_FINISH) == Z_STREAM_END);
     seed_text(seed, ctx, lines);
     seed_text(seed, ctx, "");
     seed(ctx, packed, sizeof packed - z.avail_out);
     deflateEnd(&z);
-    // A checksum refuses nearly all mutations, so there is one seed with and others without; one in frames of one line, of the level that is hardest
-    // to read, after a frame to skip.
+    // A checksum refuses nearly all mutations, so there is one seed with and others without; one in frames of one line,
+    // of the level that is hardest to read, after a frame to skip.
     seed(ctx, packed, add_zstd(packed, 0, lines, sizeof lines - 1, 3, true));
     seed(ctx, packed, add_zstd(packed, 0, lines, sizeof lines - 1, 19, false));
     size_t n = 11;

@@ -1,5 +1,6 @@
-// test/fuzz/fuzz_megatron.c: any bytes at all as an index and tokens of Megatron-LM: two bytes that give the size of the index, the index, the tokens. What is
-// accepted is as many tokens as its lengths say, in range; what is not is ERR_DATA, and names the file.
+// test/fuzz/fuzz_megatron.c: any bytes at all as an index and tokens of Megatron-LM: two bytes that give the size of
+// the index, the index, the tokens. What is accepted is as many tokens as its lengths say, in range; what is not is
+// ERR_DATA, and names the file.
 #include "base/io.h"
 #include "data/text/shard.h"
 #include "test/support/megatron.h"
@@ -72,7 +73,8 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     put(index_path, index, n);
     put(tokens_path, index + n, size - 2 - n);
     bool whole = try_format(SHARD_MEGATRON, &tokens);
-    for (uint64_t i = 0; tokens && i < le64_get(index + 18); i++) sum += (int32_t)le32_get(index + MEGATRON_HEADER + 4 * i);
+    for (uint64_t i = 0; tokens && i < le64_get(index + 18); i++)
+        sum += (int32_t)le32_get(index + MEGATRON_HEADER + 4 * i);
     expect(sum == tokens);
     bool same = try_format(SHARD_AUTO, &other);
     expect(!whole || !same || other == tokens);
@@ -93,7 +95,8 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         const int64_t pointers[] = {100 * bytes, 0, 160 * bytes, 30 * bytes, 0};
         size_t n = megatron_index(file + 2, types[i / 2].type, bytes, 5, lengths, i % 2 ? pointers : NULL);
         put_number(file, n, 2);
-        for (int k = 0; k < 200; k++) put_number(file + 2 + n + k * bytes, (uint64_t)(k % 100 * (bytes > 1 ? 300 : 1)), bytes);
+        for (int k = 0; k < 200; k++)
+            put_number(file + 2 + n + k * bytes, (uint64_t)(k % 100 * (bytes > 1 ? 300 : 1)), bytes);
         seed(ctx, file, 2 + n + 200 * (size_t)bytes);
     }
     return 0;

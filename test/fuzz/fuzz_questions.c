@@ -1,5 +1,5 @@
-// test/fuzz/fuzz_questions.c: any bytes at all as a file of questions, in both protocols. What is accepted is rows that a model can read, of which something
-// is asked; what is not is ERR_DATA, and names the file.
+// test/fuzz/fuzz_questions.c: any bytes at all as a file of questions, in both protocols. What is accepted is rows that
+// a model can read, of which something is asked; what is not is ERR_DATA, and names the file.
 #include "base/io.h"
 #include "data/text/questions.h"
 
@@ -52,11 +52,13 @@ static void check(questions *q) {
     questions_info about = questions_about(q);
     source *s = questions_source(q);
     double *sums = malloc((size_t)about.rows * sizeof *sums);
-    expect(sums && about.questions > 0 && about.rows >= about.questions && about.cut <= about.rows && source_about(s).samples == about.rows);
+    expect(sums && about.questions > 0 && about.rows >= about.questions && about.cut <= about.rows &&
+           source_about(s).samples == about.rows);
     expect(source_about(s).units_per_sample > 0 && source_about(s).units_per_sample <= CONTEXT);
     for (int64_t k = 0; k < about.rows; k++) check_row(s, k), sums[k] = (double)(k % 7);
     answers a = questions_mark(q, sums);
-    expect(a.questions == about.questions && a.right >= 0 && a.right <= a.questions && a.right_norm >= 0 && a.right_norm <= a.questions);
+    expect(a.questions == about.questions && a.right >= 0 && a.right <= a.questions && a.right_norm >= 0 &&
+           a.right_norm <= a.questions);
     free(sums);
 }
 

@@ -1,5 +1,6 @@
-// test/fuzz/fuzz_runlog.c: any bytes at all as the files of a run. The first byte says which file the rest is; nothing is refused but what can't be
-// read, every line is read or counted as damaged, curves hold what they should, and the page that is drawn has no tag of a stranger's.
+// test/fuzz/fuzz_runlog.c: any bytes at all as the files of a run. The first byte says which file the rest is; nothing
+// is refused but what can't be read, every line is read or counted as damaged, curves hold what they should, and the
+// page that is drawn has no tag of a stranger's.
 #include "base/io.h"
 #include "trainer/report/report.h"
 
@@ -44,7 +45,8 @@ static void draw(runlog *r) {
     char *page;
     size_t n;
     expect(report_render((runlog *const[]){r}, 1, false, &page, &n) == ERR_OK && strlen(page) == n && n < 1000000);
-    expect(!strstr(page, "<script") && !strstr(page, "<img") && !strstr(page, "nan%") && !strstr(page, "\"nan") && !strstr(page, "inf%"));
+    expect(!strstr(page, "<script") && !strstr(page, "<img") && !strstr(page, "nan%") && !strstr(page, "\"nan") &&
+           !strstr(page, "inf%"));
     free(page);
 }
 
@@ -104,6 +106,7 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         "# lockstep 0.1  config a  data b\n[model]\ntype = llama  ; bits   a.ini:1\nlanes = 2   ; bits   default, chosen\nx = \"a\\\"b\"\n   ; local  default\n",
         "\4"
         "{\"state\":\"done\",\"host\":\"h\",\"world\":2,\"ranks\":[{\"rank\":0,\"host\":\"h\",\"device\":\"\"}]}\n"};
-    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) seed(ctx, (const uint8_t *)seeds[i], 1 + strlen(seeds[i] + 1));
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
+        seed(ctx, (const uint8_t *)seeds[i], 1 + strlen(seeds[i] + 1));
     return 0;
 }

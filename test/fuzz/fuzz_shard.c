@@ -1,6 +1,6 @@
-// test/fuzz/fuzz_shard.c: any bytes at all as a token file. The bytes become an unnamed file in memory, which is opened in every
-// format, read here and there, and verified; and again with their checksums put right. Whatever they are, the answer is tokens in
-// range or ERR_DATA.
+// test/fuzz/fuzz_shard.c: any bytes at all as a token file. The bytes become an unnamed file in memory, which is opened
+// in every format, read here and there, and verified; and again with their checksums put right. Whatever they are, the
+// answer is tokens in range or ERR_DATA.
 #include "data/text/shard.h"
 
 #include <stdio.h>
@@ -55,7 +55,8 @@ static void repair(uint8_t *file, size_t size) {
     size_t table = (size_t)(blocks < most ? blocks : most) * SHARD_ENTRY;
     for (uint8_t *e = file + SHARD_HEADER; e < file + SHARD_HEADER + table; e += SHARD_ENTRY) {
         uint64_t offset = le64_get(e), stored = le32_get(e + 8);
-        if (offset <= size && stored <= size - offset) le32_put(e + 12, (uint32_t)crc32(0, file + offset, (uInt)stored));
+        if (offset <= size && stored <= size - offset)
+            le32_put(e + 12, (uint32_t)crc32(0, file + offset, (uInt)stored));
     }
     memcpy(file, shard_magic, SHARD_MAGIC_BYTES);
     le32_put(file + 48, (uint32_t)crc32(0, file + SHARD_HEADER, (uInt)table));
@@ -94,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// --- seeds: small valid files of each kind ---------------------------------------------------------------------------------
+// --- seeds: small valid files of each kind ---------------------------------------------------------------------------
 
 static int own_seed(void (*seed)(void *, const uint8_t *, size_t), void *ctx, int64_t tokens, bool compress) {
     char path[64];
@@ -104,7 +105,8 @@ static int own_seed(void (*seed)(void *, const uint8_t *, size_t), void *ctx, in
     if (fd < 0 || !bytes) goto out;
     for (int64_t i = 0; i < tokens * 2; i++) bytes[i] = (uint8_t)(i % 2 ? 3 : i * i / 7);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (shard_write_open(&w, path, 2, tokens, compress) != ERR_OK || shard_write(w, bytes, tokens) != ERR_OK || shard_write_finish(w) != ERR_OK)
+    if (shard_write_open(&w, path, 2, tokens, compress) != ERR_OK || shard_write(w, bytes, tokens) != ERR_OK ||
+        shard_write_finish(w) != ERR_OK)
         goto out;
     off_t size = lseek(fd, 0, SEEK_END);
     uint8_t *file = malloc((size_t)size);

@@ -1,6 +1,6 @@
-// test/fuzz/fuzz_status.c: any bytes at all as the files of a run's directory. `lockstep status` answers in its lines and columns,
-// and in JSON that a program can read; nothing else is known of what it says. The input is cut at NUL bytes: status.json, log.jsonl,
-// events.jsonl, config.ini.
+// test/fuzz/fuzz_status.c: any bytes at all as the files of a run's directory. `lockstep status` answers in its lines
+// and columns, and in JSON that a program can read; nothing else is known of what it says. The input is cut at NUL
+// bytes: status.json, log.jsonl, events.jsonl, config.ini.
 #include "base/io.h"
 #include "trainer/watch/rundir.h"
 #include "trainer/watch/status.h"

@@ -1,5 +1,6 @@
-// test/fuzz/fuzz_tokenizer.c: any bytes at all as a tokenizer.json, and as a text. What is accepted as a tokenizer encodes that text, cut and
-// whole, to ids that exist; what is not is ERR_DATA. A tokenizer that has everything encodes the bytes too.
+// test/fuzz/fuzz_tokenizer.c: any bytes at all as a tokenizer.json, and as a text. What is accepted as a tokenizer
+// encodes that text, cut and whole, to ids that exist; what is not is ERR_DATA. A tokenizer that has everything encodes
+// the bytes too.
 #include "data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static void expect(bool truth) {
     if (!truth) abort();
 }
 
-// --- tokenizers of each kind, small ----------------------------------------------------------------------------------------
+// --- tokenizers of each kind, small ----------------------------------------------------------------------------------
 
 #define LEVEL(regex) "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":" regex "}"
 #define SPLIT(numbers) \
@@ -32,9 +33,10 @@ static const char *const steps[SEEDS] = {
     BOTH("{\"type\":\"Digits\",\"individual_digits\":false}", SPLIT("") "," LEVEL("false")),
 };
 
-static const char added[] = "[{\"id\":260,\"content\":\"<|endoftext|>\",\"special\":true,\"normalized\":false},"
-                            "{\"id\":261,\"content\":\"<l>\",\"special\":true,\"lstrip\":true,\"rstrip\":true,\"normalized\":true},"
-                            "{\"id\":262,\"content\":\"an e\\u0301\",\"single_word\":true,\"normalized\":true},{\"id\":263,\"content\":\"<|\"}]";
+static const char added[] =
+    "[{\"id\":260,\"content\":\"<|endoftext|>\",\"special\":true,\"normalized\":false},"
+    "{\"id\":261,\"content\":\"<l>\",\"special\":true,\"lstrip\":true,\"rstrip\":true,\"normalized\":true},"
+    "{\"id\":262,\"content\":\"an e\\u0301\",\"single_word\":true,\"normalized\":true},{\"id\":263,\"content\":\"<|\"}]";
 static const char merges[] = "[[\"t\",\"h\"],\"th e\",[\"\\u0120\",\"t\"],[\"a\",\"a\"]]";
 static const char template[] =
     "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"b\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\","
@@ -48,13 +50,13 @@ static size_t make_seed(int k, char text[ROOM]) {
     to += sprintf(
         to,
         "{\"normalizer\":%s,\"added_tokens\":%s,\"pre_tokenizer\":%s,\"post_processor\":%s,\"model\":{\"ignore_merges\":%s,\"merges\":%s,\"vocab\":{",
-        k == 2 || k == 4 ? "{\"type\":\"NFC\"}" : "null", k == 3 ? "[]" : added, steps[k], k == 1 ? template : "null", k == 1 ? "true" : "false",
-        merges);
+        k == 2 || k == 4 ? "{\"type\":\"NFC\"}" : "null", k == 3 ? "[]" : added, steps[k], k == 1 ? template : "null",
+        k == 1 ? "true" : "false", merges);
     for (int i = 0; i < 4; i++) to += sprintf(to, "\"%s\":%d,", words[i], 256 + i);
     for (int b = 0; b < 256; b++) {
         bool itself = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
-        to += sprintf(to, itself && b < 0x7f && b != '"' && b != '\\' ? "\"%c\":%d%s" : "\"\\u%04x\":%d%s", itself ? b : spare++, b,
-                      b < 255 ? "," : "}}}");
+        to += sprintf(to, itself && b < 0x7f && b != '"' && b != '\\' ? "\"%c\":%d%s" : "\"\\u%04x\":%d%s",
+                      itself ? b : spare++, b, b < 255 ? "," : "}}}");
     }
     if (k == 3) text[strlen(text) - 1] = 0, strcat(text, ",\"truncation\":null}"), to = text + strlen(text);
     return (size_t)(to - text);
@@ -66,7 +68,7 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
     return 0;
 }
 
-// --- what must hold --------------------------------------------------------------------------------------------------------
+// --- what must hold --------------------------------------------------------------------------------------------------
 
 static void check_exact(const tokenizer *t, const int32_t *ids, int64_t count, const uint8_t *text, int64_t n) {
     const uint8_t *piece;
@@ -100,7 +102,8 @@ static void encode(encoder *e, const tokenizer *t, const uint8_t *text, int64_t 
 }
 
 static bool try_json(const uint8_t *json, size_t size, const uint8_t *text, size_t n) {
-    static const char words[] = " the <l> an e\xcc\x81 an \xc3\xa9 th'S 12345 aaaa<|endoftext|><|\r\n \xff\xe4\xb8 \xe4\xb8\xad.\n";
+    static const char words[] =
+        " the <l> an e\xcc\x81 an \xc3\xa9 th'S 12345 aaaa<|endoftext|><|\r\n \xff\xe4\xb8 \xe4\xb8\xad.\n";
     tokenizer *t;
     encoder *e;
     err_t rc = tokenizer_parse(&t, "fuzz", (const char *)json, (int64_t)size);

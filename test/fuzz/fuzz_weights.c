@@ -1,5 +1,6 @@
-// test/fuzz/fuzz_weights.c: any bytes at all as config.json, as an index of safetensors files, and as a checkpoint of llm.c. What is accepted is
-// within the limits of the settings and can be read to its last element; what is not is ERR_DATA.
+// test/fuzz/fuzz_weights.c: any bytes at all as config.json, as an index of safetensors files, and as a checkpoint of
+// llm.c. What is accepted is within the limits of the settings and can be read to its last element; what is not is
+// ERR_DATA.
 #include "base/io.h"
 #include "model/families.h"
 #include "model/foreign.h"
@@ -78,7 +79,9 @@ static void check_config(const weights *w) {
     for (int i = 0; i < type->keys; i++) {
         const setting *k = &type->key[i];
         const void *at = (const char *)options + k->offset;
-        double x = k->type == KEY_INT ? (double)*(const int64_t *)at : k->type == KEY_REAL ? *(const double *)at : k->min;
+        double x = k->type == KEY_INT    ? (double)*(const int64_t *)at
+                   : k->type == KEY_REAL ? *(const double *)at
+                                         : k->min;
         char text[SETTING_VALUE];
         setting_value(k, options, text);
         expect((k->type != KEY_INT && k->type != KEY_REAL) || (x >= k->min && x <= k->max));
@@ -125,7 +128,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-static void seed_text(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx, uint8_t kind, const char *text) {
+static void seed_text(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx, uint8_t kind,
+                      const char *text) {
     uint8_t bytes[2048] = {kind};
     size_t n = strlen(text);
     expect(n < sizeof bytes - 1);
@@ -151,7 +155,9 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         "\"query_pre_attn_scalar\":8,\"intermediate_size\":36,\"vocab_size\":61,\"sliding_window\":4,\"sliding_window_pattern\":2,\"layer_types\":["
         "\"sliding_attention\",\"full_attention\",\"sliding_attention\"],\"final_logit_softcapping\":null,\"rope_scaling\":{\"rope_type\":\"linear\","
         "\"factor\":8.0},\"rope_parameters\":{\"full_attention\":{\"rope_theta\":100},\"sliding_attention\":{\"rope_theta\":10}}}");
-    seed_text(seed, ctx, CONFIG, "{\"model_type\":\"gpt2\",\"n_layer\":2,\"n_head\":4,\"n_embd\":24,\"vocab_size\":61,\"n_positions\":64}");
+    seed_text(
+        seed, ctx, CONFIG,
+        "{\"model_type\":\"gpt2\",\"n_layer\":2,\"n_head\":4,\"n_embd\":24,\"vocab_size\":61,\"n_positions\":64}");
     seed_text(seed, ctx, INDEX, "{\"metadata\":{\"total_size\":8},\"weight_map\":{\"w\":\"a.safetensors\"}}");
     uint8_t llmc[1 + 1024 + (16 * 4 + 2 * 4 + 12 * 16 + 13 * 4 + 2 * 4) * 4] = {LLMC};
     const int32_t header[8] = {20240326, 3, 2, 9, 1, 2, 4, 16};

@@ -48,8 +48,8 @@ static void *must(void *p) {
 
 // --- tokens ------------------------------------------------------------------------------------------------------
 
-static const char *const puncts[] = {
-    "<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="};
+static const char *const puncts[] = {"<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==",
+                                     "!=",  "&&",  "||",  "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="};
 
 static int punct_length(const char *s) {
     for (size_t i = 0; i < sizeof puncts / sizeof *puncts; i++)
@@ -81,7 +81,9 @@ static int token_length(const char *s, kind *k) {
     } else if (isdigit((unsigned char)*s)) {
         bool hex = s[1] == 'x' || s[1] == 'X';
         *k = NUMBER;
-        while (isalnum((unsigned char)s[n]) || s[n] == '.' || ((s[n] == '+' || s[n] == '-') && strchr(hex ? "pP" : "eE", s[n - 1]))) n++;
+        while (isalnum((unsigned char)s[n]) || s[n] == '.' ||
+               ((s[n] == '+' || s[n] == '-') && strchr(hex ? "pP" : "eE", s[n - 1])))
+            n++;
     } else if (*s == '"' || *s == '\'') {
         *k = TEXT;
         while (s[n] && s[n] != *s) n += s[n] == '\\' && s[n + 1] ? 2 : 1;
@@ -127,8 +129,9 @@ static bool one_of(const source *s, int i, const char *const *words) {
 // --- places ------------------------------------------------------------------------------------------------------
 
 static const char *const makes_text[] = {
-    "err_set", "err_prefix", "assert", "static_assert", "_Static_assert", "__attribute__", "printf", "fprintf", "snprintf", "vsnprintf",
-    "alignas", "_Alignas",   NULL,
+    "err_set",       "err_prefix", "assert",  "static_assert", "_Static_assert",
+    "__attribute__", "printf",     "fprintf", "snprintf",      "vsnprintf",
+    "alignas",       "_Alignas",   NULL,
 };
 static const char *const releases[] = {
     "free",
@@ -221,7 +224,8 @@ static int statement_end(const source *s, int i) {
 
 // Replaces what lies from token `from` to token `to`.
 static void add(source *s, const char *what, int from, int to, char *after) {
-    if ((s->changes & (s->changes - 1)) == 0) s->c = must(realloc(s->c, (size_t)(s->changes ? 2 * s->changes : 1) * sizeof *s->c));
+    if ((s->changes & (s->changes - 1)) == 0)
+        s->c = must(realloc(s->c, (size_t)(s->changes ? 2 * s->changes : 1) * sizeof *s->c));
     int at = s->t[from].at;
     s->c[s->changes++] = (change){at, at_end(&s->t[to]) - at, s->t[from].line, what, must(after)};
 }
@@ -239,10 +243,11 @@ static char *around(const source *s, const char *before, int from, int to, const
 
 static void change_operator(source *s, int i) {
     static const char *const swaps[][3] = {
-        {"+", "-"},   {"-", "+"},     {"*", "/"},     {"/", "*"},        {"%", "/"},       {"<<", ">>"},      {">>", "<<"},
-        {"&", "|"},   {"|", "&"},     {"^", "|"},     {"<", "<=", ">="}, {"<=", "<", ">"}, {">", ">=", "<="}, {">=", ">", "<"},
-        {"==", "!="}, {"!=", "=="},   {"&&", "||"},   {"||", "&&"},      {"+=", "-="},     {"-=", "+="},      {"*=", "/="},
-        {"/=", "*="}, {"<<=", ">>="}, {">>=", "<<="}, {"&=", "|="},      {"|=", "&="},     {"++", "--"},      {"--", "++"},
+        {"+", "-"},        {"-", "+"},       {"*", "/"},   {"/", "*"},   {"%", "/"},        {"<<", ">>"},
+        {">>", "<<"},      {"&", "|"},       {"|", "&"},   {"^", "|"},   {"<", "<=", ">="}, {"<=", "<", ">"},
+        {">", ">=", "<="}, {">=", ">", "<"}, {"==", "!="}, {"!=", "=="}, {"&&", "||"},      {"||", "&&"},
+        {"+=", "-="},      {"-=", "+="},     {"*=", "/="}, {"/=", "*="}, {"<<=", ">>="},    {">>=", "<<="},
+        {"&=", "|="},      {"|=", "&="},     {"++", "--"}, {"--", "++"},
     };
     const token *t = &s->t[i];
     bool step = is(s, i, "++") || is(s, i, "--");

@@ -1,8 +1,9 @@
-// test/ops/bench.c: one line for each benchmark row: median time, bytes and flops that must move by the row's own account,
-// and their share of what this machine does at best (gpu/peak.h): the larger share is the ceiling that the operation is under. On a
-// CPU a row that stays in the cache may pass 100 % of the triad, which does not; and since others may use the machine, the peaks are measured
-// again after every row, whose shares are those of the higher ones before and after it. On a GPU a row is repeated over copies of its
-// arguments that together are far larger than the L2 cache, so that nothing is found there that a training step would not find.
+// test/ops/bench.c: one line for each benchmark row: median time, bytes and flops that must move by the row's own
+// account, and their share of what this machine does at best (gpu/peak.h): the larger share is the ceiling that the
+// operation is under. On a CPU a row that stays in the cache may pass 100 % of the triad, which does not; and since
+// others may use the machine, the peaks are measured again after every row, whose shares are those of the higher ones
+// before and after it. On a GPU a row is repeated over copies of its arguments that together are far larger than the L2
+// cache, so that nothing is found there that a training step would not find.
 #include "test/ops/op_test.h"
 
 #include "base/clock.h"
@@ -54,7 +55,8 @@ static err_t call_next(const op_run *r, const fixture *f, operands *o) {
 // Median seconds of one call; negative when it failed.
 static double median_time(const bench *b, const op_run *r, operands *o) {
     const fixture *f = &b->f;
-    double sample[SAMPLES], began = clock_now(), target = (b->cuda ? 5e-3 : 2e-4) / (double)b->scale, most = 2.0 / (double)b->scale;
+    double sample[SAMPLES], began = clock_now(), target = (b->cuda ? 5e-3 : 2e-4) / (double)b->scale,
+                            most = 2.0 / (double)b->scale;
     int n = 0, inner = 1;
     for (int warm = 0; warm < 2; warm++) {
         double start = clock_now();
@@ -73,7 +75,8 @@ static double median_time(const bench *b, const op_run *r, operands *o) {
     return sample[n / 2];
 }
 
-// Numbers are made on the device, on which a row has more of them than a host fills in a minute. Indices and states come from the row.
+// Numbers are made on the device, on which a row has more of them than a host fills in a minute. Indices and states
+// come from the row.
 static bool fill(const bench *b, const arg *a, const tensor *t, int seed) {
     if (a->random) {
         tensor to = *t;
@@ -97,7 +100,8 @@ static bool operands_open(operands *o, const bench *b, const op_run *r) {
         tensor *t = &o->first[i];
         *t = r->arg[i].t, t->data = NULL;
         if (r->arg[i].absent) continue;
-        ok = device_alloc(f->dev, MEMORY_DEVICE, o->stride[i] * (size_t)o->copies, &t->data) == ERR_OK && fill(b, &r->arg[i], t, i);
+        ok = device_alloc(f->dev, MEMORY_DEVICE, o->stride[i] * (size_t)o->copies, &t->data) == ERR_OK &&
+             fill(b, &r->arg[i], t, i);
         for (int k = 1; k < o->copies && ok; k++)
             ok = stream_copy(f->s, (char *)t->data + o->stride[i] * (size_t)k, t->data, tensor_bytes(t)) == ERR_OK;
     }
@@ -124,7 +128,8 @@ static void measure_peaks(bench *b) {
     memcpy(b->flops_before, b->flops, sizeof b->flops);
     b->bandwidth = peak_bandwidth(b->f.dev, b->f.s, b->scale);
     double fma = b->cuda ? 0 : peak_fma(device_about(b->f.dev)->threads);
-    for (int t = FP32; t <= FP16; t++) b->flops[t] = b->cuda ? peak_matmul(b->f.dev, b->f.s, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
+    for (int t = FP32; t <= FP16; t++)
+        b->flops[t] = b->cuda ? peak_matmul(b->f.dev, b->f.s, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
 }
 
 static bool bench_row(const op_row *declared, bench *b) {
@@ -139,7 +144,8 @@ static bool bench_row(const op_row *declared, bench *b) {
     kind_of(row.op)->cost(&r, &bytes, &flops);
     operands_close(&o, b);
     if (!b->cuda && b->scale == 1) measure_peaks(b);
-    double bandwidth = fmax(b->bandwidth, b->bandwidth_before), peak = fmax(b->flops[row.type], b->flops_before[row.type]);
+    double bandwidth = fmax(b->bandwidth, b->bandwidth_before),
+           peak = fmax(b->flops[row.type], b->flops_before[row.type]);
     if (s < 0) printf("%-72s failed: %s\n", name, err_last()->text);
     else {
         printf("%-72s %10.1f us %8.2f MB %7.1f GB/s %3.0f%%", name, 1e6 * s, 1e-6 * bytes, 1e-9 * bytes / s,
@@ -156,7 +162,9 @@ static bool bench_row(const op_row *declared, bench *b) {
 static void print_peaks(const bench *b) {
     const device_info *about = device_about(b->f.dev);
     printf("%s   %s %.1f GB/s   ", about->name, b->cuda ? "copy" : "triad", 1e-9 * b->bandwidth);
-    if (b->cuda) printf("matmul fp32 %.1f, bf16 %.1f, fp16 %.1f TFLOP/s", 1e-12 * b->flops[FP32], 1e-12 * b->flops[BF16], 1e-12 * b->flops[FP16]);
+    if (b->cuda)
+        printf("matmul fp32 %.1f, bf16 %.1f, fp16 %.1f TFLOP/s", 1e-12 * b->flops[FP32], 1e-12 * b->flops[BF16],
+               1e-12 * b->flops[FP16]);
     else printf("FMA %.0f GFLOP/s", 1e-9 * b->flops[FP32]);
     printf("   medians; bytes and flops are those that must move\n");
 }

@@ -11,7 +11,7 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- matmul: M N K, and slices, of what options say ---------------------------------------------------------------------------------------------------------
+// --- matmul: M N K, and slices, of what options say ------------------------------------------------------------------
 
 // A gradient that is added to, or, in a row of OPT_FRESH, overwritten.
 static arg *gradient_add(op_run *r, const char *name, int64_t n) {
@@ -96,7 +96,8 @@ static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream 
 
 static void matmul_sum(op_run *r, double *d) {
     const int64_t *z = r->row->size;
-    ref_matmul(d, r->arg[MM_A].value, r->row->options & OPT_TA, r->arg[MM_B].value, r->row->options & OPT_TB, z[0], z[1], z[2]);
+    ref_matmul(d, r->arg[MM_A].value, r->row->options & OPT_TA, r->arg[MM_B].value, r->row->options & OPT_TB, z[0],
+               z[1], z[2]);
 }
 
 static void matmul_reference(op_run *r) {
@@ -114,7 +115,8 @@ static void matmul_reference(op_run *r) {
         r->arg[MM_D].want = NULL;
     }
     if (o & MATMUL_DGELU)
-        for (int64_t i = 0; i < n; i++) d[i] = storage_round(r->row->type, d[i]) * ref_gelu_grad(r->arg[MM_PRE].value[i]);
+        for (int64_t i = 0; i < n; i++)
+            d[i] = storage_round(r->row->type, d[i]) * ref_gelu_grad(r->arg[MM_PRE].value[i]);
 }
 
 // d is the GELU of the pre that was kept, as the unfused pair would have it, not of the sum.
@@ -134,7 +136,8 @@ static double matmul_loss(void *ctx) {
     int64_t n = r->row->size[0] * r->row->size[1];
     double *d = doubles(n), sum = 0;
     matmul_sum(r, d);
-    for (int64_t i = 0; i < n; i++) sum += loss_weight(i) * d[i] * (r->row->options & MATMUL_DGELU ? ref_gelu(r->arg[MM_PRE].value[i]) : 1);
+    for (int64_t i = 0; i < n; i++)
+        sum += loss_weight(i) * d[i] * (r->row->options & MATMUL_DGELU ? ref_gelu(r->arg[MM_PRE].value[i]) : 1);
     free(d);
     return sum;
 }
@@ -157,7 +160,8 @@ static bool matmul_gradient(op_run *r) {
         else ref_matmul(da, dy, false, b->value, !tb, M, K, N);
         if (tb) ref_matmul(db, dy, true, a->value, ta, N, K, M);
         else ref_matmul(db, a->value, !ta, dy, false, K, N, M);
-        ok = gradient_near(r, "da", matmul_loss, r, a->value, da, M * K) && gradient_near(r, "db", matmul_loss, r, b->value, db, K * N);
+        ok = gradient_near(r, "da", matmul_loss, r, a->value, da, M * K) &&
+             gradient_near(r, "db", matmul_loss, r, b->value, db, K * N);
     }
     free(dy), free(da), free(db);
     return ok;
@@ -168,9 +172,10 @@ static void matmul_cost(const op_run *r, double *bytes, double *flops) {
     *flops = 2.0 * (double)r->row->size[0] * (double)r->row->size[1] * (double)r->row->size[2];
 }
 
-const op_kind kind_matmul = {"matmul", matmul_setup, matmul_call, matmul_reference, matmul_gradient, matmul_exact, matmul_cost};
+const op_kind kind_matmul = {"matmul",        matmul_setup, matmul_call, matmul_reference,
+                             matmul_gradient, matmul_exact, matmul_cost};
 
-// --- sum_slices: N C S ---------------------------------------------------------------------------------------------------------
+// --- sum_slices: N C S -----------------------------------------------------------------------------------------------
 
 enum { SS_Y, SS_PARTS, SS_BIAS, SS_RES };
 
@@ -179,16 +184,20 @@ static void slices_setup(op_run *r) {
     unsigned o = r->row->options;
     arg_add(r, "y", o & MATMUL_ACCUMULATE ? ADDS : OUT, r->row->type, 2, N, C, 0);
     arg_fill(r, arg_add(r, "parts", IN, FP32, 3, S, N, C), 1, 0);
-    arg *bias = arg_add(r, "bias", IN, r->row->type, 1, C, 0, 0), *res = arg_add(r, "residual", IN, r->row->type, 2, N, C, 0);
+    arg *bias = arg_add(r, "bias", IN, r->row->type, 1, C, 0, 0),
+        *res = arg_add(r, "residual", IN, r->row->type, 2, N, C, 0);
     bias->absent = !(o & MATMUL_BIAS), res->absent = !(o & OPT_RESIDUAL);
     arg_fill(r, bias, 1, 0), arg_fill(r, res, 1, 0);
     if (o & OPT_ALIAS) r->arg[SS_Y].alias = 1 + SS_RES;
 }
 
 static err_t slices_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->sum_slices(
-        &(sum_slices_args){.y = t[SS_Y], .parts = t[SS_PARTS], .bias = t[SS_BIAS], .residual = t[SS_RES], .add = r->row->options & MATMUL_ACCUMULATE},
-        s);
+    return o->sum_slices(&(sum_slices_args){.y = t[SS_Y],
+                                            .parts = t[SS_PARTS],
+                                            .bias = t[SS_BIAS],
+                                            .residual = t[SS_RES],
+                                            .add = r->row->options & MATMUL_ACCUMULATE},
+                         s);
 }
 
 static void slices_reference(op_run *r) {
@@ -210,17 +219,20 @@ static bool slices_exact(op_run *r, const outcome *got) {
     int64_t n = r->row->size[0] * r->row->size[1];
     if (r->row->type != FP32 || r->row->options) return true;
     for (int64_t i = 0; i < n; i++) {
-        float want = slices_tree((const float *)r->arg[SS_PARTS].t.data + i, r->row->size[2], n), found = ((const float *)got->data[SS_Y])[i];
-        if (found != want) return failed(r, "element %" PRId64 " is %.9g, and along the tree %.9g", i, (double)found, (double)want);
+        float want = slices_tree((const float *)r->arg[SS_PARTS].t.data + i, r->row->size[2], n),
+              found = ((const float *)got->data[SS_Y])[i];
+        if (found != want)
+            return failed(r, "element %" PRId64 " is %.9g, and along the tree %.9g", i, (double)found, (double)want);
     }
     return true;
 }
 
 static void slices_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
 
-const op_kind kind_sum_slices = {"sum_slices", slices_setup, slices_call, slices_reference, NULL, slices_exact, slices_cost};
+const op_kind kind_sum_slices = {"sum_slices", slices_setup, slices_call, slices_reference,
+                                 NULL,         slices_exact, slices_cost};
 
-// --- bias_backward: N C, slices ----------------------------------------------------------------------------------------------------
+// --- bias_backward: N C, slices --------------------------------------------------------------------------------------
 
 static void bias_setup(op_run *r) {
     gradient_add(r, "dbias", r->row->size[1]);
@@ -231,7 +243,9 @@ static void bias_setup(op_run *r) {
 static err_t bias_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     return o->bias_backward(&(bias_backward_args){.dbias = t[0], .dy = t[1], .fresh = r->row->options & OPT_FRESH}, s);
 }
-static void bias_reference(op_run *r) { ref_column_sums(r->arg[0].want, r->arg[1].value, r->row->size[0], r->row->size[1]); }
+static void bias_reference(op_run *r) {
+    ref_column_sums(r->arg[0].want, r->arg[1].value, r->row->size[0], r->row->size[1]);
+}
 
 typedef struct bias_ctx {
     const double *dy, *bias;
@@ -252,9 +266,10 @@ static bool bias_gradient(op_run *r) {
 }
 static void stream_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
 
-const op_kind kind_bias_backward = {"bias_backward", bias_setup, bias_call, bias_reference, bias_gradient, NULL, stream_cost};
+const op_kind kind_bias_backward = {"bias_backward", bias_setup, bias_call,  bias_reference,
+                                    bias_gradient,   NULL,       stream_cost};
 
-// --- layer_norm: N C -------------------------------------------------------------------------------------------------------
+// --- layer_norm: N C -------------------------------------------------------------------------------------------------
 
 enum { LN_Y, LN_MEAN, LN_RSTD, LN_SUM, LN_X, LN_RES, LN_W, LN_B };
 #define LN_EPS 1e-5f
@@ -299,10 +314,12 @@ static void norm_reference(op_run *r) {
     arg *a = r->arg;
     const double *x = a[LN_X].value;
     if (!a[LN_RES].absent) {  // an FP32 addition, then rounded to T
-        for (int64_t i = 0; i < N * C; i++) a[LN_SUM].want[i] = storage_round(r->row->type, (double)(float)(x[i] + a[LN_RES].value[i]));
+        for (int64_t i = 0; i < N * C; i++)
+            a[LN_SUM].want[i] = storage_round(r->row->type, (double)(float)(x[i] + a[LN_RES].value[i]));
         x = a[LN_SUM].want;
     }
-    ref_layer_norm_forward(a[LN_Y].want, a[LN_MEAN].want, a[LN_RSTD].want, x, a[LN_W].value, a[LN_B].value, (double)LN_EPS, N, C);
+    ref_layer_norm_forward(a[LN_Y].want, a[LN_MEAN].want, a[LN_RSTD].want, x, a[LN_W].value, a[LN_B].value,
+                           (double)LN_EPS, N, C);
 }
 
 static bool norm_exact(op_run *r, const outcome *got) {
@@ -314,7 +331,8 @@ static bool norm_exact(op_run *r, const outcome *got) {
     return true;
 }
 
-const op_kind kind_layer_norm_forward = {"layer_norm_forward", norm_setup, norm_call, norm_reference, NULL, norm_exact, stream_cost};
+const op_kind kind_layer_norm_forward = {"layer_norm_forward", norm_setup, norm_call, norm_reference, NULL,
+                                         norm_exact,           stream_cost};
 
 enum { LB_DX, LB_DW, LB_DB, LB_DY, LB_RES, LB_X, LB_W, LB_MEAN, LB_RSTD, LB_DX_SUMS, LB_RES_SUMS };
 
@@ -328,7 +346,8 @@ static void norm_back_setup(op_run *r) {
     arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0);
     arg *mean = arg_add(r, "mean", IN, FP32, 1, N, 0, 0), *rstd = arg_add(r, "rstd", IN, FP32, 1, N, 0, 0);
     sums_add(r, "dx_sums", C, r->row->options & OPT_COLUMNS);
-    gradient_add(r, "dresidual_sums", C)->absent = !(r->row->options & OPT_COLUMNS) || !(r->row->options & OPT_RESIDUAL);
+    gradient_add(r, "dresidual_sums", C)->absent =
+        !(r->row->options & OPT_COLUMNS) || !(r->row->options & OPT_RESIDUAL);
     res->absent = !(r->row->options & OPT_RESIDUAL);
     if (r->row->options & OPT_ALIAS) dx->alias = 1 + LB_RES;
     dx->batch = dy->batch = res->batch = x->batch = mean->batch = rstd->batch = true;
@@ -364,8 +383,9 @@ static err_t norm_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stre
 
 static void norm_back_reference(op_run *r) {
     arg *a = r->arg;
-    ref_layer_norm_backward(a[LB_DX].want, a[LB_DW].want, a[LB_DB].want, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value,
-                            a[LB_W].value, a[LB_MEAN].value, a[LB_RSTD].value, r->row->size[0], r->row->size[1]);
+    ref_layer_norm_backward(a[LB_DX].want, a[LB_DW].want, a[LB_DB].want, a[LB_DY].value,
+                            a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value, a[LB_W].value, a[LB_MEAN].value,
+                            a[LB_RSTD].value, r->row->size[0], r->row->size[1]);
     if (!a[LB_RES_SUMS].absent) ref_column_sums(a[LB_RES_SUMS].want, a[LB_RES].value, r->row->size[0], r->row->size[1]);
 }
 
@@ -381,18 +401,22 @@ static double norm_loss(void *ctx) {
     int64_t N = c->r->row->size[0], C = c->r->row->size[1];
     double sum = 0;
     ref_layer_norm_forward(c->y, c->mean, c->rstd, a[LB_X].value, a[LB_W].value, c->b, (double)LN_EPS, N, C);
-    for (int64_t i = 0; i < N * C; i++) sum += a[LB_DY].value[i] * c->y[i] + (a[LB_RES].absent ? 0 : a[LB_RES].value[i] * a[LB_X].value[i]);
+    for (int64_t i = 0; i < N * C; i++)
+        sum += a[LB_DY].value[i] * c->y[i] + (a[LB_RES].absent ? 0 : a[LB_RES].value[i] * a[LB_X].value[i]);
     return sum;
 }
 
-static bool norm_back_gradient(op_run *r) {  // with the exact mean and rstd, not the rounded ones that the operation is given
+static bool
+norm_back_gradient(op_run *r) {  // with the exact mean and rstd, not the rounded ones that the operation is given
     int64_t N = r->row->size[0], C = r->row->size[1];
     arg *a = r->arg;
     norm_ctx c = {r, doubles(C), doubles(N * C), doubles(N), doubles(N)};
     double *dx = doubles(N * C), *dw = doubles(C), *db = doubles(C), *mean = doubles(N), *rstd = doubles(N);
     ref_layer_norm_forward(c.y, mean, rstd, a[LB_X].value, a[LB_W].value, c.b, (double)LN_EPS, N, C);
-    ref_layer_norm_backward(dx, dw, db, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value, a[LB_W].value, mean, rstd, N, C);
-    bool ok = gradient_near(r, "dx", norm_loss, &c, a[LB_X].value, dx, N * C) && gradient_near(r, "dw", norm_loss, &c, a[LB_W].value, dw, C) &&
+    ref_layer_norm_backward(dx, dw, db, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value,
+                            a[LB_W].value, mean, rstd, N, C);
+    bool ok = gradient_near(r, "dx", norm_loss, &c, a[LB_X].value, dx, N * C) &&
+              gradient_near(r, "dw", norm_loss, &c, a[LB_W].value, dw, C) &&
               gradient_near(r, "db", norm_loss, &c, c.b, db, C);
     free(c.b), free(c.y), free(c.mean), free(c.rstd), free(dx), free(dw), free(db), free(mean), free(rstd);
     return ok;
@@ -401,7 +425,7 @@ static bool norm_back_gradient(op_run *r) {  // with the exact mean and rstd, no
 const op_kind kind_layer_norm_backward = {"layer_norm_backward", norm_back_setup, norm_back_call, norm_back_reference,
                                           norm_back_gradient,    norm_back_exact, stream_cost};
 
-// --- gelu: N C -------------------------------------------------------------------------------------------------------------
+// --- gelu: N C -------------------------------------------------------------------------------------------------------
 
 static void gelu_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
@@ -429,16 +453,20 @@ static void gelu_back_setup(op_run *r) {
     arg_fill(r, x, r->row->options & OPT_EXTREME ? 1000 : 2, 0);
 }
 static err_t gelu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->gelu_backward(&(gelu_backward_args){.dx = t[0], .dbias = t[3], .dy = t[1], .x = t[2], .fresh = r->row->options & OPT_FRESH}, s);
+    return o->gelu_backward(
+        &(gelu_backward_args){.dx = t[0], .dbias = t[3], .dy = t[1], .x = t[2], .fresh = r->row->options & OPT_FRESH},
+        s);
 }
 static bool gelu_back_exact(op_run *r, const outcome *got) { return sums_near(r, got, 3, 0); }
 static void gelu_back_reference(op_run *r) {
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = r->arg[1].value[i] * ref_gelu_grad(r->arg[2].value[i]);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
+        r->arg[0].want[i] = r->arg[1].value[i] * ref_gelu_grad(r->arg[2].value[i]);
 }
 static double gelu_loss(void *ctx) {
     op_run *r = ctx;
     double sum = 0;
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) sum += r->arg[1].value[i] * ref_gelu(r->arg[2].value[i]);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
+        sum += r->arg[1].value[i] * ref_gelu(r->arg[2].value[i]);
     return sum;
 }
 static bool gelu_back_gradient(op_run *r) {
@@ -447,7 +475,7 @@ static bool gelu_back_gradient(op_run *r) {
 const op_kind kind_gelu_backward = {"gelu_backward",    gelu_back_setup, gelu_back_call, gelu_back_reference,
                                     gelu_back_gradient, gelu_back_exact, stream_cost};
 
-// --- relu: N C -------------------------------------------------------------------------------------------------------------
+// --- relu: N C -------------------------------------------------------------------------------------------------------
 
 // With zeros of both signs between the values, which is where an implementation may differ.
 static void relu_fill(op_run *r, arg *x) {
@@ -471,14 +499,17 @@ static err_t relu_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s
 static void relu_reference(op_run *r) {
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = fmax(r->arg[1].value[i], 0);
 }
-static bool relu_exact(op_run *r, const outcome *got) {  // nothing is rounded, and no zero is -0 that backward did not pass on
+static bool relu_exact(op_run *r,
+                       const outcome *got) {  // nothing is rounded, and no zero is -0 that backward did not pass on
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
         double y = storage_get(got->data[0], r->row->type, i), want = r->arg[0].want[i];
-        if (y != want || (want == 0 && signbit(y))) return failed(r, "%s[%" PRId64 "] is %.9g, expected %.9g to the bit", r->arg[0].name, i, y, want);
+        if (y != want || (want == 0 && signbit(y)))
+            return failed(r, "%s[%" PRId64 "] is %.9g, expected %.9g to the bit", r->arg[0].name, i, y, want);
     }
     return true;
 }
-const op_kind kind_relu_forward = {"relu_forward", relu_setup, relu_call, relu_reference, NULL, relu_exact, stream_cost};
+const op_kind kind_relu_forward = {"relu_forward", relu_setup, relu_call,  relu_reference,
+                                   NULL,           relu_exact, stream_cost};
 
 static void relu_back_setup(op_run *r) {
     arg *dx = arg_add(r, "dx", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
@@ -487,52 +518,63 @@ static void relu_back_setup(op_run *r) {
     dx->batch = dy->batch = y->batch = true;
     if (r->row->options & OPT_ALIAS) dx->alias = 2;
     arg_fill(r, dy, 1, 0);
-    relu_fill(r, y);  // below zero too, where an output never is: then y may be an input, whose gradient has no other formula
+    // below zero too, where an output never is: then y may be an input, whose gradient has no other formula
+    relu_fill(r, y);
 }
 static err_t relu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
     return o->relu_backward(&(relu_backward_args){.dx = t[0], .dy = t[1], .y = t[2]}, s);
 }
 static void relu_back_reference(op_run *r) {
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = r->arg[2].value[i] > 0 ? r->arg[1].value[i] : 0;
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
+        r->arg[0].want[i] = r->arg[2].value[i] > 0 ? r->arg[1].value[i] : 0;
 }
 static double relu_loss(void *ctx) {
     op_run *r = ctx;
     double sum = 0;
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) sum += r->arg[1].value[i] * fmax(r->arg[2].value[i], 0);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
+        sum += r->arg[1].value[i] * fmax(r->arg[2].value[i], 0);
     return sum;
 }
 static bool relu_back_gradient(op_run *r) {
     int64_t n = tensor_count(&r->arg[0].t);
     for (int64_t i = 0; i < n; i++)
-        if (r->arg[2].value[i] == 0) r->arg[2].value[i] = -1;  // at 0 there is a corner: the gradient is the one from below
+        // at 0 there is a corner: the gradient is the one from below
+        if (r->arg[2].value[i] == 0) r->arg[2].value[i] = -1;
     return gradient_near(r, "dx", relu_loss, r, r->arg[2].value, r->arg[0].want, n);
 }
 const op_kind kind_relu_backward = {"relu_backward",    relu_back_setup, relu_back_call, relu_back_reference,
                                     relu_back_gradient, relu_exact,      stream_cost};
 
-// --- dropout: B E (first element, sample), add: N, random_fill: N, cast: N -----------------------------------------------------------------------------------------
+// --- dropout: B E (first element, sample), add: N, random_fill: N, cast: N -------------------------------------------
 
 static void dropout_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
     arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
     y->batch = x->batch = true;
     if (r->row->options & OPT_ALIAS) y->alias = 2;
-    r->drop = (dropout_key){
-        .seed = 0x123456789abcdefull, .step = 7, .first_sample = 0xfffffffe, .site = 0x50000003, .p = r->row->options & OPT_EXTREME ? 0 : 0.3f};
+    r->drop = (dropout_key){.seed = 0x123456789abcdefull,
+                            .step = 7,
+                            .first_sample = 0xfffffffe,
+                            .site = 0x50000003,
+                            .p = r->row->options & OPT_EXTREME ? 0 : 0.3f};
     arg_fill(r, x, 1, 0);
     arg_add_key(r, r->row->size[0]);
 }
 static err_t dropout_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->dropout(&(dropout_args){.y = t[0], .x = t[1], .drop = &key, .first = r->row->size[2], .sample = (uint32_t)r->row->size[3]}, s);
+    return o->dropout(
+        &(dropout_args){
+            .y = t[0], .x = t[1], .drop = &key, .first = r->row->size[2], .sample = (uint32_t)r->row->size[3]},
+        s);
 }
 static double dropout_keeps(const op_run *r, int64_t i) {
     int64_t E = r->row->size[1];
     return ref_keep(&r->drop, (uint32_t)(r->row->size[3] + i / E), r->row->size[2] + i % E);
 }
 static void dropout_reference(op_run *r) {
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = r->arg[1].value[i] * dropout_keeps(r, i);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
+        r->arg[0].want[i] = r->arg[1].value[i] * dropout_keeps(r, i);
 }
 static bool dropout_exact(op_run *r, const outcome *got) {  // what goes is zero, not almost
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
@@ -542,7 +584,8 @@ static bool dropout_exact(op_run *r, const outcome *got) {  // what goes is zero
     }
     return true;
 }
-const op_kind kind_dropout = {"dropout", dropout_setup, dropout_call, dropout_reference, NULL, dropout_exact, stream_cost};
+const op_kind kind_dropout = {"dropout", dropout_setup, dropout_call, dropout_reference,
+                              NULL,      dropout_exact, stream_cost};
 
 static void add_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, r->row->type, 1, r->row->size[0], 0, 0);
@@ -583,7 +626,8 @@ static void random_reference(op_run *r) {
         r->arg[0].want[i] = storage_round(r->row->type, (double)(word[i % 4] >> 8) * 0x1p-23 - 1);
     }
 }
-const op_kind kind_random_fill = {"random_fill", random_setup, random_call, random_reference, NULL, exact_output, stream_cost};
+const op_kind kind_random_fill = {"random_fill", random_setup, random_call, random_reference,
+                                  NULL,          exact_output, stream_cost};
 
 static void cast_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, (dtype)(r->row->options >> OPT_TO_SHIFT), 1, r->row->size[0], 0, 0);
@@ -596,6 +640,7 @@ static err_t cast_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s
     return o->cast(&(cast_args){.y = t[0], .x = t[1]}, s);
 }
 static void cast_reference(op_run *r) {
-    for (int64_t i = 0; i < r->row->size[0]; i++) r->arg[0].want[i] = storage_round(r->arg[0].t.type, r->arg[1].value[i]);
+    for (int64_t i = 0; i < r->row->size[0]; i++)
+        r->arg[0].want[i] = storage_round(r->arg[0].t.type, r->arg[1].value[i]);
 }
 const op_kind kind_cast = {"cast", cast_setup, cast_call, cast_reference, NULL, exact_output, stream_cost};

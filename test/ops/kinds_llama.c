@@ -21,7 +21,7 @@ static arg *gradient_add(op_run *r, const char *name, int64_t n) {
 
 static void stream_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
 
-// --- rms_norm: N C ---------------------------------------------------------------------------------------------------------
+// --- rms_norm: N C ---------------------------------------------------------------------------------------------------
 
 enum { RF_Y, RF_RSTD, RF_X, RF_W };
 
@@ -32,19 +32,23 @@ static void rms_setup(op_run *r) {
     arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0);
     if (r->row->options & OPT_ALIAS) y->alias = 1 + RF_X;
     y->batch = rstd->batch = x->batch = true;
-    arg_fill(r, x, r->row->options & OPT_EXTREME ? 1e-4 : 1, r->row->options & OPT_EXTREME ? 0 : 0.25);  // small: eps decides
+    // small: eps decides
+    arg_fill(r, x, r->row->options & OPT_EXTREME ? 1e-4 : 1, r->row->options & OPT_EXTREME ? 0 : 0.25);
     arg_fill(r, w, 0.5, 1 - shift_of(r));
 }
 
 static err_t rms_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
     return o->rms_norm_forward(
-        &(rms_norm_forward_args){.y = t[RF_Y], .rstd = t[RF_RSTD], .x = t[RF_X], .w = t[RF_W], .eps = EPS, .shift = shift_of(r)}, s);
+        &(rms_norm_forward_args){
+            .y = t[RF_Y], .rstd = t[RF_RSTD], .x = t[RF_X], .w = t[RF_W], .eps = EPS, .shift = shift_of(r)},
+        s);
 }
 
 static void rms_reference(op_run *r) {
     arg *a = r->arg;
-    ref_rms_norm_forward(a[RF_Y].want, a[RF_RSTD].want, a[RF_X].value, a[RF_W].value, shift_of(r), (double)EPS, r->row->size[0], r->row->size[1]);
+    ref_rms_norm_forward(a[RF_Y].want, a[RF_RSTD].want, a[RF_X].value, a[RF_W].value, shift_of(r), (double)EPS,
+                         r->row->size[0], r->row->size[1]);
 }
 
 const op_kind kind_rms_norm_forward = {"rms_norm_forward", rms_setup, rms_call, rms_reference, NULL, NULL, stream_cost};
@@ -57,7 +61,8 @@ static void rms_back_setup(op_run *r) {
     arg *dx = arg_add(r, "dx", OUT, T, 2, N, C, 0);
     gradient_add(r, "dw", C);
     arg *dy = arg_add(r, "dy", IN, T, 2, N, C, 0), *res = arg_add(r, "dresidual", IN, T, 2, N, C, 0);
-    arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0), *rstd = arg_add(r, "rstd", IN, FP32, 1, N, 0, 0);
+    arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0),
+        *rstd = arg_add(r, "rstd", IN, FP32, 1, N, 0, 0);
     res->absent = !(r->row->options & OPT_RESIDUAL);
     if (r->row->options & OPT_ALIAS) dx->alias = 1 + RB_RES;
     dx->batch = dy->batch = res->batch = x->batch = rstd->batch = true;
@@ -88,8 +93,9 @@ static err_t rms_back_call(const op_run *r, const ops *o, tensor *t[ARGS], strea
 
 static void rms_back_reference(op_run *r) {
     arg *a = r->arg;
-    ref_rms_norm_backward(a[RB_DX].want, a[RB_DW].want, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value, a[RB_W].value,
-                          shift_of(r), a[RB_RSTD].value, r->row->size[0], r->row->size[1]);
+    ref_rms_norm_backward(a[RB_DX].want, a[RB_DW].want, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value,
+                          a[RB_X].value, a[RB_W].value, shift_of(r), a[RB_RSTD].value, r->row->size[0],
+                          r->row->size[1]);
 }
 
 typedef struct rms_ctx {
@@ -102,7 +108,8 @@ static double rms_loss(void *ctx) {
     int64_t N = c->r->row->size[0], C = c->r->row->size[1];
     double sum = 0;
     ref_rms_norm_forward(c->y, c->rstd, a[RB_X].value, a[RB_W].value, shift_of(c->r), (double)EPS, N, C);
-    for (int64_t i = 0; i < N * C; i++) sum += a[RB_DY].value[i] * c->y[i] + (a[RB_RES].absent ? 0 : a[RB_RES].value[i] * a[RB_X].value[i]);
+    for (int64_t i = 0; i < N * C; i++)
+        sum += a[RB_DY].value[i] * c->y[i] + (a[RB_RES].absent ? 0 : a[RB_RES].value[i] * a[RB_X].value[i]);
     return sum;
 }
 
@@ -112,15 +119,18 @@ static bool rms_back_gradient(op_run *r) {  // with the exact rstd, not the roun
     rms_ctx c = {r, doubles(N * C), doubles(N)};
     double *dx = doubles(N * C), *dw = doubles(C), *rstd = doubles(N);
     ref_rms_norm_forward(c.y, rstd, a[RB_X].value, a[RB_W].value, shift_of(r), (double)EPS, N, C);
-    ref_rms_norm_backward(dx, dw, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value, a[RB_W].value, shift_of(r), rstd, N, C);
-    bool ok = gradient_near(r, "dx", rms_loss, &c, a[RB_X].value, dx, N * C) && gradient_near(r, "dw", rms_loss, &c, a[RB_W].value, dw, C);
+    ref_rms_norm_backward(dx, dw, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value,
+                          a[RB_W].value, shift_of(r), rstd, N, C);
+    bool ok = gradient_near(r, "dx", rms_loss, &c, a[RB_X].value, dx, N * C) &&
+              gradient_near(r, "dw", rms_loss, &c, a[RB_W].value, dw, C);
     free(c.y), free(c.rstd), free(dx), free(dw), free(rstd);
     return ok;
 }
 
-const op_kind kind_rms_norm_backward = {"rms_norm_backward", rms_back_setup, rms_back_call, rms_back_reference, rms_back_gradient, NULL, stream_cost};
+const op_kind kind_rms_norm_backward = {"rms_norm_backward", rms_back_setup, rms_back_call, rms_back_reference,
+                                        rms_back_gradient,   NULL,           stream_cost};
 
-// --- head_norm: N n D, first, count ----------------------------------------------------------------------------------------
+// --- head_norm: N n D, first, count ----------------------------------------------------------------------------------
 
 enum { HF_X, HF_KEPT, HF_RSTD, HF_W };
 enum { HB_DX, HB_DW, HB_KEPT, HB_RSTD, HB_W };
@@ -147,7 +157,8 @@ static void head_cost(const op_run *r, double *bytes, double *flops) {
 static void head_setup(op_run *r) {
     head_walk h = heads_of(r);
     dtype T = r->row->type;
-    arg *x = arg_add(r, "x", UPDATES, T, 2, h.N, h.n * h.D, 0), *kept = arg_add(r, "kept", OUT, T, 2, h.N, h.count * h.D, 0);
+    arg *x = arg_add(r, "x", UPDATES, T, 2, h.N, h.n * h.D, 0),
+        *kept = arg_add(r, "kept", OUT, T, 2, h.N, h.count * h.D, 0);
     arg *rstd = arg_add(r, "rstd", OUT, FP32, 2, h.N, h.count, 0), *w = arg_add(r, "w", IN, T, 1, h.D, 0, 0);
     x->batch = kept->batch = rstd->batch = true;
     arg_fill(r, x, 1, 0.25);
@@ -155,10 +166,14 @@ static void head_setup(op_run *r) {
 }
 
 static err_t head_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->head_norm_forward(
-        &(head_norm_forward_args){
-            .x = t[HF_X], .kept = t[HF_KEPT], .rstd = t[HF_RSTD], .w = t[HF_W], .first = (int)r->row->size[3], .eps = EPS, .shift = shift_of(r)},
-        s);
+    return o->head_norm_forward(&(head_norm_forward_args){.x = t[HF_X],
+                                                          .kept = t[HF_KEPT],
+                                                          .rstd = t[HF_RSTD],
+                                                          .w = t[HF_W],
+                                                          .first = (int)r->row->size[3],
+                                                          .eps = EPS,
+                                                          .shift = shift_of(r)},
+                                s);
 }
 
 static void head_reference(op_run *r) {
@@ -168,7 +183,8 @@ static void head_reference(op_run *r) {
     for (int64_t i = 0; i < h.N * h.count; i++) {
         int64_t at = head_at(&h, i);
         for (int64_t k = 0; k < h.D; k++) a[HF_KEPT].want[i * h.D + k] = a[HF_X].value[at + k];
-        ref_rms_norm_forward(a[HF_X].want + at, a[HF_RSTD].want + i, a[HF_X].value + at, a[HF_W].value, shift_of(r), (double)EPS, 1, h.D);
+        ref_rms_norm_forward(a[HF_X].want + at, a[HF_RSTD].want + i, a[HF_X].value + at, a[HF_W].value, shift_of(r),
+                             (double)EPS, 1, h.D);
     }
 }
 
@@ -180,20 +196,23 @@ static bool head_exact(op_run *r, const outcome *got) {
         double was = r->arg[HF_X].value[i];
         bool normed = head >= h.first && head < h.first + h.count;
         int64_t at = ((i / h.D / h.n) * h.count + head - h.first) * h.D + i % h.D;
-        double is = normed ? storage_get(got->data[HF_KEPT], r->row->type, at) : storage_get(got->data[HF_X], r->row->type, i);
+        double is =
+            normed ? storage_get(got->data[HF_KEPT], r->row->type, at) : storage_get(got->data[HF_X], r->row->type, i);
         if (is != was) return failed(r, "element %lld was %.9g and is %.9g", (long long)i, was, is);
     }
     return true;
 }
 
-const op_kind kind_head_norm_forward = {"head_norm_forward", head_setup, head_call, head_reference, NULL, head_exact, head_cost};
+const op_kind kind_head_norm_forward = {"head_norm_forward", head_setup, head_call, head_reference, NULL,
+                                        head_exact,          head_cost};
 
 static void head_back_setup(op_run *r) {
     head_walk h = heads_of(r);
     dtype T = r->row->type;
     arg *dx = arg_add(r, "dx", UPDATES, T, 2, h.N, h.n * h.D, 0);
     gradient_add(r, "dw", h.D);
-    arg *kept = arg_add(r, "kept", IN, T, 2, h.N, h.count * h.D, 0), *rstd = arg_add(r, "rstd", IN, FP32, 2, h.N, h.count, 0);
+    arg *kept = arg_add(r, "kept", IN, T, 2, h.N, h.count * h.D, 0),
+        *rstd = arg_add(r, "rstd", IN, FP32, 2, h.N, h.count, 0);
     arg *w = arg_add(r, "w", IN, T, 1, h.D, 0, 0);
     dx->batch = kept->batch = rstd->batch = true;
     arg_fill(r, dx, 1, 0.1);
@@ -202,7 +221,8 @@ static void head_back_setup(op_run *r) {
     arg_fill(r, w, 0.5, 1 - shift_of(r));
     if (r->bench) return;
     double *y = doubles(h.D), *s = doubles(h.N * h.count);
-    for (int64_t i = 0; i < h.N * h.count; i++) ref_rms_norm_forward(y, s + i, kept->value + i * h.D, w->value, shift_of(r), (double)EPS, 1, h.D);
+    for (int64_t i = 0; i < h.N * h.count; i++)
+        ref_rms_norm_forward(y, s + i, kept->value + i * h.D, w->value, shift_of(r), (double)EPS, 1, h.D);
     arg_fill_with(r, rstd, s);
     free(y), free(s);
 }
@@ -227,13 +247,16 @@ static void head_back(const op_run *r, double *dx, double *dw, const double *rst
     for (int64_t k = 0; k < h.D; k++) dw[k] = 0;
     for (int64_t i = 0; i < h.N * h.count; i++) {
         int64_t at = head_at(&h, i);
-        ref_rms_norm_backward(dx + at, part, a[HB_DX].value + at, NULL, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(r), rstd + i, 1, h.D);
+        ref_rms_norm_backward(dx + at, part, a[HB_DX].value + at, NULL, a[HB_KEPT].value + i * h.D, a[HB_W].value,
+                              shift_of(r), rstd + i, 1, h.D);
         for (int64_t k = 0; k < h.D; k++) dw[k] += part[k];
     }
     free(part);
 }
 
-static void head_back_reference(op_run *r) { head_back(r, r->arg[HB_DX].want, r->arg[HB_DW].want, r->arg[HB_RSTD].value); }
+static void head_back_reference(op_run *r) {
+    head_back(r, r->arg[HB_DX].want, r->arg[HB_DW].want, r->arg[HB_RSTD].value);
+}
 
 static double head_loss(void *ctx) {
     rms_ctx *c = ctx;
@@ -241,7 +264,8 @@ static double head_loss(void *ctx) {
     arg *a = c->r->arg;
     double sum = 0;
     for (int64_t i = 0; i < h.N * h.count; i++) {
-        ref_rms_norm_forward(c->y, c->rstd, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(c->r), (double)EPS, 1, h.D);
+        ref_rms_norm_forward(c->y, c->rstd, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(c->r), (double)EPS, 1,
+                             h.D);
         for (int64_t k = 0; k < h.D; k++) sum += a[HB_DX].value[head_at(&h, i) + k] * c->y[k];
     }
     return sum;
@@ -254,11 +278,12 @@ static bool head_back_gradient(op_run *r) {
     rms_ctx c = {r, doubles(h.D), doubles(1)};
     double *dx = doubles(h.N * h.n * h.D), *dkept = doubles(heads * h.D), *dw = doubles(h.D), *rstd = doubles(heads);
     for (int64_t i = 0; i < heads; i++)
-        ref_rms_norm_forward(c.y, rstd + i, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(r), (double)EPS, 1, h.D);
+        ref_rms_norm_forward(c.y, rstd + i, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(r), (double)EPS, 1,
+                             h.D);
     head_back(r, dx, dw, rstd);
     for (int64_t i = 0; i < heads * h.D; i++) dkept[i] = dx[head_at(&h, i / h.D) + i % h.D];
-    bool ok =
-        gradient_near(r, "dx", head_loss, &c, a[HB_KEPT].value, dkept, heads * h.D) && gradient_near(r, "dw", head_loss, &c, a[HB_W].value, dw, h.D);
+    bool ok = gradient_near(r, "dx", head_loss, &c, a[HB_KEPT].value, dkept, heads * h.D) &&
+              gradient_near(r, "dw", head_loss, &c, a[HB_W].value, dw, h.D);
     free(c.y), free(c.rstd), free(dx), free(dkept), free(dw), free(rstd);
     return ok;
 }
@@ -266,12 +291,13 @@ static bool head_back_gradient(op_run *r) {
 const op_kind kind_head_norm_backward = {
     "head_norm_backward", head_back_setup, head_back_call, head_back_reference, head_back_gradient, NULL, head_cost};
 
-// --- rotary: B T n D/2, heads ------------------------------------------------------------------------------------------------
+// --- rotary: B T n D/2, heads ----------------------------------------------------------------------------------------
 // OPT_TB: by the negative angles.
 
 static void rotary_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], n = r->row->size[2], D = 2 * r->row->size[3];
-    arg *x = arg_add(r, "x", UPDATES, r->row->type, 3, B, T, n * D), *table = arg_add(r, "table", IN, FP32, 2, T + 1, D, 0);
+    arg *x = arg_add(r, "x", UPDATES, r->row->type, 3, B, T, n * D),
+        *table = arg_add(r, "table", IN, FP32, 2, T + 1, D, 0);
     x->batch = true;
     arg_fill(r, x, 1, 0);
     double *angles = doubles((T + 1) * D);
@@ -285,7 +311,8 @@ static void rotary_setup(op_run *r) {
 }
 
 static err_t rotary_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->rotary(&(rotary_args){.x = t[0], .table = t[1], .heads = (int)r->row->size[4], .back = r->row->options & OPT_TB}, s);
+    return o->rotary(
+        &(rotary_args){.x = t[0], .table = t[1], .heads = (int)r->row->size[4], .back = r->row->options & OPT_TB}, s);
 }
 
 static void rotary_reference(op_run *r) {
@@ -312,14 +339,18 @@ static bool rotary_gradient(op_run *r) {
     return true;
 }
 
-static void rotary_cost_of(const op_run *r, double *bytes, double *flops) {  // the heads that are turned, and the rows of the table that are used
+static void rotary_cost_of(const op_run *r, double *bytes,
+                           double *flops) {  // the heads that are turned, and the rows of the table that are used
     const int64_t *n = r->row->size;
-    *bytes = 2.0 * (double)(n[0] * n[1] * n[4] * 2 * n[3]) * (double)dtype_bytes(r->row->type) + 4.0 * (double)(n[1] * 2 * n[3]), *flops = 0;
+    *bytes = 2.0 * (double)(n[0] * n[1] * n[4] * 2 * n[3]) * (double)dtype_bytes(r->row->type) +
+             4.0 * (double)(n[1] * 2 * n[3]),
+    *flops = 0;
 }
 
-const op_kind kind_rotary = {"rotary", rotary_setup, rotary_call, rotary_reference, rotary_gradient, NULL, rotary_cost_of};
+const op_kind kind_rotary = {"rotary",        rotary_setup, rotary_call,   rotary_reference,
+                             rotary_gradient, NULL,         rotary_cost_of};
 
-// --- swiglu, geglu: N F ------------------------------------------------------------------------------------------------------
+// --- swiglu, geglu: N F ----------------------------------------------------------------------------------------------
 
 static bool by_gelu(const op_run *r) { return r->row->op == OP_geglu_forward || r->row->op == OP_geglu_backward; }
 static double gate_of(const op_run *r, double g) { return by_gelu(r) ? ref_gelu(g) : g / (1 + exp(-g)); }
@@ -347,7 +378,8 @@ static void gated_reference(op_run *r) {
     }
 }
 
-const op_kind kind_swiglu_forward = {"swiglu_forward", gated_setup, gated_call, gated_reference, NULL, NULL, stream_cost};
+const op_kind kind_swiglu_forward = {"swiglu_forward", gated_setup, gated_call, gated_reference, NULL, NULL,
+                                     stream_cost};
 const op_kind kind_geglu_forward = {"geglu_forward", gated_setup, gated_call, gated_reference, NULL, NULL, stream_cost};
 
 static void gated_back_setup(op_run *r) {
@@ -387,7 +419,7 @@ static bool gated_back_gradient(op_run *r) {
     return gradient_near(r, "dx", gated_loss, r, r->arg[2].value, r->arg[0].want, tensor_count(&r->arg[2].t));
 }
 
-const op_kind kind_swiglu_backward = {"swiglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL,
-                                      stream_cost};
-const op_kind kind_geglu_backward = {"geglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL,
-                                     stream_cost};
+const op_kind kind_swiglu_backward = {
+    "swiglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL, stream_cost};
+const op_kind kind_geglu_backward = {
+    "geglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL, stream_cost};

@@ -1,4 +1,5 @@
-// test/ops/kinds_model.c: the operations that know of samples, positions and tokens: attention, embedding, cross entropy, means.
+// test/ops/kinds_model.c: the operations that know of samples, positions and tokens: attention, embedding, cross
+// entropy, means.
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
@@ -9,7 +10,7 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- attention: B T C H, and heads of k and v, window ----------------------------------------------------------------------------------------------------
+// --- attention: B T C H, and heads of k and v, window ----------------------------------------------------------------
 
 enum { AT_Y, AT_LSE, AT_QKV };
 
@@ -20,7 +21,8 @@ static ref_attention shape_of(const op_run *r) {
 
 static void attention_key(op_run *r) {
     r->has_drop = r->row->options & OPT_DROP;
-    r->drop = (dropout_key){.seed = 0xfedcba9876543210ull, .step = 3, .first_sample = 41, .site = 0x50000009, .p = 0.25f};
+    r->drop =
+        (dropout_key){.seed = 0xfedcba9876543210ull, .step = 3, .first_sample = 41, .site = 0x50000009, .p = 0.25f};
     arg_add_key(r, r->row->size[0]);
 }
 
@@ -53,14 +55,18 @@ static void attention_reference(op_run *r) {
 }
 
 static double pairs(const op_run *r) {  // multiply-adds of one T x T product under the diagonal
-    double T = (double)r->row->size[1], W = r->row->size[5] && (double)r->row->size[5] < T ? (double)r->row->size[5] : T;
+    double T = (double)r->row->size[1],
+           W = r->row->size[5] && (double)r->row->size[5] < T ? (double)r->row->size[5] : T;
     return (double)r->row->size[0] * (W * (W + 1) / 2 + (T - W) * W) * (double)r->row->size[2];
 }
-static void attention_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 4 * pairs(r); }
+static void attention_cost(const op_run *r, double *bytes, double *flops) {
+    *bytes = arg_traffic(r), *flops = 4 * pairs(r);
+}
 
-const op_kind kind_attention_forward = {"attention_forward", attention_setup, attention_call, attention_reference, NULL, NULL, attention_cost};
+const op_kind kind_attention_forward = {
+    "attention_forward", attention_setup, attention_call, attention_reference, NULL, NULL, attention_cost};
 
-// --- attention_past: positions, those before them, C H, and heads of k and v, window ------------------------------------------------------------------
+// --- attention_past: positions, those before them, C H, and heads of k and v, window ---------------------------------
 
 enum { AP_Y, AP_PAST, AP_QKV };
 enum { AP_SPARE = 2 };  // rows of past after the last position: never touched
@@ -81,10 +87,14 @@ static void past_setup(op_run *r) {
 
 static err_t past_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     const int64_t *z = r->row->size;
-    return o->attention_past(
-        &(attention_past_args){
-            .y = t[AP_Y], .past = t[AP_PAST], .qkv = t[AP_QKV], .heads = (int)z[3], .kv_heads = (int)z[4], .window = (int)z[5], .first = z[1]},
-        s);
+    return o->attention_past(&(attention_past_args){.y = t[AP_Y],
+                                                    .past = t[AP_PAST],
+                                                    .qkv = t[AP_QKV],
+                                                    .heads = (int)z[3],
+                                                    .kv_heads = (int)z[4],
+                                                    .window = (int)z[5],
+                                                    .first = z[1]},
+                             s);
 }
 
 // The whole text's attention, of which the last n rows count: queries before them are of no interest.
@@ -118,7 +128,8 @@ static bool past_exact(op_run *r, const outcome *got) {
 }
 
 static void past_cost(const op_run *r, double *bytes, double *flops) {
-    double n = (double)r->row->size[0], first = (double)r->row->size[1], W = (double)r->row->size[5], seen = first + (n + 1) / 2;
+    double n = (double)r->row->size[0], first = (double)r->row->size[1], W = (double)r->row->size[5],
+           seen = first + (n + 1) / 2;
     if (W > 0 && W < seen) seen = W;
     double reach = W > 0 && W + n < first + n ? W + n : first + n;
     *bytes = (double)tensor_bytes(&r->arg[AP_Y].t) + (double)tensor_bytes(&r->arg[AP_QKV].t) +
@@ -126,7 +137,8 @@ static void past_cost(const op_run *r, double *bytes, double *flops) {
     *flops = 4 * n * seen * (double)r->row->size[2];
 }
 
-const op_kind kind_attention_past = {"attention_past", past_setup, past_call, past_reference, NULL, past_exact, past_cost};
+const op_kind kind_attention_past = {"attention_past", past_setup, past_call, past_reference, NULL,
+                                     past_exact,       past_cost};
 
 enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV };
 
@@ -172,7 +184,8 @@ static err_t attention_back_call(const op_run *r, const ops *o, tensor *t[ARGS],
 static void attention_back_reference(op_run *r) {
     ref_attention s = shape_of(r);
     arg *a = r->arg;
-    ref_attention_backward(a[AB_DQKV].want, a[AB_DELTA].want, a[AB_DY].value, a[AB_Y].value, a[AB_LSE].value, a[AB_QKV].value, &s);
+    ref_attention_backward(a[AB_DQKV].want, a[AB_DELTA].want, a[AB_DY].value, a[AB_Y].value, a[AB_LSE].value,
+                           a[AB_QKV].value, &s);
 }
 
 typedef struct attention_ctx {
@@ -204,10 +217,11 @@ static void attention_back_cost(const op_run *r, double *bytes, double *flops) {
     *bytes = arg_traffic(r), *flops = 10 * pairs(r);
 }
 
-const op_kind kind_attention_backward = {
-    "attention_backward", attention_back_setup, attention_back_call, attention_back_reference, attention_back_gradient, NULL, attention_back_cost};
+const op_kind kind_attention_backward = {"attention_backward",     attention_back_setup,    attention_back_call,
+                                         attention_back_reference, attention_back_gradient, NULL,
+                                         attention_back_cost};
 
-// --- embedding: B T C V ----------------------------------------------------------------------------------------------------
+// --- embedding: B T C V ----------------------------------------------------------------------------------------------
 
 enum { SPARE = 3 };  // positions of wpe past T: never read, their gradient never touched
 
@@ -217,7 +231,8 @@ static float factor_of(const op_run *r) { return r->row->options & OPT_FACTOR ? 
 static void embedding_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], V = r->row->size[3];
     arg *x = arg_add(r, "x", OUT, r->row->type, 3, B, T, C), *tokens = arg_add(r, "tokens", IN, INT32, 2, B, T, 0);
-    arg *wte = arg_add(r, "wte", IN, r->row->type, 2, V, C, 0), *wpe = arg_add(r, "wpe", IN, r->row->type, 2, T + SPARE, C, 0);
+    arg *wte = arg_add(r, "wte", IN, r->row->type, 2, V, C, 0),
+        *wpe = arg_add(r, "wpe", IN, r->row->type, 2, T + SPARE, C, 0);
     x->batch = tokens->batch = true;
     wpe->absent = r->row->options & OPT_NO_W;
     arg_fill_index(r, tokens, V, 0);
@@ -226,14 +241,16 @@ static void embedding_setup(op_run *r) {
 }
 
 static err_t embedding_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->embedding_forward(&(embedding_forward_args){.x = t[0], .tokens = t[1], .wte = t[2], .wpe = t[3], .factor = factor_of(r)}, s);
+    return o->embedding_forward(
+        &(embedding_forward_args){.x = t[0], .tokens = t[1], .wte = t[2], .wpe = t[3], .factor = factor_of(r)}, s);
 }
 
 static void embedding_reference(op_run *r) {
     int64_t T = r->row->size[1], C = r->row->size[2];
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
         int64_t row = i / C, token = (int64_t)r->arg[1].value[row];
-        r->arg[0].want[i] = (double)factor_of(r) * r->arg[2].value[token * C + i % C] + (r->arg[3].absent ? 0 : r->arg[3].value[row % T * C + i % C]);
+        r->arg[0].want[i] = (double)factor_of(r) * r->arg[2].value[token * C + i % C] +
+                            (r->arg[3].absent ? 0 : r->arg[3].value[row % T * C + i % C]);
     }
 }
 
@@ -241,7 +258,8 @@ static void embedding_cost(const op_run *r, double *bytes, double *flops) {  // 
     *bytes = (r->arg[3].absent ? 2.0 : 3.0) * (double)tensor_bytes(&r->arg[0].t), *flops = 0;
 }
 
-const op_kind kind_embedding_forward = {"embedding_forward", embedding_setup, embedding_call, embedding_reference, NULL, NULL, embedding_cost};
+const op_kind kind_embedding_forward = {
+    "embedding_forward", embedding_setup, embedding_call, embedding_reference, NULL, NULL, embedding_cost};
 
 enum { EB_DWTE, EB_DWPE, EB_SCRATCH, EB_DX, EB_TOKENS };
 
@@ -291,20 +309,23 @@ static bool embedding_back_exact(op_run *r, const outcome *got) {
         pe[i / C % T * C + i % C] += (float)dx->value[i];
     }
     for (int64_t i = 0; i < V * C; i++) te[i] *= factor_of(r);
-    bool ok = !memcmp(te, got->data[EB_DWTE], (size_t)(V * C) * 4) || failed(r, "dwte is not the sum in the order of positions");
+    bool ok = !memcmp(te, got->data[EB_DWTE], (size_t)(V * C) * 4) ||
+              failed(r, "dwte is not the sum in the order of positions");
     bool same = r->arg[EB_DWPE].absent || !memcmp(pe, got->data[EB_DWPE], (size_t)((T + SPARE) * C) * 4);
     ok = ok && (same || failed(r, "dwpe is not the sum in the order of samples"));
     free(te), free(pe);
     return ok;
 }
 
-static double embedding_loss(void *ctx) {  // of x = factor * wte[token] + wpe[t]; the tables stand in the gradients' own places
+static double
+embedding_loss(void *ctx) {  // of x = factor * wte[token] + wpe[t]; the tables stand in the gradients' own places
     op_run *r = ctx;
     int64_t T = r->row->size[1], C = r->row->size[2];
     double sum = 0;
     for (int64_t i = 0, n = tensor_count(&r->arg[EB_DX].t); i < n; i++)
-        sum += r->arg[EB_DX].value[i] * ((double)factor_of(r) * r->arg[EB_DWTE].value[(int64_t)r->arg[EB_TOKENS].value[i / C] * C + i % C] +
-                                         r->arg[EB_DWPE].value[i / C % T * C + i % C]);
+        sum += r->arg[EB_DX].value[i] *
+               ((double)factor_of(r) * r->arg[EB_DWTE].value[(int64_t)r->arg[EB_TOKENS].value[i / C] * C + i % C] +
+                r->arg[EB_DWPE].value[i / C % T * C + i % C]);
     return sum;
 }
 
@@ -316,17 +337,21 @@ static bool embedding_back_gradient(op_run *r) {
            gradient_near(r, "dwpe", embedding_loss, r, pe->value, pe->want, tensor_count(&pe->t));
 }
 
-static void embedding_back_cost(const op_run *r, double *bytes, double *flops) {  // dx read for each table; touched rows updated
+static void embedding_back_cost(const op_run *r, double *bytes,
+                                double *flops) {  // dx read for each table; touched rows updated
     double rows = (double)(r->row->size[0] * r->row->size[1]), C = (double)r->row->size[2], V = (double)r->row->size[3];
     double touched = rows < V ? rows : V;
     bool places = !r->arg[EB_DWPE].absent;
-    *bytes = (places ? 2 : 1) * (double)tensor_bytes(&r->arg[EB_DX].t) + 8 * C * (touched + (places ? (double)r->row->size[1] : 0)), *flops = 0;
+    *bytes = (places ? 2 : 1) * (double)tensor_bytes(&r->arg[EB_DX].t) +
+             8 * C * (touched + (places ? (double)r->row->size[1] : 0)),
+    *flops = 0;
 }
 
-const op_kind kind_embedding_backward = {"embedding_backward",    embedding_back_setup, embedding_back_call, embedding_back_reference,
-                                         embedding_back_gradient, embedding_back_exact, embedding_back_cost};
+const op_kind kind_embedding_backward = {"embedding_backward",     embedding_back_setup,    embedding_back_call,
+                                         embedding_back_reference, embedding_back_gradient, embedding_back_exact,
+                                         embedding_back_cost};
 
-// --- cross_entropy: N V, Vp where it is not V, slices --------------------------------------------------------------------------
+// --- cross_entropy: N V, Vp where it is not V, slices ----------------------------------------------------------------
 
 enum { CE_LOSSES, CE_LOGITS, CE_TARGETS, CE_STATE };
 
@@ -364,26 +389,32 @@ static void entropy_setup(op_run *r) {
 static err_t entropy_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     const float *scale = r->row->options & OPT_LOSS_ONLY ? NULL : &r->scale;
     const step_state *state = (const step_state *)t[CE_STATE]->data;
-    return o->cross_entropy(
-        &(cross_entropy_args){
-            .losses = t[CE_LOSSES], .logits = t[CE_LOGITS], .targets = t[CE_TARGETS], .classes = r->row->size[1], .scale = scale, .state = state},
-        s);
+    return o->cross_entropy(&(cross_entropy_args){.losses = t[CE_LOSSES],
+                                                  .logits = t[CE_LOGITS],
+                                                  .targets = t[CE_TARGETS],
+                                                  .classes = r->row->size[1],
+                                                  .scale = scale,
+                                                  .state = state},
+                            s);
 }
 
 static void entropy_reference(op_run *r) {
     arg *a = r->arg;
-    ref_cross_entropy(a[CE_LOSSES].want, a[CE_LOGITS].want, a[CE_LOGITS].value, a[CE_TARGETS].value, (double)r->scale * (double)r->state.loss_scale,
-                      r->row->size[0], r->row->size[1], columns_of(r));
+    ref_cross_entropy(a[CE_LOSSES].want, a[CE_LOGITS].want, a[CE_LOGITS].value, a[CE_TARGETS].value,
+                      (double)r->scale * (double)r->state.loss_scale, r->row->size[0], r->row->size[1], columns_of(r));
 }
 
-static bool entropy_exact(op_run *r, const outcome *got) {  // zeros where a target is ignored, and past the classes of every row
+static bool entropy_exact(op_run *r,
+                          const outcome *got) {  // zeros where a target is ignored, and past the classes of every row
     int64_t V = r->row->size[1], Vp = columns_of(r);
     for (int64_t i = 0, n = r->row->size[0] * Vp; i < n; i++) {
         bool ignored = r->arg[CE_TARGETS].value[i / Vp] < 0;
-        if (ignored && storage_get(got->data[CE_LOSSES], FP32, i / Vp) != 0) return failed(r, "loss of ignored row %" PRId64 " is not 0", i / Vp);
+        if (ignored && storage_get(got->data[CE_LOSSES], FP32, i / Vp) != 0)
+            return failed(r, "loss of ignored row %" PRId64 " is not 0", i / Vp);
         if ((!ignored && i % Vp < V) || r->row->options & OPT_LOSS_ONLY) continue;
         double x = storage_get(got->data[CE_LOGITS], r->row->type, i);
-        if (x != 0 || signbit(x)) return failed(r, "gradient of row %" PRId64 ", column %" PRId64 " is %g, expected +0", i / Vp, i % Vp, x);
+        if (x != 0 || signbit(x))
+            return failed(r, "gradient of row %" PRId64 ", column %" PRId64 " is %g, expected +0", i / Vp, i % Vp, x);
     }
     return true;
 }
@@ -396,7 +427,8 @@ static double entropy_loss(void *ctx) {
     entropy_ctx *c = ctx;
     int64_t N = c->r->row->size[0];
     double sum = 0;
-    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, N, c->r->row->size[1], columns_of(c->r));
+    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, N,
+                      c->r->row->size[1], columns_of(c->r));
     for (int64_t n = 0; n < N; n++) sum += c->losses[n] * (double)c->r->scale * (double)c->r->state.loss_scale;
     return sum;
 }
@@ -405,14 +437,15 @@ static bool entropy_gradient(op_run *r) {
     if (r->row->options & (OPT_LOSS_ONLY | OPT_EXTREME)) return true;
     int64_t N = r->row->size[0];
     entropy_ctx c = {r, doubles(N)};
-    bool ok = gradient_near(r, "dlogits", entropy_loss, &c, r->arg[CE_LOGITS].value, r->arg[CE_LOGITS].want, N * columns_of(r));
+    bool ok = gradient_near(r, "dlogits", entropy_loss, &c, r->arg[CE_LOGITS].value, r->arg[CE_LOGITS].want,
+                            N * columns_of(r));
     free(c.losses);
     return ok;
 }
 
 static void traffic_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
 
-// --- cross_entropy_part: the same, all stages of all slices --------------------------------------------------------------------
+// --- cross_entropy_part: the same, all stages of all slices ----------------------------------------------------------
 
 enum { CE_MOST = CE_STATE + 1, CE_LOGIT, CE_SUM };
 
@@ -437,22 +470,26 @@ static err_t entropy_part_call(const op_run *r, const ops *o, tensor *t[ARGS], s
     return ERR_OK;
 }
 
-// The first stage reads the logits. The others do so too, and write the gradient's parts, or the second reads them and there is no more.
+// The first stage reads the logits. The others do so too, and write the gradient's parts, or the second reads them and
+// there is no more.
 static void entropy_part_cost(const op_run *r, double *bytes, double *flops) {
     double logits = (double)tensor_bytes(&r->arg[CE_LOGITS].t), rows = (double)tensor_count(&r->arg[CE_TARGETS].t);
     *bytes = (r->row->options & OPT_LOSS_ONLY ? 2 : 5) * logits + 3 * 4 * rows * (double)sizeof(float), *flops = 0;
 }
 
-const op_kind kind_cross_entropy_part = {"cross_entropy_part", entropy_part_setup, entropy_part_call, entropy_reference, NULL,
-                                         entropy_exact,        entropy_part_cost};
+const op_kind kind_cross_entropy_part = {
+    "cross_entropy_part", entropy_part_setup, entropy_part_call, entropy_reference, NULL,
+    entropy_exact,        entropy_part_cost};
 
-const op_kind kind_cross_entropy = {"cross_entropy", entropy_setup, entropy_call, entropy_reference, entropy_gradient, entropy_exact, traffic_cost};
+const op_kind kind_cross_entropy = {"cross_entropy",  entropy_setup, entropy_call, entropy_reference,
+                                    entropy_gradient, entropy_exact, traffic_cost};
 
-// --- top_1: N V, and Vp where it is not V ----------------------------------------------------------------------------------
+// --- top_1: N V, and Vp where it is not V ----------------------------------------------------------------------------
 
 enum { TOP_HITS, TOP_LOGITS, TOP_TARGETS };
 
-// Half of the rows are hits. In every third row the largest comes twice, in OPT_EXTREME rows it is infinite, or all are -inf.
+// Half of the rows are hits. In every third row the largest comes twice, in OPT_EXTREME rows it is infinite, or all are
+// -inf.
 static void top_rows(op_run *r, arg *logits, arg *targets) {
     int64_t N = r->row->size[0], V = r->row->size[1], Vp = columns_of(r);
     for (int64_t n = 0; n < N; n++) {
@@ -462,11 +499,15 @@ static void top_rows(op_run *r, arg *logits, arg *targets) {
         double most = r->row->options & OPT_EXTREME ? (double)INFINITY : 100;
         for (int64_t i = 0; all && i < V; i++) storage_set(x, r->row->type, i, -(double)INFINITY);
         if (!all) storage_set(x, r->row->type, top, most), storage_set(x, r->row->type, twin, most);
-        ((int32_t *)targets->t.data)[n] = (int32_t)(n % 2 == 0 ? top : n % 5 == 1 ? twin : n % 5 == 2 ? -1 : n * 13 % V);
+        ((int32_t *)targets->t.data)[n] = (int32_t)(n % 2 == 0   ? top
+                                                    : n % 5 == 1 ? twin
+                                                    : n % 5 == 2 ? -1
+                                                                 : n * 13 % V);
         if (all && n % 8 == 3) ((int32_t *)targets->t.data)[n] = 0;
         if (r->row->options & OPT_EXTREME && n % 8 == 4) storage_set(x, r->row->type, n * 7 % V, NAN);
     }
-    for (int64_t i = 0; logits->value && i < N * Vp; i++) logits->value[i] = storage_get(logits->t.data, r->row->type, i);
+    for (int64_t i = 0; logits->value && i < N * Vp; i++)
+        logits->value[i] = storage_get(logits->t.data, r->row->type, i);
     for (int64_t n = 0; targets->value && n < N; n++) targets->value[n] = storage_get(targets->t.data, INT32, n);
 }
 
@@ -483,7 +524,10 @@ static void top_setup(op_run *r) {
 }
 
 static err_t top_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->top_1(&(top_1_args){.hits = t[TOP_HITS], .logits = t[TOP_LOGITS], .targets = t[TOP_TARGETS], .classes = r->row->size[1]}, s);
+    return o->top_1(
+        &(top_1_args){
+            .hits = t[TOP_HITS], .logits = t[TOP_LOGITS], .targets = t[TOP_TARGETS], .classes = r->row->size[1]},
+        s);
 }
 
 static void top_reference(op_run *r) {
@@ -500,13 +544,14 @@ static void top_reference(op_run *r) {
 static bool top_exact(op_run *r, const outcome *got) {
     for (int64_t n = 0; n < r->row->size[0]; n++) {
         double hit = storage_get(got->data[TOP_HITS], FP64, n);
-        if (hit != r->arg[TOP_HITS].want[n]) return failed(r, "hits[%" PRId64 "] is %g, expected %g", n, hit, r->arg[TOP_HITS].want[n]);
+        if (hit != r->arg[TOP_HITS].want[n])
+            return failed(r, "hits[%" PRId64 "] is %g, expected %g", n, hit, r->arg[TOP_HITS].want[n]);
     }
     return true;
 }
 const op_kind kind_top_1 = {"top_1", top_setup, top_call, top_reference, NULL, top_exact, traffic_cost};
 
-// --- loss_means: B T -------------------------------------------------------------------------------------------------------
+// --- loss_means: B T -------------------------------------------------------------------------------------------------
 
 static void means_setup(op_run *r) {
     arg *means = arg_add(r, "means", OUT, FP64, 1, r->row->size[0], 0, 0);
@@ -530,15 +575,17 @@ static bool means_exact(op_run *r, const outcome *got) {  // doubles, in order: 
     if (!memcmp(got->data[0], r->arg[0].want, (size_t)r->row->size[0] * 8)) return true;
     return failed(r, "means differ from sums in double in the order of t");
 }
-const op_kind kind_loss_means = {"loss_means", means_setup, means_call, means_reference, NULL, means_exact, traffic_cost};
+const op_kind kind_loss_means = {"loss_means", means_setup, means_call,  means_reference,
+                                 NULL,         means_exact, traffic_cost};
 
-// --- count_targets: B T ----------------------------------------------------------------------------------------------------
+// --- count_targets: B T ----------------------------------------------------------------------------------------------
 
 static void counts_setup(op_run *r) {
     arg *counts = arg_add(r, "counts", OUT, FP64, 1, r->row->size[0], 0, 0);
     arg *targets = arg_add(r, "targets", IN, INT32, 2, r->row->size[0], r->row->size[1], 0);
     counts->batch = targets->batch = true;
-    for (int64_t i = 0, n = tensor_count(&targets->t); i < n && !r->bench; i++) {  // also 0, which counts, and a whole sample of which none does
+    for (int64_t i = 0, n = tensor_count(&targets->t); i < n && !r->bench;
+         i++) {  // also 0, which counts, and a whole sample of which none does
         int64_t b = i / r->row->size[1];
         targets->value[i] = b % 3 == 2 ? -1 - i % 2 : i % 5 == 1 ? -1 : i % 7 == 0 ? 0 : (double)(i % 50257);
         storage_set(targets->t.data, INT32, i, targets->value[i]);
@@ -558,8 +605,10 @@ static void counts_reference(op_run *r) {
 static bool counts_exact(op_run *r, const outcome *got) {
     for (int64_t b = 0; b < r->row->size[0]; b++) {
         double count = storage_get(got->data[0], FP64, b);
-        if (count != r->arg[0].want[b]) return failed(r, "counts[%" PRId64 "] is %g, expected %g", b, count, r->arg[0].want[b]);
+        if (count != r->arg[0].want[b])
+            return failed(r, "counts[%" PRId64 "] is %g, expected %g", b, count, r->arg[0].want[b]);
     }
     return true;
 }
-const op_kind kind_count_targets = {"count_targets", counts_setup, counts_call, counts_reference, NULL, counts_exact, traffic_cost};
+const op_kind kind_count_targets = {"count_targets", counts_setup, counts_call, counts_reference, NULL,
+                                    counts_exact,    traffic_cost};

@@ -1,4 +1,5 @@
-// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw, sgd, and the rounding of their weights.
+// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw, sgd, and the rounding
+// of their weights.
 #include "base/philox.h"
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
@@ -10,7 +11,7 @@
 
 static void traffic_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
 
-// --- sum_squares: n --------------------------------------------------------------------------------------------------------
+// --- sum_squares: n --------------------------------------------------------------------------------------------------
 
 static void squares_setup(op_run *r) {
     int64_t n = r->row->size[0];
@@ -27,7 +28,8 @@ static void squares_reference(op_run *r) {  // the written-down order
     int64_t n = r->row->size[0];
     for (int64_t c = 0; c * CHUNK < n; c++) {
         double a[8] = {0};
-        for (int64_t i = 0; i < CHUNK && c * CHUNK + i < n; i++) a[i % 8] += r->arg[1].value[c * CHUNK + i] * r->arg[1].value[c * CHUNK + i];
+        for (int64_t i = 0; i < CHUNK && c * CHUNK + i < n; i++)
+            a[i % 8] += r->arg[1].value[c * CHUNK + i] * r->arg[1].value[c * CHUNK + i];
         r->arg[0].want[c] = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
     }
 }
@@ -37,14 +39,21 @@ static bool squares_exact(op_run *r, const outcome *got) {
     return failed(r, "sums differ from 8 interleaved accumulators and their tree");
 }
 
-const op_kind kind_sum_squares = {"sum_squares", squares_setup, squares_call, squares_reference, NULL, squares_exact, traffic_cost};
+const op_kind kind_sum_squares = {"sum_squares", squares_setup, squares_call, squares_reference,
+                                  NULL,          squares_exact, traffic_cost};
 
-// --- step_decide: sums -----------------------------------------------------------------------------------------------------
+// --- step_decide: sums -----------------------------------------------------------------------------------------------
 
 static void decide_setup(op_run *r) {
     arg *state = arg_add(r, "state", UPDATES, INT32, 1, sizeof(step_state) / 4, 0, 0);
     arg *sums = arg_add(r, "sums", IN, FP64, 1, r->row->size[0], 0, 0);
-    r->state = (step_state){.lr = 0.5f, .apply = -7, .loss_scale = 1024, .beta1_power = 0.9, .beta2_power = 0.99, .adam_t = 1, .good_steps = 1};
+    r->state = (step_state){.lr = 0.5f,
+                            .apply = -7,
+                            .loss_scale = 1024,
+                            .beta1_power = 0.9,
+                            .beta2_power = 0.99,
+                            .adam_t = 1,
+                            .good_steps = 1};
     r->step = (step_rules){.grad_clip = 1, .beta1 = 0.9, .beta2 = 0.99, .dynamic_scale = true, .scale_window = 100};
     arg_fill_bytes(state, &r->state);
     arg_fill_wide(r, sums, 1e3);
@@ -65,13 +74,15 @@ static bool decide_exact(op_run *r, const outcome *got) {  // the norm's order i
     for (int64_t i = 0; i < r->row->size[0]; i++) sum += r->arg[1].value[i];
     double norm = sqrt(sum) / 1024;
     if (s.grad_norm != norm) return failed(r, "grad_norm is %.17g, expected %.17g to the bit", s.grad_norm, norm);
-    if (s.apply != 1 || s.adam_t != 2 || s.good_steps != 2 || s.skipped != 0) return failed(r, "a good step was not counted");
+    if (s.apply != 1 || s.adam_t != 2 || s.good_steps != 2 || s.skipped != 0)
+        return failed(r, "a good step was not counted");
     return true;
 }
 
-const op_kind kind_step_decide = {"step_decide", decide_setup, decide_call, decide_reference, NULL, decide_exact, traffic_cost};
+const op_kind kind_step_decide = {"step_decide", decide_setup, decide_call, decide_reference,
+                                  NULL,          decide_exact, traffic_cost};
 
-// --- adamw: n --------------------------------------------------------------------------------------------------------------
+// --- adamw: n --------------------------------------------------------------------------------------------------------
 
 enum { AW_W, AW_MASTER, AW_M, AW_V, AW_GRAD, AW_STATE };
 
@@ -120,12 +131,12 @@ static void adamw_reference(op_run *r) {
     size_t bytes = (size_t)r->row->size[0] * sizeof(double);
     for (int i = AW_MASTER; i <= AW_V; i++) memcpy(a[i].want, a[i].value, bytes);
     if (r->state.apply)
-        ref_adamw(a[AW_MASTER].want, a[AW_M].want, a[AW_V].want, a[AW_GRAD].value, (double)r->state.grad_factor, (double)r->state.lr, r->state.adam_t,
-                  &r->adamw, r->row->size[0]);
+        ref_adamw(a[AW_MASTER].want, a[AW_M].want, a[AW_V].want, a[AW_GRAD].value, (double)r->state.grad_factor,
+                  (double)r->state.lr, r->state.adam_t, &r->adamw, r->row->size[0]);
 }
 
-// Of both optimizers, whose arguments begin with w and master: up to `last` they are updated. A skipped step changes nothing, and w
-// is its master, rounded.
+// Of both optimizers, whose arguments begin with w and master: up to `last` they are updated. A skipped step changes
+// nothing, and w is its master, rounded.
 static bool update_exact(op_run *r, const outcome *got, int last) {
     const arg *w = &r->arg[AW_W];
     if (r->row->options & OPT_SKIP) {
@@ -136,9 +147,11 @@ static bool update_exact(op_run *r, const outcome *got, int last) {
     }
     for (int64_t i = 0; i < r->row->size[0] && !w->absent; i++) {
         double master = storage_get(got->data[AW_MASTER], FP32, i), g = storage_get(got->data[AW_W], w->t.type, i);
-        double want =
-            r->row->options & OPT_STOCHASTIC ? ref_stochastic(w->t.type, master, &r->round, i, r->state.adam_t) : storage_round(w->t.type, master);
-        if (g != want) return failed(r, "w[%" PRId64 "] is %.9g, not its master %.9g rounded: %.9g", i, g, master, want);
+        double want = r->row->options & OPT_STOCHASTIC
+                          ? ref_stochastic(w->t.type, master, &r->round, i, r->state.adam_t)
+                          : storage_round(w->t.type, master);
+        if (g != want)
+            return failed(r, "w[%" PRId64 "] is %.9g, not its master %.9g rounded: %.9g", i, g, master, want);
     }
     return true;
 }
@@ -147,7 +160,7 @@ static bool adamw_exact(op_run *r, const outcome *got) { return update_exact(r, 
 
 const op_kind kind_adamw = {"adamw", adamw_setup, adamw_call, adamw_reference, NULL, adamw_exact, traffic_cost};
 
-// --- sgd: n ----------------------------------------------------------------------------------------------------------------
+// --- sgd: n ----------------------------------------------------------------------------------------------------------
 
 enum { SG_W = AW_W, SG_MASTER = AW_MASTER, SG_BUF, SG_GRAD, SG_STATE };
 
@@ -164,8 +177,13 @@ static void sgd_setup(op_run *r) {
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->sgd = (sgd_rules){.momentum = o & OPT_NO_MOMENTUM ? 0 : 0.9, .weight_decay = 0.1, .nesterov = o & OPT_NESTEROV};
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
-    r->state = (step_state){
-        .lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = 3, .beta1_power = 0.5, .beta2_power = 0.25};
+    r->state = (step_state){.lr = 0.0123f,
+                            .apply = !(o & OPT_SKIP),
+                            .grad_factor = 0.0078125f,
+                            .loss_scale = 128,
+                            .adam_t = 3,
+                            .beta1_power = 0.5,
+                            .beta2_power = 0.25};
     arg_fill(r, master, 0.02, 0);
     arg_fill(r, buf, 0.1, 0);
     arg_fill(r, grad, 30, 0);
@@ -188,8 +206,8 @@ static void sgd_reference(op_run *r) {
     arg *a = r->arg;
     for (int i = SG_MASTER; i <= SG_BUF; i++) memcpy(a[i].want, a[i].value, (size_t)r->row->size[0] * sizeof(double));
     if (r->state.apply)
-        ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value, (double)r->state.grad_factor, (double)r->state.lr,
-                &r->sgd, r->row->size[0]);
+        ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value,
+                (double)r->state.grad_factor, (double)r->state.lr, &r->sgd, r->row->size[0]);
 }
 
 // Which products and sums are one FMA is promised, so that every bit is known.
@@ -202,7 +220,8 @@ static bool sgd_exact(op_run *r, const outcome *got) {
         if (!r->arg[SG_BUF].absent) d = r->sgd.nesterov ? fmaf(momentum, buf, d) : buf;
         float want = fmaf(-r->state.lr, d, master[i]);
         float now = ((const float *)got->data[SG_MASTER])[i], kept = ((const float *)got->data[SG_BUF])[i];
-        if (now != want) return failed(r, "master[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now, (double)want);
+        if (now != want)
+            return failed(r, "master[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now, (double)want);
         if (!r->arg[SG_BUF].absent && kept != buf)
             return failed(r, "buf[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)kept, (double)buf);
     }
@@ -211,21 +230,23 @@ static bool sgd_exact(op_run *r, const outcome *got) {
 
 const op_kind kind_sgd = {"sgd", sgd_setup, sgd_call, sgd_reference, NULL, sgd_exact, traffic_cost};
 
-// --- cast_stochastic: n ------------------------------------------------------------------------------------------------------
+// --- cast_stochastic: n ----------------------------------------------------------------------------------------------
 
-// The smallest number above 1, or for `tiny` above 0, that the words of element i send away from zero, or the largest that they
-// do not.
+// The smallest number above 1, or for `tiny` above 0, that the words of element i send away from zero, or the largest
+// that they do not.
 static double at_the_edge(const op_run *r, dtype type, int64_t i, bool tiny, bool goes) {
     uint64_t n = (uint64_t)(r->round.first + i);
     uint32_t word[4];
     philox4x32(word, r->round.seed, (uint32_t)(n / 4), r->round.site, (uint32_t)(n >> 34), (uint32_t)r->state.adam_t);
-    double share = 1 - (word[n % 4] >> 8) * 0x1p-24, steps = tiny && type == FP16 ? 0x1p24 : type == FP16 ? 0x1p13 : 0x1p16;
+    double share = 1 - (word[n % 4] >> 8) * 0x1p-24, steps = tiny && type == FP16 ? 0x1p24
+                                                             : type == FP16       ? 0x1p13
+                                                                                  : 0x1p16;
     double gap = tiny ? type == FP16 ? 0x1p-24 : 0x1p-133 : type == FP16 ? 0x1p-10 : 0x1p-7;
     return (tiny ? 0 : 1) + gap * (ceil(share * steps) - !goes) / steps;
 }
 
-// Every magnitude of the type, from what is nothing to it to what is too much, in both signs; each third one is a number that
-// it can hold, and some stand where their words decide by the last bit.
+// Every magnitude of the type, from what is nothing to it to what is too much, in both signs; each third one is a
+// number that it can hold, and some stand where their words decide by the last bit.
 static void stochastic_fill(op_run *r, arg *x, dtype type) {
     int64_t n = r->row->size[0];
     int low = type == BF16 ? -140 : -36, high = type == BF16 ? 128 : 17;
@@ -256,15 +277,18 @@ static void stochastic_setup(op_run *r) {
 }
 
 static err_t stochastic_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->cast_stochastic(&(cast_stochastic_args){.y = t[0], .x = t[1], .round = &r->round, .state = (const step_state *)t[2]->data}, s);
+    return o->cast_stochastic(
+        &(cast_stochastic_args){.y = t[0], .x = t[1], .round = &r->round, .state = (const step_state *)t[2]->data}, s);
 }
 static void stochastic_reference(op_run *r) { (void)r; }  // stochastic_exact
 
 static bool stochastic_exact(op_run *r, const outcome *got) {
     dtype type = r->row->type;
     for (int64_t i = 0; i < r->row->size[0]; i++) {
-        double x = r->arg[1].value[i], g = storage_get(got->data[0], type, i), want = ref_stochastic(type, x, &r->round, i, r->state.adam_t);
-        if (g != want || signbit(g) != signbit(want)) return failed(r, "y[%" PRId64 "] of %a is %a, expected %a", i, x, g, want);
+        double x = r->arg[1].value[i], g = storage_get(got->data[0], type, i),
+               want = ref_stochastic(type, x, &r->round, i, r->state.adam_t);
+        if (g != want || signbit(g) != signbit(want))
+            return failed(r, "y[%" PRId64 "] of %a is %a, expected %a", i, x, g, want);
     }
     return true;
 }

@@ -1,13 +1,17 @@
-// test/ops/op_test.h: the declared table of operations. A row is (operation, sizes, type, tolerance, why), and gives all of:
+// test/ops/op_test.h: the declared table of operations. A row is (operation, sizes, type, tolerance, why), and gives
+// all of:
 //
 //   value       the device against a naive reference in double, whose inputs were first rounded to the storage type
-//   gradient    that reference's own gradient against central differences of its forward, lest both be wrong the same way
+//   gradient    that reference's own gradient against central differences of its forward, lest both be wrong the same
+//               way
 //   bits        every vector width and thread count of a kind of device gives the same ones, and so does a second run
-//   (=), (+=)   overwritten outputs do not see old content (NaN at first), accumulated ones are fl(old + contribution from zero)
+//   (=), (+=)   overwritten outputs do not see old content (NaN at first), accumulated ones are fl(old + contribution
+//               from zero)
 //   batch       two calls on parts of the batch give the bits of one call: what lanes stand on
-//   key         dropout whose step and sample lie in device memory has the bits of dropout by value; where the device records, a recording
-//               reads them when it runs
-//   memory      poison before and after every argument is intact, inputs are unchanged, and poison that is read shows as NaN
+//   key         dropout whose step and sample lie in device memory has the bits of dropout by value; where the device
+//               records, a recording reads them when it runs
+//   memory      poison before and after every argument is intact, inputs are unchanged, and poison that is read shows
+//               as NaN
 //   benchmark   time, bytes and flops that must move, share of what the machine can do
 //
 // Nothing here knows which device it runs on: inputs are made on the host and copied, outputs are copied back.
@@ -68,15 +72,16 @@ typedef enum role { IN, OUT, ADDS, UPDATES, SCRATCH } role;
 typedef struct arg {
     const char *name;
     role role;
-    tensor t;        // type and shape; its data is the host's initial content (inputs) or content to add to (ADDS)
-    int alias;       // 1 + the argument whose memory this one shares; 0: its own
-    bool batch;      // dimension 0 is the batch: halves when the batch is split
-    bool absent;     // NULL is passed
-    int64_t slices;  // of a matrix whose columns are cut: what is here is whole, and is cut on its way to the device. 0: it is not cut
-    int rounded;     // on a GPU: operands of its sums that are rounded to the storage type first (values.c)
-    bool random;     // a benchmark's: random numbers, which the device makes
-    double *value;   // inputs: what storage holds
-    double *want;    // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
+    tensor t;     // type and shape; its data is the host's initial content (inputs) or content to add to (ADDS)
+    int alias;    // 1 + the argument whose memory this one shares; 0: its own
+    bool batch;   // dimension 0 is the batch: halves when the batch is split
+    bool absent;  // NULL is passed
+    // of a matrix whose columns are cut: what is here is whole, and is cut on its way to the device. 0: it is not cut
+    int64_t slices;
+    int rounded;    // on a GPU: operands of its sums that are rounded to the storage type first (values.c)
+    bool random;    // a benchmark's: random numbers, which the device makes
+    double *value;  // inputs: what storage holds
+    double *want;   // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
 } arg;
 
 enum { ARGS = 12, WHY = 512 };
@@ -130,27 +135,34 @@ double storage_get(const void *p, dtype t, int64_t i);
 void storage_set(void *p, dtype t, int64_t i, double x);
 double storage_round(dtype t, double x);  // nearest even, straight from double
 // False, with why, when `got` is further from `want` than the tolerance allows, in the mean or in any element.
-bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, int rounded, char why[WHY]);
+bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, int rounded,
+                 char why[WHY]);
 
 // run.c: declaring arguments, executing, checking.
 arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2);
-void arg_fill(op_run *r, arg *a, double scale, double offset);            // uniform, variance scale^2 around offset
-void arg_fill_wide(op_run *r, arg *a, double scale);                      // many magnitudes: the order of sums shows in double too
+void arg_fill(op_run *r, arg *a, double scale, double offset);  // uniform, variance scale^2 around offset
+// many magnitudes: the order of sums shows in double too
+void arg_fill_wide(op_run *r, arg *a, double scale);
 void arg_fill_with(op_run *r, arg *a, const double *x);                   // given values, rounded to storage
 void arg_fill_index(op_run *r, arg *a, int64_t limit, int ignore_every);  // INT32 in [0,limit); every k-th is -1
 void arg_fill_bytes(arg *a, const void *bytes);
-void arg_add_key(op_run *r, int64_t samples);                  // OPT_AT: where r->drop says in memory which step and sample it is
+// OPT_AT: where r->drop says in memory which step and sample it is
+void arg_add_key(op_run *r, int64_t samples);
 dropout_key call_key(const op_run *r, tensor *const t[ARGS]);  // r->drop for a call
-double arg_traffic(const op_run *r);                           // bytes: inputs and (=) outputs once, (+=) and updated ones twice, scratch never
-double loss_weight(int64_t i);                                 // fixed, in [-1,1): turns an output into one number, the sum of w_i y_i
+// bytes: inputs and (=) outputs once, (+=) and updated ones twice, scratch never
+double arg_traffic(const op_run *r);
+// fixed, in [-1,1): turns an output into one number, the sum of w_i y_i
+double loss_weight(int64_t i);
 bool failed(op_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));  // always false
 void run_open(op_run *r, const op_row *row, bool bench);
 void run_close(op_run *r);
 
 // Central differences of loss(ctx) at a few elements of x against g.
-bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ctx, double *x, const double *g, int64_t n);
+bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ctx, double *x, const double *g,
+                   int64_t n);
 
-typedef enum kin { KIN_CPU, KIN_PAIRS, KIN_CUDA } kin;  // KIN_PAIRS: CPUs whose products are BF16 pairs, for the operations that multiply
+// KIN_PAIRS: CPUs whose products are BF16 pairs, for the operations that multiply
+typedef enum kin { KIN_CPU, KIN_PAIRS, KIN_CUDA } kin;
 typedef struct fixture {
     device *dev;
     const ops *table;
@@ -161,7 +173,8 @@ typedef struct fixture {
 } fixture;
 
 enum { FIXTURES = 16 };
-// once: one execution of each row, its values and its memory; for builds in which an execution is dear and what it touches is the question.
+// once: one execution of each row, its values and its memory; for builds in which an execution is dear and what it
+// touches is the question.
 typedef struct fixtures {
     int count;
     bool once;

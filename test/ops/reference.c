@@ -1,5 +1,5 @@
-// test/ops/reference.c: see reference.h. The C library's exp, log and tanh are welcome here: these values are compared with a
-// tolerance, and the operations' own functions must not vouch for themselves.
+// test/ops/reference.c: see reference.h. The C library's exp, log and tanh are welcome here: these values are compared
+// with a tolerance, and the operations' own functions must not vouch for themselves.
 #include "test/ops/reference.h"
 
 #include "base/philox.h"
@@ -32,8 +32,8 @@ double ref_gelu_grad(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
-void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double *x, const double *w, const double *b, double eps, int64_t N,
-                            int64_t C) {
+void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double *x, const double *w, const double *b,
+                            double eps, int64_t N, int64_t C) {
     for (int64_t n = 0; n < N; n++) {
         const double *row = x + n * C;
         double sum = 0, squares = 0;
@@ -46,8 +46,9 @@ void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double 
 }
 
 // With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).
-void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *dy, const double *dresidual, const double *x, const double *w,
-                             const double *mean, const double *rstd, int64_t N, int64_t C) {
+void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *dy, const double *dresidual,
+                             const double *x, const double *w, const double *mean, const double *rstd, int64_t N,
+                             int64_t C) {
     memset(dw, 0, (size_t)C * sizeof *dw);
     memset(db, 0, (size_t)C * sizeof *db);
     for (int64_t n = 0; n < N; n++) {
@@ -61,12 +62,14 @@ void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *d
         }
         for (int64_t c = 0; c < C; c++) {
             double h = (x[n * C + c] - mean[n]) * rstd[n];
-            dx[n * C + c] = rstd[n] * (dy[n * C + c] * w[c] - g_mean - h * gh_mean) + (dresidual ? dresidual[n * C + c] : 0);
+            dx[n * C + c] =
+                rstd[n] * (dy[n * C + c] * w[c] - g_mean - h * gh_mean) + (dresidual ? dresidual[n * C + c] : 0);
         }
     }
 }
 
-void ref_rms_norm_forward(double *y, double *rstd, const double *x, const double *w, double shift, double eps, int64_t N, int64_t C) {
+void ref_rms_norm_forward(double *y, double *rstd, const double *x, const double *w, double shift, double eps,
+                          int64_t N, int64_t C) {
     for (int64_t n = 0; n < N; n++) {
         double squares = 0;
         for (int64_t c = 0; c < C; c++) squares += x[n * C + c] * x[n * C + c];
@@ -76,8 +79,8 @@ void ref_rms_norm_forward(double *y, double *rstd, const double *x, const double
 }
 
 // With h = x rstd and g = dy (shift + w):  dx = rstd (g - h mean(g h)).
-void ref_rms_norm_backward(double *dx, double *dw, const double *dy, const double *dresidual, const double *x, const double *w, double shift,
-                           const double *rstd, int64_t N, int64_t C) {
+void ref_rms_norm_backward(double *dx, double *dw, const double *dy, const double *dresidual, const double *x,
+                           const double *w, double shift, const double *rstd, int64_t N, int64_t C) {
     memset(dw, 0, (size_t)C * sizeof *dw);
     for (int64_t n = 0; n < N; n++) {
         const double *row = x + n * C, *d = dy + n * C;
@@ -87,7 +90,8 @@ void ref_rms_norm_backward(double *dx, double *dw, const double *dy, const doubl
             dw[c] += d[c] * row[c] * rstd[n];
         }
         for (int64_t c = 0; c < C; c++)
-            dx[n * C + c] = rstd[n] * (d[c] * (shift + w[c]) - row[c] * rstd[n] * mean) + (dresidual ? dresidual[n * C + c] : 0);
+            dx[n * C + c] =
+                rstd[n] * (d[c] * (shift + w[c]) - row[c] * rstd[n] * mean) + (dresidual ? dresidual[n * C + c] : 0);
     }
 }
 
@@ -133,9 +137,10 @@ void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_
             }
 }
 
-// Dao 2023, algorithm 2, without its blocks: p = exp(s - lse), dp = dy . v (masked), ds = p (dp - delta), delta = dy . y.
-void ref_attention_backward(double *dqkv, double *delta, const double *dy, const double *y, const double *lse, const double *qkv,
-                            const ref_attention *s) {
+// Dao 2023, algorithm 2, without its blocks: p = exp(s - lse), dp = dy . v (masked), ds = p (dp - delta), delta = dy .
+// y.
+void ref_attention_backward(double *dqkv, double *delta, const double *dy, const double *y, const double *lse,
+                            const double *qkv, const ref_attention *s) {
     int64_t D = s->C / s->H, T = s->T;
     memset(dqkv, 0, (size_t)(s->B * T * ref_attention_row(s)) * sizeof *dqkv);
     for (int64_t b = 0; b < s->B; b++)
@@ -159,7 +164,8 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
             }
 }
 
-void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale, int64_t N, int64_t V, int64_t Vp) {
+void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale,
+                       int64_t N, int64_t V, int64_t Vp) {
     for (int64_t n = 0; n < N; n++) {
         const double *x = logits + n * Vp;
         double most = -INFINITY, sum = 0;
@@ -187,7 +193,8 @@ double ref_stochastic(dtype type, double x, const rounding_key *key, int64_t e, 
     return copysign(f >= 1 - u ? low + gap : low, x);
 }
 
-void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t, const adamw_rules *r, int64_t n) {
+void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t,
+               const adamw_rules *r, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double g = grad[i] * grad_factor;
         m[i] = r->beta1 * m[i] + (1 - r->beta1) * g;
@@ -197,7 +204,8 @@ void ref_adamw(double *master, double *m, double *v, const double *grad, double 
     }
 }
 
-void ref_sgd(double *master, double *buf, const double *grad, double grad_factor, double lr, const sgd_rules *r, int64_t n) {
+void ref_sgd(double *master, double *buf, const double *grad, double grad_factor, double lr, const sgd_rules *r,
+             int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double d = grad[i] * grad_factor + r->weight_decay * master[i];
         if (buf) {

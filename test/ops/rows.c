@@ -1,13 +1,14 @@
 // test/ops/rows.c: the table. A row is a promise; op_test.h says what a row checks.
 //
-// The tolerance is for the arithmetic alone, as normalised mean square error. Where it comes from: one FP32 rounding has a
-// relative mean square of about 2^-48 / 6 = 6e-16. A chain of n additions of random signs grows it about n / 2 times (partial
-// sums are smaller than the whole one), so
+// The tolerance is for the arithmetic alone, as normalised mean square error. Where it comes from: one FP32 rounding
+// has a relative mean square of about 2^-48 / 6 = 6e-16. A chain of n additions of random signs grows it about n / 2
+// times (partial sums are smaller than the whole one), so
 //     1e-14   a few roundings: element by element
 //     3e-14   a dozen, with a division, a square root or an exponential that is off by two units in the last place
 //     1e-13   sums of up to a hundred elements, or of many in a tree
 //     1e-12   sequential sums of several hundred, and gradients through them
-// An output stored in 16 bits is allowed one rounding of its type besides (values.c), and nothing for the sums that lead to it.
+// An output stored in 16 bits is allowed one rounding of its type besides (values.c), and nothing for the sums that
+// lead to it.
 #include "test/ops/op_test.h"
 
 #include <inttypes.h>
@@ -57,7 +58,8 @@ const op_row test_rows[] = {
     TYPES(OP_matmul,    DGELU,        5e-13, "real width, out of the MLP",        64, 1024, 256),
     TYPES(OP_matmul,    TA | ACC,     5e-13, "real width, weight gradient",       768, 257, 64),
     TYPES(OP_matmul,    0,            3e-13, "more rows than a block holds",      515, 96, 130),
-    // Operands beyond four million elements, which an implementation may want to take in pieces: of the wide side, then of k.
+    // Operands beyond four million elements, which an implementation may want to take in pieces: of the wide side, then
+    // of k.
     {OP_matmul, {4, 11003, 400},   FP32, TB,       5e-13, "wide head"},
     {OP_matmul, {4, 11003, 400},   BF16, TB | GELU, 5e-13, "wide head, 16-bit result of several K blocks"},
     {OP_matmul, {11003, 5, 400},   FP32, TA | ACC, 5e-13, "tall"},
@@ -608,6 +610,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         at += (size_t)snprintf(out + at, size - at, "%s%" PRId64, i ? "x" : " ", row->size[i]);
     if (at < size) at += (size_t)snprintf(out + at, size - at, " %s", dtype_name(row->type));
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
-        if ((row->options & option[i].bit) && at < size) at += (size_t)snprintf(out + at, size - at, " %s", option[i].name);
+        if ((row->options & option[i].bit) && at < size)
+            at += (size_t)snprintf(out + at, size - at, " %s", option[i].name);
     if (at < size && row->why[0]) snprintf(out + at, size - at, ": %s", row->why);
 }

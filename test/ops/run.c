@@ -1,6 +1,6 @@
-// test/ops/run.c: runs one row of the table and checks all that it promises (op_test.h). The one idea: an argument is a block
-// of device memory with poison on both sides, and every check is a comparison of two executions' outcomes, or of one with the
-// reference.
+// test/ops/run.c: runs one row of the table and checks all that it promises (op_test.h). The one idea: an argument is a
+// block of device memory with poison on both sides, and every check is a comparison of two executions' outcomes, or of
+// one with the reference.
 #include "test/ops/op_test.h"
 
 #include "base/philox.h"
@@ -26,7 +26,7 @@ bool failed(op_run *r, const char *fmt, ...) {
     return false;
 }
 
-// --- arguments -------------------------------------------------------------------------------------------------------------
+// --- arguments -------------------------------------------------------------------------------------------------------
 
 arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2) {
     arg *a = &r->arg[r->count++];
@@ -128,7 +128,8 @@ void run_close(op_run *r) {
     }
 }
 
-bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ctx, double *x, const double *g, int64_t n) {
+bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ctx, double *x, const double *g,
+                   int64_t n) {
     double bytes, flops, power = 0;
     kind_of(r->row->op)->cost(r, &bytes, &flops);
     int samples = flops > 1e7 ? 2 : flops > 1e5 ? 6 : 24;
@@ -144,18 +145,21 @@ bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ct
         x[i] = x0 - h;
         double down = loss(ctx);
         x[i] = x0;
-        double slope = (up - down) / (2 * h), allowed = 1e-6 * (rms + fabs(g[i])) + 1e-15 * (fabs(up) + fabs(down)) / h + 1e-9;
+        double slope = (up - down) / (2 * h),
+               allowed = 1e-6 * (rms + fabs(g[i])) + 1e-15 * (fabs(up) + fabs(down)) / h + 1e-9;
         if (!(fabs(slope - g[i]) <= allowed))
-            return failed(r, "reference gradient %s[%" PRId64 "] is %.9g, central difference %.9g", what, i, g[i], slope);
+            return failed(r, "reference gradient %s[%" PRId64 "] is %.9g, central difference %.9g", what, i, g[i],
+                          slope);
     }
     return true;
 }
 
-// --- execution -------------------------------------------------------------------------------------------------------------
+// --- execution -------------------------------------------------------------------------------------------------------
 
 typedef enum start { CLEAN, LOADED } start;  // CLEAN: (=) from NaN, (+=) from zero; LOADED: both from finite rubbish
 
-// apart: no aliasing; split: rows of the first of two calls, 0: one call; by_value: no key from memory; recorded: a recording runs for the call
+// apart: no aliasing; split: rows of the first of two calls, 0: one call; by_value: no key from memory; recorded: a
+// recording runs for the call
 typedef struct how {
     start from;
     bool apart;
@@ -219,7 +223,8 @@ static err_t call_part(op_run *r, const fixture *f, char *block[ARGS], int64_t f
     return rc;
 }
 
-// What the arguments hold at first; where `astray`, another step and sample. An output that lies on its input gets nothing.
+// What the arguments hold at first; where `astray`, another step and sample. An output that lies on its input gets
+// nothing.
 static err_t upload(const op_run *r, const fixture *f, char *block[ARGS], start from, bool astray) {
     for (int i = 0; i < r->count; i++) {
         if (r->arg[i].alias && block[i] == block[r->arg[i].alias - 1]) continue;
@@ -234,7 +239,8 @@ static err_t upload(const op_run *r, const fixture *f, char *block[ARGS], start 
     return ERR_OK;
 }
 
-// Recorded with one key in memory, run with that, and run again with the right one, from the beginning: what the first run left is gone.
+// Recorded with one key in memory, run with that, and run again with the right one, from the beginning: what the first
+// run left is gone.
 static err_t call_recorded(op_run *r, const fixture *f, char *block[ARGS], start from) {
     recording *k = NULL;
     TRY(upload(r, f, block, from, true));
@@ -268,7 +274,8 @@ static bool guards_hold(op_run *r, const fixture *f, const arg *a, const unsigne
     poison(expected, GUARD);
     if (memcmp(p, expected, GUARD)) return failed(r, "%s: wrote before %s", f->name, a->name);
     for (size_t i = 0; i < GUARD; i++)
-        if (p[end + i] != ((end + i) % 2 ? 0xff : 0xd5)) return failed(r, "%s: wrote past %s, byte %zu after its end", f->name, a->name, i);
+        if (p[end + i] != ((end + i) % 2 ? 0xff : 0xd5))
+            return failed(r, "%s: wrote past %s, byte %zu after its end", f->name, a->name, i);
     return true;
 }
 
@@ -281,7 +288,8 @@ static bool collect(op_run *r, const fixture *f, int i, bool shared, const void 
     if (!ok) failed(r, "%s: %s", f->name, err_last()->text);
     ok = ok && guards_hold(r, f, a, p);
     if (a->slices) cut_columns(a, p + GUARD, true);
-    if (ok && a->role == IN && !shared && memcmp(p + GUARD, a->t.data, n)) ok = failed(r, "%s: changed its input %s", f->name, a->name);
+    if (ok && a->role == IN && !shared && memcmp(p + GUARD, a->t.data, n))
+        ok = failed(r, "%s: changed its input %s", f->name, a->name);
     memmove(p, p + GUARD, n);
     out->data[i] = p;
     return ok;
@@ -315,7 +323,7 @@ static bool execute(op_run *r, const fixture *f, how how, outcome *out) {
     return ok;
 }
 
-// --- checks ----------------------------------------------------------------------------------------------------------------
+// --- checks ----------------------------------------------------------------------------------------------------------
 
 static bool is_output(const arg *a) { return !a->absent && (a->role == OUT || a->role == ADDS || a->role == UPDATES); }
 
@@ -327,7 +335,8 @@ static int64_t first_difference(const arg *a, const void *x, const void *y) {
 }
 
 // batch_only: what accumulates over the batch is left out.
-static bool same_bits(op_run *r, const char *what, const fixture *f, const outcome *x, const outcome *y, bool batch_only) {
+static bool same_bits(op_run *r, const char *what, const fixture *f, const outcome *x, const outcome *y,
+                      bool batch_only) {
     for (int i = 0; i < r->count; i++) {
         const arg *a = &r->arg[i];
         if (!is_output(a) || (batch_only && !a->batch)) continue;
@@ -339,17 +348,20 @@ static bool same_bits(op_run *r, const char *what, const fixture *f, const outco
     return true;
 }
 
-// Whether devices of BF16 pairs have this operation of their own, and the row can be held against the true value: they refuse FP16, and scores of hundreds
-// that are made of rounded FP32 numbers are off by whole numbers.
+// Whether devices of BF16 pairs have this operation of their own, and the row can be held against the true value: they
+// refuse FP16, and scores of hundreds that are made of rounded FP32 numbers are off by whole numbers.
 static bool is_paired(const op_row *row) {
-    bool attention = row->op == OP_attention_forward || row->op == OP_attention_backward || row->op == OP_attention_past;
-    return (row->op == OP_matmul || (attention && !(row->type == FP32 && row->options & OPT_EXTREME))) && row->type != FP16;
+    bool attention =
+        row->op == OP_attention_forward || row->op == OP_attention_backward || row->op == OP_attention_past;
+    return (row->op == OP_matmul || (attention && !(row->type == FP32 && row->options & OPT_EXTREME))) &&
+           row->type != FP16;
 }
 
-// What rounding operands to BF16 costs, as normalised mean square error. Products have random signs, so a sum errs as one of them does: 0.4 u^2 for each
-// operand that is rounded (values.c). Those are, in FP32, both of matmul; in attention probabilities (or gradients of scores) and what they meet, and what
-// made them: q and k, whose error the exponential of a score passes on, scores being about 1, and in backward dy and v. In BF16 all is as it is stored
-// but probabilities and gradients of scores.
+// What rounding operands to BF16 costs, as normalised mean square error. Products have random signs, so a sum errs as
+// one of them does: 0.4 u^2 for each operand that is rounded (values.c). Those are, in FP32, both of matmul; in
+// attention probabilities (or gradients of scores) and what they meet, and what made them: q and k, whose error the
+// exponential of a score passes on, scores being about 1, and in backward dy and v. In BF16 all is as it is stored but
+// probabilities and gradients of scores.
 static double pairs_nmse(const op_row *row) {
     int forward = row->type == FP32 ? 4 : 1, backward = row->type == FP32 ? 6 : 1, matmul = row->type == FP32 ? 2 : 0;
     return 0.4 * 0x1p-16 * (row->op == OP_matmul ? matmul : row->op == OP_attention_backward ? backward : forward);
@@ -379,7 +391,8 @@ static bool adds_once(op_run *r, const fixture *f, const outcome *clean) {
         for (int64_t k = 0, n = tensor_count(&a->t); k < n && ok; k++) {
             float want = (float)loaded(a, k) + z[k];
             if (memcmp(&want, &got[k], sizeof want))
-                ok = failed(r, "%s: %s[%" PRId64 "]: %.9g (+=) %.9g gave %.9g", f->name, a->name, k, loaded(a, k), (double)z[k], (double)got[k]);
+                ok = failed(r, "%s: %s[%" PRId64 "]: %.9g (+=) %.9g gave %.9g", f->name, a->name, k, loaded(a, k),
+                            (double)z[k], (double)got[k]);
             got[k] = z[k];
         }
     }
@@ -437,7 +450,7 @@ bool run_row(const op_row *row, const fixtures *all, char why[WHY]) {
     return ok;
 }
 
-// --- devices ---------------------------------------------------------------------------------------------------------------
+// --- devices ---------------------------------------------------------------------------------------------------------
 
 static bool fixture_add(fixtures *all, const device_options *o, int kin, bool slow, char why[WHY]) {
     fixture *f = &all->f[all->count];
@@ -466,7 +479,8 @@ bool fixtures_open(fixtures *all, device_kind kind, char why[WHY]) {
         device_options o = {.kind = DEVICE_CPU, .threads = 3, .width = width[w], .products = PRODUCTS_BF16_PAIRS};
         if (!fixture_add(all, &o, KIN_PAIRS, width[w] == WIDTH_PORTABLE, why)) return false;
     }
-    if (kind != DEVICE_CPU && !fixture_add(all, &(device_options){.kind = DEVICE_CUDA}, KIN_CUDA, false, why)) return false;
+    if (kind != DEVICE_CPU && !fixture_add(all, &(device_options){.kind = DEVICE_CUDA}, KIN_CUDA, false, why))
+        return false;
     if (!all->count) snprintf(why, WHY, "no device of this kind: %.400s", err_last()->text);
     return all->count > 0;
 }

@@ -1,5 +1,5 @@
-// test/ops/special.c: promises that are not one operation at one shape: equal bits of fused and unfused pairs, truth tables,
-// sweeps over all values of a type, properties of the random masks. Each runs on one fixture.
+// test/ops/special.c: promises that are not one operation at one shape: equal bits of fused and unfused pairs, truth
+// tables, sweeps over all values of a type, properties of the random masks. Each runs on one fixture.
 #include "test/ops/reference.h"
 #include "test/ops/special.h"
 
@@ -69,11 +69,12 @@ void expect_same(bench *b, const char *what, const tensor *x, const tensor *y) {
     size_t width = dtype_bytes(x->type);
     for (int64_t i = 0; b->ok && i < tensor_count(x); i++)
         if (memcmp(p + (size_t)i * width, q + (size_t)i * width, width))
-            say(b, "%s: element %" PRId64 ": %.9g and %.9g", what, i, storage_get(p, x->type, i), storage_get(q, x->type, i));
+            say(b, "%s: element %" PRId64 ": %.9g and %.9g", what, i, storage_get(p, x->type, i),
+                storage_get(q, x->type, i));
     free(p), free(q);
 }
 
-// --- a vocabulary's padding ------------------------------------------------------------------------------------------------
+// --- a vocabulary's padding ------------------------------------------------------------------------------------------
 
 // Rows of `plain` begin those of `wide`, and what else `wide` has (columns or rows) is +0.
 static void expect_padded(bench *b, const char *what, const tensor *wide, const tensor *plain) {
@@ -85,8 +86,8 @@ static void expect_padded(bench *b, const char *what, const tensor *wide, const 
         bool inside = row < plain->size[0] && column < plain->size[1];
         const unsigned char *want = inside ? q + (size_t)(row * plain->size[1] + column) * each : zero;
         if (memcmp(p + (size_t)i * each, want, each))
-            say(b, "%s: (%" PRId64 ",%" PRId64 ") is %.9g, expected %.9g", what, row, column, storage_get(p, wide->type, i),
-                storage_get(want, wide->type, 0));
+            say(b, "%s: (%" PRId64 ",%" PRId64 ") is %.9g, expected %.9g", what, row, column,
+                storage_get(p, wide->type, i), storage_get(want, wide->type, 0));
     }
     free(p), free(q);
 }
@@ -114,9 +115,14 @@ static void padded_head(bench *b, dtype T, int64_t V, int64_t Vp) {
     did(b, o->matmul(&(matmul_args){.d = y2, .a = x, .b = w2, .tb = true}, s));
     expect_padded(b, "logits", y, y2);
     did(b, o->cross_entropy(
-               &(cross_entropy_args){.losses = losses, .logits = y, .targets = targets, .classes = V, .scale = &scale, .state = st->data}, s));
-    did(b, o->cross_entropy(
-               &(cross_entropy_args){.losses = losses2, .logits = y2, .targets = targets, .classes = V, .scale = &scale, .state = st->data}, s));
+               &(cross_entropy_args){
+                   .losses = losses, .logits = y, .targets = targets, .classes = V, .scale = &scale, .state = st->data},
+               s));
+    did(b,
+        o->cross_entropy(
+            &(cross_entropy_args){
+                .losses = losses2, .logits = y2, .targets = targets, .classes = V, .scale = &scale, .state = st->data},
+            s));
     expect_same(b, "losses", losses, losses2);
     expect_padded(b, "gradient of the logits", y, y2);
     did(b, o->matmul(&(matmul_args){.d = dx, .a = y, .b = w}, s));
@@ -130,7 +136,8 @@ static void padded_head(bench *b, dtype T, int64_t V, int64_t Vp) {
 
 // Zeros along n and k. On a GPU the order of sums follows from the shape; test_device compares whole runs.
 static bool padding_is_nothing(const fixture *f, char why[WHY]) {
-    static const int64_t classes[][2] = {{131, 256}, {383, 384}, {769, 896}, {1030, 1152}, {50, 51}};  // one to three blocks of k
+    // one to three blocks of k
+    static const int64_t classes[][2] = {{131, 256}, {383, 384}, {769, 896}, {1030, 1152}, {50, 51}};
     bool ok = true;
     for (int k = 0; k < 15 && ok && device_about(f->dev)->kind == DEVICE_CPU; k++) {
         bench b = {.f = f, .ok = true, .why = why};
@@ -140,7 +147,7 @@ static bool padding_is_nothing(const fixture *f, char why[WHY]) {
     return ok;
 }
 
-// --- fused and unfused -----------------------------------------------------------------------------------------------------
+// --- fused and unfused -----------------------------------------------------------------------------------------------
 
 static bool matmul_fused(const fixture *f, char why[WHY]) {
     bool ok = true;
@@ -149,20 +156,31 @@ static bool matmul_fused(const fixture *f, char why[WHY]) {
         dtype T = compute_types[k];
         int64_t M = 19, N = 83, K = 37;
         const ops *o = f->table;
-        tensor *x = random_box(&b, T, M, K, 1, 1), *w = random_box(&b, T, N, K, 0.5, 2), *bias = random_box(&b, T, N, 0, 1, 3);
+        tensor *x = random_box(&b, T, M, K, 1, 1), *w = random_box(&b, T, N, K, 0.5, 2),
+               *bias = random_box(&b, T, N, 0, 1, 3);
         tensor *pre = box(&b, T, M, N, NULL), *d = box(&b, T, M, N, NULL), *pre2 = box(&b, T, M, N, NULL);
         tensor *d2 = box(&b, T, M, N, NULL);
-        did(&b, o->matmul(&(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .bias = bias, .epilogue = MATMUL_BIAS | MATMUL_GELU}, f->s));
-        did(&b, o->matmul(&(matmul_args){.d = pre2, .a = x, .b = w, .tb = true, .bias = bias, .epilogue = MATMUL_BIAS}, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = d,
+                                         .pre = pre,
+                                         .a = x,
+                                         .b = w,
+                                         .tb = true,
+                                         .bias = bias,
+                                         .epilogue = MATMUL_BIAS | MATMUL_GELU},
+                          f->s));
+        did(&b, o->matmul(&(matmul_args){.d = pre2, .a = x, .b = w, .tb = true, .bias = bias, .epilogue = MATMUL_BIAS},
+                          f->s));
         did(&b, o->gelu_forward(&(gelu_forward_args){.y = d2, .x = pre2}, f->s));
         expect_same(&b, "pre of matmul+gelu against matmul", pre, pre2);
         expect_same(&b, "matmul+gelu against matmul, then gelu", d, d2);
-        did(&b, o->matmul(&(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .epilogue = MATMUL_DGELU}, f->s));
+        did(&b,
+            o->matmul(&(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .epilogue = MATMUL_DGELU}, f->s));
         did(&b, o->matmul(&(matmul_args){.d = d2, .a = x, .b = w, .tb = true}, f->s));
         did(&b, o->gelu_backward(&(gelu_backward_args){.dx = d2, .dy = d2, .x = pre}, f->s));
         expect_same(&b, "matmul+dgelu against matmul, then gelu_backward", d, d2);
         // An FP32 accumulator is c + the FP32 result, whatever T is.
-        tensor *sum = random_box(&b, FP32, M, N, 3, 4), *c = random_box(&b, FP32, M, N, 3, 4), *z = box(&b, FP32, M, N, NULL);
+        tensor *sum = random_box(&b, FP32, M, N, 3, 4), *c = random_box(&b, FP32, M, N, 3, 4),
+               *z = box(&b, FP32, M, N, NULL);
         did(&b, o->matmul(&(matmul_args){.d = sum, .a = x, .b = w, .tb = true, .epilogue = MATMUL_ACCUMULATE}, f->s));
         did(&b, o->matmul(&(matmul_args){.d = z, .a = x, .b = w, .tb = true}, f->s));
         did(&b, o->add(&(add_args){.y = z, .a = z, .b = c}, f->s));
@@ -172,7 +190,8 @@ static bool matmul_fused(const fixture *f, char why[WHY]) {
     return ok;
 }
 
-// Rows of odd length, of whole packs of 16 bytes, and longer than a block of threads holds. What a backward pass computes again relies on it.
+// Rows of odd length, of whole packs of 16 bytes, and longer than a block of threads holds. What a backward pass
+// computes again relies on it.
 static bool norm_fused(const fixture *f, char why[WHY]) {
     static const int64_t rows[] = {23, 23, 2}, widths[] = {173, 192, 8216};
     bool ok = true;
@@ -186,13 +205,21 @@ static bool norm_fused(const fixture *f, char why[WHY]) {
         tensor *sum2 = box(&b, T, N, C, NULL);
         tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL), *mean2 = box(&b, FP32, N, 0, NULL);
         tensor *rstd2 = box(&b, FP32, N, 0, NULL);
-        did(&b,
-            f->table->layer_norm_forward(
-                &(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .sum = sum, .x = x, .residual = res, .w = w, .b = bias, .eps = 1e-5f},
-                f->s));
+        did(&b, f->table->layer_norm_forward(&(layer_norm_forward_args){.y = y,
+                                                                        .mean = mean,
+                                                                        .rstd = rstd,
+                                                                        .sum = sum,
+                                                                        .x = x,
+                                                                        .residual = res,
+                                                                        .w = w,
+                                                                        .b = bias,
+                                                                        .eps = 1e-5f},
+                                             f->s));
         did(&b, f->table->add(&(add_args){.y = sum2, .a = x, .b = res}, f->s));
         did(&b, f->table->layer_norm_forward(
-                    &(layer_norm_forward_args){.y = y2, .mean = mean2, .rstd = rstd2, .x = sum2, .w = w, .b = bias, .eps = 1e-5f}, f->s));
+                    &(layer_norm_forward_args){
+                        .y = y2, .mean = mean2, .rstd = rstd2, .x = sum2, .w = w, .b = bias, .eps = 1e-5f},
+                    f->s));
         expect_same(&b, "fused residual against add", sum, sum2);
         expect_same(&b, "fused layer_norm against add, then layer_norm", y, y2);
         expect_same(&b, "its mean", mean, mean2);
@@ -202,7 +229,7 @@ static bool norm_fused(const fixture *f, char why[WHY]) {
     return ok;
 }
 
-// --- cast: every value of a type -------------------------------------------------------------------------------------------
+// --- cast: every value of a type -------------------------------------------------------------------------------------
 
 static bool cast_all(bench *b, dtype to, dtype from, const void *values, int64_t n) {
     tensor *x = box(b, from, n, 0, values), *y = box(b, to, n, 0, NULL);
@@ -218,8 +245,10 @@ static bool cast_all(bench *b, dtype to, dtype from, const void *values, int64_t
 }
 
 static bool cast_exhaustive(const fixture *f, char why[WHY]) {
-    // Low halves of a float on both sides of every rounding decision of BF16 (bit 15) and FP16 (bit 12, lower for denormals).
-    static const uint16_t low[] = {0, 1, 0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff};
+    // Low halves of a float on both sides of every rounding decision of BF16 (bit 15) and FP16 (bit 12, lower for
+    // denormals).
+    static const uint16_t low[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000,
+                                   0x3000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff};
     enum { LOWS = sizeof low / sizeof *low };
     uint16_t *half = malloc(65536 * sizeof *half);
     uint32_t *full = malloc(65536 * LOWS * sizeof *full);
@@ -243,7 +272,7 @@ static bool cast_exhaustive(const fixture *f, char why[WHY]) {
     return ok;
 }
 
-// --- dropout ---------------------------------------------------------------------------------------------------------------
+// --- dropout ---------------------------------------------------------------------------------------------------------
 
 // What the mask does to ones, as one float for each element.
 static float *mask(bench *b, tensor *y, const tensor *ones, dropout_key key) {
@@ -264,7 +293,8 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
     for (int i = 0; i < B * E; i++) ones[i] = 1;
     tensor *x = box(&b, FP32, B, E, ones), *y = box(&b, FP32, B, E, NULL);
     tensor head = view2(x, B / 2, E), part = view2(y, B / 2, E);
-    dropout_key key = {.seed = 99, .step = 5, .first_sample = 1000, .site = 0x50000011, .p = 0.2f}, later = key, other = key;
+    dropout_key key = {.seed = 99, .step = 5, .first_sample = 1000, .site = 0x50000011, .p = 0.2f}, later = key,
+                other = key;
     float *whole = mask(&b, y, x, key);
     // The rate: 100,004 draws of p = 0.2 have a standard deviation of 126.5; five of them.
     int64_t gone = zeros(whole, B * E);
@@ -272,7 +302,8 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
     // Samples 2 and 3 of the key are samples 0 and 1 of a key that begins there.
     later.first_sample += B / 2;
     float *tail = mask(&b, &part, &head, later);
-    if (b.ok && memcmp(tail, whole + B / 2 * E, sizeof(float) * B / 2 * E)) say(&b, "samples [2,4) depend on where the call begins");
+    if (b.ok && memcmp(tail, whole + B / 2 * E, sizeof(float) * B / 2 * E))
+        say(&b, "samples [2,4) depend on where the call begins");
     // Another step, site, seed or sample is another mask.
     for (int k = 0; k < 4; k++) {
         other = key;
@@ -283,14 +314,15 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
         float *m = mask(&b, y, x, other);
         int64_t same = 0;
         for (int i = 0; i < B * E; i++) same += (m[i] == 0) == (whole[i] == 0);
-        if (llabs(same - (int64_t)(0.68 * B * E)) > 738) say(&b, "key part %d does not make another mask: %" PRId64 " of %d alike", k, same, B * E);
+        if (llabs(same - (int64_t)(0.68 * B * E)) > 738)
+            say(&b, "key part %d does not make another mask: %" PRId64 " of %d alike", k, same, B * E);
         free(m);
     }
     free(ones), free(whole), free(tail);
     return done(&b);
 }
 
-// --- non-finite values -----------------------------------------------------------------------------------------------------
+// --- non-finite values -----------------------------------------------------------------------------------------------
 
 // Whatever is not finite must be seen by the finite check: it may not turn into a number on its way.
 static void expect_not_finite(bench *b, const char *what, const tensor *x, int64_t from, int64_t n) {
@@ -298,7 +330,8 @@ static void expect_not_finite(bench *b, const char *what, const tensor *x, int64
     for (int64_t i = 0; i < tensor_count(x) && b->ok; i++) {
         double v = storage_get(p, x->type, i);
         bool inside = i >= from && i < from + n;
-        if (inside == (bool)isfinite(v)) say(b, "%s[%" PRId64 "] is %g, expected %s", what, i, v, inside ? "NaN or infinity" : "a number");
+        if (inside == (bool)isfinite(v))
+            say(b, "%s[%" PRId64 "] is %g, expected %s", what, i, v, inside ? "NaN or infinity" : "a number");
     }
     free(p);
 }
@@ -309,7 +342,8 @@ static void expect_zero_columns(bench *b, const tensor *x, int64_t from) {
     for (int64_t i = 0; i < tensor_count(x); i++) {
         double v = storage_get(p, x->type, i);
         if (i % x->size[1] >= from && (v != 0 || signbit(v)))
-            say(b, "cross_entropy of a row with it: gradient %" PRId64 ", column %" PRId64 ", is %g, expected +0", i, i % x->size[1], v);
+            say(b, "cross_entropy of a row with it: gradient %" PRId64 ", column %" PRId64 ", is %g, expected +0", i,
+                i % x->size[1], v);
     }
     free(p);
 }
@@ -327,12 +361,16 @@ static bool not_finite(const fixture *f, char why[WHY]) {
         step_state state = {.loss_scale = 2};
         float scale = 1;
         tensor *x = box(&b, FP32, N, C, p), *y = box(&b, FP32, N, C, NULL), *w = random_box(&b, FP32, C, 0, 1, 6);
-        tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL), *losses = box(&b, FP32, N, 0, NULL);
+        tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL),
+               *losses = box(&b, FP32, N, 0, NULL);
         tensor *targets = box(&b, INT32, N, 0, target), *st = box(&b, INT32, sizeof state / 4, 0, &state);
         tensor *sums = box(&b, FP64, 1, 0, NULL);
         did(&b, o->add(&(add_args){.y = y, .a = x, .b = x}, f->s));
         expect_not_finite(&b, "add", y, AT, 1);
-        did(&b, o->layer_norm_forward(&(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .x = x, .w = w, .b = w, .eps = 1e-5f}, f->s));
+        did(&b,
+            o->layer_norm_forward(
+                &(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .x = x, .w = w, .b = w, .eps = 1e-5f},
+                f->s));
         expect_not_finite(&b, "layer_norm of a row with it", y, C, C);
         did(&b, o->sum_squares(&(sum_squares_args){.sums = sums, .g = x}, f->s));
         expect_not_finite(&b, "sum_squares", sums, 0, 1);
@@ -345,15 +383,22 @@ static bool not_finite(const fixture *f, char why[WHY]) {
             expect_not_finite(&b, "relu_forward", y, AT, 1);
         }
         if (bad[k] > 0 || isnan(bad[k])) {  // a logit of -inf is a class that cannot be
-            did(&b, o->cross_entropy(
-                        &(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C, .scale = &scale, .state = st->data},
-                        f->s));
+            did(&b, o->cross_entropy(&(cross_entropy_args){.losses = losses,
+                                                           .logits = x,
+                                                           .targets = targets,
+                                                           .classes = C,
+                                                           .scale = &scale,
+                                                           .state = st->data},
+                                     f->s));
             expect_not_finite(&b, "cross_entropy's loss", losses, 1, 1);
             put(&b, x, p);
-            did(&b,
-                o->cross_entropy(
-                    &(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C - 3, .scale = &scale, .state = st->data},
-                    f->s));
+            did(&b, o->cross_entropy(&(cross_entropy_args){.losses = losses,
+                                                           .logits = x,
+                                                           .targets = targets,
+                                                           .classes = C - 3,
+                                                           .scale = &scale,
+                                                           .state = st->data},
+                                     f->s));
             expect_not_finite(&b, "cross_entropy's loss of fewer classes", losses, 1, 1);
             expect_zero_columns(&b, x, C - 3);
         }
@@ -363,7 +408,7 @@ static bool not_finite(const fixture *f, char why[WHY]) {
     return ok;
 }
 
-// --- adamw: five steps, driven as the trainer drives them ------------------------------------------------------------------
+// --- adamw: five steps, driven as the trainer drives them ------------------------------------------------------------
 
 enum { STEPS = 5, WEIGHTS = 1037 };
 typedef struct adam_ref {
@@ -372,7 +417,8 @@ typedef struct adam_ref {
 } adam_ref;
 
 static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules, const adamw_rules *adam) {
-    tensor *w = &b->t[0], *master = &b->t[1], *m = &b->t[2], *v = &b->t[3], *grad = &b->t[4], *st = &b->t[5], *sums = &b->t[6];
+    tensor *w = &b->t[0], *master = &b->t[1], *m = &b->t[2], *v = &b->t[3], *grad = &b->t[4], *st = &b->t[5],
+           *sums = &b->t[6];
     float *g = random_values(FP32, WEIGHTS, 100, (uint32_t)(40 + step));
     double norm = 0;
     if (step == 2) g[WEIGHTS - 1] = INFINITY;  // skipped: its m and v must not see it
@@ -381,11 +427,16 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
     free(g);
     step_state *before = take(b, st);
     if (b->ok) did(b, b->f->table->sum_squares(&(sum_squares_args){.sums = sums, .g = grad}, b->f->s));
-    if (b->ok) did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = rules}, b->f->s));
     if (b->ok)
-        did(b, b->f->table->adamw(&(adamw_args){.w = w, .master = master, .m = m, .v = v, .grad = grad, .state = st->data, .rules = adam}, b->f->s));
+        did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = rules}, b->f->s));
+    if (b->ok)
+        did(b,
+            b->f->table->adamw(
+                &(adamw_args){.w = w, .master = master, .m = m, .v = v, .grad = grad, .state = st->data, .rules = adam},
+                b->f->s));
     double scale = (double)before->loss_scale, factor = 1 / scale * fmin(1, rules->grad_clip / (sqrt(norm) / scale));
-    if (step != 2) ref_adamw(ref->master, ref->m, ref->v, ref->grad, factor, (double)before->lr, ++ref->t, adam, WEIGHTS);
+    if (step != 2)
+        ref_adamw(ref->master, ref->m, ref->v, ref->grad, factor, (double)before->lr, ++ref->t, adam, WEIGHTS);
     free(before);
 }
 
@@ -404,20 +455,22 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
     for (int i = 0; i < WEIGHTS; i++) ref->master[i] = (double)p[i];
     for (int step = 0; step < STEPS; step++) adam_step(&b, step, ref, &rules, &adam);
     step_state *s = take(&b, &b.t[5]);
-    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1)) say(&b, "adam_t %" PRId64 ", skipped %" PRId64, s->adam_t, s->skipped);
+    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1))
+        say(&b, "adam_t %" PRId64 ", skipped %" PRId64, s->adam_t, s->skipped);
     const double *want[] = {ref->master, ref->m, ref->v};
     static const char *const name[] = {"master", "m", "v"};
     for (int i = 0; i < 3; i++) {
         char text[WHY];
         void *got = take(&b, &b.t[1 + i]);
-        if (b.ok && !values_near(name[i], FP32, got, want[i], WEIGHTS, 1e-12, 0, text)) say(&b, "after %d steps: %.300s", STEPS, text);
+        if (b.ok && !values_near(name[i], FP32, got, want[i], WEIGHTS, 1e-12, 0, text))
+            say(&b, "after %d steps: %.300s", STEPS, text);
         free(got);
     }
     free(s), free(p), free(ref);
     return done(&b);
 }
 
-// --- one optimizer step is the CPU's, to the bit: under offload the CPU does it for the device ----------------------------------------------
+// --- one optimizer step is the CPU's, to the bit: under offload the CPU does it for the device -----------------------
 
 enum { OPT_W, OPT_MASTER, OPT_M, OPT_V, OPT_GRAD, OPT_STATE, OPT_SUMS, OPT_TENSORS };
 
@@ -460,11 +513,12 @@ static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const
 }
 
 // Two steps on f of n weights that begin `at` elements past an aligned address; out: what they leave.
-static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round, void *out[OPT_TENSORS],
-                      char why[WHY]) {
+static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round,
+                      void *out[OPT_TENSORS], char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     const step_rules rules = {1e3, 0.9, 0.95, true, 2};
-    const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .beta1_power = 0.9 * 0.9, .beta2_power = 0.95 * 0.95, .adam_t = 2};
+    const step_state start = {
+        .lr = 3e-3f, .loss_scale = 1024, .beta1_power = 0.9 * 0.9, .beta2_power = 0.95 * 0.95, .adam_t = 2};
     tensor t[OPT_TENSORS];
     for (int k = 0; k < OPT_STATE; k++) {
         dtype type = k == OPT_W ? T : FP32;
@@ -477,7 +531,8 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
     t[OPT_SUMS] = *box(&b, FP64, (n + CHUNK - 1) / CHUNK, 0, NULL);
     for (int step = 0; step < 2 && b.ok; step++) {
         did(&b, f->table->sum_squares(&(sum_squares_args){.sums = &t[OPT_SUMS], .g = &t[OPT_GRAD]}, f->s));
-        did(&b, f->table->step_decide(&(step_decide_args){.state = t[OPT_STATE].data, .sums = &t[OPT_SUMS], .rules = &rules}, f->s));
+        did(&b, f->table->step_decide(
+                    &(step_decide_args){.state = t[OPT_STATE].data, .sums = &t[OPT_SUMS], .rules = &rules}, f->s));
         did(&b, update(f, by, t, round));
     }
     for (int k = 0; k < OPT_TENSORS; k++) out[k] = take(&b, &t[k]);
@@ -485,18 +540,27 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
 }
 
 // Both do the same two steps; a difference is reported with its tensor.
-static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round, char why[WHY]) {
-    static const char *const names[] = {"adamw", "sgd", "sgd, nesterov"}, *const name[] = {"w", "master", "m", "v", "grad", "state", "sums"};
-    const size_t each = (size_t)n * 4,
-                 bytes[] = {(size_t)n * dtype_bytes(T), each, each, each, each, sizeof(step_state), (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double)};
+static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype T, int64_t n, int64_t at,
+                       const rounding_key *round, char why[WHY]) {
+    static const char *const names[] = {"adamw", "sgd", "sgd, nesterov"}, *const name[] = {"w",    "master", "m",   "v",
+                                                                                           "grad", "state",  "sums"};
+    const size_t each = (size_t)n * 4, bytes[] = {(size_t)n * dtype_bytes(T),
+                                                  each,
+                                                  each,
+                                                  each,
+                                                  each,
+                                                  sizeof(step_state),
+                                                  (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double)};
     void *got[OPT_TENSORS] = {0}, *want[OPT_TENSORS] = {0};
     bool ok = two_steps(f, by, T, n, at, round, got, why) && two_steps(cpu, by, T, n, at, round, want, why);
     if (ok && ((step_state *)want[OPT_STATE])->adam_t != 4) ok = false, snprintf(why, WHY, "the steps were skipped");
     for (int k = 0; k < OPT_TENSORS; k++) {
         if (ok && memcmp(got[k], want[k], bytes[k])) {
             ok = false;
-            snprintf(why, WHY, "%s: %s of %" PRId64 " weights in %s%s, %" PRId64 " past an aligned address: %s has not the CPU's bits", f->name,
-                     names[by], n, dtype_name(T), round ? ", rounded stochastically" : "", at, name[k]);
+            snprintf(why, WHY,
+                     "%s: %s of %" PRId64 " weights in %s%s, %" PRId64
+                     " past an aligned address: %s has not the CPU's bits",
+                     f->name, names[by], n, dtype_name(T), round ? ", rounded stochastically" : "", at, name[k]);
         }
         free(got[k]), free(want[k]);
     }
@@ -506,26 +570,30 @@ static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype
 static bool step_as_cpu(const fixture *f, char why[WHY]) {
     static const int64_t sizes[] = {1, 7, 259, 4099, CHUNK + 5, 4 * CHUNK - 3};
     fixture cpu = {.name = "the CPU"};
-    bool ok = device_open(&cpu.dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}) == ERR_OK && stream_open(cpu.dev, &cpu.s) == ERR_OK;
+    bool ok = device_open(&cpu.dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}) == ERR_OK &&
+              stream_open(cpu.dev, &cpu.s) == ERR_OK;
     if (!ok) return snprintf(why, WHY, "%s", err_last()->text), false;
     cpu.table = device_ops(cpu.dev);
     const rounding_key round = {.seed = 1337, .site = 0x60000001, .first = 3 * CHUNK};
     for (int i = 0; i < 36 * OPTIMIZERS && ok; i++)
         ok = same_steps(f, &cpu, (optimizer)(i / 36), compute_types[i % 3], sizes[i % 36 / 6], i / 3 % 2, NULL, why);
     for (int i = 0; i < 24 * OPTIMIZERS && ok; i++)
-        ok = same_steps(f, &cpu, (optimizer)(i / 24), compute_types[1 + i % 2], sizes[i % 24 / 4], i / 2 % 2, &round, why);
+        ok = same_steps(f, &cpu, (optimizer)(i / 24), compute_types[1 + i % 2], sizes[i % 24 / 4], i / 2 % 2, &round,
+                        why);
     stream_close(cpu.s), device_close(cpu.dev);
     return ok;
 }
 
-// --- stochastic rounding ---------------------------------------------------------------------------------------------------------------------
+// --- stochastic rounding ---------------------------------------------------------------------------------------------
 
 // y = x after update t, as one double for each element; the caller frees it.
 static double *rounded_by_chance(bench *b, tensor *y, const tensor *x, tensor *st, rounding_key key, int64_t t) {
     int64_t n = tensor_count(y);
     double *v = calloc((size_t)n, sizeof *v);
     put(b, st, &(step_state){.adam_t = t});
-    if (b->ok) did(b, b->f->table->cast_stochastic(&(cast_stochastic_args){.y = y, .x = x, .round = &key, .state = st->data}, b->f->s));
+    if (b->ok)
+        did(b, b->f->table->cast_stochastic(&(cast_stochastic_args){.y = y, .x = x, .round = &key, .state = st->data},
+                                            b->f->s));
     void *got = take(b, y);
     for (int64_t i = 0; i < n; i++) v[i] = storage_get(got, y->type, i);
     free(got);
@@ -539,17 +607,19 @@ typedef struct share {
     double low, gap, f;
 } share;
 
-// How many of DRAWS elements of the same value go away from zero: the share f of them, five standard deviations allowed; the
-// rest goes the other way.
+// How many of DRAWS elements of the same value go away from zero: the share f of them, five standard deviations
+// allowed; the rest goes the other way.
 static bool rounding_share(const fixture *f, char why[WHY]) {
     enum { DRAWS = 100000 };
     static const share shares[] = {
-        {BF16, 1, 0x1p-7, 0.3125},  {BF16, -0.75, -0x1p-8, 0.5}, {BF16, 0x1p-128, 0x1p-133, 0.25}, {BF16, 1.5, 0x1p-7, 0x1p-13},
-        {FP16, 1, 0x1p-10, 0.3125}, {FP16, -3, -0x1p-9, 0.875},  {FP16, 0x1p-16, 0x1p-24, 0.0625}, {FP16, 0, -0x1p-24, 0.6875},
+        {BF16, 1, 0x1p-7, 0.3125},        {BF16, -0.75, -0x1p-8, 0.5}, {BF16, 0x1p-128, 0x1p-133, 0.25},
+        {BF16, 1.5, 0x1p-7, 0x1p-13},     {FP16, 1, 0x1p-10, 0.3125},  {FP16, -3, -0x1p-9, 0.875},
+        {FP16, 0x1p-16, 0x1p-24, 0.0625}, {FP16, 0, -0x1p-24, 0.6875},
     };
     bench b = {.f = f, .ok = true, .why = why};
     float *same = malloc(DRAWS * sizeof *same);
-    tensor *x = box(&b, FP32, DRAWS, 0, NULL), *bf16 = box(&b, BF16, DRAWS, 0, NULL), *fp16 = box(&b, FP16, DRAWS, 0, NULL);
+    tensor *x = box(&b, FP32, DRAWS, 0, NULL), *bf16 = box(&b, BF16, DRAWS, 0, NULL),
+           *fp16 = box(&b, FP16, DRAWS, 0, NULL);
     tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
     for (size_t k = 0; k < sizeof shares / sizeof *shares && b.ok; k++) {
         const share *s = &shares[k];
@@ -557,9 +627,11 @@ static bool rounding_share(const fixture *f, char why[WHY]) {
         put(&b, x, same);
         double *y = rounded_by_chance(&b, s->type == BF16 ? bf16 : fp16, x, st, chance, 3), ups = 0, downs = 0;
         for (int i = 0; i < DRAWS; i++) ups += y[i] == s->low + s->gap, downs += y[i] == s->low;
-        if (ups + downs != DRAWS) say(&b, "%s %a went elsewhere than to its two neighbours", dtype_name(s->type), (double)same[0]);
+        if (ups + downs != DRAWS)
+            say(&b, "%s %a went elsewhere than to its two neighbours", dtype_name(s->type), (double)same[0]);
         if (fabs(ups - DRAWS * s->f) > 5 * sqrt(DRAWS * s->f * (1 - s->f)))
-            say(&b, "%s: %.0f of %d went up from %a, whose share is %g", dtype_name(s->type), ups, DRAWS, (double)same[0], s->f);
+            say(&b, "%s: %.0f of %d went up from %a, whose share is %g", dtype_name(s->type), ups, DRAWS,
+                (double)same[0], s->f);
         free(y);
     }
     free(same);
@@ -569,8 +641,9 @@ static bool rounding_share(const fixture *f, char why[WHY]) {
 // Numbers of the type stay, and what is beyond them goes to nearest: infinity is made where it always was.
 static bool rounding_leaves(const fixture *f, char why[WHY]) {
     enum { BEYOND = 5, N = 65536 + BEYOND };
-    static const float beyond[2][BEYOND] = {{0x1.fe0002p127f, 0x1.fefffep127f, 0x1.ffp127f, -0x1.ff8p127f, 0x1.fffffep127f},
-                                            {65504.004f, 65519.996f, 65520, -1e6f, 0x1.fffffep127f}};
+    static const float beyond[2][BEYOND] = {
+        {0x1.fe0002p127f, 0x1.fefffep127f, 0x1.ffp127f, -0x1.ff8p127f, 0x1.fffffep127f},
+        {65504.004f, 65519.996f, 65520, -1e6f, 0x1.fffffep127f}};
     bool ok = true;
     for (int k = 0; k < 2 && ok; k++) {
         bench b = {.f = f, .ok = true, .why = why};
@@ -579,7 +652,8 @@ static bool rounding_leaves(const fixture *f, char why[WHY]) {
         float *full = malloc(N * sizeof *full);
         for (int i = 0; i < 65536; i++) half[i] = (uint16_t)i;
         for (int i = 0; i < N; i++) full[i] = i < 65536 ? (float)storage_get(half, T, i) : beyond[k][i - 65536];
-        tensor *x = box(&b, FP32, N, 0, full), *y = box(&b, T, N, 0, NULL), *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
+        tensor *x = box(&b, FP32, N, 0, full), *y = box(&b, T, N, 0, NULL),
+               *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
         for (int64_t t = 1; t <= 4 && b.ok; t++) {
             double *got = rounded_by_chance(&b, y, x, st, chance, t);
             for (int i = 0; i < N && b.ok; i++) {
@@ -604,16 +678,20 @@ static bool rounding_mean(const fixture *f, char why[WHY]) {
         dtype T = compute_types[1 + k];
         double sum[N] = {0};
         float *x = random_values(FP32, N, 1, 12);
-        tensor *from = box(&b, FP32, N, 0, x), *y = box(&b, T, N, 0, NULL), *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
+        tensor *from = box(&b, FP32, N, 0, x), *y = box(&b, T, N, 0, NULL),
+               *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
         for (int64_t t = 1; t <= UPDATES && b.ok; t++) {
             double *got = rounded_by_chance(&b, y, from, st, chance, t);
             for (int i = 0; i < N; i++) sum[i] += got[i];
             free(got);
         }
         for (int i = 0; i < N && b.ok; i++) {
-            double v = fabs((double)x[i]), gap = ldexp(1, ilogb(v) - (T == BF16 ? 7 : 10)), part = v / gap - floor(v / gap);
+            double v = fabs((double)x[i]), gap = ldexp(1, ilogb(v) - (T == BF16 ? 7 : 10)),
+                   part = v / gap - floor(v / gap);
             double off = fabs(sum[i] / UPDATES - (double)x[i]) / gap, allowed = 5 * sqrt(part * (1 - part) / UPDATES);
-            if (off > allowed) say(&b, "%s %a: the mean of %d is %g gaps off, allowed %g", dtype_name(T), (double)x[i], UPDATES, off, allowed);
+            if (off > allowed)
+                say(&b, "%s %a: the mean of %d is %g gaps off, allowed %g", dtype_name(T), (double)x[i], UPDATES, off,
+                    allowed);
         }
         free(x);
         ok = done(&b);
@@ -621,14 +699,15 @@ static bool rounding_mean(const fixture *f, char why[WHY]) {
     return ok;
 }
 
-// Another update, tensor, seed or place draws other bits: of numbers half way between two, half fall alike. Before the first
-// update: to nearest.
+// Another update, tensor, seed or place draws other bits: of numbers half way between two, half fall alike. Before the
+// first update: to nearest.
 static bool rounding_keys(const fixture *f, char why[WHY]) {
     enum { DRAWS = 25001 };
     bench b = {.f = f, .ok = true, .why = why};
     float *half = malloc(DRAWS * sizeof *half);
     for (int i = 0; i < DRAWS; i++) half[i] = 1 + 0x1p-8f;  // a tie, whose even neighbour is 1
-    tensor *x = box(&b, FP32, DRAWS, 0, half), *y = box(&b, BF16, DRAWS, 0, NULL), *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
+    tensor *x = box(&b, FP32, DRAWS, 0, half), *y = box(&b, BF16, DRAWS, 0, NULL),
+           *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
     double *base = rounded_by_chance(&b, y, x, st, chance, 9), *first = rounded_by_chance(&b, y, x, st, chance, 0);
     for (int i = 0; i < DRAWS; i++)
         if (first[i] != 1) say(&b, "before the first update %a became %a", (double)half[i], first[i]);
@@ -641,7 +720,8 @@ static bool rounding_keys(const fixture *f, char why[WHY]) {
         if (k == 4) other.first += 1ll << 34;
         double *now = rounded_by_chance(&b, y, x, st, other, k == 0 ? 10 : 9);
         for (int i = 0; i < DRAWS; i++) same += now[i] == base[i];
-        if (llabs(same - DRAWS / 2) > 396) say(&b, "key part %d does not draw anew: %" PRId64 " of %d alike", k, same, DRAWS);
+        if (llabs(same - DRAWS / 2) > 396)
+            say(&b, "key part %d does not draw anew: %" PRId64 " of %d alike", k, same, DRAWS);
         free(now);
     }
     free(half), free(base), free(first);
@@ -656,8 +736,10 @@ static bool rounding_comes_back(const fixture *f, char why[WHY]) {
     bool ok = true;
     for (int k = 0; k < 2 && ok; k++) {
         bench b = {.f = f, .ok = true, .why = why};
-        const step_state state = {.lr = 3e-3f, .apply = 1, .grad_factor = 1, .beta1_power = 0.9, .beta2_power = 0.95, .adam_t = 6};
-        tensor *w[2], *master[2], *st = box(&b, INT32, sizeof state / 4, 0, &state), *grad = random_box(&b, FP32, N, 0, 1, 5);
+        const step_state state = {
+            .lr = 3e-3f, .apply = 1, .grad_factor = 1, .beta1_power = 0.9, .beta2_power = 0.95, .adam_t = 6};
+        tensor *w[2], *master[2], *st = box(&b, INT32, sizeof state / 4, 0, &state),
+                                  *grad = random_box(&b, FP32, N, 0, 1, 5);
         for (int parts = 0; parts < 2; parts++) {
             tensor *m = box(&b, FP32, N, 0, NULL), *v = box(&b, FP32, N, 0, NULL);
             w[parts] = box(&b, compute_types[1 + k], N, 0, NULL), master[parts] = random_box(&b, FP32, N, 0, 0.05, 6);
@@ -669,22 +751,29 @@ static bool rounding_comes_back(const fixture *f, char why[WHY]) {
                     t[i] = view1(all[i], parts && N - at > CUT ? CUT : N - at);
                     t[i].data = (char *)all[i]->data + (size_t)at * dtype_bytes(all[i]->type);
                 }
-                did(&b, f->table->adamw(
-                            &(adamw_args){
-                                .w = &t[0], .master = &t[1], .m = &t[2], .v = &t[3], .grad = &t[4], .state = st->data, .rules = &adam, .round = &key},
-                            f->s));
+                did(&b, f->table->adamw(&(adamw_args){.w = &t[0],
+                                                      .master = &t[1],
+                                                      .m = &t[2],
+                                                      .v = &t[3],
+                                                      .grad = &t[4],
+                                                      .state = st->data,
+                                                      .rules = &adam,
+                                                      .round = &key},
+                                        f->s));
             }
         }
         expect_same(&b, "weights in one call and in parts", w[0], w[1]);
-        if (b.ok) did(&b, f->table->cast_stochastic(&(cast_stochastic_args){.y = w[1], .x = master[0], .round = &chance, .state = st->data}, f->s));
+        if (b.ok)
+            did(&b, f->table->cast_stochastic(
+                        &(cast_stochastic_args){.y = w[1], .x = master[0], .round = &chance, .state = st->data}, f->s));
         expect_same(&b, "adamw's weights and those of its masters", w[0], w[1]);
         ok = done(&b);
     }
     return ok;
 }
 
-// What it is for: eight updates that together are a quarter of a gap. To nearest no weight in use has moved; by chance they
-// have, in the mean.
+// What it is for: eight updates that together are a quarter of a gap. To nearest no weight in use has moved; by chance
+// they have, in the mean.
 static bool rounding_shows_updates(const fixture *f, char why[WHY]) {
     enum { N = 20000, UPDATES = 8 };
     bench b = {.f = f, .ok = true, .why = why};
@@ -692,18 +781,23 @@ static bool rounding_shows_updates(const fixture *f, char why[WHY]) {
     float *ones = malloc(N * sizeof *ones);
     for (int i = 0; i < N; i++) ones[i] = 1;
     tensor *w[2] = {box(&b, BF16, N, 0, NULL), box(&b, BF16, N, 0, NULL)}, *grad = box(&b, FP32, N, 0, ones);
-    tensor *m = box(&b, FP32, N, 0, NULL), *v = box(&b, FP32, N, 0, NULL), *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
+    tensor *m = box(&b, FP32, N, 0, NULL), *v = box(&b, FP32, N, 0, NULL),
+           *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
     tensor *master = box(&b, FP32, N, 0, NULL);
     double mean[2] = {0};
     for (int k = 0; k < 2; k++) {
         put(&b, master, ones);
         for (int t = 1; t <= UPDATES && b.ok; t++) {
             put(&b, st, &(step_state){.lr = 0x1p-13f, .apply = 1, .grad_factor = 1, .adam_t = t});
-            did(&b,
-                f->table->adamw(
-                    &(adamw_args){
-                        .w = w[k], .master = master, .m = m, .v = v, .grad = grad, .state = st->data, .rules = &adam, .round = k ? &chance : NULL},
-                    f->s));
+            did(&b, f->table->adamw(&(adamw_args){.w = w[k],
+                                                  .master = master,
+                                                  .m = m,
+                                                  .v = v,
+                                                  .grad = grad,
+                                                  .state = st->data,
+                                                  .rules = &adam,
+                                                  .round = k ? &chance : NULL},
+                                    f->s));
         }
         void *got = take(&b, w[k]);
         for (int i = 0; i < N; i++) mean[k] += storage_get(got, BF16, i);
@@ -712,7 +806,8 @@ static bool rounding_shows_updates(const fixture *f, char why[WHY]) {
     }
     if (b.ok && mean[0] != 1) say(&b, "to nearest the weights are %.9g in the mean, expected 1", mean[0]);
     double allowed = 5 * 0x1p-8 * sqrt(0.25 * 0.75 / N);
-    if (b.ok && fabs(mean[1] - (1 - 0x1p-10)) > allowed) say(&b, "the mean of the weights is %.9g, of their masters %.9g", mean[1], 1 - 0x1p-10);
+    if (b.ok && fabs(mean[1] - (1 - 0x1p-10)) > allowed)
+        say(&b, "the mean of the weights is %.9g, of their masters %.9g", mean[1], 1 - 0x1p-10);
     free(ones);
     return done(&b);
 }

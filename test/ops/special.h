@@ -27,19 +27,19 @@ void expect_same(bench *b, const char *what, const tensor *x, const tensor *y);
 
 static const dtype compute_types[] = {FP32, BF16, FP16};
 
-// --- special_attention.c -----------------------------------------------------------------------------------------------
+// --- special_attention.c ---------------------------------------------------------------------------------------------
 
 bool attention_causal(const fixture *f, char why[WHY]);
 bool attention_grows(const fixture *f, char why[WHY]);
 
-// --- special_variants.c ------------------------------------------------------------------------------------------------
+// --- special_variants.c ----------------------------------------------------------------------------------------------
 
 bool geglu_is_gelu(const fixture *f, char why[WHY]);
 bool shift_is_part_of_the_gain(const fixture *f, char why[WHY]);
 bool no_shift_leaves_minus_zero(const fixture *f, char why[WHY]);
 bool a_factor_is_part_of_the_table(const fixture *f, char why[WHY]);
 
-// --- special_step.c ----------------------------------------------------------------------------------------------------
+// --- special_step.c --------------------------------------------------------------------------------------------------
 
 bool decide_counts(const fixture *f, char why[WHY]);
 bool decide_table(const fixture *f, char why[WHY]);

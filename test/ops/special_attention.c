@@ -14,16 +14,20 @@ bool attention_causal(const fixture *f, char why[WHY]) {
     tensor *lse = box(&b, FP32, H, T, NULL), *lse2 = box(&b, FP32, H, T, NULL);
     tensor ya = view3(y, 1, T, C), yb = view3(y2, 1, T, C), la = view3(lse, 1, H, T), lb = view3(lse2, 1, H, T);
     x = view3(flat, 1, T, 3 * C);
-    if (b.ok) did(&b, f->table->attention_forward(&(attention_forward_args){.y = &ya, .lse = &la, .qkv = &x, .heads = H}, f->s));
+    if (b.ok)
+        did(&b,
+            f->table->attention_forward(&(attention_forward_args){.y = &ya, .lse = &la, .qkv = &x, .heads = H}, f->s));
     x = view3(flat2, 1, T, 3 * C);
-    if (b.ok) did(&b, f->table->attention_forward(&(attention_forward_args){.y = &yb, .lse = &lb, .qkv = &x, .heads = H}, f->s));
+    if (b.ok)
+        did(&b,
+            f->table->attention_forward(&(attention_forward_args){.y = &yb, .lse = &lb, .qkv = &x, .heads = H}, f->s));
     tensor before = view2(y, FROM, C), before2 = view2(y2, FROM, C);
     expect_same(&b, "outputs before the first changed position", &before, &before2);
     free(qkv);
     return done(&b);
 }
 
-// --- a text that grows -------------------------------------------------------------------------------------------------
+// --- a text that grows -----------------------------------------------------------------------------------------------
 
 typedef struct growth {
     int64_t T, D;
@@ -46,17 +50,22 @@ static void grow(bench *b, const growth *g, tensor *y, tensor *past, const tenso
         tensor out = rows_from(y, at, n), in = rows_from(qkv, at, n);
         did(b,
             b->f->table->attention_past(
-                &(attention_past_args){.y = &out, .past = past, .qkv = &in, .heads = g->H, .kv_heads = g->KV, .window = g->W, .first = at}, b->f->s));
+                &(attention_past_args){
+                    .y = &out, .past = past, .qkv = &in, .heads = g->H, .kv_heads = g->KV, .window = g->W, .first = at},
+                b->f->s));
     }
 }
 
 // On a CPU this is the attention that the model was trained with.
 static void expect_forward(bench *b, const growth *g, const tensor *y, const tensor *qkv) {
     tensor *full = box(b, y->type, g->T, g->H * g->D, NULL), *lse = box(b, FP32, g->H, g->T, NULL);
-    tensor out = view3(full, 1, g->T, g->H * g->D), in = view3(qkv, 1, g->T, qkv->size[1]), sums = view3(lse, 1, g->H, g->T);
+    tensor out = view3(full, 1, g->T, g->H * g->D), in = view3(qkv, 1, g->T, qkv->size[1]),
+           sums = view3(lse, 1, g->H, g->T);
     if (!b->ok || device_about(b->f->dev)->kind != DEVICE_CPU) return;
     did(b, b->f->table->attention_forward(
-               &(attention_forward_args){.y = &out, .lse = &sums, .qkv = &in, .heads = g->H, .kv_heads = g->KV, .window = g->W}, b->f->s));
+               &(attention_forward_args){
+                   .y = &out, .lse = &sums, .qkv = &in, .heads = g->H, .kv_heads = g->KV, .window = g->W},
+               b->f->s));
     expect_same(b, "attention_past and attention_forward", y, full);
 }
 
@@ -64,7 +73,8 @@ static bool grows(const fixture *f, const growth *g, dtype type, char why[WHY]) 
     bench b = {.f = f, .ok = true, .why = why};
     const char *what[] = {"one position at a time and all at once", "parts and all at once"};
     int64_t C = g->H * g->D, P = 2 * g->KV * g->D;
-    tensor *qkv = random_box(&b, type, g->T, C + P, 2, 11), *y = box(&b, type, g->T, C, NULL), *past = box(&b, type, g->T, P, NULL);
+    tensor *qkv = random_box(&b, type, g->T, C + P, 2, 11), *y = box(&b, type, g->T, C, NULL),
+           *past = box(&b, type, g->T, P, NULL);
     grow(&b, g, y, past, qkv, g->T);
     expect_forward(&b, g, y, qkv);
     for (int k = 0; k < 2; k++) {
@@ -77,7 +87,8 @@ static bool grows(const fixture *f, const growth *g, dtype type, char why[WHY]) 
 }
 
 bool attention_grows(const fixture *f, char why[WHY]) {
-    static const growth list[] = {{150, 32, 2, 2, 0}, {150, 12, 4, 1, 0}, {140, 64, 2, 1, 37}, {70, 7, 3, 3, 64}, {5, 128, 1, 1, 0}};
+    static const growth list[] = {
+        {150, 32, 2, 2, 0}, {150, 12, 4, 1, 0}, {140, 64, 2, 1, 37}, {70, 7, 3, 3, 64}, {5, 128, 1, 1, 0}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         for (int t = 0; t < 3; t++)
             if (!grows(f, &list[i], compute_types[t], why)) return false;

@@ -48,34 +48,44 @@ static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
     const step_rules rules = {d->clip, 0.5, 0.75, d->dynamic, d->window};
     put(b, st, &before);
     put(b, sums, d->sums);
-    if (b->ok) did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, b->f->s));
+    if (b->ok)
+        did(b,
+            b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, b->f->s));
     step_state *s = take(b, st);
     if (!b->ok) return free(s);
     if (s->apply != d->apply || s->loss_scale != d->scale || s->lr != before.lr)
         say(b, "%s: apply %d, scale %g, lr %g", d->why, s->apply, (double)s->loss_scale, (double)s->lr);
     if (d->good_after >= 0 && s->good_steps != d->good_after) say(b, "%s: good_steps %" PRId64, d->why, s->good_steps);
-    if (s->adam_t != 41 + d->apply || s->skipped != 6 + !d->apply) say(b, "%s: adam_t %" PRId64 ", skipped %" PRId64, d->why, s->adam_t, s->skipped);
+    if (s->adam_t != 41 + d->apply || s->skipped != 6 + !d->apply)
+        say(b, "%s: adam_t %" PRId64 ", skipped %" PRId64, d->why, s->adam_t, s->skipped);
     if (s->beta1_power != (d->apply ? 0.125 : 0.25) || s->beta2_power != (d->apply ? 0.375 : 0.5))
         say(b, "%s: powers %g %g", d->why, s->beta1_power, s->beta2_power);
     if (d->apply ? s->grad_norm != d->norm : (bool)isfinite(s->grad_norm)) say(b, "%s: norm %g", d->why, s->grad_norm);
     double after = (double)s->grad_factor * 64 * d->norm;  // within the 1e-6 that some add to the norm
-    if (d->apply && d->norm > 0 && fabs(after - d->clipped_to) > 2e-6 * d->clipped_to) say(b, "%s: norm after the factor is %.9g", d->why, after);
-    if (d->apply && d->norm == 0 && s->grad_factor != 1.0f / 64) say(b, "%s: factor %g", d->why, (double)s->grad_factor);
+    if (d->apply && d->norm > 0 && fabs(after - d->clipped_to) > 2e-6 * d->clipped_to)
+        say(b, "%s: norm after the factor is %.9g", d->why, after);
+    if (d->apply && d->norm == 0 && s->grad_factor != 1.0f / 64)
+        say(b, "%s: factor %g", d->why, (double)s->grad_factor);
     free(s);
 }
 
-// Of 40 losses a quarter counts: norm and gradient are those of a mean over 10. All count: the bits of no counts at all. None: skipped, scale and window stay.
+// Of 40 losses a quarter counts: norm and gradient are those of a mean over 10. All count: the bits of no counts at
+// all. None: skipped, scale and window stay.
 bool decide_counts(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     static const struct {
         double counts[4];
         bool apply;
         double norm, factor;
-    } cases[] = {
-        {{10, 0, 0, 0}, true, 20, 4.0 / 64 / 2}, {{3, 2, 0, 5}, true, 20, 4.0 / 64 / 2}, {{10, 10, 10, 10}, true, 5, 1.0 / 64}, {{0}, false, 0, 0}};
+    } cases[] = {{{10, 0, 0, 0}, true, 20, 4.0 / 64 / 2},
+                 {{3, 2, 0, 5}, true, 20, 4.0 / 64 / 2},
+                 {{10, 10, 10, 10}, true, 5, 1.0 / 64},
+                 {{0}, false, 0, 0}};
     const step_rules rules = {10, 0.5, 0.75, true, 100};
-    const step_state before = {.loss_scale = 64, .beta1_power = 0.5, .beta2_power = 0.5, .adam_t = 3, .good_steps = 7, .skipped = 2};
-    tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL), *counts = box(&b, FP64, 4, 0, NULL);
+    const step_state before = {
+        .loss_scale = 64, .beta1_power = 0.5, .beta2_power = 0.5, .adam_t = 3, .good_steps = 7, .skipped = 2};
+    tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
+           *counts = box(&b, FP64, 4, 0, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases && b.ok; i++) {
         put(&b, st, &before);
         put(&b, sums, (double[]){51200, 51200});
@@ -83,12 +93,13 @@ bool decide_counts(const fixture *f, char why[WHY]) {
         step_decide_args args = {.state = st->data, .sums = sums, .counts = counts, .losses = 40, .rules = &rules};
         if (b.ok) did(&b, f->table->step_decide(&args, f->s));
         step_state *s = take(&b, st);
-        bool ok = cases[i].apply ? s->grad_norm == cases[i].norm && fabs((double)s->grad_factor - cases[i].factor) < 1e-6 && s->good_steps == 8
+        bool ok = cases[i].apply ? s->grad_norm == cases[i].norm &&
+                                       fabs((double)s->grad_factor - cases[i].factor) < 1e-6 && s->good_steps == 8
                                  : isnan(s->grad_norm) && s->grad_factor == 0 && s->good_steps == 7;
-        if (b.ok &&
-            (!ok || s->apply != cases[i].apply || s->loss_scale != 64 || s->adam_t != 3 + cases[i].apply || s->skipped != 2 + !cases[i].apply))
-            say(&b, "case %zu: apply %d, norm %g, factor %g, scale %g, good_steps %" PRId64 ", skipped %" PRId64, i, s->apply, s->grad_norm,
-                (double)s->grad_factor, (double)s->loss_scale, s->good_steps, s->skipped);
+        if (b.ok && (!ok || s->apply != cases[i].apply || s->loss_scale != 64 || s->adam_t != 3 + cases[i].apply ||
+                     s->skipped != 2 + !cases[i].apply))
+            say(&b, "case %zu: apply %d, norm %g, factor %g, scale %g, good_steps %" PRId64 ", skipped %" PRId64, i,
+                s->apply, s->grad_norm, (double)s->grad_factor, (double)s->loss_scale, s->good_steps, s->skipped);
         free(s);
     }
     return done(&b);
@@ -114,12 +125,14 @@ bool scale_limits(const fixture *f, char why[WHY]) {
         for (int i = 0; i < 400 && b.ok; i++)
             did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
         put(&b, sums, &good);
-        if (b.ok) did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
+        if (b.ok)
+            did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
         step_state *s = take(&b, st);
-        bool usable = s->apply == 1 && isfinite(s->loss_scale) && s->loss_scale > 0 && isfinite(s->grad_factor) && s->grad_factor > 0;
+        bool usable = s->apply == 1 && isfinite(s->loss_scale) && s->loss_scale > 0 && isfinite(s->grad_factor) &&
+                      s->grad_factor > 0;
         if (b.ok && !usable)
-            say(&b, "after 400 %s: scale %g, factor %g, apply %d", up ? "doublings" : "overflows", (double)s->loss_scale, (double)s->grad_factor,
-                s->apply);
+            say(&b, "after 400 %s: scale %g, factor %g, apply %d", up ? "doublings" : "overflows",
+                (double)s->loss_scale, (double)s->grad_factor, s->apply);
         free(s);
     }
     return done(&b);

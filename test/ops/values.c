@@ -71,16 +71,17 @@ void storage_set(void *p, dtype t, int64_t i, double x) {
     }
 }
 
-// One rounding to p digits errs by at most u = 2^-p relative; the mean square of that lies between u^2 / 12 and u^2 / 3,
-// wherever the mantissas lie. 0.4 u^2 therefore allows one rounding and not much more (few elements have more luck and more
-// bad luck).
+// One rounding to p digits errs by at most u = 2^-p relative; the mean square of that lies between u^2 / 12 and u^2 /
+// 3, wherever the mantissas lie. 0.4 u^2 therefore allows one rounding and not much more (few elements have more luck
+// and more bad luck).
 static double storage_nmse(dtype t) { return t == BF16 ? 0.4 * 0x1p-16 : t == FP16 ? 0.4 * 0x1p-22 : 0; }
 static double storage_unit(dtype t) { return t == BF16 ? 0x1p-8 : t == FP16 ? 0x1p-11 : t == FP32 ? 0x1p-24 : 0x1p-53; }
 
-// `rounded` sums whose one operand, of random signs, was rounded to t first: each product then errs by a rounding of its own, independently of the
-// others, so the sum's error has the mean square of one rounding, 0.4 u^2 of the sum's own, and that of an element is eight times its root in the
-// worst case, of at most twice the largest sum.
-bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, int rounded, char why[WHY]) {
+// `rounded` sums whose one operand, of random signs, was rounded to t first: each product then errs by a rounding of
+// its own, independently of the others, so the sum's error has the mean square of one rounding, 0.4 u^2 of the sum's
+// own, and that of an element is eight times its root in the worst case, of at most twice the largest sum.
+bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, int rounded,
+                 char why[WHY]) {
     double error = 0, power = 0, largest = 0;
     for (int64_t i = 0; i < n; i++) {
         double g = storage_get(got, t, i);
@@ -92,16 +93,19 @@ bool values_near(const char *name, dtype t, const void *got, const double *want,
         power += want[i] * want[i];
         largest = fmax(largest, fabs(want[i]));
     }
-    double limit = nmse + (1 + rounded) * storage_nmse(t) * (1 + 4 / (double)n), far = 16 * sqrt(rounded * storage_nmse(t)) * largest;
+    double limit = nmse + (1 + rounded) * storage_nmse(t) * (1 + 4 / (double)n),
+           far = 16 * sqrt(rounded * storage_nmse(t)) * largest;
     double rms = sqrt(power / (double)n), tiny = t == FP16 ? 0x1p-24 : 0;
     if (error > limit * power + (double)n * tiny * tiny) {
-        snprintf(why, WHY, "%s: normalised mean square error %.3g, allowed %.3g", name, power > 0 ? error / power : error, limit);
+        snprintf(why, WHY, "%s: normalised mean square error %.3g, allowed %.3g", name,
+                 power > 0 ? error / power : error, limit);
         return false;
     }
-    // A mean forgives one wrong element among many; this does not. One unit and a half in the last place of storage, and 64
-    // times the root mean square error that the arithmetic may have.
+    // A mean forgives one wrong element among many; this does not. One unit and a half in the last place of storage,
+    // and 64 times the root mean square error that the arithmetic may have.
     for (int64_t i = 0; i < n; i++) {
-        double g = storage_get(got, t, i), allowed = 3 * storage_unit(t) * fabs(want[i]) + 64 * sqrt(nmse) * rms + far + tiny;
+        double g = storage_get(got, t, i),
+               allowed = 3 * storage_unit(t) * fabs(want[i]) + 64 * sqrt(nmse) * rms + far + tiny;
         if (fabs(g - want[i]) <= allowed) continue;
         snprintf(why, WHY, "%s[%" PRId64 "] is %.9g, expected %.9g within %.2g", name, i, g, want[i], allowed);
         return false;

@@ -1,7 +1,8 @@
-// test/sim/block.cpp: a grid's blocks, one after another in an order that the seed decides; the block barrier; shared memory.
+// test/sim/block.cpp: a grid's blocks, one after another in an order that the seed decides; the block barrier; shared
+// memory.
 //
-// Barriers are strict: every thread of the block must come to the same __syncthreads. Hardware forgives threads that have ended and barriers of
-// another line; a kernel that needs this cannot be read, so both are findings.
+// Barriers are strict: every thread of the block must come to the same __syncthreads. Hardware forgives threads that
+// have ended and barriers of another line; a kernel that needs this cannot be read, so both are findings.
 #include "test/sim/device.h"
 
 #include <map>
@@ -17,10 +18,10 @@ block_state block;
 uint3 block_index;
 dim3 block_size, grid_size;
 
-// --- shared memory -------------------------------------------------------------------------------------------------------------------
+// --- shared memory ---------------------------------------------------------------------------------------------------
 //
-// Every array lies between red zones and begins as NaN in every block. Its address has the alignment that the hardware promises and no more:
-// 16 bytes for static arrays, 128 for the dynamic one.
+// Every array lies between red zones and begins as NaN in every block. Its address has the alignment that the hardware
+// promises and no more: 16 bytes for static arrays, 128 for the dynamic one.
 
 enum { RED_ZONE = 64 };
 
@@ -57,7 +58,8 @@ std::string shared_near(const void *p) {
 static void *shared_array_new(const void *key, const char *name, place at, size_t bytes, size_t align) {
     size_t begin = (used + RED_ZONE + 2 * align - 1) / (2 * align) * (2 * align) + align;
     if (begin + bytes + RED_ZONE > SHARED_ROOM) {
-        fprintf(stderr, "simulator: kernel %s: %zu bytes for %s at %s:%d: shared memory ends\n", block.kernel, bytes, name, at.file, at.line);
+        fprintf(stderr, "simulator: kernel %s: %zu bytes for %s at %s:%d: shared memory ends\n", block.kernel, bytes,
+                name, at.file, at.line);
         abort();
     }
     if (SIM_ASAN) UNPOISON(shared + begin, bytes);
@@ -65,7 +67,8 @@ static void *shared_array_new(const void *key, const char *name, place at, size_
     arrays.push_back({key, name, at, begin, begin + bytes});
     used = begin + bytes;
     if (static_bytes + block.shared > block.most)
-        check_msg("shared-size", "%zu bytes of static and %zu of dynamic shared memory, %zu at most", static_bytes, block.shared, block.most);
+        check_msg("shared-size", "%zu bytes of static and %zu of dynamic shared memory, %zu at most", static_bytes,
+                  block.shared, block.most);
     return shared + begin;
 }
 
@@ -73,7 +76,8 @@ void *static_shared(const void *key, const char *name, const char *file, int lin
     for (const shared_array &a : arrays)
         if (a.key == key) return shared + a.begin;
     static_bytes += bytes;
-    if (static_bytes > SHARED_STATIC) check_msg("shared-size", "%zu bytes of static shared memory, %d at most", static_bytes, (int)SHARED_STATIC);
+    if (static_bytes > SHARED_STATIC)
+        check_msg("shared-size", "%zu bytes of static shared memory, %d at most", static_bytes, (int)SHARED_STATIC);
     return shared_array_new(key, name, {file, line}, bytes, 16);
 }
 
@@ -102,23 +106,26 @@ static void shared_begin() {
     used = static_bytes = near_begin = near_end = 0;
 }
 
-// In a plain build, writes a little past an array are seen here, when the block has ended; the other builds see the access itself.
+// In a plain build, writes a little past an array are seen here, when the block has ended; the other builds see the
+// access itself.
 static void shared_end() {
     for (const shared_array &a : arrays) {
         if (SIM_ASAN) POISON(shared + a.begin, a.end - a.begin);
         else if (race_on) continue;
         else if (!untouched(a.begin - RED_ZONE, a.begin) || !untouched(a.end, a.end + RED_ZONE))
-            check_msg("shared-bounds", "kernel %s wrote past the bounds of %s (%s:%d)", block.kernel, a.name, a.at.file, a.at.line);
+            check_msg("shared-bounds", "kernel %s wrote past the bounds of %s (%s:%d)", block.kernel, a.name, a.at.file,
+                      a.at.line);
     }
 }
 
-// --- barrier -------------------------------------------------------------------------------------------------------------------------
+// --- barrier ---------------------------------------------------------------------------------------------------------
 
 static void barrier_try() {
     barrier_state *b = &block.barrier;
     if (!b->arrived || b->arrived < block.live) return;
     if (block.live < block.threads)
-        check_msg("barrier", "%d threads meet at %s:%d after %d have ended", block.live, b->at.file, b->at.line, block.threads - block.live);
+        check_msg("barrier", "%d threads meet at %s:%d after %d have ended", block.live, b->at.file, b->at.line,
+                  block.threads - block.live);
     b->result_any = b->any, b->result_all = b->all, b->result_count = b->count;
     b->any = b->count = 0;
     b->all = 1;
@@ -133,7 +140,8 @@ void syncthreads(const char *file, int line) {
     fiber *me = running;
     barrier_state *b = &block.barrier;
     if (b->arrived && (b->at.line != line || strcmp(b->at.file, file)))
-        check_msg("barrier", "threads of one block meet at different barriers: %s:%d and %s:%d", b->at.file, b->at.line, file, line);
+        check_msg("barrier", "threads of one block meet at different barriers: %s:%d and %s:%d", b->at.file, b->at.line,
+                  file, line);
     b->at = me->at = {file, line};
     b->arrived++;
     me->waits = AT_BARRIER;
@@ -147,18 +155,24 @@ static void syncthreads_vote(int predicate, const char *file, int line) {
     block.barrier.count += !!predicate;
     syncthreads(file, line);
 }
-int syncthreads_or(int predicate, const char *file, int line) { return syncthreads_vote(predicate, file, line), block.barrier.result_any; }
-int syncthreads_and(int predicate, const char *file, int line) { return syncthreads_vote(predicate, file, line), block.barrier.result_all; }
-int syncthreads_count(int predicate, const char *file, int line) { return syncthreads_vote(predicate, file, line), block.barrier.result_count; }
+int syncthreads_or(int predicate, const char *file, int line) {
+    return syncthreads_vote(predicate, file, line), block.barrier.result_any;
+}
+int syncthreads_and(int predicate, const char *file, int line) {
+    return syncthreads_vote(predicate, file, line), block.barrier.result_all;
+}
+int syncthreads_count(int predicate, const char *file, int line) {
+    return syncthreads_vote(predicate, file, line), block.barrier.result_count;
+}
 
 void threadfence() { running->fenced = true; }
 
-// --- blocks --------------------------------------------------------------------------------------------------------------------------
+// --- blocks ----------------------------------------------------------------------------------------------------------
 
 void thread_ends(fiber *f) {
     if (!f->copies.empty()) {
-        check_msg("cp.async", "thread ends with %zu copies never waited for, the first from %s:%d", f->copies.size(), f->copies[0].at.file,
-                  f->copies[0].at.line);
+        check_msg("cp.async", "thread ends with %zu copies never waited for, the first from %s:%d", f->copies.size(),
+                  f->copies[0].at.file, f->copies[0].at.line);
         f->copies.clear();
     }
     block.live--;
@@ -172,13 +186,14 @@ static void deadlock() {
         const fiber *f = &block.fibers[i];
         if (f->done) continue;
         char text[300];
-        snprintf(text, sizeof text, "%s at %s:%d", f->waits == AT_BARRIER ? "__syncthreads" : "a warp operation", f->at.file, f->at.line);
+        snprintf(text, sizeof text, "%s at %s:%d", f->waits == AT_BARRIER ? "__syncthreads" : "a warp operation",
+                 f->at.file, f->at.line);
         waiting[text]++;
     }
     std::string list;
     for (const auto &w : waiting) list += std::to_string(w.second) + " wait in " + w.first + ", ";
-    check_msg("deadlock", "kernel %s, block (%u,%u,%u), seed %llu: %s%d have ended", block.kernel, block_index.x, block_index.y, block_index.z,
-              (unsigned long long)seed(), list.c_str(), block.threads - block.live);
+    check_msg("deadlock", "kernel %s, block (%u,%u,%u), seed %llu: %s%d have ended", block.kernel, block_index.x,
+              block_index.y, block_index.z, (unsigned long long)seed(), list.c_str(), block.threads - block.live);
     abandon_fibers();
 }
 
@@ -204,7 +219,8 @@ static void threads_begin() {
 }
 
 static bool run_block(uint64_t index) {
-    block_index = {(unsigned)(index % grid_size.x), (unsigned)(index / grid_size.x % grid_size.y), (unsigned)(index / grid_size.x / grid_size.y)};
+    block_index = {(unsigned)(index % grid_size.x), (unsigned)(index / grid_size.x % grid_size.y),
+                   (unsigned)(index / grid_size.x / grid_size.y)};
     block.barrier = {};
     block.barrier.all = 1;
     stats.blocks++;
@@ -223,7 +239,8 @@ void run_grid(const char *name, uint32_t op, dim3 grid, dim3 size, size_t dynami
     block.shared = dynamic, block.most = most;
     block_size = size, grid_size = grid;
     race_grid(op);
-    // Random order: index -> (index * factor + start) mod blocks, a permutation where factor and blocks have no common divisor.
+    // Random order: index -> (index * factor + start) mod blocks, a permutation where factor and blocks have no common
+    // divisor.
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, factor = 1, start = 0;
     if (seed() >= 2 && blocks > 1) {
         do factor = 1 + rnd() % blocks;

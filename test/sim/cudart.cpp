@@ -1,11 +1,14 @@
-// test/sim/cudart.cpp: the simulated devices: how many, what they are, how they fail. A test asks for what it wants to see by the environment:
+// test/sim/cudart.cpp: the simulated devices: how many, what they are, how they fail. A test asks for what it wants to
+// see by the environment:
 //
 //   SIM_DEVICES=n        0: cudaErrorNoDevice (1)             SIM_CAPABILITY=75   compute capability 7.5 (90)
 //   SIM_DRIVER=12000     the driver is for CUDA 12.0: cudaErrorInsufficientDriver (13000)
-//   SIM_SMS=n            multiprocessors (4)                  SIM_JIT=1   kernels are compiled by the driver, from older PTX
+//   SIM_SMS=n            multiprocessors (4)                  SIM_JIT=1   kernels are compiled by the driver, from
+//                        older PTX
 //   SIM_BUSY=1           the device belongs to another process: cudaErrorDevicesUnavailable
 //   SIM_SLOW=1:500       every kernel of device 1 takes 500 microseconds longer
-//   SIM_FAIL=name@n      the n-th launch of a kernel whose name contains `name` ends in an illegal address, and so does all that comes later
+//   SIM_FAIL=name@n      the n-th launch of a kernel whose name contains `name` ends in an illegal address, and so does
+//                        all that comes later
 //   SIM_FAIL=launch:name@n   it is not launched at all: cudaErrorLaunchOutOfResources, once
 #include "test/sim/cudart.h"
 
@@ -18,7 +21,7 @@
 
 namespace simt {
 
-// --- the process -----------------------------------------------------------------------------------------------------------------
+// --- the process -----------------------------------------------------------------------------------------------------
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static int depth;      // of calls, by the thread that has the lock
@@ -82,7 +85,7 @@ Call::~Call() {
     pthread_mutex_unlock(&lock);
 }
 
-// --- failures that were asked for --------------------------------------------------------------------------------------------------
+// --- failures that were asked for ------------------------------------------------------------------------------------
 
 plan planned(const char *kernel) {
     static int seen;
@@ -97,7 +100,7 @@ plan planned(const char *kernel) {
     return at_once ? NOT_LAUNCHED : FAILS_LATER;
 }
 
-// --- errors ----------------------------------------------------------------------------------------------------------------------
+// --- errors ----------------------------------------------------------------------------------------------------------
 
 // Every code of the headers, less "cuda".
 // clang-format off
@@ -172,7 +175,8 @@ const char *CUDARTAPI cudaGetErrorString(cudaError_t code) {
     return text.c_str();
 }
 
-// What other calls have returned. An error that the device ended of is not forgotten, and not known before another call has found it.
+// What other calls have returned. An error that the device ended of is not forgotten, and not known before another call
+// has found it.
 cudaError_t CUDARTAPI cudaGetLastError(void) {
     Call call(false);
     cudaError_t e = host().last_error;
@@ -185,7 +189,7 @@ cudaError_t CUDARTAPI cudaPeekAtLastError(void) {
     return host().last_error;
 }
 
-// --- devices ---------------------------------------------------------------------------------------------------------------------
+// --- devices ---------------------------------------------------------------------------------------------------------
 
 static cudaError_t bad_device(int d) { return d >= 0 && d < devices() ? cudaSuccess : failed(cudaErrorInvalidDevice); }
 static int capability() { return (int)setting("SIM_CAPABILITY", 90); }
@@ -236,7 +240,8 @@ enum { THREADS_SM = 2048, BLOCKS_SM = 32, SHARED_RESERVED = 1024, SHARED_DEFAULT
 
 static int sms() { return (int)setting("SIM_SMS", 4); }
 
-// Of one SM: 8.0 has 164 KB, 8.6 and 8.9 have 100, 9.0 has 228, 7.5 has 64 (CUDA C++ Programming Guide, "Technical specifications").
+// Of one SM: 8.0 has 164 KB, 8.6 and 8.9 have 100, 9.0 has 228, 7.5 has 64 (CUDA C++ Programming Guide, "Technical
+// specifications").
 static int shared_sm() {
     int c = capability();
     return (c >= 90 ? 228 : c == 80 || c == 87 ? 164 : c >= 80 ? 100 : 64) << 10;
@@ -313,10 +318,12 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a, 
 }
 
 // Registers are not known: threads, blocks and dynamic shared memory decide.
-cudaError_t CUDARTAPI cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int threads, size_t shared) {
+cudaError_t CUDARTAPI cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int threads,
+                                                                    size_t shared) {
     CALL;
     if (!kernel || threads < 1 || threads > 1024) return failed(cudaErrorInvalidValue);
-    int by_threads = THREADS_SM / ((threads + 31) / 32 * 32), by_shared = (int)((size_t)shared_sm() / (shared + SHARED_RESERVED));
+    int by_threads = THREADS_SM / ((threads + 31) / 32 * 32),
+        by_shared = (int)((size_t)shared_sm() / (shared + SHARED_RESERVED));
     *blocks = by_threads < by_shared ? by_threads : by_shared;
     if (*blocks > BLOCKS_SM) *blocks = BLOCKS_SM;
     return cudaSuccess;

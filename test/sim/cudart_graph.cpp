@@ -1,5 +1,6 @@
-// test/sim/cudart_graph.cpp: capture of streams, and graphs. A launch queues every node as an operation of its own: the nodes of a graph are split
-// into chains, each a queue, so that branches go in any order that the edges allow, and among the work of other streams.
+// test/sim/cudart_graph.cpp: capture of streams, and graphs. A launch queues every node as an operation of its own: the
+// nodes of a graph are split into chains, each a queue, so that branches go in any order that the edges allow, and
+// among the work of other streams.
 #include "test/sim/cudart.h"
 
 #include <algorithm>
@@ -32,14 +33,16 @@ static bool is_joined(const Capture *c) {
     return std::find(reached.begin(), reached.end(), 0) == reached.end();
 }
 
-// As few in-order queues as a greedy search finds: a node is queued after one of its predecessors, where that is the last of its chain.
+// As few in-order queues as a greedy search finds: a node is queued after one of its predecessors, where that is the
+// last of its chain.
 static void split_into_chains(CUgraphExec_st *g) {
     std::vector<int> last;
     for (size_t i = 0; i < g->nodes.size(); i++) {
         Node &n = g->nodes[i];
         n.chain = -1;
         for (int before : n.after)
-            if (n.chain < 0 && last[(size_t)g->nodes[(size_t)before].chain] == before) n.chain = g->nodes[(size_t)before].chain;
+            if (n.chain < 0 && last[(size_t)g->nodes[(size_t)before].chain] == before)
+                n.chain = g->nodes[(size_t)before].chain;
         if (n.chain < 0) {
             n.chain = (int)last.size();
             last.push_back(0);
@@ -122,7 +125,8 @@ cudaError_t CUDARTAPI cudaStreamIsCapturing(cudaStream_t stream, enum cudaStream
     CUstream_st *s = stream_of(stream);
     if (!s) return failed(cudaErrorInvalidResourceHandle);
     *status = cudaStreamCaptureStatusNone;
-    if (under_way(s->capture)) *status = s->capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    if (under_way(s->capture))
+        *status = s->capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
     return cudaSuccess;
 }
 
@@ -168,7 +172,8 @@ static cudaGraphExecUpdateResult difference(const std::vector<Node> &a, const st
     return cudaGraphExecUpdateSuccess;
 }
 
-cudaError_t CUDARTAPI cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo *info) {
+cudaError_t CUDARTAPI cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
+                                          cudaGraphExecUpdateResultInfo *info) {
     CALL;
     cudaGraphExecUpdateResult r = difference(exec->nodes, graph->nodes);
     if (info) *info = {r, nullptr, nullptr};

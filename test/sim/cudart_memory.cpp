@@ -1,12 +1,16 @@
-// test/sim/cudart_memory.cpp: the device's memory. An arena at a fixed address, the lower part for the device, the upper one for pinned memory.
+// test/sim/cudart_memory.cpp: the device's memory. An arena at a fixed address, the lower part for the device, the
+// upper one for pinned memory.
 //
-//   protection  Host code cannot touch device memory: it is made accessible when an operation runs, and closed before the call returns
-//   contents    Fresh memory is all ones (a NaN in every floating type): a private mapping of one small file, so that nothing is written
-//   borders     A block ends where its last page does, but for the alignment of 256 bytes; after it is a page that belongs to nobody. An
-//               operation that touches it, or memory that was freed, is reported and reads NaN. What is nearer only the race build sees
+//   protection  Host code cannot touch device memory: it is made accessible when an operation runs, and closed before
+//               the call returns
+//   contents    Fresh memory is all ones (a NaN in every floating type): a private mapping of one small file, so that
+//               nothing is written
+//   borders     A block ends where its last page does, but for the alignment of 256 bytes; after it is a page that
+//               belongs to nobody. An operation that touches it, or memory that was freed, is reported and reads NaN.
+//               What is nearer only the race build sees
 //   addresses   are used again only when there are no more of them
-//   pinned      is in the arena so that races on it are found as on device memory. A source that the host changes while its copy is queued
-//               is found by a sum over its bytes
+//   pinned      is in the arena so that races on it are found as on device memory. A source that the host changes while
+//               its copy is queued is found by a sum over its bytes
 #include "test/sim/cudart.h"
 
 #include <algorithm>
@@ -82,10 +86,11 @@ static void describe(const void *p, size_t n, char *why, size_t room) {
     const char *what = is_device(p) ? "device" : "pinned";
     if (!b) snprintf(why, room, "outside every %s allocation", what);
     else if (!b->second.live && last <= b->first + b->second.bytes)
-        snprintf(why, room, "in %s allocation %d (%zu bytes), which was freed", what, b->second.number, b->second.bytes);
+        snprintf(why, room, "in %s allocation %d (%zu bytes), which was freed", what, b->second.number,
+                 b->second.bytes);
     else
-        snprintf(why, room, "%zu bytes past the end of %s allocation %d (%zu bytes)", (size_t)(last - b->first) - b->second.bytes, what,
-                 b->second.number, b->second.bytes);
+        snprintf(why, room, "%zu bytes past the end of %s allocation %d (%zu bytes)",
+                 (size_t)(last - b->first) - b->second.bytes, what, b->second.number, b->second.bytes);
 }
 
 int mem_class(const void *p, size_t n, bool write, char *why, size_t room) {
@@ -102,7 +107,7 @@ int mem_class(const void *p, size_t n, bool write, char *why, size_t room) {
     return 1;
 }
 
-// --- access ----------------------------------------------------------------------------------------------------------------------
+// --- access ----------------------------------------------------------------------------------------------------------
 
 static void protect_blocks(int how) {
     for (auto &b : *mem.blocks)
@@ -136,7 +141,8 @@ static bool map_pattern(char *base, char *end, int how) {
     return true;
 }
 
-// A bad address of an operation is reported, and reads NaN. One of the host's ends the process, as do all others: by the handler that was there.
+// A bad address of an operation is reported, and reads NaN. One of the host's ends the process, as do all others: by
+// the handler that was there.
 static void on_fault(int sig, siginfo_t *info, void *context) {
     (void)context;
     char *at = (char *)info->si_addr, why[200];
@@ -147,7 +153,8 @@ static void on_fault(int sig, siginfo_t *info, void *context) {
         bool owned = b && b->second.live && at < b->first + b->second.bytes;
         if (by_device && !owned) {
             char *page = (char *)((uintptr_t)at & ~(uintptr_t)(PAGE - 1));
-            check_msg("memory", "%s touches %p, %s", host().running ? op_name(host().running) : "an operation", (void *)at, why);
+            check_msg("memory", "%s touches %p, %s", host().running ? op_name(host().running) : "an operation",
+                      (void *)at, why);
             if (map_pattern(page, page + PAGE, PROT_READ | PROT_WRITE)) {
                 mem.patched->push_back(page);
                 return;
@@ -155,12 +162,13 @@ static void on_fault(int sig, siginfo_t *info, void *context) {
         }
         if (owned) {
             size_t byte = (size_t)(at - b->first);
-            snprintf(why, sizeof why, "byte %zu of device allocation %d (%zu bytes)", byte, b->second.number, b->second.bytes);
+            snprintf(why, sizeof why, "byte %zu of device allocation %d (%zu bytes)", byte, b->second.number,
+                     b->second.bytes);
         }
         check_msg("host-deref", "host code touches memory that is not its own at %p, %s", (void *)at, why);
     } else if (by_device && host().running) {
-        fprintf(stderr, "simulator: %s touches %p, which is no memory (a wild pointer, or a thread's stack is full)\n", op_name(host().running),
-                (void *)at);
+        fprintf(stderr, "simulator: %s touches %p, which is no memory (a wild pointer, or a thread's stack is full)\n",
+                op_name(host().running), (void *)at);
     }
     sigaction(sig, &mem.before, nullptr);  // and again
 }
@@ -195,7 +203,8 @@ void open_arena() {
     mem.targets = new std::vector<std::pair<char *, size_t>>;
     mem.limit = (size_t)setting("SIM_MEMORY", 1024) << 20;
     make_pattern();
-    arena = (char *)mmap(ARENA_AT, arena_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    arena = (char *)mmap(ARENA_AT, arena_size, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (arena == MAP_FAILED) fatal("the simulated device's memory");
     arena_end = arena + arena_size;
     mem.top = arena;
@@ -207,7 +216,7 @@ void open_arena() {
     sigaction(SIGSEGV, &a, &mem.before);
 }
 
-// --- allocation ------------------------------------------------------------------------------------------------------------------
+// --- allocation ------------------------------------------------------------------------------------------------------
 
 // Addresses for a block: new ones while there are some, then those of the first freed block that is large enough.
 static bool find_room(bool device, size_t span, char **base) {
@@ -255,7 +264,7 @@ static cudaError_t drop_block(void *p, const char *call, bool device) {
     return cudaSuccess;
 }
 
-// --- copies ----------------------------------------------------------------------------------------------------------------------
+// --- copies ----------------------------------------------------------------------------------------------------------
 
 static bool outside(const char *call, const char *side, const void *p, size_t n) {
     char why[200];
@@ -310,27 +319,32 @@ static uint32_t copy_pinned(CUstream_st *s, void *dst, const void *src, size_t n
     bool to_host = !is_device(dst), captured = s->capture, watched = !is_device(src) && !captured && !is_target(src, n);
     uint64_t sum = watched ? sum_of(src, n) : 0;
     if (to_host) mem.targets->push_back({(char *)dst, n});
-    return enqueue(s, {NODE_COPY,
-                       "a copy",
-                       nullptr,
-                       [=](uint32_t op) {
-                           if (to_host && !captured) drop_target(dst, n);
-                           if (watched && sum_of(src, n) != sum)
-                               check_msg("host-race", "the host changed pinned memory at %p while a copy of %zu bytes from there was queued", src, n);
-                           copy_now(op, dst, src, n);
-                       },
-                       nullptr,
-                       {},
-                       nullptr});
+    return enqueue(
+        s, {NODE_COPY,
+            "a copy",
+            nullptr,
+            [=](uint32_t op) {
+                if (to_host && !captured) drop_target(dst, n);
+                if (watched && sum_of(src, n) != sum)
+                    check_msg("host-race",
+                              "the host changed pinned memory at %p while a copy of %zu bytes from there was queued",
+                              src, n);
+                copy_now(op, dst, src, n);
+            },
+            nullptr,
+            {},
+            nullptr});
 }
 
 static cudaError_t copy(CUstream_st *s, void *dst, const void *src, size_t n, cudaMemcpyKind kind) {
     if (n == 0) return cudaSuccess;
     if (!fits(dst, src, kind)) {
-        check_msg("memory", "a copy of %zu bytes from %p to %p: the pointers do not fit its kind (%d)", n, src, dst, (int)kind);
+        check_msg("memory", "a copy of %zu bytes from %p to %p: the pointers do not fit its kind (%d)", n, src, dst,
+                  (int)kind);
         return failed(cudaErrorInvalidValue);
     }
-    if (outside("a copy", "source", src, n) || outside("a copy", "destination", dst, n)) return failed(cudaErrorInvalidValue);
+    if (outside("a copy", "source", src, n) || outside("a copy", "destination", dst, n))
+        return failed(cudaErrorInvalidValue);
     bool pageable_dst = !is_device(dst) && !is_pinned(dst), pageable_src = !is_device(src) && !is_pinned(src);
     if (!pageable_dst && !pageable_src) {
         copy_pinned(s, dst, src, n);
@@ -389,7 +403,8 @@ cudaError_t CUDARTAPI cudaMalloc(void **p, size_t n) {
     *p = nullptr;
     if (n == 0) return cudaSuccess;
     size_t room = round_up(n, ALIGN);
-    if (n > mem.limit || room > mem.limit - mem.used || !(*p = add_block(true, n))) return failed(cudaErrorMemoryAllocation);
+    if (n > mem.limit || room > mem.limit - mem.used || !(*p = add_block(true, n)))
+        return failed(cudaErrorMemoryAllocation);
     mem.used += room;
     return cudaSuccess;
 }
@@ -430,7 +445,8 @@ cudaError_t CUDARTAPI cudaHostUnregister(void *p) {
     return mem.foreign->erase((char *)p) ? cudaSuccess : failed(cudaErrorHostMemoryNotRegistered);
 }
 
-cudaError_t CUDARTAPI cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t CUDARTAPI cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind,
+                                      cudaStream_t stream) {
     CALL;
     CUstream_st *s = stream_of(stream);
     return s ? copy(s, dst, src, n, kind) : failed(cudaErrorInvalidResourceHandle);

@@ -1,6 +1,7 @@
-// test/sim/cudart_stream.cpp: streams and events. A stream is a queue of operations, done one after another; which queue goes next is the seed's
-// choice, so that an event that is missing shows in the results under some seed. Under the race build it shows under all: every operation has a
-// vector clock (Fidge 1988, Mattern 1989), and two accesses to the same memory are a finding unless one operation's clock knows the other.
+// test/sim/cudart_stream.cpp: streams and events. A stream is a queue of operations, done one after another; which
+// queue goes next is the seed's choice, so that an event that is missing shows in the results under some seed. Under
+// the race build it shows under all: every operation has a vector clock (Fidge 1988, Mattern 1989), and two accesses to
+// the same memory are a finding unless one operation's clock knows the other.
 #include "test/sim/cudart.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace simt {
 
-// --- clocks ----------------------------------------------------------------------------------------------------------------------
+// --- clocks ----------------------------------------------------------------------------------------------------------
 
 void join(Clock &a, const Clock &b) {
     if (a.size() < b.size()) a.resize(b.size());
@@ -42,7 +43,7 @@ static const char *keep(const std::string &name) {
     return names->insert(name).first->c_str();
 }
 
-// --- streams ---------------------------------------------------------------------------------------------------------------------
+// --- streams ---------------------------------------------------------------------------------------------------------
 
 CUstream_st *new_line(bool blocking) {
     Host &h = host();
@@ -72,7 +73,7 @@ CUstream_st *stream_of(cudaStream_t s) {
     return nullptr;
 }
 
-// --- doing what is queued --------------------------------------------------------------------------------------------------------
+// --- doing what is queued --------------------------------------------------------------------------------------------
 
 static void do_first(CUstream_st *s) {
     Host &h = host();
@@ -188,7 +189,7 @@ void wait_for(uint32_t op) {
     join(host().clock, clock_of(op));
 }
 
-// --- a second thread, for the time that the host spends elsewhere ------------------------------------------------------------------------
+// --- a second thread, for the time that the host spends elsewhere ----------------------------------------------------
 
 static void *helper(void *) {
     uint64_t seen = 0;
@@ -219,7 +220,7 @@ void keep_going() {
     if (pthread_create(&t, nullptr, helper, nullptr) == 0) pthread_detach(t);
 }
 
-// --- queueing --------------------------------------------------------------------------------------------------------------------
+// --- queueing --------------------------------------------------------------------------------------------------------
 
 // Names and clocks are for findings: without them an operation that is done may be forgotten.
 static void forget_done() {
@@ -289,10 +290,11 @@ uint32_t enqueue(CUstream_st *s, Task t) {
 void enqueue_poll(cudaStream_t stream, const std::string &name, Poll poll, Run run) {
     Call call;
     CUstream_st *s = stream_of(stream);
-    if (s && call.status == cudaSuccess) enqueue(s, {NODE_OTHER, keep(name), nullptr, std::move(run), std::move(poll), {}, nullptr});
+    if (s && call.status == cudaSuccess)
+        enqueue(s, {NODE_OTHER, keep(name), nullptr, std::move(run), std::move(poll), {}, nullptr});
 }
 
-// --- kernels ---------------------------------------------------------------------------------------------------------------------
+// --- kernels ---------------------------------------------------------------------------------------------------------
 
 static std::vector<std::pair<const void *, int>> &shared_asked() {  // cudaFuncSetAttribute
     static auto *v = new std::vector<std::pair<const void *, int>>;
@@ -308,20 +310,23 @@ static size_t shared_allowed(const void *kernel) {
 
 static bool can_launch(const char *name, const void *kernel, dim3 g, dim3 b, size_t shared) {
     size_t threads = (size_t)b.x * b.y * b.z;
-    if (!threads || threads > 1024 || b.z > 64 || !g.x || !g.y || !g.z || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535) {
+    if (!threads || threads > 1024 || b.z > 64 || !g.x || !g.y || !g.z || g.x > 0x7fffffff || g.y > 65535 ||
+        g.z > 65535) {
         check_msg("launch", "%s: no grid (%u,%u,%u) of blocks (%u,%u,%u)", name, g.x, g.y, g.z, b.x, b.y, b.z);
         failed(cudaErrorInvalidConfiguration);
         return false;
     }
     if (shared > shared_allowed(kernel)) {
-        check_msg("launch", "%s: %zu bytes of dynamic shared memory, %zu are allowed (cudaFuncSetAttribute)", name, shared, shared_allowed(kernel));
+        check_msg("launch", "%s: %zu bytes of dynamic shared memory, %zu are allowed (cudaFuncSetAttribute)", name,
+                  shared, shared_allowed(kernel));
         failed(cudaErrorInvalidValue);
         return false;
     }
     return true;
 }
 
-void enqueue_kernel(const char *name, const void *kernel, dim3 g, dim3 b, size_t shared, cudaStream_t stream, const Body &body) {
+void enqueue_kernel(const char *name, const void *kernel, dim3 g, dim3 b, size_t shared, cudaStream_t stream,
+                    const Body &body) {
     Call call;
     CUstream_st *s = stream_of(stream);
     plan p = planned(name);
@@ -354,7 +359,7 @@ cudaError_t CUDARTAPI cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttr
     return cudaSuccess;
 }
 
-// --- streams ---------------------------------------------------------------------------------------------------------------------
+// --- streams ---------------------------------------------------------------------------------------------------------
 
 cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
     CALL;
@@ -365,7 +370,9 @@ cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flag
 }
 
 cudaError_t CUDARTAPI cudaStreamCreate(cudaStream_t *out) { return cudaStreamCreateWithFlags(out, 0); }
-cudaError_t CUDARTAPI cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int) { return cudaStreamCreateWithFlags(out, flags); }
+cudaError_t CUDARTAPI cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int) {
+    return cudaStreamCreateWithFlags(out, flags);
+}
 
 // What is queued will still be done. The object stays, so that its use can be reported.
 cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t stream) {
@@ -429,7 +436,7 @@ cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, v
     return cudaSuccess;
 }
 
-// --- events ----------------------------------------------------------------------------------------------------------------------
+// --- events ----------------------------------------------------------------------------------------------------------
 
 static cudaError_t bad_event(cudaEvent_t e) {
     if (e && !e->destroyed) return cudaSuccess;

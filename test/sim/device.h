@@ -1,7 +1,8 @@
 // test/sim/device.h: the state of the simulated multiprocessor, shared by the files of the device side.
 //
-// One block runs at a time, on the OS thread that called run_grid(). Its threads are fibers: each has a stack and runs until it waits at a barrier
-// or in a warp operation; then the next one that can run is taken, in an order that the seed decides.
+// One block runs at a time, on the OS thread that called run_grid(). Its threads are fibers: each has a stack and runs
+// until it waits at a barrier or in a warp operation; then the next one that can run is taken, in an order that the
+// seed decides.
 #ifndef TEST_SIM_DEVICE_H
 #define TEST_SIM_DEVICE_H
 
@@ -100,7 +101,8 @@ const char *shared_name(const void *p, size_t n);  // of the array that holds th
 std::string shared_near(const void *p);            // "array+0x40", for messages
 enum { SHARED_ROOM = 512 << 10 };                  // bytes of address space after all arrays of a block
 extern char *shared;                               // their first
-extern size_t near_begin, near_end;                // of the array that shared_name() found last; both 0 where none was found in this block
+// of the array that shared_name() found last; both 0 where none was found in this block
+extern size_t near_begin, near_end;
 static inline size_t shared_offset(const void *p) { return (size_t)((uintptr_t)p - (uintptr_t)shared); }
 static inline bool in_shared(const void *p) { return shared_offset(p) < SHARED_ROOM; }
 

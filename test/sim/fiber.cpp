@@ -1,7 +1,7 @@
 // test/sim/fiber.cpp: threads of a block as fibers: stacks, the switch between them, and the order in which they run.
 //
-// A thread gets a stack when it first runs, and a thread that ends without ever waiting hands its stack on to the next one without any switch:
-// a kernel that never synchronises costs a function call a thread.
+// A thread gets a stack when it first runs, and a thread that ends without ever waiting hands its stack on to the next
+// one without any switch: a kernel that never synchronises costs a function call a thread.
 #include "test/sim/device.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace simt {
 __thread fiber *running;
 uint3 thread_index;
 
-// --- the switch ----------------------------------------------------------------------------------------------------------------------
+// --- the switch ------------------------------------------------------------------------------------------------------
 
 // Saves the registers that a call must keep, and the stack pointer in *save; continues where `load` was saved.
 extern "C" void simt_switch(void **save, void *load);
@@ -75,14 +75,15 @@ static void arrived(void *fake) {
 #endif
 }
 
-// --- stacks --------------------------------------------------------------------------------------------------------------------------
+// --- stacks ----------------------------------------------------------------------------------------------------------
 
 enum { GUARD = 4096 };
 static std::vector<char *> unused;  // stacks
 
 static char *take_stack() {
     if (unused.empty()) {
-        char *p = (char *)mmap(nullptr, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        char *p = (char *)mmap(nullptr, GUARD + STACK, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED || mprotect(p, GUARD, PROT_NONE)) {
             perror("simulator: stack of a thread");
             abort();
@@ -96,7 +97,8 @@ static char *take_stack() {
 
 static void fiber_main();
 
-// A first frame that the switch returns into. The tops of the stacks are staggered so that they do not all fall into the same cache sets.
+// A first frame that the switch returns into. The tops of the stacks are staggered so that they do not all fall into
+// the same cache sets.
 static void give_stack(fiber *f) {
     f->started = true;
     f->stack = take_stack();
@@ -108,7 +110,7 @@ static void give_stack(fiber *f) {
     f->sp = sp;
 }
 
-// --- order ---------------------------------------------------------------------------------------------------------------------------
+// --- order -----------------------------------------------------------------------------------------------------------
 
 enum policy { FIRST, LAST, ANY };
 static policy pick;
@@ -117,7 +119,8 @@ static unsigned head, length;
 
 void fibers_begin() {
     head = length = 0;
-    pick = seed() == 0 ? FIRST : seed() == 1 ? LAST : (policy)(rnd() % 3);  // at random: level, one warp far ahead, or anything
+    // at random: level, one warp far ahead, or anything
+    pick = seed() == 0 ? FIRST : seed() == 1 ? LAST : (policy)(rnd() % 3);
 }
 
 void make_ready(fiber *f) {
@@ -134,7 +137,7 @@ static fiber *next() {
     return f;
 }
 
-// --- running -------------------------------------------------------------------------------------------------------------------------
+// --- running ---------------------------------------------------------------------------------------------------------
 
 static void switch_to(fiber *to, bool for_good) {  // null: the host
     fiber *me = running;

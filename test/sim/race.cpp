@@ -1,12 +1,15 @@
-// test/sim/race.cpp: who touched what, and was it ordered? Kernels are compiled with -fsanitize=thread, which calls __tsan_read4() and the like
-// before every access; this file is what they call, in place of the sanitizer's own library.
+// test/sim/race.cpp: who touched what, and was it ordered? Kernels are compiled with -fsanitize=thread, which calls
+// __tsan_read4() and the like before every access; this file is what they call, in place of the sanitizer's own
+// library.
 //
 // Happens-before, checked at every access against the last write and the last two readers of the same bytes:
-//   threads      a barrier of the block orders everything before it with everything after it: barriers cut a block into segments, which are
-//                numbered from the start of the program. __syncwarp orders the lanes of its mask (a vector clock a lane)
-//   blocks       of one grid are not ordered, but by an atomic: what a block did before __threadfence and an atomic happened before what
-//                another block does after its own atomic on the same address
-//   operations   of streams: op_before() of the host side. Copies and library calls touch ranges: kept by page, not by byte
+//   threads      a barrier of the block orders everything before it with everything after it: barriers cut a block into
+//                segments, which are numbered from the start of the program. __syncwarp orders the lanes of its mask (a
+//                vector clock a lane)
+//   blocks       of one grid are not ordered, but by an atomic: what a block did before __threadfence and an atomic
+//                happened before what another block does after its own atomic on the same address
+//   operations   of streams: op_before() of the host side. Copies and library calls touch ranges: kept by page, not by
+//                byte
 // Two atomics never race. Bytes written by cp.async are nobody's until it was waited for.
 #include "test/sim/device.h"
 
@@ -30,8 +33,9 @@ bool race_build() { return race_on; }
 
 enum { OPERATION = THREADS };  // in place of a thread: the whole operation
 
-// id, from its high bits on: segment (32 bits), thread (11), epoch (17), bytes (2: which of the cell's two), atomic, pending; 0: there was no
-// access. It is one word and no bit fields: it is compared and stored whole, millions of times a second.
+// id, from its high bits on: segment (32 bits), thread (11), epoch (17), bytes (2: which of the cell's two), atomic,
+// pending; 0: there was no access. It is one word and no bit fields: it is compared and stored whole, millions of times
+// a second.
 struct access {
     uint64_t id;
     uint32_t pc;  // from the start of the image
@@ -41,10 +45,12 @@ struct access {
 } __attribute__((packed, aligned(4)));
 enum { BYTES = 12, ATOMIC_BIT = 2, PENDING = 1 };
 
-static uint64_t mark_of(uint32_t thread, uint32_t epoch) { return (uint64_t)thread << 21 | (uint64_t)(epoch & 0x1ffff) << 4; }
+static uint64_t mark_of(uint32_t thread, uint32_t epoch) {
+    return (uint64_t)thread << 21 | (uint64_t)(epoch & 0x1ffff) << 4;
+}
 
-// A cell is of two bytes. Most accesses are of four or more: a word's two cells are equal until one of them is accessed alone, and until then
-// only the first is kept.
+// A cell is of two bytes. Most accesses are of four or more: a word's two cells are equal until one of them is accessed
+// alone, and until then only the first is kept.
 struct cell {
     access write, read, read2;
 };
@@ -68,15 +74,16 @@ struct page {
 static shadow of_shared, of_arena;
 static page *pages;
 
-// --- time ----------------------------------------------------------------------------------------------------------------------------
+// --- time ------------------------------------------------------------------------------------------------------------
 
 struct run {
     uint32_t first, op;
 };  // from this segment on
 static std::vector<run> runs;
 static uint32_t segment, block_first, op_first;
-static uint32_t before_first, before_count;  // segments of an operation before this one: the last that was found to be one
-static uint32_t clocks[THREADS][LANES];      // what a lane knows of the lanes of its warp
+// segments of an operation before this one: the last that was found to be one
+static uint32_t before_first, before_count;
+static uint32_t clocks[THREADS][LANES];  // what a lane knows of the lanes of its warp
 
 struct span {
     uint32_t first, last;
@@ -94,7 +101,9 @@ static void *lazy(size_t n) {
     return p;
 }
 
-static shadow lazy_shadow(size_t n) { return {(word *)lazy((n / WORD + 1) * sizeof(word)), (cell *)lazy((n / WORD + 1) * sizeof(cell))}; }
+static shadow lazy_shadow(size_t n) {
+    return {(word *)lazy((n / WORD + 1) * sizeof(word)), (cell *)lazy((n / WORD + 1) * sizeof(cell))};
+}
 
 static void operation_begins(uint32_t op) {
     if (!pages) {
@@ -169,9 +178,11 @@ static bool block_ordered(const access &a) {
     for (const auto &met : acquired) {
         const std::vector<span> &list = released[met.first];
         auto end = list.begin() + (ptrdiff_t)met.second;
-        auto next = std::upper_bound(list.begin(), end, a.segment(), [](uint32_t v, const span &s) { return v < s.first; });
+        auto next =
+            std::upper_bound(list.begin(), end, a.segment(), [](uint32_t v, const span &s) { return v < s.first; });
         for (auto s = next; s != list.begin() && (s - 1)->first == (next - 1)->first; s--)
-            if (a.segment() < (s - 1)->last || (a.segment() == (s - 1)->last && (int)a.thread() == (s - 1)->thread)) return true;
+            if (a.segment() < (s - 1)->last || (a.segment() == (s - 1)->last && (int)a.thread() == (s - 1)->thread))
+                return true;
     }
     return false;
 }
@@ -185,7 +196,7 @@ static bool ordered(const access &then, const access &now) {
     return then.thread() / LANES == now.thread() / LANES && clocks[now.thread()][then.thread() % LANES] >= then.epoch();
 }
 
-// --- reports --------------------------------------------------------------------------------------------------------------------
+// --- reports ---------------------------------------------------------------------------------------------------------
 
 // "norm.cu:120", and the line that called it where it was inlined.
 static std::string line_of(uint32_t pc) {
@@ -196,7 +207,8 @@ static std::string line_of(uint32_t pc) {
     const Elf64_Ehdr *image = (const Elf64_Ehdr *)__executable_start;
     uint64_t address = pc - 1 + (image->e_type == ET_EXEC ? (uint64_t)image : 0);
     char command[100], line[1000];
-    snprintf(command, sizeof command, "addr2line -i -e /proc/%d/exe 0x%llx 2>/dev/null", (int)getpid(), (unsigned long long)address);
+    snprintf(command, sizeof command, "addr2line -i -e /proc/%d/exe 0x%llx 2>/dev/null", (int)getpid(),
+             (unsigned long long)address);
     std::vector<std::string> frames;
     FILE *f = popen(command, "r");
     while (f && fgets(line, sizeof line, f)) {
@@ -221,9 +233,12 @@ static std::string position(const void *p) {
 static void describe(char *out, size_t room, const access &a, bool write) {
     const char *what = a.id & PENDING ? "cp.async" : a.id & ATOMIC_BIT ? "atomic" : write ? "write" : "read";
     std::string line = a.pc ? " at " + line_of(a.pc) : "";
-    if (a.segment() < op_first) snprintf(out, room, "%s by operation '%s'%s", what, op_name(operation_of(a.segment())), line.c_str());
+    if (a.segment() < op_first)
+        snprintf(out, room, "%s by operation '%s'%s", what, op_name(operation_of(a.segment())), line.c_str());
     else if (a.thread() == OPERATION) snprintf(out, room, "%s by operation '%s'", what, op_name(block.op));
-    else snprintf(out, room, "%s by thread %u%s%s", what, a.thread(), a.segment() < block_first ? " of another block" : "", line.c_str());
+    else
+        snprintf(out, room, "%s by thread %u%s%s", what, a.thread(),
+                 a.segment() < block_first ? " of another block" : "", line.c_str());
 }
 
 static void conflict(const access &then, bool then_write, const access &now, bool now_write, const void *p) {
@@ -231,27 +246,35 @@ static void conflict(const access &then, bool then_write, const access &now, boo
     int relation = then.id & PENDING ? 0 : then.segment() < op_first ? 1 : then.segment() < block_first ? 2 : 3;
     if (findings() == 0) known.clear();
     if (!known.insert({(uint64_t)then.pc << 32 | now.pc, relation * 4 + then_write * 2 + now_write}).second) return;
-    static const char *why[] = {"the copy was not waited for", "no stream or event orders them", "nothing orders blocks", "no barrier between"};
+    static const char *why[] = {"the copy was not waited for", "no stream or event orders them",
+                                "nothing orders blocks", "no barrier between"};
     char first[400], second[400];
     describe(first, sizeof first, then, then_write);
-    if (now.thread() == OPERATION) snprintf(second, sizeof second, "%s by operation '%s'", now_write ? "write" : "read", op_name(runs.back().op));
+    if (now.thread() == OPERATION)
+        snprintf(second, sizeof second, "%s by operation '%s'", now_write ? "write" : "read", op_name(runs.back().op));
     else describe(second, sizeof second, now, now_write);
     check_msg("race", "%s: %s, then %s: %s", position(p).c_str(), first, second, why[relation]);
 }
 
-// --- cells and pages -----------------------------------------------------------------------------------------------------------------
+// --- cells and pages -------------------------------------------------------------------------------------------------
 
 // `a` is a write, or a read when now is a write.
-static __attribute__((noinline)) void against_slow(const access &a, bool a_write, const access &now, bool now_write, const void *p) {
+static __attribute__((noinline)) void against_slow(const access &a, bool a_write, const access &now, bool now_write,
+                                                   const void *p) {
     if (!(a.id & now.id & BYTES) || a.id == now.id) return;
-    if (a.id & PENDING ? now.id & PENDING && a.thread() == now.thread() : ordered(a, now) || (a.id & now.id & ATOMIC_BIT)) return;
+    if (a.id & PENDING ? now.id & PENDING && a.thread() == now.thread()
+                       : ordered(a, now) || (a.id & now.id & ATOMIC_BIT))
+        return;
     conflict(a, a_write, now, now_write, p);
 }
 
-// Nearly all are of a segment before this one: of the block that runs, or of the operation that wrote what this one reads.
-static inline __attribute__((always_inline)) void against(const access &a, bool a_write, const access &now, bool now_write, const void *p) {
+// Nearly all are of a segment before this one: of the block that runs, or of the operation that wrote what this one
+// reads.
+static inline __attribute__((always_inline)) void against(const access &a, bool a_write, const access &now,
+                                                          bool now_write, const void *p) {
     uint32_t s = a.segment();
-    if (!a.id || (!(a.id & PENDING) && (s - block_first < segment - block_first || s - before_first < before_count))) return;
+    if (!a.id || (!(a.id & PENDING) && (s - block_first < segment - block_first || s - before_first < before_count)))
+        return;
     against_slow(a, a_write, now, now_write, p);
 }
 
@@ -261,7 +284,8 @@ static inline void push_reader(access *read, access *read2, const access &now) {
 }
 
 // now.id says which of the cell's bytes.
-static inline __attribute__((always_inline)) void touch_cell(cell *c, const char *p, const access &now, bool write, bool of_block) {
+static inline __attribute__((always_inline)) void touch_cell(cell *c, const char *p, const access &now, bool write,
+                                                             bool of_block) {
     if (!write && c->read.id == now.id) return;  // nothing new: a write since then would have removed that read
     if (of_block) {                              // what other blocks left
         uint64_t oldest = (uint64_t)block_first << 32;
@@ -288,7 +312,8 @@ static inline cell *half(shadow s, size_t cells) {
 }
 
 // At any address: by cells.
-static __attribute__((noinline)) void touch_halves(shadow s, size_t offset, const char *p, size_t n, access now, bool write, bool of_block) {
+static __attribute__((noinline)) void touch_halves(shadow s, size_t offset, const char *p, size_t n, access now,
+                                                   bool write, bool of_block) {
     uint64_t id = now.id;
     for (size_t at = offset, end = offset + n; at < end; at = (at | 1) + 1) {
         now.id = id | (at % 2 ? 2 << 2 : at + 1 == end ? 1 << 2 : BYTES);
@@ -297,15 +322,16 @@ static __attribute__((noinline)) void touch_halves(shadow s, size_t offset, cons
 }
 
 // Both cells of a word that are not equal; a write makes them equal.
-static __attribute__((noinline)) void touch_both(word *w, cell *high, const char *p, const access &now, bool write, bool of_block) {
+static __attribute__((noinline)) void touch_both(word *w, cell *high, const char *p, const access &now, bool write,
+                                                 bool of_block) {
     touch_cell(&w->low, p, now, write, of_block);
     touch_cell(high, p + CELL, now, write, of_block);
     if (write) w->halves = 0;
 }
 
 // `offset` of p from the start of what the shadow is of; words: this is whole ones.
-static inline __attribute__((always_inline)) void touch_bytes(const shadow &s, size_t offset, const char *p, size_t n, access now, bool write,
-                                                              bool of_block, bool words) {
+static inline __attribute__((always_inline)) void touch_bytes(const shadow &s, size_t offset, const char *p, size_t n,
+                                                              access now, bool write, bool of_block, bool words) {
     if (!words) return touch_halves(s, offset, p, n, now, write, of_block);
     now.id |= BYTES;
     for (size_t i = 0; i < n / WORD; i++) {
@@ -326,7 +352,8 @@ static void touch_page(page *g, const char *p, access now, bool write) {
     if (ordered(g->write, now) && ordered(g->read, now) && ordered(g->read2, now)) g->after = op_first;
 }
 
-static inline __attribute__((always_inline)) void touch_arena(const char *p, size_t n, const access &now, bool write, bool words) {
+static inline __attribute__((always_inline)) void touch_arena(const char *p, size_t n, const access &now, bool write,
+                                                              bool words) {
     page *g = &pages[(p - arena) / PAGE];
     for (page *e = &pages[(p + n - 1 - arena) / PAGE]; g <= e; g++) {
         if (g->after != op_first) touch_page(g, p, now, write);
@@ -386,7 +413,7 @@ void range_forget(const void *start, size_t n) {
     }
 }
 
-// --- accesses of kernels ---------------------------------------------------------------------------------------------------------------
+// --- accesses of kernels ---------------------------------------------------------------------------------------------
 
 static uint32_t image_offset(const void *pc) { return (uint32_t)((const char *)pc - __executable_start); }
 
@@ -396,34 +423,40 @@ static bool in_bounds(const char *p, size_t n, bool write, const void *pc) {
     const char *verb = write ? "write" : "read";
     if (in_shared(p)) {
         if (shared_name(p, n)) return true;
-        check_msg("shared-bounds", "%s of %zu bytes at %s: %s", verb, n, line_of(image_offset(pc)).c_str(), ("at " + shared_near(p)).c_str());
+        check_msg("shared-bounds", "%s of %zu bytes at %s: %s", verb, n, line_of(image_offset(pc)).c_str(),
+                  ("at " + shared_near(p)).c_str());
         return false;
     }
     page *g = p >= arena && p < arena_end ? &pages[(p - arena) / PAGE] : nullptr;
     if (g && g->valid_for == block.op && (p - arena) % PAGE + n <= PAGE) return true;
-    if (g && g->valid_for != block.op && mem_class(arena + (g - pages) * PAGE, PAGE, write, why, sizeof why) == 0) g->valid_for = block.op;
+    if (g && g->valid_for != block.op && mem_class(arena + (g - pages) * PAGE, PAGE, write, why, sizeof why) == 0)
+        g->valid_for = block.op;
     if (mem_class(p, n, write, why, sizeof why) == 0) return true;
     check_msg("memory", "%s of %zu bytes at %s: %s", verb, n, line_of(image_offset(pc)).c_str(), why);
     return false;
 }
 
-static inline __attribute__((always_inline)) void touch(const fiber *f, const void *start, size_t n, bool write, uint64_t flags, const void *pc,
-                                                        bool words) {
+static inline __attribute__((always_inline)) void touch(const fiber *f, const void *start, size_t n, bool write,
+                                                        uint64_t flags, const void *pc, bool words) {
     const char *p = (const char *)start;
     access now = {(uint64_t)segment << 32 | f->mark | flags, image_offset(pc)};
     size_t at = shared_offset(p);
     if (at < SHARED_ROOM) {
         stats.checked++;
-        if ((at >= near_begin && at + n <= near_end) || in_bounds(p, n, write, pc)) touch_bytes(of_shared, at, p, n, now, write, true, words);
+        if ((at >= near_begin && at + n <= near_end) || in_bounds(p, n, write, pc))
+            touch_bytes(of_shared, at, p, n, now, write, true, words);
         return;
     }
-    if ((uintptr_t)p - (uintptr_t)f->stack < STACK) return;                                                      // local
-    if ((uintptr_t)p - (uintptr_t)__executable_start < (uintptr_t)_end - (uintptr_t)__executable_start) return;  // constants, threadIdx
+    // local
+    if ((uintptr_t)p - (uintptr_t)f->stack < STACK) return;
+    // constants, threadIdx
+    if ((uintptr_t)p - (uintptr_t)__executable_start < (uintptr_t)_end - (uintptr_t)__executable_start) return;
     stats.checked++;
     if (in_bounds(p, n, write, pc) && p >= arena && p < arena_end) touch_arena(p, n, now, write, words);
 }
 
-static __attribute__((noinline)) void touch_any(const fiber *f, const void *p, size_t n, bool write, uint64_t flags, const void *pc) {
+static __attribute__((noinline)) void touch_any(const fiber *f, const void *p, size_t n, bool write, uint64_t flags,
+                                                const void *pc) {
     touch(f, p, n, write, flags, pc, ((uintptr_t)p | n) % WORD == 0);
 }
 
@@ -457,10 +490,12 @@ void atomic_touch(const void *p, size_t n, const void *pc) {
 }
 
 static __attribute__((noinline)) void misaligned(const void *p, size_t n, bool write, const void *pc) {
-    check_msg("misaligned", "%s of %zu bytes at %s: address %p", write ? "write" : "read", n, line_of(image_offset(pc)).c_str(), p);
+    check_msg("misaligned", "%s of %zu bytes at %s: address %p", write ? "write" : "read", n,
+              line_of(image_offset(pc)).c_str(), p);
 }
 
-static inline __attribute__((always_inline)) void plain(const void *p, size_t n, bool write, bool aligned, const void *pc) {
+static inline __attribute__((always_inline)) void plain(const void *p, size_t n, bool write, bool aligned,
+                                                        const void *pc) {
     const fiber *f = running;
     if (!f) return;
     if (aligned && n > 1 && (uintptr_t)p % n) misaligned(p, n, write, pc);
@@ -470,7 +505,7 @@ static inline __attribute__((always_inline)) void plain(const void *p, size_t n,
 
 }  // namespace simt
 
-// --- what the compiler calls -----------------------------------------------------------------------------------------------------------
+// --- what the compiler calls -----------------------------------------------------------------------------------------
 
 // clang-format off
 #define ACCESS(n)                                                                                                                     \
@@ -506,8 +541,8 @@ struct mismatch {
 void __ubsan_handle_type_mismatch_v1(mismatch *m, uintptr_t p) {
     if (!simt::running) return;
     const char *name = strrchr(m->at.file, '/');
-    simt::check_msg("misaligned", "access at %s:%u: address %p is not aligned to %d bytes", name ? name + 1 : m->at.file, m->at.line, (void *)p,
-                    1 << m->log_alignment);
+    simt::check_msg("misaligned", "access at %s:%u: address %p is not aligned to %d bytes",
+                    name ? name + 1 : m->at.file, m->at.line, (void *)p, 1 << m->log_alignment);
 }
 #endif
 }

@@ -1,4 +1,5 @@
-// test/sim/report.cpp: findings and the seed. A program with findings ends with status 99, whatever it thinks of itself.
+// test/sim/report.cpp: findings and the seed. A program with findings ends with status 99, whatever it thinks of
+// itself.
 #include "test/sim/device.h"
 
 #include <set>
@@ -27,8 +28,9 @@ static void at_end() {
 std::string where() {
     if (!running) return "";
     char text[300];
-    snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), seed %llu", block.kernel, block_index.x, block_index.y,
-             block_index.z, running->tid.x, running->tid.y, running->tid.z, (unsigned long long)seed());
+    snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), seed %llu", block.kernel,
+             block_index.x, block_index.y, block_index.z, running->tid.x, running->tid.y, running->tid.z,
+             (unsigned long long)seed());
     return text;
 }
 
@@ -57,7 +59,7 @@ void clear_findings() {
     count = 0;
 }
 
-// --- seed: xorshift64 (Marsaglia 2003) ---------------------------------------------------------------------------------------------------
+// --- seed: xorshift64 (Marsaglia 2003) -------------------------------------------------------------------------------
 
 static uint64_t chosen, state = 88172645463325252ull;
 

@@ -1,9 +1,10 @@
-// test/sim/simt.h: the second meaning of gpu/cuda/simt.h: the same names over the simulator, for g++ with -x c++. It takes that header's place by its
-// guard: the Makefile puts -include test/sim/simt.h before every .cu file.
+// test/sim/simt.h: the second meaning of gpu/cuda/simt.h: the same names over the simulator, for g++ with -x c++. It
+// takes that header's place by its guard: the Makefile puts -include test/sim/simt.h before every .cu file.
 //
-// A kernel is a plain function that runs once for each thread; threadIdx and the like are variables; what synchronises is a call into the
-// simulator with the place where it stands. Names that CUDA has and this file has not are not used by any kernel yet: add them here.
-// __shared__ and __activemask are missing on purpose: the former is K_SMEM, the latter's result is not defined where it matters.
+// A kernel is a plain function that runs once for each thread; threadIdx and the like are variables; what synchronises
+// is a call into the simulator with the place where it stands. Names that CUDA has and this file has not are not used
+// by any kernel yet: add them here. __shared__ and __activemask are missing on purpose: the former is K_SMEM, the
+// latter's result is not defined where it matters.
 #ifndef GPU_CUDA_SIMT_H
 #define GPU_CUDA_SIMT_H
 
@@ -23,7 +24,8 @@
 #define __launch_bounds__(...)
 
 #define SIM_FN static inline __attribute__((always_inline))
-#define SIM_AT const char *file = __builtin_FILE(), int line = __builtin_LINE()  // default arguments: the place of the call
+#define SIM_AT \
+    const char *file = __builtin_FILE(), int line = __builtin_LINE()  // default arguments: the place of the call
 
 namespace simt {
 
@@ -47,19 +49,21 @@ void cp_async_commit();
 void cp_async_wait(int pending);
 void atomic_touch(const void *p, size_t n, const void *pc);
 
-// --- launch: the arguments are evaluated now; every thread gets copies of its own ------------------------------------------------------
+// --- launch: the arguments are evaluated now; every thread gets copies of its own ------------------------------------
 
 template <class... P> struct call {
     void (*kernel)(P...);
     std::tuple<P...> arguments;
 };
 
-template <class... P, size_t... I> __attribute__((noinline, no_sanitize("thread"))) void run_thread(call<P...> *c, std::index_sequence<I...>) {
+template <class... P, size_t... I>
+__attribute__((noinline, no_sanitize("thread"))) void run_thread(call<P...> *c, std::index_sequence<I...>) {
     c->kernel(std::get<I>(c->arguments)...);
 }
 
 template <class... P, class... A>
-void launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream, A &&...a) {
+void launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+            A &&...a) {
     auto c = std::make_shared<call<P...>>(call<P...>{kernel, std::tuple<P...>(std::forward<A>(a)...)});
     enqueue_kernel(name, (const void *)kernel, grid, block, shared, stream,
                    Body{[](void *p) { run_thread((call<P...> *)p, std::index_sequence_for<P...>()); }, c});
@@ -80,13 +84,16 @@ template <class T, class F> __attribute__((noinline, no_sanitize("thread"))) T a
 #define blockDim simt::block_size
 #define gridDim simt::grid_size
 #define warpSize 32
-#define K_LAUNCH(kernel, grid, block, shared, native, ...) simt::launch(#kernel, (kernel), dim3(grid), dim3(block), (shared), (native), ##__VA_ARGS__)
+#define K_LAUNCH(kernel, grid, block, shared, native, ...) \
+    simt::launch(#kernel, (kernel), dim3(grid), dim3(block), (shared), (native), ##__VA_ARGS__)
 #define K_SMEM(T, name, ...) \
     static char k_smem_##name; /* its address tells instantiations of a template apart */ \
-    T(&name) __VA_ARGS__ = *(T(*) __VA_ARGS__)simt::static_shared(&k_smem_##name, #name, __FILE__, __LINE__, sizeof(T __VA_ARGS__))
+    T(&name) \
+    __VA_ARGS__ = \
+        *(T(*) __VA_ARGS__)simt::static_shared(&k_smem_##name, #name, __FILE__, __LINE__, sizeof(T __VA_ARGS__))
 #define K_DYN_SMEM(T, name) T *name = reinterpret_cast<T *>(simt::dynamic_shared(#name, __FILE__, __LINE__))
 
-// --- block and warp --------------------------------------------------------------------------------------------------------------------
+// --- block and warp --------------------------------------------------------------------------------------------------
 
 SIM_FN void __syncthreads(SIM_AT) { simt::syncthreads(file, line); }
 SIM_FN int __syncthreads_or(int predicate, SIM_AT) { return simt::syncthreads_or(predicate, file, line); }
@@ -107,11 +114,13 @@ template <class T> SIM_FN T __shfl_down_sync(uint32_t mask, T v, unsigned by, in
 template <class T> SIM_FN T __shfl_up_sync(uint32_t mask, T v, unsigned by, int width = 32, SIM_AT) {
     return simt::shuffle(3, mask, &v, sizeof v, (int)by, width, file, line), v;
 }
-SIM_FN uint32_t __ballot_sync(uint32_t mask, int predicate, SIM_AT) { return simt::ballot(mask, predicate, file, line); }
+SIM_FN uint32_t __ballot_sync(uint32_t mask, int predicate, SIM_AT) {
+    return simt::ballot(mask, predicate, file, line);
+}
 SIM_FN int __any_sync(uint32_t mask, int predicate, SIM_AT) { return simt::ballot(mask, predicate, file, line) != 0; }
 SIM_FN int __all_sync(uint32_t mask, int predicate, SIM_AT) { return simt::ballot(mask, !predicate, file, line) == 0; }
 
-// --- atomics ---------------------------------------------------------------------------------------------------------------------------
+// --- atomics ---------------------------------------------------------------------------------------------------------
 
 #define SIM_ATOMIC(T) \
     SIM_FN T atomicAdd(T *p, T v) { \
@@ -143,7 +152,7 @@ SIM_ATOMIC_WORD(int)
 SIM_ATOMIC_WORD(unsigned)
 SIM_ATOMIC_WORD(unsigned long long)
 
-// --- arithmetic ------------------------------------------------------------------------------------------------------------------------
+// --- arithmetic ------------------------------------------------------------------------------------------------------
 
 SIM_FN float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 SIM_FN float __fmul_rn(float a, float b) { return a * b; }
@@ -218,8 +227,12 @@ SIM_FN unsigned __byte_perm(unsigned x, unsigned y, unsigned select) {
     }
     return out;
 }
-SIM_FN unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) { return (unsigned)((((uint64_t)high << 32 | low) << (by & 31)) >> 32); }
-SIM_FN unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) { return (unsigned)(((uint64_t)high << 32 | low) >> (by & 31)); }
+SIM_FN unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
+    return (unsigned)((((uint64_t)high << 32 | low) << (by & 31)) >> 32);
+}
+SIM_FN unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+    return (unsigned)(((uint64_t)high << 32 | low) >> (by & 31));
+}
 
 #define SIM_MIN_MAX(T) \
     SIM_FN T min(T a, T b) { return b < a ? b : a; } \
@@ -235,7 +248,7 @@ SIM_FN float max(float a, float b) { return fmaxf(a, b); }
 SIM_FN double min(double a, double b) { return fmin(a, b); }
 SIM_FN double max(double a, double b) { return fmax(a, b); }
 
-// --- memory ----------------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 template <class T> SIM_FN T __ldg(const T *p) { return *p; }
 template <class T> SIM_FN T __ldcs(const T *p) { return *p; }
@@ -246,10 +259,14 @@ template <class T> SIM_FN void __stcs(T *p, T v) { *p = v; }
 template <class T> SIM_FN void __stcg(T *p, T v) { *p = v; }
 template <class T> SIM_FN void __stwb(T *p, T v) { *p = v; }
 
-// --- the wrappers of gpu/cuda/simt.h ---------------------------------------------------------------------------------------------------
+// --- the wrappers of gpu/cuda/simt.h ---------------------------------------------------------------------------------
 
-SIM_FN void dev_mma_m16n8k16_f16(float *d, const uint32_t *a, const uint32_t *b, SIM_AT) { simt::mma_m16n8k16(d, a, b, false, file, line); }
-SIM_FN void dev_mma_m16n8k16_bf16(float *d, const uint32_t *a, const uint32_t *b, SIM_AT) { simt::mma_m16n8k16(d, a, b, true, file, line); }
+SIM_FN void dev_mma_m16n8k16_f16(float *d, const uint32_t *a, const uint32_t *b, SIM_AT) {
+    simt::mma_m16n8k16(d, a, b, false, file, line);
+}
+SIM_FN void dev_mma_m16n8k16_bf16(float *d, const uint32_t *a, const uint32_t *b, SIM_AT) {
+    simt::mma_m16n8k16(d, a, b, true, file, line);
+}
 SIM_FN void dev_ldmatrix_x4(uint32_t *r, const void *p, SIM_AT) { simt::ldmatrix(r, p, 4, false, file, line); }
 SIM_FN void dev_ldmatrix_x4_trans(uint32_t *r, const void *p, SIM_AT) { simt::ldmatrix(r, p, 4, true, file, line); }
 SIM_FN void dev_ldmatrix_x2(uint32_t *r, const void *p, SIM_AT) { simt::ldmatrix(r, p, 2, false, file, line); }
@@ -259,7 +276,9 @@ SIM_FN void dev_cp_async16(void *shared, const void *global, int src_bytes = 16,
 }
 SIM_FN void dev_cp_async_commit() { simt::cp_async_commit(); }
 template <int N> SIM_FN void dev_cp_async_wait() { simt::cp_async_wait(N); }
-SIM_FN void dev_st_global_v4(void *p, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { *(uint4 *)p = make_uint4(a, b, c, d); }
+SIM_FN void dev_st_global_v4(void *p, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    *(uint4 *)p = make_uint4(a, b, c, d);
+}
 SIM_FN float dev_ex2(float x) {
     float y = exp2f(x);
     return y < 0x1p-126f ? 0.0f : y;

@@ -1,6 +1,7 @@
 // test/sim/simt_rt.h: the interface between the two halves of the simulator.
 //
-//   device side   block.cpp fiber.cpp warp.cpp tensor.cpp race.cpp report.cpp   executes grids and looks for mistakes in them
+//   device side   block.cpp fiber.cpp warp.cpp tensor.cpp race.cpp report.cpp   executes grids and looks for mistakes
+//                 in them
 //   host side     cudart.cpp and its neighbours                              memory, streams, events, graphs, libraries
 #ifndef TEST_SIM_SIMT_RT_H
 #define TEST_SIM_SIMT_RT_H
@@ -13,19 +14,22 @@
 
 namespace simt {
 
-// --- device side ---------------------------------------------------------------------------------------------------------------------
+// --- device side -----------------------------------------------------------------------------------------------------
 
-enum { SHARED_STATIC = 48 << 10, SHARED_OPTIN = 227 << 10 };  // bytes of shared memory: without and with cudaFuncSetAttribute
+// bytes of shared memory: without and with cudaFuncSetAttribute
+enum { SHARED_STATIC = 48 << 10, SHARED_OPTIN = 227 << 10 };
 
-// Executes all blocks of a grid, as operation `op`, with `shared` bytes of dynamic shared memory. Static and dynamic shared memory together
-// may take `most` bytes. One grid at a time: callers on several threads hold a lock.
-void run_grid(const char *name, uint32_t op, dim3 grid, dim3 block, size_t shared, const Body &body, size_t most = SHARED_OPTIN);
+// Executes all blocks of a grid, as operation `op`, with `shared` bytes of dynamic shared memory. Static and dynamic
+// shared memory together may take `most` bytes. One grid at a time: callers on several threads hold a lock.
+void run_grid(const char *name, uint32_t op, dim3 grid, dim3 block, size_t shared, const Body &body,
+              size_t most = SHARED_OPTIN);
 
 // Tells the race detector that op reads or writes n bytes (copies, fills, library calls).
 void range_access(uint32_t op, const void *p, size_t n, bool write);
 bool race_build();  // are there instrumented kernels in this program?
 
-// A finding is a mistake of the simulated program: printed once, with the place in the kernel if one runs; the exit status becomes 99.
+// A finding is a mistake of the simulated program: printed once, with the place in the kernel if one runs; the exit
+// status becomes 99.
 void check_msg(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int findings();           // distinct ones so far
 const char *last_kind();  // of the last one
@@ -44,12 +48,14 @@ struct Stats {
 };
 extern Stats stats;
 
-// --- host side -----------------------------------------------------------------------------------------------------------------------
+// --- host side -------------------------------------------------------------------------------------------------------
 
 extern char *arena, *arena_end;  // device memory; fixed once the first kernel runs
 extern size_t arena_size;
-int mem_class(const void *p, size_t n, bool write, char *why, size_t room);  // 0: a kernel may touch these bytes; else why not
-bool op_before(uint32_t a, uint32_t b);                                      // does a end before b begins, by streams and events?
+// 0: a kernel may touch these bytes; else why not
+int mem_class(const void *p, size_t n, bool write, char *why, size_t room);
+// does a end before b begins, by streams and events?
+bool op_before(uint32_t a, uint32_t b);
 const char *op_name(uint32_t a);
 
 bool is_device(const void *p);  // in the device's part of the arena, whether allocated or not
@@ -57,12 +63,14 @@ bool is_device(const void *p);  // in the device's part of the arena, whether al
 // The memory was freed: what is known of accesses to it may go.
 void range_forget(const void *p, size_t n) __attribute__((weak));
 
-// From now on operations with a poll, and those before them, go on while the host is away in calls that are not CUDA's: a second thread runs them,
-// grids too, under the lock that every call takes.
+// From now on operations with a poll, and those before them, go on while the host is away in calls that are not CUDA's:
+// a second thread runs them, grids too, under the lock that every call takes.
 void keep_going();
 
-// Queues an operation that runs when poll says so (collectives of several processes); a poll that is empty always says so.
-void enqueue_poll(cudaStream_t stream, const std::string &name, std::function<bool(uint32_t)> poll, std::function<void(uint32_t)> run);
+// Queues an operation that runs when poll says so (collectives of several processes); a poll that is empty always says
+// so.
+void enqueue_poll(cudaStream_t stream, const std::string &name, std::function<bool(uint32_t)> poll,
+                  std::function<void(uint32_t)> run);
 
 }  // namespace simt
 #endif

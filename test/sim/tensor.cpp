@@ -6,9 +6,10 @@
 
 namespace simt {
 
-// --- mma.m16n8k16: fragments as in the PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" -------------------------------
+// --- mma.m16n8k16: fragments as in the PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" ---------
 //
-// Lane l is group g = l / 4, member t = l % 4. Products are exact in FP32; sums run over k in order. (Hardware may sum in another order.)
+// Lane l is group g = l / 4, member t = l % 4. Products are exact in FP32; sums run over k in order. (Hardware may sum
+// in another order.)
 
 struct mma_operands {
     float *d;
@@ -69,7 +70,7 @@ void mma_m16n8k16(float *d, const uint32_t *a, const uint32_t *b, bool bf, const
     meet_all(bf ? OP_MMA_BF16 : OP_MMA_F16, &o, bf ? mma_all<true> : mma_all<false>, {file, line});
 }
 
-// --- ldmatrix ------------------------------------------------------------------------------------------------------------------------
+// --- ldmatrix --------------------------------------------------------------------------------------------------------
 
 struct ldmatrix_operands {
     uint32_t *r;
@@ -81,9 +82,11 @@ struct ldmatrix_operands {
 static void read_row(uint16_t *out, fiber *f) {
     const ldmatrix_operands *o = (ldmatrix_operands *)f->operands;
     if ((uintptr_t)o->row % 16)
-        check_msg("misaligned", "ldmatrix at %s:%d: the row of lane %d is not aligned to 16 bytes", f->at.file, f->at.line, f->lane);
+        check_msg("misaligned", "ldmatrix at %s:%d: the row of lane %d is not aligned to 16 bytes", f->at.file,
+                  f->at.line, f->lane);
     if (!shared_name(o->row, 16)) {
-        check_msg("shared-bounds", "ldmatrix at %s:%d: the row of lane %d is outside of shared memory", f->at.file, f->at.line, f->lane);
+        check_msg("shared-bounds", "ldmatrix at %s:%d: the row of lane %d is outside of shared memory", f->at.file,
+                  f->at.line, f->lane);
         memset(out, 0xFF, 16);
         return;
     }
@@ -110,7 +113,7 @@ void ldmatrix(uint32_t *r, const void *row, int count, bool trans, const char *f
     meet_all(trans ? OP_LDMATRIX_TRANS : OP_LDMATRIX, &o, ldmatrix_all, {file, line});
 }
 
-// --- cp.async: until it is waited for, the destination holds NaN -----------------------------------------------------------------------
+// --- cp.async: until it is waited for, the destination holds NaN -----------------------------------------------------
 
 void cp_async(void *to, const void *from, int bytes, int read, const char *file, int line) {
     fiber *me = running;

@@ -1,6 +1,7 @@
-// test/sim/test_wrappers.cu: each instruction wrapper of gpu/cuda/simt.h against its definition in the PTX ISA (version 8, sections on mma.m16n8k16,
-// ldmatrix and cp.async), with integers that every type holds exactly. Compiled by nvcc it tests the instructions, compiled for the simulator their
-// models; `make gpu-check` begins with it, because what CI proves of kernels rests on the two being the same.
+// test/sim/test_wrappers.cu: each instruction wrapper of gpu/cuda/simt.h against its definition in the PTX ISA (version
+// 8, sections on mma.m16n8k16, ldmatrix and cp.async), with integers that every type holds exactly. Compiled by nvcc it
+// tests the instructions, compiled for the simulator their models; `make gpu-check` begins with it, because what CI
+// proves of kernels rests on the two being the same.
 #include "gpu/cuda/kernel.h"
 
 #include <stdio.h>
@@ -39,13 +40,17 @@ static void from_device(void *to, void *p, size_t n) {
 
 static int small(int i) { return (i * 7 + i / 5) % 9 - 4; }
 
-// --- mma.m16n8k16 --------------------------------------------------------------------------------------------------------------------
+// --- mma.m16n8k16 ----------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void mma(fp16, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_f16(d, a, b); }
-__device__ __forceinline__ void mma(bf16, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_bf16(d, a, b); }
+__device__ __forceinline__ void mma(fp16, float *d, const uint32_t *a, const uint32_t *b) {
+    dev_mma_m16n8k16_f16(d, a, b);
+}
+__device__ __forceinline__ void mma(bf16, float *d, const uint32_t *a, const uint32_t *b) {
+    dev_mma_m16n8k16_bf16(d, a, b);
+}
 
-// Lane l = 4 g + t holds of a: (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), and the element right of each; of b: (2t, g), (2t+8, g), and the element
-// below; of d: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+// Lane l = 4 g + t holds of a: (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), and the element right of each; of b: (2t,
+// g), (2t+8, g), and the element below; of d: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
 template <class T> __global__ void mma_kernel(float *d, const T *a, const T *b, const float *c) {
     int g = threadIdx.x / 4, t = threadIdx.x % 4;
     uint32_t fa[4], fb[2];
@@ -84,9 +89,10 @@ template <class T> static void test_mma(const char *name) {
     verdict(name, good);
 }
 
-// --- ldmatrix ------------------------------------------------------------------------------------------------------------------------
+// --- ldmatrix --------------------------------------------------------------------------------------------------------
 
-// Matrix m's row r begins at shared element (32 - (8 m + r)) * 8: the lanes' addresses matter, not their order in memory.
+// Matrix m's row r begins at shared element (32 - (8 m + r)) * 8: the lanes' addresses matter, not their order in
+// memory.
 template <bool TRANS> __global__ void ldmatrix_kernel(uint32_t *out, const uint16_t *in) {
     K_SMEM(uint16_t, tile, [33 * 8]);
     for (int i = threadIdx.x; i < 33 * 8; i += WARP) tile[i] = in[i];
@@ -121,7 +127,7 @@ template <bool TRANS> static void test_ldmatrix(const char *name) {
     verdict(name, good);
 }
 
-// --- cp.async ------------------------------------------------------------------------------------------------------------------------
+// --- cp.async --------------------------------------------------------------------------------------------------------
 
 // Thread i copies i % 17 of 16 bytes in a first group, and all 16 in a second one that is waited for later.
 __global__ void cp_async_kernel(unsigned char *out, const unsigned char *in) {
@@ -155,7 +161,7 @@ static void test_cp_async(void) {
     verdict("cp.async: 16 bytes, second group", whole);
 }
 
-// --- conversions and exp2 ------------------------------------------------------------------------------------------------------------
+// --- conversions and exp2 --------------------------------------------------------------------------------------------
 
 __global__ void convert_kernel(uint32_t *out, const float *in) {
     out[3 * threadIdx.x] = dev_cvt_bf16x2(in[2 * threadIdx.x], in[2 * threadIdx.x + 1]);
@@ -163,7 +169,9 @@ __global__ void convert_kernel(uint32_t *out, const float *in) {
     out[3 * threadIdx.x + 2] = __float_as_uint(dev_ex2(in[2 * threadIdx.x]));
 }
 
-__global__ void store_kernel(uint32_t *out) { dev_st_global_v4(out + 4 * threadIdx.x, threadIdx.x, threadIdx.x + 1, 7, ~threadIdx.x); }
+__global__ void store_kernel(uint32_t *out) {
+    dev_st_global_v4(out + 4 * threadIdx.x, threadIdx.x, threadIdx.x + 1, 7, ~threadIdx.x);
+}
 
 static void test_store(void) {
     uint32_t out[4 * WARP] = {0};
@@ -171,11 +179,13 @@ static void test_store(void) {
     K_LAUNCH(store_kernel, 1, WARP, 0, 0, dout);
     from_device(out, dout, sizeof out);
     bool good = true;
-    for (uint32_t i = 0; i < WARP; i++) good = good && out[4 * i] == i && out[4 * i + 1] == i + 1 && out[4 * i + 2] == 7 && out[4 * i + 3] == ~i;
+    for (uint32_t i = 0; i < WARP; i++)
+        good = good && out[4 * i] == i && out[4 * i + 1] == i + 1 && out[4 * i + 2] == 7 && out[4 * i + 3] == ~i;
     verdict("st.global.v4: four words in order", good);
 }
 
-// The first number in the lower half, each to nearest even; 2^x within two units in the last place, and zero below 2^-126.
+// The first number in the lower half, each to nearest even; 2^x within two units in the last place, and zero below
+// 2^-126.
 static void test_convert(void) {
     static const float some[] = {1,    0x1.01p0f, 0x1.03p0f, -0x1.002p0f, 0x1.006p0f, 0.3f,   -7.7f, 1e30f,
                                  -130, -INFINITY, -125.5f,   12.25f,      -0.0f,      3e-39f, 1e-5f, 65519};

@@ -1,16 +1,21 @@
-// test/sim/warp.cpp: operations of a warp: lanes wait until all lanes of the mask have come, and the last one computes for all.
+// test/sim/warp.cpp: operations of a warp: lanes wait until all lanes of the mask have come, and the last one computes
+// for all.
 #include "test/sim/device.h"
 
 #include <string.h>
 
 namespace simt {
 
-// --- meeting -------------------------------------------------------------------------------------------------------------------------
+// --- meeting ---------------------------------------------------------------------------------------------------------
 
 static uint32_t checked_mask(const fiber *me, const warp_state *w, uint32_t mask, place at) {
-    if (!(mask >> me->lane & 1)) check_msg("warp", "lane %d is not in its own mask 0x%08x at %s:%d", me->lane, mask, at.file, at.line);
-    if (mask & ~w->exist) check_msg("warp", "mask 0x%08x at %s:%d names lanes that do not exist", mask, at.file, at.line);
-    if (mask & w->done) check_msg("warp", "mask 0x%08x at %s:%d names lanes that have ended: 0x%08x", mask, at.file, at.line, mask & w->done);
+    if (!(mask >> me->lane & 1))
+        check_msg("warp", "lane %d is not in its own mask 0x%08x at %s:%d", me->lane, mask, at.file, at.line);
+    if (mask & ~w->exist)
+        check_msg("warp", "mask 0x%08x at %s:%d names lanes that do not exist", mask, at.file, at.line);
+    if (mask & w->done)
+        check_msg("warp", "mask 0x%08x at %s:%d names lanes that have ended: 0x%08x", mask, at.file, at.line,
+                  mask & w->done);
     return (mask & w->exist & ~w->done) | 1u << me->lane;
 }
 
@@ -18,8 +23,9 @@ static void check_same(const fiber *lanes, const warp_state *w, warp_op op, uint
     for (uint32_t others = w->waiting & mask; others; others &= others - 1) {
         const fiber *f = &lanes[__builtin_ctz(others)];
         if (f->op == op && (f->mask & ~w->done) == mask) continue;
-        check_msg("warp", "lanes of one warp meet in different operations: %s:%d with mask 0x%08x and %s:%d with mask 0x%08x", f->at.file, f->at.line,
-                  f->mask, at.file, at.line, mask);
+        check_msg("warp",
+                  "lanes of one warp meet in different operations: %s:%d with mask 0x%08x and %s:%d with mask 0x%08x",
+                  f->at.file, f->at.line, f->mask, at.file, at.line, mask);
         return;
     }
 }
@@ -57,15 +63,17 @@ void lane_ends(fiber *f) {
         fiber *other = &block.fibers[f->warp * LANES + __builtin_ctz(m)];
         uint32_t left = other->mask & ~w->done;
         if (!(w->waiting >> other->lane & 1) || !(other->mask >> f->lane & 1)) continue;
-        check_msg("warp", "lane %d ends and is in mask 0x%08x of %s:%d, where lane %d waits", f->lane, other->mask, other->at.file, other->at.line,
-                  other->lane);
+        check_msg("warp", "lane %d ends and is in mask 0x%08x of %s:%d, where lane %d waits", f->lane, other->mask,
+                  other->at.file, other->at.line, other->lane);
         if ((w->waiting & left) == left) complete(other, left);
     }
 }
 
-void syncwarp(uint32_t mask, const char *file, int line) { meet(OP_SYNC, mask & block.warps[running->warp].exist, nullptr, nullptr, {file, line}); }
+void syncwarp(uint32_t mask, const char *file, int line) {
+    meet(OP_SYNC, mask & block.warps[running->warp].exist, nullptr, nullptr, {file, line});
+}
 
-// --- shuffles ------------------------------------------------------------------------------------------------------------------------
+// --- shuffles --------------------------------------------------------------------------------------------------------
 
 struct shuffle_operands {
     const void *in;
@@ -76,7 +84,10 @@ struct shuffle_operands {
 // From which lane does lane l take its value? Out of range: from itself.
 static int source_lane(int op, int l, int by, int width) {
     int first = l & ~(width - 1), last = first + width - 1;
-    int s = op == OP_SHUFFLE ? first + (by & (width - 1)) : op == OP_SHUFFLE_XOR ? l ^ by : op == OP_SHUFFLE_DOWN ? l + by : l - by;
+    int s = op == OP_SHUFFLE        ? first + (by & (width - 1))
+            : op == OP_SHUFFLE_XOR  ? l ^ by
+            : op == OP_SHUFFLE_DOWN ? l + by
+                                    : l - by;
     return s > last || (op == OP_SHUFFLE_UP && s < first) ? l : s;
 }
 
@@ -89,7 +100,8 @@ static void shuffle_all(fiber *lanes, uint32_t mask) {
             memcpy(o->out, ((shuffle_operands *)lanes[s].operands)->in, (size_t)o->bytes);
             continue;
         }
-        check_msg("warp", "lane %d reads lane %d, which does not take part, mask 0x%08x at %s:%d", f->lane, s, mask, f->at.file, f->at.line);
+        check_msg("warp", "lane %d reads lane %d, which does not take part, mask 0x%08x at %s:%d", f->lane, s, mask,
+                  f->at.file, f->at.line);
         memset(o->out, 0xFF, sizeof o->out);
     }
 }
@@ -100,7 +112,7 @@ void shuffle(int mode, uint32_t mask, void *value, int bytes, int by, int width,
     memcpy(value, o.out, (size_t)bytes);
 }
 
-// --- votes ---------------------------------------------------------------------------------------------------------------------------
+// --- votes -----------------------------------------------------------------------------------------------------------
 
 struct vote_operands {
     int predicate;

@@ -1,16 +1,17 @@
 // test/standin/nccl.c: a stand-in for NCCL, for tests on machines without a GPU. It is not NCCL and not fast: the same
-// functions, over host memory, among processes of one machine, which meet at unix sockets of the abstract namespace (nothing to
-// clean up, nothing to find on disk).
+// functions, over host memory, among processes of one machine, which meet at unix sockets of the abstract namespace
+// (nothing to clean up, nothing to find on disk).
 //
-// What it is for is NCCL's manners, and it is strict with them: non-blocking communicators are in progress for a while, and a
-// call before they are done is an error; a split gives its communicator only when the old one is ready again; groups are closed
-// or never begin; messages must agree in kind, size and order; a peer that is gone is ncclRemoteError; abort ends what hangs.
-// Sums are taken in rank order. Each communicator has a thread and sockets of its own, so what several do at the same time they do
-// at the same time; a group is the calling thread's own.
+// What it is for is NCCL's manners, and it is strict with them: non-blocking communicators are in progress for a while,
+// and a call before they are done is an error; a split gives its communicator only when the old one is ready again;
+// groups are closed or never begin; messages must agree in kind, size and order; a peer that is gone is
+// ncclRemoteError; abort ends what hangs. Sums are taken in rank order. Each communicator has a thread and sockets of
+// its own, so what several do at the same time they do at the same time; a group is the calling thread's own.
 //
 // LOCKSTEP_STANDIN (of each process) asks for one failure; groups are counted from 1:
 //   return@N   group N is refused at once           hang-init  init never ends
-//   async@N    group N fails while in progress      cpu-no     ncclStandInHostMemory says no: NCCL itself does not have it
+//   async@N    group N fails while in progress      cpu-no     ncclStandInHostMemory says no: NCCL itself does not have
+//              it
 //   later@N    20 ms after group N was seen to end well there is an error
 //   hang@N     group N never ends                   split-no   a split is refused at once
 // LOCKSTEP_STANDIN_VERSION is what ncclGetVersion says.
@@ -82,7 +83,8 @@ static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_error[256];
 static atomic_int aborts, live, registered, calls, working, together;
 static char seen[5][64];
-static const char *const watched[5] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_RAS_ENABLE", "LOCKSTEP_STANDIN"};
+static const char *const watched[5] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_RAS_ENABLE",
+                                       "LOCKSTEP_STANDIN"};
 
 static double now(void) {
     struct timespec t;
@@ -113,7 +115,7 @@ static bool asked(const char *what, int number) {
     return v && strcmp(v, text) == 0;
 }
 
-// --- for tests -----------------------------------------------------------------------------------------------------------------
+// --- for tests -------------------------------------------------------------------------------------------------------
 
 API int ncclStandInHostMemory(void);
 API int ncclStandInHostMemory(void) { return !asked("cpu-no", 0); }
@@ -126,8 +128,8 @@ API const char *ncclStandInSeen(const char *name) {
     return NULL;
 }
 
-// "aborts": communicators aborted so far; "live": not yet destroyed; "registered": buffers; "together": communicators that had a
-// group under way at the same time, at most.
+// "aborts": communicators aborted so far; "live": not yet destroyed; "registered": buffers; "together": communicators
+// that had a group under way at the same time, at most.
 API int ncclStandInCount(const char *what);
 API int ncclStandInCount(const char *what) {
     static const char *const names[] = {"aborts", "live", "registered", "together"};
@@ -142,7 +144,7 @@ static void count_together(int change) {
     while (now_working > most && !atomic_compare_exchange_weak(&together, &most, now_working)) {}
 }
 
-// --- messages ------------------------------------------------------------------------------------------------------------------
+// --- messages --------------------------------------------------------------------------------------------------------
 
 // One direction of an exchange with one rank: a header, so that calls that do not match are found out, then the bytes.
 typedef struct header {
@@ -203,7 +205,7 @@ static ncclResult_t move_all(ncclComm_t c, message *m, int count) {
     }
 }
 
-// --- arithmetic ----------------------------------------------------------------------------------------------------------------
+// --- arithmetic ------------------------------------------------------------------------------------------------------
 
 static size_t type_bytes(ncclDataType_t t) { return t == ncclInt8 ? 1 : t == ncclFloat64 ? 8 : 4; }
 
@@ -236,7 +238,8 @@ static ncclResult_t reduce_to(ncclComm_t c, int root, const op *o, const char *i
         if (r != root) m[n++] = part(r, false, o->kind, o->type, all + (size_t)r * bytes, bytes);
     memcpy(all + (size_t)root * bytes, in, bytes);
     ncclResult_t result = move_all(c, m, n);
-    for (int r = 1; r < c->world && result == ncclSuccess; r++) combine(all, all + (size_t)r * bytes, o->count, o->type, o->how);
+    for (int r = 1; r < c->world && result == ncclSuccess; r++)
+        combine(all, all + (size_t)r * bytes, o->count, o->type, o->how);
     if (result == ncclSuccess) memcpy(out, all, bytes);
     free(all);
     return result;
@@ -259,9 +262,12 @@ static ncclResult_t run_op(ncclComm_t c, const op *o) {
     switch (o->kind) {
     case OP_BROADCAST: return broadcast_from(c, o->peer, o, o->in, o->out);
     case OP_REDUCE: return reduce_to(c, o->peer, o, o->in, o->out);
-    case OP_ALL_REDUCE: r = reduce_to(c, 0, o, o->in, o->out); return r != ncclSuccess ? r : broadcast_from(c, 0, o, o->out, o->out);
+    case OP_ALL_REDUCE:
+        r = reduce_to(c, 0, o, o->in, o->out);
+        return r != ncclSuccess ? r : broadcast_from(c, 0, o, o->out, o->out);
     case OP_REDUCE_SCATTER:
-        for (int i = 0; i < c->world && r == ncclSuccess; i++) r = reduce_to(c, i, o, (const char *)o->in + (size_t)i * bytes, o->out);
+        for (int i = 0; i < c->world && r == ncclSuccess; i++)
+            r = reduce_to(c, i, o, (const char *)o->in + (size_t)i * bytes, o->out);
         return r;
     case OP_ALL_GATHER:
         for (int i = 0; i < c->world && r == ncclSuccess; i++) {
@@ -292,7 +298,7 @@ static ncclResult_t run_group(ncclComm_t c) {
     return r;
 }
 
-// --- meeting -------------------------------------------------------------------------------------------------------------------
+// --- meeting ---------------------------------------------------------------------------------------------------------
 
 static socklen_t address(struct sockaddr_un *a, const char *name, int rank) {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -308,7 +314,8 @@ static ncclResult_t dial(ncclComm_t c, int rank) {
     c->fd[rank] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (c->fd[rank] < 0) return error(ncclSystemError, "stand-in: no socket");
     while (connect(c->fd[rank], (struct sockaddr *)&a, length) != 0) {
-        if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) return error(ncclSystemError, "stand-in: connect failed");
+        if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
+            return error(ncclSystemError, "stand-in: connect failed");
         if (stopped(c, 1)) return error(ncclInternalError, "stand-in: aborted");
     }
     int32_t self = c->rank;
@@ -345,7 +352,7 @@ static ncclResult_t meet(ncclComm_t c) {
     return r;
 }
 
-// --- communicators and their threads -------------------------------------------------------------------------------------------
+// --- communicators and their threads ---------------------------------------------------------------------------------
 
 static ncclResult_t submit(ncclComm_t c, job_kind job);
 static ncclComm_t new_comm(const char *name, int rank, int world);
@@ -357,7 +364,9 @@ static ncclResult_t run_split(ncclComm_t c) {
     } vote;
     vote all[RANKS_MAX] = {{0}};
     all[c->rank] = (vote){c->split.color, c->split.key};
-    ncclResult_t r = run_op(c, &(op){.kind = OP_ALL_GATHER, .in = &all[c->rank], .out = all, .count = sizeof(vote), .type = ncclInt8, .c = c});
+    ncclResult_t r = run_op(
+        c,
+        &(op){.kind = OP_ALL_GATHER, .in = &all[c->rank], .out = all, .count = sizeof(vote), .type = ncclInt8, .c = c});
     if (r != ncclSuccess || c->split.color == NCCL_SPLIT_NOCOLOR) return r;
     int world = 0, rank = 0;
     for (int i = 0; i < c->world; i++) {
@@ -399,7 +408,13 @@ static ncclResult_t run_job(ncclComm_t c, job_kind job) {
         return run_counted(c);
     case JOB_SPLIT: return run_split(c);
     case JOB_FINALIZE:  // no rank leaves before all have come
-        return run_op(c, &(op){.kind = OP_ALL_REDUCE, .in = &token, .out = &token, .count = 1, .type = ncclInt8, .how = ncclSum, .c = c});
+        return run_op(c, &(op){.kind = OP_ALL_REDUCE,
+                               .in = &token,
+                               .out = &token,
+                               .count = 1,
+                               .type = ncclInt8,
+                               .how = ncclSum,
+                               .c = c});
     case JOB_NONE:
     case JOB_QUIT: break;
     }
@@ -445,7 +460,9 @@ static ncclComm_t new_comm(const char *name, int rank, int world) {
     return c;
 }
 
-static ncclResult_t busy(void) { return error(ncclInvalidArgument, "stand-in: the communicator is used before its last call has ended"); }
+static ncclResult_t busy(void) {
+    return error(ncclInvalidArgument, "stand-in: the communicator is used before its last call has ended");
+}
 
 // With the lock held.
 static ncclResult_t ready(ncclComm_t c) { return c->job != JOB_NONE ? busy() : c->state; }
@@ -486,7 +503,7 @@ static void end(ncclComm_t c) {
     atomic_fetch_sub(&live, 1);
 }
 
-// --- the functions of NCCL -----------------------------------------------------------------------------------------------------
+// --- the functions of NCCL -------------------------------------------------------------------------------------------
 
 API ncclResult_t ncclGetVersion(int *version) {
     first_call();
@@ -499,7 +516,8 @@ API ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     unsigned char random[16];
     first_call();
     *id = (ncclUniqueId){{0}};
-    if (getrandom(random, sizeof random, 0) != sizeof random) return error(ncclSystemError, "stand-in: no random bytes");
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return error(ncclSystemError, "stand-in: no random bytes");
     int n = snprintf(id->internal, sizeof id->internal, "standin-");
     for (int i = 0; i < 16; i++) n += snprintf(id->internal + n, sizeof id->internal - (size_t)n, "%02x", random[i]);
     return ncclSuccess;
@@ -513,7 +531,8 @@ static bool good_config(const ncclConfig_t *k) {
 API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int world, ncclUniqueId id, int rank, ncclConfig_t *config) {
     first_call();
     *out = NULL;
-    if (!good_config(config)) return error(ncclInvalidArgument, "stand-in: the configuration is not one of a non-blocking communicator");
+    if (!good_config(config))
+        return error(ncclInvalidArgument, "stand-in: the configuration is not one of a non-blocking communicator");
     if (world < 2 || world > RANKS_MAX || rank < 0 || rank >= world || strncmp(id.internal, "standin-", 8) != 0)
         return error(ncclInvalidArgument, "stand-in: rank, world or id is wrong");
     *out = new_comm(id.internal, rank, world);
@@ -522,7 +541,8 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int world, ncclUniqueId
 
 API ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
     *out = NULL;
-    if (!good_config(config) || color < NCCL_SPLIT_NOCOLOR) return error(ncclInvalidArgument, "stand-in: color or configuration is wrong");
+    if (!good_config(config) || color < NCCL_SPLIT_NOCOLOR)
+        return error(ncclInvalidArgument, "stand-in: color or configuration is wrong");
     if (asked("split-no", 0)) return error(ncclSystemError, "stand-in: asked to refuse");
     pthread_mutex_lock(&c->lock);
     if (c->job == JOB_NONE) c->split.color = color, c->split.key = key, c->split.out = out;
@@ -644,27 +664,32 @@ API ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int fro
     return add((op){OP_RECV, NULL, data, count, type, ncclSum, from, c});
 }
 
-API ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+                               cudaStream_t s) {
     (void)s;
     return add((op){OP_BROADCAST, in, out, count, type, ncclSum, root, c});
 }
 
-API ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how, int root, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how, int root,
+                            ncclComm_t c, cudaStream_t s) {
     (void)s;
     return add((op){OP_REDUCE, in, out, count, type, how, root, c});
 }
 
-API ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how,
+                               ncclComm_t c, cudaStream_t s) {
     (void)s;
     return add((op){OP_ALL_REDUCE, in, out, count, type, how, 0, c});
 }
 
-API ncclResult_t ncclReduceScatter(const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t how, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclReduceScatter(const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t how,
+                                   ncclComm_t c, cudaStream_t s) {
     (void)s;
     return add((op){OP_REDUCE_SCATTER, in, out, each, type, how, 0, c});
 }
 
-API ncclResult_t ncclAllGather(const void *in, void *out, size_t each, ncclDataType_t type, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclAllGather(const void *in, void *out, size_t each, ncclDataType_t type, ncclComm_t c,
+                               cudaStream_t s) {
     (void)s;
     return add((op){OP_ALL_GATHER, in, out, each, type, ncclSum, 0, c});
 }

@@ -1,9 +1,11 @@
-// test/standin/nvml.c: a stand-in for NVML, for tests on machines without a GPU: libnvidia-ml.so.1 in a directory of its own,
-// for LD_LIBRARY_PATH. There is a GPU on PCI bus BB where LOCKSTEP_NVML_BB says what its sensors answer, call by call, the last
-// answer from then on:
+// test/standin/nvml.c: a stand-in for NVML, for tests on machines without a GPU: libnvidia-ml.so.1 in a directory of
+// its own, for LD_LIBRARY_PATH. There is a GPU on PCI bus BB where LOCKSTEP_NVML_BB says what its sensors answer, call
+// by call, the last answer from then on:
 //
-//   LOCKSTEP_NVML_41="power=200000,250000 energy=1000,9000 heat=60 clock=1900 reasons=0,4,!999"    mW, mJ, Celsius, MHz, bits
-//                   " load=97 used=1073741824 cap=700000"    per cent, bytes of 80 GiB, mW. Its UUID is GPU- and its bus
+//   LOCKSTEP_NVML_41="power=200000,250000 energy=1000,9000 heat=60 clock=1900 reasons=0,4,!999"    mW, mJ, Celsius,
+//   MHz, bits
+//                   " load=97 used=1073741824 cap=700000"    per cent, bytes of 80 GiB, mW. Its UUID is GPU- and its
+//                   bus
 //
 // An answer "!999" is the result code 999, and what is not named is not supported. Besides:
 //   LOCKSTEP_NVML_INIT=9                   nvmlInit_v2 fails with this code
@@ -11,8 +13,8 @@
 //   LOCKSTEP_NVML_ENTRY=32                 bytes of an entry that the third edition of the list writes (24)
 //   LOCKSTEP_NVML_LIST=!13                 result code of the third edition
 //   LOCKSTEP_NVML_WIPES=1                  what is after the last entry is set to zero
-// A call before nvmlInit_v2 or after the last nvmlShutdown ends the process: NVML would answer, and the program be wrong all
-// the same.
+// A call before nvmlInit_v2 or after the last nvmlShutdown ends the process: NVML would answer, and the program be
+// wrong all the same.
 #include "gpu/cuda/nvml_api.h"
 
 #include <stdio.h>
@@ -103,31 +105,42 @@ API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) 
 API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device) {
     unsigned domain, bus, slot, function;
     must_be_open("nvmlDeviceGetHandleByPciBusId_v2");
-    if (sscanf(bus_id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 || bus >= BUSES || !answers_of((int)bus)) return NVML_ERROR_NOT_FOUND;
+    if (sscanf(bus_id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 || bus >= BUSES || !answers_of((int)bus))
+        return NVML_ERROR_NOT_FOUND;
     devices[bus].bus = (int)bus;
     *device = &devices[bus];
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t d, unsigned int *milliwatts) { return small(d, 0, milliwatts); }
-API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t d, unsigned long long *millijoules) { return answer(d, 1, millijoules); }
+API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t d, unsigned long long *millijoules) {
+    return answer(d, 1, millijoules);
+}
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, nvmlTemperatureSensors_t which, unsigned int *celsius) {
     return which == NVML_TEMPERATURE_GPU ? small(d, 2, celsius) : NVML_ERROR_NOT_SUPPORTED;
 }
 API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t d, nvmlClockType_t type, unsigned int *mhz) {
     return type == NVML_CLOCK_SM ? small(d, 3, mhz) : NVML_ERROR_NOT_SUPPORTED;
 }
-API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t d, unsigned long long *reasons) { return answer(d, 4, reasons); }
-API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, unsigned long long *reasons) { return answer(d, 4, reasons); }
+API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t d, unsigned long long *reasons) {
+    return answer(d, 4, reasons);
+}
+API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, unsigned long long *reasons) {
+    return answer(d, 4, reasons);
+}
 
-API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *rates) { return small(d, 5, &rates->gpu); }
+API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *rates) {
+    return small(d, 5, &rates->gpu);
+}
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *memory) {
     nvmlReturn_t r = answer(d, 6, &memory->used);
     memory->total = 80ull << 30;
     memory->free = memory->total - memory->used;
     return r;
 }
-API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t d, unsigned int *milliwatts) { return small(d, 7, milliwatts); }
+API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t d, unsigned int *milliwatts) {
+    return small(d, 7, milliwatts);
+}
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *uuid, unsigned int length) {
     must_be_open("nvmlDeviceGetUUID");
     snprintf(uuid, length, "GPU-%08x-0000-0000-0000-000000000000", (unsigned)d->bus);

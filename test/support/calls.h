@@ -4,7 +4,8 @@
 // early shows as another operand.
 //
 //   call  = operation, flags, shapes, and of each operand that is read the results in it
-//   list  = the calls of one part of one block: their number and the sum of their hashes, so that calls which do not depend on each other may change places
+//   list  = the calls of one part of one block: their number and the sum of their hashes, so that calls which do not
+//         depend on each other may change places
 //
 // Programs that include it are linked with -Wl,--wrap=stream_zero.
 #ifndef TEST_CALLS_H
@@ -48,8 +49,9 @@ typedef struct recorder {
     call_list list;
     int garbage;   // reads of what nothing wrote
     int meetings;  // calls in which places meet
-    int overlaps;  // results that lie partly in what the call reads: threads of a device would read what others have written
-    FILE *say;     // calls as text; NULL: none
+    // results that lie partly in what the call reads: threads of a device would read what others have written
+    int overlaps;
+    FILE *say;  // calls as text; NULL: none
     struct {
         uint64_t hash;
         char text[48];
@@ -69,7 +71,7 @@ static uint64_t mix_text(uint64_t h, const char *text) {
     return mix(h, 256);
 }
 
-// --- memory ------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 static void rec_open(size_t bytes, uintptr_t base) {
     FILE *say = rec.say;
@@ -134,7 +136,7 @@ static uint64_t read_units(uint64_t h, const void *data, size_t bytes) {
     return h;
 }
 
-// --- a call ------------------------------------------------------------------------------------------------------------------
+// --- a call ----------------------------------------------------------------------------------------------------------
 
 static void begin_call(const char *op) {
     rec.op = op, rec.operands = 0, rec.flags[0] = 0;
@@ -223,7 +225,7 @@ static err_t copy_call(const tensor *y, const tensor *x) {
     return ERR_OK;
 }
 
-// --- the operations ------------------------------------------------------------------------------------------------------------
+// --- the operations --------------------------------------------------------------------------------------------------
 
 #define OP(op) \
     static err_t rec_##op(const op##_args *a, stream *s) { \
@@ -304,7 +306,7 @@ err_t __wrap_stream_zero(stream *s, void *dst, size_t bytes) {
     return end_call();
 }
 
-// --- where places meet -----------------------------------------------------------------------------------------------------------
+// --- where places meet -----------------------------------------------------------------------------------------------
 
 static void begin_meeting(const char *how) {
     rec.meetings++;

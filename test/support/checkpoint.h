@@ -1,5 +1,5 @@
-// test/support/checkpoint.h: what the tests of checkpoints share: a small state whose every bit follows from its step, a run
-// directory to save it in, and what must hold of both.
+// test/support/checkpoint.h: what the tests of checkpoints share: a small state whose every bit follows from its step,
+// a run directory to save it in, and what must hold of both.
 #ifndef TEST_SUPPORT_CHECKPOINT_H
 #define TEST_SUPPORT_CHECKPOINT_H
 
@@ -49,8 +49,11 @@ static inline world *make_world(const char *dir, int64_t rows) {
     world *w = calloc(1, sizeof *w);
     strcpy(w->dir, dir);
     make_group(w->master, rows), make_group(w->m, rows), make_group(w->v, rows);
-    w->s = (ckpt_state){
-        .params = PARAMS, .groups = 3, .group = {{"", w->master}, {"m", w->m}, {"v", w->v}}, .data_hash = "0123456789abcdef", .build = "test-1"};
+    w->s = (ckpt_state){.params = PARAMS,
+                        .groups = 3,
+                        .group = {{"", w->master}, {"m", w->m}, {"v", w->v}},
+                        .data_hash = "0123456789abcdef",
+                        .build = "test-1"};
     add_key(&w->s, "batch.global", "24");
     add_key(&w->s, "model.type", "gpt");
     add_key(&w->s, "optimizer.lr", "0.001 \"quoted\" \xc3\xa9");
@@ -104,7 +107,8 @@ static inline bool group_equal(const ckpt_tensor *a, const ckpt_tensor *b) {
 }
 
 static inline bool equal(const world *a, const world *b) {
-    return group_equal(a->master, b->master) && group_equal(a->m, b->m) && group_equal(a->v, b->v) && memcmp(&a->s.at, &b->s.at, sizeof a->s.at) == 0;
+    return group_equal(a->master, b->master) && group_equal(a->m, b->m) && group_equal(a->v, b->v) &&
+           memcmp(&a->s.at, &b->s.at, sizeof a->s.at) == 0;
 }
 
 enum { CHUNKY_ROWS = 7000 };  // w: one whole chunk and a part of one
@@ -140,7 +144,8 @@ static inline int leave(void **state) {
         err_t rc_ = (call); \
         if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : ""); \
         for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++) \
-            if (!strstr(err_last()->text, says_[i_])) fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
+            if (!strstr(err_last()->text, says_[i_])) \
+                fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
     } while (0)
 
 typedef struct complaints {
@@ -174,7 +179,8 @@ static inline void resumes_as(world *w, const world *expected, complaints *c) {
     scramble(w);
     OK(ckpt_resume(w->dir, &w->s, &found, complain, c));
     assert_true(found);
-    if (!equal(w, expected)) fail_msg("resumed step %" PRId64 ", expected %" PRId64 ", or other bits", w->s.at.step, expected->s.at.step);
+    if (!equal(w, expected))
+        fail_msg("resumed step %" PRId64 ", expected %" PRId64 ", or other bits", w->s.at.step, expected->s.at.step);
 }
 
 static inline void path_of(char *path, const world *w, int64_t step, const char *file) {

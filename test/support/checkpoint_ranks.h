@@ -1,5 +1,6 @@
-// test/support/checkpoint_ranks.h: checkpoints of several ranks: a state of a few tensors whose every bit follows from its step, dealt to forked
-// ranks in any way, on nodes that have a directory each; and jobs that all ranks do, with what came of them in shared memory.
+// test/support/checkpoint_ranks.h: checkpoints of several ranks: a state of a few tensors whose every bit follows from
+// its step, dealt to forked ranks in any way, on nodes that have a directory each; and jobs that all ranks do, with
+// what came of them in shared memory.
 #ifndef TEST_SUPPORT_CHECKPOINT_RANKS_H
 #define TEST_SUPPORT_CHECKPOINT_RANKS_H
 
@@ -13,7 +14,8 @@
 
 enum { TENSORS = 5, MOST_NODES = 5, SECONDS_MOST = 60 };
 
-// 24 chunks, the last one short, so that files are more than one piece on their way; 2 whole ones; less than one, twice; 2, the last one short.
+// 24 chunks, the last one short, so that files are more than one piece on their way; 2 whole ones; less than one,
+// twice; 2, the last one short.
 static const struct {
     const char *name;
     int dims;
@@ -40,10 +42,11 @@ static const struct {
      {0, 2, {.rows = {2, 2}}},
      {0, 0, {0}},
      {1, 3, {0}}},  // of emb 3, 3, 3 rows and 1; of b.bias a half of each half
-    {{0, 2, {.rows = {2, 6, 2}}}, {0, 8, {.padded = 32}}, {0, 4, {.padded = 8}}, {0, 0, {0}}, {0, 0, {0}}},  // of w and b.bias most slices are empty
+    // of w and b.bias most slices are empty
+    {{0, 2, {.rows = {2, 6, 2}}}, {0, 8, {.padded = 32}}, {0, 4, {.padded = 8}}, {0, 0, {0}}, {0, 0, {0}}},
 };
 
-// --- nodes ---------------------------------------------------------------------------------------------------------------------
+// --- nodes -----------------------------------------------------------------------------------------------------------
 
 typedef struct nodes {
     char base[256], dir[MOST_NODES][300];
@@ -79,7 +82,7 @@ static inline void node_path(char path[IO_PATH], const nodes *n, int node, int64
     snprintf(path, IO_PATH, "%s/ckpt/step-%08" PRId64 "%s%s", n->dir[node], step, *file ? "/" : "", file);
 }
 
-// --- a state, dealt ------------------------------------------------------------------------------------------------------------
+// --- a state, dealt --------------------------------------------------------------------------------------------------
 
 typedef struct dealt {
     ckpt_state s;
@@ -93,7 +96,9 @@ static inline int64_t elements_of(int i) {
     return n;
 }
 
-static inline int slices_of(int slicing, int i) { return slicings[slicing][i].slices > 1 ? slicings[slicing][i].slices : 1; }
+static inline int slices_of(int slicing, int i) {
+    return slicings[slicing][i].slices > 1 ? slicings[slicing][i].slices : 1;
+}
 
 // By its coordinates: the place in row-major order of what is stored as element k.
 static inline int64_t logical_of(int slicing, int i, int64_t k) {
@@ -127,7 +132,8 @@ static inline int64_t slice_size(int slicing, int i) {
 
 // Where chunk c begins; of the number of all chunks: where the tensor ends.
 static inline int64_t chunk_begin(int slicing, int i, int64_t c) {
-    int64_t each = slice_size(slicing, i), chunks = (each + CHUNK - 1) / CHUNK, k = c / chunks * each + c % chunks * CHUNK;
+    int64_t each = slice_size(slicing, i), chunks = (each + CHUNK - 1) / CHUNK,
+            k = c / chunks * each + c % chunks * CHUNK;
     return k < elements_of(i) ? k : elements_of(i);
 }
 
@@ -136,9 +142,10 @@ static inline int64_t chunks_in(int slicing, int i) {
     return (each + CHUNK - 1) / CHUNK * (all / each) + (all % each + CHUNK - 1) / CHUNK;
 }
 
-// Chunks `a` to `b` are rank r's. Deal 0: the same number of each tensor's for all; others: cut where dice say, which leaves some with nothing, and
-// cuts m and v elsewhere than masters.
-static inline void deal_chunks(uint32_t deal, int64_t chunks, int group, int tensor, int rank, int world, int64_t *a, int64_t *b) {
+// Chunks `a` to `b` are rank r's. Deal 0: the same number of each tensor's for all; others: cut where dice say, which
+// leaves some with nothing, and cuts m and v elsewhere than masters.
+static inline void deal_chunks(uint32_t deal, int64_t chunks, int group, int tensor, int rank, int world, int64_t *a,
+                               int64_t *b) {
     int64_t cut[PIPE_RANKS + 1] = {0};
     for (int r = 1; r < world; r++) {
         uint32_t word[4];
@@ -230,7 +237,7 @@ static inline bool dealt_is(dealt *d, int64_t step, uint32_t salt) {
     return visit_dealt(d, step, salt, false) && memcmp(&d->s.at, &at, sizeof at) == 0;
 }
 
-// --- jobs ----------------------------------------------------------------------------------------------------------------------
+// --- jobs ------------------------------------------------------------------------------------------------------------
 
 // What came of a job on one rank.
 typedef struct outcome {
@@ -287,7 +294,12 @@ static inline void be_rank(job *j, int rank) {
     device *dev;
     alarm(SECONDS_MOST);
     comm *c = pipe_comm_open(&j->mesh, rank);
-    *r = (rank_of){.j = j, .c = c, .rank = rank, .node = c->place[rank].node, .dir = j->where->dir[j->on[c->place[rank].node]], .out = &j->out[rank]};
+    *r = (rank_of){.j = j,
+                   .c = c,
+                   .rank = rank,
+                   .node = c->place[rank].node,
+                   .dir = j->where->dir[j->on[c->place[rank].node]],
+                   .out = &j->out[rank]};
     open_dealt(&r->d, j->deal, j->slicing, (rank + j->turned) % c->world, c->world);
     if (c->world > 1) r->d.s.ranks = c;
     DOES(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
@@ -326,7 +338,8 @@ static inline bool reap(job *j, bool killed) {
         assert_int_equal(waitpid(j->pid[r], &status, 0), j->pid[r]);
         bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
         well = well && ended;
-        if (!ended && !(killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) fail_msg("rank %d ended with status %x", r, (unsigned)status);
+        if (!ended && !(killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+            fail_msg("rank %d ended with status %x", r, (unsigned)status);
     }
     return well;
 }
@@ -345,7 +358,7 @@ static inline void count_complaint(void *ctx, const err_record *why) {
     snprintf(o->complaint, sizeof o->complaint, "%s", why->text);
 }
 
-// --- bodies --------------------------------------------------------------------------------------------------------------------
+// --- bodies ----------------------------------------------------------------------------------------------------------
 
 static inline void note_hashes(rank_of *r) {
     DOES(ckpt_hash(&r->d.s, r->out->hash));
@@ -360,7 +373,8 @@ static inline void body_save(rank_of *r) {
     note_hashes(r);
 }
 
-// As a run begins: cleaned up, then resumed. out->n: the salt of what was found; it must be a state that was saved, whole.
+// As a run begins: cleaned up, then resumed. out->n: the salt of what was found; it must be a state that was saved,
+// whole.
 static inline void body_resume(rank_of *r) {
     enum { SALTS = 64 };
     fill_dealt(&r->d, 999, 0);
@@ -370,8 +384,8 @@ static inline void body_resume(rank_of *r) {
     if (r->out->rc != ERR_OK || !r->out->found) return;
     note_hashes(r);
     r->out->n = r->d.s.at.adam_t - r->d.s.at.step + 1;
-    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n), "step %" PRId64 " is not as it was saved",
-         r->d.s.at.step);
+    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n),
+         "step %" PRId64 " is not as it was saved", r->d.s.at.step);
 }
 
 // As evaluation does: the masters alone, whatever the settings were.
@@ -403,10 +417,13 @@ static inline void hashes_of(outcome *o, int slicing, int64_t step, uint32_t sal
 static inline const outcome *same_on_all(const job *j) {
     const outcome *o = j->out;
     for (int r = 1; r < j->mesh.world; r++)
-        if (o[r].rc != o->rc || o[r].found != o->found || o[r].step != o->step || o[r].n != o->n || o[r].complaints != o->complaints ||
-            strcmp(o[r].hash, o->hash) != 0 || strcmp(o[r].state_hash, o->state_hash) != 0)
-            fail_msg("rank %d: %d step %" PRId64 " hash %s complaints %d (%s); rank 0: %d step %" PRId64 " hash %s complaints %d (%s)", r, o[r].rc,
-                     o[r].step, o[r].hash, o[r].complaints, o[r].text, o->rc, o->step, o->hash, o->complaints, o->text);
+        if (o[r].rc != o->rc || o[r].found != o->found || o[r].step != o->step || o[r].n != o->n ||
+            o[r].complaints != o->complaints || strcmp(o[r].hash, o->hash) != 0 ||
+            strcmp(o[r].state_hash, o->state_hash) != 0)
+            fail_msg("rank %d: %d step %" PRId64 " hash %s complaints %d (%s); rank 0: %d step %" PRId64
+                     " hash %s complaints %d (%s)",
+                     r, o[r].rc, o[r].step, o[r].hash, o[r].complaints, o[r].text, o->rc, o->step, o->hash,
+                     o->complaints, o->text);
     return o;
 }
 
@@ -422,8 +439,9 @@ static inline const outcome *resumes_at(job *j, int64_t step, uint32_t salt, int
     all_ranks_do(j, body_resume);
     const outcome *o = same_on_all(j);
     if (o->rc != ERR_OK || !o->found || o->step != step || o->n != salt || o->complaints != complaints)
-        fail_msg("%d, found %d: step %" PRId64 " salt %ld, complaints %d; expected step %" PRId64 " salt %u, %d; %s; %s", o->rc, o->found, o->step,
-                 o->n, o->complaints, step, salt, complaints, o->text, o->complaint);
+        fail_msg("%d, found %d: step %" PRId64 " salt %ld, complaints %d; expected step %" PRId64
+                 " salt %u, %d; %s; %s",
+                 o->rc, o->found, o->step, o->n, o->complaints, step, salt, complaints, o->text, o->complaint);
     return o;
 }
 

@@ -1,4 +1,5 @@
-// test/support/config_file.h: what the tests of configurations share: a file in a directory of its own, loaded, and what the last failure says.
+// test/support/config_file.h: what the tests of configurations share: a file in a directory of its own, loaded, and
+// what the last failure says.
 #ifndef TEST_SUPPORT_CONFIG_FILE_H
 #define TEST_SUPPORT_CONFIG_FILE_H
 

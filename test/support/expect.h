@@ -18,9 +18,11 @@
     } while (0)
 
 // The call fails with this code, and its message has all of these words in it.
-#define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
+#define assert_error(call, expected, ...) \
+    assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
 static inline void assert_error_at(err_t rc, err_t expected, const char *const *words, int line) {
-    if (rc != expected) fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
+    if (rc != expected)
+        fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
     for (; *words; words++)
         if (!strstr(err_last()->text, *words)) fail_msg("line %d: no \"%s\" in: %s", line, *words, err_last()->text);
 }

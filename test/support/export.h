@@ -5,8 +5,9 @@
 #include "test/support/foreign.h"
 #include "test/support/train.h"
 
-static const char short_run[] = "[data]\ntrain = " FAMILIES "tokens.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[optimizer]\nlr = 0\n"
-                                "[batch]\nglobal = 2\nmicro = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n";
+static const char short_run[] =
+    "[data]\ntrain = " FAMILIES "tokens.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[optimizer]\nlr = 0\n"
+    "[batch]\nglobal = 2\nmicro = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n";
 
 typedef struct rig {
     char *dir, from[600], run[600], to[600];

@@ -1,4 +1,5 @@
-// test/support/fake_device.h: a device that computes nothing: it says of its bits what a test wants it to say, and keeps the plans that it is given.
+// test/support/fake_device.h: a device that computes nothing: it says of its bits what a test wants it to say, and
+// keeps the plans that it is given.
 #ifndef TEST_SUPPORT_FAKE_DEVICE_H
 #define TEST_SUPPORT_FAKE_DEVICE_H
 
@@ -17,7 +18,9 @@ typedef struct fake_device {
     const char *refuses;  // a plan with this in it; NULL: none
 } fake_device;
 
-static inline void fake_arithmetic(const device *d, char *dst, size_t room) { snprintf(dst, room, "%s", ((const fake_device *)d)->arithmetic); }
+static inline void fake_arithmetic(const device *d, char *dst, size_t room) {
+    snprintf(dst, room, "%s", ((const fake_device *)d)->arithmetic);
+}
 
 static inline bool fake_plans_get(const device *d, int index, char text[DEVICE_PLAN]) {
     const fake_device *f = (const fake_device *)d;
@@ -34,8 +37,10 @@ static inline err_t fake_plans_set(device *d, const char *text) {
 }
 
 static inline fake_device fake_open(const char *arithmetic) {
-    static const backend table = {.arithmetic = fake_arithmetic, .plans_get = fake_plans_get, .plans_set = fake_plans_set};
-    return (fake_device){.head = {.backend = &table, .info = {.kind = DEVICE_CUDA, .name = "fake"}}, .arithmetic = arithmetic};
+    static const backend table = {
+        .arithmetic = fake_arithmetic, .plans_get = fake_plans_get, .plans_set = fake_plans_set};
+    return (fake_device){.head = {.backend = &table, .info = {.kind = DEVICE_CUDA, .name = "fake"}},
+                         .arithmetic = arithmetic};
 }
 
 #endif

@@ -1,4 +1,5 @@
-// test/support/foreign.h: directories as others have them: config.json, and weights that lie elsewhere, for what test/golden/families/make_configs.py wrote.
+// test/support/foreign.h: directories as others have them: config.json, and weights that lie elsewhere, for what
+// test/golden/families/make_configs.py wrote.
 #ifndef TEST_SUPPORT_FOREIGN_H
 #define TEST_SUPPORT_FOREIGN_H
 

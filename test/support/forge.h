@@ -1,4 +1,5 @@
-// test/support/forge.h: a checkpoint's files read whole, written again, and given the digests that a program would give them. After checkpoint.h.
+// test/support/forge.h: a checkpoint's files read whole, written again, and given the digests that a program would give
+// them. After checkpoint.h.
 #ifndef TEST_SUPPORT_FORGE_H
 #define TEST_SUPPORT_FORGE_H
 
@@ -29,7 +30,8 @@ static inline void spill(const char *path, const void *bytes, size_t n) {
 
 // A manifest changed and given a new digest, as only a program would: no member may make the reader go wrong.
 // noinline: where it is inlined, gcc 12 warns of a dangling pointer that is not there.
-static __attribute__((noinline, unused)) void forge(const char *path, const char *text, const char *from, const char *to) {
+static __attribute__((noinline, unused)) void forge(const char *path, const char *text, const char *from,
+                                                    const char *to) {
     static const char tail[] = ",\n \"digest\": \"";
     char *forged = calloc(1, strlen(text) + strlen(to) + 200);
     const char *at = strstr(text, from);

@@ -10,13 +10,14 @@
 
 // The run of the golden file, up to its first step. more: further INI lines.
 static inline void golden_open(session *x, config *c, const char *dir, const char *more) {
-    load_config(c, dir,
-                "[data]\ntrain = test/golden/gpt-tokens.bin\nval =\nformat = raw16\nshuffle = no\n"
-                "[model]\nlayers = 2\nheads = 4\nembed = 48\ncontext = 32\nvocab = 131\ninit_from = test/golden/gpt-weights.safetensors\n"
-                "[batch]\nglobal = 6\nmicro = 6\nlanes = 1\n"
-                "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\ngrad_clip = 1\n"
-                "[schedule]\ntype = constant\nwarmup = -1\n",
-                more);
+    load_config(
+        c, dir,
+        "[data]\ntrain = test/golden/gpt-tokens.bin\nval =\nformat = raw16\nshuffle = no\n"
+        "[model]\nlayers = 2\nheads = 4\nembed = 48\ncontext = 32\nvocab = 131\ninit_from = test/golden/gpt-weights.safetensors\n"
+        "[batch]\nglobal = 6\nmicro = 6\nlanes = 1\n"
+        "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\ngrad_clip = 1\n"
+        "[schedule]\ntype = constant\nwarmup = -1\n",
+        more);
     OK(session_open(x, c, SESSION_TRAIN, NULL));
     OK(session_init(x));
     OK(session_feed(x, 10));
@@ -45,8 +46,10 @@ static inline void golden_losses_of(session *x, const char *file, const char *ki
     step_result s;
     for (int i = 0; i < 10; i++) {
         OK(session_step(x, &s));
-        if (!(fabs(s.loss - losses[i]) <= 1e-5 * losses[i])) fail_msg("step %d: loss %.9f, PyTorch %.9f", i + 1, s.loss, losses[i]);
-        if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i])) fail_msg("step %d: norm %.9f, PyTorch %.9f", i + 1, s.grad_norm, norms[i]);
+        if (!(fabs(s.loss - losses[i]) <= 1e-5 * losses[i]))
+            fail_msg("step %d: loss %.9f, PyTorch %.9f", i + 1, s.loss, losses[i]);
+        if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i]))
+            fail_msg("step %d: norm %.9f, PyTorch %.9f", i + 1, s.grad_norm, norms[i]);
     }
     x->step = 0;  // the first batch once more, with the weights after ten updates
     OK(session_feed(x, 1));

@@ -1,5 +1,5 @@
-// test/support/heap.h: malloc and its kin, replaced by ones that count, for the whole program that includes this: our code, the libraries' code, and every
-// thread. Not under a sanitizer, which has its own malloc in this place.
+// test/support/heap.h: malloc and its kin, replaced by ones that count, for the whole program that includes this: our
+// code, the libraries' code, and every thread. Not under a sanitizer, which has its own malloc in this place.
 #ifndef TEST_SUPPORT_HEAP_H
 #define TEST_SUPPORT_HEAP_H
 

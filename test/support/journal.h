@@ -79,7 +79,8 @@ static inline void note_fd(const char *verb, int fd, const char *more) {
 // Of a record of a log its kind belongs to the line: " step", " eval", ...
 static inline const char *kind_of_record(const void *bytes, size_t n, char dst[32]) {
     dst[0] = 0;
-    if (n > 6 && memcmp(bytes, "{\"t\":\"", 6) == 0) snprintf(dst, 32, " %.*s", (int)strcspn((const char *)bytes + 6, "\""), (const char *)bytes + 6);
+    if (n > 6 && memcmp(bytes, "{\"t\":\"", 6) == 0)
+        snprintf(dst, 32, " %.*s", (int)strcspn((const char *)bytes + 6, "\""), (const char *)bytes + 6);
     return dst;
 }
 
@@ -172,7 +173,9 @@ static inline journal *journal_open(int count) {
     return j;
 }
 
-static inline void journal_drop(journal *j, int count) { munmap(j, (size_t)count * sizeof(journal) + sizeof(atomic_int)); }
+static inline void journal_drop(journal *j, int count) {
+    munmap(j, (size_t)count * sizeof(journal) + sizeof(atomic_int));
+}
 
 // From here on this process writes into *j, anew.
 static inline void journal_begin(journal *j, const char *root) {

@@ -75,11 +75,12 @@ static inline err_t late_leave(const late_call *k, err_t rc) {
     const char *what = c->phase.what ? c->phase.what : "";
     if (strcmp(what, k->what) == 0 && c->phase.step == k->step && c->phase.number == k->number) return ERR_OK;
     atomic_store(&late.broken, true);
-    return err_set(ERR_INTERNAL, "\"%s\" %" PRId64 " was under way, and the rank said that it is in \"%s\" %" PRId64, k->what, k->number, what,
-                   c->phase.number);
+    return err_set(ERR_INTERNAL, "\"%s\" %" PRId64 " was under way, and the rank said that it is in \"%s\" %" PRId64,
+                   k->what, k->number, what, c->phase.number);
 }
 
-static inline err_t late_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs, stream *s) {
+static inline err_t late_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs,
+                                  stream *s) {
     late_call k;
     for (int i = 0; i < recvs && !late_is_own(); i++) memset(recv[i].data, 0xff, recv[i].bytes);
     TRY(late_enter(&k, c));

@@ -1,6 +1,7 @@
-// test/support/lossy.c: a bad cable in user space. lossy DELAY_MS LOSS_PERCENT SEED TAP...: makes these tap devices, prints "ready" and is the switch
-// between them: each frame comes late, and some never. The process that started it moves the devices into network namespaces; it ends with its standard input.
-// (`tc netem` does as much where the kernel has it. Many don't.)
+// test/support/lossy.c: a bad cable in user space. lossy DELAY_MS LOSS_PERCENT SEED TAP...: makes these tap devices,
+// prints "ready" and is the switch between them: each frame comes late, and some never. The process that started it
+// moves the devices into network namespaces; it ends with its standard input. (`tc netem` does as much where the kernel
+// has it. Many don't.)
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -67,7 +68,8 @@ static void give(cable *c) {
     for (; c->out < c->in && c->queue[c->out % QUEUE].due <= now(); c->out++) {
         const frame *f = &c->queue[c->out % QUEUE];
         for (int i = 0; i < c->taps; i++)
-            if (i != f->from && write(c->fd[i], f->bytes, (size_t)f->size) < 0) continue;  // not up yet: lost, like any frame
+            // not up yet: lost, like any frame
+            if (i != f->from && write(c->fd[i], f->bytes, (size_t)f->size) < 0) continue;
     }
 }
 
@@ -78,8 +80,10 @@ int main(int argc, char **argv) {
         fprintf(stderr, "lossy DELAY_MS LOSS_PERCENT SEED TAP TAP...\n");
         return 64;
     }
-    c.delay = atof(argv[1]) / 1e3, c.loss = atof(argv[2]) / 100, c.random = 0x9E3779B97F4A7C15ull ^ strtoull(argv[3], NULL, 10);
-    for (int i = 4; i < argc; i++, c.taps++) p[c.taps + 1] = (struct pollfd){.fd = c.fd[c.taps] = open_tap(argv[i]), .events = POLLIN};
+    c.delay = atof(argv[1]) / 1e3, c.loss = atof(argv[2]) / 100,
+    c.random = 0x9E3779B97F4A7C15ull ^ strtoull(argv[3], NULL, 10);
+    for (int i = 4; i < argc; i++, c.taps++)
+        p[c.taps + 1] = (struct pollfd){.fd = c.fd[c.taps] = open_tap(argv[i]), .events = POLLIN};
     puts("ready");
     fflush(stdout);
     for (char end; !(p[0].revents & (POLLIN | POLLHUP)) || read(STDIN_FILENO, &end, 1) > 0;) {

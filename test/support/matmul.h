@@ -1,5 +1,5 @@
-// test/support/matmul.h: the matrix products of all vector widths that this machine has, in both arithmetics of [precision] products, and streams of 1 to
-// MAX_THREADS threads: stream s[t] has t.
+// test/support/matmul.h: the matrix products of all vector widths that this machine has, in both arithmetics of
+// [precision] products, and streams of 1 to MAX_THREADS threads: stream s[t] has t.
 #ifndef TEST_SUPPORT_MATMUL_H
 #define TEST_SUPPORT_MATMUL_H
 
@@ -18,8 +18,8 @@ static inline int widths(const fixture *f, matmul_fn *fn) {
     int n = 0;
     fn[n++] = f->pairs ? cpu_pairs_portable.matmul : cpu_ops_portable.matmul;
 #if defined(__x86_64__)
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512vl");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         fn[n++] = f->pairs ? cpu_pairs_avx2.matmul : cpu_ops_avx2.matmul;
     if (avx512) fn[n++] = f->pairs ? cpu_pairs_avx512.matmul : cpu_ops_avx512.matmul;

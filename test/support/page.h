@@ -1,5 +1,5 @@
-// test/support/page.h: runs of a few lines, and the pages and comparisons that trainer/report makes of them, for tests in
-// a directory of their own.
+// test/support/page.h: runs of a few lines, and the pages and comparisons that trainer/report makes of them, for tests
+// in a directory of their own.
 #ifndef TEST_SUPPORT_PAGE_H
 #define TEST_SUPPORT_PAGE_H
 
@@ -35,11 +35,12 @@ static inline void put_steps(const char *dir, int64_t steps, int64_t every, doub
     for (int64_t i = every; i <= steps; i += every) {
         char line[512], hash[64] = "";
         if (hashes) snprintf(hash, sizeof hash, ",\"hash\":\"%08x%08x\"", (unsigned)(i >= parts), (unsigned)i);
-        snprintf(line, sizeof line,
-                 "{\"t\":\"step\",\"step\":%d,\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":0.001,\"tokens\":%d,\"ms\":50,\"tokens_per_s\":%d,\"mfu\":null,"
-                 "\"data_wait_ms\":1,\"comm_wait_ms\":2,\"loss_scale\":1,\"skipped\":%s%s}\n",
-                 (int)i, 5 - slope * (double)i + (i >= parts ? 0.25 : 0), 1.0 / (double)i, (int)(i * 64), (int)(1280 + i % 3),
-                 i == 4 ? "true" : "false", hash);
+        snprintf(
+            line, sizeof line,
+            "{\"t\":\"step\",\"step\":%d,\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":0.001,\"tokens\":%d,\"ms\":50,\"tokens_per_s\":%d,\"mfu\":null,"
+            "\"data_wait_ms\":1,\"comm_wait_ms\":2,\"loss_scale\":1,\"skipped\":%s%s}\n",
+            (int)i, 5 - slope * (double)i + (i >= parts ? 0.25 : 0), 1.0 / (double)i, (int)(i * 64),
+            (int)(1280 + i % 3), i == 4 ? "true" : "false", hash);
         put(dir, "log.jsonl", line);
     }
 }

@@ -1,5 +1,6 @@
-// test/support/pipe_comm.h: ranks for tests: processes forked from one, a socket pair between every two, and as many "nodes" as the test likes.
-// Everything is built on exchange, plainly; it allocates, and is meant to be right and small.
+// test/support/pipe_comm.h: ranks for tests: processes forked from one, a socket pair between every two, and as many
+// "nodes" as the test likes. Everything is built on exchange, plainly; it allocates, and is meant to be right and
+// small.
 #ifndef TEST_SUPPORT_PIPE_COMM_H
 #define TEST_SUPPORT_PIPE_COMM_H
 
@@ -26,11 +27,12 @@ typedef struct pipe_comm {
     comm head;
     pipe_mesh *mesh;
     err_record broken;
-    // This rank ends in its die_in'th exchange from now on (0: never), in which only ranks below `reach` still hear of it.
+    // This rank ends in its die_in'th exchange from now on (0: never), in which only ranks below `reach` still hear of
+    // it.
     int die_in, reach;
 } pipe_comm;
 
-// --- exchange ------------------------------------------------------------------------------------------------------------------
+// --- exchange --------------------------------------------------------------------------------------------------------
 
 typedef struct pipe_move {
     comm_part part;
@@ -51,7 +53,8 @@ static inline err_t pipe_break(pipe_comm *p, const char *what, int peer) {
 static inline bool pipe_may_move(const pipe_move *m, int i) {
     if (m[i].done == m[i].part.bytes + sizeof m[i].length) return false;
     for (int j = 0; j < i; j++)
-        if (m[j].in == m[i].in && m[j].part.peer == m[i].part.peer && m[j].done < m[j].part.bytes + sizeof m[j].length) return false;
+        if (m[j].in == m[i].in && m[j].part.peer == m[i].part.peer && m[j].done < m[j].part.bytes + sizeof m[j].length)
+            return false;
     return true;
 }
 
@@ -85,7 +88,8 @@ static inline err_t pipe_run(pipe_comm *p, pipe_move *m, int moves) {
     }
 }
 
-static inline err_t pipe_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs, stream *s) {
+static inline err_t pipe_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs,
+                                  stream *s) {
     pipe_comm *p = (pipe_comm *)c;
     (void)s;
     if (p->broken.code) return err_restore(&p->broken);
@@ -102,7 +106,7 @@ static inline err_t pipe_exchange(comm *c, const comm_part *send, int sends, con
     return rc;
 }
 
-// --- what is built on it -------------------------------------------------------------------------------------------------------
+// --- what is built on it ---------------------------------------------------------------------------------------------
 
 static inline err_t pipe_all_gather(comm *c, void *data, const size_t *cut, stream *s) {
     comm_part send[PIPE_RANKS], recv[PIPE_RANKS];
@@ -125,7 +129,9 @@ static inline err_t pipe_broadcast(comm *c, void *data, size_t bytes, int root, 
 }
 
 static inline double pipe_get(const void *data, dtype type, size_t i) {
-    return type == FP64 ? ((const double *)data)[i] : type == FP32 ? (double)((const float *)data)[i] : ((const int32_t *)data)[i];
+    return type == FP64   ? ((const double *)data)[i]
+           : type == FP32 ? (double)((const float *)data)[i]
+                          : ((const int32_t *)data)[i];
 }
 
 static inline void pipe_set(void *data, dtype type, size_t i, double x) {
@@ -175,7 +181,7 @@ static const comm_table pipe_table = {
     .close = pipe_close,
 };
 
-// --- ranks ---------------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 // ranks[nodes]: how many each node has. Before the fork.
 static inline void pipe_mesh_open(pipe_mesh *m, int nodes, const int *ranks) {

@@ -1,5 +1,5 @@
-// test/support/rate.h: the learning rate of a step as trainer/step/schedule.h describes it, by another hand and with libm's
-// cosine.
+// test/support/rate.h: the learning rate of a step as trainer/step/schedule.h describes it, by another hand and with
+// libm's cosine.
 #ifndef TEST_SUPPORT_RATE_H
 #define TEST_SUPPORT_RATE_H
 

@@ -43,7 +43,8 @@ static inline void write_text(const char *dir, const char *name, const char *tex
 // Three layers, later ones override: the run directory and data of `dir`, then `text`, then `more`.
 static inline void load_config(config *c, const char *dir, const char *text, const char *more) {
     char layer[3][1024], paths[4096];
-    snprintf(paths, sizeof paths, "[run]\ndir = %s/runs\n[data]\ntrain = %s/text.bin\nval = %s/val.bin\n", dir, dir, dir);
+    snprintf(paths, sizeof paths, "[run]\ndir = %s/runs\n[data]\ntrain = %s/text.bin\nval = %s/val.bin\n", dir, dir,
+             dir);
     const char *texts[] = {paths, text, more}, *files[3];
     for (int i = 0; i < 3; i++) {
         char name[16];

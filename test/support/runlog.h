@@ -17,8 +17,11 @@ static inline void append(const char *dir, const char *name, const char *text) {
 
 static inline const char *step_line(int64_t step, double loss) {
     static char text[256];
-    snprintf(text, sizeof text, "{\"t\":\"step\",\"step\":%lld,\"loss\":%.9g,\"tokens\":%lld,\"ms\":10,\"tokens_per_s\":%.9g,\"mfu\":%.9g}\n",
-             (long long)step, loss, (long long)step * 64, 1000.0 + (double)(step % 100), 0.25 + 0.0025 * (double)(step % 100));
+    snprintf(
+        text, sizeof text,
+        "{\"t\":\"step\",\"step\":%lld,\"loss\":%.9g,\"tokens\":%lld,\"ms\":10,\"tokens_per_s\":%.9g,\"mfu\":%.9g}\n",
+        (long long)step, loss, (long long)step * 64, 1000.0 + (double)(step % 100),
+        0.25 + 0.0025 * (double)(step % 100));
     return text;
 }
 

@@ -1,5 +1,5 @@
-// test/support/story.h: a node as its watcher sees it, told second by second, for tests of alarms: what a script changes is in `s` and
-// `rank`, and what the alarms said comes into `told`.
+// test/support/story.h: a node as its watcher sees it, told second by second, for tests of alarms: what a script
+// changes is in `s` and `rank`, and what the alarms said comes into `told`.
 #ifndef TEST_SUPPORT_STORY_H
 #define TEST_SUPPORT_STORY_H
 
@@ -83,7 +83,8 @@ static inline void look(story *t) {
     t->s.monotonic += 1;
     alarms_judge(t->a, &t->s, &t->now);
     for (int i = 0; i < t->now.count && t->count < NEWS; i++) t->told[t->count++] = t->now.change[i];
-    for (int i = 0; i < t->s.alarms; i++) assert_true(strlen(t->s.alarm[i].text) > 10 && t->s.alarm[i].since <= t->s.time);
+    for (int i = 0; i < t->s.alarms; i++)
+        assert_true(strlen(t->s.alarm[i].text) > 10 && t->s.alarm[i].since <= t->s.time);
 }
 
 static inline void steps(story *t, int64_t n) {
@@ -121,7 +122,9 @@ static inline void stand_still(story *t, int seconds) {
 }
 
 static inline void none_told(const story *t) {
-    if (t->count) fail_msg("told after %.0f s: %s: %s", t->s.monotonic - 500, alarm_event(t->told[0].kind, t->told[0].began), t->told[0].text);
+    if (t->count)
+        fail_msg("told after %.0f s: %s: %s", t->s.monotonic - 500, alarm_event(t->told[0].kind, t->told[0].began),
+                 t->told[0].text);
     assert_int_equal(t->s.alarms, 0);
 }
 
@@ -136,8 +139,8 @@ static inline void told(const story *t, int k, alarm_kind kind, bool began, int 
     if (t->count <= k) fail_msg("%d news, expected %s", t->count, alarm_event(kind, began));
     const alarm_change *c = &t->told[k];
     if (c->kind != kind || c->began != began || c->rank != rank)
-        fail_msg("news %d is %s of rank %d (%s), expected %s of rank %d", k, alarm_event(c->kind, c->began), c->rank, c->text,
-                 alarm_event(kind, began), rank);
+        fail_msg("news %d is %s of rank %d (%s), expected %s of rank %d", k, alarm_event(c->kind, c->began), c->rank,
+                 c->text, alarm_event(kind, began), rank);
     for (; *words; words++)
         if (!strstr(c->text, *words)) fail_msg("\"%s\" does not say \"%s\"", c->text, *words);
 }
@@ -146,7 +149,9 @@ static inline void told(const story *t, int k, alarm_kind kind, bool began, int 
 // The others do, in communication; for_rank -1: all of them.
 static inline void others_wait(story *t, int for_rank) {
     for (int k = 0; k < RANKS; k++)
-        if (k != for_rank) does(&t->rank[k], "wait for communication"), t->rank[k].number = -1, t->rank[k].cpu = 0.01, t->rank[k].process = 'S';
+        if (k != for_rank)
+            does(&t->rank[k], "wait for communication"), t->rank[k].number = -1, t->rank[k].cpu = 0.01,
+                                                         t->rank[k].process = 'S';
 }
 
 #endif

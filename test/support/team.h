@@ -1,5 +1,6 @@
-// test/support/team.h: what the tests of teams share: scenes in which every rank is a process of its own and "nodes" are the
-// addresses 127.0.0.1, 127.0.0.2, ... of this machine. What a rank found out it leaves in a page that the test reads afterwards.
+// test/support/team.h: what the tests of teams share: scenes in which every rank is a process of its own and "nodes"
+// are the addresses 127.0.0.1, 127.0.0.2, ... of this machine. What a rank found out it leaves in a page that the test
+// reads afterwards.
 #ifndef TEST_SUPPORT_TEAM_H
 #define TEST_SUPPORT_TEAM_H
 
@@ -65,9 +66,11 @@ static inline double now_s(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static inline void nap(double s) { nanosleep(&(struct timespec){(time_t)s, (long)(1e9 * (s - (double)(time_t)s))}, NULL); }
+static inline void nap(double s) {
+    nanosleep(&(struct timespec){(time_t)s, (long)(1e9 * (s - (double)(time_t)s))}, NULL);
+}
 
-// --- ports and plain sockets ---------------------------------------------------------------------------------------------------
+// --- ports and plain sockets -----------------------------------------------------------------------------------------
 
 static inline struct sockaddr_in address(int node, int port) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -131,9 +134,10 @@ static inline bool hangs_up(int fd) {
     return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
-// --- running ranks -------------------------------------------------------------------------------------------------------------
+// --- running ranks ---------------------------------------------------------------------------------------------------
 
-static const char *const hosts[NODES] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8"};
+static const char *const hosts[NODES] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4",
+                                         "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8"};
 
 static inline scene *scene_open(int nodes, const int *ranks) {
     scene *s = calloc(1, sizeof *s);
@@ -161,7 +165,9 @@ static inline void scene_close(scene *s) {
     free(s);
 }
 
-static inline void keep_text(char dst[ERR_TEXT], err_t code) { snprintf(dst, ERR_TEXT, "%s", code == ERR_OK ? "" : err_last()->text); }
+static inline void keep_text(char dst[ERR_TEXT], err_t code) {
+    snprintf(dst, ERR_TEXT, "%s", code == ERR_OK ? "" : err_last()->text);
+}
 
 static inline void live(scene *s, launch *l, result *r) {
     team *t;
@@ -235,7 +241,8 @@ static inline int world_of(const scene *s) {
 
 // --- playing one side by hand ----------------------------------------------------------------------------------------
 
-static const uint8_t secret[TEAM_KEY] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+static const uint8_t secret[TEAM_KEY] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+                                         7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
 
 static inline hello hello_of(const scene *s, int node, int rank, uint8_t nonce) {
     hello h = {.version = HELLO_VERSION,

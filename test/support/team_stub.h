@@ -1,7 +1,7 @@
-// test/support/team_stub.h: a team without a rendezvous, for tests of what stands on one. The parent makes everything before it
-// forks: memory that all share, bells, and the links between nodes. It also stands in for the watcher: the process that waits for the
-// children tells the team of a lost one. A program that includes this has its own team_* functions; the library's are left out of
-// it.
+// test/support/team_stub.h: a team without a rendezvous, for tests of what stands on one. The parent makes everything
+// before it forks: memory that all share, bells, and the links between nodes. It also stands in for the watcher: the
+// process that waits for the children tells the team of a lost one. A program that includes this has its own team_*
+// functions; the library's are left out of it.
 #ifndef TEST_SUPPORT_TEAM_STUB_H
 #define TEST_SUPPORT_TEAM_STUB_H
 
@@ -50,9 +50,13 @@ uint32_t team_pulse(const team *t) {
 }
 int team_fd(const team *t) { return t->bell[t->at.rank]; }
 int64_t team_wire(const team *t) { return (void)t, 0; }
-void team_progress(team *t, const char *what, int64_t step, int64_t number) { (void)what, (void)step, (void)number, t->news->progress++; }
+void team_progress(team *t, const char *what, int64_t step, int64_t number) {
+    (void)what, (void)step, (void)number, t->news->progress++;
+}
 
-err_t team_query(team *t) { return atomic_load(&t->news->state) == 2 ? err_set(ERR_UNAVAILABLE, "%s", t->news->why) : ERR_OK; }
+err_t team_query(team *t) {
+    return atomic_load(&t->news->state) == 2 ? err_set(ERR_UNAVAILABLE, "%s", t->news->why) : ERR_OK;
+}
 
 err_t team_fail(team *t, const char *why) {
     int well = 0;
@@ -79,8 +83,9 @@ static inline void stub_connect(int pair[2], int x, int y) {
     socklen_t n = sizeof a;
     int door = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     pair[1] = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(door, (void *)&a, sizeof a) || listen(door, 1) || getsockname(door, (void *)&a, &n) || bind(pair[1], (void *)&b, sizeof b) ||
-        connect(pair[1], (void *)&a, sizeof a) || (pair[0] = accept(door, NULL, NULL)) < 0)
+    if (bind(door, (void *)&a, sizeof a) || listen(door, 1) || getsockname(door, (void *)&a, &n) ||
+        bind(pair[1], (void *)&b, sizeof b) || connect(pair[1], (void *)&a, sizeof a) ||
+        (pair[0] = accept(door, NULL, NULL)) < 0)
         perror("a link over the loopback device"), exit(1);
     close(door);
     for (int i = 0; i < 2; i++) {
@@ -105,7 +110,8 @@ static inline void stub_open_channels(team *t, launch *node, int nodes, const in
     const char *host[64];
     for (int n = 0; n < nodes; n++) snprintf(hosts[n], 16, "127.0.0.%d", n + 1), host[n] = hosts[n];
     for (int n = 0; n < nodes; n++)
-        if (launch_open(&node[n], nodes, ranks, nodes > 1 ? host : NULL, n) != ERR_OK || launch_channels(&node[n], plan) != ERR_OK)
+        if (launch_open(&node[n], nodes, ranks, nodes > 1 ? host : NULL, n) != ERR_OK ||
+            launch_channels(&node[n], plan) != ERR_OK)
             fprintf(stderr, "%s\n", err_last()->text), exit(1);
     t->at = node[0];
     for (int a = 0; a < t->at.world; a++) {
@@ -119,7 +125,9 @@ static inline void stub_open_channels(team *t, launch *node, int nodes, const in
     }
 }
 
-static inline void stub_open(team *t, launch *node, int nodes, const int *ranks) { stub_open_channels(t, node, nodes, ranks, &(channel_plan){0}); }
+static inline void stub_open(team *t, launch *node, int nodes, const int *ranks) {
+    stub_open_channels(t, node, nodes, ranks, &(channel_plan){0});
+}
 
 // In the child: this is rank `rank`.
 static inline void stub_become(team *t, launch *node, int rank) {
@@ -135,8 +143,10 @@ static inline void stub_become(team *t, launch *node, int rank) {
         for (int r = 0; r < world; r++) {
             team_link *l = &t->link[k][r];
             *l = (team_link){.fd = pair[rank][r] ? pair[rank][r] : -1};
-            memset(l->send_key, 64 * rank + r + 1, TEAM_KEY), l->send_key[1] = (uint8_t)(rank + 1), l->send_key[2] = (uint8_t)k;
-            memset(l->recv_key, 64 * r + rank + 1, TEAM_KEY), l->recv_key[1] = (uint8_t)(r + 1), l->recv_key[2] = (uint8_t)k;
+            memset(l->send_key, 64 * rank + r + 1, TEAM_KEY), l->send_key[1] = (uint8_t)(rank + 1),
+                                                              l->send_key[2] = (uint8_t)k;
+            memset(l->recv_key, 64 * r + rank + 1, TEAM_KEY), l->recv_key[1] = (uint8_t)(r + 1),
+                                                              l->recv_key[2] = (uint8_t)k;
         }
     }
 }

@@ -1,6 +1,7 @@
 // test/support/tokens.c: encodes texts for scripts, and times it.
 //
-//   tokens PATH HOW <texts >ids        each text is 4 bytes of length and its bytes; each answer 4 bytes of count and 4 of each id (or -1: the
+//   tokens PATH HOW <texts >ids        each text is 4 bytes of length and its bytes; each answer 4 bytes of count and 4
+//   of each id (or -1: the
 //                                      ids do not decode to the text, where they should). HOW: ENCODE_... as a number
 //   tokens PATH time SECONDS <text     MB/s of one thread, the best of passes over the whole text for so long
 #include "base/clock.h"

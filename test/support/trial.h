@@ -1,8 +1,8 @@
-// test/support/trial.h: a supervisor and its ranks, as real processes with short lives, for tests of how they end: which rank is
-// named, and that no process remains.
+// test/support/trial.h: a supervisor and its ranks, as real processes with short lives, for tests of how they end:
+// which rank is named, and that no process remains.
 //
-// Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with
-// the test's own process.
+// Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the
+// lab, with the test's own process.
 #ifndef TEST_SUPPORT_TRIAL_H
 #define TEST_SUPPORT_TRIAL_H
 
@@ -59,7 +59,9 @@ static inline double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static inline void nap(double s) { nanosleep(&(struct timespec){.tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9)}, NULL); }
+static inline void nap(double s) {
+    nanosleep(&(struct timespec){.tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9)}, NULL);
+}
 
 static inline int open_files(void) {
     DIR *d = opendir("/proc/self/fd");
@@ -69,7 +71,7 @@ static inline int open_files(void) {
     return n;
 }
 
-// --- a trial -------------------------------------------------------------------------------------------------------------------------
+// --- a trial ---------------------------------------------------------------------------------------------------------
 
 typedef struct trial {
     config c;
@@ -150,7 +152,8 @@ static inline void await_watcher(trial *t) {
 // Waits until so many ranks are in their bodies and listen.
 static inline void await_ranks(trial *t, int ranks) {
     for (double until = seconds() + 20; atomic_load(&t->shared->started) < ranks; nap(0.005))
-        if (seconds() > until) fail_msg("%d of %d ranks have started after 20 s", atomic_load(&t->shared->started), ranks);
+        if (seconds() > until)
+            fail_msg("%d of %d ranks have started after 20 s", atomic_load(&t->shared->started), ranks);
 }
 
 // The supervisor's own end, which is always a good one, and what must be true of every end: nothing is left.
@@ -158,7 +161,8 @@ static inline lab *finish(trial *t) {
     int status;
     while (waitpid(t->pid, &status, 0) < 0 && errno == EINTR) {}
     t->took = seconds() - t->started_at;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("the supervisor ended with status %d after %.1f s", status, t->took);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("the supervisor ended with status %d after %.1f s", status, t->took);
     lab *l = t->shared;
     assert_int_equal(l->rank, -1);
     assert_int_equal(l->orphans, 0);
@@ -197,7 +201,7 @@ static inline void assert_end(const lab *l, err_t code, const char *text) {
     assert_int_equal(l->code, code);
 }
 
-// --- lives that several tests want --------------------------------------------------------------------------------------
+// --- lives that several tests want -----------------------------------------------------------------------------------
 
 static inline void begin(const config *c, const launch *at, board *b) {
     alarm(LIMIT_S);

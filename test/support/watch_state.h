@@ -1,5 +1,5 @@
-// test/support/watch_state.h: a node's state as a watcher would have it, without a run: two ranks with GPUs at step 120 of 600, nothing
-// wrong. A test changes what it asks about.
+// test/support/watch_state.h: a node's state as a watcher would have it, without a run: two ranks with GPUs at step 120
+// of 600, nothing wrong. A test changes what it asks about.
 #ifndef TEST_SUPPORT_WATCH_STATE_H
 #define TEST_SUPPORT_WATCH_STATE_H
 
@@ -104,8 +104,10 @@ static inline watch_state state_make_bare(watch_rank *rank) {
     s.has_news = false;
     rank->device[0] = rank->uuid[0] = 0;
     rank->sensors = (device_sensors){NAN, NAN, NAN, NAN, LIMITED_UNKNOWN};
-    rank->utilisation = rank->limit_watts = rank->median_watts = rank->cpu = rank->read_p50_ms = rank->read_p99_ms = NAN;
-    rank->device_used = rank->device_total = rank->device_planned = rank->resident = rank->read_bytes = rank->read_retries = -1;
+    rank->utilisation = rank->limit_watts = rank->median_watts = rank->cpu = rank->read_p50_ms = rank->read_p99_ms =
+        NAN;
+    rank->device_used = rank->device_total = rank->device_planned = rank->resident = rank->read_bytes =
+        rank->read_retries = -1;
     s.disk_free = s.disk_total = -1;
     s.disk_read_per_s = s.disk_written_per_s = NAN;
     return s;

@@ -1,9 +1,10 @@
-// test/support/watching.c: shows a state that is made up, as a watcher shows that of a run: for scripts, and for people who want to look.
+// test/support/watching.c: shows a state that is made up, as a watcher shows that of a run: for scripts, and for people
+// who want to look.
 //
 //   watching metrics                                       what Prometheus would be given
 //   watching file FILE                                     the same into a file
-//   watching serve ADDRESS SECONDS [TOKEN_FILE]            the pages, at http://ADDRESS/; says where, then how much was asked for
-//   watching get ADDRESS PATH [TOKEN_FILE]                 what is shown there: status, headers, page
+//   watching serve ADDRESS SECONDS [TOKEN_FILE]            the pages, at http://ADDRESS/; says where, then how much was
+//   asked for watching get ADDRESS PATH [TOKEN_FILE]                 what is shown there: status, headers, page
 #include "base/clock.h"
 #include "test/support/watch_state.h"
 #include "trainer/watch/http_host.h"
@@ -47,9 +48,11 @@ static err_t serve(watch_state *s, const char *address, double seconds, const ch
     http_counts n = http_counted(h);
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
-    printf("%lld connections: %lld pages, %lld refused, %lld busy, %lld dropped; %.3f s of CPU time, %ld KB\n", (long long)n.accepted,
-           (long long)n.shown, (long long)n.refused, (long long)n.busy, (long long)n.dropped,
-           (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec), used.ru_maxrss);
+    printf("%lld connections: %lld pages, %lld refused, %lld busy, %lld dropped; %.3f s of CPU time, %ld KB\n",
+           (long long)n.accepted, (long long)n.shown, (long long)n.refused, (long long)n.busy, (long long)n.dropped,
+           (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+               1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec),
+           used.ru_maxrss);
     http_close(h);
     pages_close(&p);
     return rc;
@@ -62,10 +65,12 @@ static err_t get(const char *address, const char *path, const char *token_file) 
     TRY(http_address_read(&at, address));
     if (token_file) TRY(http_token_read(token_file, "", token));
     int fd = socket(at.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, &at.at.any, at.size) != 0) return err_set(ERR_UNAVAILABLE, "%s: %s", address, strerror(errno));
+    if (fd < 0 || connect(fd, &at.at.any, at.size) != 0)
+        return err_set(ERR_UNAVAILABLE, "%s: %s", address, strerror(errno));
     int n = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: %s\r\n%s%s\r\n\r\n", path, address,
                      token_file ? "Authorization: Bearer " : "Accept: */*", token);
-    if (n >= (int)sizeof request || send(fd, request, (size_t)n, MSG_NOSIGNAL) != n) return err_set(ERR_IO, "%s: the request was not sent", address);
+    if (n >= (int)sizeof request || send(fd, request, (size_t)n, MSG_NOSIGNAL) != n)
+        return err_set(ERR_IO, "%s: the request was not sent", address);
     for (ssize_t got; (got = recv(fd, bytes, sizeof bytes, 0)) > 0;) fwrite(bytes, 1, (size_t)got, stdout);
     close(fd);
     return ERR_OK;
@@ -81,9 +86,13 @@ static err_t run(int argc, char **argv) {
         return ERR_OK;
     }
     if (argc == 3 && strcmp(argv[1], "file") == 0) return metrics_file(&s, argv[2]);
-    if ((argc == 4 || argc == 5) && strcmp(argv[1], "serve") == 0) return serve(&s, argv[2], atof(argv[3]), argc == 5 ? argv[4] : NULL);
-    if ((argc == 4 || argc == 5) && strcmp(argv[1], "get") == 0) return get(argv[2], argv[3], argc == 5 ? argv[4] : NULL);
-    return err_set(ERR_USAGE, "usage: watching metrics | file FILE | serve ADDRESS SECONDS [TOKEN_FILE] | get ADDRESS PATH [TOKEN_FILE]");
+    if ((argc == 4 || argc == 5) && strcmp(argv[1], "serve") == 0)
+        return serve(&s, argv[2], atof(argv[3]), argc == 5 ? argv[4] : NULL);
+    if ((argc == 4 || argc == 5) && strcmp(argv[1], "get") == 0)
+        return get(argv[2], argv[3], argc == 5 ? argv[4] : NULL);
+    return err_set(
+        ERR_USAGE,
+        "usage: watching metrics | file FILE | serve ADDRESS SECONDS [TOKEN_FILE] | get ADDRESS PATH [TOKEN_FILE]");
 }
 
 int main(int argc, char **argv) {

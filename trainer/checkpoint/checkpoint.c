@@ -31,13 +31,14 @@ err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fau
     return err_restore(&why);
 }
 
-// --- resuming ------------------------------------------------------------------------------------------------------------------
+// --- resuming --------------------------------------------------------------------------------------------------------
 
 static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s) {
     char path[IO_PATH];
     TRY(ckpt_path(path, run_dir, KIND_FINAL, step));
     TRY(ckpt_load(path, s, false));
-    if (s->at.step != step) return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", path, s->at.step);
+    if (s->at.step != step)
+        return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", path, s->at.step);
     return ERR_OK;
 }
 
@@ -57,10 +58,11 @@ static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_
     if (count == 0) return ERR_OK;
     if (unreadable) return err_restore(&unread), ckpt_unreadable(run_dir, count, unreadable);
     err_record oldest = *err_last();
-    return err_set(ERR_DATA,
-                   "%s/ckpt: none of its %d checkpoints can be used: restore one from a copy, or move the directory away to start from "
-                   "the beginning. Of the newest: %.400s%s%.300s",
-                   run_dir, count, newest.text, count > 1 ? ". Of the oldest: " : "", count > 1 ? oldest.text : "");
+    return err_set(
+        ERR_DATA,
+        "%s/ckpt: none of its %d checkpoints can be used: restore one from a copy, or move the directory away to start from "
+        "the beginning. Of the newest: %.400s%s%.300s",
+        run_dir, count, newest.text, count > 1 ? ". Of the oldest: " : "", count > 1 ? oldest.text : "");
 }
 
 // All ranks use the list of rank 0: they share the directory, and must try the same steps in the same order.
@@ -76,7 +78,8 @@ static err_t share_steps(const ckpt_state *s, int64_t **steps, int *count, err_t
     return rc;
 }
 
-err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx) {
+err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why),
+                  void *ctx) {
     int64_t *steps;
     int count;
     *found = false;

@@ -3,15 +3,15 @@
 // newest.
 //
 //   DIR/NAME/ckpt/step-00000100/   model.safetensors       FP32 masters under the model's own names
-//                                  optimizer.safetensors   what the optimizer keeps, such as "m/<name>" and "v/<name>"; there is
-//                                                          none where it keeps nothing
+//                                  optimizer.safetensors   what the optimizer keeps, such as "m/<name>" and "v/<name>";
+//                                                          there is none where it keeps nothing
 //                                  manifest.json           lengths, digests, bits keys, counters, where each part is
 //   DIR/NAME/best -> ckpt/step-00000050
 //
 // With N > 1 ranks, each rank writes its parts to model-00003-of-00008.safetensors and
 // optimizer-00003-of-00008.safetensors. A part is a range of a tensor's elements, or of one of its slices where the
-// tensor is divided along an axis (ckpt_tensor.slices), so its place follows from logical coordinates alone. A part that
-// is a whole tensor has the tensor's name; any other is named "<name>@<first element>", in a sliced tensor
+// tensor is divided along an axis (ckpt_tensor.slices), so its place follows from logical coordinates alone. A part
+// that is a whole tensor has the tensor's name; any other is named "<name>@<first element>", in a sliced tensor
 // "<name>@<slice>:<first element>", and is one-dimensional. Nodes share no disk: each has the files of its own ranks,
 // copies of the previous node's, and the full manifest. A checkpoint can be loaded with any world size.
 //
@@ -45,15 +45,17 @@ enum {
 // How dimension 0 of a sliced tensor is divided where equal shares of all of it would not do. All zero: they do.
 enum { CKPT_SHARES = 3 };
 typedef struct ckpt_split {
-    int64_t padded;             // equal shares of so many rows, of which the tensor has the first size[0]: the last slices have fewer, or none
-    int64_t rows[CKPT_SHARES];  // or it is several matrices, one below the other, of so many rows each: a slice has its share of each of them
+    // equal shares of so many rows, of which the tensor has the first size[0]: the last slices have fewer, or none
+    int64_t padded;
+    // or it is several matrices, one below the other, of so many rows each: a slice has its share of each of them
+    int64_t rows[CKPT_SHARES];
 } ckpt_split;
 
 // One tensor of the state, FP32, and the range of it that this rank saves and loads, in host memory: elements first ..
 // first+count-1. They count in row-major order; with slices > 1, slice after slice, cut along `axis`, each slice in
-// row-major order (trainer/checkpoint/order.h). The ranges of all ranks, whichever has which, make up the tensor without
-// overlap. A range begins and ends a multiple of CHUNK after the beginning of a slice, or with a slice: it may hold
-// several. With one rank it is the whole tensor. count = 0: this rank has nothing of it, and data is unused.
+// row-major order (trainer/checkpoint/order.h). The ranges of all ranks, whichever has which, make up the tensor
+// without overlap. A range begins and ends a multiple of CHUNK after the beginning of a slice, or with a slice: it may
+// hold several. With one rank it is the whole tensor. count = 0: this rank has nothing of it, and data is unused.
 typedef struct ckpt_tensor {
     char name[CKPT_NAME];
     int dims;
@@ -66,8 +68,8 @@ typedef struct ckpt_tensor {
 
 // Tensors of which there is one for each parameter, in name-table order, under the parameters' names, with their shapes
 // and slices.
-// name: what the group's tensors are called in optimizer.safetensors, "m" for "m/wte.weight"; at most 15 letters. Empty: the
-// masters, whose names are the model's own.
+// name: what the group's tensors are called in optimizer.safetensors, "m" for "m/wte.weight"; at most 15 letters.
+// Empty: the masters, whose names are the model's own.
 typedef struct ckpt_group {
     const char *name;
     ckpt_tensor *tensor;
@@ -86,17 +88,21 @@ typedef struct ckpt_counters {
     int64_t bad_steps;   // in a row, up to this one, whose loss or gradient was not finite
     double loss;         // of this step; NAN: not finite, or not known (stored as null)
     double least_loss;   // of all steps so far; INFINITY: not known (stored as null)
-    int64_t sound_step;  // newest step whose weights gave a loss near the lowest, which the next step measures; -1: not known (null)
+    // newest step whose weights gave a loss near the lowest, which the next step measures; -1: not known (null)
+    int64_t sound_step;
 } ckpt_counters;
 
 // Losses of steps vary, so half as much again, and half a unit, is not far. NAN is not.
 static inline bool ckpt_is_far(double loss, double least) { return loss > 1.5 * least + 0.5; }
 
 // Weights are often ruined some steps before the loss is no longer finite: then it is far above what it was.
-static inline bool ckpt_is_sound(const ckpt_counters *at) { return at->bad_steps == 0 && !ckpt_is_far(at->loss, at->least_loss); }
+static inline bool ckpt_is_sound(const ckpt_counters *at) {
+    return at->bad_steps == 0 && !ckpt_is_far(at->loss, at->least_loss);
+}
 
-// Is it worth going back to, when a run has diverged? The loss of a step is of the weights before its update, so it says
-// nothing of the weights that were saved: a later loss does, or an evaluation. sound_step: what the run knows today.
+// Is it worth going back to, when a run has diverged? The loss of a step is of the weights before its update, so it
+// says nothing of the weights that were saved: a later loss does, or an evaluation. sound_step: what the run knows
+// today.
 static inline bool ckpt_is_proven(const ckpt_counters *at, int64_t sound_step) {
     bool measured = at->best_step == at->step && !ckpt_is_far(at->best_loss, at->least_loss);
     return ckpt_is_sound(at) && (sound_step < 0 || at->step <= sound_step || measured);
@@ -112,7 +118,8 @@ typedef struct ckpt_origin {
 
 // A `bits` key. usual: the default, which is how builds without the key behaved: their checkpoints fit if value equals
 // it. open: nobody has set it, so a checkpoint with another value fits, and that value counts: then it is put into
-// `value`, and adopted is set. then: the value in the checkpoint that was read last, `usual` where it does not know the key.
+// `value`, and adopted is set. then: the value in the checkpoint that was read last, `usual` where it does not know the
+// key.
 typedef struct ckpt_key {
     char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE], then[CKPT_VALUE];
     bool open, adopted;
@@ -183,22 +190,26 @@ err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 // they may be whole. With several nodes a checkpoint is whole when the nodes together have every file of it; a node
 // gets the files that it lacks or has damaged. ERR_DATA of an incomplete one names the files and the hosts that wrote
 // them.
-err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx);
+err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why),
+                  void *ctx);
 
-// Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is none.
+// Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is
+// none.
 err_t ckpt_newest(const char *run_dir, char path[1024], bool *found);
 
 // Collective. Loads one checkpoint directory, which must hold all files. The same checks; with `foreign`, keys,
 // data_hash and arithmetic are not compared, and plans are not loaded.
 err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign);
 
-// Reads only the manifest: counters and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not from here.)
+// Reads only the manifest: counters and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not
+// from here.)
 err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s);
 
-// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor, or
-// each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash adds the other groups and the
-// counters that later steps depend on (step, adam_t, skipped, loss_scale, good_steps). Collective; does not depend on
-// how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty hash.
+// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor,
+// or each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash
+// adds the other groups and the counters that later steps depend on (step, adam_t, skipped, loss_scale, good_steps).
+// Collective; does not depend on how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty
+// hash.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);
 err_t ckpt_state_hash(const ckpt_state *s, char hash[17]);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// --- one file that arrives -----------------------------------------------------------------------------------------------------
+// --- one file that arrives -------------------------------------------------------------------------------------------
 
 // The first failure is kept.
 static void note(ckpt_incoming *in, err_t rc) {
@@ -33,7 +33,8 @@ void incoming_put(ckpt_incoming *in, const void *bytes, size_t n) {
 
 static err_t finish(ckpt_incoming *in, const manifest *m, int file) {
     char final[IO_PATH];
-    TRY(io_path(final, "%.*s%s", (int)(strlen(in->path) - strlen(m->file[file].name) - strlen(".part-")), in->path, m->file[file].name));
+    TRY(io_path(final, "%.*s%s", (int)(strlen(in->path) - strlen(m->file[file].name) - strlen(".part-")), in->path,
+                m->file[file].name));
     err_t rc = ckpt_verify_file(in->path, m, file);
     if (rc != ERR_OK) err_prefix("a copy of %s is not what was sent", m->file[file].name);
     TRY(rc);
@@ -49,7 +50,7 @@ err_t incoming_close(ckpt_incoming *in, const manifest *m, int file) {
     return err_restore(&in->why);
 }
 
-// --- to the next node ----------------------------------------------------------------------------------------------------------
+// --- to the next node ------------------------------------------------------------------------------------------------
 
 // The files of one rank, sent one after the other from one rank to another.
 typedef struct flow {

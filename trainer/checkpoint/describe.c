@@ -10,7 +10,8 @@
 #include <string.h>
 
 static bool has_file(const ckpt_work *w, int kind, int rank) {
-    int first = kind == FILE_MODEL ? GROUP_MASTER : GROUP_OPTIMIZER, end = kind == FILE_MODEL ? GROUP_OPTIMIZER : w->groups;
+    int first = kind == FILE_MODEL ? GROUP_MASTER : GROUP_OPTIMIZER,
+        end = kind == FILE_MODEL ? GROUP_OPTIMIZER : w->groups;
     for (int g = first; g < end; g++)
         for (int i = 0; i < w->params; i++)
             if (work_span(w, g, rank, i)->count > 0) return true;
@@ -37,8 +38,8 @@ static err_t fill_rank_parts(manifest *m, manifest_tensor *t, const ckpt_order *
         *p = (manifest_part){.file = file, .slice = (int)(k / o->each), .first = k % o->each, .count = n};
         t->parts++;
         if (strlen(t->name) + (manifest_part_is_whole(t, p) ? 0 : (size_t)suffix) >= CKPT_NAME)
-            return err_set(ERR_INTERNAL, "tensor %s can't be saved in parts: its name has %zu bytes (at most %d)", t->name, strlen(t->name),
-                           CKPT_NAME - 1 - suffix);
+            return err_set(ERR_INTERNAL, "tensor %s can't be saved in parts: its name has %zu bytes (at most %d)",
+                           t->name, strlen(t->name), CKPT_NAME - 1 - suffix);
     }
     return ERR_OK;
 }
@@ -49,7 +50,8 @@ static err_t fill_parts(manifest *m, const ckpt_work *w, int group, int i) {
     t->part = m->parts;
     for (int k = 0; k < turns; k++) {
         int rank = w->turn[k].rank;
-        TRY(fill_rank_parts(m, t, &w->order[i], manifest_find_file(m, group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER, rank),
+        TRY(fill_rank_parts(m, t, &w->order[i],
+                            manifest_find_file(m, group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER, rank),
                             work_span(w, group, rank, i)));
     }
     return ERR_OK;
@@ -59,13 +61,15 @@ static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_g
     const ckpt_tensor *t = from->tensor;
     size_t length = strlen(from->name);
     if (length >= CKPT_GROUP_NAME || (length == 0) != (group == GROUP_MASTER))
-        return err_set(ERR_INTERNAL, "a group of tensors named \"%s\" can't be saved: expected 1 to 15 letters", from->name);
+        return err_set(ERR_INTERNAL, "a group of tensors named \"%s\" can't be saved: expected 1 to 15 letters",
+                       from->name);
     memcpy(m->group[group], from->name, length + 1);
     for (int i = 0; i < m->params; i++) {
         manifest_tensor *to = &m->tensor[group * m->params + i];
         int n = manifest_tensor_name(to->name, from->name, t[i].name);
         if (n <= 0 || n >= CKPT_NAME)
-            return err_set(ERR_INTERNAL, "tensor %s can't be saved: its name has %d bytes (at most %d)", to->name, n, CKPT_NAME - 1);
+            return err_set(ERR_INTERNAL, "tensor %s can't be saved: its name has %d bytes (at most %d)", to->name, n,
+                           CKPT_NAME - 1);
         to->dims = t[i].dims;
         memcpy(to->size, t[i].size, (size_t)t[i].dims * sizeof *to->size);
         to->axis = t[i].slices > 1 ? t[i].axis : 0;
@@ -97,7 +101,8 @@ static err_t allocate_tables(manifest *m, const ckpt_work *w) {
 static err_t copy_keys(manifest *m, const ckpt_state *s) {
     for (int i = 0; i < s->keys; i++) {
         for (int j = 0; j < i; j++)
-            if (strcmp(s->key[i].key, s->key[j].key) == 0) return err_set(ERR_INTERNAL, "bits key %s is given twice", s->key[i].key);
+            if (strcmp(s->key[i].key, s->key[j].key) == 0)
+                return err_set(ERR_INTERNAL, "bits key %s is given twice", s->key[i].key);
         m->key[m->keys++] = s->key[i];
     }
     return ERR_OK;
@@ -120,8 +125,8 @@ static err_t copy_device(manifest *m, const ckpt_state *s) {
 err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     *m = (manifest){.at = s->at, .world = w->world, .groups = s->groups, .params = s->params};
     if (s->params < 1 || s->at.step < 0 || !isfinite(s->at.loss_scale))
-        return err_set(ERR_INTERNAL, "a state with %d parameters, step %" PRId64 " and loss scale %g can't be saved", s->params, s->at.step,
-                       s->at.loss_scale);
+        return err_set(ERR_INTERNAL, "a state with %d parameters, step %" PRId64 " and loss scale %g can't be saved",
+                       s->params, s->at.step, s->at.loss_scale);
     TRY(allocate_tables(m, w));
     memcpy(m->data_hash, s->data_hash, sizeof m->data_hash);
     memcpy(m->build, s->build, sizeof m->build);

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers enter the digests as they lie in memory, little-endian");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "numbers enter the digests as they lie in memory, little-endian");
 _Static_assert(CKPT_DIGEST == crypto_generichash_BYTES, "BLAKE2b-256 is what crypto_generichash computes by default");
 
 void digest_begin(digest *d) {
@@ -40,7 +41,8 @@ static void chunk_digest(const float *x, int64_t n, uint8_t out[CKPT_DIGEST]) {
 }
 
 uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const float *x, uint8_t *out) {
-    for (int64_t k = 0; k < count; k += order_chunk_size(o, first + k), out += CKPT_DIGEST) chunk_digest(x + k, order_chunk_size(o, first + k), out);
+    for (int64_t k = 0; k < count; k += order_chunk_size(o, first + k), out += CKPT_DIGEST)
+        chunk_digest(x + k, order_chunk_size(o, first + k), out);
     return out;
 }
 

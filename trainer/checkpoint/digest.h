@@ -1,15 +1,16 @@
 // trainer/checkpoint/digest.h: digests of weights, the same for the log, the checkpoint and `lockstep hash`.
 //
-// A tensor, or each slice of it, is cut into chunks of CHUNK elements and each chunk has its own BLAKE2b-256. Everything above is a digest of
-// digests: each rank digests the chunks that it has, and sends only 32 bytes for each:
+// A tensor, or each slice of it, is cut into chunks of CHUNK elements and each chunk has its own BLAKE2b-256.
+// Everything above is a digest of digests: each rank digests the chunks that it has, and sends only 32 bytes for each:
 //
 //   tensor = B(chunk digests)                                     stored in the manifest, finds damage by name
-//   group  = B(for each tensor: name, dims, sizes, slices, chunk digests)  masters, and each array of the optimizer (AdamW: m, v)
+//   group  = B(for each tensor: name, dims, sizes, slices, chunk digests)  masters, and each array of the optimizer
+//          (AdamW: m, v)
 //   hash   = first 8 bytes of the masters' group
 //   state  = B(groups, counters)                                  state_hash is its first 8 bytes
 //
-// A state of fewer than three groups is digested as one of three whose last ones have no tensors: so it was when every run
-// had m and v.
+// A state of fewer than three groups is digested as one of three whose last ones have no tensors: so it was when every
+// run had m and v.
 #ifndef TRAINER_CHECKPOINT_DIGEST_H
 #define TRAINER_CHECKPOINT_DIGEST_H
 
@@ -29,8 +30,8 @@ void digest_end(digest *d, uint8_t out[CKPT_DIGEST]);
 // Begins the next tensor of a group. The digests of its chunks follow.
 void group_tensor(digest *group, const ckpt_tensor *t);
 
-// The digests of the chunks of elements first .. first+count-1, which are at x: a range as in ckpt_tensor. Returns where
-// the next digest belongs.
+// The digests of the chunks of elements first .. first+count-1, which are at x: a range as in ckpt_tensor. Returns
+// where the next digest belongs.
 uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const float *x, uint8_t *out);
 
 // The digest of a group of n tensors whose elements are all on this rank.

@@ -20,7 +20,7 @@
 enum { STEP_DIGITS = 8 };
 static const char *const prefixes[KINDS] = {"step-", ".tmp-step-", ".old-step-"};
 
-// --- names ---------------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 err_t ckpt_path(char path[IO_PATH], const char *run_dir, ckpt_kind kind, int64_t step) {
     return io_path(path, "%s/ckpt/%s%0*" PRId64, run_dir, prefixes[kind], STEP_DIGITS, step);
@@ -75,7 +75,7 @@ err_t ckpt_steps(const char *run_dir, ckpt_kind kind, int64_t **steps, int *coun
     return rc;
 }
 
-// --- cleaning up after a crash -------------------------------------------------------------------------------------------------
+// --- cleaning up after a crash ---------------------------------------------------------------------------------------
 
 static err_t clean_one(const char *run_dir, ckpt_kind kind, int64_t step) {
     char path[IO_PATH], final[IO_PATH];
@@ -97,7 +97,8 @@ static err_t clean_kind(const char *run_dir, ckpt_kind kind) {
 err_t ckpt_remove_link(const char *run_dir) {
     char link[IO_PATH];
     TRY(io_path(link, "%s/.best", run_dir));
-    if (unlink(link) != 0 && errno != ENOENT && errno != ENOTDIR) return err_set(ERR_IO, "%s: remove: %s", link, strerror(errno));
+    if (unlink(link) != 0 && errno != ENOENT && errno != ENOTDIR)
+        return err_set(ERR_IO, "%s: remove: %s", link, strerror(errno));
     return ERR_OK;
 }
 
@@ -107,7 +108,7 @@ err_t ckpt_clean_node(const char *run_dir) {
     return clean_kind(run_dir, KIND_TMP);
 }
 
-// --- committing ----------------------------------------------------------------------------------------------------------------
+// --- committing ------------------------------------------------------------------------------------------------------
 
 typedef struct step_paths {
     char final[IO_PATH], tmp[IO_PATH], old[IO_PATH];
@@ -120,9 +121,11 @@ static err_t paths_of(step_paths *p, const char *run_dir, int64_t step) {
 }
 
 static err_t undo(const step_paths *p) {
-    if (!ckpt_exists(p->tmp) && rename(p->final, p->tmp) != 0) return err_set(ERR_IO, "%s could not be taken back: %s", p->final, strerror(errno));
+    if (!ckpt_exists(p->tmp) && rename(p->final, p->tmp) != 0)
+        return err_set(ERR_IO, "%s could not be taken back: %s", p->final, strerror(errno));
     if (ckpt_exists(p->old) && rename(p->old, p->final) != 0)
-        return err_set(ERR_IO, "%s could not be put back from %s (the next start does it): %s", p->final, p->old, strerror(errno));
+        return err_set(ERR_IO, "%s could not be put back from %s (the next start does it): %s", p->final, p->old,
+                       strerror(errno));
     return ERR_OK;
 }
 
@@ -156,7 +159,7 @@ err_t ckpt_open_directory(const char *run_dir, fault_list *faults) {
     return rc;
 }
 
-// --- pruning -------------------------------------------------------------------------------------------------------------------
+// --- pruning ---------------------------------------------------------------------------------------------------------
 
 // The step that DIR/best points to; -1 when it points to none of our checkpoints.
 static err_t best_step(const char *run_dir, int64_t *step) {
@@ -200,7 +203,7 @@ err_t ckpt_prune_node(const char *run_dir, int64_t saved, int64_t good, int keep
     return rc;
 }
 
-// --- best ----------------------------------------------------------------------------------------------------------------------
+// --- best ------------------------------------------------------------------------------------------------------------
 
 err_t ckpt_make_link(const char *run_dir, int64_t step) {
     char path[IO_PATH], link[IO_PATH], target[64];
@@ -209,7 +212,8 @@ err_t ckpt_make_link(const char *run_dir, int64_t step) {
     if (!ckpt_exists(path)) return err_set(ERR_IO, "%s: is missing, best can't point at it", path);
     snprintf(target, sizeof target, "ckpt/%s%0*" PRId64, prefixes[KIND_FINAL], STEP_DIGITS, step);
     if (unlink(link) != 0 && errno != ENOENT) return err_set(ERR_IO, "%s: remove: %s", link, strerror(errno));
-    return symlink(target, link) == 0 ? ERR_OK : err_set(ERR_IO, "%s: symlink to %s: %s", link, target, strerror(errno));
+    return symlink(target, link) == 0 ? ERR_OK
+                                      : err_set(ERR_IO, "%s: symlink to %s: %s", link, target, strerror(errno));
 }
 
 err_t ckpt_swing_link(const char *run_dir, fault_list *faults) {

@@ -11,7 +11,8 @@ typedef enum ckpt_kind { KIND_FINAL, KIND_TMP, KIND_OLD, KINDS } ckpt_kind;
 
 bool ckpt_exists(const char *path);
 err_t ckpt_path(char path[IO_PATH], const char *run_dir, ckpt_kind kind, int64_t step);
-// The steps of this kind in DIR/ckpt, newest first; none when there is no such directory. The caller frees *steps, also after a failure.
+// The steps of this kind in DIR/ckpt, newest first; none when there is no such directory. The caller frees *steps, also
+// after a failure.
 err_t ckpt_steps(const char *run_dir, ckpt_kind kind, int64_t **steps, int *count);
 // Makes DIR/ckpt, and syncs it to disk before anything is put into it.
 err_t ckpt_open_directory(const char *run_dir, fault_list *faults);

@@ -34,7 +34,9 @@ static err_t read_all(const copying *x, int fd, const char *path, int64_t bytes,
     return ERR_OK;
 }
 
-static err_t held_path(const copying *x, int file, char path[IO_PATH]) { return io_path(path, "%s/.held-%s", x->to, x->m->file[file].name); }
+static err_t held_path(const copying *x, int file, char path[IO_PATH]) {
+    return io_path(path, "%s/.held-%s", x->to, x->m->file[file].name);
+}
 
 static err_t hold_files(const copying *x) {
     char from[IO_PATH], held[IO_PATH];
@@ -59,7 +61,8 @@ static err_t release_files(const copying *x) {
 static err_t blame_original(const char *path) {
     if (err_last()->code != ERR_DATA) return err_last()->code;
     err_record why = *err_last();
-    return err_set(ERR_DATA, "%s: is damaged: %.700s. Fork another checkpoint of this run: RUN_DIR@STEP", path, why.text);
+    return err_set(ERR_DATA, "%s: is damaged: %.700s. Fork another checkpoint of this run: RUN_DIR@STEP", path,
+                   why.text);
 }
 
 static err_t copy_file(const copying *x, int file) {
@@ -86,15 +89,17 @@ static err_t check_files(const char *from, const manifest *m) {
     if (ckpt_all_there(from, m, m->groups) == ERR_OK) return ERR_OK;
     if (err_last()->code != ERR_DATA || m->world == 1) return err_last()->code;
     err_record why = *err_last();
-    return err_set(ERR_DATA, "%.700s. Copy them into this directory from the nodes that have them, and fork again", why.text);
+    return err_set(ERR_DATA, "%.700s. Copy them into this directory from the nodes that have them, and fork again",
+                   why.text);
 }
 
 // rc is how the copying went, with the last error.
 static err_t explain(const char *from, err_t rc) {
     if (rc == ERR_OK || rc == ERR_INTERRUPTED || ckpt_exists(from)) return rc;
-    return err_set(ERR_DATA,
-                   "%s: the run has removed it while it was copied: it goes on, and keeps its newest checkpoints only. Fork a newer one, or its best",
-                   from);
+    return err_set(
+        ERR_DATA,
+        "%s: the run has removed it while it was copied: it goes on, and keeps its newest checkpoints only. Fork a newer one, or its best",
+        from);
 }
 
 static err_t copy_files(const copying *x) {

@@ -43,11 +43,17 @@ int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name
     return snprintf(to, CKPT_NAME, "%s%s%s", group, *group ? "/" : "", name);
 }
 
-bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) { return p->first == 0 && p->count == shape_count(t->dims, t->size); }
+bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) {
+    return p->first == 0 && p->count == shape_count(t->dims, t->size);
+}
 
-ckpt_order manifest_order(const manifest_tensor *t) { return order_of(t->dims, t->size, t->axis, t->slices, &t->split); }
+ckpt_order manifest_order(const manifest_tensor *t) {
+    return order_of(t->dims, t->size, t->axis, t->slices, &t->split);
+}
 
-int64_t manifest_part_first(const manifest_tensor *t, const manifest_part *p) { return p->slice * manifest_order(t).each + p->first; }
+int64_t manifest_part_first(const manifest_tensor *t, const manifest_part *p) {
+    return p->slice * manifest_order(t).each + p->first;
+}
 
 void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p) {
     if (manifest_part_is_whole(t, p)) snprintf(name, CKPT_NAME, "%s", t->name);
@@ -67,7 +73,7 @@ int manifest_find_file(const manifest *m, int kind, int rank) {
     return -1;
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------------------
+// --- writing ---------------------------------------------------------------------------------------------------------
 
 void manifest_close(manifest *m) {
     free(m->key);
@@ -89,17 +95,19 @@ static json_t *counters_json(const ckpt_counters *at) {
     json_t *loss = isfinite(at->loss) ? json_real(at->loss) : json_null();
     json_t *least = isfinite(at->least_loss) ? json_real(at->least_loss) : json_null();
     json_t *sound = at->sound_step >= 0 ? json_integer((json_int_t)at->sound_step) : json_null();
-    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t,
-                     "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps, "best_loss", best,
-                     "best_step", (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes, "bad_steps", (json_int_t)at->bad_steps, "loss",
-                     loss, "least_loss", least, "sound_step", sound);
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)at->step,
+                     "adam_t", (json_int_t)at->adam_t, "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale,
+                     "good_steps", (json_int_t)at->good_steps, "best_loss", best, "best_step",
+                     (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes, "bad_steps",
+                     (json_int_t)at->bad_steps, "loss", loss, "least_loss", least, "sound_step", sound);
 }
 
 static json_t *keys_json(const manifest *m) {
     json_t *keys = json_object();
     for (int i = 0; i < m->keys; i++) {
         if (json_object_set_new(keys, m->key[i].key, json_string(m->key[i].value)) == 0) continue;
-        err_set(ERR_CONFIG, "the value of %s is not UTF-8 and can't be recorded in a checkpoint: \"%.200s\"", m->key[i].key, m->key[i].value);
+        err_set(ERR_CONFIG, "the value of %s is not UTF-8 and can't be recorded in a checkpoint: \"%.200s\"",
+                m->key[i].key, m->key[i].value);
         json_decref(keys);
         return NULL;
     }
@@ -117,16 +125,18 @@ static json_t *device_json(const manifest *m) {
 static json_t *files_json(const manifest *m) {
     json_t *files = json_array();
     for (int f = 0; f < m->files; f++)
-        json_array_append_new(files, json_pack("{s:s, s:i, s:s, s:I, s:o}", "name", m->file[f].name, "rank", m->file[f].rank, "host", m->file[f].host,
-                                               "bytes", (json_int_t)m->file[f].bytes, "header_blake2b", hex_json(m->file[f].header)));
+        json_array_append_new(files,
+                              json_pack("{s:s, s:i, s:s, s:I, s:o}", "name", m->file[f].name, "rank", m->file[f].rank,
+                                        "host", m->file[f].host, "bytes", (json_int_t)m->file[f].bytes,
+                                        "header_blake2b", hex_json(m->file[f].header)));
     return files;
 }
 
 static json_t *parts_json(const manifest *m, const manifest_tensor *t) {
     json_t *parts = json_array();
     for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts; p++) {
-        json_t *part = json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first, "count", (json_int_t)p->count,
-                                 "blake2b", hex_json(p->digest));
+        json_t *part = json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first,
+                                 "count", (json_int_t)p->count, "blake2b", hex_json(p->digest));
         if (t->slices > 1) json_object_set_new(part, "slice", json_integer(p->slice));
         json_array_append_new(parts, part);
     }
@@ -136,13 +146,15 @@ static json_t *parts_json(const manifest *m, const manifest_tensor *t) {
 static json_t *tensor_json(const manifest *m, const manifest_tensor *t) {
     json_t *shape = json_array();
     for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-    json_t *tensor = json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "shape", shape, "blake2b", hex_json(t->digest), "parts", parts_json(m, t));
+    json_t *tensor = json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "shape", shape, "blake2b", hex_json(t->digest),
+                               "parts", parts_json(m, t));
     if (t->slices <= 1 || !tensor) return tensor;
     json_object_update_new(tensor, json_pack("{s:i, s:i}", "axis", t->axis, "slices", t->slices));
     if (t->split.padded) json_object_set_new(tensor, "padded", json_integer(t->split.padded));
     if (!t->split.rows[0]) return tensor;
     json_t *rows = json_array();
-    for (int k = 0; k < CKPT_SHARES && t->split.rows[k]; k++) json_array_append_new(rows, json_integer(t->split.rows[k]));
+    for (int k = 0; k < CKPT_SHARES && t->split.rows[k]; k++)
+        json_array_append_new(rows, json_integer(t->split.rows[k]));
     json_object_set_new(tensor, "rows", rows);
     return tensor;
 }
@@ -153,7 +165,9 @@ static json_t *tensors_json(const manifest *m) {
     return tensors;
 }
 
-static json_t *origin_json(const ckpt_origin *o) { return json_pack("{s:s, s:I, s:s}", "run", o->run, "step", (json_int_t)o->step, "hash", o->hash); }
+static json_t *origin_json(const ckpt_origin *o) {
+    return json_pack("{s:s, s:I, s:s}", "run", o->run, "step", (json_int_t)o->step, "hash", o->hash);
+}
 
 static int version_of(const manifest *m) {
     for (int i = 0; i < m->params; i++)
@@ -178,9 +192,11 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
     *text = NULL;
     json_t *keys = keys_json(m);
     if (!keys) return err_last()->code;
-    json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", version_of(m), "build",
-                             m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "device", device_json(m), "world",
-                             m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version",
+                  version_of(m), "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash,
+                  "bits", keys, "device", device_json(m), "world", m->world, "files", files_json(m), "tensors",
+                  tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
     if (m->sources[0]) json_object_set_new(root, "sources", json_string(m->sources));
     if (m->origin.step) json_object_set_new(root, "forked_from", origin_json(&m->origin));
@@ -189,7 +205,7 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
     return rc;
 }
 
-// --- reading -------------------------------------------------------------------------------------------------------------------
+// --- reading ---------------------------------------------------------------------------------------------------------
 // The digest has already shown that the text is as it was written. The checks below keep a faulty or forged manifest
 // from causing reads out of bounds; their messages name the member.
 
@@ -207,7 +223,8 @@ static err_t wrong(const reader *r, const char *member, const char *expected) {
 
 static err_t get_text(const reader *r, const json_t *from, const char *member, char *to, size_t room) {
     const char *text = json_string_value(json_object_get(from, member));
-    if (!text || strlen(text) >= room) return err_set(ERR_DATA, "%s: member \"%s\": expected a text of at most %zu bytes", r->path, member, room - 1);
+    if (!text || strlen(text) >= room)
+        return err_set(ERR_DATA, "%s: member \"%s\": expected a text of at most %zu bytes", r->path, member, room - 1);
     memcpy(to, text, strlen(text) + 1);
     return ERR_OK;
 }
@@ -222,7 +239,8 @@ static err_t get_digest(const reader *r, const json_t *from, const char *member,
     char hex[HEX + 1];
     size_t n = 0;
     TRY(get_text(r, from, member, hex, sizeof hex));
-    if (sodium_hex2bin(to, CKPT_DIGEST, hex, strlen(hex), NULL, &n, NULL) != 0 || n != CKPT_DIGEST) return wrong(r, member, "64 hex digits");
+    if (sodium_hex2bin(to, CKPT_DIGEST, hex, strlen(hex), NULL, &n, NULL) != 0 || n != CKPT_DIGEST)
+        return wrong(r, member, "64 hex digits");
     return ERR_OK;
 }
 
@@ -233,7 +251,8 @@ static err_t read_counters(reader *r) {
         const char *member;
         int64_t *to;
     } counts[] = {
-        {"step", &at->step},           {"adam_t", &at->adam_t},       {"skipped", &at->skipped}, {"good_steps", &at->good_steps},
+        {"step", &at->step},           {"adam_t", &at->adam_t},
+        {"skipped", &at->skipped},     {"good_steps", &at->good_steps},
         {"best_step", &at->best_step}, {"log_bytes", &at->log_bytes},
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) TRY(get_count(r, from, counts[i].member, counts[i].to));
@@ -257,7 +276,8 @@ static void recall_warmup(ckpt_key *key) {
 
 static err_t read_keys(reader *r) {
     const json_t *from = json_object_get(r->root, "bits");
-    if (!json_is_object(from) || json_object_size(from) > CKPT_KEYS_MAX) return wrong(r, "bits", "an object of at most 64 keys");
+    if (!json_is_object(from) || json_object_size(from) > CKPT_KEYS_MAX)
+        return wrong(r, "bits", "an object of at most 64 keys");
     r->m->key = calloc(CKPT_KEYS_MAX, sizeof *r->m->key);
     if (!r->m->key) return err_set(ERR_INTERNAL, "%s: no memory for its keys", r->path);
     const char *key;
@@ -320,7 +340,8 @@ static void recall_revision(manifest *m) {
 }
 
 static err_t read_revision(reader *r) {
-    const json_t *stored = json_object_get(json_object_get(r->root, "device"), "revision"), *sources = json_object_get(r->root, "sources");
+    const json_t *stored = json_object_get(json_object_get(r->root, "device"), "revision"),
+                 *sources = json_object_get(r->root, "sources");
     int64_t revision = 0;
     if (sources) TRY(get_text(r, r->root, "sources", r->m->sources, sizeof r->m->sources));
     if (!stored) {
@@ -342,12 +363,14 @@ static err_t read_device(reader *r) {
     }
     TRY(get_text(r, from, "arithmetic", m->arithmetic, sizeof m->arithmetic));
     if (!is_line(m->arithmetic)) return wrong(r, "arithmetic", "a line of ASCII");
-    if (!json_is_array(plans) || json_array_size(plans) > MANIFEST_PLANS_MAX) return wrong(r, "plans", "a list of at most 4096 lines");
+    if (!json_is_array(plans) || json_array_size(plans) > MANIFEST_PLANS_MAX)
+        return wrong(r, "plans", "a list of at most 4096 lines");
     m->plan = calloc(json_array_size(plans) + 1, sizeof *m->plan);
     if (!m->plan) return err_set(ERR_INTERNAL, "%s: no memory for %zu plans", r->path, json_array_size(plans));
     for (; m->plans < (int)json_array_size(plans); m->plans++) {
         const char *text = json_string_value(json_array_get(plans, (size_t)m->plans));
-        if (!text || strlen(text) >= DEVICE_PLAN || !is_line(text)) return wrong(r, "plans", "lines of at most 1023 bytes of ASCII");
+        if (!text || strlen(text) >= DEVICE_PLAN || !is_line(text))
+            return wrong(r, "plans", "lines of at most 1023 bytes of ASCII");
         memcpy(m->plan[m->plans], text, strlen(text) + 1);
     }
     return ERR_OK;
@@ -384,13 +407,15 @@ static err_t read_files(reader *r) {
     if (r->version > 1) TRY(get_count(r, r->root, "world", &world));
     if (world < 1 || world > MANIFEST_WORLD_MAX) return wrong(r, "world", "1 to 99999 ranks");
     m->world = (int)world;
-    if (json_array_size(from) < 1 || json_array_size(from) > FILE_KINDS * (size_t)world) return wrong(r, "files", "one or two files a rank");
+    if (json_array_size(from) < 1 || json_array_size(from) > FILE_KINDS * (size_t)world)
+        return wrong(r, "files", "one or two files a rank");
     m->file = calloc(json_array_size(from), sizeof *m->file);
     if (!m->file) return err_set(ERR_INTERNAL, "%s: no memory for %zu files", r->path, json_array_size(from));
     while (m->files < (int)json_array_size(from)) {
         manifest_file *f = &m->file[m->files], *before = m->files ? f - 1 : NULL;
         TRY(read_file(r, json_array_get(from, (size_t)m->files++), f));
-        bool later = before ? f->kind > before->kind || (f->kind == before->kind && f->rank > before->rank) : f->kind == FILE_MODEL;
+        bool later = before ? f->kind > before->kind || (f->kind == before->kind && f->rank > before->rank)
+                            : f->kind == FILE_MODEL;
         if (!later) return wrong(r, "files", "the model's, then the optimizer's, each in order of rank");
     }
     return ERR_OK;
@@ -399,7 +424,8 @@ static err_t read_files(reader *r) {
 static err_t read_split(reader *r, manifest_tensor *t, const json_t *entry) {
     const json_t *rows = json_object_get(entry, "rows");
     if (json_object_get(entry, "padded")) TRY(get_count(r, entry, "padded", &t->split.padded));
-    if (rows && (!json_is_array(rows) || json_array_size(rows) > CKPT_SHARES)) return wrong(r, "rows", "a list of at most 3 numbers");
+    if (rows && (!json_is_array(rows) || json_array_size(rows) > CKPT_SHARES))
+        return wrong(r, "rows", "a list of at most 3 numbers");
     for (size_t k = 0; k < json_array_size(rows); k++) t->split.rows[k] = json_integer_value(json_array_get(rows, k));
     return ERR_OK;
 }
@@ -411,7 +437,8 @@ static err_t read_slices(reader *r, manifest_tensor *t, const json_t *entry) {
         TRY(get_count(r, entry, "slices", &slices));
         TRY(read_split(r, t, entry));
     }
-    if (axis >= CKPT_DIMS || slices < 1 || slices > INT32_MAX || !order_is_possible(t->dims, t->size, (int)axis, (int)slices, &t->split))
+    if (axis >= CKPT_DIMS || slices < 1 || slices > INT32_MAX ||
+        !order_is_possible(t->dims, t->size, (int)axis, (int)slices, &t->split))
         return wrong(r, "slices", "a number that divides the size of \"axis\"");
     t->axis = (int)axis, t->slices = (int)slices;
     return ERR_OK;
@@ -450,8 +477,8 @@ static err_t check_group(reader *r, int i) {
     if (t == master) return t->name[0] ? ERR_OK : wrong(r, "tensors", "names");
     if (i % m->params == 0) TRY(name_group(r, i / m->params));
     int n = manifest_tensor_name(name, m->group[i / m->params], master->name);
-    bool same = n < CKPT_NAME && strcmp(t->name, name) == 0 && t->dims == master->dims && t->axis == master->axis && t->slices == master->slices &&
-                memcmp(&t->split, &master->split, sizeof t->split) == 0;
+    bool same = n < CKPT_NAME && strcmp(t->name, name) == 0 && t->dims == master->dims && t->axis == master->axis &&
+                t->slices == master->slices && memcmp(&t->split, &master->split, sizeof t->split) == 0;
     if (!same || memcmp(t->size, master->size, sizeof t->size) != 0)
         return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s", r->path, t->name, name);
     return ERR_OK;
@@ -489,7 +516,8 @@ static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry,
     manifest_part *p;
     TRY(add_part(r, &p));
     TRY(get_text(r, entry, "file", file, sizeof file));
-    p->file = find_file(r->m, file, t < r->m->tensor + r->m->params ? FILE_MODEL : FILE_OPTIMIZER, r->m->parts > 1 ? p[-1].file : 0);
+    p->file = find_file(r->m, file, t < r->m->tensor + r->m->params ? FILE_MODEL : FILE_OPTIMIZER,
+                        r->m->parts > 1 ? p[-1].file : 0);
     if (p->file < 0) return wrong(r, "file", "one of \"files\", of the kind that the tensor belongs to");
     if (r->version == 1) {
         p->count = o.each;
@@ -499,9 +527,10 @@ static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry,
     if (o.slices > 1) TRY(get_count(r, entry, "slice", &slice));
     TRY(get_count(r, entry, "first", &p->first));
     TRY(get_count(r, entry, "count", &p->count));
-    bool fits =
-        slice == expected / o.each && p->first == expected % o.each && p->count >= 1 && expected < o.all && p->count <= order_left(&o, expected);
-    if (!fits || (p->count < order_left(&o, expected) && p->count % CHUNK != 0)) return wrong(r, "parts", "whole chunks, one part after the other");
+    bool fits = slice == expected / o.each && p->first == expected % o.each && p->count >= 1 && expected < o.all &&
+                p->count <= order_left(&o, expected);
+    if (!fits || (p->count < order_left(&o, expected) && p->count % CHUNK != 0))
+        return wrong(r, "parts", "whole chunks, one part after the other");
     p->slice = (int)slice;
     return get_digest(r, entry, "blake2b", p->digest);
 }
@@ -531,7 +560,8 @@ static err_t read_tensors(reader *r) {
     size_t count = json_array_size(from), masters = 0;
     bool more = m->file[m->files - 1].kind == FILE_OPTIMIZER;
     while (masters < count && is_in_model_file(r, json_array_get(from, masters))) masters++;
-    if (masters == 0 || count % masters != 0 || count / masters > CKPT_GROUPS || count > INT32_MAX || more != (count > masters))
+    if (masters == 0 || count % masters != 0 || count / masters > CKPT_GROUPS || count > INT32_MAX ||
+        more != (count > masters))
         return wrong(r, "tensors", "as many tensors in each of the optimizer's arrays as parameters");
     m->params = (int)masters;
     m->groups = (int)(count / masters);
@@ -567,8 +597,8 @@ static err_t read_members(reader *r) {
     if (!json_is_integer(version)) return wrong(r, "version", "a whole number");
     r->version = json_integer_value(version);
     if (r->version < 1 || r->version > MANIFEST_VERSION)
-        return err_set(ERR_CONFIG, "%s: version %" PRId64 ", this build reads 1 to %d: use the build that wrote it", r->path, r->version,
-                       MANIFEST_VERSION);
+        return err_set(ERR_CONFIG, "%s: version %" PRId64 ", this build reads 1 to %d: use the build that wrote it",
+                       r->path, r->version, MANIFEST_VERSION);
     TRY(get_text(r, r->root, "build", r->m->build, sizeof r->m->build));
     TRY(get_text(r, r->root, "data_hash", r->m->data_hash, sizeof r->m->data_hash));
     TRY(get_text(r, r->root, "hash", r->m->hash, sizeof r->m->hash));
@@ -592,11 +622,12 @@ static err_t check_tail(const char *path, const char *text, size_t n) {
     char tail[TAIL + 1];
     const size_t begin = sizeof TAIL_BEGIN - 1;
     if (n <= TAIL || memcmp(text + n - TAIL, TAIL_BEGIN, begin) != 0)
-        return err_set(ERR_DATA, "%s: has %zu bytes and does not end in a digest: truncated, or not a manifest", path, n);
+        return err_set(ERR_DATA, "%s: has %zu bytes and does not end in a digest: truncated, or not a manifest", path,
+                       n);
     make_tail(tail, text, n - TAIL);
     if (memcmp(tail, text + n - TAIL, TAIL) != 0)
-        return err_set(ERR_DATA, "%s: its digest is %.16s..., it says %.16s...: the manifest is damaged", path, tail + begin,
-                       text + n - TAIL + begin);
+        return err_set(ERR_DATA, "%s: its digest is %.16s..., it says %.16s...: the manifest is damaged", path,
+                       tail + begin, text + n - TAIL + begin);
     return ERR_OK;
 }
 

@@ -13,8 +13,8 @@
 // "device.plans" is one of the bits keys: that key came shortly before those bits changed, and the builds in between
 // are known by name.
 //
-// A sliced tensor (ckpt_tensor.slices) also has "axis" and "slices", and its parts a "slice", in which "first" counts; where slices are no equal shares
-// of the axis, "padded" or "rows" (ckpt_split).
+// A sliced tensor (ckpt_tensor.slices) also has "axis" and "slices", and its parts a "slice", in which "first" counts;
+// where slices are no equal shares of the axis, "padded" or "rows" (ckpt_split).
 // Only a manifest with one is of version 4: without, it is of version 3, which older builds read.
 //
 // "forked_from" is there in a run that began with a checkpoint of another one (ckpt_origin).
@@ -83,8 +83,8 @@ typedef struct manifest {
 void manifest_close(manifest *m);
 
 void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world);
-// The name in its file of the tensor that belongs to parameter `name`. Returns its length, which may be CKPT_NAME or more:
-// then the name was cut.
+// The name in its file of the tensor that belongs to parameter `name`. Returns its length, which may be CKPT_NAME or
+// more: then the name was cut.
 int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name);
 // Is the part all of its tensor?
 bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p);
@@ -101,7 +101,8 @@ int manifest_find_file(const manifest *m, int kind, int rank);
 // Its text. The caller frees *text.
 err_t manifest_print(const manifest *m, char **text, size_t *size);
 
-// The text of DIR/manifest.json and its digest, which has been checked. ERR_DATA: missing or damaged. The caller frees *text.
+// The text of DIR/manifest.json and its digest, which has been checked. ERR_DATA: missing or damaged. The caller frees
+// *text.
 err_t manifest_text(const char *dir, char **text, size_t *size, uint8_t digest[CKPT_DIGEST]);
 
 // Parses a manifest's text; `path` is for messages. ERR_DATA: damaged; ERR_CONFIG: written by a newer build. Call

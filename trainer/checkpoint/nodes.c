@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- what there is -------------------------------------------------------------------------------------------------------------
+// --- what there is ---------------------------------------------------------------------------------------------------
 
 static err_t look_at(ckpt_version *v, const char *run_dir) {
     char path[IO_PATH], *text;
@@ -79,7 +79,9 @@ remains remains_at(const char *run_dir, const ckpt_state *s, const ckpt_version 
     return r;
 }
 
-bool remains_is(const ckpt_version *v, const uint8_t *digest) { return v && digest && v->whole && memcmp(v->digest, digest, CKPT_DIGEST) == 0; }
+bool remains_is(const ckpt_version *v, const uint8_t *digest) {
+    return v && digest && v->whole && memcmp(v->digest, digest, CKPT_DIGEST) == 0;
+}
 
 const ckpt_version *remains_find(const remains *r, int node, int kind) {
     for (int i = 0; i < r->count; i++)
@@ -94,7 +96,7 @@ const ckpt_version *remains_place(const remains *r, const uint8_t *digest, int n
     return final && !final->whole ? final : NULL;
 }
 
-// --- one checkpoint, on all nodes ----------------------------------------------------------------------------------------------
+// --- one checkpoint, on all nodes ------------------------------------------------------------------------------------
 
 void shared_close(shared *x) {
     manifest_close(&x->m);
@@ -185,7 +187,7 @@ bool shared_complete(const shared *x) {
     return true;
 }
 
-// --- settling ------------------------------------------------------------------------------------------------------------------
+// --- settling --------------------------------------------------------------------------------------------------------
 
 err_t remains_remove(const remains *r, ckpt_kind kind) {
     char path[IO_PATH];
@@ -203,7 +205,8 @@ static err_t rename_kind(const remains *r, ckpt_kind from, ckpt_kind to) {
 // Cleans up this node's directories of the step, so that `chosen` (NULL: none) becomes step-N.
 static err_t settle_here(const remains *r, const uint8_t *chosen) {
     int node = ckpt_node(r->s);
-    const ckpt_version *final = remains_find(r, node, KIND_FINAL), *tmp = remains_find(r, node, KIND_TMP), *old = remains_find(r, node, KIND_OLD);
+    const ckpt_version *final = remains_find(r, node, KIND_FINAL), *tmp = remains_find(r, node, KIND_TMP),
+                       *old = remains_find(r, node, KIND_OLD);
     if (remains_is(final, chosen)) {
         TRY(remains_remove(r, KIND_TMP));
         return remains_remove(r, KIND_OLD);
@@ -239,7 +242,8 @@ static err_t rate(const remains *r, const ckpt_version *v, int *rating) {
     if (rc == ERR_OK) rc = shared_inventory(&x, false, &damage);
     if (rc == ERR_OK && shared_complete(&x)) *rating = 1 + 2 * !set_aside + renamed;
     shared_close(&x);
-    return rc == ERR_DATA || rc == ERR_CONFIG ? ERR_OK : rc;  // written by a build that we can't read: not ours to finish
+    // written by a build that we can't read: not ours to finish
+    return rc == ERR_DATA || rc == ERR_CONFIG ? ERR_OK : rc;
 }
 
 static err_t settle_step(const remains *r) {
@@ -252,7 +256,8 @@ static err_t settle_step(const remains *r) {
         for (int j = 0; j < i; j++) seen |= remains_is(&r->v[j], r->v[i].digest);
         int rating = 0;
         if (!seen) TRY(rate(r, &r->v[i], &rating));
-        if (rating == 0 || rating < most || (rating == most && memcmp(r->v[i].digest, best->digest, CKPT_DIGEST) > 0)) continue;
+        if (rating == 0 || rating < most || (rating == most && memcmp(r->v[i].digest, best->digest, CKPT_DIGEST) > 0))
+            continue;
         most = rating;
         best = &r->v[i];
     }

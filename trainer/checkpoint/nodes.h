@@ -15,7 +15,8 @@ typedef struct ckpt_version {
     uint8_t digest[CKPT_DIGEST];  // of the manifest, where it is whole
 } ckpt_version;
 
-// Collective. All directories of all nodes, newest step first, then by node and kind. The caller frees *list, also after a failure.
+// Collective. All directories of all nodes, newest step first, then by node and kind. The caller frees *list, also
+// after a failure.
 err_t ckpt_versions(const char *run_dir, const ckpt_state *s, ckpt_version **list, int *count);
 // Collective. Brings every node's directories to final names: see nodes.c.
 err_t ckpt_settle(const char *run_dir, const ckpt_state *s);

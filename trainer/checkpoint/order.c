@@ -9,7 +9,8 @@ ckpt_order order_of(int dims, const int64_t *size, int axis, int slices, const c
     int64_t all = shape_count(dims, size), inner = dims > 0 ? all / size[0] : 1;
     if (slices <= 1) return (ckpt_order){.slices = 1, .each = all, .all = all, .run = all};
     if (!split) split = &EQUAL;
-    ckpt_order o = {.slices = slices, .each = all / slices, .all = all, .run = shape_count(dims - axis, size + axis) / slices};
+    ckpt_order o = {
+        .slices = slices, .each = all / slices, .all = all, .run = shape_count(dims - axis, size + axis) / slices};
     if (split->padded) o.each = o.run = split->padded / slices * inner;
     for (int k = 0; k < CKPT_SHARES; k++) o.share[k] = split->rows[k] / slices * inner;
     return o;
@@ -19,14 +20,15 @@ ckpt_order order_of(int dims, const int64_t *size, int axis, int slices, const c
 static bool split_is_possible(const int64_t *size, int64_t inner, int axis, int slices, const ckpt_split *split) {
     int64_t sum = 0, product;
     for (int k = 0; k < CKPT_SHARES; k++) {
-        if (split->rows[k] < 0 || split->rows[k] > size[0] - sum || split->rows[k] % slices != 0 || (k && split->rows[k] && !split->rows[k - 1]))
+        if (split->rows[k] < 0 || split->rows[k] > size[0] - sum || split->rows[k] % slices != 0 ||
+            (k && split->rows[k] && !split->rows[k - 1]))
             return false;
         sum += split->rows[k];
     }
     if (axis != 0 || (sum > 0) == (split->padded != 0)) return false;
     if (sum > 0) return sum == size[0];
-    return split->padded >= size[0] && split->padded % slices == 0 && !__builtin_mul_overflow(split->padded, inner, &product) &&
-           product <= INT64_MAX / 4;
+    return split->padded >= size[0] && split->padded % slices == 0 &&
+           !__builtin_mul_overflow(split->padded, inner, &product) && product <= INT64_MAX / 4;
 }
 
 bool order_is_possible(int dims, const int64_t *size, int axis, int slices, const ckpt_split *split) {
@@ -36,14 +38,17 @@ bool order_is_possible(int dims, const int64_t *size, int axis, int slices, cons
         if (size[d] < 1) return false;
     if (slices == 0 || slices == 1) return equal;
     if (slices < 0 || axis < 0 || axis >= dims) return false;
-    return equal ? size[axis] % slices == 0 : split_is_possible(size, shape_count(dims - 1, size + 1), axis, slices, split);
+    return equal ? size[axis] % slices == 0
+                 : split_is_possible(size, shape_count(dims - 1, size + 1), axis, slices, split);
 }
 
 bool order_equal(const ckpt_order *a, const ckpt_order *b) {
-    return a->slices == b->slices && a->each == b->each && a->all == b->all && a->run == b->run && memcmp(a->share, b->share, sizeof a->share) == 0;
+    return a->slices == b->slices && a->each == b->each && a->all == b->all && a->run == b->run &&
+           memcmp(a->share, b->share, sizeof a->share) == 0;
 }
 
-// Along the axis a row of the tensor has `slices` runs, one of each slice. Of several matrices a slice has a run of each.
+// Along the axis a row of the tensor has `slices` runs, one of each slice. Of several matrices a slice has a run of
+// each.
 int64_t order_logical(const ckpt_order *o, int64_t k, int64_t *run) {
     int64_t slice = k / o->each, in = k % o->each, above = 0;
     if (!o->share[0]) {
@@ -64,7 +69,8 @@ int64_t order_stored(const ckpt_order *o, int64_t logical, int64_t *run) {
     }
     int64_t before = 0;
     int part = 0;
-    for (; logical >= o->share[part] * o->slices; part++) logical -= o->share[part] * o->slices, before += o->share[part];
+    for (; logical >= o->share[part] * o->slices; part++)
+        logical -= o->share[part] * o->slices, before += o->share[part];
     *run = o->share[part] - logical % o->share[part];
     return logical / o->share[part] * o->each + before + logical % o->share[part];
 }

@@ -30,8 +30,9 @@ static err_t set_orders(ckpt_work *w, const ckpt_state *s) {
             ckpt_order o = ckpt_order_of(t);
             if (g == GROUP_MASTER) w->order[i] = o;
             if (!order_equal(&o, &w->order[i]))
-                return err_set(ERR_INTERNAL, "tensor %s of group \"%s\" can't be saved: it is not shaped and sliced as its master", t->name,
-                               s->group[g].name);
+                return err_set(ERR_INTERNAL,
+                               "tensor %s of group \"%s\" can't be saved: it is not shaped and sliced as its master",
+                               t->name, s->group[g].name);
         }
     for (int i = 0; i < w->params; i++) w->base[i + 1] = w->base[i] + order_chunk(&w->order[i], w->order[i].all);
     return ERR_OK;
@@ -78,7 +79,8 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
     err_t rc = ckpt_agree(s, mine ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the parts of %d tensors", w->params));
     if (rc == ERR_OK) {
         for (int g = 0; g < w->groups; g++)
-            memcpy(mine + (size_t)g * (size_t)w->params * sizeof *w->span, work_span(w, g, w->rank, 0), (size_t)w->params * sizeof *w->span);
+            memcpy(mine + (size_t)g * (size_t)w->params * sizeof *w->span, work_span(w, g, w->rank, 0),
+                   (size_t)w->params * sizeof *w->span);
         digest_tables(s, w->groups, mine + bytes);
         rc = ckpt_gather(s, mine, each, &all, &cut);
     }
@@ -87,7 +89,8 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
         if (cut[r + 1] - cut[r] != each || memcmp(theirs + bytes, (uint8_t *)all + cut[0] + bytes, CKPT_DIGEST) != 0)
             rc = err_set(ERR_INTERNAL, "rank %d and rank 0 don't have the same tensors", r);
         for (int g = 0; g < w->groups && rc == ERR_OK; g++)
-            memcpy((void *)work_span(w, g, r, 0), theirs + (size_t)g * (size_t)w->params * sizeof *w->span, (size_t)w->params * sizeof *w->span);
+            memcpy((void *)work_span(w, g, r, 0), theirs + (size_t)g * (size_t)w->params * sizeof *w->span,
+                   (size_t)w->params * sizeof *w->span);
     }
     free(mine), free(all), free(cut);
     return rc;
@@ -95,13 +98,15 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
 
 static int compare_turns(const void *a, const void *b) {
     const ckpt_turn *x = a, *y = b;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->rank > y->rank) - (x->rank < y->rank);
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
+                                : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
 int work_turns(const ckpt_work *w, int group, int param) {
     int n = 0;
     for (int r = 0; r < w->world; r++)
-        if (work_span(w, group, r, param)->count != 0) w->turn[n++] = (ckpt_turn){work_span(w, group, r, param)->first, r};
+        if (work_span(w, group, r, param)->count != 0)
+            w->turn[n++] = (ckpt_turn){work_span(w, group, r, param)->first, r};
     qsort(w->turn, (size_t)n, sizeof *w->turn, compare_turns);
     return n;
 }
@@ -115,13 +120,14 @@ static err_t check_tensor(const ckpt_work *w, int group, int i, const char *name
         const ckpt_span *p = work_span(w, group, w->turn[k].rank, i);
         if (p->first != at || p->count < 0 || p->count > elements - at || !order_may_cut(o, at + p->count))
             return err_set(ERR_INTERNAL,
-                           "tensor %s: rank %d has %" PRId64 " elements from %" PRId64 " of %" PRId64 ", expected whole chunks of %d from %" PRId64
-                           ": it can't be saved",
+                           "tensor %s: rank %d has %" PRId64 " elements from %" PRId64 " of %" PRId64
+                           ", expected whole chunks of %d from %" PRId64 ": it can't be saved",
                            name, w->turn[k].rank, p->count, p->first, elements, CHUNK, at);
         at += p->count;
     }
     if (at == elements) return ERR_OK;
-    return err_set(ERR_INTERNAL, "tensor %s: the ranks have %" PRId64 " of its %" PRId64 " elements: it can't be saved", name, at, elements);
+    return err_set(ERR_INTERNAL, "tensor %s: the ranks have %" PRId64 " of its %" PRId64 " elements: it can't be saved",
+                   name, at, elements);
 }
 
 static err_t check_spans(const ckpt_work *w, const ckpt_state *s) {
@@ -147,7 +153,8 @@ static err_t allocate_digests(ckpt_work *w) {
             for (int i = 0; i < w->params; i++) cut[r + 1] += digest_bytes(&w->order[i], work_span(w, g, r, i));
         }
         w->mine[g] = malloc(cut[w->rank + 1] - cut[w->rank] + 1);
-        if (!w->mine[g]) return err_set(ERR_INTERNAL, "no memory for the digests of %" PRId64 " chunks", w->base[w->params]);
+        if (!w->mine[g])
+            return err_set(ERR_INTERNAL, "no memory for the digests of %" PRId64 " chunks", w->base[w->params]);
     }
     size_t bytes = (size_t)w->base[w->params] * CKPT_DIGEST;
     w->chunk = malloc(bytes + 1);
@@ -191,7 +198,7 @@ void work_close_own(ckpt_work *w, const ckpt_state *s) {
     if (ckpt_alone(s)) close_work(w);
 }
 
-// --- digests -------------------------------------------------------------------------------------------------------------------
+// --- digests ---------------------------------------------------------------------------------------------------------
 
 void work_digest(ckpt_work *w, int group, const ckpt_tensor *t) {
     uint8_t *to = w->mine[group];
@@ -229,7 +236,8 @@ void work_group_digest(const ckpt_work *w, const ckpt_tensor *t, uint8_t out[CKP
     digest_begin(&d);
     for (int i = 0; i < w->params; i++) {
         group_tensor(&d, &t[i]);
-        digest_put(&d, w->chunk + (size_t)w->base[i] * CKPT_DIGEST, (size_t)(w->base[i + 1] - w->base[i]) * CKPT_DIGEST);
+        digest_put(&d, w->chunk + (size_t)w->base[i] * CKPT_DIGEST,
+                   (size_t)(w->base[i + 1] - w->base[i]) * CKPT_DIGEST);
     }
     digest_end(&d, out);
 }

@@ -67,7 +67,8 @@ err_t ckpt_gather(const ckpt_state *s, const void *mine, size_t bytes, void **al
     TRY(ckpt_all_gather(s, of, eight));
     for (size_t r = 0; r < world; r++) (*cut)[r + 1] += (*cut)[r];
     *all = malloc((*cut)[world] + 1);
-    TRY(ckpt_agree(s, *all ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %zu bytes of %zu ranks", (*cut)[world], world)));
+    TRY(ckpt_agree(s, *all ? ERR_OK
+                           : err_set(ERR_INTERNAL, "no memory for %zu bytes of %zu ranks", (*cut)[world], world)));
     if (bytes) memcpy((char *)*all + (*cut)[rank], mine, bytes);
     return ckpt_all_gather(s, *all, *cut);
 }

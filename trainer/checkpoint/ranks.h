@@ -10,7 +10,9 @@ static inline int ckpt_world(const ckpt_state *s) { return ckpt_alone(s) ? 1 : s
 static inline int ckpt_node(const ckpt_state *s) { return ckpt_alone(s) ? 0 : s->ranks->place[s->ranks->rank].node; }
 static inline int ckpt_nodes(const ckpt_state *s) { return ckpt_alone(s) ? 1 : comm_nodes(s->ranks); }
 // The first rank of its node: the one that touches the node's directories.
-static inline bool ckpt_leads(const ckpt_state *s) { return ckpt_alone(s) || s->ranks->place[s->ranks->rank].local == 0; }
+static inline bool ckpt_leads(const ckpt_state *s) {
+    return ckpt_alone(s) || s->ranks->place[s->ranks->rank].local == 0;
+}
 int ckpt_leader_of(const ckpt_state *s, int node);
 int ckpt_ranks_of(const ckpt_state *s, int node);
 
@@ -23,7 +25,8 @@ err_t ckpt_broadcast(const ckpt_state *s, void *data, size_t bytes, int root);
 err_t ckpt_exchange(const ckpt_state *s, const comm_part *send, int sends, const comm_part *recv, int recvs);
 // Collective. Rank r's bytes, data[cut[r] .. cut[r+1]], are sent to all.
 err_t ckpt_all_gather(const ckpt_state *s, void *data, const size_t *cut);
-// Collective. *all: the ranks' bytes one after the other, rank r's at (*cut)[r] .. (*cut)[r+1]. The caller frees both, also after a failure.
+// Collective. *all: the ranks' bytes one after the other, rank r's at (*cut)[r] .. (*cut)[r+1]. The caller frees both,
+// also after a failure.
 err_t ckpt_gather(const ckpt_state *s, const void *mine, size_t bytes, void **all, size_t **cut);
 // Collective. Copies root's text to all ranks, with a NUL after it. The caller frees *text on all ranks but root.
 err_t ckpt_broadcast_text(const ckpt_state *s, char **text, size_t *size, int root);

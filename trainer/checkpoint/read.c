@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// --- a file against its manifest -----------------------------------------------------------------------------------------------
+// --- a file against its manifest -------------------------------------------------------------------------------------
 
 static err_t digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT_DIGEST]) {
     digest d;
@@ -39,20 +39,26 @@ static err_t check_header(const st_file *f, const manifest_file *say) {
     uint8_t found[CKPT_DIGEST];
     TRY(digest_header(f->fd, f->path, n, found));
     if (memcmp(found, say->header, sizeof found) == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: its header (%" PRId64 " bytes from offset 0) is not what the manifest recorded: the file is damaged", f->path, n);
+    return err_set(ERR_DATA,
+                   "%s: its header (%" PRId64
+                   " bytes from offset 0) is not what the manifest recorded: the file is damaged",
+                   f->path, n);
 }
 
 static err_t check_file(const st_file *f, const manifest *m, int file) {
     const manifest_file *say = &m->file[file];
     int count = manifest_parts_in(m, file);
     if (f->file_bytes != say->bytes)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, f->path, f->file_bytes, say->bytes);
-    if (f->count != count) return err_set(ERR_DATA, "%s: has %d tensors, the manifest says %d", f->path, f->count, count);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, f->path, f->file_bytes,
+                       say->bytes);
+    if (f->count != count)
+        return err_set(ERR_DATA, "%s: has %d tensors, the manifest says %d", f->path, f->count, count);
     return check_header(f, say);
 }
 
 static err_t open_file(st_file *f, const char *path, const manifest *m, int file) {
-    if (access(path, F_OK) != 0 && errno == ENOENT) return err_set(ERR_DATA, "%s: is missing; the manifest lists it", path);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return err_set(ERR_DATA, "%s: is missing; the manifest lists it", path);
     TRY(st_open(f, path));
     err_t rc = check_file(f, m, file);
     if (rc != ERR_OK) st_close(f);
@@ -74,14 +80,18 @@ static err_t find_part(const st_file *f, const manifest_tensor *t, const manifes
     return ERR_OK;
 }
 
-static err_t damaged(const char *path, const manifest_tensor *t, const manifest_part *p, const st_tensor *at, const uint8_t found[CKPT_DIGEST]) {
+static err_t damaged(const char *path, const manifest_tensor *t, const manifest_part *p, const st_tensor *at,
+                     const uint8_t found[CKPT_DIGEST]) {
     char is[17], should[17], slice[32] = "", elements[96] = "";
     digest_hex(is, found, 8);
     digest_hex(should, p->digest, 8);
     if (t->slices > 1) snprintf(slice, sizeof slice, "slice %d, ", p->slice);
     if (!manifest_part_is_whole(t, p))
-        snprintf(elements, sizeof elements, "%selements %" PRId64 " to %" PRId64 ": ", slice, p->first, p->first + p->count - 1);
-    return err_set(ERR_DATA, "%s: tensor %s (%s%" PRId64 " bytes at offset %" PRId64 ") has digest %s..., the manifest says %s...: it is damaged",
+        snprintf(elements, sizeof elements, "%selements %" PRId64 " to %" PRId64 ": ", slice, p->first,
+                 p->first + p->count - 1);
+    return err_set(ERR_DATA,
+                   "%s: tensor %s (%s%" PRId64 " bytes at offset %" PRId64
+                   ") has digest %s..., the manifest says %s...: it is damaged",
                    path, t->name, elements, at->bytes, at->offset, is, should);
 }
 
@@ -92,9 +102,10 @@ static err_t read_piece(const st_file *f, const st_tensor *at, int64_t k, int64_
     return rc;
 }
 
-// Reads all of a part, compares its digest, and copies what of it belongs there to `to` (NULL: nothing), whose slices may
-// be others.
-static err_t verify_part(const st_file *f, const manifest_tensor *t, const manifest_part *p, float *scratch, const ckpt_tensor *to) {
+// Reads all of a part, compares its digest, and copies what of it belongs there to `to` (NULL: nothing), whose slices
+// may be others.
+static err_t verify_part(const st_file *f, const manifest_tensor *t, const manifest_part *p, float *scratch,
+                         const ckpt_tensor *to) {
     const ckpt_order o = manifest_order(t);
     const st_tensor *at;
     uint8_t chunk[ORDER_PIECE / CHUNK * CKPT_DIGEST], found[CKPT_DIGEST];
@@ -133,7 +144,7 @@ err_t ckpt_verify_file(const char *path, const manifest *m, int file) {
     return rc;
 }
 
-// --- what is missing -----------------------------------------------------------------------------------------------------------
+// --- what is missing -------------------------------------------------------------------------------------------------
 
 err_t ckpt_missing(const char *where, const manifest *m, const bool *absent) {
     enum { NAMED = 6 };
@@ -145,11 +156,14 @@ err_t ckpt_missing(const char *where, const manifest *m, const bool *absent) {
         if (count++ == 0) first = f;
         if (count > NAMED) continue;
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", m->file[f].name);
-        if (m->world > 1) n += (size_t)snprintf(names + n, sizeof names - n, " (of rank %d, written on %s)", m->file[f].rank, m->file[f].host);
+        if (m->world > 1)
+            n += (size_t)snprintf(names + n, sizeof names - n, " (of rank %d, written on %s)", m->file[f].rank,
+                                  m->file[f].host);
     }
     if (count == 0) return ERR_OK;
     if (count > 1)
-        return err_set(ERR_DATA, "%s: %d of its %d files are missing: %s%s", where, count, m->files, names, count > NAMED ? ", and more" : "");
+        return err_set(ERR_DATA, "%s: %d of its %d files are missing: %s%s", where, count, m->files, names,
+                       count > NAMED ? ", and more" : "");
     const manifest_file *f = &m->file[first];
     if (m->world == 1) return err_set(ERR_DATA, "%s/%s: is missing; the manifest lists it", where, f->name);
     return err_set(ERR_DATA, "%s/%s: is missing; rank %d wrote it on %s", where, f->name, f->rank, f->host);
@@ -169,7 +183,7 @@ err_t ckpt_all_there(const char *dir, const manifest *m, int groups) {
     return rc;
 }
 
-// --- this rank's parts ---------------------------------------------------------------------------------------------------------
+// --- this rank's parts -----------------------------------------------------------------------------------------------
 
 // Files stay open: each tensor may have a part in every file, and opening a file means parsing its header.
 enum { OPEN_FILES = 64 };
@@ -206,7 +220,8 @@ static void source_close(source *x) {
 
 // Reads elements [from, to) of a tensor, which are in part p, to y (NULL: discards them). Adds the digests of their
 // chunks.
-static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y, uint8_t **chunk) {
+static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y,
+                        uint8_t **chunk) {
     const ckpt_order o = manifest_order(t);
     const st_file *f;
     const st_tensor *at;
@@ -271,9 +286,10 @@ static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s
     return rc;
 }
 
-// --- all parts together --------------------------------------------------------------------------------------------------------
+// --- all parts together ----------------------------------------------------------------------------------------------
 
-static err_t part_damaged(const char *dir, const manifest *m, const manifest_tensor *t, const manifest_part *p, const uint8_t found[CKPT_DIGEST]) {
+static err_t part_damaged(const char *dir, const manifest *m, const manifest_tensor *t, const manifest_part *p,
+                          const uint8_t found[CKPT_DIGEST]) {
     char path[IO_PATH];
     st_file f;
     const st_tensor *at;
@@ -300,12 +316,16 @@ static err_t verify_group(const char *dir, const manifest *m, const ckpt_work *w
             work_part_digest(w, i, first, p->count, found);
             if (memcmp(found, p->digest, sizeof found) == 0) continue;
             parts = *whole = false;
-            if (mine->first < first + p->count && first < mine->first + mine->count) rc = part_damaged(dir, m, t, p, found);
+            if (mine->first < first + p->count && first < mine->first + mine->count)
+                rc = part_damaged(dir, m, t, p, found);
         }
         work_part_digest(w, i, 0, shape_count(t->dims, t->size), found);
         if (!parts || memcmp(found, t->digest, sizeof found) == 0) continue;
         *whole = false;
-        rc = err_set(ERR_DATA, "%s: tensor %s has another digest than the manifest says: manifest.json does not belong to its parts", dir, t->name);
+        rc = err_set(
+            ERR_DATA,
+            "%s: tensor %s has another digest than the manifest says: manifest.json does not belong to its parts", dir,
+            t->name);
     }
     return rc;
 }
@@ -314,11 +334,13 @@ static err_t compare_hash(const char *dir, const char *what, const uint8_t found
     char hex[17];
     digest_hex(hex, found, 8);
     if (strcmp(hex, recorded) == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir, what, hex, recorded);
+    return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir,
+                   what, hex, recorded);
 }
 
 // group (=): the digests of the groups.
-static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w,
+                           uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
     uint8_t state[CKPT_DIGEST];
     bool whole = true;
     err_t rc = ERR_OK;
@@ -336,7 +358,8 @@ static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state 
     return compare_hash(dir, "state_hash", state, m->state_hash);
 }
 
-static err_t read_and_digest(const char *dir, const manifest *m, ckpt_state *s, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+static err_t read_and_digest(const char *dir, const manifest *m, ckpt_state *s,
+                             uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
     ckpt_work *w;
     TRY(ckpt_agree(s, work_open(&w, s)));
     err_t rc = ckpt_agree(s, read_groups(dir, m, s, w));
@@ -350,7 +373,7 @@ err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s) {
     return read_and_digest(dir, m, s, group);
 }
 
-// --- does it fit ---------------------------------------------------------------------------------------------------------------
+// --- does it fit -----------------------------------------------------------------------------------------------------
 
 static const char *find_value(const ckpt_key *key, int keys, const char *name) {
     for (int i = 0; i < keys; i++)
@@ -369,7 +392,8 @@ static int differing_keys(const manifest *m, const ckpt_state *s, char text[ERR_
         if (!then || k->open || strcmp(then, k->value) == 0) continue;
         n++;
         if (used + 96 > room) continue;
-        int put = snprintf(text + used, room - used, "\n  %s is %.60s in the checkpoint and %.60s now", k->key, then, k->value);
+        int put = snprintf(text + used, room - used, "\n  %s is %.60s in the checkpoint and %.60s now", k->key, then,
+                           k->value);
         used += (size_t)put < room - used ? (size_t)put : room - used - 1;
     }
     return n;
@@ -379,30 +403,34 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
     char all[ERR_TEXT - 320];
     int differ = differing_keys(m, s, all);
     if (differ > 1)
-        return err_set(ERR_CONFIG,
-                       "%s: %d settings that the bits depend on are others than in the checkpoint: put them back, or start another [run] name%s", dir,
-                       differ, all);
+        return err_set(
+            ERR_CONFIG,
+            "%s: %d settings that the bits depend on are others than in the checkpoint: put them back, or start another [run] name%s",
+            dir, differ, all);
     for (int i = 0; i < s->keys; i++) {
         const char *name = s->key[i].key, *now = s->key[i].value, *then = find_value(m->key, m->keys, name);
         const char *usual = s->key[i].usual;
         if (!then && strcmp(now, usual) == 0) continue;
         if (!then)
-            return err_set(ERR_CONFIG,
-                           "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
-                           "start another [run] name",
-                           dir, name, now, m->build, usual);
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
+                "start another [run] name",
+                dir, name, now, m->build, usual);
         if (strcmp(then, now) != 0 && !s->key[i].open)
-            return err_set(ERR_CONFIG,
-                           "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
-                           "another [run] name",
-                           dir, name, then, now, then);
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
+                "another [run] name",
+                dir, name, then, now, then);
     }
     for (int i = 0; i < m->keys; i++)
         if (!find_value(s->key, s->keys, m->key[i].key))
-            return err_set(ERR_CONFIG,
-                           "%s: %s = %.200s is in the checkpoint, which build %s wrote, and not known to this build: continue with that "
-                           "build, or start another [run] name",
-                           dir, m->key[i].key, m->key[i].value, m->build);
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s = %.200s is in the checkpoint, which build %s wrote, and not known to this build: continue with that "
+                "build, or start another [run] name",
+                dir, m->key[i].key, m->key[i].value, m->build);
     if (s->data_hash[0] && strcmp(s->data_hash, m->data_hash) != 0)
         return err_set(
             ERR_CONFIG,
@@ -423,15 +451,18 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
         const manifest_tensor *then = i < m->params ? &m->tensor[i] : NULL;
         const ckpt_tensor *now = i < s->params ? &s->group[GROUP_MASTER].tensor[i] : NULL;
         if (!then || !now || strcmp(then->name, now->name) != 0)
-            return err_set(ERR_CONFIG,
-                           "%s: tensor %d of %d is %s in the checkpoint, and of this model's %d it is %s: [model] describes another model", dir,
-                           i + 1, m->params, then ? then->name : "absent", s->params, now ? now->name : "absent");
-        if (then->dims == now->dims && memcmp(then->size, now->size, (size_t)now->dims * sizeof *now->size) == 0) continue;
+            return err_set(
+                ERR_CONFIG,
+                "%s: tensor %d of %d is %s in the checkpoint, and of this model's %d it is %s: [model] describes another model",
+                dir, i + 1, m->params, then ? then->name : "absent", s->params, now ? now->name : "absent");
+        if (then->dims == now->dims && memcmp(then->size, now->size, (size_t)now->dims * sizeof *now->size) == 0)
+            continue;
         char is[96], should[96];
         shape_text(is, sizeof is, then->dims, then->size);
         shape_text(should, sizeof should, now->dims, now->size);
-        return err_set(ERR_CONFIG, "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model", dir, now->name, is,
-                       should);
+        return err_set(ERR_CONFIG,
+                       "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model",
+                       dir, now->name, is, should);
     }
     return ERR_OK;
 }
@@ -440,17 +471,19 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
 static err_t compare_groups(const char *dir, const manifest *m, const ckpt_state *s) {
     for (int g = GROUP_OPTIMIZER; g < s->groups; g++) {
         if (s->groups == m->groups && strcmp(s->group[g].name, m->group[g]) == 0) continue;
-        return err_set(ERR_CONFIG,
-                       "%s: holds no optimizer state%s, and training can't continue from it: use its model.safetensors as [model] "
-                       "init_from",
-                       dir, m->groups > 1 ? " of this optimizer" : "");
+        return err_set(
+            ERR_CONFIG,
+            "%s: holds no optimizer state%s, and training can't continue from it: use its model.safetensors as [model] "
+            "init_from",
+            dir, m->groups > 1 ? " of this optimizer" : "");
     }
     return ERR_OK;
 }
 
 // Builds before version 3 wrote only "cuda" for a GPU. An empty text: not known.
 static bool same_arithmetic(const manifest *m, const char *now) {
-    return !*m->arithmetic || strcmp(m->arithmetic, now) == 0 || (strcmp(m->arithmetic, "cuda") == 0 && strncmp(now, "cuda ", 5) == 0);
+    return !*m->arithmetic || strcmp(m->arithmetic, now) == 0 ||
+           (strcmp(m->arithmetic, "cuda") == 0 && strncmp(now, "cuda ", 5) == 0);
 }
 
 static err_t compare_devices(const char *dir, const manifest *m, const ckpt_state *s) {
@@ -458,10 +491,11 @@ static err_t compare_devices(const char *dir, const manifest *m, const ckpt_stat
     if (!s->dev || s->any_device) return ERR_OK;
     device_arithmetic(s->dev, now, sizeof now);
     if (same_arithmetic(m, now)) return ERR_OK;
-    return err_set(ERR_CONFIG,
-                   "%s: the checkpoint was computed on \"%s\", this run computes on \"%s\", and the bits depend on it: continue on a device of "
-                   "that kind with that library, or set [device] match = no, and the bits will be others from there on",
-                   dir, m->arithmetic, now);
+    return err_set(
+        ERR_CONFIG,
+        "%s: the checkpoint was computed on \"%s\", this run computes on \"%s\", and the bits depend on it: continue on a device of "
+        "that kind with that library, or set [device] match = no, and the bits will be others from there on",
+        dir, m->arithmetic, now);
 }
 
 // This build's revision, where the checkpoint was computed by another one on the same kind of device; else 0.
@@ -472,12 +506,13 @@ static int other_revision(const manifest *m, const ckpt_state *s, const char **t
     device_arithmetic(s->dev, here, sizeof here);
     manifest_revision_now(m->arithmetic, m->key, m->keys, type, &kind_then);
     int now = manifest_revision_now(here, s->key, s->keys, type, kind);
-    return strcmp(*kind, kind_then) == 0 && now != m->revision ? now : 0;  // another kind of device is compare_devices' to judge
+    // another kind of device is compare_devices' to judge
+    return strcmp(*kind, kind_then) == 0 && now != m->revision ? now : 0;
 }
 
 static void say_revision(char to[CKPT_REVISION], const manifest *m, const char *type, const char *kind) {
-    snprintf(to, CKPT_REVISION, "revision %d of the arithmetic of %s on %s (build %.63s%s)", m->revision, type, kind, m->build,
-             m->assumed ? ", which did not record it: it follows from its age" : "");
+    snprintf(to, CKPT_REVISION, "revision %d of the arithmetic of %s on %s (build %.63s%s)", m->revision, type, kind,
+             m->build, m->assumed ? ", which did not record it: it follows from its age" : "");
 }
 
 static err_t compare_revisions(const char *dir, const manifest *m, const ckpt_state *s) {
@@ -506,8 +541,9 @@ static err_t take_plans(const char *dir, const manifest *m, ckpt_state *s) {
     for (int i = 0; i < m->plans; i++) {
         if (device_plans_set(s->dev, m->plan[i]) == ERR_OK) continue;
         if (!s->any_device)
-            return err_prefix("%s: plan %d of %d can't be used, and without it the bits will be others ([device] match = no goes on so)", dir, i + 1,
-                              m->plans);
+            return err_prefix(
+                "%s: plan %d of %d can't be used, and without it the bits will be others ([device] match = no goes on so)",
+                dir, i + 1, m->plans);
         snprintf(s->other, sizeof s->other, "%s (not all of its plans can be used)", m->arithmetic);
     }
     return ERR_OK;
@@ -529,7 +565,8 @@ static void note_build(const manifest *m, ckpt_state *s) {
     s->other_bits[0] = s->other_build[0] = 0;
     if (other_revision(m, s, &type, &kind)) say_revision(s->other_bits, m, type, kind);
     if (s->sources[0] && strcmp(m->sources, s->sources) != 0)
-        snprintf(s->other_build, sizeof s->other_build, "%s (sources %s)", m->build, m->sources[0] ? m->sources : "not known");
+        snprintf(s->other_build, sizeof s->other_build, "%s (sources %s)", m->build,
+                 m->sources[0] ? m->sources : "not known");
 }
 
 // What was left open is what it was.
@@ -560,7 +597,7 @@ err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign
     return ERR_OK;
 }
 
-// --- a directory ---------------------------------------------------------------------------------------------------------------
+// --- a directory -----------------------------------------------------------------------------------------------------
 
 // Nodes may hold different checkpoints under the same name.
 static err_t same_manifest(const char *dir, const manifest *m, const ckpt_state *s) {
@@ -602,7 +639,8 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s) {
 }
 
 // Reads the state that the manifest describes; its tables have no memory to read into.
-static err_t read_all(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+static err_t read_all(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table,
+                      uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
     s->params = m->params;
     s->groups = m->groups;
     for (int g = 0; g < m->groups; g++) {
@@ -610,8 +648,11 @@ static err_t read_all(const char *dir, const manifest *m, ckpt_state *s, ckpt_te
         for (int i = 0; i < m->params; i++) {
             const manifest_tensor *from = &m->tensor[g * m->params + i];
             ckpt_tensor *t = &s->group[g].tensor[i];
-            *t = (ckpt_tensor){
-                .dims = from->dims, .axis = from->axis, .slices = from->slices, .split = from->split, .count = shape_count(from->dims, from->size)};
+            *t = (ckpt_tensor){.dims = from->dims,
+                               .axis = from->axis,
+                               .slices = from->slices,
+                               .split = from->split,
+                               .count = shape_count(from->dims, from->size)};
             memcpy(t->size, from->size, sizeof t->size);
             snprintf(t->name, sizeof t->name, "%s", m->tensor[i].name);  // the parameter's
         }

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// --- sending what a node lacks -------------------------------------------------------------------------------------------------
+// --- sending what a node lacks ---------------------------------------------------------------------------------------
 
 // Where this node receives files: step-N, or, if it has nothing of this checkpoint, a new directory.
 static err_t open_target(const shared *x, char dir[IO_PATH]) {
@@ -78,7 +78,8 @@ static void passage_open(passage *p, int f, const char *dir) {
 
 static void read_piece(passage *p, int64_t at, size_t n) {
     if (p->fd < 0 || io_read_at(p->fd, p->x->m.file[p->f].name, at, p->piece, n) == ERR_OK) return;
-    passage_note(p, err_set(ERR_DATA, "%s: can't be read to be sent to other nodes", p->x->final));  // this copy is of no use
+    // this copy is of no use
+    passage_note(p, err_set(ERR_DATA, "%s: can't be read to be sent to other nodes", p->x->final));
 }
 
 // All ranks take part in every call, most with nothing to send or receive: they make the same calls in the same order.
@@ -115,7 +116,8 @@ static err_t pass_file(passage *p, int f, const char *dir) {
 
 static err_t move_files(const shared *x, const char *dir) {
     passage p = {.x = x, .piece = malloc(CKPT_PIECE), .part = calloc((size_t)ckpt_nodes(x->r.s), sizeof(comm_part))};
-    err_t rc = ckpt_agree(x->r.s, p.piece && p.part ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a piece of %d bytes", CKPT_PIECE));
+    err_t rc = ckpt_agree(
+        x->r.s, p.piece && p.part ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a piece of %d bytes", CKPT_PIECE));
     for (int f = 0; f < x->m.files && rc == ERR_OK; f++) rc = pass_file(&p, f, dir);
     free(p.piece), free(p.part);
     if (rc != ERR_OK) return rc;
@@ -138,7 +140,7 @@ static err_t fetch(const shared *x) {
     return rc;  // an unfinished new directory has no manifest, and the next cleaning removes it
 }
 
-// --- resuming ------------------------------------------------------------------------------------------------------------------
+// --- resuming --------------------------------------------------------------------------------------------------------
 
 typedef struct attempt {
     void (*complain)(void *ctx, const err_record *why);
@@ -177,7 +179,8 @@ static err_t fetch_and_read(shared *x, ckpt_state *s, bool deep, attempt *a) {
 }
 
 static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
-    if (x->m.at.step != x->r.step) return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", x->final, x->m.at.step);
+    if (x->m.at.step != x->r.step)
+        return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", x->final, x->m.at.step);
     TRY(ckpt_agree(s, ckpt_fits(x->final, &x->m, s, false)));
     err_t rc = fetch_and_read(x, s, false, a);
     if ((rc == ERR_DATA || rc == ERR_IO) && !a->fatal && shared_complete(x)) {
@@ -227,7 +230,8 @@ static err_t try_broken(const remains *r, attempt *a) {
     if (ckpt_leads(r->s) && v) {
         rc = ckpt_path(path, r->run_dir, (ckpt_kind)v->kind, r->step);
         if (rc == ERR_OK) rc = manifest_text(path, &text, &n, digest);
-        if (rc == ERR_OK) rc = err_set(ERR_IO, "%s/manifest.json: could not be read at first, and could a moment later", path);
+        if (rc == ERR_OK)
+            rc = err_set(ERR_IO, "%s/manifest.json: could not be read at first, and could a moment later", path);
         free(text);
     }
     rc = ckpt_agree(r->s, rc);
@@ -277,14 +281,18 @@ static bool worth_a_try(const remains *r) {
 err_t ckpt_unreadable(const char *run_dir, int tried, int unreadable) {
     char text[ERR_TEXT], others[64] = "";
     snprintf(text, sizeof text, "%s", err_last()->text);
-    if (unreadable < tried) snprintf(others, sizeof others, ", and %d %s damaged", tried - unreadable, tried - unreadable == 1 ? "is" : "are");
-    return err_set(ERR_IO,
-                   "%s/ckpt: of %d checkpoint%s %d could not be read%s. What can't be read may be whole: leave it where it is, mend what the system "
-                   "refuses here, and start the same command again; it goes on from there. %.500s",
-                   run_dir, tried, tried == 1 ? "" : "s", unreadable, others, text);
+    if (unreadable < tried)
+        snprintf(others, sizeof others, ", and %d %s damaged", tried - unreadable,
+                 tried - unreadable == 1 ? "is" : "are");
+    return err_set(
+        ERR_IO,
+        "%s/ckpt: of %d checkpoint%s %d could not be read%s. What can't be read may be whole: leave it where it is, mend what the system "
+        "refuses here, and start the same command again; it goes on from there. %.500s",
+        run_dir, tried, tried == 1 ? "" : "s", unreadable, others, text);
 }
 
-err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx) {
+err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found,
+                        void (*complain)(void *ctx, const err_record *why), void *ctx) {
     attempt a = {.complain = complain, .ctx = ctx};
     ckpt_version *list;
     int count;
@@ -301,9 +309,10 @@ err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*
     free(list);
     if (rc != ERR_OK || *found || a.tried == 0) return rc;
     if (a.unreadable) return err_restore(&a.unread), ckpt_unreadable(run_dir, a.tried, a.unreadable);
-    return err_set(ERR_DATA,
-                   "%s/ckpt: the nodes have %d checkpoint%s, and none can be used: bring back a node that has what is missing, "
-                   "restore one from a "
-                   "copy, or move the directories away to start from the beginning. Of the newest: %.600s",
-                   run_dir, a.tried, a.tried == 1 ? "" : "s", a.newest.text);
+    return err_set(
+        ERR_DATA,
+        "%s/ckpt: the nodes have %d checkpoint%s, and none can be used: bring back a node that has what is missing, "
+        "restore one from a "
+        "copy, or move the directories away to start from the beginning. Of the newest: %.600s",
+        run_dir, a.tried, a.tried == 1 ? "" : "s", a.newest.text);
 }

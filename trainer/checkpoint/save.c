@@ -49,7 +49,7 @@ typedef struct record {
     uint8_t header[CKPT_DIGEST];
 } record;
 
-// --- this rank's files ---------------------------------------------------------------------------------------------------------
+// --- this rank's files -----------------------------------------------------------------------------------------------
 
 static err_t put_group(st_writer *to, ckpt_work *w, int group, const ckpt_tensor *t) {
     uint8_t *chunk = w->mine[group];
@@ -90,7 +90,8 @@ static void digest_header(const st_writer *w, uint8_t out[CKPT_DIGEST]) {
 
 // Groups first to end - 1 into file f.
 static err_t write_file(save *x, int f, int first, int end) {
-    static const char *const metadata[] = {"format", "pt", NULL};  // what other readers look for: plain arrays, row by row
+    // what other readers look for: plain arrays, row by row
+    static const char *const metadata[] = {"format", "pt", NULL};
     manifest_file *say = &x->m.file[f];
     char path[IO_PATH];
     st_writer w;
@@ -108,7 +109,8 @@ static err_t write_file(save *x, int f, int first, int end) {
 }
 
 static err_t write_files(save *x) {
-    int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank), optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
+    int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank),
+        optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
     if (model >= 0) TRY(write_file(x, model, GROUP_MASTER, GROUP_OPTIMIZER));
     return optimizer >= 0 ? write_file(x, optimizer, GROUP_OPTIMIZER, x->m.groups) : ERR_OK;
 }
@@ -125,7 +127,7 @@ static err_t verify_files(const save *x) {
     return ERR_OK;
 }
 
-// --- the manifest --------------------------------------------------------------------------------------------------------------
+// --- the manifest ----------------------------------------------------------------------------------------------------
 
 static err_t gather_records(save *x) {
     record mine[FILE_KINDS] = {0};
@@ -189,7 +191,7 @@ static err_t write_manifest(save *x) {
     return rc;
 }
 
-// --- all of it -----------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 static err_t make_directory(const save *x) {
     TRY(ckpt_open_directory(x->run_dir, x->faults));

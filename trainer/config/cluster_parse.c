@@ -14,12 +14,16 @@ typedef struct entry {
 } entry;
 
 static err_t refuse(const entry *e, const char *why) {
-    return err_set(ERR_CONFIG, "entry %d, `%.200s`: %s. Expected host:ranks, [IPv6]:ranks or name[01-16]:ranks, comma between entries", e->number,
-                   e->text, why);
+    return err_set(
+        ERR_CONFIG,
+        "entry %d, `%.200s`: %s. Expected host:ranks, [IPv6]:ranks or name[01-16]:ranks, comma between entries",
+        e->number, e->text, why);
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_name(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_'; }
+static bool is_name(char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_';
+}
 
 int cluster_number(const char **p) {
     int value = 0, digits = 0;
@@ -114,7 +118,8 @@ static err_t parse_entry(cluster *out, const entry *e) {
     const char *close = strchr(e->text, ']');
     if (*e->text == '[' && close && memchr(e->text, ':', (size_t)(close - e->text))) return parse_ipv6(out, e, close);
     const char *colon = strchr(e->text, ':');
-    if (colon && strchr(colon + 1, ':')) return refuse(e, "more than one `:`; an IPv6 address stands in brackets, [address]:ranks");
+    if (colon && strchr(colon + 1, ':'))
+        return refuse(e, "more than one `:`; an IPv6 address stands in brackets, [address]:ranks");
     char host[CONFIG_TEXT];
     int ranks;
     snprintf(host, sizeof host, "%.*s", colon ? (int)(colon - e->text) : (int)strlen(e->text), e->text);

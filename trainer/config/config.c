@@ -23,7 +23,8 @@ static err_t expected(const char *found, const char *fmt, ...) {
 
 static err_t outside(const setting *k, const char *text) {
     if (k->type == KEY_INT) return expected(text, "a whole number from %.0f to %.0f", k->min, k->max);
-    return expected(text, "%s%sa number from %g to %g", k->words ? k->words : "", k->words ? " or " : "", k->min, k->max);
+    return expected(text, "%s%sa number from %g to %g", k->words ? k->words : "", k->words ? " or " : "", k->min,
+                    k->max);
 }
 
 static const char *skip_digits(const char *p) {
@@ -95,7 +96,9 @@ static err_t parse_name(const char *text, char dst[CONFIG_WORD]) {
     bool good = n > 0 && n < CONFIG_WORD && text[0] != '.' && text[0] != '-';
     for (const char *p = text; good && *p; p++)
         good = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("._-", *p);
-    if (!good) return expected(text, "1 to %d letters, digits, dots, dashes and underscores, first no dot or dash", CONFIG_WORD - 1);
+    if (!good)
+        return expected(text, "1 to %d letters, digits, dots, dashes and underscores, first no dot or dash",
+                        CONFIG_WORD - 1);
     memcpy(dst, text, n + 1);
     return ERR_OK;
 }
@@ -166,19 +169,21 @@ static err_t take_file(config *c, int file, const ini_file *f) {
 static err_t read_file(config *c, const char *path, ini_file **f) {
     char place[INI_PLACE];
     ini_place(place, path, 0);
-    if (c->file_count == CONFIG_FILES_MAX) return err_set(ERR_CONFIG, "%s: more than %d files", place, CONFIG_FILES_MAX);
+    if (c->file_count == CONFIG_FILES_MAX)
+        return err_set(ERR_CONFIG, "%s: more than %d files", place, CONFIG_FILES_MAX);
     if (strlen(path) >= CONFIG_TEXT) return err_set(ERR_CONFIG, "%s: the file's name is too long", place);
     memcpy(c->files[c->file_count++], path, strlen(path) + 1);
     return ini_read(path, f);
 }
 
-// --- the command line --------------------------------------------------------------------------------------------------------
+// --- the command line ------------------------------------------------------------------------------------------------
 
 static bool take_name(char dst[INI_NAME], const char *from, const char *end) {
     size_t n = (size_t)(end - from);
     if (n == 0 || n >= INI_NAME) return false;
     for (const char *p = from; p < end; p++)
-        if (!(*p >= 'a' && *p <= 'z') && !(*p >= 'A' && *p <= 'Z') && !(*p >= '0' && *p <= '9') && *p != '_') return false;
+        if (!(*p >= 'a' && *p <= 'z') && !(*p >= 'A' && *p <= 'Z') && !(*p >= '0' && *p <= '9') && *p != '_')
+            return false;
     memcpy(dst, from, n);
     dst[n] = 0;
     return true;
@@ -190,13 +195,15 @@ static err_t parse_override(const char *text, int number, ini_entry *e) {
     const char *equals = strchr(text, '='), *dot = equals ? memchr(text, '.', (size_t)(equals - text)) : NULL;
     *e = (ini_entry){.line = number};
     if (!dot || !take_name(e->section, text, dot) || !take_name(e->key, dot + 1, equals))
-        return err_set(ERR_CONFIG, "command line: -o `%s`: expected section.key=value, such as run.steps=100", ini_show(show, text, strlen(text)));
+        return err_set(ERR_CONFIG, "command line: -o `%s`: expected section.key=value, such as run.steps=100",
+                       ini_show(show, text, strlen(text)));
     size_t n = strlen(equals + 1);
     bool plain = n <= INI_LINE;
-    for (const char *p = equals + 1; plain && *p; p++) plain = *p == '\n' || *p == '\t' || ((unsigned char)*p >= ' ' && *p != 127);
+    for (const char *p = equals + 1; plain && *p; p++)
+        plain = *p == '\n' || *p == '\t' || ((unsigned char)*p >= ' ' && *p != 127);
     if (!plain)
-        return err_set(ERR_CONFIG, "command line: [%s] %s: expected at most %d bytes of plain text, found `%s`", e->section, e->key, INI_LINE,
-                       ini_show(show, equals + 1, n));
+        return err_set(ERR_CONFIG, "command line: [%s] %s: expected at most %d bytes of plain text, found `%s`",
+                       e->section, e->key, INI_LINE, ini_show(show, equals + 1, n));
     memcpy(e->value, equals + 1, n + 1);
     return ERR_OK;
 }
@@ -212,7 +219,7 @@ static err_t take_overrides(config *c, const char *const *overrides, int n, bool
     return ERR_OK;
 }
 
-// --- all of it ---------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 // The architecture of the last file that names one decides which keys there are, so it is looked for first.
 static err_t take_type(config *c, ini_file *const *f) {
@@ -239,8 +246,11 @@ static err_t set_defaults(config *c) {
         char value[CONFIG_WORD];
         if (c->origin[i].file) continue;
         implied(c, k, value);
-        if (parse_value(c, i, *value ? value : k->fallback) != ERR_OK) return err_prefix("default: [%s] %s", k->section, k->key);
-        if (*value) c->origin[i] = (key_origin){.file = c->origin[type].file, .line = c->origin[type].line, .family = c->model.family->name};
+        if (parse_value(c, i, *value ? value : k->fallback) != ERR_OK)
+            return err_prefix("default: [%s] %s", k->section, k->key);
+        if (*value)
+            c->origin[i] = (key_origin){
+                .file = c->origin[type].file, .line = c->origin[type].line, .family = c->model.family->name};
     }
     if (c->model.family) c->origin[type].family = c->model.family->name;
     return ERR_OK;
@@ -272,7 +282,9 @@ err_t config_load_with(config *c, const char *const *files, int count, const cha
 
 err_t config_load(config *c, const char *const *files, int count) { return config_load_with(c, files, count, NULL, 0); }
 
-err_t config_rename(config *c, const char *name) { return parse_name(name, c->run.name) == ERR_OK ? ERR_OK : err_prefix("[run] name"); }
+err_t config_rename(config *c, const char *name) {
+    return parse_name(name, c->run.name) == ERR_OK ? ERR_OK : err_prefix("[run] name");
+}
 
 bool config_given(const config *c, const char *section, const char *key, int after) {
     int row = config_find(c, section, key);
@@ -286,7 +298,7 @@ err_t config_blame(const config *c, const char *section, const char *key) {
     return err_prefix("%s%s[%s] %s", set ? config_place(c, row, place) : "", set ? ": " : "", section, key);
 }
 
-// --- values of a checkpoint ----------------------------------------------------------------------------------------------------
+// --- values of a checkpoint ------------------------------------------------------------------------------------------
 
 bool config_follows_steps(const config *c, const char *key) {
     int row = strcmp(key, "schedule.warmup") == 0        ? config_row(offsetof(config, schedule.warmup))

@@ -84,12 +84,12 @@ err_t config_rename(config *c, const char *name);
 // Has one of the files after the first `after` ones given this key?
 bool config_given(const config *c, const char *section, const char *key, int after);
 
-// Puts the key whose value led to this thread's failure, and where it was set, before the failure's text: "mine.ini:7: [sample] tokenizer: ",
-// of a default "[sample] tokenizer: ". Returns its code.
+// Puts the key whose value led to this thread's failure, and where it was set, before the failure's text: "mine.ini:7:
+// [sample] tokenizer: ", of a default "[sample] tokenizer: ". Returns its code.
 err_t config_blame(const config *c, const char *section, const char *key);
 
-// Says which kind of device `auto` is on this machine, and why; what was left open to be chosen by the kind is chosen anew. config_load alone
-// chooses as for a CPU where the backend is auto.
+// Says which kind of device `auto` is on this machine, and why; what was left open to be chosen by the kind is chosen
+// anew. config_load alone chooses as for a CPU where the backend is auto.
 err_t config_decide(config *c, device_kind kind, const char *why);
 
 // Can `world` ranks share the work of a step? ERR_CONFIG says what would fit. (trainer/config/rules.c)
@@ -100,7 +100,9 @@ grid config_grid(const config *c, int world);
 
 // The words of [parallel] schedule: trainer/step/pipeline.h has the same ones, in this order.
 typedef enum { SCHEDULED_GPIPE, SCHEDULED_1F1B, SCHEDULED_INTERLEAVED, SCHEDULED_ZB_H1, SCHEDULED_ZB_V } pipeline_word;
-static inline int config_chunks(const config *c) { return c->parallel.schedule == SCHEDULED_ZB_V ? 2 : (int)c->parallel.chunks; }
+static inline int config_chunks(const config *c) {
+    return c->parallel.schedule == SCHEDULED_ZB_V ? 2 : (int)c->parallel.chunks;
+}
 
 // Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).
 void config_print(const config *c, FILE *out);
@@ -109,11 +111,12 @@ void config_print(const config *c, FILE *out);
 enum { CONFIG_COMPUTE = 2 * CONFIG_WORD };
 const char *config_compute(const config *c, char dst[CONFIG_COMPUTE]);
 
-// Prints config.ini: every key with its default and one comment line (test/test_config_keys.c compares it with the file).
+// Prints config.ini: every key with its default and one comment line (test/test_config_keys.c compares it with the
+// file).
 void config_print_defaults(FILE *out);
 
-// Calls visit(ctx, "section.key", value) for every key of the class, in table order, with the resolved value in canonical form.
-// Stops at the first failure and returns it.
+// Calls visit(ctx, "section.key", value) for every key of the class, in table order, with the resolved value in
+// canonical form. Stops at the first failure and returns it.
 typedef err_t (*config_visit)(void *ctx, const char *key, const char *value);
 err_t config_each(const config *c, key_class class, config_visit visit, void *ctx);
 

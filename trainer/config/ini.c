@@ -1,4 +1,5 @@
-// trainer/config/ini.c: see trainer/config/ini.h. Three passes over one buffer: bytes and line lengths, lines, and iniparser over the copy.
+// trainer/config/ini.c: see trainer/config/ini.h. Three passes over one buffer: bytes and line lengths, lines, and
+// iniparser over the copy.
 //
 // The copy has one line for each line of the file: empty, `[section]`, or `key = "value"`. In values, characters that
 // iniparser 4.1 and 4.2 treat differently, or can't hold, are replaced by control bytes; the first pass has checked
@@ -42,7 +43,8 @@ const char *ini_show(char dst[INI_SHOW], const char *bytes, size_t n) {
 
 const char *ini_place(char dst[INI_PLACE], const char *path, int line) {
     size_t n = strlen(path), room = INI_PLACE - 32;  // "..." and ":line" need less
-    int at = n > room ? snprintf(dst, INI_PLACE, "...%s", path + n - room) : snprintf(dst, INI_PLACE, "%s", n ? path : "\"\"");
+    int at = n > room ? snprintf(dst, INI_PLACE, "...%s", path + n - room)
+                      : snprintf(dst, INI_PLACE, "%s", n ? path : "\"\"");
     for (int i = 0; i < at; i++)
         if ((unsigned char)dst[i] < ' ' || dst[i] == 127) dst[i] = '?';
     if (line) snprintf(dst + at, (size_t)(INI_PLACE - at), ":%d", line);
@@ -125,7 +127,8 @@ static err_t check_bytes(const char *path, const char *bytes, size_t n) {
 // Fails at the current line, with a message that ends with the offending text.
 static err_t reject(const scanner *s, const char *why, const char *p, const char *end) {
     char place[INI_PLACE], show[INI_SHOW];
-    return err_set(ERR_CONFIG, "%s: %s: `%s`", ini_place(place, s->path, s->line), why, ini_show(show, p, (size_t)(end - p)));
+    return err_set(ERR_CONFIG, "%s: %s: `%s`", ini_place(place, s->path, s->line), why,
+                   ini_show(show, p, (size_t)(end - p)));
 }
 
 // The same for the value of a key.
@@ -167,7 +170,8 @@ static void emit(scanner *s, const char *text, size_t n) {
 }
 
 static err_t add_entry(scanner *s, const char *key) {
-    if (s->out->count == INI_ENTRIES) return reject(s, "more sections and keys in one file than any configuration has", key, key + strlen(key));
+    if (s->out->count == INI_ENTRIES)
+        return reject(s, "more sections and keys in one file than any configuration has", key, key + strlen(key));
     ini_entry *e = &s->out->entry[s->out->count++];
     e->line = s->line;
     memcpy(e->section, s->section, INI_NAME);
@@ -182,7 +186,8 @@ static err_t check_repeat(const scanner *s, const char *key) {
         const ini_entry *e = &s->out->entry[i];
         if (!e->key[0] || strcasecmp(e->key, key) != 0 || strcasecmp(e->section, s->section) != 0) continue;
         ini_place(place, s->path, s->line);
-        return err_set(ERR_CONFIG, "%s: [%s] %s: given twice, first in line %d. Keep one of the two.", place, s->section, key, e->line);
+        return err_set(ERR_CONFIG, "%s: [%s] %s: given twice, first in line %d. Keep one of the two.", place,
+                       s->section, key, e->line);
     }
     return ERR_OK;
 }
@@ -192,7 +197,8 @@ static err_t scan_section(scanner *s, const char *p, const char *end) {
     if (!close) return reject(s, "section header without its closing ], expected [name]", p, end);
     const char *name = skip_blanks(p + 1, close), *rest = skip_blanks(close + 1, end);
     TRY(take_name(s, "a section's name is letters, digits and _", name, trim_blanks(name, close), s->section));
-    if (rest < end && !opens_comment(*rest)) return reject(s, "text after a section header", rest, trim_blanks(rest, end));
+    if (rest < end && !opens_comment(*rest))
+        return reject(s, "text after a section header", rest, trim_blanks(rest, end));
     emit(s, "[", 1);
     emit(s, s->section, strlen(s->section));
     emit(s, "]", 1);
@@ -235,7 +241,8 @@ static err_t scan_plain(scanner *s, const char *key, const char *p, const char *
     stop = trim_blanks(p, stop);
     if (stop > p && stop[-1] == '\\') return reject_value(s, key, CONTINUED, p, stop);
     for (const char *c = p; c < stop; c++)
-        if (*c == '\\' || *c == '"') return reject_value(s, key, "\" or \\ in a value without quotes, put all of it in quotes", p, stop);
+        if (*c == '\\' || *c == '"')
+            return reject_value(s, key, "\" or \\ in a value without quotes, put all of it in quotes", p, stop);
     emit(s, p, (size_t)(stop - p));
     return ERR_OK;
 }
@@ -244,7 +251,8 @@ static err_t scan_key(scanner *s, const char *p, const char *end) {
     const char *equals = p;
     char key[INI_NAME];
     while (equals < end && *equals != '=' && !opens_comment(*equals)) equals++;
-    if (equals == end || *equals != '=') return reject(s, "no = in this line, expected key = value", p, trim_blanks(p, equals));
+    if (equals == end || *equals != '=')
+        return reject(s, "no = in this line, expected key = value", p, trim_blanks(p, equals));
     TRY(take_name(s, "before = stands a key, which is letters, digits and _", p, trim_blanks(p, equals), key));
     if (!s->section[0]) return reject(s, "key outside any section, put its [section] above it", key, key + strlen(key));
     TRY(check_repeat(s, key));
@@ -315,9 +323,14 @@ static err_t take_values(const scanner *s, const dictionary *d) {
         snprintf(name, sizeof name, "%s:%s", e->section, e->key);
         const char *value = iniparser_getstring(d, name, NULL);
         if (!value || strlen(value) > INI_LINE)
-            return err_set(ERR_INTERNAL, "line %d: [%s] %s: lost by iniparser: out of memory?", e->line, e->section, e->key);
+            return err_set(ERR_INTERNAL, "line %d: [%s] %s: lost by iniparser: out of memory?", e->line, e->section,
+                           e->key);
         char *to = e->value;
-        for (; *value; value++) *to++ = *value == HIDDEN_BACKSLASH ? '\\' : *value == HIDDEN_QUOTE ? '"' : *value == HIDDEN_NEWLINE ? '\n' : *value;
+        for (; *value; value++)
+            *to++ = *value == HIDDEN_BACKSLASH ? '\\'
+                    : *value == HIDDEN_QUOTE   ? '"'
+                    : *value == HIDDEN_NEWLINE ? '\n'
+                                               : *value;
         *to = 0;
     }
     return ERR_OK;

@@ -5,9 +5,9 @@
 // for it to be parsed, checked, printed, written to config.ini, compared on resume and suggested when it is misspelled.
 //
 // Which class a key has:
-//   bits    what the weights of a step depend on: the model's shape, the seed and the order of the data, the batch and its
-//           lanes, precision, optimizer and schedule. Not run.steps: a run may be extended; the part of run.steps that
-//           the schedule uses is kept in decay_steps, which is resolved first.
+//   bits    what the weights of a step depend on: the model's shape, the seed and the order of the data, the batch and
+//           its lanes, precision, optimizer and schedule. Not run.steps: a run may be extended; the part of run.steps
+//           that the schedule uses is kept in decay_steps, which is resolved first.
 //           The default of a bits key that is added later is the behaviour of all builds before it, so that their
 //           checkpoints can be continued.
 //   layout  what all ranks must do alike because they do it together (evaluating, sampling, checkpointing and hashing
@@ -256,7 +256,7 @@ bool config_word(const char *words, int i, char dst[CONFIG_WORD]) {
     return true;
 }
 
-// --- the table as a whole ------------------------------------------------------------------------------------------------------
+// --- the table as a whole --------------------------------------------------------------------------------------------
 
 static int model_rows(void) {
     int n = 0;

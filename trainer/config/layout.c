@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-// --- without a number of ranks -----------------------------------------------------------------------------------------------
+// --- without a number of ranks ---------------------------------------------------------------------------------------
 
 // Ranks that share layers have equal shares of the slices.
 static err_t judge_tensor(judge *j) {
@@ -29,21 +29,24 @@ static err_t judge_token_slices(judge *j) {
 // Ranks that share positions have equal shares of the token slices, and, in attention, of the slices of heads. Their
 // gradients are reduced in turns.
 static err_t judge_context(judge *j) {
-    int64_t context = j->c->parallel.context, K = j->c->parallel.token_slices, slices = j->c->parallel.slices, tensor = j->c->parallel.tensor;
+    int64_t context = j->c->parallel.context, K = j->c->parallel.token_slices, slices = j->c->parallel.slices,
+            tensor = j->c->parallel.tensor;
     if (context == 1) return ERR_OK;
     judge_number(j, (double)(context * tensor));
     judge_number(j, (double)slices / (double)tensor);
     if (K % context || slices / tensor % context)
-        return judge_refuse(j, ROWS(ROW(parallel, context), ROW(parallel, token_slices), ROW(parallel, slices), ROW(parallel, tensor)),
-                            "context = %" PRId64 " ranks can't have equal shares of token_slices = %" PRId64 " and of slices = %" PRId64
-                            " with tensor = %" PRId64,
-                            context, K, slices, tensor);
+        return judge_refuse(
+            j, ROWS(ROW(parallel, context), ROW(parallel, token_slices), ROW(parallel, slices), ROW(parallel, tensor)),
+            "context = %" PRId64 " ranks can't have equal shares of token_slices = %" PRId64 " and of slices = %" PRId64
+            " with tensor = %" PRId64,
+            context, K, slices, tensor);
     if (j->c->parallel.zero >= 2) return ERR_OK;
-    return judge_refuse(j, ROWS(ROW(parallel, zero), ROW(parallel, context)),
-                        "with context = %" PRId64
-                        " each rank has a part of every lane's gradient, and sends it when the lane ends, as in ZeRO stages 2 "
-                        "and 3, and here zero = %" PRId64,
-                        context, j->c->parallel.zero);
+    return judge_refuse(
+        j, ROWS(ROW(parallel, zero), ROW(parallel, context)),
+        "with context = %" PRId64
+        " each rank has a part of every lane's gradient, and sends it when the lane ends, as in ZeRO stages 2 "
+        "and 3, and here zero = %" PRId64,
+        context, j->c->parallel.zero);
 }
 
 // Settings that speak of a pipeline's stages where there is no pipeline would be passed over in silence.
@@ -51,10 +54,12 @@ static err_t judge_no_pipeline(judge *j) {
     const config *c = j->c;
     if (c->parallel.stages[0])
         return judge_refuse(j, ROWS(ROW(parallel, stages), ROW(parallel, pipeline)),
-                            "stages = %.100s cuts the blocks of a pipeline, and with pipeline = 1 there is none", c->parallel.stages);
+                            "stages = %.100s cuts the blocks of a pipeline, and with pipeline = 1 there is none",
+                            c->parallel.stages);
     if (c->parallel.chunks > 1)
         return judge_refuse(j, ROWS(ROW(parallel, chunks), ROW(parallel, pipeline)),
-                            "chunks = %" PRId64 " is how many stages each rank of a pipeline has, and with pipeline = 1 there is none",
+                            "chunks = %" PRId64
+                            " is how many stages each rank of a pipeline has, and with pipeline = 1 there is none",
                             c->parallel.chunks);
     return ERR_OK;
 }
@@ -69,18 +74,24 @@ static err_t judge_stages(judge *j) {
     bool has = pipe_has_chunks((pipeline_word)c->parallel.schedule, chunks, &wanted);
     if (!has || (c->parallel.chunks > 1 && c->parallel.chunks != chunks))
         return judge_refuse(j, ROWS(ROW(parallel, chunks), ROW(parallel, schedule)),
-                            "with schedule = %s each rank has %d stage%s, found chunks = %" PRId64, schedule, wanted, S(wanted), c->parallel.chunks);
-    int rows[] = {ROW(parallel, pipeline), ROW(parallel, chunks), ROW(parallel, schedule), config_find(c, "model", "layers"), ROW(parallel, stages)};
+                            "with schedule = %s each rank has %d stage%s, found chunks = %" PRId64, schedule, wanted,
+                            S(wanted), c->parallel.chunks);
+    int rows[] = {ROW(parallel, pipeline), ROW(parallel, chunks), ROW(parallel, schedule),
+                  config_find(c, "model", "layers"), ROW(parallel, stages)};
     if (pipeline * chunks > j->blocks) {
         judge_number(j, (double)j->blocks / (double)chunks);
-        judge_number(j, (double)(pipeline * chunks - (j->blocks - (rows[3] < 0 ? 0 : *(int64_t *)config_at((config *)c, rows[3])))));
+        judge_number(j, (double)(pipeline * chunks -
+                                 (j->blocks - (rows[3] < 0 ? 0 : *(int64_t *)config_at((config *)c, rows[3])))));
         return judge_refuse(j, rows, 4,
-                            "pipeline = %" PRId64 " rank%s with %" PRId64 " stage%s each are %" PRId64 " stages, and the model has only %d blocks",
+                            "pipeline = %" PRId64 " rank%s with %" PRId64 " stage%s each are %" PRId64
+                            " stages, and the model has only %d blocks",
                             pipeline, S(pipeline), chunks, S(chunks), pipeline * chunks, j->blocks);
     }
-    if (!c->parallel.stages[0] || pipe_cuts(c->parallel.stages, (int)(pipeline * chunks), j->blocks, NULL)) return ERR_OK;
+    if (!c->parallel.stages[0] || pipe_cuts(c->parallel.stages, (int)(pipeline * chunks), j->blocks, NULL))
+        return ERR_OK;
     return judge_refuse(j, (const int[]){rows[4], rows[0], rows[1], rows[2], rows[3]}, 5,
-                        "stages = %.100s: expected %" PRId64 " numbers of blocks, 1 or more each, that add up to the model's %d blocks",
+                        "stages = %.100s: expected %" PRId64
+                        " numbers of blocks, 1 or more each, that add up to the model's %d blocks",
                         c->parallel.stages, pipeline * chunks, j->blocks);
 }
 
@@ -91,7 +102,7 @@ err_t judge_layout(judge *j) {
     return j->c->parallel.pipeline == 1 ? judge_no_pipeline(j) : judge_stages(j);
 }
 
-// --- how ranks are arranged --------------------------------------------------------------------------------------------------
+// --- how ranks are arranged ------------------------------------------------------------------------------------------
 
 // The first stage and the last may share a tensor, so they are always linked.
 static unsigned links_of(const config *c) {
@@ -111,7 +122,7 @@ grid config_grid(const config *c, int world) {
                   .links = pipeline > 1 ? links_of(c) : 0};
 }
 
-// --- with a number of ranks --------------------------------------------------------------------------------------------------
+// --- with a number of ranks ------------------------------------------------------------------------------------------
 
 // Where the ranks are counted: the row, and its name.
 static int counted_in(const config *c) { return *c->cluster.nodes ? ROW(cluster, nodes) : ROW(device, ranks); }
@@ -119,7 +130,8 @@ static const char *counted(const config *c) { return *c->cluster.nodes ? "[clust
 
 // What the ranks' number must be a multiple of, and what each factor of it may be.
 static void grid_numbers(judge *j, int world) {
-    int64_t t = j->c->parallel.tensor, x = j->c->parallel.context, p = j->c->parallel.pipeline, d = j->c->parallel.data ? j->c->parallel.data : 1;
+    int64_t t = j->c->parallel.tensor, x = j->c->parallel.context, p = j->c->parallel.pipeline,
+            d = j->c->parallel.data ? j->c->parallel.data : 1;
     const int64_t others[] = {x * p * d, t * p * d, t * x * d, t * x * p};
     judge_number(j, world);
     judge_number(j, (double)(t * x * p * d));
@@ -129,27 +141,30 @@ static void grid_numbers(judge *j, int world) {
 
 static err_t judge_grid(judge *j, int world) {
     const config *c = j->c;
-    grid g = {
-        .data = (int)c->parallel.data, .tensor = (int)c->parallel.tensor, .pipeline = (int)c->parallel.pipeline, .context = (int)c->parallel.context};
+    grid g = {.data = (int)c->parallel.data,
+              .tensor = (int)c->parallel.tensor,
+              .pipeline = (int)c->parallel.pipeline,
+              .context = (int)c->parallel.context};
     if (grid_of(&g, world, &g) == ERR_OK) return ERR_OK;
     grid_numbers(j, world);
-    return judge_refuse(
-        j,
-        ROWS(ROW(parallel, pipeline), ROW(parallel, tensor), ROW(parallel, context), ROW(parallel, data), counted_in(c), ROW(parallel, token_slices)),
-        "%d rank%s (%s): %s", world, S(world), counted(c), err_last()->text);
+    return judge_refuse(j,
+                        ROWS(ROW(parallel, pipeline), ROW(parallel, tensor), ROW(parallel, context),
+                             ROW(parallel, data), counted_in(c), ROW(parallel, token_slices)),
+                        "%d rank%s (%s): %s", world, S(world), counted(c), err_last()->text);
 }
 
 // A model that ranks share needs lanes too.
 static err_t judge_models(judge *j, int world) {
     const config *c = j->c;
-    int64_t tensor = c->parallel.tensor * c->parallel.context, each = tensor * c->parallel.pipeline, models = world / each;
+    int64_t tensor = c->parallel.tensor * c->parallel.context, each = tensor * c->parallel.pipeline,
+            models = world / each;
     const char *who = tensor > 1 ? "models" : "pipelines";
     if (models <= c->batch.lanes) return ERR_OK;
     grid_numbers(j, world);
     judge_number(j, (double)(each * c->batch.lanes));
     return judge_refuse(j,
-                        ROWS(ROW(parallel, pipeline), ROW(batch, lanes), counted_in(c), ROW(batch, global), ROW(batch, micro), ROW(parallel, tensor),
-                             ROW(parallel, context)),
+                        ROWS(ROW(parallel, pipeline), ROW(batch, lanes), counted_in(c), ROW(batch, global),
+                             ROW(batch, micro), ROW(parallel, tensor), ROW(parallel, context)),
                         "%d ranks (%s) in %s of %" PRId64 " are %" PRId64 " %s, more than the lanes = %" PRId64
                         " that a step is split into: one without a lane would be idle",
                         world, counted(c), who, each, models, who, c->batch.lanes);
@@ -160,8 +175,9 @@ static err_t judge_lanes(judge *j, int world) {
     if (world <= c->batch.lanes) return ERR_OK;
     judge_number(j, (double)(world * c->batch.micro));
     return judge_refuse(j, ROWS(counted_in(c), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
-                        "%d ranks (%s) are more than the lanes = %" PRId64 " that a step is split into: a rank without a lane would be idle", world,
-                        counted(c), c->batch.lanes);
+                        "%d ranks (%s) are more than the lanes = %" PRId64
+                        " that a step is split into: a rank without a lane would be idle",
+                        world, counted(c), c->batch.lanes);
 }
 
 static err_t judge_data(judge *j, int world) {
@@ -169,8 +185,9 @@ static err_t judge_data(judge *j, int world) {
     if (!c->parallel.data || c->parallel.data == world) return ERR_OK;
     judge_number(j, world);
     return judge_refuse(j, ROWS(ROW(parallel, data), counted_in(c)),
-                        "[parallel] data = %" PRId64 ", but the run has %d rank%s (%s), and all of them share the lanes", c->parallel.data, world,
-                        S(world), counted(c));
+                        "[parallel] data = %" PRId64
+                        ", but the run has %d rank%s (%s), and all of them share the lanes",
+                        c->parallel.data, world, S(world), counted(c));
 }
 
 // Each pipeline's micro-batches must suit the schedule.
@@ -193,10 +210,11 @@ static err_t judge_micros(judge *j, int world) {
                                 " of a step pass through a pipeline",
                                 g.pipeline, micros);
         if (fault == PIPE_TOO_FEW)
-            return judge_refuse(j, rows, 7,
-                                "schedule = zb-v needs at least as many micro-batches as pipeline = %d has ranks, and %" PRId64
-                                " of a step pass%s through a pipeline",
-                                g.pipeline, micros, micros == 1 ? "es" : "");
+            return judge_refuse(
+                j, rows, 7,
+                "schedule = zb-v needs at least as many micro-batches as pipeline = %d has ranks, and %" PRId64
+                " of a step pass%s through a pipeline",
+                g.pipeline, micros, micros == 1 ? "es" : "");
         return judge_refuse(j, rows, 7,
                             "%" PRId64 " micro-batches of a step pass through a pipeline of %d ranks with %" PRId64
                             " stage%s each, and a schedule holds at most %" PRId64,

@@ -1,5 +1,5 @@
-// trainer/config/nearest.c: suggestions for misspelled names: the nearest ones of those in the table and of the names of
-// the same keys in other trainers.
+// trainer/config/nearest.c: suggestions for misspelled names: the nearest ones of those in the table and of the names
+// of the same keys in other trainers.
 #include "base/edits.h"
 #include "trainer/config/table.h"
 
@@ -47,7 +47,7 @@ static int nearest_word(const char *found, const char *words, int best, char dst
     return best;
 }
 
-// --- what others have and we have not ------------------------------------------------------------------------------------------
+// --- what others have and we have not --------------------------------------------------------------------------------
 
 // Names of others for what is not here, or not under a name of its own: a near word would mislead.
 static const struct {
@@ -56,24 +56,29 @@ static const struct {
     bool there;  // it can be had
     const char *instead;
 } absent[] = {
-    {"optimizer.type", "muon lion adafactor adagrad rmsprop lamb lars sophia shampoo soap adam8bit adamw8bit", false, "There are adamw and sgd."},
+    {"optimizer.type", "muon lion adafactor adagrad rmsprop lamb lars sophia shampoo soap adam8bit adamw8bit", false,
+     "There are adamw and sgd."},
     {"optimizer.type", "adam", true, "It is adamw with weight_decay = 0."},
     {"optimizer.type", "momentum nesterov", true, "It is sgd with [optimizer] momentum = 0.9, and nesterov = yes."},
-    {"schedule.type", "polynomial exponential inverse_sqrt step multistep onecycle cosine_with_restarts reduce_on_plateau plateau", false,
-     "There are cosine, linear, constant and wsd."},
+    {"schedule.type",
+     "polynomial exponential inverse_sqrt step multistep onecycle cosine_with_restarts reduce_on_plateau plateau",
+     false, "There are cosine, linear, constant and wsd."},
     {"schedule.type", "cosine_with_min_lr", true, "It is cosine, with [schedule] final_fraction."},
     {"schedule.type", "warmup_stable_decay trapezoidal", true, "It is wsd."},
     {"schedule.type", "constant_with_warmup", true, "It is constant, with [schedule] warmup."},
-    {"model.type", "bert roberta t5 vit resnet dlrm mamba rwkv mixtral gemma2 phi phi3 deepseek falcon bloom opt gptj gpt_neox moe", false,
-     "There are these:"},
+    {"model.type",
+     "bert roberta t5 vit resnet dlrm mamba rwkv mixtral gemma2 phi phi3 deepseek falcon bloom opt gptj gpt_neox moe",
+     false, "There are these:"},
     {"precision.compute", "fp8 fp4 int8 mxfp8 nvfp4 tf32 fp64 float64", false, "There are fp32, bf16 and fp16."},
     {"precision.compute", "float32 full", true, "It is fp32."},
     {"precision.compute", "bfloat16", true, "It is bf16."},
     {"precision.compute", "float16 half", true, "It is fp16."},
-    {"precision.products", "bf16_pairs bf16pairs pairs bf16 bfloat16 autocast amp vdpbf16ps avx512_bf16 avx512bf16 medium", true,
+    {"precision.products",
+     "bf16_pairs bf16pairs pairs bf16 bfloat16 autocast amp vdpbf16ps avx512_bf16 avx512bf16 medium", true,
      "It is bf16-pairs."},
     {"precision.products", "float32 full none off highest", true, "It is fp32."},
-    {"precision.products", "tf32 fp16 fp8 int8 bf16-tiles amx bfdot bfmmla high", false, "There are fp32 and bf16-pairs."},
+    {"precision.products", "tf32 fp16 fp8 int8 bf16-tiles amx bfdot bfmmla high", false,
+     "There are fp32 and bf16-pairs."},
     {"device.backend", "gpu", true, "It is cuda."},
     {"device.backend", "rocm hip mps metal xpu tpu npu vulkan", false, "There are cpu and cuda."},
     {"reduce.transport", "mpi gloo ucx rccl", false, "There are nccl between GPUs, and tcp."},
@@ -85,21 +90,30 @@ static const struct {
     {NULL, "freeze frozen freeze_layers trainable", false, "All weights are trained."},
     {NULL, "fsdp fully_sharded sharding_strategy deepspeed zero_optimization", true,
      "[parallel] zero = 1, 2 or 3 keeps shares of state, gradients and weights."},
-    {NULL, "moe experts num_experts num_local_experts top_k_experts expert_parallel ep", false, "All layers are dense."},
-    {NULL, "patience early_stopping early_stop early_stopping_patience", false, "[checkpoint] keep_best keeps the best; SIGTERM ends a run."},
-    {NULL, "packing document_mask reset_attention_mask", false, "A sample is a window of the tokens, whatever documents are in it."},
-    {NULL, "chat_template completion_only_loss train_on_inputs assistant_only_loss", false, "The loss is that of all tokens."},
-    {NULL, "wandb wandb_project use_wandb mlflow report_to", false, "[log] tensorboard = yes, jsonl and report are there."},
+    {NULL, "moe experts num_experts num_local_experts top_k_experts expert_parallel ep", false,
+     "All layers are dense."},
+    {NULL, "patience early_stopping early_stop early_stopping_patience", false,
+     "[checkpoint] keep_best keeps the best; SIGTERM ends a run."},
+    {NULL, "packing document_mask reset_attention_mask", false,
+     "A sample is a window of the tokens, whatever documents are in it."},
+    {NULL, "chat_template completion_only_loss train_on_inputs assistant_only_loss", false,
+     "The loss is that of all tokens."},
+    {NULL, "wandb wandb_project use_wandb mlflow report_to", false,
+     "[log] tensorboard = yes, jsonl and report are there."},
     {NULL, "epochs num_epochs num_train_epochs max_epochs", true,
      "Set [run] steps: epochs * samples / [batch] global; lockstep check prints how many epochs that is."},
-    {NULL, "gradient_accumulation_steps gradient_accumulation grad_accum grad_accum_steps accumulate_grad_batches accumulation", true,
-     "It is [batch] global / (lanes * micro): for so many steps set global to that many times lanes * micro."},
+    {NULL,
+     "gradient_accumulation_steps gradient_accumulation grad_accum grad_accum_steps accumulate_grad_batches accumulation",
+     true, "It is [batch] global / (lanes * micro): for so many steps set global to that many times lanes * micro."},
     {NULL, "fp16 bf16 half amp mixed_precision", true, "Set [precision] compute = bf16 or fp16."},
     {NULL, "bf16_pairs bf16-pairs pairs autocast amp_products matmul_dtype compute_products", true,
      "Set [precision] products = bf16-pairs (on a CPU), or compute = bf16, or both."},
-    {NULL, "flash_attention use_flash_attn flash attn_implementation compile torch_compile", true, "It is always so, where the device can."},
-    {NULL, "param_groups lr_mult layerwise_lr_decay llrd", false, "All weights have one lr; biases and norms do not decay."},
-    {NULL, "z_loss logit_softcap final_logit_softcapping attn_logit_softcapping", false, "The loss is the plain cross entropy of the logits."},
+    {NULL, "flash_attention use_flash_attn flash attn_implementation compile torch_compile", true,
+     "It is always so, where the device can."},
+    {NULL, "param_groups lr_mult layerwise_lr_decay llrd", false,
+     "All weights have one lr; biases and norms do not decay."},
+    {NULL, "z_loss logit_softcap final_logit_softcapping attn_logit_softcapping", false,
+     "The loss is the plain cross entropy of the logits."},
 };
 
 // Whether a name is in the list of an entry, whatever its case.
@@ -150,7 +164,7 @@ err_t config_no_value(const setting *k, const char *text) {
     return err_set(ERR_CONFIG, "no such value `%s`. Did you mean `%s`? (%s)", show, nearest, all);
 }
 
-// --- names -------------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 err_t config_no_section(const char *place, const ini_entry *e) {
     char all[LISTED] = "";
@@ -163,7 +177,8 @@ err_t config_no_section(const char *place, const ini_entry *e) {
         int d = edits_between(e->section, section);
         if (d < best) best = d, nearest = section;
     }
-    return err_set(ERR_CONFIG, "%s: [%s]: no such section. Did you mean [%s]? (sections: %s)", place, e->section, nearest, all);
+    return err_set(ERR_CONFIG, "%s: [%s]: no such section. Did you mean [%s]? (sections: %s)", place, e->section,
+                   nearest, all);
 }
 
 // The sections that have a key of exactly this name.
@@ -180,15 +195,17 @@ err_t config_no_key(const config *c, const char *place, const ini_entry *e) {
     int edits_here, edits_any;
     ini_show(show, e->value, strlen(e->value));
     if (instead)
-        return err_set(ERR_CONFIG, "%s: [%s] %s: %s. %s (its value here: `%s`)", place, e->section, e->key, there ? "no such key" : "not supported",
-                       instead, show);
+        return err_set(ERR_CONFIG, "%s: [%s] %s: %s. %s (its value here: `%s`)", place, e->section, e->key,
+                       there ? "no such key" : "not supported", instead, show);
     int here = nearest_row(c, e->key, e->section, &edits_here), any = nearest_row(c, e->key, NULL, &edits_any);
     sections_with(c, e->key, elsewhere);
     if (elsewhere[0] && edits_here > 0) snprintf(hint, sizeof hint, "`%s` is a key of %s.", e->key, elsewhere);
     else if (edits_near(e->key, edits_here)) snprintf(hint, sizeof hint, "Did you mean `%s`?", config_key(here)->key);
-    else if (edits_near(e->key, edits_any)) snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_key(any)->key, config_key(any)->section);
+    else if (edits_near(e->key, edits_any))
+        snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_key(any)->key, config_key(any)->section);
     else snprintf(hint, sizeof hint, "The nearest is `%s`.", config_key(here)->key);
     for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
         if (strcmp(config_key(i)->section, e->section) == 0) add_word(all, "%s%s", config_key(i)->key);
-    return err_set(ERR_CONFIG, "%s: [%s] %s: no such key. %s (keys: %s; its value here: `%s`)", place, e->section, e->key, hint, all, show);
+    return err_set(ERR_CONFIG, "%s: [%s] %s: no such key. %s (keys: %s; its value here: `%s`)", place, e->section,
+                   e->key, hint, all, show);
 }

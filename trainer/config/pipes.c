@@ -43,6 +43,7 @@ bool pipe_cuts(const char *text, int count, int blocks, int *cut) {
 
 int64_t pipe_micros(const config *c, const grid *g, int d) {
     bool turns = grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2;  // shares of gradients: lanes take turns
-    int64_t lanes = turns ? lane_turns(c->batch.lanes, g->data, true) : lane_deal_of(c->batch.lanes, g->data, d, false).count;
+    int64_t lanes =
+        turns ? lane_turns(c->batch.lanes, g->data, true) : lane_deal_of(c->batch.lanes, g->data, d, false).count;
     return lanes * (c->batch.global / c->batch.lanes / c->batch.micro);
 }

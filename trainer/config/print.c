@@ -72,8 +72,8 @@ void config_print(const config *c, FILE *out) {
         if (n > INI_LINE / 2) fprintf(out, "\n%*s", WIDTH, "");
         else if (n < WIDTH) fprintf(out, "%*s", WIDTH - n, "");
         const char *chosen = c->origin[i].chosen ? ", chosen" : "", *family = c->origin[i].family;
-        fprintf(out, " ; %-6s %s%s%s%s%s\n", classes[config_key(i)->class], config_place(c, i, place), chosen, family ? ", " : "",
-                family ? family : "", family ? " implies" : "");
+        fprintf(out, " ; %-6s %s%s%s%s%s\n", classes[config_key(i)->class], config_place(c, i, place), chosen,
+                family ? ", " : "", family ? family : "", family ? " implies" : "");
     }
 }
 

@@ -15,9 +15,9 @@
 // are too many such changes. Then a second search takes first what more rules hold for; it is short, and what it finds
 // works too, but something nearer may have been passed by.
 //
-// What was asked for, on the command line or in the last file, is wanted rather than what it was nearest to. Where every
-// proposal gives it up, one more search leaves those keys as they are: 16 ranks at default settings may be 2, or have 16
-// lanes with a larger batch.
+// What was asked for, on the command line or in the last file, is wanted rather than what it was nearest to. Where
+// every proposal gives it up, one more search leaves those keys as they are: 16 ranks at default settings may be 2, or
+// have 16 lanes with a larger batch.
 #include "trainer/config/judge.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ typedef struct search {
     int asked;          // the keys that were set in this file of it, or after it; 0: none, or all
 } search;
 
-// --- values ------------------------------------------------------------------------------------------------------------------
+// --- values ----------------------------------------------------------------------------------------------------------
 
 static bool is_number(const setting *k) { return k->type == KEY_INT || k->type == KEY_REAL; }
 
@@ -93,8 +93,8 @@ static void set_value(config *c, int row, double to) {
 // Texts that may be emptied. Another architecture, or another list of nodes, is nothing to propose.
 static bool may_change(const config *c, int row) {
     bool empties = row == ROW(parallel, stages) || (row == ROW(data, val) && c->data.holdout);
-    return is_number(config_key(row)) || config_key(row)->type == KEY_BOOL || (config_key(row)->type == KEY_WORD && row != ROW(model, type)) ||
-           empties;
+    return is_number(config_key(row)) || config_key(row)->type == KEY_BOOL ||
+           (config_key(row)->type == KEY_WORD && row != ROW(model, type)) || empties;
 }
 
 // The default, -1: it is not a number, or not this one's business.
@@ -120,7 +120,7 @@ static double cost_of(const setting *k, double from, double to) {
     return key + (from > 0 ? powers(from > to ? from / to : to / from) : 1 + powers(to) / 2);
 }
 
-// --- candidates --------------------------------------------------------------------------------------------------------------
+// --- candidates ------------------------------------------------------------------------------------------------------
 
 typedef struct candidates {
     const setting *k;
@@ -185,9 +185,11 @@ static void add_numbers(candidates *x, const search *s, int row) {
         if (x->to[i] == 0) x->to[i] = x->to[--x->n];
 }
 
-// --- what waits: a heap, the least cost on top ---------------------------------------------------------------------------------
+// --- what waits: a heap, the least cost on top -----------------------------------------------------------------------
 
-static bool before(const trial *a, const trial *b) { return a->rank < b->rank || (a->rank == b->rank && a->number < b->number); }
+static bool before(const trial *a, const trial *b) {
+    return a->rank < b->rank || (a->rank == b->rank && a->number < b->number);
+}
 
 static void push(search *s, const trial *t) {
     if (s->waiting == TRIALS) return;
@@ -209,9 +211,12 @@ static trial pop(search *s) {
 }
 
 // The number of the file that set the key, or of the command line; 0: none did, or it left the key open.
-static int set_by(const config *c, int row) { return c->origin[row].chosen || c->origin[row].family ? 0 : c->origin[row].file; }
+static int set_by(const config *c, int row) {
+    return c->origin[row].chosen || c->origin[row].family ? 0 : c->origin[row].file;
+}
 
-// The latest of the files, or the command line, that set keys of the rule. Where it set all of them, one has to give way.
+// The latest of the files, or the command line, that set keys of the rule. Where it set all of them, one has to give
+// way.
 static int find_asked(const judge *j) {
     int latest = 0, set = 0;
     for (int i = 0; i < j->keys; i++) {
@@ -261,7 +266,7 @@ static void think(search *s, const trial *so_far, int row) {
     push_cheapest(s, so_far, row, &x);
 }
 
-// --- asking ------------------------------------------------------------------------------------------------------------------
+// --- asking ----------------------------------------------------------------------------------------------------------
 
 static int64_t shared_by(const config *c) {
     return c->parallel.tensor * c->parallel.context * c->parallel.pipeline * (c->parallel.data ? c->parallel.data : 1);
@@ -366,7 +371,7 @@ static void look_everywhere(search *s, const judge *refused) {
     if (s->asked && !is_kept(s)) look_for_kept(s, refused);
 }
 
-// --- as text -----------------------------------------------------------------------------------------------------------------
+// --- as text ---------------------------------------------------------------------------------------------------------
 
 static size_t put_trial(search *s, const trial *t, char *dst, size_t room) {
     char value[CONFIG_VALUE];
@@ -376,8 +381,8 @@ static size_t put_trial(search *s, const trial *t, char *dst, size_t room) {
         set_value(s->base, row, t->at[i].to);
         config_value(s->base, row, value);
         const char *quote = config_key(row)->type == KEY_TEXT ? "\"" : "";
-        n += (size_t)snprintf(dst + n, room - n, "%s[%s] %s = %s%s%s", i ? " and " : "", config_key(row)->section, config_key(row)->key, quote, value,
-                              quote);
+        n += (size_t)snprintf(dst + n, room - n, "%s[%s] %s = %s%s%s", i ? " and " : "", config_key(row)->section,
+                              config_key(row)->key, quote, value, quote);
     }
     return n;
 }
@@ -401,7 +406,8 @@ static bool has_choice(const judge *j) {
 }
 
 void propose(const judge *j, char dst[PROPOSALS]) {
-    search s = {.base = malloc(sizeof *s.base), .tried = malloc(sizeof *s.tried), .heap = malloc(TRIALS * sizeof *s.heap)};
+    search s = {
+        .base = malloc(sizeof *s.base), .tried = malloc(sizeof *s.tried), .heap = malloc(TRIALS * sizeof *s.heap)};
     dst[0] = 0;
     if (s.base && s.tried && s.heap && has_choice(j)) {
         *s.base = *j->c;

@@ -13,7 +13,8 @@ static err_t report(const judge *j) {
     for (int i = 1; i < j->keys; i++)
         if (later(j->c->origin[j->key[i]], j->c->origin[at])) at = j->key[i];
     propose(j, better);
-    return err_set(ERR_CONFIG, "%s: [%s] %s: %s.%s", config_place(j->c, at, place), config_key(at)->section, config_key(at)->key, j->text, better);
+    return err_set(ERR_CONFIG, "%s: [%s] %s: %s.%s", config_place(j->c, at, place), config_key(at)->section,
+                   config_key(at)->key, j->text, better);
 }
 
 err_t config_resolve(config *c) {

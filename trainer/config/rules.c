@@ -9,7 +9,7 @@
 
 enum { LANES_MOST = 8, WARMUP_MOST = 100 };  // the most that an open `lanes` and `warmup` become
 
-// --- the model ---------------------------------------------------------------------------------------------------------------
+// --- the model -------------------------------------------------------------------------------------------------------
 
 // A key that an architecture names: its own, or "section.key".
 static int row_of(const config *c, const char *name) {
@@ -23,12 +23,13 @@ static int row_of(const config *c, const char *name) {
 // The slices are a power of two, and divide what the architecture says that they divide.
 static err_t judge_slices(judge *j, const model_rule *r) {
     int64_t slices = j->c->parallel.slices;
-    if (slices & (slices - 1)) return judge_refuse(j, ROWS(ROW(parallel, slices)), "slices = %" PRId64 " is not a power of two", slices);
+    if (slices & (slices - 1))
+        return judge_refuse(j, ROWS(ROW(parallel, slices)), "slices = %" PRId64 " is not a power of two", slices);
     for (int k = 0; k < RULE_DIVIDED && r->divided[k]; k++) {
         if (r->value[k] % slices == 0) continue;
         judge_number(j, (double)(r->value[k] & -r->value[k]));  // the largest power of two that divides
-        return judge_refuse(j, ROWS(ROW(parallel, slices), row_of(j->c, r->divided[k])), "slices = %" PRId64 " don't divide %s: %" PRId64, slices,
-                            r->divided[k], r->value[k]);
+        return judge_refuse(j, ROWS(ROW(parallel, slices), row_of(j->c, r->divided[k])),
+                            "slices = %" PRId64 " don't divide %s: %" PRId64, slices, r->divided[k], r->value[k]);
     }
     return ERR_OK;
 }
@@ -44,19 +45,21 @@ err_t judge_model(judge *j, config *c) {
     // Also where it is refused: what it chose before that is open in a proposal.
     for (int i = 0; i < RULE_KEYS && r.chosen[i]; i++) c->origin[row_of(c, r.chosen[i])].chosen = true;
     if (rc != ERR_OK)
-        return judge_refuse(j, ROWS(row_of(c, r.broken[0]), row_of(c, r.broken[1]), row_of(c, r.broken[2]), row_of(c, r.broken[3])), "%s",
-                            err_last()->text);
+        return judge_refuse(
+            j, ROWS(row_of(c, r.broken[0]), row_of(c, r.broken[1]), row_of(c, r.broken[2]), row_of(c, r.broken[3])),
+            "%s", err_last()->text);
     j->blocks = r.blocks;
     return judge_slices(j, &r);
 }
 
-// --- data --------------------------------------------------------------------------------------------------------------------
+// --- data ------------------------------------------------------------------------------------------------------------
 
 static err_t judge_holdout(judge *j) {
     const config *c = j->c;
     if (!c->data.holdout || !c->data.val[0]) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(data, holdout), ROW(data, val)),
-                        "holdout = %" PRId64 " takes validation data from the end of train, and val names other files", c->data.holdout);
+                        "holdout = %" PRId64 " takes validation data from the end of train, and val names other files",
+                        c->data.holdout);
 }
 
 // A token is ignored by its number, so the model must have tokens, and this one among them.
@@ -65,13 +68,15 @@ static err_t judge_ignore(judge *j, const config *c) {
     if (c->data.ignore < 0) return ERR_OK;
     if (vocab < 0) {
         judge_number(j, -1);
-        return judge_refuse(j, ROWS(ROW(data, ignore), ROW(model, type)), "ignore = %" PRId64 " is a token, and type = %s reads none", c->data.ignore,
+        return judge_refuse(j, ROWS(ROW(data, ignore), ROW(model, type)),
+                            "ignore = %" PRId64 " is a token, and type = %s reads none", c->data.ignore,
                             model_types[c->model.type]->name);
     }
     int64_t tokens = *(int64_t *)config_at((config *)c, vocab);
     if (c->data.ignore < tokens) return ERR_OK;
     judge_number(j, -1);
-    return judge_refuse(j, ROWS(ROW(data, ignore), vocab), "ignore = %" PRId64 " is not one of the tokens 0 .. vocab - 1 = %" PRId64, c->data.ignore,
+    return judge_refuse(j, ROWS(ROW(data, ignore), vocab),
+                        "ignore = %" PRId64 " is not one of the tokens 0 .. vocab - 1 = %" PRId64, c->data.ignore,
                         tokens - 1);
 }
 
@@ -95,21 +100,23 @@ static err_t judge_mix(judge *j) {
             "weights say how often a run draws from each of several parts, and validation reads each sample of val once: write the same "
             "names without @ and weight");
     if (train > 1 && c->data.holdout)
-        return judge_refuse(j, ROWS(ROW(data, holdout), ROW(data, train)),
-                            "holdout = %" PRId64
-                            " takes validation data from the end of train, and a mix of %d parts with weights has no end: name files of "
-                            "validation data in val",
-                            c->data.holdout, train);
+        return judge_refuse(
+            j, ROWS(ROW(data, holdout), ROW(data, train)),
+            "holdout = %" PRId64
+            " takes validation data from the end of train, and a mix of %d parts with weights has no end: name files of "
+            "validation data in val",
+            c->data.holdout, train);
     return ERR_OK;
 }
 
-// --- a step ------------------------------------------------------------------------------------------------------------------
+// --- a step ----------------------------------------------------------------------------------------------------------
 
 static err_t judge_rounding(judge *j) {
     const config *c = j->c;
     if (c->precision.rounding == ROUNDING_NEAREST || c->precision.compute != FP32) return ERR_OK;
-    return judge_refuse(j, ROWS(ROW(precision, rounding), ROW(precision, compute)),
-                        "with compute = fp32 the weights in use are the masters themselves, and rounding = stochastic would round nothing");
+    return judge_refuse(
+        j, ROWS(ROW(precision, rounding), ROW(precision, compute)),
+        "with compute = fp32 the weights in use are the masters themselves, and rounding = stochastic would round nothing");
 }
 
 // On GPUs products of BF16 numbers are other sums. Of `auto` it is known once it is decided (config_decide).
@@ -137,10 +144,11 @@ static err_t judge_nesterov(judge *j) {
 // global = lanes * micro * a whole number; lanes a power of two.
 static err_t judge_batch(judge *j, config *c) {
     int64_t global = c->batch.global, micro = c->batch.micro, lanes = c->batch.lanes;
-    if (lanes & (lanes - 1)) return judge_refuse(j, ROWS(ROW(batch, lanes)), "lanes = %" PRId64 " is not a power of two", lanes);
+    if (lanes & (lanes - 1))
+        return judge_refuse(j, ROWS(ROW(batch, lanes)), "lanes = %" PRId64 " is not a power of two", lanes);
     if (global % micro)
-        return judge_refuse(j, ROWS(ROW(batch, global), ROW(batch, micro)), "global = %" PRId64 " is not a multiple of micro = %" PRId64, global,
-                            micro);
+        return judge_refuse(j, ROWS(ROW(batch, global), ROW(batch, micro)),
+                            "global = %" PRId64 " is not a multiple of micro = %" PRId64, global, micro);
     int64_t most = global / micro & -(global / micro);  // largest power of two that divides
     if (lanes == 0) {
         c->batch.lanes = most < LANES_MOST ? most : LANES_MOST;
@@ -150,7 +158,8 @@ static err_t judge_batch(judge *j, config *c) {
         judge_number(j, (double)(lanes * micro));
         judge_number(j, (double)(global / lanes));
         return judge_refuse(j, ROWS(ROW(batch, global), ROW(batch, micro), ROW(batch, lanes)),
-                            "global = %" PRId64 " is not lanes = %" PRId64 " * micro = %" PRId64 " * a whole number", global, lanes, micro);
+                            "global = %" PRId64 " is not lanes = %" PRId64 " * micro = %" PRId64 " * a whole number",
+                            global, lanes, micro);
     }
     return ERR_OK;
 }
@@ -165,7 +174,8 @@ static void choose_warmup(config *c) {
     c->origin[ROW(schedule, warmup)].chosen = true;
 }
 
-// A constant rate has no decay: an open decay_steps stays 0 there, so that the run can be extended without another schedule.
+// A constant rate has no decay: an open decay_steps stays 0 there, so that the run can be extended without another
+// schedule.
 static err_t judge_schedule(judge *j, config *c) {
     bool endless = c->schedule.type == SCHEDULE_CONSTANT && c->schedule.decay_steps == 0;
     bool open = c->schedule.decay_steps == 0 && !endless;
@@ -176,11 +186,11 @@ static err_t judge_schedule(judge *j, config *c) {
     choose_warmup(c);
     if (endless || c->schedule.warmup <= c->schedule.decay_steps) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(schedule, warmup), open ? ROW(run, steps) : ROW(schedule, decay_steps)),
-                        "the warm-up of %" PRId64 " steps ends after the decay, which ends at step %" PRId64 " (%s)", c->schedule.warmup,
-                        c->schedule.decay_steps, open ? "run.steps" : "decay_steps");
+                        "the warm-up of %" PRId64 " steps ends after the decay, which ends at step %" PRId64 " (%s)",
+                        c->schedule.warmup, c->schedule.decay_steps, open ? "run.steps" : "decay_steps");
 }
 
-// --- nodes -------------------------------------------------------------------------------------------------------------------
+// --- nodes -----------------------------------------------------------------------------------------------------------
 
 // Data connections use the ports after `port`, one for each rank of a node.
 static err_t judge_ports(judge *j, const cluster *cl) {
@@ -189,7 +199,8 @@ static err_t judge_ports(judge *j, const cluster *cl) {
     if (cl->nodes == 1 || j->c->cluster.port + most <= 65535) return ERR_OK;
     judge_number(j, 65535 - most);
     return judge_refuse(j, ROWS(ROW(cluster, port), ROW(cluster, nodes)),
-                        "port = %" PRId64 " and one more for each rank of a node, %d, go beyond 65535", j->c->cluster.port, most);
+                        "port = %" PRId64 " and one more for each rank of a node, %d, go beyond 65535",
+                        j->c->cluster.port, most);
 }
 
 // A node's ranks are in its entry. Which entry is this machine's is not known here.
@@ -210,7 +221,8 @@ static err_t judge_signs(judge *j) {
     const config *c = j->c;
     if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
         return judge_refuse(j, ROWS(ROW(cluster, timeout), ROW(cluster, heartbeat)),
-                            "with heartbeat = %g a rank would be given up after timeout = %" PRId64 " seconds, before a late sign of life can come",
+                            "with heartbeat = %g a rank would be given up after timeout = %" PRId64
+                            " seconds, before a late sign of life can come",
                             c->cluster.heartbeat, c->cluster.timeout);
     if (c->reduce.transport == TRANSPORT_NCCL && c->device.backend == DEVICE_CPU && !c->reduce.nccl_library[0])
         return judge_refuse(j, ROWS(ROW(reduce, transport), ROW(device, backend)),
@@ -228,13 +240,14 @@ static err_t judge_cluster(judge *j) {
         return world ? judge_ranks(j, world) : ERR_OK;
     }
     cluster cl;
-    if (cluster_parse(&cl, c->cluster.nodes) != ERR_OK) return judge_refuse(j, ROWS(ROW(cluster, nodes)), "%s", err_last()->text);
+    if (cluster_parse(&cl, c->cluster.nodes) != ERR_OK)
+        return judge_refuse(j, ROWS(ROW(cluster, nodes)), "%s", err_last()->text);
     RULE(j, judge_ports(j, &cl));
     RULE(j, judge_entries(j, &cl));
     return judge_ranks(j, cl.world);
 }
 
-// --- all of them -------------------------------------------------------------------------------------------------------------
+// --- all of them -----------------------------------------------------------------------------------------------------
 
 err_t judge_all(judge *j, config *c) {
     j->keys = j->numbers = j->passed = 0;

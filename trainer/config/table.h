@@ -31,8 +31,8 @@ bool config_word(const char *words, int i, char dst[CONFIG_WORD]);
 // The row of keys.c whose value is at this offset of config. There is one.
 int config_row(size_t offset);
 
-// dst = the value of row i in canonical form, on one line: whole numbers in decimal, reals as the shortest text that reads
-// back as the same double, yes or no, the word, text with its escapes but without quotes.
+// dst = the value of row i in canonical form, on one line: whole numbers in decimal, reals as the shortest text that
+// reads back as the same double, yes or no, the word, text with its escapes but without quotes.
 enum { CONFIG_VALUE = 2 * CONFIG_TEXT };
 void config_value(const config *c, int i, char dst[CONFIG_VALUE]);
 

@@ -1,9 +1,9 @@
 // trainer/log/board.c: see trainer/log/board.h.
 //
 // The sequence lock is Boehm's ("Can seqlocks get along with programming language memory models?", 2012), with the data
-// as atomic words: stores that release, loads that acquire, and no fence, which ThreadSanitizer would not understand. On
-// x86-64 they are plain moves. A reader that sees a word of a new writing so also sees that the sequence is odd, or has
-// moved on.
+// as atomic words: stores that release, loads that acquire, and no fence, which ThreadSanitizer would not understand.
+// On x86-64 they are plain moves. A reader that sees a word of a new writing so also sees that the sequence is odd, or
+// has moved on.
 #include "trainer/log/board.h"
 
 #include <string.h>
@@ -12,10 +12,12 @@
 _Static_assert(sizeof(board_news) % sizeof(uint64_t) == 0, "board_news is copied in whole words");
 _Static_assert(sizeof((board_news *)0)->hash >= BOARD_HASH, "board_news.hash");
 
-const double board_bucket_s[BOARD_BUCKETS - 1] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60};
+const double board_bucket_s[BOARD_BUCKETS - 1] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                  0.25,  0.5,    1,     2.5,  10,    60};
 
-static const char *const phase_names[BOARD_PHASES] = {[PHASE_STARTING] = "starting", [PHASE_STEPPING] = "step", [PHASE_EVALUATING] = "evaluate",
-                                                      [PHASE_SAMPLING] = "sample",   [PHASE_SAVING] = "save",   [PHASE_ENDED] = "ended"};
+static const char *const phase_names[BOARD_PHASES] = {
+    [PHASE_STARTING] = "starting", [PHASE_STEPPING] = "step", [PHASE_EVALUATING] = "evaluate",
+    [PHASE_SAMPLING] = "sample",   [PHASE_SAVING] = "save",   [PHASE_ENDED] = "ended"};
 
 const char *board_phase_name(board_phase p) { return (unsigned)p < BOARD_PHASES ? phase_names[p] : "unknown"; }
 
@@ -45,9 +47,11 @@ void board_name_device(board_rank *r, const char *bus_id) {
     atomic_store_explicit(&r->named, 1, memory_order_release);
 }
 
-const char *board_device(const board_rank *r) { return atomic_load_explicit(&r->named, memory_order_acquire) ? r->device : ""; }
+const char *board_device(const board_rank *r) {
+    return atomic_load_explicit(&r->named, memory_order_acquire) ? r->device : "";
+}
 
-// --- a rank ------------------------------------------------------------------------------------------------------------
+// --- a rank ----------------------------------------------------------------------------------------------------------
 
 static void set(board_rank *r, board_task to, int64_t now) {
     PUT(r->what, to.what);
@@ -76,7 +80,9 @@ board_task board_waiting(board_rank *r, board_wait waits_for, const char *what, 
     return before;
 }
 
-board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step) { return board_waiting(r, WAIT_NONE, what, number, step); }
+board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step) {
+    return board_waiting(r, WAIT_NONE, what, number, step);
+}
 
 void board_resume(board_rank *r, board_task before) {
     if (r) set(r, before, now_ns());
@@ -89,7 +95,7 @@ void board_beside(board_rank *r, const char *what, int64_t number) {
     PUT(r->beside, what);
 }
 
-// --- news --------------------------------------------------------------------------------------------------------------
+// --- news ------------------------------------------------------------------------------------------------------------
 
 static void put_words(atomic_uint *sequence, _Atomic uint64_t *to, const uint64_t *from, size_t words) {
     unsigned even = GET(*sequence) & ~1u;
@@ -125,7 +131,7 @@ bool board_read(const board *b, board_news *out) {
     return true;
 }
 
-// --- a line of the node's first rank ----------------------------------------------------------------------------------
+// --- a line of the node's first rank ---------------------------------------------------------------------------------
 
 enum { SAID_WORDS = BOARD_SAID / sizeof(uint64_t) };
 

@@ -6,12 +6,12 @@
 //   said                 a line of the node's first rank for the service manager, under a sequence lock too
 //   stop                 written by the supervisor, and by a rank that is asked to stop
 //
-// Texts of operations are constants of the binary, and all processes of a node are forks of its supervisor: a pointer to
-// one is valid in each of them.
+// Texts of operations are constants of the binary, and all processes of a node are forks of its supervisor: a pointer
+// to one is valid in each of them.
 //
-// What a rank is doing is what its computing thread is doing, whose time a step takes. The communication beside it has a
-// field of its own (`beside`), so that it never hides what the rank really waits for. On a GPU both say what the host is
-// queueing, or what it waits for.
+// What a rank is doing is what its computing thread is doing, whose time a step takes. The communication beside it has
+// a field of its own (`beside`), so that it never hides what the rank really waits for. On a GPU both say what the host
+// is queueing, or what it waits for.
 #ifndef TRAINER_LOG_BOARD_H
 #define TRAINER_LOG_BOARD_H
 
@@ -23,12 +23,21 @@
 #include <stdint.h>
 
 // What a rank is busy with. Only in STEPPING are steps expected to advance.
-typedef enum board_phase { PHASE_STARTING, PHASE_STEPPING, PHASE_EVALUATING, PHASE_SAMPLING, PHASE_SAVING, PHASE_ENDED, BOARD_PHASES } board_phase;
+typedef enum board_phase {
+    PHASE_STARTING,
+    PHASE_STEPPING,
+    PHASE_EVALUATING,
+    PHASE_SAMPLING,
+    PHASE_SAVING,
+    PHASE_ENDED,
+    BOARD_PHASES
+} board_phase;
 
 const char *board_phase_name(board_phase p);  // "starting", "step", "evaluate", "sample", "save", "ended"
 
 // Who decides how long an operation takes, if not the rank itself.
-typedef enum board_wait { WAIT_NONE, WAIT_DATA, WAIT_RANKS, WAIT_DEVICE } board_wait;  // DEVICE: what the host has queued there
+// DEVICE: what the host has queued there
+typedef enum board_wait { WAIT_NONE, WAIT_DATA, WAIT_RANKS, WAIT_DEVICE } board_wait;
 
 // How a run went, as far as this node knows. DIVERGED: it has stopped itself ([run] bad_steps).
 typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED, RUN_DIVERGED } board_end;
@@ -38,17 +47,19 @@ enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14, 
 // One rank's, alone in its cache lines. A reader may see `what` of one operation and `number` of the next for an
 // instant; of an operation that lasts, and only these matter, all is right.
 typedef struct board_rank {
-    _Alignas(128) _Atomic int pid;              // 0: not started yet
-    _Atomic int phase;                          // board_phase
-    _Atomic(const char *) what;                 // the operation: "forward", "backward", "reduce gradients" ...; NULL: none
+    _Alignas(128) _Atomic int pid;  // 0: not started yet
+    _Atomic int phase;              // board_phase
+    // the operation: "forward", "backward", "reduce gradients" ...; NULL: none
+    _Atomic(const char *) what;
     _Atomic int waits_for;                      // board_wait
     _Atomic int64_t number;                     // of it: micro-batch, bucket ..., -1: none
     _Atomic int64_t step;                       // it belongs to
     _Atomic int64_t since_ns, phase_ns;         // when operation and phase began, CLOCK_MONOTONIC
     _Atomic int64_t in_phase_ns[BOARD_PHASES];  // total time in phases that are over
-    _Atomic(const char *) beside;               // the last communication begun beside the computing, as long as it goes on; NULL: none
-    _Atomic int64_t beside_number, beside_ns;   // of it; when it began
-    _Atomic int64_t device_bytes;               // planned for its device: all arenas
+    // the last communication begun beside the computing, as long as it goes on; NULL: none
+    _Atomic(const char *) beside;
+    _Atomic int64_t beside_number, beside_ns;  // of it; when it began
+    _Atomic int64_t device_bytes;              // planned for its device: all arenas
     // The loader's, copied after each step.
     _Atomic int64_t read_bytes, read_retries;
     _Atomic int64_t read_p50_ns, read_p99_ns;  // of reading one micro-batch, lately; 0: not known
@@ -59,7 +70,8 @@ typedef struct board_rank {
 // Upper bounds of the histogram of step times, seconds; the last bucket has no bound.
 extern const double board_bucket_s[BOARD_BUCKETS - 1];
 
-// Copies of rank 0's last records. What was not yet: NaN, or 0 of whole numbers. Whole words, so that it is copied by them.
+// Copies of rank 0's last records. What was not yet: NaN, or 0 of whole numbers. Whole words, so that it is copied by
+// them.
 typedef struct board_news {
     int64_t step, steps;  // last finished step, and how many the run has
     int64_t units;        // tokens, or whatever is counted, since the run began
@@ -82,8 +94,9 @@ typedef struct board_news {
 enum { BOARD_WORDS = sizeof(board_news) / sizeof(uint64_t) };
 
 typedef struct board {
-    atomic_int stop;       // finish the step, save, leave
-    atomic_int failed;     // set by the supervisor: a rank of this node has ended, so that no run will come of those who still wait to meet
+    atomic_int stop;  // finish the step, save, leave
+    // set by the supervisor: a rank of this node has ended, so that no run will come of those who still wait to meet
+    atomic_int failed;
     atomic_int ready;      // ranks that have joined and loaded
     _Atomic int64_t step;  // last finished step
     _Atomic double loss;   // and its loss
@@ -113,7 +126,7 @@ static inline board_rank *board_place(board *b, int local) { return b && local <
 void board_name_device(board_rank *r, const char *bus_id);
 const char *board_device(const board_rank *r);
 
-// --- of a rank, about itself: from its main thread. r = NULL: nothing is done -------------------------------------------
+// --- of a rank, about itself: from its main thread. r = NULL: nothing is done ----------------------------------------
 
 // A phase begins, and with it no operation: a few stores and one reading of the clock.
 void board_enter(board_rank *r, board_phase phase, int64_t step);
@@ -124,7 +137,8 @@ typedef struct board_task {
     int64_t number, step;
 } board_task;
 
-// An operation begins. Returns what was under way, for board_resume: the caller's operation goes on, as if it began now.
+// An operation begins. Returns what was under way, for board_resume: the caller's operation goes on, as if it began
+// now.
 board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step);
 board_task board_waiting(board_rank *r, board_wait waits_for, const char *what, int64_t number, int64_t step);
 void board_resume(board_rank *r, board_task before);
@@ -132,7 +146,7 @@ void board_resume(board_rank *r, board_task before);
 // Of the thread of a side stream: a call begins, and has ended.
 void board_beside(board_rank *r, const char *what, int64_t number);
 
-// --- of the node's first rank: what it waits for, before all ranks have met -------------------------------------------------
+// --- of the node's first rank: what it waits for, before all ranks have met ------------------------------------------
 
 void board_say(board *b, const char *text);  // at most BOARD_SAID - 1 bytes of it
 // "": it waits for nothing.
@@ -144,10 +158,10 @@ void board_publish(board *b, const board_news *news);
 // false: there is none yet, or rank 0 was writing again and again; *out is as before.
 bool board_read(const board *b, board_news *out);
 
-// --- the watcher -------------------------------------------------------------------------------------------------------
+// --- the watcher -----------------------------------------------------------------------------------------------------
 
-// What the process beside the ranks is given when it begins (trainer/node/supervisor.h: watch_body). It may read the board
-// and not write it.
+// What the process beside the ranks is given when it begins (trainer/node/supervisor.h: watch_body). It may read the
+// board and not write it.
 typedef struct watch_start {
     board *b;
     const comm_place *place;  // of this node's ranks, b->locals of them

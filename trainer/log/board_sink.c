@@ -95,5 +95,8 @@ const sink sink_board = {
     .bytes = sizeof(board_sink),
     .every_step = true,
     .open = board_open,
-    .take = {[RECORD_START] = take_start, [RECORD_STEP] = take_step, [RECORD_EVAL] = take_eval, [RECORD_SAVED] = take_saved},
+    .take = {[RECORD_START] = take_start,
+             [RECORD_STEP] = take_step,
+             [RECORD_EVAL] = take_eval,
+             [RECORD_SAVED] = take_saved},
 };

@@ -25,7 +25,8 @@ void json_put_real(json *j, const char *key, double x);
 // ,"key":n; null for 0, which stands for: not known.
 void json_put_whole(json *j, const char *key, int64_t n);
 
-// The same as json_put_real under a name with a word in it: "%ss_per_s" and "token" make "tokens_per_s". At most 63 bytes.
+// The same as json_put_real under a name with a word in it: "%ss_per_s" and "token" make "tokens_per_s". At most 63
+// bytes.
 void json_put_named(json *j, const char *format, const char *word, double x);
 
 // ,"key":"text" of any bytes: what is no UTF-8 becomes U+FFFD. Text that does not fit is cut after a whole character.

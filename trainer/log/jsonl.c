@@ -167,7 +167,8 @@ static err_t take_power(void *self, const record *r) {
 // ,"key":[a,b,...]: means over the record's steps, of ranks first .. end-1.
 static void put_means(json *j, const char *key, const ranks_record *r, int item, int first, int end) {
     json_put(j, ",\"%s\":", key);
-    for (int k = first; k < end; k++) json_put(j, "%c%.5g", k == first ? '[' : ',', r->sum[k * REPORT_ITEMS + item] / (double)r->steps);
+    for (int k = first; k < end; k++)
+        json_put(j, "%c%.5g", k == first ? '[' : ',', r->sum[k * REPORT_ITEMS + item] / (double)r->steps);
     json_put(j, "]");
 }
 

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 
 static const double LOOK_S = 30;  // seconds: the counters of CPUs wrap around within minutes
-enum { CLEAR = 2 };               // readings in a row without a limit that end it: a power cap comes and goes all the time
+// readings in a row without a limit that end it: a power cap comes and goes all the time
+enum { CLEAR = 2 };
 
 err_t power_open(power *p, device *dev, const comm *ranks, int64_t every, int64_t step) {
     device_sensors s;
@@ -38,7 +39,9 @@ void power_close(power *p) {
 
 static bool due(const power *p, int64_t step) { return p->every > 0 && step % p->every == 0; }
 
-static device_sensors unknown(void) { return (device_sensors){.watts = NAN, .celsius = NAN, .mhz = NAN, .joules = NAN, .limited = LIMITED_UNKNOWN}; }
+static device_sensors unknown(void) {
+    return (device_sensors){.watts = NAN, .celsius = NAN, .mhz = NAN, .joules = NAN, .limited = LIMITED_UNKNOWN};
+}
 
 void power_report(void *ctx, int64_t step, double *report) {
     power *p = ctx;
@@ -81,9 +84,9 @@ static void log_limit(const power *p, monitor *m, int64_t step, const power_devi
     put_number(mhz, sizeof mhz, d->mhz, "MHz");
     put_number(celsius, sizeof celsius, d->celsius, "C");
     put_number(watts, sizeof watts, d->watts, "W");
-    snprintf(text, sizeof text, "%s, device %d, %s by %s: %s, %s, %s%s%s", comm_rank_text(p->ranks, d->rank, who), p->ranks->place[d->rank].local,
-             begins ? "is held back" : "is no longer held back", device_limited_text(limited, why), mhz, celsius, watts, begins ? "; " : "",
-             begins ? advice(limited) : "");
+    snprintf(text, sizeof text, "%s, device %d, %s by %s: %s, %s, %s%s%s", comm_rank_text(p->ranks, d->rank, who),
+             p->ranks->place[d->rank].local, begins ? "is held back" : "is no longer held back",
+             device_limited_text(limited, why), mhz, celsius, watts, begins ? "; " : "", begins ? advice(limited) : "");
     monitor_event(m, begins ? "throttled" : "unthrottled", step, text);
 }
 
@@ -102,7 +105,9 @@ static void watch_limit(power *p, monitor *m, int64_t step, const power_device *
 
 // --- records --------------------------------------------------------------------------------------------------------
 
-static bool says_anything(const power_device *d) { return !isnan(d->watts) || !isnan(d->celsius) || !isnan(d->mhz) || d->limited != LIMITED_UNKNOWN; }
+static bool says_anything(const power_device *d) {
+    return !isnan(d->watts) || !isnan(d->celsius) || !isnan(d->mhz) || d->limited != LIMITED_UNKNOWN;
+}
 
 void power_log(power *p, monitor *m, int64_t step, const double *reports, int64_t units) {
     int count = 0;
@@ -113,8 +118,11 @@ void power_log(power *p, monitor *m, int64_t step, const double *reports, int64_
         const double *of = &reports[k * REPORT_ITEMS];
         if (of[REPORT_SENSED] == 0) continue;
         power_device *d = &p->device[count++];
-        *d = (power_device){
-            .rank = k, .watts = of[REPORT_WATTS], .celsius = of[REPORT_CELSIUS], .mhz = of[REPORT_MHZ], .limited = (unsigned)of[REPORT_LIMITED]};
+        *d = (power_device){.rank = k,
+                            .watts = of[REPORT_WATTS],
+                            .celsius = of[REPORT_CELSIUS],
+                            .mhz = of[REPORT_MHZ],
+                            .limited = (unsigned)of[REPORT_LIMITED]};
         watts += d->watts;  // one unknown value makes the sum unknown
         joules += of[REPORT_JOULES];
         anything |= says_anything(d);
@@ -123,5 +131,9 @@ void power_log(power *p, monitor *m, int64_t step, const double *reports, int64_
     double each = joules / (double)((step - p->last) * units);
     p->last = step;
     if (!anything) return;
-    monitor_log(m, &(record){RECORD_POWER, .power = {.step = step, .watts = watts, .joules_per_unit = each, .device = p->device, .devices = count}});
+    monitor_log(
+        m,
+        &(record){
+            RECORD_POWER,
+            .power = {.step = step, .watts = watts, .joules_per_unit = each, .device = p->device, .devices = count}});
 }

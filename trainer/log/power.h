@@ -34,7 +34,8 @@ void power_close(power *p);
 void power_report(void *p, int64_t step, double *report);
 
 // Logs the readings of a collected step, reports (world, REPORT_ITEMS): one record, and an event for each rank whose
-// clocks begin or cease to be limited. units: tokens, or whatever is counted, of one step. Does nothing when no reading was due.
+// clocks begin or cease to be limited. units: tokens, or whatever is counted, of one step. Does nothing when no reading
+// was due.
 void power_log(power *p, monitor *m, int64_t step, const double *reports, int64_t units);
 
 #endif

@@ -12,7 +12,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-void progress_open(progress *p, int64_t steps, const char *unit) { *p = (progress){.draws = isatty(STDOUT_FILENO), .steps = steps, .unit = unit}; }
+void progress_open(progress *p, int64_t steps, const char *unit) {
+    *p = (progress){.draws = isatty(STDOUT_FILENO), .steps = steps, .unit = unit};
+}
 
 static void wipe_bar(progress *p) {
     if (p->drawn) fputs("\r\033[K", stdout);
@@ -43,13 +45,17 @@ void progress_eval(progress *p, const eval_record *r) {
     for (int i = 0, n = 0; i < r->metrics && n < (int)sizeof beside; i++)
         n += snprintf(beside + n, sizeof beside - (size_t)n, "  %s %.4f", r->metric[i], r->value[i]);
     char possible[80] = "";
-    if (r->possible > 0) snprintf(possible, sizeof possible, ", best possible %.4f (%.1f %% above)", r->possible, 100 * (r->loss / r->possible - 1));
+    if (r->possible > 0)
+        snprintf(possible, sizeof possible, ", best possible %.4f (%.1f %% above)", r->possible,
+                 100 * (r->loss / r->possible - 1));
     if (isnan(r->loss) && r->samples > 0)
-        progress_say(p, "eval  step %" PRId64 "  loss nan%s over %" PRId64 " %s  %.1f s", r->step, beside, r->samples, r->of, r->ms / 1e3);
+        progress_say(p, "eval  step %" PRId64 "  loss nan%s over %" PRId64 " %s  %.1f s", r->step, beside, r->samples,
+                     r->of, r->ms / 1e3);
     else if (isnan(r->loss)) progress_say(p, "eval  step %" PRId64 "%s  %.1f s", r->step, beside, r->ms / 1e3);
     else
-        progress_say(p, "eval  step %" PRId64 "  loss %.4f%s%s over %" PRId64 " %s  best %.4f at step %" PRId64 "  %.1f s", r->step, r->loss,
-                     possible, beside, r->samples, r->of, r->best, r->best_step, r->ms / 1e3);
+        progress_say(p,
+                     "eval  step %" PRId64 "  loss %.4f%s%s over %" PRId64 " %s  best %.4f at step %" PRId64 "  %.1f s",
+                     r->step, r->loss, possible, beside, r->samples, r->of, r->best, r->best_step, r->ms / 1e3);
 }
 
 void progress_checkpoint(progress *p, const checkpoint_record *r) {

@@ -1,6 +1,6 @@
-// trainer/log/progress.h: what a person reads of a run on standard output: lines, and where that is a terminal, a bar below
-// them. The run itself prints through it (trainer/log/terminal.c), and who follows a run that was started elsewhere
-// (trainer/watch/tail.c). A person who does not read is no failure: nothing here fails.
+// trainer/log/progress.h: what a person reads of a run on standard output: lines, and where that is a terminal, a bar
+// below them. The run itself prints through it (trainer/log/terminal.c), and who follows a run that was started
+// elsewhere (trainer/watch/tail.c). A person who does not read is no failure: nothing here fails.
 #ifndef TRAINER_LOG_PROGRESS_H
 #define TRAINER_LOG_PROGRESS_H
 
@@ -25,7 +25,8 @@ void progress_eval(progress *p, const eval_record *r);
 void progress_checkpoint(progress *p, const checkpoint_record *r);
 void progress_sample(progress *p, const sample_record *r);
 
-// A line for a step that is `logged`, or a bar for any, at most ten times a second. left_s: until the run's end; NaN: not known.
+// A line for a step that is `logged`, or a bar for any, at most ten times a second. left_s: until the run's end; NaN:
+// not known.
 void progress_step(progress *p, const step_record *r, double left_s);
 
 // "1h05m", "2m10s", "12s", "-" of what is not known.

@@ -20,10 +20,12 @@ typedef struct step_record {
     bool skipped;
     const char *hash;  // NULL: not computed
     double time;       // when it was finished, seconds since 1970; 0: not known
-    // Flops of the model, forward and backward, that the step computed for each of its samples (model.h; what recomputation
-    // does again is not counted), by the measured peak of all ranks' devices (gpu/peak.h). 0 or NaN: not known.
+    // Flops of the model, forward and backward, that the step computed for each of its samples (model.h; what
+    // recomputation does again is not counted), by the measured peak of all ranks' devices (gpu/peak.h). 0 or NaN: not
+    // known.
     double mfu;
-    int64_t resident, device_bytes;  // rank 0's: resident memory of its process; used on its GPU, by anyone. 0: not known
+    // rank 0's: resident memory of its process; used on its GPU, by anyone. 0: not known
+    int64_t resident, device_bytes;
     // On a GPU, times of communication and computing are by the device's clock and of two steps before; NaN (null in
     // the log) where they are not known, as in a GPU's first two steps. data_wait_ms is by the host's clock and of this
     // step.

@@ -13,7 +13,8 @@ err_t report_open(rank_report *r, int world) {
     r->sum = calloc((size_t)world * REPORT_ITEMS, sizeof *r->sum);
     r->per_lane = calloc(2 * (size_t)world, sizeof *r->per_lane);
     r->lately = calloc((size_t)world, sizeof *r->lately);
-    return r->sum && r->per_lane && r->lately ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the reports of %d ranks", world);
+    return r->sum && r->per_lane && r->lately ? ERR_OK
+                                              : err_set(ERR_INTERNAL, "no memory for the reports of %d ranks", world);
 }
 
 void report_close(rank_report *r) {
@@ -44,7 +45,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Of rank k's stage, which `ranks` ranks have. Of two middle ranks the faster one: with two ranks the slower is compared with it.
+// Of rank k's stage, which `ranks` ranks have. Of two middle ranks the faster one: with two ranks the slower is
+// compared with it.
 static double median(rank_report *x, int k, int ranks) {
     double *sorted = x->per_lane + x->world;
     memcpy(sorted, x->per_lane + k / ranks * ranks, (size_t)ranks * sizeof *sorted);
@@ -71,7 +73,8 @@ static bool newly_slow(rank_report *x, const reducer *r) {
     if (x->lately_steps < STEPS_LEAST) return false;
     for (int k = 0; k < x->world; k++) x->per_lane[k] = x->lately[k] / lanes_of(r, k);
     int slowest = slowest_of(x, ranks);
-    double middle = median(x, slowest, ranks), lag = (x->per_lane[slowest] - middle) * lanes_of(r, slowest) / (double)x->lately_steps;
+    double middle = median(x, slowest, ranks),
+           lag = (x->per_lane[slowest] - middle) * lanes_of(r, slowest) / (double)x->lately_steps;
     bool slow = x->per_lane[slowest] > STRAGGLER * middle && lag > NOTICED_MS;
     memset(x->lately, 0, (size_t)x->world * sizeof *x->lately);
     x->lately_steps = 0;

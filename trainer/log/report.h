@@ -43,12 +43,13 @@ typedef struct rank_report {
 } rank_report;
 
 typedef struct rank_summary {
-    int slowest;                   // rank with the most compute time for each of its lanes, beside others of its stage
-    double slowest_ms, median_ms;  // compute time of a step, of it and of the median rank of its stage with as many lanes
-    bool straggler;                // slower than STRAGGLER times the median, twice in a row, and not reported yet
-    double comm_ms;                // mean over ranks and steps: time in communication between ranks that share lanes
-    double wait_ms;                // mean: time that computing waited for it
-    double hidden;                 // 1 - wait/comm; waiting for a slower rank is in both
+    int slowest;  // rank with the most compute time for each of its lanes, beside others of its stage
+    // compute time of a step, of it and of the median rank of its stage with as many lanes
+    double slowest_ms, median_ms;
+    bool straggler;  // slower than STRAGGLER times the median, twice in a row, and not reported yet
+    double comm_ms;  // mean over ranks and steps: time in communication between ranks that share lanes
+    double wait_ms;  // mean: time that computing waited for it
+    double hidden;   // 1 - wait/comm; waiting for a slower rank is in both
 } rank_summary;
 
 // Are the times of all ranks known in these reports?
@@ -61,8 +62,9 @@ void report_add(rank_report *r, const double *reports);  // ignores those withou
 // Forgets what was added; what was judged of slowness stays.
 void report_clear(rank_report *r);
 
-// Summarises what was added since the last call, and starts again from zero. r: how many lanes each of the ranks runs that have the same stage of
-// a pipeline. They follow each other in order of rank, and are compared with each other only.
+// Summarises what was added since the last call, and starts again from zero. r: how many lanes each of the ranks runs
+// that have the same stage of a pipeline. They follow each other in order of rank, and are compared with each other
+// only.
 rank_summary report_take(rank_report *x, const reducer *r);
 
 #endif

@@ -29,8 +29,9 @@ typedef struct log_setup {
 
 // Every function may be NULL, but for those of the kinds that it wants.
 typedef struct sink {
-    const char *name;                 // in messages: "log.jsonl"
-    size_t bytes;                     // of its state, which every function gets as `self`: allocated, zeroed, before open
+    const char *name;  // in messages: "log.jsonl"
+    // of its state, which every function gets as `self`: allocated, zeroed, before open
+    size_t bytes;
     bool people;                      // is for people: gets nothing while the monitor is quiet
     bool every_step;                  // wants the steps too that are not `logged`
     bool (*wanted)(const config *c);  // do the settings ask for it? NULL: always
@@ -47,8 +48,8 @@ typedef struct sink {
     int64_t (*length)(const void *self);  // bytes that a checkpoint is to remember, and log_setup will give back
 } sink;
 
-// In the order in which they are opened and get each record. events.jsonl is open when another sink can't be. What is in
-// log.jsonl is in TensorBoard's files, whenever the process is killed.
+// In the order in which they are opened and get each record. events.jsonl is open when another sink can't be. What is
+// in log.jsonl is in TensorBoard's files, whenever the process is killed.
 #define SINKS(X) X(terminal) X(events) X(tensorboard) X(jsonl) X(board)
 
 #define SINK_DECLARATION(name) extern const sink sink_##name;

@@ -1,9 +1,10 @@
 // trainer/log/tensorboard.c: events.out.tfevents.*, for TensorBoard. Its files are only ever appended to, so a run that
-// continues can't truncate what a killed process had logged beyond the checkpoint. Each start of a run has a file of its
-// own instead, and tells where it begins:
+// continues can't truncate what a killed process had logged beyond the checkpoint. Each start of a run has a file of
+// its own instead, and tells where it begins:
 //
 //   first process    version  START 1   settings  1 2 3 4 5 6 7 8     killed; step 5 was the last one in a checkpoint
-//   second           version  START 6   settings  6 7 8 9 10 ...      a reader forgets what it has of step 6 and later ones
+//   second           version  START 6   settings  6 7 8 9 10 ...      a reader forgets what it has of step 6 and later
+//                    ones
 //
 // Readers take the files in the order of their names, which begin with a time in seconds: it is made later than that of
 // every file that is there, also for two starts within a second, or with a clock that was set back.
@@ -25,14 +26,22 @@
 
 enum { SETTINGS = 16384, SAMPLE = 16384, NAME = 64 };  // bytes: of all settings, of a sample's text, of a scalar's name
 
-// Numbers of fields, from the .proto files of TensorFlow (event, summary, tensor) and of TensorBoard (hparams/plugin_data)
-// and of protocol buffers (struct.proto: Value).
+// Numbers of fields, from the .proto files of TensorFlow (event, summary, tensor) and of TensorBoard
+// (hparams/plugin_data) and of protocol buffers (struct.proto: Value).
 enum { EVENT_TIME = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7, EVENT_SOURCE = 10 };
 enum { SESSION_STATUS = 1, SESSION_START = 1, SOURCE_WRITER = 1, SUMMARY_VALUE = 1 };
 enum { VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
 enum { METADATA_PLUGIN = 1, METADATA_CLASS = 4, CLASS_TENSOR = 2, PLUGIN_NAME = 1, PLUGIN_CONTENT = 2 };
 enum { TENSOR_TYPE = 1, TENSOR_SHAPE = 2, TENSOR_STRING = 8, TYPE_STRING = 7, SHAPE_DIM = 2, DIM_SIZE = 1 };
-enum { HPARAMS_START = 3, HPARAMS_END = 4, START_SETTING = 1, START_TIME = 5, END_STATUS = 1, END_TIME = 2, STATUS_SUCCESS = 1 };
+enum {
+    HPARAMS_START = 3,
+    HPARAMS_END = 4,
+    START_SETTING = 1,
+    START_TIME = 5,
+    END_STATUS = 1,
+    END_TIME = 2,
+    STATUS_SUCCESS = 1
+};
 enum { MAP_KEY = 1, MAP_VALUE = 2, VALUE_NUMBER = 2, VALUE_STRING = 3, VALUE_BOOL = 4 };
 
 typedef struct tensorboard {
@@ -131,7 +140,8 @@ static err_t put_hparams(tensorboard *t, int64_t step, const char *tag, int fiel
     proto *p = begin_event(t, step);
     size_t summary = proto_begin(p, EVENT_SUMMARY), value = proto_begin(p, SUMMARY_VALUE);
     proto_text(p, VALUE_TAG, tag);
-    size_t metadata = proto_begin(p, VALUE_METADATA), plugin = begin_plugin(p, "hparams"), content = proto_begin(p, PLUGIN_CONTENT);
+    size_t metadata = proto_begin(p, VALUE_METADATA), plugin = begin_plugin(p, "hparams"),
+           content = proto_begin(p, PLUGIN_CONTENT);
     proto_bytes(p, field, message->at, message->n);
     proto_end(p, content);
     proto_end(p, plugin);
@@ -174,8 +184,8 @@ static err_t take_start(void *self, const record *r) {
     return tfrecord_write(&t->file);
 }
 
-// A run that is killed, stopped or failed continues later, and TensorBoard keeps the first end that it reads of it: only
-// one that has done all its steps has an end.
+// A run that is killed, stopped or failed continues later, and TensorBoard keeps the first end that it reads of it:
+// only one that has done all its steps has an end.
 static void tensorboard_close(void *self) {
     tensorboard *t = self;
     uint8_t bytes[16];
@@ -191,8 +201,8 @@ static err_t tensorboard_sync(void *self) { return tfrecord_sync(&((tensorboard 
 
 // --- scalars ---------------------------------------------------------------------------------------------------------
 
-// The float nearest to the number as log.jsonl has it, with 9 digits, so that who compares both finds them equal. Nothing
-// where log.jsonl has null, or where no float is as large.
+// The float nearest to the number as log.jsonl has it, with 9 digits, so that who compares both finds them equal.
+// Nothing where log.jsonl has null, or where no float is as large.
 static void put_scalar(proto *p, const char *tag, double x) {
     char text[32];
     if (!isfinite(x) || fabs(x) > FLT_MAX) return;

@@ -54,7 +54,9 @@ err_t tfrecord_end(tfrecord *f) {
     if (f->out.full) {
         f->out.n = f->begun, f->out.full = false;
         tfrecord_write(f);  // so that there may be room for the next one
-        return err_set(ERR_IO, "%s: a record is lost: there was no room for it beside %zu bytes that waited to be written", f->path, f->begun);
+        return err_set(ERR_IO,
+                       "%s: a record is lost: there was no room for it beside %zu bytes that waited to be written",
+                       f->path, f->begun);
     }
     size_t bytes = f->out.n - f->begun - HEAD - FOOT;
     put_bits(head, bytes, 8);

@@ -27,8 +27,9 @@ static uint32_t code_point(const unsigned char *s, int n) {
 // direction, separators of lines, spaces without width, tags. Joiners stay: Persian, Hindi and emoji are written with
 // them.
 static bool is_obeyed(uint32_t c) {
-    static const uint32_t ranges[][2] = {{0, 0x08},        {0x0B, 0x1F},     {0x7F, 0x9F},     {0x061C, 0x061C}, {0x200B, 0x200B},  {0x200E, 0x200F},
-                                         {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
+    static const uint32_t ranges[][2] = {{0, 0x08},        {0x0B, 0x1F},     {0x7F, 0x9F},      {0x061C, 0x061C},
+                                         {0x200B, 0x200B}, {0x200E, 0x200F}, {0x2028, 0x202E},  {0x2060, 0x206F},
+                                         {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
     return false;

@@ -15,7 +15,8 @@ void utf8_printable(char *to, size_t room, const char *from);
 // How many bytes at the end of the n bytes at s begin a sequence whose rest may follow: 0 to 3.
 size_t utf8_begun(const char *s, size_t n);
 
-// Copies with U+FFFD for each byte that belongs to no valid sequence; `to` has room for 3 bytes for each of `from`, and a NUL.
+// Copies with U+FFFD for each byte that belongs to no valid sequence; `to` has room for 3 bytes for each of `from`, and
+// a NUL.
 void utf8_replace(char *to, const char *from);
 
 #endif

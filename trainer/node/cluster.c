@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// --- which one is this machine? ----------------------------------------------------------------------------------------------------
+// --- which one is this machine? --------------------------------------------------------------------------------------
 
 // A list for a message: "a, b, ..." in bounded room.
 typedef struct list {
@@ -44,11 +44,13 @@ static bool is_loopback(const struct sockaddr *a) {
 
 static bool same_address(const struct sockaddr *a, const struct sockaddr *b) {
     if (a->sa_family != b->sa_family) return false;
-    if (a->sa_family == AF_INET) return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
     if (a->sa_family != AF_INET6) return false;
     const struct sockaddr_in6 *x = (const struct sockaddr_in6 *)a, *y = (const struct sockaddr_in6 *)b;
     bool scoped = x->sin6_scope_id && y->sin6_scope_id;
-    return memcmp(&x->sin6_addr, &y->sin6_addr, sizeof x->sin6_addr) == 0 && (!scoped || x->sin6_scope_id == y->sin6_scope_id);
+    return memcmp(&x->sin6_addr, &y->sin6_addr, sizeof x->sin6_addr) == 0 &&
+           (!scoped || x->sin6_scope_id == y->sin6_scope_id);
 }
 
 // All of 127/8 is this machine, though its interface lists only one of these addresses.
@@ -73,7 +75,9 @@ static standing look_up(const char *host, const struct ifaddrs *mine) {
         char text[NI_MAXHOST];
         s.mine |= is_mine(a->ai_addr, mine);
         s.reachable |= !is_loopback(a->ai_addr);
-        if (*s.note || getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0 || strcmp(text, host) == 0) continue;
+        if (*s.note || getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0 ||
+            strcmp(text, host) == 0)
+            continue;
         snprintf(s.note, sizeof s.note, "(%.80s)", text);
     }
     if (rc == 0) freeaddrinfo(found);
@@ -105,21 +109,24 @@ static err_t find_among(cluster *cl, const struct ifaddrs *mine) {
     }
     list_own(&own, mine);
     if (found == 0)
-        return err_set(ERR_CONFIG,
-                       "[cluster] nodes: none of them (%s) is this machine, whose addresses are %s. Mend the list, or set LOCKSTEP_NODE=k in the "
-                       "environment, from 0 to %d",
-                       all.text, own.text, cl->nodes - 1);
+        return err_set(
+            ERR_CONFIG,
+            "[cluster] nodes: none of them (%s) is this machine, whose addresses are %s. Mend the list, or set LOCKSTEP_NODE=k in the "
+            "environment, from 0 to %d",
+            all.text, own.text, cl->nodes - 1);
     if (found > 1)
-        return err_set(ERR_CONFIG,
-                       "[cluster] nodes: %d of them are this machine: %s. Set LOCKSTEP_NODE=k in the environment, from 0 to %d, to say which one "
-                       "this process is",
-                       found, hits.text, cl->nodes - 1);
+        return err_set(
+            ERR_CONFIG,
+            "[cluster] nodes: %d of them are this machine: %s. Set LOCKSTEP_NODE=k in the environment, from 0 to %d, to say which one "
+            "this process is",
+            found, hits.text, cl->nodes - 1);
     // Debian's installer maps the machine's name to a loopback address in /etc/hosts: no other node can reach it there.
     if (elsewhere && !me.reachable)
-        return err_set(ERR_CONFIG,
-                       "[cluster] nodes: %s is this machine, but stands here for a loopback address only, where the other nodes can't reach it. "
-                       "Mend /etc/hosts, or write its address instead of its name",
-                       hits.text);
+        return err_set(
+            ERR_CONFIG,
+            "[cluster] nodes: %s is this machine, but stands here for a loopback address only, where the other nodes can't reach it. "
+            "Mend /etc/hosts, or write its address instead of its name",
+            hits.text);
     return ERR_OK;
 }
 
@@ -128,8 +135,10 @@ static err_t find_self(cluster *cl) {
     if (told) {
         cl->node = cluster_number(&p);
         if (cl->node >= 0 && cl->node < cl->nodes && !*p) return ERR_OK;
-        return err_set(ERR_CONFIG, "LOCKSTEP_NODE=%.64s in the environment: expected a number from 0 to %d, as [cluster] nodes has %d %s", told,
-                       cl->nodes - 1, cl->nodes, cl->nodes == 1 ? "entry, or is empty" : "entries");
+        return err_set(
+            ERR_CONFIG,
+            "LOCKSTEP_NODE=%.64s in the environment: expected a number from 0 to %d, as [cluster] nodes has %d %s",
+            told, cl->nodes - 1, cl->nodes, cl->nodes == 1 ? "entry, or is empty" : "entries");
     }
     struct ifaddrs *mine = NULL;
     if (getifaddrs(&mine) != 0)
@@ -142,7 +151,7 @@ static err_t find_self(cluster *cl) {
     return rc;
 }
 
-// --- the whole ---------------------------------------------------------------------------------------------------------------------
+// --- the whole -------------------------------------------------------------------------------------------------------
 
 // Counts in a child process: after initialising CUDA a process can't fork ranks. 0 when there are none, or when the
 // child fails.
@@ -177,9 +186,11 @@ err_t cluster_resolve(cluster *out, const config *c) {
     TRY(find_self(out));
     int here = out->ranks[out->node];
     if (c->device.ranks && c->device.ranks != here)
-        return err_set(ERR_CONFIG,
-                       "[device] ranks = %" PRId64 ", but [cluster] nodes gives this node, %s, %d. Leave [device] ranks at 0, or make them the same",
-                       c->device.ranks, out->host[out->node], here);
+        return err_set(
+            ERR_CONFIG,
+            "[device] ranks = %" PRId64
+            ", but [cluster] nodes gives this node, %s, %d. Leave [device] ranks at 0, or make them the same",
+            c->device.ranks, out->host[out->node], here);
     return config_fits(c, out->world);
 }
 
@@ -189,11 +200,12 @@ err_t cluster_planned(cluster *out, const config *c) {
     return config_fits(c, out->world);
 }
 
-// --- the secret --------------------------------------------------------------------------------------------------------------------
+// --- the secret ------------------------------------------------------------------------------------------------------
 
 enum { SECRET_LEAST = 32, SECRET_MOST = 4096 };
 
-#define MAKE_IT "Make one with `head -c 32 /dev/urandom > %s; chmod 600 %s` and copy it to every node: all need the same"
+#define MAKE_IT \
+    "Make one with `head -c 32 /dev/urandom > %s; chmod 600 %s` and copy it to every node: all need the same"
 #define MAKE_ANOTHER \
     "Make one with `head -c 32 /dev/urandom > secret; chmod 600 secret`, set [cluster] secret_file = secret, and copy the file to every node: all " \
     "need the same"
@@ -207,19 +219,22 @@ static err_t check_secret(const char *path, const struct stat *st, bool credenti
     char at[SHELL_PATH];
     if (!S_ISREG(st->st_mode)) return err_set(ERR_AUTH, "%s: not a regular file. " MAKE_ANOTHER, path);
     if (st->st_uid != 0 && st->st_uid != geteuid())
-        return err_set(ERR_AUTH, "%s: belongs to user %u; expected yours (%u) or root's. " MAKE_ANOTHER, path, (unsigned)st->st_uid,
-                       (unsigned)geteuid());
+        return err_set(ERR_AUTH, "%s: belongs to user %u; expected yours (%u) or root's. " MAKE_ANOTHER, path,
+                       (unsigned)st->st_uid, (unsigned)geteuid());
     // systemd gives a service's user access to a credential by an ACL; the ACL's mask appears as read permission of
     // group root.
     mode_t tolerated = credential && st->st_uid == 0 && st->st_gid == 0 ? S_IRGRP : 0;
     if (st->st_mode & (S_IRWXG | S_IRWXO) & ~tolerated)
-        return err_set(ERR_AUTH,
-                       "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
-                       "%s`",
-                       path, st->st_mode & 07777, shell_path(at, path));
+        return err_set(
+            ERR_AUTH,
+            "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
+            "%s`",
+            path, st->st_mode & 07777, shell_path(at, path));
     if (st->st_size < SECRET_LEAST || st->st_size > SECRET_MOST)
-        return err_set(ERR_AUTH, "%s: %" PRId64 " bytes; expected %d to %d%s. " MAKE_IT, path, st->st_size, SECRET_LEAST, SECRET_MOST,
-                       credential ? ", which lockstep@.service takes from /etc/lockstep/secret" : "", made_at(at, path, credential), at);
+        return err_set(ERR_AUTH, "%s: %" PRId64 " bytes; expected %d to %d%s. " MAKE_IT, path, st->st_size,
+                       SECRET_LEAST, SECRET_MOST,
+                       credential ? ", which lockstep@.service takes from /etc/lockstep/secret" : "",
+                       made_at(at, path, credential), at);
     return ERR_OK;
 }
 
@@ -251,9 +266,12 @@ err_t cluster_secret(const config *c, uint8_t secret[TEAM_KEY]) {
     // Open first, then check: the file that is checked is the one that is read. Without O_NONBLOCK a named pipe would
     // block here.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0) return err_set(ERR_AUTH, "%s: the secret can't be opened: %s. " MAKE_IT, path, strerror(errno), made_at(at, path, credential), at);
+    if (fd < 0)
+        return err_set(ERR_AUTH, "%s: the secret can't be opened: %s. " MAKE_IT, path, strerror(errno),
+                       made_at(at, path, credential), at);
     struct stat st;
-    err_t rc = fstat(fd, &st) == 0 ? check_secret(path, &st, credential) : err_set(ERR_AUTH, "%s: %s", path, strerror(errno));
+    err_t rc =
+        fstat(fd, &st) == 0 ? check_secret(path, &st, credential) : err_set(ERR_AUTH, "%s: %s", path, strerror(errno));
     if (rc == ERR_OK) rc = read_secret(fd, path, st.st_size, secret);
     close(fd);
     return rc;

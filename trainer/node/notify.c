@@ -26,7 +26,9 @@ static int connect_to(const char *name) {
     // A listener with a full queue blocks us no longer than this; what could not be sent is sent later.
     struct timeval patience = {.tv_usec = 200000};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'))) == 0) return fd;
+    if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'))) ==
+        0)
+        return fd;
     close(fd);
     return -1;
 }
@@ -63,8 +65,10 @@ static bool put(notify *n, const char *message) { return send(n->fd, message, st
 static void send_status(notify *n, const notify_news *news) {
     char text[sizeof n->shown];
     if (news->now - n->shown_at < status_every_s) return;
-    if (news->ready < n->locals && news->waits && *news->waits) snprintf(text, sizeof text, "STATUS=%.170s", news->waits);
-    else if (news->ready < n->locals) snprintf(text, sizeof text, "STATUS=%d of %d ranks are ready", news->ready, n->locals);
+    if (news->ready < n->locals && news->waits && *news->waits)
+        snprintf(text, sizeof text, "STATUS=%.170s", news->waits);
+    else if (news->ready < n->locals)
+        snprintf(text, sizeof text, "STATUS=%d of %d ranks are ready", news->ready, n->locals);
     else if (news->step == 0) snprintf(text, sizeof text, "STATUS=ready, step 0/%" PRId64, n->steps);
     else snprintf(text, sizeof text, "STATUS=step %" PRId64 "/%" PRId64 " loss %.4f", news->step, n->steps, news->loss);
     if (strcmp(text, n->shown) == 0 || !put(n, text)) return;

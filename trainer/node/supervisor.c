@@ -53,10 +53,10 @@ typedef struct crew {
     double started_at;
 } crew;
 
-// --- in a rank -------------------------------------------------------------------------------------------------------------------
+// --- in a rank -------------------------------------------------------------------------------------------------------
 
-// systemd may signal every process of the unit, and people use killall: a rank handles SIGTERM as its supervisor does. LISTENED, from this process
-// itself, ends the thread: cancelling it would need libgcc_s, which a bare machine has not.
+// systemd may signal every process of the unit, and people use killall: a rank handles SIGTERM as its supervisor does.
+// LISTENED, from this process itself, ends the thread: cancelling it would need libgcc_s, which a bare machine has not.
 enum { LISTENED = SIGUSR2 };
 static void *listen_for_term(void *ctx) {
     board *b = ctx;
@@ -132,7 +132,8 @@ static void say_who(const launch *at) {
 }
 
 // From here on this process is a rank. First it releases what the parent made for itself.
-static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, const config *c, rank_body body, int *rank) {
+static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, const config *c, rank_body body,
+                     int *rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) raise(SIGKILL);  // the parent died before prctl
     free(w->pid), free(w->place);
@@ -153,7 +154,7 @@ static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, c
     return rc;
 }
 
-// --- in the parent ---------------------------------------------------------------------------------------------------------------
+// --- in the parent ---------------------------------------------------------------------------------------------------
 
 static void signal_all(crew *w, int signal) {
     for (int i = 0; i < w->locals; i++)
@@ -227,9 +228,10 @@ static struct timespec next_look(const crew *w, bool watched) {
     return (struct timespec){.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - (double)(time_t)wait) * 1e9)};
 }
 
-// --- the watcher -----------------------------------------------------------------------------------------------------------------
+// --- the watcher -----------------------------------------------------------------------------------------------------
 
-// watch_start.over. SIGTERM is blocked, and means what it says only from the supervisor: systemd and killall send it to everybody.
+// watch_start.over. SIGTERM is blocked, and means what it says only from the supervisor: systemd and killall send it to
+// everybody.
 static bool is_over(double until) {
     sigset_t term;
     siginfo_t from;
@@ -254,8 +256,14 @@ static err_t be_watcher(crew *w, pid_t parent, const config *c, watch_body body)
     prctl(PR_SET_NAME, "lockstep/watch");
     (void)!nice(NICE);
     mprotect(w->b, board_bytes(w->locals), PROT_READ);
-    watch_start at = {
-        .b = w->b, .place = w->place, .node = w->node, .nodes = w->nodes, .world = w->world, .starts = w->starts, .ended = w->ended, .over = is_over};
+    watch_start at = {.b = w->b,
+                      .place = w->place,
+                      .node = w->node,
+                      .nodes = w->nodes,
+                      .world = w->world,
+                      .starts = w->starts,
+                      .ended = w->ended,
+                      .over = is_over};
     return body(c, &at);
 }
 
@@ -311,7 +319,8 @@ static bool watch(crew *w, const sigset_t *set, bool watched) {
 // ERR_OK, or the error to report for the way the ranks ended.
 static err_t verdict(const crew *w) {
     // Ranks that received two signals themselves exit immediately, and the others lose them: that is no failure.
-    bool failed = w->root >= 0 && !(w->stopped && !is_cause(w->root_status)), began = atomic_load(&w->b->ready) >= w->locals;
+    bool failed = w->root >= 0 && !(w->stopped && !is_cause(w->root_status)),
+         began = atomic_load(&w->b->ready) >= w->locals;
     if (!failed && (w->forced || w->root >= 0))
         return err_set(ERR_INTERRUPTED, "%s",
                        began ? "ended at once on request; the newest checkpoint stands, and the same command continues"
@@ -338,7 +347,7 @@ static err_t verdict(const crew *w) {
     return err_set(code, "%s ended with %d", who, (int)code);
 }
 
-// --- both ------------------------------------------------------------------------------------------------------------------------
+// --- both ------------------------------------------------------------------------------------------------------------
 
 // Of this node's ranks.
 static comm_place *own_places(const launch *at) {
@@ -399,10 +408,11 @@ static err_t no_fork(crew *w) {
     for (int i = 0; i < w->locals; i++)
         if (w->pid[i]) waitpid(w->pid[i], NULL, 0);
     w->left = 0;
-    return err_set(ERR_UNAVAILABLE,
-                   "no process for %s (%d of %d of this node were started): %s; raise the limit of processes (TasksMax, ulimit -u) or "
-                   "lower the number of ranks",
-                   comm_place_text(&w->place[started], who), started, w->locals, strerror(why));
+    return err_set(
+        ERR_UNAVAILABLE,
+        "no process for %s (%d of %d of this node were started): %s; raise the limit of processes (TasksMax, ulimit -u) or "
+        "lower the number of ranks",
+        comm_place_text(&w->place[started], who), started, w->locals, strerror(why));
 }
 
 // *watcher: this process has become one, and this is how it ended.
@@ -453,7 +463,8 @@ err_t supervise(const config *c, const supervised *of, int *rank, int *world) {
     munmap(w.b, board_bytes(w.locals));
     if (watcher) *rank = RANK_WATCHER;
     if (watcher) return rc == ERR_OK ? rc : err_set(rc, "%s", "");  // it has reported what happened
-    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}  // discards a late request: there is nothing left to stop
+    // discards a late request: there is nothing left to stop
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sigaction(SIGCHLD, &was_child, NULL);
     sigaction(SIGPIPE, &was_pipe, NULL);

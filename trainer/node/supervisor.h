@@ -12,7 +12,8 @@
 // interrupts no call.
 typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
 
-// Called before the first fork: can so many ranks, on all nodes, run this? So a refusal is one line, not one for each rank.
+// Called before the first fork: can so many ranks, on all nodes, run this? So a refusal is one line, not one for each
+// rank.
 typedef err_t (*world_check)(const config *c, int world);
 
 // The body of the process beside the ranks, which may look at the board and change nothing.

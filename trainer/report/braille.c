@@ -15,7 +15,8 @@ enum { DOTS_X = 2 * BRAILLE_COLUMNS, DOTS_Y = 4 * BRAILLE_ROWS, LABEL = 8 };
 typedef struct canvas {
     unsigned char dots[BRAILLE_ROWS][BRAILLE_COLUMNS];  // bits of U+2800
     signed char owner[BRAILLE_ROWS][BRAILLE_COLUMNS];   // the curve that was drawn here last, -1: none, -2: several
-    char letter[BRAILLE_ROWS][BRAILLE_COLUMNS + 2];     // a curve's name, 0: none; the last two columns are beside the picture
+    // a curve's name, 0: none; the last two columns are beside the picture
+    char letter[BRAILLE_ROWS][BRAILLE_COLUMNS + 2];
     double from, to, low, high;
     bool log_y;
 } canvas;
@@ -100,7 +101,9 @@ static void print_cell(FILE *out, const canvas *c, const braille_look *look, int
     if (letter) fprintf(out, "%s%c%s", braille_colour(look, letter - 'A'), letter, braille_colour(look, -1));
     else if (!dots) fputc(' ', out);
     else if (!look->utf8) fputc(owner >= 0 ? 'A' + owner : '*', out);
-    else if (owner >= 0) fprintf(out, "%s\xE2%c%c%s", braille_colour(look, owner), 0xA0 | dots >> 6, 0x80 | (dots & 63), braille_colour(look, -1));
+    else if (owner >= 0)
+        fprintf(out, "%s\xE2%c%c%s", braille_colour(look, owner), 0xA0 | dots >> 6, 0x80 | (dots & 63),
+                braille_colour(look, -1));
     else fprintf(out, "\xE2%c%c", 0xA0 | dots >> 6, 0x80 | (dots & 63));
 }
 
@@ -108,7 +111,8 @@ static void print(FILE *out, const canvas *c, const braille_look *look) {
     for (int row = 0; row < BRAILLE_ROWS; row++) {
         char label[FIGURE_TEXT] = "";
         int end = BRAILLE_COLUMNS + 2;
-        double part = 1 - (double)row / (BRAILLE_ROWS - 1), y = scale(c, c->low) + part * (scale(c, c->high) - scale(c, c->low));
+        double part = 1 - (double)row / (BRAILLE_ROWS - 1),
+               y = scale(c, c->low) + part * (scale(c, c->high) - scale(c, c->low));
         if (row % 5 == 0) figure_text(label, FIGURE_PLAIN, c->log_y ? fm_exp(y) : y, 3);
         while (end > 0 && !c->letter[row][end - 1] && (end > BRAILLE_COLUMNS || !c->dots[row][end - 1])) end--;
         fprintf(out, "%*s %s", LABEL - 1, label, look->utf8 ? "\xE2\x94\x82" : "|");
@@ -126,7 +130,8 @@ void braille_draw(FILE *out, const points *curves, int n, const braille_look *lo
     if (!set_axes(&c, curves, n, look->log_y)) return;
     for (int i = n - 1; i >= 0; i--) draw(&c, &curves[i], i);
     for (int i = 0; i < n; i++)
-        if (curves[i].n && usable(&c, &curves[i].at[curves[i].n - 1])) name_curve(&c, &curves[i], i, n, n > 1 && look->utf8 && !look->colour);
+        if (curves[i].n && usable(&c, &curves[i].at[curves[i].n - 1]))
+            name_curve(&c, &curves[i], i, n, n > 1 && look->utf8 && !look->colour);
     print(out, &c, look);
 }
 

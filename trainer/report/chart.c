@@ -11,12 +11,13 @@ enum { ROWS = 12 };  // rows of a table of values
 
 // At least 3:1 on #fff and on #121212.
 static const char *const colours[CHART_COLOURS] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7"};
-static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-dasharray=\"2 3\"", " stroke-dasharray=\"9 3 2 3\""};
+static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-dasharray=\"2 3\"",
+                                     " stroke-dasharray=\"9 3 2 3\""};
 
 const char *chart_colour(int i) { return i == CHART_GREY ? "#767676" : colours[i % CHART_COLOURS]; }
 const char *chart_dashes(int i) { return dashes[i < 0 ? 0 : (i + i / CHART_COLOURS) % 4]; }
 
-// --- axes --------------------------------------------------------------------------------------------------------------------------------
+// --- axes ------------------------------------------------------------------------------------------------------------
 
 typedef struct axis {
     double from, to, scale;  // labels are of v / scale
@@ -44,7 +45,8 @@ static double nice(double range, int most) {
 
 static void linear_ticks(axis *a, int most) {
     double step = nice((a->to - a->from) / a->scale, most) * a->scale;
-    for (double k = ceil(a->from / step - 1e-9); k * step <= a->to * (1 + 1e-12) + 1e-9 * step && a->ticks < CHART_TICKS; k++)
+    for (double k = ceil(a->from / step - 1e-9);
+         k * step <= a->to * (1 + 1e-12) + 1e-9 * step && a->ticks < CHART_TICKS; k++)
         a->tick[a->ticks++] = k == 0 ? 0 : k * step;
 }
 
@@ -56,8 +58,8 @@ int chart_ticks(double tick[CHART_TICKS], double from, double to, int most) {
 }
 
 // Of each decade these, and never more than `most` in all.
-static const double tenths[] = {1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9}, halves[] = {1, 1.5, 2, 3, 4, 5, 6, 8}, four[] = {1, 2, 3, 5},
-                    three[] = {1, 2, 5};
+static const double tenths[] = {1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9},
+                    halves[] = {1, 1.5, 2, 3, 4, 5, 6, 8}, four[] = {1, 2, 3, 5}, three[] = {1, 2, 5};
 static const struct {
     const double *of;
     int count;
@@ -77,7 +79,8 @@ static int decade_ticks(axis *a, const double *of, int count, int every) {
     return found;
 }
 
-// As many as fit. In a small part of one decade there are too few of all: then as on a linear axis, which such a part is nearly.
+// As many as fit. In a small part of one decade there are too few of all: then as on a linear axis, which such a part
+// is nearly.
 static void log_ticks(axis *a, int most) {
     int every = (int)ceil(log_10(a->to / a->from) / most);
     for (size_t i = 0; i < sizeof decade / sizeof *decade; i++) {
@@ -149,7 +152,7 @@ static const char *tick_text(char dst[FIGURE_TEXT], figure kind, const axis *a, 
     return figure_text(dst, kind, v, kind == FIGURE_SMALL ? 3 : 6);
 }
 
-// --- curves ------------------------------------------------------------------------------------------------------------------------------
+// --- curves ----------------------------------------------------------------------------------------------------------
 
 typedef struct pen {
     html *h;
@@ -167,7 +170,8 @@ static void draw_to(pen *p, double x, double y) {
     if (!p->down) html_put(p->h, "M%d %d", to_x, to_y);
     else if (to_y == p->last_y && to_x != p->last_x) html_put(p->h, "h%d", to_x - p->last_x);
     else if (to_x == p->last_x && to_y != p->last_y) html_put(p->h, "v%d", to_y - p->last_y);
-    else if (to_x != p->last_x) html_put(p->h, to_y < p->last_y ? "l%d%d" : "l%d %d", to_x - p->last_x, to_y - p->last_y);
+    else if (to_x != p->last_x)
+        html_put(p->h, to_y < p->last_y ? "l%d%d" : "l%d %d", to_x - p->last_x, to_y - p->last_y);
     p->last_x = to_x, p->last_y = to_y, p->down = true;
 }
 
@@ -199,7 +203,9 @@ static void draw_layer(html *h, const layer *l, const chart *c, const axis *x, c
     bool dots = l->kind == LAYER_DOTS || (l->of.n == 1 && l->kind != LAYER_TICKS);
     if (l->kind == LAYER_BAND) html_put(h, "<path class=\"q\" fill=\"%s\" fill-opacity=\".3\" d=\"", colour);
     else if (l->kind == LAYER_AREA) html_put(h, "<path class=\"a\" fill=\"%s\"%s d=\"", colour, keep);
-    else if (dots) html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"6\" stroke-linecap=\"round\"%s d=\"", colour, keep);
+    else if (dots)
+        html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"6\" stroke-linecap=\"round\"%s d=\"", colour,
+                 keep);
     else
         html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\"%s%s d=\"", colour,
                  l->kind == LAYER_TICKS ? "1.5" : "1.75", l->solid ? "" : chart_dashes(l->colour), keep);
@@ -230,8 +236,8 @@ static void add_kind(mark *m, const char *kind) {
 
 static void draw_line(html *h, const mark *m, int height) {
     char when[FIGURE_TEXT];
-    html_put(h, "<line class=\"m\" x1=\"%.2f%%\" x2=\"%.2f%%\" y2=\"%d\"><title>step %s: ", 100 * m->at, 100 * m->at, height,
-             figure_text(when, FIGURE_WHOLE, (double)m->step, 0));
+    html_put(h, "<line class=\"m\" x1=\"%.2f%%\" x2=\"%.2f%%\" y2=\"%d\"><title>step %s: ", 100 * m->at, 100 * m->at,
+             height, figure_text(when, FIGURE_WHOLE, (double)m->step, 0));
     html_text(h, m->kinds);
     html_put(h, "</title></line>");
 }
@@ -253,7 +259,8 @@ static void draw_marks(html *h, const chart *c, const axis *x, int height) {
     double free = 0;
     for (int i = 0; c->marks && i < c->marks->marks; i++) {
         const runlog_mark *e = &c->marks->mark[i];
-        double v = isnan(c->marks_from) ? (double)(e->step < 1 ? 1 : e->step) : e->time - c->marks_from, at = place(x, v);
+        double v = isnan(c->marks_from) ? (double)(e->step < 1 ? 1 : e->step) : e->time - c->marks_from,
+               at = place(x, v);
         if (!(at >= -0.001 && at <= 1.001)) continue;
         if (n == 0 || fabs(at - m[n - 1].at) >= 0.005) {
             if (n == MOST) break;
@@ -269,39 +276,49 @@ static void draw_grid(html *h, const chart *c, const axis *x, const axis *y, int
     char text[FIGURE_TEXT];
     for (int i = 0; i < y->ticks; i++) {
         double at = height * (1 - place(y, y->tick[i]));
-        html_put(h, "<line class=\"g\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%s</text>", at, at, at + 4,
-                 tick_text(text, c->y, y, y->tick[i]));
+        html_put(
+            h,
+            "<line class=\"g\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
+            at, at, at + 4, tick_text(text, c->y, y, y->tick[i]));
     }
     html_put(h, "<line class=\"b\" x2=\"100%%\" y1=\"%d\" y2=\"%d\"/>", height, height);
     for (int i = 0; i < x->ticks; i++) {
         double at = 100 * place(x, x->tick[i]);
-        html_put(h, "<line class=\"b\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%d\" y2=\"%d\"/><text x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%s</text>",
-                 at, at, height, height + 4, at, height + 17, tick_text(text, c->x, x, x->tick[i]));
+        html_put(
+            h,
+            "<line class=\"b\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%d\" y2=\"%d\"/><text x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%s</text>",
+            at, at, height, height + 4, at, height + 17, tick_text(text, c->x, x, x->tick[i]));
     }
-    html_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">%s%s%s</text>", height + 31, c->x_name, x->unit ? ", " : "",
-             x->unit ? x->unit : "");
+    html_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">%s%s%s</text>", height + 31, c->x_name,
+             x->unit ? ", " : "", x->unit ? x->unit : "");
 }
 
 static void draw_rules(html *h, const chart *c, const axis *y, int height) {
     for (int i = 0; i < c->rules; i++) {
         double at = place(y, c->rule[i].y);
         if (!(at >= 0 && at <= 1)) continue;
-        html_put(h, "<line stroke=\"%s\" stroke-width=\"1.25\" stroke-dasharray=\"7 3\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>", chart_colour(1),
-                 height * (1 - at), height * (1 - at));
-        html_put(h, "<text class=\"r\" x=\"100%%\" dx=\"-2\" y=\"%.1f\" text-anchor=\"end\">%s</text>", height * (1 - at) - 4, c->rule[i].name);
+        html_put(
+            h,
+            "<line stroke=\"%s\" stroke-width=\"1.25\" stroke-dasharray=\"7 3\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>",
+            chart_colour(1), height * (1 - at), height * (1 - at));
+        html_put(h, "<text class=\"r\" x=\"100%%\" dx=\"-2\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
+                 height * (1 - at) - 4, c->rule[i].name);
     }
 }
 
-// --- words -------------------------------------------------------------------------------------------------------------------------------
+// --- words -----------------------------------------------------------------------------------------------------------
 
 void chart_swatch(html *h, layer_kind kind, int colour, bool solid) {
     const char *c = chart_colour(colour);
     html_put(h, "<svg class=\"s\" width=\"22\" height=\"10\" aria-hidden=\"true\">");
-    if (kind == LAYER_BAND) html_put(h, "<rect class=\"q\" y=\"1\" width=\"20\" height=\"8\" fill=\"%s\" fill-opacity=\".3\"/>", c);
+    if (kind == LAYER_BAND)
+        html_put(h, "<rect class=\"q\" y=\"1\" width=\"20\" height=\"8\" fill=\"%s\" fill-opacity=\".3\"/>", c);
     else if (kind == LAYER_AREA) html_put(h, "<rect y=\"1\" width=\"20\" height=\"8\" fill=\"%s\"/>", c);
     else if (kind == LAYER_DOTS) html_put(h, "<circle cx=\"10\" cy=\"5\" r=\"3\" fill=\"%s\"/>", c);
     else if (kind == LAYER_TICKS) html_put(h, "<path d=\"M10 1v8\" stroke=\"%s\" stroke-width=\"1.5\"/>", c);
-    else html_put(h, "<path d=\"M0 5h20\" stroke=\"%s\" stroke-width=\"1.75\"%s/>", c, solid ? "" : chart_dashes(colour));
+    else
+        html_put(h, "<path d=\"M0 5h20\" stroke=\"%s\" stroke-width=\"1.75\"%s/>", c,
+                 solid ? "" : chart_dashes(colour));
     html_put(h, "</svg>");
 }
 
@@ -340,9 +357,10 @@ static void describe(html *h, const chart *c) {
         double least = INFINITY, most = -INFINITY;
         for (int k = 0; k < p->n; k++) least = fmin(least, p->at[k].y), most = fmax(most, p->at[k].y);
         html_text(h, c->layer[i].name ? c->layer[i].name : c->title);
-        html_put(h, ": from %s at %s %s to %s at %s, lowest %s, highest %s. ", figure_text(a, c->y, p->at[0].y, 4), c->x_name,
-                 figure_text(x0, c->x, p->at[0].x, 4), figure_text(b, c->y, p->at[p->n - 1].y, 4), figure_text(x1, c->x, p->at[p->n - 1].x, 4),
-                 figure_text(low, c->y, least, 4), figure_text(high, c->y, most, 4));
+        html_put(h, ": from %s at %s %s to %s at %s, lowest %s, highest %s. ", figure_text(a, c->y, p->at[0].y, 4),
+                 c->x_name, figure_text(x0, c->x, p->at[0].x, 4), figure_text(b, c->y, p->at[p->n - 1].y, 4),
+                 figure_text(x1, c->x, p->at[p->n - 1].x, 4), figure_text(low, c->y, least, 4),
+                 figure_text(high, c->y, most, 4));
     }
 }
 
@@ -380,7 +398,7 @@ static void table(html *h, const chart *c) {
     html_put(h, "</table></div></details>");
 }
 
-// --- the whole ---------------------------------------------------------------------------------------------------------------------------
+// --- the whole -------------------------------------------------------------------------------------------------------
 
 void chart_add(chart *c, layer_kind kind, points p, int colour, const char *name) {
     if (p.n == 0 || c->layers == CHART_LAYERS) points_free(&p);
@@ -394,9 +412,13 @@ void chart_rule(chart *c, double y, const char *name) {
 }
 
 static void caption(html *h, const chart *c, const axis *x, const axis *y, int number) {
-    const char *scale = x->log && y->log ? "both axes logarithmic" : y->log ? "logarithmic axis" : x->log ? "logarithmic over x" : NULL;
+    const char *scale = x->log && y->log ? "both axes logarithmic"
+                        : y->log         ? "logarithmic axis"
+                        : x->log         ? "logarithmic over x"
+                                         : NULL;
     html_put(h, "<figcaption><b id=\"t%d\">%s</b>", number, c->title);
-    if (c->note || scale) html_put(h, " <small>%s%s%s</small>", c->note ? c->note : "", c->note && scale ? "; " : "", scale ? scale : "");
+    if (c->note || scale)
+        html_put(h, " <small>%s%s%s</small>", c->note ? c->note : "", c->note && scale ? "; " : "", scale ? scale : "");
     legend(h, c);
     html_put(h, "</figcaption>");
 }
@@ -408,12 +430,15 @@ bool chart_draw(chart *c, html *h, int number) {
         axis x = x_axis(c), y = y_axis(c);
         html_put(h, "<figure%s>", c->wide ? " class=\"w\"" : "");
         caption(h, c, &x, &y, number);
-        html_put(h, "<svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">", height, number, number, number);
+        html_put(h, "<svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">", height,
+                 number, number, number);
         describe(h, c);
         html_put(h, "</desc>");
         draw_grid(h, c, &x, &y, height);
-        html_put(h, "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" overflow=\"visible\" width=\"100%%\" height=\"%d\">", CHART_WIDE,
-                 CHART_HIGH, height);
+        html_put(
+            h,
+            "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" overflow=\"visible\" width=\"100%%\" height=\"%d\">",
+            CHART_WIDE, CHART_HIGH, height);
         for (int i = 0; i < c->layers; i++) draw_layer(h, &c->layer[i], c, &x, &y);
         html_put(h, "</svg>");
         draw_rules(h, c, &y, height);

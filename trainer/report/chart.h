@@ -1,16 +1,26 @@
 // trainer/report/chart.h: one chart of a page, as SVG: no script, no request, readable at any width.
 //
-//   outer <svg>   as wide as the page lets it be, `height` pixels high: grid, ticks and text, placed by percent and pixels, so that text keeps its size
+//   outer <svg>   as wide as the page lets it be, `height` pixels high: grid, ticks and text, placed by percent and
+//                 pixels, so that text keeps its size
 //   inner <svg>   the curves, in a box of CHART_WIDE x CHART_HIGH that is stretched over it; strokes are not
 //
-// A chart is described, then drawn: its axes, its legend, its description for screen readers and its table of values all come from the same layers.
+// A chart is described, then drawn: its axes, its legend, its description for screen readers and its table of values
+// all come from the same layers.
 #ifndef TRAINER_REPORT_CHART_H
 #define TRAINER_REPORT_CHART_H
 
 #include "trainer/report/html.h"
 #include "trainer/report/runlog.h"
 
-enum { CHART_LAYERS = 48, CHART_RULES = 4, CHART_WIDE = 4000, CHART_HIGH = 1000, CHART_COLOURS = 4, CHART_GREY = -1, CHART_TICKS = 16 };
+enum {
+    CHART_LAYERS = 48,
+    CHART_RULES = 4,
+    CHART_WIDE = 4000,
+    CHART_HIGH = 1000,
+    CHART_COLOURS = 4,
+    CHART_GREY = -1,
+    CHART_TICKS = 16
+};
 
 // low and high: of a band or an area; else as y.
 typedef struct point {
@@ -22,8 +32,8 @@ typedef struct points {
     int n;
 } points;
 
-// The buckets of a curve merged into at most `columns` points; x is the mean of curve `over` in them, or, if over is -1, their middle; of
-// the column with `last` in it that. Without memory: no points.
+// The buckets of a curve merged into at most `columns` points; x is the mean of curve `over` in them, or, if over is
+// -1, their middle; of the column with `last` in it that. Without memory: no points.
 points points_of(const sheet *s, int curve, int over, double last, int columns);
 
 // The same points with y averaged over neighbours: a Gaussian with a standard deviation of `over` points.
@@ -64,7 +74,8 @@ typedef struct chart {
 void chart_add(chart *c, layer_kind kind, points p, int colour, const char *name);
 void chart_rule(chart *c, double y, const char *name);
 
-// Appends the chart, and frees its points. number: of this chart on its page, for ids. false: no layer, nothing was drawn.
+// Appends the chart, and frees its points. number: of this chart on its page, for ids. false: no layer, nothing was
+// drawn.
 bool chart_draw(chart *c, html *h, int number);
 
 // Where the ticks of a linear axis are: at most `most` steps of 1, 2 or 5 times a power of ten. Returns how many.

@@ -17,8 +17,8 @@ typedef struct comparison {
     int class, differences;
 } comparison;
 
-// Anyone's text, safe to print, on one line and cut to `width` characters. Where the terminal has no UTF-8, other characters are '?'. dst has room for
-// 4 * width + 4 bytes.
+// Anyone's text, safe to print, on one line and cut to `width` characters. Where the terminal has no UTF-8, other
+// characters are '?'. dst has room for 4 * width + 4 bytes.
 static const char *safe(char *dst, const comparison *c, const char *text, int width) {
     size_t room = 4 * (size_t)width + 4;
     int characters = 0;
@@ -130,7 +130,8 @@ static void print_difference(void *ctx, key_class class, const char *name, const
     bool one_line = width < BRAILLE_WIDTH && strlen(name) < 28;
     fprintf(c->out, one_line ? "  %-26s" : "  %s", safe(text, c, name, BRAILLE_WIDTH - 2));
     for (int i = 0; i < c->n; i++)
-        fprintf(c->out, one_line ? "  %c %s" : "\n    %c  %s", 'A' + i, value[i] ? safe(text, c, value[i], BRAILLE_WIDTH - 7) : "-");
+        fprintf(c->out, one_line ? "  %c %s" : "\n    %c  %s", 'A' + i,
+                value[i] ? safe(text, c, value[i], BRAILLE_WIDTH - 7) : "-");
     fputc('\n', c->out);
 }
 
@@ -150,8 +151,11 @@ static err_t compare(comparison *c, char **dirs) {
 err_t verb_compare(int argc, char **argv, FILE *out) {
     comparison c = {.out = out, .n = argc, .look = braille_look_of(out), .class = -1};
     for (int i = 0; i < argc; i++)
-        if (strncmp(argv[i], "--", 2) == 0) return err_set(ERR_USAGE, "%s: no such option here; lockstep compare RUN_DIR...", argv[i]);
-    if (argc == 0) return err_set(ERR_USAGE, "lockstep compare: expected the directories of runs, e.g. lockstep compare runs/a runs/b");
+        if (strncmp(argv[i], "--", 2) == 0)
+            return err_set(ERR_USAGE, "%s: no such option here; lockstep compare RUN_DIR...", argv[i]);
+    if (argc == 0)
+        return err_set(ERR_USAGE,
+                       "lockstep compare: expected the directories of runs, e.g. lockstep compare runs/a runs/b");
     if (argc > REPORT_RUNS) return err_set(ERR_USAGE, "more than %d runs", REPORT_RUNS);
     err_t rc = compare(&c, argv);
     for (int i = 0; i < c.n; i++) runlog_close(c.runs[i]);

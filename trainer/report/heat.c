@@ -1,5 +1,5 @@
-// trainer/report/heat.c: the map of ranks over steps. Its colours say how a rank's compute time compares with the median: what differs stands out from a
-// page that is else empty.
+// trainer/report/heat.c: the map of ranks over steps. Its colours say how a rank's compute time compares with the
+// median: what differs stands out from a page that is else empty.
 #include "trainer/report/chart.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ static const struct {
               {0, "#0072B2", ".8", "0.9 or less"}};
 enum { LEVELS = sizeof levels / sizeof *levels, ROW = 10 };
 
-// A record is about the steps before it, so that a column without values is like the next one that has some. -1: there is none.
+// A record is about the steps before it, so that a column without values is like the next one that has some. -1: there
+// is none.
 static int level_of(const heat *m, int row, int column) {
     while (column < m->columns && !m->n[row][column]) column++;
     if (column == m->columns) return -1;
@@ -31,7 +32,8 @@ static void draw_level(html *h, const heat *m, int level) {
             int end = c + 1;
             if (level_of(m, row, c) != level) continue;
             while (end < m->columns && level_of(m, row, end) == level) end++;
-            if (!any) html_put(h, "<path fill=\"%s\" fill-opacity=\"%s\" d=\"", levels[level].colour, levels[level].opacity);
+            if (!any)
+                html_put(h, "<path fill=\"%s\" fill-opacity=\"%s\" d=\"", levels[level].colour, levels[level].opacity);
             html_put(h, "M%d %dh%dv%dh-%dz", c * ROW, row * ROW, (end - c) * ROW, ROW, (end - c) * ROW);
             any = true;
             c = end - 1;
@@ -43,18 +45,21 @@ static void legend(html *h) {
     html_put(h, "<span class=\"l\">");
     for (int i = LEVELS - 1; i >= 0; i--) {
         if (!levels[i].colour) continue;
-        html_put(h,
-                 "<span><svg class=\"s\" width=\"22\" height=\"10\" aria-hidden=\"true\"><rect class=\"e\" width=\"20\" height=\"10\" fill=\"%s\" "
-                 "fill-opacity=\"%s\"/></svg>%s</span>",
-                 levels[i].colour, levels[i].opacity, levels[i].name);
+        html_put(
+            h,
+            "<span><svg class=\"s\" width=\"22\" height=\"10\" aria-hidden=\"true\"><rect class=\"e\" width=\"20\" height=\"10\" fill=\"%s\" "
+            "fill-opacity=\"%s\"/></svg>%s</span>",
+            levels[i].colour, levels[i].opacity, levels[i].name);
     }
     html_put(h, "</span>");
 }
 
 // Of each row its mean and its largest ratio.
 static void table(html *h, const heat *m) {
-    html_put(h, "<details><summary>Values</summary><div class=\"o\"><table><tr><th scope=\"col\">rank</th><th scope=\"col\">mean</th><th "
-                "scope=\"col\">largest</th></tr>");
+    html_put(
+        h,
+        "<details><summary>Values</summary><div class=\"o\"><table><tr><th scope=\"col\">rank</th><th scope=\"col\">mean</th><th "
+        "scope=\"col\">largest</th></tr>");
     for (int row = 0; row < m->rows; row++) {
         double sum = 0, most = 0;
         int64_t n = 0;
@@ -77,7 +82,8 @@ static void describe(html *h, const heat *m) {
     for (int row = 0; row < m->rows; row++)
         for (int c = 0; c < m->columns; c++)
             if (m->n[row][c] && m->sum[row][c] / m->n[row][c] > most) most = m->sum[row][c] / m->n[row][c], where = row;
-    html_put(h, "The largest ratio to the median is %.2f, of rank %d%s.", most, where * m->ranks, m->ranks > 1 ? " and its neighbours" : "");
+    html_put(h, "The largest ratio to the median is %.2f, of rank %d%s.", most, where * m->ranks,
+             m->ranks > 1 ? " and its neighbours" : "");
 }
 
 bool chart_heat(html *h, const heat *m, int world, int64_t last_step, int number) {
@@ -90,24 +96,27 @@ bool chart_heat(html *h, const heat *m, int world, int64_t last_step, int number
         "<figure class=\"w\"><figcaption><b id=\"t%d\">Compute time of each rank</b> <small>divided by the median of those that do the same</small>",
         number);
     legend(h);
-    html_put(h, "</figcaption><svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">", height, number, number,
-             number);
+    html_put(h,
+             "</figcaption><svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">",
+             height, number, number, number);
     describe(h, m);
-    html_put(h, "</desc><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" width=\"100%%\" height=\"%d\">", m->columns * ROW, m->rows * ROW,
-             height);
+    html_put(h, "</desc><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" width=\"100%%\" height=\"%d\">",
+             m->columns * ROW, m->rows * ROW, height);
     for (int i = 0; i < LEVELS; i++)
         if (levels[i].colour) draw_level(h, m, i);
     html_put(h, "</svg><rect class=\"f\" width=\"100%%\" height=\"%d\" fill=\"none\"/>", height);
     int every = 1;
     while (every * height < 14 * m->rows) every *= 2;
     for (int row = 0; row < m->rows; row += every)
-        html_put(h, "<text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%d</text>", height * (row + 0.5) / m->rows + 4, row * m->ranks);
+        html_put(h, "<text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%d</text>", height * (row + 0.5) / m->rows + 4,
+                 row * m->ranks);
     double tick[CHART_TICKS];
     for (int i = 0, ticks = chart_ticks(tick, 0, to, 6); i < ticks; i++)
         html_put(h, "<text x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%s</text>", 100 * tick[i] / to, height + 17,
                  figure_text(text, FIGURE_PLAIN, tick[i], 6));
-    html_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">step; a row is %s%.0d%s of %d</text></svg>", height + 31,
-             m->ranks == 1 ? "one rank" : "", m->ranks == 1 ? 0 : m->ranks, m->ranks == 1 ? "" : " ranks", world);
+    html_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">step; a row is %s%.0d%s of %d</text></svg>",
+             height + 31, m->ranks == 1 ? "one rank" : "", m->ranks == 1 ? 0 : m->ranks, m->ranks == 1 ? "" : " ranks",
+             world);
     table(h, m);
     html_put(h, "</figure>\n");
     return true;

@@ -14,7 +14,8 @@ typedef struct html {
 
 // Markup, as it stands: never what a run says of itself.
 void html_put(html *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// Text of anyone's: < > & " ' are escaped, and what is no UTF-8 and control characters other than newline and tab become U+FFFD.
+// Text of anyone's: < > & " ' are escaped, and what is no UTF-8 and control characters other than newline and tab
+// become U+FFFD.
 void html_text(html *h, const char *text);
 void html_free(html *h);
 

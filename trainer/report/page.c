@@ -1,5 +1,5 @@
-// trainer/report/page.c: the page itself: what is written around the charts. Whatever a run says (samples, settings, events, its name) goes through
-// html_text.
+// trainer/report/page.c: the page itself: what is written around the charts. Whatever a run says (samples, settings,
+// events, its name) goes through html_text.
 #include "trainer/report/parting.h"
 #include "trainer/report/plots.h"
 #include "trainer/report/report.h"
@@ -40,7 +40,7 @@ static const char style[] =
     "@media print{:root{color-scheme:light;--bg:#fff;--ink:#000;--dim:#444;--line:#ddd;--axis:#777}body{max-width:none;padding:0 8px;font-size:12px}.q{fill-opacity:.3}"
     "figure details{display:none}figure,tr,pre{break-inside:avoid}.c{grid-template-columns:1fr 1fr;gap:20px}h2{break-after:avoid}}";
 
-// --- head --------------------------------------------------------------------------------------------------------------------------------
+// --- head ------------------------------------------------------------------------------------------------------------
 
 static void head(html *h, runlog *const *runs, int n, bool live) {
     html_put(h,
@@ -49,7 +49,8 @@ static void head(html *h, runlog *const *runs, int n, bool live) {
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">",
              live ? "; img-src data:" : "");
     // Of a page that is served, a browser would ask for an icon as well.
-    if (live) html_put(h, "<meta http-equiv=\"refresh\" content=\"%d\"><link rel=\"icon\" href=\"data:,\">", LIVE_SECONDS);
+    if (live)
+        html_put(h, "<meta http-equiv=\"refresh\" content=\"%d\"><link rel=\"icon\" href=\"data:,\">", LIVE_SECONDS);
     html_put(h, "<title>");
     for (int i = 0; i < n; i++) {
         if (i) html_put(h, ", ");
@@ -104,7 +105,8 @@ static void facts(html *h, const runlog *r) {
              figure_text(b, FIGURE_PLAIN, all_of(&r->rate, 0.9), 3));
     double median = all_of(&r->rate, 0.5);
     if (isfinite(median)) fact(h, name, figure_text(c, FIGURE_PLAIN, median, 3), more);
-    snprintf(more, sizeof more, "model FLOPs; 10 to 90 %%: %s to %s", figure_text(a, FIGURE_SHARE, all_of(&r->mfu, 0.1), 3),
+    snprintf(more, sizeof more, "model FLOPs; 10 to 90 %%: %s to %s",
+             figure_text(a, FIGURE_SHARE, all_of(&r->mfu, 0.1), 3),
              figure_text(b, FIGURE_SHARE, all_of(&r->mfu, 0.9), 3));
     median = all_of(&r->mfu, 0.5);
     if (isfinite(median)) fact(h, "Share of the peak", figure_text(c, FIGURE_SHARE, median, 3), more);
@@ -157,7 +159,7 @@ static void title_one(html *h, const runlog *r, bool live) {
     put_tiles(h, &tiles);
 }
 
-// --- several runs ------------------------------------------------------------------------------------------------------------------------
+// --- several runs ----------------------------------------------------------------------------------------------------
 
 static void cell(html *h, const char *text) {
     html_put(h, "<td>");
@@ -186,9 +188,17 @@ static void run_row(html *h, const runlog *r, int i) {
 }
 
 static void title_many(html *h, runlog *const *runs, int n) {
-    static const char *const columns[] = {
-        "run",           "state",    "steps", "loss", "lowest", "validation", "best", "median per second", "median share of the peak",
-        "time in steps", "last hash"};
+    static const char *const columns[] = {"run",
+                                          "state",
+                                          "steps",
+                                          "loss",
+                                          "lowest",
+                                          "validation",
+                                          "best",
+                                          "median per second",
+                                          "median share of the peak",
+                                          "time in steps",
+                                          "last hash"};
     html_put(h, "<header><h1>%d runs</h1></header>\n<div class=\"o\"><table><tr>", n);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) html_put(h, "<th scope=\"col\">%s</th>", columns[i]);
     html_put(h, "</tr>");
@@ -197,7 +207,8 @@ static void title_many(html *h, runlog *const *runs, int n) {
 }
 
 static err_t partings(html *h, runlog *const *runs, int n) {
-    html_put(h, "<h2>Where they part</h2>\n<div class=\"o\"><table><tr><th scope=\"col\">run</th><th scope=\"col\">beside ");
+    html_put(
+        h, "<h2>Where they part</h2>\n<div class=\"o\"><table><tr><th scope=\"col\">run</th><th scope=\"col\">beside ");
     html_text(h, runs[0]->name);
     html_put(h, "</th></tr>");
     for (int i = 1; i < n; i++) {
@@ -232,7 +243,8 @@ static void add_difference(void *ctx, key_class class, const char *name, const c
         }
         html_put(h, "</tr>");
     }
-    if (d->class != (int)class) html_put(h, "<tr><td colspan=\"%d\" class=\"d\">%s</td></tr>", d->n + 1, parting_classes[class]);
+    if (d->class != (int)class)
+        html_put(h, "<tr><td colspan=\"%d\" class=\"d\">%s</td></tr>", d->n + 1, parting_classes[class]);
     d->class = class;
     html_put(h, "<tr><th scope=\"row\" class=\"x\"><code>");
     html_text(h, name);
@@ -252,7 +264,7 @@ static void settings_many(html *h, runlog *const *runs, int n) {
     html_put(h, d.count ? "</table></div>\n" : "<p class=\"d\">None.</p>\n");
 }
 
-// --- one run -----------------------------------------------------------------------------------------------------------------------------
+// --- one run ---------------------------------------------------------------------------------------------------------
 
 static void samples(html *h, const runlog *r) {
     int64_t first = r->samples > RUNLOG_SAMPLES ? r->samples - RUNLOG_SAMPLES : 0;
@@ -261,7 +273,9 @@ static void samples(html *h, const runlog *r) {
     html_put(h, "<h2>What the model wrote</h2>\n");
     for (int64_t i = r->samples - 1; i >= first; i--) {
         const runlog_sample *s = &r->sample[i % RUNLOG_SAMPLES];
-        html_put(h, i == r->samples - 1 ? "<p class=\"d\">after step %s</p><pre><b>" : "<details><summary>after step %s</summary><pre><b>",
+        html_put(h,
+                 i == r->samples - 1 ? "<p class=\"d\">after step %s</p><pre><b>"
+                                     : "<details><summary>after step %s</summary><pre><b>",
                  figure_text(step, FIGURE_WHOLE, (double)s->step, 0));
         html_text(h, s->prompt);
         html_put(h, "</b>");
@@ -359,7 +373,7 @@ static void hardware(html *h, const runlog *r) {
     html_put(h, "</table></div>\n");
 }
 
-// --- the whole ---------------------------------------------------------------------------------------------------------------------------
+// --- the whole -------------------------------------------------------------------------------------------------------
 
 static bool any_curve(runlog *const *runs, int n) {
     for (int i = 0; i < n; i++)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// --- a log, step by step -----------------------------------------------------------------------------------------------------------------
+// --- a log, step by step ---------------------------------------------------------------------------------------------
 
 // Of one step: its record, and the one of its checkpoint.
 typedef struct logged {
@@ -107,7 +107,7 @@ static err_t next_step(steps *s, logged *x) {
     }
 }
 
-// --- two of them -------------------------------------------------------------------------------------------------------------------------
+// --- two of them -----------------------------------------------------------------------------------------------------
 
 static void compare(parting *p, const logged *a, const logged *b) {
     p->shared++, p->last_shared = a->step;
@@ -146,22 +146,31 @@ err_t parting_of(parting *p, const char *dir_a, const char *dir_b) {
 const char *parting_text(char dst[PARTING_TEXT], const parting *p) {
     if (!p->shared) snprintf(dst, PARTING_TEXT, "no step is in both logs");
     else if (p->other_hash && p->same_hash)
-        snprintf(dst, PARTING_TEXT, "the same weights at step %" PRId64 ", others at step %" PRId64, p->same_hash, p->other_hash);
-    else if (p->other_hash) snprintf(dst, PARTING_TEXT, "other weights from the first hash on, at step %" PRId64, p->other_hash);
-    else if (p->hashed) snprintf(dst, PARTING_TEXT, "the same weights up to step %" PRId64 ", the last with a hash in both", p->same_hash);
+        snprintf(dst, PARTING_TEXT, "the same weights at step %" PRId64 ", others at step %" PRId64, p->same_hash,
+                 p->other_hash);
+    else if (p->other_hash)
+        snprintf(dst, PARTING_TEXT, "other weights from the first hash on, at step %" PRId64, p->other_hash);
+    else if (p->hashed)
+        snprintf(dst, PARTING_TEXT, "the same weights up to step %" PRId64 ", the last with a hash in both",
+                 p->same_hash);
     else if (p->other_loss && p->same_loss)
-        snprintf(dst, PARTING_TEXT, "the same loss at step %" PRId64 ", another at step %" PRId64 " (no hashes to compare: [log] hash_every)",
+        snprintf(dst, PARTING_TEXT,
+                 "the same loss at step %" PRId64 ", another at step %" PRId64
+                 " (no hashes to compare: [log] hash_every)",
                  p->same_loss, p->other_loss);
     else if (p->other_loss)
-        snprintf(dst, PARTING_TEXT, "another loss from step %" PRId64 " on (no hashes to compare: [log] hash_every)", p->other_loss);
-    else snprintf(dst, PARTING_TEXT, "the same losses up to step %" PRId64 " (no hashes to compare: [log] hash_every)", p->last_shared);
+        snprintf(dst, PARTING_TEXT, "another loss from step %" PRId64 " on (no hashes to compare: [log] hash_every)",
+                 p->other_loss);
+    else
+        snprintf(dst, PARTING_TEXT, "the same losses up to step %" PRId64 " (no hashes to compare: [log] hash_every)",
+                 p->last_shared);
     size_t n = strlen(dst);
     if (p->other_hash && p->other_loss && p->other_loss < p->other_hash)
         snprintf(dst + n, PARTING_TEXT - n, "; the loss parts at step %" PRId64, p->other_loss);
     return dst;
 }
 
-// --- settings ----------------------------------------------------------------------------------------------------------------------------
+// --- settings --------------------------------------------------------------------------------------------------------
 
 const char *const parting_classes[3] = {[CLASS_BITS] = "bits: these decide the weights",
                                         [CLASS_LAYOUT] = "layout: how the work is dealt and what is logged",
@@ -182,7 +191,9 @@ void parting_settings(runlog *const *runs, int n, parting_visit visit, void *ctx
             for (int i = 0; i < runs[run]->settings; i++) {
                 const runlog_setting *s = &runs[run]->setting[i];
                 bool differs = false;
-                if (s->class != order[k] || seen(runs, run, s->name) || strcmp(s->name, "run.name") == 0 || strcmp(s->name, "run.dir") == 0) continue;
+                if (s->class != order[k] || seen(runs, run, s->name) || strcmp(s->name, "run.name") == 0 ||
+                    strcmp(s->name, "run.dir") == 0)
+                    continue;
                 for (int j = 0; j < n; j++) {
                     const runlog_setting *other = runlog_find(runs[j], s->name);
                     value[j] = other ? other->value : NULL;

@@ -14,16 +14,17 @@ typedef struct parting {
     int64_t same_loss, other_loss;  // the same of losses
 } parting;
 
-// Both logs are read side by side, from their beginnings: nothing is kept, however long they are. A missing log has no steps. ERR_IO, ERR_INTERNAL (no
-// memory).
+// Both logs are read side by side, from their beginnings: nothing is kept, however long they are. A missing log has no
+// steps. ERR_IO, ERR_INTERNAL (no memory).
 err_t parting_of(parting *p, const char *dir_a, const char *dir_b);
 
 // In one sentence, where the two part. dst has room for PARTING_TEXT bytes. Returns dst.
 enum { PARTING_TEXT = 256 };
 const char *parting_text(char dst[PARTING_TEXT], const parting *p);
 
-// Calls visit for each setting that is not the same in all n runs, first those of class bits, then layout, then local. value[i] is NULL where run i has no
-// such setting. [run] name and dir, which always differ, are left out. The runs must have been polled.
+// Calls visit for each setting that is not the same in all n runs, first those of class bits, then layout, then local.
+// value[i] is NULL where run i has no such setting. [run] name and dir, which always differ, are left out. The runs
+// must have been polled.
 typedef void (*parting_visit)(void *ctx, key_class class, const char *name, const char *const *value);
 void parting_settings(runlog *const *runs, int n, parting_visit visit, void *ctx);
 

@@ -1,6 +1,8 @@
-// trainer/report/plots.c: which charts a page has, and what is in them. A chart whose runs have no data for it is left out.
+// trainer/report/plots.c: which charts a page has, and what is in them. A chart whose runs have no data for it is left
+// out.
 //
-// One run is drawn as a band from the least to the most of each bucket and a line through the means; several as a line each.
+// One run is drawn as a band from the least to the most of each bucket and a line through the means; several as a line
+// each.
 #include "trainer/report/plots.h"
 
 #include <math.h>
@@ -42,7 +44,8 @@ static bool spans(const sheet *s, int curve) {
 }
 
 // Of one run: a band, and a line through it. Of several: the line. `smooth`: the curve is noisy.
-static void add_curve(drawing *b, chart *c, const sheet *s, int curve, int over, int run, manner how, const char *name) {
+static void add_curve(drawing *b, chart *c, const sheet *s, int curve, int over, int run, manner how,
+                      const char *name) {
     bucket all = sheet_total(s, curve);
     double last = s == &b->runs[run]->steps ? (double)b->runs[run]->last_step : INFINITY;
     if (!all.n) return;
@@ -62,14 +65,15 @@ static void add_curve(drawing *b, chart *c, const sheet *s, int curve, int over,
     if (c->layers && b->n == 1) c->layer[c->layers - 1].solid = true;
 }
 
-// --- loss --------------------------------------------------------------------------------------------------------------------------------
+// --- loss ------------------------------------------------------------------------------------------------------------
 
 static void add_losses(drawing *b, chart *c, bool early, int over) {
     for (int i = 0; i < b->n; i++) {
         const runlog *r = b->runs[i];
         const sheet *s = early ? &r->early : &r->steps;
         bool smooth = sheet_total(s, early ? EARLY_LOSS : CURVE_LOSS).n >= FEWEST;
-        add_curve(b, c, s, early ? EARLY_LOSS : CURVE_LOSS, over, i, SMOOTHED, smooth ? "training, smoothed" : "training");
+        add_curve(b, c, s, early ? EARLY_LOSS : CURVE_LOSS, over, i, SMOOTHED,
+                  smooth ? "training, smoothed" : "training");
     }
     for (int i = 0; i < b->n; i++) {
         const runlog *r = b->runs[i];
@@ -101,7 +105,10 @@ static void draw_losses(drawing *b) {
                  .marks_from = NAN};
     add_losses(b, c, false, -1);
     draw(b, c);
-    *c = (chart){.title = "Loss by amount of data", .x_name = same_unit(b) ? of : "samples or tokens", .log_y = true, .log_x = true};
+    *c = (chart){.title = "Loss by amount of data",
+                 .x_name = same_unit(b) ? of : "samples or tokens",
+                 .log_y = true,
+                 .log_x = true};
     add_losses(b, c, true, EARLY_UNITS);
     draw(b, c);
     *c = (chart){.title = "Loss by time",
@@ -114,7 +121,7 @@ static void draw_losses(drawing *b) {
     free(c);
 }
 
-// --- simple ones -------------------------------------------------------------------------------------------------------------------------
+// --- simple ones -----------------------------------------------------------------------------------------------------
 
 typedef struct plot {
     const char *title, *note, *name;
@@ -196,11 +203,12 @@ static void draw_norm(drawing *b) {
     free(c);
 }
 
-// --- speed -------------------------------------------------------------------------------------------------------------------------------
+// --- speed -----------------------------------------------------------------------------------------------------------
 
 // Quantiles of what was logged, over columns that have enough of it: 10, 50 and 90 %.
 static points quantiles(const runlog *r, const spread *of) {
-    int used = (r->steps.used + SPREAD_BUCKETS - 1) / SPREAD_BUCKETS, wanted = (int)(r->records / 8 > used ? used : r->records / 8);
+    int used = (r->steps.used + SPREAD_BUCKETS - 1) / SPREAD_BUCKETS,
+        wanted = (int)(r->records / 8 > used ? used : r->records / 8);
     int group = wanted > 0 ? (used + wanted - 1) / wanted : used > 0 ? used : 1;
     points p = {malloc(((size_t)used + 1) * sizeof *p.at), 0};
     for (int from = 0; p.at && from < used; from += group) {
@@ -214,7 +222,8 @@ static points quantiles(const runlog *r, const spread *of) {
     return p;
 }
 
-// A curve of speed with its median, and, of one run, the range in which most values lie: single steps are far off whenever the machine does something else.
+// A curve of speed with its median, and, of one run, the range in which most values lie: single steps are far off
+// whenever the machine does something else.
 static void draw_spread(drawing *b, chart *c, int curve, size_t spread_at) {
     for (int i = 0; i < b->n; i++) {
         const spread *of = (const spread *)((const char *)b->runs[i] + spread_at);
@@ -234,7 +243,8 @@ static void draw_rate(drawing *b) {
     char title[RUNLOG_WORD + 24];
     chart *c = calloc(1, sizeof *c);
     if (!c) return;
-    snprintf(title, sizeof title, "%c%ss per second", b->runs[0]->unit[0] - ('a' <= b->runs[0]->unit[0] && b->runs[0]->unit[0] <= 'z' ? 32 : 0),
+    snprintf(title, sizeof title, "%c%ss per second",
+             b->runs[0]->unit[0] - ('a' <= b->runs[0]->unit[0] && b->runs[0]->unit[0] <= 'z' ? 32 : 0),
              b->runs[0]->unit + 1);
     *c = (chart){.title = same_unit(b) ? title : "Speed",
                  .note = b->n > 1 ? "medians" : NULL,
@@ -264,7 +274,8 @@ static void draw_peak(drawing *b) {
 
 static double in_column(const points *p, int i) { return i < p->n ? p->at[i].y : 0; }
 
-// A rank that could run, but has no processor, is at its computation all the same: the steps can't tell the two apart, the watcher can.
+// A rank that could run, but has no processor, is at its computation all the same: the steps can't tell the two apart,
+// the watcher can.
 static double starved_share(const runlog *r) {
     bucket all = sheet_total(&r->seconds, MACHINE_STARVED);
     return all.n ? all.sum / (double)all.n : 0;
@@ -284,7 +295,8 @@ static void note_parts(char *dst, size_t room, const runlog *r, bool told) {
              figure_text(share, FIGURE_SHARE, starved_share(r), 2));
 }
 
-// Areas on each other: computing, waiting for data, for other ranks. From ranks records where there are any, because they tell more apart.
+// Areas on each other: computing, waiting for data, for other ranks. From ranks records where there are any, because
+// they tell more apart.
 static void draw_parts(drawing *b) {
     static const struct {
         const char *name;
@@ -294,7 +306,8 @@ static void draw_parts(drawing *b) {
                  {"gradients and weights", CURVE_R_WAIT, 2},
                  {"stages", CURVE_R_STAGES, 3},
                  {"tensor ranks", CURVE_R_TENSOR, CHART_GREY}},
-      steps[] = {{"computing", CURVE_MS, 0}, {"waiting for data", CURVE_DATA_MS, 1}, {"waiting for ranks", CURVE_WAIT_MS, 2}};
+      steps[] = {
+          {"computing", CURVE_MS, 0}, {"waiting for data", CURVE_DATA_MS, 1}, {"waiting for ranks", CURVE_WAIT_MS, 2}};
     const runlog *r = b->runs[0];
     points by_ranks = points_of(&r->steps, CURVE_R_COMPUTE, -1, (double)r->last_step, 160);
     bool told = by_ranks.n > 1;
@@ -308,8 +321,10 @@ static void draw_parts(drawing *b) {
         return;
     }
     note_parts(note, sizeof note, r, told);
-    *c = (chart){.title = "Where a step's time goes", .note = note, .x_name = "step", .x = FIGURE_WHOLE, .from_zero = true};
-    for (int k = 0; k < count; k++) of[k] = points_of(&r->steps, told ? ranks[k].curve : steps[k].curve, -1, (double)r->last_step, 160);
+    *c = (chart){
+        .title = "Where a step's time goes", .note = note, .x_name = "step", .x = FIGURE_WHOLE, .from_zero = true};
+    for (int k = 0; k < count; k++)
+        of[k] = points_of(&r->steps, told ? ranks[k].curve : steps[k].curve, -1, (double)r->last_step, 160);
     for (int i = 0; i < of[0].n; i++) {
         double base = 0, waits = told ? 0 : in_column(&of[1], i) + in_column(&of[2], i);
         for (int k = 0; k < count; k++) {
@@ -320,14 +335,17 @@ static void draw_parts(drawing *b) {
         }
     }
     for (int k = 0; k < count; k++)
-        if (k > 1 && r->world < 2 && sheet_total(&r->steps, told ? ranks[k].curve : steps[k].curve).most < 0.1) points_free(&of[k]);
+        if (k > 1 && r->world < 2 && sheet_total(&r->steps, told ? ranks[k].curve : steps[k].curve).most < 0.1)
+            points_free(&of[k]);
         else if (k > 2 && sheet_total(&r->steps, ranks[k].curve).most <= 0) points_free(&of[k]);
-        else chart_add(c, LAYER_AREA, of[k], told ? ranks[k].colour : steps[k].colour, told ? ranks[k].name : steps[k].name);
+        else
+            chart_add(c, LAYER_AREA, of[k], told ? ranks[k].colour : steps[k].colour,
+                      told ? ranks[k].name : steps[k].name);
     draw(b, c);
     free(c);
 }
 
-// --- memory and disk: two curves in a chart ----------------------------------------------------------------------------------------------
+// --- memory and disk: two curves in a chart --------------------------------------------------------------------------
 
 static void draw_pair(drawing *b, const plot *first, const plot *second) {
     chart *c = calloc(1, sizeof *c);
@@ -344,18 +362,20 @@ static void draw_pair(drawing *b, const plot *first, const plot *second) {
     for (int k = 0; k < 2; k++) {
         sheet s = first->of_machine ? b->runs[0]->seconds : b->runs[0]->steps;
         if (first->of_machine) s.origin = 0;
-        points p = points_of(&s, both[k]->curve, -1, first->of_machine ? INFINITY : (double)b->runs[0]->last_step, columns_of(b));
+        points p = points_of(&s, both[k]->curve, -1, first->of_machine ? INFINITY : (double)b->runs[0]->last_step,
+                             columns_of(b));
         chart_add(c, LAYER_LINE, p, k, both[k]->name);
     }
     draw(b, c);
     free(c);
 }
 
-// --- all of them -------------------------------------------------------------------------------------------------------------------------
+// --- all of them -----------------------------------------------------------------------------------------------------
 
 // In the order in which one asks: does it learn, is it sound, is it fast, is the machine well.
 static const plot quality[] = {
-    {"Accuracy", "of the validation data", "accuracy", CURVE_ACCURACY, FIGURE_SHARE, false, BANDED, false, false, false},
+    {"Accuracy", "of the validation data", "accuracy", CURVE_ACCURACY, FIGURE_SHARE, false, BANDED, false, false,
+     false},
     {"Bits per byte", NULL, "bits per byte", CURVE_BITS, FIGURE_PLAIN, false, BANDED, false, false, false},
     {"Choices", "accuracy", "accuracy", CURVE_ACC, FIGURE_SHARE, false, BANDED, false, false, false},
     {"Choices", "normalised accuracy", "accuracy", CURVE_ACC_NORM, FIGURE_SHARE, false, BANDED, false, false, false},
@@ -364,14 +384,29 @@ static const plot soundness[] = {
     {"Learning rate", NULL, "rate", CURVE_LR, FIGURE_SMALL, false, BARE, true, false, false},
     {"Loss scale", NULL, "scale", CURVE_LOSS_SCALE, FIGURE_PLAIN, false, BANDED, false, true, true},
 };
-static const plot hidden = {"Communication that is hidden", "by computing", "mean", CURVE_HIDDEN, FIGURE_SHARE, false, SMOOTHED, true, false, false};
-static const plot memory[] = {{"Memory", "of rank 0", "resident", CURVE_RESIDENT, FIGURE_BYTES, false, BANDED, true, false, false},
-                              {"Device memory", "of rank 0", "on the device", CURVE_DEVICE_BYTES, FIGURE_BYTES, false, BANDED, true, false, false}};
-static const plot memories[] = {{"Memory", "of a rank, mean", "resident", MACHINE_RESIDENT, FIGURE_BYTES, true, BANDED, true, false, false},
-                                {"Memory", "of a rank, mean", "on the device", MACHINE_DEVICE_USED, FIGURE_BYTES, true, BANDED, true, false, false}};
+static const plot hidden = {"Communication that is hidden",
+                            "by computing",
+                            "mean",
+                            CURVE_HIDDEN,
+                            FIGURE_SHARE,
+                            false,
+                            SMOOTHED,
+                            true,
+                            false,
+                            false};
+static const plot memory[] = {
+    {"Memory", "of rank 0", "resident", CURVE_RESIDENT, FIGURE_BYTES, false, BANDED, true, false, false},
+    {"Device memory", "of rank 0", "on the device", CURVE_DEVICE_BYTES, FIGURE_BYTES, false, BANDED, true, false,
+     false}};
+static const plot memories[] = {
+    {"Memory", "of a rank, mean", "resident", MACHINE_RESIDENT, FIGURE_BYTES, true, BANDED, true, false, false},
+    {"Memory", "of a rank, mean", "on the device", MACHINE_DEVICE_USED, FIGURE_BYTES, true, BANDED, true, false,
+     false}};
 static const plot watched[] = {
-    {"Power", "watts of a device", "mean of the devices", MACHINE_WATTS, FIGURE_PLAIN, true, BANDED, true, false, false},
-    {"Temperature", "degrees Celsius", "mean of the devices", MACHINE_CELSIUS, FIGURE_PLAIN, true, BANDED, false, false, false},
+    {"Power", "watts of a device", "mean of the devices", MACHINE_WATTS, FIGURE_PLAIN, true, BANDED, true, false,
+     false},
+    {"Temperature", "degrees Celsius", "mean of the devices", MACHINE_CELSIUS, FIGURE_PLAIN, true, BANDED, false, false,
+     false},
     {"Clock", "MHz", "mean of the devices", MACHINE_MHZ, FIGURE_WHOLE, true, BANDED, true, false, false},
     {"Utilisation", "of a device", "mean", MACHINE_BUSY, FIGURE_SHARE, true, BANDED, true, false, false},
     {"Processors in use", NULL, "mean", MACHINE_CPU, FIGURE_PLAIN, true, BANDED, true, false, false},
@@ -388,13 +423,16 @@ static const plot starved = {"Waiting for a processor",
                              false};
 static const plot logged[] = {
     {"Power", "watts of a device", "mean of the devices", CURVE_WATTS, FIGURE_PLAIN, false, BANDED, true, false, false},
-    {"Temperature", "degrees Celsius", "mean of the devices", CURVE_CELSIUS, FIGURE_PLAIN, false, BANDED, false, false, false},
+    {"Temperature", "degrees Celsius", "mean of the devices", CURVE_CELSIUS, FIGURE_PLAIN, false, BANDED, false, false,
+     false},
     {"Clock", "MHz", "mean of the devices", CURVE_MHZ, FIGURE_WHOLE, false, BANDED, true, false, false},
 };
-static const plot joules = {"Energy", "joules for each unit", "mean", CURVE_JOULES, FIGURE_PLAIN, false, BANDED, true, false, false};
+static const plot joules = {
+    "Energy", "joules for each unit", "mean", CURVE_JOULES, FIGURE_PLAIN, false, BANDED, true, false, false};
 static const plot disk = {"Free disk", NULL, "free", MACHINE_DISK_FREE, FIGURE_BYTES, true, BANDED, true, false, false};
-static const plot traffic[] = {{"Disk traffic", "a second", "read", MACHINE_READ, FIGURE_BYTES, true, BANDED, true, false, false},
-                               {"Disk traffic", "a second", "written", MACHINE_WRITTEN, FIGURE_BYTES, true, BANDED, true, false, false}};
+static const plot traffic[] = {
+    {"Disk traffic", "a second", "read", MACHINE_READ, FIGURE_BYTES, true, BANDED, true, false, false},
+    {"Disk traffic", "a second", "written", MACHINE_WRITTEN, FIGURE_BYTES, true, BANDED, true, false, false}};
 
 static void draw_machine(drawing *b) {
     bool one = b->n == 1;

@@ -22,7 +22,8 @@ points points_of(const sheet *s, int curve, int over, double last, int columns) 
         }
         if (!all.n || (over >= 0 && !x.n)) continue;
         double at = over >= 0 ? x.sum / (double)x.n : s->origin + from * s->width + (group * s->width - 1) / 2;
-        if (over < 0 && last < s->origin + (from + group) * s->width) at = last;  // the last column: the curve ends where the run does
+        // the last column: the curve ends where the run does
+        if (over < 0 && last < s->origin + (from + group) * s->width) at = last;
         p.at[p.n++] = (point){at, all.sum / (double)all.n, all.least, all.most};
     }
     return p;

@@ -1,5 +1,5 @@
-// trainer/report/records.c: what a line of each file means. A line counts as a whole or not at all: steps, of which there are a million, are read
-// once into a struct that is then added; the others are checked first.
+// trainer/report/records.c: what a line of each file means. A line counts as a whole or not at all: steps, of which
+// there are a million, are read once into a struct that is then added; the others are checked first.
 #include "comm/groups.h"
 #include "comm/ordered.h"
 #include "trainer/report/runlog.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-// --- log.jsonl: steps ------------------------------------------------------------------------------------------------------------------
+// --- log.jsonl: steps ------------------------------------------------------------------------------------------------
 
 typedef struct step_line {
     double field[STEP_FIELDS], step, time, units, rate;
@@ -63,7 +63,8 @@ static bool read_step(const runlog *r, const char *line, size_t n, step_line *x)
     return scan_end(&s) && x->step >= 1 && x->step <= 1e15;
 }
 
-// What is counted has its name in two keys. It is learned from the first record. It becomes a part of titles, so it must be a word.
+// What is counted has its name in two keys. It is learned from the first record. It becomes a part of titles, so it
+// must be a word.
 static bool learn_unit(runlog *r, const scan_text *unit) {
     if (!unit->n || unit->n >= sizeof r->unit || r->records) return false;
     for (size_t i = 0; i < unit->n; i++)
@@ -111,7 +112,8 @@ static void add_step(runlog *r, const step_line *x) {
     if (!r->records++) r->first_step = step;
     r->last_step = step;
     r->skipped += f[CURVE_SKIPPED] > 0;
-    if (isfinite(f[CURVE_LOSS]) && !(f[CURVE_LOSS] >= r->lowest_loss)) r->lowest_loss = f[CURVE_LOSS], r->lowest_step = step;
+    if (isfinite(f[CURVE_LOSS]) && !(f[CURVE_LOSS] >= r->lowest_loss))
+        r->lowest_loss = f[CURVE_LOSS], r->lowest_step = step;
     r->loss = f[CURVE_LOSS];
     if (isfinite(x->units)) r->units = x->units;
     keep_hash(r, x->hash, step);
@@ -126,7 +128,7 @@ static bool take_step(runlog *r, const char *line, size_t n, bool *back) {
     return true;
 }
 
-// --- log.jsonl: the others -------------------------------------------------------------------------------------------------------------
+// --- log.jsonl: the others -------------------------------------------------------------------------------------------
 
 static void take_eval(runlog *r, scan s) {
     static const char *const named[] = {"accuracy", "bits_per_byte", "acc", "acc_norm"};
@@ -216,18 +218,20 @@ static double member(scan s, const char *name) {
 }
 
 static void take_power(runlog *r, scan s) {
-    static const device_field of[] = {{"watts", CURVE_WATTS, false}, {"celsius", CURVE_CELSIUS, false}, {"mhz", CURVE_MHZ, false}};
+    static const device_field of[] = {
+        {"watts", CURVE_WATTS, false}, {"celsius", CURVE_CELSIUS, false}, {"mhz", CURVE_MHZ, false}};
     double step = member(s, "step");
     int i = step >= 0 ? bucket_at(r, step) : -1;
     scan_text key;
     for (bool more = scan_begin(&s, '{'); more && scan_key(&s, &key); more = scan_more(&s, '}')) {
         if (scan_is(&key, "devices")) take_devices(&r->steps, i, of, 3, &s, &r->world);
-        else if (key.n > 11 && memcmp(key.at, "joules_per_", 11) == 0) sheet_add(&r->steps, CURVE_JOULES, i, scan_real(&s));
+        else if (key.n > 11 && memcmp(key.at, "joules_per_", 11) == 0)
+            sheet_add(&r->steps, CURVE_JOULES, i, scan_real(&s));
         else scan_skip(&s);
     }
 }
 
-// --- ranks -------------------------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 static int whole_number(const runlog *r, const char *name, int least) {
     double v = runlog_number(r, name);
@@ -244,7 +248,8 @@ static grid grid_here(const runlog *r, int world) {
     return g;
 }
 
-// Lanes that a rank runs: in turns from ZeRO stage 2 on, else a range. Ranks that share layers, positions or a pipeline run the same lanes.
+// Lanes that a rank runs: in turns from ZeRO stage 2 on, else a range. Ranks that share layers, positions or a pipeline
+// run the same lanes.
 static double lanes_of(const runlog *r, const grid *g, int rank) {
     if (g->data < 1) return 1;
     bool turns = whole_number(r, "parallel.zero", 0) >= 2;
@@ -292,7 +297,8 @@ static void heat_add(heat *h, int rank, double step, double ratio) {
 // Ranks of one stage of a pipeline do the same work, each for as many lanes as it has.
 void runlog_flush_ranks(runlog *r) {
     int world = r->rank_count;
-    double stages = runlog_number(r, "parallel.pipeline"), *sorted = world ? malloc((size_t)world * sizeof *sorted) : NULL;
+    double stages = runlog_number(r, "parallel.pipeline"),
+           *sorted = world ? malloc((size_t)world * sizeof *sorted) : NULL;
     int each = stages >= 1 && stages <= world && world % (int)stages == 0 ? world / (int)stages : world;
     r->rank_count = 0;
     if (!sorted) return;
@@ -305,7 +311,8 @@ void runlog_flush_ranks(runlog *r) {
             if (isfinite(r->rank_ms[rank])) sorted[n++] = r->rank_ms[rank];
         qsort(sorted, (size_t)n, sizeof *sorted, by_value);
         double median = n ? sorted[n / 2] : 0;
-        for (int rank = first; median > 0 && rank < first + each; rank++) heat_add(&r->heat, rank, (double)r->rank_step, r->rank_ms[rank] / median);
+        for (int rank = first; median > 0 && rank < first + each; rank++)
+            heat_add(&r->heat, rank, (double)r->rank_step, r->rank_ms[rank] / median);
     }
     free(sorted);
 }
@@ -332,7 +339,8 @@ static void take_ranks(runlog *r, scan s) {
     r->rank_step = (int64_t)step;
     scan_text key;
     for (bool more = scan_begin(&s, '{'); more && scan_key(&s, &key); more = scan_more(&s, '}')) {
-        if (scan_is(&key, "compute_ms")) sheet_add(&r->steps, CURVE_R_COMPUTE, i, take_array(&s, r->rank_ms, from, &r->rank_count));
+        if (scan_is(&key, "compute_ms"))
+            sheet_add(&r->steps, CURVE_R_COMPUTE, i, take_array(&s, r->rank_ms, from, &r->rank_count));
         else if (scan_is(&key, "data_ms")) sheet_add(&r->steps, CURVE_R_DATA, i, take_array(&s, NULL, 0, NULL));
         else if (scan_is(&key, "wait_ms")) sheet_add(&r->steps, CURVE_R_WAIT, i, take_array(&s, NULL, 0, NULL));
         else if (scan_is(&key, "before_ms")) before = take_array(&s, NULL, 0, NULL);
@@ -340,10 +348,11 @@ static void take_ranks(runlog *r, scan s) {
         else if (scan_is(&key, "tensor_ms")) sheet_add(&r->steps, CURVE_R_TENSOR, i, take_array(&s, NULL, 0, NULL));
         else scan_skip(&s);
     }
-    if (isfinite(before) || isfinite(after)) sheet_add(&r->steps, CURVE_R_STAGES, i, (isfinite(before) ? before : 0) + (isfinite(after) ? after : 0));
+    if (isfinite(before) || isfinite(after))
+        sheet_add(&r->steps, CURVE_R_STAGES, i, (isfinite(before) ? before : 0) + (isfinite(after) ? after : 0));
 }
 
-// --- which record it is ----------------------------------------------------------------------------------------------------------------
+// --- which record it is ----------------------------------------------------------------------------------------------
 
 static bool is_whole(scan s) {
     scan_text key;
@@ -364,7 +373,11 @@ bool runlog_take_log(runlog *r, const char *line, size_t n, bool *back) {
     static const struct {
         const char *kind;
         void (*take)(runlog *r, scan s);
-    } others[] = {{"eval", take_eval}, {"checkpoint", take_checkpoint}, {"sample", take_sample}, {"power", take_power}, {"ranks", take_ranks}};
+    } others[] = {{"eval", take_eval},
+                  {"checkpoint", take_checkpoint},
+                  {"sample", take_sample},
+                  {"power", take_power},
+                  {"ranks", take_ranks}};
     scan s = scan_of(line, n);
     scan_text kind = kind_of(s);
     *back = false;
@@ -392,7 +405,7 @@ void runlog_forget(runlog *r) {
     learn_unit(r, &(scan_text){"token", 5});
 }
 
-// --- events.jsonl ----------------------------------------------------------------------------------------------------------------------
+// --- events.jsonl ----------------------------------------------------------------------------------------------------
 
 // "2026-11-24T12:00:00Z"; NaN: it is none.
 static double time_of(const char *at) {
@@ -427,19 +440,21 @@ bool runlog_take_event(runlog *r, const char *line, size_t n) {
     }
     if (!scan_end(&s) || !e.kind[0]) return false;
     e.time = time_of(at);
-    if (strcmp(e.kind, "forked") == 0) snprintf(r->forked, sizeof r->forked, "%s", e.text + (strncmp(e.text, "from ", 5) == 0 ? 5 : 0));
+    if (strcmp(e.kind, "forked") == 0)
+        snprintf(r->forked, sizeof r->forked, "%s", e.text + (strncmp(e.text, "from ", 5) == 0 ? 5 : 0));
     r->event[r->events_seen++ % RUNLOG_EVENTS] = e;
     add_mark(r, &e);
     return true;
 }
 
-// --- machine.jsonl, status.json --------------------------------------------------------------------------------------------------------
+// --- machine.jsonl, status.json --------------------------------------------------------------------------------------
 
 bool runlog_take_machine(runlog *r, const char *line, size_t n) {
-    static const device_field of[] = {{"watts", MACHINE_WATTS, false},       {"watts_max", MACHINE_WATTS, true},
-                                      {"celsius", MACHINE_CELSIUS, false},   {"mhz", MACHINE_MHZ, false},
-                                      {"utilisation", MACHINE_BUSY, false},  {"starved", MACHINE_STARVED, false},
-                                      {"resident", MACHINE_RESIDENT, false}, {"device_used", MACHINE_DEVICE_USED, false}};
+    static const device_field of[] = {
+        {"watts", MACHINE_WATTS, false},       {"watts_max", MACHINE_WATTS, true},
+        {"celsius", MACHINE_CELSIUS, false},   {"mhz", MACHINE_MHZ, false},
+        {"utilisation", MACHINE_BUSY, false},  {"starved", MACHINE_STARVED, false},
+        {"resident", MACHINE_RESIDENT, false}, {"device_used", MACHINE_DEVICE_USED, false}};
     static const device_field own[] = {{"disk_free", MACHINE_DISK_FREE, false},
                                        {"disk_read_per_s", MACHINE_READ, false},
                                        {"disk_written_per_s", MACHINE_WRITTEN, false},

@@ -49,7 +49,8 @@ err_t verb_report(int argc, char **argv, FILE *out) {
         else if (n == REPORT_RUNS) return err_set(ERR_USAGE, "more than %d runs", REPORT_RUNS);
         else dirs[n++] = argv[i];
     }
-    if (n == 0) return err_set(ERR_USAGE, "lockstep report: expected a run's directory, e.g. lockstep report runs/default");
+    if (n == 0)
+        return err_set(ERR_USAGE, "lockstep report: expected a run's directory, e.g. lockstep report runs/default");
     if (n > 1 && !path) path = "report.html";
     size_t bytes;
     TRY(write_page(dirs, n, path, &bytes));

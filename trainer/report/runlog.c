@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// --- open, close -----------------------------------------------------------------------------------------------------------------------
+// --- open, close -----------------------------------------------------------------------------------------------------
 
 static bool is_there(const char *dir, const char *name) {
     char path[IO_PATH];
@@ -30,7 +30,10 @@ err_t runlog_open(runlog **out, const char *dir) {
     err_t rc = ERR_OK;
     *out = NULL;
     if (!is_there(dir, "log.jsonl") && !is_there(dir, "config.ini"))
-        return err_set(ERR_DATA, "%s: no run's directory: it has neither log.jsonl nor config.ini (a run's files are in [run] DIR/NAME)", dir);
+        return err_set(
+            ERR_DATA,
+            "%s: no run's directory: it has neither log.jsonl nor config.ini (a run's files are in [run] DIR/NAME)",
+            dir);
     runlog *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for the log of %s", dir);
     r->log.name = "log.jsonl", r->events.name = "events.jsonl", r->machine.name = "machine.jsonl";
@@ -43,7 +46,8 @@ err_t runlog_open(runlog **out, const char *dir) {
     r->setting = calloc(RUNLOG_SETTINGS, sizeof *r->setting);
     r->rank_ms = calloc(RUNLOG_RANKS, sizeof *r->rank_ms);
     r->chunk = malloc(RUNLOG_CHUNK);
-    if (!r->setting || !r->rank_ms || !r->chunk) TRY_GOTO(err_set(ERR_INTERNAL, "no memory for the log of %s", dir), failed);
+    if (!r->setting || !r->rank_ms || !r->chunk)
+        TRY_GOTO(err_set(ERR_INTERNAL, "no memory for the log of %s", dir), failed);
     name_of(r);
     runlog_forget(r);
     *out = r;
@@ -66,7 +70,7 @@ void runlog_close(runlog *r) {
     free(r);
 }
 
-// --- a file that grows -----------------------------------------------------------------------------------------------------------------
+// --- a file that grows -----------------------------------------------------------------------------------------------
 
 static void forget(runlog *r, runlog_file *f) {
     *f = (runlog_file){.name = f->name, .inode = f->inode};
@@ -86,7 +90,8 @@ static bool is_the_same(const runlog_file *f, int fd, const struct stat *st) {
     char now[sizeof f->mark];
     if (f->offset == 0) return true;
     if ((uint64_t)st->st_ino != f->inode || st->st_size < f->offset) return false;
-    return pread(fd, now, (size_t)f->marked, (off_t)(f->offset - f->marked)) == f->marked && memcmp(now, f->mark, (size_t)f->marked) == 0;
+    return pread(fd, now, (size_t)f->marked, (off_t)(f->offset - f->marked)) == f->marked &&
+           memcmp(now, f->mark, (size_t)f->marked) == 0;
 }
 
 // One line. *again: the file has begun a new life, and must be read from its beginning.
@@ -159,7 +164,7 @@ static err_t poll_file(runlog *r, runlog_file *f) {
     return rc;
 }
 
-// --- the small files -------------------------------------------------------------------------------------------------------------------
+// --- the small files -------------------------------------------------------------------------------------------------
 
 static err_t poll_settings(runlog *r) {
     enum { LARGEST = 1 << 20 };

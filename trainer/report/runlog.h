@@ -1,12 +1,13 @@
-// trainer/report/runlog.h: a run as its directory tells of it, read as it grows: curves of one size in memory however long the run is, the newest
-// samples and events, the settings. What draws (page.c, compare.c) reads these structs.
+// trainer/report/runlog.h: a run as its directory tells of it, read as it grows: curves of one size in memory however
+// long the run is, the newest samples and events, the settings. What draws (page.c, compare.c) reads these structs.
 //
 //   log.jsonl      truncated when a run is resumed: then it is read again from its beginning
 //   events.jsonl, machine.jsonl   only ever appended to, but read again, too, where they became shorter
 //   config.ini     read again when it has changed;   status.json at each poll
 //
-// Of a file that grows the last line may be torn: it waits for its end. A line that is damaged is counted and passed over. Nothing here follows
-// from what a line says but numbers in fixed places: any bytes at all may stand in the files.
+// Of a file that grows the last line may be torn: it waits for its end. A line that is damaged is counted and passed
+// over. Nothing here follows from what a line says but numbers in fixed places: any bytes at all may stand in the
+// files.
 #ifndef TRAINER_REPORT_RUNLOG_H
 #define TRAINER_REPORT_RUNLOG_H
 
@@ -20,8 +21,9 @@
 #include <stdio.h>
 
 // clang-format off
-// Curves of log.jsonl, over steps. Times are milliseconds of a step; UNITS counts tokens (or whatever is counted), ELAPSED seconds. Then evaluations;
-// power records, with watts, degrees and clocks of each device; ranks records, means over ranks.
+// Curves of log.jsonl, over steps. Times are milliseconds of a step; UNITS counts tokens (or whatever is counted),
+// ELAPSED seconds. Then evaluations; power records, with watts, degrees and clocks of each device; ranks records, means
+// over ranks.
 #define RUNLOG_STEP_FIELDS(X) \
     X(LOSS, "loss") X(GRAD_NORM, "grad_norm") X(LR, "lr") X(MS, "ms") X(MFU, "mfu") X(DATA_MS, "data_wait_ms") X(WAIT_MS, "comm_wait_ms") \
     X(HIDDEN, "comm_hidden") X(LOSS_SCALE, "loss_scale") X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
@@ -109,7 +111,8 @@ typedef struct runlog_setting {
     bool differs;  // from its default
 } runlog_setting;
 
-// A rank's compute time beside the median of those that do the same. A row is `ranks` ranks, a column `width` steps; pairs are merged as in a sheet.
+// A rank's compute time beside the median of those that do the same. A row is `ranks` ranks, a column `width` steps;
+// pairs are merged as in a sheet.
 typedef struct heat {
     int ranks;
     double width;
@@ -134,8 +137,9 @@ typedef struct runlog {
     char rate_key[RUNLOG_WORD + 8], units_key[RUNLOG_WORD + 2];
     int64_t records, first_step, last_step, skipped;  // step records
     double first_time, last_time;                     // of step records, seconds since 1970; NaN: not known
-    double trained_s;                                 // sum of the steps' times; those that were not logged count as the next one that was
-    double loss, lowest_loss, units;                  // of the last record; NaN: not known
+    // sum of the steps' times; those that were not logged count as the next one that was
+    double trained_s;
+    double loss, lowest_loss, units;  // of the last record; NaN: not known
     int64_t lowest_step;
     double eval_loss, best;  // NaN: there was no evaluation
     int64_t best_step, evals, hash_step;
@@ -152,9 +156,11 @@ typedef struct runlog {
     int marks;
 
     // config.ini
-    char about[RUNLOG_NAME_ROOM];                                // its first line: the build, hashes of settings and data
-    char computer[RUNLOG_NAME_ROOM], runs_on[RUNLOG_NAME_ROOM];  // its second line: this machine's name, and its device; "": not known
-    runlog_setting *setting;                                     // RUNLOG_SETTINGS
+    // its first line: the build, hashes of settings and data
+    char about[RUNLOG_NAME_ROOM];
+    // its second line: this machine's name, and its device; "": not known
+    char computer[RUNLOG_NAME_ROOM], runs_on[RUNLOG_NAME_ROOM];
+    runlog_setting *setting;  // RUNLOG_SETTINGS
     int settings;
     int64_t config_size, config_time;  // as it was when it was read
 
@@ -171,11 +177,12 @@ typedef struct runlog {
     char *chunk;  // (RUNLOG_CHUNK) scratch
 } runlog;
 
-// Nothing is read yet. ERR_DATA: dir is no run's directory (it has neither log.jsonl nor config.ini); ERR_INTERNAL: no memory.
+// Nothing is read yet. ERR_DATA: dir is no run's directory (it has neither log.jsonl nor config.ini); ERR_INTERNAL: no
+// memory.
 err_t runlog_open(runlog **out, const char *dir);
 
-// Reads what was appended since the last call, the first time everything. A file that is missing is empty. ERR_IO: one can't be read; what was read
-// of the others counts.
+// Reads what was appended since the last call, the first time everything. A file that is missing is empty. ERR_IO: one
+// can't be read; what was read of the others counts.
 err_t runlog_poll(runlog *r);
 void runlog_close(runlog *r);
 
@@ -184,10 +191,10 @@ const runlog_setting *runlog_find(const runlog *r, const char *name);
 // Its value as a number, NaN: there is none.
 double runlog_number(const runlog *r, const char *name);
 
-// --- for the files of this room ------------------------------------------------------------------------------------------------
+// --- for the files of this room --------------------------------------------------------------------------------------
 
-// (records.c) A line of each file, without its end. false: it is damaged, and *r is as before. *back: its step is not after the one before, so that it
-// belongs to another life of the file.
+// (records.c) A line of each file, without its end. false: it is damaged, and *r is as before. *back: its step is not
+// after the one before, so that it belongs to another life of the file.
 bool runlog_take_log(runlog *r, const char *line, size_t n, bool *back);
 bool runlog_take_event(runlog *r, const char *line, size_t n);
 bool runlog_take_machine(runlog *r, const char *line, size_t n);

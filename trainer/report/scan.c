@@ -1,5 +1,5 @@
-// trainer/report/scan.c: see trainer/report/scan.h. One idea: a log has the same few forms of value on every line, so the common ones take the
-// short way, and the rest is left to the C library.
+// trainer/report/scan.c: see trainer/report/scan.h. One idea: a log has the same few forms of value on every line, so
+// the common ones take the short way, and the rest is left to the C library.
 #include "trainer/report/scan.h"
 
 #include "trainer/log/utf8.h"
@@ -170,13 +170,15 @@ bool scan_end(scan *s) {
     return !s->bad && s->at == s->end;
 }
 
-// --- text ------------------------------------------------------------------------------------------------------------------------------
+// --- text ------------------------------------------------------------------------------------------------------------
 
 static int hex4(const char *at, const char *end) {
     int v = 0;
     if (end - at < 4) return -1;
     for (int i = 0; i < 4; i++) {
-        int c = (unsigned char)at[i], d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int c = (unsigned char)at[i], d = c >= '0' && c <= '9'                 ? c - '0'
+                                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                                               : -1;
         if (d < 0) return -1;
         v = v * 16 + d;
     }
@@ -187,8 +189,10 @@ static size_t encode(char to[4], unsigned c) {
     if (c == 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) c = 0xFFFD;
     if (c < 0x80) return to[0] = (char)c, 1;
     if (c < 0x800) return to[0] = (char)(0xC0 | c >> 6), to[1] = (char)(0x80 | (c & 63)), 2;
-    if (c < 0x10000) return to[0] = (char)(0xE0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)), to[2] = (char)(0x80 | (c & 63)), 3;
-    to[0] = (char)(0xF0 | c >> 18), to[1] = (char)(0x80 | (c >> 12 & 63)), to[2] = (char)(0x80 | (c >> 6 & 63)), to[3] = (char)(0x80 | (c & 63));
+    if (c < 0x10000)
+        return to[0] = (char)(0xE0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)), to[2] = (char)(0x80 | (c & 63)), 3;
+    to[0] = (char)(0xF0 | c >> 18), to[1] = (char)(0x80 | (c >> 12 & 63)), to[2] = (char)(0x80 | (c >> 6 & 63)),
+    to[3] = (char)(0x80 | (c & 63));
     return 4;
 }
 

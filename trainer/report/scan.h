@@ -1,5 +1,5 @@
-// trainer/report/scan.h: reads JSON in place, member by member, without heap: a million lines of a log in a second or two. jansson, which reads
-// elsewhere, would make a tree of each.
+// trainer/report/scan.h: reads JSON in place, member by member, without heap: a million lines of a log in a second or
+// two. jansson, which reads elsewhere, would make a tree of each.
 //
 //   scan s = scan_of(line, n);
 //   scan_text key;
@@ -27,7 +27,9 @@ typedef struct scan_text {
 } scan_text;
 
 static inline scan scan_of(const char *text, size_t n) { return (scan){text, text + n, false}; }
-static inline bool scan_is(const scan_text *t, const char *word) { return strlen(word) == t->n && memcmp(t->at, word, t->n) == 0; }
+static inline bool scan_is(const scan_text *t, const char *word) {
+    return strlen(word) == t->n && memcmp(t->at, word, t->n) == 0;
+}
 
 // Enters an object ('{') or an array ('['). false: it is empty (and left again), or there is none (bad).
 bool scan_begin(scan *s, char open);
@@ -36,7 +38,8 @@ bool scan_more(scan *s, char close);
 // The name of a member, and its colon.
 bool scan_key(scan *s, scan_text *key);
 
-// A value. What is not of that kind is passed over: NaN for null and all else that is no number; true and false are 1 and 0; a text is empty.
+// A value. What is not of that kind is passed over: NaN for null and all else that is no number; true and false are 1
+// and 0; a text is empty.
 double scan_real(scan *s);
 scan_text scan_string(scan *s);
 // Is an object or an array next? If not, the value is passed over.
@@ -46,7 +49,8 @@ void scan_skip(scan *s);
 // Was everything JSON, and is nothing left but white space?
 bool scan_end(scan *s);
 
-// dst = the text without its escapes, with U+FFFD for what is no UTF-8 and for NUL, cut after a whole character at room - 1 bytes. Returns dst.
+// dst = the text without its escapes, with U+FFFD for what is no UTF-8 and for NUL, cut after a whole character at room
+// - 1 bytes. Returns dst.
 char *scan_plain(char *dst, size_t room, scan_text t);
 
 #endif

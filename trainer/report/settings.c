@@ -2,7 +2,8 @@
 //
 //   lanes = 2                            ; bits   default, chosen
 //
-// It may be another version's: keys that this one lacks are shown, and nothing is refused. The comment of a long text is on the next line.
+// It may be another version's: keys that this one lacks are shown, and nothing is refused. The comment of a long text
+// is on the next line.
 #include "trainer/config/table.h"
 #include "trainer/report/runlog.h"
 
@@ -88,7 +89,8 @@ void runlog_take_settings(runlog *r, char *text) {
         char *at = line + strspn(line, " \t"), *close;
         if (*at == '#') take_about(r, at);
         else if (*at == ';' && r->settings && strstr(at, ", chosen")) r->setting[r->settings - 1].differs = false;
-        else if (*at == '[' && (close = strchr(at, ']')) != NULL) snprintf(section, sizeof section, "%.*s", (int)(close - at - 1), at + 1);
+        else if (*at == '[' && (close = strchr(at, ']')) != NULL)
+            snprintf(section, sizeof section, "%.*s", (int)(close - at - 1), at + 1);
         else if (*at && *at != ';') take_key(r, like, section, at);
     }
     free(like);

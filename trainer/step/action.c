@@ -40,7 +40,7 @@ static err_t end(maker *m) {
     return err_set(ERR_INTERNAL, "no memory for the actions of a step");
 }
 
-// --- blocks ------------------------------------------------------------------------------------------------------------
+// --- blocks ----------------------------------------------------------------------------------------------------------
 
 static void gather(maker *m, int block) {
     if (block < 0 || block >= m->l->blocks || m->held[block % 2] == block) return;
@@ -83,7 +83,10 @@ static void add_tokens(maker *m, int buffer, int bucket) {
     const action_layout *l = m->l;
     for (int step = 1; step < l->tables; step *= 2)
         for (int k = 0; k + step < l->tables; k += 2 * step)
-            push(m, (action){.kind = ACTION_ADD, .buffer = k ? l->table + k - 1 : buffer, .from = l->table + k + step - 1, .bucket = bucket});
+            push(m, (action){.kind = ACTION_ADD,
+                             .buffer = k ? l->table + k - 1 : buffer,
+                             .from = l->table + k + step - 1,
+                             .bucket = bucket});
 }
 
 // The bucket is final: the siblings that the last lane completes are added in it, and it is on its way.
@@ -125,7 +128,7 @@ static void micro_batch(maker *m, int64_t lane, int64_t k) {
     if (m->works) push(m, (action){.kind = ACTION_LOSSES});
 }
 
-// --- lanes -------------------------------------------------------------------------------------------------------------
+// --- lanes -----------------------------------------------------------------------------------------------------------
 
 static void zero(maker *m, int buffer) {
     if (!m->l->slots) push(m, (action){.kind = ACTION_ZERO, .buffer = buffer});
@@ -170,7 +173,7 @@ static void turns_of_lanes(maker *m, int rank) {
     }
 }
 
-// --- a pipeline's units --------------------------------------------------------------------------------------------------
+// --- a pipeline's units ----------------------------------------------------------------------------------------------
 
 // A lane of this rank: the buffer of its gradients, and the counter once it has ended, before siblings are merged.
 typedef struct lane_plan {
@@ -228,12 +231,17 @@ static void unit_forward(maker *m, int i, const lane_plan *k) {
         push(m, load);
     }
     if (u->receive < 0 && u->stage > 0)
-        push(m, (action){.kind = ACTION_HAND, .first = first - 1, .from = slot_before(&p->table, u), .slot = u->slot, .place = m->unit.place});
+        push(m, (action){.kind = ACTION_HAND,
+                         .first = first - 1,
+                         .from = slot_before(&p->table, u),
+                         .slot = u->slot,
+                         .place = m->unit.place});
     m->spread = m->l->spreads && m->l->world > 1 && u->micro == 0;
     forward(m, first, last, block_after(m, i, last));
 }
 
-// The stage's part of the lane is done. Siblings that the rank's last lane completes are added where their bucket is reduced.
+// The stage's part of the lane is done. Siblings that the rank's last lane completes are added where their bucket is
+// reduced.
 static void end_lane(maker *m, int stage, const lane_plan *k) {
     const action_layout *l = m->l;
     lane_counter after = k->ended;
@@ -250,13 +258,16 @@ static void end_lane(maker *m, int stage, const lane_plan *k) {
 static void unit_backward(maker *m, int i, const lane_plan *k) {
     const action_layout *l = m->l;
     const unit *u = &l->pipe->table.unit[i];
-    static const action_kind kinds[] = {[UNIT_BACKWARD] = ACTION_BACKWARD, [UNIT_INPUTS] = ACTION_INPUTS, [UNIT_WEIGHTS] = ACTION_WEIGHTS};
+    static const action_kind kinds[] = {
+        [UNIT_BACKWARD] = ACTION_BACKWARD, [UNIT_INPUTS] = ACTION_INPUTS, [UNIT_WEIGHTS] = ACTION_WEIGHTS};
     int first = first_block(l, u), last = last_block(l, u);
     bool begins = u->micro % l->micros == 0, ends = u->micro % l->micros == l->micros - 1;
-    if (begins && u->kind != UNIT_WEIGHTS && l->shards_gradients && m->turn > 0) push(m, (action){.kind = ACTION_SETTLE});
+    if (begins && u->kind != UNIT_WEIGHTS && l->shards_gradients && m->turn > 0)
+        push(m, (action){.kind = ACTION_SETTLE});
     m->unit.fresh = begins && !k->at.joins;
     backward(m, kinds[u->kind], first, last, block_after(m, i, first));
-    if (u->kind != UNIT_WEIGHTS && u->stage == l->pipe->count - 1 && m->works) push(m, (action){.kind = ACTION_LOSSES, .place = m->unit.place});
+    if (u->kind != UNIT_WEIGHTS && u->stage == l->pipe->count - 1 && m->works)
+        push(m, (action){.kind = ACTION_LOSSES, .place = m->unit.place});
     if (ends && u->kind != UNIT_INPUTS) end_lane(m, u->stage, k);
 }
 
@@ -268,21 +279,23 @@ static void run_unit(maker *m, int i, const lane_plan *plan) {
     m->turn = l->shards_gradients ? u->micro / l->micros : 0;
     m->final = k->last && u->micro % l->micros == l->micros - 1;
     m->c = l->fixed && !l->shards_gradients ? &k->ended : NULL;
-    m->unit = (action){.place = l->pipe->place[u->micro], .slot = u->slot, .in = u->gradient_in, .out = u->gradient_out};
+    m->unit =
+        (action){.place = l->pipe->place[u->micro], .slot = u->slot, .in = u->gradient_in, .out = u->gradient_out};
     if (u->reuse >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->reuse});
     if (u->receive >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->receive});
     if (u->kind == UNIT_FORWARD) unit_forward(m, i, k);
     else unit_backward(m, i, k);
 }
 
-// Halves for weights that were put off past the end of their lane: a stage's lanes follow each other, or the next one's gradients would come into their
-// buffers. These units have no messages, so they may come earlier than in the table.
+// Halves for weights that were put off past the end of their lane: a stage's lanes follow each other, or the next one's
+// gradients would come into their buffers. These units have no messages, so they may come earlier than in the table.
 static void catch_up(maker *m, int i, bool *done, const lane_plan *plan) {
     const unit_table *t = &m->l->pipe->table;
     int lane = (int)(t->unit[i].micro / m->l->micros);
     for (int j = i + 1; j < t->units; j++) {
         const unit *u = &t->unit[j];
-        if (done[j] || u->kind != UNIT_WEIGHTS || u->stage != t->unit[i].stage || u->micro / m->l->micros >= lane) continue;
+        if (done[j] || u->kind != UNIT_WEIGHTS || u->stage != t->unit[i].stage || u->micro / m->l->micros >= lane)
+            continue;
         run_unit(m, j, plan);
         done[j] = true;
     }
@@ -296,7 +309,8 @@ static void units_of_lanes(maker *m, int rank, bool *done, lane_plan *plan) {
     for (int i = -1; i < t->units; i++) {
         if (i >= 0 && t->unit[i].kind == UNIT_INPUTS) catch_up(m, i, done, plan);
         if (i >= 0 && !done[i]) run_unit(m, i, plan);
-        for (; posted < t->messages && t->message[posted].after <= i; posted++) push(m, (action){.kind = ACTION_POST, .message = posted});
+        for (; posted < t->messages && t->message[posted].after <= i; posted++)
+            push(m, (action){.kind = ACTION_POST, .message = posted});
     }
 }
 
@@ -308,7 +322,7 @@ static void pipeline_lanes(maker *m, int rank) {
     free(done), free(plan);
 }
 
-// --- a step --------------------------------------------------------------------------------------------------------------
+// --- a step ----------------------------------------------------------------------------------------------------------
 
 err_t action_step(const action_layout *l, int rank, action_list *out) {
     maker m = {.l = l, .out = out, .held = {-1, -1}, .spread = l->spreads && l->world > 1, .works = true};
@@ -326,9 +340,11 @@ static void look_through(maker *m) {
     const stages *p = m->l->pipe;
     for (int c = 0; c < p->pipe.chunks; c++) {
         int s = stages_of(p, c), first = p->cut[s], last = p->cut[s + 1] - 1;
-        if (s > 0 && stages_rank(p, s - 1) != p->rank) push(m, (action){.kind = ACTION_RECEIVE, .first = first - 1, .message = s});
+        if (s > 0 && stages_rank(p, s - 1) != p->rank)
+            push(m, (action){.kind = ACTION_RECEIVE, .first = first - 1, .message = s});
         forward(m, first, last, c + 1 < p->pipe.chunks ? p->cut[stages_of(p, c + 1)] : last);
-        if (s + 1 < p->count && stages_rank(p, s + 1) != p->rank) push(m, (action){.kind = ACTION_SEND, .first = last, .message = s + 1});
+        if (s + 1 < p->count && stages_rank(p, s + 1) != p->rank)
+            push(m, (action){.kind = ACTION_SEND, .first = last, .message = s + 1});
     }
 }
 
@@ -347,18 +363,21 @@ void action_list_free(action_list *a) {
 
 bool action_is_quiet(const action_layout *l, const action_list *a, int i) {
     const action *x = a->at + i;
-    return i + 3 < a->count && x[0].kind == ACTION_LOAD && x[1].kind == ACTION_FORWARD && x[1].first == 0 && x[1].last == l->blocks - 1 &&
-           x[2].kind == ACTION_BACKWARD && x[2].first == 0 && x[2].last == l->blocks - 1 && x[3].kind == ACTION_LOSSES;
+    return i + 3 < a->count && x[0].kind == ACTION_LOAD && x[1].kind == ACTION_FORWARD && x[1].first == 0 &&
+           x[1].last == l->blocks - 1 && x[2].kind == ACTION_BACKWARD && x[2].first == 0 &&
+           x[2].last == l->blocks - 1 && x[3].kind == ACTION_LOSSES;
 }
 
 const char *action_text(const action *a, char dst[ACTION_TEXT]) {
     static const char *const names[] = {
-        [ACTION_LOAD] = "load",       [ACTION_ZERO] = "zero",     [ACTION_GATHER] = "gather",     [ACTION_NEED] = "need",
-        [ACTION_FORWARD] = "forward", [ACTION_TAKE] = "take",     [ACTION_BACKWARD] = "backward", [ACTION_LOSSES] = "losses",
-        [ACTION_ADD] = "add",         [ACTION_REDUCE] = "reduce", [ACTION_SETTLE] = "settle",     [ACTION_SQUARES] = "squares",
-        [ACTION_SHARE] = "share",     [ACTION_UPDATE] = "update", [ACTION_SPREAD] = "spread",     [ACTION_INPUTS] = "inputs",
-        [ACTION_WEIGHTS] = "weights", [ACTION_POST] = "post",     [ACTION_AWAIT] = "await",       [ACTION_HAND] = "hand",
-        [ACTION_RECEIVE] = "receive", [ACTION_SEND] = "send"};
+        [ACTION_LOAD] = "load",         [ACTION_ZERO] = "zero",       [ACTION_GATHER] = "gather",
+        [ACTION_NEED] = "need",         [ACTION_FORWARD] = "forward", [ACTION_TAKE] = "take",
+        [ACTION_BACKWARD] = "backward", [ACTION_LOSSES] = "losses",   [ACTION_ADD] = "add",
+        [ACTION_REDUCE] = "reduce",     [ACTION_SETTLE] = "settle",   [ACTION_SQUARES] = "squares",
+        [ACTION_SHARE] = "share",       [ACTION_UPDATE] = "update",   [ACTION_SPREAD] = "spread",
+        [ACTION_INPUTS] = "inputs",     [ACTION_WEIGHTS] = "weights", [ACTION_POST] = "post",
+        [ACTION_AWAIT] = "await",       [ACTION_HAND] = "hand",       [ACTION_RECEIVE] = "receive",
+        [ACTION_SEND] = "send"};
     int n = snprintf(dst, ACTION_TEXT, "%s", names[a->kind]);
     char *to = dst + n;
     size_t room = ACTION_TEXT - (size_t)n;

@@ -2,8 +2,8 @@
 // and the rank. The executor runs the list (trainer/step/executor.c), `lockstep plan` adds up what it sends, and tests
 // read it, without a process or a model.
 //
-// All ranks' lists have the same collective actions (GATHER, REDUCE, SHARE, SPREAD) in the same order, also where a rank
-// has nothing to compute.
+// All ranks' lists have the same collective actions (GATHER, REDUCE, SHARE, SPREAD) in the same order, also where a
+// rank has nothing to compute.
 #ifndef TRAINER_STEP_ACTION_H
 #define TRAINER_STEP_ACTION_H
 
@@ -25,17 +25,20 @@ typedef enum action_kind {
     ACTION_WEIGHTS,   // the half that adds to the gradients of weights
     ACTION_POST,      // a pipeline's `message` may begin: what it sends is there, or what it receives into is free
     ACTION_AWAIT,     // it has arrived, or left
-    ACTION_HAND,      // what block `first` left goes from slot `from` to `slot`: from one of this rank's stages to the next
-    ACTION_RECEIVE,   // of a forward pass without gradients: what block `first` left on another rank comes now
-    ACTION_SEND,      // ... or goes to another rank
-    ACTION_LOSSES,    // of the micro-batch, to the step's
-    ACTION_ADD,       // buffer += from, two siblings of the tree of lanes, or token slices of a lane: their part in `bucket`, or all of it (-1)
-    ACTION_REDUCE,    // `bucket` begins to go to its owners, at `turn`
-    ACTION_SETTLE,    // all that was reduced has arrived; buffers may be written again
-    ACTION_SQUARES,   // of the gradient, chunk by chunk
-    ACTION_SHARE,     // all ranks learn all ranks' squares, losses and reports
-    ACTION_UPDATE,    // decide, and update what this rank owns
-    ACTION_SPREAD,    // new weights begin to go to all ranks (ZeRO 1 and 2)
+    // what block `first` left goes from slot `from` to `slot`: from one of this rank's stages to the next
+    ACTION_HAND,
+    ACTION_RECEIVE,  // of a forward pass without gradients: what block `first` left on another rank comes now
+    ACTION_SEND,     // ... or goes to another rank
+    ACTION_LOSSES,   // of the micro-batch, to the step's
+    // buffer += from, two siblings of the tree of lanes, or token slices of a lane: their part in `bucket`, or all of
+    // it (-1)
+    ACTION_ADD,
+    ACTION_REDUCE,   // `bucket` begins to go to its owners, at `turn`
+    ACTION_SETTLE,   // all that was reduced has arrived; buffers may be written again
+    ACTION_SQUARES,  // of the gradient, chunk by chunk
+    ACTION_SHARE,    // all ranks learn all ranks' squares, losses and reports
+    ACTION_UPDATE,   // decide, and update what this rank owns
+    ACTION_SPREAD,   // new weights begin to go to all ranks (ZeRO 1 and 2)
 } action_kind;
 
 typedef struct action {
@@ -62,7 +65,8 @@ typedef struct action_layout {
     int64_t lanes, micros;  // micros: of a lane
     bool fixed;             // lanes are added along the tree; else all go into one buffer
     bool once;              // a lane adds to each element once
-    int tables, table;      // a lane's gradients, one for each token slice: its buffer and those from `table` on. 0: one
+    // a lane's gradients, one for each token slice: its buffer and those from `table` on. 0: one
+    int tables, table;
     bool shards_gradients;  // ZeRO 2 and 3: lanes in turns, every turn is reduced
     bool shards_weights;    // ZeRO 3: blocks' weights are gathered before use
     bool spreads;           // ZeRO 1 and 2: weights arrive while the next step begins

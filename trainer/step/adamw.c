@@ -1,4 +1,5 @@
-// trainer/step/adamw.c: Adam with decoupled weight decay (Loshchilov & Hutter 2019): means of the gradient and of its square.
+// trainer/step/adamw.c: Adam with decoupled weight decay (Loshchilov & Hutter 2019): means of the gradient and of its
+// square.
 #include "trainer/step/optimizer.h"
 
 static int arrays(const optimizer_keys *o, const char *names[OPTIMIZER_ARRAYS]) {

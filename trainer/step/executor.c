@@ -1,6 +1,7 @@
 // trainer/step/executor.c: see trainer/step/executor.h. Compute is queued on one stream, communication on another
-// (trainer/step/parallel.h). A micro-batch during which nothing is sent is recorded once, where the device can, and from
-// then on queued as a whole. So is what a pipeline's rank computes of one between two messages (trainer/step/recorded.h).
+// (trainer/step/parallel.h). A micro-batch during which nothing is sent is recorded once, where the device can, and
+// from then on queued as a whole. So is what a pipeline's rank computes of one between two messages
+// (trainer/step/recorded.h).
 #include "trainer/step/executor.h"
 
 #include "base/clock.h"
@@ -17,7 +18,8 @@ typedef struct micro {
     batch b;
     pass p;
     int buffer;
-    int fresh;          // a buffer that starts from zero and still holds what it held: the next micro-batch overwrites it; -1: none
+    // a buffer that starts from zero and still holds what it held: the next micro-batch overwrites it; -1: none
+    int fresh;
     bool works;         // it has samples
     int64_t number;     // of it in the step, for the board
     const action *add;  // the last micro-batch of a rank alone: the siblings that its lane completes, `adds` of them
@@ -68,10 +70,12 @@ pass executor_pass(step_runner *r, int64_t B) {
 // What it computes, for the board.
 static void show(const micro *m, const char *what) { board_doing(m->r->board, what, m->number, m->r->together.step); }
 
-static const char *const part_text[] = {
-    [PASS_FORWARD] = "forward", [PASS_BACKWARD] = "backward", [PASS_INPUTS] = "backward of inputs", [PASS_WEIGHTS] = "backward of weights"};
+static const char *const part_text[] = {[PASS_FORWARD] = "forward",
+                                        [PASS_BACKWARD] = "backward",
+                                        [PASS_INPUTS] = "backward of inputs",
+                                        [PASS_WEIGHTS] = "backward of weights"};
 
-// --- samples -----------------------------------------------------------------------------------------------------------
+// --- samples ---------------------------------------------------------------------------------------------------------
 
 // From the loader's ring to a place that no micro-batch uses. Where there is nothing in the ring: zeros.
 static err_t bring_batch(step_runner *r, const batch *b, int to) {
@@ -79,7 +83,8 @@ static err_t bring_batch(step_runner *r, const batch *b, int to) {
     TRY(stream_wait_event(r->copies, r->used[to]));
     for (int i = 0; i < r->net->inputs; i++) {
         const tensor *in = &r->in[to][i];
-        TRY(b->in[i] ? stream_copy(r->copies, in->data, b->in[i], tensor_bytes(in)) : stream_zero(r->copies, in->data, tensor_bytes(in)));
+        TRY(b->in[i] ? stream_copy(r->copies, in->data, b->in[i], tensor_bytes(in))
+                     : stream_zero(r->copies, in->data, tensor_bytes(in)));
     }
     uint32_t *draw = r->host_draw[to].data;
     draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
@@ -100,7 +105,9 @@ static err_t next_batch(step_runner *r, loader *data, int64_t step, const action
     TRY(rc);
     int64_t lane = a->lane / step_contexts(r);
     if (b->step == step && b->lane == lane && b->micro == a->micro) return ERR_OK;
-    return err_set(ERR_INTERNAL, "loader gave step %" PRId64 " lane %" PRId64 " micro-batch %" PRId64 ", expected %" PRId64 ", %" PRId64 ", %" PRId64,
+    return err_set(ERR_INTERNAL,
+                   "loader gave step %" PRId64 " lane %" PRId64 " micro-batch %" PRId64 ", expected %" PRId64
+                   ", %" PRId64 ", %" PRId64,
                    b->step, b->lane, b->micro, step, lane, a->micro);
 }
 
@@ -132,7 +139,8 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     failed = r->data_failed.code != ERR_OK;
     f->works = m->works = !failed || step_shares(r);
     if (!m->works) return ERR_OK;
-    if (failed) f->b = (batch){.step = step};  // those who share its layers go on, and wait for it: zeros for a step that is void
+    // those who share its layers go on, and wait for it: zeros for a step that is void
+    if (failed) f->b = (batch){.step = step};
     m->b = f->b;
     TRY(bring_batch(r, &m->b, place));
     m->p = micro_pass(r, place, m->buffer);
@@ -141,7 +149,7 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     return ERR_OK;
 }
 
-// --- blocks ------------------------------------------------------------------------------------------------------------
+// --- blocks ----------------------------------------------------------------------------------------------------------
 
 static err_t see_others(step_runner *r) {
     r->ranks->table->alive(r->ranks);
@@ -163,10 +171,13 @@ static err_t queue_means(micro *m) {
     step_runner *r = m->r;
     const ops *o = m->p.ops;
     TRY(o->loss_means(&(loss_means_args){.means = &r->micro_loss, .losses = &m->p.losses}, r->s));
-    return step_weighs(r) ? o->count_targets(&(count_targets_args){.counts = &r->micro_counts, .targets = &m->p.in[r->net->targets]}, r->s) : ERR_OK;
+    return step_weighs(r)
+               ? o->count_targets(
+                     &(count_targets_args){.counts = &r->micro_counts, .targets = &m->p.in[r->net->targets]}, r->s)
+               : ERR_OK;
 }
 
-// --- a pipeline's ------------------------------------------------------------------------------------------------------
+// --- a pipeline's ----------------------------------------------------------------------------------------------------
 
 // Which boundaries the gradients at both ends of a stage are in.
 static void cross(step_runner *r, const action *a) {
@@ -191,7 +202,8 @@ static err_t queue_part(void *ctx) {
 // Does backward find values of its own in the memory that layers share?
 static bool finds_own(const micro *m) {
     const model_held *h = &m->r->net->held;
-    return m->part != PASS_FORWARD && h->slot == m->p.slot && m->blocks->first <= h->block && h->block <= m->blocks->last;
+    return m->part != PASS_FORWARD && h->slot == m->p.slot && m->blocks->first <= h->block &&
+           h->block <= m->blocks->last;
 }
 
 // From its second time on it is queued as a whole. The host is then where it would be, had it run the blocks.
@@ -251,8 +263,9 @@ static err_t post(step_runner *r, int i, int64_t step) {
 // What comes from the stage before, or goes there: the neighbour's time decides. A loss that is noticed from here on is
 // reported with the message's name.
 static err_t await(step_runner *r, int i, int64_t step) {
-    static const char *const what[2][2] = {{"wait for activations of stage", "wait for gradients of stage"},
-                                           {"wait until activations have left for stage", "wait until gradients have left stage"}};
+    static const char *const what[2][2] = {
+        {"wait for activations of stage", "wait for gradients of stage"},
+        {"wait until activations have left for stage", "wait until gradients have left stage"}};
     const message *m = &r->stages->table.message[i];
     bool before = (m->kind == MESSAGE_ACTIVATIONS) != m->sends;
     r->ranks->phase = (comm_phase){what[m->sends][m->kind], step, m->stage};
@@ -277,10 +290,11 @@ static size_t bytes_of(const step_runner *r, const pass *p, int b) {
 
 static err_t pass_on(step_runner *r, const pass *p, const action *a) {
     if (!p) return ERR_OK;
-    return links_pass(&r->links, a->message, a->kind == ACTION_SEND, flow_x(&r->flow, a->first, 0)->data, bytes_of(r, p, a->first));
+    return links_pass(&r->links, a->message, a->kind == ACTION_SEND, flow_x(&r->flow, a->first, 0)->data,
+                      bytes_of(r, p, a->first));
 }
 
-// --- whole micro-batches -------------------------------------------------------------------------------------------------
+// --- whole micro-batches ---------------------------------------------------------------------------------------------
 
 // For those who read a buffer that no micro-batch has overwritten.
 static err_t zero_now(micro *m) {
@@ -288,13 +302,15 @@ static err_t zero_now(micro *m) {
     const train_state *t = m->r->state;
     m->fresh = -1;
     if (buffer < 0) return ERR_OK;
-    for (int k = 1; k < t->tables; k++) TRY(stream_zero(m->r->s, t->slab[t->table + k - 1].data, tensor_bytes(&t->slab[0])));
+    for (int k = 1; k < t->tables; k++)
+        TRY(stream_zero(m->r->s, t->slab[t->table + k - 1].data, tensor_bytes(&t->slab[0])));
     return stream_zero(m->r->s, t->slab[buffer].data, tensor_bytes(&t->slab[buffer]));
 }
 
 static err_t add_siblings(micro *m) {
     TRY(zero_now(m));
-    for (int i = 0; i < m->adds; i++) TRY(parallel_add(&m->r->together, m->add[i].bucket, m->add[i].buffer, m->add[i].from));
+    for (int i = 0; i < m->adds; i++)
+        TRY(parallel_add(&m->r->together, m->add[i].bucket, m->add[i].buffer, m->add[i].from));
     return ERR_OK;
 }
 
@@ -315,7 +331,8 @@ static err_t run_whole(micro *m) {
     if (!r->records || !r->ran) return queue_whole(m);
     r->ranks->table->alive(r->ranks);
     show(m, "forward and backward");
-    return replay_run(&r->recorded_micro[8 * m->buffer + 4 * m->p.fresh + 2 * (m->adds > 0) + r->place], r->s, queue_whole, m);
+    return replay_run(&r->recorded_micro[8 * m->buffer + 4 * m->p.fresh + 2 * (m->adds > 0) + r->place], r->s,
+                      queue_whole, m);
 }
 
 static err_t tell_losses(micro *m) {
@@ -323,7 +340,8 @@ static err_t tell_losses(micro *m) {
     int64_t first = m->b.first;
     TRY(stream_copy(r->s, (double *)r->sample_loss.data + first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
     if (!step_weighs(r)) return ERR_OK;
-    return stream_copy(r->s, (double *)r->sample_counts.data + first, r->micro_counts.data, tensor_bytes(&r->micro_counts));
+    return stream_copy(r->s, (double *)r->sample_counts.data + first, r->micro_counts.data,
+                       tensor_bytes(&r->micro_counts));
 }
 
 static err_t keep_losses(micro *m) {
@@ -334,7 +352,7 @@ static err_t keep_losses(micro *m) {
     return event_record(r->used[r->place], r->s);
 }
 
-// --- the list ----------------------------------------------------------------------------------------------------------
+// --- the list --------------------------------------------------------------------------------------------------------
 
 static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     step_runner *r = m->r;

@@ -1,8 +1,10 @@
-// trainer/step/gradients_any.c: [reduce] order = any. The transport adds the ranks' gradients in its own order; turns are
-// added one after the other.
+// trainer/step/gradients_any.c: [reduce] order = any. The transport adds the ranks' gradients in its own order; turns
+// are added one after the other.
 #include "trainer/step/sync.h"
 
-static float *bucket_base(const train_state *t, int k) { return t->slots ? t->slot[k % t->slots].data : (float *)t->slab[0].data; }
+static float *bucket_base(const train_state *t, int k) {
+    return t->slots ? t->slot[k % t->slots].data : (float *)t->slab[0].data;
+}
 
 // ZeRO 2 and 3: this rank's part of a turn, added to those before.
 static err_t keep_turn(parallel *x, int g, int64_t turn, float *from, stream *inner) {
@@ -19,7 +21,8 @@ static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
     float *base = bucket_base(t, k);
-    if (!t->shards.masters) return x->ranks->table->all_reduce(x->ranks, base + b->at, b->floats, FP32, REDUCE_SUM, inner);
+    if (!t->shards.masters)
+        return x->ranks->table->all_reduce(x->ranks, base + b->at, b->floats, FP32, REDUCE_SUM, inner);
     for (int g = b->first; g < b->first + b->count; g++) {
         float *from = base + t->zero.segment[g].at - (t->slots ? b->at : 0);
         const size_t *cut = state_cuts(t, g, 1);

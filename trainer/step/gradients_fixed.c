@@ -1,8 +1,10 @@
-// trainer/step/gradients_fixed.c: [reduce] order = fixed. The lanes' gradients are added along the tree of comm/ordered.h,
-// so the bits are the same for every layout.
+// trainer/step/gradients_fixed.c: [reduce] order = fixed. The lanes' gradients are added along the tree of
+// comm/ordered.h, so the bits are the same for every layout.
 #include "trainer/step/sync.h"
 
-static float *bucket_base(const train_state *t, int k, int buffer) { return t->slots ? t->slot[k % t->slots].data : (float *)t->slab[buffer].data; }
+static float *bucket_base(const train_state *t, int k, int buffer) {
+    return t->slots ? t->slot[k % t->slots].data : (float *)t->slab[buffer].data;
+}
 
 // ZeRO 0: the owners send their sums to all ranks.
 static err_t return_bucket(parallel *x, const zero_bucket *b, stream *inner) {

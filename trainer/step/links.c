@@ -11,8 +11,9 @@ unsigned links_of(const pipeline_layout *l, bool tied) {
     return all | (tied && l->ranks > 1 ? 1u << LINK_TIED : 0);
 }
 
-// The number of the link on which the input of `stage`, or its gradient, travels, as this rank sees it. The ranks of both stages are neighbours in the
-// ring of ranks: the stage before is on the rank before (plain), after (the second half of a V), or on the last one (several chunks).
+// The number of the link on which the input of `stage`, or its gradient, travels, as this rank sees it. The ranks of
+// both stages are neighbours in the ring of ranks: the stage before is on the rank before (plain), after (the second
+// half of a V), or on the last one (several chunks).
 static int number_of(const stages *of, int stage, message_kind kind) {
     int from = stages_rank(of, stage - 1), to = stages_rank(of, stage), last = of->pipe.ranks - 1;
     bool loop = of->pipe.kind == PIPELINE_INTERLEAVED && from == last && to == 0, down = !loop && to < from;
@@ -21,7 +22,9 @@ static int number_of(const stages *of, int stage, message_kind kind) {
     return 2 * (int)(kind == MESSAGE_ACTIVATIONS ? forward : forward + 1) + !after;
 }
 
-static comm *link_at(const groups *ranks, int number) { return (number % 2 ? ranks->before : ranks->after)[number / 2]; }
+static comm *link_at(const groups *ranks, int number) {
+    return (number % 2 ? ranks->before : ranks->after)[number / 2];
+}
 
 static err_t open_link(links *x, int number, device *dev) {
     if (x->to[number]) return ERR_OK;
@@ -95,7 +98,8 @@ static err_t run_call(void *ctx, stream *inner) {
                                            {"send activations to stage", "send gradients from stage"}};
     const link_call *k = ctx;
     k->to->phase = (comm_phase){what[k->sends][k->kind], k->step, k->stage};
-    return k->sends ? comm_send(k->to, 1 - k->to->rank, k->data, k->bytes, inner) : comm_recv(k->to, 1 - k->to->rank, k->data, k->bytes, inner);
+    return k->sends ? comm_send(k->to, 1 - k->to->rank, k->data, k->bytes, inner)
+                    : comm_recv(k->to, 1 - k->to->rank, k->data, k->bytes, inner);
 }
 
 err_t links_post(links *x, int i, void *data, size_t bytes, int64_t step) {
@@ -103,7 +107,8 @@ err_t links_post(links *x, int i, void *data, size_t bytes, int64_t step) {
     int n = number_of(x->of, m->stage, m->kind);
     TRY(event_record(x->ready[n], x->s));
     TRY(stream_wait_event(x->side[n], x->ready[n]));
-    TRY(stream_call(x->side[n], run_call, &(link_call){x->to[n], data, bytes, step, m->stage, m->sends, m->kind}, sizeof(link_call)));
+    TRY(stream_call(x->side[n], run_call, &(link_call){x->to[n], data, bytes, step, m->stage, m->sends, m->kind},
+                    sizeof(link_call)));
     return event_record(x->done[i], x->side[n]);
 }
 

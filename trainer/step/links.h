@@ -1,5 +1,6 @@
-// trainer/step/links.h: what goes between the stages of a pipeline. Each neighbour, direction and kind of message is a FIFO with a communicator and a stream of
-// its own: a receive is posted long before its data comes, and no message waits for another FIFO's, nor does computing wait for a send.
+// trainer/step/links.h: what goes between the stages of a pipeline. Each neighbour, direction and kind of message is a
+// FIFO with a communicator and a stream of its own: a receive is posted long before its data comes, and no message
+// waits for another FIFO's, nor does computing wait for a send.
 //
 //   compute stream    F0  F1  ...............  B0                    waits for events only
 //   activations out      --0--> --1-->                               its own thread, or stream of the GPU
@@ -39,10 +40,12 @@ err_t links_post(links *x, int message, void *data, size_t bytes, int64_t step);
 // What is queued on s from here on waits for it.
 event *links_done(const links *x, int message);
 
-// When a gradient is here, what it was made from has left, and its slot is about to be free. This says so on s as well. Costs no time.
+// When a gradient is here, what it was made from has left, and its slot is about to be free. This says so on s as well.
+// Costs no time.
 err_t links_left(const links *x, int message);
 
-// What is queued on s from here on waits until all that was sent has left: the next step writes into the same buffers. For a step's end.
+// What is queued on s from here on waits until all that was sent has left: the next step writes into the same buffers.
+// For a step's end.
 err_t links_settle(links *x);
 
 // Between this rank and its neighbour, at once: the input of this stage. The caller's stream.

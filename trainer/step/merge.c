@@ -17,7 +17,8 @@ static const size_t *cuts(merge_ranks *x, int64_t rows, size_t unit) {
 
 void merge_begin(merge_ranks *x, int64_t step) { x->step = step, x->met = 0; }
 
-// A rank that is lost from here on is reported as lost in this meeting of the step; outside of steps, in what the run says that it is doing.
+// A rank that is lost from here on is reported as lost in this meeting of the step; outside of steps, in what the run
+// says that it is doing.
 static void enter(merge_ranks *x, const char *what) {
     if (x->step >= 0) x->run->phase = (comm_phase){what, x->step, ++x->met};
     x->ranks->phase = x->run->phase;
@@ -34,7 +35,7 @@ err_t merge_meet(merge_ranks *x, const char *what, merge_call call, const tensor
     return x->watch ? stopwatch_end(x->watch, SPAN_TENSOR, s) : ERR_OK;
 }
 
-// --- large sums ------------------------------------------------------------------------------------------------------------
+// --- large sums ------------------------------------------------------------------------------------------------------
 
 // The transport's own sum, in place.
 static err_t deal_any(merge_ranks *x, const tensor *part, void *out, stream *s) {
@@ -81,7 +82,7 @@ static err_t gather(void *ctx, const tensor *t, const tensor *own, stream *s) {
     return merge_meet(ctx, "gather rows", gather_rows, t, (void *)(uintptr_t)own, s);
 }
 
-// --- small tensors ---------------------------------------------------------------------------------------------------------
+// --- small tensors ---------------------------------------------------------------------------------------------------
 
 static err_t sum_all(merge_ranks *x, const tensor *part, stream *s) {
     comm *c = x->ranks;
@@ -95,7 +96,8 @@ static err_t sum_all(merge_ranks *x, const tensor *part, stream *s) {
     return x->ops->sum_slices(&(sum_slices_args){.y = &y, .parts = &all}, s);
 }
 
-// All bits are zero in all places but one, so their sum as whole numbers is a choice. Memory goes on to the next multiple of ARENA_ALIGN.
+// All bits are zero in all places but one, so their sum as whole numbers is a choice. Memory goes on to the next
+// multiple of ARENA_ALIGN.
 static size_t words(const tensor *t) { return (tensor_bytes(t) + sizeof(int32_t) - 1) / sizeof(int32_t); }
 
 static err_t complete(merge_ranks *x, const tensor *part, void *how, stream *s) {
@@ -107,9 +109,11 @@ static err_t complete(merge_ranks *x, const tensor *part, void *how, stream *s) 
     return x->fixed ? sum_all(x, part, s) : table->all_reduce(x->ranks, part->data, n, FP32, REDUCE_SUM, s);
 }
 
-static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) { return merge_meet(ctx, "complete slices", complete, part, &kind, s); }
+static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) {
+    return merge_meet(ctx, "complete slices", complete, part, &kind, s);
+}
 
-// --- on paper --------------------------------------------------------------------------------------------------------------
+// --- on paper --------------------------------------------------------------------------------------------------------
 
 static err_t paper_deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
     merge_ranks *x = ctx;
@@ -119,7 +123,8 @@ static err_t paper_deal(void *ctx, tensor *parts, const tensor *part, stream *s)
     if (!x->fixed) x->sent = cost_add(x->sent, cost_reduce_scatter(x->ranks, cuts(x, rows, (size_t)C), sizeof(float)));
     for (int k = 0; x->fixed && k < x->ranks->world; k++) {
         int64_t count = part_row(rows, k + 1, x->ranks->world) - part_row(rows, k, x->ranks->world);
-        if (k != x->ranks->rank) x->sent = cost_add(x->sent, cost_send(x->ranks, k, count * C * (int64_t)sizeof(float), 1));
+        if (k != x->ranks->rank)
+            x->sent = cost_add(x->sent, cost_send(x->ranks, k, count * C * (int64_t)sizeof(float), 1));
     }
     return ERR_OK;
 }
@@ -128,7 +133,8 @@ static err_t paper_gather(void *ctx, const tensor *t, const tensor *own, stream 
     merge_ranks *x = ctx;
     (void)own, (void)s;
     x->calls++;
-    x->sent = cost_add(x->sent, cost_all_gather(x->ranks, cuts(x, matrix_rows(t), (size_t)matrix_columns(t) * dtype_bytes(t->type))));
+    x->sent = cost_add(
+        x->sent, cost_all_gather(x->ranks, cuts(x, matrix_rows(t), (size_t)matrix_columns(t) * dtype_bytes(t->type))));
     return ERR_OK;
 }
 
@@ -142,19 +148,22 @@ static err_t paper_whole(void *ctx, merge_kind kind, const tensor *part, stream 
         x->sent = cost_add(x->sent, cost_all_gather(x->ranks, x->cut));
         if (n > x->most) x->most = n;
     } else {
-        x->sent = cost_add(x->sent, cost_all_reduce(x->ranks, kind == MERGE_PICK ? words(part) : (size_t)n, sizeof(float)));
+        x->sent =
+            cost_add(x->sent, cost_all_reduce(x->ranks, kind == MERGE_PICK ? words(part) : (size_t)n, sizeof(float)));
     }
     return ERR_OK;
 }
 
-slice_merge merge_paper(merge_ranks *x) { return (slice_merge){x->ranks->world, x->ranks->rank, paper_whole, paper_deal, paper_gather, x}; }
+slice_merge merge_paper(merge_ranks *x) {
+    return (slice_merge){x->ranks->world, x->ranks->rank, paper_whole, paper_deal, paper_gather, x};
+}
 
 void merge_on_paper(merge_ranks *x, pass *p, slice_merge *paper) {
     *paper = merge_paper(x);
     p->merge = paper;
 }
 
-// --- opening ---------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 err_t merge_open(merge_ranks *x, comm *ranks, comm *run, const ops *o, bool fixed) {
     *x = (merge_ranks){.ranks = ranks, .run = run, .step = -1, .ops = o, .fixed = fixed};
@@ -165,7 +174,9 @@ err_t merge_open(merge_ranks *x, comm *ranks, comm *run, const ops *o, bool fixe
     return x->cut && x->to ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d ranks that share layers", ranks->world);
 }
 
-err_t merge_declare(merge_ranks *x, arena *a) { return x->most ? arena_1d(a, &x->all, FP32, x->most * x->ranks->world) : ERR_OK; }
+err_t merge_declare(merge_ranks *x, arena *a) {
+    return x->most ? arena_1d(a, &x->all, FP32, x->most * x->ranks->world) : ERR_OK;
+}
 
 void merge_close(merge_ranks *x) {
     free(x->cut), free(x->to);

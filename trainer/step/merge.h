@@ -1,5 +1,6 @@
-// trainer/step/merge.h: where ranks that share layers meet (model.h: slice_merge): each has some of the slices of every layer, and they add up, compare and
-// complete what each has computed. On the compute stream: nothing goes on without the result.
+// trainer/step/merge.h: where ranks that share layers meet (model.h: slice_merge): each has some of the slices of every
+// layer, and they add up, compare and complete what each has computed. On the compute stream: nothing goes on without
+// the result.
 //
 //   deal     rank k gets all parts of its own rows, and adds them along the tree of slices
 //   gather   the finished rows go to all
@@ -19,7 +20,8 @@ typedef struct merge_ranks {
     slice_merge merge;  // for passes; ctx is this struct
     comm *ranks;        // those that share layers
     comm *run;          // all ranks: what its phase says is reported with a loss
-    int64_t step, met;  // the step, and how often they have met in it; -1: no step, such as an evaluation, which says so itself
+    // the step, and how often they have met in it; -1: no step, such as an evaluation, which says so itself
+    int64_t step, met;
     const ops *ops;
     bool fixed;  // [reduce] order
     tensor all;  // (n) FP32: parts of a small sum from all ranks, with `most` elements of each
@@ -37,8 +39,8 @@ typedef struct merge_ranks {
 err_t merge_open(merge_ranks *x, comm *ranks, comm *run, const ops *o, bool fixed);
 void merge_close(merge_ranks *x);
 
-// Passes with this merge, and with ops_on_paper, compute and send nothing, and may be of imaginary memory. They find `most`, what this rank sends, and
-// how often ranks meet.
+// Passes with this merge, and with ops_on_paper, compute and send nothing, and may be of imaginary memory. They find
+// `most`, what this rank sends, and how often ranks meet.
 void merge_on_paper(merge_ranks *x, pass *p, slice_merge *paper);
 slice_merge merge_paper(merge_ranks *x);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- the side stream -------------------------------------------------------------------------------------------------------
+// --- the side stream -------------------------------------------------------------------------------------------------
 
 err_t parallel_follow(parallel *x) {
     TRY(event_record(x->computed, x->s));
@@ -60,7 +60,7 @@ err_t parallel_queue(parallel *x, const char *phase, parallel_body body, int wha
     return event_record(done, x->side);
 }
 
-// --- actions ---------------------------------------------------------------------------------------------------------------
+// --- actions ---------------------------------------------------------------------------------------------------------
 
 err_t parallel_gather(parallel *x, int block) { return x->weights->gather(x, block); }
 err_t parallel_need(parallel *x, int block) { return x->weights->need(x, block); }
@@ -71,7 +71,8 @@ err_t parallel_take(parallel *x, int k) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
     int before = k - t->slots, at = k % t->slots;
-    if (before < 0) before = (t->zero.buckets - 1 - at) / t->slots * t->slots + at;  // the slot's last bucket of the previous turn
+    // the slot's last bucket of the previous turn
+    if (before < 0) before = (t->zero.buckets - 1 - at) / t->slots * t->slots + at;
     TRY(parallel_wait_shown(x, x->reduced[before], "wait until a bucket is reduced", before));
     TRY(stream_zero(x->s, t->slot[at].data, b->floats * sizeof(float)));
     for (int g = b->first; g < b->first + b->count; g++)
@@ -96,11 +97,12 @@ err_t parallel_reduce(parallel *x, int k, int64_t turn) {
 
 err_t parallel_settle(parallel *x) {
     if (x->ranks->world == 1) return ERR_OK;
-    for (int k = 0; k < x->state->zero.buckets; k++) TRY(parallel_wait_shown(x, x->reduced[k], "wait until a bucket is reduced", k));
+    for (int k = 0; k < x->state->zero.buckets; k++)
+        TRY(parallel_wait_shown(x, x->reduced[k], "wait until a bucket is reduced", k));
     return ERR_OK;
 }
 
-// --- the step's end --------------------------------------------------------------------------------------------------------
+// --- the step's end --------------------------------------------------------------------------------------------------
 
 err_t parallel_join(parallel *x) {
     if (!x->side) return ERR_OK;
@@ -124,7 +126,7 @@ void parallel_times(parallel *x, double wait_s[SPANS], double *busy_s) {
     memset(x->wait_s, 0, sizeof x->wait_s);
 }
 
-// --- opening -----------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t open_events(event **e, int n, device *dev) {
     for (int i = 0; i < n; i++) TRY(event_open(dev, &e[i]));
@@ -133,15 +135,21 @@ static err_t open_events(event **e, int n, device *dev) {
 
 // The most spans that a step can have. It waits before each block (stage 3) or for each segment that was spread. It
 // waits for each bucket of each turn: before the bucket's slot is used again, and at the end. Forward and backward each
-// gather a block at most once, and one block ahead. A pipeline waits for each message, and for the buckets at each turn of each of the rank's stages;
-// what a tied head's ranks spread joins again.
+// gather a block at most once, and one block ahead. A pipeline waits for each message, and for the buckets at each turn
+// of each of the rank's stages; what a tied head's ranks spread joins again.
 static err_t open_watch(parallel *x, const parallel_spans *o) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
-    int lanes = t->shards.gradients ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank), passes = lanes * (int)t->o.micros;
-    int weights = (t->shards.weights ? passes * 2 * (t->net->blocks + 1) : 0) + (t->shards.weights && !t->exact.dims ? 0 : t->zero.segments);
-    int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes, [SPAN_BEFORE] = o->messages, [SPAN_AFTER] = o->messages, [SPAN_TENSOR] = o->merges};
+    int lanes = t->shards.gradients ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank),
+        passes = lanes * (int)t->o.micros;
+    int weights = (t->shards.weights ? passes * 2 * (t->net->blocks + 1) : 0) +
+                  (t->shards.weights && !t->exact.dims ? 0 : t->zero.segments);
+    int most[SPANS] = {[SPAN_STEP] = 1,
+                       [SPAN_DATA] = passes,
+                       [SPAN_BEFORE] = o->messages,
+                       [SPAN_AFTER] = o->messages,
+                       [SPAN_TENSOR] = o->merges};
     if (t->ranks->world > 1) {
         most[SPAN_WAIT] = weights + (turns * o->chunks + 1) * buckets;
         most[SPAN_JOIN] = 2, most[SPAN_BUSY] = weights + turns * buckets;
@@ -154,15 +162,22 @@ static void fill_bases(parallel *x) {
     for (int i = 0; i < t->kepts; i++) x->kepts[i] = t->kept[i].data;
 }
 
-err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, const parallel_spans *spans) {
-    *x = (parallel){.state = t, .ranks = t->ranks, .ops = device_ops(t->dev), .s = t->s, .gradients = gradients, .weights = weights};
+err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights,
+                    const parallel_spans *spans) {
+    *x = (parallel){.state = t,
+                    .ranks = t->ranks,
+                    .ops = device_ops(t->dev),
+                    .s = t->s,
+                    .gradients = gradients,
+                    .weights = weights};
     size_t buckets = (size_t)t->zero.buckets, segments = (size_t)t->zero.segments;
     x->reduced = calloc(buckets, sizeof *x->reduced);
     x->arrived = calloc(segments, sizeof *x->arrived);
     x->fresh = calloc(segments, sizeof *x->fresh);
     x->lanes = calloc((size_t)t->buffers + 1, sizeof *x->lanes);
     x->kepts = calloc((size_t)t->kepts + 1, sizeof *x->kepts);
-    if (!x->reduced || !x->arrived || !x->fresh || !x->lanes || !x->kepts) return err_set(ERR_INTERNAL, "no memory for %zu buckets", buckets);
+    if (!x->reduced || !x->arrived || !x->fresh || !x->lanes || !x->kepts)
+        return err_set(ERR_INTERNAL, "no memory for %zu buckets", buckets);
     fill_bases(x);
     TRY(event_open(t->dev, &x->computed));
     TRY(event_open(t->dev, &x->joined));

@@ -47,18 +47,20 @@ struct parallel {
     event *gathered[2];      // one for each of the two places of gathered weights
     float **lanes, **kepts;  // bases, for reduce_run
     int64_t step;
-    double wait_s[SPANS];   // seconds that the host waited, by what for (WAIT, BEFORE, AFTER, JOIN), since parallel_times
+    // seconds that the host waited, by what for (WAIT, BEFORE, AFTER, JOIN), since parallel_times
+    double wait_s[SPANS];
     _Atomic double busy_s;  // seconds in communication, since parallel_times
     stopwatch watch;        // both by the device's clock, where the device runs asynchronously
     board_rank *board;      // NULL: nowhere to say what is under way
 };
 
-// What else a step may wait for: messages of this rank of a pipeline, and its stages (trainer/step/stages.h; else 0 and 1); meetings
-// with ranks that share its layers.
+// What else a step may wait for: messages of this rank of a pipeline, and its stages (trainer/step/stages.h; else 0 and
+// 1); meetings with ranks that share its layers.
 typedef struct parallel_spans {
     int messages, chunks, merges;
 } parallel_spans;
-err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, const parallel_spans *spans);
+err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights,
+                    const parallel_spans *spans);
 void parallel_close(parallel *x);
 
 // The actions. step: of which they are.
@@ -79,7 +81,7 @@ err_t parallel_join(parallel *x);
 // Waits until none of this rank's communication is in flight. Call it before any other collective.
 err_t parallel_wait(parallel *x);
 
-// --- for the policies --------------------------------------------------------------------------------------------------
+// --- for the policies ------------------------------------------------------------------------------------------------
 
 // The side stream waits for the work queued so far on the compute stream.
 err_t parallel_follow(parallel *x);

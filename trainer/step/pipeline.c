@@ -1,5 +1,5 @@
-// trainer/step/pipeline.c: see trainer/step/pipeline.h. First the order of units, one function a schedule; then buffers, which
-// are dealt to spans of units; then messages, which follow from both.
+// trainer/step/pipeline.c: see trainer/step/pipeline.h. First the order of units, one function a schedule; then
+// buffers, which are dealt to spans of units; then messages, which follow from both.
 #include "trainer/step/pipeline.h"
 
 #include "trainer/config/pipes.h"
@@ -12,7 +12,7 @@
 static int least(int a, int b) { return a < b ? a : b; }
 static int most(int a, int b) { return a > b ? a : b; }
 
-// --- layouts -----------------------------------------------------------------------------------------------------------
+// --- layouts ---------------------------------------------------------------------------------------------------------
 
 const char *pipeline_name(pipeline_kind kind) {
     static const char *const names[] = {[PIPELINE_GPIPE] = "gpipe",
@@ -35,46 +35,55 @@ int pipeline_rank_of(const pipeline_layout *l, int stage) {
     return stage % l->ranks;
 }
 
-int pipeline_fifo(const pipeline_layout *l, int from, int to, message_kind kind) { return 4 * from + 2 * (to != (from + 1) % l->ranks) + (int)kind; }
+int pipeline_fifo(const pipeline_layout *l, int from, int to, message_kind kind) {
+    return 4 * from + 2 * (to != (from + 1) % l->ranks) + (int)kind;
+}
 
 bool pipeline_halves(pipeline_kind kind) { return kind == PIPELINE_ZB_H1 || kind == PIPELINE_ZB_V; }
 
-_Static_assert(PIPELINE_GPIPE == (int)SCHEDULED_GPIPE && PIPELINE_1F1B == (int)SCHEDULED_1F1B && PIPELINE_INTERLEAVED == (int)SCHEDULED_INTERLEAVED &&
-                   PIPELINE_ZB_H1 == (int)SCHEDULED_ZB_H1 && PIPELINE_ZB_V == (int)SCHEDULED_ZB_V,
+_Static_assert(PIPELINE_GPIPE == (int)SCHEDULED_GPIPE && PIPELINE_1F1B == (int)SCHEDULED_1F1B &&
+                   PIPELINE_INTERLEAVED == (int)SCHEDULED_INTERLEAVED && PIPELINE_ZB_H1 == (int)SCHEDULED_ZB_H1 &&
+                   PIPELINE_ZB_V == (int)SCHEDULED_ZB_V,
                "[parallel] schedule");
 
 // What the settings of a run were checked for already (trainer/config/layout.c).
 err_t pipeline_check(const pipeline_layout *l) {
-    if ((int)l->kind < 0 || l->kind >= PIPELINE_KINDS) return err_set(ERR_INTERNAL, "no pipeline schedule has the number %d", (int)l->kind);
+    if ((int)l->kind < 0 || l->kind >= PIPELINE_KINDS)
+        return err_set(ERR_INTERNAL, "no pipeline schedule has the number %d", (int)l->kind);
     if (l->ahead < 0) return err_set(ERR_INTERNAL, "receives %d units ahead: expected 0 or more", l->ahead);
     const char *name = pipeline_name(l->kind), *why = "";
     switch (pipe_judge((pipeline_word)l->kind, l->ranks, l->chunks, l->micros)) {
     case PIPE_FITS: return ERR_OK;
     case PIPE_EMPTY: why = "1 or more of each"; break;
     case PIPE_CHUNKS:
-        why = l->kind == PIPELINE_ZB_V ? "2 stages a rank" : l->kind == PIPELINE_INTERLEAVED ? "1 stage a rank or more" : "1 stage a rank";
+        why = l->kind == PIPELINE_ZB_V          ? "2 stages a rank"
+              : l->kind == PIPELINE_INTERLEAVED ? "1 stage a rank or more"
+                                                : "1 stage a rank";
         break;
     case PIPE_GROUPS: why = "micro-batches that are a multiple of the ranks"; break;
     case PIPE_TOO_FEW: why = "as many micro-batches as ranks, or more"; break;
     case PIPE_TOO_MANY: why = "fewer units of work"; break;
     }
-    return err_set(ERR_CONFIG, "pipeline schedule %s: %d micro-batches, %d stages a rank and %d ranks: expected %s", name, l->micros, l->chunks,
-                   l->ranks, why);
+    return err_set(ERR_CONFIG, "pipeline schedule %s: %d micro-batches, %d stages a rank and %d ranks: expected %s",
+                   name, l->micros, l->chunks, l->ranks, why);
 }
 
-// --- the order of units ------------------------------------------------------------------------------------------------
+// --- the order of units ----------------------------------------------------------------------------------------------
 
 // While a table is made. Places are (chunk, micro-batch), chunk * m + micro.
 typedef struct maker {
     const pipeline_layout *l;
     int rank;
     unit_table *out;
-    int *forward, *backward, *last;  // by place: index of FORWARD, of BACKWARD or INPUTS, of the last unit that reads its slot
-    int *freed;                      // by unit: the buffer that it receives into is free after this unit. -1: from the start
-    int received;                    // gradient buffers that units here read
-    int posted[2][MESSAGE_KINDS];    // by whether it comes from the rank after, and kind: when the last receive was posted
-    int room;                        // units that the table must have
-    bool wrong;                      // it has others
+    // by place: index of FORWARD, of BACKWARD or INPUTS, of the last unit that reads its slot
+    int *forward, *backward, *last;
+    // by unit: the buffer that it receives into is free after this unit. -1: from the start
+    int *freed;
+    int received;  // gradient buffers that units here read
+    // by whether it comes from the rank after, and kind: when the last receive was posted
+    int posted[2][MESSAGE_KINDS];
+    int room;    // units that the table must have
+    bool wrong;  // it has others
 } maker;
 
 // Micro-batches that do not exist are left out: schedules need not know their end.
@@ -95,8 +104,9 @@ static void gpipe(maker *m) {
     for (int i = 0; i < m->l->micros; i++) push(m, UNIT_BACKWARD, 0, i);
 }
 
-// Rank r begins with p - 1 - r forwards: just then the first gradient can be there. zb-h1 holds each weights' half back by r
-// more micro-batches, so that all ranks hold p, and fills with them the time in which gradients are on their way at the end.
+// Rank r begins with p - 1 - r forwards: just then the first gradient can be there. zb-h1 holds each weights' half back
+// by r more micro-batches, so that all ranks hold p, and fills with them the time in which gradients are on their way
+// at the end.
 static void one_forward_one_backward(maker *m) {
     int micros = m->l->micros, r = m->rank, warm_up = least(micros, m->l->ranks - 1 - r);
     bool two = pipeline_halves(m->l->kind);
@@ -154,7 +164,7 @@ static void order(maker *m) {
     }
 }
 
-// --- buffers -----------------------------------------------------------------------------------------------------------
+// --- buffers ---------------------------------------------------------------------------------------------------------
 
 // A buffer is in use from before unit `from` until unit `to` is done.
 typedef struct span {
@@ -167,9 +177,9 @@ static int by_from(const void *a, const void *b) {
     return x->from != y->from ? (x->from > y->from) - (x->from < y->from) : (x->to > y->to) - (x->to < y->to);
 }
 
-// Walks the units. At each the spans that begin there take the buffers that have been free the longest, so that receives can
-// be posted as early as possible; then the span that ends there frees its own. `ring` has the free ones; without it they are
-// only counted. Returns how many are in use at once.
+// Walks the units. At each the spans that begin there take the buffers that have been free the longest, so that
+// receives can be posted as early as possible; then the span that ends there frees its own. `ring` has the free ones;
+// without it they are only counted. Returns how many are in use at once.
 static int walk(span *s, int count, int units, const int *ends, span *ring, int buffers) {
     int next = 0, used = 0, top = 0, head = 0;
     for (int u = 0; u < units; u++) {
@@ -185,8 +195,8 @@ static int walk(span *s, int count, int units, const int *ends, span *ring, int 
     return top;
 }
 
-// Spans get as few buffers as there are spans at any time (interval graphs are perfect: no order of units needs fewer). At
-// most one span ends at a unit.
+// Spans get as few buffers as there are spans at any time (interval graphs are perfect: no order of units needs fewer).
+// At most one span ends at a unit.
 static err_t deal(span *s, int count, int units, int *buffers) {
     qsort(s, (size_t)count, sizeof *s, by_from);
     int *ends = malloc((size_t)units * sizeof *ends);
@@ -215,12 +225,14 @@ static err_t deal_slots(maker *m, span *s) {
     unit_table *o = m->out;
     int micros = m->l->micros, slots;
     for (int at = 0; at < m->l->chunks * micros; at += micros, o->slots += slots) {
-        for (int i = 0; i < micros; i++) s[i] = (span){.from = most(0, m->forward[at + i] - m->l->ahead), .to = m->last[at + i]};
+        for (int i = 0; i < micros; i++)
+            s[i] = (span){.from = most(0, m->forward[at + i] - m->l->ahead), .to = m->last[at + i]};
         TRY(deal(s, micros, o->units, &slots));
         for (int i = 0; i < micros; i++) {
             int place = at + o->unit[s[i].to].micro;
             m->freed[m->forward[place]] = s[i].freed;
-            o->unit[m->forward[place]].slot = o->unit[m->backward[place]].slot = o->unit[m->last[place]].slot = o->slots + s[i].buffer;
+            o->unit[m->forward[place]].slot = o->unit[m->backward[place]].slot = o->unit[m->last[place]].slot =
+                o->slots + s[i].buffer;
         }
     }
     return ERR_OK;
@@ -247,7 +259,7 @@ static err_t deal_gradients(maker *m, span *s) {
     return ERR_OK;
 }
 
-// --- messages ----------------------------------------------------------------------------------------------------------
+// --- messages --------------------------------------------------------------------------------------------------------
 
 // A slot for a later unit may be free earlier. Its receive waits for those before it, as it does at the sender.
 static int post_receive(maker *m, message_kind kind, int peer, int u) {
@@ -306,13 +318,13 @@ static void add_messages(maker *m) {
     }
 }
 
-// --- the table ---------------------------------------------------------------------------------------------------------
+// --- the table -------------------------------------------------------------------------------------------------------
 
 static err_t make(maker *m, span *spans) {
     order(m);
     if (m->wrong || m->out->units != m->room)
-        return err_set(ERR_INTERNAL, "pipeline schedule %s, rank %d of %d: not every unit is in the table once", pipeline_name(m->l->kind), m->rank,
-                       m->l->ranks);
+        return err_set(ERR_INTERNAL, "pipeline schedule %s, rank %d of %d: not every unit is in the table once",
+                       pipeline_name(m->l->kind), m->rank, m->l->ranks);
     TRY(deal_slots(m, spans));
     TRY(deal_gradients(m, spans));
     add_messages(m);
@@ -350,7 +362,7 @@ void unit_table_free(unit_table *t) {
     *t = (unit_table){0};
 }
 
-// --- text --------------------------------------------------------------------------------------------------------------
+// --- text ------------------------------------------------------------------------------------------------------------
 
 const char *unit_text(const unit *u, char dst[UNIT_TEXT]) {
     static const char *const names[] = {
@@ -360,9 +372,11 @@ const char *unit_text(const unit *u, char dst[UNIT_TEXT]) {
 }
 
 const char *message_text(const message *m, char dst[MESSAGE_TEXT]) {
-    const char *what = m->kind == MESSAGE_ACTIVATIONS ? "activations" : "gradients", *place = m->kind == MESSAGE_ACTIVATIONS ? "slot" : "buffer";
-    int n = snprintf(dst, MESSAGE_TEXT, m->sends ? "send %s %d.%d to %d from %s %d" : "receive %s %d.%d from %d into %s %d", what, m->stage, m->micro,
-                     m->peer, place, m->buffer);
+    const char *what = m->kind == MESSAGE_ACTIVATIONS ? "activations" : "gradients",
+               *place = m->kind == MESSAGE_ACTIVATIONS ? "slot" : "buffer";
+    int n =
+        snprintf(dst, MESSAGE_TEXT, m->sends ? "send %s %d.%d to %d from %s %d" : "receive %s %d.%d from %d into %s %d",
+                 what, m->stage, m->micro, m->peer, place, m->buffer);
     if (m->after < 0) snprintf(dst + n, (size_t)(MESSAGE_TEXT - n), " at once");
     else snprintf(dst + n, (size_t)(MESSAGE_TEXT - n), " after %d", m->after);
     return dst;

@@ -1,13 +1,13 @@
-// trainer/step/pipeline.h: pipeline schedules as data. A model is cut into stages, each rank has one or more of them, and a
-// step's micro-batches pass through all. The order in which a rank works is a table of units, a pure function of the layout
-// and the rank. So are the buffers that the units use and the messages between them. The executor runs the tables,
-// trainer/step/timeline.h runs them on paper, tests read them.
+// trainer/step/pipeline.h: pipeline schedules as data. A model is cut into stages, each rank has one or more of them,
+// and a step's micro-batches pass through all. The order in which a rank works is a table of units, a pure function of
+// the layout and the rank. So are the buffers that the units use and the messages between them. The executor runs the
+// tables, trainer/step/timeline.h runs them on paper, tests read them.
 //
 // Three laws hold for every schedule:
 // - Each (stage, micro-batch) is run forward once and backward once, whole or in two halves.
 // - A stage adds its micro-batches' gradients of weights in order of micro-batch: all schedules give the same bits.
-// - Two ranks name their messages in the same order at both ends, and every table ends, even if a send completes only when
-//   its receive is posted.
+// - Two ranks name their messages in the same order at both ends, and every table ends, even if a send completes only
+//   when its receive is posted.
 #ifndef TRAINER_STEP_PIPELINE_H
 #define TRAINER_STEP_PIPELINE_H
 
@@ -19,8 +19,9 @@ typedef enum pipeline_kind {
     PIPELINE_GPIPE,        // all forward, then all backward (Huang et al. 2019), here in ascending order
     PIPELINE_1F1B,         // one forward, one backward (Narayanan et al. 2019; flushed: 2021, arXiv 2104.04473)
     PIPELINE_INTERLEAVED,  // the same with several stages a rank, one after p others (arXiv 2104.04473, section 2.2)
-    PIPELINE_ZB_H1,        // backward in halves, weights later, with the memory of 1F1B (Qi et al. 2023, arXiv 2401.10241)
-    PIPELINE_ZB_V,         // two stages a rank, down and up again as a V (Qi et al. 2023, section 6; arXiv 2405.15362)
+    // backward in halves, weights later, with the memory of 1F1B (Qi et al. 2023, arXiv 2401.10241)
+    PIPELINE_ZB_H1,
+    PIPELINE_ZB_V,  // two stages a rank, down and up again as a V (Qi et al. 2023, section 6; arXiv 2405.15362)
     PIPELINE_KINDS,
 } pipeline_kind;
 
@@ -41,18 +42,20 @@ typedef enum unit_kind {
 } unit_kind;
 
 // Buffers of a rank are of two kinds.
-// - A slot is a stage's. It holds what one (stage, micro-batch) needs between FORWARD and the last unit that reads it, BACKWARD or WEIGHTS:
-//   its input, which is received into it, its activations, and its output, which is sent out of it. The output has always
-//   left before the slot is free: the gradient that backward waits for is made from it.
-// - A gradient buffer holds the gradient of one boundary: from its receive, or from INPUTS or BACKWARD of the next stage
-//   where that is on this rank, to the last unit that reads it; or, to be sent, until it has left.
+// - A slot is a stage's. It holds what one (stage, micro-batch) needs between FORWARD and the last unit that reads it,
+//   BACKWARD or WEIGHTS: its input, which is received into it, its activations, and its output, which is sent out of
+//   it. The output has always left before the slot is free: the gradient that backward waits for is made from it.
+// - A gradient buffer holds the gradient of one boundary: from its receive, or from INPUTS or BACKWARD of the next
+//   stage where that is on this rank, to the last unit that reads it; or, to be sent, until it has left.
 typedef struct unit {
     unit_kind kind;
     int stage, micro;
     int slot;
-    int gradient_in, gradient_out;  // of BACKWARD and INPUTS, and gradient_in of WEIGHTS. -1: none (last stage, first stage)
-    int receive, send;              // messages: what it waits for, what is posted when it is done. -1: none
-    int reuse;                      // an earlier message out of gradient_out, which must have left before this unit runs. -1: none
+    // of BACKWARD and INPUTS, and gradient_in of WEIGHTS. -1: none (last stage, first stage)
+    int gradient_in, gradient_out;
+    int receive, send;  // messages: what it waits for, what is posted when it is done. -1: none
+    // an earlier message out of gradient_out, which must have left before this unit runs. -1: none
+    int reuse;
 } unit;
 
 typedef enum message_kind {
@@ -77,9 +80,11 @@ typedef struct unit_table {
     int units;
     unit *unit;  // in the order in which they run
     int messages;
-    message *message;  // in the order in which the rank posts them. Those between two ranks, one way, of one kind, are a FIFO
-    int slots;         // of all the rank's stages, one after the other: of each the fewest for which the table ends (and for `ahead`)
-    int gradients;     // gradient buffers
+    // in the order in which the rank posts them. Those between two ranks, one way, of one kind, are a FIFO
+    message *message;
+    // of all the rank's stages, one after the other: of each the fewest for which the table ends (and for `ahead`)
+    int slots;
+    int gradients;  // gradient buffers
 } unit_table;
 
 // The table. Freed with unit_table_free. ERR_CONFIG: pipeline_check; ERR_INTERNAL: no memory, no such rank.
@@ -89,7 +94,8 @@ void unit_table_free(unit_table *t);
 // Is there such a schedule? ERR_CONFIG: what was expected.
 err_t pipeline_check(const pipeline_layout *l);
 
-// Stages are 0 .. pipeline_stages - 1. Chunk c of rank r is stage c * p + r; with zb-v the second one is stage 2p - 1 - r.
+// Stages are 0 .. pipeline_stages - 1. Chunk c of rank r is stage c * p + r; with zb-v the second one is stage 2p - 1 -
+// r.
 int pipeline_stages(const pipeline_layout *l);
 int pipeline_stage_of(const pipeline_layout *l, int rank, int chunk);
 int pipeline_rank_of(const pipeline_layout *l, int stage);

@@ -1,4 +1,5 @@
-// trainer/step/recorded.c: see trainer/step/recorded.h. Actions are sorted by all that a recording fixes; those that are equal share one.
+// trainer/step/recorded.c: see trainer/step/recorded.h. Actions are sorted by all that a recording fixes; those that
+// are equal share one.
 #include "trainer/step/recorded.h"
 
 #include <stdlib.h>
@@ -11,16 +12,19 @@ typedef struct fixed {
 } fixed;
 
 static bool is_part(const action *a) {
-    return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || a->kind == ACTION_INPUTS || a->kind == ACTION_WEIGHTS;
+    return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || a->kind == ACTION_INPUTS ||
+           a->kind == ACTION_WEIGHTS;
 }
 
-// The place has the samples, and step and first sample for dropout; the slot has the activations. Weights and the gradients in slots of buckets are where the
-// blocks say. The boundaries' gradients belong to the stage's last block and to its first one.
+// The place has the samples, and step and first sample for dropout; the slot has the activations. Weights and the
+// gradients in slots of buckets are where the blocks say. The boundaries' gradients belong to the stage's last block
+// and to its first one.
 static fixed fixes(const action *a, int i, const stages *of) {
     const int *cut = &of->cut[stages_with(of, a->first)];
     bool back = a->kind != ACTION_FORWARD;
     return (fixed){.by = {(int)a->kind, a->first, a->last, a->place, a->slot, back ? a->buffer : 0, back && a->fresh,
-                          back && a->last == cut[1] - 1 ? a->in : -1, back && a->first == cut[0] ? a->out : -1, recorded_losses(a)},
+                          back && a->last == cut[1] - 1 ? a->in : -1, back && a->first == cut[0] ? a->out : -1,
+                          recorded_losses(a)},
                    .action = i};
 }
 
@@ -53,7 +57,8 @@ err_t recorded_open(recorded_parts *x, const action_list *a, const stages *of) {
     if (x->of && f) x->count = number(x, f, parts);
     free(f);
     x->part = calloc(2 * (size_t)x->count + 1, sizeof *x->part);
-    return x->of && f && x->part ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the recordings of %d actions", a->count);
+    return x->of && f && x->part ? ERR_OK
+                                 : err_set(ERR_INTERNAL, "no memory for the recordings of %d actions", a->count);
 }
 
 void recorded_close(recorded_parts *x) {
@@ -62,4 +67,6 @@ void recorded_close(recorded_parts *x) {
     *x = (recorded_parts){0};
 }
 
-recorded_part *recorded_at(const recorded_parts *x, int i, bool finds) { return x->of ? &x->part[2 * x->of[i] + finds] : NULL; }
+recorded_part *recorded_at(const recorded_parts *x, int i, bool finds) {
+    return x->of ? &x->part[2 * x->of[i] + finds] : NULL;
+}

@@ -1,4 +1,5 @@
-// trainer/step/schedule.c: see trainer/step/schedule.h. Double arithmetic and our own cosine: the same rates on every machine.
+// trainer/step/schedule.c: see trainer/step/schedule.h. Double arithmetic and our own cosine: the same rates on every
+// machine.
 #include "trainer/step/schedule.h"
 
 #include "base/fmath.h"

@@ -7,16 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- where the model is cut ------------------------------------------------------------------------------------------------
+// --- where the model is cut ------------------------------------------------------------------------------------------
 
-// With at most this much work each, are `count` stages enough? A stage has one block at least. From the last block on, so that later stages are full.
+// With at most this much work each, are `count` stages enough? A stage has one block at least. From the last block on,
+// so that later stages are full.
 static bool fits(const model *net, int count, double most, int *cut) {
     int end = net->blocks;
     for (int s = count - 1; s >= 0; s--) {
         double sum = 0;
         int first = end;
         cut[s + 1] = end;
-        while (first > s && (first == end || sum + net->block[first - 1].flops <= most)) sum += net->block[--first].flops;
+        while (first > s && (first == end || sum + net->block[first - 1].flops <= most))
+            sum += net->block[--first].flops;
         if (sum > most) return false;
         end = first;
     }
@@ -38,11 +40,14 @@ void stages_balance(const model *net, int count, int *cut) {
 
 // What the settings of a run were checked for already (trainer/config/layout.c).
 static err_t cut_blocks(stages *x, const model *net, const char *cuts) {
-    if (x->count > net->blocks) return err_set(ERR_CONFIG, "%d stages, and the model has only %d blocks", x->count, net->blocks);
+    if (x->count > net->blocks)
+        return err_set(ERR_CONFIG, "%d stages, and the model has only %d blocks", x->count, net->blocks);
     if (!cuts || !*cuts) return stages_balance(net, x->count, x->cut), ERR_OK;
     if (pipe_cuts(cuts, x->count, net->blocks, x->cut)) return ERR_OK;
-    return err_set(ERR_CONFIG, "[parallel] stages = %s: expected %d numbers of blocks, 1 or more each, that add up to the model's %d blocks", cuts,
-                   x->count, net->blocks);
+    return err_set(
+        ERR_CONFIG,
+        "[parallel] stages = %s: expected %d numbers of blocks, 1 or more each, that add up to the model's %d blocks",
+        cuts, x->count, net->blocks);
 }
 
 static void find_chunks(stages *x, const model *net) {
@@ -51,7 +56,7 @@ static void find_chunks(stages *x, const model *net) {
         for (int b = x->cut[stages_of(x, c)]; b < x->cut[stages_of(x, c) + 1]; b++) x->chunk[b] = c;
 }
 
-// --- slots -----------------------------------------------------------------------------------------------------------------
+// --- slots -----------------------------------------------------------------------------------------------------------
 
 // The slots of each stage, which follow each other in the table, are numbered from 0.
 static void number_slots(stages *x) {
@@ -92,7 +97,7 @@ static err_t number_places(stages *x) {
     return ERR_OK;
 }
 
-// --- opening ---------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t open_pipeline(stages *x, const model *net, const stage_options *o) {
     x->chunk = calloc((size_t)net->blocks, sizeof *x->chunk);
@@ -105,8 +110,10 @@ static err_t open_pipeline(stages *x, const model *net, const stage_options *o) 
 }
 
 err_t stages_open(stages *x, const model *net, const stage_options *o) {
-    *x = (stages){
-        .pipe = {.kind = o->kind, .ranks = o->ranks, .micros = (int)o->micros, .chunks = o->chunks}, .rank = o->rank, .count = 1, .places = 0};
+    *x = (stages){.pipe = {.kind = o->kind, .ranks = o->ranks, .micros = (int)o->micros, .chunks = o->chunks},
+                  .rank = o->rank,
+                  .count = 1,
+                  .places = 0};
     if (o->ranks > 1) {
         TRY(pipeline_check(&x->pipe));
         x->count = pipeline_stages(&x->pipe);

@@ -1,4 +1,5 @@
-// trainer/step/stages.h: a model cut into the stages of a pipeline: which blocks this rank runs, in which order, and what it holds of them.
+// trainer/step/stages.h: a model cut into the stages of a pipeline: which blocks this rank runs, in which order, and
+// what it holds of them.
 #ifndef TRAINER_STEP_STAGES_H
 #define TRAINER_STEP_STAGES_H
 
@@ -41,7 +42,8 @@ static inline int stages_with(const stages *x, int block) {
 // The rank of the pipeline that has the stage.
 static inline int stages_rank(const stages *x, int stage) { return pipeline_rank_of(&x->pipe, stage); }
 
-// cut [count+1] (=) ranges of the blocks whose largest sum of flops is as small as can be; of those the first ones are the shortest.
+// cut [count+1] (=) ranges of the blocks whose largest sum of flops is as small as can be; of those the first ones are
+// the shortest.
 void stages_balance(const model *net, int count, int *cut);
 
 #endif

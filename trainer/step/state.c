@@ -1,4 +1,5 @@
-// trainer/step/state.c: see trainer/step/state.h. Masters, what the optimizer keeps and gradients are FP32 whatever the compute type.
+// trainer/step/state.c: see trainer/step/state.h. Masters, what the optimizer keeps and gradients are FP32 whatever the
+// compute type.
 #include "trainer/step/state.h"
 
 #include "base/philox.h"
@@ -10,7 +11,7 @@
 
 _Static_assert(1 + OPTIMIZER_ARRAYS <= CKPT_GROUPS, "a checkpoint has room for all that an optimizer keeps");
 
-// --- planning --------------------------------------------------------------------------------------------------------------------
+// --- planning --------------------------------------------------------------------------------------------------------
 
 static err_t declare_store(arena *a, store *x, dtype type, bool sharded, const zero_layout *z) {
     size_t n = sharded ? z->shard_values : z->values;
@@ -64,7 +65,9 @@ static err_t declare_values(train_state *t) {
 }
 
 // Floats of a row in a slab.
-static size_t row_floats(const zero_layout *z, const param *p) { return (size_t)(zero_slices(z, p) * param_slice_room(p)); }
+static size_t row_floats(const zero_layout *z, const param *p) {
+    return (size_t)(zero_slices(z, p) * param_slice_room(p));
+}
 
 // Masters that are whole on every rank's device serve themselves.
 static err_t declare_exact(train_state *t) {
@@ -85,7 +88,8 @@ static int buckets_of_a_block(const train_state *t) {
     int most = 1;
     for (int b = 0; b < t->net->blocks; b++) {
         int n = 0;
-        for (int k = 0; k < z->buckets; k++) n += z->bucket[k].block <= b && z->segment[z->bucket[k].first + z->bucket[k].count - 1].block >= b;
+        for (int k = 0; k < z->buckets; k++)
+            n += z->bucket[k].block <= b && z->segment[z->bucket[k].first + z->bucket[k].count - 1].block >= b;
         if (n > most) most = n;
     }
     return most;
@@ -141,7 +145,8 @@ static int last_sum(const train_state *t) {
     return c.count ? c.span[0].buffer : 0;
 }
 
-// Two token slices that add to each element once need one table: a + b has the same bits as a + (0 + b). Without a fixed order all go into one.
+// Two token slices that add to each element once need one table: a + b has the same bits as a + (0 + b). Without a
+// fixed order all go into one.
 static int tables_of(const train_state *t) {
     int tables = t->o.tokens.count ? t->o.tokens.count : 1;
     bool joins = tables == 2 && t->o.once_each;
@@ -179,7 +184,8 @@ static err_t fill_uses(train_state *t) {
     t->uses = calloc((size_t)t->net->blocks * (size_t)t->zero.segments, sizeof *t->uses);
     if (!t->uses) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", t->net->blocks);
     for (int b = 0; b < t->net->blocks; b++)
-        for (int g = 0; g < t->zero.segments; g++) t->uses[b * t->zero.segments + g] = finds_use(t, b, &t->zero.segment[g]);
+        for (int g = 0; g < t->zero.segments; g++)
+            t->uses[b * t->zero.segments + g] = finds_use(t, b, &t->zero.segment[g]);
     return ERR_OK;
 }
 
@@ -220,7 +226,7 @@ static err_t declare_tie(train_state *t) {
     return lent ? arena_1d(&t->memory, &t->use, FP32, lent) : ERR_OK;
 }
 
-// --- opening ---------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t allocate_tables(train_state *t) {
     size_t n = (size_t)t->net->params;
@@ -228,11 +234,13 @@ static err_t allocate_tables(train_state *t) {
     t->w = calloc(n, sizeof(tensor));
     t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
     t->tensors = calloc((1 + OPTIMIZER_ARRAYS) * n, sizeof *t->tensors);
-    if (!t->master || !t->w || !t->cuts || !t->tensors) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
+    if (!t->master || !t->w || !t->cuts || !t->tensors)
+        return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     return ERR_OK;
 }
 
-// One slice after the other: where columns are divided, each slice is a matrix of its own. Of slices that are elsewhere there is nothing.
+// One slice after the other: where columns are divided, each slice is a matrix of its own. Of slices that are elsewhere
+// there is nothing.
 static tensor row_view(const zero_layout *z, void *data, dtype type, const param *p) {
     int64_t slices = zero_slices(z, p), rows = p->size[0];
     if (param_slices(p) > 1 && p->axis == 1) return (tensor){data, type, 3, {slices, rows, p->size[1] / p->slices, 1}};
@@ -240,7 +248,9 @@ static tensor row_view(const zero_layout *z, void *data, dtype type, const param
     return (tensor){data, type, p->dims, {rows, p->size[1], p->size[2], p->size[3]}};
 }
 
-static void *at(const tensor *t, size_t element) { return t->data ? (char *)t->data + element * dtype_bytes(t->type) : NULL; }
+static void *at(const tensor *t, size_t element) {
+    return t->data ? (char *)t->data + element * dtype_bytes(t->type) : NULL;
+}
 
 static void link_rows(train_state *t) {
     for (int i = 0; i < t->net->params; i++) {
@@ -253,14 +263,22 @@ static void link_rows(train_state *t) {
                            : t->weights.sharded || !values ? NULL
                                                            : at(&t->weights.t, row),
                            t->o.compute, p);
-        if (p->fp32 && t->o.compute != FP32) t->w[i] = t->exact.dims ? row_view(&t->zero, at(&t->exact, t->exact_at[i]), FP32, p) : t->master[i];
+        if (p->fp32 && t->o.compute != FP32)
+            t->w[i] = t->exact.dims ? row_view(&t->zero, at(&t->exact, t->exact_at[i]), FP32, p) : t->master[i];
         for (int b = 0; b < t->buffers; b++)
-            t->grad[b * t->net->params + i] = row_view(&t->zero, t->slab && own != ZERO_ELSEWHERE ? at(&t->slab[b], own) : NULL, FP32, p);
+            t->grad[b * t->net->params + i] =
+                row_view(&t->zero, t->slab && own != ZERO_ELSEWHERE ? at(&t->slab[b], own) : NULL, FP32, p);
     }
 }
 
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
-    *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .all = o->all ? o->all : ranks, .o = *o, .shards = zero_shards_of(o->stage)};
+    *t = (train_state){.net = net,
+                       .dev = dev,
+                       .s = s,
+                       .ranks = ranks,
+                       .all = o->all ? o->all : ranks,
+                       .o = *o,
+                       .shards = zero_shards_of(o->stage)};
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
@@ -271,7 +289,8 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
                                   .here = o->here,
                                   .chunk = o->chunk,
                                   .bucket_bytes = o->bucket_bytes,
-                                  .joined = !o->chunk && ranks->world == 1 && o->lanes == 1 && o->micros == 1 && o->tokens.of <= 1}));
+                                  .joined = !o->chunk && ranks->world == 1 && o->lanes == 1 && o->micros == 1 &&
+                                            o->tokens.of <= 1}));
     find_tie(t);
     TRY(fill_uses(t));
     TRY(declare_values(t));
@@ -311,7 +330,9 @@ ckpt_order state_order(const train_state *t, int row) {
 }
 
 // Of ranks that share layers, the first one speaks for the rows that all of them have.
-static bool speaks_for(const train_state *t, const param *p) { return param_slices(p) > 1 || !t->o.tensor || t->o.tensor->rank == 0; }
+static bool speaks_for(const train_state *t, const param *p) {
+    return param_slices(p) > 1 || !t->o.tensor || t->o.tensor->rank == 0;
+}
 
 // A row's pieces, which follow each other in memory as they do in the order of its slices.
 static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, int row, int k) {
@@ -362,12 +383,12 @@ void state_close(train_state *t) {
     arena_close(&t->host);
     if (t->host_s) stream_close(t->host_s);
     if (t->host_dev) device_close(t->host_dev);
-    free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot), free(t->kept), free(t->tensors),
-        free(t->exact_at);
+    free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
+        free(t->kept), free(t->tensors), free(t->exact_at);
     *t = (train_state){0};
 }
 
-// --- pieces ----------------------------------------------------------------------------------------------------------------------
+// --- pieces ----------------------------------------------------------------------------------------------------------
 
 const zero_piece *state_pieces(const train_state *t, int *count) {
     *count = !t->shards.masters ? t->zero.wholes : t->zero.owned;
@@ -385,7 +406,9 @@ int64_t state_count_of(const train_state *t, int row) {
     return n;
 }
 
-tensor store_view(const store *x, const zero_piece *p) { return flat(at(&x->t, x->sharded ? p->shard : p->slab), x->t.type, p->count); }
+tensor store_view(const store *x, const zero_piece *p) {
+    return flat(at(&x->t, x->sharded ? p->shard : p->slab), x->t.type, p->count);
+}
 
 tensor state_gradient(const train_state *t, const zero_piece *p) {
     if (t->shards.gradients) return flat(at(&t->sum, p->shard), FP32, p->count);
@@ -394,7 +417,8 @@ tensor state_gradient(const train_state *t, const zero_piece *p) {
 
 const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key) {
     int64_t room = (param_slice_room(&t->net->param[p->row]) + ROUNDING_ALIGN - 1) / ROUNDING_ALIGN * ROUNDING_ALIGN;
-    *key = (rounding_key){.seed = t->o.seed, .site = SITE_ROUND + (uint32_t)p->row, .first = p->slice * room + p->first};
+    *key =
+        (rounding_key){.seed = t->o.seed, .site = SITE_ROUND + (uint32_t)p->row, .first = p->slice * room + p->first};
     return t->o.stochastic ? key : NULL;
 }
 
@@ -414,7 +438,8 @@ bool state_has_exact(const train_state *t, int segment) {
 err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s) {
     tensor master = store_view(&t->masters, p);
     if (!t->exact.data || !t->net->param[p->row].fp32) return ERR_OK;
-    return stream_copy(s, at(&t->exact, t->exact_at[p->row] + (p->slab - t->zero.row_at[p->row])), master.data, tensor_bytes(&master));
+    return stream_copy(s, at(&t->exact, t->exact_at[p->row] + (p->slab - t->zero.row_at[p->row])), master.data,
+                       tensor_bytes(&master));
 }
 
 const size_t *state_exact_cuts(train_state *t, int segment, char **to) {
@@ -424,14 +449,15 @@ const size_t *state_exact_cuts(train_state *t, int segment, char **to) {
     for (int k = 0; k <= t->zero.world; k++) {
         t->cuts[k] = 0;
         for (int i = g->first; t->exact.dims && i < g->first + g->rows; i++) {
-            size_t row = t->zero.row_at[i] - g->at, n = t->net->param[i].fp32 ? row_floats(&t->zero, &t->net->param[i]) : 0;
+            size_t row = t->zero.row_at[i] - g->at,
+                   n = t->net->param[i].fp32 ? row_floats(&t->zero, &t->net->param[i]) : 0;
             t->cuts[k] += (cut[k] <= row ? 0 : cut[k] < row + n ? cut[k] - row : n) * sizeof(float);
         }
     }
     return t->cuts;
 }
 
-// --- values ----------------------------------------------------------------------------------------------------------------------
+// --- values ----------------------------------------------------------------------------------------------------------
 
 // Makes a store whole on every rank from what each owns.
 static err_t spread(train_state *t, store *x) {
@@ -445,8 +471,8 @@ static err_t spread(train_state *t, store *x) {
     return ERR_OK;
 }
 
-// All ranks of a layer have the rows that are not divided, but only the first of them reads these from a checkpoint. Its values go to the others, to each
-// those that it owns.
+// All ranks of a layer have the rows that are not divided, but only the first of them reads these from a checkpoint.
+// Its values go to the others, to each those that it owns.
 static err_t copy_shared(train_state *t, store *x) {
     comm *over = t->o.tensor;
     if (!over || over->world == 1 || !x->t.data) return ERR_OK;
@@ -455,7 +481,8 @@ static err_t copy_shared(train_state *t, store *x) {
         const zero_piece *p = &t->zero.piece[i];
         tensor part = store_view(x, p);
         const param *row = &t->net->param[p->row];
-        if (row->tied < 0 && param_slices(row) == 1) TRY(over->table->broadcast(over, part.data, tensor_bytes(&part), 0, t->s));
+        if (row->tied < 0 && param_slices(row) == 1)
+            TRY(over->table->broadcast(over, part.data, tensor_bytes(&part), 0, t->s));
     }
     return ERR_OK;
 }
@@ -545,7 +572,8 @@ static err_t read_logical(const train_state *t, int row, const values *from, int
     return ERR_OK;
 }
 
-// A piece of a row whose columns are divided, from files: whole rows are read, a few at a time, and a part of each is taken.
+// A piece of a row whose columns are divided, from files: whole rows are read, a few at a time, and a part of each is
+// taken.
 static err_t read_columns(train_state *t, const zero_piece *p, const values *from) {
     enum { SOME = 1 << 20 };
     const param *row = &t->net->param[p->row];
@@ -557,8 +585,10 @@ static err_t read_columns(train_state *t, const zero_piece *p, const values *fro
         int64_t n = (end + width - 1) / width - r < rows ? (end + width - 1) / width - r : rows;
         rc = read_logical(t, p->row, from, r * cols, n * cols, some);
         for (int64_t k = 0; k < n && rc == ERR_OK; k++) {
-            int64_t at = (r + k) * width, skip = at < p->first ? p->first - at : 0, stop = at + width < end ? width : end - at;
-            memcpy(dst + (at + skip - p->first), some + k * cols + p->slice * width + skip, (size_t)(stop - skip) * sizeof *dst);
+            int64_t at = (r + k) * width, skip = at < p->first ? p->first - at : 0,
+                    stop = at + width < end ? width : end - at;
+            memcpy(dst + (at + skip - p->first), some + k * cols + p->slice * width + skip,
+                   (size_t)(stop - skip) * sizeof *dst);
         }
     }
     free(some);
@@ -629,11 +659,13 @@ static const double FP16_FIRST_SCALE = 32768;
 void state_from_counters(step_state *to, const ckpt_counters *at, const config *c) {
     bool scaled = c->precision.compute == FP16 || c->precision.loss_scale > 0;
     double first = c->precision.loss_scale > 0 ? c->precision.loss_scale : FP16_FIRST_SCALE;
-    *to = (step_state){.adam_t = at->adam_t, .good_steps = at->good_steps, .skipped = at->skipped, .beta1_power = 1, .beta2_power = 1};
+    *to = (step_state){
+        .adam_t = at->adam_t, .good_steps = at->good_steps, .skipped = at->skipped, .beta1_power = 1, .beta2_power = 1};
     to->loss_scale = at->step > 0 ? (float)at->loss_scale : scaled ? (float)first : 1.0f;
     for (int64_t t = 0; t < at->adam_t; t++) {
         double one = to->beta1_power * c->optimizer.beta1, two = to->beta2_power * c->optimizer.beta2;
-        if (one == to->beta1_power && two == to->beta2_power) break;  // both are constant from here on: no later t changes them
+        // both are constant from here on: no later t changes them
+        if (one == to->beta1_power && two == to->beta2_power) break;
         to->beta1_power = one, to->beta2_power = two;
     }
 }

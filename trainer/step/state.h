@@ -12,8 +12,8 @@
 #include "trainer/step/optimizer.h"
 #include "trainer/step/zero.h"
 
-// One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns. name:
-// what stands before the rows' names in a checkpoint.
+// One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns.
+// name: what stands before the rows' names in a checkpoint.
 typedef struct store {
     const char *name;
     tensor t;
@@ -29,13 +29,14 @@ typedef struct state_options {
     bool fixed;                       // [reduce] order
     bool stochastic;                  // [precision] rounding; seed: [run] seed
     uint64_t seed;
-    int64_t lanes, micros;  // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
-    bool once_each;         // a token slice of a lane adds to every element of its gradient once
-    bool once;              // so does a lane, which has one (comm/ordered.h: joins)
+    // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
+    int64_t lanes, micros;
+    bool once_each;  // a token slice of a lane adds to every element of its gradient once
+    bool once;       // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;  // offload: of the host's update
-    // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the last share a tensor, the link
-    // between them. NULL: no pipeline.
+    // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the
+    // last share a tensor, the link between them. NULL: no pipeline.
     const int *chunk;
     comm *all, *tie;
     // Ranks that share layers: which slices are here, and those that have the others. count 0, NULL: all are here.
@@ -66,10 +67,12 @@ typedef struct train_state {
     // Rows as the model sees them. Stage 3: data is set when a block's weights are gathered.
     tensor *w;
     tensor *master;  // data only where masters are whole
-    // Gradients: one slab for each buffer of the lane counter, all rows side by side; grad[buffer * params + row] is a view.
+    // Gradients: one slab for each buffer of the lane counter, all rows side by side; grad[buffer * params + row] is a
+    // view.
     int buffers;
     tensor *slab, *grad;
-    // A pass's gradients, one for each token slice: the lane's buffer and those from `table` on, which are added to it when the lane ends.
+    // A pass's gradients, one for each token slice: the lane's buffer and those from `table` on, which are added to it
+    // when the lane ends.
     int tables, table;
     // Stages 2 and 3 with one micro-batch a lane keep no slab: buckets take turns in these slots, and grad[row] moves
     // along.
@@ -78,13 +81,15 @@ typedef struct train_state {
     // Stages 2 and 3: counters over this rank's ranges, and the whole sum of them.
     int kepts;
     tensor *kept, sum;
-    // A row of the last stage that shares the values of one of the first: a copy of the values there; the gradient that comes from there, here.
-    int lent, borrowed;  // the row of values, of which another stage has a use; the row that uses another stage's. -1: none
-    tensor copy, use;    // (V,C) with its padding, compute type; FP32, of this rank's share or whole (state_tied)
-    tensor scratch;      // of the ordered reduction
-    tensor gather[2];    // stage 3: weights of two blocks
-    // Values of rows that are FP32 in 16-bit passes, of all segments one after the other, whole on every rank. No size: there are none, or the masters
-    // are whole and here.
+    // A row of the last stage that shares the values of one of the first: a copy of the values there; the gradient that
+    // comes from there, here.
+    // the row of values, of which another stage has a use; the row that uses another stage's. -1: none
+    int lent, borrowed;
+    tensor copy, use;  // (V,C) with its padding, compute type; FP32, of this rank's share or whole (state_tied)
+    tensor scratch;    // of the ordered reduction
+    tensor gather[2];  // stage 3: weights of two blocks
+    // Values of rows that are FP32 in 16-bit passes, of all segments one after the other, whole on every rank. No size:
+    // there are none, or the masters are whole and here.
     tensor exact;
     size_t *exact_at;  // [params] where such a row begins in it
     int sum_buffer;    // stages 0 and 1: the slab that holds the final sum
@@ -98,7 +103,8 @@ typedef struct train_state {
     ckpt_tensor *tensors;                 // in this table
 } train_state;
 
-// state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks: that share rows; it outlives the state.
+// state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks: that share rows; it
+// outlives the state.
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o);
 err_t state_commit(train_state *t);
 void state_close(train_state *t);
@@ -111,8 +117,8 @@ size_t state_bytes(const train_state *t);
 err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed);
 
-// After this rank's own masters, optimizer state and step_state were set from outside: updates everything derived from them,
-// here and on the other ranks of the stage. Collective. In a pipeline, tied_values (trainer/step/tied.h) follows.
+// After this rank's own masters, optimizer state and step_state were set from outside: updates everything derived from
+// them, here and on the other ranks of the stage. Collective. In a pipeline, tied_values (trainer/step/tied.h) follows.
 err_t state_publish(train_state *t);
 
 // Before a checkpoint or a hash: brings the owned masters, and with `all` also what the optimizer keeps, to where the
@@ -137,14 +143,17 @@ tensor state_gradient(const train_state *t, const zero_piece *p);  // of the ste
 
 // Does a pass through the block read this segment's values? (The block's own rows, and the rows that its tied rows
 // share.)
-static inline bool state_uses(const train_state *t, int block, int segment) { return t->uses[block * t->zero.segments + segment]; }
+static inline bool state_uses(const train_state *t, int block, int segment) {
+    return t->uses[block * t->zero.segments + segment];
+}
 
 // Where a segment is cut between ranks, for all_gather, in units of `element` bytes each: world+1 offsets in bytes,
 // valid until the next call.
 const size_t *state_cuts(train_state *t, int segment, size_t element);
 
-// Rows whose values are FP32 in 16-bit passes, where each rank needs a copy of what others update. Has a segment any? The piece's new values, to its place
-// on the device. A segment's places, and where they are cut between ranks (bytes, as state_cuts; none: all zero).
+// Rows whose values are FP32 in 16-bit passes, where each rank needs a copy of what others update. Has a segment any?
+// The piece's new values, to its place on the device. A segment's places, and where they are cut between ranks (bytes,
+// as state_cuts; none: all zero).
 bool state_has_exact(const train_state *t, int segment);
 err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s);
 const size_t *state_exact_cuts(train_state *t, int segment, char **at);

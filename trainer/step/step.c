@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- opening -----------------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 // Of numbers that the host reads: losses, reports, counts.
 static int64_t told(const step_runner *r) {
@@ -33,7 +33,8 @@ static err_t declare_shared(step_runner *r) {
     for (int i = 0; i < net->params; i++) {
         r->sums_at[i] = chunks;
         if (net->param[i].tied >= 0) continue;
-        for (int c = 0; c < param_slices(&net->param[i]); c++) chunks += (param_slice_count(&net->param[i], c) + CHUNK - 1) / CHUNK;
+        for (int c = 0; c < param_slices(&net->param[i]); c++)
+            chunks += (param_slice_count(&net->param[i], c) + CHUNK - 1) / CHUNK;
     }
     r->sums = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
     r->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
@@ -47,7 +48,8 @@ static err_t declare_staging(step_runner *r) {
     for (step_slot *x = r->slot; x < r->slot + r->ahead; x++) {
         TRY(arena_1d(&r->staging, &x->loss, FP64, told(r)));
         TRY(arena_1d(&r->staging, &x->report, FP64, REPORT_ITEMS));
-        for (int k = 0; k < 2; k++) TRY(arena_1d(&r->staging, &x->state[k], INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+        for (int k = 0; k < 2; k++)
+            TRY(arena_1d(&r->staging, &x->state[k], INT32, (int64_t)(sizeof(step_state) + 3) / 4));
         TRY(arena_1d(&r->staging, &x->lr, FP32, 1));
     }
     for (int k = 0; k < r->places; k++) TRY(arena_1d(&r->staging, &r->host_draw[k], INT32, 2));
@@ -85,7 +87,8 @@ static err_t plan_activations(step_runner *r) {
 
 // Input k of B samples.
 static err_t declare_input(step_runner *r, tensor *to, const tensor_spec *x, int64_t B) {
-    return arena_tensor(&r->memory, to, x->type, 1 + x->dims, B, x->size[0], x->dims > 1 ? x->size[1] : 1, x->dims > 2 ? x->size[2] : 1);
+    return arena_tensor(&r->memory, to, x->type, 1 + x->dims, B, x->size[0], x->dims > 1 ? x->size[1] : 1,
+                        x->dims > 2 ? x->size[2] : 1);
 }
 
 static err_t make_lists(step_runner *r) {
@@ -95,8 +98,9 @@ static err_t make_lists(step_runner *r) {
         if (!r->bucket) return err_set(ERR_INTERNAL, "no memory for a table of %d buckets", z->buckets);
     }
     for (int k = 0; r->bucket && k < z->buckets; k++)
-        r->bucket[k] = (action_bucket){
-            .highest = z->segment[z->bucket[k].first + z->bucket[k].count - 1].block, .lowest = z->bucket[k].block, .chunk = z->bucket[k].chunk};
+        r->bucket[k] = (action_bucket){.highest = z->segment[z->bucket[k].first + z->bucket[k].count - 1].block,
+                                       .lowest = z->bucket[k].block,
+                                       .chunk = z->bucket[k].chunk};
     action_layout l = executor_layout(r);
     TRY(action_look(&l, &r->look));
     return r->state->o.training ? action_step(&l, r->state->ranks->rank, &r->actions) : ERR_OK;
@@ -104,11 +108,15 @@ static err_t make_lists(step_runner *r) {
 
 // The blocks of the list's actions, in its order.
 static err_t walk(step_runner *r, const action_list *list, pass *p) {
-    static const pass_part part[] = {
-        [ACTION_FORWARD] = PASS_FORWARD, [ACTION_BACKWARD] = PASS_BACKWARD, [ACTION_INPUTS] = PASS_INPUTS, [ACTION_WEIGHTS] = PASS_WEIGHTS};
+    static const pass_part part[] = {[ACTION_FORWARD] = PASS_FORWARD,
+                                     [ACTION_BACKWARD] = PASS_BACKWARD,
+                                     [ACTION_INPUTS] = PASS_INPUTS,
+                                     [ACTION_WEIGHTS] = PASS_WEIGHTS};
     for (int i = 0; i < list->count; i++) {
         const action *a = &list->at[i];
-        if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD && a->kind != ACTION_INPUTS && a->kind != ACTION_WEIGHTS) continue;
+        if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD && a->kind != ACTION_INPUTS &&
+            a->kind != ACTION_WEIGHTS)
+            continue;
         p->slot = r->pipelined ? a->slot : 0;
         flow_use(&r->flow, p);
         TRY(model_run(r->net, part[a->kind], a->first, a->last, p));
@@ -141,7 +149,8 @@ static err_t plan_merges(step_runner *r) {
     if (!row) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     for (size_t i = 0; i < n; i++) {
         row[i] = r->state->w[i], row[i].data = r->losses.data;
-        for (size_t k = 1; k <= (size_t)tables; k++) row[k * n + i] = r->state->grad[i], row[k * n + i].data = r->losses.data;
+        for (size_t k = 1; k <= (size_t)tables; k++)
+            row[k * n + i] = r->state->grad[i], row[k * n + i].data = r->losses.data;
     }
     pass p = executor_pass(r, r->cfg->batch.micro);
     p.w = row;
@@ -170,7 +179,8 @@ static err_t allocate_places(step_runner *r) {
     return ok ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the inputs of %zu micro-batches", n);
 }
 
-err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net, train_state *state) {
+err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net,
+                train_state *state) {
     *r = (step_runner){.cfg = cfg,
                        .dev = dev,
                        .s = s,
@@ -208,7 +218,8 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     return declare_staging(r);
 }
 
-// A failure inside a recording can't be named, and [device] check needs the name. What ranks that share layers send in the middle of a pass can't be recorded.
+// A failure inside a recording can't be named, and [device] check needs the name. What ranks that share layers send in
+// the middle of a pass can't be recorded.
 static bool wants_recordings(const step_runner *r) {
     return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !step_shares(r);
 }
@@ -247,11 +258,14 @@ err_t step_commit(step_runner *r) {
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     int messages = r->pipelined ? r->stages->table.messages : 0, chunks = r->pipelined ? r->stages->pipe.chunks : 1;
     if (r->ahead > 1) r->merge.watch = r->swap.at.watch = &r->together.watch;
-    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
-                         &(parallel_spans){.messages = messages, .chunks = chunks, .merges = r->merge.calls + r->swap.at.calls});
+    return parallel_open(
+        &r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
+        &(parallel_spans){.messages = messages, .chunks = chunks, .merges = r->merge.calls + r->swap.at.calls});
 }
 
-void step_show(step_runner *r, board_rank *board) { r->board = r->together.board = r->merge.board = r->swap.at.board = board; }
+void step_show(step_runner *r, board_rank *board) {
+    r->board = r->together.board = r->merge.board = r->swap.at.board = board;
+}
 
 void step_close(step_runner *r) {
     parallel_close(&r->together);
@@ -282,7 +296,7 @@ void step_close(step_runner *r) {
     *r = (step_runner){0};
 }
 
-// --- the gradient -----------------------------------------------------------------------------------------------------------------
+// --- the gradient ----------------------------------------------------------------------------------------------------
 
 // A shared row gets the gradients of all its uses. Tied rows are cut alike, so a rank that owns a piece of one owns the
 // same piece of the other.
@@ -317,7 +331,7 @@ err_t step_gradient(step_runner *r, loader *data, int64_t step) {
     return add_tied(r);
 }
 
-// --- update ------------------------------------------------------------------------------------------------------------------------
+// --- update ----------------------------------------------------------------------------------------------------------
 
 // Sums of squares of what this rank owns. The places of other ranks stay zero.
 static err_t square_sums(step_runner *r) {
@@ -326,7 +340,8 @@ static err_t square_sums(step_runner *r) {
         const zero_piece *p = &z->piece[i];
         const param *row = &r->net->param[p->row];
         if (row->tied >= 0 || (param_slices(row) == 1 && !step_tells_gradients(r))) continue;
-        int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);  // chunks of earlier slices, which are full
+        // chunks of earlier slices, which are full
+        int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);
         tensor grad = state_gradient(r->state, p), sums = view1(&r->sums, (p->count + CHUNK - 1) / CHUNK);
         sums.data = (double *)r->sums.data + r->sums_at[p->row] + before + p->first / CHUNK;
         TRY(device_ops(r->dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = &grad}, r->s));
@@ -357,7 +372,8 @@ static err_t take_times(step_runner *r, double *mine) {
     mine[REPORT_BUSY_MS] = 1e3 * busy;
     if (!step_runs_ahead(r)) return ERR_OK;
     TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero if not known
-    mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT] - ms[SPAN_BEFORE] - ms[SPAN_AFTER] - ms[SPAN_TENSOR];
+    mine[REPORT_COMPUTE_MS] =
+        ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT] - ms[SPAN_BEFORE] - ms[SPAN_AFTER] - ms[SPAN_TENSOR];
     mine[REPORT_WAIT_MS] = ms[SPAN_WAIT] + ms[SPAN_JOIN];
     mine[REPORT_BEFORE_MS] = ms[SPAN_BEFORE];
     mine[REPORT_AFTER_MS] = ms[SPAN_AFTER];
@@ -373,7 +389,8 @@ static err_t report(step_runner *r, const step_slot *to) {
     TRY(take_times(r, mine));
     if (r->sense) r->sense(r->sense_ctx, to->step, mine);
     if (r->data_failed.code != ERR_OK) TRY(stream_copy(r->s, r->sums.data, r->host_void.data, sizeof(double)));
-    return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
+    return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine,
+                       REPORT_ITEMS * sizeof *mine);
 }
 
 // Gives all ranks the sums of squares, losses and reports of all ranks.
@@ -395,7 +412,8 @@ static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, voi
 // Everything of a piece that does not depend on the device that updates it.
 static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, rounding_key *key) {
     const train_state *t = r->state;
-    optimizer_piece x = {.master = store_view(&t->masters, p), .round = state_rounding(t, p, key), .decay = r->net->param[p->row].decay};
+    optimizer_piece x = {
+        .master = store_view(&t->masters, p), .round = state_rounding(t, p, key), .decay = r->net->param[p->row].decay};
     for (int k = 0; k < t->arrays; k++) x.array[k] = store_view(&t->array[k], p);
     return x;
 }
@@ -480,7 +498,7 @@ static err_t update(step_runner *r, const step_slot *to) {
     return update_pieces(r, &decided);
 }
 
-// --- a step ------------------------------------------------------------------------------------------------------------------------
+// --- a step ----------------------------------------------------------------------------------------------------------
 
 static void read_reports(const step_runner *r, const step_slot *from, bool *failed, bool *stop) {
     const double *reports = (const double *)from->loss.data + r->cfg->batch.global;
@@ -539,7 +557,9 @@ static err_t pass_tied(step_runner *r) {
 err_t step_queue(step_runner *r, loader *data, int64_t step) {
     step_slot *to = &r->slot[step % r->ahead];
     stopwatch *watch = &r->together.watch;
-    if (r->uncollected == r->ahead) return err_set(ERR_INTERNAL, "step %" PRId64 " is queued before step %" PRId64 " is collected", step, r->oldest);
+    if (r->uncollected == r->ahead)
+        return err_set(ERR_INTERNAL, "step %" PRId64 " is queued before step %" PRId64 " is collected", step,
+                       r->oldest);
     to->step = step;
     stopwatch_start(watch);
     TRY(run_lanes(r, data, step));
@@ -551,7 +571,8 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
     TRY(share(r));
     board_doing(r->board, "update", -1, step);
     TRY(update(r, to));
-    stopwatch_turn(watch);  // the weights travel while the next step begins, and may arrive after this step is collected
+    // the weights travel while the next step begins, and may arrive after this step is collected
+    stopwatch_turn(watch);
     TRY(parallel_spread(&r->together));
     TRY(pass_tied(r));
     stopwatch_stop(watch);

@@ -1,4 +1,5 @@
-// trainer/step/step.h: one training step: lanes of micro-batches forward and backward, their sum along the fixed tree, one update.
+// trainer/step/step.h: one training step: lanes of micro-batches forward and backward, their sum along the fixed tree,
+// one update.
 #ifndef TRAINER_STEP_STEP_H
 #define TRAINER_STEP_STEP_H
 
@@ -64,14 +65,17 @@ typedef struct step_runner {
     int ahead;                  // steps that may be queued and not collected
     step_flight *flight;        // [places]
     int texts;                  // that can grow at the same time (model_plan.places)
-    tensor *draw, *host_draw;   // [places] (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
-    flow flow;                  // what goes between blocks
-    tensor losses;              // (B, losses of a sample) FP32: of a micro-batch
-    tensor micro_loss;          // (B) FP64: losses of the micro-batch's samples
-    tensor micro_counts;        // (B) FP64: how many of each one's losses count. No size: all do
+    // [places] (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
+    tensor *draw, *host_draw;
+    flow flow;            // what goes between blocks
+    tensor losses;        // (B, losses of a sample) FP32: of a micro-batch
+    tensor micro_loss;    // (B) FP64: losses of the micro-batch's samples
+    tensor micro_counts;  // (B) FP64: how many of each one's losses count. No size: all do
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
     bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
-    replay *recorded_micro;  // forward and backward, by gradient buffer, whether it is fresh, whether the micro-batch is this rank's last, and place
+    // forward and backward, by gradient buffer, whether it is fresh, whether the micro-batch is this rank's last, and
+    // place
+    replay *recorded_micro;
     recorded_parts recorded_parts;                // of a pipeline's units, instead
     replay recorded_squares, recorded_update[2];  // the update: before the ranks share their sums; after that, by slot
     stream *copies;                               // batches come on it: a stream of its own, or s
@@ -113,7 +117,8 @@ typedef struct step_result {
 } step_result;
 
 // Declares everything; step_commit allocates it.
-err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net, train_state *state);
+err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net,
+                train_state *state);
 err_t step_commit(step_runner *r);
 
 // From here on this rank says on the board which operation of a step it is at. Call it after step_commit.
@@ -136,15 +141,22 @@ static inline bool step_runs_ahead(const step_runner *r) { return r->ahead > 1; 
 // Ranks that share positions, and the number of this one among them.
 static inline int step_contexts(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->world : 1; }
 static inline int step_context(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->rank : 0; }
-// Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the ranks of a pipeline look at the same,
-// and so do those that share layers or positions.
-static inline int64_t step_round(const step_runner *r) { return r->state->ranks->world / step_contexts(r) * r->cfg->batch.micro; }
-static inline int64_t step_share(const step_runner *r) { return r->state->ranks->rank / step_contexts(r) * r->cfg->batch.micro; }
+// Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the
+// ranks of a pipeline look at the same, and so do those that share layers or positions.
+static inline int64_t step_round(const step_runner *r) {
+    return r->state->ranks->world / step_contexts(r) * r->cfg->batch.micro;
+}
+static inline int64_t step_share(const step_runner *r) {
+    return r->state->ranks->rank / step_contexts(r) * r->cfg->batch.micro;
+}
 // Do several ranks run the same passes? They share layers: each of them has some slices; or positions.
 static inline bool step_shares_layers(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }
 static inline bool step_shares(const step_runner *r) { return step_shares_layers(r) || step_contexts(r) > 1; }
-// They all compute some numbers alike: of these only the first one's are added up over all ranks. Of gradients: all that share layers have them alike.
-static inline bool step_tells_gradients(const step_runner *r) { return !step_shares_layers(r) || r->merge.ranks->rank == 0; }
+// They all compute some numbers alike: of these only the first one's are added up over all ranks. Of gradients: all
+// that share layers have them alike.
+static inline bool step_tells_gradients(const step_runner *r) {
+    return !step_shares_layers(r) || r->merge.ranks->rank == 0;
+}
 static inline bool step_tells(const step_runner *r) { return step_tells_gradients(r) && step_context(r) == 0; }
 // May some losses not count? Then the counts of the step's samples go with their losses.
 static inline bool step_weighs(const step_runner *r) { return r->cfg->data.ignore >= 0; }

@@ -1,5 +1,5 @@
-// trainer/step/swap.c: see trainer/step/swap.h. What a rank sends to another of one slice are its own rows of it, which lie together on both sides:
-// nothing is packed.
+// trainer/step/swap.c: see trainer/step/swap.h. What a rank sends to another of one slice are its own rows of it, which
+// lie together on both sides: nothing is packed.
 #include "trainer/step/swap.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ typedef struct swap_shape {
 static swap_shape shape_of(const swap_ranks *x, const tensor *heads) {
     int64_t N = matrix_rows(heads);
     return (swap_shape){.N = N,
-                        .n = part_row(N, x->at.ranks->rank + 1, x->at.ranks->world) - part_row(N, x->at.ranks->rank, x->at.ranks->world),
+                        .n = part_row(N, x->at.ranks->rank + 1, x->at.ranks->world) -
+                             part_row(N, x->at.ranks->rank, x->at.ranks->world),
                         .row = (size_t)heads->size[heads->dims - 1] * dtype_bytes(heads->type)};
 }
 
@@ -30,7 +31,8 @@ static comm_part of_rows(const swap_ranks *x, const swap_shape *a, const tensor 
 
 typedef comm_part (*part_call)(const swap_ranks *x, const swap_shape *a, const tensor *t, int k, int s);
 
-static err_t exchange(swap_ranks *x, const swap_shape *a, part_call to_call, const tensor *to, part_call from_call, const tensor *from, stream *s) {
+static err_t exchange(swap_ranks *x, const swap_shape *a, part_call to_call, const tensor *to, part_call from_call,
+                      const tensor *from, stream *s) {
     comm *c = x->at.ranks;
     comm_part *send = x->part, *recv = x->part + (c->world - 1) * x->slices;
     int n = 0;
@@ -61,7 +63,7 @@ static err_t to_rows(void *ctx, const tensor *rows, const tensor *heads, stream 
     return merge_meet(ctx, "exchange heads for rows", rows_from_heads, heads, (void *)(uintptr_t)rows, s);
 }
 
-// --- on paper --------------------------------------------------------------------------------------------------------------
+// --- on paper --------------------------------------------------------------------------------------------------------
 
 static err_t paper_call(swap_ranks *x, const tensor *heads, bool rows_leave) {
     const comm *c = x->at.ranks;
@@ -90,7 +92,7 @@ void swap_on_paper(swap_ranks *x, pass *p, row_swap *paper) {
     p->swap = paper;
 }
 
-// --- opening ---------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 err_t swap_open(swap_ranks *x, comm *ranks, comm *run, const ops *o, int slices) {
     *x = (swap_ranks){.slices = slices};

@@ -1,5 +1,6 @@
-// trainer/step/swap.h: where ranks that share the positions of the same samples meet (model.h: row_swap). Each has whole weights and some token slices.
-// Around attention they exchange: rows of all heads become all rows of some heads, and back. On the compute stream, as in trainer/step/merge.h.
+// trainer/step/swap.h: where ranks that share the positions of the same samples meet (model.h: row_swap). Each has
+// whole weights and some token slices. Around attention they exchange: rows of all heads become all rows of some heads,
+// and back. On the compute stream, as in trainer/step/merge.h.
 #ifndef TRAINER_STEP_SWAP_H
 #define TRAINER_STEP_SWAP_H
 

@@ -53,7 +53,8 @@ err_t tied_values(train_state *t, stream *s) {
     if (!link) return ERR_OK;
     range_of(t, row_of(t), &first, &count);
     link->phase = (comm_phase){"send the values of tied tensors", -1, -1};
-    if (t->lent >= 0) return count ? comm_send(link, 1 - link->rank, lent_values(t, t->lent, first), count * element, s) : ERR_OK;
+    if (t->lent >= 0)
+        return count ? comm_send(link, 1 - link->rank, lent_values(t, t->lent, first), count * element, s) : ERR_OK;
     if (count) TRY(comm_recv(link, 1 - link->rank, (char *)t->copy.data + first * element, count * element, s));
     if (!t->shards.masters || t->ranks->world == 1) return ERR_OK;
     return t->ranks->table->all_gather(t->ranks, t->copy.data, state_cuts(t, segment_of(t, t->borrowed), element), s);
@@ -72,7 +73,9 @@ tied_costs tied_cost(train_state *t) {
     tied_costs sum = {0};
     if (!link) return sum;
     range_of(t, row_of(t), &first, &count);
-    sum.link = t->lent >= 0 ? cost_send(link, 1 - link->rank, (int64_t)(count * element), count > 0) : cost_of_gradients(t, link);
-    if (t->borrowed >= 0 && t->shards.masters) sum.gather = cost_all_gather(t->ranks, state_cuts(t, segment_of(t, t->borrowed), element));
+    sum.link = t->lent >= 0 ? cost_send(link, 1 - link->rank, (int64_t)(count * element), count > 0)
+                            : cost_of_gradients(t, link);
+    if (t->borrowed >= 0 && t->shards.masters)
+        sum.gather = cost_all_gather(t->ranks, state_cuts(t, segment_of(t, t->borrowed), element));
     return sum;
 }

@@ -1,6 +1,6 @@
-// trainer/step/timeline.c: see trainer/step/timeline.h. Every unit and message has one set of things that it waits for, whatever comes first
-// elsewhere, so its time follows as soon as theirs are known. Ranks and FIFOs go on in turns as far as they can, until all are
-// done or none can.
+// trainer/step/timeline.c: see trainer/step/timeline.h. Every unit and message has one set of things that it waits for,
+// whatever comes first elsewhere, so its time follows as soon as theirs are known. Ranks and FIFOs go on in turns as
+// far as they can, until all are done or none can.
 #include "trainer/step/timeline.h"
 
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static fifo *fifo_of(const replay *r, int rank, const message *m) {
     return &r->fifo[pipeline_fifo(r->l, m->sends ? rank : m->peer, m->sends ? m->peer : rank, m->kind)];
 }
 
-// --- the start ---------------------------------------------------------------------------------------------------------
+// --- the start -------------------------------------------------------------------------------------------------------
 
 static void *array(size_t count, size_t size) { return calloc(count ? count : 1, size); }
 
@@ -133,7 +133,8 @@ static err_t find_free(replay *r, int rank) {
             holder[x->slot] = last;
         } else if (x->kind != UNIT_WEIGHTS) {
             bool received = x->receive >= 0, kept = x->gradient_out >= 0 && x->send < 0;
-            if (received) k->buffer_free[u] = holder[t->slots + x->gradient_in], holder[t->slots + x->gradient_in] = last;
+            if (received)
+                k->buffer_free[u] = holder[t->slots + x->gradient_in], holder[t->slots + x->gradient_in] = last;
             int *out = kept ? &holder[t->slots + x->gradient_out] : NULL;
             if (out && *out > k->buffer_free[u]) k->buffer_free[u] = *out;
             if (out) *out = place_of(r, k, x->stage - 1, x->micro)->last;
@@ -162,14 +163,16 @@ static err_t connect(replay *r) {
         for (int n = 0; n < f->count; n++) {
             const message *s = n < f->send_count ? f->send[n] : NULL, *v = n < f->receive_count ? f->receive[n] : NULL;
             if (s && v && s->kind == v->kind && s->stage == v->stage && s->micro == v->micro) continue;
-            return err_set(ERR_INTERNAL, "message %d of a FIFO: rank %d does `%s`, rank %d does `%s`: expected the same order at both ends", n,
-                           f->from, s ? message_text(s, a) : "nothing", f->to, v ? message_text(v, b) : "nothing");
+            return err_set(
+                ERR_INTERNAL,
+                "message %d of a FIFO: rank %d does `%s`, rank %d does `%s`: expected the same order at both ends", n,
+                f->from, s ? message_text(s, a) : "nothing", f->to, v ? message_text(v, b) : "nothing");
         }
     }
     return ERR_OK;
 }
 
-// --- messages go on ----------------------------------------------------------------------------------------------------
+// --- messages go on --------------------------------------------------------------------------------------------------
 
 // The unit after which a receive is posted: the table's word, and not before its buffer is free.
 static int posted_after(const runner *k, const message *m) {
@@ -211,7 +214,7 @@ static bool fifo_goes_on(replay *r, fifo *f) {
     return f->sent + f->taken > before;
 }
 
-// --- units go on -------------------------------------------------------------------------------------------------------
+// --- units go on -----------------------------------------------------------------------------------------------------
 
 // What the next unit of a rank waits for. Text is made of it only where nothing goes on.
 typedef struct want {
@@ -272,7 +275,8 @@ static int want_text(const replay *r, int rank, const want *w, char dst[WANT_TEX
         return t->message[w->index].peer;
     }
     const unit *u = w->kind == WANT_UNIT ? &w->unit : &t->unit[w->index];
-    snprintf(dst, WANT_TEXT, "%sits own later unit `%s`", w->kind == WANT_BUFFER ? "a buffer that is free after " : "", unit_text(u, one));
+    snprintf(dst, WANT_TEXT, "%sits own later unit `%s`", w->kind == WANT_BUFFER ? "a buffer that is free after " : "",
+             unit_text(u, one));
     return rank;
 }
 
@@ -304,7 +308,7 @@ static bool rank_goes_on(replay *r, int rank) {
     return k->done > before;
 }
 
-// --- the end -----------------------------------------------------------------------------------------------------------
+// --- the end ---------------------------------------------------------------------------------------------------------
 
 // From the first rank that waits to the one it waits for, and so on, until one comes again.
 static err_t stuck(replay *r) {
@@ -334,7 +338,8 @@ static err_t check_outputs(const replay *r, int rank) {
         if (!m->sends || m->kind != MESSAGE_ACTIVATIONS) continue;
         const unit *u = &k->table->unit[m->unit];
         if (fifo_of(r, rank, m)->sent_at[k->number[i]] > k->out->bar[place_of(r, k, u->stage, u->micro)->last].end)
-            return err_set(ERR_INTERNAL, "rank %d: `%s` has not left when its slot is free", rank, message_text(m, one));
+            return err_set(ERR_INTERNAL, "rank %d: `%s` has not left when its slot is free", rank,
+                           message_text(m, one));
     }
     return ERR_OK;
 }
@@ -390,7 +395,7 @@ void timeline_free(timeline *t) {
     *t = (timeline){0};
 }
 
-// --- the drawing -------------------------------------------------------------------------------------------------------
+// --- the drawing -----------------------------------------------------------------------------------------------------
 
 typedef struct pen {
     char *dst;
@@ -416,7 +421,8 @@ size_t timeline_draw(const timeline *t, double column, char *dst, size_t room) {
     pen p = {dst, room, 0};
     char label[32];
     if (room) dst[0] = 0;
-    int digits = snprintf(label, sizeof label, "%d", t->ranks - 1), width = TIMELINE_WIDTH - (int)strlen("rank   ") - digits;
+    int digits = snprintf(label, sizeof label, "%d", t->ranks - 1),
+        width = TIMELINE_WIDTH - (int)strlen("rank   ") - digits;
     double columns = t->makespan / column;
     if (columns > (double)width * TIMELINE_FOLDS) {
         column = t->makespan / width;

@@ -1,10 +1,11 @@
-// trainer/step/timeline.h: a pipeline's tables run against each other on paper. Given how long units and messages take, it says when
-// each unit runs, what the step takes, how long each rank waits, and how many activations it holds; or who waits for whom,
-// if the tables never end. Pure arithmetic, for tests, for `lockstep plan`, and for drawing.
+// trainer/step/timeline.h: a pipeline's tables run against each other on paper. Given how long units and messages take,
+// it says when each unit runs, what the step takes, how long each rank waits, and how many activations it holds; or who
+// waits for whom, if the tables never end. Pure arithmetic, for tests, for `lockstep plan`, and for drawing.
 //
-// What is modelled: a rank runs its units one after the other. Each FIFO of messages has a thread at both ends, so sends and
-// receives hold up no unit but the one that needs the data, or the buffer. A message leaves when the transport takes it:
-// it keeps up to `depth` of them between the two ranks; at depth 0 it takes one when its receive is posted (rendezvous).
+// What is modelled: a rank runs its units one after the other. Each FIFO of messages has a thread at both ends, so
+// sends and receives hold up no unit but the one that needs the data, or the buffer. A message leaves when the
+// transport takes it: it keeps up to `depth` of them between the two ranks; at depth 0 it takes one when its receive is
+// posted (rendezvous).
 #ifndef TRAINER_STEP_TIMELINE_H
 #define TRAINER_STEP_TIMELINE_H
 
@@ -39,8 +40,8 @@ typedef struct timeline {
     double idle;  // of all ranks
 } timeline;
 
-// Runs tables[0 .. p-1]. Freed with timeline_free. ERR_INTERNAL: no memory; the two ends of a FIFO name other messages; a slot
-// is taken while it is in use; or the tables never end: the text says what each rank in the circle waits for.
+// Runs tables[0 .. p-1]. Freed with timeline_free. ERR_INTERNAL: no memory; the two ends of a FIFO name other messages;
+// a slot is taken while it is in use; or the tables never end: the text says what each rank in the circle waits for.
 err_t timeline_run(const pipeline_layout *l, const unit_table *tables, const timeline_costs *c, timeline *out);
 
 // The same for the tables of the layout, with the fewest buffers it has. ERR_CONFIG: there is no such schedule.
@@ -49,10 +50,10 @@ err_t timeline_of(const pipeline_layout *l, const timeline_costs *c, timeline *o
 void timeline_free(timeline *t);
 
 // The drawing: a row for each rank, and a column for each `column` of time. A digit is a forward unit, a small letter a
-// backward unit (both halves, or the inputs' half), a capital the weights' half: 3, d and D are of micro-batch 3, 13, 23, ...
-// A point is waiting. Lines have at most 120 characters: what is longer is folded into up to TIMELINE_FOLDS parts, one below
-// the other; what is still longer is sampled, and the first line says what a column stands for. Like snprintf: fills dst up
-// to room, always with a terminating zero if room > 0, and returns the length of the whole.
+// backward unit (both halves, or the inputs' half), a capital the weights' half: 3, d and D are of micro-batch 3, 13,
+// 23, ... A point is waiting. Lines have at most 120 characters: what is longer is folded into up to TIMELINE_FOLDS
+// parts, one below the other; what is still longer is sampled, and the first line says what a column stands for. Like
+// snprintf: fills dst up to room, always with a terminating zero if room > 0, and returns the length of the whole.
 enum { TIMELINE_WIDTH = 120, TIMELINE_FOLDS = 4 };
 size_t timeline_draw(const timeline *t, double column, char *dst, size_t room);
 

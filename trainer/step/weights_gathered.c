@@ -1,5 +1,5 @@
-// trainer/step/weights_gathered.c: ZeRO 3: each rank keeps its share of the weights. A block's are gathered from all just
-// before it runs, into one of two places: one block is gathered while another is used.
+// trainer/step/weights_gathered.c: ZeRO 3: each rank keeps its share of the weights. A block's are gathered from all
+// just before it runs, into one of two places: one block is gathered while another is used.
 #include "trainer/step/spread.h"
 #include "trainer/step/sync.h"
 
@@ -14,7 +14,9 @@ static err_t gather_block(parallel *x, int block, int64_t turn, stream *inner) {
         char *to = (char *)t->gather[block % 2].data + at * element;
         const size_t *cut = state_cuts(t, g, element);
         size_t own = zero_range(&t->zero, g, t->zero.rank) * element;
-        if (own) TRY(stream_copy(inner, to + cut[t->zero.rank], (char *)t->weights.t.data + t->zero.shard_at[g] * element, own));
+        if (own)
+            TRY(stream_copy(inner, to + cut[t->zero.rank], (char *)t->weights.t.data + t->zero.shard_at[g] * element,
+                            own));
         TRY(x->ranks->table->all_gather(x->ranks, to, cut, inner));
         at += t->zero.segment[g].count;
     }
@@ -65,7 +67,8 @@ static err_t spread(parallel *x) {
 static comm_cost gather_cost(train_state *t, int block) {
     comm_cost sum = {0};
     for (int g = 0; g < t->zero.segments; g++)
-        if (state_uses(t, block, g)) sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
+        if (state_uses(t, block, g))
+            sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
     return sum;
 }
 

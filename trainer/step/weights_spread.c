@@ -1,5 +1,5 @@
-// trainer/step/weights_spread.c: ZeRO 0: every rank updates all weights. ZeRO 1 and 2: the owners of the masters update,
-// and send the weights to all ranks, which arrive while the next step begins.
+// trainer/step/weights_spread.c: ZeRO 0: every rank updates all weights. ZeRO 1 and 2: the owners of the masters
+// update, and send the weights to all ranks, which arrive while the next step begins.
 #include "trainer/step/spread.h"
 #include "trainer/step/sync.h"
 
@@ -12,7 +12,8 @@ const weight_policy weights_whole = {.need = here, .spread = nothing, .spread_co
 static err_t send_segment(parallel *x, int g, int64_t turn, stream *inner) {
     train_state *t = x->state;
     size_t element = dtype_bytes(t->weights.t.type);
-    TRY(x->ranks->table->all_gather(x->ranks, (char *)t->weights.t.data + t->zero.segment[g].at * element, state_cuts(t, g, element), inner));
+    TRY(x->ranks->table->all_gather(x->ranks, (char *)t->weights.t.data + t->zero.segment[g].at * element,
+                                    state_cuts(t, g, element), inner));
     return spread_exact(x, g, turn, inner);
 }
 
@@ -32,7 +33,8 @@ static err_t spread(parallel *x) {
 static comm_cost spread_cost(train_state *t) {
     comm_cost sum = {0};
     for (int g = 0; g < t->zero.segments; g++)
-        if (!t->zero.segment[g].tied) sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
+        if (!t->zero.segment[g].tied)
+            sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
     return cost_add(sum, spread_exact_cost(t));
 }
 

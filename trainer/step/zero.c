@@ -28,17 +28,22 @@ static bool shares(const model *net, int row) {
     return false;
 }
 
-static int chunk_of(const zero_options *o, const model *net, int row) { return o->chunk ? o->chunk[net->param[row].block] : 0; }
+static int chunk_of(const zero_options *o, const model *net, int row) {
+    return o->chunk ? o->chunk[net->param[row].block] : 0;
+}
 
 static void find_segments(zero_layout *z, const model *net, const zero_options *o) {
     for (int i = 0; i < net->params; i++) {
         z->row_at[i] = ZERO_ELSEWHERE;
         if (chunk_of(o, net, i) < 0) continue;
         const zero_segment *last = z->segments ? &z->segment[z->segments - 1] : NULL;
-        bool join = last && last->block == net->param[i].block && last->first + last->rows == i && !shares(net, i) && !shares(net, last->first);
+        bool join = last && last->block == net->param[i].block && last->first + last->rows == i && !shares(net, i) &&
+                    !shares(net, last->first);
         if (!join)
-            z->segment[z->segments++] =
-                (zero_segment){.block = net->param[i].block, .chunk = chunk_of(o, net, i), .first = i, .tied = net->param[i].tied >= 0};
+            z->segment[z->segments++] = (zero_segment){.block = net->param[i].block,
+                                                       .chunk = chunk_of(o, net, i),
+                                                       .first = i,
+                                                       .tied = net->param[i].tied >= 0};
         z->segment[z->segments - 1].rows++;
     }
 }
@@ -62,7 +67,8 @@ static void place_rows(zero_layout *z, const model *net) {
     for (int g = 0; g < z->segments; g++) {
         zero_segment *s = &z->segment[g];
         if (!s->tied) continue;
-        if (z->joined) place_segment(z, net, s, z->row_at[net->param[s->first].tied]);  // alone in its segment, like its partner
+        // alone in its segment, like its partner
+        if (z->joined) place_segment(z, net, s, z->row_at[net->param[s->first].tied]);
         else z->slab = place_segment(z, net, s, z->slab);
     }
 }
@@ -119,14 +125,16 @@ static void own_ranges(zero_layout *z) {
 
 // One slice of a row, and the part of it that is in this rank's range.
 static void own_slice(zero_layout *z, const param *p, zero_piece of) {
-    size_t begin = z->slab_at[of.segment], end = begin + zero_range(z, of.segment, z->rank), n = (size_t)param_slice_count(p, of.slice);
+    size_t begin = z->slab_at[of.segment], end = begin + zero_range(z, of.segment, z->rank),
+           n = (size_t)param_slice_count(p, of.slice);
     size_t slice = z->row_at[of.row] + (size_t)((of.slice - zero_first(z, p)) * param_slice_room(p));
     size_t from = slice > begin ? slice : begin, to = slice + n < end ? slice + n : end;
     if (n == 0) return;
     of.slab = slice, of.count = (int64_t)n;
     z->whole[z->wholes++] = of;
     if (from >= to) return;
-    of.slab = from, of.first = (int64_t)(from - slice), of.count = (int64_t)(to - from), of.shard = z->shard_at[of.segment] + (from - begin);
+    of.slab = from, of.first = (int64_t)(from - slice), of.count = (int64_t)(to - from),
+    of.shard = z->shard_at[of.segment] + (from - begin);
     z->piece[z->owned++] = of;
 }
 
@@ -134,7 +142,8 @@ static void own_pieces(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
     for (int i = s->first; i < s->first + s->rows; i++) {
         const param *p = &net->param[i];
-        for (int c = 0; c < zero_slices(z, p); c++) own_slice(z, p, (zero_piece){.row = i, .segment = g, .slice = zero_first(z, p) + c});
+        for (int c = 0; c < zero_slices(z, p); c++)
+            own_slice(z, p, (zero_piece){.row = i, .segment = g, .slice = zero_first(z, p) + c});
     }
 }
 

@@ -3,7 +3,8 @@
 // which backward finishes them.
 //
 // ZeRO (Rajbhandari et al. 2020, section 5): the stage says of which tensors a rank keeps only the range that it owns:
-//   0  none: everything is everywhere     1  masters and optimizer state     2  also the sum of gradients     3  also weights
+//   0  none: everything is everywhere     1  masters and optimizer state     2  also the sum of gradients     3  also
+//      weights
 // The owners depend on the model and the number of ranks only, not on stage, bucket size or number of nodes.
 #ifndef TRAINER_STEP_ZERO_H
 #define TRAINER_STEP_ZERO_H
@@ -32,7 +33,8 @@ typedef struct zero_bucket {
     size_t at, floats;  // in the slab
 } zero_bucket;
 
-// Consecutive elements of one slice of a row. Slices are numbered as in the whole row, also where only some of them are here.
+// Consecutive elements of one slice of a row. Slices are numbered as in the whole row, also where only some of them are
+// here.
 typedef struct zero_piece {
     int row, segment, slice;
     int64_t first, count;  // elements of the slice, in memory's order; first is a multiple of CHUNK
@@ -61,10 +63,12 @@ typedef struct zero_layout {
 typedef struct zero_options {
     int rank, world;    // of those that share rows: those of one stage that have the same slices
     model_slices here;  // which slices of divided rows are here; all 0: all of them
-    const int *chunk;   // [blocks] which of this rank's ranges of blocks a block is in; -1: it runs on another stage. NULL: all are here
+    // [blocks] which of this rank's ranges of blocks a block is in; -1: it runs on another stage. NULL: all are here
+    const int *chunk;
     size_t bucket_bytes;
-    // A step is one micro-batch of one lane, and so of one rank. Then a tied row's gradient is final before its partner's is added, and backward adds
-    // the partner's on top of it (model.h): a + b has the same bits as a + (0 + b). The slab has no place of its own for the tied row.
+    // A step is one micro-batch of one lane, and so of one rank. Then a tied row's gradient is final before its
+    // partner's is added, and backward adds the partner's on top of it (model.h): a + b has the same bits as a + (0 +
+    // b). The slab has no place of its own for the tied row.
     bool joined;
 } zero_options;
 
@@ -75,7 +79,8 @@ void zero_close(zero_layout *z);
 static inline int zero_first(const zero_layout *z, const param *p) { return param_slices(p) > 1 ? z->here.first : 0; }
 static inline int zero_slices(const zero_layout *z, const param *p) { return param_slices(p) > 1 ? z->here.count : 1; }
 
-// Is the row whose values this one shares here too? Where the two are on different stages, this one has a gradient and a copy of the values.
+// Is the row whose values this one shares here too? Where the two are on different stages, this one has a gradient and
+// a copy of the values.
 static inline bool zero_has(const zero_layout *z, int row) { return z->row_at[row] != ZERO_ELSEWHERE; }
 
 // Floats of a rank's range of a segment.

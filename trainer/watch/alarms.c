@@ -1,7 +1,7 @@
 // trainer/watch/alarms.c: see trainer/watch/alarms.h.
 //
-// Each rule keeps a time that grows while its condition holds. Where a condition may flicker, the time also shrinks while it
-// does not: the alarm begins when it reaches the limit, and ends when it is back at zero.
+// Each rule keeps a time that grows while its condition holds. Where a condition may flicker, the time also shrinks
+// while it does not: the alarm begins when it reaches the limit, and ends when it is back at zero.
 #include "trainer/watch/alarms.h"
 
 #include "trainer/watch/filling.h"
@@ -56,7 +56,7 @@ const char *alarm_event(alarm_kind kind, bool began) {
     return (unsigned)kind >= ALARM_KINDS ? "unknown" : began ? words[kind].begins : words[kind].ends;
 }
 
-// --- memory ------------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 typedef struct slot {
     bool on, told;
@@ -119,7 +119,7 @@ err_t alarms_open(alarms **out, const watch_limits *l, int locals) {
 
 void alarms_close(alarms *a) { free(a); }
 
-// --- alarms and news -----------------------------------------------------------------------------------------------------------
+// --- alarms and news -------------------------------------------------------------------------------------------------
 
 typedef struct look {
     alarms *a;
@@ -165,7 +165,7 @@ static bool lasts(double *t, bool holds, double passed, double limit, bool on) {
     return on ? *t > 0 : *t >= limit;
 }
 
-// --- hang --------------------------------------------------------------------------------------------------------------------
+// --- hang ------------------------------------------------------------------------------------------------------------
 
 static bool is_gone(const watch_rank *r) { return r->process == 'Z' || r->process == 'X'; }
 
@@ -222,7 +222,9 @@ static void judge_hang(look *k) {
     note_progress(k);
     double quiet = k->s->monotonic - a->quiet_from;
     if (!(a->hang.on ? quiet > 0 : quiet >= hang_limit(a, k->s))) {
-        snprintf(text, sizeof text, expects_steps(k->s) ? "steps go on, with step %" PRId64 : "no step is expected now, after step %" PRId64,
+        snprintf(text, sizeof text,
+                 expects_steps(k->s) ? "steps go on, with step %" PRId64
+                                     : "no step is expected now, after step %" PRId64,
                  a->progress);
         rest(k, &a->hang, ALARM_HANG, -1, "", text);
         return;
@@ -233,7 +235,7 @@ static void judge_hang(look *k) {
     ring(k, &a->hang, ALARM_HANG, here ? k->s->rank[who.local].place.rank : -1, quiet, text);
 }
 
-// --- a rank's process ----------------------------------------------------------------------------------------------------------
+// --- a rank's process ------------------------------------------------------------------------------------------------
 
 static bool is_stopped(const watch_rank *r) { return r->process == 'T' || r->process == 't'; }
 
@@ -243,11 +245,13 @@ static void judge_dead(look *k, rank_memory *m, const watch_rank *r, const char 
     if (r->process && !is_gone(r)) m->seen = true;
     bool over = r->phase == PHASE_ENDED || k->s->stopping;
     m->gone_s = vanished && !over ? m->gone_s + k->passed : 0;
-    if (m->gone_s < k->a->l.dead_s || m->gone_s == 0) return rest(k, &m->dead, ALARM_DEAD, r->place.rank, name, "is there");
-    snprintf(text, sizeof text,
-             "%s: its process %d is gone, in phase %s of step %" PRId64
-             ", and the run is not over. Next: dmesg (out of memory?), the last lines of events.jsonl and of the service's log",
-             name, r->pid, board_phase_name(r->phase), r->step);
+    if (m->gone_s < k->a->l.dead_s || m->gone_s == 0)
+        return rest(k, &m->dead, ALARM_DEAD, r->place.rank, name, "is there");
+    snprintf(
+        text, sizeof text,
+        "%s: its process %d is gone, in phase %s of step %" PRId64
+        ", and the run is not over. Next: dmesg (out of memory?), the last lines of events.jsonl and of the service's log",
+        name, r->pid, board_phase_name(r->phase), r->step);
     ring(k, &m->dead, ALARM_DEAD, r->place.rank, m->gone_s, text);
 }
 
@@ -255,13 +259,14 @@ static void judge_stopped(look *k, rank_memory *m, const watch_rank *r, const ch
     char text[ALARM_TEXT];
     bool stopped = is_stopped(r);
     m->stopped_s = stopped ? m->stopped_s + k->passed : 0;
-    if (!stopped || m->stopped_s < k->a->l.stopped_s) return rest(k, &m->stopped, ALARM_STOPPED, r->place.rank, name, "goes on");
+    if (!stopped || m->stopped_s < k->a->l.stopped_s)
+        return rest(k, &m->stopped, ALARM_STOPPED, r->place.rank, name, "goes on");
     snprintf(text, sizeof text, "%s: its process %d is %s, for %.0f s. Next: kill -CONT %d", name, r->pid,
              r->process == 't' ? "held by a debugger" : "stopped by a signal", m->stopped_s, r->pid);
     ring(k, &m->stopped, ALARM_STOPPED, r->place.rank, m->stopped_s, text);
 }
 
-// --- a run that diverges -------------------------------------------------------------------------------------------------------
+// --- a run that diverges ---------------------------------------------------------------------------------------------
 
 // What to do is the trainer's to say: it knows the checkpoints (trainer/diverged.h), and its event says it.
 static void judge_bad_steps(look *k) {
@@ -269,20 +274,22 @@ static void judge_bad_steps(look *k) {
     slot *x = &k->a->bad;
     char text[ALARM_TEXT];
     bool many = s->bad_limit > 0 && s->bad_steps >= s->bad_limit;
-    if (!many && !(x->on && s->bad_steps > 0)) return rest(k, x, ALARM_BAD_STEPS, -1, "", "loss and gradient are finite again");
-    snprintf(text, sizeof text,
-             "the run diverges: the loss or the gradient of the last %" PRId64 " steps, up to step %" PRId64
-             ", was not finite, and such a step is skipped. Next: the event `diverged` in %s/events.jsonl names the checkpoint to go back to",
-             s->bad_steps, s->step, s->dir ? s->dir : "the run's");
+    if (!many && !(x->on && s->bad_steps > 0))
+        return rest(k, x, ALARM_BAD_STEPS, -1, "", "loss and gradient are finite again");
+    snprintf(
+        text, sizeof text,
+        "the run diverges: the loss or the gradient of the last %" PRId64 " steps, up to step %" PRId64
+        ", was not finite, and such a step is skipped. Next: the event `diverged` in %s/events.jsonl names the checkpoint to go back to",
+        s->bad_steps, s->step, s->dir ? s->dir : "the run's");
     ring(k, x, ALARM_BAD_STEPS, -1, 0, text);
 }
 
-// --- the loader ----------------------------------------------------------------------------------------------------------------
+// --- the loader ------------------------------------------------------------------------------------------------------
 
 static bool waits_for_data(const watch_rank *r) { return r->waits_for == WAIT_DATA; }
 
-// The share of the last look that was waiting for data. Rank 0 says it of its last step; of the others one look is a sample of
-// what they do.
+// The share of the last look that was waiting for data. Rank 0 says it of its last step; of the others one look is a
+// sample of what they do.
 static double waited(const look *k, const watch_rank *r) {
     const board_news *n = &k->s->news;
     bool told = r->place.rank == 0 && k->s->has_news && k->steps > 0 && n->ms > 0 && n->data_wait_ms >= 0;
@@ -292,7 +299,8 @@ static double waited(const look *k, const watch_rank *r) {
 
 static double longest_wait(const look *k, const watch_rank *r) {
     if (r->starved > STARVED) return 0;
-    double now = waits_for_data(r) ? r->what_s : 0, last = r->place.rank == 0 && k->s->has_news ? 1e-3 * k->s->news.data_wait_ms : 0;
+    double now = waits_for_data(r) ? r->what_s : 0,
+           last = r->place.rank == 0 && k->s->has_news ? 1e-3 * k->s->news.data_wait_ms : 0;
     return last > now ? last : now;
 }
 
@@ -319,19 +327,22 @@ static reading_sum sum_of(const rank_memory *m, double window) {
     return all;
 }
 
-// Is it reading that takes the time? Its latencies say so; but reads that are not done are not among them, and of the last thousand
-// a few slow ones are too few to be seen. A loader that only waits for a processor waits for less, most of the time.
+// Is it reading that takes the time? Its latencies say so; but reads that are not done are not among them, and of the
+// last thousand a few slow ones are too few to be seen. A loader that only waits for a processor waits for less, most
+// of the time.
 static bool reads_are_why(const reading_sum *all, const watch_rank *r, double share) {
-    return all->steps == 0 || (all->long_s > 0 && all->long_s >= LONG_PART * all->wait_s) || r->read_p99_ms >= share * all->step_ms;
+    return all->steps == 0 || (all->long_s > 0 && all->long_s >= LONG_PART * all->wait_s) ||
+           r->read_p99_ms >= share * all->step_ms;
 }
 
 static void say_reader(char text[ALARM_TEXT], const watch_rank *r, const reading_sum *all, const char *name) {
     char rate[48] = "";
     if (r->read_bytes_per_s >= 0) snprintf(rate, sizeof rate, ", %.1f MB/s", r->read_bytes_per_s / 1e6);
-    snprintf(text, ALARM_TEXT,
-             "%s: %.0f %% of the last %.0f s were waiting for data; reading a micro-batch takes %.3g ms (p50), %.3g ms (p99)%s; a step takes "
-             "%.3g ms; %" PRId64 " reads were tried again. Next: iostat -x 1 there; copy [data] train to a faster disk",
-             name, 100 * all->waited, all->seconds, r->read_p50_ms, r->read_p99_ms, rate, all->step_ms, all->retries);
+    snprintf(
+        text, ALARM_TEXT,
+        "%s: %.0f %% of the last %.0f s were waiting for data; reading a micro-batch takes %.3g ms (p50), %.3g ms (p99)%s; a step takes "
+        "%.3g ms; %" PRId64 " reads were tried again. Next: iostat -x 1 there; copy [data] train to a faster disk",
+        name, 100 * all->waited, all->seconds, r->read_p50_ms, r->read_p99_ms, rate, all->step_ms, all->retries);
 }
 
 static void judge_reader(look *k, rank_memory *m, const watch_rank *r, const char *name) {
@@ -347,14 +358,15 @@ static void judge_reader(look *k, rank_memory *m, const watch_rank *r, const cha
     }
     reading_sum all = sum_of(m, l->reader_s);
     bool whole = all.seconds >= 0.9 * l->reader_s;
-    bool slow = whole && (m->reader.on || reads_are_why(&all, r, l->reader_read)) && all.waited >= (m->reader.on ? l->reader_well : l->reader_share);
+    bool slow = whole && (m->reader.on || reads_are_why(&all, r, l->reader_read)) &&
+                all.waited >= (m->reader.on ? l->reader_well : l->reader_share);
     bool fails = m->reader.on ? all.retries > 0 : all.retries >= l->reader_retries;
     if (!slow && !fails) return rest(k, &m->reader, ALARM_READER, r->place.rank, name, "the loader keeps up");
     say_reader(text, r, &all, name);
     ring(k, &m->reader, ALARM_READER, r->place.rank, all.seconds, text);
 }
 
-// --- heat ----------------------------------------------------------------------------------------------------------------------
+// --- heat ------------------------------------------------------------------------------------------------------------
 
 static void note_clock(rank_memory *m, double mhz) {
     int at = (int)limited(mhz / CLOCK_MHZ, 0, CLOCKS - 1);
@@ -372,22 +384,26 @@ static double median_clock(const rank_memory *m) {
     return (at + 0.5) * CLOCK_MHZ;
 }
 
-// A device that is the only one, so that no other waits for it, is slow too when its watts are low and it is busy. What is usual is
-// learned while nothing holds the clock down.
+// A device that is the only one, so that no other waits for it, is slow too when its watts are low and it is busy. What
+// is usual is learned while nothing holds the clock down.
 static bool is_slowed(const look *k, rank_memory *m, const watch_rank *r) {
     double usual = median_clock(m);
-    bool busy = r->utilisation >= 0.9, low = r->sensors.mhz > 0 && usual > 0 && r->sensors.mhz < k->a->l.clock_share * usual;
+    bool busy = r->utilisation >= 0.9,
+         low = r->sensors.mhz > 0 && usual > 0 && r->sensors.mhz < k->a->l.clock_share * usual;
     if (busy && r->sensors.mhz > 0 && !low && m->slow_s == 0 && m->hot_s == 0) note_clock(m, r->sensors.mhz);
     return busy && (low || (k->s->world == 1 && r->low_watts_s >= k->a->l.waits_s));
 }
 
 // `limits`: what limits it now.
-static void say_throttled(char text[ALARM_TEXT], const rank_memory *m, const watch_rank *r, unsigned limits, bool hot, const char *name) {
+static void say_throttled(char text[ALARM_TEXT], const rank_memory *m, const watch_rank *r, unsigned limits, bool hot,
+                          const char *name) {
     char why[LIMITED_TEXT];
     double usual = median_clock(m);
     line l = {text, ALARM_TEXT};
     if (limits) line_put(&l, "%s: its clock is limited by %s", name, device_limited_text(limits, why));
-    else line_put(&l, "%s: %s", name, hot ? "its clock was limited until just now" : "it is slower than usual, and does not say why");
+    else
+        line_put(&l, "%s: %s", name,
+                 hot ? "its clock was limited until just now" : "it is slower than usual, and does not say why");
     if (r->sensors.mhz > 0) line_put(&l, "; %.0f MHz", r->sensors.mhz);
     if (r->sensors.mhz > 0 && usual > 0) line_put(&l, ", median %.0f MHz", usual);
     if (r->sensors.celsius > 0) line_put(&l, "; %.0f C", r->sensors.celsius);
@@ -399,18 +415,22 @@ static void say_throttled(char text[ALARM_TEXT], const rank_memory *m, const wat
 static void judge_throttled(look *k, rank_memory *m, const watch_rank *r, const char *name) {
     const watch_limits *l = &k->a->l;
     char text[ALARM_TEXT];
-    unsigned limits = r->sensors.limited & LIMITED_UNKNOWN ? 0 : r->sensors.limited & (LIMITED_HEAT | LIMITED_BRAKE | LIMITED_HARDWARE);
+    unsigned limits = r->sensors.limited & LIMITED_UNKNOWN
+                          ? 0
+                          : r->sensors.limited & (LIMITED_HEAT | LIMITED_BRAKE | LIMITED_HARDWARE);
     bool stepping = r->phase == PHASE_STEPPING, on = m->throttled.on;
-    double passed = stepping || r->phase == PHASE_EVALUATING || r->phase == PHASE_SAMPLING ? k->passed : 0;  // an idle device says nothing
+    // an idle device says nothing
+    double passed = stepping || r->phase == PHASE_EVALUATING || r->phase == PHASE_SAMPLING ? k->passed : 0;
     bool hot = lasts(&m->hot_s, limits, passed, l->throttled_s, on);
     // What is usual is known of steps alone: an evaluation between them neither begins this nor ends it.
     bool slow = lasts(&m->slow_s, stepping && is_slowed(k, m, r), stepping ? passed : 0, l->throttled_s, on);
-    if (!hot && !slow) return rest(k, &m->throttled, ALARM_THROTTLED, r->place.rank, name, "its clock is no longer limited");
+    if (!hot && !slow)
+        return rest(k, &m->throttled, ALARM_THROTTLED, r->place.rank, name, "its clock is no longer limited");
     say_throttled(text, m, r, limits, hot, name);
     ring(k, &m->throttled, ALARM_THROTTLED, r->place.rank, l->throttled_s, text);
 }
 
-// --- the disk ------------------------------------------------------------------------------------------------------------------
+// --- the disk --------------------------------------------------------------------------------------------------------
 
 static bool saves(const watch_state *s) {
     for (int i = 0; i < s->locals; i++)
@@ -418,7 +438,8 @@ static bool saves(const watch_state *s) {
     return false;
 }
 
-// A checkpoint takes its room, and older ones give theirs back: what it leaves meanwhile is not judged, unless it is nothing.
+// A checkpoint takes its room, and older ones give theirs back: what it leaves meanwhile is not judged, unless it is
+// nothing.
 static bool is_full(const alarms *a, const watch_state *s, double *need) {
     bool on = a->disk.on;
     double least = limited((double)s->disk_total / 50, 0, (double)a->l.disk_least), free = (double)s->disk_free;
@@ -437,18 +458,21 @@ static void judge_disk(look *k) {
     filling_look(&a->fill, s->monotonic, s->disk_free, saves(s));
     double rate = filling_rate(&a->fill, a->l.disk_look_s), left = rate > 0 ? free / rate : INFINITY;
     bool full = is_full(a, s, &need);
-    if (!full && left > (a->disk.on ? 2 : 1) * a->l.disk_ahead_s) return rest(k, &a->disk, ALARM_DISK, -1, host, "there is room on the run's disk");
+    if (!full && left > (a->disk.on ? 2 : 1) * a->l.disk_ahead_s)
+        return rest(k, &a->disk, ALARM_DISK, -1, host, "there is room on the run's disk");
     line_put(&l, "%s: the run's disk has ", host);
     line_put_bytes(&l, free);
     line_put(&l, " free of ");
     line_put_bytes(&l, (double)s->disk_total);
     if (full && free < 1.3 * need) line_put(&l, ", and a checkpoint takes "), line_put_bytes(&l, need);
-    if (isfinite(left)) line_put(&l, ", "), line_put_bytes(&l, 3600 * rate), line_put(&l, " less each hour: full in %.1f h", left / 3600);
+    if (isfinite(left))
+        line_put(&l, ", "), line_put_bytes(&l, 3600 * rate),
+            line_put(&l, " less each hour: full in %.1f h", left / 3600);
     line_put(&l, ". Next: make room there, or lower [checkpoint] keep");
     ring(k, &a->disk, ALARM_DISK, -1, 0, text);
 }
 
-// --- all -----------------------------------------------------------------------------------------------------------------------
+// --- all -------------------------------------------------------------------------------------------------------------
 
 static void forget(alarms *a) {
     watch_limits l = a->l;
@@ -464,7 +488,8 @@ typedef void (*rank_rule)(look *k, rank_memory *m, const watch_rank *r, const ch
 // One rule after the other, so that what is graver comes first.
 static void judge_ranks(look *k, rank_rule rule) {
     char name[SUSPECT_NAME];
-    for (int i = 0; i < k->a->locals && i < k->s->locals; i++) rule(k, &k->a->rank[i], &k->s->rank[i], suspect_name(&k->s->rank[i], name));
+    for (int i = 0; i < k->a->locals && i < k->s->locals; i++)
+        rule(k, &k->a->rank[i], &k->s->rank[i], suspect_name(&k->s->rank[i], name));
 }
 
 void alarms_judge(alarms *a, watch_state *s, alarm_news *news) {

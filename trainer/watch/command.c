@@ -22,20 +22,23 @@ void command_on(char *dst, size_t room, const char *words, const char *dir) {
 
 // Is one of the paths in the settings relative? Those of [data] may be several, with spaces between them.
 static bool has_relative(const char *dir) {
-    static const char *const paths[][2] = {{"data", "train"},     {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
-                                           {"eval", "choices"},   {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"},
-                                           {"log", "http_token"}, {"log", "prom_file"}};
+    static const char *const paths[][2] = {
+        {"data", "train"},     {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
+        {"eval", "choices"},   {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"},
+        {"log", "http_token"}, {"log", "prom_file"}};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         char value[IO_PATH], *rest = value;
         rundir_setting(dir, paths[i][0], paths[i][1], value, sizeof value);
-        bool word = strcmp(paths[i][1], "tokenizer") == 0 && !strchr(value, '/');  // `bytes`, or a tokenizer that is built in
+        // `bytes`, or a tokenizer that is built in
+        bool word = strcmp(paths[i][1], "tokenizer") == 0 && !strchr(value, '/');
         for (char *path; !word && (path = strsep(&rest, " "));)
             if (*path && *path != '/') return true;
     }
     return false;
 }
 
-// If `path` ends with "/TAIL", its length without that; else -1. A path has no "/." and no "//" here, a tail may begin with "./".
+// If `path` ends with "/TAIL", its length without that; else -1. A path has no "/." and no "//" here, a tail may begin
+// with "./".
 static int without(const char *path, const char *tail) {
     while (strncmp(tail, "./", 2) == 0) tail += 2 + strspn(tail + 2, "/");
     size_t n = strlen(path), m = strlen(tail);
@@ -45,7 +48,8 @@ static int without(const char *path, const char *tail) {
 // Where the run was started, by its [run] dir and name, which end the directory's path. false: not known.
 static bool start_of(const char *full, const char *dir, const char *name, char start[IO_PATH]) {
     char tail[IO_PATH], path[IO_PATH];
-    if (!*dir || !*name || io_path(tail, "%s/%s", dir, name) != ERR_OK || io_path(path, "%s", full) != ERR_OK) return false;
+    if (!*dir || !*name || io_path(tail, "%s/%s", dir, name) != ERR_OK || io_path(path, "%s", full) != ERR_OK)
+        return false;
     int n = without(path, tail);
     if (n < 0) return false;
     snprintf(start, IO_PATH, "%.*s", n > 0 ? n : 1, full);

@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-// "BEFORElockstep VERBDIR/config.ini", which goes on with a run, or looks at it. Relative paths in the settings of a run begin where it was started, so that if this is
-// elsewhere, there is a `cd` before it. Where it can't be known, because the run was moved, the command says so.
+// "BEFORElockstep VERBDIR/config.ini", which goes on with a run, or looks at it. Relative paths in the settings of a
+// run begin where it was started, so that if this is elsewhere, there is a `cd` before it. Where it can't be known,
+// because the run was moved, the command says so.
 void command_of(char *dst, size_t room, const char *before, const char *verb, const char *dir);
 
 // What the run itself said: if it is a command of lockstep, it was said where the run was started, so that a `cd` is

@@ -31,7 +31,7 @@ const char *facts_age(char dst[FACTS_AGE], double s) {
     return dst;
 }
 
-// --- log.jsonl ----------------------------------------------------------------------------------------------------------------
+// --- log.jsonl -------------------------------------------------------------------------------------------------------
 
 typedef struct log_times {
     double ms[TIMES], gap[GAPS];
@@ -82,7 +82,8 @@ static void read_log(facts *f) {
         const char *kind = rundir_text(o, "t");
         f->began = true;
         if (is(kind, "step")) add_step(f, t, o);
-        if (is(kind, "checkpoint") && rundir_whole(o, "step", -1) == f->checkpoint) copy(f->hash, sizeof f->hash, rundir_text(o, "hash"));
+        if (is(kind, "checkpoint") && rundir_whole(o, "step", -1) == f->checkpoint)
+            copy(f->hash, sizeof f->hash, rundir_text(o, "hash"));
         json_decref(o);
     }
     if (text && t) sum_up(f, t, changed);
@@ -90,7 +91,7 @@ static void read_log(facts *f) {
     free(text);
 }
 
-// --- events.jsonl -------------------------------------------------------------------------------------------------------------
+// --- events.jsonl ----------------------------------------------------------------------------------------------------
 
 static void add_event(facts *f, const json_t *o) {
     fact_event e = {.step = rundir_whole(o, "step", 0), .age = f->now - rundir_when(rundir_text(o, "at"))};
@@ -101,7 +102,9 @@ static void add_event(facts *f, const json_t *o) {
     if (f->events < FACTS_EVENTS) f->events++;
     if (is(e.kind, "resume") && e.age < DAY_S) f->restarts++;
     if (is(e.kind, "resume")) f->restart_age = e.age;
-    if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed") || is(e.kind, "forked")) f->end = e;
+    if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed") ||
+        is(e.kind, "forked"))
+        f->end = e;
     if (is(e.kind, "diverged")) f->diverged = e;
     if (is(e.kind, "ruined")) f->ruined = e;
     if (is(e.kind, "resume")) f->diverged.kind[0] = 0;  // it went back
@@ -114,7 +117,8 @@ static void read_events(facts *f) {
     double changed;
     json_t *first = rundir_first(f->dir, "events.jsonl");
     const char *from = rundir_text(first, "text");
-    if (is(rundir_text(first, "kind"), "forked")) copy(f->forked, sizeof f->forked, from + (strncmp(from, "from ", 5) == 0 ? 5 : 0));
+    if (is(rundir_text(first, "kind"), "forked"))
+        copy(f->forked, sizeof f->forked, from + (strncmp(from, "from ", 5) == 0 ? 5 : 0));
     json_decref(first);
     char *text = rundir_end(f->dir, "events.jsonl", END_MOST, &changed), *at = text;
     json_t *o;
@@ -125,7 +129,7 @@ static void read_events(facts *f) {
     free(text);
 }
 
-// --- the rest -----------------------------------------------------------------------------------------------------------------
+// --- the rest --------------------------------------------------------------------------------------------------------
 
 static void read_checkpoints(facts *f) {
     char path[IO_PATH];
@@ -136,7 +140,8 @@ static void read_checkpoints(facts *f) {
     free(steps);
     if (f->checkpoint < 0) return;
     f->began = true;
-    if (ckpt_path(path, f->dir, KIND_FINAL, f->checkpoint) == ERR_OK && stat(path, &st) == 0) f->checkpoint_age = f->now - (double)st.st_mtim.tv_sec;
+    if (ckpt_path(path, f->dir, KIND_FINAL, f->checkpoint) == ERR_OK && stat(path, &st) == 0)
+        f->checkpoint_age = f->now - (double)st.st_mtim.tv_sec;
 }
 
 // Seconds by the file's own clock: the machine that looks may have another.
@@ -151,11 +156,12 @@ static void read_status(facts *f) {
     if (steps > 0) f->steps = steps;
 }
 
-// What the watcher has seen a moment ago is newer than the log, which has every tenth step or so. When it is gone it is still the
-// last that is known, unless the log went on.
+// What the watcher has seen a moment ago is newer than the log, which has every tenth step or so. When it is gone it is
+// still the last that is known, unless the log went on.
 static void prefer_status(facts *f) {
     int64_t step = rundir_whole(f->status, "step", -1);
-    double at = rundir_real(f->status, "step_time"), p50 = rundir_real(f->status, "p50_ms"), p99 = rundir_real(f->status, "p99_ms");
+    double at = rundir_real(f->status, "step_time"), p50 = rundir_real(f->status, "p50_ms"),
+           p99 = rundir_real(f->status, "p99_ms");
     if (step < 0 || f->status_age < -5 || (!f->fresh && step < f->step)) return;
     f->step = step;
     if (at > 0) f->step_age = f->now - at;
@@ -164,7 +170,8 @@ static void prefer_status(facts *f) {
     double loss = rundir_real(f->status, "loss"), rate = rundir_real(f->status, "tokens_per_s");
     if (!isnan(loss)) f->loss = loss;
     if (!isnan(rate)) f->rate = rate;
-    if (!*f->unit && *rundir_text(f->status, "unit")) snprintf(f->unit, sizeof f->unit, "%ss", rundir_text(f->status, "unit"));
+    if (!*f->unit && *rundir_text(f->status, "unit"))
+        snprintf(f->unit, sizeof f->unit, "%ss", rundir_text(f->status, "unit"));
     if (rundir_whole(f->status, "checkpoint_step", -1) == f->checkpoint && f->checkpoint > 0)
         copy(f->hash, sizeof f->hash, rundir_text(f->status, "checkpoint_hash"));
 }
@@ -174,7 +181,8 @@ static void read_disk(facts *f) {
     if (statvfs(f->dir, &v) != 0) return;
     f->disk_free = (double)v.f_bavail * (double)v.f_frsize;
     f->disk_total = (double)v.f_blocks * (double)v.f_frsize;
-    double per_s = rundir_real(json_object_get(f->status, "disk"), "free_per_s"), since = f->now - rundir_real(f->status, "began");
+    double per_s = rundir_real(json_object_get(f->status, "disk"), "free_per_s"),
+           since = f->now - rundir_real(f->status, "began");
     if (f->fresh && per_s < 0 && since >= TREND_S) f->disk_left_s = f->disk_free / -per_s;
 }
 
@@ -216,7 +224,7 @@ void facts_release(facts *f) {
     f->status = NULL;
 }
 
-// --- judgement ------------------------------------------------------------------------------------------------------------------
+// --- judgement -------------------------------------------------------------------------------------------------------
 
 static run_life life_of(const facts *f) {
     const char *state = rundir_text(f->status, "state");
@@ -302,12 +310,14 @@ static bool judge_age(const facts *f, verdict *v) {
     char age[FACTS_AGE], limit[FACTS_AGE];
     double most = 5 * f->p99 > 30 ? 5 * f->p99 : 30;
     if (f->fresh && !is(state, "training")) return false;
-    if (f->fresh && rundir_whole(f->status, "step", 0) <= rundir_whole(f->status, "began_step", 0) && most < 300) most = 300;
+    if (f->fresh && rundir_whole(f->status, "step", 0) <= rundir_whole(f->status, "began_step", 0) && most < 300)
+        most = 300;
     if (!f->fresh && most < 60) most = 60;
     if (!f->fresh && 3 * f->gap > most) most = 3 * f->gap;
     if (!(f->step_age > most)) return false;
     attention(v, "no step is finished");
-    snprintf(v->why, sizeof v->why, "no step for %s; at most %s were expected", facts_age(age, f->step_age), facts_age(limit, most));
+    snprintf(v->why, sizeof v->why, "no step for %s; at most %s were expected", facts_age(age, f->step_age),
+             facts_age(limit, most));
     if (f->fresh) v->suspect = slowest(f);
     return true;
 }
@@ -330,7 +340,9 @@ static void judge_running(const facts *f, verdict *v) {
     const char *state = rundir_text(f->status, "state");
     copy(v->headline, sizeof v->headline, f->fresh && *state ? state : "running");
     command_on(v->next, sizeof v->next, "nothing; lockstep tail", f->dir);
-    if (judge_alarms(f, v) || (!f->fresh && judge_divergence(f, v, "the run diverges")) || judge_age(f, v) || judge_rest(f, v)) return;
+    if (judge_alarms(f, v) || (!f->fresh && judge_divergence(f, v, "the run diverges")) || judge_age(f, v) ||
+        judge_rest(f, v))
+        return;
     judge_ruin(f, v, "the loss is far above what it was");
 }
 
@@ -356,7 +368,8 @@ verdict facts_judge(const facts *f) {
         split(f, &v, f->end.text);
         break;
     case LIFE_STOPPED:
-        v.code = 1, copy(v.headline, sizeof v.headline, is(f->end.kind, "forked") ? "forked, and not started yet" : "stopped on request");
+        v.code = 1, copy(v.headline, sizeof v.headline,
+                         is(f->end.kind, "forked") ? "forked, and not started yet" : "stopped on request");
         break;
     case LIFE_FAILED: v.code = 2, copy(v.headline, sizeof v.headline, "failed"); break;
     case LIFE_DIED:
@@ -365,8 +378,10 @@ verdict facts_judge(const facts *f) {
         copy(v.why, sizeof v.why, "it ended without a word: killed, out of memory, or the machine went down");
         break;
     }
-    if ((v.life == LIFE_STOPPED && !is(f->end.kind, "forked")) || v.life == LIFE_FAILED) snprintf(v.why, sizeof v.why, "%s", f->end.text);
-    if (v.life == LIFE_STOPPED && judge_ruin(f, &v, "stopped on request, and its loss is far above what it was")) return v;
+    if ((v.life == LIFE_STOPPED && !is(f->end.kind, "forked")) || v.life == LIFE_FAILED)
+        snprintf(v.why, sizeof v.why, "%s", f->end.text);
+    if (v.life == LIFE_STOPPED && judge_ruin(f, &v, "stopped on request, and its loss is far above what it was"))
+        return v;
     if (v.life >= LIFE_STOPPED && v.life != LIFE_DIVERGED)
         command_of(v.next, sizeof v.next, v.life == LIFE_FAILED ? "when that is mended: " : "", "", f->dir);
     return v;

@@ -1,5 +1,5 @@
-// trainer/watch/facts.h: what the files of a run's directory say, gathered, and what follows from it. The time is an argument,
-// so that tests can choose it.
+// trainer/watch/facts.h: what the files of a run's directory say, gathered, and what follows from it. The time is an
+// argument, so that tests can choose it.
 //
 //   lock          is there a process?                      status.json   where the ranks are, seconds ago; its alarms
 //   log.jsonl     steps and how long they take             events.jsonl  restarts, stops, failures
@@ -68,8 +68,10 @@ void facts_release(facts *f);
 typedef struct verdict {
     int code;  // exit status: 0 fine, 1 attention, 2 dead
     run_life life;
-    char headline[FACTS_TEXT], why[FACTS_TEXT], next[FACTS_TEXT];  // why: the gravest alarm, or what the run said last; may be ""
-    const json_t *suspect;                                         // of status.ranks: who is waited for, NULL: not known
+    // why: the gravest alarm, or what the run said last; may be ""
+    char headline[FACTS_TEXT], why[FACTS_TEXT], next[FACTS_TEXT];
+    // of status.ranks: who is waited for, NULL: not known
+    const json_t *suspect;
 } verdict;
 
 verdict facts_judge(const facts *f);

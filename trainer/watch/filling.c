@@ -1,7 +1,8 @@
 // trainer/watch/filling.c: see trainer/watch/filling.h.
 #include "trainer/watch/filling.h"
 
-static const double MINUTE_S = 60, LONGEST_S = 5;  // LONGEST: between two looks; what happened in a longer pause is not known
+// LONGEST: between two looks; what happened in a longer pause is not known
+static const double MINUTE_S = 60, LONGEST_S = 5;
 
 static void begin_save(filling *f, double now) {
     if (f->saves > f->kept) {

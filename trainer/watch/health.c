@@ -9,8 +9,8 @@
 static void describe(const watch_rank *r, char *dst, size_t room) {
     char name[COMM_NAME], number[32] = "";
     if (r->number >= 0) snprintf(number, sizeof number, " %" PRId64, r->number);
-    snprintf(dst, room, "%s: %s%s, for %.0f s", comm_place_text(&r->place, name), r->what ? r->what : board_phase_name(r->phase),
-             r->what ? number : "", r->what ? r->what_s : r->phase_s);
+    snprintf(dst, room, "%s: %s%s, for %.0f s", comm_place_text(&r->place, name),
+             r->what ? r->what : board_phase_name(r->phase), r->what ? number : "", r->what ? r->what_s : r->phase_s);
 }
 
 // The rank that has been longest at what it does, of those in this phase; NULL: none is.
@@ -23,23 +23,28 @@ static const watch_rank *slowest(const watch_state *s, board_phase phase) {
 
 static const watch_alarm *first_alarm(const watch_state *s) {
     for (int i = 0; i < s->alarms; i++)
-        if (s->alarm[i].kind == ALARM_HANG || s->alarm[i].kind == ALARM_STOPPED || s->alarm[i].kind == ALARM_DEAD) return &s->alarm[i];
+        if (s->alarm[i].kind == ALARM_HANG || s->alarm[i].kind == ALARM_STOPPED || s->alarm[i].kind == ALARM_DEAD)
+            return &s->alarm[i];
     return NULL;
 }
 
 // A rank whose process can't go on: stopped by a signal, or ended; NULL: none. *how: a constant text.
 static const watch_rank *halted(const watch_state *s, const char **how) {
     for (const watch_rank *r = s->rank; r < s->rank + s->locals; r++) {
-        *how = r->process == 'T' ? "is stopped by a signal" : r->process == 'Z' || r->process == 'X' ? "has ended" : NULL;
+        *how = r->process == 'T'                        ? "is stopped by a signal"
+               : r->process == 'Z' || r->process == 'X' ? "has ended"
+                                                        : NULL;
         if (*how) return r;
     }
     return NULL;
 }
 
-// For how long steps have been expected and none was finished. A rank that has just evaluated began to step again since: the shorter time
-// counts. A node without rank 0 hears of no finished steps: there each operation must come to its end.
+// For how long steps have been expected and none was finished. A rank that has just evaluated began to step again
+// since: the shorter time counts. A node without rank 0 hears of no finished steps: there each operation must come to
+// its end.
 static double waited(const watch_state *s) {
-    double shortest = s->has_news && s->news.step_time > 0 ? fmax(0, s->time - s->news.step_time) : INFINITY;  // a clock may be set back
+    // a clock may be set back
+    double shortest = s->has_news && s->news.step_time > 0 ? fmax(0, s->time - s->news.step_time) : INFINITY;
     for (const watch_rank *r = s->rank; r < s->rank + s->locals; r++) {
         double own = !s->has_news && r->what && r->what_s < r->phase_s ? r->what_s : r->phase_s;
         if (r->phase == PHASE_STEPPING && own < shortest) shortest = own;
@@ -69,7 +74,8 @@ static bool stepping(const watch_state *s, const watch_rank *r, char *text, size
     describe(r, who, sizeof who);
     if (s->has_news) snprintf(of, sizeof of, "step %" PRId64 " of %" PRId64 ", ", s->news.step, s->news.steps);
     else snprintf(of, sizeof of, "step %" PRId64 ", ", s->step);
-    if (age <= most) snprintf(text, room, "ok: %s%s %.1f s ago", of, s->has_news ? "the last" : "an operation began", age);
+    if (age <= most)
+        snprintf(text, room, "ok: %s%s %.1f s ago", of, s->has_news ? "the last" : "an operation began", age);
     else snprintf(text, room, "%sno step for %.0f s, expected one within %.0f s (%s)", of, age, most, who);
     return age <= most;
 }
@@ -93,7 +99,9 @@ bool health(const watch_state *s, char *text, size_t room) {
         return false;
     }
     if (s->bad_limit > 0 && s->bad_steps >= s->bad_limit) {
-        snprintf(text, room, "the run diverges: the loss or the gradient of the last %" PRId64 " steps, up to step %" PRId64 ", was not finite",
+        snprintf(text, room,
+                 "the run diverges: the loss or the gradient of the last %" PRId64 " steps, up to step %" PRId64
+                 ", was not finite",
                  s->bad_steps, s->step);
         return false;
     }

@@ -1,10 +1,11 @@
 // trainer/watch/http.c: see http.h. One thread, one poll(), a fixed number of places for connections.
 //
-//   READING   the request's head  ->  WRITING  the reply  ->  DRAINING  until the other side has closed, too: to close while there
+//   READING   the request's head  ->  WRITING  the reply  ->  DRAINING  until the other side has closed, too: to close
+//             while there
 //                                                             is something to read would destroy the reply on its way
 //
-// Pages are copied, as a slow connection may still be sending one when the next is made. Of each route there are two copies at most:
-// the newest, and one that is still being sent; while both are being sent, the newest is shown again.
+// Pages are copied, as a slow connection may still be sending one when the next is made. Of each route there are two
+// copies at most: the newest, and one that is still being sent; while both are being sent, the newest is shown again.
 #include "trainer/watch/http.h"
 
 #include "base/clock.h"
@@ -25,7 +26,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLACES = HTTP_SLOTS + 1, REPLY = 1536, COPIES = 2, DRAIN = 65536, BACKLOG = 1024, TURN = 64, SEND_BUFFER = 256 << 10, MACHINE = 256 };
+enum {
+    PLACES = HTTP_SLOTS + 1,
+    REPLY = 1536,
+    COPIES = 2,
+    DRAIN = 65536,
+    BACKLOG = 1024,
+    TURN = 64,
+    SEND_BUFFER = 256 << 10,
+    MACHINE = 256
+};
 static const double drain_s = 1;     // for the other side to close
 static const double pause_s = 0.25;  // without accepting, when the process is out of descriptors or memory
 
@@ -79,22 +89,24 @@ static void date_text(char dst[32]) {
     struct tm t;
     time_t now = time(NULL);
     if (!gmtime_r(&now, &t)) t = (struct tm){.tm_mday = 1, .tm_year = 70, .tm_wday = 4};
-    snprintf(dst, 32, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT", days + 3 * t.tm_wday, t.tm_mday, months + 3 * t.tm_mon, 1900 + t.tm_year, t.tm_hour,
-             t.tm_min, t.tm_sec);
+    snprintf(dst, 32, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT", days + 3 * t.tm_wday, t.tm_mday, months + 3 * t.tm_mon,
+             1900 + t.tm_year, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
-// --- open and close ----------------------------------------------------------------------------------------------------
+// --- open and close --------------------------------------------------------------------------------------------------
 
 static err_t listen_at(http *h) {
     int one = 1;
     h->listener = socket(h->at.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (h->listener < 0) return err_set(ERR_UNAVAILABLE, "%s: no socket: %s", h->where, strerror(errno));
     setsockopt(h->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(h->listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one);  // who says nothing for a second stays in the kernel so long
+    // who says nothing for a second stays in the kernel so long
+    setsockopt(h->listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one);
     if (h->at.at.any.sa_family == AF_INET6) setsockopt(h->listener, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(h->listener, &h->at.at.any, h->at.size) != 0 || listen(h->listener, BACKLOG) != 0) {
         const char *hint = "";
-        if (errno == EADDRINUSE) hint = ". Another program has the port (ss -ltnp shows which): end it, or choose another port";
+        if (errno == EADDRINUSE)
+            hint = ". Another program has the port (ss -ltnp shows which): end it, or choose another port";
         if (errno == EADDRNOTAVAIL) hint = ". This machine does not have that address (ip address shows those it has)";
         if (errno == EACCES) hint = ". Ports below 1024 are root's: choose another one";
         return err_set(ERR_UNAVAILABLE, "%s can't be listened on: %s%s", h->where, strerror(errno), hint);
@@ -118,7 +130,8 @@ err_t http_check(const http_options *o) {
             "%s: others than this machine could read the page there. Listen at 127.0.0.1 and reach it by `ssh -L`, or name a file with a token",
             where);
     if (o->token && (n < HTTP_TOKEN_LEAST || n > HTTP_TOKEN_MOST))
-        return err_set(ERR_CONFIG, "%s: a token of %zu characters; expected %d to %d", where, n, HTTP_TOKEN_LEAST, HTTP_TOKEN_MOST);
+        return err_set(ERR_CONFIG, "%s: a token of %zu characters; expected %d to %d", where, n, HTTP_TOKEN_LEAST,
+                       HTTP_TOKEN_MOST);
     return ERR_OK;
 }
 
@@ -134,7 +147,8 @@ static err_t prepare(http *h, const http_options *o) {
     if ((h->guarded = o->token != NULL)) http_token_hash(o->token, h->token);
     h->routes = o->routes, h->count = o->count, h->ctx = o->ctx;
     h->bytes = (size_t)o->count * COPIES * HTTP_BODY;
-    h->memory = mmap(NULL, h->bytes ? h->bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    h->memory =
+        mmap(NULL, h->bytes ? h->bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (h->memory == MAP_FAILED) return err_set(ERR_INTERNAL, "%s: no memory for pages: %s", h->where, strerror(errno));
     for (int i = 0; i < o->count * COPIES; i++) h->copy[i / COPIES][i % COPIES].at = h->memory + (size_t)i * HTTP_BODY;
     return listen_at(h);
@@ -162,7 +176,7 @@ void http_close(http *h) {
     free(h);
 }
 
-// --- replies -----------------------------------------------------------------------------------------------------------
+// --- replies ---------------------------------------------------------------------------------------------------------
 
 static const struct {
     int status;
@@ -174,7 +188,8 @@ static const struct {
     {404, "Not Found", "There is no such page.\n"},
     {405, "Method Not Allowed", "Pages can be read, and nothing else.\n"},
     {414, "URI Too Long", "The request line is too long.\n"},
-    {421, "Misdirected Request", "This server does not go by that name. Call it by its address, or through a tunnel by localhost.\n"},
+    {421, "Misdirected Request",
+     "This server does not go by that name. Call it by its address, or through a tunnel by localhost.\n"},
     {431, "Request Header Fields Too Large", "The request's headers are too long.\n"},
     {500, "Internal Server Error", ""},
     {503, "Service Unavailable", "All places are taken. Try again in a second.\n"},
@@ -191,16 +206,19 @@ static int state_at(int status) {
 static size_t write_reply(char dst[REPLY], int status, const char *type, size_t bytes, const char *text) {
     char date[32];
     const char *more = "";
-    if (status == 401) more = "WWW-Authenticate: Basic realm=\"lockstep\", charset=\"UTF-8\"\r\nWWW-Authenticate: Bearer realm=\"lockstep\"\r\n";
+    if (status == 401)
+        more =
+            "WWW-Authenticate: Basic realm=\"lockstep\", charset=\"UTF-8\"\r\nWWW-Authenticate: Bearer realm=\"lockstep\"\r\n";
     if (status == 405) more = "Allow: GET, HEAD\r\n";
     if (status == 503) more = "Retry-After: 1\r\n";
     date_text(date);
-    int n = snprintf(dst, REPLY,
-                     "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\nCache-Control: no-store\r\n"
-                     "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
-                     "frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
-                     "Cross-Origin-Resource-Policy: same-origin\r\n%s\r\n%s",
-                     status, states[state_at(status)].name, date, type, bytes, more, text);
+    int n = snprintf(
+        dst, REPLY,
+        "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\nCache-Control: no-store\r\n"
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
+        "Cross-Origin-Resource-Policy: same-origin\r\n%s\r\n%s",
+        status, states[state_at(status)].name, date, type, bytes, more, text);
     return n < REPLY ? (size_t)n : REPLY - 1;
 }
 
@@ -221,7 +239,8 @@ static void fill(http *h, const http_route *r, copy *c, double now) {
     http_page p = {.status = 0};
     h->counts.got++;
     err_t rc = r->get(h->ctx, &p);
-    if (rc == ERR_OK && p.bytes > HTTP_BODY) rc = err_set(ERR_INTERNAL, "%s has %zu bytes; at most %d can be shown", r->path, p.bytes, HTTP_BODY);
+    if (rc == ERR_OK && p.bytes > HTTP_BODY)
+        rc = err_set(ERR_INTERNAL, "%s has %zu bytes; at most %d can be shown", r->path, p.bytes, HTTP_BODY);
     if (rc != ERR_OK) {
         const char *text = err_last()->text;
         p = (http_page){.type = "text/plain; charset=utf-8", .body = text, .bytes = strlen(text), .status = 500};
@@ -263,7 +282,7 @@ static void answer(http *h, slot *s, int code, const http_request *q, double now
     begin_writing(s, now, s->size + c->n);
 }
 
-// --- connections -------------------------------------------------------------------------------------------------------
+// --- connections -----------------------------------------------------------------------------------------------------
 
 static void end(slot *s) {
     close(s->fd);
@@ -332,15 +351,18 @@ static void go_on(http *h, slot *s, double now) {
     }
 }
 
-// The connection that gives up its place to another; NULL: none. First those that only have to close, then those that owe their request, the
-// oldest first: at once to one that has sent all of its own, else after their first moments. Last, readers that stall.
+// The connection that gives up its place to another; NULL: none. First those that only have to close, then those that
+// owe their request, the oldest first: at once to one that has sent all of its own, else after their first moments.
+// Last, readers that stall.
 static slot *find_victim(http *h, const slot *newcomer, bool complete, double now) {
     static const stage order[] = {DRAINING, READING, WRITING};
     const double least[] = {0, complete ? 0 : HTTP_GRACE_S, HTTP_REPLY_S};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         slot *oldest = NULL;
         for (slot *s = h->slot; s < h->slot + PLACES; s++)
-            if (s != newcomer && s->stage == order[k] && now - s->since >= least[k] && (!oldest || s->since < oldest->since)) oldest = s;
+            if (s != newcomer && s->stage == order[k] && now - s->since >= least[k] &&
+                (!oldest || s->since < oldest->since))
+                oldest = s;
         if (oldest) return oldest;
     }
     return NULL;
@@ -364,7 +386,8 @@ static slot *find_free(http *h, const slot *but) {
     return NULL;
 }
 
-// One place is always free, for the newcomer: mostly its request is there already. Who then has the last one makes another one free.
+// One place is always free, for the newcomer: mostly its request is there already. Who then has the last one makes
+// another one free.
 static void take_in(http *h, int fd, double now) {
     int room = SEND_BUFFER;
     slot *s = find_free(h, NULL);
@@ -386,8 +409,8 @@ static void take_in(http *h, int fd, double now) {
     else turn_away(h, s);
 }
 
-// Accepts who waits. When that fails for want of descriptors or memory, or again and again, the next attempt is later: the caller stays in
-// the queue, and poll() would report it at once.
+// Accepts who waits. When that fails for want of descriptors or memory, or again and again, the next attempt is later:
+// the caller stays in the queue, and poll() would report it at once.
 static void accept_all(http *h, double now) {
     int failed = 0;
     for (int i = 0; i < TURN; i++) {
@@ -402,7 +425,7 @@ static void accept_all(http *h, double now) {
     }
 }
 
-// --- the loop ----------------------------------------------------------------------------------------------------------
+// --- the loop --------------------------------------------------------------------------------------------------------
 
 // Waits for connections. Returns what poll returns; fd[0] is the listener's, fd[1 + i] that of slot i.
 static int wait_for(const http *h, struct pollfd fd[1 + PLACES], double now, double until) {
@@ -412,7 +435,8 @@ static int wait_for(const http *h, struct pollfd fd[1 + PLACES], double now, dou
     fd[0] = (struct pollfd){.fd = open ? h->listener : -1, .events = POLLIN};
     for (int i = 0; i < PLACES; i++) {
         const slot *s = &h->slot[i];
-        fd[1 + i] = (struct pollfd){.fd = s->stage == FREE ? -1 : s->fd, .events = s->stage == WRITING ? POLLOUT : POLLIN};
+        fd[1 + i] =
+            (struct pollfd){.fd = s->stage == FREE ? -1 : s->fd, .events = s->stage == WRITING ? POLLOUT : POLLIN};
         if (s->stage != FREE && s->deadline < wake) wake = s->deadline;
     }
     double left = wake > now ? wake - now : 0;

@@ -41,7 +41,8 @@ err_t http_address_read(http_address *out, const char *text) {
     bool whole = split(&p, text, strlen(text)) && p.port >= 0;
     const char *host = whole && !p.brackets && strcmp(p.host, "localhost") == 0 ? "127.0.0.1" : p.host;
     if (whole && p.brackets && inet_pton(AF_INET6, host, &v6) == 1) {
-        out->at.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)p.port), .sin6_addr = v6};
+        out->at.v6 =
+            (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)p.port), .sin6_addr = v6};
         out->size = sizeof out->at.v6;
         out->loopback = IN6_IS_ADDR_LOOPBACK(&v6);
         out->all = IN6_IS_ADDR_UNSPECIFIED(&v6);
@@ -54,13 +55,15 @@ err_t http_address_read(http_address *out, const char *text) {
         out->all = v4.s_addr == INADDR_ANY;
         return ERR_OK;
     }
-    return err_set(ERR_CONFIG, "%.100s: expected an address and a port, as 127.0.0.1:28080, [::1]:28080 or 0.0.0.0:28080", text);
+    return err_set(ERR_CONFIG,
+                   "%.100s: expected an address and a port, as 127.0.0.1:28080, [::1]:28080 or 0.0.0.0:28080", text);
 }
 
 const char *http_address_text(const http_address *a, char dst[HTTP_ADDRESS]) {
     char host[INET6_ADDRSTRLEN] = "?";
     bool six = a->at.any.sa_family == AF_INET6;
-    inet_ntop(a->at.any.sa_family, six ? (const void *)&a->at.v6.sin6_addr : (const void *)&a->at.v4.sin_addr, host, sizeof host);
+    inet_ntop(a->at.any.sa_family, six ? (const void *)&a->at.v6.sin6_addr : (const void *)&a->at.v4.sin_addr, host,
+              sizeof host);
     snprintf(dst, HTTP_ADDRESS, six ? "[%s]:%d" : "%s:%d", host, ntohs(six ? a->at.v6.sin6_port : a->at.v4.sin_port));
     return dst;
 }

@@ -1,5 +1,5 @@
-// trainer/watch/http_parse.c: see http_parse.h. A cursor goes over the bytes once, line by line; whatever is wrong ends it where
-// it stands, so a verdict never depends on the pieces in which the bytes came.
+// trainer/watch/http_parse.c: see http_parse.h. A cursor goes over the bytes once, line by line; whatever is wrong ends
+// it where it stands, so a verdict never depends on the pieces in which the bytes came.
 #include "trainer/watch/http_parse.h"
 
 #include <sodium.h>
@@ -13,7 +13,8 @@ typedef struct cursor {
 
 // What a name or a method is made of (RFC 9110, 5.6.2).
 static bool is_token(unsigned char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("!#$%&'*+-.^_`|~", c));
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static bool is_target(unsigned char c) { return c > ' ' && c < 0x7F; }
@@ -138,7 +139,9 @@ size_t http_credential(http_text authorization, char *dst, size_t room) {
         return bearer.n;
     }
     size_t n = 0;
-    if (!basic.at || sodium_base642bin((unsigned char *)dst, room, basic.at, basic.n, NULL, &n, NULL, sodium_base64_VARIANT_ORIGINAL) != 0) return 0;
+    if (!basic.at || sodium_base642bin((unsigned char *)dst, room, basic.at, basic.n, NULL, &n, NULL,
+                                       sodium_base64_VARIANT_ORIGINAL) != 0)
+        return 0;
     const char *colon = memchr(dst, ':', n);
     if (!colon) return 0;
     n -= (size_t)(colon + 1 - dst);

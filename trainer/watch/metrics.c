@@ -1,5 +1,5 @@
-// trainer/watch/metrics.c: see metrics.h. One function writes all families in order; where the text goes, to memory or to a file in pieces,
-// is the writer's business.
+// trainer/watch/metrics.c: see metrics.h. One function writes all families in order; where the text goes, to memory or
+// to a file in pieces, is the writer's business.
 #include "trainer/watch/metrics.h"
 
 #include "base/io.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// --- a writer ----------------------------------------------------------------------------------------------------------
+// --- a writer --------------------------------------------------------------------------------------------------------
 
 enum { LABELS = 512, LINE = 1024, PIECE = 16384 };
 
@@ -66,8 +66,12 @@ static void whole(writer *w, family *f, const char *labels, int64_t x) {
     put(w, "lockstep_%s%s %" PRId64 "\n", f->name, labels, x);
 }
 
-static void gauge(writer *w, const char *name, const char *help, double x) { sample(w, &(family){name, "gauge", help, false}, "", x); }
-static void count(writer *w, const char *name, const char *help, int64_t x) { whole(w, &(family){name, "counter", help, false}, "", x); }
+static void gauge(writer *w, const char *name, const char *help, double x) {
+    sample(w, &(family){name, "gauge", help, false}, "", x);
+}
+static void count(writer *w, const char *name, const char *help, int64_t x) {
+    whole(w, &(family){name, "counter", help, false}, "", x);
+}
 
 // A whole number that is known where it is not negative.
 static double known(int64_t x) { return x >= 0 ? (double)x : NAN; }
@@ -82,7 +86,7 @@ static void escape(char *dst, size_t room, const char *text) {
     dst[n] = 0;
 }
 
-// --- the run -----------------------------------------------------------------------------------------------------------
+// --- the run ---------------------------------------------------------------------------------------------------------
 
 static void put_build(writer *w) {
     char version[64], escaped[2 * sizeof version];
@@ -101,7 +105,8 @@ static void put_steps(writer *w, const board_news *n) {
     char name[64], help[96];
     gauge(w, "step_target", "Steps that the run has in all.", (double)n->steps);
     count(w, "steps_total", "Steps finished since the process began.", done);
-    count(w, "skipped_steps_total", "Steps since the process began whose update was left out, as a gradient was not finite.", n->skipped);
+    count(w, "skipped_steps_total",
+          "Steps since the process began whose update was left out, as a gradient was not finite.", n->skipped);
     // Each step has the same number of them, so those of this process are a share of the run's.
     if (*n->unit) {
         snprintf(name, sizeof name, "%ss_total", n->unit);
@@ -111,15 +116,18 @@ static void put_steps(writer *w, const board_news *n) {
         snprintf(help, sizeof help, "Training %ss per second, of the last step.", n->unit);
         gauge(w, name, help, n->units_per_s);
     }
-    if (n->step_time > 0) gauge(w, "last_step_timestamp_seconds", "When the last step was finished, since 1970.", n->step_time);
+    if (n->step_time > 0)
+        gauge(w, "last_step_timestamp_seconds", "When the last step was finished, since 1970.", n->step_time);
 }
 
 static void put_values(writer *w, const board_news *n) {
     gauge(w, "train_loss", "Training loss of the last step.", n->loss);
     gauge(w, "gradient_norm", "Norm of the last step's gradient, before it was clipped.", n->grad_norm);
     gauge(w, "learning_rate", "Learning rate of the last step.", n->lr);
-    gauge(w, "loss_scale", "What the loss is multiplied by, so that small gradients do not vanish in FP16.", n->loss_scale);
-    gauge(w, "mfu_ratio", "Share of the peak floating-point rate that the model's arithmetic reached in the last step.", n->mfu);
+    gauge(w, "loss_scale", "What the loss is multiplied by, so that small gradients do not vanish in FP16.",
+          n->loss_scale);
+    gauge(w, "mfu_ratio", "Share of the peak floating-point rate that the model's arithmetic reached in the last step.",
+          n->mfu);
     gauge(w, "data_wait_seconds", "How long the last step waited for data.", n->data_wait_ms / 1e3);
     gauge(w, "communication_wait_seconds", "How long the last step waited for other ranks.", n->comm_wait_ms / 1e3);
     if (n->eval_step > 0) {
@@ -132,9 +140,10 @@ static void put_values(writer *w, const board_news *n) {
     }
     if (n->checkpoint_step > 0) {
         gauge(w, "checkpoint_step", "Step of the newest checkpoint.", (double)n->checkpoint_step);
-        gauge(w, "checkpoint_timestamp_seconds", "When the newest checkpoint was complete, since 1970, if this process wrote it.",
-              n->checkpoint_time);
-        gauge(w, "checkpoint_duration_seconds", "How long it took to save the newest checkpoint.", n->checkpoint_ms / 1e3);
+        gauge(w, "checkpoint_timestamp_seconds",
+              "When the newest checkpoint was complete, since 1970, if this process wrote it.", n->checkpoint_time);
+        gauge(w, "checkpoint_duration_seconds", "How long it took to save the newest checkpoint.",
+              n->checkpoint_ms / 1e3);
     }
 }
 
@@ -166,7 +175,7 @@ static void put_run(writer *w, const watch_state *s) {
     put_durations(w, &s->news);
 }
 
-// --- ranks -------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 // Writes a family with a sample of each rank. value: NaN where it is not known.
 typedef double (*rank_value)(const watch_rank *r);
@@ -192,7 +201,8 @@ static void put_phases(writer *w, const watch_state *s) {
     char labels[LABELS];
     for (int i = 0; i < s->locals; i++)
         for (int p = 0; p < BOARD_PHASES; p++) {
-            snprintf(labels, sizeof labels, "{rank=\"%d\",phase=\"%s\"}", s->rank[i].place.rank, board_phase_name((board_phase)p));
+            snprintf(labels, sizeof labels, "{rank=\"%d\",phase=\"%s\"}", s->rank[i].place.rank,
+                     board_phase_name((board_phase)p));
             sample(w, &f, labels, s->rank[i].in_phase_s[p]);
         }
 }
@@ -200,24 +210,33 @@ static void put_phases(writer *w, const watch_state *s) {
 static void put_ranks(writer *w, const watch_state *s) {
     put_phases(w, s);
     of_ranks(w, s, (family){"rank_step", "gauge", "Step that a rank works at.", false}, rank_step);
-    of_ranks(w, s, (family){"rank_operation_age_seconds", "gauge", "For how long a rank has been at its present operation.", false},
+    of_ranks(w, s,
+             (family){"rank_operation_age_seconds", "gauge", "For how long a rank has been at its present operation.",
+                      false},
              rank_operation_s);
     of_ranks(w, s, (family){"rank_busy_processors", "gauge", "Processors that a rank keeps busy.", false}, rank_cpu);
     of_ranks(w, s, (family){"process_resident_bytes", "gauge", "Memory of a rank's process.", false}, rank_resident);
-    of_ranks(w, s, (family){"read_bytes_total", "counter", "Bytes that a rank's loader has read.", false}, rank_read_bytes);
-    of_ranks(w, s, (family){"read_retries_total", "counter", "Reads that a rank's loader had to repeat.", false}, rank_read_retries);
-    of_ranks(w, s, (family){"read_median_seconds", "gauge", "Median time to read a micro-batch, lately.", false}, rank_read_p50);
-    of_ranks(w, s, (family){"read_p99_seconds", "gauge", "99th percentile of the time to read a micro-batch, lately.", false}, rank_read_p99);
+    of_ranks(w, s, (family){"read_bytes_total", "counter", "Bytes that a rank's loader has read.", false},
+             rank_read_bytes);
+    of_ranks(w, s, (family){"read_retries_total", "counter", "Reads that a rank's loader had to repeat.", false},
+             rank_read_retries);
+    of_ranks(w, s, (family){"read_median_seconds", "gauge", "Median time to read a micro-batch, lately.", false},
+             rank_read_p50);
+    of_ranks(w, s,
+             (family){"read_p99_seconds", "gauge", "99th percentile of the time to read a micro-batch, lately.", false},
+             rank_read_p99);
 }
 
-// --- devices -----------------------------------------------------------------------------------------------------------
+// --- devices ---------------------------------------------------------------------------------------------------------
 
 // gpu and UUID as NVIDIA's dcgm-exporter has them; of CPUs rank 0 of a node stands for all of its processors.
 static void device_labels(char dst[LABELS], const watch_rank *r, const char *more) {
     char bus[2 * BOARD_DEVICE], uuid[2 * sizeof r->uuid];
     escape(bus, sizeof bus, r->device);
     escape(uuid, sizeof uuid, r->uuid);
-    if (*bus) snprintf(dst, LABELS, "{gpu=\"%d\",UUID=\"%s\",pci_bus_id=\"%s\",rank=\"%d\"%s}", r->place.local, uuid, bus, r->place.rank, more);
+    if (*bus)
+        snprintf(dst, LABELS, "{gpu=\"%d\",UUID=\"%s\",pci_bus_id=\"%s\",rank=\"%d\"%s}", r->place.local, uuid, bus,
+                 r->place.rank, more);
     else snprintf(dst, LABELS, "{rank=\"%d\"%s}", r->place.rank, more);
 }
 
@@ -259,24 +278,34 @@ static void put_limits(writer *w, const watch_state *s) {
 
 static void put_devices(writer *w, const watch_state *s) {
     of_devices(w, s, (family){"device_power_watts", "gauge", "Power that a device draws.", false}, device_watts);
-    of_devices(w, s, (family){"device_power_limit_watts", "gauge", "Power that a device may draw.", false}, device_limit);
-    of_devices(w, s, (family){"device_energy_joules_total", "counter", "Energy that a device has used.", false}, device_joules);
-    of_devices(w, s, (family){"device_temperature_celsius", "gauge", "Temperature of a device.", false}, device_celsius);
+    of_devices(w, s, (family){"device_power_limit_watts", "gauge", "Power that a device may draw.", false},
+               device_limit);
+    of_devices(w, s, (family){"device_energy_joules_total", "counter", "Energy that a device has used.", false},
+               device_joules);
+    of_devices(w, s, (family){"device_temperature_celsius", "gauge", "Temperature of a device.", false},
+               device_celsius);
     of_devices(w, s, (family){"device_clock_hertz", "gauge", "Clock of a device's processors.", false}, device_hertz);
     put_limits(w, s);
-    of_devices(w, s, (family){"device_utilization_ratio", "gauge", "Share of the last second in which a device computed.", false},
-               device_utilisation);
-    of_devices(w, s, (family){"device_memory_used_bytes", "gauge", "Memory of a device that is in use, by anybody.", false}, device_used);
+    of_devices(
+        w, s,
+        (family){"device_utilization_ratio", "gauge", "Share of the last second in which a device computed.", false},
+        device_utilisation);
+    of_devices(w, s,
+               (family){"device_memory_used_bytes", "gauge", "Memory of a device that is in use, by anybody.", false},
+               device_used);
     of_devices(w, s, (family){"device_memory_size_bytes", "gauge", "Memory of a device.", false}, device_total);
-    of_devices(w, s, (family){"device_memory_planned_bytes", "gauge", "Memory of a device that the run has planned for its rank.", false},
+    of_devices(w, s,
+               (family){"device_memory_planned_bytes", "gauge",
+                        "Memory of a device that the run has planned for its rank.", false},
                device_planned);
 }
 
-// --- the node ----------------------------------------------------------------------------------------------------------
+// --- the node --------------------------------------------------------------------------------------------------------
 
 static void put_node(writer *w, const watch_state *s) {
     family f = {"alarms", "gauge", "What a person should look at now, by kind.", false};
-    gauge(w, "filesystem_avail_bytes", "Space that is left for the run on the disk of its directory.", known(s->disk_free));
+    gauge(w, "filesystem_avail_bytes", "Space that is left for the run on the disk of its directory.",
+          known(s->disk_free));
     gauge(w, "filesystem_size_bytes", "Size of that disk.", known(s->disk_total));
     gauge(w, "disk_read_bytes_per_second", "What the ranks of this node read from disks.", s->disk_read_per_s);
     gauge(w, "disk_written_bytes_per_second", "What the ranks of this node write to disks.", s->disk_written_per_s);

@@ -11,7 +11,9 @@
 err_t pages_open(pages *p) {
     p->room = metrics_room(p->state->locals);
     p->metrics = malloc(p->room);
-    return p->metrics ? ERR_OK : err_set(ERR_INTERNAL, "%zu bytes for the metrics of %d ranks: no memory", p->room, p->state->locals);
+    return p->metrics
+               ? ERR_OK
+               : err_set(ERR_INTERNAL, "%zu bytes for the metrics of %d ranks: no memory", p->room, p->state->locals);
 }
 
 void pages_close(pages *p) {
@@ -38,7 +40,8 @@ static err_t borrow(pages *p, pages_text text, const char *type, const char *non
 static err_t get_report(void *ctx, http_page *out) {
     pages *p = ctx;
     return borrow(p, p->report, "text/html; charset=utf-8",
-                  "The report is on the page of the node with rank 0. Here are /metrics, /health and /status.json.\n", out);
+                  "The report is on the page of the node with rank 0. Here are /metrics, /health and /status.json.\n",
+                  out);
 }
 
 static err_t get_status(void *ctx, http_page *out) {
@@ -49,7 +52,8 @@ static err_t get_status(void *ctx, http_page *out) {
 static err_t get_metrics(void *ctx, http_page *out) {
     pages *p = ctx;
     size_t n = metrics_write(p->state, p->metrics, p->room);
-    if (n == 0) return err_set(ERR_INTERNAL, "the metrics of %d ranks do not fit in %zu bytes", p->state->locals, p->room);
+    if (n == 0)
+        return err_set(ERR_INTERNAL, "the metrics of %d ranks do not fit in %zu bytes", p->state->locals, p->room);
     *out = (http_page){.status = 200, .type = METRICS_TYPE, .body = p->metrics, .bytes = n};
     return ERR_OK;
 }
@@ -70,13 +74,14 @@ const http_route pages_routes[PAGES] = {
     {"/status.json", get_status, 0.5},
 };
 
-// --- at the address of the settings --------------------------------------------------------------------------------------
+// --- at the address of the settings ----------------------------------------------------------------------------------
 
 // Reads the token, if there is one, for as long as `use` takes. p, out: what it needs.
 static err_t with_token(const config *c, err_t (*use)(const http_options *o, http **out), pages *p, http **out) {
     char token[HTTP_TOKEN];
     bool guarded = *c->log.http_token;
-    if (guarded && http_token_read(c->log.http_token, c->cluster.secret_file, token) != ERR_OK) return config_blame(c, "log", "http_token");
+    if (guarded && http_token_read(c->log.http_token, c->cluster.secret_file, token) != ERR_OK)
+        return config_blame(c, "log", "http_token");
     err_t rc = use(&(http_options){c->log.http, guarded ? token : NULL, pages_routes, PAGES, p}, out);
     sodium_memzero(token, sizeof token);
     return rc == ERR_OK ? rc : err_prefix("[log] http");

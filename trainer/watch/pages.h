@@ -33,8 +33,9 @@ extern const http_route pages_routes[PAGES];  // their ctx is a pages
 err_t pages_open(pages *p);
 void pages_close(pages *p);
 
-// Whether [log] http and http_token can be served at all: before a run starts, so that it need not find out later. ERR_CONFIG: not an address, or
-// one beyond this machine without a token. ERR_AUTH: a token that can't be used (trainer/watch/http_token.h). ERR_OK where http is empty.
+// Whether [log] http and http_token can be served at all: before a run starts, so that it need not find out later.
+// ERR_CONFIG: not an address, or one beyond this machine without a token. ERR_AUTH: a token that can't be used
+// (trainer/watch/http_token.h). ERR_OK where http is empty.
 err_t pages_check(const config *c);
 
 // Shows them at [log] http, by http_serve. Errors of pages_check and http_open.

@@ -23,11 +23,14 @@ static bool has(const char *dir, const char *name) {
 err_t rundir_check(const char *dir) {
     static const char *const parts[] = {"log.jsonl", "events.jsonl", "status.json", "ckpt", "lock"};
     struct stat st;
-    if (stat(dir, &st) != 0) return err_set(ERR_USAGE, "%s: %s; expected a run's directory, such as runs/default", dir, strerror(errno));
-    if (!S_ISDIR(st.st_mode)) return err_set(ERR_USAGE, "%s: a file; expected a run's directory, such as runs/default", dir);
+    if (stat(dir, &st) != 0)
+        return err_set(ERR_USAGE, "%s: %s; expected a run's directory, such as runs/default", dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(ERR_USAGE, "%s: a file; expected a run's directory, such as runs/default", dir);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has(dir, parts[i])) return ERR_OK;
-    return err_set(ERR_USAGE, "%s: no run's directory: it has no log.jsonl, events.jsonl, status.json, ckpt or lock", dir);
+    return err_set(ERR_USAGE, "%s: no run's directory: it has no log.jsonl, events.jsonl, status.json, ckpt or lock",
+                   dir);
 }
 
 // A regular file, opened for reading; -1: there is none.
@@ -54,7 +57,8 @@ bool rundir_locked(const char *dir) {
     return is_held(open_plain(dir, "lock", &st)) || is_held(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-// What a machine leaves of a file that loses its power may be NULs, and more lines follow them: the text must not end there.
+// What a machine leaves of a file that loses its power may be NULs, and more lines follow them: the text must not end
+// there.
 static const char NO_JSON = 1;
 
 char *rundir_end(const char *dir, const char *name, size_t most, double *changed) {
@@ -174,7 +178,7 @@ int64_t rundir_steps(const char *dir) {
     return *value && !*end && steps > 0 ? steps : 0;
 }
 
-// --- fields --------------------------------------------------------------------------------------------------------------------
+// --- fields ----------------------------------------------------------------------------------------------------------
 
 double rundir_real(const json_t *o, const char *key) {
     const json_t *x = json_object_get(o, key);

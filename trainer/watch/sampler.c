@@ -1,5 +1,5 @@
-// trainer/watch/sampler.c: see trainer/watch/sampler.h. Files of /proc are read one by one, each with one call into a buffer of
-// its own: no heap, and no library that could wait. A GPU is asked once, whichever ranks share it.
+// trainer/watch/sampler.c: see trainer/watch/sampler.h. Files of /proc are read one by one, each with one call into a
+// buffer of its own: no heap, and no library that could wait. A GPU is asked once, whichever ranks share it.
 #include "trainer/watch/sampler.h"
 
 #include "base/clock.h"
@@ -22,10 +22,11 @@ static const double DISK_STEP_S = 60, DISK_LEAST_S = 10;  // between two of them
 
 typedef struct rank_memory {
     gpu_sensors *gpu;
-    bool tried;                 // to open it
-    int pid;                    // of which the numbers below are
-    double ticks;               // processor time so far
-    int64_t waited;             // nanoseconds that its first thread has waited for a processor so far, -1: the kernel does not say
+    bool tried;    // to open it
+    int pid;       // of which the numbers below are
+    double ticks;  // processor time so far
+    // nanoseconds that its first thread has waited for a processor so far, -1: the kernel does not say
+    int64_t waited;
     int64_t read, written;      // bytes of files, so far
     int64_t loaded;             // by the loader, so far
     double cpu_joules, low_at;  // of all processors so far; since when it has drawn little, 0: it does not
@@ -49,7 +50,7 @@ struct sampler {
     long ticks_per_s, page;
 };
 
-// --- files of /proc ------------------------------------------------------------------------------------------------------
+// --- files of /proc --------------------------------------------------------------------------------------------------
 
 // A file's text, cut to the room; false: it can't be read.
 static bool read_text(const char *path, char *dst, size_t room) {
@@ -93,11 +94,13 @@ static double rate(int64_t now, int64_t before, double seconds) {
     return now >= before && before >= 0 && seconds > 0 ? (double)(now - before) / seconds : NAN;
 }
 
-// A process's schedstat is that of its first thread, which computes with the others: "ran waited slices", in nanoseconds.
+// A process's schedstat is that of its first thread, which computes with the others: "ran waited slices", in
+// nanoseconds.
 static void look_at_queue(sampler *x, watch_rank *r, rank_memory *m, bool same, double seconds) {
     char text[128];
     long long ran, waited = -1;
-    if (!read_proc(x, r->pid, "schedstat", text, sizeof text) || sscanf(text, "%lld %lld", &ran, &waited) != 2) waited = -1;
+    if (!read_proc(x, r->pid, "schedstat", text, sizeof text) || sscanf(text, "%lld %lld", &ran, &waited) != 2)
+        waited = -1;
     double part = same ? 1e-9 * rate(waited, m->waited, seconds) : NAN;
     r->starved = part > 1 ? 1 : part;
     m->waited = waited;
@@ -126,13 +129,14 @@ static void look_at_process(sampler *x, watch_rank *r, rank_memory *m, double se
 static void add_io(sampler *x, const watch_rank *r, rank_memory *m, double seconds) {
     char text[1024];
     bool known = r->pid && read_proc(x, r->pid, "io", text, sizeof text);
-    int64_t read = known ? number_after(text, "\nread_bytes: ") : -1, written = known ? number_after(text, "\nwrite_bytes: ") : -1;
+    int64_t read = known ? number_after(text, "\nread_bytes: ") : -1,
+            written = known ? number_after(text, "\nwrite_bytes: ") : -1;
     x->s.disk_read_per_s += rate(read, m->read, seconds);
     x->s.disk_written_per_s += rate(written, m->written, seconds);
     m->read = read, m->written = written;
 }
 
-// --- the board -------------------------------------------------------------------------------------------------------------
+// --- the board -------------------------------------------------------------------------------------------------------
 
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
 
@@ -147,7 +151,8 @@ static void look_at_board(watch_rank *r, const board_rank *b, rank_memory *m, do
     r->pid = GET(b->pid);
     snprintf(r->device, sizeof r->device, "%s", board_device(b));
     r->phase = (board_phase)GET(b->phase);
-    r->what = GET(b->what), r->waits_for = (board_wait)GET(b->waits_for), r->number = GET(b->number), r->step = GET(b->step);
+    r->what = GET(b->what), r->waits_for = (board_wait)GET(b->waits_for), r->number = GET(b->number),
+    r->step = GET(b->step);
     r->what_s = since(now, GET(b->since_ns)), r->phase_s = since(now, GET(b->phase_ns));
     r->beside = GET(b->beside), r->beside_number = GET(b->beside_number);
     r->beside_s = r->beside ? since(now, GET(b->beside_ns)) : 0;
@@ -160,7 +165,7 @@ static void look_at_board(watch_rank *r, const board_rank *b, rank_memory *m, do
     m->loaded = r->read_bytes;
 }
 
-// --- devices -----------------------------------------------------------------------------------------------------------------
+// --- devices ---------------------------------------------------------------------------------------------------------
 
 static void complain(sampler *x) {
     if (!*x->complaint) snprintf(x->complaint, sizeof x->complaint, "%s", err_last()->text);
@@ -221,14 +226,15 @@ static void judge_watts(watch_rank *r, rank_memory *m, double now) {
     r->low_watts_s = low ? now - m->low_at : 0;
 }
 
-// --- the disk ----------------------------------------------------------------------------------------------------------------
+// --- the disk --------------------------------------------------------------------------------------------------------
 
 // Points a minute apart, the last hour of them: from the oldest to now.
 static void trend(sampler *x, double now) {
     const struct disk_point *oldest = &x->point[x->points == DISK_POINTS ? x->next : 0];
     const struct disk_point *newest = &x->point[(x->next + DISK_POINTS - 1) % DISK_POINTS];
     double space = (double)x->s.disk_free;
-    x->s.disk_free_per_s = x->points && now - oldest->at >= DISK_LEAST_S ? (space - oldest->free) / (now - oldest->at) : NAN;
+    x->s.disk_free_per_s =
+        x->points && now - oldest->at >= DISK_LEAST_S ? (space - oldest->free) / (now - oldest->at) : NAN;
     if (x->points && now - newest->at < DISK_STEP_S) return;
     x->point[x->next] = (struct disk_point){now, space};
     x->next = (x->next + 1) % DISK_POINTS;
@@ -245,7 +251,7 @@ static void look_at_disk(sampler *x, double now) {
     trend(x, now);
 }
 
-// --- all of it ---------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 static void look_at_run(sampler *x) {
     board *b = x->o.at->b;
@@ -283,7 +289,7 @@ watch_state *sampler_look(sampler *x, double monotonic, double time) {
 
 const char *sampler_complaint(const sampler *x) { return x->complaint; }
 
-// --- opening -----------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static void begin(sampler *x) {
     const config *c = x->o.c;
@@ -320,7 +326,8 @@ err_t sampler_open(sampler **out, const sampler_options *o) {
     *out = x;
     TRY(io_path(x->dir, "%s/%s", o->c->run.dir, o->c->run.name));
     begin(x);
-    if (o->c->device.kind != DEVICE_CUDA) (void)cpu_sensors_open(&x->processors, o->root);  // most kernels show them to root only: no complaint
+    // most kernels show them to root only: no complaint
+    if (o->c->device.kind != DEVICE_CUDA) (void)cpu_sensors_open(&x->processors, o->root);
     return ERR_OK;
 }
 

@@ -1,5 +1,6 @@
-// trainer/watch/state.h: what a node's watcher knows of its run at one moment, as plain structs. The sampler fills it in once
-// a second (trainer/watch/sampler.h); alarms, metrics, /health, status.json and machine.jsonl are functions of it.
+// trainer/watch/state.h: what a node's watcher knows of its run at one moment, as plain structs. The sampler fills it
+// in once a second (trainer/watch/sampler.h); alarms, metrics, /health, status.json and machine.jsonl are functions of
+// it.
 #ifndef TRAINER_WATCH_STATE_H
 #define TRAINER_WATCH_STATE_H
 
@@ -12,7 +13,8 @@ typedef struct watch_rank {
     comm_place place;
     char device[BOARD_DEVICE], uuid[48];
     int pid;
-    char process;  // as in /proc/PID/stat: R running, S sleeping, D waiting for a disk, T stopped, Z or X ended; 0: not known
+    // as in /proc/PID/stat: R running, S sleeping, D waiting for a disk, T stopped, Z or X ended; 0: not known
+    char process;
     board_phase phase;
     const char *what;  // NULL: none
     board_wait waits_for;
@@ -21,9 +23,10 @@ typedef struct watch_rank {
     const char *beside;      // communication beside the computing, as long as it goes on; NULL: none
     int64_t beside_number;   // its bucket, segment or block
     double beside_s;
-    double in_phase_s[BOARD_PHASES];                    // total, the present phase included
-    double cpu;                                         // processors it kept busy during the last second
-    double starved;                                     // part of that second in which its first thread could have run, and others had the processors
+    double in_phase_s[BOARD_PHASES];  // total, the present phase included
+    double cpu;                       // processors it kept busy during the last second
+    // part of that second in which its first thread could have run, and others had the processors
+    double starved;
     int64_t resident;                                   // bytes of memory
     device_sensors sensors;                             // of its device; of CPUs only where local is 0
     double utilisation;                                 // of its device, 0 to 1
@@ -35,7 +38,16 @@ typedef struct watch_rank {
     int64_t read_bytes, read_retries;
 } watch_rank;
 
-typedef enum alarm_kind { ALARM_HANG, ALARM_STOPPED, ALARM_READER, ALARM_THROTTLED, ALARM_DISK, ALARM_DEAD, ALARM_BAD_STEPS, ALARM_KINDS } alarm_kind;
+typedef enum alarm_kind {
+    ALARM_HANG,
+    ALARM_STOPPED,
+    ALARM_READER,
+    ALARM_THROTTLED,
+    ALARM_DISK,
+    ALARM_DEAD,
+    ALARM_BAD_STEPS,
+    ALARM_KINDS
+} alarm_kind;
 
 // Something that a person should look at, as long as it lasts.
 enum { ALARM_TEXT = 384, WATCH_ALARMS = 32 };
@@ -65,8 +77,9 @@ typedef struct watch_state {
     board_news news;
     watch_rank *rank;  // locals of them
     // The disk with the run's directory.
-    int64_t disk_free, disk_total;               // bytes that we may use
-    double disk_free_per_s;                      // how it changes, mean of the last hour or since the start; negative: fills
+    int64_t disk_free, disk_total;  // bytes that we may use
+    // how it changes, mean of the last hour or since the start; negative: fills
+    double disk_free_per_s;
     double disk_read_per_s, disk_written_per_s;  // by the ranks of this node
     watch_alarm alarm[WATCH_ALARMS];
     int alarms;

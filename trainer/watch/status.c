@@ -1,4 +1,5 @@
-// trainer/watch/status.c: see trainer/watch/status.h. One line for each question, the verdict first, the next command last.
+// trainer/watch/status.c: see trainer/watch/status.h. One line for each question, the verdict first, the next command
+// last.
 #include "trainer/watch/status.h"
 
 #include "trainer/log/progress.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-// --- lines ---------------------------------------------------------------------------------------------------------------------
+// --- lines -----------------------------------------------------------------------------------------------------------
 
 typedef struct page {
     FILE *out;
@@ -61,12 +62,14 @@ static void put_note(page *p, const facts *f, const verdict *v) {
     char text[LINE] = "", age[FACTS_AGE];
     if (f->damaged) snprintf(text, sizeof text, "status.json can't be read: what follows is from the other files");
     else if (f->status && f->status_age < -5)
-        snprintf(text, sizeof text, "status.json is %s in the future: clocks differ; what follows is from the other files",
+        snprintf(text, sizeof text,
+                 "status.json is %s in the future: clocks differ; what follows is from the other files",
                  facts_age(age, -f->status_age));
     else if (f->status && !f->fresh && v->life == LIFE_RUNS)
         snprintf(text, sizeof text, "the watcher is gone: status.json is %s old; what follows is from the other files",
                  facts_age(age, f->status_age));
-    else if (!f->status && v->life == LIFE_RUNS) snprintf(text, sizeof text, "there is no watcher, so nobody looks at ranks, devices and disk");
+    else if (!f->status && v->life == LIFE_RUNS)
+        snprintf(text, sizeof text, "there is no watcher, so nobody looks at ranks, devices and disk");
     put(p, "note", 2, text);
 }
 
@@ -76,8 +79,8 @@ static void put_suspect(page *p, const verdict *v) {
     line l = {text, sizeof text};
     if (!r) return;
     const char *device = rundir_text(r, "device"), *doing = rundir_text(r, "doing"), *role = rundir_text(r, "role");
-    line_put(&l, "rank %" PRId64 " (%s%s%s)%s%s", rundir_whole(r, "rank", -1), rundir_text(r, "host"), *role ? ", " : "", role,
-             *device ? ", GPU " : ", CPU", device);
+    line_put(&l, "rank %" PRId64 " (%s%s%s)%s%s", rundir_whole(r, "rank", -1), rundir_text(r, "host"),
+             *role ? ", " : "", role, *device ? ", GPU " : ", CPU", device);
     line_put(&l, ", pid %" PRId64 ": phase %s", rundir_whole(r, "pid", 0), rundir_text(r, "phase"));
     if (*doing) line_put(&l, ", %s", doing);
     if (*doing && rundir_whole(r, "number", -1) >= 0) line_put(&l, " %" PRId64, rundir_whole(r, "number", -1));
@@ -103,8 +106,8 @@ static void put_power(page *p, const facts *f) {
     line_put(&l, "%.0f W of %d device%s", watts, known, known == 1 ? "" : "s");
     if (median > 0) line_put(&l, ", median %.0f W", median);
     if (known > 1 && least)
-        line_put(&l, "; rank %" PRId64 ": %.0f W, median %.0f W", rundir_whole(least, "rank", -1), rundir_real(least, "watts"),
-                 rundir_real(least, "median_watts"));
+        line_put(&l, "; rank %" PRId64 ": %.0f W, median %.0f W", rundir_whole(least, "rank", -1),
+                 rundir_real(least, "watts"), rundir_real(least, "median_watts"));
     put(p, "power", 1, text);
 }
 
@@ -133,7 +136,8 @@ static void put_saved(page *p, const facts *f, const verdict *v) {
     if (v->life == LIFE_NEVER) return;
     if (f->checkpoint < 0) line_put(&l, "nothing yet");
     else line_put(&l, "step %" PRId64 ", %s ago", f->checkpoint, facts_age(age, f->checkpoint_age));
-    if (risk > 0) line_put(&l, "; %s: %" PRId64 " step%s", v->life == LIFE_RUNS ? "at risk" : "lost", risk, risk == 1 ? "" : "s");
+    if (risk > 0)
+        line_put(&l, "; %s: %" PRId64 " step%s", v->life == LIFE_RUNS ? "at risk" : "lost", risk, risk == 1 ? "" : "s");
     if (risk > 0 && f->p50 > 0) line_put(&l, " (%s)", facts_age(age, f->p50 * (double)risk));
     if (f->checkpoint >= 0 && *f->hash) line_put(&l, "; hash %s", f->hash);
     put(p, "saved", 1, text);
@@ -160,13 +164,14 @@ static void put_disk(page *p, const facts *f) {
 static void put_events(page *p, const facts *f, int most) {
     char text[LINE], age[FACTS_AGE];
     for (int i = 0; i < f->events && i < most; i++) {
-        snprintf(text, sizeof text, "%s ago, step %" PRId64 ", %s: %s", facts_age(age, f->event[i].age), f->event[i].step, f->event[i].kind,
-                 f->event[i].text);
+        snprintf(text, sizeof text, "%s ago, step %" PRId64 ", %s: %s", facts_age(age, f->event[i].age),
+                 f->event[i].step, f->event[i].kind, f->event[i].text);
         put(p, i ? "" : "events", 1, text);
     }
 }
 
-// A command is copied as a whole: it is not wrapped, since a terminal wraps lines in a way that can be copied, and ours would break it.
+// A command is copied as a whole: it is not wrapped, since a terminal wraps lines in a way that can be copied, and ours
+// would break it.
 static void put_command(FILE *out, const char *text) {
     char clean[FACTS_TEXT];
     utf8_printable(clean, sizeof clean, text);
@@ -195,7 +200,7 @@ static void write_text(const facts *f, const verdict *v, FILE *out) {
     put_command(out, v->next);
 }
 
-// --- JSON ----------------------------------------------------------------------------------------------------------------------
+// --- JSON ------------------------------------------------------------------------------------------------------------
 
 // Text of any bytes: jansson takes UTF-8 only.
 static json_t *text_value(const char *from) {
@@ -264,7 +269,7 @@ static void write_json(const facts *f, const verdict *v, FILE *out) {
     json_decref(o);
 }
 
-// --- the verb ------------------------------------------------------------------------------------------------------------------
+// --- the verb --------------------------------------------------------------------------------------------------------
 
 err_t status_write(const char *dir, double now, bool json, FILE *out, int *code) {
     facts f;
@@ -284,10 +289,12 @@ err_t verb_status(int argc, char **argv, FILE *out, int *code) {
     struct timespec now;
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) json = true;
-        else if (dir || argv[i][0] == '-') return err_set(ERR_USAGE, "lockstep status: expected one run's directory and --json, found %s", argv[i]);
+        else if (dir || argv[i][0] == '-')
+            return err_set(ERR_USAGE, "lockstep status: expected one run's directory and --json, found %s", argv[i]);
         else dir = argv[i];
     }
-    if (!dir) return err_set(ERR_USAGE, "lockstep status: expected a run's directory, e.g. lockstep status runs/default");
+    if (!dir)
+        return err_set(ERR_USAGE, "lockstep status: expected a run's directory, e.g. lockstep status runs/default");
     clock_gettime(CLOCK_REALTIME, &now);
     return status_write(dir, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, json, out, code);
 }

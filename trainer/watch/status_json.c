@@ -1,5 +1,5 @@
-// trainer/watch/status_json.c: see trainer/watch/status_json.h. One line for each part, rank and alarm, so that people can
-// read it too.
+// trainer/watch/status_json.c: see trainer/watch/status_json.h. One line for each part, rank and alarm, so that people
+// can read it too.
 #include "trainer/watch/status_json.h"
 
 #include "trainer/watch/alarms.h"
@@ -9,9 +9,11 @@
 #include <string.h>
 
 const char *status_word(const watch_state *s) {
-    static const char *const ends[] = {[RUN_DONE] = "done", [RUN_STOPPED] = "stopped", [RUN_FAILED] = "failed", [RUN_DIVERGED] = "diverged"};
-    static const char *const phases[BOARD_PHASES] = {[PHASE_STARTING] = "starting", [PHASE_STEPPING] = "training", [PHASE_EVALUATING] = "evaluating",
-                                                     [PHASE_SAMPLING] = "sampling", [PHASE_SAVING] = "saving",     [PHASE_ENDED] = "stopping"};
+    static const char *const ends[] = {
+        [RUN_DONE] = "done", [RUN_STOPPED] = "stopped", [RUN_FAILED] = "failed", [RUN_DIVERGED] = "diverged"};
+    static const char *const phases[BOARD_PHASES] = {
+        [PHASE_STARTING] = "starting", [PHASE_STEPPING] = "training", [PHASE_EVALUATING] = "evaluating",
+        [PHASE_SAMPLING] = "sampling", [PHASE_SAVING] = "saving",     [PHASE_ENDED] = "stopping"};
     if (s->ended) return ends[s->end];
     if (s->stopping) return "stopping";
     return s->ready && s->locals > 0 ? phases[s->rank[0].phase] : "starting";
@@ -23,7 +25,9 @@ size_t status_json_room(int locals) { return 8192 + (size_t)locals * 1536 + WATC
 static double known(const watch_state *s, double x) { return s->has_news && s->news.step > 0 ? x : NAN; }
 static int64_t since(const watch_state *s, int64_t n) { return s->has_news && n > 0 ? n : -1; }
 
-static void put_time(text *t, const char *key, double x) { text_real(t, key, isfinite(x) ? round(1e3 * x) / 1e3 : x, 14); }
+static void put_time(text *t, const char *key, double x) {
+    text_real(t, key, isfinite(x) ? round(1e3 * x) / 1e3 : x, 14);
+}
 
 static void put_run(text *t, const watch_state *s) {
     text_put(t, "{\"t\":\"status\"");

@@ -1,6 +1,7 @@
 // trainer/watch/suspect.c: see trainer/watch/suspect.h.
 //
-// Evidence, from what is certain to what is likely: the state of the process; what it says that it does; what its device draws.
+// Evidence, from what is certain to what is likely: the state of the process; what it says that it does; what its
+// device draws.
 #include "trainer/watch/suspect.h"
 
 #include "trainer/watch/line.h"
@@ -10,20 +11,22 @@
 #include <stdio.h>
 #include <string.h>
 
-// --- who ---------------------------------------------------------------------------------------------------------------------
+// --- who -------------------------------------------------------------------------------------------------------------
 
 static bool is_over(const watch_rank *r) { return r->phase == PHASE_ENDED || r->process == 'Z' || r->process == 'X'; }
 static bool is_stopped(const watch_rank *r) { return r->process == 'T' || r->process == 't'; }
 static bool in_kernel(const watch_rank *r) { return r->process == 'D' && r->what_s > 5; }
 static bool is_idle(const watch_rank *r) { return r->device[0] && r->utilisation < 0.1; }  // not where it is not known
 static bool waits_for_data(const watch_rank *r) { return r->waits_for == WAIT_DATA; }
-static bool computes(const watch_rank *r) { return r->waits_for == WAIT_NONE; }  // on a GPU the host may wait for the device, whatever that waits for
+// on a GPU the host may wait for the device, whatever that waits for
+static bool computes(const watch_rank *r) { return r->waits_for == WAIT_NONE; }
 
 // The rank that has been at it longest, of those of which `is` holds; -1: of none.
 static int longest(const watch_state *s, bool (*is)(const watch_rank *)) {
     int found = -1;
     for (int i = 0; i < s->locals; i++)
-        if (!is_over(&s->rank[i]) && is(&s->rank[i]) && (found < 0 || s->rank[i].what_s > s->rank[found].what_s)) found = i;
+        if (!is_over(&s->rank[i]) && is(&s->rank[i]) && (found < 0 || s->rank[i].what_s > s->rank[found].what_s))
+            found = i;
     return found;
 }
 
@@ -61,7 +64,10 @@ suspect suspect_find(const watch_state *s) {
     static const struct {
         bool (*is)(const watch_rank *);
         suspect_why why;
-    } certain[] = {{is_stopped, SUSPECT_STOPPED}, {in_kernel, SUSPECT_DISK}, {waits_for_data, SUSPECT_DATA}, {computes, SUSPECT_COMPUTES}};
+    } certain[] = {{is_stopped, SUSPECT_STOPPED},
+                   {in_kernel, SUSPECT_DISK},
+                   {waits_for_data, SUSPECT_DATA},
+                   {computes, SUSPECT_COMPUTES}};
     int i;
     for (size_t k = 0; k < sizeof certain / sizeof *certain; k++)
         if ((i = longest(s, certain[k].is)) >= 0) return (suspect){i, certain[k].why};
@@ -75,11 +81,12 @@ suspect suspect_find(const watch_state *s) {
     return (suspect){all, s->nodes > 1 ? SUSPECT_ELSEWHERE : SUSPECT_UNKNOWN};
 }
 
-// --- what is said --------------------------------------------------------------------------------------------------------------
+// --- what is said ----------------------------------------------------------------------------------------------------
 
 const char *suspect_name(const watch_rank *r, char dst[SUSPECT_NAME]) {
     char place[COMM_NAME];
-    snprintf(dst, SUSPECT_NAME, "%s, %s%s", comm_place_text(&r->place, place), r->device[0] ? "GPU " : "CPU", r->device);
+    snprintf(dst, SUSPECT_NAME, "%s, %s%s", comm_place_text(&r->place, place), r->device[0] ? "GPU " : "CPU",
+             r->device);
     return dst;
 }
 
@@ -112,22 +119,26 @@ static void put_next(line *l, const watch_state *s, suspect who) {
     }
 }
 
-void suspect_text(char *dst, size_t room, const watch_state *s, suspect who, int64_t step, double quiet_s, double waits_s) {
+void suspect_text(char *dst, size_t room, const watch_state *s, suspect who, int64_t step, double quiet_s,
+                  double waits_s) {
     line l = {dst, room};
     char name[SUSPECT_NAME];
-    if (who.local < 0) return (void)snprintf(dst, room, "no step for %.0f s, and no rank of this node is there", quiet_s);
+    if (who.local < 0)
+        return (void)snprintf(dst, room, "no step for %.0f s, and no rank of this node is there", quiet_s);
     const watch_rank *r = &s->rank[who.local];
     line_put(&l, "no step for %.0f s", quiet_s);
     if (step >= 0) line_put(&l, " after step %" PRId64, step);
     bool found = who.why != SUSPECT_ELSEWHERE && who.why != SUSPECT_UNKNOWN;
     if (found)
-        line_put(&l, ": waiting for %s: %s%s; ", suspect_name(r, name), reason[who.why], who.why == SUSPECT_COMPUTES ? judge_work(r, waits_s) : "");
+        line_put(&l, ": waiting for %s: %s%s; ", suspect_name(r, name), reason[who.why],
+                 who.why == SUSPECT_COMPUTES ? judge_work(r, waits_s) : "");
     else line_put(&l, ": %s, for the longest time %s: ", reason[who.why], suspect_name(r, name));
     line_put(&l, "phase %s", board_phase_name(r->phase));
     if (r->what) line_put(&l, ", %s", r->what);
     if (r->what && r->number >= 0) line_put(&l, " %" PRId64, r->number);
     line_put(&l, " of step %" PRId64 " for %.0f s", r->step, r->what_s);
-    if (!isnan(r->sensors.watts) && r->median_watts > 0) line_put(&l, "; %.0f W, median %.0f W", r->sensors.watts, r->median_watts);
+    if (!isnan(r->sensors.watts) && r->median_watts > 0)
+        line_put(&l, "; %.0f W, median %.0f W", r->sensors.watts, r->median_watts);
     line_put(&l, ". Next: ");
     put_next(&l, s, who);
 }

@@ -1,5 +1,5 @@
-// trainer/watch/suspect.h: of a run that hangs, the rank that the others wait for, and what to do about it. Pure functions of
-// one watch_state.
+// trainer/watch/suspect.h: of a run that hangs, the rank that the others wait for, and what to do about it. Pure
+// functions of one watch_state.
 #ifndef TRAINER_WATCH_SUSPECT_H
 #define TRAINER_WATCH_SUSPECT_H
 
@@ -28,6 +28,7 @@ enum { SUSPECT_NAME = COMM_NAME + BOARD_DEVICE + 8 };
 const char *suspect_name(const watch_rank *r, char dst[SUSPECT_NAME]);
 
 // The text of an alarm: no step for quiet_s after `step` (-1: none). waits_s as in watch_limits.
-void suspect_text(char *dst, size_t room, const watch_state *s, suspect who, int64_t step, double quiet_s, double waits_s);
+void suspect_text(char *dst, size_t room, const watch_state *s, suspect who, int64_t step, double quiet_s,
+                  double waits_s);
 
 #endif

@@ -1,7 +1,7 @@
 // trainer/watch/tail.c: see trainer/watch/tail.h.
 //
-// Files are looked at five times a second, which works on every file system. A file that was truncated and has grown again
-// since the last look is known by the bytes before our place in it, which are others then.
+// Files are looked at five times a second, which works on every file system. A file that was truncated and has grown
+// again since the last look is known by the bytes before our place in it, which are others then.
 #include "trainer/watch/tail.h"
 
 #include "base/clock.h"
@@ -44,7 +44,7 @@ typedef struct tail {
     double first_s, last_s;  // what the log says of their times, seconds
 } tail;
 
-// --- files ---------------------------------------------------------------------------------------------------------------------
+// --- files -----------------------------------------------------------------------------------------------------------
 
 static bool grower_open(grower *g) {
     struct stat st;
@@ -82,7 +82,8 @@ static int64_t before_last(grower *g, int lines) {
     return 0;
 }
 
-// Is what we have taken still there? Otherwise goes back to where the file, or the new one in its place, can be followed from.
+// Is what we have taken still there? Otherwise goes back to where the file, or the new one in its place, can be
+// followed from.
 static bool was_cut(grower *g) {
     struct stat st, now;
     char mark[MARK];
@@ -105,14 +106,15 @@ static void read_lines(grower *g, tail *t, void (*take)(tail *t, char *line, siz
     ssize_t n;
     while ((n = pread(g->fd, g->text, ROOM - 1, g->at)) > 0) {
         char *line = g->text, *end;
-        for (; (end = memchr(line, '\n', (size_t)(g->text + n - line))); line = end + 1) take(t, line, (size_t)(end - line));
+        for (; (end = memchr(line, '\n', (size_t)(g->text + n - line))); line = end + 1)
+            take(t, line, (size_t)(end - line));
         if (line == g->text && n < ROOM - 1) return;  // not whole yet
         if (line == g->text) line += n;               // longer than any record is
         set_place(g, g->at + (line - g->text));
     }
 }
 
-// --- records -------------------------------------------------------------------------------------------------------------------
+// --- records ---------------------------------------------------------------------------------------------------------
 
 static const char *unit_of(const json_t *o) { return json_object_get(o, "tokens") ? "tok" : "samples"; }
 
@@ -126,7 +128,8 @@ static void take_step(tail *t, const json_t *o) {
     const char *rate = json_object_get(o, "tokens_per_s") ? "tokens_per_s" : "samples_per_s";
     step_record r = {.step = rundir_whole(o, "step", 0), .logged = true};
     double at = rundir_real(o, "time");
-    r.loss = rundir_real(o, "loss"), r.grad_norm = rundir_real(o, "grad_norm"), r.lr = rundir_real(o, "lr"), r.ms = rundir_real(o, "ms");
+    r.loss = rundir_real(o, "loss"), r.grad_norm = rundir_real(o, "grad_norm"), r.lr = rundir_real(o, "lr"),
+    r.ms = rundir_real(o, "ms");
     r.units_per_s = rundir_real(o, rate), r.data_wait_ms = rundir_real(o, "data_wait_ms");
     r.skipped = json_is_true(json_object_get(o, "skipped"));
     if (isnan(at)) at = t->last_s + 1e-3 * r.ms * (double)(r.step - t->step);  // an older log
@@ -139,16 +142,21 @@ static void take_step(tail *t, const json_t *o) {
 
 static void take_eval(tail *t, const json_t *o) {
     enum { FIGURES = 8 };
-    static const char *const known[] = {"t", "step", "loss", "best", "best_step", "possible", "windows", "samples", "ms", "time"};
+    static const char *const known[] = {"t",        "step",    "loss",    "best", "best_step",
+                                        "possible", "windows", "samples", "ms",   "time"};
     const char *name[FIGURES], *key;
     double value[FIGURES];
     json_t *x;
-    eval_record r = {.step = rundir_whole(o, "step", 0), .of = json_object_get(o, "windows") ? "windows" : "samples", .metric = name, .value = value};
+    eval_record r = {.step = rundir_whole(o, "step", 0),
+                     .of = json_object_get(o, "windows") ? "windows" : "samples",
+                     .metric = name,
+                     .value = value};
     r.samples = rundir_whole(o, r.of, 0), r.loss = rundir_real(o, "loss"), r.ms = rundir_real(o, "ms");
     r.best = rundir_real(o, "best"), r.best_step = rundir_whole(o, "best_step", 0);
     if (json_object_get(o, "possible")) r.possible = rundir_real(o, "possible");
     json_object_foreach((json_t *)(uintptr_t)o, key, x) {
-        bool other = json_is_number(x) && r.metrics < FIGURES && strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key);
+        bool other = json_is_number(x) && r.metrics < FIGURES &&
+                     strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key);
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) other &= strcmp(key, known[i]) != 0;
         if (other) name[r.metrics] = key, value[r.metrics++] = json_number_value(x);
     }
@@ -169,9 +177,11 @@ static void take_record(tail *t, char *line, size_t n) {
     if (strcmp(kind, "step") == 0) take_step(t, o);
     else if (strcmp(kind, "eval") == 0) take_eval(t, o);
     else if (strcmp(kind, "checkpoint") == 0)
-        progress_checkpoint(&t->shown,
-                            &(checkpoint_record){.step = step, .ms = rundir_real(o, "ms"), .hash = printable(o, "hash", hash, sizeof hash)});
-    else if (strcmp(kind, "sample") == 0) progress_sample(&t->shown, &(sample_record){step, rundir_text(o, "prompt"), rundir_text(o, "text")});
+        progress_checkpoint(&t->shown, &(checkpoint_record){.step = step,
+                                                            .ms = rundir_real(o, "ms"),
+                                                            .hash = printable(o, "hash", hash, sizeof hash)});
+    else if (strcmp(kind, "sample") == 0)
+        progress_sample(&t->shown, &(sample_record){step, rundir_text(o, "prompt"), rundir_text(o, "text")});
     json_decref(o);
 }
 
@@ -184,11 +194,12 @@ static void take_event(tail *t, char *line, size_t n) {
     json_decref(o);
 }
 
-// --- following -----------------------------------------------------------------------------------------------------------------
+// --- following -------------------------------------------------------------------------------------------------------
 
 static void start_at(grower *g, const char *dir, const char *name, int lines) {
     g->fd = -1;
-    if (io_path(g->path, "%s/%s", dir, name) == ERR_OK && grower_open(g)) set_place(g, lines > 0 ? before_last(g, lines) : lseek(g->fd, 0, SEEK_END));
+    if (io_path(g->path, "%s/%s", dir, name) == ERR_OK && grower_open(g))
+        set_place(g, lines > 0 ? before_last(g, lines) : lseek(g->fd, 0, SEEK_END));
 }
 
 // What was added to both files.
@@ -222,7 +233,8 @@ static int64_t last_step(const char *dir) {
 
 static void say_end(tail *t) {
     int64_t step = last_step(t->dir);
-    if (t->shown.steps > 0 && step >= t->shown.steps) progress_say(&t->shown, "done    the run has all its %" PRId64 " steps", step);
+    if (t->shown.steps > 0 && step >= t->shown.steps)
+        progress_say(&t->shown, "done    the run has all its %" PRId64 " steps", step);
     else {
         char command[IO_PATH + 64];
         command_on(command, sizeof command, "lockstep status", t->dir);
@@ -255,7 +267,8 @@ static err_t follow(tail *t, int lines) {
 static err_t parse_lines(const char *text, int *lines) {
     char *end;
     long n = strtol(text, &end, 10);
-    if (!*text || *end || n < 0 || n > LINES_MOST) return err_set(ERR_USAGE, "--lines %s: expected a number from 0 to %d", text, LINES_MOST);
+    if (!*text || *end || n < 0 || n > LINES_MOST)
+        return err_set(ERR_USAGE, "--lines %s: expected a number from 0 to %d", text, LINES_MOST);
     *lines = (int)n;
     return ERR_OK;
 }
@@ -267,7 +280,8 @@ err_t verb_tail(int argc, char **argv) {
         bool option = strcmp(argv[i], "--lines") == 0;
         if (option && i + 1 == argc) return err_set(ERR_USAGE, "--lines: expected a value after it");
         if (option) TRY(parse_lines(argv[++i], &lines));
-        else if (dir || argv[i][0] == '-') return err_set(ERR_USAGE, "lockstep tail: expected one run's directory and --lines N, found %s", argv[i]);
+        else if (dir || argv[i][0] == '-')
+            return err_set(ERR_USAGE, "lockstep tail: expected one run's directory and --lines N, found %s", argv[i]);
         else dir = argv[i];
     }
     if (!dir) return err_set(ERR_USAGE, "lockstep tail: expected a run's directory, e.g. lockstep tail runs/default");

@@ -1,4 +1,5 @@
-// trainer/watch/text.h: text that is built in memory of the caller's, without heap: JSON and whatever else is made of numbers.
+// trainer/watch/text.h: text that is built in memory of the caller's, without heap: JSON and whatever else is made of
+// numbers.
 #ifndef TRAINER_WATCH_TEXT_H
 #define TRAINER_WATCH_TEXT_H
 
@@ -16,8 +17,8 @@ typedef struct text {
 // Appends as it is.
 void text_put(text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// "key":x, a comma before it unless it follows a bracket or brace that opens. null where x is NaN or infinite; of whole numbers
-// where n is negative; of words where s is NULL. digits: of a real number.
+// "key":x, a comma before it unless it follows a bracket or brace that opens. null where x is NaN or infinite; of whole
+// numbers where n is negative; of words where s is NULL. digits: of a real number.
 void text_real(text *t, const char *key, double x, int digits);
 void text_whole(text *t, const char *key, int64_t n);
 void text_word(text *t, const char *key, const char *s);

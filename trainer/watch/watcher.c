@@ -47,7 +47,7 @@ typedef struct watcher {
     int64_t reported;     // step of the checkpoint after which the last report was written
 } watcher;
 
-// --- what it makes of a look -------------------------------------------------------------------------------------------------
+// --- what it makes of a look -----------------------------------------------------------------------------------------
 
 // Fills in s->alarm (alarms.h), and logs those that begin or end.
 static void judge(watcher *w, watch_state *s) {
@@ -108,7 +108,7 @@ static bool serve(watcher *w, double until) {
     return w->at->over(0);
 }
 
-// --- files -----------------------------------------------------------------------------------------------------------------
+// --- files -----------------------------------------------------------------------------------------------------------
 
 // A full disk is one event, which may find no room either: none of the other files is named while status.json can't be
 // written, and none again before it could be. true: it is written.
@@ -142,11 +142,12 @@ static err_t open_machine(watcher *w) {
     char end;
     TRY(io_open(w->machine_path, O_RDWR | O_CREAT | O_APPEND, &w->machine_fd));
     off_t size = lseek(w->machine_fd, 0, SEEK_END);
-    if (size > 0 && pread(w->machine_fd, &end, 1, size - 1) == 1 && end != '\n') return io_write(w->machine_fd, w->machine_path, "\n", 1, NULL);
+    if (size > 0 && pread(w->machine_fd, &end, 1, size - 1) == 1 && end != '\n')
+        return io_write(w->machine_fd, w->machine_path, "\n", 1, NULL);
     return ERR_OK;
 }
 
-// --- looking ---------------------------------------------------------------------------------------------------------------
+// --- looking ---------------------------------------------------------------------------------------------------------
 
 static void complain_once(watcher *w, int64_t step) {
     if (w->complained || !*sampler_complaint(w->look)) return;
@@ -154,7 +155,9 @@ static void complain_once(watcher *w, int64_t step) {
     monitor_event(&w->m, "watch_sensors", step, sampler_complaint(w->look));
 }
 
-static err_t write_metrics(const watcher *w, const watch_state *s) { return *w->c->log.prom_file ? metrics_file(s, w->c->log.prom_file) : ERR_OK; }
+static err_t write_metrics(const watcher *w, const watch_state *s) {
+    return *w->c->log.prom_file ? metrics_file(s, w->c->log.prom_file) : ERR_OK;
+}
 
 static const watch_state *look(watcher *w, bool last) {
     watch_state *s = sampler_look(w->look, clock_now(), clock_wall());
@@ -180,7 +183,7 @@ static void look_until_over(watcher *w, bool over) {
     look(w, true);
 }
 
-// --- opening ---------------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static bool is_ready(const watch_start *at) { return atomic_load(&at->b->ready) >= at->b->locals; }
 
@@ -196,8 +199,10 @@ static void say_restarted(watcher *w) {
     if (w->at->starts < 2) return;
     if (WIFSIGNALED(how)) snprintf(why, sizeof why, "was killed by signal %d", WTERMSIG(how));
     else snprintf(why, sizeof why, "ended with code %d", WEXITSTATUS(how));
-    snprintf(text, sizeof text, "the process that watches the run on node %d %s, and is started again (start %d); the run is not concerned",
-             w->at->node, why, w->at->starts);
+    snprintf(
+        text, sizeof text,
+        "the process that watches the run on node %d %s, and is started again (start %d); the run is not concerned",
+        w->at->node, why, w->at->starts);
     monitor_event(&w->m, "watch_restarted", atomic_load(&w->at->b->step), text);
 }
 

@@ -1,34 +1,37 @@
-// gpu/cpu/kernel/attention.c: causal self-attention without a T x T matrix (Dao et al. 2022, algorithms 1 and 4; Dao 2023; the
-// running softmax is Milakov & Gimelshein 2018).
+// gpu/cpu/kernel/attention.c: causal self-attention without a T x T matrix (Dao et al. 2022, algorithms 1 and 4; Dao
+// 2023; the running softmax is Milakov & Gimelshein 2018).
 //
-// Queries and keys are cut into tiles of 64, the same on every machine, so that a tile on the diagonal is square; tiles right of
-// it are never touched, nor those left of all windows. In a tile on the diagonal queries (in the gradient of k and v: keys) are taken in strips of
-// 16: a strip stops at the last key that one of its queries sees, and what is left above the diagonal, or left of a window, is a probability of
-// exactly 0.
+// Queries and keys are cut into tiles of 64, the same on every machine, so that a tile on the diagonal is square; tiles
+// right of it are never touched, nor those left of all windows. In a tile on the diagonal queries (in the gradient of k
+// and v: keys) are taken in strips of 16: a strip stops at the last key that one of its queries sees, and what is left
+// above the diagonal, or left of a window, is a probability of exactly 0.
 //
 // The order of every sum, which is the same for any vector width, any number of threads and both forms of backward:
 //   s[i][j]   FMA over d ascending, q having been multiplied by 1/sqrt(D)
-//   row sum   lane l of 16 sums keys l mod 16: within a tile in order of keys, tiles in order, each time rescaled by the new
-//             maximum; then the fixed tree over lanes
+//   row sum   lane l of 16 sums keys l mod 16: within a tile in order of keys, tiles in order, each time rescaled by
+//             the new maximum; then the fixed tree over lanes
 //   y         FMA over keys ascending, rescaled where the maximum rises; divided by the row sum at the end
 //   delta     two vectors of 16 lanes in turn along d, added, then the fixed tree
-//   dk, dv    FMA over the query heads that share the key's, ascending, and for each over queries ascending, from the key's own tile on
+//   dk, dv    FMA over the query heads that share the key's, ascending, and for each over queries ascending, from the
+//             key's own tile on
 //   dq        FMA over keys ascending; times 1/sqrt(D) at the end
 //
-// With products = bf16-pairs every FMA above, but for those of the row sum and of delta, is a chain of pairs (products.h), and what is multiplied is BF16:
+// With products = bf16-pairs every FMA above, but for those of the row sum and of delta, is a chain of pairs
+// (products.h), and what is multiplied is BF16:
 //   s[i][j]   pairs of d, of q and k as they are stored; times 1/sqrt(D) after the sum
-//   y         pairs of keys: an even one of the tile and the next. A probability is rounded after dropout has acted on it; the row sum and lse are of those
-//             that are not rounded. The chain goes on from the rescaled y. +0 is added to it before it is divided, so that a hidden key, whose
-//             probability is +0, leaves no sign of a zero
+//   y         pairs of keys: an even one of the tile and the next. A probability is rounded after dropout has acted on
+//             it; the row sum and lse are of those that are not rounded. The chain goes on from the rescaled y. +0 is
+//             added to it before it is divided, so that a hidden key, whose probability is +0, leaves no sign of a zero
 //   dp        pairs of d, of dy and v as they are stored
-//   dk, dv    pairs of queries, an even one of the tile and the next, dk of q as it is stored: times 1/sqrt(D) at the end. ds is rounded; where a key is
-//             hidden it is +0
+//   dk, dv    pairs of queries, an even one of the tile and the next, dk of q as it is stored: times 1/sqrt(D) at the
+//             end. ds is rounded; where a key is hidden it is +0
 //   dq        pairs of keys
 // A tile's last pair may lack its second: that is +0, and so is what it is multiplied with.
 //
-// Backward has two forms. One pass: an item is a (sample, head), and each tile's probabilities are made once (5 products). Two
-// passes, over tiles of keys for dk and dv, then over tiles of queries for dq, make them twice (7 products), but give more items.
-// Since no sum is ever divided between items, the forms agree to the last bit, and the quicker one is taken.
+// Backward has two forms. One pass: an item is a (sample, head), and each tile's probabilities are made once (5
+// products). Two passes, over tiles of keys for dk and dv, then over tiles of queries for dq, make them twice (7
+// products), but give more items. Since no sum is ever divided between items, the forms agree to the last bit, and the
+// quicker one is taken.
 #include "gpu/cpu/kernel/attention_tile.h"
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -54,10 +57,17 @@ typedef struct sizes {
     int64_t first_head;
 } sizes;
 
-static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop, int64_t samples, int first_head) {
+static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop, int64_t samples,
+                      int first_head) {
     int kv = kv_heads ? kv_heads : heads;
-    assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 && window >= 0);
-    sizes z = {.samples = qkv->size[0], .time = qkv->size[1], .heads = heads, .group = heads / kv, .row = qkv->size[2], .type = qkv->type};
+    assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 &&
+           window >= 0);
+    sizes z = {.samples = qkv->size[0],
+               .time = qkv->size[1],
+               .heads = heads,
+               .group = heads / kv,
+               .row = qkv->size[2],
+               .type = qkv->type};
     z.window = window && window < z.time ? window : z.time;
     z.head = z.row / (heads + 2 * kv);
     z.channels = heads * z.head;
@@ -74,17 +84,20 @@ static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, co
 }
 
 // c (rows,cols) = or += a^T b, a (cells,rows), between tile_begin and tile_end.
-static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
-                               int64_t cells, bool from_zero) {
+static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
+                               int64_t rows, int64_t cols, int64_t cells, bool from_zero) {
     product_all(true, c, ldc, a, lda, b, ldb, rows, cols, cells, from_zero);
 }
 
-BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
+BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows,
+                        int64_t n, float scale) {
     vf factor = vf_set1(scale);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < n; i += VL) typed_store_n(out, t, at + r * stride + i, vf_mul(factor, vf_load(in + r * ld + i)), n - i);
+        for (int64_t i = 0; i < n; i += VL)
+            typed_store_n(out, t, at + r * stride + i, vf_mul(factor, vf_load(in + r * ld + i)), n - i);
 }
-static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
+static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows,
+                       int64_t n, float scale) {
     BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
 }
 
@@ -95,19 +108,26 @@ static int64_t at_qkv(const sizes *z, int64_t sample, int64_t t, int64_t head, i
     int64_t kv = z->heads / z->group, place = part == 0 ? head : z->heads + (part - 1) * kv + head / z->group;
     return (sample * z->time + t) * z->row + place * z->head;
 }
-static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) { return (sample * z->time + t) * z->channels + head * z->head; }
+static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) {
+    return (sample * z->time + t) * z->channels + head * z->head;
+}
 
 // As tiles along, across, and along but transposed.
-static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
-    load_rows(z->type, out, z->along, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head, part == 0 ? z->scale : 1);
+static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part,
+                     int64_t rows) {
+    load_rows(z->type, out, z->along, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head,
+              part == 0 ? z->scale : 1);
 }
-static void load_qkv_across(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+static void load_qkv_across(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head,
+                            int part, int64_t rows) {
     load_across(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head);
 }
-static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head,
+                            int part, int64_t rows) {
     load_columns(z->type, out, z->along, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head);
 }
-static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part,
+                       int64_t rows) {
     store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), z->row, in, z->width, rows, z->head,
                part == 0 || (PAIRED && part == 1) ? z->scale : 1);
 }
@@ -127,7 +147,9 @@ static int64_t first_keys(const sizes *z, int64_t query) {
     int64_t t = query * TILE - (z->window - 1);
     return t > 0 ? t / TILE : 0;
 }
-static int64_t last_queries(const sizes *z, int64_t key) { return least(z->tiles - 1, (key * TILE + TILE - 1 + z->window - 1) / TILE); }
+static int64_t last_queries(const sizes *z, int64_t key) {
+    return least(z->tiles - 1, (key * TILE + TILE - 1 + z->window - 1) / TILE);
+}
 
 static meeting meeting_of(const sizes *z, int64_t sample, int64_t head, int64_t query, int64_t key) {
     int64_t unseen = (query - key) * TILE - z->window + 1;
@@ -159,24 +181,26 @@ static void add_over_keys(const sizes *z, float *out, const float *p, const floa
     product_state mode = tile_begin();
     if (!m->diagonal) product(out, w, p, TILE_ALONG, y, w, m->rows, w, product_cells(m->keys), m->first);
     for (int64_t r = 0; m->diagonal && r < m->rows; r += STRIP)
-        product(out + r * w, w, p + r * TILE_ALONG, TILE_ALONG, y, w, least(STRIP, m->rows - r), w, product_cells(least(r + STRIP, m->keys)),
-                m->first);
+        product(out + r * w, w, p + r * TILE_ALONG, TILE_ALONG, y, w, least(STRIP, m->rows - r), w,
+                product_cells(least(r + STRIP, m->keys)), m->first);
     tile_end(&mode);
 }
 
-// out (keys,width) += p^T x, p across, or = where the queries are the first that see these keys: on the diagonal, of the first head that shares them.
+// out (keys,width) += p^T x, p across, or = where the queries are the first that see these keys: on the diagonal, of
+// the first head that shares them.
 static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, const meeting *m) {
     int64_t w = z->width, lda = CELL_K * TILE;
     bool first = m->head % z->group == 0;
     product_state mode = tile_begin();
     if (!m->diagonal) product_transposed(out, w, p, lda, x, w, m->keys, w, product_cells(m->rows), false);
     for (int64_t k = 0; m->diagonal && k < m->keys; k += STRIP)
-        product_transposed(out + k * w, w, p + k * TILE + k, lda, x + k / CELL_K * w, w, least(STRIP, m->keys - k), w, product_cells(m->rows - k),
-                           first);
+        product_transposed(out + k * w, w, p + k * TILE + k, lda, x + k / CELL_K * w, w, least(STRIP, m->keys - k), w,
+                           product_cells(m->rows - k), first);
     tile_end(&mode);
 }
 
-// Vectors of row r of a tile that hold keys it sees: all, or on the diagonal those up to its own key, which is in the last one.
+// Vectors of row r of a tile that hold keys it sees: all, or on the diagonal those up to its own key, which is in the
+// last one.
 static int vecs_seen(int64_t r, bool diagonal) { return diagonal ? (int)(r / VL) + 1 : TILE_VECS; }
 
 // What of vector v of row r is seen: x there, `else_` elsewhere.
@@ -191,10 +215,11 @@ static void keep_factors(const sizes *z, float *factor, const meeting *m, int64_
     int64_t t = m->query * TILE + r, n = m->diagonal ? r + 1 : TILE;
     if (n < TILE) memset(factor, 0, TILE * sizeof *factor);
     int64_t head = z->first_head + m->sample / z->together * z->heads + m->head;
-    dropout_factors(factor, (head * z->time + t) * z->time + m->key * TILE, n, z->drop, (uint32_t)(m->sample % z->together));
+    dropout_factors(factor, (head * z->time + t) * z->time + m->key * TILE, n, z->drop,
+                    (uint32_t)(m->sample % z->together));
 }
 
-// --- forward -------------------------------------------------------------------------------------------------------------------
+// --- forward ---------------------------------------------------------------------------------------------------------
 
 typedef struct forward_job {
     sizes z;
@@ -240,18 +265,20 @@ static void row_maxima(float *max, const float *scores, int64_t rows, bool diago
         float lane[VL];
         vf_store(lane, vf_max(a, b));
         for (int i = 0; i < 4; i++) {
-            float c = lane[i] > lane[4 + i] ? lane[i] : lane[4 + i], d = lane[8 + i] > lane[12 + i] ? lane[8 + i] : lane[12 + i];
+            float c = lane[i] > lane[4 + i] ? lane[i] : lane[4 + i],
+                  d = lane[8 + i] > lane[12 + i] ? lane[8 + i] : lane[12 + i];
             max[r + i] = c > d ? c : d;
         }
     }
 }
 
-// The same where a window cuts the tile, row by row. A row that sees none of the keys has the least number there is as its maximum, which the first
-// key that it does see raises.
+// The same where a window cuts the tile, row by row. A row that sees none of the keys has the least number there is as
+// its maximum, which the first key that it does see raises.
 static void cut_maxima(float *max, const float *scores, const meeting *m) {
     for (int64_t r = 0; r < m->rows; r++) {
         vf lowest = vf_set1(-FLT_MAX), most = lowest;
-        for (int v = 0; v < vecs_seen(r, m->diagonal); v++) most = vf_max(seen_of(m, r, v, vf_load(scores + r * TILE + v * VL), lowest), most);
+        for (int v = 0; v < vecs_seen(r, m->diagonal); v++)
+            most = vf_max(seen_of(m, r, v, vf_load(scores + r * TILE + v * VL), lowest), most);
         float lane[VL];
         vf_store(lane, most);
         max[r] = lane[0];
@@ -259,8 +286,10 @@ static void cut_maxima(float *max, const float *scores, const meeting *m) {
     }
 }
 
-// Row r of a tile: scores become probabilities relative to the maximum, times what dropout keeps, as cells; returns their sum by lanes, before dropout.
-VEC vf row_probabilities(const sizes *z, float *out, const float *row, float max, const float *factor, int64_t r, bool diagonal, const meeting *cut) {
+// Row r of a tile: scores become probabilities relative to the maximum, times what dropout keeps, as cells; returns
+// their sum by lanes, before dropout.
+VEC vf row_probabilities(const sizes *z, float *out, const float *row, float max, const float *factor, int64_t r,
+                         bool diagonal, const meeting *cut) {
     vf m = vf_set1(max), sum = vf_zero();
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
@@ -284,7 +313,8 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
     if (m->cut) cut_maxima(here, f->scores, m);
     else row_maxima(here, f->scores, m->rows, m->diagonal);
     for (int64_t r = 0; r < m->rows; r += VL) {
-        vf old = vf_load(max + r), new = vf_max(old, score_of(vf_load_n(here + r, (int)least(VL, m->rows - r)), z->scale));
+        vf old = vf_load(max + r),
+           new = vf_max(old, score_of(vf_load_n(here + r, (int)least(VL, m->rows - r)), z->scale));
         vf_store(shrink + r, vf_exp_down(vf_sub(old, new)));
         vf_store(max + r, new);
     }
@@ -297,12 +327,14 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
                              : row_probabilities(z, out, row, max[r], factor, r, false, NULL);
         vf_store(sum + r * VL, first ? p : vf_fma(vf_load(sum + r * VL), vf_set1(shrink[r]), p));
         if (!first && shrink[r] != 1)
-            for (int64_t i = 0; i < w; i += VL) vf_store(y + r * w + i, vf_mul(vf_load(y + r * w + i), vf_set1(shrink[r])));
+            for (int64_t i = 0; i < w; i += VL)
+                vf_store(y + r * w + i, vf_mul(vf_load(y + r * w + i), vf_set1(shrink[r])));
     }
     add_over_keys(z, y, f->scores, f->v, m);
 }
 
-BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, const meeting *m, int64_t from) {
+BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, const meeting *m,
+                        int64_t from) {
     int64_t t = m->query * TILE;
     float *lse = (float *)j->lse->data + (m->sample * z->heads + m->head) * z->time + t;
     const float *y = f->y + from * z->width, *sum = f->sum + from * VL, *max = f->max + from;
@@ -311,7 +343,8 @@ BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const
         total[r % VL] = vf_sum(vf_load(sum + r * VL));
         vf divisor = vf_set1(total[r % VL]);
         for (int64_t i = 0; i < z->head; i += VL)
-            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(dividend_of(y + r * z->width + i), divisor), z->head - i);
+            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i,
+                          vf_div(dividend_of(y + r * z->width + i), divisor), z->head - i);
         if (r % VL != VL - 1 && r != m->rows - 1) continue;
         int64_t first = r / VL * VL;
         int n = (int)(r - first) + 1;
@@ -347,7 +380,8 @@ static void forward_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
-    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples, args->first_head),
+    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples,
+                                   args->first_head),
                      .y = args->y,
                      .lse = args->lse,
                      .qkv = args->qkv,
@@ -361,7 +395,7 @@ err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- backward ------------------------------------------------------------------------------------------------------------------
+// --- backward --------------------------------------------------------------------------------------------------------
 
 typedef struct backward_job {
     sizes z;
@@ -382,7 +416,8 @@ typedef struct backward_room {
 
 static int64_t backward_layout(backward_room *b, const backward_job *j, float *base) {
     room r = {base, 0};
-    int64_t tile = TILE * j->z.width, all = j->rows * j->z.width, along = j->rows * j->z.along, columns = j->z.along * TILE;
+    int64_t tile = TILE * j->z.width, all = j->rows * j->z.width, along = j->rows * j->z.along,
+            columns = j->z.along * TILE;
     b->q = take(&r, along), b->dy = take(&r, along), b->dq = take(&r, all);
     b->q_across = WORDS ? take(&r, all / CELL_K) : b->q, b->dy_across = WORDS ? take(&r, all / CELL_K) : b->dy;
     b->k = take(&r, tile), b->kt = take(&r, columns), b->vt = take(&r, columns);
@@ -406,8 +441,8 @@ BODY void delta_rows(dtype type, const backward_job *j, int64_t sample, int64_t 
         int64_t at = at_y(z, sample, t + r, head);
         vf sum[2] = {vf_zero(), vf_zero()};
         for (int64_t i = 0; i < z->head; i += VL)
-            sum[i / VL % 2] =
-                vf_fma(typed_load_n(j->dy->data, type, at + i, z->head - i), typed_load_n(j->y->data, type, at + i, z->head - i), sum[i / VL % 2]);
+            sum[i / VL % 2] = vf_fma(typed_load_n(j->dy->data, type, at + i, z->head - i),
+                                     typed_load_n(j->y->data, type, at + i, z->head - i), sum[i / VL % 2]);
         delta[r] = vf_sum(vf_add(sum[0], sum[1]));
     }
 }
@@ -419,12 +454,13 @@ static void delta_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(z->type, delta_rows, j, pair / z->heads, pair % z->heads, tile * TILE, rows_of_tile(z, tile));
 }
 
-// Of sixteen keys that row r sees: p = exp(s - lse), times what dropout keeps, and ds = p (dp - delta), where dropout acts on dp.
+// Of sixteen keys that row r sees: p = exp(s - lse), times what dropout keeps, and ds = p (dp - delta), where dropout
+// acts on dp.
 typedef struct gradient {
     vf p, ds;
 } gradient;
-VEC gradient gradient_of(const sizes *z, const float *p, const float *ds, float lse, float delta, const float *factor, int64_t r, int v, bool last,
-                         const meeting *cut) {
+VEC gradient gradient_of(const sizes *z, const float *p, const float *ds, float lse, float delta, const float *factor,
+                         int64_t r, int v, bool last, const meeting *cut) {
     vf x = vf_exp(vf_sub(score_of(vf_load(p + v * VL), z->scale), vf_set1(lse))), g = vf_load(ds + v * VL), kept;
     if (last) x = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
     if (cut) x = seen_of(cut, r, v, x, vf_zero());
@@ -438,8 +474,8 @@ VEC gradient gradient_of(const sizes *z, const float *p, const float *ds, float 
 
 // Row r of a tile, and what shares its cells: scores and their gradients become p and ds, as cells.
 typedef float row_factors[CELL_K][TILE];
-VEC void row_gradient(const sizes *z, const backward_room *b, const float *lse, const float *delta, const row_factors factor, int64_t r,
-                      bool diagonal, const meeting *m) {
+VEC void row_gradient(const sizes *z, const backward_room *b, const float *lse, const float *delta,
+                      const row_factors factor, int64_t r, bool diagonal, const meeting *m) {
     float *p = b->p + r * TILE, *ds = b->ds + r * TILE;
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
@@ -449,7 +485,8 @@ VEC void row_gradient(const sizes *z, const backward_room *b, const float *lse, 
         for (int i = 0; i < CELL_K; i++) {
             bool last = diagonal && v == vecs - 1;
             if (r + i < m->rows)
-                g[i] = gradient_of(z, p + i * TILE, ds + i * TILE, lse[r + i], delta[r + i], factor[i], r + i, v, last, m->cut ? m : NULL);
+                g[i] = gradient_of(z, p + i * TILE, ds + i * TILE, lse[r + i], delta[r + i], factor[i], r + i, v, last,
+                                   m->cut ? m : NULL);
             else g[i] = (gradient){vf_zero(), vf_zero()};
             if (WORDS) cells_put_along(b->ds_along + (r + i) * TILE_ALONG, v * VL, g[i].ds);
         }
@@ -461,7 +498,8 @@ VEC void row_gradient(const sizes *z, const backward_room *b, const float *lse, 
 // One tile of queries and one of keys: computes the probabilities again and adds to the gradients that `wanted`
 // selects.
 typedef enum want { WANT_DKDV = 1, WANT_DQ = 2 } want;
-static void backward_tile(const backward_job *j, const backward_room *b, const meeting *m, int64_t from, unsigned wanted) {
+static void backward_tile(const backward_job *j, const backward_room *b, const meeting *m, int64_t from,
+                          unsigned wanted) {
     const sizes *z = &j->z;
     int64_t stat = (m->sample * z->heads + m->head) * z->time + m->query * TILE;
     const float *lse = (const float *)j->lse->data + stat, *delta = (const float *)j->delta->data + stat;
@@ -512,9 +550,10 @@ static void store_keys(const backward_job *j, const backward_room *b, int64_t sa
     store_dqkv(&j->z, j->dqkv, b->dv, sample, tile * TILE, head, 2, rows_of_tile(&j->z, tile));
 }
 
-// A tile of keys with all queries of a head that see it; queries are loaded at the first tile of keys that they see, and stored after the last, their
-// own. base: the head's first row in scratch.
-static void keys_with_head(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t k, int64_t base) {
+// A tile of keys with all queries of a head that see it; queries are loaded at the first tile of keys that they see,
+// and stored after the last, their own. base: the head's first row in scratch.
+static void keys_with_head(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t k,
+                           int64_t base) {
     const sizes *z = &j->z;
     for (int64_t q = k; q <= last_queries(z, k); q++) {
         meeting m = meeting_of(z, sample, head, q, k);
@@ -541,12 +580,14 @@ static void backward_item(void *ctx, int64_t item, int thread) {
     }
 }
 
-// Two passes: an item is a tile of keys of one (sample, head of k and v), then one of queries of one (sample, head), longest first.
+// Two passes: an item is a tile of keys of one (sample, head of k and v), then one of queries of one (sample, head),
+// longest first.
 static void backward_keys_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;
     backward_room b = backward_room_of(j, thread);
-    int64_t kv = z->heads / z->group, pairs = z->samples * kv, sample = item % pairs / kv, head = item % kv * z->group, k = item / pairs;
+    int64_t kv = z->heads / z->group, pairs = z->samples * kv, sample = item % pairs / kv, head = item % kv * z->group,
+            k = item / pairs;
     load_keys(j, &b, sample, head, k);
     for (int64_t i = 0; i < z->group; i++)
         for (int64_t q = k; q <= last_queries(z, k); q++) {
@@ -573,7 +614,8 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s) {
-    backward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples, args->first_head),
+    backward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples,
+                                    args->first_head),
                       .dqkv = args->dqkv,
                       .delta = args->delta,
                       .dy = args->dy,

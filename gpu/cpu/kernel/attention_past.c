@@ -1,9 +1,11 @@
-// gpu/cpu/kernel/attention_past.c: attention for a text that grows, over keys and values that are kept (gpu/ops.h: attention_past).
+// gpu/cpu/kernel/attention_past.c: attention for a text that grows, over keys and values that are kept (gpu/ops.h:
+// attention_past).
 //
-// Each sum has the order of attention.c: keys in tiles of 64 that begin at multiples of 64, the running softmax from tile to tile, row sums
-// in 16 lanes. There a tile of queries begins at a multiple of 64 too; here it begins anywhere, so that each row has a place of its own in a tile
-// of keys, and what it does not see is a probability of exactly 0. A sum that skips zeros, or adds them, is the same sum; in pairs but for
-// the sign of a zero, and none is left (dividend_of).
+// Each sum has the order of attention.c: keys in tiles of 64 that begin at multiples of 64, the running softmax from
+// tile to tile, row sums in 16 lanes. There a tile of queries begins at a multiple of 64 too; here it begins anywhere,
+// so that each row has a place of its own in a tile of keys, and what it does not see is a probability of exactly 0. A
+// sum that skips zeros, or adds them, is the same sum; in pairs but for the sign of a zero, and none is left
+// (dividend_of).
 #include "gpu/cpu/kernel/attention_tile.h"
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -26,9 +28,10 @@ typedef struct past_job {
 } past_job;
 
 typedef struct past_room {
-    float *q, *y;           // (ROWS,along), (ROWS,width)
-    float *sum, *max;       // (ROWS,16) lanes of the row sums, (ROWS)
-    float *kt, *v, *score;  // (along,TILE), (TILE,width) across, (ROWS,TILE): then, in the same place, probabilities along
+    float *q, *y;      // (ROWS,along), (ROWS,width)
+    float *sum, *max;  // (ROWS,16) lanes of the row sums, (ROWS)
+    // (along,TILE), (TILE,width) across, (ROWS,TILE): then, in the same place, probabilities along
+    float *kt, *v, *score;
 } past_room;
 
 static int64_t past_layout(past_room *f, const past_job *j, float *base) {
@@ -59,14 +62,16 @@ VEC vf seen_in(sight see, int64_t v, vf x, vf else_) {
 
 static float largest_seen(const float *score, sight see) {
     vf lowest = vf_set1(-__builtin_inff()), most = lowest;
-    for (int64_t v = see.from / VL; v * VL < see.to; v++) most = vf_max(seen_in(see, v, vf_load(score + v * VL), lowest), most);
+    for (int64_t v = see.from / VL; v * VL < see.to; v++)
+        most = vf_max(seen_in(see, v, vf_load(score + v * VL), lowest), most);
     float lane[VL];
     vf_store(lane, most);
     for (int i = 1; i < VL; i++) lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
     return lane[0];
 }
 
-// Row r's scores of a tile of `keys` keys become probabilities relative to the largest so far; its sums are brought to that.
+// Row r's scores of a tile of `keys` keys become probabilities relative to the largest so far; its sums are brought to
+// that.
 static void absorb_row(const past_job *j, const past_room *f, int64_t r, sight see, int64_t keys) {
     const float *score = f->score + r * TILE;
     float *out = f->score + r * TILE_ALONG, *y = f->y + r * j->width, *sum = f->sum + r * VL;
@@ -74,8 +79,8 @@ static void absorb_row(const past_job *j, const past_room *f, int64_t r, sight s
         for (int64_t i = 0; i < keys; i += VL) cells_put_along(out, i, vf_zero());
         return;
     }
-    vf old = vf_set1(f->max[r]), most = vf_max(old, score_of(vf_set1(largest_seen(score, see)), j->scale)), shrink = vf_exp_down(vf_sub(old, most)),
-       total = vf_zero();
+    vf old = vf_set1(f->max[r]), most = vf_max(old, score_of(vf_set1(largest_seen(score, see)), j->scale)),
+       shrink = vf_exp_down(vf_sub(old, most)), total = vf_zero();
     for (int64_t v = 0; v * VL < keys; v++) {
         vf p = seen_in(see, v, vf_exp_down(vf_sub(score_of(vf_load(score + v * VL), j->scale), most)), vf_zero());
         cells_put_along(out, v * VL, p);
@@ -103,7 +108,8 @@ BODY void past_store(dtype t, const past_job *j, const past_room *f, int64_t fir
 static void past_item(void *ctx, int64_t item, int thread) {
     const past_job *j = ctx;
     int64_t blocks = (j->rows + ROWS - 1) / ROWS, head = item % j->heads, first = (blocks - 1 - item / j->heads) * ROWS;
-    int64_t rows = least(ROWS, j->rows - first), position = j->first + first, last = position + rows - 1, kv = head / j->group, w = j->width;
+    int64_t rows = least(ROWS, j->rows - first), position = j->first + first, last = position + rows - 1,
+            kv = head / j->group, w = j->width;
     dtype t = j->y->type;
     past_room f;
     size_t bytes = (size_t)past_layout(&f, j, NULL) * sizeof(float);
@@ -145,10 +151,13 @@ err_t KERNEL(attention_past)(const attention_past_args *args, stream *s) {
                   .row = args->qkv->size[1],
                   .past_row = args->past->size[1],
                   .workers = s->workers};
-    j.width = (j.head + VL - 1) / VL * VL, j.along = cells_of_row(j.head), j.scale = 1.0f / __builtin_sqrtf((float)j.head);
+    j.width = (j.head + VL - 1) / VL * VL, j.along = cells_of_row(j.head),
+    j.scale = 1.0f / __builtin_sqrtf((float)j.head);
     assert(!PAIRED || args->qkv->type != FP16);
-    assert(args->heads > 0 && args->heads % kv == 0 && args->qkv->dims == 2 && j.row == (j.heads + 2 * kv) * j.head && j.past_row == 2 * kv * j.head);
-    assert(args->first >= 0 && args->window >= 0 && args->past->size[0] >= args->first + n && tensor_count(args->y) == n * j.heads * j.head);
+    assert(args->heads > 0 && args->heads % kv == 0 && args->qkv->dims == 2 && j.row == (j.heads + 2 * kv) * j.head &&
+           j.past_row == 2 * kv * j.head);
+    assert(args->first >= 0 && args->window >= 0 && args->past->size[0] >= args->first + n &&
+           tensor_count(args->y) == n * j.heads * j.head);
     assert(args->y->type == args->qkv->type && args->past->type == args->qkv->type);
     past_room f;
     TRY(reserve(s, past_layout(&f, &j, NULL), "attention_past"));

@@ -1,7 +1,8 @@
 // gpu/cpu/kernel/cells.h: operands of products as cells (products.h), sixteen at a time.
 //
-// Memory holds elements of an operand, k running along a row or from row to row. A cell is four bytes: one k, or, where WORDS, two. So sixteen
-// cells along k are 16 or 32 neighbours in memory, and sixteen cells across are 16 columns of one row of k or of two.
+// Memory holds elements of an operand, k running along a row or from row to row. A cell is four bytes: one k, or, where
+// WORDS, two. So sixteen cells along k are 16 or 32 neighbours in memory, and sixteen cells across are 16 columns of
+// one row of k or of two.
 #ifndef GPU_CPU_KERNEL_CELLS_H
 #define GPU_CPU_KERNEL_CELLS_H
 
@@ -45,8 +46,8 @@ VEC vf cells_across(dtype t, const void *p, int64_t first, int64_t second) {
     __m512i x;
     if (t != BF16) x = words_of(vf_load((const float *)p + first), vf_load((const float *)p + second));
     else
-        x = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)(h + first))), _mm256_loadu_si256((const void *)(h + second)),
-                               1);
+        x = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)(h + first))),
+                               _mm256_loadu_si256((const void *)(h + second)), 1);
     return cells_of_words(_mm512_permutexvar_epi16(_mm512_loadu_si512(in_pairs), x));
 }
 VEC vf cells_across_n(dtype t, const void *p, int64_t first, int64_t second, int64_t n, bool has_second) {
@@ -55,7 +56,9 @@ VEC vf cells_across_n(dtype t, const void *p, int64_t first, int64_t second, int
 }
 
 // Floats x become the cells of a row's elements from `at` on, a multiple of VL.
-VEC void cells_put_along(float *row, int64_t at, vf x) { _mm256_storeu_si256((void *)(row + at / 2), (__m256i)_mm512_cvtneps_pbh(x)); }
+VEC void cells_put_along(float *row, int64_t at, vf x) {
+    _mm256_storeu_si256((void *)(row + at / 2), (__m256i)_mm512_cvtneps_pbh(x));
+}
 // ... or, with y of the row after it, those of sixteen columns.
 VEC void cells_put_across(float *to, vf x, vf y) {
     vf_store(to, cells_of_words(_mm512_permutexvar_epi16(_mm512_loadu_si512(in_pairs), words_of(x, y))));
@@ -64,7 +67,9 @@ VEC void cells_put_across(float *to, vf x, vf y) {
 #else
 BODY vf cells_along(dtype t, const void *p, int64_t at) { return cells_of(t, typed_load(p, t, at)); }
 BODY vf cells_along_n(dtype t, const void *p, int64_t at, int64_t n) { return cells_of(t, typed_load_n(p, t, at, n)); }
-BODY vf cells_across(dtype t, const void *p, int64_t first, int64_t second) { return (void)second, cells_along(t, p, first); }
+BODY vf cells_across(dtype t, const void *p, int64_t first, int64_t second) {
+    return (void)second, cells_along(t, p, first);
+}
 BODY vf cells_across_n(dtype t, const void *p, int64_t first, int64_t second, int64_t n, bool has_second) {
     return (void)second, (void)has_second, cells_along_n(t, p, first, n);
 }

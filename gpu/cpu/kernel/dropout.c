@@ -1,5 +1,5 @@
-// gpu/cpu/kernel/dropout.c: the mask is a function of (seed, step, sample, site, element), so it is never stored and the same for any
-// number of threads and ranks; backward is the same operation on the gradient.
+// gpu/cpu/kernel/dropout.c: the mask is a function of (seed, step, sample, site, element), so it is never stored and
+// the same for any number of threads and ranks; backward is the same operation on the gradient.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -61,7 +61,8 @@ static void dropout_item(void *ctx, int64_t item, int thread) {
 
 err_t KERNEL(dropout)(const dropout_args *args, stream *s) {
     int64_t samples = args->x->size[0];
-    dropout_job j = {args->x->type, args->y->data, args->x->data, tensor_count(args->x) / samples, *args->drop, args->sample, args->first};
+    dropout_job j = {args->x->type, args->y->data, args->x->data, tensor_count(args->x) / samples,
+                     *args->drop,   args->sample,  args->first};
     assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
     assert(args->drop->p >= 0 && args->drop->p < 1 && j.first % 4 == 0 && j.first + j.elements <= (int64_t)1 << 34);
     pool_run(s->workers, samples * slices(j.elements), dropout_item, &j);

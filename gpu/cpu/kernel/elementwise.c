@@ -1,9 +1,10 @@
-// gpu/cpu/kernel/elementwise.c: sums and conversions that look at each element once: add, cast, bias gradient, sum of squares.
+// gpu/cpu/kernel/elementwise.c: sums and conversions that look at each element once: add, cast, bias gradient, sum of
+// squares.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/stochastic.h"
 #include "gpu/cpu/kernel/typed.h"
 
-// --- add ---------------------------------------------------------------------------------------------------------------------
+// --- add -------------------------------------------------------------------------------------------------------------
 
 typedef struct add_job {
     dtype type;
@@ -27,12 +28,13 @@ static void add_item(void *ctx, int64_t item, int thread) {
 // moves: 3 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(add)(const add_args *args, stream *s) {
     add_job j = {args->y->type, args->y->data, args->a->data, args->b->data, tensor_count(args->y)};
-    assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == j.count && tensor_count(args->b) == j.count);
+    assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == j.count &&
+           tensor_count(args->b) == j.count);
     pool_run(s->workers, slices(j.count), add_item, &j);
     return ERR_OK;
 }
 
-// --- cast --------------------------------------------------------------------------------------------------------------------
+// --- cast ------------------------------------------------------------------------------------------------------------
 
 typedef struct cast_job {
     dtype to, from;
@@ -45,9 +47,13 @@ BODY void cast_vector(dtype from, dtype to, const cast_job *j, int64_t i, int64_
     typed_store_n(j->y, to, i, typed_load_n(j->x, from, i, n), n);
 }
 
-BODY void cast_pair(dtype from, dtype to, const cast_job *j, int64_t at, int64_t end) { EACH_VECTOR(at, end, cast_vector, from, to, j); }
+BODY void cast_pair(dtype from, dtype to, const cast_job *j, int64_t at, int64_t end) {
+    EACH_VECTOR(at, end, cast_vector, from, to, j);
+}
 
-BODY void cast_slice(dtype to, const cast_job *j, int64_t at, int64_t end) { BY_TYPE(j->from, cast_pair, to, j, at, end); }
+BODY void cast_slice(dtype to, const cast_job *j, int64_t at, int64_t end) {
+    BY_TYPE(j->from, cast_pair, to, j, at, end);
+}
 
 static void cast_item(void *ctx, int64_t item, int thread) {
     (void)thread;
@@ -62,7 +68,7 @@ err_t KERNEL(cast)(const cast_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- cast, stochastically --------------------------------------------------------------------------------------------------------
+// --- cast, stochastically --------------------------------------------------------------------------------------------
 
 typedef struct stochastic_job {
     void *y;
@@ -101,17 +107,19 @@ static void to_fp16_item(void *ctx, int64_t item, int thread) {
 
 // moves: 4 + sizeof(E) bytes an element, and 10 rounds of philox for 4 of them
 err_t KERNEL(cast_stochastic)(const cast_stochastic_args *args, stream *s) {
-    stochastic_job j = {args->y->data, args->x->data, tensor_count(args->y), args->round, (uint32_t)args->state->adam_t};
-    assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16) && tensor_count(args->x) == j.count &&
-           args->round->first % 64 == 0);
+    stochastic_job j = {args->y->data, args->x->data, tensor_count(args->y), args->round,
+                        (uint32_t)args->state->adam_t};
+    assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16) &&
+           tensor_count(args->x) == j.count && args->round->first % 64 == 0);
     if (args->state->adam_t == 0) return KERNEL(cast)(&(cast_args){.y = args->y, .x = args->x}, s);
     pool_run(s->workers, slices(j.count), args->y->type == BF16 ? to_bf16_item : to_fp16_item, &j);
     return ERR_OK;
 }
 
-// --- bias gradient -----------------------------------------------------------------------------------------------------------
+// --- bias gradient ---------------------------------------------------------------------------------------------------
 
-enum { BIAS_VECTORS = 4, BIAS_COLUMNS = BIAS_VECTORS * VL };  // columns of an item: four running sums hide the latency of an addition
+// columns of an item: four running sums hide the latency of an addition
+enum { BIAS_VECTORS = 4, BIAS_COLUMNS = BIAS_VECTORS * VL };
 
 typedef struct bias_job {
     dtype type;
@@ -125,7 +133,8 @@ BODY void bias_columns(dtype t, const bias_job *j, int64_t c, int vectors, int64
     vf sum[BIAS_VECTORS];
     for (int k = 0; k < vectors; k++) sum[k] = vf_zero();
     for (int64_t r = 0; r < j->rows; r++)
-        for (int k = 0; k < vectors; k++) sum[k] = vf_add(sum[k], typed_load_n(j->dy, t, r * j->columns + c + k * VL, k == vectors - 1 ? n : VL));
+        for (int k = 0; k < vectors; k++)
+            sum[k] = vf_add(sum[k], typed_load_n(j->dy, t, r * j->columns + c + k * VL, k == vectors - 1 ? n : VL));
     for (int k = 0; k < vectors; k++) {
         int64_t at = c + k * VL, m = k == vectors - 1 ? n : VL;
         typed_store_n(j->dbias, FP32, at, vf_add(typed_load_n(j->dbias, FP32, at, m), sum[k]), m);
@@ -148,7 +157,8 @@ static void bias_item(void *ctx, int64_t item, int thread) {
 
 // sums: each column from zero, row after row, then added once
 err_t KERNEL(bias_backward)(const bias_backward_args *args, stream *s) {
-    int64_t all = tensor_count(args->dbias), count = tensor_count(args->dy), slices = matrix_slices(args->dy), columns = all / slices;
+    int64_t all = tensor_count(args->dbias), count = tensor_count(args->dy), slices = matrix_slices(args->dy),
+            columns = all / slices;
     bias_job j = {args->dy->type, args->dbias->data, args->dy->data, count / all, columns};
     assert(args->dbias->type == FP32 && j.rows * columns * slices == count);
     if (args->fresh) memset(j.dbias, 0, tensor_bytes(args->dbias));
@@ -156,7 +166,7 @@ err_t KERNEL(bias_backward)(const bias_backward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- the sum of slices ---------------------------------------------------------------------------------------------------------
+// --- the sum of slices -----------------------------------------------------------------------------------------------
 
 typedef struct slices_job {
     tensor *y;
@@ -202,7 +212,8 @@ static void slices_item(void *ctx, int64_t item, int thread) {
 err_t KERNEL(sum_slices)(const sum_slices_args *args, stream *s) {
     slices_job j = {args->y,   args->parts->data,    args->bias,           args->residual,
                     args->add, args->parts->size[0], args->parts->size[1], args->parts->size[2]};
-    assert(args->parts->dims == 3 && args->parts->type == FP32 && (j.slices & (j.slices - 1)) == 0 && tensor_count(args->y) == j.rows * j.columns);
+    assert(args->parts->dims == 3 && args->parts->type == FP32 && (j.slices & (j.slices - 1)) == 0 &&
+           tensor_count(args->y) == j.rows * j.columns);
     assert(!j.bias || (j.bias->type == j.y->type && tensor_count(j.bias) == j.columns));
     assert(!j.residual || (j.residual->type == j.y->type && tensor_count(j.residual) == j.rows * j.columns));
     assert(!j.add || j.y->type == FP32);
@@ -211,7 +222,7 @@ err_t KERNEL(sum_slices)(const sum_slices_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- sum of squares ----------------------------------------------------------------------------------------------------------
+// --- sum of squares --------------------------------------------------------------------------------------------------
 
 typedef struct squares_job {
     double *sums;

@@ -30,7 +30,8 @@ BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
             continue;
         }
         assert(token >= 0 && token < j->vocabulary);
-        const void *word = typed_at(j->wte, t, token * j->width), *place = j->wpe ? typed_at(j->wpe, t, p % j->length * j->width) : NULL;
+        const void *word = typed_at(j->wte, t, token * j->width),
+                   *place = j->wpe ? typed_at(j->wpe, t, p % j->length * j->width) : NULL;
         void *x = typed_at_mut(j->x, t, p * j->width);
         for (int64_t i = 0; i < j->width; i += VL) {
             int64_t n = j->width - i;
@@ -43,15 +44,25 @@ BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
 static void embed_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     const embed_job *j = ctx;
-    int64_t rows = rows_per_item(j->width), from = item * rows, to = from + rows < j->positions ? from + rows : j->positions;
+    int64_t rows = rows_per_item(j->width), from = item * rows,
+            to = from + rows < j->positions ? from + rows : j->positions;
     BY_TYPE(j->type, embed_rows, j, from, to);
 }
 
 err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
     const tensor *wpe = args->wpe;
-    embed_job j = {
-        args->x->type,         args->x->data,      args->tokens->data, args->wte->data, wpe ? wpe->data : NULL,       tensor_count(args->tokens),
-        args->tokens->size[1], args->wte->size[1], args->wte->size[0], args->part,      args->part ? args->first : 0, args->factor};
+    embed_job j = {args->x->type,
+                   args->x->data,
+                   args->tokens->data,
+                   args->wte->data,
+                   wpe ? wpe->data : NULL,
+                   tensor_count(args->tokens),
+                   args->tokens->size[1],
+                   args->wte->size[1],
+                   args->wte->size[0],
+                   args->part,
+                   args->part ? args->first : 0,
+                   args->factor};
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type &&
            tensor_count(args->x) == j.positions * j.width && args->factor != 0);
     assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == j.width && wpe->size[0] >= j.length));
@@ -60,7 +71,7 @@ err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- backward ----------------------------------------------------------------------------------------------------------------
+// --- backward --------------------------------------------------------------------------------------------------------
 
 typedef struct embed_back_job {
     dtype type;
@@ -71,15 +82,16 @@ typedef struct embed_back_job {
     float factor;
 } embed_back_job;
 
-// out[c ..] += factor * sum over k of dx[row(k)][c ..], `vectors` vectors, the last of n channels. row(k) is order[k], or
-// k * stride + first: of positions, which have no factor.
-BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride, int64_t count, int64_t c,
-                   int vectors, int64_t n) {
+// out[c ..] += factor * sum over k of dx[row(k)][c ..], `vectors` vectors, the last of n channels. row(k) is order[k],
+// or k * stride + first: of positions, which have no factor.
+BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride,
+                   int64_t count, int64_t c, int vectors, int64_t n) {
     vf sum[VECTORS], factor = vf_set1(order ? j->factor : 1);
     for (int v = 0; v < vectors; v++) sum[v] = vf_zero();
     for (int64_t k = 0; k < count; k++) {
         int64_t row = order ? order[k] : first + k * stride;
-        for (int v = 0; v < vectors; v++) sum[v] = vf_add(sum[v], typed_load_n(j->dx, t, row * j->width + c + v * VL, v == vectors - 1 ? n : VL));
+        for (int v = 0; v < vectors; v++)
+            sum[v] = vf_add(sum[v], typed_load_n(j->dx, t, row * j->width + c + v * VL, v == vectors - 1 ? n : VL));
     }
     for (int v = 0; v < vectors; v++) {
         int64_t at = c + v * VL, m = v == vectors - 1 ? n : VL;
@@ -87,8 +99,8 @@ BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *
     }
 }
 
-BODY void sum_columns(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride, int64_t count, int64_t from,
-                      int64_t to) {
+BODY void sum_columns(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride,
+                      int64_t count, int64_t from, int64_t to) {
     int64_t c = from;
     for (; c + VECTORS * VL <= to; c += VECTORS * VL) sum_rows(t, j, out, order, first, stride, count, c, VECTORS, VL);
     for (; c < to; c += VL) sum_rows(t, j, out, order, first, stride, count, c, 1, to - c);
@@ -104,7 +116,8 @@ BODY void words_block(dtype t, const embed_back_job *j, int64_t block, int64_t f
 
 BODY void times_block(dtype t, const embed_back_job *j, int64_t block, int64_t from, int64_t to) {
     int64_t last = (block + 1) * TIMES < j->length ? (block + 1) * TIMES : j->length;
-    for (int64_t i = block * TIMES; i < last; i++) sum_columns(t, j, j->dwpe + i * j->width, NULL, i, j->length, j->samples, from, to);
+    for (int64_t i = block * TIMES; i < last; i++)
+        sum_columns(t, j, j->dwpe + i * j->width, NULL, i, j->length, j->samples, from, to);
 }
 
 static int64_t blocks_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
@@ -119,9 +132,10 @@ static void embed_back_item(void *ctx, int64_t item, int thread) {
     else BY_TYPE(j->type, times_block, j, block - words, from, to);
 }
 
-// Leaves order sorted by token, equal tokens in order of position, and end[v] the end of token v. end has vocabulary + 1 entries.
-// Of a part of the vocabulary, its tokens.
-static void sort_part(int32_t *order, int32_t *end, const int32_t *tokens, int64_t positions, int64_t vocabulary, int64_t first) {
+// Leaves order sorted by token, equal tokens in order of position, and end[v] the end of token v. end has vocabulary +
+// 1 entries. Of a part of the vocabulary, its tokens.
+static void sort_part(int32_t *order, int32_t *end, const int32_t *tokens, int64_t positions, int64_t vocabulary,
+                      int64_t first) {
     memset(end, 0, (size_t)(vocabulary + 1) * sizeof *end);
     for (int64_t p = 0; p < positions; p++)
         if (tokens[p] >= first && tokens[p] - first < vocabulary) end[tokens[p] - first + 1]++;
@@ -145,7 +159,8 @@ err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s)
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
     tensor *dwpe = args->dwpe;
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && positions <= INT32_MAX);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 &&
+           positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1);
     assert(tensor_count(args->dx) == positions * width && args->factor != 0);
     assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
@@ -154,8 +169,10 @@ err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s)
     if (dwpe && args->fresh_wpe) memset(dwpe->data, 0, tensor_bytes(dwpe));
     if (args->part) sort_part(order, end, args->tokens->data, positions, vocabulary, args->first);
     else sort_by_token(order, end, args->tokens->data, positions, vocabulary);
-    embed_back_job j = {args->dx->type, args->dwte->data, dwpe ? dwpe->data : NULL,  order,       end, args->dx->data, samples, length,
-                        width,          vocabulary,       blocks_of(width, COLUMNS), args->factor};
-    pool_run(s->workers, (blocks_of(vocabulary, WORDS) + (dwpe ? blocks_of(length, TIMES) : 0)) * j.column_items, embed_back_item, &j);
+    embed_back_job j = {
+        args->dx->type, args->dwte->data, dwpe ? dwpe->data : NULL,  order,       end, args->dx->data, samples, length,
+        width,          vocabulary,       blocks_of(width, COLUMNS), args->factor};
+    pool_run(s->workers, (blocks_of(vocabulary, WORDS) + (dwpe ? blocks_of(length, TIMES) : 0)) * j.column_items,
+             embed_back_item, &j);
     return ERR_OK;
 }

@@ -1,4 +1,5 @@
-// gpu/cpu/kernel/gated.c: a linear layer that a second one gates (Shazeer 2020), by SiLU or by GELU, which are in vmath.h with their derivatives.
+// gpu/cpu/kernel/gated.c: a linear layer that a second one gates (Shazeer 2020), by SiLU or by GELU, which are in
+// vmath.h with their derivatives.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -24,7 +25,8 @@ BODY void forward_vector(dtype t, gate f, const gated_job *j, int64_t row, int64
 // dg = dy u f'(g), du = dy f(g)
 BODY void backward_vector(dtype t, gate f, const gated_job *j, int64_t row, int64_t i, int64_t n) {
     int64_t at = row * 2 * j->width + i;
-    vf g = typed_load_n(j->x, t, at, n), u = typed_load_n(j->x, t, at + j->width, n), d = typed_load_n(j->dy, t, row * j->width + i, n);
+    vf g = typed_load_n(j->x, t, at, n), u = typed_load_n(j->x, t, at + j->width, n),
+       d = typed_load_n(j->dy, t, row * j->width + i, n);
     typed_store_n(j->out, t, at, vf_mul(vf_mul(d, u), gate_slope(f, g)), n);
     typed_store_n(j->out, t, at + j->width, vf_mul(d, gate_of(f, g)), n);
 }
@@ -69,7 +71,8 @@ static err_t forward(gate f, const gated_forward_args *args, stream *s) {
 
 // alias: dx == x allowed.  moves: 5 * sizeof(E) bytes an element of dy
 static err_t backward(gate f, const gated_backward_args *args, stream *s) {
-    gated_job j = {args->x->type, f, args->dx->data, args->dy->data, args->x->data, args->dy->size[0], args->dy->size[1]};
+    gated_job j = {args->x->type,    f, args->dx->data, args->dy->data, args->x->data, args->dy->size[0],
+                   args->dy->size[1]};
     assert(args->dx->type == j.type && args->dy->type == j.type && args->dy->dims == 2);
     assert(tensor_count(args->x) == 2 * tensor_count(args->dy) && tensor_count(args->dx) == tensor_count(args->x));
     pool_run(s->workers, items(&j), backward_item, &j);

@@ -1,5 +1,5 @@
-// gpu/cpu/kernel/gelu.c: x times how likely a normal variable is below x, tanh form (Hendrycks & Gimpel 2016). The function and its
-// derivative are in vmath.h, where the matrix product's epilogues find them too.
+// gpu/cpu/kernel/gelu.c: x times how likely a normal variable is below x, tanh form (Hendrycks & Gimpel 2016). The
+// function and its derivative are in vmath.h, where the matrix product's epilogues find them too.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -11,15 +11,21 @@ typedef struct gelu_job {
     int64_t count;
 } gelu_job;
 
-BODY void forward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) { typed_store_n(j->out, t, i, vf_gelu(typed_load_n(j->x, t, i, n)), n); }
+BODY void forward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) {
+    typed_store_n(j->out, t, i, vf_gelu(typed_load_n(j->x, t, i, n)), n);
+}
 
 BODY void backward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) {
     vf slope = vf_gelu_grad(typed_load_n(j->x, t, i, n));
     typed_store_n(j->out, t, i, vf_mul(typed_load_n(j->dy, t, i, n), slope), n);
 }
 
-BODY void forward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) { EACH_VECTOR(from, to, forward_vector, t, j); }
-BODY void backward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) { EACH_VECTOR(from, to, backward_vector, t, j); }
+BODY void forward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) {
+    EACH_VECTOR(from, to, forward_vector, t, j);
+}
+BODY void backward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) {
+    EACH_VECTOR(from, to, backward_vector, t, j);
+}
 
 static void forward_item(void *ctx, int64_t item, int thread) {
     (void)thread;

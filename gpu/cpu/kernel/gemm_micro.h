@@ -1,8 +1,9 @@
-// gpu/cpu/kernel/gemm_micro.h: the inner loop of the matrix product: a tile of outputs that lives in registers while k runs.
+// gpu/cpu/kernel/gemm_micro.h: the inner loop of the matrix product: a tile of outputs that lives in registers while k
+// runs.
 //
-// Every output has one accumulator, and step k does acc[r][c] = fma(s[k][r], v[k][c], acc[r][c]): the chain that the specification in
-// matmul.c asks for, whatever the tile's shape. (With products = bf16-pairs a step is product_step, of cells: products.h.) So the shape is free, and
-// each vector width has the one that suits it:
+// Every output has one accumulator, and step k does acc[r][c] = fma(s[k][r], v[k][c], acc[r][c]): the chain that the
+// specification in matmul.c asks for, whatever the tile's shape. (With products = bf16-pairs a step is product_step, of
+// cells: products.h.) So the shape is free, and each vector width has the one that suits it:
 //
 //               tile (rows x columns)   registers of 32 or 16                       loads : FMAs per k
 //     AVX-512   8 x 48                  24 sums + 3 of v + 1 broadcast  of 32       11 : 24
@@ -47,7 +48,8 @@ VEC const char *walk_on(walk *w) {
     return line;
 }
 
-// Where a tile goes: c = base + (sums + products), without what is NULL. ld_base may be 0: one row for all. c may be sums or base.
+// Where a tile goes: c = base + (sums + products), without what is NULL. ld_base may be 0: one row for all. c may be
+// sums or base.
 typedef struct destination {
     float *c;
     const float *sums, *base;
@@ -68,7 +70,8 @@ typedef struct transfer {
 
 BODY void transfer_typed(dtype type, transfer *t) {
     int64_t at = t->at + t->line * VL;
-    vf_store(t->to + (cell_place(t->row) - t->row) * NR + t->line * t->line_step, cells_across(type, t->from, at, at + t->stride));
+    vf_store(t->to + (cell_place(t->row) - t->row) * NR + t->line * t->line_step,
+             cells_across(type, t->from, at, at + t->stride));
 }
 
 BODY void transfer_line(transfer *t) {
@@ -86,7 +89,8 @@ typedef struct lookahead {
     transfer copy;
 } lookahead;
 
-// products (rows, 16 * vecs) = sum over cells c < n of s[c][r] * v[c][j], then as `to` says. s is packed [n][MR], v [n][NR].
+// products (rows, 16 * vecs) = sum over cells c < n of s[c][r] * v[c][j], then as `to` says. s is packed [n][MR], v
+// [n][NR].
 typedef void (*micro_kernel)(int64_t n, const float *s, const float *v, const destination *to, lookahead *ahead);
 
 VEC void micro_step(int rows, int vecs, product_state *p, vf acc[MR][NV], const float *s, const float *v) {
@@ -119,11 +123,13 @@ static void micro_again(int rows, int vecs, vf acc[MR][NV], int64_t n, const flo
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < vecs; j++) {
             acc[r][j] = vf_zero();
-            for (int64_t c = 0; c < n; c++) acc[r][j] = product_exact(vf_set1(s[c * MR + r]), vf_load(v + c * NR + j * VL), acc[r][j]);
+            for (int64_t c = 0; c < n; c++)
+                acc[r][j] = product_exact(vf_set1(s[c * MR + r]), vf_load(v + c * NR + j * VL), acc[r][j]);
         }
 }
 
-VEC void micro_body(int rows, int vecs, int64_t n, const float *s, const float *v, const destination *to, lookahead *ahead) {
+VEC void micro_body(int rows, int vecs, int64_t n, const float *s, const float *v, const destination *to,
+                    lookahead *ahead) {
     vf acc[MR][NV];
     lookahead a = *ahead;
     const float *first_s = s, *first_v = v;
@@ -139,7 +145,8 @@ VEC void micro_body(int rows, int vecs, int64_t n, const float *s, const float *
         __builtin_prefetch(walk_on(&a.out), 1);
         __builtin_prefetch(walk_on(&a.pre), 1);
         if (WORDS && a.twice) __builtin_prefetch(walk_on(&a.far), 0, 2);
-        if (WORDS && n < 8 * MR * NV) __builtin_prefetch(walk_on(&a.out), 1);  // a short chain has fewer turns than its tile has lines
+        // a short chain has fewer turns than its tile has lines
+        if (WORDS && n < 8 * MR * NV) __builtin_prefetch(walk_on(&a.out), 1);
         transfer_line(&a.copy);
         UNROLL_K
         for (int i = 0; i < 8; i++) micro_step(rows, vecs, &p, acc, s + i * MR, v + i * NR);

@@ -1,22 +1,25 @@
 // gpu/cpu/kernel/gemm_pack.h: operands brought into the order in which the inner loop reads them.
 //
-// A panel is `width` rows of op(a), or columns of op(b), by kc steps of k, as cells (cells.h), stored [cell][width]: the inner loop then reads forward
-// only. Conversion and transposition happen here, once per element, and the inner loop knows of neither. Rows beyond the matrix are zero in the panel:
-// their products go to outputs that are not stored. So is the k that is missing of a last pair.
+// A panel is `width` rows of op(a), or columns of op(b), by kc steps of k, as cells (cells.h), stored [cell][width]:
+// the inner loop then reads forward only. Conversion and transposition happen here, once per element, and the inner
+// loop knows of neither. Rows beyond the matrix are zero in the panel: their products go to outputs that are not
+// stored. So is the k that is missing of a last pair.
 #ifndef GPU_CPU_KERNEL_GEMM_PACK_H
 #define GPU_CPU_KERNEL_GEMM_PACK_H
 
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/transpose.h"
 
-// An operand, seen as `count` rows or columns of K elements each. along_k: the K elements of one are neighbours in memory,
-// and `stride` leads to the next; else the rows are neighbours, and `stride` leads to the next k.
+// An operand, seen as `count` rows or columns of K elements each. along_k: the K elements of one are neighbours in
+// memory, and `stride` leads to the next; else the rows are neighbours, and `stride` leads to the next k.
 typedef struct operand {
     const void *data;
     dtype type;
     bool along_k;
     int64_t stride, count;
-    int64_t slice, step;  // its columns in memory may be cut into slices of so many, each a matrix of its own, `step` elements apart. 0: they are not
+    // its columns in memory may be cut into slices of so many, each a matrix of its own, `step` elements apart. 0: they
+    // are not
+    int64_t slice, step;
 } operand;
 
 // Slice `number` of the operand, as one that is not cut.
@@ -63,10 +66,11 @@ BODY void ask(const operand *o, dtype t, int64_t i) { __builtin_prefetch(typed_a
 
 enum { AHEAD = 24 };  // steps of k, where k goes down the rows
 
-// --- panels ------------------------------------------------------------------------------------------------------------------
+// --- panels ----------------------------------------------------------------------------------------------------------
 
 // One panel from K elements in a row: tiles of 16 rows by 16 cells, transposed in registers.
-BODY void pack_along_k(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+BODY void pack_along_k(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
+                       int64_t kc) {
     for (int64_t j = 0; j < width; j += VL) {
         int w = width - j < VL ? (int)(width - j) : VL;
         int rows = n - j < w ? (n > j ? (int)(n - j) : 0) : w;
@@ -78,7 +82,8 @@ BODY void pack_along_k(dtype t, int width, float *dst, const operand *o, int64_t
 #pragma GCC unroll 16
                 for (int i = 0; i < VL; i++) x[i] = i < w ? cells_along(t, o->data, at + i * o->stride + k) : vf_zero();
             } else {
-                for (int i = 0; i < VL; i++) x[i] = i < rows ? cells_along_n(t, o->data, at + i * o->stride + k, kc - k) : vf_zero();
+                for (int i = 0; i < VL; i++)
+                    x[i] = i < rows ? cells_along_n(t, o->data, at + i * o->stride + k, kc - k) : vf_zero();
             }
             transpose16(x);
             float *out = dst + k / CELL_K * width + j;
@@ -94,7 +99,8 @@ BODY void pack_along_k(dtype t, int width, float *dst, const operand *o, int64_t
 
 // All panels from rows that are adjacent in memory: copies, k outermost, so that whole cache lines are read and each
 // page is visited once.
-BODY void pack_across_k(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+BODY void pack_across_k(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
+                        int64_t kc) {
     const int64_t cells = product_cells(kc), line = 64 / (int64_t)dtype_bytes(t);
     for (int64_t c = 0, k = 0, at = k0 * o->stride + first; c < cells; c++, k += CELL_K, at += CELL_K * o->stride) {
         float *out = dst + cell_place(c) * width;
@@ -110,21 +116,24 @@ BODY void pack_across_k(dtype t, int width, float *dst, const operand *o, int64_
 #pragma GCC unroll 4
                 for (int j = 0; j < width; j += VL)
                     store_first(out + j,
-                                width < VL && n - i < VL ? cells_across_n(t, o->data, at + i + j, next + i + j, n - i, true)
-                                                         : cells_across(t, o->data, at + i + j, next + i + j),
+                                width < VL && n - i < VL
+                                    ? cells_across_n(t, o->data, at + i + j, next + i + j, n - i, true)
+                                    : cells_across(t, o->data, at + i + j, next + i + j),
                                 width < VL ? width : VL);
             }
         }
         for (; i < n; i += width, out += width * cells)  // the last panel, not full, or the last k
             for (int j = 0; j < width; j += VL) {
-                vf x = n - i > j && k < kc ? cells_across_n(t, o->data, at + i + j, next + i + j, n - i - j, whole) : vf_zero();
+                vf x = n - i > j && k < kc ? cells_across_n(t, o->data, at + i + j, next + i + j, n - i - j, whole)
+                                           : vf_zero();
                 store_first(out + j, x, width < VL ? width : VL);
             }
     }
 }
 
 // Rows first .. first+n-1 of the operand, k0 .. k0+kc-1, as ceil(n / width) panels, one after the other.
-BODY void pack_typed(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+BODY void pack_typed(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
+                     int64_t kc) {
     const int64_t cells = product_cells(kc);
     if (o->along_k)
         for (int64_t p = 0; p < n; p += width) pack_along_k(t, width, dst + p * cells, o, first + p, n - p, k0, kc);
@@ -134,7 +143,8 @@ BODY void pack_typed(dtype t, int width, float *dst, const operand *o, int64_t f
 }
 
 // A panel whose columns lie in several slices.
-BODY void pack_crossing(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+BODY void pack_crossing(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
+                        int64_t kc) {
     memset(dst, 0, (size_t)(width * product_cells(kc)) * sizeof *dst);
     for (int64_t i = 0, some; i < n; i += some) {
         int64_t left = o->slice - (first + i) % o->slice, at = operand_at(o, first + i, k0);

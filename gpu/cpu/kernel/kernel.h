@@ -1,7 +1,8 @@
 // gpu/cpu/kernel/kernel.h: the operations of one vector width. Every file here is compiled once for each width with
 // SIMD set to its name; KERNEL(x) is x with that name appended, so that all widths are in one binary. kernel/table.c
-// puts them into cpu_ops_<width>. The files that multiply are compiled once more with PAIRS (products.h): KERNEL(x) then ends in _pairs, and kernel/pairs.c
-// puts them into cpu_pairs_<width>; what else they call is PLAIN_KERNEL(x), of the width REST.
+// puts them into cpu_ops_<width>. The files that multiply are compiled once more with PAIRS (products.h): KERNEL(x)
+// then ends in _pairs, and kernel/pairs.c puts them into cpu_pairs_<width>; what else they call is PLAIN_KERNEL(x), of
+// the width REST.
 #ifndef GPU_CPU_KERNEL_KERNEL_H
 #define GPU_CPU_KERNEL_KERNEL_H
 

@@ -1,4 +1,5 @@
-// gpu/cpu/kernel/loss.c: what a step says of its logits: the loss and its gradient, whether the right class is on top, and means.
+// gpu/cpu/kernel/loss.c: what a step says of its logits: the loss and its gradient, whether the right class is on top,
+// and means.
 //
 // Softmax, cross entropy and their gradient are one visit per row. A row of logits is read for
 // its maximum, then for the sum of exponentials, then overwritten by its gradient; by the second time it is in the
@@ -100,7 +101,7 @@ BODY void loss_row(dtype t, const loss_job *j, int64_t row) {
     memset(typed_at_mut(x, t, j->width), 0, (size_t)(j->stride - j->width) * dtype_bytes(t));
 }
 
-// --- columns in slices ---------------------------------------------------------------------------------------------------------
+// --- columns in slices -----------------------------------------------------------------------------------------------
 
 // The slice's part of a row, and how many of its columns are classes.
 BODY void *slice_of(dtype t, const loss_job *j, int64_t row, int64_t slice, int64_t *classes) {
@@ -149,13 +150,15 @@ BODY void row_gradient(dtype t, const loss_job *j, int64_t row, const left_over 
         void *x = slice_of(t, j, row, s, &n);
         const gradient_of g = {x, vf_set1(most), vf_set1(ratio)};
         EACH_VECTOR(0, n, gradient_vector, t, &g);
-        if (target >= s * j->stride && target < s * j->stride + n) typed_set(x, t, target - s * j->stride, p - j->factor);
+        if (target >= s * j->stride && target < s * j->stride + n)
+            typed_set(x, t, target - s * j->stride, p - j->factor);
         memset(typed_at_mut(x, t, n), 0, (size_t)(j->stride - n) * dtype_bytes(t));
     }
 }
 
 BODY void loss_row_cut(dtype t, const loss_job *j, int64_t row) {
-    bool top = j->stages & 1 << LOGITS_TOP, sum = j->stages & 1 << LOGITS_SUM, loss = j->stages & 1 << LOGITS_LOSS, ignored = j->targets[row] < 0;
+    bool top = j->stages & 1 << LOGITS_TOP, sum = j->stages & 1 << LOGITS_SUM, loss = j->stages & 1 << LOGITS_LOSS,
+         ignored = j->targets[row] < 0;
     left_over k = {0};
     assert(j->targets[row] < j->width);
     if (!top) k.most = j->most[row], k.logit = j->logit[row];
@@ -169,7 +172,8 @@ BODY void loss_row_cut(dtype t, const loss_job *j, int64_t row) {
     if (!j->gradient) return;
     if (!ignored) row_gradient(t, j, row, &k);
     else
-        for (int64_t s = 0, n; s < j->slices; s++) memset(slice_of(t, j, row, s, &n), 0, (size_t)j->stride * dtype_bytes(t));
+        for (int64_t s = 0, n; s < j->slices; s++)
+            memset(slice_of(t, j, row, s, &n), 0, (size_t)j->stride * dtype_bytes(t));
 }
 
 BODY void loss_rows_cut(dtype t, const loss_job *j, int64_t from, int64_t to) {
@@ -208,7 +212,8 @@ err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
                   NULL,
                   NULL,
                   NULL};
-    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * j.stride * slices == count);
+    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows &&
+           rows * j.stride * slices == count);
     assert(args->classes >= 1 && args->classes <= j.stride * slices && (slices & (slices - 1)) == 0);
     int64_t per_item = rows_per_item(j.stride);
     pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
@@ -216,7 +221,8 @@ err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
 }
 
 err_t KERNEL(cross_entropy_part)(const cross_entropy_part_args *args, stream *s) {
-    int64_t rows = tensor_count(args->targets), slices = matrix_slices(args->logits), stride = args->logits->size[args->logits->dims - 1];
+    int64_t rows = tensor_count(args->targets), slices = matrix_slices(args->logits),
+            stride = args->logits->size[args->logits->dims - 1];
     loss_job j = {.type = args->logits->type,
                   .losses = args->losses ? args->losses->data : NULL,
                   .logits = args->logits->data,
@@ -232,13 +238,14 @@ err_t KERNEL(cross_entropy_part)(const cross_entropy_part_args *args, stream *s)
                   .most = args->most->data,
                   .logit = args->logit->data,
                   .sum = args->sum->data};
-    assert(args->targets->type == INT32 && rows * stride * slices == tensor_count(args->logits) && (slices & (slices - 1)) == 0);
+    assert(args->targets->type == INT32 && rows * stride * slices == tensor_count(args->logits) &&
+           (slices & (slices - 1)) == 0);
     int64_t per_item = rows_per_item(stride);
     pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
     return ERR_OK;
 }
 
-// --- top 1 -------------------------------------------------------------------------------------------------------------------
+// --- top 1 -----------------------------------------------------------------------------------------------------------
 
 typedef struct top_job {
     dtype type;
@@ -284,15 +291,17 @@ static void top_item(void *ctx, int64_t item, int thread) {
 // moves: sizeof(E) bytes a logit
 err_t KERNEL(top_1)(const top_1_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
-    top_job j = {args->logits->type, args->hits->data, args->logits->data, args->targets->data, rows, args->classes, stride};
-    assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows && rows * stride == count);
+    top_job j = {
+        args->logits->type, args->hits->data, args->logits->data, args->targets->data, rows, args->classes, stride};
+    assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows &&
+           rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride);
     int64_t per_item = rows_per_item(stride);
     pool_run(s->workers, (rows + per_item - 1) / per_item, top_item, &j);
     return ERR_OK;
 }
 
-// --- means -------------------------------------------------------------------------------------------------------------------
+// --- means -----------------------------------------------------------------------------------------------------------
 
 typedef struct means_job {
     double *means;
@@ -316,7 +325,7 @@ err_t KERNEL(loss_means)(const loss_means_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- how many count ------------------------------------------------------------------------------------------------------------
+// --- how many count --------------------------------------------------------------------------------------------------
 
 typedef struct counts_job {
     double *counts;
@@ -335,7 +344,8 @@ static void counts_item(void *ctx, int64_t item, int thread) {
 err_t KERNEL(count_targets)(const count_targets_args *args, stream *s) {
     int64_t samples = tensor_count(args->counts);
     counts_job j = {args->counts->data, args->targets->data, tensor_count(args->targets) / samples};
-    assert(args->counts->type == FP64 && args->targets->type == INT32 && samples * j.length == tensor_count(args->targets));
+    assert(args->counts->type == FP64 && args->targets->type == INT32 &&
+           samples * j.length == tensor_count(args->targets));
     pool_run(s->workers, samples, counts_item, &j);
     return ERR_OK;
 }

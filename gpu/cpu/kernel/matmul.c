@@ -1,6 +1,8 @@
-// gpu/cpu/kernel/matmul.c: d = epilogue(op(a) op(b)), packed, blocked for the caches, and always in one order of summation.
+// gpu/cpu/kernel/matmul.c: d = epilogue(op(a) op(b)), packed, blocked for the caches, and always in one order of
+// summation.
 //
-// The specification. With x = op(a), y = op(b) as floats (BF16 and FP16 convert exactly) and KC = 384, element (m, n) is
+// The specification. With x = op(a), y = op(b) as floats (BF16 and FP16 convert exactly) and KC = 384, element (m, n)
+// is
 //
 //     for each block q of KC consecutive k (the last one may be shorter):
 //         p = +0;  for k in block q, ascending: p = fma(x[m][k], y[k][n], p)
@@ -11,13 +13,14 @@
 //
 //     sum = ((slice 0 + slice 1) + (slice 2 + slice 3)) + ...: siblings of one binary tree
 //
-// Nothing else enters: not the number of threads, not the width of the vectors, not M, N or the element's place. KC is part of the
-// arithmetic of every run that was ever made and never changes; every other number in this file is about speed alone.
+// Nothing else enters: not the number of threads, not the width of the vectors, not M, N or the element's place. KC is
+// part of the arithmetic of every run that was ever made and never changes; every other number in this file is about
+// speed alone.
 //
-// The way (Goto & van de Geijn 2008, with the roles of the operands as the widest tile wants them): s = op(a) is packed into
-// panels of MR rows, v = op(b) into panels of NR columns (gemm_pack.h). Threads take tiles of d. A tile goes through k in blocks of
-// KC; for a block, a panel of s (12 KB) stays in L1 while panels of v come from L2; the sums live in registers (gemm_micro.h). k is never
-// divided between threads. Who packs what:
+// The way (Goto & van de Geijn 2008, with the roles of the operands as the widest tile wants them): s = op(a) is packed
+// into panels of MR rows, v = op(b) into panels of NR columns (gemm_pack.h). Threads take tiles of d. A tile goes
+// through k in blocks of KC; for a block, a panel of s (12 KB) stays in L1 while panels of v come from L2; the sums
+// live in registers (gemm_micro.h). k is never divided between threads. Who packs what:
 //
 //   alone     few rows, and few enough threads for tiles of about 256 rows and many columns. A thread keeps its block
 //             of s in its L2 and takes v in strips of STRIP columns. Where v already has the order of the inner loop
@@ -31,12 +34,13 @@
 //
 // What comes next is prefetched meanwhile.
 //
-// With products = bf16-pairs a block's chain is one of pairs (products.h), which begins anew in each block and each slice; KC is even, so that no block
-// cuts a pair. A panel then has product_cells(kc) cells for kc of k. The rest is as above.
+// With products = bf16-pairs a block's chain is one of pairs (products.h), which begins anew in each block and each
+// slice; KC is even, so that no block cuts a pair. A panel then has product_cells(kc) cells for kc of k. The rest is as
+// above.
 //
-// Slices of k cost little: as many as fit into KC steps are packed together, and a register tile adds theirs while they are in L1; only the
-// sums of such groups go through a thread's scratch, and most are added where the inner loop stores its products anyway. Matrices whose columns are
-// cut elsewhere are packed and written slice by slice.
+// Slices of k cost little: as many as fit into KC steps are packed together, and a register tile adds theirs while they
+// are in L1; only the sums of such groups go through a thread's scratch, and most are added where the inner loop stores
+// its products anyway. Matrices whose columns are cut elsewhere are packed and written slice by slice.
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
@@ -64,14 +68,16 @@ typedef struct gemm {
     int64_t m, n, k;
     tensor *d, *pre;
     const tensor *bias, *residual;
-    unsigned epilogue;           // with ADD_RESIDUAL
-    bool alone;                  // each thread packs what it needs
-    bool copies;                 // ... and copies v within the inner loop, whose order it has already
-    int64_t k_slice;             // of a sum that is cut; 0: it is whole
-    int64_t group;               // slices of k that a register tile adds at once
-    int64_t kept;                // sums of a tile that wait for others, one of each level of the tree. What is under way waits where its sum will
-    int64_t d_slice;             // columns of a slice of d and pre; n: they are whole
-    bool plain;                  // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
+    unsigned epilogue;  // with ADD_RESIDUAL
+    bool alone;         // each thread packs what it needs
+    bool copies;        // ... and copies v within the inner loop, whose order it has already
+    int64_t k_slice;    // of a sum that is cut; 0: it is whole
+    int64_t group;      // slices of k that a register tile adds at once
+    // sums of a tile that wait for others, one of each level of the tree. What is under way waits where its sum will
+    int64_t kept;
+    int64_t d_slice;  // columns of a slice of d and pre; n: they are whole
+    // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
+    bool plain;
     int64_t k_step;              // k that is packed at a time, a multiple of KC unless it is all
     int64_t k0, k1;              // ... now
     float *packed_s, *packed_v;  // NULL: packed on the fly
@@ -99,10 +105,12 @@ static inline int64_t element(const gemm *g, int64_t m, int64_t n) {
     return n / g->d_slice * g->m * g->d_slice + m * g->d_slice + n % g->d_slice;
 }
 
-// --- the epilogue ------------------------------------------------------------------------------------------------------------
+// --- the epilogue ----------------------------------------------------------------------------------------------------
 
-// Columns n .. n+count-1 of row m: sum (from a tile, plus what earlier blocks left, or NULL) -> d, through bias, GELU and the rest.
-BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m, int64_t n, int64_t count) {
+// Columns n .. n+count-1 of row m: sum (from a tile, plus what earlier blocks left, or NULL) -> d, through bias, GELU
+// and the rest.
+BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m,
+                     int64_t n, int64_t count) {
     tensor *d = g->d;
     const int64_t first = element(g, m, n);
 #pragma GCC unroll 4
@@ -117,7 +125,8 @@ BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *til
             typed_store_n(g->pre->data, t, at, x, left);
             x = vf_gelu(x);
         }
-        if (epilogue & MATMUL_DGELU) x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
+        if (epilogue & MATMUL_DGELU)
+            x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
         if (epilogue & MATMUL_ACCUMULATE) x = vf_add(typed_load_n(d->data, FP32, at, left), x);
         if (t == FP32 || d->type == FP32) typed_store_n(d->data, FP32, at, x, left);
         else typed_store_n(d->data, t, at, x, left);
@@ -125,17 +134,19 @@ BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *til
 }
 
 // Whole rows, which are nearly all, have loops of their own, without branches, for the compiler to unroll.
-BODY void finish_typed(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n,
-                       int64_t rows, int64_t cols) {
+BODY void finish_typed(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t ld,
+                       int64_t m, int64_t n, int64_t rows, int64_t cols) {
     if (cols == NR && earlier)
         for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, earlier + r * ld, m + r, n, NR);
     else if (cols == NR)
         for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, NULL, m + r, n, NR);
     else
-        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, earlier ? earlier + r * ld : NULL, m + r, n, cols);
+        for (int64_t r = 0; r < rows; r++)
+            finish_row(t, epilogue, g, tile + r * NR, earlier ? earlier + r * ld : NULL, m + r, n, cols);
 }
 
-static void finish(const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n, int64_t rows, int64_t cols) {
+static void finish(const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n,
+                   int64_t rows, int64_t cols) {
     int64_t room = g->d_slice - n % g->d_slice;
     if (cols > room) {
         finish(g, tile, earlier, ld, m, n, rows, room);
@@ -143,8 +154,10 @@ static void finish(const gemm *g, const float *tile, const float *earlier, int64
         return;
     }
     const unsigned biased_gelu = MATMUL_BIAS | MATMUL_GELU;
-    if (g->epilogue == biased_gelu) BY_TYPE(g->s.type, finish_typed, biased_gelu, g, tile, earlier, ld, m, n, rows, cols);
-    else if (g->epilogue == MATMUL_DGELU) BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU, g, tile, earlier, ld, m, n, rows, cols);
+    if (g->epilogue == biased_gelu)
+        BY_TYPE(g->s.type, finish_typed, biased_gelu, g, tile, earlier, ld, m, n, rows, cols);
+    else if (g->epilogue == MATMUL_DGELU)
+        BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU, g, tile, earlier, ld, m, n, rows, cols);
     else BY_TYPE(g->s.type, finish_typed, g->epilogue, g, tile, earlier, ld, m, n, rows, cols);
 }
 
@@ -154,7 +167,7 @@ static void keep(float *sums, int64_t ld, const float *tile, bool add, int64_t r
         for (int64_t j = 0; j < cols; j++) sums[j] = add ? sums[j] + tile[j] : tile[j];
 }
 
-// --- tiles -------------------------------------------------------------------------------------------------------------------
+// --- tiles -----------------------------------------------------------------------------------------------------------
 
 // Where a thread works: a tile of d, and one block of k of it.
 typedef struct place {
@@ -163,8 +176,8 @@ typedef struct place {
     int64_t ld, m0, n0;
     int64_t kc, cells;  // ... and what it takes in a panel
     bool first, last;
-    // Where k is cut: a block is of `slices` whole ones, of kc each, whose panels are so far apart, or of a part of one, which it begins and ends, or
-    // not. It ends with slice `number`, or, if it has several, group `number`.
+    // Where k is cut: a block is of `slices` whole ones, of kc each, whose panels are so far apart, or of a part of
+    // one, which it begins and ends, or not. It ends with slice `number`, or, if it has several, group `number`.
     int64_t slices, apart_s, apart_v, number, sums_step;
     int64_t panel_v;  // cells from one panel of v to the next: those of kc, or of all slices
     bool begins, ends;
@@ -187,19 +200,23 @@ static destination destination_of(const place *w, float *sums, int64_t m, int64_
 }
 
 // May the inner loop write such a tile to d?
-static bool writes_d(const gemm *g, int64_t n, int64_t cols) { return g->plain && cols % VL == 0 && n % g->d_slice + cols <= g->d_slice; }
+static bool writes_d(const gemm *g, int64_t n, int64_t cols) {
+    return g->plain && cols % VL == 0 && n % g->d_slice + cols <= g->d_slice;
+}
 
 // The lines of t, of d's shape, that a tile is written to.
 static walk lines_of(const gemm *g, const tensor *t, int64_t m, int64_t n, int64_t cols) {
     int64_t bytes = (int64_t)dtype_bytes(t->type);
-    return (walk){.row = (const char *)t->data + element(g, m, n) * bytes, .width = cols * bytes, .stride = g->d_slice * bytes};
+    return (walk){
+        .row = (const char *)t->data + element(g, m, n) * bytes, .width = cols * bytes, .stride = g->d_slice * bytes};
 }
 
 static walk lines_of_sums(const float *sums, int64_t ld, int64_t cols) {
-    return (walk){.row = (const char *)sums, .width = cols * (int64_t)sizeof *sums, .stride = ld * (int64_t)sizeof *sums};
+    return (walk){
+        .row = (const char *)sums, .width = cols * (int64_t)sizeof *sums, .stride = ld * (int64_t)sizeof *sums};
 }
 
-// --- slices of k: a binary counter of sums -------------------------------------------------------------------------------------
+// --- slices of k: a binary counter of sums ---------------------------------------------------------------------------
 
 enum { TREE = 16 };  // levels that a tree may have
 
@@ -213,8 +230,8 @@ typedef struct addends {
 static void add_next(addends *a, const float *x, int64_t ld) { a->x[a->count] = x, a->ld[a->count++] = ld; }
 
 // c (=) products of n cells, plus the addends. The inner loop adds two of them as it stores; more are rare.
-static void multiply_onto(float *c, int64_t ldc, const addends *a, int64_t n, const float *s, const float *v, int64_t rows, int64_t cols,
-                          lookahead *ahead) {
+static void multiply_onto(float *c, int64_t ldc, const addends *a, int64_t n, const float *s, const float *v,
+                          int64_t rows, int64_t cols, lookahead *ahead) {
     _Alignas(64) float tile[MR * NR];
     destination to = {.c = c, .ldc = ldc};
     if (a->count > 0) to.sums = a->x[0], to.ld_sums = a->ld[0];
@@ -225,16 +242,19 @@ static void multiply_onto(float *c, int64_t ldc, const addends *a, int64_t n, co
         if (i == a->count - 1) to.c = c, to.ldc = ldc;
         for (int64_t r = 0; r < rows; r++)
             for (int64_t j = 0; j < cols; j += VL)
-                vf_store(to.c + r * to.ldc + j, vf_add(vf_load(a->x[i] + r * a->ld[i] + j), vf_load(tile + r * NR + j)));
+                vf_store(to.c + r * to.ldc + j,
+                         vf_add(vf_load(a->x[i] + r * a->ld[i] + j), vf_load(tile + r * NR + j)));
     }
 }
 
-// A subtree that is complete merges with its left sibling, if it is a right one, and so on: as many times as its number ends in ones.
+// A subtree that is complete merges with its left sibling, if it is a right one, and so on: as many times as its number
+// ends in ones.
 static int merges_of(int64_t number) { return __builtin_ctzll(~(uint64_t)number); }
 
-// The block's slices but the last one, for which `a` is: each with the left siblings that it completes a subtree with. All of those lie in L1.
-static void slices_but_last(const place *w, addends *a, float level[TREE][MR * NR], const float *s, const float *v, int64_t rows, int64_t cols,
-                            lookahead *ahead) {
+// The block's slices but the last one, for which `a` is: each with the left siblings that it completes a subtree with.
+// All of those lie in L1.
+static void slices_but_last(const place *w, addends *a, float level[TREE][MR * NR], const float *s, const float *v,
+                            int64_t rows, int64_t cols, lookahead *ahead) {
     for (int64_t c = 0;; c++, s += w->apart_s, v += w->apart_v) {
         int merges = merges_of(c);
         a->count = 0;
@@ -245,33 +265,41 @@ static void slices_but_last(const place *w, addends *a, float level[TREE][MR * N
 }
 
 // Sums that wait have rows of whole panels, so that they need no masks.
-static void register_tile_cut(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, lookahead *ahead) {
+static void register_tile_cut(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows,
+                              int64_t cols, lookahead *ahead) {
     _Alignas(64) float level[TREE][MR * NR];
     addends a;
     const gemm *g = w->g;
     const int merges = merges_of(w->number);
     const bool to_d = w->last && writes_d(g, n, cols);
-    float *kept = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL, *place = kept && merges < g->kept ? kept + merges * w->sums_step : NULL;
+    float *kept = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL,
+          *place = kept && merges < g->kept ? kept + merges * w->sums_step : NULL;
     destination to = {.c = place, .ldc = w->ld};
     if (to_d) to = destination_of(w, NULL, m, n);
     else if (w->last) to.c = level[TREE - 1], to.ldc = NR;
     ahead->out = w->last ? lines_of(g, g->d, m, n, cols) : lines_of_sums(place, w->ld, cols);
-    ahead->pre = w->ends && merges ? lines_of_sums(kept, w->ld, cols) : !w->begins ? lines_of_sums(place, w->ld, cols) : ahead->out;
+    ahead->pre = w->ends && merges ? lines_of_sums(kept, w->ld, cols)
+                 : !w->begins      ? lines_of_sums(place, w->ld, cols)
+                                   : ahead->out;
     slices_but_last(w, &a, level, s, v, rows, cols, ahead);
     if (!w->begins) add_next(&a, place, w->ld);
     for (int l = 0; w->ends && l < merges; l++) add_next(&a, kept + l * w->sums_step, w->ld);
     if (to.base) add_next(&a, to.base, to.ld_base);
-    multiply_onto(to.c, to.ldc, &a, w->cells, s + (w->slices - 1) * w->apart_s, v + (w->slices - 1) * w->apart_v, rows, cols, ahead);
+    multiply_onto(to.c, to.ldc, &a, w->cells, s + (w->slices - 1) * w->apart_s, v + (w->slices - 1) * w->apart_v, rows,
+                  cols, ahead);
     if (w->last && !to_d) finish(g, to.c, NULL, w->ld, m, n, rows, cols);
 }
 
 // One tile of registers: rows x cols outputs at (m, n).
-static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, lookahead *ahead) {
+static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows,
+                          int64_t cols, lookahead *ahead) {
     const gemm *g = w->g;
     micro_kernel run = micro[rows - 1][(cols - 1) / VL];
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
     ahead->out = lines_of(g, g->d, m, n, cols);
-    ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : !w->first && sums ? lines_of_sums(sums, w->ld, cols) : ahead->out;
+    ahead->pre = g->pre              ? lines_of(g, g->pre, m, n, cols)
+                 : !w->first && sums ? lines_of_sums(sums, w->ld, cols)
+                                     : ahead->out;
     if (w->last ? writes_d(g, n, cols) : cols % VL == 0) {
         destination to = destination_of(w, sums, m, n);
         run(w->cells, s, v, &to, ahead);
@@ -295,7 +323,8 @@ typedef struct coming {
 
 static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
     int64_t bytes = (int64_t)dtype_bytes(o->type), at = operand_at(o, first, k0);
-    walk way = {.row = (const char *)o->data + at * bytes, .width = (o->along_k ? kc : n) * bytes, .stride = o->stride * bytes};
+    walk way = {
+        .row = (const char *)o->data + at * bytes, .width = (o->along_k ? kc : n) * bytes, .stride = o->stride * bytes};
     int64_t rows = o->along_k ? n : kc;
     if (o->along_k && o->slice && kc >= o->slice)
         way.width = n * o->slice * bytes, way.stride = o->step * bytes, rows = kc / o->slice;  // whole slices
@@ -328,23 +357,28 @@ static coming packed_next(const gemm *g, int64_t item, int64_t k) {
 static coming asked_for(const gemm *g, int64_t item, int64_t k) {
     coming next = packed_next(g, item, k);
     if (!g->packed_s || g->k1 == g->k) return next;
-    int64_t blocks = (g->k1 - g->k0 + KC - 1) / KC, shares = g->tiles * blocks, share = item * blocks + (k - g->k0) / KC;
+    int64_t blocks = (g->k1 - g->k0 + KC - 1) / KC, shares = g->tiles * blocks,
+            share = item * blocks + (k - g->k0) / KC;
     int64_t first = share * g->m / shares, end = (share + 1) * g->m / shares;
     coming s = coming_of(&g->s, first, end - first, g->k1, min64(g->k_step, g->k - g->k1));
     next.then = s.way, next.then_lines = s.lines;
     return next;
 }
 
-// One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v. Meanwhile `next`
-// is prefetched and copied.
-static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
+// One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of
+// v. Meanwhile `next` is prefetched and copied.
+static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
+                  coming *next) {
     const bool twice = WORDS && w->g->s.type == FP32;
     lookahead ahead = {.far = next->way, .twice = twice, .copy = next->copy};
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->cells) {
         ahead.near = (const char *)(s + MR * w->cells);
         for (int64_t j = 0; j < cols; j += NR) {
-            if (w->g->k_slice) register_tile_cut(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
-            else register_tile(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            if (w->g->k_slice)
+                register_tile_cut(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j),
+                                  &ahead);
+            else
+                register_tile(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
             next->lines -= w->slices * (w->cells / 8) << twice;
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
@@ -357,8 +391,10 @@ static void block(const place *w, const float *s, const float *v, int64_t m, int
 static place place_of(const gemm *g, int64_t m0, int64_t n0, float *local_sums) {
     place w = {.g = g, .m0 = m0, .n0 = n0};
     if (g->local_sums) w.sums = local_sums, w.ld = g->tile_n, w.sums_step = g->tile_m * g->tile_n;
-    else if (g->k_slice) w.ld = round_up(g->n, NR), w.sums = g->sums ? g->sums + m0 * w.ld + n0 : NULL, w.sums_step = g->m * w.ld;
-    else if (g->sums || g->d->type == FP32) w.sums = (g->sums ? g->sums : (float *)g->d->data) + m0 * g->n + n0, w.ld = g->n;
+    else if (g->k_slice)
+        w.ld = round_up(g->n, NR), w.sums = g->sums ? g->sums + m0 * w.ld + n0 : NULL, w.sums_step = g->m * w.ld;
+    else if (g->sums || g->d->type == FP32)
+        w.sums = (g->sums ? g->sums : (float *)g->d->data) + m0 * g->n + n0, w.ld = g->n;
     return w;
 }
 
@@ -395,16 +431,18 @@ static void tile_together(const gemm *g, int64_t item, float *local, int64_t row
         end = at_block(&w, k, g->k1);
         coming next = asked_for(g, item, k);
         const float *s = local, *v = local + g->local_s;
-        w.apart_s = w.cells * round_up(g->packed_s ? g->m : rows, MR), w.apart_v = w.cells * round_up(g->packed_v ? g->n : cols, NR);
+        w.apart_s = w.cells * round_up(g->packed_s ? g->m : rows, MR),
+        w.apart_v = w.cells * round_up(g->packed_v ? g->n : cols, NR);
         if (g->packed_s) s = g->packed_s + cells(g, k - g->k0) * round_up(g->m, MR) + m0 * w.cells;
         else pack_slices(&w, local, true, m0, rows, k);
         if (g->packed_v) v = g->packed_v + cells(g, k - g->k0) * round_up(g->n, NR) + n0 * w.cells;
         else pack_slices(&w, local + g->local_s, false, n0, cols, k);
-        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.cells, m0, n0 + j, rows, min64(NC, cols - j), &next);
+        for (int64_t j = 0; j < cols; j += NC)
+            block(&w, s, v + j * w.cells, m0, n0 + j, rows, min64(NC, cols - j), &next);
     }
 }
 
-// --- a thread alone ------------------------------------------------------------------------------------------------------------
+// --- a thread alone --------------------------------------------------------------------------------------------------
 
 // The copy of columns n .. n+cols-1 of v, k .. k+kc-1, to `packed`.
 static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, int64_t kc, float *packed) {
@@ -425,10 +463,12 @@ static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, i
 static coming strip_next(const gemm *g, int64_t item, int64_t j, int64_t k, int64_t cols, float *packed) {
     int64_t end = k + block_length(g, k, g->k);
     bool goes_on = j + STRIP < cols, stays = end < g->k;  // in the block, in the tile
-    int64_t tile = stays ? item : item + pool_threads(g->workers), k2 = stays ? end : 0, kc2 = block_length(g, k2, g->k);
+    int64_t tile = stays ? item : item + pool_threads(g->workers), k2 = stays ? end : 0,
+            kc2 = block_length(g, k2, g->k);
     coming next = {.way = {.row = g->d->data, .width = 64}};
     if (goes_on || tile < g->tiles) {
-        int64_t n = goes_on ? tile_column(g, item) + j + STRIP : tile_column(g, tile), at = goes_on ? k : k2, kc = block_length(g, at, g->k);
+        int64_t n = goes_on ? tile_column(g, item) + j + STRIP : tile_column(g, tile), at = goes_on ? k : k2,
+                kc = block_length(g, at, g->k);
         int64_t count = min64(STRIP, goes_on ? cols - j - STRIP : tile_columns(g, tile));
         next = coming_of(&g->v, n, count, at, kc);
         if (g->copies && (goes_on || stays)) next.copy = transfer_of(g, n, count, at, kc, packed);
@@ -450,7 +490,8 @@ static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, 
     for (int64_t k = 0, end; k < g->k; k = end) {
         end = at_block(&w, k, g->k);
         w.apart_s = w.cells * round_up(rows, MR), w.apart_v = w.cells * (g->copies ? NR : STRIP);
-        if (g->copies) w.panel_v = product_cells(end - k);  // slices of k follow one another in v, and so they do in a copied panel
+        // slices of k follow one another in v, and so they do in a copied panel
+        if (g->copies) w.panel_v = product_cells(end - k);
         pack_slices(&w, s, true, m0, rows, k);
         for (int64_t j = 0; j < cols; j += STRIP, turn ^= g->copies) {
             if (!g->copies) pack_slices(&w, v[turn], false, n0 + j, min64(STRIP, cols - j), k);
@@ -467,11 +508,13 @@ static void tile_item(void *ctx, int64_t item, int thread) {
     (g->alone ? tile_alone : tile_together)(g, item, local, tile_rows(g, item), tile_columns(g, item));
 }
 
-// --- packing for all -----------------------------------------------------------------------------------------------------------
+// --- packing for all -------------------------------------------------------------------------------------------------
 
 enum { PACK_S = 64 / MR * MR, PACK_V = NR < 48 ? 48 : NR };  // rows or columns of one item, by KC of k
 
-static int64_t pack_groups(bool is_s, int64_t count) { return (count + (is_s ? PACK_S : PACK_V) - 1) / (is_s ? PACK_S : PACK_V); }
+static int64_t pack_groups(bool is_s, int64_t count) {
+    return (count + (is_s ? PACK_S : PACK_V) - 1) / (is_s ? PACK_S : PACK_V);
+}
 
 // Blocks of k from k0 to k1: KC long, or, where k is cut, no longer than what is left of a slice.
 static int64_t blocks_of(const gemm *g, int64_t k0, int64_t k1) {
@@ -481,7 +524,8 @@ static int64_t blocks_of(const gemm *g, int64_t k0, int64_t k1) {
 
 // Where block `number` begins, from k0 on, and how long it is.
 static int64_t block_at(const gemm *g, int64_t k0, int64_t k1, int64_t number, int64_t *kc) {
-    int64_t slice = g->k_slice && k1 - k0 > g->k_slice ? g->k_slice : k1 - k0, each = (slice + KC - 1) / KC, in = number % each * KC;
+    int64_t slice = g->k_slice && k1 - k0 > g->k_slice ? g->k_slice : k1 - k0, each = (slice + KC - 1) / KC,
+            in = number % each * KC;
     *kc = min64(KC, slice - in);
     return number / each * slice + in;
 }
@@ -510,7 +554,8 @@ static void pack_item(void *ctx, int64_t item, int thread) {
 // Where the step of k that begins at k ends. Of several steps none has parts of two slices.
 static int64_t step_end(const gemm *g, int64_t k) {
     int64_t end = min64(k + g->k_step, g->k);
-    return g->k_slice && g->k_step < g->k && g->k_step < g->k_slice ? min64(end, (k / g->k_slice + 1) * g->k_slice) : end;
+    return g->k_slice && g->k_step < g->k && g->k_step < g->k_slice ? min64(end, (k / g->k_slice + 1) * g->k_slice)
+                                                                    : end;
 }
 
 static int64_t next_k1(const gemm *g) { return step_end(g, g->k1); }
@@ -522,7 +567,7 @@ static void step_item(void *ctx, int64_t item, int thread) {
     else pack_part(g, g->next_s, true, g->k1, next_k1(g), item - g->tiles);
 }
 
-// --- the plan ----------------------------------------------------------------------------------------------------------------
+// --- the plan --------------------------------------------------------------------------------------------------------
 
 // Divides `count` into equal parts, none much larger than `most`. Returns their size, rounded up to whole panels.
 static int64_t even(int64_t count, int64_t most, int64_t panel) {
@@ -553,7 +598,9 @@ static int64_t balanced(const gemm *g, int64_t columns) {
 }
 
 // Unfinished sums can be kept in d itself.
-static bool holds_sums(const gemm *g) { return g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE) && !g->k_slice && g->d_slice == g->n; }
+static bool holds_sums(const gemm *g) {
+    return g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE) && !g->k_slice && g->d_slice == g->n;
+}
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
@@ -564,13 +611,16 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 static bool plan_alone(gemm *g) {
     double best = 0.08;
     int64_t rows = 0, cols = 0, threads = pool_threads(g->workers);
-    const bool in_order = PAIRED ? (g->k_slice ? g->k_slice : g->k) % 2 == 0 : g->v.type == FP32;  // of pairs, none may lack its second
-    g->copies = in_order && !g->v.along_k && g->n % VL == 0 && (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
+    // of pairs, none may lack its second
+    const bool in_order = PAIRED ? (g->k_slice ? g->k_slice : g->k) % 2 == 0 : g->v.type == FP32;
+    g->copies = in_order && !g->v.along_k && g->n % VL == 0 &&
+                (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
     if (g->m > (g->copies ? LONG : MC) || (!g->k_slice && g->k > KC && !holds_sums(g))) return false;
     for (int64_t most = MC; most <= MC / 4 * 5; most += MC / 4) {
         int64_t r = even(g->m, most, MR), groups = (g->m + r - 1) / r;
         int64_t across = threads / gcd(groups, threads), widest = (g->n + across - 1) / across;
-        int64_t c = even(g->n, g->k_slice ? min64(widest, LONG) : widest, NR);  // each tile of a cut sum has several sums that wait
+        // each tile of a cut sum has several sums that wait
+        int64_t c = even(g->n, g->k_slice ? min64(widest, LONG) : widest, NR);
         double cost = 12.0 / (double)c + (g->copies ? 5.0 : 9.0) / (double)r;
         if (r >= MC / 4 * 3 && cost < best) best = cost, rows = r, cols = c;
     }
@@ -593,7 +643,8 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
         if (g->m * g->k > WAITING && holds_sums(g)) g->k_step = g->m <= LOW ? 2 * KC : KC;
-        else if (g->k_step < g->k) g->k_step = 2 * WAITING / g->m / KC * KC;  // two blocks at least: unfinished sums go through memory at every step
+        // two blocks at least: unfinished sums go through memory at every step
+        else if (g->k_step < g->k) g->k_step = 2 * WAITING / g->m / KC * KC;
         count_tiles(g, LONG, balanced(g, columns < NC ? columns : NC));
         return;
     }
@@ -624,22 +675,27 @@ static void plan_slices(gemm *g) {
 // Memory of the plan: what all threads share, and each thread's own.
 static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     int64_t k = cells(g, min64(g->k_step, g->k));
-    const int64_t most = g->k_slice && g->k_slice < KC ? g->group * product_cells(g->k_slice) : product_cells(KC);  // of a block
+    // of a block
+    const int64_t most = g->k_slice && g->k_slice < KC ? g->group * product_cells(g->k_slice) : product_cells(KC);
     int64_t keeps = g->k_slice ? g->kept : g->k > KC && !holds_sums(g);
     bool ahead = share_s && !share_v && g->k_step < g->k;
-    size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, next = ahead ? s : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
+    size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, next = ahead ? s : 0,
+           v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
     size_t sums = g->k_step < g->k ? (size_t)(keeps * g->m * round_up(g->n, NR)) : 0;
     s = (s + 15) & ~(size_t)15, next = (next + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
-    float *shared = pool_shared(g->workers, (s + next + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
+    // read-ahead may look beyond
+    float *shared = pool_shared(g->workers, (s + next + v + sums + 1024) * sizeof *shared);
     g->local_s = share_s ? 0 : (size_t)(g->tile_m * most);
     g->local_v = share_v ? 0 : (size_t)((g->alone ? 2 * STRIP : g->tile_n) * most);
     g->local_sums = sums ? 0 : (size_t)(keeps * g->tile_m * g->tile_n);
     size_t local = (g->local_s + g->local_v + g->local_sums) * sizeof *shared;
     bool ok = shared != NULL;
-    for (int i = 0; ok && i < pool_threads(g->workers); i++) ok = pool_scratch(g->workers, i, local ? local : 64) != NULL;
+    for (int i = 0; ok && i < pool_threads(g->workers); i++)
+        ok = pool_scratch(g->workers, i, local ? local : 64) != NULL;
     if (!ok)
-        return err_set(ERR_INTERNAL, "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 "): no memory for %.1f MB of packed operands", g->m, g->n, g->k,
-                       (double)((s + next + v + sums) * sizeof *shared + local) / 1e6);
+        return err_set(ERR_INTERNAL,
+                       "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 "): no memory for %.1f MB of packed operands", g->m,
+                       g->n, g->k, (double)((s + next + v + sums) * sizeof *shared + local) / 1e6);
     if (share_s) g->packed_s = shared;
     if (ahead) g->next_s = shared + s;
     if (share_v) g->packed_v = shared + s + next;
@@ -650,7 +706,8 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
 err_t PLAIN_KERNEL(bias_backward)(const bias_backward_args *args, stream *s);
 static err_t bias_of_d(const matmul_args *args, stream *st) {
     if (!args->dbias) return ERR_OK;
-    return PLAIN_KERNEL(bias_backward)(&(bias_backward_args){.dbias = args->dbias, .dy = args->d, .fresh = args->fresh}, st);
+    return PLAIN_KERNEL(bias_backward)(&(bias_backward_args){.dbias = args->dbias, .dy = args->d, .fresh = args->fresh},
+                                       st);
 }
 
 // A matrix of a product as an operand: of three dimensions, its columns are cut.
@@ -685,7 +742,9 @@ err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
     for (g.k0 = 0; g.k0 < g.k; g.k0 = g.k1) {
         g.k1 = step_end(&g, g.k0);
         if (g.k0 == 0 || !g.next_s)
-            pool_run(g.workers, pack_items(&g, g.packed_s, true, g.k0, g.k1) + pack_items(&g, g.packed_v, false, g.k0, g.k1), pack_item, &g);
+            pool_run(g.workers,
+                     pack_items(&g, g.packed_s, true, g.k0, g.k1) + pack_items(&g, g.packed_v, false, g.k0, g.k1),
+                     pack_item, &g);
         pool_run(g.workers, g.tiles + pack_items(&g, g.next_s, true, g.k1, next_k1(&g)), step_item, &g);
         float *done = g.packed_s;
         if (g.next_s) g.packed_s = g.next_s, g.next_s = done;

@@ -1,11 +1,12 @@
-// gpu/cpu/kernel/norm.c: layer norm (Ba, Kiros, Hinton 2016), and RMS norm (Zhang & Sennrich 2019), which is the same with means of 0 and no bias.
-// A row fits the first-level cache, so mean, variance and result are three passes over it (the two-pass variance: subtracting squares of large
-// means would lose everything) and cost one pass of memory.
+// gpu/cpu/kernel/norm.c: layer norm (Ba, Kiros, Hinton 2016), and RMS norm (Zhang & Sennrich 2019), which is the same
+// with means of 0 and no bias. A row fits the first-level cache, so mean, variance and result are three passes over it
+// (the two-pass variance: subtracting squares of large means would lose everything) and cost one pass of memory.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 
 enum {
-    NORM_ROWS = 64,      // rows of a block in backward: their weight gradients are summed in order, then the blocks in order
+    // rows of a block in backward: their weight gradients are summed in order, then the blocks in order
+    NORM_ROWS = 64,
     NORM_COLUMNS = 256,  // columns of an item when the blocks are added
     // Rows processed side by side: their sums do not wait for each other, and per-column data is read once for all of
     // them. It pays where instructions are the limit: for BF16, and in backward for rows whose weight gradients do not
@@ -16,8 +17,8 @@ enum {
     LONG_ROW = 2048,
 };
 
-// Row sums run in 32 interleaved accumulators: two vectors, elements 32 i + l. step(.., i, n, k) for vector k of each pair: n elements
-// from i on, VL of them but at the row's end.
+// Row sums run in 32 interleaved accumulators: two vectors, elements 32 i + l. step(.., i, n, k) for vector k of each
+// pair: n elements from i on, VL of them but at the row's end.
 #define EACH_PAIR(width, step, ...) \
     do { \
         int64_t i_ = 0, width_ = (width); \
@@ -46,7 +47,8 @@ BODY vf gain(const void *w, dtype t, float shift, int64_t i, int64_t n) {
 }
 
 // Adds x (+ residual, rounded to E as it is stored) to the sums.
-BODY void total_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n, int k) {
+BODY void total_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n,
+                       int k) {
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
         vf v = typed_load_n(j->x, t, at, n);
@@ -56,7 +58,8 @@ BODY void total_vector(dtype t, const norm_job *j, forward_rows *f, int64_t firs
     }
 }
 
-BODY void square_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n, int k) {
+BODY void square_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n,
+                        int k) {
     const void *x = j->sum ? j->sum : j->x;
     for (int r = 0; r < rows; r++) {
         vf d = vf_sub(typed_load_n(x, t, first + r * j->width + i, n), f->mean[r]);
@@ -65,7 +68,8 @@ BODY void square_vector(dtype t, const norm_job *j, forward_rows *f, int64_t fir
     }
 }
 
-BODY void norm_vector(dtype t, const norm_job *j, const forward_rows *f, int64_t first, int rows, int64_t i, int64_t n) {
+BODY void norm_vector(dtype t, const norm_job *j, const forward_rows *f, int64_t first, int rows, int64_t i,
+                      int64_t n) {
     const void *x = j->sum ? j->sum : j->x;
     vf w = gain(j->w, t, j->shift, i, n), b = j->b ? typed_load_n(j->b, t, i, n) : vf_zero();
     for (int r = 0; r < rows; r++) {
@@ -93,7 +97,8 @@ BODY void norm_of(dtype t, const norm_job *j, int64_t row, int rows) {
         for (int r = 0; r < rows; r++) f.mean[r] = vf_set1(j->mean[row + r] = row_mean(j, f.total[r]));
     }
     EACH_PAIR(j->width, square_vector, t, j, &f, first, rows);
-    for (int r = 0; r < rows; r++) f.rstd[r] = vf_set1(j->rstd[row + r] = 1.0f / __builtin_sqrtf(row_mean(j, f.total[r]) + j->eps));
+    for (int r = 0; r < rows; r++)
+        f.rstd[r] = vf_set1(j->rstd[row + r] = 1.0f / __builtin_sqrtf(row_mean(j, f.total[r]) + j->eps));
     EACH_VECTOR(0, j->width, norm_vector, t, j, &f, first, rows);
 }
 
@@ -111,13 +116,18 @@ static void norm_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j.type, norm_rows, &j, from, to);
 }
 
-// alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(E) bytes an element; memory bound
+// alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(E) bytes an element; memory
+// bound
 err_t KERNEL(layer_norm_forward)(const layer_norm_forward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width && tensor_count(args->b) == width);
-    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
-    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type && (args->sum || !args->residual));
-    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width && args->sum->data != args->y->data));
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width &&
+           tensor_count(args->b) == width);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
+           args->rstd->type == FP32);
+    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type &&
+           (args->sum || !args->residual));
+    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width &&
+                          args->sum->data != args->y->data));
     assert(!args->residual || (args->residual->type == args->x->type && tensor_count(args->residual) == rows * width));
     norm_job j = {
         .type = args->x->type,
@@ -141,7 +151,8 @@ err_t KERNEL(layer_norm_forward)(const layer_norm_forward_args *args, stream *s)
 err_t KERNEL(rms_norm_forward)(const rms_norm_forward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width, per_item = rows_per_item(width);
     assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width);
-    assert(tensor_count(args->rstd) == rows && args->rstd->type == FP32 && args->y->type == args->x->type && args->w->type == args->x->type);
+    assert(tensor_count(args->rstd) == rows && args->rstd->type == FP32 && args->y->type == args->x->type &&
+           args->w->type == args->x->type);
     norm_job j = {.type = args->x->type,
                   .y = args->y->data,
                   .rstd = args->rstd->data,
@@ -155,12 +166,13 @@ err_t KERNEL(rms_norm_forward)(const rms_norm_forward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- backward ----------------------------------------------------------------------------------------------------------------
+// --- backward --------------------------------------------------------------------------------------------------------
 
 typedef struct norm_back_job {
     dtype type;
     void *dx;
-    float *dw, *db, *parts;  // parts: for each block of rows its dw (width), then its db (width); db and mean NULL: RMS norm
+    // parts: for each block of rows its dw (width), then its db (width); db and mean NULL: RMS norm
+    float *dw, *db, *parts;
     const void *dy, *dresidual, *x, *w;
     const float *mean, *rstd;
     int64_t rows, width, blocks;
@@ -172,9 +184,10 @@ typedef struct backward_rows {
     vf sum_g[BACKWARD_ROWS][2], sum_gh[BACKWARD_ROWS][2];
 } backward_rows;
 
-// With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).  First the sums of the two means, and these rows' part
-// of dw and db, row after row. g is zero past the end of a row, because dy reads as zero there.
-BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *dw, float *db, int64_t first, int rows, int64_t i, int64_t n, int k) {
+// With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).  First the sums of the two means, and
+// these rows' part of dw and db, row after row. g is zero past the end of a row, because dy reads as zero there.
+BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *dw, float *db, int64_t first, int rows,
+                      int64_t i, int64_t n, int k) {
     vf w = gain(j->w, t, j->shift, i, n), dw_sum = typed_load_n(dw, FP32, i, n), db_sum = typed_load_n(db, FP32, i, n);
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
@@ -189,11 +202,13 @@ BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *
     typed_store_n(db, FP32, i, db_sum, n);
 }
 
-BODY void dx_vector(dtype t, const norm_back_job *j, const backward_rows *b, int64_t first, int rows, int64_t i, int64_t n) {
+BODY void dx_vector(dtype t, const norm_back_job *j, const backward_rows *b, int64_t first, int rows, int64_t i,
+                    int64_t n) {
     vf w = gain(j->w, t, j->shift, i, n);
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
-        vf h = vf_mul(vf_sub(typed_load_n(j->x, t, at, n), b->mean[r]), b->rstd[r]), g = vf_mul(typed_load_n(j->dy, t, at, n), w);
+        vf h = vf_mul(vf_sub(typed_load_n(j->x, t, at, n), b->mean[r]), b->rstd[r]),
+           g = vf_mul(typed_load_n(j->dy, t, at, n), w);
         vf v = vf_mul(vf_fnma(h, b->mean_gh[r], vf_sub(g, b->mean_g[r])), b->rstd[r]);
         if (j->dresidual) v = vf_add(v, typed_load_n(j->dresidual, t, at, n));
         typed_store_n(j->dx, t, at, v, n);
@@ -241,7 +256,8 @@ static void add_parts_item(void *ctx, int64_t item, int thread) {
     const float *part = j->parts + (item < half ? 0 : j->width);
     for (; at < to; at += VL) {
         vf sum = vf_zero();
-        for (int64_t block = 0; block < j->blocks; block++) sum = vf_add(sum, typed_load_n(part, FP32, block * 2 * j->width + at, to - at));
+        for (int64_t block = 0; block < j->blocks; block++)
+            sum = vf_add(sum, typed_load_n(part, FP32, block * 2 * j->width + at, to - at));
         typed_store_n(out, FP32, at, vf_add(typed_load_n(out, FP32, at, to - at), sum), to - at);
     }
 }
@@ -259,17 +275,23 @@ static err_t norm_backward(norm_back_job *j, const char *who, stream *s) {
     return ERR_OK;
 }
 
-// alias: dx == dresidual or dy allowed, so the sums of dresidual come first.  sums: dw and db over blocks of NORM_ROWS rows in order, then over the
-// blocks in order; column sums as bias_backward.
+// alias: dx == dresidual or dy allowed, so the sums of dresidual come first.  sums: dw and db over blocks of NORM_ROWS
+// rows in order, then over the blocks in order; column sums as bias_backward.
 // moves: 3 or 4 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *s) {
-    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width, blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
-    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 && args->db->type == FP32);
-    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width,
+            blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width &&
+           tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 &&
+           args->db->type == FP32);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
+           args->rstd->type == FP32);
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
-    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
-    if (args->fresh) memset(args->dw->data, 0, tensor_bytes(args->dw)), memset(args->db->data, 0, tensor_bytes(args->db));
+    assert(!args->dresidual ||
+           (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    if (args->fresh)
+        memset(args->dw->data, 0, tensor_bytes(args->dw)), memset(args->db->data, 0, tensor_bytes(args->db));
     TRY(column_sums(args->dresidual_sums, args->dresidual, args->fresh, s));
     norm_back_job j = {
         .type = args->x->type,
@@ -291,11 +313,15 @@ err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *
 }
 
 err_t KERNEL(rms_norm_backward)(const rms_norm_backward_args *args, stream *s) {
-    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width, blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
-    assert(tensor_count(args->dw) == width && args->dw->type == FP32 && tensor_count(args->rstd) == rows && args->rstd->type == FP32);
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width,
+            blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width &&
+           tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && args->dw->type == FP32 && tensor_count(args->rstd) == rows &&
+           args->rstd->type == FP32);
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
-    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    assert(!args->dresidual ||
+           (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
     if (args->fresh) memset(args->dw->data, 0, tensor_bytes(args->dw));
     norm_back_job j = {.type = args->x->type,
                        .dx = args->dx->data,
@@ -312,10 +338,10 @@ err_t KERNEL(rms_norm_backward)(const rms_norm_backward_args *args, stream *s) {
     return norm_backward(&j, "rms_norm_backward", s);
 }
 
-// --- of heads ----------------------------------------------------------------------------------------------------------------
+// --- of heads --------------------------------------------------------------------------------------------------------
 
-// The heads of a row lie side by side, so they are rows of D elements: those of x begin at element `first` of each of its rows, those that are kept
-// follow each other.
+// The heads of a row lie side by side, so they are rows of D elements: those of x begin at element `first` of each of
+// its rows, those that are kept follow each other.
 typedef struct heads_job {
     norm_job to;         // y: x, x: what is kept
     norm_back_job back;  // dx and dy: dx, x: what is kept
@@ -341,15 +367,19 @@ BODY void heads_rows(dtype t, const heads_job *h, int64_t from, int64_t to) {
 static void heads_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     const heads_job h = *(const heads_job *)ctx;
-    int64_t rows = rows_per_item(h.count * h.to.width), from = item * rows, to = from + rows < h.rows ? from + rows : h.rows;
+    int64_t rows = rows_per_item(h.count * h.to.width), from = item * rows,
+            to = from + rows < h.rows ? from + rows : h.rows;
     BY_TYPE(h.to.type, heads_rows, &h, from, to);
 }
 
 // moves: 3 * sizeof(E) bytes an element of the heads; memory bound
 err_t KERNEL(head_norm_forward)(const head_norm_forward_args *args, stream *s) {
-    int64_t width = tensor_count(args->w), rows = args->x->size[0], row = args->x->size[1], count = args->kept->size[1] / width;
-    assert(args->x->dims == 2 && args->kept->dims == 2 && args->kept->size[0] == rows && args->kept->size[1] == count * width);
-    assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 && (args->first + count) * width <= row);
+    int64_t width = tensor_count(args->w), rows = args->x->size[0], row = args->x->size[1],
+            count = args->kept->size[1] / width;
+    assert(args->x->dims == 2 && args->kept->dims == 2 && args->kept->size[0] == rows &&
+           args->kept->size[1] == count * width);
+    assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 &&
+           (args->first + count) * width <= row);
     assert(args->kept->type == args->x->type && args->w->type == args->x->type);
     heads_job h = {
         .to = {.type = args->x->type,
@@ -389,12 +419,17 @@ static void heads_back_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(h.back.type, heads_back_block, &h, item);
 }
 
-// sums: dw over blocks of HEAD_ROWS rows, head after head, in order, then over the blocks in order.  moves: 3 * sizeof(E) bytes an element of the heads
+// sums: dw over blocks of HEAD_ROWS rows, head after head, in order, then over the blocks in order.  moves: 3 *
+// sizeof(E) bytes an element of the heads
 err_t KERNEL(head_norm_backward)(const head_norm_backward_args *args, stream *s) {
-    int64_t width = tensor_count(args->w), rows = args->dx->size[0], row = args->dx->size[1], count = args->kept->size[1] / width;
-    assert(args->dx->dims == 2 && args->kept->dims == 2 && args->kept->size[0] == rows && args->kept->size[1] == count * width);
-    assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 && (args->first + count) * width <= row);
-    assert(args->kept->type == args->dx->type && args->w->type == args->dx->type && tensor_count(args->dw) == width && args->dw->type == FP32);
+    int64_t width = tensor_count(args->w), rows = args->dx->size[0], row = args->dx->size[1],
+            count = args->kept->size[1] / width;
+    assert(args->dx->dims == 2 && args->kept->dims == 2 && args->kept->size[0] == rows &&
+           args->kept->size[1] == count * width);
+    assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 &&
+           (args->first + count) * width <= row);
+    assert(args->kept->type == args->dx->type && args->w->type == args->dx->type && tensor_count(args->dw) == width &&
+           args->dw->type == FP32);
     heads_job h = {
         .back = {.type = args->dx->type,
                  .dx = args->dx->data,
@@ -413,7 +448,8 @@ err_t KERNEL(head_norm_backward)(const head_norm_backward_args *args, stream *s)
     h.back.blocks = head_items(&h, HEAD_ROWS);
     size_t bytes = (size_t)(h.back.blocks * 2 * width) * sizeof(float);
     h.back.parts = pool_shared(s->workers, bytes);
-    if (!h.back.parts) return err_set(ERR_INTERNAL, "head_norm_backward: no memory for %zu bytes of partial sums", bytes);
+    if (!h.back.parts)
+        return err_set(ERR_INTERNAL, "head_norm_backward: no memory for %zu bytes of partial sums", bytes);
     pool_run(s->workers, h.back.blocks, heads_back_item, &h);
     pool_run(s->workers, (width + NORM_COLUMNS - 1) / NORM_COLUMNS, add_parts_item, &h.back);
     return ERR_OK;

@@ -25,7 +25,8 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     int64_t n = tensor_count(args->sums);
     double total = 0;
     for (int64_t i = 0; i < n; i++) total += sum[i];
-    double share = counted_share(args), scale = args->state->loss_scale * share, norm = share > 0 ? __builtin_sqrt(total) / scale : __builtin_nan("");
+    double share = counted_share(args), scale = args->state->loss_scale * share,
+           norm = share > 0 ? __builtin_sqrt(total) / scale : __builtin_nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
     args->state->grad_norm = norm;
     args->state->apply = finite;
@@ -50,7 +51,8 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- updates: an optimizer says what becomes of sixteen masters. The walk over the elements, and the rounding of the masters to w, are the same for all
+// --- updates: an optimizer says what becomes of sixteen masters. The walk over the elements, and the rounding of the
+// masters to w, are the same for all
 
 typedef enum { ADAMW, SGD } rule;
 
@@ -77,7 +79,8 @@ typedef struct update_job {
 BODY vf adamw_vector(const update_job *j, int64_t i, int64_t n) {
     vf g = vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor));
     vf m = vf_fma(vf_set1(j->adamw.beta1), typed_load_n(j->adamw.m, FP32, i, n), vf_mul(vf_set1(j->adamw.rest1), g));
-    vf v = vf_fma(vf_set1(j->adamw.beta2), typed_load_n(j->adamw.v, FP32, i, n), vf_mul(vf_set1(j->adamw.rest2), vf_mul(g, g)));
+    vf v = vf_fma(vf_set1(j->adamw.beta2), typed_load_n(j->adamw.v, FP32, i, n),
+                  vf_mul(vf_set1(j->adamw.rest2), vf_mul(g, g)));
     vf kept = vf_mul(typed_load_n(j->master, FP32, i, n), vf_set1(j->adamw.keep));
     vf size = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(j->adamw.correct2), vf_set1(j->adamw.eps)));
     vf master = vf_fnma(vf_set1(j->adamw.step), size, kept);
@@ -103,9 +106,13 @@ BODY vf sgd_vector(const update_job *j, int64_t i, int64_t n) {
 }
 
 // r is a constant wherever this is called, so that a loop has one body.
-BODY vf update_vector(rule r, const update_job *j, int64_t i, int64_t n) { return r == ADAMW ? adamw_vector(j, i, n) : sgd_vector(j, i, n); }
+BODY vf update_vector(rule r, const update_job *j, int64_t i, int64_t n) {
+    return r == ADAMW ? adamw_vector(j, i, n) : sgd_vector(j, i, n);
+}
 
-BODY void update_store(dtype t, rule r, const update_job *j, int64_t i, int64_t n) { typed_store_n(j->w, t, i, update_vector(r, j, i, n), n); }
+BODY void update_store(dtype t, rule r, const update_job *j, int64_t i, int64_t n) {
+    typed_store_n(j->w, t, i, update_vector(r, j, i, n), n);
+}
 BODY void update_keep(rule r, const update_job *j, int64_t i, int64_t n) { update_vector(r, j, i, n); }
 
 BODY void update_slice(dtype t, rule r, const update_job *j, int64_t from, int64_t to) {
@@ -114,7 +121,8 @@ BODY void update_slice(dtype t, rule r, const update_job *j, int64_t from, int64
 }
 
 // The elements of 64 * blocks words from `at` on, or those of them before `to`.
-BODY void update_blocks_stochastic(dtype t, rule r, const update_job *j, int64_t at, int64_t to, int blocks, bool whole) {
+BODY void update_blocks_stochastic(dtype t, rule r, const update_job *j, int64_t at, int64_t to, int blocks,
+                                   bool whole) {
     vi word[4 * PHILOX_BLOCKS];
     rounding_words(word, blocks, j->round, at, j->t);
     for (int k = 0; k < 4 * blocks && (whole || at + k * VL < to); k++) {
@@ -141,9 +149,11 @@ static void adamw_item(void *ctx, int64_t item, int thread) { (void)thread, upda
 static void sgd_item(void *ctx, int64_t item, int thread) { (void)thread, update_item(SGD, ctx, item); }
 
 // What every update needs, from what every update's arguments have.
-static update_job update_of(const tensor *w, const tensor *master, const tensor *grad, const step_state *state, const rounding_key *round) {
+static update_job update_of(const tensor *w, const tensor *master, const tensor *grad, const step_state *state,
+                            const rounding_key *round) {
     int64_t count = tensor_count(master);
-    assert(master->type == FP32 && grad->type == FP32 && tensor_count(grad) == count && (!w || tensor_count(w) == count));
+    assert(master->type == FP32 && grad->type == FP32 && tensor_count(grad) == count &&
+           (!w || tensor_count(w) == count));
     assert(!round || (w && (w->type == BF16 || w->type == FP16) && round->first % 64 == 0));
     return (update_job){
         .type = w ? w->type : FP32,
@@ -157,11 +167,13 @@ static update_job update_of(const tensor *w, const tensor *master, const tensor 
     };
 }
 
-// The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1 - beta2^t) that
+// The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1
+// - beta2^t) that
 // makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(E) bytes a weight; memory bound
 err_t KERNEL(adamw)(const adamw_args *args, stream *s) {
     update_job j = update_of(args->w, args->master, args->grad, args->state, args->round);
-    assert(args->m->type == FP32 && args->v->type == FP32 && tensor_count(args->m) == j.count && tensor_count(args->v) == j.count);
+    assert(args->m->type == FP32 && args->v->type == FP32 && tensor_count(args->m) == j.count &&
+           tensor_count(args->v) == j.count);
     if (!args->state->apply) return ERR_OK;
     double lr = args->state->lr;
     j.adamw.m = args->m->data;

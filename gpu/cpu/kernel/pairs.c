@@ -1,4 +1,5 @@
-// gpu/cpu/kernel/pairs.c: the operations of one vector width for products = bf16-pairs, and what is asked of a processor before they are used.
+// gpu/cpu/kernel/pairs.c: the operations of one vector width for products = bf16-pairs, and what is asked of a
+// processor before they are used.
 #include "gpu/cpu/kernel/cells.h"
 #include "gpu/cpu/kernel/kernel.h"
 
@@ -8,9 +9,11 @@ static float number_of(uint32_t bits) {
     return x;
 }
 
-// Pairs at the edges: results around 2^-126, where it matters what is flushed and when; denormals, zeros, cancellation, large and infinite numbers.
-static const uint16_t edges[] = {0x0000, 0x8000, 0x0001, 0x807f, 0x0080, 0x8080, 0x0081, 0x3f80, 0xbf80, 0x3f81, 0xbf7f, 0x2000,
-                                 0x2040, 0xa040, 0x1fc0, 0x20c1, 0x4000, 0x7f7f, 0xff7f, 0x7f80, 0x3eff, 0xc2a5, 0x1f81, 0x9fff};
+// Pairs at the edges: results around 2^-126, where it matters what is flushed and when; denormals, zeros, cancellation,
+// large and infinite numbers.
+static const uint16_t edges[] = {0x0000, 0x8000, 0x0001, 0x807f, 0x0080, 0x8080, 0x0081, 0x3f80,
+                                 0xbf80, 0x3f81, 0xbf7f, 0x2000, 0x2040, 0xa040, 0x1fc0, 0x20c1,
+                                 0x4000, 0x7f7f, 0xff7f, 0x7f80, 0x3eff, 0xc2a5, 0x1f81, 0x9fff};
 enum { EDGES = sizeof edges / sizeof *edges };
 static const uint32_t starts[] = {0,           0x80000000u, 0x00800000u, 0x80800000u, 0x00800001u,
                                   0x81000000u, 0x3f800000u, 0xbf800001u, 0x007fffffu, 0x80000001u};
@@ -20,8 +23,8 @@ static bool same(float x, float y) { return memcmp(&x, &y, sizeof x) == 0 || (x 
 
 // step(x0, y0, step(x1, y1, c)) as it is specified.
 static float pair_exact(uint16_t x0, uint16_t y0, uint16_t x1, uint16_t y1, float c) {
-    vf a[4] = {vf_set1(number_of((uint32_t)x0 << 16)), vf_set1(number_of((uint32_t)y0 << 16)), vf_set1(number_of((uint32_t)x1 << 16)),
-               vf_set1(number_of((uint32_t)y1 << 16))};
+    vf a[4] = {vf_set1(number_of((uint32_t)x0 << 16)), vf_set1(number_of((uint32_t)y0 << 16)),
+               vf_set1(number_of((uint32_t)x1 << 16)), vf_set1(number_of((uint32_t)y1 << 16))};
     for (int i = 0; i < 4; i++) a[i] = product_operand(a[i], true);
     float lane[VL];
     vf_store(lane, product_exact(a[0], a[1], product_exact(a[2], a[3], vf_set1(c))));
@@ -52,7 +55,8 @@ static bool holds(void) {
         uint16_t x[2], y[2][VL];
         float out[VL], c = number_of(starts[round % STARTS]);
         for (int i = 0; i < 2; i++) at = at * 1664525u + 1013904223u, x[i] = edges[(at >> 12) % EDGES];
-        for (int i = 0; i < 2 * VL; i++) at = at * 1664525u + 1013904223u, y[i / VL][i % VL] = edges[(at >> 12) % EDGES];
+        for (int i = 0; i < 2 * VL; i++)
+            at = at * 1664525u + 1013904223u, y[i / VL][i % VL] = edges[(at >> 12) % EDGES];
         pairs_here(out, x, y, c);
         for (int l = 0; l < VL; l++)
             if (!same(out[l], pair_exact(x[0], y[0][l], x[1], y[1][l], c))) return false;

@@ -1,27 +1,33 @@
 // gpu/cpu/kernel/products.h: one step of a product, in the two arithmetics of [precision] products.
 //
-// Files that multiply are compiled twice for each vector width: plain, for products = fp32, and with PAIRS, for products = bf16-pairs.
-// What differs is here: what a cell of a packed operand holds, and what is done with it.
+// Files that multiply are compiled twice for each vector width: plain, for products = fp32, and with PAIRS, for
+// products = bf16-pairs. What differs is here: what a cell of a packed operand holds, and what is done with it.
 //
 // fp32: a cell is one float. step k of a chain is p = fma(x[k], y[k], p).
 //
-// bf16-pairs: x and y are BF16 numbers. FP32 ones are rounded to BF16, to nearest even; denormals, of either type, are zeros of their sign. A chain of
-// products takes them in pairs, the odd one first; what is missing of the last pair is +0:
+// bf16-pairs: x and y are BF16 numbers. FP32 ones are rounded to BF16, to nearest even; denormals, of either type, are
+// zeros of their sign. A chain of products takes them in pairs, the odd one first; what is missing of the last pair is
+// +0:
 //
-//     p = +0 (or what the chain goes on from);  for pairs (k, k+1), ascending:  p = step(x[k], y[k], step(x[k+1], y[k+1], p))
+//     p = +0 (or what the chain goes on from);  for pairs (k, k+1), ascending:  p = step(x[k], y[k], step(x[k+1],
+//     y[k+1], p))
 //
-// step(a, b, c) is a*b + c, rounded once to nearest even as if the exponent had no lower end. What is then smaller than 2^-126 becomes a zero of its
-// sign; a denormal c counts as a zero of its sign. Where a NaN comes out, it does so everywhere, but which one is not promised.
+// step(a, b, c) is a*b + c, rounded once to nearest even as if the exponent had no lower end. What is then smaller than
+// 2^-126 becomes a zero of its sign; a denormal c counts as a zero of its sign. Where a NaN comes out, it does so
+// everywhere, but which one is not promised.
 //
-// That is what VDPBF16PS computes (Intel SDM; over 320 million adversarial lanes an emulation by two FMAs differed in none), and what FMA computes on
-// x86 with FTZ and DAZ. So there are four ways to it, with the same bits:
+// That is what VDPBF16PS computes (Intel SDM; over 320 million adversarial lanes an emulation by two FMAs differed in
+// none), and what FMA computes on x86 with FTZ and DAZ. So there are four ways to it, with the same bits:
 //
-//     native     AVX512_BF16: a cell is a pair of BF16 numbers, k in the lower half; one instruction a pair, twice the rate of FMA
+//     native     AVX512_BF16: a cell is a pair of BF16 numbers, k in the lower half; one instruction a pair, twice the
+//                rate of FMA
 //     x86        a cell is a float, k+1 before k; FMA, with FTZ and DAZ set between product_begin and product_end
-//     NEON       the same cells; FMA with FPCR.FZ, which flushes before it rounds. Where something was flushed (FPSR.UFC) the tile is computed again
+//     NEON       the same cells; FMA with FPCR.FZ, which flushes before it rounds. Where something was flushed
+//                (FPSR.UFC) the tile is computed again
 //     portable   the same cells; FMA. Where a result was as small as 2^-126, but not 0, the tile is computed again
 //
-// "Again" is product_exact, which is step as it is written here, and slow. Gradients that small are rare: most tiles never have one.
+// "Again" is product_exact, which is step as it is written here, and slow. Gradients that small are rare: most tiles
+// never have one.
 #ifndef GPU_CPU_KERNEL_PRODUCTS_H
 #define GPU_CPU_KERNEL_PRODUCTS_H
 
@@ -36,15 +42,18 @@ typedef struct product_state {
 } product_state;
 
 // What denormals count as: zeros of their sign.
-VEC vf product_flushed(vf x) { return vf_select(vf_lt(vf_abs(x), vf_set1(0x1p-126f)), vi_float_bits(vi_and(vf_bits(x), vi_set1(INT32_MIN))), x); }
+VEC vf product_flushed(vf x) {
+    return vf_select(vf_lt(vf_abs(x), vf_set1(0x1p-126f)), vi_float_bits(vi_and(vf_bits(x), vi_set1(INT32_MIN))), x);
+}
 
-// step, in every lane and in the processor's usual mode. A result of exactly 2^-126 is computed again 2^24 times as large, to see from which side it
-// was rounded. There a*b can't overflow unless it was exact.
+// step, in every lane and in the processor's usual mode. A result of exactly 2^-126 is computed again 2^24 times as
+// large, to see from which side it was rounded. There a*b can't overflow unless it was exact.
 VEC vf product_exact(vf a, vf b, vf c) {
     const vf up = vf_set1(0x1p24f), least = vf_set1(0x1p-126f);
     vi sign = vi_set1(INT32_MIN);
     c = product_flushed(c);
-    vf r = vf_fma(a, b, c), more = vf_fma(vf_mul(a, up), b, vf_mul(c, up)), zero = vi_float_bits(vi_and(vf_bits(r), sign));
+    vf r = vf_fma(a, b, c), more = vf_fma(vf_mul(a, up), b, vf_mul(c, up)),
+       zero = vi_float_bits(vi_and(vf_bits(r), sign));
     vf edge = vf_select(vf_lt(vf_abs(more), vf_set1(0x1p-102f)), zero, r);
     return vf_select(vf_lt(vf_abs(r), least), zero, vf_select(vf_eq(vf_abs(r), least), edge, r));
 }
@@ -52,7 +61,8 @@ VEC vf product_exact(vf a, vf b, vf c) {
 // x as an operand of pairs: a BF16 number, and not a denormal one. `exact`: it is a BF16 number already.
 VEC vf product_operand(vf x, bool exact) {
     vi high = exact ? vf_bits(x) : vi_and(vf_round_bf16(x), vi_set1((int32_t)0xffff0000u));
-    return vf_select(vf_lt(vf_abs(x), vf_set1(0x1p-126f)), vi_float_bits(vi_and(vf_bits(x), vi_set1(INT32_MIN))), vi_float_bits(high));
+    return vf_select(vf_lt(vf_abs(x), vf_set1(0x1p-126f)), vi_float_bits(vi_and(vf_bits(x), vi_set1(INT32_MIN))),
+                     vi_float_bits(high));
 }
 
 #if defined(PAIRS)
@@ -92,8 +102,9 @@ VEC vf product_step(product_state *p, vf x, vf y, vf c) {
 // Cells that kc steps of k take in a panel, for each row or column.
 static inline int64_t product_cells(int64_t kc) { return !PAIRED ? kc : WORDS ? (kc + 1) / 2 : (kc + 1) / 2 * 2; }
 
-// Before the first step of chains, and after the last. In between there is nothing but loads, prefetches and product_step. Results pass through
-// product_hold before product_end, or the compiler might form them after it. product_end: true where the chains must be computed again.
+// Before the first step of chains, and after the last. In between there is nothing but loads, prefetches and
+// product_step. Results pass through product_hold before product_end, or the compiler might form them after it.
+// product_end: true where the chains must be computed again.
 #if defined(PAIRS) && defined(__AVX2__) && !defined(__AVX512BF16__)
 enum { FTZ_DAZ = 0x8040 };
 VEC product_state product_begin(void) {

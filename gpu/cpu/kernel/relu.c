@@ -20,8 +20,12 @@ BODY void backward_vector(dtype t, const relu_job *j, int64_t i, int64_t n) {
     typed_store_n(j->out, t, i, vf_select(on, typed_load_n(j->dy, t, i, n), vf_zero()), n);
 }
 
-BODY void forward_slice(dtype t, const relu_job *j, int64_t from, int64_t to) { EACH_VECTOR(from, to, forward_vector, t, j); }
-BODY void backward_slice(dtype t, const relu_job *j, int64_t from, int64_t to) { EACH_VECTOR(from, to, backward_vector, t, j); }
+BODY void forward_slice(dtype t, const relu_job *j, int64_t from, int64_t to) {
+    EACH_VECTOR(from, to, forward_vector, t, j);
+}
+BODY void backward_slice(dtype t, const relu_job *j, int64_t from, int64_t to) {
+    EACH_VECTOR(from, to, backward_vector, t, j);
+}
 
 static void forward_item(void *ctx, int64_t item, int thread) {
     (void)thread;

@@ -23,7 +23,8 @@ BODY void turn_vector(dtype t, const rotary_job *j, const float *angle, int64_t 
 BODY void turn_rows(dtype t, const rotary_job *j, int64_t from, int64_t to) {
     for (int64_t row = from; row < to; row++)
         for (int64_t h = 0; h < j->heads; h++)
-            EACH_VECTOR(0, j->head / 2, turn_vector, t, j, j->table + row % j->time * j->head, row * j->row + h * j->head);
+            EACH_VECTOR(0, j->head / 2, turn_vector, t, j, j->table + row % j->time * j->head,
+                        row * j->row + h * j->head);
 }
 
 static void turn_item(void *ctx, int64_t item, int thread) {

@@ -11,9 +11,11 @@
 // The words of the 64 * blocks elements of this call that begin with e, a multiple of 64.
 BODY void rounding_words(vi *word, int blocks, const rounding_key *key, int64_t e, uint32_t t) {
     uint64_t quad = (uint64_t)(key->first + e) / 4, last = quad + (uint64_t)(blocks - 1) * VL;
-    if (quad >> 32 == last >> 32) vi_philox(word, blocks, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
+    if (quad >> 32 == last >> 32)
+        vi_philox(word, blocks, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
     else
-        for (int b = 0; b < blocks; b++, quad += VL) vi_philox64(word + 4 * b, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
+        for (int b = 0; b < blocks; b++, quad += VL)
+            vi_philox64(word + 4 * b, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
 }
 
 // A number is its neighbour below plus 16 low bits: adding 16 random bits carries into the neighbour above with exactly
@@ -24,8 +26,8 @@ BODY vf stochastic_bf16(vf x, vi word) {
     return vf_select(vi_lt(vi_set1(0x7f7f0000), magnitude), x, y);
 }
 
-// The same with 13 bits where the half is normal. Below 2^-14 halves are 2^-24 apart: there the share of the gap is a float's
-// difference, exactly.
+// The same with 13 bits where the half is normal. Below 2^-14 halves are 2^-24 apart: there the share of the gap is a
+// float's difference, exactly.
 BODY vf stochastic_fp16(vf x, vi word) {
     vi magnitude = vi_and(vf_bits(x), vi_set1(0x7fffffff)), sign = vi_xor(vf_bits(x), magnitude);
     vi normal = vi_and(vi_add(magnitude, vi_shr(word, 19)), vi_set1(~0x1fff));
@@ -39,6 +41,8 @@ BODY vf stochastic_fp16(vf x, vi word) {
 }
 
 // t is BF16 or FP16.
-BODY vf typed_stochastic(dtype t, vf x, vi word) { return t == BF16 ? stochastic_bf16(x, word) : stochastic_fp16(x, word); }
+BODY vf typed_stochastic(dtype t, vf x, vi word) {
+    return t == BF16 ? stochastic_bf16(x, word) : stochastic_fp16(x, word);
+}
 
 #endif

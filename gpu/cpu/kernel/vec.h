@@ -29,7 +29,8 @@ enum { VL = 16 };
 #endif
 
 #if defined(__AVX512F__)
-// ------------------------------------------------------------------------------------------------------------------ AVX-512
+// ------------------------------------------------------------------------------------------------------------------
+// AVX-512
 #include <immintrin.h>
 
 enum { VEC_REGISTERS = 32 };  // vectors that a kernel can hold at a time
@@ -93,7 +94,8 @@ VEC vf vf_load_u16(const uint16_t *p, vi *raw) {  // 16 x uint16, widened
 }
 VEC vi vf_round_bf16(vf v) {
     __m512i b = _mm512_castps_si512(v), below = _mm512_add_epi32(b, _mm512_set1_epi32(0x7fff));
-    __m512i rounded = _mm512_mask_add_epi32(below, _mm512_test_epi32_mask(b, _mm512_set1_epi32(0x10000)), below, _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_mask_add_epi32(below, _mm512_test_epi32_mask(b, _mm512_set1_epi32(0x10000)), below,
+                                            _mm512_set1_epi32(1));
     return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), b, _mm512_set1_epi32(0x400000));
 }
 VEC void vi_store_high_u16(uint16_t *p, vi v) {  // the upper half of each lane
@@ -102,7 +104,9 @@ VEC void vi_store_high_u16(uint16_t *p, vi v) {  // the upper half of each lane
     _mm256_storeu_si256((__m256i *)p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(order, v)));
 }
 VEC vf vf_load_fp16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
-VEC void vf_store_fp16(uint16_t *p, vf v) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+VEC void vf_store_fp16(uint16_t *p, vf v) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
 // (1 + p) 2^n, k = n as a float, |n| <= 152: rounded as it is added, and again where the product is denormal.
 VEC vf vf_scale1p(vf p, vf k, vi n) { return (void)n, _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1.0f)), k); }
 VEC float vf_sum(vf v) {  // (i, i+8), (i, i+4), (i, i+2), (0, 1)
@@ -113,7 +117,8 @@ VEC float vf_sum(vf v) {  // (i, i+8), (i, i+4), (i, i+2), (0, 1)
 }
 
 #elif defined(__AVX2__)
-// --------------------------------------------------------------------------------------------------------------------- AVX2
+// ---------------------------------------------------------------------------------------------------------------------
+// AVX2
 #include <immintrin.h>
 
 enum { VEC_REGISTERS = 8 };
@@ -157,20 +162,26 @@ VEC_F2(vf_max, _mm256_max_ps)
 VEC_F2(vf_min, _mm256_min_ps)
 VEC vf vf_sqrt(vf a) { return (vf){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
 VEC vf vf_fma(vf a, vf b, vf c) { return (vf){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
-VEC vf vf_fnma(vf a, vf b, vf c) { return (vf){_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)}; }
+VEC vf vf_fnma(vf a, vf b, vf c) {
+    return (vf){_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)};
+}
 #define VEC_CMP(name, op) \
     VEC vm name(vf a, vf b) { return (vm){_mm256_cmp_ps(a.lo, b.lo, op), _mm256_cmp_ps(a.hi, b.hi, op)}; }
 VEC_CMP(vf_lt, _CMP_LT_OQ)
 VEC_CMP(vf_le, _CMP_LE_OQ)
 VEC_CMP(vf_eq, _CMP_EQ_OQ)
 VEC vm vf_nan(vf a) { return (vm){_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q), _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q)}; }
-VEC vf vf_select(vm m, vf yes, vf no) { return (vf){_mm256_blendv_ps(no.lo, yes.lo, m.lo), _mm256_blendv_ps(no.hi, yes.hi, m.hi)}; }
+VEC vf vf_select(vm m, vf yes, vf no) {
+    return (vf){_mm256_blendv_ps(no.lo, yes.lo, m.lo), _mm256_blendv_ps(no.hi, yes.hi, m.hi)};
+}
 VEC vi vf_bits(vf a) { return (vi){_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
 VEC vf vi_float_bits(vi a) { return (vf){_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
 VEC vi vf_round_int(vf a) { return (vi){_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 VEC vf vi_to_float(vi a) { return (vf){_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 VEC vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-VEC vi vi_load(const int32_t *p) { return (vi){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 8))}; }
+VEC vi vi_load(const int32_t *p) {
+    return (vi){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 8))};
+}
 VEC void vi_store(int32_t *p, vi v) {
     _mm256_storeu_si256((__m256i *)p, v.lo);
     _mm256_storeu_si256((__m256i *)(p + 8), v.hi);
@@ -192,20 +203,28 @@ VEC_I2(vi_mul_hi, vec_mul_hi8)
 #define vi_shl(a, n) ((vi){_mm256_slli_epi32((a).lo, (n)), _mm256_slli_epi32((a).hi, (n))})
 #define vi_shr(a, n) ((vi){_mm256_srli_epi32((a).lo, (n)), _mm256_srli_epi32((a).hi, (n))})
 #define vi_sar(a, n) ((vi){_mm256_srai_epi32((a).lo, (n)), _mm256_srai_epi32((a).hi, (n))})
-VEC vm vi_lt(vi a, vi b) { return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.lo, a.lo)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(b.hi, a.hi))}; }
-VEC vm vi_eq(vi a, vi b) { return (vm){_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)), _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))}; }
+VEC vm vi_lt(vi a, vi b) {
+    return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.lo, a.lo)),
+                _mm256_castsi256_ps(_mm256_cmpgt_epi32(b.hi, a.hi))};
+}
+VEC vm vi_eq(vi a, vi b) {
+    return (vm){_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)),
+                _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))};
+}
 VEC vi vi_select(vm m, vi yes, vi no) { return vf_bits(vf_select(m, vi_float_bits(yes), vi_float_bits(no))); }
 VEC_I2(vec_unpacklo32, _mm256_unpacklo_epi32)
 VEC_I2(vec_unpackhi32, _mm256_unpackhi_epi32)
 VEC_I2(vec_unpacklo64, _mm256_unpacklo_epi64)
 VEC_I2(vec_unpackhi64, _mm256_unpackhi_epi64)
 VEC void vi_transpose4(vi x[4]) {
-    vi a = vec_unpacklo32(x[0], x[1]), b = vec_unpackhi32(x[0], x[1]), c = vec_unpacklo32(x[2], x[3]), d = vec_unpackhi32(x[2], x[3]);
+    vi a = vec_unpacklo32(x[0], x[1]), b = vec_unpackhi32(x[0], x[1]), c = vec_unpacklo32(x[2], x[3]),
+       d = vec_unpackhi32(x[2], x[3]);
     x[0] = vec_unpacklo64(a, c), x[1] = vec_unpackhi64(a, c);
     x[2] = vec_unpacklo64(b, d), x[3] = vec_unpackhi64(b, d);
 }
 VEC vf vf_load_u16(const uint16_t *p, vi *raw) {
-    *raw = (vi){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)))};
+    *raw = (vi){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
+                _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)))};
     return vi_float_bits(*raw);
 }
 VEC void vi_store_high_u16(uint16_t *p, vi v) {
@@ -213,7 +232,8 @@ VEC void vi_store_high_u16(uint16_t *p, vi v) {
     _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(packed, 0xD8));
 }
 VEC vf vf_load_fp16(const uint16_t *p) {
-    return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+    return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+                _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
 VEC void vf_store_fp16(uint16_t *p, vf v) {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.lo, _MM_FROUND_TO_NEAREST_INT));
@@ -234,7 +254,7 @@ VEC float vf_sum(vf v) {
 #undef VEC_I2
 #undef VEC_CMP
 
-// --- made of the above: the same text for every width ------------------------------------------------------------------------
+// --- made of the above: the same text for every width ----------------------------------------------------------------
 
 VEC vf vf_zero(void) { return vf_set1(0.0f); }
 VEC vf vf_abs(vf a) { return vi_float_bits(vi_and(vf_bits(a), vi_set1(0x7fffffff))); }
@@ -255,8 +275,8 @@ VEC vi vf_round_bf16(vf v) {
 }
 #endif
 
-// bfloat16: the upper half of a float. Load is exact; vf_round_bf16 rounds to nearest even, a NaN stays one, and leaves anything in
-// the lower half.
+// bfloat16: the upper half of a float. Load is exact; vf_round_bf16 rounds to nearest even, a NaN stays one, and leaves
+// anything in the lower half.
 VEC vf vf_load_bf16(const uint16_t *p) {
     vi raw;
     vf_load_u16(p, &raw);
@@ -264,7 +284,8 @@ VEC vf vf_load_bf16(const uint16_t *p) {
 }
 VEC void vf_store_bf16(uint16_t *p, vf v) {
 #if defined(__AVX512BF16__)
-    if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20) == 0, 1)) {  // none is denormal: the instruction would make it 0
+    if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20) == 0,
+                         1)) {  // none is denormal: the instruction would make it 0
         _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(v));
         return;
     }

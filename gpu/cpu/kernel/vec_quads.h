@@ -47,7 +47,8 @@ VEC u4 quad_choose(i4 m, u4 yes, u4 no) { return (yes & (u4)m) | (no & ~(u4)m); 
 #define QUAD_FNMA(a, b, c) vfmsq_f32(c, a, b)
 #define QUAD_SELECT(m, yes, no) vbslq_f32((uint32x4_t)(m), yes, no)
 #define QUAD_SQRT(a) vsqrtq_f32(a)
-#define QUAD_MUL_HI(a, b) vuzp2q_u32((uint32x4_t)vmull_u32(vget_low_u32(a), vget_low_u32(b)), (uint32x4_t)vmull_high_u32(a, b))
+#define QUAD_MUL_HI(a, b) \
+    vuzp2q_u32((uint32x4_t)vmull_u32(vget_low_u32(a), vget_low_u32(b)), (uint32x4_t)vmull_high_u32(a, b))
 VEC u4 quad_round_int(f4 a) {  // the instruction saturates, and gives 0 for NaN
     return quad_choose((a < 0x1p31f) & (a >= -0x1p31f), (u4)vcvtnq_s32_f32(a), quad_seti(0x80000000u));
 }
@@ -84,11 +85,14 @@ VEC d2 quad_high(f4 a) { return (d2){a[2], a[3]}; }
 VEC f4 quad_narrow(d2 low, d2 high) { return (f4){(float)low[0], (float)low[1], (float)high[0], (float)high[1]}; }
 #endif
 VEC f4 quad_fma(f4 a, f4 b, f4 c) {
-    return quad_narrow(quad_fma_odd(quad_low(a), quad_low(b), quad_low(c)), quad_fma_odd(quad_high(a), quad_high(b), quad_high(c)));
+    return quad_narrow(quad_fma_odd(quad_low(a), quad_low(b), quad_low(c)),
+                       quad_fma_odd(quad_high(a), quad_high(b), quad_high(c)));
 }
 #endif
 
-VEC f4 quad_sqrt(f4 a) { return (f4){__builtin_sqrtf(a[0]), __builtin_sqrtf(a[1]), __builtin_sqrtf(a[2]), __builtin_sqrtf(a[3])}; }
+VEC f4 quad_sqrt(f4 a) {
+    return (f4){__builtin_sqrtf(a[0]), __builtin_sqrtf(a[1]), __builtin_sqrtf(a[2]), __builtin_sqrtf(a[3])};
+}
 
 // Lanes 0 and 2.
 typedef uint64_t m2 __attribute__((vector_size(16)));
@@ -126,7 +130,8 @@ VEC f4 quad_from_fp16(u4 h) {
 VEC u4 quad_to_fp16(f4 v) {
     u4 sign = (u4)v & 0x80000000u, b = (u4)v ^ sign;
     u4 h = ((b + 0xfffu + (b >> 13 & 1u)) >> 13) - ((127u - 15u) << 10);
-    u4 small = (u4)((f4)b + 0.5f) - 0x3f000000u;               // adding 0.5 leaves the value in units of 2^-24, rounded once
+    // adding 0.5 leaves the value in units of 2^-24, rounded once
+    u4 small = (u4)((f4)b + 0.5f) - 0x3f000000u;
     h = quad_choose(b < 0x38800000u, small, h);                // below 2^-14
     h = quad_choose(b >= 0x477ff000u, quad_seti(0x7c00u), h);  // 65520 and above
     h = quad_choose(b > 0x7f800000u, 0x7e00u | (b >> 13 & 0x3ffu), h);
@@ -166,7 +171,9 @@ VEC vf vf_load(const float *p) {
     memcpy(&r.q0, p, 16), memcpy(&r.q1, p + 4, 16), memcpy(&r.q2, p + 8, 16), memcpy(&r.q3, p + 12, 16);
     return r;
 }
-VEC void vf_store(float *p, vf v) { memcpy(p, &v.q0, 16), memcpy(p + 4, &v.q1, 16), memcpy(p + 8, &v.q2, 16), memcpy(p + 12, &v.q3, 16); }
+VEC void vf_store(float *p, vf v) {
+    memcpy(p, &v.q0, 16), memcpy(p + 4, &v.q1, 16), memcpy(p + 8, &v.q2, 16), memcpy(p + 12, &v.q3, 16);
+}
 VEC vm vm_first(int n) {
     i4 lane = {0, 1, 2, 3};
     return (vm){lane < n, lane < n - 4, lane < n - 8, lane < n - 12};
@@ -212,7 +219,9 @@ VEC_I2(vi_mul_lo, QUAD_MUL)
 VEC_I2(vi_mul_hi, QUAD_MUL_HI)
 VEC vi vi_shl(vi a, int n) { return (vi){a.q0 << n, a.q1 << n, a.q2 << n, a.q3 << n}; }
 VEC vi vi_shr(vi a, int n) { return (vi){a.q0 >> n, a.q1 >> n, a.q2 >> n, a.q3 >> n}; }
-VEC vi vi_sar(vi a, int n) { return (vi){(u4)((i4)a.q0 >> n), (u4)((i4)a.q1 >> n), (u4)((i4)a.q2 >> n), (u4)((i4)a.q3 >> n)}; }
+VEC vi vi_sar(vi a, int n) {
+    return (vi){(u4)((i4)a.q0 >> n), (u4)((i4)a.q1 >> n), (u4)((i4)a.q2 >> n), (u4)((i4)a.q3 >> n)};
+}
 VEC vm vi_lt(vi a, vi b) { return QUADS_2(vm, QUAD_LT_SIGNED); }
 VEC vm vi_eq(vi a, vi b) { return QUADS_2(vm, QUAD_EQ); }
 VEC vi vi_select(vm a, vi b, vi c) { return QUADS_3(vi, quad_choose); }
@@ -246,7 +255,9 @@ VEC vf vf_load_u16(const uint16_t *p, vi *raw) {
     quad_load_u16(p, &raw->q0, &raw->q1), quad_load_u16(p + 8, &raw->q2, &raw->q3);
     return vi_float_bits(*raw);
 }
-VEC void vi_store_high_u16(uint16_t *p, vi v) { quad_store_high_u16(p, v.q0, v.q1), quad_store_high_u16(p + 8, v.q2, v.q3); }
+VEC void vi_store_high_u16(uint16_t *p, vi v) {
+    quad_store_high_u16(p, v.q0, v.q1), quad_store_high_u16(p + 8, v.q2, v.q3);
+}
 
 VEC float vf_sum(vf v) {
     f4 x = (v.q0 + v.q2) + (v.q1 + v.q3);
@@ -260,7 +271,9 @@ VEC vf vf_fma(vf a, vf b, vf c) { return QUADS_3(vf, QUAD_FMA); }
 VEC vf vf_fnma(vf a, vf b, vf c) { return QUADS_3(vf, QUAD_FNMA); }
 VEC f4 quad_load_fp16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 VEC void quad_store_fp16(uint16_t *p, f4 x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
-VEC vf vf_load_fp16(const uint16_t *p) { return (vf){quad_load_fp16(p), quad_load_fp16(p + 4), quad_load_fp16(p + 8), quad_load_fp16(p + 12)}; }
+VEC vf vf_load_fp16(const uint16_t *p) {
+    return (vf){quad_load_fp16(p), quad_load_fp16(p + 4), quad_load_fp16(p + 8), quad_load_fp16(p + 12)};
+}
 VEC void vf_store_fp16(uint16_t *p, vf v) {
     quad_store_fp16(p, v.q0), quad_store_fp16(p + 4, v.q1), quad_store_fp16(p + 8, v.q2), quad_store_fp16(p + 12, v.q3);
 }

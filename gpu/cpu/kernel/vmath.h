@@ -1,12 +1,12 @@
-// gpu/cpu/kernel/vmath.h: exp, log, tanh, GELU and Philox over sixteen lanes, made of vec.h alone and therefore the same bits on
-// every width and every machine.
+// gpu/cpu/kernel/vmath.h: exp, log, tanh, GELU and Philox over sixteen lanes, made of vec.h alone and therefore the
+// same bits on every width and every machine.
 //
-// Polynomials are Chebyshev fits of the remainder of the series (the leading terms are kept exact), computed at 60 digits and rounded to
-// float. Largest errors in units of the last place, against long double at every 29th float of the range (test/test_vec.c looks at every
-// 1009th and holds a little more than this as bounds):
+// Polynomials are Chebyshev fits of the remainder of the series (the leading terms are kept exact), computed at 60
+// digits and rounded to float. Largest errors in units of the last place, against long double at every 29th float of
+// the range (test/test_vec.c looks at every 1009th and holds a little more than this as bounds):
 //     vf_exp   1.08    vf_log   0.82    vf_tanh   2.40
-//     vf_gelu  1.8 for x > 0; for x < 0 4.7, of which results below 1/16 are counted in the unit of 1/16 (the error is absolute there:
-//              the exponent 2u itself is a rounded float)
+//     vf_gelu  1.8 for x > 0; for x < 0 4.7, of which results below 1/16 are counted in the unit of 1/16 (the error is
+//              absolute there: the exponent 2u itself is a rounded float)
 //     vf_gelu_grad  2.8 for x > 0, in the unit of 1 for x < 0 1.7
 #ifndef GPU_CPU_KERNEL_VMATH_H
 #define GPU_CPU_KERNEL_VMATH_H
@@ -14,9 +14,9 @@
 #include "gpu/cpu/kernel/vec.h"
 #include "gpu/ops.h"
 
-// e^x = 2^n (1 + p), n = round(x / ln 2), p = e^r - 1 of the rest |r| <= ln 2 / 2. ln 2 is taken off in two parts; the first
-// product is exact under FMA for every x that matters (Cody & Waite 1980). Gives n as a float
-// and as an integer, for |n| < 2^22.
+// e^x = 2^n (1 + p), n = round(x / ln 2), p = e^r - 1 of the rest |r| <= ln 2 / 2. ln 2 is taken off in two parts; the
+// first product is exact under FMA for every x that matters (Cody & Waite 1980). Gives n as a float and as an integer,
+// for |n| < 2^22.
 VEC vf vmath_exp_split(vf x, vf *k, vi *n) {
     const vf magic = vf_set1(0x1.8p23f);  // adding it rounds to an integer, which is then in the low bits
     vf z = vf_fma(x, vf_set1(0x1.715476p0f), magic);
@@ -32,7 +32,8 @@ VEC vf vmath_exp_split(vf x, vf *k, vi *n) {
 
 VEC vf vmath_pow2(vi n) { return vi_float_bits(vi_shl(vi_add(n, vi_set1(127)), 23)); }  // -127 < n < 128
 
-// e^x. Overflows to infinity above 88.72, goes through the denormals to 0 below -103.97; NaN stays NaN. The first form is for x <= 0.
+// e^x. Overflows to infinity above 88.72, goes through the denormals to 0 below -103.97; NaN stays NaN. The first form
+// is for x <= 0.
 VEC_LONG vf vf_exp_down(vf x) {
     vf k, p;
     vi n;
@@ -73,8 +74,8 @@ VEC_LONG vf vf_tanh(vf x) {
     return vi_float_bits(vi_or(vf_bits(vf_div(e, vf_add(e, vf_set1(2.0f)))), sign));
 }
 
-// GELU, tanh form: 0.5 x (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3). Since (1 + tanh u) / 2 = 1 / (1 + e^(-2u)), one exponential
-// and one division do it, and nothing cancels for negative x, where 1 + tanh u would.
+// GELU, tanh form: 0.5 x (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3). Since (1 + tanh u) / 2 = 1 / (1 + e^(-2u)),
+// one exponential and one division do it, and nothing cancels for negative x, where 1 + tanh u would.
 #define VMATH_GELU_A 0x1.988454p-1f  // sqrt(2/pi)
 #define VMATH_GELU_B 0x1.6e4e26p-5f  // 0.044715
 
@@ -85,8 +86,8 @@ VEC vf vmath_gelu_exp(vf x) {  // e^(-2u)
 
 VEC_LONG vf vf_gelu(vf x) { return vf_div(x, vf_add(vf_set1(1.0f), vmath_gelu_exp(x))); }
 
-// 0.5 (1+t) + 0.5 x (1-t^2) u' = s (1 + 2 x (e s) u') with e = e^(-2u), s = 1 / (1+e), 1-s = e s. Beyond |x| = 10 it is 0 or 1 to the
-// last bit that a float has around 1; clamping there keeps e finite.
+// 0.5 (1+t) + 0.5 x (1-t^2) u' = s (1 + 2 x (e s) u') with e = e^(-2u), s = 1 / (1+e), 1-s = e s. Beyond |x| = 10 it is
+// 0 or 1 to the last bit that a float has around 1; clamping there keeps e finite.
 VEC_LONG vf vf_gelu_grad(vf x) {
     x = vf_max(vf_set1(-10.0f), vf_min(vf_set1(10.0f), x));
     vf e = vmath_gelu_exp(x), s = vf_div(vf_set1(1.0f), vf_add(vf_set1(1.0f), e));
@@ -94,24 +95,25 @@ VEC_LONG vf vf_gelu_grad(vf x) {
     return vf_fma(vf_mul(vf_mul(x, du), vf_mul(e, s)), s, s);
 }
 
-// --- silu --------------------------------------------------------------------------------------------------------------------
+// --- silu ------------------------------------------------------------------------------------------------------------
 
 // x / (1 + e^-x)
 VEC_LONG vf vf_silu(vf x) { return vf_div(x, vf_add(vf_set1(1.0f), vf_exp(vf_neg(x)))); }
 
-// s + x (e s) s with e = e^-x, s = 1 / (1+e), 1-s = e s. Below -80 it is 0 to the last bit that a float has around 1, above 200 it is 1; clamping there
-// keeps the product from being infinity times 0.
+// s + x (e s) s with e = e^-x, s = 1 / (1+e), 1-s = e s. Below -80 it is 0 to the last bit that a float has around 1,
+// above 200 it is 1; clamping there keeps the product from being infinity times 0.
 VEC_LONG vf vf_silu_grad(vf x) {
     x = vf_min(vf_set1(200.0f), vf_max(vf_set1(-80.0f), x));
     vf e = vf_exp(vf_neg(x)), s = vf_div(vf_set1(1.0f), vf_add(vf_set1(1.0f), e));
     return vf_fma(vf_mul(x, vf_mul(e, s)), s, s);
 }
 
-// --- random numbers ----------------------------------------------------------------------------------------------------------
+// --- random numbers --------------------------------------------------------------------------------------------------
 
-// Sixteen philox4x32-10 at once (base/philox.h), `blocks` times side by side, which hides the latency of the products: out[k] lane l is
-// word (16k + l) % 4 of counter c0 + (16k + l) / 4, that is, the words of the 64 * blocks consecutive elements from 4 * c0 on. The
-// counters are dealt to the lanes so that four 4 x 4 transpositions put the words in order.
+// Sixteen philox4x32-10 at once (base/philox.h), `blocks` times side by side, which hides the latency of the products:
+// out[k] lane l is word (16k + l) % 4 of counter c0 + (16k + l) / 4, that is, the words of the 64 * blocks consecutive
+// elements from 4 * c0 on. The counters are dealt to the lanes so that four 4 x 4 transpositions put the words in
+// order.
 enum { PHILOX_BLOCKS = 2, PHILOX_WORDS = 64 * PHILOX_BLOCKS };
 VEC_LONG void vi_philox(vi *out, int blocks, uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
     static const int32_t deal[VL] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
@@ -137,7 +139,9 @@ VEC_LONG void vi_philox(vi *out, int blocks, uint64_t seed, uint32_t c0, uint32_
         vi_transpose4(out + 4 * n);
     }
 }
-VEC void vi_philox64(vi out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) { vi_philox(out, 1, seed, c0, c1, c2, c3); }
+VEC void vi_philox64(vi out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+    vi_philox(out, 1, seed, c0, c1, c2, c3);
+}
 
 // Dropout drops an element when its word is below p * 2^32. Returns the smallest word that is kept, rounded up where p
 // has bits below 2^-32.
@@ -154,7 +158,9 @@ VEC vm dropout_goes(vi word, uint32_t limit) {
 
 // Step and sample of a key, which a caller may keep in memory (ops.h: dropout_key.at).
 static inline uint32_t dropout_step(const dropout_key *key) { return key->at ? key->at[0] : key->step; }
-static inline uint32_t dropout_sample(const dropout_key *key, uint32_t sample) { return (key->at ? key->at[1] : key->first_sample) + sample; }
+static inline uint32_t dropout_sample(const dropout_key *key, uint32_t sample) {
+    return (key->at ? key->at[1] : key->first_sample) + sample;
+}
 
 // factor[i] = 0 where element e + i of the sample is dropped, 1 / (1-p) where it is kept. sample counts from the key's
 // first. 0 <= e + n <= 2^34.

@@ -1,6 +1,8 @@
-// test/sim/bugs/bugs.h: kernels with one mistake each, beside their correct twins: what the simulator must find, and where it must be silent.
+// test/sim/bugs/bugs.h: kernels with one mistake each, beside their correct twins: what the simulator must find, and
+// where it must be silent.
 //
-// Twins are one template over `bool bug`. Lines that a finding has to name carry the bug's name in a comment: // <missing_barrier>
+// Twins are one template over `bool bug`. Lines that a finding has to name carry the bug's name in a comment: //
+// <missing_barrier>
 #ifndef TEST_SIM_BUGS_H
 #define TEST_SIM_BUGS_H
 
@@ -8,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// How a build shows a bug: not at all, by a wrong result, by a finding, or by the death of the process (AddressSanitizer, a trap of the processor).
+// How a build shows a bug: not at all, by a wrong result, by a finding, or by the death of the process
+// (AddressSanitizer, a trap of the processor).
 enum shows { SILENT, WRONG, FINDING, DIES };
 
 struct bug {

@@ -51,7 +51,8 @@ template <bool BUG> static __global__ void last_adds(float *out, float *part, un
 }
 
 bool missing_fence(bool bug) {
-    float sum, *in = device_floats(8, 1, 0), *out = device_floats(1, 0, 0), *part = device_floats(8, 0, 0), *ticket = device_floats(1, 0, 0);
+    float sum, *in = device_floats(8, 1, 0), *out = device_floats(1, 0, 0), *part = device_floats(8, 0, 0),
+               *ticket = device_floats(1, 0, 0);
     if (bug) K_LAUNCH(last_adds<true>, 8, 32, 0, nullptr, out, part, (unsigned *)ticket, in);
     else K_LAUNCH(last_adds<false>, 8, 32, 0, nullptr, out, part, (unsigned *)ticket, in);
     read_floats(&sum, out, 1);

@@ -47,7 +47,8 @@ bool missing_syncwarp(bool bug) {
     return right;
 }
 
-// A word that one thread writes whole and two others by halves: next to each other they do not meet, over what the first wrote they do.
+// A word that one thread writes whole and two others by halves: next to each other they do not meet, over what the
+// first wrote they do.
 typedef uint32_t __attribute__((may_alias)) whole;
 
 template <bool BUG> static __global__ void halved(float *out, const float *in) {

@@ -1,8 +1,9 @@
-// test/sim/bugs/test_simt.cpp: does the simulator find what it is there to find? Every planted bug runs under several seeds, each in a process of
-// its own (a bug may kill it), and so does its correct twin, which must be right and silent under each.
+// test/sim/bugs/test_simt.cpp: does the simulator find what it is there to find? Every planted bug runs under several
+// seeds, each in a process of its own (a bug may kill it), and so does its correct twin, which must be right and silent
+// under each.
 //
-// Three builds of this program see different things: plain (wrong results, misuse), race (unordered accesses, named by line), and
-// AddressSanitizer (bounds, alignment). What each must see is in the table.
+// Three builds of this program see different things: plain (wrong results, misuse), race (unordered accesses, named by
+// line), and AddressSanitizer (bounds, alignment). What each must see is in the table.
 #include "test/sim/bugs/bugs.h"
 #include "test/sim/simt_rt.h"
 
@@ -34,20 +35,24 @@ const bug bugs[] = {
 };
 const size_t bug_count = sizeof bugs / sizeof *bugs;
 
-// --- device memory ---------------------------------------------------------------------------------------------------------------------
+// --- device memory ---------------------------------------------------------------------------------------------------
 
 float *device_floats(int n, float first, float step) {
     std::vector<float> values((size_t)n);
     void *p = nullptr;
     for (int i = 0; i < n; i++) values[(size_t)i] = first + (float)i * step;
-    if (cudaMalloc(&p, (size_t)n * sizeof(float)) || cudaMemcpy(p, values.data(), (size_t)n * sizeof(float), cudaMemcpyHostToDevice)) abort();
+    if (cudaMalloc(&p, (size_t)n * sizeof(float)) ||
+        cudaMemcpy(p, values.data(), (size_t)n * sizeof(float), cudaMemcpyHostToDevice))
+        abort();
     return (float *)p;
 }
 
-void read_floats(float *out, const float *in, int n) { (void)cudaMemcpy(out, in, (size_t)n * sizeof(float), cudaMemcpyDeviceToHost); }
+void read_floats(float *out, const float *in, int n) {
+    (void)cudaMemcpy(out, in, (size_t)n * sizeof(float), cudaMemcpyDeviceToHost);
+}
 void release(void *p) { (void)cudaFree(p); }
 
-// --- one run ---------------------------------------------------------------------------------------------------------------------------
+// --- one run ---------------------------------------------------------------------------------------------------------
 
 struct outcome {
     bool right;
@@ -85,7 +90,7 @@ static outcome run(const bug *b, bool planted, uint64_t seed) {
     return o;
 }
 
-// --- what was seen ---------------------------------------------------------------------------------------------------------------------
+// --- what was seen ---------------------------------------------------------------------------------------------------
 
 // Does the text name a line that carries the bug's mark?
 static bool names_line(const bug *b, const char *text) {
@@ -105,7 +110,8 @@ static bool names_line(const bug *b, const char *text) {
 }
 
 static shows seen(const bug *b, const outcome *o, bool lines) {
-    bool as_told = WIFEXITED(o->status) && WEXITSTATUS(o->status) == (o->findings ? 99 : 0), named = !lines || !b->named || names_line(b, o->text);
+    bool as_told = WIFEXITED(o->status) && WEXITSTATUS(o->status) == (o->findings ? 99 : 0),
+         named = !lines || !b->named || names_line(b, o->text);
     if (!as_told) return named ? DIES : WRONG;
     if (o->findings) return named && !strcmp(o->kind, b->kind) ? FINDING : WRONG;
     return o->right ? SILENT : WRONG;
@@ -132,9 +138,11 @@ static bool check_bug(const bug *b, shows expected, uint64_t seeds, bool lines) 
         if (sample.empty()) sample = gist(o.text);
     }
     bool good = expected == WRONG ? hits[WRONG] > 0 && hits[WRONG] + hits[SILENT] == seeds : hits[expected] == seeds;
-    printf("%-6s %-22s %-8s %2llu of %llu seeds  %s\n", good ? "ok" : "FAILED", b->name, words[expected], (unsigned long long)hits[expected],
-           (unsigned long long)seeds, sample.c_str());
-    if (!good) printf("       silent %d, wrong %d, finding %d, dies %d\n", (int)hits[0], (int)hits[1], (int)hits[2], (int)hits[3]);
+    printf("%-6s %-22s %-8s %2llu of %llu seeds  %s\n", good ? "ok" : "FAILED", b->name, words[expected],
+           (unsigned long long)hits[expected], (unsigned long long)seeds, sample.c_str());
+    if (!good)
+        printf("       silent %d, wrong %d, finding %d, dies %d\n", (int)hits[0], (int)hits[1], (int)hits[2],
+               (int)hits[3]);
     return good;
 }
 
@@ -143,8 +151,8 @@ static bool check_twin(const bug *b, uint64_t seeds) {
     for (uint64_t s = 0; s < seeds; s++) {
         outcome o = run(b, false, s);
         if (o.right && !o.findings && WIFEXITED(o.status) && WEXITSTATUS(o.status) == 0) continue;
-        printf("FAILED %s, correct twin, seed %llu: %s, status 0x%x, %d findings: %s\n", b->name, (unsigned long long)s, o.right ? "right" : "wrong",
-               (unsigned)o.status, o.findings, o.text);
+        printf("FAILED %s, correct twin, seed %llu: %s, status 0x%x, %d findings: %s\n", b->name, (unsigned long long)s,
+               o.right ? "right" : "wrong", (unsigned)o.status, o.findings, o.text);
         good = false;
     }
     return good;

@@ -20,7 +20,9 @@ static __global__ void shared_kernel(float *y) {
 
 enum { BLOCK = 64 };
 
-void fill(float *y, float v, int n, cudaStream_t s) { K_LAUNCH(fill_kernel, (unsigned)(n + BLOCK - 1) / BLOCK, BLOCK, 0, s, y, v, n); }
+void fill(float *y, float v, int n, cudaStream_t s) {
+    K_LAUNCH(fill_kernel, (unsigned)(n + BLOCK - 1) / BLOCK, BLOCK, 0, s, y, v, n);
+}
 void axpy(float *y, const float *x, float a, int n, cudaStream_t s) {
     K_LAUNCH(axpy_kernel, (unsigned)(n + BLOCK - 1) / BLOCK, BLOCK, 0, s, y, x, a, n);
 }

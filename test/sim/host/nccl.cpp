@@ -1,14 +1,19 @@
-// test/sim/host/nccl.cpp: a stand-in for NCCL over the simulated device, as a library that the program opens by name ([reduce] nccl_library) and
-// that calls back into the simulator in the program (linked with -rdynamic). test/standin/nccl.c is strict with NCCL's manners and moves host memory at
-// once; this one has NCCL's order instead: a group is one operation of its stream, over device memory, done when the stream comes to it and the
-// peers' streams come to theirs. A missing event before or after it is then a wrong result, or in the race build a race between two names.
+// test/sim/host/nccl.cpp: a stand-in for NCCL over the simulated device, as a library that the program opens by name
+// ([reduce] nccl_library) and that calls back into the simulator in the program (linked with -rdynamic).
+// test/standin/nccl.c is strict with NCCL's manners and moves host memory at once; this one has NCCL's order instead: a
+// group is one operation of its stream, over device memory, done when the stream comes to it and the peers' streams
+// come to theirs. A missing event before or after it is then a wrong result, or in the race build a race between two
+// names.
 //
-//   ranks      processes of one machine; they meet at unix sockets of the abstract namespace, two for each pair: data, and control (split, finalize)
-//   progress   nothing has a thread: a communicator opens and splits while it is asked for its state, a group moves while the simulator asks
-//              whether it can go. keep_going() sees to both when the host is elsewhere
-//   algorithm  every message goes straight from the rank that has it to the one that needs it; sums are taken in rank order
+//   ranks      processes of one machine; they meet at unix sockets of the abstract namespace, two for each pair: data,
+//              and control (split, finalize)
+//   progress   nothing has a thread: a communicator opens and splits while it is asked for its state, a group moves
+//              while the simulator asks whether it can go. keep_going() sees to both when the host is elsewhere
+//   algorithm  every message goes straight from the rank that has it to the one that needs it; sums are taken in rank
+//              order
 //   order      groups of one communicator go in the order of their calls, whatever their streams
-//   manners    calls return "in progress", and so does the first question after them; a call before that is over is an error
+//   manners    calls return "in progress", and so does the first question after them; a call before that is over is an
+//              error
 #include "test/sim/simt_rt.h"
 
 extern "C" {
@@ -95,7 +100,7 @@ static ncclResult_t error(ncclResult_t r, const char *text) {
     return r;
 }
 
-// --- messages ----------------------------------------------------------------------------------------------------------------------
+// --- messages --------------------------------------------------------------------------------------------------------
 
 static Message message(int peer, bool sends, kind what, ncclDataType_t type, const void *data, size_t bytes) {
     return Message{peer, sends, {(uint32_t)what, (uint32_t)type, bytes}, {0, 0, 0}, (char *)data, 0};
@@ -116,8 +121,11 @@ static ncclResult_t advance(int fd, Message *m) {
         m->done += (size_t)n;
         if (m->sends || m->done != sizeof(Header)) continue;
         if (memcmp(&m->got, &m->head, sizeof m->got) == 0) continue;
-        simt::check_msg("nccl", "the ranks' calls do not match: kind %u type %u %llu bytes here, kind %u type %u %llu bytes on a peer", m->head.what,
-                        m->head.type, (unsigned long long)m->head.bytes, m->got.what, m->got.type, (unsigned long long)m->got.bytes);
+        simt::check_msg(
+            "nccl",
+            "the ranks' calls do not match: kind %u type %u %llu bytes here, kind %u type %u %llu bytes on a peer",
+            m->head.what, m->head.type, (unsigned long long)m->head.bytes, m->got.what, m->got.type,
+            (unsigned long long)m->got.bytes);
         return error(ncclInvalidUsage, "the ranks' calls do not match");
     }
     return ncclSuccess;
@@ -138,7 +146,7 @@ static ncclResult_t move(ncclComm_t c, int lane, Exchange *e) {
     return result;
 }
 
-// --- meeting -----------------------------------------------------------------------------------------------------------------------
+// --- meeting ---------------------------------------------------------------------------------------------------------
 
 static socklen_t address(struct sockaddr_un *a, const char *name, int rank) {
     *a = {};
@@ -156,7 +164,8 @@ static ncclComm_t new_comm(const char *name, int rank, int world) {
     pthread_mutex_init(&c->lock, nullptr);
     socklen_t length = address(&a, name, rank);
     c->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (c->listener < 0 || bind(c->listener, (struct sockaddr *)&a, length) != 0 || listen(c->listener, LANES * MOST) != 0)
+    if (c->listener < 0 || bind(c->listener, (struct sockaddr *)&a, length) != 0 ||
+        listen(c->listener, LANES * MOST) != 0)
         c->state = error(ncclSystemError, "no listening socket");
     return c;
 }
@@ -178,8 +187,8 @@ static void dial(ncclComm_t c, int lane, int rank) {
 static void answer(ncclComm_t c) {
     Hello who;
     for (int fd; (fd = accept4(c->listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
-        bool good = recv(fd, &who, sizeof who, MSG_WAITALL) == (ssize_t)sizeof who && who.rank > c->rank && who.rank < c->world && who.lane >= 0 &&
-                    who.lane < LANES && c->fd[who.lane][who.rank] < 0;
+        bool good = recv(fd, &who, sizeof who, MSG_WAITALL) == (ssize_t)sizeof who && who.rank > c->rank &&
+                    who.rank < c->world && who.lane >= 0 && who.lane < LANES && c->fd[who.lane][who.rank] < 0;
         if (good) c->fd[who.lane][who.rank] = fd;
         else close(fd);
     }
@@ -199,7 +208,7 @@ static void meet(ncclComm_t c) {
     c->at = READY;
 }
 
-// --- split and finalize: everybody tells everybody -------------------------------------------------------------------------------------
+// --- split and finalize: everybody tells everybody -------------------------------------------------------------------
 
 static void tell_all(ncclComm_t c, stage s, int color, int key) {
     c->at = s;
@@ -259,7 +268,7 @@ static void let_go(ncclComm_t c) {
     delete c;
 }
 
-// --- a group, when its stream has come to it ---------------------------------------------------------------------------------------------
+// --- a group, when its stream has come to it -------------------------------------------------------------------------
 
 static size_t type_bytes(ncclDataType_t t) { return t == ncclInt8 ? 1 : t == ncclFloat64 ? 8 : 4; }
 
@@ -319,7 +328,8 @@ static void list_messages(Group *g, Work *w) {
         if (r == c->rank) memcpy(w->all.data() + (size_t)r * bytes, mine, bytes);
         if (r == c->rank) continue;
         if (gives(p, c->rank, r)) list.push_back(message(r, true, p.what, p.type, mine, bytes));
-        if (gives(p, r, c->rank)) list.push_back(message(r, false, p.what, p.type, w->all.data() + (size_t)r * bytes, bytes));
+        if (gives(p, r, c->rank))
+            list.push_back(message(r, false, p.what, p.type, w->all.data() + (size_t)r * bytes, bytes));
     }
 }
 
@@ -356,7 +366,8 @@ static void finish_part(ncclComm_t c, Work *w, uint32_t op) {
     if (p.what == ALL_GATHER) memcpy(p.out, w->all.data(), n);
     else if (p.what == BROADCAST) memcpy(p.out, w->all.data() + (size_t)p.peer * bytes, bytes);
     else {
-        for (int r = 1; r < c->world; r++) combine_as(p.type, w->all.data(), w->all.data() + (size_t)r * bytes, p.count, p.how);
+        for (int r = 1; r < c->world; r++)
+            combine_as(p.type, w->all.data(), w->all.data() + (size_t)r * bytes, p.count, p.how);
         memcpy(p.out, w->all.data(), bytes);
     }
 }
@@ -372,9 +383,10 @@ static void finish(Group *g, uint32_t op) {
     delete g;
 }
 
-static const char *const names[] = {"ncclSend", "ncclRecv", "ncclBroadcast", "ncclReduce", "ncclAllReduce", "ncclReduceScatter", "ncclAllGather"};
+static const char *const names[] = {"ncclSend",      "ncclRecv",          "ncclBroadcast", "ncclReduce",
+                                    "ncclAllReduce", "ncclReduceScatter", "ncclAllGather"};
 
-// --- calls -------------------------------------------------------------------------------------------------------------------------
+// --- calls -----------------------------------------------------------------------------------------------------------
 
 static ncclResult_t bad_buffer(const Part &p, const void *at, size_t bytes) {
     char why[200] = "host memory";
@@ -387,14 +399,16 @@ static ncclResult_t bad_buffer(const Part &p, const void *at, size_t bytes) {
 static ncclResult_t ready(ncclComm_t c) {
     go_on(c);
     if (c->state != ncclSuccess) return c->state;
-    if (c->questions > 0 || c->at != READY) return error(ncclInvalidArgument, "the communicator is used before its last call has ended");
+    if (c->questions > 0 || c->at != READY)
+        return error(ncclInvalidArgument, "the communicator is used before its last call has ended");
     return ncclSuccess;
 }
 
 static ncclResult_t submit(std::vector<Part> *parts) {
     ncclComm_t c = (*parts)[0].comm;
     for (Part &p : *parts) {
-        if (p.comm != c || p.stream != (*parts)[0].stream) return error(ncclInvalidUsage, "a group of several communicators or streams");
+        if (p.comm != c || p.stream != (*parts)[0].stream)
+            return error(ncclInvalidUsage, "a group of several communicators or streams");
         ncclResult_t r = bad_buffer(p, p.in, in_bytes(p, c->world));
         if (r == ncclSuccess) r = bad_buffer(p, p.out, out_bytes(p, c->rank, c->world));
         if (r != ncclSuccess) return r;
@@ -410,7 +424,8 @@ static ncclResult_t submit(std::vector<Part> *parts) {
     c->users++;
     c->questions = 1;
     pthread_mutex_unlock(&c->lock);
-    simt::enqueue_poll((*parts)[0].stream, names[(*parts)[0].what], [g](uint32_t op) { return can_go(g, op); }, [g](uint32_t op) { finish(g, op); });
+    simt::enqueue_poll((*parts)[0].stream, names[(*parts)[0].what], [g](uint32_t op) { return can_go(g, op); },
+                       [g](uint32_t op) { finish(g, op); });
     return ncclInProgress;
 }
 
@@ -430,7 +445,8 @@ static ncclResult_t add(Part p) {
     if (!group.parts) group.parts = new std::vector<Part>;
     group.parts->push_back(p);
     if (!p.comm || p.peer < 0 || p.peer >= p.comm->world || p.count == 0) group.spoiled = true;
-    if ((p.what == SEND || p.what == RECV) && p.peer == p.comm->rank) group.spoiled = true;  // the real one can, and nobody does
+    // the real one can, and nobody does
+    if ((p.what == SEND || p.what == RECV) && p.peer == p.comm->rank) group.spoiled = true;
     if (group.depth > 0) return ncclSuccess;
     group.depth = 1;
     return end_group();
@@ -451,19 +467,23 @@ API ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t t, int from, ncclC
     return add({RECV, nullptr, out, n, t, ncclSum, from, s, c});
 }
 
-API ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t t, int root, ncclComm_t c,
+                               cudaStream_t s) {
     return add({BROADCAST, in, out, n, t, ncclSum, root, s, c});
 }
 
-API ncclResult_t ncclReduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t how, int root, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclReduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t how, int root,
+                            ncclComm_t c, cudaStream_t s) {
     return add({REDUCE, in, out, n, t, how, root, s, c});
 }
 
-API ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t how, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t how, ncclComm_t c,
+                               cudaStream_t s) {
     return add({ALL_REDUCE, in, out, n, t, how, 0, s, c});
 }
 
-API ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t how, ncclComm_t c, cudaStream_t s) {
+API ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t how, ncclComm_t c,
+                                   cudaStream_t s) {
     return add({REDUCE_SCATTER, in, out, n, t, how, 0, s, c});
 }
 
@@ -471,7 +491,7 @@ API ncclResult_t ncclAllGather(const void *in, void *out, size_t n, ncclDataType
     return add({ALL_GATHER, in, out, n, t, ncclSum, 0, s, c});
 }
 
-// --- communicators -----------------------------------------------------------------------------------------------------------------
+// --- communicators ---------------------------------------------------------------------------------------------------
 
 API ncclResult_t ncclGetVersion(int *version) {
     *version = NCCL_API_VERSION;
@@ -487,11 +507,14 @@ API ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     return ncclSuccess;
 }
 
-static bool nonblocking(const ncclConfig_t *k) { return k && k->size == sizeof *k && k->magic == NCCL_MAGIC && k->blocking == 0; }
+static bool nonblocking(const ncclConfig_t *k) {
+    return k && k->size == sizeof *k && k->magic == NCCL_MAGIC && k->blocking == 0;
+}
 
 API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int world, ncclUniqueId id, int rank, ncclConfig_t *config) {
     *out = nullptr;
-    if (!nonblocking(config)) return error(ncclInvalidArgument, "the configuration is not one of a non-blocking communicator");
+    if (!nonblocking(config))
+        return error(ncclInvalidArgument, "the configuration is not one of a non-blocking communicator");
     if (world < 1 || world > MOST || rank < 0 || rank >= world || strncmp(id.internal, "simulator-", 10) != 0)
         return error(ncclInvalidArgument, "rank, world or id is wrong");
     *out = new_comm(id.internal, rank, world);
@@ -501,7 +524,8 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int world, ncclUniqueId
 
 API ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
     *out = nullptr;
-    if (!nonblocking(config) || color < NCCL_SPLIT_NOCOLOR) return error(ncclInvalidArgument, "color or configuration is wrong");
+    if (!nonblocking(config) || color < NCCL_SPLIT_NOCOLOR)
+        return error(ncclInvalidArgument, "color or configuration is wrong");
     pthread_mutex_lock(&c->lock);
     ncclResult_t r = ready(c);
     if (r == ncclSuccess) {
@@ -544,7 +568,8 @@ static void look_after_peers(ncclComm_t c) {
     char byte;
     if (c->at == OPENING || c->at == FINALIZING || c->at == FINALIZED) return;
     for (int r = 0; r < c->world; r++)
-        if (r != c->rank && recv(c->fd[CONTROL][r], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) c->state = error(ncclRemoteError, "a peer is gone");
+        if (r != c->rank && recv(c->fd[CONTROL][r], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+            c->state = error(ncclRemoteError, "a peer is gone");
 }
 
 API ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
@@ -559,8 +584,9 @@ API ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
 }
 
 API const char *ncclGetErrorString(ncclResult_t r) {
-    static const char *const text[] = {"no error",         "a CUDA call failed", "a system call failed",    "internal error",
-                                       "invalid argument", "invalid usage",      "a remote process failed", "in progress"};
+    static const char *const text[] = {
+        "no error",         "a CUDA call failed", "a system call failed",    "internal error",
+        "invalid argument", "invalid usage",      "a remote process failed", "in progress"};
     return (unsigned)r < sizeof text / sizeof *text ? text[r] : "unknown result";
 }
 

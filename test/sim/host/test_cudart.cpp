@@ -1,7 +1,9 @@
-// test/sim/host/test_cudart.cpp: tests of the stand-ins for the host's libraries. What they do, each under ten orders of work; and that they find what
-// a GPU would let pass: every mistake of a program that is planted here has a twin without it, about which nothing may be said.
+// test/sim/host/test_cudart.cpp: tests of the stand-ins for the host's libraries. What they do, each under ten orders
+// of work; and that they find what a GPU would let pass: every mistake of a program that is planted here has a twin
+// without it, about which nothing may be said.
 //
-// Every case runs in a process of its own (CUDA cannot be used before a fork, and some end by a signal). Its outcome is a set of bits.
+// Every case runs in a process of its own (CUDA cannot be used before a fork, and some end by a signal). Its outcome is
+// a set of bits.
 #include "test/sim/simt_rt.h"
 
 #include <cuda_runtime_api.h>
@@ -21,7 +23,7 @@ static int passed, failures;
 static const char *running;
 uint64_t order;
 
-// --- what a case says --------------------------------------------------------------------------------------------------------------
+// --- what a case says ------------------------------------------------------------------------------------------------
 
 static struct Said {
     int wrong;
@@ -30,7 +32,8 @@ static struct Said {
 } * said;  // shared with the case's process
 
 void wrong_at(const char *file, int line, const char *what) {
-    if (__atomic_fetch_add(&said->wrong, 1, __ATOMIC_SEQ_CST) == 0) snprintf(said->where, sizeof said->where, "%s:%d: %s", file, line, what);
+    if (__atomic_fetch_add(&said->wrong, 1, __ATOMIC_SEQ_CST) == 0)
+        snprintf(said->where, sizeof said->where, "%s:%d: %s", file, line, what);
 }
 
 void leave() {
@@ -63,7 +66,7 @@ static void verdict(bool good, const char *what) {
     printf("%s %s: %s\n", good ? "ok  " : "FAIL", running, what);
 }
 
-// --- what most cases need ------------------------------------------------------------------------------------------------------------
+// --- what most cases need --------------------------------------------------------------------------------------------
 
 float *device_floats(int n, float v) {
     void *p = nullptr;
@@ -100,7 +103,7 @@ bool all_are(const float *device, int n, float v) {
     return true;
 }
 
-// --- what it does --------------------------------------------------------------------------------------------------------------------
+// --- what it does ----------------------------------------------------------------------------------------------------
 
 static void memory(int) {
     size_t unused, all;
@@ -113,7 +116,8 @@ static void memory(int) {
     OK(cudaMemcpy(bytes, a, sizeof bytes, cudaMemcpyDefault));
     for (unsigned char x : bytes) MUST(x == 0xFF);
     MUST(cudaMalloc(&big, (size_t)1 << 30) == cudaErrorMemoryAllocation && big == nullptr);
-    MUST(cudaPeekAtLastError() == cudaErrorMemoryAllocation && cudaGetLastError() == cudaErrorMemoryAllocation && cudaGetLastError() == cudaSuccess);
+    MUST(cudaPeekAtLastError() == cudaErrorMemoryAllocation && cudaGetLastError() == cudaErrorMemoryAllocation &&
+         cudaGetLastError() == cudaSuccess);
     OK(cudaMalloc(&b, (size_t)1000 << 20));
     OK(cudaFree(b));
     OK(cudaFree(a));
@@ -192,7 +196,8 @@ static void calls(int) {
     cudaGraph_t graph;
     long events = sim_submitted("others"), copies = sim_submitted("copies");
     OK(cudaEventRecord(c, s));
-    MUST(sim_submitted("others") == events + 1 && sim_submitted("copies") == copies && sim_submitted("no such thing") == -1);
+    MUST(sim_submitted("others") == events + 1 && sim_submitted("copies") == copies &&
+         sim_submitted("no such thing") == -1);
     MUST(cudaEventElapsedTime(&ms, a, c) == cudaErrorInvalidResourceHandle);  // without timing
     OK(cudaEventCreate(&never));
     MUST(cudaEventElapsedTime(&ms, a, never) == cudaErrorInvalidResourceHandle);
@@ -212,7 +217,8 @@ static void calls(int) {
     MUST(strcmp(cudaGetErrorString(cudaErrorIllegalAddress), "illegal address") == 0);
     float *y = device_floats(64, 0);
     OK(cudaFuncSetAttribute(shared_function(), cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
-    MUST(cudaFuncSetAttribute(shared_function(), cudaFuncAttributeMaxDynamicSharedMemorySize, 300 << 10) == cudaErrorInvalidValue);
+    MUST(cudaFuncSetAttribute(shared_function(), cudaFuncAttributeMaxDynamicSharedMemorySize, 300 << 10) ==
+         cudaErrorInvalidValue);
     MUST(cudaGetLastError() == cudaErrorInvalidValue);
     shared(y, 200 << 10, s);
     OK(cudaGetLastError());
@@ -258,12 +264,13 @@ static void graph(int bug) {
     OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
     axpy(y, x, 1, N, a);
     OK(cudaStreamEndCapture(a, &g));
-    MUST(cudaGraphExecUpdate(e, g, &info) == cudaErrorGraphExecUpdateFailure && info.result == cudaGraphExecUpdateErrorTopologyChanged);
+    MUST(cudaGraphExecUpdate(e, g, &info) == cudaErrorGraphExecUpdateFailure &&
+         info.result == cudaGraphExecUpdateErrorTopologyChanged);
     OK(cudaGraphExecDestroy(e));
     OK(cudaGraphDestroy(g));
 }
 
-// --- failures that are asked for -------------------------------------------------------------------------------------------------------
+// --- failures that are asked for -------------------------------------------------------------------------------------
 
 static void no_device(int) {
     int n = 7;
@@ -319,7 +326,7 @@ static void launch_fails(int) {
     MUST(all_are(x, N, 3));
 }
 
-// --- mistakes -----------------------------------------------------------------------------------------------------------------------------
+// --- mistakes --------------------------------------------------------------------------------------------------------
 
 static void missing_wait(int bug) {
     float *x = device_floats(N, 1), *y = device_floats(N, 1), *z = device_floats(N, 1), *h = pinned_floats(N);
@@ -398,7 +405,8 @@ static void copy_beyond(int bug) {
 
 static void wrong_kind(int bug) {
     float *x = device_floats(N, 1), *h = pinned_floats(N);
-    cudaError_t e = cudaMemcpyAsync(h, x, sizeof(float) * N, bug ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, new_stream());
+    cudaError_t e =
+        cudaMemcpyAsync(h, x, sizeof(float) * N, bug ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, new_stream());
     if (bug) MUST(e == cudaErrorInvalidValue);
     else OK(e);
     OK(cudaDeviceSynchronize());
@@ -463,12 +471,20 @@ static void used_before_fork(int bug) {
     _exit(0);
 }
 
-// --- the lists ------------------------------------------------------------------------------------------------------------------------------
+// --- the lists -------------------------------------------------------------------------------------------------------
 
 static const Good goods[] = {
-    {"memory", memory},         {"laziness", laziness},           {"default stream", default_stream}, {"calls", calls},
-    {"graph", graph},           {"no device", no_device},         {"old driver", old_driver},         {"busy device", busy_device},
-    {"old device", old_device}, {"a kernel fails", kernel_fails}, {"a launch fails", launch_fails},
+    {"memory", memory},
+    {"laziness", laziness},
+    {"default stream", default_stream},
+    {"calls", calls},
+    {"graph", graph},
+    {"no device", no_device},
+    {"old driver", old_driver},
+    {"busy device", busy_device},
+    {"old device", old_device},
+    {"a kernel fails", kernel_fails},
+    {"a launch fails", launch_fails},
 };
 
 static const Bad bads[] = {
@@ -505,8 +521,8 @@ void try_good(const char *name, void (*fn)(int)) {
         int status = run_case(fn, 0);
         good = status == 0 && !said->wrong && !said->findings;
         if (good) continue;
-        snprintf(text, sizeof text, "seed %d: status %#x, %d findings (%s), %d wrong, first %s", (int)order, status, said->findings, said->kind,
-                 said->wrong, said->where);
+        snprintf(text, sizeof text, "seed %d: status %#x, %d findings (%s), %d wrong, first %s", (int)order, status,
+                 said->findings, said->kind, said->wrong, said->where);
     }
     verdict(good, text);
 }
@@ -526,7 +542,8 @@ void try_bad(const Bad *b) {
     if (b->by == TRAP || (SANITIZED && traps)) good = traps == ORDERS;
     else if (b->by == NOT_EAGER) good = found >= ORDERS / 2 && found < ORDERS;
     else if (b->by == RACE && !simt::race_build()) good = wrong > 0;
-    snprintf(text, sizeof text, "found under %d of %d orders (%s), wrong results under %d, trapped %d", found, (int)ORDERS, b->kind, wrong, traps);
+    snprintf(text, sizeof text, "found under %d of %d orders (%s), wrong results under %d, trapped %d", found,
+             (int)ORDERS, b->kind, wrong, traps);
     verdict(good, text);
 }
 

@@ -11,12 +11,14 @@ void axpy(float *y, const float *x, float a, int n, cudaStream_t s);  // y += a 
 void shared(float *y, int bytes, cudaStream_t s);                     // with `bytes` of dynamic shared memory
 const void *shared_function(void);
 
-// What a case does: fn(0) as it should, fn(1) with the mistake. The orders of work that it is tried under are the simulator's seeds.
+// What a case does: fn(0) as it should, fn(1) with the mistake. The orders of work that it is tried under are the
+// simulator's seeds.
 enum { N = 500 };
 extern uint64_t order;
 
-// Who must find a mistake. ALWAYS: there is a finding under every order. RACE: so in the race build; without it some order gives a wrong result.
-// NOT_EAGER: under those orders that do not do everything at once. TRAP: the process ends by a signal.
+// Who must find a mistake. ALWAYS: there is a finding under every order. RACE: so in the race build; without it some
+// order gives a wrong result. NOT_EAGER: under those orders that do not do everything at once. TRAP: the process ends
+// by a signal.
 enum finder { ALWAYS, RACE, NOT_EAGER, TRAP };
 struct Good {
     const char *name;

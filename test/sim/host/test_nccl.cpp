@@ -72,7 +72,7 @@ static void on_ranks(void (*fn)(int rank, ncclUniqueId id, int bug), int bug) {
     for (int r = 0, status; r < RANKS; r++) MUST(wait(&status) > 0 && status == 0);
 }
 
-// --- collectives -------------------------------------------------------------------------------------------------------------------
+// --- collectives -----------------------------------------------------------------------------------------------------
 
 static void all_kinds_rank(int rank, ncclUniqueId id, int) {
     enum { EACH = 7 };
@@ -154,8 +154,8 @@ static void host_away(int bug) {
     on_ranks(host_away_rank, bug);
 }
 
-// Three stages, a link for each pair of neighbours, each on a stream of its own. The middle one's stream for the first link hangs,
-// because its peer sends only when the other link's messages have gone both ways.
+// Three stages, a link for each pair of neighbours, each on a stream of its own. The middle one's stream for the first
+// link hangs, because its peer sends only when the other link's messages have gone both ways.
 static void side_by_side_rank(int rank, ncclUniqueId id, int) {
     ncclComm_t c = join(id, RANKS, rank), link[2] = {nullptr, nullptr};
     cudaStream_t s[2] = {new_stream(), new_stream()};
@@ -204,7 +204,8 @@ static void peer_lost_rank(int rank, ncclUniqueId id, int) {
     else MUST(write(door[1], here, 1) == 1);
     if (rank == RANKS - 1) _exit(0);
     ncclResult_t r = ncclAllReduce_(x, x, N, ncclFloat32, ncclSum, c, s);
-    for (int i = 0; (r == ncclSuccess || r == ncclInProgress) && i < 20000; i++, usleep(200)) ncclCommGetAsyncError_(c, &r);
+    for (int i = 0; (r == ncclSuccess || r == ncclInProgress) && i < 20000; i++, usleep(200))
+        ncclCommGetAsyncError_(c, &r);
     MUST(r == ncclRemoteError);
     MUST(cudaStreamQuery(s) == cudaErrorNotReady);
     MUST(ncclCommAbort_(c) == ncclSuccess);
@@ -216,14 +217,16 @@ static void peer_lost(int bug) {
     on_ranks(peer_lost_rank, bug);
 }
 
-// --- mistakes ----------------------------------------------------------------------------------------------------------------------
+// --- mistakes --------------------------------------------------------------------------------------------------------
 
 enum { BEFORE = 1, AFTER, COUNT, HOST };
 
-// Gradients in two buckets, each reduced on a stream of its own while the next is computed; then a step, and the next round.
+// Gradients in two buckets, each reduced on a stream of its own while the next is computed; then a step, and the next
+// round.
 static void buckets_rank(int rank, ncclUniqueId id, int bug) {
     ncclComm_t c = join(id, RANKS, rank);
-    float *x = device_floats(N, (float)rank + 1), *g0 = device_floats(N, 0), *g1 = device_floats(N, 0), *w = device_floats(N, 0);
+    float *x = device_floats(N, (float)rank + 1), *g0 = device_floats(N, 0), *g1 = device_floats(N, 0),
+          *w = device_floats(N, 0);
     cudaStream_t compute = new_stream(), talk = new_stream();
     cudaEvent_t e0 = new_event(), e1 = new_event(), done = new_event();
     for (int step = 0; step < 3; step++) {
@@ -301,11 +304,12 @@ static void manners(int) {
     on_ranks(too_early_rank, 1);
 }
 
-// --- the lists -----------------------------------------------------------------------------------------------------------------------
+// --- the lists -------------------------------------------------------------------------------------------------------
 
 static const Good goods[] = {
-    {"nccl: every collective", all_kinds}, {"nccl: exchange and split", exchange}, {"nccl: the host is away", host_away},
-    {"nccl: a peer is lost", peer_lost},   {"nccl: a call too early", manners},    {"nccl: links side by side", side_by_side},
+    {"nccl: every collective", all_kinds}, {"nccl: exchange and split", exchange},
+    {"nccl: the host is away", host_away}, {"nccl: a peer is lost", peer_lost},
+    {"nccl: a call too early", manners},   {"nccl: links side by side", side_by_side},
 };
 static const Bad bads[] = {
     {"nccl: no event before it", event_before, RACE, "race"},
