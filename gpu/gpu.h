@@ -91,6 +91,7 @@ typedef enum vector_width {
 // What matmul and attention multiply: what is stored, widened to FP32; or, on CPUs, BF16 numbers in pairs
 // (gpu/cpu/kernel/products.h).
 typedef enum products { PRODUCTS_FP32, PRODUCTS_BF16_PAIRS } products;
+static inline const char *products_name(products p) { return p == PRODUCTS_BF16_PAIRS ? "bf16-pairs" : "fp32"; }
 
 typedef struct device_options {
     device_kind kind;    // DEVICE_AUTO: CUDA where there is a driver and a device, else CPU

@@ -11,8 +11,12 @@ static const int revision[][FP16 + 1] = {
     [DEVICE_CUDA] = {[FP32] = 2, [BF16] = 2, [FP16] = 2},
 };
 
-int arithmetic_revision(device_kind kind, dtype compute) {
+// Of products of BF16 pairs, on CPUs.
+enum { PAIRS = 1 };
+
+int arithmetic_revision(device_kind kind, dtype compute, products products) {
     bool known = (kind == DEVICE_CPU || kind == DEVICE_CUDA) && compute <= FP16;
+    if (products == PRODUCTS_BF16_PAIRS) return kind == DEVICE_CPU && compute <= BF16 ? PAIRS : 0;
     return known ? revision[kind][compute] : 0;
 }
 
@@ -24,6 +28,8 @@ const char *arithmetic_revisions(char dst[REVISIONS_TEXT]) {
         for (dtype t = FP32; t <= FP16; t++)
             n += (size_t)snprintf(dst + n, REVISIONS_TEXT - n, "%s %s %d", t == FP32 ? "" : ",", dtype_name(t),
                                   revision[k][t]);
+        if (k == DEVICE_CPU)
+            n += (size_t)snprintf(dst + n, REVISIONS_TEXT - n, ", %s %d", products_name(PRODUCTS_BF16_PAIRS), PAIRS);
     }
     return dst;
 }

@@ -344,7 +344,8 @@ static void test_revisions(void **state) {
         {"cpu", "0.1.0 b550c6f", "fp32", true, 0, 1},         {"cpu", "0.1.0 b550c6f", "bf16", true, 1, 1},
         {"cpu", "0.1.0 b550c6f", "bf16", true, 2, 2},         {"cpu", "0.1.0 f00f00f", "fp32", true, 7, 7},
         {"cuda sm_90", "0.1.0 b86639b", "fp32", false, 0, 1}, {"cuda sm_90", "0.1.0 7eca9e8", "bf16", true, 0, 1},
-        {"cuda sm_90", "0.1.0 b550c6f", "fp32", true, 0, 2},
+        {"cuda sm_90", "0.1.0 b550c6f", "fp32", true, 0, 2},  {"cpu", "0.1.0 761a6ff", "bf16-pairs", true, 1, 1},
+        {"cpu", "0.1.0 f00f00f", "bf16-pairs", true, 7, 7},
     };
     char path[IO_PATH], dir[IO_PATH], then[64], here[64];
     complaints c;
@@ -352,20 +353,24 @@ static void test_revisions(void **state) {
     path_of(dir, w, 1, "");
     strcpy(w->s.key[w->s.keys].key, "precision.compute");
     strcpy(w->s.key[w->s.keys + 1].key, "device.plans");
-    w->s.keys += 2;
+    strcpy(w->s.key[w->s.keys + 2].key, "precision.products");
+    w->s.keys += 3;
     strcpy(w->s.sources, "0123456789abcdef");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fake_device dev = fake_open(rows[i].device);
-        dtype type = strcmp(rows[i].compute, "fp32") == 0 ? FP32 : strcmp(rows[i].compute, "bf16") == 0 ? BF16 : FP16;
-        bool cuda = strcmp(rows[i].device, "cpu") != 0;
-        int now = arithmetic_revision(cuda ? DEVICE_CUDA : DEVICE_CPU, type);
-        strcpy(w->s.key[w->s.keys - 2].value, rows[i].compute);
+        bool cuda = strcmp(rows[i].device, "cpu") != 0, pairs = strcmp(rows[i].compute, "bf16-pairs") == 0;
+        const char *compute = pairs ? "bf16" : rows[i].compute;
+        dtype type = strcmp(compute, "fp32") == 0 ? FP32 : strcmp(compute, "bf16") == 0 ? BF16 : FP16;
+        int now =
+            arithmetic_revision(cuda ? DEVICE_CUDA : DEVICE_CPU, type, pairs ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32);
+        strcpy(w->s.key[w->s.keys - 3].value, compute);
+        strcpy(w->s.key[w->s.keys - 1].value, pairs ? "bf16-pairs" : "fp32");
         w->s.dev = &dev.head;
         w->s.any_bits = false;
         save_step(w, 1, 5);
         OK(resume(w, &c));
         assert_string_equal(w->s.other_build, "");
-        make_old(path, rows[i].build, rows[i].compute, rows[i].plans, rows[i].recorded);
+        make_old(path, rows[i].build, compute, rows[i].plans, rows[i].recorded);
         if (rows[i].revision != now) {
             snprintf(then, sizeof then, "revision %d of the arithmetic of %s on %s", (int)rows[i].revision,
                      rows[i].compute, cuda ? "cuda" : "cpu");

@@ -457,16 +457,18 @@ static void plans_are_kept(void **state) {
 static void revisions_are_kept(void **state) {
     (void)state;
     static const char *const types[] = {NULL, "precision.compute=fp32", "precision.compute=bf16",
-                                        "precision.compute=fp16"};
+                                        "precision.compute=fp16", "precision.products=bf16-pairs"};
     manifest whole, m;
     read_manifest(&whole, "runs/a/ckpt/step-00000008"), read_manifest(&m, "runs/a/ckpt/step-00000008");
     m.revision = 77;
     write_manifest(&m, "runs/a/ckpt/step-00000008");
     manifest_close(&m);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) {
         OK(fork_with("runs/a@8", "b", (const char *[]){k ? types[k] : "run.seed=7", NULL}));
         read_manifest(&m, "runs/b/ckpt/step-00000008");
-        int want = k < 2 ? 77 : arithmetic_revision(DEVICE_CPU, k == 2 ? BF16 : FP16);
+        static const dtype then[] = {FP32, FP32, BF16, FP16, FP32};
+        products multiplied = k == 4 ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32;
+        int want = k < 2 ? 77 : arithmetic_revision(DEVICE_CPU, then[k], multiplied);
         if (m.revision != want) fail_msg("%s: revision %d, expected %d", k ? types[k] : "as it was", m.revision, want);
         assert_false(m.assumed);
         manifest_close(&m);

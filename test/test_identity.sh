@@ -16,8 +16,9 @@ revision() { revisions "$1" | tr ',' '\n' | sed -n "s/^ *$2 //p"; }
 # table_lines TABLE FILE: "TABLE TYPE REVISION ROW DIGEST" for each of its rows.
 table_lines() {
     rm -rf rows && mkdir rows
-    for type in fp32 bf16 fp16; do echo "$type $(revision "$(kind_of "$1")" $type)"; done >of
+    for type in fp32 bf16 fp16 bf16-pairs; do echo "$type $(revision "$(kind_of "$1")" $type)"; done >of
     "rows_$1" | awk -F'|' 'NF { type = "fp32"; if (match($0, /precision.compute=[a-z0-9]*/)) type = substr($0, RSTART + 18, RLENGTH - 18)
+        if ($0 ~ /precision.products=bf16-pairs/) type = "bf16-pairs"
         sub(/ *$/, "", $1); print $1, type }' >types
     awk '!/^#/ { file = "rows/" $1; print >file; if (file != last && last) close(last); last = file }' "$2"
     (cd rows && sha256sum -- *) | awk -v table="$1" 'FILENAME == "of" { revision[$1] = $2; next } FILENAME == "types" { type[$1] = $2; next }

@@ -347,10 +347,11 @@ static void rescale(forking *f) {
     f->as.at.good_steps = 0;
 }
 
-// Of another compute type the bits are those of this build from here on: the masters are FP32 whatever the type is.
+// Of another compute type, or other products, the bits are those of this build from here on: the masters are FP32 all
+// the same.
 static void set_revision(forking *f) {
     const char *type, *kind;
-    if (changed(f, "precision.compute"))
+    if (changed(f, "precision.compute") || changed(f, "precision.products"))
         f->as.revision = manifest_revision_now(f->as.arithmetic, f->as.key, f->as.keys, &type, &kind);
 }
 

@@ -644,8 +644,9 @@ static err_t adopt_products(session *x) {
     bool has_pairs = device_about(x->dev)->kind == DEVICE_CPU && x->cfg->precision.compute != FP16;
     for (int i = 0; i < s->keys; i++)
         if (has_pairs && strcmp(s->key[i].key, "precision.products") == 0)
-            return device_set_products(x->dev,
-                                       strcmp(s->key[i].then, "bf16-pairs") == 0 ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32);
+            return device_set_products(x->dev, strcmp(s->key[i].then, products_name(PRODUCTS_BF16_PAIRS)) == 0
+                                                   ? PRODUCTS_BF16_PAIRS
+                                                   : PRODUCTS_FP32);
     return ERR_OK;
 }
 

@@ -151,13 +151,19 @@ static int widths(width_row row[WIDTHS]) {
 static err_t choose_width(vector_width wanted, products products, width_row *chosen) {
     width_row row[WIDTHS];
     int n = widths(row);
+    bool differs = false;
     for (int i = 0; i < n; i++) {
         if (!row[i].usable || (wanted != WIDTH_AUTO && wanted != row[i].width)) continue;
-        if (products == PRODUCTS_BF16_PAIRS && !row[i].pairs->holds()) continue;
+        differs = products == PRODUCTS_BF16_PAIRS && !row[i].pairs->holds();
+        if (differs) continue;
         if (products == PRODUCTS_FP32 && row[i].width == WIDTH_AVX512BF16 && wanted == WIDTH_AUTO) continue;
         *chosen = row[i];
         return ERR_OK;
     }
+    if (differs)
+        return err_set(ERR_UNAVAILABLE,
+                       "cpu: the products of BF16 pairs that this processor forms with the vector width "
+                       "of [device] simd are not the written-down ones (gpu/README.md); set simd = auto");
     return err_set(
         ERR_UNAVAILABLE,
         "cpu: this processor lacks the vector width that [device] simd asks for; set simd = auto (same bits)");

@@ -29,6 +29,8 @@ llama="model.type=llama model.heads=4 model.kv_heads=2 model.head_dim=10 model.h
 qwen="$llama model.bias=all model.qk_norm=yes model.window=12 model.rope_theta=500 model.rope_scaling=llama3 model.rope_original=16 model.context=70 \
 batch.global=8 batch.lanes=4"
 
+pairs="precision.products=bf16-pairs"
+
 # More than one tile of attention (64), block of a product's k (384), chunk of a digest (16384), and a message that all ways of adding take.
 large="model.layers=1 model.embed=136 model.context=70 model.vocab=259 batch.global=24 batch.micro=6 batch.lanes=4 run.steps=3"
 
@@ -199,6 +201,15 @@ llama-sample      | 1 | $llama sample.tokens=40 sample.every=2 sample.temperatur
 qwen2             | 1 | model.init_from=golden/families/qwen2 model.type=llama model.heads=4 model.kv_heads=2 model.embed=24 model.hidden=36 model.vocab=61 \
 model.context=40 model.bias=qkv model.tied=yes model.norm_eps=0.01 data.train=golden/families/tokens.bin data.val=golden/families/tokens.bin \
 data.format=raw16
+
+pairs             | 1 | $pairs
+pairs-bf16        | 1 | $pairs precision.compute=bf16 model.dropout=0.1
+pairs-large       | 1 | $pairs $large
+pairs-large-bf16  | 3 | $pairs $large precision.compute=bf16 precision.rounding=stochastic parallel.zero=2
+pairs-norms       | 1 | $pairs precision.compute=bf16 parallel.recompute=selective model.head_chunks=3 batch.micro=2
+pairs-llama       | 2 | $pairs $llama parallel.slices=2 parallel.tensor=2
+pairs-qwen        | 2 | $pairs $qwen precision.compute=bf16 parallel.zero=3 | 1 | $pairs $qwen precision.compute=bf16
+pairs-draws       | 1 | $pairs sample.tokens=40 sample.every=2 sample.temperature=0.8 sample.top_k=40 precision.compute=bf16 $look
 ROWS
 }
 

@@ -317,11 +317,14 @@ static const char *find_key(const ckpt_key *key, int keys, const char *name) {
 
 int manifest_revision_now(const char *arithmetic, const ckpt_key *key, int keys, const char **type, const char **kind) {
     bool cuda = strncmp(arithmetic, "cuda", 4) == 0;
-    const char *compute = find_key(key, keys, "precision.compute");
+    const char *compute = find_key(key, keys, "precision.compute"), *word = find_key(key, keys, "precision.products");
+    products multiplied =
+        word && strcmp(word, products_name(PRODUCTS_BF16_PAIRS)) == 0 ? PRODUCTS_BF16_PAIRS : PRODUCTS_FP32;
     *kind = cuda ? "cuda" : "cpu";
-    *type = compute ? compute : "";
+    *type = multiplied == PRODUCTS_BF16_PAIRS ? word : compute ? compute : "";
     for (dtype t = FP32; compute && *arithmetic && t <= FP16; t++)
-        if (strcmp(compute, dtype_name(t)) == 0) return arithmetic_revision(cuda ? DEVICE_CUDA : DEVICE_CPU, t);
+        if (strcmp(compute, dtype_name(t)) == 0)
+            return arithmetic_revision(cuda ? DEVICE_CUDA : DEVICE_CPU, t, multiplied);
     return 0;
 }
 

@@ -109,8 +109,8 @@ err_t manifest_text(const char *dir, char **text, size_t *size, uint8_t digest[C
 // manifest_close() afterwards, also after a failure.
 err_t manifest_parse(manifest *m, const char *path, const char *text, size_t size);
 
-// The revision of this build's arithmetic for what arithmetic and keys describe; 0: they don't say. *type: the
-// compute type; *kind: "cpu", "cuda".
+// The revision of this build's arithmetic for what arithmetic and keys describe; 0: they don't say. *type: what has
+// it, the compute type or "bf16-pairs"; *kind: "cpu", "cuda".
 int manifest_revision_now(const char *arithmetic, const ckpt_key *key, int keys, const char **type, const char **kind);
 
 // manifest_text and manifest_parse of DIR/manifest.json.
