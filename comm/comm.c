@@ -21,11 +21,6 @@ err_t comm_agree_max(comm *c, int64_t *value, stream *s) {
     return ERR_OK;
 }
 
-const char *comm_place_text(const comm_place *p, char dst[COMM_NAME]) {
-    snprintf(dst, COMM_NAME, "rank %d (%s%s)", p->rank, p->host, p->role);
-    return dst;
-}
-
 typedef struct verdict {
     int32_t code;
     char text[ERR_TEXT];

@@ -20,6 +20,7 @@
 #ifndef COMM_GROUPS_H
 #define COMM_GROUPS_H
 
+#include "comm/comm.h"
 #include "comm/team/team.h"
 
 typedef enum { GROUP_DATA, GROUP_TENSOR, GROUP_STAGE, GROUP_LINE, GROUP_CONTEXT, GROUP_KINDS } group_kind;

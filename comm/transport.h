@@ -2,6 +2,7 @@
 #ifndef COMM_TRANSPORT_H
 #define COMM_TRANSPORT_H
 
+#include "comm/comm.h"
 #include "comm/team/team.h"
 
 typedef enum { TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;

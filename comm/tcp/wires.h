@@ -8,6 +8,7 @@
 #ifndef COMM_TCP_WIRES_H
 #define COMM_TCP_WIRES_H
 
+#include "comm/comm.h"
 #include "comm/tcp/link.h"
 #include "comm/team/shm.h"
 

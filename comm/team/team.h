@@ -10,9 +10,12 @@
 #ifndef COMM_TEAM_TEAM_H
 #define COMM_TEAM_TEAM_H
 
-#include "comm/comm.h"
+#include "base/err.h"
+#include "comm/team/place.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { TEAM_RANKS_MAX = 1024, TEAM_NODES_MAX = 256, TEAM_KEY = 32, TEAM_TEXT = 64, TEAM_WAIT_TEXT = 600 };

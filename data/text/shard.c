@@ -77,7 +77,7 @@ static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
                 : n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3) ? SHARD_LLMC
                                                                                            : SHARD_RAW16;
     if (s->format != SHARD_RAW16) return ERR_OK;
-    TRY(megatron_beside(io, s->file.path, &has_index));
+    TRY(megatron_beside(&io->reader, s->file.path, &has_index));
     if (has_index) s->format = SHARD_MEGATRON;
     else if (looks_like(head, n))
         return err_set(ERR_DATA,
@@ -136,7 +136,10 @@ static err_t open_raw(shard *s, shard_io *io, int token_bytes) {
 }
 
 static err_t open_megatron(shard *s, shard_io *io) {
-    TRY(megatron_open(s, io));
+    token_index x;
+    TRY(megatron_open(&x, &io->reader, &s->file, io->stage));
+    s->token_bytes = x.token_bytes, s->is_signed = x.is_signed, s->tokens = x.tokens;
+    s->stretch = x.stretch, s->stretches = x.stretches;
     for (int64_t i = 0; i < s->stretches; i++) {
         int64_t end = i + 1 < s->stretches ? s->stretch[i + 1].token : s->tokens, at = s->stretch[i].offset;
         TRY(crc_of_range(s, io, at, at + (end - s->stretch[i].token) * s->token_bytes));

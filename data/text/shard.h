@@ -26,12 +26,13 @@
 //             modded-nanogpt). magic 20240801, version 7: uint32 tokens (Llama 3). As written by
 //             dev/data/data_common.py of llm.c.
 //   raw16     uint16 tokens and nothing else (nanoGPT); raw32: uint32 tokens
-//   megatron  tokens of 1 to 8 bytes and nothing else, and an index in a file of its own (data/text/megatron.c)
+//   megatron  tokens of 1 to 8 bytes and nothing else, and an index in a file of its own (data/text/megatron.h)
 #ifndef DATA_TEXT_SHARD_H
 #define DATA_TEXT_SHARD_H
 
-#include "data/reader.h"
+#include "base/le.h"
 #include "data/text/dataset.h"
+#include "data/text/megatron.h"
 
 #include <stddef.h>
 #include <zlib.h>
@@ -50,17 +51,14 @@ enum {
     SHARD_STAGE = 1 << 18,   // bytes of the staging buffer, at least
 };
 
+_Static_assert((int)SHARD_STAGE >= (int)MEGATRON_STAGE, "the stage holds a piece of an index");
+
 extern const uint8_t shard_magic[SHARD_MAGIC_BYTES];
 
 typedef struct shard_block {
     int64_t offset;
     uint32_t stored, crc, raw_crc;
 } shard_block;
-
-// Tokens from number `token` on, up to those of the next stretch, are in one piece at this offset.
-typedef struct shard_stretch {
-    int64_t token, offset;
-} shard_stretch;
 
 typedef struct shard {
     data_file file;
@@ -69,7 +67,7 @@ typedef struct shard {
     bool is_signed;  // negative numbers are no tokens, and an error
     int64_t tokens;
     int64_t data_at;         // offset of the first token (foreign formats without stretches)
-    shard_stretch *stretch;  // (stretches), in the order of tokens (megatron); else NULL
+    token_stretch *stretch;  // (stretches), in the order of tokens (megatron); else NULL
     int64_t stretches;
     uint32_t crc;          // of the tokens' bytes (foreign formats)
     int64_t block_tokens;  // lockstep format, to the end
@@ -116,15 +114,6 @@ err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out)
 // Reads and checks all of the shard; report(ctx, text) for each fault found; *faults += their number.
 void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *text), void *ctx, int64_t *faults);
 
-// --- data/text/megatron.c
-
-// *found: NAME.idx, beside the NAME.bin that `path` is, begins as an index of Megatron-LM. An error: it can't be read.
-err_t megatron_beside(shard_io *io, const char *path, bool *found);
-
-// Reads and checks the index of s->file: what a token is, how many there are, and where. ERR_DATA names file and
-// offset.
-err_t megatron_open(shard *s, shard_io *io);
-
 // --- data/text/shard_write.c
 
 typedef struct shard_writer shard_writer;
@@ -138,17 +127,5 @@ err_t shard_write_finish(shard_writer *w);
 // the header's, of a finished one: it covers the table, which covers all tokens
 uint32_t shard_write_crc(const shard_writer *w);
 void shard_write_close(shard_writer *w);
-
-// --- little-endian numbers at any address
-
-static inline uint32_t le16_get(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
-static inline uint32_t le32_get(const uint8_t *p) { return le16_get(p) | le16_get(p + 2) << 16; }
-static inline uint64_t le64_get(const uint8_t *p) { return le32_get(p) | (uint64_t)le32_get(p + 4) << 32; }
-static inline void le32_put(uint8_t *p, uint32_t v) {
-    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
-}
-static inline void le64_put(uint8_t *p, uint64_t v) {
-    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
-}
 
 #endif

@@ -1,0 +1,29 @@
+// comm/team/place.h: where a rank is, and what it is doing: what messages, the log and hierarchical algorithms say of
+// it. It stands below both the team, whose ranks it names, and the communicators, which pass it on.
+#ifndef COMM_TEAM_PLACE_H
+#define COMM_TEAM_PLACE_H
+
+#include <stdint.h>
+
+// channels 1 .. COMM_CHANNELS can be declared
+enum { COMM_HOST = 64, COMM_ROLE = 64, COMM_NAME = COMM_HOST + COMM_ROLE + 32, COMM_CHANNELS = 32 };
+
+// Ranks of one node are neighbours in rank order. In a part of the world node and local are counted anew; rank is the
+// world's, so that a message names a rank in the same way everywhere.
+typedef struct comm_place {
+    int node, local, rank;
+    char host[COMM_HOST];
+    // ", stage 2, tensor 1": what the rank does in a divided run (comm/groups.h); empty: the same as all
+    char role[COMM_ROLE];
+} comm_place;
+
+// "rank 5 (10.0.0.2, stage 2, tensor 1)" into dst. Returns dst.
+const char *comm_place_text(const comm_place *p, char dst[COMM_NAME]);
+
+// What a rank is doing, for reports of a failure: "reduce bucket 3 of step 17". what is a constant text, or NULL.
+typedef struct comm_phase {
+    const char *what;
+    int64_t step, number;
+} comm_phase;
+
+#endif
