@@ -6,7 +6,7 @@
 #include "test/support/rate.h"
 #include "test/support/train.h"
 
-#include "trainer/log/utf8.h"
+#include "base/utf8.h"
 #include "trainer/log/monitor.h"
 
 #include <sys/stat.h>

@@ -453,18 +453,18 @@ static void text_is_text(void **state) {
                  {"\xFFx\xE2\x82", "\xEF\xBF\xBDx\xEF\xBF\xBD\xEF\xBF\xBD"},
                  {"", ""}};
     (void)state;
-    html h = {0};
+    text h = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {  // one after the other: what was there before stays
         size_t before = h.n;
-        html_put(&h, "[");
-        html_text(&h, cases[i].in);
-        html_put(&h, "]");
+        text_put(&h, "[");
+        text_html(&h, cases[i].in);
+        text_put(&h, "]");
         assert_true(h.n == strlen(h.at) && h.at[before] == '[' && h.at[h.n - 1] == ']');
         assert_true(h.n - before - 2 == strlen(cases[i].out) &&
                     memcmp(h.at + before + 1, cases[i].out, strlen(cases[i].out)) == 0);
     }
-    assert_false(h.failed);
-    html_free(&h);
+    assert_false(h.full);
+    text_free(&h);
 }
 
 // Curves that are flat, also at and below zero, and single points have axes with room for them, which begin and end

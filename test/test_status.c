@@ -2,7 +2,7 @@
 // choosing: running, hanging, done, stopped, failed, dead; with files that are missing, old, from the future, or
 // damaged.
 #include "base/io.h"
-#include "trainer/log/utf8.h"
+#include "base/utf8.h"
 #include "trainer/watch/command.h"
 #include "trainer/watch/facts.h"
 #include "trainer/watch/rundir.h"

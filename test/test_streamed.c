@@ -4,7 +4,7 @@
 #include "test/support/run.h"
 
 #include "base/clock.h"
-#include "trainer/log/utf8.h"
+#include "base/utf8.h"
 
 enum { EMBED = 32, MOST = 16 };
 

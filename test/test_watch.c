@@ -8,7 +8,7 @@
 #include "trainer/watch/machine.h"
 #include "trainer/watch/sampler.h"
 #include "trainer/watch/status_json.h"
-#include "trainer/watch/text.h"
+#include "base/text.h"
 
 #include <fcntl.h>
 #include <jansson.h>

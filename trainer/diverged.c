@@ -2,9 +2,9 @@
 #include "trainer/diverged.h"
 
 #include "base/shell.h"
+#include "base/text.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/manifest.h"
-#include "trainer/watch/line.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -108,56 +108,56 @@ static err_t free_name(const diverged_run *r, char name[CONFIG_WORD + 16]) {
     }
 }
 
-static void put_loss(line *l, double loss) {
-    if (isnan(loss)) line_put(l, " (its loss is not known)");
-    else line_put(l, " (loss %.4g)", loss);
+static void put_loss(text *l, double loss) {
+    if (isnan(loss)) text_put(l, " (its loss is not known)");
+    else text_put(l, " (loss %.4g)", loss);
 }
 
-static void put_checkpoints(line *l, const choice *x) {
-    if (x->newest < 0) line_put(l, "; there is no checkpoint from before");
+static void put_checkpoints(text *l, const choice *x) {
+    if (x->newest < 0) text_put(l, "; there is no checkpoint from before");
     if (x->newest >= 0)
-        line_put(l, "; the newest checkpoint from before is step %" PRId64, x->newest), put_loss(l, x->newest_loss);
+        text_put(l, "; the newest checkpoint from before is step %" PRId64, x->newest), put_loss(l, x->newest_loss);
     bool ruined = x->newest >= 0 && x->sound != x->newest;
     if (ruined && x->newest_far)
-        line_put(l, ", but the loss was %.4g before: these weights are ruined already", x->least);
-    else if (ruined) line_put(l, ", but no loss after it was near that: these weights are ruined already");
+        text_put(l, ", but the loss was %.4g before: these weights are ruined already", x->least);
+    else if (ruined) text_put(l, ", but no loss after it was near that: these weights are ruined already");
     if (x->sound >= 0 && x->sound != x->newest)
-        line_put(l, "; step %" PRId64 " is sound", x->sound), put_loss(l, x->sound_loss);
-    if (x->best >= 0) line_put(l, "; the best is step %" PRId64 " (validation loss %.4g)", x->best, x->best_loss);
+        text_put(l, "; step %" PRId64 " is sound", x->sound), put_loss(l, x->sound_loss);
+    if (x->best >= 0) text_put(l, "; the best is step %" PRId64 " (validation loss %.4g)", x->best, x->best_loss);
 }
 
 // The best one was measured on other data, so it is preferred. `lockstep fork` (trainer/fork.h) says itself how to
 // train on.
-static err_t put_next(line *l, const diverged_run *r, const choice *x) {
+static err_t put_next(text *l, const diverged_run *r, const choice *x) {
     char name[CONFIG_WORD + 16], at[32], from[IO_PATH + 64], word[SHELL_PATH];
     TRY(free_name(r, name));
-    line_put(l, ". Next: lockstep ");
+    text_put(l, ". Next: lockstep ");
     if (x->best < 0 && x->sound < 0) {
         snprintf(from, sizeof from, "%s/config.ini", r->dir);
-        line_put(l, "train %s", shell_path(word, from));
-        line_put(l, " -o run.name=%s -o optimizer.lr=%.3g", name, lower_lr(r->c));
+        text_put(l, "train %s", shell_path(word, from));
+        text_put(l, " -o run.name=%s -o optimizer.lr=%.3g", name, lower_lr(r->c));
         return ERR_OK;
     }
     if (x->best >= 0) strcpy(at, "best");
     else snprintf(at, sizeof at, "%" PRId64, x->sound);
     snprintf(from, sizeof from, "%s@%s", r->dir, at);
-    line_put(l, "fork %s", shell_path(word, from));
-    line_put(l, " %s -o optimizer.lr=%.3g", name, lower_lr(r->c));
+    text_put(l, "fork %s", shell_path(word, from));
+    text_put(l, " %s -o optimizer.lr=%.3g", name, lower_lr(r->c));
     return ERR_OK;
 }
 
-err_t diverged_advice(const diverged_run *r, char text[DIVERGED_TEXT]) {
-    line l = {text, DIVERGED_TEXT};
+err_t diverged_advice(const diverged_run *r, char dst[DIVERGED_TEXT]) {
+    text l = {.at = dst, .room = DIVERGED_TEXT};
     choice x;
     TRY(choose(&x, r));
     if (isfinite(r->loss)) {
-        line_put(&l, "the loss of step %" PRId64 " is %.4g, far above the lowest, %.4g", r->last, r->loss, r->least);
+        text_put(&l, "the loss of step %" PRId64 " is %.4g, far above the lowest, %.4g", r->last, r->loss, r->least);
         put_checkpoints(&l, &x);
         return put_next(&l, r, &x);
     }
-    line_put(&l, "no finite loss or gradient in ");
-    if (r->first == r->last) line_put(&l, "step %" PRId64, r->last);
-    else line_put(&l, "steps %" PRId64 " to %" PRId64, r->first, r->last);
+    text_put(&l, "no finite loss or gradient in ");
+    if (r->first == r->last) text_put(&l, "step %" PRId64, r->last);
+    else text_put(&l, "steps %" PRId64 " to %" PRId64, r->first, r->last);
     put_checkpoints(&l, &x);
     return put_next(&l, r, &x);
 }

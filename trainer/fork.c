@@ -3,16 +3,16 @@
 
 #include "base/io.h"
 #include "base/shell.h"
+#include "base/text.h"
+#include "base/utf8.h"
 #include "trainer/checkpoint/copy.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/fork.h"
 #include "trainer/lock.h"
 #include "trainer/log/monitor.h"
-#include "trainer/log/utf8.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/schedule.h"
 #include "trainer/train.h"
-#include "trainer/watch/line.h"
 #include "trainer/watch/rundir.h"
 
 #include <errno.h>
@@ -118,11 +118,11 @@ static err_t take_step(forking *f, const char *at) {
     TRY(ckpt_path(f->ckpt, f->dir, KIND_FINAL, step));
     if (ckpt_exists(f->ckpt)) return ERR_OK;
     char have[256] = "";
-    line l = {have, sizeof have};
+    text l = {.at = have, .room = sizeof have};
     int64_t *steps;
     int count;
     TRY(ckpt_steps(f->dir, KIND_FINAL, &steps, &count));
-    for (int i = 0; i < count; i++) line_put(&l, "%s%" PRId64, i ? ", " : "", steps[i]);
+    for (int i = 0; i < count; i++) text_put(&l, "%s%" PRId64, i ? ", " : "", steps[i]);
     free(steps);
     return err_set(ERR_DATA, "%s: no such checkpoint. There %s: %s", f->ckpt,
                    count == 1 ? "is that of step" : "are those of steps", count ? have : "none");
@@ -504,12 +504,12 @@ static err_t note_event(const char *dir, const config *c, const char *kind, int6
     return rc;
 }
 
-static void describe(const forking *f, const char *begin, char text[], size_t room) {
-    line l = {text, room};
-    line_put(&l, "%s", begin);
+static void describe(const forking *f, const char *begin, char dst[], size_t room) {
+    text l = {.at = dst, .room = room};
+    text_put(&l, "%s", begin);
     for (int i = 0; i < f->changes; i++)
-        line_put(&l, "%s %s %s -> %s", i ? "," : ":", f->change[i].key, f->change[i].was, f->change[i].is);
-    if (f->changes == 0) line_put(&l, ": all settings as they were");
+        text_put(&l, "%s %s %s -> %s", i ? "," : ":", f->change[i].key, f->change[i].was, f->change[i].is);
+    if (f->changes == 0) text_put(&l, ": all settings as they were");
 }
 
 static err_t note_here(const forking *f) {

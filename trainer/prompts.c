@@ -1,9 +1,9 @@
 // trainer/prompts.c: the verb `sample`: continues a prompt of the command line, as it is read, or the prompts of a
 // file, as lines of JSON.
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "data/text/document.h"
 #include "model/predict.h"
-#include "trainer/log/utf8.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>

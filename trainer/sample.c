@@ -5,8 +5,8 @@
 // A text is told as it grows, but not its last bytes while they may still be taken back: what may begin a text to stop
 // at, and what begins a character that the next token may complete.
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "trainer/evaluate.h"
-#include "trainer/log/utf8.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>

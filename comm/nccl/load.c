@@ -11,23 +11,14 @@
 #include "comm/nccl/api.h"
 
 #include "base/library.h"
+#include "base/text.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const names[] = {"libnccl.so.2"};
-
-static void append(char *dst, size_t room, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void append(char *dst, size_t room, const char *fmt, ...) {
-    size_t at = strlen(dst);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(dst + at, room - at, fmt, ap);
-    va_end(ap);
-}
 
 const char *nccl_version_text(int version, char dst[NCCL_VERSION_TEXT]) {
     // Since 2.9 a version has two digits each for minor and patch; before it had one for minor: 2804 was 2.8.4.
@@ -60,13 +51,13 @@ void nccl_library_describe(const nccl_library *lib, char *dst, size_t room) {
                *no_ib = getenv("NCCL_IB_DISABLE");
     const char *ras = getenv("NCCL_RAS_ENABLE");
     if (!room) return;
-    dst[0] = 0;
-    append(dst, room, "nccl %s%s, %s", nccl_version_text(lib->version, version),
-           lib->stand_in ? " (a stand-in for tests)" : "", lib->path);
-    if (given(interface)) append(dst, room, ", interface %s", interface);
-    if (given(no_ib)) append(dst, room, ", infiniband %s", strcmp(no_ib, "0") == 0 ? "on" : "off");
-    if (given(algorithm)) append(dst, room, ", algorithm %s", algorithm);
-    if (given(ras) && strcmp(ras, "0") != 0) append(dst, room, ", RAS on");
+    text t = {.at = dst, .room = room};
+    text_put(&t, "nccl %s%s, %s", nccl_version_text(lib->version, version),
+             lib->stand_in ? " (a stand-in for tests)" : "", lib->path);
+    if (given(interface)) text_put(&t, ", interface %s", interface);
+    if (given(no_ib)) text_put(&t, ", infiniband %s", strcmp(no_ib, "0") == 0 ? "on" : "off");
+    if (given(algorithm)) text_put(&t, ", algorithm %s", algorithm);
+    if (given(ras) && strcmp(ras, "0") != 0) text_put(&t, ", RAS on");
 }
 
 // --- the library -----------------------------------------------------------------------------------------------------

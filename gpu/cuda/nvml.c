@@ -3,12 +3,12 @@
 #include "gpu/cuda/nvml_api.h"
 
 #include "base/library.h"
+#include "base/text.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +20,6 @@ static const char *const places[] = {
     "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",  // where container runtimes put the host's driver
 };
-
-static void append(char *dst, size_t room, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void append(char *dst, size_t room, const char *fmt, ...) {
-    size_t at = strlen(dst);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(dst + at, room - at, fmt, ap);
-    va_end(ap);
-}
 
 static const char *words(const nvml *n, nvmlReturn_t r) {
     const char *text = n->nvmlErrorString ? n->nvmlErrorString(r) : NULL;
@@ -52,15 +43,16 @@ static void *find_symbol(void *handle, const char *name) { return dlsym(handle, 
 // representation.
 #define FIND(result, name, arguments) symbol = find(ctx, #name), memcpy(&out->name, &symbol, sizeof symbol);
 #define REQUIRE(result, name, arguments) \
-    if (!out->name) append(missing, sizeof missing, "%s%s", *missing ? ", " : "", #name);
+    if (!out->name) text_put(&t, "%s%s", t.n ? ", " : "", #name);
 
 err_t nvml_bind(nvml *out, nvml_finder find, void *ctx) {
-    char missing[ERR_TEXT / 2] = "";
+    char missing[ERR_TEXT / 2];
+    text t = {.at = missing, .room = sizeof missing};
     void *symbol;
     NVML_CALLS(FIND)
     NVML_OPTIONAL_CALLS(FIND)
     NVML_CALLS(REQUIRE)
-    if (!*missing) return ERR_OK;
+    if (!t.n) return ERR_OK;
     return err_set(ERR_UNAVAILABLE, "nvml: libnvidia-ml.so.1 lacks %s: expected the library of driver 450 or newer",
                    missing);
 }
@@ -229,22 +221,23 @@ static void command_of(const char *proc, unsigned pid, char dst[32]) {
         if (*c < ' ' || *c > '~') *c = '?';
 }
 
-static void append_holder(char *dst, size_t room, const char *proc, const holder *h) {
+static void put_holder(text *t, const char *proc, const holder *h) {
     char command[32], memory[32] = "";
     command_of(proc, h->pid, command);
     if (h->bytes != ULLONG_MAX) snprintf(memory, sizeof memory, "%.1f GiB", (double)h->bytes / (1 << 30));
-    append(dst, room, "%u", h->pid);
-    if (*command || *memory) append(dst, room, " (%s%s%s)", command, *command && *memory ? ", " : "", memory);
+    text_put(t, "%u", h->pid);
+    if (*command || *memory) text_put(t, " (%s%s%s)", command, *command && *memory ? ", " : "", memory);
 }
 
 void nvml_holders(const nvml *n, const char *proc, char *dst, size_t room) {
     unsigned long long raw[ASKED * ENTRY_MOST / 8];
     holder all[ASKED];
     unsigned count;
+    text t = {.at = dst, .room = room};
     dst[0] = 0;
     if (!list_processes(n, raw, &count) || count == 0) return;
     if (count > ASKED) {
-        append(dst, room, "held by %u processes", count);
+        text_put(&t, "held by %u processes", count);
         return;
     }
     size_t each = entry_bytes((unsigned char *)raw, count);
@@ -255,10 +248,10 @@ void nvml_holders(const nvml *n, const char *proc, char *dst, size_t room) {
         all[i] = (holder){head.pid, head.usedGpuMemory};
     }
     qsort(all, count, sizeof *all, by_memory);
-    append(dst, room, "held by process ");
+    text_put(&t, "held by process ");
     for (unsigned i = 0; i < count && i < SHOWN; i++) {
-        if (i) append(dst, room, ", ");
-        append_holder(dst, room, proc, &all[i]);
+        if (i) text_put(&t, ", ");
+        put_holder(&t, proc, &all[i]);
     }
-    if (count > SHOWN) append(dst, room, " and %u more", count - SHOWN);
+    if (count > SHOWN) text_put(&t, " and %u more", count - SHOWN);
 }

@@ -16,6 +16,7 @@
 #define TRAINER_LOG_BOARD_H
 
 #include "comm/comm.h"
+#include "trainer/log/fields.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -77,7 +78,9 @@ typedef struct board_news {
     int64_t units;        // tokens, or whatever is counted, since the run began
     int64_t began_step;   // after which this process began
     int64_t skipped;      // steps that were skipped since this process began
-    double loss, grad_norm, lr, loss_scale, ms, units_per_s, mfu, data_wait_ms, comm_wait_ms;
+#define BOARD_MEMBER(name, curve, board, member, ...) IF_##board(double member;)
+    STEP_FIELDS(BOARD_MEMBER)
+#undef BOARD_MEMBER
     double step_time;  // when the last step was finished, seconds since 1970
     double eval_loss, best;
     int64_t eval_step, best_step;

@@ -16,20 +16,14 @@ static err_t board_open(void *self, const log_setup *run) {
     board_sink *b = self;
     b->to = run->board;
     b->news = (board_news){.steps = run->c->run.steps,
-                           .loss = NAN,
-                           .grad_norm = NAN,
-                           .lr = NAN,
-                           .loss_scale = NAN,
-                           .ms = NAN,
-                           .units_per_s = NAN,
-                           .mfu = NAN,
-                           .data_wait_ms = NAN,
-                           .comm_wait_ms = NAN,
                            .step_time = NAN,
                            .eval_loss = NAN,
                            .best = NAN,
                            .checkpoint_time = NAN,
                            .checkpoint_ms = NAN};
+#define UNKNOWN(name, curve, board, member, ...) IF_##board(b->news.member = NAN;)
+    STEP_FIELDS(UNKNOWN)
+#undef UNKNOWN
     snprintf(b->news.unit, sizeof b->news.unit, "%s", run->unit);
     return ERR_OK;
 }
@@ -64,9 +58,9 @@ static err_t take_step(void *self, const record *all) {
     const step_record *r = &all->step;
     board_news *n = &b->news;
     n->step = r->step, n->units = r->units, n->skipped += r->skipped;
-    n->loss = r->loss, n->grad_norm = r->grad_norm, n->lr = r->lr, n->loss_scale = r->loss_scale;
-    n->ms = r->ms, n->units_per_s = r->units_per_s, n->mfu = r->mfu > 0 ? r->mfu : NAN;
-    n->data_wait_ms = r->data_wait_ms, n->comm_wait_ms = r->comm_wait_ms;
+#define COPY(name, curve, board, member, key, as, nth, tag, value) IF_##board(n->member = (value);)
+    STEP_FIELDS(COPY)
+#undef COPY
     n->step_time = r->time > 0 ? r->time : NAN;
     time_step(b, r->ms);
     return publish(b);

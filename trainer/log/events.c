@@ -33,8 +33,9 @@ static err_t take_event(void *self, const record *r) {
     time_t now = time(NULL);
     struct tm utc;
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    json j = {.n = 0};
-    json_put(&j, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":%" PRId64, when, r->event.kind,
+    char line[JSON_LINE];
+    text j = json_line(line);
+    text_put(&j, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":%" PRId64, when, r->event.kind,
              r->event.step);
     json_put_text(&j, "text", r->event.text);
     off_t end = lseek(e->fd, 0, SEEK_END);

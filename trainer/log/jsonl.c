@@ -2,6 +2,7 @@
 // truncates it to the length that its checkpoint stores.
 #include "base/io.h"
 #include "gpu/gpu.h"
+#include "trainer/log/fields.h"
 #include "trainer/log/json.h"
 #include "trainer/log/report.h"
 #include "trainer/log/sink.h"
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,7 +53,7 @@ static err_t jsonl_sync(void *self) {
 static int64_t jsonl_length(const void *self) { return ((const jsonl *)self)->bytes; }
 
 // If a record can't be written (mostly a full disk), the file is truncated to its last whole record.
-static err_t append(jsonl *l, json *j) {
+static err_t append(jsonl *l, text *j) {
     err_t rc = json_write(j, l->fd, l->path);
     if (rc == ERR_OK) {
         l->bytes += (int64_t)j->n;
@@ -64,54 +66,48 @@ static err_t append(jsonl *l, json *j) {
 
 // --- records ---------------------------------------------------------------------------------------------------------
 
+static void put_field(text *j, const field_about *of, const char *unit, double x) {
+    char key[64];
+    snprintf(key, sizeof key, of->key, unit);
+    switch (of->as) {
+    case FIELD_REAL: json_put_real(j, key, x); break;
+    case FIELD_WHOLE: text_whole(j, key, isfinite(x) ? (int64_t)x : -1); break;
+    case FIELD_YESNO: text_key(j, key), text_put(j, x != 0 ? "true" : "false"); break;
+    case FIELD_TIME: text_key(j, key), text_put(j, isfinite(x) ? "%.3f" : "null", x); break;
+    }
+}
+
 static err_t take_step(void *self, const record *all) {
     jsonl *l = self;
     const step_record *r = &all->step;
-    json j = {.n = 0};
-    json_put(&j, "{\"t\":\"step\",\"step\":%" PRId64, r->step);
-    json_put_real(&j, "loss", r->loss);
-    json_put_real(&j, "grad_norm", r->grad_norm);
-    json_put_real(&j, "lr", r->lr);
-    json_put(&j, ",\"%ss\":%" PRId64, l->unit, r->units);
-    json_put_real(&j, "ms", r->ms);
-    json_put_named(&j, "%ss_per_s", l->unit, r->units_per_s);
-    json_put_real(&j, "mfu", r->mfu > 0 ? r->mfu : NAN);
-    json_put_real(&j, "data_wait_ms", r->data_wait_ms);
-    json_put_real(&j, "comm_wait_ms", r->comm_wait_ms);
-    if (r->world > 1) {
-        json_put_real(&j, "comm_ms", r->comm_ms);
-        json_put_real(&j, "comm_hidden", r->hidden);
-        json_put(&j, ",\"slowest_rank\":%d", r->slowest);
-        json_put_real(&j, "slowest_compute_ms", r->slowest_ms);
-        json_put_real(&j, "median_compute_ms", r->median_ms);
-    }
-    json_put_real(&j, "loss_scale", r->loss_scale);
-    json_put(&j, ",\"skipped\":%s", r->skipped ? "true" : "false");
-    if (r->time > 0) json_put(&j, ",\"time\":%.3f", r->time);
-    else json_put(&j, ",\"time\":null");
-    json_put_whole(&j, "resident", r->resident);
-    json_put_whole(&j, "device_bytes", r->device_bytes);
+    char line[JSON_LINE];
+    text j = json_line(line);
+    text_put(&j, "{\"t\":\"step\",\"step\":%" PRId64, r->step);
+    for (step_field f = 0; f < STEP_COUNT; f++)
+        if (step_has(r, f)) put_field(&j, &step_about[f], l->unit, step_value(r, f));
     if (r->hash) json_put_text(&j, "hash", r->hash);
     return append(l, &j);
 }
 
 static err_t take_eval(void *self, const record *all) {
     const eval_record *r = &all->eval;
-    json j = {.n = 0};
-    json_put(&j, "{\"t\":\"eval\",\"step\":%" PRId64, r->step);
+    char line[JSON_LINE];
+    text j = json_line(line);
+    text_put(&j, "{\"t\":\"eval\",\"step\":%" PRId64, r->step);
     json_put_real(&j, "loss", r->loss);
     for (int i = 0; i < r->metrics; i++) json_put_real(&j, r->metric[i], r->value[i]);
     json_put_real(&j, "best", r->best);
     if (r->possible > 0) json_put_real(&j, "possible", r->possible);
-    json_put(&j, ",\"best_step\":%" PRId64 ",\"%s\":%" PRId64, r->best_step, r->of, r->samples);
+    text_put(&j, ",\"best_step\":%" PRId64 ",\"%s\":%" PRId64, r->best_step, r->of, r->samples);
     json_put_real(&j, "ms", r->ms);
     return append(self, &j);
 }
 
 static err_t take_checkpoint(void *self, const record *all) {
     const checkpoint_record *r = &all->checkpoint;
-    json j = {.n = 0};
-    json_put(&j, "{\"t\":\"checkpoint\",\"step\":%" PRId64, r->step);
+    char line[JSON_LINE];
+    text j = json_line(line);
+    text_put(&j, "{\"t\":\"checkpoint\",\"step\":%" PRId64, r->step);
     json_put_text(&j, "hash", r->hash);
     json_put_real(&j, "ms", r->ms);
     return append(self, &j);
@@ -119,34 +115,36 @@ static err_t take_checkpoint(void *self, const record *all) {
 
 static err_t take_sample(void *self, const record *all) {
     const sample_record *r = &all->sample;
-    json j = {.n = 0};
-    json_put(&j, "{\"t\":\"sample\",\"step\":%" PRId64, r->step);
+    char line[JSON_LINE];
+    text j = json_line(line);
+    text_put(&j, "{\"t\":\"sample\",\"step\":%" PRId64, r->step);
     json_put_text(&j, "prompt", r->prompt);
     json_put_text(&j, "text", r->text);
     return append(self, &j);
 }
 
-static void put_device(json *j, const power_device *d) {
+static void put_device(text *j, const power_device *d) {
     char why[LIMITED_TEXT];
-    json_put(j, "{\"rank\":%d", d->rank);
+    text_put(j, "{\"rank\":%d", d->rank);
     json_put_real(j, "watts", d->watts);
     json_put_real(j, "celsius", d->celsius);
     json_put_real(j, "mhz", d->mhz);
-    if (d->limited == LIMITED_UNKNOWN) json_put(j, ",\"limited\":null}");
-    else json_put(j, ",\"limited\":\"%s\"}", device_limited_text(d->limited, why));
+    if (d->limited == LIMITED_UNKNOWN) text_put(j, ",\"limited\":null}");
+    else text_put(j, ",\"limited\":\"%s\"}", device_limited_text(d->limited, why));
 }
 
 static err_t append_devices(jsonl *l, const power_record *r, int first, int end) {
-    json j = {.n = 0};
-    json_put(&j, "{\"t\":\"power\",\"step\":%" PRId64, r->step);
+    char line[JSON_LINE];
+    text j = json_line(line);
+    text_put(&j, "{\"t\":\"power\",\"step\":%" PRId64, r->step);
     json_put_real(&j, "watts", r->watts);
     json_put_named(&j, "joules_per_%s", l->unit, r->joules_per_unit);
-    json_put(&j, ",\"devices\":[");
+    text_put(&j, ",\"devices\":[");
     for (int k = first; k < end; k++) {
-        if (k > first) json_put(&j, ",");
+        if (k > first) text_put(&j, ",");
         put_device(&j, &r->device[k]);
     }
-    json_put(&j, "]");
+    text_put(&j, "]");
     return append(l, &j);
 }
 
@@ -165,17 +163,18 @@ static err_t take_power(void *self, const record *r) {
 }
 
 // ,"key":[a,b,...]: means over the record's steps, of ranks first .. end-1.
-static void put_means(json *j, const char *key, const ranks_record *r, int item, int first, int end) {
-    json_put(j, ",\"%s\":", key);
+static void put_means(text *j, const char *key, const ranks_record *r, int item, int first, int end) {
+    text_put(j, ",\"%s\":", key);
     for (int k = first; k < end; k++)
-        json_put(j, "%c%.5g", k == first ? '[' : ',', r->sum[k * REPORT_ITEMS + item] / (double)r->steps);
-    json_put(j, "]");
+        text_put(j, "%c%.5g", k == first ? '[' : ',', r->sum[k * REPORT_ITEMS + item] / (double)r->steps);
+    text_put(j, "]");
 }
 
 static err_t append_ranks(jsonl *l, const ranks_record *r, int first, int end) {
-    json j = {.n = 0};
-    json_put(&j, "{\"t\":\"ranks\",\"step\":%" PRId64 ",\"steps\":%" PRId64, r->step, r->steps);
-    if (first) json_put(&j, ",\"first\":%d", first);
+    char line[JSON_LINE];
+    text j = json_line(line);
+    text_put(&j, "{\"t\":\"ranks\",\"step\":%" PRId64 ",\"steps\":%" PRId64, r->step, r->steps);
+    if (first) text_put(&j, ",\"first\":%d", first);
     put_means(&j, "compute_ms", r, REPORT_COMPUTE_MS, first, end);
     put_means(&j, "data_ms", r, REPORT_DATA_MS, first, end);
     put_means(&j, "wait_ms", r, REPORT_WAIT_MS, first, end);

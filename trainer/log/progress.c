@@ -2,7 +2,7 @@
 #include "trainer/log/progress.h"
 
 #include "base/clock.h"
-#include "trainer/log/utf8.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

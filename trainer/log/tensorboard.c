@@ -12,9 +12,10 @@
 // The numbers are those of log.jsonl, rounded to float32. What is null there is absent here.
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/utf8.h"
+#include "trainer/log/fields.h"
 #include "trainer/log/sink.h"
 #include "trainer/log/tfrecord.h"
-#include "trainer/log/utf8.h"
 
 #include <dirent.h>
 #include <float.h>
@@ -227,14 +228,6 @@ static err_t end_scalars(tensorboard *t, proto *p, size_t summary) {
     return tfrecord_write(&t->file);
 }
 
-static void put_ranks(proto *p, const step_record *r) {
-    put_scalar(p, "speed/comm_ms", r->comm_ms);
-    put_scalar(p, "speed/comm_hidden", r->hidden);
-    put_scalar(p, "speed/slowest_rank", r->slowest);
-    put_scalar(p, "speed/slowest_compute_ms", r->slowest_ms);
-    put_scalar(p, "speed/median_compute_ms", r->median_ms);
-}
-
 static err_t take_step(void *self, const record *all) {
     tensorboard *t = self;
     const step_record *r = &all->step;
@@ -242,19 +235,10 @@ static err_t take_step(void *self, const record *all) {
     t->done = r->step == t->steps;
     proto *p = begin_event(t, r->step);
     size_t summary = proto_begin(p, EVENT_SUMMARY);
-    put_scalar(p, "train/loss", r->loss);
-    put_scalar(p, "train/grad_norm", r->grad_norm);
-    put_scalar(p, "train/lr", r->lr);
-    put_scalar(p, "train/loss_scale", r->loss_scale);
-    put_scalar(p, "train/skipped", r->skipped);
-    put_named(p, "speed/%ss_per_s", t->unit, r->units_per_s);
-    put_scalar(p, "speed/ms", r->ms);
-    put_scalar(p, "speed/data_wait_ms", r->data_wait_ms);
-    put_scalar(p, "speed/comm_wait_ms", r->comm_wait_ms);
-    put_scalar(p, "speed/mfu", r->mfu > 0 ? r->mfu : NAN);
-    put_scalar(p, "memory/resident", r->resident > 0 ? (double)r->resident : NAN);
-    put_scalar(p, "memory/device_bytes", r->device_bytes > 0 ? (double)r->device_bytes : NAN);
-    if (r->world > 1) put_ranks(p, r);
+    for (int i = 0; i < STEP_COUNT; i++) {
+        const char *tag = step_about[step_nth[i]].tag;
+        if (tag && step_has(r, step_nth[i])) put_named(p, tag, t->unit, step_value(r, step_nth[i]));
+    }
     return end_scalars(t, p, summary);
 }
 

@@ -155,7 +155,7 @@ static const char *tick_text(char dst[FIGURE_TEXT], figure kind, const axis *a, 
 // --- curves ----------------------------------------------------------------------------------------------------------
 
 typedef struct pen {
-    html *h;
+    text *h;
     const axis *x, *y;
     int last_x, last_y;
     bool down;
@@ -167,11 +167,11 @@ static int up(const pen *p, double y) { return (int)lrint(CHART_HIGH * (1 - fmin
 // Relative coordinates are short. A point that is where the one before is says nothing.
 static void draw_to(pen *p, double x, double y) {
     int to_x = across(p, x), to_y = up(p, y);
-    if (!p->down) html_put(p->h, "M%d %d", to_x, to_y);
-    else if (to_y == p->last_y && to_x != p->last_x) html_put(p->h, "h%d", to_x - p->last_x);
-    else if (to_x == p->last_x && to_y != p->last_y) html_put(p->h, "v%d", to_y - p->last_y);
+    if (!p->down) text_put(p->h, "M%d %d", to_x, to_y);
+    else if (to_y == p->last_y && to_x != p->last_x) text_put(p->h, "h%d", to_x - p->last_x);
+    else if (to_x == p->last_x && to_y != p->last_y) text_put(p->h, "v%d", to_y - p->last_y);
     else if (to_x != p->last_x)
-        html_put(p->h, to_y < p->last_y ? "l%d%d" : "l%d %d", to_x - p->last_x, to_y - p->last_y);
+        text_put(p->h, to_y < p->last_y ? "l%d%d" : "l%d %d", to_x - p->last_x, to_y - p->last_y);
     p->last_x = to_x, p->last_y = to_y, p->down = true;
 }
 
@@ -180,37 +180,37 @@ static void trace(pen *p, const layer *l, const chart *c) {
     for (int i = 0; i < of->n; i++) {
         const point *at = &of->at[i];
         if (l->kind == LAYER_BAND || l->kind == LAYER_AREA) draw_to(p, at->x, at->high);
-        else if (l->kind == LAYER_TICKS) html_put(p->h, "M%d %dv-%d", across(p, at->x), CHART_HIGH, CHART_HIGH / 16);
+        else if (l->kind == LAYER_TICKS) text_put(p->h, "M%d %dv-%d", across(p, at->x), CHART_HIGH, CHART_HIGH / 16);
         else if (c->log_y && !(at->y > 0)) continue;
-        else if (l->kind == LAYER_DOTS) html_put(p->h, "M%d %dh0", across(p, at->x), up(p, at->y));
+        else if (l->kind == LAYER_DOTS) text_put(p->h, "M%d %dh0", across(p, at->x), up(p, at->y));
         else {
             if (l->kind == LAYER_STAIRS && p->down) draw_to(p, at->x, of->at[i - 1].y);
             draw_to(p, at->x, at->y);
         }
     }
     if (l->kind != LAYER_BAND && l->kind != LAYER_AREA) {
-        if (l->kind != LAYER_DOTS && l->kind != LAYER_TICKS && of->n == 1) html_put(p->h, "h0");
+        if (l->kind != LAYER_DOTS && l->kind != LAYER_TICKS && of->n == 1) text_put(p->h, "h0");
         return;
     }
     for (int i = of->n - 1; i >= 0; i--) draw_to(p, of->at[i].x, of->at[i].low);
-    html_put(p->h, "z");
+    text_put(p->h, "z");
 }
 
-static void draw_layer(html *h, const layer *l, const chart *c, const axis *x, const axis *y) {
+static void draw_layer(text *h, const layer *l, const chart *c, const axis *x, const axis *y) {
     pen p = {.h = h, .x = x, .y = y};
     const char *colour = chart_colour(l->colour);
     static const char keep[] = " vector-effect=\"non-scaling-stroke\"";
     bool dots = l->kind == LAYER_DOTS || (l->of.n == 1 && l->kind != LAYER_TICKS);
-    if (l->kind == LAYER_BAND) html_put(h, "<path class=\"q\" fill=\"%s\" fill-opacity=\".3\" d=\"", colour);
-    else if (l->kind == LAYER_AREA) html_put(h, "<path class=\"a\" fill=\"%s\"%s d=\"", colour, keep);
+    if (l->kind == LAYER_BAND) text_put(h, "<path class=\"q\" fill=\"%s\" fill-opacity=\".3\" d=\"", colour);
+    else if (l->kind == LAYER_AREA) text_put(h, "<path class=\"a\" fill=\"%s\"%s d=\"", colour, keep);
     else if (dots)
-        html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"6\" stroke-linecap=\"round\"%s d=\"", colour,
+        text_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"6\" stroke-linecap=\"round\"%s d=\"", colour,
                  keep);
     else
-        html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\"%s%s d=\"", colour,
+        text_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\"%s%s d=\"", colour,
                  l->kind == LAYER_TICKS ? "1.5" : "1.75", l->solid ? "" : chart_dashes(l->colour), keep);
     trace(&p, l, c);
-    html_put(h, "\"/>");
+    text_put(h, "\"/>");
 }
 
 // Events at about one place.
@@ -234,25 +234,25 @@ static void add_kind(mark *m, const char *kind) {
     snprintf(m->kinds + n, sizeof m->kinds - n, "%s%s", n ? ", " : "", kind);
 }
 
-static void draw_line(html *h, const mark *m, int height) {
+static void draw_line(text *h, const mark *m, int height) {
     char when[FIGURE_TEXT];
-    html_put(h, "<line class=\"m\" x1=\"%.2f%%\" x2=\"%.2f%%\" y2=\"%d\"><title>step %s: ", 100 * m->at, 100 * m->at,
+    text_put(h, "<line class=\"m\" x1=\"%.2f%%\" x2=\"%.2f%%\" y2=\"%d\"><title>step %s: ", 100 * m->at, 100 * m->at,
              height, figure_text(when, FIGURE_WHOLE, (double)m->step, 0));
-    html_text(h, m->kinds);
-    html_put(h, "</title></line>");
+    text_html(h, m->kinds);
+    text_put(h, "</title></line>");
 }
 
 // *free: from where on there is room for a name.
-static void draw_name(html *h, const mark *m, double *free) {
+static void draw_name(text *h, const mark *m, double *free) {
     if (m->at < *free || m->at > 0.92) return;
-    html_put(h, "<text class=\"n\" x=\"%.2f%%\" y=\"9\" dx=\"4\">", 100 * m->at);
-    html_text(h, m->kinds);
-    html_put(h, "</text>");
+    text_put(h, "<text class=\"n\" x=\"%.2f%%\" y=\"9\" dx=\"4\">", 100 * m->at);
+    text_html(h, m->kinds);
+    text_put(h, "</text>");
     *free = m->at + 0.02 + 0.0085 * (double)strlen(m->kinds);
 }
 
 // Those that are nearer than half a percent to the one before are one line, with all their names.
-static void draw_marks(html *h, const chart *c, const axis *x, int height) {
+static void draw_marks(text *h, const chart *c, const axis *x, int height) {
     enum { MOST = 60 };
     mark m[MOST];
     int n = 0;
@@ -272,70 +272,70 @@ static void draw_marks(html *h, const chart *c, const axis *x, int height) {
     for (int i = 0; i < n && c->wide; i++) draw_name(h, &m[i], &free);
 }
 
-static void draw_grid(html *h, const chart *c, const axis *x, const axis *y, int height) {
+static void draw_grid(text *h, const chart *c, const axis *x, const axis *y, int height) {
     char text[FIGURE_TEXT];
     for (int i = 0; i < y->ticks; i++) {
         double at = height * (1 - place(y, y->tick[i]));
-        html_put(
+        text_put(
             h,
             "<line class=\"g\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
             at, at, at + 4, tick_text(text, c->y, y, y->tick[i]));
     }
-    html_put(h, "<line class=\"b\" x2=\"100%%\" y1=\"%d\" y2=\"%d\"/>", height, height);
+    text_put(h, "<line class=\"b\" x2=\"100%%\" y1=\"%d\" y2=\"%d\"/>", height, height);
     for (int i = 0; i < x->ticks; i++) {
         double at = 100 * place(x, x->tick[i]);
-        html_put(
+        text_put(
             h,
             "<line class=\"b\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%d\" y2=\"%d\"/><text x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%s</text>",
             at, at, height, height + 4, at, height + 17, tick_text(text, c->x, x, x->tick[i]));
     }
-    html_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">%s%s%s</text>", height + 31, c->x_name,
+    text_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">%s%s%s</text>", height + 31, c->x_name,
              x->unit ? ", " : "", x->unit ? x->unit : "");
 }
 
-static void draw_rules(html *h, const chart *c, const axis *y, int height) {
+static void draw_rules(text *h, const chart *c, const axis *y, int height) {
     for (int i = 0; i < c->rules; i++) {
         double at = place(y, c->rule[i].y);
         if (!(at >= 0 && at <= 1)) continue;
-        html_put(
+        text_put(
             h,
             "<line stroke=\"%s\" stroke-width=\"1.25\" stroke-dasharray=\"7 3\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>",
             chart_colour(1), height * (1 - at), height * (1 - at));
-        html_put(h, "<text class=\"r\" x=\"100%%\" dx=\"-2\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
+        text_put(h, "<text class=\"r\" x=\"100%%\" dx=\"-2\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
                  height * (1 - at) - 4, c->rule[i].name);
     }
 }
 
 // --- words -----------------------------------------------------------------------------------------------------------
 
-void chart_swatch(html *h, layer_kind kind, int colour, bool solid) {
+void chart_swatch(text *h, layer_kind kind, int colour, bool solid) {
     const char *c = chart_colour(colour);
-    html_put(h, "<svg class=\"s\" width=\"22\" height=\"10\" aria-hidden=\"true\">");
+    text_put(h, "<svg class=\"s\" width=\"22\" height=\"10\" aria-hidden=\"true\">");
     if (kind == LAYER_BAND)
-        html_put(h, "<rect class=\"q\" y=\"1\" width=\"20\" height=\"8\" fill=\"%s\" fill-opacity=\".3\"/>", c);
-    else if (kind == LAYER_AREA) html_put(h, "<rect y=\"1\" width=\"20\" height=\"8\" fill=\"%s\"/>", c);
-    else if (kind == LAYER_DOTS) html_put(h, "<circle cx=\"10\" cy=\"5\" r=\"3\" fill=\"%s\"/>", c);
-    else if (kind == LAYER_TICKS) html_put(h, "<path d=\"M10 1v8\" stroke=\"%s\" stroke-width=\"1.5\"/>", c);
+        text_put(h, "<rect class=\"q\" y=\"1\" width=\"20\" height=\"8\" fill=\"%s\" fill-opacity=\".3\"/>", c);
+    else if (kind == LAYER_AREA) text_put(h, "<rect y=\"1\" width=\"20\" height=\"8\" fill=\"%s\"/>", c);
+    else if (kind == LAYER_DOTS) text_put(h, "<circle cx=\"10\" cy=\"5\" r=\"3\" fill=\"%s\"/>", c);
+    else if (kind == LAYER_TICKS) text_put(h, "<path d=\"M10 1v8\" stroke=\"%s\" stroke-width=\"1.5\"/>", c);
     else
-        html_put(h, "<path d=\"M0 5h20\" stroke=\"%s\" stroke-width=\"1.75\"%s/>", c,
+        text_put(h, "<path d=\"M0 5h20\" stroke=\"%s\" stroke-width=\"1.75\"%s/>", c,
                  solid ? "" : chart_dashes(colour));
-    html_put(h, "</svg>");
+    text_put(h, "</svg>");
 }
 
-static void legend(html *h, const chart *c) {
+static void legend(text *h, const chart *c) {
     int named = 0;
     for (int i = 0; i < c->layers; i++) named += c->layer[i].name != NULL;
     if (named < (c->many ? 1 : 2)) return;
-    html_put(h, "<span class=\"l\">");
+    text_put(h, "<span class=\"l\">");
     for (int i = 0; i < c->layers; i++) {
         const layer *l = &c->layer[i];
         if (!l->name) continue;
-        html_put(h, "<span>");
+        text_put(h, "<span>");
         chart_swatch(h, l->kind, l->colour, l->solid);
-        html_text(h, l->name);
-        html_put(h, "</span>");
+        text_html(h, l->name);
+        text_put(h, "</span>");
     }
-    html_put(h, "</span>");
+    text_put(h, "</span>");
 }
 
 static const layer *first_line(const chart *c) {
@@ -345,19 +345,19 @@ static const layer *first_line(const chart *c) {
 }
 
 // What a screen reader says of each named curve: where it begins and ends, and its extremes.
-static void describe(html *h, const chart *c) {
+static void describe(text *h, const chart *c) {
     char a[FIGURE_TEXT], b[FIGURE_TEXT], low[FIGURE_TEXT], high[FIGURE_TEXT], x0[FIGURE_TEXT], x1[FIGURE_TEXT];
     for (int i = 0; i < c->layers; i++) {
         const points *p = &c->layer[i].of;
         if (c->layer[i].kind == LAYER_BAND || (!c->layer[i].name && &c->layer[i] != first_line(c))) continue;
         if (c->layer[i].kind == LAYER_TICKS) {
-            html_put(h, "%s at %d places. ", c->layer[i].name, p->n);
+            text_put(h, "%s at %d places. ", c->layer[i].name, p->n);
             continue;
         }
         double least = INFINITY, most = -INFINITY;
         for (int k = 0; k < p->n; k++) least = fmin(least, p->at[k].y), most = fmax(most, p->at[k].y);
-        html_text(h, c->layer[i].name ? c->layer[i].name : c->title);
-        html_put(h, ": from %s at %s %s to %s at %s, lowest %s, highest %s. ", figure_text(a, c->y, p->at[0].y, 4),
+        text_html(h, c->layer[i].name ? c->layer[i].name : c->title);
+        text_put(h, ": from %s at %s %s to %s at %s, lowest %s, highest %s. ", figure_text(a, c->y, p->at[0].y, 4),
                  c->x_name, figure_text(x0, c->x, p->at[0].x, 4), figure_text(b, c->y, p->at[p->n - 1].y, 4),
                  figure_text(x1, c->x, p->at[p->n - 1].x, 4), figure_text(low, c->y, least, 4),
                  figure_text(high, c->y, most, 4));
@@ -371,31 +371,31 @@ static const point *nearest(const points *p, double x) {
     return best;
 }
 
-static void table(html *h, const chart *c) {
+static void table(text *h, const chart *c) {
     const points *rows = &first_line(c)->of;
     char text[FIGURE_TEXT];
     int count = rows->n < ROWS ? rows->n : ROWS;
-    html_put(h, "<details><summary>Values</summary><div class=\"o\"><table><tr><th scope=\"col\">%s</th>", c->x_name);
+    text_put(h, "<details><summary>Values</summary><div class=\"o\"><table><tr><th scope=\"col\">%s</th>", c->x_name);
     for (int i = 0; i < c->layers; i++) {
         if (c->layer[i].kind == LAYER_TICKS) continue;
-        html_put(h, "<th scope=\"col\">");
-        html_text(h, c->layer[i].name ? c->layer[i].name : c->title);
-        html_put(h, "</th>");
+        text_put(h, "<th scope=\"col\">");
+        text_html(h, c->layer[i].name ? c->layer[i].name : c->title);
+        text_put(h, "</th>");
     }
-    html_put(h, "</tr>");
+    text_put(h, "</tr>");
     for (int r = 0; r < count; r++) {
         double x = rows->at[count > 1 ? (int)((int64_t)r * (rows->n - 1) / (count - 1)) : 0].x;
-        html_put(h, "<tr><th scope=\"row\">%s</th>", figure_text(text, c->x, x, 4));
+        text_put(h, "<tr><th scope=\"row\">%s</th>", figure_text(text, c->x, x, 4));
         for (int i = 0; i < c->layers; i++) {
             const point *p = nearest(&c->layer[i].of, x);
             if (c->layer[i].kind == LAYER_TICKS) continue;
-            html_put(h, "<td>%s", figure_text(text, c->y, c->layer[i].kind == LAYER_BAND ? p->low : p->y, 4));
-            if (c->layer[i].kind == LAYER_BAND) html_put(h, " to %s", figure_text(text, c->y, p->high, 4));
-            html_put(h, "</td>");
+            text_put(h, "<td>%s", figure_text(text, c->y, c->layer[i].kind == LAYER_BAND ? p->low : p->y, 4));
+            if (c->layer[i].kind == LAYER_BAND) text_put(h, " to %s", figure_text(text, c->y, p->high, 4));
+            text_put(h, "</td>");
         }
-        html_put(h, "</tr>");
+        text_put(h, "</tr>");
     }
-    html_put(h, "</table></div></details>");
+    text_put(h, "</table></div></details>");
 }
 
 // --- the whole -------------------------------------------------------------------------------------------------------
@@ -411,41 +411,41 @@ void chart_rule(chart *c, double y, const char *name) {
     c->rule[c->rules++].name = name;
 }
 
-static void caption(html *h, const chart *c, const axis *x, const axis *y, int number) {
+static void caption(text *h, const chart *c, const axis *x, const axis *y, int number) {
     const char *scale = x->log && y->log ? "both axes logarithmic"
                         : y->log         ? "logarithmic axis"
                         : x->log         ? "logarithmic over x"
                                          : NULL;
-    html_put(h, "<figcaption><b id=\"t%d\">%s</b>", number, c->title);
+    text_put(h, "<figcaption><b id=\"t%d\">%s</b>", number, c->title);
     if (c->note || scale)
-        html_put(h, " <small>%s%s%s</small>", c->note ? c->note : "", c->note && scale ? "; " : "", scale ? scale : "");
+        text_put(h, " <small>%s%s%s</small>", c->note ? c->note : "", c->note && scale ? "; " : "", scale ? scale : "");
     legend(h, c);
-    html_put(h, "</figcaption>");
+    text_put(h, "</figcaption>");
 }
 
-bool chart_draw(chart *c, html *h, int number) {
+bool chart_draw(chart *c, text *h, int number) {
     int height = c->wide ? 300 : 170;
     bool drawn = c->layers > 0;
     if (drawn) {
         axis x = x_axis(c), y = y_axis(c);
-        html_put(h, "<figure%s>", c->wide ? " class=\"w\"" : "");
+        text_put(h, "<figure%s>", c->wide ? " class=\"w\"" : "");
         caption(h, c, &x, &y, number);
-        html_put(h, "<svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">", height,
+        text_put(h, "<svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">", height,
                  number, number, number);
         describe(h, c);
-        html_put(h, "</desc>");
+        text_put(h, "</desc>");
         draw_grid(h, c, &x, &y, height);
-        html_put(
+        text_put(
             h,
             "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" overflow=\"visible\" width=\"100%%\" height=\"%d\">",
             CHART_WIDE, CHART_HIGH, height);
         for (int i = 0; i < c->layers; i++) draw_layer(h, &c->layer[i], c, &x, &y);
-        html_put(h, "</svg>");
+        text_put(h, "</svg>");
         draw_rules(h, c, &y, height);
         draw_marks(h, c, &x, height);
-        html_put(h, "</svg>");
+        text_put(h, "</svg>");
         table(h, c);
-        html_put(h, "</figure>\n");
+        text_put(h, "</figure>\n");
     }
     for (int i = 0; i < c->layers; i++) points_free(&c->layer[i].of);
     c->layers = 0;

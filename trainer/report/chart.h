@@ -9,7 +9,8 @@
 #ifndef TRAINER_REPORT_CHART_H
 #define TRAINER_REPORT_CHART_H
 
-#include "trainer/report/html.h"
+#include "base/text.h"
+#include "trainer/report/figure.h"
 #include "trainer/report/runlog.h"
 
 enum {
@@ -76,7 +77,7 @@ void chart_rule(chart *c, double y, const char *name);
 
 // Appends the chart, and frees its points. number: of this chart on its page, for ids. false: no layer, nothing was
 // drawn.
-bool chart_draw(chart *c, html *h, int number);
+bool chart_draw(chart *c, text *h, int number);
 
 // Where the ticks of a linear axis are: at most `most` steps of 1, 2 or 5 times a power of ten. Returns how many.
 int chart_ticks(double tick[CHART_TICKS], double from, double to, int most);
@@ -85,9 +86,9 @@ int chart_ticks(double tick[CHART_TICKS], double from, double to, int most);
 const char *chart_colour(int i);
 const char *chart_dashes(int i);
 // A short sample of them, for legends.
-void chart_swatch(html *h, layer_kind kind, int colour, bool solid);
+void chart_swatch(text *h, layer_kind kind, int colour, bool solid);
 
 // A heat map of ranks over steps. false: nothing in it.
-bool chart_heat(html *h, const heat *m, int world, int64_t last_step, int number);
+bool chart_heat(text *h, const heat *m, int world, int64_t last_step, int number);
 
 #endif

@@ -1,5 +1,5 @@
 // trainer/report/compare.c: the verb `compare`: several runs in a terminal of 80 columns.
-#include "trainer/log/utf8.h"
+#include "base/utf8.h"
 #include "trainer/report/braille.h"
 #include "trainer/report/parting.h"
 #include "trainer/report/report.h"

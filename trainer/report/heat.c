@@ -25,7 +25,7 @@ static int level_of(const heat *m, int row, int column) {
 }
 
 // One path for each level.
-static void draw_level(html *h, const heat *m, int level) {
+static void draw_level(text *h, const heat *m, int level) {
     bool any = false;
     for (int row = 0; row < m->rows; row++)
         for (int c = 0; c < m->columns; c++) {
@@ -33,30 +33,30 @@ static void draw_level(html *h, const heat *m, int level) {
             if (level_of(m, row, c) != level) continue;
             while (end < m->columns && level_of(m, row, end) == level) end++;
             if (!any)
-                html_put(h, "<path fill=\"%s\" fill-opacity=\"%s\" d=\"", levels[level].colour, levels[level].opacity);
-            html_put(h, "M%d %dh%dv%dh-%dz", c * ROW, row * ROW, (end - c) * ROW, ROW, (end - c) * ROW);
+                text_put(h, "<path fill=\"%s\" fill-opacity=\"%s\" d=\"", levels[level].colour, levels[level].opacity);
+            text_put(h, "M%d %dh%dv%dh-%dz", c * ROW, row * ROW, (end - c) * ROW, ROW, (end - c) * ROW);
             any = true;
             c = end - 1;
         }
-    if (any) html_put(h, "\"/>");
+    if (any) text_put(h, "\"/>");
 }
 
-static void legend(html *h) {
-    html_put(h, "<span class=\"l\">");
+static void legend(text *h) {
+    text_put(h, "<span class=\"l\">");
     for (int i = LEVELS - 1; i >= 0; i--) {
         if (!levels[i].colour) continue;
-        html_put(
+        text_put(
             h,
             "<span><svg class=\"s\" width=\"22\" height=\"10\" aria-hidden=\"true\"><rect class=\"e\" width=\"20\" height=\"10\" fill=\"%s\" "
             "fill-opacity=\"%s\"/></svg>%s</span>",
             levels[i].colour, levels[i].opacity, levels[i].name);
     }
-    html_put(h, "</span>");
+    text_put(h, "</span>");
 }
 
 // Of each row its mean and its largest ratio.
-static void table(html *h, const heat *m) {
-    html_put(
+static void table(text *h, const heat *m) {
+    text_put(
         h,
         "<details><summary>Values</summary><div class=\"o\"><table><tr><th scope=\"col\">rank</th><th scope=\"col\">mean</th><th "
         "scope=\"col\">largest</th></tr>");
@@ -69,55 +69,55 @@ static void table(html *h, const heat *m) {
             most = fmax(most, m->sum[row][c] / m->n[row][c]);
         }
         if (!n) continue;
-        if (m->ranks == 1) html_put(h, "<tr><th scope=\"row\">%d</th>", row);
-        else html_put(h, "<tr><th scope=\"row\">%d to %d</th>", row * m->ranks, (row + 1) * m->ranks - 1);
-        html_put(h, "<td>%.3f</td><td>%.3f</td></tr>", sum / (double)n, most);
+        if (m->ranks == 1) text_put(h, "<tr><th scope=\"row\">%d</th>", row);
+        else text_put(h, "<tr><th scope=\"row\">%d to %d</th>", row * m->ranks, (row + 1) * m->ranks - 1);
+        text_put(h, "<td>%.3f</td><td>%.3f</td></tr>", sum / (double)n, most);
     }
-    html_put(h, "</table></div></details>");
+    text_put(h, "</table></div></details>");
 }
 
-static void describe(html *h, const heat *m) {
+static void describe(text *h, const heat *m) {
     double most = 0;
     int where = 0;
     for (int row = 0; row < m->rows; row++)
         for (int c = 0; c < m->columns; c++)
             if (m->n[row][c] && m->sum[row][c] / m->n[row][c] > most) most = m->sum[row][c] / m->n[row][c], where = row;
-    html_put(h, "The largest ratio to the median is %.2f, of rank %d%s.", most, where * m->ranks,
+    text_put(h, "The largest ratio to the median is %.2f, of rank %d%s.", most, where * m->ranks,
              m->ranks > 1 ? " and its neighbours" : "");
 }
 
-bool chart_heat(html *h, const heat *m, int world, int64_t last_step, int number) {
+bool chart_heat(text *h, const heat *m, int world, int64_t last_step, int number) {
     int height = m->rows * (m->rows <= 8 ? 22 : m->rows <= 16 ? 14 : 7);
     char text[FIGURE_TEXT];
     double to = fmin(m->width * m->columns, (double)(last_step > 1 ? last_step : 1));
     if (m->rows < 2 || m->columns == 0) return false;
-    html_put(
+    text_put(
         h,
         "<figure class=\"w\"><figcaption><b id=\"t%d\">Compute time of each rank</b> <small>divided by the median of those that do the same</small>",
         number);
     legend(h);
-    html_put(h,
+    text_put(h,
              "</figcaption><svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">",
              height, number, number, number);
     describe(h, m);
-    html_put(h, "</desc><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" width=\"100%%\" height=\"%d\">",
+    text_put(h, "</desc><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" width=\"100%%\" height=\"%d\">",
              m->columns * ROW, m->rows * ROW, height);
     for (int i = 0; i < LEVELS; i++)
         if (levels[i].colour) draw_level(h, m, i);
-    html_put(h, "</svg><rect class=\"f\" width=\"100%%\" height=\"%d\" fill=\"none\"/>", height);
+    text_put(h, "</svg><rect class=\"f\" width=\"100%%\" height=\"%d\" fill=\"none\"/>", height);
     int every = 1;
     while (every * height < 14 * m->rows) every *= 2;
     for (int row = 0; row < m->rows; row += every)
-        html_put(h, "<text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%d</text>", height * (row + 0.5) / m->rows + 4,
+        text_put(h, "<text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%d</text>", height * (row + 0.5) / m->rows + 4,
                  row * m->ranks);
     double tick[CHART_TICKS];
     for (int i = 0, ticks = chart_ticks(tick, 0, to, 6); i < ticks; i++)
-        html_put(h, "<text x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%s</text>", 100 * tick[i] / to, height + 17,
+        text_put(h, "<text x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%s</text>", 100 * tick[i] / to, height + 17,
                  figure_text(text, FIGURE_PLAIN, tick[i], 6));
-    html_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">step; a row is %s%.0d%s of %d</text></svg>",
+    text_put(h, "<text class=\"n\" x=\"100%%\" y=\"%d\" text-anchor=\"end\">step; a row is %s%.0d%s of %d</text></svg>",
              height + 31, m->ranks == 1 ? "one rank" : "", m->ranks == 1 ? 0 : m->ranks, m->ranks == 1 ? "" : " ranks",
              world);
     table(h, m);
-    html_put(h, "</figure>\n");
+    text_put(h, "</figure>\n");
     return true;
 }

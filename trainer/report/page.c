@@ -1,5 +1,5 @@
 // trainer/report/page.c: the page itself: what is written around the charts. Whatever a run says (samples, settings,
-// events, its name) goes through html_text.
+// events, its name) goes through text_html.
 #include "trainer/report/parting.h"
 #include "trainer/report/plots.h"
 #include "trainer/report/report.h"
@@ -42,32 +42,32 @@ static const char style[] =
 
 // --- head ------------------------------------------------------------------------------------------------------------
 
-static void head(html *h, runlog *const *runs, int n, bool live) {
-    html_put(h,
+static void head(text *h, runlog *const *runs, int n, bool live) {
+    text_put(h,
              "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
              "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'%s\">"
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">",
              live ? "; img-src data:" : "");
     // Of a page that is served, a browser would ask for an icon as well.
     if (live)
-        html_put(h, "<meta http-equiv=\"refresh\" content=\"%d\"><link rel=\"icon\" href=\"data:,\">", LIVE_SECONDS);
-    html_put(h, "<title>");
+        text_put(h, "<meta http-equiv=\"refresh\" content=\"%d\"><link rel=\"icon\" href=\"data:,\">", LIVE_SECONDS);
+    text_put(h, "<title>");
     for (int i = 0; i < n; i++) {
-        if (i) html_put(h, ", ");
-        html_text(h, runs[i]->name);
+        if (i) text_put(h, ", ");
+        text_html(h, runs[i]->name);
     }
-    html_put(h, " – lockstep</title>\n<style>%s</style></head>\n<body>\n", style);
+    text_put(h, " – lockstep</title>\n<style>%s</style></head>\n<body>\n", style);
 }
 
-static void fact(html *h, const char *name, const char *value, const char *more) {
-    html_put(h, "<div><dt>%s</dt><dd>", name);
-    html_text(h, value);
+static void fact(text *h, const char *name, const char *value, const char *more) {
+    text_put(h, "<div><dt>%s</dt><dd>", name);
+    text_html(h, value);
     if (more && *more) {
-        html_put(h, "<small>");
-        html_text(h, more);
-        html_put(h, "</small>");
+        text_put(h, "<small>");
+        text_html(h, more);
+        text_put(h, "</small>");
     }
-    html_put(h, "</dd></div>");
+    text_put(h, "</dd></div>");
 }
 
 static double steps_of(const runlog *r) { return runlog_number(r, "run.steps"); }
@@ -78,7 +78,7 @@ static const char *state_of(const runlog *r) {
     return (double)r->last_step >= steps_of(r) ? "done" : "not at its end";
 }
 
-static void loss_facts(html *h, const runlog *r) {
+static void loss_facts(text *h, const runlog *r) {
     char a[FIGURE_TEXT], b[FIGURE_TEXT], s[FIGURE_TEXT], more[128];
     snprintf(more, sizeof more, "lowest %s at step %s", figure_text(b, FIGURE_PLAIN, r->lowest_loss, 4),
              figure_text(s, FIGURE_WHOLE, (double)r->lowest_step, 0));
@@ -92,7 +92,7 @@ static void loss_facts(html *h, const runlog *r) {
 // A quantile of all that was logged.
 static double all_of(const spread *s, double q) { return spread_quantile(s, 0, SPREAD_COLUMNS, q); }
 
-static void facts(html *h, const runlog *r) {
+static void facts(text *h, const runlog *r) {
     char a[FIGURE_TEXT], b[FIGURE_TEXT], c[FIGURE_TEXT], more[128], name[RUNLOG_WORD + 16];
     snprintf(more, sizeof more, "of %s", figure_text(b, FIGURE_WHOLE, steps_of(r), 0));
     fact(h, "Steps", figure_text(a, FIGURE_WHOLE, (double)r->last_step, 0), isnan(steps_of(r)) ? "" : more);
@@ -115,45 +115,45 @@ static void facts(html *h, const runlog *r) {
     if (r->world > 1) fact(h, "Ranks", figure_text(a, FIGURE_WHOLE, r->world, 0), "");
 }
 
-static void hash_fact(html *h, const runlog *r) {
+static void hash_fact(text *h, const runlog *r) {
     char a[FIGURE_TEXT], more[64];
     snprintf(more, sizeof more, "of step %s", figure_text(a, FIGURE_WHOLE, (double)r->hash_step, 0));
     if (!r->hash[0]) return;
-    html_put(h, "<div><dt>Hash of the weights</dt><dd><code>");
-    html_text(h, r->hash);
-    html_put(h, "</code><small>%s</small></dd></div>", more);
+    text_put(h, "<div><dt>Hash of the weights</dt><dd><code>");
+    text_html(h, r->hash);
+    text_put(h, "</code><small>%s</small></dd></div>", more);
 }
 
 // Rows of equal length where the window is 1280 pixels wide or wider: none has one tile alone.
-static void put_tiles(html *h, html *tiles) {
+static void put_tiles(text *h, text *tiles) {
     enum { MOST = 7 };
     int n = 0;
     for (const char *at = tiles->at; at && (at = strstr(at, "<dt>")) != NULL; at++) n++;
     int rows = (n + MOST - 1) / MOST;
-    html_put(h, "<dl style=\"--c:%d\">", rows > 1 ? (n + rows - 1) / rows : n);
-    if (tiles->at) html_put(h, "%s", tiles->at);
-    html_put(h, "</dl>\n");
-    h->failed |= tiles->failed;
-    html_free(tiles);
+    text_put(h, "<dl style=\"--c:%d\">", rows > 1 ? (n + rows - 1) / rows : n);
+    if (tiles->at) text_put(h, "%s", tiles->at);
+    text_put(h, "</dl>\n");
+    h->full |= tiles->full;
+    text_free(tiles);
 }
 
-static void title_one(html *h, const runlog *r, bool live) {
+static void title_one(text *h, const runlog *r, bool live) {
     char when[FIGURE_TEXT];
-    html_put(h, "<header><h1>");
-    html_text(h, r->name);
-    html_put(h, "</h1><p class=\"d\">");
-    html_text(h, state_of(r));
-    if (isfinite(r->last_time)) html_put(h, ", last step %s", figure_text(when, FIGURE_DATE, r->last_time, 0));
-    if (live) html_put(h, ", live: this page is loaded anew every %d seconds", LIVE_SECONDS);
-    if (r->log.damaged) html_put(h, "; %" PRId64 " damaged lines of log.jsonl were passed over", r->log.damaged);
-    html_put(h, "</p>");
+    text_put(h, "<header><h1>");
+    text_html(h, r->name);
+    text_put(h, "</h1><p class=\"d\">");
+    text_html(h, state_of(r));
+    if (isfinite(r->last_time)) text_put(h, ", last step %s", figure_text(when, FIGURE_DATE, r->last_time, 0));
+    if (live) text_put(h, ", live: this page is loaded anew every %d seconds", LIVE_SECONDS);
+    if (r->log.damaged) text_put(h, "; %" PRId64 " damaged lines of log.jsonl were passed over", r->log.damaged);
+    text_put(h, "</p>");
     for (int i = 0; i < r->alarms; i++) {
-        html_put(h, "<p class=\"k\" role=\"alert\">");
-        html_text(h, r->alarm[i]);
-        html_put(h, "</p>");
+        text_put(h, "<p class=\"k\" role=\"alert\">");
+        text_html(h, r->alarm[i]);
+        text_put(h, "</p>");
     }
-    html_put(h, "</header>\n");
-    html tiles = {0};
+    text_put(h, "</header>\n");
+    text tiles = {0};
     facts(&tiles, r);
     hash_fact(&tiles, r);
     put_tiles(h, &tiles);
@@ -161,18 +161,18 @@ static void title_one(html *h, const runlog *r, bool live) {
 
 // --- several runs ----------------------------------------------------------------------------------------------------
 
-static void cell(html *h, const char *text) {
-    html_put(h, "<td>");
-    html_text(h, text);
-    html_put(h, "</td>");
+static void cell(text *h, const char *text) {
+    text_put(h, "<td>");
+    text_html(h, text);
+    text_put(h, "</td>");
 }
 
-static void run_row(html *h, const runlog *r, int i) {
+static void run_row(text *h, const runlog *r, int i) {
     char a[FIGURE_TEXT];
-    html_put(h, "<tr><th scope=\"row\">");
+    text_put(h, "<tr><th scope=\"row\">");
     chart_swatch(h, LAYER_LINE, i, false);
-    html_text(h, r->name);
-    html_put(h, "</th>");
+    text_html(h, r->name);
+    text_put(h, "</th>");
     cell(h, state_of(r));
     cell(h, figure_text(a, FIGURE_WHOLE, (double)r->last_step, 0));
     cell(h, figure_text(a, FIGURE_PLAIN, r->loss, 4));
@@ -182,12 +182,12 @@ static void run_row(html *h, const runlog *r, int i) {
     cell(h, figure_text(a, FIGURE_PLAIN, all_of(&r->rate, 0.5), 3));
     cell(h, figure_text(a, FIGURE_SHARE, all_of(&r->mfu, 0.5), 3));
     cell(h, figure_text(a, FIGURE_SECONDS, r->trained_s, 3));
-    html_put(h, "<td><code>");
-    html_text(h, r->hash);
-    html_put(h, "</code></td></tr>");
+    text_put(h, "<td><code>");
+    text_html(h, r->hash);
+    text_put(h, "</code></td></tr>");
 }
 
-static void title_many(html *h, runlog *const *runs, int n) {
+static void title_many(text *h, runlog *const *runs, int n) {
     static const char *const columns[] = {"run",
                                           "state",
                                           "steps",
@@ -199,140 +199,140 @@ static void title_many(html *h, runlog *const *runs, int n) {
                                           "median share of the peak",
                                           "time in steps",
                                           "last hash"};
-    html_put(h, "<header><h1>%d runs</h1></header>\n<div class=\"o\"><table><tr>", n);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) html_put(h, "<th scope=\"col\">%s</th>", columns[i]);
-    html_put(h, "</tr>");
+    text_put(h, "<header><h1>%d runs</h1></header>\n<div class=\"o\"><table><tr>", n);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) text_put(h, "<th scope=\"col\">%s</th>", columns[i]);
+    text_put(h, "</tr>");
     for (int i = 0; i < n; i++) run_row(h, runs[i], i);
-    html_put(h, "</table></div>\n");
+    text_put(h, "</table></div>\n");
 }
 
-static err_t partings(html *h, runlog *const *runs, int n) {
-    html_put(
+static err_t partings(text *h, runlog *const *runs, int n) {
+    text_put(
         h, "<h2>Where they part</h2>\n<div class=\"o\"><table><tr><th scope=\"col\">run</th><th scope=\"col\">beside ");
-    html_text(h, runs[0]->name);
-    html_put(h, "</th></tr>");
+    text_html(h, runs[0]->name);
+    text_put(h, "</th></tr>");
     for (int i = 1; i < n; i++) {
         parting p;
         char text[PARTING_TEXT];
         TRY(parting_of(&p, runs[0]->dir, runs[i]->dir));
-        html_put(h, "<tr><th scope=\"row\">");
-        html_text(h, runs[i]->name);
-        html_put(h, "</th>");
+        text_put(h, "<tr><th scope=\"row\">");
+        text_html(h, runs[i]->name);
+        text_put(h, "</th>");
         cell(h, parting_text(text, &p));
-        html_put(h, "</tr>");
+        text_put(h, "</tr>");
     }
-    html_put(h, "</table></div>\n");
+    text_put(h, "</table></div>\n");
     return ERR_OK;
 }
 
 typedef struct differences {
-    html *h;
+    text *h;
     runlog *const *runs;
     int n, count, class;  // class of the row before, -1: none
 } differences;
 
 static void add_difference(void *ctx, key_class class, const char *name, const char *const *value) {
     differences *d = ctx;
-    html *h = d->h;
+    text *h = d->h;
     if (d->count++ == 0) {
-        html_put(h, "<div class=\"o\"><table><tr><th scope=\"col\">setting</th>");
+        text_put(h, "<div class=\"o\"><table><tr><th scope=\"col\">setting</th>");
         for (int i = 0; i < d->n; i++) {
-            html_put(h, "<th scope=\"col\">");
-            html_text(h, d->runs[i]->name);
-            html_put(h, "</th>");
+            text_put(h, "<th scope=\"col\">");
+            text_html(h, d->runs[i]->name);
+            text_put(h, "</th>");
         }
-        html_put(h, "</tr>");
+        text_put(h, "</tr>");
     }
     if (d->class != (int)class)
-        html_put(h, "<tr><td colspan=\"%d\" class=\"d\">%s</td></tr>", d->n + 1, parting_classes[class]);
+        text_put(h, "<tr><td colspan=\"%d\" class=\"d\">%s</td></tr>", d->n + 1, parting_classes[class]);
     d->class = class;
-    html_put(h, "<tr><th scope=\"row\" class=\"x\"><code>");
-    html_text(h, name);
-    html_put(h, "</code></th>");
+    text_put(h, "<tr><th scope=\"row\" class=\"x\"><code>");
+    text_html(h, name);
+    text_put(h, "</code></th>");
     for (int i = 0; i < d->n; i++) {
-        html_put(h, "<td class=\"v\"><code>");
-        html_text(h, value[i] ? value[i] : "–");
-        html_put(h, "</code></td>");
+        text_put(h, "<td class=\"v\"><code>");
+        text_html(h, value[i] ? value[i] : "–");
+        text_put(h, "</code></td>");
     }
-    html_put(h, "</tr>");
+    text_put(h, "</tr>");
 }
 
-static void settings_many(html *h, runlog *const *runs, int n) {
+static void settings_many(text *h, runlog *const *runs, int n) {
     differences d = {.h = h, .runs = runs, .n = n, .class = -1};
-    html_put(h, "<h2>Settings that differ</h2>\n");
+    text_put(h, "<h2>Settings that differ</h2>\n");
     parting_settings(runs, n, add_difference, &d);
-    html_put(h, d.count ? "</table></div>\n" : "<p class=\"d\">None.</p>\n");
+    text_put(h, d.count ? "</table></div>\n" : "<p class=\"d\">None.</p>\n");
 }
 
 // --- one run ---------------------------------------------------------------------------------------------------------
 
-static void samples(html *h, const runlog *r) {
+static void samples(text *h, const runlog *r) {
     int64_t first = r->samples > RUNLOG_SAMPLES ? r->samples - RUNLOG_SAMPLES : 0;
     char step[FIGURE_TEXT];
     if (!r->samples) return;
-    html_put(h, "<h2>What the model wrote</h2>\n");
+    text_put(h, "<h2>What the model wrote</h2>\n");
     for (int64_t i = r->samples - 1; i >= first; i--) {
         const runlog_sample *s = &r->sample[i % RUNLOG_SAMPLES];
-        html_put(h,
+        text_put(h,
                  i == r->samples - 1 ? "<p class=\"d\">after step %s</p><pre><b>"
                                      : "<details><summary>after step %s</summary><pre><b>",
                  figure_text(step, FIGURE_WHOLE, (double)s->step, 0));
-        html_text(h, s->prompt);
-        html_put(h, "</b>");
-        html_text(h, s->text);
-        html_put(h, i == r->samples - 1 ? "</pre>\n" : "</pre></details>\n");
+        text_html(h, s->prompt);
+        text_put(h, "</b>");
+        text_html(h, s->text);
+        text_put(h, i == r->samples - 1 ? "</pre>\n" : "</pre></details>\n");
     }
 }
 
-static void events(html *h, const runlog *r) {
+static void events(text *h, const runlog *r) {
     int64_t first = r->events_seen > RUNLOG_EVENTS ? r->events_seen - RUNLOG_EVENTS : 0;
     char text[FIGURE_TEXT];
     if (!r->events_seen) return;
-    html_put(h, "<h2>Events</h2>\n");
-    if (first) html_put(h, "<p class=\"d\">the last %d of %" PRId64 "</p>", RUNLOG_EVENTS, r->events_seen);
-    html_put(
+    text_put(h, "<h2>Events</h2>\n");
+    if (first) text_put(h, "<p class=\"d\">the last %d of %" PRId64 "</p>", RUNLOG_EVENTS, r->events_seen);
+    text_put(
         h,
         "<div class=\"o\"><table><tr><th scope=\"col\">when</th><th scope=\"col\">step</th><th scope=\"col\">what</th><th scope=\"col\"></th></tr>");
     for (int64_t i = r->events_seen - 1; i >= first; i--) {
         const runlog_event *e = &r->event[i % RUNLOG_EVENTS];
-        html_put(h, "<tr><td class=\"x\">%s</td>", figure_text(text, FIGURE_DATE, e->time, 0));
-        html_put(h, "<td>%s</td><td class=\"x\">", figure_text(text, FIGURE_WHOLE, (double)e->step, 0));
-        html_text(h, e->kind);
-        html_put(h, "</td><td class=\"v\">");
-        html_text(h, e->text);
-        html_put(h, "</td></tr>");
+        text_put(h, "<tr><td class=\"x\">%s</td>", figure_text(text, FIGURE_DATE, e->time, 0));
+        text_put(h, "<td>%s</td><td class=\"x\">", figure_text(text, FIGURE_WHOLE, (double)e->step, 0));
+        text_html(h, e->kind);
+        text_put(h, "</td><td class=\"v\">");
+        text_html(h, e->text);
+        text_put(h, "</td></tr>");
     }
-    html_put(h, "</table></div>\n");
+    text_put(h, "</table></div>\n");
 }
 
-static void settings_one(html *h, const runlog *r) {
+static void settings_one(text *h, const runlog *r) {
     static const char *const classes[] = {[CLASS_BITS] = "bits", [CLASS_LAYOUT] = "layout", [CLASS_LOCAL] = "local"};
     int count = 0;
     for (int i = 0; i < r->settings; i++) {
         const runlog_setting *s = &r->setting[i];
         if (!s->differs) continue;
         if (count++ == 0)
-            html_put(
+            text_put(
                 h,
                 "<h2>Settings that differ from the defaults</h2>\n<div class=\"o\"><table><tr><th scope=\"col\">setting</th><th scope=\"col\">value</th>"
                 "<th scope=\"col\">default</th><th scope=\"col\">class</th></tr>");
-        html_put(h, "<tr><th scope=\"row\" class=\"x\"><code>");
-        html_text(h, s->name);
-        html_put(h, "</code></th><td class=\"v\"><code>");
-        html_text(h, s->value);
-        html_put(h, "</code></td><td class=\"v d\"><code>");
-        html_text(h, s->fallback ? s->fallback : "–");
-        html_put(h, "</code></td><td>%s</td></tr>", classes[s->class]);
+        text_put(h, "<tr><th scope=\"row\" class=\"x\"><code>");
+        text_html(h, s->name);
+        text_put(h, "</code></th><td class=\"v\"><code>");
+        text_html(h, s->value);
+        text_put(h, "</code></td><td class=\"v d\"><code>");
+        text_html(h, s->fallback ? s->fallback : "–");
+        text_put(h, "</code></td><td>%s</td></tr>", classes[s->class]);
     }
-    if (count) html_put(h, "</table></div>\n");
-    else if (r->settings) html_put(h, "<h2>Settings</h2>\n<p class=\"d\">All have their defaults.</p>\n");
+    if (count) text_put(h, "</table></div>\n");
+    else if (r->settings) text_put(h, "<h2>Settings</h2>\n<p class=\"d\">All have their defaults.</p>\n");
 }
 
-static void pair(html *h, const char *name, const char *value) {
+static void pair(text *h, const char *name, const char *value) {
     if (!value || !*value) return;
-    html_put(h, "<tr><th scope=\"row\">%s</th><td class=\"v\">", name);
-    html_text(h, value);
-    html_put(h, "</td></tr>");
+    text_put(h, "<tr><th scope=\"row\">%s</th><td class=\"v\">", name);
+    text_html(h, value);
+    text_put(h, "</td></tr>");
 }
 
 static const char *setting_value(const runlog *r, const char *name) {
@@ -341,7 +341,7 @@ static const char *setting_value(const runlog *r, const char *name) {
 }
 
 // Runs of older builds have no [precision] products.
-static void compute_type(html *h, const runlog *r) {
+static void compute_type(text *h, const runlog *r) {
     const char *type = setting_value(r, "precision.compute"), *products = setting_value(r, "precision.products");
     char text[80];
     if (!type || !products || strcmp(products, "fp32") == 0) {
@@ -352,9 +352,9 @@ static void compute_type(html *h, const runlog *r) {
     pair(h, "compute type", text);
 }
 
-static void hardware(html *h, const runlog *r) {
+static void hardware(text *h, const runlog *r) {
     char text[160], world[16];
-    html_put(h, "<h2>Hardware and build</h2>\n<div class=\"o\"><table>");
+    text_put(h, "<h2>Hardware and build</h2>\n<div class=\"o\"><table>");
     pair(h, "machine", r->computer[0] ? r->computer : r->host);
     if (r->world) snprintf(world, sizeof world, "%d", r->world), pair(h, "ranks", world);
     for (int i = 0; i < r->devices; i++) {
@@ -370,7 +370,7 @@ static void hardware(html *h, const runlog *r) {
     pair(h, "build, hash of the settings, hash of the data", r->about);
     if (r->forked[0]) pair(h, "forked from", r->forked);
     pair(h, "directory", r->dir);
-    html_put(h, "</table></div>\n");
+    text_put(h, "</table></div>\n");
 }
 
 // --- the whole -------------------------------------------------------------------------------------------------------
@@ -382,31 +382,31 @@ static bool any_curve(runlog *const *runs, int n) {
 }
 
 err_t report_render(runlog *const *runs, int n, bool live, char **out, size_t *bytes) {
-    html h = {0};
+    text h = {0};
     err_t rc = ERR_OK;
     *out = NULL, *bytes = 0;
     if (n < 1 || n > REPORT_RUNS) return err_set(ERR_USAGE, "a report of %d runs: expected 1 to %d", n, REPORT_RUNS);
     head(&h, runs, n, live);
-    html_put(&h, "<main>\n");
+    text_put(&h, "<main>\n");
     if (n == 1) title_one(&h, runs[0], live);
     else {
         title_many(&h, runs, n);
         rc = partings(&h, runs, n);
         settings_many(&h, runs, n);
-        html_put(&h, "<h2>Curves</h2>\n");
+        text_put(&h, "<h2>Curves</h2>\n");
     }
     if (any_curve(runs, n)) {
-        html_put(&h, "<div class=\"c\">\n");
+        text_put(&h, "<div class=\"c\">\n");
         plots_draw(&h, runs, n);
-        html_put(&h, "</div>\n");
+        text_put(&h, "</div>\n");
     }
     if (n == 1) samples(&h, runs[0]), events(&h, runs[0]), settings_one(&h, runs[0]), hardware(&h, runs[0]);
-    html_put(
+    text_put(
         &h,
         "</main>\n<footer>Curves of long runs are drawn in buckets of steps: a line is the mean, a band reaches from the least to the most, so that "
         "no value is lost. Dotted verticals are events.</footer>\n</body></html>\n");
-    if (rc == ERR_OK && h.failed) rc = err_set(ERR_INTERNAL, "no memory for the report");
-    if (rc != ERR_OK) html_free(&h);
+    if (rc == ERR_OK && h.full) rc = err_set(ERR_INTERNAL, "no memory for the report");
+    if (rc != ERR_OK) text_free(&h);
     else *out = h.at, *bytes = h.n;
     return rc;
 }

@@ -17,7 +17,7 @@ static const double STARVED = 0.05;  // the share of time without a processor th
 typedef enum manner { BARE, BANDED, SMOOTHED } manner;
 
 typedef struct drawing {
-    html *h;
+    text *h;
     runlog *const *runs;
     int n, drawn;  // drawn: charts so far
 } drawing;
@@ -458,7 +458,7 @@ static bool varies(const drawing *b, int curve) {
     return most > least;
 }
 
-void plots_draw(html *h, runlog *const *runs, int n) {
+void plots_draw(text *h, runlog *const *runs, int n) {
     drawing b = {.h = h, .runs = runs, .n = n};
     draw_losses(&b);
     for (int i = 0; i < 4; i++) draw_plot(&b, &quality[i]);

@@ -5,6 +5,6 @@
 #include "trainer/report/chart.h"
 
 // All charts that these runs have data for. Several runs are drawn over each other, each in its colour.
-void plots_draw(html *h, runlog *const *runs, int n);
+void plots_draw(text *h, runlog *const *runs, int n);
 
 #endif

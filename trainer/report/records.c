@@ -13,7 +13,7 @@
 // --- log.jsonl: steps ------------------------------------------------------------------------------------------------
 
 typedef struct step_line {
-    double field[STEP_FIELDS], step, time, units, rate;
+    double field[STEP_CURVES], step, time, units, rate;
     scan_text hash, unit;  // unit: of a rate that is not the known one, "samples_per_s"
 } step_line;
 
@@ -22,16 +22,16 @@ typedef struct name {
     size_t n;
 } name;
 
-static const name fields[STEP_FIELDS] = {
-#define RUNLOG_KEY(name, key) {key, sizeof key - 1},
-    RUNLOG_STEP_FIELDS(RUNLOG_KEY)
-#undef RUNLOG_KEY
+static const name fields[STEP_CURVES] = {
+#define CURVE_KEY(name, curve, board, member, key, ...) IF_##curve({key, sizeof key - 1}, )
+    STEP_FIELDS(CURVE_KEY)
+#undef CURVE_KEY
 };
 
 // The keys of a log come in one order: the search begins after the one before.
 static int field_of(const scan_text *key, int *next) {
-    for (int k = 0; k < STEP_FIELDS; k++) {
-        int i = *next + k < STEP_FIELDS ? *next + k : *next + k - STEP_FIELDS;
+    for (int k = 0; k < STEP_CURVES; k++) {
+        int i = *next + k < STEP_CURVES ? *next + k : *next + k - STEP_CURVES;
         if (fields[i].n == key->n && memcmp(fields[i].text, key->at, key->n) == 0) return *next = i + 1, i;
     }
     return -1;
@@ -47,7 +47,7 @@ static bool read_step(const runlog *r, const char *line, size_t n, step_line *x)
     scan_text key;
     int next = 0, field;
     *x = (step_line){.step = NAN, .time = NAN, .units = NAN, .rate = NAN};
-    for (int i = 0; i < STEP_FIELDS; i++) x->field[i] = NAN;
+    for (int i = 0; i < STEP_CURVES; i++) x->field[i] = NAN;
     for (bool more = scan_begin(&s, '{'); more && scan_key(&s, &key); more = scan_more(&s, '}')) {
         if ((field = field_of(&key, &next)) >= 0) x->field[field] = scan_real(&s);
         else if (scan_is(&key, "step")) x->step = scan_real(&s);
@@ -101,7 +101,7 @@ static void add_step(runlog *r, const step_line *x) {
     double took = isfinite(f[CURVE_MS]) ? 1e-3 * f[CURVE_MS] * (r->records ? x->step - (double)r->last_step : 1) : 0;
     r->trained_s += took;
     double since = elapsed(r, x, took);
-    for (int k = 0; k < STEP_FIELDS; k++) sheet_add(&r->steps, k, i, f[k]);
+    for (int k = 0; k < STEP_CURVES; k++) sheet_add(&r->steps, k, i, f[k]);
     sheet_add(&r->steps, CURVE_UNITS, i, x->units);
     sheet_add(&r->steps, CURVE_RATE, i, x->rate);
     sheet_add(&r->steps, CURVE_ELAPSED, i, since);

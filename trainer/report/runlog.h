@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/key.h"
+#include "trainer/log/fields.h"
 #include "trainer/report/series.h"
 
 #include <stdbool.h>
@@ -24,15 +25,12 @@
 // Curves of log.jsonl, over steps. Times are milliseconds of a step; UNITS counts tokens (or whatever is counted),
 // ELAPSED seconds. Then evaluations; power records, with watts, degrees and clocks of each device; ranks records, means
 // over ranks.
-#define RUNLOG_STEP_FIELDS(X) \
-    X(LOSS, "loss") X(GRAD_NORM, "grad_norm") X(LR, "lr") X(MS, "ms") X(MFU, "mfu") X(DATA_MS, "data_wait_ms") X(WAIT_MS, "comm_wait_ms") \
-    X(HIDDEN, "comm_hidden") X(LOSS_SCALE, "loss_scale") X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
 typedef enum curve {
-#define RUNLOG_NAME(name, key) CURVE_##name,
-    RUNLOG_STEP_FIELDS(RUNLOG_NAME)
-#undef RUNLOG_NAME
-    STEP_FIELDS,
-    CURVE_UNITS = STEP_FIELDS, CURVE_RATE, CURVE_ELAPSED,
+#define CURVE_NAME(name, curve, ...) IF_##curve(CURVE_##name,)
+    STEP_FIELDS(CURVE_NAME)
+#undef CURVE_NAME
+    STEP_CURVES,
+    CURVE_UNITS = STEP_CURVES, CURVE_RATE, CURVE_ELAPSED,
     CURVE_EVAL, CURVE_ACCURACY, CURVE_BITS, CURVE_ACC, CURVE_ACC_NORM,
     CURVE_WATTS, CURVE_JOULES, CURVE_CELSIUS, CURVE_MHZ,
     CURVE_R_COMPUTE, CURVE_R_DATA, CURVE_R_WAIT, CURVE_R_STAGES, CURVE_R_TENSOR,

@@ -2,7 +2,7 @@
 // the common ones take the short way, and the rest is left to the C library.
 #include "trainer/report/scan.h"
 
-#include "trainer/log/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -4,12 +4,13 @@
 // while it does not: the alarm begins when it reaches the limit, and ends when it is back at zero.
 #include "trainer/watch/alarms.h"
 
+#include "base/text.h"
 #include "trainer/watch/filling.h"
-#include "trainer/watch/line.h"
 #include "trainer/watch/suspect.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -395,21 +396,21 @@ static bool is_slowed(const look *k, rank_memory *m, const watch_rank *r) {
 }
 
 // `limits`: what limits it now.
-static void say_throttled(char text[ALARM_TEXT], const rank_memory *m, const watch_rank *r, unsigned limits, bool hot,
+static void say_throttled(char dst[ALARM_TEXT], const rank_memory *m, const watch_rank *r, unsigned limits, bool hot,
                           const char *name) {
     char why[LIMITED_TEXT];
     double usual = median_clock(m);
-    line l = {text, ALARM_TEXT};
-    if (limits) line_put(&l, "%s: its clock is limited by %s", name, device_limited_text(limits, why));
+    text l = {.at = dst, .room = ALARM_TEXT};
+    if (limits) text_put(&l, "%s: its clock is limited by %s", name, device_limited_text(limits, why));
     else
-        line_put(&l, "%s: %s", name,
+        text_put(&l, "%s: %s", name,
                  hot ? "its clock was limited until just now" : "it is slower than usual, and does not say why");
-    if (r->sensors.mhz > 0) line_put(&l, "; %.0f MHz", r->sensors.mhz);
-    if (r->sensors.mhz > 0 && usual > 0) line_put(&l, ", median %.0f MHz", usual);
-    if (r->sensors.celsius > 0) line_put(&l, "; %.0f C", r->sensors.celsius);
-    if (r->sensors.watts > 0) line_put(&l, "; %.0f W", r->sensors.watts);
-    if (r->sensors.watts > 0 && r->median_watts > 0) line_put(&l, ", median %.0f W", r->median_watts);
-    line_put(&l, ". Next: nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; look at fans and power supply");
+    if (r->sensors.mhz > 0) text_put(&l, "; %.0f MHz", r->sensors.mhz);
+    if (r->sensors.mhz > 0 && usual > 0) text_put(&l, ", median %.0f MHz", usual);
+    if (r->sensors.celsius > 0) text_put(&l, "; %.0f C", r->sensors.celsius);
+    if (r->sensors.watts > 0) text_put(&l, "; %.0f W", r->sensors.watts);
+    if (r->sensors.watts > 0 && r->median_watts > 0) text_put(&l, ", median %.0f W", r->median_watts);
+    text_put(&l, ". Next: nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; look at fans and power supply");
 }
 
 static void judge_throttled(look *k, rank_memory *m, const watch_rank *r, const char *name) {
@@ -450,9 +451,9 @@ static bool is_full(const alarms *a, const watch_state *s, double *need) {
 static void judge_disk(look *k) {
     alarms *a = k->a;
     const watch_state *s = k->s;
-    char text[ALARM_TEXT];
+    char says[ALARM_TEXT];
     const char *host = s->locals > 0 ? s->rank[0].place.host : "";
-    line l = {text, sizeof text};
+    text l = {.at = says, .room = sizeof says};
     double free = (double)s->disk_free, need;
     if (s->disk_free < 0 || s->disk_total <= 0) return;
     filling_look(&a->fill, s->monotonic, s->disk_free, saves(s));
@@ -460,16 +461,15 @@ static void judge_disk(look *k) {
     bool full = is_full(a, s, &need);
     if (!full && left > (a->disk.on ? 2 : 1) * a->l.disk_ahead_s)
         return rest(k, &a->disk, ALARM_DISK, -1, host, "there is room on the run's disk");
-    line_put(&l, "%s: the run's disk has ", host);
-    line_put_bytes(&l, free);
-    line_put(&l, " free of ");
-    line_put_bytes(&l, (double)s->disk_total);
-    if (full && free < 1.3 * need) line_put(&l, ", and a checkpoint takes "), line_put_bytes(&l, need);
+    text_put(&l, "%s: the run's disk has ", host);
+    text_size(&l, free);
+    text_put(&l, " free of ");
+    text_size(&l, (double)s->disk_total);
+    if (full && free < 1.3 * need) text_put(&l, ", and a checkpoint takes "), text_size(&l, need);
     if (isfinite(left))
-        line_put(&l, ", "), line_put_bytes(&l, 3600 * rate),
-            line_put(&l, " less each hour: full in %.1f h", left / 3600);
-    line_put(&l, ". Next: make room there, or lower [checkpoint] keep");
-    ring(k, &a->disk, ALARM_DISK, -1, 0, text);
+        text_put(&l, ", "), text_size(&l, 3600 * rate), text_put(&l, " less each hour: full in %.1f h", left / 3600);
+    text_put(&l, ". Next: make room there, or lower [checkpoint] keep");
+    ring(k, &a->disk, ALARM_DISK, -1, 0, says);
 }
 
 // --- all -------------------------------------------------------------------------------------------------------------

@@ -2,21 +2,21 @@
 #include "trainer/watch/command.h"
 
 #include "base/shell.h"
-#include "trainer/watch/line.h"
+#include "base/text.h"
 #include "trainer/watch/rundir.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static void put_path(line *l, const char *path) {
+static void put_path(text *l, const char *path) {
     char word[SHELL_PATH];
-    line_put(l, "%s", shell_path(word, path));
+    text_put(l, "%s", shell_path(word, path));
 }
 
 void command_on(char *dst, size_t room, const char *words, const char *dir) {
-    line l = {dst, room};
-    line_put(&l, "%s ", words);
+    text l = {.at = dst, .room = room};
+    text_put(&l, "%s ", words);
     put_path(&l, dir);
 }
 
@@ -75,30 +75,30 @@ static void find_places(places *p, const char *dir) {
     free(here);
 }
 
-static void put_start(line *l, const places *p) {
-    if (p->moved) line_put(l, "cd "), put_path(l, p->start), line_put(l, " && ");
-    else if (!p->known && p->full && p->matters) line_put(l, "where it was started: ");
+static void put_start(text *l, const places *p) {
+    if (p->moved) text_put(l, "cd "), put_path(l, p->start), text_put(l, " && ");
+    else if (!p->known && p->full && p->matters) text_put(l, "where it was started: ");
 }
 
 void command_of(char *dst, size_t room, const char *before, const char *verb, const char *dir) {
     char file[2 * IO_PATH + 16];
-    line l = {dst, room};
+    text l = {.at = dst, .room = room};
     places p;
     find_places(&p, dir);
-    line_put(&l, "%s", before);
+    text_put(&l, "%s", before);
     put_start(&l, &p);
     if (p.moved) snprintf(file, sizeof file, "%s/%s/config.ini", p.in, p.name);
     else snprintf(file, sizeof file, "%s/config.ini", p.known || !p.full ? dir : p.full);
-    line_put(&l, "lockstep %s", verb);
+    text_put(&l, "lockstep %s", verb);
     put_path(&l, file);
     free(p.full);
 }
 
 void command_from(char *dst, size_t room, const char *said, const char *dir) {
-    line l = {dst, room};
+    text l = {.at = dst, .room = room};
     places p;
     find_places(&p, dir);
     if (strncmp(said, "lockstep ", 9) == 0) put_start(&l, &p);
-    line_put(&l, "%s", said);
+    text_put(&l, "%s", said);
     free(p.full);
 }

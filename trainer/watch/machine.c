@@ -1,7 +1,7 @@
 // trainer/watch/machine.c: see trainer/watch/machine.h.
 #include "trainer/watch/machine.h"
 
-#include "trainer/watch/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static size_t make_line(machine *m, const watch_state *s) {
         put_rank(&t, &m->rank[i], &s->rank[i]);
     }
     text_put(&t, "]}\n");
-    return t.full ? 0 : t.n;
+    return text_bytes(&t);
 }
 
 static void begin_again(machine *m, double now) {

@@ -1,8 +1,9 @@
-// trainer/watch/metrics.c: see metrics.h. One function writes all families in order; where the text goes, to memory or
-// to a file in pieces, is the writer's business.
+// trainer/watch/metrics.c: see metrics.h. One function writes all families in order, into a text that is in memory, or
+// goes to a file in pieces.
 #include "trainer/watch/metrics.h"
 
 #include "base/io.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "trainer/watch/alarms.h"
 #include "trainer/watch/health.h"
@@ -11,37 +12,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-// --- a writer --------------------------------------------------------------------------------------------------------
+// --- families --------------------------------------------------------------------------------------------------------
 
-enum { LABELS = 512, LINE = 1024, PIECE = 16384 };
-
-typedef struct writer {
-    char *at;
-    size_t n, room;
-    int fd;            // -1: all of it must fit in room
-    const char *path;  // of fd
-    bool full;
-    err_t rc;
-} writer;
-
-static void put(writer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void put(writer *w, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    if (w->fd >= 0 && w->n + LINE > w->room) {
-        if (w->rc == ERR_OK) w->rc = io_write(w->fd, w->path, w->at, w->n, NULL);
-        w->n = 0;
-    }
-    int n = vsnprintf(w->at + w->n, w->room - w->n, fmt, args);
-    va_end(args);
-    if (n < 0 || (size_t)n >= w->room - w->n) w->full = true, w->at[w->n] = 0;
-    else w->n += (size_t)n;
-}
+enum { LABELS = 512, PIECE = 16384 };
 
 // What a family is. Its HELP and TYPE are written with its first sample: a family without any is left out.
 typedef struct family {
@@ -49,27 +26,27 @@ typedef struct family {
     bool begun;
 } family;
 
-static void begin(writer *w, family *f) {
-    if (!f->begun) put(w, "# HELP lockstep_%s %s\n# TYPE lockstep_%s %s\n", f->name, f->help, f->name, f->type);
+static void begin(text *w, family *f) {
+    if (!f->begun) text_put(w, "# HELP lockstep_%s %s\n# TYPE lockstep_%s %s\n", f->name, f->help, f->name, f->type);
     f->begun = true;
 }
 
 // name{labels} value. labels: "" or "{...}"
-static void sample(writer *w, family *f, const char *labels, double x) {
+static void sample(text *w, family *f, const char *labels, double x) {
     if (!isfinite(x)) return;
     begin(w, f);
-    put(w, "lockstep_%s%s %.15g\n", f->name, labels, x);
+    text_put(w, "lockstep_%s%s %.15g\n", f->name, labels, x);
 }
 
-static void whole(writer *w, family *f, const char *labels, int64_t x) {
+static void whole(text *w, family *f, const char *labels, int64_t x) {
     begin(w, f);
-    put(w, "lockstep_%s%s %" PRId64 "\n", f->name, labels, x);
+    text_put(w, "lockstep_%s%s %" PRId64 "\n", f->name, labels, x);
 }
 
-static void gauge(writer *w, const char *name, const char *help, double x) {
+static void gauge(text *w, const char *name, const char *help, double x) {
     sample(w, &(family){name, "gauge", help, false}, "", x);
 }
-static void count(writer *w, const char *name, const char *help, int64_t x) {
+static void count(text *w, const char *name, const char *help, int64_t x) {
     whole(w, &(family){name, "counter", help, false}, "", x);
 }
 
@@ -77,30 +54,26 @@ static void count(writer *w, const char *name, const char *help, int64_t x) {
 static double known(int64_t x) { return x >= 0 ? (double)x : NAN; }
 
 // A label's value: what the format reserves is escaped.
-static void escape(char *dst, size_t room, const char *text) {
-    size_t n = 0;
-    for (; *text && n + 3 < room; text++) {
-        if (*text == '\\' || *text == '"' || *text == '\n') dst[n++] = '\\';
-        dst[n++] = *text == '\n' ? 'n' : *text;
-    }
-    dst[n] = 0;
+static void put_label(text *l, const char *value) {
+    static const text_escapes how = {.special = {"\\\\\\", "\"\\\"", "\n\\n"}};
+    text_escaped(l, &how, value);
 }
 
 // --- the run ---------------------------------------------------------------------------------------------------------
 
-static void put_build(writer *w) {
-    char version[64], escaped[2 * sizeof version];
+static void put_build(text *w) {
+    char version[64], labels[LABELS];
     snprintf(version, sizeof version, "%s", version_text());
     char *revision = strchr(version, ' ');
     if (revision) *revision++ = 0;
-    family f = {"build_info", "gauge", "The build that runs, as labels.", false};
-    char labels[LABELS];
-    escape(escaped, sizeof escaped, revision ? revision : "");
-    snprintf(labels, sizeof labels, "{version=\"%s\",revision=\"%s\"}", version, escaped);
-    whole(w, &f, labels, 1);
+    text l = {.at = labels, .room = sizeof labels};
+    text_put(&l, "{version=\"%s\",revision=\"", version);
+    put_label(&l, revision ? revision : "");
+    text_put(&l, "\"}");
+    whole(w, &(family){"build_info", "gauge", "The build that runs, as labels.", false}, labels, 1);
 }
 
-static void put_steps(writer *w, const board_news *n) {
+static void put_steps(text *w, const board_news *n) {
     int64_t done = n->step - n->began_step;
     char name[64], help[96];
     gauge(w, "step_target", "Steps that the run has in all.", (double)n->steps);
@@ -120,7 +93,7 @@ static void put_steps(writer *w, const board_news *n) {
         gauge(w, "last_step_timestamp_seconds", "When the last step was finished, since 1970.", n->step_time);
 }
 
-static void put_values(writer *w, const board_news *n) {
+static void put_values(text *w, const board_news *n) {
     gauge(w, "train_loss", "Training loss of the last step.", n->loss);
     gauge(w, "gradient_norm", "Norm of the last step's gradient, before it was clipped.", n->grad_norm);
     gauge(w, "learning_rate", "Learning rate of the last step.", n->lr);
@@ -148,20 +121,20 @@ static void put_values(writer *w, const board_news *n) {
 }
 
 // Buckets of the format are cumulative; the last one has all.
-static void put_durations(writer *w, const board_news *n) {
+static void put_durations(text *w, const board_news *n) {
     family f = {"step_duration_seconds", "histogram", "Duration of steps since the process began.", false};
     int64_t sum = 0;
     begin(w, &f);
     for (int i = 0; i < BOARD_BUCKETS - 1; i++) {
         sum += n->bucket[i];
-        put(w, "lockstep_%s_bucket{le=\"%g\"} %" PRId64 "\n", f.name, board_bucket_s[i], sum);
+        text_put(w, "lockstep_%s_bucket{le=\"%g\"} %" PRId64 "\n", f.name, board_bucket_s[i], sum);
     }
     sum += n->bucket[BOARD_BUCKETS - 1];
-    put(w, "lockstep_%s_bucket{le=\"+Inf\"} %" PRId64 "\n", f.name, sum);
-    put(w, "lockstep_%s_sum %.15g\nlockstep_%s_count %" PRId64 "\n", f.name, n->timed_s, f.name, sum);
+    text_put(w, "lockstep_%s_bucket{le=\"+Inf\"} %" PRId64 "\n", f.name, sum);
+    text_put(w, "lockstep_%s_sum %.15g\nlockstep_%s_count %" PRId64 "\n", f.name, n->timed_s, f.name, sum);
 }
 
-static void put_run(writer *w, const watch_state *s) {
+static void put_run(text *w, const watch_state *s) {
     char why[HEALTH_TEXT];
     put_build(w);
     gauge(w, "start_time_seconds", "When the process began, since 1970.", s->began);
@@ -179,7 +152,7 @@ static void put_run(writer *w, const watch_state *s) {
 
 // Writes a family with a sample of each rank. value: NaN where it is not known.
 typedef double (*rank_value)(const watch_rank *r);
-static void of_ranks(writer *w, const watch_state *s, family f, rank_value value) {
+static void of_ranks(text *w, const watch_state *s, family f, rank_value value) {
     char labels[LABELS];
     for (int i = 0; i < s->locals; i++) {
         snprintf(labels, sizeof labels, "{rank=\"%d\"}", s->rank[i].place.rank);
@@ -196,7 +169,7 @@ static double rank_read_retries(const watch_rank *r) { return known(r->read_retr
 static double rank_read_p50(const watch_rank *r) { return r->read_p50_ms / 1e3; }
 static double rank_read_p99(const watch_rank *r) { return r->read_p99_ms / 1e3; }
 
-static void put_phases(writer *w, const watch_state *s) {
+static void put_phases(text *w, const watch_state *s) {
     family f = {"rank_phase_seconds_total", "counter", "Time that a rank has spent in each phase.", false};
     char labels[LABELS];
     for (int i = 0; i < s->locals; i++)
@@ -207,7 +180,7 @@ static void put_phases(writer *w, const watch_state *s) {
         }
 }
 
-static void put_ranks(writer *w, const watch_state *s) {
+static void put_ranks(text *w, const watch_state *s) {
     put_phases(w, s);
     of_ranks(w, s, (family){"rank_step", "gauge", "Step that a rank works at.", false}, rank_step);
     of_ranks(w, s,
@@ -231,16 +204,19 @@ static void put_ranks(writer *w, const watch_state *s) {
 
 // gpu and UUID as NVIDIA's dcgm-exporter has them; of CPUs rank 0 of a node stands for all of its processors.
 static void device_labels(char dst[LABELS], const watch_rank *r, const char *more) {
-    char bus[2 * BOARD_DEVICE], uuid[2 * sizeof r->uuid];
-    escape(bus, sizeof bus, r->device);
-    escape(uuid, sizeof uuid, r->uuid);
-    if (*bus)
-        snprintf(dst, LABELS, "{gpu=\"%d\",UUID=\"%s\",pci_bus_id=\"%s\",rank=\"%d\"%s}", r->place.local, uuid, bus,
-                 r->place.rank, more);
-    else snprintf(dst, LABELS, "{rank=\"%d\"%s}", r->place.rank, more);
+    text l = {.at = dst, .room = LABELS};
+    text_put(&l, "{");
+    if (*r->device) {
+        text_put(&l, "gpu=\"%d\",UUID=\"", r->place.local);
+        put_label(&l, r->uuid);
+        text_put(&l, "\",pci_bus_id=\"");
+        put_label(&l, r->device);
+        text_put(&l, "\",");
+    }
+    text_put(&l, "rank=\"%d\"%s}", r->place.rank, more);
 }
 
-static void of_devices(writer *w, const watch_state *s, family f, rank_value value) {
+static void of_devices(text *w, const watch_state *s, family f, rank_value value) {
     char labels[LABELS];
     for (int i = 0; i < s->locals; i++) {
         device_labels(labels, &s->rank[i], "");
@@ -259,7 +235,7 @@ static double device_total(const watch_rank *r) { return known(r->device_total);
 static double device_planned(const watch_rank *r) { return known(r->device_planned); }
 
 // 1 for each reason for which its clocks are lowered, 0 for the others.
-static void put_limits(writer *w, const watch_state *s) {
+static void put_limits(text *w, const watch_state *s) {
     static const struct {
         unsigned bit;
         const char *label;
@@ -276,7 +252,7 @@ static void put_limits(writer *w, const watch_state *s) {
         }
 }
 
-static void put_devices(writer *w, const watch_state *s) {
+static void put_devices(text *w, const watch_state *s) {
     of_devices(w, s, (family){"device_power_watts", "gauge", "Power that a device draws.", false}, device_watts);
     of_devices(w, s, (family){"device_power_limit_watts", "gauge", "Power that a device may draw.", false},
                device_limit);
@@ -302,7 +278,7 @@ static void put_devices(writer *w, const watch_state *s) {
 
 // --- the node --------------------------------------------------------------------------------------------------------
 
-static void put_node(writer *w, const watch_state *s) {
+static void put_node(text *w, const watch_state *s) {
     family f = {"alarms", "gauge", "What a person should look at now, by kind.", false};
     gauge(w, "filesystem_avail_bytes", "Space that is left for the run on the disk of its directory.",
           known(s->disk_free));
@@ -318,7 +294,7 @@ static void put_node(writer *w, const watch_state *s) {
     }
 }
 
-static void put_all(writer *w, const watch_state *s) {
+static void put_all(text *w, const watch_state *s) {
     put_run(w, s);
     put_ranks(w, s);
     put_devices(w, s);
@@ -329,11 +305,10 @@ size_t metrics_room(int locals) { return 16384 + 6144 * (size_t)locals; }
 
 size_t metrics_write(const watch_state *s, char *dst, size_t room) {
     if (room == 0) return 0;
-    writer w = {.at = dst, .room = room, .fd = -1};
+    text w = {.at = dst, .room = room};
     put_all(&w, s);
-    if (w.full) w.n = 0;
-    dst[w.n] = 0;
-    return w.n;
+    if (w.full) *dst = 0;
+    return text_bytes(&w);
 }
 
 err_t metrics_file(const watch_state *s, const char *path) {
@@ -341,12 +316,12 @@ err_t metrics_file(const watch_state *s, const char *path) {
     TRY(io_path(beside, "%s.new", path));  // not *.prom: the collector does not take it for another one
     int fd;
     TRY(io_open(beside, O_WRONLY | O_CREAT | O_TRUNC, &fd));
-    writer w = {.at = piece, .room = sizeof piece, .fd = fd, .path = beside};
+    text w = {.at = piece, .room = sizeof piece, .to = fd, .path = beside};
     put_all(&w, s);
-    if (w.rc == ERR_OK) w.rc = io_write(fd, beside, piece, w.n, NULL);
-    if (w.rc == ERR_OK && w.full) w.rc = err_set(ERR_INTERNAL, "%s: a line has more than %d bytes", beside, LINE);
-    if (close(fd) != 0 && w.rc == ERR_OK) w.rc = err_set(ERR_IO, "%s: %s", beside, strerror(errno));
-    if (w.rc == ERR_OK && rename(beside, path) != 0) w.rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    if (w.rc != ERR_OK) unlink(beside);
-    return w.rc;
+    err_t rc = text_flush(&w);
+    if (rc == ERR_OK && w.full) rc = err_set(ERR_INTERNAL, "%s: a line has more than %d bytes", beside, PIECE);
+    if (close(fd) != 0 && rc == ERR_OK) rc = err_set(ERR_IO, "%s: %s", beside, strerror(errno));
+    if (rc == ERR_OK && rename(beside, path) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    if (rc != ERR_OK) unlink(beside);
+    return rc;
 }

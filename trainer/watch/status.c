@@ -2,10 +2,10 @@
 // last.
 #include "trainer/watch/status.h"
 
+#include "base/text.h"
+#include "base/utf8.h"
 #include "trainer/log/progress.h"
-#include "trainer/log/utf8.h"
 #include "trainer/watch/facts.h"
-#include "trainer/watch/line.h"
 #include "trainer/watch/rundir.h"
 
 #include <inttypes.h>
@@ -15,18 +15,27 @@
 
 // --- lines -----------------------------------------------------------------------------------------------------------
 
+enum { KEY = 10, LINE = 1024 };
+
 typedef struct page {
     FILE *out;
     int lines;
+    char made[LINE];  // what say() says next
+    text next;
 } page;
 
-enum { KEY = 10, LINE = 1024 };
+// What is to be said: filled in, then said.
+static text *begin(page *p) {
+    p->made[0] = 0;
+    p->next = (text){.at = p->made, .room = sizeof p->made};
+    return &p->next;
+}
 
 // A key, and text after it, which is wrapped between words, and cut after `most` lines.
-static void put(page *p, const char *key, int most, const char *text) {
+static void put(page *p, const char *key, int most, const char *said) {
     char clean[LINE];
     const int wide = STATUS_COLUMNS - KEY;
-    utf8_printable(clean, sizeof clean, text);
+    utf8_printable(clean, sizeof clean, said);
     for (char *c = clean; *c; c++)
         if (*c == '\n' || *c == '\t') *c = ' ';
     for (char *at = clean; *at && most > 0 && p->lines < STATUS_LINES; most--, p->lines++, key = "") {
@@ -44,48 +53,51 @@ static void put(page *p, const char *key, int most, const char *text) {
     }
 }
 
+static void say(page *p, const char *key, int most) { put(p, key, most, p->made); }
+
 static void put_verdict(page *p, const facts *f, const verdict *v) {
     static const char *const word[] = {"FINE", "ATTENTION", "DEAD"};
-    char text[LINE], age[FACTS_AGE], p99[FACTS_AGE];
-    line l = {text, sizeof text};
-    line_put(&l, "%s: %s: step %" PRId64, word[v->code], v->headline, f->step);
-    if (f->steps > 0) line_put(&l, "/%" PRId64, f->steps);
-    if (v->life == LIFE_NEVER) l = (line){text, sizeof text}, line_put(&l, "%s: %s", word[v->code], v->headline);
-    else if (!isnan(f->step_age)) line_put(&l, ", %s ago", facts_age(age, f->step_age));
-    if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 1) line_put(&l, " (p99 %.3g ms)", 1e3 * f->p99);
-    else if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 10) line_put(&l, " (p99 %.3g s)", f->p99);
-    else if (v->life == LIFE_RUNS && f->p99 >= 10) line_put(&l, " (p99 %s)", facts_age(p99, f->p99));
-    put(p, "run", 2, text);
+    char age[FACTS_AGE], p99[FACTS_AGE];
+    text *t = begin(p);
+    text_put(t, "%s: %s", word[v->code], v->headline);
+    if (v->life != LIFE_NEVER) {
+        text_put(t, ": step %" PRId64, f->step);
+        if (f->steps > 0) text_put(t, "/%" PRId64, f->steps);
+        if (!isnan(f->step_age)) text_put(t, ", %s ago", facts_age(age, f->step_age));
+    }
+    if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 1) text_put(t, " (p99 %.3g ms)", 1e3 * f->p99);
+    else if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 10) text_put(t, " (p99 %.3g s)", f->p99);
+    else if (v->life == LIFE_RUNS && f->p99 >= 10) text_put(t, " (p99 %s)", facts_age(p99, f->p99));
+    say(p, "run", 2);
 }
 
 static void put_note(page *p, const facts *f, const verdict *v) {
-    char text[LINE] = "", age[FACTS_AGE];
-    if (f->damaged) snprintf(text, sizeof text, "status.json can't be read: what follows is from the other files");
+    char age[FACTS_AGE];
+    text *t = begin(p);
+    if (f->damaged) text_put(t, "status.json can't be read: what follows is from the other files");
     else if (f->status && f->status_age < -5)
-        snprintf(text, sizeof text,
-                 "status.json is %s in the future: clocks differ; what follows is from the other files",
+        text_put(t, "status.json is %s in the future: clocks differ; what follows is from the other files",
                  facts_age(age, -f->status_age));
     else if (f->status && !f->fresh && v->life == LIFE_RUNS)
-        snprintf(text, sizeof text, "the watcher is gone: status.json is %s old; what follows is from the other files",
+        text_put(t, "the watcher is gone: status.json is %s old; what follows is from the other files",
                  facts_age(age, f->status_age));
     else if (!f->status && v->life == LIFE_RUNS)
-        snprintf(text, sizeof text, "there is no watcher, so nobody looks at ranks, devices and disk");
-    put(p, "note", 2, text);
+        text_put(t, "there is no watcher, so nobody looks at ranks, devices and disk");
+    say(p, "note", 2);
 }
 
 static void put_suspect(page *p, const verdict *v) {
     const json_t *r = v->suspect;
-    char text[LINE];
-    line l = {text, sizeof text};
     if (!r) return;
+    text *t = begin(p);
     const char *device = rundir_text(r, "device"), *doing = rundir_text(r, "doing"), *role = rundir_text(r, "role");
-    line_put(&l, "rank %" PRId64 " (%s%s%s)%s%s", rundir_whole(r, "rank", -1), rundir_text(r, "host"),
-             *role ? ", " : "", role, *device ? ", GPU " : ", CPU", device);
-    line_put(&l, ", pid %" PRId64 ": phase %s", rundir_whole(r, "pid", 0), rundir_text(r, "phase"));
-    if (*doing) line_put(&l, ", %s", doing);
-    if (*doing && rundir_whole(r, "number", -1) >= 0) line_put(&l, " %" PRId64, rundir_whole(r, "number", -1));
-    line_put(&l, " of step %" PRId64 " for %.0f s", rundir_whole(r, "step", 0), rundir_real(r, "doing_s"));
-    put(p, "waits for", 2, text);
+    text_put(t, "rank %" PRId64 " (%s%s%s)%s%s", rundir_whole(r, "rank", -1), rundir_text(r, "host"), *role ? ", " : "",
+             role, *device ? ", GPU " : ", CPU", device);
+    text_put(t, ", pid %" PRId64 ": phase %s", rundir_whole(r, "pid", 0), rundir_text(r, "phase"));
+    if (*doing) text_put(t, ", %s", doing);
+    if (*doing && rundir_whole(r, "number", -1) >= 0) text_put(t, " %" PRId64, rundir_whole(r, "number", -1));
+    text_put(t, " of step %" PRId64 " for %.0f s", rundir_whole(r, "step", 0), rundir_real(r, "doing_s"));
+    say(p, "waits for", 2);
 }
 
 // The watts of all ranks here, and of the one that is furthest below its own median.
@@ -93,7 +105,6 @@ static void put_power(page *p, const facts *f) {
     const json_t *ranks = json_object_get(f->status, "ranks"), *least = NULL;
     double watts = 0, median = 0, low = INFINITY;
     int known = 0;
-    char text[LINE];
     for (size_t i = 0; f->fresh && i < json_array_size(ranks); i++) {
         const json_t *r = json_array_get(ranks, i);
         double w = rundir_real(r, "watts"), m = rundir_real(r, "median_watts");
@@ -101,72 +112,71 @@ static void put_power(page *p, const facts *f) {
         known++, watts += w, median += m;
         if (m > 0 && w / m < low) low = w / m, least = r;
     }
-    line l = {text, sizeof text};
     if (known == 0) return;
-    line_put(&l, "%.0f W of %d device%s", watts, known, known == 1 ? "" : "s");
-    if (median > 0) line_put(&l, ", median %.0f W", median);
+    text *t = begin(p);
+    text_put(t, "%.0f W of %d device%s", watts, known, known == 1 ? "" : "s");
+    if (median > 0) text_put(t, ", median %.0f W", median);
     if (known > 1 && least)
-        line_put(&l, "; rank %" PRId64 ": %.0f W, median %.0f W", rundir_whole(least, "rank", -1),
+        text_put(t, "; rank %" PRId64 ": %.0f W, median %.0f W", rundir_whole(least, "rank", -1),
                  rundir_real(least, "watts"), rundir_real(least, "median_watts"));
-    put(p, "power", 1, text);
+    say(p, "power", 1);
 }
 
 static void put_speed(page *p, const facts *f, const verdict *v) {
-    char text[LINE], speed[48], age[FACTS_AGE], when[32];
-    line l = {text, sizeof text};
+    char speed[48], age[FACTS_AGE], when[32];
     if (isnan(f->loss) && isnan(f->rate)) return;
-    if (!isnan(f->loss)) line_put(&l, "loss %.4f", f->loss);
+    text *t = begin(p);
+    if (!isnan(f->loss)) text_put(t, "loss %.4f", f->loss);
     if (f->rate > 0) {
         progress_rate(speed, *f->unit ? f->unit : "tokens", f->rate);
-        line_put(&l, ", %s", speed);
+        text_put(t, ", %s", speed);
     }
     if (v->life == LIFE_RUNS && f->eta_s >= 0 && f->eta_s < 1e9) {
         time_t end = (time_t)(f->now + f->eta_s);
         struct tm utc;
         strftime(when, sizeof when, "%Y-%m-%d %H:%MZ", gmtime_r(&end, &utc));
-        line_put(&l, ", done in %s (%s)", facts_age(age, f->eta_s), when);
+        text_put(t, ", done in %s (%s)", facts_age(age, f->eta_s), when);
     }
-    put(p, "speed", 1, *text == ',' ? text + 2 : text);
+    put(p, "speed", 1, *t->at == ',' ? t->at + 2 : t->at);
 }
 
 static void put_saved(page *p, const facts *f, const verdict *v) {
-    char text[LINE], age[FACTS_AGE];
-    line l = {text, sizeof text};
+    char age[FACTS_AGE];
     int64_t risk = f->step - (f->checkpoint > 0 ? f->checkpoint : 0);
     if (v->life == LIFE_NEVER) return;
-    if (f->checkpoint < 0) line_put(&l, "nothing yet");
-    else line_put(&l, "step %" PRId64 ", %s ago", f->checkpoint, facts_age(age, f->checkpoint_age));
+    text *t = begin(p);
+    if (f->checkpoint < 0) text_put(t, "nothing yet");
+    else text_put(t, "step %" PRId64 ", %s ago", f->checkpoint, facts_age(age, f->checkpoint_age));
     if (risk > 0)
-        line_put(&l, "; %s: %" PRId64 " step%s", v->life == LIFE_RUNS ? "at risk" : "lost", risk, risk == 1 ? "" : "s");
-    if (risk > 0 && f->p50 > 0) line_put(&l, " (%s)", facts_age(age, f->p50 * (double)risk));
-    if (f->checkpoint >= 0 && *f->hash) line_put(&l, "; hash %s", f->hash);
-    put(p, "saved", 1, text);
+        text_put(t, "; %s: %" PRId64 " step%s", v->life == LIFE_RUNS ? "at risk" : "lost", risk, risk == 1 ? "" : "s");
+    if (risk > 0 && f->p50 > 0) text_put(t, " (%s)", facts_age(age, f->p50 * (double)risk));
+    if (f->checkpoint >= 0 && *f->hash) text_put(t, "; hash %s", f->hash);
+    say(p, "saved", 1);
 }
 
 static void put_restarts(page *p, const facts *f) {
-    char text[LINE], age[FACTS_AGE];
+    char age[FACTS_AGE];
     if (f->restarts == 0) return;
-    snprintf(text, sizeof text, "%d in 24 h, the last %s ago", f->restarts, facts_age(age, f->restart_age));
-    put(p, "restarts", 1, text);
+    text_put(begin(p), "%d in 24 h, the last %s ago", f->restarts, facts_age(age, f->restart_age));
+    say(p, "restarts", 1);
 }
 
 static void put_disk(page *p, const facts *f) {
-    char text[LINE];
-    line l = {text, sizeof text};
     if (isnan(f->disk_free)) return;
-    line_put_bytes(&l, f->disk_free);
-    line_put(&l, " free of ");
-    line_put_bytes(&l, f->disk_total);
-    if (f->disk_left_s < 1e7) line_put(&l, "; full in %.1f h at this rate", f->disk_left_s / 3600);
-    put(p, "disk", 1, text);
+    text *t = begin(p);
+    text_size(t, f->disk_free);
+    text_put(t, " free of ");
+    text_size(t, f->disk_total);
+    if (f->disk_left_s < 1e7) text_put(t, "; full in %.1f h at this rate", f->disk_left_s / 3600);
+    say(p, "disk", 1);
 }
 
 static void put_events(page *p, const facts *f, int most) {
-    char text[LINE], age[FACTS_AGE];
+    char age[FACTS_AGE];
     for (int i = 0; i < f->events && i < most; i++) {
-        snprintf(text, sizeof text, "%s ago, step %" PRId64 ", %s: %s", facts_age(age, f->event[i].age),
-                 f->event[i].step, f->event[i].kind, f->event[i].text);
-        put(p, i ? "" : "events", 1, text);
+        text_put(begin(p), "%s ago, step %" PRId64 ", %s: %s", facts_age(age, f->event[i].age), f->event[i].step,
+                 f->event[i].kind, f->event[i].text);
+        say(p, i ? "" : "events", 1);
     }
 }
 

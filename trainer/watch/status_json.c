@@ -3,7 +3,7 @@
 #include "trainer/watch/status_json.h"
 
 #include "trainer/watch/alarms.h"
-#include "trainer/watch/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -157,5 +157,5 @@ size_t status_json(const watch_state *s, char *dst, size_t room) {
         put_alarm(&t, &s->alarm[i]);
     }
     text_put(&t, "]}\n");
-    return t.full ? 0 : t.n;
+    return text_bytes(&t);
 }

@@ -4,7 +4,7 @@
 // device draws.
 #include "trainer/watch/suspect.h"
 
-#include "trainer/watch/line.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -108,37 +108,37 @@ static const char *judge_work(const watch_rank *r, double waits_s) {
     return r->cpu < 0.2 ? " nothing, or waits" : " slowly";
 }
 
-static void put_next(line *l, const watch_state *s, suspect who) {
+static void put_next(text *l, const watch_state *s, suspect who) {
     const watch_rank *r = &s->rank[who.local];
     switch (who.why) {
-    case SUSPECT_STOPPED: line_put(l, "kill -CONT %d", r->pid); break;
-    case SUSPECT_DISK: line_put(l, "dmesg; cat /proc/%d/stack", r->pid); break;
-    case SUSPECT_DATA: line_put(l, "look at the disk or file system of [data] train"); break;
-    case SUSPECT_ELSEWHERE: line_put(l, "lockstep status on the other nodes"); break;
-    default: line_put(l, "%sgdb -p %d -batch -ex 'thread apply all bt'", r->device[0] ? "dmesg (Xid); " : "", r->pid);
+    case SUSPECT_STOPPED: text_put(l, "kill -CONT %d", r->pid); break;
+    case SUSPECT_DISK: text_put(l, "dmesg; cat /proc/%d/stack", r->pid); break;
+    case SUSPECT_DATA: text_put(l, "look at the disk or file system of [data] train"); break;
+    case SUSPECT_ELSEWHERE: text_put(l, "lockstep status on the other nodes"); break;
+    default: text_put(l, "%sgdb -p %d -batch -ex 'thread apply all bt'", r->device[0] ? "dmesg (Xid); " : "", r->pid);
     }
 }
 
 void suspect_text(char *dst, size_t room, const watch_state *s, suspect who, int64_t step, double quiet_s,
                   double waits_s) {
-    line l = {dst, room};
+    text l = {.at = dst, .room = room};
     char name[SUSPECT_NAME];
     if (who.local < 0)
         return (void)snprintf(dst, room, "no step for %.0f s, and no rank of this node is there", quiet_s);
     const watch_rank *r = &s->rank[who.local];
-    line_put(&l, "no step for %.0f s", quiet_s);
-    if (step >= 0) line_put(&l, " after step %" PRId64, step);
+    text_put(&l, "no step for %.0f s", quiet_s);
+    if (step >= 0) text_put(&l, " after step %" PRId64, step);
     bool found = who.why != SUSPECT_ELSEWHERE && who.why != SUSPECT_UNKNOWN;
     if (found)
-        line_put(&l, ": waiting for %s: %s%s; ", suspect_name(r, name), reason[who.why],
+        text_put(&l, ": waiting for %s: %s%s; ", suspect_name(r, name), reason[who.why],
                  who.why == SUSPECT_COMPUTES ? judge_work(r, waits_s) : "");
-    else line_put(&l, ": %s, for the longest time %s: ", reason[who.why], suspect_name(r, name));
-    line_put(&l, "phase %s", board_phase_name(r->phase));
-    if (r->what) line_put(&l, ", %s", r->what);
-    if (r->what && r->number >= 0) line_put(&l, " %" PRId64, r->number);
-    line_put(&l, " of step %" PRId64 " for %.0f s", r->step, r->what_s);
+    else text_put(&l, ": %s, for the longest time %s: ", reason[who.why], suspect_name(r, name));
+    text_put(&l, "phase %s", board_phase_name(r->phase));
+    if (r->what) text_put(&l, ", %s", r->what);
+    if (r->what && r->number >= 0) text_put(&l, " %" PRId64, r->number);
+    text_put(&l, " of step %" PRId64 " for %.0f s", r->step, r->what_s);
     if (!isnan(r->sensors.watts) && r->median_watts > 0)
-        line_put(&l, "; %.0f W, median %.0f W", r->sensors.watts, r->median_watts);
-    line_put(&l, ". Next: ");
+        text_put(&l, "; %.0f W, median %.0f W", r->sensors.watts, r->median_watts);
+    text_put(&l, ". Next: ");
     put_next(&l, s, who);
 }

@@ -5,8 +5,8 @@
 #include "trainer/watch/tail.h"
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "trainer/log/progress.h"
-#include "trainer/log/utf8.h"
 #include "trainer/watch/command.h"
 #include "trainer/watch/rundir.h"
 

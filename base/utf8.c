@@ -1,5 +1,5 @@
-// trainer/log/utf8.c: see trainer/log/utf8.h.
-#include "trainer/log/utf8.h"
+// base/utf8.c: see trainer/log/utf8.h.
+#include "base/utf8.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,66 +1,10 @@
-// trainer/report/html.c: see trainer/report/html.h.
-#include "trainer/report/html.h"
-
-#include "trainer/log/utf8.h"
+// trainer/report/figure.c: see trainer/report/figure.h.
+#include "trainer/report/figure.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-static bool make_room(html *h, size_t more) {
-    if (h->failed) return false;
-    if (h->n + more + 1 <= h->room) return true;
-    size_t room = (h->n + more + 1) * 2 + 4096;
-    char *at = realloc(h->at, room);
-    if (!at) return h->failed = true, false;
-    h->at = at, h->room = room;
-    return true;
-}
-
-void html_put(html *h, const char *fmt, ...) {
-    va_list args, again;
-    va_start(args, fmt);
-    va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
-    if (n > 0 && make_room(h, (size_t)n)) {
-        vsnprintf(h->at + h->n, (size_t)n + 1, fmt, again);
-        h->n += (size_t)n;
-    }
-    va_end(again);
-    va_end(args);
-}
-
-static void add(html *h, const char *text, size_t n) {
-    if (!make_room(h, n)) return;
-    memcpy(h->at + h->n, text, n);
-    h->n += n;
-    h->at[h->n] = 0;
-}
-
-void html_text(html *h, const char *text) {
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        int n = utf8_length(s);
-        bool control = (*s < 0x20 && *s != '\n' && *s != '\t') || *s == 0x7F || (*s == 0xC2 && s[1] < 0xA0);
-        if (n == 0 || control) add(h, "\xEF\xBF\xBD", 3);
-        else if (*s == '<') add(h, "&lt;", 4);
-        else if (*s == '>') add(h, "&gt;", 4);
-        else if (*s == '&') add(h, "&amp;", 5);
-        else if (*s == '"') add(h, "&quot;", 6);
-        else if (*s == '\'') add(h, "&#39;", 5);
-        else add(h, (const char *)s, (size_t)n);
-        s += n ? n : 1;
-    }
-}
-
-void html_free(html *h) {
-    free(h->at);
-    *h = (html){0};
-}
-
-// --- numbers ---------------------------------------------------------------------------------------------------------
 
 // 43600 as 43.6 and "k".
 static const char *scaled(double v, double *small) {

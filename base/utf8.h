@@ -1,6 +1,6 @@
-// trainer/log/utf8.h: text of any bytes, as a model writes it, for those who read UTF-8.
-#ifndef TRAINER_LOG_UTF8_H
-#define TRAINER_LOG_UTF8_H
+// base/utf8.h: text of any bytes, as a model writes it, for those who read UTF-8.
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
 
 #include <stddef.h>
 

@@ -1,0 +1,74 @@
+// trainer/log/fields.h: the numbers of a step, once. What log.jsonl, TensorBoard, the board and the report have of a
+// step's record is made from this list, so that another number is another line here.
+#ifndef TRAINER_LOG_FIELDS_H
+#define TRAINER_LOG_FIELDS_H
+
+#include "trainer/log/record.h"
+
+#include <math.h>
+
+// Of what is 0 where it is not known.
+static inline double over_0(double x) { return x > 0 ? x : NAN; }
+
+//   X(name, curve, board, member, key, as, nth, tag, value)
+//
+// curve  does the report draw it?
+// board  is it on the board (board_news), as `member`?
+// key    in log.jsonl, in this order. %s: the unit that is counted, "token"
+// as     how it is printed there (field_kind)
+// tag    in TensorBoard; NULL: not there. nth: its place among them, and all others after these
+// value  of a step_record `r`; NaN: not known
+//
+// clang-format off
+#define STEP_FIELDS(X) \
+    X(LOSS,         YES, YES, loss,         "loss",         REAL,  0,  "train/loss",          r->loss) \
+    X(GRAD_NORM,    YES, YES, grad_norm,    "grad_norm",    REAL,  1,  "train/grad_norm",     r->grad_norm) \
+    X(LR,           YES, YES, lr,           "lr",           REAL,  2,  "train/lr",            r->lr) \
+    X(UNITS,        NO,  NO,  units,        "%ss",          WHOLE, 17, NULL,                  r->units) \
+    X(MS,           YES, YES, ms,           "ms",           REAL,  6,  "speed/ms",            r->ms) \
+    X(RATE,         NO,  YES, units_per_s,  "%ss_per_s",    REAL,  5,  "speed/%ss_per_s",     r->units_per_s) \
+    X(MFU,          YES, YES, mfu,          "mfu",          REAL,  9,  "speed/mfu",           over_0(r->mfu)) \
+    X(DATA_MS,      YES, YES, data_wait_ms, "data_wait_ms", REAL,  7,  "speed/data_wait_ms",  r->data_wait_ms) \
+    X(WAIT_MS,      YES, YES, comm_wait_ms, "comm_wait_ms", REAL,  8,  "speed/comm_wait_ms",  r->comm_wait_ms) \
+    X(COMM_MS,      NO,  NO,  comm_ms,      "comm_ms",      REAL,  12, "speed/comm_ms",       r->comm_ms) \
+    X(HIDDEN,       YES, NO,  hidden,       "comm_hidden",  REAL,  13, "speed/comm_hidden",   r->hidden) \
+    X(SLOWEST,      NO,  NO,  slowest,      "slowest_rank", WHOLE, 14, "speed/slowest_rank",  r->slowest) \
+    X(SLOWEST_MS,   NO,  NO,  slowest_ms,   "slowest_compute_ms", REAL, 15, "speed/slowest_compute_ms", r->slowest_ms) \
+    X(MEDIAN_MS,    NO,  NO,  median_ms,    "median_compute_ms", REAL,  16, "speed/median_compute_ms", r->median_ms) \
+    X(LOSS_SCALE,   YES, YES, loss_scale,   "loss_scale",   REAL,  3,  "train/loss_scale",    r->loss_scale) \
+    X(SKIPPED,      YES, NO,  skipped,      "skipped",      YESNO, 4,  "train/skipped",       r->skipped) \
+    X(TIME,         NO,  NO,  time,         "time",         TIME,  18, NULL,                  over_0(r->time)) \
+    X(RESIDENT,     YES, NO,  resident,     "resident",     WHOLE, 10, "memory/resident",     over_0(r->resident)) \
+    X(DEVICE_BYTES, YES, NO,  device_bytes, "device_bytes", WHOLE, 11, "memory/device_bytes", over_0(r->device_bytes))
+// clang-format on
+
+// IF_##curve(text) is the text or nothing.
+#define IF_YES(...) __VA_ARGS__
+#define IF_NO(...)
+
+typedef enum step_field {
+#define STEP_NAME(name, ...) STEP_##name,
+    STEP_FIELDS(STEP_NAME)
+#undef STEP_NAME
+        STEP_COUNT
+} step_field;
+
+// REAL: 9 digits. WHOLE: a whole number. YESNO: true or false. TIME: to the millisecond. All but YESNO: null for NaN.
+typedef enum field_kind { FIELD_REAL, FIELD_WHOLE, FIELD_YESNO, FIELD_TIME } field_kind;
+
+typedef struct field_about {
+    const char *key, *tag;
+    field_kind as;
+} field_about;
+
+extern const field_about step_about[STEP_COUNT];
+extern const step_field step_nth[STEP_COUNT];  // in the order of `nth`
+
+double step_value(const step_record *r, step_field f);
+
+// Only of several ranks: between these two.
+static inline bool step_has(const step_record *r, step_field f) {
+    return r->world > 1 || f < STEP_COMM_MS || f > STEP_MEDIAN_MS;
+}
+
+#endif
