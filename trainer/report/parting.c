@@ -3,13 +3,10 @@
 
 #include "trainer/report/scan.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // --- a log, step by step ---------------------------------------------------------------------------------------------
 
@@ -22,39 +19,26 @@ typedef struct logged {
 } logged;
 
 typedef struct steps {
-    int fd;  // -1: there is no such file
-    char path[IO_PATH], *text;
-    size_t at, n;
-    bool ended, passing;
+    follower log;
+    char *text;
     logged next;  // the first of the step after
 } steps;
 
+// A log that is not there has no steps.
 static err_t steps_open(steps *s, const char *dir) {
-    *s = (steps){.fd = -1};
-    TRY(io_path(s->path, "%s/log.jsonl", dir));
+    char path[IO_PATH];
+    follow_news news;
+    *s = (steps){.log.fd = -1};
+    TRY(io_path(path, "%s/log.jsonl", dir));
     s->text = malloc(RUNLOG_CHUNK);
     if (!s->text) return err_set(ERR_INTERNAL, "no memory to compare logs with");
-    err_t rc = io_open(s->path, O_RDONLY, &s->fd);
-    if (rc != ERR_OK && errno != ENOENT && errno != ENOTDIR) return rc;
-    s->ended = s->fd < 0;
-    return ERR_OK;
+    TRY(follow_begin(&s->log, path, s->text, RUNLOG_CHUNK));
+    return follow_look(&s->log, &news);
 }
 
 static void steps_close(steps *s) {
-    if (s->fd >= 0) close(s->fd);
+    follow_close(&s->log);
     free(s->text);
-}
-
-static err_t fill(steps *s) {
-    memmove(s->text, s->text + s->at, s->n - s->at);
-    s->n -= s->at, s->at = 0;
-    if (s->n == RUNLOG_CHUNK) s->n = 0, s->passing = true;  // too long to be ours
-    ssize_t n = read(s->fd, s->text + s->n, RUNLOG_CHUNK - s->n);
-    if (n < 0 && errno == EINTR) return ERR_OK;
-    if (n < 0) return err_set(ERR_IO, "%s: %s", s->path, strerror(errno));
-    s->n += (size_t)n;
-    s->ended = n == 0;
-    return ERR_OK;
 }
 
 // false: the line is neither a step's nor a checkpoint's, or damaged.
@@ -77,20 +61,12 @@ static bool parse(const char *line, size_t n, logged *x) {
 
 // The next line that counts; step 0: there is none.
 static err_t next_line(steps *s, logged *x) {
+    const char *line;
+    size_t n;
+    while (follow_next(&s->log, &line, &n))
+        if (line && parse(line, n, x)) return ERR_OK;
     *x = (logged){0};
-    for (;;) {
-        const char *line = s->text + s->at, *end = s->n > s->at ? memchr(line, '\n', s->n - s->at) : NULL;
-        if (!end && s->ended) return ERR_OK;
-        if (!end) {
-            TRY(fill(s));
-            continue;
-        }
-        s->at += (size_t)(end - line) + 1;
-        bool counts = !s->passing && parse(line, (size_t)(end - line), x);
-        s->passing = false;
-        if (counts) return ERR_OK;
-        *x = (logged){0};
-    }
+    return s->log.rc;
 }
 
 // The next step, with what its lines say together. Steps that go back are passed over.
@@ -125,7 +101,7 @@ static void compare(parting *p, const logged *a, const logged *b) {
 }
 
 err_t parting_of(parting *p, const char *dir_a, const char *dir_b) {
-    steps a, b = {.fd = -1};
+    steps a, b = {.log.fd = -1};
     logged x, y;
     *p = (parting){0};
     err_t rc = steps_open(&a, dir_a);

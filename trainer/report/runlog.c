@@ -1,14 +1,11 @@
-// trainer/report/runlog.c: files that grow, read line by line. What a line means is in records.c.
+// trainer/report/runlog.c: files that grow, read line by line (base/follow.h). What a line means is in records.c.
 #include "trainer/report/runlog.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 // --- open, close -----------------------------------------------------------------------------------------------------
 
@@ -26,6 +23,12 @@ static void name_of(runlog *r) {
     snprintf(r->name, sizeof r->name, "%s", slash && slash[1] ? slash + 1 : path);
 }
 
+static err_t open_file(runlog *r, runlog_file *f, const char *name) {
+    char path[IO_PATH];
+    TRY(io_path(path, "%s/%s", r->dir, name));
+    return follow_begin(&f->of, path, r->chunk, RUNLOG_CHUNK);
+}
+
 err_t runlog_open(runlog **out, const char *dir) {
     err_t rc = ERR_OK;
     *out = NULL;
@@ -36,7 +39,6 @@ err_t runlog_open(runlog **out, const char *dir) {
             dir);
     runlog *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for the log of %s", dir);
-    r->log.name = "log.jsonl", r->events.name = "events.jsonl", r->machine.name = "machine.jsonl";
     TRY_GOTO(io_path(r->dir, "%s", dir), failed);
     TRY_GOTO(sheet_open(&r->steps, CURVES, 1, 1, false), failed);
     TRY_GOTO(sheet_open(&r->early, EARLY_CURVES, 1, 1, true), failed);
@@ -48,6 +50,9 @@ err_t runlog_open(runlog **out, const char *dir) {
     r->chunk = malloc(RUNLOG_CHUNK);
     if (!r->setting || !r->rank_ms || !r->chunk)
         TRY_GOTO(err_set(ERR_INTERNAL, "no memory for the log of %s", dir), failed);
+    TRY_GOTO(open_file(r, &r->log, "log.jsonl"), failed);
+    TRY_GOTO(open_file(r, &r->events, "events.jsonl"), failed);
+    TRY_GOTO(open_file(r, &r->machine, "machine.jsonl"), failed);
     name_of(r);
     runlog_forget(r);
     *out = r;
@@ -72,33 +77,20 @@ void runlog_close(runlog *r) {
 
 // --- a file that grows -----------------------------------------------------------------------------------------------
 
+// What the file said so far, as it is to be read from its beginning.
 static void forget(runlog *r, runlog_file *f) {
-    *f = (runlog_file){.name = f->name, .inode = f->inode};
+    f->lines = f->damaged = 0;
     if (f == &r->log) runlog_forget(r);
     if (f == &r->events) r->events_seen = 0, r->marks = 0, r->forked[0] = 0;
     if (f == &r->machine) sheet_clear(&r->seconds, NAN, 1);
 }
 
-// The bytes before `offset` are kept, so that a file that was truncated and grew beyond it is noticed.
-static void remember(runlog_file *f, const char *lines, size_t n) {
-    size_t keep = n < sizeof f->mark ? n : sizeof f->mark;
-    memcpy(f->mark, lines + n - keep, keep);
-    f->marked = (int)keep;
-}
-
-static bool is_the_same(const runlog_file *f, int fd, const struct stat *st) {
-    char now[sizeof f->mark];
-    if (f->offset == 0) return true;
-    if ((uint64_t)st->st_ino != f->inode || st->st_size < f->offset) return false;
-    return pread(fd, now, (size_t)f->marked, (off_t)(f->offset - f->marked)) == f->marked &&
-           memcmp(now, f->mark, (size_t)f->marked) == 0;
-}
-
 // One line. *again: the file has begun a new life, and must be read from its beginning.
 static void take(runlog *r, runlog_file *f, const char *line, size_t n, bool fresh, bool *again) {
-    bool back = false, well;
-    if (n == 0) return;
-    if (f == &r->log) well = runlog_take_log(r, line, n, &back);
+    bool back = false, well = false;
+    if (line && n == 0) return;
+    if (!line) well = false;  // too long
+    else if (f == &r->log) well = runlog_take_log(r, line, n, &back);
     else well = f == &r->events ? runlog_take_event(r, line, n) : runlog_take_machine(r, line, n);
     f->lines++;
     if (well && !back) return;
@@ -106,61 +98,25 @@ static void take(runlog *r, runlog_file *f, const char *line, size_t n, bool fre
     else f->damaged++;
 }
 
-// The whole lines of a chunk; returns how many bytes they are.
-static size_t take_lines(runlog *r, runlog_file *f, size_t n, bool fresh, bool *again) {
-    size_t at = 0;
-    for (const char *end; !*again && (end = memchr(r->chunk + at, '\n', n - at)) != NULL;) {
-        size_t length = (size_t)(end - (r->chunk + at));
-        if (!f->passing) take(r, f, r->chunk + at, length, fresh, again);
-        f->passing = false;
-        at += length + 1;
-    }
-    if (at == 0 && n == RUNLOG_CHUNK) {
-        if (!f->passing) f->damaged++, f->lines++;
-        f->passing = true;
-        at = n;
-    }
-    return at;
-}
-
 // fresh: from its beginning, so that a step that goes back is damage and no new life.
-static err_t read_on(runlog *r, runlog_file *f, int fd, bool fresh, bool *again) {
-    while (!*again) {
-        ssize_t n = pread(fd, r->chunk, RUNLOG_CHUNK, (off_t)f->offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return err_set(ERR_IO, "%s/%s: %s", r->dir, f->name, strerror(errno));
-        size_t used = n ? take_lines(r, f, (size_t)n, fresh, again) : 0;
-        if (used == 0) return ERR_OK;
-        remember(f, r->chunk, used);
-        f->offset += (int64_t)used;
-    }
-    return ERR_OK;
+static err_t read_on(runlog *r, runlog_file *f, bool fresh) {
+    const char *line;
+    size_t n;
+    bool again = false;
+    while (!again && follow_next(&f->of, &line, &n)) take(r, f, line, n, fresh, &again);
+    if (!again) return f->of.rc;
+    forget(r, f);
+    follow_seek(&f->of, 0);
+    return read_on(r, f, true);
 }
 
 static err_t poll_file(runlog *r, runlog_file *f) {
-    char path[IO_PATH];
-    struct stat st;
-    bool again = false;
-    TRY(io_path(path, "%s/%s", r->dir, f->name));
-    int fd;
-    err_t rc = io_open(path, O_RDONLY, &fd);
-    if (rc == ERR_IO && (errno == ENOENT || errno == ENOTDIR)) {
-        if (f->offset) forget(r, f);
-        return ERR_OK;
-    }
-    TRY(rc);
-    if (fstat(fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    if (rc == ERR_OK) {
-        if (!is_the_same(f, fd, &st)) forget(r, f);
-        f->inode = (uint64_t)st.st_ino;
-        rc = read_on(r, f, fd, f->offset == 0, &again);
-    }
-    if (again) {
-        forget(r, f);
-        again = false;
-        rc = read_on(r, f, fd, true, &again);
-    }
-    close(fd);
+    follow_news news;
+    TRY(follow_look(&f->of, &news));
+    if (news == FOLLOW_GONE && f->of.at) follow_seek(&f->of, 0), news = FOLLOW_REPLACED;
+    if (news != FOLLOW_ON && news != FOLLOW_GONE) forget(r, f);
+    err_t rc = read_on(r, f, f->of.at == 0);
+    follow_close(&f->of);
     return rc;
 }
 

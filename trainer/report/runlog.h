@@ -11,8 +11,7 @@
 #ifndef TRAINER_REPORT_RUNLOG_H
 #define TRAINER_REPORT_RUNLOG_H
 
-#include "base/err.h"
-#include "base/io.h"
+#include "base/follow.h"
 #include "base/key.h"
 #include "trainer/log/fields.h"
 #include "trainer/report/series.h"
@@ -76,12 +75,7 @@ enum {
 
 // One of the files that grow.
 typedef struct runlog_file {
-    const char *name;
-    uint64_t inode;
-    int64_t offset;  // where the first unread line begins
-    bool passing;    // this line is longer than RUNLOG_CHUNK: passed over to its end
-    char mark[64];   // the bytes before `offset`, to see whether they are still the same
-    int marked;
+    follower of;
     int64_t lines, damaged;
 } runlog_file;
 
@@ -172,7 +166,7 @@ typedef struct runlog {
     double *rank_ms;  // (RUNLOG_RANKS) of one ranks record, until its last line is read
     int64_t rank_step;
     int rank_count;
-    char *chunk;  // (RUNLOG_CHUNK) scratch
+    char *chunk;  // (RUNLOG_CHUNK) for the followers
 } runlog;
 
 // Nothing is read yet. ERR_DATA: dir is no run's directory (it has neither log.jsonl nor config.ini); ERR_INTERNAL: no

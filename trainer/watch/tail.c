@@ -1,118 +1,32 @@
-// trainer/watch/tail.c: see trainer/watch/tail.h.
-//
-// Files are looked at five times a second, which works on every file system. A file that was truncated and has grown
-// again since the last look is known by the bytes before our place in it, which are others then.
+// trainer/watch/tail.c: see trainer/watch/tail.h. Files are looked at five times a second (base/follow.h), which works
+// on every file system.
 #include "trainer/watch/tail.h"
 
-#include "base/clock.h"
+#include "base/follow.h"
 #include "base/utf8.h"
 #include "trainer/log/progress.h"
 #include "trainer/watch/command.h"
 #include "trainer/watch/rundir.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { LOOK_MS = 200, ROOM = 1 << 17, MARK = 64, LINES = 10, LINES_MOST = 100000, EVENTS = 3 };
-
-// A file that grows by whole lines.
-typedef struct grower {
-    char path[IO_PATH];
-    int fd;  // -1: not there yet
-    ino_t file;
-    int64_t at;       // bytes that were taken
-    char mark[MARK];  // the last of them
-    size_t marked;
-    char text[ROOM];
-} grower;
+enum { LOOK_MS = 200, ROOM = 1 << 17, LINES = 10, LINES_MOST = 100000, EVENTS = 3 };
 
 typedef struct tail {
     const char *dir;
     progress shown;
-    grower log, events;
+    follower log, events;
     int64_t step;            // of the last record of a step, 0: none
     int64_t first;           // and of the first one since the log was cut
     double first_s, last_s;  // what the log says of their times, seconds
+    char text[ROOM];         // of both files
 } tail;
-
-// --- files -----------------------------------------------------------------------------------------------------------
-
-static bool grower_open(grower *g) {
-    struct stat st;
-    if (g->fd >= 0) return true;
-    if (io_open(g->path, O_RDONLY, &g->fd) != ERR_OK) return false;
-    if (fstat(g->fd, &st) == 0) return g->file = st.st_ino, true;
-    close(g->fd);
-    g->fd = -1;
-    return false;
-}
-
-static void set_place(grower *g, int64_t at) {
-    g->at = at;
-    g->marked = at < MARK ? (size_t)at : MARK;
-    ssize_t n = pread(g->fd, g->mark, g->marked, at - (int64_t)g->marked);
-    g->marked = n > 0 ? (size_t)n : 0;
-}
-
-// The place before the last `lines` lines.
-static int64_t before_last(grower *g, int lines) {
-    struct stat st;
-    if (fstat(g->fd, &st) != 0) return 0;
-    int64_t end = st.st_size;
-    for (bool last = true; end > 0;) {
-        int64_t from = end > ROOM ? end - ROOM : 0;
-        ssize_t n = pread(g->fd, g->text, (size_t)(end - from), from);
-        if (n <= 0) return 0;
-        for (ssize_t i = n; i > 0; i--) {
-            if (g->text[i - 1] != '\n') continue;
-            if (!last && lines-- <= 1) return from + i;
-            last = false;
-        }
-        end = from;
-    }
-    return 0;
-}
-
-// Is what we have taken still there? Otherwise goes back to where the file, or the new one in its place, can be
-// followed from.
-static bool was_cut(grower *g) {
-    struct stat st, now;
-    char mark[MARK];
-    if (fstat(g->fd, &st) != 0) return false;
-    bool other = stat(g->path, &now) == 0 && (now.st_ino != g->file || now.st_dev != st.st_dev);
-    if (other) {
-        close(g->fd);
-        g->fd = -1;
-        g->at = 0, g->marked = 0;
-        return grower_open(g);
-    }
-    bool same = st.st_size >= g->at && pread(g->fd, mark, g->marked, g->at - (int64_t)g->marked) == (ssize_t)g->marked;
-    if (same && memcmp(mark, g->mark, g->marked) == 0) return false;
-    set_place(g, st.st_size < g->at ? st.st_size : before_last(g, LINES));
-    return true;
-}
-
-// Calls take(t, line) for each whole line that was added.
-static void read_lines(grower *g, tail *t, void (*take)(tail *t, char *line, size_t n)) {
-    ssize_t n;
-    while ((n = pread(g->fd, g->text, ROOM - 1, g->at)) > 0) {
-        char *line = g->text, *end;
-        for (; (end = memchr(line, '\n', (size_t)(g->text + n - line))); line = end + 1)
-            take(t, line, (size_t)(end - line));
-        if (line == g->text && n < ROOM - 1) return;  // not whole yet
-        if (line == g->text) line += n;               // longer than any record is
-        set_place(g, g->at + (line - g->text));
-    }
-}
 
 // --- records ---------------------------------------------------------------------------------------------------------
 
@@ -169,7 +83,7 @@ static const char *printable(const json_t *o, const char *key, char *to, size_t 
     return to;
 }
 
-static void take_record(tail *t, char *line, size_t n) {
+static void take_record(tail *t, const char *line, size_t n) {
     json_t *o = json_loadb(line, n, 0, NULL);
     const char *kind = rundir_text(o, "t");
     char hash[32];
@@ -185,7 +99,7 @@ static void take_record(tail *t, char *line, size_t n) {
     json_decref(o);
 }
 
-static void take_event(tail *t, char *line, size_t n) {
+static void take_event(tail *t, const char *line, size_t n) {
     json_t *o = json_loadb(line, n, 0, NULL);
     char kind[32], text[1024];
     printable(o, "kind", kind, sizeof kind);
@@ -196,24 +110,30 @@ static void take_event(tail *t, char *line, size_t n) {
 
 // --- following -------------------------------------------------------------------------------------------------------
 
-static void start_at(grower *g, const char *dir, const char *name, int lines) {
-    g->fd = -1;
-    if (io_path(g->path, "%s/%s", dir, name) == ERR_OK && grower_open(g))
-        set_place(g, lines > 0 ? before_last(g, lines) : lseek(g->fd, 0, SEEK_END));
+static void start_at(tail *t, follower *f, const char *name, int lines) {
+    char path[IO_PATH];
+    follow_news news;
+    f->fd = -1;
+    if (io_path(path, "%s/%s", t->dir, name) != ERR_OK || follow_begin(f, path, t->text, ROOM) != ERR_OK) return;
+    if (follow_look(f, &news) == ERR_OK && news != FOLLOW_GONE) follow_last(f, lines);
 }
 
-// What was added to both files.
-static void look(tail *t) {
-    if (grower_open(&t->log)) {
-        if (was_cut(&t->log)) {
-            t->step = 0;
-            progress_say(&t->shown, "log     cut back: the run goes on from a checkpoint");
-        }
-        read_lines(&t->log, t, take_record);
+// Takes the lines that were added. A file that was cut is followed on from its end; of one that has other lines by now
+// the last ones are shown. The log says so.
+static void follow_on(tail *t, follower *f, void (*take)(tail *t, const char *line, size_t n)) {
+    follow_news news;
+    const char *line;
+    size_t n;
+    if (follow_look(f, &news) != ERR_OK) return;
+    if (news == FOLLOW_SHORTER) follow_last(f, 0);
+    if (news == FOLLOW_OTHER) follow_last(f, LINES);
+    bool cut = news != FOLLOW_ON && news != FOLLOW_GONE;
+    if (cut && f == &t->log) {
+        t->step = 0;
+        progress_say(&t->shown, "log     cut back: the run goes on from a checkpoint");
     }
-    if (!grower_open(&t->events)) return;
-    was_cut(&t->events);
-    read_lines(&t->events, t, take_event);
+    while (follow_next(f, &line, &n))
+        if (line) take(t, line, n);
 }
 
 // The last step in the log, also where fewer lines were asked for than have come since.
@@ -242,18 +162,19 @@ static void say_end(tail *t) {
     }
 }
 
-static err_t follow(tail *t, int lines) {
+static err_t follow_run(tail *t, int lines) {
     sigset_t ends, before;
     err_t rc = ERR_OK;
-    start_at(&t->log, t->dir, "log.jsonl", lines);
-    start_at(&t->events, t->dir, "events.jsonl", lines < EVENTS ? lines : EVENTS);
+    start_at(t, &t->log, "log.jsonl", lines);
+    start_at(t, &t->events, "events.jsonl", lines < EVENTS ? lines : EVENTS);
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &ends, &before);
     for (bool more = true; more;) {
         more = rundir_locked(t->dir);  // before the look: what was written until its end is seen
-        look(t);
+        follow_on(t, &t->log, take_record);
+        follow_on(t, &t->events, take_event);
         if (ferror(stdout)) rc = err_set(ERR_IO, "standard output: could not be written"), more = false;
         if (more && sigtimedwait(&ends, NULL, &(struct timespec){0, LOOK_MS * 1000000}) > 0) break;
         if (more) continue;
@@ -290,9 +211,9 @@ err_t verb_tail(int argc, char **argv) {
     if (!t) return err_set(ERR_INTERNAL, "no memory to follow a run");
     t->dir = dir;
     progress_open(&t->shown, rundir_steps(dir), "tok");
-    err_t rc = follow(t, lines);
-    if (t->log.fd >= 0) close(t->log.fd);
-    if (t->events.fd >= 0) close(t->events.fd);
+    err_t rc = follow_run(t, lines);
+    follow_close(&t->log);
+    follow_close(&t->events);
     free(t);
     return rc;
 }
