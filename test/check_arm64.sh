@@ -80,40 +80,18 @@ products_flush_as_x86() {
     [ "$(grep -c '\[       OK \] edges' "$out")" -eq 2 ] || fail "expected edges in both arithmetics"
 }
 
-cat >base.ini <<'END'
-[run]
-dir = runs
-steps = 2
-[device]
-threads = 1
-[model]
-layers = 1
-heads = 2
-embed = 32
-context = 24
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 2
-micro = 1
-lanes = 2
-[schedule]
-warmup = 1
-decay_steps = 2
-[checkpoint]
-every = 2
-[eval]
-every = 2
-batches = 1
-[sample]
-tokens = 0
-[log]
-every = 1
-hash_every = 1
+ini >base.ini <<'END'
+run dir=runs steps=2
+device threads=1
+model layers=1 heads=2 embed=32 context=24
+data train=data/plain-train-*.bin val=data/plain-val-*.bin
+pack input=text.txt output=data/plain
+batch global=2 micro=1 lanes=2
+schedule warmup=1 decay_steps=2
+checkpoint every=2
+eval every=2 batches=1
+sample tokens=0
+log every=1 hash_every=1
 END
 text 20000 >text.txt
 

@@ -9,40 +9,17 @@ box=    # the process that has the container in it
 leader= # the container's first process, as this machine numbers it
 cgroups=
 
-cat >base.ini <<'END'
-[run]
-name = box
-dir = runs
-steps = 1000000
-[model]
-layers = 1
-heads = 2
-embed = 48
-context = 32
-dropout = 0.1
-[data]
-train = /srv/plain-train-*.bin
-val = ""
-[pack]
-input = text.txt
-output = plain
-val_fraction = 0
-[batch]
-global = 16
-micro = 4
-lanes = 4
-[schedule]
-type = constant
-warmup = 5
-[device]
-threads = 1
-[checkpoint]
-every = 20
-keep_best = no
-[eval]
-every = 0
-[sample]
-tokens = 0
+ini >base.ini <<'END'
+run name=box dir=runs steps=1000000
+model layers=1 heads=2 embed=48 context=32 dropout=0.1
+data train=/srv/plain-train-*.bin val=""
+pack input=text.txt output=plain val_fraction=0
+batch global=16 micro=4 lanes=4
+schedule type=constant warmup=5
+device threads=1
+checkpoint every=20 keep_best=no
+eval every=0
+sample tokens=0
 END
 
 # --- the container ----------------------------------------------------------------------------------------------------

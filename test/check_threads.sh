@@ -7,46 +7,20 @@ export LOCKSTEP_BIN="${LOCKSTEP_BIN:-build/tsan/lockstep}"
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 
-cat >base.ini <<'END'
-[run]
-dir = runs
-steps = 6
-faults = read@5x2
-[device]
-threads = 2
-[model]
-layers = 1
-heads = 2
-embed = 16
-context = 16
-vocab = 128
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 8
-micro = 1
-lanes = 4
-[schedule]
-warmup = 2
-[reduce]
-bucket_mb = 0.002
-[cluster]
-heartbeat = 0.05
-[checkpoint]
-every = 3
-[eval]
-every = 2
-batches = 4
-[sample]
-every = 3
-tokens = 3
-[log]
-every = 1
-hash_every = 4
+ini >base.ini <<'END'
+run dir=runs steps=6 faults=read@5x2
+device threads=2
+model layers=1 heads=2 embed=16 context=16 vocab=128
+data train=data/plain-train-*.bin val=data/plain-val-*.bin
+pack input=text.txt output=data/plain
+batch global=8 micro=1 lanes=4
+schedule warmup=2
+reduce bucket_mb=0.002
+cluster heartbeat=0.05
+checkpoint every=3
+eval every=2 batches=4
+sample every=3 tokens=3
+log every=1 hash_every=4
 END
 text 20000 >text.txt
 head -c 32 /dev/urandom >secret

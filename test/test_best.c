@@ -9,22 +9,16 @@
 
 enum { STEPS = 16, EVERY = 2 };
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 12\nmicro = 6\nlanes = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n"
-    "[run]\nseed = 2\n[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 16\n"
-    "[eval]\nevery = 2\nbatches = 4\n[checkpoint]\nevery = 0\n";
+static const char small_model[] = SMALL_GPT(1, 2, 16, 24, 128) SMALL_BATCH(
+    12, 6, 2) "[device]\nthreads = 1\n[sample]\ntokens = 0\n[run]\nseed = 2\n[optimizer]\nlr = 0.8\n[schedule]\n"
+              "type = constant\nwarmup = 16\n[eval]\nevery = 2\nbatches = 4\n[checkpoint]\nevery = 0\n";
 
 typedef struct rig {
     char *dir;
     config c;
 } rig;
 
-static void rig_open(rig *r) {
-    r->dir = make_dir();
-    write_tokens(r->dir, "text.bin", 6000);
-    write_tokens(r->dir, "val.bin", 1500);
-}
+static void rig_open(rig *r) { r->dir = data_dir(); }
 
 // To step `to`, from wherever the last one ended.
 static err_t run(rig *r, int to, const char *more) {

@@ -3,36 +3,18 @@
 # was asked: one line with the file and the key or the offset, an exit status that says whose business it is, and nothing touched.
 . test/support/lib.sh
 
-cat >base.ini <<'END'
-[run]
-dir = runs
-name = base
-steps = 6
-[device]
-threads = 2
-[model]
-layers = 2
-heads = 2
-embed = 32
-context = 32
-[data]
-train = data/text-train-*.bin
-val = data/text-val-*.bin
-[pack]
-input = text.txt
-output = data/text
-[batch]
-global = 8
-micro = 2
-[schedule]
-warmup = 2
-[checkpoint]
-every = 3
-[sample]
-tokens = 20
+ini >base.ini <<'END'
+run dir=runs name=base steps=6
+device threads=2
+model layers=2 heads=2 embed=32 context=32
+data train=data/text-train-*.bin val=data/text-val-*.bin
+pack input=text.txt output=data/text
+batch global=8 micro=2
+schedule warmup=2
+checkpoint every=3
+sample tokens=20
 prompt = "the "
-[log]
-every = 1
+log every=1
 END
 text 20000 >text.txt
 printf '[run]\nseed = 5\n' >seed.ini
@@ -740,15 +722,10 @@ no_foreign_mathematics() {
 # --- a figure, not a verdict ---------------------------------------------------------------------------------------------------------
 
 first_step_of_the_default_run() {
-    cat >first.ini <<'END'
-[run]
-dir = runs
-steps = 1
-[data]
-train = "data/text-train-*.bin"
-val = ""
-[sample]
-tokens = 0
+    ini >first.ini <<'END'
+run dir=runs steps=1
+data train="data/text-train-*.bin" val=""
+sample tokens=0
 END
     from=$(date +%s%N)
     case $from in *N) skip "date(1) has no nanoseconds" ;; esac

@@ -20,9 +20,7 @@ typedef struct rig {
 
 static void rig_open(rig *r, const char *backend, const char *more) {
     char text[1024];
-    r->dir = make_dir();
-    write_tokens(r->dir, "text.bin", 6000);
-    write_tokens(r->dir, "val.bin", 1500);
+    r->dir = data_dir();
     snprintf(text, sizeof text, "%s[device]\nbackend = %s\n", more, backend);
     load_config(&r->c, r->dir, tiny_model, text);
     OK(session_open(&r->x, &r->c, SESSION_TRAIN, NULL));

@@ -10,11 +10,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static const char small_model[] =
-    "[run]\nsteps = 10\n[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
-    "[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n"
-    "[sample]\nevery = 1\ntokens = 2\n"
-    "[eval]\nevery = 1\nbatches = 1\n[log]\nevery = 1\nhash_every = 0\n";
+static const char small_model[] = "[run]\nsteps = 10\n" SMALL_GPT(1, 2, 16, 24, 131) SMALL_BATCH(
+    4, 2, 2) "[schedule]\nwarmup = 2\n[device]\nthreads = 1\n[sample]\nevery = 1\ntokens = 2\n[eval]\nevery = 1\n"
+             "batches = 1\n[log]\nevery = 1\nhash_every = 0\n";
 
 // --- a run -----------------------------------------------------------------------------------------------------------
 

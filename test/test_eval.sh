@@ -5,38 +5,18 @@
 . "$top/test/support/logs.sh"
 golden=$top/test/golden
 
-cat >base.ini <<INI
-[run]
-dir = runs
-steps = 6
-[device]
-threads = 1
-[model]
-layers = 2
-heads = 2
-embed = 32
-context = 32
-[data]
-train = data/t-train-*.bin
-val = data/t-val-*.bin
-[pack]
-input = text.txt
-output = data/t
-[batch]
-global = 8
-micro = 2
-lanes = 4
-[schedule]
-warmup = 2
-decay_steps = 6
-[optimizer]
-lr = 0.01
-[eval]
-every = 3
-[sample]
-tokens = 0
-[log]
-every = 1
+ini >base.ini <<INI
+run dir=runs steps=6
+device threads=1
+model layers=2 heads=2 embed=32 context=32
+data train=data/t-train-*.bin val=data/t-val-*.bin
+pack input=text.txt output=data/t
+batch global=8 micro=2 lanes=4
+schedule warmup=2 decay_steps=6
+optimizer lr=0.01
+eval every=3
+sample tokens=0
+log every=1
 INI
 text 40000 >text.txt
 text 50000 | tail -c 3001 >part.txt

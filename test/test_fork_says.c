@@ -15,12 +15,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-static const char settings[] =
-    "[run]\nname = a\nsteps = 12\n[data]\nformat = raw16\n"
-    "[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 8\nmicro = 1\nlanes = 4\n[device]\nthreads = 1\n[optimizer]\nlr = 0.01\n"
-    "[schedule]\ntype = constant\nwarmup = -1\n[log]\nevery = 1\n[sample]\ntokens = 0\n"
-    "[checkpoint]\nevery = 4\nkeep = 10\n";
+static const char settings[] = "[run]\nname = a\nsteps = 12\n" SMALL_GPT(1, 2, 16, 24, 128) SMALL_BATCH(
+    8, 1, 4) "[device]\nthreads = 1\n[optimizer]\nlr = 0.01\n[schedule]\ntype = constant\nwarmup = -1\n[log]\n"
+             "every = 1\n[sample]\ntokens = 0\n[checkpoint]\nevery = 4\nkeep = 10\n";
 
 static char *top;                    // its directory
 static char said[8192];              // by the last fork; "~" for top, "H" for a hash, one blank for many

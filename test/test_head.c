@@ -11,18 +11,10 @@
 #include <math.h>
 
 // 50 rows: in three chunks 17, 17 and 16. The vocabulary has 256 rows in memory.
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 25\nvocab = 131\n"
-    "[batch]\nglobal = 8\nmicro = 2\nlanes = 2\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[sample]\ntokens = 12\nprompt = 7 bottles\n";
+static const char small_model[] = SMALL_GPT(2, 3, 36, 25, 131)
+    SMALL_BATCH(8, 2, 2) "[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[sample]\ntokens = 12\nprompt = 7 bottles\n";
 
 enum { STEPS = 4, ROWS = 50, VOCAB_ROWS = 256, MOST = 64 };
-
-static char *data_dir(void) {
-    char *dir = make_dir();
-    write_tokens(dir, "text.bin", 6000);
-    write_tokens(dir, "val.bin", 1500);
-    return dir;
-}
 
 static void in_chunks(char *more, size_t room, int chunks, const char *rest) {
     snprintf(more, room, "[model]\nhead_chunks = %d\n%s", chunks, rest);

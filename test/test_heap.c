@@ -23,8 +23,7 @@ static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\nd
                                     "[precision]\ncompute = fp16\n[device]\nthreads = 1\n",
                                     "[parallel]\nrecompute = block\n", "[log]\ntensorboard = yes\n"};
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n";
+static const char small_model[] = SMALL_GPT(2, 2, 32, 32, 128) "[batch]\nglobal = 8\nmicro = 2\n";
 
 // Steps with their log records and hashes, as the loop makes them; no checkpoint, no evaluation. Returns the heap calls
 // of all but the first two.

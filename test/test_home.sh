@@ -138,28 +138,11 @@ steps_of_cut() { cat runs/cut/log.jsonl 2>/dev/null | grep -c '"t":"step"'; }
 
 # A Llama with all that its families add has one result, however often it is killed and whichever ranks go on.
 killed() {
-    cat >llama.ini <<'INI'
-[model]
-type = llama
-layers = 2
-heads = 4
-kv_heads = 2
-head_dim = 10
-embed = 24
-hidden = 36
-vocab = 61
-context = 40
-bias = all
-qk_norm = yes
-window = 12
-rope_scaling = llama3
-rope_original = 16
-[schedule]
-type = constant
-[checkpoint]
-every = 30
-[log]
-every = 1
+    ini >llama.ini <<'INI'
+model type=llama layers=2 heads=4 kv_heads=2 head_dim=10 embed=24 hidden=36 vocab=61 context=40 bias=all qk_norm=yes window=12 rope_scaling=llama3 rope_original=16
+schedule type=constant
+checkpoint every=30
+log every=1
 INI
     printf '%s\n' "[optimizer]" "lr = 1e-3" "[run]" "steps = 240" "[batch]" "global = 8" "lanes = 4" >more.ini
     run whole

@@ -3,41 +3,17 @@
 # gradient is the mean over those that do, in the same bits on any number of ranks in any layout.
 . test/support/lib.sh
 
-cat >base.ini <<'END'
-[run]
-steps = 6
-[device]
-backend = cpu
-threads = 1
-[model]
-layers = 2
-heads = 4
-embed = 40
-vocab = 259
-context = 24
-dropout = 0.1
-[data]
-train = real.bin
-val = real.bin
-format = raw16
-shuffle = no
-ignore = 258
-[batch]
-global = 4
-micro = 1
-lanes = 1
-[optimizer]
-grad_clip = 0.5
-[checkpoint]
-every = 0
-[eval]
-every = 3
-batches = 0
-[sample]
-tokens = 0
-[log]
-every = 1
-hash_every = 1
+ini >base.ini <<'END'
+run steps=6
+device backend=cpu threads=1
+model layers=2 heads=4 embed=40 vocab=259 context=24 dropout=0.1
+data train=real.bin val=real.bin format=raw16 shuffle=no ignore=258
+batch global=4 micro=1 lanes=1
+optimizer grad_clip=0.5
+checkpoint every=0
+eval every=3 batches=0
+sample tokens=0
+log every=1 hash_every=1
 END
 
 # windows REAL PADDING: a raw16 file of 6 steps, each of so many windows of 24 tokens that begin with 258, and of so many that have nothing else.

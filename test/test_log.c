@@ -13,10 +13,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n[log]\nevery = 1\n"
-    "[sample]\ntokens = 0\n[eval]\nevery = 0\n";
+static const char small_model[] = SMALL_GPT(1, 2, 16, 24, 128)
+    SMALL_BATCH(12, 3, 4) "[device]\nthreads = 1\n[log]\nevery = 1\n[sample]\ntokens = 0\n[eval]\nevery = 0\n";
 
 enum { TOKENS = 12 * 24, MICROS = 4 };  // of a step
 
@@ -39,9 +37,7 @@ typedef struct rig {
 } rig;
 
 static void rig_open(rig *r, const char *more) {
-    r->dir = make_dir();
-    write_tokens(r->dir, "text.bin", 6000);
-    write_tokens(r->dir, "val.bin", 1500);
+    r->dir = data_dir();
     load_config(&r->c, r->dir, small_model, more);
 }
 

@@ -1,27 +1,9 @@
 // test/test_model.c: the seam between a model and its caller. Blocks may be run in ranges, with several micro-batches
 // under way, and backward in two halves: none of it moves a bit. Halves keep so many bytes more, and no others do. And
 // the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
-#include "data/source.h"
-#include "model/flow.h"
-#include "test/support/options.h"
+#include "test/support/models.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define OK(call) \
-    do { \
-        err_t ok_ = (call); \
-        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text); \
-    } while (0)
-
-enum { B = 5, MICROS = 3, MOST = 64 };
+enum { B = 5, MICROS = 3 };
 
 typedef struct kind {
     const char *name;
@@ -30,64 +12,11 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"gpt",
-     MODEL_gpt,
-     {.gpt = {.layers = 3, .heads = 2, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
-    {"gpt without dropout",
-     MODEL_gpt,
-     {.gpt = {.layers = 3, .heads = 4, .embed = 20, .vocab = 37, .context = 11, .head_chunks = 1}}},
-    {"llama",
-     MODEL_llama,
-     {.llama = {.layers = 3,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 6,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 37,
-                .context = 11,
-                .head_chunks = 2,
-                .norm_eps = 1e-2,
-                .rope_theta = 100,
-                .tied = true}}},
-    {"llama with all that its families add",
-     MODEL_llama,
-     {.llama = {.layers = 3,
-                .heads = 4,
-                .kv_heads = 1,
-                .head_dim = 10,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 37,
-                .context = 11,
-                .head_chunks = 1,
-                .norm_eps = 1e-2,
-                .rope_theta = 100,
-                .rope_scaling = ROPE_LLAMA3,
-                .rope_factor = 8,
-                .rope_low = 1,
-                .rope_high = 4,
-                .rope_original = 7,
-                .bias = LLAMA_BIAS_ALL,
-                .qk_norm = true,
-                .window = 5}}},
-    {"gemma",
-     MODEL_gemma,
-     {.gemma = {.layers = 3,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 6,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 37,
-                .context = 11,
-                .head_chunks = 2,
-                .pattern = 2,
-                .window = 5,
-                .norm_eps = 1e-2,
-                .rope_theta = 5000,
-                .rope_factor = 8,
-                .local_theta = 100}}},
+    {"gpt", MODEL_gpt, {.gpt = {GPT_OPTIONS(3, 2, 24, 37, 11, 2), .dropout = 0.1}}},
+    {"gpt without dropout", MODEL_gpt, {.gpt = {GPT_OPTIONS(3, 4, 20, 37, 11, 1)}}},
+    {"llama", MODEL_llama, {.llama = {LLAMA_OPTIONS(3, 11, 2)}}},
+    {"llama with all that its families add", MODEL_llama, {.llama = {LLAMA_WITH_ALL(3, 4, 1, 37), STRETCHED_ROPE}}},
+    {"gemma", MODEL_gemma, {.gemma = {GEMMA_OPTIONS(3)}}},
     {"mlp relu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_RELU}}},
     {"mlp gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_GELU}}},
     {"mlp without hidden layers", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
@@ -96,119 +25,62 @@ enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 5 };
 
 // A model with its memory, its weights and MICROS micro-batches of made-up samples.
 typedef struct rig {
-    device *dev;
-    stream *s;
-    model *m;
-    arena memory;
-    flow flow;
+    net net;
     recomputation recompute;
     bool halves;
-    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], losses, metrics, step;
+    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST];
     double loss[MICROS][B];
 } rig;
 
 static void declare_rows(rig *r, dtype compute) {
-    for (int i = 0; i < r->m->params; i++) {
-        const param *p = &r->m->param[i];
+    for (int i = 0; i < r->net.m->params; i++) {
+        const param *p = &r->net.m->param[i];
         int64_t rows = p->rows_in_memory ? p->rows_in_memory : p->size[0];
         for (int k = 0; k < 2; k++)
-            OK(arena_tensor(&r->memory, k ? &r->dw[i] : &r->w[i], k ? FP32 : compute, p->dims, rows, p->size[1], 1, 1));
-    }
-}
-
-static void declare_samples(rig *r) {
-    for (int n = 0; n < MICROS; n++)
-        for (int i = 0; i < r->m->inputs; i++) {
-            const tensor_spec *x = &r->m->input[i];
-            OK(arena_tensor(&r->memory, &r->in[n][i], x->type, 1 + x->dims, B, x->size[0], x->size[1], x->size[2]));
-        }
-}
-
-static void fill_samples(rig *r) {
-    source *s;
-    OK(made_up_open(&s, &(source_options){.wanted = r->m->input, .inputs = r->m->inputs}, 4, MICROS * B));
-    for (int n = 0; n < MICROS * B; n++) {
-        void *to[MODEL_INPUTS];
-        for (int i = 0; i < r->m->inputs; i++)
-            to[i] = (char *)r->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&r->m->input[i]);
-        OK(source_look(s, n, to));
-    }
-    source_close(s);
-}
-
-// Biases too: zeros would hide a bias that is left out.
-static void fill_weights(rig *r) {
-    for (int i = 0; i < r->m->params; i++) {
-        param *p = &r->m->param[i];
-        int64_t n = shape_count(p->dims, p->size);
-        float *x = malloc((size_t)n * sizeof *x);
-        if (p->init_std == 0) p->init_std = 0.3;
-        model_init(r->m, p->tied >= 0 ? p->tied : i, 9, 0, n, x);
-        tensor from = {x, FP32, 1, {n, 1, 1, 1}}, to = view1(&r->w[i], n);
-        OK(device_ops(r->dev)->cast(&(cast_args){.y = &to, .x = &from}, r->s));
-        r->w[i].size[0] = r->dw[i].size[0] = p->size[0];
-        free(x);
+            OK(arena_tensor(&r->net.memory, k ? &r->dw[i] : &r->w[i], k ? FP32 : compute, p->dims, rows, p->size[1], 1,
+                            1));
     }
 }
 
 static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputation recompute, bool halves) {
-    any_options o = k->o;
-    model_rule rule = {.micro = B};
-    int each[MOST];
-    for (int i = 0; i < MOST; i++) each[i] = slots;
-    model_plan plan = {.compute = compute, .B = B, .slots = each, .recompute = recompute, .halves = halves};
+    model_plan plan = {.compute = compute, .B = B, .recompute = recompute, .halves = halves};
     *r = (rig){.recompute = recompute, .halves = halves};
-    OK(device_open(&r->dev, &(device_options){.kind = DEVICE_CPU, .threads = 2}));
-    OK(stream_open(r->dev, &r->s));
-    OK(model_types[k->type]->resolve(&o, &rule));
-    OK(model_open(&r->m, model_types[k->type], &o));
-    assert_true(r->m->params <= MOST);
-    arena_open(&r->memory, r->dev, MEMORY_DEVICE);
-    OK(flow_declare(&r->flow, r->m, &r->memory, &plan));
-    OK(model_declare(r->m, &r->memory, &plan));
-    OK(arena_2d(&r->memory, &r->losses, FP32, B, r->m->losses));
-    OK(arena_2d(&r->memory, &r->metrics, FP64, MODEL_METRICS, B));
-    OK(arena_1d(&r->memory, &r->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+    net_open(&r->net, k->type, &k->o, &(model_rule){.micro = B}, plan, slots, 2);
     declare_rows(r, compute);
-    declare_samples(r);
-    OK(arena_commit(&r->memory));
-    memset(r->memory.base, 0, r->memory.bytes);
-    OK(model_fill(r->m, r->s));
-    flow_link(&r->flow);
-    ((step_state *)r->step.data)->loss_scale = 1;
-    fill_samples(r);
-    fill_weights(r);
+    declare_inputs(&r->net, r->in, MICROS, B);
+    net_commit(&r->net, 0);
+    ((step_state *)r->net.step.data)->loss_scale = 1;
+    fill_inputs(&r->net, r->in, MICROS, B);
+    for (int i = 0; i < r->net.m->params; i++) {
+        fill_param(&r->net, i, &r->w[i]);
+        r->w[i].size[0] = r->dw[i].size[0] = r->net.m->param[i].size[0];
+    }
 }
 
-static void rig_close(rig *r) {
-    flow_close(&r->flow);
-    arena_close(&r->memory);
-    model_close(r->m);
-    stream_close(r->s);
-    device_close(r->dev);
-}
+static void rig_close(rig *r) { net_close(&r->net); }
 
 // Micro-batch n in a slot.
 static pass pass_of(rig *r, int n, int slot) {
-    pass p = {.ops = device_ops(r->dev),
-              .s = r->s,
+    pass p = {.ops = device_ops(r->net.dev),
+              .s = r->net.s,
               .B = B,
               .slot = slot,
               .w = r->w,
               .dw = r->dw,
-              .state = r->step.data,
-              .loss_factor = 1.0f / (float)(B * r->m->losses),
-              .losses = r->losses,
-              .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * B), .p = (float)r->m->dropout}};
-    for (int i = 0; i < r->m->inputs; i++) p.in[i] = r->in[n][i];
-    flow_use(&r->flow, &p);
+              .state = r->net.step.data,
+              .loss_factor = 1.0f / (float)(B * r->net.m->losses),
+              .losses = r->net.losses,
+              .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * B), .p = (float)r->net.m->dropout}};
+    for (int i = 0; i < r->net.m->inputs; i++) p.in[i] = r->in[n][i];
+    flow_use(&r->net.flow, &p);
     return p;
 }
 
 static void take_losses(rig *r, int n) {
-    const float *loss = r->losses.data;
+    const float *loss = r->net.losses.data;
     for (int b = 0; b < B; b++)
-        for (int64_t i = 0; i < r->m->losses; i++) r->loss[n][b] += loss[b * r->m->losses + i] / (double)r->m->losses;
+        for (int64_t i = 0; i < r->net.m->losses; i++)
+            r->loss[n][b] += loss[b * r->net.m->losses + i] / (double)r->net.m->losses;
 }
 
 // --- orders ----------------------------------------------------------------------------------------------------------
@@ -217,8 +89,8 @@ static void take_losses(rig *r, int n) {
 static void run_plainly(rig *r) {
     for (int n = 0; n < MICROS; n++) {
         pass p = pass_of(r, n, 0);
-        OK(model_forward(r->m, &p));
-        OK(model_backward(r->m, &p));
+        OK(model_forward(r->net.m, &p));
+        OK(model_backward(r->net.m, &p));
         take_losses(r, n);
     }
 }
@@ -227,24 +99,25 @@ static void run_plainly(rig *r) {
 static void run_together(rig *r) {
     for (int n = 0; n < MICROS; n++) {
         pass p = pass_of(r, n, n);
-        for (int b = 0; b < r->m->blocks; b++) OK(model_run(r->m, PASS_FORWARD, b, b, &p));
+        for (int b = 0; b < r->net.m->blocks; b++) OK(model_run(r->net.m, PASS_FORWARD, b, b, &p));
     }
     for (int n = 0; n < MICROS; n++) {
         pass p = pass_of(r, n, n);
-        for (int b = r->m->blocks - 1; b >= 0; b--) {
-            OK(model_run(r->m, PASS_BACKWARD, b, b, &p));
-            if (b == r->m->blocks - 1) take_losses(r, n);
+        for (int b = r->net.m->blocks - 1; b >= 0; b--) {
+            OK(model_run(r->net.m, PASS_BACKWARD, b, b, &p));
+            if (b == r->net.m->blocks - 1) take_losses(r, n);
         }
     }
 }
 
 // Of a block that has halves the first one leaves the gradients of matrices alone.
 static void expect_no_matrices(const rig *r) {
-    for (int i = 0; i < r->m->params; i++) {
+    for (int i = 0; i < r->net.m->params; i++) {
         const float *dw = r->dw[i].data;
-        if (r->m->param[i].dims < 2 || !block_has_halves(&r->m->block[r->m->param[i].block], r->recompute)) continue;
+        if (r->net.m->param[i].dims < 2 || !block_has_halves(&r->net.m->block[r->net.m->param[i].block], r->recompute))
+            continue;
         for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++)
-            if (dw[e] != 0) fail_msg("the half for inputs forms the gradient of %s", r->m->param[i].name);
+            if (dw[e] != 0) fail_msg("the half for inputs forms the gradient of %s", r->net.m->param[i].name);
     }
 }
 
@@ -254,21 +127,21 @@ static void run_halves(rig *r) {
         pass now = pass_of(r, n % MICROS, n % MICROS),
              before = pass_of(r, (n + MICROS - 1) % MICROS, (n + MICROS - 1) % MICROS);
         if (n < MICROS) {
-            OK(model_forward(r->m, &now));
-            OK(model_run(r->m, PASS_INPUTS, 0, r->m->blocks - 1, &now));
+            OK(model_forward(r->net.m, &now));
+            OK(model_run(r->net.m, PASS_INPUTS, 0, r->net.m->blocks - 1, &now));
             if (n == 0 && r->halves) expect_no_matrices(r);
             take_losses(r, n);
         }
-        if (n > 0) OK(model_run(r->m, PASS_WEIGHTS, 0, r->m->blocks - 1, &before));
+        if (n > 0) OK(model_run(r->net.m, PASS_WEIGHTS, 0, r->net.m->blocks - 1, &before));
     }
 }
 
 static void expect_same(const rig *a, const rig *b, const char *kind, const char *what) {
     assert_memory_equal(a->loss, b->loss, sizeof a->loss);
-    for (int i = 0; i < a->m->params; i++) {
+    for (int i = 0; i < a->net.m->params; i++) {
         assert_true(tensor_bytes(&a->dw[i]) == tensor_bytes(&b->dw[i]));
         if (memcmp(a->dw[i].data, b->dw[i].data, tensor_bytes(&a->dw[i])) != 0)
-            fail_msg("%s, %s: the gradient of %s is another", kind, what, a->m->param[i].name);
+            fail_msg("%s, %s: the gradient of %s is another", kind, what, a->net.m->param[i].name);
     }
 }
 
@@ -285,7 +158,7 @@ static void orders_of(const kind *k, dtype compute, recomputation recompute) {
     rig_open(&plain, k, compute, 1, recompute, false);
     run_plainly(&plain);
     double size = 0;
-    for (int i = 0; i < plain.m->params; i++)
+    for (int i = 0; i < plain.net.m->params; i++)
         for (int64_t e = 0; e < tensor_count(&plain.dw[i]); e++) size += fabs(((float *)plain.dw[i].data)[e]);
     assert_true(size > 0 && isfinite(size));
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
@@ -340,8 +213,8 @@ static void halves_keep_so_many_bytes(void **state) {
                 for (int halves = 0; halves < 2; halves++) {
                     rig r;
                     rig_open(&r, &kinds[k], (dtype)type, MICROS, (recomputation)recompute, halves);
-                    bytes[halves] = (int64_t)r.memory.bytes;
-                    if (k >= FIRST_MLP) least = most = perceptron_halves(r.m, (dtype)type);
+                    bytes[halves] = (int64_t)r.net.memory.bytes;
+                    if (k >= FIRST_MLP) least = most = perceptron_halves(r.net.m, (dtype)type);
                     rig_close(&r);
                 }
                 if (k < FIRST_MLP && recompute == RECOMPUTE_NONE)
@@ -359,21 +232,21 @@ static void another_rank_may_go_on(void **state) {
         rig whole, part[2];
         rig_open(&whole, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
         run_plainly(&whole);
-        for (int cut = 1; cut < whole.m->blocks; cut++) {
+        for (int cut = 1; cut < whole.net.m->blocks; cut++) {
             for (int i = 0; i < 2; i++) rig_open(&part[i], &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
             for (int n = 0; n < MICROS; n++) {
                 pass p = pass_of(&part[0], n, 0), q = pass_of(&part[1], n, 0);
                 size_t bytes = tensor_bytes(&p.x[cut - 1]);
-                OK(model_run(part[0].m, PASS_FORWARD, 0, cut - 1, &p));
+                OK(model_run(part[0].net.m, PASS_FORWARD, 0, cut - 1, &p));
                 memcpy(q.x[cut - 1].data, p.x[cut - 1].data, bytes);
-                OK(model_run(part[1].m, PASS_FORWARD, cut, whole.m->blocks - 1, &q));
-                OK(model_run(part[1].m, PASS_BACKWARD, cut, whole.m->blocks - 1, &q));
+                OK(model_run(part[1].net.m, PASS_FORWARD, cut, whole.net.m->blocks - 1, &q));
+                OK(model_run(part[1].net.m, PASS_BACKWARD, cut, whole.net.m->blocks - 1, &q));
                 memcpy(p.dx[cut - 1].data, q.dx[cut - 1].data, bytes);
-                OK(model_run(part[0].m, PASS_BACKWARD, 0, cut - 1, &p));
+                OK(model_run(part[0].net.m, PASS_BACKWARD, 0, cut - 1, &p));
                 take_losses(&part[1], n);
             }
-            for (int i = 0; i < whole.m->params; i++) {
-                const rig *r = &part[whole.m->param[i].block >= cut];
+            for (int i = 0; i < whole.net.m->params; i++) {
+                const rig *r = &part[whole.net.m->param[i].block >= cut];
                 assert_memory_equal(r->dw[i].data, whole.dw[i].data, tensor_bytes(&whole.dw[i]));
             }
             assert_memory_equal(part[1].loss, whole.loss, sizeof whole.loss);
@@ -395,12 +268,12 @@ typedef struct truth {
 // Sample b of micro-batch n; element e of row i is moved by `by`.
 static truth mlp_truth(const rig *r, const mlp_options *o, int n, int b, int i, int64_t e, double by) {
     double x[64], y[64], sum = 0;
-    int layers = r->m->blocks, inputs = (int)o->inputs;
+    int layers = r->net.m->blocks, inputs = (int)o->inputs;
     const float *pixels = (const float *)r->in[n][0].data + b * inputs;
     for (int k = 0; k < inputs; k++) x[k] = pixels[k];
     for (int l = 0; l < layers; l++) {
         const float *w = r->w[2 * l].data, *c = r->w[2 * l + 1].data;
-        int outputs = (int)r->m->param[2 * l].size[0];
+        int outputs = (int)r->net.m->param[2 * l].size[0];
         for (int j = 0; j < outputs; j++) {
             y[j] = c[j] + (i == 2 * l + 1 && e == j ? by : 0);
             for (int k = 0; k < inputs; k++)
@@ -433,12 +306,12 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
         run_plainly(&r);
         for (int n = 0; n < MICROS; n++)
             for (int b = 0; b < B; b++) assert_true(fabs(r.loss[n][b] - mlp_truth(&r, o, n, b, -1, 0, 0).loss) < 1e-5);
-        for (int i = 0; i < r.m->params; i++)
+        for (int i = 0; i < r.net.m->params; i++)
             for (int64_t e = 0; e < tensor_count(&r.dw[i]); e += 1 + tensor_count(&r.dw[i]) / 29) {
                 double slope = (mean_loss(&r, o, i, e, H) - mean_loss(&r, o, i, e, -H)) / (2 * H),
                        found = ((float *)r.dw[i].data)[e];
                 if (!(fabs(slope - found) <= 2e-5 * (1 + fabs(slope))))
-                    fail_msg("%s: %s[%d]: %.8f, expected %.8f", kinds[k].name, r.m->param[i].name, (int)e, found,
+                    fail_msg("%s: %s[%d]: %.8f, expected %.8f", kinds[k].name, r.net.m->param[i].name, (int)e, found,
                              slope);
             }
         rig_close(&r);
@@ -451,17 +324,17 @@ static void accuracy_counts_the_samples_that_are_right(void **state) {
     for (int k = FIRST_MLP; k < KINDS; k++) {
         rig r;
         rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
-        assert_int_equal(r.m->metrics, 1);
-        assert_string_equal(r.m->metric[0], "accuracy");
+        assert_int_equal(r.net.m->metrics, 1);
+        assert_string_equal(r.net.m->metric[0], "accuracy");
         for (int n = 0; n < MICROS; n++) {
             pass p = pass_of(&r, n, 0);
             p.dw = NULL;
-            p.metrics = view2(&r.metrics, 1, B);
-            OK(model_forward(r.m, &p));
+            p.metrics = view2(&r.net.metrics, 1, B);
+            OK(model_forward(r.net.m, &p));
             for (int b = 0; b < B; b++) {
                 truth t = mlp_truth(&r, &kinds[k].o.mlp, n, b, -1, 0, 0);
-                assert_true(((double *)r.metrics.data)[b] == t.hit);
-                assert_true(fabs(((float *)r.losses.data)[b] - t.loss) < 1e-5);
+                assert_true(((double *)r.net.metrics.data)[b] == t.hit);
+                assert_true(fabs(((float *)r.net.losses.data)[b] - t.loss) < 1e-5);
                 right += t.hit, wrong += !t.hit;
             }
         }
@@ -519,8 +392,8 @@ static void a_new_model_begins_as_gpt_2(void **state) {
 static void run_one(rig *r, bool fresh) {
     pass p = pass_of(r, 1, 0);
     p.fresh = fresh;
-    OK(model_forward(r->m, &p));
-    OK(model_backward(r->m, &p));
+    OK(model_forward(r->net.m, &p));
+    OK(model_backward(r->net.m, &p));
 }
 
 // Elements that are not, to the last bit, the sum of two numbers: what was there before the pass, and its gradient.
@@ -528,14 +401,14 @@ static int64_t added_in_parts(rig *r) {
     float *alone[MOST];
     int64_t parts = 0;
     run_one(r, true);
-    for (int i = 0; i < r->m->params; i++) {
+    for (int i = 0; i < r->net.m->params; i++) {
         float *dw = r->dw[i].data;
         assert_non_null(alone[i] = malloc(tensor_bytes(&r->dw[i])));
         memcpy(alone[i], dw, tensor_bytes(&r->dw[i]));
         for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++) dw[e] = 0.013f * (float)(e % 97 - 48);
     }
     run_one(r, false);
-    for (int i = 0; i < r->m->params; i++) {
+    for (int i = 0; i < r->net.m->params; i++) {
         const float *dw = r->dw[i].data;
         for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++)
             parts += dw[e] != 0.013f * (float)(e % 97 - 48) + alone[i][e];
@@ -553,11 +426,11 @@ static void what_adds_once_adds_once(void **state) {
         rig r;
         rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
         int64_t parts = added_in_parts(&r);
-        if (r.m->adds_once && parts)
+        if (r.net.m->adds_once && parts)
             fail_msg("%s: a pass adds more than once to %d elements of its gradients", kinds[k].name, (int)parts);
-        if (!r.m->adds_once && !parts)
+        if (!r.net.m->adds_once && !parts)
             fail_msg("%s: a pass adds once to each element of its gradients, and the model denies it", kinds[k].name);
-        once += r.m->adds_once;
+        once += r.net.m->adds_once;
         rig_close(&r);
     }
     assert_true(once > 0 && once < KINDS);

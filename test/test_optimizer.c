@@ -25,13 +25,6 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, DESCENT = 2, MOMENTUM = 3, STEPS = 6 };
 
-static char *data_dir(void) {
-    char *dir = make_dir();
-    write_tokens(dir, "text.bin", 6000);
-    write_tokens(dir, "val.bin", 1500);
-    return dir;
-}
-
 static void begin(session *x, config *c, const char *dir, const char *more) {
     load_config(c, dir, small_model, more);
     OK(session_open(x, c, SESSION_TRAIN, NULL));

@@ -14,10 +14,9 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
-    "[batch]\nglobal = 16\nmicro = 2\n[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n"
-    "[schedule]\ntype = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
+static const char small_model[] = SMALL_GPT(
+    2, 3, 36, 24, 131) "[batch]\nglobal = 16\nmicro = 2\n[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n[schedule]\n"
+                       "type = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
 
 enum { STEPS = 3, RANKS = 4, MICROS = 8 };  // micro-batches of a step
 

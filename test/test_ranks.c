@@ -16,10 +16,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
-    "[batch]\nglobal = 16\nmicro = 2\nlanes = 8\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n"
-    "[cluster]\ntimeout = 20\n";
+static const char small_model[] = SMALL_GPT(2, 3, 36, 24, 131) SMALL_BATCH(
+    16, 2, 8) "[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n"
+              "[cluster]\ntimeout = 20\n";
 
 enum { ASKED = 6 };
 
@@ -300,10 +299,8 @@ static void try_world(const char *name, char *dir, const char *more, int nodes, 
     try_this(name, &w, one);
 }
 
-static char *data_dir(void) {
-    char *dir = make_dir(), bytes[64];
-    write_tokens(dir, "text.bin", 6000);
-    write_tokens(dir, "val.bin", 1500);
+static char *texts_dir(void) {
+    char *dir = data_dir(), bytes[64];
     write_text(dir, "part.txt",
                "7 bottles and d walls; 14 bottles and 1a walls; and then some 21 bottles and 27 walls, all of them\n");
     write_text(dir, "q.jsonl",
@@ -318,7 +315,7 @@ static char *data_dir(void) {
 
 static void any_number_of_ranks_in_any_stage_gives_the_same_bits(void **state) {
     (void)state;
-    char *dir = data_dir(), name[64], more[256];
+    char *dir = texts_dir(), name[64], more[256];
     finding one = {.hash = ""};
     try_world("one rank", dir, "", 1, (int[]){1}, &one);
     for (int world = 2; world <= 8; world++) {
@@ -339,7 +336,7 @@ static void precision_dropout_and_offload_do_not_matter(void **state) {
         "[batch]\nlanes = 4\n[model]\ndropout = 0.1\n",
         // with tensors of more than a chunk, whose owners round a part each
         "[precision]\ncompute = bf16\nrounding = stochastic\n[model]\nlayers = 1\nembed = 72\nvocab = 512\n"};
-    char *dir = data_dir(), name[64], more[512];
+    char *dir = texts_dir(), name[64], more[512];
     for (int k = 0; k < 4; k++) {
         finding one = {.hash = ""};
         try_world("one rank", dir, kinds[k], 1, (int[]){1}, &one);
@@ -361,7 +358,7 @@ static void another_optimizer_does_not_matter(void **state) {
         "[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\nnesterov = yes\n",
         "[optimizer]\ntype = sgd\nlr = 0.1\n[precision]\ncompute = bf16\nrounding = stochastic\n"
         "[model]\nlayers = 1\nembed = 72\nvocab = 512\n"};
-    char *dir = data_dir(), name[64], more[512];
+    char *dir = texts_dir(), name[64], more[512];
     for (int k = 0; k < 2; k++) {
         finding one = {.hash = ""}, saved = {.hash = ""};
         try_world("one rank", dir, kinds[k], 1, (int[]){1}, &one);
@@ -390,7 +387,7 @@ static void recomputation_does_not_matter(void **state) {
     (void)state;
     static const char kind[] = "[precision]\ncompute = bf16\n[model]\nlayers = 4\ndropout = 0.1\n[batch]\nlanes = 4\n";
     static const char *const modes[] = {"selective", "block"};
-    char *dir = data_dir(), name[64], more[512];
+    char *dir = texts_dir(), name[64], more[512];
     finding one = {.hash = ""};
     try_world("one rank", dir, kind, 1, (int[]){1}, &one);
     for (int mode = 0; mode < 2; mode++)
@@ -407,7 +404,7 @@ static void chunks_of_the_head_do_not_matter(void **state) {
     (void)state;
     static const char kind[] =
         "[precision]\ncompute = bf16\n[model]\nhead_chunks = 5\ndropout = 0.1\n[parallel]\nrecompute = block\n";
-    char *dir = data_dir(), name[64], more[512];
+    char *dir = texts_dir(), name[64], more[512];
     finding one = {.hash = ""};
     try_world("one rank", dir, kind, 1, (int[]){1}, &one);
     for (int world = 2; world <= 4; world += 2)
@@ -424,7 +421,7 @@ static void any_number_of_nodes_gives_the_same_bits(void **state) {
     static const struct {
         int nodes, ranks[4];
     } worlds[] = {{2, {1, 1}}, {2, {2, 2}}, {3, {3, 1, 2}}, {4, {1, 1, 1, 1}}, {2, {4, 4}}, {2, {1, 4}}};
-    char *dir = data_dir(), name[64], more[128];
+    char *dir = texts_dir(), name[64], more[128];
     finding one = {.hash = ""};
     try_world("one rank", dir, "", 1, (int[]){1}, &one);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
@@ -464,7 +461,7 @@ static void what_some_ranks_saved_others_continue(void **state) {
                   {2, "[parallel]\nzero = 1\n"},
                   {4, "[parallel]\nzero = 2\noffload = yes\n"}};
     static const char *const widths[] = {"", "[model]\nembed = 252\nlayers = 1\n[precision]\ncompute = bf16\n"};
-    char *dir = data_dir(), name[64], more[256], runs[512];
+    char *dir = texts_dir(), name[64], more[256], runs[512];
     write_tokens(dir, "val.bin", 300);
     snprintf(runs, sizeof runs, "%s/runs", dir);
     for (int k = 0; k < 2; k++) {
@@ -493,7 +490,7 @@ static void what_some_ranks_saved_others_continue(void **state) {
 static void ranks_begin_from_a_file_as_one_does(void **state) {
     (void)state;
     static const char wide[] = "[model]\nembed = 252\nlayers = 1\ncontext = 8\n";
-    char *dir = data_dir(), name[64], more[1024];
+    char *dir = texts_dir(), name[64], more[1024];
     finding one = {.hash = ""}, saved = {.hash = ""};
     write_tokens(dir, "val.bin", 300);
     try_this("saved", &(world){.dir = dir, .more = wide, .nodes = 1, .ranks = {1}, .saves = 2}, &saved);

@@ -8,19 +8,11 @@
 
 enum { LAYERS = 3, HEADS = 3, EMBED = 36, CONTEXT = 24, VOCAB = 128, MICRO = 2, STEPS = 3 };
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 3\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[sample]\ntokens = 12\nprompt = 7 bottles\n";
+static const char small_model[] = SMALL_GPT(3, 3, 36, 24, 128)
+    SMALL_BATCH(8, 2, 4) "[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[sample]\ntokens = 12\nprompt = 7 bottles\n";
 
 static const char *const modes[] = {"none", "selective", "block"};
 static const char *const types[] = {"fp32", "bf16", "fp16"};
-
-static char *data_dir(void) {
-    char *dir = make_dir();
-    write_tokens(dir, "text.bin", 6000);
-    write_tokens(dir, "val.bin", 1500);
-    return dir;
-}
 
 // --- the same bits ---------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,9 @@ extern long sim_submitted(const char *what) __attribute__((weak));  // test/sim/
 
 enum { STEPS = 8, LOOK = 3, MOST = 4 };  // an evaluation after step LOOK, in the middle of which nothing is queued
 
-static const char base[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 6\nheads = 2\nembed = 16\ncontext = 8\nvocab = 128\n"
-    "[batch]\nglobal = 8\nmicro = 1\nlanes = 2\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n"
-    "backend = cuda\n[reduce]\ntransport = nccl\nbucket_mb = 0.01\n[cluster]\ntimeout = 20\n";
+static const char base[] = SMALL_GPT(6, 2, 16, 8, 128) SMALL_BATCH(
+    8, 1, 2) "[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\nbackend = cuda\n[reduce]\n"
+             "transport = nccl\nbucket_mb = 0.01\n[cluster]\ntimeout = 20\n";
 
 static const char gpt[] = "[model]\ndropout = 0.1\n";
 static const char llama[] = "[model]\ntype = llama\nheads = 4\nkv_heads = 2\nhidden = 24\ntied = no\n";

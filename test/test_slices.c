@@ -1,33 +1,13 @@
 // test/test_slices.c: sums that are cut into slices, by one place that has all of them and by several that have some
 // each. Places are threads, and what they would send is added in shared memory, along the tree: no activation, loss,
 // gradient or weight differs by a bit, however many there are.
-#include "data/source.h"
-#include "model/flow.h"
 #include "model/slices.h"
-#include "test/support/options.h"
+#include "test/support/models.h"
 #include "trainer/checkpoint/order.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#define OK(call) \
-    do { \
-        err_t ok_ = (call); \
-        if (ok_ != ERR_OK) { \
-            fprintf(stderr, "%s: %d: %s\n", #call, ok_, err_last()->text); \
-            abort(); \
-        } \
-    } while (0)
-
-enum { B = 3, MICROS = 2, STEPS = 5, MOST = 64, PLACES = 8, SUMS = 4096 };
+enum { B = 3, MICROS = 2, STEPS = 5, PLACES = 8, SUMS = 4096 };
 
 typedef struct kind {
     const char *name;
@@ -36,69 +16,11 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"gpt",
-     MODEL_gpt,
-     4,
-     {.gpt = {.layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
-    {"gpt of many heads",
-     MODEL_gpt,
-     8,
-     {.gpt = {.layers = 1, .heads = 8, .embed = 40, .vocab = 150, .context = 9, .head_chunks = 1}}},
-    {"llama",
-     MODEL_llama,
-     2,
-     {.llama = {.layers = 2,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 6,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 37,
-                .context = 11,
-                .head_chunks = 2,
-                .norm_eps = 1e-2,
-                .rope_theta = 100,
-                .tied = true}}},
-    {"llama with all that its families add",
-     MODEL_llama,
-     4,
-     {.llama = {.layers = 2,
-                .heads = 8,
-                .kv_heads = 4,
-                .head_dim = 10,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 137,
-                .context = 11,
-                .head_chunks = 1,
-                .norm_eps = 1e-2,
-                .rope_theta = 100,
-                .rope_scaling = ROPE_LLAMA3,
-                .rope_factor = 8,
-                .rope_low = 1,
-                .rope_high = 4,
-                .rope_original = 7,
-                .bias = LLAMA_BIAS_ALL,
-                .qk_norm = true,
-                .window = 5}}},
-    {"gemma",
-     MODEL_gemma,
-     2,
-     {.gemma = {.layers = 3,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 6,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 37,
-                .context = 11,
-                .head_chunks = 2,
-                .pattern = 2,
-                .window = 5,
-                .norm_eps = 1e-2,
-                .rope_theta = 5000,
-                .rope_factor = 8,
-                .local_theta = 100}}},
+    {"gpt", MODEL_gpt, 4, {.gpt = {GPT_OPTIONS(2, 4, 24, 37, 11, 2), .dropout = 0.1}}},
+    {"gpt of many heads", MODEL_gpt, 8, {.gpt = {GPT_OPTIONS(1, 8, 40, 150, 9, 1)}}},
+    {"llama", MODEL_llama, 2, {.llama = {LLAMA_OPTIONS(2, 11, 2)}}},
+    {"llama with all that its families add", MODEL_llama, 4, {.llama = {LLAMA_WITH_ALL(2, 8, 4, 137), STRETCHED_ROPE}}},
+    {"gemma", MODEL_gemma, 2, {.gemma = {GEMMA_OPTIONS(3)}}},
     {"mlp relu", MODEL_mlp, 4, {.mlp = {.inputs = 21, .classes = 6, .hidden = "16 36 12", .activation = MLP_RELU}}},
     {"mlp gelu", MODEL_mlp, 2, {.mlp = {.inputs = 21, .classes = 6, .hidden = "18 34", .activation = MLP_GELU}}},
     {"mlp without hidden layers", MODEL_mlp, 2, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
@@ -126,14 +48,9 @@ typedef struct place {
     world *with;
     int number;
     manner how;
-    device *dev;
-    stream *s;
-    model *m;
-    arena memory;
-    flow flow;
+    net net;
     slice_merge merge;
-    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], master[MOST], first[MOST], second[MOST], losses, metrics, step,
-        sums;
+    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], master[MOST], first[MOST], second[MOST], sums;
     tensor seen[MICROS][MOST], loss[MICROS];  // what the blocks left in the last step
     pthread_t thread;
 } place;
@@ -217,18 +134,18 @@ static err_t merge_gather(void *ctx, const tensor *x, const tensor *own, stream 
 
 static int64_t here_rows(const place *p, const param *q) {
     int64_t rows = q->rows_in_memory ? q->rows_in_memory : q->size[0];
-    return param_slices(q) > 1 && q->axis == 0 ? model_share(p->m, rows) : rows;
+    return param_slices(q) > 1 && q->axis == 0 ? model_share(p->net.m, rows) : rows;
 }
 
 static void declare_row(place *p, tensor *t, dtype type, const param *q) {
     bool columns = param_slices(q) > 1 && q->axis == 1;
-    if (columns) OK(arena_3d(&p->memory, t, type, p->m->slices.count, q->size[0], q->size[1] / q->slices));
-    else OK(arena_tensor(&p->memory, t, type, q->dims, here_rows(p, q), q->size[1], 1, 1));
+    if (columns) OK(arena_3d(&p->net.memory, t, type, p->net.m->slices.count, q->size[0], q->size[1] / q->slices));
+    else OK(arena_tensor(&p->net.memory, t, type, q->dims, here_rows(p, q), q->size[1], 1, 1));
 }
 
 static void declare_rows(place *p) {
-    for (int i = 0; i < p->m->params; i++) {
-        const param *q = &p->m->param[i];
+    for (int i = 0; i < p->net.m->params; i++) {
+        const param *q = &p->net.m->param[i];
         declare_row(p, &p->w[i], p->how.compute, q);
         tensor *own[] = {&p->dw[i], &p->master[i], &p->first[i], &p->second[i]};
         for (int k = 0; k < 4; k++) declare_row(p, own[k], FP32, q);
@@ -236,27 +153,12 @@ static void declare_rows(place *p) {
 }
 
 static void declare_samples(place *p) {
+    declare_inputs(&p->net, p->in, MICROS, B);
     for (int n = 0; n < MICROS; n++) {
-        for (int i = 0; i < p->m->inputs; i++) {
-            const tensor_spec *x = &p->m->input[i];
-            OK(arena_tensor(&p->memory, &p->in[n][i], x->type, 1 + x->dims, B, x->size[0], x->size[1], x->size[2]));
-        }
-        OK(arena_2d(&p->memory, &p->loss[n], FP32, B, p->m->losses));
-        for (int b = 0; b + 1 < p->m->blocks; b++)
-            OK(arena_1d(&p->memory, &p->seen[n][b], p->how.compute, tensor_count(&p->flow.memory[b])));
+        OK(arena_2d(&p->net.memory, &p->loss[n], FP32, B, p->net.m->losses));
+        for (int b = 0; b + 1 < p->net.m->blocks; b++)
+            OK(arena_1d(&p->net.memory, &p->seen[n][b], p->how.compute, tensor_count(&p->net.flow.memory[b])));
     }
-}
-
-static void fill_samples(place *p) {
-    source *s;
-    OK(made_up_open(&s, &(source_options){.wanted = p->m->input, .inputs = p->m->inputs}, 4, MICROS * B));
-    for (int n = 0; n < MICROS * B; n++) {
-        void *to[MODEL_INPUTS];
-        for (int i = 0; i < p->m->inputs; i++)
-            to[i] = (char *)p->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&p->m->input[i]);
-        OK(source_look(s, n, to));
-    }
-    source_close(s);
 }
 
 static ckpt_order order_in(const param *q) {
@@ -268,8 +170,8 @@ static ckpt_order order_in(const param *q) {
 // The stored number of the first element that is here, and how many are.
 static void range_of(const place *p, const param *q, int64_t *first, int64_t *count) {
     const ckpt_order o = order_in(q);
-    *first = o.slices > 1 ? p->m->slices.first * o.each : 0;
-    int64_t end = o.slices > 1 ? *first + p->m->slices.count * o.each : o.all;
+    *first = o.slices > 1 ? p->net.m->slices.first * o.each : 0;
+    int64_t end = o.slices > 1 ? *first + p->net.m->slices.count * o.each : o.all;
     if (end > o.all) end = o.all;
     *count = end > *first ? end - *first : 0;
 }
@@ -277,104 +179,79 @@ static void range_of(const place *p, const param *q, int64_t *first, int64_t *co
 static void round_weights(place *p, int i) {
     int64_t n = tensor_count(&p->w[i]);
     tensor from = view1(&p->master[i], n), to = view1(&p->w[i], n);
-    OK(device_ops(p->dev)->cast(&(cast_args){.y = &to, .x = &from}, p->s));
+    OK(device_ops(p->net.dev)->cast(&(cast_args){.y = &to, .x = &from}, p->net.s));
 }
 
 // By logical coordinates, the same in all places and for all slices.
 static void fill_weights(place *p) {
-    for (int i = 0; i < p->m->params; i++) {
-        param *q = &p->m->param[i];
+    for (int i = 0; i < p->net.m->params; i++) {
+        param *q = &p->net.m->param[i];
         const ckpt_order o = order_in(q);
         int64_t first, count, run;
         if (q->init_std == 0) q->init_std = 0.3;
         range_of(p, q, &first, &count);
         for (int64_t k = 0; k < count; k++)
-            model_init(p->m, q->tied >= 0 ? q->tied : i, 9, order_logical(&o, first + k, &run), 1,
+            model_init(p->net.m, q->tied >= 0 ? q->tied : i, 9, order_logical(&o, first + k, &run), 1,
                        (float *)p->master[i].data + k);
         round_weights(p, i);
         if (q->rows_in_memory && (param_slices(q) == 1 || p->with->places == 1))
             p->w[i].size[0] = p->dw[i].size[0] = q->size[0];
     }
-    for (int i = 0; i < p->m->params; i++)
-        if (p->m->param[i].tied >= 0) p->w[i] = p->w[p->m->param[i].tied];
+    for (int i = 0; i < p->net.m->params; i++)
+        if (p->net.m->param[i].tied >= 0) p->w[i] = p->w[p->net.m->param[i].tied];
 }
 
 static void place_open(place *p, int slices) {
-    any_options o = p->of->o;
-    model_rule rule = {.micro = B, .slices = slices};
     int places = p->with->places, count = slices / places;
-    int one[MOST];
-    for (int i = 0; i < MOST; i++) one[i] = 1;
-    model_plan plan = {
-        .compute = p->how.compute, .B = B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
+    model_plan plan = {.compute = p->how.compute, .B = B, .recompute = p->how.recompute, .halves = p->how.halves};
     if (places > 1) plan.slice_first = p->number * count, plan.slice_count = count, plan.slice_rows = p->how.rows;
     p->merge = (slice_merge){places, p->number, merge_whole, merge_deal, merge_gather, p};
-    OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
-    OK(stream_open(p->dev, &p->s));
-    OK(model_types[p->of->type]->resolve(&o, &rule));
-    OK(model_open(&p->m, model_types[p->of->type], &o));
-    arena_open(&p->memory, p->dev, MEMORY_DEVICE);
-    OK(model_declare(p->m, &p->memory, &plan));
-    OK(flow_declare(&p->flow, p->m, &p->memory, &plan));
-    OK(arena_2d(&p->memory, &p->losses, FP32, B, p->m->losses));
-    OK(arena_2d(&p->memory, &p->metrics, FP64, MODEL_METRICS, B));
-    OK(arena_1d(&p->memory, &p->sums, FP64, SUMS));
-    OK(arena_1d(&p->memory, &p->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+    net_open(&p->net, p->of->type, &p->of->o, &(model_rule){.micro = B, .slices = slices}, plan, 1, 1);
+    OK(arena_1d(&p->net.memory, &p->sums, FP64, SUMS));
     declare_rows(p);
     declare_samples(p);
-    OK(arena_commit(&p->memory));
-    memset(p->memory.base, 0, p->memory.bytes);
-    OK(model_fill(p->m, p->s));
-    flow_link(&p->flow);
-    *(step_state *)p->step.data =
+    net_commit(&p->net, 0);
+    *(step_state *)p->net.step.data =
         (step_state){.lr = 0.01f, .loss_scale = p->how.compute == FP16 ? 64 : 1, .beta1_power = 1, .beta2_power = 1};
-    fill_samples(p);
+    fill_inputs(&p->net, p->in, MICROS, B);
     fill_weights(p);
-}
-
-static void place_close(place *p) {
-    flow_close(&p->flow);
-    arena_close(&p->memory);
-    model_close(p->m);
-    stream_close(p->s);
-    device_close(p->dev);
 }
 
 // --- steps -----------------------------------------------------------------------------------------------------------
 
 static pass pass_of(place *p, int n, int step) {
     pass x = {
-        .ops = device_ops(p->dev),
-        .s = p->s,
+        .ops = device_ops(p->net.dev),
+        .s = p->net.s,
         .B = B,
         .w = p->w,
         .dw = p->dw,
         .fresh = n == 0,
-        .state = p->step.data,
-        .loss_factor = 1.0f / (float)(MICROS * B * p->m->losses),
-        .losses = p->losses,
+        .state = p->net.step.data,
+        .loss_factor = 1.0f / (float)(MICROS * B * p->net.m->losses),
+        .losses = p->net.losses,
         .merge = p->with->places > 1 ? &p->merge : NULL,
-        .drop = {.seed = 3, .step = (uint32_t)step, .first_sample = (uint32_t)(n * B), .p = (float)p->m->dropout}};
-    for (int i = 0; i < p->m->inputs; i++) x.in[i] = p->in[n][i];
-    flow_use(&p->flow, &x);
+        .drop = {.seed = 3, .step = (uint32_t)step, .first_sample = (uint32_t)(n * B), .p = (float)p->net.m->dropout}};
+    for (int i = 0; i < p->net.m->inputs; i++) x.in[i] = p->in[n][i];
+    flow_use(&p->net.flow, &x);
     return x;
 }
 
 static void gradient(place *p, int step) {
     for (int n = 0; n < MICROS; n++) {
         pass x = pass_of(p, n, step);
-        OK(model_forward(p->m, &x));
-        for (int b = 0; b + 1 < p->m->blocks; b++)
+        OK(model_forward(p->net.m, &x));
+        for (int b = 0; b + 1 < p->net.m->blocks; b++)
             memcpy(p->seen[n][b].data, x.x[b].data, tensor_bytes(&p->seen[n][b]));
-        OK(model_run(p->m, p->how.halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->m->blocks - 1, &x));
-        if (p->how.halves) OK(model_run(p->m, PASS_WEIGHTS, 0, p->m->blocks - 1, &x));
-        memcpy(p->loss[n].data, p->losses.data, tensor_bytes(&p->losses));
+        OK(model_run(p->net.m, p->how.halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->net.m->blocks - 1, &x));
+        if (p->how.halves) OK(model_run(p->net.m, PASS_WEIGHTS, 0, p->net.m->blocks - 1, &x));
+        memcpy(p->loss[n].data, p->net.losses.data, tensor_bytes(&p->net.losses));
     }
-    for (int i = 0; i < p->m->params; i++) {
-        int of = p->m->param[i].tied;
+    for (int i = 0; i < p->net.m->params; i++) {
+        int of = p->net.m->param[i].tied;
         if (of < 0) continue;
         tensor sum = view1(&p->dw[of], tensor_count(&p->dw[of])), more = view1(&p->dw[i], tensor_count(&p->dw[i]));
-        OK(device_ops(p->dev)->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, p->s));
+        OK(device_ops(p->net.dev)->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, p->net.s));
     }
 }
 
@@ -383,8 +260,8 @@ static void square_sums(place *p) {
     double *mine = p->with->sums[p->number], *sums = p->sums.data;
     int64_t at = 0, first, count;
     memset(mine, 0, sizeof p->with->sums[0]);
-    for (int i = 0; i < p->m->params; i++) {
-        const param *q = &p->m->param[i];
+    for (int i = 0; i < p->net.m->params; i++) {
+        const param *q = &p->net.m->param[i];
         const ckpt_order o = order_in(q);
         if (q->tied >= 0) continue;
         range_of(p, q, &first, &count);
@@ -392,7 +269,7 @@ static void square_sums(place *p) {
             n = order_chunk_size(&o, first + k);
             tensor g = {(float *)p->dw[i].data + k, FP32, 1, {n, 1, 1, 1}},
                    to = {mine + at + order_chunk(&o, first + k), FP64, 1, {1, 1, 1, 1}};
-            OK(device_ops(p->dev)->sum_squares(&(sum_squares_args){.sums = &to, .g = &g}, p->s));
+            OK(device_ops(p->net.dev)->sum_squares(&(sum_squares_args){.sums = &to, .g = &g}, p->net.s));
         }
         at += order_chunk(&o, o.all);
     }
@@ -409,18 +286,23 @@ static void update(place *p) {
     const step_rules rules = {.grad_clip = 0.5, .beta1 = 0.9, .beta2 = 0.99};
     const adamw_rules adam = {0.9, 0.99, 1e-8, 0.1};
     square_sums(p);
-    OK(device_ops(p->dev)->step_decide(&(step_decide_args){.state = p->step.data, .sums = &p->sums, .rules = &rules},
-                                       p->s));
-    for (int i = 0; i < p->m->params; i++) {
+    OK(device_ops(p->net.dev)
+           ->step_decide(&(step_decide_args){.state = p->net.step.data, .sums = &p->sums, .rules = &rules}, p->net.s));
+    for (int i = 0; i < p->net.m->params; i++) {
         int64_t first, count;
-        if (p->m->param[i].tied >= 0) continue;
-        range_of(p, &p->m->param[i], &first, &count);
+        if (p->net.m->param[i].tied >= 0) continue;
+        range_of(p, &p->net.m->param[i], &first, &count);
         tensor w = view1(&p->w[i], count), master = view1(&p->master[i], count), m = view1(&p->first[i], count),
                v = view1(&p->second[i], count), g = view1(&p->dw[i], count);
-        OK(device_ops(p->dev)->adamw(
-            &(adamw_args){
-                .w = &w, .master = &master, .m = &m, .v = &v, .grad = &g, .state = p->step.data, .rules = &adam},
-            p->s));
+        OK(device_ops(p->net.dev)
+               ->adamw(&(adamw_args){.w = &w,
+                                     .master = &master,
+                                     .m = &m,
+                                     .v = &v,
+                                     .grad = &g,
+                                     .state = p->net.step.data,
+                                     .rules = &adam},
+                       p->net.s));
     }
 }
 
@@ -446,7 +328,7 @@ static void run(place *p, world *w, const kind *k, int places, int slices, manne
 }
 
 static void end(place *p, int places) {
-    for (int i = 0; i < places; i++) place_close(&p[i]);
+    for (int i = 0; i < places; i++) net_close(&p[i].net);
 }
 
 // --- comparing -------------------------------------------------------------------------------------------------------
@@ -461,16 +343,18 @@ static void same(const void *a, const void *b, size_t bytes, const place *p, con
 static void expect_same(const place *p, const place *all) {
     for (int n = 0; n < MICROS; n++) {
         same(p->loss[n].data, all->loss[n].data, tensor_bytes(&p->loss[n]), p, "loss", "");
-        for (int b = 0; b + 1 < p->m->blocks; b++) {
-            const block *k = &p->m->block[b];
-            size_t e = dtype_bytes(p->how.compute), bytes = (size_t)model_left(p->m, b, B, 0) * e,
+        for (int b = 0; b + 1 < p->net.m->blocks; b++) {
+            const block *k = &p->net.m->block[b];
+            size_t e = dtype_bytes(p->how.compute), bytes = (size_t)model_left(p->net.m, b, B, 0) * e,
                    skip = k->divided ? (size_t)p->number * bytes : 0;
-            if (p->how.rows) skip = (size_t)(model_row(p->m, p->m->slices.first, B * k->size[0]) * k->size[1]) * e;
-            same(p->seen[n][b].data, (char *)all->seen[n][b].data + skip, bytes, p, "activation", p->m->block[b].name);
+            if (p->how.rows)
+                skip = (size_t)(model_row(p->net.m, p->net.m->slices.first, B * k->size[0]) * k->size[1]) * e;
+            same(p->seen[n][b].data, (char *)all->seen[n][b].data + skip, bytes, p, "activation",
+                 p->net.m->block[b].name);
         }
     }
-    for (int i = 0; i < p->m->params; i++) {
-        const param *q = &p->m->param[i];
+    for (int i = 0; i < p->net.m->params; i++) {
+        const param *q = &p->net.m->param[i];
         int64_t first, count;
         range_of(p, q, &first, &count);
         const tensor *mine[] = {&p->dw[i], &p->master[i], &p->first[i], &p->second[i], &p->w[i]};
@@ -486,8 +370,8 @@ static void expect_same(const place *p, const place *all) {
 // Near the same without slices, by logical coordinates; and not all bits the same.
 static void expect_near(const place *cut, const place *plain) {
     int differ = 0;
-    for (int i = 0; i < cut->m->params; i++) {
-        const ckpt_order o = order_in(&cut->m->param[i]);
+    for (int i = 0; i < cut->net.m->params; i++) {
+        const ckpt_order o = order_in(&cut->net.m->param[i]);
         const float *a = cut->dw[i].data, *b = plain->dw[i].data;
         double off = 0, size = 0;
         int64_t run;
@@ -497,10 +381,10 @@ static void expect_near(const place *cut, const place *plain) {
             off += (x - y) * (x - y), size += y * y;
         }
         if (!(sqrt(off) <= 1e-4 * sqrt(size) + 1e-10))  // the norms of queries and keys have gradients of 3e-8
-            fail_msg("%s: the gradient of %s is off by %g of %g", cut->of->name, cut->m->param[i].name, sqrt(off),
+            fail_msg("%s: the gradient of %s is off by %g of %g", cut->of->name, cut->net.m->param[i].name, sqrt(off),
                      sqrt(size));
     }
-    if (cut->m->blocks > 1) assert_true(differ > 0);
+    if (cut->net.m->blocks > 1) assert_true(differ > 0);
 }
 
 // halves: of the many places, not of the one.
@@ -509,9 +393,9 @@ static void compare(const kind *k, manner how) {
     static world w, alone;
     run(one, &alone, k, 1, k->slices, (manner){how.compute, how.recompute, false, false});
     double size = 0;
-    for (int i = 0; i < one->m->params; i++)
+    for (int i = 0; i < one->net.m->params; i++)
         for (int64_t e = 0; e < tensor_count(&one->dw[i]); e++) size += fabs(((float *)one->dw[i].data)[e]);
-    assert_true(size > 0 && isfinite(size) && ((step_state *)one->step.data)->adam_t == STEPS - 1);
+    assert_true(size > 0 && isfinite(size) && ((step_state *)one->net.step.data)->adam_t == STEPS - 1);
     for (int places = how.halves && !how.rows ? 1 : 2; places <= k->slices; places *= 2) {
         run(p, &w, k, places, k->slices, how);
         for (int i = 0; i < places; i++) expect_same(&p[i], one);

@@ -4,38 +4,17 @@
 . test/support/lib.sh
 
 text 30000 >text.txt
-cat >base.ini <<'END'
-[run]
-steps = 6
-[device]
-backend = cpu
-threads = 1
-[model]
-layers = 2
-heads = 4
-embed = 40
-vocab = 259
-context = 24
-dropout = 0.1
-[data]
-train = data/a-train-*.bin
-val =
-[pack]
-input = text.txt
-output = data/a
-[batch]
-global = 12
-micro = 1
-lanes = 4
-[checkpoint]
-every = 0
-[sample]
-tokens = 0
-[parallel]
-slices = 4
-[log]
-every = 1
-hash_every = 1
+ini >base.ini <<'END'
+run steps=6
+device backend=cpu threads=1
+model layers=2 heads=4 embed=40 vocab=259 context=24 dropout=0.1
+data train=data/a-train-*.bin val=
+pack input=text.txt output=data/a
+batch global=12 micro=1 lanes=4
+checkpoint every=0
+sample tokens=0
+parallel slices=4
+log every=1 hash_every=1
 END
 expect 0 "$bin" pack base.ini
 

@@ -24,9 +24,7 @@ typedef struct rig {
 } rig;
 
 static void rig_open(rig *r, const char *more) {
-    r->dir = make_dir();
-    write_tokens(r->dir, "text.bin", 6000);
-    write_tokens(r->dir, "val.bin", 1500);
+    r->dir = data_dir();
     load_config(&r->c, r->dir, small_model, more);
     OK(session_open(&r->x, &r->c, SESSION_TRAIN, NULL));
     OK(session_init(&r->x));

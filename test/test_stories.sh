@@ -3,35 +3,16 @@
 # can be, and refuses another tokenizer before it computes anything.
 . test/support/lib.sh
 
-cat >base.ini <<'INI'
-[run]
-name = s
-steps = 4
-[device]
-threads = 1
-[model]
-type = llama
-layers = 1
-heads = 1
-embed = 16
-context = 16
-vocab = 320
-[data]
-train = data/s-train-*.bin
-val = data/s-val-*.bin
-[pack]
-input = stories:1:20000
-output = data/s
-tokenizer = train:320
-[batch]
-global = 2
-micro = 2
-[eval]
-every = 2
-[sample]
-tokens = 20
-[log]
-every = 1
+ini >base.ini <<'INI'
+run name=s steps=4
+device threads=1
+model type=llama layers=1 heads=1 embed=16 context=16 vocab=320
+data train=data/s-train-*.bin val=data/s-val-*.bin
+pack input=stories:1:20000 output=data/s tokenizer=train:320
+batch global=2 micro=2
+eval every=2
+sample tokens=20
+log every=1
 INI
 
 packed() {

@@ -2,32 +2,12 @@
 // several that share the rows. Places are threads, and what they would send each other goes through shared memory: each
 // token slice has the same gradient wherever it is, activations and losses do not differ by a bit, and the slices'
 // gradients add up to that of whole sums.
-#include "data/source.h"
-#include "model/flow.h"
 #include "model/slices.h"
-#include "test/support/options.h"
+#include "test/support/models.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#define OK(call) \
-    do { \
-        err_t ok_ = (call); \
-        if (ok_ != ERR_OK) { \
-            fprintf(stderr, "%s: %d: %s\n", #call, ok_, err_last()->text); \
-            abort(); \
-        } \
-    } while (0)
-
-enum { MICROS = 2, MOST = 64, PLACES = 8 };
+enum { MICROS = 2, PLACES = 8 };
 
 typedef struct kind {
     const char *name;
@@ -38,74 +18,16 @@ typedef struct kind {
 
 #define GPT \
     { \
-        .gpt = {.layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1 } \
+        .gpt = { GPT_OPTIONS(2, 4, 24, 37, 11, 2), .dropout = 0.1 } \
     }
 static const kind kinds[] = {
     {"gpt, parts of a sample", MODEL_gpt, 4, 4, 1, GPT},
     {"gpt, parts of two samples", MODEL_gpt, 4, 4, 2, GPT},
     {"gpt, whole samples", MODEL_gpt, 4, 2, 6, GPT},
-    {"gpt without dropout",
-     MODEL_gpt,
-     8,
-     8,
-     1,
-     {.gpt = {.layers = 1, .heads = 8, .embed = 40, .vocab = 150, .context = 9, .head_chunks = 1}}},
-    {"llama",
-     MODEL_llama,
-     4,
-     4,
-     1,
-     {.llama = {.layers = 2,
-                .heads = 8,
-                .kv_heads = 4,
-                .head_dim = 10,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 137,
-                .context = 11,
-                .head_chunks = 1,
-                .norm_eps = 1e-2,
-                .rope_theta = 100,
-                .bias = LLAMA_BIAS_ALL,
-                .qk_norm = true,
-                .window = 5}}},
-    {"llama, tied",
-     MODEL_llama,
-     2,
-     2,
-     2,
-     {.llama = {.layers = 2,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 6,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 37,
-                .context = 13,
-                .head_chunks = 4,
-                .norm_eps = 1e-2,
-                .rope_theta = 100,
-                .tied = true}}},
-    {"gemma",
-     MODEL_gemma,
-     2,
-     2,
-     1,
-     {.gemma = {.layers = 2,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 6,
-                .embed = 20,
-                .hidden = 28,
-                .vocab = 37,
-                .context = 11,
-                .head_chunks = 2,
-                .pattern = 2,
-                .window = 5,
-                .norm_eps = 1e-2,
-                .rope_theta = 5000,
-                .rope_factor = 8,
-                .local_theta = 100}}},
+    {"gpt without dropout", MODEL_gpt, 8, 8, 1, {.gpt = {GPT_OPTIONS(1, 8, 40, 150, 9, 1)}}},
+    {"llama", MODEL_llama, 4, 4, 1, {.llama = {LLAMA_WITH_ALL(2, 8, 4, 137)}}},
+    {"llama, tied", MODEL_llama, 2, 2, 2, {.llama = {LLAMA_OPTIONS(2, 13, 4)}}},
+    {"gemma", MODEL_gemma, 2, 2, 1, {.gemma = {GEMMA_OPTIONS(2)}}},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -128,13 +50,9 @@ typedef struct place {
     world *with;
     int number, tables;
     manner how;
-    device *dev;
-    stream *s;
-    model *m;
-    arena memory;
-    flow flow;
+    net net;
     row_swap swap;
-    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[PLACES * MOST], losses, step;
+    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[PLACES * MOST];
     tensor seen[MICROS][MOST], loss[MICROS];
     pthread_t thread;
 } place;
@@ -203,84 +121,47 @@ static err_t gather(void *ctx, const tensor *x, const tensor *own, stream *s) {
 
 static void declare(place *p) {
     int64_t B = p->of->B;
-    for (int i = 0; i < p->m->params; i++) {
-        const param *q = &p->m->param[i];
+    for (int i = 0; i < p->net.m->params; i++) {
+        const param *q = &p->net.m->param[i];
         for (int k = 0; k <= p->tables; k++) {
-            tensor *t = k ? &p->dw[(k - 1) * p->m->params + i] : &p->w[i];
+            tensor *t = k ? &p->dw[(k - 1) * p->net.m->params + i] : &p->w[i];
             dtype type = k ? FP32 : p->how.compute;
             bool columns = param_slices(q) > 1 && q->axis == 1;
-            if (columns) OK(arena_3d(&p->memory, t, type, q->slices, q->size[0], q->size[1] / q->slices));
+            if (columns) OK(arena_3d(&p->net.memory, t, type, q->slices, q->size[0], q->size[1] / q->slices));
             else
-                OK(arena_tensor(&p->memory, t, type, q->dims, q->rows_in_memory ? q->rows_in_memory : q->size[0],
+                OK(arena_tensor(&p->net.memory, t, type, q->dims, q->rows_in_memory ? q->rows_in_memory : q->size[0],
                                 q->size[1], 1, 1));
         }
     }
+    declare_inputs(&p->net, p->in, MICROS, B);
     for (int n = 0; n < MICROS; n++) {
-        for (int i = 0; i < p->m->inputs; i++) OK(arena_2d(&p->memory, &p->in[n][i], INT32, B, p->m->input[i].size[0]));
-        OK(arena_2d(&p->memory, &p->loss[n], FP32, B, p->m->losses));
-        for (int b = 0; b + 1 < p->m->blocks; b++)
-            OK(arena_1d(&p->memory, &p->seen[n][b], p->how.compute, tensor_count(&p->flow.memory[b])));
-    }
-}
-
-static void fill(place *p) {
-    source *s;
-    int64_t B = p->of->B;
-    OK(made_up_open(&s, &(source_options){.wanted = p->m->input, .inputs = p->m->inputs}, 4, MICROS * B));
-    for (int n = 0; n < MICROS * B; n++) {
-        void *to[MODEL_INPUTS];
-        for (int i = 0; i < p->m->inputs; i++)
-            to[i] = (char *)p->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&p->m->input[i]);
-        OK(source_look(s, n, to));
-    }
-    source_close(s);
-    for (int i = 0; i < p->m->params; i++) {
-        param *q = &p->m->param[i];
-        int64_t n = shape_count(q->dims, q->size);
-        float *values = malloc((size_t)n * sizeof *values);
-        if (q->init_std == 0) q->init_std = 0.3;
-        assert_non_null(values);
-        // where slices lie does not matter here: the same in all places
-        model_init(p->m, q->tied >= 0 ? q->tied : i, 9, 0, n, values);
-        tensor from = {values, FP32, 1, {n, 1, 1, 1}}, to = view1(&p->w[i], n);
-        OK(device_ops(p->dev)->cast(&(cast_args){.y = &to, .x = &from}, p->s));
-        free(values);
+        OK(arena_2d(&p->net.memory, &p->loss[n], FP32, B, p->net.m->losses));
+        for (int b = 0; b + 1 < p->net.m->blocks; b++)
+            OK(arena_1d(&p->net.memory, &p->seen[n][b], p->how.compute, tensor_count(&p->net.flow.memory[b])));
     }
 }
 
 static void place_open(place *p, int tokens) {
-    any_options o = p->of->o;
-    int places = p->with->places, one[MOST];
-    for (int i = 0; i < MOST; i++) one[i] = 1;
+    int places = p->with->places;
     model_rule rule = {.micro = p->of->B, .slices = p->of->slices, .tokens = tokens};
     model_plan plan = {
-        .compute = p->how.compute, .B = p->of->B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
+        .compute = p->how.compute, .B = p->of->B, .recompute = p->how.recompute, .halves = p->how.halves};
     plan.token_first = p->number * (tokens / places), plan.token_count = tokens / places;
     p->tables = p->how.joined ? 1 : plan.token_count;
     p->swap = (row_swap){.merge = {.places = places, .place = p->number, .gather = gather, .ctx = p},
                          .to_heads = to_heads,
                          .to_rows = to_rows};
-    OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
-    OK(stream_open(p->dev, &p->s));
-    OK(model_types[p->of->type]->resolve(&o, &rule));
-    OK(model_open(&p->m, model_types[p->of->type], &o));
-    arena_open(&p->memory, p->dev, MEMORY_DEVICE);
-    OK(model_declare(p->m, &p->memory, &plan));
-    OK(flow_declare(&p->flow, p->m, &p->memory, &plan));
-    OK(arena_2d(&p->memory, &p->losses, FP32, p->of->B, p->m->losses));
-    OK(arena_1d(&p->memory, &p->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+    net_open(&p->net, p->of->type, &p->of->o, &rule, plan, 1, 1);
     declare(p);
-    OK(arena_commit(&p->memory));
-    memset(p->memory.base, 0x7f, p->memory.bytes);  // what is not written shows
-    OK(model_fill(p->m, p->s));
-    flow_link(&p->flow);
-    for (int i = 0; i < p->m->params; i++) {  // the padding of values is zero
+    net_commit(&p->net, 0x7f);                    // what is not written shows
+    for (int i = 0; i < p->net.m->params; i++) {  // the padding of values is zero
         memset(p->w[i].data, 0, tensor_bytes(&p->w[i]));
         for (int k = 0; k < p->tables; k++)
-            memset(p->dw[k * p->m->params + i].data, 0, tensor_bytes(&p->dw[k * p->m->params + i]));
+            memset(p->dw[k * p->net.m->params + i].data, 0, tensor_bytes(&p->dw[k * p->net.m->params + i]));
     }
-    *(step_state *)p->step.data = (step_state){.loss_scale = p->how.compute == FP16 ? 64 : 1};
-    fill(p);
+    *(step_state *)p->net.step.data = (step_state){.loss_scale = p->how.compute == FP16 ? 64 : 1};
+    fill_inputs(&p->net, p->in, MICROS, p->of->B);
+    for (int i = 0; i < p->net.m->params; i++) fill_param(&p->net, i, &p->w[i]);
 }
 
 // --- a step ----------------------------------------------------------------------------------------------------------
@@ -288,25 +169,26 @@ static void place_open(place *p, int tokens) {
 static void *work(void *ctx) {
     place *p = ctx;
     for (int n = 0; n < MICROS; n++) {
-        pass x = {.ops = device_ops(p->dev),
-                  .s = p->s,
-                  .B = p->of->B,
-                  .w = p->w,
-                  .dw = p->dw,
-                  .more_dw = p->tables > 1 ? p->dw + p->m->params : NULL,
-                  .fresh = n == 0,
-                  .state = p->step.data,
-                  .loss_factor = 1.0f / (float)(MICROS * p->of->B * p->m->losses),
-                  .losses = p->losses,
-                  .swap = p->with->places > 1 ? &p->swap : NULL,
-                  .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * p->of->B), .p = (float)p->m->dropout}};
-        for (int i = 0; i < p->m->inputs; i++) x.in[i] = p->in[n][i];
-        flow_use(&p->flow, &x);
-        OK(model_forward(p->m, &x));
-        for (int b = 0; b + 1 < p->m->blocks; b++) memcpy(p->seen[n][b].data, x.x[b].data, tensor_bytes(&x.x[b]));
-        OK(model_run(p->m, p->how.halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->m->blocks - 1, &x));
-        if (p->how.halves) OK(model_run(p->m, PASS_WEIGHTS, 0, p->m->blocks - 1, &x));
-        memcpy(p->loss[n].data, p->losses.data, tensor_bytes(&p->losses));
+        pass x = {
+            .ops = device_ops(p->net.dev),
+            .s = p->net.s,
+            .B = p->of->B,
+            .w = p->w,
+            .dw = p->dw,
+            .more_dw = p->tables > 1 ? p->dw + p->net.m->params : NULL,
+            .fresh = n == 0,
+            .state = p->net.step.data,
+            .loss_factor = 1.0f / (float)(MICROS * p->of->B * p->net.m->losses),
+            .losses = p->net.losses,
+            .swap = p->with->places > 1 ? &p->swap : NULL,
+            .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * p->of->B), .p = (float)p->net.m->dropout}};
+        for (int i = 0; i < p->net.m->inputs; i++) x.in[i] = p->in[n][i];
+        flow_use(&p->net.flow, &x);
+        OK(model_forward(p->net.m, &x));
+        for (int b = 0; b + 1 < p->net.m->blocks; b++) memcpy(p->seen[n][b].data, x.x[b].data, tensor_bytes(&x.x[b]));
+        OK(model_run(p->net.m, p->how.halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->net.m->blocks - 1, &x));
+        if (p->how.halves) OK(model_run(p->net.m, PASS_WEIGHTS, 0, p->net.m->blocks - 1, &x));
+        memcpy(p->loss[n].data, p->net.losses.data, tensor_bytes(&p->net.losses));
     }
     return NULL;
 }
@@ -324,13 +206,7 @@ static void run(place *p, world *w, const kind *k, int places, int tokens, manne
 }
 
 static void end(place *p, int places) {
-    for (int i = 0; i < places; i++) {
-        flow_close(&p[i].flow);
-        arena_close(&p[i].memory);
-        model_close(p[i].m);
-        stream_close(p[i].s);
-        device_close(p[i].dev);
-    }
+    for (int i = 0; i < places; i++) net_close(&p[i].net);
 }
 
 // --- comparing -------------------------------------------------------------------------------------------------------
@@ -345,19 +221,19 @@ static void same(const void *a, const void *b, size_t bytes, const place *p, con
 static void expect_same(const place *p, const place *all) {
     for (int n = 0; n < MICROS; n++) {
         same(p->loss[n].data, all->loss[n].data, tensor_bytes(&p->loss[n]), p, "loss", "");
-        for (int b = 0; b + 1 < p->m->blocks; b++) {
-            const block *k = &p->m->block[b];
+        for (int b = 0; b + 1 < p->net.m->blocks; b++) {
+            const block *k = &p->net.m->block[b];
             int64_t N = p->of->B * k->size[0];
             size_t row = (size_t)k->size[1] * dtype_bytes(p->how.compute);
-            const char *theirs = (char *)all->seen[n][b].data + (size_t)model_first_row(p->m, N) * row;
-            same(p->seen[n][b].data, theirs, (size_t)model_own_rows(p->m, N) * row, p, "activation", k->name);
+            const char *theirs = (char *)all->seen[n][b].data + (size_t)model_first_row(p->net.m, N) * row;
+            same(p->seen[n][b].data, theirs, (size_t)model_own_rows(p->net.m, N) * row, p, "activation", k->name);
         }
     }
     for (int k = 0; k < p->tables; k++)
-        for (int i = 0; i < p->m->params; i++) {
-            const tensor *mine = &p->dw[k * p->m->params + i],
-                         *theirs = &all->dw[(p->m->tokens.first + k) * p->m->params + i];
-            same(mine->data, theirs->data, tensor_bytes(mine), p, "gradient", p->m->param[i].name);
+        for (int i = 0; i < p->net.m->params; i++) {
+            const tensor *mine = &p->dw[k * p->net.m->params + i],
+                         *theirs = &all->dw[(p->net.m->tokens.first + k) * p->net.m->params + i];
+            same(mine->data, theirs->data, tensor_bytes(mine), p, "gradient", p->net.m->param[i].name);
         }
 }
 
@@ -391,15 +267,15 @@ static void however_backward_runs(void **state) {
 
 // The tables of a place add up to the gradient of whole sums, and no table has all of it but the only one.
 static void expect_sums(const place *cut, const place *plain) {
-    for (int i = 0; i < cut->m->params; i++) {
+    for (int i = 0; i < cut->net.m->params; i++) {
         double off = 0, size = 0, parts = 0;
         for (int64_t e = 0; e < tensor_count(&plain->dw[i]); e++) {
             double sum = 0, whole = ((float *)plain->dw[i].data)[e];
-            for (int t = 0; t < cut->tables; t++) sum += ((float *)cut->dw[t * cut->m->params + i].data)[e];
+            for (int t = 0; t < cut->tables; t++) sum += ((float *)cut->dw[t * cut->net.m->params + i].data)[e];
             off += (sum - whole) * (sum - whole), size += whole * whole;
             parts += fabs(((float *)cut->dw[i].data)[e] - whole);
         }
-        const char *name = cut->m->param[i].name;
+        const char *name = cut->net.m->param[i].name;
         if (!(sqrt(off) <= 1e-5 * sqrt(size) + 1e-7) || !isfinite(size))
             fail_msg("%s, %d tables: the gradient of %s is off by %g of %g", cut->of->name, cut->tables, name,
                      sqrt(off), sqrt(size));

@@ -24,9 +24,7 @@ typedef struct rig {
 
 // A session over made-up text with weights at their start, fed from step 1. `more` are further INI lines.
 static void rig_open(rig *r, const char *more, bool feed) {
-    r->dir = make_dir();
-    write_tokens(r->dir, "text.bin", 6000);
-    write_tokens(r->dir, "val.bin", 1500);
+    r->dir = data_dir();
     load_config(&r->c, r->dir, small_model, more);
     OK(session_open(&r->x, &r->c, SESSION_TRAIN, NULL));
     OK(session_init(&r->x));
@@ -400,9 +398,7 @@ static void restarts_bring_back_stochastic_weights(void **state) {
 static void resume_refuses_other_settings_and_names_them(void **state) {
     (void)state;
     char hash[17], state_hash[17];
-    char *dir = make_dir();
-    write_tokens(dir, "text.bin", 6000);
-    write_tokens(dir, "val.bin", 1500);
+    char *dir = data_dir();
     run_to(dir, "[run]\nsteps = 4\n", 2, hash, state_hash);
     config c;
     session x;

@@ -1,39 +1,17 @@
 # test/support/cluster.sh: runs of many ranks and nodes, from the outside, for scripts that have read test/support/lib.sh and
 # test/support/net.sh: a small model and its data, runs on one machine or on nodes, and how to compare what they leave.
 
-cat >base.ini <<'END'
-[run]
-dir = runs
-steps = 20
-[model]
-layers = 2
-heads = 2
-embed = 40
-context = 24
-dropout = 0.1
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 16
-micro = 1
-lanes = 8
-[schedule]
-warmup = 5
-[checkpoint]
-every = 0
-keep_best = no
-[eval]
-every = 10
-batches = 8
-[sample]
-tokens = 0
-[log]
-every = 1
-hash_every = 1
+ini >base.ini <<'END'
+run dir=runs steps=20
+model layers=2 heads=2 embed=40 context=24 dropout=0.1
+data train=data/plain-train-*.bin val=data/plain-val-*.bin
+pack input=text.txt output=data/plain
+batch global=16 micro=1 lanes=8
+schedule warmup=5
+checkpoint every=0 keep_best=no
+eval every=10 batches=8
+sample tokens=0
+log every=1 hash_every=1
 END
 text 80000 >text.txt
 head -c 32 /dev/urandom >secret

@@ -9,42 +9,18 @@ gpu_runs() {
     text 30000 >text.txt
     head -c 32 /dev/urandom >secret
     chmod 600 secret
-    cat >base.ini <<'INI'
-[run]
-dir = runs
-steps = 5
-[device]
-backend = cuda
-[model]
-layers = 2
-heads = 2
-embed = 32
-context = 16
-vocab = 259
-dropout = 0.1
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 12
-micro = 1
-lanes = 4
-[schedule]
-warmup = 2
-[checkpoint]
-every = 0
-keep_best = no
-[eval]
-every = 5
-batches = 2
-[sample]
-tokens = 0
-[log]
-every = 1
-hash_every = 1
+    ini >base.ini <<'INI'
+run dir=runs steps=5
+device backend=cuda
+model layers=2 heads=2 embed=32 context=16 vocab=259 dropout=0.1
+data train=data/plain-train-*.bin val=data/plain-val-*.bin
+pack input=text.txt output=data/plain
+batch global=12 micro=1 lanes=4
+schedule warmup=2
+checkpoint every=0 keep_best=no
+eval every=5 batches=2
+sample tokens=0
+log every=1 hash_every=1
 INI
     for line; do echo "$line" >>base.ini; done
     expect 0 "$bin" pack base.ini

@@ -108,6 +108,13 @@ until_true() {
 
 # --- files ---------------------------------------------------------------------------------------------------------------------------
 
+# ini: an INI from lines "SECTION KEY=VALUE ...", one for each section. A value with blanks has a line of its own, "KEY = VALUE", after
+# its section's.
+ini() {
+    awk '/ = / { print; next }
+         { print "[" $1 "]"; for (i = 2; i <= NF; i++) { sub(/=/, " = ", $i); sub(/ $/, "", $i); print $i } }'
+}
+
 # settings NAME SECTION.KEY=VALUE...: writes NAME.ini, the settings of run NAME.
 settings() {
     ini=$1.ini

@@ -3,41 +3,18 @@
 . "$top/test/support/logs.sh"
 
 text 30000 >text.txt
-cat >base.ini <<'INI'
-[run]
-steps = 3
-[device]
-backend = cpu
-threads = 1
-[model]
-layers = 2
-heads = 4
-embed = 40
-vocab = 259
-context = 24
-[data]
-train = data/a-train-*.bin
-val =
-[pack]
-input = text.txt
-output = data/a
-[batch]
-global = 12
-micro = 1
-lanes = 4
-[precision]
-products = bf16-pairs
-[checkpoint]
-every = 0
-[sample]
-tokens = 0
-[parallel]
-slices = 4
-[log]
-every = 1
-hash_every = 1
-watch = no
-report = no
+ini >base.ini <<'INI'
+run steps=3
+device backend=cpu threads=1
+model layers=2 heads=4 embed=40 vocab=259 context=24
+data train=data/a-train-*.bin val=
+pack input=text.txt output=data/a
+batch global=12 micro=1 lanes=4
+precision products=bf16-pairs
+checkpoint every=0
+sample tokens=0
+parallel slices=4
+log every=1 hash_every=1 watch=no report=no
 INI
 expect 0 "$bin" pack base.ini
 

@@ -36,9 +36,7 @@ static inline void *share_memory(size_t bytes) {
 
 // Text for training and evaluation, and the secret of a cluster.
 static inline char *rank_dir(void) {
-    char *dir = make_dir(), path[1024], bytes[64];
-    write_tokens(dir, "text.bin", 6000);
-    write_tokens(dir, "val.bin", 1500);
+    char *dir = data_dir(), path[1024], bytes[64];
     memset(bytes, 'x', sizeof bytes);
     snprintf(path, sizeof path, "%s/secret", dir);
     OK(io_write_file(path, bytes, sizeof bytes, NULL));

@@ -21,6 +21,12 @@
         if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text); \
     } while (0)
 
+// The beginning of a small run's settings: a GPT on raw tokens, and its batch.
+#define SMALL_GPT(layers, heads, embed, context, vocab) \
+    "[data]\nformat = raw16\n[model]\nlayers = " #layers "\nheads = " #heads "\nembed = " #embed \
+    "\ncontext = " #context "\nvocab = " #vocab "\n"
+#define SMALL_BATCH(global, micro, lanes) "[batch]\nglobal = " #global "\nmicro = " #micro "\nlanes = " #lanes "\n"
+
 static inline char *make_dir(void) {
     const char *base = getenv("TMPDIR");
     char path[512];
@@ -68,6 +74,14 @@ static inline void write_tokens(const char *dir, const char *name, int n) {
     snprintf(path, sizeof path, "%s/%s", dir, name);
     OK(io_write_file(path, t, (size_t)n * 2, NULL));
     free(t);
+}
+
+// A directory with texts to train on and to evaluate.
+static inline char *data_dir(void) {
+    char *dir = make_dir();
+    write_tokens(dir, "text.bin", 6000);
+    write_tokens(dir, "val.bin", 1500);
+    return dir;
 }
 
 // The mean loss of the validation data, and over how many samples.

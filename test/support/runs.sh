@@ -2,40 +2,18 @@
 . test/support/lib.sh
 . "$top/test/support/logs.sh"
 
-cat >base.ini <<'END'
-[run]
-dir = runs
-steps = 250
-[device]
-threads = 2
-[model]
-layers = 2
-heads = 2
-embed = 32
-context = 32
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 8
-micro = 2
-lanes = 4
-[schedule]
-warmup = 5
-decay_steps = 250
-[checkpoint]
-every = 5
-[eval]
-every = 20
-batches = 4
-[sample]
-tokens = 0
-[log]
-every = 1
-hash_every = 1
+ini >base.ini <<'END'
+run dir=runs steps=250
+device threads=2
+model layers=2 heads=2 embed=32 context=32
+data train=data/plain-train-*.bin val=data/plain-val-*.bin
+pack input=text.txt output=data/plain
+batch global=8 micro=2 lanes=4
+schedule warmup=5 decay_steps=250
+checkpoint every=5
+eval every=20 batches=4
+sample tokens=0
+log every=1 hash_every=1
 END
 text 80000 >text.txt
 "$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }

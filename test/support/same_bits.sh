@@ -241,47 +241,19 @@ prepare() {
     "rows_$1" | sed '/^$/d' >rows
     backend=cpu global=16 lanes=8 windows=4
     [ "$1" != sim ] || backend=cuda global=8 lanes=4 windows=2
-    cat >base.ini <<END
-[run]
-dir = runs
-steps = 6
-[device]
-backend = $backend
-threads = 1
-[model]
-layers = 2
-heads = 2
-embed = 32
-context = 16
-vocab = 256
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = $global
-micro = 1
-lanes = $lanes
-[optimizer]
-lr = 0.003
-[schedule]
-warmup = 2
-decay_steps = 6
-[checkpoint]
-every = 0
-keep_best = no
-[eval]
-every = 3
-batches = $windows
-[sample]
-tokens = 0
-prompt = the
-temperature = 0
-[log]
-every = 1
-hash_every = 1
+    ini >base.ini <<END
+run dir=runs steps=6
+device backend=$backend threads=1
+model layers=2 heads=2 embed=32 context=16 vocab=256
+data train=data/plain-train-*.bin val=data/plain-val-*.bin
+pack input=text.txt output=data/plain
+batch global=$global micro=1 lanes=$lanes
+optimizer lr=0.003
+schedule warmup=2 decay_steps=6
+checkpoint every=0 keep_best=no
+eval every=3 batches=$windows
+sample tokens=0 prompt=the temperature=0
+log every=1 hash_every=1
 END
     if [ "$1" = sim ]; then
         export SIM_SEED=1
