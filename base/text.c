@@ -147,3 +147,11 @@ void text_size(text *t, double bytes) {
     const char *unit = bytes >= 1e12 ? "TB" : bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : "kB";
     text_put(t, "%.3g %s", bytes / (*unit == 'T' ? 1e12 : *unit == 'G' ? 1e9 : *unit == 'M' ? 1e6 : 1e3), unit);
 }
+
+const char *text_shape(char *dst, size_t room, int dims, const int64_t *size) {
+    text t = {.at = dst, .room = room};
+    text_put(&t, "(");
+    for (int d = 0; d < dims; d++) text_put(&t, "%s%" PRId64, d ? "," : "", size[d]);
+    text_put(&t, ")");
+    return dst;
+}

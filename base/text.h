@@ -73,4 +73,7 @@ void text_number(text *t, double x, int digits);
 
 void text_size(text *t, double bytes);  // "61.2 GB"
 
+// dst = "(60000,28,28)". Returns dst.
+const char *text_shape(char *dst, size_t room, int dims, const int64_t *size);
+
 #endif

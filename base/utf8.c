@@ -1,4 +1,4 @@
-// base/utf8.c: see trainer/log/utf8.h.
+// base/utf8.c: see base/utf8.h.
 #include "base/utf8.h"
 
 #include <stdbool.h>

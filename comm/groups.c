@@ -1,6 +1,7 @@
 // comm/groups.c: see comm/groups.h.
 #include "comm/groups.h"
 
+#include "base/text.h"
 #include "comm/cost.h"
 
 #include <stdio.h>
@@ -53,10 +54,10 @@ const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]) {
 }
 
 const char *grid_shape(const grid *g, char dst[GRID_SHAPE]) {
-    int n = 0;
-    if (g->tensor > 1) n += snprintf(dst + n, GRID_SHAPE - (size_t)n, "tensor %d x ", g->tensor);
-    if (grid_context(g) > 1) n += snprintf(dst + n, GRID_SHAPE - (size_t)n, "context %d x ", grid_context(g));
-    snprintf(dst + n, GRID_SHAPE - (size_t)n, "pipeline %d x data %d", g->pipeline, g->data);
+    text t = {.at = dst, .room = GRID_SHAPE};
+    if (g->tensor > 1) text_put(&t, "tensor %d x ", g->tensor);
+    if (grid_context(g) > 1) text_put(&t, "context %d x ", grid_context(g));
+    text_put(&t, "pipeline %d x data %d", g->pipeline, g->data);
     return dst;
 }
 
@@ -64,9 +65,10 @@ const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]) {
     grid_place p = grid_at(g, rank);
     const char *const name[] = {"stage", "data", "context", "tensor"};
     const int of[] = {g->pipeline, g->data, grid_context(g), g->tensor}, at[] = {p.stage, p.data, p.context, p.tensor};
+    text t = {.at = dst, .room = COMM_ROLE};
     dst[0] = 0;
-    for (int k = 0, n = 0; k < 4; k++)
-        if (of[k] > 1) n += snprintf(dst + n, COMM_ROLE - (size_t)n, ", %s %d", name[k], at[k]);
+    for (int k = 0; k < 4; k++)
+        if (of[k] > 1) text_put(&t, ", %s %d", name[k], at[k]);
     return dst;
 }
 
@@ -189,7 +191,7 @@ static err_t open_group(groups *x, group_kind kind) {
     return split(x, grid_group_split(&x->shape, kind, x->world->rank), &x->group[kind]);
 }
 
-// The second half is empty where no link has an odd lower stage: all ranks know that.
+// Where no link has an odd lower stage, all ranks skip the second split.
 static err_t open_link(groups *x, link_kind kind) {
     const grid *g = &x->shape;
     int rank = x->world->rank, halves = g->pipeline > 2 && !closes_the_line(kind) ? 2 : 1;
@@ -272,8 +274,8 @@ err_t groups_imagine(groups *x, const grid *g, comm *world) {
 
 // --- closing ---------------------------------------------------------------------------------------------------------
 
-// In the same order on all ranks, since NCCL's are closed together. A rank in the middle closes its links from both
-// sides: to an even lower stage first, as they were made.
+// NCCL closes a communicator on all its ranks together, so the order must match. A rank in the middle has two links of
+// a kind, and closes that with the even lower stage first, as they were made.
 static void close_link(groups *x, link_kind kind) {
     bool even = grid_at(&x->shape, x->world->rank).stage % 2 == 0;
     comm *pair[2] = {even ? x->after[kind] : x->before[kind], even ? x->before[kind] : x->after[kind]};

@@ -2,6 +2,7 @@
 // the model reads them.
 #include "data/source.h"
 
+#include "base/text.h"
 #include "data/files.h"
 #include "data/mix.h"
 #include "data/reader.h"
@@ -35,11 +36,7 @@ static bool looks_like_idx(const source_options *o) {
 
 // "(28,28)", or "one value".
 static const char *shape_text(const tensor_spec *x, char dst[96]) {
-    size_t n = 0;
-    if (x->dims == 0) return strcpy(dst, "one value");
-    for (int d = 0; d < x->dims; d++) n += (size_t)snprintf(dst + n, 96 - n, "%s%" PRId64, d ? "," : "(", x->size[d]);
-    snprintf(dst + n, 96 - n, ")");
-    return dst;
+    return x->dims ? text_shape(dst, 96, x->dims, x->size) : strcpy(dst, "one value");
 }
 
 // The model's inputs among the source's tensors. Shapes may differ if the number of elements does not: an image may be

@@ -2,6 +2,7 @@
 #include "model/weights.h"
 
 #include "base/io.h"
+#include "base/text.h"
 #include "model/families.h"
 #include "model/llmc.h"
 
@@ -197,13 +198,6 @@ static bool shape_is(const st_tensor *t, const param *p, const weight_part *part
                             : t->size[0] == rows && t->size[1] == p->size[1];
 }
 
-static void shape_text(char dst[64], const st_tensor *t) {
-    size_t n = (size_t)snprintf(dst, 64, "(");
-    for (int d = 0; d < t->dims && n < 60; d++)
-        n += (size_t)snprintf(dst + n, 64 - n, "%s%" PRId64, d ? "," : "", t->size[d]);
-    if (n < 63) snprintf(dst + n, 64 - n, ")");
-}
-
 static void check_part(place *at, int k, const param *p, bool resize, faults *f) {
     const weight_part *part = &at->part[k];
     const st_tensor *t = at->tensor[k];
@@ -212,7 +206,7 @@ static void check_part(place *at, int k, const param *p, bool resize, faults *f)
     if (shape_is(t, p, part, part->rows)) return;
     bool other_rows = part->table && t->dims == p->dims && t->size[0] > 0 && shape_is(t, p, part, t->size[0]);
     if (other_rows && resize) return;
-    shape_text(found, t);
+    text_shape(found, sizeof found, t->dims, t->size);
     bool turned = part->transposed;
     if (p->dims > 1)
         snprintf(wanted, sizeof wanted, "(%" PRId64 ",%" PRId64 ")", turned ? p->size[1] : part->rows,

@@ -6,6 +6,7 @@
 // star, so when it leaves first its thread goes on serving the others until all have said good-bye, for a bounded time.
 // Then it says good-bye itself, and the remaining ranks go on without news. A connection that ends after a good-bye
 // from either side is no failure.
+#include "base/text.h"
 #include "base/thread.h"
 #include "comm/team/internal.h"
 
@@ -126,13 +127,14 @@ err_t team_query(team *t) {
 
 // " in reduce bucket 2 of step 17", or nothing when no phase is known.
 static void phase_text(char *dst, size_t room, const char *what, int64_t step, int64_t number) {
-    int n = snprintf(dst, room, "%s%s", what[0] ? " in " : "", what);
-    if (!what[0]) return;
-    if (number >= 0 && n < (int)room) n += snprintf(dst + n, room - (size_t)n, " %" PRId64, number);
-    if (step >= 0 && n < (int)room) snprintf(dst + n, room - (size_t)n, " of step %" PRId64, step);
+    text t = {.at = dst, .room = room};
+    text_put(&t, "%s%s", what[0] ? " in " : "", what);
+    if (what[0] && number >= 0) text_put(&t, " %" PRId64, number);
+    if (what[0] && step >= 0) text_put(&t, " of step %" PRId64, step);
 }
 
-// Own progress: three values of one moment. One that changes all the time may be torn, which only a message shows.
+// This rank's progress, three values of one moment. If they change all the time they may be torn; only messages show
+// them.
 static comm_phase phase_now(team *t) {
     comm_phase p;
     for (int tries = 0; tries < 100; tries++) {

@@ -10,6 +10,8 @@
 // Everything has a deadline, and an error names the missing ranks. Rank 0 sends every error that it finds to all ranks
 // that have joined, so that all report the same.
 #include "comm/team/internal.h"
+
+#include "base/text.h"
 #include "comm/team/settings.h"
 
 #include <errno.h>
@@ -103,45 +105,42 @@ static int absent(const team *t) {
 }
 
 // Each with what it does, for as many as there is room; then how many more there are.
-static void list_roles(char *dst, size_t room, const launch *at, const bool *missing) {
+static void list_roles(text *t, const launch *at, const bool *missing) {
     char name[COMM_NAME];
-    size_t n = 0;
+    size_t before = t->n;
     int more = 0;
     for (int r = 0; r < at->world; r++) {
         if (!missing[r]) continue;
-        if (n + sizeof name + 32 < room)
-            n += (size_t)snprintf(dst + n, room - n, "%s%s", n ? ", " : "", rank_text(at, r, name));
+        if (t->n + sizeof name + 32 < t->room) text_put(t, "%s%s", t->n > before ? ", " : "", rank_text(at, r, name));
         else more++;
     }
-    if (more) snprintf(dst + n, room - n, " and %d more", more);
+    if (more) text_put(t, " and %d more", more);
 }
 
 // "rank 4, 5, 6 (10.0.0.3), rank 9 (10.0.0.4)": those for whom missing[rank] is set.
-static void list_ranks(char *dst, size_t room, const launch *at, const bool *missing) {
-    size_t n = 0;
-    dst[0] = 0;
+static void list_ranks(text *t, const launch *at, const bool *missing) {
+    size_t before = t->n;
     if (at->place[0].role[0]) {
-        list_roles(dst, room, at, missing);
+        list_roles(t, at, missing);
         return;
     }
     for (int r = 0, node = -1; r < at->world; r++) {
-        if (!missing[r] || n + 16 + COMM_HOST >= room) continue;
+        if (!missing[r] || t->n + 16 + COMM_HOST >= t->room) continue;
         bool more = at->place[r].node == node;
         node = at->place[r].node;
-        n += (size_t)snprintf(dst + n, room - n, more ? ", %d" : n ? ", rank %d" : "rank %d", r);
+        text_put(t, more ? ", %d" : t->n > before ? ", rank %d" : "rank %d", r);
         int next = r + 1;
         while (next < at->world && at->place[next].node == node && !missing[next]) next++;
-        if (next == at->world || at->place[next].node != node)
-            n += (size_t)snprintf(dst + n, room - n, " (%s)", at->place[r].host);
+        if (next == at->world || at->place[next].node != node) text_put(t, " (%s)", at->place[r].host);
     }
 }
 
 static err_t not_all_came(const meeting *m, double timeout_s) {
     const team *t = m->t;
     bool missing[TEAM_RANKS_MAX] = {0};
-    char names[600], visits[DOOR_TEXT + 80] = "";
+    char names[600] = "", visits[DOOR_TEXT + 80] = "";
     for (int r = 1; r < t->at->world; r++) missing[r] = t->control[r].fd < 0;
-    list_ranks(names, sizeof names, t->at, missing);
+    list_ranks(&(text){.at = names, .room = sizeof names}, t->at, missing);
     if (m->strangers)
         snprintf(visits, sizeof visits, "; %d other callers were sent away, the last one: %s", m->strangers,
                  m->stranger);
@@ -225,20 +224,20 @@ static err_t tell_waiting(team *t, const char *text) {
 
 void absent_text(char *dst, size_t room, const launch *at, const bool *missing) {
     int nodes = 0, last = -1, more = 0;
-    size_t n = (size_t)snprintf(dst, room, "waiting for ");
+    text t = {.at = dst, .room = room};
+    text_put(&t, "waiting for ");
     if (at->nodes == 1) {
-        list_ranks(dst + n, room - n, at, missing);
+        list_ranks(&t, at, missing);
         return;
     }
     for (int r = 1; r < at->world; r++) {
         if (!missing[r] || at->place[r].node == last) continue;
         last = at->place[r].node, nodes++;
-        if (n + COMM_HOST + 64 < room)
-            n += (size_t)snprintf(dst + n, room - n, "%s%s", nodes > 1 ? ", " : "", at->place[r].host);
+        if (t.n + COMM_HOST + 64 < room) text_put(&t, "%s%s", nodes > 1 ? ", " : "", at->place[r].host);
         else more++;
     }
-    if (more) n += (size_t)snprintf(dst + n, room - n, " and %d more", more);
-    snprintf(dst + n, room - n, " (%d of %d nodes are here)", at->nodes - nodes, at->nodes);
+    if (more) text_put(&t, " and %d more", more);
+    text_put(&t, " (%d of %d nodes are here)", at->nodes - nodes, at->nodes);
 }
 
 static err_t tell_absent(const meeting *m) {
@@ -450,9 +449,9 @@ static int unlinked(const team *t, bool *missing) {
 static err_t not_all_linked(const meeting *m, double timeout_s) {
     const team *t = m->t;
     bool missing[TEAM_RANKS_MAX] = {0};
-    char names[600], why[DOOR_TEXT + 32] = "";
+    char names[600] = "", why[DOOR_TEXT + 32] = "";
     unlinked(t, missing);
-    list_ranks(names, sizeof names, t->at, missing);
+    list_ranks(&(text){.at = names, .room = sizeof names}, t->at, missing);
     for (int i = 0; i < m->callers; i++)
         if (!m->caller[i].done && m->caller[i].why[0])
             snprintf(why, sizeof why, "; last attempt: %s", m->caller[i].why);

@@ -2,6 +2,7 @@
 #include "comm/team/settings.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -51,16 +52,15 @@ static const char *key_text(char dst[VALUE_SHOWN + 8], const line *l) {
 // key comes before them.
 bool settings_differ(char *dst, size_t room, const char *theirs, const char *ours) {
     char key[VALUE_SHOWN + 8], a[VALUE_SHOWN + 4], b[VALUE_SHOWN + 4];
-    size_t n = 0;
+    text differ = {.at = dst, .room = room};
     int found = 0;
     dst[0] = 0;
     for (line t, o; next_line(&theirs, &t) && next_line(&ours, &o) && same(t.key, t.key_length, o.key, o.key_length);) {
         if (same(t.value, t.value_length, o.value, o.value_length) || ++found > LISTED) continue;
-        int more = snprintf(dst + n, room - n, "%s%s = %s and %s", n ? "; " : "", key_text(key, &t),
-                            shown(a, t.value, t.value_length), shown(b, o.value, o.value_length));
-        n = n + (size_t)more < room ? n + (size_t)more : room - 1;
+        text_put(&differ, "%s%s = %s and %s", differ.n ? "; " : "", key_text(key, &t),
+                 shown(a, t.value, t.value_length), shown(b, o.value, o.value_length));
     }
-    if (found > LISTED) snprintf(dst + n, room - n, "; and %d more", found - LISTED);
+    if (found > LISTED) text_put(&differ, "; and %d more", found - LISTED);
     return found > 0;
 }
 

@@ -10,6 +10,7 @@
 // A file may be compressed with gzip: then it is inflated when it is opened, and kept. Of a plain file of images only
 // what a sample needs is read. Sample k is image k of all files of images, in order of their names, and label k of all
 // files of labels.
+#include "base/text.h"
 #include "data/files.h"
 #include "data/image/unzip.h"
 #include "data/source.h"
@@ -53,12 +54,7 @@ typedef struct idx_source {
 static int64_t header_bytes(const idx_file *f) { return 4 + 4 * f->dims; }
 
 // "(60000,28,28)".
-static const char *sizes_text(const idx_file *f, char dst[64]) {
-    size_t n = 0;
-    for (int d = 0; d < f->dims; d++) n += (size_t)snprintf(dst + n, 64 - n, "%s%" PRId64, d ? "," : "(", f->size[d]);
-    snprintf(dst + n, 64 - n, ")");
-    return dst;
-}
+static const char *sizes_text(const idx_file *f, char dst[64]) { return text_shape(dst, 64, f->dims, f->size); }
 
 // --- one file --------------------------------------------------------------------------------------------------------
 

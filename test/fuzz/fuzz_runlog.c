@@ -72,7 +72,7 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     const runlog_file *files[] = {&r->log, &r->events, &r->machine};
     bool valid = r->settings > 0 || r->state[0];
     for (int i = 0; i < 3; i++) {
-        expect(files[i]->damaged <= files[i]->lines && files[i]->offset <= (int64_t)n);
+        expect(files[i]->damaged <= files[i]->lines && files[i]->of.at <= (int64_t)n);
         valid = valid || files[i]->lines > files[i]->damaged;
     }
     expect(r->settings <= RUNLOG_SETTINGS && r->marks <= RUNLOG_MARKS && r->devices <= RUNLOG_DEVICES);

@@ -1,5 +1,6 @@
-// test/standin/nccl_calls.h: the functions of NCCL that both stand-ins have alike (test/standin/nccl_wire.h): groups and
-// what is called within them, the id, words for results. Included once, after struct ncclComm, which has rank and world.
+// test/standin/nccl_calls.h: the functions of NCCL that both stand-ins have alike (test/standin/nccl_wire.h): groups
+// and what is called within them, the id, words for results. Included once, after struct ncclComm, which has rank and
+// world.
 #ifndef TEST_STANDIN_NCCL_CALLS_H
 #define TEST_STANDIN_NCCL_CALLS_H
 

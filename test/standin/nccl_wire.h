@@ -1,9 +1,10 @@
 // test/standin/nccl_wire.h: what the two stand-ins for NCCL have in common, in C and C++: test/standin/nccl.c, strict
 // with NCCL's manners over host memory, and test/sim/host/nccl.cpp, with NCCL's order over simulated streams. Here are
-// messages, arithmetic and who is who; the functions that callers see are in test/standin/nccl_calls.h. Each has its own
-// struct ncclComm, and decides when a group goes on.
+// messages, arithmetic and who is who; the functions that callers see are in test/standin/nccl_calls.h. Each stand-in
+// has its own struct ncclComm, and decides when a group goes on.
 //
-// Processes of one machine meet at unix sockets of the abstract namespace: nothing to clean up, nothing to find on disk.
+// Processes of one machine meet at unix sockets of the abstract namespace: nothing to clean up, nothing to find on
+// disk.
 #ifndef TEST_STANDIN_NCCL_WIRE_H
 #define TEST_STANDIN_NCCL_WIRE_H
 

@@ -6,6 +6,7 @@
 #include "trainer/checkpoint/read.h"
 
 #include "base/io.h"
+#include "base/text.h"
 #include "model/safetensors.h"
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/parts.h"
@@ -440,12 +441,6 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
     return ERR_OK;
 }
 
-static void shape_text(char *to, size_t room, int dims, const int64_t *size) {
-    size_t n = (size_t)snprintf(to, room, "(");
-    for (int d = 0; d < dims; d++) n += (size_t)snprintf(to + n, room - n, "%s%" PRId64, d ? "," : "", size[d]);
-    snprintf(to + n, room - n, ")");
-}
-
 static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_state *s) {
     for (int i = 0; i < s->params || i < m->params; i++) {
         const manifest_tensor *then = i < m->params ? &m->tensor[i] : NULL;
@@ -458,8 +453,8 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
         if (then->dims == now->dims && memcmp(then->size, now->size, (size_t)now->dims * sizeof *now->size) == 0)
             continue;
         char is[96], should[96];
-        shape_text(is, sizeof is, then->dims, then->size);
-        shape_text(should, sizeof should, now->dims, now->size);
+        text_shape(is, sizeof is, then->dims, then->size);
+        text_shape(should, sizeof should, now->dims, now->size);
         return err_set(ERR_CONFIG,
                        "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model",
                        dir, now->name, is, should);
