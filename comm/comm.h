@@ -13,8 +13,7 @@
 //            connection:
 //              of different channels                        always
 //              of one channel k >= 1, made by two splits    when they have at most this rank in common
-//              else (one channel and two or more common ranks, a communicator and what was split from it with channel
-//              0) never
+//              never otherwise: one channel and two or more common ranks; a communicator and its split for channel 0
 //            Channel 0 is what a transport opens, and what every rank has. A rank's threads need no order among each
 //            other across communicators; each communicator's own calls are ordered as above. split and close are made
 //            by one thread of a rank at a time; calls of communicators that are not concerned may be under way
@@ -80,8 +79,8 @@ typedef struct comm_table {
     // This rank is making progress. While any rank says so, waiting ranks do not time out, whatever the channel. Any
     // thread; one atomic addition.
     void (*alive)(comm *c);
-    // ERR_OK, or why all communicators have failed. Any thread. Never waits, but for the reason of a failure that it
-    // finds itself: a second at most.
+    // ERR_OK, or the failure that ended all communicators. Any thread. Returns at once, unless it is the first to
+    // notice a failure: then it waits up to a second for the reason.
     err_t (*query)(comm *c);
     // This rank gives up: reports why to the others, and fails all pending and later calls, of every channel on every
     // rank. Any thread.
@@ -109,8 +108,8 @@ struct comm {
 
 static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
 
-// No timeout while all ranks show signs of life: their disks may be slow now. Of the communicator that a transport
-// opened (of its `host`): the calls of all that were split from it wait patiently too.
+// While patient, a call does not time out as long as every rank shows signs of life: disks may be slow. Set it on the
+// communicator that the transport opened (on its `host`); all its splits follow.
 static inline void comm_be_patient(comm *c, bool patient) { __atomic_store_n(&c->patient, patient, __ATOMIC_RELAXED); }
 static inline bool comm_is_patient(const comm *c) { return __atomic_load_n(&c->patient, __ATOMIC_RELAXED); }
 

@@ -18,7 +18,8 @@ comm_cost cost_all_gather(const comm *c, const size_t *cut) {
     return cost_send(c, right, (int64_t)(cut[c->world] - (cut[right + 1] - cut[right])), pieces);
 }
 
-// Either way a piece to each other rank, or each other piece to one rank.
+// On one host a rank sends every other rank its piece; in a ring it sends all pieces but its own to one neighbour. Both
+// are the same bytes.
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) {
     if (c->world == 1) return (comm_cost){0};
     int64_t own = (int64_t)(cut[c->rank + 1] - cut[c->rank]), all = (int64_t)cut[c->world];

@@ -62,7 +62,7 @@ static lane_counter node_spans(const reducer *r, int node, int64_t turn) {
     return c;
 }
 
-// The subtrees that an owner keeps after each turn: buffers are numbers of kept buffers.
+// The subtrees that an owner holds after each turn; `buffer` counts its kept buffers.
 static void fill_kept(reducer *r) {
     enum { FRESH = 1 << 20 };
     for (int64_t t = 0; t < reduce_turns(r); t++) {
@@ -161,7 +161,7 @@ void reduce_close(reducer *r) {
 
 // --- a job -----------------------------------------------------------------------------------------------------------
 
-// A job that runs, or, without memory (`dry`), is measured.
+// A running job, or a dry run, which has no memory and only counts what the job needs and moves.
 typedef struct walk {
     reducer *r;
     const reduce_job *job;
@@ -316,7 +316,7 @@ static err_t list_collected(walk *w, int node, int owner, source *list, int *cou
     return ERR_OK;
 }
 
-// Walking in the same order finds again where in scratch the ranges of each collected owner begin: nothing is stored.
+// Finds where each collected owner's ranges begin in scratch by walking in the order in which they were placed.
 static err_t merge_collected(walk *w, int node, int owner, source *stack, int *top) {
     int count = 0;
     int recvs = w->r->recvs;

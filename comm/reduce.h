@@ -40,7 +40,7 @@ int64_t reduce_turns(const reducer *r);    // 1 when ranges are contiguous
 int reduce_ranks(const reducer *r);
 int64_t reduce_lane_count(const reducer *r, int rank);  // of any rank
 int reduce_lane_buffers(const reducer *r);              // gradient buffers that this rank's lanes need
-int reduce_kept(const reducer *r);                      // counters over its own range that an owner needs (turns only)
+int reduce_kept(const reducer *r);                      // buffers for subtrees that an owner keeps between turns
 
 typedef struct reduce_cost {
     size_t scratch;  // floats

@@ -71,7 +71,7 @@ static void reason(const nccl_comm *n, ncclResult_t r, char dst[REASON]) {
     for (size_t i = strlen(dst); i > 0 && (dst[i - 1] == '\n' || dst[i - 1] == ' '); i--) dst[i - 1] = 0;
 }
 
-// All communicators of the team together: a lost rank is lost to all of them, and only an abort takes their work out of
+// Aborts every communicator of the team: a lost rank is lost to all of them, and only an abort removes their work from
 // the streams.
 static void abort_all(nccl_shared *with) {
     pthread_mutex_lock(&with->lock);
@@ -199,7 +199,7 @@ static void say_late(const nccl_comm *n, char why[REASON]) {
         snprintf(why + k, REASON - (size_t)k, "; the other one is %s", comm_rank_text(c, 1 - c->rank, name));
 }
 
-// The same for a call that should go well.
+// Waits for a call's end, and reports whatever went wrong to the team.
 static err_t settle(nccl_comm *n, const char *what, ncclResult_t r) {
     char why[REASON] = "";
     if (!fine(r)) {

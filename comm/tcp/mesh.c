@@ -15,8 +15,8 @@
 // LOOK_NS: a rank with nothing to do polls for this long before it sleeps. It yields to other threads between looks;
 // where every rank can have a core of its own it spins for the first PAUSE_NS instead. Most answers come within a
 // microsecond or two, a sleep costs ten.
-// CROWD_NS: but who yields to a busy program gets the core back when that one's turn is over, milliseconds later, and
-// who sleeps gets it when woken. After a yield of this length the next CROWD_WAITS waits sleep at once.
+// CROWD_NS: on a crowded machine a yield returns milliseconds later, after another program's time slice, while a
+// sleeper gets a core as soon as it is woken. After a yield of this length the next CROWD_WAITS waits sleep at once.
 enum {
     TURN = 64 << 10,
     MARK = 0x4c,
@@ -60,7 +60,7 @@ static int64_t pause_for(int locals) {
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= locals ? PAUSE_NS : 0;
 }
 
-// With no wire and no seat yet. Takes over one use of the wires.
+// A mesh without connections and seat. It owns one reference to the wires, also when this fails.
 static err_t new_mesh(mesh **out, wires *w, int channel) {
     size_t world = (size_t)w->at->world;
     mesh *m = calloc(1, sizeof *m);
@@ -80,7 +80,7 @@ static err_t new_mesh(mesh **out, wires *w, int channel) {
     return err_set(ERR_INTERNAL, "no memory for a communicator of %zu ranks", world);
 }
 
-// Gives up what was made of a mesh.
+// Closes a mesh that is not complete, and returns the failure.
 static err_t unmade(mesh *m) {
     err_record why = *err_last();
     if (m) mesh_close(m);
@@ -154,14 +154,15 @@ static const char *phase_of(const mesh_call *x, char dst[MESH_TEXT]) {
     return dst;
 }
 
-// What the caller says that it does; a caller who says nothing does this call.
+// The caller's phase; if it has set none, the name of this call.
 static comm_phase doing_in(const mesh_call *x) {
     comm_phase p = x->c->phase;
     if (!p.what) p.what = op_name(x->op);
     return p;
 }
 
-// The team keeps only the first failure: what is returned may be another rank's. The team adds which rank reports it.
+// Reports the failure to the team, which adds the name of this rank and keeps only the first one: what is returned may
+// be another rank's.
 static err_t give_up(const mesh_call *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static err_t give_up(const mesh_call *x, const char *fmt, ...) {
     char text[ERR_TEXT], what[MESH_TEXT];
@@ -211,7 +212,7 @@ static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t whole_steps(size_t n) { return (n + RING_STEP - 1) / RING_STEP * RING_STEP; }
 
-// How much of the flow's message its gate lets through so far: all of it, or whole steps.
+// Bytes of the flow's message that may move without overtaking its gate: all of them, or whole steps.
 static size_t allowed(const flow *f) {
     const flow *g = f->gate;
     if (!g || g->k > f->gate_k) return f->bytes;
@@ -506,7 +507,7 @@ flow *mesh_flow(const mesh_call *x, int rank, bool out) {
         *f = (flow){
             .rank = rank, .peer = peer, .wire = wires_to(m->wires, m->channel, peer), .out = out, .serial = m->serial};
         m->live[m->lives++] = f;
-        // The calls of one rank that must not be at the same time mostly meet here.
+        // Two calls of one rank that must not overlap are mostly caught here.
         if (atomic_load_explicit(&f->wire->busy[out], memory_order_relaxed)) m->clash = f;
         atomic_store_explicit(&f->wire->busy[out], true, memory_order_relaxed);
     }

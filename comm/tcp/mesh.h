@@ -4,8 +4,8 @@
 // A collective is described, not programmed: for each peer a flow of messages out and a flow of messages in. One
 // function, called when a flow comes to message k, describes that message: where the bytes are, whether they are copied
 // or added, and which other flow they must not overtake. The loop moves whatever can be moved, a piece at a time, so
-// that a pipeline needs no steps and no order of lists can deadlock. With a `gate` a collective says that bytes pass
-// through a rank: a flow never overtakes the flow that is its gate.
+// that a pipeline needs no steps and no order of lists can deadlock. Where bytes pass through this rank, the flow out
+// has the flow in as its `gate`, and never overtakes it.
 //
 // A mesh has one call at a time. Communicators that are in calls at the same time have a mesh each: channel 0 has one,
 // and each communicator of another channel its own. The wires belong to all of them (comm/tcp/wires.h).
@@ -65,8 +65,8 @@ typedef struct mesh_call {
 
 // Channel 0, to all ranks of the team.
 err_t mesh_open(mesh **out, team *t, double timeout_s);
-// Another channel, between this rank and map[world]; seat[i]: the seat of rank map[i], where it is on this host. The
-// own seat is left when the mesh is closed; it stays the caller's when this fails.
+// Another channel, among ranks map[world]; seat[i]: the seat of rank map[i], if it is on this host. The mesh owns this
+// rank's seat from then on, unless this fails.
 err_t mesh_branch(mesh **out, mesh *from, int channel, const int *map, const int *seat, int world);
 mesh *mesh_share(mesh *m);  // one more communicator uses it
 void mesh_close(mesh *m);   // frees it when no user is left

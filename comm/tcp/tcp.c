@@ -43,8 +43,7 @@ typedef struct lists {
     const comm_part *send, *recv;
 } lists;
 
-// A flow walks over the whole list once, from its own first message on: parts times peers steps in all, and nothing is
-// allocated.
+// Each flow scans the list once for its own messages: parts times peers steps in all, without allocating.
 static void next_listed(const mesh_call *x, flow *f) {
     const lists *l = x->plan;
     const comm_part *p = (f->out ? l->send : l->recv) + f->cursor;
@@ -314,7 +313,7 @@ static size_t scratch_bytes(int world) {
     return world <= COST_SMALL_RANKS ? (size_t)world * COST_SMALL_BYTES : log * COST_TREE_BYTES;
 }
 
-// A communicator over ranks map[world] of the team, with no places yet. Takes over one use of m, also when it fails.
+// A communicator over ranks map[world] of the team, without places. It owns one reference to m, also when this fails.
 static err_t make(tcp_comm **out, mesh *m, const int *map, int world, int rank) {
     size_t n = (size_t)world;
     tcp_comm *t = calloc(1, sizeof *t);

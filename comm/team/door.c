@@ -267,9 +267,9 @@ static void connected(meeting *m, caller *c, double now) {
     else say_hello(m, c, now);
 }
 
-// Who answers is not who is called, or was changed on the way. The right one may still come: the call is repeated,
-// and what was met is kept for the end. But once rank 0 has our proof it counts us among those who came, and we can't
-// come twice.
+// The answer is not from the rank that was called, or was changed on the way. The right rank may still answer, so the
+// call is repeated, and this answer is kept for the final error. But once rank 0 has our proof it counts us as joined,
+// and we can't join twice.
 static err_t not_known(const meeting *m, caller *c, double now) {
     char name[COMM_NAME];
     rank_text(m->t->at, c->target, name);

@@ -128,9 +128,9 @@ void team_leave(team *t);
 
 const launch *team_at(const team *t);
 
-// The data connection of a channel to a rank, with its keys, which the team then forgets: it is given once. Who has
-// it numbers frames from 0 and uses each number once; a second user would repeat one-time keys, and lose what the
-// first has read ahead. ERR_INTERNAL: it is taken already.
+// The data connection of a channel to a rank, with its keys, which the team then forgets. Its user numbers frames from
+// 0 and uses each number once; a second user would repeat one-time keys, and lose what the first has read ahead. So it
+// is given once: ERR_INTERNAL after that.
 err_t team_take_link(team *t, int channel, int rank, team_link *out);
 
 // --- failure ---------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ void runlog_close(runlog *r) {
 
 // --- a file that grows -----------------------------------------------------------------------------------------------
 
-// What the file said so far, as it is to be read from its beginning.
+// Drops what the file said so far: it is read from its beginning.
 static void forget(runlog *r, runlog_file *f) {
     f->lines = f->damaged = 0;
     if (f == &r->log) runlog_forget(r);

@@ -17,7 +17,7 @@
 static const double LONG_READ_S = 1;  // a wait for data that no busy processor explains
 static const double LONG_PART = 0.5;  // of the waiting, in such waits
 static const double STARVED = 0.2;    // of the time: then the loader's thread waits for a processor, too
-static const double LONGEST_S = 5;    // between two looks, for what adds up: of a longer pause nothing is known
+static const double LONGEST_S = 5;    // a longer pause between two looks counts as this
 
 watch_limits watch_limits_default(void) {
     return (watch_limits){
@@ -138,7 +138,7 @@ static void tell(look *k, slot *x, alarm_kind kind, int rank, const char *text) 
     x->told = x->on;
 }
 
-// The alarm lasts, since `age` seconds ago if it begins now.
+// The alarm's condition holds: begins the alarm, dated `age` seconds back, or keeps it.
 static void ring(look *k, slot *x, alarm_kind kind, int rank, double age, const char *text) {
     if (!x->on) x->since = k->s->time - age;
     x->on = true;
@@ -149,7 +149,7 @@ static void ring(look *k, slot *x, alarm_kind kind, int rank, double age, const 
     snprintf(w->text, sizeof w->text, "%s", text);
 }
 
-// It does not last, or no longer. `who` and `now` say what is well again.
+// The alarm's condition does not hold. If it was reported, reports its end: `who` and `now` say what is well again.
 static void rest(look *k, slot *x, alarm_kind kind, int rank, const char *who, const char *now) {
     char text[ALARM_TEXT];
     x->on = false;

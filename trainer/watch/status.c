@@ -20,11 +20,11 @@ enum { KEY = 10, LINE = 1024 };
 typedef struct page {
     FILE *out;
     int lines;
-    char made[LINE];  // what say() says next
+    char made[LINE];  // the text that say() prints
     text next;
 } page;
 
-// What is to be said: filled in, then said.
+// An empty text, for say() to print.
 static text *begin(page *p) {
     p->made[0] = 0;
     p->next = (text){.at = p->made, .room = sizeof p->made};

@@ -1,7 +1,7 @@
 // trainer/watch/suspect.c: see trainer/watch/suspect.h.
 //
-// Evidence, from what is certain to what is likely: the state of the process; what it says that it does; what its
-// device draws.
+// Evidence is weighed from certain to likely: the state of the process, the operation that it reports, the power that
+// its device draws.
 #include "trainer/watch/suspect.h"
 
 #include "base/text.h"
@@ -18,10 +18,10 @@ static bool is_stopped(const watch_rank *r) { return r->process == 'T' || r->pro
 static bool in_kernel(const watch_rank *r) { return r->process == 'D' && r->what_s > 5; }
 static bool is_idle(const watch_rank *r) { return r->device[0] && r->utilisation < 0.1; }  // not where it is not known
 static bool waits_for_data(const watch_rank *r) { return r->waits_for == WAIT_DATA; }
-// on a GPU the host may wait for the device, whatever that waits for
+// on a GPU the host waits for its device, which may itself wait for other ranks
 static bool computes(const watch_rank *r) { return r->waits_for == WAIT_NONE; }
 
-// The rank that has been at it longest, of those of which `is` holds; -1: of none.
+// Of the ranks matching `is`, the one longest in its current operation; -1 if none.
 static int longest(const watch_state *s, bool (*is)(const watch_rank *)) {
     int found = -1;
     for (int i = 0; i < s->locals; i++)
@@ -32,7 +32,7 @@ static int longest(const watch_state *s, bool (*is)(const watch_rank *)) {
 
 static bool any(const watch_rank *r) { return (void)r, true; }
 
-// Some are in a collective, or at a step, that this one has not reached.
+// The rank that has not reached the step or the collective in which others are; -1 if none.
 static int behind(const watch_state *s) {
     int last = -1, first = -1, out = -1, in = 0;
     for (int i = 0; i < s->locals; i++) {
@@ -47,7 +47,8 @@ static int behind(const watch_state *s) {
     return in > 0 ? out : -1;
 }
 
-// Where all GPUs are waited for by their hosts: the one that draws power while others do not computes, and they wait.
+// Where every host waits for its GPU: the only GPU that draws power computes, and the others wait for it. -1 if none
+// does, or several.
 static int only_busy(const watch_state *s, double half) {
     int busy = -1, others = 0;
     for (int i = 0; i < s->locals; i++) {
@@ -101,7 +102,8 @@ static const char *const reason[] = {
     [SUSPECT_UNKNOWN] = "all ranks wait for each other",
 };
 
-// Does it compute, or wait? By its watts, and on a CPU by its processor time: a CPU's watts are the whole machine's.
+// Does it work or wait? A GPU's rank is judged by its watts, a CPU's by its processor time, since a CPU's watts are the
+// whole machine's.
 static const char *judge_work(const watch_rank *r, double waits_s) {
     if (r->device[0] && r->median_watts > 0) return r->low_watts_s >= waits_s ? " nothing, or waits" : " slowly";
     if (isnan(r->cpu)) return "";
