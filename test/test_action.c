@@ -34,11 +34,31 @@ static action_layout layout_of(int world, int64_t lanes, int64_t micros, int sta
                            .bucket = buckets};
 }
 
-static action_list list_of(const action_layout *l, int rank) {
+// A pipeline of one stage, with the micro-batches of this rank's lanes. Freed with stages_close.
+static stages stage_of(const action_layout *l, int rank) {
+    static block each[8];
+    model net = {.blocks = l->blocks, .block = each};
+    int64_t lanes = l->shards_gradients ? lane_turns(l->lanes, l->world, true)
+                                        : lane_deal_of(l->lanes, l->world, rank, false).count;
+    stages x;
+    assert_true(l->blocks <= 8);
+    assert_int_equal(stages_open(&x, &net, &(stage_options){.ranks = 1, .chunks = 1, .micros = lanes * l->micros}),
+                     ERR_OK);
+    return x;
+}
+
+static action_list list_by(action_layout l, int rank, err_t (*make)(const action_layout *, int, action_list *)) {
+    stages x = stage_of(&l, rank);
     action_list a;
-    assert_int_equal(action_step(l, rank, &a), ERR_OK);
+    l.pipe = &x;
+    assert_int_equal(make(&l, rank, &a), ERR_OK);
+    stages_close(&x);
     return a;
 }
+
+static action_list list_of(const action_layout *l, int rank) { return list_by(*l, rank, action_step); }
+
+static err_t make_look(const action_layout *l, int rank, action_list *a) { return (void)rank, action_look(l, a); }
 
 // --- lists that are written out --------------------------------------------------------------------------------------
 
@@ -54,16 +74,17 @@ static void a_rank_alone_adds_lanes_as_the_tree_says(void **state) {
     (void)state;
     expect_list(
         layout_of(1, 4, 1, 0, true, false), 0,
-        "zero 0; load 0.0; forward 0-2; backward 2-0; losses; zero 1; load 1.0; forward 0-2; backward 2-0; losses; add 0 += 1; "
-        "zero 1; load 2.0; forward 0-2; backward 2-0; losses; zero 2; load 3.0; forward 0-2; backward 2-0; losses; add 1 += 2; add 0 += 1; "
+        "load 0.0; forward 0-2; backward 2-0; means; losses; load 1.0; forward 0-2; backward 2-0; means; add 0 += 1; losses; "
+        "load 2.0; forward 0-2; backward 2-0; means; losses; load 3.0; forward 0-2; backward 2-0; means; add 1 += 2; add 0 += 1; losses; "
         "settle; squares; share; update; spread");
-    expect_list(layout_of(1, 2, 2, 0, true, true), 0,  // a right sibling goes on in its left one's buffer
-                "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 0.1; forward 0-2; backward 2-0; losses; "
-                "load 1.0; forward 0-2; backward 2-0; losses; load 1.1; forward 0-2; backward 2-0; losses; "
-                "settle; squares; share; update; spread");
+    expect_list(
+        layout_of(1, 2, 2, 0, true, true), 0,  // a right sibling goes on in its left one's buffer
+        "load 0.0; forward 0-2; backward 2-0; means; losses; load 0.1; forward 0-2; backward 2-0; means; losses; "
+        "load 1.0; forward 0-2; backward 2-0; means; losses; load 1.1; forward 0-2; backward 2-0; means; losses; "
+        "settle; squares; share; update; spread");
     expect_list(
         layout_of(1, 2, 1, 0, false, false), 0,
-        "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 1.0; forward 0-2; backward 2-0; losses; settle; squares; share; update; spread");
+        "load 0.0; forward 0-2; backward 2-0; means; losses; load 1.0; forward 0-2; backward 2-0; means; losses; settle; squares; share; update; spread");
 }
 
 // A lane with four token slices: the first in its own buffer, the others from buffer 5 on.
@@ -73,15 +94,15 @@ static void token_slices_are_added_when_their_lane_ends(void **state) {
     l.tables = 4, l.table = 5;
     expect_list(
         l, 0,
-        "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 0.1; forward 0-2; backward 2-0; losses; add 0 += 5; add 6 += 7; add 0 += 6; "
-        "zero 1; load 1.0; forward 0-2; backward 2-0; losses; load 1.1; forward 0-2; backward 2-0; losses; add 1 += 5; add 6 += 7; add 1 += 6; "
-        "add 0 += 1; settle; squares; share; update; spread");
+        "load 0.0; forward 0-2; backward 2-0; means; losses; load 0.1; forward 0-2; backward 2-0; means; add 0 += 5; add 6 += 7; add 0 += 6; losses; "
+        "load 1.0; forward 0-2; backward 2-0; means; losses; load 1.1; forward 0-2; backward 2-0; means; add 1 += 5; add 6 += 7; add 1 += 6; "
+        "add 0 += 1; losses; settle; squares; share; update; spread");
     l = layout_of(2, 2, 1, 2, true, false);
     l.tables = 2, l.table = 1, l.slots = false;
     expect_list(
         l, 1,
-        "settle; zero 0; load 1.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; backward 2-2; backward 1-1; "
-        "add 0 += 1 in bucket 0; reduce bucket 0 turn 0; backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; "
+        "load 1.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; backward 2-2; backward 1-1; "
+        "add 0 += 1 in bucket 0; reduce bucket 0 turn 0; backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; means; losses; "
         "settle; squares; share; update; spread");
 }
 
@@ -89,13 +110,13 @@ static void two_ranks_reduce_buckets_as_backward_goes_on(void **state) {
     (void)state;
     expect_list(
         layout_of(2, 4, 1, 0, true, false), 1,
-        "zero 0; load 2.0; forward 0-2; backward 2-0; losses; "
-        "zero 1; load 3.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 0; "
-        "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
+        "load 2.0; forward 0-2; backward 2-0; means; losses; "
+        "load 3.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 0; "
+        "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; means; losses; settle; squares; share; update; spread");
     expect_list(
         layout_of(2, 2, 1, 1, true, false), 0,  // weights arrive while forward begins
-        "zero 0; load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
-        "backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
+        "load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
+        "backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; means; losses; settle; squares; share; update; spread");
 }
 
 static void zero_3_gathers_one_block_ahead(void **state) {
@@ -104,7 +125,7 @@ static void zero_3_gathers_one_block_ahead(void **state) {
         layout_of(2, 2, 1, 3, true, false), 1,
         "load 1.0; gather 0; gather 1; need 0; forward 0-0; gather 2; need 1; forward 1-1; need 2; forward 2-2; "
         "need 2; take bucket 0; backward 2-2; gather 0; need 1; backward 1-1; reduce bucket 0 turn 0; "
-        "need 0; take bucket 1; backward 0-0; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
+        "need 0; take bucket 1; backward 0-0; reduce bucket 1 turn 0; means; losses; settle; squares; share; update; spread");
     expect_list(
         layout_of(2, 1, 1, 3, true, false), 1,  // no lane: it only sends its weights and receives its sums
         "gather 0; gather 1; need 0; gather 2; need 1; need 2; need 2; take bucket 0; gather 0; need 1; reduce bucket 0 turn 0; "
@@ -116,8 +137,8 @@ static void zero_3_gathers_one_block_ahead(void **state) {
 typedef struct account {
     int loads, forward[BLOCKS], backward[BLOCKS], reduced[BUCKETS], settles;
     int place[2];  // ZeRO 3: blocks gathered
-    bool needed[BLOCKS], zeroed[64], taken[BUCKETS];
-    lane_counter c;
+    bool needed[BLOCKS], taken[BUCKETS];
+    bool valid[64][BLOCKS];  // what a buffer has of a block; else it is garbage
 } account;
 
 static void expect(bool holds, const action_layout *l, int rank, const char *what, const action *a) {
@@ -128,37 +149,71 @@ static void expect(bool holds, const action_layout *l, int rank, const char *wha
              l->fixed ? "fixed, " : "any, ", l->once ? "once, " : "", rank, action_text(a, one), what);
 }
 
+static bool holds(int bucket, int block) {
+    return bucket < 0 || (buckets[bucket].highest >= block && block >= buckets[bucket].lowest);
+}
+
+static void follow_gradients(const action_layout *l, int rank, account *k, const action *a) {
+    for (int b = a->first; b <= a->last && !l->slots; b++) {
+        bool *valid = &k->valid[a->buffer][b];
+        expect(*valid != a->fresh, l, rank, a->fresh ? "it overwrites gradients" : "it adds to garbage", a);
+        *valid = true;
+    }
+    for (int g = 0; g < BUCKETS && l->slots; g++)
+        for (int b = a->first; b <= a->last; b++)
+            expect(!a->fresh && (!holds(g, b) || k->taken[g]), l, rank, "the bucket has no slot", a);
+}
+
+static void follow_add(const action_layout *l, int rank, account *k, const action *a) {
+    for (int b = 0; b < BLOCKS; b++) {
+        if (!holds(a->bucket, b)) continue;
+        expect(k->valid[a->buffer][b] && k->valid[a->from][b], l, rank, "it adds garbage", a);
+        k->valid[a->from][b] = false;
+    }
+}
+
+// The transport adds the buffers of all ranks: that of one without a lane is zero.
+static void follow_reduce(const action_layout *l, int rank, account *k, const action *a) {
+    expect(k->backward[buckets[a->bucket].lowest] == k->loads, l, rank, "the bucket is not final", a);
+    for (int b = 0; b < BLOCKS && !l->slots && !l->fixed; b++)
+        if (holds(a->bucket, b)) expect(k->valid[0][b], l, rank, "it sends garbage", a);
+    k->reduced[a->bucket]++;
+    k->taken[a->bucket] = false;
+}
+
 static void follow(const action_layout *l, int rank, account *k, const action *a) {
     switch (a->kind) {
-    case ACTION_ZERO: k->zeroed[a->buffer] = true; break;
+    case ACTION_ZERO:
+        expect(!l->fixed && l->shards_gradients, l, rank, "it is not added to others' gradients", a);
+        for (int b = 0; b < BLOCKS; b++) {
+            if (!holds(a->bucket, b)) continue;
+            expect(!k->valid[0][b], l, rank, "it wipes gradients", a);
+            k->valid[0][b] = true;
+        }
+        break;
     case ACTION_GATHER: k->place[a->first % 2] = a->first + 1, k->needed[a->first] = false; break;
     case ACTION_NEED:
         expect(!l->shards_weights || k->place[a->first % 2] == a->first + 1, l, rank, "the block was not gathered", a);
         expect(l->shards_weights || !k->needed[a->first], l, rank, "the block was waited for before", a);
         k->needed[a->first] = true;
         break;
-    case ACTION_LOAD:
-        k->loads++;
-        expect(l->slots || k->zeroed[a->buffer], l, rank, "the buffer was never zeroed", a);
-        break;
+    case ACTION_LOAD: k->loads++; break;
     case ACTION_FORWARD:
     case ACTION_BACKWARD:
         for (int b = a->first; b <= a->last; b++) {
             expect(!l->shards_weights || (k->place[b % 2] == b + 1 && k->needed[b]), l, rank,
                    "the block's weights are not here", a);
             (a->kind == ACTION_FORWARD ? k->forward : k->backward)[b]++;
-            for (int g = 0; a->kind == ACTION_BACKWARD && l->slots && g < BUCKETS; g++)
-                if (buckets[g].highest >= b && b >= buckets[g].lowest)
-                    expect(k->taken[g], l, rank, "the bucket has no slot", a);
         }
+        if (a->kind == ACTION_BACKWARD) follow_gradients(l, rank, k, a);
         break;
     case ACTION_TAKE: k->taken[a->bucket] = true; break;
-    case ACTION_REDUCE:
-        expect(k->backward[buckets[a->bucket].lowest] == k->loads, l, rank, "the bucket is not final", a);
-        k->reduced[a->bucket]++;
-        k->taken[a->bucket] = false;
+    case ACTION_ADD: follow_add(l, rank, k, a); break;
+    case ACTION_REDUCE: follow_reduce(l, rank, k, a); break;
+    case ACTION_SETTLE:
+        k->settles++;
+        if (l->shards_gradients) memset(k->valid, 0, sizeof k->valid);
         break;
-    case ACTION_SETTLE: k->settles++; break;
     default: break;
     }
 }
@@ -249,10 +304,8 @@ static void nothing_is_gathered_in_vain(void **state) {
                 for (int rank = 0; rank < 3; rank++) {
                     action_bucket all = {.highest = blocks - 1, .lowest = 0};
                     action_layout l = layout_of(3, lanes, micros, 3, true, false);
-                    action_list step, look;
                     l.blocks = blocks, l.buckets = 1, l.bucket = &all;
-                    assert_int_equal(action_step(&l, rank, &step), ERR_OK);
-                    assert_int_equal(action_look(&l, &look), ERR_OK);
+                    action_list step = list_of(&l, rank), look = list_by(l, rank, make_look);
                     expect_no_waste(&l, rank, &step);
                     expect_no_waste(&l, rank, &look);
                     action_list_free(&step), action_list_free(&look);
@@ -266,17 +319,48 @@ static void the_adds_are_those_of_the_tree(void **state) {
         for (int once = 0; once <= 1; once++) {
             action_layout l = layout_of(1, lanes, 1, 0, true, once);
             action_list a = list_of(&l, 0);
-            double sum[64] = {0}, whole = 0;
+            double sum[64] = {0}, whole = 0, lane = 0;
             for (int i = 0; i < a.count; i++) {
                 const action *x = &a.at[i];
-                if (x->kind == ACTION_ZERO) sum[x->buffer] = 0;
-                if (x->kind == ACTION_LOAD)
-                    sum[x->buffer] += (double)(1LL << x->lane), whole += (double)(1LL << x->lane);
+                if (x->kind == ACTION_LOAD) lane = (double)(1LL << x->lane), whole += lane;
+                if (x->kind == ACTION_BACKWARD) sum[x->buffer] = (x->fresh ? 0 : sum[x->buffer]) + lane;
                 if (x->kind == ACTION_ADD) sum[x->buffer] += sum[x->from];
             }
             assert_true(sum[0] == whole && whole == (double)((1LL << lanes) - 1));
             action_list_free(&a);
         }
+}
+
+// Of one stage, whole micro-batches in which nothing is sent: what differs is the buffer, whether it is fresh, and what
+// ends a rank's last lane if nobody waits for it. "F" covers forward, backward and means, "F+2" two adds after them.
+static void whole_micro_batches_are_recorded(void **state) {
+    (void)state;
+    static const struct {
+        int world;
+        int64_t lanes, micros;
+        int stage, expected;
+        const char *runs;  // by the number of each one's recording
+    } rows[] = {{1, 1, 1, 0, 1, "F"},         {1, 1, 3, 0, 2, "F F F"}, {1, 4, 1, 0, 3, "F F F F+2"},
+                {1, 2, 2, 0, 4, "F F F F+1"}, {2, 4, 1, 0, 1, "F"},     {2, 2, 1, 0, 0, ""},
+                {2, 4, 3, 0, 4, "F F F F F"}, {2, 4, 2, 1, 2, "F F"},   {2, 4, 2, 2, 1, "F"},
+                {2, 4, 3, 3, 0, ""}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        action_layout l = layout_of(rows[k].world, rows[k].lanes, rows[k].micros, rows[k].stage, true, false);
+        action_list a = list_of(&l, 0);
+        char runs[256] = "";
+        for (int i = 0; i < a.count; i++) {
+            const action *x = &a.at[i];
+            if (!x->covers) continue;
+            assert_true(x->kind == ACTION_FORWARD && x[1].kind == ACTION_BACKWARD && x[2].kind == ACTION_MEANS);
+            for (int n = 3; n < x->covers; n++) assert_int_equal(x[n].kind, ACTION_ADD);
+            size_t at = strlen(runs);
+            snprintf(runs + at, sizeof runs - at, x->covers > 3 ? "%sF+%d" : "%sF", at ? " " : "", x->covers - 3);
+        }
+        if (a.recordings != rows[k].expected || strcmp(runs, rows[k].runs) != 0)
+            fail_msg("row %zu: %d recordings, `%s`, expected %d, `%s`", k, a.recordings, runs, rows[k].expected,
+                     rows[k].runs);
+        action_list_free(&a);
+    }
 }
 
 static void a_look_brings_every_block(void **state) {
@@ -288,8 +372,7 @@ static void a_look_brings_every_block(void **state) {
     for (int stage = 0; stage <= 3; stage++) {
         char text[1024] = "", one[ACTION_TEXT];
         action_layout l = layout_of(2, 2, 1, stage, true, false);
-        action_list a;
-        assert_int_equal(action_look(&l, &a), ERR_OK);
+        action_list a = list_by(l, 0, make_look);
         for (int i = 0; i < a.count; i++) strcat(strcat(text, i ? "; " : ""), action_text(&a.at[i], one));
         assert_string_equal(text, expected[stage]);
         action_list_free(&a);
@@ -305,6 +388,7 @@ int main(void) {
         cmocka_unit_test(all_layouts_are_complete_and_agree),
         cmocka_unit_test(nothing_is_gathered_in_vain),
         cmocka_unit_test(the_adds_are_those_of_the_tree),
+        cmocka_unit_test(whole_micro_batches_are_recorded),
         cmocka_unit_test(a_look_brings_every_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

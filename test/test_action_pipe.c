@@ -2,7 +2,8 @@
 // are followed action by action: what is in each slot, gradient buffer and lane buffer, which weights are here, which
 // messages are on their way. Then all ranks' lists run against each other, as the streams and links would run them, and
 // must end.
-#include "trainer/step/recorded.h"
+#include "trainer/step/simulate.h"
+#include "trainer/step/timeline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,11 +116,11 @@ static void two_stages_of_1f1b(void **state) {
     expect_list(
         y, 0, 0,
         "post 0; load 0.0; forward 0-2; post 1; load 1.0; forward 0-2; post 2; await 0; backward 2-0; post 3; await 3; backward 2-0; "
-        "add 0 += 1 in bucket 0; add 0 += 1 in bucket 1; add 0 += 1 in bucket 2; settle; squares; share; update; spread");
+        "add 0 += 1; settle; squares; share; update; spread");
     expect_list(
         y, 1, 0,
-        "post 0; await 0; load 0.0; forward 3-5; backward 5-3; losses; post 1; post 2; await 2; load 1.0; forward 3-5; await 1; "
-        "backward 5-3; losses; add 0 += 1 in bucket 0; add 0 += 1 in bucket 1; post 3; settle; squares; share; update; spread");
+        "post 0; await 0; load 0.0; forward 3-5; backward 5-3; means; losses; post 1; post 2; await 2; load 1.0; forward 3-5; await 1; "
+        "backward 5-3; means; add 0 += 1; losses; post 3; settle; squares; share; update; spread");
 }
 
 // --- following a list ------------------------------------------------------------------------------------------------
@@ -144,7 +145,8 @@ typedef struct account {
     int leaving[SLOTS];  // the message that takes a gradient away, FREE: none
     int forward[BLOCKS][MICROS], back[HALVES][BLOCKS][MICROS], losses[MICROS], loads[MICROS];
     bool posted[MESSAGES], arrived[MESSAGES];
-    int next;  // message to be posted
+    int next;   // message to be posted
+    int means;  // the micro-batch whose losses are formed and not told, + 1
     sums sum[HALVES][BUFFERS][BUCKETS][BLOCKS];
     int reduced[BUCKETS];
     bool flying[BUCKETS];
@@ -291,6 +293,24 @@ static void expect_final(const account *k, int g, int64_t first, int64_t count) 
         }
 }
 
+// The transport adds the buffers of all ranks: one without a lane sends zeros. Every stage here makes its own.
+static void follow_zero(account *k, const action *a) {
+    expect(k, turns(k->r->y) && !k->r->y->fixed, "it wipes gradients");
+    expect(k, !k->flying[a->bucket], "the bucket is on its way");
+    for (int i = 0; i < HALVES; i++)
+        for (int b = 0; b < BLOCKS; b++) {
+            expect(k, !k->sum[i][0][a->bucket][b].valid, "it wipes gradients");
+            k->sum[i][0][a->bucket][b] = (sums){.valid = true};
+        }
+}
+
+// A bucket of nothing but zeros.
+static void expect_zeros(const account *k, int g) {
+    for (int half = 0; half < HALVES; half++)
+        for (int b = k->r->bucket[g].lowest; b <= k->r->bucket[g].highest; b++)
+            expect(k, complete(k, &k->sum[half][0][g][b], 0, 0), "it sends garbage");
+}
+
 static void follow_reduce(account *k, const action *a) {
     const layout *y = k->r->y;
     lane_deal d = lane_deal_of(y->lanes, y->data, k->r->data, false);
@@ -299,6 +319,7 @@ static void follow_reduce(account *k, const action *a) {
     int64_t lane = a->turn * y->data + k->r->data;
     if (!turns(y)) expect_final(k, a->bucket, d.first, d.count);
     else if (lane < y->lanes) expect_final(k, a->bucket, lane, 1);
+    else if (!y->fixed) expect_zeros(k, a->bucket);
     k->flying[a->bucket] = true;
 }
 
@@ -352,10 +373,16 @@ static void follow_backward(account *k, const action *a) {
     if (weights && a->first == first) leave_stage(k, a, s);
 }
 
-static void follow_losses(account *k, const action *a) {
+static void follow_means(account *k, const action *a) {
     int micro = k->place[a->place], s = k->r->x.count - 1;
-    expect(k, here(k, s) && micro >= 0 && k->losses[micro]++ == 0 && k->back[0][k->r->x.cut[s]][micro],
-           "no losses, or the same twice");
+    expect(k, here(k, s) && micro >= 0 && k->back[0][k->r->x.cut[s]][micro] && !k->means, "no losses, or not told");
+    k->means = micro + 1;
+}
+
+static void follow_losses(account *k, const action *a) {
+    int micro = k->place[a->place];
+    expect(k, micro >= 0 && k->means == micro + 1 && k->losses[micro]++ == 0, "no means, or the same twice");
+    k->means = 0;
 }
 
 // --- messages --------------------------------------------------------------------------------------------------------
@@ -430,6 +457,8 @@ static void follow(account *k, const action *a) {
     case ACTION_LOSSES: follow_losses(k, a); break;
     case ACTION_POST: follow_post(k, a); break;
     case ACTION_AWAIT: follow_await(k, a); break;
+    case ACTION_ZERO: follow_zero(k, a); break;
+    case ACTION_MEANS: follow_means(k, a); break;
     case ACTION_ADD: follow_add(k, a); break;
     case ACTION_REDUCE: follow_reduce(k, a); break;
     case ACTION_SETTLE: follow_settle(k); break;
@@ -494,28 +523,45 @@ static bool alike(const member *r, const action *a, const action *b) {
                 a->slot == b->slot && a->fresh == b->fresh;
     bool buffers = a->buffer == b->buffer && (a->first > r->x.cut[s] || a->out == b->out) &&
                    (a->last < r->x.cut[s + 1] - 1 || a->in == b->in);
-    return same && buffers && (a[1].kind == ACTION_LOSSES) == (b[1].kind == ACTION_LOSSES);
+    return same && buffers && (a[1].kind == ACTION_MEANS) == (b[1].kind == ACTION_MEANS);
 }
 
+// Each part of a unit is one, with the means of the losses that it has just formed.
 static void check_recordings(const member *r) {
     account k = {.r = r};
-    recorded_parts x;
-    assert_int_equal(recorded_open(&x, &r->a, &r->x), ERR_OK);
-    int *first = calloc((size_t)x.count + 1, sizeof *first), known = 0;
+    int *first = calloc((size_t)r->a.recordings + 1, sizeof *first), known = 0;
     assert_non_null(first);
     for (int i = 0; i < r->a.count; i++) {
         k.now = &r->a.at[i];
-        expect(&k, (x.of[i] >= 0) == is_part(k.now) && x.of[i] < x.count,
-               "it has no recording of its own, or one that does not exist");
-        if (x.of[i] < 0) continue;
-        int *f = &first[x.of[i]];
+        expect(&k, k.now->covers == (is_part(k.now) ? 1 + (k.now[1].kind == ACTION_MEANS) : 0),
+               "it has no recording of its own, or one of more");
+        if (!k.now->covers) continue;
+        expect(&k, k.now->recording >= 0 && k.now->recording < r->a.recordings, "there is no such recording");
+        int *f = &first[k.now->recording];
         known += !*f;
         *f = *f ? *f : i + 1;
         expect(&k, alike(r, k.now, &r->a.at[*f - 1]), "it shares the recording of another action");
     }
-    expect(&k, known == x.count, "a recording is of nothing");
-    recorded_close(&x);
+    expect(&k, known == r->a.recordings, "a recording is of nothing");
     free(first);
+}
+
+// Nobody reads the inputs of a place after the action that says so, before another micro-batch comes there.
+static void check_last_reads(const member *r) {
+    account k = {.r = r};
+    bool *left = calloc((size_t)r->x.places, sizeof *left), *full = calloc((size_t)r->x.places, sizeof *full);
+    assert_true(left && full);
+    for (int i = 0; i < r->a.count; i++) {
+        const action *a = k.now = &r->a.at[i];
+        bool reads = is_part(a) || a->kind == ACTION_MEANS || a->kind == ACTION_LOSSES;
+        expect(&k, reads || !a->leaves, "it reads no inputs");
+        if (reads) expect(&k, full[a->place] && !left[a->place], "the inputs have left");
+        if (a->kind == ACTION_LOAD) expect(&k, !full[a->place] || left[a->place], "the inputs have not left");
+        if (a->kind == ACTION_LOAD) full[a->place] = true, left[a->place] = false;
+        left[a->place] |= a->leaves;
+    }
+    for (int p = 0; p < r->x.places; p++) expect(&k, !full[p] || left[p], "the inputs never leave");
+    free(left), free(full);
 }
 
 // Of 4 stages and 24 micro-batches. With gpipe each has a slot of its own. With 1f1b the first stage has four, each
@@ -530,13 +576,10 @@ static void few_parts_are_recorded(void **state) {
     for (int i = 0; i < 4; i++) {
         layout y = {.kind = of[i].kind, .p = 4, .chunks = 1, .data = 1, .lanes = 1, .micros = 24, .fixed = true};
         member k;
-        recorded_parts x;
         assert_true(open_member(&k, &y, of[i].stage, 0));
-        assert_int_equal(recorded_open(&x, &k.a, &k.x), ERR_OK);
-        if (x.count != of[i].expected)
-            fail_msg("%s, stage %d: %d recordings, expected %d", pipeline_name(of[i].kind), of[i].stage, x.count,
+        if (k.a.recordings != of[i].expected)
+            fail_msg("%s, stage %d: %d recordings, expected %d", pipeline_name(of[i].kind), of[i].stage, k.a.recordings,
                      of[i].expected);
-        recorded_close(&x);
         close_member(&k);
     }
 }
@@ -567,111 +610,150 @@ static void check_order(const member *first, const member *other) {
     }
 }
 
-typedef struct race {
-    const layout *y;
-    member *of[PIPE][DATA];
-    int at[PIPE][DATA];      // the action that each rank is at
-    int posted[PIPE][DATA];  // messages
-    int calls[PIPE][DATA];   // collectives
-} race;
+// All ranks of a layout.
+typedef struct crowd {
+    member of[PIPE][DATA];
+    const action_list *list[PIPE * DATA];
+    const stages *stages[PIPE * DATA];
+    int opened;
+} crowd;
 
-// How many messages of this one's FIFO come before it, and the number-th of the same FIFO at the other end; -1: not
-// posted.
-static int number_in_fifo(const unit_table *t, int i) {
-    int n = 0;
-    for (int k = 0; k < i; k++)
-        n += t->message[k].kind == t->message[i].kind && t->message[k].sends == t->message[i].sends &&
-             t->message[k].peer == t->message[i].peer;
-    return n;
-}
-
-static bool other_end_posted(const race *x, int stage, int data, int i) {
-    const message *m = &x->of[stage][data]->x.table.message[i];
-    const unit_table *t = &x->of[m->peer][data]->x.table;
-    int n = number_in_fifo(&x->of[stage][data]->x.table, i);
-    for (int k = 0; k < x->posted[m->peer][data]; k++) {
-        const message *o = &t->message[k];
-        if (o->kind != m->kind || o->sends == m->sends || o->peer != stage || n-- > 0) continue;
-        if (o->stage != m->stage || o->micro != m->micro) fail_msg("the ends of a message disagree");
-        return true;
+// False: there is no such pipeline.
+static bool open_crowd(crowd *x, const layout *y) {
+    bool there = true;
+    for (x->opened = 0; there && x->opened < y->p * y->data; x->opened += there) {
+        int s = x->opened / y->data, d = x->opened % y->data;
+        there = open_member(&x->of[s][d], y, s, d);
+        x->list[x->opened] = &x->of[s][d].a, x->stages[x->opened] = &x->of[s][d].x;
     }
-    return false;
+    return there;
 }
 
-// All ranks of the group have queued so many collectives.
-static bool group_has(const race *x, int stage, int calls) {
-    for (int d = 0; d < x->y->data; d++)
-        if (x->calls[stage][d] < calls) return false;
-    return true;
+static void close_crowd(crowd *x, const layout *y) {
+    for (int i = 0; i < x->opened; i++) close_member(&x->of[i / y->data][i % y->data]);
 }
 
-// The number of collectives that must be done before this one may go on: all gathers of the block so far, or all there
-// are.
-static int calls_wanted(const race *x, int stage, int data, const action *a) {
-    const action_list *l = &x->of[stage][data]->a;
-    int calls = 0, wanted = 0;
-    for (int i = 0; i < x->at[stage][data]; i++) {
-        calls += collective(&l->at[i]);
-        if (l->at[i].kind == ACTION_REDUCE
-                ? a->kind == ACTION_SETTLE
-                : l->at[i].kind == ACTION_GATHER && a->kind == ACTION_NEED && l->at[i].first == a->first)
-            wanted = calls;
-    }
-    return wanted;
+static err_t run_crowd(const crowd *x, const layout *y, const simulate_costs *costs, simulation *out) {
+    return simulate_run(&(simulate_lists){y->p, y->data, x->list, x->stages}, costs, out);
 }
 
-static bool may_go_on(const race *x, int stage, int data, const action *a) {
-    if (a->kind == ACTION_AWAIT) return other_end_posted(x, stage, data, a->message);
-    if (a->kind == ACTION_NEED || a->kind == ACTION_SETTLE) return group_has(x, stage, calls_wanted(x, stage, data, a));
-    return true;
+static void run_against_each_other(const crowd *x, const layout *y) {
+    account k = {.r = &x->of[0][0], .now = x->list[0]->at};
+    simulation out;
+    expect(&k, run_crowd(x, y, NULL, &out) == ERR_OK, err_last()->text);
+    simulation_free(&out);
 }
 
-// Each rank goes as far as it can, again and again. A message is there when both ends have posted it, a collective when
-// all have queued it.
-static void run_against_each_other(race *x) {
-    int left = x->y->p * x->y->data;
-    for (bool moved = true; left > 0 && moved;) {
-        moved = false;
-        for (int i = 0; i < x->y->p * x->y->data; i++) {
-            int s = i / x->y->data, d = i % x->y->data;
-            const action_list *l = &x->of[s][d]->a;
-            for (; x->at[s][d] < l->count && may_go_on(x, s, d, &l->at[x->at[s][d]]); moved = true) {
-                const action *a = &l->at[x->at[s][d]++];
-                x->posted[s][d] += a->kind == ACTION_POST;
-                x->calls[s][d] += collective(a);
-                left -= x->at[s][d] == l->count;
-            }
+// A unit of each kind is one action where nothing is sent in the middle of it; backward takes two.
+static double unit_time(void *ctx, int rank, const action *a) {
+    (void)rank;
+    return is_part(a) ? (a->kind == ACTION_BACKWARD ? 2 : 1) : a->kind == ACTION_POST ? *(double *)ctx : 0;
+}
+
+// The lists say the same as the tables that they are made from.
+static void lists_take_the_time_of_their_tables(void **state) {
+    (void)state;
+    static crowd x;
+    double message = 0.25;
+    for (int kind = 0; kind < PIPELINE_KINDS; kind++)
+        for (int p = 2; p <= PIPE; p++) {
+            int chunks = kind == PIPELINE_ZB_V || kind == PIPELINE_INTERLEAVED ? 2 : 1;
+            layout y = {(pipeline_kind)kind, p, chunks, 1, 1, 12, 0, true, false};
+            static const double each[STAGES][UNIT_KINDS] = {[0 ... STAGES - 1] = {1, 2, 1, 1}};
+            simulation out;
+            timeline t;
+            assert_true(open_crowd(&x, &y));
+            assert_int_equal(timeline_of(&x.stages[0]->pipe, &(timeline_costs){each, message, 0}, &t), ERR_OK);
+            assert_int_equal(run_crowd(&x, &y, &(simulate_costs){unit_time, &message}, &out), ERR_OK);
+            if (out.total != t.makespan)
+                fail_msg("%s on %d ranks: the lists take %g, the tables %g", pipeline_name(y.kind), p, out.total,
+                         t.makespan);
+            for (int i = 0; i < p; i++) assert_float_equal(out.rank[i].busy, t.rank[i].busy, 1e-9);
+            simulation_free(&out), timeline_free(&t);
+            close_crowd(&x, &y);
         }
-    }
-    for (int i = 0; left > 0 && i < x->y->p * x->y->data; i++) {
-        int s = i / x->y->data, d = i % x->y->data;
-        account k = {.r = x->of[s][d], .now = &x->of[s][d]->a.at[x->at[s][d]]};
-        expect(&k, x->at[s][d] == x->of[s][d]->a.count, "the ranks wait for each other");
-    }
+}
+
+// Forward takes 3, a block's backward 2 on rank 0 and 4 on rank 1, a bucket 5. Two blocks in one bucket, and one.
+//   rank 0  F 0-3  B 3-5 B 5-7    B 7-9     waits      done at 21
+//   rank 1  F 0-3  B 3-7 B 7-11   B 11-15   waits
+//   beside                        bucket 0 11-16, bucket 1 16-21
+static double bucket_time(void *ctx, int rank, const action *a) {
+    (void)ctx;
+    return a->kind == ACTION_FORWARD ? 3 : a->kind == ACTION_BACKWARD ? 2 + 2 * rank : a->kind == ACTION_REDUCE ? 5 : 0;
+}
+
+static void buckets_go_beside_the_blocks(void **state) {
+    (void)state;
+    static const action_bucket bucket[] = {{.highest = 2, .lowest = 1}, {.highest = 0, .lowest = 0}};
+    block each[3] = {0};
+    model net = {.blocks = 3, .block = each};
+    stages x;
+    action_list a[2];
+    simulation out;
+    assert_int_equal(stages_open(&x, &net, &(stage_options){.ranks = 1, .chunks = 1, .micros = 1}), ERR_OK);
+    action_layout l = {
+        .world = 2, .lanes = 2, .micros = 1, .fixed = true, .blocks = 3, .buckets = 2, .bucket = bucket, .pipe = &x};
+    for (int rank = 0; rank < 2; rank++) assert_int_equal(action_step(&l, rank, &a[rank]), ERR_OK);
+    simulate_lists in = {1, 2, (const action_list *[]){&a[0], &a[1]}, (const stages *[]){&x, &x}};
+    assert_int_equal(simulate_run(&in, &(simulate_costs){bucket_time, NULL}, &out), ERR_OK);
+    assert_true(out.total == 21 && out.rank[0].busy == 9 && out.rank[1].busy == 15);
+    for (int i = 0; i < a[0].count; i++)
+        if (a[0].at[i].kind == ACTION_SETTLE) assert_true(out.rank[0].came[i] == 9 && out.rank[0].left[i] == 21);
+    simulation_free(&out);
+    for (int rank = 0; rank < 2; rank++) action_list_free(&a[rank]);
+    stages_close(&x);
+}
+
+static void expect_stuck(crowd *x, const layout *y, const char *says) {
+    simulation out;
+    if (run_crowd(x, y, NULL, &out) != ERR_INTERNAL || !strstr(err_last()->text, says))
+        fail_msg("%s\nexpected: %s", err_last()->text, says);
+    assert_null(out.rank);
+    close_crowd(x, y);
+}
+
+static action *find(const action_list *a, action_kind kind) {
+    int i = 0;
+    while (a->at[i].kind != kind) i++;
+    return &a->at[i];
+}
+
+// Two stages: the first one waits for its gradient before it has sent anything. Two ranks: one leaves a bucket out.
+static void who_waits_for_whom_is_said(void **state) {
+    (void)state;
+    static crowd x;
+    layout y = {.kind = PIPELINE_GPIPE, .p = 2, .chunks = 1, .data = 1, .lanes = 1, .micros = 1, .fixed = true};
+    assert_true(open_crowd(&x, &y));
+    action_list *a = &x.of[0][0].a;
+    action first = *find(a, ACTION_AWAIT);
+    memmove(a->at + 1, a->at, (size_t)(find(a, ACTION_AWAIT) - a->at) * sizeof *a->at);
+    a->at[0] = first;
+    expect_stuck(
+        &x, &y,
+        "never end: rank 0 waits in `await 0` for `receive gradients 1.0 from 1 into buffer 0 at once` of rank 1; "
+        "rank 1 waits in `await 0` for `receive activations 1.0 from 0 into slot 0 at once` of rank 0");
+    layout two = {.kind = PIPELINE_GPIPE, .p = 2, .chunks = 1, .data = 2, .lanes = 2, .micros = 1, .fixed = true};
+    assert_true(open_crowd(&x, &two));
+    find(&x.of[0][1].a, ACTION_REDUCE)->kind = ACTION_LOSSES;
+    expect_stuck(&x, &two,
+                 "rank 1 does `reduce bucket 1 turn 0`, and the first rank of its group `reduce bucket 0 turn 0`");
 }
 
 // False: there is no such layout.
 static bool check_layout(const layout *y) {
-    static member all[PIPE][DATA];
-    race *x = calloc(1, sizeof *x);
-    bool there = true;
-    int opened = 0;
-    assert_non_null(x);
-    x->y = y;
-    for (; there && opened < y->p * y->data; opened += there) {
-        int s = opened / y->data, d = opened % y->data;
-        there = open_member(&all[s][d], y, s, d);
-        x->of[s][d] = &all[s][d];
-    }
-    for (int i = 0; there && i < opened; i++) {
-        check_list(x->of[i / y->data][i % y->data]);
-        check_recordings(x->of[i / y->data][i % y->data]);
+    static crowd x;
+    bool there = open_crowd(&x, y);
+    for (int i = 0; there && i < x.opened; i++) {
+        const member *r = &x.of[i / y->data][i % y->data];
+        check_list(r);
+        check_recordings(r);
+        check_last_reads(r);
     }
     for (int s = 0; there && s < y->p; s++)
-        for (int d = 1; d < y->data; d++) check_order(x->of[s][0], x->of[s][d]);
-    if (there) run_against_each_other(x);
-    for (int i = 0; i < opened; i++) close_member(x->of[i / y->data][i % y->data]);
-    free(x);
+        for (int d = 1; d < y->data; d++) check_order(&x.of[s][0], &x.of[s][d]);
+    if (there) run_against_each_other(&x, y);
+    close_crowd(&x, y);
     return there;
 }
 
@@ -699,10 +781,16 @@ static void lists_of_zb_v(void **state) { (void)state, all_layouts_keep_the_laws
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_parts_are_recorded), cmocka_unit_test(two_stages_of_1f1b),
-        cmocka_unit_test(lists_of_gpipe),         cmocka_unit_test(lists_of_1f1b),
-        cmocka_unit_test(lists_of_interleaved),   cmocka_unit_test(lists_of_zb_h1),
+        cmocka_unit_test(few_parts_are_recorded),
+        cmocka_unit_test(two_stages_of_1f1b),
+        cmocka_unit_test(lists_of_gpipe),
+        cmocka_unit_test(lists_of_1f1b),
+        cmocka_unit_test(lists_of_interleaved),
+        cmocka_unit_test(lists_of_zb_h1),
         cmocka_unit_test(lists_of_zb_v),
+        cmocka_unit_test(lists_take_the_time_of_their_tables),
+        cmocka_unit_test(buckets_go_beside_the_blocks),
+        cmocka_unit_test(who_waits_for_whom_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

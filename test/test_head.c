@@ -63,7 +63,7 @@ static step_found first_step(const char *dir, const char *more) {
     OK(session_init(&x));
     OK(session_feed(&x, 1));
     OK(step_gradient(&x.runner, x.data, 1));
-    memcpy(f.loss, x.runner.sample_loss.data, sizeof f.loss);
+    memcpy(f.loss, x.runner.results.sample_loss.data, sizeof f.loss);
     f.params = x.net->params;
     assert_true(f.params <= MOST);
     f.wte = model_find(x.net, "wte.weight");

@@ -56,7 +56,7 @@ static err_t one_micro_batch(session *x, int64_t step) {
     assert_int_equal(b.step, step);
     TRY(stream_zero(x->s, x->state.slab[0].data, tensor_bytes(&x->state.slab[0])));
     for (int i = 0; i < x->net->inputs; i++)
-        TRY(stream_copy(x->s, r->in[r->place][i].data, b.in[i], tensor_bytes(&r->in[r->place][i])));
+        TRY(stream_copy(x->s, inputs_now(&r->inputs)[i].data, b.in[i], tensor_bytes(&inputs_now(&r->inputs)[i])));
     pass p = executor_pass(r, c->batch.micro);
     p.dw = x->state.grad;
     p.loss_factor = (float)(1.0 / ((double)c->batch.global * (double)x->net->losses));

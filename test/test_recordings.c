@@ -36,7 +36,7 @@ static bool is_part(action_kind k) {
 
 static int made(const step_runner *r) {
     int n = 0;
-    for (int i = 0; i < 2 * r->recorded_parts.count; i++) n += r->recorded_parts.part[i].calls.made != NULL;
+    for (int i = 0; i < 2 * r->recorded.count; i++) n += r->recorded.run[i].calls.made != NULL;
     return n;
 }
 
@@ -78,9 +78,8 @@ static err_t whole_run(session *x, finding *f) {
     f->early = made(&x->runner);
     TRY(overflow_next(x));
     TRY(steps_ahead(x, STEPS - LOOK - 1, f));
-    for (int i = 0; i < x->runner.recorded_parts.count; i++)
-        f->kept += x->runner.recorded_parts.part[2 * i + 1].calls.made != NULL;
-    f->late = made(&x->runner), f->different = x->runner.recorded_parts.count;
+    for (int i = 0; i < x->runner.recorded.count; i++) f->kept += x->runner.recorded.run[2 * i + 1].calls.made != NULL;
+    f->late = made(&x->runner), f->different = x->runner.recorded.count;
     for (int i = 0; i < x->runner.actions.count; i++) f->parts += is_part(x->runner.actions.at[i].kind);
     TRY(session_counters(x));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));

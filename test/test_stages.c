@@ -155,8 +155,13 @@ static void one_rank_has_all_blocks_whatever_the_cuts_are(void **state) {
     model net = net_of(at, 5, NULL);
     stages x = open_stages(
         &net, (stage_options){.kind = PIPELINE_INTERLEAVED, .ranks = 1, .chunks = 1, .micros = 4, .cuts = "9 9"});
-    assert_true(x.count == 1 && x.cut[0] == 0 && x.cut[1] == 5 && x.chunk == NULL && x.table.units == 0 &&
-                x.places == 1);
+    assert_true(x.count == 1 && x.cut[0] == 0 && x.cut[1] == 5 && x.chunk == NULL && x.places == 1);
+    assert_true(x.table.units == 8 && x.table.messages == 0 && x.table.gradients == 0);
+    for (int i = 0; i < 8; i++) {
+        const unit *u = &x.table.unit[i];
+        assert_true(u->kind == (i % 2 ? UNIT_BACKWARD : UNIT_FORWARD) && u->micro == i / 2 && u->stage == 0);
+        assert_true(u->slot == 0 && u->receive == -1 && u->send == -1 && x.place[u->micro] == 0);
+    }
     for (int b = 0; b < 5; b++) assert_int_equal(x.slots[b], 1);
     stages_close(&x);
 }

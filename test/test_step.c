@@ -264,7 +264,7 @@ static void dropout_takes_what_its_key_says(void **state) {
         OK(session_feed(&r.x, step));
         OK(step_gradient(&r.x.runner, r.x.data, step));
         for (int i = 0; i < SAMPLES; i++) {
-            double ours = ((double *)r.x.runner.sample_loss.data)[i], expected = sample_loss(&r, step, i);
+            double ours = ((double *)r.x.runner.results.sample_loss.data)[i], expected = sample_loss(&r, step, i);
             if (!(fabs(ours - expected) <= 1e-5 * expected))
                 fail_msg("step %d, sample %d: loss %.7f, by hand %.7f", (int)step, i, ours, expected);
         }

@@ -94,7 +94,7 @@ static double loss_and_gradient(rig *r) {
     r->x.step = 0;
     OK(session_feed(&r->x, 1));
     OK(step_gradient(&r->x.runner, r->x.data, 1));
-    for (int i = 0; i < r->c.batch.global; i++) total += ((double *)r->x.runner.sample_loss.data)[i];
+    for (int i = 0; i < r->c.batch.global; i++) total += ((double *)r->x.runner.results.sample_loss.data)[i];
     return total / (double)r->c.batch.global;
 }
 

@@ -22,7 +22,7 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
     int64_t B = r->cfg->batch.micro, rows = 1 + r->net->metrics + step_weighs(r);
     *k = (evaluator){.r = r};
     for (int i = 0; i < r->net->inputs; i++) {
-        tensor x = r->in[0][i];
+        tensor x = r->inputs.place[0].in[i];
         TRY(arena_tensor(&r->staging, &k->host_in[i], x.type, x.dims, x.size[0], x.size[1], x.size[2], x.size[3]));
     }
     if (r->net->metrics) TRY(arena_2d(&r->memory, &k->metrics, FP64, r->net->metrics, B));
@@ -59,7 +59,7 @@ static err_t load_samples(evaluator *k, const job *j, int64_t first, int64_t B) 
         TRY(source_look(j->from, first + b, to));
     }
     for (int i = 0; i < r->net->inputs; i++)
-        TRY(stream_copy(r->s, r->in[r->place][i].data, k->host_in[i].data, (size_t)B * input_bytes(j, i)));
+        TRY(stream_copy(r->s, inputs_now(&r->inputs)[i].data, k->host_in[i].data, (size_t)B * input_bytes(j, i)));
     return ERR_OK;
 }
 
@@ -177,8 +177,8 @@ static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t 
                         int64_t first) {
     step_runner *r = k->r;
     pass p = executor_pass(r, B);
-    TRY(stream_copy(r->s, r->in[r->place][0].data, tokens, (size_t)(B * n) * sizeof *tokens));
-    p.in[0] = view2(&r->in[r->place][0], B, n);
+    TRY(stream_copy(r->s, inputs_now(&r->inputs)[0].data, tokens, (size_t)(B * n) * sizeof *tokens));
+    p.in[0] = view2(&inputs_now(&r->inputs)[0], B, n);
     p.rows = r->cfg->batch.micro * r->net->context;
     p.predict = true;
     p.past = past;

@@ -74,7 +74,8 @@ static err_t count_traffic(session *x, plan_rank *p) {
         add(p, PLAN_DATA, cost);
         if (a->kind == ACTION_POST) add(p, PLAN_STAGES, message_cost(x, &x->stages.table.message[a->message]));
         if (a->kind == ACTION_SHARE)
-            add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double)));
+            add(p, PLAN_ALL,
+                cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.results.shared), sizeof(double)));
     }
     add(p, PLAN_TENSOR, x->runner.merge.sent);
     add(p, PLAN_CONTEXT, x->runner.swap.at.sent);

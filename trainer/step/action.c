@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // While a list is made.
 typedef struct maker {
@@ -18,9 +19,36 @@ typedef struct maker {
     bool works, final;  // this rank has one; its gradients, or the turn's, are final after it
     int buffer;
     int64_t turn;
-    action unit;            // what all actions of a pipeline's unit have in common
+    action unit;            // what all actions of a unit have in common
     const lane_counter *c;  // where its lane is counted, not merged yet; NULL: nothing to add
+    bool records;           // of a step, what may be recorded is marked
+    int run;                // the action with which a recording begins that the next one may go on; -1: none
 } maker;
+
+static bool is_part(action_kind k) {
+    return k == ACTION_FORWARD || k == ACTION_BACKWARD || k == ACTION_INPUTS || k == ACTION_WEIGHTS;
+}
+
+static bool reduces(const maker *m) { return m->final && m->l->world > 1; }
+
+// With one stage: from the micro-batch's first block to its last nothing is sent, and nothing waited for.
+static bool is_quiet(const maker *m) {
+    const action_layout *l = m->l;
+    return l->pipe->count == 1 && !l->shards_weights && !l->slots && !m->spread && !reduces(m);
+}
+
+// A quiet micro-batch is one recording; after a rank's last one, what ends its lanes goes with it. Of several stages
+// each part of a unit is one. The losses' means go with what was just computed.
+static void extend_run(maker *m, int i) {
+    action_kind kind = m->out->at[i].kind;
+    bool whole = is_quiet(m);
+    if (!m->records) return;
+    bool begins = whole ? kind == ACTION_FORWARD : is_part(kind) && m->l->pipe->count > 1;
+    bool goes_on = kind == ACTION_MEANS || (whole && (is_part(kind) || (kind == ACTION_ADD && m->final)));
+    if (begins) m->run = i;
+    else if (!goes_on) m->run = -1;
+    if (m->run >= 0) m->out->at[m->run].covers++;
+}
 
 static void push(maker *m, action a) {
     action_list *o = m->out;
@@ -32,12 +60,7 @@ static void push(maker *m, action a) {
         o->at = at, o->room = room;
     }
     o->at[o->count++] = a;
-}
-
-static err_t end(maker *m) {
-    if (!m->failed) return ERR_OK;
-    action_list_free(m->out);
-    return err_set(ERR_INTERNAL, "no memory for the actions of a step");
+    extend_run(m, o->count - 1);
 }
 
 // --- blocks ----------------------------------------------------------------------------------------------------------
@@ -57,7 +80,6 @@ static void need(maker *m, int block, int next) {
     if (m->l->shards_weights || m->spread) push(m, (action){.kind = ACTION_NEED, .first = block});
 }
 
-// As the unit says of a pipeline; else all zero.
 static void push_blocks(maker *m, action_kind kind, int first, int last) {
     action a = m->unit;
     a.kind = kind, a.first = first, a.last = last;
@@ -89,18 +111,21 @@ static void add_tokens(maker *m, int buffer, int bucket) {
                              .bucket = bucket});
 }
 
-// The bucket is final: the siblings that the last lane completes are added in it, and it is on its way.
-static void finish_bucket(maker *m, int k) {
-    add_tokens(m, m->buffer, k);
-    if (m->c) {
-        lane_counter after = *m->c;
-        for (int into, from; lane_counter_merge(&after, &into, &from);)
-            push(m, (action){.kind = ACTION_ADD, .buffer = into, .from = from, .bucket = k});
-    }
-    push(m, (action){.kind = ACTION_REDUCE, .bucket = k, .turn = m->turn});
+// The lane has ended: its token slices are added, and the siblings that it completes. In a bucket, or whole buffers.
+static void add_lane(maker *m, int bucket) {
+    add_tokens(m, m->buffer, bucket);
+    if (!m->c) return;
+    lane_counter after = *m->c;
+    for (int into, from; lane_counter_merge(&after, &into, &from);)
+        push(m, (action){.kind = ACTION_ADD, .buffer = into, .from = from, .bucket = bucket});
 }
 
-static bool reduces(const maker *m) { return m->final && m->l->world > 1; }
+// The bucket is final, and on its way. A rank without a lane in the turn has no gradients.
+static void finish_bucket(maker *m, int k) {
+    if (m->works) add_lane(m, k);
+    else if (!m->l->fixed && !m->l->slots) push(m, (action){.kind = ACTION_ZERO, .bucket = k});
+    push(m, (action){.kind = ACTION_REDUCE, .bucket = k, .turn = m->turn});
+}
 
 // A half for inputs finishes no gradient, and one for weights reads no weights.
 static void backward(maker *m, action_kind kind, int first, int last, int next) {
@@ -120,60 +145,7 @@ static void backward(maker *m, action_kind kind, int first, int last, int next) 
     }
 }
 
-static void micro_batch(maker *m, int64_t lane, int64_t k) {
-    if (m->works) push(m, (action){.kind = ACTION_LOAD, .lane = lane, .micro = k, .buffer = m->buffer});
-    forward(m, 0, m->l->blocks - 1, m->l->blocks - 1);
-    m->spread = false;
-    backward(m, ACTION_BACKWARD, 0, m->l->blocks - 1, 0);
-    if (m->works) push(m, (action){.kind = ACTION_LOSSES});
-}
-
-// --- lanes -----------------------------------------------------------------------------------------------------------
-
-static void zero(maker *m, int buffer) {
-    if (!m->l->slots) push(m, (action){.kind = ACTION_ZERO, .buffer = buffer});
-}
-
-// ZeRO 0 and 1: a range of lanes, reduced once after the last. Sibling subtrees are added as soon as both exist; those
-// that the last lane completes are added bucket by bucket where others wait for them.
-static void range_of_lanes(maker *m, int rank) {
-    const action_layout *l = m->l;
-    lane_deal d = lane_deal_of(l->lanes, l->world, rank, false);
-    lane_counter c = {0};
-    for (int64_t lane = d.first; lane < d.first + d.count; lane++) {
-        bool last = lane == d.first + d.count - 1;
-        lane_place at = l->fixed ? lane_counter_begin(&c, lane, l->once) : (lane_place){0, lane > d.first};
-        if (!at.joins) zero(m, at.buffer);
-        if (l->fixed) lane_counter_end(&c, lane, at);
-        m->buffer = at.buffer;
-        for (int64_t k = 0; k < l->micros; k++) {
-            m->final = last && k == l->micros - 1;
-            m->c = l->fixed ? &c : NULL;
-            micro_batch(m, lane, k);
-        }
-        bool added = last && l->world > 1;
-        if (!added) add_tokens(m, at.buffer, -1);
-        for (int into, from; l->fixed && !added && lane_counter_merge(&c, &into, &from);)
-            push(m, (action){.kind = ACTION_ADD, .buffer = into, .from = from, .bucket = -1});
-    }
-}
-
-// ZeRO 2 and 3: one lane a turn. A rank without a lane at the last turn still sends its weights and receives its sums.
-static void turns_of_lanes(maker *m, int rank) {
-    const action_layout *l = m->l;
-    for (m->turn = 0; m->turn < lane_turns(l->lanes, l->world, true); m->turn++) {
-        int64_t lane = m->turn * l->world + rank;
-        m->works = lane < l->lanes;
-        if (!l->slots) push(m, (action){.kind = ACTION_SETTLE});
-        zero(m, 0);
-        for (int64_t k = 0; k < l->micros; k++) {
-            m->final = k == l->micros - 1;
-            micro_batch(m, lane, k);
-        }
-    }
-}
-
-// --- a pipeline's units ----------------------------------------------------------------------------------------------
+// --- a lane's units --------------------------------------------------------------------------------------------------
 
 // A lane of this rank: the buffer of its gradients, and the counter once it has ended, before siblings are merged.
 typedef struct lane_plan {
@@ -183,6 +155,8 @@ typedef struct lane_plan {
     bool works, last;
 } lane_plan;
 
+// ZeRO 0 and 1: a range of lanes, reduced once after the last. Sibling subtrees are added as soon as both exist; those
+// that the last lane completes are added bucket by bucket where others wait for them.
 static void plan_range(const action_layout *l, int rank, lane_plan *plan) {
     lane_deal d = lane_deal_of(l->lanes, l->world, rank, false);
     lane_counter c = {0};
@@ -196,6 +170,7 @@ static void plan_range(const action_layout *l, int rank, lane_plan *plan) {
     }
 }
 
+// ZeRO 2 and 3: one lane a turn. A rank without a lane at the last turn still sends its weights and receives its sums.
 static void plan_turns(const action_layout *l, int rank, lane_plan *plan) {
     for (int64_t t = 0; t < lane_turns(l->lanes, l->world, true); t++) {
         int64_t lane = t * l->world + rank;
@@ -225,9 +200,10 @@ static void unit_forward(maker *m, int i, const lane_plan *k) {
     const stages *p = m->l->pipe;
     const unit *u = &p->table.unit[i];
     int first = first_block(m->l, u), last = last_block(m->l, u);
+    m->spread = m->l->spreads && m->l->world > 1 && u->micro == 0;
     if (u->stage == stages_of(p, 0) && m->works) {
         action load = m->unit;
-        load.kind = ACTION_LOAD, load.lane = k->lane, load.micro = u->micro % m->l->micros, load.buffer = m->buffer;
+        load.kind = ACTION_LOAD, load.lane = k->lane, load.micro = u->micro % m->l->micros;
         push(m, load);
     }
     if (u->receive < 0 && u->stage > 0)
@@ -236,23 +212,19 @@ static void unit_forward(maker *m, int i, const lane_plan *k) {
                          .from = slot_before(&p->table, u),
                          .slot = u->slot,
                          .place = m->unit.place});
-    m->spread = m->l->spreads && m->l->world > 1 && u->micro == 0;
     forward(m, first, last, block_after(m, i, last));
+    m->spread = false;
 }
 
-// The stage's part of the lane is done. Siblings that the rank's last lane completes are added where their bucket is
-// reduced.
-static void end_lane(maker *m, int stage, const lane_plan *k) {
+// The stage's part of the lane is done: with one stage here, the lane. What the rank's last lane completes is added
+// where its bucket is reduced.
+static void end_lane(maker *m, int stage) {
     const action_layout *l = m->l;
-    lane_counter after = k->ended;
+    int chunk = stages_chunk(l->pipe, l->pipe->cut[stage]);
     if (reduces(m)) return;
-    for (int b = 0; b < l->buckets; b++)
-        if (l->bucket[b].chunk == l->pipe->chunk[l->pipe->cut[stage]]) add_tokens(m, k->at.buffer, b);
-    if (!l->fixed || l->shards_gradients) return;
-    for (int into, from; lane_counter_merge(&after, &into, &from);)
-        for (int b = 0; b < l->buckets; b++)
-            if (l->bucket[b].chunk == l->pipe->chunk[l->pipe->cut[stage]])
-                push(m, (action){.kind = ACTION_ADD, .buffer = into, .from = from, .bucket = b});
+    if (l->pipe->pipe.chunks == 1) add_lane(m, -1);
+    for (int b = 0; l->pipe->pipe.chunks > 1 && b < l->buckets; b++)
+        if (l->bucket[b].chunk == chunk) add_lane(m, b);
 }
 
 static void unit_backward(maker *m, int i, const lane_plan *k) {
@@ -262,13 +234,21 @@ static void unit_backward(maker *m, int i, const lane_plan *k) {
         [UNIT_BACKWARD] = ACTION_BACKWARD, [UNIT_INPUTS] = ACTION_INPUTS, [UNIT_WEIGHTS] = ACTION_WEIGHTS};
     int first = first_block(l, u), last = last_block(l, u);
     bool begins = u->micro % l->micros == 0, ends = u->micro % l->micros == l->micros - 1;
-    if (begins && u->kind != UNIT_WEIGHTS && l->shards_gradients && m->turn > 0)
-        push(m, (action){.kind = ACTION_SETTLE});
-    m->unit.fresh = begins && !k->at.joins;
+    bool losses = u->kind != UNIT_WEIGHTS && u->stage == l->pipe->count - 1 && m->works;
+    m->unit.fresh = begins && !k->at.joins && !l->slots;
     backward(m, kinds[u->kind], first, last, block_after(m, i, first));
-    if (u->kind != UNIT_WEIGHTS && u->stage == l->pipe->count - 1 && m->works)
-        push(m, (action){.kind = ACTION_LOSSES, .place = m->unit.place});
-    if (ends && u->kind != UNIT_INPUTS) end_lane(m, u->stage, k);
+    if (losses) push(m, (action){.kind = ACTION_MEANS, .place = m->unit.place});
+    if (ends && u->kind != UNIT_INPUTS) end_lane(m, u->stage);
+    if (losses) push(m, (action){.kind = ACTION_LOSSES, .place = m->unit.place});
+}
+
+// The turn's buffers are free again before the first gradient of it is formed. With one stage that is asked before the
+// micro-batch, in the middle of which nothing else stands.
+static void begin_turn(maker *m, const unit *u) {
+    const action_layout *l = m->l;
+    bool alone = l->pipe->count == 1, forward = u->kind == UNIT_FORWARD;
+    if (!l->shards_gradients || l->slots || m->turn == 0 || u->micro % l->micros > 0) return;
+    if (alone ? forward : !forward && u->kind != UNIT_WEIGHTS) push(m, (action){.kind = ACTION_SETTLE});
 }
 
 static void run_unit(maker *m, int i, const lane_plan *plan) {
@@ -283,6 +263,7 @@ static void run_unit(maker *m, int i, const lane_plan *plan) {
         (action){.place = l->pipe->place[u->micro], .slot = u->slot, .in = u->gradient_in, .out = u->gradient_out};
     if (u->reuse >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->reuse});
     if (u->receive >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->receive});
+    begin_turn(m, u);
     if (u->kind == UNIT_FORWARD) unit_forward(m, i, k);
     else unit_backward(m, i, k);
 }
@@ -314,7 +295,7 @@ static void units_of_lanes(maker *m, int rank, bool *done, lane_plan *plan) {
     }
 }
 
-static void pipeline_lanes(maker *m, int rank) {
+static void lanes(maker *m, int rank) {
     bool *done = calloc((size_t)m->l->pipe->table.units + 1, sizeof *done);
     lane_plan *plan = calloc((size_t)m->l->lanes + 1, sizeof *plan);
     if (done && plan) units_of_lanes(m, rank, done, plan);
@@ -322,37 +303,111 @@ static void pipeline_lanes(maker *m, int rank) {
     free(done), free(plan);
 }
 
+// --- what is said of the whole list ----------------------------------------------------------------------------------
+
+// Addresses and numbers passed by value, as far as actions that are recorded differ in them. The place has the samples,
+// and step and first sample for dropout; the slot has the activations. Weights and the gradients in slots of buckets
+// are where the blocks say. The boundaries' gradients belong to the stage's last block and to its first one.
+enum { FIXES = 11 };
+static void fixes(const stages *of, const action *a, int by[FIXES]) {
+    bool part = is_part(a->kind), back = part && a->kind != ACTION_FORWARD, adds = a->kind == ACTION_ADD;
+    const int *cut = &of->cut[stages_with(of, a->first)];
+    const int all[FIXES] = {(int)a->kind,
+                            a->first,
+                            a->last,
+                            a->place,
+                            a->slot,
+                            back || adds ? a->buffer : 0,
+                            back && a->fresh,
+                            back && a->last == cut[1] - 1 ? a->in : -1,
+                            back && a->first == cut[0] ? a->out : -1,
+                            adds ? a->from : 0,
+                            adds ? a->bucket : 0};
+    memcpy(by, all, sizeof all);
+}
+
+typedef struct run {
+    const stages *of;
+    action *first;
+} run;
+
+static int compare(const void *x, const void *y) {
+    const run *a = x, *b = y;
+    if (a->first->covers != b->first->covers) return a->first->covers < b->first->covers ? -1 : 1;
+    for (int i = 0; i < a->first->covers; i++) {
+        int p[FIXES], q[FIXES];
+        fixes(a->of, a->first + i, p), fixes(b->of, b->first + i, q);
+        for (int k = 0; k < FIXES; k++)
+            if (p[k] != q[k]) return p[k] < q[k] ? -1 : 1;
+    }
+    return 0;
+}
+
+// Those that are equal share a number.
+static void number_recordings(maker *m) {
+    action_list *o = m->out;
+    int runs = 0;
+    run *r = malloc((size_t)(o->count + 1) * sizeof *r);
+    m->failed |= !r;
+    for (int i = 0; r && i < o->count; i++)
+        if (o->at[i].covers) r[runs++] = (run){m->l->pipe, &o->at[i]};
+    if (r) qsort(r, (size_t)runs, sizeof *r, compare);
+    for (int i = 0; r && i < runs; i++) {
+        o->recordings += i == 0 || compare(&r[i - 1], &r[i]) != 0;
+        r[i].first->recording = o->recordings - 1;
+    }
+    free(r);
+}
+
+// From the end: the last one that reads a place before it is filled again.
+static void mark_last_reads(maker *m) {
+    action_list *o = m->out;
+    bool *read = calloc((size_t)m->l->pipe->places + 1, sizeof *read);
+    m->failed |= !read;
+    for (int i = o->count - 1; read && i >= 0; i--) {
+        action *a = &o->at[i];
+        if (!is_part(a->kind) && a->kind != ACTION_LOAD && a->kind != ACTION_LOSSES) continue;
+        a->leaves = a->kind != ACTION_LOAD && !read[a->place];
+        read[a->place] = a->kind != ACTION_LOAD;
+    }
+    free(read);
+}
+
 // --- a step ----------------------------------------------------------------------------------------------------------
 
+static err_t end(maker *m) {
+    if (!m->failed) return ERR_OK;
+    action_list_free(m->out);
+    return err_set(ERR_INTERNAL, "no memory for the actions of a step");
+}
+
 err_t action_step(const action_layout *l, int rank, action_list *out) {
-    maker m = {.l = l, .out = out, .held = {-1, -1}, .spread = l->spreads && l->world > 1, .works = true};
+    static const action_kind last[] = {ACTION_SETTLE, ACTION_TIE_GRADIENTS, ACTION_SQUARES,   ACTION_SHARE,
+                                       ACTION_UPDATE, ACTION_SPREAD,        ACTION_TIE_VALUES};
+    maker m = {.l = l, .out = out, .held = {-1, -1}, .records = true, .run = -1};
     *out = (action_list){0};
-    if (l->pipe) pipeline_lanes(&m, rank);
-    else if (l->shards_gradients) turns_of_lanes(&m, rank);
-    else range_of_lanes(&m, rank);
-    push(&m, (action){.kind = ACTION_SETTLE});
-    for (int kind = ACTION_SQUARES; kind <= ACTION_SPREAD; kind++) push(&m, (action){.kind = (action_kind)kind});
+    lanes(&m, rank);
+    for (size_t k = 0; k < sizeof last / sizeof *last; k++)
+        if (l->tied || (last[k] != ACTION_TIE_GRADIENTS && last[k] != ACTION_TIE_VALUES))
+            push(&m, (action){.kind = last[k]});
+    number_recordings(&m);
+    mark_last_reads(&m);
     return end(&m);
 }
 
 // The rank's stages, in order of the model.
-static void look_through(maker *m) {
-    const stages *p = m->l->pipe;
+err_t action_look(const action_layout *l, action_list *out) {
+    const stages *p = l->pipe;
+    maker m = {.l = l, .out = out, .held = {-1, -1}, .spread = l->spreads && l->world > 1, .works = true};
+    *out = (action_list){0};
     for (int c = 0; c < p->pipe.chunks; c++) {
         int s = stages_of(p, c), first = p->cut[s], last = p->cut[s + 1] - 1;
         if (s > 0 && stages_rank(p, s - 1) != p->rank)
-            push(m, (action){.kind = ACTION_RECEIVE, .first = first - 1, .message = s});
-        forward(m, first, last, c + 1 < p->pipe.chunks ? p->cut[stages_of(p, c + 1)] : last);
+            push(&m, (action){.kind = ACTION_RECEIVE, .first = first - 1, .message = s});
+        forward(&m, first, last, c + 1 < p->pipe.chunks ? p->cut[stages_of(p, c + 1)] : last);
         if (s + 1 < p->count && stages_rank(p, s + 1) != p->rank)
-            push(m, (action){.kind = ACTION_SEND, .first = last, .message = s + 1});
+            push(&m, (action){.kind = ACTION_SEND, .first = last, .message = s + 1});
     }
-}
-
-err_t action_look(const action_layout *l, action_list *out) {
-    maker m = {.l = l, .out = out, .held = {-1, -1}, .spread = l->spreads && l->world > 1, .works = true};
-    *out = (action_list){0};
-    if (l->pipe) look_through(&m);
-    else forward(&m, 0, l->blocks - 1, l->blocks - 1);
     return end(&m);
 }
 
@@ -361,29 +416,37 @@ void action_list_free(action_list *a) {
     *a = (action_list){0};
 }
 
-bool action_is_quiet(const action_layout *l, const action_list *a, int i) {
-    const action *x = a->at + i;
-    return i + 3 < a->count && x[0].kind == ACTION_LOAD && x[1].kind == ACTION_FORWARD && x[1].first == 0 &&
-           x[1].last == l->blocks - 1 && x[2].kind == ACTION_BACKWARD && x[2].first == 0 &&
-           x[2].last == l->blocks - 1 && x[3].kind == ACTION_LOSSES;
-}
-
 const char *action_text(const action *a, char dst[ACTION_TEXT]) {
-    static const char *const names[] = {
-        [ACTION_LOAD] = "load",         [ACTION_ZERO] = "zero",       [ACTION_GATHER] = "gather",
-        [ACTION_NEED] = "need",         [ACTION_FORWARD] = "forward", [ACTION_TAKE] = "take",
-        [ACTION_BACKWARD] = "backward", [ACTION_LOSSES] = "losses",   [ACTION_ADD] = "add",
-        [ACTION_REDUCE] = "reduce",     [ACTION_SETTLE] = "settle",   [ACTION_SQUARES] = "squares",
-        [ACTION_SHARE] = "share",       [ACTION_UPDATE] = "update",   [ACTION_SPREAD] = "spread",
-        [ACTION_INPUTS] = "inputs",     [ACTION_WEIGHTS] = "weights", [ACTION_POST] = "post",
-        [ACTION_AWAIT] = "await",       [ACTION_HAND] = "hand",       [ACTION_RECEIVE] = "receive",
-        [ACTION_SEND] = "send"};
+    static const char *const names[] = {[ACTION_LOAD] = "load",
+                                        [ACTION_ZERO] = "zero",
+                                        [ACTION_GATHER] = "gather",
+                                        [ACTION_NEED] = "need",
+                                        [ACTION_FORWARD] = "forward",
+                                        [ACTION_TAKE] = "take",
+                                        [ACTION_BACKWARD] = "backward",
+                                        [ACTION_LOSSES] = "losses",
+                                        [ACTION_ADD] = "add",
+                                        [ACTION_REDUCE] = "reduce",
+                                        [ACTION_SETTLE] = "settle",
+                                        [ACTION_SQUARES] = "squares",
+                                        [ACTION_SHARE] = "share",
+                                        [ACTION_UPDATE] = "update",
+                                        [ACTION_SPREAD] = "spread",
+                                        [ACTION_INPUTS] = "inputs",
+                                        [ACTION_WEIGHTS] = "weights",
+                                        [ACTION_POST] = "post",
+                                        [ACTION_AWAIT] = "await",
+                                        [ACTION_HAND] = "hand",
+                                        [ACTION_RECEIVE] = "receive",
+                                        [ACTION_SEND] = "send",
+                                        [ACTION_MEANS] = "means",
+                                        [ACTION_TIE_GRADIENTS] = "tie gradients",
+                                        [ACTION_TIE_VALUES] = "tie values"};
     int n = snprintf(dst, ACTION_TEXT, "%s", names[a->kind]);
     char *to = dst + n;
     size_t room = ACTION_TEXT - (size_t)n;
     switch (a->kind) {
     case ACTION_LOAD: snprintf(to, room, " %" PRId64 ".%" PRId64, a->lane, a->micro); break;
-    case ACTION_ZERO: snprintf(to, room, " %d", a->buffer); break;
     case ACTION_GATHER:
     case ACTION_NEED: snprintf(to, room, " %d", a->first); break;
     case ACTION_FORWARD: snprintf(to, room, " %d-%d", a->first, a->last); break;
@@ -395,6 +458,7 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
     case ACTION_RECEIVE:
     case ACTION_SEND:
     case ACTION_HAND: snprintf(to, room, " %d", a->first); break;
+    case ACTION_ZERO:
     case ACTION_TAKE: snprintf(to, room, " bucket %d", a->bucket); break;
     case ACTION_ADD:
         if (a->bucket < 0) snprintf(to, room, " %d += %d", a->buffer, a->from);

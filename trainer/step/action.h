@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 typedef enum action_kind {
-    ACTION_LOAD,      // the next micro-batch comes from the loader: `micro` of `lane`. Its gradients go to `buffer`
-    ACTION_ZERO,      // `buffer` starts from zero: the next micro-batch overwrites it
+    ACTION_LOAD,      // the next micro-batch comes from the loader: `micro` of `lane`
+    ACTION_ZERO,      // `bucket` becomes zero: this rank has no lane in the turn, and the sum takes all ranks' buffers
     ACTION_GATHER,    // the weights of block `first` begin to come to their place (ZeRO 3)
     ACTION_NEED,      // the weights of block `first` are here: gathered, or spread by the last update
     ACTION_FORWARD,   // blocks first .. last
     ACTION_TAKE,      // `bucket` takes its slot, zeroed
-    ACTION_BACKWARD,  // blocks last .. first
+    ACTION_BACKWARD,  // blocks last .. first; their gradients go to `buffer`
     ACTION_INPUTS,    // the half of it that gives the gradient of inputs
     ACTION_WEIGHTS,   // the half that adds to the gradients of weights
     ACTION_POST,      // a pipeline's `message` may begin: what it sends is there, or what it receives into is free
@@ -29,16 +29,21 @@ typedef enum action_kind {
     ACTION_HAND,
     ACTION_RECEIVE,  // of a forward pass without gradients: what block `first` left on another rank comes now
     ACTION_SEND,     // ... or goes to another rank
-    ACTION_LOSSES,   // of the micro-batch, to the step's
+    ACTION_MEANS,    // the mean loss of each sample of the micro-batch
     // buffer += from, two siblings of the tree of lanes, or token slices of a lane: their part in `bucket`, or all of
     // it (-1)
     ACTION_ADD,
-    ACTION_REDUCE,   // `bucket` begins to go to its owners, at `turn`
-    ACTION_SETTLE,   // all that was reduced has arrived; buffers may be written again
-    ACTION_SQUARES,  // of the gradient, chunk by chunk
-    ACTION_SHARE,    // all ranks learn all ranks' squares, losses and reports
-    ACTION_UPDATE,   // decide, and update what this rank owns
-    ACTION_SPREAD,   // new weights begin to go to all ranks (ZeRO 1 and 2)
+    ACTION_LOSSES,  // the means go to the step's
+    ACTION_REDUCE,  // `bucket` begins to go to its owners, at `turn`
+    ACTION_SETTLE,  // all that was reduced has arrived; buffers may be written again
+    // The end of a step:
+    ACTION_TIE_GRADIENTS,  // of a tensor that the first stage and the last share: they are added on the first
+    ACTION_SQUARES,        // of the gradient, chunk by chunk
+    ACTION_SHARE,          // all ranks learn all ranks' squares, losses and reports
+    ACTION_UPDATE,         // decide, and update what this rank owns
+    ACTION_SPREAD,         // new weights begin to go to all ranks (ZeRO 1 and 2)
+    ACTION_TIE_VALUES,     // ... and those of the shared tensor from the first stage to the last
+    ACTION_KINDS,
 } action_kind;
 
 typedef struct action {
@@ -47,17 +52,21 @@ typedef struct action {
     int bucket;
     int buffer, from;  // of the lane counter (comm/ordered.h)
     int64_t lane, micro, turn;
-    // Of a pipeline:
     int place, slot;  // where the micro-batch's inputs are, and its activations
     int in, out;      // buffers of the gradients that come from the next stage, and go to the previous one; -1: none
     int message;      // in unit_table.message
     bool fresh;       // the first micro-batch of a buffer: its gradients overwrite what is there
+    bool leaves;      // the last action that reads the inputs: another micro-batch may take their place
+    // This action and those after it, `covers` in all, only queue work on the compute stream, the same in every step:
+    // they may be recorded and queued as a whole. 0: none begins here. Those with the same number `recording` queue
+    // the same.
+    int covers, recording;
 } action;
 
 // A bucket of gradients: it is zeroed before backward of block `highest`, and final after that of block `lowest`.
 typedef struct action_bucket {
     int highest, lowest;
-    int chunk;  // of a pipeline
+    int chunk;  // of the rank's stages: which one
 } action_bucket;
 
 typedef struct action_layout {
@@ -72,13 +81,15 @@ typedef struct action_layout {
     bool spreads;           // ZeRO 1 and 2: weights arrive while the next step begins
     bool slots;             // buckets take turns in slots (one micro-batch a lane)
     int blocks, buckets;
-    const action_bucket *bucket;  // in the order in which backward finishes them, of a pipeline chunk by chunk
-    const stages *pipe;           // of more than one rank; NULL: this rank runs all blocks
+    const action_bucket *bucket;  // in the order in which backward finishes them, chunk by chunk
+    bool tied;                    // this rank's stage and another one share a tensor
+    const stages *pipe;           // what of the model is here, and in which order this rank's units run
 } action_layout;
 
 typedef struct action_list {
     int count, room;
     action *at;
+    int recordings;  // how many of them differ
 } action_list;
 
 // The step of a rank. The list is freed with action_list_free. ERR_INTERNAL: no memory.
@@ -88,9 +99,6 @@ err_t action_step(const action_layout *l, int rank, action_list *out);
 err_t action_look(const action_layout *l, action_list *out);
 
 void action_list_free(action_list *a);
-
-// Is action i the first of a micro-batch's LOAD, FORWARD of all blocks, BACKWARD of all, LOSSES with nothing between?
-bool action_is_quiet(const action_layout *l, const action_list *a, int i);
 
 // "forward 0-3", "reduce bucket 1 turn 0": one action as text. Returns dst.
 enum { ACTION_TEXT = 64 };

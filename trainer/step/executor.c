@@ -1,34 +1,22 @@
-// trainer/step/executor.c: see trainer/step/executor.h. Compute is queued on one stream, communication on another
-// (trainer/step/parallel.h). A micro-batch during which nothing is sent is recorded once, where the device can, and
-// from then on queued as a whole. So is what a pipeline's rank computes of one between two messages
-// (trainer/step/recorded.h).
+// trainer/step/executor.c: see trainer/step/executor.h. Compute is queued on one stream, communication on others
+// (trainer/step/parallel.h, trainer/step/links.h). What the list marks as a recording is queued as a whole, where the
+// device can (trainer/step/recorded.h); all else action by action.
 #include "trainer/step/executor.h"
 
-#include "base/clock.h"
-#include "base/fault.h"
 #include "model/slices.h"
+#include "trainer/step/finish.h"
+#include "trainer/step/tied.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <unistd.h>
 
-// The micro-batch under way; of a pipeline the one that the last action was of.
-typedef struct micro {
+// The step under way.
+typedef struct run {
     step_runner *r;
-    batch b;
-    pass p;
-    int buffer;
-    // a buffer that starts from zero and still holds what it held: the next micro-batch overwrites it; -1: none
-    int fresh;
-    bool works;         // it has samples
-    int64_t number;     // of it in the step, for the board
-    const action *add;  // the last micro-batch of a rank alone: the siblings that its lane completes, `adds` of them
-    int adds;
-    // Of a pipeline:
-    const action *blocks;  // what is to be run of them
-    pass_part part;
-    bool losses;  // formed with these blocks
-} micro;
+    loader *data;
+    int64_t step;
+    const action *recorded;  // the first of those that are queued as a whole
+} run;
 
 action_layout executor_layout(const step_runner *r) {
     const train_state *t = r->state;
@@ -46,7 +34,8 @@ action_layout executor_layout(const step_runner *r) {
                            .blocks = r->net->blocks,
                            .buckets = t->zero.buckets,
                            .bucket = r->bucket,
-                           .pipe = r->pipelined ? r->stages : NULL};
+                           .tied = r->pipelined && t->o.tie,
+                           .pipe = r->stages};
 }
 
 pass executor_pass(step_runner *r, int64_t B) {
@@ -59,97 +48,47 @@ pass executor_pass(step_runner *r, int64_t B) {
               .losses = view2(&r->losses, B, r->net->losses),
               .merge = r->merge.merge.ctx ? &r->merge.merge : NULL,
               .swap = r->swap.swap.merge.ctx ? &r->swap.swap : NULL};
+    const tensor *in = inputs_now(&r->inputs);
     for (int i = 0; i < r->net->inputs; i++) {
-        p.in[i] = r->in[r->place][i];
+        p.in[i] = in[i];
         p.in[i].size[0] = B;
     }
     flow_use(&r->flow, &p);
     return p;
 }
 
-// What it computes, for the board.
-static void show(const micro *m, const char *what) { board_doing(m->r->board, what, m->number, m->r->together.step); }
-
-static const char *const part_text[] = {[PASS_FORWARD] = "forward",
-                                        [PASS_BACKWARD] = "backward",
-                                        [PASS_INPUTS] = "backward of inputs",
-                                        [PASS_WEIGHTS] = "backward of weights"};
-
 // --- samples ---------------------------------------------------------------------------------------------------------
 
-// From the loader's ring to a place that no micro-batch uses. Where there is nothing in the ring: zeros.
-static err_t bring_batch(step_runner *r, const batch *b, int to) {
-    r->place = r->loaded = to;
-    TRY(stream_wait_event(r->copies, r->used[to]));
-    for (int i = 0; i < r->net->inputs; i++) {
-        const tensor *in = &r->in[to][i];
-        TRY(b->in[i] ? stream_copy(r->copies, in->data, b->in[i], tensor_bytes(in))
-                     : stream_zero(r->copies, in->data, tensor_bytes(in)));
-    }
-    uint32_t *draw = r->host_draw[to].data;
-    draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
-    TRY(stream_copy(r->copies, r->draw[to].data, draw, 2 * sizeof *draw));
-    TRY(event_record(r->copied[to], r->copies));
-    TRY(stream_wait_event(r->s, r->copied[to]));
-    return stopwatch_end(&r->together.watch, SPAN_DATA, r->s);
-}
-
-// A failure to read is noted in data_failed.
-static err_t next_batch(step_runner *r, loader *data, int64_t step, const action *a, batch *b) {
-    TRY(stopwatch_begin(&r->together.watch, SPAN_DATA, r->s));
-    TRY(event_wait(r->copied[r->loaded]));  // the loader may fill the last batch's buffer again
-    double since = clock_now();
-    err_t rc = loader_next(data, b);
-    r->data_s += clock_now() - since;
-    if (rc == ERR_DATA || rc == ERR_IO) return r->data_failed = *err_last(), ERR_OK;
-    TRY(rc);
+static err_t load(run *x, const action *a) {
+    step_runner *r = x->r;
+    inputs *in = &r->inputs;
+    input_place *p = inputs_turn(in, a->place);
+    stopwatch *watch = &r->together.watch;
     int64_t lane = a->lane / step_contexts(r);
-    if (b->step == step && b->lane == lane && b->micro == a->micro) return ERR_OK;
-    return err_set(ERR_INTERNAL,
-                   "loader gave step %" PRId64 " lane %" PRId64 " micro-batch %" PRId64 ", expected %" PRId64
-                   ", %" PRId64 ", %" PRId64,
-                   b->step, b->lane, b->micro, step, lane, a->micro);
-}
-
-// A pass of the micro-batch at this place, with gradients.
-static pass micro_pass(step_runner *r, int place, int buffer) {
-    const batch *b = &r->flight[place].b;
-    r->place = place;
-    pass p = executor_pass(r, r->cfg->batch.micro);
-    p.dw = &r->state->grad[buffer * r->net->params];
-    p.more_dw = r->state->tables > 1 ? &r->state->grad[r->state->table * r->net->params] : NULL;
-    p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
-    p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
-                           .step = (uint32_t)b->step,
-                           .first_sample = (uint32_t)b->first,
-                           .p = (float)r->net->dropout,
-                           .at = r->draw[place].data};
-    return p;
-}
-
-static err_t load(micro *m, loader *data, int64_t step, const action *a) {
-    step_runner *r = m->r;
-    int place = r->pipelined ? a->place : (r->place + 1) % r->places;
-    step_flight *f = &r->flight[place];
-    bool failed = r->data_failed.code != ERR_OK;  // reported to the others at the step's end
-    m->buffer = a->buffer;
-    m->number = f->number = a->lane / step_contexts(r) * r->state->o.micros + a->micro;
-    board_waiting(r->board, WAIT_DATA, "wait for data", m->number, r->together.step);
-    TRY(failed ? stopwatch_begin(&r->together.watch, SPAN_DATA, r->s) : next_batch(r, data, step, a, &f->b));
-    failed = r->data_failed.code != ERR_OK;
-    f->works = m->works = !failed || step_shares(r);
-    if (!m->works) return ERR_OK;
+    p->number = lane * r->state->o.micros + a->micro;
+    board_waiting(r->board, WAIT_DATA, "wait for data", p->number, x->step);
+    TRY(stopwatch_begin(watch, SPAN_DATA, r->s));
+    if (in->failed.code == ERR_OK) TRY(inputs_next(in, x->data, &p->b, x->step, lane, a->micro));
+    bool failed = in->failed.code != ERR_OK;  // reported to the others at the step's end
+    p->works = !failed || step_shares(r);
+    if (!p->works) return ERR_OK;
     // those who share its layers go on, and wait for it: zeros for a step that is void
-    if (failed) f->b = (batch){.step = step};
-    m->b = f->b;
-    TRY(bring_batch(r, &m->b, place));
-    m->p = micro_pass(r, place, m->buffer);
-    m->p.fresh = m->fresh == m->buffer;
-    m->fresh = m->p.fresh ? -1 : m->fresh;
-    return ERR_OK;
+    if (failed) p->b = (batch){.step = x->step};
+    TRY(inputs_bring(in, &p->b));
+    return stopwatch_end(watch, SPAN_DATA, r->s);
 }
 
 // --- blocks ----------------------------------------------------------------------------------------------------------
+
+static bool is_part(const action *a) {
+    return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || a->kind == ACTION_INPUTS ||
+           a->kind == ACTION_WEIGHTS;
+}
+
+static const pass_part part_of[] = {[ACTION_FORWARD] = PASS_FORWARD,
+                                    [ACTION_BACKWARD] = PASS_BACKWARD,
+                                    [ACTION_INPUTS] = PASS_INPUTS,
+                                    [ACTION_WEIGHTS] = PASS_WEIGHTS};
 
 static err_t see_others(step_runner *r) {
     r->ranks->table->alive(r->ranks);
@@ -166,86 +105,70 @@ static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int 
     return ERR_OK;
 }
 
-// What is said of each sample of the micro-batch: its mean loss, and how many of its losses count.
-static err_t queue_means(micro *m) {
-    step_runner *r = m->r;
-    const ops *o = m->p.ops;
-    TRY(o->loss_means(&(loss_means_args){.means = &r->micro_loss, .losses = &m->p.losses}, r->s));
-    return step_weighs(r)
-               ? o->count_targets(
-                     &(count_targets_args){.counts = &r->micro_counts, .targets = &m->p.in[r->net->targets]}, r->s)
-               : ERR_OK;
+// A pass of the action's micro-batch, with gradients.
+static pass micro_pass(step_runner *r, const action *a) {
+    const input_place *at = inputs_at(&r->inputs, a->place);
+    r->inputs.now = inputs_index(&r->inputs, a->place);
+    pass p = executor_pass(r, r->cfg->batch.micro);
+    p.slot = a->slot;
+    p.fresh = a->fresh;
+    p.dw = &r->state->grad[a->buffer * r->net->params];
+    p.more_dw = r->state->tables > 1 ? &r->state->grad[r->state->table * r->net->params] : NULL;
+    p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
+    p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
+                           .step = (uint32_t)at->b.step,
+                           .first_sample = (uint32_t)at->b.first,
+                           .p = (float)r->net->dropout,
+                           .at = at->draw.data};
+    flow_use(&r->flow, &p);
+    return p;
 }
 
-// --- a pipeline's ----------------------------------------------------------------------------------------------------
-
 // Which boundaries the gradients at both ends of a stage are in.
-static void cross(step_runner *r, const action *a) {
+static void cross(step_runner *r, const action *a, int s) {
     const stages *x = r->stages;
-    int s = stages_with(x, a->first);
     if (s > 0) flow_cross(&r->flow, x->cut[s] - 1, a->out);
     if (s + 1 < x->count) flow_cross(&r->flow, x->cut[s + 1] - 1, a->in);
 }
 
-// A unit may be several actions: one for each block where weights are gathered or buckets reduced.
-static bool begins_unit(const step_runner *r, const action *a, pass_part part) {
-    const int *cut = &r->stages->cut[stages_with(r->stages, a->first)];
-    return part == PASS_FORWARD ? a->first == cut[0] : a->last == cut[1] - 1;
-}
-
-static err_t queue_part(void *ctx) {
-    micro *m = ctx;
-    TRY(run_blocks(m->r, &m->p, m->part, m->blocks->first, m->blocks->last));
-    return m->losses ? queue_means(m) : ERR_OK;
-}
-
-// Does backward find values of its own in the memory that layers share?
-static bool finds_own(const micro *m) {
-    const model_held *h = &m->r->net->held;
-    return m->part != PASS_FORWARD && h->slot == m->p.slot && m->blocks->first <= h->block &&
-           h->block <= m->blocks->last;
-}
-
-// From its second time on it is queued as a whole. The host is then where it would be, had it run the blocks.
-static err_t run_part(micro *m) {
-    step_runner *r = m->r;
-    model_held *held = &r->net->held, before = *held;
-    bool finds = finds_own(m);
-    recorded_part *x = recorded_at(&r->recorded_parts, (int)(m->blocks - r->actions.at), finds);
-    if (!x) return queue_part(m);
-    if (!finds) held->block = RECORDED_NOTHING;
-    if (x->ran) {
-        TRY(see_others(r));
-        TRY(replay_run(&x->calls, r->s, queue_part, m));
-    } else {
-        TRY(queue_part(m));
-        x->ran = true, x->left = *held;
-    }
-    *held = x->left.block == RECORDED_NOTHING ? before : x->left;
-    return ERR_OK;
-}
-
-// The action's micro-batch, one of those that are on their way.
-static err_t run_stage(micro *m, const action *a, pass_part part) {
-    step_runner *r = m->r;
-    const step_flight *f = &r->flight[a->place];
-    m->blocks = a, m->part = part, m->losses = recorded_losses(a);
-    m->works = f->works, m->b = f->b, m->number = f->number;
-    show(m, part_text[part]);
-    if (begins_unit(r, a, part) && fault_hit(r->faults, FAULT_UNIT)) kill(getpid(), SIGKILL);
-    if (m->works) {
-        m->p = micro_pass(r, a->place, a->buffer);
-        m->p.slot = a->slot;
-        m->p.fresh = a->fresh;
-        flow_use(&r->flow, &m->p);
-        if (part != PASS_FORWARD) cross(r, a);
-    }
-    int last = r->stages->cut[stages_with(r->stages, a->first) + 1] - 1;
+static err_t run_part(run *x, const action *a) {
+    step_runner *r = x->r;
+    pass_part part = part_of[a->kind];
+    int s = stages_with(r->stages, a->first), last = r->stages->cut[s + 1] - 1;
+    if (!inputs_at(&r->inputs, a->place)->works) return run_blocks(r, NULL, part, a->first, a->last);
+    pass p = micro_pass(r, a);
+    if (part != PASS_FORWARD) cross(r, a, s);
     if (flow_ends(&r->flow, last)) flow_leave(&r->flow, last, a->slot, true);
-    err_t rc = m->works ? run_part(m) : run_blocks(r, NULL, part, a->first, a->last);
+    err_t rc = run_blocks(r, &p, part, a->first, a->last);
     if (flow_ends(&r->flow, last)) flow_leave(&r->flow, last, a->slot, false);
-    return rc == ERR_OK ? event_record(r->used[a->place], r->s) : rc;
+    return rc;
 }
+
+// What is said of each sample of the micro-batch: its mean loss, and how many of its losses count.
+static err_t queue_means(step_runner *r, const action *a) {
+    const ops *o = device_ops(r->dev);
+    const input_place *at = inputs_at(&r->inputs, a->place);
+    results *x = &r->results;
+    if (!at->works) return ERR_OK;
+    TRY(o->loss_means(&(loss_means_args){.means = &x->micro_loss, .losses = &r->losses}, r->s));
+    return step_weighs(r)
+               ? o->count_targets(
+                     &(count_targets_args){.counts = &x->micro_counts, .targets = &at->in[r->net->targets]}, r->s)
+               : ERR_OK;
+}
+
+static err_t tell_losses(step_runner *r, const action *a) {
+    const input_place *at = inputs_at(&r->inputs, a->place);
+    results *x = &r->results;
+    int64_t first = at->b.first;
+    if (!at->works || !step_tells(r)) return ERR_OK;
+    TRY(stream_copy(r->s, (double *)x->sample_loss.data + first, x->micro_loss.data, tensor_bytes(&x->micro_loss)));
+    if (!step_weighs(r)) return ERR_OK;
+    return stream_copy(r->s, (double *)x->sample_counts.data + first, x->micro_counts.data,
+                       tensor_bytes(&x->micro_counts));
+}
+
+// --- what goes between stages ----------------------------------------------------------------------------------------
 
 // Where a message comes from or goes to.
 static tensor *message_memory(step_runner *r, const message *x) {
@@ -294,126 +217,120 @@ static err_t pass_on(step_runner *r, const pass *p, const action *a) {
                       bytes_of(r, p, a->first));
 }
 
-// --- whole micro-batches ---------------------------------------------------------------------------------------------
+// --- the step's end --------------------------------------------------------------------------------------------------
 
-// For those who read a buffer that no micro-batch has overwritten.
-static err_t zero_now(micro *m) {
-    int buffer = m->fresh;
-    const train_state *t = m->r->state;
-    m->fresh = -1;
-    if (buffer < 0) return ERR_OK;
-    for (int k = 1; k < t->tables; k++)
-        TRY(stream_zero(m->r->s, t->slab[t->table + k - 1].data, tensor_bytes(&t->slab[0])));
-    return stream_zero(m->r->s, t->slab[buffer].data, tensor_bytes(&t->slab[buffer]));
+static err_t tie_gradients(step_runner *r) {
+    board_doing(r->board, "add up the gradient", -1, r->together.step);
+    return tied_gradients(r->state, r->s);
 }
 
-static err_t add_siblings(micro *m) {
-    TRY(zero_now(m));
-    for (int i = 0; i < m->adds; i++)
-        TRY(parallel_add(&m->r->together, m->add[i].bucket, m->add[i].buffer, m->add[i].from));
-    return ERR_OK;
+static err_t square(step_runner *r) {
+    TRY(finish_squares(r));
+    return stopwatch_end(&r->together.watch, SPAN_STEP, r->s);
 }
 
-static err_t queue_whole(void *ctx) {
-    micro *m = ctx;
-    show(m, part_text[PASS_FORWARD]);
-    TRY(run_blocks(m->r, &m->p, PASS_FORWARD, 0, m->r->net->blocks - 1));
-    show(m, part_text[PASS_BACKWARD]);
-    TRY(run_blocks(m->r, &m->p, PASS_BACKWARD, 0, m->r->net->blocks - 1));
-    TRY(queue_means(m));
-    return add_siblings(m);
+// The weights travel while the next step begins, and may arrive after this step is collected.
+static err_t spread(step_runner *r) {
+    stopwatch_turn(&r->together.watch);
+    return parallel_spread(&r->together);
 }
 
-// For micro-batches during which nothing is sent: action_is_quiet.
-static err_t run_whole(micro *m) {
-    step_runner *r = m->r;
-    if (!m->works) return add_siblings(m);
-    if (!r->records || !r->ran) return queue_whole(m);
-    r->ranks->table->alive(r->ranks);
-    show(m, "forward and backward");
-    return replay_run(&r->recorded_micro[8 * m->buffer + 4 * m->p.fresh + 2 * (m->adds > 0) + r->place], r->s,
-                      queue_whole, m);
-}
-
-static err_t tell_losses(micro *m) {
-    step_runner *r = m->r;
-    int64_t first = m->b.first;
-    TRY(stream_copy(r->s, (double *)r->sample_loss.data + first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
-    if (!step_weighs(r)) return ERR_OK;
-    return stream_copy(r->s, (double *)r->sample_counts.data + first, r->micro_counts.data,
-                       tensor_bytes(&r->micro_counts));
-}
-
-static err_t keep_losses(micro *m) {
-    step_runner *r = m->r;
-    if (!m->works) return ERR_OK;
-    r->ran = true;
-    if (step_tells(r)) TRY(tell_losses(m));
-    return event_record(r->used[r->place], r->s);
+// The last stage's ranks gather among each other, on the communicator that the spread weights use.
+static err_t tie_values(step_runner *r) {
+    TRY(parallel_join(&r->together));
+    return tied_values(r->state, r->s);
 }
 
 // --- the list --------------------------------------------------------------------------------------------------------
 
-static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
-    step_runner *r = m->r;
-    parallel *x = &r->together;
+static err_t run_action(run *x, const action *a) {
+    step_runner *r = x->r;
+    parallel *p = &r->together;
     switch (a->kind) {
-    case ACTION_LOAD: return load(m, data, step, a);
-    case ACTION_ZERO:
-        TRY(zero_now(m));
-        m->fresh = a->buffer;
-        return ERR_OK;
-    case ACTION_GATHER: return parallel_gather(x, a->first);
-    case ACTION_NEED: return parallel_need(x, a->first);
+    case ACTION_LOAD: return load(x, a);
+    case ACTION_ZERO: return parallel_zero(p, a->bucket);
+    case ACTION_GATHER: return parallel_gather(p, a->first);
+    case ACTION_NEED: return parallel_need(p, a->first);
+    case ACTION_TAKE: return parallel_take(p, a->bucket);
     case ACTION_FORWARD:
-        if (r->pipelined) return run_stage(m, a, PASS_FORWARD);
-        show(m, part_text[PASS_FORWARD]);
-        return run_blocks(r, m->works ? &m->p : NULL, PASS_FORWARD, a->first, a->last);
-    case ACTION_TAKE: return parallel_take(x, a->bucket);
     case ACTION_BACKWARD:
-        if (r->pipelined) return run_stage(m, a, PASS_BACKWARD);
-        show(m, part_text[PASS_BACKWARD]);
-        return run_blocks(r, m->works ? &m->p : NULL, PASS_BACKWARD, a->first, a->last);
-    case ACTION_INPUTS: return run_stage(m, a, PASS_INPUTS);
-    case ACTION_WEIGHTS: return run_stage(m, a, PASS_WEIGHTS);
-    case ACTION_POST: return post(r, a->message, step);
-    case ACTION_AWAIT: return await(r, a->message, step);
+    case ACTION_INPUTS:
+    case ACTION_WEIGHTS: return run_part(x, a);
+    case ACTION_POST: return post(r, a->message, x->step);
+    case ACTION_AWAIT: return await(r, a->message, x->step);
     case ACTION_HAND: return hand(r, a);
-    case ACTION_LOSSES:
-        if (m->works && !m->losses) TRY(queue_means(m));
-        return keep_losses(m);
-    case ACTION_ADD: TRY(zero_now(m)); return parallel_add(x, a->bucket, a->buffer, a->from);
-    case ACTION_REDUCE: TRY(zero_now(m)); return parallel_reduce(x, a->bucket, a->turn);
-    case ACTION_SETTLE: return parallel_settle(x);
-    default: return err_set(ERR_INTERNAL, "action %d is of a step's end, which trainer/step/step.c does", (int)a->kind);
+    case ACTION_MEANS: return queue_means(r, a);
+    case ACTION_ADD: return parallel_add(p, a->bucket, a->buffer, a->from);
+    case ACTION_LOSSES: return tell_losses(r, a);
+    case ACTION_REDUCE: return parallel_reduce(p, a->bucket, a->turn);
+    case ACTION_SETTLE: return parallel_settle(p);
+    case ACTION_TIE_GRADIENTS: return tie_gradients(r);
+    case ACTION_SQUARES: return square(r);
+    case ACTION_SHARE: return finish_share(r, results_of(&r->results, x->step));
+    case ACTION_UPDATE: return finish_update(r, results_of(&r->results, x->step));
+    case ACTION_SPREAD: return spread(r);
+    case ACTION_TIE_VALUES: return tie_values(r);
+    default: return err_set(ERR_INTERNAL, "action %d has no place in a step", (int)a->kind);
     }
 }
 
-// What ends this rank's lanes goes with its last micro-batch.
-static void take_adds(micro *m, const action_list *a, int i) {
-    int end = i;
-    while (end < a->count && a->at[end].kind == ACTION_ADD) end++;
-    bool last = end < a->count && a->at[end].kind == ACTION_SETTLE;
-    m->add = &a->at[i];
-    m->adds = last ? end - i : 0;
+// A unit may be several actions: one for each block where weights are gathered or buckets reduced.
+static bool begins_unit(const step_runner *r, const action *a) {
+    const int *cut = &r->stages->cut[stages_with(r->stages, a->first)];
+    return a->kind == ACTION_FORWARD ? a->first == cut[0] : a->last == cut[1] - 1;
 }
 
-err_t executor_run(step_runner *r, const action_list *a, action_kind until, loader *data, int64_t step) {
-    enum { MICRO = 4 };  // LOAD, FORWARD, BACKWARD, LOSSES
-    action_layout l = executor_layout(r);
-    micro m = {.r = r, .fresh = -1};
+// What this rank computes from here on, for the board.
+static void show(const run *x, const action *a, bool whole) {
+    static const char *const text[] = {[PASS_FORWARD] = "forward",
+                                       [PASS_BACKWARD] = "backward",
+                                       [PASS_INPUTS] = "backward of inputs",
+                                       [PASS_WEIGHTS] = "backward of weights"};
+    step_runner *r = x->r;
+    if (!is_part(a)) return;
+    if (begins_unit(r, a) && fault_hit(r->faults, FAULT_UNIT)) kill(getpid(), SIGKILL);
+    board_doing(r->board, whole && is_part(a + 1) ? "forward and backward" : text[part_of[a->kind]],
+                inputs_at(&r->inputs, a->place)->number, x->step);
+}
+
+// Does backward find values of its own in the memory that layers share?
+static bool finds_own(const step_runner *r, const action *a) {
+    const model_held *h = &r->net->held;
+    return a->kind != ACTION_FORWARD && h->slot == a->slot && a->first <= h->block && h->block <= a->last;
+}
+
+static err_t queue_recorded(void *ctx) {
+    run *x = ctx;
+    for (int i = 0; i < x->recorded->covers; i++) TRY(run_action(x, x->recorded + i));
+    return ERR_OK;
+}
+
+static err_t play(run *x, const action *a) {
+    step_runner *r = x->r;
+    bool finds = finds_own(r, a);
+    x->recorded = a;
+    TRY(see_others(r));
+    return recorded_play(recorded_at(&r->recorded, a->recording, inputs_index(&r->inputs, a->place), finds),
+                         &r->net->held, finds, r->s, queue_recorded, x);
+}
+
+// Those of a recording are queued as a whole; a rank without samples computes nothing of it.
+static bool plays(const step_runner *r, const action *a) {
+    return a->covers && r->recorded.places && inputs_at(&r->inputs, a->place)->works;
+}
+
+err_t executor_run(step_runner *r, action_kind until, loader *data, int64_t step) {
+    run x = {.r = r, .data = data, .step = step};
     merge_begin(&r->merge, step);
     merge_begin(&r->swap.at, step);
-    for (int i = 0; i < a->count && a->at[i].kind != until; i++) {
-        bool quiet = action_is_quiet(&l, a, i);
-        TRY(run_action(&m, &a->at[i], data, step));
-        if (!quiet) continue;
-        take_adds(&m, a, i + MICRO);
-        TRY(run_whole(&m));
-        TRY(keep_losses(&m));
-        i += MICRO - 1 + m.adds;
+    for (const action *a = r->actions.at, *end = a + r->actions.count; a < end && a->kind != until;) {
+        bool whole = plays(r, a);
+        show(&x, a, whole);
+        TRY(whole ? play(&x, a) : run_action(&x, a));
+        for (const action *next = a + (whole ? a->covers : 1); a < next; a++)
+            if (a->leaves) TRY(event_record(inputs_at(&r->inputs, a->place)->used, r->s));
     }
-    return zero_now(&m);
+    return ERR_OK;
 }
 
 err_t executor_look(step_runner *r, pass *p) {

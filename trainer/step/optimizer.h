@@ -1,7 +1,7 @@
 // trainer/step/optimizer.h: what an optimizer is. It keeps some FP32 arrays with one element for each element of a
 // weight, by name, and changes a piece of the weights by one operation of a device. Everything else is the same for all
 // of them: where the arrays lie, who has which share of them, and how they get into a checkpoint and back
-// (trainer/step/state.c), and on which device a piece is updated (trainer/step/step.c).
+// (trainer/step/state.c), and on which device a piece is updated (trainer/step/finish.c).
 //
 // A new one is a file like trainer/step/sgd.c, a line in trainer/step/optimizers.c, its word and its keys in
 // trainer/config, its operation in gpu/, and its tests.

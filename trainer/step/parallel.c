@@ -81,6 +81,11 @@ err_t parallel_take(parallel *x, int k) {
     return ERR_OK;
 }
 
+err_t parallel_zero(parallel *x, int bucket) {
+    const zero_bucket *b = &x->state->zero.bucket[bucket];
+    return stream_zero(x->s, (float *)x->state->slab[0].data + b->at, b->floats * sizeof(float));
+}
+
 err_t parallel_add(parallel *x, int bucket, int into, int from) {
     const train_state *t = x->state;
     const zero_bucket *b = bucket < 0 ? NULL : &t->zero.bucket[bucket];

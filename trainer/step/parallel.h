@@ -67,6 +67,7 @@ void parallel_close(parallel *x);
 err_t parallel_gather(parallel *x, int block);
 err_t parallel_need(parallel *x, int block);
 err_t parallel_take(parallel *x, int bucket);
+err_t parallel_zero(parallel *x, int bucket);
 err_t parallel_add(parallel *x, int bucket, int into, int from);  // bucket -1: whole buffers
 err_t parallel_reduce(parallel *x, int bucket, int64_t turn);
 err_t parallel_settle(parallel *x);

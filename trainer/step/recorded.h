@@ -1,38 +1,39 @@
-// trainer/step/recorded.h: what is recorded of a pipeline. A part of a unit, an action of FORWARD, BACKWARD, INPUTS or
-// WEIGHTS, queues the same in every step, and the same as others of the list whose micro-batches meet the same buffers.
-// Each is recorded once (trainer/step/replay.h). What stands between them in the list, events, messages, other streams,
-// is queued one by one.
+// trainer/step/recorded.h: what is recorded of a step's list. The list says which of its actions may be queued as a
+// whole, and which of them queue the same and share a recording (trainer/step/action.h: covers). Each is recorded once
+// (trainer/step/replay.h). What stands between them in the list, events, messages, other streams, is queued one by one.
+//
+// A recording fixes addresses. Where inputs have a spare place, a place of the list is one of several in memory, so
+// each recording is made once for each of these. And there are two of each: of a backward pass that finds values of its
+// own in the memory that layers share (model.h: model_held), and of one that does not.
 #ifndef TRAINER_STEP_RECORDED_H
 #define TRAINER_STEP_RECORDED_H
 
-#include "trainer/step/action.h"
+#include "model/model.h"
 #include "trainer/step/replay.h"
 
-typedef struct recorded_part {
+typedef struct recorded_run {
     replay calls;
     bool ran;         // and may be recorded from now on
-    model_held left;  // what layers' shared memory held then. block RECORDED_NOTHING: the part did not touch it
-} recorded_part;
+    model_held left;  // what layers' shared memory held then. block RECORDED_NOTHING: the run did not touch it
+} recorded_run;
 
 enum { RECORDED_NOTHING = -2 };
 
-// [actions] which one an action queues; -1: it is no part of a unit. Of each there are two: of a part that finds its
-// own values in the memory that layers share (model.h: model_held), and of one that does not.
-typedef struct recorded_parts {
-    int *of;
-    int count;
-    recorded_part *part;  // [2 * count]
-} recorded_parts;
+typedef struct recordings {
+    int count, places;  // how many there are; in memory, that a place of the list may be. 0: nothing is recorded
+    recorded_run *run;  // [count][places][2]
+} recordings;
 
-// As many as the list has different ones. ERR_INTERNAL: no memory.
-err_t recorded_open(recorded_parts *x, const action_list *a, const stages *of);
-void recorded_close(recorded_parts *x);
+// ERR_INTERNAL: no memory.
+err_t recorded_open(recordings *x, int count, int places);
+void recorded_close(recordings *x);
 
-// Of the list's action i. NULL: nothing is recorded.
-recorded_part *recorded_at(const recorded_parts *x, int i, bool finds);
+static inline recorded_run *recorded_at(const recordings *x, int recording, int place, bool finds) {
+    return &x->run[2 * (recording * x->places + (x->places > 1 ? place : 0)) + finds];
+}
 
-// Are the losses of the micro-batch formed right after these blocks? Then with them. A step's list has other actions at
-// its end.
-static inline bool recorded_losses(const action *blocks) { return blocks[1].kind == ACTION_LOSSES; }
+// Runs the calls on s: from the second time on as a whole. finds: do they read in the layers' shared memory what an
+// earlier run left there? `held` is then as if the calls had been made.
+err_t recorded_play(recorded_run *x, model_held *held, bool finds, stream *s, replay_calls calls, void *ctx);
 
 #endif

@@ -99,36 +99,28 @@ static err_t number_places(stages *x) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-static err_t open_pipeline(stages *x, const model *net, const stage_options *o) {
-    x->chunk = calloc((size_t)net->blocks, sizeof *x->chunk);
+// One rank is a pipeline of one stage, which has all blocks whatever the settings say of others. It runs each
+// micro-batch forward and backward before the next one.
+err_t stages_open(stages *x, const model *net, const stage_options *o) {
+    bool alone = o->ranks == 1;
+    *x = (stages){.pipe = {.kind = alone ? PIPELINE_1F1B : o->kind,
+                           .ranks = o->ranks,
+                           .micros = (int)o->micros,
+                           .chunks = o->chunks},
+                  .rank = o->rank};
+    TRY(pipeline_check(&x->pipe));
+    x->count = pipeline_stages(&x->pipe);
+    x->cut = calloc((size_t)x->count + 1, sizeof *x->cut);
+    x->slots = calloc((size_t)net->blocks, sizeof *x->slots);
     x->place = calloc((size_t)o->micros + 1, sizeof *x->place);
-    if (!x->chunk || !x->place) return err_set(ERR_INTERNAL, "no memory for %d stages", x->count);
-    find_chunks(x, net);
+    x->chunk = alone ? NULL : calloc((size_t)net->blocks, sizeof *x->chunk);
+    if (!x->cut || !x->slots || !x->place || (!alone && !x->chunk))
+        return err_set(ERR_INTERNAL, "no memory for %d stages", x->count);
+    TRY(cut_blocks(x, net, alone ? NULL : o->cuts));
+    if (!alone) find_chunks(x, net);
     TRY(pipeline_units(&x->pipe, o->rank, &x->table));
     number_slots(x);
     return number_places(x);
-}
-
-err_t stages_open(stages *x, const model *net, const stage_options *o) {
-    *x = (stages){.pipe = {.kind = o->kind, .ranks = o->ranks, .micros = (int)o->micros, .chunks = o->chunks},
-                  .rank = o->rank,
-                  .count = 1,
-                  .places = 0};
-    if (o->ranks > 1) {
-        TRY(pipeline_check(&x->pipe));
-        x->count = pipeline_stages(&x->pipe);
-    }
-    x->cut = calloc((size_t)x->count + 1, sizeof *x->cut);
-    x->slots = calloc((size_t)net->blocks, sizeof *x->slots);
-    if (!x->cut || !x->slots) return err_set(ERR_INTERNAL, "no memory for %d stages", x->count);
-    if (o->ranks > 1) {
-        TRY(cut_blocks(x, net, o->cuts));
-        return open_pipeline(x, net, o);
-    }
-    x->cut[1] = net->blocks;
-    x->places = 1;
-    for (int b = 0; b < net->blocks; b++) x->slots[b] = 1;
-    return ERR_OK;
 }
 
 void stages_close(stages *x) {

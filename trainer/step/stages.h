@@ -19,7 +19,7 @@ typedef struct stages {
     int rank, count;   // stages in all
     int *cut;          // [count+1] stage s has blocks cut[s] .. cut[s+1]-1
     int *chunk;        // [blocks] which of this rank's stages has the block, -1: none. NULL: one rank, which has all
-    unit_table table;  // of a step; its slots are numbered stage by stage. Empty with one rank
+    unit_table table;  // of a step; its slots are numbered stage by stage. With one rank: forward and backward in turns
     int *slots;        // [blocks] that the block keeps at a time; 0: it is not here
     int places;        // micro-batches whose inputs are held at a time, by the rank's table
     int *place;        // [micros] where a micro-batch's inputs are
@@ -31,6 +31,9 @@ void stages_close(stages *x);
 
 // Chunk c of this rank: its stage, and the stage's first and last block.
 static inline int stages_of(const stages *x, int c) { return pipeline_stage_of(&x->pipe, x->rank, c); }
+
+// Which of this rank's stages has the block, of those that are here.
+static inline int stages_chunk(const stages *x, int block) { return x->chunk ? x->chunk[block] : 0; }
 
 // The stage that has the block.
 static inline int stages_with(const stages *x, int block) {

@@ -1,0 +1,225 @@
+// trainer/step/finish.c: see trainer/step/finish.h. The device decides (ops.h: step_decide), also whether all ranks had
+// their data: a rank without data puts NaN into the sums of squares, so the step is skipped.
+#include "trainer/step/finish.h"
+
+#include "base/clock.h"
+#include "model/slices.h"
+#include "trainer/step/schedule.h"
+
+#include <stddef.h>
+
+void finish_open(step_runner *r) {
+    const config *c = r->cfg;
+    r->end = (step_end){.rules = {.grad_clip = c->optimizer.grad_clip,
+                                  .beta1 = c->optimizer.beta1,
+                                  .beta2 = c->optimizer.beta2,
+                                  .dynamic_scale = c->precision.compute == FP16 && c->precision.loss_scale == 0,
+                                  .scale_window = c->precision.scale_window}};
+}
+
+void finish_close(step_runner *r) {
+    replay_close(&r->end.squares);
+    for (int k = 0; k < 2; k++) replay_close(&r->end.update[k]);
+}
+
+// For calls that every step queues with the same arguments: the second step records them.
+static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, void *ctx) {
+    return r->recorded.places && r->end.ran ? replay_run(of, r->s, calls, ctx) : calls(ctx);
+}
+
+// --- the gradient ----------------------------------------------------------------------------------------------------
+
+// A shared row gets the gradients of all its uses. Tied rows are cut alike, so a rank that owns a piece of one owns the
+// same piece of the other.
+err_t finish_tied(step_runner *r) {
+    int count;
+    if (r->state->zero.joined) return ERR_OK;  // backward has added them already
+    const zero_piece *p = state_pieces(r->state, &count);
+    for (int i = 0; i < count; i++) {
+        int of = r->net->param[p[i].row].tied;
+        for (int k = 0; of >= 0 && k < count; k++) {
+            if (p[k].row != of || p[k].slice != p[i].slice) continue;
+            tensor sum = state_gradient(r->state, &p[k]), more = state_gradient(r->state, &p[i]);
+            TRY(device_ops(r->dev)->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, r->s));
+        }
+    }
+    return ERR_OK;
+}
+
+// Sums of squares of what this rank owns. The places of other ranks stay zero.
+static err_t square_sums(step_runner *r) {
+    const zero_layout *z = &r->state->zero;
+    const results *x = &r->results;
+    for (int i = 0; i < z->owned; i++) {
+        const zero_piece *p = &z->piece[i];
+        const param *row = &r->net->param[p->row];
+        if (row->tied >= 0 || (param_slices(row) == 1 && !step_tells_gradients(r))) continue;
+        // chunks of earlier slices, which are full
+        int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);
+        tensor grad = state_gradient(r->state, p), sums = view1(&x->sums, (p->count + CHUNK - 1) / CHUNK);
+        sums.data = (double *)x->sums.data + x->sums_at[p->row] + before + p->first / CHUNK;
+        TRY(device_ops(r->dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = &grad}, r->s));
+    }
+    return ERR_OK;
+}
+
+// The last work on the gradient, without communication.
+static err_t queue_squares(void *ctx) {
+    TRY(finish_tied(ctx));
+    return square_sums(ctx);
+}
+
+err_t finish_squares(step_runner *r) {
+    board_doing(r->board, "add up the gradient", -1, r->together.step);
+    return queue_or_replay(r, &r->end.squares, queue_squares, r);
+}
+
+// --- what ranks tell each other --------------------------------------------------------------------------------------
+
+// By the host's clock where the host computes; else by the device's clock, of two steps before.
+static err_t take_times(step_runner *r, double *mine) {
+    double total = clock_now() - r->end.began, wait[SPANS], busy, ms[SPANS];
+    bool known;
+    parallel_times(&r->together, wait, &busy);
+    double waited = 0;
+    wait[SPAN_TENSOR] = r->merge.waited_s + r->swap.at.waited_s, r->merge.waited_s = r->swap.at.waited_s = 0;
+    for (int k = 0; k < SPANS; k++) waited += wait[k];
+    mine[REPORT_DATA_MS] = 1e3 * r->inputs.waited_s;
+    mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->inputs.waited_s - waited);
+    mine[REPORT_WAIT_MS] = 1e3 * (wait[SPAN_WAIT] + wait[SPAN_JOIN]);
+    mine[REPORT_BEFORE_MS] = 1e3 * wait[SPAN_BEFORE];
+    mine[REPORT_AFTER_MS] = 1e3 * wait[SPAN_AFTER];
+    mine[REPORT_TENSOR_MS] = 1e3 * wait[SPAN_TENSOR];
+    mine[REPORT_BUSY_MS] = 1e3 * busy;
+    if (!step_runs_ahead(r)) return ERR_OK;
+    TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero if not known
+    mine[REPORT_COMPUTE_MS] =
+        ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT] - ms[SPAN_BEFORE] - ms[SPAN_AFTER] - ms[SPAN_TENSOR];
+    mine[REPORT_WAIT_MS] = ms[SPAN_WAIT] + ms[SPAN_JOIN];
+    mine[REPORT_BEFORE_MS] = ms[SPAN_BEFORE];
+    mine[REPORT_AFTER_MS] = ms[SPAN_AFTER];
+    mine[REPORT_TENSOR_MS] = ms[SPAN_TENSOR];
+    mine[REPORT_BUSY_MS] = ms[SPAN_BUSY];
+    return ERR_OK;
+}
+
+static err_t report(step_runner *r, const result_slot *to) {
+    double *mine = to->report.data;
+    mine[REPORT_STOP] = r->stop_wanted;
+    mine[REPORT_FAILED] = r->inputs.failed.code != ERR_OK;
+    TRY(take_times(r, mine));
+    if (r->sense) r->sense(r->sense_ctx, to->step, mine);
+    if (r->inputs.failed.code != ERR_OK)
+        TRY(stream_copy(r->s, r->results.sums.data, r->results.host_void.data, sizeof(double)));
+    return stream_copy(r->s, (double *)r->results.reports.data + r->ranks->rank * REPORT_ITEMS, mine,
+                       REPORT_ITEMS * sizeof *mine);
+}
+
+// Gives all ranks the sums of squares, losses and reports of all ranks.
+static err_t share(step_runner *r) {
+    comm *c = r->ranks;
+    if (c->world == 1) return ERR_OK;
+    board_waiting(r->board, WAIT_RANKS, "share losses and norms", -1, r->together.step);
+    if (r->pipelined) TRY(links_settle(&r->links));
+    TRY(parallel_join(&r->together));
+    c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
+    return c->table->all_reduce(c, r->results.shared.data, (size_t)tensor_count(&r->results.shared), FP64, REDUCE_SUM,
+                                r->s);
+}
+
+err_t finish_share(step_runner *r, const result_slot *to) {
+    TRY(report(r, to));
+    return share(r);
+}
+
+// --- update ----------------------------------------------------------------------------------------------------------
+
+// Everything of a piece that does not depend on the device that updates it.
+static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, rounding_key *key) {
+    const train_state *t = r->state;
+    optimizer_piece x = {
+        .master = store_view(&t->masters, p), .round = state_rounding(t, p, key), .decay = r->net->param[p->row].decay};
+    for (int k = 0; k < t->arrays; k++) x.array[k] = store_view(&t->array[k], p);
+    return x;
+}
+
+static err_t call_optimizer(const step_runner *r, device *on, optimizer_piece *x, stream *s) {
+    return optimizers[r->cfg->optimizer.type]->update(device_ops(on), &r->cfg->optimizer, x, s);
+}
+
+static err_t update_piece(step_runner *r, const zero_piece *p) {
+    train_state *t = r->state;
+    rounding_key key;
+    optimizer_piece x = piece_of(r, p, &key);
+    tensor w = store_view(&t->weights, p);
+    if (w.data != x.master.data) x.w = w;
+    x.grad = state_gradient(t, p);
+    x.state = state_step(t);
+    TRY(call_optimizer(r, r->dev, &x, r->s));
+    return state_copy_exact(t, p, r->s);
+}
+
+// Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
+static err_t update_on_host(step_runner *r, const zero_piece *p, const step_state *decided) {
+    train_state *t = r->state;
+    rounding_key key;
+    optimizer_piece x = piece_of(r, p, &key);
+    tensor w = store_view(&t->weights, p), grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count);
+    if (!decided->apply) return ERR_OK;
+    if (host_w.type != FP32) x.w = host_w;
+    x.grad = view1(&t->stage_g, p->count);
+    x.state = decided;
+    TRY(stream_copy(r->s, x.grad.data, grad.data, tensor_bytes(&grad)));
+    TRY(stream_wait(r->s));
+    TRY(call_optimizer(r, t->host_dev, &x, t->host_s));
+    TRY(stream_wait(t->host_s));
+    TRY(stream_copy(r->s, w.data, x.w.data ? x.w.data : x.master.data, tensor_bytes(&w)));
+    TRY(state_copy_exact(t, p, r->s));
+    return stream_wait(r->s);
+}
+
+// Queues the decision, and the copies of its results to the host.
+static err_t decide(step_runner *r, const result_slot *to) {
+    train_state *t = r->state;
+    TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
+    TRY(stream_copy(r->s, to->state[0].data, t->step.data, sizeof(step_state)));
+    step_decide_args args = {.state = state_step(t), .sums = &r->results.sums, .rules = &r->end.rules};
+    if (step_weighs(r)) args.counts = &r->results.sample_counts, args.losses = r->cfg->batch.global * r->net->losses;
+    TRY(device_ops(r->dev)->step_decide(&args, r->s));
+    TRY(stream_copy(r->s, to->state[1].data, t->step.data, sizeof(step_state)));
+    return stream_copy(r->s, to->loss.data, r->results.sample_loss.data, tensor_bytes(&to->loss));
+}
+
+// decided: NULL: on the device; else on the host (offload), as decided.
+static err_t update_pieces(step_runner *r, const step_state *decided) {
+    int count;
+    const zero_piece *p = state_pieces(r->state, &count);
+    for (int i = 0; i < count; i++)
+        if (r->net->param[p[i].row].tied < 0) TRY(decided ? update_on_host(r, &p[i], decided) : update_piece(r, &p[i]));
+    return ERR_OK;
+}
+
+typedef struct update_call {
+    step_runner *r;
+    const result_slot *to;
+} update_call;
+
+static err_t queue_update(void *ctx) {
+    const update_call *c = ctx;
+    TRY(decide(c->r, c->to));
+    return update_pieces(c->r, NULL);
+}
+
+err_t finish_update(step_runner *r, const result_slot *to) {
+    board_doing(r->board, "update", -1, to->step);
+    *(float *)to->lr.data = (float)schedule_lr(r->cfg, to->step);
+    if (!r->state->o.offload) {
+        TRY(queue_or_replay(r, &r->end.update[to - r->results.slot], queue_update, &(update_call){r, to}));
+        return event_record(to->done, r->s);
+    }
+    step_state decided;
+    TRY(decide(r, to));
+    TRY(event_record(to->done, r->s));
+    TRY(state_get_step(r->state, &decided));
+    return update_pieces(r, &decided);
+}

@@ -1,0 +1,49 @@
+// trainer/step/results.h: what a step says of itself: what the ranks add up at its end, on the device, and where it
+// comes to on the host. Each number is one rank's and zero on all others: adding them rounds nothing.
+#ifndef TRAINER_STEP_RESULTS_H
+#define TRAINER_STEP_RESULTS_H
+
+#include "gpu/ops.h"
+#include "model/model.h"
+#include "trainer/config/config.h"
+#include "trainer/log/report.h"
+
+// A step's results on the host, pinned, until they are collected.
+typedef struct result_slot {
+    tensor loss;      // (G + world * REPORT_ITEMS) FP64: sample_loss and reports, and after them sample_counts
+    tensor report;    // (REPORT_ITEMS) FP64: this rank's, on its way to the device
+    tensor state[2];  // step_state as INT32 words: before and after it was decided
+    tensor lr;        // FP32, on its way to the device
+    event *done;      // all results have arrived
+    int64_t step;
+} result_slot;
+
+typedef struct results {
+    tensor shared;         // FP64: those below, one after the other
+    tensor sums;           // (chunks) sum of squares of each chunk of the gradient, rows in order
+    tensor sample_loss;    // (G) mean loss of each sample of the step
+    tensor reports;        // (world, REPORT_ITEMS)
+    tensor sample_counts;  // (G) how many losses of each sample count. No size: all do
+    tensor micro_loss;     // (B) FP64: losses of the micro-batch's samples
+    tensor micro_counts;   // (B) FP64: how many of each one's losses count. No size: all do
+    int64_t *sums_at;      // first chunk of each row
+    result_slot slot[2];   // `slots` of them: a step is queued before the previous one is collected
+    int slots;
+    tensor host_void;  // FP64: not a number
+} results;
+
+// Declares them; results_commit follows when the arenas have memory. slots: steps that may be queued and not collected.
+err_t results_open(results *x, const config *c, const model *net, int world, int slots, arena *memory, arena *staging);
+err_t results_commit(results *x, device *dev);
+void results_close(results *x);
+
+static inline result_slot *results_of(results *x, int64_t step) { return &x->slot[step % x->slots]; }
+
+// The report of rank k among a step's results; the mean of the losses that count, which of none is not a number.
+static inline const double *results_report(const results *x, const result_slot *of, int k) {
+    return (const double *)of->loss.data + x->sample_loss.size[0] + k * REPORT_ITEMS;
+}
+// losses: of a sample.
+double results_loss(const results *x, const result_slot *of, int64_t losses);
+
+#endif

@@ -1,0 +1,96 @@
+// trainer/step/runner.h: what a rank runs steps with: what it was given, and the parts that it opens, each of which has
+// a file of its own.
+#ifndef TRAINER_STEP_RUNNER_H
+#define TRAINER_STEP_RUNNER_H
+
+#include "base/fault.h"
+#include "model/flow.h"
+#include "trainer/config/config.h"
+#include "trainer/log/board.h"
+#include "trainer/step/action.h"
+#include "trainer/step/inputs.h"
+#include "trainer/step/links.h"
+#include "trainer/step/merge.h"
+#include "trainer/step/parallel.h"
+#include "trainer/step/recorded.h"
+#include "trainer/step/results.h"
+#include "trainer/step/state.h"
+#include "trainer/step/swap.h"
+
+// What trainer/step/finish.c has.
+typedef struct step_end {
+    step_rules rules;
+    replay squares, update[2];  // before the ranks share their sums; after that, by slot
+    bool ran;                   // a whole step has, and these may be recorded
+    double began;               // this step
+} step_end;
+
+typedef struct step_runner {
+    // Given:
+    const config *cfg;
+    device *dev;
+    stream *s;
+    comm *ranks;  // all of them
+    const groups *groups;
+    const stages *stages;
+    bool pipelined;  // this rank runs a part of the blocks
+    model *net;
+    train_state *state;
+    fault_list *faults;  // NULL: none
+    board_rank *board;   // where this rank says what it is doing; NULL: nowhere
+    // Fills in the rest of this rank's report of a step, from REPORT_SENSED on. NULL: nothing.
+    void (*sense)(void *ctx, int64_t step, double *report);
+    void *sense_ctx;
+    bool stop_wanted;  // this rank was asked to stop
+    // What it does:
+    action_list actions, look;  // a step of this rank; a forward pass
+    action_bucket *bucket;      // [buckets] for the lists
+    // With whom:
+    parallel together;  // ranks that share the lanes; the stream beside
+    links links;        // other stages of a pipeline
+    merge_ranks merge;  // ranks that share layers; merge.sent: what this rank sends them in a step
+    swap_ranks swap;    // ranks that share positions
+    // With what:
+    arena memory, staging;  // activations, inputs and results; pinned: what goes between host and device
+    inputs inputs;
+    flow flow;      // what goes between blocks
+    tensor losses;  // (B, losses of a sample) FP32: of a micro-batch
+    int texts;      // that can grow at the same time (model_plan.places)
+    recordings recorded;
+    results results;
+    step_end end;
+    // Steps that are queued and not collected (step_collect): how many, the first of them, and how many may be.
+    int uncollected;
+    int64_t oldest;
+    int ahead;
+} step_runner;
+
+// May a step be queued before the one before it is collected?
+static inline bool step_runs_ahead(const step_runner *r) { return r->ahead > 1; }
+
+// Ranks that share positions, and the number of this one among them.
+static inline int step_contexts(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->world : 1; }
+static inline int step_context(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->rank : 0; }
+// Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the
+// ranks of a pipeline look at the same, and so do those that share layers or positions.
+static inline int64_t step_round(const step_runner *r) {
+    return r->state->ranks->world / step_contexts(r) * r->cfg->batch.micro;
+}
+static inline int64_t step_share(const step_runner *r) {
+    return r->state->ranks->rank / step_contexts(r) * r->cfg->batch.micro;
+}
+// Do several ranks run the same passes? They share layers: each of them has some slices; or positions.
+static inline bool step_shares_layers(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }
+static inline bool step_shares(const step_runner *r) { return step_shares_layers(r) || step_contexts(r) > 1; }
+// They all compute some numbers alike: of these only the first one's are added up over all ranks. Of gradients: all
+// that share layers have them alike.
+static inline bool step_tells_gradients(const step_runner *r) {
+    return !step_shares_layers(r) || r->merge.ranks->rank == 0;
+}
+static inline bool step_tells(const step_runner *r) { return step_tells_gradients(r) && step_context(r) == 0; }
+// May some losses not count? Then the counts of the step's samples go with their losses.
+static inline bool step_weighs(const step_runner *r) { return r->cfg->data.ignore >= 0; }
+// Does this rank run the last block?
+static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }
+
+#endif
