@@ -5,6 +5,7 @@
 
 #include "gpu/profile.h"
 #include "trainer/evaluate.h"
+#include "trainer/sample.h"
 
 #include <inttypes.h>
 

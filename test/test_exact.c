@@ -5,6 +5,7 @@
 #include "test/support/ranks.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 

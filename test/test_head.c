@@ -7,6 +7,8 @@
 #include "model/head.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 #include <math.h>
 

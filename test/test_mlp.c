@@ -6,6 +6,7 @@
 
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 #include <math.h>

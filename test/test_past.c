@@ -2,6 +2,8 @@
 // grows at the same time. `test_past cuda` runs on a GPU, where a whole text goes through the same operation: positions
 // one by one, or all at once.
 #include "test/support/run.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 enum { T = 70, V = 97, TEXTS = 5, LONG = 66 };
 

@@ -4,6 +4,8 @@
 // that share layers or positions without a pipeline find the same, too.
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,6 +5,8 @@
 
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 enum { LAYERS = 3, HEADS = 3, EMBED = 36, CONTEXT = 24, VOCAB = 128, MICRO = 2, STEPS = 3 };
 

@@ -6,6 +6,7 @@
 #include "test/support/run.h"
 
 #include "base/philox.h"
+#include "trainer/restore.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "trainer/log/utf8.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 enum { EMBED = 32, MOST = 16 };
 

@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "base/version.h"
 #include "trainer/evaluate.h"
+#include "trainer/sample.h"
 #include "trainer/step/schedule.h"
 
 #include <inttypes.h>

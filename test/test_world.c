@@ -7,6 +7,8 @@
 
 #ifndef __SANITIZE_ADDRESS__
 #include "test/support/heap.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
 #else
 static long heap_blocks;  // a sanitizer finds leaks itself
 #endif

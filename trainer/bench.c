@@ -1,10 +1,13 @@
 // trainer/bench.c: the speed of training steps, whole and in parts, on made-up samples.
+#include "trainer/bench.h"
+
 #include "base/clock.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
 #include "trainer/log/report.h"
+#include "trainer/machine.h"
 #include "trainer/plan.h"
-#include "trainer/train.h"
+#include "trainer/restore.h"
 #include "trainer/waiting.h"
 
 #include <inttypes.h>

@@ -1,7 +1,10 @@
 // trainer/eval.c: the verb `eval`: what a model knows, of its validation data, of a text, of questions. With one rank
 // in the calling process, with several in each of them; the numbers are the same.
 #include "base/fmath.h"
-#include "trainer/train.h"
+#include "trainer/evaluate.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
+#include "trainer/verbs.h"
 #include "trainer/waiting.h"
 
 #include <inttypes.h>

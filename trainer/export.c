@@ -5,7 +5,8 @@
 #include "data/tokenizer/tokenizer.h"
 #include "model/foreign.h"
 #include "model/safetensors.h"
-#include "trainer/train.h"
+#include "trainer/restore.h"
+#include "trainer/verbs.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -9,9 +9,9 @@
 #include "trainer/lock.h"
 #include "trainer/log/monitor.h"
 #include "trainer/log/utf8.h"
+#include "trainer/machine.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/schedule.h"
-#include "trainer/train.h"
 #include "trainer/watch/line.h"
 #include "trainer/watch/rundir.h"
 

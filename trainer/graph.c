@@ -2,7 +2,7 @@
 // what they keep is what the plan counts.
 #include "model/show.h"
 #include "trainer/plan.h"
-#include "trainer/train.h"
+#include "trainer/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 #include "base/memory.h"
 #include "model/slices.h"
 #include "trainer/config/table.h"
+#include "trainer/session.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
-#include "trainer/train.h"
 
 #include <inttypes.h>
 #include <math.h>

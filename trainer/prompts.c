@@ -4,7 +4,10 @@
 #include "data/text/document.h"
 #include "model/predict.h"
 #include "trainer/log/utf8.h"
-#include "trainer/train.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
+#include "trainer/verbs.h"
 
 #include <inttypes.h>
 #include <jansson.h>

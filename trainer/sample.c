@@ -4,10 +4,10 @@
 //
 // A text is told as it grows, but not its last bytes while they may still be taken back: what may begin a text to stop
 // at, and what begins a character that the next token may complete.
+#include "trainer/sample.h"
+
 #include "base/clock.h"
-#include "trainer/evaluate.h"
 #include "trainer/log/utf8.h"
-#include "trainer/train.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,6 +22,10 @@ typedef struct text_sink {
     int64_t signs;  // signs of life sent, one for each token
     err_t failed;   // of sending them, or of keeping the text
 } text_sink;
+
+bool session_writes_together(const session *x) {
+    return x->state.shards.weights || x->runner.pipelined || step_shares(&x->runner);
+}
 
 static bool others_listen(const session *x) { return x->ranks->world > 1 && !session_writes_together(x); }
 

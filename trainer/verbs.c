@@ -1,13 +1,15 @@
 // trainer/verbs.c: the verbs other than training: each opens what it needs, prints its result, and closes.
+#include "trainer/verbs.h"
+
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/version.h"
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
+#include "trainer/machine.h"
 #include "trainer/node/cluster.h"
 #include "trainer/speed.h"
-#include "trainer/train.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,8 @@
 // trainer/waiting.c: see trainer/waiting.h.
 #include "trainer/waiting.h"
 
+#include "trainer/log/monitor.h"
+
 #include <stdio.h>
 #include <string.h>
 

@@ -15,8 +15,9 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "gpu/backend.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
 #include "trainer/step/timeline.h"
-#include "trainer/train.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,6 +5,7 @@
 #include "test/support/run.h"
 
 #include "model/safetensors.h"
+#include "trainer/restore.h"
 
 #include <math.h>
 
