@@ -97,7 +97,7 @@ static void the_verb_says_the_same(void **state) {
     OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
     snprintf(ckpt, sizeof ckpt, "%s/ckpt/step-%08d", r.x.dir, 0);
     FILE *out = fmemopen(line, sizeof line, "w");
-    r.c.eval.ckpt = ckpt;
+    r.c.eval_ckpt = ckpt;
     OK(verb_eval(&r.c, out));
     fclose(out);
     snprintf(expected, sizeof expected, "step 0  loss %.5f", mean_of(&r, 12));

@@ -599,7 +599,7 @@ static void samples_repeat_and_obey_top_k(void **state) {
 
 static void schedules_have_their_shapes(void **state) {
     (void)state;
-    config c = {.optimizer.lr = 2, .schedule = {.warmup = 10, .decay_steps = 110, .final_fraction = 0.1}};
+    config c = {.optimizer.lr = 2, .schedule.final_fraction = 0.1, .resolved = {.warmup = 10, .decay_steps = 110}};
     for (int type = SCHEDULE_COSINE; type <= SCHEDULE_WSD; type++) {
         c.schedule.type = type;
         assert_true(fabs(schedule_lr(&c, 1) - 0.2) < 1e-15);
@@ -615,7 +615,7 @@ static void schedules_have_their_shapes(void **state) {
     assert_true(fabs(schedule_lr(&c, 60) - 1.1) < 1e-12);
     c.schedule.type = SCHEDULE_WSD;
     assert_true(schedule_lr(&c, 88) == 2 && schedule_lr(&c, 89) < 2);
-    c.schedule.warmup = -1;
+    c.resolved.warmup = -1;
     assert_true(schedule_lr(&c, 1) == 2);
 }
 

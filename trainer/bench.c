@@ -67,7 +67,7 @@ static err_t predicted_idle(const session *x, double *idle) {
     timeline paper;
     for (int k = 0; k < x->ranks->world; k++) idle[k] = 0;
     if (!x->runner.pipelined) return ERR_OK;
-    TRY(plan_timeline(&x->stages.pipe, x->net, x->stages.cut, (recomputation)x->cfg->parallel.recompute, &paper));
+    TRY(plan_timeline(&x->stages.pipe, x->net, x->stages.cut, x->cfg->parallel.recompute, &paper));
     for (int k = 0; k < x->ranks->world; k++) idle[k] = paper.rank[grid_at(&x->shape, k).stage].idle;
     timeline_free(&paper);
     return ERR_OK;

@@ -62,7 +62,7 @@ static err_t eval_session(session *x, FILE *out) {
     if (!x->val && exam_is_empty(&x->exam))
         return err_set(ERR_CONFIG,
                        "[data] val is empty: nothing to evaluate on; --text and --choices name something else");
-    TRY(session_weights(x, x->cfg->eval.ckpt, &initial));
+    TRY(session_weights(x, x->cfg->eval_ckpt, &initial));
     if (initial) fprintf(out, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     if (x->val) TRY(eval_validation(x, out));
     if (x->exam.text.from) TRY(eval_text(x, out));

@@ -396,7 +396,7 @@ static void say_data(const forking *f) {
 // A schedule goes by steps since the beginning, and does not begin again with a fork, nor stretch by itself: a new rate
 // alone may hardly train.
 static bool say_low_rate(const forking *f) {
-    int64_t next = f->m.at.step + 1, warmup = f->is->schedule.warmup;
+    int64_t next = f->m.at.step + 1, warmup = f->is->resolved.warmup;
     double rate = schedule_lr(f->is, next), lr = f->is->optimizer.lr;
     if (f->changes == 0 || next > f->is->run.steps || rate > 0.1001 * lr) return false;
     fprintf(f->out, "rate     %.3g at step %" PRId64 ", far below [optimizer] lr = %.3g: ", rate, next, lr);
@@ -405,14 +405,14 @@ static bool say_low_rate(const forking *f) {
                 changed(f, "schedule.warmup") ? "not over" : "as it was");
     else
         fprintf(f->out, "the decay to step %" PRId64 " is %s; raise [schedule] decay_steps for more\n",
-                f->is->schedule.decay_steps, changed(f, "schedule.decay_steps") ? "as good as over" : "as it was");
+                f->is->resolved.decay_steps, changed(f, "schedule.decay_steps") ? "as good as over" : "as it was");
     return true;
 }
 
 static bool has_all_steps(const forking *f) { return f->is->run.steps <= f->m.at.step; }
 
 static void say_steps(const forking *f) {
-    int64_t steps = f->is->run.steps, end = f->is->schedule.decay_steps;
+    int64_t steps = f->is->run.steps, end = f->is->resolved.decay_steps;
     if (has_all_steps(f)) fprintf(f->out, "steps    all %" PRId64 " of [run] steps are done: raise it\n", steps);
     else if (!say_low_rate(f) && end > 0 && end < steps)
         fprintf(f->out,

@@ -18,14 +18,14 @@
 
 err_t session_open_device(session *x, int number) {
     const config *c = x->cfg;
-    TRY(device_open(&x->dev, &(device_options){.kind = (device_kind)c->device.kind,
+    TRY(device_open(&x->dev, &(device_options){.kind = c->resolved.kind,
                                                .index = number,
                                                .threads = (int)c->device.threads,
-                                               .width = (vector_width)c->device.simd,
-                                               .products = (products)c->precision.products,
+                                               .width = c->device.simd,
+                                               .products = c->precision.products,
                                                .check = c->device.check,
                                                .profile = x->kind == SESSION_PROFILE,
-                                               .why = c->device.why[0] ? c->device.why : NULL}));
+                                               .why = c->resolved.why[0] ? c->resolved.why : NULL}));
     return stream_open(x->dev, &x->s);
 }
 
@@ -38,7 +38,7 @@ err_t session_open_model(session *x) {
 static source_options source_options_of(session *x, const char *files, bool held_out) {
     const config *c = x->cfg;
     return (source_options){.files = files,
-                            .format = (source_format)c->data.format,
+                            .format = c->data.format,
                             .wanted = x->net->input,
                             .inputs = x->net->inputs,
                             .ignores = c->data.ignore >= 0,

@@ -52,7 +52,7 @@ static err_t list_settings(const config *c, char **out) {
 }
 
 static transport_kind choose_transport(const session *x) {
-    transport_kind wanted = (transport_kind)x->cfg->reduce.transport;
+    transport_kind wanted = x->cfg->reduce.transport;
     if (wanted != TRANSPORT_AUTO) return wanted;
     return device_about(x->dev)->kind == DEVICE_CUDA ? TRANSPORT_NCCL : TRANSPORT_TCP;
 }
@@ -108,11 +108,11 @@ static model_tokens tokens_here(const session *x) {
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
-    int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
+    int64_t micros = c->batch.global / c->resolved.lanes / c->batch.micro;
     bool once = micros == 1 && x->net->adds_once;
     model_tokens tokens = tokens_here(x);
     return (state_options){
-        .compute = (dtype)c->precision.compute,
+        .compute = c->precision.compute,
         .stage = grid_group_size(&x->shape, GROUP_DATA) > 1 ? (int)c->parallel.zero : 0,
         .offload = x->kind != SESSION_LOOK && c->parallel.offload,
         .training = x->kind != SESSION_LOOK,
@@ -120,7 +120,7 @@ static state_options state_options_of(const session *x) {
         .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,
-        .lanes = c->batch.lanes * grid_context(&x->shape),
+        .lanes = c->resolved.lanes * grid_context(&x->shape),
         .micros = micros,
         .once_each = once,
         .once = once && tokens.count == 1,
@@ -150,7 +150,7 @@ static err_t open_stages(session *x, int rank, int world) {
     const config *c = x->cfg;
     x->shape = config_grid(c, world);
     grid_place at = grid_at(&x->shape, rank);
-    stage_options o = {.kind = (pipeline_kind)c->parallel.schedule,
+    stage_options o = {.kind = c->parallel.schedule,
                        .ranks = x->shape.pipeline,
                        .rank = at.stage,
                        .chunks = x->shape.pipeline > 1 ? config_chunks(c) : 1,
@@ -202,7 +202,7 @@ static loader_options feed_options(const session *x, int64_t last) {
         .inputs = x->net->inputs,
         .global = c->batch.global,
         .micro = c->batch.micro,
-        .lanes = c->batch.lanes,
+        .lanes = c->resolved.lanes,
         .first_step = x->step + 1,
         .last_step = last,
         .depth = (int)c->data.prefetch,

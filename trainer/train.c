@@ -74,7 +74,7 @@ static void greet_ranks(run *r) {
 
 static void greet_batch(run *r) {
     const session *x = &r->x;
-    int64_t lanes = x->cfg->batch.lanes, micro = x->cfg->batch.micro;
+    int64_t lanes = x->cfg->resolved.lanes, micro = x->cfg->batch.micro;
     char each[48] = "";
     if (x->net->units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", x->net->units, x->net->unit);
     monitor_say(&r->m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s",

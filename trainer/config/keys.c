@@ -33,13 +33,14 @@
 #define MANY 1e12              // more steps, tokens or bytes than anyone has
 #define EXACT 9007199254740991.0  // 2^53 - 1
 
-// Words are in the order of the enums that they stand for.
+// Lists of words that the trainer alone knows are in trainer/config/words.h; the enums of other rooms have theirs here, in
+// the order of their constants.
+_Static_assert(sizeof(device_kind) == sizeof(int), "the index of a word is read and written as an int");
 _Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device] backend");
 _Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512BF16 == 1 && WIDTH_AVX512 == 2 && WIDTH_AVX2 == 3 && WIDTH_NEON == 4 && WIDTH_PORTABLE == 5, "[device] simd");
 _Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_MEGATRON == 5 && FORMAT_IDX == 6, "[data] format");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
 _Static_assert(PRODUCTS_FP32 == 0 && PRODUCTS_BF16_PAIRS == 1, "[precision] products");
-_Static_assert(OPTIMIZER_ADAMW == 0 && OPTIMIZER_SGD == 1, "[optimizer] type");
 _Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
 _Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
 
@@ -52,7 +53,7 @@ static const setting first_keys[] = {
          "train until this step; may be raised later"),
     INT(run, bad_steps, LAYOUT, "50", 0, MANY, "max_skipped max_bad_steps",
          "stop a run that has diverged: after so many steps in a row whose loss or gradient is not finite; 0 = never"),
-    WORD(run, resume, LAYOUT, "auto", "auto never must other-bits", "",
+    WORD(run, resume, LAYOUT, "auto", RESUME_WORDS(WORD_TEXT) + 1, "",
          "`never` refuses a checkpoint, `must` to start without; `other-bits` takes one of other bits"),
     TEXT(run, faults, LOCAL, "", 0, "",
          "rehearse failures, such as write@3 (point@first or point@firstxcount, :rank for one rank; read write sync rename flip slow unit)"),
@@ -111,13 +112,13 @@ static const setting more_keys[] = {
          "storage of activations and of the weights in use; masters are fp32"),
     WORD(precision, products, BITS, "fp32", "fp32 bf16-pairs", "matmul_precision float32_matmul_precision",
          "what is multiplied on a CPU: as stored, or rounded to BF16, in pairs, which some CPUs do faster"),
-    WORD(precision, rounding, BITS, "nearest", "nearest stochastic", "stochastic_rounding",
+    WORD(precision, rounding, BITS, "nearest", ROUNDING_WORDS(WORD_TEXT) + 1, "stochastic_rounding",
          "of masters to 16-bit weights in use; stochastic: up or down by chance, the nearer the likelier"),
     {AT(precision, loss_scale), KEY_REAL, BITS, IN(precision, loss_scale), "dynamic", 1, 16777216, "dynamic", "grad_scale",
      "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)", FORK_UNSAID},
     INT(precision, scale_window, BITS, "2000", 1, MANY, "growth_interval", "good steps after which a dynamic loss scale doubles"),
 
-    WORD(optimizer, type, BITS, "adamw", "adamw sgd", "name", "the update rule"),
+    WORD(optimizer, type, BITS, "adamw", OPTIMIZER_WORDS(WORD_TEXT) + 1, "name", "the update rule"),
     REAL(optimizer, lr, BITS, "0.001", 0, 1000, "learning_rate max_lr", "learning rate at the end of the warm-up"),
     REAL(optimizer, beta1, BITS, "0.9", 0, 0.999999, "", "adamw: decay of the mean of the gradient"),
     REAL(optimizer, beta2, BITS, "0.99", 0, 0.999999, "", "adamw: decay of the mean of the gradient's square"),
@@ -127,7 +128,7 @@ static const setting more_keys[] = {
     REAL(optimizer, momentum, BITS, "0", 0, 0.999999, "", "sgd: share of a step that the next one goes on with"),
     BOOL(optimizer, nesterov, BITS, "no", "", "sgd: look ahead along the momentum"),
 
-    WORD(schedule, type, BITS, "cosine", "cosine linear constant wsd", "lr_scheduler",
+    WORD(schedule, type, BITS, "cosine", SCHEDULE_WORDS(WORD_TEXT) + 1, "lr_scheduler",
          "course of the learning rate after the warm-up; wsd = warm-up, stable, decay"),
     INT(schedule, warmup, BITS, "0", -1, MANY, "warmup_steps warmup_iters",
         "steps in which the rate rises to lr; 0 = a tenth of decay_steps, at most 100; -1 = none"),
@@ -145,7 +146,7 @@ static const setting more_keys[] = {
          "each of those ranks has rows of its own between a layer's matrices: less memory; does not change the result"),
     INT(parallel, pipeline, LAYOUT, "1", 1, 1024, "pp pipeline_parallel stages_count",
          "ranks that each run a part of the blocks, one after the other; does not change the result"),
-    WORD(parallel, schedule, LAYOUT, "1f1b", "gpipe 1f1b interleaved zb-h1 zb-v", "pipeline_schedule",
+    WORD(parallel, schedule, LAYOUT, "1f1b", PIPELINE_WORDS(WORD_TEXT) + 1, "pipeline_schedule",
          "order in which a pipeline runs micro-batches; does not change the result"),
     INT(parallel, chunks, LAYOUT, "1", 1, 64, "virtual_stages num_model_chunks", "interleaved: stages of each rank of a pipeline; zb-v has 2"),
     TEXT(parallel, stages, LAYOUT, "", 0, "balance", "blocks of each stage of a pipeline, such as 5 4 3; empty = even work"),
@@ -159,13 +160,13 @@ static const setting more_keys[] = {
          "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
     BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and optimizer state in host memory and update them there"),
 
-    WORD(reduce, order, BITS, "fixed", "fixed any", "",
+    WORD(reduce, order, BITS, "fixed", ORDER_WORDS(WORD_TEXT) + 1, "",
          "fixed: the same bits for every number of ranks; any: the transport's own sums"),
     REAL(reduce, bucket_mb, LAYOUT, "25", 0.001, 65536, "bucket_cap_mb bucket_size", "megabytes of gradients, and at least a block's, that are sent together while backward goes on"),
     WORD(reduce, transport, LAYOUT, "auto", "auto tcp nccl", "backend", "auto: NCCL between GPUs, else shared memory and TCP"),
     TEXT(reduce, nccl_library, LOCAL, "", 0, "", "path of libnccl.so.2; empty = the usual places"),
     TEXT(reduce, nccl_interface, LOCAL, "", 0, "NCCL_SOCKET_IFNAME", "network interface that NCCL uses; empty = its own choice"),
-    WORD(reduce, nccl_ib, LAYOUT, "auto", "auto no yes", "NCCL_IB_DISABLE", "may NCCL use InfiniBand"),
+    WORD(reduce, nccl_ib, LAYOUT, "auto", CHOICE_WORDS(WORD_TEXT) + 1, "NCCL_IB_DISABLE", "may NCCL use InfiniBand"),
     TEXT(reduce, nccl_algorithm, LAYOUT, "", 0, "NCCL_ALGO", "algorithms that NCCL may use, such as Ring; empty = its own choice"),
 
     TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
@@ -300,6 +301,20 @@ int config_next(const config *c, int row) {
 void *config_at(config *c, int row) {
     int key, type = model_of(row, &key);
     return (type < 0 ? (char *)c : (char *)&c->model.of) + config_key(row)->offset;
+}
+
+void *config_in_force(config *c, int row) {
+    static const struct {
+        size_t read, resolved;
+    } open[] = {
+        {IN(batch, lanes), IN(resolved, lanes)},
+        {IN(schedule, warmup), IN(resolved, warmup)},
+        {IN(schedule, decay_steps), IN(resolved, decay_steps)},
+    };
+    char *at = config_at(c, row);
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++)
+        if (at == (char *)c + open[i].read) return (char *)c + open[i].resolved;
+    return at;
 }
 
 static int find_in(const setting *k, int n, const char *section, const char *key) {
