@@ -93,8 +93,8 @@ static void the_verb_says_the_same(void **state) {
     rig r;
     char line[256] = "", expected[256], ckpt[1100];
     rig_open(&r, SESSION_TRAIN, "[eval]\nbatches = 3\n");
-    OK(session_counters(&r.x));
-    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
+    OK(session_fetch(&r.x));
+    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, &r.x.progress, 1, NULL));
     snprintf(ckpt, sizeof ckpt, "%s/ckpt/step-%08d", r.x.dir, 0);
     FILE *out = fmemopen(line, sizeof line, "w");
     r.c.eval_ckpt = ckpt;

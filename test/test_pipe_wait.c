@@ -26,7 +26,7 @@ static err_t train_steps(session *x, slow_run *r) {
     step_result s;
     TRY(session_init(x));
     TRY(session_feed(x, STEPS));
-    while (x->step < STEPS) TRY(session_step(x, &s));
+    while (x->progress.step < STEPS) TRY(session_step(x, &s));
     if (x->ranks->rank == 0) memcpy(r->report, s.reports, sizeof r->report);
     return session_settle(x);
 }

@@ -51,9 +51,9 @@ static course train(const char *dir, const char *more) {
         snprintf(k.text[i], sizeof k.text[i], "%s", text);
         free(text);
     }
-    OK(session_counters(&x));
+    OK(session_fetch(&x));
     OK(ckpt_hash(&x.state.ckpt, k.hash));
-    OK(ckpt_state_hash(&x.state.ckpt, k.state_hash));
+    OK(ckpt_state_hash(&x.state.ckpt, &x.progress, k.state_hash));
     session_close(&x);
     return k;
 }
@@ -123,10 +123,10 @@ static void go_on(const char *dir, const char *mode, int64_t last, char state_ha
     OK(session_resume(&x, &found, &m));
     if (!found) OK(session_init(&x));
     OK(session_feed(&x, c.run.steps));
-    while (x.step < last) OK(session_step(&x, &s));
-    OK(session_counters(&x));
-    OK(ckpt_save(x.dir, &x.state.ckpt, 2, NULL));
-    OK(ckpt_state_hash(&x.state.ckpt, state_hash));
+    while (x.progress.step < last) OK(session_step(&x, &s));
+    OK(session_fetch(&x));
+    OK(ckpt_save(x.dir, &x.state.ckpt, &x.progress, 2, NULL));
+    OK(ckpt_state_hash(&x.state.ckpt, &x.progress, state_hash));
     session_close(&x);
 }
 

@@ -84,9 +84,9 @@ static err_t whole_run(session *x, finding *f) {
         f->kept += x->runner.recorded_parts.part[2 * i + 1].calls.made != NULL;
     f->late = made(&x->runner), f->different = x->runner.recorded_parts.count;
     for (int i = 0; i < x->runner.actions.count; i++) f->parts += is_part(x->runner.actions.at[i].kind);
-    TRY(session_counters(x));
+    TRY(session_fetch(x));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
-    return ckpt_state_hash(&x->state.ckpt, f->state_hash);
+    return ckpt_state_hash(&x->state.ckpt, &x->progress, f->state_hash);
 }
 
 static err_t live(const config *c, const launch *at, void *ctx) {

@@ -97,7 +97,7 @@ static void a_session_writes_with_its_seed_and_step(void **state) {
     char *written, expected[TOKENS + 1] = "";
     look_open(&r.x, &r.c, r.dir, SESSION_LOOK,
               "[run]\nseed = 1337\n[sample]\ntokens = 80\ntemperature = 1\ntop_k = 0\n");
-    r.x.step = 1;
+    r.x.progress.step = 1;
     golden_read(LOOK_GOLDEN, "draws/1", TOKENS, theirs);
     for (int n = 0, at = 0; n < TOKENS; n++) {
         assert_true(theirs[n] > 0);  // a NUL would be written as three bytes
@@ -129,7 +129,7 @@ static void settings_are_those_of_the_run(void **state) {
                  "[run]\nseed = 9\n[sample]\ntokens = %d\ntemperature = %g\ntop_k = %d\ntop_p = %g\nmin_p = %g\n",
                  TOKENS, o.temperature, (int)o.top_k, o.top_p, o.min_p);
         look_open(&r.x, &r.c, r.dir, SESSION_LOOK, keys);
-        o.tokens = TOKENS, o.seed = 9, o.step = r.x.step = 3;
+        o.tokens = TOKENS, o.seed = 9, o.step = r.x.progress.step = 3;
         draw(&r, 7, o, tokens);
         OK(session_sample(&r.x, "The lan", &own));
         for (int n = 0; n < TOKENS; n++) written[i][n] = (char)tokens[n];

@@ -19,7 +19,7 @@ static void print_counts(const session *x, const evaluation *e, FILE *out) {
 static err_t eval_validation(session *x, FILE *out) {
     evaluation e;
     TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
-    fprintf(out, "step %" PRId64 "  loss %.6f", x->step, e.loss);
+    fprintf(out, "step %" PRId64 "  loss %.6f", x->progress.step, e.loss);
     if (x->net->vocab) fprintf(out, "  perplexity %.4f", fm_exp(e.loss));
     if (exam_of_bytes(x->cfg, x->words, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e.loss));
     if (x->possible > 0) fprintf(out, "  best possible %.6f", x->possible);
@@ -35,7 +35,7 @@ static err_t eval_text(session *x, FILE *out) {
     fprintf(out,
             "step %" PRId64 "  text %s  loss %.6f  perplexity %.4f  bits per byte %.6f  %" PRId64 " tokens, %" PRId64
             " bytes",
-            x->step, x->cfg->eval.text, m.loss, fm_exp(m.loss), m.bits_per_byte, p->tokens, p->bytes);
+            x->progress.step, x->cfg->eval.text, m.loss, fm_exp(m.loss), m.bits_per_byte, p->tokens, p->bytes);
     if (p->documents > 1) fprintf(out, " in %" PRId64 " documents", p->documents);
     if (p->prefix < 0)
         fprintf(out, ", without the first token%s, which has nothing before it", p->documents > 1 ? " of each" : "");
@@ -48,7 +48,7 @@ static err_t eval_choices(session *x, FILE *out) {
     answers a;
     questions_info about = questions_about(x->exam.questions);
     TRY(exam_questions(&x->exam, &x->evaluator, &a));
-    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s", x->step,
+    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s", x->progress.step,
             x->cfg->eval.choices, exam_acc(&a), exam_acc_norm(&a), a.questions, a.questions == 1 ? "" : "s",
             protocol[x->cfg->eval.protocol]);
     if (about.cut)

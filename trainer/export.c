@@ -316,7 +316,7 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
     if (rc == ERR_OK) rc = write_directory(&e, t);
     if (rc == ERR_OK)
         fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n",
-                x->step, e.pieces, e.bytes, st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
+                x->progress.step, e.pieces, e.bytes, st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
                 t                  ? "; with the tokenizer "
                 : has_words(&e, t) ? ""
                                    : "; without a tokenizer (--tokenizer PATH adds it)",

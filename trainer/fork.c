@@ -86,8 +86,8 @@ static err_t newest_sound(forking *f) {
         rc = ckpt_path(f->ckpt, f->dir, KIND_FINAL, steps[i]);
         if (rc != ERR_OK) break;
         rc = manifest_read(&f->m, f->ckpt);
-        if (rc == ERR_OK && ckpt_is_proven(&f->m.at, proven)) found = i;
-        else if (rc == ERR_OK && ckpt_is_sound(&f->m.at))
+        if (rc == ERR_OK && progress_is_proven(&f->m.at, proven)) found = i;
+        else if (rc == ERR_OK && progress_is_sound(&f->m.at))
             fprintf(f->out, "passed over %s: no loss after it was near its own, %.4g: its weights are ruined\n",
                     f->ckpt, f->m.at.loss);
         else if (rc == ERR_OK)
@@ -142,8 +142,8 @@ static err_t take_best(forking *f) {
 
 // Validation data may be harder than that of training: this is no reason to refuse it.
 static void say_measured(const forking *f) {
-    const ckpt_counters *at = &f->m.at;
-    if (ckpt_is_sound(at) && at->best_step == at->step && ckpt_is_far(at->best_loss, at->least_loss))
+    const run_progress *at = &f->m.at;
+    if (progress_is_sound(at) && at->best_step == at->step && loss_is_far(at->best_loss, at->least_loss))
         fprintf(f->out,
                 "careful: the validation loss at step %" PRId64
                 " was %.4g, and the lowest loss %.4g: these weights may be ruined\n",
@@ -161,7 +161,7 @@ static err_t choose(forking *f) {
     }
     TRY(is(at, "best") ? take_best(f) : take_step(f, at));
     TRY(manifest_read(&f->m, f->ckpt));
-    if (!ckpt_is_sound(&f->m.at))
+    if (!progress_is_sound(&f->m.at))
         fprintf(f->out,
                 "careful: the loss at step %" PRId64 " was %.4g, and %.4g at its lowest: these weights may be ruined\n",
                 f->m.at.step, f->m.at.loss, f->m.at.least_loss);
@@ -342,7 +342,7 @@ static void rescale(forking *f) {
     for (c = f->change; c < f->change + f->changes; c++)
         other |= is(c->key, "precision.compute") || is(c->key, "precision.loss_scale");
     if (!other) return;
-    state_from_counters(&fresh, &(ckpt_counters){0}, f->is);
+    state_from_progress(&fresh, &(run_progress){0}, f->is);
     f->as.at.loss_scale = fresh.loss_scale;
     f->as.at.good_steps = 0;
 }
@@ -357,7 +357,7 @@ static void set_revision(forking *f) {
 
 // The best checkpoint of a run is one of its own.
 static err_t set_counters(forking *f, int64_t log_bytes) {
-    ckpt_counters *at = &f->as.at;
+    run_progress *at = &f->as.at;
     source_info data = source_about(f->x.train);
     if (at->best_step != at->step) at->best_step = 0, at->best_loss = INFINITY;
     at->bad_steps = 0;

@@ -53,20 +53,15 @@ err_t session_describe(session *x) {
     if (x->train) memcpy(s->data_hash, source_about(x->train).hash, sizeof s->data_hash);
     memcpy(s->build, version_text(), strnlen(version_text(), sizeof s->build - 1));
     snprintf(s->sources, sizeof s->sources, "%s", version_sources());
-    s->at.best_loss = __builtin_inf();
-    s->at.loss = __builtin_nan("");
-    s->at.least_loss = __builtin_inf();
-    s->at.sound_step = -1;
     return ERR_OK;
 }
 
 // --- initial weights -------------------------------------------------------------------------------------------------
 
 // Call it before the weights are published: their rounding depends on the number of updates.
-static err_t adopt_counters(session *x) {
+static err_t adopt_progress(session *x) {
     step_state s;
-    state_from_counters(&s, &x->state.ckpt.at, x->cfg);
-    x->step = x->state.ckpt.at.step;
+    state_from_progress(&s, &x->progress, x->cfg);
     return state_set_step(&x->state, &s);
 }
 
@@ -87,15 +82,16 @@ static err_t find_own(const session *x, char dir[IO_PATH]) {
     return found ? io_path(dir, "%s", path) : ERR_OK;
 }
 
-// The masters of a checkpoint, however many ranks wrote it, and none of its counters.
+// The masters of a checkpoint, however many ranks wrote it, and none of its progress.
 static err_t take_masters(session *x, const char *dir) {
+    run_progress unused;
     ckpt_state *s = malloc(sizeof *s);
     err_t rc = comm_agree_ok(x->ranks, s ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a checkpoint's state"), x->s);
     if (rc == ERR_OK) {
         *s = x->state.ckpt;
         s->groups = 1, s->work = NULL, s->dev = NULL;
         rc = ckpt_prepare(s);
-        if (rc == ERR_OK) rc = ckpt_load(dir, s, true);
+        if (rc == ERR_OK) rc = ckpt_load(dir, s, &unused, true);
         if (rc != ERR_OK) config_blame(x->cfg, "model", "init_from");
         ckpt_release(s);
     }
@@ -122,7 +118,7 @@ static err_t init_from(session *x) {
 }
 
 err_t session_init(session *x) {
-    TRY(adopt_counters(x));
+    TRY(adopt_progress(x));
     if (x->cfg->model.init_from[0]) TRY(init_from(x));
     else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
     return tied_values(&x->state, x->s);
@@ -141,7 +137,7 @@ static void report_device(const session *x, monitor *m) {
         text, sizeof text,
         "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
         x->state.ckpt.other, now);
-    monitor_event(m, "device", x->state.ckpt.at.step, text);
+    monitor_event(m, "device", x->progress.step, text);
 }
 
 static void report_build(const session *x, monitor *m) {
@@ -149,12 +145,12 @@ static void report_build(const session *x, monitor *m) {
     char text[2 * CKPT_REVISION + 128];
     snprintf(text, sizeof text, "%s wrote the checkpoint, %s (sources %s) goes on", s->other_build, version_text(),
              version_sources());
-    if (s->other_build[0]) monitor_event(m, "build", s->at.step, text);
+    if (s->other_build[0]) monitor_event(m, "build", x->progress.step, text);
     snprintf(
         text, sizeof text,
         "the checkpoint was computed with %s, and this build goes on ([run] resume = other-bits): its bits are others from here on",
         s->other_bits);
-    if (s->other_bits[0]) monitor_event(m, "other_bits", s->at.step, text);
+    if (s->other_bits[0]) monitor_event(m, "other_bits", x->progress.step, text);
 }
 
 // The settings with the values that the run began with, where they were left open. Such keys are read step by step, not
@@ -175,17 +171,17 @@ static err_t adopt_keys(session *x, monitor *m) {
     if (!n) return ERR_OK;
     snprintf(text + n, sizeof text - (size_t)n,
              ", as when the run began: left open, they do not follow a changed run.steps");
-    monitor_event(m, "settings", s->at.step, text);
+    monitor_event(m, "settings", x->progress.step, text);
     return ERR_OK;
 }
 
 err_t session_resume(session *x, bool *found, monitor *m) {
-    TRY(ckpt_resume(x->dir, &x->state.ckpt, found, complain, m));
+    TRY(ckpt_resume(x->dir, &x->state.ckpt, &x->progress, found, complain, m));
     if (!*found) return ERR_OK;
     TRY(adopt_keys(x, m));
     if (x->state.ckpt.other[0]) report_device(x, m);
     report_build(x, m);
-    TRY(adopt_counters(x));
+    TRY(adopt_progress(x));
     TRY(state_publish(&x->state));
     return tied_values(&x->state, x->s);
 }
@@ -229,8 +225,8 @@ static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
         TRY(io_path(own, "%s/%s", x->dir, place));
         dir = own;
     }
-    TRY(ckpt_load(dir, &x->state.ckpt, true));
-    TRY(adopt_counters(x));
+    TRY(ckpt_load(dir, &x->state.ckpt, &x->progress, true));
+    TRY(adopt_progress(x));
     TRY(state_publish(&x->state));
     return tied_values(&x->state, x->s);
 }
@@ -256,12 +252,11 @@ err_t session_weights(session *x, const char *dir, bool *initial) {
     return *initial ? session_init(x) : adopt_products(x);
 }
 
-err_t session_counters(session *x) {
+err_t session_fetch(session *x) {
     step_state s;
     TRY(state_fetch(&x->state, true));
     TRY(state_get_step(&x->state, &s));
-    ckpt_counters *at = &x->state.ckpt.at;
-    at->step = x->step;
+    run_progress *at = &x->progress;
     at->adam_t = s.adam_t;
     at->skipped = s.skipped;
     at->loss_scale = s.loss_scale;

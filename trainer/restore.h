@@ -12,7 +12,7 @@ err_t session_describe(session *x);
 // Random weights, or those of [model] init_from; step 0.
 err_t session_init(session *x);
 
-// The newest good checkpoint of the run: weights, optimizer state, counters. *found = false: there is none. What
+// The newest good checkpoint of the run: weights, optimizer state, progress. *found = false: there is none. What
 // differs from the process that wrote it is logged as events of m.
 err_t session_resume(session *x, bool *found, monitor *m);
 
@@ -23,7 +23,7 @@ err_t session_load(session *x, const char *dir);
 // checkpoint has the weights of [model] init_from, where that is set: then *initial = true.
 err_t session_weights(session *x, const char *dir, bool *initial);
 
-// Reads the current counters of the state, for ckpt_save and the hashes.
-err_t session_counters(session *x);
+// Reads the masters, and into x->progress what the device counts, for ckpt_save and the hashes.
+err_t session_fetch(session *x);
 
 #endif

@@ -32,7 +32,7 @@ static bool others_listen(const session *x) { return x->ranks->world > 1 && !ses
 static err_t signal_life(session *x) {
     comm *host = x->ranks->host;
     char token = 0;
-    host->phase.what = "sample", host->phase.step = x->step, host->phase.number = 0;
+    host->phase.what = "sample", host->phase.step = x->progress.step, host->phase.number = 0;
     return host->table->broadcast(host, &token, sizeof token, 0, x->s);
 }
 
@@ -196,7 +196,7 @@ static err_t predict_texts(texts *t) {
                          .top_p = c->sample.top_p,
                          .min_p = c->sample.min_p,
                          .seed = (uint64_t)c->run.seed,
-                         .step = t->x->step};
+                         .step = t->x->progress.step};
     TRY(encode(t));
     for (int i = 0; i < t->count; i++) t->sink[i].of->prompt_tokens = t->text[i].count;
     TRY(evaluator_predict(&t->x->evaluator, &o, t->text, t->count));

@@ -203,7 +203,7 @@ static loader_options feed_options(const session *x, int64_t last) {
         .global = c->batch.global,
         .micro = c->batch.micro,
         .lanes = c->resolved.lanes,
-        .first_step = x->step + 1,
+        .first_step = x->progress.step + 1,
         .last_step = last,
         .depth = (int)c->data.prefetch,
     };
@@ -214,7 +214,7 @@ static loader_options feed_options(const session *x, int64_t last) {
 }
 
 err_t session_enter(session *x, const launch *at) {
-    x->step = 0;
+    x->progress = progress_none();
     x->faults.rank = at ? at->rank : 0;
     TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));
     TRY(open_ranks(x, at));
@@ -284,14 +284,14 @@ err_t session_feed(session *x, int64_t last) {
 }
 
 err_t session_queue(session *x) {
-    TRY(step_queue(&x->runner, x->data, x->step + 1));
-    x->step++;
+    TRY(step_queue(&x->runner, x->data, x->progress.step + 1));
+    x->progress.step++;
     return ERR_OK;
 }
 
 err_t session_collect(session *x, step_result *out) {
     err_t rc = step_collect(&x->runner, out);
-    if (rc != ERR_OK) x->step = x->runner.oldest - 1;
+    if (rc != ERR_OK) x->progress.step = x->runner.oldest - 1;
     return rc;
 }
 

@@ -12,6 +12,7 @@
 #include "comm/team/team.h"
 #include "data/loader.h"
 #include "data/tokenizer/tokenizer.h"
+#include "trainer/checkpoint/progress.h"
 #include "trainer/config/config.h"
 #include "trainer/evaluate.h"
 #include "trainer/exam.h"
@@ -49,7 +50,7 @@ typedef struct session {
     loader *data;
     void *ring;  // the loader's buffers
     size_t ring_bytes;
-    int64_t step;  // finished steps
+    run_progress progress;  // finished steps, counted when they are queued, and what is known of the run
 } session;
 
 // Can so many ranks run this model? ERR_CONFIG: its blocks can't be cut into these stages, or no such schedule has
@@ -82,8 +83,8 @@ err_t session_feed(session *x, int64_t last);
 // The next step.
 err_t session_step(session *x, step_result *out);
 
-// Its two halves (trainer/step/step.h). x->step counts a step as soon as it is queued. If a step turns out void,
-// x->step goes back to before it.
+// Its two halves (trainer/step/step.h). A step counts as finished (progress.step) as soon as it is queued. If it turns
+// out void, the count goes back to before it.
 err_t session_queue(session *x);
 err_t session_collect(session *x, step_result *out);
 

@@ -587,11 +587,11 @@ static void note_keys(const manifest *m, ckpt_state *s) {
     }
 }
 
-err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign) {
+err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, run_progress *at, bool foreign) {
     note_build(m, s);
     note_keys(m, s);
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
-    s->at = m->at;
+    *at = m->at;
     s->origin = m->origin;
     if (!foreign) take_open_keys(m, s);
     return ERR_OK;
@@ -611,24 +611,24 @@ static err_t same_manifest(const char *dir, const manifest *m, const ckpt_state 
     return rc;
 }
 
-err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign) {
+err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, run_progress *at, bool foreign) {
     manifest m;
     err_t rc = manifest_read(&m, ckpt_dir);
     if (rc == ERR_OK) rc = ckpt_fits(ckpt_dir, &m, s, foreign);
     rc = ckpt_agree(s, rc);
     if (rc == ERR_OK && !ckpt_alone(s)) rc = same_manifest(ckpt_dir, &m, s);
     if (rc == ERR_OK) rc = ckpt_read(ckpt_dir, &m, s);
-    if (rc == ERR_OK) rc = ckpt_adopt(ckpt_dir, &m, s, foreign);
+    if (rc == ERR_OK) rc = ckpt_adopt(ckpt_dir, &m, s, at, foreign);
     manifest_close(&m);
     return rc;
 }
 
-err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s) {
+err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at) {
     manifest m;
     memset(s, 0, sizeof *s);
     err_t rc = manifest_read(&m, ckpt_dir);
     if (rc == ERR_OK) {
-        s->at = m.at;
+        *at = m.at;
         s->keys = m.keys;
         memcpy(s->key, m.key, (size_t)m.keys * sizeof *m.key);
         memcpy(s->data_hash, m.data_hash, sizeof s->data_hash);
