@@ -119,7 +119,8 @@ static err_t ask(config *c, const arguments *a) {
 static err_t do_eval(const config *c, const arguments *a) {
     config asked = *c;
     int rank, world;
-    bool alone = !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->resolved.kind == DEVICE_CPU));
+    bool alone =
+        !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->resolved.kind == DEVICE_CPU));
     TRY(ask(&asked, a));
     return alone ? verb_eval(&asked, stdout)
                  : supervise(&asked, &(supervised){session_fits, eval_rank, NULL}, &rank, &world);

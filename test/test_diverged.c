@@ -151,8 +151,7 @@ enum { SAVED = 4 };
 
 static void save(world *w, const saved *x, bool best) {
     fill(w, x->step, 0);
-    w->at.bad_steps = x->bad, w->at.loss = x->loss, w->at.least_loss = x->least,
-    w->at.sound_step = x->sound_step;
+    w->at.bad_steps = x->bad, w->at.loss = x->loss, w->at.least_loss = x->least, w->at.sound_step = x->sound_step;
     w->at.best_step = x->best_step, w->at.best_loss = x->best_step ? x->best_loss : INFINITY;
     OK(ckpt_save(w->dir, &w->s, &w->at, 0, NULL));
     if (best) OK(ckpt_mark_best(w->dir, &w->s, x->step, NULL));

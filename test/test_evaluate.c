@@ -57,7 +57,7 @@ static void no_two_windows_are_alike(void **state) {
 static void every_window_has_its_loss(void **state) {
     (void)state;
     rig r;
-    rig_open(&r, SESSION_LOOK, "");
+    rig_open(&r, SESSION_INFERENCE, "");
     for (int64_t batch = 0; batch * 4 < WINDOWS; batch++) {
         double loss;
         int64_t windows;
@@ -80,7 +80,7 @@ static void the_mean_is_over_the_split_or_its_first_batches(void **state) {
         rig r;
         long long micro = micros[k];
         snprintf(more, sizeof more, "[batch]\nglobal = %lld\nmicro = %lld\n", micro, micro);
-        rig_open(&r, k % 2 ? SESSION_TRAIN : SESSION_LOOK, more);
+        rig_open(&r, k % 2 ? SESSION_TRAIN : SESSION_INFERENCE, more);
         expect_mean(&r, 0, WINDOWS);
         for (int64_t n = 1; n <= 23; n++) expect_mean(&r, n, n * micro < WINDOWS ? n * micro : WINDOWS);
         rig_close(&r);

@@ -253,7 +253,7 @@ static void look_open(session *x, config *c, const char *dir, const char *from, 
              "[data]\nval =\n[batch]\nglobal = 1\nmicro = 1\n[device]\nthreads = 1\n[sample]\ntokens = 0\n%s", section);
     free(section);
     load_config(c, dir, text, more);
-    OK(session_open(x, c, SESSION_LOOK, NULL));
+    OK(session_open(x, c, SESSION_INFERENCE, NULL));
     OK(session_init(x));
 }
 

@@ -217,7 +217,7 @@ static void looking_reads_no_optimizer_state(void **state) {
     session x;
     run_to(dir, MOMENTUM, "", 2);
     load_config(&c, dir, small_model, kinds[0].settings);
-    OK(session_open(&x, &c, SESSION_LOOK, NULL));
+    OK(session_open(&x, &c, SESSION_INFERENCE, NULL));
     snprintf(path, sizeof path, "%s/ckpt/step-%08d/optimizer.safetensors", x.dir, 2);
     assert_int_equal(unlink(path), 0);
     OK(session_load(&x, NULL));

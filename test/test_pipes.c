@@ -64,7 +64,7 @@ static err_t take_step(session *x, finding *f) {
 static err_t take_sample(session *x, finding *f) {
     char *text;
     if (!x->net->vocab) return ERR_OK;
-    if (x->ranks->rank > 0 && !session_writes_together(x)) return session_hear_sample(x);
+    if (x->ranks->rank > 0 && !session_samples_on_all(x)) return session_await_sample(x);
     TRY(session_sample(x, x->cfg->sample.prompt, &text));
     snprintf(f->sample, sizeof f->sample, "%s", text);
     free(text);

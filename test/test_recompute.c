@@ -204,7 +204,7 @@ static void memory_shrinks_by_what_is_not_kept(void **state) {
         size_t look = none - (LAYERS - 1) * input_bytes(e) - LAYERS * (cheap_bytes(e) + costly_bytes(e)) -
                       backward_bytes(e) + forward_bytes(e) + texts_bytes(8, e) - texts_bytes(1, e);
         for (int mode = 0; mode < 3; mode++)
-            expect_bytes("forward only", types[t], activations(dir, types[t], modes[mode], SESSION_LOOK), look);
+            expect_bytes("forward only", types[t], activations(dir, types[t], modes[mode], SESSION_INFERENCE), look);
     }
     drop_dir(dir);
 }
@@ -234,7 +234,7 @@ static void without_backward_the_same_is_said(void **state) {
     double loss[2];
     for (int t = 0; t < 3; t++) {
         look_at(dir, types[t], SESSION_TRAIN, &loss[0], text[0]);
-        look_at(dir, types[t], SESSION_LOOK, &loss[1], text[1]);
+        look_at(dir, types[t], SESSION_INFERENCE, &loss[1], text[1]);
         if (loss[0] != loss[1])
             fail_msg("%s: evaluation %.17g, where nothing is kept %.17g", types[t], loss[0], loss[1]);
         assert_string_equal(text[0], text[1]);

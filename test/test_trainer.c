@@ -389,7 +389,7 @@ static void restarts_bring_back_stochastic_weights(void **state) {
         if (i + 1 < RUN) OK(session_feed(&part.x, RUN));
     }
     session_close(&part.x);
-    OK(session_open(&part.x, &part.c, SESSION_LOOK, NULL));
+    OK(session_open(&part.x, &part.c, SESSION_INFERENCE, NULL));
     OK(session_load(&part.x, NULL));
     OK(eval_loss(&part.x, 0, &eval[0], &windows));
     OK(eval_loss(&whole.x, 0, &eval[1], &windows));

@@ -70,7 +70,7 @@ static err_t all_hear(session *x) {
 static err_t look(const config *c, const launch *at, void *ctx) {
     session x;
     (void)ctx;
-    err_t rc = session_open(&x, c, SESSION_LOOK, at);
+    err_t rc = session_open(&x, c, SESSION_INFERENCE, at);
     if (rc == ERR_OK) rc = all_hear(&x);
     session_abort(&x, rc);
     session_close(&x);

@@ -58,7 +58,7 @@ typedef struct choice {
     bool newest_far;                 // newest_loss is far above the lowest
 } choice;
 
-static void look_at(choice *x, const diverged_run *r, int64_t step) {
+static void consider(choice *x, const diverged_run *r, int64_t step) {
     char dir[IO_PATH];
     manifest m = {0};
     err_t rc = ckpt_path(dir, r->dir, KIND_FINAL, step);
@@ -79,7 +79,7 @@ static err_t choose(choice *x, const diverged_run *r) {
     *x = (choice){.newest = -1, .sound = -1, .best = -1, .least = r->least};
     TRY(ckpt_steps(r->dir, KIND_FINAL, &steps, &count));
     for (int i = 0; i < count && x->sound < 0; i++)
-        if (steps[i] < r->first) look_at(x, r, steps[i]);
+        if (steps[i] < r->first) consider(x, r, steps[i]);
     free(steps);
     TRY(io_path(dir, "%s/best", r->dir));
     if (ckpt_exists(dir) && manifest_read(&m, dir) == ERR_OK && m.at.step < r->first &&

@@ -48,9 +48,9 @@ static err_t eval_choices(session *x, FILE *out) {
     answers a;
     questions_info about = questions_about(x->exam.questions);
     TRY(exam_questions(&x->exam, &x->evaluator, &a));
-    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s", x->progress.step,
-            x->cfg->eval.choices, exam_acc(&a), exam_acc_norm(&a), a.questions, a.questions == 1 ? "" : "s",
-            protocol[x->cfg->eval.protocol]);
+    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s",
+            x->progress.step, x->cfg->eval.choices, exam_acc(&a), exam_acc_norm(&a), a.questions,
+            a.questions == 1 ? "" : "s", protocol[x->cfg->eval.protocol]);
     if (about.cut)
         fprintf(out, "; %" PRId64 " of %" PRId64 " rows lost their beginning, for the context", about.cut, about.rows);
     fprintf(out, "\n");
@@ -71,7 +71,7 @@ static err_t eval_session(session *x, FILE *out) {
 
 err_t verb_eval(const config *c, FILE *out) {
     session x;
-    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
+    err_t rc = session_open(&x, c, SESSION_INFERENCE, NULL);
     if (rc == ERR_OK) rc = eval_session(&x, out);
     session_close(&x);
     return rc;
@@ -81,7 +81,8 @@ err_t verb_eval(const config *c, FILE *out) {
 err_t eval_rank(const config *c, const launch *at, board *b) {
     session x = {0};
     FILE *out = at->rank == 0 ? stdout : fopen("/dev/null", "we");
-    err_t rc = out ? session_machine(&x, c, SESSION_LOOK, at->local) : err_set(ERR_IO, "/dev/null can't be opened");
+    err_t rc =
+        out ? session_machine(&x, c, SESSION_INFERENCE, at->local) : err_set(ERR_IO, "/dev/null can't be opened");
     if (rc == ERR_OK) rc = waiting_enter(&x, at, b, false);
     if (rc == ERR_OK) rc = eval_session(&x, out);
     if (rc == ERR_OK) rc = session_settle(&x);

@@ -365,7 +365,7 @@ static err_t export_run(const export_options *o, config *c, FILE *out) {
     c->eval.text[0] = c->eval.choices[0] = 0;
     c->sample.tokens = 0;
     c->device.plans[0] = 0;
-    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
+    err_t rc = session_open(&x, c, SESSION_INFERENCE, NULL);
     if (rc == ERR_OK) rc = export_session(&x, o, ckpt, out);
     session_close(&x);
     return rc;

@@ -109,7 +109,7 @@ static err_t newest_sound(forking *f) {
                    count, f->dir);
 }
 
-static err_t take_step(forking *f, const char *at) {
+static err_t choose_step(forking *f, const char *at) {
     char *end;
     errno = 0;
     int64_t step = strtoll(at, &end, 10);
@@ -129,7 +129,7 @@ static err_t take_step(forking *f, const char *at) {
 }
 
 // The link is followed once, so that it may move meanwhile.
-static err_t take_best(forking *f) {
+static err_t choose_best(forking *f) {
     char path[IO_PATH];
     TRY(io_path(path, "%s/best", f->dir));
     char *real = realpath(path, NULL);
@@ -159,7 +159,7 @@ static err_t choose(forking *f) {
         say_measured(f);
         return ERR_OK;
     }
-    TRY(is(at, "best") ? take_best(f) : take_step(f, at));
+    TRY(is(at, "best") ? choose_best(f) : choose_step(f, at));
     TRY(manifest_read(&f->m, f->ckpt));
     if (!progress_is_sound(&f->m.at))
         fprintf(f->out,
@@ -263,7 +263,7 @@ static const char *recorded(const forking *f, const char *key) {
 }
 
 // A bits key: the checkpoint of the new run has the new value.
-static err_t take_key(forking *f, const char *key, const char *now, const char **was) {
+static err_t set_bits_key(forking *f, const char *key, const char *now, const char **was) {
     const char *says = recorded(f, key);
     bool plans = is(key, "device.plans");  // of these the checkpoint says what they are, not where
     if (says && !plans) *was = says;
@@ -279,7 +279,7 @@ static err_t take_key(forking *f, const char *key, const char *now, const char *
 
 static err_t compare_one(forking *f, const char *key, const char *now, bool bits) {
     const char *was = value_in(&f->before, key);
-    if (bits) TRY(take_key(f, key, now, &was));
+    if (bits) TRY(set_bits_key(f, key, now, &was));
     if (!was || is(was, now) || is(key, "run.name") || is(key, "run.dir")) return ERR_OK;
     f->change[f->changes++] = (change){.was = was, .is = now};
     snprintf(f->change[f->changes - 1].key, CKPT_KEY, "%s", key);

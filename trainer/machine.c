@@ -29,9 +29,7 @@ err_t session_open_device(session *x, int number) {
     return stream_open(x->dev, &x->s);
 }
 
-err_t session_open_model(session *x) {
-    return model_open(&x->net, model_types[x->cfg->model.type], &x->cfg->model.of);
-}
+err_t session_open_model(session *x) { return model_open(&x->net, model_types[x->cfg->model.type], &x->cfg->model.of); }
 
 // --- data ------------------------------------------------------------------------------------------------------------
 
@@ -75,7 +73,7 @@ static err_t open_data(session *x) {
     const config *c = x->cfg;
     source_options o = source_options_of(x, "", false);
     if (x->kind >= SESSION_BENCH) return made_up_open(&x->train, &o, (uint64_t)c->run.seed, 4 * c->batch.global);
-    if (x->kind != SESSION_LOOK) TRY(open_split(x, &x->train, "train", c->data.train, false));
+    if (x->kind != SESSION_INFERENCE) TRY(open_split(x, &x->train, "train", c->data.train, false));
     TRY(find_possible(x));
     if (c->data.holdout) return open_split(x, &x->val, "train", c->data.train, true);
     return c->data.val[0] ? open_split(x, &x->val, "val", c->data.val, false) : ERR_OK;

@@ -83,7 +83,7 @@ static err_t find_own(const session *x, char dir[IO_PATH]) {
 }
 
 // The masters of a checkpoint, however many ranks wrote it, and none of its progress.
-static err_t take_masters(session *x, const char *dir) {
+static err_t load_masters(session *x, const char *dir) {
     run_progress unused;
     ckpt_state *s = malloc(sizeof *s);
     err_t rc = comm_agree_ok(x->ranks, s ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a checkpoint's state"), x->s);
@@ -114,7 +114,7 @@ static err_t init_from(session *x) {
              : err_set(ERR_DATA, "[model] init_from = %s: is a checkpoint on another node, and not on this one",
                        c->model.init_from);
     TRY(comm_agree_ok(x->ranks, rc, x->s));
-    return take_masters(x, dir);
+    return load_masters(x, dir);
 }
 
 err_t session_init(session *x) {

@@ -114,8 +114,8 @@ static state_options state_options_of(const session *x) {
     return (state_options){
         .compute = c->precision.compute,
         .stage = grid_group_size(&x->shape, GROUP_DATA) > 1 ? (int)c->parallel.zero : 0,
-        .offload = x->kind != SESSION_LOOK && c->parallel.offload,
-        .training = x->kind != SESSION_LOOK,
+        .offload = x->kind != SESSION_INFERENCE && c->parallel.offload,
+        .training = x->kind != SESSION_INFERENCE,
         .optimizer = &c->optimizer,
         .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,

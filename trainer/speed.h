@@ -12,7 +12,6 @@
 
 #include "trainer/session.h"
 
-
 typedef struct speed {
     double flops;  // of a step, by all ranks
     double peak;   // FLOP/s of all ranks; 0: not known

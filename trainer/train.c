@@ -26,16 +26,17 @@
 typedef struct run {
     session x;
     monitor m;
-    board *b;                   // shared with the node's supervisor and watcher
-    board_rank *mine;           // this rank's part of it, NULL: it has none
-    rank_report times, shares;  // since the last logged step; since the last record of ranks
+    board *b;                // shared with the node's supervisor and watcher
+    board_rank *mine;        // this rank's part of it, NULL: it has none
+    rank_report step_times;  // of all ranks, since the last logged step
+    rank_report rank_times;  // of all ranks, since the last record of ranks
     power power;
     speed speed;
     double read_at;     // when the loader was last asked how it reads
     run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
-    divergence bad;     // what its losses say of the run
+    divergence bad;     // has it diverged?
     double logged_at;   // when the last step was logged, or the next one begun
     bool confirmed;     // the ranks have compared their matmul plans
 } run;
@@ -139,7 +140,7 @@ static err_t resume_or_start(run *r) {
 
 static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-// Would this step be saved without a request to stop? Only then the log has a record of it, so the log of a run that
+// Would this step be saved without a request to stop? Only then its checkpoint is logged, so that the log of a run that
 // was stopped reads like that of one that was not.
 static bool save_is_due(const run *r) {
     const config *c = r->x.cfg;
@@ -179,7 +180,8 @@ static err_t start_log(run *r) {
     if (r->saved < 0) return ERR_OK;
     char text[128];
     int64_t steps = x->cfg->run.steps;
-    if (x->progress.step < steps) snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->progress.step, steps);
+    if (x->progress.step < steps)
+        snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->progress.step, steps);
     else if (x->progress.step == steps)
         snprintf(text, sizeof text, "after step %" PRId64 " of %" PRId64 ": all are done", steps, steps);
     else
@@ -226,8 +228,8 @@ static err_t run_open(run *r, const config *c, const launch *at) {
     TRY(session_machine(&r->x, c, SESSION_TRAIN, at->local));
     TRY(waiting_enter(&r->x, at, r->b, true));
     show_rank(r);
-    TRY(report_open(&r->times, r->x.ranks->world));
-    TRY(report_open(&r->shares, r->x.ranks->world));
+    TRY(report_open(&r->step_times, r->x.ranks->world));
+    TRY(report_open(&r->rank_times, r->x.ranks->world));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
     if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
@@ -243,8 +245,8 @@ static err_t run_open(run *r, const config *c, const launch *at) {
 
 static void run_close(run *r) {
     monitor_close(&r->m);
-    report_close(&r->times);
-    report_close(&r->shares);
+    report_close(&r->step_times);
+    report_close(&r->rank_times);
     power_close(&r->power);
     speed_close(&r->speed);
     session_close(&r->x);
@@ -265,8 +267,7 @@ static const char *advice(const run *r, int64_t step, int64_t count, double loss
 static void say_ruined(run *r, int64_t step) {
     char text[DIVERGED_TEXT];
     int64_t count = r->bad.far_steps > 0 ? r->bad.far_steps : 1;
-    if (r->x.ranks->rank == 0)
-        monitor_event(&r->m, "ruined", step, advice(r, step, count, r->x.progress.loss, text));
+    if (r->x.ranks->rank == 0) monitor_event(&r->m, "ruined", step, advice(r, step, count, r->x.progress.loss, text));
 }
 
 // A run that ends should not look well if its loss does not.
@@ -309,14 +310,14 @@ static void name_straggler(run *r, int64_t step, const rank_summary *t) {
 
 // How each rank has spent its time since the last such record.
 static void log_ranks(run *r, int64_t step) {
-    rank_report *x = &r->shares;
+    rank_report *x = &r->rank_times;
     if (!due(step, r->x.cfg->log.ranks_every)) return;
     const ranks_record said = {.step = step, .steps = x->steps, .world = x->world, .sum = x->sum};
     if (x->steps) monitor_log(&r->m, &(record){RECORD_RANKS, .ranks = said});
     report_clear(x);
 }
 
-// How the loader reads, for those who look at the board: twice as often as they look.
+// Puts the loader's figures on the board, every half second: readers of the board come once a second.
 static void show_reading(run *r, double now) {
     enum { NS = 1000000000 };
     board_rank *to = r->mine;
@@ -340,9 +341,9 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     if (hashed) TRY(session_settle(&r->x));
     if (hashed) TRY(state_fetch(&r->x.state, false));
     if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
-    report_add(&r->times, s->reports);
-    report_add(&r->shares, s->reports);
-    rank_summary times = logged && world > 1 ? report_take(&r->times, r->x.state.reduce) : (rank_summary){0};
+    report_add(&r->step_times, s->reports);
+    report_add(&r->rank_times, s->reports);
+    rank_summary times = logged && world > 1 ? report_take(&r->step_times, r->x.state.reduce) : (rank_summary){0};
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
     bool timed = report_is_timed(s->reports, world);
     int64_t units = c->batch.global * r->x.net->units;
@@ -379,7 +380,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     return ERR_OK;
 }
 
-// The numbers of an evaluation beside the loss, by name.
+// What an evaluation measures beside the loss, by name.
 typedef struct figures {
     int count;
     const char *name[MODEL_METRICS + 3];
@@ -437,7 +438,7 @@ static err_t evaluate_now(run *r, bool *improved) {
 }
 
 // A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. `again`:
-// the step will be saved once more, and have its record then.
+// this step will be saved once more, and its checkpoint is logged then.
 static err_t save_now(run *r, bool again) {
     session *x = &r->x;
     run_progress *at = &x->progress;
@@ -450,7 +451,8 @@ static err_t save_now(run *r, bool again) {
     at->log_bytes = monitor_log_bytes(&r->m);
     TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log; every node's manifest stores its length
     comm_be_patient(x->ranks->host, true);                // for the slowest disk
-    x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->progress.step, x->ranks->host->phase.number = 0;
+    x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->progress.step,
+    x->ranks->host->phase.number = 0;
     err_t rc = ckpt_save(x->dir, &x->state.ckpt, &x->progress, 0, &x->faults);
     comm_be_patient(x->ranks->host, false);
     if (rc != ERR_OK) {  // between_steps prunes
@@ -475,7 +477,7 @@ static err_t show_sample(run *r) {
     board_enter(r->mine, PHASE_SAMPLING, step_of(r));
     TRY(session_settle(&r->x));
     r->x.ranks->phase = (comm_phase){"sample", step_of(r), 0};
-    err_t rc = r->x.ranks->rank == 0 || session_writes_together(&r->x) ? write_sample(r) : session_hear_sample(&r->x);
+    err_t rc = r->x.ranks->rank == 0 || session_samples_on_all(&r->x) ? write_sample(r) : session_await_sample(&r->x);
     TRY(session_settle(&r->x));
     return comm_agree_ok(r->x.ranks, rc, r->x.s);
 }
@@ -489,36 +491,38 @@ static bool sample_is_due(const run *r, bool last) {
     return r->x.net->vocab && r->x.cfg->sample.tokens > 0 && (last || due(step_of(r), r->x.cfg->sample.every));
 }
 
-static bool look_is_due(const run *r, bool last) { return eval_is_due(r, last) || sample_is_due(r, last); }
+static bool eval_or_sample_is_due(const run *r, bool last) { return eval_is_due(r, last) || sample_is_due(r, last); }
 
-static err_t look(run *r, bool last, bool *improved) {
+static err_t evaluate_and_sample(run *r, bool last, bool *improved) {
     if (eval_is_due(r, last)) TRY(evaluate_now(r, improved));
     return sample_is_due(r, last) ? show_sample(r) : ERR_OK;
 }
 
-// Order matters: log first, then save, because a checkpoint must contain what the log says up to the length that it
-// stores. A failure here ends the run, but only after the trained weights are saved.
+// Logs first, then saves: a checkpoint stores the length of the log, and must be as good as what the log says up to
+// there. A failed evaluation ends the run, but only after the trained weights are saved.
 static err_t between_steps(run *r, bool stopping) {
     bool last = step_of(r) == r->x.cfg->run.steps, improved = false;
     run_progress before = r->x.progress;
     err_record why = {0};
-    if (stopping && look_is_due(r, last)) TRY(save_now(r, true));  // evaluating may take longer than the stop may last
-    if (look(r, last, &improved) != ERR_OK) why = *err_last();
+    if (stopping && eval_or_sample_is_due(r, last))
+        TRY(save_now(r, true));  // evaluating may take longer than the stop may last
+    if (evaluate_and_sample(r, last, &improved) != ERR_OK) why = *err_last();
     if (save_is_due(r) || stopping || why.code) TRY(save_now(r, false));
     bool saved = r->saved == step_of(r);
     if (improved && !saved && r->x.cfg->checkpoint.keep_best)
         r->x.progress.best_loss = before.best_loss, r->x.progress.best_step = before.best_step;
     if (r->x.cfg->checkpoint.keep_best && ((improved && saved) || r->best_pending)) mark_best(r);
-    if (saved && ckpt_prune(r->x.dir, &r->x.state.ckpt, &r->x.progress, step_of(r), (int)r->x.cfg->checkpoint.keep) != ERR_OK)
+    if (saved &&
+        ckpt_prune(r->x.dir, &r->x.state.ckpt, &r->x.progress, step_of(r), (int)r->x.cfg->checkpoint.keep) != ERR_OK)
         monitor_event(&r->m, "prune_failed", step_of(r), err_last()->text);
     return why.code ? err_restore(&why) : ERR_OK;
 }
 
 // Must the queue drain now, because something other than a step comes next?
-static bool rests(const run *r) {
+static bool must_drain(const run *r) {
     bool last = step_of(r) == r->x.cfg->run.steps;
     return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(step_of(r), r->x.cfg->log.hash_every) ||
-           look_is_due(r, last) || save_is_due(r);
+           eval_or_sample_is_due(r, last) || save_is_due(r);
 }
 
 static err_t collect_step(run *r, bool *stopping) {
@@ -534,8 +538,8 @@ static err_t collect_step(run *r, bool *stopping) {
     return ERR_OK;
 }
 
-// Once, after the first step of a process, which has met all shapes of a step, and before anything is saved.
-static err_t confirm(run *r) {
+// Runs once, after the first step, before anything is saved: the first step has used all matmul plans.
+static err_t compare_plans(run *r) {
     if (r->confirmed) return ERR_OK;
     TRY(session_settle(&r->x));
     TRY(arithmetic_confirm(r->x.dev, r->x.ranks, r->x.s));
@@ -543,21 +547,21 @@ static err_t confirm(run *r) {
     return ERR_OK;
 }
 
-// Queues the next step and logs what is due: on a CPU that step; on a GPU the previous one, and that step too if the
-// queue must drain.
-static err_t step_on(run *r, bool *stopping) {
+// Queues the next step, and collects and logs finished ones: on a CPU this step; on a GPU the previous one, and if the
+// queue must drain this one too.
+static err_t advance(run *r, bool *stopping) {
     r->x.runner.stop_wanted = atomic_load(&r->b->stop);
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
-    int most = rests(r) ? 0 : 1;
+    int most = must_drain(r) ? 0 : 1;
     while (r->x.runner.uncollected > (*stopping || r->bad.gave_up ? 0 : most)) TRY(collect_step(r, stopping));
-    return confirm(r);
+    return compare_plans(r);
 }
 
-// Data that can't be read ends the run, but only after the weights of the last step are saved: a step without data
-// updates nothing.
+// Data that can't be read ends the run, but only after the weights of the last step are saved. The failed step has
+// updated nothing.
 static err_t step_or_save(run *r, bool *stopping) {
-    err_t rc = step_on(r, stopping);
+    err_t rc = advance(r, stopping);
     if ((rc != ERR_DATA && rc != ERR_IO) || step_of(r) == 0 || r->saved == step_of(r)) return rc;
     err_record why = *err_last();
     TRY(save_now(r, false));
@@ -574,8 +578,8 @@ static err_t say_stopped(run *r) {
                    r->x.cfg->run.steps);
 }
 
-// Nothing is saved: the weights are those of before, or ruined. The command that is printed goes on from a checkpoint
-// that is good.
+// Saves nothing: the weights are what they were before the bad steps, or ruined. Prints a command that goes on from a
+// good checkpoint.
 static err_t give_up(run *r) {
     char text[DIVERGED_TEXT + 96], what[DIVERGED_TEXT];
     atomic_store(&r->b->gave_up, 1);
@@ -590,8 +594,8 @@ static err_t give_up(run *r) {
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
     const session *x = &r->x;
-    monitor_log(
-        &r->m, &(record){RECORD_START, .start = {.step = x->progress.step, .units = x->progress.step * c->batch.global * x->net->units}});
+    monitor_log(&r->m, &(record){RECORD_START, .start = {.step = x->progress.step,
+                                                         .units = x->progress.step * c->batch.global * x->net->units}});
     board_enter(r->mine, PHASE_STEPPING, step_of(r));
     while (step_of(r) < c->run.steps) {
         bool stopping = false;

@@ -5,7 +5,6 @@
 
 #include "trainer/session.h"
 
-
 // session_enter, which may take as long as the slowest node. Until all have met: ERR_INTERRUPTED once the run is to
 // stop (b->stop), and ERR_UNAVAILABLE once another rank of this node has ended. says: the first rank of a node prints
 // what it waits for, after 2 s, when that changes, and every 30 s; and on a node that is not the first, that it has

@@ -87,13 +87,13 @@ static inline void fill(world *w, int64_t step, uint32_t salt) {
     uint32_t key = (uint32_t)step * 1000 + salt;
     fill_group(w->master, key), fill_group(w->m, key + 1), fill_group(w->v, key + 2);
     w->at = (run_progress){.step = step,
-                              .adam_t = step - 1,
-                              .skipped = 1,
-                              .loss_scale = 32768,
-                              .good_steps = 7,
-                              .best_loss = 1.0 / 3 + salt,
-                              .best_step = step,
-                              .log_bytes = 1000 * step};
+                           .adam_t = step - 1,
+                           .skipped = 1,
+                           .loss_scale = 32768,
+                           .good_steps = 7,
+                           .best_loss = 1.0 / 3 + salt,
+                           .best_step = step,
+                           .log_bytes = 1000 * step};
 }
 
 static inline void scramble(world *w) {

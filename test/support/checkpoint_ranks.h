@@ -201,13 +201,13 @@ static inline void words_of(uint32_t word[4], int64_t step, uint32_t salt, int g
 
 static inline run_progress counters_of(int64_t step, uint32_t salt) {
     return (run_progress){.step = step,
-                           .adam_t = step - 1 + salt,
-                           .skipped = 1,
-                           .loss_scale = 32768,
-                           .good_steps = 7,
-                           .best_loss = 1.0 / 3,
-                           .best_step = step,
-                           .log_bytes = 1000 * step};
+                          .adam_t = step - 1 + salt,
+                          .skipped = 1,
+                          .loss_scale = 32768,
+                          .good_steps = 7,
+                          .best_loss = 1.0 / 3,
+                          .best_step = step,
+                          .log_bytes = 1000 * step};
 }
 
 // Fills in, or compares with, what this rank has of the state. Scrambled first when it is to be loaded.

@@ -42,8 +42,8 @@ static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s, run_prog
     return ERR_OK;
 }
 
-static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, run_progress *at,
-                     bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx) {
+static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, run_progress *at, bool *found,
+                     void (*complain)(void *ctx, const err_record *why), void *ctx) {
     err_record newest = {0}, unread = {0};
     int unreadable = 0;
     for (int i = 0; i < count; i++) {

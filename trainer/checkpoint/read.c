@@ -537,7 +537,7 @@ err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool fo
 }
 
 // On the same arithmetic all these plans worked once: a device that refuses one would compute other bits.
-static err_t take_plans(const char *dir, const manifest *m, ckpt_state *s) {
+static err_t load_plans(const char *dir, const manifest *m, ckpt_state *s) {
     for (int i = 0; i < m->plans; i++) {
         if (device_plans_set(s->dev, m->plan[i]) == ERR_OK) continue;
         if (!s->any_device)
@@ -554,7 +554,7 @@ static err_t compare_arithmetic(const char *dir, const manifest *m, ckpt_state *
     char now[DEVICE_ARITHMETIC];
     s->other[0] = 0;
     device_arithmetic(s->dev, now, sizeof now);
-    if (strcmp(m->arithmetic, now) == 0) return take_plans(dir, m, s);
+    if (strcmp(m->arithmetic, now) == 0) return load_plans(dir, m, s);
     if (!same_arithmetic(m, now)) snprintf(s->other, sizeof s->other, "%s", m->arithmetic);
     return ERR_OK;
 }
@@ -570,7 +570,7 @@ static void note_build(const manifest *m, ckpt_state *s) {
 }
 
 // What was left open is what it was.
-static void take_open_keys(const manifest *m, ckpt_state *s) {
+static void adopt_open_keys(const manifest *m, ckpt_state *s) {
     for (int i = 0; i < s->keys; i++) {
         ckpt_key *k = &s->key[i];
         const char *then = find_value(m->key, m->keys, k->key);
@@ -593,7 +593,7 @@ err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, run_progress
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
     *at = m->at;
     s->origin = m->origin;
-    if (!foreign) take_open_keys(m, s);
+    if (!foreign) adopt_open_keys(m, s);
     return ERR_OK;
 }
 

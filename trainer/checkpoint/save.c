@@ -214,7 +214,7 @@ static err_t write_all(save *x) {
     return ckpt_agree(x->s, ckpt_leads(x->s) ? ckpt_commit_node(x->run_dir, x->at->step, x->faults) : ERR_OK);
 }
 
-static void take_back(const save *x) {
+static void undo(const save *x) {
     if (ckpt_cut_off(x->s) || !ckpt_leads(x->s)) return;
     if (x->renaming) ckpt_undo_node(x->run_dir, x->at->step);
     io_remove_tree(x->tmp);
@@ -238,7 +238,7 @@ err_t ckpt_save(const char *run_dir, const ckpt_state *s, const run_progress *at
     manifest_close(&x.m);
     if (rc != ERR_OK) {
         err_record why = *err_last();
-        take_back(&x);
+        undo(&x);
         return err_restore(&why);
     }
     rc = ckpt_agree(s, ckpt_leads(s) ? remove_older(&x, keep) : ERR_OK);

@@ -140,7 +140,7 @@ typedef struct sources {
     const model_alias *family;  // the word of [model] type, once it is read; NULL: an architecture's own name
 } sources;
 
-static err_t take_entry(config *c, int file, const ini_entry *e) {
+static err_t set_key(config *c, int file, const ini_entry *e) {
     char place[INI_PLACE];
     key_origin from = {.file = file, .line = e->line};
     config_origin(c, from, place);
@@ -156,18 +156,18 @@ static err_t take_entry(config *c, int file, const ini_entry *e) {
 static bool is_type(const ini_entry *e) { return strcmp(e->section, "model") == 0 && strcmp(e->key, "type") == 0; }
 
 // A family stands for an architecture and for what it implies.
-static err_t take_type_entry(config *c, sources *s, int file, const ini_entry *e) {
+static err_t set_type(config *c, sources *s, int file, const ini_entry *e) {
     int type;
     ini_entry own = *e;
     s->family = config_family(e->value, &type);
     if (s->family) snprintf(own.value, sizeof own.value, "%s", model_types[type]->name);
-    return take_entry(c, file, &own);
+    return set_key(c, file, &own);
 }
 
-// All but the architecture, which take_type has taken.
-static err_t take_file(config *c, int file, const ini_file *f) {
+// All but the architecture, which find_type has taken.
+static err_t set_from_file(config *c, int file, const ini_file *f) {
     for (int i = 0; i < f->count; i++)
-        if (!is_type(&f->entry[i])) TRY(take_entry(c, file, &f->entry[i]));
+        if (!is_type(&f->entry[i])) TRY(set_key(c, file, &f->entry[i]));
     return ERR_OK;
 }
 
@@ -183,7 +183,7 @@ static err_t read_file(config *c, const char *path, ini_file **f) {
 
 // --- the command line ------------------------------------------------------------------------------------------------
 
-static bool take_name(char dst[INI_NAME], const char *from, const char *end) {
+static bool copy_name(char dst[INI_NAME], const char *from, const char *end) {
     size_t n = (size_t)(end - from);
     if (n == 0 || n >= INI_NAME) return false;
     for (const char *p = from; p < end; p++)
@@ -199,7 +199,7 @@ static err_t parse_override(const char *text, int number, ini_entry *e) {
     char show[INI_SHOW];
     const char *equals = strchr(text, '='), *dot = equals ? memchr(text, '.', (size_t)(equals - text)) : NULL;
     *e = (ini_entry){.line = number};
-    if (!dot || !take_name(e->section, text, dot) || !take_name(e->key, dot + 1, equals))
+    if (!dot || !copy_name(e->section, text, dot) || !copy_name(e->key, dot + 1, equals))
         return err_set(ERR_CONFIG, "command line: -o `%s`: expected section.key=value, such as run.steps=100",
                        ini_show(show, text, strlen(text)));
     size_t n = strlen(equals + 1);
@@ -214,12 +214,12 @@ static err_t parse_override(const char *text, int number, ini_entry *e) {
 }
 
 // Those that are the architecture, or all others.
-static err_t take_overrides(config *c, sources *s, bool types) {
+static err_t set_from_overrides(config *c, sources *s, bool types) {
     ini_entry e;
     for (int i = 0; i < s->override_count; i++) {
         TRY(parse_override(s->overrides[i], i + 1, &e));
         if (is_type(&e) != types) continue;
-        TRY(types ? take_type_entry(c, s, ORIGIN_COMMAND_LINE, &e) : take_entry(c, ORIGIN_COMMAND_LINE, &e));
+        TRY(types ? set_type(c, s, ORIGIN_COMMAND_LINE, &e) : set_key(c, ORIGIN_COMMAND_LINE, &e));
     }
     return ERR_OK;
 }
@@ -227,10 +227,10 @@ static err_t take_overrides(config *c, sources *s, bool types) {
 // --- all of it -------------------------------------------------------------------------------------------------------
 
 // The architecture of the last file that names one decides which keys there are, so it is looked for first.
-static err_t take_type(config *c, sources *s, ini_file *const *f) {
+static err_t find_type(config *c, sources *s, ini_file *const *f) {
     for (int k = 0; k < c->file_count; k++)
         for (int i = 0; i < f[k]->count; i++)
-            if (is_type(&f[k]->entry[i])) TRY(take_type_entry(c, s, k + 1, &f[k]->entry[i]));
+            if (is_type(&f[k]->entry[i])) TRY(set_type(c, s, k + 1, &f[k]->entry[i]));
     return ERR_OK;
 }
 
@@ -254,8 +254,8 @@ static err_t set_defaults(config *c, const model_alias *family) {
         if (parse_value(c, i, *value ? value : k->fallback) != ERR_OK)
             return err_prefix("default: [%s] %s", k->section, k->key);
         if (*value)
-            c->origin[i] = (key_origin){
-                .file = c->origin[type].file, .line = c->origin[type].line, .family = family->name};
+            c->origin[i] =
+                (key_origin){.file = c->origin[type].file, .line = c->origin[type].line, .family = family->name};
     }
     if (family) c->origin[type].family = family->name;
     return ERR_OK;
@@ -263,11 +263,11 @@ static err_t set_defaults(config *c, const model_alias *family) {
 
 static err_t load(config *c, ini_file **f, sources *s) {
     for (int k = 0; k < s->count; k++) TRY(read_file(c, s->files[k], k < CONFIG_FILES_MAX ? &f[k] : NULL));
-    TRY(take_type(c, s, f));
-    TRY(take_overrides(c, s, true));
+    TRY(find_type(c, s, f));
+    TRY(set_from_overrides(c, s, true));
     TRY(set_defaults(c, s->family));
-    for (int k = 0; k < s->count; k++) TRY(take_file(c, k + 1, f[k]));
-    TRY(take_overrides(c, s, false));
+    for (int k = 0; k < s->count; k++) TRY(set_from_file(c, k + 1, f[k]));
+    TRY(set_from_overrides(c, s, false));
     return config_resolve(c);
 }
 

@@ -68,11 +68,11 @@ typedef struct config {
     struct {
         device_kind backend;
         vector_width simd;
-        bool graph;   // GPU: record micro-batches and replay them
-        bool check;   // GPU: wait after every kernel
-        bool match;   // refuse a checkpoint of another kind of device
-        int64_t ranks;    // on this node; 0: one for each GPU, or one, or what [cluster] nodes says
-        int64_t threads;  // of a rank; 0: a fair share of the cores
+        bool graph;               // GPU: record micro-batches and replay them
+        bool check;               // GPU: wait after every kernel
+        bool match;               // refuse a checkpoint of another kind of device
+        int64_t ranks;            // on this node; 0: one for each GPU, or one, or what [cluster] nodes says
+        int64_t threads;          // of a rank; 0: a fair share of the cores
         char plans[CONFIG_TEXT];  // file of measured matmul plans; "": the library's first choice
     } device;
     struct {
@@ -160,7 +160,7 @@ typedef struct config {
         int64_t batches;            // micro-batches; 0: the whole validation split
         char text[CONFIG_TEXT];     // file; "": none
         char choices[CONFIG_TEXT];  // file; "": none
-        int protocol;  // question_protocol (data/text/questions.h)
+        int protocol;               // question_protocol (data/text/questions.h)
     } eval;
     struct {
         int64_t every;   // steps; 0: at the end only

@@ -108,7 +108,7 @@ err_t judge_layout(judge *j) {
 static unsigned links_of(const config *c) {
     unsigned plain = c->parallel.schedule == PIPELINE_ZB_V                                    ? LINKS_V
                      : c->parallel.schedule == PIPELINE_INTERLEAVED && c->parallel.chunks > 1 ? LINKS_LOOP
-                                                                                               : LINKS_PLAIN;
+                                                                                              : LINKS_PLAIN;
     return plain | 1u << LINK_TIED;
 }
 
