@@ -44,7 +44,7 @@ static err_t eval_text(session *x, FILE *out) {
 }
 
 static err_t eval_choices(session *x, FILE *out) {
-    static const char *const protocol[] = {[PROTOCOL_LM_EVAL] = "lm-eval", [PROTOCOL_LLMC] = "llmc"};
+    static const char *const protocol[] = {PROTOCOL_WORDS(WORD_NAME)};
     answers a;
     questions_info about = questions_about(x->exam.questions);
     TRY(exam_questions(&x->exam, &x->evaluator, &a));

@@ -33,16 +33,9 @@
 #define MANY 1e12              // more steps, tokens or bytes than anyone has
 #define EXACT 9007199254740991.0  // 2^53 - 1
 
-// Lists of words that the trainer alone knows are in trainer/config/words.h; the enums of other rooms have theirs here, in
-// the order of their constants.
-_Static_assert(sizeof(device_kind) == sizeof(int), "the index of a word is read and written as an int");
-_Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device] backend");
-_Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512BF16 == 1 && WIDTH_AVX512 == 2 && WIDTH_AVX2 == 3 && WIDTH_NEON == 4 && WIDTH_PORTABLE == 5, "[device] simd");
-_Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_MEGATRON == 5 && FORMAT_IDX == 6, "[data] format");
+// A word's index is read and written as an int, and is the value of its enum.
+_Static_assert(sizeof(device_kind) == sizeof(int), "enums are as large as int");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
-_Static_assert(PRODUCTS_FP32 == 0 && PRODUCTS_BF16_PAIRS == 1, "[precision] products");
-_Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
-_Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
 
 static const setting first_keys[] = {
     {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME", FORK_UNSAID},
@@ -58,12 +51,12 @@ static const setting first_keys[] = {
     TEXT(run, faults, LOCAL, "", 0, "",
          "rehearse failures, such as write@3 (point@first or point@firstxcount, :rank for one rank; read write sync rename flip slow unit)"),
 
-    WORD(device, backend, LOCAL, "auto", "auto cpu cuda", "device kind", "where to compute; auto takes a GPU if there is one"),
+    WORD(device, backend, LOCAL, "auto", DEVICE_WORDS(WORD_TEXT) + 1, "device kind", "where to compute; auto takes a GPU if there is one"),
     INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",
          "processes on this node; 0 = one for each GPU, or one, or what [cluster] nodes says; does not change the result"),
     INT(device, threads, LOCAL, "0", 0, 1024, "num_threads cores",
          "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
-    WORD(device, simd, LOCAL, "auto", "auto avx512bf16 avx512 avx2 neon portable", "vector",
+    WORD(device, simd, LOCAL, "auto", WIDTH_WORDS(WORD_TEXT) + 1, "vector",
          "the CPU's vector width; does not change the result"),
     BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch, or a stage's part of it, and queue it as one; does not change the result"),
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
@@ -84,7 +77,7 @@ static const setting more_keys[] = {
          "training data: files or globs, space between; NAME@WEIGHT for each mixes them by weight"),
     TEXT(data, val, LOCAL, "datasets/text-val-*.bin", 0, "validation valid eval_data",
          "validation data; empty = no evaluation"),
-    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32 megatron idx", "",
+    WORD(data, format, LOCAL, "auto", SOURCE_FORMATS(WORD_TEXT) + 1, "",
          "format of the files; auto looks at their first bytes, and for an index beside them"),
     INT(data, prefetch, LOCAL, "8", 2, 1024, "num_workers", "micro-batches that are read ahead of need at most"),
     INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
@@ -110,7 +103,7 @@ static const setting more_keys[] = {
 
     WORD(precision, compute, BITS, "fp32", "fp32 bf16 fp16", "dtype type",
          "storage of activations and of the weights in use; masters are fp32"),
-    WORD(precision, products, BITS, "fp32", "fp32 bf16-pairs", "matmul_precision float32_matmul_precision",
+    WORD(precision, products, BITS, "fp32", PRODUCTS_WORDS(WORD_TEXT) + 1, "matmul_precision float32_matmul_precision",
          "what is multiplied on a CPU: as stored, or rounded to BF16, in pairs, which some CPUs do faster"),
     WORD(precision, rounding, BITS, "nearest", ROUNDING_WORDS(WORD_TEXT) + 1, "stochastic_rounding",
          "of masters to 16-bit weights in use; stochastic: up or down by chance, the nearer the likelier"),
@@ -156,14 +149,14 @@ static const setting more_keys[] = {
          "parts of each sum over heads, hidden channels and vocabulary, a power of two; tensor parallelism divides them"),
     INT(parallel, token_slices, BITS, "1", 1, 1024, "",
         "parts of each sum over positions, a power of two up to `slices`; context parallelism divides them"),
-    WORD(parallel, recompute, LAYOUT, "none", "none selective block", "checkpointing gradient_checkpointing activation_checkpointing remat",
+    WORD(parallel, recompute, LAYOUT, "none", RECOMPUTE_WORDS(WORD_TEXT) + 1, "checkpointing gradient_checkpointing activation_checkpointing remat",
          "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
     BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and optimizer state in host memory and update them there"),
 
     WORD(reduce, order, BITS, "fixed", ORDER_WORDS(WORD_TEXT) + 1, "",
          "fixed: the same bits for every number of ranks; any: the transport's own sums"),
     REAL(reduce, bucket_mb, LAYOUT, "25", 0.001, 65536, "bucket_cap_mb bucket_size", "megabytes of gradients, and at least a block's, that are sent together while backward goes on"),
-    WORD(reduce, transport, LAYOUT, "auto", "auto tcp nccl", "backend", "auto: NCCL between GPUs, else shared memory and TCP"),
+    WORD(reduce, transport, LAYOUT, "auto", TRANSPORT_WORDS(WORD_TEXT) + 1, "backend", "auto: NCCL between GPUs, else shared memory and TCP"),
     TEXT(reduce, nccl_library, LOCAL, "", 0, "", "path of libnccl.so.2; empty = the usual places"),
     TEXT(reduce, nccl_interface, LOCAL, "", 0, "NCCL_SOCKET_IFNAME", "network interface that NCCL uses; empty = its own choice"),
     WORD(reduce, nccl_ib, LAYOUT, "auto", CHOICE_WORDS(WORD_TEXT) + 1, "NCCL_IB_DISABLE", "may NCCL use InfiniBand"),

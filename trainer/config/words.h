@@ -1,13 +1,9 @@
-// trainer/config/words.h: the words of settings that mean something in the trainer alone, each list once. From it come
-// the enum, the words in the table of keys (trainer/config/keys.c), and their names in text.
+// trainer/config/words.h: the words of settings whose enums belong to the trainer. The enums of other rooms have their
+// words beside them. The table of keys (trainer/config/keys.c) uses these lists.
 #ifndef TRAINER_CONFIG_WORDS_H
 #define TRAINER_CONFIG_WORDS_H
 
-// WORDS is a list below. WORDS(WORD_ENUM): constants. WORDS(WORD_TEXT) + 1: "auto never must". WORDS(WORD_NAME): rows of
-// a table of names.
-#define WORD_ENUM(name, word) name,
-#define WORD_TEXT(name, word) " " word
-#define WORD_NAME(name, word) [name] = word,
+#include "base/words.h"
 
 #define RESUME_WORDS(X) \
     X(RESUME_AUTO, "auto") \
