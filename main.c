@@ -3,13 +3,16 @@
 #include "data/text/tools.h"
 #include "data/tokenizer/stream.h"
 #include "gpu/revision.h"
+#include "trainer/bench.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
 #include "trainer/fork.h"
 #include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
 #include "trainer/report/report.h"
+#include "trainer/session.h"
 #include "trainer/train.h"
+#include "trainer/verbs.h"
 #include "trainer/watch/pages.h"
 #include "trainer/watch/status.h"
 #include "trainer/watch/tail.h"
@@ -100,7 +103,7 @@ static err_t set_path(char to[CONFIG_TEXT], const char *option, const char *path
 // --text and --choices ask for themselves only, in place of what the INI says.
 static err_t ask(config *c, const arguments *a) {
     const char *protocol = given(a, "--protocol"), *text = given(a, "--text"), *choices = given(a, "--choices");
-    c->eval.ckpt = given(a, "--ckpt");
+    c->eval_ckpt = given(a, "--ckpt");
     c->sample.batch = 1;  // nothing is written
     if (protocol && strcmp(protocol, "llmc") != 0 && strcmp(protocol, "lm-eval") != 0)
         return err_set(ERR_USAGE, "--protocol %s: expected lm-eval or llmc", protocol);
@@ -116,7 +119,8 @@ static err_t ask(config *c, const arguments *a) {
 static err_t do_eval(const config *c, const arguments *a) {
     config asked = *c;
     int rank, world;
-    bool alone = !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->device.kind == DEVICE_CPU));
+    bool alone =
+        !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->resolved.kind == DEVICE_CPU));
     TRY(ask(&asked, a));
     return alone ? verb_eval(&asked, stdout)
                  : supervise(&asked, &(supervised){session_fits, eval_rank, NULL}, &rank, &world);

@@ -2,10 +2,15 @@
 #ifndef COMM_TRANSPORT_H
 #define COMM_TRANSPORT_H
 
+#include "base/words.h"
 #include "comm/comm.h"
 #include "comm/team/team.h"
 
-typedef enum { TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;
+#define TRANSPORT_WORDS(X) \
+    X(TRANSPORT_AUTO, "auto") \
+    X(TRANSPORT_TCP, "tcp") \
+    X(TRANSPORT_NCCL, "nccl")
+typedef enum { TRANSPORT_WORDS(WORD_ENUM) } transport_kind;
 
 typedef struct transport_options {
     transport_kind kind;  // not TRANSPORT_AUTO: the caller has resolved it

@@ -8,22 +8,12 @@
 
 #include "base/err.h"
 #include "base/fault.h"
+#include "data/format.h"
 #include "gpu/gpu.h"
 
 #include <string.h>
 
 enum { SOURCE_TENSORS = 4 };
-
-// The words of [data] format.
-typedef enum {
-    FORMAT_AUTO,
-    FORMAT_LOCKSTEP,
-    FORMAT_LLMC,
-    FORMAT_RAW16,
-    FORMAT_RAW32,
-    FORMAT_MEGATRON,
-    FORMAT_IDX
-} source_format;
 
 typedef struct source_options {
     const char *files;          // files and globs, space between. With weights (data/weights.h) each is a part of a mix

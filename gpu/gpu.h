@@ -4,6 +4,7 @@
 #define GPU_GPU_H
 
 #include "base/err.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,19 +80,31 @@ typedef struct stream stream;
 typedef struct event event;
 struct ops;
 
-typedef enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
-typedef enum vector_width {
-    WIDTH_AUTO,
-    WIDTH_AVX512BF16,
-    WIDTH_AVX512,
-    WIDTH_AVX2,
-    WIDTH_NEON,
-    WIDTH_PORTABLE
-} vector_width;
+#define DEVICE_WORDS(X) \
+    X(DEVICE_AUTO, "auto") \
+    X(DEVICE_CPU, "cpu") \
+    X(DEVICE_CUDA, "cuda")
+typedef enum device_kind { DEVICE_WORDS(WORD_ENUM) } device_kind;
+
+#define WIDTH_WORDS(X) \
+    X(WIDTH_AUTO, "auto") \
+    X(WIDTH_AVX512BF16, "avx512bf16") \
+    X(WIDTH_AVX512, "avx512") \
+    X(WIDTH_AVX2, "avx2") \
+    X(WIDTH_NEON, "neon") \
+    X(WIDTH_PORTABLE, "portable")
+typedef enum vector_width { WIDTH_WORDS(WORD_ENUM) } vector_width;
+
 // What matmul and attention multiply: what is stored, widened to FP32; or, on CPUs, BF16 numbers in pairs
 // (gpu/cpu/kernel/products.h).
-typedef enum products { PRODUCTS_FP32, PRODUCTS_BF16_PAIRS } products;
-static inline const char *products_name(products p) { return p == PRODUCTS_BF16_PAIRS ? "bf16-pairs" : "fp32"; }
+#define PRODUCTS_WORDS(X) \
+    X(PRODUCTS_FP32, "fp32") \
+    X(PRODUCTS_BF16_PAIRS, "bf16-pairs")
+typedef enum products { PRODUCTS_WORDS(WORD_ENUM) } products;
+static inline const char *products_name(products p) {
+    static const char *const names[] = {PRODUCTS_WORDS(WORD_STRING)};
+    return names[p];
+}
 
 typedef struct device_options {
     device_kind kind;    // DEVICE_AUTO: CUDA where there is a driver and a device, else CPU

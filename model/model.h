@@ -68,11 +68,14 @@ struct model {
 
 // What the forward pass does not keep. The backward pass computes it again, with the same operations on the same
 // values, so with the same bits.
-typedef enum recomputation {
-    RECOMPUTE_NONE,       // keeps everything
-    RECOMPUTE_SELECTIVE,  // norms and activation functions: much memory, little work (Korthikanti et al. 2022)
-    RECOMPUTE_BLOCK,      // all but the blocks' inputs: nearly a second forward pass (Chen et al. 2016)
-} recomputation;
+//   none       keeps everything
+//   selective  norms and activation functions: much memory, little work (Korthikanti et al. 2022)
+//   block      all but the blocks' inputs: nearly a second forward pass (Chen et al. 2016)
+#define RECOMPUTE_WORDS(X) \
+    X(RECOMPUTE_NONE, "none") \
+    X(RECOMPUTE_SELECTIVE, "selective") \
+    X(RECOMPUTE_BLOCK, "block")
+typedef enum recomputation { RECOMPUTE_WORDS(WORD_ENUM) } recomputation;
 
 // Does the block's backward have two halves?
 static inline bool block_has_halves(const block *k, recomputation r) {

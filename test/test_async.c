@@ -3,6 +3,7 @@
 // under way: then the log, and every hash in it, is that of one rank.
 #include "test/support/late.h"
 #include "test/support/ranks.h"
+#include "trainer/train.h"
 
 // Steps 2, 3, 6 and 11 are followed by nothing but the next step. What else makes a run stand still comes alone: an
 // evaluation after step 4, a hash in the log after 5, a checkpoint after 7, a sample after 9.

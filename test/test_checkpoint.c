@@ -14,7 +14,7 @@ static void test_round_trip(void **state) {
     world *w = *state, *same = make_world(w->dir, CHUNKY_ROWS);
     complaints c;
     bool found = true;
-    OK(ckpt_resume(w->dir, &w->s, &found, complain, &c));
+    OK(ckpt_resume(w->dir, &w->s, &w->at, &found, complain, &c));
     assert_false(found);
     OK(ckpt_clean(w->dir, NULL));
     for (int step = 1; step <= 3; step++) {
@@ -28,7 +28,7 @@ static void test_round_trip(void **state) {
     scramble(w);
     char path[IO_PATH];
     path_of(path, w, 2, "");
-    OK(ckpt_load(path, &w->s, false));
+    OK(ckpt_load(path, &w->s, &w->at, false));
     assert_true(equal(w, same));
     drop_world(same);
 }
@@ -39,26 +39,26 @@ static void test_counters(void **state) {
     const double losses[] = {INFINITY, 0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308, 1.8812345678901234};
     for (int i = 0; i < 6; i++) {
         fill(w, 1, 0);
-        w->s.at.best_loss = losses[i];
-        w->s.at.loss_scale = i ? losses[i] : 1;
-        w->s.at.log_bytes = INT64_MAX - i;
-        ckpt_counters at = w->s.at;
-        OK(ckpt_save(w->dir, &w->s, 3, NULL));
+        w->at.best_loss = losses[i];
+        w->at.loss_scale = i ? losses[i] : 1;
+        w->at.log_bytes = INT64_MAX - i;
+        run_progress at = w->at;
+        OK(ckpt_save(w->dir, &w->s, &w->at, 3, NULL));
         scramble(w);
         path_of(path, w, 1, "");
-        OK(ckpt_load(path, &w->s, false));
-        assert_memory_equal(&w->s.at, &at, sizeof at);
+        OK(ckpt_load(path, &w->s, &w->at, false));
+        assert_memory_equal(&w->at, &at, sizeof at);
     }
-    w->s.at.loss_scale = NAN;
-    FAILS(ckpt_save(w->dir, &w->s, 3, NULL), ERR_INTERNAL, "loss scale");
-    w->s.at = (ckpt_counters){.step = -1, .loss_scale = 1};
-    FAILS(ckpt_save(w->dir, &w->s, 3, NULL), ERR_INTERNAL, "step -1");
+    w->at.loss_scale = NAN;
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 3, NULL), ERR_INTERNAL, "loss scale");
+    w->at = (run_progress){.step = -1, .loss_scale = 1};
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 3, NULL), ERR_INTERNAL, "step -1");
     holds(w, "step-00000001 ");
-    w->s.at.step = 0;  // stopped before the first step
-    OK(ckpt_save(w->dir, &w->s, 3, NULL));
+    w->at.step = 0;  // stopped before the first step
+    OK(ckpt_save(w->dir, &w->s, &w->at, 3, NULL));
     path_of(path, w, 0, "");
-    OK(ckpt_load(path, &w->s, false));
-    assert_int_equal(w->s.at.step, 0);
+    OK(ckpt_load(path, &w->s, &w->at, false));
+    assert_int_equal(w->at.step, 0);
 }
 
 // Others read the files too: plain safetensors with the model's own names.
@@ -91,10 +91,11 @@ static void test_peek(void **state) {
     world *w = *state;
     char path[IO_PATH], hash[17], state_hash[17], expected[17];
     ckpt_state *s = malloc(sizeof *s);
+    run_progress at;
     save_step(w, 7, 1);
     path_of(path, w, 7, "");
-    OK(ckpt_peek(path, s));
-    assert_memory_equal(&s->at, &w->s.at, sizeof s->at);
+    OK(ckpt_peek(path, s, &at));
+    assert_memory_equal(&at, &w->at, sizeof at);
     assert_int_equal(s->keys, w->s.keys);
     for (int i = 0; i < s->keys; i++) {
         assert_string_equal(s->key[i].key, w->s.key[i].key);
@@ -107,7 +108,7 @@ static void test_peek(void **state) {
     OK(ckpt_hash_dir(path, hash, state_hash));
     ckpt_hash(&w->s, expected);
     assert_string_equal(hash, expected);
-    ckpt_state_hash(&w->s, expected);
+    ckpt_state_hash(&w->s, &w->at, expected);
     assert_string_equal(state_hash, expected);
 }
 
@@ -121,17 +122,17 @@ static void test_inference(void **state) {
     assert_int_equal(unlink(optimizer), 0);
     scramble(w);
     w->s.groups = 1;
-    OK(ckpt_load(path, &w->s, true));
+    OK(ckpt_load(path, &w->s, &w->at, true));
     assert_true(group_equal(w->master, same->master));
     FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, "optimizer.safetensors", "missing");
     fill(w, 8, 0);
-    OK(ckpt_save(w->dir, &w->s, 1, NULL));  // a state of masters alone is one file
+    OK(ckpt_save(w->dir, &w->s, &w->at, 1, NULL));  // a state of masters alone is one file
     path_of(path, w, 8, "");
     OK(ckpt_hash_dir(path, hash, state_hash));
-    ckpt_state_hash(&w->s, expected);
+    ckpt_state_hash(&w->s, &w->at, expected);
     assert_string_equal(state_hash, expected);
     w->s.groups = 3;
-    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state");
+    FAILS(ckpt_load(path, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state");
     drop_world(same);
 }
 
@@ -148,10 +149,10 @@ static void test_hash_value(void **state) {
     world *w = *state;
     char hash[17];
     ramp(w->master, 1), ramp(w->m, 10), ramp(w->v, 20);
-    w->s.at = (ckpt_counters){.step = 12, .adam_t = 11, .skipped = 1, .good_steps = 7, .loss_scale = 32768};
+    w->at = (run_progress){.step = 12, .adam_t = 11, .skipped = 1, .good_steps = 7, .loss_scale = 32768};
     ckpt_hash(&w->s, hash);
     assert_string_equal(hash, "3ba80e5a08470c60");
-    ckpt_state_hash(&w->s, hash);
+    ckpt_state_hash(&w->s, &w->at, hash);
     assert_string_equal(hash, "baf6a37bc2861b74");
 }
 
@@ -159,7 +160,7 @@ static void test_hash_value(void **state) {
 static void hashes_change(const world *w, char before[2][17], bool masters, bool all) {
     char now[2][17];
     ckpt_hash(&w->s, now[0]);
-    ckpt_state_hash(&w->s, now[1]);
+    ckpt_state_hash(&w->s, &w->at, now[1]);
     assert_int_equal(strcmp(now[0], before[0]) != 0, masters);
     assert_int_equal(strcmp(now[1], before[1]) != 0, all);
     memcpy(before, now, sizeof now);
@@ -193,12 +194,12 @@ static void test_hash_sees_everything(void **state) {
     w->master[1] = w->master[2], w->master[2] = other, hashes_change(w, h, true, true);
     w->s.params--, hashes_change(w, h, true, true);
     w->s.group[1].tensor = w->v, w->s.group[2].tensor = w->m, hashes_change(w, h, false, true);
-    w->s.at.step++, hashes_change(w, h, false, true);
-    w->s.at.adam_t++, hashes_change(w, h, false, true);
-    w->s.at.skipped++, hashes_change(w, h, false, true);
-    w->s.at.good_steps++, hashes_change(w, h, false, true);
-    w->s.at.loss_scale *= 2, hashes_change(w, h, false, true);
-    w->s.at.best_loss++, w->s.at.best_step++, w->s.at.log_bytes++, hashes_change(w, h, false, false);
+    w->at.step++, hashes_change(w, h, false, true);
+    w->at.adam_t++, hashes_change(w, h, false, true);
+    w->at.skipped++, hashes_change(w, h, false, true);
+    w->at.good_steps++, hashes_change(w, h, false, true);
+    w->at.loss_scale *= 2, hashes_change(w, h, false, true);
+    w->at.best_loss++, w->at.best_step++, w->at.log_bytes++, hashes_change(w, h, false, false);
 }
 
 // --- keeping and pruning ---------------------------------------------------------------------------------------------
@@ -223,11 +224,11 @@ static void test_prune(void **state) {
     save_step(w, 7, 1);
     holds(w, "step-00000004 step-00000007 ");
     char path[IO_PATH];
-    ckpt_counters at = w->s.at;
+    run_progress at = w->at;
     snprintf(path, sizeof path, "%s/best", w->dir);
-    OK(ckpt_load(path, &w->s, false));
-    assert_int_equal(w->s.at.step, 4);
-    w->s.at = at;
+    OK(ckpt_load(path, &w->s, &w->at, false));
+    assert_int_equal(w->at.step, 4);
+    w->at = at;
     save_step(w, 5, 1);  // after a return to an earlier one: what lies ahead is not this run's to remove
     holds(w, "step-00000004 step-00000005 step-00000007 ");
     save_step(w, 8, 0);  // 0 keeps all
@@ -253,9 +254,9 @@ static void test_origin(void **state) {
 // Saves `step`, the last of `bad` steps, and prunes: with the save, or after it.
 static void save_bad_step(world *w, int64_t step, int64_t bad, bool after) {
     fill(w, step, 0);
-    w->s.at.bad_steps = bad;
-    OK(ckpt_save(w->dir, &w->s, after ? 0 : 2, NULL));
-    if (after) OK(ckpt_prune(w->dir, &w->s, step, 2));
+    w->at.bad_steps = bad;
+    OK(ckpt_save(w->dir, &w->s, &w->at, after ? 0 : 2, NULL));
+    if (after) OK(ckpt_prune(w->dir, &w->s, &w->at, step, 2));
 }
 
 // What is saved in steps whose loss is not finite counts apart.
@@ -268,13 +269,13 @@ static void test_prune_in_bad_steps(void **state) {
     }
     holds(w, "step-00000002 step-00000003 step-00000007 ");
     complaints c;
-    w->s.at.bad_steps = 0;
+    w->at.bad_steps = 0;
     OK(resume(w, &c));
-    assert_int_equal(w->s.at.bad_steps, 4);
-    assert_false(ckpt_is_sound(&w->s.at));
+    assert_int_equal(w->at.bad_steps, 4);
+    assert_false(progress_is_sound(&w->at));
     fill(w, 8, 0);
-    w->s.at.bad_steps = 0;
-    OK(ckpt_save(w->dir, &w->s, 2, NULL));  // it recovered
+    w->at.bad_steps = 0;
+    OK(ckpt_save(w->dir, &w->s, &w->at, 2, NULL));  // it recovered
     holds(w, "step-00000007 step-00000008 ");
 }
 
@@ -283,30 +284,30 @@ static void test_proven(void **state) {
     world *w = *state;
     complaints c;
     fill(w, 3, 0);
-    w->s.at.loss = 2, w->s.at.least_loss = 1.9, w->s.at.sound_step = 2, w->s.at.bad_steps = 0;
-    w->s.at.best_step = 2, w->s.at.best_loss = 2;
-    OK(ckpt_save(w->dir, &w->s, 2, NULL));
-    w->s.at.sound_step = 0;
+    w->at.loss = 2, w->at.least_loss = 1.9, w->at.sound_step = 2, w->at.bad_steps = 0;
+    w->at.best_step = 2, w->at.best_loss = 2;
+    OK(ckpt_save(w->dir, &w->s, &w->at, 2, NULL));
+    w->at.sound_step = 0;
     OK(resume(w, &c));
-    assert_int_equal(w->s.at.sound_step, 2);
-    ckpt_counters at = w->s.at;
+    assert_int_equal(w->at.sound_step, 2);
+    run_progress at = w->at;
     at.step = 3;
-    assert_true(ckpt_is_sound(&at));
-    assert_false(ckpt_is_proven(&at, 2));
-    assert_true(ckpt_is_proven(&at, 3));
-    assert_true(ckpt_is_proven(&at, -1));  // of a build that did not count
+    assert_true(progress_is_sound(&at));
+    assert_false(progress_is_proven(&at, 2));
+    assert_true(progress_is_proven(&at, 3));
+    assert_true(progress_is_proven(&at, -1));  // of a build that did not count
     at.best_step = 3;
-    assert_true(ckpt_is_proven(&at, 2));
+    assert_true(progress_is_proven(&at, 2));
     at.best_loss = 10.5;
-    assert_false(ckpt_is_proven(&at, 2));
+    assert_false(progress_is_proven(&at, 2));
     at.loss = 10.5;
-    assert_false(ckpt_is_proven(&at, 3));
+    assert_false(progress_is_proven(&at, 3));
     fill(w, 4, 0);
-    w->s.at.sound_step = -1;
-    OK(ckpt_save(w->dir, &w->s, 2, NULL));
-    w->s.at.sound_step = 0;
+    w->at.sound_step = -1;
+    OK(ckpt_save(w->dir, &w->s, &w->at, 2, NULL));
+    w->at.sound_step = 0;
     OK(resume(w, &c));
-    assert_int_equal(w->s.at.sound_step, -1);
+    assert_int_equal(w->at.sound_step, -1);
 }
 
 static void test_strangers_stay(void **state) {
@@ -364,15 +365,15 @@ static void test_unsaveable(void **state) {
     world *w = *state;
     fill(w, 1, 0);
     add_key(&w->s, "batch.global", "24");
-    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_INTERNAL, "batch.global", "twice");
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 1, NULL), ERR_INTERNAL, "batch.global", "twice");
     w->s.keys--;
     strcpy(w->s.key[0].value, "\xff");
-    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_CONFIG, "batch.global", "UTF-8");
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 1, NULL), ERR_CONFIG, "batch.global", "UTF-8");
     strcpy(w->s.key[0].value, "24");
     memset(w->master[0].name, 'n', CKPT_NAME - 1), memset(w->m[0].name, 'n', CKPT_NAME - 1);
-    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_INTERNAL, "can't be saved");  // "m/" does not fit in front
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 1, NULL), ERR_INTERNAL, "can't be saved");  // "m/" does not fit in front
     strcpy(w->master[0].name, "b.bias"), strcpy(w->m[0].name, "w");
-    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_INTERNAL, "b.bias", "twice");
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 1, NULL), ERR_INTERNAL, "b.bias", "twice");
     holds(w, "");
 }
 
@@ -424,7 +425,7 @@ static void test_every_byte(void **state) {
     }
     complaints c;
     OK(resume(t.w, &c));
-    assert_int_equal(t.w->s.at.step, 2);  // and put back it is whole again
+    assert_int_equal(t.w->at.step, 2);  // and put back it is whole again
     drop_world(t.first);
 }
 
@@ -631,7 +632,7 @@ static void test_forged_manifests(void **state) {
     FAILS(resume(t.w, &c), ERR_CONFIG, "version 5", "reads 1 to 4");
     forge(path, text, "\"build\": \"test-1\"", "\"build\": \"test-2\"");  // informative: may be anything
     OK(resume(t.w, &c));
-    assert_int_equal(t.w->s.at.step, 2);
+    assert_int_equal(t.w->at.step, 2);
     free(text);
     drop_world(t.first);
 }

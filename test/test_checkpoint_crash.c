@@ -25,7 +25,7 @@ static int fail_each(two *t, const char *point, const char *with_x, int64_t step
         snprintf(plan, sizeof plan, "%s@%d%s", point, pass, with_x);
         OK(fault_parse(&faults, plan));
         fill(t->w, step, 9);
-        err_t rc = ckpt_save(t->w->dir, &t->w->s, 5, &faults);
+        err_t rc = ckpt_save(t->w->dir, &t->w->s, &t->w->at, 5, &faults);
         if (rc == ERR_OK) return pass - 1;
         assert_int_equal(rc, fails_with(point));
         assert_non_null(strstr(err_last()->text, t->w->dir));
@@ -70,9 +70,9 @@ static void test_first_save_fails(void **state) {
         fault_list faults;
         OK(fault_parse(&faults, plans[i]));
         fill(w, 1, 0);
-        FAILS(ckpt_save(w->dir, &w->s, 1, &faults), fails_with(plans[i]), w->dir);
+        FAILS(ckpt_save(w->dir, &w->s, &w->at, 1, &faults), fails_with(plans[i]), w->dir);
         holds(w, "");
-        OK(ckpt_resume(w->dir, &w->s, &found, NULL, NULL));
+        OK(ckpt_resume(w->dir, &w->s, &w->at, &found, NULL, NULL));
         assert_false(found);
     }
 }
@@ -104,7 +104,7 @@ static int64_t now_us(void) {
 static pid_t save_in_child(world *w) {
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0) _exit(ckpt_save(w->dir, &w->s, 1, NULL) == ERR_OK ? 0 : 1);
+    if (pid == 0) _exit(ckpt_save(w->dir, &w->s, &w->at, 1, NULL) == ERR_OK ? 0 : 1);
     return pid;
 }
 
@@ -146,13 +146,13 @@ static void test_kills(void **state) {
         complaints c = {0};
         OK(ckpt_clean(w->dir, NULL));
         scramble(w);
-        OK(ckpt_resume(w->dir, &w->s, &found, complain, &c));
+        OK(ckpt_resume(w->dir, &w->s, &w->at, &found, complain, &c));
         assert_true(found);
         assert_int_equal(c.count, 0);
         if (WIFEXITED(status)) assert_true(equal(w, after));
         if (equal(w, after)) newer++, step = next, salt = next_salt;
         else if (equal(w, before)) older++;
-        else fail_msg("round %d: step %" PRId64 " is neither the older nor the newer state", round, w->s.at.step);
+        else fail_msg("round %d: step %" PRId64 " is neither the older nor the newer state", round, w->at.step);
         all_whole(w);
     }
     assert_true(older > 0 && newer > 0);
@@ -175,7 +175,7 @@ static void test_full_disk(void **state) {
     save_step(t.w, 1, 5);
     fill(t.first, 1, 0);
     fill(large, 2, 0);
-    FAILS(ckpt_save(large->dir, &large->s, 5, NULL), ERR_IO, strerror(ENOSPC), "model.safetensors");
+    FAILS(ckpt_save(large->dir, &large->s, &large->at, 5, NULL), ERR_IO, strerror(ENOSPC), "model.safetensors");
     holds(t.w, "step-00000001 ");
     resumes_as(t.w, t.first, &c);
     for (int free_pages = 0; free_pages < 12; free_pages++) {
@@ -186,7 +186,7 @@ static void test_full_disk(void **state) {
         assert_int_equal(ftruncate(fd, size - free_pages * (off_t)sizeof page), 0);
         close(fd);
         fill(t.w, 2, 0);
-        err_t rc = ckpt_save(t.w->dir, &t.w->s, 5, NULL);
+        err_t rc = ckpt_save(t.w->dir, &t.w->s, &t.w->at, 5, NULL);
         if (rc == ERR_OK) break;
         assert_int_equal(rc, ERR_IO);
         assert_non_null(strstr(err_last()->text, strerror(ENOSPC)));
@@ -197,7 +197,7 @@ static void test_full_disk(void **state) {
     }
     assert_true(failed >= 3 && failed < 12);  // each of the three files once the one that does not fit
     OK(resume(t.w, &c));
-    assert_int_equal(t.w->s.at.step, 2);
+    assert_int_equal(t.w->at.step, 2);
     drop_world(large), drop_world(t.first);
     assert_int_equal(umount(t.w->dir), 0);
 }
@@ -211,7 +211,7 @@ static void body_faults(rank_of *r) {
     char listed[1024];
     strcpy(here.dir, r->dir);
     fill_dealt(&r->d, 1, 0);
-    DOES(ckpt_save(r->dir, &r->d.s, 5, NULL));
+    DOES(ckpt_save(r->dir, &r->d.s, &r->d.at, 5, NULL));
     for (int pass = 1;; pass += j->keep) {
         fault_list faults;
         char plan[32];
@@ -219,7 +219,7 @@ static void body_faults(rank_of *r) {
         snprintf(plan, sizeof plan, j->text, pass);
         DOES(fault_parse(&faults, plan));
         fill_dealt(&r->d, j->step, 9);
-        err_t rc = ckpt_save(r->dir, &r->d.s, 5, r->rank == j->victim ? &faults : NULL);
+        err_t rc = ckpt_save(r->dir, &r->d.s, &r->d.at, 5, r->rank == j->victim ? &faults : NULL);
         if (rc == ERR_OK) break;
         r->out->n++;
         MUST(rc == fails_with(plan), "pass %d: %d: %s", pass, rc, err_last()->text);
@@ -233,13 +233,13 @@ static void body_faults(rank_of *r) {
             MUST(strcmp(listed, "step-00000001 ") == 0, "pass %d: %s", pass, listed);
         }
         fill_dealt(&r->d, 999, 0);
-        DOES(ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out));
-        MUST(found && dealt_is(&r->d, 1, 0), "pass %d: step %" PRId64, pass, r->d.s.at.step);
+        DOES(ckpt_resume(r->dir, &r->d.s, &r->d.at, &found, count_complaint, r->out));
+        MUST(found && dealt_is(&r->d, 1, 0), "pass %d: step %" PRId64, pass, r->d.at.step);
     }
     bool found;
     fill_dealt(&r->d, 999, 0);
-    DOES(ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out));
-    MUST(found && dealt_is(&r->d, j->step, 9), "step %" PRId64, r->d.s.at.step);
+    DOES(ckpt_resume(r->dir, &r->d.s, &r->d.at, &found, count_complaint, r->out));
+    MUST(found && dealt_is(&r->d, j->step, 9), "step %" PRId64, r->d.at.step);
     MUST(r->out->complaints == 0, "%s", r->out->complaint);
 }
 
@@ -292,14 +292,14 @@ static void test_faults_of_ranks(void **state) {
 static void body_save_until_killed(rank_of *r) {
     fill_dealt(&r->d, r->j->step, r->j->salt);
     __atomic_store_n(&r->out->n, 1, __ATOMIC_SEQ_CST);
-    r->out->rc = ckpt_save(r->dir, &r->d.s, r->j->keep, NULL);
+    r->out->rc = ckpt_save(r->dir, &r->d.s, &r->d.at, r->j->keep, NULL);
 }
 
 static void body_resume_until_killed(rank_of *r) {
     bool found;
     fill_dealt(&r->d, 999, 0);
     __atomic_store_n(&r->out->n, 1, __ATOMIC_SEQ_CST);
-    if (ckpt_clean(r->dir, &r->d.s) == ERR_OK) r->out->rc = ckpt_resume(r->dir, &r->d.s, &found, NULL, NULL);
+    if (ckpt_clean(r->dir, &r->d.s) == ERR_OK) r->out->rc = ckpt_resume(r->dir, &r->d.s, &r->d.at, &found, NULL, NULL);
 }
 
 // The ranks begin, and after this time one of them is killed, or all in some order. Returns whether all ended well
@@ -357,7 +357,7 @@ static void body_save_and_die(rank_of *r) {
     pipe_comm *c = (pipe_comm *)r->c;
     fill_dealt(&r->d, r->j->step, r->j->salt);
     if (r->rank == r->j->victim) c->die_in = r->j->die_in, c->reach = r->j->reach;
-    r->out->rc = ckpt_save(r->dir, &r->d.s, r->j->keep, NULL);
+    r->out->rc = ckpt_save(r->dir, &r->d.s, &r->d.at, r->j->keep, NULL);
     r->out->n = 1;
 }
 

@@ -67,16 +67,16 @@ static void test_groups(void **state) {
     st_close(&f);
     path_of(path, w, 1, "");
     OK(ckpt_hash_dir(path, hash, state_hash[0]));
-    OK(ckpt_state_hash(&w->s, expected));
+    OK(ckpt_state_hash(&w->s, &w->at, expected));
     assert_string_equal(state_hash[0], expected);
     scramble(w);
-    OK(ckpt_load(path, &w->s, false));
+    OK(ckpt_load(path, &w->s, &w->at, false));
     fill(same, 1, 0);
     assert_true(group_equal(w->master, same->master) && group_equal(w->m, same->m) && !group_equal(w->v, same->v));
     w->s = adam;
-    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state of this optimizer", "init_from");
+    FAILS(ckpt_load(path, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer", "init_from");
     w->s = keep, w->s.group[1].name = "m";
-    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    FAILS(ckpt_load(path, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
     make_group(third, 5);
     fill_group(third, 99);
     w->s = adam, w->s.groups = 4, w->s.group[3] = (ckpt_group){"third", third};
@@ -84,13 +84,13 @@ static void test_groups(void **state) {
     path_of(path, w, 2, "");
     OK(ckpt_hash_dir(path, hash, state_hash[0]));
     w->s.groups = 3;
-    OK(ckpt_state_hash(&w->s, state_hash[1]));
+    OK(ckpt_state_hash(&w->s, &w->at, state_hash[1]));
     assert_string_not_equal(state_hash[0], state_hash[1]);
     for (int i = 0; i < 3; i++) {
         static const char *const names[] = {"", "sixteen.letters.", "m"};
         static const char *const says[] = {"named \"\"", "1 to 15 letters", "tensor m/w"};
         w->s.group[2].name = names[i];
-        FAILS(ckpt_save(w->dir, &w->s, 5, NULL), ERR_INTERNAL, says[i]);
+        FAILS(ckpt_save(w->dir, &w->s, &w->at, 5, NULL), ERR_INTERNAL, says[i]);
     }
     holds(w, "step-00000001 step-00000002 ");
     for (int i = 0; i < PARAMS; i++) free(third[i].data);
@@ -120,13 +120,13 @@ static void test_mismatches(void **state) {
     strcpy(w->s.data_hash, "fedcba9876543210");
     FAILS(resume(w, &c), ERR_CONFIG, "0123456789abcdef", "fedcba9876543210", "[data] train");
     path_of(path, w, 2, "");
-    OK(ckpt_load(path, &w->s, true));
+    OK(ckpt_load(path, &w->s, &w->at, true));
     w->s.data_hash[0] = 0;  // no dataset is open: nothing to compare
     OK(resume(w, &c));
     w->s = keep;
     w->master[0].size[0] = 5, w->master[0].size[1] = 3;
     FAILS(resume(w, &c), ERR_CONFIG, "tensor w", "(3,5)", "(5,3)", "[model]");
-    FAILS(ckpt_load(path, &w->s, true), ERR_CONFIG, "tensor w", "(3,5)", "(5,3)");
+    FAILS(ckpt_load(path, &w->s, &w->at, true), ERR_CONFIG, "tensor w", "(3,5)", "(5,3)");
     w->master[0].size[0] = 3, w->master[0].size[1] = 5;
     strcpy(w->master[1].name, "c.bias");
     FAILS(resume(w, &c), ERR_CONFIG, "b.bias", "c.bias");
@@ -210,7 +210,7 @@ static void test_version_1(void **state) {
     resumes_as(t.w, same, &c);
     assert_int_equal(c.count, 0);
     OK(ckpt_hash_dir(dir, hash, state_hash));
-    ckpt_state_hash(&same->s, expected);
+    ckpt_state_hash(&same->s, &same->at, expected);
     assert_string_equal(state_hash, expected);
     size_t n;
     char *text = slurp(path, &n);
@@ -272,9 +272,9 @@ static void test_device(void **state) {
     assert_memory_equal(fresh.plan, gpu.plan, sizeof gpu.plan);
     assert_string_equal(w->s.other, "");
     fresh.plans = 0, fresh.refuses = "ppp";
-    w->s.at.step = 77;
+    w->at.step = 77;
     FAILS(resume(w, &c), ERR_CONFIG, "step-00000001", "plan 3 of 3", "refused: pppp");
-    assert_int_equal(w->s.at.step, 77);
+    assert_int_equal(w->at.step, 77);
     fresh.plans = 0;
     w->s.any_device = true;
     OK(resume(w, &c));
@@ -284,7 +284,7 @@ static void test_device(void **state) {
     w->s.dev = &other.head;
     FAILS(resume(w, &c), ERR_CONFIG, "132 SMs", "78 SMs", "[device] match = no");
     assert_int_equal(c.count, 0);
-    OK(ckpt_load(path, &w->s, true));
+    OK(ckpt_load(path, &w->s, &w->at, true));
     assert_int_equal(other.plans, 0);
     w->s.any_device = true;
     OK(resume(w, &c));
@@ -378,7 +378,7 @@ static void test_revisions(void **state) {
             FAILS(resume(w, &c), ERR_CONFIG, then, rows[i].build, here, "resume = other-bits");
             if (!strstr(err_last()->text, "did not record") != (rows[i].recorded != 0))
                 fail_msg("%s", err_last()->text);
-            OK(ckpt_load(dir, &w->s, true));  // to look at it, any will do
+            OK(ckpt_load(dir, &w->s, &w->at, true));  // to look at it, any will do
             w->s.any_bits = true;
         }
         OK(resume(w, &c));

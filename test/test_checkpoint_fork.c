@@ -39,7 +39,7 @@ static bool ask(void *ctx) {
 }
 
 // The copy is checkpoint 3 of DIR/b.
-static err_t copy(const world *w, asked *a, const ckpt_counters *as_at) {
+static err_t copy(const world *w, asked *a, const run_progress *as_at) {
     char from[IO_PATH], to[IO_PATH];
     manifest m = {0};
     path_of(from, w, 3, "");
@@ -57,12 +57,12 @@ static err_t copy(const world *w, asked *a, const ckpt_counters *as_at) {
 }
 
 // What was copied is what was saved, and there is nothing else.
-static void is_whole(world *w, const ckpt_counters *as_at) {
+static void is_whole(world *w, const run_progress *as_at) {
     char dir[256];
     complaints c;
     world *want = make_world(w->dir, LARGE_ROWS);
     fill(want, 3, 0);
-    if (as_at) want->s.at = *as_at;
+    if (as_at) want->at = *as_at;
     strcpy(dir, w->dir);
     snprintf(w->dir, sizeof w->dir, "%.200s/b", dir);
     resumes_as(w, want, &c);
@@ -170,9 +170,9 @@ static void counters_have_their_hash(void **state) {
     save_step(w, 3, 0);
     char seen[6][17], path[IO_PATH];
     snprintf(path, sizeof path, "%.200s/b/ckpt/step-00000003", w->dir);
-    const ckpt_counters usual = w->s.at;
+    const run_progress usual = w->at;
     for (int k = 0; k < 6; k++) {
-        ckpt_counters at = usual;
+        run_progress at = usual;
         if (k == 1) at.adam_t++;
         if (k == 2) at.skipped++;
         if (k == 3) at.loss_scale = 1024;

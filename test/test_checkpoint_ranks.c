@@ -14,7 +14,7 @@ static void body_load(rank_of *r) {
     char path[IO_PATH];
     fill_dealt(&r->d, 999, 0);
     snprintf(path, sizeof path, "%s/ckpt/step-%08" PRId64, r->dir, r->j->step);
-    DOES(ckpt_load(path, &r->d.s, false));
+    DOES(ckpt_load(path, &r->d.s, &r->d.at, false));
     MUST(dealt_is(&r->d, r->j->step, r->j->salt), "other bits");
     note_hashes(r);
 }
@@ -120,7 +120,7 @@ static void body_bad_parts(rank_of *r) {
         MUST(rc == ERR_INTERNAL && strstr(err_last()->text, "tensor m/emb: rank 1"), "%d %s", rc,
              rc ? err_last()->text : "");
         *t = keep;
-        MUST(ckpt_save(r->dir, &r->d.s, 1, NULL) == ERR_INTERNAL, "saved without ckpt_prepare");
+        MUST(ckpt_save(r->dir, &r->d.s, &r->d.at, 1, NULL) == ERR_INTERNAL, "saved without ckpt_prepare");
         if (r->rank == 1) strcpy(r->d.tensor[0][2].name, "c.bias");
         rc = ckpt_prepare(&r->d.s);
         MUST(rc == ERR_INTERNAL && strstr(err_last()->text, "the same tensors"), "%d %s", rc,
@@ -286,7 +286,7 @@ static void test_unreadable_remains(void **state) {
 static void body_load_another(rank_of *r) {
     char path[IO_PATH];
     snprintf(path, sizeof path, "%s/ckpt/step-00000002", r->dir);
-    err_t rc = ckpt_load(path, &r->d.s, false);
+    err_t rc = ckpt_load(path, &r->d.s, &r->d.at, false);
     MUST(rc == ERR_DATA && strstr(err_last()->text, "rank 2 has another checkpoint of this name than rank 0"), "%d %s",
          rc, rc ? err_last()->text : "");
 }
@@ -428,7 +428,7 @@ static void body_best_and_prune(rank_of *r) {
     fault_list faults;
     for (int64_t step = 1; step <= 4; step++) {
         fill_dealt(&r->d, step, 0);
-        DOES(ckpt_save(r->dir, &r->d.s, 0, NULL));
+        DOES(ckpt_save(r->dir, &r->d.s, &r->d.at, 0, NULL));
     }
     DOES(ckpt_mark_best(r->dir, &r->d.s, 1, NULL));
     DOES(fault_parse(&faults, r->rank == 2 ? "rename@1" : ""));
@@ -439,7 +439,7 @@ static void body_best_and_prune(rank_of *r) {
     DOES(ckpt_mark_best(r->dir, &r->d.s, 2, NULL));
     snprintf(best, sizeof best, "%s/best", r->dir);
     MUST(readlink(best, target, sizeof target - 1) == 18 && strcmp(target, "ckpt/step-00000002") == 0, "%s", target);
-    DOES(ckpt_prune(r->dir, &r->d.s, 4, 1));
+    DOES(ckpt_prune(r->dir, &r->d.s, &r->d.at, 4, 1));
     r->out->n = 0;
 }
 
@@ -458,7 +458,7 @@ static void test_best_and_prune(void **state) {
 
 static void body_other_run(rank_of *r) {
     strcpy(r->d.s.key[0].value, "12");
-    r->out->rc = ckpt_resume(r->dir, &r->d.s, &r->out->found, count_complaint, r->out);
+    r->out->rc = ckpt_resume(r->dir, &r->d.s, &r->d.at, &r->out->found, count_complaint, r->out);
     MUST(r->out->rc == ERR_CONFIG && strstr(err_last()->text, "batch.global"), "%d", r->out->rc);
 }
 

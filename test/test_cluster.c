@@ -35,7 +35,7 @@ static int set_up(void **state) {
     unsetenv("LOCKSTEP_NODE");
     unsetenv("CREDENTIALS_DIRECTORY");
     if (config_load(&x->c, NULL, 0) != ERR_OK) return -1;
-    x->c.batch.lanes = 64;
+    x->c.batch.lanes = x->c.resolved.lanes = 64;
     *state = x;
     return 0;
 }
@@ -296,7 +296,7 @@ static void test_rules(void **state) {
     x->c.device.ranks = 0;
     assert_int_equal(resolve(x, "a:2, b:3:4"), ERR_CONFIG);
     assert_says(ERR_CONFIG, "[cluster] nodes: entry 2, `b:3:4`", NULL, NULL);
-    x->c.batch.lanes = 4;
+    x->c.batch.lanes = x->c.resolved.lanes = 4;
     assert_int_equal(resolve(x, "a:2, b:2"), ERR_OK);
     assert_int_equal(resolve(x, "a:2, b:3"), ERR_CONFIG);
     assert_says(ERR_CONFIG, "5 ranks ([cluster] nodes) are more than the lanes = 4", "idle",

@@ -79,9 +79,9 @@ static void test_words(void **state) {
     const config *c = &x->c;
     const struct {
         const char *section, *key, *words[8];
-        const int *at;
+        const void *at;
     } lists[] = {
-        {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
+        {"run", "resume", {"auto", "never", "must", "other-bits"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
         {"device", "simd", {"auto", "avx512bf16", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
         {"model", "type", {"gpt", "mlp", "llama", "gemma"}, &c->model.type},
@@ -90,6 +90,12 @@ static void test_words(void **state) {
         {"precision", "products", {"fp32", "bf16-pairs"}, &c->precision.products},
         {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
+        {"parallel", "schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}, &c->parallel.schedule},
+        {"parallel", "recompute", {"none", "selective", "block"}, &c->parallel.recompute},
+        {"reduce", "order", {"fixed", "any"}, &c->reduce.order},
+        {"reduce", "transport", {"auto", "tcp", "nccl"}, &c->reduce.transport},
+        {"reduce", "nccl_ib", {"auto", "no", "yes"}, &c->reduce.nccl_ib},
+        {"eval", "protocol", {"lm-eval", "llmc"}, &c->eval.protocol},
     };
     assert_int_equal(RESUME_MUST, 2);
     assert_int_equal(DEVICE_CUDA, 2);
@@ -102,7 +108,7 @@ static void test_words(void **state) {
             char text[128];
             snprintf(text, sizeof text, "[%s]\n%s = %s\n", lists[i].section, lists[i].key, lists[i].words[w]);
             assert_int_equal(load_text(x, text), ERR_OK);
-            assert_int_equal(*lists[i].at, w);
+            assert_int_equal(*(const int *)lists[i].at, w);
         }
     assert_int_equal(load_text(x, "[precision]\ncompute = bf16\n"), ERR_OK);
     assert_int_equal(c->precision.rounding, ROUNDING_NEAREST);
@@ -127,11 +133,11 @@ static void test_decide(void **state) {
     const char *const large = "[model]\nvocab = 50257\ncontext = 1024\n[batch]\nglobal = 64\nmicro = 64\n";
     char text[256];
     assert_int_equal(load_text(x, large), ERR_OK);
-    assert_int_equal(x->c.device.kind, DEVICE_AUTO);
+    assert_int_equal(x->c.resolved.kind, DEVICE_AUTO);
     assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 171);  // as on a CPU
     assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "because"), ERR_OK);
-    assert_int_equal(x->c.device.kind, DEVICE_CUDA);
-    assert_string_equal(x->c.device.why, "because");
+    assert_int_equal(x->c.resolved.kind, DEVICE_CUDA);
+    assert_string_equal(x->c.resolved.why, "because");
     assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 8);
     assert_true(x->c.origin[config_find(&x->c, "model", "head_chunks")].chosen);
     assert_int_equal(config_decide(&x->c, DEVICE_CPU, ""), ERR_OK);
@@ -164,14 +170,16 @@ static void test_resolve(void **state) {
         char text[128];
         snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n", auto_lanes[i].global, auto_lanes[i].micro);
         assert_int_equal(load_text(x, text), ERR_OK);
-        assert_int_equal(x->c.batch.lanes, auto_lanes[i].lanes);
+        assert_int_equal(x->c.resolved.lanes, auto_lanes[i].lanes);
+        assert_int_equal(x->c.batch.lanes, 0);  // what was read stays open
     }
     assert_int_equal(load_text(x, "[batch]\nglobal = 16\nmicro = 1\nlanes = 16\n"), ERR_OK);
-    assert_int_equal(x->c.batch.lanes, 16);
+    assert_int_equal(x->c.resolved.lanes, 16);
     assert_int_equal(load_text(x, "[run]\nsteps = 777\n"), ERR_OK);
-    assert_int_equal(x->c.schedule.decay_steps, 777);
+    assert_int_equal(x->c.resolved.decay_steps, 777);
+    assert_true(x->c.schedule.decay_steps == 0 && x->c.schedule.warmup == 0 && x->c.resolved.warmup == 77);
     assert_int_equal(load_text(x, "[run]\nsteps = 777\n[schedule]\ndecay_steps = 100\n"), ERR_OK);
-    assert_int_equal(x->c.schedule.decay_steps, 100);
+    assert_int_equal(x->c.resolved.decay_steps, 100);
     static const struct {
         int micro, context, vocab, chunks;
     } auto_chunks[] = {
@@ -195,8 +203,8 @@ static void test_resolve(void **state) {
     assert_int_equal(options_of(&x->c.model.of)->gpt.head_chunks, 1);
     // a constant rate does not decay, so its bits do not depend on run.steps
     assert_int_equal(load_text(x, "[run]\nsteps = 50\n[schedule]\ntype = constant\n"), ERR_OK);
-    assert_int_equal(x->c.schedule.decay_steps, 0);
-    assert_int_equal(x->c.schedule.warmup, 100);
+    assert_int_equal(x->c.resolved.decay_steps, 0);
+    assert_int_equal(x->c.resolved.warmup, 100);
 }
 
 // A warm-up that is not named is a tenth of the schedule, and no rule can refuse it.
@@ -218,7 +226,7 @@ static void test_open_warmup(void **state) {
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         assert_int_equal(load_text(x, rows[i].text), ERR_OK);
-        assert_int_equal(x->c.schedule.warmup, rows[i].warmup);
+        assert_int_equal(x->c.resolved.warmup, rows[i].warmup);
     }
 }
 
@@ -470,8 +478,8 @@ static void test_defaults(void **state) {
     assert_string_equal(c->run.dir, "runs");
     assert_int_equal(options_of(&c->model.of)->gpt.embed % options_of(&c->model.of)->gpt.heads, 0);
     assert_string_equal(c->sample.prompt, "One");
-    assert_int_equal(c->batch.global % (c->batch.lanes * c->batch.micro), 0);
-    assert_int_equal(c->schedule.decay_steps, c->run.steps);
+    assert_int_equal(c->batch.global % (c->resolved.lanes * c->batch.micro), 0);
+    assert_int_equal(c->resolved.decay_steps, c->run.steps);
     assert_int_equal(c->file_count, 0);
 
     // an empty file changes nothing

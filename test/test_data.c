@@ -49,7 +49,7 @@ static uint8_t *make_text(int64_t n) {
     return text;
 }
 
-static err_t open_at(dataset **d, place *p, const char *files, shard_format format, int64_t vocab) {
+static err_t open_at(dataset **d, place *p, const char *files, source_format format, int64_t vocab) {
     return dataset_open(d, &(dataset_options){.files = at(p, files), .format = format, .vocab = vocab});
 }
 
@@ -109,7 +109,7 @@ static void test_round_trip(void **state) {
         dataset *d;
         assert_int_equal(r.train_tokens, N);
         assert_int_equal(r.shards_out, (N - 1) / SHARD + 1);
-        assert_ok(open_at(&d, p, compress ? "packed/*.bin" : "plain/a-train-*.bin", SHARD_AUTO, 256));
+        assert_ok(open_at(&d, p, compress ? "packed/*.bin" : "plain/a-train-*.bin", FORMAT_AUTO, 256));
         assert_int_equal(dataset_about(d).files, r.shards_out);
         assert_int_equal(dataset_about(d).token_bytes, 1);
         strcpy(hash[compress], dataset_about(d).hash);
@@ -147,7 +147,7 @@ static void test_incompressible(void **state) {
         assert_ok(shard_write_finish(w));
         shard_write_close(w);
         // 32-bit tokens of these bytes are beyond any vocabulary
-        assert_ok(open_at(&d, p, "a.bin", SHARD_LOCKSTEP, 0));
+        assert_ok(open_at(&d, p, "a.bin", FORMAT_LOCKSTEP, 0));
         assert_int_equal(dataset_about(d).token_bytes, width);
         if (width < 4) {
             assert_ok(dataset_read(d, 0, N / width, tokens));
@@ -178,7 +178,7 @@ static void test_hash(void **state) {
         assert_ok(shard_write(w, bytes, 300));
         assert_ok(shard_write_finish(w));
         shard_write_close(w);
-        assert_ok(open_at(&d, p, names[k], SHARD_AUTO, 0));
+        assert_ok(open_at(&d, p, names[k], FORMAT_AUTO, 0));
         if (k == 0) strcpy(first, dataset_about(d).hash);
         assert_int_equal(strlen(first), 16);
         assert_int_equal(strcmp(first, dataset_about(d).hash) == 0, k < 2);
@@ -189,7 +189,7 @@ static void test_hash(void **state) {
         dataset *d;
         if (i < 600) bytes[i] ^= 0x40;
         put_file(p, "raw.bin", bytes, sizeof bytes);
-        assert_ok(open_at(&d, p, "raw.bin", SHARD_RAW16, 0));
+        assert_ok(open_at(&d, p, "raw.bin", FORMAT_RAW16, 0));
         assert_int_equal(strcmp(last, dataset_about(d).hash) == 0, i == 600);
         strcpy(last, dataset_about(d).hash);
         dataset_close(d);
@@ -222,18 +222,18 @@ static void test_foreign_formats(void **state) {
     put_file(p, "raw32", file, 4 * N);
     free(file);
     dataset *d;
-    assert_ok(open_at(&d, p, "*.bin", SHARD_AUTO, 50000));
+    assert_ok(open_at(&d, p, "*.bin", FORMAT_AUTO, 50000));
     assert_int_equal(dataset_about(d).token_bytes, 4);
     check_stream(d, 3 * N, expected_count);
     int reports = 0;
     assert_ok(dataset_verify(d, count_report, &reports));
     dataset_close(d);
-    assert_ok(open_at(&d, p, "raw32", SHARD_RAW32, 50000));
+    assert_ok(open_at(&d, p, "raw32", FORMAT_RAW32, 50000));
     check_stream(d, N, expected_count);
     dataset_close(d);
-    assert_error(open_at(&d, p, "b.bin raw32", SHARD_LLMC, 0), ERR_CONFIG, "raw32", "no file matches");
-    assert_error(open_at(&d, p, "raw32", SHARD_LLMC, 0), ERR_DATA, "raw32: offset 0: magic 0, expected 20240520");
-    assert_error(open_at(&d, p, "raw32", SHARD_LOCKSTEP, 0), ERR_DATA, "raw32: offset 0: not the magic");
+    assert_error(open_at(&d, p, "b.bin raw32", FORMAT_LLMC, 0), ERR_CONFIG, "raw32", "no file matches");
+    assert_error(open_at(&d, p, "raw32", FORMAT_LLMC, 0), ERR_DATA, "raw32: offset 0: magic 0, expected 20240520");
+    assert_error(open_at(&d, p, "raw32", FORMAT_LOCKSTEP, 0), ERR_DATA, "raw32: offset 0: not the magic");
 }
 
 // More files than descriptors, the same file by two patterns, byte order of names.
@@ -282,7 +282,7 @@ static void test_many_files(void **state) {
     assert_error(dataset_read(d, 0, 3, t), ERR_DATA, "00000.bin", "replaced while in use");
     dataset_close(d);
     assert_error(dataset_open(&d, &(dataset_options){.files = " "}), ERR_CONFIG, "expected the names");
-    assert_error(open_at(&d, p, ".", SHARD_AUTO, 0), ERR_DATA, "not a regular file");
+    assert_error(open_at(&d, p, ".", FORMAT_AUTO, 0), ERR_DATA, "not a regular file");
 }
 
 static void test_no_heap(void **state) {
@@ -297,7 +297,7 @@ static void test_no_heap(void **state) {
     put_file(p, "d/raw.bin", text, 2000);
     free(text);
     dataset *d;
-    assert_ok(open_at(&d, p, "d/*.bin", SHARD_AUTO, 0));
+    assert_ok(open_at(&d, p, "d/*.bin", FORMAT_AUTO, 0));
     int before = heap_calls;
     for (int64_t i = 0; i < 3000; i++) assert_ok(dataset_read(d, i * 7919 % (2 * N + 1000 - T), T, window));
     assert_int_equal(heap_calls, before);
@@ -307,7 +307,7 @@ static void test_no_heap(void **state) {
 // --- damage ----------------------------------------------------------------------------------------------------------
 
 // Opens, reads all, verifies; the first failure, which must be ERR_DATA and name the file.
-static void expect_damage(place *p, const char *name, shard_format format, const char *what, int64_t where) {
+static void expect_damage(place *p, const char *name, source_format format, const char *what, int64_t where) {
     dataset *d;
     int32_t tokens[4096];
     err_t rc = open_at(&d, p, name, format, 0);
@@ -344,17 +344,17 @@ static void test_every_flip_and_cut(void **state) {
             for (int k = 0; k < 3; k++) {
                 file[i] = (char)(file[i] ^ flips[k]);
                 put_file(p, "flip.bin", file, size);
-                expect_damage(p, "flip.bin", SHARD_AUTO, "flip at", (int64_t)i);
+                expect_damage(p, "flip.bin", FORMAT_AUTO, "flip at", (int64_t)i);
                 file[i] = (char)(file[i] ^ flips[k]);
             }
         for (size_t i = 0; i < size; i++) {
             put_file(p, "cut.bin", file, i);
-            expect_damage(p, "cut.bin", SHARD_AUTO, "cut at", (int64_t)i);
+            expect_damage(p, "cut.bin", FORMAT_AUTO, "cut at", (int64_t)i);
         }
         file = realloc(file, size + 5);
         memset(file + size, 0, 5);
         put_file(p, "long.bin", file, size + 5);
-        expect_damage(p, "long.bin", SHARD_AUTO, "longer by", 5);
+        expect_damage(p, "long.bin", FORMAT_AUTO, "longer by", 5);
         free(file);
     }
     free(text);
@@ -400,7 +400,7 @@ static void test_lying_headers(void **state) {
         for (int b = 0; b < lies[i].bytes; b++) copy[lies[i].at + b] = (uint8_t)(lies[i].value >> 8 * b);
         le32_put(copy + 60, (uint32_t)crc32(0, copy, 60));
         put_file(p, "lie.bin", copy, size);
-        assert_error(open_at(&d, p, "lie.bin", SHARD_AUTO, 0), ERR_DATA, "lie.bin", lies[i].word);
+        assert_error(open_at(&d, p, "lie.bin", FORMAT_AUTO, 0), ERR_DATA, "lie.bin", lies[i].word);
     }
     for (int at_byte = 0; at_byte < SHARD_ENTRY; at_byte++) {  // and a table whose checksum is right
         memcpy(copy, file, size);
@@ -408,7 +408,7 @@ static void test_lying_headers(void **state) {
         le32_put(copy + 48, (uint32_t)crc32(0, copy + SHARD_HEADER, SHARD_ENTRY));
         le32_put(copy + 60, (uint32_t)crc32(0, copy, 60));
         put_file(p, "lie.bin", copy, size);
-        assert_error(open_at(&d, p, "lie.bin", SHARD_AUTO, 0), ERR_DATA,
+        assert_error(open_at(&d, p, "lie.bin", FORMAT_AUTO, 0), ERR_DATA,
                      "lie.bin: offset 64: the table entry of block 0");
     }
     free(copy);
@@ -445,7 +445,7 @@ static void test_lying_blocks(void **state) {
         le32_put(file + 48, (uint32_t)crc32(0, entry, SHARD_ENTRY));
         le32_put(file + 60, (uint32_t)crc32(0, file, 60));
         put_file(p, "lie.bin", file, AT + stored);
-        assert_ok(open_at(&d, p, "lie.bin", SHARD_AUTO, 0));
+        assert_ok(open_at(&d, p, "lie.bin", FORMAT_AUTO, 0));
         for (int twice = 0; twice < 2; twice++)  // nothing wrong stays in the cache
             assert_error(dataset_read(d, 0, N, tokens), ERR_DATA, "lie.bin: block 0 at offset 84", words[k]);
         dataset_close(d);
@@ -473,7 +473,7 @@ static void test_cache_after_damage(void **state) {
     le32_put(head + 60, (uint32_t)crc32(0, head, 60));
     assert_int_equal(pwrite(fd, head, HEAD, 0), HEAD);
     close(fd);
-    assert_ok(open_at(&d, p, "a.bin", SHARD_AUTO, 0));
+    assert_ok(open_at(&d, p, "a.bin", FORMAT_AUTO, 0));
     for (int64_t k = 0; k < BLOCKS + 2; k++) {
         int64_t b = k % BLOCKS;
         err_t rc = dataset_read(d, b * SHARD_BLOCK, 10, t);
@@ -498,7 +498,7 @@ static void test_verify_reads_again(void **state) {
         assert_ok(shard_write(w, text, N));
         assert_ok(shard_write_finish(w));
         shard_write_close(w);
-        assert_ok(open_at(&d, p, "again.bin", SHARD_AUTO, 0));
+        assert_ok(open_at(&d, p, "again.bin", FORMAT_AUTO, 0));
         assert_ok(dataset_read(d, 0, 1, &t));
         int fd = open(at(p, "again.bin"), O_RDWR);
         off_t end = lseek(fd, -1, SEEK_END);
@@ -525,7 +525,7 @@ static void test_damage_report(void **state) {
     int fd = open(at(p, "s-train-00000.bin"), O_RDWR);
     for (int b = 1; b < 4; b += 2) assert_int_equal(pwrite(fd, &bad, 1, 64 + 4 * 20 + (off_t)b * SHARD_BLOCK + 5), 1);
     close(fd);
-    assert_ok(open_at(&d, p, "s-train-00000.bin", SHARD_AUTO, 0));
+    assert_ok(open_at(&d, p, "s-train-00000.bin", FORMAT_AUTO, 0));
     assert_ok(dataset_read(d, SHARD_BLOCK - 20, 20, tokens));
     assert_error(dataset_read(d, SHARD_BLOCK - 10, 20, tokens), ERR_DATA,
                  "s-train-00000.bin: block 1 at offset 32912: "
@@ -554,18 +554,18 @@ static void test_foreign_files(void **state) {
     dataset *d;
     uint8_t png[200] = "\x89PNG\r\n\x1a\n", gzip[200] = {0x1f, 0x8b, 8}, llmc[1024 + 20] = {0};
     put_file(p, "a.bin", png, sizeof png);
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "a.bin: offset 0: looks like a PNG image");
+    assert_error(open_at(&d, p, "a.bin", FORMAT_AUTO, 0), ERR_DATA, "a.bin: offset 0: looks like a PNG image");
     put_file(p, "a.bin", gzip, sizeof gzip);
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "a.bin: offset 0: looks like gzip data");
+    assert_error(open_at(&d, p, "a.bin", FORMAT_AUTO, 0), ERR_DATA, "a.bin: offset 0: looks like gzip data");
     put_text(p, "a.bin", "To be, or not to be, that is the question: whether 'tis nobler in the mind\n");
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "looks like text", "lockstep pack");
+    assert_error(open_at(&d, p, "a.bin", FORMAT_AUTO, 0), ERR_DATA, "looks like text", "lockstep pack");
     put_file(p, "a.bin", "", 0);
-    for (int f = SHARD_AUTO; f <= SHARD_RAW32; f++)
-        assert_error(open_at(&d, p, "a.bin", (shard_format)f, 0), ERR_DATA,
+    for (int f = FORMAT_AUTO; f <= FORMAT_RAW32; f++)
+        assert_error(open_at(&d, p, "a.bin", (source_format)f, 0), ERR_DATA,
                      "a.bin: ends at offset 0: the file is empty");
     put_file(p, "a.bin", png, 199);
-    assert_error(open_at(&d, p, "a.bin", SHARD_RAW16, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 198 is cut short");
-    assert_error(open_at(&d, p, "a.bin", SHARD_RAW32, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 196 is cut short");
+    assert_error(open_at(&d, p, "a.bin", FORMAT_RAW16, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 198 is cut short");
+    assert_error(open_at(&d, p, "a.bin", FORMAT_RAW32, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 196 is cut short");
     static const struct {
         uint32_t magic, version, count;
         size_t size;
@@ -583,7 +583,7 @@ static void test_foreign_files(void **state) {
         le32_put(llmc + 4, cases[i].version);
         le32_put(llmc + 8, cases[i].count);
         put_file(p, "a.bin", llmc, cases[i].size);
-        err_t rc = open_at(&d, p, "a.bin", SHARD_AUTO, 0);
+        err_t rc = open_at(&d, p, "a.bin", FORMAT_AUTO, 0);
         if (cases[i].word) assert_error(rc, ERR_DATA, "a.bin", cases[i].word);
         else assert_ok(rc);
         if (rc == ERR_OK) dataset_close(d);
@@ -598,7 +598,7 @@ static void test_vocab(void **state) {
     dataset *d;
     put_le(bytes, 2, N, 0);
     put_file(p, "raw.bin", bytes, sizeof bytes);
-    assert_ok(open_at(&d, p, "raw.bin", SHARD_AUTO, 2500));
+    assert_ok(open_at(&d, p, "raw.bin", FORMAT_AUTO, 2500));
     assert_ok(dataset_read(d, 0, 2500, tokens));
     assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA,
                  "raw.bin: token 2500 (at offset 5000) is "
@@ -612,7 +612,7 @@ static void test_vocab(void **state) {
         assert_ok(shard_write(w, bytes, N));
         assert_ok(shard_write_finish(w));
         shard_write_close(w);
-        assert_ok(open_at(&d, p, "own.bin", SHARD_AUTO, 2500));
+        assert_ok(open_at(&d, p, "own.bin", FORMAT_AUTO, 2500));
         assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA, "own.bin: token 2500",
                      compress ? "offset 84" : "offset 5084", "is 2500");
         dataset_close(d);
@@ -633,7 +633,7 @@ static void test_beyond_2gb(void **state) {
         assert_int_equal(pwrite(fd, end, 4, 2 * tokens - 4), 4);
         if (k) assert_int_equal(pwrite(fd, end, 2, INT64_C(1) << 31), 2);
         close(fd);
-        assert_ok(open_at(&d, p, "big.bin", SHARD_RAW16, 50000));
+        assert_ok(open_at(&d, p, "big.bin", FORMAT_RAW16, 50000));
         strcpy(hash[k], dataset_about(d).hash);
         assert_int_equal(dataset_about(d).tokens, tokens);
         assert_ok(dataset_read(d, tokens - 4, 4, t));
@@ -664,7 +664,7 @@ static void test_hole_hash(void **state) {
     close(fd);
     free(bytes);
     for (int k = 0; k < 2; k++) {
-        assert_ok(open_at(&d, p, k ? "sparse" : "dense", SHARD_RAW16, 0));
+        assert_ok(open_at(&d, p, k ? "sparse" : "dense", FORMAT_RAW16, 0));
         strcpy(hash[k], dataset_about(d).hash);
         int reports = 0;
         assert_ok(dataset_verify(d, count_report, &reports));

@@ -5,6 +5,7 @@
 
 #include "gpu/profile.h"
 #include "trainer/evaluate.h"
+#include "trainer/sample.h"
 
 #include <inttypes.h>
 
@@ -61,9 +62,9 @@ static course run_steps(const char *backend, const char *more, int steps) {
         k.loss[i] = s.loss, k.norm[i] = s.grad_norm;
     }
     OK(eval_loss(&r.x, 2, &k.eval, &windows));
-    OK(session_counters(&r.x));
+    OK(session_fetch(&r.x));
     OK(ckpt_hash(&r.x.state.ckpt, k.hash));
-    OK(ckpt_state_hash(&r.x.state.ckpt, k.state_hash));
+    OK(ckpt_state_hash(&r.x.state.ckpt, &r.x.progress, k.state_hash));
     rig_close(&r);
     return k;
 }
@@ -264,8 +265,8 @@ typedef struct eventful {
 } eventful;
 
 static void hash_now(session *x, char hash[17]) {
-    OK(session_counters(x));
-    OK(ckpt_state_hash(&x->state.ckpt, hash));
+    OK(session_fetch(x));
+    OK(ckpt_state_hash(&x->state.ckpt, &x->progress, hash));
 }
 
 static err_t steps_ahead(session *x, int count, double *loss) {
@@ -299,7 +300,7 @@ static eventful run_eventful(const char *more) {
     OK(state_get_step(&r.x.state, &now));
     e.skipped = now.skipped;
     hash_now(&r.x, e.hash[0]);
-    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
+    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, &r.x.progress, 1, NULL));
     OK(steps_ahead(&r.x, 2, e.loss));
     hash_now(&r.x, e.hash[1]);
     OK(eval_loss(&r.x, 2, &e.eval[1], &windows));
@@ -334,7 +335,7 @@ static void void_steps_are_void_when_recorded(void **state) {
         double loss[2 * LONG];
         rig_open(&r, "cuda", i == 1 ? graph : plain);
         if (i < 2) assert_int_equal(steps_ahead(&r.x, 2 * LONG, loss), ERR_IO);
-        if (i < 2) last[i] = r.x.step;
+        if (i < 2) last[i] = r.x.progress.step;
         else OK(steps_ahead(&r.x, (int)last[0], loss));
         hash_now(&r.x, hash[i]);
         rig_close(&r);
@@ -480,8 +481,8 @@ static void goes_on(const char *more, int steps) {
     char hash[17];
     rig_open(&r, "cuda", more);
     for (int i = 0; i < steps; i++) OK(session_step(&r.x, &s));
-    OK(session_counters(&r.x));
-    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
+    OK(session_fetch(&r.x));
+    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, &r.x.progress, 1, NULL));
     session_close(&r.x);
     bool found;
     monitor m = {0};
@@ -493,8 +494,8 @@ static void goes_on(const char *more, int steps) {
         OK(session_step(&r.x, &s));
         assert_true(s.loss == whole.loss[i]);
     }
-    OK(session_counters(&r.x));
-    OK(ckpt_state_hash(&r.x.state.ckpt, hash));
+    OK(session_fetch(&r.x));
+    OK(ckpt_state_hash(&r.x.state.ckpt, &r.x.progress, hash));
     assert_string_equal(hash, whole.state_hash);
     rig_close(&r);
 }

@@ -13,7 +13,7 @@ static const char letter[] = {
 typedef struct course {
     config c;
     divergence d;
-    ckpt_counters at;
+    run_progress at;
     char said[512];  // "d5 m9": what was said, and at which step
 } course;
 
@@ -151,10 +151,9 @@ enum { SAVED = 4 };
 
 static void save(world *w, const saved *x, bool best) {
     fill(w, x->step, 0);
-    w->s.at.bad_steps = x->bad, w->s.at.loss = x->loss, w->s.at.least_loss = x->least,
-    w->s.at.sound_step = x->sound_step;
-    w->s.at.best_step = x->best_step, w->s.at.best_loss = x->best_step ? x->best_loss : INFINITY;
-    OK(ckpt_save(w->dir, &w->s, 0, NULL));
+    w->at.bad_steps = x->bad, w->at.loss = x->loss, w->at.least_loss = x->least, w->at.sound_step = x->sound_step;
+    w->at.best_step = x->best_step, w->at.best_loss = x->best_step ? x->best_loss : INFINITY;
+    OK(ckpt_save(w->dir, &w->s, &w->at, 0, NULL));
     if (best) OK(ckpt_mark_best(w->dir, &w->s, x->step, NULL));
 }
 

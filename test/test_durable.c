@@ -42,7 +42,7 @@ static void expect_journal(const char *who, const journal *j, int64_t step, cons
 static void save_in(journal *j, world *w, int64_t step, uint32_t salt, int keep) {
     fill(w, step, salt);
     journal_begin(j, w->dir);
-    err_t rc = ckpt_save(w->dir, &w->s, keep, NULL);
+    err_t rc = ckpt_save(w->dir, &w->s, &w->at, keep, NULL);
     journal_end();
     OK(rc);
 }
@@ -148,7 +148,7 @@ static journal *pages;  // one for each rank
 static void body_write_journal(rank_of *r) {
     fill_dealt(&r->d, r->j->step, r->j->salt);
     journal_begin(&pages[r->rank], r->dir);
-    r->out->rc = ckpt_save(r->dir, &r->d.s, r->j->keep, NULL);
+    r->out->rc = ckpt_save(r->dir, &r->d.s, &r->d.at, r->j->keep, NULL);
     journal_end();
 }
 
@@ -283,9 +283,9 @@ static void body_resume_journal(rank_of *r) {
     bool found;
     fill_dealt(&r->d, 999, 0);
     journal_begin(&pages[r->rank], r->dir);
-    r->out->rc = ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out);
+    r->out->rc = ckpt_resume(r->dir, &r->d.s, &r->d.at, &found, count_complaint, r->out);
     journal_end();
-    MUST(found && dealt_is(&r->d, 1, 0), "step %" PRId64, r->d.s.at.step);
+    MUST(found && dealt_is(&r->d, 1, 0), "step %" PRId64, r->d.at.step);
 }
 
 // A node that comes with nothing is sent every file, and has the step for good before anything is loaded.

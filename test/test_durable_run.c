@@ -5,6 +5,7 @@
 #include "test/support/run.h"
 #include "trainer/fork.h"
 #include "trainer/log/monitor.h"
+#include "trainer/train.h"
 
 #include <fcntl.h>
 #include <signal.h>

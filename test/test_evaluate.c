@@ -2,6 +2,8 @@
 //
 // One idea: no two windows have the same loss, so that one that is read twice, left out or counted wrongly shows.
 #include "test/support/look.h"
+#include "trainer/restore.h"
+#include "trainer/verbs.h"
 
 enum { WINDOWS = 21 };  // and 13 tokens more, which fill no window
 
@@ -55,7 +57,7 @@ static void no_two_windows_are_alike(void **state) {
 static void every_window_has_its_loss(void **state) {
     (void)state;
     rig r;
-    rig_open(&r, SESSION_LOOK, "");
+    rig_open(&r, SESSION_INFERENCE, "");
     for (int64_t batch = 0; batch * 4 < WINDOWS; batch++) {
         double loss;
         int64_t windows;
@@ -78,7 +80,7 @@ static void the_mean_is_over_the_split_or_its_first_batches(void **state) {
         rig r;
         long long micro = micros[k];
         snprintf(more, sizeof more, "[batch]\nglobal = %lld\nmicro = %lld\n", micro, micro);
-        rig_open(&r, k % 2 ? SESSION_TRAIN : SESSION_LOOK, more);
+        rig_open(&r, k % 2 ? SESSION_TRAIN : SESSION_INFERENCE, more);
         expect_mean(&r, 0, WINDOWS);
         for (int64_t n = 1; n <= 23; n++) expect_mean(&r, n, n * micro < WINDOWS ? n * micro : WINDOWS);
         rig_close(&r);
@@ -91,11 +93,11 @@ static void the_verb_says_the_same(void **state) {
     rig r;
     char line[256] = "", expected[256], ckpt[1100];
     rig_open(&r, SESSION_TRAIN, "[eval]\nbatches = 3\n");
-    OK(session_counters(&r.x));
-    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
+    OK(session_fetch(&r.x));
+    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, &r.x.progress, 1, NULL));
     snprintf(ckpt, sizeof ckpt, "%s/ckpt/step-%08d", r.x.dir, 0);
     FILE *out = fmemopen(line, sizeof line, "w");
-    r.c.eval.ckpt = ckpt;
+    r.c.eval_ckpt = ckpt;
     OK(verb_eval(&r.c, out));
     fclose(out);
     snprintf(expected, sizeof expected, "step 0  loss %.5f", mean_of(&r, 12));

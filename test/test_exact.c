@@ -5,6 +5,7 @@
 #include "test/support/ranks.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 
@@ -105,7 +106,7 @@ static err_t measure(session *x, const config *c, const work *w, finding *f) {
     TRY(w->resumes ? session_resume(x, &found, &m) : session_init(x));
     if (!found) return err_set(ERR_DATA, "%s: no checkpoint to go on from", x->dir);
     TRY(session_feed(x, STEPS));
-    while (x->step < w->last) {
+    while (x->progress.step < w->last) {
         TRY(session_settle(x));
         before = x->ranks->traffic.sent;
         TRY(session_step(x, &s));
@@ -117,9 +118,9 @@ static err_t measure(session *x, const config *c, const work *w, finding *f) {
     bool used = exact && x->state.o.compute != FP32;
     if (used) TRY(compare_values(x));
     if (used && !gains_seen) return err_set(ERR_INTERNAL, "no norm has seen a gain in FP32");
-    TRY(session_counters(x));
-    if (w->last < STEPS) TRY(ckpt_save(x->dir, &x->state.ckpt, 1, NULL));
-    TRY(ckpt_state_hash(&x->state.ckpt, f->state_hash));
+    TRY(session_fetch(x));
+    if (w->last < STEPS) TRY(ckpt_save(x->dir, &x->state.ckpt, &x->progress, 1, NULL));
+    TRY(ckpt_state_hash(&x->state.ckpt, &x->progress, f->state_hash));
     TRY(state_publish(&x->state));
     TRY(eval_loss(x, 0, &f->eval_published, &windows));
     plan_rank p;

@@ -6,6 +6,7 @@
 
 #include "data/text/about.h"
 #include "model/weights.h"
+#include "trainer/verbs.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 // test/test_export_run.c: what an export takes of a run: the weights alone, whatever else the run's settings name; from
 // which paths and to which; and what it refuses, without making any file.
 #include "test/support/export.h"
+#include "trainer/verbs.h"
 
 // --- a run whose files are gone --------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@
 #include "model/llama/llama.h"
 #include "model/rope.h"
 #include "model/weights.h"
+#include "trainer/evaluate.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -173,7 +175,7 @@ static void steps_agree(session *x, const st_file *f, const char *family) {
     step_result s;
     golden_doubles(f, "losses", STEPS, losses), golden_doubles(f, "norms", STEPS, norms),
         golden_doubles(f, "final_loss", 1, &last);
-    x->step = 0;
+    x->progress.step = 0;
     OK(session_feed(x, STEPS));
     for (int i = 0; i < STEPS; i++) {
         OK(session_step(x, &s));
@@ -182,7 +184,7 @@ static void steps_agree(session *x, const st_file *f, const char *family) {
         if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i]))
             fail_msg("%s: step %d: norm %.9f, expected %.9f", family, i + 1, s.grad_norm, norms[i]);
     }
-    x->step = 0;
+    x->progress.step = 0;
     OK(session_feed(x, 1));
     OK(session_step(x, &s));
     if (!(fabs(s.loss - last) <= 1e-5 * last))
@@ -230,8 +232,8 @@ static void bits_are_those_that_they_were(void **state) {
         step_result s;
         snprintf(more, sizeof more, "[precision]\ncompute = %s\n", types[i % 3]);
         family_open(&x, &c, dir, all[i / 3].family, more);
-        while (x.step < 3) OK(session_step(&x, &s));
-        OK(session_counters(&x));
+        while (x.progress.step < 3) OK(session_step(&x, &s));
+        OK(session_fetch(&x));
         OK(ckpt_hash(&x.state.ckpt, hash));
         session_close(&x);
         if (strcmp(hash, all[i / 3].hash[i % 3]) != 0)
@@ -251,7 +253,7 @@ static void look_open(session *x, config *c, const char *dir, const char *from, 
              "[data]\nval =\n[batch]\nglobal = 1\nmicro = 1\n[device]\nthreads = 1\n[sample]\ntokens = 0\n%s", section);
     free(section);
     load_config(c, dir, text, more);
-    OK(session_open(x, c, SESSION_LOOK, NULL));
+    OK(session_open(x, c, SESSION_INFERENCE, NULL));
     OK(session_init(x));
 }
 

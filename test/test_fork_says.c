@@ -88,7 +88,7 @@ static void write_manifest(const manifest *m, const char *ckpt) {
     free(text);
 }
 
-static void set_counters(int64_t step, const ckpt_counters *at) {
+static void set_counters(int64_t step, const run_progress *at) {
     manifest m;
     char ckpt[64];
     snprintf(ckpt, sizeof ckpt, "runs/a/ckpt/step-%08" PRId64, step);
@@ -98,10 +98,10 @@ static void set_counters(int64_t step, const ckpt_counters *at) {
     manifest_close(&m);
 }
 
-static ckpt_counters counters_of(const char *ckpt) {
+static run_progress counters_of(const char *ckpt) {
     manifest m;
     read_manifest(&m, ckpt);
-    ckpt_counters at = m.at;
+    run_progress at = m.at;
     manifest_close(&m);
     return at;
 }
@@ -166,7 +166,7 @@ static void each_is_told(void **state) {
 // What is said first, of checkpoints that are passed over, or that are taken all the same.
 static void ruined_weights_are_named(void **state) {
     (void)state;
-    ckpt_counters was[3], at;
+    run_progress was[3], at;
     for (int k = 0; k < 3; k++) {
         char name[64];
         snprintf(name, sizeof name, "runs/a/ckpt/step-%08d", 4 * k + 4);
@@ -233,13 +233,13 @@ static void ruined_weights_are_named(void **state) {
 // The best one is the run's own; what is bad is over; the rest is as it was.
 static void counters_of_the_new_run(void **state) {
     (void)state;
-    ckpt_counters was = counters_of("runs/a/ckpt/step-00000008"), at = was;
+    run_progress was = counters_of("runs/a/ckpt/step-00000008"), at = was;
     for (int own = 0; own < 2; own++) {
         at = was;
         at.bad_steps = 3, at.skipped = 5, at.best_step = own ? 8 : 4, at.best_loss = 2.25, at.sound_step = 6;
         set_counters(8, &at);
         OK(fork_with("runs/a@8", "b", no_overrides));
-        ckpt_counters got = counters_of("runs/b/ckpt/step-00000008");
+        run_progress got = counters_of("runs/b/ckpt/step-00000008");
         assert_true(got.bad_steps == 0 && got.skipped == 5 && got.sound_step == 6 && got.step == 8 &&
                     got.adam_t == was.adam_t);
         assert_true(got.best_step == (own ? 8 : 0) && got.best_loss == (own ? 2.25 : INFINITY));
@@ -332,7 +332,7 @@ static void the_log_is_copied_to_its_length(void **state) {
                 {0, 20, 1, false},
                 {20, -1, 1, false}};
     char from[IO_PATH], kept[IO_PATH], to[IO_PATH], want[200], *text = malloc(3 * CKPT_PIECE), *got;
-    ckpt_counters was = counters_of("runs/a/ckpt/step-00000008"), at = was;
+    run_progress was = counters_of("runs/a/ckpt/step-00000008"), at = was;
     size_t size;
     at_top(from, "runs/a/log.jsonl"), at_top(kept, "log.kept"), at_top(to, "runs/b/log.jsonl");
     assert_int_equal(rename(from, kept), 0);

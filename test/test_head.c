@@ -7,6 +7,8 @@
 #include "model/head.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 #include <math.h>
 
@@ -140,7 +142,7 @@ static course train(const char *dir, const char *more) {
         snprintf(k.text[i], sizeof k.text[i], "%s", text);
         free(text);
     }
-    OK(session_counters(&x));
+    OK(session_fetch(&x));
     OK(ckpt_hash(&x.state.ckpt, k.hash));
     session_close(&x);
     return k;

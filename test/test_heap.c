@@ -18,6 +18,7 @@ int main(void) {
 #else
 
 #include "test/support/heap.h"
+#include "trainer/restore.h"
 
 static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
                                     "[precision]\ncompute = fp16\n[device]\nthreads = 1\n",

@@ -94,7 +94,7 @@ with_tokenizer() {
         same want found "the ids of $tokenizer"
     done
     # Without a word it is the one that the data was packed with, there or beside the shards.
-    head -c 20000 "$top/trainer/session.c" >code.txt
+    head -c 20000 "$top/trainer/train.c" >code.txt
     printf '[pack]\ninput = code.txt\noutput = own/code\ntokenizer = train:300\n[data]\ntrain = own/code-train-*.bin\n[model]\nvocab = 300\n' >own.ini
     expect 0 "$bin" pack own.ini
     expect 0 "$bin" words.ini model.ini own.ini -o run.name=own

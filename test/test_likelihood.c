@@ -9,6 +9,7 @@
 #include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
+#include "trainer/restore.h"
 
 #include <math.h>
 
@@ -48,7 +49,7 @@ static void rig_open(rig *r, const char *family, int micro) {
              "[sample]\ntokenizer = test/golden/tokenizer/%s.json\n",
              section, path, micro, micro, family);
     load_config(&r->c, r->dir, text, "");
-    OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
+    OK(session_open(&r->x, &r->c, SESSION_INFERENCE, NULL));
     OK(session_init(&r->x));
 }
 
@@ -211,7 +212,7 @@ static void padding_changes_no_bit(void **state) {
     session_close(&r.x);
     options_of(&r.c.model.of)->gpt.context = 150;
     r.c.model.init_resize = true;
-    OK(session_open(&r.x, &r.c, SESSION_LOOK, NULL));
+    OK(session_open(&r.x, &r.c, SESSION_INFERENCE, NULL));
     OK(session_init(&r.x));
     for (int i = 0; i < 95; i++) strcat(longer, "it ");
     write_text(r.dir, "two.jsonl", two);

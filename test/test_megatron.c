@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static err_t open_at(dataset **d, place *p, const char *files, shard_format format, int64_t vocab) {
+static err_t open_at(dataset **d, place *p, const char *files, source_format format, int64_t vocab) {
     return dataset_open(d, &(dataset_options){.files = at(p, files), .format = format, .vocab = vocab});
 }
 
@@ -52,7 +52,7 @@ static void test_types(void **state) {
             int reports = 0;
             put_tokens(p, "a.bin", readable[i].bytes, N, readable[i].largest - N + 1, 1);
             put_index(p, "a.idx", readable[i].type, readable[i].bytes, 4, lengths, NULL);
-            assert_ok(open_at(&d, p, "a.bin", automatic ? SHARD_AUTO : SHARD_MEGATRON, 0));
+            assert_ok(open_at(&d, p, "a.bin", automatic ? FORMAT_AUTO : FORMAT_MEGATRON, 0));
             assert_int_equal(dataset_about(d).tokens, N);
             assert_int_equal(dataset_about(d).token_bytes, readable[i].bytes < 4 ? readable[i].bytes : 4);
             assert_ok(dataset_read(d, 0, N, t));
@@ -91,7 +91,7 @@ static void test_no_tokens(void **state) {
         put_number(file + 5 * cases[i].bytes, (uint64_t)cases[i].number, cases[i].bytes);
         write_bytes(at(p, "a.bin"), file, 8 * (size_t)cases[i].bytes);
         put_index(p, "a.idx", cases[i].type, cases[i].bytes, 2, (int32_t[]){3, 5}, NULL);
-        assert_ok(open_at(&d, p, "a.bin", SHARD_AUTO, 100));
+        assert_ok(open_at(&d, p, "a.bin", FORMAT_AUTO, 100));
         snprintf(where, sizeof where, "a.bin: token 5 (at offset %d) ", 5 * cases[i].bytes);
         assert_ok(dataset_read(d, 0, 5, t));
         assert_error(dataset_read(d, 4, 4, t), ERR_DATA, where, cases[i].text);
@@ -128,11 +128,11 @@ static void test_pointers(void **state) {
         }
         put_tokens(p, "a.bin", bytes, N, 0, 1);
         put_index(p, "a.idx", bytes == 2 ? 8 : 4, bytes, 9, lengths, pointers);
-        assert_ok(open_at(&d, p, "a.bin", SHARD_MEGATRON, 200));
+        assert_ok(open_at(&d, p, "a.bin", FORMAT_MEGATRON, 200));
         check_windows(d, stream, n);
         assert_ok(dataset_verify(d, count_report, &reports));
         dataset_close(d);
-        assert_ok(open_at(&d, p, "a.bin", SHARD_MEGATRON, 65));  // so that the message is seen to name the right place
+        assert_ok(open_at(&d, p, "a.bin", FORMAT_MEGATRON, 65));  // so that the message is seen to name the right place
         char where[64];
         snprintf(where, sizeof where, "token 0 (at offset %d) is 100", 100 * bytes);
         assert_error(dataset_read(d, 0, 3, stream), ERR_DATA, where);
@@ -159,7 +159,7 @@ static void test_many_sequences(void **state) {
             for (int k = 0; k < lengths[i]; k++) stream[n++] = from + k;
         }
         put_index(p, "a.idx", 4, 4, MANY, lengths, pointers);
-        assert_ok(open_at(&d, p, "a.bin", SHARD_AUTO, ALL));
+        assert_ok(open_at(&d, p, "a.bin", FORMAT_AUTO, ALL));
         assert_int_equal(dataset_about(d).tokens, ALL);
         for (int64_t i = 0; i < ALL - 2; i += 7) {
             assert_ok(dataset_read(d, i, 3, t));
@@ -180,7 +180,7 @@ static void test_hash(void **state) {
     put_tokens(p, "a.bin", 2, N, 0, 1);
     for (int i = 0; i < 4; i++) {
         put_index(p, "a.idx", 8, 2, 2, i < 2 ? (int32_t[]){20, 100} : (int32_t[]){50, 50}, i == 2 ? swapped : NULL);
-        assert_ok(open_at(&d, p, "a.bin", i ? SHARD_MEGATRON : SHARD_RAW16, 0));
+        assert_ok(open_at(&d, p, "a.bin", i ? FORMAT_MEGATRON : FORMAT_RAW16, 0));
         strcpy(hash[i], dataset_about(d).hash);
         dataset_close(d);
     }
@@ -195,7 +195,7 @@ static void test_changed(void **state) {
     int reports = 0;
     put_tokens(p, "a.bin", 2, N, 0, 1);
     put_index(p, "a.idx", 8, 2, 2, (int32_t[]){20, 20}, (int64_t[]){100, 0});
-    assert_ok(open_at(&d, p, "a.bin", SHARD_MEGATRON, 0));
+    assert_ok(open_at(&d, p, "a.bin", FORMAT_MEGATRON, 0));
     FILE *f = fopen(at(p, "a.bin"), "r+b");
     assert_true(f && fseek(f, 110, SEEK_SET) == 0 && fputc(7, f) == 7 && fclose(f) == 0);
     assert_error(dataset_verify(d, count_report, &reports), ERR_DATA, "1 fault in 1 of 1 shard");
@@ -206,7 +206,7 @@ static void test_changed(void **state) {
 
 static void expect_auto(place *p, const char *name, int64_t tokens) {
     dataset *d;
-    assert_ok(open_at(&d, p, name, SHARD_AUTO, 0));
+    assert_ok(open_at(&d, p, name, FORMAT_AUTO, 0));
     assert_int_equal(dataset_about(d).tokens, tokens);
     dataset_close(d);
 }
@@ -224,7 +224,7 @@ static void test_auto(void **state) {
     expect_auto(p, "a.bin", N / 2);
     put_tokens(p, "a.tok", 2, N, 0, 1);
     expect_auto(p, "a.tok", N);
-    assert_ok(open_at(&d, p, "a.bin", SHARD_RAW16, 0));
+    assert_ok(open_at(&d, p, "a.bin", FORMAT_RAW16, 0));
     assert_int_equal(dataset_about(d).tokens, N);
     dataset_close(d);
     put_tokens(p, "b.bin", 2, N, 1000, 1);
@@ -251,12 +251,12 @@ static void test_auto(void **state) {
     assert_ok(fault_parse(&faults, "read@2"));
     assert_error(dataset_open(&d, &(dataset_options){.files = at(p, "a.bin"), .faults = &faults}), ERR_IO,
                  "a.bin: is the file beside it an index", "a.idx: read of 9 bytes");
-    assert_error(open_at(&d, p, "a.idx", SHARD_AUTO, 0), ERR_DATA,
+    assert_error(open_at(&d, p, "a.idx", FORMAT_AUTO, 0), ERR_DATA,
                  "a.idx: offset 0: looks like the index of Megatron-LM's data");
     // Text beside an index is tokens: its index says so.
     write_bytes(at(p, "t.bin"),
                 (const uint8_t *)"To be, or not to be, that is the question: whether 'tis nobler in the mind\n", 75);
-    assert_error(open_at(&d, p, "t.bin", SHARD_AUTO, 0), ERR_DATA, "looks like text");
+    assert_error(open_at(&d, p, "t.bin", FORMAT_AUTO, 0), ERR_DATA, "looks like text");
     put_index(p, "t.idx", 1, 1, 1, (int32_t[]){75}, NULL);
     expect_auto(p, "t.bin", 75);
 }
@@ -310,23 +310,23 @@ static void test_wrong_files(void **state) {
         memcpy(copy, index, n);
         put_number(copy + lies[i].at, lies[i].value, lies[i].bytes);
         write_bytes(at(p, "a.idx"), copy, n);
-        assert_error(open_at(&d, p, "a.bin", SHARD_MEGATRON, 0), ERR_DATA, "a.idx", lies[i].word);
+        assert_error(open_at(&d, p, "a.bin", FORMAT_MEGATRON, 0), ERR_DATA, "a.idx", lies[i].word);
     }
     uint8_t modes[130];
     memcpy(modes, index, n);
     memset(modes + n, 0, 2);
     write_bytes(at(p, "a.idx"), modes, n + 2);
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA,
+    assert_error(open_at(&d, p, "a.bin", FORMAT_AUTO, 0), ERR_DATA,
                  "a.idx: offset 82: the index gives each sequence a mode");
     put_index(p, "a.idx", 8, 2, 2, (int32_t[]){0, N}, (int64_t[]){2 * N + 1, 0});
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "sequence 0 ",
+    assert_error(open_at(&d, p, "a.bin", FORMAT_AUTO, 0), ERR_DATA, "sequence 0 ",
                  "has 0 tokens of 2 bytes from byte 241");
     put_index(p, "a.idx", 8, 2, 3, (int32_t[]){0, 0, 0}, NULL);
-    assert_error(open_at(&d, p, "a.bin", SHARD_AUTO, 0), ERR_DATA, "a.idx: all 3 sequences are empty");
+    assert_error(open_at(&d, p, "a.bin", FORMAT_AUTO, 0), ERR_DATA, "a.idx: all 3 sequences are empty");
     assert_int_equal(unlink(at(p, "a.idx")), 0);
-    assert_error(open_at(&d, p, "a.bin", SHARD_MEGATRON, 0), ERR_IO, "a.bin: its index: ", "a.idx: No such file");
+    assert_error(open_at(&d, p, "a.bin", FORMAT_MEGATRON, 0), ERR_IO, "a.bin: its index: ", "a.idx: No such file");
     put_tokens(p, "a.tok", 2, N, 0, 1);
-    assert_error(open_at(&d, p, "a.tok", SHARD_MEGATRON, 0), ERR_DATA, "a.tok: data of Megatron-LM is NAME.bin",
+    assert_error(open_at(&d, p, "a.tok", FORMAT_MEGATRON, 0), ERR_DATA, "a.tok: data of Megatron-LM is NAME.bin",
                  "name the file that ends in .bin");
 }
 
@@ -340,14 +340,14 @@ static void test_every_flip_and_cut(void **state) {
     put_tokens(p, "a.bin", 2, N, 0, 1);
     for (size_t cut = 0; cut < n; cut++) {
         write_bytes(at(p, "a.idx"), index, cut);
-        assert_error(open_at(&d, p, "a.bin", SHARD_MEGATRON, 0), ERR_DATA, "a.idx");
+        assert_error(open_at(&d, p, "a.bin", FORMAT_MEGATRON, 0), ERR_DATA, "a.idx");
     }
     int accepted = 0;
     for (size_t bit = 0; bit < 8 * n; bit++) {
         int32_t t[2 * N];
         index[bit / 8] ^= (uint8_t)(1 << bit % 8);
         write_bytes(at(p, "a.idx"), index, n);
-        err_t rc = open_at(&d, p, "a.bin", SHARD_MEGATRON, 0);
+        err_t rc = open_at(&d, p, "a.bin", FORMAT_MEGATRON, 0);
         if (rc != ERR_OK) assert_error(rc, ERR_DATA, "a.idx");
         index[bit / 8] ^= (uint8_t)(1 << bit % 8);
         if (rc != ERR_OK) continue;

@@ -6,6 +6,7 @@
 
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -112,7 +113,7 @@ static err_t measure(session *x, const config *c, finding *f) {
     int64_t before = 0;
     TRY(session_init(x));
     TRY(session_feed(x, STEPS));
-    while (x->step < STEPS) {
+    while (x->progress.step < STEPS) {
         TRY(session_settle(x));
         before = x->ranks->traffic.sent;
         TRY(session_step(x, &s));
@@ -121,9 +122,9 @@ static err_t measure(session *x, const config *c, finding *f) {
     f->sent = x->ranks->traffic.sent - before;
     TRY(evaluate(&x->evaluator, x->val, 0, &f->eval));
     TRY(session_settle(x));
-    TRY(session_counters(x));
+    TRY(session_fetch(x));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
-    TRY(ckpt_state_hash(&x->state.ckpt, f->state_hash));
+    TRY(ckpt_state_hash(&x->state.ckpt, &x->progress, f->state_hash));
     TRY(plan_one(c, x->ranks->rank, x->ranks->world, x->ranks->place, &p));
     f->memory = (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes);
     f->planned = (int64_t)plan_bytes(&p);

@@ -39,7 +39,7 @@ static pack_report pack(place *p, const char *input, const char *output, int64_t
 static void expect_tokens(place *p, const char *files, const char *text) {
     dataset *d;
     int32_t t[256];
-    assert_ok(dataset_open(&d, &(dataset_options){.files = at(p, files), .format = SHARD_LOCKSTEP, .vocab = 256}));
+    assert_ok(dataset_open(&d, &(dataset_options){.files = at(p, files), .format = FORMAT_LOCKSTEP, .vocab = 256}));
     int64_t n = (int64_t)strlen(text);
     assert_int_equal(dataset_about(d).tokens, n);
     assert_ok(dataset_read(d, 0, n, t));

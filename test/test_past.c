@@ -2,6 +2,8 @@
 // grows at the same time. `test_past cuda` runs on a GPU, where a whole text goes through the same operation: positions
 // one by one, or all at once.
 #include "test/support/run.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 enum { T = 70, V = 97, TEXTS = 5, LONG = 66 };
 
@@ -110,7 +112,7 @@ static void scores_do_not_depend_on_what_is_kept(void **state) {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int t = 0; t < 3; t++) {
             rig r;
-            rig_open(&r, &kinds[k], types[t], SESSION_LOOK, TEXTS + 1, *state);
+            rig_open(&r, &kinds[k], types[t], SESSION_INFERENCE, TEXTS + 1, *state);
             grow(&r, &kinds[k], types[t]);
             rig_close(&r);
         }
@@ -138,12 +140,12 @@ static void texts_do_not_depend_on_their_company(void **state) {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         char *together[COUNT], *one[COUNT], *training[COUNT];
         rig r;
-        rig_open(&r, &kinds[k], "fp32", SESSION_LOOK, TEXTS, *state);
+        rig_open(&r, &kinds[k], "fp32", SESSION_INFERENCE, TEXTS, *state);
         write_samples(&r.x, prompts, 2, together);  // its places are used again
         free(together[0]), free(together[1]);
         write_samples(&r.x, prompts, COUNT, together);
         rig_close(&r);
-        rig_open(&r, &kinds[k], "fp32", SESSION_LOOK, 1, *state);
+        rig_open(&r, &kinds[k], "fp32", SESSION_INFERENCE, 1, *state);
         write_samples(&r.x, prompts, COUNT, one);
         rig_close(&r);
         rig_open(&r, &kinds[k], "fp32", SESSION_TRAIN, TEXTS, *state);

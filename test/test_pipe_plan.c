@@ -4,6 +4,7 @@
 // And it knows which layers run backward in halves, and so wait less.
 #include "test/support/ranks.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
 #include "trainer/step/timeline.h"
 
 #include <inttypes.h>
@@ -198,7 +199,7 @@ static err_t measure(session *x) {
     TRY(compare_memory(x, &p));
     TRY(compare_slots(x, &p));
     TRY(session_step(x, &r));
-    while (x->step < STEPS) {
+    while (x->progress.step < STEPS) {
         TRY(settle(x));
         sent_so_far(x, before);
         TRY(session_step(x, &r));

@@ -2,6 +2,8 @@
 // products.
 #include "gpu/backend.h"
 #include "test/support/ranks.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
 
 static const char settings[] =
     "[model]\ntype = mlp\ninputs = 24\nhidden = 40 40 40\nclasses = 10\n[sample]\ntokens = 0\n"
@@ -24,7 +26,7 @@ static err_t train_steps(session *x, slow_run *r) {
     step_result s;
     TRY(session_init(x));
     TRY(session_feed(x, STEPS));
-    while (x->step < STEPS) TRY(session_step(x, &s));
+    while (x->progress.step < STEPS) TRY(session_step(x, &s));
     if (x->ranks->rank == 0) memcpy(r->report, s.reports, sizeof r->report);
     return session_settle(x);
 }

@@ -4,6 +4,8 @@
 // that share layers or positions without a pipeline find the same, too.
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -62,7 +64,7 @@ static err_t take_step(session *x, finding *f) {
 static err_t take_sample(session *x, finding *f) {
     char *text;
     if (!x->net->vocab) return ERR_OK;
-    if (x->ranks->rank > 0 && !session_writes_together(x)) return session_hear_sample(x);
+    if (x->ranks->rank > 0 && !session_samples_on_all(x)) return session_await_sample(x);
     TRY(session_sample(x, x->cfg->sample.prompt, &text));
     snprintf(f->sample, sizeof f->sample, "%s", text);
     free(text);
@@ -71,9 +73,9 @@ static err_t take_sample(session *x, finding *f) {
 
 static err_t take_hashes(session *x, finding *f) {
     TRY(session_settle(x));
-    TRY(session_counters(x));
+    TRY(session_fetch(x));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
-    return ckpt_state_hash(&x->state.ckpt, f->state_hash);
+    return ckpt_state_hash(&x->state.ckpt, &x->progress, f->state_hash);
 }
 
 // An evaluation in the middle, as a run has it: what it leaves behind must not reach the next step.
@@ -82,11 +84,11 @@ static err_t whole_run(session *x, finding *f) {
     double early;
     TRY(session_init(x));
     TRY(session_feed(x, STEPS));
-    while (x->step < STEPS) {
+    while (x->progress.step < STEPS) {
         TRY(take_step(x, f));
         TRY(session_settle(x));
-        if (x->step == 2) TRY(eval_loss(x, 1, &early, &samples));
-        if (x->step == 3) TRY(take_sample(x, f));
+        if (x->progress.step == 2) TRY(eval_loss(x, 1, &early, &samples));
+        if (x->progress.step == 3) TRY(take_sample(x, f));
         TRY(session_settle(x));
     }
     TRY(eval_loss(x, x->cfg->eval.batches, &f->eval, &samples));
@@ -333,7 +335,7 @@ static void a_perceptron_in_halves(void **state) {
 static err_t good_steps(session *x, finding *f) {
     TRY(session_init(x));
     TRY(session_feed(x, STEPS));
-    while (x->step < STEPS) TRY(take_step(x, f));
+    while (x->progress.step < STEPS) TRY(take_step(x, f));
     return ERR_OK;
 }
 
@@ -348,7 +350,7 @@ static err_t live_until_it_fails(const config *shared, const launch *at, void *c
     f->code = session_open(&x, &c, SESSION_TRAIN, at);
     if (f->code == ERR_OK) f->code = good_steps(&x, f);
     err_record why = *err_last();
-    f->step = x.step;
+    f->step = x.progress.step;
     if (f->code == ERR_OK || f->code == ERR_IO) TRY(take_hashes(&x, f));
     if (f->code != ERR_OK)
         snprintf(f->text, sizeof f->text, "%s", why.text), err_restore(&why), session_abort(&x, f->code);

@@ -8,6 +8,7 @@
 #include "model/safetensors.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -145,7 +146,7 @@ static err_t measure(session *x, const world *w, finding *f) {
     comm_traffic before = x->ranks->traffic;
     TRY(begin(x, w));
     TRY(session_feed(x, STEPS));
-    while (x->step < last) {
+    while (x->progress.step < last) {
         TRY(session_settle(x));
         before = x->ranks->traffic;
         TRY(session_step(x, &s));
@@ -159,10 +160,10 @@ static err_t measure(session *x, const world *w, finding *f) {
     TRY(answer(x, f->asked));
     TRY(session_settle(x));
     TRY(look_at_padding(x));
-    TRY(session_counters(x));
-    if (w->saves) TRY(ckpt_save(x->dir, &x->state.ckpt, 1, NULL));
+    TRY(session_fetch(x));
+    if (w->saves) TRY(ckpt_save(x->dir, &x->state.ckpt, &x->progress, 1, NULL));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
-    TRY(ckpt_state_hash(&x->state.ckpt, f->state_hash));
+    TRY(ckpt_state_hash(&x->state.ckpt, &x->progress, f->state_hash));
     // as after a restart: what follows from masters and counters is what the updates had left
     TRY(state_publish(&x->state));
     TRY(eval_loss(x, 0, &f->eval_published, &windows));

@@ -5,6 +5,8 @@
 
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 enum { LAYERS = 3, HEADS = 3, EMBED = 36, CONTEXT = 24, VOCAB = 128, MICRO = 2, STEPS = 3 };
 
@@ -41,9 +43,9 @@ static course train(const char *dir, const char *more) {
         snprintf(k.text[i], sizeof k.text[i], "%s", text);
         free(text);
     }
-    OK(session_counters(&x));
+    OK(session_fetch(&x));
     OK(ckpt_hash(&x.state.ckpt, k.hash));
-    OK(ckpt_state_hash(&x.state.ckpt, k.state_hash));
+    OK(ckpt_state_hash(&x.state.ckpt, &x.progress, k.state_hash));
     session_close(&x);
     return k;
 }
@@ -113,10 +115,10 @@ static void go_on(const char *dir, const char *mode, int64_t last, char state_ha
     OK(session_resume(&x, &found, &m));
     if (!found) OK(session_init(&x));
     OK(session_feed(&x, c.run.steps));
-    while (x.step < last) OK(session_step(&x, &s));
-    OK(session_counters(&x));
-    OK(ckpt_save(x.dir, &x.state.ckpt, 2, NULL));
-    OK(ckpt_state_hash(&x.state.ckpt, state_hash));
+    while (x.progress.step < last) OK(session_step(&x, &s));
+    OK(session_fetch(&x));
+    OK(ckpt_save(x.dir, &x.state.ckpt, &x.progress, 2, NULL));
+    OK(ckpt_state_hash(&x.state.ckpt, &x.progress, state_hash));
     session_close(&x);
 }
 
@@ -194,7 +196,7 @@ static void memory_shrinks_by_what_is_not_kept(void **state) {
         size_t look = none - (LAYERS - 1) * input_bytes(e) - LAYERS * (cheap_bytes(e) + costly_bytes(e)) -
                       backward_bytes(e) + forward_bytes(e) + texts_bytes(8, e) - texts_bytes(1, e);
         for (int mode = 0; mode < 3; mode++)
-            expect_bytes("forward only", types[t], activations(dir, types[t], modes[mode], SESSION_LOOK), look);
+            expect_bytes("forward only", types[t], activations(dir, types[t], modes[mode], SESSION_INFERENCE), look);
     }
     drop_dir(dir);
 }
@@ -224,7 +226,7 @@ static void without_backward_the_same_is_said(void **state) {
     double loss[2];
     for (int t = 0; t < 3; t++) {
         look_at(dir, types[t], SESSION_TRAIN, &loss[0], text[0]);
-        look_at(dir, types[t], SESSION_LOOK, &loss[1], text[1]);
+        look_at(dir, types[t], SESSION_INFERENCE, &loss[1], text[1]);
         if (loss[0] != loss[1])
             fail_msg("%s: evaluation %.17g, where nothing is kept %.17g", types[t], loss[0], loss[1]);
         assert_string_equal(text[0], text[1]);

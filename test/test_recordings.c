@@ -3,6 +3,7 @@
 // changes: after an evaluation, an overflow, and with steps queued ahead. The stand-in for NCCL is beside this program.
 // Skipped by name elsewhere.
 #include "test/support/ranks.h"
+#include "trainer/restore.h"
 
 #include <math.h>
 
@@ -81,9 +82,9 @@ static err_t whole_run(session *x, finding *f) {
     for (int i = 0; i < x->runner.recorded.count; i++) f->kept += x->runner.recorded.run[2 * i + 1].calls.made != NULL;
     f->late = made(&x->runner), f->different = x->runner.recorded.count;
     for (int i = 0; i < x->runner.actions.count; i++) f->parts += is_part(x->runner.actions.at[i].kind);
-    TRY(session_counters(x));
+    TRY(session_fetch(x));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
-    return ckpt_state_hash(&x->state.ckpt, f->state_hash);
+    return ckpt_state_hash(&x->state.ckpt, &x->progress, f->state_hash);
 }
 
 static err_t live(const config *c, const launch *at, void *ctx) {

@@ -1,6 +1,9 @@
 // test/test_sample.c: what is written after a prompt: logits, distributions and draws against PyTorch and numpy
 // (test/golden/make_look.py), and that draws of one stream say nothing of those of another.
 #include "test/support/look.h"
+#include "trainer/evaluate.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 enum { DRAWS = 20000, TOKENS = 80, CLASSES = 8 };
 
@@ -40,7 +43,7 @@ static void logits_agree_with_pytorch(void **state) {
     rig r = {.dir = make_dir()};
     double theirs[LOOK_VOCAB];
     int32_t token;
-    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    look_open(&r.x, &r.c, r.dir, SESSION_INFERENCE, "");
     for (int i = 0; i < 4; i++) {
         char name[32];
         snprintf(name, sizeof name, "logits/%d", lengths[i]);
@@ -71,7 +74,7 @@ static void tokens_agree_with_numpy(void **state) {
     rig r = {.dir = make_dir()};
     double theirs[TOKENS];
     int32_t ours[TOKENS];
-    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    look_open(&r.x, &r.c, r.dir, SESSION_INFERENCE, "");
     for (int i = 0; i < (int)(sizeof list / sizeof *list); i++) {
         char name[32];
         predict_options o = list[i].o;
@@ -92,9 +95,9 @@ static void a_session_writes_with_its_seed_and_step(void **state) {
     rig r = {.dir = make_dir()};
     double theirs[TOKENS];
     char *written, expected[TOKENS + 1] = "";
-    look_open(&r.x, &r.c, r.dir, SESSION_LOOK,
+    look_open(&r.x, &r.c, r.dir, SESSION_INFERENCE,
               "[run]\nseed = 1337\n[sample]\ntokens = 80\ntemperature = 1\ntop_k = 0\n");
-    r.x.step = 1;
+    r.x.progress.step = 1;
     golden_read(LOOK_GOLDEN, "draws/1", TOKENS, theirs);
     for (int n = 0, at = 0; n < TOKENS; n++) {
         assert_true(theirs[n] > 0);  // a NUL would be written as three bytes
@@ -125,8 +128,8 @@ static void settings_are_those_of_the_run(void **state) {
         snprintf(keys, sizeof keys,
                  "[run]\nseed = 9\n[sample]\ntokens = %d\ntemperature = %g\ntop_k = %d\ntop_p = %g\nmin_p = %g\n",
                  TOKENS, o.temperature, (int)o.top_k, o.top_p, o.min_p);
-        look_open(&r.x, &r.c, r.dir, SESSION_LOOK, keys);
-        o.tokens = TOKENS, o.seed = 9, o.step = r.x.step = 3;
+        look_open(&r.x, &r.c, r.dir, SESSION_INFERENCE, keys);
+        o.tokens = TOKENS, o.seed = 9, o.step = r.x.progress.step = 3;
         draw(&r, 7, o, tokens);
         OK(session_sample(&r.x, "The lan", &own));
         for (int n = 0; n < TOKENS; n++) written[i][n] = (char)tokens[n];
@@ -146,7 +149,7 @@ static void nothing_is_continued_too(void **state) {
     const predict_options o = {.tokens = FEW, .temperature = 1, .seed = 4};
     static const int32_t first = 0, line = '\n';
     int32_t found[4][FEW];
-    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    look_open(&r.x, &r.c, r.dir, SESSION_INFERENCE, "");
     for (int i = 0; i < 4; i++) {
         int32_t *next = found[i];
         predict_text one = {.prompt = "",
@@ -209,7 +212,7 @@ static void frequencies_agree_with_pytorch(void **state) {
     double theirs[LOOK_VOCAB];
     int32_t *tokens = malloc(DRAWS * sizeof *tokens);
     assert_non_null(tokens);
-    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    look_open(&r.x, &r.c, r.dir, SESSION_INFERENCE, "");
     for (int k = 0; k < 3; k++) {
         char name[32];
         snprintf(name, sizeof name, "distribution/%d", k);
@@ -234,7 +237,7 @@ static void open_forgetful(rig *r, double logits[LOOK_VOCAB]) {
     r->dir = make_dir();
     load_config(&r->c, r->dir, "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n",
                 "[model]\nlayers = 1\nheads = 1\nembed = 8\ncontext = 1\nvocab = 128\n");
-    OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
+    OK(session_open(&r->x, &r->c, SESSION_INFERENCE, NULL));
     OK(session_init(&r->x));
     float *wte = r->x.state.w[model_find(r->x.net, "wte.weight")].data;
     float *scale = r->x.state.w[model_find(r->x.net, "ln_f.weight")].data;
@@ -360,7 +363,7 @@ static void words_open(rig *r, const char *more) {
         "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n[model]\nlayers = 1\nheads = 1\nembed = 8\ncontext = 6\nvocab = 1000\n"
         "[sample]\ntokens = 40\ntemperature = 5\ntokenizer = " WORDS "\n",
         more);
-    OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
+    OK(session_open(&r->x, &r->c, SESSION_INFERENCE, NULL));
     OK(session_init(&r->x));
 }
 
@@ -557,7 +560,7 @@ static void words_must_fit_the_model(void **state) {
     (void)state;
     rig r = {.dir = make_dir()};
     load_config(&r.c, r.dir, "[data]\nval =\n[model]\nvocab = 300\n[sample]\ntokenizer = " WORDS "\n", "");
-    assert_int_equal(session_open(&r.x, &r.c, SESSION_LOOK, NULL), ERR_CONFIG);
+    assert_int_equal(session_open(&r.x, &r.c, SESSION_INFERENCE, NULL), ERR_CONFIG);
     assert_non_null(strstr(err_last()->text, "the model knows 300 tokens"));
     rig_close(&r);
 }

@@ -6,6 +6,7 @@
 #include "test/support/run.h"
 
 #include "base/philox.h"
+#include "trainer/restore.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -260,7 +261,7 @@ static void dropout_takes_what_its_key_says(void **state) {
     rig_open(&r, with_dropout);
     simplify(&r);
     for (int64_t step = 1; step <= 4; step += 3) {
-        r.x.step = step - 1;
+        r.x.progress.step = step - 1;
         OK(session_feed(&r.x, step));
         OK(step_gradient(&r.x.runner, r.x.data, step));
         for (int i = 0; i < SAMPLES; i++) {

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 
 enum { EMBED = 32, MOST = 16 };
 
@@ -36,7 +38,7 @@ static void rig_open_ids(rig *r, const int32_t *id, int count, const char *more)
         "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n[sample]\ntemperature = 0\n"
         "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 32\nhidden = 8\ncontext = 4\nvocab = 256\ntied = no\n",
         more);
-    OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
+    OK(session_open(&r->x, &r->c, SESSION_INFERENCE, NULL));
     OK(session_init(&r->x));
     clear(r, "layers.0.self_attn.o_proj.weight"), clear(r, "layers.0.mlp.down_proj.weight");
     clear(r, "embed_tokens.weight"), clear(r, "lm_head.weight");
@@ -304,7 +306,7 @@ static void expect_signs(const char *keys, const char *prompt, const char *ended
     assert_int_equal(other.heard, tokens);
     free(one.text);
     other.heard = 0;
-    OK(session_hear_sample(&r.x));
+    OK(session_await_sample(&r.x));
     assert_int_equal(other.heard, tokens);
     r.x.ranks = alone;
     rig_close(&r);

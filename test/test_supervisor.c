@@ -312,7 +312,7 @@ static void test_no_start(void **state) {
         l->text, " of 5 of this node were started): Resource temporarily unavailable; raise the limit of processes"));
     drop(t);
     t = prepare(live_well, 5);
-    t->c.batch.lanes = 4;
+    t->c.batch.lanes = t->c.resolved.lanes = 4;
     start(t);
     l = finish(t);
     assert_int_equal(l->code, ERR_CONFIG);

@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "base/version.h"
 #include "trainer/evaluate.h"
+#include "trainer/sample.h"
 #include "trainer/step/schedule.h"
 
 #include <inttypes.h>
@@ -91,7 +92,7 @@ static void losses_agree_with_pytorch(void **state) {
 // Mean loss of step 1 as it stands; its summed gradient is left in the state.
 static double loss_and_gradient(rig *r) {
     double total = 0;
-    r->x.step = 0;
+    r->x.progress.step = 0;
     OK(session_feed(&r->x, 1));
     OK(step_gradient(&r->x.runner, r->x.data, 1));
     for (int i = 0; i < r->c.batch.global; i++) total += ((double *)r->x.runner.results.sample_loss.data)[i];
@@ -223,7 +224,7 @@ static void overflow_skips_the_step_and_the_scale_recovers(void **state) {
     assert_int_equal(out.adam_t, 1);
     assert_int_equal(out.skipped, 1);
     assert_true(out.loss_scale == 0x1p29);
-    assert_int_equal(r.x.step, 2);  // its data is consumed
+    assert_int_equal(r.x.progress.step, 2);  // its data is consumed
     int tries = 0;
     do OK(session_step(&r.x, &out));
     while (!out.applied && ++tries < 40);
@@ -304,7 +305,7 @@ static void a_skipped_step_rounds_nothing_anew(void **state) {
     OK(session_step(&r.x, &out));
     assert_false(out.applied);
     assert_memory_equal(before, w->data, tensor_bytes(w));
-    OK(session_counters(&r.x));
+    OK(session_fetch(&r.x));
     OK(state_publish(&r.x.state));  // as a restart here would
     assert_memory_equal(before, w->data, tensor_bytes(w));
     free(before);
@@ -323,12 +324,12 @@ static void run_to(const char *dir, const char *more, int64_t stop_after, char h
     OK(session_open(&x, &c, SESSION_TRAIN, NULL));
     OK(session_resume(&x, &found, &m));
     if (!found) OK(session_init(&x));
-    if (x.step < c.run.steps) OK(session_feed(&x, c.run.steps));
-    while (x.step < stop_after) OK(session_step(&x, &s));
-    OK(session_counters(&x));
-    OK(ckpt_save(x.dir, &x.state.ckpt, 2, NULL));
+    if (x.progress.step < c.run.steps) OK(session_feed(&x, c.run.steps));
+    while (x.progress.step < stop_after) OK(session_step(&x, &s));
+    OK(session_fetch(&x));
+    OK(ckpt_save(x.dir, &x.state.ckpt, &x.progress, 2, NULL));
     ckpt_hash(&x.state.ckpt, hash);
-    ckpt_state_hash(&x.state.ckpt, state_hash);
+    ckpt_state_hash(&x.state.ckpt, &x.progress, state_hash);
     session_close(&x);
 }
 
@@ -373,8 +374,8 @@ static void restarts_bring_back_stochastic_weights(void **state) {
         OK(session_step(&part.x, &s));
         if (s.loss != loss[i]) fail_msg("step %d: loss %.17g, expected %.17g", i + 1, s.loss, loss[i]);
         if (i % 2 == 0) continue;
-        OK(session_counters(&part.x));
-        OK(ckpt_save(part.x.dir, &part.x.state.ckpt, 1, NULL));
+        OK(session_fetch(&part.x));
+        OK(ckpt_save(part.x.dir, &part.x.state.ckpt, &part.x.progress, 1, NULL));
         session_close(&part.x);
         snprintf(more, sizeof more, "%s[parallel]\noffload = %s\n", settings, i == 1 ? "yes" : "no");
         load_config(&part.c, part.dir, small_model, more);
@@ -386,7 +387,7 @@ static void restarts_bring_back_stochastic_weights(void **state) {
         if (i + 1 < RUN) OK(session_feed(&part.x, RUN));
     }
     session_close(&part.x);
-    OK(session_open(&part.x, &part.c, SESSION_LOOK, NULL));
+    OK(session_open(&part.x, &part.c, SESSION_INFERENCE, NULL));
     OK(session_load(&part.x, NULL));
     OK(eval_loss(&part.x, 0, &eval[0], &windows));
     OK(eval_loss(&whole.x, 0, &eval[1], &windows));
@@ -432,16 +433,16 @@ static void resume_refuses_another_device(void **state) {
     OK(session_init(&x));
     OK(session_feed(&x, 4));
     for (int i = 0; i < 2; i++) OK(session_step(&x, &s));
-    OK(session_counters(&x));
+    OK(session_fetch(&x));
     x.state.ckpt.dev = &fake.head;
-    OK(ckpt_save(x.dir, &x.state.ckpt, 2, NULL));
+    OK(ckpt_save(x.dir, &x.state.ckpt, &x.progress, 2, NULL));
     session_close(&x);
     OK(session_open(&x, &c, SESSION_TRAIN, NULL));
     assert_int_equal(session_resume(&x, &found, &m), ERR_CONFIG);
     for (int i = 0; i < 3; i++)
         assert_non_null(strstr(err_last()->text, ((const char *const[]){gpu, "\"cpu\"", "[device] match = no"})[i]));
     OK(session_load(&x, NULL));  // to look at
-    assert_int_equal(x.step, 2);
+    assert_int_equal(x.progress.step, 2);
     session_close(&x);
     load_config(&c, dir, small_model, "[run]\nsteps = 4\n[device]\nmatch = no\n");
     OK(session_open(&x, &c, SESSION_TRAIN, NULL));
@@ -449,7 +450,7 @@ static void resume_refuses_another_device(void **state) {
     OK(session_resume(&x, &found, &m));
     assert_true(found);
     OK(session_feed(&x, 4));
-    while (x.step < 4) OK(session_step(&x, &s));
+    while (x.progress.step < 4) OK(session_step(&x, &s));
     snprintf(path, sizeof path, "%s/events.jsonl", x.dir);
     OK(io_read_file(path, 1 << 20, &events, &n));
     assert_non_null(strstr(events, "\"device\""));
@@ -500,14 +501,14 @@ static void another_build_goes_on(void **state) {
         monitor m = {0};
         rig_open(&r, "[run]\nsteps = 4\n", true);
         for (int i = 0; i < 2; i++) OK(session_step(&r.x, &s));
-        OK(session_counters(&r.x));
+        OK(session_fetch(&r.x));
         if (other) strcpy(r.x.state.ckpt.sources, others[other]), strcpy(r.x.state.ckpt.build, "0.1.0 other");
-        OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 2, NULL));
+        OK(ckpt_save(r.x.dir, &r.x.state.ckpt, &r.x.progress, 2, NULL));
         session_close(&r.x);
         OK(session_open(&r.x, &r.c, SESSION_TRAIN, NULL));
         OK(monitor_open(&m, &(log_setup){.dir = r.x.dir, .c = &r.c, .quiet = true}));
         OK(session_resume(&r.x, &found, &m));
-        assert_true(found && r.x.step == 2);
+        assert_true(found && r.x.progress.step == 2);
         monitor_close(&m);
         snprintf(path, sizeof path, "%s/events.jsonl", r.x.dir);
         if (io_read_file(path, 1 << 20, &events, &n) != ERR_OK) events = NULL;
@@ -594,7 +595,7 @@ static void samples_repeat_and_obey_top_k(void **state) {
 
 static void schedules_have_their_shapes(void **state) {
     (void)state;
-    config c = {.optimizer.lr = 2, .schedule = {.warmup = 10, .decay_steps = 110, .final_fraction = 0.1}};
+    config c = {.optimizer.lr = 2, .schedule.final_fraction = 0.1, .resolved = {.warmup = 10, .decay_steps = 110}};
     for (int type = SCHEDULE_COSINE; type <= SCHEDULE_WSD; type++) {
         c.schedule.type = type;
         assert_true(fabs(schedule_lr(&c, 1) - 0.2) < 1e-15);
@@ -610,7 +611,7 @@ static void schedules_have_their_shapes(void **state) {
     assert_true(fabs(schedule_lr(&c, 60) - 1.1) < 1e-12);
     c.schedule.type = SCHEDULE_WSD;
     assert_true(schedule_lr(&c, 88) == 2 && schedule_lr(&c, 89) < 2);
-    c.schedule.warmup = -1;
+    c.resolved.warmup = -1;
     assert_true(schedule_lr(&c, 1) == 2);
 }
 

@@ -1,6 +1,7 @@
 // test/test_uneven.c: two ranks, of which one has other data than its neighbour: other validation data, and none at all
 // from some read on. What is wrong with one is known to both, and neither goes on alone.
 #include "test/support/run.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 #include <sys/mman.h>
@@ -33,8 +34,8 @@ typedef struct pair {
 
 static err_t hash_now(session *x, outcome *o) {
     TRY(session_settle(x));
-    TRY(session_counters(x));
-    return ckpt_hash(&x->state.ckpt, o->hash[x->step]);
+    TRY(session_fetch(x));
+    return ckpt_hash(&x->state.ckpt, o->hash[x->progress.step]);
 }
 
 // Steps until one fails, or all are done; the weights after a failure are those of the last good step.
@@ -44,7 +45,7 @@ static err_t step_on(session *x, outcome *o) {
     TRY(session_feed(x, STEPS));
     TRY(hash_now(x, o));
     err_t rc = ERR_OK;
-    while (x->step < STEPS && rc == ERR_OK) {
+    while (x->progress.step < STEPS && rc == ERR_OK) {
         if ((rc = session_step(x, &s)) == ERR_OK) TRY(hash_now(x, o));
     }
     if (rc == ERR_OK) return rc;
@@ -61,7 +62,7 @@ static void be_rank(pair *p, launch *at, int local) {
     o->code = session_open(&x, &p->c[at->rank], SESSION_TRAIN, at);
     if (o->code == ERR_OK) o->code = step_on(&x, o);
     snprintf(o->text, sizeof o->text, "%s", o->code == ERR_OK ? "" : err_last()->text);
-    o->step = x.step;
+    o->step = x.progress.step;
     if (o->code != ERR_OK) session_abort(&x, o->code);
     session_close(&x);
     launch_close(at);

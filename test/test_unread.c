@@ -2,6 +2,7 @@
 // and the stages of a pipeline, work on the same samples: whichever of them has none, all hear why, and its name once;
 // none waits for another, and the next evaluation is as good as the one before.
 #include "test/support/ranks.h"
+#include "trainer/restore.h"
 
 #include <inttypes.h>
 
@@ -69,7 +70,7 @@ static err_t all_hear(session *x) {
 static err_t look(const config *c, const launch *at, void *ctx) {
     session x;
     (void)ctx;
-    err_t rc = session_open(&x, c, SESSION_LOOK, at);
+    err_t rc = session_open(&x, c, SESSION_INFERENCE, at);
     if (rc == ERR_OK) rc = all_hear(&x);
     session_abort(&x, rc);
     session_close(&x);

@@ -49,7 +49,7 @@ static void node_open(node *n, int locals) {
     assert_true(n->c && n->b);
     memset(n->b, 0, board_bytes(locals));
     board_init(n->b, locals);
-    n->c->device.kind = DEVICE_CUDA;
+    n->c->resolved.kind = DEVICE_CUDA;
     snprintf(n->c->run.dir, sizeof n->c->run.dir, "%s", n->root);
     snprintf(n->c->run.name, sizeof n->c->run.name, "made");
     for (int i = 0; i < locals; i++) {
@@ -230,7 +230,7 @@ static void gpus_over_the_driver(void **state) {
 static void open_with_counter(node *n, char path[600]) {
     char zone[512];
     node_open(n, 2);
-    n->c->device.kind = DEVICE_CPU;
+    n->c->resolved.kind = DEVICE_CPU;
     snprintf(zone, sizeof zone, "%s%s/intel-rapl:0", n->root, RAPL_DIR);
     OK(io_mkdirs(zone));
     write_text(zone, "name", "package-0\n");

@@ -7,6 +7,8 @@
 
 #ifndef __SANITIZE_ADDRESS__
 #include "test/support/heap.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
 #else
 static long heap_blocks;  // a sanitizer finds leaks itself
 #endif
@@ -45,14 +47,14 @@ static err_t train_here(session *x, course *k, int world) {
     if (found != (world > 0))
         return err_set(ERR_INTERNAL, "world %d: a checkpoint was %s", world, found ? "found" : "not found");
     if (!found) TRY(session_init(x));
-    TRY(session_feed(x, x->step + STEPS));
+    TRY(session_feed(x, x->progress.step + STEPS));
     for (int i = 0; i < STEPS; i++) TRY(session_step(x, &s));
     TRY(session_settle(x));
-    TRY(session_counters(x));
-    TRY(ckpt_save(x->dir, &x->state.ckpt, 1, NULL));
+    TRY(session_fetch(x));
+    TRY(ckpt_save(x->dir, &x->state.ckpt, &x->progress, 1, NULL));
     char hash[17], state_hash[17];
     TRY(ckpt_hash(&x->state.ckpt, hash));
-    TRY(ckpt_state_hash(&x->state.ckpt, state_hash));
+    TRY(ckpt_state_hash(&x->state.ckpt, &x->progress, state_hash));
     if (x->ranks->rank == 0) strcpy(k->hash[world], hash), strcpy(k->state_hash[world], state_hash);
     return ERR_OK;
 }
@@ -132,9 +134,9 @@ static void expect_hashes_of_one_rank(const int ranks[WORLDS], const char *more)
     for (int w = 0; w < WORLDS; w++) {
         char hash[17], state_hash[17];
         for (int i = 0; i < STEPS; i++) OK(session_step(&x, &s));
-        OK(session_counters(&x));
+        OK(session_fetch(&x));
         OK(ckpt_hash(&x.state.ckpt, hash));
-        OK(ckpt_state_hash(&x.state.ckpt, state_hash));
+        OK(ckpt_state_hash(&x.state.ckpt, &x.progress, state_hash));
         assert_string_equal(k->hash[w], hash);
         assert_string_equal(k->state_hash[w], state_hash);
     }

@@ -1,10 +1,13 @@
 // trainer/bench.c: the speed of training steps, whole and in parts, on made-up samples.
+#include "trainer/bench.h"
+
 #include "base/clock.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
 #include "trainer/log/report.h"
+#include "trainer/machine.h"
 #include "trainer/plan.h"
-#include "trainer/train.h"
+#include "trainer/restore.h"
 #include "trainer/waiting.h"
 
 #include <inttypes.h>
@@ -64,7 +67,7 @@ static err_t predicted_idle(const session *x, double *idle) {
     timeline paper;
     for (int k = 0; k < x->ranks->world; k++) idle[k] = 0;
     if (!x->runner.pipelined) return ERR_OK;
-    TRY(plan_timeline(&x->stages.pipe, x->net, x->stages.cut, (recomputation)x->cfg->parallel.recompute, &paper));
+    TRY(plan_timeline(&x->stages.pipe, x->net, x->stages.cut, x->cfg->parallel.recompute, &paper));
     for (int k = 0; k < x->ranks->world; k++) idle[k] = paper.rank[grid_at(&x->shape, k).stage].idle;
     timeline_free(&paper);
     return ERR_OK;

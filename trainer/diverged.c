@@ -22,14 +22,14 @@ int64_t diverged_limit(const config *c) {
 
 // --- what the steps say ----------------------------------------------------------------------------------------------
 
-divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *c, int64_t step, double loss,
+divergence_news divergence_step(divergence *d, run_progress *at, const config *c, int64_t step, double loss,
                                 bool applied) {
     bool bad = !applied || !isfinite(loss);
     if (d->gave_up) return NEWS_NONE;  // a step that was queued already
     at->bad_steps = bad ? at->bad_steps + 1 : 0;
     at->loss = isfinite(loss) ? loss : NAN;
     if (loss < at->least_loss) at->least_loss = loss;
-    bool sound = ckpt_is_sound(at), mended = sound && d->ruined;
+    bool sound = progress_is_sound(at), mended = sound && d->ruined;
     d->far_steps = sound ? 0 : d->far_steps + 1;
     if (sound) at->sound_step = step - 1;  // the loss is of the weights before this step's update
     if (mended) d->ruined = false;
@@ -43,8 +43,8 @@ divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *
     return at->bad_steps == diverged_limit(c) ? NEWS_DIVERGED : NEWS_NONE;
 }
 
-bool divergence_at_end(divergence *d, const ckpt_counters *at) {
-    if (d->ruined || at->bad_steps > 0 || !ckpt_is_far(at->loss, at->least_loss)) return false;
+bool divergence_at_end(divergence *d, const run_progress *at) {
+    if (d->ruined || at->bad_steps > 0 || !loss_is_far(at->loss, at->least_loss)) return false;
     d->ruined = true;
     return true;
 }
@@ -58,14 +58,14 @@ typedef struct choice {
     bool newest_far;                 // newest_loss is far above the lowest
 } choice;
 
-static void look_at(choice *x, const diverged_run *r, int64_t step) {
+static void consider(choice *x, const diverged_run *r, int64_t step) {
     char dir[IO_PATH];
     manifest m = {0};
     err_t rc = ckpt_path(dir, r->dir, KIND_FINAL, step);
     if (rc == ERR_OK) rc = manifest_read(&m, dir);
     if (rc == ERR_OK && m.at.bad_steps == 0) {
-        if (x->newest < 0) x->newest = step, x->newest_loss = m.at.loss, x->newest_far = !ckpt_is_sound(&m.at);
-        if (x->sound < 0 && ckpt_is_proven(&m.at, r->sound_step)) x->sound = step, x->sound_loss = m.at.loss;
+        if (x->newest < 0) x->newest = step, x->newest_loss = m.at.loss, x->newest_far = !progress_is_sound(&m.at);
+        if (x->sound < 0 && progress_is_proven(&m.at, r->sound_step)) x->sound = step, x->sound_loss = m.at.loss;
     }
     manifest_close(&m);
 }
@@ -79,11 +79,11 @@ static err_t choose(choice *x, const diverged_run *r) {
     *x = (choice){.newest = -1, .sound = -1, .best = -1, .least = r->least};
     TRY(ckpt_steps(r->dir, KIND_FINAL, &steps, &count));
     for (int i = 0; i < count && x->sound < 0; i++)
-        if (steps[i] < r->first) look_at(x, r, steps[i]);
+        if (steps[i] < r->first) consider(x, r, steps[i]);
     free(steps);
     TRY(io_path(dir, "%s/best", r->dir));
     if (ckpt_exists(dir) && manifest_read(&m, dir) == ERR_OK && m.at.step < r->first &&
-        ckpt_is_proven(&m.at, r->sound_step) && !ckpt_is_far(m.at.best_loss, m.at.least_loss))
+        progress_is_proven(&m.at, r->sound_step) && !loss_is_far(m.at.best_loss, m.at.least_loss))
         x->best = m.at.step, x->best_loss = m.at.best_loss;
     manifest_close(&m);
     return ERR_OK;

@@ -29,12 +29,12 @@ typedef enum divergence_news { NEWS_NONE, NEWS_RUINED, NEWS_MENDED, NEWS_DIVERGE
 
 // Counts a step, in d and in the counters, of which step is the number. applied: its gradient was finite. All ranks
 // count alike: they see the same results.
-divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *c, int64_t step, double loss,
+divergence_news divergence_step(divergence *d, run_progress *at, const config *c, int64_t step, double loss,
                                 bool applied);
 
 // Does a run that ends now end with a loss that is finite, but far above the lowest, and has not said so? A single step
 // may be an accident; it was the last one. Then it counts as said.
-bool divergence_at_end(divergence *d, const ckpt_counters *at);
+bool divergence_at_end(divergence *d, const run_progress *at);
 
 // Steps `first` to `last` were not finite, or the loss was far above the lowest.
 typedef struct diverged_run {
@@ -43,7 +43,7 @@ typedef struct diverged_run {
     int64_t first, last;
     double loss;         // of step `last`, far above the lowest; NAN: not finite
     double least;        // the lowest loss that the run had; INFINITY: not known
-    int64_t sound_step;  // newest step whose weights gave a loss near it; -1: not known (ckpt_is_proven)
+    int64_t sound_step;  // newest step whose weights gave a loss near it; -1: not known (progress_is_proven)
 } diverged_run;
 
 // In words: which checkpoints are from before, how good they are, and after ". Next: " the command to go on with. Reads

@@ -1,7 +1,10 @@
 // trainer/eval.c: the verb `eval`: what a model knows, of its validation data, of a text, of questions. With one rank
 // in the calling process, with several in each of them; the numbers are the same.
 #include "base/fmath.h"
-#include "trainer/train.h"
+#include "trainer/evaluate.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
+#include "trainer/verbs.h"
 #include "trainer/waiting.h"
 
 #include <inttypes.h>
@@ -16,7 +19,7 @@ static void print_counts(const session *x, const evaluation *e, FILE *out) {
 static err_t eval_validation(session *x, FILE *out) {
     evaluation e;
     TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
-    fprintf(out, "step %" PRId64 "  loss %.6f", x->step, e.loss);
+    fprintf(out, "step %" PRId64 "  loss %.6f", x->progress.step, e.loss);
     if (x->net->vocab) fprintf(out, "  perplexity %.4f", fm_exp(e.loss));
     if (exam_of_bytes(x->cfg, x->words, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e.loss));
     if (x->possible > 0) fprintf(out, "  best possible %.6f", x->possible);
@@ -32,7 +35,7 @@ static err_t eval_text(session *x, FILE *out) {
     fprintf(out,
             "step %" PRId64 "  text %s  loss %.6f  perplexity %.4f  bits per byte %.6f  %" PRId64 " tokens, %" PRId64
             " bytes",
-            x->step, x->cfg->eval.text, m.loss, fm_exp(m.loss), m.bits_per_byte, p->tokens, p->bytes);
+            x->progress.step, x->cfg->eval.text, m.loss, fm_exp(m.loss), m.bits_per_byte, p->tokens, p->bytes);
     if (p->documents > 1) fprintf(out, " in %" PRId64 " documents", p->documents);
     if (p->prefix < 0)
         fprintf(out, ", without the first token%s, which has nothing before it", p->documents > 1 ? " of each" : "");
@@ -41,13 +44,13 @@ static err_t eval_text(session *x, FILE *out) {
 }
 
 static err_t eval_choices(session *x, FILE *out) {
-    static const char *const protocol[] = {[PROTOCOL_LM_EVAL] = "lm-eval", [PROTOCOL_LLMC] = "llmc"};
+    static const char *const protocol[] = {PROTOCOL_WORDS(WORD_NAME)};
     answers a;
     questions_info about = questions_about(x->exam.questions);
     TRY(exam_questions(&x->exam, &x->evaluator, &a));
-    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s", x->step,
-            x->cfg->eval.choices, exam_acc(&a), exam_acc_norm(&a), a.questions, a.questions == 1 ? "" : "s",
-            protocol[x->cfg->eval.protocol]);
+    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s",
+            x->progress.step, x->cfg->eval.choices, exam_acc(&a), exam_acc_norm(&a), a.questions,
+            a.questions == 1 ? "" : "s", protocol[x->cfg->eval.protocol]);
     if (about.cut)
         fprintf(out, "; %" PRId64 " of %" PRId64 " rows lost their beginning, for the context", about.cut, about.rows);
     fprintf(out, "\n");
@@ -59,7 +62,7 @@ static err_t eval_session(session *x, FILE *out) {
     if (!x->val && exam_is_empty(&x->exam))
         return err_set(ERR_CONFIG,
                        "[data] val is empty: nothing to evaluate on; --text and --choices name something else");
-    TRY(session_weights(x, x->cfg->eval.ckpt, &initial));
+    TRY(session_weights(x, x->cfg->eval_ckpt, &initial));
     if (initial) fprintf(out, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     if (x->val) TRY(eval_validation(x, out));
     if (x->exam.text.from) TRY(eval_text(x, out));
@@ -68,7 +71,7 @@ static err_t eval_session(session *x, FILE *out) {
 
 err_t verb_eval(const config *c, FILE *out) {
     session x;
-    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
+    err_t rc = session_open(&x, c, SESSION_INFERENCE, NULL);
     if (rc == ERR_OK) rc = eval_session(&x, out);
     session_close(&x);
     return rc;
@@ -78,7 +81,8 @@ err_t verb_eval(const config *c, FILE *out) {
 err_t eval_rank(const config *c, const launch *at, board *b) {
     session x = {0};
     FILE *out = at->rank == 0 ? stdout : fopen("/dev/null", "we");
-    err_t rc = out ? session_machine(&x, c, SESSION_LOOK, at->local) : err_set(ERR_IO, "/dev/null can't be opened");
+    err_t rc =
+        out ? session_machine(&x, c, SESSION_INFERENCE, at->local) : err_set(ERR_IO, "/dev/null can't be opened");
     if (rc == ERR_OK) rc = waiting_enter(&x, at, b, false);
     if (rc == ERR_OK) rc = eval_session(&x, out);
     if (rc == ERR_OK) rc = session_settle(&x);

@@ -6,7 +6,8 @@
 #include <assert.h>
 #include <math.h>
 
-static int64_t places(const evaluator *k) { return step_round(k->r); }
+// Samples of a round: a micro-batch of each rank that has its own.
+static int64_t round_samples(const evaluator *k) { return step_round(k->r); }
 
 static err_t declare_scores(evaluator *k) {
     step_runner *r = k->r;
@@ -26,19 +27,19 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
         TRY(arena_tensor(&r->staging, &k->host_in[i], x.type, x.dims, x.size[0], x.size[1], x.size[2], x.size[3]));
     }
     if (r->net->metrics) TRY(arena_2d(&r->memory, &k->metrics, FP64, r->net->metrics, B));
-    TRY(arena_2d(&r->memory, &k->results, FP64, rows, places(k)));
-    TRY(arena_2d(&r->staging, &k->host_results, FP64, rows, places(k)));
+    TRY(arena_2d(&r->memory, &k->results, FP64, rows, round_samples(k)));
+    TRY(arena_2d(&r->staging, &k->host_results, FP64, rows, round_samples(k)));
     return declare_scores(k);
 }
 
-// What is evaluated: the first `samples` of a source. T: of a model of tokens, how many a sample has; 0: of another
-// model.
+// What is evaluated: the first `samples` of a source.
 typedef struct job {
     source *from;
-    int64_t samples, T;
-    evaluation *sum;  // (+=), and
-    double *each;     // (samples) (=) their means; NULL: not wanted
-    double counted;   // (+=) losses that count, of a run in which some may not
+    int64_t samples;
+    int64_t T;        // tokens of a sample; 0: the model has none
+    evaluation *sum;  // (+=) losses and metrics of samples
+    double *each;     // (samples) (=) the mean loss of each; NULL: not wanted
+    double counted;   // (+=) targets that count, where some are ignored
 } job;
 
 static job job_of(const evaluator *k, source *from) {
@@ -63,12 +64,12 @@ static err_t load_samples(evaluator *k, const job *j, int64_t first, int64_t B) 
     return ERR_OK;
 }
 
-// Losses and metrics of B samples, to this rank's places in the rows of `results`.
 // Row `row` of `results`, on the host or on the device.
 static double *results_row(const evaluator *k, const tensor *results, int row) {
-    return (double *)results->data + row * places(k);
+    return (double *)results->data + row * round_samples(k);
 }
 
+// Losses and metrics of B samples, into this rank's columns of `results`.
 static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     step_runner *r = k->r;
     pass p = executor_pass(r, B);
@@ -81,7 +82,7 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     if (!step_ends(r) || !step_tells(r)) return ERR_OK;
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
-        TRY(stream_copy(r->s, mine + (1 + i) * places(k), (double *)p.metrics.data + i * B,
+        TRY(stream_copy(r->s, mine + (1 + i) * round_samples(k), (double *)p.metrics.data + i * B,
                         (size_t)B * sizeof(double)));
     if (!step_weighs(r)) return ERR_OK;
     tensor counts = {results_row(k, &k->results, 1 + r->net->metrics) + step_share(r), FP64, 1, {B, 1, 1, 1}};
@@ -89,8 +90,8 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
 }
 
 // The ranks of a pipeline, and those that share layers or positions, have the same samples: none of them begins if
-// another one can't read them. All ranks agree at once: from group to group the reason would take on a name each time,
-// and the first one would not be the rank whose disk it is.
+// another one can't read them. All ranks agree in one call: group by group, each would put its own rank's name before
+// the reason, and the first name would not be that of the rank whose disk has failed.
 static err_t agree_on_samples(evaluator *k, err_t rc) {
     const step_runner *r = k->r;
     bool whole = !step_shares(r) && !r->pipelined;  // a model on each rank
@@ -108,17 +109,17 @@ static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
-static void take_results(const evaluator *k, job *j, int64_t first, int64_t W) {
+static void add_results(const evaluator *k, job *j, int64_t first, int64_t W) {
     const double *host = k->host_results.data, *counts = results_row(k, &k->host_results, 1 + k->r->net->metrics);
     for (int64_t i = 0; i < W; i++) j->sum->loss += host[i];
     for (int64_t i = 0; i < W && step_weighs(k->r); i++) j->counted += counts[i];
     for (int64_t i = 0; i < W && j->each; i++) j->each[first + i] = host[i];
     for (int m = 0; m < k->r->net->metrics; m++)
-        for (int64_t i = 0; i < W; i++) j->sum->metric[m] += host[(1 + m) * places(k) + i];
+        for (int64_t i = 0; i < W; i++) j->sum->metric[m] += host[(1 + m) * round_samples(k) + i];
 }
 
-// One micro-batch for each rank, W samples in all; their losses are added in order. Each number comes from one rank and
-// is zero on the others, so the all-reduce rounds nothing.
+// One micro-batch for each rank, W samples in all; their losses are added in order. All ranks but one hold zeros for a
+// number, so the all-reduce rounds nothing.
 static err_t evaluate_round(evaluator *k, job *j, int64_t first, int64_t W) {
     step_runner *r = k->r;
     comm *c = r->ranks;
@@ -132,13 +133,13 @@ static err_t evaluate_round(evaluator *k, job *j, int64_t first, int64_t W) {
     TRY(c->table->all_reduce(c, k->results.data, (size_t)tensor_count(&k->results), FP64, REDUCE_SUM, r->s));
     TRY(stream_copy(r->s, k->host_results.data, k->results.data, tensor_bytes(&k->results)));
     TRY(stream_wait(r->s));
-    take_results(k, j, first, W);
+    add_results(k, j, first, W);
     return ERR_OK;
 }
 
 static err_t evaluate_all(evaluator *k, job *j) {
     step_runner *r = k->r;
-    int64_t W = j->samples, round = places(k);
+    int64_t W = j->samples, round = round_samples(k);
     TRY(parallel_wait(&r->together));
     r->ranks->phase.what = r->ranks->host->phase.what = "evaluate";
     for (int64_t at = 0; at < W; at += round) TRY(evaluate_round(k, j, at, W - at < round ? W - at : round));
@@ -158,9 +159,9 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
     return ERR_OK;
 }
 
-// A sample's sum is its mean times T. Which samples a micro-batch has, and so everything that is computed of it,
-// follows from [batch] micro and the source; ranks only share out whole micro-batches. Mean and product are one
-// division and one multiplication in double, of one rank's sum and then on all ranks: the same numbers on every world.
+// A sample's sum is its mean times T. Which samples share a micro-batch follows from [batch] micro and the source, and
+// one rank computes a micro-batch. The mean is one division there, the sum one multiplication on all ranks, both in
+// double: the same numbers on every world.
 err_t evaluate_each(evaluator *k, source *from, double *sums) {
     evaluation unused = {0};
     job j = job_of(k, from);
@@ -216,7 +217,7 @@ static err_t score_latest(evaluator *k, const predict_ask *ask, const int *one, 
     return score_pass(k, latest, count, 1, past, first);
 }
 
-// Texts with more than one new token, which are prompts, have a pass each. Those that grew by one go together: weights
+// A prompt, which has more than one new token, is a pass of its own. Texts that grew by one token are one pass: weights
 // are read once for all of them.
 err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
     int one[SAMPLE_BATCH_MOST], ones = 0, row[SAMPLE_BATCH_MOST], rows = 0;

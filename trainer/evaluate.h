@@ -11,16 +11,15 @@ typedef struct evaluator {
     step_runner *r;
     tensor host_in[MODEL_INPUTS];  // (B, ...): an evaluation batch
     tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
-    // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation, and, where some losses
-    // may
+    // (rows, world*B) FP64 on the device, of a round: a row of losses, one for each metric, and, where some targets are
+    // ignored, one of how many targets of each sample count
     tensor results;
-    // not count, one row more: how many of each sample's do
     tensor host_results;  // the same on the host
-    // For sampling, of so many texts as can grow at the same time:
-    tensor scores;       // (texts,V) FP32 on the device: of what follows
+    // For sampling; texts: how many can grow at the same time
+    tensor scores;       // (texts,V) FP32 on the device: of the next token
     tensor host_scores;  // (texts+1,V) FP32: the same on the host, and a copy for selection
-    tensor context;      // (texts,T) INT32: the tokens that they continue
-    tensor latest;       // (texts) INT32: the newest of each
+    tensor context;      // (texts,T) INT32: the tokens of each text
+    tensor latest;       // (texts) INT32: the newest token of each
 } evaluator;
 
 // Call it between step_open and step_commit, which allocates these buffers with the runner's.
@@ -41,15 +40,14 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out);
 // 0.)
 err_t evaluate_each(evaluator *k, source *from, double *sums);
 
-// scores (V, host) = the model's for what follows these tokens, 1 to `context` of them. Waits for the device.
+// scores (V, host) (=) those of the token that follows these, 1 to `context` of them. Waits for the device.
 err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores);
 
-// The same of several texts that grow (model/predict.h), into each one's own row on the host: only what is new is
-// computed.
+// The same for several growing texts (model/predict.h), each into its own row on the host. Computes only new tokens.
 err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks);
 
-// Continues texts (model/predict.h): [sample] batch of them at a time, in a run one. Keys and values of earlier
-// positions are kept, so that a token costs one position, until the context is full: then each token costs the whole
+// Continues texts (model/predict.h): [sample] batch of them at a time, while training one. Keys and values of earlier
+// positions are cached, so that a token costs one position, until the context is full: then each token costs the whole
 // context. The bits are those of evaluator_scores over all the text.
 err_t evaluator_predict(evaluator *k, const predict_options *o, const predict_text *text, int count);
 

@@ -5,7 +5,8 @@
 #include "data/tokenizer/tokenizer.h"
 #include "model/foreign.h"
 #include "model/safetensors.h"
-#include "trainer/train.h"
+#include "trainer/restore.h"
+#include "trainer/verbs.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -315,7 +316,7 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
     if (rc == ERR_OK) rc = write_directory(&e, t);
     if (rc == ERR_OK)
         fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n",
-                x->step, e.pieces, e.bytes, st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
+                x->progress.step, e.pieces, e.bytes, st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
                 t                  ? "; with the tokenizer "
                 : has_words(&e, t) ? ""
                                    : "; without a tokenizer (--tokenizer PATH adds it)",
@@ -364,7 +365,7 @@ static err_t export_run(const export_options *o, config *c, FILE *out) {
     c->eval.text[0] = c->eval.choices[0] = 0;
     c->sample.tokens = 0;
     c->device.plans[0] = 0;
-    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
+    err_t rc = session_open(&x, c, SESSION_INFERENCE, NULL);
     if (rc == ERR_OK) rc = export_session(&x, o, ckpt, out);
     session_close(&x);
     return rc;

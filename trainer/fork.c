@@ -10,9 +10,9 @@
 #include "trainer/checkpoint/fork.h"
 #include "trainer/lock.h"
 #include "trainer/log/monitor.h"
+#include "trainer/machine.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/schedule.h"
-#include "trainer/train.h"
 #include "trainer/watch/rundir.h"
 
 #include <errno.h>
@@ -86,8 +86,8 @@ static err_t newest_sound(forking *f) {
         rc = ckpt_path(f->ckpt, f->dir, KIND_FINAL, steps[i]);
         if (rc != ERR_OK) break;
         rc = manifest_read(&f->m, f->ckpt);
-        if (rc == ERR_OK && ckpt_is_proven(&f->m.at, proven)) found = i;
-        else if (rc == ERR_OK && ckpt_is_sound(&f->m.at))
+        if (rc == ERR_OK && progress_is_proven(&f->m.at, proven)) found = i;
+        else if (rc == ERR_OK && progress_is_sound(&f->m.at))
             fprintf(f->out, "passed over %s: no loss after it was near its own, %.4g: its weights are ruined\n",
                     f->ckpt, f->m.at.loss);
         else if (rc == ERR_OK)
@@ -109,7 +109,7 @@ static err_t newest_sound(forking *f) {
                    count, f->dir);
 }
 
-static err_t take_step(forking *f, const char *at) {
+static err_t choose_step(forking *f, const char *at) {
     char *end;
     errno = 0;
     int64_t step = strtoll(at, &end, 10);
@@ -129,7 +129,7 @@ static err_t take_step(forking *f, const char *at) {
 }
 
 // The link is followed once, so that it may move meanwhile.
-static err_t take_best(forking *f) {
+static err_t choose_best(forking *f) {
     char path[IO_PATH];
     TRY(io_path(path, "%s/best", f->dir));
     char *real = realpath(path, NULL);
@@ -142,8 +142,8 @@ static err_t take_best(forking *f) {
 
 // Validation data may be harder than that of training: this is no reason to refuse it.
 static void say_measured(const forking *f) {
-    const ckpt_counters *at = &f->m.at;
-    if (ckpt_is_sound(at) && at->best_step == at->step && ckpt_is_far(at->best_loss, at->least_loss))
+    const run_progress *at = &f->m.at;
+    if (progress_is_sound(at) && at->best_step == at->step && loss_is_far(at->best_loss, at->least_loss))
         fprintf(f->out,
                 "careful: the validation loss at step %" PRId64
                 " was %.4g, and the lowest loss %.4g: these weights may be ruined\n",
@@ -159,9 +159,9 @@ static err_t choose(forking *f) {
         say_measured(f);
         return ERR_OK;
     }
-    TRY(is(at, "best") ? take_best(f) : take_step(f, at));
+    TRY(is(at, "best") ? choose_best(f) : choose_step(f, at));
     TRY(manifest_read(&f->m, f->ckpt));
-    if (!ckpt_is_sound(&f->m.at))
+    if (!progress_is_sound(&f->m.at))
         fprintf(f->out,
                 "careful: the loss at step %" PRId64 " was %.4g, and %.4g at its lowest: these weights may be ruined\n",
                 f->m.at.step, f->m.at.loss, f->m.at.least_loss);
@@ -263,7 +263,7 @@ static const char *recorded(const forking *f, const char *key) {
 }
 
 // A bits key: the checkpoint of the new run has the new value.
-static err_t take_key(forking *f, const char *key, const char *now, const char **was) {
+static err_t set_bits_key(forking *f, const char *key, const char *now, const char **was) {
     const char *says = recorded(f, key);
     bool plans = is(key, "device.plans");  // of these the checkpoint says what they are, not where
     if (says && !plans) *was = says;
@@ -279,7 +279,7 @@ static err_t take_key(forking *f, const char *key, const char *now, const char *
 
 static err_t compare_one(forking *f, const char *key, const char *now, bool bits) {
     const char *was = value_in(&f->before, key);
-    if (bits) TRY(take_key(f, key, now, &was));
+    if (bits) TRY(set_bits_key(f, key, now, &was));
     if (!was || is(was, now) || is(key, "run.name") || is(key, "run.dir")) return ERR_OK;
     f->change[f->changes++] = (change){.was = was, .is = now};
     snprintf(f->change[f->changes - 1].key, CKPT_KEY, "%s", key);
@@ -342,7 +342,7 @@ static void rescale(forking *f) {
     for (c = f->change; c < f->change + f->changes; c++)
         other |= is(c->key, "precision.compute") || is(c->key, "precision.loss_scale");
     if (!other) return;
-    state_from_counters(&fresh, &(ckpt_counters){0}, f->is);
+    state_from_progress(&fresh, &(run_progress){0}, f->is);
     f->as.at.loss_scale = fresh.loss_scale;
     f->as.at.good_steps = 0;
 }
@@ -357,7 +357,7 @@ static void set_revision(forking *f) {
 
 // The best checkpoint of a run is one of its own.
 static err_t set_counters(forking *f, int64_t log_bytes) {
-    ckpt_counters *at = &f->as.at;
+    run_progress *at = &f->as.at;
     source_info data = source_about(f->x.train);
     if (at->best_step != at->step) at->best_step = 0, at->best_loss = INFINITY;
     at->bad_steps = 0;
@@ -396,7 +396,7 @@ static void say_data(const forking *f) {
 // A schedule goes by steps since the beginning, and does not begin again with a fork, nor stretch by itself: a new rate
 // alone may hardly train.
 static bool say_low_rate(const forking *f) {
-    int64_t next = f->m.at.step + 1, warmup = f->is->schedule.warmup;
+    int64_t next = f->m.at.step + 1, warmup = f->is->resolved.warmup;
     double rate = schedule_lr(f->is, next), lr = f->is->optimizer.lr;
     if (f->changes == 0 || next > f->is->run.steps || rate > 0.1001 * lr) return false;
     fprintf(f->out, "rate     %.3g at step %" PRId64 ", far below [optimizer] lr = %.3g: ", rate, next, lr);
@@ -405,14 +405,14 @@ static bool say_low_rate(const forking *f) {
                 changed(f, "schedule.warmup") ? "not over" : "as it was");
     else
         fprintf(f->out, "the decay to step %" PRId64 " is %s; raise [schedule] decay_steps for more\n",
-                f->is->schedule.decay_steps, changed(f, "schedule.decay_steps") ? "as good as over" : "as it was");
+                f->is->resolved.decay_steps, changed(f, "schedule.decay_steps") ? "as good as over" : "as it was");
     return true;
 }
 
 static bool has_all_steps(const forking *f) { return f->is->run.steps <= f->m.at.step; }
 
 static void say_steps(const forking *f) {
-    int64_t steps = f->is->run.steps, end = f->is->schedule.decay_steps;
+    int64_t steps = f->is->run.steps, end = f->is->resolved.decay_steps;
     if (has_all_steps(f)) fprintf(f->out, "steps    all %" PRId64 " of [run] steps are done: raise it\n", steps);
     else if (!say_low_rate(f) && end > 0 && end < steps)
         fprintf(f->out,

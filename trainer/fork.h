@@ -18,7 +18,7 @@
 #include <stdio.h>
 
 typedef struct fork_options {
-    // RUN_DIR, RUN_DIR@STEP or RUN_DIR@best; without a step its newest checkpoint that is sound (ckpt_is_proven)
+    // RUN_DIR, RUN_DIR@STEP or RUN_DIR@best; without a step its newest checkpoint that is sound (progress_is_proven)
     const char *from;
     const char *name;          // of the new run, which is made beside the other one, or in the [run] dir of the files
     const char *const *files;  // settings that override those of RUN_DIR/config.ini

@@ -2,7 +2,7 @@
 // what they keep is what the plan counts.
 #include "model/show.h"
 #include "trainer/plan.h"
-#include "trainer/train.h"
+#include "trainer/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -48,8 +48,7 @@ static void print_blocks(const model *m, FILE *out) {
 }
 
 static void print_settings(const config *c, const model *m, const grid *shape, FILE *out) {
-    static const char *const again[] = {
-        [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_BLOCK] = "block"};
+    static const char *const again[] = {RECOMPUTE_WORDS(WORD_NAME)};
     char text[GRID_SHAPE], type[CONFIG_COMPUTE];
     print_blocks(m, out);
     fprintf(out, "run     %s, micro-batches of %" PRId64 " samples, recompute %s", config_compute(c, type),

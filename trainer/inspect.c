@@ -3,7 +3,7 @@
 #include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
-#include "trainer/train.h"
+#include "trainer/verbs.h"
 
 #include <inttypes.h>
 #include <jansson.h>

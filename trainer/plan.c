@@ -4,9 +4,9 @@
 #include "base/memory.h"
 #include "model/slices.h"
 #include "trainer/config/table.h"
+#include "trainer/session.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
-#include "trainer/train.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -170,7 +170,7 @@ static range memory_of(const plan_rank *p, int world) {
 // Why the gradients are whole where the ZeRO stage would let a rank hold a few buckets of them at a time
 // (trainer/step/state.c).
 static void print_whole(FILE *out, const config *c, const plan_rank *p) {
-    int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro, lanes = c->batch.global / c->batch.micro;
+    int64_t micros = c->batch.global / c->resolved.lanes / c->batch.micro, lanes = c->batch.global / c->batch.micro;
     if (!p->whole) return;
     fprintf(out, "  gradients are whole: ");
     if (c->parallel.pipeline > 1) fprintf(out, "in a pipeline several micro-batches are under way at a time\n");
@@ -274,8 +274,8 @@ static void print_layout(FILE *out, const grid *g) {
 
 // The largest share of lanes decides how long a step takes.
 static int64_t most_micros(const config *c, const grid *g) {
-    int64_t lanes = (c->batch.lanes + g->data - 1) / g->data;
-    return lanes * (c->batch.global / c->batch.lanes / c->batch.micro);
+    int64_t lanes = (c->resolved.lanes + g->data - 1) / g->data;
+    return lanes * (c->batch.global / c->resolved.lanes / c->batch.micro);
 }
 
 // A block without halves does both in the first one. The last block has its loss, all of which waits for backward.
@@ -331,7 +331,7 @@ static void print_stages(FILE *out, const grid *g, const plan_rank *p, const tim
 }
 
 static err_t print_pipeline(FILE *out, const config *c, const grid *g, const plan_rank *p, bool draw) {
-    pipeline_layout l = {.kind = (pipeline_kind)c->parallel.schedule,
+    pipeline_layout l = {.kind = c->parallel.schedule,
                          .ranks = g->pipeline,
                          .micros = (int)most_micros(c, g),
                          .chunks = config_chunks(c)};
@@ -345,7 +345,7 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
     err_t rc = model_open(&net, model_types[c->model.type], &c->model.of);
     if (rc == ERR_OK) {
         cut[count] = net->blocks;
-        rc = plan_timeline(&l, net, cut, (recomputation)c->parallel.recompute, &t);
+        rc = plan_timeline(&l, net, cut, c->parallel.recompute, &t);
         model_close(net);
     }
     free(cut);
@@ -361,7 +361,7 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
 
 // How large the model is, and what a step reads.
 static err_t print_model(FILE *out, const config *c) {
-    int64_t samples = c->batch.global, lanes = c->batch.lanes, micro = c->batch.micro;
+    int64_t samples = c->batch.global, lanes = c->resolved.lanes, micro = c->batch.micro;
     model *net;
     char each[48] = "";
     TRY(model_open(&net, model_types[c->model.type], &c->model.of));
@@ -477,7 +477,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const c
     fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes,
             who->nodes == 1 ? "" : "s", world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "",
             again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
-    print_lanes(out, p, &shape, c->batch.lanes);
+    print_lanes(out, p, &shape, c->resolved.lanes);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, c, p, world);
     print_machine(out, who, p);

@@ -4,7 +4,10 @@
 #include "base/utf8.h"
 #include "data/text/document.h"
 #include "model/predict.h"
-#include "trainer/train.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
+#include "trainer/verbs.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -180,7 +183,7 @@ err_t verb_sample(const config *c, const char *ckpt, const char *prompt, const c
     err_t rc = prompts ? read_prompts(&l, prompts) : ERR_OK;
     if (rc != ERR_OK) err_prefix("--prompts");
     if (alone.sample.batch > l.count) alone.sample.batch = l.count ? l.count : 1;
-    if (rc == ERR_OK) rc = session_open(&x, &alone, SESSION_LOOK, NULL);
+    if (rc == ERR_OK) rc = session_open(&x, &alone, SESSION_INFERENCE, NULL);
     if (rc == ERR_OK) rc = sample_session(&x, ckpt, prompt ? prompt : c->sample.prompt, &l);
     session_close(&x);
     prompts_close(&l);

@@ -2,12 +2,12 @@
 // sign of life after every token, so that they don't take a long sample for a lost rank. With ZeRO stage 3 all ranks
 // must compute, and all generate the same text.
 //
-// A text is told as it grows, but not its last bytes while they may still be taken back: what may begin a text to stop
-// at, and what begins a character that the next token may complete.
+// The listener is given a text as it grows, but not its last bytes while they are not final: they may begin a text to
+// stop at, or a character that the next token completes.
+#include "trainer/sample.h"
+
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "trainer/evaluate.h"
-#include "trainer/train.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,17 +18,22 @@ typedef struct text_sink {
     sample_text *of;
     int number;
     const sample_listener *listener;
-    size_t n, room, told;
+    size_t n, room;
+    size_t told;    // bytes that the listener has
     int64_t signs;  // signs of life sent, one for each token
     err_t failed;   // of sending them, or of keeping the text
 } text_sink;
 
-static bool others_listen(const session *x) { return x->ranks->world > 1 && !session_writes_together(x); }
+bool session_samples_on_all(const session *x) {
+    return x->state.shards.weights || x->runner.pipelined || step_shares(&x->runner);
+}
+
+static bool others_listen(const session *x) { return x->ranks->world > 1 && !session_samples_on_all(x); }
 
 static err_t signal_life(session *x) {
     comm *host = x->ranks->host;
     char token = 0;
-    host->phase.what = "sample", host->phase.step = x->step, host->phase.number = 0;
+    host->phase.what = "sample", host->phase.step = x->progress.step, host->phase.number = 0;
     return host->table->broadcast(host, &token, sizeof token, 0, x->s);
 }
 
@@ -92,7 +97,7 @@ static bool stops(text_sink *t, size_t before) {
     return first != NULL;
 }
 
-// Bytes at the end that may still be taken back.
+// Bytes at the end that are not final.
 static size_t unsure(const text_sink *t) {
     const char *list = t->x->cfg->sample.stop, *end = t->of->text + t->n;
     char stop[CONFIG_TEXT];
@@ -192,7 +197,7 @@ static err_t predict_texts(texts *t) {
                          .top_p = c->sample.top_p,
                          .min_p = c->sample.min_p,
                          .seed = (uint64_t)c->run.seed,
-                         .step = t->x->step};
+                         .step = t->x->progress.step};
     TRY(encode(t));
     for (int i = 0; i < t->count; i++) t->sink[i].of->prompt_tokens = t->text[i].count;
     TRY(evaluator_predict(&t->x->evaluator, &o, t->text, t->count));
@@ -219,7 +224,7 @@ err_t session_sample(session *x, const char *prompt, char **out) {
     return rc;
 }
 
-err_t session_hear_sample(session *x) {
+err_t session_await_sample(session *x) {
     for (int64_t i = 0; i < x->cfg->sample.tokens; i++) TRY(signal_life(x));
     return ERR_OK;
 }

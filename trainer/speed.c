@@ -18,10 +18,10 @@ static double measure(const session *x, int local) {
                         .index = local,
                         .threads = device_about(x->dev)->threads,
                         .width = (vector_width)c->device.simd,
-                        .products = (products)c->precision.products};
+                        .products = c->precision.products};
     double peak = 0;
     if (device_open(&d, &o) != ERR_OK) return 0;
-    if (stream_open(d, &s) == ERR_OK) peak = peak_matmul_within(d, s, (dtype)c->precision.compute, SPEED_S);
+    if (stream_open(d, &s) == ERR_OK) peak = peak_matmul_within(d, s, c->precision.compute, SPEED_S);
     stream_close(s);
     device_close(d);
     return peak;

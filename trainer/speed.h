@@ -10,7 +10,7 @@
 #ifndef TRAINER_SPEED_H
 #define TRAINER_SPEED_H
 
-#include "trainer/train.h"
+#include "trainer/session.h"
 
 typedef struct speed {
     double flops;  // of a step, by all ranks

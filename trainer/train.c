@@ -5,6 +5,9 @@
 #include "base/io.h"
 #include "base/version.h"
 #include "comm/transport.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
+#include "trainer/sample.h"
 #include "trainer/step/arithmetic.h"
 #include "trainer/diverged.h"
 #include "trainer/evaluate.h"
@@ -23,19 +26,22 @@
 typedef struct run {
     session x;
     monitor m;
-    board *b;                   // shared with the node's supervisor and watcher
-    board_rank *mine;           // this rank's part of it, NULL: it has none
-    rank_report times, shares;  // since the last logged step; since the last record of ranks
+    board *b;                // shared with the node's supervisor and watcher
+    board_rank *mine;        // this rank's part of it, NULL: it has none
+    rank_report step_times;  // of all ranks, since the last logged step
+    rank_report rank_times;  // of all ranks, since the last record of ranks
     power power;
     speed speed;
     double read_at;     // when the loader was last asked how it reads
     run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
-    divergence bad;     // what its losses say of the run
+    divergence bad;     // has it diverged?
     double logged_at;   // when the last step was logged, or the next one begun
     bool confirmed;     // the ranks have compared their matmul plans
 } run;
+
+static int64_t step_of(const run *r) { return r->x.progress.step; }
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
@@ -53,7 +59,7 @@ static err_t lock_directory(run *r, const config *c, bool make) {
 // A copy of the settings, for people who look into the directory; the run does not need it.
 static void write_config(run *r) {
     if (session_write_config(&r->x, r->x.dir) != ERR_OK)
-        monitor_event(&r->m, "config_failed", r->x.step, err_last()->text);
+        monitor_event(&r->m, "config_failed", step_of(r), err_last()->text);
 }
 
 static void greet_ranks(run *r) {
@@ -71,7 +77,7 @@ static void greet_ranks(run *r) {
 
 static void greet_batch(run *r) {
     const session *x = &r->x;
-    int64_t lanes = x->cfg->batch.lanes, micro = x->cfg->batch.micro;
+    int64_t lanes = x->cfg->resolved.lanes, micro = x->cfg->batch.micro;
     char each[48] = "";
     if (x->net->units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", x->net->units, x->net->unit);
     monitor_say(&r->m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s",
@@ -112,7 +118,7 @@ static err_t check_resume(const session *x, bool found) {
         return err_set(ERR_CONFIG,
                        "%s holds a checkpoint of step %" PRId64
                        " and [run] resume = never: choose another [run] name, or resume = auto",
-                       x->dir, x->step);
+                       x->dir, x->progress.step);
     if (!found && x->cfg->run.resume == RESUME_MUST)
         return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
     return ERR_OK;
@@ -128,31 +134,31 @@ static err_t resume_or_start(run *r) {
     TRY(rc);
     TRY(check_resume(x, found));
     if (!found) TRY(session_init(x));
-    r->saved = found ? x->step : -1;
+    r->saved = found ? x->progress.step : -1;
     return ERR_OK;
 }
 
 static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-// Would this step be saved without a request to stop? Only then the log has a record of it, so the log of a run that
+// Would this step be saved without a request to stop? Only then its checkpoint is logged, so that the log of a run that
 // was stopped reads like that of one that was not.
 static bool save_is_due(const run *r) {
     const config *c = r->x.cfg;
-    bool best = c->checkpoint.keep_best && r->x.state.ckpt.at.best_step == r->x.step;
-    return due(r->x.step, c->checkpoint.every) || r->x.step == c->run.steps || best;
+    bool best = c->checkpoint.keep_best && r->x.progress.best_step == step_of(r);
+    return due(step_of(r), c->checkpoint.every) || step_of(r) == c->run.steps || best;
 }
 
 static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
     if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step reports it
-    if (say) monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s", r->x.step, hash, ms / 1e3);
-    const checkpoint_record said = {.step = r->x.step, .ms = ms, .time = say ? clock_wall() : 0, .hash = hash};
+    if (say) monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s", step_of(r), hash, ms / 1e3);
+    const checkpoint_record said = {.step = step_of(r), .ms = ms, .time = say ? clock_wall() : 0, .hash = hash};
     monitor_log(&r->m, &(record){RECORD_SAVED, .saved = said});
     if (save_is_due(r)) monitor_log(&r->m, &(record){RECORD_CHECKPOINT, .checkpoint = said});
 }
 
 static void mark_best(run *r) {
-    ckpt_counters *at = &r->x.state.ckpt.at;
+    run_progress *at = &r->x.progress;
     err_t rc = ckpt_mark_best(r->x.dir, &r->x.state.ckpt, at->best_step, &r->x.faults);
     r->best_pending = rc != ERR_OK;
     if (rc != ERR_OK) monitor_event(&r->m, "best_failed", at->best_step, err_last()->text);
@@ -160,7 +166,7 @@ static void mark_best(run *r) {
 
 static err_t start_log(run *r) {
     session *x = &r->x;
-    ckpt_counters *at = &x->state.ckpt.at;
+    run_progress *at = &x->progress;
     if (x->ranks->rank == 0) {
         monitor_close(&r->m);
         TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir,
@@ -174,28 +180,29 @@ static err_t start_log(run *r) {
     if (r->saved < 0) return ERR_OK;
     char text[128];
     int64_t steps = x->cfg->run.steps;
-    if (x->step < steps) snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->step, steps);
-    else if (x->step == steps)
+    if (x->progress.step < steps)
+        snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->progress.step, steps);
+    else if (x->progress.step == steps)
         snprintf(text, sizeof text, "after step %" PRId64 " of %" PRId64 ": all are done", steps, steps);
     else
         snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps,
-                 x->step);
-    monitor_event(&r->m, "resume", x->step, text);
+                 x->progress.step);
+    monitor_event(&r->m, "resume", x->progress.step, text);
     return ERR_OK;
 }
 
 static void recall_checkpoint(run *r) {
-    const ckpt_counters *at = &r->x.state.ckpt.at;
+    const run_progress *at = &r->x.progress;
     if (r->saved < 0) return;
     record_checkpoint(r, 0, false);  // its record was written after the checkpoint stored the log's length
-    if (r->x.cfg->checkpoint.keep_best && at->best_step == r->x.step && at->best_step > 0) mark_best(r);
+    if (r->x.cfg->checkpoint.keep_best && at->best_step == step_of(r) && at->best_step > 0) mark_best(r);
 }
 
 // A device whose sensors can't be read is logged as an event on its node; the run goes on.
 static err_t start_power(run *r) {
-    err_t rc = power_open(&r->power, r->x.dev, r->x.ranks, r->x.cfg->log.power_every, r->x.step);
+    err_t rc = power_open(&r->power, r->x.dev, r->x.ranks, r->x.cfg->log.power_every, step_of(r));
     r->x.runner.sense = power_report, r->x.runner.sense_ctx = &r->power;
-    if (rc == ERR_UNAVAILABLE) monitor_event(&r->m, "power", r->x.step, err_last()->text);
+    if (rc == ERR_UNAVAILABLE) monitor_event(&r->m, "power", step_of(r), err_last()->text);
     return rc == ERR_UNAVAILABLE ? ERR_OK : rc;
 }
 
@@ -221,25 +228,25 @@ static err_t run_open(run *r, const config *c, const launch *at) {
     TRY(session_machine(&r->x, c, SESSION_TRAIN, at->local));
     TRY(waiting_enter(&r->x, at, r->b, true));
     show_rank(r);
-    TRY(report_open(&r->times, r->x.ranks->world));
-    TRY(report_open(&r->shares, r->x.ranks->world));
+    TRY(report_open(&r->step_times, r->x.ranks->world));
+    TRY(report_open(&r->rank_times, r->x.ranks->world));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
-    if (r->x.step < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
+    if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
     TRY(comm_agree_ok(r->x.ranks, start_log(r), r->x.s));
     recall_checkpoint(r);
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->local));
     if (leads_node(r)) write_config(r);
-    atomic_store(&r->b->step, r->x.step);
+    atomic_store(&r->b->step, step_of(r));
     atomic_fetch_add(&r->b->ready, 1);
     return ERR_OK;
 }
 
 static void run_close(run *r) {
     monitor_close(&r->m);
-    report_close(&r->times);
-    report_close(&r->shares);
+    report_close(&r->step_times);
+    report_close(&r->rank_times);
     power_close(&r->power);
     speed_close(&r->speed);
     session_close(&r->x);
@@ -250,7 +257,7 @@ static void run_close(run *r) {
 
 // What to do about a run whose last `count` steps, up to this one, are bad; loss: as in diverged_run.
 static const char *advice(const run *r, int64_t step, int64_t count, double loss, char text[DIVERGED_TEXT]) {
-    const ckpt_counters *at = &r->x.state.ckpt.at;
+    const run_progress *at = &r->x.progress;
     const diverged_run of = {r->x.cfg, r->x.dir, step - count + 1, step, loss, at->least_loss, at->sound_step};
     if (diverged_advice(&of, text) != ERR_OK)
         snprintf(text, DIVERGED_TEXT, "%.*s", DIVERGED_TEXT - 1, err_last()->text);
@@ -260,17 +267,16 @@ static const char *advice(const run *r, int64_t step, int64_t count, double loss
 static void say_ruined(run *r, int64_t step) {
     char text[DIVERGED_TEXT];
     int64_t count = r->bad.far_steps > 0 ? r->bad.far_steps : 1;
-    if (r->x.ranks->rank == 0)
-        monitor_event(&r->m, "ruined", step, advice(r, step, count, r->x.state.ckpt.at.loss, text));
+    if (r->x.ranks->rank == 0) monitor_event(&r->m, "ruined", step, advice(r, step, count, r->x.progress.loss, text));
 }
 
 // A run that ends should not look well if its loss does not.
 static void say_if_ruined(run *r) {
-    if (divergence_at_end(&r->bad, &r->x.state.ckpt.at)) say_ruined(r, r->x.step);
+    if (divergence_at_end(&r->bad, &r->x.progress)) say_ruined(r, step_of(r));
 }
 
 static void say_mended(run *r, int64_t step) {
-    const ckpt_counters *at = &r->x.state.ckpt.at;
+    const run_progress *at = &r->x.progress;
     char text[128];
     snprintf(text, sizeof text, "the loss is %.4g, near the lowest again, %.4g", at->loss, at->least_loss);
     monitor_event(&r->m, "mended", step, text);
@@ -279,7 +285,7 @@ static void say_mended(run *r, int64_t step) {
 // A diverged run looks busy. Weights that are ruined may give a finite loss for ever; it may also be what the user
 // wants, on other data, so the run goes on.
 static void watch_bad_steps(run *r, const step_result *s) {
-    ckpt_counters *at = &r->x.state.ckpt.at;
+    run_progress *at = &r->x.progress;
     int64_t limit = diverged_limit(r->x.cfg);
     char text[DIVERGED_TEXT];
     if (r->bad.gave_up) return;
@@ -304,14 +310,14 @@ static void name_straggler(run *r, int64_t step, const rank_summary *t) {
 
 // How each rank has spent its time since the last such record.
 static void log_ranks(run *r, int64_t step) {
-    rank_report *x = &r->shares;
+    rank_report *x = &r->rank_times;
     if (!due(step, r->x.cfg->log.ranks_every)) return;
     const ranks_record said = {.step = step, .steps = x->steps, .world = x->world, .sum = x->sum};
     if (x->steps) monitor_log(&r->m, &(record){RECORD_RANKS, .ranks = said});
     report_clear(x);
 }
 
-// How the loader reads, for those who look at the board: twice as often as they look.
+// Puts the loader's figures on the board, every half second: readers of the board come once a second.
 static void show_reading(run *r, double now) {
     enum { NS = 1000000000 };
     board_rank *to = r->mine;
@@ -335,9 +341,9 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     if (hashed) TRY(session_settle(&r->x));
     if (hashed) TRY(state_fetch(&r->x.state, false));
     if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
-    report_add(&r->times, s->reports);
-    report_add(&r->shares, s->reports);
-    rank_summary times = logged && world > 1 ? report_take(&r->times, r->x.state.reduce) : (rank_summary){0};
+    report_add(&r->step_times, s->reports);
+    report_add(&r->rank_times, s->reports);
+    rank_summary times = logged && world > 1 ? report_take(&r->step_times, r->x.state.reduce) : (rank_summary){0};
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
     bool timed = report_is_timed(s->reports, world);
     int64_t units = c->batch.global * r->x.net->units;
@@ -374,7 +380,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     return ERR_OK;
 }
 
-// The numbers of an evaluation beside the loss, by name.
+// What an evaluation measures beside the loss, by name.
 typedef struct figures {
     int count;
     const char *name[MODEL_METRICS + 3];
@@ -407,15 +413,15 @@ static err_t evaluate_all(session *x, evaluation *e, figures *f) {
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
     double start = clock_now();
-    board_enter(r->mine, PHASE_EVALUATING, x->step);
+    board_enter(r->mine, PHASE_EVALUATING, x->progress.step);
     evaluation e;
     figures f = {0};
     TRY(evaluate_all(x, &e, &f));
-    ckpt_counters *at = &x->state.ckpt.at;
+    run_progress *at = &x->progress;
     *improved = e.loss < at->best_loss;
-    if (*improved) at->best_loss = e.loss, at->best_step = x->step;
+    if (*improved) at->best_loss = e.loss, at->best_step = x->progress.step;
     const eval_record said = {
-        .step = x->step,
+        .step = x->progress.step,
         .samples = e.samples,
         .of = x->net->units > 1 ? "windows" : "samples",
         .loss = e.loss,
@@ -432,27 +438,28 @@ static err_t evaluate_now(run *r, bool *improved) {
 }
 
 // A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. `again`:
-// the step will be saved once more, and have its record then.
+// this step will be saved once more, and its checkpoint is logged then.
 static err_t save_now(run *r, bool again) {
     session *x = &r->x;
-    ckpt_counters *at = &x->state.ckpt.at;
+    run_progress *at = &x->progress;
     double start = clock_now();
-    board_enter(r->mine, PHASE_SAVING, x->step);
+    board_enter(r->mine, PHASE_SAVING, x->progress.step);
     TRY(session_settle(x));
     TRY(comm_agree_ok(x->ranks, leads_node(r) ? run_lock_keep(&r->lock, x->dir) : ERR_OK, x->s));
-    TRY(session_counters(x));
+    TRY(session_fetch(x));
     monitor_sync(&r->m);
     at->log_bytes = monitor_log_bytes(&r->m);
     TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log; every node's manifest stores its length
     comm_be_patient(x->ranks->host, true);                // for the slowest disk
-    x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->step, x->ranks->host->phase.number = 0;
-    err_t rc = ckpt_save(x->dir, &x->state.ckpt, 0, &x->faults);
+    x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->progress.step,
+    x->ranks->host->phase.number = 0;
+    err_t rc = ckpt_save(x->dir, &x->state.ckpt, &x->progress, 0, &x->faults);
     comm_be_patient(x->ranks->host, false);
     if (rc != ERR_OK) {  // between_steps prunes
-        monitor_event(&r->m, "checkpoint_failed", x->step, err_last()->text);
+        monitor_event(&r->m, "checkpoint_failed", x->progress.step, err_last()->text);
         return x->ranks->table->query(x->ranks);
     }
-    r->saved = x->step;
+    r->saved = x->progress.step;
     if (!again) record_checkpoint(r, 1e3 * (clock_now() - start), true);
     return ERR_OK;
 }
@@ -460,60 +467,62 @@ static err_t save_now(run *r, bool again) {
 static err_t write_sample(run *r) {
     char *text;
     TRY(session_sample(&r->x, r->x.cfg->sample.prompt, &text));
-    const sample_record said = {.step = r->x.step, .prompt = r->x.cfg->sample.prompt, .text = text};
+    const sample_record said = {.step = step_of(r), .prompt = r->x.cfg->sample.prompt, .text = text};
     monitor_log(&r->m, &(record){RECORD_SAMPLE, .sample = said});
     free(text);
     return ERR_OK;
 }
 
 static err_t show_sample(run *r) {
-    board_enter(r->mine, PHASE_SAMPLING, r->x.step);
+    board_enter(r->mine, PHASE_SAMPLING, step_of(r));
     TRY(session_settle(&r->x));
-    r->x.ranks->phase = (comm_phase){"sample", r->x.step, 0};
-    err_t rc = r->x.ranks->rank == 0 || session_writes_together(&r->x) ? write_sample(r) : session_hear_sample(&r->x);
+    r->x.ranks->phase = (comm_phase){"sample", step_of(r), 0};
+    err_t rc = r->x.ranks->rank == 0 || session_samples_on_all(&r->x) ? write_sample(r) : session_await_sample(&r->x);
     TRY(session_settle(&r->x));
     return comm_agree_ok(r->x.ranks, rc, r->x.s);
 }
 
 static bool eval_is_due(const run *r, bool last) {
     int64_t every = r->x.cfg->eval.every;
-    return (r->x.val || !exam_is_empty(&r->x.exam)) && every > 0 && (last || due(r->x.step, every));
+    return (r->x.val || !exam_is_empty(&r->x.exam)) && every > 0 && (last || due(step_of(r), every));
 }
 
 static bool sample_is_due(const run *r, bool last) {
-    return r->x.net->vocab && r->x.cfg->sample.tokens > 0 && (last || due(r->x.step, r->x.cfg->sample.every));
+    return r->x.net->vocab && r->x.cfg->sample.tokens > 0 && (last || due(step_of(r), r->x.cfg->sample.every));
 }
 
-static bool look_is_due(const run *r, bool last) { return eval_is_due(r, last) || sample_is_due(r, last); }
+static bool eval_or_sample_is_due(const run *r, bool last) { return eval_is_due(r, last) || sample_is_due(r, last); }
 
-static err_t look(run *r, bool last, bool *improved) {
+static err_t evaluate_and_sample(run *r, bool last, bool *improved) {
     if (eval_is_due(r, last)) TRY(evaluate_now(r, improved));
     return sample_is_due(r, last) ? show_sample(r) : ERR_OK;
 }
 
-// Order matters: log first, then save, because a checkpoint must contain what the log says up to the length that it
-// stores. A failure here ends the run, but only after the trained weights are saved.
+// Logs first, then saves: a checkpoint stores the length of the log, and must be as good as what the log says up to
+// there. A failed evaluation ends the run, but only after the trained weights are saved.
 static err_t between_steps(run *r, bool stopping) {
-    bool last = r->x.step == r->x.cfg->run.steps, improved = false;
-    ckpt_counters before = r->x.state.ckpt.at;
+    bool last = step_of(r) == r->x.cfg->run.steps, improved = false;
+    run_progress before = r->x.progress;
     err_record why = {0};
-    if (stopping && look_is_due(r, last)) TRY(save_now(r, true));  // evaluating may take longer than the stop may last
-    if (look(r, last, &improved) != ERR_OK) why = *err_last();
+    if (stopping && eval_or_sample_is_due(r, last))
+        TRY(save_now(r, true));  // evaluating may take longer than the stop may last
+    if (evaluate_and_sample(r, last, &improved) != ERR_OK) why = *err_last();
     if (save_is_due(r) || stopping || why.code) TRY(save_now(r, false));
-    bool saved = r->saved == r->x.step;
+    bool saved = r->saved == step_of(r);
     if (improved && !saved && r->x.cfg->checkpoint.keep_best)
-        r->x.state.ckpt.at.best_loss = before.best_loss, r->x.state.ckpt.at.best_step = before.best_step;
+        r->x.progress.best_loss = before.best_loss, r->x.progress.best_step = before.best_step;
     if (r->x.cfg->checkpoint.keep_best && ((improved && saved) || r->best_pending)) mark_best(r);
-    if (saved && ckpt_prune(r->x.dir, &r->x.state.ckpt, r->x.step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
-        monitor_event(&r->m, "prune_failed", r->x.step, err_last()->text);
+    if (saved &&
+        ckpt_prune(r->x.dir, &r->x.state.ckpt, &r->x.progress, step_of(r), (int)r->x.cfg->checkpoint.keep) != ERR_OK)
+        monitor_event(&r->m, "prune_failed", step_of(r), err_last()->text);
     return why.code ? err_restore(&why) : ERR_OK;
 }
 
 // Must the queue drain now, because something other than a step comes next?
-static bool rests(const run *r) {
-    bool last = r->x.step == r->x.cfg->run.steps;
-    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) ||
-           look_is_due(r, last) || save_is_due(r);
+static bool must_drain(const run *r) {
+    bool last = step_of(r) == r->x.cfg->run.steps;
+    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(step_of(r), r->x.cfg->log.hash_every) ||
+           eval_or_sample_is_due(r, last) || save_is_due(r);
 }
 
 static err_t collect_step(run *r, bool *stopping) {
@@ -529,8 +538,8 @@ static err_t collect_step(run *r, bool *stopping) {
     return ERR_OK;
 }
 
-// Once, after the first step of a process, which has met all shapes of a step, and before anything is saved.
-static err_t confirm(run *r) {
+// Runs once, after the first step, before anything is saved: the first step has used all matmul plans.
+static err_t compare_plans(run *r) {
     if (r->confirmed) return ERR_OK;
     TRY(session_settle(&r->x));
     TRY(arithmetic_confirm(r->x.dev, r->x.ranks, r->x.s));
@@ -538,22 +547,22 @@ static err_t confirm(run *r) {
     return ERR_OK;
 }
 
-// Queues the next step and logs what is due: on a CPU that step; on a GPU the previous one, and that step too if the
-// queue must drain.
-static err_t step_on(run *r, bool *stopping) {
+// Queues the next step, and collects and logs finished ones: on a CPU this step; on a GPU the previous one, and if the
+// queue must drain this one too.
+static err_t advance(run *r, bool *stopping) {
     r->x.runner.stop_wanted = atomic_load(&r->b->stop);
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
-    int most = rests(r) ? 0 : 1;
+    int most = must_drain(r) ? 0 : 1;
     while (r->x.runner.uncollected > (*stopping || r->bad.gave_up ? 0 : most)) TRY(collect_step(r, stopping));
-    return confirm(r);
+    return compare_plans(r);
 }
 
-// Data that can't be read ends the run, but only after the weights of the last step are saved: a step without data
-// updates nothing.
+// Data that can't be read ends the run, but only after the weights of the last step are saved. The failed step has
+// updated nothing.
 static err_t step_or_save(run *r, bool *stopping) {
-    err_t rc = step_on(r, stopping);
-    if ((rc != ERR_DATA && rc != ERR_IO) || r->x.step == 0 || r->saved == r->x.step) return rc;
+    err_t rc = advance(r, stopping);
+    if ((rc != ERR_DATA && rc != ERR_IO) || step_of(r) == 0 || r->saved == step_of(r)) return rc;
     err_record why = *err_last();
     TRY(save_now(r, false));
     return err_restore(&why);
@@ -563,20 +572,20 @@ static err_t say_stopped(run *r) {
     char text[96];
     say_if_ruined(r);
     snprintf(text, sizeof text, "asked to stop; %s step %" PRId64 "; the same command continues",
-             r->saved == r->x.step ? "saved" : "could not save", r->x.step);
-    monitor_event(&r->m, "stop", r->x.step, text);
-    return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", r->x.step,
+             r->saved == step_of(r) ? "saved" : "could not save", step_of(r));
+    monitor_event(&r->m, "stop", step_of(r), text);
+    return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", step_of(r),
                    r->x.cfg->run.steps);
 }
 
-// Nothing is saved: the weights are those of before, or ruined. The command that is printed goes on from a checkpoint
-// that is good.
+// Saves nothing: the weights are what they were before the bad steps, or ruined. Prints a command that goes on from a
+// good checkpoint.
 static err_t give_up(run *r) {
     char text[DIVERGED_TEXT + 96], what[DIVERGED_TEXT];
     atomic_store(&r->b->gave_up, 1);
     if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the run has diverged");
     snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps,
-             advice(r, r->bad.gave_up, r->x.state.ckpt.at.bad_steps, NAN, what));
+             advice(r, r->bad.gave_up, r->x.progress.bad_steps, NAN, what));
     monitor_event(&r->m, "gave_up", r->bad.gave_up, text);
     return err_set(ERR_INTERRUPTED, "%s", text);
 }
@@ -585,19 +594,19 @@ static err_t give_up(run *r) {
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
     const session *x = &r->x;
-    monitor_log(
-        &r->m, &(record){RECORD_START, .start = {.step = x->step, .units = x->step * c->batch.global * x->net->units}});
-    board_enter(r->mine, PHASE_STEPPING, r->x.step);
-    while (r->x.step < c->run.steps) {
+    monitor_log(&r->m, &(record){RECORD_START, .start = {.step = x->progress.step,
+                                                         .units = x->progress.step * c->batch.global * x->net->units}});
+    board_enter(r->mine, PHASE_STEPPING, step_of(r));
+    while (step_of(r) < c->run.steps) {
         bool stopping = false;
         TRY(step_or_save(r, &stopping));
         if (r->x.runner.uncollected) continue;
         if (r->bad.gave_up) return give_up(r);
-        stopping = stopping && r->x.step < c->run.steps;
+        stopping = stopping && step_of(r) < c->run.steps;
         atomic_fetch_add(&r->b->looking, 1);
         err_t rc = between_steps(r, stopping);
         atomic_fetch_sub(&r->b->looking, 1);
-        board_enter(r->mine, PHASE_STEPPING, r->x.step);
+        board_enter(r->mine, PHASE_STEPPING, step_of(r));
         TRY(rc);
         if (stopping) return say_stopped(r);
     }
@@ -605,11 +614,11 @@ static err_t run_steps(run *r) {
 }
 
 static err_t check_saved(const run *r) {
-    if (r->saved == r->x.step) return ERR_OK;
+    if (r->saved == step_of(r)) return ERR_OK;
     return err_set(ERR_IO,
                    "the last checkpoint, of step %" PRId64
                    ", could not be written (see events.jsonl); the same command continues after step %" PRId64,
-                   r->x.step, r->saved < 0 ? 0 : r->saved);
+                   step_of(r), r->saved < 0 ? 0 : r->saved);
 }
 
 static err_t run_all(run *r, const config *c, const launch *at) {
@@ -617,7 +626,7 @@ static err_t run_all(run *r, const config *c, const launch *at) {
     TRY(run_steps(r));
     say_if_ruined(r);
     TRY(comm_agree_ok(r->x.ranks, check_saved(r), r->x.s));
-    monitor_say(&r->m, "done    %" PRId64 " steps; run directory %s", r->x.step, r->x.dir);
+    monitor_say(&r->m, "done    %" PRId64 " steps; run directory %s", step_of(r), r->x.dir);
     return ERR_OK;
 }
 
@@ -637,10 +646,10 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     err_t rc = run_all(r, c, at);
     if (rc == ERR_UNAVAILABLE) say_where(r);
     err_record why = *err_last();
-    board_enter(r->mine, PHASE_ENDED, r->x.step);
+    board_enter(r->mine, PHASE_ENDED, step_of(r));
     session_abort(&r->x, rc);
     r->m.quiet = true;  // main.c prints it
-    if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, "failed", r->x.step, why.text);
+    if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, "failed", step_of(r), why.text);
     run_close(r);
     free(r);
     return rc == ERR_OK ? rc : err_restore(&why);

@@ -1,8 +1,9 @@
 // trainer/tune.c: `lockstep tune`: meets the matrix products of a run's steps, on made-up samples, and measures how
 // each is best computed.
 #include "base/io.h"
-#include "trainer/train.h"
+#include "trainer/restore.h"
 #include "trainer/tuned.h"
+#include "trainer/verbs.h"
 
 #include <stdlib.h>
 

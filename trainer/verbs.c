@@ -1,13 +1,15 @@
 // trainer/verbs.c: the verbs other than training: each opens what it needs, prints its result, and closes.
+#include "trainer/verbs.h"
+
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/version.h"
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
+#include "trainer/machine.h"
 #include "trainer/node/cluster.h"
 #include "trainer/speed.h"
-#include "trainer/train.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -98,7 +100,7 @@ static err_t check_session(session *x, FILE *out) {
     fprintf(out, "model   %s, %.2f M parameters\n", x->net->type->name, (double)model_elements(x->net) / 1e6);
     fprintf(out, "memory  %.1f MB of weights, optimizer state and gradients, %.1f MB of activations\n",
             (double)state_bytes(&x->state) / 1e6, (double)x->runner.memory.bytes / 1e6);
-    fprintf(out, "batch   %" PRId64 " lanes; %" PRId64 " steps are %.2f epochs\n", c->batch.lanes, c->run.steps,
+    fprintf(out, "batch   %" PRId64 " lanes; %" PRId64 " steps are %.2f epochs\n", c->resolved.lanes, c->run.steps,
             (double)c->run.steps / epoch);
     print_source("train", x->train, out);
     print_parts(x, out);

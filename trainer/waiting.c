@@ -1,6 +1,8 @@
 // trainer/waiting.c: see trainer/waiting.h.
 #include "trainer/waiting.h"
 
+#include "trainer/log/monitor.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +38,7 @@ bool waiting_says(waiting_said *last, double waited_s, const char *text) {
 }
 
 // team_waiting.call
-static err_t look(void *ctx, double waited_s, const char *text) {
+static err_t check_wait(void *ctx, double waited_s, const char *text) {
     waiting *w = ctx;
     if (atomic_load(&w->b->stop))
         return err_set(ERR_INTERRUPTED,
@@ -52,7 +54,7 @@ static err_t look(void *ctx, double waited_s, const char *text) {
 err_t waiting_enter(session *x, const launch *at, board *b, bool says) {
     waiting w;
     waiting_open(&w, b, says && at->local == 0 && at->nodes > 1);
-    x->waiting = (team_waiting){look, &w};
+    x->waiting = (team_waiting){check_wait, &w};
     err_t rc = session_enter(x, at);
     x->waiting = (team_waiting){0};
     if (rc == ERR_OK && w.says && at->node > 0)

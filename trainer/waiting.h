@@ -3,7 +3,7 @@
 #ifndef TRAINER_WAITING_H
 #define TRAINER_WAITING_H
 
-#include "trainer/train.h"
+#include "trainer/session.h"
 
 // session_enter, which may take as long as the slowest node. Until all have met: ERR_INTERRUPTED once the run is to
 // stop (b->stop), and ERR_UNAVAILABLE once another rank of this node has ended. says: the first rank of a node prints

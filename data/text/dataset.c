@@ -28,7 +28,7 @@ static void hash_tokens(dataset *d) {
         le64_put(b, (uint64_t)s->tokens);
         crypto_generichash_update(&state, b, 8);
         le32_put(b, s->crc);
-        if (s->format != SHARD_LOCKSTEP) crypto_generichash_update(&state, b, 4);
+        if (s->format != FORMAT_LOCKSTEP) crypto_generichash_update(&state, b, 4);
         for (int64_t k = 0; k < s->blocks; k++) {
             le32_put(b, s->table[k].raw_crc);
             crypto_generichash_update(&state, b, 4);

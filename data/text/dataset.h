@@ -4,22 +4,21 @@
 
 #include "base/err.h"
 #include "base/fault.h"
+#include "data/format.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { SHARD_AUTO, SHARD_LOCKSTEP, SHARD_LLMC, SHARD_RAW16, SHARD_RAW32, SHARD_MEGATRON } shard_format;
-
 typedef struct dataset dataset;
 
 typedef struct dataset_options {
-    const char *files;    // files and globs, space between; the match is sorted by name in byte order
-    shard_format format;  // SHARD_AUTO: by magic or by the index beside it, else raw16
-    int64_t vocab;        // a token >= vocab is ERR_DATA with file and offset; 0: not checked
-    const char *packed;   // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
-    int retry;            // how often a read that fails with an I/O error is retried, with back-off
-    int shared_by;        // so many datasets share this process's descriptors; 0, 1: it is the only one
-    fault_list *faults;   // may be NULL
+    const char *files;     // files and globs, space between; the match is sorted by name in byte order
+    source_format format;  // FORMAT_AUTO: by magic or by the index beside it, else raw16
+    int64_t vocab;         // a token >= vocab is ERR_DATA with file and offset; 0: not checked
+    const char *packed;    // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
+    int retry;             // how often a read that fails with an I/O error is retried, with back-off
+    int shared_by;         // so many datasets share this process's descriptors; 0, 1: it is the only one
+    fault_list *faults;    // may be NULL
 } dataset_options;
 
 typedef struct dataset_info {

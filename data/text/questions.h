@@ -15,8 +15,10 @@
 
 #include "data/text/rows.h"
 
-// The words of [eval] protocol.
-typedef enum { PROTOCOL_LM_EVAL, PROTOCOL_LLMC } question_protocol;
+#define PROTOCOL_WORDS(X) \
+    X(PROTOCOL_LM_EVAL, "lm-eval") \
+    X(PROTOCOL_LLMC, "llmc")
+typedef enum { PROTOCOL_WORDS(WORD_ENUM) } question_protocol;
 
 typedef struct questions questions;
 

@@ -66,19 +66,19 @@ static bool is_ours(const uint8_t *head, int64_t n) {
     return same >= (m < SHARD_MAGIC_BYTES ? m : 5);
 }
 
-static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
+static err_t find_format(shard *s, shard_io *io, source_format wanted) {
     uint8_t head[SNIFF];
     int64_t n = s->file.size < SNIFF ? s->file.size : SNIFF;
     s->format = wanted;
     TRY(reader_read(&io->reader, &s->file, 0, head, n));  // a file that can't be read fails here, whatever its format
-    if (wanted != SHARD_AUTO) return ERR_OK;
+    if (wanted != FORMAT_AUTO) return ERR_OK;
     bool has_index = false;
-    s->format = is_ours(head, n)                                                           ? SHARD_LOCKSTEP
-                : n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3) ? SHARD_LLMC
-                                                                                           : SHARD_RAW16;
-    if (s->format != SHARD_RAW16) return ERR_OK;
+    s->format = is_ours(head, n)                                                           ? FORMAT_LOCKSTEP
+                : n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3) ? FORMAT_LLMC
+                                                                                           : FORMAT_RAW16;
+    if (s->format != FORMAT_RAW16) return ERR_OK;
     TRY(megatron_beside(&io->reader, s->file.path, &has_index));
-    if (has_index) s->format = SHARD_MEGATRON;
+    if (has_index) s->format = FORMAT_MEGATRON;
     else if (looks_like(head, n))
         return err_set(ERR_DATA,
                        "%s: offset 0: looks like %s, expected a lockstep or llm.c shard, or raw 16-bit tokens. If that "
@@ -278,16 +278,17 @@ out:
     return rc;
 }
 
-err_t shard_open(shard *s, shard_io *io, const char *path, shard_format format) {
+err_t shard_open(shard *s, shard_io *io, const char *path, source_format format) {
     TRY(reader_find(&s->file, path, "a shard"));
     TRY(find_format(s, io, format));
     switch (s->format) {
-    case SHARD_LOCKSTEP: return open_lockstep(s, io);
-    case SHARD_LLMC: return open_llmc(s, io);
-    case SHARD_RAW16: return open_raw(s, io, 2);
-    case SHARD_RAW32: return open_raw(s, io, 4);
-    case SHARD_MEGATRON: return open_megatron(s, io);
-    case SHARD_AUTO: break;
+    case FORMAT_LOCKSTEP: return open_lockstep(s, io);
+    case FORMAT_LLMC: return open_llmc(s, io);
+    case FORMAT_RAW16: return open_raw(s, io, 2);
+    case FORMAT_RAW32: return open_raw(s, io, 4);
+    case FORMAT_MEGATRON: return open_megatron(s, io);
+    case FORMAT_AUTO:
+    case FORMAT_IDX: break;
     }
-    return err_set(ERR_INTERNAL, "%s: shard format %d is not one of shard_format", path, (int)format);
+    return err_set(ERR_INTERNAL, "%s: %d is not the format of a shard", path, (int)format);
 }

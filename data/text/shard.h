@@ -62,7 +62,7 @@ typedef struct shard_block {
 
 typedef struct shard {
     data_file file;
-    shard_format format;
+    source_format format;
     int token_bytes;
     bool is_signed;  // negative numbers are no tokens, and an error
     int64_t tokens;
@@ -105,7 +105,7 @@ void shard_io_close(shard_io *io);
 // Opens the file, finds its format and checks all that can be checked without the tokens. Foreign formats have no
 // checksum: their CRC is computed here, which reads the file once (about 1 s for each GB; holes of a sparse file cost
 // nothing). *s must be zero; shard_close() it in any case.
-err_t shard_open(shard *s, shard_io *io, const char *path, shard_format format);
+err_t shard_open(shard *s, shard_io *io, const char *path, source_format format);
 void shard_close(shard *s, shard_io *io);
 
 // out[0..n) = tokens first .. first+n, all inside the shard. ERR_DATA: a wrong checksum, or a token >= vocab.

@@ -32,7 +32,7 @@ err_t shard_io_reserve(shard_io *io, const shard *shards, int count) {
     int64_t plain = SHARD_STAGE, packed = 0;
     for (int i = 0; i < count; i++) {
         const shard *s = &shards[i];
-        if (s->format != SHARD_LOCKSTEP) continue;
+        if (s->format != FORMAT_LOCKSTEP) continue;
         int64_t tokens = s->tokens < s->block_tokens ? s->tokens : s->block_tokens, raw = tokens * s->token_bytes;
         if (raw > plain) plain = raw;
         for (int64_t b = 0; b < s->blocks && raw > packed; b++)
@@ -145,7 +145,7 @@ static int64_t offset_of(const shard *s, int64_t first, int64_t *n) {
 static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint8_t **raw) {
     int64_t width = s->token_bytes, most = io->stage_bytes / width;
     *raw = io->stage;
-    if (s->format != SHARD_LOCKSTEP) {
+    if (s->format != FORMAT_LOCKSTEP) {
         if (*n > most) *n = most;
         int64_t at = offset_of(s, first, n);
         return reader_read(&io->reader, &s->file, at, io->stage, *n * width);
@@ -168,7 +168,7 @@ static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint
 // --- tokens ----------------------------------------------------------------------------------------------------------
 
 static err_t bad_token(const shard *s, const shard_io *io, int64_t index, int64_t token) {
-    bool ours = s->format == SHARD_LOCKSTEP;
+    bool ours = s->format == FORMAT_LOCKSTEP;
     int64_t b = ours ? index / s->block_tokens : 0, inside = index - b * (ours ? s->block_tokens : 0), one = 1;
     int64_t offset = ours ? s->table[b].offset : offset_of(s, index, &one);
     if (ours && s->table[b].stored == raw_bytes(s, b)) offset += inside * s->token_bytes;
@@ -236,7 +236,7 @@ err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out)
 static err_t verify_range(shard *s, shard_io *io, int64_t first, int64_t n, uint32_t *crc) {
     int32_t tokens[DECODE_TOKENS];
     const uint8_t *raw;
-    if (s->format == SHARD_LOCKSTEP) {  // one block
+    if (s->format == FORMAT_LOCKSTEP) {  // one block
         int64_t b = first / s->block_tokens;
         s->checked[b / 64] &= ~(UINT64_C(1) << b % 64);
         for (int i = 0; i < io->slots; i++)
@@ -255,7 +255,7 @@ static err_t verify_range(shard *s, shard_io *io, int64_t first, int64_t n, uint
 }
 
 void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *text), void *ctx, int64_t *faults) {
-    bool ours = s->format == SHARD_LOCKSTEP;
+    bool ours = s->format == FORMAT_LOCKSTEP;
     int64_t piece = ours ? s->block_tokens : io->stage_bytes / s->token_bytes, before = *faults;
     uint32_t crc = 0;
     for (int64_t first = 0; first < s->tokens; first += piece) {

@@ -70,7 +70,7 @@ static void describe(text_source *x, int64_t vocab) {
 
 static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
     TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files,
-                                                    .format = (shard_format)o->format,
+                                                    .format = o->format,
                                                     .vocab = window ? window->limit : 0,
                                                     .packed = o->packed,
                                                     .retry = o->retry,
@@ -86,11 +86,6 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
     x->window = malloc((size_t)(x->T + 1) * sizeof *x->window);
     return x->window ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a window of %" PRId64 " tokens", x->T);
 }
-
-_Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP &&
-                   (int)FORMAT_LLMC == (int)SHARD_LLMC && (int)FORMAT_RAW16 == (int)SHARD_RAW16 &&
-                   (int)FORMAT_RAW32 == (int)SHARD_RAW32 && (int)FORMAT_MEGATRON == (int)SHARD_MEGATRON,
-               "the formats of shards are the first of all formats");
 
 err_t text_open(source **out, const source_options *o) {
     text_source *x = calloc(1, sizeof *x);

@@ -13,11 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const format_names[] = {[SHARD_LOCKSTEP] = "lockstep",
-                                           [SHARD_LLMC] = "llmc",
-                                           [SHARD_RAW16] = "raw16",
-                                           [SHARD_RAW32] = "raw32",
-                                           [SHARD_MEGATRON] = "megatron"};
+static const char *const format_names[] = {SHARD_FORMATS(WORD_NAME)};
 enum { FORMATS = sizeof format_names / sizeof *format_names, PIECE = 1 << 16 };
 
 // --- info, verify ----------------------------------------------------------------------------------------------------
@@ -28,7 +24,7 @@ static err_t describe(const shard *s, FILE *out) {
     if (s->stretches > 1) fprintf(out, " in %" PRId64 " stretches", s->stretches);
     if (s->stretch && s->tokens * s->token_bytes != s->file.size)
         fprintf(out, ", of which the index names %" PRId64, s->tokens * s->token_bytes);
-    if (s->format != SHARD_LOCKSTEP) return fprintf(out, ", no checksums\n"), ERR_OK;
+    if (s->format != FORMAT_LOCKSTEP) return fprintf(out, ", no checksums\n"), ERR_OK;
     int64_t stored = 0;
     for (int64_t k = 0; k < s->blocks; k++) stored += s->table[k].stored;
     fprintf(out, ", %" PRId64 " blocks with checksums%s\n", s->blocks,
@@ -42,7 +38,7 @@ static err_t describe(const shard *s, FILE *out) {
     return ERR_OK;
 }
 
-static err_t info_of(const char *path, shard_format from, FILE *out) {
+static err_t info_of(const char *path, source_format from, FILE *out) {
     shard_io io = {0};
     shard s = {0};
     err_t rc = shard_io_open(&io, &(dataset_options){.files = path});
@@ -55,7 +51,7 @@ static err_t info_of(const char *path, shard_format from, FILE *out) {
 
 static void print_fault(void *ctx, const char *text) { fprintf(ctx, "%s\n", text); }
 
-static err_t verify_of(const char *path, shard_format from, FILE *out) {
+static err_t verify_of(const char *path, source_format from, FILE *out) {
     dataset *d;
     int32_t largest = -1, *tokens = malloc(PIECE * sizeof *tokens);
     if (!tokens) return err_set(ERR_INTERNAL, "no memory to read %s", path);
@@ -77,8 +73,8 @@ static err_t verify_of(const char *path, shard_format from, FILE *out) {
 }
 
 // Each file, whatever is wrong with those before it. The first failure is returned, the others are printed.
-static err_t each(int argc, char **argv, shard_format from, err_t (*of)(const char *path, shard_format from, FILE *out),
-                  FILE *out) {
+static err_t each(int argc, char **argv, source_format from,
+                  err_t (*of)(const char *path, source_format from, FILE *out), FILE *out) {
     err_t first = ERR_OK;
     err_record why;
     for (int i = 0; i < argc; i++) {
@@ -94,7 +90,7 @@ static err_t each(int argc, char **argv, shard_format from, err_t (*of)(const ch
 
 typedef struct conversion {
     dataset *from;
-    shard_format format;
+    source_format format;
     int token_bytes;
     int64_t tokens;
     char path[IO_PATH];    // temporary
@@ -119,13 +115,13 @@ static err_t put_llmc_header(conversion *c) {
 static err_t begin(conversion *c) {
     dataset_info about = dataset_about(c->from);
     c->tokens = about.tokens;
-    c->token_bytes = c->format == SHARD_LOCKSTEP ? about.token_bytes
-                     : c->format == SHARD_RAW16 || (c->format == SHARD_LLMC && about.token_bytes <= 2) ? 2
-                                                                                                       : 4;
+    c->token_bytes = c->format == FORMAT_LOCKSTEP ? about.token_bytes
+                     : c->format == FORMAT_RAW16 || (c->format == FORMAT_LLMC && about.token_bytes <= 2) ? 2
+                                                                                                         : 4;
     if (c->tokens < 1) return err_set(ERR_DATA, "there are no tokens in these files");
-    if (c->format == SHARD_LOCKSTEP) return shard_write_open(&c->writer, c->path, c->token_bytes, c->tokens, false);
+    if (c->format == FORMAT_LOCKSTEP) return shard_write_open(&c->writer, c->path, c->token_bytes, c->tokens, false);
     TRY(io_open(c->path, O_WRONLY | O_CREAT | O_TRUNC, &c->fd));
-    return c->format == SHARD_LLMC ? put_llmc_header(c) : ERR_OK;
+    return c->format == FORMAT_LLMC ? put_llmc_header(c) : ERR_OK;
 }
 
 static err_t put_tokens(conversion *c, const int32_t *tokens, int64_t n, int64_t first, uint8_t *bytes) {
@@ -164,7 +160,7 @@ static err_t convert_to(conversion *c, const char *out) {
     return io_rename(c->path, out, NULL);
 }
 
-static err_t convert(const char *files, shard_format from, shard_format format, const char *to, FILE *out) {
+static err_t convert(const char *files, source_format from, source_format format, const char *to, FILE *out) {
     conversion c = {.format = format, .fd = -1};
     struct stat st;
     if (stat(to, &st) == 0)
@@ -183,10 +179,10 @@ static err_t convert(const char *files, shard_format from, shard_format format, 
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
-static err_t parse_format(const char *option, const char *word, shard_format *format) {
+static err_t parse_format(const char *option, const char *word, source_format *format) {
     bool written = strcmp(option, "--to") == 0;
-    for (int f = SHARD_LOCKSTEP; word && f < (written ? SHARD_MEGATRON : FORMATS); f++)
-        if (strcmp(word, format_names[f]) == 0) return *format = (shard_format)f, ERR_OK;
+    for (int f = FORMAT_LOCKSTEP; word && f < (written ? FORMAT_MEGATRON : FORMATS); f++)
+        if (strcmp(word, format_names[f]) == 0) return *format = (source_format)f, ERR_OK;
     return err_set(ERR_USAGE, "%s %s: expected %s", option, word ? word : "",
                    written ? "lockstep, llmc, raw16 or raw32" : "lockstep, llmc, raw16, raw32 or megatron");
 }
@@ -204,7 +200,7 @@ static err_t join(int argc, char **argv, char files[8192]) {
 
 err_t verb_data(int argc, char **argv, FILE *out) {
     const char *what = argc > 0 ? argv[0] : "";
-    shard_format from = SHARD_AUTO, to = SHARD_LOCKSTEP;
+    source_format from = FORMAT_AUTO, to = FORMAT_LOCKSTEP;
     bool converts = strcmp(what, "convert") == 0, verifies = strcmp(what, "verify") == 0;
     char files[8192];
     if (!converts && !verifies && strcmp(what, "info") != 0)

@@ -15,8 +15,9 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "gpu/backend.h"
+#include "trainer/machine.h"
+#include "trainer/restore.h"
 #include "trainer/step/timeline.h"
-#include "trainer/train.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -216,10 +217,8 @@ static err_t run_on_paper(const config *c, const layout *l, double forward, int 
     err_t rc = ERR_OK;
     for (int s = 0; s < RANKS * l->chunks; s++)
         each[s][UNIT_FORWARD] = each[s][UNIT_INPUTS] = each[s][UNIT_WEIGHTS] = f, each[s][UNIT_BACKWARD] = 2 * f;
-    pipeline_layout p = {.kind = (pipeline_kind)c->parallel.schedule,
-                         .ranks = RANKS,
-                         .micros = l->lanes * l->micros,
-                         .chunks = l->chunks};
+    pipeline_layout p = {
+        .kind = c->parallel.schedule, .ranks = RANKS, .micros = l->lanes * l->micros, .chunks = l->chunks};
     for (int r = 0; r < RANKS && rc == ERR_OK; r++) {
         rc = pipeline_units(&p, r, &table[r]);
         if (rc == ERR_OK && micros) rc = end_lanes(&table[r], micros);

@@ -66,6 +66,7 @@ typedef struct world {
     float data[3][8];
     ckpt_tensor tensor[3][2];
     ckpt_state s;
+    run_progress at;
 } world;
 
 static void init(world *w) {
@@ -79,7 +80,7 @@ static void init(world *w) {
                         .keys = 1,
                         .data_hash = "0011223344556677"};
     w->s.key[0] = (ckpt_key){.key = "batch.global", .value = "24"};
-    w->s.at = (ckpt_counters){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
+    w->at = (run_progress){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
 }
 
 static bool make(world *w) {
@@ -87,7 +88,7 @@ static bool make(world *w) {
     snprintf(w->dir, sizeof w->dir, "%s/fuzz-ckpt-XXXXXX", base ? base : "/tmp");
     init(w);
     for (int g = 0; g < 3; g++) w->tensor[g][0].axis = 1, w->tensor[g][0].slices = 3;  // and loaded without slices
-    if (!mkdtemp(w->dir) || ckpt_save(w->dir, &w->s, 1, NULL) != ERR_OK) return false;
+    if (!mkdtemp(w->dir) || ckpt_save(w->dir, &w->s, &w->at, 1, NULL) != ERR_OK) return false;
     snprintf(w->ckpt, sizeof w->ckpt, "%s/ckpt/step-00000003", w->dir);
     snprintf(w->manifest, sizeof w->manifest, "%s/manifest.json", w->ckpt);
     return true;
@@ -126,17 +127,18 @@ static bool ask(world *w) {
     bool found;
     int complaints = 0;
     ckpt_state *seen = malloc(sizeof *seen);
+    run_progress at;
     expect(seen != NULL);
     init(w);
-    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash),
-          load = ckpt_load(w->ckpt, &w->s, true);
+    err_t peek = ckpt_peek(w->ckpt, seen, &at), whole = ckpt_hash_dir(w->ckpt, hash, state_hash),
+          load = ckpt_load(w->ckpt, &w->s, &w->at, true);
     expect(peek == ERR_OK || peek == ERR_DATA || peek == ERR_CONFIG);
     expect(whole == ERR_OK || whole == ERR_DATA || whole == ERR_CONFIG);
     expect(load == ERR_OK || load == ERR_DATA || load == ERR_CONFIG);
     expect(peek == ERR_OK || (whole == peek && load == peek));
     if (whole == ERR_OK) expect(strlen(hash) == 16 && strlen(state_hash) == 16);
-    if (peek == ERR_OK) expect(seen->keys <= CKPT_KEYS_MAX && seen->at.step >= 0);
-    err_t resume = ckpt_resume(w->dir, &w->s, &found, count, &complaints);
+    if (peek == ERR_OK) expect(seen->keys <= CKPT_KEYS_MAX && at.step >= 0);
+    err_t resume = ckpt_resume(w->dir, &w->s, &w->at, &found, count, &complaints);
     expect(resume == ERR_OK || resume == ERR_DATA || resume == ERR_CONFIG);
     expect(found == (resume == ERR_OK) && complaints == (resume == ERR_DATA));
     free(seen);
@@ -216,7 +218,7 @@ static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t)
     }
     for (int i = 0; i < 2; i++) order[i] = ckpt_order_of(&w->tensor[0][i]);
     uint8_t *bytes = NULL;
-    if (manifest_open(&m, &w->s, &work) == ERR_OK && manifest_print(&m, &text, &n) == ERR_OK &&
+    if (manifest_open(&m, &w->s, &w->at, &work) == ERR_OK && manifest_print(&m, &text, &n) == ERR_OK &&
         (bytes = malloc(n + 1))) {
         bytes[0] = TARGET_DIGESTED;
         memcpy(bytes + 1, text, n);

@@ -44,7 +44,7 @@ static void count_report(void *ctx, const char *text) {
 }
 
 // Accepted, and every token in range?
-static bool try_format(shard_format format, int64_t *tokens) {
+static bool try_format(source_format format, int64_t *tokens) {
     dataset *d;
     int32_t window[WINDOW];
     int reports = 0;
@@ -72,11 +72,11 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     make_place();
     put(index_path, index, n);
     put(tokens_path, index + n, size - 2 - n);
-    bool whole = try_format(SHARD_MEGATRON, &tokens);
+    bool whole = try_format(FORMAT_MEGATRON, &tokens);
     for (uint64_t i = 0; tokens && i < le64_get(index + 18); i++)
         sum += (int32_t)le32_get(index + MEGATRON_HEADER + 4 * i);
     expect(sum == tokens);
-    bool same = try_format(SHARD_AUTO, &other);
+    bool same = try_format(FORMAT_AUTO, &other);
     expect(!whole || !same || other == tokens);
     return whole && same;
 }

@@ -31,7 +31,7 @@ static void read_range(dataset *d, int64_t first, int64_t n) {
     for (int64_t i = 0; rc == ERR_OK && i < n; i++) expect(tokens[i] >= 0 && tokens[i] < VOCAB);
 }
 
-static bool try_format(const char *path, shard_format format) {
+static bool try_format(const char *path, source_format format) {
     dataset *d;
     err_t rc = dataset_open(&d, &(dataset_options){.files = path, .format = format, .vocab = VOCAB});
     if (rc != ERR_OK) {
@@ -71,9 +71,9 @@ static bool try_file(const uint8_t *bytes, size_t size) {
     if (fd < 0) return false;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (write(fd, bytes, size) == (ssize_t)size)
-        for (int format = SHARD_AUTO; format <= SHARD_RAW32; format++) {
-            bool fits = try_format(path, (shard_format)format);
-            if (format == SHARD_AUTO) whole = fits;
+        for (int format = FORMAT_AUTO; format <= FORMAT_RAW32; format++) {
+            bool fits = try_format(path, (source_format)format);
+            if (format == FORMAT_AUTO) whole = fits;
         }
     close(fd);
     return whole;

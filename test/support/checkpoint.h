@@ -26,6 +26,7 @@ typedef struct world {
     char dir[256];  // the run's
     ckpt_tensor master[PARAMS], m[PARAMS], v[PARAMS];
     ckpt_state s;
+    run_progress at;
 } world;
 
 static inline void make_group(ckpt_tensor *t, int64_t rows) {
@@ -85,19 +86,19 @@ static inline void fill_group(ckpt_tensor *t, uint32_t key) {
 static inline void fill(world *w, int64_t step, uint32_t salt) {
     uint32_t key = (uint32_t)step * 1000 + salt;
     fill_group(w->master, key), fill_group(w->m, key + 1), fill_group(w->v, key + 2);
-    w->s.at = (ckpt_counters){.step = step,
-                              .adam_t = step - 1,
-                              .skipped = 1,
-                              .loss_scale = 32768,
-                              .good_steps = 7,
-                              .best_loss = 1.0 / 3 + salt,
-                              .best_step = step,
-                              .log_bytes = 1000 * step};
+    w->at = (run_progress){.step = step,
+                           .adam_t = step - 1,
+                           .skipped = 1,
+                           .loss_scale = 32768,
+                           .good_steps = 7,
+                           .best_loss = 1.0 / 3 + salt,
+                           .best_step = step,
+                           .log_bytes = 1000 * step};
 }
 
 static inline void scramble(world *w) {
     fill_group(w->master, 1), fill_group(w->m, 1), fill_group(w->v, 1);
-    memset(&w->s.at, 0x5a, sizeof w->s.at);
+    memset(&w->at, 0x5a, sizeof w->at);
 }
 
 static inline bool group_equal(const ckpt_tensor *a, const ckpt_tensor *b) {
@@ -108,7 +109,7 @@ static inline bool group_equal(const ckpt_tensor *a, const ckpt_tensor *b) {
 
 static inline bool equal(const world *a, const world *b) {
     return group_equal(a->master, b->master) && group_equal(a->m, b->m) && group_equal(a->v, b->v) &&
-           memcmp(&a->s.at, &b->s.at, sizeof a->s.at) == 0;
+           memcmp(&a->at, &b->at, sizeof a->at) == 0;
 }
 
 enum { CHUNKY_ROWS = 7000 };  // w: one whole chunk and a part of one
@@ -177,10 +178,10 @@ static inline void resumes_as(world *w, const world *expected, complaints *c) {
     bool found = false;
     *c = (complaints){0};
     scramble(w);
-    OK(ckpt_resume(w->dir, &w->s, &found, complain, c));
+    OK(ckpt_resume(w->dir, &w->s, &w->at, &found, complain, c));
     assert_true(found);
     if (!equal(w, expected))
-        fail_msg("resumed step %" PRId64 ", expected %" PRId64 ", or other bits", w->s.at.step, expected->s.at.step);
+        fail_msg("resumed step %" PRId64 ", expected %" PRId64 ", or other bits", w->at.step, expected->at.step);
 }
 
 static inline void path_of(char *path, const world *w, int64_t step, const char *file) {
@@ -212,13 +213,13 @@ static inline void holds(const world *w, const char *expected) {
 
 static inline void save_step(world *w, int64_t step, int keep) {
     fill(w, step, 0);
-    OK(ckpt_save(w->dir, &w->s, keep, NULL));
+    OK(ckpt_save(w->dir, &w->s, &w->at, keep, NULL));
 }
 
 static inline err_t resume(world *w, complaints *c) {
     bool found;
     *c = (complaints){0};
-    return ckpt_resume(w->dir, &w->s, &found, complain, c);
+    return ckpt_resume(w->dir, &w->s, &w->at, &found, complain, c);
 }
 
 typedef struct two {

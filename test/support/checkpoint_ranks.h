@@ -86,6 +86,7 @@ static inline void node_path(char path[IO_PATH], const nodes *n, int node, int64
 
 typedef struct dealt {
     ckpt_state s;
+    run_progress at;
     int slicing;
     ckpt_tensor tensor[3][TENSORS];  // masters, m, v
 } dealt;
@@ -198,15 +199,15 @@ static inline void words_of(uint32_t word[4], int64_t step, uint32_t salt, int g
     if (k % 1024 == 4) word[0] = 0x80000000, word[1] = 0x7fc00123, word[2] = 0xff800001, word[3] = 0x7f800000;
 }
 
-static inline ckpt_counters counters_of(int64_t step, uint32_t salt) {
-    return (ckpt_counters){.step = step,
-                           .adam_t = step - 1 + salt,
-                           .skipped = 1,
-                           .loss_scale = 32768,
-                           .good_steps = 7,
-                           .best_loss = 1.0 / 3,
-                           .best_step = step,
-                           .log_bytes = 1000 * step};
+static inline run_progress counters_of(int64_t step, uint32_t salt) {
+    return (run_progress){.step = step,
+                          .adam_t = step - 1 + salt,
+                          .skipped = 1,
+                          .loss_scale = 32768,
+                          .good_steps = 7,
+                          .best_loss = 1.0 / 3,
+                          .best_step = step,
+                          .log_bytes = 1000 * step};
 }
 
 // Fills in, or compares with, what this rank has of the state. Scrambled first when it is to be loaded.
@@ -229,12 +230,12 @@ static inline bool visit_dealt(dealt *d, int64_t step, uint32_t salt, bool fill)
 
 static inline void fill_dealt(dealt *d, int64_t step, uint32_t salt) {
     visit_dealt(d, step, salt, true);
-    d->s.at = counters_of(step, salt);
+    d->at = counters_of(step, salt);
 }
 
 static inline bool dealt_is(dealt *d, int64_t step, uint32_t salt) {
-    ckpt_counters at = counters_of(step, salt);
-    return visit_dealt(d, step, salt, false) && memcmp(&d->s.at, &at, sizeof at) == 0;
+    run_progress at = counters_of(step, salt);
+    return visit_dealt(d, step, salt, false) && memcmp(&d->at, &at, sizeof at) == 0;
 }
 
 // --- jobs ------------------------------------------------------------------------------------------------------------
@@ -362,13 +363,13 @@ static inline void count_complaint(void *ctx, const err_record *why) {
 
 static inline void note_hashes(rank_of *r) {
     DOES(ckpt_hash(&r->d.s, r->out->hash));
-    DOES(ckpt_state_hash(&r->d.s, r->out->state_hash));
-    r->out->step = r->d.s.at.step;
+    DOES(ckpt_state_hash(&r->d.s, &r->d.at, r->out->state_hash));
+    r->out->step = r->d.at.step;
 }
 
 static inline void body_save(rank_of *r) {
     fill_dealt(&r->d, r->j->step, r->j->salt);
-    r->out->rc = ckpt_save(r->dir, &r->d.s, r->j->keep, NULL);
+    r->out->rc = ckpt_save(r->dir, &r->d.s, &r->d.at, r->j->keep, NULL);
     if (r->out->rc != ERR_OK) snprintf(r->out->text, sizeof r->out->text, "%s", err_last()->text);
     note_hashes(r);
 }
@@ -379,13 +380,13 @@ static inline void body_resume(rank_of *r) {
     enum { SALTS = 64 };
     fill_dealt(&r->d, 999, 0);
     DOES(ckpt_clean(r->dir, &r->d.s));
-    r->out->rc = ckpt_resume(r->dir, &r->d.s, &r->out->found, count_complaint, r->out);
+    r->out->rc = ckpt_resume(r->dir, &r->d.s, &r->d.at, &r->out->found, count_complaint, r->out);
     if (r->out->rc != ERR_OK) snprintf(r->out->text, sizeof r->out->text, "%s", err_last()->text);
     if (r->out->rc != ERR_OK || !r->out->found) return;
     note_hashes(r);
-    r->out->n = r->d.s.at.adam_t - r->d.s.at.step + 1;
-    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n),
-         "step %" PRId64 " is not as it was saved", r->d.s.at.step);
+    r->out->n = r->d.at.adam_t - r->d.at.step + 1;
+    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.at.step, (uint32_t)r->out->n),
+         "step %" PRId64 " is not as it was saved", r->d.at.step);
 }
 
 // As evaluation does: the masters alone, whatever the settings were.
@@ -398,7 +399,7 @@ static inline void body_load_masters(rank_of *r) {
     for (int i = 0; i < TENSORS; i++)
         if (r->d.tensor[0][i].count) memset(r->d.tensor[0][i].data, 0x55, (size_t)r->d.tensor[0][i].count * 4);
     snprintf(path, sizeof path, "%s/ckpt/step-%08" PRId64, r->dir, r->j->step);
-    DOES(ckpt_load(path, &r->d.s, true));
+    DOES(ckpt_load(path, &r->d.s, &r->d.at, true));
     MUST(dealt_is(&r->d, r->j->step, r->j->salt), "other bits");
 }
 
@@ -408,7 +409,7 @@ static inline void hashes_of(outcome *o, int slicing, int64_t step, uint32_t sal
     open_dealt(d, 0, slicing, 0, 1);
     fill_dealt(d, step, salt);
     OK(ckpt_hash(&d->s, o->hash));
-    OK(ckpt_state_hash(&d->s, o->state_hash));
+    OK(ckpt_state_hash(&d->s, &d->at, o->state_hash));
     close_dealt(d);
     free(d);
 }

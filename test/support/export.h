@@ -4,6 +4,7 @@
 
 #include "test/support/foreign.h"
 #include "test/support/train.h"
+#include "trainer/verbs.h"
 
 static const char short_run[] =
     "[data]\ntrain = " FAMILIES "tokens.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[optimizer]\nlr = 0\n"

@@ -4,6 +4,7 @@
 #define TEST_SUPPORT_FOREIGN_H
 
 #include "test/support/run.h"
+#include "trainer/verbs.h"
 
 #include <dirent.h>
 #include <jansson.h>

@@ -5,6 +5,7 @@
 #include "test/support/run.h"
 
 #include "model/safetensors.h"
+#include "trainer/restore.h"
 
 #include <math.h>
 
@@ -51,7 +52,7 @@ static inline void golden_losses_of(session *x, const char *file, const char *ki
         if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i]))
             fail_msg("step %d: norm %.9f, PyTorch %.9f", i + 1, s.grad_norm, norms[i]);
     }
-    x->step = 0;  // the first batch once more, with the weights after ten updates
+    x->progress.step = 0;  // the first batch once more, with the weights after ten updates
     OK(session_feed(x, 1));
     OK(session_step(x, &s));
     if (!(fabs(s.loss - last) <= 1e-5 * last)) fail_msg("after ten updates: loss %.9f, PyTorch %.9f", s.loss, last);

@@ -3,7 +3,8 @@
 #define TEST_SUPPORT_RUN_H
 
 #include "base/io.h"
-#include "trainer/train.h"
+#include "trainer/evaluate.h"
+#include "trainer/session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

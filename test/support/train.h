@@ -3,6 +3,7 @@
 #define TEST_SUPPORT_TRAIN_H
 
 #include "test/support/run.h"
+#include "trainer/train.h"
 
 #include <fcntl.h>
 #include <jansson.h>

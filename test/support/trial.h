@@ -98,7 +98,7 @@ static inline trial *prepare(rank_body body, int ranks) {
     list_trial(NULL, t);
     assert_int_equal(config_load(&t->c, NULL, 0), ERR_OK);
     t->c.device.ranks = ranks;
-    t->c.batch.lanes = 64;
+    t->c.batch.lanes = t->c.resolved.lanes = 64;
     t->c.run.steps = 2000;
     t->body = body;
     t->shared = mmap(NULL, sizeof *t->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

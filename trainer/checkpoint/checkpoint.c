@@ -16,8 +16,8 @@ err_t ckpt_clean(const char *run_dir, const ckpt_state *s) {
     return ckpt_settle(run_dir, s);
 }
 
-err_t ckpt_prune(const char *run_dir, const ckpt_state *s, int64_t saved, int keep) {
-    return ckpt_agree(s, ckpt_leads(s) ? ckpt_prune_node(run_dir, saved, saved - s->at.bad_steps, keep) : ERR_OK);
+err_t ckpt_prune(const char *run_dir, const ckpt_state *s, const run_progress *at, int64_t saved, int keep) {
+    return ckpt_agree(s, ckpt_leads(s) ? ckpt_prune_node(run_dir, saved, saved - at->bad_steps, keep) : ERR_OK);
 }
 
 // All nodes make their link before any node renames it: the likely failures then happen while all still point to the
@@ -33,21 +33,21 @@ err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fau
 
 // --- resuming --------------------------------------------------------------------------------------------------------
 
-static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s) {
+static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s, run_progress *at) {
     char path[IO_PATH];
     TRY(ckpt_path(path, run_dir, KIND_FINAL, step));
-    TRY(ckpt_load(path, s, false));
-    if (s->at.step != step)
-        return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", path, s->at.step);
+    TRY(ckpt_load(path, s, at, false));
+    if (at->step != step)
+        return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", path, at->step);
     return ERR_OK;
 }
 
-static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, bool *found,
+static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, run_progress *at, bool *found,
                      void (*complain)(void *ctx, const err_record *why), void *ctx) {
     err_record newest = {0}, unread = {0};
     int unreadable = 0;
     for (int i = 0; i < count; i++) {
-        err_t rc = try_step(run_dir, steps[i], s);
+        err_t rc = try_step(run_dir, steps[i], s, at);
         *found = rc == ERR_OK;
         if (*found) return ERR_OK;
         if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process has failed
@@ -78,15 +78,15 @@ static err_t share_steps(const ckpt_state *s, int64_t **steps, int *count, err_t
     return rc;
 }
 
-err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why),
-                  void *ctx) {
+err_t ckpt_resume(const char *run_dir, ckpt_state *s, run_progress *at, bool *found,
+                  void (*complain)(void *ctx, const err_record *why), void *ctx) {
     int64_t *steps;
     int count;
     *found = false;
-    if (ckpt_nodes(s) > 1) return ckpt_resume_nodes(run_dir, s, found, complain, ctx);
+    if (ckpt_nodes(s) > 1) return ckpt_resume_nodes(run_dir, s, at, found, complain, ctx);
     err_t rc = ckpt_steps(run_dir, KIND_FINAL, &steps, &count);
     if (!ckpt_alone(s)) rc = share_steps(s, &steps, &count, rc);
-    if (rc == ERR_OK) rc = try_all(run_dir, steps, count, s, found, complain, ctx);
+    if (rc == ERR_OK) rc = try_all(run_dir, steps, count, s, at, found, complain, ctx);
     free(steps);
     return rc;
 }

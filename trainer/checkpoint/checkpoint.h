@@ -24,6 +24,7 @@
 #include "base/fault.h"
 #include "comm/comm.h"
 #include "gpu/ops.h"
+#include "trainer/checkpoint/progress.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,39 +76,6 @@ typedef struct ckpt_group {
     ckpt_tensor *tensor;
 } ckpt_group;
 
-// Everything of a run's state that is not a tensor.
-typedef struct ckpt_counters {
-    int64_t step;     // finished steps; data position is step * global
-    int64_t adam_t;   // updates applied (a skipped step is not one)
-    int64_t skipped;  // steps skipped for overflow
-    double loss_scale;
-    int64_t good_steps;  // since the scale last changed
-    double best_loss;    // of the validation split; INFINITY before the first evaluation (stored as null)
-    int64_t best_step;   // 0: none yet
-    int64_t log_bytes;   // length of log.jsonl when this state was current
-    int64_t bad_steps;   // in a row, up to this one, whose loss or gradient was not finite
-    double loss;         // of this step; NAN: not finite, or not known (stored as null)
-    double least_loss;   // of all steps so far; INFINITY: not known (stored as null)
-    // newest step whose weights gave a loss near the lowest, which the next step measures; -1: not known (null)
-    int64_t sound_step;
-} ckpt_counters;
-
-// Losses of steps vary, so half as much again, and half a unit, is not far. NAN is not.
-static inline bool ckpt_is_far(double loss, double least) { return loss > 1.5 * least + 0.5; }
-
-// Weights are often ruined some steps before the loss is no longer finite: then it is far above what it was.
-static inline bool ckpt_is_sound(const ckpt_counters *at) {
-    return at->bad_steps == 0 && !ckpt_is_far(at->loss, at->least_loss);
-}
-
-// Is it worth going back to, when a run has diverged? The loss of a step is of the weights before its update, so it
-// says nothing of the weights that were saved: a later loss does, or an evaluation. sound_step: what the run knows
-// today.
-static inline bool ckpt_is_proven(const ckpt_counters *at, int64_t sound_step) {
-    bool measured = at->best_step == at->step && !ckpt_is_far(at->best_loss, at->least_loss);
-    return ckpt_is_sound(at) && (sound_step < 0 || at->step <= sound_step || measured);
-}
-
 // The checkpoint of another run with which a forked run began (trainer/fork.h); step 0: none.
 enum { CKPT_RUN = 512 };
 typedef struct ckpt_origin {
@@ -126,7 +94,6 @@ typedef struct ckpt_key {
 } ckpt_key;
 
 typedef struct ckpt_state {
-    ckpt_counters at;
     int keys;
     ckpt_key key[CKPT_KEYS_MAX];
     char data_hash[17];  // of the training dataset
@@ -158,16 +125,16 @@ void ckpt_release(ckpt_state *s);
 // Then removes the oldest beyond `keep` (never the one `best` points to, nor later steps than this one; keep < 1
 // removes none). On failure the temporary directory is removed, earlier checkpoints are intact, and the error says why.
 // An existing checkpoint of the same step is replaced only after the new one is complete. If one rank fails, all return
-// its error, which names the rank. The counters are rank 0's.
-err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *faults);
+// its error, which names the rank. The progress is rank 0's.
+err_t ckpt_save(const char *run_dir, const ckpt_state *s, const run_progress *at, int keep, fault_list *faults);
 
 // In the three functions below, run_dir is that of this rank's node, the first rank of each node does the work, and
 // only the ranks of s are used (NULL: alone).
 
 // Collective. Removes the oldest checkpoints beyond `keep`, none newer than `saved`, never the one that `best` points
-// to. keep < 1: removes nothing. While the last steps are bad (s->at.bad_steps), what was saved in them counts apart:
+// to. keep < 1: removes nothing. While the last steps are bad (at->bad_steps), what was saved in them counts apart:
 // of these the newest is kept, so that no good checkpoint has to go for one of them.
-err_t ckpt_prune(const char *run_dir, const ckpt_state *s, int64_t saved, int keep);
+err_t ckpt_prune(const char *run_dir, const ckpt_state *s, const run_progress *at, int64_t saved, int keep);
 
 // Collective. Atomically points DIR/best at the checkpoint of `step`.
 err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fault_list *faults);
@@ -190,8 +157,8 @@ err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 // they may be whole. With several nodes a checkpoint is whole when the nodes together have every file of it; a node
 // gets the files that it lacks or has damaged. ERR_DATA of an incomplete one names the files and the hosts that wrote
 // them.
-err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why),
-                  void *ctx);
+err_t ckpt_resume(const char *run_dir, ckpt_state *s, run_progress *at, bool *found,
+                  void (*complain)(void *ctx, const err_record *why), void *ctx);
 
 // Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is
 // none.
@@ -199,19 +166,19 @@ err_t ckpt_newest(const char *run_dir, char path[1024], bool *found);
 
 // Collective. Loads one checkpoint directory, which must hold all files. The same checks; with `foreign`, keys,
 // data_hash and arithmetic are not compared, and plans are not loaded.
-err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign);
+err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, run_progress *at, bool foreign);
 
-// Reads only the manifest: counters and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not
+// Reads only the manifest: progress and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not
 // from here.)
-err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s);
+err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at);
 
 // hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor,
 // or each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash
-// adds the other groups and the counters that later steps depend on (step, adam_t, skipped, loss_scale, good_steps).
+// adds the other groups and what later steps depend on of the progress (step, adam_t, skipped, loss_scale, good_steps).
 // Collective; does not depend on how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty
 // hash.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);
-err_t ckpt_state_hash(const ckpt_state *s, char hash[17]);
+err_t ckpt_state_hash(const ckpt_state *s, const run_progress *at, char hash[17]);
 
 // The hashes of a checkpoint directory that holds all files, verified against its manifest (ERR_DATA names the tensor,
 // or the missing files).

@@ -122,11 +122,11 @@ static err_t copy_device(manifest *m, const ckpt_state *s) {
     return ERR_OK;
 }
 
-err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
-    *m = (manifest){.at = s->at, .world = w->world, .groups = s->groups, .params = s->params};
-    if (s->params < 1 || s->at.step < 0 || !isfinite(s->at.loss_scale))
+err_t manifest_open(manifest *m, const ckpt_state *s, const run_progress *at, const ckpt_work *w) {
+    *m = (manifest){.at = *at, .world = w->world, .groups = s->groups, .params = s->params};
+    if (s->params < 1 || at->step < 0 || !isfinite(at->loss_scale))
         return err_set(ERR_INTERNAL, "a state with %d parameters, step %" PRId64 " and loss scale %g can't be saved",
-                       s->params, s->at.step, s->at.loss_scale);
+                       s->params, at->step, at->loss_scale);
     TRY(allocate_tables(m, w));
     memcpy(m->data_hash, s->data_hash, sizeof m->data_hash);
     memcpy(m->build, s->build, sizeof m->build);

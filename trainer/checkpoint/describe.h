@@ -7,6 +7,6 @@
 
 // Makes the tables for *s, dealt as *w says, and fills in names, shapes and parts. ERR_INTERNAL when *s can't be
 // written: a name too long, a key twice.
-err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w);
+err_t manifest_open(manifest *m, const ckpt_state *s, const run_progress *at, const ckpt_work *w);
 
 #endif

@@ -61,7 +61,7 @@ void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
     digest_end(&group, out);
 }
 
-void state_digest(uint8_t group[][CKPT_DIGEST], int groups, const ckpt_counters *at, uint8_t out[CKPT_DIGEST]) {
+void state_digest(uint8_t group[][CKPT_DIGEST], int groups, const run_progress *at, uint8_t out[CKPT_DIGEST]) {
     enum { LEAST = 3 };
     digest d;
     uint8_t none[CKPT_DIGEST];

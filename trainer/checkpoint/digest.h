@@ -38,7 +38,7 @@ uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const 
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
 
 // group: the digests of `groups` groups, masters first.
-void state_digest(uint8_t group[][CKPT_DIGEST], int groups, const ckpt_counters *at, uint8_t out[CKPT_DIGEST]);
+void state_digest(uint8_t group[][CKPT_DIGEST], int groups, const run_progress *at, uint8_t out[CKPT_DIGEST]);
 
 // The first n bytes as 2n hex digits and a NUL.
 void digest_hex(char *hex, const uint8_t *d, size_t n);

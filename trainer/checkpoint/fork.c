@@ -108,7 +108,7 @@ static err_t copy_files(const copying *x) {
     return release_files(x);
 }
 
-static bool same_counters(const ckpt_counters *a, const ckpt_counters *b) {
+static bool same_counters(const run_progress *a, const run_progress *b) {
     return a->step == b->step && a->adam_t == b->adam_t && a->skipped == b->skipped && a->loss_scale == b->loss_scale &&
            a->good_steps == b->good_steps;
 }

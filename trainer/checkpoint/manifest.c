@@ -90,7 +90,7 @@ static json_t *hex_json(const uint8_t d[CKPT_DIGEST]) {
     return json_string(hex);
 }
 
-static json_t *counters_json(const ckpt_counters *at) {
+static json_t *counters_json(const run_progress *at) {
     json_t *best = isfinite(at->best_loss) ? json_real(at->best_loss) : json_null();
     json_t *loss = isfinite(at->loss) ? json_real(at->loss) : json_null();
     json_t *least = isfinite(at->least_loss) ? json_real(at->least_loss) : json_null();
@@ -246,7 +246,7 @@ static err_t get_digest(const reader *r, const json_t *from, const char *member,
 
 static err_t read_counters(reader *r) {
     const json_t *from = json_object_get(r->root, "counters"), *best = json_object_get(from, "best_loss");
-    ckpt_counters *at = &r->m->at;
+    run_progress *at = &r->m->at;
     const struct {
         const char *member;
         int64_t *to;

@@ -56,7 +56,7 @@ typedef struct manifest_tensor {
 } manifest_tensor;
 
 typedef struct manifest {
-    ckpt_counters at;
+    run_progress at;
     int keys;
     ckpt_key *key;
     char data_hash[17], build[64], hash[17], state_hash[17];

@@ -532,7 +532,7 @@ err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool fo
 }
 
 // On the same arithmetic all these plans worked once: a device that refuses one would compute other bits.
-static err_t take_plans(const char *dir, const manifest *m, ckpt_state *s) {
+static err_t load_plans(const char *dir, const manifest *m, ckpt_state *s) {
     for (int i = 0; i < m->plans; i++) {
         if (device_plans_set(s->dev, m->plan[i]) == ERR_OK) continue;
         if (!s->any_device)
@@ -549,7 +549,7 @@ static err_t compare_arithmetic(const char *dir, const manifest *m, ckpt_state *
     char now[DEVICE_ARITHMETIC];
     s->other[0] = 0;
     device_arithmetic(s->dev, now, sizeof now);
-    if (strcmp(m->arithmetic, now) == 0) return take_plans(dir, m, s);
+    if (strcmp(m->arithmetic, now) == 0) return load_plans(dir, m, s);
     if (!same_arithmetic(m, now)) snprintf(s->other, sizeof s->other, "%s", m->arithmetic);
     return ERR_OK;
 }
@@ -565,7 +565,7 @@ static void note_build(const manifest *m, ckpt_state *s) {
 }
 
 // What was left open is what it was.
-static void take_open_keys(const manifest *m, ckpt_state *s) {
+static void adopt_open_keys(const manifest *m, ckpt_state *s) {
     for (int i = 0; i < s->keys; i++) {
         ckpt_key *k = &s->key[i];
         const char *then = find_value(m->key, m->keys, k->key);
@@ -582,13 +582,13 @@ static void note_keys(const manifest *m, ckpt_state *s) {
     }
 }
 
-err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign) {
+err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, run_progress *at, bool foreign) {
     note_build(m, s);
     note_keys(m, s);
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
-    s->at = m->at;
+    *at = m->at;
     s->origin = m->origin;
-    if (!foreign) take_open_keys(m, s);
+    if (!foreign) adopt_open_keys(m, s);
     return ERR_OK;
 }
 
@@ -606,24 +606,24 @@ static err_t same_manifest(const char *dir, const manifest *m, const ckpt_state 
     return rc;
 }
 
-err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign) {
+err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, run_progress *at, bool foreign) {
     manifest m;
     err_t rc = manifest_read(&m, ckpt_dir);
     if (rc == ERR_OK) rc = ckpt_fits(ckpt_dir, &m, s, foreign);
     rc = ckpt_agree(s, rc);
     if (rc == ERR_OK && !ckpt_alone(s)) rc = same_manifest(ckpt_dir, &m, s);
     if (rc == ERR_OK) rc = ckpt_read(ckpt_dir, &m, s);
-    if (rc == ERR_OK) rc = ckpt_adopt(ckpt_dir, &m, s, foreign);
+    if (rc == ERR_OK) rc = ckpt_adopt(ckpt_dir, &m, s, at, foreign);
     manifest_close(&m);
     return rc;
 }
 
-err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s) {
+err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at) {
     manifest m;
     memset(s, 0, sizeof *s);
     err_t rc = manifest_read(&m, ckpt_dir);
     if (rc == ERR_OK) {
-        s->at = m.at;
+        *at = m.at;
         s->keys = m.keys;
         memcpy(s->key, m.key, (size_t)m.keys * sizeof *m.key);
         memcpy(s->data_hash, m.data_hash, sizeof s->data_hash);

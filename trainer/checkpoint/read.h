@@ -8,8 +8,8 @@
 err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s);
 // ERR_CONFIG: *s is of another model, or, unless `foreign`, of another run.
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign);
-// Collective. After the tensors are loaded: takes over the counters, and, unless `foreign`, the plans of the device.
-err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign);
+// Collective. After the tensors are loaded: takes over the progress, and, unless `foreign`, the plans of the device.
+err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, run_progress *at, bool foreign);
 // Reads and verifies all of it, in one process, and keeps nothing. group (=): the digests of its groups, of which
 // state_digest is made.
 err_t ckpt_digest_dir(const char *dir, const manifest *m, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]);

@@ -143,6 +143,7 @@ static err_t fetch(const shared *x) {
 // --- resuming --------------------------------------------------------------------------------------------------------
 
 typedef struct attempt {
+    run_progress *at;  // (=) of the checkpoint that was resumed
     void (*complain)(void *ctx, const err_record *why);
     void *ctx;
     bool fatal;     // not the checkpoint's fault: trying an older one would lose steps for nothing
@@ -196,7 +197,7 @@ static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
         rc = fetch_and_read(x, s, true, a);
         free(list);
     }
-    return rc == ERR_OK ? ckpt_adopt(x->final, &x->m, s, false) : rc;
+    return rc == ERR_OK ? ckpt_adopt(x->final, &x->m, s, a->at, false) : rc;
 }
 
 static err_t try_version(const remains *r, const ckpt_version *v, ckpt_state *s, attempt *a) {
@@ -291,9 +292,9 @@ err_t ckpt_unreadable(const char *run_dir, int tried, int unreadable) {
         run_dir, tried, tried == 1 ? "" : "s", unreadable, others, text);
 }
 
-err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found,
+err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, run_progress *at, bool *found,
                         void (*complain)(void *ctx, const err_record *why), void *ctx) {
-    attempt a = {.complain = complain, .ctx = ctx};
+    attempt a = {.at = at, .complain = complain, .ctx = ctx};
     ckpt_version *list;
     int count;
     TRY(ckpt_settle(run_dir, s));

@@ -9,7 +9,7 @@
 err_t ckpt_unreadable(const char *run_dir, int tried, int unreadable);
 
 // Collective. ckpt_resume for several nodes.
-err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found,
+err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, run_progress *at, bool *found,
                         void (*complain)(void *ctx, const err_record *why), void *ctx);
 
 #endif

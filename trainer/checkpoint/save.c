@@ -37,6 +37,7 @@ typedef struct save {
     const char *run_dir;
     char tmp[IO_PATH];
     const ckpt_state *s;
+    const run_progress *at;
     fault_list *faults;
     ckpt_work *w;
     manifest m;
@@ -162,7 +163,7 @@ static err_t gather_digests(save *x) {
                 work_part_digest(x->w, i, manifest_part_first(t, p), p->count, p->digest);
         }
     }
-    state_digest(group, x->w->groups, &x->s->at, state);
+    state_digest(group, x->w->groups, x->at, state);
     digest_hex(x->m.hash, group[GROUP_MASTER], 8);
     digest_hex(x->m.state_hash, state, 8);
     return ERR_OK;
@@ -201,7 +202,7 @@ static err_t make_directory(const save *x) {
 }
 
 static err_t write_all(save *x) {
-    TRY(ckpt_agree(x->s, manifest_open(&x->m, x->s, x->w)));
+    TRY(ckpt_agree(x->s, manifest_open(&x->m, x->s, x->at, x->w)));
     TRY(ckpt_agree(x->s, ckpt_leads(x->s) ? make_directory(x) : ERR_OK));
     TRY(ckpt_agree(x->s, write_files(x)));
     TRY(gather_records(x));
@@ -210,25 +211,25 @@ static err_t write_all(save *x) {
     if (ckpt_nodes(x->s) > 1) TRY(ckpt_copy_to_buddies(x->tmp, &x->m, x->s, x->faults));
     TRY(write_manifest(x));
     x->renaming = true;
-    return ckpt_agree(x->s, ckpt_leads(x->s) ? ckpt_commit_node(x->run_dir, x->s->at.step, x->faults) : ERR_OK);
+    return ckpt_agree(x->s, ckpt_leads(x->s) ? ckpt_commit_node(x->run_dir, x->at->step, x->faults) : ERR_OK);
 }
 
-static void take_back(const save *x) {
+static void undo(const save *x) {
     if (ckpt_cut_off(x->s) || !ckpt_leads(x->s)) return;
-    if (x->renaming) ckpt_undo_node(x->run_dir, x->s->at.step);
+    if (x->renaming) ckpt_undo_node(x->run_dir, x->at->step);
     io_remove_tree(x->tmp);
 }
 
 static err_t remove_older(const save *x, int keep) {
     char old[IO_PATH];
-    TRY(ckpt_path(old, x->run_dir, KIND_OLD, x->s->at.step));
+    TRY(ckpt_path(old, x->run_dir, KIND_OLD, x->at->step));
     TRY(io_remove_tree(old));
-    return ckpt_prune_node(x->run_dir, x->s->at.step, x->s->at.step - x->s->at.bad_steps, keep);
+    return ckpt_prune_node(x->run_dir, x->at->step, x->at->step - x->at->bad_steps, keep);
 }
 
-err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *faults) {
-    save x = {.run_dir = run_dir, .s = s, .faults = faults};
-    err_t rc = ckpt_agree(s, ckpt_path(x.tmp, run_dir, KIND_TMP, s->at.step));
+err_t ckpt_save(const char *run_dir, const ckpt_state *s, const run_progress *at, int keep, fault_list *faults) {
+    save x = {.run_dir = run_dir, .s = s, .at = at, .faults = faults};
+    err_t rc = ckpt_agree(s, ckpt_path(x.tmp, run_dir, KIND_TMP, at->step));
     if (rc == ERR_OK) rc = work_open(&x.w, s);
     if (rc == ERR_OK) {
         rc = write_all(&x);
@@ -237,10 +238,10 @@ err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *
     manifest_close(&x.m);
     if (rc != ERR_OK) {
         err_record why = *err_last();
-        take_back(&x);
+        undo(&x);
         return err_restore(&why);
     }
     rc = ckpt_agree(s, ckpt_leads(s) ? remove_older(&x, keep) : ERR_OK);
-    if (rc != ERR_OK) err_prefix("step %" PRId64 " is saved, but what it replaces can't be removed", s->at.step);
+    if (rc != ERR_OK) err_prefix("step %" PRId64 " is saved, but what it replaces can't be removed", at->step);
     return rc;
 }

@@ -27,11 +27,11 @@ err_t ckpt_hash(const ckpt_state *s, char hash[17]) {
     return ERR_OK;
 }
 
-err_t ckpt_state_hash(const ckpt_state *s, char hash[17]) {
+err_t ckpt_state_hash(const ckpt_state *s, const run_progress *at, char hash[17]) {
     uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
     hash[0] = 0;
     for (int g = 0; g < s->groups; g++) TRY(hash_group(s, g, group[g]));
-    state_digest(group, s->groups, &s->at, state);
+    state_digest(group, s->groups, at, state);
     digest_hex(hash, state, 8);
     return ERR_OK;
 }

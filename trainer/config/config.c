@@ -133,7 +133,14 @@ static err_t parse_value(config *c, int row, const char *text) {
 
 // --- files ---------------------------------------------------------------------------------------------------
 
-static err_t take_entry(config *c, int file, const ini_entry *e) {
+// Where settings come from.
+typedef struct sources {
+    const char *const *files, *const *overrides;
+    int count, override_count;
+    const model_alias *family;  // the word of [model] type, once it is read; NULL: an architecture's own name
+} sources;
+
+static err_t set_key(config *c, int file, const ini_entry *e) {
     char place[INI_PLACE];
     key_origin from = {.file = file, .line = e->line};
     config_origin(c, from, place);
@@ -149,20 +156,18 @@ static err_t take_entry(config *c, int file, const ini_entry *e) {
 static bool is_type(const ini_entry *e) { return strcmp(e->section, "model") == 0 && strcmp(e->key, "type") == 0; }
 
 // A family stands for an architecture and for what it implies.
-static err_t take_type_entry(config *c, int file, const ini_entry *e) {
+static err_t set_type(config *c, sources *s, int file, const ini_entry *e) {
     int type;
-    const model_alias *family = config_family(e->value, &type);
     ini_entry own = *e;
-    if (family) snprintf(own.value, sizeof own.value, "%s", model_types[type]->name);
-    TRY(take_entry(c, file, &own));
-    c->model.family = family;
-    return ERR_OK;
+    s->family = config_family(e->value, &type);
+    if (s->family) snprintf(own.value, sizeof own.value, "%s", model_types[type]->name);
+    return set_key(c, file, &own);
 }
 
-// All but the architecture, which take_type has taken.
-static err_t take_file(config *c, int file, const ini_file *f) {
+// All but the architecture, which find_type has taken.
+static err_t set_from_file(config *c, int file, const ini_file *f) {
     for (int i = 0; i < f->count; i++)
-        if (!is_type(&f->entry[i])) TRY(take_entry(c, file, &f->entry[i]));
+        if (!is_type(&f->entry[i])) TRY(set_key(c, file, &f->entry[i]));
     return ERR_OK;
 }
 
@@ -178,7 +183,7 @@ static err_t read_file(config *c, const char *path, ini_file **f) {
 
 // --- the command line ------------------------------------------------------------------------------------------------
 
-static bool take_name(char dst[INI_NAME], const char *from, const char *end) {
+static bool copy_name(char dst[INI_NAME], const char *from, const char *end) {
     size_t n = (size_t)(end - from);
     if (n == 0 || n >= INI_NAME) return false;
     for (const char *p = from; p < end; p++)
@@ -194,7 +199,7 @@ static err_t parse_override(const char *text, int number, ini_entry *e) {
     char show[INI_SHOW];
     const char *equals = strchr(text, '='), *dot = equals ? memchr(text, '.', (size_t)(equals - text)) : NULL;
     *e = (ini_entry){.line = number};
-    if (!dot || !take_name(e->section, text, dot) || !take_name(e->key, dot + 1, equals))
+    if (!dot || !copy_name(e->section, text, dot) || !copy_name(e->key, dot + 1, equals))
         return err_set(ERR_CONFIG, "command line: -o `%s`: expected section.key=value, such as run.steps=100",
                        ini_show(show, text, strlen(text)));
     size_t n = strlen(equals + 1);
@@ -209,12 +214,12 @@ static err_t parse_override(const char *text, int number, ini_entry *e) {
 }
 
 // Those that are the architecture, or all others.
-static err_t take_overrides(config *c, const char *const *overrides, int n, bool types) {
+static err_t set_from_overrides(config *c, sources *s, bool types) {
     ini_entry e;
-    for (int i = 0; i < n; i++) {
-        TRY(parse_override(overrides[i], i + 1, &e));
+    for (int i = 0; i < s->override_count; i++) {
+        TRY(parse_override(s->overrides[i], i + 1, &e));
         if (is_type(&e) != types) continue;
-        TRY(types ? take_type_entry(c, ORIGIN_COMMAND_LINE, &e) : take_entry(c, ORIGIN_COMMAND_LINE, &e));
+        TRY(types ? set_type(c, s, ORIGIN_COMMAND_LINE, &e) : set_key(c, ORIGIN_COMMAND_LINE, &e));
     }
     return ERR_OK;
 }
@@ -222,60 +227,54 @@ static err_t take_overrides(config *c, const char *const *overrides, int n, bool
 // --- all of it -------------------------------------------------------------------------------------------------------
 
 // The architecture of the last file that names one decides which keys there are, so it is looked for first.
-static err_t take_type(config *c, ini_file *const *f) {
+static err_t find_type(config *c, sources *s, ini_file *const *f) {
     for (int k = 0; k < c->file_count; k++)
         for (int i = 0; i < f[k]->count; i++)
-            if (is_type(&f[k]->entry[i])) TRY(take_type_entry(c, k + 1, &f[k]->entry[i]));
+            if (is_type(&f[k]->entry[i])) TRY(set_type(c, s, k + 1, &f[k]->entry[i]));
     return ERR_OK;
 }
 
 // What the family implies for a key, "": nothing.
-static void implied(const config *c, const setting *k, char dst[CONFIG_WORD]) {
+static void implied(const model_alias *family, const setting *k, char dst[CONFIG_WORD]) {
     char word[CONFIG_WORD];
     size_t n = strlen(k->key);
     *dst = 0;
-    if (!c->model.family || strcmp(k->section, "model") != 0) return;
-    for (int i = 0; config_word(c->model.family->implies, i, word); i++)
+    if (!family || strcmp(k->section, "model") != 0) return;
+    for (int i = 0; config_word(family->implies, i, word); i++)
         if (strncmp(word, k->key, n) == 0 && word[n] == '=') strcpy(dst, word + n + 1);
 }
 
-static err_t set_defaults(config *c) {
+static err_t set_defaults(config *c, const model_alias *family) {
     int type = config_row(offsetof(config, model.type));
     for (int i = config_next(c, -1); i >= 0; i = config_next(c, i)) {
         const setting *k = config_key(i);
         char value[CONFIG_WORD];
         if (c->origin[i].file) continue;
-        implied(c, k, value);
+        implied(family, k, value);
         if (parse_value(c, i, *value ? value : k->fallback) != ERR_OK)
             return err_prefix("default: [%s] %s", k->section, k->key);
         if (*value)
-            c->origin[i] = (key_origin){
-                .file = c->origin[type].file, .line = c->origin[type].line, .family = c->model.family->name};
+            c->origin[i] =
+                (key_origin){.file = c->origin[type].file, .line = c->origin[type].line, .family = family->name};
     }
-    if (c->model.family) c->origin[type].family = c->model.family->name;
+    if (family) c->origin[type].family = family->name;
     return ERR_OK;
 }
 
-// Where settings come from.
-typedef struct sources {
-    const char *const *files, *const *overrides;
-    int count, override_count;
-} sources;
-
-static err_t load(config *c, ini_file **f, const sources *s) {
+static err_t load(config *c, ini_file **f, sources *s) {
     for (int k = 0; k < s->count; k++) TRY(read_file(c, s->files[k], k < CONFIG_FILES_MAX ? &f[k] : NULL));
-    TRY(take_type(c, f));
-    TRY(take_overrides(c, s->overrides, s->override_count, true));
-    TRY(set_defaults(c));
-    for (int k = 0; k < s->count; k++) TRY(take_file(c, k + 1, f[k]));
-    TRY(take_overrides(c, s->overrides, s->override_count, false));
+    TRY(find_type(c, s, f));
+    TRY(set_from_overrides(c, s, true));
+    TRY(set_defaults(c, s->family));
+    for (int k = 0; k < s->count; k++) TRY(set_from_file(c, k + 1, f[k]));
+    TRY(set_from_overrides(c, s, false));
     return config_resolve(c);
 }
 
 err_t config_load_with(config *c, const char *const *files, int count, const char *const *overrides, int n) {
     ini_file *f[CONFIG_FILES_MAX] = {0};
     memset(c, 0, sizeof *c);
-    err_t rc = load(c, f, &(sources){files, overrides, count, n});
+    err_t rc = load(c, f, &(sources){.files = files, .count = count, .overrides = overrides, .override_count = n});
     for (int k = 0; k < CONFIG_FILES_MAX; k++) free(f[k]);
     return rc;
 }
@@ -313,5 +312,8 @@ err_t config_adopt(config *c, const char *key, const char *value) {
     snprintf(section, sizeof section, "%.*s", dot ? (int)(dot - key) : 0, key);
     int row = dot ? config_find(c, section, dot + 1) : -1;
     if (row < 0) return err_set(ERR_INTERNAL, "%s: no such key", key);
-    return parse_value(c, row, value) == ERR_OK ? ERR_OK : err_prefix("%s of the checkpoint", key);
+    if (parse_value(c, row, value) != ERR_OK) return err_prefix("%s of the checkpoint", key);
+    void *at = config_at(c, row), *in_force = config_in_force(c, row);
+    if (in_force != at) *(int64_t *)in_force = *(int64_t *)at;
+    return ERR_OK;
 }

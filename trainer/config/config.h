@@ -9,22 +9,13 @@
 #include "data/source.h"
 #include "gpu/gpu.h"
 #include "model/types.h"
+#include "trainer/config/words.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX = 160, CONFIG_FILES_MAX = 16 };
-
-// A key whose values are words holds the index of its word. Where the values have an enum (device_kind, vector_width,
-// dtype, products, source_format, recomputation, transport_kind) or a list (model_types), the words are in its order.
-typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST, RESUME_OTHER_BITS } resume_mode;
-typedef enum { TOKENIZER_BYTES } tokenizer_mode;
-typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
-typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
-typedef enum { ROUNDING_NEAREST, ROUNDING_STOCHASTIC } rounding_mode;
-typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_SGD } optimizer_kind;
-typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
 
 enum { ORIGIN_COMMAND_LINE = CONFIG_FILES_MAX + 1 };
 
@@ -35,35 +26,171 @@ typedef struct key_origin {
     const char *family;  // the word of [model] type, at that place, that implies the value; NULL: it does not
 } key_origin;
 
+// --- what was read ---------------------------------------------------------------------------------------------------
+//
+// A struct for each section, a field for each key, under its name. A key whose values are words holds the index of its
+// word, which is its enum's value.
+
 // Each optimizer reads its own and ignores the others (trainer/step/optimizer.h).
 typedef struct optimizer_keys {
-    int type;
-    double lr, beta1, beta2, eps, weight_decay, grad_clip, momentum;
+    optimizer_kind type;
+    double lr;  // at the end of the warm-up
+    double beta1, beta2;
+    double eps;
+    double weight_decay;
+    double grad_clip;  // largest norm of the gradient; 0: not clipped
+    double momentum;
     bool nesterov;
 } optimizer_keys;
 
 enum { SAMPLE_BATCH_MOST = 256 };  // texts that grow at the same time
 
-typedef struct config {
-    // clang-format off
-    struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps, bad_steps; int resume; } run;
-    struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; char plans[CONFIG_TEXT]; int kind; char why[256]; } device;  // kind: the backend, or what auto is here (config_decide), and why; threads 0: a fair share of the cores
-    struct { int type; const model_alias *family; model_options of; char init_from[CONFIG_TEXT]; bool init_resize; } model;  // of: the keys of the chosen architecture; family: the word that chose it, NULL: its own
-    struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout, ignore; bool shuffle; } data;  // ignore -1: nothing is
-    struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; char tokenizer[CONFIG_TEXT], text_key[CONFIG_TEXT]; int64_t shard_tokens; double val_fraction; bool compress; } pack;
-    struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
-    struct { int compute, products, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
-    optimizer_keys optimizer;
-    struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // both 0: resolved, but decay_steps stays 0 for constant; warmup -1: none
-    struct { int64_t data, context, tensor, pipeline, chunks, zero, slices, token_slices; int schedule, recompute; bool offload, sequence; char stages[CONFIG_TEXT]; } parallel;  // data 0: the rest; schedule: pipeline_kind (trainer/step/pipeline.h)
-    struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
-    struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
-    struct { int64_t every, keep; bool keep_best; } checkpoint;
-    struct { int64_t every, batches; char text[CONFIG_TEXT], choices[CONFIG_TEXT]; int protocol; const char *ckpt; } eval;  // batches 0: the whole validation split; ckpt: of the command line
-    struct { int64_t every, tokens, top_k, batch; char prompt[CONFIG_TEXT], stop[CONFIG_TEXT], tokenizer[CONFIG_TEXT]; double temperature, top_p, min_p; } sample;
-    struct { int64_t every, hash_every, power_every, ranks_every, machine_every; bool jsonl, tensorboard, watch, report; char http[CONFIG_TEXT], http_token[CONFIG_TEXT], prom_file[CONFIG_TEXT]; } log;
-    // clang-format on
+// What was not read, but follows from it: the values of keys that were left open, and the kind of device. config_load
+// fills it in; config_decide replaces kind and why. Whoever runs steps reads these, and not the keys.
+typedef struct config_resolved {
+    device_kind kind;     // [device] backend, or what `auto` is here
+    char why[256];        // ... and why; "": not decided, or not `auto`
+    int64_t lanes;        // [batch] lanes of a step
+    int64_t warmup;       // [schedule] warmup: steps; -1: none
+    int64_t decay_steps;  // [schedule] decay_steps: step at which the decay ends; 0: never
+} config_resolved;
 
+typedef struct config {
+    struct {
+        char name[CONFIG_WORD];    // the run's files are in dir/name
+        char dir[CONFIG_TEXT];     // of all runs
+        char faults[CONFIG_TEXT];  // failures to rehearse (base/fault.h); "": none
+        int64_t seed;
+        int64_t steps;
+        int64_t bad_steps;  // in a row, after which the run stops; 0: never
+        resume_mode resume;
+    } run;
+    struct {
+        device_kind backend;
+        vector_width simd;
+        bool graph;               // GPU: record micro-batches and replay them
+        bool check;               // GPU: wait after every kernel
+        bool match;               // refuse a checkpoint of another kind of device
+        int64_t ranks;            // on this node; 0: one for each GPU, or one, or what [cluster] nodes says
+        int64_t threads;          // of a rank; 0: a fair share of the cores
+        char plans[CONFIG_TEXT];  // file of measured matmul plans; "": the library's first choice
+    } device;
+    struct {
+        int type;                     // of model_types
+        model_options of;             // the keys of that architecture, what it leaves open filled in
+        char init_from[CONFIG_TEXT];  // "": random weights
+        bool init_resize;
+    } model;
+    struct {
+        char train[CONFIG_TEXT];  // files and globs, space between
+        char val[CONFIG_TEXT];    // "": no evaluation
+        source_format format;
+        int64_t prefetch;  // micro-batches
+        int64_t retry;     // times that a failed read is tried again
+        int64_t holdout;   // samples at the end of train that are validation data
+        int64_t ignore;    // a token whose loss does not count; -1: all count
+        bool shuffle;
+    } data;
+    struct {
+        char input[CONFIG_TEXT];
+        char output[CONFIG_TEXT];  // the shards' names begin with it
+        char tokenizer[CONFIG_TEXT];
+        char text_key[CONFIG_TEXT];  // member of a JSONL line
+        int64_t shard_tokens;        // most tokens of a shard
+        double val_fraction;         // of the tokens
+        bool compress;
+    } pack;
+    struct {
+        int64_t global;  // samples of a step
+        int64_t micro;   // samples of a micro-batch
+        int64_t lanes;   // 0: open, see resolved.lanes
+    } batch;
+    struct {
+        dtype compute;
+        products products;
+        rounding_mode rounding;
+        double loss_scale;     // 0: dynamic
+        int64_t scale_window;  // good steps until a dynamic scale doubles
+    } precision;
+    optimizer_keys optimizer;
+    struct {
+        schedule_kind type;
+        int64_t warmup;         // steps; 0: open, see resolved.warmup; -1: none
+        int64_t decay_steps;    // step at which the decay ends; 0: open, see resolved.decay_steps
+        double final_fraction;  // of lr, at the end
+    } schedule;
+    struct {
+        int64_t data;      // ranks, or models of several ranks, that share the lanes; 0: as many as there are
+        int64_t context;   // ranks that share positions
+        int64_t tensor;    // ranks that share layers
+        int64_t pipeline;  // ranks that have blocks one after the other; 1: no pipeline
+        int64_t chunks;    // stages of a rank of a pipeline: config_chunks
+        int64_t zero;      // stage
+        int64_t slices;
+        int64_t token_slices;
+        pipeline_kind schedule;
+        recomputation recompute;
+        bool offload;
+        bool sequence;
+        char stages[CONFIG_TEXT];  // blocks of each stage; "": cut by flops
+    } parallel;
+    struct {
+        order_mode order;
+        transport_kind transport;
+        choice_mode nccl_ib;
+        double bucket_mb;                  // megabytes of gradients that are sent together
+        char nccl_library[CONFIG_TEXT];    // "": the usual places
+        char nccl_interface[CONFIG_TEXT];  // "": NCCL's choice
+        char nccl_algorithm[CONFIG_TEXT];  // "": NCCL's choice
+    } reduce;
+    struct {
+        char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
+        char secret_file[CONFIG_TEXT];  // "": systemd's credential
+        int64_t port;
+        int64_t timeout;   // seconds
+        double heartbeat;  // seconds
+    } cluster;
+    struct {
+        int64_t every;  // steps; 0: only at the end
+        int64_t keep;   // newest checkpoints
+        bool keep_best;
+    } checkpoint;
+    struct {
+        int64_t every;              // steps; 0: never
+        int64_t batches;            // micro-batches; 0: the whole validation split
+        char text[CONFIG_TEXT];     // file; "": none
+        char choices[CONFIG_TEXT];  // file; "": none
+        int protocol;               // question_protocol (data/text/questions.h)
+    } eval;
+    struct {
+        int64_t every;   // steps; 0: at the end only
+        int64_t tokens;  // of a sample; 0: no samples
+        int64_t top_k;   // 0: all tokens
+        int64_t batch;   // texts at the same time
+        char prompt[CONFIG_TEXT];
+        char stop[CONFIG_TEXT];  // texts, | between; "": none
+        char tokenizer[CONFIG_TEXT];
+        double temperature;  // 0: always the likeliest token
+        double top_p;        // 1: all tokens
+        double min_p;        // 0: all tokens
+    } sample;
+    struct {
+        int64_t every;          // steps
+        int64_t hash_every;     // steps; 0: never, as in the next two
+        int64_t power_every;    // steps
+        int64_t ranks_every;    // steps
+        int64_t machine_every;  // seconds
+        bool jsonl;
+        bool tensorboard;
+        bool watch;
+        bool report;
+        char http[CONFIG_TEXT];        // address; "": none
+        char http_token[CONFIG_TEXT];  // file; "": no password
+        char prom_file[CONFIG_TEXT];   // file; "": none
+    } log;
+    const char *eval_ckpt;  // no key: `eval --ckpt`, a checkpoint's directory. NULL: as session_load chooses
+
+    config_resolved resolved;
     key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table
     char files[CONFIG_FILES_MAX][CONFIG_TEXT];
     int file_count;
@@ -98,10 +225,9 @@ err_t config_fits(const config *c, int world);
 // How `world` ranks are arranged, as [parallel] says and config_fits allows; one rank alone has all of the model.
 grid config_grid(const config *c, int world);
 
-// The words of [parallel] schedule: trainer/step/pipeline.h has the same ones, in this order.
-typedef enum { SCHEDULED_GPIPE, SCHEDULED_1F1B, SCHEDULED_INTERLEAVED, SCHEDULED_ZB_H1, SCHEDULED_ZB_V } pipeline_word;
+// Stages of each rank of a pipeline.
 static inline int config_chunks(const config *c) {
-    return c->parallel.schedule == SCHEDULED_ZB_V ? 2 : (int)c->parallel.chunks;
+    return c->parallel.schedule == PIPELINE_ZB_V ? 2 : (int)c->parallel.chunks;
 }
 
 // Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).

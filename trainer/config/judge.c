@@ -23,7 +23,7 @@ err_t judge_refuse(judge *j, const int *rows, int count, const char *fmt, ...) {
 void judge_reopen(config *c, bool model_only) {
     for (int i = config_next(c, -1); i >= 0; i = config_next(c, i)) {
         if (!c->origin[i].chosen || (model_only && strcmp(config_key(i)->section, "model") != 0)) continue;
-        *(int64_t *)config_at(c, i) = 0;
+        *(int64_t *)config_at(c, i) = *(int64_t *)config_in_force(c, i) = 0;
         c->origin[i].chosen = false;
     }
 }

@@ -33,15 +33,9 @@
 #define MANY 1e12              // more steps, tokens or bytes than anyone has
 #define EXACT 9007199254740991.0  // 2^53 - 1
 
-// Words are in the order of the enums that they stand for.
-_Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device] backend");
-_Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512BF16 == 1 && WIDTH_AVX512 == 2 && WIDTH_AVX2 == 3 && WIDTH_NEON == 4 && WIDTH_PORTABLE == 5, "[device] simd");
-_Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_MEGATRON == 5 && FORMAT_IDX == 6, "[data] format");
+// A word's index is read and written as an int, and is the value of its enum.
+_Static_assert(sizeof(device_kind) == sizeof(int), "enums are as large as int");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
-_Static_assert(PRODUCTS_FP32 == 0 && PRODUCTS_BF16_PAIRS == 1, "[precision] products");
-_Static_assert(OPTIMIZER_ADAMW == 0 && OPTIMIZER_SGD == 1, "[optimizer] type");
-_Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
-_Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
 
 static const setting first_keys[] = {
     {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME", FORK_UNSAID},
@@ -52,17 +46,17 @@ static const setting first_keys[] = {
          "train until this step; may be raised later"),
     INT(run, bad_steps, LAYOUT, "50", 0, MANY, "max_skipped max_bad_steps",
          "stop a run that has diverged: after so many steps in a row whose loss or gradient is not finite; 0 = never"),
-    WORD(run, resume, LAYOUT, "auto", "auto never must other-bits", "",
+    WORD(run, resume, LAYOUT, "auto", RESUME_WORDS(WORD_TEXT) + 1, "",
          "`never` refuses a checkpoint, `must` to start without; `other-bits` takes one of other bits"),
     TEXT(run, faults, LOCAL, "", 0, "",
          "rehearse failures, such as write@3 (point@first or point@firstxcount, :rank for one rank; read write sync rename flip slow unit)"),
 
-    WORD(device, backend, LOCAL, "auto", "auto cpu cuda", "device kind", "where to compute; auto takes a GPU if there is one"),
+    WORD(device, backend, LOCAL, "auto", DEVICE_WORDS(WORD_TEXT) + 1, "device kind", "where to compute; auto takes a GPU if there is one"),
     INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",
          "processes on this node; 0 = one for each GPU, or one, or what [cluster] nodes says; does not change the result"),
     INT(device, threads, LOCAL, "0", 0, 1024, "num_threads cores",
          "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
-    WORD(device, simd, LOCAL, "auto", "auto avx512bf16 avx512 avx2 neon portable", "vector",
+    WORD(device, simd, LOCAL, "auto", WIDTH_WORDS(WORD_TEXT) + 1, "vector",
          "the CPU's vector width; does not change the result"),
     BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch, or a stage's part of it, and queue it as one; does not change the result"),
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
@@ -83,7 +77,7 @@ static const setting more_keys[] = {
          "training data: files or globs, space between; NAME@WEIGHT for each mixes them by weight"),
     TEXT(data, val, LOCAL, "datasets/text-val-*.bin", 0, "validation valid eval_data",
          "validation data; empty = no evaluation"),
-    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32 megatron idx", "",
+    WORD(data, format, LOCAL, "auto", SOURCE_FORMATS(WORD_TEXT) + 1, "",
          "format of the files; auto looks at their first bytes, and for an index beside them"),
     INT(data, prefetch, LOCAL, "8", 2, 1024, "num_workers", "micro-batches that are read ahead of need at most"),
     INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
@@ -109,15 +103,15 @@ static const setting more_keys[] = {
 
     WORD(precision, compute, BITS, "fp32", "fp32 bf16 fp16", "dtype type",
          "storage of activations and of the weights in use; masters are fp32"),
-    WORD(precision, products, BITS, "fp32", "fp32 bf16-pairs", "matmul_precision float32_matmul_precision",
+    WORD(precision, products, BITS, "fp32", PRODUCTS_WORDS(WORD_TEXT) + 1, "matmul_precision float32_matmul_precision",
          "what is multiplied on a CPU: as stored, or rounded to BF16, in pairs, which some CPUs do faster"),
-    WORD(precision, rounding, BITS, "nearest", "nearest stochastic", "stochastic_rounding",
+    WORD(precision, rounding, BITS, "nearest", ROUNDING_WORDS(WORD_TEXT) + 1, "stochastic_rounding",
          "of masters to 16-bit weights in use; stochastic: up or down by chance, the nearer the likelier"),
     {AT(precision, loss_scale), KEY_REAL, BITS, IN(precision, loss_scale), "dynamic", 1, 16777216, "dynamic", "grad_scale",
      "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)", FORK_UNSAID},
     INT(precision, scale_window, BITS, "2000", 1, MANY, "growth_interval", "good steps after which a dynamic loss scale doubles"),
 
-    WORD(optimizer, type, BITS, "adamw", "adamw sgd", "name", "the update rule"),
+    WORD(optimizer, type, BITS, "adamw", OPTIMIZER_WORDS(WORD_TEXT) + 1, "name", "the update rule"),
     REAL(optimizer, lr, BITS, "0.001", 0, 1000, "learning_rate max_lr", "learning rate at the end of the warm-up"),
     REAL(optimizer, beta1, BITS, "0.9", 0, 0.999999, "", "adamw: decay of the mean of the gradient"),
     REAL(optimizer, beta2, BITS, "0.99", 0, 0.999999, "", "adamw: decay of the mean of the gradient's square"),
@@ -127,7 +121,7 @@ static const setting more_keys[] = {
     REAL(optimizer, momentum, BITS, "0", 0, 0.999999, "", "sgd: share of a step that the next one goes on with"),
     BOOL(optimizer, nesterov, BITS, "no", "", "sgd: look ahead along the momentum"),
 
-    WORD(schedule, type, BITS, "cosine", "cosine linear constant wsd", "lr_scheduler",
+    WORD(schedule, type, BITS, "cosine", SCHEDULE_WORDS(WORD_TEXT) + 1, "lr_scheduler",
          "course of the learning rate after the warm-up; wsd = warm-up, stable, decay"),
     INT(schedule, warmup, BITS, "0", -1, MANY, "warmup_steps warmup_iters",
         "steps in which the rate rises to lr; 0 = a tenth of decay_steps, at most 100; -1 = none"),
@@ -145,7 +139,7 @@ static const setting more_keys[] = {
          "each of those ranks has rows of its own between a layer's matrices: less memory; does not change the result"),
     INT(parallel, pipeline, LAYOUT, "1", 1, 1024, "pp pipeline_parallel stages_count",
          "ranks that each run a part of the blocks, one after the other; does not change the result"),
-    WORD(parallel, schedule, LAYOUT, "1f1b", "gpipe 1f1b interleaved zb-h1 zb-v", "pipeline_schedule",
+    WORD(parallel, schedule, LAYOUT, "1f1b", PIPELINE_WORDS(WORD_TEXT) + 1, "pipeline_schedule",
          "order in which a pipeline runs micro-batches; does not change the result"),
     INT(parallel, chunks, LAYOUT, "1", 1, 64, "virtual_stages num_model_chunks", "interleaved: stages of each rank of a pipeline; zb-v has 2"),
     TEXT(parallel, stages, LAYOUT, "", 0, "balance", "blocks of each stage of a pipeline, such as 5 4 3; empty = even work"),
@@ -155,17 +149,17 @@ static const setting more_keys[] = {
          "parts of each sum over heads, hidden channels and vocabulary, a power of two; tensor parallelism divides them"),
     INT(parallel, token_slices, BITS, "1", 1, 1024, "",
         "parts of each sum over positions, a power of two up to `slices`; context parallelism divides them"),
-    WORD(parallel, recompute, LAYOUT, "none", "none selective block", "checkpointing gradient_checkpointing activation_checkpointing remat",
+    WORD(parallel, recompute, LAYOUT, "none", RECOMPUTE_WORDS(WORD_TEXT) + 1, "checkpointing gradient_checkpointing activation_checkpointing remat",
          "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
     BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and optimizer state in host memory and update them there"),
 
-    WORD(reduce, order, BITS, "fixed", "fixed any", "",
+    WORD(reduce, order, BITS, "fixed", ORDER_WORDS(WORD_TEXT) + 1, "",
          "fixed: the same bits for every number of ranks; any: the transport's own sums"),
     REAL(reduce, bucket_mb, LAYOUT, "25", 0.001, 65536, "bucket_cap_mb bucket_size", "megabytes of gradients, and at least a block's, that are sent together while backward goes on"),
-    WORD(reduce, transport, LAYOUT, "auto", "auto tcp nccl", "backend", "auto: NCCL between GPUs, else shared memory and TCP"),
+    WORD(reduce, transport, LAYOUT, "auto", TRANSPORT_WORDS(WORD_TEXT) + 1, "backend", "auto: NCCL between GPUs, else shared memory and TCP"),
     TEXT(reduce, nccl_library, LOCAL, "", 0, "", "path of libnccl.so.2; empty = the usual places"),
     TEXT(reduce, nccl_interface, LOCAL, "", 0, "NCCL_SOCKET_IFNAME", "network interface that NCCL uses; empty = its own choice"),
-    WORD(reduce, nccl_ib, LAYOUT, "auto", "auto no yes", "NCCL_IB_DISABLE", "may NCCL use InfiniBand"),
+    WORD(reduce, nccl_ib, LAYOUT, "auto", CHOICE_WORDS(WORD_TEXT) + 1, "NCCL_IB_DISABLE", "may NCCL use InfiniBand"),
     TEXT(reduce, nccl_algorithm, LAYOUT, "", 0, "NCCL_ALGO", "algorithms that NCCL may use, such as Ring; empty = its own choice"),
 
     TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
@@ -300,6 +294,20 @@ int config_next(const config *c, int row) {
 void *config_at(config *c, int row) {
     int key, type = model_of(row, &key);
     return (type < 0 ? (char *)c : (char *)&c->model.of) + config_key(row)->offset;
+}
+
+void *config_in_force(config *c, int row) {
+    static const struct {
+        size_t read, resolved;
+    } open[] = {
+        {IN(batch, lanes), IN(resolved, lanes)},
+        {IN(schedule, warmup), IN(resolved, warmup)},
+        {IN(schedule, decay_steps), IN(resolved, decay_steps)},
+    };
+    char *at = config_at(c, row);
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++)
+        if (at == (char *)c + open[i].read) return (char *)c + open[i].resolved;
+    return at;
 }
 
 static int find_in(const setting *k, int n, const char *section, const char *key) {

@@ -71,7 +71,7 @@ static err_t judge_stages(judge *j) {
     char schedule[CONFIG_WORD];
     int wanted;
     config_word(config_key(ROW(parallel, schedule))->words, c->parallel.schedule, schedule);
-    bool has = pipe_has_chunks((pipeline_word)c->parallel.schedule, chunks, &wanted);
+    bool has = pipe_has_chunks(c->parallel.schedule, chunks, &wanted);
     if (!has || (c->parallel.chunks > 1 && c->parallel.chunks != chunks))
         return judge_refuse(j, ROWS(ROW(parallel, chunks), ROW(parallel, schedule)),
                             "with schedule = %s each rank has %d stage%s, found chunks = %" PRId64, schedule, wanted,
@@ -106,9 +106,9 @@ err_t judge_layout(judge *j) {
 
 // The first stage and the last may share a tensor, so they are always linked.
 static unsigned links_of(const config *c) {
-    unsigned plain = c->parallel.schedule == SCHEDULED_ZB_V                                    ? LINKS_V
-                     : c->parallel.schedule == SCHEDULED_INTERLEAVED && c->parallel.chunks > 1 ? LINKS_LOOP
-                                                                                               : LINKS_PLAIN;
+    unsigned plain = c->parallel.schedule == PIPELINE_ZB_V                                    ? LINKS_V
+                     : c->parallel.schedule == PIPELINE_INTERLEAVED && c->parallel.chunks > 1 ? LINKS_LOOP
+                                                                                              : LINKS_PLAIN;
     return plain | 1u << LINK_TIED;
 }
 
@@ -159,25 +159,25 @@ static err_t judge_models(judge *j, int world) {
     int64_t tensor = c->parallel.tensor * c->parallel.context, each = tensor * c->parallel.pipeline,
             models = world / each;
     const char *who = tensor > 1 ? "models" : "pipelines";
-    if (models <= c->batch.lanes) return ERR_OK;
+    if (models <= c->resolved.lanes) return ERR_OK;
     grid_numbers(j, world);
-    judge_number(j, (double)(each * c->batch.lanes));
+    judge_number(j, (double)(each * c->resolved.lanes));
     return judge_refuse(j,
                         ROWS(ROW(parallel, pipeline), ROW(batch, lanes), counted_in(c), ROW(batch, global),
                              ROW(batch, micro), ROW(parallel, tensor), ROW(parallel, context)),
                         "%d ranks (%s) in %s of %" PRId64 " are %" PRId64 " %s, more than the lanes = %" PRId64
                         " that a step is split into: one without a lane would be idle",
-                        world, counted(c), who, each, models, who, c->batch.lanes);
+                        world, counted(c), who, each, models, who, c->resolved.lanes);
 }
 
 static err_t judge_lanes(judge *j, int world) {
     const config *c = j->c;
-    if (world <= c->batch.lanes) return ERR_OK;
+    if (world <= c->resolved.lanes) return ERR_OK;
     judge_number(j, (double)(world * c->batch.micro));
     return judge_refuse(j, ROWS(counted_in(c), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
                         "%d ranks (%s) are more than the lanes = %" PRId64
                         " that a step is split into: a rank without a lane would be idle",
-                        world, counted(c), c->batch.lanes);
+                        world, counted(c), c->resolved.lanes);
 }
 
 static err_t judge_data(judge *j, int world) {
@@ -197,9 +197,9 @@ static err_t judge_micros(judge *j, int world) {
     int64_t chunks = config_chunks(c);
     for (int d = 0; d < g.data; d++) {
         int64_t micros = pipe_micros(c, &g, d);
-        pipe_fault fault = pipe_judge((pipeline_word)c->parallel.schedule, g.pipeline, chunks, micros);
+        pipe_fault fault = pipe_judge(c->parallel.schedule, g.pipeline, chunks, micros);
         if (fault == PIPE_FITS) continue;
-        judge_number(j, (double)(c->batch.lanes * c->batch.micro * g.pipeline));
+        judge_number(j, (double)(c->resolved.lanes * c->batch.micro * g.pipeline));
         judge_number(j, (double)(c->batch.micro * g.pipeline * g.data));
         judge_number(j, (double)micros);
         int rows[] = {ROW(parallel, pipeline), ROW(parallel, schedule), ROW(batch, global),   ROW(batch, micro),

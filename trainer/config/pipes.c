@@ -8,19 +8,19 @@
 
 enum { UNITS_MOST = 1 << 26 };  // of all ranks
 
-bool pipe_has_chunks(pipeline_word schedule, int64_t chunks, int *wanted) {
-    *wanted = schedule == SCHEDULED_ZB_V ? 2 : 1;
-    return schedule == SCHEDULED_INTERLEAVED ? chunks >= 1 : chunks == *wanted;
+bool pipe_has_chunks(pipeline_kind schedule, int64_t chunks, int *wanted) {
+    *wanted = schedule == PIPELINE_ZB_V ? 2 : 1;
+    return schedule == PIPELINE_INTERLEAVED ? chunks >= 1 : chunks == *wanted;
 }
 
 int64_t pipe_most_micros(int64_t ranks, int64_t chunks) { return UNITS_MOST / 3 / ranks / chunks; }
 
-pipe_fault pipe_judge(pipeline_word schedule, int64_t ranks, int64_t chunks, int64_t micros) {
+pipe_fault pipe_judge(pipeline_kind schedule, int64_t ranks, int64_t chunks, int64_t micros) {
     int wanted;
     if (ranks < 1 || micros < 1) return PIPE_EMPTY;
     if (!pipe_has_chunks(schedule, chunks, &wanted)) return PIPE_CHUNKS;
-    if (schedule == SCHEDULED_INTERLEAVED && micros % ranks) return PIPE_GROUPS;
-    if (schedule == SCHEDULED_ZB_V && micros < ranks) return PIPE_TOO_FEW;
+    if (schedule == PIPELINE_INTERLEAVED && micros % ranks) return PIPE_GROUPS;
+    if (schedule == PIPELINE_ZB_V && micros < ranks) return PIPE_TOO_FEW;
     return micros > pipe_most_micros(ranks, chunks) ? PIPE_TOO_MANY : PIPE_FITS;
 }
 
@@ -44,6 +44,6 @@ bool pipe_cuts(const char *text, int count, int blocks, int *cut) {
 int64_t pipe_micros(const config *c, const grid *g, int d) {
     bool turns = grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2;  // shares of gradients: lanes take turns
     int64_t lanes =
-        turns ? lane_turns(c->batch.lanes, g->data, true) : lane_deal_of(c->batch.lanes, g->data, d, false).count;
-    return lanes * (c->batch.global / c->batch.lanes / c->batch.micro);
+        turns ? lane_turns(c->resolved.lanes, g->data, true) : lane_deal_of(c->resolved.lanes, g->data, d, false).count;
+    return lanes * (c->batch.global / c->resolved.lanes / c->batch.micro);
 }

@@ -15,10 +15,10 @@ typedef enum {
 } pipe_fault;
 
 // A schedule with so many stages on each of `ranks`, and so many micro-batches of a step.
-pipe_fault pipe_judge(pipeline_word schedule, int64_t ranks, int64_t chunks, int64_t micros);
+pipe_fault pipe_judge(pipeline_kind schedule, int64_t ranks, int64_t chunks, int64_t micros);
 
 // Are so many stages on each rank possible? wanted: how many else.
-bool pipe_has_chunks(pipeline_word schedule, int64_t chunks, int *wanted);
+bool pipe_has_chunks(pipeline_kind schedule, int64_t chunks, int *wanted);
 
 int64_t pipe_most_micros(int64_t ranks, int64_t chunks);
 

@@ -33,7 +33,7 @@ static void print_text(const char *text, char *dst) {
 
 void config_value(const config *c, int i, char dst[CONFIG_VALUE]) {
     const setting *k = config_key(i);
-    const void *at = config_at((config *)c, i);
+    const void *at = config_in_force((config *)c, i);
     switch (k->type) {
     case KEY_INT: snprintf(dst, CONFIG_VALUE, "%" PRId64, *(const int64_t *)at); break;
     case KEY_REAL:
@@ -48,7 +48,7 @@ void config_value(const config *c, int i, char dst[CONFIG_VALUE]) {
 }
 
 const char *config_compute(const config *c, char dst[CONFIG_COMPUTE]) {
-    snprintf(dst, CONFIG_COMPUTE, "%s%s", dtype_name((dtype)c->precision.compute),
+    snprintf(dst, CONFIG_COMPUTE, "%s%s", dtype_name(c->precision.compute),
              c->precision.products == PRODUCTS_BF16_PAIRS ? ", products bf16-pairs" : "");
     return dst;
 }

@@ -66,8 +66,7 @@ typedef struct search {
 
 static bool is_number(const setting *k) { return k->type == KEY_INT || k->type == KEY_REAL; }
 
-static double value_of(config *c, int row) {
-    const void *at = config_at(c, row);
+static double value_at(const void *at, int row) {
     switch (config_key(row)->type) {
     case KEY_INT: return (double)*(const int64_t *)at;
     case KEY_REAL: return *(const double *)at;
@@ -77,11 +76,14 @@ static double value_of(config *c, int row) {
     }
 }
 
+// As it was read.
+static double value_of(config *c, int row) { return value_at(config_at(c, row), row); }
+
 // A text can only be emptied.
 static void set_value(config *c, int row, double to) {
     void *at = config_at(c, row);
     switch (config_key(row)->type) {
-    case KEY_INT: *(int64_t *)at = (int64_t)to; break;
+    case KEY_INT: *(int64_t *)at = *(int64_t *)config_in_force(c, row) = (int64_t)to; break;
     case KEY_REAL: *(double *)at = to; break;
     case KEY_BOOL: *(bool *)at = to != 0; break;
     case KEY_WORD: *(int *)at = (int)to; break;
@@ -175,8 +177,11 @@ static void add_numbers(candidates *x, const search *s, int row) {
     for (int i = 0; i < s->j.numbers; i++)
         if (x->k->type == KEY_REAL) add(x, s->j.number[i]);
         else add_related(x, s->j.number[i]);
-    for (int i = 0; i < s->j.keys; i++)
-        if (s->j.key[i] != row && is_number(config_key(s->j.key[i]))) add_related(x, value_of(s->tried, s->j.key[i]));
+    for (int i = 0; i < s->j.keys; i++) {
+        int other = s->j.key[i];
+        if (other != row && is_number(config_key(other)))
+            add_related(x, value_at(config_in_force(s->tried, other), other));
+    }
     if (x->k->type != KEY_INT) return;
     while (below * 2 <= x->from) below *= 2;
     add(x, below / 2), add(x, below), add(x, below * 2), add(x, below * 4);
@@ -364,7 +369,7 @@ static void look_for_kept(search *s, const judge *refused) {
 
 static void look_everywhere(search *s, const judge *refused) {
     s->set = refused->c, s->asked = find_asked(refused);
-    s->most = is_counted(refused) && refused->c->device.kind == DEVICE_CUDA ? refused->world : 0;
+    s->most = is_counted(refused) && refused->c->resolved.kind == DEVICE_CUDA ? refused->world : 0;
     look(s, refused, SHOWN);
     s->hasty = true;
     if (!s->count) look(s, refused, SHOWN);

@@ -19,7 +19,7 @@ static err_t report(const judge *j) {
 
 err_t config_resolve(config *c) {
     judge j = {.c = c};
-    c->device.kind = c->device.backend;
+    c->resolved.kind = c->device.backend;
     return judge_all(&j, c) == ERR_OK ? ERR_OK : report(&j);
 }
 
@@ -30,8 +30,8 @@ err_t config_fits(const config *c, int world) {
 
 err_t config_decide(config *c, device_kind kind, const char *why) {
     judge j = {.c = c};
-    c->device.kind = kind;
-    snprintf(c->device.why, sizeof c->device.why, "%s", why);
+    c->resolved.kind = kind;
+    snprintf(c->resolved.why, sizeof c->resolved.why, "%s", why);
     judge_reopen(c, true);
     return judge_model(&j, c) == ERR_OK && judge_products(&j) == ERR_OK ? ERR_OK : report(&j);
 }

@@ -37,7 +37,7 @@ static err_t judge_slices(judge *j, const model_rule *r) {
 // What the architecture chooses and demands.
 err_t judge_model(judge *j, config *c) {
     model_rule r = {.micro = c->batch.micro,
-                    .gpu = c->device.kind == DEVICE_CUDA,
+                    .gpu = c->resolved.kind == DEVICE_CUDA,
                     .slices = c->parallel.slices,
                     .rows = c->parallel.sequence,
                     .tokens = c->parallel.token_slices};
@@ -122,7 +122,7 @@ static err_t judge_rounding(judge *j) {
 // On GPUs products of BF16 numbers are other sums. Of `auto` it is known once it is decided (config_decide).
 err_t judge_products(judge *j) {
     const config *c = j->c;
-    bool found = c->device.backend == DEVICE_AUTO && c->device.kind == DEVICE_CUDA;
+    bool found = c->device.backend == DEVICE_AUTO && c->resolved.kind == DEVICE_CUDA;
     if (c->precision.products == PRODUCTS_FP32) return ERR_OK;
     if (c->precision.compute == FP16)
         return judge_refuse(j, ROWS(ROW(precision, products), ROW(precision, compute)),
@@ -130,7 +130,7 @@ err_t judge_products(judge *j) {
     if (c->device.backend != DEVICE_CUDA && !found) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(precision, products), ROW(device, backend)),
                         "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and %s%s",
-                        found ? c->device.why : "backend = cuda", found ? "" : " is a GPU");
+                        found ? c->resolved.why : "backend = cuda", found ? "" : " is a GPU");
 }
 
 static err_t judge_nesterov(judge *j) {
@@ -151,7 +151,7 @@ static err_t judge_batch(judge *j, config *c) {
                             "global = %" PRId64 " is not a multiple of micro = %" PRId64, global, micro);
     int64_t most = global / micro & -(global / micro);  // largest power of two that divides
     if (lanes == 0) {
-        c->batch.lanes = most < LANES_MOST ? most : LANES_MOST;
+        c->resolved.lanes = most < LANES_MOST ? most : LANES_MOST;
         c->origin[ROW(batch, lanes)].chosen = true;
     } else if (lanes > most) {
         judge_number(j, (double)most);
@@ -167,10 +167,10 @@ static err_t judge_batch(judge *j, config *c) {
 // A tenth of the schedule, at most WARMUP_MOST. A constant rate without an end gets WARMUP_MOST, whatever run.steps is:
 // the run can be extended.
 static void choose_warmup(config *c) {
+    int64_t tenth = c->resolved.decay_steps / 10;
     if (c->schedule.warmup) return;
-    int64_t tenth = c->schedule.decay_steps / 10;
     if (tenth < 1) tenth = 1;
-    c->schedule.warmup = c->schedule.decay_steps && tenth < WARMUP_MOST ? tenth : WARMUP_MOST;
+    c->resolved.warmup = c->resolved.decay_steps && tenth < WARMUP_MOST ? tenth : WARMUP_MOST;
     c->origin[ROW(schedule, warmup)].chosen = true;
 }
 
@@ -180,14 +180,14 @@ static err_t judge_schedule(judge *j, config *c) {
     bool endless = c->schedule.type == SCHEDULE_CONSTANT && c->schedule.decay_steps == 0;
     bool open = c->schedule.decay_steps == 0 && !endless;
     if (open) {
-        c->schedule.decay_steps = c->run.steps;
+        c->resolved.decay_steps = c->run.steps;
         c->origin[ROW(schedule, decay_steps)].chosen = true;
     }
     choose_warmup(c);
-    if (endless || c->schedule.warmup <= c->schedule.decay_steps) return ERR_OK;
+    if (endless || c->resolved.warmup <= c->resolved.decay_steps) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(schedule, warmup), open ? ROW(run, steps) : ROW(schedule, decay_steps)),
                         "the warm-up of %" PRId64 " steps ends after the decay, which ends at step %" PRId64 " (%s)",
-                        c->schedule.warmup, c->schedule.decay_steps, open ? "run.steps" : "decay_steps");
+                        c->resolved.warmup, c->resolved.decay_steps, open ? "run.steps" : "decay_steps");
 }
 
 // --- nodes -----------------------------------------------------------------------------------------------------------
@@ -251,6 +251,9 @@ static err_t judge_cluster(judge *j) {
 
 err_t judge_all(judge *j, config *c) {
     j->keys = j->numbers = j->passed = 0;
+    c->resolved.lanes = c->batch.lanes;
+    c->resolved.warmup = c->schedule.warmup;
+    c->resolved.decay_steps = c->schedule.decay_steps;
     RULE(j, judge_model(j, c));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));

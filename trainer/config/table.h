@@ -19,6 +19,9 @@ int config_next(const config *c, int row);
 // Where the value of the row is in *c.
 void *config_at(config *c, int row);
 
+// The same of a value that counts in the run: of a key that may be left open, where it is resolved.
+void *config_in_force(config *c, int row);
+
 // The row of a key that applies, -1: there is none.
 int config_find(const config *c, const char *section, const char *key);
 

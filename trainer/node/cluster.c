@@ -166,7 +166,7 @@ static int count_gpus(void) {
 
 // Ranks of a machine if the INI does not say: one for each GPU; on a CPU one, whose threads use all cores.
 static int default_ranks(const config *c) {
-    int gpus = c->device.kind == DEVICE_CPU ? 0 : count_gpus();
+    int gpus = c->resolved.kind == DEVICE_CPU ? 0 : count_gpus();
     return gpus > 0 ? gpus : 1;
 }
 

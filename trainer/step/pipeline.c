@@ -15,11 +15,7 @@ static int most(int a, int b) { return a > b ? a : b; }
 // --- layouts ---------------------------------------------------------------------------------------------------------
 
 const char *pipeline_name(pipeline_kind kind) {
-    static const char *const names[] = {[PIPELINE_GPIPE] = "gpipe",
-                                        [PIPELINE_1F1B] = "1f1b",
-                                        [PIPELINE_INTERLEAVED] = "interleaved",
-                                        [PIPELINE_ZB_H1] = "zb-h1",
-                                        [PIPELINE_ZB_V] = "zb-v"};
+    static const char *const names[] = {PIPELINE_WORDS(WORD_NAME)};
     return names[kind];
 }
 
@@ -41,18 +37,13 @@ int pipeline_fifo(const pipeline_layout *l, int from, int to, message_kind kind)
 
 bool pipeline_halves(pipeline_kind kind) { return kind == PIPELINE_ZB_H1 || kind == PIPELINE_ZB_V; }
 
-_Static_assert(PIPELINE_GPIPE == (int)SCHEDULED_GPIPE && PIPELINE_1F1B == (int)SCHEDULED_1F1B &&
-                   PIPELINE_INTERLEAVED == (int)SCHEDULED_INTERLEAVED && PIPELINE_ZB_H1 == (int)SCHEDULED_ZB_H1 &&
-                   PIPELINE_ZB_V == (int)SCHEDULED_ZB_V,
-               "[parallel] schedule");
-
 // What the settings of a run were checked for already (trainer/config/layout.c).
 err_t pipeline_check(const pipeline_layout *l) {
     if ((int)l->kind < 0 || l->kind >= PIPELINE_KINDS)
         return err_set(ERR_INTERNAL, "no pipeline schedule has the number %d", (int)l->kind);
     if (l->ahead < 0) return err_set(ERR_INTERNAL, "receives %d units ahead: expected 0 or more", l->ahead);
     const char *name = pipeline_name(l->kind), *why = "";
-    switch (pipe_judge((pipeline_word)l->kind, l->ranks, l->chunks, l->micros)) {
+    switch (pipe_judge(l->kind, l->ranks, l->chunks, l->micros)) {
     case PIPE_FITS: return ERR_OK;
     case PIPE_EMPTY: why = "1 or more of each"; break;
     case PIPE_CHUNKS:

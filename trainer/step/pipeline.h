@@ -12,18 +12,9 @@
 #define TRAINER_STEP_PIPELINE_H
 
 #include "base/err.h"
+#include "trainer/config/words.h"
 
 #include <stdbool.h>
-
-typedef enum pipeline_kind {
-    PIPELINE_GPIPE,        // all forward, then all backward (Huang et al. 2019), here in ascending order
-    PIPELINE_1F1B,         // one forward, one backward (Narayanan et al. 2019; flushed: 2021, arXiv 2104.04473)
-    PIPELINE_INTERLEAVED,  // the same with several stages a rank, one after p others (arXiv 2104.04473, section 2.2)
-    // backward in halves, weights later, with the memory of 1F1B (Qi et al. 2023, arXiv 2401.10241)
-    PIPELINE_ZB_H1,
-    PIPELINE_ZB_V,  // two stages a rank, down and up again as a V (Qi et al. 2023, section 6; arXiv 2405.15362)
-    PIPELINE_KINDS,
-} pipeline_kind;
 
 typedef struct pipeline_layout {
     pipeline_kind kind;

@@ -14,7 +14,7 @@ static double progress(double step, double from, double to) {
 
 double schedule_lr(const config *c, int64_t step) {
     double lr = c->optimizer.lr, low = c->schedule.final_fraction, at = (double)step;
-    double warmup = c->schedule.warmup > 0 ? (double)c->schedule.warmup : 0, end = (double)c->schedule.decay_steps;
+    double warmup = c->resolved.warmup > 0 ? (double)c->resolved.warmup : 0, end = (double)c->resolved.decay_steps;
     if (at < warmup) return lr * at / warmup;
     switch (c->schedule.type) {
     case SCHEDULE_LINEAR: return lr * (1 - (1 - low) * progress(at, warmup, end));

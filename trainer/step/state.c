@@ -656,7 +656,7 @@ err_t state_get_step(train_state *t, step_state *to) {
 
 static const double FP16_FIRST_SCALE = 32768;
 
-void state_from_counters(step_state *to, const ckpt_counters *at, const config *c) {
+void state_from_progress(step_state *to, const run_progress *at, const config *c) {
     bool scaled = c->precision.compute == FP16 || c->precision.loss_scale > 0;
     double first = c->precision.loss_scale > 0 ? c->precision.loss_scale : FP16_FIRST_SCALE;
     *to = (step_state){

@@ -164,7 +164,7 @@ err_t state_get_step(train_state *t, step_state *to);
 
 static inline step_state *state_step(const train_state *t) { return t->step.data; }
 
-// step_state from a checkpoint's counters. The powers of beta are rebuilt by repeated multiplication, as on the device.
-void state_from_counters(step_state *to, const ckpt_counters *at, const config *c);
+// step_state from a run's progress. The powers of beta are rebuilt by repeated multiplication, as on the device.
+void state_from_progress(step_state *to, const run_progress *at, const config *c);
 
 #endif

@@ -327,7 +327,7 @@ err_t sampler_open(sampler **out, const sampler_options *o) {
     TRY(io_path(x->dir, "%s/%s", o->c->run.dir, o->c->run.name));
     begin(x);
     // most kernels show them to root only: no complaint
-    if (o->c->device.kind != DEVICE_CUDA) (void)cpu_sensors_open(&x->processors, o->root);
+    if (o->c->resolved.kind != DEVICE_CUDA) (void)cpu_sensors_open(&x->processors, o->root);
     return ERR_OK;
 }
 

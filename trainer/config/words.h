@@ -1,0 +1,58 @@
+// trainer/config/words.h: the words of settings whose enums belong to the trainer. The enums of other rooms have their
+// words beside them. The table of keys (trainer/config/keys.c) uses these lists.
+#ifndef TRAINER_CONFIG_WORDS_H
+#define TRAINER_CONFIG_WORDS_H
+
+#include "base/words.h"
+
+#define RESUME_WORDS(X) \
+    X(RESUME_AUTO, "auto") \
+    X(RESUME_NEVER, "never") \
+    X(RESUME_MUST, "must") \
+    X(RESUME_OTHER_BITS, "other-bits")
+
+#define ROUNDING_WORDS(X) \
+    X(ROUNDING_NEAREST, "nearest") \
+    X(ROUNDING_STOCHASTIC, "stochastic")
+
+#define OPTIMIZER_WORDS(X) \
+    X(OPTIMIZER_ADAMW, "adamw") \
+    X(OPTIMIZER_SGD, "sgd")
+
+#define SCHEDULE_WORDS(X) \
+    X(SCHEDULE_COSINE, "cosine") \
+    X(SCHEDULE_LINEAR, "linear") \
+    X(SCHEDULE_CONSTANT, "constant") \
+    X(SCHEDULE_WSD, "wsd") /* warm-up, stable, decay */
+
+// How a pipeline works through the micro-batches of a step (trainer/step/pipeline.h).
+//   gpipe        all forward, then all backward (Huang et al. 2019), here in ascending order
+//   1f1b         one forward, one backward (Narayanan et al. 2019; flushed: 2021, arXiv 2104.04473)
+//   interleaved  the same with several stages a rank, one after p others (arXiv 2104.04473, section 2.2)
+//   zb-h1        backward in halves, weights later, with the memory of 1F1B (Qi et al. 2023, arXiv 2401.10241)
+//   zb-v         two stages a rank, down and up again as a V (Qi et al. 2023, section 6; arXiv 2405.15362)
+#define PIPELINE_WORDS(X) \
+    X(PIPELINE_GPIPE, "gpipe") \
+    X(PIPELINE_1F1B, "1f1b") \
+    X(PIPELINE_INTERLEAVED, "interleaved") \
+    X(PIPELINE_ZB_H1, "zb-h1") \
+    X(PIPELINE_ZB_V, "zb-v")
+
+#define ORDER_WORDS(X) \
+    X(ORDER_FIXED, "fixed") \
+    X(ORDER_ANY, "any")
+
+#define CHOICE_WORDS(X) \
+    X(CHOICE_AUTO, "auto") \
+    X(CHOICE_NO, "no") \
+    X(CHOICE_YES, "yes")
+
+typedef enum { RESUME_WORDS(WORD_ENUM) } resume_mode;
+typedef enum { ROUNDING_WORDS(WORD_ENUM) } rounding_mode;
+typedef enum { OPTIMIZER_WORDS(WORD_ENUM) } optimizer_kind;
+typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;
+typedef enum pipeline_kind { PIPELINE_WORDS(WORD_ENUM) PIPELINE_KINDS } pipeline_kind;
+typedef enum { ORDER_WORDS(WORD_ENUM) } order_mode;
+typedef enum { CHOICE_WORDS(WORD_ENUM) } choice_mode;
+
+#endif

@@ -1,0 +1,163 @@
+// trainer/machine.c: see trainer/machine.h.
+#include "trainer/machine.h"
+
+#include "base/io.h"
+#include "base/version.h"
+#include "data/text/about.h"
+#include "model/predict.h"
+#include "trainer/tuned.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// --- device and model ------------------------------------------------------------------------------------------------
+
+err_t session_open_device(session *x, int number) {
+    const config *c = x->cfg;
+    TRY(device_open(&x->dev, &(device_options){.kind = c->resolved.kind,
+                                               .index = number,
+                                               .threads = (int)c->device.threads,
+                                               .width = c->device.simd,
+                                               .products = c->precision.products,
+                                               .check = c->device.check,
+                                               .profile = x->kind == SESSION_PROFILE,
+                                               .why = c->resolved.why[0] ? c->resolved.why : NULL}));
+    return stream_open(x->dev, &x->s);
+}
+
+err_t session_open_model(session *x) { return model_open(&x->net, model_types[x->cfg->model.type], &x->cfg->model.of); }
+
+// --- data ------------------------------------------------------------------------------------------------------------
+
+static source_options source_options_of(session *x, const char *files, bool held_out) {
+    const config *c = x->cfg;
+    return (source_options){.files = files,
+                            .format = c->data.format,
+                            .wanted = x->net->input,
+                            .inputs = x->net->inputs,
+                            .ignores = c->data.ignore >= 0,
+                            .ignored = c->data.ignore,
+                            .held_out = c->data.holdout,
+                            .only_held_out = held_out,
+                            .packed = c->pack.output[0] ? c->pack.output : NULL,
+                            .retry = (int)c->data.retry,
+                            .faults = &x->faults};
+}
+
+static err_t open_split(session *x, source **out, const char *key, const char *files, bool held_out) {
+    source_options o = source_options_of(x, files, held_out);
+    return source_open(out, &o) == ERR_OK ? ERR_OK : config_blame(x->cfg, "data", key);
+}
+
+// How low the validation loss can be is known of stories. It would say nothing of tokens that are not those of
+// training.
+static err_t find_possible(session *x) {
+    const config *c = x->cfg;
+    const char *files = c->data.holdout ? c->data.train : c->data.val;
+    about a = {0}, t = {0};
+    if (files[0] && x->net->vocab) TRY(about_find(&a, files));
+    if (a.known && x->kind == SESSION_TRAIN) TRY(about_find(&t, c->data.train));
+    x->possible = a.best_loss;
+    if (!t.known || strcmp(a.vocabulary, t.vocabulary) == 0) return ERR_OK;
+    return err_set(
+        ERR_CONFIG,
+        "[data] val was made with the tokenizer %s, and [data] train with %s: expected one vocabulary for both. Pack one of them again",
+        a.tokenizer, t.tokenizer);
+}
+
+static err_t open_data(session *x) {
+    const config *c = x->cfg;
+    source_options o = source_options_of(x, "", false);
+    if (x->kind >= SESSION_BENCH) return made_up_open(&x->train, &o, (uint64_t)c->run.seed, 4 * c->batch.global);
+    if (x->kind != SESSION_INFERENCE) TRY(open_split(x, &x->train, "train", c->data.train, false));
+    TRY(find_possible(x));
+    if (c->data.holdout) return open_split(x, &x->val, "train", c->data.train, true);
+    return c->data.val[0] ? open_split(x, &x->val, "val", c->data.val, false) : ERR_OK;
+}
+
+void session_part(const session *x, int k, char dst[SESSION_PART]) {
+    int parts;
+    const source_part *p = &source_parts(x->train, &parts)[k];
+    double drawn = p->share * (double)x->cfg->run.steps * (double)x->cfg->batch.global;
+    snprintf(dst, SESSION_PART, "%.*s: %.4g %% of the samples, %.2f epochs of its %" PRId64 " %s in %d file%s",
+             SESSION_PART - 128, p->text, 100 * p->share, drawn / (double)p->about.samples, p->about.units,
+             p->about.unit, p->about.files, p->about.files == 1 ? "" : "s");
+}
+
+// --- text ------------------------------------------------------------------------------------------------------------
+
+// What samples are written with. That it fits the model and the shards is known before the run, not at its end.
+static err_t open_words(session *x) {
+    if (!x->net->vocab || !x->cfg->sample.tokens || x->kind >= SESSION_BENCH) return ERR_OK;
+    return exam_words(&x->words, x->cfg, x->net, x->kind == SESSION_TRAIN);
+}
+
+err_t session_check_prompt(const session *x, const char *prompt) {
+    const int32_t *ids = NULL;
+    int64_t count = 0;
+    encoder *e = NULL;
+    if (!x->net->vocab || !x->cfg->sample.tokens) return ERR_OK;
+    if (x->words) TRY(encoder_open(&e, x->words));
+    err_t rc =
+        e ? encoder_encode(e, prompt, (int64_t)strlen(prompt), ENCODE_TEXT | ENCODE_BEGIN, &ids, &count) : ERR_OK;
+    if (rc == ERR_OK && (!e || count > 0)) rc = predict_check(x->net, prompt, ids, count);
+    if (e) encoder_close(e);
+    return rc;
+}
+
+// What is asked beside the validation loss; not of made-up samples.
+static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(&x->exam, x->cfg, x->net) : ERR_OK; }
+
+// --- all of it -------------------------------------------------------------------------------------------------------
+
+err_t session_machine(session *x, const config *c, session_kind kind, int device) {
+    *x = (session){.cfg = c, .kind = kind};
+    TRY(fault_parse(&x->faults, c->run.faults));
+    TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
+    TRY(session_open_device(x, device));
+    if (c->device.plans[0] && kind != SESSION_TUNE && tuned_load(x->dev, c->device.plans, x->plans) != ERR_OK)
+        return config_blame(c, "device", "plans");
+    TRY(session_open_model(x));
+    TRY(open_words(x));
+    TRY(open_exam(x));
+    if (kind == SESSION_TRAIN) TRY(session_check_prompt(x, c->sample.prompt));  // not hours later, when it samples
+    return open_data(x);
+}
+
+err_t session_data(session *x, const config *c) {
+    *x = (session){.cfg = c, .kind = SESSION_TRAIN};
+    TRY(session_open_model(x));
+    return open_split(x, &x->train, "train", c->data.train, false);
+}
+
+err_t session_write_config(const session *x, const char *dir) {
+    char path[IO_PATH], *text = NULL, hash[17], name[HOST_NAME_MAX + 1] = "";
+    size_t size = 0;
+    TRY(io_path(path, "%s/config.ini", dir));
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return err_set(ERR_INTERNAL, "no memory for the effective configuration");
+    if (gethostname(name, sizeof name) != 0) snprintf(name, sizeof name, "unknown");
+    config_hash(x->cfg, hash);
+    fprintf(out, "# lockstep %s  sources %s  config %s  data %s\n", version_text(), version_sources(), hash,
+            source_about(x->train).hash);
+    if (x->dev) fprintf(out, "# machine %s  device %s\n", name, device_about(x->dev)->name);
+    config_print(x->cfg, out);
+    err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL)
+                                : err_set(ERR_INTERNAL, "no memory for the effective configuration");
+    free(text);
+    return rc;
+}
+
+void session_close_machine(session *x) {
+    if (x->train) source_close(x->train);
+    if (x->val) source_close(x->val);
+    if (x->net) model_close(x->net);
+    tokenizer_close(x->words);
+    exam_close(&x->exam);
+    if (x->s) stream_close(x->s);
+    if (x->dev) device_close(x->dev);
+}

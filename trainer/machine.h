@@ -1,0 +1,30 @@
+// trainer/machine.h: opens the half of a session that outlives its ranks: device, model, data, tokenizer and what is
+// asked in evaluations.
+#ifndef TRAINER_MACHINE_H
+#define TRAINER_MACHINE_H
+
+#include "trainer/session.h"
+
+// All of it, as the INI says, on the device of that number. After a failure, too, session_close() it.
+err_t session_machine(session *x, const config *c, session_kind kind, int device);
+void session_close_machine(session *x);  // session_close calls it
+
+// Parts of it, for a plan, of a session that has its cfg and kind.
+err_t session_open_device(session *x, int number);
+err_t session_open_model(session *x);
+
+// Model and training data alone, as the INI says, without a device. session_close() it.
+err_t session_data(session *x, const config *c);
+
+// What part k of a mix of training data gives to the run, as one line of text.
+enum { SESSION_PART = 512 };
+void session_part(const session *x, int k, char dst[SESSION_PART]);
+
+// Can a sample continue this prompt? ERR_CONFIG: the model's vocabulary lacks a token of it. Nothing is checked where
+// [sample] tokens = 0. Opening a session that trains checks [sample] prompt.
+err_t session_check_prompt(const session *x, const char *prompt);
+
+// DIR/config.ini: the settings in force, with the build and the data's hash.
+err_t session_write_config(const session *x, const char *dir);
+
+#endif

@@ -1,0 +1,265 @@
+// trainer/restore.c: see trainer/restore.h.
+#include "trainer/restore.h"
+
+#include "base/io.h"
+#include "base/version.h"
+#include "trainer/step/tied.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// --- what checkpoints say of the run ---------------------------------------------------------------------------------
+
+// Of [device] plans the content counts, not where it is.
+static err_t copy_key(void *ctx, const char *key, const char *value) {
+    session *x = ctx;
+    ckpt_state *s = &x->state.ckpt;
+    if (strcmp(key, "device.plans") == 0) value = x->plans;
+    if (s->keys == CKPT_KEYS_MAX) return err_set(ERR_INTERNAL, "more than %d keys of class bits", CKPT_KEYS_MAX);
+    ckpt_key *k = &s->key[s->keys++];
+    if (strlen(key) >= CKPT_KEY || strlen(value) >= CKPT_VALUE)
+        return err_set(ERR_INTERNAL, "%s: the value is too long for a manifest", key);
+    strcpy(k->key, key);
+    strcpy(k->value, value);
+    k->open = config_follows_steps(x->cfg, key);
+    return ERR_OK;
+}
+
+static err_t mark_usual(void *ctx, const char *key, const char *value) {
+    ckpt_state *s = ctx;
+    for (int i = 0; i < s->keys; i++)
+        if (strcmp(s->key[i].key, key) == 0) snprintf(s->key[i].usual, CKPT_VALUE, "%s", value);
+    return ERR_OK;
+}
+
+static err_t compare_with_defaults(ckpt_state *s) {
+    config *usual = calloc(1, sizeof *usual);
+    if (!usual) return err_set(ERR_INTERNAL, "no memory for the default settings");
+    err_t rc = config_load(usual, NULL, 0);
+    if (rc == ERR_OK) rc = config_each(usual, CLASS_BITS, mark_usual, s);
+    free(usual);
+    return rc;
+}
+
+err_t session_describe(session *x) {
+    ckpt_state *s = &x->state.ckpt;
+    TRY(config_each(x->cfg, CLASS_BITS, copy_key, x));
+    TRY(compare_with_defaults(s));
+    s->dev = x->dev;
+    s->any_device = !x->cfg->device.match;
+    s->any_bits = x->cfg->run.resume == RESUME_OTHER_BITS;
+    if (x->train) memcpy(s->data_hash, source_about(x->train).hash, sizeof s->data_hash);
+    memcpy(s->build, version_text(), strnlen(version_text(), sizeof s->build - 1));
+    snprintf(s->sources, sizeof s->sources, "%s", version_sources());
+    return ERR_OK;
+}
+
+// --- initial weights -------------------------------------------------------------------------------------------------
+
+// Call it before the weights are published: their rounding depends on the number of updates.
+static err_t adopt_progress(session *x) {
+    step_state s;
+    state_from_progress(&s, &x->progress, x->cfg);
+    return state_set_step(&x->state, &s);
+}
+
+// Is [model] init_from a checkpoint of ours, or a run with one: its best, or else its newest? Then dir is the
+// checkpoint; "": it is not. Rows for more or fewer tokens are taken as from weights of others.
+static err_t find_own(const session *x, char dir[IO_PATH]) {
+    char path[IO_PATH];
+    struct stat st;
+    bool found = false;
+    const char *from = x->cfg->model.init_from;
+    *dir = 0;
+    if (x->cfg->model.init_resize || stat(from, &st) != 0 || !S_ISDIR(st.st_mode)) return ERR_OK;
+    TRY(io_path(path, "%s/manifest.json", from));
+    if (stat(path, &st) == 0) return io_path(dir, "%s", from);
+    TRY(io_path(path, "%s/best", from));
+    if (stat(path, &st) == 0) return io_path(dir, "%s", path);
+    TRY(ckpt_newest(from, path, &found));
+    return found ? io_path(dir, "%s", path) : ERR_OK;
+}
+
+// The masters of a checkpoint, however many ranks wrote it, and none of its progress.
+static err_t load_masters(session *x, const char *dir) {
+    run_progress unused;
+    ckpt_state *s = malloc(sizeof *s);
+    err_t rc = comm_agree_ok(x->ranks, s ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a checkpoint's state"), x->s);
+    if (rc == ERR_OK) {
+        *s = x->state.ckpt;
+        s->groups = 1, s->work = NULL, s->dev = NULL;
+        rc = ckpt_prepare(s);
+        if (rc == ERR_OK) rc = ckpt_load(dir, s, &unused, true);
+        if (rc != ERR_OK) config_blame(x->cfg, "model", "init_from");
+        ckpt_release(s);
+    }
+    free(s);
+    return rc == ERR_OK ? state_publish(&x->state) : rc;
+}
+
+static err_t init_from(session *x) {
+    const config *c = x->cfg;
+    char dir[IO_PATH];
+    err_t rc = find_own(x, dir);
+    int64_t own = *dir != 0, any = own;
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    TRY(comm_agree_max(x->ranks, &any, x->s));
+    if (!any) {
+        rc = state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+        return rc == ERR_OK ? ERR_OK : config_blame(c, "model", "init_from");
+    }
+    rc = own ? ERR_OK
+             : err_set(ERR_DATA, "[model] init_from = %s: is a checkpoint on another node, and not on this one",
+                       c->model.init_from);
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    return load_masters(x, dir);
+}
+
+err_t session_init(session *x) {
+    TRY(adopt_progress(x));
+    if (x->cfg->model.init_from[0]) TRY(init_from(x));
+    else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
+    return tied_values(&x->state, x->s);
+}
+
+// --- the weights of a checkpoint -------------------------------------------------------------------------------------
+
+static void complain(void *ctx, const err_record *why) {
+    monitor_event(ctx, why->code == ERR_IO ? "unreadable" : "damaged", 0, why->text);
+}
+
+static void report_device(const session *x, monitor *m) {
+    char now[DEVICE_ARITHMETIC], text[2 * DEVICE_ARITHMETIC + 256];
+    device_arithmetic(x->dev, now, sizeof now);
+    snprintf(
+        text, sizeof text,
+        "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
+        x->state.ckpt.other, now);
+    monitor_event(m, "device", x->progress.step, text);
+}
+
+static void report_build(const session *x, monitor *m) {
+    const ckpt_state *s = &x->state.ckpt;
+    char text[2 * CKPT_REVISION + 128];
+    snprintf(text, sizeof text, "%s wrote the checkpoint, %s (sources %s) goes on", s->other_build, version_text(),
+             version_sources());
+    if (s->other_build[0]) monitor_event(m, "build", x->progress.step, text);
+    snprintf(
+        text, sizeof text,
+        "the checkpoint was computed with %s, and this build goes on ([run] resume = other-bits): its bits are others from here on",
+        s->other_bits);
+    if (s->other_bits[0]) monitor_event(m, "other_bits", x->progress.step, text);
+}
+
+// The settings with the values that the run began with, where they were left open. Such keys are read step by step, not
+// when a session is opened.
+static err_t adopt_keys(session *x, monitor *m) {
+    const ckpt_state *s = &x->state.ckpt;
+    char text[512];
+    int n = 0;
+    for (int i = 0; i < s->keys; i++) {
+        if (!s->key[i].adopted) continue;
+        if (!x->own && !(x->own = malloc(sizeof *x->own)))
+            return err_set(ERR_INTERNAL, "no memory for the settings of a run that goes on");
+        if (x->cfg != x->own) *x->own = *x->cfg, x->cfg = x->runner.cfg = x->own;
+        TRY(config_adopt(x->own, s->key[i].key, s->key[i].value));
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s = %.60s", n ? " and " : "", s->key[i].key,
+                      s->key[i].value);
+    }
+    if (!n) return ERR_OK;
+    snprintf(text + n, sizeof text - (size_t)n,
+             ", as when the run began: left open, they do not follow a changed run.steps");
+    monitor_event(m, "settings", x->progress.step, text);
+    return ERR_OK;
+}
+
+err_t session_resume(session *x, bool *found, monitor *m) {
+    TRY(ckpt_resume(x->dir, &x->state.ckpt, &x->progress, found, complain, m));
+    if (!*found) return ERR_OK;
+    TRY(adopt_keys(x, m));
+    if (x->state.ckpt.other[0]) report_device(x, m);
+    report_build(x, m);
+    TRY(adopt_progress(x));
+    TRY(state_publish(&x->state));
+    return tied_values(&x->state, x->s);
+}
+
+// Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a
+// link is followed once, so that all ranks load the same even while the run goes on elsewhere.
+enum { CKPT_PLACE = 64 };
+static err_t find_checkpoint(const session *x, char place[CKPT_PLACE]) {
+    char best[IO_PATH];
+    struct stat st;
+    bool found;
+    memset(place, 0, CKPT_PLACE);
+    TRY(io_path(best, "%s/best", x->dir));
+    if (stat(best, &st) == 0) {
+        ssize_t n = x->ranks->world > 1 ? readlink(best, place, CKPT_PLACE - 1) : -1;
+        if (n < 0 || place[0] == '/' || n == CKPT_PLACE - 1) memset(place, 0, CKPT_PLACE), strcpy(place, "best");
+        return ERR_OK;
+    }
+    TRY(ckpt_newest(x->dir, best, &found));
+    if (found) snprintf(place, CKPT_PLACE, "%s", best + strlen(x->dir) + 1);
+    return ERR_OK;
+}
+
+// Rank 0's choice is that of all.
+static err_t choose_checkpoint(session *x, char place[CKPT_PLACE]) {
+    comm *host = x->ranks->host;
+    err_t rc = x->ranks->rank == 0 ? find_checkpoint(x, place) : ERR_OK;
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    if (x->ranks->world == 1) return ERR_OK;
+    TRY(host->table->broadcast(host, place, CKPT_PLACE, 0, x->s));
+    return stream_wait(x->s);
+}
+
+// dir NULL and initial given: the run's own, or *initial = true.
+static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
+    char own[IO_PATH], place[CKPT_PLACE] = "";
+    if (!dir) {
+        TRY(choose_checkpoint(x, place));
+        if (initial && !*place) return *initial = true, ERR_OK;
+        if (!*place) return err_set(ERR_DATA, "%s/ckpt: no checkpoint yet; train first: lockstep CONFIG.ini", x->dir);
+        TRY(io_path(own, "%s/%s", x->dir, place));
+        dir = own;
+    }
+    TRY(ckpt_load(dir, &x->state.ckpt, &x->progress, true));
+    TRY(adopt_progress(x));
+    TRY(state_publish(&x->state));
+    return tied_values(&x->state, x->s);
+}
+
+err_t session_load(session *x, const char *dir) { return load_checkpoint(x, dir, NULL); }
+
+// A checkpoint is looked at with the products that it was trained with, whatever the INI says, but on GPUs and in FP16,
+// which have FP32's alone.
+static err_t adopt_products(session *x) {
+    const ckpt_state *s = &x->state.ckpt;
+    bool has_pairs = device_about(x->dev)->kind == DEVICE_CPU && x->cfg->precision.compute != FP16;
+    for (int i = 0; i < s->keys; i++)
+        if (has_pairs && strcmp(s->key[i].key, "precision.products") == 0)
+            return device_set_products(x->dev, strcmp(s->key[i].then, products_name(PRODUCTS_BF16_PAIRS)) == 0
+                                                   ? PRODUCTS_BF16_PAIRS
+                                                   : PRODUCTS_FP32);
+    return ERR_OK;
+}
+
+err_t session_weights(session *x, const char *dir, bool *initial) {
+    *initial = false;
+    TRY(load_checkpoint(x, dir, x->cfg->model.init_from[0] ? initial : NULL));
+    return *initial ? session_init(x) : adopt_products(x);
+}
+
+err_t session_fetch(session *x) {
+    step_state s;
+    TRY(state_fetch(&x->state, true));
+    TRY(state_get_step(&x->state, &s));
+    run_progress *at = &x->progress;
+    at->adam_t = s.adam_t;
+    at->skipped = s.skipped;
+    at->loss_scale = s.loss_scale;
+    at->good_steps = s.good_steps;
+    return ERR_OK;
+}

@@ -1,0 +1,29 @@
+// trainer/restore.h: where a session's weights come from: chance, weights of others, or a checkpoint; and what its own
+// checkpoints say of it. All of these are collective.
+#ifndef TRAINER_RESTORE_H
+#define TRAINER_RESTORE_H
+
+#include "trainer/log/monitor.h"
+#include "trainer/session.h"
+
+// Fills in what this run's checkpoints say of it, above all the bits keys. session_enter calls it.
+err_t session_describe(session *x);
+
+// Random weights, or those of [model] init_from; step 0.
+err_t session_init(session *x);
+
+// The newest good checkpoint of the run: weights, optimizer state, progress. *found = false: there is none. What
+// differs from the process that wrote it is logged as events of m.
+err_t session_resume(session *x, bool *found, monitor *m);
+
+// The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.
+err_t session_load(session *x, const char *dir);
+
+// The same for evaluating and sampling, with the products that the checkpoint was trained with; but a run without a
+// checkpoint has the weights of [model] init_from, where that is set: then *initial = true.
+err_t session_weights(session *x, const char *dir, bool *initial);
+
+// Reads the masters, and into x->progress what the device counts, for ckpt_save and the hashes.
+err_t session_fetch(session *x);
+
+#endif

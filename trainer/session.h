@@ -1,0 +1,91 @@
+// trainer/session.h: everything a run has open, in two lifetimes. The machine (trainer/machine.h) is what this process
+// computes with, whichever ranks take part. The world is the ranks that take part now, and what is dealt among them. A
+// world can be left and another one entered inside one process. Weights come from trainer/restore.h.
+//
+//   session_open = session_machine, session_enter      session_init | session_resume | session_load
+//   session_feed      session_step, session_step, ...  session_close = session_leave, and the machine's end
+#ifndef TRAINER_SESSION_H
+#define TRAINER_SESSION_H
+
+#include "base/fault.h"
+#include "comm/groups.h"
+#include "comm/team/team.h"
+#include "data/loader.h"
+#include "data/tokenizer/tokenizer.h"
+#include "trainer/checkpoint/progress.h"
+#include "trainer/config/config.h"
+#include "trainer/evaluate.h"
+#include "trainer/exam.h"
+#include "trainer/step/step.h"
+
+// LOOK: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device that
+// measures every operation. TUNE: as BENCH, without the plans of [device] plans.
+typedef enum { SESSION_TRAIN, SESSION_INFERENCE, SESSION_BENCH, SESSION_PROFILE, SESSION_TUNE } session_kind;
+
+typedef struct session {
+    const config *cfg;
+    config *own;  // cfg, where a checkpoint decided keys that were left open; NULL: as given
+    session_kind kind;
+    char dir[1024];  // DIR/NAME
+    fault_list faults;
+    // The machine.
+    device *dev;
+    stream *s;
+    model *net;
+    source *train, *val;  // NULL: not opened
+    tokenizer *words;     // of samples; NULL: bytes
+    exam exam;            // a text and questions of evaluations; empty: none
+    double possible;      // the best possible loss on the validation data; 0: not known
+    char plans[17];       // hash of the file of [device] plans; "" without one
+    // The world.
+    team_waiting waiting;  // set between session_machine and session_enter, or left empty
+    team *team;            // NULL with one rank
+    comm *ranks;
+    grid shape;
+    groups groups;
+    stages stages;
+    train_state state;
+    step_runner runner;
+    evaluator evaluator;
+    loader *data;
+    void *ring;  // the loader's buffers
+    size_t ring_bytes;
+    run_progress progress;  // finished steps, counted when they are queued, and what is known of the run
+} session;
+
+// Can so many ranks run this model? ERR_CONFIG: its blocks can't be cut into these stages, or no such schedule has
+// their micro-batches.
+err_t session_fits(const config *c, int world);
+
+// Opens a machine and enters a world. at: as in session_enter.
+err_t session_open(session *x, const config *c, session_kind kind, const launch *at);
+void session_close(session *x);
+
+// The world: connections to the other ranks, and this rank's tensors. Then trainer/restore.h sets the weights. at: this
+// rank's place among others, which outlives the world; NULL: alone. Collective, as is everything below. session_leave
+// waits for the others as team_leave does; another session_enter may follow.
+err_t session_enter(session *x, const launch *at);
+void session_leave(session *x);
+
+// For a plan: the same, without allocating memory, as rank `ranks->rank` of a world that need not exist.
+err_t session_plan(session *x, const config *c, comm *ranks);
+
+// Call it before closing a session that ended with rc: an error that only this rank knows then ends the run on all
+// ranks, before anything here waits for the others.
+void session_abort(session *x, err_t rc);
+
+// Waits until none of this rank's communication is in flight. Call it before any other collective.
+err_t session_settle(session *x);
+
+// Starts the loader after the last finished step; it delivers up to step `last`.
+err_t session_feed(session *x, int64_t last);
+
+// The next step.
+err_t session_step(session *x, step_result *out);
+
+// Its two halves (trainer/step/step.h). A step counts as finished (progress.step) as soon as it is queued. If it turns
+// out void, the count goes back to before it.
+err_t session_queue(session *x);
+err_t session_collect(session *x, step_result *out);
+
+#endif
