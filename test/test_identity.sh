@@ -80,7 +80,7 @@ copy_sources() {
     mkdir "$1"
     (cd "$top" && tar -c --exclude=./build --exclude=./.git --exclude=./test --exclude=./lockstep --exclude=./runs --exclude=./datasets --exclude='*.md' .) |
         tar -x -C "$1"
-    mkdir -p "$1/test/kit" && cp "$top/test/kit/kit.mk" "$1/test/kit"
+    mkdir -p "$1/test/kit" && cp "$top/test/test.mk" "$1/test" && cp "$top/test/kit/kit.mk" "$1/test/kit"
 }
 
 sources_are_told_apart() {
@@ -94,6 +94,8 @@ sources_are_told_apart() {
     for same in CUDA=none CC=clang CFLAGS="-O1 -g -Wall" SAN=-fsanitize=address CBUILD=other; do
         [ "$(digest b "$same" CBUILD=build)" = "$a" ] || fail "$same changes no bit, and the digest"
     done
+    echo "# more" >>b/test/test.mk
+    [ "$(digest b)" = "$a" ] || fail "test/test.mk changes no bit, and the digest"
     [ "$(digest b CFLAGS="-O3 -ffast-math")" != "$a" ] || fail "-ffast-math changes bits, and not the digest"
     sed -i 's/GELU_B 0x1.6e4e26p-5f/GELU_B 0x1.6e4e28p-5f/' b/gpu/cpu/kernel/vmath.h
     ! cmp -s b/gpu/cpu/kernel/vmath.h a/gpu/cpu/kernel/vmath.h || fail "nothing was changed"

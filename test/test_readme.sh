@@ -67,7 +67,7 @@ commands_exist() {
         for word in $rest; do
             case $program:$word in
             make:*=* | make:'>'*) ;;
-            make:[a-z]*) grep -hEq "^([a-z-]+ )*$word( [a-z-]+)*:" "$top/Makefile" "$top/test/kit/kit.mk" || fail "$page: make has no goal $word" ;;
+            make:[a-z]*) grep -hEq "^([a-z-]+ )*$word( [a-z-]+)*:" "$top/Makefile" "$top/test/test.mk" "$top/test/kit/kit.mk" || fail "$page: make has no goal $word" ;;
             *:build/test/*) [ -f "$top/test/${word#build/test/}.c" ] || fail "$page: nothing is built as $word" ;;
             *:*.ini | *:*.sh) case $word in */*) grep -qxF -e "$word" files || fail "$page: $word is not there" ;; esac ;;
             esac
