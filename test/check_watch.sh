@@ -12,6 +12,9 @@ ranks = 1
 machine_every = 1
 END
 
+# A run that does little: each read takes a quarter of a second.
+idle='run.faults="slow@1x1000000"'
+
 watcher() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^\([0-9]*\) (lockstep\/watch) [^Z] '"$1"' .*/\1/p'; }
 has_watcher() { [ -n "$(watcher "$1")" ]; }
 restarts() { grep -c '"kind":"watch_restarted"' "runs/$1/events.jsonl" 2>/dev/null; }
@@ -20,7 +23,7 @@ has_status() { [ -s "runs/$1/status.json" ]; }
 
 # Killed each time as soon as it is there: three times more than the first, 10 seconds apart, and then no more.
 started_again() {
-    settings again
+    settings again "$idle"
     start "$bin" base.ini again.ini
     until_true 20 has_status again
     began=$(date +%s)
@@ -46,7 +49,7 @@ full_disk() {
     mkdir -p disk && mount -t tmpfs -o size=2m tmpfs disk 2>/dev/null || skip "no tmpfs may be mounted here"
     mkdir disk/full
     echo '{"t":"event","at":"2026-11-24T12:00:00Z","kind":"resume","step":0,"text":"its page has room for more"}' >disk/full/events.jsonl
-    settings full run.dir=disk log.every=1000000
+    settings full run.dir=disk log.every=1000000 "$idle"
     start "$bin" base.ini full.ini
     until_true 20 test -s disk/full/machine.jsonl
     events() { grep -c '"kind":"watch_failed"' disk/full/events.jsonl; }

@@ -99,6 +99,27 @@ meetings() {
     [ "$seen" -eq 1 ] || fail "two have met where one runs at a time"
 }
 
+# Those that only wait take no slot: two that work run beside one of them. They don't meet each other.
+waiting_takes_no_slot() {
+    rm -f ./*.on
+    for each in check_watch one two; do
+        program "$each" "touch $each.on; tries=60" 'all() { [ "$(ls *.on | wc -l)" -eq 3 ]; }' \
+            'until all || [ $tries -eq 0 ]; do sleep 1; tries=$((tries - 1)); done' 'all && echo "1 passed, 0 failed"'
+    done
+    runs 0 2 one check_watch two
+    rm -f ./*.on
+    for each in check_watch test_watcher; do
+        program "$each" '#!/bin/sh' "touch $each.on; sleep 1; ls *.on | wc -l; rm $each.on" 'echo "1 passed, 0 failed"'
+    done
+    mv build/test_watcher.sh build/test_watcher && chmod +x build/test_watcher
+    for jobs in 1 3; do
+        LOCKSTEP_TEST_JOBS=$jobs expect 0 sh "$top/test/run.sh" build/test_watcher build/check_watch.sh
+        for each in build/test_watcher.log build/check_watch.sh.log; do
+            [ "$(head -n 1 $each)" -eq 1 ] || fail "two that only wait have met, $jobs at a time"
+        done
+    done
+}
+
 # The longest begin first, whatever the order in which they are named and reported.
 longest_first() {
     for each in some test_sim; do program $each "echo $each >>order" 'echo "1 passed, 0 failed"'; done
@@ -124,4 +145,5 @@ try memory_or_disk
 try versions_of_cmocka
 try failures_are_named
 try meetings
+try waiting_takes_no_slot
 finish

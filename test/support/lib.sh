@@ -95,14 +95,15 @@ reap() {
     [ -z "$pid" ] || { kill -9 "$pid"; wait "$pid"; } 2>/dev/null
 }
 
-# until_true LIMIT COMMAND...: tries it every few milliseconds, for at most about LIMIT seconds.
+# until_true LIMIT COMMAND...: tries it every few milliseconds, and later every thirty, for at most about LIMIT seconds.
 until_true() {
-    left=$(($1 * 250))
+    left=$(($1 * 250)) tried=0
     shift
     until "$@"; do
-        left=$((left - 1))
+        tried=$((tried + 1))
+        if [ $tried -le 100 ]; then left=$((left - 1)) nap=0.003; else left=$((left - 8)) nap=0.03; fi
         [ $left -gt 0 ] || fail "waited too long for: $*"
-        sleep 0.003
+        sleep $nap
     done
 }
 
