@@ -2,7 +2,10 @@
 # ARCH, or else for 9.0. KIT=sim makes it of the simulator's programs, for its own test.
 KIT      ?= cuda
 KIT_ARCH := $(if $(filter command environment,$(firstword $(origin ARCH))),$(ARCH),$(or $(OWN_ARCH),90))
-KIT_BUILD := $(if $(filter sim,$(KIT)),build/sim,$(BUILD)/kit-$(subst $() ,-,$(strip $(KIT_ARCH))))
+# For all GPUs of a release it is made of the release's objects, which are compiled alike.
+KIT_AT   := $(subst $() ,-,$(strip $(KIT_ARCH)))
+KIT_CUDA := $(if $(filter $(subst $() ,-,$(ARCHS)),$(KIT_AT)),$(RELEASE),$(BUILD)/kit-$(KIT_AT))
+KIT_BUILD := $(if $(filter sim,$(KIT)),build/sim,$(KIT_CUDA))
 KIT_OUT  := build/gpu-kit$(if $(filter sim,$(KIT)),-sim)
 gpu-kit: deps
 ifeq ($(KIT),sim)
