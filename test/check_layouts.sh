@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_layouts.sh: ranks that share layers, from the outside, with pipelines, pipelines beside each other and ZeRO. Whatever the layout, a run logs what one
-# rank logs: every loss, norm, evaluation, sample and hash. Nodes, stops and losses are in check_layouts_lost.sh.
+# test/check_layouts.sh: ranks that share layers, from the outside, with pipelines, pipelines beside each other and
+# ZeRO. Whatever the layout, a run logs what one rank logs: every loss, norm, evaluation, sample and hash. Nodes, stops
+# and losses are in check_layouts_lost.sh.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
@@ -10,8 +11,9 @@
 
 # --- the same bits ----------------------------------------------------------------------------------------------------
 
-# Each value meets each value of every other column, where a run can have both: a pipeline of one rank has no schedule, ZeRO wants several ranks. A lane has
-# `micros` micro-batches; interleaved pipelines of 3 want 3. `sequence` is for half of the ranks that share layers.
+# Each value meets each value of every other column, where a run can have both: a pipeline of one rank has no schedule,
+# ZeRO wants several ranks. A lane has `micros` micro-batches; interleaved pipelines of 3 want 3. `sequence` is for half
+# of the ranks that share layers.
 layouts() {
     cat <<'ROWS'
 tensor pipeline schedule    data zero recompute offload compute micros sequence
@@ -146,10 +148,12 @@ LAYOUTS
 llama() {
     rm -rf llama && mkdir llama && cd llama || fail "no directory"
     ln -s ../data data
-    sed -e 's/^layers = .*/layers = 4/' -e 's/^heads = .*/heads = 8/' -e 's/^embed = .*/embed = 24\ntype = llama/' -e 's/^context = .*/context = 13/' -e '/^dropout/d' \
+    sed -e 's/^layers = .*/layers = 4/' -e 's/^heads = .*/heads = 8/' -e 's/^embed = .*/embed = 24\ntype = llama/' \
+        -e 's/^context = .*/context = 13/' -e '/^dropout/d' \
         ../base.ini >base.ini
     llama_like own model.kv_heads=4 model.head_dim=2 model.tied=no precision.compute=bf16
-    llama_like tied model.kv_heads=4 model.tied=yes model.qk_norm=yes model.head_dim=6 model.bias=all precision.compute=fp16
+    llama_like tied model.kv_heads=4 model.tied=yes model.qk_norm=yes model.head_dim=6 model.bias=all \
+        precision.compute=fp16
     llama_like window model.kv_heads=8 model.head_dim=4 model.tied=no model.window=5
 }
 
@@ -157,13 +161,16 @@ llama() {
 gemma() {
     rm -rf gemma && mkdir gemma && cd gemma || fail "no directory"
     ln -s ../data data
-    sed -e 's/^layers = .*/layers = 4/' -e 's/^heads = .*/heads = 8/' -e 's/^embed = .*/embed = 24\ntype = gemma/' -e 's/^context = .*/context = 13/' -e '/^dropout/d' \
+    sed -e 's/^layers = .*/layers = 4/' -e 's/^heads = .*/heads = 8/' -e 's/^embed = .*/embed = 24\ntype = gemma/' \
+        -e 's/^context = .*/context = 13/' -e '/^dropout/d' \
         ../base.ini >base.ini
-    llama_like two model.kv_heads=4 model.head_dim=6 model.pattern=2 model.window=5 model.rope_factor=8 precision.compute=bf16
+    llama_like two model.kv_heads=4 model.head_dim=6 model.pattern=2 model.window=5 model.rope_factor=8 \
+        precision.compute=bf16
     llama_like three model.kv_heads=8 model.head_dim=4 model.pattern=3 model.window=3
 }
 
-# Ranks that share positions, each with one token slice, two or four. Of micro-batches of `micro` samples a token slice has one sample, or a part of one.
+# Ranks that share positions, each with one token slice, two or four. Of micro-batches of `micro` samples a token slice
+# has one sample, or a part of one.
 contexts() {
     cat <<'ROWS'
 context tensor pipeline schedule    data zero recompute offload compute micros micro
@@ -214,7 +221,8 @@ perceptron() {
     for kind in "fp32 relu" "bf16 gelu" "fp16 relu"; do
         set -- $kind
         rm -rf runs
-        set -- precision.compute="$1" model.activation="$2" model.hidden="24 17 20" parallel.slices=4 precision.scale_window=4
+        set -- precision.compute="$1" model.activation="$2" model.hidden="24 17 20" parallel.slices=4 \
+            precision.scale_window=4
         settings one "$@"
         expect 0 train one
         logged one >one.logged

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_layouts_lost.sh: ranks that share layers, from the outside: what is refused, other verbs, nodes. A run may be stopped, or lose any rank at any
-# moment, and goes on with another layout or the same. That all layouts have the same bits is in check_layouts.sh.
+# test/check_layouts_lost.sh: ranks that share layers, from the outside: what is refused, other verbs, nodes. A run may
+# be stopped, or lose any rank at any moment, and goes on with another layout or the same. That all layouts have the
+# same bits is in check_layouts.sh.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
@@ -28,13 +29,16 @@ refused() {
     denied 8 "8 ranks ([device] ranks)" parallel.tensor=2 parallel.pipeline=2 parallel.data=3
     denied 18 "are 9 models, more than the lanes = 8" parallel.tensor=2
     token="parallel.token_slices=4 parallel.zero=2"
-    denied 2 "token_slices = 8 is not a power of two up to slices = 4. Nearest that work: [parallel] token_slices = 4" parallel.token_slices=8
+    denied 2 "token_slices = 8 is not a power of two up to slices = 4. Nearest that work: [parallel] token_slices = 4" \
+        parallel.token_slices=8
     denied 3 "token_slices = 3 is not a power of two" parallel.token_slices=3
     denied 2 "micro-batches of 3 x 16 positions can't have [parallel] token_slices = 4: each has whole samples, or an equal part of one. Nearest that work: [batch] micro = 1, or [parallel] token_slices = 1" parallel.token_slices=4 batch.micro=3 batch.global=24
     denied 8 "context = 8 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 1. Nearest that works: [parallel] context = 4." $token parallel.context=8
     denied 8 "context = 4 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 2. Nearest that work: [parallel] context = 2" $token parallel.context=4 parallel.tensor=2
-    denied 2 "and here zero = 1. Nearest that work: [parallel] zero = 2, or [parallel] context = 1." parallel.token_slices=4 parallel.context=2 parallel.zero=1
-    denied 2 "sequence = yes divides the rows that token_slices = 4 divides, too" $token parallel.tensor=2 parallel.sequence=yes
+    denied 2 "and here zero = 1. Nearest that work: [parallel] zero = 2, or [parallel] context = 1." \
+        parallel.token_slices=4 parallel.context=2 parallel.zero=1
+    denied 2 "sequence = yes divides the rows that token_slices = 4 divides, too" $token parallel.tensor=2 \
+        parallel.sequence=yes
     denied 3 "context = 2, pipeline = 1 does not divide 3 ranks" $token parallel.context=2
     denied 18 "are 9 models, more than the lanes = 8" $token parallel.context=2
     [ ! -e runs/denied ] || fail "something was written"
@@ -113,7 +117,8 @@ far_apart() {
 
 # --- stopped and continued --------------------------------------------------------------------------------------------
 
-# stopped_by TERM|KILL: a run is stopped in one layout after the other, and goes on in the next; KILL takes the supervisor, and its ranks end too.
+# stopped_by TERM|KILL: a run is stopped in one layout after the other, and goes on in the next; KILL takes the
+# supervisor, and its ranks end too.
 stopped_by() {
     how=$1 run=moved-$1 before=0 stops=0
     set -- run.steps=300 eval.every=100 eval.batches=2 checkpoint.every=5
@@ -127,7 +132,8 @@ stopped_by() {
         comes_to $([ $how = TERM ] && echo 75 || echo 137)
         before=$(last_step "runs/$run")
         saved=$(newest_name "runs/$run")
-        [ $how = KILL ] || [ "$saved" = "$(printf 'step-%08d' "$before")" ] || fail "step $before was the last one, saved is $saved"
+        [ $how = KILL ] || [ "$saved" = "$(printf 'step-%08d' "$before")" ] ||
+            fail "step $before was the last one, saved is $saved"
         stops=$((stops + 1))
     done <<'STOPS'
 8 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.zero=3
@@ -219,7 +225,8 @@ all_say() {
     for k in $(seq 0 $((nodes - 1))); do on $k "$2"; done
 }
 
-# A read of one rank fails, of each rank in turn and each time some steps later; all stop after the same step, and go on.
+# A read of one rank fails, of each rank in turn and each time some steps later; all stop after the same step, and go
+# on.
 unread() {
     set -- run.steps=30 eval.every=0 data.retry=0
     alone ref-unread 1 "$@"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/check_pipes.sh: pipelines from the outside. Whatever the layout, a run logs what one rank logs: every loss, norm, evaluation, sample and hash. Nodes, stops
-# and losses are in check_pipes_lost.sh.
+# test/check_pipes.sh: pipelines from the outside. Whatever the layout, a run logs what one rank logs: every loss, norm,
+# evaluation, sample and hash. Nodes, stops and losses are in check_pipes_lost.sh.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
@@ -46,7 +46,8 @@ every_layout() {
 sixteen_bits() {
     layouts=0 turn=0
     for type in bf16 fp16; do
-        for layout in gpipe:2:2:3 gpipe:3:1:0 1f1b:2:3:2 1f1b:4:2:1 1f1b:1:2:3 interleaved:2:2:1 interleaved:3:1:0 interleaved:4:1:0 zb-h1:2:2:2 zb-h1:3:2:3 \
+        for layout in gpipe:2:2:3 gpipe:3:1:0 1f1b:2:3:2 1f1b:4:2:1 1f1b:1:2:3 interleaved:2:2:1 interleaved:3:1:0 \
+            interleaved:4:1:0 zb-h1:2:2:2 zb-h1:3:2:3 \
             zb-h1:4:1:0 zb-v:2:3:3 zb-v:3:2:1 zb-v:4:1:0; do
             set -- $(echo $layout | tr : ' ')
             [ $((turn % 3)) -eq 2 ] && offload=yes || offload=no

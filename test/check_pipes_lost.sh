@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_pipes_lost.sh: pipelines from the outside: what is refused, other verbs, nodes. A run may be stopped, or lose any rank at any moment, and goes on
-# with the same layout or another one. That all layouts have the same bits is in check_pipes.sh.
+# test/check_pipes_lost.sh: pipelines from the outside: what is refused, other verbs, nodes. A run may be stopped, or
+# lose any rank at any moment, and goes on with the same layout or another one. That all layouts have the same bits is
+# in check_pipes.sh.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
@@ -24,12 +25,15 @@ refused() {
     says "deeper.ini" "pipeline = 5 ranks with 2 stages each are 10 stages, and the model has only 8 blocks"
     [ "$(wc -l <"$out")" -eq 1 ] || fail "expected one line for all ranks: $(cat "$out")"
     [ ! -e runs/cut ] && [ ! -e runs/deeper ] || fail "something was written"
-    # Of 8 lanes the last of three pipelines has 2, and the others 3, which 2 stages can't share evenly. All ranks say so, not only those of the others.
+    # Of 8 lanes the last of three pipelines has 2, and the others 3, which 2 stages can't share evenly. All ranks say
+    # so, not only those of the others.
     near 2 2 2
     together odd "$@" $(pipes interleaved 2) batch.global=8 cluster.timeout=20
     boot odd
     ended 78
-    for k in 0 1 2; do on $k "schedule = interleaved takes micro-batches in groups of pipeline = 2, and 3 of a step pass through a pipeline"; done
+    for k in 0 1 2; do
+        on $k "schedule = interleaved takes micro-batches in groups of pipeline = 2, and 3 of a step pass through a pipeline"
+    done
     [ $took -le 5000 ] || fail "it took $took ms until all had ended"
     untouched
 }
@@ -152,8 +156,9 @@ killed_in_checkpoints() {
 
 # --- lost before a certain unit ---------------------------------------------------------------------------------------
 
-# units PHASE RANK: how many units this rank begins from the start of a step to the end of that phase. The drawing in `drawn` says it: a column is a moment, and a
-# backward unit that is not divided takes two. A pipeline warms up until the last rank has work; it drains when no rank has a forward unit left.
+# units PHASE RANK: how many units this rank begins from the start of a step to the end of that phase. The drawing in
+# `drawn` says it: a column is a moment, and a backward unit that is not divided takes two. A pipeline warms up until
+# the last rank has work; it drains when no rank has a forward unit left.
 units() {
     sed -n 's/^rank [0-9]*  //p' drawn | awk -v phase="$1" -v rank="$2" '
         { row[n++] = $0; for (c = length; c > 0 && substr($0, c, 1) !~ /[0-9]/; c--) {} if (c > last) last = c }
@@ -168,7 +173,8 @@ units() {
         }'
 }
 
-# dies NUMBER RANK RANKS SETTING...: of the run with these settings that rank is killed before its unit of that number, one of its second step; all say who it was.
+# dies NUMBER RANK RANKS SETTING...: of the run with these settings that rank is killed before its unit of that number,
+# one of its second step; all say who it was.
 dies() {
     printf '[run]\nfaults = unit@%d:%d\n' "$1" "$2" >fault.ini
     victim=$2
@@ -178,7 +184,8 @@ dies() {
     [ "$(last_step "runs/$run")" = 1 ] || fail "it ended after step $(last_step "runs/$run"), expected 1"
 }
 
-# Before a unit in the middle of each phase, on each rank that has one there; a gpipe's pipeline is steady while all ranks have forward units.
+# Before a unit in the middle of each phase, on each rank that has one there; a gpipe's pipeline is steady while all
+# ranks have forward units.
 killed_in_phase() {
     schedule=$1 deaths=0
     set -- $deep $small batch.global=6 batch.lanes=1 run.steps=3 schedule.warmup=1 eval.every=0 checkpoint.every=1
@@ -244,7 +251,9 @@ try far_two_nodes
 try far_four_nodes
 try stopped_and_cut_anew
 try killed_in_steps
-for schedule in gpipe 1f1b interleaved zb-h1 zb-v; do try "killed_in_each_phase_of_$schedule" killed_in_phase $schedule; done
+for schedule in gpipe 1f1b interleaved zb-h1 zb-v; do
+    try "killed_in_each_phase_of_$schedule" killed_in_phase $schedule
+done
 try killed_before_the_last_unit
 try killed_in_evaluations
 try killed_in_samples

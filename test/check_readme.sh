@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/check_readme.sh: runs every command of every README.md in a copy of the tree, the top one first: the lines that begin with "$ " in console
-# blocks. The first ini block of the top one becomes mine.ini; `lockstep config` checks all others. `make run` trains fewer steps here than
-# there; `make test` is run before `make check`, which runs this. What other blocks contain is not run: see test/test_readme.sh.
+# test/check_readme.sh: runs every command of every README.md in a copy of the tree, the top one first: the lines that
+# begin with "$ " in console blocks. The first ini block of the top one becomes mine.ini; `lockstep config` checks all
+# others. `make run` trains fewer steps here than there; `make test` is run before `make check`, which runs this. What
+# other blocks contain is not run: see test/test_readme.sh.
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

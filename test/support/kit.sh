@@ -17,7 +17,9 @@ bare() {
         cp -L "$from" "$root/bin/$tool"
         ldd "$from" 2>/dev/null | sed -n 's/^[^/]*\(\/[^ ]*\) (0x.*/\1/p'
     done | sort -u >libraries
-    for each in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do ldconfig -p | sed -n "s/^[[:space:]]*$each .*=> //p" | head -n 1; done >>libraries
+    for each in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do
+        ldconfig -p | sed -n "s/^[[:space:]]*$each .*=> //p" | head -n 1
+    done >>libraries
     while read -r library; do
         mkdir -p "$root$(dirname "$library")"
         cp -L "$library" "$root$library"

@@ -1,5 +1,6 @@
-# test/support/lib.sh: what the scripts test/test_*.sh share. A case is a function; it runs in a subshell of its own and ends at its first
-# `fail` or `skip`. The scripts are started from the top directory and work in a directory of their own, which goes with them.
+# test/support/lib.sh: what the scripts test/test_*.sh share. A case is a function; it runs in a subshell of its own and
+# ends at its first `fail` or `skip`. The scripts are started from the top directory and work in a directory of their
+# own, which goes with them.
 set -u
 export LC_ALL=C
 top=$PWD
@@ -20,7 +21,7 @@ trap leave EXIT
 trap 'exit 143' HUP INT PIPE TERM
 cd "$work" || exit 1
 
-# --- verdicts ------------------------------------------------------------------------------------------------------------------------
+# --- verdicts ---------------------------------------------------------------------------------------------------------
 
 fail() {
     echo "FAILED: $name: $*"
@@ -74,9 +75,10 @@ same() {
     cmp -s "$1" "$2" || { diff "$1" "$2" | head -n 6 | cut -c 1-300; fail "$3 differ (<: ${1##*/}, >: ${2##*/})"; }
 }
 
-# --- processes -----------------------------------------------------------------------------------------------------------------------
+# --- processes --------------------------------------------------------------------------------------------------------
 
-# start PROGRAM...: in the background; its number is $pid. A program, not a function: what is killed must be the thing itself.
+# start PROGRAM...: in the background; its number is $pid. A program, not a function: what is killed must be the thing
+# itself.
 start() {
     "$@" >"$out.started" 2>&1 </dev/null &
     pid=$!
@@ -107,7 +109,7 @@ until_true() {
     done
 }
 
-# --- files ---------------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 # settings NAME SECTION.KEY=VALUE...: writes NAME.ini, the settings of run NAME.
 settings() {
