@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/check_alarms.sh: what a person is woken for, on real runs: a rank that is stopped, a loader that is slow, a disk that is full, a
-# device that is too hot (a simulated one, over a stand-in for NVML): each is found within the time that its rule says
-# (trainer/watch/alarms.h), and named in events, status.json and `lockstep status`. Twenty ordinary runs ring nothing.
+# test/check_alarms.sh: what a person is woken for, on real runs: a rank that is stopped, a loader that is slow, a disk
+# that is full, a device that is too hot (a simulated one, over a stand-in for NVML): each is found within the time that
+# its rule says (trainer/watch/alarms.h), and named in events, status.json and `lockstep status`. Twenty ordinary runs
+# ring nothing.
 . test/support/lib.sh
 . "$top/test/support/small.sh"
 . "$top/test/support/logs.sh"
@@ -58,15 +59,19 @@ a_stopped_rank() {
     kill -STOP "$rank"
     since=$(seconds)
     rings stopped stopped 13 "$since"
-    status 1 runs/stopped "ATTENTION: a rank's process is stopped" "rank 1 (localhost), CPU" "next      kill -CONT $rank"
+    status 1 runs/stopped "ATTENTION: a rank's process is stopped" "rank 1 (localhost), CPU" \
+        "next      kill -CONT $rank"
     rings stopped hang 34 "$since"
-    event stopped hang "waiting for rank 1 (localhost), CPU: its process is stopped; phase step" "Next: kill -CONT $rank"
+    event stopped hang "waiting for rank 1 (localhost), CPU: its process is stopped; phase step" \
+        "Next: kill -CONT $rank"
     sleep 1.2
-    status 1 runs/stopped "ATTENTION: the run hangs" "waits for rank 1 (localhost), CPU, pid $rank: phase step" "at risk: " "next      kill -CONT $rank"
+    status 1 runs/stopped "ATTENTION: the run hangs" "waits for rank 1 (localhost), CPU, pid $rank: phase step" \
+        "at risk: " "next      kill -CONT $rank"
     expect 0 "$bin" report runs/stopped
     grep -q '<p class="k" role="alert">no step for [0-9]* s after step [0-9]*: waiting for rank 1 (localhost), CPU: its process is stopped' runs/stopped/report.html ||
         fail "the page does not say who is waited for"
-    [ "$("$bin" status runs/stopped --json | sed -n 's/.*"waits_for":{"rank":\([0-9]*\).*/\1/p')" = 1 ] || fail "JSON names another rank"
+    [ "$("$bin" status runs/stopped --json | sed -n 's/.*"waits_for":{"rank":\([0-9]*\).*/\1/p')" = 1 ] ||
+        fail "JSON names another rank"
     kill -CONT "$rank"
     until_true 5 has_event stopped unhang
     until_true 5 has_event stopped continued
@@ -111,7 +116,8 @@ a_hot_device() {
     bin=$sim/lockstep
     export SIM_SEED=2 SIM_DEVICES=1 LD_LIBRARY_PATH="$nvml"
     export LOCKSTEP_NVML_41="power=250500 energy=5000 heat=60,60,60,60,60,91 clock=1980,1980,1980,1980,1980,1200 reasons=0,0,4,0,0,72"
-    settings hot device.backend=cuda device.ranks=1 batch.global=2 batch.lanes=2 eval.every=0 checkpoint.every=0 log.every=1
+    settings hot device.backend=cuda device.ranks=1 batch.global=2 batch.lanes=2 eval.every=0 checkpoint.every=0 \
+        log.every=1
     start "$bin" base.ini hot.ini
     until_true 120 has_logged hot 1
     since=$(seconds)
@@ -122,24 +128,26 @@ a_hot_device() {
 
 alarms='"kind":"\(hang\|stopped\|slow_reader\|throttled\|disk_full\|dead\)"'
 
-# Run $1 of the twenty: some ranks, sizes, evaluations, checkpoints, samples, each of another rhythm; three quarters of a minute.
+# Run $1 of the twenty: some ranks, sizes, evaluations, checkpoints, samples, each of another rhythm; three quarters of
+# a minute.
 ordinary() {
     k=$1
-    settings "plain-$k" device.ranks=$((1 + k % 3)) model.embed=$((16 * (1 + k % 4))) model.layers=$((1 + k % 2)) eval.every=$((50 + 37 * k)) \
-        eval.batches=$((1 + k)) checkpoint.every=$((20 + 61 * k)) sample.tokens=$((k % 4 * 20)) sample.every=$((70 + 13 * k)) \
+    settings "plain-$k" device.ranks=$((1 + k % 3)) model.embed=$((16 * (1 + k % 4))) model.layers=$((1 + k % 2)) \
+        eval.every=$((50 + 37 * k)) \
+        eval.batches=$((1 + k)) checkpoint.every=$((20 + 61 * k)) sample.tokens=$((k % 4 * 20)) \
+        sample.every=$((70 + 13 * k)) \
         log.every=$((1 + k % 10)) run.seed="$k" batch.global=$((8 * (1 + k % 5)))
     timeout -s TERM 45 "$bin" base.ini "plain-$k.ini" >"plain-$k.out" 2>&1
     echo $? >"plain-$k.rc"
 }
 
-# Ten at a time, on whatever machine this is: each is often late.
+# All at once, on whatever machine this is: each is often late.
 twenty_ordinary_runs() {
-    for batch in 0 10; do
-        for each in 0 1 2 3 4 5 6 7 8 9; do ordinary $((batch + each)) & done
-        wait
-    done
-    for k in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do
-        case $(cat "plain-$k.rc") in 75 | 124) ;; *) tail -n 3 "plain-$k.out" >"$out"; fail "run $k ended with $(cat "plain-$k.rc")" ;; esac
+    for k in $(seq 0 19); do ordinary "$k" & done
+    wait
+    for k in $(seq 0 19); do
+        case $(cat "plain-$k.rc") in 75 | 124) ;; *) tail -n 3 "plain-$k.out" >"$out"; fail \
+            "run $k ended with $(cat "plain-$k.rc")" ;; esac
         [ -s "runs/plain-$k/status.json" ] || fail "nobody watched run $k"
         ! grep "$alarms" "runs/plain-$k/events.jsonl" >"$out" || fail "run $k rang"
     done

@@ -61,19 +61,22 @@ on_arm64() { qemu-aarch64-static -E LD_LIBRARY_PATH="$root/usr/lib/$target" "$@"
 it_compiles() {
     [ -z "$missing" ] || skip "$missing"
     (cd "$top" && ${MAKE:-make} --no-print-directory -j2 CUDA=none CC="$target-gcc $flags" AR=$target-ar SAN= \
-        BUILD=$at CBUILD=$at BIN=$at/lockstep $at/lockstep $at/test/test_vec $at/test/test_matmul) >"$out" 2>&1 || fail "the build failed"
+        BUILD=$at CBUILD=$at BIN=$at/lockstep $at/lockstep $at/test/test_vec $at/test/test_matmul) >"$out" 2>&1 ||
+        fail "the build failed"
 }
 
 # Emulated, only what compares bodies, and whole ranges of halves; precision is that of x86, for the bits are.
 vectors_agree() {
     [ -x "$built/test/test_vec" ] || skip "${missing:-test_vec was not built}"
-    for each in test_widths_agree test_sum_is_the_tree test_tails_touch_nothing_else test_every_half test_philox test_a_step_is_exact; do
+    for each in test_widths_agree test_sum_is_the_tree test_tails_touch_nothing_else test_every_half test_philox \
+        test_a_step_is_exact; do
         on_arm64 "$built/test/test_vec" $each >"$out" 2>&1 || fail "$each failed"
         says "[       OK ] $each"
     done
 }
 
-# Where NEON flushes before it rounds, a tile is computed again: numbers around 2^-126 have the specified bits in both bodies.
+# Where NEON flushes before it rounds, a tile is computed again: numbers around 2^-126 have the specified bits in both
+# bodies.
 products_flush_as_x86() {
     [ -x "$built/test/test_matmul" ] || skip "${missing:-test_matmul was not built}"
     on_arm64 "$built/test/test_matmul" edges >"$out" 2>&1 || fail "edges failed"

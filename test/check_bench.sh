@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_bench.sh: the page of `make bench-cpu` (test/bench/cpu.sh), at sizes whose figures say nothing: every part prints what it should, with
-# a PyTorch, without one, and beside one that is too slow to be fair; a script stands in for PyTorch. And those of other programs in test/bench.
+# test/check_bench.sh: the page of `make bench-cpu` (test/bench/cpu.sh), at sizes whose figures say nothing: every part
+# prints what it should, with a PyTorch, without one, and beside one that is too slow to be fair; a script stands in for
+# PyTorch. And those of other programs in test/bench.
 . test/support/lib.sh
 build=$(cd "$(dirname "$bin")" && pwd)
 [ "$build" != "$top" ] || build=$top/build
@@ -29,7 +30,9 @@ page() {
 }
 
 # rows COUNT PATTERN: so many lines of the page match.
-rows() { [ "$(grep -cE -e "$2" "$out")" -eq "$1" ] || fail "expected $1 lines like $2, found: $(grep -E -e "$2" "$out")"; }
+rows() {
+    [ "$(grep -cE -e "$2" "$out")" -eq "$1" ] || fail "expected $1 lines like $2, found: $(grep -E -e "$2" "$out")"
+}
 
 a_page() {
     page "$work/fast"
@@ -81,7 +84,8 @@ errors() {
 # A step on a GPU of paper (test/bench/predict.c): the operations are those of the real trainer, and their times add up.
 a_step_on_paper() {
     [ -x "$build/predict" ] || skip "$build/predict is not built: make bench-programs"
-    settings paper model.layers=2 model.heads=2 model.embed=64 model.vocab=300 model.context=96 batch.global=12 batch.micro=2 batch.lanes=2 \
+    settings paper model.layers=2 model.heads=2 model.embed=64 model.vocab=300 model.context=96 batch.global=12 \
+        batch.micro=2 batch.lanes=2 \
         precision.compute=bf16
     expect 0 "$build/predict" h100 paper.ini
     says "Predicted, not measured: a step of 1152 tokens on one h100: "
@@ -93,7 +97,8 @@ a_step_on_paper() {
     mv "$out" h100
     expect 0 "$build/predict" --products 600 h200 paper.ini
     says "on one h200"
-    printf 'forward 90 0 0 0 64 1000\nkeys 90 0 0 0 160 2000\nqueries 90 0 0 0 112 1500\nforward 80 0 0 0 64 1\n' >counts
+    printf 'forward 90 0 0 0 64 1000\nkeys 90 0 0 0 160 2000\nqueries 90 0 0 0 112 1500\nforward 80 0 0 0 64 1\n' \
+        >counts
     expect 0 "$build/predict" --attention counts h100 paper.ini
     ! cmp -s "$out" h100 || fail "the counts of attention change nothing"
     sed -i 1d counts
@@ -107,7 +112,8 @@ text() {
     command -v python3 >/dev/null || skip "no python3"
     export LLAMA_CPP=
     expect 0 python3 "$top/test/bench/sample.py" --bin "$bin" --quick --only lockstep,llama,none
-    says "# Writing text, GPT-2 124M in FP32" "quick: a tiny model, no figures to be quoted" "## A prompt of 8 tokens, 4 new ones"
+    says "# Writing text, GPT-2 124M in FP32" "quick: a tiny model, no figures to be quoted" \
+        "## A prompt of 8 tokens, 4 new ones"
     says "(llama is left out: LLAMA_CPP names no checkout" "(none is left out: no such name)"
     rows 1 '^lockstep +[0-9.]+ +[0-9.]+ +([0-9]+ %|-) +[0-9.]+ +[0-9.]+ +[0-9]+ % +[0-9]+ %$'
     if [ -x "$build/bench_read" ]; then rows 1 '^bound +13\.3 MB of weights .* at [0-9.]+ GB/s'; fi

@@ -31,7 +31,8 @@ bomb line.gz '' a
 bomb text.jsonl.gz '{"text": "' a
 bomb values.gz '{"query": "", "choices": [' ,
 bomb lines.gz '' '\n'
-printf '[pack]\ninput = text.jsonl.gz\noutput = data/x\ntokenizer = %s/test/golden/tokenizer/gpt2.json\n' "$top" >json.ini
+printf '[pack]\ninput = text.jsonl.gz\noutput = data/x\ntokenizer = %s/test/golden/tokenizer/gpt2.json\n' "$top" \
+    >json.ini
 printf '[pack]\ninput = line.gz\noutput = data/x\ntokenizer = train:1000\n' >words.ini
 
 # refused CODE BYTES TEXT COMMAND...: with so many addresses at most.
@@ -67,15 +68,18 @@ prompted() {
 streamed() {
     gzip -dc line.gz 2>/dev/null | (ulimit -v 1000000 && exec "$bin" tokenize --train 1000 gpt2) >"$out" 2>&1
     says "standard input: a line is longer than 256 MiB"
-    gzip -dc line.gz 2>/dev/null | (ulimit -v 3000000 && exec "$bin" tokenize "$top/test/golden/tokenizer/gpt2.json") >"$out" 2>&1
+    gzip -dc line.gz 2>/dev/null | (ulimit -v 3000000 &&
+        exec "$bin" tokenize "$top/test/golden/tokenizer/gpt2.json") >"$out" 2>&1
     says "standard input: 64 MiB without a place where tokens certainly end"
 }
 
 # The longest line that is taken, in the memory that the page on data says.
 longest() {
-    (printf '{"text": "'; head -c $((64 * 1048576 - 100)) /dev/zero | tr '\0' 'a' | fold -w 60 | tr '\n' ' ' | head -c $((64 * 1048576 - 100)); printf '"}\n') >long.jsonl
+    (printf '{"text": "'; head -c $((64 * 1048576 - 100)) /dev/zero | tr '\0' 'a' | fold -w 60 | tr '\n' ' ' |
+        head -c $((64 * 1048576 - 100)); printf '"}\n') >long.jsonl
     printf '[pack]\ninput = long.jsonl\noutput = data/x\n' >long.ini
-    (ulimit -v 1000000 && exec "$bin" pack base.ini json.ini long.ini) >"$out" 2>&1 || fail "the longest line is refused"
+    (ulimit -v 1000000 && exec "$bin" pack base.ini json.ini long.ini) >"$out" 2>&1 ||
+        fail "the longest line is refused"
     says "1 documents, 67108764 bytes"
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_browser.sh: pages in a browser (test/interop/browser.py): narrow and wide, light and dark, without scripts, printed: nothing on the console, no
-# request, no overflow, contrast, names for screen readers. Of a real run, of one with everything, of several, of nearly nothing.
+# test/check_browser.sh: pages in a browser (test/interop/browser.py): narrow and wide, light and dark, without scripts,
+# printed: nothing on the console, no request, no overflow, contrast, names for screen readers. Of a real run, of one
+# with everything, of several, of nearly nothing.
 . test/support/lib.sh
 . "$top/test/support/long_log.sh"
 . "$top/test/support/net.sh"
@@ -19,8 +20,10 @@ look() {
 train() {
     name_=$1 steps_=$2
     [ -s text.bin ] || text 20000 >text.bin
-    settings "$name_" run.steps="$steps_" data.train=text.bin data.val=text.bin data.format=raw16 model.vocab=65536 model.layers=1 model.heads=2 model.embed=8 \
-        model.context=16 schedule.type=constant batch.global=4 batch.micro=2 eval.every=4 eval.batches=2 sample.tokens=200 log.every=1 log.hash_every=1 checkpoint.every=4
+    settings "$name_" run.steps="$steps_" data.train=text.bin data.val=text.bin data.format=raw16 model.vocab=65536 \
+        model.layers=1 model.heads=2 model.embed=8 \
+        model.context=16 schedule.type=constant batch.global=4 batch.micro=2 eval.every=4 eval.batches=2 \
+        sample.tokens=200 log.every=1 log.hash_every=1 checkpoint.every=4
     shift 2
     for each; do printf '[%s]\n%s\n' "${each%%.*}" "${each#*.}"; done >"$name_-more.ini"
     "$bin" "$name_.ini" "$name_-more.ini" >"$out" 2>&1 </dev/null || fail "$name_: a run that ended with $?"
@@ -43,8 +46,10 @@ pages_are_well() {
 a_live_page_is_well() {
     [ -s text.bin ] || text 20000 >text.bin
     at=127.0.0.1:$((20000 + $$ % 10000))
-    settings live run.steps=1000000 data.train=text.bin data.val=text.bin data.format=raw16 model.vocab=65536 model.layers=1 model.heads=2 model.embed=8 \
-        model.context=16 schedule.type=constant batch.global=4 batch.micro=2 eval.every=40 eval.batches=2 sample.tokens=20 log.every=1 checkpoint.every=100
+    settings live run.steps=1000000 data.train=text.bin data.val=text.bin data.format=raw16 model.vocab=65536 \
+        model.layers=1 model.heads=2 model.embed=8 \
+        model.context=16 schedule.type=constant batch.global=4 batch.micro=2 eval.every=40 eval.batches=2 \
+        sample.tokens=20 log.every=1 checkpoint.every=100
     printf '[log]\nhttp = %s\nmachine_every = 1\n' "$at" >live-more.ini
     start "$bin" live.ini live-more.ini
     until_true 20 grep -qs '"t":"checkpoint"' runs/live/log.jsonl

@@ -1,26 +1,30 @@
 #!/bin/sh
-# test/check_cluster.sh: what test_cluster.sh asks for, in all other ways: every world and stage, more nodes, namespaces, cables
-# that are cut, kills at any moment, and whatever takes long.
+# test/check_cluster.sh: what test_cluster.sh asks for, in all other ways: every world and stage, more nodes,
+# namespaces, cables that are cut, kills at any moment, and whatever takes long.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
 
 # --- the same bits ----------------------------------------------------------------------------------------------------
 
-# The model of config.ini on our own sources, as the README does it: every world size, every stage, each stage with an odd world.
+# The model of config.ini on our own sources, as the README does it: every world size, every stage, each stage with an
+# odd world.
 default_model() {
     case $bin in */asan/*) skip "with sanitizers it takes minutes; every_world_and_stage does the same with a small model" ;; esac
     printf '[pack]\noutput = %s/data/self\n' "$work" >self.ini
     (cd "$top" && "$bin" pack config.ini "$work/self.ini") >"$out" 2>&1 || fail "our sources can't be packed"
     for layout in 1-0 2-1 3-0 3-3 4-2 5-1 5-2 8-3; do
-        settings d$layout run.dir=runs run.steps=50 data.train="data/self-train-*.bin" data.val="" batch.lanes=8 batch.micro=2 \
-            schedule.warmup=20 sample.tokens=0 log.every=1 log.hash_every=10 checkpoint.keep_best=no checkpoint.every=0 \
+        settings d$layout run.dir=runs run.steps=50 data.train="data/self-train-*.bin" data.val="" batch.lanes=8 \
+            batch.micro=2 \
+            schedule.warmup=20 sample.tokens=0 log.every=1 log.hash_every=10 checkpoint.keep_best=no \
+            checkpoint.every=0 \
             device.ranks=${layout%-*} parallel.zero=${layout#*-}
         expect 0 timeout 100 "$bin" "$top/config.ini" d$layout.ini
         says "gpt 4 layers 128 channels"
         like runs/d1-0 runs/d$layout
     done
-    [ "$(facts runs/d1-0 | grep '"t":"step"' | grep -c '"hash":')" -eq 5 ] || fail "no hash in every tenth record of the log"
+    [ "$(facts runs/d1-0 | grep '"t":"step"' | grep -c '"hash":')" -eq 5 ] ||
+        fail "no hash in every tenth record of the log"
 }
 
 # All of them, with a small model whose sizes leave a tail everywhere.
@@ -81,7 +85,8 @@ stages_over_a_bad_cable() {
 
 # --- stopped and continued --------------------------------------------------------------------------------------------
 
-# Worlds 4, 3, 8, 1: each but the last is stopped after a few steps. So long a run that none of them gets to its end unasked.
+# Worlds 4, 3, 8, 1: each but the last is stopped after a few steps. So long a run that none of them gets to its end
+# unasked.
 stopped_and_dealt_anew() {
     set -- run.steps=600 eval.every=50 eval.batches=2 model.embed=16 model.layers=1 batch.global=8
     before=0
@@ -122,7 +127,8 @@ too_many_lost() {
     [ ! -s differs ] || fail "what is left was touched: $(head -n 1 differs)"
 }
 
-# What all ranks find out together is everybody's reason to end, with its own exit status and not as the loss of somebody.
+# What all ranks find out together is everybody's reason to end, with its own exit status and not as the loss of
+# somebody.
 refused_together() {
     near 1 1 1
     for setting in "78 run.resume=never" "78 optimizer.lr=0.5" "65 run.resume=must"; do
@@ -160,8 +166,8 @@ first_node_lost() {
     same_end runs/long union/first
 }
 
-# Nodes that go down without a word: one, another, all, at any moment, whatever was being written. Each time the run continues from
-# what the nodes have together, and it ends like one to which nothing happened.
+# Nodes that go down without a word: one, another, all, at any moment, whatever was being written. Each time the run
+# continues from what the nodes have together, and it ends like one to which nothing happened.
 killed_eight_times() {
     near 1 2 1
     alone cutless 1 $long checkpoint.every=3 checkpoint.keep=2
@@ -183,7 +189,8 @@ killed_eight_times() {
     boot cuts
     ended 0
     nodes_like runs/cutless cuts
-    [ "$(grep -c '"kind":"resume"' node0/runs/cuts/events.jsonl)" -ge 6 ] || fail "it hardly ever continued from a checkpoint"
+    [ "$(grep -c '"kind":"resume"' node0/runs/cuts/events.jsonl)" -ge 6 ] ||
+        fail "it hardly ever continued from a checkpoint"
 }
 
 # --- lost -------------------------------------------------------------------------------------------------------------
@@ -239,7 +246,8 @@ paused() {
         sleep 0.7
         at=$(last_step node0/runs/paused)
         sleep 0.3
-        [ "$(last_step node0/runs/paused)" -eq "$at" ] || fail "rank ${victim#*:} of node ${victim%:*} was stopped, and the run went on"
+        [ "$(last_step node0/runs/paused)" -eq "$at" ] ||
+            fail "rank ${victim#*:} of node ${victim%:*} was stopped, and the run went on"
         kill -CONT "$who"
         until_step node0/runs/paused $((at + 5))
     done
@@ -247,9 +255,10 @@ paused() {
     nodes_like runs/long paused
 }
 
-# Rank 1 gets a fifth of the time that it needs, and is named. Every step is stopped, most of them twice. Longer stops would settle on one place
-# of the step, and a rank that is stopped while it waits for the other one is not slow. (test_report asks which ranks are named, with exact
-# figures. Here the machine may hold up another rank, which is then rightly named too.)
+# Rank 1 gets a fifth of the time that it needs, and is named. Every step is stopped, most of them twice. Longer stops
+# would settle on one place of the step, and a rank that is stopped while it waits for the other one is not slow.
+# (test_report asks which ranks are named, with exact figures. Here the machine may hold up another rank, which is then
+# rightly named too.)
 straggler() {
     settings slow $forever model.embed=64 model.context=64 batch.micro=8 batch.global=64 log.every=5 device.ranks=2
     start "$bin" base.ini slow.ini
@@ -275,7 +284,8 @@ slow_enough() { [ "$(events_of_rank_1)" -gt "$early" ]; }
 # --- many -------------------------------------------------------------------------------------------------------------
 
 sixty_four_ranks() {
-    set -- run.steps=20 model.layers=1 model.embed=8 model.heads=1 model.context=8 batch.lanes=64 batch.global=64 batch.micro=1 \
+    set -- run.steps=20 model.layers=1 model.embed=8 model.heads=1 model.context=8 batch.lanes=64 batch.global=64 \
+        batch.micro=1 \
         eval.every=0 log.hash_every=5
     alone many-1 1 "$@"
     for ranks in 2 8 32 64; do
@@ -303,14 +313,15 @@ open_secret() {
     untouched
 }
 
-# First the one at which rank 0 waits for the others, then the one for its data. It belongs to another lockstep, waiting for a node that
-# does not come, and has the port above as well.
+# First the one at which rank 0 waits for the others, then the one for its data. It belongs to another lockstep, waiting
+# for a node that does not come, and has the port above as well.
 port_taken() {
     near 1 1
     port=$((port + 1))
     together taken cluster.timeout=3
     for taken in $port $((port + 1)); do
-        settings squatter cluster.nodes="$(host 0), 127.0.0.77" cluster.port=$((2 * taken - port - 1)) cluster.timeout=30 \
+        settings squatter cluster.nodes="$(host 0), 127.0.0.77" cluster.port=$((2 * taken - port - 1)) \
+            cluster.timeout=30 \
             cluster.secret_file=secret run.dir=other
         LOCKSTEP_NODE=0 start "$bin" base.ini squatter.ini
         until_true 10 is_listening "$taken"
@@ -355,9 +366,12 @@ forked() {
     boot whole
     ended 0
     (cd node0 && expect 65 "$bin" fork runs/whole@10 part) || exit 1
-    says "2 of its 6 files are missing: model-00001-of-00003.safetensors (of rank 1, written on 127.0.0.2)" "Copy them into this directory"
+    says "2 of its 6 files are missing: model-00001-of-00003.safetensors (of rank 1, written on 127.0.0.2)" \
+        "Copy them into this directory"
     [ ! -e node0/runs/part ] && [ ! -e node0/runs/.part.fork ] || fail "something is left"
-    for file in node1/runs/whole/ckpt/step-00000010/*; do [ -e "node0/runs/whole/ckpt/step-00000010/${file##*/}" ] || cp "$file" node0/runs/whole/ckpt/step-00000010; done
+    for file in node1/runs/whole/ckpt/step-00000010/*; do
+        [ -e "node0/runs/whole/ckpt/step-00000010/${file##*/}" ] || cp "$file" node0/runs/whole/ckpt/step-00000010
+    done
     (cd node0 && expect 0 "$bin" fork runs/whole@10 part) || exit 1
     together part parallel.zero=1
     boot part

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_data.sh: training on real text and real images comes to the loss that is written down here. Needs tinyshakespeare.txt, and mnist/, in
-# LOCKSTEP_TEST_DATA. A CPU's bits are the same everywhere, so losses are written down to the last digit, and so are the weights.
+# test/check_data.sh: training on real text and real images comes to the loss that is written down here. Needs
+# tinyshakespeare.txt, and mnist/, in LOCKSTEP_TEST_DATA. A CPU's bits are the same everywhere, so losses are written
+# down to the last digit, and so are the weights.
 . test/support/lib.sh
 
 # 300 steps of nanoGPT's laptop run.
@@ -17,8 +18,8 @@ baby() {
     same wanted found "the loss and the hash after 300 steps"
 }
 
-# mnist BAR WANTED [SETTING...]: 20 epochs of model/mlp/mnist.ini. Of the 1,000 images that are held out so many percent are right at the end, and
-# loss, accuracy and hash are those that are wanted.
+# mnist BAR WANTED [SETTING...]: 20 epochs of model/mlp/mnist.ini. Of the 1,000 images that are held out so many percent
+# are right at the end, and loss, accuracy and hash are those that are wanted.
 mnist() {
     bar=$1 wanted=$2
     shift 2
@@ -28,8 +29,10 @@ mnist() {
     settings mnist "$@" eval.every=1410 log.every=141 checkpoint.every=0
     rm -rf runs
     expect 0 "$bin" "$top/model/mlp/mnist.ini" mnist.ini
-    sed -n 's/^{"t":"eval","step":2820,"loss":\([0-9.]*\),"accuracy":\([0-9.]*\),.*"samples":1000,.*/\1 \2/p' runs/mnist/log.jsonl >found
-    awk -v bar="$bar" 'NF == 2 && 100 * $2 >= bar { good = 1 } END { exit !good }' found || fail "loss and accuracy are $(cat found), expected $bar % at least"
+    sed -n 's/^{"t":"eval","step":2820,"loss":\([0-9.]*\),"accuracy":\([0-9.]*\),.*"samples":1000,.*/\1 \2/p' \
+        runs/mnist/log.jsonl >found
+    awk -v bar="$bar" 'NF == 2 && 100 * $2 >= bar { good = 1 } END { exit !good }' found ||
+        fail "loss and accuracy are $(cat found), expected $bar % at least"
     "$bin" hash runs/mnist/ckpt/step-00002820 | cut -d ' ' -f 2 >>found
     echo $wanted >wanted
     tr '\n' ' ' <found | sed 's/ $//' >line && echo >>line

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_pairs.sh: products = bf16-pairs in more shapes and layouts than test_pairs.sh has: more than one block of k, tile of attention and chunk of a
-# digest, odd sizes, windows, chunks of the head, many ranks and threads; each with every vector width. A row is a model; one hash for each type.
+# test/check_pairs.sh: products = bf16-pairs in more shapes and layouts than test_pairs.sh has: more than one block of
+# k, tile of attention and chunk of a digest, odd sizes, windows, chunks of the head, many ranks and threads; each with
+# every vector width. A row is a model; one hash for each type.
 . test/support/pairs.sh
 
 sed -i '/^\[model\]/,/^\[data\]/{/^\[data\]/!d};/^\[parallel\]/,/^\[log\]/{/^\[log\]/!d}' base.ini
@@ -20,7 +21,8 @@ row() {
     done
 }
 
-# Sums of k that are longer than a block of 384, in blocks, halves of blocks and odd rests; more positions than a tile of attention.
+# Sums of k that are longer than a block of 384, in blocks, halves of blocks and odd rests; more positions than a tile
+# of attention.
 cat >deals.large <<'DEALS'
 two 2 parallel.zero=2
 three 3 parallel.zero=3
@@ -43,14 +45,32 @@ one-more 2 parallel.zero=3
 contexts 2 parallel.context=2 parallel.zero=2
 both 4 parallel.context=2 parallel.tensor=2 parallel.zero=3
 DEALS
-positions() { row positions model.type=llama model.heads=8 model.kv_heads=4 model.layers=1 model.embed=48 model.context=40 model.vocab=259 parallel.slices=4 parallel.token_slices=4 run.steps=2; }
+positions() {
+    row positions model.type=llama model.heads=8 model.kv_heads=4 model.layers=1 model.embed=48 model.context=40 \
+        model.vocab=259 parallel.slices=4 parallel.token_slices=4 run.steps=2
+}
 
 # An odd element is left of every sum.
-odd() { row odd model.heads=3 model.embed=21 model.context=17 model.vocab=257 model.layers=1 batch.global=12 batch.micro=3 batch.lanes=4; }
-chunks() { row chunks model.head_chunks=3 model.heads=1 model.embed=33 model.context=19 model.vocab=259 model.layers=1 batch.micro=3 batch.lanes=2 model.dropout=0.1; }
-long() { row long model.heads=1 model.layers=1 model.embed=24 model.context=300 model.vocab=259 batch.global=4 batch.micro=1 run.steps=2 model.dropout=0.1; }
-gemma() { row gemma model.type=gemma model.kv_heads=4 model.heads=8 model.layers=3 model.embed=40 model.head_dim=6 model.pattern=2 model.window=7 model.vocab=259 model.context=24 run.steps=2; }
-adds() { row adds model.heads=2 model.layers=1 model.embed=32 model.context=24 model.vocab=259 batch.global=24 batch.micro=1 batch.lanes=2 reduce.order=any parallel.recompute=block; }
+odd() {
+    row odd model.heads=3 model.embed=21 model.context=17 model.vocab=257 model.layers=1 batch.global=12 batch.micro=3 \
+        batch.lanes=4
+}
+chunks() {
+    row chunks model.head_chunks=3 model.heads=1 model.embed=33 model.context=19 model.vocab=259 model.layers=1 \
+        batch.micro=3 batch.lanes=2 model.dropout=0.1
+}
+long() {
+    row long model.heads=1 model.layers=1 model.embed=24 model.context=300 model.vocab=259 batch.global=4 \
+        batch.micro=1 run.steps=2 model.dropout=0.1
+}
+gemma() {
+    row gemma model.type=gemma model.kv_heads=4 model.heads=8 model.layers=3 model.embed=40 model.head_dim=6 \
+        model.pattern=2 model.window=7 model.vocab=259 model.context=24 run.steps=2
+}
+adds() {
+    row adds model.heads=2 model.layers=1 model.embed=32 model.context=24 model.vocab=259 batch.global=24 \
+        batch.micro=1 batch.lanes=2 reduce.order=any parallel.recompute=block
+}
 
 for case in large slices positions odd chunks long gemma adds; do try $case; done
 finish

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_promtool.sh: what Prometheus itself thinks of us. Its checker reads the metrics and every expression of the dashboard; a Prometheus, where
-# there is one, scrapes the page that test/support/watching.c shows, with the settings of trainer/watch/README.md, and is asked what it has.
+# test/check_promtool.sh: what Prometheus itself thinks of us. Its checker reads the metrics and every expression of the
+# dashboard; a Prometheus, where there is one, scrapes the page that test/support/watching.c shows, with the settings of
+# trainer/watch/README.md, and is asked what it has.
 . test/support/lib.sh
 watching=$top/build/test/watching
 PATH=$PATH:$top/build/prometheus/usr/bin  # of make check-deps
@@ -23,8 +24,10 @@ metrics_are_clean() {
 expressions_parse() {
     wanted promtool
     echo 'groups: [{name: dashboard, rules: [' >rules.yml
-    sed -n 's/^ *"expr": \("\(\\.\|[^"\\]\)*"\).*/\1/p; s/.*[{ ]"expr": \("\(\\.\|[^"\\]\)*"\).*/\1/p' "$top/trainer/watch/grafana.json" | sort -u |
-        sed 's/\$__rate_interval\|\$__range/5m/g; s/\$instance/.*/g' | awk '{ print "{record: \"r" NR "\", expr: " $0 "}," }' >>rules.yml
+    sed -n 's/^ *"expr": \("\(\\.\|[^"\\]\)*"\).*/\1/p; s/.*[{ ]"expr": \("\(\\.\|[^"\\]\)*"\).*/\1/p' \
+        "$top/trainer/watch/grafana.json" | sort -u |
+        sed 's/\$__rate_interval\|\$__range/5m/g; s/\$instance/.*/g' |
+        awk '{ print "{record: \"r" NR "\", expr: " $0 "}," }' >>rules.yml
     echo ']}]' >>rules.yml
     expect 0 promtool check rules rules.yml
     found=$(sed -n 's/.*SUCCESS: \([0-9]*\) rules found.*/\1/p' "$out")
@@ -70,7 +73,8 @@ it_scrapes() {
     scrape_settings "${at%/}"
     expect 0 promtool check config prometheus.yml
     port=$((20000 + $$ % 10000))
-    timeout 60 prometheus --config.file=prometheus.yml --storage.tsdb.path=data --web.listen-address=127.0.0.1:$port >prometheus.log 2>&1 &
+    timeout 60 prometheus --config.file=prometheus.yml --storage.tsdb.path=data --web.listen-address=127.0.0.1:$port \
+        >prometheus.log 2>&1 &
     scraper=$!
     trap 'kill -9 $scraper 2>/dev/null; reap' EXIT
     until_true 30 answers $port 'up{job="lockstep"}' '=> 1 @'

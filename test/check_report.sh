@@ -1,5 +1,6 @@
 #!/bin/sh
-# test/check_report.sh: logs of a million steps: their pages are at most 1 MB, and every spike is in them. How long it takes is printed, and is no verdict.
+# test/check_report.sh: logs of a million steps: their pages are at most 1 MB, and every spike is in them. How long it
+# takes is printed, and is no verdict.
 . test/support/lib.sh
 . "$top/test/support/long_log.sh"
 
@@ -43,7 +44,8 @@ memory_is_bounded() {
     head -n 1000 long/log.jsonl >short/log.jsonl
     cp long/config.ini short/
     for run in short long; do
-        (ulimit -v 200000; "$bin" report $run) >"$out" 2>&1 || fail "200 MB of addresses do not suffice for the $run log"
+        (ulimit -v 200000; "$bin" report $run) >"$out" 2>&1 ||
+            fail "200 MB of addresses do not suffice for the $run log"
     done
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_same_bits.sh: not one bit moves. Every row of test/support/same_bits.sh, run with today's binary, must log what the tables in test/golden
-# say that an older one logged: each loss, norm, rate and hash, as it stands in the log. On the simulated GPU too, where `make sim` has built it.
+# test/check_same_bits.sh: not one bit moves. Every row of test/support/same_bits.sh, run with today's binary, must log
+# what the tables in test/golden say that an older one logged: each loss, norm, rate and hash, as it stands in the log.
+# On the simulated GPU too, where `make sim` has built it.
 . test/support/same_bits.sh
 
 # same_row TABLE NAME RANKS SETTINGS [RANKS SETTINGS]

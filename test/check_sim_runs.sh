@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_sim_runs.sh: whole runs of ./lockstep on the simulated GPU: several ranks, a perceptron, steps that are queued ahead, checkpoints that carry plans, reads
-# that fail, what a device says when something is wrong, its sensors, and the page of `make gpu-check`. `make sim` builds what it runs.
+# test/check_sim_runs.sh: whole runs of ./lockstep on the simulated GPU: several ranks, a perceptron, steps that are
+# queued ahead, checkpoints that carry plans, reads that fail, what a device says when something is wrong, its sensors,
+# and the page of `make gpu-check`. `make sim` builds what it runs.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/gpu_ranks.sh"
@@ -30,10 +31,12 @@ pipelines() {
     dealt 1f1b-2 4 parallel.pipeline=2 parallel.zero=2
     dealt zb-h1-3 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=3
     dealt gpipe-1 6 parallel.pipeline=2 parallel.schedule=gpipe parallel.zero=1
-    dealt bf16 4 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.zero=3 precision.compute=bf16 precision.rounding=stochastic
+    dealt bf16 4 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.zero=3 precision.compute=bf16 \
+        precision.rounding=stochastic
     dealt bf16-h1 3 parallel.pipeline=3 parallel.schedule=zb-h1 precision.compute=bf16 precision.rounding=stochastic
     dealt fp16 4 parallel.pipeline=2 parallel.zero=1 precision.compute=fp16
-    dealt offload 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.offload=yes precision.compute=fp16
+    dealt offload 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.offload=yes \
+        precision.compute=fp16
 }
 
 # Ranks that share layers, alone, beside each other and in pipelines.
@@ -49,14 +52,16 @@ tensor() {
     dealt t2-zero-3 4 parallel.tensor=2 parallel.zero=3 parallel.sequence=yes $bf16
     dealt t4-offload 4 parallel.tensor=4 parallel.offload=yes $bf16
     dealt t2-cube 8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=2 $bf16
-    dealt t4-h1 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes parallel.recompute=block $bf16
+    dealt t4-h1 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes \
+        parallel.recompute=block $bf16
     fp16="precision.compute=fp16 precision.scale_window=2"
     dealt t2-zero-1 6 parallel.tensor=2 parallel.zero=1 $fp16
     dealt t2-loop 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 $fp16
     dealt t4-gpipe 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=gpipe parallel.sequence=yes $fp16
 }
 
-# Ranks that share positions, each with one token slice or two, alone, beside each other, in pipelines, and with layers shared as well.
+# Ranks that share positions, each with one token slice or two, alone, beside each other, in pipelines, and with layers
+# shared as well.
 context() {
     export SIM_SEED=10
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
@@ -70,14 +75,16 @@ context() {
     dealt c2-t2 4 parallel.context=2 parallel.zero=2 parallel.tensor=2 $bf16
     fp16="precision.compute=fp16 precision.scale_window=2"
     dealt c2-offload 2 parallel.context=2 parallel.zero=2 parallel.offload=yes $fp16
-    dealt c2-cube 8 parallel.context=2 parallel.zero=2 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 $fp16
+    dealt c2-cube 8 parallel.context=2 parallel.zero=2 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 \
+        $fp16
 }
 
 # A Llama whose 17 positions are shared unevenly.
 context_llama() {
     export SIM_SEED=11
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
-    sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' -e '/^dropout/d' base.ini
+    sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' \
+        -e '/^dropout/d' base.ini
     printf '[parallel]\nslices = 4\ntoken_slices = 2\n' >>base.ini
     dealt c2 2 parallel.context=2 parallel.zero=2
     dealt c2-d2 4 parallel.context=2 parallel.zero=3 precision.compute=bf16 model.tied=yes
@@ -88,19 +95,22 @@ context_llama() {
 tensor_llama() {
     export SIM_SEED=9
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
-    sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' -e '/^dropout/d' base.ini
+    sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' \
+        -e '/^dropout/d' base.ini
     printf '[parallel]\nslices = 4\n' >>base.ini
     dealt t2 2 parallel.tensor=2 parallel.sequence=yes
     dealt t4-bf16 4 parallel.tensor=4 precision.compute=bf16 model.tied=yes
     dealt t2-zero-2 4 parallel.tensor=2 parallel.zero=2 parallel.sequence=yes precision.compute=bf16 model.tied=yes
-    dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes precision.compute=fp16
+    dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes \
+        precision.compute=fp16
 }
 
 # A Gemma: a window in two of three layers, angles of two kinds; ranks share layers, positions and 17 rows unevenly.
 tensor_gemma() {
     export SIM_SEED=12
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
-    sed -i -e 's/^heads = .*/type = gemma\nheads = 8\nkv_heads = 4\npattern = 2\nwindow = 5\nrope_factor = 8/' -e 's/^layers = .*/layers = 3/' \
+    sed -i -e 's/^heads = .*/type = gemma\nheads = 8\nkv_heads = 4\npattern = 2\nwindow = 5\nrope_factor = 8/' \
+        -e 's/^layers = .*/layers = 3/' \
         -e 's/^context = .*/context = 17/' -e '/^dropout/d' base.ini
     printf '[parallel]\nslices = 4\n' >>base.ini
     dealt t2 2 parallel.tensor=2 parallel.sequence=yes
@@ -109,8 +119,8 @@ tensor_gemma() {
     dealt c2-t2 4 parallel.context=2 parallel.zero=2 parallel.tensor=2 precision.compute=fp16
 }
 
-# The perceptron: one result on one rank and several, in every stage, from recordings or not; and the CPU's losses, but for rounding. In slices, ranks may
-# share layers.
+# The perceptron: one result on one rank and several, in every stage, from recordings or not; and the CPU's losses, but
+# for rounding. In slices, ranks may share layers.
 perceptron() {
     export SIM_SEED=5
     rm -rf gpu && mkdir -p gpu/data && cd gpu || fail "no directory"
@@ -129,7 +139,8 @@ perceptron() {
             runs="$runs $run"
             settings "$run" device.backend=cuda device.ranks=$ranks $all $more
             SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run.ini"
-            grep -qE "^lockstep .*  cuda:0 .*  mlp 42-24-17-5 $2 .*  $1\$" "$out" || fail "$run: expected cuda, mlp, $2 and $1 in its first line"
+            grep -qE "^lockstep .*  cuda:0 .*  mlp 42-24-17-5 $2 .*  $1\$" "$out" ||
+                fail "$run: expected cuda, mlp, $2 and $1 in its first line"
             logged "$run" >"$run.logged"
         done <<'RUNS'
 one 1 parallel.zero=0
@@ -143,7 +154,8 @@ tensor 2 parallel.tensor=2 parallel.offload=yes
 tensor-4 8 parallel.tensor=4 parallel.zero=2
 tensor-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
 RUNS
-        [ "$(wc -l <one.logged)" -eq 15 ] && grep -q '^hash [0-9a-f]' one.logged || fail "expected 12 steps, 2 evaluations and the hashes: $(cat one.logged)"
+        [ "$(wc -l <one.logged)" -eq 15 ] && grep -q '^hash [0-9a-f]' one.logged ||
+            fail "expected 12 steps, 2 evaluations and the hashes: $(cat one.logged)"
         for run in $runs; do same one.logged $run.logged "in $1 with $2, what one rank and $run logged"; done
         paste -d ' ' cpu.logged one.logged >both
         awk -v most="$3" 'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != 12) exit 1 }' both ||
@@ -153,7 +165,8 @@ RUNS
     says "step 12  loss" "accuracy" "11 images"
 }
 
-# Texts and questions, of rows shorter than the context: one answer on any number of devices, and in FP32 the CPU's to the digits shown.
+# Texts and questions, of rows shorter than the context: one answer on any number of devices, and in FP32 the CPU's to
+# the digits shown.
 likelihoods() {
     export SIM_SEED=7
     golden=$top/test/golden
@@ -161,8 +174,10 @@ likelihoods() {
     for family in gpt2 llama3; do
         expect 0 "$bin" inspect "$golden/likelihood/$family"
         cp "$out" model.ini
-        settings asks device.backend=cuda data.val= batch.global=12 batch.micro=3 reduce.transport=nccl "reduce.nccl_library=$sim/test/libnccl-sim.so" \
-            "sample.tokenizer=$golden/tokenizer/$family.json" "eval.text=$golden/likelihood/texts.jsonl" "eval.choices=$golden/likelihood/hellaswag.jsonl"
+        settings asks device.backend=cuda data.val= batch.global=12 batch.micro=3 reduce.transport=nccl \
+            "reduce.nccl_library=$sim/test/libnccl-sim.so" \
+            "sample.tokenizer=$golden/tokenizer/$family.json" "eval.text=$golden/likelihood/texts.jsonl" \
+            "eval.choices=$golden/likelihood/hellaswag.jsonl"
         settings cpu device.backend=cpu device.ranks=1 reduce.transport=auto
         expect 0 "$bin" eval model.ini asks.ini cpu.ini
         sed -n 's/.* loss \([0-9.]*\) .*/\1/p; s/.* \(acc .*\) 40 .*/\1/p' "$out" >cpu.said
@@ -190,8 +205,9 @@ timed() {
     [ "$(cat untimed)" = "1 2 " ] || fail "$1: steps without times: $(cat untimed), expected 1 and 2"
 }
 
-# Steps that are queued before the one before them is collected, from recordings, log the same as those that are collected at once and
-# queued call by call; they end in the same weights, and stop together. What is recorded, and how often, test_recordings counts.
+# Steps that are queued before the one before them is collected, from recordings, log the same as those that are
+# collected at once and queued call by call; they end in the same weights, and stop together. What is recorded, and how
+# often, test_recordings counts.
 ahead() {
     export SIM_SEED=3
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
@@ -231,14 +247,16 @@ RUNS
     kill -TERM "$pid"
     comes_to 75
     last=$(sed -n 's/^{"t":"step","step":\([0-9]*\),.*/\1/p' runs/stopped/log.jsonl | tail -n 1)
-    [ -d "$(printf 'runs/stopped/ckpt/step-%08d' "$last")" ] || fail "the last step logged is $last; saved: $(ls runs/stopped/ckpt)"
+    [ -d "$(printf 'runs/stopped/ckpt/step-%08d' "$last")" ] ||
+        fail "the last step logged is $last; saved: $(ls runs/stopped/ckpt)"
 }
 
 # The same from the inside: every part of a pipeline's unit is one submission, and is recorded in the first steps.
 recorded() {
     SIM_SEED=3 expect 0 timeout 300 "$sim/test/test_recordings"
     says "[  PASSED  ] 3 test"
-    ! grep '^simulator: ' "$out" || fail "the simulator found something"  # a rank of this program ends without its last word
+    # a rank of this program ends without its last word
+    ! grep '^simulator: ' "$out" || fail "the simulator found something"
 }
 
 # A run goes on with the plans of its checkpoint, whatever the heuristic has come to think since, or not at all.
@@ -258,8 +276,10 @@ plans() {
     ends whole anew "the hashes of a run on two devices that compute alike"
     SIM_SMS=5 SIM_BLAS=1 goes_on differs 0 device.match=no
     says "the checkpoint was computed on" "its bits are others from here on"
-    grep -q '"device".*bits are others from here on' runs/differs/events.jsonl || fail "no event says that the bits are others"
-    ! cmp -s whole.ends differs.ends && [ -d runs/differs/ckpt/step-00000006 ] || fail "the stand-in's minds give the same bits: nothing was shown"
+    grep -q '"device".*bits are others from here on' runs/differs/events.jsonl ||
+        fail "no event says that the bits are others"
+    ! cmp -s whole.ends differs.ends && [ -d runs/differs/ckpt/step-00000006 ] ||
+        fail "the stand-in's minds give the same bits: nothing was shown"
     SIM_JIT=1 goes_on refused 78
     says "driver 13.0 (kernels compiled from PTX)"
     SIM_BLAS_LACKS=0 goes_on refused 78
@@ -293,14 +313,17 @@ ends() {
     same "$1.ends" "$2.ends" "$3"
 }
 
-# Plans that were measured: a run uses them on all ranks, its checkpoint goes on with them alone, and they are for one kind of device.
+# Plans that were measured: a run uses them on all ranks, its checkpoint goes on with them alone, and they are for one
+# kind of device.
 tuned() {
     export SIM_SEED=2 SIM_BLAS_COUNT=3
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     expect 0 timeout 100 "$bin" tune base.ini
     says "TFLOP/s" "refused" "matmul (16,96,32)" "plans: runs/default/plans (a run uses it"
-    [ "$(grep -c '^matmul 2: ' runs/default/plans)" -ge 10 ] || fail "expected ten plans and more: $(cat runs/default/plans)"
-    [ "$(sed -n 's/^plans //p' runs/default/plans)" = "$(grep -c '^matmul 2: ' runs/default/plans)" ] || fail "the file does not say how many it has"
+    [ "$(grep -c '^matmul 2: ' runs/default/plans)" -ge 10 ] ||
+        fail "expected ten plans and more: $(cat runs/default/plans)"
+    [ "$(sed -n 's/^plans //p' runs/default/plans)" = "$(grep -c '^matmul 2: ' runs/default/plans)" ] ||
+        fail "the file does not say how many it has"
     mv runs/default/plans measured
     settings half run.steps=3 schedule.decay_steps=6 device.plans=measured
     expect 0 timeout 100 "$bin" base.ini half.ini
@@ -316,7 +339,8 @@ tuned() {
     says "a CPU multiplies without plans"
     settings bad device.plans=measured
     SIM_SMS=5 expect 78 timeout 100 "$bin" base.ini bad.ini
-    says "[device] plans: measured: was measured on \"cuda sm_90 4 SMs" "this device is \"cuda sm_90 5 SMs" "lockstep tune"
+    says "[device] plans: measured: was measured on \"cuda sm_90 4 SMs" "this device is \"cuda sm_90 5 SMs" \
+        "lockstep tune"
     sed -i '$d' measured
     expect 65 timeout 100 "$bin" base.ini bad.ini
     says "[device] plans: measured: says that it has" "not whole"
@@ -341,7 +365,8 @@ strangers() {
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     ours=$bin bin=$PWD/second
     stranger blas SIM_BLAS=1
-    on 0 "rank 1 (127.0.0.2): its plans are not those of rank 0 (127.0.0.1)" "cuda: matmul (" "custom 0" "the device has chosen algo 7" "custom 1"
+    on 0 "rank 1 (127.0.0.2): its plans are not those of rank 0 (127.0.0.1)" "cuda: matmul (" "custom 0" \
+        "the device has chosen algo 7" "custom 1"
     on 1 "its plans are not those of rank 0 (127.0.0.1)"
     [ ! -e node0/runs/blas/ckpt ] || fail "a step of ranks that do not compute alike was saved"
     # With plans from a checkpoint nobody chooses, and the second node's mind is as good as any.
@@ -359,7 +384,8 @@ strangers() {
     same told.want told.found "what one rank logs of its steps, and two that continue with a stored plan each,"
     stranger sms SIM_SMS=5
     for k in 0 1; do
-        on $k "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" "rank 1 (127.0.0.2) on \"cuda sm_90 5 SMs cuBLASLt 1"
+        on $k "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" \
+            "rank 1 (127.0.0.2) on \"cuda sm_90 5 SMs cuBLASLt 1"
     done
     stranger cpu SIM_DEVICES=0 device.backend=auto reduce.transport=auto
     on 0 "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" "rank 1 (127.0.0.2) on \"cpu\""
@@ -378,11 +404,13 @@ stranger() {
     ended 78
 }
 
-# broke DIR STEPS: the run in DIR logged and saved so many steps, as the undisturbed one has them, and says why it ended.
+# broke DIR STEPS: the run in DIR logged and saved so many steps, as the undisturbed one has them, and says why it
+# ended.
 broke() {
     said "$1" >told.found
     head -n "$2" whole.said | cmp -s - told.found || fail "it logged $(wc -l <told.found) steps, expected the first $2 of the undisturbed run"
-    grep -qF '"failed"' "$1/events.jsonl" && grep -qF 'plain-train-00000.bin: read of' "$1/events.jsonl" || fail "$1/events.jsonl does not mention the read"
+    grep -qF '"failed"' "$1/events.jsonl" && grep -qF 'plain-train-00000.bin: read of' "$1/events.jsonl" ||
+        fail "$1/events.jsonl does not mention the read"
     saved=$(ls "$1/ckpt" 2>/dev/null | tail -n 1)
     [ "$2" -gt 0 ] || [ -z "$saved" ] || fail "it saved $saved of no step"
     [ "$2" -eq 0 ] || whole_as "$1" "$(printf 'step-%08d' "$2")"
@@ -396,9 +424,9 @@ whole_as() {
     same hash.want hash.found "the undisturbed run at $2 and $1"
 }
 
-# A read that fails when steps are queued ahead: the step that has no data and the one after it are void, what was logged before them is
-# saved, and the same command goes on as if nothing had been. Six reads open the files, then there is one a sample: 4 a step, or 2 on each
-# of two ranks.
+# A read that fails when steps are queued ahead: the step that has no data and the one after it are void, what was
+# logged before them is saved, and the same command goes on as if nothing had been. Six reads open the files, then there
+# is one a sample: 4 a step, or 2 on each of two ranks.
 unread() {
     export SIM_SEED=4
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
@@ -446,18 +474,21 @@ unread_by_two() {
     mends node0/runs/two true
 }
 
-# A device that is slow is named, though the host is done with queueing in no time: nothing runs before it waits (seed 1). Times come two steps late.
+# A device that is slow is named, though the host is done with queueing in no time: nothing runs before it waits (seed
+# 1). Times come two steps late.
 slow_device() {
     export SIM_SEED=1
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
-    settings slow device.ranks=2 run.steps=26 model.layers=1 model.heads=1 model.embed=16 model.context=8 batch.global=2 \
+    settings slow device.ranks=2 run.steps=26 model.layers=1 model.heads=1 model.embed=16 model.context=8 \
+        batch.global=2 \
         batch.lanes=2 log.hash_every=0 eval.every=0
     SIM_SLOW=1:2000 SIM_DEVICES=2 expect 0 timeout 100 "$bin" base.ini slow.ini
     grep -q '"kind":"straggler".*"text":"rank 1 (localhost)' runs/slow/events.jsonl ||
         fail "rank 1 has a slow device and was not named: $(cat runs/slow/events.jsonl)"
     n=$(grep -c '"slowest_rank":1,' runs/slow/log.jsonl)
     [ "$n" -gt 13 ] || fail "rank 1 is the slowest in $n of 26 steps: $(tail -n 2 runs/slow/log.jsonl)"
-    sed -n 's/.*"step":\([0-9]*\),.*"comm_wait_ms":null,"comm_ms":null,.*/\1/p' runs/slow/log.jsonl | tr '\n' ' ' >untimed
+    sed -n 's/.*"step":\([0-9]*\),.*"comm_wait_ms":null,"comm_ms":null,.*/\1/p' runs/slow/log.jsonl |
+        tr '\n' ' ' >untimed
     [ "$(cat untimed)" = "1 2 " ] || fail "steps without times: $(cat untimed), expected 1 and 2"
 }
 
@@ -505,7 +536,8 @@ power() {
     done >wanted
     grep '"t":"power"' runs/pair/log.jsonl >found
     same wanted found "records of power"
-    sed -n 's/.*"kind":"\([a-z]*throttled\)","step":\([0-9]*\),"text":"\(.*\)"}/\1 \2 \3/p' runs/pair/events.jsonl >found
+    sed -n 's/.*"kind":"\([a-z]*throttled\)","step":\([0-9]*\),"text":"\(.*\)"}/\1 \2 \3/p' runs/pair/events.jsonl \
+        >found
     cat >wanted <<'EVENTS'
 throttled 2 rank 1 (localhost), device 1, is held back by heat: 1200 MHz, 85 C, 200 W; see to its cooling
 unthrottled 6 rank 1 (localhost), device 1, is no longer held back by heat: 1980 MHz, 85 C, 200 W
@@ -523,7 +555,8 @@ holders() {
     nvml=$top/build/test/nvml
     [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
     gpu_runs
-    export LD_LIBRARY_PATH="$nvml" LOCKSTEP_NVML_41="power=1" LOCKSTEP_NVML_PROCESSES="4194305:3221225472,$$:75269931008"
+    export LD_LIBRARY_PATH="$nvml" LOCKSTEP_NVML_41="power=1" \
+        LOCKSTEP_NVML_PROCESSES="4194305:3221225472,$$:75269931008"
     who="held by process $$ ($(cat /proc/$$/comm), 70.1 GiB), 4194305 (3.0 GiB)"
     settings busy
     SIM_BUSY=1 expect 69 timeout 100 "$bin" base.ini busy.ini
@@ -538,36 +571,47 @@ holders() {
     ! grep -q "held by" "$out" || fail "nobody knows who holds it"
 }
 
-# check_gpu CODE: a little of everything that `make gpu-check` does, with the simulator for a GPU; the page is in $out. Its parts have more time than a
-# GPU's: what the simulator needs depends on what else the machine does.
+# check_gpu CODE: a little of everything that `make gpu-check` does, with the simulator for a GPU; the page is in $out.
+# Its parts have more time than a GPU's: what the simulator needs depends on what else the machine does.
 check_gpu() {
     want=$1
-    (cd "$top" && GPU_CHECK=short GPU_CHECK_S=${GPU_CHECK_S:-2000} NCCL_LIBRARY=$sim/test/libnccl-sim.so exec timeout 500 sh test/gpu_check.sh "$sim" "$sim/lockstep") >"$out" 2>errors </dev/null
+    (cd "$top" && GPU_CHECK=short GPU_CHECK_S=${GPU_CHECK_S:-2000} NCCL_LIBRARY=$sim/test/libnccl-sim.so exec timeout \
+        500 sh test/gpu_check.sh "$sim" "$sim/lockstep") >"$out" 2>errors </dev/null
     got=$?
     [ $got -eq "$want" ] || { cat errors >>"$out"; fail "expected exit status $want, got $got, of test/gpu_check.sh"; }
 }
 
 # row TITLE PATTERN: the page's line of this check or step says so.
 row() {
-    grep -F "| $1 |" "$out" | grep -qE -e "$2" || grep -E "^$1  " "$out" | grep -qE -e "$2" || fail "the page has no \"$2\" for $1: $(grep -F "$1" "$out" | head -n 1)"
+    grep -F "| $1 |" "$out" | grep -qE -e "$2" || grep -E "^$1  " "$out" | grep -qE -e "$2" ||
+        fail "the page has no \"$2\" for $1: $(grep -F "$1" "$out" | head -n 1)"
 }
 
 # The page that a GPU is measured by: whole when all is well; and what goes wrong is on it, and in the exit status.
 page() {
     steps="gpt2-124m-64-bf16 gpt2-124m-64-bf16-no-graph gpt2-124m-bf16 gpt2-124m-bf16-no-graph gpt2-124m-fp16 gpt2-124m-fp32 gpt-baby-bf16 gpt2-124m-64-bf16-tuned"
     check_gpu 0
-    says "# simulator, " "The device is a simulator" "| driver | unknown |" "| products | cuBLASLt 13" "| device | compute capability 9.0" "## Operations" \
-        "## Whole training steps" "## Matrix products, measured" "0 failed, 0 left out for want of time, 3 for want of a tool"
+    says "# simulator, " "The device is a simulator" "| driver | unknown |" "| products | cuBLASLt 13" \
+        "| device | compute capability 9.0" "## Operations" \
+        "## Whole training steps" "## Matrix products, measured" \
+        "0 failed, 0 left out for want of time, 3 for want of a tool"
     row "instructions against their models" "^. .* . [1-9][0-9]* passed, 0 failed . "
-    for title in "cuBLASLt and its plans" operations "trainer against the CPU's and PyTorch's"; do row "$title" "PASSED  . [1-9][0-9]* test"; done
+    for title in "cuBLASLt and its plans" operations "trainer against the CPU's and PyTorch's"; do
+        row "$title" "PASSED  . [1-9][0-9]* test"
+    done
     row "1 to 4 NCCL ranks on the device" "[1-9] passed, 0 failed, 0 skipped; nccl 2[.0-9]*, /.*libnccl-sim.so, interface lo . "
-    for title in "memory (compute-sanitizer memcheck)" "races (compute-sanitizer racecheck)"; do row "$title" "left out: "; done
+    for title in "memory (compute-sanitizer memcheck)" "races (compute-sanitizer racecheck)"; do
+        row "$title" "left out: "
+    done
     for each in $steps; do row "$each" " tok/s "; done
-    [ "$(grep -c ' us .* MB .* GB/s .*%' "$out")" -ge 50 ] || fail "$(grep -c ' GB/s ' "$out") operations were timed, expected 50 and more"
+    [ "$(grep -c ' us .* MB .* GB/s .*%' "$out")" -ge 50 ] ||
+        fail "$(grep -c ' GB/s ' "$out") operations were timed, expected 50 and more"
     ! grep -q FAILED "$out" || fail "the page says FAILED"
     SIM_FAIL=norm@1 check_gpu 1
     row "instructions against their models" "0 failed"
-    for title in operations "trainer against the CPU's and PyTorch's" "1 to 4 NCCL ranks on the device"; do row "$title" "FAILED \([1-9]"; done
+    for title in operations "trainer against the CPU's and PyTorch's" "1 to 4 NCCL ranks on the device"; do
+        row "$title" "FAILED \([1-9]"
+    done
     for each in $steps; do row "$each" "FAILED \([1-9][0-9]*\): lockstep: "; done
     grep -q '^FAILED (1)$' "$out" || fail "the table of operations does not say FAILED"
     says "## What failed" "### operations" "### Operations" "### gpt2-124m-fp16" "13 failed, "

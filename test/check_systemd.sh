@@ -178,7 +178,8 @@ starts_and_reports() {
 # What the unit shuts off is shut off in the process that trains, and still it trains.
 confined() {
     of=$(main one)
-    [ "$(inside awk '/^Max core file size/ { print $5, $6 }' "/proc/$of/limits")" = "0 0" ] || fail "it may leave a core file"
+    [ "$(inside awk '/^Max core file size/ { print $5, $6 }' "/proc/$of/limits")" = "0 0" ] ||
+        fail "it may leave a core file"
     [ "$(inside awk '{ n += $3 } END { print n < 65536 }' "/proc/$of/uid_map")" = 1 ] || fail "it sees all users"
     are SystemCallErrorNumber one 1
     expect 0 inside systemd-analyze security --no-pager --threshold=25 lockstep@one.service

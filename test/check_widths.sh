@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/check_widths.sh: the bits of BF16 and FP16 don't depend on the vector width, and no bits on the number of threads. Of FP32's widths
-# test_runs.sh knows.
+# test/check_widths.sh: the bits of BF16 and FP16 don't depend on the vector width, and no bits on the number of
+# threads. Of FP32's widths test_runs.sh knows.
 . test/support/runs.sh
 
 same_bits_bf16_portable() { same_width bf16 portable; }
@@ -23,7 +23,8 @@ same_bits_for_any_threads() {
             got=$?
             [ $got -ne 69 ] || skip "this processor has no avx2, and without it this takes long"
             [ $got -eq 0 ] || fail "large-$compute-$threads ended with $got"
-            [ $threads -eq 1 ] || { same_steps large-$compute-1 large-$compute-$threads && same_state large-$compute-1 large-$compute-$threads; }
+            [ $threads -eq 1 ] || { same_steps large-$compute-1 large-$compute-$threads &&
+                same_state large-$compute-1 large-$compute-$threads; }
         done
     done
 }

@@ -1,12 +1,14 @@
 #!/bin/sh
-# test/gpu_check.sh BUILD BIN: what a machine with a GPU has to show, as one Markdown page on standard output, in under 8 minutes: the
-# instructions against the models that CI uses, figures, every operation, the trainer against the CPU's, NCCL ranks, compute-sanitizer. Figures come
-# before what takes long. It needs nothing from a network. `make gpu-check` builds what it runs, `make gpu-kit` puts it into a folder for a machine
-# that can't build. Ends with 69 where there is no GPU, and with 1 where something failed or had no time.
+# test/gpu_check.sh BUILD BIN: what a machine with a GPU has to show, as one Markdown page on standard output, in under
+# 8 minutes: the instructions against the models that CI uses, figures, every operation, the trainer against the CPU's,
+# NCCL ranks, compute-sanitizer. Figures come before what takes long. It needs nothing from a network. `make gpu-check`
+# builds what it runs, `make gpu-kit` puts it into a folder for a machine that can't build. Ends with 69 where there is
+# no GPU, and with 1 where something failed or had no time.
 #
 #   CUDA_VISIBLE_DEVICES=2   which GPU; the first otherwise
 #   NCCL_LIBRARY=FILE        libnccl.so.2, where it is not found by itself
-#   GPU_CHECK_S=460          seconds for all of it, of which each part has a share: what comes too late is left out, and the page names it
+#   GPU_CHECK_S=460          seconds for all of it, of which each part has a share: what comes too late is left out, and
+#                            the page names it
 #   GPU_CHECK=short          a little of everything: how test/check_sim_runs.sh tests this script, over the simulator
 set -u
 export LC_ALL=C CUDA_DEVICE_ORDER=PCI_BUS_ID
@@ -14,7 +16,8 @@ build=$1 bin=$2 top=$PWD
 case $build in /*) ;; *) build=$top/$build ;; esac
 case $bin in /*) ;; *) bin=$top/$bin ;; esac
 ops=$build/test/test_ops
-[ -x "$ops" ] && [ -x "$bin" ] || { echo "gpu-check: $ops and $bin are not both there: make gpu-check builds them" >&2; exit 1; }
+[ -x "$ops" ] && [ -x "$bin" ] || { echo "gpu-check: $ops and $bin are not both there: make gpu-check builds them" \
+    >&2; exit 1; }
 about=$("$ops" --about --device cuda 2>&1) || { echo "gpu-check: no GPU was found: ${about#test_ops: }" >&2; exit 69; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -23,7 +26,7 @@ failed=0 late=0 absent=0
 whole=${GPU_CHECK_S:-460}
 until=$(($(date +%s) + whole))
 
-# --- what all of it is about ---------------------------------------------------------------------------------------------------------
+# --- what all of it is about ------------------------------------------------------------------------------------------
 
 named() { echo "$about" | sed -n "s/^$1: //p"; }
 name=$(named device | sed 's/^cuda:[0-9]* //')
@@ -48,10 +51,10 @@ cat <<END
 END
 [ -n "$real" ] || printf '\nThe device is a simulator: no figure here says anything.\n'
 
-# --- how things are run --------------------------------------------------------------------------------------------------------------
+# --- how things are run -----------------------------------------------------------------------------------------------
 
-# within SHARE: $left are the seconds of so many hundredths of the whole time, as far as they are left. The shares add up to 100. It fails when there
-# are too few to begin.
+# within SHARE: $left are the seconds of so many hundredths of the whole time, as far as they are left. The shares add
+# up to 100. It fails when there are too few to begin.
 within() {
     left=$((until - $(date +%s)))
     [ $left -ge 5 ] || return 1
@@ -84,7 +87,8 @@ check() {
     shift 2
     start=$(date +%s)
     run "$@"
-    verdict=$(grep -E '^\[  (PASSED|FAILED)|^[0-9]+ passed|(ERROR|RACECHECK) SUMMARY' "$work/out" | tail -n 1 | sed 's/^=* *//')
+    verdict=$(grep -E '^\[  (PASSED|FAILED)|^[0-9]+ passed|(ERROR|RACECHECK) SUMMARY' "$work/out" | tail -n 1 |
+        sed 's/^=* *//')
     with=$(sed -n 's/^with: /; /p' "$work/out" | tail -n 1)
     if [ $rc -ne 0 ] || [ -z "$verdict" ] || grep -qE '^skipped: |: skipped, |^\[  SKIPPED' "$work/out"; then
         went_wrong "$title"
@@ -93,8 +97,8 @@ check() {
     printf '| %s | %s | %s s |\n' "$title" "$(echo "$verdict$with" | tr '|' '/')" "$(($(date +%s) - start))"
 }
 
-# sanitize TITLE TOOL ROWS: these operations under compute-sanitizer, which executes them many times slower. Our kernels only: those of cuBLASLt are not
-# ours to mend.
+# sanitize TITLE TOOL ROWS: these operations under compute-sanitizer, which executes them many times slower. Our kernels
+# only: those of cuBLASLt are not ours to mend.
 sanitize() {
     [ -n "$sanitizer" ] || { absent=$((absent + 1)); echo "| $1 | left out: $why | |"; return; }
     check "$1" 3 "$sanitizer" --tool "$2" $ours --error-exitcode 9 "$ops" --device cuda --once "$3"
@@ -114,14 +118,15 @@ step() {
     fi
 }
 
-# --- the page ------------------------------------------------------------------------------------------------------------------------
+# --- the page ---------------------------------------------------------------------------------------------------------
 
 rows='' tests='' cases='' scale='' few=5 many=20
 gpt2='[model]\nlayers=12\nheads=12\nembed=768\nvocab=50257\ncontext=1024\n[batch]\nglobal=64\nmicro=8\n[precision]\n'
 baby='[model]\nlayers=4\nheads=4\nembed=128\ncontext=64\n[batch]\nglobal=12\nmicro=12\n[precision]\n'
 if [ "${GPU_CHECK:-}" = short ]; then
     rows='--once smallest' tests='recordings*' cases=two_ranks scale='--scale 512' few=1 many=1
-    gpt2='[model]\nlayers=1\nheads=1\nembed=16\nvocab=256\ncontext=8\n[batch]\nglobal=2\nmicro=1\n[precision]\n' baby=$gpt2
+    gpt2='[model]\nlayers=1\nheads=1\nembed=16\nvocab=256\ncontext=8\n[batch]\nglobal=2\nmicro=1\n[precision]\n' \
+        baby=$gpt2
 fi
 large='[model]\nlayers=12\nheads=12\nembed=768\nvocab=50257\ncontext=1024\n[batch]\nglobal=64\nmicro=64\nlanes=1\n[precision]\n'
 [ "${GPU_CHECK:-}" != short ] || large=$gpt2
@@ -187,7 +192,8 @@ check "1 to 4 NCCL ranks on the device" 5 env LOCKSTEP_BIN="$bin" NCCL_SOCKET_IF
 sanitize "memory (compute-sanitizer memcheck)" memcheck smallest
 sanitize "races (compute-sanitizer racecheck)" racecheck odd
 sanitize "barriers (compute-sanitizer synccheck)" synccheck odd
-printf '\nAfterwards: %s (SM), %s (memory), %s C, %s.\n' "$(smi clocks.sm)" "$(smi clocks.mem)" "$(smi temperature.gpu)" \
+printf '\nAfterwards: %s (SM), %s (memory), %s C, %s.\n' "$(smi clocks.sm)" "$(smi clocks.mem)" \
+    "$(smi temperature.gpu)" \
     "$(smi power.draw)"
 [ ! -s "$work/failures" ] || { printf '\n## What failed\n'; cat "$work/failures"; }
 printf '\n%s failed, %s left out for want of time, %s for want of a tool\n' $failed $late $absent

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/gpu_ranks.sh [CASE...]: 1 to 4 NCCL ranks on one GPU, in every ZeRO stage, have the hashes of one rank. Part of `make gpu-check`.
-# NCCL is the file in NCCL_LIBRARY, or whatever a run finds by itself; the last line but one says which.
+# test/gpu_ranks.sh [CASE...]: 1 to 4 NCCL ranks on one GPU, in every ZeRO stage, have the hashes of one rank. Part of
+# `make gpu-check`. NCCL is the file in NCCL_LIBRARY, or whatever a run finds by itself; the last line but one says
+# which.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/gpu_ranks.sh"

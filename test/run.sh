@@ -1,17 +1,21 @@
 #!/bin/sh
-# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, LOCKSTEP_TEST_JOBS (3) at a time, each in bounded time, reports
-# them in this order, and closes with "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays
-# beside it, a script's in build/. Many do little but wait, so there are more at a time than two cores.
+# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, LOCKSTEP_TEST_JOBS (3) at a time, each in
+# bounded time, reports them in this order, and closes with "N passed, N failed, N skipped". What a program printed is
+# shown when it failed; its log stays beside it, a script's in build/. Many wait now and then, so more run at a time
+# than two cores would need.
 limit=${LOCKSTEP_TEST_LIMIT:-900} jobs=${LOCKSTEP_TEST_JOBS:-3}
 export CUDA_VISIBLE_DEVICES=  # `auto` is the CPU here, whose bits are written down; GPUs have make gpu-check
 passed=0 failed=0 skipped=0
 [ "$jobs" -ge 1 ] || { echo "LOCKSTEP_TEST_JOBS=$jobs: expected a number from 1" >&2; exit 64; }
 
-# Most of the time of many tests is waiting for fsync. What they write goes to memory, where there is room for it, but for those that ask whether a disk has
-# it, and those that make a root file system.
+# Most of the time of many tests is waiting for fsync. What they write goes to memory, where there is room for it, but
+# for those that ask whether a disk has it, and those that make a root file system.
 memory=
 case ${TMPDIR:-} in
-'') [ "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print ($4 > 2000000) }')" != 1 ] || [ ! -w /dev/shm ] || memory=/dev/shm ;;
+'')
+    room=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print ($4 > 2000000) }')
+    [ "$room" != 1 ] || [ ! -w /dev/shm ] || memory=/dev/shm
+    ;;
 esac
 wants_a_disk() {
     case ${1##*/} in
@@ -21,23 +25,37 @@ wants_a_disk() {
 }
 
 # The longest start first, so that both cores end together. Which they are only decides how long all takes.
-longest="check_sim.sh check_sim_runs.sh check_layouts.sh test_sim.sh test_pack test_cluster.sh test_ops test_team test_matmul_slices test_supervisor"
+longest="check_sim.sh check_sim_runs.sh check_layouts.sh check_fresh.sh check_release.sh check_pipes.sh check_readme.sh
+    check_layouts_lost.sh check_pipes_lost.sh check_cluster.sh check_alarms.sh check_systemd.sh check_arm64.sh
+    test_sim.sh test_cluster.sh test_channels test_ranks test_ops check_data.sh test_team check_watch.sh test_matmul_slices
+    check_pairs.sh test_pipes test_runs.sh test_supervisor test_checkpoint_crash test_sample test_checkpoint_slices
+    test_slices test_pack test_matmul test_http test_door"
 
-# Those that listen on ports, or demand that something happens within so many seconds, never meet each other: two of them might choose the
-# same port, and each would make the other late. They come first, one after the other; beside them runs all else.
+# Those that work hard and demand that something happens within so many seconds never meet each other: each would make
+# the other late. They come first, one after the other; beside them runs all else.
 keeps_apart() {
     case ${1##*/} in
-    test_team | test_team_auth | test_comm | test_comm_team | test_nccl | test_ranks | test_world | test_supervisor | test_watcher | test_loader) ;;
-    test_door | test_uneven | test_order_any | test_async | test_mlp | test_pipes | test_pipe_plan | test_pipe_wait | test_http | test_unread) ;;
-    test_cluster.sh | test_runs.sh | test_live.sh | check_cluster.sh | check_pipes.sh | check_layouts.sh | check_same_bits.sh | check_promtool.sh | check_browser.sh) ;;
+    test_comm | test_comm_team | test_nccl | test_ranks | test_world | test_uneven | test_order_any | test_async) ;;
+    test_mlp | test_pipes | test_pipe_plan | test_pipe_wait | test_unread | test_cluster.sh | test_runs.sh) ;;
+    test_live.sh | check_cluster.sh | check_pipes_lost.sh | check_layouts_lost.sh | check_promtool.sh) ;;
+    check_browser.sh) ;;
+    *) return 1 ;;
+    esac
+}
+
+# Those that wait for deadlines and need no processor meanwhile: one after the other, beside all that run.
+only_waits() {
+    case ${1##*/} in
+    test_team | test_team_auth | test_channels | test_http | test_door | test_watcher) ;;
+    test_supervisor | test_loader | check_watch.sh) ;;
     *) return 1 ;;
     esac
 }
 
 log_of() { case $1 in *.sh) echo "build/$(basename "$1").log" ;; *) echo "$1.log" ;; esac; }
 
-# cmocka's summary lines, which name the group in newer versions ("tests: 4 test(s)"), or the plain closing line of a script: prints
-# "passed failed skipped"
+# cmocka's summary lines, which name the group in newer versions ("tests: 4 test(s)"), or the plain closing line of a
+# script: prints "passed failed skipped"
 count() {
     awk 'match($0, /^\[  [A-Z]+ *\] ([a-z_]+: )?[0-9]+ test/) {
              n = substr($0, 1, RLENGTH - 5); sub(/.* /, "", n)
@@ -45,19 +63,28 @@ count() {
          /^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; s += $5 } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# work PROGRAM: runs it; then $ended/PROGRAM holds its exit status and its seconds, and the pipe a line.
+# work PROGRAM SLOTS: runs it; then $ended/PROGRAM holds its exit status and its seconds, and the pipe a line: SLOTS.
 work() {
-    start=$(date +%s) program=$1
-    case $1 in *.sh) set -- sh "$1" ;; */fuzz_*) set -- "$1" "${LOCKSTEP_FUZZ_SECONDS:-5}" "${LOCKSTEP_FUZZ_FIRST:-0}" ;; esac
+    start=$(date +%s) program=$1 slots=$2
+    case $1 in
+    *.sh) set -- sh "$1" ;;
+    */fuzz_*) set -- "$1" "${LOCKSTEP_FUZZ_SECONDS:-5}" "${LOCKSTEP_FUZZ_FIRST:-0}" ;;
+    esac
     [ -z "$memory" ] || wants_a_disk "$program" || export TMPDIR=$memory
     timeout "$limit" "$@" >"$(log_of "$program")" 2>&1 3>&-
     echo "$? $(($(date +%s) - start))" >"$ended/$program"
-    echo >&3
+    echo "$slots" >&3
 }
 
-# take: the next one that may run now is $next; of those that keep apart one, if none of them runs.
+# take: the next one that may run now is $next; of those that keep apart one, if none of them runs, and the same of
+# those that only wait, which take no slot.
 take() {
-    if [ -n "$apart" ] && { [ -z "$lone" ] || [ -s "$ended/$lone" ]; }; then
+    taken=1
+    if [ -n "$idle" ] && over "$waiter"; then
+        waiter=${idle%% *} next=${idle%% *} idle=${idle#* } taken=0
+    elif [ $running -ge "$jobs" ]; then
+        return 1
+    elif [ -n "$apart" ] && over "$lone"; then
         lone=${apart%% *} next=${apart%% *} apart=${apart#* }
     elif [ -n "$rest" ]; then
         next=${rest%% *} rest=${rest#* }
@@ -65,6 +92,7 @@ take() {
         return 1
     fi
 }
+over() { [ -z "$1" ] || [ -s "$ended/$1" ]; }
 
 # tell PROGRAM: how it ended.
 tell() {
@@ -83,9 +111,17 @@ ended=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-run.XXXXXX") || exit 1
 trap 'rm -rf "$ended"' EXIT
 trap 'exit 143' HUP INT TERM
 mkfifo "$ended/pipe" && exec 3<>"$ended/pipe" || exit 1
-apart='' rest='' lone='' running=0
-enlist() { if keeps_apart "$1"; then apart="$apart$1 "; else rest="$rest$1 "; fi; }
-is_long() { case " $longest " in *" ${1##*/} "*) ;; *) return 1 ;; esac; }
+apart='' idle='' rest='' lone='' waiter='' running=0
+enlist() {
+    if keeps_apart "$1"; then
+        apart="$apart$1 "
+    elif [ "$jobs" -gt 1 ] && only_waits "$1"; then
+        idle="$idle$1 "
+    else
+        rest="$rest$1 "
+    fi
+}
+is_long() { for each in $longest; do [ "$each" != "${1##*/}" ] || return 0; done; return 1; }
 for name in $longest; do
     for t; do [ "${t##*/}" != "$name" ] || enlist "$t"; done
 done
@@ -95,12 +131,12 @@ for t; do
 done
 for t; do
     until [ -s "$ended/$t" ]; do
-        while [ $running -lt "$jobs" ] && take; do
-            work "$next" &
-            running=$((running + 1))
+        while take; do
+            work "$next" $taken &
+            running=$((running + taken))
         done
-        read -r end <&3
-        running=$((running - 1))
+        read -r slots <&3
+        running=$((running - slots))
     done
     tell "$t"
 done

@@ -1,7 +1,7 @@
 #!/bin/sh
-# test/soak.sh: what takes minutes. The baby run (model/gpt/baby.ini) under three seeds in FP32, then in BF16 and FP16: the median validation
-# loss is at most 1.90 (nanoGPT publishes 1.88 over 20 batches; this is the whole split), and 16-bit storage ends within 0.02 of FP32.
-# Needs tinyshakespeare.txt in LOCKSTEP_TEST_DATA.
+# test/soak.sh: what takes minutes. The baby run (model/gpt/baby.ini) under three seeds in FP32, then in BF16 and FP16:
+# the median validation loss is at most 1.90 (nanoGPT publishes 1.88 over 20 batches; this is the whole split), and
+# 16-bit storage ends within 0.02 of FP32. Needs tinyshakespeare.txt in LOCKSTEP_TEST_DATA.
 set -eu
 bin=$PWD/${1:-lockstep}
 if [ ! -f "${LOCKSTEP_TEST_DATA:-}/tinyshakespeare.txt" ]; then
@@ -18,7 +18,8 @@ cd "$dir"
 
 # Trains with seed $1 in type $2 and prints the last validation loss.
 last_loss() {
-    printf '[run]\nname = %s-%s\nseed = %s\n[precision]\ncompute = %s\n[eval]\nevery = 2000\n[sample]\ntokens = 0\n' "$2" "$1" "$1" "$2" >"more-$2-$1.ini"
+    printf '[run]\nname = %s-%s\nseed = %s\n[precision]\ncompute = %s\n[eval]\nevery = 2000\n[sample]\ntokens = 0\n' \
+        "$2" "$1" "$1" "$2" >"more-$2-$1.ini"
     "$bin" baby.ini "more-$2-$1.ini" >"$2-$1.log"
     sed -n 's/^{"t":"eval","step":2000,"loss":\([0-9.]*\).*/\1/p' "runs/$2-$1/log.jsonl"
 }

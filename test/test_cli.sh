@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_cli.sh: the command line of ./lockstep, or of the binary that LOCKSTEP_BIN names: every verb, and what each says when it can't do what
-# was asked: one line with the file and the key or the offset, an exit status that says whose business it is, and nothing touched.
+# test/test_cli.sh: the command line of ./lockstep, or of the binary that LOCKSTEP_BIN names: every verb, and what each
+# says when it can't do what was asked: one line with the file and the key or the offset, an exit status that says whose
+# business it is, and nothing touched.
 . test/support/lib.sh
 
 ini >base.ini <<'END'
@@ -20,7 +21,7 @@ text 20000 >text.txt
 printf '[run]\nseed = 5\n' >seed.ini
 touch before after  # listings of the directory, also of themselves
 
-# --- without a run -------------------------------------------------------------------------------------------------------------------
+# --- without a run ----------------------------------------------------------------------------------------------------
 
 help_fits_a_screen() {
     for ask in --help -h help; do
@@ -32,7 +33,9 @@ help_fits_a_screen() {
     [ "$(wc -l <"$out")" -le 24 ] || fail "the help has $(wc -l <"$out") lines, expected at most 24"
     awk 'length > 120 { exit 1 }' "$out" || fail "a line of the help is longer than 120 columns"
     for verb in train check config pack tokenize eval sample hash bench version; do says "lockstep $verb"; done
-    for code in 0 64 65 69 70 74 75 78; do grep -q "[ :]$code " "$out" || fail "the help does not mention exit code $code"; done
+    for code in 0 64 65 69 70 74 75 78; do
+        grep -q "[ :]$code " "$out" || fail "the help does not mention exit code $code"
+    done
 }
 
 # The verbs, as trainer/command.h lists them.
@@ -83,7 +86,8 @@ help_lists_the_options() {
             ! grep -q "no such option" "$out" || fail "lockstep $verb refuses $option, which its help lists"
         done
     done
-    (cd "$top" && grep -ohE '"--[a-z-]+"' main.c trainer/*.c trainer/*/*.c data/text/*.c data/tokenizer/*.c) | tr -d '"' | sort -u >known
+    (cd "$top" && grep -ohE '"--[a-z-]+"' main.c trainer/*.c trainer/*/*.c data/text/*.c data/tokenizer/*.c) |
+        tr -d '"' | sort -u >known
     [ "$(wc -l <known)" -ge 15 ] || fail "only $(wc -l <known) options were found in the source"
     for option in $(grep -vxE -e '--(help|version)' known); do
         cat ./*.help | grep -qE "^  $option " || fail "$option is in the source and in no help"
@@ -131,7 +135,8 @@ overrides() {
 # A run keeps the values that -o gave it.
 train_with_overrides() {
     expect 0 "$bin" -o run.name=over base.ini -o run.steps=2 -o log.report=no
-    grep -qE '^steps = 2 +; layout command line' runs/over/config.ini || fail "runs/over/config.ini does not have the steps of the command line"
+    grep -qE '^steps = 2 +; layout command line' runs/over/config.ini ||
+        fail "runs/over/config.ini does not have the steps of the command line"
     says "done    2 steps"
     expect 0 "$bin" check base.ini -o parallel.zero=2
     expect 0 "$bin" -o run.name=over base.ini -o run.steps=4
@@ -149,7 +154,8 @@ version() {
         [ "$(wc -l <"$out")" -eq 3 ] || fail "expected three lines"
         sed -n 1p "$out" | grep -qE '^lockstep [0-9]+\.[0-9]+' || fail "expected lockstep and a number"
         sed -n 2p "$out" | grep -qE '^sources   [0-9a-f]{16}$' || fail "expected a digest of the sources"
-        sed -n 3p "$out" | grep -qE '^revision  cpu fp32 [0-9]+, bf16 [0-9]+, fp16 [0-9]+; cuda fp32 [0-9]+' || fail "expected revisions"
+        sed -n 3p "$out" | grep -qE '^revision  cpu fp32 [0-9]+, bf16 [0-9]+, fp16 [0-9]+; cuda fp32 [0-9]+' ||
+            fail "expected revisions"
     done
 }
 
@@ -191,7 +197,8 @@ usage_errors() {
     [ ! -e runs ] || fail "a run directory was made"
 }
 
-# refused TEXT...: what is in broken.ini is refused by every verb with one line that says this, before anything is touched.
+# refused TEXT...: what is in broken.ini is refused by every verb with one line that says this, before anything is
+# touched.
 refused() {
     for verb in train check config pack eval sample bench; do
         ls -R >before
@@ -244,7 +251,9 @@ broken_settings() {
     one_line
     says "nowhere.ini" "No such file"
     ls -R >before
-    for verb in train check config pack eval sample bench; do expect 78 "$bin" $verb nowhere/base.ini && says "nowhere/base.ini"; done
+    for verb in train check config pack eval sample bench; do
+        expect 78 "$bin" $verb nowhere/base.ini && says "nowhere/base.ini"
+    done
     ls -R >after
     same before after "the directory before and after:"
     expect 78 "$bin" train .
@@ -348,7 +357,7 @@ named_paths() {
     rm -rf runs/paths
 }
 
-# --- data ----------------------------------------------------------------------------------------------------------------------------
+# --- data -------------------------------------------------------------------------------------------------------------
 
 pack_text() {
     expect 0 "$bin" pack base.ini
@@ -421,7 +430,7 @@ check_data() {
     expect 0 "$bin" check base.ini
 }
 
-# --- a run ---------------------------------------------------------------------------------------------------------------------------
+# --- a run ------------------------------------------------------------------------------------------------------------
 
 # no_controls FILE: it holds lines of text and nothing that would move a cursor.
 no_controls() { LC_ALL=C tr -d '\n\t -~\200-\377' <"$1" | wc -c | grep -q '^ *0$' || fail "control characters in $1"; }
@@ -429,21 +438,25 @@ no_controls() { LC_ALL=C tr -d '\n\t -~\200-\377' <"$1" | wc -c | grep -q '^ *0$
 train_in_plain_lines() {
     expect 0 "$bin" train base.ini
     no_controls "$out"
-    grep -qE '^step +6/6 100%  loss [0-9.]+  norm [0-9.]+  lr [0-9.e-]+  [0-9.]+[kM]? tok/s  data [0-9.]+%  eta 0s$' "$out" ||
+    grep -qE '^step +6/6 100%  loss [0-9.]+  norm [0-9.]+  lr [0-9.e-]+  [0-9.]+[kM]? tok/s  data [0-9.]+%  eta 0s$' \
+        "$out" ||
         fail "expected a line for step 6"
     says "lockstep " "saved step 3" "saved step 6" "eval  step 6" "sample at step 6" "done    6 steps"
     [ "$(grep -c '^step ' "$out")" -eq 6 ] || fail "expected a line a step"
-    for file in config.ini log.jsonl events.jsonl ckpt/step-00000003/manifest.json ckpt/step-00000006/model.safetensors; do
+    for file in config.ini log.jsonl events.jsonl ckpt/step-00000003/manifest.json \
+        ckpt/step-00000006/model.safetensors; do
         [ -f runs/base/$file ] || fail "runs/base/$file is not there"
     done
     shown=$(sed -n 's/^data .* memory \([0-9.]* MB\)$/\1/p' "$out")
     no_controls runs/base/log.jsonl
-    awk '!/^\{"t":"(step|eval|sample|checkpoint|ranks)",.*\}$/ { exit 1 }' runs/base/log.jsonl || fail "log.jsonl holds something else than its records"
+    awk '!/^\{"t":"(step|eval|sample|checkpoint|ranks)",.*\}$/ { exit 1 }' runs/base/log.jsonl ||
+        fail "log.jsonl holds something else than its records"
     expect 0 "$bin" plan base.ini
     planned=$(awk '$1 == "all" { printf "%.1f MB", $2 / 1e6 }' "$out")
     [ -n "$shown" ] && [ "$shown" = "$planned" ] || fail "the run says that it takes $shown, its plan says $planned"
     # the effective configuration is a configuration, and says where it ran
-    grep -q "^# machine $(uname -n)  device cpu [a-z0-9]* x[0-9]* thread" runs/base/config.ini || fail "$(head -n 3 runs/base/config.ini)"
+    grep -q "^# machine $(uname -n)  device cpu [a-z0-9]* x[0-9]* thread" runs/base/config.ini ||
+        fail "$(head -n 3 runs/base/config.ini)"
     expect 0 "$bin" config runs/base/config.ini
     # a reader that goes away does not end a run
     printf '[run]\nname = piped\n' >piped.ini
@@ -465,7 +478,8 @@ train_on_a_terminal() {
             fail "the bar is wider than $wide columns: $(awk 'length > m { m = length } END { print m }' bars)"
         tail -n 1 bars | grep -q '40/40 100%' || fail "the bar does not reach the end"
         tail -n 1 bars >"$out"
-        [ $wide -eq 40 ] || grep -qE ' eta 0s +\[#+\]$' "$out" || fail "on $wide columns: no ETA and full bar at the end"
+        [ $wide -eq 40 ] || grep -qE ' eta 0s +\[#+\]$' "$out" ||
+            fail "on $wide columns: no ETA and full bar at the end"
         grep -q '^saved step 40' lines || fail "the bar was not wiped before a line"
     done
 }
@@ -534,9 +548,11 @@ eval_checkpoints() {
     expect 0 "$bin" eval base.ini
     same once "$out" "two evaluations"
     grep -qE '^step 6  loss [0-9]+\.[0-9]+  perplexity [0-9]+\.[0-9]{4}  bits per byte [0-9]+\.[0-9]{6}  62 windows of 32 tokens$' "$out" || fail "expected step, loss, perplexity, bits per byte and windows"
-    awk '{ p = exp($4) - $6; b = $4 / log(2) - $10; exit !(p * p < 1e-4 * $6 && b * b < 1e-10) }' "$out" || fail "perplexity and bits per byte are not those of the loss"
+    awk '{ p = exp($4) - $6; b = $4 / log(2) - $10; exit !(p * p < 1e-4 * $6 && b * b < 1e-10) }' "$out" ||
+        fail "perplexity and bits per byte are not those of the loss"
     logged=$(sed -n 's/^{"t":"eval","step":6,"loss":\([0-9.]*\),.*/\1/p' runs/base/log.jsonl)
-    awk -v want="$logged" '{ d = $4 - want; exit !(d < 1e-6 && d > -1e-6) }' "$out" || fail "expected the loss of the log, $logged"
+    awk -v want="$logged" '{ d = $4 - want; exit !(d < 1e-6 && d > -1e-6) }' "$out" ||
+        fail "expected the loss of the log, $logged"
     expect 0 "$bin" eval base.ini --ckpt runs/base/ckpt/step-00000003
     says "step 3  loss"
     rm runs/base/best
@@ -606,7 +622,8 @@ ends_in_any_order() {
         same lines "$out" "the lines of seven texts, one and $batch at a time"
     done
     [ "$(wc -l <lines)" -eq 7 ] || fail "expected a line for each of 7 prompts"
-    sed 's/.*"tokens":\([0-9]*\),"ended".*/\1/' lines | awk '$1 >= most { most = $1; at = NR } END { exit at > NR - 2 }' ||
+    sed 's/.*"tokens":\([0-9]*\),"ended".*/\1/' lines |
+        awk '$1 >= most { most = $1; at = NR } END { exit at > NR - 2 }' ||
         fail "expected two texts or more after the longest, which end before it"
 }
 
@@ -643,7 +660,8 @@ sample_prompts() {
     same many.txt found "the prompts of many lines"
 }
 
-# What a run will continue is looked at before its first step, and before other ranks are met; of a long prompt, only what the context holds.
+# What a run will continue is looked at before its first step, and before other ranks are met; of a long prompt, only
+# what the context holds.
 prompts_are_checked_first() {
     cafe=$(printf 'caf\303\251')
     for ranks in 1 2; do
@@ -681,7 +699,8 @@ prompts_are_checked_first() {
 bench_steps() {
     expect 0 "$bin" bench base.ini --steps 3
     one_line
-    grep -qE 'cpu .* 3 steps: median [0-9.]+ ms .* tok/s  [0-9.]+ GFLOP/s  resident at most [0-9.]+ MB$' "$out" || fail "expected one line of figures"
+    grep -qE 'cpu .* 3 steps: median [0-9.]+ ms .* tok/s  [0-9.]+ GFLOP/s  resident at most [0-9.]+ MB$' "$out" ||
+        fail "expected one line of figures"
     printf '[run]\nname = benched\n[data]\ntrain = data/nothing\n' >more.ini
     expect 0 "$bin" bench base.ini more.ini --steps 1
     [ ! -e runs/benched ] || fail "bench made a run directory"
@@ -706,7 +725,7 @@ bench_parts() {
     says "waiting for other ranks"
 }
 
-# --- bits ----------------------------------------------------------------------------------------------------------------------------
+# --- bits -------------------------------------------------------------------------------------------------------------
 
 # Another machine's libm may round another way: nothing here may call into it for more than moving and rounding numbers.
 no_foreign_mathematics() {
@@ -719,7 +738,7 @@ no_foreign_mathematics() {
     : >"$out"
 }
 
-# --- a figure, not a verdict ---------------------------------------------------------------------------------------------------------
+# --- a figure, not a verdict ------------------------------------------------------------------------------------------
 
 first_step_of_the_default_run() {
     ini >first.ini <<'END'

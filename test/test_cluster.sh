@@ -1,7 +1,7 @@
 #!/bin/sh
-# test/test_cluster.sh: many ranks and nodes, from the outside. However a run is dealt to ranks and nodes, its log has the same
-# losses and hashes as that of one rank; and a process that dies, hangs or does not belong here is named, everywhere, and nothing of it is
-# left. One case of each kind, for `make test`; check_cluster.sh has the others.
+# test/test_cluster.sh: many ranks and nodes, from the outside. However a run is dealt to ranks and nodes, its log has
+# the same losses and hashes as that of one rank; and a process that dies, hangs or does not belong here is named,
+# everywhere, and nothing of it is left. One case of each kind, for `make test`; check_cluster.sh has the others.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
@@ -38,14 +38,18 @@ near_two_nodes() { near 2 2 && as_one near22 parallel.zero=3 && watched near22; 
 watched() {
     for k in 0 1; do
         at=node$k/runs/$1/status.json
-        grep -q '"run":"'"$1"'",.*"node":'$k',"nodes":2,.*"world":4' "$at" && grep -q '"state":"done","step":20,' "$at" &&
-            [ "$(grep -c '^  {"rank":['$((2 * k))$((2 * k + 1))'],.*"phase":"ended"' "$at")" -eq 2 ] || fail "node $k: $(cat "$at")"
+        grep -q '"run":"'"$1"'",.*"node":'$k',"nodes":2,.*"world":4' "$at" &&
+            grep -q '"state":"done","step":20,' "$at" &&
+            [ "$(grep -c '^  {"rank":['$((2 * k))$((2 * k + 1))'],.*"phase":"ended"' "$at")" -eq 2 ] ||
+            fail "node $k: $(cat "$at")"
     done
-    grep -q '"loss":[0-9]' "node0/runs/$1/status.json" && grep -q '"loss":null' "node1/runs/$1/status.json" || fail "who knows the loss? $(cat node?/runs/"$1"/status.json)"
+    grep -q '"loss":[0-9]' "node0/runs/$1/status.json" && grep -q '"loss":null' "node1/runs/$1/status.json" ||
+        fail "who knows the loss? $(cat node?/runs/"$1"/status.json)"
 }
 far_two_nodes() { far 2 2 && as_one far-22 parallel.zero=2; }
 
-# Hashed every fifth step only: most steps are followed by the next one, one by an evaluation, while weights are on their way.
+# Hashed every fifth step only: most steps are followed by the next one, one by an evaluation, while weights are on
+# their way.
 over_a_bad_cable() {
     set -- run.steps=8 model.layers=1 model.embed=16 eval.every=4 eval.batches=4 log.hash_every=5
     alone tiny 1 "$@"
@@ -60,7 +64,8 @@ over_a_bad_cable() {
         fail "the cable has no delay: $(head -n 2 node0/runs/bad-cable/log.jsonl)"
 }
 
-# Each node has the questions itself. They are asked while it trains and after it, and the answers are one rank's; only rank 0 says them.
+# Each node has the questions itself. They are asked while it trains and after it, and the answers are one rank's; only
+# rank 0 says them.
 questions_on_nodes() {
     printf '{"query": "the a", "choices": ["one", "two step lane", "x"], "gold": 1}\n{"ctx": "tree sum", "endings": ["bit", "qqqqqq"], "label": "0"}\n' >q.jsonl
     text 2000 >part.txt
@@ -182,7 +187,9 @@ other_settings() {
     printf '[optimizer]\nlr = 0.01\n[parallel]\nzero = 2\n' >>node1/own.ini
     boot other
     ended 78
-    for k in 0 1; do on $k "rank 1 (127.0.0.2) and rank 0 (127.0.0.1) have different settings: [optimizer] lr = 0.01 and 0.001; [parallel] zero = 2 and 0: the INI"; done
+    for k in 0 1; do
+        on $k "rank 1 (127.0.0.2) and rank 0 (127.0.0.1) have different settings: [optimizer] lr = 0.01 and 0.001; [parallel] zero = 2 and 0: the INI"
+    done
     untouched
     near 2 2
     together other cluster.timeout=30
@@ -190,9 +197,12 @@ other_settings() {
     boot other
     ended 78
     [ $took -le 3000 ] || fail "it took $took ms until all had ended, with timeout = 30"
-    for k in 0 1; do on $k "(127.0.0.2) and rank 0 (127.0.0.1) have different settings: [run] seed = 7 and 1337; [optimizer] lr = 0.01 and 0.001"; done
+    for k in 0 1; do
+        on $k "(127.0.0.2) and rank 0 (127.0.0.1) have different settings: [run] seed = 7 and 1337; [optimizer] lr = 0.01 and 0.001"
+    done
     near 1 1
-    printf '[run]\ndir = runs\n[cluster]\nsecret_file = secret\n[device]\nthreads = 1\n[data]\nprefetch = 3\n' >node1/own.ini
+    printf '[run]\ndir = runs\n[cluster]\nsecret_file = secret\n[device]\nthreads = 1\n[data]\nprefetch = 3\n' \
+        >node1/own.ini
     together other run.steps=5 cluster.timeout=10
     boot other
     ended 0
@@ -225,7 +235,9 @@ other_build() {
     boot builds 1
     bin=$usual
     ended 78
-    for k in 0 1; do on $k "rank 1 (127.0.0.2) runs build $other, rank 0 (127.0.0.1) runs $sources" "copy one binary"; done
+    for k in 0 1; do
+        on $k "rank 1 (127.0.0.2) runs build $other, rank 0 (127.0.0.1) runs $sources" "copy one binary"
+    done
     untouched
     nothing_left
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_eval.sh: texts and questions from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: one answer however the ranks are dealt,
-# during training and after it, from a checkpoint and from weights of others; and what is refused, before anything is computed.
+# test/test_eval.sh: texts and questions from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: one
+# answer however the ranks are dealt, during training and after it, from a checkpoint and from weights of others; and
+# what is refused, before anything is computed.
 . test/support/lib.sh
 . "$top/test/support/logs.sh"
 golden=$top/test/golden
@@ -33,25 +34,29 @@ deal() { printf '[device]\nranks = %s\n[parallel]\nzero = %s\npipeline = %s\n' "
 # asked WHAT RUN: what the log says of it, "step value".
 asked() { sed -n 's/^{"t":"eval","step":\([0-9]*\),.*"'"$1"'":\([^,]*\),.*/\1 \2/p' "runs/$2/log.jsonl"; }
 
-# --- during training and after it ------------------------------------------------------------------------------------------------------
+# --- during training and after it -------------------------------------------------------------------------------------
 
 settings ref eval.text=part.txt eval.choices=questions.jsonl
 trained() {
     expect 0 train ref
     says "bits_per_byte " "acc " "acc_norm "
     for each in bits_per_byte acc acc_norm; do
-        [ "$(asked $each ref | awk '{ print $1 }' | tr '\n' ' ')" = "3 6 " ] || fail "$each is not logged after steps 3 and 6"
+        [ "$(asked $each ref | awk '{ print $1 }' | tr '\n' ' ')" = "3 6 " ] ||
+            fail "$each is not logged after steps 3 and 6"
     done
     expect 0 "$bin" eval base.ini ref.ini
     [ "$(wc -l <"$out")" -eq 3 ] || fail "expected three lines"
-    says "step 6  loss " "  perplexity " "step 6  text part.txt  loss " "3000 tokens, 3000 bytes, without the first token" "step 6  choices questions.jsonl  acc " \
+    says "step 6  loss " "  perplexity " "step 6  text part.txt  loss " \
+        "3000 tokens, 3000 bytes, without the first token" "step 6  choices questions.jsonl  acc " \
         "3 questions, protocol lm-eval"
     asked bits_per_byte ref | tail -n 1 | cut -d ' ' -f 2 >want
-    sed -n 's/.*text.*bits per byte \([0-9.]*\) .*/\1/p' "$out" | paste -d ' ' - want | awk '{ d = $1 - $2; exit !(d < 1e-6 && d > -1e-6) }' ||
+    sed -n 's/.*text.*bits per byte \([0-9.]*\) .*/\1/p' "$out" | paste -d ' ' - want |
+        awk '{ d = $1 - $2; exit !(d < 1e-6 && d > -1e-6) }' ||
         fail "the log says $(cat want)"
     for each in acc acc_norm; do
         asked $each ref | tail -n 1 | cut -d ' ' -f 2 >want
-        sed -n "s/.*choices.* $each \([0-9.]*\) .*/\1/p" "$out" | paste -d ' ' - want | awk '{ d = $1 - $2; exit !(d < 1e-6 && d > -1e-6) }' ||
+        sed -n "s/.*choices.* $each \([0-9.]*\) .*/\1/p" "$out" | paste -d ' ' - want |
+            awk '{ d = $1 - $2; exit !(d < 1e-6 && d > -1e-6) }' ||
             fail "$each in the log: $(cat want)"
     done
     awk '/ text / { for (i = 1; i < NF; i++) { if ($i == "loss") l = $(i + 1); if ($i == "byte") b = $(i + 1); if ($i == "perplexity") p = $(i + 1) }
@@ -87,11 +92,13 @@ any_ranks() {
         deal $ranks $zero $deep
         expect 0 "$bin" eval base.ini ref.ini deal.ini
         same alone "$out" "evaluations on one rank and on $ranks, ZeRO $zero, in pipelines of $deep,"
-        settings dealt eval.text=part.txt eval.choices=questions.jsonl device.ranks=$ranks parallel.zero=$zero parallel.pipeline=$deep
+        settings dealt eval.text=part.txt eval.choices=questions.jsonl device.ranks=$ranks parallel.zero=$zero \
+            parallel.pipeline=$deep
         rm -rf runs/dealt
         expect 0 train dealt
         for each in loss bits_per_byte acc acc_norm; do
-            [ "$(asked $each dealt)" = "$(asked $each ref)" ] || fail "$ranks ranks, ZeRO $zero, in pipelines of $deep: $each $(asked $each dealt), expected $(asked $each ref)"
+            [ "$(asked $each dealt)" = "$(asked $each ref)" ] ||
+                fail "$ranks ranks, ZeRO $zero, in pipelines of $deep: $each $(asked $each dealt), expected $(asked $each ref)"
         done
     done <<'DEALS'
 2 0 1
@@ -128,27 +135,32 @@ without_validation_data() {
     expect 0 train blind
     ! grep -q "eval .*loss" "$out" || fail "there is no loss of data that is not there"
     says "eval  step 3  acc "
-    grep -q '"t":"eval","step":6,"loss":null,"acc":' runs/blind/log.jsonl || fail "expected a record without a loss: $(grep eval runs/blind/log.jsonl)"
+    grep -q '"t":"eval","step":6,"loss":null,"acc":' runs/blind/log.jsonl ||
+        fail "expected a record without a loss: $(grep eval runs/blind/log.jsonl)"
     [ ! -e runs/blind/best ] || fail "best of what?"
     expect 0 "$bin" eval base.ini blind.ini
     one_line
     says "choices questions.jsonl"
 }
 
-# --- weights of others -----------------------------------------------------------------------------------------------------------------
+# --- weights of others ------------------------------------------------------------------------------------------------
 
 weights_of_others() {
     for family in gpt2 llama3; do
         expect 0 "$bin" inspect "$golden/likelihood/$family"
         cp "$out" model.ini
-        printf '[run]\nname = %s\n[data]\nval =\n[sample]\ntokens = 5\ntokenizer = %s\n' "$family" "$golden/tokenizer/$family.json" >words.ini
+        printf '[run]\nname = %s\n[data]\nval =\n[sample]\ntokens = 5\ntokenizer = %s\n' "$family" \
+            "$golden/tokenizer/$family.json" >words.ini
         for protocol in lm-eval llmc; do
             for file in hellaswag general; do
-                scores=$(sed -n "s/^$family $protocol $file.jsonl \(acc [0-9.]*\) \(acc_norm [0-9.]*\)$/\1  \2/p" "$golden/likelihood/likelihood.txt")
+                scores=$(sed -n "s/^$family $protocol $file.jsonl \(acc [0-9.]*\) \(acc_norm [0-9.]*\)$/\1  \2/p" \
+                    "$golden/likelihood/likelihood.txt")
                 for ranks in 1 3; do
                     deal $ranks $ranks
-                    expect 0 "$bin" eval base.ini model.ini words.ini deal.ini --choices "$golden/likelihood/$file.jsonl" --protocol $protocol
-                    says "weights of $golden/likelihood/$family: the run has no checkpoint yet" "  $scores  40 questions, protocol $protocol"
+                    expect 0 "$bin" eval base.ini model.ini words.ini deal.ini --choices \
+                        "$golden/likelihood/$file.jsonl" --protocol $protocol
+                    says "weights of $golden/likelihood/$family: the run has no checkpoint yet" \
+                        "  $scores  40 questions, protocol $protocol"
                 done
             done
         done
@@ -172,7 +184,7 @@ weights_of_others() {
     ! grep -q "no checkpoint yet" "$out" || fail "there is a checkpoint"
 }
 
-# --- what is refused -------------------------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 # Who only writes a sample does not need the files that are asked for.
 samples_ask_nothing() {

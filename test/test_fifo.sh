@@ -143,5 +143,7 @@ secrets() {
     LOCKSTEP_NODE=0 refused 77 "not a regular file" base.ini more.ini
 }
 
-for case in settings_files data_files texts tokenizers weights checkpoints resumed written watched secrets; do try $case; done
+for case in settings_files data_files texts tokenizers weights checkpoints resumed written watched secrets; do
+    try $case
+done
 finish

@@ -40,7 +40,9 @@ event() {
 }
 
 # The steps in the log without what a clock says.
-steps_of() { grep '^{"t":"step"' "runs/$1/log.jsonl" | sed -e 's/,"ms":.*"loss_scale"/,"loss_scale"/' -e 's/,"time":.*//'; }
+steps_of() {
+    grep '^{"t":"step"' "runs/$1/log.jsonl" | sed -e 's/,"ms":.*"loss_scale"/,"loss_scale"/' -e 's/,"time":.*//'
+}
 
 settings good
 "$bin" base.ini good.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
@@ -62,7 +64,7 @@ follow() {
     expect 0 timeout 100 "$bin" $words advice.ini
 }
 
-# --- a run that diverges -------------------------------------------------------------------------------------------------------------
+# --- a run that diverges ----------------------------------------------------------------------------------------------
 
 # From its first steps: no checkpoint is worth going back to.
 diverges() {
@@ -101,7 +103,8 @@ goes_back() {
     says "the best is step 10 (validation loss " ". Next: lockstep fork runs/wild$1@best wild$1-2 -o optimizer.lr=0.001"
     [ -d "runs/wild$1/ckpt/step-00000010" ] || fail "the good checkpoint had to go"
     follow
-    says "forked   runs/wild$1, step 10" "optimizer.lr                     1e+03                    0.001" "next     lockstep runs/wild$1-2/config.ini"
+    says "forked   runs/wild$1, step 10" "optimizer.lr                     1e+03                    0.001" \
+        "next     lockstep runs/wild$1-2/config.ini"
     expect 0 timeout 100 "$bin" "$(sed -n 's/^next     lockstep //p' "$out")"
     says "done    200 steps"
 }
@@ -127,15 +130,18 @@ diverges_at_the_end() {
 }
 
 # Its loss stays finite, and far above what it was: it goes on, says so once, and status does until it ends, also from
-# elsewhere. The checkpoint of its last good step is not what is advised: the loss of a step is of the weights before it.
+# elsewhere. The checkpoint of its last good step is not what is advised: the loss of a step is of the weights before
+# it.
 is_ruined() {
     settings high optimizer.lr=10 optimizer.grad_clip=0 run.steps=75 eval.every=0 checkpoint.every=1 checkpoint.keep=100
     expect 0 "$bin" fork runs/good@10 high high.ini
     expect 0 timeout 100 "$bin" runs/high/config.ini
-    event high ruined "far above the lowest" "; the newest checkpoint from before is step 11 (loss " ". Next: lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
+    event high ruined "far above the lowest" "; the newest checkpoint from before is step 11 (loss " \
+        ". Next: lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
     [ "$(grep -c '"kind":"ruined"' runs/high/events.jsonl)" -eq 1 ] || fail "it does not say so once"
     expect 1 "$bin" status runs/high
-    says "ATTENTION: has all its steps, and its loss is far above what it was" "next      lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
+    says "ATTENTION: has all its steps, and its loss is far above what it was" \
+        "next      lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
     here=$(pwd)
     cd /
     expect 1 "$bin" status "$here/runs/high"
@@ -155,7 +161,8 @@ mends() {
     event mends ruined "far above the lowest" ". Next: lockstep fork runs/mends@best mends-2 -o optimizer.lr=0.001"
     event mends mended "near the lowest again"
     grep -o '"kind":"\(ruined\|mended\)"' runs/mends/events.jsonl >kinds
-    [ "$(head -n 1 kinds)" = '"kind":"ruined"' ] && [ -z "$(uniq -d kinds)" ] || fail "ruined and mended don't take turns: $(tr '\n' ' ' <kinds)"
+    [ "$(head -n 1 kinds)" = '"kind":"ruined"' ] && [ -z "$(uniq -d kinds)" ] ||
+        fail "ruined and mended don't take turns: $(tr '\n' ' ' <kinds)"
     settings stops optimizer.lr=10 optimizer.grad_clip=0 run.steps=1000000 eval.every=0 run.bad_steps=0 log.watch=no
     expect 0 "$bin" fork runs/good@10 stops stops.ini
     "$bin" runs/stops/config.ini >stops.log 2>&1 &
@@ -167,19 +174,21 @@ mends() {
     kill -TERM $pid
     wait $pid
     expect 1 "$bin" status runs/stops
-    says "ATTENTION: stopped on request, and its loss is far above what it was" "next      lockstep fork runs/stops@best stops-2"
+    says "ATTENTION: stopped on request, and its loss is far above what it was" \
+        "next      lockstep fork runs/stops@best stops-2"
 }
 
 # The loss of step 1 is of the first weights, and good; those that were saved after it are not.
 first_step_proves_nothing() {
     settings one optimizer.lr=1000 optimizer.grad_clip=0 run.steps=200 checkpoint.every=1 eval.every=1
     expect 75 train one
-    says "these weights are ruined already. Next: lockstep train runs/one/config.ini" "eval  step 57  loss nan over 2 windows"
+    says "these weights are ruined already. Next: lockstep train runs/one/config.ini" \
+        "eval  step 57  loss nan over 2 windows"
     expect 65 "$bin" fork runs/one one-3
     says "passed over runs/one/ckpt/step-00000001: no loss after it was near its own" "is sound"
 }
 
-# --- a fork --------------------------------------------------------------------------------------------------------------------------
+# --- a fork -----------------------------------------------------------------------------------------------------------
 
 # A warm-up that is not over, or a decay that is, hides the new rate.
 low_rate() {
@@ -228,23 +237,28 @@ says_what_it_did() {
     settings other optimizer.lr=0.001 run.steps=30 data.val=
     printf '[batch]\nglobal = 16\n' >>other.ini
     expect 0 "$bin" fork runs/good@5 told other.ini
-    says "forked   runs/good, step 5" "batch.global                     8                        16" "optimizer.lr                     0.01                     0.001" \
-        "step 6 begins with sample 81 of" "it would be sample 41 of the run, not 81: those between are left out" "log      begins with that of the other run, up to step 5" \
+    says "forked   runs/good, step 5" "batch.global                     8                        16" \
+        "optimizer.lr                     0.01                     0.001" \
+        "step 6 begins with sample 81 of" "it would be sample 41 of the run, not 81: those between are left out" \
+        "log      begins with that of the other run, up to step 5" \
         "next     lockstep runs/told/config.ini"
     event told forked "from runs/good, step 5, hash " "batch.global 8 -> 16" "optimizer.lr 0.01 -> 0.001"
     event good fork "step 5 begins runs/told" "optimizer.lr 0.01 -> 0.001"
-    grep -q '"forked_from": {' runs/told/ckpt/step-00000005/manifest.json || fail "the manifest does not say where it is from"
+    grep -q '"forked_from": {' runs/told/ckpt/step-00000005/manifest.json ||
+        fail "the manifest does not say where it is from"
     expect 1 "$bin" status runs/told
     says "forked, and not started yet" "from      runs/good, step 5" "next      lockstep runs/told/config.ini"
     expect 0 timeout 100 "$bin" runs/told/config.ini
-    grep -q '"forked_from": {' runs/told/ckpt/step-00000030/manifest.json || fail "later manifests do not say where it is from"
+    grep -q '"forked_from": {' runs/told/ckpt/step-00000030/manifest.json ||
+        fail "later manifests do not say where it is from"
     grep -c '"t":"step"' runs/told/log.jsonl >count
     [ "$(cat count)" -eq 30 ] || fail "$(cat count) steps in the log, expected 30"
     expect 0 "$bin" status runs/told
     says "from      runs/good, step 5"
     expect 0 "$bin" compare runs/good runs/told
     expect 0 "$bin" report runs/told
-    grep -q 'forked from</th><td class="v">runs/good, step 5, hash' runs/told/report.html || fail "the report does not say where it is from"
+    grep -q 'forked from</th><td class="v">runs/good, step 5, hash' runs/told/report.html ||
+        fail "the report does not say where it is from"
 }
 
 # Another seed, another precision: what belongs to them begins anew.
@@ -261,7 +275,8 @@ other_numbers() {
     expect 0 "$bin" fork runs/half@20 given given.ini
     begins_with given 1024.0
     expect 0 timeout 100 "$bin" runs/given/config.ini
-    grep -q '"step":30,.*"loss_scale":1024[,.}]' runs/given/log.jsonl || fail "it did not train with the scale that was given"
+    grep -q '"step":30,.*"loss_scale":1024[,.}]' runs/given/log.jsonl ||
+        fail "it did not train with the scale that was given"
     settings open precision.loss_scale=dynamic run.steps=35
     expect 0 "$bin" fork runs/given@20 open open.ini
     begins_with open 32768.0
@@ -289,7 +304,8 @@ other_data() {
     expect 0 "$bin" fork runs/good@20 strange plain.ini
     says "the dataset is another"
     for key in loss least_loss; do
-        grep -q "\"$key\": null" runs/strange/ckpt/step-00000020/manifest.json || fail "the fork has the other data's $key"
+        grep -q "\"$key\": null" runs/strange/ckpt/step-00000020/manifest.json ||
+            fail "the fork has the other data's $key"
         ! grep -q "\"$key\": null" runs/good/ckpt/step-00000020/manifest.json || fail "runs/good has no $key"
     done
     expect 0 "$bin" fork runs/good@20 known
@@ -326,7 +342,8 @@ elsewhere() {
     expect 0 "$bin" fork elsewhere/me@home/run@5@10 tenth
     says "forked   elsewhere/me@home/run@5, step 10"
     expect 0 "$bin" fork elsewhere/me@home/run@5@best best
-    [ -d elsewhere/me@home/newest/ckpt ] && [ -d elsewhere/me@home/tenth/ckpt ] || fail "the forks are not beside the run"
+    [ -d elsewhere/me@home/newest/ckpt ] && [ -d elsewhere/me@home/tenth/ckpt ] ||
+        fail "the forks are not beside the run"
     [ -d elsewhere/moved/ckpt ] || fail "elsewhere/moved is not there"
     absent runs/moved
 }
@@ -358,7 +375,7 @@ weights_alone() {
     says "[model] init_from" "another model"
 }
 
-# --- refused, and killed -------------------------------------------------------------------------------------------------------------
+# --- refused, and killed ----------------------------------------------------------------------------------------------
 
 refusals() {
     before=$(files)
@@ -415,7 +432,8 @@ damage() {
     expect 0 train pair
     rm runs/pair/ckpt/step-00000020/model-00001-of-00002.safetensors
     expect 65 "$bin" fork runs/pair@20 new
-    says "model-00001-of-00002.safetensors: is missing; rank 1 wrote it" "Copy them into this directory from the nodes that have them"
+    says "model-00001-of-00002.safetensors: is missing; rank 1 wrote it" \
+        "Copy them into this directory from the nodes that have them"
     rm -rf runs/bad runs/pair
     [ "$before" = "$(files)" ] || fail "runs has $(files), and had $before"
 }
@@ -428,9 +446,11 @@ killed() {
         for signal in KILL TERM; do
             [ $signal = KILL ] || rm -rf runs/.cut.fork
             timeout --foreground -s $signal "0.0$(printf %02d $ms)" "$bin" fork runs/good@10 cut >"$out" 2>&1
-            [ -d runs/cut ] || { [ $signal = KILL ] || [ "$before" = "$(files)" ] || fail "runs has $(files), and had $before"; continue; }
+            [ -d runs/cut ] || { [ $signal = KILL ] || [ "$before" = "$(files)" ] ||
+                fail "runs has $(files), and had $before"; continue; }
             whole=$((whole + 1))
-            [ "$(hashes runs/cut/ckpt/step-00000010)" = "$(hashes runs/good/ckpt/step-00000010)" ] || fail "half a run after $ms ms"
+            [ "$(hashes runs/cut/ckpt/step-00000010)" = "$(hashes runs/good/ckpt/step-00000010)" ] ||
+                fail "half a run after $ms ms"
             rm -rf runs/cut
         done
     done

@@ -3,12 +3,15 @@
 # lays out otherwise, so only 14 is asked. Comments that fill a line are wrapped by hand, at 120 columns.
 . test/support/lib.sh
 
-sources() { (cd "$top" && find main.c base gpu data model comm trainer test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp'); }
+sources() {
+    (cd "$top" && find main.c base gpu data model comm trainer test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp')
+}
 
 laid_out() {
     program=$(command -v clang-format-14 || command -v clang-format) || skip "there is no clang-format"
     "$program" --version | grep -q 'version 14\.' || skip "there is no clang-format 14"
-    (cd "$top" && sources | xargs -P 2 -n 40 "$program" --dry-run -Werror) >"$out" 2>&1 || fail "$(grep -c 'error:' "$out") lines are laid out otherwise"
+    (cd "$top" && sources | xargs -P 2 -n 40 "$program" --dry-run -Werror) >"$out" 2>&1 ||
+        fail "$(grep -c 'error:' "$out") lines are laid out otherwise"
 }
 
 wrapped() {

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_home.sh: models of other people from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: directories of Hugging Face are
-# inspected, trained from, and exported again; what does not fit is refused; and a Llama has one result however it is dealt.
+# test/test_home.sh: models of other people from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names:
+# directories of Hugging Face are inspected, trained from, and exported again; what does not fit is refused; and a Llama
+# has one result however it is dealt.
 . test/support/lib.sh
 . "$top/test/support/logs.sh"
 families=$top/test/golden/families
@@ -9,16 +10,18 @@ families=$top/test/golden/families
 run() {
     name_=$1
     shift
-    { printf '%s\n' "[run]" "name = $name_" "steps = 1" "[data]" "train = $families/tokens.bin" "val =" "format = raw16" "[optimizer]" "lr = 0" \
+    { printf '%s\n' "[run]" "name = $name_" "steps = 1" "[data]" "train = $families/tokens.bin" "val =" \
+        "format = raw16" "[optimizer]" "lr = 0" \
         "[batch]" "global = 2" "micro = 2" "[sample]" "tokens = 0"
       printf '%s\n' "$@"; } >"$name_.ini"
 }
 
 hash_of() { sed -n 's/.*  hash \([0-9a-f]*\).*/\1/p' "$out" | tail -n 1; }
 
-# --- there and back --------------------------------------------------------------------------------------------------------------------
+# --- there and back ---------------------------------------------------------------------------------------------------
 
-# A step at a rate of 0 leaves the weights, so the hash after it is that of what was read. An export is read back to the same.
+# A step at a rate of 0 leaves the weights, so the hash after it is that of what was read. An export is read back to the
+# same.
 there_and_back() {
     for family in gpt2 llama llama3 qwen2 qwen3 mistral gemma3; do
         expect 0 "$bin" inspect "$families/$family"
@@ -56,7 +59,8 @@ says_dropout() {
     cp -r "$families/gpt2" dropped
     sed -i 's/"resid_pdrop": 0.0/"resid_pdrop": 0.1/; s/"attn_pdrop": 0.0/"attn_pdrop": 0.1/' dropped/config.json
     expect 0 "$bin" inspect dropped
-    says "dropout = 0" "; config.json: resid_pdrop = 0.1, attn_pdrop = 0.1. Dropout is a choice of each training run" "with dropout = 0.1"
+    says "dropout = 0" "; config.json: resid_pdrop = 0.1, attn_pdrop = 0.1. Dropout is a choice of each training run" \
+        "with dropout = 0.1"
     cp "$out" dropped.ini
     expect 0 "$bin" config dropped.ini
     cp -r "$families/mistral" dropped-too
@@ -67,7 +71,8 @@ says_dropout() {
     ! grep -q pdrop "$out" || fail "there is no dropout to speak of"
 }
 
-# A tokenizer goes along whatever its form: one file, GPT-2's two files, by either pair of names, or a token for each byte. The copy has the same ids.
+# A tokenizer goes along whatever its form: one file, GPT-2's two files, by either pair of names, or a token for each
+# byte. The copy has the same ids.
 with_tokenizer() {
     run words
     printf '[model]\nvocab = 258\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\n' >model.ini
@@ -77,14 +82,17 @@ with_tokenizer() {
     run many
     expect 0 "$bin" many.ini model.ini many-words.ini
     expect 0 "$bin" export runs/many json-out --tokenizer "$top/test/golden/tokenizer/gpt2.json"
-    cmp -s "$top/test/golden/tokenizer/gpt2.json" json-out/tokenizer.json || fail "tokenizer.json is not the one that was given"
+    cmp -s "$top/test/golden/tokenizer/gpt2.json" json-out/tokenizer.json ||
+        fail "tokenizer.json is not the one that was given"
     mkdir openai
-    sed -n '/"vocab": {/,/^ *}/p' bytes-out/tokenizer.json | sed '1s/.*/{/; s/^ *}.*/, "in": 256, "<|endoftext|>": 257 }/' >openai/encoder.json
+    sed -n '/"vocab": {/,/^ *}/p' bytes-out/tokenizer.json |
+        sed '1s/.*/{/; s/^ *}.*/, "in": 256, "<|endoftext|>": 257 }/' >openai/encoder.json
     printf '#version: 0.2\ni n\n' >openai/vocab.bpe
     expect 0 "$bin" export runs/words two-out --tokenizer openai
     cmp -s openai/encoder.json two-out/vocab.json || fail "vocab.json is not encoder.json"
     cmp -s openai/vocab.bpe two-out/merges.txt || fail "merges.txt is not vocab.bpe"
-    grep -q '"tokenizer_class": "GPT2Tokenizer"' two-out/tokenizer_config.json || fail "$(cat two-out/tokenizer_config.json)"
+    grep -q '"tokenizer_class": "GPT2Tokenizer"' two-out/tokenizer_config.json ||
+        fail "$(cat two-out/tokenizer_config.json)"
     grep -q '"eos_token_id": 257' two-out/config.json || fail "$(cat two-out/config.json)"
     expect 0 "$bin" export runs/words again-out --tokenizer two-out
     for tokenizer in openai two-out again-out; do
@@ -115,7 +123,8 @@ read_by_ranks() {
     expect 0 "$bin" inspect "$families/llama3"
     cp "$out" model.ini
     run one
-    printf '%s\n' "[model]" "context = 32" "[optimizer]" "lr = 1e-2" "[run]" "steps = 4" "[batch]" "global = 8" "lanes = 4" >more.ini
+    printf '%s\n' "[model]" "context = 32" "[optimizer]" "lr = 1e-2" "[run]" "steps = 4" "[batch]" "global = 8" \
+        "lanes = 4" >more.ini
     expect 0 "$bin" model.ini one.ini more.ini
     alone=$(hash_of)
     for deal in "2 0" "3 1" "4 2" "2 3" "4 3"; do
@@ -189,21 +198,29 @@ sixteen_bits() {
         expect 0 "$bin" narrow-model.ini "$type.ini"
         first=$(hash_of)
         expect 0 "$bin" export "runs/$type" "$type-again" --dtype "$type"
-        cmp -s "$type/model.safetensors" "$type-again/model.safetensors" || fail "$type: rounded twice, the weights are others"
+        cmp -s "$type/model.safetensors" "$type-again/model.safetensors" ||
+            fail "$type: rounded twice, the weights are others"
     done
 }
 
-# --- a checkpoint of llm.c -------------------------------------------------------------------------------------------------------------
+# --- a checkpoint of llm.c --------------------------------------------------------------------------------------------
 
 # word N...: as little-endian int32.
-word() { for n_; do printf "\\$(printf %o $((n_ & 255)))\\$(printf %o $((n_ >> 8 & 255)))\\$(printf %o $((n_ >> 16 & 255)))\\$(printf %o $((n_ >> 24 & 255)))"; done; }
+word() {
+    for n_; do
+        printf "\\$(printf %o $((n_ & 255)))\\$(printf %o $((n_ >> 8 & 255)))\\$(printf %o $((n_ >> 16 & 255)))\\$(printf %o $((n_ >> 24 & 255)))"
+    done
+}
 
-# Weights that are all zero make every token as likely as any other, so the loss is the logarithm of their number. (test_families reads one with values.)
+# Weights that are all zero make every token as likely as any other, so the loss is the logarithm of their number.
+# (test_families reads one with values.)
 llm_c() {
     # 1 layer, 2 heads, 8 channels, 11 tokens in 16 rows, 4 positions: all zeros but the header.
-    { word 20240326 3 4 11 1 2 8 16; head -c $(((256 - 8) * 4)) /dev/zero; head -c $(((16 * 8 + 4 * 8 + 12 * 8 * 8 + 13 * 8 + 2 * 8) * 4)) /dev/zero; } >zeros.bin
+    { word 20240326 3 4 11 1 2 8 16; head -c $(((256 - 8) * 4)) /dev/zero; head -c \
+        $(((16 * 8 + 4 * 8 + 12 * 8 * 8 + 13 * 8 + 2 * 8) * 4)) /dev/zero; } >zeros.bin
     expect 0 "$bin" inspect zeros.bin
-    says "type = gpt" "layers = 1" "heads = 2" "embed = 8" "vocab = 11" "context = 4" "init_from = zeros.bin" "16 tensors, "
+    says "type = gpt" "layers = 1" "heads = 2" "embed = 8" "vocab = 11" "context = 4" "init_from = zeros.bin" \
+        "16 tensors, "
     cp "$out" model.ini
     head -c 44 /dev/zero >data.bin
     run llmc
@@ -215,7 +232,7 @@ llm_c() {
     says "zeros.bin: has " " bytes, and its header needs "
 }
 
-# --- what is refused -------------------------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 refused() {
     expect 0 "$bin" inspect "$families/llama"
@@ -223,7 +240,8 @@ refused() {
     run bad
     sed 's/^rope_theta = .*/rope_theta = 500/; s/^norm_eps.*/norm_eps = 1e-3/' model.ini >other.ini
     expect 78 "$bin" other.ini bad.ini
-    says "norm_eps = 0.001, and the weights are of norm_eps = 0.01" "rope_theta = 500, and the weights are of rope_theta = 10000"
+    says "norm_eps = 0.001, and the weights are of norm_eps = 0.01" \
+        "rope_theta = 500, and the weights are of rope_theta = 10000"
     sed 's/^vocab = .*/vocab = 64/' model.ini >other.ini
     expect 65 "$bin" other.ini bad.ini
     says "model.embed_tokens.weight is (61,24), expected (64,24)" "init_resize"

@@ -5,7 +5,7 @@
 # where bits are, and another where they may be others.
 . test/support/same_bits.sh
 
-# --- revisions -------------------------------------------------------------------------------------------------------------------------
+# --- revisions --------------------------------------------------------------------------------------------------------
 
 file_of() { if [ "$1" = cpu ]; then echo same_bits.txt; else echo "same_bits_$1.txt"; fi; }
 
@@ -41,7 +41,8 @@ held() {
 
 tables_are_held() {
     for table in cpu since sim; do
-        held "$top/test/golden/revisions.txt" $table "$top/test/golden/$(file_of $table)" || fail "$(file_of $table) and gpu/revision.c do not fit"
+        held "$top/test/golden/revisions.txt" $table "$top/test/golden/$(file_of $table)" ||
+            fail "$(file_of $table) and gpu/revision.c do not fit"
         kind=$(kind_of $table)
         grep -q "^# Revisions: $kind $(revisions "$kind") " "$top/test/golden/$(file_of $table)" ||
             fail "$(file_of $table) does not say of which revisions it is"
@@ -66,21 +67,23 @@ changes_are_seen() {
     says "cpu bf16 2 bf16-dropout "
 }
 
-# --- the digest of the sources ----------------------------------------------------------------------------------------------------------
+# --- the digest of the sources ----------------------------------------------------------------------------------------
 
 # digest DIR [VARIABLE...]: what a build there would say of itself; nothing is built.
 digest() {
     dir=$1
     shift
-    (cd "$dir" && env -u MAKEFLAGS -u MAKELEVEL make -n -B -j1 "$@" build/base/version.o 2>/dev/null) | sed -n "s/.*-DSOURCES='\"\\([0-9a-f]*\\)\"'.*/\\1/p" | head -n 1
+    (cd "$dir" && env -u MAKEFLAGS -u MAKELEVEL make -n -B -j1 "$@" build/base/version.o 2>/dev/null) |
+        sed -n "s/.*-DSOURCES='\"\\([0-9a-f]*\\)\"'.*/\\1/p" | head -n 1
 }
 
 # A copy of what is built, outside git.
 copy_sources() {
     mkdir "$1"
-    (cd "$top" && tar -c --exclude=./build --exclude=./.git --exclude=./test --exclude=./lockstep --exclude=./runs --exclude=./datasets --exclude='*.md' .) |
+    (cd "$top" && tar -c --exclude=./build --exclude=./.git --exclude=./test --exclude=./lockstep --exclude=./runs \
+        --exclude=./datasets --exclude='*.md' .) |
         tar -x -C "$1"
-    mkdir -p "$1/test/kit" && cp "$top/test/kit/kit.mk" "$1/test/kit"
+    mkdir -p "$1/test/kit" && cp "$top/test/test.mk" "$1/test" && cp "$top/test/kit/kit.mk" "$1/test/kit"
 }
 
 sources_are_told_apart() {
@@ -94,6 +97,8 @@ sources_are_told_apart() {
     for same in CUDA=none CC=clang CFLAGS="-O1 -g -Wall" SAN=-fsanitize=address CBUILD=other; do
         [ "$(digest b "$same" CBUILD=build)" = "$a" ] || fail "$same changes no bit, and the digest"
     done
+    echo "# more" >>b/test/test.mk
+    [ "$(digest b)" = "$a" ] || fail "test/test.mk changes no bit, and the digest"
     [ "$(digest b CFLAGS="-O3 -ffast-math")" != "$a" ] || fail "-ffast-math changes bits, and not the digest"
     sed -i 's/GELU_B 0x1.6e4e26p-5f/GELU_B 0x1.6e4e28p-5f/' b/gpu/cpu/kernel/vmath.h
     ! cmp -s b/gpu/cpu/kernel/vmath.h a/gpu/cpu/kernel/vmath.h || fail "nothing was changed"

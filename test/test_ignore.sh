@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_ignore.sh: [data] ignore from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: losses of padding don't count, and a step's
-# gradient is the mean over those that do, in the same bits on any number of ranks in any layout.
+# test/test_ignore.sh: [data] ignore from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: losses of
+# padding don't count, and a step's gradient is the mean over those that do, in the same bits on any number of ranks in
+# any layout.
 . test/support/lib.sh
 
 ini >base.ini <<'END'
@@ -16,7 +17,8 @@ sample tokens=0
 log every=1 hash_every=1
 END
 
-# windows REAL PADDING: a raw16 file of 6 steps, each of so many windows of 24 tokens that begin with 258, and of so many that have nothing else.
+# windows REAL PADDING: a raw16 file of 6 steps, each of so many windows of 24 tokens that begin with 258, and of so
+# many that have nothing else.
 windows() {
     printf "$(awk -v real="$1" -v padding="$2" 'BEGIN {
         for (step = 0; step < 6; step++)
@@ -49,11 +51,13 @@ trained() {
     told "$run" 12
 }
 
-# Windows of padding alone change no bit, although each of the others then has half the share of the batch: not of losses, norms, weights or evaluations.
+# Windows of padding alone change no bit, although each of the others then has half the share of the batch: not of
+# losses, norms, weights or evaluations.
 padding_changes_nothing() {
     for type in fp32 bf16; do
         trained real-$type precision.compute=$type
-        trained padded-$type precision.compute=$type data.train=padded.bin data.val=padded.bin batch.global=8 batch.lanes=2
+        trained padded-$type precision.compute=$type data.train=padded.bin data.val=padded.bin batch.global=8 \
+            batch.lanes=2
         same real-$type.told padded-$type.told "what was logged with windows of padding and without ($type)"
     done
     trained counted data.ignore=-1
@@ -100,15 +104,18 @@ goes_on() {
 nothing_counts() {
     settings empty data.train=nothing.bin data.val=nothing.bin run.steps=3 precision.compute=fp16 model.dropout=0
     expect 0 timeout 100 "$bin" base.ini empty.ini
-    [ "$(grep -c '"loss":null.*"grad_norm":null.*"loss_scale":32768.*"skipped":true,' runs/empty/log.jsonl)" -eq 3 ] || fail "steps: $(head -n 3 runs/empty/log.jsonl)"
+    [ "$(grep -c '"loss":null.*"grad_norm":null.*"loss_scale":32768.*"skipped":true,' runs/empty/log.jsonl)" -eq 3 ] \
+        || fail "steps: $(head -n 3 runs/empty/log.jsonl)"
     [ "$(grep -o '"hash":"[0-9a-f]*"' runs/empty/log.jsonl | sort -u | wc -l)" -eq 1 ] || fail "weights have changed"
-    grep -q '"t":"eval".*"loss":null' runs/empty/log.jsonl || fail "evaluation: $(grep '"t":"eval"' runs/empty/log.jsonl)"
+    grep -q '"t":"eval".*"loss":null' runs/empty/log.jsonl ||
+        fail "evaluation: $(grep '"t":"eval"' runs/empty/log.jsonl)"
 }
 
 refused() {
     settings wrong data.ignore=259
     expect 78 "$bin" check base.ini wrong.ini
-    says "wrong.ini:" "[data] ignore: ignore = 259 is not one of the tokens 0 .. vocab - 1 = 258" "Nearest that work: [data] ignore = 258, or [model] vocab = 260."
+    says "wrong.ini:" "[data] ignore: ignore = 259 is not one of the tokens 0 .. vocab - 1 = 258" \
+        "Nearest that work: [data] ignore = 258, or [model] vocab = 260."
     settings wrong data.ignore=3 data.val= parallel.slices=1
     printf '[model]\ntype = mlp\ninputs = 4\n' >mlp.ini
     expect 78 "$bin" config mlp.ini wrong.ini

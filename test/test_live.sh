@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/test_live.sh: the pages of a run while it goes on, and that the run does not depend on them: what can't be served is refused before it starts,
-# or is an event. (test_http.c has the server, test_metrics.c what it shows.)
+# test/test_live.sh: the pages of a run while it goes on, and that the run does not depend on them: what can't be served
+# is refused before it starts, or is an event. (test_http.c has the server, test_metrics.c what it shows.)
 . test/support/lib.sh
 . "$top/test/support/small.sh"
 watching=$top/build/test/watching
@@ -32,7 +32,8 @@ four_pages() {
     until_true 20 shown /health
     until_true 20 steps_done 5
     shows /health "200 OK" "ok: step " " of 1000000, the last "
-    shows /metrics "200 OK" "version=0.0.4" 'lockstep_rank_phase_seconds_total{rank="1",phase="step"}' "lockstep_tokens_total" "lockstep_healthy 1"
+    shows /metrics "200 OK" "version=0.0.4" 'lockstep_rank_phase_seconds_total{rank="1",phase="step"}' \
+        "lockstep_tokens_total" "lockstep_healthy 1"
     shows /status.json "200 OK" "application/json" '"run":"four"' '"state":"training"'
     shows /events.jsonl "404 Not Found"
     shows /../four/config.ini "404 Not Found"

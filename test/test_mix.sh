@@ -1,11 +1,13 @@
 #!/bin/sh
-# test/test_mix.sh: a run on data mixed by weight, from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: one result however it is dealt to
-# ranks, stopped and continued; what `check` says of the parts; and what is refused.
+# test/test_mix.sh: a run on data mixed by weight, from the outside, with ./lockstep or the binary that LOCKSTEP_BIN
+# names: one result however it is dealt to ranks, stopped and continued; what `check` says of the parts; and what is
+# refused.
 . test/support/runs.sh
 text 9000 | tr a-z A-Z >upper.txt
 printf '[pack]\ninput = upper.txt\noutput = data/upper\n' >upper.ini
 "$bin" pack upper.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
-sed -i -e 's|^train = .*|train = data/plain-train-*.bin@0.7 data/upper-train-*.bin@0.3|' -e 's/^\(decay_\)*steps = .*/\1steps = 40/' -e 's/^every = 5$/every = 1000/' base.ini
+sed -i -e 's|^train = .*|train = data/plain-train-*.bin@0.7 data/upper-train-*.bin@0.3|' \
+    -e 's/^\(decay_\)*steps = .*/\1steps = 40/' -e 's/^every = 5$/every = 1000/' base.ini
 
 # as_one RUN: it logged what the run `one` did, and ended in the same state.
 as_one() {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/test_mlp.sh: the perceptron and its images from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: one result however a run is
-# dealt to ranks, stopped, and its images stored; every verb; and what is refused.
+# test/test_mlp.sh: the perceptron and its images from the outside, with ./lockstep or the binary that LOCKSTEP_BIN
+# names: one result however a run is dealt to ranks, stopped, and its images stored; every verb; and what is refused.
 . test/support/lib.sh
 . "$top/test/support/logs.sh"
 . "$top/test/support/images.sh"
@@ -12,21 +12,26 @@ images data/all 0 700
 as_one() {
     logged "$1" >logged.want
     logged "$2" >logged.found
-    [ "$(wc -l <logged.want)" -eq 45 ] && tail -n 1 logged.want | grep -qE '^hash [0-9a-f]{16}  state_hash [0-9a-f]{16}$' ||
+    [ "$(wc -l <logged.want)" -eq 45 ] && tail -n 1 logged.want |
+        grep -qE '^hash [0-9a-f]{16}  state_hash [0-9a-f]{16}$' ||
         fail "$1: expected 40 steps, 4 evaluations and two hashes: $(tail -n 1 logged.want)"
     same logged.want logged.found "what $1 and $2 logged"
 }
 
-# --- one result ------------------------------------------------------------------------------------------------------------------------
+# --- one result -------------------------------------------------------------------------------------------------------
 
 learns() {
     expect 0 train ref
-    says "mlp 42-24-17-5 relu" "620 images in 2 files, val 80" "24 samples = 4 lanes x 3 micro-batches of 2" "samples/s" "accuracy" "done    40 steps"
+    says "mlp 42-24-17-5 relu" "620 images in 2 files, val 80" "24 samples = 4 lanes x 3 micro-batches of 2" \
+        "samples/s" "accuracy" "done    40 steps"
     grep '"t":"step","step":40,' runs/ref/log.jsonl >last
-    grep -q '"samples":960,"ms":[0-9.]*,"samples_per_s":[0-9.]*,' last || fail "expected 960 samples, and how many a second, in: $(cat last)"
+    grep -q '"samples":960,"ms":[0-9.]*,"samples_per_s":[0-9.]*,' last ||
+        fail "expected 960 samples, and how many a second, in: $(cat last)"
     ! grep -q token runs/ref/log.jsonl || fail "a run on images counts tokens"
-    sed -n 's/^{"t":"eval","step":40,"loss":\([0-9.e-]*\),"accuracy":\([0-9.]*\),.*"samples":80,.*/\1 \2/p' runs/ref/log.jsonl >last
-    awk '{ good = $1 < 0.5 && $2 > 0.9 && $2 <= 1 } END { exit !good }' last || fail "loss and accuracy after 40 steps: $(cat last)"
+    sed -n 's/^{"t":"eval","step":40,"loss":\([0-9.e-]*\),"accuracy":\([0-9.]*\),.*"samples":80,.*/\1 \2/p' \
+        runs/ref/log.jsonl >last
+    awk '{ good = $1 < 0.5 && $2 > 0.9 && $2 <= 1 } END { exit !good }' last ||
+        fail "loss and accuracy after 40 steps: $(cat last)"
     as_one ref ref
 }
 
@@ -127,14 +132,16 @@ holdout_is_like_files_of_its_own() {
     same held-out "$out" "evaluations of what is held out, and of files of its own,"
 }
 
-# --- verbs -----------------------------------------------------------------------------------------------------------------------------
+# --- verbs ------------------------------------------------------------------------------------------------------------
 
 evaluates() {
     expect 0 "$bin" eval base.ini ref.ini
-    grep -qE '^step 40  loss [0-9.]+  accuracy [01]\.[0-9]+  80 images$' "$out" || fail "expected step, loss, accuracy and the number of images"
+    grep -qE '^step 40  loss [0-9.]+  accuracy [01]\.[0-9]+  80 images$' "$out" ||
+        fail "expected step, loss, accuracy and the number of images"
     sed -n 's/^{"t":"eval","step":40,"loss":\([^,]*\),"accuracy":\([^,]*\),.*/\1 \2/p' runs/ref/log.jsonl >recorded
     sed 's/.* loss \(.*\)  accuracy \(.*\)  80.*/\1 \2/' "$out" | paste -d ' ' - recorded |
-        awk '{ good = ($1 - $3) ^ 2 < 1e-12 && ($2 - $4) ^ 2 < 1e-12 } END { exit !good }' || fail "the log says loss and accuracy $(cat recorded)"
+        awk '{ good = ($1 - $3) ^ 2 < 1e-12 && ($2 - $4) ^ 2 < 1e-12 } END { exit !good }' ||
+        fail "the log says loss and accuracy $(cat recorded)"
     cp "$out" wanted
     for ranks in 2 3 4; do
         settings ref device.ranks=$ranks parallel.zero=$((ranks - 1))
@@ -158,7 +165,8 @@ has_nothing_to_sample() {
 
 checks_data() {
     expect 0 "$bin" check base.ini
-    says "model   mlp, 0.00 M parameters" "train   620 images in 2 files" "val     80 images in 2 files" "every checksum is right"
+    says "model   mlp, 0.00 M parameters" "train   620 images in 2 files" "val     80 images in 2 files" \
+        "every checksum is right"
     gzip -nc data/all-images >packed.gz
     settings packed "data.train=packed.gz data/all-labels"
     expect 0 "$bin" check base.ini packed.ini
@@ -178,13 +186,15 @@ plans() {
         held=$(sed -n 's/^data .* memory \([0-9.]* [kMG]*B\)$/\1/p' "$out")
         expect 0 "$bin" plan base.ini planned.ini
         says "zero $2" activations moments "loader's ring"
-        [ -n "$held" ] && [ "$held" = "$(awk '$1 == "all" { printf "%.1f MB", $2 / 1e6 }' "$out")" ] || fail "the run says that it takes $held, its plan says otherwise"
+        [ -n "$held" ] && [ "$held" = "$(awk '$1 == "all" { printf "%.1f MB", $2 / 1e6 }' "$out")" ] ||
+            fail "the run says that it takes $held, its plan says otherwise"
     done
 }
 
 benches() {
     expect 0 "$bin" bench base.ini --steps 3
-    grep -qE '42-24-17-5 relu .* 24 x 1 samples .* samples/s .* GFLOP/s' "$out" || fail "expected sizes, samples a second, and GFLOP/s"
+    grep -qE '42-24-17-5 relu .* 24 x 1 samples .* samples/s .* GFLOP/s' "$out" ||
+        fail "expected sizes, samples a second, and GFLOP/s"
     [ ! -e runs/default ] || fail "bench made a run directory"
 }
 
@@ -193,16 +203,18 @@ prints_settings() {
     cp "$out" effective.ini
     says 'hidden = "24 17"' "inputs = 42" "classes = 5" "activation = relu"
     sed -n '/^\[model\]/,/^$/p' "$out" >model.section
-    ! grep -qE '^(heads|embed|vocab|context|layers|dropout|head_chunks) =' model.section || fail "it prints a key of gpt"
+    ! grep -qE '^(heads|embed|vocab|context|layers|dropout|head_chunks) =' model.section ||
+        fail "it prints a key of gpt"
     expect 0 "$bin" config effective.ini
     sed 's/ *;.*//' effective.ini >once
     sed 's/ *;.*//' "$out" >twice
     same once twice "settings and what was read back of them"
 }
 
-# --- refused ---------------------------------------------------------------------------------------------------------------------------
+# --- refused ----------------------------------------------------------------------------------------------------------
 
-# refused LINE TEXT...: base.ini with this line of [model] is refused with one line that says this, before anything is touched.
+# refused LINE TEXT...: base.ini with this line of [model] is refused with one line that says this, before anything is
+# touched.
 refused() {
     printf '[model]\n%s\n' "$1" >broken.ini
     shift

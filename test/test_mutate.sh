@@ -165,7 +165,8 @@ everything_is_guarded() {
     for t in $(sed 's/#.*//; s/^[^ ]*//' test/mutate/guards); do
         [ -e "test/$t" ] || [ -e "test/${t%%:*}.c" ] || fail "test/mutate/guards names $t, and there is no such test"
     done
-    for f in base/*.c data/*.c model/*.c comm/*.c comm/*/*.c trainer/*.c trainer/*/*.c gpu/*.c gpu/cpu/*.c gpu/cpu/kernel/*.c; do
+    for f in base/*.c data/*.c model/*.c comm/*.c comm/*/*.c trainer/*.c trainer/*/*.c gpu/*.c gpu/cpu/*.c \
+        gpu/cpu/kernel/*.c; do
         sed 's/#.*//' test/mutate/guards | (
             while read -r pattern tests; do case $f in $pattern) exit 0 ;; esac; done
             exit 1) || fail "test/mutate/guards has no test for $f"

@@ -1,10 +1,11 @@
 #!/bin/sh
-# test/test_pairs.sh: [precision] products = bf16-pairs from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: one hash for each type and
-# model, whatever the vector width, the ranks and their layout, and after every restart; another one than that of products = fp32; and what is refused, looked at
-# and advised. No hash is written down: runs are compared with each other.
+# test/test_pairs.sh: [precision] products = bf16-pairs from the outside, with ./lockstep or the binary that
+# LOCKSTEP_BIN names: one hash for each type and model, whatever the vector width, the ranks and their layout, and after
+# every restart; another one than that of products = fp32; and what is refused, looked at and advised. No hash is
+# written down: runs are compared with each other.
 . test/support/pairs.sh
 
-# --- one hash ------------------------------------------------------------------------------------------------------------------------
+# --- one hash ---------------------------------------------------------------------------------------------------------
 
 same_layouts() {
     while read -r deal ranks more; do
@@ -60,7 +61,7 @@ killed() {
     same one.state dies.state "the hashes of a run that was killed"
 }
 
-# --- what bits are a run's -------------------------------------------------------------------------------------------------------------
+# --- what bits are a run's --------------------------------------------------------------------------------------------
 
 # aged CHECKPOINT: as a build wrote it that did not know the key.
 aged() {
@@ -139,7 +140,7 @@ looked_at() {
     expect 0 "$bin" export runs/look-bf16-pairs exported
 }
 
-# --- what is refused, and said ---------------------------------------------------------------------------------------------------------
+# --- what is refused, and said ----------------------------------------------------------------------------------------
 
 refused() {
     settings half precision.compute=fp16
@@ -147,13 +148,15 @@ refused() {
     says "[precision] products = fp32, or [precision] compute = fp32."
     settings gpu device.backend=cuda
     expect 78 "$bin" check base.ini gpu.ini
-    says "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and backend = cuda is a GPU" "[precision] products = fp32" "[device] backend = cpu"
+    says "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and backend = cuda is a GPU" \
+        "[precision] products = fp32" "[device] backend = cpu"
     settings width device.simd="$(case $(uname -m) in aarch64) echo avx512bf16 ;; *) echo neon ;; esac)"
     expect 69 "$bin" check base.ini width.ini
     says "this processor lacks the vector width that [device] simd asks for; set simd = auto (same bits)"
 }
 
-# Where auto is a GPU, which is simulated here: no other bits in silence. What was trained in pairs can be looked at there, with FP32's products.
+# Where auto is a GPU, which is simulated here: no other bits in silence. What was trained in pairs can be looked at
+# there, with FP32's products.
 on_a_gpu() {
     sim=$top/build/sim/lockstep
     [ -x "$sim" ] || skip "$sim is not built: make sim, which needs the CUDA toolkit's headers"
@@ -163,7 +166,8 @@ on_a_gpu() {
     for verb in check train eval sample; do
         SIM_DEVICES=1 expect 78 "$sim" $verb base.ini found.ini
         one_line
-        says "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and auto chose the GPU: " "[device] backend = cpu"
+        says "products = bf16-pairs is an arithmetic of CPUs, whose bits no GPU computes, and auto chose the GPU: " \
+            "[device] backend = cpu"
     done
     settings look-at data.holdout=20 device.backend=auto precision.products=fp32
     SIM_DEVICES=1 expect 0 "$sim" eval base.ini look-at.ini
@@ -182,7 +186,11 @@ advised() {
             [ "$compute $products" != "fp16 bf16-pairs" ] || continue
             settings hint precision.compute=$compute precision.products=$products
             expect 0 "$bin" check base.ini hint.ini
-            if has_native && [ $products = fp32 ] && [ $compute != fp16 ]; then says_faster; else says_nothing $compute $products; fi
+            if has_native && [ $products = fp32 ] && [ $compute != fp16 ]; then
+                says_faster
+            else
+                says_nothing $compute $products
+            fi
         done
     done
     settings narrow precision.products=fp32 device.simd=portable
@@ -217,5 +225,8 @@ named() {
     same fp32.plan bf16-pairs.plan "the plans"
 }
 
-for case in gpt_fp32 gpt_bf16 killed keeps_its_products forked looked_at refused on_a_gpu advised named llama_fp32 llama_bf16; do try $case; done
+for case in gpt_fp32 gpt_bf16 killed keeps_its_products forked looked_at refused on_a_gpu advised named llama_fp32 \
+    llama_bf16; do
+    try $case
+done
 finish

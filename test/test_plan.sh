@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_plan.sh: what `lockstep plan` prints, from the outside: the size of the model and of a step, whether a run fits this machine, and which ZeRO stage takes
-# least memory. That its figures are those of runs is shown by test/test_pipe_plan.c and others.
+# test/test_plan.sh: what `lockstep plan` prints, from the outside: the size of the model and of a step, whether a run
+# fits this machine, and which ZeRO stage takes least memory. That its figures are those of runs is shown by
+# test/test_pipe_plan.c and others.
 . test/support/lib.sh
 printf '[model]\nlayers = 6\nheads = 4\nembed = 64\ncontext = 32\n[batch]\nglobal = 16\nmicro = 1\nlanes = 4\n[run]\nsteps = 50\n[reduce]\nbucket_mb = 0.02\n' >base.ini
 
@@ -18,7 +19,8 @@ stages() { awk '/^zero / { on = 1; next } /^[^ ]/ { on = 0 } on' "$out"; }
 
 says_how_large() {
     planned
-    says "model   gpt, 0.32 M parameters (318464)" "batch   16 samples = 4 lanes x 4 micro-batches of 1 x 32 tokens" "data    512 tokens a step, 25600 in 50 steps"
+    says "model   gpt, 0.32 M parameters (318464)" "batch   16 samples = 4 lanes x 4 micro-batches of 1 x 32 tokens" \
+        "data    512 tokens a step, 25600 in 50 steps"
     says "time    is not planned: \`lockstep bench\` measures"
     [ -z "$(stages)" ] || fail "one rank has everything at any stage"
     # bytes as people read them are the bytes before them
@@ -66,10 +68,13 @@ ROWS
 # What a node's ranks need together, beside what there is here.
 fits_or_not() {
     planned device.ranks=4
-    grep -qE '^machine 4 ranks: needs [0-9.]+ MB, has [0-9.]+ [MGT]B available here: fits$' "$out" || fail "expected that it fits"
+    grep -qE '^machine 4 ranks: needs [0-9.]+ MB, has [0-9.]+ [MGT]B available here: fits$' "$out" ||
+        fail "expected that it fits"
     planned model.layers=4 model.heads=128 model.embed=65536 device.ranks=4
-    grep -qE '^machine 4 ranks: needs [0-9.]+ TB, has [0-9.]+ [MGT]B available here: does not fit$' "$out" || fail "expected that it does not fit"
-    grep -qE "^model   gpt, [0-9]{3}\.[0-9]{2} B parameters \([0-9]{12}\)$" "$out" || fail "expected its size in billions"
+    grep -qE '^machine 4 ranks: needs [0-9.]+ TB, has [0-9.]+ [MGT]B available here: does not fit$' "$out" ||
+        fail "expected that it does not fit"
+    grep -qE "^model   gpt, [0-9]{3}\.[0-9]{2} B parameters \([0-9]{12}\)$" "$out" ||
+        fail "expected its size in billions"
     planned 'cluster.nodes=10.0.0.1:1, 10.0.0.2:3' cluster.secret_file=none
     says "machine 3 ranks of node 1: needs "
     awk '$1 == "all" && !most { most = $2; least = $NF == "MB" && $8 ~ /^[0-9]+$/ ? $8 : most }
@@ -80,7 +85,8 @@ fits_or_not() {
 # plan names the one that needs most.
 nodes_need_what_their_ranks_do() {
     while read -r first second stages; do
-        planned "cluster.nodes=10.0.0.1:$first, 10.0.0.2:$second" cluster.secret_file=none "parallel.pipeline=$((first + second))" "parallel.stages=$stages"
+        planned "cluster.nodes=10.0.0.1:$first, 10.0.0.2:$second" cluster.secret_file=none \
+            "parallel.pipeline=$((first + second))" "parallel.stages=$stages"
         awk -v first=$first '
             /^  stage rank/ { for (i = 1; i < NF; i++) if ($(i + 1) == "bytes") node[$3 >= first] += $i }
             /^machine/ { most = node[1] > node[0]; want = sprintf("%.1f", node[most] / 1e6); found = $5 == "node" && $6 == most ":" && $8 == want && $9 == "MB," }
@@ -98,7 +104,8 @@ NODES
 # Each row is the plan of that stage, and the least of them is marked; of equals, as stages 0 and 1 are where there
 # are no moments, the first.
 cheapest_stage() {
-    for more in "" "batch.lanes=16" "optimizer.type=sgd optimizer.momentum=0" "parallel.pipeline=2" "parallel.tensor=2 parallel.slices=2" \
+    for more in "" "batch.lanes=16" "optimizer.type=sgd optimizer.momentum=0" "parallel.pipeline=2" \
+        "parallel.tensor=2 parallel.slices=2" \
         "parallel.context=2 parallel.slices=2 parallel.token_slices=2"; do
         case $more in *context*) first=2 ;; *) first=0 ;; esac
         planned device.ranks=4 $more parallel.zero=$first
@@ -111,14 +118,17 @@ cheapest_stage() {
             bytes=$(awk -v z=$z '$1 == z { print $2 }' rows)
             [ "$bytes" = "$(most)" ] || fail "${more:-plain}: stage $z has $bytes bytes in the table, its own plan says $(most)"
             sent=$(awk -v z=$z '$1 == z { print $5, $6 }' rows)
-            awk -v want="$sent" '/^traffic/ { on = 1 } on && $1 == "by" { exit $(NF - 1) " " $NF != want }' "$out" || fail "${more:-plain}: stage $z doesn't send $sent"
+            awk -v want="$sent" '/^traffic/ { on = 1 } on && $1 == "by" { exit $(NF - 1) " " $NF != want }' "$out" ||
+                fail "${more:-plain}: stage $z doesn't send $sent"
         done
         least=$(sort -k2n -s rows | head -n 1 | cut -c 3)
-        grep -q "^  $least .*takes least" rows && [ "$(grep -c 'takes least' rows)" -eq 1 ] || fail "${more:-plain}: stage $least takes least"
+        grep -q "^  $least .*takes least" rows && [ "$(grep -c 'takes least' rows)" -eq 1 ] ||
+            fail "${more:-plain}: stage $least takes least"
     done
 }
 
-# With three pipelines that share four lanes, stages 0 and 1 deal one of them a single lane, whose micro-batches are too few for this schedule; stages 2 and 3 deal turns.
+# With three pipelines that share four lanes, stages 0 and 1 deal one of them a single lane, whose micro-batches are too
+# few for this schedule; stages 2 and 3 deal turns.
 some_stages_only() {
     more="device.ranks=6 batch.global=4 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2"
     settings plan $more
@@ -127,7 +137,8 @@ some_stages_only() {
     [ "$(stages | cut -c 3 | tr -d '\n')" = 23 ] || fail "expected stages 2 and 3: $(stages)"
 }
 
-# Stages 2 and 3 can send a bucket of gradients as soon as it is there, if a lane has one micro-batch. Else the plan says why they are whole, and what would help does.
+# Stages 2 and 3 can send a bucket of gradients as soon as it is there, if a lane has one micro-batch. Else the plan
+# says why they are whole, and what would help does.
 whole_gradients() {
     planned device.ranks=4 parallel.zero=2
     says "gradients are whole: a lane adds up its 4 micro-batches before it is sent; a new run with lanes = 16 has one in each"

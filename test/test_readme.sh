@@ -1,7 +1,7 @@
 #!/bin/sh
-# test/test_readme.sh: what README.md files say of the tree is so: every room has one, the top one is short, and the links, files, targets and
-# programs that they name exist. What their console and ini blocks contain is run by test/check_readme.sh; the lines of other blocks are only
-# looked up here.
+# test/test_readme.sh: what README.md files say of the tree is so: every room has one, the top one is short, and the
+# links, files, targets and programs that they name exist. What their console and ini blocks contain is run by
+# test/check_readme.sh; the lines of other blocks are only looked up here.
 . test/support/lib.sh
 rooms="base comm data gpu model test trainer"
 pages=$(cd "$top" && echo README.md && find $rooms -name README.md | sort)
@@ -35,14 +35,16 @@ links_lead_somewhere() {
         to=$(dirname "$page")/${link%%#*}
         case $link in '#'*) to=$page ;; esac
         [ -e "$top/$to" ] || fail "$page links to $link, which is not there"
-        case $link in *'#'*) anchors "$to" | grep -qxF -e "${link#*#}" || fail "$page links to $link, and $to has no such heading" ;; esac
+        case $link in *'#'*) anchors "$to" | grep -qxF -e "${link#*#}" ||
+            fail "$page links to $link, and $to has no such heading" ;; esac
     done <links
 }
 
 # A page may name its own room's files without the way there.
 files_exist() {
     for page in $pages; do
-        text_of "$page" | grep -o '`[A-Za-z0-9_./-]*[A-Za-z0-9_]\.\(c\|h\|cu\|sh\|service\|md\)`' | tr -d '`' | grep -v NAME | sed "s|^|$page |"
+        text_of "$page" | grep -o '`[A-Za-z0-9_./-]*[A-Za-z0-9_]\.\(c\|h\|cu\|sh\|service\|md\)`' | tr -d '`' |
+            grep -v NAME | sed "s|^|$page |"
     done | sort -u >named
     [ -s named ] || fail "no file was found"
     while read -r page file; do
@@ -67,12 +69,15 @@ commands_exist() {
         for word in $rest; do
             case $program:$word in
             make:*=* | make:'>'*) ;;
-            make:[a-z]*) grep -hEq "^([a-z-]+ )*$word( [a-z-]+)*:" "$top/Makefile" "$top/test/kit/kit.mk" || fail "$page: make has no goal $word" ;;
+            make:[a-z]*) grep -hEq "^([a-z-]+ )*$word( [a-z-]+)*:" "$top/Makefile" "$top/test/test.mk" \
+                "$top/test/kit/kit.mk" || fail "$page: make has no goal $word" ;;
             *:build/test/*) [ -f "$top/test/${word#build/test/}.c" ] || fail "$page: nothing is built as $word" ;;
-            *:*.ini | *:*.sh) case $word in */*) grep -qxF -e "$word" files || fail "$page: $word is not there" ;; esac ;;
+            *:*.ini | *:*.sh) case $word in */*) grep -qxF -e "$word" files ||
+                fail "$page: $word is not there" ;; esac ;;
             esac
         done
-        case $program in build/*) [ -f "$top/test/${program##*/test/}.c" ] || [ -f "$top/test/bench/${program##*/}.c" ] || fail "$page: nothing is built as $program" ;; esac
+        case $program in build/*) [ -f "$top/test/${program##*/test/}.c" ] ||
+            [ -f "$top/test/bench/${program##*/}.c" ] || fail "$page: nothing is built as $program" ;; esac
     done <lines
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_rooms.sh: the arrows between rooms and files point one way. What a room may include stands in `below`; includes are read from the
-# source, and who calls whom from the objects of the build, since a header does not say which file defines what it declares.
+# test/test_rooms.sh: the arrows between rooms and files point one way. What a room may include stands in `below`;
+# includes are read from the source, and who calls whom from the objects of the build, since a header does not say which
+# file defines what it declares.
 . test/support/lib.sh
 
 # below ROOM: the rooms that files of this one may include, beside their own.
@@ -27,8 +28,10 @@ below() {
     trainer/report) echo trainer/log trainer/config comm comm/team gpu base ;;
     trainer/watch) echo trainer/report trainer/checkpoint trainer/log trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
-    trainer) echo data/text data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
-    .) echo data/text data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    trainer) echo data/text data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
+        trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    .) echo data/text data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
+        trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac
 }
@@ -46,7 +49,9 @@ one_way() {
 
 rooms_are_known() {
     sources | sed 's|/[^/]*$||; s|^main.c$|.|' | sort -u >rooms
-    while read -r room; do below "$room" >/dev/null || fail "which rooms may $room include? It has no line in test/test_rooms.sh"; done <rooms
+    while read -r room; do
+        below "$room" >/dev/null || fail "which rooms may $room include? It has no line in test/test_rooms.sh"
+    done <rooms
 }
 
 no_arrow_runs_up() {

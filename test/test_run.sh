@@ -1,5 +1,6 @@
 #!/bin/sh
-# test/test_run.sh: test/run.sh itself: what it says of programs that pass, fail, crash, hang or test nothing, one and several at a time.
+# test/test_run.sh: test/run.sh itself: what it says of programs that pass, fail, crash, hang or test nothing, one and
+# several at a time.
 . test/support/lib.sh
 mkdir build
 
@@ -21,7 +22,8 @@ runs() {
 
 program good 'echo "3 passed, 0 failed, 1 skipped"' 'echo "skipped: what needs more"'
 program cmocka 'echo "[  PASSED  ] 4 test(s)."'
-program newer 'echo "[  PASSED  ] 2 test(s)."' 'echo "[  SKIPPED ] tests: 11 test(s), listed below:"' 'echo "[  SKIPPED ] what_needs_a_gpu"' \
+program newer 'echo "[  PASSED  ] 2 test(s)."' 'echo "[  SKIPPED ] tests: 11 test(s), listed below:"' \
+    'echo "[  SKIPPED ] what_needs_a_gpu"' \
     'echo "[  FAILED  ] tests: 1 test(s), listed below:"' 'exit 1'
 program slow 'sleep 0.5' 'echo "1 passed, 0 failed"'
 program bad 'echo "a reason"' 'echo "1 passed, 2 failed"' 'exit 1'
@@ -62,11 +64,13 @@ versions_of_cmocka() {
 failures_are_named() {
     for jobs in 1 2; do
         runs 1 $jobs slow crashed good
-        says "crashed.sh: 2 passed, 1 failed, 0 skipped, " "--- crashed.sh ended with 139" "last words" "6 passed, 1 failed, 1 skipped"
+        says "crashed.sh: 2 passed, 1 failed, 0 skipped, " "--- crashed.sh ended with 139" "last words" \
+            "6 passed, 1 failed, 1 skipped"
         runs 1 $jobs good silent slow
         says "silent.sh: 0 passed, 1 failed, 0 skipped, " "4 passed, 1 failed, 1 skipped"
         limit=1 runs 1 $jobs hangs good slow
-        says "hangs.sh: 0 passed, 1 failed, 0 skipped, " "--- hangs.sh ended with 124" "and then" "4 passed, 1 failed, 1 skipped"
+        says "hangs.sh: 0 passed, 1 failed, 0 skipped, " "--- hangs.sh ended with 124" "and then" \
+            "4 passed, 1 failed, 1 skipped"
         runs 1 $jobs good nowhere
         says "nowhere.sh: 0 passed, 1 failed, 0 skipped, " "3 passed, 1 failed, 1 skipped"
     done
@@ -76,12 +80,14 @@ failures_are_named() {
     LOCKSTEP_TEST_JOBS=0 expect 64 sh "$top/test/run.sh" build/good.sh
 }
 
-# first_sees SECONDS JOBS FIRST SECOND: how many of the two have begun when FIRST ends, which waits for SECOND for so long.
+# first_sees SECONDS JOBS FIRST SECOND: how many of the two have begun when FIRST ends, which waits for SECOND for so
+# long.
 first_sees() {
     rm -f ./*.on
     for each in "$3" "$4"; do
         program "$each" "touch $each.on; tries=$1" 'both() { [ "$(ls *.on | wc -l)" -eq 2 ]; }' \
-            'until both || [ $tries -eq 0 ]; do sleep 1; tries=$((tries - 1)); done' 'ls *.on | wc -l' 'echo "1 passed, 0 failed"'
+            'until both || [ $tries -eq 0 ]; do sleep 1; tries=$((tries - 1)); done' 'ls *.on | wc -l' \
+            'echo "1 passed, 0 failed"'
     done
     runs 0 "$2" "$3" "$4"
     seen=$(head -n 1 "build/$3.sh.log")
@@ -99,6 +105,27 @@ meetings() {
     [ "$seen" -eq 1 ] || fail "two have met where one runs at a time"
 }
 
+# Those that only wait take no slot: two that work run beside one of them. They don't meet each other.
+waiting_takes_no_slot() {
+    rm -f ./*.on
+    for each in check_watch one two; do
+        program "$each" "touch $each.on; tries=60" 'all() { [ "$(ls *.on | wc -l)" -eq 3 ]; }' \
+            'until all || [ $tries -eq 0 ]; do sleep 1; tries=$((tries - 1)); done' 'all && echo "1 passed, 0 failed"'
+    done
+    runs 0 2 one check_watch two
+    rm -f ./*.on
+    for each in check_watch test_watcher; do
+        program "$each" '#!/bin/sh' "touch $each.on; sleep 1; ls *.on | wc -l; rm $each.on" 'echo "1 passed, 0 failed"'
+    done
+    mv build/test_watcher.sh build/test_watcher && chmod +x build/test_watcher
+    for jobs in 1 3; do
+        LOCKSTEP_TEST_JOBS=$jobs expect 0 sh "$top/test/run.sh" build/test_watcher build/check_watch.sh
+        for each in build/test_watcher.log build/check_watch.sh.log; do
+            [ "$(head -n 1 $each)" -eq 1 ] || fail "two that only wait have met, $jobs at a time"
+        done
+    done
+}
+
 # The longest begin first, whatever the order in which they are named and reported.
 longest_first() {
     for each in some test_sim; do program $each "echo $each >>order" 'echo "1 passed, 0 failed"'; done
@@ -113,7 +140,8 @@ memory_or_disk() {
     for each in some check_fresh; do program $each 'echo "in ${TMPDIR:-/tmp}"' 'echo "1 passed, 0 failed"'; done
     (unset TMPDIR && expect 0 sh "$top/test/run.sh" build/some.sh build/check_fresh.sh) || exit
     [ "$(head -n 1 build/some.sh.log)" = "in /dev/shm" ] || fail "a test's files went $(head -n 1 build/some.sh.log)"
-    [ "$(head -n 1 build/check_fresh.sh.log)" = "in /tmp" ] || fail "a disk's test's files went $(head -n 1 build/check_fresh.sh.log)"
+    [ "$(head -n 1 build/check_fresh.sh.log)" = "in /tmp" ] ||
+        fail "a disk's test's files went $(head -n 1 build/check_fresh.sh.log)"
     (TMPDIR=$PWD && export TMPDIR && expect 0 sh "$top/test/run.sh" build/some.sh) || exit
     [ "$(head -n 1 build/some.sh.log)" = "in $PWD" ] || fail "TMPDIR was not heeded"
 }
@@ -124,4 +152,5 @@ try memory_or_disk
 try versions_of_cmocka
 try failures_are_named
 try meetings
+try waiting_takes_no_slot
 finish

@@ -1,7 +1,7 @@
 #!/bin/sh
-# test/test_runs.sh: the three promises, from the outside. Whatever happens to a run of ./lockstep, or to a copy of the binary named by
-# LOCKSTEP_BIN: killed, stopped, out of disk, damaged, on another number of threads, on another vector width: the log has the same steps,
-# losses and hashes as that of a run to which nothing happened.
+# test/test_runs.sh: the three promises, from the outside. Whatever happens to a run of ./lockstep, or to a copy of the
+# binary named by LOCKSTEP_BIN: killed, stopped, out of disk, damaged, on another number of threads, on another vector
+# width: the log has the same steps, losses and hashes as that of a run to which nothing happened.
 . test/support/runs.sh
 
 # A number below $1, from a seed that is always the same; in $rolled. Starts no process.
@@ -12,7 +12,7 @@ roll() {
 }
 doze() { sleep "$(printf '0.%03d' "$1")"; }
 
-# --- two runs ------------------------------------------------------------------------------------------------------------------------
+# --- two runs ---------------------------------------------------------------------------------------------------------
 
 settings ref
 two_runs_are_the_same() {
@@ -20,7 +20,8 @@ two_runs_are_the_same() {
     says "step    1/250" "done    250 steps"
     steps ref | awk '$1 != NR || $3 !~ /^[0-9a-f]+$/ || length($3) != 16 { bad = 1 } END { exit bad || NR != 250 }' ||
         fail "the log does not hold steps 1 to 250 with a hash each"
-    [ "$(steps ref | awk '{ print $3 }' | sort -u | wc -l)" -eq 250 ] || fail "the weights did not change with every step"
+    [ "$(steps ref | awk '{ print $3 }' | sort -u | wc -l)" -eq 250 ] ||
+        fail "the weights did not change with every step"
     steps ref | awk 'NR == 1 { a = $2 } NR == 250 { exit !($2 < a - 1) }' || fail "the loss did not fall"
     settings ref2 run.dir=elsewhere device.threads=1
     expect 0 train ref2
@@ -28,7 +29,7 @@ two_runs_are_the_same() {
     like ref ref2
 }
 
-# --- killed --------------------------------------------------------------------------------------------------------------------------
+# --- killed -----------------------------------------------------------------------------------------------------------
 
 # A checkpoint of step $2 or later is being written or removed right now.
 is_saving() {
@@ -40,7 +41,8 @@ is_saving() {
 
 is_saving_or_done() { is_saving "$@" || has_saved killed 250; }
 
-# A quarter of the kills falls anywhere after the start, half is aimed at a checkpoint, a quarter at what lies between two.
+# A quarter of the kills falls anywhere after the start, half is aimed at a checkpoint, a quarter at what lies between
+# two.
 wait_for_the_moment() {
     saved killed
     roll 2
@@ -91,7 +93,7 @@ killed_twenty_times() {
     killed_run_is_whole $((starts + 1))
 }
 
-# --- stopped -------------------------------------------------------------------------------------------------------------------------
+# --- stopped ----------------------------------------------------------------------------------------------------------
 
 # No checkpoint is due here: what continues is what the stop has saved.
 stopped_by_signals() {
@@ -107,7 +109,8 @@ stopped_by_signals() {
         saved stopped
         [ "$newest" -gt $before ] || fail "SIG$signal: step $newest is saved, expected one after $before"
         [ "$newest" -eq "$(last_step stopped)" ] || fail "SIG$signal: step $newest is saved, the last finished one is $(last_step stopped)"
-        [ "$(steps stopped | wc -l)" -eq "$newest" ] || fail "SIG$signal: $newest steps, $(steps stopped | wc -l) records"
+        [ "$(steps stopped | wc -l)" -eq "$newest" ] ||
+            fail "SIG$signal: $newest steps, $(steps stopped | wc -l) records"
         event stopped stop "saved step $newest"
         before=$newest
     done
@@ -120,9 +123,11 @@ stopped_by_signals() {
     steps stopped | awk '$1 != NR { exit 1 }' || fail "a step is missing, or was done twice"
 }
 
-# Every step is evaluated, writes a sample and is saved. A stop saves it before and after these, and the log has one record of it.
+# Every step is evaluated, writes a sample and is saved. A stop saves it before and after these, and the log has one
+# record of it.
 stopped_where_all_is_due() {
-    set -- schedule.type=constant schedule.decay_steps=0 checkpoint.every=1 eval.every=1 eval.batches=2 sample.every=1 sample.tokens=5
+    set -- schedule.type=constant schedule.decay_steps=0 checkpoint.every=1 eval.every=1 eval.batches=2 sample.every=1 \
+        sample.tokens=5
     settings due run.steps=100000 "$@"
     start "$bin" base.ini due.ini
     until_true 20 has_logged due 3
@@ -181,7 +186,7 @@ stopped_when_complete() {
     done
 }
 
-# --- same bits -----------------------------------------------------------------------------------------------------------------------
+# --- same bits --------------------------------------------------------------------------------------------------------
 
 same_bits_fp32_portable() { same_width fp32 portable; }
 same_bits_fp32_avx2() { same_width fp32 avx2; }
@@ -191,7 +196,8 @@ same_bits_fp32_neon() { same_width fp32 neon; }
 # The other way round: these must change the bits, or the comparisons above compare nothing.
 other_bits() {
     n=0
-    for change in run.seed=2 model.dropout=0.2 batch.lanes=1 data.shuffle=no optimizer.lr=0.002 precision.compute=fp16; do
+    for change in run.seed=2 model.dropout=0.2 batch.lanes=1 data.shuffle=no optimizer.lr=0.002 \
+        precision.compute=fp16; do
         settings other$n $odd
         printf "[%s]\n%s\n" "${change%%.*}" "${change#*.}" >change.ini
         expect 0 "$bin" base.ini other$n.ini change.ini
@@ -208,7 +214,8 @@ same_bits_for_any_shards() {
         settings pack $pack pack.output=data/$n
         expect 0 "$bin" pack base.ini pack.ini
         for prefetch in 2 64; do
-            settings shards-$n-$prefetch $odd data.train="data/$n-train-*.bin" data.val="data/$n-val-*.bin" data.prefetch=$prefetch eval.every=4
+            settings shards-$n-$prefetch $odd data.train="data/$n-train-*.bin" data.val="data/$n-val-*.bin" \
+                data.prefetch=$prefetch eval.every=4
             expect 0 train shards-$n-$prefetch
             same_steps fp32-portable-1 shards-$n-$prefetch
             like shards-0-2 shards-$n-$prefetch
@@ -217,7 +224,7 @@ same_bits_for_any_shards() {
     done
 }
 
-# --- no room -------------------------------------------------------------------------------------------------------------------------
+# --- no room ----------------------------------------------------------------------------------------------------------
 
 settings short run.steps=20 checkpoint.keep=1 checkpoint.keep_best=no
 with_a_full_disk() {
@@ -229,7 +236,8 @@ with_a_full_disk() {
     # room for the log and one checkpoint, not for the second
     one=$(du -sk runs/short/ckpt/step-* | awk '{ print $1 }')
     room=$(df -Pk "$mounted" | awk 'NR == 2 { print $4 }')
-    dd if=/dev/zero of="$mounted/ours" bs=1k count=$((room - one - one / 2)) 2>/dev/null || fail "the tmpfs has no room for a file of ours"
+    dd if=/dev/zero of="$mounted/ours" bs=1k count=$((room - one - one / 2)) 2>/dev/null ||
+        fail "the tmpfs has no room for a file of ours"
     expect 74 train full
     says "could not be written"
     event full checkpoint_failed "No space left"
@@ -251,7 +259,8 @@ with_a_full_disk() {
     umount "$mounted" || fail "can't unmount $mounted"
 }
 
-# faulty FAULTS: a run of 20 steps with them; it may say that its last checkpoint is missing, and the same command without them makes it whole.
+# faulty FAULTS: a run of 20 steps with them; it may say that its last checkpoint is missing, and the same command
+# without them makes it whole.
 faulty() {
     rm -rf runs/faulty
     settings faulty run.steps=20 checkpoint.keep=1 checkpoint.keep_best=no run.faults="$1"
@@ -291,7 +300,7 @@ reads_are_tried_again() {
     says "plain-train-00000.bin" "offset"
 }
 
-# --- damaged -------------------------------------------------------------------------------------------------------------------------
+# --- damaged ----------------------------------------------------------------------------------------------------------
 
 settings whole run.steps=20 checkpoint.keep_best=no
 damaged() {
@@ -315,7 +324,8 @@ damaged_tensor() {
         damaged
         # what the header says of the tensor that ends last, where the byte is flipped
         bytes=$(size $new/$file.safetensors)
-        tensor=$(head -c 65536 $new/$file.safetensors | tr '}' '\n' | sed -n 's/^,*{*"\([^"]*\)":.*"data_offsets":\[[0-9]*,\([0-9]*\)\]$/\2 \1/p' |
+        tensor=$(head -c 65536 $new/$file.safetensors | tr '}' '\n' |
+            sed -n 's/^,*{*"\([^"]*\)":.*"data_offsets":\[[0-9]*,\([0-9]*\)\]$/\2 \1/p' |
             sort -n | tail -n 1 | sed 's/.* //')
         [ -n "$tensor" ] || fail "no tensor in the header of $file.safetensors"
         flip $new/$file.safetensors $((bytes - 1))
@@ -390,7 +400,8 @@ damaged_data() {
     reached=$(last_step shard)
     saved shard
     [ "$newest" -eq "$reached" ] || fail "step $newest is saved, expected $reached, the last one before the damage"
-    [ "${reached:-0}" -ge 1 ] && [ "${reached:-0}" -lt 20 ] || fail "steps before the damage: ${reached:-0}, expected 1 to 19"
+    [ "${reached:-0}" -ge 1 ] && [ "${reached:-0}" -lt 20 ] ||
+        fail "steps before the damage: ${reached:-0}, expected 1 to 19"
     cp good data/many-train-00007.bin
     expect 0 train shard
     settings unharmed run.steps=20 checkpoint.keep_best=no
@@ -413,7 +424,7 @@ damaged_validation_data() {
     event val resume "after step 20 of 25"
 }
 
-# --- refused -------------------------------------------------------------------------------------------------------------------------
+# --- refused ----------------------------------------------------------------------------------------------------------
 
 two_in_one_directory() {
     settings shared run.steps=100000 schedule.type=constant schedule.decay_steps=0
@@ -565,7 +576,8 @@ extended() {
     same_steps spelled open
     settings open run.steps=40 schedule.decay_steps=30 schedule.warmup=3
     expect 78 train open
-    says "2 settings that the bits depend on are others than in the checkpoint" "schedule.warmup is 2 in the checkpoint and 3 now" \
+    says "2 settings that the bits depend on are others than in the checkpoint" \
+        "schedule.warmup is 2 in the checkpoint and 3 now" \
         "schedule.decay_steps is 20 in the checkpoint and 30 now"
     settings open run.steps=5 schedule.decay_steps=20 schedule.warmup=2
     expect 0 train open
@@ -573,34 +585,41 @@ extended() {
     [ "$newest" -eq 40 ] || fail "asked for fewer steps than are done: step $newest is left of 40"
 }
 
-# --- the best one --------------------------------------------------------------------------------------------------------------------
+# --- the best one -----------------------------------------------------------------------------------------------------
 
 # The learning rate rises until it ruins what was learnt before.
 best_is_kept() {
     set -- run.steps=60 optimizer.lr=2 schedule.type=constant schedule.warmup=60 eval.every=5 eval.batches=0
     settings best "$@"
     expect 0 train best
-    sed -n 's/^{"t":"eval","step":\([0-9]*\),"loss":\([^,]*\),.*/\2 \1/p' runs/best/log.jsonl | sort -n | head -n 1 >lowest
+    sed -n 's/^{"t":"eval","step":\([0-9]*\),"loss":\([^,]*\),.*/\2 \1/p' runs/best/log.jsonl | sort -n |
+        head -n 1 >lowest
     read -r loss step <lowest || fail "no evaluation in the log"
     [ "$step" -lt 50 ] || fail "the best step is $step, expected one that has been pruned but for being the best"
-    [ "$(readlink runs/best/best)" = "ckpt/step-$(printf %08d "$step")" ] || fail "best is $(readlink runs/best/best), expected step $step"
+    [ "$(readlink runs/best/best)" = "ckpt/step-$(printf %08d "$step")" ] ||
+        fail "best is $(readlink runs/best/best), expected step $step"
     [ "$(ls runs/best/ckpt | wc -l)" -eq 3 ] || fail "expected steps 55 and 60 and the best one, found $(ls runs/best/ckpt | tr '\n' ' ')"
     expect 0 "$bin" hash runs/best/best
     expect 0 "$bin" eval base.ini best.ini
     says "step $step  loss"
-    awk -v want="$loss" '{ d = $4 - want; exit !(d < 1e-6 && d > -1e-6) }' "$out" || fail "expected the logged loss $loss"
+    awk -v want="$loss" '{ d = $4 - want; exit !(d < 1e-6 && d > -1e-6) }' "$out" ||
+        fail "expected the logged loss $loss"
     settings nobest "$@" checkpoint.keep_best=no
     expect 0 train nobest
     same_steps best nobest
     [ ! -e runs/nobest/best ] || fail "best is there with keep_best = no"
-    [ "$(ls runs/nobest/ckpt | tr '\n' ' ')" = "step-00000055 step-00000060 " ] || fail "kept: $(ls runs/nobest/ckpt | tr '\n' ' ')"
+    [ "$(ls runs/nobest/ckpt | tr '\n' ' ')" = "step-00000055 step-00000060 " ] ||
+        fail "kept: $(ls runs/nobest/ckpt | tr '\n' ' ')"
 }
 
-# Energy counters of two processors, in a /sys/class of its own; they stand still, so that what is logged is known. The first rank of the machine reads them.
+# Energy counters of two processors, in a /sys/class of its own; they stand still, so that what is logged is known. The
+# first rank of the machine reads them.
 energy_of_processors() {
     [ "$(id -u)" -eq 0 ] || skip "needs root, to put counters into /sys/class/powercap"
-    unshare -m true 2>/dev/null && unshare -m mount -t tmpfs tmpfs /sys/class 2>/dev/null || skip "can't mount over /sys/class here"
-    settings energy run.steps=6 device.ranks=2 device.threads=1 log.power_every=2 log.hash_every=0 eval.every=0 checkpoint.every=0
+    unshare -m true 2>/dev/null && unshare -m mount -t tmpfs tmpfs /sys/class 2>/dev/null ||
+        skip "can't mount over /sys/class here"
+    settings energy run.steps=6 device.ranks=2 device.threads=1 log.power_every=2 log.hash_every=0 eval.every=0 \
+        checkpoint.every=0
     cat >counted.sh <<'END'
 mount -t tmpfs tmpfs /sys/class || exit 1
 for k in 0 1; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/test_shards.sh: `lockstep data` from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: what files of tokens are, whether they
-# are right, and the same tokens in every format.
+# test/test_shards.sh: `lockstep data` from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: what
+# files of tokens are, whether they are right, and the same tokens in every format.
 . test/support/lib.sh
 tokens=$top/test/golden/gpt-tokens.bin # 1,921 raw uint16 tokens
 
@@ -111,7 +111,8 @@ refused() {
     expect 64 "$bin" data convert "$tokens" there.bin
     says "there.bin is there already"
     # A token of llm.c's 32-bit form that 16 bits can't hold.
-    { printf '\241\331\064\001\007\000\000\000\001\000\000\000'; head -c 1012 /dev/zero; printf '\000\000\001\000'; } >wide.bin
+    { printf '\241\331\064\001\007\000\000\000\001\000\000\000'; head -c 1012 /dev/zero; printf '\000\000\001\000'; } \
+        >wide.bin
     expect 0 "$bin" data info wide.bin
     says "llmc, 1 tokens of 4 bytes"
     expect 65 "$bin" data convert --to raw16 wide.bin narrow.bin

@@ -71,7 +71,8 @@ bytes_are_the_plans() {
                           is["activations"] == is["kept"] + is["held"] + is["scratch"] + is["other"]) }' "$out" || fail "$file $more: the bytes do not add up"
         awk '$1 == "activations" { print $2 }' "$out" >one
         expect 0 "$bin" plan "$file" graph.ini
-        [ "$(cat one)" = "$(activations | head -n 1)" ] || fail "$file $more: the graph has $(cat one) bytes of activations"
+        [ "$(cat one)" = "$(activations | head -n 1)" ] ||
+            fail "$file $more: the graph has $(cat one) bytes of activations"
     done <<'PLANS'
 base.ini
 base.ini precision.compute=bf16 model.dropout=0.1

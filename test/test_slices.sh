@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_slices.sh: [parallel] slices from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: sums in slices have the same bits on
-# any number of ranks, which may share layers, in every stage, in pipelines and after every restart; and what goes in or comes out does not know of slices.
+# test/test_slices.sh: [parallel] slices from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: sums
+# in slices have the same bits on any number of ranks, which may share layers, in every stage, in pipelines and after
+# every restart; and what goes in or comes out does not know of slices.
 . test/support/lib.sh
 
 text 30000 >text.txt
@@ -89,18 +90,20 @@ llama_layouts() {
     any_layout $llama model.tied=yes model.qk_norm=yes model.bias=all
 }
 
-# Layers with a window and without, each with angles of their own: one hash for ranks that share layers, in pipelines, and
-# share positions besides.
+# Layers with a window and without, each with angles of their own: one hash for ranks that share layers, in pipelines,
+# and share positions besides.
 gemma="model.type=gemma model.kv_heads=4 model.heads=8 model.layers=3 model.embed=40 model.head_dim=6 model.pattern=2 model.window=7 model.rope_factor=8 \
     model.vocab=259 model.context=24"
 gemma_layouts() {
     sed -i '/^\[model\]/,/^\[data\]/{/^\[data\]/!d}' base.ini
     trained one $gemma
-    trained share $gemma device.ranks=4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.schedule=zb-h1
+    trained share $gemma device.ranks=4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 \
+        parallel.schedule=zb-h1
     same one.hashes share.hashes "the hashes of one rank and of 2 x 2"
     trained tokens $gemma parallel.token_slices=2
     ! cmp -s tokens.hashes one.hashes || fail "token slices change no bit"
-    trained cube $gemma parallel.token_slices=2 device.ranks=8 parallel.tensor=2 parallel.pipeline=2 parallel.context=2 parallel.zero=2 parallel.recompute=selective
+    trained cube $gemma parallel.token_slices=2 device.ranks=8 parallel.tensor=2 parallel.pipeline=2 \
+        parallel.context=2 parallel.zero=2 parallel.recompute=selective
     same tokens.hashes cube.hashes "the hashes of one rank and of 2 x 2 x 2"
 }
 
@@ -125,7 +128,8 @@ in_and_out() {
     for from in one whole; do expect 0 "$bin" export "runs/$from" "out-$from"; done
     same out-one/model.safetensors out-whole/model.safetensors "initial values with and without slices"
     for deal in 1.0 3.2; do
-        trained "back-$deal" $kept run.seed=5 model.init_from=out-one device.ranks="${deal%.*}" parallel.zero="${deal#*.}"
+        trained "back-$deal" $kept run.seed=5 model.init_from=out-one device.ranks="${deal%.*}" \
+            parallel.zero="${deal#*.}"
         expect 0 "$bin" export "runs/back-$deal" "out-$deal"
         same out-one/model.safetensors "out-$deal/model.safetensors" "weights that went in and out"
     done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/test_status.sh: `lockstep status` and `lockstep tail` on runs of every fate: finished, stopped on request, killed, failed, never begun,
-# and one that goes on; and on a log that is cut back under who follows it.
+# test/test_status.sh: `lockstep status` and `lockstep tail` on runs of every fate: finished, stopped on request,
+# killed, failed, never begun, and one that goes on; and on a log that is cut back under who follows it.
 . test/support/runs.sh
 
 # status CODE RUN
@@ -18,7 +18,8 @@ finished() {
     status 0 finished
     says "FINE: has all its steps: step 40/40" "saved     step 40, " "lockstep eval runs/finished/config.ini"
     [ "$(wc -l <"$out")" -le 15 ] || fail "more than 15 lines"
-    [ "$(json finished life) $(json finished code) $(json finished step)" = "done 0 40" ] || fail "$("$bin" status runs/finished --json)"
+    [ "$(json finished life) $(json finished code) $(json finished step)" = "done 0 40" ] ||
+        fail "$("$bin" status runs/finished --json)"
     expect 0 "$bin" tail runs/finished
     says "step   40/40 100%  loss" "eval  step 40" "saved step 40  hash" "done    the run has all its 40 steps"
     expect 0 "$bin" tail runs/finished --lines 2
@@ -56,7 +57,8 @@ running() {
     follower=$!
     kill "$pid"
     await 75
-    until_true 5 grep -q '^over    the run does not go on after step [0-9]*; lockstep status runs/running says why' tailed
+    until_true 5 grep -q '^over    the run does not go on after step [0-9]*; lockstep status runs/running says why' \
+        tailed
     wait $follower || fail "tail ends with $? when the run does"
     grep -q '^stop: asked to stop' tailed || fail "tail does not show the event: $(tail -n 3 tailed)"
     status 1 running
@@ -104,7 +106,13 @@ from_elsewhere() {
     expect 0 "$bin" base.ini away.ini
     for from in . runs runs/away deep / "$work"; do
         at=$(cd "$from" && pwd)
-        case $at in */away) dir=. ;; */runs) dir=away ;; *deep) dir=../runs/away ;; */"it's here") dir=runs/away/ ;; *) dir="$work/it's here/runs/away" ;; esac
+        case $at in
+        */away) dir=. ;;
+        */runs) dir=away ;;
+        *deep) dir=../runs/away ;;
+        */"it's here") dir=runs/away/ ;;
+        *) dir="$work/it's here/runs/away" ;;
+        esac
         cd "$from" && expect 0 "$bin" status "$dir"
         case $from in
         .) says "next      nothing; lockstep eval runs/away//config.ini" ;;
@@ -153,13 +161,16 @@ never_begun() {
 }
 
 # line STEP: a record of it in log.jsonl.
-line() { printf '{"t":"step","step":%d,"loss":%d.5,"tokens":1,"ms":10,"tokens_per_s":100}\n' "$1" "$1" >>runs/cut/log.jsonl; }
+line() {
+    printf '{"t":"step","step":%d,"loss":%d.5,"tokens":1,"ms":10,"tokens_per_s":100}\n' "$1" "$1" >>runs/cut/log.jsonl
+}
 shown() { grep -q "^step *$1 *loss $1.5" tailed; }
 
 # has_open PID NAME: it has a file of that name open.
 has_open() { ls -l "/proc/$1/fd" 2>/dev/null | grep -q "/$2\$"; }
 
-# A log that a run holds, cut back and grown again, before and after the follower looks; and half a line, which waits for its rest.
+# A log that a run holds, cut back and grown again, before and after the follower looks; and half a line, which waits
+# for its rest.
 cut_back() {
     mkdir -p runs/cut
     : >runs/cut/lock
@@ -195,7 +206,8 @@ cut_back() {
     mv runs/cut/log.jsonl runs/cut/old
     line 21
     until_true 5 shown 21
-    printf '{"t":"event","at":"2026-11-24T12:00:00Z","kind":"hang","step":21,"text":"rank 1\\u001b[2J"}\n' >runs/cut/events.jsonl
+    printf '{"t":"event","at":"2026-11-24T12:00:00Z","kind":"hang","step":21,"text":"rank 1\\u001b[2J"}\n' \
+        >runs/cut/events.jsonl
     until_true 5 grep -q '^hang: rank 1' tailed
     kill "$pid"
     wait "$pid" 2>/dev/null
@@ -208,7 +220,8 @@ cut_back() {
 
 is_held() { ! is_free "$1"; }
 
-# As many lines as were asked for, of a log that is many times as long as what is read of it at once; its lines are not all as long.
+# As many lines as were asked for, of a log that is many times as long as what is read of it at once; its lines are not
+# all as long.
 far_back() {
     mkdir -p runs/far
     : >runs/far/lock

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/test_stories.sh: stories from the outside: packed, trained on, sampled. A run knows with which tokenizer its shards were made and how low its loss
-# can be, and refuses another tokenizer before it computes anything.
+# test/test_stories.sh: stories from the outside: packed, trained on, sampled. A run knows with which tokenizer its
+# shards were made and how low its loss can be, and refuses another tokenizer before it computes anything.
 . test/support/lib.sh
 
 ini >base.ini <<'INI'
@@ -28,7 +28,8 @@ trained_and_sampled() {
     expect 0 "$bin" base.ini
     says ", best possible $best (" "% above) over "
     ! grep -q '?<' "$out" || fail "the sample is not decoded"
-    [ "$(grep -c "\"t\":\"eval\".*\"possible\":0\.[0-9]*[,}]" runs/s/log.jsonl)" -eq 2 ] || fail "log.jsonl: $(grep eval runs/s/log.jsonl)"
+    [ "$(grep -c "\"t\":\"eval\".*\"possible\":0\.[0-9]*[,}]" runs/s/log.jsonl)" -eq 2 ] ||
+        fail "log.jsonl: $(grep eval runs/s/log.jsonl)"
     expect 0 "$bin" sample base.ini --prompt "One"
     ! grep -q '?<' "$out" || fail "the sample is not decoded"
     expect 0 "$bin" sample base.ini --prompts stories:1:20  # a prompt a line
@@ -56,7 +57,8 @@ others_are_refused() {
     elsewhere "smollm.json: its vocabulary (" "is not the one that the shards of [data] train were made with (data/s-tokenizer.json, "
     printf '[run]\nname = other\n' >other.ini
     mv data/s-tokenizer.json kept.json
-    elsewhere "were made with the tokenizer data/s-tokenizer.json, vocabulary " "put it there, or name it in [sample] tokenizer"
+    elsewhere "were made with the tokenizer data/s-tokenizer.json, vocabulary " \
+        "put it there, or name it in [sample] tokenizer"
     printf '[run]\nname = other\n[sample]\ntokenizer = kept.json\n' >other.ini
     expect 0 "$bin" base.ini other.ini
     mv kept.json data/s-tokenizer.json
@@ -99,7 +101,9 @@ two_sets() {
 same_for_everybody() {
     printf '[pack]\noutput = data/again\n' >again.ini
     expect 0 "$bin" pack base.ini again.ini
-    for split in train val; do cmp data/s-$split-00000.bin data/again-$split-00000.bin || fail "other $split shards"; done
+    for split in train val; do
+        cmp data/s-$split-00000.bin data/again-$split-00000.bin || fail "other $split shards"
+    done
     printf '[pack]\noutput = data/again\ninput = stories:2:20000\n' >again.ini
     expect 0 "$bin" pack base.ini again.ini
     ! cmp -s data/s-train-00000.bin data/again-train-00000.bin || fail "another seed has the same text"

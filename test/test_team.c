@@ -450,6 +450,7 @@ static void who_has_other_settings_is_told_the_key(void **state) {
     for (int many = 0; many < 3; many++) {
         scene *s = scene_open(3, (int[]){1, 2, 1});
         s->number = many;
+        s->o.timeout_s = 3;
         s->tweak = settings_of_node_1;
         run_all(s);
         for (int r = 0; r < 4; r++) {

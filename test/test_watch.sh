@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/test_watch.sh: the process that watches a run, from the outside: what it writes, that the run never depends on it, and that
-# it never outlives the run.
+# test/test_watch.sh: the process that watches a run, from the outside: what it writes, that the run never depends on
+# it, and that it never outlives the run.
 . test/support/lib.sh
 . "$top/test/support/small.sh"
 . "$top/test/support/net.sh"
@@ -51,15 +51,18 @@ what_a_run_leaves() {
     expect 0 "$bin" base.ini plain.ini
     closed runs/plain/status.json
     is state plain '"done"'
-    for each in step:60 steps:60 world:2 node:0 nodes:1 eval_step:60 checkpoint_step:60 skipped:0 'run:"plain"' 'unit:"token"' 'host:"localhost"'; do
+    for each in step:60 steps:60 world:2 node:0 nodes:1 eval_step:60 checkpoint_step:60 skipped:0 'run:"plain"' \
+        'unit:"token"' 'host:"localhost"'; do
         is "${each%%:*}" plain "${each#*:}"
     done
     for key in mfu loss p50_ms p99_ms tokens_per_s grad_norm step_time began; do
         case $(field $key plain) in [0-9]*) ;; *) fail "status.json says \"$key\":$(field $key plain)" ;; esac
     done
     saved plain
-    [ "\"$("$bin" hash "$newest_dir" | sed 's/^hash \([0-9a-f]*\) .*/\1/')\"" = "$(field checkpoint_hash plain)" ] || fail "the hash is $(field checkpoint_hash plain)"
-    [ "$(grep -c '^  {"rank":[01],"host":"localhost","local":[01],.*"phase":"ended"' runs/plain/status.json)" -eq 2 ] || fail "two ranks have ended"
+    [ "\"$("$bin" hash "$newest_dir" | sed 's/^hash \([0-9a-f]*\) .*/\1/')\"" = "$(field checkpoint_hash plain)" ] ||
+        fail "the hash is $(field checkpoint_hash plain)"
+    [ "$(grep -c '^  {"rank":[01],"host":"localhost","local":[01],.*"phase":"ended"' runs/plain/status.json)" -eq 2 ] \
+        || fail "two ranks have ended"
     grep -q '^{"t":"step","step":60,.*"mfu":[0-9.e-]*,.*"time":[0-9]*\.[0-9]*,"resident":[0-9]*,"device_bytes":null,"hash":"[0-9a-f]*"}$' runs/plain/log.jsonl ||
         fail "the last step is $(grep '"step":60,' runs/plain/log.jsonl | head -n 1)"
     [ "$(sed -n 's/^{"t":"ranks","step":\([0-9]*\),"steps":[0-9]*,"compute_ms":\[[0-9.e-]*,[0-9.e-]*\],"data_ms":.*"tensor_ms":\[0,0\]}$/\1/p' \
@@ -71,7 +74,8 @@ nobody_watches() {
     settings alone log.watch=no device.ranks=1
     expect 0 "$bin" base.ini alone.ini
     [ ! -e runs/alone/status.json ] && [ ! -e runs/alone/machine.jsonl ] || fail "somebody watched"
-    grep -v '"t":"ranks"' runs/plain/log.jsonl | sed 's/,"comm_ms".*"loss_scale"/,"loss_scale"/' >runs/plain/log.one && mv runs/plain/log.jsonl runs/plain/log.two &&
+    grep -v '"t":"ranks"' runs/plain/log.jsonl | sed 's/,"comm_ms".*"loss_scale"/,"loss_scale"/' >runs/plain/log.one \
+        && mv runs/plain/log.jsonl runs/plain/log.two &&
         mv runs/plain/log.one runs/plain/log.jsonl
     like plain alone
 }
@@ -79,8 +83,8 @@ nobody_watches() {
 lines_of_machine() { grep -q '^{"t":"machine","time":[0-9.]*,"node":0,"host":"localhost","step":[0-9]*,"disk_free":[0-9]*,.*,"cpu":[0-9.e-]*,"ranks":\[{"rank":0,.*{"rank":1,.*}\]}$' \
     "runs/$1/machine.jsonl"; }
 
-# It is killed in the middle, and nothing of the run shows it. (However busy the machine is: a run that has an end may be at it before
-# we look.)
+# It is killed in the middle, and nothing of the run shows it. (However busy the machine is: a run that has an end may
+# be at it before we look.)
 its_death_is_no_matter() {
     begin killed $endless
     has_watcher "$pid" || fail "there is no watcher"
@@ -114,7 +118,8 @@ stopped_and_failed() {
     kill -9 "$(children "$pid" | head -n 1)"
     await 69
     is state lost '"failed"'
-    [ "$(grep -c '"process":"X"' runs/lost/status.json)" -eq 2 ] || fail "both ranks are gone: $(grep '"rank":' runs/lost/status.json)"
+    [ "$(grep -c '"process":"X"' runs/lost/status.json)" -eq 2 ] ||
+        fail "both ranks are gone: $(grep '"rank":' runs/lost/status.json)"
 }
 
 # The second one finds the directory taken, and leaves what is there.

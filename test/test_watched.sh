@@ -1,14 +1,16 @@
 #!/bin/sh
-# test/test_watched.sh: what is made of a run afterwards, from the outside: `lockstep report` and `lockstep compare` on runs of a few steps, one of which was
-# stopped and went on.
+# test/test_watched.sh: what is made of a run afterwards, from the outside: `lockstep report` and `lockstep compare` on
+# runs of a few steps, one of which was stopped and went on.
 . test/support/lib.sh
 
 # train NAME SECTION.KEY=VALUE...: a run of a tiny model.
 train() {
     name_=$1
     [ -s text.bin ] || text 20000 >text.bin
-    settings "$name_" data.train=text.bin data.val=text.bin data.format=raw16 model.vocab=65536 model.layers=1 model.heads=2 model.embed=8 model.context=16 \
-        schedule.type=constant batch.global=4 batch.micro=2 eval.every=4 eval.batches=2 sample.tokens=8 log.every=1 log.hash_every=1 checkpoint.every=4 run.steps=8
+    settings "$name_" data.train=text.bin data.val=text.bin data.format=raw16 model.vocab=65536 model.layers=1 \
+        model.heads=2 model.embed=8 model.context=16 \
+        schedule.type=constant batch.global=4 batch.micro=2 eval.every=4 eval.batches=2 sample.tokens=8 log.every=1 \
+        log.hash_every=1 checkpoint.every=4 run.steps=8
     shift
     for each; do printf '[%s]\n%s\n' "${each%%.*}" "${each#*.}"; done >"$name_-more.ini"
     "$bin" "$name_.ini" "$name_-more.ini" >"$out" 2>&1 </dev/null || fail "$name_: a run that ended with $?"
@@ -21,7 +23,8 @@ one_page() {
     says "runs/first/report.html: "
     one_line
     page=runs/first/report.html
-    for part in "<!DOCTYPE html>" ">Loss</b>" ">Gradient norm</b>" "per second</b>" "What the model wrote" "Hardware and build" "data.train" "</html>"; do
+    for part in "<!DOCTYPE html>" ">Loss</b>" ">Gradient norm</b>" "per second</b>" "What the model wrote" \
+        "Hardware and build" "data.train" "</html>"; do
         grep -qF "$part" "$page" || fail "the page has no $part"
     done
     ! grep -qE '<script|https?:|<img|<link|url\(' "$page" || fail "the page asks for something"
@@ -37,11 +40,13 @@ several() {
     train b
     train c optimizer.lr=0.01
     expect 0 "$bin" report runs/a runs/b runs/c --out three.html
-    for part in "3 runs" "Where they part" "the same weights up to step 8" "other weights from the first hash on, at step 1" "optimizer.lr"; do
+    for part in "3 runs" "Where they part" "the same weights up to step 8" \
+        "other weights from the first hash on, at step 1" "optimizer.lr"; do
         grep -qF "$part" three.html || fail "the page has no $part"
     done
     expect 0 "$bin" compare runs/a runs/b runs/c
-    says "A  a " "B  b " "C  c " "training loss" "the same weights up to step 8" "hash at step 8: " "optimizer.lr                A 0.001  B 0.001  C 0.01"
+    says "A  a " "B  b " "C  c " "training loss" "the same weights up to step 8" "hash at step 8: " \
+        "optimizer.lr                A 0.001  B 0.001  C 0.01"
     grep -q "$(printf '\033')" "$out" && fail "colours, and no terminal"
     [ "$(awk '{ if (length > n) n = length } END { print n }' "$out")" -le 80 ] || fail "lines of more than 80 columns"
     LC_ALL=C.UTF-8 expect 0 "$bin" compare runs/a

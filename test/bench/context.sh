@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/bench/context.sh BIN [TURNS]: what it costs that ranks share positions, on this machine, as Markdown: token slices on one rank, context ranks beside as
-# many data ranks, what goes on the wire, and memory for long texts. Runs that are compared take turns; medians. Run it on a quiet machine.
+# test/bench/context.sh BIN [TURNS]: what it costs that ranks share positions, on this machine, as Markdown: token
+# slices on one rank, context ranks beside as many data ranks, what goes on the wire, and memory for long texts. Runs
+# that are compared take turns; medians. Run it on a quiet machine.
 . "$(dirname "$0")/turns.sh"
 
 settings gpt2 '[model]\nlayers=12\nheads=12\nembed=768\ncontext=1024\nvocab=50257\n[batch]\nglobal=1\nmicro=1\nlanes=1\n[device]\nthreads=2\n'
@@ -15,7 +16,8 @@ planned() {
 
 echo "## Token slices on one rank, GPT-2 124M, 1 x 1024 tokens, FP32, 2 threads"
 echo
-in_turn gpt2 4 one='[parallel]\nslices=4\n' two='[parallel]\nslices=4\ntoken_slices=2\n' four='[parallel]\nslices=4\ntoken_slices=4\n'
+in_turn gpt2 4 one='[parallel]\nslices=4\n' two='[parallel]\nslices=4\ntoken_slices=2\n' \
+    four='[parallel]\nslices=4\ntoken_slices=4\n'
 echo "| token slices | ms of a step | / one | bytes planned |"
 echo "|---|---|---|---|"
 for each in 1:one 2:two 4:four; do
@@ -32,7 +34,8 @@ for n in 2 4; do
     for type in fp32 bf16; do
         all="[parallel]\nslices=4\ntoken_slices=4\nzero=2\n[precision]\ncompute=$type\n[device]\n"
         in_turn small 4 context="${all}ranks=$n\n[parallel]\ncontext=$n\n" data="${all}ranks=$n\n" one="${all}ranks=1\n"
-        sent=$(planned small "${all}ranks=$n\n[parallel]\ncontext=$n\n" | awk -v n=$n '/context groups/ && !sent { sent = $3 / n } END { print sent }')
+        sent=$(planned small "${all}ranks=$n\n[parallel]\ncontext=$n\n" |
+            awk -v n=$n '/context groups/ && !sent { sent = $3 / n } END { print sent }')
         echo "| $n | $type | $(cat "$dir/context") | $(cat "$dir/data") | $(ratio context data) | $(cat "$dir/one") | $sent |"
     done
 done

@@ -1,8 +1,9 @@
 #!/bin/sh
-# test/bench/cpu.sh BUILD BIN [quick] [part...]: how near a training step comes to what this machine's processor can do, and how it compares with
-# PyTorch, as Markdown. Parts: machine steps threads bf16 pairs memory breakdown gemm operations hash (all of them). Runs that are compared take turns,
-# $TURNS of them (5), each a process of its own; what is compared is the median of their medians. $PYTHON is the one that has PyTorch.
-# `quick` is for tests: tiny shapes, one turn, no figures to be quoted. Run it on a quiet machine.
+# test/bench/cpu.sh BUILD BIN [quick] [part...]: how near a training step comes to what this machine's processor can do,
+# and how it compares with PyTorch, as Markdown. Parts: machine steps threads bf16 pairs memory breakdown gemm
+# operations hash (all of them). Runs that are compared take turns, $TURNS of them (5), each a process of its own; what
+# is compared is the median of their medians. $PYTHON is the one that has PyTorch. `quick` is for tests: tiny shapes,
+# one turn, no figures to be quoted. Run it on a quiet machine.
 set -eu
 export LC_ALL=C
 build=${1:-build} bin=${2:-./lockstep}
@@ -25,7 +26,7 @@ trap 'exit 143' HUP INT TERM
 
 median() { sort -g | awk '{ x[NR] = $1 } END { print (NR % 2) ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
 
-# --- what is run -----------------------------------------------------------------------------------------------------------------
+# --- what is run ------------------------------------------------------------------------------------------------------
 
 shapes="124m-4x64 124m-4x256 124m-1x1024 small-12x256"
 
@@ -64,7 +65,8 @@ END
     printf '%b' "${3:-}" >>"$dir/run.ini"
 }
 
-# ours SHAPE THREADS [INI lines]: the line of `lockstep bench` goes to the file `line`. A part of the page that can't have it ends.
+# ours SHAPE THREADS [INI lines]: the line of `lockstep bench` goes to the file `line`. A part of the page that can't
+# have it ends.
 ours() {
     settings "$@"
     rest
@@ -75,7 +77,8 @@ gflops() { sed -n 's/.* \([0-9.]*\) GFLOP.s .*/\1/p' "$dir/line"; }
 resident() { sed -n 's/.* resident at most \([0-9.]*\) MB$/\1/p' "$dir/line"; }
 
 planned() { # name of what `lockstep plan` counts, in MB; of run.ini
-    "$bin" plan "$dir/run.ini" | sed -n "s/^  $1  *\([0-9][0-9]*\)\( .*\)\{0,1\}$/\1/p" | awk '{ printf "%.1f", $1 / 1e6 }'
+    "$bin" plan "$dir/run.ini" | sed -n "s/^  $1  *\([0-9][0-9]*\)\( .*\)\{0,1\}$/\1/p" |
+        awk '{ printf "%.1f", $1 / 1e6 }'
 }
 
 # profile THREADS: `lockstep bench step` of GPT-2 124M, 4 x 256, run once.
@@ -91,13 +94,16 @@ profile() {
 fma() { profile "$1" | sed -n 's/^ceilings: .*FMA \([0-9.]*\) GFLOP.*/\1/p'; }
 triad() { profile "$1" | sed -n 's/^ceilings: triad \([0-9.]*\) GB.*/\1/p'; }
 
-# --- PyTorch ---------------------------------------------------------------------------------------------------------------------
+# --- PyTorch ----------------------------------------------------------------------------------------------------------
 
 # What PyTorch needs to show what it can do; set for it alone. Debian's, above all, is several times slower without.
 at_its_best() {
     export OMP_NUM_THREADS="$cores"
-    # It calls whatever libblas.so.3 there is. This OpenBLAS runs in PyTorch's own threads; another's threads would be in their way.
-    for each in /usr/lib/*/openblas-openmp; do [ ! -d "$each" ] || export LD_LIBRARY_PATH="$each${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"; done
+    # It calls whatever libblas.so.3 there is. This OpenBLAS runs in PyTorch's own threads; another's threads would be
+    # in their way.
+    for each in /usr/lib/*/openblas-openmp; do
+        [ ! -d "$each" ] || export LD_LIBRARY_PATH="$each${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    done
     if grep -q avx512f /proc/cpuinfo; then
         export OPENBLAS_CORETYPE=SkylakeX # OpenBLAS takes a processor newer than itself for an older one
         export ATEN_CPU_CAPABILITY=avx512 # PyTorch's own kernels are AVX2's unless it is told
@@ -110,8 +116,9 @@ keep_freed_memory() { export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=200000000
 peer() { (at_its_best; keep_freed_memory; exec "$python" "$here/gpt.py" --threads "$cores" "$@") </dev/null; }
 lean_peer() { (at_its_best; exec "$python" "$here/gpt.py" --threads "$cores" "$@") </dev/null; }
 
-# has_peer: is there a PyTorch to compare with? The file `about` says which, or why not. A BLAS that is not for this processor, such as the one
-# that Debian's PyTorch falls back to without libopenblas0-openmp, is known by its speed: it reaches a fifth or a twentieth of the peak.
+# has_peer: is there a PyTorch to compare with? The file `about` says which, or why not. A BLAS that is not for this
+# processor, such as the one that Debian's PyTorch falls back to without libopenblas0-openmp, is known by its speed: it
+# reaches a fifth or a twentieth of the peak.
 has_peer() {
     if [ ! -e "$dir/about" ]; then
         peer --about >"$dir/said" 2>"$dir/why" || : >"$dir/said"
@@ -128,18 +135,20 @@ has_peer() {
     [ -e "$dir/fair" ]
 }
 
-# theirs [lean_peer|peer [OPTION...]]: what gpt.py says of the present shape goes to the file `theirs`, which is empty when it failed: the page goes on.
+# theirs [lean_peer|peer [OPTION...]]: what gpt.py says of the present shape goes to the file `theirs`, which is empty
+# when it failed: the page goes on.
 theirs() {
     rest
     run=${1:-peer}
     [ $# -eq 0 ] || shift
-    "$run" --layers "$layers" --heads "$heads" --embed "$embed" --vocab "$vocab" --context "$context" --batch "$batch" --steps "$steps" "$@" \
+    "$run" --layers "$layers" --heads "$heads" --embed "$embed" --vocab "$vocab" --context "$context" --batch "$batch" \
+        --steps "$steps" "$@" \
         >"$dir/theirs" 2>"$dir/why" || { : >"$dir/theirs"; echo "(PyTorch failed: $(tail -n 1 "$dir/why"))"; }
 }
 their_ms() { sed -n 's/^ms //p' "$dir/theirs" | tr ' ' '\n' | median; }
 their_peak() { sed -n 's/^peak_mb //p' "$dir/theirs"; }
 
-# --- parts -----------------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 machine() {
     sed -n 's/^model name[^:]*: /processor   /p' /proc/cpuinfo | head -n 1
@@ -193,7 +202,8 @@ threads() {
             ours "$each" "$cores"
             ms >>"$dir/all"
         done
-        echo "$name|$(median <"$dir/one")|$(median <"$dir/all")" | awk -F'|' '{ printf "%-25s %10.2f %10.2f %9.2f\n", $1, $2, $3, $2 / $3 }'
+        echo "$name|$(median <"$dir/one")|$(median <"$dir/all")" |
+            awk -F'|' '{ printf "%-25s %10.2f %10.2f %9.2f\n", $1, $2, $3, $2 / $3 }'
     done
 }
 
@@ -281,7 +291,8 @@ gemm() {
 # What memory bounds, and attention; products are above.
 operations() {
     built test/test_ops || return 0
-    "$build/test/test_ops" --device cpu --bench ${quick:+--scale 64} >"$dir/operations" || { cat "$dir/operations"; exit 1; }
+    "$build/test/test_ops" --device cpu --bench ${quick:+--scale 64} >"$dir/operations" ||
+        { cat "$dir/operations"; exit 1; }
     grep -v '^matmul ' "$dir/operations"
 }
 
@@ -322,7 +333,8 @@ END
 
 # hash_of TYPE WIDTH THREADS: of the weights after those steps; nothing where the processor lacks the width.
 hash_of() {
-    printf '[run]\nname = %s-%s-%s\n[precision]\ncompute = %s\n[device]\nsimd = %s\nthreads = %s\n' "$1" "$2" "$3" "$1" "$2" "$3" >"$dir/of.ini"
+    printf '[run]\nname = %s-%s-%s\n[precision]\ncompute = %s\n[device]\nsimd = %s\nthreads = %s\n' "$1" "$2" "$3" \
+        "$1" "$2" "$3" >"$dir/of.ini"
     code=0
     "$bin" "$dir/hash.ini" "$dir/of.ini" >"$dir/line" 2>&1 || code=$?
     [ $code -ne 69 ] || return 0

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/bench/memory.sh [LOCKSTEP]: what a rank of GPT-2 774M holds in some layouts, by `lockstep plan`, beside what is published of PyTorch FSDP and
-# Megatron-LM. Markdown on standard output; nothing is allocated. The rank with most of each is shown. Formulas are in awk below.
+# test/bench/memory.sh [LOCKSTEP]: what a rank of GPT-2 774M holds in some layouts, by `lockstep plan`, beside what is
+# published of PyTorch FSDP and Megatron-LM. Markdown on standard output; nothing is allocated. The rank with most of
+# each is shown. Formulas are in awk below.
 set -eu
 bin=${1:-./lockstep} dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -12,7 +13,8 @@ planned() {
     "$bin" plan model/gpt/774m.ini "$dir/layout.ini" | awk '$1 == "gradients" { g = $2 } $1 == "all" { print $2, g; exit }'
 }
 
-# published N STAGES ZERO TENSOR SEQUENCE: "FSDP none, block | Megatron none, block" in GB, - where it has no such layout.
+# published N STAGES ZERO TENSOR SEQUENCE: "FSDP none, block | Megatron none, block" in GB, - where it has no such
+# layout.
 published() {
     awk -v n="$1" -v p="$2" -v zero="$3" -v t="$4" -v rows="$5" 'BEGIN {
         L = 36; h = 1280; a = 20; v = 50304; s = 1024; b = 4; d = n / p / t
@@ -56,6 +58,8 @@ for n in 2 4 8; do
     4) rest="" by=4 ;;
     8) rest=" x data 2" by=4 ;;
     esac
-    for rows in no yes; do row "tensor $by$rest, zero 1$([ $rows = no ] || echo ', sequence')" "$n" 1 1 '' $by $rows; done
+    for rows in no yes; do
+        row "tensor $by$rest, zero 1$([ $rows = no ] || echo ', sequence')" "$n" 1 1 '' $by $rows
+    done
     [ $n -eq 2 ] || row "tensor 2 x pipeline $((n / 2)), sequence" "$n" $((n / 2)) 0 '' 2 yes
 done

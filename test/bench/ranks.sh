@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/bench/ranks.sh BUILD BIN [part...]: what many ranks cost on this machine, as Markdown. Parts: bandwidth steps hidden start (all of them).
-# Runs that are compared take turns, and the median of their medians is compared. Run it on a quiet machine.
+# test/bench/ranks.sh BUILD BIN [part...]: what many ranks cost on this machine, as Markdown. Parts: bandwidth steps
+# hidden start (all of them). Runs that are compared take turns, and the median of their medians is compared. Run it on
+# a quiet machine.
 set -eu
 build=${1:-build} bin=${2:-./lockstep}
 [ $# -lt 2 ] || shift 2
@@ -18,16 +19,20 @@ trap 'exit 143' HUP INT TERM
 median() { sort -g | awk '{ x[NR] = $1 } END { print (NR % 2) ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
 ms() { sed -n 's/.*steps: median \([0-9.]*\) ms.*/\1/p'; }
 
-# --- collectives beside PyTorch's gloo -------------------------------------------------------------------------------------------
+# --- collectives beside PyTorch's gloo --------------------------------------------------------------------------------
 
 bandwidth() {
     for n in 2 4; do
         "$build/bench_comm" $n
-        if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then /usr/bin/python3 test/bench/gloo.py $n; else echo "(no PyTorch here: no gloo to compare with)"; fi
+        if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
+            /usr/bin/python3 test/bench/gloo.py $n
+        else
+            echo "(no PyTorch here: no gloo to compare with)"
+        fi
     done
 }
 
-# --- steps: order fixed, order any, one rank ---------------------------------------------------------------------------------------
+# --- steps: order fixed, order any, one rank --------------------------------------------------------------------------
 
 small='[model]\nlayers=6\nheads=6\nembed=384\ncontext=256\n[batch]\nglobal=16\nmicro=2\nlanes=8\n[device]\nthreads=1\n'
 baby='[model]\nlayers=4\nheads=4\nembed=128\ncontext=128\n[batch]\nglobal=16\nmicro=2\nlanes=8\n[device]\nthreads=1\n'
@@ -56,7 +61,7 @@ steps() {
     done
 }
 
-# --- communication hidden behind backward, over 1 Gbit/s --------------------------------------------------------------------------
+# --- communication hidden behind backward, over 1 Gbit/s --------------------------------------------------------------
 
 hidden() {
     head -c 32 /dev/urandom >"$dir/secret" && chmod 600 "$dir/secret"
@@ -76,14 +81,15 @@ hidden() {
             printf '[cluster]\nnodes = 10.99.0.1:1, 10.99.0.2:1\nsecret_file = %s/secret\nport = 28100\ntimeout = 60\n[reduce]\norder = %s\nbucket_mb = %s\n' "$dir" $order $bucket >"$dir/ranks.ini"
             ip netns exec $ns-1 "$bin" bench "$dir/model.ini" "$dir/ranks.ini" --steps "$3" >/dev/null 2>"$dir/err" &
             printf 'bucket_mb %-4s ' $bucket
-            ip netns exec $ns-0 "$bin" bench "$dir/model.ini" "$dir/ranks.ini" --steps "$3" 2>&1 | sed -n 's/.*steps: median \([0-9.]*\) ms.*/\1 ms a step,/p; s/^2 ranks *//p' | tr '\n' ' '
+            ip netns exec $ns-0 "$bin" bench "$dir/model.ini" "$dir/ranks.ini" --steps "$3" 2>&1 |
+                sed -n 's/.*steps: median \([0-9.]*\) ms.*/\1 ms a step,/p; s/^2 ranks *//p' | tr '\n' ' '
             echo
             wait || cat "$dir/err"
         done
     done
 }
 
-# --- start-up ----------------------------------------------------------------------------------------------------------------------
+# --- start-up ---------------------------------------------------------------------------------------------------------
 
 start() {
     text="$dir/text.txt"
@@ -111,7 +117,8 @@ for part in $parts; do
     case $part in
     bandwidth) section "Collectives of local ranks, beside PyTorch's gloo" bandwidth ;;
     steps) section "Steps of many ranks: order fixed, order any, one rank" steps ;;
-    hidden) section "Communication hidden behind backward, 1 Gbit/s" hidden "6 layers, 384 channels, 8 x 256 tokens, lanes 2" '[model]\nlayers=6\nheads=6\nembed=384\ncontext=256\n[batch]\nglobal=8\nmicro=4\nlanes=2\n[device]\nthreads=1\n' 6 ;;
+    hidden) section "Communication hidden behind backward, 1 Gbit/s" hidden \
+        "6 layers, 384 channels, 8 x 256 tokens, lanes 2" '[model]\nlayers=6\nheads=6\nembed=384\ncontext=256\n[batch]\nglobal=8\nmicro=4\nlanes=2\n[device]\nthreads=1\n' 6 ;;
     start) section "Start-up" start ;;
     esac
 done

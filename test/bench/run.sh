@@ -1,9 +1,11 @@
 #!/bin/sh
-# test/bench/run.sh: what this machine does, as Markdown on standard output: GEMM beside oneDNN and OpenBLAS (where they are installed), every
-# operation against measured peaks, whole steps. Run it on a quiet machine: make bench >test/bench/results/NAME.md
+# test/bench/run.sh: what this machine does, as Markdown on standard output: GEMM beside oneDNN and OpenBLAS (where they
+# are installed), every operation against measured peaks, whole steps. Run it on a quiet machine: make bench
+# >test/bench/results/NAME.md
 set -eu
 build=${1:-build}
-# OpenBLAS takes a processor newer than itself for an older one: it is told what this one has, whatever the environment says
+# OpenBLAS takes a processor newer than itself for an older one: it is told what this one has, whatever the environment
+# says
 if grep -q avx512f /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX; fi
 bin=${2:-./lockstep}
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)

@@ -1,11 +1,13 @@
 #!/bin/sh
-# test/bench/sass.sh [--plain] OBJECT...: what the machine code of attention's kernels has in its hot loop, for BF16 and heads of up to 64, as a
-# Markdown table. Counted, not measured. Objects come from `make CUDA=yes ARCH="80 90"`: build/gpu/cuda/attention_forward.cu.o and _backward.cu.o.
+# test/bench/sass.sh [--plain] OBJECT...: what the machine code of attention's kernels has in its hot loop, for BF16 and
+# heads of up to 64, as a Markdown table. Counted, not measured. Objects come from `make CUDA=yes ARCH="80 90"`:
+# build/gpu/cuda/attention_forward.cu.o and _backward.cu.o.
 #
-# The hot loop of a kernel is the smallest loop with all of its HMMA. A pass of it is one tile of 64 keys, or 64 queries, for the 16 rows of each
-# warp. All instructions between its first and its last are counted, also those that most passes skip: the mask of tiles on the diagonal, and how the
-# last tile is loaded. The last column is the shortest way through the loop that loads a tile: that of most tiles. Blocks an SM: 128 threads, by
-# registers (65,536 in units of 256 a warp) and shared memory.
+# The hot loop of a kernel is the smallest loop with all of its HMMA. A pass of it is one tile of 64 keys, or 64
+# queries, for the 16 rows of each warp. All instructions between its first and its last are counted, also those that
+# most passes skip: the mask of tiles on the diagonal, and how the last tile is loaded. The last column is the shortest
+# way through the loop that loads a tile: that of most tiles. Blocks an SM: 128 threads, by registers (65,536 in units
+# of 256 a warp) and shared memory.
 #
 #   --plain   lines for test/bench/predict.c: KERNEL SM REGISTERS SHARED BLOCKS HMMA ALL
 set -eu

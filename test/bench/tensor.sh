@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/bench/tensor.sh BIN [TURNS]: what it costs that ranks share layers, on this machine, as Markdown: slices on one rank, tensor ranks that add in a
-# fixed order beside the transport's own, and what goes on the wire. Runs that are compared take turns; medians. Run it on a quiet machine.
+# test/bench/tensor.sh BIN [TURNS]: what it costs that ranks share layers, on this machine, as Markdown: slices on one
+# rank, tensor ranks that add in a fixed order beside the transport's own, and what goes on the wire. Runs that are
+# compared take turns; medians. Run it on a quiet machine.
 . "$(dirname "$0")/turns.sh"
 
 settings gpt2 '[model]\nlayers=12\nheads=12\nembed=768\ncontext=256\nvocab=50257\n[batch]\nglobal=4\nmicro=4\nlanes=1\n[device]\nthreads=2\n'
@@ -23,14 +24,16 @@ for n in 2 4; do
         for rows in no yes; do
             all="[parallel]\nslices=4\n[precision]\ncompute=$type\n[device]\n"
             shared="ranks=$n\n[parallel]\ntensor=$n\nsequence=$rows\n"
-            in_turn small 4 fixed="$all$shared" any="$all$shared[reduce]\norder=any\n" data="${all}ranks=$n\n" one="${all}ranks=1\n"
+            in_turn small 4 fixed="$all$shared" any="$all$shared[reduce]\norder=any\n" data="${all}ranks=$n\n" \
+                one="${all}ranks=1\n"
             echo "| $n | $type | $rows | $(cat "$dir/fixed") | $(cat "$dir/any") | $(ratio fixed any) | $(cat "$dir/data") | $(cat "$dir/one") |"
         done
     done
 done
 
-# Megatron's: 4 all-reduces of (N,C) a layer, each 2 (t-1) / t of its bytes, in the type of the activations (Korthikanti et al. 2022, section 4.2.2:
-# the same with sequence parallelism, as all-gathers and reduce-scatters, of which its backward repeats two).
+# Megatron's: 4 all-reduces of (N,C) a layer, each 2 (t-1) / t of its bytes, in the type of the activations (Korthikanti
+# et al. 2022, section 4.2.2: the same with sequence parallelism, as all-gathers and reduce-scatters, of which its
+# backward repeats two).
 echo
 echo "## On the wire, bytes a rank sends its tensor group in a step, by \`lockstep plan\`"
 echo
@@ -40,7 +43,8 @@ for n in 2 4; do
     for type in fp32:4 bf16:2; do
         for rows in no yes; do
             settings more "[parallel]\nslices=4\ntensor=$n\nsequence=$rows\n[precision]\ncompute=${type%:*}\n[device]\nranks=$n\n"
-            "$bin" plan "$dir/small.ini" "$dir/more.ini" | awk -v n=$n -v e="${type#*:}" -v rows=$rows -v type="${type%:*}" '
+            "$bin" plan "$dir/small.ini" "$dir/more.ini" |
+                awk -v n=$n -v e="${type#*:}" -v rows=$rows -v type="${type%:*}" '
                 /tensor groups/ && !sent { sent = $3 / n }
                 END {
                     usual = 4 * 256 * 384 * e * 6 * (rows == "yes" ? 4 * 2 + 2 : 4 * 2) * (n - 1) / n

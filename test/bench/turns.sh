@@ -1,4 +1,5 @@
-# test/bench/turns.sh: runs that take turns on made-up data, for scripts that compare them. BIN is their first argument, turns the second.
+# test/bench/turns.sh: runs that take turns on made-up data, for scripts that compare them. BIN is their first argument,
+# turns the second.
 set -eu
 bin=${1:-./lockstep} turns=${2:-5}
 case $bin in /*) ;; *) bin=$PWD/$bin ;; esac

@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/bench/watch.sh BIN [TURNS]: what it costs to watch a run, on this machine, as Markdown: the default model with everything on (log of each step, TensorBoard,
-# records of ranks, watcher, live page, metrics file, report), beside the same with nothing on. Two lengths of a run, whose difference has no start and no end in
-# it. Runs take turns; medians. Run it on a quiet machine.
+# test/bench/watch.sh BIN [TURNS]: what it costs to watch a run, on this machine, as Markdown: the default model with
+# everything on (log of each step, TensorBoard, records of ranks, watcher, live page, metrics file, report), beside the
+# same with nothing on. Two lengths of a run, whose difference has no start and no end in it. Runs take turns; medians.
+# Run it on a quiet machine.
 set -eu
 bin=${1:-./lockstep} turns=${2:-5}
 case $bin in /*) ;; *) bin=$PWD/$bin ;; esac
@@ -33,7 +34,8 @@ for turn in $(seq "$turns"); do
     for each in on off; do
         short=$(run $each $few)
         long=$(run $each $many)
-        awk -v a="$short" -v b="$long" -v n=$((many - few)) 'BEGIN { printf "%.4f\n", (b - a) / n / 1000 }' >>"$each.all"
+        awk -v a="$short" -v b="$long" -v n=$((many - few)) 'BEGIN { printf "%.4f\n", (b - a) / n / 1000 }' \
+            >>"$each.all"
     done
 done
 for each in on off; do median <"$each.all" >"$each"; done

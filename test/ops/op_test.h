@@ -3,7 +3,7 @@
 //
 //   value       the device against a naive reference in double, whose inputs were first rounded to the storage type
 //   gradient    that reference's own gradient against central differences of its forward, lest both be wrong the same
-//               way
+//               way; no device takes part, so this is asked once, with the CPU's kernels
 //   bits        every vector width and thread count of a kind of device gives the same ones, and so does a second run
 //   (=), (+=)   overwritten outputs do not see old content (NaN at first), accumulated ones are fl(old + contribution
 //               from zero)

@@ -1,5 +1,5 @@
-# test/sim/cudart.mk: the tests of the stand-ins for the host's libraries, and the one for NCCL, included where CUDA=sim. It calls back into the
-# program that opens it: programs are linked with -rdynamic.
+# test/sim/cudart.mk: the tests of the stand-ins for the host's libraries, and the one for NCCL, included where
+# CUDA=sim. It calls back into the program that opens it: programs are linked with -rdynamic.
 LIBS    += -rdynamic
 SIM_HOST := $(addprefix $(BUILD)/test/sim/host/,test_cudart.o test_nccl.o kernels.cu.o)
 $(BUILD)/test/libnccl-sim.so: test/sim/host/nccl.cpp comm/nccl/api.h test/sim/simt_rt.h

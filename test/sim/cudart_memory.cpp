@@ -50,6 +50,7 @@ typedef std::map<char *, Block> Blocks;
 
 static struct Memory {
     Blocks *blocks;                                   // by address, freed ones too
+    std::map<char *, char *> *spans;                  // base and end of the device's blocks that are not freed
     std::map<char *, size_t> *foreign;                // host memory that was registered
     std::vector<char *> *patched;                     // pages that nobody owns, opened for an operation that went there
     std::vector<std::pair<char *, size_t>> *targets;  // of copies to pinned memory
@@ -110,8 +111,7 @@ int mem_class(const void *p, size_t n, bool write, char *why, size_t room) {
 // --- access ----------------------------------------------------------------------------------------------------------
 
 static void protect_blocks(int how) {
-    for (auto &b : *mem.blocks)
-        if (b.second.live && is_device(b.first)) mprotect(b.second.base, (size_t)(b.second.end - b.second.base), how);
+    for (auto &s : *mem.spans) mprotect(s.first, (size_t)(s.second - s.first), how);
 }
 
 void open_device() {
@@ -198,6 +198,7 @@ static void make_pattern() {
 void open_arena() {
     if (arena) return;
     mem.blocks = new Blocks;
+    mem.spans = new std::map<char *, char *>;
     mem.foreign = new std::map<char *, size_t>;
     mem.patched = new std::vector<char *>;
     mem.targets = new std::vector<std::pair<char *, size_t>>;
@@ -245,6 +246,7 @@ static char *add_block(bool device, size_t bytes) {
     POISON(base, span);
     UNPOISON(p, bytes);
     (*mem.blocks)[p] = Block{bytes, base, base + span, true, ++mem.number};
+    if (device) (*mem.spans)[base] = base + span;
     return p;
 }
 
@@ -260,6 +262,7 @@ static cudaError_t drop_block(void *p, const char *call, bool device) {
     POISON(b.base, (size_t)(b.end - b.base));
     if (race_build() && range_forget) range_forget(b.base, (size_t)(b.end - b.base));
     b.live = false;
+    mem.spans->erase(b.base);
     if (device) mem.used -= round_up(b.bytes, ALIGN);
     return cudaSuccess;
 }

@@ -1,5 +1,6 @@
-# test/support/cluster.sh: runs of many ranks and nodes, from the outside, for scripts that have read test/support/lib.sh and
-# test/support/net.sh: a small model and its data, runs on one machine or on nodes, and how to compare what they leave.
+# test/support/cluster.sh: runs of many ranks and nodes, from the outside, for scripts that have read
+# test/support/lib.sh and test/support/net.sh: a small model and its data, runs on one machine or on nodes, and how to
+# compare what they leave.
 
 ini >base.ini <<'END'
 run dir=runs steps=20
@@ -24,8 +25,10 @@ train() { timeout 100 "$bin" base.ini "$1.ini"; }
 
 # facts DIR: the log without what a clock said and without what only several ranks have to say.
 facts() {
-    sed -e 's/,"ms":[^,}]*//' -e 's/,"tokens_per_s":[^,}]*//' -e 's/,"[a-z]*_wait_ms":[^,}]*//g' -e 's/,"comm_[a-z]*":[^,}]*//g' \
-        -e 's/,"slowest_rank":[^,}]*//' -e 's/,"[a-z]*_compute_ms":[^,}]*//g' -e 's/,"\(mfu\|time\|resident\|device_bytes\)":[^,}]*//g' \
+    sed -e 's/,"ms":[^,}]*//' -e 's/,"tokens_per_s":[^,}]*//' -e 's/,"[a-z]*_wait_ms":[^,}]*//g' \
+        -e 's/,"comm_[a-z]*":[^,}]*//g' \
+        -e 's/,"slowest_rank":[^,}]*//' -e 's/,"[a-z]*_compute_ms":[^,}]*//g' \
+        -e 's/,"\(mfu\|time\|resident\|device_bytes\)":[^,}]*//g' \
         -e '/^{"t":"ranks"/d' "$1/log.jsonl"
 }
 
@@ -39,16 +42,19 @@ has_logged() { [ "$(last_step "$1")" -ge "$2" ] 2>/dev/null; }
 until_step() {
     until=$(($(now) + 40000))
     until has_logged "$1" "$2"; do
-        case $1 in node*) cp node0/out "$out"; who=$(supervisor 0) ;; *) cp "$out.started" "$out" 2>/dev/null; who=$pid ;; esac
+        case $1 in node*) cp node0/out "$out"; who=$(supervisor 0) ;; *) cp "$out.started" "$out" \
+            2>/dev/null; who=$pid ;; esac
         [ "$(now)" -lt $until ] || fail "waited too long for step $2"
         grep -q ') [^Z]' "/proc/$who/stat" 2>/dev/null || has_logged "$1" "$2" || fail "it ended before step $2"
         sleep 0.01
     done
 }
 
-# same_end A B: the newest checkpoints of these run directories are of the same step and have the same hashes, every digest verified.
+# same_end A B: the newest checkpoints of these run directories are of the same step and have the same hashes, every
+# digest verified.
 same_end() {
-    [ "$(newest_name "$1")" = "$(newest_name "$2")" ] || fail "the newest checkpoint is $(newest "$2"), expected that of $(newest "$1")"
+    [ "$(newest_name "$1")" = "$(newest_name "$2")" ] ||
+        fail "the newest checkpoint is $(newest "$2"), expected that of $(newest "$1")"
     hashes "$1" >hash.want
     hashes "$2" >hash.found
     grep -q '^hash [0-9a-f]*  state_hash [0-9a-f]*$' hash.want || fail "$1: no hash: $(cat hash.want)"
@@ -81,8 +87,8 @@ together() {
     settings "$run" cluster.nodes="$list" cluster.port="$port" "$@"
 }
 
-# union RUN: what the nodes have of its newest checkpoint goes to union/RUN. Each file lies on two nodes, its own and the next, the
-# manifest on all; what has the same name is the same.
+# union RUN: what the nodes have of its newest checkpoint goes to union/RUN. Each file lies on two nodes, its own and
+# the next, the manifest on all; what has the same name is the same.
 union() {
     step=$(newest_name "node0/runs/$1")
     all=union/$1/ckpt/$step
@@ -93,7 +99,8 @@ union() {
         find "node$k/runs/$1" -name '*.tmp*' -o -name '.old*' -o -name '.tmp-*' >litter
         [ ! -s litter ] || fail "temporary files are left: $(head -n 3 litter)"
         for file in "node$k/runs/$1/ckpt/$step"/*; do
-            [ ! -e "$all/${file##*/}" ] || cmp -s "$file" "$all/${file##*/}" || fail "$file is not what another node has under this name"
+            [ ! -e "$all/${file##*/}" ] || cmp -s "$file" "$all/${file##*/}" ||
+                fail "$file is not what another node has under this name"
             cp "$file" "$all"
         done
     done
@@ -141,8 +148,8 @@ stop_nodes() {
 forever="run.steps=1000000 schedule.type=constant eval.every=0 log.hash_every=0"
 endless="$forever model.embed=16 model.layers=1"
 
-# all_lose RANK HOST CODES K...: the nodes end with these codes within 5 s, and nodes K say which rank was lost, of which node, and
-# what it was doing.
+# all_lose RANK HOST CODES K...: the nodes end with these codes within 5 s, and nodes K say which rank was lost, of
+# which node, and what it was doing.
 all_lose() {
     rank=$1 host=$2
     ended $3
@@ -179,14 +186,17 @@ rank_killed() {
 
 # --- who may take part ------------------------------------------------------------------------------------------------
 
-untouched() { for k in $(seq 0 $((nodes - 1))); do [ ! -e "node$k/runs" ] || fail "node $k: something was written"; done; }
+untouched() {
+    for k in $(seq 0 $((nodes - 1))); do [ ! -e "node$k/runs" ] || fail "node $k: something was written"; done
+}
 is_listening() { listening /proc/net | grep -qx "$1"; }
 
 # both_say WHAT: both nodes name the same two values.
 both_say() {
     for k in 0 1; do
         on $k "$1"
-        sed -n "s/.*rank 1 (127.0.0.2) runs $1 \([^,]*\), rank 0 (127.0.0.1) runs \([^:]*\):.*/\1 \2/p" node$k/out | head -n 1 >said$k
+        sed -n "s/.*rank 1 (127.0.0.2) runs $1 \([^,]*\), rank 0 (127.0.0.1) runs \([^:]*\):.*/\1 \2/p" node$k/out |
+            head -n 1 >said$k
     done
     same said0 said1 "what both say of the $1"
     awk '$1 == $2 { exit 1 }' said0 || fail "the same $1 twice: $(cat said0)"

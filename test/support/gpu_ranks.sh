@@ -1,8 +1,10 @@
-# test/support/gpu_ranks.sh: runs of several ranks on a GPU, or on the simulated one, for scripts that have read lib.sh and net.sh. Every rank is a node of
-# its own with its own NCCL_HOSTID: that is how NCCL lets them share a device. However a run is dealt to ranks, its log says what that of one rank says.
+# test/support/gpu_ranks.sh: runs of several ranks on a GPU, or on the simulated one, for scripts that have read lib.sh
+# and net.sh. Every rank is a node of its own with its own NCCL_HOSTID: that is how NCCL lets them share a device.
+# However a run is dealt to ranks, its log says what that of one rank says.
 #
 #   gpu_runs [INI line...]   prepares a directory: data, base.ini with these lines at its end
-#   dealt NAME RANKS [SETTING...]   trains with so many ranks, and compares with one rank under the same settings, but for those of [parallel]
+#   dealt NAME RANKS [SETTING...]   trains with so many ranks, and compares with one rank under the same settings, but
+#                                   for those of [parallel]
 
 gpu_runs() {
     rm -rf gpu && mkdir gpu && cd gpu || fail "no directory"
@@ -27,7 +29,10 @@ INI
 }
 
 # What a run's log says of its steps: loss, norm and hash, to the last digit.
-told() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3 \4/p' "$1/log.jsonl"; }
+told() {
+    sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3 \4/p' \
+        "$1/log.jsonl"
+}
 
 dealt() {
     run=$1 ranks=$2

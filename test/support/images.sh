@@ -1,7 +1,8 @@
-# test/support/images.sh: small images from which something can be learnt, and a run that does. After lib.sh and logs.sh.
+# test/support/images.sh: small images from which something can be learnt, and a run that does. After lib.sh and
+# logs.sh.
 
-# images NAME FIRST COUNT: samples FIRST and so on, of 6 x 7 pixels, as the IDX files NAME-images and NAME-labels: noise, and a brighter stripe at the
-# place that is the label. The same on every machine.
+# images NAME FIRST COUNT: samples FIRST and so on, of 6 x 7 pixels, as the IDX files NAME-images and NAME-labels:
+# noise, and a brighter stripe at the place that is the label. The same on every machine.
 images() {
     printf "$(awk -v first="$2" -v count="$3" '
         function byte(x) { return sprintf("\\%03o", x) }

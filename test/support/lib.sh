@@ -1,5 +1,6 @@
-# test/support/lib.sh: what the scripts test/test_*.sh share. A case is a function; it runs in a subshell of its own and ends at its first
-# `fail` or `skip`. The scripts are started from the top directory and work in a directory of their own, which goes with them.
+# test/support/lib.sh: what the scripts test/test_*.sh share. A case is a function; it runs in a subshell of its own and
+# ends at its first `fail` or `skip`. The scripts are started from the top directory and work in a directory of their
+# own, which goes with them.
 set -u
 export LC_ALL=C
 top=$PWD
@@ -20,7 +21,7 @@ trap leave EXIT
 trap 'exit 143' HUP INT PIPE TERM
 cd "$work" || exit 1
 
-# --- verdicts ------------------------------------------------------------------------------------------------------------------------
+# --- verdicts ---------------------------------------------------------------------------------------------------------
 
 fail() {
     echo "FAILED: $name: $*"
@@ -74,9 +75,10 @@ same() {
     cmp -s "$1" "$2" || { diff "$1" "$2" | head -n 6 | cut -c 1-300; fail "$3 differ (<: ${1##*/}, >: ${2##*/})"; }
 }
 
-# --- processes -----------------------------------------------------------------------------------------------------------------------
+# --- processes --------------------------------------------------------------------------------------------------------
 
-# start PROGRAM...: in the background; its number is $pid. A program, not a function: what is killed must be the thing itself.
+# start PROGRAM...: in the background; its number is $pid. A program, not a function: what is killed must be the thing
+# itself.
 start() {
     "$@" >"$out.started" 2>&1 </dev/null &
     pid=$!
@@ -95,18 +97,19 @@ reap() {
     [ -z "$pid" ] || { kill -9 "$pid"; wait "$pid"; } 2>/dev/null
 }
 
-# until_true LIMIT COMMAND...: tries it every few milliseconds, for at most about LIMIT seconds.
+# until_true LIMIT COMMAND...: tries it every few milliseconds, and later every thirty, for at most about LIMIT seconds.
 until_true() {
-    left=$(($1 * 250))
+    left=$(($1 * 250)) tried=0
     shift
     until "$@"; do
-        left=$((left - 1))
+        tried=$((tried + 1))
+        if [ $tried -le 100 ]; then left=$((left - 1)) nap=0.003; else left=$((left - 8)) nap=0.03; fi
         [ $left -gt 0 ] || fail "waited too long for: $*"
-        sleep 0.003
+        sleep $nap
     done
 }
 
-# --- files ---------------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 # ini: an INI from lines "SECTION KEY=VALUE ...", one for each section. A value with blanks has a line of its own, "KEY = VALUE", after
 # its section's.

@@ -3,15 +3,19 @@
 train() { timeout 120 "$bin" base.ini "$1.ini"; }
 
 # steps RUN: "step loss hash", a line for each record of a step, as they stand in the log.
-steps() { sed -n 's/^{"t":"step","step":\([0-9]*\),"loss":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3/p' "runs/$1/log.jsonl"; }
+steps() {
+    sed -n 's/^{"t":"step","step":\([0-9]*\),"loss":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3/p' "runs/$1/log.jsonl"
+}
 
 # untimed RUN: the log without what a clock said.
 untimed() {
-    sed -e 's/,"ms":[^,}]*//' -e 's/,"\(tokens\|samples\)_per_s":[^,}]*//' -e 's/,"data_wait_ms":[^,}]*//' -e 's/,"comm_wait_ms":[^,}]*//' \
+    sed -e 's/,"ms":[^,}]*//' -e 's/,"\(tokens\|samples\)_per_s":[^,}]*//' -e 's/,"data_wait_ms":[^,}]*//' \
+        -e 's/,"comm_wait_ms":[^,}]*//' \
         -e 's/,"\(mfu\|time\|resident\|device_bytes\)":[^,}]*//g' -e '/^{"t":"ranks"/d' "runs/$1/log.jsonl"
 }
 
-# saved RUN: newest becomes the step of its newest checkpoint, 0 without one; newest_dir where it is. Starts no process: kills wait on it.
+# saved RUN: newest becomes the step of its newest checkpoint, 0 without one; newest_dir where it is. Starts no process:
+# kills wait on it.
 saved() {
     newest=0 newest_dir=none
     for each in runs/"$1"/ckpt/step-*; do
@@ -43,13 +47,15 @@ hashes() {
     "$bin" hash "$newest_dir" 2>&1 | sed 's/  runs.*//'
 }
 
-# like A B: run B must read as if it were run A: every record but for times, the newest state, the best one, and nothing left lying about.
+# like A B: run B must read as if it were run A: every record but for times, the newest state, the best one, and nothing
+# left lying about.
 like() {
     untimed "$1" >log.want
     untimed "$2" >log.found
     same log.want log.found "the logs of $1 and $2"
     same_state "$1" "$2"
-    [ "$(readlink "runs/$1/best")" = "$(readlink "runs/$2/best")" ] || fail "best is $(readlink "runs/$2/best"), expected $(readlink "runs/$1/best")"
+    [ "$(readlink "runs/$1/best")" = "$(readlink "runs/$2/best")" ] ||
+        fail "best is $(readlink "runs/$2/best"), expected $(readlink "runs/$1/best")"
 }
 
 same_state() {

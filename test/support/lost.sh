@@ -1,4 +1,5 @@
-# test/support/lost.sh: runs that lose one rank after the other, for scripts that have read test/support/lib.sh, net.sh and cluster.sh.
+# test/support/lost.sh: runs that lose one rank after the other, for scripts that have read test/support/lib.sh, net.sh
+# and cluster.sh.
 
 # A number below $1, from a seed that is always the same; in $rolled.
 seed=16
@@ -18,7 +19,11 @@ called() {
     member=$1 data=$2 tensor=1 context=1 stages=1 place=
     shift 2
     for each; do
-        case $each in parallel.pipeline=*) stages=${each#*=} ;; parallel.tensor=*) tensor=${each#*=} ;; parallel.context=*) context=${each#*=} ;; esac
+        case $each in
+        parallel.pipeline=*) stages=${each#*=} ;;
+        parallel.tensor=*) tensor=${each#*=} ;;
+        parallel.context=*) context=${each#*=} ;;
+        esac
     done
     data=$((data / tensor / context / stages))
     [ $stages -eq 1 ] || place=", stage $((member / tensor / context / data))"
@@ -28,8 +33,9 @@ called() {
     echo "rank $member (localhost$place)"
 }
 
-# loses NAME RANKS SETTING...: rank after rank is killed, at any moment after a step or two, within $pause ms; all end with 69 and name it; the same command
-# goes on, and ends like the run $whole, to which nothing happened. `phases` collects what the others were doing.
+# loses NAME RANKS SETTING...: rank after rank is killed, at any moment after a step or two, within $pause ms; all end
+# with 69 and name it; the same command goes on, and ends like the run $whole, to which nothing happened. `phases`
+# collects what the others were doing.
 loses() {
     run=$1 ranks=$2 before=0
     shift 2
@@ -44,7 +50,8 @@ loses() {
         comes_to 69
         [ $(($(now) - from)) -le 5000 ] || fail "it took $(($(now) - from)) ms until all had ended, expected 5 s at most"
         says "$(called $victim $ranks "$@") was killed by signal 9" "$(called $victim $ranks "$@") is lost: "
-        sed -n 's/^lockstep: rank [0-9]* (localhost[a-z0-9, ]*): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' "$out" >>phases
+        sed -n 's/^lockstep: rank [0-9]* (localhost[a-z0-9, ]*): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' \
+            "$out" >>phases
         before=$(last_step "runs/$run")
     done
     expect 0 train "$run"
@@ -53,4 +60,8 @@ loses() {
 }
 
 # seen PHASE...: some rank was doing this when it lost another.
-seen() { for each; do grep -q "^$each" phases || fail "nobody was lost in \"$each\", only in: $(sort -u phases | tr '\n' ',')"; done; }
+seen() {
+    for each; do
+        grep -q "^$each" phases || fail "nobody was lost in \"$each\", only in: $(sort -u phases | tr '\n' ',')"
+    done
+}

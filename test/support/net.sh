@@ -1,13 +1,16 @@
-# test/support/net.sh: several nodes on one machine, for scripts that have read test/support/lib.sh. A node is a directory node0,
-# node1, ... in which the same command is started with the same base.ini and RUN.ini and with an own.ini of its own: no file is
-# shared but the training data.
+# test/support/net.sh: several nodes on one machine, for scripts that have read test/support/lib.sh. A node is a
+# directory node0, node1, ... in which the same command is started with the same base.ini and RUN.ini and with an
+# own.ini of its own: no file is shared but the training data.
 #
-#   near 2 2        two nodes of two ranks, on 127.0.0.1 and 127.0.0.2; LOCKSTEP_NODE says which one is which: needs no privilege
+#   near 2 2        two nodes of two ranks, on 127.0.0.1 and 127.0.0.2; LOCKSTEP_NODE says which one is which: needs no
+#                   privilege
 #                   (and NCCL_HOSTID, so that NCCL takes ranks on one GPU for ranks of several hosts)
-#   far 2 2         each in a network namespace of its own, with a cable to one switch; they find themselves by their addresses
+#   far 2 2         each in a network namespace of its own, with a cable to one switch; they find themselves by their
+#                   addresses
 #   lossy 20 1 2 2  the same, but the switch is a bad one: 20 ms late, and one frame in a hundred is lost
 #
-# The namespaces are named after this shell's pid, hold everything that is made for them, and go with the case, as processes do.
+# The namespaces are named after this shell's pid, hold everything that is made for them, and go with the case, as
+# processes do.
 unset LOCKSTEP_NODE CREDENTIALS_DIRECTORY
 mark=lockstep-test-$$
 nodes=0    # how many there are
@@ -36,11 +39,12 @@ built() {
     done
 }
 
-# --- nodes -----------------------------------------------------------------------------------------------------------------------------
+# --- nodes ------------------------------------------------------------------------------------------------------------
 
 host() { if [ $kind = near ]; then echo "127.0.0.$(($1 + 1))"; else echo "10.77.0.$(($1 + 1))"; fi; }
 
-# Ports on which no process listens. A lock keeps other scripts of this checkout from choosing the same ones; it is held as long as the case has processes.
+# Ports on which no process listens. A lock keeps other scripts of this checkout from choosing the same ones; it is held
+# as long as the case has processes.
 take_ports() {
     port=$((20000 + $$ % 350 * 20))
     until lock_port && ! busy $port; do port=$((port + 20)); done
@@ -56,8 +60,8 @@ busy() {
     return 1
 }
 
-# listening DIR [INODE...]: the TCP ports on which somebody listens, as /proc/net or /proc/PID/net says; of these sockets only,
-# where some are named.
+# listening DIR [INODE...]: the TCP ports on which somebody listens, as /proc/net or /proc/PID/net says; of these
+# sockets only, where some are named.
 listening() {
     dir=$1
     shift
@@ -98,7 +102,8 @@ can_net() {
 plug() {
     ip netns add "$mark-$1" && ip -n "$mark-sw" link set "node$1" netns "$mark-$1" || return
     set -- "$mark-$1" "$(host "$1")/24" "node$1"
-    ip -n "$1" link set "$3" name eth0 && ip -n "$1" address add "$2" dev eth0 && ip -n "$1" link set eth0 up && ip -n "$1" link set lo up
+    ip -n "$1" link set "$3" name eth0 && ip -n "$1" address add "$2" dev eth0 && ip -n "$1" link set eth0 up &&
+        ip -n "$1" link set lo up
 }
 
 far() {
@@ -108,8 +113,10 @@ far() {
     ip -n "$mark-sw" link add switch type bridge 2>"$out" || skip "no bridges here: $(cat "$out")"
     ip -n "$mark-sw" link set switch up
     for k in $(seq 0 $((nodes - 1))); do
-        ip -n "$mark-sw" link add "plug$k" type veth peer name "node$k" 2>"$out" || skip "no veth pairs here: $(cat "$out")"
-        ip -n "$mark-sw" link set "plug$k" master switch up && plug "$k" >"$out" 2>&1 || fail "node $k can't be plugged in"
+        ip -n "$mark-sw" link add "plug$k" type veth peer name "node$k" 2>"$out" ||
+            skip "no veth pairs here: $(cat "$out")"
+        ip -n "$mark-sw" link set "plug$k" master switch up && plug "$k" >"$out" 2>&1 ||
+            fail "node $k can't be plugged in"
     done
 }
 
@@ -135,15 +142,20 @@ lossy() {
 }
 ended_or_ready() { grep -q '^ready' "$out" || ! kill -0 "$cable" 2>/dev/null; }
 
-# --- what runs on them -----------------------------------------------------------------------------------------------------------------
+# --- what runs on them ------------------------------------------------------------------------------------------------
 
-# boot RUN [K]: starts the run on all nodes, or on node K too; $verb: something else than training. What it prints is in node$K/out. The shells that are forked become
-# the program: what is killed must be the thing itself.
+# boot RUN [K]: starts the run on all nodes, or on node K too; $verb: something else than training. What it prints is in
+# node$K/out. The shells that are forked become the program: what is killed must be the thing itself.
 boot() {
     if [ $# -eq 2 ]; then turns=$2; else turns=$(seq 0 $((nodes - 1))) pids=; fi
     for k in $turns; do
-        if [ $kind = near ]; then set -- "$1" env LOCKSTEP_NODE="$k" NCCL_HOSTID="$mark-$k"; else set -- "$1" ip netns exec "$mark-$k"; fi
-        (run=$1; shift; cd "node$k" && exec "$@" "$bin" $verb ../base.ini "../$run.ini" own.ini) >"node$k/out" 2>&1 </dev/null 8>&- &
+        if [ $kind = near ]; then
+            set -- "$1" env LOCKSTEP_NODE="$k" NCCL_HOSTID="$mark-$k"
+        else
+            set -- "$1" ip netns exec "$mark-$k"
+        fi
+        (run=$1; shift; cd "node$k" && exec "$@" "$bin" $verb ../base.ini "../$run.ini" own.ini) >"node$k/out" 2>&1 \
+            </dev/null 8>&- &
         pids="$pids${pids:+ }$!"
     done
 }
@@ -168,7 +180,8 @@ comes_to() {
     await "$1"
 }
 
-# ended CODE...: the nodes' exit statuses, one for each, or one for all. Waits for them; $took says for how many milliseconds.
+# ended CODE...: the nodes' exit statuses, one for each, or one for all. Waits for them; $took says for how many
+# milliseconds.
 ended() {
     from=$(now)
     k=0 wrong='' wrong_node=''
@@ -200,8 +213,9 @@ on_matching() {
 
 now() { echo $(($(date +%s%N) / 1000000)); }
 
-# children PID...: their children's pids, in the order in which they were started: that is the order of the ranks of a node. Watchers are left out.
-# Of those that were started within one tick the pids decide, and one below its parent's is later than all above it: pids had begun anew.
+# children PID...: their children's pids, in the order in which they were started: that is the order of the ranks of a
+# node. Watchers are left out. Of those that were started within one tick the pids decide, and one below its parent's is
+# later than all above it: pids had begun anew.
 children() {
     for parent; do
         cat /proc/[0-9]*/stat 2>/dev/null | grep -v '(lockstep/watch)' | sed 's/(.*)/x/' |
@@ -215,7 +229,8 @@ rank() { children "$(supervisor "$1")" | sed -n "$(($2 + 1))p"; }
 # ports_of PID...: on which these processes listen.
 ports_of() {
     for each; do
-        listening "/proc/$each/net" none $(ls -l "/proc/$each/fd" 2>/dev/null | sed -n 's/.*socket:\[\([0-9]*\)\].*/\1/p')
+        listening "/proc/$each/net" none $(ls -l "/proc/$each/fd" 2>/dev/null |
+            sed -n 's/.*socket:\[\([0-9]*\)\].*/\1/p')
     done | sort -nu
 }
 

@@ -1,4 +1,5 @@
-# test/support/pairs.sh: what test_pairs.sh and check_pairs.sh share: settings of a small run whose products are of BF16 pairs, its data, and comparing runs.
+# test/support/pairs.sh: what test_pairs.sh and check_pairs.sh share: settings of a small run whose products are of BF16
+# pairs, its data, and comparing runs.
 . test/support/lib.sh
 . "$top/test/support/logs.sh"
 
@@ -41,8 +42,8 @@ told() {
 
 as_one() { same one.hashes "$1.hashes" "the hashes of one rank and of $1"; }
 
-# same_widths SETTING...: with any vector width and 2 threads, or $threads, the hashes are those of run one. A width that this processor lacks is said by
-# name, and ends with 69.
+# same_widths SETTING...: with any vector width and 2 threads, or $threads, the hashes are those of run one. A width
+# that this processor lacks is said by name, and ends with 69.
 same_widths() {
     lacks=
     for width in $widths; do

@@ -1,12 +1,14 @@
 #!/bin/sh
-# test/support/same_bits.sh: small runs, a row for each, and what each of them computed to the last bit. check_same_bits.sh reads this file and compares
-# with the tables in test/golden; by itself it makes such a table, with any binary, old or new:
+# test/support/same_bits.sh: small runs, a row for each, and what each of them computed to the last bit.
+# check_same_bits.sh reads this file and compares with the tables in test/golden; by itself it makes such a table, with
+# any binary, old or new:
 #
 #   sh test/support/same_bits.sh cpu lockstep >test/golden/same_bits.txt
 #   sh test/support/same_bits.sh since lockstep >test/golden/same_bits_since.txt
 #   sh test/support/same_bits.sh sim build/sim/lockstep >test/golden/same_bits_sim.txt
 #
-# A table is made anew when bits are to change, and with a binary that is known to be right: never to make a comparison pass.
+# A table is made anew when bits are to change, and with a binary that is known to be right: never to make a comparison
+# pass.
 alone=no
 if [ "${0##*/}" = same_bits.sh ]; then
     alone=yes
@@ -16,7 +18,7 @@ fi
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 
-# --- the rows --------------------------------------------------------------------------------------------------------------------------
+# --- the rows ---------------------------------------------------------------------------------------------------------
 
 # Weights that come with their data, and write more than spaces.
 gpt="model.init_from=golden/gpt-weights.safetensors data.train=golden/gpt-tokens.bin data.val=golden/gpt-tokens.bin data.format=raw16 \
@@ -24,18 +26,21 @@ model.heads=4 model.embed=48 model.vocab=131 model.context=32"
 look="model.init_from=golden/look-weights.safetensors data.train=golden/look-val.bin data.val=golden/look-val.bin data.format=raw16 \
 model.vocab=128 model.context=32"
 
-# A Llama whose heads are not embed / heads, and one with all that its families add, in a context beyond the one that RoPE's scaling begins with.
+# A Llama whose heads are not embed / heads, and one with all that its families add, in a context beyond the one that
+# RoPE's scaling begins with.
 llama="model.type=llama model.heads=4 model.kv_heads=2 model.head_dim=10 model.hidden=36"
 qwen="$llama model.bias=all model.qk_norm=yes model.window=12 model.rope_theta=500 model.rope_scaling=llama3 model.rope_original=16 model.context=70 \
 batch.global=8 batch.lanes=4"
 
 pairs="precision.products=bf16-pairs"
 
-# More than one tile of attention (64), block of a product's k (384), chunk of a digest (16384), and a message that all ways of adding take.
+# More than one tile of attention (64), block of a product's k (384), chunk of a digest (16384), and a message that all
+# ways of adding take.
 large="model.layers=1 model.embed=136 model.context=70 model.vocab=259 batch.global=24 batch.micro=6 batch.lanes=4 run.steps=3"
 
-# A row is NAME | RANKS | SETTING... and, if it is resumed, | RANKS | SETTING... of what goes on after step 3. 2+1 are two nodes, of two ranks and one.
-# Every key that decides bits stands in some row. Threads and vector widths do not: test_runs.sh has them.
+# A row is NAME | RANKS | SETTING... and, if it is resumed, | RANKS | SETTING... of what goes on after step 3. 2+1 are
+# two nodes, of two ranks and one. Every key that decides bits stands in some row. Threads and vector widths do not:
+# test_runs.sh has them.
 rows_cpu() {
     cat <<ROWS
 fp32              | 1 |
@@ -176,7 +181,8 @@ init-checkpoint   | 1 | model.init_from=runs/fp32/ckpt/step-00000006/model.safet
 ROWS
 }
 
-# What was changed on purpose after b86639b: the draws of a sample (4d3290c), and a warm-up that has no number (04a9171). And what b86639b lacks: Llama.
+# What was changed on purpose after b86639b: the draws of a sample (4d3290c), and a warm-up that has no number
+# (04a9171). And what b86639b lacks: Llama.
 rows_since() {
     cat <<ROWS
 draws             | 1 | sample.tokens=40 sample.every=2 sample.temperature=0.8 sample.top_k=40 $look
@@ -234,7 +240,7 @@ resumed           | 1 | precision.compute=bf16 model.dropout=0.1 | 2 | precision
 ROWS
 }
 
-# --- how a row is run ------------------------------------------------------------------------------------------------------------------
+# --- how a row is run -------------------------------------------------------------------------------------------------
 
 # prepare cpu|since|sim: base.ini and its data, and the file `rows`.
 prepare() {
@@ -268,7 +274,8 @@ END
     done
 }
 
-# to_step STEPS RANKS SETTING...: run $row begins, or goes on. What nodes have of it goes to runs/$row, node 0's in doubt.
+# to_step STEPS RANKS SETTING...: run $row begins, or goes on. What nodes have of it goes to runs/$row, node 0's in
+# doubt.
 to_step() {
     steps=$1 ranks=$2
     shift 2
@@ -291,8 +298,8 @@ to_step() {
     esac
 }
 
-# told: "ROW step loss norm rate hash" for each step, "ROW eval step loss", "ROW sample step text", as they stand in the log; at the end both hashes of
-# the checkpoint, every digest verified.
+# told: "ROW step loss norm rate hash" for each step, "ROW eval step loss", "ROW sample step text", as they stand in the
+# log; at the end both hashes of the checkpoint, every digest verified.
 told() {
     {
         sed -n -e 's/^{"t":"step","step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*"lr":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3 \4 \5/p' \
@@ -325,7 +332,7 @@ each_row() {
 # kind_of TABLE: the kind of device that it is of.
 kind_of() { if [ "$1" = sim ]; then echo cuda; else echo cpu; fi; }
 
-# --- a table ---------------------------------------------------------------------------------------------------------------------------
+# --- a table ----------------------------------------------------------------------------------------------------------
 
 print_row() {
     name=$1

@@ -1,10 +1,12 @@
 # test/support/sim.sh: programs over the simulator of test/sim, for the scripts that run them. After lib.sh.
 sim=$top/build/sim race=$top/build/sim-race asan=$top/build/sim-asan
 
-# good LOG WHAT: the program that wrote it said in the way of test/run.sh that it tested something, and that all went well.
+# good LOG WHAT: the program that wrote it said in the way of test/run.sh that it tested something, and that all went
+# well.
 good() {
     cp "$1" "$out"
-    grep -qE '^\[  PASSED  \] [1-9]|^[1-9][0-9]* passed, 0 failed' "$1" && ! grep -qE '^\[  FAILED|^simulator: [1-9][0-9]* finding' "$1" || fail "$2"
+    grep -qE '^\[  PASSED  \] [1-9]|^[1-9][0-9]* passed, 0 failed' "$1" &&
+        ! grep -qE '^\[  FAILED|^simulator: [1-9][0-9]* finding' "$1" || fail "$2"
     ! grep -q '^skipped: ' "$1" || fail "$2 skipped: $(grep -m 1 '^skipped: ' "$1")"
 }
 

@@ -1,6 +1,8 @@
-# test/support/small.sh: a run that is small and does not end by itself, for scripts that have read lib.sh and watch one.
+# test/support/small.sh: a run that is small and does not end by itself, for scripts that have read lib.sh and watch
+# one.
 #
-#   small_run   reads more settings from standard input, an INI, and writes base.ini and its data. Two ranks, if they don't say otherwise; no
+#   small_run   reads more settings from standard input, an INI, and writes base.ini and its data. Two ranks, if they
+#               don't say otherwise; no
 #               checkpoints, evaluations and samples. A key that they have is not in base.ini.
 small_run() {
     cat >own.ini

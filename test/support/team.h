@@ -17,9 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -87,12 +89,24 @@ static inline int listen_at(int node, int port) {
     return -1;
 }
 
+// No other test of this checkout chooses these twenty ports meanwhile, scripts that read test/support/net.sh included.
+// The lock is held until the next call.
+static inline bool lock_port(int port) {
+    static int held = -1;
+    char path[40];
+    if (held >= 0) close(held);
+    snprintf(path, sizeof path, "build/ports/%d", port);
+    mkdir("build/ports", 0777);
+    held = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    return held < 0 || flock(held, LOCK_EX | LOCK_NB) == 0;
+}
+
 // A port that is free on every node's address, as are the data ports above it.
 static inline int free_port(void) {
     static unsigned salt;
     srandom((unsigned)getpid() * 31 + (unsigned)time(NULL) + salt++);
     for (;;) {
-        int port = 20000 + (int)(random() % 6900), taken = 0;
+        int port = 20000 + 20 * (int)(random() % 345), taken = !lock_port(port);
         for (int node = 0; node < 4; node++)
             for (int k = 0; k < 8; k++) {
                 int fd = listen_at(node, port + k);
