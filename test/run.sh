@@ -69,6 +69,7 @@ work() {
     case $1 in
     *.sh) set -- sh "$1" ;;
     */fuzz_*) set -- "$1" "${LOCKSTEP_FUZZ_SECONDS:-5}" "${LOCKSTEP_FUZZ_FIRST:-0}" ;;
+    *) set -- "$1" ;;
     esac
     [ -z "$memory" ] || wants_a_disk "$program" || export TMPDIR=$memory
     timeout "$limit" "$@" >"$(log_of "$program")" 2>&1 3>&-

@@ -154,7 +154,7 @@ version() {
         [ "$(wc -l <"$out")" -eq 3 ] || fail "expected three lines"
         sed -n 1p "$out" | grep -qE '^lockstep [0-9]+\.[0-9]+' || fail "expected lockstep and a number"
         sed -n 2p "$out" | grep -qE '^sources   [0-9a-f]{16}$' || fail "expected a digest of the sources"
-        sed -n 3p "$out" | grep -qE '^revision  cpu fp32 [0-9]+, bf16 [0-9]+, fp16 [0-9]+; cuda fp32 [0-9]+' ||
+        sed -n 3p "$out" | grep -qE '^revision  cpu fp32 [0-9]+, bf16 [0-9]+, fp16 [0-9]+, bf16-pairs [0-9]+; cuda fp32 [0-9]+' ||
             fail "expected revisions"
     done
 }

@@ -60,6 +60,20 @@ versions_of_cmocka() {
     says "newer.sh: 2 passed, 1 failed, 11 skipped, " "[  SKIPPED ] what_needs_a_gpu" "2 passed, 1 failed, 11 skipped"
 }
 
+# A program is given nothing: many take their first argument for the names of the tests to run. A fuzz target is given its
+# seconds and its first input.
+arguments() {
+    for each in plain fuzz_target; do
+        printf '#!/bin/sh\necho "$each: $*"\necho "1 passed, 0 failed"\n' >build/$each
+        sed -i "s/\$each/$each/" build/$each
+        chmod +x build/$each
+    done
+    LOCKSTEP_FUZZ_SECONDS=7 LOCKSTEP_FUZZ_FIRST=9 expect 0 sh "$top/test/run.sh" build/plain build/fuzz_target
+    cat build/plain.log build/fuzz_target.log >told
+    printf '%s\n' "plain: " "1 passed, 0 failed" "fuzz_target: 7 9" "1 passed, 0 failed" >want
+    same want told "what programs are given"
+}
+
 # One that can't say how it ended has failed, and nobody beside it.
 failures_are_named() {
     for jobs in 1 2; do
@@ -150,6 +164,7 @@ try in_order
 try longest_first
 try memory_or_disk
 try versions_of_cmocka
+try arguments
 try failures_are_named
 try meetings
 try waiting_takes_no_slot
