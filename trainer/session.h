@@ -18,8 +18,8 @@
 #include "trainer/exam.h"
 #include "trainer/step/step.h"
 
-// INFERENCE: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device that
-// measures every operation. TUNE: as BENCH, without the plans of [device] plans.
+// INFERENCE: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device
+// that measures every operation. TUNE: as BENCH, without the plans of [device] plans.
 typedef enum { SESSION_TRAIN, SESSION_INFERENCE, SESSION_BENCH, SESSION_PROFILE, SESSION_TUNE } session_kind;
 
 typedef struct session {
