@@ -332,7 +332,7 @@ static void the_adds_are_those_of_the_tree(void **state) {
 }
 
 // Of one stage, whole micro-batches in which nothing is sent: what differs is the buffer, whether it is fresh, and what
-// ends a rank's last lane if nobody waits for it. "F" covers forward, backward and means, "F+2" two adds after them.
+// ends a rank's last lane if no rank waits for it. "F" covers forward, backward and means, "F+2" two adds after them.
 static void whole_micro_batches_are_recorded(void **state) {
     (void)state;
     static const struct {

@@ -1,7 +1,7 @@
 // test/test_comm.c: the tcp transport. Every test forks ranks, on one "node" that shares memory or on several that are
 // joined by connections over the loopback device, and compares what they hold with what one process computes. Values
-// are small whole numbers wherever sums are compared, so that every order of additions gives the same bits and a wrong
-// one cannot hide behind a tolerance.
+// are small whole numbers wherever sums are compared, so that every order of additions gives the same bits, and they
+// are compared without a tolerance.
 #include "base/philox.h"
 #include "comm/tcp/sum.h"
 #include "comm/transport.h"

@@ -32,7 +32,7 @@ typedef struct shm_seat shm_seat;
 // The seats that the ranks of a communicator have on this host.
 typedef struct shm {
     int me, locals;
-    // by local number; NULL: no member. The array itself is NULL where this rank waits for nobody here
+    // by local number; NULL: not a member. The array itself is NULL if this rank waits for no rank of this host
     shm_seat **seat;
     int *bell;
 } shm;

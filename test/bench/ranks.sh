@@ -61,7 +61,7 @@ steps() {
     done
 }
 
-# --- communication hidden behind backward, over 1 Gbit/s --------------------------------------------------------------
+# --- communication overlapped with backward, over 1 Gbit/s -----------------------------------------------------------
 
 hidden() {
     head -c 32 /dev/urandom >"$dir/secret" && chmod 600 "$dir/secret"

@@ -4,8 +4,8 @@
 # >test/bench/results/NAME.md
 set -eu
 build=${1:-build}
-# OpenBLAS takes a processor newer than itself for an older one: it is told what this one has, whatever the environment
-# says
+# OpenBLAS uses an old processor's kernels on one that it does not know: it is told which to use, whatever the
+# environment says
 if grep -q avx512f /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX; fi
 bin=${2:-./lockstep}
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)

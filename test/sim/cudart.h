@@ -1,6 +1,6 @@
 // test/sim/cudart.h: the simulator's stand-in for the CUDA runtime, from inside. One process sees one device; its
-// memory is an arena at a fixed address that host code can neither read nor write, its streams are queues that nobody
-// empties before somebody has to.
+// memory is an arena at a fixed address that host code can neither read nor write. Its streams are queues that are
+// emptied, at the latest, when the host or another stream waits for them.
 //
 //   cudart_memory.cpp   device memory, pinned memory, copies, what a bad address means
 //   cudart_stream.cpp   streams, events, who goes next, what is ordered after what
@@ -9,8 +9,9 @@
 //
 // SIM_SEED   0: everything is done when it is queued; 1: nothing is done before the host waits for it; else: at random,
 //            by this number
-// SIM_MEMORY of the device in MB (1024)   SIM_STALL seconds after which a collective that nobody joins is a finding
-// (120) cudart.cpp explains SIM_DEVICES, SIM_CAPABILITY, SIM_DRIVER, SIM_BUSY, SIM_SLOW and SIM_FAIL.
+// SIM_MEMORY of the device in MB (1024)
+// SIM_STALL  seconds after which a collective that some rank has not joined is a finding (120)
+// cudart.cpp explains SIM_DEVICES, SIM_CAPABILITY, SIM_DRIVER, SIM_BUSY, SIM_SLOW and SIM_FAIL.
 //
 // Every call takes one lock. A second thread empties queues while the host is away in calls that are not CUDA's, but
 // only where a queue has something that waits for another process: else laziness would make ranks wait for each other

@@ -36,7 +36,7 @@ API ncclResult_t ncclGroupEnd(void) {
     return spoiled ? error(ncclInvalidUsage, "a call within the group was wrong") : ncclSuccess;
 }
 
-// The real one can send to itself, and nobody does.
+// NCCL lets a rank send to itself; lockstep never does.
 static bool is_wrong(const op *o) {
     bool single = o->kind == OP_SEND || o->kind == OP_RECV;
     return !o->c || o->peer < 0 || o->peer >= o->c->world || o->count == 0 || (single && o->peer == o->c->rank);
