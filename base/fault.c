@@ -47,7 +47,7 @@ err_t fault_parse(fault_list *list, const char *text) {
         atomic_init(&list->seen[i], 0);
         list->first[i] = list->count[i] = 0;
     }
-    list->rank = -1;
+    list->rank = -1, list->shared = NULL;
     const char *p = skip(text);
     while (*p) TRY(parse_one(list, &p));
     return ERR_OK;
@@ -56,6 +56,7 @@ err_t fault_parse(fault_list *list, const char *text) {
 bool fault_hit(fault_list *list, fault_point point) {
     if (!list || !list->first[point]) return false;
     if (list->only[point] >= 0 && list->only[point] != list->rank) return false;
-    long pass = atomic_fetch_add(&list->seen[point], 1) + 1;
+    atomic_long *seen = list->shared ? list->shared : list->seen;
+    long pass = atomic_fetch_add(&seen[point], 1) + 1;
     return pass >= list->first[point] && pass - list->first[point] < list->count[point];
 }

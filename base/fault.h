@@ -26,6 +26,7 @@ enum { FAULT_SLOW_MS = 250 };
 
 typedef struct fault_list {
     atomic_long seen[FAULT_POINTS];                 // how often the point was passed
+    atomic_long *shared;                            // counted there instead: by all processes of a rank. NULL: here
     long first[FAULT_POINTS], count[FAULT_POINTS];  // fail passes first .. first+count-1 (from 1); first = 0: never
     int only[FAULT_POINTS];                         // the rank that it is for; -1: all
     // this process's, -1 until it is known: what is for one rank is not counted before

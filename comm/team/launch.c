@@ -23,12 +23,23 @@ static void close_all(int *fd, int n) {
     free(fd);
 }
 
+static void drop(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static void unmap(void *area, size_t bytes, int *fd) {
+    if (!area) return;
+    munmap(area, bytes);
+    drop(fd);
+}
+
 void launch_close(launch *l) {
     close_all(l->doorbell, l->locals);
     close_all(l->control, 2 * l->locals);
     close_all(l->bell, l->plan.seats * l->locals);
-    if (l->area) munmap(l->area, l->area_bytes);
-    if (l->more) munmap(l->more, l->more_bytes);
+    unmap(l->area, l->area_bytes, &l->area_fd);
+    unmap(l->more, l->more_bytes, &l->more_fd);
     free(l->ring);
     free(l->place);
     free(l->ctx);
@@ -44,11 +55,18 @@ static void fill_places(launch *l, int nodes, const int *ranks, const char *cons
         }
 }
 
-static err_t map_shared(void **out, size_t bytes, int locals) {
-    void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (area == MAP_FAILED)
+// A file without a name, so that processes that live already can be given it. Its pages exist once they are touched.
+static err_t map_shared(void **out, int *fd, size_t bytes, int locals) {
+    void *area = MAP_FAILED;
+    *fd = memfd_create("lockstep ranks", MFD_CLOEXEC);
+    if (*fd >= 0 && ftruncate(*fd, (off_t)bytes) == 0)
+        area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *fd, 0);
+    int why = errno;
+    if (area == MAP_FAILED) {
+        drop(fd);
         return err_set(ERR_INTERNAL, "no %.1f MB of memory for %d ranks to share: %s", (double)bytes / 1e6, locals,
-                       strerror(errno));
+                       strerror(why));
+    }
     *out = area;
     return ERR_OK;
 }
@@ -66,7 +84,7 @@ static err_t hang_bells(int **out, int n, int locals) {
 
 static err_t open_area(launch *l) {
     l->area_bytes = team_area_bytes(l->locals);
-    TRY(map_shared(&l->area, l->area_bytes, l->locals));
+    TRY(map_shared(&l->area, &l->area_fd, l->area_bytes, l->locals));
     return hang_bells(&l->doorbell, l->locals, l->locals);
 }
 
@@ -124,7 +142,7 @@ static err_t open_more(launch *l) {
     int rings = count_rings(l);
     if (rings == 0) return ERR_OK;
     l->more_bytes = team_more_bytes(l->locals, l->plan.seats, rings);
-    TRY(map_shared(&l->more, l->more_bytes, l->locals));
+    TRY(map_shared(&l->more, &l->more_fd, l->more_bytes, l->locals));
     return hang_bells(&l->bell, l->plan.seats * l->locals, l->locals);
 }
 
@@ -142,16 +160,13 @@ err_t launch_channels(launch *l, const channel_plan *plan) {
     return l->locals > 1 && plan->channels ? open_more(l) : ERR_OK;
 }
 
-static void drop(int *fd) {
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-}
-
 void launch_become(launch *l, int local) {
     int first = 0;
     while (l->place[first].node != l->node) first++;
     l->local = local;
     l->rank = first + local;
+    if (l->area) drop(&l->area_fd);
+    if (l->more) drop(&l->more_fd);
     if (!l->control) return;
     for (int i = 0; i < l->locals; i++) {
         if (local != 0) drop(&l->control[i]);

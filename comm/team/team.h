@@ -33,14 +33,17 @@ typedef struct channel_plan {
     size_t ctx_bytes;
 } channel_plan;
 
-// What a supervisor gives to each rank of its node. Memory and descriptors are made before the fork and inherited.
+// What a supervisor gives to each rank of its node, for one world. Memory and descriptors are made before the fork and
+// inherited, or given to a process that lives already (comm/team/handover.h).
 typedef struct launch {
     int rank, world;
+    uint32_t epoch;     // counts the worlds of a run, from 0: ranks of another one are strangers
     int node, nodes;    // this rank's node
     int local, locals;  // this rank among those of its node
     comm_place *place;  // world of them
     void *area;         // memory that the node's ranks share, zero-filled; NULL when locals = 1
     size_t area_bytes;
+    int area_fd;    // names that memory for a handover; -1 in a rank. Not set where area is NULL
     int *doorbell;  // locals of them: an eventfd that wakes this rank of the node; NULL when locals = 1
     // node 0 only: socket pairs between rank 0 and its neighbours. control[i] is rank 0's end, control[locals + i] that
     // of local
@@ -51,8 +54,10 @@ typedef struct launch {
     void *ctx;   // plan.ctx
     void *more;  // as area, for the further channels; NULL where the node's ranks share nothing there
     size_t more_bytes;
+    int more_fd;
     int *bell;  // plan.seats * locals of them: an eventfd for each communicator of a rank that can wait; NULL with more
     int *ring;  // plan.channels * locals * locals: which ring of `more` leads from one local rank to another, -1: none
+    struct yard *yard;  // where the next world's launch comes from (trainer/node/yard.h); NULL: there is none
 } launch;
 
 // Makes everything for the ranks of `node`. ranks[nodes]: how many each node has; hosts[nodes]: their names (NULL:

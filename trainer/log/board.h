@@ -15,6 +15,7 @@
 #ifndef TRAINER_LOG_BOARD_H
 #define TRAINER_LOG_BOARD_H
 
+#include "base/fault.h"
 #include "comm/comm.h"
 #include "trainer/log/fields.h"
 
@@ -64,6 +65,7 @@ typedef struct board_rank {
     // The loader's, copied after each step.
     _Atomic int64_t read_bytes, read_retries;
     _Atomic int64_t read_p50_ns, read_p99_ns;  // of reading one micro-batch, lately; 0: not known
+    atomic_long faults[FAULT_POINTS];          // [run] faults that its processes have passed
     _Atomic int named;                         // the next line is set, for good
     char device[BOARD_DEVICE];                 // PCI bus id of its GPU, "" of a CPU
 } board_rank;
@@ -124,6 +126,9 @@ void board_init(board *b, int locals);
 
 // Of the node's rank `local`; NULL where the board has no place for it.
 static inline board_rank *board_place(board *b, int local) { return b && local < b->locals ? &b->rank[local] : NULL; }
+
+// While its process has ended: another one is to begin.
+void board_restart(board_rank *r);
 
 // Its device: the rank says it once; others see "" until then.
 void board_name_device(board_rank *r, const char *bus_id);
