@@ -57,7 +57,7 @@ static err_t parse_steps(const char *text, int64_t *steps) {
 static err_t do_train(const config *c, const arguments *a) {
     (void)a;
     int rank, world;
-    const supervised of = {session_fits, train_rank, c->log.watch ? watch_run : NULL};
+    const supervised of = {session_fits, train_rank, c->log.watch ? watch_run : NULL, c->cluster.elastic};
     TRY(pages_check(c));
     err_t rc = supervise(c, &of, &rank, &world);
     bool said = rc == ERR_INTERRUPTED && rank > 0;  // rank 0 has reported it: all stopped together
@@ -123,14 +123,15 @@ static err_t do_eval(const config *c, const arguments *a) {
         !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->resolved.kind == DEVICE_CPU));
     TRY(ask(&asked, a));
     return alone ? verb_eval(&asked, stdout)
-                 : supervise(&asked, &(supervised){session_fits, eval_rank, NULL}, &rank, &world);
+                 : supervise(&asked, &(supervised){.fits = session_fits, .rank = eval_rank}, &rank, &world);
 }
 
 static err_t do_bench(const config *c, const arguments *a) {
     config timed = *c;
     int rank, world;
     TRY(parse_steps(given(a, "--steps"), &timed.run.steps));
-    return supervise(&timed, &(supervised){session_fits, a->parts ? bench_step_rank : bench_rank, NULL}, &rank, &world);
+    return supervise(&timed, &(supervised){.fits = session_fits, .rank = a->parts ? bench_step_rank : bench_rank},
+                     &rank, &world);
 }
 
 // All of them, whatever is wrong with some; the exit code is that of the first failure.

@@ -35,7 +35,7 @@ longest="check_sim.sh check_sim_runs.sh check_layouts.sh check_fresh.sh check_re
 # the other late. They come first, one after the other; beside them runs all else.
 keeps_apart() {
     case ${1##*/} in
-    test_comm | test_comm_team | test_nccl | test_ranks | test_world | test_uneven | test_order_any | test_async) ;;
+    test_comm | test_comm_team | test_nccl | test_ranks | test_world | test_uneven | test_order_any | test_async | test_heal.sh) ;;
     test_mlp | test_pipes | test_pipe_plan | test_pipe_wait | test_unread | test_cluster.sh | test_runs.sh) ;;
     test_live.sh | check_cluster.sh | check_pipes_lost.sh | check_layouts_lost.sh | check_promtool.sh) ;;
     check_browser.sh) ;;
@@ -47,7 +47,7 @@ keeps_apart() {
 only_waits() {
     case ${1##*/} in
     test_team | test_team_auth | test_channels | test_http | test_door | test_watcher) ;;
-    test_supervisor | test_loader | check_watch.sh) ;;
+    test_supervisor | test_healed | test_loader | check_watch.sh) ;;
     *) return 1 ;;
     esac
 }

@@ -20,6 +20,7 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
     char hash[17];
     config_hash(c, hash);
     *o = (team_options){.at = at,
+                        .epoch = at->epoch,
                         .port = (int)c->cluster.port,
                         .has_secret = at->nodes > 1,
                         .timeout_s = (double)c->cluster.timeout,

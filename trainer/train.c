@@ -14,6 +14,7 @@
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
 #include "trainer/lock.h"
+#include "trainer/node/yard.h"
 #include "trainer/speed.h"
 #include "trainer/waiting.h"
 
@@ -223,9 +224,24 @@ static void show_rank(run *r) {
     step_show(&r->x.runner, r->mine);
 }
 
-static err_t run_open(run *r, const config *c, const launch *at) {
+static err_t open_machine(run *r, const config *c, const launch *at) {
     if (at->local == 0) TRY(lock_directory(r, c, false));
     TRY(session_machine(&r->x, c, SESSION_TRAIN, at->local));
+    if (r->mine) r->x.faults.shared = r->mine->faults;
+    return ERR_OK;
+}
+
+// The first rank of a node says what ended the world before this one.
+static void say_healed(run *r, const launch *at) {
+    char text[YARD_WHY + 128];
+    if (!at->yard || !at->yard->news.why[0] || r->x.ranks->rank != 0) return;
+    const yard_news *n = &at->yard->news;
+    snprintf(text, sizeof text, "%s; world %u of this run began %.3f s later, of which leaving took %.3f s", n->why,
+             at->epoch + 1, clock_now() - n->failed_at, n->left_at - n->failed_at);
+    monitor_event(&r->m, "healed", step_of(r), text);
+}
+
+static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(waiting_enter(&r->x, at, r->b, true));
     show_rank(r);
     TRY(report_open(&r->step_times, r->x.ranks->world));
@@ -234,6 +250,7 @@ static err_t run_open(run *r, const config *c, const launch *at) {
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
     if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
     TRY(comm_agree_ok(r->x.ranks, start_log(r), r->x.s));
+    say_healed(r, at);
     recall_checkpoint(r);
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->local));
@@ -243,12 +260,19 @@ static err_t run_open(run *r, const config *c, const launch *at) {
     return ERR_OK;
 }
 
-static void run_close(run *r) {
+// All but the machine, the board and the lock belongs to the world.
+static void leave_world(run *r) {
     monitor_close(&r->m);
     report_close(&r->step_times);
     report_close(&r->rank_times);
     power_close(&r->power);
     speed_close(&r->speed);
+    session_leave(&r->x);
+    *r = (run){.x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock};
+}
+
+static void run_close(run *r) {
+    leave_world(r);
     session_close(&r->x);
     run_lock_release(&r->lock);
 }
@@ -621,8 +645,8 @@ static err_t check_saved(const run *r) {
                    step_of(r), r->saved < 0 ? 0 : r->saved);
 }
 
-static err_t run_all(run *r, const config *c, const launch *at) {
-    TRY(run_open(r, c, at));
+static err_t train_in_world(run *r, const config *c, const launch *at) {
+    TRY(enter_world(r, c, at));
     TRY(run_steps(r));
     say_if_ruined(r);
     TRY(comm_agree_ok(r->x.ranks, check_saved(r), r->x.s));
@@ -637,19 +661,48 @@ static void say_where(const run *r) {
         err_prefix("in %s %" PRId64 " of step %" PRId64, c->phase.what, c->phase.number, c->phase.step);
 }
 
+// Is another rank lost, so that this one can go on in another world? An error that all ranks agreed on is none of
+// those: it would be met again.
+static bool lost_others(run *r, const launch *at, err_t rc) {
+    comm *c = r->x.ranks;
+    return at->yard && at->world > 1 && rc == ERR_UNAVAILABLE && (!c || c->table->query(c) != ERR_OK);
+}
+
+// Reports a failure to the other ranks, and for people.
+static void report_failure(run *r, const char *event, err_t rc) {
+    if (rc == ERR_UNAVAILABLE) say_where(r);
+    err_record why = *err_last();
+    session_abort(&r->x, rc);
+    if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, event, step_of(r), why.text);
+    if (rc != ERR_OK) err_restore(&why);
+}
+
+// Trains in one world after another, until the last step, or an error that another world would meet, too.
+static err_t train_in_worlds(run *r, const config *c, const launch *at) {
+    for (bool over = false;;) {
+        err_t rc = train_in_world(r, c, at);
+        if (!lost_others(r, at, rc)) return rc;
+        report_failure(r, "lost", rc);
+        err_record why = *err_last();
+        board_enter(r->mine, PHASE_STARTING, step_of(r));
+        leave_world(r);
+        TRY(yard_next(at, &why, &over));
+        if (over) return ERR_OK;
+    }
+}
+
 err_t train_rank(const config *c, const launch *at, board *b) {
     run *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = (run_lock){-1, -1};
     r->b = b;
     r->mine = board_place(b, at->local);
-    err_t rc = run_all(r, c, at);
-    if (rc == ERR_UNAVAILABLE) say_where(r);
-    err_record why = *err_last();
+    err_t rc = open_machine(r, c, at);
+    if (rc == ERR_OK) rc = train_in_worlds(r, c, at);
     board_enter(r->mine, PHASE_ENDED, step_of(r));
-    session_abort(&r->x, rc);
     r->m.quiet = true;  // main.c prints it
-    if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, "failed", step_of(r), why.text);
+    report_failure(r, "failed", rc);
+    err_record why = *err_last();
     run_close(r);
     free(r);
     return rc == ERR_OK ? rc : err_restore(&why);

@@ -149,6 +149,7 @@ typedef struct config {
         int64_t port;
         int64_t timeout;   // seconds
         double heartbeat;  // seconds
+        int elastic;       // bool: a run goes on in other processes when some are lost
     } cluster;
     struct {
         int64_t every;  // steps; 0: only at the end

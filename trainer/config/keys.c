@@ -171,6 +171,8 @@ static const setting more_keys[] = {
     INT(cluster, timeout, LAYOUT, "300", 1, 86400, "",
          "seconds in which the ranks must find each other, and after which one that shows no sign of life is given up"),
     REAL(cluster, heartbeat, LAYOUT, "1", 0.05, 3600, "", "seconds between signs of life"),
+    BOOL(cluster, elastic, LAYOUT, "no", "heal self_healing fault_tolerance",
+         "yes: a lost rank is started again and the others keep their processes; no: the run ends, and the same command continues"),
 
     INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = only at the end, and when asked to stop"),
     INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),

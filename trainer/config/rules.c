@@ -217,6 +217,15 @@ static err_t judge_entries(judge *j, const cluster *cl) {
                         ranks, ranks, cl->host[0], cl->ranks[0]);
 }
 
+static err_t judge_elastic(judge *j, const cluster *cl) {
+    if (!j->c->cluster.elastic || cl->nodes == 1) return ERR_OK;
+    return judge_refuse(
+        j, ROWS(ROW(cluster, elastic), ROW(cluster, nodes)),
+        "elastic = yes heals a run on one machine, and nodes lists %d: without it a lost rank ends the run on "
+        "all of them, and systemd starts it again",
+        cl->nodes);
+}
+
 static err_t judge_signs(judge *j) {
     const config *c = j->c;
     if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
@@ -244,6 +253,7 @@ static err_t judge_cluster(judge *j) {
         return judge_refuse(j, ROWS(ROW(cluster, nodes)), "%s", err_last()->text);
     RULE(j, judge_ports(j, &cl));
     RULE(j, judge_entries(j, &cl));
+    RULE(j, judge_elastic(j, &cl));
     return judge_ranks(j, cl.world);
 }
 

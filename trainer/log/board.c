@@ -95,6 +95,11 @@ void board_beside(board_rank *r, const char *what, int64_t number) {
     PUT(r->beside, what);
 }
 
+void board_restart(board_rank *r) {
+    PUT(r->beside, NULL);
+    board_enter(r, PHASE_STARTING, GET(r->step));
+}
+
 // --- news ------------------------------------------------------------------------------------------------------------
 
 static void put_words(atomic_uint *sequence, _Atomic uint64_t *to, const uint64_t *from, size_t words) {

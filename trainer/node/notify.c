@@ -54,6 +54,8 @@ void notify_close(notify *n) {
     n->fd = -1;
 }
 
+void notify_again(notify *n, double now) { n->opened = now; }
+
 void notify_forget(void) {
     unsetenv("NOTIFY_SOCKET");
     unsetenv("WATCHDOG_USEC");

@@ -36,6 +36,9 @@ typedef struct notify_news {
 void notify_open(notify *n, int locals, int64_t steps, double start_s, double now);
 void notify_close(notify *n);
 
+// The ranks meet once more: they have the time of a start.
+void notify_again(notify *n, double now);
+
 // Sends what is new, at a bounded rate. To be called every notify_period() seconds.
 void notify_send(notify *n, const notify_news *news);
 double notify_period(const notify *n);

@@ -6,11 +6,7 @@
 #include "comm/team/team.h"
 #include "trainer/config/config.h"
 #include "trainer/log/board.h"
-
-// The body of a rank. With [device] threads = 0 and several ranks on this node, its config has its share of the
-// threads. Its main thread and the threads that it starts have SIGTERM blocked: the signal has its own listener, and
-// interrupts no call.
-typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
+#include "trainer/node/rank.h"
 
 // Called before the first fork: can so many ranks, on all nodes, run this? So a refusal is one line, not one for each
 // rank.
@@ -23,6 +19,7 @@ typedef struct supervised {
     world_check fits;
     rank_body rank;
     watch_body watch;  // NULL: there is no watcher
+    bool heals;        // the body can go on in another world (trainer/node/yard.h)
 } supervised;
 
 // Forks this node's ranks and runs their body in each. Returns in every process:
@@ -37,6 +34,9 @@ typedef struct supervised {
 // SIGTERM and SIGINT set board->stop; a second one ends the ranks immediately. A stop before the ranks are ready ends
 // them after 10 seconds. When one rank has failed the others have 5 seconds to end by themselves, then 2 more after a
 // SIGTERM. Ranks and watcher die with their supervisor.
+//
+// Where the body heals, a rank that is lost does not end the run (trainer/node/healing.h): the others leave their
+// world, it is started again, and all are given the next one.
 //
 // The watcher is no part of the run. If it ends, it is started again, at most every 10 seconds and three times in all.
 // When all ranks have ended, it has 5 seconds for its last words, and none after a second request to stop.

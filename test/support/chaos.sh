@@ -1,0 +1,88 @@
+# test/support/chaos.sh: kills ranks of one run that heals itself, again and again, at moments drawn from a seed. For
+# scripts that have read test/support/runs.sh.
+#
+#   chaos NAME KILLS     the run of NAME.ini: its ranks but the last, the witness, are killed one after the other, now and
+#                        then two at once, or another one while the first is being replaced. The run must then end well.
+#                        kills: how often that was done; the witness's process must be the one that began
+seed=${SEED:-20}
+roll() {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    rolled=$((seed / 65536 % $1))
+}
+doze() { sleep "$(printf '0.%03d' "$1")"; }
+
+# ranks_of PID: pids of its ranks, in no order. Starts no process.
+ranks_of() {
+    ranks=
+    read -r kids <"/proc/$1/task/$1/children" 2>/dev/null
+    for each in $kids; do
+        read -r comm <"/proc/$each/comm" 2>/dev/null || continue
+        [ "$comm" = lockstep/watch ] || ranks="$ranks $each"
+    done
+}
+
+# holds PID: how many descriptors and threads it has, and how much memory, in KB.
+holds() {
+    fds=$(ls "/proc/$1/fd" | wc -l) threads=$(ls "/proc/$1/task" | wc -l)
+    rss=$(awk '/^VmRSS/ { print $2 }' "/proc/$1/status")
+}
+
+kill_one() {
+    ranks_of "$pid"
+    set -- $ranks
+    for each; do [ "$each" = "$witness" ] || echo "$each"; done >victims
+    count=$(wc -l <victims)
+    [ "$count" -gt 0 ] || return 0
+    roll "$count"
+    kill -9 "$(sed -n "$((rolled + 1))p" victims)" 2>/dev/null && kills=$((kills + 1))
+    return 0
+}
+
+# The witness is the rank that was started last.
+find_witness() {
+    ranks_of "$pid"
+    witness=${ranks##* }
+}
+
+came_further() { saved "$1"; [ "$newest" -gt "$before" ] || ! kill -0 "$pid" 2>/dev/null; }
+heals() { events=$(grep -c '"kind":"healed"' "runs/$1/events.jsonl" 2>/dev/null); [ "${events:-0}" -ge "$2" ]; }
+
+chaos() {
+    kills=0 first=0 of=$1 most=$2
+    start timeout -k 5 900 "$bin" base.ini "$of.ini"
+    timer=$pid
+    until_true 20 has_saved "$of" 1
+    read -r pid <"/proc/$timer/task/$timer/children"
+    pid=${pid%% *}
+    find_witness
+    until [ $kills -ge "$most" ]; do
+        saved "$of"
+        before=$newest
+        until_true 60 came_further "$of"
+        kill -0 "$timer" 2>/dev/null && kill -0 "$pid" 2>/dev/null || break
+        roll 40
+        doze $rolled
+        kill_one
+        roll 5
+        if [ $rolled -lt 2 ]; then [ $rolled -eq 0 ] || doze 10; kill_one; fi
+        [ $first -gt 0 ] || [ $kills -lt 20 ] || { until_true 60 came_further "$of"; holds "$witness"; first=$kills was="$fds $threads $rss"; }
+    done
+    [ $kills -ge "$most" ] || fail "$of: the run had ended after $kills of $most kills"
+    [ $first -eq 0 ] || grows "$of"
+    kill -0 "$witness" 2>/dev/null || fail "$of: the witness is gone"
+    pid=$timer
+    await 0
+}
+
+# Of the witness, from kill 20 to the last: descriptors and threads as many, memory 2 % more at most.
+grows() {
+    saved "$1"
+    before=$newest
+    until_true 60 came_further "$1"
+    holds "$witness"
+    set -- $was
+    echo "    witness after $first kills: $1 descriptors, $2 threads, $3 KB; after $kills: $fds, $threads, $rss KB"
+    [ "$fds" -eq "$1" ] || fail "$fds descriptors after $kills kills, $1 after $first"
+    [ "$threads" -eq "$2" ] || fail "$threads threads after $kills kills, $2 after $first"
+    [ $((100 * rss)) -le $((102 * $3)) ] || fail "$rss KB after $kills kills, $3 KB after $first"
+}

@@ -1,0 +1,100 @@
+#!/bin/sh
+# test/test_heal.sh: ranks of one machine are killed, and the run goes on in the processes that live: to the same bits.
+. test/support/runs.sh
+. "$top/test/support/chaos.sh"
+fast="device.threads=1 log.watch=no"
+small="$fast run.steps=600 checkpoint.every=4 eval.every=200"
+elastic="cluster.elastic=yes cluster.heartbeat=0.2"
+healing="$small $elastic"
+endless="$fast $elastic run.steps=1000000 checkpoint.every=20 eval.every=0"
+
+settings whole $small
+undisturbed() { expect 0 train whole; }
+
+# heals_to_the_same NAME KILLS OVERRIDE...: a run of 4 ranks.
+heals_to_the_same() {
+    run=$1 most=$2
+    shift 2
+    settings "$run" $healing device.ranks=4 "$@"
+    chaos "$run" "$most"
+    same_steps whole "$run"
+    same_state whole "$run"
+    event "$run" lost "is lost"
+    event "$run" healed "was killed by signal 9 (Killed)" "of this run began" "of which leaving took"
+}
+in_step() { heals_to_the_same zero0 8; }
+with_everything_divided() { heals_to_the_same zero3 8 parallel.zero=3 parallel.pipeline=2; }
+
+# One rank alone has nobody to wait for it; and a rank that is killed at the same point again and again is given up.
+alone() {
+    settings one $healing device.ranks=1
+    start "$bin" base.ini one.ini
+    until_true 20 has_saved one 8
+    ranks_of "$pid"
+    kill -9 $ranks
+    await 0
+    like whole one
+    event one healed "rank 0 (localhost) was killed by signal 9 (Killed); world 2"
+}
+at_a_point() {
+    settings point $healing device.ranks=2 "run.faults=unit@30:1"  # 16 units a step are two ranks'
+    expect 0 train point
+    same_steps whole point
+    same_state whole point
+    says "healed: rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run"
+}
+again_and_again() {
+    settings again $healing device.ranks=2 "run.faults=unit@30x1000:1"
+    expect 69 train again
+    says "rank 1 (localhost) was killed by signal 9 (Killed): 4 times in a row, and no new step was finished between"
+}
+
+# A rank that stands still is lost after [cluster] timeout; 5 s later it is killed.
+standing_still() {
+    settings still $endless device.ranks=3 cluster.timeout=2
+    start "$bin" base.ini still.ini
+    until_true 20 has_saved still 20
+    ranks_of "$pid"
+    set -- $ranks
+    kill -STOP "$2"
+    until_true 20 heals still 1
+    event still healed "since it had not left after a failure"
+    kill -TERM "$pid"
+    await 75
+}
+
+# Asked to stop, it saves and ends as ever; an error that stays ends all ranks.
+stops() {
+    settings asked $endless device.ranks=4
+    start "$bin" base.ini asked.ini
+    until_true 20 has_saved asked 20
+    ranks_of "$pid"
+    set -- $ranks
+    kill -9 "$1"
+    until_true 20 heals asked 1
+    kill -TERM "$pid"
+    await 75
+    event asked stop "the same command continues"
+}
+fails_for_good() {
+    settings bad $healing device.ranks=2 run.faults=read@30x100000:1 data.retry=0
+    expect 74 train bad
+    says "Input/output error" "ended with 74: 4 times in a row, and no new step was finished between"
+}
+is_refused_with_nodes() {
+    settings two $healing "cluster.nodes=127.0.0.1:1,127.0.0.2:1" cluster.secret_file=none
+    expect 78 "$bin" check base.ini two.ini
+    says "elastic = yes heals a run on one machine, and nodes lists 2"
+}
+
+try undisturbed
+try in_step
+try with_everything_divided
+try alone
+try at_a_point
+try again_and_again
+try standing_still
+try stops
+try fails_for_good
+try is_refused_with_nodes
+finish

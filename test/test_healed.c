@@ -1,0 +1,245 @@
+// test/test_healed.c: a supervisor whose ranks can go on in another world. Real processes with short lives: who is
+// started again and who lives on, who is told to end, and that nothing is left.
+#include "test/support/trial.h"
+
+#include "trainer/node/yard.h"
+
+enum { WORLDS = 6 };
+
+// What a rank notes of the worlds that it was in, by world and rank. In the lab's page: pids only.
+typedef struct notes {
+    atomic_int pid[WORLDS][MOST], worlds;
+    yard_news news[WORLDS];
+} notes;
+
+static notes *book;
+
+static void *share(size_t bytes) {
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+// Notes that this rank is in a world, and waits until all are.
+static int enter(const config *c, const launch *at, board *b) {
+    int w = (int)at->epoch;
+    begin(c, at, b);
+    if (w >= WORLDS) return w;
+    atomic_store(&book->pid[w][at->rank], getpid());
+    if (at->rank == 0 && at->yard) book->news[w] = at->yard->news;
+    if (at->rank == 0) atomic_store(&book->worlds, w + 1);
+    for (int i = 0; i < at->world; i++)
+        for (double until = seconds() + 20; !atomic_load(&book->pid[w][i]) && seconds() < until;) nap(0.002);
+    return w;
+}
+
+// As a rank that has lost another one.
+static err_t leave(const launch *at, bool *over) {
+    err_set(ERR_UNAVAILABLE, "another rank is lost");
+    err_record why = *err_last();
+    return yard_next(at, &why, over);
+}
+
+static bool peer_lost(const board *b) { return atomic_load(&b->failed) != 0; }
+
+// Rank w % world is killed in world w, for three worlds; each world takes the run a step further.
+static err_t be_killed_in_turn(const config *c, const launch *at, board *b) {
+    for (bool over = false; !over;) {
+        int w = enter(c, at, b);
+        if (w == 3) return ERR_OK;
+        atomic_store(&b->step, 10 * (w + 1));
+        nap(0.1);
+        if (at->rank == w % at->world) raise(SIGKILL);
+        while (!peer_lost(b)) nap(0.002);
+        TRY(leave(at, &over));
+    }
+    return ERR_OK;
+}
+
+static void who_lives_keeps_its_process(void **state) {
+    (void)state;
+    trial *t = prepare(be_killed_in_turn, 3);
+    t->heals = true;
+    start(t);
+    lab *l = finish(t);
+    assert_end(l, ERR_OK, "");
+    assert_int_equal(book->worlds, 4);
+    for (int w = 1; w < 4; w++)
+        for (int i = 0; i < 3; i++) {
+            bool same = book->pid[w][i] == book->pid[w - 1][i];
+            if (same == (i == (w - 1) % 3))
+                fail_msg("world %d: rank %d has %s process", w, i, same ? "the same" : "another");
+        }
+    assert_string_equal(book->news[0].why, "");
+    assert_string_equal(book->news[2].why, "rank 1 (localhost) was killed by signal 9 (Killed)");
+    assert_true(book->news[2].failed_at > 0 && book->news[2].left_at >= book->news[2].failed_at);
+    if (t->took > 5) fail_msg("it took %.1f s", t->took);
+    drop(t);
+}
+
+// Two at once, and one that stands still is killed after 5 seconds.
+static err_t hang_in_the_first(const config *c, const launch *at, board *b) {
+    for (bool over = false; !over;) {
+        int w = enter(c, at, b);
+        if (w == 1) return ERR_OK;
+        if (at->rank == 3) sleep_on();
+        atomic_store(&b->step, 1);
+        nap(0.05);
+        if (at->rank > 0) raise(SIGKILL);
+        while (!peer_lost(b)) nap(0.002);
+        TRY(leave(at, &over));
+    }
+    return ERR_OK;
+}
+
+static void who_does_not_leave_is_killed(void **state) {
+    (void)state;
+    trial *t = prepare(hang_in_the_first, 4);
+    t->heals = true;
+    start(t);
+    assert_end(finish(t), ERR_OK, "");
+    assert_int_equal(book->pid[0][0], book->pid[1][0]);
+    for (int i = 1; i < 4; i++) assert_int_not_equal(book->pid[0][i], book->pid[1][i]);
+    const char *why = book->news[1].why;
+    if (!strstr(why, "rank 3 (localhost) was killed by signal 9 (Killed), since it had not left") ||
+        !strstr(why, "rank 1 (localhost) was killed by signal 9 (Killed); rank 2"))
+        fail_msg("\"%s\"", why);
+    if (t->took < 4.9 || t->took > 12) fail_msg("it took %.1f s", t->took);
+    drop(t);
+}
+
+static err_t find_bad_data(const config *c, const launch *at, board *b) {
+    bool over = false;
+    enter(c, at, b);
+    if (at->rank == 1) nap(0.1);
+    if (at->rank == 1) return err_set(ERR_DATA, "bad shard");
+    while (!peer_lost(b)) nap(0.002);
+    TRY(leave(at, &over));
+    return over ? ERR_INTERNAL : ERR_OK;  // neither: there is no other world
+}
+
+static void an_error_that_stays_ends_all(void **state) {
+    (void)state;
+    trial *t = prepare(find_bad_data, 3);
+    t->heals = true;
+    start(t);
+    lab *l = finish(t);
+    assert_end(l, ERR_DATA, "rank 1 (localhost) ended with 65");
+    assert_string_equal(l->said[1], "rank 1 (localhost): bad shard");
+    assert_string_equal(l->said[2], "rank 2 (localhost): another rank is lost");
+    assert_int_equal(l->started, 3);
+    drop(t);
+}
+
+static err_t die_again(const config *c, const launch *at, board *b) {
+    for (bool over = false; !over;) {
+        enter(c, at, b);
+        if (at->rank == 1) raise(SIGUSR1);
+        while (!peer_lost(b)) nap(0.002);
+        TRY(leave(at, &over));
+    }
+    return ERR_OK;
+}
+
+static void a_rank_that_dies_again_and_again_ends_the_run(void **state) {
+    (void)state;
+    trial *t = prepare(die_again, 2);
+    t->heals = true;
+    start(t);
+    lab *l = finish(t);
+    assert_end(
+        l, ERR_UNAVAILABLE,
+        "rank 1 (localhost) was killed by signal 10 (User defined signal 1): 4 times in a row, and no new step was "
+        "finished between: look at its device, its memory and dmesg");
+    assert_int_equal(book->worlds, 4);
+    if (t->took < 4 || t->took > 12) fail_msg("it took %.1f s", t->took);  // 0, 1 and 3 s between
+    drop(t);
+}
+
+static err_t finish_or_wait(const config *c, const launch *at, board *b) {
+    bool over = false;
+    enter(c, at, b);
+    if (at->rank == 0) return nap(0.1), ERR_OK;
+    if (at->rank == 1) return leave(at, &over) == ERR_OK && over ? ERR_OK : ERR_INTERNAL;
+    nap(0.15);
+    raise(SIGKILL);
+    return ERR_OK;
+}
+
+// Who has finished knew that all had; whatever happens to the rest undoes nothing.
+static void a_run_that_was_finished_is_well(void **state) {
+    (void)state;
+    trial *t = prepare(finish_or_wait, 2);
+    t->heals = true;
+    start(t);
+    assert_end(finish(t), ERR_OK, "");
+    assert_int_equal(book->worlds, 1);
+    drop(t);
+}
+
+// The only rank is started again, too. Asked to stop between two worlds, it is not.
+static err_t die_alone(const config *c, const launch *at, board *b) {
+    int w = enter(c, at, b);
+    if (w == 0) raise(SIGKILL);
+    if (c->run.steps == 1) return ERR_OK;
+    raise(SIGKILL);
+    return ERR_OK;
+}
+
+static void one_rank_is_started_again(void **state) {
+    (void)state;
+    trial *t = prepare(die_alone, 1);
+    t->heals = true;
+    t->c.run.steps = 1;
+    start(t);
+    assert_end(finish(t), ERR_OK, "");
+    assert_int_equal(book->worlds, 2);
+    drop(t);
+}
+
+static void a_request_to_stop_ends_the_waiting(void **state) {
+    (void)state;
+    trial *t = prepare(die_alone, 1);
+    t->heals = true;
+    start(t);
+    for (double until = seconds() + 20; atomic_load(&book->worlds) < 2 && seconds() < until;) nap(0.002);
+    nap(0.2);  // it has died twice, and waits a second
+    kill(t->pid, SIGTERM);
+    lab *l = finish(t);
+    assert_int_equal(l->code, ERR_INTERRUPTED);
+    assert_int_equal(book->worlds, 2);
+    if (t->took > 1.5) fail_msg("it took %.1f s", t->took);
+    drop(t);
+}
+
+// Not asked to heal, it does what it always did.
+static void without_it_a_lost_rank_ends_the_run(void **state) {
+    (void)state;
+    trial *t = prepare(die_alone, 1);
+    start(t);
+    assert_end(finish(t), ERR_UNAVAILABLE, "rank 0 (localhost) was killed by signal 9 (Killed)");
+    drop(t);
+}
+
+static int open_book(void **state) {
+    (void)state;
+    book = share(sizeof *book);
+    return 0;
+}
+
+static int close_book(void **state) {
+    end_trials(state);
+    return munmap(book, sizeof *book);
+}
+
+#define TRIAL(f) cmocka_unit_test_setup_teardown(f, open_book, close_book)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TRIAL(who_lives_keeps_its_process),        TRIAL(who_does_not_leave_is_killed),
+        TRIAL(an_error_that_stays_ends_all),       TRIAL(a_rank_that_dies_again_and_again_ends_the_run),
+        TRIAL(a_run_that_was_finished_is_well),    TRIAL(one_rank_is_started_again),
+        TRIAL(a_request_to_stop_ends_the_waiting), TRIAL(without_it_a_lost_rank_ends_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,258 @@
+// test/test_healing.c: what a supervisor decides when ranks are lost: rows of facts and the decision that follows, and
+// thousands of seeded histories in which a world that can be opened again is, and none is opened for ever.
+#include "trainer/node/healing.h"
+
+#include "base/philox.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 4 };
+static int exited(err_t code) { return (int)code << 8; }
+
+static healing *whole(void) {
+    healing *h = healing_new(SLOTS);
+    assert_non_null(h);
+    healing_began(h, 10);
+    return h;
+}
+
+static void expect(const healing *h, double now, healing_kind kind) {
+    healing_choice x = healing_choose(h, now);
+    if (x.kind != kind) fail_msg("at %g: %d, expected %d (%s)", now, x.kind, kind, x.why);
+}
+
+static void expect_end(const healing *h, double now, err_t code, int slot, const char *why) {
+    healing_choice x = healing_choose(h, now);
+    expect(h, now, HEAL_END);
+    assert_int_equal(x.code, code);
+    assert_int_equal(x.slot, slot);
+    if (strncmp(x.why, why, strlen(why)) != 0 || (!*why && *x.why)) fail_msg("\"%s\", expected \"%s\"", x.why, why);
+}
+
+static void leave_all(healing *h, int but, double now) {
+    for (int i = 0; i < SLOTS; i++)
+        if (i != but) healing_left(h, i, now);
+}
+
+static void all_are_waited_for(void **state) {
+    (void)state;
+    healing *h = whole();
+    expect(h, 1, HEAL_NOTHING);
+    healing_ended(h, 2, SIGKILL, 5);
+    expect(h, 5, HEAL_WAIT);
+    healing_left(h, 0, 5.1);
+    healing_left(h, 3, 5.2);
+    expect(h, 9.9, HEAL_WAIT);
+    assert_true(healing_choose(h, 6).until == 10);  // 5 s after the first, not after the last
+    expect(h, 10, HEAL_KILL);
+    healing_killed(h, 1);
+    assert_true(h->slot[1].hung);
+    healing_ended(h, 1, SIGKILL, 10.1);
+    expect(h, 10.1, HEAL_OPEN);
+    assert_int_equal(h->first, 2);
+    healing_opened(h);
+    expect(h, 10.2, HEAL_NOTHING);
+    assert_false(h->slot[1].hung);
+    assert_int_equal(h->first, -1);
+    free(h);
+}
+
+// Nobody ended: they had lost each other.
+static void none_need_have_ended(void **state) {
+    (void)state;
+    healing *h = whole();
+    leave_all(h, 3, 1);
+    expect(h, 5.9, HEAL_WAIT);
+    healing_left(h, 3, 5.9);
+    expect(h, 5.9, HEAL_OPEN);
+    free(h);
+}
+
+static void what_would_be_met_again_ends_the_run(void **state) {
+    (void)state;
+    static const err_t final[] = {ERR_USAGE, ERR_DATA, ERR_INTERNAL, ERR_AUTH, ERR_CONFIG};
+    static const int again[] = {ERR_UNAVAILABLE << 8, ERR_IO << 8, SIGKILL, SIGSEGV};
+    for (size_t i = 0; i < sizeof final / sizeof *final; i++) {
+        healing *h = whole();
+        healing_left(h, 0, 1);
+        expect(h, 1, HEAL_WAIT);
+        healing_ended(h, 1, exited(final[i]), 1);
+        expect_end(h, 1, ERR_UNAVAILABLE, 1, "");  // at once: nobody has to leave before it
+        free(h);
+    }
+    for (size_t i = 0; i < sizeof again / sizeof *again; i++) {
+        healing *h = whole();
+        healing_ended(h, 1, again[i], 1);
+        leave_all(h, 1, 1);
+        expect(h, 1, HEAL_OPEN);
+        free(h);
+    }
+}
+
+// Before all were ready once an error is for the person who waits; a kill is not.
+static void a_start_that_fails_is_no_loss(void **state) {
+    (void)state;
+    healing *h = healing_new(SLOTS);
+    healing_ended(h, 3, exited(ERR_UNAVAILABLE), 1);
+    expect_end(h, 1, ERR_UNAVAILABLE, 3, "");
+    free(h);
+    h = healing_new(SLOTS);
+    healing_ended(h, 3, SIGKILL, 1);
+    leave_all(h, 3, 1);
+    expect(h, 1, HEAL_OPEN);
+    free(h);
+}
+
+// Who ended well knew that nothing is left to be done.
+static void a_run_that_is_over_is_not_opened(void **state) {
+    (void)state;
+    healing *h = whole();
+    healing_ended(h, 1, SIGKILL, 1);
+    healing_left(h, 2, 1);
+    expect(h, 1, HEAL_WAIT);
+    healing_ended(h, 0, exited(ERR_OK), 1);
+    expect_end(h, 1, ERR_OK, -1, "");
+    free(h);
+    h = whole();
+    healing_ended(h, 2, exited(ERR_INTERRUPTED), 1);
+    expect_end(h, 1, ERR_INTERRUPTED, -1, "");
+    free(h);
+}
+
+// Kills slot 1 in a world of its own, `gain` steps later. Returns after how many seconds a world may be opened, < 0: it
+// ends.
+static double kill_one(healing *h, double now, int64_t gain) {
+    healing_step(h, h->high + gain);
+    healing_ended(h, 1, SIGKILL, now);
+    leave_all(h, 1, now);
+    healing_choice x = healing_choose(h, now);
+    if (x.kind == HEAL_END) return -1;
+    double wait = x.kind == HEAL_WAIT ? x.until - now : 0;
+    expect(h, now + wait, HEAL_OPEN);
+    healing_opened(h);
+    return wait;
+}
+
+static void starts_in_vain_are_fewer_and_fewer(void **state) {
+    (void)state;
+    healing *h = whole();
+    for (int i = 1; i < 51; i++) assert_true(kill_one(h, i, 1) == 0);  // each after a new step
+    assert_true(kill_one(h, 60, 0) == 1);
+    assert_true(kill_one(h, 70, 0) == 3);
+    assert_true(kill_one(h, 80, 0) == -1);
+    expect_end(h, 80, ERR_UNAVAILABLE, 1, "4 times in a row, and no new step was finished between");
+    free(h);
+    h = whole();  // a step that had been finished before is no new one
+    healing_step(h, 100);
+    assert_true(kill_one(h, 1, 0) == 0);
+    healing_step(h, 60);
+    healing_step(h, 100);
+    assert_true(kill_one(h, 2, 0) == 1);
+    healing_step(h, 101);
+    assert_true(kill_one(h, 3, 0) == 0);
+    free(h);
+}
+
+static void worlds_in_vain_end(void **state) {
+    (void)state;
+    healing *h = whole();
+    healing_opened(h);  // no rank has ended
+    for (int i = 0; i < HEALING_FRUITLESS - 1; i++) {
+        healing_ended(h, i, SIGKILL, 1 + i);  // another one each time
+        leave_all(h, i, 1 + i);
+        expect(h, 1 + i, HEAL_OPEN);
+        healing_opened(h);
+    }
+    healing_ended(h, 0, SIGKILL, 9);
+    leave_all(h, 0, 9);
+    expect_end(h, 9, ERR_INTERNAL, 0, "4 worlds in a row ended before a new step was finished after step 10");
+    healing_step(h, 11);
+    healing_opened(h);
+    assert_int_equal(h->fruitless, 0);
+    free(h);
+}
+
+// --- histories -------------------------------------------------------------------------------------------------------
+
+typedef struct dice {
+    uint64_t seed, n;
+} dice;
+
+static uint32_t roll(dice *d, uint32_t sides) {
+    uint32_t r[4];
+    philox4x32(r, d->seed, (uint32_t)d->n++, SITE_FAULT, 0, 0);
+    return r[0] % sides;
+}
+
+// A world is lost, by chance, in one of many ways; then the decisions are followed to the letter. Returns whether the
+// run goes on.
+static bool live(healing *h, dice *d, double *now) {
+    bool gone[SLOTS] = {false};
+    if (roll(d, 3)) healing_step(h, h->high + 1 + roll(d, 5));
+    for (int left = SLOTS; left;) {
+        int i = (int)roll(d, SLOTS);
+        if (!gone[i]) {
+            gone[i] = true, left--;
+            if (roll(d, 2)) healing_left(h, i, *now);
+            else healing_ended(h, i, roll(d, 2) ? SIGKILL : exited(roll(d, 40) ? ERR_UNAVAILABLE : ERR_DATA), *now);
+        }
+        healing_choice x = healing_choose(h, *now);
+        if (x.kind == HEAL_END) return false;
+        if (left && x.kind == HEAL_OPEN) fail_msg("a world was opened while %d ranks were in the last one", left);
+        if (!left) break;
+        *now += 0.01 * roll(d, 200);
+        if (healing_choose(h, *now).kind != HEAL_KILL) continue;
+        for (int k = 0; k < SLOTS; k++)
+            if (!gone[k]) gone[k] = true, left--, healing_killed(h, k), healing_ended(h, k, SIGKILL, *now);
+    }
+    for (int looks = 0;; looks++) {
+        healing_choice x = healing_choose(h, *now);
+        if (x.kind == HEAL_END) return false;
+        if (x.kind == HEAL_OPEN) break;
+        if (x.kind != HEAL_WAIT || x.until <= *now || looks > 3) fail_msg("all are out, and %d follows", x.kind);
+        *now = x.until;
+    }
+    healing_opened(h);
+    return true;
+}
+
+static void histories_come_to_an_end(void **state) {
+    (void)state;
+    int ended = 0;
+    for (uint64_t seed = 0; seed < 10000; seed++) {
+        dice d = {seed, 0};
+        double now = 1;
+        healing *h = whole();
+        int64_t high = h->high;
+        for (int worlds = 0, vain = 0; live(h, &d, &now); worlds++) {
+            vain = h->high > high ? 0 : vain + 1;
+            high = h->high;
+            if (vain > HEALING_FRUITLESS) fail_msg("seed %d: %d worlds in vain", (int)seed, vain);
+            if (worlds == 60) break;
+        }
+        ended += healing_choose(h, now).kind == HEAL_END;
+        free(h);
+    }
+    if (ended < 5000 || ended == 10000) fail_msg("%d of 10000 histories ended: they don't ask both", ended);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_are_waited_for),
+        cmocka_unit_test(none_need_have_ended),
+        cmocka_unit_test(what_would_be_met_again_ends_the_run),
+        cmocka_unit_test(a_start_that_fails_is_no_loss),
+        cmocka_unit_test(a_run_that_is_over_is_not_opened),
+        cmocka_unit_test(starts_in_vain_are_fewer_and_fewer),
+        cmocka_unit_test(worlds_in_vain_end),
+        cmocka_unit_test(histories_come_to_an_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

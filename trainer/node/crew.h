@@ -1,0 +1,85 @@
+// trainer/node/crew.h: the processes that a supervisor has started, and how they went. Internal to trainer/node/.
+#ifndef TRAINER_NODE_CREW_H
+#define TRAINER_NODE_CREW_H
+
+#include "trainer/node/healing.h"
+#include "trainer/node/notify.h"
+#include "trainer/node/supervisor.h"
+#include "trainer/node/yard.h"
+
+#include <sys/types.h>
+
+typedef struct crew {
+    board *b;
+    notify voice;
+    launch at;  // of the world that is open; closed once the ranks have it
+    int locals, world, node, nodes;
+    comm_place *place;  // locals of them, for messages after `at` was closed
+    pid_t *pid;         // locals of them; 0: not started, or ended
+    int left;           // ranks that have not ended
+    bool began;         // all of them have been ready once
+    // Healing.
+    healing *h;      // NULL: a lost rank ends the run
+    int *yard;       // locals of them, our ends; -1: none
+    int own_yard;    // in a rank: its end; -1: none
+    yard_news news;  // of the world that is open
+    uint32_t epoch;  // of the world that is open
+    double due;      // when to choose again; 0: when something happens
+    // How it went.
+    int root;                    // local rank whose end was the cause, -1: none
+    int root_status;             // as of wait(2)
+    char hopeless[HEALING_WHY];  // why no other world was opened, beside the cause
+    bool stopped;                // some rank ended with ERR_INTERRUPTED
+    bool forced;                 // we killed them on request
+    int asked;                   // requests to stop
+    int sent;                    // the last signal sent to all ranks, 0: none
+    double failed_at, asked_at;
+    // The watcher.
+    pid_t watcher;      // 0: there is none now
+    int starts, ended;  // how often it was started; how the last one ended, as of wait(2)
+    double started_at;
+} crew;
+
+// --- trainer/node/crew.c ---------------------------------------------------------------------------------------------
+
+// heals: a lost rank does not end the run.
+err_t crew_open(crew *w, const config *c, world_check fits, bool heals);
+void crew_close(crew *w);
+
+// Forks a rank. 0 in the new process; -1: there is none, see errno.
+pid_t crew_fork_one(crew *w, int local);
+err_t crew_no_process(const crew *w, int local, int why);  // why: as errno. Returns the error
+
+// Forks all ranks. Local rank that this process has become, or w->locals in the parent; -1: a fork failed.
+int crew_fork(crew *w);
+// After -1: ends those that were started. Returns the error.
+err_t crew_no_fork(crew *w);
+
+void crew_signal(crew *w, int signal);
+void crew_reap(crew *w, double now);
+
+// A rank that ends because another was lost returns ERR_UNAVAILABLE: it is the cause only if there is no better one.
+bool crew_is_cause(int status);
+
+// What of the parent's a forked process has no use for.
+void crew_forget(crew *w);
+
+// "rank 2 (localhost) was killed by signal 9 (Killed)": how a process ended. Returns dst.
+enum { CREW_END = 256 };
+const char *crew_end_text(const crew *w, int local, int status, char dst[CREW_END]);
+
+// --- trainer/node/next.c ---------------------------------------------------------------------------------------------
+
+// Looks after a run that heals: to be called after each look at the ranks. Local rank that this process has become, or
+// w->locals in the parent.
+int crew_heal(crew *w, const config *c, double now);
+
+// --- trainer/node/beside.c -------------------------------------------------------------------------------------------
+
+bool watcher_start(crew *w, double now);  // true in the new process
+bool watcher_is_due(const crew *w);       // it has ended, and is to be started again
+void watcher_reap(crew *w);
+void watcher_end(crew *w, const sigset_t *set);
+err_t watcher_live(crew *w, pid_t parent, const config *c, watch_body body);
+
+#endif

@@ -1,0 +1,110 @@
+// trainer/node/rank.c: see trainer/node/rank.h.
+#include "trainer/node/rank.h"
+
+#include "trainer/node/notify.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+// systemd may signal every process of the unit, and people use killall: a rank handles SIGTERM as its supervisor does.
+// LISTENED, from this process itself, ends the thread: cancelling it would need libgcc_s, which a bare machine has not.
+enum { LISTENED = SIGUSR2 };
+static void *listen_for_term(void *ctx) {
+    board *b = ctx;
+    siginfo_t from;
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, LISTENED);
+    for (int heard = 0;;) {
+        int signal = sigwaitinfo(&wanted, &from);
+        if (signal == LISTENED && from.si_pid == getpid()) return NULL;
+        if (signal != SIGTERM) continue;
+        if (heard++) _exit(ERR_INTERRUPTED);
+        atomic_store(&b->stop, 1);
+    }
+}
+
+static err_t start_listener(pthread_t *listener, board *b, const sigset_t *before) {
+    sigset_t all, term = *before;
+    sigfillset(&all);
+    sigaddset(&term, SIGTERM);
+    signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C reaches the whole group; the supervisor passes it on
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    int failed = pthread_create(listener, NULL, listen_for_term, b);
+    pthread_sigmask(SIG_SETMASK, &term, NULL);
+    return failed ? err_set(ERR_INTERNAL, "no thread to listen for SIGTERM: %s", strerror(failed)) : ERR_OK;
+}
+
+// Whole cores of a container's quota (cgroup v2); more threads than that would be throttled.
+static int quota_cores(int cores) {
+    double quota, period;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (!f) return cores;
+    bool limited = fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0 && quota / period < cores;
+    fclose(f);
+    return limited ? (int)(quota / period) : cores;
+}
+
+// Binds this rank to its equal share of the cores; neighbouring ranks get neighbouring cores. If there are more ranks
+// than cores, each gets one thread. Returns the number of threads, 0: not known.
+static int take_cores(int local, int locals) {
+    cpu_set_t all, mine;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return 0;
+    int n = CPU_COUNT(&all), from = local * n / locals, to = (local + 1) * n / locals, seen = 0;
+    if (locals > n) from = local % n, to = from + 1;
+    CPU_ZERO(&mine);
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &all)) continue;
+        if (seen >= from && seen < to) CPU_SET(core, &mine);
+        seen++;
+    }
+    sched_setaffinity(0, sizeof mine, &mine);  // a refusal costs some speed; the number of threads is still right
+    int allowed = quota_cores(n) / locals, share = to - from;
+    return share < allowed ? share : allowed > 1 ? allowed : 1;
+}
+
+static err_t run_body(const config *c, const launch *at, board *b, rank_body body) {
+    if (at->locals == 1 || c->device.threads) return body(c, at, b);
+    config *mine = malloc(sizeof *mine);
+    if (!mine) return err_set(ERR_INTERNAL, "no memory for a rank's settings");
+    *mine = *c;
+    mine->device.threads = take_cores(at->local, at->locals);
+    err_t rc = body(mine, at, b);
+    free(mine);
+    return rc;
+}
+
+// Puts this rank's name before the text, unless it is there: the team adds it to errors that it sends to others.
+static void say_who(const comm_place *me) {
+    char who[COMM_NAME];
+    comm_place_text(me, who);
+    if (strncmp(err_last()->text, who, strlen(who)) != 0) err_prefix("%s", who);
+}
+
+err_t rank_live(launch *at, board *b, int local, const rank_life *of, int *rank) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != of->parent) raise(SIGKILL);  // the parent died before prctl
+    launch_become(at, local);
+    notify_forget();
+    *rank = at->rank;
+    atomic_store(&b->rank[local].pid, getpid());
+    pthread_t listener;
+    int world = at->world;
+    comm_place me = at->place[at->rank];
+    err_t rc = start_listener(&listener, b, of->before);
+    if (rc == ERR_OK) {
+        rc = run_body(of->c, at, b, of->body);
+        pthread_kill(listener, LISTENED);
+        pthread_join(listener, NULL);
+    }
+    if (rc != ERR_OK && rc != ERR_INTERRUPTED && world > 1) say_who(&me);
+    launch_close(at);
+    return rc;
+}

@@ -1,0 +1,27 @@
+// trainer/node/rank.h: what a process does that the supervisor has forked to be a rank.
+#ifndef TRAINER_NODE_RANK_H
+#define TRAINER_NODE_RANK_H
+
+#include "comm/team/team.h"
+#include "trainer/config/config.h"
+#include "trainer/log/board.h"
+
+#include <signal.h>
+
+// The body of a rank. With [device] threads = 0 and several ranks on this node, its config has its share of the
+// threads. Its main thread and the threads that it starts have SIGTERM blocked: the signal has its own listener, and
+// interrupts no call.
+typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
+
+typedef struct rank_life {
+    const config *c;
+    rank_body body;
+    pid_t parent;            // dies with it
+    const sigset_t *before;  // the signals that were blocked before the supervisor blocked its own
+} rank_life;
+
+// From here on this process is local rank `local`: *rank is its number. Returns what body did; with several ranks the
+// text begins with "rank R (host): ", except with ERR_INTERRUPTED. Closes the launch.
+err_t rank_live(launch *at, board *b, int local, const rank_life *of, int *rank);
+
+#endif
