@@ -198,6 +198,10 @@ packages:
 soak: all
 	@sh test/soak.sh $(BIN)
 
+# 200 kills in one run that heals itself, in each of six layouts: SEED=n, KILLS=n
+chaos: all
+	@LOCKSTEP_BIN=$(BIN) sh test/chaos.sh
+
 # With clang and libFuzzer: make fuzz TARGET=shard SECONDS=600
 TARGET  ?= shard
 SECONDS ?= 60
@@ -214,4 +218,4 @@ mutate: deps
 	@sh test/mutate/run.sh
 
 .PHONY: check-deps test check tests sim sim-race sim-asan gpu-check interop fuzzers asan tsan tsan-programs fuzz \
-        bench bench-programs bench-cpu bench-sample packages soak mutate
+        bench bench-programs bench-cpu bench-sample packages soak chaos mutate

@@ -310,7 +310,8 @@ static void leave(watcher *w) {
     const frame bye = {.type = FRAME_BYE};
     say_to_all(w, &bye);
     w->parting = true;
-    w->leave_by = w->now + leave_answer_s;
+    // On one machine all have heard of a failure by themselves, and what was sent is read whoever closes first.
+    w->leave_by = w->now + (failed && t->at->nodes == 1 ? 0 : leave_answer_s);
 }
 
 // Sleeps until something comes, or is due.

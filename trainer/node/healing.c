@@ -25,8 +25,9 @@ void healing_step(healing *h, int64_t step) {
     if (step > h->high) h->high = step;
 }
 
-static void note_failure(healing *h, double now) {
+static void note_out(healing *h, double now) {
     if (h->failed_at == 0) h->failed_at = now;
+    h->out_at = now;
 }
 
 void healing_ended(healing *h, int slot, int status, double now) {
@@ -35,12 +36,12 @@ void healing_ended(healing *h, int slot, int status, double now) {
     s->deaths = s->deaths && s->high == h->high ? s->deaths + 1 : 1;
     s->high = h->high;
     if (h->first < 0) h->first = slot;
-    note_failure(h, now);
+    note_out(h, now);
 }
 
 void healing_left(healing *h, int slot, double now) {
     h->slot[slot].place = SLOT_LEFT;
-    note_failure(h, now);
+    note_out(h, now);
 }
 
 void healing_killed(healing *h, int slot) { h->slot[slot].hung = true; }

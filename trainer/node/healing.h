@@ -38,6 +38,7 @@ typedef struct healing {
     int64_t high_then;  // the same, when this world was opened
     int fruitless;      // worlds before this one, in a row, in which no higher step was finished
     double failed_at;   // when the first rank ended or left; 0: all are in
+    double out_at;      // and the last one
     int first;          // which one was the first to end, -1: none has
     healing_slot slot[];
 } healing;

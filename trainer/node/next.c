@@ -30,10 +30,10 @@ static void stop_healing(crew *w, const healing_choice *x, double now) {
 }
 
 // What the ranks of the next world are told of the end of this one.
-static void describe(crew *w, double now) {
+static void describe(crew *w) {
     const healing *h = w->h;
     char end[CREW_END];
-    w->news = (yard_news){.failed_at = h->failed_at, .left_at = now};
+    w->news = (yard_news){.failed_at = h->failed_at, .left_at = h->out_at};
     text t = {.at = w->news.why, .room = sizeof w->news.why};
     for (int i = 0; i < h->slots; i++) {
         const healing_slot *s = &h->slot[i];
@@ -84,7 +84,7 @@ static void give_world(crew *w) {
 }
 
 static int next_world(crew *w, const config *c, double now) {
-    describe(w, now);
+    describe(w);
     clear_board(w);
     int local = open_world(w, c) == ERR_OK ? fork_lost(w) : -1;
     if (local >= 0 && local < w->locals) return local;
