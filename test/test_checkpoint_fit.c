@@ -73,7 +73,7 @@ static void test_groups(void **state) {
     OK(ckpt_load(path, &w->s, &w->at, false));
     fill(same, 1, 0);
     assert_true(group_equal(w->master, same->master) && group_equal(w->m, same->m) && !group_equal(w->v, same->v));
-    w->s = adam;
+    w->s = adam, w->s.group[1].name = "m";
     FAILS(ckpt_load(path, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer", "init_from");
     w->s = keep, w->s.group[1].name = "m";
     FAILS(ckpt_load(path, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
@@ -95,6 +95,38 @@ static void test_groups(void **state) {
     holds(w, "step-00000001 step-00000002 ");
     for (int i = 0; i < PARAMS; i++) free(third[i].data);
     drop_world(same);
+}
+
+// However many groups there are, and in whichever order a build names them: each is loaded from that of its name.
+static void test_names(void **state) {
+    enum { MANY = 9 };
+    static const char *const names[MANY] = {"", "m", "v", "buf", "slow", "row", "column", "residual", "mean"};
+    world *w = *state;
+    ckpt_tensor tensor[MANY][PARAMS], was[MANY][PARAMS];
+    ckpt_group group[MANY];
+    char path[IO_PATH], hash[17], state_hash[17], now[17];
+    for (int g = 0; g < MANY; g++) {
+        make_group(tensor[g], 5), make_group(was[g], 5);
+        fill_group(tensor[g], 10 + (uint32_t)g), fill_group(was[g], 10 + (uint32_t)g);
+        group[g] = (ckpt_group){names[g], tensor[g]};
+    }
+    w->s.groups = MANY, w->s.group = group;
+    save_step(w, 1, 5);
+    OK(ckpt_state_hash(&w->s, &w->at, now));
+    path_of(path, w, 1, "");
+    OK(ckpt_hash_dir(path, hash, state_hash));
+    assert_string_equal(state_hash, now);
+    for (int g = 0; g < MANY; g++) fill_group(tensor[g], 1);
+    for (int g = 1; g < MANY; g++) group[g] = (ckpt_group){names[MANY - g], tensor[MANY - g]};
+    OK(ckpt_load(path, &w->s, &w->at, false));
+    for (int g = 0; g < MANY; g++)
+        if (!group_equal(tensor[g], was[g])) fail_msg("group %s is not as it was saved", names[g]);
+    group[MANY - 1].name = "max";
+    FAILS(ckpt_load(path, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    group[MANY - 1].name = names[1], w->s.groups = MANY - 1;
+    FAILS(ckpt_load(path, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    for (int g = 0; g < MANY; g++)
+        for (int i = 0; i < PARAMS; i++) free(tensor[g][i].data), free(was[g][i].data);
 }
 
 static void test_mismatches(void **state) {
@@ -392,8 +424,8 @@ static void test_revisions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_groups),    TEST(test_mismatches), TEST(test_no_warmup), TEST(test_open_keys),
-        TEST(test_version_1), TEST(test_version_2),  TEST(test_device),    TEST(test_revisions),
+        TEST(test_groups),    TEST(test_names),     TEST(test_mismatches), TEST(test_no_warmup), TEST(test_open_keys),
+        TEST(test_version_1), TEST(test_version_2), TEST(test_device),     TEST(test_revisions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static const char small_model[] =
 static const struct {
     const char *settings;
     int type, arrays;
-    const char *names[OPTIMIZER_ARRAYS];
+    const char *names[2];
 } kinds[] = {
     {"[optimizer]\ntype = adamw\n", OPTIMIZER_ADAMW, 2, {"m", "v"}},
     {"[optimizer]\ntype = adamw\nmomentum = 0.9\n", OPTIMIZER_ADAMW, 2, {"m", "v"}},  // not its own

@@ -319,11 +319,12 @@ static const change *changed(const forking *f, const char *key) {
 
 // What the optimizer keeps must be what the checkpoint has.
 static err_t compare_arrays(const forking *f) {
-    const char *names[OPTIMIZER_ARRAYS];
-    int arrays = optimizers[f->is->optimizer.type]->arrays(&f->is->optimizer, names);
-    bool same = f->m.groups == 1 + arrays;
-    for (int i = 0; i < arrays && same; i++) same = is(f->m.group[1 + i], names[i]);
-    if (same) return ERR_OK;
+    const optimizer *rule = optimizers[f->is->optimizer.type];
+    const char *name;
+    int arrays = 0;
+    bool same = true;
+    for (; (name = rule->array(&f->is->optimizer, arrays)); arrays++) same = same && manifest_group(&f->m, name);
+    if (same && f->m.groups == 1 + arrays) return ERR_OK;
     const change *c = changed(f, "optimizer.momentum");
     if (c) return forbid(f, c->key, c->was, c->is, "what the optimizer keeps of each weight would not fit");
     return err_set(

@@ -117,6 +117,7 @@ static state_options state_options_of(const session *x) {
         .stage = grid_group_size(&x->shape, GROUP_DATA) > 1 ? (int)c->parallel.zero : 0,
         .offload = x->kind != SESSION_INFERENCE && c->parallel.offload,
         .training = x->kind != SESSION_INFERENCE,
+        .rule = optimizers[c->optimizer.type],
         .optimizer = &c->optimizer,
         .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,

@@ -65,6 +65,7 @@ typedef struct world {
     int fd;  // of the shared world's manifest.json, an unnamed file in memory: no disk is waited for
     float data[3][8];
     ckpt_tensor tensor[3][2];
+    ckpt_group group[3];
     ckpt_state s;
     run_progress at;
 } world;
@@ -73,12 +74,9 @@ static void init(world *w) {
     for (int g = 0; g < 3; g++) {
         w->tensor[g][0] = (ckpt_tensor){.name = "wte", .dims = 2, .size = {2, 3}, .count = 6, .data = w->data[g]};
         w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .count = 2, .data = w->data[g] + 6};
+        w->group[g] = (ckpt_group){g == 0 ? "" : g == 1 ? "m" : "v", w->tensor[g]};
     }
-    w->s = (ckpt_state){.params = 2,
-                        .groups = 3,
-                        .group = {{"", w->tensor[0]}, {"m", w->tensor[1]}, {"v", w->tensor[2]}},
-                        .keys = 1,
-                        .data_hash = "0011223344556677"};
+    w->s = (ckpt_state){.params = 2, .groups = 3, .group = w->group, .keys = 1, .data_hash = "0011223344556677"};
     w->s.key[0] = (ckpt_key){.key = "batch.global", .value = "24"};
     w->at = (run_progress){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
 }

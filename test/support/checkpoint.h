@@ -25,6 +25,7 @@ enum { PARAMS = 3 };
 typedef struct world {
     char dir[256];  // the run's
     ckpt_tensor master[PARAMS], m[PARAMS], v[PARAMS];
+    ckpt_group group[4];  // those three, and room for one more
     ckpt_state s;
     run_progress at;
 } world;
@@ -50,11 +51,10 @@ static inline world *make_world(const char *dir, int64_t rows) {
     world *w = calloc(1, sizeof *w);
     strcpy(w->dir, dir);
     make_group(w->master, rows), make_group(w->m, rows), make_group(w->v, rows);
-    w->s = (ckpt_state){.params = PARAMS,
-                        .groups = 3,
-                        .group = {{"", w->master}, {"m", w->m}, {"v", w->v}},
-                        .data_hash = "0123456789abcdef",
-                        .build = "test-1"};
+    w->group[0] = (ckpt_group){"", w->master}, w->group[1] = (ckpt_group){"m", w->m};
+    w->group[2] = (ckpt_group){"v", w->v};
+    w->s = (ckpt_state){
+        .params = PARAMS, .groups = 3, .group = w->group, .data_hash = "0123456789abcdef", .build = "test-1"};
     add_key(&w->s, "batch.global", "24");
     add_key(&w->s, "model.type", "gpt");
     add_key(&w->s, "optimizer.lr", "0.001 \"quoted\" \xc3\xa9");

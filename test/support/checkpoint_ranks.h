@@ -89,6 +89,7 @@ typedef struct dealt {
     run_progress at;
     int slicing;
     ckpt_tensor tensor[3][TENSORS];  // masters, m, v
+    ckpt_group group[3];
 } dealt;
 
 static inline int64_t elements_of(int i) {
@@ -179,11 +180,9 @@ static inline void open_dealt(dealt *d, uint32_t deal, int slicing, int rank, in
             t->data = malloc((size_t)t->count * 4);  // of its own size, so that the sanitizer sees an element too far
         }
     d->slicing = slicing;
-    d->s = (ckpt_state){.params = TENSORS,
-                        .groups = 3,
-                        .group = {{"", d->tensor[0]}, {"m", d->tensor[1]}, {"v", d->tensor[2]}},
-                        .data_hash = "0123456789abcdef",
-                        .build = "test-1"};
+    for (int g = 0; g < 3; g++) d->group[g] = (ckpt_group){g == 0 ? "" : g == 1 ? "m" : "v", d->tensor[g]};
+    d->s = (ckpt_state){
+        .params = TENSORS, .groups = 3, .group = d->group, .data_hash = "0123456789abcdef", .build = "test-1"};
     add_key(&d->s, "batch.global", "24");
     add_key(&d->s, "model.type", "gpt");
 }

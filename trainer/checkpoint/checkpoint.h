@@ -36,7 +36,6 @@ enum {
     CKPT_KEY = 64,
     CKPT_VALUE = 1024,
     CKPT_KEYS_MAX = 64,
-    CKPT_GROUPS = 4,
     CKPT_GROUP_NAME = 16,
     CKPT_DIMS = 4,
     CKPT_SOURCES = 17,
@@ -100,9 +99,9 @@ typedef struct ckpt_state {
     char build[64];      // informative, as are the sources
     char sources[CKPT_SOURCES];
     ckpt_origin origin;
-    int params;  // tensors of each group
-    int groups;  // the masters, and after them what the optimizer keeps: nothing for inference
-    ckpt_group group[CKPT_GROUPS];
+    int params;              // tensors of each group
+    int groups;              // the masters, and after them what the optimizer keeps: nothing for inference
+    ckpt_group *group;       // [groups], its owner's. A checkpoint's groups are matched with these by name
     comm *ranks;             // NULL: alone
     stream *s;               // orders their calls; NULL when alone
     struct ckpt_work *work;  // of ckpt_prepare; NULL when alone

@@ -92,9 +92,10 @@ static err_t allocate_tables(manifest *m, const ckpt_work *w) {
             for (int i = 0; i < m->params; i++) parts += slices_of(&w->order[i], work_span(w, g, r, i));
     m->key = calloc(CKPT_KEYS_MAX, sizeof *m->key);
     m->file = calloc(FILE_KINDS * (size_t)m->world, sizeof *m->file);
+    m->group = calloc((size_t)m->groups, sizeof *m->group);
     m->tensor = calloc((size_t)m->groups * (size_t)m->params, sizeof *m->tensor);
     m->part = calloc(parts + 1, sizeof *m->part);
-    if (m->key && m->file && m->tensor && m->part) return ERR_OK;
+    if (m->key && m->file && m->group && m->tensor && m->part) return ERR_OK;
     return err_set(ERR_INTERNAL, "no memory for the manifest of %d parameters in %zu parts", m->params, parts);
 }
 

@@ -61,16 +61,23 @@ void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
     digest_end(&group, out);
 }
 
-void state_digest(uint8_t group[][CKPT_DIGEST], int groups, const run_progress *at, uint8_t out[CKPT_DIGEST]) {
+void state_digest_begin(state_digest *x) {
+    digest_begin(&x->d);
+    x->groups = 0;
+}
+
+void state_digest_put(state_digest *x, const uint8_t group[CKPT_DIGEST]) {
+    digest_put(&x->d, group, CKPT_DIGEST);
+    x->groups++;
+}
+
+void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_DIGEST]) {
     enum { LEAST = 3 };
-    digest d;
     uint8_t none[CKPT_DIGEST];
     int64_t counters[] = {at->step, at->adam_t, at->skipped, at->good_steps};
     group_digest(NULL, 0, none);
-    digest_begin(&d);
-    digest_put(&d, group, (size_t)groups * CKPT_DIGEST);
-    for (int g = groups; g < LEAST; g++) digest_put(&d, none, sizeof none);
-    digest_put(&d, counters, sizeof counters);
-    digest_put(&d, &at->loss_scale, sizeof at->loss_scale);
-    digest_end(&d, out);
+    while (x->groups < LEAST) state_digest_put(x, none);
+    digest_put(&x->d, counters, sizeof counters);
+    digest_put(&x->d, &at->loss_scale, sizeof at->loss_scale);
+    digest_end(&x->d, out);
 }

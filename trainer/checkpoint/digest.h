@@ -37,8 +37,14 @@ uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const 
 // The digest of a group of n tensors whose elements are all on this rank.
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
 
-// group: the digests of `groups` groups, masters first.
-void state_digest(uint8_t group[][CKPT_DIGEST], int groups, const run_progress *at, uint8_t out[CKPT_DIGEST]);
+// The digest of a state: put the digests of its groups, masters first; the end adds the counters.
+typedef struct state_digest {
+    digest d;
+    int groups;  // so far
+} state_digest;
+void state_digest_begin(state_digest *x);
+void state_digest_put(state_digest *x, const uint8_t group[CKPT_DIGEST]);
+void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_DIGEST]);
 
 // The first n bytes as 2n hex digits and a NUL.
 void digest_hex(char *hex, const uint8_t *d, size_t n);

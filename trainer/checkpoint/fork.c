@@ -114,10 +114,9 @@ static bool same_counters(const run_progress *a, const run_progress *b) {
 }
 
 static err_t make_hash(const copying *x, manifest *as) {
-    uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+    uint8_t state[CKPT_DIGEST];
     if (same_counters(&x->m->at, &as->at)) return ERR_OK;
-    TRY(ckpt_digest_dir(x->to, x->m, group));
-    state_digest(group, x->m->groups, &as->at, state);
+    TRY(ckpt_digest_dir(x->to, x->m, &as->at, state));
     digest_hex(as->state_hash, state, 8);
     return ERR_OK;
 }

@@ -61,6 +61,12 @@ void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const ma
     else snprintf(name, CKPT_NAME, "%s@%" PRId64, t->name, p->first);
 }
 
+manifest_tensor *manifest_group(const manifest *m, const char *name) {
+    for (int g = 0; g < m->groups; g++)
+        if (strcmp(m->group[g], name) == 0) return m->tensor + (size_t)g * (size_t)m->params;
+    return NULL;
+}
+
 int manifest_parts_in(const manifest *m, int file) {
     int count = 0;
     for (int p = 0; p < m->parts; p++) count += m->part[p].file == file;
@@ -79,6 +85,7 @@ void manifest_close(manifest *m) {
     free(m->key);
     free(m->plan);
     free(m->file);
+    free(m->group);
     free(m->tensor);
     free(m->part);
     *m = (manifest){0};
@@ -563,13 +570,13 @@ static err_t read_tensors(reader *r) {
     size_t count = json_array_size(from), masters = 0;
     bool more = m->file[m->files - 1].kind == FILE_OPTIMIZER;
     while (masters < count && is_in_model_file(r, json_array_get(from, masters))) masters++;
-    if (masters == 0 || count % masters != 0 || count / masters > CKPT_GROUPS || count > INT32_MAX ||
-        more != (count > masters))
+    if (masters == 0 || count % masters != 0 || count > INT32_MAX || more != (count > masters))
         return wrong(r, "tensors", "as many tensors in each of the optimizer's arrays as parameters");
     m->params = (int)masters;
     m->groups = (int)(count / masters);
+    m->group = calloc(count / masters, sizeof *m->group);
     m->tensor = calloc(count, sizeof *m->tensor);
-    if (!m->tensor) return err_set(ERR_INTERNAL, "%s: no memory for %zu tensors", r->path, count);
+    if (!m->group || !m->tensor) return err_set(ERR_INTERNAL, "%s: no memory for %zu tensors", r->path, count);
     for (int i = 0; i < (int)count; i++) {
         const json_t *entry = json_array_get(from, (size_t)i);
         manifest_tensor *t = &m->tensor[i];

@@ -70,10 +70,10 @@ typedef struct manifest {
     int world;  // ranks that wrote it
     int files;  // first the model's, then the optimizer's, each in order of rank
     manifest_file *file;
-    int params;                                // tensors of each group
-    int groups;                                // the masters, then what the optimizer kept
-    char group[CKPT_GROUPS][CKPT_GROUP_NAME];  // their names: "", "m", "v"
-    manifest_tensor *tensor;                   // groups * params of them, group after group, each in name-table order
+    int params;                      // tensors of each group
+    int groups;                      // the masters, then what the optimizer kept
+    char (*group)[CKPT_GROUP_NAME];  // [groups] their names: "", "m", "v"
+    manifest_tensor *tensor;         // groups * params of them, group after group, each in name-table order
     int parts;
     manifest_part *part;
     uint8_t digest[CKPT_DIGEST];  // its own, after reading
@@ -91,6 +91,8 @@ bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p);
 // The number of a part's first element in the tensor, as it is stored (order.h).
 int64_t manifest_part_first(const manifest_tensor *t, const manifest_part *p);
 ckpt_order manifest_order(const manifest_tensor *t);
+// The tensors of the group of this name, [params]; NULL: there is no such group.
+manifest_tensor *manifest_group(const manifest *m, const char *name);
 // The name of a tensor's part in its file.
 void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p);
 // Parts in a file.

@@ -11,8 +11,9 @@
 
 static void close_work(ckpt_work *w) {
     if (!w) return;
-    for (int g = 0; g < CKPT_GROUPS; g++) free(w->mine[g]);
-    free(w->order), free(w->span), free(w->turn), free(w->base), free(w->cut), free(w->gathered), free(w->chunk);
+    for (int g = 0; w->mine && g < w->groups; g++) free(w->mine[g]);
+    free(w->mine), free(w->order), free(w->span), free(w->turn), free(w->base), free(w->cut), free(w->gathered),
+        free(w->chunk);
     free(w);
 }
 
@@ -49,7 +50,8 @@ static err_t new_work(ckpt_work **out, const ckpt_state *s) {
     w->turn = calloc((size_t)w->world, sizeof *w->turn);
     w->base = calloc((size_t)w->params + 1, sizeof *w->base);
     w->cut = calloc((size_t)w->groups * ((size_t)w->world + 1), sizeof *w->cut);
-    if (!w->order || !w->span || !w->turn || !w->base || !w->cut)
+    w->mine = calloc((size_t)w->groups, sizeof *w->mine);
+    if (!w->order || !w->span || !w->turn || !w->base || !w->cut || !w->mine)
         return err_set(ERR_INTERNAL, "no memory for the parts of %d tensors on %d ranks", w->params, w->world);
     TRY(set_orders(w, s));
     for (int g = 0; g < w->groups; g++)

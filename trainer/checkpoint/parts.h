@@ -18,13 +18,13 @@ typedef struct ckpt_turn {
 typedef struct ckpt_work {
     const ckpt_state *of;  // its ranks
     int rank, world, groups, params;
-    ckpt_order *order;           // [params]
-    ckpt_span *span;             // [group][rank][param]
-    ckpt_turn *turn;             // [world] of one tensor: see work_turns
-    int64_t *base;               // [params + 1]: number of the first chunk of each tensor; last: of all chunks
-    size_t *cut;                 // [group][world + 1]: where a rank's digests are in `gathered`, in bytes
-    uint8_t *mine[CKPT_GROUPS];  // digests of the chunks that this rank has, tensor after tensor
-    uint8_t *gathered, *chunk;   // of all chunks of one group: rank after rank, and in order of tensors
+    ckpt_order *order;          // [params]
+    ckpt_span *span;            // [group][rank][param]
+    ckpt_turn *turn;            // [world] of one tensor: see work_turns
+    int64_t *base;              // [params + 1]: number of the first chunk of each tensor; last: of all chunks
+    size_t *cut;                // [group][world + 1]: where a rank's digests are in `gathered`, in bytes
+    uint8_t **mine;             // [group]: digests of the chunks that this rank has, tensor after tensor
+    uint8_t *gathered, *chunk;  // of all chunks of one group: rank after rank, and in order of tensors
 } ckpt_work;
 
 static inline const ckpt_span *work_span(const ckpt_work *w, int group, int rank, int param) {

@@ -266,10 +266,9 @@ static bool is_converted(const manifest_tensor *t, const ckpt_order *now) {
     return !order_equal(&o, now);
 }
 
-static err_t read_group(source *x, int group, const ckpt_tensor *to, ckpt_work *w) {
-    uint8_t *chunk = w->mine[group];
+static err_t read_group(source *x, const manifest_tensor *from, const ckpt_tensor *to, ckpt_work *w, uint8_t *chunk) {
     for (int i = 0; i < w->params; i++) {
-        const manifest_tensor *t = &x->m->tensor[group * w->params + i];
+        const manifest_tensor *t = &from[i];
         TRY(is_converted(t, &w->order[i]) ? convert_tensor(x, t, &to[i], &chunk) : read_tensor(x, t, &to[i], &chunk));
     }
     return ERR_OK;
@@ -281,7 +280,8 @@ static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s
     if (!x) return err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
     *x = (source){.dir = dir, .m = m, .scratch = malloc(ORDER_PIECE * sizeof(float))};
     err_t rc = x->scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
-    for (int g = 0; g < w->groups && rc == ERR_OK; g++) rc = read_group(x, g, s->group[g].tensor, w);
+    for (int g = 0; g < w->groups && rc == ERR_OK; g++)
+        rc = read_group(x, manifest_group(m, s->group[g].name), s->group[g].tensor, w, w->mine[g]);
     source_close(x);
     free(x);
     return rc;
@@ -302,13 +302,14 @@ static err_t part_damaged(const char *dir, const manifest *m, const manifest_ten
     return rc;
 }
 
-// Compares the digests from work_gather with the manifest. A damaged part is reported by the ranks that read it: their
-// node's copy is damaged. *whole = false on all ranks.
-static err_t verify_group(const char *dir, const manifest *m, const ckpt_work *w, int group, bool *whole) {
+// Compares a group's digests from work_gather with those of `from`, the group in the manifest. A damaged part is
+// reported by the ranks that read it: their node's copy is damaged. *whole = false on all ranks.
+static err_t verify_group(const char *dir, const manifest *m, const manifest_tensor *from, const ckpt_work *w,
+                          int group, bool *whole) {
     uint8_t found[CKPT_DIGEST];
     err_t rc = ERR_OK;
     for (int i = 0; i < w->params && rc == ERR_OK; i++) {
-        const manifest_tensor *t = &m->tensor[group * w->params + i];
+        const manifest_tensor *t = &from[i];
         const ckpt_span *mine = work_span(w, group, w->rank, i);
         bool parts = true;
         if (is_converted(t, &w->order[i])) continue;  // verified where it was read
@@ -339,39 +340,58 @@ static err_t compare_hash(const char *dir, const char *what, const uint8_t found
                    what, hex, recorded);
 }
 
-// group (=): the digests of the groups.
-static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w,
-                           uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
-    uint8_t state[CKPT_DIGEST];
-    bool whole = true;
+// The state's group of this name; -1: it has none.
+static int find_group(const ckpt_state *s, const char *name) {
+    for (int g = 0; g < s->groups; g++)
+        if (strcmp(s->group[g].name, name) == 0) return g;
+    return -1;
+}
+
+// all (=): begun, with the digests of the groups that the state has, in the manifest's order. hash (=) the masters'.
+static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w, state_digest *all,
+                           uint8_t hash[CKPT_DIGEST], bool *whole) {
     err_t rc = ERR_OK;
-    for (int g = 0; g < w->groups; g++) {  // also after a failure: the other ranks gather too
+    state_digest_begin(all);
+    for (int k = 0; k < m->groups; k++) {  // also after a failure: the other ranks gather too
+        uint8_t group[CKPT_DIGEST];
+        int g = find_group(s, m->group[k]);
+        if (g < 0) continue;
         TRY(work_gather(w, g));
-        if (rc == ERR_OK) rc = verify_group(dir, m, w, g, &whole);
-        work_group_digest(w, s->group[g].tensor, group[g]);
+        if (rc == ERR_OK) rc = verify_group(dir, m, manifest_group(m, m->group[k]), w, g, whole);
+        work_group_digest(w, s->group[g].tensor, group);
+        state_digest_put(all, group);
+        if (k == GROUP_MASTER) memcpy(hash, group, CKPT_DIGEST);
     }
+    return rc;
+}
+
+static err_t verify_state(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w, state_digest *all) {
+    uint8_t hash[CKPT_DIGEST], state[CKPT_DIGEST];
+    bool whole = true;
+    err_t rc = verify_groups(dir, m, s, w, all, hash, &whole);
     if (rc != ERR_OK || !whole) return rc;
     for (int i = 0; i < w->params; i++)
         if (is_converted(&m->tensor[i], &w->order[i])) return ERR_OK;  // the checkpoint's hashes are of other chunks
-    TRY(compare_hash(dir, "hash", group[GROUP_MASTER], m->hash));
+    TRY(compare_hash(dir, "hash", hash, m->hash));
     if (w->groups == 1 && m->groups > 1) return ERR_OK;  // what the optimizer kept was not read
-    state_digest(group, w->groups, &m->at, state);
+    state_digest stored = *all;
+    state_digest_end(&stored, &m->at, state);
     return compare_hash(dir, "state_hash", state, m->state_hash);
 }
 
-static err_t read_and_digest(const char *dir, const manifest *m, ckpt_state *s,
-                             uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+// all (=): as of verify_groups.
+static err_t read_and_digest(const char *dir, const manifest *m, ckpt_state *s, state_digest *all) {
     ckpt_work *w;
     TRY(ckpt_agree(s, work_open(&w, s)));
     err_t rc = ckpt_agree(s, read_groups(dir, m, s, w));
-    if (rc == ERR_OK) rc = ckpt_agree(s, verify_groups(dir, m, s, w, group));
+    if (rc == ERR_OK) rc = ckpt_agree(s, verify_state(dir, m, s, w, all));
     work_close_own(w, s);
     return rc;
 }
 
 err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s) {
-    uint8_t group[CKPT_GROUPS][CKPT_DIGEST];
-    return read_and_digest(dir, m, s, group);
+    state_digest all;
+    return read_and_digest(dir, m, s, &all);
 }
 
 // --- does it fit -----------------------------------------------------------------------------------------------------
@@ -465,7 +485,7 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
 // A state of masters alone reads those of any checkpoint.
 static err_t compare_groups(const char *dir, const manifest *m, const ckpt_state *s) {
     for (int g = GROUP_OPTIMIZER; g < s->groups; g++) {
-        if (s->groups == m->groups && strcmp(s->group[g].name, m->group[g]) == 0) continue;
+        if (s->groups == m->groups && manifest_group(m, s->group[g].name)) continue;
         return err_set(
             ERR_CONFIG,
             "%s: holds no optimizer state%s, and training can't continue from it: use its model.safetensors as [model] "
@@ -633,9 +653,8 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at) {
     return rc;
 }
 
-// Reads the state that the manifest describes; its tables have no memory to read into.
-static err_t read_all(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table,
-                      uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+// The state that the manifest describes; its tables have no memory to read into.
+static void describe_all(ckpt_state *s, const manifest *m, ckpt_tensor *table) {
     s->params = m->params;
     s->groups = m->groups;
     for (int g = 0; g < m->groups; g++) {
@@ -652,22 +671,29 @@ static err_t read_all(const char *dir, const manifest *m, ckpt_state *s, ckpt_te
             snprintf(t->name, sizeof t->name, "%s", m->tensor[i].name);  // the parameter's
         }
     }
-    return read_and_digest(dir, m, s, group);
 }
 
-err_t ckpt_digest_dir(const char *dir, const manifest *m, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+err_t ckpt_digest_dir(const char *dir, const manifest *m, const run_progress *at, uint8_t state[CKPT_DIGEST]) {
     ckpt_state *s = calloc(1, sizeof *s);
-    ckpt_tensor *table = calloc((size_t)m->groups * (size_t)m->params + 1, sizeof *table);
-    err_t rc = s && table ? read_all(dir, m, s, table, group) : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
-    free(s), free(table);
+    ckpt_group *group = calloc((size_t)m->groups, sizeof *group);
+    ckpt_tensor *table = calloc((size_t)m->groups * (size_t)m->params, sizeof *table);
+    err_t rc = s && group && table ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
+    state_digest all;
+    if (rc == ERR_OK) {
+        s->group = group;
+        describe_all(s, m, table);
+        rc = read_and_digest(dir, m, s, &all);
+    }
+    if (rc == ERR_OK) state_digest_end(&all, at, state);
+    free(s), free(group), free(table);
     return rc;
 }
 
 err_t ckpt_hash_dir(const char *ckpt_dir, char hash[17], char state_hash[17]) {
     manifest m;
-    uint8_t group[CKPT_GROUPS][CKPT_DIGEST];
+    uint8_t state[CKPT_DIGEST];
     err_t rc = manifest_read(&m, ckpt_dir);
-    if (rc == ERR_OK) rc = ckpt_digest_dir(ckpt_dir, &m, group);
+    if (rc == ERR_OK) rc = ckpt_digest_dir(ckpt_dir, &m, &m.at, state);
     if (rc == ERR_OK) {
         memcpy(hash, m.hash, sizeof m.hash);
         memcpy(state_hash, m.state_hash, sizeof m.state_hash);

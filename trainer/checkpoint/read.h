@@ -10,9 +10,9 @@ err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s);
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign);
 // Collective. After the tensors are loaded: takes over the progress, and, unless `foreign`, the plans of the device.
 err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, run_progress *at, bool foreign);
-// Reads and verifies all of it, in one process, and keeps nothing. group (=): the digests of its groups, of which
-// state_digest is made.
-err_t ckpt_digest_dir(const char *dir, const manifest *m, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]);
+// Reads and verifies all of it, in one process, and keeps nothing. state (=): the digest of its state, had it the
+// counters of `at`.
+err_t ckpt_digest_dir(const char *dir, const manifest *m, const run_progress *at, uint8_t state[CKPT_DIGEST]);
 // Compares every byte of one file (f of the manifest) at `path` with the manifest.
 err_t ckpt_verify_file(const char *path, const manifest *m, int f);
 // Compares its length and header only.

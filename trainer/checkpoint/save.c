@@ -152,10 +152,14 @@ static err_t gather_records(save *x) {
 
 // Digests of all parts, tensors and groups, the same as one rank would compute.
 static err_t gather_digests(save *x) {
-    uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+    uint8_t group[CKPT_DIGEST], state[CKPT_DIGEST];
+    state_digest d;
+    state_digest_begin(&d);
     for (int g = 0; g < x->w->groups; g++) {
         TRY(work_gather(x->w, g));
-        work_group_digest(x->w, x->s->group[g].tensor, group[g]);
+        work_group_digest(x->w, x->s->group[g].tensor, group);
+        state_digest_put(&d, group);
+        if (g == GROUP_MASTER) digest_hex(x->m.hash, group, 8);
         for (int i = 0; i < x->m.params; i++) {
             manifest_tensor *t = &x->m.tensor[g * x->m.params + i];
             work_part_digest(x->w, i, 0, shape_count(t->dims, t->size), t->digest);
@@ -163,8 +167,7 @@ static err_t gather_digests(save *x) {
                 work_part_digest(x->w, i, manifest_part_first(t, p), p->count, p->digest);
         }
     }
-    state_digest(group, x->w->groups, x->at, state);
-    digest_hex(x->m.hash, group[GROUP_MASTER], 8);
+    state_digest_end(&d, x->at, state);
     digest_hex(x->m.state_hash, state, 8);
     return ERR_OK;
 }

@@ -28,10 +28,15 @@ err_t ckpt_hash(const ckpt_state *s, char hash[17]) {
 }
 
 err_t ckpt_state_hash(const ckpt_state *s, const run_progress *at, char hash[17]) {
-    uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+    uint8_t group[CKPT_DIGEST], state[CKPT_DIGEST];
+    state_digest d;
     hash[0] = 0;
-    for (int g = 0; g < s->groups; g++) TRY(hash_group(s, g, group[g]));
-    state_digest(group, s->groups, at, state);
+    state_digest_begin(&d);
+    for (int g = 0; g < s->groups; g++) {
+        TRY(hash_group(s, g, group));
+        state_digest_put(&d, group);
+    }
+    state_digest_end(&d, at, state);
     digest_hex(hash, state, 8);
     return ERR_OK;
 }

@@ -2,11 +2,9 @@
 // square.
 #include "trainer/step/optimizer.h"
 
-static int arrays(const optimizer_keys *o, const char *names[OPTIMIZER_ARRAYS]) {
+static const char *array(const optimizer_keys *o, int k) {
     (void)o;
-    names[0] = "m";
-    names[1] = "v";
-    return 2;
+    return k == 0 ? "m" : k == 1 ? "v" : NULL;
 }
 
 static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s) {
@@ -22,4 +20,4 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
                      s);
 }
 
-const optimizer optimizer_adamw = {arrays, update};
+const optimizer optimizer_adamw = {array, update};

@@ -137,14 +137,16 @@ err_t finish_share(step_runner *r, const result_slot *to) {
 // Everything of a piece that does not depend on the device that updates it.
 static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, rounding_key *key) {
     const train_state *t = r->state;
-    optimizer_piece x = {
-        .master = store_view(&t->masters, p), .round = state_rounding(t, p, key), .decay = r->net->param[p->row].decay};
+    optimizer_piece x = {.master = store_view(&t->masters, p),
+                         .array = t->of_piece,
+                         .round = state_rounding(t, p, key),
+                         .decay = r->net->param[p->row].decay};
     for (int k = 0; k < t->arrays; k++) x.array[k] = store_view(&t->array[k], p);
     return x;
 }
 
 static err_t call_optimizer(const step_runner *r, device *on, optimizer_piece *x, stream *s) {
-    return optimizers[r->cfg->optimizer.type]->update(device_ops(on), &r->cfg->optimizer, x, s);
+    return r->state->o.rule->update(device_ops(on), r->state->o.optimizer, x, s);
 }
 
 static err_t update_piece(step_runner *r, const zero_piece *p) {

@@ -1,6 +1,6 @@
-// trainer/step/optimizer.h: what an optimizer is. It keeps some FP32 arrays with one element for each element of a
-// weight, by name, and changes a piece of the weights by one operation of a device. Everything else is the same for all
-// of them: where the arrays lie, who has which share of them, and how they get into a checkpoint and back
+// trainer/step/optimizer.h: what an optimizer is. It keeps FP32 arrays with one element for each element of a weight,
+// by name, as many as it likes, and changes a piece of the weights by one operation of a device. Everything else is the
+// same for all of them: where the arrays lie, who has which share of them, and how they get into a checkpoint and back
 // (trainer/step/state.c), and on which device a piece is updated (trainer/step/finish.c).
 //
 // A new one is a file like trainer/step/sgd.c, a line in trainer/step/optimizers.c, its word and its keys in
@@ -12,23 +12,22 @@
 #include "gpu/ops.h"
 #include "trainer/config/config.h"
 
-enum { OPTIMIZER_ARRAYS = 2 };  // that any of them keeps, at most
-
 // Some consecutive elements of one weight, all tensors of the same length.
 typedef struct optimizer_piece {
-    tensor w;                        // E (=) the rounded master; no data: the master itself is what a pass reads
-    tensor master;                   // FP32 (+=)
-    tensor array[OPTIMIZER_ARRAYS];  // FP32 (+=) what the optimizer keeps, in the order in which it named them
-    tensor grad;                     // FP32, scaled: the update multiplies it by state->grad_factor
-    const step_state *state;         // where the operation's device reads it
-    const rounding_key *round;       // of w; NULL: to nearest
-    bool decay;                      // is this a weight that decays?
+    tensor w;                   // E (=) the rounded master; no data: the master itself is what a pass reads
+    tensor master;              // FP32 (+=)
+    tensor *array;              // FP32 (+=) what the optimizer keeps, in the order in which it named them
+    tensor grad;                // FP32, scaled: the update multiplies it by state->grad_factor
+    const step_state *state;    // where the operation's device reads it
+    const rounding_key *round;  // of w; NULL: to nearest
+    bool decay;                 // is this a weight that decays?
 } optimizer_piece;
 
 typedef struct optimizer {
-    // How many arrays it keeps with these settings, and their names. A name is constant and is what stands before the
-    // weights' own names in a checkpoint: renaming one would make checkpoints unreadable. An array begins as zeros.
-    int (*arrays)(const optimizer_keys *o, const char *names[OPTIMIZER_ARRAYS]);
+    // The name of the k-th array that it keeps with these settings, from 0 on; NULL: it keeps no more. A name is
+    // constant and is what stands before the weights' own names in a checkpoint: renaming one would make checkpoints
+    // unreadable. An array begins as zeros.
+    const char *(*array)(const optimizer_keys *o, int k);
     // Queues the update of a piece. `on` are the operations of the device in whose memory the piece is.
     err_t (*update)(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s);
 } optimizer;
@@ -37,6 +36,13 @@ extern const optimizer optimizer_adamw, optimizer_sgd;
 
 // By optimizer_kind, which is the order of the words of [optimizer] type.
 extern const optimizer *const optimizers[];
+
+// How many arrays it keeps.
+static inline int optimizer_arrays(const optimizer *x, const optimizer_keys *o) {
+    int n = 0;
+    while (x->array(o, n)) n++;
+    return n;
+}
 
 // The copy of the weights that an update writes; NULL: there is none.
 static inline tensor *piece_weights(optimizer_piece *p) { return p->w.data ? &p->w : NULL; }

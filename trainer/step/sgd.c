@@ -2,11 +2,7 @@
 // older ones count less: 4 bytes a weight, where AdamW keeps 8. Without momentum it keeps nothing.
 #include "trainer/step/optimizer.h"
 
-static int arrays(const optimizer_keys *o, const char *names[OPTIMIZER_ARRAYS]) {
-    if (o->momentum == 0) return 0;
-    names[0] = "momentum";
-    return 1;
-}
+static const char *array(const optimizer_keys *o, int k) { return k == 0 && o->momentum != 0 ? "momentum" : NULL; }
 
 static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s) {
     const sgd_rules rules = {o->momentum, p->decay ? o->weight_decay : 0, o->nesterov};
@@ -20,4 +16,4 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
                    s);
 }
 
-const optimizer optimizer_sgd = {arrays, update};
+const optimizer optimizer_sgd = {array, update};

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(1 + OPTIMIZER_ARRAYS <= CKPT_GROUPS, "a checkpoint has room for all that an optimizer keeps");
-
 // --- planning --------------------------------------------------------------------------------------------------------
 
 static err_t declare_store(arena *a, store *x, dtype type, bool sharded, const zero_layout *z) {
@@ -42,11 +40,8 @@ static err_t declare_mirrors(train_state *t) {
 
 // The optimizer's, by the names that it gives them; none where nothing is updated.
 static err_t declare_arrays(train_state *t, arena *a) {
-    const char *names[OPTIMIZER_ARRAYS];
-    if (!t->o.training) return ERR_OK;
-    t->arrays = optimizers[t->o.optimizer->type]->arrays(t->o.optimizer, names);
     for (int k = 0; k < t->arrays; k++) {
-        t->array[k].name = names[k];
+        t->array[k].name = t->o.rule->array(t->o.optimizer, k);
         TRY(declare_store(a, &t->array[k], FP32, t->shards.masters, &t->zero));
     }
     return ERR_OK;
@@ -229,12 +224,16 @@ static err_t declare_tie(train_state *t) {
 // --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t allocate_tables(train_state *t) {
-    size_t n = (size_t)t->net->params;
+    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays;
     t->master = calloc(n, sizeof(tensor));
     t->w = calloc(n, sizeof(tensor));
     t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
-    t->tensors = calloc((1 + OPTIMIZER_ARRAYS) * n, sizeof *t->tensors);
-    if (!t->master || !t->w || !t->cuts || !t->tensors)
+    t->array = calloc(groups, sizeof *t->array);
+    t->of_piece = calloc(groups, sizeof *t->of_piece);
+    t->mirror = calloc(groups, sizeof *t->mirror);
+    t->ckpt.group = calloc(groups, sizeof *t->ckpt.group);
+    t->tensors = calloc(groups * n, sizeof *t->tensors);
+    if (!t->master || !t->w || !t->cuts || !t->array || !t->of_piece || !t->mirror || !t->ckpt.group || !t->tensors)
         return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     return ERR_OK;
 }
@@ -282,6 +281,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
+    t->arrays = o->training ? optimizer_arrays(o->rule, o->optimizer) : 0;
     TRY(allocate_tables(t));
     TRY(zero_open(&t->zero, net,
                   &(zero_options){.rank = ranks->rank,
@@ -384,7 +384,8 @@ void state_close(train_state *t) {
     if (t->host_s) stream_close(t->host_s);
     if (t->host_dev) device_close(t->host_dev);
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
-        free(t->kept), free(t->tensors), free(t->exact_at);
+        free(t->kept), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group), free(t->tensors),
+        free(t->exact_at);
     *t = (train_state){0};
 }
 

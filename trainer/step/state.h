@@ -25,6 +25,7 @@ typedef struct state_options {
     int stage;                        // ZeRO, 0 with one rank
     bool offload;                     // masters and optimizer state in host memory
     bool training;                    // else no optimizer state and no gradients
+    const optimizer *rule;            // what updates
     const optimizer_keys *optimizer;  // of the run's config
     bool fixed;                       // [reduce] order
     bool stochastic;                  // [precision] rounding; seed: [run] seed
@@ -59,10 +60,11 @@ typedef struct train_state {
     arena host;     // offload: masters, optimizer state and the staging below
     store masters;  // FP32 weights
     int arrays;
-    store array[OPTIMIZER_ARRAYS];  // FP32: what the optimizer keeps
-    store weights;                  // compute type: what a pass reads; the masters themselves in FP32 without offload
-    tensor stage_w, stage_g;        // offload: staging for the largest piece, compute type and FP32
-    device *host_dev;               // offload: the CPU that updates
+    store *array;             // [arrays] FP32: what the optimizer keeps
+    tensor *of_piece;         // [arrays] of the piece that is being updated
+    store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
+    tensor stage_w, stage_g;  // offload: staging for the largest piece, compute type and FP32
+    device *host_dev;         // offload: the CPU that updates
     stream *host_s;
     // Rows as the model sees them. Stage 3: data is set when a block's weights are gathered.
     tensor *w;
@@ -96,11 +98,11 @@ typedef struct train_state {
     tensor step;       // one step_state on the device, as raw INT32 words
     // Where the host can't read device memory: a pinned copy of the masters and the optimizer's arrays, as far as this
     // rank owns them, for checkpoints, hashes and initial values. No data: the stores are read directly.
-    tensor mirror[1 + OPTIMIZER_ARRAYS];  // FP32 (shard_values): masters first
-    bool *uses;                           // (blocks, segments) for state_uses
-    size_t *cuts;                         // world+1 numbers, for state_cuts
-    ckpt_state ckpt;                      // the same tensors as a checkpoint sees them,
-    ckpt_tensor *tensors;                 // in this table
+    tensor *mirror;        // [1 + arrays] FP32 (shard_values): masters first
+    bool *uses;            // (blocks, segments) for state_uses
+    size_t *cuts;          // world+1 numbers, for state_cuts
+    ckpt_state ckpt;       // the same tensors as a checkpoint sees them,
+    ckpt_tensor *tensors;  // in this table
 } train_state;
 
 // state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks: that share rows; it
