@@ -248,13 +248,14 @@ op_cost step_decide_cost(const step_decide_args *args) {
     return (op_cost){args->sums->type,
                      {tensor_count(args->sums)},
                      0,
-                     size_of(args->sums) + size_of(args->counts) + 2.0 * (double)sizeof *args->state,
+                     size_of(args->sums) + size_of(args->counts) + 2.0 * (double)sizeof *args->state +
+                         2.0 * args->scalar_count * (double)sizeof *args->scalars,
                      0};
 }
 
 op_cost adamw_cost(const adamw_args *args) {
     double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->m) + size_of(args->v)) +
-                   size_of(args->grad) + (double)sizeof *args->state;
+                   size_of(args->grad) + (double)sizeof *args->state + 2 * (double)sizeof *args->power;
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
 }
 

@@ -33,10 +33,11 @@ typedef struct dropout_key {
 // limited numerical precision", 2015, section 3), so that the mean of what is stored is the number itself. Exactly: |x|
 // lies a share f, 0 <= f < 1, of the way from its neighbour towards zero to the one away from it, subnormals included,
 // and goes to the latter when f + u >= 1, with u = (word >> 8) * 2^-24 and
-//     word = philox(seed; n / 4 mod 2^32, site, n / 2^34, t mod 2^32)[n % 4],  n = first + e,  t = state->adam_t
-// where adam_t counts the update that makes x. The probability is f wherever f is a multiple of 2^-24, which it is but
-// for |x| < 2^-24 in FP16; there it is the next one below. What the type can hold stays as it is. Beyond the largest
-// number of the type there is no neighbour: there, and for NaN, to nearest even, so that chance makes no infinity.
+//     word = philox(seed; n / 4 mod 2^32, site, n / 2^34, t mod 2^32)[n % 4],  n = first + e,  t = state->updates
+// which is the number of the update that makes x. The probability is f wherever f is a multiple of 2^-24, which it is
+// but for |x| < 2^-24 in FP16; there it is the next one below. What the type can hold stays as it is. Beyond the
+// largest number of the type there is no neighbour: there, and for NaN, to nearest even, so that chance makes no
+// infinity.
 typedef struct rounding_key {
     uint64_t seed;
     uint32_t site;
@@ -46,20 +47,24 @@ enum { ROUNDING_ALIGN = 64 };
 
 // State of a run, in the memory of the device that decides the step, so that no host round trip is needed.
 typedef struct step_state {
-    float lr;                         // written before each step by the schedule
-    int32_t apply;                    // decided: 1 update, 0 skip (overflow)
-    float grad_factor;                // decided: unscaling times clipping, multiplies every gradient
-    float loss_scale;                 // dynamic loss scaler
-    double grad_norm;                 // decided: of the unscaled sum, before clipping; not finite when skipped
-    double beta1_power, beta2_power;  // beta^adam_t, by repeated multiplication
-    int64_t adam_t;                   // updates applied
-    int64_t good_steps;               // since the scale last changed
-    int64_t skipped;                  // steps skipped
+    float lr;            // written before each step by the schedule
+    int32_t apply;       // decided: 1 update, 0 skip (overflow)
+    float grad_factor;   // decided: unscaling times clipping, multiplies every gradient
+    float loss_scale;    // dynamic loss scaler
+    double grad_norm;    // decided: of the unscaled sum, before clipping; not finite when skipped
+    int64_t updates;     // updates applied
+    int64_t good_steps;  // since the scale last changed
+    int64_t skipped;     // steps skipped
 } step_state;
 
+// A number that an optimizer keeps for the whole run, in the same memory: a power, a count, a running mean. Each update
+// that is applied makes it factor * value + addend, product and sum each rounded.
+typedef struct step_scalar {
+    double value, factor, addend;
+} step_scalar;
+
 typedef struct step_rules {
-    double grad_clip;  // largest norm, 0: no clipping
-    double beta1, beta2;
+    double grad_clip;    // largest norm, 0: no clipping
     bool dynamic_scale;  // halve on overflow, double after scale_window good steps; else the scale never changes
     int64_t scale_window;
 } step_rules;
@@ -398,8 +403,8 @@ typedef struct random_fill_args {
     uint64_t seed;
 } random_fill_args;
 
-// y = x, rounded as adamw or sgd rounded in the update that state->adam_t counted last: makes the same w again from the
-// same master. To nearest even where adam_t is 0: nothing was updated yet.
+// y = x, rounded as adamw or sgd rounded in the update that state->updates counted last: makes the same w again from
+// the same master. To nearest even where it is 0: nothing was updated yet.
 typedef struct cast_stochastic_args {
     tensor *y;        // BF16 or FP16 (=)
     const tensor *x;  // FP32
@@ -414,20 +419,22 @@ typedef struct sum_squares_args {
     const tensor *g;  // FP32
 } sum_squares_args;
 
-// Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t
-// and the loss scale. sums may be several tensors' sums, one after the other in name-table order. Where some losses
-// don't count, the gradient was formed as if each of `losses` had the same share of their mean. Of those that count
-// each has more: norm and gradient are divided by (sum of counts) / losses. A step in which none counts is skipped; its
-// norm is NaN, and the loss scale stays.
+// Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; the
+// counts, the loss scale and the optimizer's scalars. sums may be several tensors' sums, one after the other in
+// name-table order. Where some losses don't count, the gradient was formed as if each of `losses` had the same share of
+// their mean. Of those that count each has more: norm and gradient are divided by (sum of counts) / losses. A step in
+// which none counts is skipped; its norm is NaN, and the loss scale stays.
 typedef struct step_decide_args {
     step_state *state;
     const tensor *sums;    // FP64
     const tensor *counts;  // FP64, whole numbers: of each sample; NULL: all losses count
     int64_t losses;        // of the step, with counts
     const step_rules *rules;
+    step_scalar *scalars;  // (scalar_count) (+=), on the device
+    int scalar_count;
 } step_decide_args;
 
-// Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019,
+// Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = state->updates (Loshchilov & Hutter 2019,
 // algorithm 2):
 //   m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  master = master (1 - lr wd) - lr m' / (sqrt(v') + eps);
 //   w = master rounded to E, where w is not NULL: to nearest even, or, where round is not NULL, stochastically to BF16
@@ -438,6 +445,7 @@ typedef struct adamw_args {
     tensor *master, *m, *v;  // FP32 (+=)
     const tensor *grad;      // FP32
     const step_state *state;
+    const step_scalar *power;  // beta1^t and beta2^t, on the device
     const adamw_rules *rules;
     const rounding_key *round;
 } adamw_args;

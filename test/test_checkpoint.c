@@ -149,7 +149,7 @@ static void test_hash_value(void **state) {
     world *w = *state;
     char hash[17];
     ramp(w->master, 1), ramp(w->m, 10), ramp(w->v, 20);
-    w->at = (run_progress){.step = 12, .adam_t = 11, .skipped = 1, .good_steps = 7, .loss_scale = 32768};
+    w->at = (run_progress){.step = 12, .updates = 11, .skipped = 1, .good_steps = 7, .loss_scale = 32768};
     ckpt_hash(&w->s, hash);
     assert_string_equal(hash, "3ba80e5a08470c60");
     ckpt_state_hash(&w->s, &w->at, hash);
@@ -195,7 +195,7 @@ static void test_hash_sees_everything(void **state) {
     w->s.params--, hashes_change(w, h, true, true);
     w->s.group[1].tensor = w->v, w->s.group[2].tensor = w->m, hashes_change(w, h, false, true);
     w->at.step++, hashes_change(w, h, false, true);
-    w->at.adam_t++, hashes_change(w, h, false, true);
+    w->at.updates++, hashes_change(w, h, false, true);
     w->at.skipped++, hashes_change(w, h, false, true);
     w->at.good_steps++, hashes_change(w, h, false, true);
     w->at.loss_scale *= 2, hashes_change(w, h, false, true);

@@ -173,7 +173,7 @@ static void counters_have_their_hash(void **state) {
     const run_progress usual = w->at;
     for (int k = 0; k < 6; k++) {
         run_progress at = usual;
-        if (k == 1) at.adam_t++;
+        if (k == 1) at.updates++;
         if (k == 2) at.skipped++;
         if (k == 3) at.loss_scale = 1024;
         if (k == 4) at.good_steps = 0;

@@ -51,6 +51,7 @@ typedef struct place {
     net net;
     slice_merge merge;
     tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], master[MOST], first[MOST], second[MOST], sums;
+    step_scalar power[2];
     tensor seen[MICROS][MOST], loss[MICROS];  // what the blocks left in the last step
     pthread_t thread;
 } place;
@@ -211,8 +212,8 @@ static void place_open(place *p, int slices) {
     declare_rows(p);
     declare_samples(p);
     net_commit(&p->net, 0);
-    *(step_state *)p->net.step.data =
-        (step_state){.lr = 0.01f, .loss_scale = p->how.compute == FP16 ? 64 : 1, .beta1_power = 1, .beta2_power = 1};
+    *(step_state *)p->net.step.data = (step_state){.lr = 0.01f, .loss_scale = p->how.compute == FP16 ? 64 : 1};
+    p->power[0] = (step_scalar){1, 0.9, 0}, p->power[1] = (step_scalar){1, 0.99, 0};
     fill_inputs(&p->net, p->in, MICROS, B);
     fill_weights(p);
 }
@@ -283,11 +284,16 @@ static void square_sums(place *p) {
 }
 
 static void update(place *p) {
-    const step_rules rules = {.grad_clip = 0.5, .beta1 = 0.9, .beta2 = 0.99};
+    const step_rules rules = {.grad_clip = 0.5};
     const adamw_rules adam = {0.9, 0.99, 1e-8, 0.1};
     square_sums(p);
     OK(device_ops(p->net.dev)
-           ->step_decide(&(step_decide_args){.state = p->net.step.data, .sums = &p->sums, .rules = &rules}, p->net.s));
+           ->step_decide(&(step_decide_args){.state = p->net.step.data,
+                                             .sums = &p->sums,
+                                             .rules = &rules,
+                                             .scalars = p->power,
+                                             .scalar_count = 2},
+                         p->net.s));
     for (int i = 0; i < p->net.m->params; i++) {
         int64_t first, count;
         if (p->net.m->param[i].tied >= 0) continue;
@@ -301,6 +307,7 @@ static void update(place *p) {
                                      .v = &v,
                                      .grad = &g,
                                      .state = p->net.step.data,
+                                     .power = p->power,
                                      .rules = &adam},
                        p->net.s));
     }
@@ -395,7 +402,7 @@ static void compare(const kind *k, manner how) {
     double size = 0;
     for (int i = 0; i < one->net.m->params; i++)
         for (int64_t e = 0; e < tensor_count(&one->dw[i]); e++) size += fabs(((float *)one->dw[i].data)[e]);
-    assert_true(size > 0 && isfinite(size) && ((step_state *)one->net.step.data)->adam_t == STEPS - 1);
+    assert_true(size > 0 && isfinite(size) && ((step_state *)one->net.step.data)->updates == STEPS - 1);
     for (int places = how.halves && !how.rows ? 1 : 2; places <= k->slices; places *= 2) {
         run(p, &w, k, places, k->slices, how);
         for (int i = 0; i < places; i++) expect_same(&p[i], one);

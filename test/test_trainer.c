@@ -221,7 +221,7 @@ static void overflow_skips_the_step_and_the_scale_recovers(void **state) {
     ckpt_hash(&r.x.state.ckpt, after);
     assert_false(out.applied);
     assert_string_equal(before, after);
-    assert_int_equal(out.adam_t, 1);
+    assert_int_equal(out.updates, 1);
     assert_int_equal(out.skipped, 1);
     assert_true(out.loss_scale == 0x1p29);
     assert_int_equal(r.x.progress.step, 2);  // its data is consumed
@@ -281,7 +281,7 @@ static void stochastic_weights_are_near_their_masters(void **state) {
         copy.data = malloc(tensor_bytes(&copy));
         OK(device_ops(r.x.dev)->cast_stochastic(
             &(cast_stochastic_args){
-                .y = &copy, .x = &r.x.state.master[i], .round = &key, .state = &(step_state){.adam_t = 3}},
+                .y = &copy, .x = &r.x.state.master[i], .round = &key, .state = &(step_state){.updates = 3}},
             r.x.s));
         assert_memory_equal(copy.data, r.x.state.w[i].data, tensor_bytes(&copy));
         free(copy.data);

@@ -257,7 +257,7 @@ err_t session_fetch(session *x) {
     TRY(state_fetch(&x->state, true));
     TRY(state_get_step(&x->state, &s));
     run_progress *at = &x->progress;
-    at->adam_t = s.adam_t;
+    at->updates = s.updates;
     at->skipped = s.skipped;
     at->loss_scale = s.loss_scale;
     at->good_steps = s.good_steps;

@@ -50,7 +50,8 @@ err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
 #define SCALE_LEAST 0x1p-14f
 
 // The decision, line by line as in gpu/cpu/kernel/optimizer.c.
-__device__ static void decide(step_state *state, double total, double share, step_rules r) {
+__device__ static void decide(step_state *state, double total, double share, step_rules r, step_scalar *scalars,
+                              int scalar_count) {
     double scale = state->loss_scale * share, norm = share > 0 ? sqrt(total) / scale : nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
     state->grad_norm = norm;
@@ -65,9 +66,8 @@ __device__ static void decide(step_state *state, double total, double share, ste
     }
     double clip = r.grad_clip > 0 && norm > r.grad_clip ? r.grad_clip / norm : 1.0;
     state->grad_factor = (float)(clip / scale);
-    state->adam_t++;
-    state->beta1_power *= r.beta1;
-    state->beta2_power *= r.beta2;
+    state->updates++;
+    for (step_scalar *x = scalars; x < scalars + scalar_count; x++) x->value = x->factor * x->value + x->addend;
     state->good_steps++;
     if (r.dynamic_scale && state->good_steps >= r.scale_window) {
         if (state->loss_scale < SCALE_MOST) state->loss_scale *= 2.0f;
@@ -81,10 +81,10 @@ __device__ static void decide(step_state *state, double total, double share, ste
 // reference  gpu/cpu/kernel/optimizer.c
 __global__ void __launch_bounds__(ORDERED_THREADS)
     step_decide_kernel(step_state *state, const double *sums, int64_t n, const double *counts, int64_t samples,
-                       double losses, step_rules r) {
+                       double losses, step_rules r, step_scalar *scalars, int scalar_count) {
     K_SMEM(double, room, [2][ORDERED_TILE]);
     double total = ordered_sum(sums, n, room), counted = counts ? ordered_sum(counts, samples, room) : losses;
-    if (threadIdx.x == 0) decide(state, total, counted / losses, r);
+    if (threadIdx.x == 0) decide(state, total, counted / losses, r, scalars, scalar_count);
 }
 
 err_t cuda_step_decide(const step_decide_args *args, stream *s) {
@@ -92,7 +92,7 @@ err_t cuda_step_decide(const step_decide_args *args, stream *s) {
     assert(args->sums->type == FP64 && (!counts || counts->type == FP64));
     LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data,
            tensor_count(args->sums), counts ? (const double *)counts->data : NULL, counts ? tensor_count(counts) : 0,
-           counts ? (double)args->losses : 1.0, *args->rules);
+           counts ? (double)args->losses : 1.0, *args->rules, args->scalars, args->scalar_count);
     return ERR_OK;
 }
 
@@ -158,6 +158,7 @@ typedef struct adam_job {
     const float *grad;
     int64_t count;
     const step_state *state;
+    const step_scalar *power;
     adamw_rules rules;
     rounding_key round;
 } adam_job;
@@ -166,15 +167,15 @@ typedef struct adam_step {
 } adam_step;
 
 // The constants of a step, in double and rounded once, as the CPU computes them.
-__device__ static adam_step constants(const step_state *state, adamw_rules r) {
+__device__ static adam_step constants(const step_state *state, const step_scalar *power, adamw_rules r) {
     double lr = state->lr;
     adam_step c;
     c.factor = state->grad_factor;
     c.keep = (float)(1 - lr * r.weight_decay);
-    c.step = (float)(lr / (1 - state->beta1_power));
+    c.step = (float)(lr / (1 - power[0].value));
     c.beta1 = (float)r.beta1, c.rest1 = (float)(1 - r.beta1);
     c.beta2 = (float)r.beta2, c.rest2 = (float)(1 - r.beta2);
-    c.correct2 = (float)(1 / sqrt(1 - state->beta2_power));
+    c.correct2 = (float)(1 / sqrt(1 - power[1].value));
     c.eps = (float)r.eps;
     return c;
 }
@@ -189,7 +190,7 @@ template <class T, bool WIDE, bool STOCHASTIC>
 __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
     K_SMEM(adam_step, shared, [1]);
     if (!j.state->apply) return;
-    if (threadIdx.x == 0) shared[0] = constants(j.state, j.rules);
+    if (threadIdx.x == 0) shared[0] = constants(j.state, j.power, j.rules);
     __syncthreads();
     const adam_step c = shared[0];
     for (int k = 0; k < UPDATE_GROUPS; k++) {
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kern
         four<float> master = load4<WIDE>(j.master, i, j.count);
         four<T> w;
         uint32_t word[4];
-        if constexpr (STOCHASTIC) rounding_words(word, j.round, i, (uint32_t)j.state->adam_t);
+        if constexpr (STOCHASTIC) rounding_words(word, j.round, i, (uint32_t)j.state->updates);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             float g = grad.v[e] * c.factor;
@@ -241,6 +242,7 @@ err_t cuda_adamw(const adamw_args *args, stream *s) {
                   (const float *)args->grad->data,
                   count,
                   args->state,
+                  args->power,
                   *args->rules,
                   args->round ? *args->round : rounding_key()};
     if (args->round && args->w->type == BF16) return adamw_of<bf16, true>(j, s);
@@ -278,7 +280,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel
         four<T> w;
         uint32_t word[4];
         if (j.buf) buf = load4<WIDE>(j.buf, i, j.count);
-        if constexpr (STOCHASTIC) rounding_words(word, j.round, i, (uint32_t)j.state->adam_t);
+        if constexpr (STOCHASTIC) rounding_words(word, j.round, i, (uint32_t)j.state->updates);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             float g = fmaf(j.decay, master.v[e], grad.v[e] * factor);
@@ -338,7 +340,7 @@ err_t cuda_sgd(const sgd_args *args, stream *s) {
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(UPDATE_THREADS)
     cast_stochastic_kernel(T *y, const float *x, int64_t count, const step_state *state, rounding_key key) {
-    int64_t i = ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4, t = state->adam_t;
+    int64_t i = ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4, t = state->updates;
     if (i >= count) return;
     four<float> from = load4<WIDE>(x, i, count);
     four<T> to;

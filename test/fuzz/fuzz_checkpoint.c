@@ -78,7 +78,7 @@ static void init(world *w) {
     }
     w->s = (ckpt_state){.params = 2, .groups = 3, .group = w->group, .keys = 1, .data_hash = "0011223344556677"};
     w->s.key[0] = (ckpt_key){.key = "batch.global", .value = "24"};
-    w->at = (run_progress){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
+    w->at = (run_progress){.step = 3, .updates = 3, .loss_scale = 1, .best_loss = 2.5};
 }
 
 static bool make(world *w) {

@@ -44,18 +44,20 @@ const op_kind kind_sum_squares = {"sum_squares", squares_setup, squares_call, sq
 
 // --- step_decide: sums -----------------------------------------------------------------------------------------------
 
+// Powers, a count, a mean.
+enum { SCALARS = 4 };
+static const step_scalar some_scalars[SCALARS] = {{0.9, 0.9, 0}, {0.99, 0.99, 0}, {1, 1, 1}, {0.125, 0.75, 0.25}};
+
 static void decide_setup(op_run *r) {
     arg *state = arg_add(r, "state", UPDATES, INT32, 1, sizeof(step_state) / 4, 0, 0);
     arg *sums = arg_add(r, "sums", IN, FP64, 1, r->row->size[0], 0, 0);
-    r->state = (step_state){.lr = 0.5f,
-                            .apply = -7,
-                            .loss_scale = 1024,
-                            .beta1_power = 0.9,
-                            .beta2_power = 0.99,
-                            .adam_t = 1,
-                            .good_steps = 1};
-    r->step = (step_rules){.grad_clip = 1, .beta1 = 0.9, .beta2 = 0.99, .dynamic_scale = true, .scale_window = 100};
+    arg *scalars = arg_add(r, "scalars", UPDATES, FP64, 2, SCALARS, 3, 0);
+    r->state = (step_state){.lr = 0.5f, .apply = -7, .loss_scale = 1024, .updates = 1, .good_steps = 1};
+    r->step = (step_rules){.grad_clip = 1, .dynamic_scale = true, .scale_window = 100};
     arg_fill_bytes(state, &r->state);
+    arg_fill_bytes(scalars, some_scalars);
+    free(scalars->want);
+    scalars->want = NULL;  // decide_exact
     arg_fill_wide(r, sums, 1e3);
     for (int64_t i = 0; i < r->row->size[0] && !r->bench; i++) {  // sums of squares are not negative
         sums->value[i] *= sums->value[i];
@@ -63,7 +65,12 @@ static void decide_setup(op_run *r) {
     }
 }
 static err_t decide_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->step_decide(&(step_decide_args){.state = (step_state *)t[0]->data, .sums = t[1], .rules = &r->step}, s);
+    return o->step_decide(&(step_decide_args){.state = (step_state *)t[0]->data,
+                                              .sums = t[1],
+                                              .rules = &r->step,
+                                              .scalars = (step_scalar *)t[2]->data,
+                                              .scalar_count = SCALARS},
+                          s);
 }
 static void decide_reference(op_run *r) { (void)r; }  // the truth table is in special.c
 
@@ -74,8 +81,15 @@ static bool decide_exact(op_run *r, const outcome *got) {  // the norm's order i
     for (int64_t i = 0; i < r->row->size[0]; i++) sum += r->arg[1].value[i];
     double norm = sqrt(sum) / 1024;
     if (s.grad_norm != norm) return failed(r, "grad_norm is %.17g, expected %.17g to the bit", s.grad_norm, norm);
-    if (s.apply != 1 || s.adam_t != 2 || s.good_steps != 2 || s.skipped != 0)
+    if (s.apply != 1 || s.updates != 2 || s.good_steps != 2 || s.skipped != 0)
         return failed(r, "a good step was not counted");
+    static const double after[SCALARS] = {0.9 * 0.9, 0.99 * 0.99, 2, 0.34375};
+    for (int k = 0; k < SCALARS; k++) {
+        step_scalar x = ((const step_scalar *)(const void *)got->data[2])[k];
+        if (x.value != after[k] || x.factor != some_scalars[k].factor || x.addend != some_scalars[k].addend)
+            return failed(r, "scalar %d is %.17g after %.17g, expected %.17g", k, x.value, some_scalars[k].value,
+                          after[k]);
+    }
     return true;
 }
 
@@ -84,7 +98,7 @@ const op_kind kind_step_decide = {"step_decide", decide_setup, decide_call, deci
 
 // --- adamw: n --------------------------------------------------------------------------------------------------------
 
-enum { AW_W, AW_MASTER, AW_M, AW_V, AW_GRAD, AW_STATE };
+enum { AW_W, AW_MASTER, AW_M, AW_V, AW_GRAD, AW_STATE, AW_POWER };
 
 static void adamw_setup(op_run *r) {
     int64_t n = r->row->size[0], t = 3;
@@ -94,24 +108,22 @@ static void adamw_setup(op_run *r) {
     arg *m = arg_add(r, "m", UPDATES, FP32, 1, n, 0, 0), *v = arg_add(r, "v", UPDATES, FP32, 1, n, 0, 0);
     arg *grad = arg_add(r, "grad", IN, FP32, 1, n, 0, 0);
     arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    arg *powers = arg_add(r, "powers", IN, FP64, 2, 2, 3, 0);
     w->absent = o & OPT_NO_W;
     free(w->want);
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->adamw = (adamw_rules){.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
-    r->state = (step_state){.lr = 0.0123f,
-                            .apply = !(o & OPT_SKIP),
-                            .grad_factor = 0.0078125f,
-                            .loss_scale = 128,
-                            .adam_t = t,
-                            .beta1_power = 0.9 * 0.9 * 0.9,
-                            .beta2_power = 0.95 * 0.95 * 0.95};
+    r->state = (step_state){
+        .lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .updates = t};
+    const step_scalar power[] = {{.value = 0.9 * 0.9 * 0.9}, {.value = 0.95 * 0.95 * 0.95}};
     arg_fill(r, master, 0.02, 0);
     arg_fill(r, m, 0.1, 0);
     arg_fill(r, v, 0.01, 0.05);
     arg_fill(r, grad, 30, 0);
     if (o & OPT_SKIP) arg_fill(r, w, 1, 0);
     arg_fill_bytes(state, &r->state);
+    arg_fill_bytes(powers, power);
 }
 
 static err_t adamw_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
@@ -121,6 +133,7 @@ static err_t adamw_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *
                                   .v = t[AW_V],
                                   .grad = t[AW_GRAD],
                                   .state = (const step_state *)t[AW_STATE]->data,
+                                  .power = (const step_scalar *)t[AW_POWER]->data,
                                   .rules = &r->adamw,
                                   .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL},
                     s);
@@ -132,7 +145,7 @@ static void adamw_reference(op_run *r) {
     for (int i = AW_MASTER; i <= AW_V; i++) memcpy(a[i].want, a[i].value, bytes);
     if (r->state.apply)
         ref_adamw(a[AW_MASTER].want, a[AW_M].want, a[AW_V].want, a[AW_GRAD].value, (double)r->state.grad_factor,
-                  (double)r->state.lr, r->state.adam_t, &r->adamw, r->row->size[0]);
+                  (double)r->state.lr, r->state.updates, &r->adamw, r->row->size[0]);
 }
 
 // Of both optimizers, whose arguments begin with w and master: up to `last` they are updated. A skipped step changes
@@ -148,7 +161,7 @@ static bool update_exact(op_run *r, const outcome *got, int last) {
     for (int64_t i = 0; i < r->row->size[0] && !w->absent; i++) {
         double master = storage_get(got->data[AW_MASTER], FP32, i), g = storage_get(got->data[AW_W], w->t.type, i);
         double want = r->row->options & OPT_STOCHASTIC
-                          ? ref_stochastic(w->t.type, master, &r->round, i, r->state.adam_t)
+                          ? ref_stochastic(w->t.type, master, &r->round, i, r->state.updates)
                           : storage_round(w->t.type, master);
         if (g != want)
             return failed(r, "w[%" PRId64 "] is %.9g, not its master %.9g rounded: %.9g", i, g, master, want);
@@ -177,13 +190,8 @@ static void sgd_setup(op_run *r) {
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->sgd = (sgd_rules){.momentum = o & OPT_NO_MOMENTUM ? 0 : 0.9, .weight_decay = 0.1, .nesterov = o & OPT_NESTEROV};
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
-    r->state = (step_state){.lr = 0.0123f,
-                            .apply = !(o & OPT_SKIP),
-                            .grad_factor = 0.0078125f,
-                            .loss_scale = 128,
-                            .adam_t = 3,
-                            .beta1_power = 0.5,
-                            .beta2_power = 0.25};
+    r->state = (step_state){
+        .lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .updates = 3};
     arg_fill(r, master, 0.02, 0);
     arg_fill(r, buf, 0.1, 0);
     arg_fill(r, grad, 30, 0);
@@ -237,7 +245,7 @@ const op_kind kind_sgd = {"sgd", sgd_setup, sgd_call, sgd_reference, NULL, sgd_e
 static double at_the_edge(const op_run *r, dtype type, int64_t i, bool tiny, bool goes) {
     uint64_t n = (uint64_t)(r->round.first + i);
     uint32_t word[4];
-    philox4x32(word, r->round.seed, (uint32_t)(n / 4), r->round.site, (uint32_t)(n >> 34), (uint32_t)r->state.adam_t);
+    philox4x32(word, r->round.seed, (uint32_t)(n / 4), r->round.site, (uint32_t)(n >> 34), (uint32_t)r->state.updates);
     double share = 1 - (word[n % 4] >> 8) * 0x1p-24, steps = tiny && type == FP16 ? 0x1p24
                                                              : type == FP16       ? 0x1p13
                                                                                   : 0x1p16;
@@ -270,7 +278,7 @@ static void stochastic_setup(op_run *r) {
     free(y->want);
     y->want = NULL;  // stochastic_exact
     r->round = (rounding_key){.seed = 7ull << 32 | 99, .site = 0x60000003, .first = n > 64 ? (3ll << 34) + 7 * 64 : 0};
-    r->state = (step_state){.adam_t = (5ll << 32) + 77};
+    r->state = (step_state){.updates = (5ll << 32) + 77};
     if (r->bench) arg_fill(r, x, 1, 0);
     else stochastic_fill(r, x, r->row->type);
     arg_fill_bytes(state, &r->state);
@@ -286,7 +294,7 @@ static bool stochastic_exact(op_run *r, const outcome *got) {
     dtype type = r->row->type;
     for (int64_t i = 0; i < r->row->size[0]; i++) {
         double x = r->arg[1].value[i], g = storage_get(got->data[0], type, i),
-               want = ref_stochastic(type, x, &r->round, i, r->state.adam_t);
+               want = ref_stochastic(type, x, &r->round, i, r->state.updates);
         if (g != want || signbit(g) != signbit(want))
             return failed(r, "y[%" PRId64 "] of %a is %a, expected %a", i, x, g, want);
     }

@@ -418,7 +418,7 @@ typedef struct adam_ref {
 
 static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules, const adamw_rules *adam) {
     tensor *w = &b->t[0], *master = &b->t[1], *m = &b->t[2], *v = &b->t[3], *grad = &b->t[4], *st = &b->t[5],
-           *sums = &b->t[6];
+           *sums = &b->t[6], *powers = &b->t[7];
     float *g = random_values(FP32, WEIGHTS, 100, (uint32_t)(40 + step));
     double norm = 0;
     if (step == 2) g[WEIGHTS - 1] = INFINITY;  // skipped: its m and v must not see it
@@ -427,13 +427,19 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
     free(g);
     step_state *before = take(b, st);
     if (b->ok) did(b, b->f->table->sum_squares(&(sum_squares_args){.sums = sums, .g = grad}, b->f->s));
+    step_decide_args args = {
+        .state = st->data, .sums = sums, .rules = rules, .scalars = powers->data, .scalar_count = 2};
+    if (b->ok) did(b, b->f->table->step_decide(&args, b->f->s));
     if (b->ok)
-        did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = rules}, b->f->s));
-    if (b->ok)
-        did(b,
-            b->f->table->adamw(
-                &(adamw_args){.w = w, .master = master, .m = m, .v = v, .grad = grad, .state = st->data, .rules = adam},
-                b->f->s));
+        did(b, b->f->table->adamw(&(adamw_args){.w = w,
+                                                .master = master,
+                                                .m = m,
+                                                .v = v,
+                                                .grad = grad,
+                                                .state = st->data,
+                                                .power = powers->data,
+                                                .rules = adam},
+                                  b->f->s));
     double scale = (double)before->loss_scale, factor = 1 / scale * fmin(1, rules->grad_clip / (sqrt(norm) / scale));
     if (step != 2)
         ref_adamw(ref->master, ref->m, ref->v, ref->grad, factor, (double)before->lr, ++ref->t, adam, WEIGHTS);
@@ -442,9 +448,10 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
 
 static bool adamw_steps(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {1.5, 0.9, 0.95, true, 3};
+    const step_rules rules = {1.5, true, 3};
     const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
-    const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .beta1_power = 1, .beta2_power = 1};
+    const step_state start = {.lr = 3e-3f, .loss_scale = 1024};
+    const step_scalar powers[] = {{1, 0.9, 0}, {1, 0.95, 0}};
     adam_ref *ref = calloc(1, sizeof *ref);
     float *p = random_values(FP32, WEIGHTS, 0.05, 3);
     box(&b, BF16, WEIGHTS, 0, NULL);
@@ -452,11 +459,12 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
     for (int i = 0; i < 3; i++) box(&b, FP32, WEIGHTS, 0, NULL);  // m, v from zero, grad
     box(&b, INT32, sizeof start / 4, 0, &start);
     box(&b, FP64, 1, 0, NULL);
+    box(&b, FP64, 6, 0, powers);
     for (int i = 0; i < WEIGHTS; i++) ref->master[i] = (double)p[i];
     for (int step = 0; step < STEPS; step++) adam_step(&b, step, ref, &rules, &adam);
     step_state *s = take(&b, &b.t[5]);
-    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1))
-        say(&b, "adam_t %" PRId64 ", skipped %" PRId64, s->adam_t, s->skipped);
+    if (b.ok && (s->updates != STEPS - 1 || s->skipped != 1))
+        say(&b, "updates %" PRId64 ", skipped %" PRId64, s->updates, s->skipped);
     const double *want[] = {ref->master, ref->m, ref->v};
     static const char *const name[] = {"master", "m", "v"};
     for (int i = 0; i < 3; i++) {
@@ -472,7 +480,7 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
 
 // --- one optimizer step is the CPU's, to the bit: under offload the CPU does it for the device -----------------------
 
-enum { OPT_W, OPT_MASTER, OPT_M, OPT_V, OPT_GRAD, OPT_STATE, OPT_SUMS, OPT_TENSORS };
+enum { OPT_W, OPT_MASTER, OPT_M, OPT_V, OPT_GRAD, OPT_STATE, OPT_SUMS, OPT_POWERS, OPT_TENSORS };
 
 // Magnitudes from denormals to 1e12, both signs but for v, zeros; no NaN, whose bits are nobody's promise.
 static float *step_values(int64_t n, int which) {
@@ -499,6 +507,7 @@ static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const
                                              .v = &t[OPT_V],
                                              .grad = &t[OPT_GRAD],
                                              .state = t[OPT_STATE].data,
+                                             .power = t[OPT_POWERS].data,
                                              .rules = &adam,
                                              .round = round},
                                f->s);
@@ -516,9 +525,9 @@ static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const
 static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round,
                       void *out[OPT_TENSORS], char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {1e3, 0.9, 0.95, true, 2};
-    const step_state start = {
-        .lr = 3e-3f, .loss_scale = 1024, .beta1_power = 0.9 * 0.9, .beta2_power = 0.95 * 0.95, .adam_t = 2};
+    const step_rules rules = {1e3, true, 2};
+    const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .updates = 2};
+    const step_scalar powers[] = {{0.9 * 0.9, 0.9, 0}, {0.95 * 0.95, 0.95, 0}};
     tensor t[OPT_TENSORS];
     for (int k = 0; k < OPT_STATE; k++) {
         dtype type = k == OPT_W ? T : FP32;
@@ -529,10 +538,15 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
     }
     t[OPT_STATE] = *box(&b, INT32, sizeof start / 4, 0, &start);
     t[OPT_SUMS] = *box(&b, FP64, (n + CHUNK - 1) / CHUNK, 0, NULL);
+    t[OPT_POWERS] = *box(&b, FP64, 6, 0, powers);
     for (int step = 0; step < 2 && b.ok; step++) {
         did(&b, f->table->sum_squares(&(sum_squares_args){.sums = &t[OPT_SUMS], .g = &t[OPT_GRAD]}, f->s));
-        did(&b, f->table->step_decide(
-                    &(step_decide_args){.state = t[OPT_STATE].data, .sums = &t[OPT_SUMS], .rules = &rules}, f->s));
+        did(&b, f->table->step_decide(&(step_decide_args){.state = t[OPT_STATE].data,
+                                                          .sums = &t[OPT_SUMS],
+                                                          .rules = &rules,
+                                                          .scalars = t[OPT_POWERS].data,
+                                                          .scalar_count = 2},
+                                      f->s));
         did(&b, update(f, by, t, round));
     }
     for (int k = 0; k < OPT_TENSORS; k++) out[k] = take(&b, &t[k]);
@@ -542,18 +556,20 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
 // Both do the same two steps; a difference is reported with its tensor.
 static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype T, int64_t n, int64_t at,
                        const rounding_key *round, char why[WHY]) {
-    static const char *const names[] = {"adamw", "sgd", "sgd, nesterov"}, *const name[] = {"w",    "master", "m",   "v",
-                                                                                           "grad", "state",  "sums"};
+    static const char *const names[] = {"adamw", "sgd", "sgd, nesterov"}, *const name[] = {"w",    "master", "m",
+                                                                                           "v",    "grad",   "state",
+                                                                                           "sums", "powers"};
     const size_t each = (size_t)n * 4, bytes[] = {(size_t)n * dtype_bytes(T),
                                                   each,
                                                   each,
                                                   each,
                                                   each,
                                                   sizeof(step_state),
-                                                  (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double)};
+                                                  (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double),
+                                                  2 * sizeof(step_scalar)};
     void *got[OPT_TENSORS] = {0}, *want[OPT_TENSORS] = {0};
     bool ok = two_steps(f, by, T, n, at, round, got, why) && two_steps(cpu, by, T, n, at, round, want, why);
-    if (ok && ((step_state *)want[OPT_STATE])->adam_t != 4) ok = false, snprintf(why, WHY, "the steps were skipped");
+    if (ok && ((step_state *)want[OPT_STATE])->updates != 4) ok = false, snprintf(why, WHY, "the steps were skipped");
     for (int k = 0; k < OPT_TENSORS; k++) {
         if (ok && memcmp(got[k], want[k], bytes[k])) {
             ok = false;
@@ -590,7 +606,7 @@ static bool step_as_cpu(const fixture *f, char why[WHY]) {
 static double *rounded_by_chance(bench *b, tensor *y, const tensor *x, tensor *st, rounding_key key, int64_t t) {
     int64_t n = tensor_count(y);
     double *v = calloc((size_t)n, sizeof *v);
-    put(b, st, &(step_state){.adam_t = t});
+    put(b, st, &(step_state){.updates = t});
     if (b->ok)
         did(b, b->f->table->cast_stochastic(&(cast_stochastic_args){.y = y, .x = x, .round = &key, .state = st->data},
                                             b->f->s));
@@ -736,10 +752,10 @@ static bool rounding_comes_back(const fixture *f, char why[WHY]) {
     bool ok = true;
     for (int k = 0; k < 2 && ok; k++) {
         bench b = {.f = f, .ok = true, .why = why};
-        const step_state state = {
-            .lr = 3e-3f, .apply = 1, .grad_factor = 1, .beta1_power = 0.9, .beta2_power = 0.95, .adam_t = 6};
+        const step_state state = {.lr = 3e-3f, .apply = 1, .grad_factor = 1, .updates = 6};
+        const step_scalar powers[] = {{.value = 0.9}, {.value = 0.95}};
         tensor *w[2], *master[2], *st = box(&b, INT32, sizeof state / 4, 0, &state),
-                                  *grad = random_box(&b, FP32, N, 0, 1, 5);
+                                  *grad = random_box(&b, FP32, N, 0, 1, 5), *power = box(&b, FP64, 6, 0, powers);
         for (int parts = 0; parts < 2; parts++) {
             tensor *m = box(&b, FP32, N, 0, NULL), *v = box(&b, FP32, N, 0, NULL);
             w[parts] = box(&b, compute_types[1 + k], N, 0, NULL), master[parts] = random_box(&b, FP32, N, 0, 0.05, 6);
@@ -757,6 +773,7 @@ static bool rounding_comes_back(const fixture *f, char why[WHY]) {
                                                       .v = &t[3],
                                                       .grad = &t[4],
                                                       .state = st->data,
+                                                      .power = power->data,
                                                       .rules = &adam,
                                                       .round = &key},
                                         f->s));
@@ -782,19 +799,20 @@ static bool rounding_shows_updates(const fixture *f, char why[WHY]) {
     for (int i = 0; i < N; i++) ones[i] = 1;
     tensor *w[2] = {box(&b, BF16, N, 0, NULL), box(&b, BF16, N, 0, NULL)}, *grad = box(&b, FP32, N, 0, ones);
     tensor *m = box(&b, FP32, N, 0, NULL), *v = box(&b, FP32, N, 0, NULL),
-           *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL);
+           *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *power = box(&b, FP64, 6, 0, NULL);
     tensor *master = box(&b, FP32, N, 0, NULL);
     double mean[2] = {0};
     for (int k = 0; k < 2; k++) {
         put(&b, master, ones);
         for (int t = 1; t <= UPDATES && b.ok; t++) {
-            put(&b, st, &(step_state){.lr = 0x1p-13f, .apply = 1, .grad_factor = 1, .adam_t = t});
+            put(&b, st, &(step_state){.lr = 0x1p-13f, .apply = 1, .grad_factor = 1, .updates = t});
             did(&b, f->table->adamw(&(adamw_args){.w = w[k],
                                                   .master = master,
                                                   .m = m,
                                                   .v = v,
                                                   .grad = grad,
                                                   .state = st->data,
+                                                  .power = power->data,
                                                   .rules = &adam,
                                                   .round = k ? &chance : NULL},
                                     f->s));

@@ -34,39 +34,40 @@ static const decision decisions[] = {
     {"overflow under fixed scale", {NAN, 1}, 1, false, 10, 3, false, 0, 0, 64, -1},
 };
 
-static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
+static void decide_one(bench *b, tensor *st, tensor *sums, tensor *scalars, const decision *d) {
     const step_state before = {.lr = 0.125f,
                                .apply = 77,
                                .grad_factor = 77,
                                .loss_scale = 64,
                                .grad_norm = 77,
-                               .beta1_power = 0.25,
-                               .beta2_power = 0.5,
-                               .adam_t = 41,
+                               .updates = 41,
                                .good_steps = d->good_steps,
                                .skipped = 6};
-    const step_rules rules = {d->clip, 0.5, 0.75, d->dynamic, d->window};
+    const step_rules rules = {d->clip, d->dynamic, d->window};
+    const step_scalar powers[] = {{0.25, 0.5, 0}, {0.5, 0.75, 0}};
     put(b, st, &before);
     put(b, sums, d->sums);
-    if (b->ok)
-        did(b,
-            b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, b->f->s));
+    put(b, scalars, powers);
+    step_decide_args args = {
+        .state = st->data, .sums = sums, .rules = &rules, .scalars = scalars->data, .scalar_count = 2};
+    if (b->ok) did(b, b->f->table->step_decide(&args, b->f->s));
     step_state *s = take(b, st);
-    if (!b->ok) return free(s);
+    step_scalar *x = take(b, scalars);
+    if (!b->ok) return free(s), free(x);
     if (s->apply != d->apply || s->loss_scale != d->scale || s->lr != before.lr)
         say(b, "%s: apply %d, scale %g, lr %g", d->why, s->apply, (double)s->loss_scale, (double)s->lr);
     if (d->good_after >= 0 && s->good_steps != d->good_after) say(b, "%s: good_steps %" PRId64, d->why, s->good_steps);
-    if (s->adam_t != 41 + d->apply || s->skipped != 6 + !d->apply)
-        say(b, "%s: adam_t %" PRId64 ", skipped %" PRId64, d->why, s->adam_t, s->skipped);
-    if (s->beta1_power != (d->apply ? 0.125 : 0.25) || s->beta2_power != (d->apply ? 0.375 : 0.5))
-        say(b, "%s: powers %g %g", d->why, s->beta1_power, s->beta2_power);
+    if (s->updates != 41 + d->apply || s->skipped != 6 + !d->apply)
+        say(b, "%s: updates %" PRId64 ", skipped %" PRId64, d->why, s->updates, s->skipped);
+    if (x[0].value != (d->apply ? 0.125 : 0.25) || x[1].value != (d->apply ? 0.375 : 0.5))
+        say(b, "%s: powers %g %g", d->why, x[0].value, x[1].value);
     if (d->apply ? s->grad_norm != d->norm : (bool)isfinite(s->grad_norm)) say(b, "%s: norm %g", d->why, s->grad_norm);
     double after = (double)s->grad_factor * 64 * d->norm;  // within the 1e-6 that some add to the norm
     if (d->apply && d->norm > 0 && fabs(after - d->clipped_to) > 2e-6 * d->clipped_to)
         say(b, "%s: norm after the factor is %.9g", d->why, after);
     if (d->apply && d->norm == 0 && s->grad_factor != 1.0f / 64)
         say(b, "%s: factor %g", d->why, (double)s->grad_factor);
-    free(s);
+    free(s), free(x);
 }
 
 // Of 40 losses a quarter counts: norm and gradient are those of a mean over 10. All count: the bits of no counts at
@@ -81,9 +82,8 @@ bool decide_counts(const fixture *f, char why[WHY]) {
                  {{3, 2, 0, 5}, true, 20, 4.0 / 64 / 2},
                  {{10, 10, 10, 10}, true, 5, 1.0 / 64},
                  {{0}, false, 0, 0}};
-    const step_rules rules = {10, 0.5, 0.75, true, 100};
-    const step_state before = {
-        .loss_scale = 64, .beta1_power = 0.5, .beta2_power = 0.5, .adam_t = 3, .good_steps = 7, .skipped = 2};
+    const step_rules rules = {10, true, 100};
+    const step_state before = {.loss_scale = 64, .updates = 3, .good_steps = 7, .skipped = 2};
     tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
            *counts = box(&b, FP64, 4, 0, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases && b.ok; i++) {
@@ -96,7 +96,7 @@ bool decide_counts(const fixture *f, char why[WHY]) {
         bool ok = cases[i].apply ? s->grad_norm == cases[i].norm &&
                                        fabs((double)s->grad_factor - cases[i].factor) < 1e-6 && s->good_steps == 8
                                  : isnan(s->grad_norm) && s->grad_factor == 0 && s->good_steps == 7;
-        if (b.ok && (!ok || s->apply != cases[i].apply || s->loss_scale != 64 || s->adam_t != 3 + cases[i].apply ||
+        if (b.ok && (!ok || s->apply != cases[i].apply || s->loss_scale != 64 || s->updates != 3 + cases[i].apply ||
                      s->skipped != 2 + !cases[i].apply))
             say(&b, "case %zu: apply %d, norm %g, factor %g, scale %g, good_steps %" PRId64 ", skipped %" PRId64, i,
                 s->apply, s->grad_norm, (double)s->grad_factor, (double)s->loss_scale, s->good_steps, s->skipped);
@@ -107,17 +107,19 @@ bool decide_counts(const fixture *f, char why[WHY]) {
 
 bool decide_table(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL);
-    for (size_t i = 0; i < sizeof decisions / sizeof *decisions && b.ok; i++) decide_one(&b, st, sums, &decisions[i]);
+    tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
+           *scalars = box(&b, FP64, 6, 0, NULL);
+    for (size_t i = 0; i < sizeof decisions / sizeof *decisions && b.ok; i++)
+        decide_one(&b, st, sums, scalars, &decisions[i]);
     return done(&b);
 }
 
 // Hundreds of overflows, or of doublings, leave a scale that a good step can use.
 bool scale_limits(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {0, 0.9, 0.99, true, 1};
+    const step_rules rules = {0, true, 1};
     const double bad = NAN, good = 4;
-    step_state start = {.loss_scale = 64, .beta1_power = 1, .beta2_power = 1};
+    step_state start = {.loss_scale = 64};
     tensor *st = box(&b, INT32, sizeof start / 4, 0, NULL), *sums = box(&b, FP64, 1, 0, NULL);
     for (int up = 0; up < 2; up++) {
         put(&b, st, &start);

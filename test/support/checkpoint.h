@@ -87,7 +87,7 @@ static inline void fill(world *w, int64_t step, uint32_t salt) {
     uint32_t key = (uint32_t)step * 1000 + salt;
     fill_group(w->master, key), fill_group(w->m, key + 1), fill_group(w->v, key + 2);
     w->at = (run_progress){.step = step,
-                           .adam_t = step - 1,
+                           .updates = step - 1,
                            .skipped = 1,
                            .loss_scale = 32768,
                            .good_steps = 7,

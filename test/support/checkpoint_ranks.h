@@ -200,7 +200,7 @@ static inline void words_of(uint32_t word[4], int64_t step, uint32_t salt, int g
 
 static inline run_progress counters_of(int64_t step, uint32_t salt) {
     return (run_progress){.step = step,
-                          .adam_t = step - 1 + salt,
+                          .updates = step - 1 + salt,
                           .skipped = 1,
                           .loss_scale = 32768,
                           .good_steps = 7,
@@ -383,7 +383,7 @@ static inline void body_resume(rank_of *r) {
     if (r->out->rc != ERR_OK) snprintf(r->out->text, sizeof r->out->text, "%s", err_last()->text);
     if (r->out->rc != ERR_OK || !r->out->found) return;
     note_hashes(r);
-    r->out->n = r->d.at.adam_t - r->d.at.step + 1;
+    r->out->n = r->d.at.updates - r->d.at.step + 1;
     MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.at.step, (uint32_t)r->out->n),
          "step %" PRId64 " is not as it was saved", r->d.at.step);
 }

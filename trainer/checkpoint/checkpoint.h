@@ -173,7 +173,7 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at);
 
 // hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor,
 // or each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash
-// adds the other groups and what later steps depend on of the progress (step, adam_t, skipped, loss_scale, good_steps).
+// adds the other groups and what later steps depend on of the progress (step, updates, skipped, loss_scale, good_steps).
 // Collective; does not depend on how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty
 // hash.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);

@@ -74,7 +74,7 @@ void state_digest_put(state_digest *x, const uint8_t group[CKPT_DIGEST]) {
 void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_DIGEST]) {
     enum { LEAST = 3 };
     uint8_t none[CKPT_DIGEST];
-    int64_t counters[] = {at->step, at->adam_t, at->skipped, at->good_steps};
+    int64_t counters[] = {at->step, at->updates, at->skipped, at->good_steps};
     group_digest(NULL, 0, none);
     while (x->groups < LEAST) state_digest_put(x, none);
     digest_put(&x->d, counters, sizeof counters);

@@ -109,8 +109,8 @@ static err_t copy_files(const copying *x) {
 }
 
 static bool same_counters(const run_progress *a, const run_progress *b) {
-    return a->step == b->step && a->adam_t == b->adam_t && a->skipped == b->skipped && a->loss_scale == b->loss_scale &&
-           a->good_steps == b->good_steps;
+    return a->step == b->step && a->updates == b->updates && a->skipped == b->skipped &&
+           a->loss_scale == b->loss_scale && a->good_steps == b->good_steps;
 }
 
 static err_t make_hash(const copying *x, manifest *as) {

@@ -103,8 +103,8 @@ static json_t *counters_json(const run_progress *at) {
     json_t *least = isfinite(at->least_loss) ? json_real(at->least_loss) : json_null();
     json_t *sound = at->sound_step >= 0 ? json_integer((json_int_t)at->sound_step) : json_null();
     return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)at->step,
-                     "adam_t", (json_int_t)at->adam_t, "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale,
-                     "good_steps", (json_int_t)at->good_steps, "best_loss", best, "best_step",
+                     "adam_t", (json_int_t)at->updates, "skipped", (json_int_t)at->skipped, "loss_scale",
+                     at->loss_scale, "good_steps", (json_int_t)at->good_steps, "best_loss", best, "best_step",
                      (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes, "bad_steps",
                      (json_int_t)at->bad_steps, "loss", loss, "least_loss", least, "sound_step", sound);
 }
@@ -258,7 +258,7 @@ static err_t read_counters(reader *r) {
         const char *member;
         int64_t *to;
     } counts[] = {
-        {"step", &at->step},           {"adam_t", &at->adam_t},
+        {"step", &at->step},           {"adam_t", &at->updates},
         {"skipped", &at->skipped},     {"good_steps", &at->good_steps},
         {"best_step", &at->best_step}, {"log_bytes", &at->log_bytes},
     };

@@ -11,7 +11,7 @@
 typedef struct run_progress {
     int64_t step;  // finished steps; the next sample of the data is step * [batch] global
     // Of the optimizer and the loss scale. The device counts them; these are as of the last save or load.
-    int64_t adam_t;   // updates applied (a skipped step is not one)
+    int64_t updates;  // updates applied (a skipped step is not one)
     int64_t skipped;  // steps skipped for overflow
     double loss_scale;
     int64_t good_steps;  // since the scale last changed

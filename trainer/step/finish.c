@@ -11,8 +11,6 @@
 void finish_open(step_runner *r) {
     const config *c = r->cfg;
     r->end = (step_end){.rules = {.grad_clip = c->optimizer.grad_clip,
-                                  .beta1 = c->optimizer.beta1,
-                                  .beta2 = c->optimizer.beta2,
                                   .dynamic_scale = c->precision.compute == FP16 && c->precision.loss_scale == 0,
                                   .scale_window = c->precision.scale_window}};
 }
@@ -146,7 +144,7 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, round
 }
 
 static err_t call_optimizer(const step_runner *r, device *on, optimizer_piece *x, stream *s) {
-    return r->state->o.rule->update(device_ops(on), r->state->o.optimizer, x, s);
+    return r->state->o.rule->update(device_ops(on), &r->cfg->optimizer, x, s);
 }
 
 static err_t update_piece(step_runner *r, const zero_piece *p) {
@@ -157,6 +155,7 @@ static err_t update_piece(step_runner *r, const zero_piece *p) {
     if (w.data != x.master.data) x.w = w;
     x.grad = state_gradient(t, p);
     x.state = state_step(t);
+    x.scalar = state_scalars(x.state);
     TRY(call_optimizer(r, r->dev, &x, r->s));
     return state_copy_exact(t, p, r->s);
 }
@@ -171,6 +170,7 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     if (host_w.type != FP32) x.w = host_w;
     x.grad = view1(&t->stage_g, p->count);
     x.state = decided;
+    x.scalar = state_scalars(decided);
     TRY(stream_copy(r->s, x.grad.data, grad.data, tensor_bytes(&grad)));
     TRY(stream_wait(r->s));
     TRY(call_optimizer(r, t->host_dev, &x, t->host_s));
@@ -184,15 +184,19 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
 static err_t decide(step_runner *r, const result_slot *to) {
     train_state *t = r->state;
     TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
-    TRY(stream_copy(r->s, to->state[0].data, t->step.data, sizeof(step_state)));
-    step_decide_args args = {.state = state_step(t), .sums = &r->results.sums, .rules = &r->end.rules};
+    TRY(stream_copy(r->s, to->state[0].data, t->step.data, tensor_bytes(&t->step)));
+    step_decide_args args = {.state = state_step(t),
+                             .sums = &r->results.sums,
+                             .rules = &r->end.rules,
+                             .scalars = state_scalars(state_step(t)),
+                             .scalar_count = t->scalars};
     if (step_weighs(r)) args.counts = &r->results.sample_counts, args.losses = r->cfg->batch.global * r->net->losses;
     TRY(device_ops(r->dev)->step_decide(&args, r->s));
-    TRY(stream_copy(r->s, to->state[1].data, t->step.data, sizeof(step_state)));
+    TRY(stream_copy(r->s, to->state[1].data, t->step.data, tensor_bytes(&t->step)));
     return stream_copy(r->s, to->loss.data, r->results.sample_loss.data, tensor_bytes(&to->loss));
 }
 
-// decided: NULL: on the device; else on the host (offload), as decided.
+// decided: NULL: on the device; else on the host (offload), as decided, with its scalars.
 static err_t update_pieces(step_runner *r, const step_state *decided) {
     int count;
     const zero_piece *p = state_pieces(r->state, &count);
@@ -219,9 +223,8 @@ err_t finish_update(step_runner *r, const result_slot *to) {
         TRY(queue_or_replay(r, &r->end.update[to - r->results.slot], queue_update, &(update_call){r, to}));
         return event_record(to->done, r->s);
     }
-    step_state decided;
     TRY(decide(r, to));
     TRY(event_record(to->done, r->s));
-    TRY(state_get_step(r->state, &decided));
-    return update_pieces(r, &decided);
+    TRY(stream_wait(r->s));
+    return update_pieces(r, to->state[1].data);
 }

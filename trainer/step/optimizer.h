@@ -1,7 +1,8 @@
 // trainer/step/optimizer.h: what an optimizer is. It keeps FP32 arrays with one element for each element of a weight,
-// by name, as many as it likes, and changes a piece of the weights by one operation of a device. Everything else is the
-// same for all of them: where the arrays lie, who has which share of them, and how they get into a checkpoint and back
-// (trainer/step/state.c), and on which device a piece is updated (trainer/step/finish.c).
+// and scalars of the whole run, as many as it likes, by name, and changes a piece of the weights by one operation of a
+// device. Everything else is the same for all of them: where arrays and scalars lie, who has which share of them, and
+// how they get into a checkpoint and back (trainer/step/state.c), and on which device a piece is updated
+// (trainer/step/finish.c).
 //
 // A new one is a file like trainer/step/sgd.c, a line in trainer/step/optimizers.c, its word and its keys in
 // trainer/config, its operation in gpu/, and its tests.
@@ -19,15 +20,27 @@ typedef struct optimizer_piece {
     tensor *array;              // FP32 (+=) what the optimizer keeps, in the order in which it named them
     tensor grad;                // FP32, scaled: the update multiplies it by state->grad_factor
     const step_state *state;    // where the operation's device reads it
+    const step_scalar *scalar;  // there, too: in the order in which the optimizer named them, as of this update
     const rounding_key *round;  // of w; NULL: to nearest
     bool decay;                 // is this a weight that decays?
 } optimizer_piece;
+
+// A scalar: the same on all ranks, and made ready for a step with the decision to apply it (gpu/ops.h: step_scalar).
+typedef struct optimizer_scalar {
+    const char *name;   // in a checkpoint: constant, as an array's
+    step_scalar begin;  // before the first update
+    // It follows from the settings of today and the number of updates: no checkpoint holds it, and it is computed again
+    // when one is loaded.
+    bool follows;
+} optimizer_scalar;
 
 typedef struct optimizer {
     // The name of the k-th array that it keeps with these settings, from 0 on; NULL: it keeps no more. A name is
     // constant and is what stands before the weights' own names in a checkpoint: renaming one would make checkpoints
     // unreadable. An array begins as zeros.
     const char *(*array)(const optimizer_keys *o, int k);
+    // Its k-th scalar; false: it has no more. NULL: it has none.
+    bool (*scalar)(const optimizer_keys *o, int k, optimizer_scalar *to);
     // Queues the update of a piece. `on` are the operations of the device in whose memory the piece is.
     err_t (*update)(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s);
 } optimizer;
@@ -37,10 +50,16 @@ extern const optimizer optimizer_adamw, optimizer_sgd;
 // By optimizer_kind, which is the order of the words of [optimizer] type.
 extern const optimizer *const optimizers[];
 
-// How many arrays it keeps.
+// How many arrays it keeps, and scalars.
 static inline int optimizer_arrays(const optimizer *x, const optimizer_keys *o) {
     int n = 0;
     while (x->array(o, n)) n++;
+    return n;
+}
+static inline int optimizer_scalars(const optimizer *x, const optimizer_keys *o) {
+    optimizer_scalar unused;
+    int n = 0;
+    while (x->scalar && x->scalar(o, n, &unused)) n++;
     return n;
 }
 

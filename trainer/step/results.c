@@ -20,7 +20,8 @@ static err_t number_sums(results *x, const model *net, int64_t *chunks) {
     return ERR_OK;
 }
 
-err_t results_open(results *x, const config *c, const model *net, int world, int slots, arena *memory, arena *staging) {
+err_t results_open(results *x, const config *c, const model *net, int world, int slots, int64_t words, arena *memory,
+                   arena *staging) {
     int64_t chunks, G = c->batch.global, B = c->batch.micro;
     bool weighs = c->data.ignore >= 0;  // some losses may not count
     *x = (results){.slots = slots};
@@ -36,7 +37,7 @@ err_t results_open(results *x, const config *c, const model *net, int world, int
     for (result_slot *s = x->slot; s < x->slot + slots; s++) {
         TRY(arena_1d(staging, &s->loss, FP64, told));
         TRY(arena_1d(staging, &s->report, FP64, REPORT_ITEMS));
-        for (int k = 0; k < 2; k++) TRY(arena_1d(staging, &s->state[k], INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+        for (int k = 0; k < 2; k++) TRY(arena_1d(staging, &s->state[k], INT32, words));
         TRY(arena_1d(staging, &s->lr, FP32, 1));
     }
     return arena_1d(staging, &x->host_void, FP64, 1);

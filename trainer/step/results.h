@@ -12,7 +12,7 @@
 typedef struct result_slot {
     tensor loss;      // (G + world * REPORT_ITEMS) FP64: sample_loss and reports, and after them sample_counts
     tensor report;    // (REPORT_ITEMS) FP64: this rank's, on its way to the device
-    tensor state[2];  // step_state as INT32 words: before and after it was decided
+    tensor state[2];  // step_state and the optimizer's scalars, as INT32 words: before and after it was decided
     tensor lr;        // FP32, on its way to the device
     event *done;      // all results have arrived
     int64_t step;
@@ -33,7 +33,9 @@ typedef struct results {
 } results;
 
 // Declares them; results_commit follows when the arenas have memory. slots: steps that may be queued and not collected.
-err_t results_open(results *x, const config *c, const model *net, int world, int slots, arena *memory, arena *staging);
+// words: of the step_state with its scalars.
+err_t results_open(results *x, const config *c, const model *net, int world, int slots, int64_t words, arena *memory,
+                   arena *staging);
 err_t results_commit(results *x, device *dev);
 void results_close(results *x);
 

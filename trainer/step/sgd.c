@@ -1,5 +1,6 @@
 // trainer/step/sgd.c: gradient descent (gpu/ops.h: sgd). With momentum it keeps the sum of all gradients, in which the
 // older ones count less: 4 bytes a weight, where AdamW keeps 8. Without momentum it keeps nothing.
+// Of [optimizer] it reads momentum, nesterov and weight_decay.
 #include "trainer/step/optimizer.h"
 
 static const char *array(const optimizer_keys *o, int k) { return k == 0 && o->momentum != 0 ? "momentum" : NULL; }
@@ -16,4 +17,4 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
                    s);
 }
 
-const optimizer optimizer_sgd = {array, update};
+const optimizer optimizer_sgd = {.array = array, .update = update};

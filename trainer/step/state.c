@@ -223,6 +223,12 @@ static err_t declare_tie(train_state *t) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
+static optimizer_scalar scalar_of(const train_state *t, int k) {
+    optimizer_scalar x = {0};
+    t->o.rule->scalar(t->o.optimizer, k, &x);
+    return x;
+}
+
 static err_t allocate_tables(train_state *t) {
     size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays;
     t->master = calloc(n, sizeof(tensor));
@@ -233,8 +239,11 @@ static err_t allocate_tables(train_state *t) {
     t->mirror = calloc(groups, sizeof *t->mirror);
     t->ckpt.group = calloc(groups, sizeof *t->ckpt.group);
     t->tensors = calloc(groups * n, sizeof *t->tensors);
-    if (!t->master || !t->w || !t->cuts || !t->array || !t->of_piece || !t->mirror || !t->ckpt.group || !t->tensors)
+    t->scalar = calloc((size_t)t->scalars + 1, sizeof *t->scalar);
+    if (!t->master || !t->w || !t->cuts || !t->array || !t->of_piece || !t->mirror || !t->ckpt.group || !t->tensors ||
+        !t->scalar)
         return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
+    for (int k = 0; k < t->scalars; k++) t->scalar[k] = scalar_of(t, k).begin;
     return ERR_OK;
 }
 
@@ -282,6 +291,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
     t->arrays = o->training ? optimizer_arrays(o->rule, o->optimizer) : 0;
+    t->scalars = o->training ? optimizer_scalars(o->rule, o->optimizer) : 0;
     TRY(allocate_tables(t));
     TRY(zero_open(&t->zero, net,
                   &(zero_options){.rank = ranks->rank,
@@ -300,7 +310,8 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     if (t->shards.weights) TRY(declare_gather(t));
     TRY(declare_tie(t));
     link_rows(t);  // their shapes, for plans
-    return arena_1d(&t->memory, &t->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4);
+    size_t bytes = sizeof(step_state) + (size_t)t->scalars * sizeof(step_scalar);
+    return arena_1d(&t->memory, &t->step, INT32, (int64_t)(bytes + 3) / 4);
 }
 
 size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.bytes; }
@@ -384,8 +395,8 @@ void state_close(train_state *t) {
     if (t->host_s) stream_close(t->host_s);
     if (t->host_dev) device_close(t->host_dev);
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
-        free(t->kept), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group), free(t->tensors),
-        free(t->exact_at);
+        free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
+        free(t->tensors), free(t->exact_at);
     *t = (train_state){0};
 }
 
@@ -488,7 +499,7 @@ static err_t copy_shared(train_state *t, store *x) {
     return ERR_OK;
 }
 
-// Rounds on the device, or with offload on the host, exactly as the update that brought `at` to its adam_t.
+// Rounds on the device, or with offload on the host, exactly as the update that `at` counted last.
 static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const tensor *master, const step_state *at) {
     rounding_key key;
     const rounding_key *round = state_rounding(t, p, &key);
@@ -547,9 +558,38 @@ static err_t fill_exact(train_state *t) {
     return t->exact.data ? stream_wait(t->s) : ERR_OK;
 }
 
-err_t state_fetch(train_state *t, bool all) { return copy_mirrors(t, all ? 1 + t->arrays : 1, true); }
+err_t state_fetch(train_state *t, bool all) {
+    TRY(copy_mirrors(t, all ? 1 + t->arrays : 1, true));
+    if (!all || !t->scalars) return ERR_OK;
+    TRY(stream_copy(t->s, t->scalar, state_scalars(state_step(t)), (size_t)t->scalars * sizeof *t->scalar));
+    return stream_wait(t->s);
+}
+
+// As the device computes it, one update after the other, until none changes it any more.
+static double value_after(const step_scalar *begin, int64_t updates) {
+    double value = begin->value;
+    for (int64_t n = 0; n < updates; n++) {
+        double next = begin->factor * value + begin->addend;
+        if (next == value) break;
+        value = next;
+    }
+    return value;
+}
+
+static err_t publish_scalars(train_state *t) {
+    step_state here;
+    if (!t->scalars) return ERR_OK;
+    TRY(state_get_step(t, &here));
+    for (int k = 0; k < t->scalars; k++) {
+        optimizer_scalar x = scalar_of(t, k);
+        if (x.follows) t->scalar[k].value = value_after(&x.begin, here.updates);
+    }
+    TRY(stream_copy(t->s, state_scalars(state_step(t)), t->scalar, (size_t)t->scalars * sizeof *t->scalar));
+    return stream_wait(t->s);
+}
 
 err_t state_publish(train_state *t) {
+    TRY(publish_scalars(t));
     TRY(copy_mirrors(t, 1 + t->arrays, false));
     for (int k = 0; k < 1 + t->arrays; k++) {
         TRY(copy_shared(t, store_of(t, k)));
@@ -660,13 +700,6 @@ static const double FP16_FIRST_SCALE = 32768;
 void state_from_progress(step_state *to, const run_progress *at, const config *c) {
     bool scaled = c->precision.compute == FP16 || c->precision.loss_scale > 0;
     double first = c->precision.loss_scale > 0 ? c->precision.loss_scale : FP16_FIRST_SCALE;
-    *to = (step_state){
-        .adam_t = at->adam_t, .good_steps = at->good_steps, .skipped = at->skipped, .beta1_power = 1, .beta2_power = 1};
+    *to = (step_state){.updates = at->updates, .good_steps = at->good_steps, .skipped = at->skipped};
     to->loss_scale = at->step > 0 ? (float)at->loss_scale : scaled ? (float)first : 1.0f;
-    for (int64_t t = 0; t < at->adam_t; t++) {
-        double one = to->beta1_power * c->optimizer.beta1, two = to->beta2_power * c->optimizer.beta2;
-        // both are constant from here on: no later t changes them
-        if (one == to->beta1_power && two == to->beta2_power) break;
-        to->beta1_power = one, to->beta2_power = two;
-    }
 }

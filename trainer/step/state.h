@@ -95,7 +95,9 @@ typedef struct train_state {
     tensor exact;
     size_t *exact_at;  // [params] where such a row begins in it
     int sum_buffer;    // stages 0 and 1: the slab that holds the final sum
-    tensor step;       // one step_state on the device, as raw INT32 words
+    tensor step;       // on the device, as raw INT32 words: one step_state, and after it the optimizer's scalars
+    int scalars;
+    step_scalar *scalar;  // [scalars] on the host, as of the last state_publish or state_fetch
     // Where the host can't read device memory: a pinned copy of the masters and the optimizer's arrays, as far as this
     // rank owns them, for checkpoints, hashes and initial values. No data: the stores are read directly.
     tensor *mirror;        // [1 + arrays] FP32 (shard_values): masters first
@@ -120,7 +122,8 @@ err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed);
 
 // After this rank's own masters, optimizer state and step_state were set from outside: updates everything derived from
-// them, here and on the other ranks of the stage. Collective. In a pipeline, tied_values (trainer/step/tied.h) follows.
+// them, here and on the other ranks of the stage. Scalars go to the device; those that follow from the number of
+// updates are computed again. Collective. In a pipeline, tied_values (trainer/step/tied.h) follows.
 err_t state_publish(train_state *t);
 
 // Before a checkpoint or a hash: brings the owned masters, and with `all` also what the optimizer keeps, to where the
@@ -166,7 +169,10 @@ err_t state_get_step(train_state *t, step_state *to);
 
 static inline step_state *state_step(const train_state *t) { return t->step.data; }
 
-// step_state from a run's progress. The powers of beta are rebuilt by repeated multiplication, as on the device.
+// The optimizer's scalars, which follow their step_state in memory.
+static inline step_scalar *state_scalars(const step_state *of) { return (step_scalar *)(void *)(of + 1); }
+
+// step_state from a run's progress.
 void state_from_progress(step_state *to, const run_progress *at, const config *c);
 
 #endif

@@ -131,7 +131,8 @@ static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {
                                      .B = B,
                                      .memory = &r->memory,
                                      .staging = &r->staging}));
-    return results_open(&r->results, cfg, net, r->ranks->world, r->ahead, &r->memory, &r->staging);
+    return results_open(&r->results, cfg, net, r->ranks->world, r->ahead, tensor_count(&r->state->step), &r->memory,
+                        &r->staging);
 }
 
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net,
@@ -239,18 +240,18 @@ static void collect(const step_runner *r, const result_slot *from, step_result *
                          .lr = schedule_lr(r->cfg, from->step),
                          .loss_scale = s->loss_scale,
                          .applied = s->apply,
-                         .adam_t = s->adam_t,
+                         .updates = s->updates,
                          .good_steps = s->good_steps,
                          .skipped = s->skipped,
                          .reports = results_report(&r->results, from, 0)};
 }
 
-// Some rank had no data. This step and those after it were not applied; the step_state is set back to before this step.
+// Some rank had no data. This step and those after it were not applied; the step_state and the optimizer's scalars are
+// set back to before this step.
 static err_t end_void(step_runner *r, const result_slot *from) {
-    step_state before;
-    memcpy(&before, from->state[0].data, sizeof before);
     r->uncollected = 0;
-    TRY(state_set_step(r->state, &before));
+    TRY(stream_copy(r->s, r->state->step.data, from->state[0].data, tensor_bytes(&r->state->step)));
+    TRY(stream_wait(r->s));
     TRY(parallel_wait(&r->together));
     return comm_agree_ok(r->ranks, r->inputs.failed.code == ERR_OK ? ERR_OK : err_restore(&r->inputs.failed), r->s);
 }

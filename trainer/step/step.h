@@ -19,7 +19,7 @@ typedef struct step_result {
     double grad_norm;  // before clipping
     double lr, loss_scale;
     bool applied;  // false: skipped for overflow
-    int64_t adam_t, good_steps, skipped;
+    int64_t updates, good_steps, skipped;
     bool stop;              // some rank was asked to stop: all stop after the last step that is queued
     const double *reports;  // (world, REPORT_ITEMS), valid until this step's slot is used again
 } step_result;

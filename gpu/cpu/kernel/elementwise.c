@@ -108,10 +108,10 @@ static void to_fp16_item(void *ctx, int64_t item, int thread) {
 // moves: 4 + sizeof(E) bytes an element, and 10 rounds of philox for 4 of them
 err_t KERNEL(cast_stochastic)(const cast_stochastic_args *args, stream *s) {
     stochastic_job j = {args->y->data, args->x->data, tensor_count(args->y), args->round,
-                        (uint32_t)args->state->adam_t};
+                        (uint32_t)args->state->updates};
     assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16) &&
            tensor_count(args->x) == j.count && args->round->first % 64 == 0);
-    if (args->state->adam_t == 0) return KERNEL(cast)(&(cast_args){.y = args->y, .x = args->x}, s);
+    if (args->state->updates == 0) return KERNEL(cast)(&(cast_args){.y = args->y, .x = args->x}, s);
     pool_run(s->workers, slices(j.count), args->y->type == BF16 ? to_bf16_item : to_fp16_item, &j);
     return ERR_OK;
 }

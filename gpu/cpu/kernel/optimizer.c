@@ -40,9 +40,9 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     }
     double clip = args->rules->grad_clip > 0 && norm > args->rules->grad_clip ? args->rules->grad_clip / norm : 1.0;
     args->state->grad_factor = (float)(clip / scale);
-    args->state->adam_t++;
-    args->state->beta1_power *= args->rules->beta1;
-    args->state->beta2_power *= args->rules->beta2;
+    args->state->updates++;
+    for (step_scalar *x = args->scalars; x < args->scalars + args->scalar_count; x++)
+        x->value = x->factor * x->value + x->addend;
     args->state->good_steps++;
     if (args->rules->dynamic_scale && args->state->good_steps >= args->rules->scale_window) {
         if (args->state->loss_scale < SCALE_MOST) args->state->loss_scale *= 2.0f;
@@ -163,7 +163,7 @@ static update_job update_of(const tensor *w, const tensor *master, const tensor 
         .count = count,
         .factor = state->grad_factor,
         .round = round,
-        .t = (uint32_t)state->adam_t,
+        .t = (uint32_t)state->updates,
     };
 }
 
@@ -179,12 +179,12 @@ err_t KERNEL(adamw)(const adamw_args *args, stream *s) {
     j.adamw.m = args->m->data;
     j.adamw.v = args->v->data;
     j.adamw.keep = (float)(1 - lr * args->rules->weight_decay);
-    j.adamw.step = (float)(lr / (1 - args->state->beta1_power));
+    j.adamw.step = (float)(lr / (1 - args->power[0].value));
     j.adamw.beta1 = (float)args->rules->beta1;
     j.adamw.rest1 = (float)(1 - args->rules->beta1);
     j.adamw.beta2 = (float)args->rules->beta2;
     j.adamw.rest2 = (float)(1 - args->rules->beta2);
-    j.adamw.correct2 = (float)(1 / __builtin_sqrt(1 - args->state->beta2_power));
+    j.adamw.correct2 = (float)(1 / __builtin_sqrt(1 - args->power[1].value));
     j.adamw.eps = (float)args->rules->eps;
     pool_run(s->workers, slices(j.count), adamw_item, &j);
     return ERR_OK;
