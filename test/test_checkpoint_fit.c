@@ -129,6 +129,56 @@ static void test_names(void **state) {
         for (int i = 0; i < PARAMS; i++) free(tensor[g][i].data), free(was[g][i].data);
 }
 
+// Scalars come back to the bit, count in state_hash with name and value, and are refused under any other name; a forged
+// manifest does not make the reader go wrong.
+static void test_scalars(void **state) {
+    world *w = *state;
+    static const char *const changes[][3] = {
+        {"\"mean\": 0.10000000000000001", "\"mean\": \"0.1\"", "member \"scalars\""},
+        {"\"mean\": 0.10000000000000001", "\"mean\": 0.25", "state_hash is"},
+        {"\"mean\"", "\"mode\"", "state_hash is"},
+        {"\"mean\"", "\"\"", "member \"scalars\""},
+        {"\"mean\"", "\"sixteen.letters.\"", "member \"scalars\""},
+        {"\"scalars\": {", "\"scalars\": 3, \"x\": {", "member \"scalars\""},
+    };
+    double is[3] = {0.1, -0.0, 0x1.fffffffffffffp-1030}, was[3];
+    ckpt_scalar scalar[] = {{"mean", &is[0]}, {"zero", &is[1]}, {"small", &is[2]}};
+    char dir[IO_PATH], path[IO_PATH], hash[17], state_hash[17], now[17];
+    size_t n;
+    w->s.scalars = 3, w->s.scalar = scalar;
+    memcpy(was, is, sizeof was);
+    save_step(w, 1, 5);
+    path_of(dir, w, 1, ""), path_of(path, w, 1, "manifest.json");
+    OK(ckpt_hash_dir(dir, hash, state_hash));
+    OK(ckpt_state_hash(&w->s, &w->at, now));
+    assert_string_equal(state_hash, now);
+    memset(is, 0x5a, sizeof is);
+    OK(ckpt_load(dir, &w->s, &w->at, false));
+    assert_memory_equal(is, was, sizeof is);
+    for (int k = 0; k < 4; k++) {
+        if (k < 3) is[k] += 1;
+        else scalar[2].name = "tiny";
+        OK(ckpt_state_hash(&w->s, &w->at, now));
+        assert_string_not_equal(state_hash, now);
+        strcpy(state_hash, now);
+    }
+    FAILS(ckpt_load(dir, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    w->s.scalars = 2;
+    FAILS(ckpt_load(dir, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    scalar[1].name = "mean";
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 5, NULL), ERR_INTERNAL, "a scalar named \"mean\"");
+    scalar[1].name = "sixteen.letters.";
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 5, NULL), ERR_INTERNAL, "1 to 15 letters");
+    w->s.scalars = 1, is[0] = NAN;
+    FAILS(ckpt_save(w->dir, &w->s, &w->at, 5, NULL), ERR_INTERNAL, "a finite number");
+    char *text = slurp(path, &n);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        forge(path, text, changes[i][0], changes[i][1]);
+        FAILS(ckpt_hash_dir(dir, hash, state_hash), ERR_DATA, changes[i][2]);
+    }
+    free(text);
+}
+
 static void test_mismatches(void **state) {
     world *w = *state;
     complaints c;
@@ -424,8 +474,8 @@ static void test_revisions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_groups),    TEST(test_names),     TEST(test_mismatches), TEST(test_no_warmup), TEST(test_open_keys),
-        TEST(test_version_1), TEST(test_version_2), TEST(test_device),     TEST(test_revisions),
+        TEST(test_groups),    TEST(test_names),     TEST(test_scalars),   TEST(test_mismatches), TEST(test_no_warmup),
+        TEST(test_open_keys), TEST(test_version_1), TEST(test_version_2), TEST(test_device),     TEST(test_revisions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -318,19 +318,24 @@ static const change *changed(const forking *f, const char *key) {
 }
 
 // What the optimizer keeps must be what the checkpoint has.
-static err_t compare_arrays(const forking *f) {
-    const optimizer *rule = optimizers[f->is->optimizer.type];
-    const char *name;
-    int arrays = 0;
-    bool same = true;
-    for (; (name = rule->array(&f->is->optimizer, arrays)); arrays++) same = same && manifest_group(&f->m, name);
-    if (same && f->m.groups == 1 + arrays) return ERR_OK;
+static err_t compare_kept(const forking *f) {
+    const optimizer_keys *o = &f->is->optimizer;
+    const optimizer *rule = optimizers[o->type];
+    int arrays = optimizer_arrays(rule, o), kept = 0;
+    bool same = f->m.groups == 1 + arrays;
+    for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, rule->array(o, k));
+    for (int k = 0; k < optimizer_scalars(rule, o); k++) {
+        optimizer_scalar x;
+        rule->scalar(o, k, &x);
+        if (!x.follows) kept++, same = same && manifest_scalar_of(&f->m, x.name);
+    }
+    if (same && f->m.scalars == kept) return ERR_OK;
     const change *c = changed(f, "optimizer.momentum");
     if (c) return forbid(f, c->key, c->was, c->is, "what the optimizer keeps of each weight would not fit");
     return err_set(
         ERR_CONFIG,
         "%s: holds no optimizer state%s, and training can't go on from it: take its weights into a new run with [model] init_from = %s",
-        f->ckpt, f->m.groups > 1 ? " of this optimizer" : "", f->ckpt);
+        f->ckpt, f->m.groups > 1 || f->m.scalars ? " of this optimizer" : "", f->ckpt);
 }
 
 // --- counters and data -----------------------------------------------------------------------------------------------
@@ -586,7 +591,7 @@ static err_t prepare(forking *f) {
     f->as.keys = 0;
     f->as.key = f->key;
     TRY(compare_settings(f));
-    TRY(compare_arrays(f));
+    TRY(compare_kept(f));
     return session_data(&f->x, f->is);
 }
 

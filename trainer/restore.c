@@ -89,7 +89,7 @@ static err_t load_masters(session *x, const char *dir) {
     err_t rc = comm_agree_ok(x->ranks, s ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a checkpoint's state"), x->s);
     if (rc == ERR_OK) {
         *s = x->state.ckpt;
-        s->groups = 1, s->work = NULL, s->dev = NULL;
+        s->groups = 1, s->scalars = 0, s->work = NULL, s->dev = NULL;
         rc = ckpt_prepare(s);
         if (rc == ERR_OK) rc = ckpt_load(dir, s, &unused, true);
         if (rc != ERR_OK) config_blame(x->cfg, "model", "init_from");

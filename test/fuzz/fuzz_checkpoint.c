@@ -66,6 +66,8 @@ typedef struct world {
     float data[3][8];
     ckpt_tensor tensor[3][2];
     ckpt_group group[3];
+    double numbers[2];
+    ckpt_scalar scalar[2];
     ckpt_state s;
     run_progress at;
 } world;
@@ -76,7 +78,15 @@ static void init(world *w) {
         w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .count = 2, .data = w->data[g] + 6};
         w->group[g] = (ckpt_group){g == 0 ? "" : g == 1 ? "m" : "v", w->tensor[g]};
     }
-    w->s = (ckpt_state){.params = 2, .groups = 3, .group = w->group, .keys = 1, .data_hash = "0011223344556677"};
+    w->numbers[0] = 3, w->numbers[1] = -0.1;
+    w->scalar[0] = (ckpt_scalar){"count", &w->numbers[0]}, w->scalar[1] = (ckpt_scalar){"mean", &w->numbers[1]};
+    w->s = (ckpt_state){.params = 2,
+                        .groups = 3,
+                        .group = w->group,
+                        .scalars = 2,
+                        .scalar = w->scalar,
+                        .keys = 1,
+                        .data_hash = "0011223344556677"};
     w->s.key[0] = (ckpt_key){.key = "batch.global", .value = "24"};
     w->at = (run_progress){.step = 3, .updates = 3, .loss_scale = 1, .best_loss = 2.5};
 }

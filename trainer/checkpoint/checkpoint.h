@@ -75,6 +75,13 @@ typedef struct ckpt_group {
     ckpt_tensor *tensor;
 } ckpt_group;
 
+// A number that the optimizer keeps for the whole run, the same on all ranks: rank 0's is saved. name: at most 15
+// letters.
+typedef struct ckpt_scalar {
+    const char *name;
+    double *value;
+} ckpt_scalar;
+
 // The checkpoint of another run with which a forked run began (trainer/fork.h); step 0: none.
 enum { CKPT_RUN = 512 };
 typedef struct ckpt_origin {
@@ -102,6 +109,8 @@ typedef struct ckpt_state {
     int params;              // tensors of each group
     int groups;              // the masters, and after them what the optimizer keeps: nothing for inference
     ckpt_group *group;       // [groups], its owner's. A checkpoint's groups are matched with these by name
+    int scalars;
+    ckpt_scalar *scalar;  // [scalars], as groups
     comm *ranks;             // NULL: alone
     stream *s;               // orders their calls; NULL when alone
     struct ckpt_work *work;  // of ckpt_prepare; NULL when alone
@@ -173,7 +182,8 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at);
 
 // hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor,
 // or each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash
-// adds the other groups and what later steps depend on of the progress (step, updates, skipped, loss_scale, good_steps).
+// adds the other groups, the scalars, and what later steps depend on of the progress (step, updates, skipped,
+// loss_scale, good_steps).
 // Collective; does not depend on how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty
 // hash.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);

@@ -80,6 +80,23 @@ static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_g
     return ERR_OK;
 }
 
+static err_t fill_scalars(manifest *m, const ckpt_state *s) {
+    m->scalar = calloc((size_t)s->scalars + 1, sizeof *m->scalar);
+    if (!m->scalar) return err_set(ERR_INTERNAL, "no memory for the manifest's %d scalars", s->scalars);
+    for (; m->scalars < s->scalars; m->scalars++) {
+        const ckpt_scalar *from = &s->scalar[m->scalars];
+        size_t length = strlen(from->name);
+        if (length == 0 || length >= CKPT_GROUP_NAME || manifest_scalar_of(m, from->name) || !isfinite(*from->value))
+            return err_set(ERR_INTERNAL,
+                           "a scalar named \"%s\", %g, can't be saved: expected 1 to 15 letters, each name once, and a "
+                           "finite number",
+                           from->name, *from->value);
+        memcpy(m->scalar[m->scalars].name, from->name, length + 1);
+        m->scalar[m->scalars].value = *from->value;
+    }
+    return ERR_OK;
+}
+
 // How many slices this is part of.
 static size_t slices_of(const ckpt_order *o, const ckpt_span *has) {
     return has->count ? (size_t)((has->first + has->count - 1) / o->each - has->first / o->each + 1) : 0;
@@ -136,6 +153,7 @@ err_t manifest_open(manifest *m, const ckpt_state *s, const run_progress *at, co
     fill_files(m, s, w);
     TRY(copy_keys(m, s));
     TRY(copy_device(m, s));
+    TRY(fill_scalars(m, s));
     for (int g = 0; g < s->groups; g++) TRY(fill_group(m, w, g, &s->group[g]));
     return ERR_OK;
 }

@@ -71,12 +71,25 @@ void state_digest_put(state_digest *x, const uint8_t group[CKPT_DIGEST]) {
     x->groups++;
 }
 
-void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_DIGEST]) {
+// What is missing of three groups.
+static void put_missing(state_digest *x) {
     enum { LEAST = 3 };
     uint8_t none[CKPT_DIGEST];
-    int64_t counters[] = {at->step, at->updates, at->skipped, at->good_steps};
     group_digest(NULL, 0, none);
     while (x->groups < LEAST) state_digest_put(x, none);
+}
+
+void state_digest_scalar(state_digest *x, const char *name, double value) {
+    int64_t length = (int64_t)strlen(name);
+    put_missing(x);
+    digest_put(&x->d, &length, sizeof length);
+    digest_put(&x->d, name, (size_t)length);
+    digest_put(&x->d, &value, sizeof value);
+}
+
+void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_DIGEST]) {
+    int64_t counters[] = {at->step, at->updates, at->skipped, at->good_steps};
+    put_missing(x);
     digest_put(&x->d, counters, sizeof counters);
     digest_put(&x->d, &at->loss_scale, sizeof at->loss_scale);
     digest_end(&x->d, out);

@@ -7,7 +7,7 @@
 //   group  = B(for each tensor: name, dims, sizes, slices, chunk digests)  masters, and each array of the optimizer
 //          (AdamW: m, v)
 //   hash   = first 8 bytes of the masters' group
-//   state  = B(groups, counters)                                  state_hash is its first 8 bytes
+//   state  = B(groups, names and values of scalars, counters)     state_hash is its first 8 bytes
 //
 // A state of fewer than three groups is digested as one of three whose last ones have no tensors: so it was when every
 // run had m and v.
@@ -37,13 +37,14 @@ uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const 
 // The digest of a group of n tensors whose elements are all on this rank.
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
 
-// The digest of a state: put the digests of its groups, masters first; the end adds the counters.
+// The digest of a state: put the digests of its groups, masters first, then its scalars; the end adds the counters.
 typedef struct state_digest {
     digest d;
     int groups;  // so far
 } state_digest;
 void state_digest_begin(state_digest *x);
 void state_digest_put(state_digest *x, const uint8_t group[CKPT_DIGEST]);
+void state_digest_scalar(state_digest *x, const char *name, double value);
 void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_DIGEST]);
 
 // The first n bytes as 2n hex digits and a NUL.

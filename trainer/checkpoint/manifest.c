@@ -67,6 +67,12 @@ manifest_tensor *manifest_group(const manifest *m, const char *name) {
     return NULL;
 }
 
+const double *manifest_scalar_of(const manifest *m, const char *name) {
+    for (int k = 0; k < m->scalars; k++)
+        if (strcmp(m->scalar[k].name, name) == 0) return &m->scalar[k].value;
+    return NULL;
+}
+
 int manifest_parts_in(const manifest *m, int file) {
     int count = 0;
     for (int p = 0; p < m->parts; p++) count += m->part[p].file == file;
@@ -87,6 +93,7 @@ void manifest_close(manifest *m) {
     free(m->file);
     free(m->group);
     free(m->tensor);
+    free(m->scalar);
     free(m->part);
     *m = (manifest){0};
 }
@@ -176,6 +183,13 @@ static json_t *origin_json(const ckpt_origin *o) {
     return json_pack("{s:s, s:I, s:s}", "run", o->run, "step", (json_int_t)o->step, "hash", o->hash);
 }
 
+static json_t *scalars_json(const manifest *m) {
+    json_t *scalars = json_object();
+    for (int k = 0; k < m->scalars; k++)
+        json_object_set_new(scalars, m->scalar[k].name, json_real(m->scalar[k].value));
+    return scalars;
+}
+
 static int version_of(const manifest *m) {
     for (int i = 0; i < m->params; i++)
         if (m->tensor[i].slices > 1) return MANIFEST_VERSION;
@@ -206,6 +220,7 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
                   tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
     if (m->sources[0]) json_object_set_new(root, "sources", json_string(m->sources));
+    if (m->scalars) json_object_set_new(root, "scalars", scalars_json(m));
     if (m->origin.step) json_object_set_new(root, "forked_from", origin_json(&m->origin));
     err_t rc = print_json(root, text, size);
     json_decref(root);
@@ -273,6 +288,23 @@ static err_t read_counters(reader *r) {
     at->least_loss = json_is_number(least) ? json_number_value(least) : INFINITY;
     at->sound_step = -1;
     if (json_is_integer(json_object_get(from, "sound_step"))) TRY(get_count(r, from, "sound_step", &at->sound_step));
+    return ERR_OK;
+}
+
+static err_t read_scalars(reader *r) {
+    const json_t *from = json_object_get(r->root, "scalars");
+    const char *name;
+    json_t *value;
+    if (from && !json_is_object(from)) return wrong(r, "scalars", "an object of numbers");
+    r->m->scalar = calloc(json_object_size(from) + 1, sizeof *r->m->scalar);
+    if (!r->m->scalar) return err_set(ERR_INTERNAL, "%s: no memory for its scalars", r->path);
+    json_object_foreach((json_t *)from, name, value) {
+        manifest_scalar *to = &r->m->scalar[r->m->scalars++];
+        if (!*name || strlen(name) >= CKPT_GROUP_NAME || !json_is_number(value))
+            return wrong(r, "scalars", "numbers with names of 1 to 15 bytes");
+        memcpy(to->name, name, strlen(name) + 1);
+        to->value = json_number_value(value);
+    }
     return ERR_OK;
 }
 
@@ -615,6 +647,7 @@ static err_t read_members(reader *r) {
     TRY(get_text(r, r->root, "state_hash", r->m->state_hash, sizeof r->m->state_hash));
     TRY(read_origin(r));
     TRY(read_counters(r));
+    TRY(read_scalars(r));
     TRY(read_keys(r));
     TRY(read_device(r));
     TRY(read_revision(r));

@@ -17,6 +17,8 @@
 // where slices are no equal shares of the axis, "padded" or "rows" (ckpt_split).
 // Only a manifest with one is of version 4: without, it is of version 3, which older builds read.
 //
+// "scalars" is there where the optimizer keeps any that do not follow from its settings and "counters".
+//
 // "forked_from" is there in a run that began with a checkpoint of another one (ckpt_origin).
 //
 // Older versions are still read. Version 2 had no "device", but "device.kind" among the bits keys: cpu or cuda. Version
@@ -55,6 +57,11 @@ typedef struct manifest_tensor {
     uint8_t digest[CKPT_DIGEST];
 } manifest_tensor;
 
+typedef struct manifest_scalar {
+    char name[CKPT_GROUP_NAME];
+    double value;
+} manifest_scalar;
+
 typedef struct manifest {
     run_progress at;
     int keys;
@@ -74,6 +81,8 @@ typedef struct manifest {
     int groups;                      // the masters, then what the optimizer kept
     char (*group)[CKPT_GROUP_NAME];  // [groups] their names: "", "m", "v"
     manifest_tensor *tensor;         // groups * params of them, group after group, each in name-table order
+    int scalars;
+    manifest_scalar *scalar;  // [scalars]
     int parts;
     manifest_part *part;
     uint8_t digest[CKPT_DIGEST];  // its own, after reading
@@ -93,6 +102,7 @@ int64_t manifest_part_first(const manifest_tensor *t, const manifest_part *p);
 ckpt_order manifest_order(const manifest_tensor *t);
 // The tensors of the group of this name, [params]; NULL: there is no such group.
 manifest_tensor *manifest_group(const manifest *m, const char *name);
+const double *manifest_scalar_of(const manifest *m, const char *name);  // NULL: there is none
 // The name of a tensor's part in its file.
 void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p);
 // Parts in a file.

@@ -365,6 +365,12 @@ static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state 
     return rc;
 }
 
+// With the scalars of the manifest, and the counters of `at`.
+static void end_digest(state_digest *all, const manifest *m, const run_progress *at, uint8_t state[CKPT_DIGEST]) {
+    for (int k = 0; k < m->scalars; k++) state_digest_scalar(all, m->scalar[k].name, m->scalar[k].value);
+    state_digest_end(all, at, state);
+}
+
 static err_t verify_state(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w, state_digest *all) {
     uint8_t hash[CKPT_DIGEST], state[CKPT_DIGEST];
     bool whole = true;
@@ -375,7 +381,7 @@ static err_t verify_state(const char *dir, const manifest *m, const ckpt_state *
     TRY(compare_hash(dir, "hash", hash, m->hash));
     if (w->groups == 1 && m->groups > 1) return ERR_OK;  // what the optimizer kept was not read
     state_digest stored = *all;
-    state_digest_end(&stored, &m->at, state);
+    end_digest(&stored, m, &m->at, state);
     return compare_hash(dir, "state_hash", state, m->state_hash);
 }
 
@@ -482,17 +488,22 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
     return ERR_OK;
 }
 
-// A state of masters alone reads those of any checkpoint.
-static err_t compare_groups(const char *dir, const manifest *m, const ckpt_state *s) {
-    for (int g = GROUP_OPTIMIZER; g < s->groups; g++) {
-        if (s->groups == m->groups && manifest_group(m, s->group[g].name)) continue;
-        return err_set(
-            ERR_CONFIG,
-            "%s: holds no optimizer state%s, and training can't continue from it: use its model.safetensors as [model] "
-            "init_from",
-            dir, m->groups > 1 ? " of this optimizer" : "");
-    }
-    return ERR_OK;
+// A state of masters alone reads those of any checkpoint. Any other needs what its optimizer keeps, and nothing else.
+static bool keeps_the_same(const manifest *m, const ckpt_state *s) {
+    if (s->groups == 1 && s->scalars == 0) return true;
+    bool same = s->groups == m->groups && s->scalars == m->scalars;
+    for (int g = 0; g < s->groups; g++) same = same && manifest_group(m, s->group[g].name);
+    for (int k = 0; k < s->scalars; k++) same = same && manifest_scalar_of(m, s->scalar[k].name);
+    return same;
+}
+
+static err_t compare_kept(const char *dir, const manifest *m, const ckpt_state *s) {
+    if (keeps_the_same(m, s)) return ERR_OK;
+    return err_set(
+        ERR_CONFIG,
+        "%s: holds no optimizer state%s, and training can't continue from it: use its model.safetensors as [model] "
+        "init_from",
+        dir, m->groups > 1 || m->scalars ? " of this optimizer" : "");
 }
 
 // Builds before version 3 wrote only "cuda" for a GPU. An empty text: not known.
@@ -548,7 +559,7 @@ err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool fo
     if (!foreign) TRY(compare_devices(dir, m, s));
     if (!foreign) TRY(compare_revisions(dir, m, s));
     TRY(compare_tensors(dir, m, s));
-    return compare_groups(dir, m, s);
+    return compare_kept(dir, m, s);
 }
 
 // On the same arithmetic all these plans worked once: a device that refuses one would compute other bits.
@@ -607,6 +618,7 @@ err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, run_progress
     note_keys(m, s);
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
     *at = m->at;
+    for (int k = 0; k < s->scalars; k++) *s->scalar[k].value = *manifest_scalar_of(m, s->scalar[k].name);
     s->origin = m->origin;
     if (!foreign) adopt_open_keys(m, s);
     return ERR_OK;
@@ -684,7 +696,7 @@ err_t ckpt_digest_dir(const char *dir, const manifest *m, const run_progress *at
         describe_all(s, m, table);
         rc = read_and_digest(dir, m, s, &all);
     }
-    if (rc == ERR_OK) state_digest_end(&all, at, state);
+    if (rc == ERR_OK) end_digest(&all, m, at, state);
     free(s), free(group), free(table);
     return rc;
 }

@@ -167,6 +167,7 @@ static err_t gather_digests(save *x) {
                 work_part_digest(x->w, i, manifest_part_first(t, p), p->count, p->digest);
         }
     }
+    for (int k = 0; k < x->m.scalars; k++) state_digest_scalar(&d, x->m.scalar[k].name, x->m.scalar[k].value);
     state_digest_end(&d, x->at, state);
     digest_hex(x->m.state_hash, state, 8);
     return ERR_OK;

@@ -36,6 +36,7 @@ err_t ckpt_state_hash(const ckpt_state *s, const run_progress *at, char hash[17]
         TRY(hash_group(s, g, group));
         state_digest_put(&d, group);
     }
+    for (int k = 0; k < s->scalars; k++) state_digest_scalar(&d, s->scalar[k].name, *s->scalar[k].value);
     state_digest_end(&d, at, state);
     digest_hex(hash, state, 8);
     return ERR_OK;

@@ -240,8 +240,9 @@ static err_t allocate_tables(train_state *t) {
     t->ckpt.group = calloc(groups, sizeof *t->ckpt.group);
     t->tensors = calloc(groups * n, sizeof *t->tensors);
     t->scalar = calloc((size_t)t->scalars + 1, sizeof *t->scalar);
+    t->ckpt.scalar = calloc((size_t)t->scalars + 1, sizeof *t->ckpt.scalar);
     if (!t->master || !t->w || !t->cuts || !t->array || !t->of_piece || !t->mirror || !t->ckpt.group || !t->tensors ||
-        !t->scalar)
+        !t->scalar || !t->ckpt.scalar)
         return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     for (int k = 0; k < t->scalars; k++) t->scalar[k] = scalar_of(t, k).begin;
     return ERR_OK;
@@ -364,6 +365,10 @@ static err_t link_checkpoint(train_state *t) {
     int n = t->net->params;
     c->groups = 1 + t->arrays;
     for (int k = 0; k < c->groups; k++) c->group[k] = (ckpt_group){store_of(t, k)->name, t->tensors + k * n};
+    for (int k = 0; k < t->scalars; k++) {
+        optimizer_scalar x = scalar_of(t, k);
+        if (!x.follows) c->scalar[c->scalars++] = (ckpt_scalar){x.name, &t->scalar[k].value};
+    }
     c->ranks = t->all;
     c->s = t->s;
     for (int i = 0; i < n; i++) {
@@ -396,7 +401,7 @@ void state_close(train_state *t) {
     if (t->host_dev) device_close(t->host_dev);
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
-        free(t->tensors), free(t->exact_at);
+        free(t->ckpt.scalar), free(t->tensors), free(t->exact_at);
     *t = (train_state){0};
 }
 
