@@ -49,15 +49,15 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
     return ERR_OK;
 }
 
-static const optimizer three = {array, scalar, update};
+static const optimizer three = {array, scalar, update, 1};
 
 // --- a session that trains with it -----------------------------------------------------------------------------------
 
 // Makes state and runner again, with another optimizer.
-static err_t use(session *x, const optimizer *rule) {
+static err_t use(session *x, const optimizer *with) {
     state_options o = x->state.o;
     step_ranks ranks = {x->ranks, &x->groups, &x->stages};
-    o.rule = rule;
+    o.optimizer = with;
     step_close(&x->runner);
     state_close(&x->state);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));
@@ -69,9 +69,9 @@ static err_t use(session *x, const optimizer *rule) {
     return session_describe(x);
 }
 
-static err_t open_with(session *x, const config *c, const launch *at, const optimizer *rule) {
+static err_t open_with(session *x, const config *c, const launch *at, const optimizer *with) {
     TRY(session_open(x, c, SESSION_TRAIN, at));
-    return use(x, rule);
+    return use(x, with);
 }
 
 typedef struct finding {
@@ -195,9 +195,9 @@ static bool turned_scalar(const optimizer_keys *o, int k, optimizer_scalar *to) 
 
 static void by_name_and_no_other(void **state) {
     (void)state;
-    static const optimizer others[] = {{array, renamed_scalar, update}, {array, fewer_scalars, update},
-                                       {array, NULL, update},           {renamed_array, scalar, update},
-                                       {fewer_arrays, scalar, update},  {NULL}};
+    static const optimizer others[] = {{array, renamed_scalar, update, 1}, {array, fewer_scalars, update, 1},
+                                       {array, NULL, update, 1},           {renamed_array, scalar, update, 1},
+                                       {fewer_arrays, scalar, update, 1},  {NULL, NULL, NULL, 0}};
     char *dir = data_dir(), path[1200], text[1 << 16] = "";
     config c;
     session x;
@@ -225,7 +225,7 @@ static void by_name_and_no_other(void **state) {
     memcpy(copy, peak, tensor_bytes(&x.state.array[PEAK].t));
     session_close(&x);
 
-    static const optimizer turned = {turned_array, turned_scalar, update};
+    static const optimizer turned = {turned_array, turned_scalar, update, 1};
     OK(open_with(&x, &c, NULL, &turned));
     OK(resume(&x));
     assert_true(x.state.scalar[POWER - COUNT].value == saved.count &&

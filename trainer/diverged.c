@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/step/optimizer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -91,10 +92,9 @@ static err_t choose(choice *x, const diverged_run *r) {
 
 // --- in words --------------------------------------------------------------------------------------------------------
 
-// A tenth, and for AdamW no more than the default, which is as high as it takes most models: of a rate that is far too
-// high a tenth is too high as well.
+// A tenth, and no more than what the optimizer bears: of a rate that is far too high a tenth is too high as well.
 static double lower_lr(const config *c) {
-    double most = c->optimizer.type == OPTIMIZER_ADAMW ? 1e-3 : 0.1, tenth = c->optimizer.lr / 10;
+    double most = optimizers[c->optimizer.type]->highest_lr, tenth = c->optimizer.lr / 10;
     return tenth < most ? tenth : most;
 }
 

@@ -67,7 +67,7 @@ __device__ static void decide(step_state *state, double total, double share, ste
     double clip = r.grad_clip > 0 && norm > r.grad_clip ? r.grad_clip / norm : 1.0;
     state->grad_factor = (float)(clip / scale);
     state->updates++;
-    for (step_scalar *x = scalars; x < scalars + scalar_count; x++) x->value = x->factor * x->value + x->addend;
+    for (int k = 0; k < scalar_count; k++) scalars[k].value = scalars[k].factor * scalars[k].value + scalars[k].addend;
     state->good_steps++;
     if (r.dynamic_scale && state->good_steps >= r.scale_window) {
         if (state->loss_scale < SCALE_MOST) state->loss_scale *= 2.0f;

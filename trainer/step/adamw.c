@@ -29,4 +29,4 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
                      s);
 }
 
-const optimizer optimizer_adamw = {.array = array, .scalar = scalar, .update = update};
+const optimizer optimizer_adamw = {.array = array, .scalar = scalar, .update = update, .highest_lr = 1e-3};

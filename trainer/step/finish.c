@@ -144,7 +144,7 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, round
 }
 
 static err_t call_optimizer(const step_runner *r, device *on, optimizer_piece *x, stream *s) {
-    return r->state->o.rule->update(device_ops(on), &r->cfg->optimizer, x, s);
+    return r->state->o.optimizer->update(device_ops(on), &r->cfg->optimizer, x, s);
 }
 
 static err_t update_piece(step_runner *r, const zero_piece *p) {

@@ -43,6 +43,7 @@ typedef struct optimizer {
     bool (*scalar)(const optimizer_keys *o, int k, optimizer_scalar *to);
     // Queues the update of a piece. `on` are the operations of the device in whose memory the piece is.
     err_t (*update)(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s);
+    double highest_lr;  // a learning rate as high as most models bear it
 } optimizer;
 
 extern const optimizer optimizer_adamw, optimizer_sgd;

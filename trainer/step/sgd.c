@@ -17,4 +17,4 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
                    s);
 }
 
-const optimizer optimizer_sgd = {.array = array, .update = update};
+const optimizer optimizer_sgd = {.array = array, .update = update, .highest_lr = 0.1};

@@ -41,7 +41,7 @@ static err_t declare_mirrors(train_state *t) {
 // The optimizer's, by the names that it gives them; none where nothing is updated.
 static err_t declare_arrays(train_state *t, arena *a) {
     for (int k = 0; k < t->arrays; k++) {
-        t->array[k].name = t->o.rule->array(t->o.optimizer, k);
+        t->array[k].name = t->o.optimizer->array(t->o.keys, k);
         TRY(declare_store(a, &t->array[k], FP32, t->shards.masters, &t->zero));
     }
     return ERR_OK;
@@ -225,7 +225,7 @@ static err_t declare_tie(train_state *t) {
 
 static optimizer_scalar scalar_of(const train_state *t, int k) {
     optimizer_scalar x = {0};
-    t->o.rule->scalar(t->o.optimizer, k, &x);
+    t->o.optimizer->scalar(t->o.keys, k, &x);
     return x;
 }
 
@@ -291,8 +291,8 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
-    t->arrays = o->training ? optimizer_arrays(o->rule, o->optimizer) : 0;
-    t->scalars = o->training ? optimizer_scalars(o->rule, o->optimizer) : 0;
+    t->arrays = o->training ? optimizer_arrays(o->optimizer, o->keys) : 0;
+    t->scalars = o->training ? optimizer_scalars(o->optimizer, o->keys) : 0;
     TRY(allocate_tables(t));
     TRY(zero_open(&t->zero, net,
                   &(zero_options){.rank = ranks->rank,

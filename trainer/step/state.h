@@ -22,13 +22,13 @@ typedef struct store {
 
 typedef struct state_options {
     dtype compute;
-    int stage;                        // ZeRO, 0 with one rank
-    bool offload;                     // masters and optimizer state in host memory
-    bool training;                    // else no optimizer state and no gradients
-    const optimizer *rule;            // what updates
-    const optimizer_keys *optimizer;  // of the run's config
-    bool fixed;                       // [reduce] order
-    bool stochastic;                  // [precision] rounding; seed: [run] seed
+    int stage;      // ZeRO, 0 with one rank
+    bool offload;   // masters and optimizer state in host memory
+    bool training;  // else no optimizer state and no gradients
+    const optimizer *optimizer;
+    const optimizer_keys *keys;  // what [optimizer] says
+    bool fixed;                  // [reduce] order
+    bool stochastic;             // [precision] rounding; seed: [run] seed
     uint64_t seed;
     // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
     int64_t lanes, micros;
@@ -97,7 +97,7 @@ typedef struct train_state {
     int sum_buffer;    // stages 0 and 1: the slab that holds the final sum
     tensor step;       // on the device, as raw INT32 words: one step_state, and after it the optimizer's scalars
     int scalars;
-    step_scalar *scalar;  // [scalars] on the host, as of the last state_publish or state_fetch
+    step_scalar *scalar;  // [scalars]: a copy on the host, as of the last state_publish or state_fetch
     // Where the host can't read device memory: a pinned copy of the masters and the optimizer's arrays, as far as this
     // rank owns them, for checkpoints, hashes and initial values. No data: the stores are read directly.
     tensor *mirror;        // [1 + arrays] FP32 (shard_values): masters first

@@ -16,6 +16,8 @@ static double counted_share(const step_decide_args *args) {
     return count ? total / (double)args->losses : 1;
 }
 
+static void advance(step_scalar *x) { x->value = x->factor * x->value + x->addend; }
+
 // A step counts when the norm is finite. This step's gradient is unscaled by the scale that it was computed with; a new
 // scale holds from the next step on.
 err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
@@ -41,8 +43,7 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     double clip = args->rules->grad_clip > 0 && norm > args->rules->grad_clip ? args->rules->grad_clip / norm : 1.0;
     args->state->grad_factor = (float)(clip / scale);
     args->state->updates++;
-    for (step_scalar *x = args->scalars; x < args->scalars + args->scalar_count; x++)
-        x->value = x->factor * x->value + x->addend;
+    for (int k = 0; k < args->scalar_count; k++) advance(&args->scalars[k]);
     args->state->good_steps++;
     if (args->rules->dynamic_scale && args->state->good_steps >= args->rules->scale_window) {
         if (args->state->loss_scale < SCALE_MOST) args->state->loss_scale *= 2.0f;
