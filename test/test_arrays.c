@@ -1,6 +1,6 @@
-// test/test_arrays.c: an optimizer that lockstep does not have, with three arrays and three scalars: nothing outside its
-// page knows how many there are, or what they are called. It is saved, loaded by other ranks that share its arrays,
-// found by name, hashed, and refused where a name is another.
+// test/test_arrays.c: an optimizer that lockstep does not have, with three arrays and three scalars: nothing outside
+// its page knows how many there are, or their names. It is saved, loaded by other ranks that share its arrays, found by
+// name, hashed, and refused where a name is another.
 #include "test/support/ranks.h"
 #include "trainer/restore.h"
 

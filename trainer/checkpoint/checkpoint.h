@@ -106,11 +106,11 @@ typedef struct ckpt_state {
     char build[64];      // informative, as are the sources
     char sources[CKPT_SOURCES];
     ckpt_origin origin;
-    int params;              // tensors of each group
-    int groups;              // the masters, and after them what the optimizer keeps: nothing for inference
-    ckpt_group *group;       // [groups], its owner's. A checkpoint's groups are matched with these by name
+    int params;         // tensors of each group
+    int groups;         // the masters, and after them what the optimizer keeps: nothing for inference
+    ckpt_group *group;  // [groups], its owner's. A checkpoint's groups are matched with these by name
     int scalars;
-    ckpt_scalar *scalar;  // [scalars], as groups
+    ckpt_scalar *scalar;     // [scalars], as groups
     comm *ranks;             // NULL: alone
     stream *s;               // orders their calls; NULL when alone
     struct ckpt_work *work;  // of ckpt_prepare; NULL when alone

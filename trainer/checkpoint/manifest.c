@@ -185,8 +185,7 @@ static json_t *origin_json(const ckpt_origin *o) {
 
 static json_t *scalars_json(const manifest *m) {
     json_t *scalars = json_object();
-    for (int k = 0; k < m->scalars; k++)
-        json_object_set_new(scalars, m->scalar[k].name, json_real(m->scalar[k].value));
+    for (int k = 0; k < m->scalars; k++) json_object_set_new(scalars, m->scalar[k].name, json_real(m->scalar[k].value));
     return scalars;
 }
 
