@@ -165,6 +165,14 @@ static void test_scalars(void **state) {
     FAILS(ckpt_load(dir, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
     w->s.scalars = 2;
     FAILS(ckpt_load(dir, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    w->s.groups = 1;  // an optimizer without arrays
+    FAILS(ckpt_load(dir, &w->s, &w->at, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    is[0] = 0.25, is[1] = 3;
+    OK(ckpt_state_hash(&w->s, &w->at, now));
+    assert_string_equal(now, "66c7354bebdcf3cc");  // as they enter it (digest.h): recorded once
+    w->s.scalars = 0;
+    OK(ckpt_load(dir, &w->s, &w->at, false));  // the masters alone
+    w->s.groups = 3, w->s.scalars = 2;
     scalar[1].name = "mean";
     FAILS(ckpt_save(w->dir, &w->s, &w->at, 5, NULL), ERR_INTERNAL, "a scalar named \"mean\"");
     scalar[1].name = "sixteen.letters.";
