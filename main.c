@@ -4,6 +4,7 @@
 #include "data/tokenizer/stream.h"
 #include "gpu/revision.h"
 #include "trainer/bench.h"
+#include "trainer/checkpoint/vault.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
 #include "trainer/fork.h"
@@ -57,7 +58,11 @@ static err_t parse_steps(const char *text, int64_t *steps) {
 static err_t do_train(const config *c, const arguments *a) {
     (void)a;
     int rank, world;
-    const supervised of = {session_fits, train_rank, c->log.watch ? watch_run : NULL, c->cluster.elastic};
+    const supervised of = {.fits = session_fits,
+                           .rank = train_rank,
+                           .watch = c->log.watch ? watch_run : NULL,
+                           .heals = c->cluster.elastic,
+                           .keep = c->snapshot.every ? vault_make : NULL};
     TRY(pages_check(c));
     err_t rc = supervise(c, &of, &rank, &world);
     bool said = rc == ERR_INTERRUPTED && rank > 0;  // rank 0 has reported it: all stopped together

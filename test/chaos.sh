@@ -9,7 +9,7 @@
 . "$top/test/support/chaos.sh"
 most=${KILLS:-200}
 steps=$((40 * most + 600))
-small="run.steps=$steps checkpoint.every=4 eval.every=0 device.threads=1 log.watch=no model.embed=16"
+small="run.steps=$steps checkpoint.every=10 eval.every=0 device.threads=1 log.watch=no model.embed=16"
 echo "SEED=$seed KILLS=$most"
 
 # Columns: kills, losses (several kills may be one), seconds from the loss to the next world: half, 95 of 100, all.
@@ -36,11 +36,11 @@ settings sliced $small parallel.slices=2
 undisturbed() { expect 0 train whole && expect 0 train sliced; }
 try undisturbed
 like=whole
-try zero0 layout zero0
-try zero1 layout zero1 parallel.zero=1
-try zero2 layout zero2 parallel.zero=2
-try zero3 layout zero3 parallel.zero=3
-try pipeline layout pipeline parallel.pipeline=2
+try zero0 layout zero0 snapshot.every=3
+try zero1 layout zero1 parallel.zero=1 snapshot.every=1
+try zero2 layout zero2 parallel.zero=2 snapshot.every=7
+try disk layout disk parallel.zero=3 snapshot.every=0
+try pipeline layout pipeline parallel.pipeline=2 parallel.zero=3 snapshot.every=2
 like=sliced
-try tensor layout tensor parallel.tensor=2 parallel.slices=2
+try tensor layout tensor parallel.tensor=2 parallel.slices=2 snapshot.every=5
 finish

@@ -3,7 +3,7 @@
 . test/support/runs.sh
 . "$top/test/support/chaos.sh"
 fast="device.threads=1 log.watch=no"
-small="$fast run.steps=600 checkpoint.every=4 eval.every=200"
+small="$fast run.steps=600 snapshot.every=4 checkpoint.every=50 eval.every=200"
 elastic="cluster.elastic=yes cluster.heartbeat=0.2"
 healing="$small $elastic"
 endless="$fast $elastic run.steps=1000000 checkpoint.every=20 eval.every=0"

@@ -19,7 +19,7 @@ static size_t aligned(const tensor *t) {
 
 size_t plan_bytes(const plan_rank *p) {
     return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->activations +
-           p->staging + p->ring + p->tied + p->rest;
+           p->staging + p->ring + p->tied + p->snapshots + p->rest;
 }
 
 static void count_memory(const session *x, plan_rank *p) {
@@ -37,10 +37,11 @@ static void count_memory(const session *x, plan_rank *p) {
     p->activations = x->runner.memory.bytes;
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g);
     p->ring = x->ring_bytes;
+    p->snapshots = (size_t)session_snapshots(x);
     p->tied = aligned(&t->copy) + aligned(&t->use);
     p->whole = t->shards.gradients && t->slab;
     p->on_gpu = device_about(x->dev)->kind == DEVICE_CUDA;
-    p->host = t->host.bytes + x->runner.staging.bytes + x->ring_bytes;
+    p->host = t->host.bytes + x->runner.staging.bytes + x->ring_bytes + p->snapshots;
     int64_t used;
     if (!p->on_gpu || device_memory(x->dev, &used, &p->gpu_total) != ERR_OK) p->gpu_total = -1;
     p->rest = state_bytes(t) + x->runner.staging.bytes -
@@ -119,12 +120,19 @@ typedef struct column {
 } column;
 
 static const column columns[] = {
-    {"weights", offsetof(plan_rank, weights)},         {"masters (fp32)", offsetof(plan_rank, masters)},
-    {"moments", offsetof(plan_rank, moments)},         {"gradients", offsetof(plan_rank, gradients)},
-    {"sums of shares", offsetof(plan_rank, counters)}, {"reduction", offsetof(plan_rank, scratch)},
-    {"gathered weights", offsetof(plan_rank, gather)}, {"activations", offsetof(plan_rank, activations)},
-    {"tied tensor", offsetof(plan_rank, tied)},        {"staging", offsetof(plan_rank, staging)},
-    {"loader's ring", offsetof(plan_rank, ring)},      {"rest", offsetof(plan_rank, rest)},
+    {"weights", offsetof(plan_rank, weights)},
+    {"masters (fp32)", offsetof(plan_rank, masters)},
+    {"moments", offsetof(plan_rank, moments)},
+    {"gradients", offsetof(plan_rank, gradients)},
+    {"sums of shares", offsetof(plan_rank, counters)},
+    {"reduction", offsetof(plan_rank, scratch)},
+    {"gathered weights", offsetof(plan_rank, gather)},
+    {"activations", offsetof(plan_rank, activations)},
+    {"tied tensor", offsetof(plan_rank, tied)},
+    {"staging", offsetof(plan_rank, staging)},
+    {"loader's ring", offsetof(plan_rank, ring)},
+    {"snapshots", offsetof(plan_rank, snapshots)},
+    {"rest", offsetof(plan_rank, rest)},
 };
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }

@@ -186,6 +186,50 @@ err_t session_resume(session *x, bool *found, monitor *m) {
     return tied_values(&x->state, x->s);
 }
 
+// Of the newest checkpoint on any node, by its name alone; -1: there is none.
+static err_t newest_on_disk(session *x, int64_t *step) {
+    char path[IO_PATH];
+    bool found = false;
+    *step = -1;
+    err_t rc = ckpt_newest(x->dir, path, &found);
+    if (rc == ERR_OK && found) *step = strtoll(strrchr(path, '-') + 1, NULL, 10);
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    return comm_agree_max(x->ranks, step, x->s);
+}
+
+// The newest step of which every rank finds all that it owns; -1: there is none.
+static err_t newest_in_memory(session *x, int64_t *step) {
+    for (int64_t below = INT64_MAX;; below = *step + 1) {
+        int64_t mine = vault_newest(&x->vault, &x->state.ckpt, below), lowest = -mine;
+        *step = mine;
+        TRY(comm_agree_max(x->ranks, step, x->s));
+        TRY(comm_agree_max(x->ranks, &lowest, x->s));
+        lowest = -lowest;
+        if (lowest < 0 || lowest == *step) return *step = lowest, ERR_OK;
+        *step = lowest;
+    }
+}
+
+err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m) {
+    int64_t disk, memory;
+    *found = false;
+    if (x->vault.fd < 0) return ERR_OK;
+    TRY(newest_on_disk(x, &disk));
+    TRY(newest_in_memory(x, &memory));
+    if (memory < 0 || memory < disk) return ERR_OK;
+    TRY(comm_agree_ok(x->ranks, vault_load(&x->vault, &x->state.ckpt, memory, &x->progress, saved), x->s));
+    *found = true;
+    TRY(adopt_keys(x, m));
+    TRY(adopt_progress(x));
+    TRY(state_publish(&x->state));
+    return tied_values(&x->state, x->s);
+}
+
+err_t session_snapshot(session *x, int64_t saved) {
+    TRY(session_fetch(x));
+    return comm_agree_ok(x->ranks, vault_save(&x->vault, &x->state.ckpt, &x->progress, saved), x->s);
+}
+
 // Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a
 // link is followed once, so that all ranks load the same even while the run goes on elsewhere.
 enum { CKPT_PLACE = 64 };

@@ -16,6 +16,13 @@ err_t session_init(session *x);
 // differs from the process that wrote it is logged as events of m.
 err_t session_resume(session *x, bool *found, monitor *m);
 
+// The same from memory, where a world before this one has left its state, unless the newest checkpoint is of a later
+// step. *saved: the step of the newest checkpoint as of then, -1: there was none.
+err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m);
+
+// Copies the state into memory that outlives this world. After session_settle.
+err_t session_snapshot(session *x, int64_t saved);
+
 // The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.
 err_t session_load(session *x, const char *dir);
 

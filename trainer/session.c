@@ -7,6 +7,7 @@
 #include "trainer/fits.h"
 #include "trainer/machine.h"
 #include "trainer/node/cluster.h"
+#include "trainer/node/yard.h"
 #include "trainer/restore.h"
 
 #include <stdio.h>
@@ -215,15 +216,28 @@ static loader_options feed_options(const session *x, int64_t last) {
     return o;
 }
 
+// Of those that are kept in memory for the case that ranks are lost. A GPU's state is read from disk then.
+static bool keeps_snapshots(const session *x) {
+    const config *c = x->cfg;
+    return x->kind == SESSION_TRAIN && c->cluster.elastic && c->snapshot.every &&
+           device_about(x->dev)->kind == DEVICE_CPU;
+}
+
+int64_t session_snapshots(const session *x) {
+    return keeps_snapshots(x) ? vault_bytes((int64_t)x->state.zero.shard_values * (1 + x->state.arrays)) : 0;
+}
+
 err_t session_enter(session *x, const launch *at) {
     x->progress = progress_none();
+    vault_open(&x->vault, at && at->yard && keeps_snapshots(x) ? at->yard->vault : -1, at ? at->local : 0,
+               at ? at->locals : 1);
     x->faults.rank = at ? at->rank : 0;
     TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));
     TRY(open_ranks(x, at));
     TRY(groups_open(&x->groups, &x->shape, x->ranks));
     TRY(plan_tensors(x));
     TRY(memory_fits(x->ranks, x->s, x->dev, (int64_t)(x->state.memory.bytes + x->runner.memory.bytes),
-                    (int64_t)(x->state.host.bytes + x->runner.staging.bytes)));
+                    (int64_t)(x->state.host.bytes + x->runner.staging.bytes) + session_snapshots(x)));
     TRY(memory_advise(state_commit(&x->state)));
     TRY(memory_advise(step_commit(&x->runner)));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
@@ -262,6 +276,7 @@ void session_leave(session *x) {
     stages_close(&x->stages);
     if (x->ranks) x->ranks->table->close(x->ranks);
     if (x->team) team_leave(x->team);
+    vault_close(&x->vault);
     x->ranks = NULL;
     x->team = NULL;
     x->evaluator = (evaluator){0};

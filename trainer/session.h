@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "data/tokenizer/tokenizer.h"
 #include "trainer/checkpoint/progress.h"
+#include "trainer/checkpoint/vault.h"
 #include "trainer/config/config.h"
 #include "trainer/evaluate.h"
 #include "trainer/exam.h"
@@ -50,6 +51,7 @@ typedef struct session {
     loader *data;
     void *ring;  // the loader's buffers
     size_t ring_bytes;
+    vault vault;            // copies of the state that outlive this world; fd < 0: there are none
     run_progress progress;  // finished steps, counted when they are queued, and what is known of the run
 } session;
 
@@ -69,6 +71,9 @@ void session_leave(session *x);
 
 // For a plan: the same, without allocating memory, as rank `ranks->rank` of a world that need not exist.
 err_t session_plan(session *x, const config *c, comm *ranks);
+
+// Bytes of host memory that snapshots of this rank's state take.
+int64_t session_snapshots(const session *x);
 
 // Call it before closing a session that ended with rc: an error that only this rank knows then ends the run on all
 // ranks, before anything here waits for the others.

@@ -36,6 +36,7 @@ typedef struct run {
     double read_at;     // when the loader was last asked how it reads
     run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
+    bool recalled;      // this world goes on from a snapshot in memory
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
     divergence bad;     // has it diverged?
     double logged_at;   // when the last step was logged, or the next one begun
@@ -125,18 +126,25 @@ static err_t check_resume(const session *x, bool found) {
     return ERR_OK;
 }
 
-static err_t resume_or_start(run *r) {
+static err_t resume_from_disk(run *r, bool *found) {
     session *x = &r->x;
-    bool found = false;
     comm_be_patient(x->ranks->host, true);  // for the slowest disk
     err_t rc = ckpt_clean(x->dir, &x->state.ckpt);
-    if (rc == ERR_OK) rc = session_resume(x, &found, &r->m);
+    if (rc == ERR_OK) rc = session_resume(x, found, &r->m);
     comm_be_patient(x->ranks->host, false);
     TRY(rc);
-    TRY(check_resume(x, found));
-    if (!found) TRY(session_init(x));
-    r->saved = found ? x->progress.step : -1;
+    TRY(check_resume(x, *found));
+    r->saved = *found ? x->progress.step : -1;
     return ERR_OK;
+}
+
+static err_t resume_or_start(run *r) {
+    session *x = &r->x;
+    TRY(session_recall(x, &r->recalled, &r->saved, &r->m));
+    if (r->recalled) return ERR_OK;
+    bool found = false;
+    TRY(resume_from_disk(r, &found));
+    return found ? ERR_OK : session_init(x);
 }
 
 static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -172,13 +180,13 @@ static err_t start_log(run *r) {
         monitor_close(&r->m);
         TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir,
                                              .c = x->cfg,
-                                             .log_bytes = r->saved >= 0 ? at->log_bytes : 0,
+                                             .log_bytes = r->saved >= 0 || r->recalled ? at->log_bytes : 0,
                                              .unit = x->net->unit,
                                              .short_unit = x->net->short_unit,
                                              .board = r->b}));
     }
     greet(r);
-    if (r->saved < 0) return ERR_OK;
+    if (r->saved < 0 && !r->recalled) return ERR_OK;
     char text[128];
     int64_t steps = x->cfg->run.steps;
     if (x->progress.step < steps)
@@ -195,8 +203,9 @@ static err_t start_log(run *r) {
 static void recall_checkpoint(run *r) {
     const run_progress *at = &r->x.progress;
     if (r->saved < 0) return;
-    record_checkpoint(r, 0, false);  // its record was written after the checkpoint stored the log's length
-    if (r->x.cfg->checkpoint.keep_best && at->best_step == step_of(r) && at->best_step > 0) mark_best(r);
+    // its record was written after the checkpoint stored the log's length, and before a snapshot did
+    if (!r->recalled) record_checkpoint(r, 0, false);
+    if (r->x.cfg->checkpoint.keep_best && at->best_step == r->saved && at->best_step > 0) mark_best(r);
 }
 
 // A device whose sensors can't be read is logged as an event on its node; the run goes on.
@@ -231,13 +240,28 @@ static err_t open_machine(run *r, const config *c, const launch *at) {
     return ERR_OK;
 }
 
+// With the log as long as it is now. The system has what was written to it; disks need not.
+static err_t take_snapshot(run *r) {
+    session *x = &r->x;
+    if (x->vault.fd < 0) return ERR_OK;
+    TRY(session_settle(x));
+    x->progress.log_bytes = monitor_log_bytes(&r->m);
+    TRY(comm_agree_max(x->ranks, &x->progress.log_bytes, x->s));
+    return session_snapshot(x, r->saved);
+}
+
+static bool snapshot_is_due(const run *r) { return r->x.vault.fd >= 0 && due(step_of(r), r->x.cfg->snapshot.every); }
+
 // The first rank of a node says what ended the world before this one.
 static void say_healed(run *r, const launch *at) {
-    char text[YARD_WHY + 128];
+    char text[YARD_WHY + 160];
     if (!at->yard || !at->yard->news.why[0] || r->x.ranks->rank != 0) return;
     const yard_news *n = &at->yard->news;
-    snprintf(text, sizeof text, "%s; world %u of this run began %.3f s later, of which leaving took %.3f s", n->why,
-             at->epoch + 1, clock_now() - n->failed_at, n->left_at - n->failed_at);
+    snprintf(text, sizeof text, "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; from %s",
+             n->why, at->epoch + 1, clock_now() - n->failed_at, n->left_at - n->failed_at,
+             r->recalled     ? "the snapshot in memory"
+             : r->saved >= 0 ? "the newest checkpoint"
+                             : "the beginning");
     monitor_event(&r->m, "healed", step_of(r), text);
 }
 
@@ -252,6 +276,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(comm_agree_ok(r->x.ranks, start_log(r), r->x.s));
     say_healed(r, at);
     recall_checkpoint(r);
+    if (!r->recalled) TRY(take_snapshot(r));  // before the first step: from here on a loss costs little
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->local));
     if (leads_node(r)) write_config(r);
@@ -546,7 +571,7 @@ static err_t between_steps(run *r, bool stopping) {
 static bool must_drain(const run *r) {
     bool last = step_of(r) == r->x.cfg->run.steps;
     return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(step_of(r), r->x.cfg->log.hash_every) ||
-           eval_or_sample_is_due(r, last) || save_is_due(r);
+           eval_or_sample_is_due(r, last) || save_is_due(r) || snapshot_is_due(r);
 }
 
 static err_t collect_step(run *r, bool *stopping) {
@@ -633,6 +658,7 @@ static err_t run_steps(run *r) {
         board_enter(r->mine, PHASE_STEPPING, step_of(r));
         TRY(rc);
         if (stopping) return say_stopped(r);
+        if (snapshot_is_due(r) && step_of(r) < c->run.steps) TRY(take_snapshot(r));
     }
     return ERR_OK;
 }

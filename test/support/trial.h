@@ -123,7 +123,8 @@ static inline void run_trial(trial *t) {
     if (t->poor) become_poor(t->poor);
     int rank = -2, world = -2;
     here->fds_before = open_files();
-    err_t rc = supervise(&t->c, &(supervised){any_world, t->body, t->watch, t->heals}, &rank, &world);
+    err_t rc = supervise(&t->c, &(supervised){.fits = any_world, .rank = t->body, .watch = t->watch, .heals = t->heals},
+                         &rank, &world);
     if (rank == RANK_WATCHER) _exit(leaks() ? 99 : rc);
     if (rank >= 0) {
         if (rc != ERR_OK) snprintf(here->said[rank], ERR_TEXT, "%s", err_last()->text);

@@ -152,6 +152,9 @@ typedef struct config {
         int elastic;       // bool: a run goes on in other processes when some are lost
     } cluster;
     struct {
+        int64_t every;  // steps; 0: never
+    } snapshot;
+    struct {
         int64_t every;  // steps; 0: only at the end
         int64_t keep;   // newest checkpoints
         bool keep_best;

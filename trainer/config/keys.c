@@ -174,6 +174,9 @@ static const setting more_keys[] = {
     BOOL(cluster, elastic, LAYOUT, "no", "heal self_healing fault_tolerance",
          "yes: a lost rank is started again and the others keep their processes; no: the run ends, and the same command continues"),
 
+    INT(snapshot, every, LAYOUT, "50", 0, MANY, "",
+         "steps between copies of the state in memory, from which an elastic run goes on; 0 = it goes on from the newest checkpoint"),
+
     INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = only at the end, and when asked to stop"),
     INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
     BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
@@ -227,6 +230,7 @@ static const struct { const char *name, *comment; } sections[] = {
     {"parallel", "how the work is dealt to the ranks"},
     {"reduce", "how their gradients are added"},
     {"cluster", "who takes part"},
+    {"snapshot", "what survives a lost rank"},
     {"checkpoint", "what survives a crash"},
     {"eval", "the loss on data that it is not trained on"},
     {"sample", "text that the model writes"},

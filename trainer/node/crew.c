@@ -35,7 +35,8 @@ static err_t resolve(crew *w, const config *c, world_check fits, cluster *cl) {
     return plan.channels ? launch_channels(&w->at, &plan) : ERR_OK;
 }
 
-static err_t open_rest(crew *w, bool heals) {
+static err_t open_rest(crew *w, const supervised *of) {
+    bool heals = of->heals;
     size_t n = (size_t)w->locals;
     w->place = own_places(&w->at);
     w->pid = calloc(n, sizeof *w->pid);
@@ -45,17 +46,20 @@ static err_t open_rest(crew *w, bool heals) {
     if (w->b == MAP_FAILED) w->b = NULL;
     if (w->b) board_init(w->b, w->locals);
     for (int i = 0; w->yard && i < w->locals; i++) w->yard[i] = -1;
-    if (w->place && w->pid && w->yard && w->b && (w->h || !heals)) return ERR_OK;
-    return err_set(ERR_INTERNAL, "no memory to watch %d ranks", w->locals);
+    if (!w->place || !w->pid || !w->yard || !w->b || (heals && !w->h))
+        return err_set(ERR_INTERNAL, "no memory to watch %d ranks", w->locals);
+    if (!heals || !of->keep) return ERR_OK;
+    w->vault = of->keep(w->locals);
+    return w->vault >= 0 ? ERR_OK : err_last()->code;
 }
 
-err_t crew_open(crew *w, const config *c, world_check fits, bool heals) {
-    *w = (crew){.root = -1, .own_yard = -1, .voice.fd = -1};
+err_t crew_open(crew *w, const config *c, const supervised *of) {
+    *w = (crew){.root = -1, .own_yard = -1, .vault = -1, .voice.fd = -1};
     cluster *cl = malloc(sizeof *cl);
     if (!cl) return err_set(ERR_INTERNAL, "no memory for the list of nodes");
-    err_t rc = resolve(w, c, fits, cl);
+    err_t rc = resolve(w, c, of->fits, cl);
     free(cl);
-    if (rc == ERR_OK) rc = open_rest(w, heals);
+    if (rc == ERR_OK) rc = open_rest(w, of);
     if (rc == ERR_OK) return ERR_OK;
     err_record why = *err_last();
     crew_close(w);
@@ -72,6 +76,8 @@ void crew_close(crew *w) {
     for (int i = 0; w->yard && i < w->locals; i++) close_yard(w, i);
     free(w->pid), free(w->place), free(w->yard), free(w->h);
     if (w->b) munmap(w->b, board_bytes(w->locals));
+    if (w->vault >= 0) close(w->vault);
+    w->vault = -1;
     w->pid = NULL, w->place = NULL, w->yard = NULL, w->h = NULL, w->b = NULL;
 }
 

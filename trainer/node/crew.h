@@ -23,6 +23,7 @@ typedef struct crew {
     int *yard;       // locals of them, our ends; -1: none
     int own_yard;    // in a rank: its end; -1: none
     yard_news news;  // of the world that is open
+    int vault;       // as yard.vault
     uint32_t epoch;  // of the world that is open
     double due;      // when to choose again; 0: when something happens
     // How it went.
@@ -42,8 +43,7 @@ typedef struct crew {
 
 // --- trainer/node/crew.c ---------------------------------------------------------------------------------------------
 
-// heals: a lost rank does not end the run.
-err_t crew_open(crew *w, const config *c, world_check fits, bool heals);
+err_t crew_open(crew *w, const config *c, const supervised *of);
 void crew_close(crew *w);
 
 // Forks a rank. 0 in the new process; -1: there is none, see errno.

@@ -144,15 +144,16 @@ static err_t conclude(crew *w, const sigset_t *set) {
 // In a process that has become a rank.
 static err_t be_rank(crew *w, int local, const rank_life *of, int *rank) {
     launch at = w->at;
-    yard next = {.fd = w->own_yard, .at = &at, .news = w->news};
+    yard next = {.fd = w->own_yard, .vault = w->vault, .at = &at, .news = w->news};
     board *b = w->b;
     int locals = w->locals;
     if (next.fd >= 0) at.yard = &next;
     crew_forget(w);
-    w->at = (launch){0}, w->b = NULL;  // the rank's now
+    w->at = (launch){0}, w->b = NULL, w->vault = -1;  // the rank's now
     crew_close(w);
     err_t rc = rank_live(&at, b, local, of, rank);
     if (next.fd >= 0) close(next.fd);
+    if (next.vault >= 0) close(next.vault);
     munmap(b, board_bytes(locals));
     return rc;
 }
@@ -168,7 +169,7 @@ err_t supervise(const config *c, const supervised *of, int *rank, int *world) {
     crew w;
     *rank = -1;
     *world = 0;
-    TRY(crew_open(&w, c, of->fits, of->heals));
+    TRY(crew_open(&w, c, of));
     *world = w.world;
     // Block signals before the first fork: none is lost between fork and loop, and in a rank SIGTERM waits for its
     // listener.

@@ -20,6 +20,8 @@ typedef struct supervised {
     rank_body rank;
     watch_body watch;  // NULL: there is no watcher
     bool heals;        // the body can go on in another world (trainer/node/yard.h)
+    // Makes what outlives the ranks of a run that heals, a descriptor; -1: err_last() says why. NULL: nothing does.
+    int (*keep)(int locals);
 } supervised;
 
 // Forks this node's ranks and runs their body in each. Returns in every process:

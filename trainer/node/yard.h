@@ -22,6 +22,7 @@ typedef struct yard_news {
 // A rank's end.
 typedef struct yard {
     int fd;
+    int vault;   // what outlives the ranks of the node (trainer/checkpoint/vault.h); -1: nothing does
     launch *at;  // what the rank has been given, replaced by yard_next
     yard_news news;
 } yard;
