@@ -664,7 +664,7 @@ static void lists_take_the_time_of_their_tables(void **state) {
             timeline t;
             assert_true(open_crowd(&x, &y));
             assert_int_equal(timeline_of(&x.stages[0]->pipe, &(timeline_costs){each, message, 0}, &t), ERR_OK);
-            assert_int_equal(run_crowd(&x, &y, &(simulate_costs){unit_time, &message}, &out), ERR_OK);
+            assert_int_equal(run_crowd(&x, &y, &(simulate_costs){.time = unit_time, .ctx = &message}, &out), ERR_OK);
             if (out.total != t.makespan)
                 fail_msg("%s on %d ranks: the lists take %g, the tables %g", pipeline_name(y.kind), p, out.total,
                          t.makespan);
@@ -696,7 +696,7 @@ static void buckets_go_beside_the_blocks(void **state) {
         .world = 2, .lanes = 2, .micros = 1, .fixed = true, .blocks = 3, .buckets = 2, .bucket = bucket, .pipe = &x};
     for (int rank = 0; rank < 2; rank++) assert_int_equal(action_step(&l, rank, &a[rank]), ERR_OK);
     simulate_lists in = {1, 2, (const action_list *[]){&a[0], &a[1]}, (const stages *[]){&x, &x}};
-    assert_int_equal(simulate_run(&in, &(simulate_costs){bucket_time, NULL}, &out), ERR_OK);
+    assert_int_equal(simulate_run(&in, &(simulate_costs){.time = bucket_time}, &out), ERR_OK);
     assert_true(out.total == 21 && out.rank[0].busy == 9 && out.rank[1].busy == 15);
     for (int i = 0; i < a[0].count; i++)
         if (a[0].at[i].kind == ACTION_SETTLE) assert_true(out.rank[0].came[i] == 9 && out.rank[0].left[i] == 21);

@@ -329,12 +329,15 @@ static void fixes(const stages *of, const action *a, int by[FIXES]) {
 typedef struct run {
     const stages *of;
     action *first;
+    int by[FIXES];  // of the first action
 } run;
 
 static int compare(const void *x, const void *y) {
     const run *a = x, *b = y;
     if (a->first->covers != b->first->covers) return a->first->covers < b->first->covers ? -1 : 1;
-    for (int i = 0; i < a->first->covers; i++) {
+    for (int k = 0; k < FIXES; k++)
+        if (a->by[k] != b->by[k]) return a->by[k] < b->by[k] ? -1 : 1;
+    for (int i = 1; i < a->first->covers; i++) {
         int p[FIXES], q[FIXES];
         fixes(a->of, a->first + i, p), fixes(b->of, b->first + i, q);
         for (int k = 0; k < FIXES; k++)
@@ -349,8 +352,11 @@ static void number_recordings(maker *m) {
     int runs = 0;
     run *r = malloc((size_t)(o->count + 1) * sizeof *r);
     m->failed |= !r;
-    for (int i = 0; r && i < o->count; i++)
-        if (o->at[i].covers) r[runs++] = (run){m->l->pipe, &o->at[i]};
+    for (int i = 0; r && i < o->count; i++) {
+        if (!o->at[i].covers) continue;
+        r[runs] = (run){.of = m->l->pipe, .first = &o->at[i]};
+        fixes(m->l->pipe, &o->at[i], r[runs++].by);
+    }
     if (r) qsort(r, (size_t)runs, sizeof *r, compare);
     for (int i = 0; r && i < runs; i++) {
         o->recordings += i == 0 || compare(&r[i - 1], &r[i]) != 0;

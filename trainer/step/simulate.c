@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Messages between two ranks, one way, of one kind: when each end posted the n-th, and when it had arrived.
+// Messages between two ranks, one way, of one kind: when each end posted the n-th, when it had left its buffer, and
+// when it had arrived.
 typedef struct fifo {
-    int from, to, sends, receives, done;  // ranks; how many
-    const message **send, **receive;      // [room]
-    const action **post;                  // of those that send
-    double *sent, *received, *end;
+    int from, to, sends, receives, left, arrived;  // ranks; how many
+    const message **send, **receive;               // [room]
+    const action **post;                           // of those that send
+    double *sent, *received, *left_at, *arrived_at;
     int room;
 } fifo;
 
@@ -72,9 +73,10 @@ static bool open_rank(run *x, int i) {
     *k = (walker){.list = x->in->list[i], .of = x->in->of[i]};
     size_t n = (size_t)k->list->count;
     o->came = array(n, sizeof *o->came), o->left = array(n, sizeof *o->left);
+    o->message = array((size_t)k->of->table.messages, sizeof *o->message);
     k->gathered = array((size_t)k->of->cut[k->of->count], sizeof *k->gathered);
     k->number = array((size_t)k->of->table.messages, sizeof *k->number);
-    return o->came && o->left && k->gathered && k->number;
+    return o->came && o->left && o->message && k->gathered && k->number;
 }
 
 static bool open_fifo(fifo *f) {
@@ -82,8 +84,8 @@ static bool open_fifo(fifo *f) {
     f->send = array(n, sizeof *f->send), f->receive = array(n, sizeof *f->receive);
     f->post = array(n, sizeof *f->post);
     f->sent = array(n, sizeof *f->sent), f->received = array(n, sizeof *f->received);
-    f->end = array(n, sizeof *f->end);
-    return f->send && f->receive && f->post && f->sent && f->received && f->end;
+    f->left_at = array(n, sizeof *f->left_at), f->arrived_at = array(n, sizeof *f->arrived_at);
+    return f->send && f->receive && f->post && f->sent && f->received && f->left_at && f->arrived_at;
 }
 
 static bool open_group(group *g, const action_list *first) {
@@ -120,7 +122,8 @@ static void close_run(run *x) {
     for (int i = 0; x->rank && i < ranks; i++) free(x->rank[i].gathered), free(x->rank[i].number);
     for (int i = 0; x->fifo && i < 4 * ranks; i++) {
         fifo *f = &x->fifo[i];
-        free(f->send), free(f->receive), free(f->post), free(f->sent), free(f->received), free(f->end);
+        free(f->send), free(f->receive), free(f->post);
+        free(f->sent), free(f->received), free(f->left_at), free(f->arrived_at);
     }
     for (int s = 0; x->group && s < p; s++) {
         group *g = &x->group[s];
@@ -148,7 +151,8 @@ static err_t connect(run *x) {
             const message *s = f->send[n], *r = f->receive[n];
             char a[MESSAGE_TEXT], b[MESSAGE_TEXT];
             if (s && r && s->stage == r->stage && s->micro == r->micro) continue;
-            return err_set(ERR_INTERNAL, "message %d from rank %d to rank %d: the ends disagree: `%s`, `%s`", n,
+            return err_set(ERR_INTERNAL,
+                           "message %d from rank %d to rank %d: `%s`, `%s`: expected the same order at both ends", n,
                            f->from, f->to, s ? message_text(s, a) : "nothing", r ? message_text(r, b) : "nothing");
         }
         f->sends = f->receives = 0;
@@ -158,6 +162,27 @@ static err_t connect(run *x) {
 
 // --- what goes on beside the ranks -----------------------------------------------------------------------------------
 
+// The next message leaves if the link has room for it: at depth 0 the receive itself.
+static bool leaves(const run *x, fifo *f) {
+    int n = f->left, depth = x->costs ? x->costs->depth : 0;
+    if (n >= f->sends || n >= (depth ? f->arrived + depth : f->receives)) return false;
+    double start = n ? later(f->sent[n], f->left_at[n - 1]) : f->sent[n];
+    if (!depth) start = later(start, f->received[n]);
+    else if (n >= depth) start = later(start, f->arrived_at[n - depth]);
+    f->left_at[n] = start + time_of(x, f->from, f->post[n]);
+    f->left++;
+    return true;
+}
+
+static bool arrives(fifo *f) {
+    int n = f->arrived;
+    if (n >= f->left || n >= f->receives) return false;
+    double both = later(f->left_at[n], f->received[n]);
+    f->arrived_at[n] = n ? later(both, f->arrived_at[n - 1]) : both;
+    f->arrived++;
+    return true;
+}
+
 static void post(run *x, int rank, const action *a) {
     walker *k = &x->rank[rank];
     const message *m = &k->of->table.message[a->message];
@@ -165,11 +190,7 @@ static void post(run *x, int rank, const action *a) {
     int n = k->number[a->message];
     if (m->sends) f->post[n] = a, f->sent[n] = k->clock, f->sends = n + 1;
     else f->received[n] = k->clock, f->receives = n + 1;
-    for (; f->done < f->sends && f->done < f->receives; f->done++) {
-        double both = later(f->sent[f->done], f->received[f->done]);
-        double start = f->done ? later(both, f->end[f->done - 1]) : both;
-        f->end[f->done] = start + time_of(x, f->from, f->post[f->done]);
-    }
+    while (leaves(x, f) || arrives(f)) {}
 }
 
 static err_t queue(run *x, int rank, const action *a) {
@@ -202,6 +223,16 @@ static int calls_before(const walker *k, const action *a) {
                                       : 0;
 }
 
+// When has the rank's message left, or arrived? False: not yet.
+static bool message_over(const run *x, int rank, int index, double *at) {
+    const walker *k = &x->rank[rank];
+    const message *m = &k->of->table.message[index];
+    const fifo *f = fifo_of(x, rank, m);
+    int n = k->number[index];
+    *at = m->sends ? f->left_at[n] : f->arrived_at[n];
+    return n < (m->sends ? f->left : f->arrived);
+}
+
 // From when on may it go on? False: that is not known yet.
 static bool may_go_on(const run *x, int rank, const action *a, double *from) {
     const walker *k = &x->rank[rank];
@@ -212,10 +243,10 @@ static bool may_go_on(const run *x, int rank, const action *a, double *from) {
     if (calls) *from = later(*from, g->end[calls - 1]);
     if (a->kind == ACTION_SHARE) *from = later(*from, x->shared);
     if (a->kind != ACTION_AWAIT) return true;
-    const fifo *f = fifo_of(x, rank, &k->of->table.message[a->message]);
-    int n = k->number[a->message];
-    if (n < f->done) *from = later(*from, f->end[n]);
-    return n < f->done;
+    double at;
+    bool over = message_over(x, rank, a->message, &at);
+    if (over) *from = later(*from, at);
+    return over;
 }
 
 // What it sends before SHARE has to be done by then.
@@ -306,6 +337,7 @@ static err_t go(run *x) {
         if (k->calls < x->group[i / x->in->data].calls)
             return err_set(ERR_INTERNAL, "rank %d does fewer collectives than the first rank of its group", i);
         x->out->total = later(x->out->total, x->rank[i].clock);
+        for (int n = 0; n < k->of->table.messages; n++) message_over(x, i, n, &x->out->rank[i].message[n]);
     }
     return ERR_OK;
 }
@@ -319,7 +351,8 @@ err_t simulate_run(const simulate_lists *in, const simulate_costs *costs, simula
 }
 
 void simulation_free(simulation *s) {
-    for (int i = 0; s->rank && i < s->ranks; i++) free(s->rank[i].came), free(s->rank[i].left);
+    for (int i = 0; s->rank && i < s->ranks; i++)
+        free(s->rank[i].came), free(s->rank[i].left), free(s->rank[i].message);
     free(s->rank);
     *s = (simulation){0};
 }

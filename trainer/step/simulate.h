@@ -2,8 +2,9 @@
 // would run them. Given how long actions take it says when each of them begins and ends; or who waits for whom, if the
 // lists never end.
 //
-// What is modelled: a rank computes one action after the other. A message goes when both ends have posted it, after
-// those before it in its FIFO (trainer/step/pipeline.h). A collective of the ranks that have the same stages goes when
+// What is modelled: a rank computes one action after the other. A message goes when both ends have posted it, or, on a
+// link that keeps messages between the two ranks, when it has room; and after those before it in its FIFO
+// (trainer/step/pipeline.h). A collective of the ranks that have the same stages goes when
 // all of them have queued it, after those before it, and beside what they compute. A rank waits where its list says so:
 //
 //   AWAIT   until the message has arrived, or left
@@ -24,14 +25,17 @@ typedef struct simulate_lists {
 
 // How long the rank's action takes: computing; the message that it posts, asked of the end that sends; a collective,
 // asked of the last rank that comes to it. NULL: nothing takes any time.
+// depth: how many messages a link keeps. 0: a message goes from buffer to buffer, so both ends have posted it.
 typedef struct simulate_costs {
     double (*time)(void *ctx, int rank, const action *a);
     void *ctx;
+    int depth;
 } simulate_costs;
 
-// Of each action when the rank came to it, and when the rank went on. busy: in actions that it did itself.
+// Of each action when the rank came to it, and when the rank went on. Of each message of its table when it had left, or
+// arrived. busy: in actions that it did itself.
 typedef struct simulated_rank {
-    double *came, *left;
+    double *came, *left, *message;
     double busy;
 } simulated_rank;
 

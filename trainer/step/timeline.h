@@ -2,10 +2,8 @@
 // it says when each unit runs, what the step takes, how long each rank waits, and how many activations it holds; or who
 // waits for whom, if the tables never end. Pure arithmetic, for tests, for `lockstep plan`, and for drawing.
 //
-// What is modelled: a rank runs its units one after the other. Each FIFO of messages has a thread at both ends, so
-// sends and receives hold up no unit but the one that needs the data, or the buffer. A message leaves when the
-// transport takes it: it keeps up to `depth` of them between the two ranks; at depth 0 it takes one when its receive is
-// posted (rendezvous).
+// What is modelled, trainer/step/simulate.h says: here it runs the lists of a model that has one block a stage, so that
+// a unit is one action.
 #ifndef TRAINER_STEP_TIMELINE_H
 #define TRAINER_STEP_TIMELINE_H
 
@@ -16,7 +14,7 @@
 typedef struct timeline_costs {
     const double (*unit)[UNIT_KINDS];  // one row a stage: the time of each kind of unit, > 0
     double transfer;                   // of a message; those of one FIFO go one after the other
-    int depth;
+    int depth;                         // messages that are kept between two ranks, at most. 0: rendezvous
 } timeline_costs;
 
 typedef struct timeline_bar {
@@ -40,8 +38,9 @@ typedef struct timeline {
     double idle;  // of all ranks
 } timeline;
 
-// Runs tables[0 .. p-1]. Freed with timeline_free. ERR_INTERNAL: no memory; the two ends of a FIFO name other messages;
-// a slot is taken while it is in use; or the tables never end: the text says what each rank in the circle waits for.
+// Runs tables[0 .. p-1]. Freed with timeline_free. ERR_INTERNAL: no memory; what trainer/step/table_check.h refuses;
+// the two ends of a FIFO name other messages; a slot is free before its output has left; or the tables never end: the
+// text says what each rank in the circle waits for.
 err_t timeline_run(const pipeline_layout *l, const unit_table *tables, const timeline_costs *c, timeline *out);
 
 // The same for the tables of the layout, with the fewest buffers it has. ERR_CONFIG: there is no such schedule.
