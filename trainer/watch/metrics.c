@@ -73,6 +73,25 @@ static void put_build(text *w) {
     whole(w, &(family){"build_info", "gauge", "The build that runs, as labels.", false}, labels, 1);
 }
 
+static double news_value(const board_news *n, step_field f) {
+    switch (f) {
+#define ON_BOARD(name, curve, board, member, ...) IF_##board(case STEP_##name : return n->member;)
+        STEP_FIELDS(ON_BOARD)
+#undef ON_BOARD
+    default: return NAN;
+    }
+}
+
+// A number of the last step's.
+static void put_field(text *w, const board_news *n, step_field f) {
+    const field_about *a = &step_about[f];
+    char name[64], help[128];
+    if (!a->metric) return;
+    snprintf(name, sizeof name, a->metric, n->unit);
+    snprintf(help, sizeof help, a->help, n->unit);
+    gauge(w, name, help, news_value(n, f) / a->per);
+}
+
 static void put_steps(text *w, const board_news *n) {
     int64_t done = n->step - n->began_step;
     char name[64], help[96];
@@ -85,24 +104,15 @@ static void put_steps(text *w, const board_news *n) {
         snprintf(name, sizeof name, "%ss_total", n->unit);
         snprintf(help, sizeof help, "Training %ss since the process began.", n->unit);
         count(w, name, help, n->step > 0 ? n->units / n->step * done : 0);
-        snprintf(name, sizeof name, "%ss_per_second", n->unit);
-        snprintf(help, sizeof help, "Training %ss per second, of the last step.", n->unit);
-        gauge(w, name, help, n->units_per_s);
+        put_field(w, n, STEP_RATE);
     }
     if (n->step_time > 0)
         gauge(w, "last_step_timestamp_seconds", "When the last step was finished, since 1970.", n->step_time);
 }
 
 static void put_values(text *w, const board_news *n) {
-    gauge(w, "train_loss", "Training loss of the last step.", n->loss);
-    gauge(w, "gradient_norm", "Norm of the last step's gradient, before it was clipped.", n->grad_norm);
-    gauge(w, "learning_rate", "Learning rate of the last step.", n->lr);
-    gauge(w, "loss_scale", "What the loss is multiplied by, so that small gradients do not vanish in FP16.",
-          n->loss_scale);
-    gauge(w, "mfu_ratio", "Share of the peak floating-point rate that the model's arithmetic reached in the last step.",
-          n->mfu);
-    gauge(w, "data_wait_seconds", "How long the last step waited for data.", n->data_wait_ms / 1e3);
-    gauge(w, "communication_wait_seconds", "How long the last step waited for other ranks.", n->comm_wait_ms / 1e3);
+    for (int i = 0; i < STEP_COUNT; i++)
+        if (step_metric[i] != STEP_RATE) put_field(w, n, step_metric[i]);
     if (n->eval_step > 0) {
         gauge(w, "eval_loss", "Validation loss of the last evaluation.", n->eval_loss);
         gauge(w, "eval_step", "Step of the last evaluation.", (double)n->eval_step);
