@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(PROTOCOL_LM_EVAL == 0 && PROTOCOL_LLMC == 1,
-               "the words of [eval] protocol (trainer/config/keys.c) are in the enum's order");
-
 static err_t open_of_shards(tokenizer **out, const about *a, char at[IO_PATH]) {
     if (!a->known || !a->vocabulary[0] || about_tokenizer(a, out, at) == ERR_OK) return ERR_OK;
     return err_prefix("[sample] tokenizer = bytes"), ERR_CONFIG;
@@ -73,7 +70,7 @@ static rows_from from_of(const exam *x, const model *net, const char *path) {
 static err_t open_files(exam *x, const config *c, const model *net) {
     rows_from text = from_of(x, net, c->eval.text), choices = from_of(x, net, c->eval.choices);
     if (*text.path && passage_open(&x->text, &text, c->pack.text_key) != ERR_OK) return err_prefix("[eval] text");
-    if (*choices.path && questions_open(&x->questions, &choices, (question_protocol)c->eval.protocol) != ERR_OK)
+    if (*choices.path && questions_open(&x->questions, &choices, c->eval.protocol) != ERR_OK)
         return err_prefix("[eval] choices");
     return ERR_OK;
 }

@@ -13,12 +13,8 @@
 #ifndef DATA_TEXT_QUESTIONS_H
 #define DATA_TEXT_QUESTIONS_H
 
+#include "data/protocol.h"
 #include "data/text/rows.h"
-
-#define PROTOCOL_WORDS(X) \
-    X(PROTOCOL_LM_EVAL, "lm-eval") \
-    X(PROTOCOL_LLMC, "llmc")
-typedef enum { PROTOCOL_WORDS(WORD_ENUM) } question_protocol;
 
 typedef struct questions questions;
 

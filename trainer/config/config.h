@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "comm/groups.h"
 #include "comm/transport.h"
+#include "data/protocol.h"
 #include "data/source.h"
 #include "gpu/gpu.h"
 #include "model/types.h"
@@ -164,7 +165,7 @@ typedef struct config {
         int64_t batches;            // micro-batches; 0: the whole validation split
         char text[CONFIG_TEXT];     // file; "": none
         char choices[CONFIG_TEXT];  // file; "": none
-        int protocol;               // question_protocol (data/text/questions.h)
+        question_protocol protocol;
     } eval;
     struct {
         int64_t every;   // steps; 0: at the end only

@@ -185,7 +185,7 @@ static const setting more_keys[] = {
     INT(eval, batches, LAYOUT, "0", 0, MANY, "eval_iters", "micro-batches of one evaluation; 0 = all of the validation data"),
     TEXT(eval, text, LOCAL, "", 0, "", "bits per byte of this text are computed too: any file, or the member [pack] text_key of a JSONL file's lines"),
     TEXT(eval, choices, LOCAL, "", 0, "", "accuracy on these questions is computed too: a JSONL file, as trainer/README.md says"),
-    WORD(eval, protocol, LAYOUT, "lm-eval", "lm-eval llmc", "", "of the choices: which tokens are compared, and how they are weighed"),
+    WORD(eval, protocol, LAYOUT, "lm-eval", PROTOCOL_WORDS(WORD_TEXT) + 1, "", "of the choices: which tokens are compared, and how they are weighed"),
 
     INT(sample, every, LAYOUT, "0", 0, MANY, "sample_every",
          "steps between samples of what the model writes; 0 = at the end only"),
