@@ -331,9 +331,8 @@ static err_t find_run(const char *from, char ckpt[IO_PATH], char ini[IO_PATH]) {
     struct stat st;
     TRY(io_path(ini, "%s/config.ini", from));
     if (stat(ini, &st) == 0) {
-        bool found = true;
-        TRY(io_path(ckpt, "%s/best", from));
-        if (stat(ckpt, &st) != 0) TRY(ckpt_newest(from, ckpt, &found));
+        bool best, found;
+        TRY(run_checkpoint(from, ckpt, &best, &found));
         return found ? ERR_OK : err_set(ERR_DATA, "%s/ckpt: no checkpoint yet", from);
     }
     char *real = realpath(from, NULL);

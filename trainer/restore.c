@@ -65,20 +65,25 @@ static err_t adopt_progress(session *x) {
     return state_set_step(&x->state, &s);
 }
 
+err_t run_checkpoint(const char *run_dir, char path[IO_PATH], bool *best, bool *found) {
+    struct stat st;
+    TRY(io_path(path, "%s/best", run_dir));
+    *best = *found = stat(path, &st) == 0;
+    return *best ? ERR_OK : ckpt_newest(run_dir, path, found);
+}
+
 // Is [model] init_from a checkpoint of ours, or a run with one: its best, or else its newest? Then dir is the
 // checkpoint; "": it is not. Rows for more or fewer tokens are taken as from weights of others.
 static err_t find_own(const session *x, char dir[IO_PATH]) {
     char path[IO_PATH];
     struct stat st;
-    bool found = false;
+    bool best, found;
     const char *from = x->cfg->model.init_from;
     *dir = 0;
     if (x->cfg->model.init_resize || stat(from, &st) != 0 || !S_ISDIR(st.st_mode)) return ERR_OK;
     TRY(io_path(path, "%s/manifest.json", from));
     if (stat(path, &st) == 0) return io_path(dir, "%s", from);
-    TRY(io_path(path, "%s/best", from));
-    if (stat(path, &st) == 0) return io_path(dir, "%s", path);
-    TRY(ckpt_newest(from, path, &found));
+    TRY(run_checkpoint(from, path, &best, &found));
     return found ? io_path(dir, "%s", path) : ERR_OK;
 }
 
@@ -234,18 +239,14 @@ err_t session_snapshot(session *x, int64_t saved) {
 // link is followed once, so that all ranks load the same even while the run goes on elsewhere.
 enum { CKPT_PLACE = 64 };
 static err_t find_checkpoint(const session *x, char place[CKPT_PLACE]) {
-    char best[IO_PATH];
-    struct stat st;
-    bool found;
+    char path[IO_PATH];
+    bool best, found;
     memset(place, 0, CKPT_PLACE);
-    TRY(io_path(best, "%s/best", x->dir));
-    if (stat(best, &st) == 0) {
-        ssize_t n = x->ranks->world > 1 ? readlink(best, place, CKPT_PLACE - 1) : -1;
-        if (n < 0 || place[0] == '/' || n == CKPT_PLACE - 1) memset(place, 0, CKPT_PLACE), strcpy(place, "best");
-        return ERR_OK;
-    }
-    TRY(ckpt_newest(x->dir, best, &found));
-    if (found) snprintf(place, CKPT_PLACE, "%s", best + strlen(x->dir) + 1);
+    TRY(run_checkpoint(x->dir, path, &best, &found));
+    if (found) snprintf(place, CKPT_PLACE, "%s", path + strlen(x->dir) + 1);
+    if (!best || x->ranks->world == 1) return ERR_OK;
+    ssize_t n = readlink(path, place, CKPT_PLACE - 1);
+    if (n < 0 || place[0] == '/' || n == CKPT_PLACE - 1) memset(place, 0, CKPT_PLACE), strcpy(place, "best");
     return ERR_OK;
 }
 

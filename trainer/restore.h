@@ -23,6 +23,10 @@ err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m);
 // Copies the state into memory that outlives this world. After session_settle.
 err_t session_snapshot(session *x, int64_t saved);
 
+// path = of a run's directory the best checkpoint, *best = true; or else the newest, *best = false. *found = false: it
+// has none.
+err_t run_checkpoint(const char *run_dir, char path[IO_PATH], bool *best, bool *found);
+
 // The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.
 err_t session_load(session *x, const char *dir);
 

@@ -9,6 +9,7 @@
 #include "trainer/log/report.h"
 #include "trainer/machine.h"
 #include "trainer/node/cluster.h"
+#include "trainer/restore.h"
 #include "trainer/speed.h"
 
 #include <errno.h>
@@ -44,14 +45,13 @@ static err_t no_such_directory(const char *ckpt, const char *why) {
 
 err_t checkpoint_of(const char *from, char ckpt[IO_PATH], const char **which) {
     struct stat st;
-    bool found = true;
+    bool best, found;
     *which = "";
     TRY(io_path(ckpt, "%s", from));
     if (stat(from, &st) != 0) return no_such_directory(from, strerror(errno));
     if (has(from, "manifest.json", &st) || !has(from, "ckpt", &st)) return ERR_OK;
-    *which = has(from, "best", &st) ? "  (the run's best)" : "  (the run's newest; it has no best)";
-    if (has(from, "best", &st)) return io_path(ckpt, "%s/best", from);
-    TRY(ckpt_newest(from, ckpt, &found));
+    TRY(run_checkpoint(from, ckpt, &best, &found));
+    *which = best ? "  (the run's best)" : "  (the run's newest; it has no best)";
     return found ? ERR_OK : err_set(ERR_DATA, "%s/ckpt: no checkpoint yet", from);
 }
 
