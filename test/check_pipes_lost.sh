@@ -76,21 +76,7 @@ far_four_nodes() { far 1 1 1 1 && on_nodes far1111 interleaved 4; }
 
 # Each but the last is stopped by SIGTERM after a few steps, and another layout goes on.
 stopped_and_cut_anew() {
-    set -- $deep $small run.steps=700 eval.every=100 eval.batches=2
-    before=0 stops=0
-    while read -r ranks layout; do
-        settings moved "$@" device.ranks="$ranks" ${layout%%/*}
-        case $layout in */*) printf '[parallel]\nstages = %s\n' "${layout#*/}" >>moved.ini ;; esac
-        start "$bin" base.ini moved.ini
-        until_step runs/moved $((before + 12))
-        kill -TERM "$pid"
-        comes_to 75
-        says "stopped after step"
-        before=$(last_step runs/moved)
-        saved=$(newest_name runs/moved)
-        [ "$saved" = "$(printf 'step-%08d' "$before")" ] || fail "step $before was the last one, saved is $saved"
-        stops=$((stops + 1))
-    done <<'LAYOUTS'
+    moves moved TERM 12 $deep $small run.steps=700 eval.every=100 eval.batches=2 <<'LAYOUTS'
 4 parallel.pipeline=2 parallel.zero=3
 1 parallel.zero=0
 2 parallel.pipeline=2 parallel.schedule=zb-h1
@@ -98,13 +84,9 @@ stopped_and_cut_anew() {
 6 parallel.pipeline=3 parallel.zero=1/ 1 1 6
 4 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.zero=2/ 1 3 2 2
 3 parallel.zero=3
+8 parallel.pipeline=4 parallel.zero=1
 LAYOUTS
     [ "$stops" -eq 7 ] && [ "$before" -lt 700 ] || fail "$stops stops, the last one after step $before"
-    settings moved "$@" device.ranks=8 parallel.pipeline=4 parallel.zero=1
-    expect 0 train moved
-    alone unmoved 1 "$@"
-    like runs/unmoved runs/moved
-    [ "$(grep -c '"kind":"resume"' runs/moved/events.jsonl)" -eq 7 ] || fail "not seven resumes in events.jsonl"
 }
 
 # --- lost -------------------------------------------------------------------------------------------------------------

@@ -145,6 +145,42 @@ stop_nodes() {
     on 0 "stopped after step"
 }
 
+# moves RUN SIGNAL STEPS SETTING...: the run is stopped by TERM or KILL after so many steps, in one layout after the
+# other, and goes on in the next; in the last one it comes to the end that the run `unmoved` of one rank has. Layouts are
+# lines of standard input: RANKS SETTING..., and after a "/" the blocks of each stage. Leaves in $stops how often it was
+# stopped, and in $before after which step at last.
+moves() {
+    moving=$1 signal=$2 by=$3 before=0 stops=0 first=yes
+    shift 3
+    alone unmoved 1 "$@"
+    while read -r ranks layout; do
+        [ $first = yes ] || stops_moving
+        first=no
+        settings "$moving" "$@" device.ranks="$ranks" ${layout%%/*}
+        case $layout in */*) printf '[parallel]\nstages = %s\n' "${layout#*/}" >>"$moving.ini" ;; esac
+    done
+    expect 0 train "$moving"
+    like runs/unmoved "runs/$moving"
+    [ "$(grep -c '"kind":"resume"' "runs/$moving/events.jsonl")" -eq $stops ] ||
+        fail "$stops stops, and as many resumes are not in events.jsonl"
+}
+
+# KILL takes the supervisor, and its ranks end too. A run that is asked to stop saves its last step.
+stops_moving() {
+    start "$bin" base.ini "$moving.ini"
+    until_step "runs/$moving" $((before + by))
+    all=$(children "$pid")
+    kill -"$signal" "$pid"
+    until_over $all
+    comes_to $([ "$signal" = TERM ] && echo 75 || echo 137)
+    before=$(last_step "runs/$moving")
+    stops=$((stops + 1))
+    [ "$signal" = TERM ] || return 0
+    says "stopped after step"
+    saved=$(newest_name "runs/$moving")
+    [ "$saved" = "$(printf 'step-%08d' "$before")" ] || fail "step $before was the last one, saved is $saved"
+}
+
 forever="run.steps=1000000 schedule.type=constant eval.every=0 log.hash_every=0"
 endless="$forever model.embed=16 model.layers=1"
 
