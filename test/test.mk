@@ -68,8 +68,8 @@ HEADER  = $(firstword $(wildcard $(1)))
 NCCL_H := $(call HEADER,/usr/local/cuda/include/nccl.h \
             $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))
 $(CBUILD)/test/nccl_headers.o: FLAGS += -isystem $(NCCL_H:%/nccl.h=%)
-$(BUILD)/test/test_library $(BUILD)/test/test_channels: | $(BUILD)/test/libnccl-standin.so
-$(BUILD)/test/test_nccl: $(if $(NCCL_H),$(CBUILD)/test/nccl_headers.o) | $(BUILD)/test/libnccl-standin.so
+$(BUILD)/test/test_library $(BUILD)/test/test_channels $(BUILD)/test/test_nccl: | $(BUILD)/test/libnccl-standin.so
+$(BUILD)/test/test_nccl_library: $(if $(NCCL_H),$(CBUILD)/test/nccl_headers.o) | $(BUILD)/test/libnccl-standin.so
 $(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl/api.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -fPIC -fvisibility=hidden -shared -o $@ $<

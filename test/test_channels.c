@@ -3,11 +3,8 @@
 // communicator of a layout (comm/groups.h). The same over the nccl transport, with the stand-in in NCCL's place
 // (test/standin/nccl.c). What must hold: every byte is the right one, none waits for another, and a failure that one of
 // them notices ends them all, with one record.
-#include "comm/groups.h"
-#include "comm/transport.h"
-#include "test/support/team.h"
+#include "test/support/channels.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 // --- heap calls are counted ------------------------------------------------------------------------------------------
@@ -21,101 +18,7 @@ static atomic_long heap_calls;
 enum { CALLS = 60, SLOWER = 4, SHORT_MS = 2500 };
 #endif
 
-enum { ALL_LINKS = (1 << LINK_KINDS) - 1, LARGEST = 300000, WORLD_MOST = 16 };
-
-// --- ranks -----------------------------------------------------------------------------------------------------------
-
-// What a test runs: nodes and ranks, and how they are divided.
-typedef struct trial {
-    int nodes, ranks[NODES], tensor, pipeline;
-    bool nccl;
-} trial;
-
-// A rank that finds something wrong says so in r->text, with r->links = -1; all is well with r->links = 1.
-static void wrong(result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void wrong(result *r, const char *fmt, ...) {
-    va_list a;
-    va_start(a, fmt);
-    if (r->links >= 0) vsnprintf(r->text, sizeof r->text, fmt, a);
-    r->links = -1;
-    va_end(a);
-}
-
-#define NEEDS(r, cond, ...) \
-    do { \
-        if (!(cond)) { \
-            wrong(r, __VA_ARGS__); \
-            return; \
-        } \
-    } while (0)
-#define RUNS(r, call) NEEDS(r, (call) == ERR_OK, "%d: %s: %s", __LINE__, #call, err_last()->text)
-
-static bool by_nccl;  // of the trial that runs: the stand-in's, else tcp
-static stream *own;   // of a rank: a CPU's compute stream works in whichever thread calls
-
-// The stand-in lies beside this program.
-static void find_library(char path[512]) {
-    ssize_t n = readlink("/proc/self/exe", path, 480);
-    path[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(path, '/');
-    snprintf(slash ? slash + 1 : path, 32, "libnccl-standin.so");
-}
-
-static comm *open_world(scene *s, team *t, result *r, double timeout_s) {
-    comm *over = NULL, *c = NULL;
-    char library[512];
-    device *host = NULL;
-    find_library(library);
-    wait_for_all(s, t, r);
-    err_t rc = device_open(&host, &(device_options){.kind = DEVICE_CPU, .threads = 1});
-    transport_options o = {.dev = host, .timeout_s = timeout_s, .nccl_path = library, .infiniband = -1};
-    if (rc == ERR_OK) rc = stream_open(host, &own);
-    if (rc == ERR_OK) rc = comm_tcp_open(&over, t, &o);
-    if (rc == ERR_OK && by_nccl) rc = comm_nccl_open(&c, t, over, &o, own);
-    else c = over;
-    if (rc != ERR_OK) wrong(r, "%s", err_last()->text);
-    return rc == ERR_OK ? c : NULL;
-}
-
-static int standin_counts(const char *what) {
-    char library[512];
-    int (*count)(const char *) = NULL;
-    find_library(library);
-    void *handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD), *symbol = handle ? dlsym(handle, "ncclStandInCount") : NULL;
-    memcpy(&count, &symbol, sizeof symbol);
-    return count ? count(what) : -1;
-}
-
-typedef void body(scene *s, team *t, result *r);
-
-static grid shape;  // of the trial that runs
-
-static scene *trial_open(const trial *x, body *f) {
-    by_nccl = x->nccl;
-    scene *s = scene_open(x->nodes, x->ranks);
-    int world = 0;
-    for (int n = 0; n < x->nodes; n++) world += x->ranks[n];
-    assert_int_equal(
-        grid_of(&shape, world, &(grid){.data = 0, .tensor = x->tensor, .pipeline = x->pipeline, .links = ALL_LINKS}),
-        ERR_OK);
-    s->plan = grid_channels(&shape);
-    s->o.links = true;
-    s->body = f;
-    return s;
-}
-
-// killed: a rank that ends by itself, -1: none.
-static void run_trial(scene *s, int killed) {
-    for (int n = 0; n < s->nodes; n++) start_node(s, n, -1);
-    int bad = reap(s);
-    for (int r = 0; r < world_of(s); r++)
-        if (r != killed && s->b->rank[r].links != 1)
-            print_message("rank %d of %d on %d nodes: %s%s\n", r, world_of(s), s->nodes, s->b->rank[r].text,
-                          s->b->rank[r].later);
-    assert_int_equal(bad, killed >= 0);
-    for (int r = 0; r < world_of(s); r++)
-        if (r != killed) assert_int_equal(s->b->rank[r].links, 1);
-}
+enum { LARGEST = 300000, WORLD_MOST = 16 };
 
 // --- one communicator and its thread ---------------------------------------------------------------------------------
 

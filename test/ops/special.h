@@ -45,4 +45,13 @@ bool decide_counts(const fixture *f, char why[WHY]);
 bool decide_table(const fixture *f, char why[WHY]);
 bool scale_limits(const fixture *f, char why[WHY]);
 
+// --- special_rounding.c ----------------------------------------------------------------------------------------------
+
+bool rounding_share(const fixture *f, char why[WHY]);
+bool rounding_leaves(const fixture *f, char why[WHY]);
+bool rounding_mean(const fixture *f, char why[WHY]);
+bool rounding_keys(const fixture *f, char why[WHY]);
+bool rounding_comes_back(const fixture *f, char why[WHY]);
+bool rounding_shows_updates(const fixture *f, char why[WHY]);
+
 #endif

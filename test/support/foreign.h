@@ -4,6 +4,8 @@
 #define TEST_SUPPORT_FOREIGN_H
 
 #include "test/support/run.h"
+
+#include "model/safetensors.h"
 #include "trainer/verbs.h"
 
 #include <dirent.h>
@@ -47,6 +49,19 @@ static inline char *inspected(const char *path) {
     OK(verb_inspect(1, argv, out));
     fclose(out);
     return text;
+}
+
+// All elements are 0.5.
+static inline void write_tensors(const char *path, st_tensor *table, int count) {
+    st_writer w;
+    OK(st_create(&w, path, table, count, NULL, NULL));
+    for (int i = 0; i < count; i++) {
+        float *x = calloc(1, (size_t)table[i].bytes + 1);
+        for (int64_t k = 0; k < table[i].bytes / 4; k++) x[k] = 0.5f;
+        OK(st_put(&w, x, (size_t)table[i].bytes));
+        free(x);
+    }
+    OK(st_finish(&w, NULL));
 }
 
 #endif

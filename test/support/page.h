@@ -92,4 +92,23 @@ __attribute__((unused)) static void same_as(const char *golden, const char *got,
 
 #define IN_A_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
+// The cells of the row of a table that begins here, as text without tags. Returns how many there are.
+enum { CELLS = 20 };
+static inline int cells(const char *row, char cell[CELLS][64]) {
+    const char *end = strstr(row, "</tr>");
+    int n = 0;
+    for (const char *at = row; end && at < end && n < CELLS; n++) {
+        size_t size = 0;
+        while (at < end && strncmp(at, "<th", 3) != 0 && strncmp(at, "<td", 3) != 0) at++;
+        if (at >= end) break;
+        for (bool tag = false; strncmp(at, "</th>", 5) != 0 && strncmp(at, "</td>", 5) != 0; at++) {
+            if (*at == '<') tag = true;
+            if (!tag && size < 63) cell[n][size++] = *at;
+            if (*at == '>') tag = false;
+        }
+        cell[n][size] = 0;
+    }
+    return n;
+}
+
 #endif
