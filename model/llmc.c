@@ -52,7 +52,7 @@ static void add_tensors(llmc *c, int64_t T, int64_t V, int64_t Vp, int64_t L, in
     add_tensor(c, C, C, 0, "ln_f.bias", 0);
 }
 
-static err_t read_header(weights *w, st_file *f, const int32_t h[LLMC_HEADER]) {
+static err_t read_header(st_file *f, json_t **config, const int32_t h[LLMC_HEADER]) {
     int64_t T = h[2], V = h[3], L = h[4], C = h[6], Vp = h[7];
     bool sane = T > 0 && V > 0 && L > 0 && L <= 1024 && C > 0 && Vp >= V && T < 1 << 24 && Vp < 1 << 28 && C < 1 << 20;
     if (h[1] != 3 && h[1] != 5)
@@ -65,8 +65,8 @@ static err_t read_header(weights *w, st_file *f, const int32_t h[LLMC_HEADER]) {
             f->path, h[2], h[3], h[7], h[4], h[6]);
     f->tensors = calloc((size_t)(4 + 12 * L), sizeof *f->tensors);
     if (!f->tensors) return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " layers", f->path, L);
-    w->config = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2", "n_positions", h[2], "vocab_size",
-                          h[3], "n_layer", h[4], "n_head", h[5], "n_embd", h[6]);
+    *config = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2", "n_positions", h[2], "vocab_size", h[3],
+                        "n_layer", h[4], "n_head", h[5], "n_embd", h[6]);
     llmc c = {f, LLMC_HEADER * 4, h[1] == 3 ? ST_F32 : ST_BF16};
     add_tensors(&c, T, V, Vp, L, C);
     if (c.at != f->file_bytes)
@@ -76,19 +76,16 @@ static err_t read_header(weights *w, st_file *f, const int32_t h[LLMC_HEADER]) {
     return ERR_OK;
 }
 
-err_t llmc_open(weights *w) {
+err_t llmc_open(st_file *f, json_t **config, const char *path) {
     int32_t header[LLMC_HEADER];
     struct stat st;
-    if (!(w->file = calloc(1, sizeof *w->file))) return err_set(ERR_INTERNAL, "%s: no memory", w->path);
-    w->files = 1;
-    st_file *f = w->file;
-    *f = (st_file){.path = strdup(w->path), .fd = -1};
-    if (!f->path) return err_set(ERR_INTERNAL, "%s: no memory", w->path);
-    TRY(io_open(w->path, O_RDONLY, &f->fd));
-    if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %m", w->path);
+    *f = (st_file){.path = strdup(path), .fd = -1};
+    if (!f->path) return err_set(ERR_INTERNAL, "%s: no memory", path);
+    TRY(io_open(path, O_RDONLY, &f->fd));
+    if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %m", path);
     f->file_bytes = st.st_size;
     TRY(io_read_at(f->fd, f->path, 0, header, sizeof header));
-    return read_header(w, f, header);
+    return read_header(f, config, header);
 }
 
 bool llmc_is(const char *path) {

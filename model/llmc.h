@@ -3,13 +3,15 @@
 #ifndef MODEL_LLMC_H
 #define MODEL_LLMC_H
 
-#include "model/weights.h"
+#include "model/safetensors.h"
+
+struct json_t;
 
 // By the file's first number; false also if it can't be read.
 bool llmc_is(const char *path);
 
-// w->path as weights of one file, with the settings that a config.json would have. ERR_DATA, ERR_IO: what is wrong. The
-// caller closes w in any case.
-err_t llmc_open(weights *w);
+// The file as one of weights (st_close, in any case), and the settings that a config.json would have. ERR_DATA, ERR_IO:
+// what is wrong.
+err_t llmc_open(st_file *f, struct json_t **config, const char *path);
 
 #endif

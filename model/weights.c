@@ -113,11 +113,17 @@ static err_t open_directory(weights *w) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
+static err_t open_llmc(weights *w) {
+    if (!(w->file = calloc(1, sizeof *w->file))) return err_set(ERR_INTERNAL, "%s: no memory", w->path);
+    w->files = 1;
+    return llmc_open(w->file, &w->config, w->path);
+}
+
 static err_t open_path(weights *w) {
     struct stat st;
     if (stat(w->path, &st) != 0) return err_set(ERR_IO, "%s: %m", w->path);
     if (S_ISDIR(st.st_mode)) return open_directory(w);
-    return llmc_is(w->path) ? llmc_open(w) : add_file(w, w->path);
+    return llmc_is(w->path) ? open_llmc(w) : add_file(w, w->path);
 }
 
 err_t weights_open(weights **out, const char *path) {

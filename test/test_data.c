@@ -2,6 +2,7 @@
 // and what is damaged is found, named and located.
 #include "base/io.h"
 #include "data/text/pack.h"
+#include "data/text/dataset.h"
 #include "data/text/shard.h"
 #include "test/support/expect.h"
 #include "test/support/place.h"

@@ -1,5 +1,6 @@
 // test/test_megatron.c: tokens with an index as Megatron-LM writes it. The files are made here, byte by byte: every
 // type, sequences in any order, and indexes that are cut, damaged, or those of other files.
+#include "data/text/dataset.h"
 #include "data/text/shard.h"
 #include "test/support/expect.h"
 #include "test/support/idx.h"

@@ -1,8 +1,9 @@
 // data/text/dataset.c: many shards as one stream of tokens. Token k of the stream is in the last file that starts at or
 // before k. A read that reaches the end of a file goes on in the next, so a window may cross files.
-#include "data/text/shard.h"
+#include "data/text/dataset.h"
 
 #include "data/files.h"
+#include "data/text/shard.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -65,7 +66,7 @@ err_t dataset_open(dataset **out, const dataset_options *o) {
     dataset *d = *out = NULL;
     if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
     if (!(d = calloc(1, sizeof *d))) return err_set(ERR_INTERNAL, "no memory for a dataset");
-    TRY_GOTO(shard_io_open(&d->io, o), fail);
+    TRY_GOTO(shard_io_open(&d->io, o->vocab, o->retry, o->shared_by, o->faults), fail);
     TRY_GOTO(files_expand(&files, o->files,
                           (files_hint){o->packed, "`lockstep pack CONFIG.ini` makes these shards of [pack] input"}),
              fail);

@@ -30,8 +30,9 @@
 #ifndef DATA_TEXT_SHARD_H
 #define DATA_TEXT_SHARD_H
 
+#include "base/fault.h"
 #include "base/le.h"
-#include "data/text/dataset.h"
+#include "data/format.h"
 #include "data/text/megatron.h"
 
 #include <stddef.h>
@@ -97,8 +98,9 @@ typedef struct shard_io {
     bool inflating;
 } shard_io;
 
-// io must be zero. shard_io_reserve() sizes the buffers when every shard is open; nothing is allocated after that.
-err_t shard_io_open(shard_io *io, const dataset_options *o);
+// io must be zero; vocab, retry, shared_by and faults are those of dataset_options. shard_io_reserve() sizes the
+// buffers when every shard is open; nothing is allocated after that.
+err_t shard_io_open(shard_io *io, int64_t vocab, int retry, int shared_by, fault_list *faults);
 err_t shard_io_reserve(shard_io *io, const shard *shards, int count);
 void shard_io_close(shard_io *io);
 

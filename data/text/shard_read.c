@@ -18,10 +18,10 @@ static int64_t raw_bytes(const shard *s, int64_t b) {
 
 // --- buffers ---------------------------------------------------------------------------------------------------------
 
-err_t shard_io_open(shard_io *io, const dataset_options *o) {
-    reader_open(&io->reader, o->retry, o->faults);
-    reader_share(&io->reader, o->shared_by);
-    io->vocab = o->vocab;
+err_t shard_io_open(shard_io *io, int64_t vocab, int retry, int shared_by, fault_list *faults) {
+    reader_open(&io->reader, retry, faults);
+    reader_share(&io->reader, shared_by);
+    io->vocab = vocab;
     io->stage_bytes = SHARD_STAGE;
     io->stage = malloc(SHARD_STAGE);
     if (!io->stage) return err_set(ERR_INTERNAL, "no memory for a read buffer of %d bytes", SHARD_STAGE);

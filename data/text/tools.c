@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "data/text/about.h"
+#include "data/text/dataset.h"
 #include "data/text/shard.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static err_t describe(const shard *s, FILE *out) {
 static err_t info_of(const char *path, source_format from, FILE *out) {
     shard_io io = {0};
     shard s = {0};
-    err_t rc = shard_io_open(&io, &(dataset_options){.files = path});
+    err_t rc = shard_io_open(&io, 0, 0, 1, NULL);
     if (rc == ERR_OK) rc = shard_open(&s, &io, path, from);
     if (rc == ERR_OK) rc = describe(&s, out);
     shard_close(&s, &io);

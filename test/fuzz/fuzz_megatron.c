@@ -2,6 +2,7 @@
 // the index, the index, the tokens. What is accepted is as many tokens as its lengths say, in range; what is not is
 // ERR_DATA, and names the file.
 #include "base/io.h"
+#include "data/text/dataset.h"
 #include "data/text/shard.h"
 #include "test/support/megatron.h"
 

@@ -1,6 +1,7 @@
 // test/fuzz/fuzz_shard.c: any bytes at all as a token file. The bytes become an unnamed file in memory, which is opened
 // in every format, read here and there, and verified; and again with their checksums put right. Whatever they are, the
 // answer is tokens in range or ERR_DATA.
+#include "data/text/dataset.h"
 #include "data/text/shard.h"
 
 #include <stdio.h>

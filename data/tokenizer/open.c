@@ -1,4 +1,4 @@
-// data/tokenizer/tokenizer.c: which files a name stands for, and what is in an open tokenizer.
+// data/tokenizer/open.c: which files a name stands for, and what is in an open tokenizer.
 #include "base/io.h"
 #include "data/tokenizer/inside.h"
 

@@ -1,4 +1,4 @@
-// trainer/config/config.c: how a file's text becomes the values of the keys in trainer/config/keys.c.
+// trainer/config/load.c: how a file's text becomes the values of the keys in trainer/config/keys.c.
 #include "base/fault.h"
 #include "trainer/config/table.h"
 
