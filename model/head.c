@@ -29,8 +29,8 @@ err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t ch
     h->rows = head_rows((rows + slices - 1) / slices, (chunks + slices - 1) / slices);
     h->kept = h->last = (tensor){0};
     if (cuts_classes(h) && m->slices.count < m->slices.of) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
-    if (m && model_row_places(m) > 1 && o->places)
-        TRY(arena_2d(a, &h->last, o->compute, o->places, m->param[h->at.w].size[1]));
+    if (m && model_row_places(m) > 1 && o->kv_slots)
+        TRY(arena_2d(a, &h->last, o->compute, o->kv_slots, m->param[h->at.w].size[1]));
     return arena_2d(a, &h->logits, o->compute, h->rows, columns(h));
 }
 

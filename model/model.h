@@ -94,8 +94,7 @@ typedef struct model_plan {
     // backward will run in halves: blocks keep the gradients that the second one reads. Else `inputs` may do it all
     bool halves;
     recomputation recompute;
-    // texts whose keys and values can be kept while they grow, `context` positions of each
-    int places;
+    int kv_slots;  // texts whose keys and values are kept while they grow, up to `context` positions of each
     int slice_first, slice_count;  // those that are here: a subtree of the tree of slices. 0: all
     bool slice_rows;               // the residual stream's rows are divided, too. Only of models with `stream`
     int token_first, token_count;  // token slices that are here: an aligned part of them. 0: all

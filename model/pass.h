@@ -7,10 +7,9 @@
 
 enum { MODEL_INPUTS = 4 };
 
-// Of a text that grows: where its keys and values are kept, and of how many positions they are there. The input
-// continues these.
+// Where a text's keys and values are kept, and how many positions are there already. The input comes after these.
 typedef struct pass_past {
-    int place;  // 0 .. model_plan.places-1
+    int kv_slot;  // 0 .. model_plan.kv_slots-1
     int64_t first;
 } pass_past;
 
@@ -48,10 +47,9 @@ typedef struct pass {
     tensor metrics;
     // instead of losses, leave the scores of what follows each sample, whose length is that of in[0]
     bool predict;
-    // [B] when predict: the samples' earlier positions; of B > 1 samples each has one new position. NULL: there are
-    // none,
+    // [B] when predict: the samples' earlier positions. If B > 1, each sample has one new position. NULL: there are no
+    // earlier ones, and no keys and values are kept
     const pass_past *past;
-    // and nothing is kept
     tensor scores;  // (B,V) FP32 (=), the caller's memory, when predict
 } pass;
 

@@ -7,13 +7,13 @@ err_t past_plan(past *k, arena *a, const model_plan *o, int first, int layers, i
     free(k->layer);
     k->layer = NULL;
     k->layers = layers;
-    if (!o->places) return ERR_OK;
+    if (!o->kv_slots) return ERR_OK;
     k->layer = calloc((size_t)layers, sizeof *k->layer);
     if (!k->layer) return err_set(ERR_INTERNAL, "no memory for a table of %d layers", layers);
     if (!k->slices) k->slices = 1;
     for (int l = 0; l < layers; l++)
         if (o->slots[first + l])
-            TRY(arena_3d(a, &k->layer[l], o->compute, k->slices * o->places, T, 2 * k->kv_heads * head));
+            TRY(arena_3d(a, &k->layer[l], o->compute, k->slices * o->kv_slots, T, 2 * k->kv_heads * head));
     return ERR_OK;
 }
 
@@ -23,12 +23,12 @@ void past_close(past *k) {
 }
 
 err_t past_attend(const past *k, const pass *p, int layer, int window, const tensor *y, const tensor *qkv) {
-    int64_t N = matrix_rows(qkv), n = N / p->B, places = k->layer[layer].size[0] / k->slices;
+    int64_t N = matrix_rows(qkv), n = N / p->B, kv_slots = k->layer[layer].size[0] / k->slices;
     tensor ys = view2(y, k->slices * N, y->size[y->dims - 1]),
            qkvs = view2(qkv, k->slices * N, qkv->size[qkv->dims - 1]);
     for (int64_t i = 0; i < k->slices * p->B; i++) {
         int64_t slice = i / p->B, b = i % p->B;
-        tensor all = tensor_rows(&k->layer[layer], slice * places + p->past[b].place, 1),
+        tensor all = tensor_rows(&k->layer[layer], slice * kv_slots + p->past[b].kv_slot, 1),
                kept = view2(&all, all.size[1], all.size[2]);
         tensor out = tensor_rows(&ys, slice * N + b * n, n), in = tensor_rows(&qkvs, slice * N + b * n, n);
         TRY(p->ops->attention_past(&(attention_past_args){.y = &out,

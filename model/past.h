@@ -1,22 +1,20 @@
-// model/past.h: keys and values that are kept while a text grows, so that a new position costs one position.
+// model/past.h: the KV cache: keys and values are kept while a text grows, so that a new position costs one position.
 //
-//   place 0   position 0  1  2  3  4  .  .  .  context-1        a row: the keys of KV heads, then their values, after
-//             they were turned
-//   place 1   position 0  1  .  .                               places do not know of each other: a text that ends
-//             leaves its place to the next
+//   KV slot 0   position 0  1  2  3  4  .  .  .  context-1     a row: the keys of KV heads, after they were turned, then
+//   KV slot 1   position 0  1  .  .                            their values
 //
-// Nothing is ever taken back: who begins a text anew says that it has 0 positions, and what lies there is overwritten.
+// A slot has one text. When it ends, the next text gets the slot, says that it has 0 positions, and overwrites them.
 #ifndef MODEL_PAST_H
 #define MODEL_PAST_H
 
 #include "model/model.h"
 
 typedef struct past {
-    tensor *layer;                        // [layers] (slices,places,T,2*KV*D) E
+    tensor *layer;                        // [layers] (slices,kv_slots,T,2*KV*D) E
     int layers, slices, heads, kv_heads;  // slices of the heads, 0: one; heads of a slice
 } past;
 
-// For layers of so many heads, of which the first is block `first`; head: elements of one. Nothing if o->places is 0,
+// For layers of so many heads, of which the first is block `first`; head: elements of one. Nothing if o->kv_slots is 0,
 // nor for blocks that do not run here.
 err_t past_plan(past *k, arena *a, const model_plan *o, int first, int layers, int64_t T, int64_t head);
 void past_close(past *k);

@@ -83,7 +83,7 @@ static int32_t draw(const float *x, int64_t n, const predict_options *o, double 
 
 // A text on its way.
 typedef struct growing {
-    int number;           // among the texts of the call; -1: the place is free
+    int number;           // among the texts of the call; -1: the slot is free
     int64_t count, kept;  // tokens of its context; those that were scored before
     int64_t drawn;        // new ones
 } growing;
@@ -139,16 +139,16 @@ typedef struct prediction {
     const predict_text *text;
     int texts, next;  // the next one that begins
     const predict_with *w;
-    growing *at;       // [places]
-    predict_ask *ask;  // [places]
+    growing *at;       // [kv_slots]
+    predict_ask *ask;  // [kv_slots]
 } prediction;
 
 static int32_t *tokens_at(const prediction *x, int place) { return x->w->tokens + place * x->m->context; }
 
-// Free places are given to texts that wait. Returns how many are taken.
-static err_t fill_places(prediction *x, int *asks) {
+// Gives free slots to texts that wait. Returns how many are in use.
+static err_t fill_slots(prediction *x, int *asks) {
     *asks = 0;
-    for (int p = 0; p < x->w->places; p++) {
+    for (int p = 0; p < x->w->kv_slots; p++) {
         growing *g = &x->at[p];
         if (g->number < 0 && x->next < x->texts) {
             *g = (growing){.number = x->next++};
@@ -156,7 +156,7 @@ static err_t fill_places(prediction *x, int *asks) {
             TRY(take_prompt(x->m, text->prompt, text->ids, text->count, tokens_at(x, p), &g->count));
         }
         if (g->number < 0) continue;
-        x->ask[(*asks)++] = (predict_ask){.place = p,
+        x->ask[(*asks)++] = (predict_ask){.kv_slot = p,
                                           .tokens = tokens_at(x, p),
                                           .count = g->count,
                                           .kept = g->kept,
@@ -166,24 +166,24 @@ static err_t fill_places(prediction *x, int *asks) {
 }
 
 static void take_token(prediction *x, const predict_ask *ask) {
-    growing *g = &x->at[ask->place];
+    growing *g = &x->at[ask->kv_slot];
     const predict_text *text = &x->text[g->number];
     uint32_t bits[4];
     philox4x32(bits, x->o->seed, (uint32_t)g->number, SITE_SAMPLE, (uint32_t)x->o->step, (uint32_t)g->drawn++);
     int32_t token = draw(ask->scores, x->m->vocab, x->o, bits[0] * 0x1p-32, x->w->copy);
-    append_token(x->m, tokens_at(x, ask->place), g, token);
+    append_token(x->m, tokens_at(x, ask->kv_slot), g, token);
     if (!text->put(text->ctx, token) || g->drawn == x->o->tokens) g->number = -1;
 }
 
 err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w) {
     prediction x = {.m = m, .o = o, .text = text, .texts = o->tokens > 0 ? count : 0, .w = w};
     TRY(predict_can(m));
-    x.at = calloc((size_t)w->places, sizeof *x.at);
-    x.ask = calloc((size_t)w->places, sizeof *x.ask);
-    err_t rc = x.at && x.ask ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d texts", w->places);
-    for (int p = 0; rc == ERR_OK && p < w->places; p++) x.at[p].number = -1;
+    x.at = calloc((size_t)w->kv_slots, sizeof *x.at);
+    x.ask = calloc((size_t)w->kv_slots, sizeof *x.ask);
+    err_t rc = x.at && x.ask ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d texts", w->kv_slots);
+    for (int p = 0; rc == ERR_OK && p < w->kv_slots; p++) x.at[p].number = -1;
     for (int asks = 1; rc == ERR_OK && asks > 0;) {
-        rc = fill_places(&x, &asks);
+        rc = fill_slots(&x, &asks);
         if (rc == ERR_OK && asks > 0) rc = w->score(w->ctx, x.ask, asks);
         for (int i = 0; rc == ERR_OK && i < asks; i++) take_token(&x, &x.ask[i]);
     }

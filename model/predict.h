@@ -27,19 +27,19 @@ typedef struct predict_text {
 
 // What follows these tokens?
 typedef struct predict_ask {
-    int place;              // 0 .. predict_with.places-1: a text stays at its place until it ends
+    int kv_slot;            // 0 .. predict_with.kv_slots-1: a text keeps its slot until it ends
     const int32_t *tokens;  // at most `context` of them
-    int64_t count, kept;    // of which the first `kept` are those of the last time, at this place; at least one is new
+    int64_t count, kept;    // the first `kept` were scored before, in this slot; at least one is new
     float *scores;          // (V) out
 } predict_ask;
 
 // What drawing needs of its caller.
 typedef struct predict_with {
-    int places;       // texts that grow at the same time
-    int32_t *tokens;  // (places,context)
-    float *scores;    // (places,V)
+    int kv_slots;     // texts that grow at the same time
+    int32_t *tokens;  // (kv_slots,context)
+    float *scores;    // (kv_slots,V)
     float *copy;      // (V)
-    // Fills in the scores of each of them, `asks` of different places.
+    // Fills in the scores of each of them, `asks` of different slots.
     err_t (*score)(void *ctx, const predict_ask *ask, int asks);
     void *ctx;
 } predict_with;

@@ -126,7 +126,7 @@ static model_plan plan_of(const rig *r) {
                     .recompute = r->m->recompute,
                     .halves = r->m->halves,
                     .forward_only = r->m->what != TRAIN,
-                    .places = r->m->what == GROW ? 2 : 0};
+                    .kv_slots = r->m->what == GROW ? 2 : 0};
     if (l->ranks > 1)
         o.slice_first = r->place * (l->slices / l->ranks), o.slice_count = l->slices / l->ranks, o.slice_rows = l->rows;
     if (l->tokens > 1)

@@ -76,14 +76,14 @@ static void ask_all(rig *r, int32_t tokens[][T], const int64_t *count, const int
     predict_ask ask[TEXTS];
     for (int i = 0; i < texts; i++)
         ask[i] = (predict_ask){
-            .place = i, .tokens = tokens[i], .count = count[i], .kept = kept ? kept[i] : 0, .scores = scores[i]};
+            .kv_slot = i, .tokens = tokens[i], .count = count[i], .kept = kept ? kept[i] : 0, .scores = scores[i]};
     OK(evaluator_ask(&r->x.evaluator, ask, texts));
 }
 
-// Whole texts, at a place that no text has: on a CPU by attention_forward, which training uses; on a GPU by
+// Whole texts, in a KV slot that no text has: on a CPU by attention_forward, which training uses; on a GPU by
 // attention_past, all positions at once.
 static void ask_whole(rig *r, int32_t *tokens, int64_t count, float *scores) {
-    predict_ask whole = {.place = TEXTS, .tokens = tokens, .count = count, .scores = scores};
+    predict_ask whole = {.kv_slot = TEXTS, .tokens = tokens, .count = count, .scores = scores};
     if (device_about(r->x.dev)->kind == DEVICE_CPU) OK(evaluator_scores(&r->x.evaluator, tokens, count, scores));
     else OK(evaluator_ask(&r->x.evaluator, &whole, 1));
 }
@@ -132,7 +132,7 @@ static void write_samples(session *x, const char *const *prompts, int count, cha
     }
 }
 
-// More prompts than places, beyond the context: five at a time or one, in a run that trains or not, the same texts.
+// More prompts than KV slots, beyond the context: five at a time or one, in a run that trains or not, the same texts.
 static void texts_do_not_depend_on_their_company(void **state) {
     static const char *const prompts[] = {
         "A", "HGFEDCBA", "", "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJK", "1234", "B", "A"};
@@ -141,7 +141,7 @@ static void texts_do_not_depend_on_their_company(void **state) {
         char *together[COUNT], *one[COUNT], *training[COUNT];
         rig r;
         rig_open(&r, &kinds[k], "fp32", SESSION_INFERENCE, TEXTS, *state);
-        write_samples(&r.x, prompts, 2, together);  // its places are used again
+        write_samples(&r.x, prompts, 2, together);  // its slots are used again
         free(together[0]), free(together[1]);
         write_samples(&r.x, prompts, COUNT, together);
         rig_close(&r);

@@ -212,7 +212,7 @@ static err_t score_latest(evaluator *k, const predict_ask *ask, const int *one, 
     for (int i = 0; i < count; i++) {
         const predict_ask *a = &ask[one[i]];
         latest[i] = a->tokens[a->count - 1];
-        past[i] = (pass_past){a->place, a->count - 1};
+        past[i] = (pass_past){a->kv_slot, a->count - 1};
     }
     return score_pass(k, latest, count, 1, past, first);
 }
@@ -229,7 +229,7 @@ err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
             one[ones++] = i;
             continue;
         }
-        TRY(score_pass(k, a->tokens + a->kept, 1, a->count - a->kept, &(pass_past){a->place, a->kept}, rows));
+        TRY(score_pass(k, a->tokens + a->kept, 1, a->count - a->kept, &(pass_past){a->kv_slot, a->kept}, rows));
         row[rows++] = i;
     }
     if (ones) TRY(score_latest(k, ask, one, ones, rows));
@@ -244,14 +244,14 @@ static err_t score(void *ctx, const predict_ask *ask, int asks) { return evaluat
 
 err_t evaluator_predict(evaluator *k, const predict_options *o, const predict_text *text, int count) {
     float *scores = k->host_scores.data;
-    int places = k->r->texts;
-    if (!places && k->r->net->vocab)
+    int kv_slots = k->r->texts;
+    if (!kv_slots && k->r->net->vocab)
         return err_set(ERR_CONFIG, "[sample] tokens = 0: there is no memory for a text that grows");
     return predict(k->r->net, o, text, count,
-                   &(predict_with){.places = places,
+                   &(predict_with){.kv_slots = kv_slots,
                                    .tokens = k->context.data,
                                    .scores = scores,
-                                   .copy = scores + places * k->r->net->vocab,
+                                   .copy = scores + kv_slots * k->r->net->vocab,
                                    .score = score,
                                    .ctx = k});
 }

@@ -55,7 +55,7 @@ typedef struct step_runner {
     inputs inputs;
     flow flow;      // what goes between blocks
     tensor losses;  // (B, losses of a sample) FP32: of a micro-batch
-    int texts;      // that can grow at the same time (model_plan.places)
+    int texts;      // that can grow at the same time (model_plan.kv_slots)
     recordings recorded;
     results results;
     step_end end;

@@ -34,7 +34,7 @@ static err_t plan_activations(step_runner *r) {
                     .forward_only = !r->state->o.training,
                     .halves = pipeline_halves(r->stages->pipe.kind),
                     .recompute = (recomputation)c->parallel.recompute,
-                    .places = r->texts,
+                    .kv_slots = r->texts,
                     .slice_first = r->state->o.here.first,
                     .slice_count = r->state->o.here.count,
                     .slice_rows = r->state->o.here.rows,
