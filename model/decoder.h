@@ -1,5 +1,5 @@
-// model/decoder.h: what decoders have in common whose query heads share keys and values and turn by their position, and
-// whose MLP has a gate: sizes and the rules between them, their keys, and their names in files of Hugging Face.
+// model/decoder.h: decoders with grouped-query attention, rotary positions and a gated MLP: their sizes and the rules
+// between them, their keys, and their names in files of Hugging Face.
 #ifndef MODEL_DECODER_H
 #define MODEL_DECODER_H
 
@@ -31,8 +31,8 @@ typedef struct decoder {
     INT(context, MAY, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once")
 // clang-format on
 
-// For model_type; options begin as those of a decoder. resolve fills in what was left open, and says what slices
-// divide. ERR_CONFIG: heads can't share keys and values so, or can't be turned in pairs; or as rule_divide_texts.
+// For model_type; options begin with a decoder. resolve fills in sizes that were left open, and says what slices
+// divide. ERR_CONFIG: heads can't share keys and values, or have an odd size; or as rule_divide_texts.
 err_t decoder_resolve(void *options, model_rule *r);
 void decoder_describe(const void *options, char *dst, size_t room);
 

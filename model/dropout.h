@@ -1,10 +1,10 @@
-// model/dropout.h: dropout at a place of a block. Its mask depends on seed, step, sample, block and place only.
+// model/dropout.h: dropout at a site of a block. Its mask depends on seed, step, sample, block and site only.
 #ifndef MODEL_DROPOUT_H
 #define MODEL_DROPOUT_H
 
 #include "model/model.h"
 
-// The key of place `which` (0..7) of a block, in *key; NULL where nothing is dropped.
+// The key of site `which` (0..7) of a block, in *key; NULL where nothing is dropped.
 const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *key);
 
 // y = dropout(x), or nothing where nothing is dropped, of the rows (n,C) that are here of p->B samples of T rows each.

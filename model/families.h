@@ -10,8 +10,8 @@
 // value that it can't take.
 err_t foreign_options(const model_type **type, void **options, const json_t *config, const char *path);
 
-// ERR_CONFIG lists what config.json says otherwise than `options`, by key, with both values. What does not belong to
-// the weights may differ: the context, the vocabulary's size (shapes tell), dropout and chunks.
+// ERR_CONFIG lists the keys in which config.json differs from `options`, with both values. The context, the
+// vocabulary's size (shapes tell it), dropout and chunks may differ: they do not belong to the weights.
 err_t foreign_agrees(const model_type *type, const void *options, const json_t *config, const char *path);
 
 #endif

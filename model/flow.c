@@ -7,7 +7,7 @@
 
 static int pairs(const flow *f) { return f->of->blocks - 1; }
 
-// Slots whose x[b] has memory, of those that blocks b and b+1 use.
+// Slots for which x[b] has memory: as many as block b or b+1 uses, whichever are more.
 static int kept(const flow *f, int b) { return f->slots[b] > f->slots[b + 1] ? f->slots[b] : f->slots[b + 1]; }
 
 // Does one range of blocks end here and another begin?
@@ -16,14 +16,14 @@ static bool parts(const flow *f, int b) {
     return range && !f->plan.forward_only && f->slots[b] && f->slots[b + 1] && range[b] != range[b + 1];
 }
 
-// Of rows that are divided, as many as any place may have.
+// If rows are divided, as many as any rank may have.
 static int64_t elements(const flow *f, int b) {
     const block *k = &f->of->block[b];
     if (!model_divides_rows(f->of)) return model_left(f->of, b, f->plan.B, 0);
     return model_most_rows(f->of, f->plan.B * k->size[0]) * k->size[1];
 }
 
-// The most that any block leaves that is needed here.
+// The largest output of a block that is needed here.
 static int64_t largest(const flow *f, int first, int stride) {
     int64_t most = 0;
     for (int b = first; b < pairs(f); b += stride)
@@ -31,7 +31,7 @@ static int64_t largest(const flow *f, int first, int stride) {
     return most;
 }
 
-// Without a backward pass a block's output is needed only until the next one has read it.
+// Without a backward pass a block's output is needed only until the next block has read it.
 static err_t declare_two(flow *f, arena *a) {
     for (int i = 0; i < 2 && i < pairs(f); i++) {
         int64_t n = largest(f, i, 2);

@@ -15,10 +15,10 @@ void setting_value(const setting *k, const void *options, char dst[SETTING_VALUE
 
 enum { WEIGHT_PARTS = 3 };
 
-// One of the tensors that hold a parameter in files of others: its next `rows` rows.
+// One of the tensors in files of others that hold a parameter: its next `rows` rows.
 typedef struct weight_part {
     char name[MODEL_NAME];  // without model_type.prefix
-    bool prefixed;          // which stands before it as a rule
+    bool prefixed;          // files put that prefix before it
     bool transposed;        // stored as (columns, rows)
     bool table;             // a row for each token or position
     int64_t rows;
@@ -26,7 +26,7 @@ typedef struct weight_part {
 
 // --- for model_type.from_foreign -------------------------------------------------------------------------------------
 
-// A member of a given type; `otherwise` where it is absent or null. ERR_DATA names it.
+// Readers of members of a given type; `otherwise` if it is absent or null. ERR_DATA names it.
 typedef struct foreign_reader {
     const char *path;
     const json_t *at;
@@ -36,7 +36,7 @@ int64_t foreign_int(foreign_reader *r, const char *name, int64_t otherwise);
 double foreign_real(foreign_reader *r, const char *name, double otherwise);
 bool foreign_bool(foreign_reader *r, const char *name, bool otherwise);
 const char *foreign_text(foreign_reader *r, const char *name, const char *otherwise);
-// The member of an object; of what is none, nothing.
+// A reader of the member, an object; without it, a reader of nothing.
 foreign_reader foreign_inside(const foreign_reader *r, const char *name);
 void foreign_refuse(foreign_reader *r, const char *name, const char *why);
 

@@ -189,7 +189,7 @@ void graph_close(graph *g) {
     g->block = NULL;
 }
 
-// Two operations are alike if they differ in nothing but which parameters they have.
+// Operations are alike if they differ only in their parameters.
 static bool alike(const operation *a, const operation *b) {
     if ((a->at.w < 0) != (b->at.w < 0) || (a->at.b < 0) != (b->at.b < 0) || a->at.division != b->at.division)
         return false;
@@ -218,8 +218,8 @@ static bool same_form(const block_graph *a, const block_graph *b) {
     return true;
 }
 
-// Backward comes to the last reader of a value first. Whoever comes after it would replace that gradient, unless it
-// adds it. What the block leaves has a gradient from the next block; the model's input has none.
+// Backward reaches the last reader of a value first. Every other reader must add to the gradient, or it would be lost.
+// The output's gradient comes from the next block; the model's input has none.
 static void check_gradients(graph *g, const block_graph *k) {
     for (value v = 1; v < k->values; v++) {
         const graph_value *x = &k->v[v];
@@ -235,7 +235,7 @@ static void check_gradients(graph *g, const block_graph *k) {
     }
 }
 
-// What a block leaves, whether its backward has halves, and its flops.
+// Fills in a block's output, whether its backward has halves, and its flops.
 static void describe_block(graph *g, int b) {
     const block_graph *k = &g->block[b];
     model *m = g->m;
@@ -256,7 +256,7 @@ static void describe_block(graph *g, int b) {
     to->size[to->dims++] = x->width;
 }
 
-// A copy of other values has no type of its own.
+// Tied rows share values, so they have one type, which passes choose.
 static void check_fp32(graph *g) {
     const param *table = g->m->param;
     for (int i = 0; i < g->m->params; i++)

@@ -5,9 +5,9 @@
 //   x = add(g, x, attention(g, o, layer_norm(g, x, "ln_1")));      each function of model/op/op.h appends an operation
 //   leave(g, x);
 //
-// Everything else is derived from this list: here the table of parameters, the model's inputs, its blocks and flops; by
-// model/lower.h the calls of forward and backward, what is kept for backward, and where all of it lies. A mistake in a
-// page is found when the model is opened, and names block and operation.
+// Everything else is derived from this list: here the table of parameters, the model's inputs, its blocks and flops; in
+// model/lower.h the calls of forward and backward, the values kept for backward, and their memory. A mistake in a page
+// is found when the model is opened; the error names block and operation.
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 
@@ -15,10 +15,10 @@
 #include "model/past.h"
 #include "model/rope.h"
 
-// Which rows of a micro-batch a value has, and which part of its width. Where nothing is divided all are the same.
-// of the residual stream; of matrices; all, as attention wants
+// Which rows of a micro-batch a value has, and which part of its width. If nothing is divided, all are the same. Rows
+// of the residual stream; of matrices; all, for attention.
 typedef enum { ROWS_OWN, ROWS_MATRIX, ROWS_ALL } row_span;
-typedef enum { WIDTH_WHOLE, WIDTH_SLICES, WIDTH_HEADS } width_span;  // all; the slices here; the slices of heads here
+typedef enum { WIDTH_WHOLE, WIDTH_SLICES, WIDTH_HEADS } width_span;  // all; the slices here; the heads' slices here
 typedef struct layout {
     row_span rows;
     width_span width;
@@ -45,8 +45,8 @@ enum {
 };
 
 typedef struct graph_value {
-    char name[VALUE_NAME];  // of which there is one in a block
-    const char *letters;    // of its width, as a reader knows it: "3C"
+    char name[VALUE_NAME];  // unique in the block
+    const char *letters;    // its width for readers: "3C"
     int64_t width;
     layout at;
     value_shape shape;
@@ -54,41 +54,40 @@ typedef struct graph_value {
     dtype type;     // else
     bool is_input;  // it lies in the model's first input
     bool all_rows;  // it lies in the memory of gathered rows, until the next is gathered
-    int maker;      // operation of the block; -1: it comes into the block
+    int maker;      // operation of the block; -1: it is the block's input
     int users, user[VALUE_USERS];
-    value storage;           // in whose memory it lies: its own, or that of the value whose place it takes
-    value as[ROWS_ALL + 1];  // the same value with other rows, where that is kept, too
+    value storage;           // the value in whose memory it lies: itself, or one that it overwrites
+    value as[ROWS_ALL + 1];  // the same value with other rows, if that is kept too
 } graph_value;
 
 typedef struct lowering lowering;
 struct operation;
 
-// What operations ask of their neighbours, which they don't know: an operation that does some of a neighbour's work in
-// passing looks for what it is.
-// sum norm: a norm that forms the sum itself
+// What operations ask of neighbours that they don't know: one that can do some of a neighbour's work looks for its
+// role. SUM_NORM: a norm that forms the sum itself.
 typedef enum { ROLE_OTHER, ROLE_INPUT, ROLE_PRODUCT, ROLE_GELU, ROLE_SUM, ROLE_SUM_NORM } op_role;
 
 // What an operation derives: lists of steps (model/lower.h).
 typedef struct op_type {
     const char *name;
     op_role role;
-    // backward adds the gradient of its input that later operations have formed
+    // its backward adds to the gradient of its input that later operations have formed
     bool adds;
-    // to compute again, in time: its first result need not be kept
+    // cheap to compute again: its first result need not be kept
     bool cheap;
-    // where nothing is dropped it is no operation at all
+    // without dropout it does nothing
     bool drops;
-    bool halves;  // backward does something in the second half, too
-    // before the lists: work of other operations that it does in passing. NULL: none
+    bool halves;  // its backward has work in the second half
+    // before the lists are made: claims work of other operations that it can do as well. NULL: none
     void (*claim)(lowering *L, int op, const struct operation *o);
     void (*forward)(lowering *L, int op, const struct operation *o);
-    // the gradients of its inputs, from that of its result, and of its weights
+    // from the gradient of its result: those of its inputs and of its weights
     void (*backward)(lowering *L, int op, const struct operation *o);
-    // of its matrix products, of a sample, forward and backward. NULL: none
+    // flops of its matrix products for a sample, forward and backward. NULL: none
     double (*flops)(const model *m, const struct operation *o);
 } op_type;
 
-// One operation. What the fields after `out` mean, its file in model/op/ says.
+// One operation. Its file in model/op/ says what the fields after `out` mean.
 typedef struct operation {
     const op_type *type;
     char name[VALUE_NAME];
@@ -96,7 +95,7 @@ typedef struct operation {
     linear at;  // rows of the parameter table
     int site;   // of dropout; -1: none
     int heads, kv_heads, first_head, window;
-    int rope;  // of the graph's tables of angles
+    int rope;  // which of the graph's tables of angles
     float eps, shift, factor;
     int64_t head_size;
     int64_t classes, classes_in_memory;
@@ -107,10 +106,10 @@ typedef struct block_graph {
     graph_value *v;
     int ops, values;
     value in, out;  // from the block before, to the block after; 0: none
-    int form;       // the first block that is like this one, but for which parameters it has: they share lists
+    int form;       // the first block that differs only in its parameters: they share lists
 } block_graph;
 
-// Angles by which heads of so many elements turn: a table of them, which all layers that have the same share.
+// The angles by which heads of this size turn: one table for all layers that have the same.
 typedef struct graph_rope {
     rope r;
     int64_t head_size;
@@ -120,14 +119,14 @@ typedef struct graph {
     model *m;
     block_graph *block;
     double dropout;
-    int64_t widest;  // of what goes between blocks, or of classes: for sums over slices
-    // What there is one of in a model.
-    head head;          // of the loss
+    int64_t widest;  // the widest value between blocks, or the classes: for sums over slices
+    // A model has one of each of these.
+    head head;          // the loss
     int64_t chunks;     // of its rows
-    past past;          // of attention
-    int attends;        // the first block that has it
-    int layers;         // so many blocks have it,
-    int64_t head_size;  // with heads of so many elements
+    past past;          // the KV cache
+    int attends;        // the first block that has attention
+    int layers;         // blocks that have it
+    int64_t head_size;  // elements of a head
     graph_rope rope[GRAPH_ROPES];
     int ropes;
     // The block that is being written.
@@ -136,54 +135,55 @@ typedef struct graph {
     operation op[GRAPH_OPS];
     graph_value v[GRAPH_VALUES];
     int ops, values;
-    operation spare;  // that of a page with a mistake
+    operation spare;  // returned after a mistake
     err_t rc;         // the first mistake
 } graph;
 
 // --- what a page calls -----------------------------------------------------------------------------------------------
 
-// Chance that an element is dropped while training, at every `dropout` of the page.
+// The probability that an element is dropped in training, at every `dropout` of the page.
 void dropout_rate(graph *g, double p);
 
-// The next block; returns what the one before left. A layer's parameters have names that begin with prefix.
+// Begins the next block; returns its input, the output of the block before. prefix: of the names of a layer's
+// parameters.
 value begin_block(graph *g, const char *name);
 value begin_layer(graph *g, const char *prefix, ...) __attribute__((format(printf, 2, 3)));
-// Ends the block; x goes to the next one. 0: it is the last.
+// Ends the block; x is its output. 0: it is the last block.
 void leave(graph *g, value x);
 
 // --- what operations call --------------------------------------------------------------------------------------------
 
-// Appends an operation that reads a, and b unless it is 0. After a mistake one that is of no block.
+// Appends an operation that reads a, and b unless it is 0. After a mistake: one that belongs to no block.
 operation *graph_add(graph *g, const op_type *type, const char *name, value a, value b);
-// Result k of an operation: a value like x. Its name is the operation's with what x has as a name after it, such as
+// Result k of an operation: a value like x. Its name is that of the operation followed by the name in x, such as
 // ".mean".
 value graph_result(graph *g, operation *o, int k, graph_value x);
-// Its first result, like what it reads first; and in the memory of that.
+// Its first result, shaped like its first input. graph_in_place: in the memory of that input.
 value graph_same(graph *g, operation *o);
 value graph_in_place(graph *g, operation *o);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
-// The row's values are FP32 in every pass, such as statistics that 16 bits would round away. It is a small one: every
-// rank has all of them.
+// The row's values are FP32 in every pass, as for statistics that 16 bits would round away. It is small: every rank has
+// all of it.
 void graph_fp32(graph *g, int param);
-// What changes this row's values, where it is not the optimizer.
+// What changes this row's values, if not the optimizer.
 void graph_rule(graph *g, int param, param_rule rule);
-// The next input of the model: of a sample, (n) of this type; n 0: one number. limit: as tensor_spec.
+// The model's next input: n numbers of this type a sample; n 0: one number. limit: as tensor_spec.
 void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit);
-// The page is wrong: keeps the first mistake, with block and operation.
+// The page is wrong. The first mistake is kept, with block and operation.
 void graph_mistake(graph *g, const char *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // After a mistake: a value of no width.
 const graph_value *graph_at(const graph *g, value v);
 
-// dst (=) before + name + after, with a number after it if one of values 1 .. n-1 is called that.
+// dst = before + name + after, and a number after it if one of values 1 .. n-1 has that name.
 void graph_name(char dst[VALUE_NAME], const graph_value *v, int n, const char *before, const char *name,
                 const char *after);
 
 // --- the whole -------------------------------------------------------------------------------------------------------
 
 void graph_open(graph *g, model *m);
-// After the page: what the model's table says of its blocks; which blocks have one form. Returns the first mistake.
+// After the page: fills in the model's blocks, and finds which of them share a form. Returns the first mistake.
 err_t graph_end(graph *g);
 void graph_close(graph *g);
 

@@ -20,7 +20,7 @@ static bool cuts_classes(const head *h) { return h->at.division == LINEAR_OUTPUT
 
 static bool merges(const head *h, const pass *p) { return p->merge && cuts_classes(h); }
 
-// Classes in memory that are here.
+// Columns of logits on this rank, padding included.
 static int64_t columns(const head *h) { return cuts_classes(h) ? model_share(h->at.of, h->Vp) : h->Vp; }
 
 err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t chunks) {
@@ -29,7 +29,7 @@ err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t ch
     h->rows = head_rows((rows + slices - 1) / slices, (chunks + slices - 1) / slices);
     h->kept = h->last = (tensor){0};
     if (cuts_classes(h) && m->slices.count < m->slices.of) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
-    if (m && model_row_places(m) > 1 && o->kv_slots)
+    if (m && model_row_ranks(m) > 1 && o->kv_slots)
         TRY(arena_2d(a, &h->last, o->compute, o->kv_slots, m->param[h->at.w].size[1]));
     return arena_2d(a, &h->logits, o->compute, h->rows, columns(h));
 }
@@ -80,7 +80,7 @@ static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int6
     return cuts_classes(h) ? slices_sum(h->at.of, p, &args, false) : p->ops->matmul(&args, p->s);
 }
 
-// Some slices of the classes are elsewhere: what each stage leaves is made whole before the next.
+// Other ranks have some of the classes' slices: each stage's result is merged before the next stage.
 static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *args) {
     int64_t n = tensor_count(args->losses), here = h->at.of->slices.first * (h->Vp / h->at.of->slices.of);
     tensor most = tensor_rows(&h->kept, 0, 1), logit = tensor_rows(&h->kept, 1, 1), sum = tensor_rows(&h->kept, 2, 1);
@@ -104,10 +104,10 @@ static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *
     return ERR_OK;
 }
 
-// Of texts.
+// Positions of all samples.
 static int64_t positions(const pass *p) { return p->B * p->in[0].size[1]; }
 
-// Of rows that belong to one sum.
+// The rows are those of one sum.
 static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, const tensor *hits, const tensor *dx,
                             const tensor *x, const tensor *targets) {
     int64_t N = matrix_rows(x);
@@ -147,7 +147,7 @@ err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, co
     return ERR_OK;
 }
 
-// Row i of logits, slice by slice. Of slices that are elsewhere there are zeros.
+// Row i of logits, slice by slice. Slices of other ranks are zeros.
 static err_t scores_row(const head *h, const pass *p, const tensor *logits, int64_t i, const tensor *to) {
     int64_t slices = matrix_slices(logits), width = logits->size[logits->dims - 1], n = matrix_rows(logits);
     int64_t before = cuts_classes(h) ? h->at.of->slices.first * width : 0;

@@ -8,8 +8,8 @@ void linear_divide(linear *l, model *m, linear_division d, int matrices, const i
     if (l->b >= 0 && d == LINEAR_OUTPUTS) model_divide(m, l->b, 0, matrices, rows);
 }
 
-// Rows of the whole micro-batch of which x has some: those of p->B samples, or of these the ones of the token slices
-// that are here.
+// Rows of the micro-batch of which x is a part: those of p->B samples, or, of these, the ones of this rank's token
+// slices.
 static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
     bool part = l->of && l->of->tokens.count < l->of->tokens.of;
     if (p->rows) return p->rows;
@@ -34,7 +34,7 @@ err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tens
     return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s);
 }
 
-// Several token slices have sums of their own, which the product does not form.
+// Each token slice has its own sum, which the product does not form.
 static bool forms_bias(const linear *l) { return !l->of || l->of->tokens.of == 1; }
 
 err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre,
@@ -70,7 +70,7 @@ static err_t add_rows(const pass *p, const linear *l, const tensor *db, const te
     return p->ops->bias_backward(&(bias_backward_args){.dbias = &to, .dy = dy, .fresh = p->fresh}, p->s);
 }
 
-// Slice s of a matrix, rows first .. first+n-1: all of it is one slice where it is whole.
+// Rows first .. first+n-1 of slice s of a matrix; a whole matrix is one slice.
 static tensor part_of(const tensor *x, int64_t s, int64_t first, int64_t n) {
     int64_t slices = matrix_slices(x), N = matrix_rows(x);
     tensor all = view2(x, slices * N, x->size[x->dims - 1]);
@@ -87,8 +87,8 @@ static tensor gradient_of(const tensor *dw, const linear *l, int64_t s, int64_t 
     return tensor_rows(dw, s * (dw->size[0] / slices), dw->size[0] / slices);
 }
 
-// Calls it for each token slice that is here, and slice by slice: a token slice's rows of a divided matrix do not
-// follow each other in memory.
+// Calls it for each token slice that is here, slice by slice: in a divided matrix the rows of a token slice are not
+// contiguous.
 static err_t each_token_slice(const pass *p, const linear *l, int row, const tensor *dy, const tensor *x,
                               weights_call call) {
     const model *m = l->of;

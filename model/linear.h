@@ -2,12 +2,12 @@
 //
 // Where a model has slices, a layer's outputs may be divided among them, or its inputs:
 //
-//   outputs   x whole  -> y (S,N,O/S)     each slice has rows of W and b      dx is a sum over the slices
-//   inputs    x (S,N,I/S) -> y whole      each slice has columns of W         y is a sum over the slices; then come b,
-//             residual and the rounding
+//   outputs   x whole     -> y (S,N,O/S)   each slice has rows of W and b   dx is a sum over the slices
+//   inputs    x (S,N,I/S) -> y whole       each slice has columns of W      y is a sum over the slices; b and residual
+//                                                                           are added before it is rounded
 //
-// So a pair of layers, the first with divided outputs, the second with divided inputs, has one sum over slices each way
-// (Shoeybi et al. 2019, section 3).
+// So a pair of layers, the first with divided outputs and the second with divided inputs, needs one sum over slices in
+// each direction (Shoeybi et al. 2019, section 3).
 #ifndef MODEL_LINEAR_H
 #define MODEL_LINEAR_H
 
@@ -21,17 +21,17 @@ typedef struct linear {
     const model *of;           // NULL: nothing is
 } linear;
 
-// Divides the layer, if the model has slices. rows: of each of the matrices that W consists of, one below the other, if
-// there are several.
+// Divides the layer, if the model has slices. If W consists of several matrices, one below the other: how many, and the
+// rows of each.
 void linear_divide(linear *l, model *m, linear_division d, int matrices, const int64_t *rows);
 
-// y (=). pre: NULL, or y = gelu(pre) with pre (=) the sum: both in one operation. residual: NULL, or it is added, too,
-// and y is rounded once.
+// y (=). pre: NULL, or y = gelu(pre) and pre (=) is the sum, in one operation. residual: NULL, or it is added before y
+// is rounded.
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre,
                      const tensor *residual);
 
-// dx (=) = dy W. pre: NULL, or x was gelu(pre), and dx is the gradient of pre: of what the layer before this one left,
-// whose bias gradient the same pass then forms (before NULL: it does not). Not with divided outputs.
+// dx (=) = dy W. pre: NULL, or x was gelu(pre), and dx is the gradient of pre. The layer `before` made pre; its bias
+// gradient is then formed too (NULL: it is not). Not with divided outputs.
 err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre,
                     const linear *before);
 

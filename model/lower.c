@@ -87,8 +87,8 @@ static err_t heads_to_rows(const frame *f, const step *s) {
     return f->p->swap->to_rows(f->p->swap->merge.ctx, &rows, &heads, f->p->s);
 }
 
-// Between attention's rows and those of matrices. Both forms of a value of forward may be kept, so they are known by
-// each other.
+// Converts between the rows of attention and those of matrices. Both forms of a value of forward may be kept, so each
+// knows the other.
 static value as_heads(lowering *L, value v, layout want) {
     value y = L->v[v].as[want.rows];
     bool heads = want.rows == ROWS_ALL;
@@ -106,7 +106,7 @@ value as(lowering *L, value v, layout want) {
     const model *m = L->g->m;
     row_span from = L->v[v].at.rows;
     if (from == want.rows) return v;
-    if (from == ROWS_ALL || want.rows == ROWS_ALL) return model_row_places(m) > 1 ? as_heads(L, v, want) : v;
+    if (from == ROWS_ALL || want.rows == ROWS_ALL) return model_row_ranks(m) > 1 ? as_heads(L, v, want) : v;
     if (!m->slices.rows) return v;
     if (want.rows == ROWS_OWN) {
         value own = make_like(L, v, ".own", want);
@@ -151,7 +151,7 @@ static void find_kept(const lowering *L, const step_list *x, bool *kept) {
         }
 }
 
-// What is computed again needs what it is computed from, up to what is kept.
+// Marks the operations that compute a value again, back to values that are kept.
 static void need_op(lowering *L, int i, const bool *kept, const bool *again) {
     if (L->need[i]) return;
     L->need[i] = true;
@@ -163,7 +163,7 @@ static void need_op(lowering *L, int i, const bool *kept, const bool *again) {
     }
 }
 
-// Is this value, which backward reads, computed again?
+// Backward reads this value. Is it computed again?
 static bool is_made_again(const lowering *L, value v, bool is_last) {
     const operation *o = &L->op[L->v[v].maker];
     recomputation r = L->o->recompute;
@@ -180,8 +180,8 @@ static err_t copy_value(const frame *f, const step *s) {
     return f->p->ops->cast(&(cast_args){.y = &y, .x = &x}, f->p->s);
 }
 
-// The gradient of what the block leaves is overwritten by that of what it reads. If the second half wants it, as that
-// of a product, it has a copy.
+// The gradient of the block's input overwrites that of its output. If the second half reads the latter for a product,
+// it is copied first.
 static void copy_given(lowering *L, value dy) {
     int sum = L->v[L->out].maker;
     if (sum < 0 || !is_made_by(L, L->op[sum].in[1], ROLE_PRODUCT)) return;
@@ -216,7 +216,7 @@ static void replace_user(graph_value *x, int user, const graph_value *by) {
     x->users = n;
 }
 
-// An operation that does nothing: who reads its result reads what it read.
+// An operation that does nothing: those who read its result read its input instead.
 static void pass_by(lowering *L, int op) {
     value x = L->op[op].in[0], y = L->op[op].out[0];
     replace_user(&L->v[x], op, &L->v[y]);

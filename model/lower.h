@@ -1,13 +1,13 @@
 // model/lower.h: from a graph and a plan to lists of steps and the memory that they work in.
 //
 //   forward    the block's operations, top down
-//   backward   the list read from the bottom up: each operation forms the gradients of what it read, and those of its
-//              weights; in halves the latter wait
-//   kept       what some step of backward reads of forward; or, under recomputation, what it is computed again from
-//   memory     a value lives from the step that first writes it to the one that last reads it; values whose lives do
-//              not meet share memory
+//   backward   the block's operations, bottom up: each forms the gradients of its inputs and of its weights; in halves
+//              those of weights come later
+//   kept       values of forward that a step of backward reads; under recomputation, those from which they are computed
+//   memory     a value lives from the step that first writes it to the one that last reads it; values that do not live
+//              at the same time share memory
 //
-// Steps name values, not addresses; a frame knows where a value lies in this pass, and how many rows it has.
+// Steps name values, not addresses. A frame says where a value lies in this pass, and how many rows it has.
 #ifndef MODEL_LOWER_H
 #define MODEL_LOWER_H
 
@@ -20,26 +20,26 @@ typedef err_t (*step_call)(const frame *f, const step *s);
 
 enum { STEP_VALUES = 10, STEP_OPS = 2, STEP_ROWS = 6, LOWER_VALUES = 160 };
 
-// For what the places that share layers or positions meet in a step.
+// What ranks that share layers or positions communicate in a step.
 typedef enum {
     MEET_NEVER,
-    MEET_ROWS,         // rows or heads that others have: a conversion
+    MEET_ROWS,         // rows or heads of other ranks: a conversion
     MEET_SUM,          // a sum over slices
     MEET_SUM_OF_ROWS,  // sums over slices of rows
     MEET_SOFTMAX,      // over slices of the vocabulary; losses of all rows
-    MEET_PICK,         // rows of the table that others have
+    MEET_PICK,         // rows of the table that other ranks have
 } meeting;
 
-// One call, or some that belong together. `run` finds its operands by position, and may ask for no others.
+// One call, or several that belong together. `run` finds its operands by position, and may use no others.
 struct step {
     const char *name;
     step_call run;
-    int op, other[STEP_OPS];  // operations of the block: its own, and those whose work it does, too; -1: none
+    int op, other[STEP_OPS];  // operations of the block: its own, and others that it also does; -1: none
     value v[STEP_VALUES];     // operands, by position; 0: not given
     char how[STEP_VALUES];    // r reads, w overwrites, u reads and writes
     int count;
-    int into, over;  // operand `into` may take the place of operand `over`; -1: no
-    // For readers (model/show.h): `run` knows it.
+    int into, over;  // operand `into` may overwrite operand `over`; -1: no
+    // Only for model/show.h: `run` does not read these.
     int row[STEP_ROWS];       // rows of the parameter table, of the form's first block
     char row_how[STEP_ROWS];  // r reads the values, a adds to the gradient
     int rows;
@@ -53,53 +53,53 @@ typedef struct step_list {
     int count, room;
 } step_list;
 
-// The lists of one form under way.
+// The lists of a form, while they are made.
 struct lowering {
     const graph *g;
     const model_plan *o;
     int b;
-    bool drops;                   // values are dropped
+    bool drops;                   // with dropout
     operation op[GRAPH_OPS];      // the block's own
     graph_value v[LOWER_VALUES];  // ... and what the lists add: gradients, scratch, values with other rows
     int ops, values;
     value in, out;
-    backward_part part;  // of the list under way
+    backward_part part;  // of the list that is being made
     step_list *to;
-    bool passed[GRAPH_OPS];                 // it does nothing
-    bool need[GRAPH_OPS], done[GRAPH_OPS];  // in this list: is to be computed; another one has done it
-    value grad[LOWER_VALUES];               // of a value, when it is complete
-    value given[GRAPH_OPS];                 // of an operation's result, in backward
-    value copy[LOWER_VALUES];               // of a gradient that is overwritten before the second half reads it
+    bool passed[GRAPH_OPS];                 // the operation does nothing here
+    bool need[GRAPH_OPS], done[GRAPH_OPS];  // in this list: it must be computed; another one has done it
+    value grad[LOWER_VALUES];               // the complete gradient of a value
+    value given[GRAPH_OPS];                 // the gradient of an operation's result, in backward
+    value copy[LOWER_VALUES];               // the copy of a gradient that is overwritten before the second half
     int bias_by[GRAPH_OPS];                 // the operation whose backward forms this one's bias gradient; -1: its own
     value gathered, gathered_from;          // the last value whose rows were gathered
-    bool remakes, made[LOWER_VALUES];       // conversions are forward's, and are made again
-    step spare;                             // of a list for which there is no memory
+    bool remakes, made[LOWER_VALUES];       // forward's conversions, which are made again
+    step spare;                             // returned when there is no memory
     err_t rc;
 };
 
 // --- for operations --------------------------------------------------------------------------------------------------
 
 static inline const operation *op_at(const lowering *L, int op) { return &L->op[op]; }
-// The operation that makes a value in this block; -1: it comes into the block.
+// The operation that makes a value in this block; -1: it is the block's input.
 static inline int maker_of(const lowering *L, value v) { return L->v[v].maker; }
 static inline bool is_made_by(const lowering *L, value v, op_role r) {
     return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type->role == r;
 }
-// The only user of a value, if it has this role; -1.
+// The only operation that reads a value, if it has this role; else -1.
 int only_user(const lowering *L, value v, op_role r);
-// Appends a step of operation `op`, and its operands, in the order in which `run` counts them: `how` has a letter for
-// each of the values that follow it (step.how). 0: an operand that is not given.
+// Appends a step of operation `op`. `how` has a letter for each of the operands that follow it (step.how), in the order
+// in which `run` counts them. 0: an operand that is not given.
 step *emit(lowering *L, const char *name, step_call run, int op, const char *how, ...);
-// One operand more.
+// Adds an operand.
 void add_operand(step *s, char how, value v);
-// Rows of the parameter table whose values the step reads, and to whose gradients it adds. -1: there is none.
+// The step reads the values of this row of the parameter table, or adds to its gradient. -1: there is none.
 void uses(step *s, int row);
 void adds(step *s, int row);
-// A new value of these lists, like `x` in width and letters: its gradient, "dx"; or `x` in another form, "x.own".
+// A new value of these lists, with the width and letters of `x`: its gradient, "dx"; or `x` in another form, "x.own".
 value make_gradient(lowering *L, value x, layout at);
 value make_like(lowering *L, value x, const char *after, layout at);
 value make_value(lowering *L, const graph_value *x);
-// The value with rows laid out as wanted: itself, or another one that a conversion makes.
+// The value with this layout of rows: itself, or another one that a conversion makes.
 value as(lowering *L, value v, layout want);
 
 // --- running ---------------------------------------------------------------------------------------------------------
@@ -107,10 +107,10 @@ value as(lowering *L, value v, layout want);
 // Where values lie.
 typedef enum {
     REGION_NONE,
-    REGION_KEPT,     // a set for each slot: what backward reads of forward
-    REGION_HELD,     // one for all blocks: what is computed again
-    REGION_SCRATCH,  // one for all blocks: what lives within one list
-    REGION_X,        // what comes from the block before, and what goes to the next one
+    REGION_KEPT,     // a set for each slot: values of forward that backward reads
+    REGION_HELD,     // one for all blocks: values that are computed again
+    REGION_SCRATCH,  // one for all blocks: values that live within one list
+    REGION_X,        // the input from the block before, and the output for the next
     REGION_Y,
     REGION_DY,  // their gradients
     REGION_DX,
@@ -137,43 +137,43 @@ typedef struct lists {
 
 enum { WITHOUT_DROPOUT, WITH_DROPOUT, VARIANTS };
 
-// A block on its way through one pass.
+// A block in one pass.
 struct frame {
     struct net *net;
     const model *m;
     const pass *p;
     int b;
-    const operation *op;  // the block's own: steps are those of its form
+    const operation *op;  // the block's own; steps belong to its form
     const lists *x;
     char *base[REGIONS];
     int64_t all, matrix, own;  // rows of this pass, by row_span
     dtype type;                // E
 };
 
-// A value as it lies: (rows,width), or (slices here, rows, width of a slice).
+// The value: (rows,width), or (slices here, rows, width of a slice).
 tensor at(const frame *f, value v);
-// The same of an operand that may not be given: in *t, or NULL.
+// The same for an operand that may not be given: in *t, or NULL.
 tensor *at_if(const frame *f, value v, tensor *t);
-// The same with slices as more rows: of operations that know no slices.
+// The same with slices as more rows, for operations that know no slices.
 tensor at_rows(const frame *f, value v);
 // The same as samples: (B or B * slices, T, width).
 tensor at_samples(const frame *f, value v);
 // Positions of a sample of this pass.
 static inline int64_t T_of(const frame *f) { return f->m->context ? f->p->in[0].size[1] : 1; }
 
-// model.net: the page, and what a plan makes of it.
+// model.net: the page, and what was planned for it.
 typedef struct net {
     graph g;
     lists *form[VARIANTS];  // [blocks], of forms
     dtype type;
     bool recomputes;
     int64_t B;     // samples of a planned micro-batch
-    int *set;      // [blocks+1] the first of a block's sets of kept values, and how many there are
+    int *set;      // [blocks+1] a block's first set of kept values; the last entry: how many there are
     tensor *kept;  // [sets]
     tensor held, scratch, angles[GRAPH_ROPES];
 } net;
 
-// A block in this pass, but for the memory that its values lie in.
+// A block in this pass, without the memory of its values.
 frame frame_of(net *l, int b, const pass *p, const lists *x);
 
 // model/lower.c: the lists of a form, and where their values lie.

@@ -1,6 +1,6 @@
 // model/model.h: what is computed. A model is a table of named parameters and a list of blocks. It says what it reads,
-// what goes from each block to the next, and what its losses are. It knows nothing of ranks, steps or optimizers. The
-// caller owns all memory and runs ranges of blocks.
+// what goes from each block to the next, and what its losses are. It knows nothing of processes, steps or optimizers.
+// The caller owns all memory and runs ranges of blocks.
 //
 //   inputs -> block 0 -> x[0] -> block 1 -> x[1] -> ... -> block n-1 -> losses
 //                     <- dx[0] <-        <- dx[1] <- ... <-
@@ -20,17 +20,17 @@ typedef struct model model;
 
 typedef struct block {
     const char *name;
-    int dims;  // what it leaves for the next block, of one sample, E. The last block: nothing
+    int dims;  // of its output for the next block, of one sample, E. The last block has none
     int64_t size[TENSOR_DIMS - 1];
-    bool divided;  // it leaves (slices here, samples, part of its size): matrices of its slices
+    bool divided;  // its output is a matrix of each slice: (slices here, samples, part of its size)
     bool halves;   // its backward has two: dx of its input, then dw
-    // it obeys model_plan.recompute. If that is not RECOMPUTE_NONE, the first half does all of backward
+    // model_plan.recompute applies to it. If that is not RECOMPUTE_NONE, the first half does all of backward
     bool recomputes;
     double flops;  // its part of model.flops
 } block;
 
-// Memory that layers share holds the values of one layer at a time: of this block, for this slot. They need not be
-// computed again. block -1: it holds none.
+// Memory that layers share holds the values of one layer at a time: of block `block`, for slot `slot`. Backward need
+// not compute these again. block -1: it holds none.
 typedef struct model_held {
     int slot, block;
 } model_held;
@@ -48,21 +48,21 @@ struct model {
     int inputs;  // what it reads of a sample
     tensor_spec input[MODEL_INPUTS];
     int64_t losses;  // of a sample; the sample's loss is their mean
-    // the input that has a target for each of them. One below 0 has a weight of 0: its loss and gradient are 0, and it
-    // does not count
+    // the input that has a target for each loss. A target below 0 has weight 0: its loss and gradient are 0, and it is
+    // not counted
     int targets;
-    int metrics;  // numbers of a sample beside its loss, of which the mean is shown
+    int metrics;  // numbers of a sample beside its loss; their means are logged
     const char *metric[MODEL_METRICS];
-    bool stream;     // it has a residual stream, whose rows may be divided among places
-    bool adds_once;  // a pass adds to each element of dw with one operation
+    bool stream;     // it has a residual stream, whose rows may be divided among ranks
+    bool adds_once;  // a pass adds to each element of dw once
     double dropout;
     int64_t vocab, context;         // of what it predicts (model/predict.h); 0: there is nothing to sample
     const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
     int64_t units;                  // of a sample
     double flops;                   // multiplications and additions of a sample, forward and backward
-    // What backward queues depends on it: on whether this slot of this block is held. Of what earlier passes left on
-    // the host it depends on nothing else, and forward on nothing at all. Whoever queues a pass in another way than by
-    // model_run says here what it left.
+    // Backward queues other work if the slot of the block is held. This is all that a pass takes from earlier passes on
+    // the host; forward takes nothing. Code that queues a pass without model_run, such as a replayed recording, must
+    // update `held` itself.
     model_held held;
 };
 
@@ -82,16 +82,17 @@ static inline bool block_has_halves(const block *k, recomputation r) {
     return k->halves && (r == RECOMPUTE_NONE || !k->recomputes);
 }
 
-// What memory is planned for: micro-batches of at most B samples. Of so many of them at a time a block keeps what its
-// backward pass reads.
+// What memory is planned for: micro-batches of at most B samples. A block keeps what its backward pass reads, for as
+// many of them as it has slots.
 typedef struct model_plan {
     dtype compute;
     int64_t B;
-    const int *range;   // [blocks] numbers of the ranges of blocks that run here; NULL: they are one
-    int boundaries;     // gradients between these blocks and those elsewhere that are on their way at a time
+    const int *range;   // [blocks] which range of blocks each belongs to; NULL: there is one range
+    int boundaries;     // gradients of other ranks' blocks that are on their way at a time
     const int *slots;   // [blocks] 0: the block does not run here, and needs no memory
-    bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
-    // backward will run in halves: blocks keep the gradients that the second one reads. Else `inputs` may do it all
+    bool forward_only;  // no pass will have dw: nothing is kept for backward, and recompute is ignored
+    // backward runs in halves: blocks keep the gradients that the second half reads. Otherwise the first half may do
+    // all of it
     bool halves;
     recomputation recompute;
     int kv_slots;  // texts whose keys and values are kept while they grow, up to `context` positions of each
@@ -117,11 +118,11 @@ typedef struct model_type {
     const model_alias *alias;  // ends with a name of NULL; NULL: there are none
     const setting *key;        // its keys of [model]; offsets are within its options
     int keys;
-    // Fills in what was left open and checks the rules between keys. ERR_CONFIG: r->broken says which keys.
+    // Fills in what was left open, and checks the rules between keys. ERR_CONFIG: r->broken names the keys.
     err_t (*resolve)(void *options, model_rule *r);
     void (*page)(struct graph *g, const void *options);             // model/graph.h
     void (*describe)(const void *options, char *dst, size_t room);  // "4 layers 128 channels"
-    // bytes of them, at most MODEL_OPTIONS_ROOM (model/types.h)
+    // sizeof its options, at most MODEL_OPTIONS_ROOM (model/types.h)
     size_t options;
     // Files of Hugging Face (model/weights.h, model/families.h). parts: returns how many tensors hold a parameter.
     // NULL: there are none of this model.
@@ -133,16 +134,16 @@ typedef struct model_type {
     err_t (*to_foreign)(const void *options, struct json_t *config);
 } model_type;
 
-// Sets of memory of `count` blocks from `first` on, one for each slot of each. at[i], unless NULL: how many come before
-// those of block first + i.
+// How many sets of memory `count` blocks from `first` on have, one for each slot of each. at[i], unless NULL: how many
+// come before those of block first + i.
 int model_plan_sets(const model_plan *o, int first, int count, int *at);
 
-// From options that were resolved, of which it keeps a copy.
+// Opens a model. options were resolved; it keeps a copy.
 err_t model_open(model **out, const model_type *type, const void *options);
 void model_close(model *m);
 
-// Declares the memory of the blocks and, unless forward_only, of what backward reads. fill: writes what is constant,
-// after that memory was committed. forget: the plan ends, with its arena; another may follow.
+// model_declare declares the memory of the blocks and, unless forward_only, of what backward reads. model_fill writes
+// the constants, after that memory was committed. model_forget ends the plan, with its arena; another may follow.
 err_t model_declare(model *m, arena *a, const model_plan *o);
 err_t model_fill(model *m, stream *s);
 void model_forget(model *m);

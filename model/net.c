@@ -25,8 +25,8 @@ static err_t bytes_of(arena *a, tensor *t, int64_t bytes) {
     return bytes ? arena_1d(a, t, FP32, (bytes + 3) / 4) : ERR_OK;
 }
 
-// One set of kept values for each slot of each block; what is computed again, and what lives within one block, all
-// blocks share.
+// Kept values have a set for each slot of each block. Values that are computed again, and those that live within one
+// block, share memory among all blocks.
 static err_t declare_memory(net *l, arena *a, const model_plan *o) {
     const model *m = l->g.m;
     int64_t held = 0, scratch = 0;

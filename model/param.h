@@ -6,8 +6,7 @@
 
 enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
 
-// What changes a row's values. A page may say any of them; so far all but the first are refused when the model is
-// opened.
+// What changes a row's values. A page may name any of these; so far opening the model refuses all but the first.
 typedef enum param_rule {
     PARAM_OPTIMIZER,  // the run's optimizer, by their gradient
     PARAM_AVERAGE,    // a running statistic of the samples, such as BatchNorm's
@@ -23,23 +22,22 @@ typedef struct param {
     int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
     int block;               // the block that uses it
     bool fp32;               // its values are FP32 in a 16-bit pass, too: pass.w has this type
-    // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one
-    // after the other, each of them row-major. A matrix that is several ones, one below the other, is divided along
-    // dimension 0 by shares of each. Of rows_in_memory, which is a multiple of the slices, the last slices have the
-    // zeros.
+    // Divided among slices (model_slices): each slice has an equal share of dimension `axis`. Slices lie in memory one
+    // after the other, each row-major. If the matrix consists of several ones, one below the other, each is divided
+    // along dimension 0. The padding of rows_in_memory, a multiple of the slices, is in the last slices.
     int slices, axis;             // 0 or 1 slices: it is whole
     int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
     bool decay;                   // weight decay applies: matrices and embeddings, not biases and gains
     double init_std;              // values start normal(0, init_std), or, where it is 0, at init_value
     float init_value;
-    int tied;  // -1, or the row whose values this one shares. It has its own gradient, which is added to that
-               // row's at the end. A backward pass finishes this gradient before it adds to that row's, once:
-               // both may use the same memory
+    // -1, or the row whose values this one shares. It has its own gradient, which is added to that row's at the end. A
+    // backward pass finishes this gradient before it adds to that row's, once, so both may use the same memory
+    int tied;
 } param;
 
 static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }
 
-// Elements of a slice in memory, and of these the ones that are no padding.
+// Elements of a slice in memory; and how many of them are not padding.
 int64_t param_slice_room(const param *p);
 int64_t param_slice_count(const param *p, int slice);
 

@@ -17,35 +17,34 @@ typedef struct pass {
     const ops *ops;
     stream *s;
     int64_t B;  // samples, at most the planned number
-    // samples of a whole micro-batch, of which these may be a part: a device chooses algorithms by it. 0: B
+    // samples of the whole micro-batch, if these are a part of it: a device chooses algorithms by it. 0: B
     int64_t whole;
     int64_t rows;             // the same in rows of a matrix, for samples of any length. 0: as `whole` says
     int slot;                 // where the blocks keep what their backward pass reads: 0 .. model_plan.slots[block]-1
-    tensor in[MODEL_INPUTS];  // (B, ...) what the sample consists of, in the order of model.input, on the device
-    const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
-    // [blocks-1] its gradient (=); unused if dw is NULL. All of them may share memory: a block
+    tensor in[MODEL_INPUTS];  // (B, ...) the samples' inputs, in the order of model.input, on the device
+    const tensor *x;          // [blocks-1] the output of block b, which block b+1 reads: (B, ...) E, shapes as planned
+    // [blocks-1] its gradient (=); unused if dw is NULL. All of them may share memory: a block reads all of dx[b]
+    // before it writes dx[b-1]
     const tensor *dx;
-    // reads all of dx[b] before it writes dx[b-1]
-    // the parameters' values, E, one for each row of the table. Of a divided one the slices that are here, one after
-    // the other:
+    // the parameters' values, E, one tensor for each row of the table. A divided parameter has the slices that are
+    // here, one after the other: (rows here, columns), or, where columns are divided, (slices here, rows, columns of a
+    // slice)
     const tensor *w;
-    // (rows here, columns), or, where columns are divided, (slices here, rows, columns of a slice)
     tensor *dw;  // their gradients, FP32 (+=), shaped like them. NULL: forward only
-    // with several token slices here: dw is of the first, and this of the others, table after table. NULL: dw is of
-    // all, in order
+    // with several token slices here: dw has the gradients of the first, more_dw those of the others, table after
+    // table. NULL: dw has the sum of all, in order
     tensor *more_dw;
     const slice_merge *merge;  // NULL: all slices are here
     const row_swap *swap;      // NULL: all rows are here
-    bool fresh;                // dw is (=): what it holds is garbage
+    bool fresh;                // dw is (=): it is not initialized
     const step_state *state;   // on the device: the loss scale
     float loss_factor;         // 1 / (G * model.losses): the share of one loss in the step's mean loss
     dropout_key drop;          // seed, step and first sample; p = 0: no dropout
-    // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
+    // (B, model.losses) FP32 (=), the caller's memory: the last block writes it, in forward, or, if dw is given, in
+    // backward
     tensor losses;
-    // dw is given, backward
-    // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
-    tensor metrics;
-    // instead of losses, leave the scores of what follows each sample, whose length is that of in[0]
+    tensor metrics;  // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
+    // scores of the next token instead of losses; samples are as long as in[0]
     bool predict;
     // [B] when predict: the samples' earlier positions. If B > 1, each sample has one new position. NULL: there are no
     // earlier ones, and no keys and values are kept

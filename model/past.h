@@ -1,7 +1,7 @@
 // model/past.h: the KV cache: keys and values are kept while a text grows, so that a new position costs one position.
 //
-//   KV slot 0   position 0  1  2  3  4  .  .  .  context-1     a row: the keys of KV heads, after they were turned, then
-//   KV slot 1   position 0  1  .  .                            their values
+//   KV slot 0   position 0  1  2  3  4  .  .  .  context-1    a row: the keys of KV heads, after they were turned, then
+//   KV slot 1   position 0  1  .  .                           their values
 //
 // A slot has one text. When it ends, the next text gets the slot, says that it has 0 positions, and overwrites them.
 #ifndef MODEL_PAST_H

@@ -3,12 +3,12 @@
 // Time counts steps: forward, then backward, then the second half. A value lives from its first step to its last. Three
 // kinds of memory:
 //
-//   kept     a set for each slot: what backward reads of forward, and the second half of the first
-//   held     what is computed again: one for all blocks
-//   scratch  what lives within one list: one for all blocks
+//   kept     a set for each slot: values of forward that backward reads, and of its first half that the second reads
+//   held     one for all blocks: values that are computed again
+//   scratch  one for all blocks: values that live within one list
 //
-// Kept memory has gaps: a value whose life in forward is over, or that backward reads early. What lives only in
-// backward goes into such gaps first, and into the memory of the input's gradient, which is free until it is written.
+// Kept memory has gaps, where a value is not needed any more, or not yet. Values of backward alone fill these gaps
+// first, and the memory of the input's gradient, which is free until that is written.
 #include "model/lower.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ typedef struct placing {
     int64_t size[REGIONS];
 } placing;
 
-// Bytes of a value of the planned number of samples, on the place that has most.
+// Bytes of a value for the planned number of samples, on the rank that has most.
 static int64_t room_of(const lowering *L, value v) {
     const graph_value *x = &L->v[v];
     const model *m = L->g->m;
@@ -56,11 +56,11 @@ static value storage_of(const lowering *L, value v) {
     return v;
 }
 
-// Where a value lies that the block does not place; REGION_NONE: it does.
+// Where a value lies that the block does not place itself; else REGION_NONE.
 static region fixed(const lowering *L, value storage) {
     if (L->v[storage].is_input) return REGION_INPUT;
     if (L->v[storage].all_rows) return REGION_ALL;
-    // first: a block whose input goes on in place leaves it there
+    // first: if a block's output overwrites its input, it lies where the output does
     if (L->out && storage == storage_of(L, L->out)) return REGION_Y;
     if (L->in && storage == storage_of(L, L->in)) return REGION_X;
     if (L->out && L->grad[L->out] && storage == storage_of(L, L->grad[L->out])) return REGION_DY;
@@ -103,7 +103,7 @@ static bool is_free(const placing *x, const life *l) {
     return true;
 }
 
-// The lowest place that ends by `limit`: at 0, or where another value ends.
+// The lowest address from which it ends by `limit`: 0, or the end of another value.
 static bool fit(placing *x, life *l, region in, int64_t limit) {
     int64_t best = -1;
     l->in = in;
@@ -126,8 +126,8 @@ static void put_value(placing *x, life *l, region in) {
     if (l->at + l->bytes > x->size[l->in]) x->size[l->in] = l->at + l->bytes;
 }
 
-// The gradients of what the block leaves and of what it reads, dy and dx, may lie in the same memory: dy's life ends
-// where it is read last, dx's begins where it is written first. Between the two, that memory is free for others.
+// dy and dx, the gradients of the block's output and input, may share memory: dy lives until its last read, dx from its
+// first write. Between the two, that memory is free for others.
 static void place_stream(placing *x) {
     const lowering *L = x->L;
     value in = L->in ? L->grad[L->in] : 0, out = L->out ? L->grad[L->out] : 0;
@@ -139,7 +139,7 @@ static void place_stream(placing *x) {
     x->size[REGION_DX] = in ? dx->bytes : out ? dy->bytes : 0;
 }
 
-// Which memory a value wants. Of the block that ends the model nothing is kept: all of it is computed in backward.
+// In which memory a value should lie. The last block keeps nothing: all of it is computed in backward.
 static region wants(const placing *x, value s) {
     const life *l = &x->of[s];
     bool is_last = !x->L->out, spans = l->from < x->backward && l->to >= x->backward && !l->anew;
@@ -148,7 +148,7 @@ static region wants(const placing *x, value s) {
     return x->held[s] ? REGION_HELD : REGION_SCRATCH;
 }
 
-// The largest value that wants this memory and has no place yet; 0: none.
+// The largest value for this memory that has no address yet; 0: none.
 static value next_for(const placing *x, region in) {
     value best = 0;
     for (value s = 1; s < x->L->values; s++) {

@@ -43,7 +43,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-// The least value of the fewest largest ones, of those from `low` on, that together have the share top_p. Sums are
+// Nucleus sampling: the least of the fewest largest values, of those from `low` on, whose share is top_p. Sums are
 // doubles, in order of size.
 static float least_of_share(const float *x, int64_t n, float low, float best, const predict_options *o, float *copy) {
     int64_t count = 0;
@@ -59,7 +59,7 @@ static float least_of_share(const float *x, int64_t n, float low, float best, co
     return low;
 }
 
-// What value x counts for, where those below `low` are left out; 0: so is it.
+// The share of value x; 0 if it is below `low`.
 static double share_of(float x, float low, float best, const predict_options *o) {
     double share = x >= low ? fm_exp((x - best) / o->temperature) : 0;
     return share >= o->min_p ? share : 0;
@@ -81,7 +81,7 @@ static int32_t draw(const float *x, int64_t n, const predict_options *o, double 
     return best;
 }
 
-// A text on its way.
+// A text that is being continued.
 typedef struct growing {
     int number;           // among the texts of the call; -1: the slot is free
     int64_t count, kept;  // tokens of its context; those that were scored before
@@ -94,8 +94,8 @@ err_t predict_can(const model *m) {
     return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
 }
 
-// The last tokens of a prompt, checked; tokens NULL: no more than that. An empty one starts with a newline where bytes
-// are tokens, else with the first token.
+// Copies the last tokens of a prompt, checked; tokens NULL: only checks. An empty prompt becomes a newline if tokens
+// are bytes, else the first token.
 static err_t take_prompt(const model *m, const char *prompt, const int32_t *ids, int64_t count, int32_t *tokens,
                          int64_t *taken) {
     static const char hint[] = "choose another [sample] prompt, or [sample] tokens = 0 for no samples";
@@ -122,8 +122,7 @@ err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int6
     return take_prompt(m, prompt, ids, count, NULL, NULL);
 }
 
-// The token takes its place in the context, from which, if it is full, the first one goes: then all positions are
-// others.
+// Appends the token to the context. A full context loses its first token, and all positions change.
 static void append_token(const model *m, int32_t *tokens, growing *g, int32_t token) {
     g->kept = g->count;
     if (g->count == m->context) {
@@ -143,7 +142,7 @@ typedef struct prediction {
     predict_ask *ask;  // [kv_slots]
 } prediction;
 
-static int32_t *tokens_at(const prediction *x, int place) { return x->w->tokens + place * x->m->context; }
+static int32_t *tokens_at(const prediction *x, int kv_slot) { return x->w->tokens + kv_slot * x->m->context; }
 
 // Gives free slots to texts that wait. Returns how many are in use.
 static err_t fill_slots(prediction *x, int *asks) {

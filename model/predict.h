@@ -8,8 +8,8 @@
 typedef struct predict_options {
     int64_t tokens;      // to draw after a prompt, at most
     double temperature;  // 0: always the likeliest
-    // Of what is left by those before it, in this order, as in Hugging Face's generate; equals of the least likely that
-    // stays stay too.
+    // Each filters what the ones before it left, in this order, as in Hugging Face's generate. Tokens as likely as the
+    // least likely one that stays, stay too.
     int64_t top_k;  // choose among the k likeliest, 0: all
     double top_p;   // among the likeliest that together have this probability, 0 or 1: all
     double min_p;   // among those at least so likely as this share of the likeliest, 0: all
@@ -39,21 +39,20 @@ typedef struct predict_with {
     int32_t *tokens;  // (kv_slots,context)
     float *scores;    // (kv_slots,V)
     float *copy;      // (V)
-    // Fills in the scores of each of them, `asks` of different slots.
+    // Fills in the scores of each of the `asks`, which are in different slots.
     err_t (*score)(void *ctx, const predict_ask *ask, int asks);
     void *ctx;
 } predict_with;
 
-// Continues `count` texts. Each token is drawn from the distribution after the last `context` ones. What follows a
-// prompt depends on it, on its number in the call and on the options, not on the other prompts. ERR_CONFIG: the model
-// predicts nothing, or a prompt is not in its vocabulary.
+// Continues `count` texts. Each token is drawn from the distribution after the last `context` ones. A continuation
+// depends on its prompt, its number in the call and the options, not on other prompts. ERR_CONFIG: the model predicts
+// nothing, or a prompt is not in its vocabulary.
 err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w);
 
 // ERR_CONFIG: the model does not continue texts.
 err_t predict_can(const model *m);
 
-// Whether predict() would take this prompt, or, if ids is not NULL, these tokens. ERR_CONFIG: it would not; the model
-// has a vocabulary.
+// Would predict() accept this prompt, or, if ids is not NULL, these tokens? ERR_CONFIG: no. The model has a vocabulary.
 err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count);
 
 #endif

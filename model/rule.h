@@ -1,4 +1,4 @@
-// model/rule.h: the rules between the keys of a model, for the `resolve` of an architecture and for who calls it.
+// model/rule.h: rules between the keys of a model, for model_type.resolve and its callers.
 #ifndef MODEL_RULE_H
 #define MODEL_RULE_H
 
@@ -28,15 +28,15 @@ typedef struct model_division {
     int64_t slices, tokens;  // 0: 1
 } model_division;
 
-// How these rules divide a model of texts of so many positions, whose width is `embed` where some of it is dropped (0:
-// nothing is). ERR_CONFIG: the rows of a micro-batch can't be.
+// Divides a model of texts with `context` positions. `dropped`: the width of what dropout acts on; 0: nothing.
+// ERR_CONFIG: the rows of a micro-batch can't be divided.
 err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_division *by);
 
-// The same of a model without positions, which is called `what`: layers alone.
+// The same for a model without positions, called `what`: only its layers are divided.
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by);
 
-// ERR_CONFIG with this text, of the rule between these keys, which is broken: `return rule_break(r, KEYS("heads",
-// "embed"), "%d ...", ...);`
+// ERR_CONFIG with this text, for a broken rule between these keys: `return rule_break(r, KEYS("heads", "embed"), "%d
+// ...", ...);`
 #define KEYS(...) ((const char *const[RULE_KEYS]){__VA_ARGS__})
 #define rule_break(r, keys, ...) (memcpy((r)->broken, keys, sizeof(r)->broken), err_set(ERR_CONFIG, __VA_ARGS__))
 

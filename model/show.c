@@ -132,7 +132,7 @@ static text width_of(const showing *s, value v) {
 static text rows_of(const model *m, row_span r) {
     int parts = r == ROWS_ALL                     ? 1
                 : r == ROWS_OWN && m->slices.rows ? m->slices.of / m->slices.count
-                                                  : model_row_places(m);
+                                                  : model_row_ranks(m);
     return parts > 1 ? say("N/%d", parts) : say("N");
 }
 
@@ -152,8 +152,8 @@ static text shape_of(const showing *s, value v) {
     return heads ? say("(%sB,%s,T)", here.s, width.s) : say("(%s%s,%s)", here.s, rows.s, width.s);
 }
 
-// Dimension d of a parameter: what the operation that has it writes is as wide as it has rows, and what it reads as its
-// columns. Tables have a row for each class, or position.
+// Dimension d of a parameter, by name: its rows are the width of what its operation writes, its columns that of what it
+// reads. Tables have a row for each class or position.
 static text dimension_of(const showing *s, const operation *o, int row, int d) {
     int64_t size = s->m->param[row].size[d];
     value near = d == 0 || !o->in[0] ? o->out[0] : o->in[0];
@@ -186,7 +186,7 @@ static text param_shape(const showing *s, const operation *o, int row) {
 
 // --- the table of values ---------------------------------------------------------------------------------------------
 
-// Kept: one list leaves it to another. In what is kept lie other values, too, while it is not in use.
+// Kept: one list writes it, another reads it. While it is not in use, other values lie in its memory.
 static const char *mark_of(const showing *s, value v) {
     region in = s->x->place[v].in;
     unsigned before = s->in[v] & 1U << LIST_FORWARD, second = s->in[v] & 1U << LIST_WEIGHTS,
@@ -240,7 +240,7 @@ static void print_values(const showing *s) {
 
 static const operation *op_of(const showing *s, int op) { return op < 0 ? NULL : &s->k->op[op]; }
 
-// Of operations that have one name each result has its own.
+// If several operations have one name, the name of the result is used.
 static const char *op_name(const showing *s, int op) {
     const operation *o = op_of(s, op);
     return !o ? "" : o->out[0] ? s->x->v[o->out[0]].name : o->name;
@@ -266,14 +266,14 @@ static void begin_line(showing *s) {
     snprintf(s->line, sizeof s->line, "%-*s  ", s->wide, s->lines < 2 ? s->left[s->lines].s : "");
 }
 
-// What is not whole on a line begins the next one.
+// Text that does not fit on the line begins the next one.
 static void put(showing *s, const char *text) {
     size_t n = strlen(s->line);
     if (n + strlen(text) > SHOW_COLUMNS) end_line(s), begin_line(s), n = strlen(s->line);
     snprintf(s->line + n, sizeof s->line - n, "%s ", text);
 }
 
-// Of what a step names: values that it writes, or reads alone; parameters that it uses, or to whose gradients it adds.
+// What a step names: values that it writes, or only reads; parameters that it uses, or to whose gradients it adds.
 typedef enum { WRITES, READS, USES, ADDS } item_kind;
 
 static bool is_item(const step *t, int k, item_kind kind) {
@@ -318,7 +318,7 @@ static int put_items(showing *s, const step *t, item_kind kind, const char *befo
 }
 
 bool show_meets(const model *m, const step *t) {
-    bool slices = m->slices.count<m->slices.of, rows = model_row_places(m)> 1;
+    bool slices = m->slices.count<m->slices.of, rows = model_row_ranks(m)> 1;
     const bool meets[] = {
         [MEET_NEVER] = false,           [MEET_ROWS] = true,  [MEET_SUM] = slices, [MEET_SUM_OF_ROWS] = m->slices.rows,
         [MEET_SOFTMAX] = slices | rows, [MEET_PICK] = slices};
@@ -397,7 +397,7 @@ static void print_memory(const showing *s, int form) {
 }
 
 void show_lists(const model *m, int form, FILE *out) {
-    // Where the second is meant: of the block that ends the model, and of a backward in halves.
+    // The second title: of the last block, and of a backward in halves.
     static const char *const titles[LISTS][2] = {
         [LIST_FORWARD] = {"forward", "forward, when nothing is trained"},
         [LIST_AGAIN] = {"computed again before backward, unless its forward was the last to run",

@@ -27,21 +27,21 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
     if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1)
         TRY(arena_3d(a, &m->scratch.partials, FP32, x->count, N, C));
     if (x->count == x->of) return ERR_OK;
-    int64_t places = x->of / x->count;
+    int64_t ranks = x->of / x->count;
     TRY(arena_2d(a, &m->scratch.partial, FP32, N, C));
-    return arena_3d(a, &m->scratch.parts, FP32, places, (N + places - 1) / places, C);
+    return arena_3d(a, &m->scratch.parts, FP32, ranks, (N + ranks - 1) / ranks, C);
 }
 
 // --- sums over slices ------------------------------------------------------------------------------------------------
 
-// Each place adds up its own rows of the sum, in FP32, with what follows it, and only then are they rounded and sent: 4
-// bytes an element one way, an element's own size the other way.
+// Each rank adds up its own rows of the sum in FP32, with bias and residual, then rounds them and sends them: 4 bytes
+// an element one way, an element's own size the other way.
 static err_t finish_rows(const model *m, const pass *p, const matmul_args *args, const tensor *sum, const tensor *part,
                          bool own) {
-    int places = p->merge->places, place = p->merge->place;
-    int64_t N = matrix_rows(part), C = matrix_columns(part), first = part_row(N, place, places),
-            count = part_row(N, place + 1, places) - first;
-    tensor parts = view3(&m->scratch.parts, places, count, C), y = tensor_rows(sum, own ? 0 : first, count),
+    int ranks = p->merge->ranks, rank = p->merge->rank;
+    int64_t N = matrix_rows(part), C = matrix_columns(part), first = part_row(N, rank, ranks),
+            count = part_row(N, rank + 1, ranks) - first;
+    tensor parts = view3(&m->scratch.parts, ranks, count, C), y = tensor_rows(sum, own ? 0 : first, count),
            residual = {0};
     TRY(p->merge->deal(p->merge->ctx, &parts, part, p->s));
     if (args->residual) residual = tensor_rows(args->residual, own ? 0 : first, count);
@@ -53,8 +53,8 @@ static err_t finish_rows(const model *m, const pass *p, const matmul_args *args,
     return own ? ERR_OK : p->merge->gather(p->merge->ctx, sum, NULL, p->s);
 }
 
-// Slices that are here are added by the product itself. Of others comes their sum, and what follows the whole sum is
-// left for then.
+// The product itself adds the slices that are here. If other ranks have slices, bias, residual and GELU wait for the
+// sum of all.
 err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own) {
     tensor partials = m->scratch.partials, d = *args->d;
     int64_t N = matrix_rows(args->a), C = matrix_columns(&d);
@@ -91,7 +91,7 @@ err_t slices_share_losses(const pass *p, int64_t N) {
     return p->swap ? p->swap->merge.gather(p->swap->merge.ctx, &all, NULL, p->s) : ERR_OK;
 }
 
-// Rows that are elsewhere are zero here, so that one place has bits other than 0.
+// Rows of other ranks are zero here, so that only one rank has bits other than 0.
 err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first,
                        int64_t N) {
     int64_t n = picked->size[0], before = model_first_row(m, N), from = first > before ? first : before;
@@ -106,18 +106,17 @@ err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, cons
 
 // --- sums over rows --------------------------------------------------------------------------------------------------
 
-// An operation over rows that also forms sums over them: the rows are some of those that are here; sums += or, with
-// fresh, =.
+// An operation on some of this rank's rows that also forms sums over them: sums += or, with fresh, =.
 typedef err_t (*rows_call)(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums,
                            bool fresh);
 
-// (slices of rows here, 1, C): what each slice has of sum k.
+// Sum k of each slice of rows: (slices of rows here, 1, C).
 static tensor parts_of(const model *m, int k, int64_t slices, int64_t C) {
     tensor all = view2(&m->scratch.row_sums, SUMS_OVER_ROWS * slices, C), mine = tensor_rows(&all, k * slices, slices);
     return view3(&mine, slices, 1, C);
 }
 
-// Adds up what the slices have of each sum; the places meet once for all sums.
+// Adds up the slices' parts of each sum; the ranks communicate once for all sums.
 static err_t add_up(const model *m, const pass *p, tensor *const *sums, int count, int64_t slices, int64_t C) {
     tensor whole = view2(&m->scratch.row_sum, count, C);
     for (int k = 0; k < count; k++) {
@@ -135,8 +134,8 @@ static err_t add_up(const model *m, const pass *p, tensor *const *sums, int coun
     return ERR_OK;
 }
 
-// Runs it on the rows of these slices, and adds the slices' sums. Row `before` is the first one in memory. sums[k]
-// NULL: not wanted.
+// Calls it for the rows of each of these slices, and adds the slices' sums. `before`: the row that is first in memory.
+// sums[k] NULL: not wanted.
 static err_t sum_slices_of_rows(const model *m, const pass *p, int64_t N, int64_t before, int first, int slices,
                                 rows_call call, const void *args, tensor *const *sums, int count) {
     tensor *wanted[SUMS_OVER_ROWS] = {NULL}, part[SUMS_OVER_ROWS], *to[SUMS_OVER_ROWS] = {NULL};

@@ -1,11 +1,11 @@
-// model/slices.h: what slices that lie in several places have in common: sums over all of them, and rows that each
-// place has of its own (model.h: slice_merge, model_slices).
+// model/slices.h: sums over slices of which other ranks have some, and rows that each rank has of its own
+// (model/division.h).
 //
-// Where the residual stream's rows are divided, a layer's matrices go on with all rows, and what goes on between them
-// with the rows that are here:
+// Where the residual stream's rows are divided, a layer's matrix products work on all rows, and all else on this rank's
+// own rows:
 //
-//    x own -> norm own -> gather -> linear all rows, outputs divided -> ... -> linear, inputs divided -> sum, of own
-//    rows -> + x own -> ...
+//    x own -> norm own -> gather -> linear, all rows, outputs divided -> ... -> linear, all rows, inputs divided
+//      -> sum over slices, own rows -> + x own -> ...
 //
 #ifndef MODEL_SLICES_H
 #define MODEL_SLICES_H
@@ -21,18 +21,18 @@ static inline int64_t model_row(const model *m, int slice, int64_t N) { return p
 // Where a token slice of N rows begins.
 static inline int64_t model_token_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->tokens.of); }
 
-// Of N rows of a micro-batch the first one of the token slices that are here, and how many they have: the rows of all
-// matrices but those within attention.
+// Of N rows of a micro-batch the first one of the token slices that are here, and how many they have. All matrices but
+// those within attention have these rows.
 static inline int64_t model_first_row(const model *m, int64_t N) { return model_token_row(m, m->tokens.first, N); }
 static inline int64_t model_matrix_rows(const model *m, int64_t N) {
     return model_token_row(m, m->tokens.first + m->tokens.count, N) - model_first_row(m, N);
 }
 
-// Are token slices elsewhere? Then this many places share the rows.
-static inline int model_row_places(const model *m) { return m->tokens.of / m->tokens.count; }
+// How many context-parallel ranks share the rows; 1: all token slices are here.
+static inline int model_row_ranks(const model *m) { return m->tokens.of / m->tokens.count; }
 
 // Slices of the heads whose attention is here, and the first of them.
-static inline int model_head_slices(const model *m) { return m->slices.count / model_row_places(m); }
+static inline int model_head_slices(const model *m) { return m->slices.count / model_row_ranks(m); }
 static inline int64_t model_head_share(const model *m, int64_t width) {
     return width / m->slices.of * model_head_slices(m);
 }  // of a width of all heads
@@ -40,7 +40,7 @@ static inline int model_head_first(const model *m) {
     return m->slices.first + m->tokens.first / m->tokens.count * model_head_slices(m);
 }
 
-// Are rows of the residual stream elsewhere?
+// Do other ranks have rows of the residual stream?
 static inline bool model_divides_rows(const model *m) { return m->slices.rows || m->tokens.count < m->tokens.of; }
 
 // Of N rows of the residual stream, those that are here.
@@ -49,7 +49,7 @@ static inline int64_t model_own_rows(const model *m, int64_t N) {
     return x->rows ? model_row(m, x->first + x->count, N) - model_row(m, x->first, N) : model_matrix_rows(m, N);
 }
 
-// The most that any place has of N rows or fewer: of the residual stream, and of matrices.
+// The most rows that any rank has, of N or fewer: of the residual stream, and of matrices.
 static inline int64_t model_most_matrix_rows(const model *m, int64_t N) {
     return (N * m->tokens.count + m->tokens.of - 1) / m->tokens.of;
 }
@@ -58,8 +58,8 @@ static inline int64_t model_most_rows(const model *m, int64_t N) {
     return x->rows ? (N * x->count + x->of - 1) / x->of : model_most_matrix_rows(m, N);
 }
 
-// Elements of what block b leaves of so many samples, as far as it is here. T: positions of a sample; 0: as many as the
-// block says.
+// Elements of block b's output for so many samples, on this rank. T: positions of a sample; 0: as many as the block
+// says.
 static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t T) {
     const block *k = &m->block[b];
     int64_t n = shape_count(k->dims, k->size);
@@ -68,8 +68,8 @@ static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t
     return model_divides_rows(m) ? model_own_rows(m, samples * T) * (n / k->size[0]) : samples * (n / k->size[0] * T);
 }
 
-// Token slice k of those that are here, of N rows: the pass with its gradients, and its rows, counted from the first
-// one that is here.
+// The k-th token slice of this rank, of N rows: the pass with the slice's gradients, and its rows, counted from the
+// rank's first one.
 typedef struct token_part {
     pass p;
     int64_t first, n;
@@ -95,24 +95,24 @@ static inline tensor model_cut_heads(const model *m, const tensor *t, int64_t N,
     return view3(t, model_head_slices(m), N, width / m->slices.of);
 }
 
-// Takes the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns.
+// Copies the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns.
 err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C);
 
 // Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
 void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
 
-// A product whose k is cut: d (N,C) (=) = sum over all slices (+ bias) (+ residual). args: its operands, bias and
-// residual; GELU of it if pre is given. own: of d and residual only the rows that are here (model_own_rows); not with
-// pre.
+// A product whose inner dimension is cut into slices: d (N,C) (=) = sum over all slices (+ bias) (+ residual). args:
+// its operands, bias and residual; GELU of it if pre is given. own: d and residual have only this rank's rows
+// (model_own_rows); not with pre.
 err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own);
 
-// part (any type) becomes whole in all places; of small tensors.
+// part (any type) becomes whole on all ranks; for small tensors.
 static inline err_t slices_whole(const pass *p, merge_kind kind, const tensor *part) {
     return p->merge ? p->merge->whole(p->merge->ctx, kind, part, p->s) : ERR_OK;
 }
 
-// all (=) the N rows of a matrix, of which `own` has those that are here: `own` itself where rows are not divided, else
-// a scratch, until the next call.
+// all = the N rows of a matrix, of which `own` has this rank's. It is `own` itself where rows are not divided, else a
+// scratch that is valid until the next call.
 err_t slices_gather(const model *m, const pass *p, tensor *all, const tensor *own, int64_t N);
 
 // own (=) the rows of `all` that are here. all may be own.
@@ -121,15 +121,15 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 // The scratch of slices_gather, for N rows of C; where rows are not divided, x itself.
 tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
 
-// The losses of all N rows, from where each place has written its own in p->losses.
+// Gives all ranks the losses of all N rows: each has written its own into p->losses.
 err_t slices_share_losses(const pass *p, int64_t N);
 
 // picked (n,C) (=) rows first .. first+n-1 of N rows, of which `own` has those that are here.
 err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first,
                        int64_t N);
 
-// Backward of a norm of N rows, of which args have those that are here: what it sums over rows is summed over each
-// slice's rows, and the sums are added along the tree.
+// Backward of a norm of N rows, of which args have this rank's. Sums over rows are formed for each slice's rows, and
+// then added along the tree.
 err_t slices_layer_norm_backward(const model *m, const pass *p, int64_t N, const layer_norm_backward_args *args);
 err_t slices_rms_norm_backward(const model *m, const pass *p, int64_t N, const rms_norm_backward_args *args);
 

@@ -69,7 +69,7 @@ static err_t take_entry(weights *w, const char *index, const char *tensor, const
     return ERR_OK;
 }
 
-// What is in a file must be in the index under that file, so that no tensor is there twice.
+// Every tensor of a file must be in the index, under that file, so that none is there twice.
 static err_t check_index(const weights *w, const char *index, const json_t *map) {
     for (int i = 0; i < w->files; i++)
         for (int k = 0; k < w->file[i].count; k++) {
@@ -189,7 +189,7 @@ static void fault(faults *f, const char *format, ...) {
 
 static int64_t columns(const param *p) { return p->dims > 1 ? p->size[1] : 1; }
 
-// A part's own name as it is in these files: with the prefix or without.
+// Finds a part under its name in these files: with the prefix or without.
 static const st_tensor *find_part(const weights *w, const model *m, const weight_part *part, const st_file **file) {
     char name[2 * MODEL_NAME];
     snprintf(name, sizeof name, "%s%s", m->type->prefix ? m->type->prefix : "", part->name);
@@ -252,7 +252,7 @@ static bool match_own(const weights *w, const model *m, weights_map *map) {
     return true;
 }
 
-// What these files put before a name: what is missing is named as it would be there.
+// The prefix of names in these files, so that errors name a missing tensor as the file would.
 static const char *prefix_in(const weights *w, const model *m) {
     size_t n = m->type->prefix ? strlen(m->type->prefix) : 0;
     for (int i = 0; n && i < w->files; i++)

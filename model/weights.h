@@ -2,9 +2,8 @@
 // it (model.safetensors, or several files and model.safetensors.index.json), or a checkpoint of llm.c (GPT-2, versions
 // 3 and 5).
 //
-// A parameter is read by ranges of its elements, so that a rank reads what it owns and no more. Its name and layout
-// there are the model's to say (model_type.parts): one parameter may be several tensors, one after the other, and a
-// tensor may be stored transposed.
+// A parameter is read by ranges of its elements, so that a rank reads only what it owns. model_type.parts says how it
+// is named and stored there: as several tensors, one after the other, or transposed.
 #ifndef MODEL_WEIGHTS_H
 #define MODEL_WEIGHTS_H
 

@@ -148,7 +148,7 @@ static void place_open(place *p, int tokens) {
         .compute = p->how.compute, .B = p->of->B, .recompute = p->how.recompute, .halves = p->how.halves};
     plan.token_first = p->number * (tokens / places), plan.token_count = tokens / places;
     p->tables = p->how.joined ? 1 : plan.token_count;
-    p->swap = (row_swap){.merge = {.places = places, .place = p->number, .gather = gather, .ctx = p},
+    p->swap = (row_swap){.merge = {.ranks = places, .rank = p->number, .gather = gather, .ctx = p},
                          .to_heads = to_heads,
                          .to_rows = to_rows};
     net_open(&p->net, p->of->type, &p->of->o, &rule, plan, 1, 1);

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { DROP_EMBED, DROP_ATTENTION, DROP_MID, DROP_OUT };  // places of dropout in a block
+enum { DROP_EMBED, DROP_ATTENTION, DROP_MID, DROP_OUT };  // sites of dropout in a block
 
 // --- the page --------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-// model/op/add.c: y = a + b. A product that makes b adds a itself, and a layer norm of y adds both: then nothing is
-// left to do. Both have y's gradient.
+// model/op/add.c: y = a + b. A product that makes b can add a itself, and a layer norm of y can add both; then this
+// operation does nothing. The gradient of a and of b is that of y.
 #include "model/op/op.h"
 
 static err_t add_both(const frame *f, const step *s) {

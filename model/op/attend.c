@@ -1,5 +1,5 @@
-// model/op/attend.c: causal attention of heads (gpu/ops.h). It has all rows of a micro-batch, of the heads that are
-// here. While a text grows, keys and values of earlier positions are kept (model/past.h).
+// model/op/attend.c: causal attention of heads (gpu/ops.h). It works on all rows of a micro-batch, and the heads that
+// are here. While a text grows, keys and values of earlier positions are kept (model/past.h).
 #include "model/op/op.h"
 
 #include "model/dropout.h"
@@ -10,7 +10,7 @@ enum { Y, LSE };                                    // results
 enum { F_Y, F_LSE, F_QKV };                         // operands of forward
 enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };  // of backward
 
-// Arguments that forward and backward share: the heads that are here, and what is dropped of their probabilities.
+// Arguments that forward and backward share: the heads that are here, and dropout of their probabilities.
 #define HEADS \
     .heads = heads_of(f, o->heads), .kv_heads = heads_of(f, o->kv_heads), .window = o->window, \
     .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL, .samples = drops ? f->p->B : 0, \
@@ -55,7 +55,7 @@ static void backward(lowering *L, int op, const operation *o) {
     L->grad[o->in[0]] = dqkv;
 }
 
-// Of positions and those that they see.
+// Counts pairs of a position and one that it sees.
 static double flops(const model *m, const operation *o) {
     double T = (double)m->context, W = o->window && o->window < T ? o->window : T,
            pairs = W >= T ? T * T / 2 : W * (T - W / 2);
@@ -64,7 +64,7 @@ static double flops(const model *m, const operation *o) {
 
 static const op_type type = {.name = "attention", .forward = forward, .backward = backward, .flops = flops};
 
-// Keys and values of texts that grow are kept layer after layer, of the same heads in each.
+// The KV cache is kept layer after layer; all layers have the same heads.
 static void keep_past(graph *g, const attention_options *a, int64_t kv) {
     int64_t S = g->m->slices.of;
     past p = {.heads = (int)(a->heads / S), .kv_heads = (int)(kv / S)};

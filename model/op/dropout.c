@@ -1,5 +1,4 @@
-// model/op/dropout.c: drops elements, in place. The mask is drawn again in backward. Where nothing is dropped, it is no
-// operation at all.
+// model/op/dropout.c: drops elements, in place. Backward draws the mask again. Without dropout it does nothing.
 #include "model/dropout.h"
 
 #include "model/op/op.h"

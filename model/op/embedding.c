@@ -1,6 +1,6 @@
-// model/op/embedding.c: x = factor * table[token] (+ positions[t]). Rows of the table are divided: a token whose row is
-// elsewhere is zero here, and the places pick the one that is not. Rows of x that begin or end within a sample, and
-// samples that have positions of their own, are calls of their own.
+// model/op/embedding.c: x = factor * table[token] (+ positions[t]). Rows of the table are divided: a token whose row
+// another rank has is zero here, and the ranks pick the one that is not. Rows of x that begin or end within a sample,
+// and samples with positions of their own, need a call each.
 #include "model/op/op.h"
 
 enum { TOKENS };  // input of the model
@@ -44,7 +44,7 @@ static err_t embed_runs(const frame *f, const step *s, const tensor *x) {
     return ERR_OK;
 }
 
-// Without positions a token is a token: rows are as one text.
+// Without positions all rows are embedded as one text.
 static err_t embed_tokens(const frame *f, const step *s, const tensor *x) {
     int64_t n = matrix_rows(x);
     tensor to = view3(x, 1, n, matrix_columns(x)), tokens = view1(&f->p->in[TOKENS], f->all);
@@ -67,8 +67,8 @@ static err_t embed(const frame *f, const step *s) {
     return slices_take(f->m, f->p, &own, &all);
 }
 
-// Of a token slice, which begins with row `row`: all positions of some samples, or some positions of one. What has no
-// gradient here is zero.
+// The gradients from a token slice, which begins with row `row`: from all positions of some samples, or some positions
+// of one. Rows without a gradient here are zero.
 static err_t embed_gradients(const frame *f, const step *s, const pass *p, const tensor *dx, const tensor *scratch,
                              int64_t row) {
     const linear *l = &f->op[s->op].at;

@@ -1,5 +1,5 @@
 // model/op/gated.c: y = f(gate) * up, for the halves of each row of x, f = silu or gelu    (Shazeer 2020). x's gradient
-// may take x's place.
+// may overwrite x.
 #include "model/op/op.h"
 
 static const op_type silu_gate, gelu_gate;

@@ -1,5 +1,6 @@
-// model/op/gelu.c: GELU in its tanh form (Hendrycks & Gimpel 2016). It comes with the product that makes x, and its
-// slope with the product that makes y's gradient, which then forms the bias gradient of the first.
+// model/op/gelu.c: GELU in its tanh form (Hendrycks & Gimpel 2016). The product that makes x also
+// computes it. The product that makes y's gradient also multiplies by the slope, and forms the bias gradient of the
+// first product.
 #include "model/op/op.h"
 
 static err_t gelu_of(const frame *f, const step *s) {

@@ -1,6 +1,6 @@
 // model/op/head_norm.c: RMS norm of each of some heads of a row, by one weight for all of them, in place    (Dehghani
-// et al. 2023, section 2.2). The weight's gradient is a sum over heads, too: each slice has a sum of its own, and the
-// sums are added along the tree.
+// et al. 2023, section 2.2). The weight's gradient is also a sum over heads: each slice has its own sum, and the sums
+// are added along the tree.
 #include "model/op/op.h"
 
 #include <stdio.h>

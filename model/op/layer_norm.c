@@ -1,9 +1,9 @@
 // model/op/layer_norm.c: y = (x - mean) * rstd * w + b, of each row. If x is a sum that has not been formed yet,
 // forward forms it too: x = a + b, in one pass over the rows.
 //
-// Backward makes dx, and reads the gradient that flows past the norm. If x = a + W h + c, then dx is also that of W h +
-// c; if x + W h + c follows, then what flows past is that. The bias gradients of such products are their column sums,
-// which cost no further reading here: the first norm in backward forms them.
+// Backward reads the gradient that flows past the norm, and makes dx. If x = a + W h + c, dx is also the gradient of
+// W h + c; if x + W h + c follows, the gradient that flows past is that of W h + c. The bias gradients of such products
+// are column sums of these, for which nothing more is read here, so the first norm in backward forms them.
 #include "model/op/op.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static const float NORM_EPS = 1e-5f;
 enum { Y, MEAN, RSTD };                                // results
 enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };      // operands of backward
-// products whose bias gradients it forms; BEFORE: in forward, the sum
+// products whose bias gradients it forms; BEFORE: the one before it in forward, in the sum
 enum { BEFORE, AFTER };
 
 static err_t norm(const frame *f, const step *s) {
@@ -53,7 +53,7 @@ static err_t norm_backward(const frame *f, const step *s) {
                                                                   .rstd = &rstd});
 }
 
-// The product with a bias that the sum `op` adds; -1.
+// The product with a bias that is an operand of the sum `op`; -1: none.
 static int product_of_sum(const lowering *L, int op) {
     if (op < 0 || op_at(L, op)->type->role != ROLE_SUM) return -1;
     value b = op_at(L, op)->in[1];

@@ -1,6 +1,6 @@
 // model/op/next_token.c: softmax cross entropy of the logits x W^T against the next tokens, chunk by chunk
-// (model/head.h). In training it runs in backward, where x's gradient takes x's place. Or the scores of what follows
-// each sample.
+// (model/head.h). In training it runs in backward, where x's gradient overwrites x. Or it gives the scores of what
+// follows each sample.
 #include "model/op/op.h"
 
 enum { TARGETS = 1 };  // input of the model

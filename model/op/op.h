@@ -15,7 +15,7 @@ value layer_norm(graph *g, value x, const char *name);
 // x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). w begins as 1 - shift.
 value rms_norm(graph *g, value x, const char *name, double eps, double shift);
 
-// The same of each of `heads` heads of a row, from head `first` on, by one weight: in place.
+// RMS norm of each of `heads` heads of a row, from head `first` on, with one weight: in place.
 value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps,
                 double shift);
 
@@ -50,7 +50,7 @@ value attend(graph *g, value qkv, attention_options o);
 
 value add(graph *g, value a, value b);
 
-// Drops elements of x while training: in x's memory.
+// Dropout of x in training: in x's memory.
 value dropout(graph *g, value x, int site);
 
 // Softmax cross entropy of the logits x W^T against the next tokens: ends the last block. W has the values of row

@@ -1,12 +1,12 @@
-// model/op/project.c: y = x W^T + b (model/linear.h). A GELU or a sum that alone reads y comes with the product. Of a
-// product with divided inputs the slices here are added by the product itself; where others are elsewhere, bias, sum
-// and GELU wait for the whole sum (model/slices.h).
+// model/op/project.c: y = x W^T + b (model/linear.h). A GELU or a sum that is y's only reader is done with the
+// product. If inputs are divided, the product adds the slices that are here; if other ranks have slices, bias, sum and
+// GELU wait for the sum of all (model/slices.h).
 #include "model/op/op.h"
 
 enum { F_Y, F_X, F_PRE, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PRE };            // of the input's gradient
 enum { W_DY, W_X };                    // of the weights'
-// others: a GELU, and the product before it, whose bias gradient comes with the slope
+// other operations: a GELU, and the product before it, whose bias gradient is formed with the slope
 enum { THROUGH, BEFORE };
 enum { WITH };  // of forward: a GELU or a sum
 
@@ -63,7 +63,7 @@ static void weights_step(lowering *L, int op, const operation *o, value dy) {
     if (L->bias_by[op] < 0) adds(s, o->at.b);
 }
 
-// Through a GELU before it, unless another operation reads what that leaves.
+// Includes a GELU before it, unless another operation reads that result.
 static void inputs_step(lowering *L, int op, const operation *o, value dy) {
     bool through = is_made_by(L, o->in[0], ROLE_GELU) && o->at.division != LINEAR_OUTPUTS;
     int act = through ? maker_of(L, o->in[0]) : -1;

@@ -1,5 +1,5 @@
-// model/op/rms_norm.c: y = x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). Backward makes x's gradient:
-// through the norm and past it.
+// model/op/rms_norm.c: y = x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). Backward makes x's gradient,
+// the part that flows past the norm included.
 #include "model/op/op.h"
 
 enum { Y, RSTD };                          // results

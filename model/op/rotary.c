@@ -32,7 +32,7 @@ static void backward(lowering *L, int op, const operation *o) {
 
 static const op_type type = {.name = "rotary", .forward = forward, .backward = backward};
 
-// The table of these angles, which is new if no layer before has them.
+// The table of these angles: an earlier layer's, or a new one.
 static int table_of(graph *g, const rope *r, int64_t head_size) {
     int k = 0;
     while (k < g->ropes && !(g->rope[k].head_size == head_size && rope_equal(&g->rope[k].r, r))) k++;

@@ -332,8 +332,8 @@ static err_t meet_deal(void *ctx, tensor *parts, const tensor *part, stream *s) 
 // In place it reads the rows of its own place, and writes the others.
 static err_t meet_gather(void *ctx, const tensor *x, const tensor *own, stream *s) {
     const slice_merge *m = ctx;
-    int64_t N = x->size[0], first = part_row(N, m->place, m->places);
-    tensor here = tensor_rows(x, first, part_row(N, m->place + 1, m->places) - first);
+    int64_t N = x->size[0], first = part_row(N, m->rank, m->ranks);
+    tensor here = tensor_rows(x, first, part_row(N, m->rank + 1, m->ranks) - first);
     (void)s;
     begin_meeting("gather");
     flag("in_place", !own);
