@@ -58,7 +58,7 @@ static action_list list_by(action_layout l, int rank, err_t (*make)(const action
 
 static action_list list_of(const action_layout *l, int rank) { return list_by(*l, rank, action_step); }
 
-static err_t make_look(const action_layout *l, int rank, action_list *a) { return (void)rank, action_look(l, a); }
+static err_t make_forward(const action_layout *l, int rank, action_list *a) { return (void)rank, action_forward(l, a); }
 
 // --- lists that are written out --------------------------------------------------------------------------------------
 
@@ -305,10 +305,10 @@ static void nothing_is_gathered_in_vain(void **state) {
                     action_bucket all = {.highest = blocks - 1, .lowest = 0};
                     action_layout l = layout_of(3, lanes, micros, 3, true, false);
                     l.blocks = blocks, l.buckets = 1, l.bucket = &all;
-                    action_list step = list_of(&l, rank), look = list_by(l, rank, make_look);
+                    action_list step = list_of(&l, rank), pass = list_by(l, rank, make_forward);
                     expect_no_waste(&l, rank, &step);
-                    expect_no_waste(&l, rank, &look);
-                    action_list_free(&step), action_list_free(&look);
+                    expect_no_waste(&l, rank, &pass);
+                    action_list_free(&step), action_list_free(&pass);
                 }
 }
 
@@ -363,7 +363,7 @@ static void whole_micro_batches_are_recorded(void **state) {
     }
 }
 
-static void a_look_brings_every_block(void **state) {
+static void a_forward_pass_brings_every_block(void **state) {
     (void)state;
     static const char *const expected[] = {
         "forward 0-2", "need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2",
@@ -372,7 +372,7 @@ static void a_look_brings_every_block(void **state) {
     for (int stage = 0; stage <= 3; stage++) {
         char text[1024] = "", one[ACTION_TEXT];
         action_layout l = layout_of(2, 2, 1, stage, true, false);
-        action_list a = list_by(l, 0, make_look);
+        action_list a = list_by(l, 0, make_forward);
         for (int i = 0; i < a.count; i++) strcat(strcat(text, i ? "; " : ""), action_text(&a.at[i], one));
         assert_string_equal(text, expected[stage]);
         action_list_free(&a);
@@ -389,7 +389,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_gathered_in_vain),
         cmocka_unit_test(the_adds_are_those_of_the_tree),
         cmocka_unit_test(whole_micro_batches_are_recorded),
-        cmocka_unit_test(a_look_brings_every_block),
+        cmocka_unit_test(a_forward_pass_brings_every_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,12 +184,12 @@ static bool here(const account *k, int stage) { return stages_rank(&k->r->x, sta
 
 // The micro-batch of an action, and its stage.
 static int micro_of(const account *k, const action *a, int *stage) {
-    expect(k, a->place >= 0 && a->place < k->r->x.places, "no such place");
+    expect(k, a->input_slot >= 0 && a->input_slot < k->r->x.input_slots, "no such input slot");
     *stage = stage_of(k, a->first);
     expect(k, here(k, *stage) && stage_of(k, a->last) == *stage, "blocks of another rank");
-    int micro = k->place[a->place];
-    expect(k, micro >= 0, "nothing was loaded into this place");
-    expect(k, k->r->x.place[micro] == a->place, "the micro-batch has another place");
+    int micro = k->place[a->input_slot];
+    expect(k, micro >= 0, "nothing was loaded into this input slot");
+    expect(k, k->r->x.input_slot[micro] == a->input_slot, "the micro-batch has another input slot");
     return micro;
 }
 
@@ -203,10 +203,10 @@ static void follow_load(account *k, const action *a) {
     while (micro < k->m && (lane_of(k, micro) != a->lane || micro % k->r->y->micros != a->micro)) micro++;
     expect(k, micro < k->m && k->loads[micro]++ == 0, "it was loaded before");
     expect(k, micro == 0 || !works(k, micro - 1) || k->loads[micro - 1], "the loader gives another one first");
-    int before = k->place[a->place];
+    int before = k->place[a->input_slot];
     for (int c = 0; before >= 0 && c < k->r->x.pipe.chunks; c++)
-        expect(k, last_half(k, stages_of(&k->r->x, c), before), "the place is in use");
-    k->place[a->place] = micro;
+        expect(k, last_half(k, stages_of(&k->r->x, c), before), "the input slot is in use");
+    k->place[a->input_slot] = micro;
 }
 
 static void follow_forward(account *k, const action *a) {
@@ -223,7 +223,7 @@ static void follow_forward(account *k, const action *a) {
     }
 }
 
-static void follow_hand(account *k, const action *a) {
+static void follow_copy(account *k, const action *a) {
     int s = stage_of(k, a->first) + 1, micro = k->slot[s - 1][a->from];
     if (k->slot[s - 1][a->from] == FREE) return;  // no rank of this line has samples in this turn
     expect(k, micro >= 0 && k->forward[a->first][micro], "it is not there to be handed on");
@@ -374,13 +374,13 @@ static void follow_backward(account *k, const action *a) {
 }
 
 static void follow_means(account *k, const action *a) {
-    int micro = k->place[a->place], s = k->r->x.count - 1;
+    int micro = k->place[a->input_slot], s = k->r->x.count - 1;
     expect(k, here(k, s) && micro >= 0 && k->back[0][k->r->x.cut[s]][micro] && !k->means, "no losses, or not told");
     k->means = micro + 1;
 }
 
 static void follow_losses(account *k, const action *a) {
-    int micro = k->place[a->place];
+    int micro = k->place[a->input_slot];
     expect(k, micro >= 0 && k->means == micro + 1 && k->losses[micro]++ == 0, "no means, or the same twice");
     k->means = 0;
 }
@@ -450,7 +450,7 @@ static void follow(account *k, const action *a) {
     case ACTION_GATHER: follow_gather(k, a); break;
     case ACTION_NEED: follow_need(k, a); break;
     case ACTION_FORWARD: follow_forward(k, a); break;
-    case ACTION_HAND: follow_hand(k, a); break;
+    case ACTION_COPY: follow_copy(k, a); break;
     case ACTION_BACKWARD:
     case ACTION_INPUTS:
     case ACTION_WEIGHTS: follow_backward(k, a); break;
@@ -519,7 +519,7 @@ static bool is_part(const action *a) {
 static bool alike(const member *r, const action *a, const action *b) {
     int s = 0;
     while (r->x.cut[s + 1] <= a->first) s++;
-    bool same = a->kind == b->kind && a->first == b->first && a->last == b->last && a->place == b->place &&
+    bool same = a->kind == b->kind && a->first == b->first && a->last == b->last && a->input_slot == b->input_slot &&
                 a->slot == b->slot && a->fresh == b->fresh;
     bool buffers = a->buffer == b->buffer && (a->first > r->x.cut[s] || a->out == b->out) &&
                    (a->last < r->x.cut[s + 1] - 1 || a->in == b->in);
@@ -549,18 +549,18 @@ static void check_recordings(const member *r) {
 // Nobody reads the inputs of a place after the action that says so, before another micro-batch comes there.
 static void check_last_reads(const member *r) {
     account k = {.r = r};
-    bool *left = calloc((size_t)r->x.places, sizeof *left), *full = calloc((size_t)r->x.places, sizeof *full);
+    bool *left = calloc((size_t)r->x.input_slots, sizeof *left), *full = calloc((size_t)r->x.input_slots, sizeof *full);
     assert_true(left && full);
     for (int i = 0; i < r->a.count; i++) {
         const action *a = k.now = &r->a.at[i];
         bool reads = is_part(a) || a->kind == ACTION_MEANS || a->kind == ACTION_LOSSES;
         expect(&k, reads || !a->leaves, "it reads no inputs");
-        if (reads) expect(&k, full[a->place] && !left[a->place], "the inputs have left");
-        if (a->kind == ACTION_LOAD) expect(&k, !full[a->place] || left[a->place], "the inputs have not left");
-        if (a->kind == ACTION_LOAD) full[a->place] = true, left[a->place] = false;
-        left[a->place] |= a->leaves;
+        if (reads) expect(&k, full[a->input_slot] && !left[a->input_slot], "the inputs have left");
+        if (a->kind == ACTION_LOAD) expect(&k, !full[a->input_slot] || left[a->input_slot], "the inputs have not left");
+        if (a->kind == ACTION_LOAD) full[a->input_slot] = true, left[a->input_slot] = false;
+        left[a->input_slot] |= a->leaves;
     }
-    for (int p = 0; p < r->x.places; p++) expect(&k, !full[p] || left[p], "the inputs never leave");
+    for (int p = 0; p < r->x.input_slots; p++) expect(&k, !full[p] || left[p], "the inputs never leave");
     free(left), free(full);
 }
 

@@ -155,12 +155,12 @@ static void one_rank_has_all_blocks_whatever_the_cuts_are(void **state) {
     model net = net_of(at, 5, NULL);
     stages x = open_stages(
         &net, (stage_options){.kind = PIPELINE_INTERLEAVED, .ranks = 1, .chunks = 1, .micros = 4, .cuts = "9 9"});
-    assert_true(x.count == 1 && x.cut[0] == 0 && x.cut[1] == 5 && x.chunk == NULL && x.places == 1);
+    assert_true(x.count == 1 && x.cut[0] == 0 && x.cut[1] == 5 && x.chunk == NULL && x.input_slots == 1);
     assert_true(x.table.units == 8 && x.table.messages == 0 && x.table.gradients == 0);
     for (int i = 0; i < 8; i++) {
         const unit *u = &x.table.unit[i];
         assert_true(u->kind == (i % 2 ? UNIT_BACKWARD : UNIT_FORWARD) && u->micro == i / 2 && u->stage == 0);
-        assert_true(u->slot == 0 && u->receive == -1 && u->send == -1 && x.place[u->micro] == 0);
+        assert_true(u->slot == 0 && u->receive == -1 && u->send == -1 && x.input_slot[u->micro] == 0);
     }
     for (int b = 0; b < 5; b++) assert_int_equal(x.slots[b], 1);
     stages_close(&x);
@@ -318,14 +318,15 @@ static void check_places(const walk *w) {
         for (int k = 0; k < x->pipe.micros; k++) {
             if (w->first[k] > i || w->end[k] < i) continue;
             now++;
-            if (x->place[k] < 0 || x->place[k] >= x->places)
-                fail_msg("%s: micro-batch %d has place %d of %d", w->name, k, x->place[k], x->places);
-            if (taken[x->place[k]]++)
-                fail_msg("%s: at unit %d two micro-batches have place %d", w->name, i, x->place[k]);
+            if (x->input_slot[k] < 0 || x->input_slot[k] >= x->input_slots)
+                fail_msg("%s: micro-batch %d has input slot %d of %d", w->name, k, x->input_slot[k], x->input_slots);
+            if (taken[x->input_slot[k]]++)
+                fail_msg("%s: at unit %d two micro-batches have input slot %d", w->name, i, x->input_slot[k]);
         }
         most = now > most ? now : most;
     }
-    if (most != x->places) fail_msg("%s: %d places, and at most %d are in use", w->name, x->places, most);
+    if (most != x->input_slots)
+        fail_msg("%s: %d input slots, and at most %d are in use", w->name, x->input_slots, most);
 }
 
 static int least(int a, int b) { return a < b ? a : b; }

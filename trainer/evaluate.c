@@ -23,7 +23,7 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
     int64_t B = r->cfg->batch.micro, rows = 1 + r->net->metrics + step_weighs(r);
     *k = (evaluator){.r = r};
     for (int i = 0; i < r->net->inputs; i++) {
-        tensor x = r->inputs.place[0].in[i];
+        tensor x = r->inputs.slot[0].in[i];
         TRY(arena_tensor(&r->staging, &k->host_in[i], x.type, x.dims, x.size[0], x.size[1], x.size[2], x.size[3]));
     }
     if (r->net->metrics) TRY(arena_2d(&r->memory, &k->metrics, FP64, r->net->metrics, B));
@@ -78,8 +78,8 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     p.metrics = view2(&k->metrics, r->net->metrics, B);
     for (int i = 0; j->T && i < r->net->inputs; i++) p.in[i] = view2(&p.in[i], B, j->T);
     if (j->T) p.losses = view2(&r->losses, B, j->T);
-    TRY(executor_look(r, &p));
-    if (!step_ends(r) || !step_tells(r)) return ERR_OK;
+    TRY(executor_forward(r, &p));
+    if (!step_ends(r) || !step_contributes(r)) return ERR_OK;
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * round_samples(k), (double *)p.metrics.data + i * B,
@@ -105,7 +105,7 @@ static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B
     if (rc != ERR_OK && ((rc != ERR_DATA && rc != ERR_IO) || err_last()->shared)) return rc;  // no rank goes on
     if (B && rc == ERR_OK) return run_samples(k, j, B);
     err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
-    TRY(executor_look(r, NULL));
+    TRY(executor_forward(r, NULL));
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
@@ -184,7 +184,7 @@ static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t 
     p.predict = true;
     p.past = past;
     p.scores = tensor_rows(&k->scores, first, B);
-    return executor_look(r, &p);
+    return executor_forward(r, &p);
 }
 
 // Only the last stage of a pipeline has them.

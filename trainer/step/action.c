@@ -13,7 +13,7 @@ typedef struct maker {
     const action_layout *l;
     action_list *out;
     bool failed;  // no memory
-    int held[2];  // ZeRO 3: the block in each of the two places, -1: none
+    int held[2];  // ZeRO 3: the block in each of the two buffers of gathered weights, -1: none
     bool spread;  // weights of the last update may still be on their way
     // The micro-batch:
     bool works, final;  // this rank has one; its gradients, or the turn's, are final after it
@@ -207,11 +207,11 @@ static void unit_forward(maker *m, int i, const lane_plan *k) {
         push(m, load);
     }
     if (u->receive < 0 && u->stage > 0)
-        push(m, (action){.kind = ACTION_HAND,
+        push(m, (action){.kind = ACTION_COPY,
                          .first = first - 1,
                          .from = slot_before(&p->table, u),
                          .slot = u->slot,
-                         .place = m->unit.place});
+                         .input_slot = m->unit.input_slot});
     forward(m, first, last, block_after(m, i, last));
     m->spread = false;
 }
@@ -237,9 +237,9 @@ static void unit_backward(maker *m, int i, const lane_plan *k) {
     bool losses = u->kind != UNIT_WEIGHTS && u->stage == l->pipe->count - 1 && m->works;
     m->unit.fresh = begins && !k->at.joins && !l->slots;
     backward(m, kinds[u->kind], first, last, block_after(m, i, first));
-    if (losses) push(m, (action){.kind = ACTION_MEANS, .place = m->unit.place});
+    if (losses) push(m, (action){.kind = ACTION_MEANS, .input_slot = m->unit.input_slot});
     if (ends && u->kind != UNIT_INPUTS) end_lane(m, u->stage);
-    if (losses) push(m, (action){.kind = ACTION_LOSSES, .place = m->unit.place});
+    if (losses) push(m, (action){.kind = ACTION_LOSSES, .input_slot = m->unit.input_slot});
 }
 
 // The turn's buffers are free again before the first gradient of it is formed. With one stage that is asked before the
@@ -259,8 +259,8 @@ static void run_unit(maker *m, int i, const lane_plan *plan) {
     m->turn = l->shards_gradients ? u->micro / l->micros : 0;
     m->final = k->last && u->micro % l->micros == l->micros - 1;
     m->c = l->fixed && !l->shards_gradients ? &k->ended : NULL;
-    m->unit =
-        (action){.place = l->pipe->place[u->micro], .slot = u->slot, .in = u->gradient_in, .out = u->gradient_out};
+    m->unit = (action){
+        .input_slot = l->pipe->input_slot[u->micro], .slot = u->slot, .in = u->gradient_in, .out = u->gradient_out};
     if (u->reuse >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->reuse});
     if (u->receive >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->receive});
     begin_turn(m, u);
@@ -305,9 +305,9 @@ static void lanes(maker *m, int rank) {
 
 // --- what is said of the whole list ----------------------------------------------------------------------------------
 
-// Addresses and numbers passed by value, as far as actions that are recorded differ in them. The place has the samples,
-// and step and first sample for dropout; the slot has the activations. Weights and the gradients in slots of buckets
-// are where the blocks say. The boundaries' gradients belong to the stage's last block and to its first one.
+// Addresses and numbers passed by value, as far as actions that are recorded differ in them. The input slot has the
+// samples, and step and first sample for dropout; the slot has the activations. Weights and the gradients in slots of
+// buckets are where the blocks say. The boundaries' gradients belong to the stage's last block and to its first one.
 enum { FIXES = 11 };
 static void fixes(const stages *of, const action *a, int by[FIXES]) {
     bool part = is_part(a->kind), back = part && a->kind != ACTION_FORWARD, adds = a->kind == ACTION_ADD;
@@ -315,7 +315,7 @@ static void fixes(const stages *of, const action *a, int by[FIXES]) {
     const int all[FIXES] = {(int)a->kind,
                             a->first,
                             a->last,
-                            a->place,
+                            a->input_slot,
                             a->slot,
                             back || adds ? a->buffer : 0,
                             back && a->fresh,
@@ -365,16 +365,16 @@ static void number_recordings(maker *m) {
     free(r);
 }
 
-// From the end: the last one that reads a place before it is filled again.
+// From the end: marks the last one that reads an input slot before it is filled again.
 static void mark_last_reads(maker *m) {
     action_list *o = m->out;
-    bool *read = calloc((size_t)m->l->pipe->places + 1, sizeof *read);
+    bool *read = calloc((size_t)m->l->pipe->input_slots + 1, sizeof *read);
     m->failed |= !read;
     for (int i = o->count - 1; read && i >= 0; i--) {
         action *a = &o->at[i];
         if (!is_part(a->kind) && a->kind != ACTION_LOAD && a->kind != ACTION_LOSSES) continue;
-        a->leaves = a->kind != ACTION_LOAD && !read[a->place];
-        read[a->place] = a->kind != ACTION_LOAD;
+        a->leaves = a->kind != ACTION_LOAD && !read[a->input_slot];
+        read[a->input_slot] = a->kind != ACTION_LOAD;
     }
     free(read);
 }
@@ -402,7 +402,7 @@ err_t action_step(const action_layout *l, int rank, action_list *out) {
 }
 
 // The rank's stages, in order of the model.
-err_t action_look(const action_layout *l, action_list *out) {
+err_t action_forward(const action_layout *l, action_list *out) {
     const stages *p = l->pipe;
     maker m = {.l = l, .out = out, .held = {-1, -1}, .spread = l->spreads && l->world > 1, .works = true};
     *out = (action_list){0};
@@ -442,7 +442,7 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
                                         [ACTION_WEIGHTS] = "weights",
                                         [ACTION_POST] = "post",
                                         [ACTION_AWAIT] = "await",
-                                        [ACTION_HAND] = "hand",
+                                        [ACTION_COPY] = "copy",
                                         [ACTION_RECEIVE] = "receive",
                                         [ACTION_SEND] = "send",
                                         [ACTION_MEANS] = "means",
@@ -463,7 +463,7 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
     case ACTION_AWAIT: snprintf(to, room, " %d", a->message); break;
     case ACTION_RECEIVE:
     case ACTION_SEND:
-    case ACTION_HAND: snprintf(to, room, " %d", a->first); break;
+    case ACTION_COPY: snprintf(to, room, " %d", a->first); break;
     case ACTION_ZERO:
     case ACTION_TAKE: snprintf(to, room, " bucket %d", a->bucket); break;
     case ACTION_ADD:

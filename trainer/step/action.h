@@ -16,7 +16,7 @@
 typedef enum action_kind {
     ACTION_LOAD,      // the next micro-batch comes from the loader: `micro` of `lane`
     ACTION_ZERO,      // `bucket` becomes zero: this rank has no lane in the turn, and the sum takes all ranks' buffers
-    ACTION_GATHER,    // the weights of block `first` begin to come to their place (ZeRO 3)
+    ACTION_GATHER,    // the weights of block `first` begin to be gathered (ZeRO 3)
     ACTION_NEED,      // the weights of block `first` are here: gathered, or spread by the last update
     ACTION_FORWARD,   // blocks first .. last
     ACTION_TAKE,      // `bucket` takes its slot, zeroed
@@ -25,10 +25,10 @@ typedef enum action_kind {
     ACTION_WEIGHTS,   // the half that adds to the gradients of weights
     ACTION_POST,      // a pipeline's `message` may begin: what it sends is there, or what it receives into is free
     ACTION_AWAIT,     // it has arrived, or left
-    // what block `first` left goes from slot `from` to `slot`: from one of this rank's stages to the next
-    ACTION_HAND,
-    ACTION_RECEIVE,  // of a forward pass without gradients: what block `first` left on another rank comes now
-    ACTION_SEND,     // ... or goes to another rank
+    // block `first`'s output is copied from slot `from` to `slot`: from one of this rank's stages to the next
+    ACTION_COPY,
+    ACTION_RECEIVE,  // in a forward pass without gradients: block `first`'s output arrives from another rank
+    ACTION_SEND,     // ... or is sent to another rank
     ACTION_MEANS,    // the mean loss of each sample of the micro-batch
     // buffer += from, two siblings of the tree of lanes, or token slices of a lane: their part in `bucket`, or all of
     // it (-1)
@@ -39,7 +39,7 @@ typedef enum action_kind {
     // The end of a step:
     ACTION_TIE_GRADIENTS,  // of a tensor that the first stage and the last share: they are added on the first
     ACTION_SQUARES,        // of the gradient, chunk by chunk
-    ACTION_SHARE,          // all ranks learn all ranks' squares, losses and reports
+    ACTION_SHARE,          // all ranks learn all ranks' squares, losses and times
     ACTION_UPDATE,         // decide, and update what this rank owns
     ACTION_SPREAD,         // new weights begin to go to all ranks (ZeRO 1 and 2)
     ACTION_TIE_VALUES,     // ... and those of the shared tensor from the first stage to the last
@@ -52,11 +52,12 @@ typedef struct action {
     int bucket;
     int buffer, from;  // of the lane counter (comm/ordered.h)
     int64_t lane, micro, turn;
-    int place, slot;  // where the micro-batch's inputs are, and its activations
-    int in, out;      // buffers of the gradients that come from the next stage, and go to the previous one; -1: none
-    int message;      // in unit_table.message
-    bool fresh;       // the first micro-batch of a buffer: its gradients overwrite what is there
-    bool leaves;      // the last action that reads the inputs: another micro-batch may take their place
+    int input_slot;  // where the micro-batch's inputs are
+    int slot;        // where its activations are
+    int in, out;     // buffers of the gradients that come from the next stage, and go to the previous one; -1: none
+    int message;     // in unit_table.message
+    bool fresh;      // the first micro-batch of a buffer: its gradients overwrite what is there
+    bool leaves;     // the last action that reads the inputs: others may overwrite them
     // This action and those after it, `covers` in all, only queue work on the compute stream, the same in every step:
     // they may be recorded and queued as a whole. 0: none begins here. Those with the same number `recording` queue
     // the same.
@@ -96,7 +97,7 @@ typedef struct action_list {
 err_t action_step(const action_layout *l, int rank, action_list *out);
 
 // A forward pass without gradients: GATHER, NEED and FORWARD of each block, the same on all ranks.
-err_t action_look(const action_layout *l, action_list *out);
+err_t action_forward(const action_layout *l, action_list *out);
 
 void action_list_free(action_list *a);
 

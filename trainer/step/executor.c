@@ -62,7 +62,7 @@ pass executor_pass(step_runner *r, int64_t B) {
 static err_t load(run *x, const action *a) {
     step_runner *r = x->r;
     inputs *in = &r->inputs;
-    input_place *p = inputs_turn(in, a->place);
+    input_slot *p = inputs_turn(in, a->input_slot);
     stopwatch *watch = &r->together.watch;
     int64_t lane = a->lane / step_contexts(r);
     p->number = lane * r->state->o.micros + a->micro;
@@ -72,7 +72,7 @@ static err_t load(run *x, const action *a) {
     bool failed = in->failed.code != ERR_OK;  // reported to the others at the step's end
     p->works = !failed || step_shares(r);
     if (!p->works) return ERR_OK;
-    // those who share its layers go on, and wait for it: zeros for a step that is void
+    // ranks that share its layers go on and wait for it, so it computes with zeros; the step is void
     if (failed) p->b = (batch){.step = x->step};
     TRY(inputs_bring(in, &p->b));
     return stopwatch_end(watch, SPAN_DATA, r->s);
@@ -107,8 +107,8 @@ static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int 
 
 // A pass of the action's micro-batch, with gradients.
 static pass micro_pass(step_runner *r, const action *a) {
-    const input_place *at = inputs_at(&r->inputs, a->place);
-    r->inputs.now = inputs_index(&r->inputs, a->place);
+    const input_slot *at = inputs_at(&r->inputs, a->input_slot);
+    r->inputs.now = inputs_index(&r->inputs, a->input_slot);
     pass p = executor_pass(r, r->cfg->batch.micro);
     p.slot = a->slot;
     p.fresh = a->fresh;
@@ -124,7 +124,7 @@ static pass micro_pass(step_runner *r, const action *a) {
     return p;
 }
 
-// Which boundaries the gradients at both ends of a stage are in.
+// Sets the boundaries for the gradients at both ends of the stage.
 static void cross(step_runner *r, const action *a, int s) {
     const stages *x = r->stages;
     if (s > 0) flow_cross(&r->flow, x->cut[s] - 1, a->out);
@@ -135,7 +135,7 @@ static err_t run_part(run *x, const action *a) {
     step_runner *r = x->r;
     pass_part part = part_of[a->kind];
     int s = stages_with(r->stages, a->first), last = r->stages->cut[s + 1] - 1;
-    if (!inputs_at(&r->inputs, a->place)->works) return run_blocks(r, NULL, part, a->first, a->last);
+    if (!inputs_at(&r->inputs, a->input_slot)->works) return run_blocks(r, NULL, part, a->first, a->last);
     pass p = micro_pass(r, a);
     if (part != PASS_FORWARD) cross(r, a, s);
     if (flow_ends(&r->flow, last)) flow_leave(&r->flow, last, a->slot, true);
@@ -144,10 +144,10 @@ static err_t run_part(run *x, const action *a) {
     return rc;
 }
 
-// What is said of each sample of the micro-batch: its mean loss, and how many of its losses count.
+// For each sample of the micro-batch: its mean loss, and how many of its losses count.
 static err_t queue_means(step_runner *r, const action *a) {
     const ops *o = device_ops(r->dev);
-    const input_place *at = inputs_at(&r->inputs, a->place);
+    const input_slot *at = inputs_at(&r->inputs, a->input_slot);
     results *x = &r->results;
     if (!at->works) return ERR_OK;
     TRY(o->loss_means(&(loss_means_args){.means = &x->micro_loss, .losses = &r->losses}, r->s));
@@ -157,11 +157,11 @@ static err_t queue_means(step_runner *r, const action *a) {
                : ERR_OK;
 }
 
-static err_t tell_losses(step_runner *r, const action *a) {
-    const input_place *at = inputs_at(&r->inputs, a->place);
+static err_t store_losses(step_runner *r, const action *a) {
+    const input_slot *at = inputs_at(&r->inputs, a->input_slot);
     results *x = &r->results;
     int64_t first = at->b.first;
-    if (!at->works || !step_tells(r)) return ERR_OK;
+    if (!at->works || !step_contributes(r)) return ERR_OK;
     TRY(stream_copy(r->s, (double *)x->sample_loss.data + first, x->micro_loss.data, tensor_bytes(&x->micro_loss)));
     if (!step_weighs(r)) return ERR_OK;
     return stream_copy(r->s, (double *)x->sample_counts.data + first, x->micro_counts.data,
@@ -183,8 +183,8 @@ static err_t post(step_runner *r, int i, int64_t step) {
     return links_post(&r->links, i, t->data, tensor_bytes(t), step);
 }
 
-// What comes from the stage before, or goes there: the neighbour's time decides. A loss that is noticed from here on is
-// reported with the message's name.
+// Waits for a message from or to the stage before or after; how long depends on the neighbour. If a rank is lost
+// meanwhile, the error has the message's name.
 static err_t await(step_runner *r, int i, int64_t step) {
     static const char *const what[2][2] = {
         {"wait for activations of stage", "wait for gradients of stage"},
@@ -197,7 +197,7 @@ static err_t await(step_runner *r, int i, int64_t step) {
     return links_left(&r->links, i);
 }
 
-static err_t hand(step_runner *r, const action *a) {
+static err_t copy_output(step_runner *r, const action *a) {
     const tensor *to = flow_x(&r->flow, a->first, a->slot);
     void *into = to->data;
     flow_leave(&r->flow, a->first, a->from, true);
@@ -206,7 +206,7 @@ static err_t hand(step_runner *r, const action *a) {
     return stream_copy(r->s, into, from, tensor_bytes(to));
 }
 
-// Bytes of what a pass of fewer samples, or of a part of their positions, leaves behind block b.
+// Bytes of block b's output in a pass of fewer samples, or of a part of their positions.
 static size_t bytes_of(const step_runner *r, const pass *p, int b) {
     return (size_t)model_left(r->net, b, p->B, r->net->vocab ? p->in[0].size[1] : 0) * dtype_bytes(r->state->o.compute);
 }
@@ -258,10 +258,10 @@ static err_t run_action(run *x, const action *a) {
     case ACTION_WEIGHTS: return run_part(x, a);
     case ACTION_POST: return post(r, a->message, x->step);
     case ACTION_AWAIT: return await(r, a->message, x->step);
-    case ACTION_HAND: return hand(r, a);
+    case ACTION_COPY: return copy_output(r, a);
     case ACTION_MEANS: return queue_means(r, a);
     case ACTION_ADD: return parallel_add(p, a->bucket, a->buffer, a->from);
-    case ACTION_LOSSES: return tell_losses(r, a);
+    case ACTION_LOSSES: return store_losses(r, a);
     case ACTION_REDUCE: return parallel_reduce(p, a->bucket, a->turn);
     case ACTION_SETTLE: return parallel_settle(p);
     case ACTION_TIE_GRADIENTS: return tie_gradients(r);
@@ -280,7 +280,7 @@ static bool begins_unit(const step_runner *r, const action *a) {
     return a->kind == ACTION_FORWARD ? a->first == cut[0] : a->last == cut[1] - 1;
 }
 
-// What this rank computes from here on, for the board.
+// Shows on the board what this rank computes next.
 static void show(const run *x, const action *a, bool whole) {
     static const char *const text[] = {[PASS_FORWARD] = "forward",
                                        [PASS_BACKWARD] = "backward",
@@ -290,10 +290,10 @@ static void show(const run *x, const action *a, bool whole) {
     if (!is_part(a)) return;
     if (begins_unit(r, a) && fault_hit(r->faults, FAULT_UNIT)) kill(getpid(), SIGKILL);
     board_doing(r->board, whole && is_part(a + 1) ? "forward and backward" : text[part_of[a->kind]],
-                inputs_at(&r->inputs, a->place)->number, x->step);
+                inputs_at(&r->inputs, a->input_slot)->number, x->step);
 }
 
-// Does backward find values of its own in the memory that layers share?
+// Does backward find its own values in the memory that layers share?
 static bool finds_own(const step_runner *r, const action *a) {
     const model_held *h = &r->net->held;
     return a->kind != ACTION_FORWARD && h->slot == a->slot && a->first <= h->block && h->block <= a->last;
@@ -310,13 +310,13 @@ static err_t play(run *x, const action *a) {
     bool finds = finds_own(r, a);
     x->recorded = a;
     TRY(see_others(r));
-    return recorded_play(recorded_at(&r->recorded, a->recording, inputs_index(&r->inputs, a->place), finds),
+    return recorded_play(recorded_at(&r->recorded, a->recording, inputs_index(&r->inputs, a->input_slot), finds),
                          &r->net->held, finds, r->s, queue_recorded, x);
 }
 
-// Those of a recording are queued as a whole; a rank without samples computes nothing of it.
+// Is the action part of a recording, which is queued as a whole? A rank without samples computes nothing of it.
 static bool plays(const step_runner *r, const action *a) {
-    return a->covers && r->recorded.places && inputs_at(&r->inputs, a->place)->works;
+    return a->covers && r->recorded.slots && inputs_at(&r->inputs, a->input_slot)->works;
 }
 
 err_t executor_run(step_runner *r, action_kind until, loader *data, int64_t step) {
@@ -328,16 +328,16 @@ err_t executor_run(step_runner *r, action_kind until, loader *data, int64_t step
         show(&x, a, whole);
         TRY(whole ? play(&x, a) : run_action(&x, a));
         for (const action *next = a + (whole ? a->covers : 1); a < next; a++)
-            if (a->leaves) TRY(event_record(inputs_at(&r->inputs, a->place)->used, r->s));
+            if (a->leaves) TRY(event_record(inputs_at(&r->inputs, a->input_slot)->used, r->s));
     }
     return ERR_OK;
 }
 
-err_t executor_look(step_runner *r, pass *p) {
+err_t executor_forward(step_runner *r, pass *p) {
     merge_begin(&r->merge, -1);
     merge_begin(&r->swap.at, -1);
-    for (int i = 0; i < r->look.count; i++) {
-        const action *a = &r->look.at[i];
+    for (int i = 0; i < r->forward.count; i++) {
+        const action *a = &r->forward.at[i];
         if (a->kind == ACTION_GATHER) TRY(parallel_gather(&r->together, a->first));
         else if (a->kind == ACTION_NEED) TRY(parallel_need(&r->together, a->first));
         else if (a->kind != ACTION_FORWARD) TRY(pass_on(r, p, a));

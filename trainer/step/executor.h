@@ -15,6 +15,6 @@ err_t executor_run(step_runner *r, action_kind until, loader *data, int64_t step
 pass executor_pass(step_runner *r, int64_t B);
 
 // A forward pass of all blocks. p = NULL: this rank has no samples, but other ranks need its weights.
-err_t executor_look(step_runner *r, pass *p);
+err_t executor_forward(step_runner *r, pass *p);
 
 #endif

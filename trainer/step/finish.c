@@ -22,7 +22,7 @@ void finish_close(step_runner *r) {
 
 // For calls that every step queues with the same arguments: the second step records them.
 static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, void *ctx) {
-    return r->recorded.places && r->end.ran ? replay_run(of, r->s, calls, ctx) : calls(ctx);
+    return r->recorded.slots && r->end.ran ? replay_run(of, r->s, calls, ctx) : calls(ctx);
 }
 
 // --- the gradient ----------------------------------------------------------------------------------------------------
@@ -44,14 +44,14 @@ err_t finish_tied(step_runner *r) {
     return ERR_OK;
 }
 
-// Sums of squares of what this rank owns. The places of other ranks stay zero.
+// Sums of squares of what this rank owns. Those of other ranks stay zero.
 static err_t square_sums(step_runner *r) {
     const zero_layout *z = &r->state->zero;
     const results *x = &r->results;
     for (int i = 0; i < z->owned; i++) {
         const zero_piece *p = &z->piece[i];
         const param *row = &r->net->param[p->row];
-        if (row->tied >= 0 || (param_slices(row) == 1 && !step_tells_gradients(r))) continue;
+        if (row->tied >= 0 || (param_slices(row) == 1 && !step_contributes_gradients(r))) continue;
         // chunks of earlier slices, which are full
         int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);
         tensor grad = state_gradient(r->state, p), sums = view1(&x->sums, (p->count + CHUNK - 1) / CHUNK);
@@ -72,10 +72,10 @@ err_t finish_squares(step_runner *r) {
     return queue_or_replay(r, &r->end.squares, queue_squares, r);
 }
 
-// --- what ranks tell each other --------------------------------------------------------------------------------------
+// --- what all ranks share --------------------------------------------------------------------------------------------
 
 // By the host's clock where the host computes; else by the device's clock, of two steps before.
-static err_t take_times(step_runner *r, double *mine) {
+static err_t read_times(step_runner *r, double *mine) {
     double total = clock_now() - r->end.began, wait[SPANS], busy, ms[SPANS];
     bool known;
     parallel_times(&r->together, wait, &busy);
@@ -101,11 +101,11 @@ static err_t take_times(step_runner *r, double *mine) {
     return ERR_OK;
 }
 
-static err_t report(step_runner *r, const result_slot *to) {
+static err_t send_times(step_runner *r, const result_slot *to) {
     double *mine = to->report.data;
     mine[REPORT_STOP] = r->stop_wanted;
     mine[REPORT_FAILED] = r->inputs.failed.code != ERR_OK;
-    TRY(take_times(r, mine));
+    TRY(read_times(r, mine));
     if (r->sense) r->sense(r->sense_ctx, to->step, mine);
     if (r->inputs.failed.code != ERR_OK)
         TRY(stream_copy(r->s, r->results.sums.data, r->results.host_void.data, sizeof(double)));
@@ -113,7 +113,7 @@ static err_t report(step_runner *r, const result_slot *to) {
                        REPORT_ITEMS * sizeof *mine);
 }
 
-// Gives all ranks the sums of squares, losses and reports of all ranks.
+// Gives all ranks the sums of squares, losses and times of all ranks.
 static err_t share(step_runner *r) {
     comm *c = r->ranks;
     if (c->world == 1) return ERR_OK;
@@ -126,7 +126,7 @@ static err_t share(step_runner *r) {
 }
 
 err_t finish_share(step_runner *r, const result_slot *to) {
-    TRY(report(r, to));
+    TRY(send_times(r, to));
     return share(r);
 }
 

@@ -1,5 +1,5 @@
-// trainer/step/finish.h: the last actions of a step: the sums of squares of the gradient, what the ranks tell each
-// other, the decision and the update. All is queued, and nothing is waited for but where the host updates.
+// trainer/step/finish.h: the last actions of a step: the sums of squares of the gradient, the numbers that all ranks
+// share, the decision and the update. All is queued; the host waits only if it updates weights itself.
 #ifndef TRAINER_STEP_FINISH_H
 #define TRAINER_STEP_FINISH_H
 
@@ -11,10 +11,10 @@ void finish_close(step_runner *r);
 // The gradients of tied rows that are both here become one.
 err_t finish_tied(step_runner *r);
 
-// Sums of squares of what this rank owns, of the tied sum. The places of other ranks stay zero.
+// Sums of squares of what this rank owns, of the tied sum. Those of other ranks stay zero.
 err_t finish_squares(step_runner *r);
 
-// This rank's report, and then all ranks' sums of squares, losses and reports on all of them.
+// Sends this rank's times; then all ranks have all sums of squares, losses and times.
 err_t finish_share(step_runner *r, const result_slot *to);
 
 // The device decides overflow, clipping and the loss scale; then what this rank owns is updated.

@@ -32,7 +32,7 @@ static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
                                  .count = b->count,
                                  .lane = x->lanes,
                                  .lane_at = lane_at,
-                                 .kept = x->kepts,
+                                 .kept = x->kept,
                                  .out = out,
                                  .own_at = own_at,
                                  .scratch = t->scratch.data},

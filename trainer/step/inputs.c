@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 err_t inputs_open(inputs *x, const model *net, const input_options *o) {
-    *x = (inputs){.net = net, .places = o->places + o->spare, .spare = o->spare ? o->places : -1};
-    x->place = calloc((size_t)x->places, sizeof *x->place);
-    x->at = calloc((size_t)x->places, sizeof *x->at);
-    if (!x->place || !x->at) return err_set(ERR_INTERNAL, "no memory for the inputs of %d micro-batches", x->places);
-    for (int k = 0; k < x->places; k++) {
-        input_place *p = &x->place[k];
+    *x = (inputs){.net = net, .slots = o->slots + o->spare, .spare = o->spare ? o->slots : -1};
+    x->slot = calloc((size_t)x->slots, sizeof *x->slot);
+    x->at = calloc((size_t)x->slots, sizeof *x->at);
+    if (!x->slot || !x->at) return err_set(ERR_INTERNAL, "no memory for the inputs of %d micro-batches", x->slots);
+    for (int k = 0; k < x->slots; k++) {
+        input_slot *p = &x->slot[k];
         x->at[k] = k;
         for (int i = 0; i < net->inputs; i++) {
             const tensor_spec *t = &net->input[i];
@@ -27,32 +27,32 @@ err_t inputs_open(inputs *x, const model *net, const input_options *o) {
 
 err_t inputs_commit(inputs *x, device *dev, stream *s) {
     x->s = s;
-    for (int k = 0; k < x->places; k++) {
-        TRY(event_open(dev, &x->place[k].copied));
-        TRY(event_open(dev, &x->place[k].used));
+    for (int k = 0; k < x->slots; k++) {
+        TRY(event_open(dev, &x->slot[k].copied));
+        TRY(event_open(dev, &x->slot[k].used));
     }
     return device_about(dev)->kind == DEVICE_CPU ? ERR_OK : stream_open_queue(dev, &x->own);
 }
 
 void inputs_close(inputs *x) {
     if (x->own) stream_close(x->own);
-    for (int k = 0; x->place && k < x->places; k++) {
-        if (x->place[k].copied) event_close(x->place[k].copied);
-        if (x->place[k].used) event_close(x->place[k].used);
+    for (int k = 0; x->slot && k < x->slots; k++) {
+        if (x->slot[k].copied) event_close(x->slot[k].copied);
+        if (x->slot[k].used) event_close(x->slot[k].used);
     }
-    free(x->place), free(x->at);
+    free(x->slot), free(x->at);
     *x = (inputs){0};
 }
 
-input_place *inputs_turn(inputs *x, int place) {
-    int before = x->at[place];
-    if (x->spare >= 0) x->at[place] = x->spare, x->spare = before;
-    x->now = x->at[place];
-    return &x->place[x->now];
+input_slot *inputs_turn(inputs *x, int slot) {
+    int before = x->at[slot];
+    if (x->spare >= 0) x->at[slot] = x->spare, x->spare = before;
+    x->now = x->at[slot];
+    return &x->slot[x->now];
 }
 
 err_t inputs_next(inputs *x, loader *data, batch *b, int64_t step, int64_t lane, int64_t micro) {
-    TRY(event_wait(x->place[x->filled].copied));  // the loader may fill the last batch's buffer again
+    TRY(event_wait(x->slot[x->filled].copied));  // the loader may fill the last batch's buffer again
     double since = clock_now();
     err_t rc = loader_next(data, b);
     x->waited_s += clock_now() - since;
@@ -66,7 +66,7 @@ err_t inputs_next(inputs *x, loader *data, batch *b, int64_t step, int64_t lane,
 }
 
 err_t inputs_bring(inputs *x, const batch *b) {
-    input_place *p = &x->place[x->now];
+    input_slot *p = &x->slot[x->now];
     stream *copies = x->own ? x->own : x->s;
     x->filled = x->now;
     TRY(stream_wait_event(copies, p->used));

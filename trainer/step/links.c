@@ -11,9 +11,9 @@ unsigned links_of(const pipeline_layout *l, bool tied) {
     return all | (tied && l->ranks > 1 ? 1u << LINK_TIED : 0);
 }
 
-// The number of the link on which the input of `stage`, or its gradient, travels, as this rank sees it. The ranks of
-// both stages are neighbours in the ring of ranks: the stage before is on the rank before (plain), after (the second
-// half of a V), or on the last one (several chunks).
+// The number of the link for the input of `stage`, or its gradient, on this rank. The ranks of both stages are
+// neighbours in the ring of ranks: the stage before is on the rank before (plain), after (the second half of a V), or
+// on the last one (several chunks).
 static int number_of(const stages *of, int stage, message_kind kind) {
     int from = stages_rank(of, stage - 1), to = stages_rank(of, stage), last = of->pipe.ranks - 1;
     bool loop = of->pipe.kind == PIPELINE_INTERLEAVED && from == last && to == 0, down = !loop && to < from;
@@ -34,7 +34,7 @@ static err_t open_link(links *x, int number, device *dev) {
     return stream_open_queue(dev, &x->side[number]);
 }
 
-// By stage and slot: which message takes the activations away.
+// By stage and slot: the message that sends the activations.
 static err_t pair_messages(links *x) {
     const unit_table *t = &x->of->table;
     int *sent = malloc(((size_t)x->of->count * (size_t)t->slots + 1) * sizeof *sent);

@@ -9,7 +9,7 @@
 
 static float *row_at(const tensor *x, int64_t row) { return (float *)x->data + row * x->size[x->dims - 1]; }
 
-// Where the rows of each place begin, in units of `unit` for each row.
+// Where the rows of each rank begin, in units of `unit` for each row.
 static const size_t *cuts(merge_ranks *x, int64_t rows, size_t unit) {
     for (int k = 0; k <= x->ranks->world; k++) x->cut[k] = (size_t)part_row(rows, k, x->ranks->world) * unit;
     return x->cut;
@@ -17,14 +17,14 @@ static const size_t *cuts(merge_ranks *x, int64_t rows, size_t unit) {
 
 void merge_begin(merge_ranks *x, int64_t step) { x->step = step, x->met = 0; }
 
-// A rank that is lost from here on is reported as lost in this meeting of the step; outside of steps, in what the run
-// says that it is doing.
+// If a rank is lost from here on, the error names this call and the step; outside of steps, the phase that the run has
+// set.
 static void enter(merge_ranks *x, const char *what) {
     if (x->step >= 0) x->run->phase = (comm_phase){what, x->step, ++x->met};
     x->ranks->phase = x->run->phase;
 }
 
-err_t merge_meet(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s) {
+err_t merge_run(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s) {
     double since = clock_now();
     enter(x, what);
     board_task before = board_waiting(x->board, WAIT_RANKS, what, x->met, x->step);
@@ -68,7 +68,7 @@ static err_t deal_fixed(merge_ranks *x, const tensor *part, void *out, stream *s
 
 static err_t deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
     merge_ranks *x = ctx;
-    return merge_meet(x, "add up slices", x->fixed ? deal_fixed : deal_any, part, parts, s);
+    return merge_run(x, "add up slices", x->fixed ? deal_fixed : deal_any, part, parts, s);
 }
 
 static err_t gather_rows(merge_ranks *x, const tensor *t, void *from, stream *s) {
@@ -79,7 +79,7 @@ static err_t gather_rows(merge_ranks *x, const tensor *t, void *from, stream *s)
 }
 
 static err_t gather(void *ctx, const tensor *t, const tensor *own, stream *s) {
-    return merge_meet(ctx, "gather rows", gather_rows, t, (void *)(uintptr_t)own, s);
+    return merge_run(ctx, "gather rows", gather_rows, t, (void *)(uintptr_t)own, s);
 }
 
 // --- small tensors ---------------------------------------------------------------------------------------------------
@@ -96,8 +96,7 @@ static err_t sum_all(merge_ranks *x, const tensor *part, stream *s) {
     return x->ops->sum_slices(&(sum_slices_args){.y = &y, .parts = &all}, s);
 }
 
-// All bits are zero in all places but one, so their sum as whole numbers is a choice. Memory goes on to the next
-// multiple of ARENA_ALIGN.
+// All ranks but one hold zeros, so an integer sum copies the value. Memory extends to the next multiple of ARENA_ALIGN.
 static size_t words(const tensor *t) { return (tensor_bytes(t) + sizeof(int32_t) - 1) / sizeof(int32_t); }
 
 static err_t complete(merge_ranks *x, const tensor *part, void *how, stream *s) {
@@ -110,7 +109,7 @@ static err_t complete(merge_ranks *x, const tensor *part, void *how, stream *s) 
 }
 
 static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) {
-    return merge_meet(ctx, "complete slices", complete, part, &kind, s);
+    return merge_run(ctx, "complete slices", complete, part, &kind, s);
 }
 
 // --- on paper --------------------------------------------------------------------------------------------------------

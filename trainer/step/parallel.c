@@ -66,7 +66,7 @@ err_t parallel_gather(parallel *x, int block) { return x->weights->gather(x, blo
 err_t parallel_need(parallel *x, int block) { return x->weights->need(x, block); }
 err_t parallel_spread(parallel *x) { return x->weights->spread(x); }
 
-// When the bucket that was there before has left it.
+// Waits until the bucket that had the slot before has left it.
 err_t parallel_take(parallel *x, int k) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
@@ -164,7 +164,7 @@ static err_t open_watch(parallel *x, const parallel_spans *o) {
 
 static void fill_bases(parallel *x) {
     const train_state *t = x->state;
-    for (int i = 0; i < t->kepts; i++) x->kepts[i] = t->kept[i].data;
+    for (int i = 0; i < t->kepts; i++) x->kept[i] = t->kept[i].data;
 }
 
 err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights,
@@ -180,8 +180,8 @@ err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradient
     x->arrived = calloc(segments, sizeof *x->arrived);
     x->fresh = calloc(segments, sizeof *x->fresh);
     x->lanes = calloc((size_t)t->buffers + 1, sizeof *x->lanes);
-    x->kepts = calloc((size_t)t->kepts + 1, sizeof *x->kepts);
-    if (!x->reduced || !x->arrived || !x->fresh || !x->lanes || !x->kepts)
+    x->kept = calloc((size_t)t->kepts + 1, sizeof *x->kept);
+    if (!x->reduced || !x->arrived || !x->fresh || !x->lanes || !x->kept)
         return err_set(ERR_INTERNAL, "no memory for %zu buckets", buckets);
     fill_bases(x);
     TRY(event_open(t->dev, &x->computed));
@@ -208,6 +208,6 @@ void parallel_close(parallel *x) {
         close_events(&x->computed, 1);
         close_events(&x->joined, 1);
     }
-    free(x->reduced), free(x->arrived), free(x->fresh), free(x->lanes), free(x->kepts);
+    free(x->reduced), free(x->arrived), free(x->fresh), free(x->lanes), free(x->kept);
     *x = (parallel){0};
 }

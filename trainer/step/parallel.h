@@ -38,14 +38,14 @@ struct parallel {
     const ops *ops;
     const gradient_policy *gradients;
     const weight_policy *weights;
-    stream *s, *side;        // compute, communication
-    event *computed;         // on s: the input of the next call on the side stream is ready
-    event *joined;           // on the side stream: everything queued before is done
-    event **reduced;         // one for each bucket, on the side stream
-    event **arrived;         // one for each segment: its new weights are here
-    bool *fresh;             // [segments] new weights are on their way
-    event *gathered[2];      // one for each of the two places of gathered weights
-    float **lanes, **kepts;  // bases, for reduce_run
+    stream *s, *side;       // compute, communication
+    event *computed;        // on s: the input of the next call on the side stream is ready
+    event *joined;          // on the side stream: everything queued before is done
+    event **reduced;        // one for each bucket, on the side stream
+    event **arrived;        // one for each segment: its new weights are here
+    bool *fresh;            // [segments] new weights are on their way
+    event *gathered[2];     // one for each of the two buffers of gathered weights
+    float **lanes, **kept;  // addresses of the lane buffers and of the kept partial sums
     int64_t step;
     // seconds that the host waited, by what for (WAIT, BEFORE, AFTER, JOIN), since parallel_times
     double wait_s[SPANS];
@@ -54,8 +54,8 @@ struct parallel {
     board_rank *board;      // NULL: nowhere to say what is under way
 };
 
-// What else a step may wait for: messages of this rank of a pipeline, and its stages (trainer/step/stages.h; else 0 and
-// 1); meetings with ranks that share its layers.
+// What else a step may wait for: messages and stages of this rank in a pipeline (trainer/step/stages.h; else 0 and 1),
+// and calls among ranks that share its layers.
 typedef struct parallel_spans {
     int messages, chunks, merges;
 } parallel_spans;

@@ -66,7 +66,7 @@ typedef struct maker {
     const pipeline_layout *l;
     int rank;
     unit_table *out;
-    // by place: index of FORWARD, of BACKWARD or INPUTS, of the last unit that reads its slot
+    // by (stage, micro-batch): index of FORWARD, of BACKWARD or INPUTS, of the last unit that reads its slot
     int *forward, *backward, *last;
     // by unit: the buffer that it receives into is free after this unit. -1: from the start
     int *freed;
@@ -81,12 +81,12 @@ typedef struct maker {
 static void push(maker *m, unit_kind kind, int chunk, int micro) {
     unit_table *o = m->out;
     if (micro >= m->l->micros) return;
-    int place = chunk * m->l->micros + micro, stage = pipeline_stage_of(m->l, m->rank, chunk);
+    int pair = chunk * m->l->micros + micro, stage = pipeline_stage_of(m->l, m->rank, chunk);
     int *index = kind == UNIT_FORWARD ? m->forward : kind == UNIT_WEIGHTS ? m->last : m->backward;
-    m->wrong |= o->units == m->room || index[place] >= 0;
+    m->wrong |= o->units == m->room || index[pair] >= 0;
     if (m->wrong) return;
-    index[place] = o->units;
-    if (kind == UNIT_BACKWARD) m->last[place] = o->units;
+    index[pair] = o->units;
+    if (kind == UNIT_BACKWARD) m->last[pair] = o->units;
     o->unit[o->units++] = (unit){kind, stage, micro, -1, -1, -1, -1, -1, -1};
 }
 
@@ -205,7 +205,7 @@ static err_t deal(span *s, int count, int units, int *buffers) {
     return failed ? err_set(ERR_INTERNAL, "no memory for the buffers of %d units", units) : ERR_OK;
 }
 
-static int place_of(const maker *m, int stage, int micro) { return stage / m->l->ranks * m->l->micros + micro; }
+static int pair_of(const maker *m, int stage, int micro) { return stage / m->l->ranks * m->l->micros + micro; }
 
 static bool is_here(const maker *m, int stage) { return pipeline_rank_of(m->l, stage) == m->rank; }
 
@@ -220,9 +220,9 @@ static err_t deal_slots(maker *m, span *s) {
             s[i] = (span){.from = most(0, m->forward[at + i] - m->l->ahead), .to = m->last[at + i]};
         TRY(deal(s, micros, o->units, &slots));
         for (int i = 0; i < micros; i++) {
-            int place = at + o->unit[s[i].to].micro;
-            m->freed[m->forward[place]] = s[i].freed;
-            o->unit[m->forward[place]].slot = o->unit[m->backward[place]].slot = o->unit[m->last[place]].slot =
+            int pair = at + o->unit[s[i].to].micro;
+            m->freed[m->forward[pair]] = s[i].freed;
+            o->unit[m->forward[pair]].slot = o->unit[m->backward[pair]].slot = o->unit[m->last[pair]].slot =
                 o->slots + s[i].buffer;
         }
     }
@@ -237,15 +237,15 @@ static err_t deal_gradients(maker *m, span *s) {
         const unit *u = &o->unit[m->backward[i]];
         if (!has_stage(m, u->stage + 1)) continue;
         bool here = is_here(m, u->stage + 1);
-        int from = here ? m->backward[place_of(m, u->stage + 1, u->micro)] : most(0, m->backward[i] - m->l->ahead);
+        int from = here ? m->backward[pair_of(m, u->stage + 1, u->micro)] : most(0, m->backward[i] - m->l->ahead);
         s[count++] = (span){.from = from, .to = m->last[i]};
     }
     TRY(deal(s, count, o->units, &m->received));
     for (int i = 0; i < count; i++) {
-        int stage = o->unit[s[i].to].stage, micro = o->unit[s[i].to].micro, place = place_of(m, stage, micro);
-        m->freed[m->backward[place]] = s[i].freed;
-        o->unit[m->backward[place]].gradient_in = o->unit[m->last[place]].gradient_in = s[i].buffer;
-        if (is_here(m, stage + 1)) o->unit[m->backward[place_of(m, stage + 1, micro)]].gradient_out = s[i].buffer;
+        int stage = o->unit[s[i].to].stage, micro = o->unit[s[i].to].micro, pair = pair_of(m, stage, micro);
+        m->freed[m->backward[pair]] = s[i].freed;
+        o->unit[m->backward[pair]].gradient_in = o->unit[m->last[pair]].gradient_in = s[i].buffer;
+        if (is_here(m, stage + 1)) o->unit[m->backward[pair_of(m, stage + 1, micro)]].gradient_out = s[i].buffer;
     }
     return ERR_OK;
 }
@@ -326,19 +326,19 @@ err_t pipeline_units(const pipeline_layout *l, int rank, unit_table *out) {
     *out = (unit_table){0};
     TRY(pipeline_check(l));
     if (rank < 0 || rank >= l->ranks) return err_set(ERR_INTERNAL, "rank %d of a pipeline of %d", rank, l->ranks);
-    size_t places = (size_t)l->chunks * (size_t)l->micros, units = places * (pipeline_halves(l->kind) ? 3 : 2);
+    size_t pairs = (size_t)l->chunks * (size_t)l->micros, units = pairs * (pipeline_halves(l->kind) ? 3 : 2);
     maker m = {.l = l, .rank = rank, .out = out, .room = (int)units, .posted = {{-1, -1}, {-1, -1}}};
-    span *spans = malloc(places * sizeof *spans);
-    size_t indices = 3 * places + units;
+    span *spans = malloc(pairs * sizeof *spans);
+    size_t indices = 3 * pairs + units;
     int *index = malloc(indices * sizeof *index);
     out->unit = malloc(units * sizeof *out->unit);
-    out->message = malloc(4 * places * sizeof *out->message);
+    out->message = malloc(4 * pairs * sizeof *out->message);
     err_t rc = ERR_OK;
     if (!spans || !index || !out->unit || !out->message) {
         rc = err_set(ERR_INTERNAL, "no memory for a pipeline's table of %zu units", units);
     } else {
         memset(index, -1, indices * sizeof *index);
-        m.forward = index, m.backward = index + places, m.last = index + 2 * places, m.freed = index + 3 * places;
+        m.forward = index, m.backward = index + pairs, m.last = index + 2 * pairs, m.freed = index + 3 * pairs;
         rc = make(&m, spans);
     }
     free(spans);

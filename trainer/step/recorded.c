@@ -3,14 +3,14 @@
 
 #include <stdlib.h>
 
-err_t recorded_open(recordings *x, int count, int places) {
-    *x = (recordings){.count = count, .places = places};
-    x->run = calloc(2 * (size_t)count * (size_t)places + 1, sizeof *x->run);
+err_t recorded_open(recordings *x, int count, int slots) {
+    *x = (recordings){.count = count, .slots = slots};
+    x->run = calloc(2 * (size_t)count * (size_t)slots + 1, sizeof *x->run);
     return x->run ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d recordings", count);
 }
 
 void recorded_close(recordings *x) {
-    for (int i = 0; x->run && i < 2 * x->count * x->places; i++) replay_close(&x->run[i].calls);
+    for (int i = 0; x->run && i < 2 * x->count * x->slots; i++) replay_close(&x->run[i].calls);
     free(x->run);
     *x = (recordings){0};
 }

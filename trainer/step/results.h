@@ -1,5 +1,5 @@
-// trainer/step/results.h: what a step says of itself: what the ranks add up at its end, on the device, and where it
-// comes to on the host. Each number is one rank's and zero on all others: adding them rounds nothing.
+// trainer/step/results.h: a step's results: the numbers that ranks add up at its end, on the device, and their copies
+// on the host. Each number comes from one rank and is zero on all others, so adding them rounds nothing.
 #ifndef TRAINER_STEP_RESULTS_H
 #define TRAINER_STEP_RESULTS_H
 
@@ -41,7 +41,7 @@ void results_close(results *x);
 
 static inline result_slot *results_of(results *x, int64_t step) { return &x->slot[step % x->slots]; }
 
-// The report of rank k among a step's results; the mean of the losses that count, which of none is not a number.
+// The times of rank k among a step's results; and the mean of the losses that count, NaN if none does.
 static inline const double *results_report(const results *x, const result_slot *of, int k) {
     return (const double *)of->loss.data + x->sample_loss.size[0] + k * REPORT_ITEMS;
 }

@@ -17,11 +17,11 @@
 #include "trainer/step/state.h"
 #include "trainer/step/swap.h"
 
-// What trainer/step/finish.c has.
+// The state of trainer/step/finish.c.
 typedef struct step_end {
     step_rules rules;
-    replay squares, update[2];  // before the ranks share their sums; after that, by slot
-    bool ran;                   // a whole step has, and these may be recorded
+    replay squares, update[2];  // what is queued before the ranks share their sums; after that, by slot
+    bool ran;                   // a whole step has run, so these may be recorded
     double began;               // this step
 } step_end;
 
@@ -38,13 +38,13 @@ typedef struct step_runner {
     train_state *state;
     fault_list *faults;  // NULL: none
     board_rank *board;   // where this rank says what it is doing; NULL: nowhere
-    // Fills in the rest of this rank's report of a step, from REPORT_SENSED on. NULL: nothing.
+    // Fills in the rest of this rank's times and readings in a step, from REPORT_SENSED on. NULL: nothing.
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
     bool stop_wanted;  // this rank was asked to stop
     // What it does:
-    action_list actions, look;  // a step of this rank; a forward pass
-    action_bucket *bucket;      // [buckets] for the lists
+    action_list actions, forward;  // a step of this rank; a forward pass without gradients
+    action_bucket *bucket;         // [buckets] for the lists
     // With whom:
     parallel together;  // ranks that share the lanes; the stream beside
     links links;        // other stages of a pipeline
@@ -71,24 +71,26 @@ static inline bool step_runs_ahead(const step_runner *r) { return r->ahead > 1; 
 // Ranks that share positions, and the number of this one among them.
 static inline int step_contexts(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->world : 1; }
 static inline int step_context(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->rank : 0; }
-// Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the
-// ranks of a pipeline look at the same, and so do those that share layers or positions.
+// Samples of one round of an evaluation, on all ranks together; and where this rank's begin among them. The ranks of a
+// pipeline evaluate the same samples, and so do those that share layers or positions.
 static inline int64_t step_round(const step_runner *r) {
     return r->state->ranks->world / step_contexts(r) * r->cfg->batch.micro;
 }
 static inline int64_t step_share(const step_runner *r) {
     return r->state->ranks->rank / step_contexts(r) * r->cfg->batch.micro;
 }
-// Do several ranks run the same passes? They share layers: each of them has some slices; or positions.
+// Do several ranks run the same passes? They share layers, each with some slices, or positions.
 static inline bool step_shares_layers(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }
 static inline bool step_shares(const step_runner *r) { return step_shares_layers(r) || step_contexts(r) > 1; }
-// They all compute some numbers alike: of these only the first one's are added up over all ranks. Of gradients: all
-// that share layers have them alike.
-static inline bool step_tells_gradients(const step_runner *r) {
+// Such ranks compute identical numbers; only the first contributes to global sums. Of gradients, all ranks that share
+// layers have identical ones.
+static inline bool step_contributes_gradients(const step_runner *r) {
     return !step_shares_layers(r) || r->merge.ranks->rank == 0;
 }
-static inline bool step_tells(const step_runner *r) { return step_tells_gradients(r) && step_context(r) == 0; }
-// May some losses not count? Then the counts of the step's samples go with their losses.
+static inline bool step_contributes(const step_runner *r) {
+    return step_contributes_gradients(r) && step_context(r) == 0;
+}
+// May some losses not count? Then a step also sums how many of each sample count.
 static inline bool step_weighs(const step_runner *r) { return r->cfg->data.ignore >= 0; }
 // Does this rank run the last block?
 static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }

@@ -2,15 +2,15 @@
 // would run them. Given how long actions take it says when each of them begins and ends; or who waits for whom, if the
 // lists never end.
 //
-// What is modelled: a rank computes one action after the other. A message goes when both ends have posted it, or, on a
-// link that keeps messages between the two ranks, when it has room; and after those before it in its FIFO
-// (trainer/step/pipeline.h). A collective of the ranks that have the same stages goes when
-// all of them have queued it, after those before it, and beside what they compute. A rank waits where its list says so:
+// The model: a rank computes one action after the other. A message starts when both ends have posted it, and after
+// those before it in its FIFO (trainer/step/pipeline.h); on a link that keeps messages between the ranks, as soon as
+// that has room. A collective of the ranks that have the same stages starts when all of them have queued it, after
+// those before it; meanwhile they compute. A rank waits where its list says so:
 //
 //   AWAIT   until the message has arrived, or left
 //   NEED    until the block's last GATHER is done
 //   SETTLE  until every REDUCE so far is done
-//   SHARE   until all ranks have come to it, and have nothing on its way
+//   SHARE   until all ranks have reached it, and their collectives are done
 #ifndef TRAINER_STEP_SIMULATE_H
 #define TRAINER_STEP_SIMULATE_H
 
@@ -23,8 +23,8 @@ typedef struct simulate_lists {
     const stages *const *of;
 } simulate_lists;
 
-// How long the rank's action takes: computing; the message that it posts, asked of the end that sends; a collective,
-// asked of the last rank that comes to it. NULL: nothing takes any time.
+// time: how long the rank's action takes. Of a message it is asked for the POST of the sender, of a collective for the
+// last rank that queues it. NULL: nothing takes any time.
 // depth: how many messages a link keeps. 0: a message goes from buffer to buffer, so both ends have posted it.
 typedef struct simulate_costs {
     double (*time)(void *ctx, int rank, const action *a);
@@ -32,8 +32,8 @@ typedef struct simulate_costs {
     int depth;
 } simulate_costs;
 
-// Of each action when the rank came to it, and when the rank went on. Of each message of its table when it had left, or
-// arrived. busy: in actions that it did itself.
+// When the rank came to each action, and when it went on; when each message of its table had left or arrived; and how
+// long the rank computed.
 typedef struct simulated_rank {
     double *came, *left, *message;
     double busy;

@@ -9,7 +9,7 @@
 
 // --- where the model is cut ------------------------------------------------------------------------------------------
 
-// With at most this much work each, are `count` stages enough? A stage has one block at least. From the last block on,
+// Are `count` stages enough, if each has at most this much work and at least one block? Filled from the last block on,
 // so that later stages are full.
 static bool fits(const model *net, int count, double most, int *cut) {
     int end = net->blocks;
@@ -38,7 +38,7 @@ void stages_balance(const model *net, int count, int *cut) {
     fits(net, count, best, cut);
 }
 
-// What the settings of a run were checked for already (trainer/config/layout.c).
+// Settings were checked for this already (trainer/config/layout.c).
 static err_t cut_blocks(stages *x, const model *net, const char *cuts) {
     if (x->count > net->blocks)
         return err_set(ERR_CONFIG, "%d stages, and the model has only %d blocks", x->count, net->blocks);
@@ -77,21 +77,21 @@ static void number_slots(stages *x) {
 }
 
 // A micro-batch's inputs are here from its first unit to its last.
-static err_t number_places(stages *x) {
+static err_t number_inputs(stages *x) {
     const unit_table *t = &x->table;
     int m = x->pipe.micros, *left = calloc((size_t)m + 1, sizeof *left), *at = malloc((size_t)(m + 1) * sizeof *at);
     if (!left || !at) return free(left), free(at), err_set(ERR_INTERNAL, "no memory for %d micro-batches", m);
     for (int i = 0; i < t->units; i++) left[t->unit[i].micro]++;
-    for (int i = 0; i < m; i++) x->place[i] = at[i] = -1;  // at: who has a place
+    for (int i = 0; i < m; i++) x->input_slot[i] = at[i] = -1;  // at: which micro-batch has a slot
     for (int i = 0; i < t->units; i++) {
         int k = t->unit[i].micro;
-        if (x->place[k] < 0) {
+        if (x->input_slot[k] < 0) {
             int p = 0;
-            while (p < x->places && at[p] >= 0) p++;
-            if (p == x->places) x->places++;
-            x->place[k] = p, at[p] = k;
+            while (p < x->input_slots && at[p] >= 0) p++;
+            if (p == x->input_slots) x->input_slots++;
+            x->input_slot[k] = p, at[p] = k;
         }
-        if (--left[k] == 0) at[x->place[k]] = -1;
+        if (--left[k] == 0) at[x->input_slot[k]] = -1;
     }
     free(left), free(at);
     return ERR_OK;
@@ -99,7 +99,7 @@ static err_t number_places(stages *x) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-// One rank is a pipeline of one stage, which has all blocks whatever the settings say of others. It runs each
+// One rank is a pipeline of one stage, which has all blocks, whatever the settings say about stages. It runs each
 // micro-batch forward and backward before the next one.
 err_t stages_open(stages *x, const model *net, const stage_options *o) {
     bool alone = o->ranks == 1;
@@ -112,19 +112,19 @@ err_t stages_open(stages *x, const model *net, const stage_options *o) {
     x->count = pipeline_stages(&x->pipe);
     x->cut = calloc((size_t)x->count + 1, sizeof *x->cut);
     x->slots = calloc((size_t)net->blocks, sizeof *x->slots);
-    x->place = calloc((size_t)o->micros + 1, sizeof *x->place);
+    x->input_slot = calloc((size_t)o->micros + 1, sizeof *x->input_slot);
     x->chunk = alone ? NULL : calloc((size_t)net->blocks, sizeof *x->chunk);
-    if (!x->cut || !x->slots || !x->place || (!alone && !x->chunk))
+    if (!x->cut || !x->slots || !x->input_slot || (!alone && !x->chunk))
         return err_set(ERR_INTERNAL, "no memory for %d stages", x->count);
     TRY(cut_blocks(x, net, alone ? NULL : o->cuts));
     if (!alone) find_chunks(x, net);
     TRY(pipeline_units(&x->pipe, o->rank, &x->table));
     number_slots(x);
-    return number_places(x);
+    return number_inputs(x);
 }
 
 void stages_close(stages *x) {
     unit_table_free(&x->table);
-    free(x->cut), free(x->chunk), free(x->slots), free(x->place);
+    free(x->cut), free(x->chunk), free(x->slots), free(x->input_slot);
     *x = (stages){0};
 }

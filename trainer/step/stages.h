@@ -21,8 +21,8 @@ typedef struct stages {
     int *chunk;        // [blocks] which of this rank's stages has the block, -1: none. NULL: one rank, which has all
     unit_table table;  // of a step; its slots are numbered stage by stage. With one rank: forward and backward in turns
     int *slots;        // [blocks] that the block keeps at a time; 0: it is not here
-    int places;        // micro-batches whose inputs are held at a time, by the rank's table
-    int *place;        // [micros] where a micro-batch's inputs are
+    int input_slots;   // micro-batches whose inputs are held at a time, by the rank's table
+    int *input_slot;   // [micros] where a micro-batch's inputs are
 } stages;
 
 // ERR_CONFIG: more stages than blocks, cuts that don't add up, or no such schedule.

@@ -56,11 +56,11 @@ static err_t make_lists(step_runner *r) {
                                        .lowest = z->bucket[k].block,
                                        .chunk = z->bucket[k].chunk};
     action_layout l = executor_layout(r);
-    TRY(action_look(&l, &r->look));
+    TRY(action_forward(&l, &r->forward));
     return r->state->o.training ? action_step(&l, r->state->ranks->rank, &r->actions) : ERR_OK;
 }
 
-// The blocks of the list's actions, in its order.
+// Runs the blocks of the list's actions, in its order.
 static err_t walk(step_runner *r, const action_list *list, pass *p) {
     static const pass_part part[] = {[ACTION_FORWARD] = PASS_FORWARD,
                                      [ACTION_BACKWARD] = PASS_BACKWARD,
@@ -78,19 +78,20 @@ static err_t walk(step_runner *r, const action_list *list, pass *p) {
     return ERR_OK;
 }
 
-// What ranks that share layers or positions send in a step. An evaluation, too, has to find room for its small sums.
-static err_t count_meetings(step_runner *r, pass *p) {
-    TRY(walk(r, p->dw ? &r->actions : &r->look, p));
+// Counts what ranks that share layers or positions send in a step. An evaluation is counted too, since its small sums
+// need memory.
+static err_t count_merges(step_runner *r, pass *p) {
+    TRY(walk(r, p->dw ? &r->actions : &r->forward, p));
     comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
     int merges = r->merge.calls, swaps = r->swap.at.calls;
     p->dw = NULL, p->drop.p = 0;
-    TRY(walk(r, &r->look, p));
+    TRY(walk(r, &r->forward, p));
     r->merge.sent = merged, r->swap.at.sent = swapped;
     r->merge.calls = merges, r->swap.at.calls = swaps;
     return ERR_OK;
 }
 
-// Walks through it at addresses that nothing reads.
+// Dry run with fake addresses: counts the calls and bytes of tensor- and context-parallel ranks.
 static err_t plan_merges(step_runner *r) {
     size_t n = (size_t)r->net->params;
     int tables = r->state->o.training ? r->state->tables : 0;
@@ -114,7 +115,7 @@ static err_t plan_merges(step_runner *r) {
     p.ops = &ops_on_paper;
     if (step_shares_layers(r)) merge_on_paper(&r->merge, &p, &paper);
     if (step_contexts(r) > 1) swap_on_paper(&r->swap, &p, &swapped);
-    err_t rc = count_meetings(r, &p);
+    err_t rc = count_merges(r, &p);
     free(row);
     TRY(rc);
     TRY(merge_declare(&r->merge, &r->memory));
@@ -126,7 +127,7 @@ static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {
     arena_open(&r->memory, r->dev, MEMORY_DEVICE);
     arena_open(&r->staging, r->dev, MEMORY_PINNED);
     TRY(inputs_open(&r->inputs, net,
-                    &(input_options){.places = r->stages->places,
+                    &(input_options){.slots = r->stages->input_slots,
                                      .spare = !r->pipelined && step_runs_ahead(r),
                                      .B = B,
                                      .memory = &r->memory,
@@ -157,8 +158,8 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     return plan_merges(r);
 }
 
-// A failure inside a recording can't be named, and [device] check needs the name. What ranks that share layers send in
-// the middle of a pass can't be recorded.
+// [device] check must name the call that failed, which can't be done inside a recording. Nor can sends of ranks that
+// share layers be recorded, in the middle of a pass.
 static bool wants_recordings(const step_runner *r) {
     return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !step_shares(r);
 }
@@ -170,9 +171,9 @@ err_t step_commit(step_runner *r) {
     flow_link(&r->flow);
     TRY(inputs_commit(&r->inputs, r->dev, r->s));
     TRY(results_commit(&r->results, r->dev));
-    // the recordings themselves are made in the first steps that meet them
+    // each recording is made in the first steps that run it
     if (wants_recordings(r))
-        TRY(recorded_open(&r->recorded, r->actions.recordings, r->inputs.spare < 0 ? 1 : r->inputs.places));
+        TRY(recorded_open(&r->recorded, r->actions.recordings, r->inputs.spare < 0 ? 1 : r->inputs.slots));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     if (step_runs_ahead(r)) r->merge.watch = r->swap.at.watch = &r->together.watch;
     return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
@@ -199,7 +200,7 @@ void step_close(step_runner *r) {
     recorded_close(&r->recorded);
     finish_close(r);
     action_list_free(&r->actions);
-    action_list_free(&r->look);
+    action_list_free(&r->forward);
     free(r->bucket);
     *r = (step_runner){0};
 }

@@ -5,7 +5,7 @@
 
 #include "trainer/step/runner.h"
 
-// Who takes part: all ranks, and of a pipeline their groups and what of the model is here.
+// All ranks; and in a pipeline, their groups, and the part of the model that is here.
 typedef struct step_ranks {
     comm *all;
     const groups *groups;
@@ -29,7 +29,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
                 train_state *state);
 err_t step_commit(step_runner *r);
 
-// From here on this rank says on the board which operation of a step it is at. Call it after step_commit.
+// From now on this rank shows on the board which operation of a step it is at. Call it after step_commit.
 void step_show(step_runner *r, board_rank *board);
 void step_close(step_runner *r);
 
@@ -37,8 +37,8 @@ void step_close(step_runner *r);
 // state_gradient then gives the gradient. Collective.
 err_t step_gradient(step_runner *r, loader *data, int64_t step);
 
-// A whole step, in two halves: step_queue queues it, step_collect waits for it and returns its results. Where
-// step_runs_ahead, the next step may be queued in between: then a GPU never waits for the host, and results come one
+// A whole step in two halves: step_queue queues it, step_collect waits for it and returns its results. If
+// step_runs_ahead, the next step may be queued in between; then a GPU never waits for the host, and results come one
 // step late. If a rank can't read its data, the step is void on all ranks: nothing is updated, and step_collect returns
 // that rank's ERR_DATA or ERR_IO on all of them. A step queued after it is void as well and is not collected; `oldest`
 // is then the first void step.

@@ -1,10 +1,10 @@
-// trainer/step/swap.c: see trainer/step/swap.h. What a rank sends to another of one slice are its own rows of it, which
-// lie together on both sides: nothing is packed.
+// trainer/step/swap.c: see trainer/step/swap.h. A rank sends another its own rows of a slice. They are contiguous on
+// both sides, so nothing is packed.
 #include "trainer/step/swap.h"
 
 #include <stdlib.h>
 
-// heads (slices,N,W) here; rows (slices of all,n,W). The rows of rank k are N * k / world and on.
+// heads (slices here,N,W); rows (all slices,n,W). The rows of rank k begin with N * k / world.
 typedef struct swap_shape {
     int64_t N, n;
     size_t row;  // bytes
@@ -18,13 +18,13 @@ static swap_shape shape_of(const swap_ranks *x, const tensor *heads) {
                         .row = (size_t)heads->size[heads->dims - 1] * dtype_bytes(heads->type)};
 }
 
-// Rows of rank k, of slice s of those here.
+// Rank k's rows of slice s, of the slices here.
 static comm_part of_heads(const swap_ranks *x, const swap_shape *a, const tensor *heads, int k, int s) {
     int64_t first = part_row(a->N, k, x->at.ranks->world), n = part_row(a->N, k + 1, x->at.ranks->world) - first;
     return (comm_part){k, (char *)heads->data + (size_t)(s * a->N + first) * a->row, (size_t)n * a->row};
 }
 
-// The rows here of slice s of those that rank k attends to.
+// This rank's rows of slice s, of the slices whose attention is on rank k.
 static comm_part of_rows(const swap_ranks *x, const swap_shape *a, const tensor *rows, int k, int s) {
     return (comm_part){k, (char *)rows->data + (size_t)((k * x->slices + s) * a->n) * a->row, (size_t)a->n * a->row};
 }
@@ -56,11 +56,11 @@ static err_t rows_from_heads(merge_ranks *x, const tensor *heads, void *rows, st
 }
 
 static err_t to_heads(void *ctx, const tensor *heads, const tensor *rows, stream *s) {
-    return merge_meet(ctx, "exchange rows for heads", heads_from_rows, heads, (void *)(uintptr_t)rows, s);
+    return merge_run(ctx, "exchange rows for heads", heads_from_rows, heads, (void *)(uintptr_t)rows, s);
 }
 
 static err_t to_rows(void *ctx, const tensor *rows, const tensor *heads, stream *s) {
-    return merge_meet(ctx, "exchange heads for rows", rows_from_heads, heads, (void *)(uintptr_t)rows, s);
+    return merge_run(ctx, "exchange heads for rows", rows_from_heads, heads, (void *)(uintptr_t)rows, s);
 }
 
 // --- on paper --------------------------------------------------------------------------------------------------------

@@ -1,15 +1,15 @@
-// trainer/step/swap.h: where ranks that share the positions of the same samples meet (model.h: row_swap). Each has
-// whole weights and some token slices. Around attention they exchange: rows of all heads become all rows of some heads,
-// and back. On the compute stream, as in trainer/step/merge.h.
+// trainer/step/swap.h: communication among context-parallel ranks (model/division.h: row_swap). Each has whole weights
+// and some token slices. Before attention they exchange their rows of all heads for all rows of some heads, and after
+// it back. On the compute stream, as in trainer/step/merge.h.
 #ifndef TRAINER_STEP_SWAP_H
 #define TRAINER_STEP_SWAP_H
 
 #include "trainer/step/merge.h"
 
 typedef struct swap_ranks {
-    merge_ranks at;   // meetings, costs and times; whole and gather of small tensors. First: ctx is both
+    merge_ranks at;   // calls, costs and times; whole and gather of small tensors. First, since ctx is both
     row_swap swap;    // for passes
-    int slices;       // of heads whose attention is on each rank
+    int slices;       // of the heads, on each rank in attention
     comm_part *part;  // [2 * (world-1) * slices]
 } swap_ranks;
 
@@ -17,7 +17,7 @@ typedef struct swap_ranks {
 err_t swap_open(swap_ranks *x, comm *ranks, comm *run, const ops *o, int slices);
 void swap_close(swap_ranks *x);
 
-// As merge_on_paper, of which it does the rest.
+// Adds to merge_on_paper what these ranks send.
 void swap_on_paper(swap_ranks *x, pass *p, row_swap *paper);
 
 #endif

@@ -29,10 +29,10 @@ static err_t no_memory(void) { return err_set(ERR_INTERNAL, "no memory to run a 
 // Stage s has block s.
 static err_t cut_blocks(stages *x, const pipeline_layout *l, int rank, const unit_table *t) {
     int count = pipeline_stages(l);
-    *x = (stages){.pipe = *l, .rank = rank, .count = count, .table = *t, .places = 1};
+    *x = (stages){.pipe = *l, .rank = rank, .count = count, .table = *t, .input_slots = 1};
     x->cut = array((size_t)count + 1, sizeof *x->cut), x->chunk = array((size_t)count, sizeof *x->chunk);
-    x->place = array((size_t)l->micros, sizeof *x->place);
-    if (!x->cut || !x->chunk || !x->place) return no_memory();
+    x->input_slot = array((size_t)l->micros, sizeof *x->input_slot);
+    if (!x->cut || !x->chunk || !x->input_slot) return no_memory();
     for (int s = 0; s <= count; s++) x->cut[s] = s;
     for (int s = 0; s < count; s++) x->chunk[s] = -1;
     for (int c = 0; c < l->chunks; c++) x->chunk[stages_of(x, c)] = c;
@@ -56,7 +56,7 @@ static err_t make_lists(paper *x, const unit_table *tables) {
 }
 
 static void free_lists(paper *x) {
-    for (int i = 0; x->of && i < x->l->ranks; i++) free(x->of[i].cut), free(x->of[i].chunk), free(x->of[i].place);
+    for (int i = 0; x->of && i < x->l->ranks; i++) free(x->of[i].cut), free(x->of[i].chunk), free(x->of[i].input_slot);
     for (int i = 0; x->list && i < x->l->ranks; i++) action_list_free(&x->list[i]);
     free(x->of), free(x->list), free(x->all_of), free(x->all_lists);
 }

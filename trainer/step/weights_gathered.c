@@ -1,5 +1,5 @@
 // trainer/step/weights_gathered.c: ZeRO 3: each rank keeps its share of the weights. A block's are gathered from all
-// just before it runs, into one of two places: one block is gathered while another is used.
+// just before it runs, into one of two buffers: one block is gathered while another is used.
 #include "trainer/step/spread.h"
 #include "trainer/step/sync.h"
 
