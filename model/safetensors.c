@@ -309,7 +309,7 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
 // --- writing ---------------------------------------------------------------------------------------------------------
 
 // Sets offset (from the start of the data, for now) and bytes. An error here is the caller's mistake.
-static err_t place(const char *path, st_tensor *t, int64_t at) {
+static err_t set_offset(const char *path, st_tensor *t, int64_t at) {
     if (!t->name[0] || !memchr(t->name, 0, ST_NAME) || strcmp(t->name, METADATA) == 0 || t->dims < 0 ||
         t->dims > ST_DIMS || (unsigned)t->type >= ST_TYPES)
         return err_set(ERR_INTERNAL, "%s: tensor %.95s can't be declared: name, type or number of dimensions", path,
@@ -347,7 +347,7 @@ static err_t build_header(const char *path, json_t *header, st_tensor *tensors, 
         if (failed) return err_set(ERR_INTERNAL, "%s: metadata can't be written: not UTF-8, or no memory", path);
     }
     for (int i = 0; i < count; i++) {
-        TRY(place(path, &tensors[i], *bytes));
+        TRY(set_offset(path, &tensors[i], *bytes));
         TRY(declare(path, header, &tensors[i]));
         *bytes += tensors[i].bytes;
     }

@@ -156,16 +156,16 @@ const st_tensor *weights_find(const weights *w, const char *name, const st_file 
 
 // --- matching --------------------------------------------------------------------------------------------------------
 
-typedef struct place {
+typedef struct source {
     int parts;
     weight_part part[WEIGHT_PARTS];
     const st_file *file[WEIGHT_PARTS];
     const st_tensor *tensor[WEIGHT_PARTS];
-} place;
+} source;
 
 struct weights_map {
     const model *m;
-    place *at;  // one for each parameter
+    source *at;  // one for each parameter
 };
 
 // What is wrong with the tensors, in the order in which it was found: as much of it as an error's text holds.
@@ -204,7 +204,7 @@ static bool shape_is(const st_tensor *t, const param *p, const weight_part *part
                             : t->size[0] == rows && t->size[1] == p->size[1];
 }
 
-static void check_part(place *at, int k, const param *p, bool resize, faults *f) {
+static void check_part(source *at, int k, const param *p, bool resize, faults *f) {
     const weight_part *part = &at->part[k];
     const st_tensor *t = at->tensor[k];
     char found[64], wanted[64];
@@ -239,9 +239,9 @@ static int own_part(const param *p, weight_part *part) {
 static bool match_own(const weights *w, const model *m, weights_map *map) {
     for (int i = 0; i < m->params; i++) {
         const param *p = &m->param[i];
-        place *at = &map->at[i];
+        source *at = &map->at[i];
         if (p->tied >= 0) continue;
-        *at = (place){0};
+        *at = (source){0};
         at->parts = own_part(p, at->part);
         at->part[0].table = is_table(m, i);
         at->tensor[0] = weights_find(w, p->name, &at->file[0]);
@@ -264,8 +264,8 @@ static const char *prefix_in(const weights *w, const model *m) {
 static void match_foreign(const weights *w, const model *m, weights_map *map, faults *f) {
     const char *prefix = prefix_in(w, m);
     for (int i = 0; i < m->params; i++) {
-        place *at = &map->at[i];
-        *at = (place){0};
+        source *at = &map->at[i];
+        *at = (source){0};
         if (m->param[i].tied >= 0) continue;
         at->parts =
             m->type->parts ? m->type->parts(m->options, &m->param[i], at->part) : own_part(&m->param[i], at->part);
@@ -298,7 +298,7 @@ enum { COMPARED = 1 << 16 };
 
 // A tied head that is in the file nevertheless must be the embedding.
 static err_t check_tied(const weights_map *map, const st_file *file, const st_tensor *t, int embedding, faults *f) {
-    const place *e = &map->at[embedding];
+    const source *e = &map->at[embedding];
     int64_t n = 1;
     bool same = e->parts == 1 && t->bytes == e->tensor[0]->bytes && t->type == e->tensor[0]->type;
     for (int d = 0; d < t->dims; d++) n *= t->size[d];
@@ -379,13 +379,13 @@ static err_t read_transposed(const st_file *file, const st_tensor *t, int64_t fi
     return rc;
 }
 
-static err_t read_part(const place *at, int k, int64_t first, int64_t count, float *dst) {
+static err_t read_part(const source *at, int k, int64_t first, int64_t count, float *dst) {
     return at->part[k].transposed ? read_transposed(at->file[k], at->tensor[k], first, count, dst)
                                   : st_read_f32_part(at->file[k], at->tensor[k], first, count, dst);
 }
 
 err_t weights_read(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst) {
-    const place *at = &map->at[param];
+    const source *at = &map->at[param];
     int64_t cols = columns(&map->m->param[param]), begin = 0;
     for (int k = 0; k < at->parts; k++) {
         const st_tensor *t = at->tensor[k];
