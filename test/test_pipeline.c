@@ -4,6 +4,7 @@
 #include "test/support/pipelines.h"
 #include "trainer/step/table_check.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -661,6 +662,8 @@ static void broken_tables_are_noticed(void **state) {
 }
 
 int main(void) {
+    // or a third of the time goes into giving memory back to the system, and asking for it again, thousands of times
+    mallopt(M_TRIM_THRESHOLD, 1 << 30), mallopt(M_TOP_PAD, 64 << 20);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_tables_are_those_of_the_papers),
         cmocka_unit_test(messages_are_posted_when_a_buffer_is_free),

@@ -390,7 +390,7 @@ static err_t end(maker *m) {
 err_t action_step(const action_layout *l, int rank, action_list *out) {
     static const action_kind last[] = {ACTION_SETTLE, ACTION_TIE_GRADIENTS, ACTION_SQUARES,   ACTION_SHARE,
                                        ACTION_UPDATE, ACTION_SPREAD,        ACTION_TIE_VALUES};
-    maker m = {.l = l, .out = out, .held = {-1, -1}, .records = true, .run = -1};
+    maker m = {.l = l, .out = out, .held = {-1, -1}, .records = !l->unrecorded, .run = -1};
     *out = (action_list){0};
     lanes(&m, rank);
     for (size_t k = 0; k < sizeof last / sizeof *last; k++)

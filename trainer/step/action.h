@@ -84,6 +84,7 @@ typedef struct action_layout {
     int blocks, buckets;
     const action_bucket *bucket;  // in the order in which backward finishes them, chunk by chunk
     bool tied;                    // this rank's stage and another one share a tensor
+    bool unrecorded;              // recordings are not marked: for a list that is only read
     const stages *pipe;           // what of the model is here, and in which order this rank's units run
 } action_layout;
 

@@ -48,7 +48,12 @@ static err_t make_lists(paper *x, const unit_table *tables) {
     for (int i = 0; i < x->l->ranks; i++) {
         TRY(table_check(x->l, i, &tables[i]));
         TRY(cut_blocks(&x->of[i], x->l, i, &tables[i]));
-        action_layout a = {.world = 1, .lanes = 1, .micros = x->l->micros, .blocks = x->of[i].count, .pipe = &x->of[i]};
+        action_layout a = {.world = 1,
+                           .lanes = 1,
+                           .micros = x->l->micros,
+                           .unrecorded = true,
+                           .blocks = x->of[i].count,
+                           .pipe = &x->of[i]};
         TRY(action_step(&a, 0, &x->list[i]));
         x->all_of[i] = &x->of[i], x->all_lists[i] = &x->list[i];
     }
