@@ -13,7 +13,7 @@ void council_open(council *c, const council_rules *rules, int node, int nodes, u
     else memset(&c->page, 0, sizeof c->page);
     council_view_open(&c->view, node, nodes, life, now);
     if (!page || !page->has_record) return;
-    council_taken(&c->view, now, &c->page.record, NULL);
+    council_taken(&c->view, now, &c->page.record, 0, false);
 }
 
 static void post(council *c, council_outbox *out, int to, const council_message *m) {
@@ -26,10 +26,10 @@ static void post(council *c, council_outbox *out, int to, const council_message 
 
 static void take_record(council *c, council_outbox *out, double now, const council_record *r) {
     const council_record *is = council_newest(c);
-    if (!record_newer(r, is)) return;
-    council_record was = c->page.record;
+    bool was = council_member(&c->view, is, c->view.node);
+    uint64_t epoch = is ? is->epoch : 0;
     if (!council_adopt(&c->page, r, c->view.node, c->view.life)) return;
-    council_taken(&c->view, now, &c->page.record, is ? &was : NULL);
+    council_taken(&c->view, now, &c->page.record, epoch, was);
     c->bid.open = false, c->bid.refused = 0;
     out->took = true;
 }
@@ -57,7 +57,7 @@ static void count(council *c, council_outbox *out, double now, const council_mes
     report(c, out);
 }
 
-static void propose(council *c, council_outbox *out, double now, const council_record *want) {
+void council_propose(council *c, council_outbox *out, double now, const council_record *want) {
     council_message prepare, own;
     bid_open(&c->bid, &c->page, &prepare, &own, c->view.node, want);
     c->proposed_at = now;
@@ -88,7 +88,7 @@ static void vote(council *c, council_outbox *out, double now, const council_mess
 // --- messages and time -----------------------------------------------------------------------------------------------
 
 void council_take(council *c, council_outbox *out, double now, const council_message *m) {
-    *out = (council_outbox){.count = 0};
+    out->count = 0, out->took = false;
     if (m->node >= c->view.nodes || m->node == c->view.node) return;
     council_hears(&c->view, now, m->node, m->life, m->newest);
     if (m->newest && m->newest->nodes == c->view.nodes) take_record(c, out, now, m->newest);
@@ -102,12 +102,12 @@ static void act(council *c, const council_decision *d, council_outbox *out, doub
         take_record(c, out, now, &d->next);
         post(c, out, -1, &(council_message){.type = COUNCIL_FORMED});
     } else if (council_proposes(d, now, c->proposed_at, council_newest(c), &c->view, &c->rules))
-        propose(c, out, now, &d->next);
+        council_propose(c, out, now, &d->next);
 }
 
 void council_tick(council *c, council_decision *d, council_outbox *out, double now, const council_report *own) {
     const council_record *r = council_newest(c);
-    *out = (council_outbox){.count = 0};
+    out->count = 0, out->took = false;
     council_woke(&c->view, now);
     council_own(&c->view, now, r, own, c->rules.dead_s);
     epoch_next(d, now, r, &c->view, &c->rules);

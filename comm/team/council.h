@@ -38,6 +38,9 @@ void council_open(council *c, const council_rules *rules, int node, int nodes, u
 // own: what the node says of itself; `hears`, and how long it must not be `ready` yet, are filled in here.
 void council_tick(council *c, council_decision *d, council_outbox *out, double now, const council_report *own);
 
+// Puts `want` to the vote; council_tick does when it is this node's turn. Appends to the outbox.
+void council_propose(council *c, council_outbox *out, double now, const council_record *want);
+
 void council_take(council *c, council_outbox *out, double now, const council_message *m);
 
 // c's newest record; NULL: none.

@@ -8,7 +8,7 @@
 void council_view_open(council_view *v, int node, int nodes, uint64_t life, double now) {
     memset(v, 0, sizeof *v);
     v->node = node, v->nodes = nodes, v->life = life;
-    v->ran_at = v->entered = v->taken = v->worked_at = v->need_at = now;
+    v->ran_at = v->entered = v->worked_at = v->need_at = now;
     v->sealed_at = COUNCIL_NEVER;
     for (int j = 0; j < nodes; j++) v->of[j].at = v->of[j].said_at = v->of[j].ranks_at = COUNCIL_NEVER;
 }
@@ -68,11 +68,11 @@ void council_own(council_view *v, double now, const council_record *r, const cou
     if (r && v->sealed_at < v->entered && all_sealed(v, r)) v->sealed_at = now;
 }
 
-void council_taken(council_view *v, double now, const council_record *r, const council_record *was) {
-    bool here = council_member(v, r, v->node), before = was && council_member(v, was, v->node);
-    v->taken = v->worked_at = v->need_at = now;
-    if (before && !here && !v->of[v->node].says.leaving) v->put_out[v->exiles++ % COUNCIL_EXILES] = now;
-    if (was && was->epoch == r->epoch) return;
+void council_taken(council_view *v, double now, const council_record *r, uint64_t epoch, bool member) {
+    v->worked_at = v->need_at = now;
+    if (member && !council_member(v, r, v->node) && !v->of[v->node].says.leaving)
+        v->put_out[v->exiles++ % COUNCIL_EXILES] = now;
+    if (epoch == r->epoch) return;
     v->entered = now, v->sealed_at = COUNCIL_NEVER;
     FOR_NODES(j, &r->members) v->of[j].ranks_at = now;
     v->of[v->node].says.failed = v->of[v->node].says.began = false, v->of[v->node].says.sealed = -1;

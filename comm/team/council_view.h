@@ -57,7 +57,6 @@ typedef struct council_view {
     council_heard of[COUNCIL_NODES];  // also of itself
     double ran_at;                    // when this council judged last
     double entered;                   // when it took the record that began this epoch
-    double taken;                     // when it took its newest record
     double sealed_at;                 // when it first saw that all members have sealed a generation of this epoch
     double worked_at;                 // the last time at which it worked, or took a record
     double need_at;                   // since when a record is needed; now, where none is
@@ -78,8 +77,8 @@ void council_said(council_view *v, double now, int from, const council_report *r
 void council_woke(council_view *v, double now);
 void council_own(council_view *v, double now, const council_record *r, const council_report *own, double dead_s);
 
-// The record `r` is taken after `was` (NULL: none).
-void council_taken(council_view *v, double now, const council_record *r, const council_record *was);
+// The record `r` is taken. epoch, member: of the record before it, 0 and false where there was none.
+void council_taken(council_view *v, double now, const council_record *r, uint64_t epoch, bool member);
 
 // When may a node that was put out come back? 0: at once.
 double council_back_off(const council_view *v, double now);

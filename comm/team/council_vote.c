@@ -54,7 +54,10 @@ static void learn(council_bid *b, council_ballot accepted, const council_record 
 void bid_open(council_bid *b, vote_page *p, council_message *out, council_message *own, int node,
               const council_record *want) {
     uint64_t seen = b->refused > p->promised.round ? b->refused : p->promised.round;
-    *b = (council_bid){.open = true, .ballot = {seen + 1, (uint16_t)node}, .value = *want};
+    b->open = true, b->asked = false;
+    b->ballot = (council_ballot){seen + 1, (uint16_t)node}, b->highest = (council_ballot){0, 0};
+    b->promised = b->accepted = (node_set){{0}};
+    b->value = *want;
     p->promised = b->ballot;
     *own = (council_message){.type = COUNCIL_PROMISE, .node = node, .ballot = b->ballot, .accepted = p->accepted};
     if (p->has_value) own->value = &p->value;
