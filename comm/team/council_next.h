@@ -40,7 +40,8 @@ typedef enum council_action { COUNCIL_WORDS(WORD_ENUM) COUNCIL_ACTIONS } council
 typedef struct council_decision {
     council_action action;
     bool proposes;        // `next` is to be voted on
-    err_t code;           // of STOP and END without `next`: the exit code, once what can be saved is saved
+    err_t code;           // of STOP and END without `next`: the exit code
+    bool saves;           // ... after this node has saved what its ranks hold, which is a whole state
     council_record next;  // its `why` is the decision's
     char why[COUNCIL_WHY];
 } council_decision;

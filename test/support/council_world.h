@@ -225,6 +225,7 @@ static inline void world_council_dies(world *w, int a) {
     vote_page_write(memory, &x->c.page);
     assert_int_equal(vote_page_read(&page, memory), ERR_OK);
     council_open(&x->c, &w->rules, a, w->n, x->life, &page, w->now);
+    x->newest = world_keep(w, council_newest(&x->c));
 }
 
 static inline void world_judges(world *w, int a) {
@@ -238,7 +239,7 @@ static inline void world_judges(world *w, int a) {
     if (d.action != COUNCIL_END && d.action != COUNCIL_STOP) return;
     if (d.proposes) return;
     x->code = d.code;
-    if (d.code == ERR_INTERNAL || d.code == ERR_OK) x->gone = true;
+    x->gone |= d.code != ERR_UNAVAILABLE;
     world_die(w, a, 0);
 }
 

@@ -1,0 +1,639 @@
+// test/test_council_traces.c: each way in which the first design of healing went wrong, as models and readers found
+// them, is a test of its own, played with the product's decisions. Take a mend out, and its test fails.
+#include "comm/team/council_heal.h"
+#include "comm/team/council_yard.h"
+#include "test/support/council_world.h"
+
+static void begins(world *w) {
+    world_begins(w);
+    world_run_for(w, 2, NULL);
+}
+
+static void cut_pair(world *w, int a, int b, double s) { w->cut[a][b] = w->cut[b][a] = w->now + s; }
+
+static void cut_off(world *w, int a, double s) {
+    for (int b = 0; b < w->n; b++)
+        if (b != a) cut_pair(w, a, b, s);
+}
+
+static const council_record *newest(const world *w) {
+    const council_record *r = NULL;
+    for (int i = 0; i < w->decisions; i++)
+        if (!r || w->decided[i]->k > r->k) r = w->decided[i];
+    return r;
+}
+
+static uint64_t members(const world *w) { return newest(w)->members.word[0]; }
+static uint64_t voters(const world *w) { return newest(w)->voters.word[0]; }
+
+// Seconds until a record with these members is decided; fails if there is none within `most`.
+static double until_members(world *w, uint64_t who, double most) {
+    double from = w->now;
+    while (members(w) != who) {
+        if (w->now > from + most)
+            fail_msg("after %.1f s the members are %llx, not %llx", most, (unsigned long long)members(w),
+                     (unsigned long long)who);
+        world_tick(w);
+    }
+    return w->now - from;
+}
+
+static void until_voters(world *w, uint64_t who, double most) {
+    for (double from = w->now; voters(w) != who; world_tick(w)) assert_true(w->now <= from + most);
+}
+
+static void steps_on(world *w) { assert_true(world_until_step(w, 15) > 0); }
+
+// --- 1: an aborted sum is applied ------------------------------------------------------------------------------------
+
+// Two ranks, one step, as commit.pml has it: a stream runs on after an abort, and an aborted call ends with anything.
+// Every order of: gives its part, gets a sum, decides; is revoked, aborts one communicator and then the other.
+typedef struct stream {
+    uint8_t at, revoked, aborted, gave_sum, gave_word, good_word, ok_word, mine, word, applied;
+} stream;
+
+typedef struct streams {
+    stream of[2];
+} streams;
+
+enum { STREAMS = 1 << 14 };
+typedef struct seen_streams {
+    streams met[STREAMS];
+    int count;
+} seen_streams;
+
+// Rank r's next event; `garbage`: its call was aborted. false: it has none.
+static bool stream_moves(streams *s, int r, bool garbage) {
+    stream *x = &s->of[r], *y = &s->of[1 - r];
+    if (garbage && (x->at == 4 || x->aborted < (x->at < 2 ? 1 : 2))) return false;
+    switch (x->at++) {
+    case 0: x->gave_sum = !garbage; return true;
+    case 1: x->mine = !garbage; return garbage || (x->gave_sum && y->gave_sum);
+    case 2:
+        x->gave_word = !garbage, x->good_word = !garbage && x->mine, x->ok_word = !garbage && !x->revoked;
+        return true;
+    case 3:
+        x->mine = !garbage && x->mine && y->good_word;
+        x->word = garbage ? 2 : x->ok_word + y->ok_word;  // garbage may look like the world
+        return garbage || (x->gave_word && y->gave_word);
+    case 4:
+        x->applied = council_commit(x->word, 2, x->revoked);
+        if (x->applied && !x->mine) fail_msg("rank %d applies an aborted sum", r);
+        return true;
+    default: return false;
+    }
+}
+
+static void explore_streams(seen_streams *seen, streams s) {
+    for (int i = 0; i < seen->count; i++)
+        if (memcmp(&seen->met[i], &s, sizeof s) == 0) return;
+    assert_true(seen->count < STREAMS);
+    seen->met[seen->count++] = s;
+    for (int r = 0; r < 2; r++) {
+        streams next = s;
+        for (int garbage = 0; garbage < 2; garbage++, next = s)
+            if (stream_moves(&next, r, garbage)) explore_streams(seen, next);
+        if (!s.of[r].revoked) next.of[r].revoked = 1;
+        else if (s.of[r].aborted < 2) next.of[r].aborted++;
+        else continue;
+        explore_streams(seen, next);
+    }
+}
+
+static void trace_1_an_aborted_sum(void **state) {
+    (void)state;
+    seen_streams *seen = calloc(1, sizeof *seen);
+    assert_non_null(seen);
+    explore_streams(seen, (streams){0});
+    assert_true(seen->count > 1000);
+    free(seen);
+    assert_true(council_commit(4, 4, false));
+    assert_false(council_commit(4, 4, true));
+    assert_false(council_commit(3, 4, false));
+}
+
+// --- 2: two histories after a cold start -----------------------------------------------------------------------------
+
+// {0,1,2} -> {1,2} -> {1}. 0 and 2 come back while 1, which they do not hear, trains.
+static void trace_2_a_majority_starts_anew(void **state) {
+    (void)state;
+    world *w = world_open(3, 2);
+    begins(w);
+    world_die(w, 0, 60), until_members(w, 6, 15), until_voters(w, 6, 30);
+    world_die(w, 2, 30), until_members(w, 2, 15), until_voters(w, 2, 30);
+    cut_off(w, 1, 1e9);
+    world_run_for(w, 90, NULL);
+    assert_int_equal(w->runs, 1);
+    assert_string_equal(w->node[0].why, "waits for node 1: a run begins with all nodes");
+    steps_on(w);  // 1 has never stopped
+    world_close(w);
+}
+
+// --- 3: an epoch of that number of another run -----------------------------------------------------------------------
+
+static void trace_3_another_run(void **state) {
+    (void)state;
+    static council_outbox out;
+    world *w = world_open(3, 3);
+    begins(w);
+    council *c = &w->node[2].c;
+    council_record mine = *council_newest(c), other = mine, later;
+    uint8_t fence[2][COUNCIL_FENCE];
+    other.run[0] ^= 1;
+    council_fence(fence[0], &mine), council_fence(fence[1], &other);
+    assert_memory_not_equal(fence[0], fence[1], COUNCIL_FENCE);
+    later = other, later.k = later.epoch = 9;
+    council_message m = {
+        .type = COUNCIL_PREPARE, .node = 0, .life = w->node[0].life, .newest = &later, .ballot = {1, 0}};
+    council_take(c, &out, w->now, &m);
+    assert_int_equal(council_newest(c)->k, 1);
+    m.newest = &other;
+    council_take(c, &out, w->now, &m);
+    assert_int_equal(out.count, 0);
+    assert_int_equal(c->page.promised.round, 0);
+    world_close(w);
+}
+
+// --- 4: a council that is killed -------------------------------------------------------------------------------------
+
+static void fails_and_heals(world *w) {
+    uint64_t k = newest(w)->k;
+    w->node[1].own.failed = true;
+    for (double from = w->now; newest(w)->k == k; world_tick(w)) assert_true(w->now < from + 15);
+    steps_on(w);
+}
+
+// One after the other, and all in one moment: nobody but the pages knows of the run then.
+static void trace_4_councils_are_killed(void **state) {
+    (void)state;
+    for (int n = 2; n <= 3; n++) {
+        world *w = world_open(n, 4);
+        begins(w);
+        for (int i = 0; i < 3; i++) world_council_dies(w, i % n), world_run_for(w, 1, NULL);
+        fails_and_heals(w);
+        for (int i = 0; i < n; i++) world_council_dies(w, i);
+        w->messages = 0;
+        fails_and_heals(w);
+        assert_int_equal(w->runs, 1);
+        world_close(w);
+    }
+}
+
+static void trace_4_it_keeps_its_promise(void **state) {
+    (void)state;
+    static council_outbox out;
+    world *w = world_open(3, 4);
+    begins(w);
+    council *c = &w->node[2].c;
+    council_message m = {.type = COUNCIL_PREPARE, .life = w->node[0].life, .newest = w->node[0].newest};
+    w->node[2].own.failed = true;  // so that it votes
+    world_run_for(w, 0.4, NULL);
+    m.ballot = (council_ballot){50, 0};
+    council_take(c, &out, w->now, &m);
+    assert_int_equal(out.out[0].m.type, COUNCIL_PROMISE);
+    world_council_dies(w, 2);
+    m.ballot.round = 49;
+    council_take(c, &out, w->now, &m);
+    assert_int_equal(out.out[0].m.type, COUNCIL_REFUSED);
+    assert_int_equal(out.out[0].m.accepted.round, 50);
+    world_close(w);
+}
+
+// --- 5: stuck although two of three live -----------------------------------------------------------------------------
+
+static void trace_5_voters_stay(void **state) {
+    (void)state;
+    world *w = world_open(3, 5);
+    begins(w);
+    cut_pair(w, 0, 2, 8);
+    until_members(w, 3, 15);
+    world_die(w, 0, 1e6);
+    assert_int_equal(voters(w), 7);
+    double from = w->now;
+    while ((members(w) & 1) && w->now < from + 15) world_tick(w);
+    assert_int_equal(members(w) & 1, 0);
+    steps_on(w);
+    world_close(w);
+}
+
+// --- 6: nobody proposes ----------------------------------------------------------------------------------------------
+
+// The first to propose would be 1, the lowest that stays; its council stands still.
+static void trace_6_another_one_proposes(void **state) {
+    (void)state;
+    world *w = world_open(3, 6);
+    begins(w);
+    w->node[0].own.leaving = true;
+    w->node[1].stalled = w->now + 4;
+    for (double from = w->now; newest(w)->k == 1; world_tick(w)) assert_true(w->now < from + 3);
+    assert_int_equal(members(w), 6);
+    world_close(w);
+}
+
+// 0 is a voter and no member; its own ranks tell it nothing.
+static void trace_6_a_report_says_failed(void **state) {
+    (void)state;
+    static council_decision d;
+    world *w = world_open(3, 6);
+    begins(w);
+    cut_off(w, 0, 6);
+    double ends = w->now + 6;
+    until_members(w, 6, 15);
+    world_run_for(w, ends + 1 - w->now, NULL);
+    w->node[2].own.failed = true;
+    world_run_for(w, 0.5, NULL);
+    const council *c = &w->node[0].c;
+    if (newest(w)->k == 2) {
+        epoch_next(&d, w->now, council_newest(c), &c->view, &c->rules);
+        assert_int_equal(d.action, COUNCIL_HEAL);
+        assert_non_null(strstr(d.why, "reports a failure"));
+    }
+    double from = w->now;
+    w->node[1].stalled = w->now + 60;
+    while (newest(w)->k == 2 && w->now < from + 15) world_tick(w);
+    assert_true(newest(w)->k > 2);
+    world_close(w);
+}
+
+// --- 7: the leaver's news is lost ------------------------------------------------------------------------------------
+
+static void trace_7_the_leaver_goes_last(void **state) {
+    (void)state;
+    world *w = world_open(2, 7);
+    begins(w);
+    w->node[0].own.leaving = true;
+    w->node[1].stalled = w->now + 3;  // so the leaver proposes
+    for (double from = w->now; newest(w)->k == 1; world_tick(w)) assert_true(w->now < from + 15);
+    w->messages = 0;
+    cut_pair(w, 0, 1, 4);
+    for (double from = w->now; w->node[0].up; world_tick(w)) assert_true(w->now < from + 15);
+    assert_int_equal(w->node[1].own.state, COUNCIL_WORKING);
+    world_run_for(w, 60, NULL);
+    assert_int_equal(members(w), 2);
+    assert_true(!w->node[0].up && w->node[0].gone && w->node[0].code == ERR_OK);
+    assert_string_equal(w->node[0].why, "has left: every member goes on without this node");
+    assert_int_equal(w->node[1].ends, 0);
+    steps_on(w);
+    world_close(w);
+}
+
+// --- 8: stalled councils and flapping links --------------------------------------------------------------------------
+
+static void stall(world *w) {
+    if (w->now - 10 * (int)(w->now / 10) < WORLD_DT) w->node[w->n - 1].stalled = w->now + 3;
+}
+
+static void flap(world *w) {
+    if (w->now - 6 * (int)(w->now / 6) < 3) cut_pair(w, 0, w->n - 1, 2 * WORLD_DT);
+}
+
+static void trace_8_steps_are_heartbeats(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        world *w = world_open(3, seed);
+        begins(w);
+        world_run_for(w, 120, stall);
+        assert_int_equal(w->decisions, 1);
+        world_close(w);
+    }
+}
+
+// A PREPARE of a need that has passed comes late.
+static void trace_8_who_works_refuses(void **state) {
+    (void)state;
+    static council_outbox out;
+    world *w = world_open(3, 8);
+    begins(w);
+    council_message m = {
+        .type = COUNCIL_PREPARE, .life = w->node[0].life, .newest = w->node[0].newest, .ballot = {1, 0}};
+    council_take(&w->node[1].c, &out, w->now, &m);
+    assert_int_equal(out.count, 1);
+    assert_int_equal(out.out[0].m.type, COUNCIL_REFUSED);
+    assert_string_equal(out.out[0].m.why, "works, and all members with it");
+    world_close(w);
+}
+
+// Each end of the link waits 10, 30, 90, 270 s after it was put out.
+static void trace_8_no_loop_of_joins(void **state) {
+    (void)state;
+    int all = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        world *w = world_open(3, seed);
+        begins(w);
+        int before = w->epochs;
+        world_run_for(w, 120, flap);
+        all += w->epochs - before;
+        world_run_for(w, 480, flap);
+        assert_in_range(w->epochs - before, 3, 16);
+        assert_in_range(w->joins, 1, 8);
+        world_close(w);
+    }
+    assert_in_range(all, 20, 120);
+}
+
+// 2 is back, ready and a voter, and a HEAL does not need it.
+static void trace_8_nobody_joins_in_a_heal(void **state) {
+    (void)state;
+    world *w = world_open(3, 8);
+    begins(w);
+    world_die(w, 2, 0), until_members(w, 3, 15);
+    for (double end = w->now + 12; w->now < end; world_tick(w))
+        w->node[1].own.sealed = -1, w->node[1].seal_at = w->now + 1;
+    assert_true(w->node[0].c.view.of[2].says.ready);
+    w->node[1].own.failed = true;
+    uint64_t k = newest(w)->k;
+    for (double from = w->now; newest(w)->k == k; world_tick(w)) assert_true(w->now < from + 15);
+    assert_int_equal(newest(w)->kind, RECORD_HEAL);
+    assert_int_equal(members(w), 3);
+    world_close(w);
+}
+
+// --- 9: a step that kills --------------------------------------------------------------------------------------------
+
+static void trace_9_four_fruitless_epochs(void **state) {
+    (void)state;
+    world *w = world_open(3, 9);
+    begins(w);
+    char why[COUNCIL_WHY];
+    w->poison = w->node[0].own.step + 3;
+    snprintf(why, sizeof why, "4 epochs in a row ended at step %d: a step kills whoever computes it",
+             (int)w->poison - 1);
+    world_run_for(w, 60, NULL);
+    for (int a = 0; a < 3; a++) {
+        assert_true(w->node[a].gone);
+        assert_int_equal(w->node[a].code, ERR_INTERNAL);
+    }
+    assert_int_equal(newest(w)->kind, RECORD_END);
+    assert_string_equal(newest(w)->why, why);
+    assert_int_equal(w->epochs, 5);  // one that gained steps, and four that gained none
+    world_close(w);
+}
+
+// A seal that lets the members vote is no new epoch: what it counts from stays.
+static void trace_9_to_settle_is_no_step(void **state) {
+    (void)state;
+    world *w = world_open(3, 9);
+    begins(w);
+    world_die(w, 2, 1e6), until_members(w, 3, 15);
+    int64_t high = newest(w)->high;
+    until_voters(w, 3, 30);
+    assert_int_equal(newest(w)->kind, RECORD_SETTLE);
+    assert_int_equal(newest(w)->high, high);
+    assert_int_equal(newest(w)->epoch, newest(w)->k - 1);
+    w->node[1].own.failed = true;
+    uint64_t k = newest(w)->k;
+    for (double from = w->now; newest(w)->k == k; world_tick(w)) assert_true(w->now < from + 15);
+    assert_true(newest(w)->high > high);
+    assert_int_equal(newest(w)->fruitless, 0);
+    world_close(w);
+}
+
+// --- 10: a meeting that hangs ----------------------------------------------------------------------------------------
+
+static void trace_10_over(void **state) {
+    (void)state;
+    yard_rank r[3] = {{YARD_IN_EPOCH, 4, -1}, {YARD_READY, 0, -1}, {YARD_IN_EPOCH, 5, -1}};
+    yard_action a[3];
+    assert_false(council_yard(a, 100, r, 3, 5, true));
+    assert_int_equal(a[0], YARD_OVER);
+    assert_int_equal(a[1], YARD_NOTHING);
+    assert_int_equal(a[2], YARD_NOTHING);
+    r[0].over_at = 100;
+    assert_false(council_yard(a, 104.9, r, 3, 5, true));
+    assert_int_equal(a[0], YARD_NOTHING);
+    assert_false(council_yard(a, 105, r, 3, 5, true));
+    assert_int_equal(a[0], YARD_KILL);
+    r[0].state = YARD_KILLED;
+    assert_false(council_yard(a, 106, r, 3, 5, true));
+    assert_int_equal(a[0], YARD_NOTHING);
+    r[0] = (yard_rank){YARD_EMPTY, 0, -1};
+    assert_true(council_yard(a, 107, r, 3, 5, true));
+    assert_int_equal(a[0], YARD_NOTHING);
+    assert_int_equal(a[1], YARD_ENTER);
+    assert_int_equal(a[2], YARD_NOTHING);
+    assert_true(council_yard(a, 107, r, 3, 5, false));
+    assert_int_equal(a[1], YARD_NOTHING);
+}
+
+// --- 11 to 15: state; every order of snapshots and losses is in test_council_vault -----------------------------------
+
+static int64_t choose(const heal_holding *of, int n, int parts, bool *twice) {
+    heal_plan p;
+    assert_int_equal(heal_choose(&p, NULL, 0, of, n, parts, NULL, 0), ERR_OK);
+    if (twice) *twice = p.twice;
+    return p.step;
+}
+
+// ZeRO 0, data 2 x tensor 2: 0 and 1 have parts 0 and 1, 2 and 3 the other two. 0 is lost; 1 is at 7, the others at 8.
+static void trace_11_a_vault_at_every_stage(void **state) {
+    (void)state;
+    const heal_holding of[] = {{1, 0, 2, 7, true, false, false}, {2, 2, 2, 8, true, false, false},
+                               {3, 2, 2, 8, true, false, false}, {1, 0, 2, 6, false, false, true},
+                               {2, 1, 2, 6, false, false, true}, {3, 2, 2, 6, false, false, true}};
+    assert_int_equal(choose(of, 3, 4, NULL), -1);
+    assert_int_equal(choose(of, 6, 4, NULL), 6);
+}
+
+// The world shrinks to 1 and 2; 3 is a spare with the only copy of its part, and gives it.
+static void trace_12_all_living_ranks_give(void **state) {
+    (void)state;
+    const heal_holding of[] = {
+        {1, 0, 2, 4, false, false, true}, {2, 1, 2, 4, false, false, true}, {3, 3, 1, 4, false, false, true}};
+    const heal_want wants[] = {{1, 0, 2}, {2, 2, 2}};
+    heal_move move[4];
+    heal_plan p;
+    assert_int_equal(heal_choose(&p, move, 4, of, 3, 4, wants, 2), ERR_OK);
+    assert_int_equal(p.step, 4);
+    assert_int_equal(p.moves, 4);
+    assert_int_equal(move[0].from, 1);
+    assert_int_equal(move[1].from, 1);
+    assert_int_equal(move[2].from, 2);
+    assert_int_equal(move[3].from, 3);
+    assert_int_equal(move[3].to, 2);
+    assert_int_equal(choose(of, 2, 4, NULL), -1);
+}
+
+// ZeRO 0, 4 x 1: only 3 is at 9. 8 would survive one more loss, so nobody is overwritten from 3 alone.
+static void trace_13_torn_and_twice(void **state) {
+    (void)state;
+    heal_holding of[] = {
+        {1, 0, 4, 8, true, false, false}, {2, 0, 4, 8, true, false, false}, {3, 0, 4, 9, true, false, false}};
+    bool twice;
+    assert_int_equal(choose(of, 3, 4, &twice), 8);
+    assert_true(twice);
+    of[0].torn = true;
+    assert_int_equal(choose(of, 3, 4, &twice), 9);
+    assert_false(twice);
+    of[2].torn = of[1].torn = true;
+    assert_int_equal(choose(of, 3, 4, NULL), -1);
+}
+
+// Nobody joins, and no voter goes, before the epoch's first seal.
+static void trace_14_first_a_seal(void **state) {
+    (void)state;
+    world *w = world_open(3, 14);
+    begins(w);
+    world_die(w, 2, 0), until_members(w, 3, 15);
+    for (double end = w->now + 60; w->now < end; world_tick(w))
+        w->node[1].own.sealed = -1, w->node[1].seal_at = w->now + 1;
+    assert_int_equal(members(w), 3);
+    assert_int_equal(voters(w), 7);
+    w->node[1].seal_at = w->now;
+    until_members(w, 7, 15);
+    world_close(w);
+}
+
+static void trace_15_sealed_by_all(void **state) {
+    (void)state;
+    const int64_t first[2] = {4, -1}, full[2] = {4, 6}, all[3] = {6, 6, 6}, one_late[3] = {6, 4, 6};
+    assert_int_equal(council_snap(first, 4, 5, 2), -1);
+    assert_int_equal(council_snap(first, 4, 6, 2), 1);
+    assert_int_equal(council_snap(full, council_sealed(4, one_late, 3), 8, 2), -1);
+    assert_int_equal(council_snap(full, council_sealed(4, one_late, 3), 11, 2), -1);
+    assert_int_equal(council_snap(full, council_sealed(4, all, 3), 9, 2), 0);  // late, and nobody has waited
+    assert_int_equal(council_sealed(6, one_late, 3), 6);
+}
+
+// --- 16: a node wakes ------------------------------------------------------------------------------------------------
+
+static void trace_16_own_pauses(void **state) {
+    (void)state;
+    world *w = world_open(2, 16);
+    begins(w);
+    w->node[0].stalled = w->now + 10;
+    world_run_for(w, 10.3, NULL);
+    assert_int_equal(newest(w)->k, 1);
+    world_run_for(w, 10, NULL);
+    assert_int_equal(newest(w)->k, 1);
+    world_close(w);
+    w = world_open(2, 16);  // with its ranks, and what the other said meanwhile comes late
+    begins(w);
+    council *c = &w->node[0].c;
+    council_woke(&c->view, w->now);
+    double before = c->view.of[1].said_at, ranks = c->view.of[1].ranks_at;
+    council_woke(&c->view, w->now + 10);
+    assert_true(c->view.of[1].said_at > before + 9.9 && c->view.of[1].ranks_at > ranks + 9.9);
+    static council_loss lost;
+    council_lost(&lost, w->now + 10, council_newest(c), &c->view, WORLD_DEAD);
+    assert_false(lost.any);
+    world_close(w);
+}
+
+// --- 17: pruned too soon ---------------------------------------------------------------------------------------------
+
+static void trace_17_complete_over_the_members(void **state) {
+    (void)state;
+    const heal_holding disk[] = {
+        {0, 0, 2, 100, false, false, true}, {0, 0, 1, 200, false, false, true}, {1, 1, 1, 200, false, false, true}};
+    const node_set both = {{3}}, first = {{1}};
+    assert_true(council_prune(disk, 3, 2, &both, 100));
+    assert_false(council_prune(disk, 3, 2, &first, 100));
+    assert_false(council_prune(disk, 3, 2, &both, 200));
+}
+
+// --- 18: all are asked to leave --------------------------------------------------------------------------------------
+
+static void trace_18_all_leave(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        world *w = world_open(3, seed);
+        begins(w);
+        for (int a = 0; a < 3; a++) world_run_for(w, seed % 3 * 0.4, NULL), w->node[a].own.leaving = true;
+        world_run_for(w, 45, NULL);
+        int stopped = 0;
+        for (int a = 0; a < 3; a++) {
+            const world_node *x = &w->node[a];
+            if (x->up || (x->code != ERR_OK && x->code != ERR_INTERRUPTED))
+                fail_msg("seed %d: node %d %s, code %d: %s", (int)seed, a, x->up ? "runs" : "ended", x->code, x->why);
+            stopped += x->code == ERR_INTERRUPTED;
+        }
+        assert_int_equal(newest(w)->kind, RECORD_STOP);
+        assert_true(stopped >= set_count(&newest(w)->members));
+        world_close(w);
+    }
+}
+
+// --- 19: 256 nodes and their lanes -----------------------------------------------------------------------------------
+
+static void trace_19_the_largest_message(void **state) {
+    (void)state;
+    static council_record r[2];
+    static uint8_t bytes[COUNCIL_MESSAGE_BYTES];
+    static council_room room;
+    council_message m, read;
+    for (int i = 0; i < 2; i++) {
+        r[i] = (council_record){.run = {1}, .k = (uint64_t)i + 1, .epoch = (uint64_t)i + 1, .nodes = COUNCIL_NODES};
+        r[i].grid = (council_grid){TEAM_RANKS_MAX, 1, 1, 1}, r[i].ranks = r[i].lanes = TEAM_RANKS_MAX;
+        memset(r[i].why, 'w', COUNCIL_WHY - 1);
+        for (int j = 0; j < COUNCIL_NODES; j++)
+            set_add(&r[i].members, j), r[i].life[j] = ~0u - (uint64_t)j, r[i].slots[j] = r[i].weight[j] = 4;
+        for (int s = 0; s < TEAM_RANKS_MAX; s++)
+            r[i].seat[s] = (council_seat){(uint16_t)(s / 4), (uint16_t)(s % 4)}, r[i].deal[s] = 1;
+        r[i].voters = r[i].members;
+    }
+    m = (council_message){.type = COUNCIL_PROMISE, .life = 1, .newest = &r[0], .value = &r[1], .ballot = {7, 255}};
+    size_t n = council_pack(bytes, sizeof bytes, &m);
+    assert_in_range(n, 4097, COUNCIL_MESSAGE_BYTES);
+    assert_in_range(record_pack(bytes, COUNCIL_RECORD_BYTES, &r[0]), 4097, COUNCIL_RECORD_BYTES);
+    n = council_pack(bytes, sizeof bytes, &m);
+    assert_int_equal(council_unpack(&read, &room, bytes, n), ERR_OK);
+    assert_memory_equal(&room.value, &r[1], sizeof r[1]);
+}
+
+// --- 20: the higher of two ends --------------------------------------------------------------------------------------
+
+static void trace_20_it_saves_first(void **state) {
+    (void)state;
+    for (int whole = 0; whole < 2; whole++) {
+        static council_decision d;
+        world *w = world_open(2, 20);
+        begins(w);
+        cut_pair(w, 0, 1, 1e6);
+        w->node[1].own.whole = whole;
+        world_run_for(w, WORLD_GIVE_UP - 5, NULL);
+        assert_true(w->node[1].up);
+        assert_int_equal(w->node[1].action, COUNCIL_WAIT);
+        const council *c = &w->node[1].c;
+        epoch_next(&d, w->now + 30, council_newest(c), &c->view, &c->rules);
+        assert_int_equal(d.action, COUNCIL_END);
+        assert_int_equal(d.saves, whole);
+        world_run_for(w, 15, NULL);
+        assert_int_equal(w->node[1].ends, 1);
+        assert_int_equal(w->node[1].code, ERR_UNAVAILABLE);
+        assert_int_equal(members(w), 1);  // the lower one goes on alone
+        steps_on(w);
+        world_close(w);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trace_1_an_aborted_sum),
+        cmocka_unit_test(trace_2_a_majority_starts_anew),
+        cmocka_unit_test(trace_3_another_run),
+        cmocka_unit_test(trace_4_councils_are_killed),
+        cmocka_unit_test(trace_4_it_keeps_its_promise),
+        cmocka_unit_test(trace_5_voters_stay),
+        cmocka_unit_test(trace_6_another_one_proposes),
+        cmocka_unit_test(trace_6_a_report_says_failed),
+        cmocka_unit_test(trace_7_the_leaver_goes_last),
+        cmocka_unit_test(trace_8_steps_are_heartbeats),
+        cmocka_unit_test(trace_8_who_works_refuses),
+        cmocka_unit_test(trace_8_no_loop_of_joins),
+        cmocka_unit_test(trace_8_nobody_joins_in_a_heal),
+        cmocka_unit_test(trace_9_four_fruitless_epochs),
+        cmocka_unit_test(trace_9_to_settle_is_no_step),
+        cmocka_unit_test(trace_10_over),
+        cmocka_unit_test(trace_11_a_vault_at_every_stage),
+        cmocka_unit_test(trace_12_all_living_ranks_give),
+        cmocka_unit_test(trace_13_torn_and_twice),
+        cmocka_unit_test(trace_14_first_a_seal),
+        cmocka_unit_test(trace_15_sealed_by_all),
+        cmocka_unit_test(trace_16_own_pauses),
+        cmocka_unit_test(trace_17_complete_over_the_members),
+        cmocka_unit_test(trace_18_all_leave),
+        cmocka_unit_test(trace_19_the_largest_message),
+        cmocka_unit_test(trace_20_it_saves_first),
+    };
+    return cmocka_run_group_tests_name("council traces", tests, NULL, NULL);
+}
