@@ -27,12 +27,11 @@ static bool say(council_decision *out, council_action action, const char *fmt, .
     return true;
 }
 
-// dst (=) "0 1 5". Returns dst.
+// dst (=) "nodes 0 1 5". Returns dst.
 static const char *names(char dst[COUNCIL_WHY], const node_set *s) {
-    size_t n = 0;
-    dst[0] = 0;
+    size_t n = (size_t)snprintf(dst, COUNCIL_WHY, set_count(s) == 0 ? "none" : set_count(s) == 1 ? "node" : "nodes");
     FOR_NODES(j, s)
-    if (n < 40) n += (size_t)snprintf(dst + n, COUNCIL_WHY - n, n ? " %d" : "%d", j);
+    if (n < 40) n += (size_t)snprintf(dst + n, COUNCIL_WHY - n, " %d", j);
     return dst;
 }
 
@@ -219,7 +218,7 @@ static bool heal(council_decision *out, const scene *s) {
     node_set members;
     if (!s->loss.any) return false;
     if (!council_enough(&s->living, s->r))
-        return say(out, COUNCIL_WAIT, "%.90s; of the voters only %s are heard", s->loss.why, names(text, &s->living));
+        return say(out, COUNCIL_WAIT, "%.90s; too few voters are heard: %s", s->loss.why, names(text, &s->living));
     if (!healed(s, &members))
         return say(out, COUNCIL_WAIT, "%.90s; what is left makes no world that fits", s->loss.why);
     say(out, COUNCIL_HEAL, "%s", s->loss.why);
@@ -241,11 +240,11 @@ static bool drain(council_decision *out, const scene *s) {
     if (set_empty(&leave) || !set_within(&s->r->members, &s->near)) return false;
     rest = set_less(s->r->members, &leave);
     if (set_empty(&rest) || !fits(s, &rest)) {
-        say(out, COUNCIL_STOP, "node %s leaves and the rest does not fit: all save and stop", names(text, &leave));
+        say(out, COUNCIL_STOP, "leaving: %s; the rest does not fit: all save and stop", names(text, &leave));
         go_on(out, s, RECORD_STOP);
         return true;
     }
-    say(out, COUNCIL_TURN, "node %s leaves", names(text, &leave));
+    say(out, COUNCIL_TURN, "leaving: %s", names(text, &leave));
     voters_follow(begin(out, s, RECORD_DRAIN, &rest));
     return true;
 }
@@ -259,7 +258,7 @@ static bool join(council_decision *out, const scene *s) {
     members = council_largest(s->v, pool, s->stay);
     added = set_less(members, &s->r->members);
     if (set_empty(&added) || !set_within(&s->r->members, &members)) return false;
-    say(out, COUNCIL_TURN, "node %s joins", names(text, &added));
+    say(out, COUNCIL_TURN, "joining: %s", names(text, &added));
     begin(out, s, RECORD_JOIN, &members);
     return true;
 }

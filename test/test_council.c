@@ -1,0 +1,694 @@
+// test/test_council.c: each decision of the council by itself, with the reason that it gives.
+#include "comm/team/council.h"
+#include "comm/team/council_heal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// --- a scene: node `me` of n, all of which hear each other and work --------------------------------------------------
+
+enum { ME_LIFE = 1000 };
+#define NOW 100.0
+
+typedef struct scene {
+    council_record r;
+    council_view v;
+    council_rules k;
+    council_decision d;
+} scene;
+
+static node_set first(int n) {
+    node_set s = {{0}};
+    for (int j = 0; j < n; j++) set_add(&s, j);
+    return s;
+}
+
+static void begin(scene *s, int n, int me) {
+    memset(s, 0, sizeof *s);
+    s->k = (council_rules){.dead_s = 2, .give_up_s = 40, .drain_s = 20, .min_ranks = 1, .lanes = 8, .run = "another"};
+    s->k.grid = (council_grid){0, 1, 1, 1}, s->k.fits[0] = 0x1FE;
+    s->r = (council_record){.run = "a run", .k = 4, .epoch = 4, .kind = RECORD_HEAL, .nodes = n, .high = 50};
+    s->r.members = s->r.voters = first(n);
+    s->r.grid = (council_grid){(uint16_t)n, 1, 1, 1}, s->r.lanes = 8, s->r.ranks = n;
+    council_view_open(&s->v, me, n, ME_LIFE + (uint64_t)me, 50);
+    for (int j = 0; j < n; j++) {
+        s->r.life[j] = ME_LIFE + (uint64_t)j, s->r.weight[j] = s->r.slots[j] = 1;
+        council_report says = {.hears = first(n), .state = COUNCIL_WORKING, .ready = true, .began = true, .slots = 1};
+        says.step = 60, says.sealed = 55;
+        council_hears(&s->v, NOW - 0.1, j, s->r.life[j], &s->r);
+        council_said(&s->v, NOW - 0.1, j, &says);
+        s->v.of[j].ranks_at = NOW - 0.1;
+    }
+    s->v.entered = 50, s->v.sealed_at = 51, s->v.worked_at = s->v.ran_at = s->v.need_at = NOW - 0.3;
+}
+
+static council_action next(scene *s) {
+    epoch_next(&s->d, NOW, &s->r, &s->v, &s->k);
+    return s->d.action;
+}
+
+static void is(scene *s, council_action action, const char *why) {
+    if (next(s) != action) fail_msg("action %d, expected %d: %s", s->d.action, action, s->d.why);
+    assert_string_equal(s->d.why, why);
+    if (s->d.proposes && s->d.next.fruitless < COUNCIL_FRUITLESS) assert_string_equal(s->d.next.why, why);
+}
+
+static void cut(scene *s, int a, int b) { set_drop(&s->v.of[b].says.hears, a); }
+static void silent(scene *s, int j, double since) {
+    s->v.of[j].at = s->v.of[j].said_at = s->v.of[j].ranks_at = NOW - since;
+    for (int i = 0; i < s->v.nodes; i++) cut(s, j, i);
+}
+
+// --- enough ----------------------------------------------------------------------------------------------------------
+
+static void two_majorities_share_a_node(void **state) {
+    (void)state;
+    council_record r = {.nodes = 5, .voters = first(5)};
+    for (int n = 1; n <= 5; n++) {
+        r.voters = first(n);
+        for (int w = 0; w < 1 << 2 * n; w++) {
+            for (int j = 0; j < n; j++) r.weight[j] = w >> 2 * j & 3;
+            for (uint64_t a = 0; a < 1u << n; a++) {
+                node_set one = {{a}}, other = {{~a & ((1u << n) - 1)}};
+                assert_false(council_enough(&one, &r) && council_enough(&other, &r));
+            }
+            assert_true(council_enough(&r.voters, &r));
+        }
+    }
+}
+
+static void rows_of_enough(void **state) {
+    (void)state;
+    static const struct {
+        uint16_t weight[4];
+        uint64_t voters, who;
+        bool enough;
+    } rows[] = {{{1, 1}, 3, 1, true},     {{1, 1}, 3, 2, false},       {{1, 1, 1}, 7, 6, true},
+                {{1, 1, 1}, 7, 1, false}, {{1, 1, 1, 1}, 15, 9, true}, {{1, 1, 1, 1}, 15, 6, false},
+                {{1, 3}, 3, 1, false},    {{1, 3}, 3, 2, true},        {{2, 1, 1}, 7, 1, true},
+                {{9, 1, 1}, 6, 1, false}, {{9, 1, 1}, 6, 3, true},     {{1, 1, 1}, 0, 7, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        council_record r = {.nodes = 4, .voters = {{rows[i].voters}}};
+        memcpy(r.weight, rows[i].weight, sizeof rows[i].weight);
+        assert_int_equal(council_enough(&(node_set){{rows[i].who}}, &r), rows[i].enough);
+    }
+}
+
+// --- lost ------------------------------------------------------------------------------------------------------------
+
+static void lost_is(scene *s, uint64_t nodes, const char *why) {
+    council_loss lost;
+    council_lost(&lost, NOW, &s->r, &s->v, s->k.dead_s);
+    assert_int_equal(lost.nodes.word[0], nodes);
+    assert_int_equal(lost.any, why != NULL);
+    if (why) assert_string_equal(lost.why, why);
+}
+
+static void who_is_lost(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), lost_is(&s, 0, NULL);
+    silent(&s, 2, 2.1);
+    lost_is(&s, 4, "node 2 has not been heard for 2.1 s, neither its council nor its ranks");
+    silent(&s, 2, 1.9), lost_is(&s, 0, NULL);
+    silent(&s, 2, 9), s.v.of[2].ranks_at = NOW - 1, lost_is(&s, 0, NULL);  // its council stands still
+    silent(&s, 2, 9), s.v.of[2].at = NOW - 1, lost_is(&s, 0, NULL);        // its ranks load
+    silent(&s, 2, 9), s.v.entered = NOW - 1, lost_is(&s, 0, NULL);         // the epoch has just begun
+    begin(&s, 3, 0), silent(&s, 2, 9), s.r.members.word[0] = 6, s.r.life[0] = 1;
+    lost_is(&s, 0, NULL);  // who is no member hears no ranks
+    begin(&s, 3, 0), s.v.of[1].life = 7;
+    lost_is(&s, 2, "node 1 has started anew: the life that record 4 names is over");
+    begin(&s, 3, 0), s.v.of[1].says.failed = true;
+    lost_is(&s, 0, "a rank of node 1 reports a failure");
+    s.v.of[1].epoch = 3, lost_is(&s, 0, NULL);  // in an epoch that is over
+    begin(&s, 3, 0), s.v.of[0].says.failed = true;
+    lost_is(&s, 0, "a rank of node 0 reports a failure");
+    begin(&s, 3, 0), s.v.of[1].life = 7, silent(&s, 1, 1), s.v.of[1].said_at = NOW - 9;
+    lost_is(&s, 0, NULL);  // an old message proves nothing
+}
+
+// --- what follows ----------------------------------------------------------------------------------------------------
+
+static void a_world_that_works_stays(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 1), is(&s, COUNCIL_STAY, "");
+    assert_false(s.d.proposes);
+    s.r.voters.word[0] = 3, s.v.sealed_at = NOW - 9.9, is(&s, COUNCIL_STAY, "");
+    begin(&s, 3, 1), s.r.members.word[0] = 5, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
+}
+
+static void a_loss_is_healed(void **state) {
+    (void)state;
+    scene s;
+    static const char why[] = "node 2 has not been heard for 2.1 s, neither its council nor its ranks";
+    begin(&s, 3, 1), silent(&s, 2, 2.1);
+    is(&s, COUNCIL_HEAL, why);
+    const council_record *n = &s.d.next;
+    assert_true(s.d.proposes && n->kind == RECORD_HEAL && n->k == 5 && n->epoch == 5);
+    assert_int_equal(n->members.word[0], 3);
+    assert_int_equal(n->voters.word[0], 7);
+    assert_int_equal(n->high, 60);
+    assert_int_equal(n->fruitless, 0);
+    assert_int_equal(n->grid.data, 2);
+    assert_int_equal(n->deal[0], 4);
+    assert_int_equal(n->deal[1], 4);
+    assert_int_equal(n->deal[2], 0);
+    assert_memory_equal(n->run, s.r.run, COUNCIL_RUN);
+    begin(&s, 3, 2), silent(&s, 0, 3), silent(&s, 1, 3);
+    is(&s, COUNCIL_WAIT,
+       "node 0 has not been heard for 3.0 s, neither its council nor its ranks; too few voters are heard: node 2");
+    begin(&s, 3, 1), silent(&s, 2, 2.1), s.k.min_ranks = 3;
+    is(&s, COUNCIL_WAIT,
+       "node 2 has not been heard for 2.1 s, neither its council nor its ranks; what is left makes no world that fits");
+}
+
+static void a_rank_that_failed_keeps_its_node(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 1), s.v.of[2].says.failed = true, s.v.of[2].says.slots = 0;
+    s.v.of[0].says.slots = 2;
+    is(&s, COUNCIL_HEAL, "a rank of node 2 reports a failure");
+    assert_int_equal(s.d.next.members.word[0], 7);
+    assert_int_equal(s.d.next.ranks, 3);
+    static const council_seat seats[] = {{0, 0}, {0, 1}, {1, 0}};
+    assert_memory_equal(s.d.next.seat, seats, sizeof seats);
+    assert_int_equal(s.d.next.slots[0], 2);
+    assert_int_equal(s.d.next.weight[0], 1);  // votes change only with the voters
+}
+
+static void a_new_life_is_named(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 1), s.v.of[2].life = 7, s.r.members.word[0] = 7;
+    is(&s, COUNCIL_HEAL, "node 2 has started anew: the life that record 4 names is over");
+    assert_int_equal(s.d.next.members.word[0], 3);
+    assert_int_equal(s.d.next.life[2], ME_LIFE + 2);
+    s.k.min_ranks = 3;  // nothing fits without it
+    is(&s, COUNCIL_HEAL, "node 2 has started anew: the life that record 4 names is over");
+    assert_int_equal(s.d.next.members.word[0], 7);
+    assert_int_equal(s.d.next.life[2], 7);
+    s.v.of[2].says.ready = false, assert_int_equal(next(&s), COUNCIL_WAIT);
+    s.v.of[2].says.ready = s.v.of[2].says.leaving = true, assert_int_equal(next(&s), COUNCIL_WAIT);
+}
+
+static void fruitless_epochs_are_counted(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 2, 0), s.r.high = 60, s.r.fruitless = 2, s.v.of[1].says.failed = true;
+    next(&s), assert_int_equal(s.d.next.fruitless, 3);
+    s.v.of[1].says.step = 61, next(&s), assert_int_equal(s.d.next.fruitless, 0);
+    assert_int_equal(s.d.next.high, 61);
+    s.v.of[1].says.step = 60, s.v.of[0].says.began = s.v.of[1].says.began = false;
+    next(&s), assert_int_equal(s.d.next.fruitless, 2);  // it has begun no step
+    s.r.fruitless = 3, s.v.of[1].says.began = true;
+    assert_int_equal(next(&s), COUNCIL_END);
+    assert_string_equal(s.d.why, "4 epochs in a row ended at step 60: a step kills whoever computes it");
+    assert_true(s.d.proposes && s.d.next.kind == RECORD_END && s.d.next.fruitless == 4 && s.d.next.epoch == 4);
+    s.v.of[1].epoch = 3, next(&s), assert_int_equal(s.d.action, COUNCIL_STAY);  // of an epoch that is over
+    s.r = s.d.next, s.r.kind = RECORD_END, snprintf(s.r.why, sizeof s.r.why, "why it ended");
+    is(&s, COUNCIL_END, "why it ended");
+    assert_int_equal(s.d.code, ERR_INTERNAL);
+    assert_false(s.d.proposes);
+}
+
+static void joins(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), s.r.members.word[0] = s.r.voters.word[0] = 3;
+    is(&s, COUNCIL_TURN, "joining: node 2");
+    assert_int_equal(s.d.next.kind, RECORD_JOIN);
+    assert_int_equal(s.d.next.members.word[0], 7);
+    assert_int_equal(s.d.next.voters.word[0], 3);
+    assert_int_equal(s.d.next.epoch, 5);
+    s.v.entered = NOW - 10, s.v.sealed_at = NOW - 9, is(&s, COUNCIL_STAY, "");
+    s.v.entered = NOW - 10.1, is(&s, COUNCIL_TURN, "joining: node 2");
+    s.v.sealed_at = COUNCIL_NEVER, is(&s, COUNCIL_STAY, "");
+    s.v.sealed_at = NOW - 9, cut(&s, 2, 1), is(&s, COUNCIL_STAY, "");  // 1 does not hear it
+    begin(&s, 3, 0), s.r.members.word[0] = 3, s.r.voters.word[0] = 3, s.v.of[2].says.ready = false;
+    is(&s, COUNCIL_STAY, "");
+    s.v.of[2].says.ready = s.v.of[2].says.leaving = true, is(&s, COUNCIL_STAY, "");
+    s.v.of[2].says.leaving = false, silent(&s, 1, 1), s.v.of[1].said_at = NOW - 3;
+    is(&s, COUNCIL_STAY, "");  // not while a member's council is silent
+}
+
+static void voters_settle(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), s.r.members.word[0] = 3, s.v.of[2].says.ready = false, s.v.of[1].says.slots = 3;
+    s.r.slots[1] = 3, s.v.sealed_at = NOW - 12;
+    is(&s, COUNCIL_SETTLE, "sealed for 12 s: the members vote from now on");
+    const council_record *n = &s.d.next;
+    assert_true(n->kind == RECORD_SETTLE && n->k == 5 && n->epoch == 4 && n->voters.word[0] == 3);
+    assert_int_equal(n->weight[1], 3);
+    assert_int_equal(n->high, 50);
+    uint8_t fence[COUNCIL_FENCE], before[COUNCIL_FENCE];
+    council_fence(fence, n), council_fence(before, &s.r);
+    assert_memory_equal(fence, before, COUNCIL_FENCE);
+    s.v.sealed_at = NOW - 10, is(&s, COUNCIL_STAY, "");
+    s.v.sealed_at = NOW - 12, s.v.of[1].said_at = NOW - 2, is(&s, COUNCIL_STAY, "");
+}
+
+static void drains(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), s.v.of[0].says.leaving = true, s.v.of[2].says.slots = 2;
+    is(&s, COUNCIL_TURN, "leaving: node 0");
+    const council_record *n = &s.d.next;
+    assert_true(n->kind == RECORD_DRAIN && n->members.word[0] == 6 && n->voters.word[0] == 6 && n->epoch == 5);
+    assert_int_equal(n->weight[2], 2);
+    assert_int_equal(n->ranks, 3);
+    s.k.min_ranks = 4;
+    is(&s, COUNCIL_STOP, "leaving: node 0; the rest does not fit: all save and stop");
+    assert_true(s.d.proposes && s.d.next.kind == RECORD_STOP && s.d.next.epoch == 4 && s.d.next.members.word[0] == 7);
+    s.k.min_ranks = 1, s.v.of[1].says.leaving = s.v.of[2].says.leaving = true;
+    is(&s, COUNCIL_STOP, "leaving: nodes 0 1 2; the rest does not fit: all save and stop");
+    begin(&s, 3, 0), s.v.of[0].says.leaving = true, s.v.of[1].said_at = NOW - 2;
+    is(&s, COUNCIL_STAY, "");  // not before all members are heard
+    begin(&s, 3, 0), s.v.of[0].says.leaving = s.v.of[1].says.failed = true;
+    assert_int_equal(next(&s), COUNCIL_HEAL);  // first things first
+    begin(&s, 3, 0), s.r.kind = RECORD_STOP, snprintf(s.r.why, sizeof s.r.why, "all leave");
+    is(&s, COUNCIL_STOP, "all leave");
+    assert_int_equal(s.d.code, ERR_INTERRUPTED);
+}
+
+static void the_leaver_goes(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), s.r.members.word[0] = s.r.voters.word[0] = 6, s.v.of[0].says.leaving = true, s.v.entered = NOW - 5;
+    is(&s, COUNCIL_END, "has left: every member goes on without this node");
+    assert_int_equal(s.d.code, ERR_OK);
+    s.v.of[2].k = 3, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
+    s.v.of[2].k = 4, s.v.of[2].says.state = COUNCIL_ENTERING, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
+    s.v.entered = NOW - 20, is(&s, COUNCIL_END, "has left: the others did not say in time that they go on");
+    begin(&s, 3, 0), s.r.members.word[0] = 6, s.v.of[0].says.leaving = true, s.v.entered = NOW - 5;
+    is(&s, COUNCIL_WAIT, "no member: waits to be taken in");  // it still votes
+}
+
+static void ends(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 2, 1), s.v.of[0].life = 7, s.v.of[1].says.whole = true;
+    is(&s, COUNCIL_END, "so many voters have started anew that no record can follow");
+    assert_true(s.d.code == ERR_UNAVAILABLE && s.d.saves && !s.d.proposes);
+    begin(&s, 2, 0), s.v.of[1].life = 7;
+    assert_int_equal(next(&s), COUNCIL_HEAL);  // half with the lowest
+    begin(&s, 2, 1), silent(&s, 0, 45), s.v.worked_at = NOW - 41;
+    is(&s, COUNCIL_END, "no world for 41 s: gives up");
+    assert_true(s.d.code == ERR_UNAVAILABLE && !s.d.saves);
+    s.v.worked_at = NOW - 40, assert_int_equal(next(&s), COUNCIL_WAIT);
+    s.v.worked_at = NOW - 41, s.r.voters.word[0] = 1;
+    assert_int_equal(next(&s), COUNCIL_WAIT);  // whoever does not vote waits to be taken in
+}
+
+static void cold_start(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0);
+    for (int j = 0; j < 3; j++) s.v.of[j].has_record = false;
+    epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_string_equal(s.d.why, "all 3 nodes hear each other and none has a record: a run begins");
+    const council_record *n = &s.d.next;
+    assert_true(s.d.action == COUNCIL_FORM && n->k == 1 && n->epoch == 1 && n->kind == RECORD_FORM && n->ranks == 3);
+    assert_true(n->members.word[0] == 7 && n->voters.word[0] == 7 && n->weight[2] == 1 && n->life[2] == ME_LIFE + 2);
+    assert_memory_equal(n->run, s.k.run, COUNCIL_RUN);
+    s.k.min_ranks = 4, epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_string_equal(s.d.why, "the slots of all nodes make no world that fits");
+    s.k.min_ranks = 1, cut(&s, 1, 2), epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_string_equal(s.d.why, "node 2 does not hear all others, or is not heard by all");
+    s.v.of[1].has_record = true, epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_string_equal(s.d.why, "node 1 has a record: waits to be taken in");
+    s.v.of[1].has_record = false, silent(&s, 1, 3), epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_string_equal(s.d.why, "waits for node 1: a run begins with all nodes");
+    s.v.of[0].says.leaving = true, epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_true(s.d.action == COUNCIL_END && s.d.code == ERR_OK);
+    begin(&s, 3, 1);
+    for (int j = 0; j < 3; j++) s.v.of[j].has_record = false;
+    epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_string_equal(s.d.why, "node 0 forms the first record");
+    assert_int_equal(s.d.action, COUNCIL_WAIT);
+}
+
+// --- the world to come -----------------------------------------------------------------------------------------------
+
+static void widths(void **state) {
+    (void)state;
+    council_rules k = {.min_ranks = 4, .lanes = 8, .grid = {0, 2, 1, 1}, .fits = {(1 << 8) - 2}};
+    static const int rows[][2] = {{0, 0}, {3, 0}, {4, 2}, {5, 2}, {15, 7}, {16, 7}, {100, 7}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_int_equal(council_width(&k, rows[i][0]), rows[i][1]);
+    k.fits[0] = 1 << 1 | 1 << 3;
+    assert_int_equal(council_width(&k, 16), 3);
+    assert_int_equal(council_width(&k, 4), 0);  // 2 would be below min_ranks
+    k.fits[0] = ~0u, assert_int_equal(council_width(&k, 100), 8);
+    k.grid = (council_grid){0, 2, 2, 2}, assert_int_equal(council_width(&k, 17), 2);
+    k = (council_rules){.lanes = TEAM_RANKS_MAX, .grid = {0, 1, 1, 1}};
+    k.fits[TEAM_RANKS_MAX / 64] = 1, assert_int_equal(council_width(&k, TEAM_RANKS_MAX), TEAM_RANKS_MAX);
+}
+
+static int slots_of(const council_view *v, uint64_t who, int n) {
+    int slots = 0;
+    for (int j = 0; j < n; j++) slots += who >> j & 1 ? v->of[j].says.slots : 0;
+    return slots;
+}
+
+// Among sets of nodes a, b with as many slots: does a come first? The one with the lowest nodes.
+static bool comes_first(uint64_t a, uint64_t b) {
+    uint64_t differ = a ^ b;
+    return differ && (a & (differ & -differ));
+}
+
+static uint64_t largest_by_trial(const council_view *v, int n, uint64_t pool, uint64_t must) {
+    uint64_t best = 0;
+    for (uint64_t s = 1; s < 1u << n; s++) {
+        bool right = !(s & ~pool) && (!must || (s & must));
+        for (int a = 0; a < n; a++)
+            for (int b = 0; b < a; b++) right &= !(s >> a & 1 && s >> b & 1) || council_both(v, a, b);
+        int more = slots_of(v, s, n) - slots_of(v, best, n);
+        if (right && (!best || more > 0 || (more == 0 && comes_first(s, best)))) best = s;
+    }
+    return best;
+}
+
+static void the_largest_set(void **state) {
+    (void)state;
+    static council_view v;
+    srand(7);
+    for (int trial = 0; trial < 4000; trial++) {
+        int n = 1 + trial % 8;
+        council_view_open(&v, 0, n, 1, 0);
+        for (int a = 0; a < n; a++) {
+            v.of[a].says.hears = first(n), v.of[a].says.slots = 1 + (trial % 3 ? 0 : rand() % 3);
+            for (int b = 0; b < n; b++)
+                if (rand() % 4 == 0) set_drop(&v.of[a].says.hears, b);
+        }
+        node_set pool = {{(uint64_t)rand() & ((1u << n) - 1)}}, must = {{(uint64_t)rand() & pool.word[0]}};
+        if (trial % 2) must.word[0] = 0;
+        assert_int_equal(council_largest(&v, pool, must).word[0], largest_by_trial(&v, n, pool.word[0], must.word[0]));
+    }
+}
+
+// 256 nodes, each of which does not hear some others: a large set is found in bounded time.
+static void the_largest_set_of_many(void **state) {
+    (void)state;
+    static council_view v;
+    srand(8);
+    council_view_open(&v, 0, COUNCIL_NODES, 1, 0);
+    for (int a = 0; a < COUNCIL_NODES; a++) {
+        v.of[a].says.hears = first(COUNCIL_NODES), v.of[a].says.slots = 4;
+        for (int i = 0; i < 8; i++) set_drop(&v.of[a].says.hears, rand() % COUNCIL_NODES);
+    }
+    node_set all = first(COUNCIL_NODES), best = council_largest(&v, all, (node_set){{0}});
+    assert_true(set_count(&best) >= 40);
+    FOR_NODES(a, &best)
+    FOR_NODES(b, &best) assert_true(a == b || council_both(&v, a, b));
+}
+
+static void who_proposes(void **state) {
+    (void)state;
+    scene s;
+    for (int me = 0; me < 3; me++) {
+        begin(&s, 4, me), silent(&s, 3, 3), next(&s);
+        double wait = COUNCIL_OTHER_S + COUNCIL_PLACE_S * me;
+        s.v.need_at = NOW - 0.1;
+        assert_int_equal(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k), me == 0);
+        s.v.need_at = NOW - wait + 0.01;
+        assert_int_equal(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k), me == 0);
+        s.v.need_at = NOW - wait - 0.01;
+        assert_true(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));
+        assert_false(council_proposes(&s.d, NOW, NOW - wait + 0.01, &s.r, &s.v, &s.k));  // it just did
+    }
+    begin(&s, 4, 1), silent(&s, 3, 3), next(&s), s.d.next.members.word[0] = 6;
+    assert_true(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));  // the lowest of the world to come
+    s.r.voters.word[0] = 5;
+    assert_false(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));  // who does not vote does not propose
+    s.r.voters.word[0] = 7, s.v.life = 7;
+    assert_false(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));
+}
+
+static void who_works(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), assert_true(council_works(NOW, &s.r, &s.v, &s.k));
+    s.v.of[2].ranks_at = NOW - 2, assert_false(council_works(NOW, &s.r, &s.v, &s.k));
+    begin(&s, 3, 0), s.v.of[0].says.failed = true, assert_false(council_works(NOW, &s.r, &s.v, &s.k));
+    begin(&s, 3, 0), s.r.members.word[0] = 6, assert_false(council_works(NOW, &s.r, &s.v, &s.k));
+    begin(&s, 3, 0), s.v.life = 7, assert_false(council_works(NOW, &s.r, &s.v, &s.k));
+}
+
+// --- a view ----------------------------------------------------------------------------------------------------------
+
+static void the_back_off(void **state) {
+    (void)state;
+    council_view v;
+    council_view_open(&v, 0, 2, 1, 0);
+    assert_true(council_back_off(&v, 100) == 0);
+    static const double wait[] = {10, 30, 90, 270, 600, 600};
+    for (int i = 0; i < 6; i++) {
+        v.put_out[v.exiles++ % COUNCIL_EXILES] = 100 + i;
+        assert_true(council_back_off(&v, 100 + i) == wait[i]);
+    }
+    assert_true(council_back_off(&v, 699.5) == 5.5);
+    assert_true(council_back_off(&v, 704.5) == 0);  // once in ten minutes
+}
+
+static void who_is_put_out_waits(void **state) {
+    (void)state;
+    scene s;
+    council_report own = {.ready = true, .slots = 1, .sealed = -1};
+    begin(&s, 3, 2);
+    council_record next = s.r;
+    next.k = next.epoch = 5, next.members.word[0] = 3;
+    council_taken(&s.v, NOW, &next, 4, true);
+    assert_int_equal(s.v.exiles, 1);
+    assert_true(s.v.entered == NOW && s.v.sealed_at == COUNCIL_NEVER);
+    council_own(&s.v, NOW + 9.9, &next, &own, 2), assert_false(s.v.of[2].says.ready);
+    council_own(&s.v, NOW + 10, &next, &own, 2), assert_true(s.v.of[2].says.ready);
+    begin(&s, 3, 2), s.v.of[2].says.leaving = true, council_taken(&s.v, NOW, &next, 4, true);
+    assert_int_equal(s.v.exiles, 0);  // it wanted to
+    begin(&s, 3, 2), next.epoch = 4, council_taken(&s.v, NOW, &next, 4, true);
+    assert_true(s.v.entered == 50 && s.v.sealed_at == 51);  // the epoch goes on
+}
+
+static void a_report_of_another_life_counts_no_more(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0);
+    council_hears(&s.v, NOW, 1, 7, NULL);
+    assert_false(s.v.of[1].has_record);
+    assert_false(set_has(&(node_set){{council_near(&s.v, NOW, 2).word[0]}}, 1));
+    assert_int_equal(s.v.of[1].says.slots, 0);
+    assert_int_equal(s.v.of[1].life, 7);
+}
+
+static void a_seal_of_all(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), s.v.sealed_at = COUNCIL_NEVER;
+    council_report own = s.v.of[0].says;
+    s.v.of[2].says.sealed = -1, council_own(&s.v, NOW, &s.r, &own, 2), assert_true(s.v.sealed_at < 0);
+    s.v.of[2].says.sealed = 0, s.v.of[2].epoch = 3, council_own(&s.v, NOW, &s.r, &own, 2);
+    assert_true(s.v.sealed_at < 0);  // of an epoch that is over
+    s.v.of[2].epoch = 4, council_own(&s.v, NOW, &s.r, &own, 2), assert_true(s.v.sealed_at == NOW);
+    council_own(&s.v, NOW + 1, &s.r, &own, 2), assert_true(s.v.sealed_at == NOW);
+    silent(&s, 1, 2), council_own(&s.v, NOW, &s.r, &own, 2);
+    assert_int_equal(s.v.of[0].says.hears.word[0], 5);
+}
+
+// --- votes -----------------------------------------------------------------------------------------------------------
+
+static void a_voter_answers(void **state) {
+    (void)state;
+    static vote_page p;
+    static council_record value;
+    council_message answer, m = {.type = COUNCIL_PREPARE, .node = 1, .ballot = {2, 1}};
+    memset(&p, 0, sizeof p);
+    assert_true(council_vote(&p, &answer, &m, "works"));
+    assert_int_equal(answer.type, COUNCIL_REFUSED);
+    assert_string_equal(answer.why, "works");
+    assert_int_equal(p.promised.round, 0);
+    assert_true(council_vote(&p, &answer, &m, NULL));
+    assert_true(answer.type == COUNCIL_PROMISE && !answer.value && ballot_same(p.promised, m.ballot));
+    assert_true(council_vote(&p, &answer, &m, NULL));  // once only
+    assert_true(answer.type == COUNCIL_REFUSED && ballot_same(answer.accepted, m.ballot));
+    m.type = COUNCIL_ACCEPT, m.ballot = (council_ballot){2, 0}, m.value = &value, value.k = 9;
+    assert_true(council_vote(&p, &answer, &m, "works"));
+    assert_true(answer.type == COUNCIL_REFUSED && !p.has_value);
+    m.ballot = (council_ballot){2, 1};
+    assert_true(council_vote(&p, &answer, &m, "works"));  // once promised, it does not ask again
+    assert_true(answer.type == COUNCIL_ACCEPTED && p.has_value && p.value.k == 9);
+    m = (council_message){.type = COUNCIL_PREPARE, .ballot = {3, 0}};
+    assert_true(council_vote(&p, &answer, &m, NULL));
+    assert_true(answer.type == COUNCIL_PROMISE && answer.value == &p.value && answer.accepted.round == 2);
+    m = (council_message){.type = COUNCIL_ACCEPT, .ballot = {7, 0}, .value = &value};  // without its promise
+    assert_true(council_vote(&p, &answer, &m, NULL));
+    assert_true(answer.type == COUNCIL_ACCEPTED && p.promised.round == 7 && p.accepted.round == 7);
+    assert_false(council_vote(&p, &answer, &(council_message){.type = COUNCIL_ACCEPTED}, NULL));
+}
+
+static void a_proposer_counts(void **state) {
+    (void)state;
+    static vote_page p;
+    static council_bid b;
+    static council_record want, old[2];
+    council_message out, own, m;
+    memset(&p, 0, sizeof p), memset(&b, 0, sizeof b);
+    p.has_record = true, p.record.voters = first(5), p.record.nodes = 5;
+    for (int j = 0; j < 5; j++) p.record.weight[j] = 1;
+    want.k = 2, old[0].k = 20, old[1].k = 21;
+    p.promised = (council_ballot){3, 4}, b.refused = 6;
+    bid_open(&b, &p, &out, &own, 0, &want);
+    assert_true(out.type == COUNCIL_PREPARE && out.ballot.round == 7 && p.promised.round == 7);
+    assert_int_equal(bid_take(&b, &p, &out, &own), BID_NOTHING);
+    assert_int_equal(bid_take(&b, &p, &out, &own), BID_NOTHING);  // twice is once
+    m = (council_message){.type = COUNCIL_PROMISE, .node = 1, .ballot = {6, 0}};
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    m.ballot.round = 7, m.accepted = (council_ballot){5, 1}, m.value = &old[1];
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    m.node = 2, m.accepted = (council_ballot){4, 4}, m.value = &old[0];
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_ASK);
+    assert_true(out.type == COUNCIL_ACCEPT && out.value->k == 21);  // the highest ballot's, not the own
+    m.node = 3, m.accepted = (council_ballot){6, 0};
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    assert_int_equal(b.value.k, 21);  // what was asked for stays
+    m = (council_message){.type = COUNCIL_ACCEPTED, .node = 0, .ballot = {7, 0}};
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    m.node = 4, assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    m.node = 1, m.ballot.round = 6, assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    m.ballot.round = 7, assert_int_equal(bid_take(&b, &p, &out, &m), BID_DECIDED);
+    m = (council_message){.type = COUNCIL_REFUSED, .node = 4, .ballot = {7, 0}, .accepted = {99, 4}};
+    bid_take(&b, &p, &out, &m), bid_open(&b, &p, &out, &own, 0, &want);
+    assert_int_equal(b.ballot.round, 100);
+    b.open = false, m = (council_message){.type = COUNCIL_PROMISE, .node = 1, .ballot = {100, 0}};
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+}
+
+static void a_record_is_taken(void **state) {
+    (void)state;
+    static vote_page p;
+    static council_record r;
+    memset(&p, 0, sizeof p);
+    r.k = 1, r.life[2] = 77;
+    assert_false(council_adopt(&p, &r, 2, 78));  // record 1 names another life
+    assert_true(council_adopt(&p, &r, 2, 77));
+    p.has_value = true, p.promised = p.accepted = (council_ballot){4, 1};
+    assert_false(council_adopt(&p, &r, 2, 77));
+    r.k = 3, r.life[2] = 1;
+    assert_true(council_adopt(&p, &r, 2, 77));
+    assert_true(!p.has_value && p.promised.round == 0 && p.accepted.round == 0 && p.record.k == 3);
+    r.k = 9, r.run[3] = 1;
+    assert_false(council_adopt(&p, &r, 2, 77));
+}
+
+// Only the lives that the record names vote; its only voter decides alone, and tells all.
+static void votes_of_other_lives(void **state) {
+    (void)state;
+    static council c;
+    static council_outbox out;
+    static council_record want;
+    scene s;
+    vote_page page = {.has_record = true};
+    begin(&s, 3, 0), page.record = s.r;
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW);
+    want = s.r, want.k = want.epoch = 5, want.members.word[0] = 5;
+    out.count = 0, council_propose(&c, &out, NOW, &want);
+    assert_int_equal(out.out[0].m.type, COUNCIL_PREPARE);
+    council_message m = {.type = COUNCIL_PROMISE, .node = 1, .life = 7, .newest = &s.r, .ballot = c.bid.ballot};
+    council_take(&c, &out, NOW, &m), assert_int_equal(out.count, 0);
+    m.life = ME_LIFE + 1, council_take(&c, &out, NOW, &m);
+    assert_true(out.count == 1 && out.out[0].to == -1 && out.out[0].m.type == COUNCIL_ACCEPT);
+    m.type = COUNCIL_ACCEPTED, m.node = 2, m.life = 7;
+    council_take(&c, &out, NOW, &m), assert_int_equal(council_newest(&c)->k, 4);
+    m.life = ME_LIFE + 2, council_take(&c, &out, NOW, &m), assert_int_equal(council_newest(&c)->k, 5);
+    assert_true(out.took && out.count == 1 && out.out[0].m.type == COUNCIL_REPORT && out.out[0].m.newest->k == 5);
+    page.record.voters.word[0] = 1;
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW);
+    out.count = 0, council_propose(&c, &out, NOW, &want);
+    assert_int_equal(council_newest(&c)->k, 5);
+    assert_true(out.count == 1 && out.out[0].m.type == COUNCIL_REPORT);
+    c.view.life = 3, m = (council_message){.type = COUNCIL_PREPARE, .node = 2, .life = ME_LIFE + 2, .newest = &want};
+    m.ballot.round = 99, council_take(&c, &out, NOW, &m), assert_int_equal(out.count, 0);  // another life of its own
+}
+
+// --- state -----------------------------------------------------------------------------------------------------------
+
+static void moves_are_shared(void **state) {
+    (void)state;
+    heal_holding of[9];
+    const heal_want wants[] = {{4, 0, 4}, {0, 0, 4}, {5, 2, 1}};
+    heal_move move[9];
+    heal_plan p;
+    for (int i = 0; i < 4; i++) of[i] = (heal_holding){i, 0, 4, 8, i % 2 == 0, false, i % 2};
+    assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_OK);
+    assert_string_equal(p.why, "continues after step 8, the newest whose 4 parts are all there, each twice");
+    assert_int_equal(p.moves, 9);
+    for (int i = 0; i < 4; i++) assert_true(move[i].part == i && move[i].from == i && move[i].to == 4);
+    for (int i = 4; i < 8; i++) assert_true(move[i].from == 0 && move[i].to == 0);
+    assert_true(move[8].part == 2 && move[8].from == 0 && move[8].to == 5);
+    assert_int_equal(heal_choose(&p, move, 8, of, 4, 4, wants, 3), ERR_INTERNAL);
+    of[0].count = 5, assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_INTERNAL);
+    of[0].count = 4, of[0].first = -1, assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_INTERNAL);
+    of[0].first = 0, of[1].sealed = false, of[2].live = false, of[3].torn = true, of[0].first = 1, of[0].count = 3;
+    assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_OK);
+    assert_int_equal(p.step, -1);
+    assert_int_equal(p.moves, 0);
+    assert_string_equal(p.why, "no step has all its parts in memory: all load from disk");
+}
+
+// One holder that has a part twice, in use and as a copy, is one holder.
+static void twice_is_two_holders(void **state) {
+    (void)state;
+    const heal_holding of[] = {{0, 0, 2, 8, true, false, false}, {0, 0, 2, 8, false, false, true},
+                               {1, 0, 1, 7, true, false, false}, {1, 1, 1, 7, false, false, true},
+                               {2, 0, 2, 7, true, false, false}, {3, 0, 2, 6, true, false, false}};
+    heal_plan p;
+    assert_int_equal(heal_choose(&p, NULL, 0, of, 6, 2, NULL, 0), ERR_OK);
+    assert_true(p.step == 7 && p.twice);
+    assert_int_equal(heal_choose(&p, NULL, 0, of, 4, 2, NULL, 0), ERR_OK);
+    assert_true(p.step == 8 && !p.twice);
+    assert_string_equal(p.why, "continues after step 8, the newest whose 2 parts are all there");
+    heal_holding many[HEAL_STEPS + 1];
+    for (int i = 0; i <= HEAL_STEPS; i++) many[i] = (heal_holding){0, 0, 1, i, true, false, false};
+    assert_int_equal(heal_choose(&p, NULL, 0, many, HEAL_STEPS, 1, NULL, 0), ERR_OK);
+    assert_int_equal(p.step, HEAL_STEPS - 1);
+    assert_int_equal(heal_choose(&p, NULL, 0, many, HEAL_STEPS + 1, 1, NULL, 0), ERR_INTERNAL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_majorities_share_a_node),
+        cmocka_unit_test(rows_of_enough),
+        cmocka_unit_test(who_is_lost),
+        cmocka_unit_test(a_world_that_works_stays),
+        cmocka_unit_test(a_loss_is_healed),
+        cmocka_unit_test(a_rank_that_failed_keeps_its_node),
+        cmocka_unit_test(a_new_life_is_named),
+        cmocka_unit_test(fruitless_epochs_are_counted),
+        cmocka_unit_test(joins),
+        cmocka_unit_test(voters_settle),
+        cmocka_unit_test(drains),
+        cmocka_unit_test(the_leaver_goes),
+        cmocka_unit_test(ends),
+        cmocka_unit_test(cold_start),
+        cmocka_unit_test(widths),
+        cmocka_unit_test(the_largest_set),
+        cmocka_unit_test(the_largest_set_of_many),
+        cmocka_unit_test(who_proposes),
+        cmocka_unit_test(who_works),
+        cmocka_unit_test(the_back_off),
+        cmocka_unit_test(who_is_put_out_waits),
+        cmocka_unit_test(a_report_of_another_life_counts_no_more),
+        cmocka_unit_test(a_seal_of_all),
+        cmocka_unit_test(a_voter_answers),
+        cmocka_unit_test(a_proposer_counts),
+        cmocka_unit_test(a_record_is_taken),
+        cmocka_unit_test(votes_of_other_lives),
+        cmocka_unit_test(moves_are_shared),
+        cmocka_unit_test(twice_is_two_holders),
+    };
+    return cmocka_run_group_tests_name("council", tests, NULL, NULL);
+}

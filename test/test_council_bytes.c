@@ -1,0 +1,250 @@
+// test/test_council_bytes.c: messages, records and the vote page as bytes. What comes back is what was written; what is
+// cut off or damaged is refused, or is exactly what other bytes would have been written as.
+#include "base/le.h"
+#include "test/support/council_messages.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static uint8_t bytes[COUNCIL_MESSAGE_BYTES], again[COUNCIL_MESSAGE_BYTES];
+static council_room from, to;
+static council_message m, read;
+
+static size_t example(council_type type) {
+    example_message(&m, &from, type);
+    size_t n = council_pack(bytes, sizeof bytes, &m);
+    assert_true(n > 0);
+    return n;
+}
+
+static void every_message_comes_back(void **state) {
+    (void)state;
+    for (int type = 0; type < COUNCIL_TYPES; type++) {
+        size_t n = example((council_type)type);
+        assert_int_equal(council_unpack(&read, &to, bytes, n), ERR_OK);
+        assert_int_equal(read.type, type);
+        assert_int_equal(read.node, 2);
+        assert_int_equal(read.life, 77);
+        assert_memory_equal(read.newest, m.newest, sizeof *m.newest);
+        assert_int_equal(read.value != NULL, m.value != NULL);
+        if (m.value) assert_memory_equal(read.value, m.value, sizeof *m.value);
+        assert_true(ballot_same(read.ballot, m.ballot) && ballot_same(read.accepted, m.accepted));
+        assert_memory_equal(&read.report, &m.report, sizeof m.report);
+        assert_string_equal(read.why, m.why);
+        assert_int_equal(council_pack(again, sizeof again, &read), n);
+        assert_memory_equal(again, bytes, n);
+    }
+    example(COUNCIL_REPORT);
+    m.newest = NULL;  // of a node that is OUT
+    assert_int_equal(council_unpack(&read, &to, bytes, council_pack(bytes, sizeof bytes, &m)), ERR_OK);
+    assert_null(read.newest);
+}
+
+// The bytes themselves: other builds read them.
+static void the_bytes_are_these(void **state) {
+    (void)state;
+    static const uint8_t head[] = {0, 0, 0, 0, COUNCIL_VERSION, COUNCIL_REPORT, 2, 0, 77, 0, 0, 0, 0, 0, 0, 0, 1};
+    static const uint8_t tail[] = {3, 5, 2, 0, 0x9C, 1, 0, 0, 0, 0, 0, 0, 0x90, 1, 0, 0, 0, 0, 0, 0, 0xDC, 5, 0, 0};
+    size_t n = example(COUNCIL_REPORT);
+    assert_int_equal(le32_get(bytes), n);
+    assert_memory_equal(bytes + 4, head + 4, sizeof head - 4);
+    assert_memory_equal(bytes + 17, "a run of sixteen", 16);
+    assert_memory_equal(bytes + n - sizeof tail, tail, sizeof tail);
+}
+
+static void no_room(void **state) {
+    (void)state;
+    for (int type = 0; type < COUNCIL_TYPES; type++) {
+        size_t n = example((council_type)type);
+        for (size_t room = 0; room < n; room++) assert_int_equal(council_pack(again, room, &m), 0);
+        assert_int_equal(council_pack(again, n, &m), n);
+    }
+}
+
+// Of its own size in memory, so that a sanitizer sees a byte too far.
+static err_t read_exact(const uint8_t *src, size_t n) {
+    uint8_t *exact = malloc(n ? n : 1);
+    memcpy(exact, src, n);
+    err_t rc = council_unpack(&read, &to, exact, n);
+    free(exact);
+    return rc;
+}
+
+static void cut_off(void **state) {
+    (void)state;
+    for (int type = 0; type < COUNCIL_TYPES; type++) {
+        size_t n = example((council_type)type);
+        for (size_t cut = 0; cut < n; cut++) {
+            memcpy(again, bytes, n);
+            assert_int_equal(read_exact(again, cut), ERR_DATA);
+            le32_put(again, (uint32_t)cut);  // the length agrees with what is there
+            assert_int_equal(read_exact(again, cut), ERR_DATA);
+        }
+        le32_put(bytes, (uint32_t)n + 1);
+        assert_int_equal(read_exact(bytes, n + 1), ERR_DATA);
+    }
+}
+
+static void damaged(void **state) {
+    (void)state;
+    static uint8_t was[COUNCIL_MESSAGE_BYTES];
+    for (int type = 0; type < COUNCIL_TYPES; type++) {
+        size_t n = example((council_type)type);
+        memcpy(was, bytes, n);
+        for (size_t at = 0; at < n; at++)
+            for (int bit = 0; bit < 8; bit++) {
+                was[at] ^= (uint8_t)(1 << bit);
+                if (read_exact(was, n) == ERR_OK) {
+                    assert_int_equal(council_pack(again, sizeof again, &read), n);
+                    assert_memory_equal(again, was, n);
+                }
+                was[at] ^= (uint8_t)(1 << bit);
+            }
+    }
+}
+
+// --- what no council writes ------------------------------------------------------------------------------------------
+
+static void refused(const council_record *r, const char *why) {
+    council_record back;
+    size_t used;
+    size_t n = record_pack(bytes, sizeof bytes, r);
+    assert_true(n > 0);
+    if (record_unpack(&back, bytes, n, &used) != ERR_DATA) fail_msg("%s is taken", why);
+}
+
+#define REFUSED(change, why) \
+    do { \
+        example_record(&r); \
+        change; \
+        refused(&r, why); \
+    } while (0)
+
+static void records_that_do_not_fit_together(void **state) {
+    (void)state;
+    council_record r;
+    REFUSED(r.k = r.epoch = 0, "record 0");
+    REFUSED(r.epoch = 5, "an epoch that has not begun");
+    REFUSED(r.epoch = 3, "an older epoch without its fence");
+    REFUSED(r.fence[31] = 1, "a fence of another record in the one that begins the epoch");
+    REFUSED(r.members.word[0] = 0, "a world without members");
+    REFUSED(r.voters.word[0] = 0, "a record on which nobody votes");
+    REFUSED(r.members.word[0] = 13, "a member beyond the nodes");
+    REFUSED(r.voters.word[3] = 1, "a voter beyond the nodes");
+    REFUSED(r.high = -1, "a step below 0");
+    REFUSED(r.fruitless = COUNCIL_FRUITLESS + 1, "more fruitless epochs than end a run");
+    REFUSED(r.kind = RECORD_KINDS, "an unknown kind");
+    REFUSED(r.nodes = COUNCIL_NODES + 1, "more nodes than there can be");
+    REFUSED(r.deal[1] = 4, "more lanes than there are");
+    REFUSED(r.seat[1].node = 1, "a seat of no member");
+    REFUSED(r.seat[3].slot = 2, "a seat that the node does not have");
+    REFUSED(r.seat[1].slot = 0, "a seat given twice");
+    REFUSED(r.seat[2].node = 0, "seats out of order");
+    REFUSED(r.grid.tensor = 0; r.ranks = 0; r.spares = 4, "a world without ranks");
+    example_record(&r);
+    council_record back;
+    size_t used, n = record_pack(bytes, sizeof bytes, &r);
+    bytes[16 + 8 + 8 + 32 + 2] = 0;  // in the reason
+    assert_int_equal(record_unpack(&back, bytes, n, &used), ERR_DATA);
+}
+
+static void messages_that_do_not_fit_together(void **state) {
+    (void)state;
+    example(COUNCIL_ACCEPT);
+    from.value.k = from.newest.k, memset(from.value.fence, 0, COUNCIL_FENCE), from.value.epoch = from.value.k;
+    assert_int_equal(read_exact(bytes, council_pack(bytes, sizeof bytes, &m)), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "its value does not follow its record"));
+    example(COUNCIL_ACCEPT);
+    from.value.run[0] ^= 1;
+    assert_int_equal(read_exact(bytes, council_pack(bytes, sizeof bytes, &m)), ERR_DATA);
+    example(COUNCIL_ACCEPT);
+    m.value = NULL;
+    assert_int_equal(read_exact(bytes, council_pack(bytes, sizeof bytes, &m)), ERR_DATA);
+    example(COUNCIL_FORMED);
+    from.newest.k = from.newest.epoch = 2;
+    assert_int_equal(read_exact(bytes, council_pack(bytes, sizeof bytes, &m)), ERR_DATA);
+    example(COUNCIL_REPORT);
+    m.life = 0;
+    assert_int_equal(read_exact(bytes, council_pack(bytes, sizeof bytes, &m)), ERR_DATA);
+    size_t n = example(COUNCIL_REPORT);
+    bytes[4] = 2;
+    assert_int_equal(read_exact(bytes, n), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "version 2, expected 1"));
+}
+
+// --- the fence -------------------------------------------------------------------------------------------------------
+
+static void the_fence(void **state) {
+    (void)state;
+    council_record r, next;
+    uint8_t a[COUNCIL_FENCE], b[COUNCIL_FENCE];
+    example_record(&r), example_next(&next);
+    council_fence(a, &r), council_fence(b, &next);
+    assert_memory_equal(a, b, COUNCIL_FENCE);  // who votes is nothing to ranks
+    r.life[2]++;
+    council_fence(b, &r);
+    assert_memory_not_equal(a, b, COUNCIL_FENCE);
+}
+
+// --- the vote page ---------------------------------------------------------------------------------------------------
+
+static void the_page_comes_back(void **state) {
+    (void)state;
+    static uint8_t memory[VOTE_PAGE_BYTES];
+    static vote_page p, back;
+    memset(memory, 0, sizeof memory);
+    assert_int_equal(vote_page_read(&back, memory), ERR_OK);
+    assert_false(back.has_record || back.has_value);
+    for (int turn = 0; turn < 3; turn++) {
+        example_page(&p);
+        p.promised.round += (uint64_t)turn;
+        vote_page_write(memory, &p);
+        assert_int_equal(vote_page_read(&back, memory), ERR_OK);
+        assert_memory_equal(&back.record, &p.record, sizeof p.record);
+        assert_memory_equal(&back.value, &p.value, sizeof p.value);
+        assert_true(ballot_same(back.promised, p.promised) && ballot_same(back.accepted, p.accepted));
+    }
+}
+
+// A council is killed while it writes: all bytes but the word that says which copy counts may be anything.
+static void a_torn_page(void **state) {
+    (void)state;
+    static uint8_t memory[VOTE_PAGE_BYTES], later[VOTE_PAGE_BYTES];
+    static vote_page p, back;
+    memset(memory, 0, sizeof memory);
+    example_page(&p);
+    for (int turn = 0; turn < 4; turn++) {
+        p.promised.round++;
+        vote_page_write(memory, &p);
+        memcpy(later, memory, sizeof memory);
+        example_page(&back);
+        back.promised.round = 1000;
+        vote_page_write(later, &back);
+        memcpy(later, memory, 8);
+        assert_int_equal(vote_page_read(&back, later), ERR_OK);
+        assert_int_equal(back.promised.round, p.promised.round);
+    }
+    memory[8] = memory[8 + (VOTE_PAGE_BYTES - 8) / 2] = 2;  // a value and no record
+    assert_int_equal(vote_page_read(&back, memory), ERR_DATA);
+    memory[8] = memory[8 + (VOTE_PAGE_BYTES - 8) / 2] = 0xFF;
+    assert_int_equal(vote_page_read(&back, memory), ERR_DATA);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_message_comes_back),
+        cmocka_unit_test(the_bytes_are_these),
+        cmocka_unit_test(no_room),
+        cmocka_unit_test(cut_off),
+        cmocka_unit_test(damaged),
+        cmocka_unit_test(records_that_do_not_fit_together),
+        cmocka_unit_test(messages_that_do_not_fit_together),
+        cmocka_unit_test(the_fence),
+        cmocka_unit_test(the_page_comes_back),
+        cmocka_unit_test(a_torn_page),
+    };
+    return cmocka_run_group_tests_name("council bytes", tests, NULL, NULL);
+}
