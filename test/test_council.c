@@ -584,6 +584,34 @@ static void a_record_is_taken(void **state) {
     assert_false(council_adopt(&p, &r, 2, 77));
 }
 
+// A HEAL is not asked for before all that are to be members have promised, if they vote.
+static void members_of_a_heal_promise(void **state) {
+    (void)state;
+    static vote_page p;
+    static council_bid b;
+    scene s;
+    council_message out, own, m = {.type = COUNCIL_PROMISE, .node = 1};
+    for (int i = 0; i < 4; i++) {
+        begin(&s, 4, 0), silent(&s, 3, 3), next(&s);
+        memset(&p, 0, sizeof p), memset(&b, 0, sizeof b);
+        p.has_record = true, p.record = s.r;
+        if (i == 1) s.d.next.life[2] = 7;         // not in that life
+        if (i == 2) s.d.next.kind = RECORD_JOIN;  // all are heard anyway
+        if (i == 3) s.d.next.members = first(2);  // no member
+        bid_open(&b, &p, &out, &own, 0, &s.d.next);
+        m.ballot = b.ballot;
+        assert_int_equal(bid_take(&b, &p, &out, &own), BID_NOTHING);
+        m.node = 1, assert_int_equal(bid_take(&b, &p, &out, &m), i ? BID_ASK : BID_NOTHING);
+        m.node = 3, assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+        m.node = 2, assert_int_equal(bid_take(&b, &p, &out, &m), i ? BID_NOTHING : BID_ASK);
+    }
+    memset(&b, 0, sizeof b), next(&s);  // what may be decided already is asked for at once
+    bid_open(&b, &p, &out, &own, 0, &s.d.next), bid_take(&b, &p, &out, &own);
+    m = (council_message){
+        .type = COUNCIL_PROMISE, .node = 1, .ballot = b.ballot, .accepted = {1, 1}, .value = &s.d.next};
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_ASK);
+}
+
 // Only the lives that the record names vote; its only voter decides alone, and tells all.
 static void votes_of_other_lives(void **state) {
     (void)state;
@@ -594,7 +622,7 @@ static void votes_of_other_lives(void **state) {
     vote_page page = {.has_record = true};
     begin(&s, 3, 0), page.record = s.r;
     council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW);
-    want = s.r, want.k = want.epoch = 5, want.members.word[0] = 5;
+    want = s.r, want.k = want.epoch = 5, want.members.word[0] = 3;
     out.count = 0, council_propose(&c, &out, NOW, &want);
     assert_int_equal(out.out[0].m.type, COUNCIL_PREPARE);
     council_message m = {.type = COUNCIL_PROMISE, .node = 1, .life = 7, .newest = &s.r, .ballot = c.bid.ballot};
@@ -685,6 +713,7 @@ int main(void) {
         cmocka_unit_test(a_seal_of_all),
         cmocka_unit_test(a_voter_answers),
         cmocka_unit_test(a_proposer_counts),
+        cmocka_unit_test(members_of_a_heal_promise),
         cmocka_unit_test(a_record_is_taken),
         cmocka_unit_test(votes_of_other_lives),
         cmocka_unit_test(moves_are_shared),

@@ -81,8 +81,10 @@ static void vote(council *c, council_outbox *out, double now, const council_mess
     if (!same || !council_votes(&c->view, r, m->node)) return;
     if (m->type != COUNCIL_PREPARE && m->type != COUNCIL_ACCEPT) count(c, out, now, m);
     else if (council_votes(&c->view, r, c->view.node) &&
-             council_vote(&c->page, &answer, m, m->type == COUNCIL_PREPARE ? busy(c, now) : NULL))
+             council_vote(&c->page, &answer, m, m->type == COUNCIL_PREPARE ? busy(c, now) : NULL)) {
         post(c, out, m->node, &answer);
+        if (answer.type == COUNCIL_PROMISE) c->proposed_at = now;  // two that propose in turns would get nowhere
+    }
 }
 
 // --- messages and time -----------------------------------------------------------------------------------------------

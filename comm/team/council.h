@@ -17,7 +17,7 @@ typedef struct council {
     council_view view;
     vote_page page;
     council_bid bid;
-    double proposed_at;
+    double proposed_at;  // when it proposed last, or promised somebody else to vote
 } council;
 
 // Messages that are to be sent. Their records stand in the council, until its next call.

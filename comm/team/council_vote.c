@@ -64,13 +64,23 @@ void bid_open(council_bid *b, vote_page *p, council_message *out, council_messag
     *out = (council_message){.type = COUNCIL_PREPARE, .ballot = b->ballot, .newest = &p->record};
 }
 
+// Of a HEAL, all that are to be members and can vote have promised: who has just died, and is not missed yet, would
+// take the state along.
+static bool members_promised(const council_bid *b, const council_record *r) {
+    if (b->highest.round || b->value.kind != RECORD_HEAL) return true;
+    node_set asked = set_and(b->value.members, &r->voters);
+    FOR_NODES(j, &asked)
+        if (b->value.life[j] == r->life[j] && !set_has(&b->promised, j)) return false;
+    return true;
+}
+
 bid_news bid_take(council_bid *b, const vote_page *p, council_message *out, const council_message *m) {
     if (m->type == COUNCIL_REFUSED && m->accepted.round > b->refused) b->refused = m->accepted.round;
     if (!b->open || !ballot_same(m->ballot, b->ballot)) return BID_NOTHING;
     if (m->type == COUNCIL_PROMISE && !b->asked) {
         set_add(&b->promised, m->node);
         learn(b, m->accepted, m->value);
-        if (!council_enough(&b->promised, &p->record)) return BID_NOTHING;
+        if (!council_enough(&b->promised, &p->record) || !members_promised(b, &p->record)) return BID_NOTHING;
         b->asked = true;
         *out = (council_message){.type = COUNCIL_ACCEPT, .ballot = b->ballot, .newest = &p->record, .value = &b->value};
         return BID_ASK;

@@ -69,6 +69,8 @@ typedef struct world {
     double progress;
     int64_t poison;      // a step that kills whoever computes it; 0: none
     bool through_bytes;  // each message goes through its bytes
+    bool returns;        // who has left, or stopped, comes back
+    bool kills_decider;  // whoever decides what follows is gone in that moment
 } world;
 
 static inline uint64_t world_roll(world *w) {
@@ -164,8 +166,13 @@ static inline void world_sends(world *w, int a, const council_outbox *out) {
     if (out->took) {
         x->newest = world_keep(w, council_newest(&x->c));
         x->taken++;
+        int before = w->decisions;
         world_decided(w, x->newest);
         world_entered(w, x, was);
+        if (w->kills_decider && w->decisions > before) {
+            w->kills_decider = false, x->up = false, x->gone = true;
+            return;
+        }
     }
     for (int i = 0; i < out->count; i++) {
         council_message m = out->out[i].m;
@@ -239,7 +246,7 @@ static inline void world_judges(world *w, int a) {
     if (d.action != COUNCIL_END && d.action != COUNCIL_STOP) return;
     if (d.proposes) return;
     x->code = d.code;
-    x->gone |= d.code != ERR_UNAVAILABLE;
+    x->gone |= d.code != ERR_UNAVAILABLE && !w->returns;
     world_die(w, a, 0);
 }
 
