@@ -27,7 +27,7 @@ int council_snap(const int64_t generation[VAULT_SLOTS], int64_t sealed, int64_t 
 
 enum { HEAL_STEPS = 64 };
 
-// Parts `first` .. `first + count - 1` of the state at `step`, which `holder` has: in use by its rank (live), or a copy.
+// Parts `first` .. `first + count - 1` of the state at `step` that `holder` has: in use by its rank (live), or a copy.
 typedef struct heal_holding {
     int holder, first, count;
     int64_t step;
