@@ -182,6 +182,24 @@ static void a_rank_that_failed_keeps_its_node(void **state) {
     assert_int_equal(s.d.next.weight[0], 1);  // votes change only with the voters
 }
 
+// The state is with 0 alone; the larger set, 1 and 2, would leave it behind.
+static void the_state_is_not_left_behind(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 1), s.r.members.word[0] = 1, s.v.of[0].says.failed = true, s.v.of[2].says.slots = 5;
+    cut(&s, 0, 2);
+    assert_int_equal(next(&s), COUNCIL_HEAL);
+    assert_int_equal(s.d.next.members.word[0], 3);
+}
+
+static void who_is_near(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 1), cut(&s, 1, 2);  // 2 does not hear 1
+    assert_int_equal(council_near(&s.v, NOW, 2).word[0], 3);
+    s.v.of[0].said_at = NOW - 2, assert_int_equal(council_near(&s.v, NOW, 2).word[0], 2);
+}
+
 static void a_new_life_is_named(void **state) {
     (void)state;
     scene s;
@@ -405,7 +423,7 @@ static void the_largest_set_of_many(void **state) {
     node_set all = first(COUNCIL_NODES), best = council_largest(&v, all, (node_set){{0}});
     assert_true(set_count(&best) >= 40);
     FOR_NODES(a, &best)
-    FOR_NODES(b, &best) assert_true(a == b || council_both(&v, a, b));
+        FOR_NODES(b, &best) assert_true(a == b || council_both(&v, a, b));
 }
 
 static void who_proposes(void **state) {
@@ -551,16 +569,21 @@ static void a_proposer_counts(void **state) {
     assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
     m.node = 2, m.accepted = (council_ballot){4, 4}, m.value = &old[0];
     assert_int_equal(bid_take(&b, &p, &out, &m), BID_ASK);
-    assert_true(out.type == COUNCIL_ACCEPT && out.value->k == 21);  // the highest ballot's, not the own
+    assert_true(out.type == COUNCIL_ACCEPT && out.value->k == 21);         // the highest ballot's, not the own
+    bid_open(&b, &p, &out, &own, 0, &want), bid_take(&b, &p, &out, &own);  // the other way round
+    m = (council_message){.type = COUNCIL_PROMISE, .node = 2, .ballot = b.ballot, .accepted = {4, 4}, .value = &old[0]};
+    bid_take(&b, &p, &out, &m), m.node = 1, m.accepted = (council_ballot){5, 1}, m.value = &old[1];
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_ASK);
+    assert_int_equal(out.value->k, 21);
     m.node = 3, m.accepted = (council_ballot){6, 0};
     assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
     assert_int_equal(b.value.k, 21);  // what was asked for stays
-    m = (council_message){.type = COUNCIL_ACCEPTED, .node = 0, .ballot = {7, 0}};
+    m = (council_message){.type = COUNCIL_ACCEPTED, .node = 0, .ballot = {8, 0}};
     assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
     m.node = 4, assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
-    m.node = 1, m.ballot.round = 6, assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
-    m.ballot.round = 7, assert_int_equal(bid_take(&b, &p, &out, &m), BID_DECIDED);
-    m = (council_message){.type = COUNCIL_REFUSED, .node = 4, .ballot = {7, 0}, .accepted = {99, 4}};
+    m.node = 1, m.ballot.round = 7, assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    m.ballot.round = 8, assert_int_equal(bid_take(&b, &p, &out, &m), BID_DECIDED);
+    m = (council_message){.type = COUNCIL_REFUSED, .node = 4, .ballot = {8, 0}, .accepted = {99, 4}};
     bid_take(&b, &p, &out, &m), bid_open(&b, &p, &out, &own, 0, &want);
     assert_int_equal(b.ballot.round, 100);
     b.open = false, m = (council_message){.type = COUNCIL_PROMISE, .node = 1, .ballot = {100, 0}};
@@ -694,6 +717,8 @@ int main(void) {
         cmocka_unit_test(a_world_that_works_stays),
         cmocka_unit_test(a_loss_is_healed),
         cmocka_unit_test(a_rank_that_failed_keeps_its_node),
+        cmocka_unit_test(the_state_is_not_left_behind),
+        cmocka_unit_test(who_is_near),
         cmocka_unit_test(a_new_life_is_named),
         cmocka_unit_test(fruitless_epochs_are_counted),
         cmocka_unit_test(joins),

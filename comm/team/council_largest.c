@@ -39,8 +39,8 @@ static void extend(search *s, node_set in, node_set open) {
 node_set council_largest(const council_view *v, node_set pool, node_set must) {
     search s = {.v = v, .must = must};
     FOR_NODES(a, &pool)
-    FOR_NODES(b, &pool)
-    if (a != b && council_both(v, a, b)) set_add(&s.hears[a], b);
+        FOR_NODES(b, &pool)
+            if (a != b && council_both(v, a, b)) set_add(&s.hears[a], b);
     extend(&s, (node_set){{0}}, pool);
     return s.best;
 }

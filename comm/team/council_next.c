@@ -31,7 +31,7 @@ static bool say(council_decision *out, council_action action, const char *fmt, .
 static const char *names(char dst[COUNCIL_WHY], const node_set *s) {
     size_t n = (size_t)snprintf(dst, COUNCIL_WHY, set_count(s) == 0 ? "none" : set_count(s) == 1 ? "node" : "nodes");
     FOR_NODES(j, s)
-    if (n < 40) n += (size_t)snprintf(dst + n, COUNCIL_WHY - n, " %d", j);
+        if (n < 40) n += (size_t)snprintf(dst + n, COUNCIL_WHY - n, " %d", j);
     return dst;
 }
 
@@ -64,7 +64,8 @@ static void lay_out(council_record *n, const scene *s) {
     n->ranks = width * n->grid.tensor * n->grid.pipeline * n->grid.context;
     n->spares = slots - n->ranks;
     FOR_NODES(j, &n->members)
-    for (int i = 0; i < n->slots[j] && seats < slots; i++) n->seat[seats++] = (council_seat){(uint16_t)j, (uint16_t)i};
+        for (int i = 0; i < n->slots[j] && seats < slots; i++)
+            n->seat[seats++] = (council_seat){(uint16_t)j, (uint16_t)i};
     memset(n->deal, 0, sizeof n->deal);
     for (int i = 0; i < width; i++)
         n->deal[i] = (uint16_t)((int64_t)(i + 1) * n->lanes / width - (int64_t)i * n->lanes / width);
@@ -182,7 +183,7 @@ static bool parted(council_decision *out, const scene *s) {
 static bool hopeless(council_decision *out, const scene *s) {
     node_set rest = s->r->voters;
     FOR_NODES(j, &s->r->voters)
-    if (s->v->of[j].life && s->v->of[j].life != s->r->life[j]) set_drop(&rest, j);
+        if (s->v->of[j].life && s->v->of[j].life != s->r->life[j]) set_drop(&rest, j);
     if (council_enough(&rest, s->r)) return false;
     return end(out, ERR_UNAVAILABLE, "so many voters have started anew that no record can follow");
 }
@@ -201,7 +202,7 @@ static bool gave_up(council_decision *out, const scene *s) {
 static bool healed(const scene *s, node_set *members) {
     node_set come = {{0}}, pool;
     FOR_NODES(j, &s->near)
-    if (s->v->of[j].says.ready && !s->v->of[j].says.leaving && !set_has(&s->stay, j)) set_add(&come, j);
+        if (s->v->of[j].says.ready && !s->v->of[j].says.leaving && !set_has(&s->stay, j)) set_add(&come, j);
     pool = s->stay;
     if (!set_empty(&pool) && !council_enough(&pool, s->r)) {
         node_set voters = set_and(come, &s->living);
@@ -236,7 +237,7 @@ static bool drain(council_decision *out, const scene *s) {
     node_set leave = {{0}}, rest;
     char text[COUNCIL_WHY];
     FOR_NODES(j, &s->stay)
-    if (s->v->of[j].says.leaving) set_add(&leave, j);
+        if (s->v->of[j].says.leaving) set_add(&leave, j);
     if (set_empty(&leave) || !set_within(&s->r->members, &s->near)) return false;
     rest = set_less(s->r->members, &leave);
     if (set_empty(&rest) || !fits(s, &rest)) {
@@ -254,7 +255,7 @@ static bool join(council_decision *out, const scene *s) {
     char text[COUNCIL_WHY];
     if (s->now - s->v->entered <= COUNCIL_QUIET_S || s->v->sealed_at < s->v->entered) return false;
     FOR_NODES(j, &s->near)
-    if (s->v->of[j].says.ready && !s->v->of[j].says.leaving) set_add(&pool, j);
+        if (s->v->of[j].says.ready && !s->v->of[j].says.leaving) set_add(&pool, j);
     members = council_largest(s->v, pool, s->stay);
     added = set_less(members, &s->r->members);
     if (set_empty(&added) || !set_within(&s->r->members, &members)) return false;
@@ -287,7 +288,6 @@ void epoch_next(council_decision *out, double now, const council_record *r, cons
     s.living = council_same_life(v, r, set_and(s.near, &r->voters));
     s.stay = council_same_life(v, r, set_and(s.near, &r->members));
     council_lost(&s.loss, now, r, v, k->dead_s);
-    s.stay = set_less(s.stay, &s.loss.nodes);
     if (heal(out, &s)) return;
     if (!council_member(v, r, v->node)) say(out, COUNCIL_WAIT, "no member: waits to be taken in");
     else if (!drain(out, &s) && !join(out, &s)) settle(out, &s);
@@ -296,7 +296,7 @@ void epoch_next(council_decision *out, double now, const council_record *r, cons
 bool council_works(double now, const council_record *r, const council_view *v, const council_rules *k) {
     if (!council_member(v, r, v->node) || v->of[v->node].says.failed) return false;
     FOR_NODES(j, &r->members)
-    if (j != v->node && now - v->of[j].ranks_at >= k->dead_s) return false;
+        if (j != v->node && now - v->of[j].ranks_at >= k->dead_s) return false;
     return true;
 }
 

@@ -5,6 +5,8 @@
 
 #include <sodium.h>
 
+_Static_assert((int)COUNCIL_NODES == (int)TEAM_NODES_MAX, "a set has a place for every node");
+
 bool council_enough(const node_set *who, const council_record *r) {
     int64_t all = 0, with = 0;
     FOR_NODES(j, &r->voters) {

@@ -17,10 +17,7 @@ void council_view_open(council_view *v, int node, int nodes, uint64_t life, doub
 
 void council_hears(council_view *v, double now, int from, uint64_t life, const council_record *newest) {
     council_heard *h = &v->of[from];
-    if (h->life != life) {
-        h->said_at = COUNCIL_NEVER;
-        h->says = (council_report){.sealed = -1};
-    }
+    if (h->life != life) h->says = (council_report){.sealed = -1};  // which hears nobody, so the node is not near
     h->life = life, h->at = now;
     h->has_record = newest != NULL;
     if (!newest) return;
@@ -53,7 +50,7 @@ static bool in_epoch(const council_heard *h, const council_record *r) {
 
 static bool all_sealed(const council_view *v, const council_record *r) {
     FOR_NODES(j, &r->members)
-    if (!in_epoch(&v->of[j], r) || v->of[j].says.sealed < 0) return false;
+        if (!in_epoch(&v->of[j], r) || v->of[j].says.sealed < 0) return false;
     return true;
 }
 
@@ -104,7 +101,7 @@ node_set council_near(const council_view *v, double now, double dead_s) {
 node_set council_same_life(const council_view *v, const council_record *r, node_set who) {
     node_set same = {{0}};
     FOR_NODES(j, &who)
-    if (v->of[j].life == r->life[j]) set_add(&same, j);
+        if (v->of[j].life == r->life[j]) set_add(&same, j);
     return same;
 }
 

@@ -70,7 +70,7 @@ static bool members_promised(const council_bid *b, const council_record *r) {
     if (b->highest.round || b->value.kind != RECORD_HEAL) return true;
     node_set asked = set_and(b->value.members, &r->voters);
     FOR_NODES(j, &asked)
-    if (b->value.life[j] == r->life[j] && !set_has(&b->promised, j)) return false;
+        if (b->value.life[j] == r->life[j] && !set_has(&b->promised, j)) return false;
     return true;
 }
 

@@ -1,4 +1,4 @@
-// comm/team/council_yard.c: OVER, then KILL, then ENTER; and the messages as bytes: length (4), type (1), what it needs.
+// comm/team/council_yard.c: OVER, then KILL, then ENTER; and messages as bytes: length (4), type (1), what it needs.
 #include "comm/team/council_yard.h"
 
 #include "comm/team/council_bytes.h"

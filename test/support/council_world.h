@@ -277,7 +277,7 @@ static inline bool world_whole(const world *w, const council_record *r) {
     FOR_NODES(a, &r->members) {
         if (!world_runs(w, a, r)) return false;
         FOR_NODES(b, &r->members)
-        if (a != b && !world_linked(w, a, b)) return false;
+            if (a != b && !world_linked(w, a, b)) return false;
     }
     return true;
 }
@@ -286,7 +286,7 @@ static inline void world_step(world *w, const council_record *r) {
     int64_t top = 0;
     uint64_t run = (uint64_t)world_run(w, r);
     FOR_NODES(a, &r->members)
-    if (w->node[a].own.step > top) top = w->node[a].own.step;
+        if (w->node[a].own.step > top) top = w->node[a].own.step;
     FOR_NODES(a, &r->members) w->node[a].own.began = true;
     if (w->poison && top + 1 == w->poison) {
         w->node[set_lowest(&r->members)].own.failed = true;
@@ -345,7 +345,7 @@ static inline void world_ranks(world *w) {
             continue;
         }
         FOR_NODES(b, &r->members)
-        if (world_runs(w, b, r)) world_fails(w, b, r);
+            if (world_runs(w, b, r)) world_fails(w, b, r);
     }
 }
 
