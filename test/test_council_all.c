@@ -25,8 +25,8 @@ typedef struct small_node {
 typedef struct small_state {
     small_node node[NODES];
     uint16_t decided[LAST + 1];
-    uint8_t kills, crashes, sents;
-    uint16_t sent[SENT];  // ascending, zeros after them
+    uint8_t kills, crashes, sents, stepped;  // stepped: the newest epoch that could apply a step
+    uint16_t sent[SENT];                     // ascending, zeros after them
 } small_state;
 
 typedef struct known_message {
@@ -167,10 +167,22 @@ static void check(const table *t, small_state *s, int node, limits *l) {
     *was = is;
 }
 
+// Has every member of the node's newest record taken it, in the life that it names? Then it may apply a step, unless a
+// later epoch already could.
+static void check_step(const table *t, small_state *s, int node) {
+    const council_record *r = &t->record[s->node[node].record];
+    FOR_NODES(j, &r->members)
+        if (s->node[j].record != s->node[node].record || r->life[j] != life_of(j, s->node[j].birth)) return;
+    if (r->k < s->stepped)
+        fail_msg("epoch %llu may apply a step after epoch %d could", (unsigned long long)r->k, s->stepped);
+    s->stepped = (uint8_t)r->k;
+}
+
 static void after(table *t, scratch *x, small_state *s, int node, const council_outbox *out, limits *l) {
     compress(t, x, &s->node[node]);
     sends(t, s, node, out);
     check(t, s, node, l);
+    if (s->node[node].record && !l->forgets && !l->votes_on) check_step(t, s, node);
 }
 
 static void hear(table *t, scratch *x, small_state *s, int node, const known_message *k, limits *l) {
@@ -299,7 +311,7 @@ static void all_histories(limits *l) {
     static scratch x[NODES];
     static const council_rules rules = {.dead_s = 2, .give_up_s = 40, .grid = {0, 1, 1, 1}, .lanes = 8, .fits = {15}};
     table *t = calloc(1, sizeof *t);
-    t->met_room = (size_t)1 << (l->events > 12 ? 27 : 22), t->room = t->met_room / 4;
+    t->met_room = (size_t)1 << (l->events > 12 ? 26 : 22), t->room = t->met_room / 4;
     t->met = calloc(t->met_room, sizeof *t->met);
     for (int i = 0; i < 2; i++) t->layer[i] = malloc(t->room * sizeof **t->layer);
     assert_true(t && t->met && t->layer[0] && t->layer[1]);

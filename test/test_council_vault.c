@@ -1,6 +1,6 @@
 // test/test_council_vault.c: snapshots and steps: every order in which ranks give their part of a step, apply it, copy,
 // send and seal, with one or two ranks killed at each point, and what the product's decisions then choose. Part r of
-// the state belongs to rank r = m * D + d; its copy is with rank r + 1.
+// the state belongs to rank r = m * D + d; its copy is with rank r + 1. LOCKSTEP_TEST_STATES=900000 looks at more.
 #include "comm/team/council_heal.h"
 
 #include <setjmp.h>
