@@ -53,7 +53,8 @@ static council_action next(scene *s) {
 }
 
 static void is(scene *s, council_action action, const char *why) {
-    if (next(s) != action) fail_msg("action %d, expected %d: %s", s->d.action, action, s->d.why);
+    if (next(s) != action)
+        fail_msg("%s, expected %s: %s", council_action_names[s->d.action], council_action_names[action], s->d.why);
     assert_string_equal(s->d.why, why);
     if (s->d.proposes && s->d.next.fruitless < COUNCIL_FRUITLESS) assert_string_equal(s->d.next.why, why);
 }
@@ -350,6 +351,14 @@ static void cold_start(void **state) {
     epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
     assert_string_equal(s.d.why, "node 0 forms the first record");
     assert_int_equal(s.d.action, COUNCIL_WAIT);
+}
+
+static void they_have_names(void **state) {
+    (void)state;
+    assert_string_equal(council_action_names[COUNCIL_HEAL], "heal");
+    assert_string_equal(council_action_names[COUNCIL_END], "end");
+    assert_string_equal(record_kind_names[RECORD_SETTLE], "settle");
+    assert_string_equal(record_kind_names[RECORD_END], "end");
 }
 
 // --- the world to come -----------------------------------------------------------------------------------------------
@@ -727,6 +736,7 @@ int main(void) {
         cmocka_unit_test(the_leaver_goes),
         cmocka_unit_test(ends),
         cmocka_unit_test(cold_start),
+        cmocka_unit_test(they_have_names),
         cmocka_unit_test(widths),
         cmocka_unit_test(the_largest_set),
         cmocka_unit_test(the_largest_set_of_many),

@@ -506,6 +506,14 @@ static void trace_16_own_pauses(void **state) {
     world_run_for(w, 10, NULL);
     assert_int_equal(newest(w)->k, 1);
     world_close(w);
+    w = world_open(2, 16);  // the first that it reads is a PREPARE
+    begins(w);
+    static council_outbox out;
+    council_message m = {.type = COUNCIL_PREPARE, .node = 1, .life = w->node[1].life, .ballot = {1, 1}};
+    m.newest = w->node[1].newest;
+    council_take(&w->node[0].c, &out, w->now + 10, &m);
+    assert_int_equal(out.out[0].m.type, COUNCIL_REFUSED);
+    world_close(w);
     w = world_open(2, 16);  // with its ranks, and what the other said meanwhile comes late
     begins(w);
     council *c = &w->node[0].c;

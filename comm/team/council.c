@@ -92,6 +92,7 @@ static void vote(council *c, council_outbox *out, double now, const council_mess
 void council_take(council *c, council_outbox *out, double now, const council_message *m) {
     out->count = 0, out->took = false;
     if (m->node >= c->view.nodes || m->node == c->view.node) return;
+    council_woke(&c->view, now);
     council_hears(&c->view, now, m->node, m->life, m->newest);
     if (m->newest && m->newest->nodes == c->view.nodes) take_record(c, out, now, m->newest);
     if (m->type == COUNCIL_REPORT) council_said(&c->view, now, m->node, &m->report);

@@ -1,10 +1,11 @@
 // comm/team/council_next.c: the rules, one after the other, each a function that answers whether it applies.
 #include "comm/team/council_next.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+const char *const council_action_names[COUNCIL_ACTIONS] = {COUNCIL_WORDS(WORD_NAME)};
 
 // What the rules look at.
 typedef struct scene {
@@ -191,14 +192,14 @@ static bool hopeless(council_decision *out, const scene *s) {
 static bool gave_up(council_decision *out, const scene *s) {
     double waited = s->now - s->v->worked_at;
     if (!council_votes(s->v, s->r, s->v->node) || waited <= s->k->give_up_s) return false;
-    end(out, ERR_UNAVAILABLE, "");
+    out->code = ERR_UNAVAILABLE;
     return say(out, COUNCIL_END, "no world for %.0f s: gives up", waited);
 }
 
 // --- a loss ----------------------------------------------------------------------------------------------------------
 
-// The members to come, and whether they fit. Who is no member comes in only if nothing fits without it, or if there
-// would be no enough without it, and then only as a voter.
+// The members to come, and whether they fit. A node that is no member comes in only where nothing fits without it; a
+// voter also where those who stay are not enough.
 static bool healed(const scene *s, node_set *members) {
     node_set come = {{0}}, pool;
     FOR_NODES(j, &s->near)

@@ -20,7 +20,7 @@ enum { COUNCIL_TRIES = 20000 };  // sets that are tried in search of the largest
 typedef struct council_rules {
     double dead_s, give_up_s, drain_s;
     int min_ranks, lanes;
-    council_grid grid;                       // tensor, pipeline, context; data is what comes out
+    council_grid grid;                       // tensor, pipeline, context, each from 1; data is what comes out
     uint64_t fits[TEAM_RANKS_MAX / 64 + 1];  // bit w: a data width of w fits into memory and pipeline
     uint8_t run[COUNCIL_RUN];                // of a run that this node would begin
 } council_rules;
@@ -36,6 +36,7 @@ typedef struct council_rules {
     X(COUNCIL_STOP, "stop") \
     X(COUNCIL_END, "end")
 typedef enum council_action { COUNCIL_WORDS(WORD_ENUM) COUNCIL_ACTIONS } council_action;
+extern const char *const council_action_names[COUNCIL_ACTIONS];
 
 typedef struct council_decision {
     council_action action;

@@ -7,6 +7,8 @@
 
 _Static_assert((int)COUNCIL_NODES == (int)TEAM_NODES_MAX, "a set has a place for every node");
 
+const char *const record_kind_names[RECORD_KINDS] = {RECORD_WORDS(WORD_NAME)};
+
 bool council_enough(const node_set *who, const council_record *r) {
     int64_t all = 0, with = 0;
     FOR_NODES(j, &r->voters) {

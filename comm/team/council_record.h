@@ -36,6 +36,7 @@ enum {
     X(RECORD_STOP, "stop") \
     X(RECORD_END, "end")
 typedef enum record_kind { RECORD_WORDS(WORD_ENUM) RECORD_KINDS } record_kind;
+extern const char *const record_kind_names[RECORD_KINDS];
 
 typedef struct council_seat {
     uint16_t node, slot;

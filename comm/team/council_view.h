@@ -10,7 +10,7 @@
 enum { COUNCIL_EXILES = 8 };
 #define COUNCIL_NEVER (-1e9)     // the time of what has not happened
 #define COUNCIL_REPORT_S 0.3     // between two reports of a node
-#define COUNCIL_PAUSE_S 1.0      // a council that judges after a longer time than that has not run meanwhile
+#define COUNCIL_PAUSE_S 1.0      // a council that runs again after a longer time than that has stood still
 #define COUNCIL_EXILE_S 600.0    // how long it counts that a node was put out
 #define COUNCIL_BACK_OFF_S 10.0  // how long who was put out once waits; three times as long for each further time
 
@@ -72,9 +72,10 @@ void council_hears(council_view *v, double now, int from, uint64_t life, const c
 // ... and it is a report.
 void council_said(council_view *v, double now, int from, const council_report *r);
 
-// Before the council judges, after it has read all that has come: if it has not run for a while, that while is nobody's
-// silence. Then what it says of itself (all but `hears` and `ready`, which only the council knows, is the caller's).
+// The council runs: if it has not for a while, that while is nobody's silence.
 void council_woke(council_view *v, double now);
+
+// What the node says of itself: `own`, but for `hears` and `ready`, which only the council knows.
 void council_own(council_view *v, double now, const council_record *r, const council_report *own, double dead_s);
 
 // The record `r` is taken. epoch, member: of the record before it, 0 and false where there was none.
