@@ -1,7 +1,6 @@
 // test/test_council_bytes.c: messages, records and the vote page as bytes. What comes back is what was written; what is
 // cut off or damaged is refused, or is exactly what other bytes would have been written as.
 #include "base/le.h"
-#include "comm/team/council_yard.h"
 #include "test/support/council_messages.h"
 
 #include <setjmp.h>
@@ -237,44 +236,6 @@ static void a_torn_page(void **state) {
     assert_int_equal(vote_page_read(&back, memory), ERR_DATA);
 }
 
-// --- the yard --------------------------------------------------------------------------------------------------------
-
-static void the_yard_speaks(void **state) {
-    (void)state;
-    static council_record r, back;
-    yard_message got;
-    example_record(&r);
-    const yard_message said[] = {
-        {.type = YARD_SAYS_READY, .rank = -1},
-        {.type = YARD_SAYS_LEFT, .epoch = 4, .code = ERR_UNAVAILABLE, .applied = 412, .rank = -1},
-        {.type = YARD_SAYS_ENTER, .epoch = 4, .rank = 2, .record = &r},
-        {.type = YARD_SAYS_OVER, .epoch = 4, .rank = -1},
-        {.type = YARD_SAYS_END, .rank = -1}};
-    for (int i = 0; i < YARD_TYPES; i++) {
-        size_t n = yard_pack(bytes, sizeof bytes, &said[i]);
-        assert_in_range(n, 5, YARD_BYTES);
-        assert_int_equal(yard_unpack(&got, &back, bytes, n), ERR_OK);
-        assert_true(got.type == said[i].type && got.epoch == said[i].epoch && got.code == said[i].code);
-        assert_true(got.applied == said[i].applied && got.rank == said[i].rank);
-        if (said[i].record) assert_memory_equal(got.record, &r, sizeof r);
-        for (size_t cut = 0; cut < n; cut++) {
-            uint8_t *exact = malloc(cut + 1);
-            memcpy(exact, bytes, cut);
-            assert_int_equal(yard_pack(again, cut, &said[i]), 0);
-            assert_int_equal(yard_unpack(&got, &back, exact, cut), ERR_DATA);
-            if (cut >= 4) le32_put(exact, (uint32_t)cut);
-            assert_int_equal(yard_unpack(&got, &back, exact, cut), ERR_DATA);
-            free(exact);
-        }
-        le32_put(bytes, (uint32_t)n + 1);
-        assert_int_equal(yard_unpack(&got, &back, bytes, n + 1), ERR_DATA);
-    }
-    size_t n = yard_pack(bytes, sizeof bytes, &(yard_message){.type = YARD_SAYS_ENTER, .rank = 3, .record = &r});
-    assert_int_equal(yard_unpack(&got, &back, bytes, n), ERR_DATA);  // the record has ranks 0 to 2
-    n = yard_pack(bytes, sizeof bytes, &(yard_message){.type = YARD_SAYS_LEFT, .applied = -1});
-    assert_int_equal(yard_unpack(&got, &back, bytes, n), ERR_DATA);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_comes_back),
@@ -287,7 +248,6 @@ int main(void) {
         cmocka_unit_test(the_fence),
         cmocka_unit_test(the_page_comes_back),
         cmocka_unit_test(a_torn_page),
-        cmocka_unit_test(the_yard_speaks),
     };
     return cmocka_run_group_tests_name("council bytes", tests, NULL, NULL);
 }

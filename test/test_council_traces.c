@@ -1,7 +1,7 @@
 // test/test_council_traces.c: each way in which the first design of healing went wrong, as models and readers found
 // them, is a test of its own, played with the product's decisions. Take a mend out, and its test fails.
 #include "comm/team/council_heal.h"
-#include "comm/team/council_yard.h"
+#include "comm/team/council_over.h"
 #include "test/support/council_world.h"
 
 static void begins(world *w) {
@@ -392,27 +392,27 @@ static void trace_9_to_settle_is_no_step(void **state) {
 
 static void trace_10_over(void **state) {
     (void)state;
-    yard_rank r[3] = {{YARD_IN_EPOCH, 4, -1}, {YARD_READY, 0, -1}, {YARD_IN_EPOCH, 5, -1}};
-    yard_action a[3];
-    assert_false(council_yard(a, 100, r, 3, 5, true));
-    assert_int_equal(a[0], YARD_OVER);
-    assert_int_equal(a[1], YARD_NOTHING);
-    assert_int_equal(a[2], YARD_NOTHING);
+    over_rank r[3] = {{OVER_IN_EPOCH, 4, -1}, {OVER_READY, 0, -1}, {OVER_IN_EPOCH, 5, -1}};
+    over_action a[3];
+    assert_false(council_over(a, 100, r, 3, 5, true));
+    assert_int_equal(a[0], OVER_TELL);
+    assert_int_equal(a[1], OVER_NOTHING);
+    assert_int_equal(a[2], OVER_NOTHING);
     r[0].over_at = 100;
-    assert_false(council_yard(a, 104.9, r, 3, 5, true));
-    assert_int_equal(a[0], YARD_NOTHING);
-    assert_false(council_yard(a, 105, r, 3, 5, true));
-    assert_int_equal(a[0], YARD_KILL);
-    r[0].state = YARD_KILLED;
-    assert_false(council_yard(a, 106, r, 3, 5, true));
-    assert_int_equal(a[0], YARD_NOTHING);
-    r[0] = (yard_rank){YARD_EMPTY, 0, -1};
-    assert_true(council_yard(a, 107, r, 3, 5, true));
-    assert_int_equal(a[0], YARD_NOTHING);
-    assert_int_equal(a[1], YARD_ENTER);
-    assert_int_equal(a[2], YARD_NOTHING);
-    assert_true(council_yard(a, 107, r, 3, 5, false));
-    assert_int_equal(a[1], YARD_NOTHING);
+    assert_false(council_over(a, 104.9, r, 3, 5, true));
+    assert_int_equal(a[0], OVER_NOTHING);
+    assert_false(council_over(a, 105, r, 3, 5, true));
+    assert_int_equal(a[0], OVER_KILL);
+    r[0].state = OVER_KILLED;
+    assert_false(council_over(a, 106, r, 3, 5, true));
+    assert_int_equal(a[0], OVER_NOTHING);
+    r[0] = (over_rank){OVER_EMPTY, 0, -1};
+    assert_true(council_over(a, 107, r, 3, 5, true));
+    assert_int_equal(a[0], OVER_NOTHING);
+    assert_int_equal(a[1], OVER_ENTER);
+    assert_int_equal(a[2], OVER_NOTHING);
+    assert_true(council_over(a, 107, r, 3, 5, false));
+    assert_int_equal(a[1], OVER_NOTHING);
 }
 
 // --- 11 to 15: state; every order of snapshots and losses is in test_council_vault -----------------------------------
