@@ -674,6 +674,25 @@ static void votes_of_other_lives(void **state) {
     m.ballot.round = 99, council_take(&c, &out, NOW, &m), assert_int_equal(out.count, 0);  // another life of its own
 }
 
+// Two that propose in turns would get nowhere: who has promised to vote for another one waits.
+static void a_promise_holds_back(void **state) {
+    (void)state;
+    static council c;
+    static council_outbox out;
+    scene s;
+    vote_page page = {.has_record = true};
+    begin(&s, 3, 0), page.record = s.r;
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW);
+    council_message m = {.type = COUNCIL_PREPARE, .node = 1, .life = ME_LIFE + 1, .newest = &s.r, .ballot = {1, 1}};
+    c.view.of[0].says.failed = true;
+    council_take(&c, &out, NOW + 5, &m);
+    assert_int_equal(out.out[0].m.type, COUNCIL_PROMISE);
+    assert_true(c.proposed_at == NOW + 5);
+    m.ballot.round = 0, council_take(&c, &out, NOW + 6, &m);
+    assert_int_equal(out.out[0].m.type, COUNCIL_REFUSED);
+    assert_true(c.proposed_at == NOW + 5);
+}
+
 // --- state -----------------------------------------------------------------------------------------------------------
 
 static void moves_are_shared(void **state) {
@@ -751,6 +770,7 @@ int main(void) {
         cmocka_unit_test(members_of_a_heal_promise),
         cmocka_unit_test(a_record_is_taken),
         cmocka_unit_test(votes_of_other_lives),
+        cmocka_unit_test(a_promise_holds_back),
         cmocka_unit_test(moves_are_shared),
         cmocka_unit_test(twice_is_two_holders),
     };
