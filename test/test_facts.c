@@ -245,33 +245,37 @@ static void the_last_word_counts(void **state) {
     static const struct {
         const char *kinds;  // one letter each
         const char *diverged, *ruined, *end;
-        int64_t diverged_at, failed_save, restarts;
+        int64_t diverged_at, failed_save, restarts, heals;
     } cases[] = {
         // d diverged, r ruined, m mended, R resume, s stop, g gave_up, f failed, F forked, c checkpoint_failed, w
-        // watch_failed
-        {"w", "", "", "", 0, -1, 0},
-        {"d", "diverged", "", "", 1, -1, 0},
-        {"dd", "diverged", "", "", 2, -1, 0},
-        {"dR", "", "", "resume", 0, -1, 1},
-        {"dRd", "diverged", "", "resume", 3, -1, 1},
-        {"r", "", "ruined", "", 0, -1, 0},
-        {"rm", "", "", "", 0, -1, 0},
-        {"rR", "", "", "resume", 0, -1, 1},
-        {"rmr", "", "ruined", "", 0, -1, 0},
-        {"dm", "diverged", "", "", 1, -1, 0},
-        {"cRc", "", "", "resume", 0, 3, 1},
-        {"cw", "", "", "", 0, 1, 0},
-        {"sR", "", "", "resume", 0, -1, 1},
-        {"Rs", "", "", "stop", 0, -1, 1},
-        {"Rfw", "", "", "failed", 0, -1, 1},
-        {"RRR", "", "", "resume", 0, -1, 3},
-        {"FRg", "", "", "gave_up", 0, -1, 1},
-        {"sF", "", "", "forked", 0, -1, 0},
+        // watch_failed, h healed
+        {"w", "", "", "", 0, -1, 0, 0},
+        {"d", "diverged", "", "", 1, -1, 0, 0},
+        {"dd", "diverged", "", "", 2, -1, 0, 0},
+        {"dR", "", "", "resume", 0, -1, 1, 0},
+        {"dRd", "diverged", "", "resume", 3, -1, 1, 0},
+        {"r", "", "ruined", "", 0, -1, 0, 0},
+        {"rm", "", "", "", 0, -1, 0, 0},
+        {"rR", "", "", "resume", 0, -1, 1, 0},
+        {"rmr", "", "ruined", "", 0, -1, 0, 0},
+        {"dm", "diverged", "", "", 1, -1, 0, 0},
+        {"cRc", "", "", "resume", 0, 3, 1, 0},
+        {"cw", "", "", "", 0, 1, 0, 0},
+        {"sR", "", "", "resume", 0, -1, 1, 0},
+        {"Rs", "", "", "stop", 0, -1, 1, 0},
+        {"Rfw", "", "", "failed", 0, -1, 1, 0},
+        {"RRR", "", "", "resume", 0, -1, 3, 0},
+        {"FRg", "", "", "gave_up", 0, -1, 1, 0},
+        {"sF", "", "", "forked", 0, -1, 0, 0},
+        {"h", "", "", "", 0, -1, 0, 1},
+        {"dhh", "", "", "", 0, -1, 0, 2},
+        {"rh", "", "", "", 0, -1, 0, 1},
+        {"Rhfh", "", "", "failed", 0, -1, 1, 2},
     };
-    static const char *const names[128] = {['d'] = "diverged",    ['r'] = "ruined", ['m'] = "mended",
-                                           ['R'] = "resume",      ['s'] = "stop",   ['g'] = "gave_up",
-                                           ['f'] = "failed",      ['F'] = "forked", ['c'] = "checkpoint_failed",
-                                           ['w'] = "watch_failed"};
+    static const char *const names[128] = {['d'] = "diverged",     ['r'] = "ruined", ['m'] = "mended",
+                                           ['R'] = "resume",       ['s'] = "stop",   ['g'] = "gave_up",
+                                           ['f'] = "failed",       ['F'] = "forked", ['c'] = "checkpoint_failed",
+                                           ['w'] = "watch_failed", ['h'] = "healed"};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *dir = make_dir(), text[2048], *to = text;
         int n = (int)strlen(cases[i].kinds);
@@ -290,6 +294,7 @@ static void the_last_word_counts(void **state) {
         if (*f.diverged.kind) assert_int_equal(f.diverged.step, cases[i].diverged_at);
         if (f.failed_save != cases[i].failed_save || f.restarts != cases[i].restarts)
             fail_msg("%s: %d", cases[i].kinds, f.restarts);
+        assert_int_equal(f.heals, cases[i].heals);
         assert_string_equal(f.forked, cases[i].kinds[0] == 'F' ? "word 1" : "");
         assert_int_equal(f.events, n < FACTS_EVENTS ? n : FACTS_EVENTS);
         for (int k = 0; k < f.events; k++) {

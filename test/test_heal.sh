@@ -76,6 +76,22 @@ stops() {
     await 75
     event asked stop "the same command continues"
 }
+# What a person, or a monitor, sees of it.
+is_told() {
+    settings told device.threads=1 $elastic run.steps=1000000 checkpoint.every=20 eval.every=0 device.ranks=2 \
+        log.prom_file=told.prom
+    start "$bin" base.ini told.ini
+    until_true 20 has_saved told 20
+    until_true 20 grep -qx 'lockstep_heals_total 0' told.prom
+    ranks_of "$pid"
+    set -- $ranks
+    kill -9 "$2"
+    until_true 20 grep -qx 'lockstep_heals_total 1' told.prom
+    expect 0 "$bin" status runs/told
+    says "healed    1 in 24 h" "healed: rank 1 (localhost) was killed by signal 9"
+    kill -TERM "$pid"
+    await 75
+}
 fails_for_good() {
     settings bad $healing device.ranks=2 run.faults=read@30x100000:1 data.retry=0
     expect 74 train bad
@@ -95,6 +111,7 @@ try at_a_point
 try again_and_again
 try standing_still
 try stops
+try is_told
 try fails_for_good
 try is_refused_with_nodes
 finish

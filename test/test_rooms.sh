@@ -87,7 +87,7 @@ no_headers_in_a_circle() {
 includes_each_other() {
     case $1 in
     trainer/checkpoint/* | trainer/session | trainer/restore | trainer/machine) ;;
-    trainer/node/supervisor | trainer/node/crew | comm/team/control | comm/team/internal) ;;
+    comm/team/control | comm/team/internal) ;;
     *) return 1 ;;
     esac
 }

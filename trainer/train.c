@@ -173,22 +173,11 @@ static void mark_best(run *r) {
     if (rc != ERR_OK) monitor_event(&r->m, "best_failed", at->best_step, err_last()->text);
 }
 
-static err_t start_log(run *r) {
-    session *x = &r->x;
-    run_progress *at = &x->progress;
-    if (x->ranks->rank == 0) {
-        monitor_close(&r->m);
-        TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir,
-                                             .c = x->cfg,
-                                             .log_bytes = r->saved >= 0 || r->recalled ? at->log_bytes : 0,
-                                             .unit = x->net->unit,
-                                             .short_unit = x->net->short_unit,
-                                             .board = r->b}));
-    }
-    greet(r);
-    if (r->saved < 0 && !r->recalled) return ERR_OK;
+static void say_resumed(run *r) {
+    const session *x = &r->x;
     char text[128];
     int64_t steps = x->cfg->run.steps;
+    if (r->saved < 0) return;
     if (x->progress.step < steps)
         snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->progress.step, steps);
     else if (x->progress.step == steps)
@@ -197,6 +186,37 @@ static err_t start_log(run *r) {
         snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps,
                  x->progress.step);
     monitor_event(&r->m, "resume", x->progress.step, text);
+}
+
+// What ended the world before this one, and from where it goes on.
+static void say_healed(run *r, const launch *at) {
+    const yard_news *n = &at->yard->news;
+    char text[YARD_WHY + 192];
+    if (r->x.ranks->rank != 0) return;
+    snprintf(text, sizeof text,
+             "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; continuing after step %" PRId64
+             " from %s",
+             n->why, at->epoch + 1, clock_now() - n->failed_at, n->left_at - n->failed_at, step_of(r),
+             r->recalled     ? "the snapshot in memory"
+             : r->saved >= 0 ? "the newest checkpoint"
+                             : "the beginning");
+    monitor_event(&r->m, "healed", step_of(r), text);
+}
+
+static err_t start_log(run *r, const launch *at) {
+    session *x = &r->x;
+    if (x->ranks->rank == 0) {
+        monitor_close(&r->m);
+        TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir,
+                                             .c = x->cfg,
+                                             .log_bytes = r->saved >= 0 || r->recalled ? x->progress.log_bytes : 0,
+                                             .unit = x->net->unit,
+                                             .short_unit = x->net->short_unit,
+                                             .board = r->b}));
+    }
+    greet(r);
+    if (at->yard && at->yard->news.why[0]) say_healed(r, at);
+    else say_resumed(r);
     return ERR_OK;
 }
 
@@ -252,19 +272,6 @@ static err_t take_snapshot(run *r) {
 
 static bool snapshot_is_due(const run *r) { return r->x.vault.fd >= 0 && due(step_of(r), r->x.cfg->snapshot.every); }
 
-// The first rank of a node says what ended the world before this one.
-static void say_healed(run *r, const launch *at) {
-    char text[YARD_WHY + 160];
-    if (!at->yard || !at->yard->news.why[0] || r->x.ranks->rank != 0) return;
-    const yard_news *n = &at->yard->news;
-    snprintf(text, sizeof text, "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; from %s",
-             n->why, at->epoch + 1, clock_now() - n->failed_at, n->left_at - n->failed_at,
-             r->recalled     ? "the snapshot in memory"
-             : r->saved >= 0 ? "the newest checkpoint"
-                             : "the beginning");
-    monitor_event(&r->m, "healed", step_of(r), text);
-}
-
 static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(waiting_enter(&r->x, at, r->b, true));
     show_rank(r);
@@ -273,8 +280,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
     if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
-    TRY(comm_agree_ok(r->x.ranks, start_log(r), r->x.s));
-    say_healed(r, at);
+    TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
     recall_checkpoint(r);
     if (!r->recalled) TRY(take_snapshot(r));  // before the first step: from here on a loss costs little
     TRY(start_power(r));

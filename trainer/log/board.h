@@ -108,6 +108,7 @@ typedef struct board {
     // Steps in a row, up to that one, whose loss or gradient was not finite; from how many on a person should know.
     // Each rank writes the same.
     _Atomic int64_t bad_steps, bad_limit;
+    atomic_int heals;    // worlds that ended with a loss, and were followed by another one: set by the supervisor
     atomic_int gave_up;  // a rank ends because there were too many ([run] bad_steps)
     atomic_int looking;  // evaluating, sampling or saving: no step finishes now, and none is expected
     atomic_int end;      // how the run ended: board_end, set by the supervisor when all ranks of the node have

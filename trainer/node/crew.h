@@ -4,7 +4,7 @@
 
 #include "trainer/node/healing.h"
 #include "trainer/node/notify.h"
-#include "trainer/node/supervisor.h"
+#include "trainer/node/bodies.h"
 #include "trainer/node/yard.h"
 
 #include <sys/types.h>

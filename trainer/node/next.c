@@ -95,6 +95,7 @@ static int next_world(crew *w, const config *c, double now) {
     } else {
         give_world(w);
         healing_opened(w->h);
+        atomic_store(&w->b->heals, (int)w->epoch);
         notify_again(&w->voice, now);
     }
     launch_close(&w->at);

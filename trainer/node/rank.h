@@ -2,16 +2,9 @@
 #ifndef TRAINER_NODE_RANK_H
 #define TRAINER_NODE_RANK_H
 
-#include "comm/team/team.h"
-#include "trainer/config/config.h"
-#include "trainer/log/board.h"
+#include "trainer/node/bodies.h"
 
 #include <signal.h>
-
-// The body of a rank. With [device] threads = 0 and several ranks on this node, its config has its share of the
-// threads. Its main thread and the threads that it starts have SIGTERM blocked: the signal has its own listener, and
-// interrupts no call.
-typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
 
 typedef struct rank_life {
     const config *c;

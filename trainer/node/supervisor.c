@@ -4,9 +4,11 @@
 // signals, finds which rank's end caused the others', and leaves no process behind. It sleeps in sigtimedwait(), which
 // returns when a child ends, on a request, and when a report to the service manager is due: no signal handler is
 // needed, and no global variable for one.
-#include "trainer/node/crew.h"
+#include "trainer/node/supervisor.h"
 
 #include "base/clock.h"
+#include "trainer/node/crew.h"
+#include "trainer/node/rank.h"
 
 #include <signal.h>
 #include <stdio.h>

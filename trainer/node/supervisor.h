@@ -3,26 +3,7 @@
 #ifndef TRAINER_NODE_SUPERVISOR_H
 #define TRAINER_NODE_SUPERVISOR_H
 
-#include "comm/team/team.h"
-#include "trainer/config/config.h"
-#include "trainer/log/board.h"
-#include "trainer/node/rank.h"
-
-// Called before the first fork: can so many ranks, on all nodes, run this? So a refusal is one line, not one for each
-// rank.
-typedef err_t (*world_check)(const config *c, int world);
-
-// The body of the process beside the ranks, which may look at the board and change nothing.
-typedef err_t (*watch_body)(const config *c, const watch_start *at);
-
-typedef struct supervised {
-    world_check fits;
-    rank_body rank;
-    watch_body watch;  // NULL: there is no watcher
-    bool heals;        // the body can go on in another world (trainer/node/yard.h)
-    // Makes what outlives the ranks of a run that heals, a descriptor; -1: err_last() says why. NULL: nothing does.
-    int (*keep)(int locals);
-} supervised;
+#include "trainer/node/bodies.h"
 
 // Forks this node's ranks and runs their body in each. Returns in every process:
 //   in a rank       what body returned; with several ranks the text begins with "rank R (host): " (except with

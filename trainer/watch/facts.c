@@ -100,6 +100,8 @@ static void add_event(facts *f, const json_t *o) {
     memmove(&f->event[1], &f->event[0], (FACTS_EVENTS - 1) * sizeof *f->event);
     f->event[0] = e;
     if (f->events < FACTS_EVENTS) f->events++;
+    bool back = is(e.kind, "resume") || is(e.kind, "healed");  // to an earlier step
+    if (is(e.kind, "healed") && e.age < DAY_S) f->heals++, f->heal_age = e.age;
     if (is(e.kind, "resume") && e.age < DAY_S) f->restarts++;
     if (is(e.kind, "resume")) f->restart_age = e.age;
     if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed") ||
@@ -107,8 +109,8 @@ static void add_event(facts *f, const json_t *o) {
         f->end = e;
     if (is(e.kind, "diverged")) f->diverged = e;
     if (is(e.kind, "ruined")) f->ruined = e;
-    if (is(e.kind, "resume")) f->diverged.kind[0] = 0;  // it went back
-    if (is(e.kind, "resume") || is(e.kind, "mended")) f->ruined.kind[0] = 0;
+    if (back) f->diverged.kind[0] = 0;
+    if (back || is(e.kind, "mended")) f->ruined.kind[0] = 0;
     if (is(e.kind, "checkpoint_failed")) f->failed_save = e.step;
     f->began = true;
 }
@@ -201,6 +203,7 @@ err_t facts_gather(facts *f, const char *dir, double now) {
                  .failed_save = -1,
                  .good_step = -1,
                  .restart_age = NAN,
+                 .heal_age = NAN,
                  .disk_free = NAN,
                  .disk_total = NAN,
                  .disk_left_s = NAN,

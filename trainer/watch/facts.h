@@ -52,6 +52,8 @@ typedef struct facts {
     fact_event ruined;    // the same of a loss that is finite, and far above what it was
     int restarts;         // in the last 24 hours
     double restart_age;
+    int heals;  // ranks were lost and replaced while the run went on, in the last 24 hours
+    double heal_age;
     fact_event event[FACTS_EVENTS];  // the last ones, newest first
     int events;
     char forked[FACTS_TEXT];  // with which checkpoint of another run it began; "": it did not

@@ -161,6 +161,13 @@ static void put_restarts(page *p, const facts *f) {
     say(p, "restarts", 1);
 }
 
+static void put_heals(page *p, const facts *f) {
+    char age[FACTS_AGE];
+    if (f->heals == 0) return;
+    text_put(begin(p), "%d in 24 h, the last %s ago", f->heals, facts_age(age, f->heal_age));
+    say(p, "healed", 1);
+}
+
 static void put_disk(page *p, const facts *f) {
     if (isnan(f->disk_free)) return;
     text *t = begin(p);
@@ -205,6 +212,7 @@ static void write_text(const facts *f, const verdict *v, FILE *out) {
     put_power(&p, f);
     put_saved(&p, f, v);
     put_restarts(&p, f);
+    put_heals(&p, f);
     put_disk(&p, f);
     put_events(&p, f, FACTS_EVENTS);
     put_command(out, v->next);
@@ -269,6 +277,7 @@ static void write_json(const facts *f, const verdict *v, FILE *out) {
     json_object_set_new(o, "status_used", json_boolean(f->fresh));
     set_steps(o, f);
     json_object_set_new(o, "restarts_24h", json_integer(f->restarts));
+    json_object_set_new(o, "heals_24h", json_integer(f->heals));
     json_object_set_new(o, "disk_free", real_value(f->disk_free));
     json_object_set_new(o, "disk_full_in_s", real_value(f->disk_left_s));
     json_object_set_new(o, "waits_for", v->suspect ? json_deep_copy(v->suspect) : json_null());
