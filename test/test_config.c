@@ -52,7 +52,7 @@ static const bad bad_files[] = {
     {"[model]\nn_layer = 4\n", ":2: [model] n_layer: no such key. Did you mean `layers`?", NULL, NULL},
     {"[run]\nlr = 1\n", ":2: [run] lr: no such key. `lr` is a key of [optimizer].",
      "(keys: name dir seed steps bad_steps resume faults;", NULL},
-    {"[run]\nevery = 1\n", ":2: [run] every: no such key. `every` is a key of [checkpoint] [eval] [sample] [log].",
+    {"[run]\nevery = 1\n", ":2: [run] every: no such key. `every` is a key of [snapshot] [checkpoint] [eval] [sample] [log].",
      NULL, NULL},
     {"[run]\nlearning_rates = 1\n", ":2: [run] learning_rates: no such key. Did you mean `lr` of [optimizer]?", NULL,
      NULL},
