@@ -65,6 +65,13 @@ static void phases_and_operations(void **state) {
     assert_true(r->phase_ns == since && r->in_phase_ns[PHASE_STEPPING] == 0);
     assert_null(r->what);
     assert_int_equal(r->waits_for, WAIT_NONE);
+    board_doing(r, "forward", 3, 10);
+    board_beside(r, "reduce gradients", 6);
+    board_restart(r);  // another process, which does none of that
+    assert_null(r->what);
+    assert_null(r->beside);
+    assert_int_equal(r->phase, PHASE_STARTING);
+    assert_int_equal(r->step, 10);
     board_enter(NULL, PHASE_SAVING, 0);
     board_resume(NULL, board_doing(NULL, "nothing", 0, 0));
     assert_string_equal(board_device(r), "");

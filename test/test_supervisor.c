@@ -457,6 +457,11 @@ static void test_notify_edges(void **state) {
     assert_int_equal(alive, 14);
     for (double now = 30; now < 60; now += 2) tell_at(&n, now, 1, 0, false, false);
     assert_heard(&e, "");
+    notify_again(&n, 60);  // the next world has as long to start as the first
+    tell_at(&n, 62, 1, 0, false, false);
+    assert_heard(&e, "WATCHDOG=1");
+    tell_at(&n, 90, 1, 0, false, false);
+    assert_heard(&e, "");
     notify_end(&n, false, "rank 1 ended with 74");
     assert_heard(&e, "STATUS=rank 1 ended with 74");  // never READY
     assert_heard(&e, "STOPPING=1");
