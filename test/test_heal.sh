@@ -101,6 +101,8 @@ is_refused_with_nodes() {
     settings two $healing "cluster.nodes=127.0.0.1:1,127.0.0.2:1" cluster.secret_file=none
     expect 78 "$bin" check base.ini two.ini
     says "elastic = yes heals a run on one machine, and nodes lists 2"
+    settings one_node $healing cluster.nodes=127.0.0.1:2 cluster.secret_file=none
+    expect 0 "$bin" check base.ini one_node.ini
 }
 
 try undisturbed
