@@ -97,6 +97,16 @@ fails_for_good() {
     expect 74 train bad
     says "Input/output error" "ended with 74: 4 times in a row, and no new step was finished between"
 }
+
+# Steps that are computed again are counted once: 50 in a row, with a loss far above the lowest, all of one world.
+counts_steps_once() {
+    settings high $fast $elastic device.ranks=2 optimizer.lr=10 optimizer.grad_clip=0 run.steps=700 eval.every=0 \
+        checkpoint.every=40 log.hash_every=0 "run.faults=unit@190:1"  # in step 648: it goes on after step 640
+    expect 0 "$bin" fork runs/whole high high.ini
+    expect 0 "$bin" runs/high/config.ini
+    event high healed '"step":640' "rank 1 (localhost) was killed by signal 9 (Killed)"
+    event high ruined '"step":690'
+}
 is_refused_with_nodes() {
     settings two $healing "cluster.nodes=127.0.0.1:1,127.0.0.2:1" cluster.secret_file=none
     expect 78 "$bin" check base.ini two.ini
@@ -115,5 +125,6 @@ try standing_still
 try stops
 try is_told
 try fails_for_good
+try counts_steps_once
 try is_refused_with_nodes
 finish
