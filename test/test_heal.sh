@@ -77,16 +77,17 @@ stops() {
     event asked stop "the same command continues"
 }
 # What a person, or a monitor, sees of it.
+has_metric() { grep -qx "$1" told.prom 2>/dev/null; }
 is_told() {
     settings told device.threads=1 $elastic run.steps=1000000 checkpoint.every=20 eval.every=0 device.ranks=2 \
         log.prom_file=told.prom
     start "$bin" base.ini told.ini
     until_true 20 has_saved told 20
-    until_true 20 grep -qx 'lockstep_heals_total 0' told.prom
+    until_true 20 has_metric 'lockstep_heals_total 0'
     ranks_of "$pid"
     set -- $ranks
     kill -9 "$2"
-    until_true 20 grep -qx 'lockstep_heals_total 1' told.prom
+    until_true 20 has_metric 'lockstep_heals_total 1'
     expect 0 "$bin" status runs/told
     says "healed    1 in 24 h" "healed: rank 1 (localhost) was killed by signal 9"
     kill -TERM "$pid"
@@ -101,7 +102,7 @@ fails_for_good() {
 # Steps that are computed again are counted once: 50 in a row, with a loss far above the lowest, all of one world.
 counts_steps_once() {
     settings high $fast $elastic device.ranks=2 optimizer.lr=10 optimizer.grad_clip=0 run.steps=700 eval.every=0 \
-        checkpoint.every=40 log.hash_every=0 "run.faults=unit@190:1"  # in step 648: it goes on after step 640
+        checkpoint.every=40 snapshot.every=0 log.hash_every=0 "run.faults=unit@190:1"  # in step 648: it goes on after step 640
     expect 0 "$bin" fork runs/whole high high.ini
     expect 0 "$bin" runs/high/config.ini
     event high healed '"step":640' "rank 1 (localhost) was killed by signal 9 (Killed)"
