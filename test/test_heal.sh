@@ -43,6 +43,14 @@ at_a_point() {
     same_state whole point
     says "healed: rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run"
 }
+# [run] resume = never is about what a run finds when it begins.
+from_its_own_checkpoint() {
+    settings never $fast $elastic device.ranks=2 run.steps=60 run.resume=never snapshot.every=0 checkpoint.every=5 \
+        eval.every=0 "run.faults=unit@60:1"
+    expect 0 train never
+    event never healed "from the newest checkpoint"
+    expect 78 train never
+}
 again_and_again() {
     settings again $healing device.ranks=2 "run.faults=unit@30x1000:1"
     expect 69 train again
@@ -121,6 +129,7 @@ try in_step
 try with_everything_divided
 try alone
 try at_a_point
+try from_its_own_checkpoint
 try again_and_again
 try standing_still
 try stops

@@ -126,24 +126,25 @@ static err_t check_resume(const session *x, bool found) {
     return ERR_OK;
 }
 
-static err_t resume_from_disk(run *r, bool *found) {
+// [run] resume speaks of the start of a run, not of worlds that follow.
+static err_t resume_from_disk(run *r, const launch *at, bool *found) {
     session *x = &r->x;
     comm_be_patient(x->ranks->host, true);  // for the slowest disk
     err_t rc = ckpt_clean(x->dir, &x->state.ckpt);
     if (rc == ERR_OK) rc = session_resume(x, found, &r->m);
     comm_be_patient(x->ranks->host, false);
     TRY(rc);
-    TRY(check_resume(x, *found));
+    if (at->epoch == 0) TRY(check_resume(x, *found));
     r->saved = *found ? x->progress.step : -1;
     return ERR_OK;
 }
 
-static err_t resume_or_start(run *r) {
+static err_t resume_or_start(run *r, const launch *at) {
     session *x = &r->x;
     TRY(session_recall(x, &r->recalled, &r->saved, &r->m));
     if (r->recalled) return ERR_OK;
     bool found = false;
-    TRY(resume_from_disk(r, &found));
+    TRY(resume_from_disk(r, at, &found));
     return found ? ERR_OK : session_init(x);
 }
 
@@ -278,7 +279,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(report_open(&r->step_times, r->x.ranks->world));
     TRY(report_open(&r->rank_times, r->x.ranks->world));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
-    TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
+    TRY(comm_agree_ok(r->x.ranks, resume_or_start(r, at), r->x.s));
     if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
     TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
     recall_checkpoint(r);

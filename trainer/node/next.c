@@ -25,6 +25,7 @@ static void stop_healing(crew *w, const healing_choice *x, double now) {
     }
     snprintf(w->hopeless, sizeof w->hopeless, "%s", x->why);
     w->stopped |= x->code == ERR_INTERRUPTED;
+    w->due = 0;
     free(w->h);
     w->h = NULL;
 }
@@ -117,7 +118,10 @@ int crew_heal(crew *w, const config *c, double now) {
     w->due = x.kind == HEAL_WAIT ? x.until : 0;
     if (h->failed_at == 0) return w->locals;
     atomic_store(&w->b->failed, 1);  // for those that still wait for the others to come
-    if (w->asked && x.kind != HEAL_END) x = (healing_choice){HEAL_END, .code = ERR_INTERRUPTED, .slot = -1};
+    if (w->asked && x.kind != HEAL_END)
+        x = (healing_choice){HEAL_END, .code = ERR_INTERRUPTED, .slot = -1,
+                             .why =
+                                 "stopped on request while lost ranks were being replaced; the same command continues"};
     if (x.kind == HEAL_OPEN) return next_world(w, c, now);
     if (x.kind == HEAL_KILL) kill_the_rest(w);
     if (x.kind == HEAL_END) stop_healing(w, &x, now);

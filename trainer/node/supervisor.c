@@ -105,10 +105,11 @@ static err_t verdict(const crew *w) {
     bool diverged = atomic_load(&w->b->gave_up) != 0;
     if (!failed)
         return err_set(ERR_INTERRUPTED, "%s",
-                       w->node == 0 ? ""
-                       : diverged   ? "stopped: the run has diverged; the first node says how to go on"
-                       : began      ? "stopped on request; the same command continues"
-                                    : "stopped on request; nothing was trained, nothing had to be saved");
+                       *w->hopeless   ? w->hopeless
+                       : w->node == 0 ? ""
+                       : diverged     ? "stopped: the run has diverged; the first node says how to go on"
+                       : began        ? "stopped on request; the same command continues"
+                                      : "stopped on request; nothing was trained, nothing had to be saved");
     int status = w->root_status;
     char end[CREW_END];
     const char *more = w->hopeless, *colon = *more ? ": " : "";
