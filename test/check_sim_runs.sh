@@ -79,6 +79,22 @@ context() {
         $fp16
 }
 
+# A rank of a machine with two GPUs is killed, and the other one goes on in its process, with new communicators of NCCL.
+heals() {
+    export SIM_SEED=12 SIM_DEVICES=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    settings one
+    expect 0 timeout 300 "$bin" base.ini one.ini
+    for zero in 0 2; do
+        settings healed$zero device.ranks=2 parallel.zero=$zero cluster.elastic=yes "run.faults=unit@20:1"
+        expect 0 timeout 300 "$bin" base.ini healed$zero.ini
+        event healed$zero healed "rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run began"
+        told runs/one >told.want
+        told runs/healed$zero >told.found
+        same told.want told.found "what an undisturbed run and one that healed log of their steps"
+    done
+}
+
 # A Llama whose 17 positions are shared unevenly.
 context_llama() {
     export SIM_SEED=11
@@ -630,6 +646,7 @@ try tensor_llama
 try context
 try context_llama
 try tensor_gemma
+try heals
 try perceptron
 try likelihoods
 try ahead
