@@ -61,8 +61,27 @@ static void mistakes_are_named(void **state) {
     }
 }
 
+// What one process has met another one of the same rank does not meet again.
+static void processes_of_a_rank_count_together(void **state) {
+    (void)state;
+    atomic_long passed[FAULT_POINTS] = {0};
+    fault_list first, second;
+    assert_int_equal(fault_parse(&first, "read@3"), ERR_OK);
+    assert_int_equal(fault_parse(&second, "read@3"), ERR_OK);
+    first.shared = second.shared = passed;
+    assert_false(fault_hit(&first, FAULT_READ));
+    assert_false(fault_hit(&second, FAULT_READ));
+    assert_true(fault_hit(&first, FAULT_READ));
+    for (int i = 0; i < 5; i++) assert_false(fault_hit(&second, FAULT_READ));
+    assert_int_equal(passed[FAULT_READ], 8);
+    assert_int_equal(passed[FAULT_WRITE], 0);
+    assert_int_equal(fault_parse(&second, "read@1"), ERR_OK);  // alone again
+    assert_true(fault_hit(&second, FAULT_READ));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_counted), cmocka_unit_test(one_rank_can_be_meant),
+                                       cmocka_unit_test(processes_of_a_rank_count_together),
                                        cmocka_unit_test(mistakes_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

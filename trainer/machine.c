@@ -114,9 +114,10 @@ static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(
 
 // --- all of it -------------------------------------------------------------------------------------------------------
 
-err_t session_machine(session *x, const config *c, session_kind kind, int device) {
+err_t session_machine_of(session *x, const config *c, session_kind kind, int device, atomic_long *passed) {
     *x = (session){.cfg = c, .kind = kind};
     TRY(fault_parse(&x->faults, c->run.faults));
+    x->faults.shared = passed;
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
     TRY(session_open_device(x, device));
     if (c->device.plans[0] && kind != SESSION_TUNE && tuned_load(x->dev, c->device.plans, x->plans) != ERR_OK)
@@ -126,6 +127,10 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
     TRY(open_exam(x));
     if (kind == SESSION_TRAIN) TRY(session_check_prompt(x, c->sample.prompt));  // not hours later, when it samples
     return open_data(x);
+}
+
+err_t session_machine(session *x, const config *c, session_kind kind, int device) {
+    return session_machine_of(x, c, kind, device, NULL);
 }
 
 err_t session_data(session *x, const config *c) {

@@ -7,6 +7,8 @@
 
 // All of it, as the INI says, on the device of that number. After a failure, too, session_close() it.
 err_t session_machine(session *x, const config *c, session_kind kind, int device);
+// The same for one of several processes of a rank, which count together at `passed` how often each fault point was met.
+err_t session_machine_of(session *x, const config *c, session_kind kind, int device, atomic_long *passed);
 void session_close_machine(session *x);  // session_close calls it
 
 // Parts of it, for a plan, of a session that has its cfg and kind.

@@ -256,9 +256,7 @@ static void show_rank(run *r) {
 
 static err_t open_machine(run *r, const config *c, const launch *at) {
     if (at->local == 0) TRY(lock_directory(r, c, false));
-    TRY(session_machine(&r->x, c, SESSION_TRAIN, at->local));
-    if (r->mine) r->x.faults.shared = r->mine->faults;
-    return ERR_OK;
+    return session_machine_of(&r->x, c, SESSION_TRAIN, at->local, r->mine ? r->mine->faults : NULL);
 }
 
 // With the log as long as it is now. The system has what was written to it; disks need not.
