@@ -203,8 +203,34 @@ static void devices_that_compute_otherwise_are_refused_by_all(void **state) {
     }
 }
 
+static void fail_or_sleep(scene *s, team *t, result *r) {
+    wait_for_all(s, t, r);
+    if (team_at(t)->rank == 0) raise(SIGSTOP);
+    nap(0.3);
+    if (team_at(t)->rank == 1) team_fail(t, "the disk is on fire");
+}
+
+// A rank that fails and leaves waits for the answer of another machine: what it sent last might be lost. On one machine
+// it does not wait for a rank that stands still.
+static void a_failed_rank_waits_for_other_machines(void **state) {
+    (void)state;
+    for (int nodes = 1; nodes <= 2; nodes++) {
+        scene *s = scene_open(nodes, nodes == 1 ? (int[]){2} : (int[]){1, 1});
+        s->body = fail_or_sleep;
+        for (int n = 0; n < nodes; n++) start_node(s, n, -1);
+        await_count(&s->b->joined, 2);
+        for (double end = now_s() + 5; !s->b->rank[1].left && now_s() < end;) nap(0.01);
+        assert_int_equal(kill(s->b->rank[0].pid, SIGCONT), 0);
+        assert_int_equal(reap(s), 0);
+        double took = s->b->rank[1].leave_s;
+        if ((took > 0.9) != (nodes == 2) || took > 1.8) fail_msg("%d nodes: leaving took %.2f s", nodes, took);
+        scene_close(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_rank_waits_for_other_machines),
         cmocka_unit_test(one_rank_gets_the_transport_that_does_nothing),
         cmocka_unit_test(calls_work_over_a_real_team),
         cmocka_unit_test(a_second_transport_is_refused),

@@ -748,31 +748,6 @@ static void news_while_rank_0_leaves(void **state) {
     scene_close(s);
 }
 
-static void fail_or_sleep(scene *s, team *t, result *r) {
-    wait_for_all(s, t, r);
-    if (team_at(t)->rank == 0) raise(SIGSTOP);
-    nap(0.3);
-    if (team_at(t)->rank == 1) team_fail(t, "the disk is on fire");
-}
-
-// Who fails and leaves waits for the answer of another machine, or what it said last may be lost; on one machine it
-// need not wait for who stands still.
-static void who_fails_waits_for_other_machines(void **state) {
-    (void)state;
-    for (int nodes = 1; nodes <= 2; nodes++) {
-        scene *s = scene_open(nodes, nodes == 1 ? (int[]){2} : (int[]){1, 1});
-        s->body = fail_or_sleep;
-        for (int n = 0; n < nodes; n++) start_node(s, n, -1);
-        await_count(&s->b->joined, 2);
-        for (double end = now_s() + 5; !s->b->rank[1].left && now_s() < end;) nap(0.01);
-        assert_int_equal(kill(s->b->rank[0].pid, SIGCONT), 0);
-        assert_int_equal(reap(s), 0);
-        double took = s->b->rank[1].leave_s;
-        if ((took > 0.9) != (nodes == 2) || took > 1.8) fail_msg("%d nodes: leaving took %.2f s", nodes, took);
-        scene_close(s);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_meet),
@@ -801,7 +776,6 @@ int main(void) {
         cmocka_unit_test(leaving_is_no_failure),
         cmocka_unit_test(rank_0_does_not_wait_forever),
         cmocka_unit_test(news_while_rank_0_leaves),
-        cmocka_unit_test(who_fails_waits_for_other_machines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

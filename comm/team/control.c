@@ -310,7 +310,7 @@ static void leave(watcher *w) {
     const frame bye = {.type = FRAME_BYE};
     say_to_all(w, &bye);
     w->parting = true;
-    // On one machine all have heard of a failure by themselves, and what was sent is read whoever closes first.
+    // On one machine each rank learns of a failure itself, and what was sent can be read after the sender has closed.
     w->leave_by = w->now + (failed && t->at->nodes == 1 ? 0 : leave_answer_s);
 }
 

@@ -1,7 +1,7 @@
 // comm/team/council.h: one node's council: what it has heard (council_view.h), what should follow (council_next.h) and
 // the vote on it (council_vote.h), put together. It is fed times, messages and what the own ranks do; it gives messages
-// and a decision with its reason. No socket, no clock, no process, no memory but the struct: whoever has those calls
-// it, and tests play whole clusters with it.
+// and a decision with its reason. It has no socket, clock or process, and no memory but the struct: its
+// caller has those, and tests play whole clusters with it.
 //
 //   every COUNCIL_REPORT_S: read all that has come, then council_tick
 //   for each message:       council_take

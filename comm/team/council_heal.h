@@ -54,7 +54,8 @@ typedef struct heal_plan {
 
 // Of the steps whose parts are all there: the newest that survives the loss of any one holder, else the newest, else
 // disk. move (=) who sends what, in the order of the wants; each part comes from its receiver if that has it, else from
-// whoever sends least so far. ERR_INTERNAL: `room` moves or HEAL_STEPS steps are too few, or numbers are out of range.
+// the holder that sends least so far. ERR_INTERNAL: `room` moves or HEAL_STEPS steps are too few, or numbers are out of
+// range.
 err_t heal_choose(heal_plan *out, heal_move *move, int room, const heal_holding *of, int holdings, int parts,
                   const heal_want *wants, int n);
 

@@ -31,7 +31,7 @@ static void extend(search *s, node_set in, node_set open) {
         node_set with = in, rest;
         set_add(&with, j), set_drop(&open, j);
         rest = set_and(open, &s->hears[j]);
-        if (set_same(&rest, &open)) in = with;  // whoever hears all others is never left out
+        if (set_same(&rest, &open)) in = with;  // a node that hears all others is never left out
         else extend(s, with, rest);
     }
 }

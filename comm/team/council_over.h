@@ -1,6 +1,6 @@
-// comm/team/council_over.h: leave, then enter: what a supervisor does with its ranks when a new epoch has begun. Those
-// of an older epoch are told that it is over, also if they still meet; who has not left 5 s later is killed; only when
-// every old process has left or is reaped may the node enter.
+// comm/team/council_over.h: leave, then enter: what a supervisor does with its ranks after a new epoch has begun. Ranks
+// of an older epoch are told that it is over, even while they are still meeting. A rank that has not left 5 s later is
+// killed. The node enters after every old process has left or was reaped.
 #ifndef COMM_TEAM_COUNCIL_OVER_H
 #define COMM_TEAM_COUNCIL_OVER_H
 
@@ -19,8 +19,8 @@ typedef struct over_rank {
 
 typedef enum over_action { OVER_NOTHING, OVER_TELL, OVER_KILL, OVER_ENTER } over_action;
 
-// action[n] (=) what each rank of this node is told now. Returns whether all old processes are gone, so that ENTER may
-// be sent to those that are READY. epoch: of the newest record; enters: does this node have a place in it?
+// action[n] (=) what to do with each rank of this node. Returns whether all old processes are gone: then ENTER may be
+// sent to those that are READY. epoch: of the newest record; enters: does this node have a place in it?
 bool council_over(over_action *action, double now, const over_rank *rank, int n, uint64_t epoch, bool enters);
 
 #endif

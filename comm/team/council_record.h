@@ -8,8 +8,8 @@
 //   epoch   1          epoch   2          epoch   2           epoch   4
 //
 // An epoch is what ranks know of it: the number of the last record that changed members, lives, grid or lanes. The
-// digest of that record, the fence, keeps out whoever is in another epoch, or in the epoch of that number of another
-// run. Numbers, sets and times only: no file of the council touches a socket, a clock or a process.
+// digest of that record, the fence, keeps out ranks of another epoch, and of another run's epoch of that number.
+// Numbers, sets and times only: no file of the council touches a socket, a clock or a process.
 #ifndef COMM_TEAM_COUNCIL_RECORD_H
 #define COMM_TEAM_COUNCIL_RECORD_H
 

@@ -17,7 +17,8 @@ void council_view_open(council_view *v, int node, int nodes, uint64_t life, doub
 
 void council_hears(council_view *v, double now, int from, uint64_t life, const council_record *newest) {
     council_heard *h = &v->of[from];
-    if (h->life != life) h->says = (council_report){.sealed = -1};  // which hears nobody, so the node is not near
+    // A new life has reported nothing: it hears nobody, so the node does not count as near.
+    if (h->life != life) h->says = (council_report){.sealed = -1};
     h->life = life, h->at = now;
     h->has_record = newest != NULL;
     if (!newest) return;

@@ -22,7 +22,7 @@ typedef struct head {
     int64_t saved;
     run_progress at;
     int32_t parts, scalars, keys, unused;
-    // behind it: parts of `part`, scalars of double, keys of ckpt_key that were adopted, and the values
+    // after it: parts of `part`, scalars of double, keys of ckpt_key that were adopted, and the values
 } head;
 
 typedef struct part {
@@ -63,7 +63,11 @@ int vault_make(int locals) {
     struct rlimit most;
     off_t bytes = GENERATIONS * room * locals;
     if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY && most.rlim_cur < (rlim_t)bytes)
-        return err_set(ERR_UNAVAILABLE, "a limit of file sizes (ulimit -f, LimitFSIZE) forbids a file of memory"), -1;
+        return err_set(
+                   ERR_UNAVAILABLE,
+                   "a limit of file sizes (ulimit -f, LimitFSIZE) forbids the file of memory that snapshots need: raise it, or set "
+                   "[snapshot] every = 0"),
+               -1;
     int fd = memfd_create("lockstep vault", MFD_CLOEXEC);
     if (fd >= 0 && ftruncate(fd, bytes) == 0) return fd;
     err_set(ERR_UNAVAILABLE, "no file of memory for %d ranks: %s", locals, strerror(errno));

@@ -23,6 +23,12 @@ static comm_place *own_places(const launch *at) {
     return copy;
 }
 
+err_t crew_channels(crew *w, const config *c) {
+    grid shape = config_grid(c, w->world);
+    channel_plan plan = grid_channels(&shape);  // of the groups that the shape needs
+    return plan.channels ? launch_channels(&w->at, &plan) : ERR_OK;
+}
+
 static err_t resolve(crew *w, const config *c, world_check fits, cluster *cl) {
     const char *hosts[TEAM_NODES_MAX];
     TRY(cluster_resolve(cl, c));
@@ -30,9 +36,7 @@ static err_t resolve(crew *w, const config *c, world_check fits, cluster *cl) {
     for (int i = 0; i < cl->nodes; i++) hosts[i] = cl->host[i];
     w->world = cl->world, w->node = cl->node, w->nodes = cl->nodes, w->locals = cl->ranks[cl->node];
     TRY(launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node));
-    grid shape = config_grid(c, cl->world);
-    channel_plan plan = grid_channels(&shape);  // of the groups that the shape needs
-    return plan.channels ? launch_channels(&w->at, &plan) : ERR_OK;
+    return crew_channels(w, c);
 }
 
 static err_t open_rest(crew *w, const supervised *of) {

@@ -23,8 +23,8 @@ typedef struct crew {
     int *yard;       // locals of them, our ends; -1: none
     int own_yard;    // in a rank: its end; -1: none
     yard_news news;  // of the world that is open
+    uint32_t epoch;  // and its number
     int vault;       // as yard.vault
-    uint32_t epoch;  // of the world that is open
     double due;      // when to choose again; 0: when something happens
     // How it went.
     int root;                    // local rank whose end was the cause, -1: none
@@ -45,6 +45,9 @@ typedef struct crew {
 
 err_t crew_open(crew *w, const config *c, const supervised *of);
 void crew_close(crew *w);
+
+// Makes the channels that the layout needs in w->at.
+err_t crew_channels(crew *w, const config *c);
 
 // Forks a rank. 0 in the new process; -1: there is none, see errno.
 pid_t crew_fork_one(crew *w, int local);

@@ -9,7 +9,7 @@
 //
 // A rank is lost if a signal killed it, or if it ended with an error that another attempt may not meet (69, 74). It is
 // started again at once, then after 1 and 3 s; but not if it was the fourth time in a row without a new step between:
-// its device is broken, or the step kills whoever computes it.
+// its device is broken, or the step kills every rank that computes it.
 #ifndef TRAINER_NODE_HEALING_H
 #define TRAINER_NODE_HEALING_H
 

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// --- the next world --------------------------------------------------------------------------------------------------
-
 static void hear_yards(crew *w, double now) {
     for (int i = 0; i < w->locals; i++)
         if (w->yard[i] >= 0 && yard_heard(w->yard[i])) healing_left(w->h, i, now);
@@ -50,9 +48,7 @@ static err_t open_world(crew *w, const config *c) {
     const char *host = w->place[0].host;
     TRY(launch_open(&w->at, 1, &w->locals, &host, 0));
     w->at.epoch = ++w->epoch;
-    grid shape = config_grid(c, w->world);
-    channel_plan plan = grid_channels(&shape);
-    return plan.channels ? launch_channels(&w->at, &plan) : ERR_OK;
+    return crew_channels(w, c);
 }
 
 // While nobody is in a world.

@@ -73,7 +73,8 @@ static void look_at_board(crew *w) {
     w->began |= ready;
 }
 
-// Returns once no rank is left, or in a process that has become one: *local is it; or the watcher: RANK_WATCHER.
+// Returns w->locals after the last rank has ended; in a process that has become a rank, its local number; in the
+// watcher, RANK_WATCHER.
 static int watch(crew *w, const config *c, const sigset_t *set, bool watched) {
     while (w->left || w->h) {
         if (watched && watcher_start(w, clock_now())) return RANK_WATCHER;
