@@ -32,7 +32,7 @@ static void begin(scene *s, int n, int me) {
     memset(s, 0, sizeof *s);
     s->k = (council_rules){.dead_s = 2, .give_up_s = 40, .drain_s = 20, .min_ranks = 1, .lanes = 8, .run = "another"};
     s->k.grid = (council_grid){0, 1, 1, 1}, s->k.fits[0] = 0x1FE;
-    s->r = (council_record){.run = "a run", .k = 4, .epoch = 4, .kind = RECORD_HEAL, .nodes = n, .high = 50};
+    s->r = (council_record){.run = "a run", .k = 4, .epoch = 4, .kind = DECREE_HEAL, .nodes = n, .high = 50};
     s->r.members = s->r.voters = first(n);
     s->r.grid = (council_grid){(uint16_t)n, 1, 1, 1}, s->r.lanes = 8, s->r.ranks = n;
     council_view_open(&s->v, me, n, ME_LIFE + (uint64_t)me, 50);
@@ -151,7 +151,7 @@ static void a_loss_is_healed(void **state) {
     begin(&s, 3, 1), silent(&s, 2, 2.1);
     is(&s, COUNCIL_HEAL, why);
     const council_record *n = &s.d.next;
-    assert_true(s.d.proposes && n->kind == RECORD_HEAL && n->k == 5 && n->epoch == 5);
+    assert_true(s.d.proposes && n->kind == DECREE_HEAL && n->k == 5 && n->epoch == 5);
     assert_int_equal(n->members.word[0], 3);
     assert_int_equal(n->voters.word[0], 7);
     assert_int_equal(n->high, 60);
@@ -228,9 +228,9 @@ static void fruitless_epochs_are_counted(void **state) {
     s.r.fruitless = 3, s.v.of[1].says.began = true;
     assert_int_equal(next(&s), COUNCIL_END);
     assert_string_equal(s.d.why, "4 epochs in a row ended at step 60: a step kills whoever computes it");
-    assert_true(s.d.proposes && s.d.next.kind == RECORD_END && s.d.next.fruitless == 4 && s.d.next.epoch == 4);
+    assert_true(s.d.proposes && s.d.next.kind == DECREE_END && s.d.next.fruitless == 4 && s.d.next.epoch == 4);
     s.v.of[1].epoch = 3, next(&s), assert_int_equal(s.d.action, COUNCIL_STAY);  // of an epoch that is over
-    s.r = s.d.next, s.r.kind = RECORD_END, snprintf(s.r.why, sizeof s.r.why, "why it ended");
+    s.r = s.d.next, s.r.kind = DECREE_END, snprintf(s.r.why, sizeof s.r.why, "why it ended");
     is(&s, COUNCIL_END, "why it ended");
     assert_int_equal(s.d.code, ERR_INTERNAL);
     assert_false(s.d.proposes);
@@ -241,7 +241,7 @@ static void joins(void **state) {
     scene s;
     begin(&s, 3, 0), s.r.members.word[0] = s.r.voters.word[0] = 3;
     is(&s, COUNCIL_TURN, "joining: node 2");
-    assert_int_equal(s.d.next.kind, RECORD_JOIN);
+    assert_int_equal(s.d.next.kind, DECREE_JOIN);
     assert_int_equal(s.d.next.members.word[0], 7);
     assert_int_equal(s.d.next.voters.word[0], 3);
     assert_int_equal(s.d.next.epoch, 5);
@@ -263,7 +263,7 @@ static void voters_settle(void **state) {
     s.r.slots[1] = 3, s.v.sealed_at = NOW - 12;
     is(&s, COUNCIL_SETTLE, "sealed for 12 s: the members vote from now on");
     const council_record *n = &s.d.next;
-    assert_true(n->kind == RECORD_SETTLE && n->k == 5 && n->epoch == 4 && n->voters.word[0] == 3);
+    assert_true(n->kind == DECREE_SETTLE && n->k == 5 && n->epoch == 4 && n->voters.word[0] == 3);
     assert_int_equal(n->weight[1], 3);
     assert_int_equal(n->high, 50);
     uint8_t fence[COUNCIL_FENCE], before[COUNCIL_FENCE];
@@ -279,19 +279,19 @@ static void drains(void **state) {
     begin(&s, 3, 0), s.v.of[0].says.leaving = true, s.v.of[2].says.slots = 2;
     is(&s, COUNCIL_TURN, "leaving: node 0");
     const council_record *n = &s.d.next;
-    assert_true(n->kind == RECORD_DRAIN && n->members.word[0] == 6 && n->voters.word[0] == 6 && n->epoch == 5);
+    assert_true(n->kind == DECREE_DRAIN && n->members.word[0] == 6 && n->voters.word[0] == 6 && n->epoch == 5);
     assert_int_equal(n->weight[2], 2);
     assert_int_equal(n->ranks, 3);
     s.k.min_ranks = 4;
     is(&s, COUNCIL_STOP, "leaving: node 0; the rest does not fit: all save and stop");
-    assert_true(s.d.proposes && s.d.next.kind == RECORD_STOP && s.d.next.epoch == 4 && s.d.next.members.word[0] == 7);
+    assert_true(s.d.proposes && s.d.next.kind == DECREE_STOP && s.d.next.epoch == 4 && s.d.next.members.word[0] == 7);
     s.k.min_ranks = 1, s.v.of[1].says.leaving = s.v.of[2].says.leaving = true;
     is(&s, COUNCIL_STOP, "leaving: nodes 0 1 2; the rest does not fit: all save and stop");
     begin(&s, 3, 0), s.v.of[0].says.leaving = true, s.v.of[1].said_at = NOW - 2;
     is(&s, COUNCIL_STAY, "");  // not before all members are heard
     begin(&s, 3, 0), s.v.of[0].says.leaving = s.v.of[1].says.failed = true;
     assert_int_equal(next(&s), COUNCIL_HEAL);  // first things first
-    begin(&s, 3, 0), s.r.kind = RECORD_STOP, snprintf(s.r.why, sizeof s.r.why, "all leave");
+    begin(&s, 3, 0), s.r.kind = DECREE_STOP, snprintf(s.r.why, sizeof s.r.why, "all leave");
     is(&s, COUNCIL_STOP, "all leave");
     assert_int_equal(s.d.code, ERR_INTERRUPTED);
 }
@@ -333,7 +333,7 @@ static void cold_start(void **state) {
     epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
     assert_string_equal(s.d.why, "all 3 nodes hear each other and none has a record: a run begins");
     const council_record *n = &s.d.next;
-    assert_true(s.d.action == COUNCIL_FORM && n->k == 1 && n->epoch == 1 && n->kind == RECORD_FORM && n->ranks == 3);
+    assert_true(s.d.action == COUNCIL_FORM && n->k == 1 && n->epoch == 1 && n->kind == DECREE_FORM && n->ranks == 3);
     assert_true(n->members.word[0] == 7 && n->voters.word[0] == 7 && n->weight[2] == 1 && n->life[2] == ME_LIFE + 2);
     assert_memory_equal(n->run, s.k.run, COUNCIL_RUN);
     s.k.min_ranks = 4, epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
@@ -357,8 +357,8 @@ static void they_have_names(void **state) {
     (void)state;
     assert_string_equal(council_action_names[COUNCIL_HEAL], "heal");
     assert_string_equal(council_action_names[COUNCIL_END], "end");
-    assert_string_equal(record_kind_names[RECORD_SETTLE], "settle");
-    assert_string_equal(record_kind_names[RECORD_END], "end");
+    assert_string_equal(decree_names[DECREE_SETTLE], "settle");
+    assert_string_equal(decree_names[DECREE_END], "end");
 }
 
 // --- the world to come -----------------------------------------------------------------------------------------------
@@ -628,7 +628,7 @@ static void members_of_a_heal_promise(void **state) {
         memset(&p, 0, sizeof p), memset(&b, 0, sizeof b);
         p.has_record = true, p.record = s.r;
         if (i == 1) s.d.next.life[2] = 7;         // not in that life
-        if (i == 2) s.d.next.kind = RECORD_JOIN;  // all are heard anyway
+        if (i == 2) s.d.next.kind = DECREE_JOIN;  // all are heard anyway
         if (i == 3) s.d.next.members = first(2);  // no member
         bid_open(&b, &p, &out, &own, 0, &s.d.next);
         m.ballot = b.ballot;

@@ -136,7 +136,7 @@ static void records_that_do_not_fit_together(void **state) {
     REFUSED(r.voters.word[3] = 1, "a voter beyond the nodes");
     REFUSED(r.high = -1, "a step below 0");
     REFUSED(r.fruitless = COUNCIL_FRUITLESS + 1, "more fruitless epochs than end a run");
-    REFUSED(r.kind = RECORD_KINDS, "an unknown kind");
+    REFUSED(r.kind = DECREES, "an unknown kind");
     REFUSED(r.deal[1] = 4, "more lanes than there are");
     REFUSED(r.seat[1].node = 1, "a seat of no member");
     REFUSED(r.seat[3].slot = 2, "a seat that the node does not have");

@@ -343,7 +343,7 @@ static void trace_8_nobody_joins_in_a_heal(void **state) {
     w->node[1].own.failed = true;
     uint64_t k = newest(w)->k;
     for (double from = w->now; newest(w)->k == k; world_tick(w)) assert_true(w->now < from + 15);
-    assert_int_equal(newest(w)->kind, RECORD_HEAL);
+    assert_int_equal(newest(w)->kind, DECREE_HEAL);
     assert_int_equal(members(w), 3);
     world_close(w);
 }
@@ -363,7 +363,7 @@ static void trace_9_four_fruitless_epochs(void **state) {
         assert_true(w->node[a].gone);
         assert_int_equal(w->node[a].code, ERR_INTERNAL);
     }
-    assert_int_equal(newest(w)->kind, RECORD_END);
+    assert_int_equal(newest(w)->kind, DECREE_END);
     assert_string_equal(newest(w)->why, why);
     assert_int_equal(w->epochs, 5);  // one that gained steps, and four that gained none
     world_close(w);
@@ -377,7 +377,7 @@ static void trace_9_to_settle_is_no_step(void **state) {
     world_die(w, 2, 1e6), until_members(w, 3, 15);
     int64_t high = newest(w)->high;
     until_voters(w, 3, 30);
-    assert_int_equal(newest(w)->kind, RECORD_SETTLE);
+    assert_int_equal(newest(w)->kind, DECREE_SETTLE);
     assert_int_equal(newest(w)->high, high);
     assert_int_equal(newest(w)->epoch, newest(w)->k - 1);
     w->node[1].own.failed = true;
@@ -555,7 +555,7 @@ static void trace_18_all_leave(void **state) {
                 fail_msg("seed %d: node %d %s, code %d: %s", (int)seed, a, x->up ? "runs" : "ended", x->code, x->why);
             stopped += x->code == ERR_INTERRUPTED;
         }
-        assert_int_equal(newest(w)->kind, RECORD_STOP);
+        assert_int_equal(newest(w)->kind, DECREE_STOP);
         assert_true(stopped >= set_count(&newest(w)->members));
         world_close(w);
     }

@@ -181,7 +181,7 @@ uint32_t team_pulse(const team *t) { return atomic_load_explicit(&t->pulse, memo
 
 typedef struct watcher {
     team *t;
-    struct pollfd poll[1 + TEAM_RANKS_MAX];  // wake, then one for each connection
+    struct pollfd poll[2 + TEAM_RANKS_MAX];  // wake, then one for each connection, then launch.over
     double now, beat_at, leave_by;
     uint32_t work;                           // of this rank, at the last beat
     bool passed_on, leaving, parting, done;  // parting: rank 0 no longer waits for the others' good-byes
@@ -311,7 +311,8 @@ static void leave(watcher *w) {
     say_to_all(w, &bye);
     w->parting = true;
     // On one machine each rank learns of a failure itself, and what was sent can be read after the sender has closed.
-    w->leave_by = w->now + (failed && t->at->nodes == 1 ? 0 : leave_answer_s);
+    // Nodes that heal learn of it from their councils, too.
+    w->leave_by = w->now + (failed && (t->at->nodes == 1 || t->at->fenced) ? 0 : leave_answer_s);
 }
 
 // Sleeps until something comes, or is due.
@@ -325,8 +326,11 @@ static void sleep_until_news(watcher *w) {
         w->poll[1 + i] = (struct pollfd){.fd = c->fd, .events = (short)(POLLIN | (c->out ? POLLOUT : 0))};
         if (open_to(c) && !c->bye_heard && c->heard + t->timeout_s < due) due = c->heard + t->timeout_s;
     }
+    // a descriptor that is never read is waited for once
+    int over = t->at->over && atomic_load(&t->failed) == ERR_OK ? t->at->over[0] : -1;
+    w->poll[1 + t->controls] = (struct pollfd){.fd = over, .events = POLLIN};
     double wait = due - clock_now();
-    poll(w->poll, 1 + (nfds_t)t->controls, wait <= 0 ? 0 : (int)(1e3 * wait) + 1);
+    poll(w->poll, 2 + (nfds_t)t->controls, wait <= 0 ? 0 : (int)(1e3 * wait) + 1);
     uint64_t count;
     if (w->poll[0].revents && read(t->wake, &count, sizeof count) < 0) return;
 }
@@ -341,6 +345,7 @@ static void *watch(void *arg) {
         w.now = clock_now();
         for (int i = 0; i < t->controls; i++)
             if (w.poll[1 + i].revents || silent(&w, &t->control[i])) hear(&w, &t->control[i]);
+        if (w.poll[1 + t->controls].revents) team_record(t, ERR_UNAVAILABLE, "the nodes have ended this world");
         judge_silence(&w);
         pass_on_failure(&w);
         if (w.now >= w.beat_at) beat(&w);

@@ -87,7 +87,7 @@ static int64_t highest(const scene *s, bool *began) {
     return high;
 }
 
-static council_record *follow(council_decision *out, const scene *s, record_kind kind) {
+static council_record *follow(council_decision *out, const scene *s, decree_kind kind) {
     council_record *n = &out->next;
     *n = *s->r;
     n->k++, n->kind = kind;
@@ -97,12 +97,12 @@ static council_record *follow(council_decision *out, const scene *s, record_kind
 }
 
 // A record that begins an epoch, with these members.
-static council_record *begin(council_decision *out, const scene *s, record_kind kind, const node_set *members) {
+static council_record *begin(council_decision *out, const scene *s, decree_kind kind, const node_set *members) {
     council_record *n = follow(out, s, kind);
     bool began;
     int64_t high = highest(s, &began);
     if (high > n->high) n->fruitless = 0;
-    else if (began && kind == RECORD_HEAL) n->fruitless++;
+    else if (began && kind == DECREE_HEAL) n->fruitless++;
     n->high = high, n->members = *members, n->epoch = n->k;
     memset(n->fence, 0, sizeof n->fence);
     FOR_NODES(j, members) n->life[j] = s->v->of[j].life, n->slots[j] = (uint16_t)s->v->of[j].says.slots;
@@ -117,7 +117,7 @@ static void voters_follow(council_record *n) {
 }
 
 // A record that goes on with the epoch of r.
-static council_record *go_on(council_decision *out, const scene *s, record_kind kind) {
+static council_record *go_on(council_decision *out, const scene *s, decree_kind kind) {
     council_record *n = follow(out, s, kind);
     council_fence(n->fence, s->r);
     return n;
@@ -127,7 +127,7 @@ static council_record *go_on(council_decision *out, const scene *s, record_kind 
 
 static void form(council_decision *out, const scene *s) {
     council_record *n = &out->next;
-    *n = (council_record){.k = 1, .epoch = 1, .kind = RECORD_FORM, .nodes = s->v->nodes, .members = s->near};
+    *n = (council_record){.k = 1, .epoch = 1, .kind = DECREE_FORM, .nodes = s->v->nodes, .members = s->near};
     memcpy(n->run, s->k->run, COUNCIL_RUN);
     for (int j = 0; j < n->nodes; j++) n->life[j] = s->v->of[j].life, n->slots[j] = (uint16_t)s->v->of[j].says.slots;
     lay_out(n, s);
@@ -160,9 +160,9 @@ static void cold_start(council_decision *out, const scene *s) {
 // --- ends ------------------------------------------------------------------------------------------------------------
 
 static bool recorded_end(council_decision *out, const scene *s) {
-    if (s->r->kind != RECORD_STOP && s->r->kind != RECORD_END) return false;
-    out->code = s->r->kind == RECORD_STOP ? ERR_INTERRUPTED : ERR_INTERNAL;
-    return say(out, s->r->kind == RECORD_STOP ? COUNCIL_STOP : COUNCIL_END, "%s", s->r->why);
+    if (s->r->kind != DECREE_STOP && s->r->kind != DECREE_END) return false;
+    out->code = s->r->kind == DECREE_STOP ? ERR_INTERRUPTED : ERR_INTERNAL;
+    return say(out, s->r->kind == DECREE_STOP ? COUNCIL_STOP : COUNCIL_END, "%s", s->r->why);
 }
 
 // Has the leaver given all that it has? Every member has the record that goes on without it, and works.
@@ -175,7 +175,7 @@ static bool parted(council_decision *out, const scene *s) {
     FOR_NODES(j, &s->r->members) {
         const council_heard *h = &v->of[j];
         if (!h->has_record || h->k < s->r->k || memcmp(h->run, s->r->run, COUNCIL_RUN) != 0) return false;
-        if (h->says.state != COUNCIL_WORKING) return false;
+        if (h->says.state != COUNCIL_WORKING && h->says.state != COUNCIL_ENDING) return false;
     }
     return end(out, ERR_OK, "has left: every member goes on without this node");
 }
@@ -224,11 +224,11 @@ static bool heal(council_decision *out, const scene *s) {
     if (!healed(s, &members))
         return say(out, COUNCIL_WAIT, "%.90s; what is left makes no world that fits", s->loss.why);
     say(out, COUNCIL_HEAL, "%s", s->loss.why);
-    council_record *n = begin(out, s, RECORD_HEAL, &members);
+    council_record *n = begin(out, s, DECREE_HEAL, &members);
     if (n->fruitless < COUNCIL_FRUITLESS) return true;
     say(out, COUNCIL_END, "%d epochs in a row ended at step %lld: a step kills whoever computes it", n->fruitless,
         (long long)n->high);
-    go_on(out, s, RECORD_END)->fruitless = COUNCIL_FRUITLESS;
+    go_on(out, s, DECREE_END)->fruitless = COUNCIL_FRUITLESS;
     return true;
 }
 
@@ -243,11 +243,11 @@ static bool drain(council_decision *out, const scene *s) {
     rest = set_less(s->r->members, &leave);
     if (set_empty(&rest) || !fits(s, &rest)) {
         say(out, COUNCIL_STOP, "leaving: %s; the rest does not fit: all save and stop", names(text, &leave));
-        go_on(out, s, RECORD_STOP);
+        go_on(out, s, DECREE_STOP);
         return true;
     }
     say(out, COUNCIL_TURN, "leaving: %s", names(text, &leave));
-    voters_follow(begin(out, s, RECORD_DRAIN, &rest));
+    voters_follow(begin(out, s, DECREE_DRAIN, &rest));
     return true;
 }
 
@@ -261,7 +261,7 @@ static bool join(council_decision *out, const scene *s) {
     added = set_less(members, &s->r->members);
     if (set_empty(&added) || !set_within(&s->r->members, &members)) return false;
     say(out, COUNCIL_TURN, "joining: %s", names(text, &added));
-    begin(out, s, RECORD_JOIN, &members);
+    begin(out, s, DECREE_JOIN, &members);
     return true;
 }
 
@@ -269,7 +269,7 @@ static bool settle(council_decision *out, const scene *s) {
     if (s->v->sealed_at < s->v->entered || s->now - s->v->sealed_at <= COUNCIL_QUIET_S) return false;
     if (set_same(&s->r->voters, &s->r->members) || !set_within(&s->r->members, &s->near)) return false;
     say(out, COUNCIL_SETTLE, "sealed for %.0f s: the members vote from now on", s->now - s->v->sealed_at);
-    voters_follow(go_on(out, s, RECORD_SETTLE));
+    voters_follow(go_on(out, s, DECREE_SETTLE));
     return true;
 }
 

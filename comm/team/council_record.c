@@ -7,7 +7,7 @@
 
 _Static_assert((int)COUNCIL_NODES == (int)TEAM_NODES_MAX, "a set has a place for every node");
 
-const char *const record_kind_names[RECORD_KINDS] = {RECORD_WORDS(WORD_NAME)};
+const char *const decree_names[DECREES] = {DECREE_WORDS(WORD_NAME)};
 
 bool council_enough(const node_set *who, const council_record *r) {
     int64_t all = 0, with = 0;
@@ -57,7 +57,7 @@ static void read_head(byte_reader *s, council_record *r) {
     read_bytes(s, r->run, COUNCIL_RUN);
     r->k = read_number(s, 8), r->epoch = read_number(s, 8);
     read_bytes(s, r->fence, COUNCIL_FENCE);
-    r->kind = (record_kind)read_upto(s, 1, RECORD_KINDS - 1);
+    r->kind = (decree_kind)read_upto(s, 1, DECREES - 1);
     size_t why = (size_t)read_upto(s, 1, COUNCIL_WHY - 1);
     read_bytes(s, r->why, why);
     if (strlen(r->why) != why) s->bad = true;

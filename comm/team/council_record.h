@@ -27,16 +27,16 @@ enum {
     COUNCIL_MESSAGE_BYTES = 64 * 1024,  // ... and any message
 };
 
-#define RECORD_WORDS(X) \
-    X(RECORD_FORM, "form") \
-    X(RECORD_HEAL, "heal") \
-    X(RECORD_JOIN, "join") \
-    X(RECORD_DRAIN, "drain") \
-    X(RECORD_SETTLE, "settle") \
-    X(RECORD_STOP, "stop") \
-    X(RECORD_END, "end")
-typedef enum record_kind { RECORD_WORDS(WORD_ENUM) RECORD_KINDS } record_kind;
-extern const char *const record_kind_names[RECORD_KINDS];
+#define DECREE_WORDS(X) \
+    X(DECREE_FORM, "form") \
+    X(DECREE_HEAL, "heal") \
+    X(DECREE_JOIN, "join") \
+    X(DECREE_DRAIN, "drain") \
+    X(DECREE_SETTLE, "settle") \
+    X(DECREE_STOP, "stop") \
+    X(DECREE_END, "end")
+typedef enum decree_kind { DECREE_WORDS(WORD_ENUM) DECREES } decree_kind;
+extern const char *const decree_names[DECREES];
 
 typedef struct council_seat {
     uint16_t node, slot;
@@ -51,7 +51,7 @@ typedef struct council_record {
     uint8_t run[COUNCIL_RUN];
     uint64_t k, epoch;             // from 1; epoch <= k
     uint8_t fence[COUNCIL_FENCE];  // of record `epoch`; zeros where this is that record
-    record_kind kind;
+    decree_kind kind;
     char why[COUNCIL_WHY];
     int nodes;  // configured: 0 .. nodes-1
     node_set members, voters;

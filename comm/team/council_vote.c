@@ -67,7 +67,7 @@ void bid_open(council_bid *b, vote_page *p, council_message *out, council_messag
 // Of a HEAL, all that are to be members and can vote have promised: who has just died, and is not missed yet, would
 // take the state along.
 static bool members_promised(const council_bid *b, const council_record *r) {
-    if (b->highest.round || b->value.kind != RECORD_HEAL) return true;
+    if (b->highest.round || b->value.kind != DECREE_HEAL) return true;
     node_set asked = set_and(b->value.members, &r->voters);
     FOR_NODES(j, &asked)
         if (b->value.life[j] == r->life[j] && !set_has(&b->promised, j)) return false;

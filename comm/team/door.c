@@ -230,9 +230,9 @@ static void say_hello(meeting *m, caller *c, double now) {
     handshake_call(&c->shake, &mine, c->local ? none : m->secret);
 }
 
-static void dial(caller *c, double now) {
-    struct addrinfo *list;
-    int rc = resolve(c->host, c->port, &list);
+static void dial(meeting *m, caller *c, double now) {
+    struct addrinfo *list = c->known;
+    int rc = list ? 0 : resolve(c->host, c->port, &list);
     if (rc != 0) {
         hang_up(c, now, gai_strerror(rc));
         return;
@@ -241,7 +241,8 @@ static void dial(caller *c, double now) {
     c->fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     rc = c->fd < 0 ? -1 : connect(c->fd, a->ai_addr, a->ai_addrlen);
     int why = errno;
-    freeaddrinfo(list);
+    if (m->remembers) c->known = list;
+    else freeaddrinfo(list);
     if (rc != 0 && (c->fd < 0 || why != EINPROGRESS)) {
         hang_up(c, now, strerror(why));
         return;
@@ -302,17 +303,23 @@ static err_t hear_answer(meeting *m, caller *c, double now) {
     return rc;
 }
 
+// After sending its proof this side waits without limit: the other side may already rely on the connection. A council
+// takes the next one instead.
+static bool may_be_relied_on(const meeting *m, const caller *c) {
+    return c->shake.proven && m->mine.role != ROLE_COUNCIL;
+}
+
 static err_t step_caller(meeting *m, caller *c, bool news, double now) {
     if (c->done) return ERR_OK;
     if (c->fd < 0) {
-        if (now >= c->again) dial(c, now);
+        if (now >= c->again) dial(m, c, now);
         return ERR_OK;
     }
     if (c->local && c->shake.length == 0) say_hello(m, c, now);
     if (c->connecting && news) connected(m, c, now);
     if (c->fd >= 0 && !c->connecting) TRY(hear_answer(m, c, now));
-    // After sending its proof this side waits without limit: the other side may already rely on the connection.
-    if (c->fd >= 0 && !c->local && !c->done && !c->shake.proven && now >= c->answer_by) hang_up(c, now, "no answer");
+    if (c->fd >= 0 && !c->local && !c->done && !may_be_relied_on(m, c) && now >= c->answer_by)
+        hang_up(c, now, "no answer");
     return ERR_OK;
 }
 
@@ -340,6 +347,7 @@ void meeting_close(meeting *m) {
     }
     for (int i = 0; m->caller && i < m->callers; i++) {
         if (m->caller[i].fd >= 0 && !m->caller[i].local && !m->caller[i].done) close(m->caller[i].fd);
+        if (m->caller[i].known) freeaddrinfo(m->caller[i].known);
         handshake_wipe(&m->caller[i].shake);
     }
     if (m->listener >= 0) close(m->listener);
@@ -376,7 +384,7 @@ static double gather(meeting *m, double now, double until, int *door) {
         if (c->done) continue;
         if (c->fd < 0) until = sooner(until, c->again);
         else if (c->local && c->shake.length == 0) until = now;
-        else if (!c->local && !c->shake.proven) until = sooner(until, c->answer_by);
+        else if (!c->local && !may_be_relied_on(m, c)) until = sooner(until, c->answer_by);
     }
     return until;
 }

@@ -36,7 +36,7 @@ static size_t sheet_bytes(const packet *p) { return p->places + p->rings + p->ct
 
 static int bells_of(const launch *l) { return l->plan.seats * l->locals; }
 
-static int most_descriptors(const launch *l) { return 3 + 2 * l->locals + bells_of(l); }
+static int most_descriptors(const launch *l) { return 4 + 2 * l->locals + bells_of(l); }
 
 typedef struct list {
     int *fd, n;
@@ -62,6 +62,7 @@ static void list_descriptors(list *to, const launch *l, int local, int sheet) {
     if (l->more) add(to, l->more_fd);
     add_all(to, l->doorbell, l->locals);
     add_all(to, l->bell, bells_of(l));
+    add_all(to, l->over, 1);
     list_control(to, l, local);
 }
 
@@ -214,13 +215,14 @@ static err_t place_descriptors(launch *l, const packet *p, const list *all) {
     const launch *of = &p->of;
     int at = 0;
     *l = *of;
-    l->place = NULL, l->area = l->more = l->ctx = NULL, l->doorbell = l->control = l->bell = l->ring = NULL;
+    l->place = NULL, l->area = l->more = l->ctx = NULL, l->doorbell = l->control = l->bell = l->ring = l->over = NULL;
     l->area_fd = l->more_fd = -1;
     bool ok = read_sheet(l, p, all->fd[at++]);
     if (of->area) ok = (l->area = map_given(all->fd[at++], of->area_bytes)) && ok;
     if (of->more) ok = (l->more = map_given(all->fd[at++], of->more_bytes)) && ok;
     if (of->doorbell) ok = (l->doorbell = own_copy(all, at, l->locals)) && ok, at += l->locals;
     if (of->bell) ok = (l->bell = own_copy(all, at, bells_of(of))) && ok, at += bells_of(of);
+    if (of->over) ok = (l->over = own_copy(all, at, 1)) && ok, at++;
     if (of->control) ok = place_control(l, p, all, at) && ok;
     if (ok) return launch_become(l, p->local), ERR_OK;
     launch_close(l);

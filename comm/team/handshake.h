@@ -25,7 +25,8 @@ enum {
     HANDSHAKE_BYTES = 2 * HELLO_BYTES + 3 * PROOF_BYTES,  // of both directions
 };
 
-typedef enum hello_role { ROLE_CONTROL = 1, ROLE_DATA = 2 } hello_role;
+// COUNCIL: between nodes, whose numbers stand in `rank` and `target` (comm/team/council_net.h).
+typedef enum hello_role { ROLE_CONTROL = 1, ROLE_DATA = 2, ROLE_COUNCIL = 3 } hello_role;
 
 // How a caller identifies itself. The answering side fills in role, rank and nonce only, and repeats the caller's
 // channel.

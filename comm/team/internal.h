@@ -67,6 +67,7 @@ typedef struct caller {
     char why[DOOR_TEXT];             // how the last attempt ended
     // GARBAGE or STRANGER: how the last answer was that did not prove itself; GOING: there was none
     handshake_state met;
+    struct addrinfo *known;  // of host, where the meeting remembers it
     handshake shake;
 } caller;
 
@@ -83,6 +84,7 @@ typedef struct meeting {
     int callers;
     struct pollfd *poll;  // the owner's descriptors first: `watched` of them
     int watched, polled;
+    bool remembers;            // a host's addresses once they are found: finding them may take seconds
     int strangers;             // visitors that were dropped
     char stranger[DOOR_TEXT];  // the last one: address and reason
     // The handshake is done; the function takes the descriptor over by setting fd = -1. An error ends the meeting.

@@ -38,6 +38,7 @@ void launch_close(launch *l) {
     close_all(l->doorbell, l->locals);
     close_all(l->control, 2 * l->locals);
     close_all(l->bell, l->plan.seats * l->locals);
+    close_all(l->over, 1);
     unmap(l->area, l->area_bytes, &l->area_fd);
     unmap(l->more, l->more_bytes, &l->more_fd);
     free(l->ring);
@@ -115,6 +116,8 @@ err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hos
     launch_close(l);
     return err_restore(&why);
 }
+
+err_t launch_watch(launch *l) { return hang_bells(&l->over, 1, l->locals); }
 
 // --- further channels ------------------------------------------------------------------------------------------------
 

@@ -280,12 +280,14 @@ static void say_all(team *t, const frame *f) {
     }
 }
 
+static int star_port(const team_options *o) { return o->star_port ? o->star_port : o->port; }
+
 static err_t be_star(team *t, const team_options *o, const hello *mine) {
     const launch *at = t->at;
     meeting m = {.t = t, .secret = o->secret, .mine = *mine, .came = came_to_star};
     err_t rc;
     TRY_GOTO(meeting_open(&m, at->locals, 0, at->world), out);
-    if (at->nodes > 1) TRY_GOTO(meeting_listen(&m, at->place[0].host, o->port), out);
+    if (at->nodes > 1) TRY_GOTO(meeting_listen(&m, at->place[0].host, star_port(o)), out);
     for (int i = 1; i < at->locals; i++) meeting_admit_local(&m, i, at->control[i]);
     TRY_GOTO(gather_all(&m, o->timeout_s), out);
     say_all(t, &(frame){.type = FRAME_GO});
@@ -349,7 +351,7 @@ static err_t reach_star(team *t, const team_options *o, const hello *mine) {
     TRY_GOTO(meeting_open(&m, 0, 1, 0), out);
     bool local = at->node == 0;
     int fd = local ? at->control[at->locals + at->local] : -1;
-    m.caller[0] = (caller){.target = 0, .local = local, .fd = fd, .host = at->place[0].host, .port = o->port};
+    m.caller[0] = (caller){.target = 0, .local = local, .fd = fd, .host = at->place[0].host, .port = star_port(o)};
     while (rc == ERR_OK && t->control[0].fd < 0) {
         TRY_GOTO(meeting_turn(&m, until_look(t, until)), out);
         if (t->control[0].fd < 0) TRY_GOTO(tell_unreached(&m), out);
@@ -618,18 +620,30 @@ static err_t check_options(const team_options *o) {
     return ERR_OK;
 }
 
-err_t team_join(team **out, const team_options *o) {
+// Who is of another epoch, or of another run's of that number, does not know this world's secret.
+static void fence_secret(team_options *o) {
+    uint8_t secret[TEAM_KEY];
+    memcpy(secret, o->secret, TEAM_KEY);
+    crypto_generichash(o->secret, TEAM_KEY, o->at->fence, TEAM_KEY, secret, TEAM_KEY);
+    sodium_memzero(secret, TEAM_KEY);
+}
+
+err_t team_join(team **out, const team_options *of) {
+    team_options own = *of, *o = &own;
     team *t = NULL;
     err_t rc;
     *out = NULL;
     TRY(check_options(o));
+    if (o->at->fenced) fence_secret(o);
     TRY_GOTO(team_new(&t, o), fail);
     if (o->at->world > 1) TRY_GOTO(meet(t, o), fail);
+    sodium_memzero(own.secret, TEAM_KEY);
     t->waiting = (team_waiting){0}, t->settings = NULL;  // the caller's, for as long as it joins
     *out = t;
     return ERR_OK;
 fail:;
     err_record why = *err_last();
+    sodium_memzero(own.secret, TEAM_KEY);
     team_leave(t);
     return err_restore(&why);
 }

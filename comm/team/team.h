@@ -57,6 +57,10 @@ typedef struct launch {
     int more_fd;
     int *bell;  // plan.seats * locals of them: an eventfd for each communicator of a rank that can wait; NULL with more
     int *ring;  // plan.channels * locals * locals: which ring of `more` leads from one local rank to another, -1: none
+    int *over;  // an eventfd, which becomes readable when the world is over; NULL: the launch has none
+    bool fenced;  // the team's keys come from secret and fence: ranks of other worlds are strangers
+    uint8_t fence[TEAM_KEY];
+    bool waits;         // it names the ranks only: the world comes with the next one
     struct yard *yard;  // where the next world's launch comes from (trainer/node/yard.h); NULL: there is none
 } launch;
 
@@ -67,6 +71,9 @@ err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hos
 // After launch_open, before the fork: makes the further channels. The memory is only address space until it is used.
 // launch_close frees what was made, also after a failure.
 err_t launch_channels(launch *l, const channel_plan *plan);
+
+// After launch_open: adds `over`.
+err_t launch_watch(launch *l);
 
 // Have ranks a and b, in any order, a connection on channel k? Channel 0 connects all.
 bool launch_connects(const launch *l, int k, int a, int b);
@@ -94,6 +101,7 @@ typedef struct team_options {
     const launch *at;  // outlives the team
     // rank 0's node listens here; a rank's data connections come to port + 1 + local on its node's host
     int port;
+    int star_port;    // rank 0 listens here instead; 0: it does not
     bool has_secret;  // needed with several nodes
     uint8_t secret[TEAM_KEY];
     double timeout_s;  // to find each other, and for a rank to show signs of life

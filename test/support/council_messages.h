@@ -9,7 +9,7 @@
 
 // Record 4, a HEAL of node 1: 0 and 2 with two slots each; data 3 over 8 lanes, and a spare.
 static inline void example_record(council_record *r) {
-    *r = (council_record){.run = "a run of sixteen", .k = 4, .epoch = 4, .kind = RECORD_HEAL, .nodes = 3};
+    *r = (council_record){.run = "a run of sixteen", .k = 4, .epoch = 4, .kind = DECREE_HEAL, .nodes = 3};
     snprintf(r->why, sizeof r->why, "node 1 has not been heard for 2.1 s, neither its council nor its ranks");
     r->members.word[0] = 5, r->voters.word[0] = 7;
     r->high = 412, r->fruitless = 1;
@@ -23,7 +23,7 @@ static inline void example_record(council_record *r) {
 static inline void example_next(council_record *r) {
     example_record(r);
     council_fence(r->fence, r);
-    r->k = 5, r->kind = RECORD_SETTLE;
+    r->k = 5, r->kind = DECREE_SETTLE;
     r->voters = r->members;
 }
 

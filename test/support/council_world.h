@@ -128,7 +128,7 @@ static inline void world_decided(world *w, const council_record *r) {
     }
     assert_true(w->decisions < WORLD_RECORDS);
     w->decided[w->decisions++] = r;
-    w->epochs += r->epoch == r->k, w->joins += r->kind == RECORD_JOIN;
+    w->epochs += r->epoch == r->k, w->joins += r->kind == DECREE_JOIN;
     world_overlap(r);
     uint8_t bytes[COUNCIL_RECORD_BYTES];
     council_record again;
