@@ -116,12 +116,10 @@ counts_steps_once() {
     event high healed '"step":640' "rank 1 (localhost) was killed by signal 9 (Killed)"
     event high ruined '"step":690'
 }
-is_refused_with_nodes() {
-    settings two $healing "cluster.nodes=127.0.0.1:1,127.0.0.2:1" cluster.secret_file=none
-    expect 78 "$bin" check base.ini two.ini
-    says "elastic = yes heals a run on one machine, and nodes lists 2"
-    settings one_node $healing cluster.nodes=127.0.0.1:2 cluster.secret_file=none
-    expect 0 "$bin" check base.ini one_node.ini
+wants_ranks_that_exist() {
+    settings many $healing "cluster.nodes=127.0.0.1:1,127.0.0.2:1" cluster.secret_file=none cluster.min_ranks=3
+    expect 78 "$bin" check base.ini many.ini
+    says "min_ranks = 3, and nodes has 2 in all"
 }
 
 try undisturbed
@@ -136,5 +134,5 @@ try stops
 try is_told
 try fails_for_good
 try counts_steps_once
-try is_refused_with_nodes
+try wants_ranks_that_exist
 finish

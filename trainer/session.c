@@ -28,6 +28,9 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
                         .heartbeat_s = c->cluster.heartbeat,
                         .waiting = x->waiting,
                         .links = true};
+    // where worlds follow each other, the council of nodes has the port of node 0, and rank 0 the one above the ranks'
+    for (int r = 0; at->fenced && r < at->world; r++)
+        if (at->place[r].node == 0) o->star_port = o->port + 2 + at->place[r].local;
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
     snprintf(o->build, sizeof o->build, "%s", version_sources());
     snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);

@@ -11,6 +11,7 @@
 #include "trainer/step/arithmetic.h"
 #include "trainer/diverged.h"
 #include "trainer/evaluate.h"
+#include "trainer/log/cut.h"
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
 #include "trainer/lock.h"
@@ -36,6 +37,7 @@ typedef struct run {
     double read_at;     // when the loader was last asked how it reads
     run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
+    bool turns;         // the world was left because the nodes said so, after a step that is saved
     bool recalled;      // this world goes on from a snapshot in memory
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
     divergence bad;     // has it diverged?
@@ -193,7 +195,7 @@ static void say_resumed(run *r) {
 static void say_healed(run *r, const launch *at) {
     const yard_news *n = &at->yard->news;
     char text[YARD_WHY + 192];
-    if (r->x.ranks->rank != 0) return;
+    if (!leads_node(r)) return;
     snprintf(text, sizeof text,
              "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; continuing after step %" PRId64
              " from %s",
@@ -204,13 +206,26 @@ static void say_healed(run *r, const launch *at) {
     monitor_event(&r->m, "healed", step_of(r), text);
 }
 
+// Of the log that this world goes on with. Where nodes come and go each one has a log: what it tells is the same.
+static err_t log_length(const run *r, const launch *at, int64_t *bytes) {
+    char path[IO_PATH];
+    bool goes_on = r->saved >= 0 || r->recalled;
+    *bytes = goes_on ? r->x.progress.log_bytes : 0;
+    if (!goes_on || !at->fenced) return ERR_OK;
+    TRY(io_path(path, "%s/log.jsonl", r->x.dir));
+    return log_cut(path, step_of(r), r->recalled, bytes);
+}
+
 static err_t start_log(run *r, const launch *at) {
     session *x = &r->x;
-    if (x->ranks->rank == 0) {
+    if (x->ranks->rank == 0 || (at->fenced && leads_node(r))) {
+        int64_t bytes;
+        TRY(log_length(r, at, &bytes));
         monitor_close(&r->m);
         TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir,
                                              .c = x->cfg,
-                                             .log_bytes = r->saved >= 0 || r->recalled ? x->progress.log_bytes : 0,
+                                             .log_bytes = bytes,
+                                             .quiet = x->ranks->rank != 0,
                                              .unit = x->net->unit,
                                              .short_unit = x->net->short_unit,
                                              .board = r->b}));
@@ -259,12 +274,14 @@ static err_t open_machine(run *r, const config *c, const launch *at) {
     return session_machine_of(&r->x, c, SESSION_TRAIN, at->local, r->mine ? r->mine->faults : NULL);
 }
 
+static int64_t log_bytes(const run *r) { return r->x.ranks->rank == 0 ? monitor_log_bytes(&r->m) : 0; }
+
 // With the log as long as it is now. The system has what was written to it; disks need not.
 static err_t take_snapshot(run *r) {
     session *x = &r->x;
     if (x->vault.fd < 0) return ERR_OK;
     TRY(session_settle(x));
-    x->progress.log_bytes = monitor_log_bytes(&r->m);
+    x->progress.log_bytes = log_bytes(r);
     TRY(comm_agree_max(x->ranks, &x->progress.log_bytes, x->s));
     return session_snapshot(x, r->saved);
 }
@@ -285,6 +302,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->local));
     if (leads_node(r)) write_config(r);
+    atomic_store(&r->b->sealed, step_of(r));
     atomic_store(&r->b->step, step_of(r));
     atomic_fetch_add(&r->b->ready, 1);
     return ERR_OK;
@@ -502,7 +520,7 @@ static err_t save_now(run *r, bool again) {
     TRY(comm_agree_ok(x->ranks, leads_node(r) ? run_lock_keep(&r->lock, x->dir) : ERR_OK, x->s));
     TRY(session_fetch(x));
     monitor_sync(&r->m);
-    at->log_bytes = monitor_log_bytes(&r->m);
+    at->log_bytes = log_bytes(r);
     TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log; every node's manifest stores its length
     comm_be_patient(x->ranks->host, true);                // for the slowest disk
     x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->progress.step,
@@ -579,7 +597,7 @@ static bool must_drain(const run *r) {
            eval_or_sample_is_due(r, last) || save_is_due(r) || snapshot_is_due(r);
 }
 
-static err_t collect_step(run *r, bool *stopping) {
+static err_t collect_step(run *r, step_wish *wish) {
     step_result s;
     TRY(session_collect(&r->x, &s));
     double now = clock_now();
@@ -588,7 +606,7 @@ static err_t collect_step(run *r, bool *stopping) {
     r->logged_at = now;
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
-    *stopping |= s.stop;
+    if (s.wish > *wish) *wish = s.wish;
     return ERR_OK;
 }
 
@@ -603,19 +621,19 @@ static err_t compare_plans(run *r) {
 
 // Queues the next step, and collects and logs finished ones: on a CPU this step; on a GPU the previous one, and if the
 // queue must drain this one too.
-static err_t advance(run *r, bool *stopping) {
-    r->x.runner.stop_wanted = atomic_load(&r->b->stop);
+static err_t advance(run *r, step_wish *wish) {
+    r->x.runner.wish = atomic_load(&r->b->stop) ? STEP_STOP : atomic_load(&r->b->turn) ? STEP_TURN : STEP_GO_ON;
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
     int most = must_drain(r) ? 0 : 1;
-    while (r->x.runner.uncollected > (*stopping || r->bad.gave_up ? 0 : most)) TRY(collect_step(r, stopping));
+    while (r->x.runner.uncollected > (*wish || r->bad.gave_up ? 0 : most)) TRY(collect_step(r, wish));
     return compare_plans(r);
 }
 
 // Data that can't be read ends the run, but only after the weights of the last step are saved. The failed step has
 // updated nothing.
-static err_t step_or_save(run *r, bool *stopping) {
-    err_t rc = advance(r, stopping);
+static err_t step_or_save(run *r, step_wish *wish) {
+    err_t rc = advance(r, wish);
     if ((rc != ERR_DATA && rc != ERR_IO) || step_of(r) == 0 || r->saved == step_of(r)) return rc;
     err_record why = *err_last();
     TRY(save_now(r, false));
@@ -630,6 +648,12 @@ static err_t say_stopped(run *r) {
     monitor_event(&r->m, "stop", step_of(r), text);
     return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", step_of(r),
                    r->x.cfg->run.steps);
+}
+
+// All leave together, after a step that is saved: who comes finds it on disk, and who goes leaves nothing behind.
+static err_t turn(run *r) {
+    r->turns = true;
+    return err_set(ERR_UNAVAILABLE, "after step %" PRId64 " the nodes begin another world", step_of(r));
 }
 
 // Saves nothing: the weights are what they were before the bad steps, or ruined. Prints a command that goes on from a
@@ -652,17 +676,18 @@ static err_t run_steps(run *r) {
                                                          .units = x->progress.step * c->batch.global * x->net->units}});
     board_enter(r->mine, PHASE_STEPPING, step_of(r));
     while (step_of(r) < c->run.steps) {
-        bool stopping = false;
-        TRY(step_or_save(r, &stopping));
+        step_wish wish = STEP_GO_ON;
+        TRY(step_or_save(r, &wish));
         if (r->x.runner.uncollected) continue;
         if (r->bad.gave_up) return give_up(r);
-        stopping = stopping && step_of(r) < c->run.steps;
+        if (step_of(r) == c->run.steps) wish = STEP_GO_ON;
         atomic_fetch_add(&r->b->looking, 1);
-        err_t rc = between_steps(r, stopping);
+        err_t rc = between_steps(r, wish != STEP_GO_ON);
         atomic_fetch_sub(&r->b->looking, 1);
         board_enter(r->mine, PHASE_STEPPING, step_of(r));
         TRY(rc);
-        if (stopping) return say_stopped(r);
+        if (wish == STEP_STOP) return say_stopped(r);
+        if (wish == STEP_TURN) return turn(r);
         if (snapshot_is_due(r) && step_of(r) < c->run.steps) TRY(take_snapshot(r));
     }
     return ERR_OK;
@@ -712,8 +737,8 @@ static void report_failure(run *r, const char *event, err_t rc) {
 static err_t train_in_worlds(run *r, const config *c, const launch *at) {
     for (bool over = false;;) {
         err_t rc = train_in_world(r, c, at);
-        if (!lost_others(r, at, rc)) return rc;
-        report_failure(r, "lost", rc);
+        if (!r->turns && !lost_others(r, at, rc)) return rc;
+        if (!r->turns) report_failure(r, "lost", rc);
         err_record why = *err_last();
         board_enter(r->mine, PHASE_STARTING, step_of(r));
         leave_world(r);
@@ -722,14 +747,23 @@ static err_t train_in_worlds(run *r, const config *c, const launch *at) {
     }
 }
 
+// With several nodes a rank opens its device and data first, and says then that it is ready.
+static err_t wait_for_world(const launch *at, bool *over) {
+    err_set(ERR_UNAVAILABLE, "the nodes have ended before a world began");
+    const err_record why = *err_last();
+    return yard_next(at, &why, over);
+}
+
 err_t train_rank(const config *c, const launch *at, board *b) {
     run *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = (run_lock){-1, -1};
     r->b = b;
     r->mine = board_place(b, at->local);
+    bool over = false;
     err_t rc = open_machine(r, c, at);
-    if (rc == ERR_OK) rc = train_in_worlds(r, c, at);
+    if (rc == ERR_OK && at->waits) rc = wait_for_world(at, &over);
+    if (rc == ERR_OK && !over) rc = train_in_worlds(r, c, at);
     board_enter(r->mine, PHASE_ENDED, step_of(r));
     r->m.quiet = true;  // main.c prints it
     report_failure(r, "failed", rc);

@@ -218,7 +218,7 @@ now() { echo $(($(date +%s%N) / 1000000)); }
 # later than all above it: pids had begun anew.
 children() {
     for parent; do
-        cat /proc/[0-9]*/stat 2>/dev/null | grep -v '(lockstep/watch)' | sed 's/(.*)/x/' |
+        cat /proc/[0-9]*/stat 2>/dev/null | grep -vE '\(lockstep/(watch|nodes)\)' | sed 's/(.*)/x/' |
             awk -v p="$parent" '$4 == p { print $22, $1 < p, $1 }' | sort -n -k 1,1 -k 2,2 -k 3,3 | sed 's/.* //'
     done
 }

@@ -151,6 +151,9 @@ typedef struct config {
         int64_t timeout;   // seconds
         double heartbeat;  // seconds
         int elastic;       // bool: a run goes on in other processes when some are lost
+        int64_t min_ranks;  // of several nodes: fewer wait
+        double dead_s;      // seconds without a word after which a node is given up
+        int64_t give_up_s;  // seconds without a world after which this node ends
     } cluster;
     struct {
         int64_t every;  // steps; 0: never

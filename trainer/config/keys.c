@@ -174,6 +174,12 @@ static const setting more_keys[] = {
     BOOL(cluster, elastic, LAYOUT, "no", "heal self_healing fault_tolerance",
          "yes: a lost rank is started again and the others keep their processes; no: the run ends, and the same command continues"),
 
+    INT(cluster, min_ranks, LAYOUT, "1", 1, TEAM_RANKS_MAX, "min_size min_nodes min_replica_size",
+        "an elastic run of several nodes goes on with so many ranks or more; with fewer it waits"),
+    REAL(cluster, dead_s, LAYOUT, "2", 0.5, 3600, "", "seconds without a word from a node and its ranks after which an elastic run goes on without it"),
+    INT(cluster, give_up_s, LAYOUT, "600", 1, 86400 * 7, "",
+        "seconds after which a node of an elastic run ends that has no part in it and can't go on alone; the same command continues"),
+
     INT(snapshot, every, LAYOUT, "50", 0, MANY, "",
          "steps between copies of the state in memory, from which an elastic run goes on; 0 = it goes on from the newest checkpoint"),
 

@@ -196,6 +196,7 @@ static err_t judge_schedule(judge *j, config *c) {
 static err_t judge_ports(judge *j, const cluster *cl) {
     int most = 0;
     for (int i = 0; i < cl->nodes; i++) most = cl->ranks[i] > most ? cl->ranks[i] : most;
+    most += j->c->cluster.elastic != 0;  // rank 0's, above those of the ranks
     if (cl->nodes == 1 || j->c->cluster.port + most <= 65535) return ERR_OK;
     judge_number(j, 65535 - most);
     return judge_refuse(j, ROWS(ROW(cluster, port), ROW(cluster, nodes)),
@@ -218,12 +219,12 @@ static err_t judge_entries(judge *j, const cluster *cl) {
 }
 
 static err_t judge_elastic(judge *j, const cluster *cl) {
-    if (!j->c->cluster.elastic || cl->nodes == 1) return ERR_OK;
-    return judge_refuse(
-        j, ROWS(ROW(cluster, elastic), ROW(cluster, nodes)),
-        "elastic = yes heals a run on one machine, and nodes lists %d: without it a lost rank ends the run on "
-        "all of them, and systemd starts it again",
-        cl->nodes);
+    const config *c = j->c;
+    if (!c->cluster.elastic || c->cluster.min_ranks <= cl->world) return ERR_OK;
+    judge_number(j, cl->world);
+    return judge_refuse(j, ROWS(ROW(cluster, min_ranks), ROW(cluster, nodes)),
+                        "min_ranks = %" PRId64 ", and nodes has %d in all: it would wait for ever",
+                        c->cluster.min_ranks, cl->world);
 }
 
 static err_t judge_signs(judge *j) {

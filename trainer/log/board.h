@@ -112,7 +112,13 @@ typedef struct board {
     atomic_int gave_up;  // a rank ends because there were too many ([run] bad_steps)
     atomic_int looking;  // evaluating, sampling or saving: no step finishes now, and none is expected
     atomic_int end;      // how the run ended: board_end, set by the supervisor when all ranks of the node have
-    int locals;          // set by the supervisor before it forks
+    // Of a run of several nodes that heals. turn: leave after the next step that all agree on, and save it: set by the
+    // supervisor. sealed: the step from which this world can go on after a loss, -1: none yet; each rank writes the
+    // same.
+    atomic_int turn;
+    _Atomic int64_t sealed;
+    int drains;  // a request to stop is the supervisor's alone; set before it forks, as is locals
+    int locals;
     atomic_uint saying;  // odd: said is being written
     _Atomic uint64_t said[BOARD_SAID / sizeof(uint64_t)];
     atomic_uint sequence;  // odd: news is being written; 0: there is none yet

@@ -9,7 +9,7 @@
 // run ahead (trainer/step/step.h), all other times are by the device's clock and of two steps before, the newest step
 // that is certainly done when the report is queued; COMPUTE_MS of the first two steps is 0: not known.
 enum {
-    REPORT_STOP,
+    REPORT_WISH,  // step_wish
     REPORT_FAILED,
     REPORT_COMPUTE_MS,
     REPORT_DATA_MS,

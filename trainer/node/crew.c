@@ -29,14 +29,30 @@ err_t crew_channels(crew *w, const config *c) {
     return plan.channels ? launch_channels(&w->at, &plan) : ERR_OK;
 }
 
-static err_t resolve(crew *w, const config *c, world_check fits, cluster *cl) {
+err_t crew_name_ranks(crew *w, const cluster *cl) {
     const char *hosts[TEAM_NODES_MAX];
+    for (int i = 0; i < cl->nodes; i++) hosts[i] = cl->host[i];
+    TRY(launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node));
+    w->at.waits = w->cl != NULL;
+    return ERR_OK;
+}
+
+static err_t resolve(crew *w, const config *c, world_check fits, cluster *cl) {
     TRY(cluster_resolve(cl, c));
     TRY(fits(c, cl->world));
-    for (int i = 0; i < cl->nodes; i++) hosts[i] = cl->host[i];
     w->world = cl->world, w->node = cl->node, w->nodes = cl->nodes, w->locals = cl->ranks[cl->node];
-    TRY(launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node));
-    return crew_channels(w, c);
+    w->seats = w->locals;
+    return crew_name_ranks(w, cl);
+}
+
+// No rank has a world until the council has decided on one.
+static err_t open_council(crew *w) {
+    w->ruling = calloc(1, sizeof *w->ruling);
+    if (!w->ruling) return err_set(ERR_INTERNAL, "no memory for what the council of nodes decides");
+    w->h->several = w->at.waits = true;
+    for (int i = 0; i < w->locals; i++) healing_restarted(w->h, i);
+    w->seats = 0;
+    return delegate_open(&w->d);
 }
 
 static err_t open_rest(crew *w, const supervised *of) {
@@ -52,17 +68,21 @@ static err_t open_rest(crew *w, const supervised *of) {
     for (int i = 0; w->yard && i < w->locals; i++) w->yard[i] = -1;
     if (!w->place || !w->pid || !w->yard || !w->b || (heals && !w->h))
         return err_set(ERR_INTERNAL, "no memory to watch %d ranks", w->locals);
+    if (w->b) w->b->drains = w->cl != NULL;
+    if (w->cl) TRY(open_council(w));
     if (!heals || !of->keep) return ERR_OK;
     w->vault = of->keep(w->locals);
     return w->vault >= 0 ? ERR_OK : err_last()->code;
 }
 
 err_t crew_open(crew *w, const config *c, const supervised *of) {
-    *w = (crew){.root = -1, .own_yard = -1, .vault = -1, .voice.fd = -1};
+    *w = (crew){.root = -1, .own_yard = -1, .vault = -1, .voice.fd = -1, .over = -1, .own_delegate = -1, .d.fd = -1};
     cluster *cl = malloc(sizeof *cl);
     if (!cl) return err_set(ERR_INTERNAL, "no memory for the list of nodes");
     err_t rc = resolve(w, c, of->fits, cl);
-    free(cl);
+    if (rc == ERR_OK && of->heals && cl->nodes > 1) w->cl = cl;
+    else free(cl);
+    if (rc == ERR_OK && !w->cl) rc = crew_channels(w, c);
     if (rc == ERR_OK) rc = open_rest(w, of);
     if (rc == ERR_OK) return ERR_OK;
     err_record why = *err_last();
@@ -79,14 +99,19 @@ void crew_close(crew *w) {
     launch_close(&w->at);
     for (int i = 0; w->yard && i < w->locals; i++) close_yard(w, i);
     free(w->pid), free(w->place), free(w->yard), free(w->h);
+    delegate_close(&w->d);
+    free(w->ruling), free(w->cl);
+    if (w->over >= 0) close(w->over);
     if (w->b) munmap(w->b, board_bytes(w->locals));
     if (w->vault >= 0) close(w->vault);
     w->vault = -1;
+    w->over = -1, w->ruling = NULL, w->cl = NULL;
     w->pid = NULL, w->place = NULL, w->yard = NULL, w->h = NULL, w->b = NULL;
 }
 
 void crew_forget(crew *w) {
     for (int i = 0; i < w->locals; i++) close_yard(w, i);
+    delegate_forget(&w->d);
     notify_close(&w->voice);
 }
 

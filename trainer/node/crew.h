@@ -2,6 +2,7 @@
 #ifndef TRAINER_NODE_CREW_H
 #define TRAINER_NODE_CREW_H
 
+#include "trainer/node/delegate.h"
 #include "trainer/node/healing.h"
 #include "trainer/node/notify.h"
 #include "trainer/node/bodies.h"
@@ -26,14 +27,25 @@ typedef struct crew {
     uint32_t epoch;  // and its number
     int vault;       // as yard.vault
     double due;      // when to choose again; 0: when something happens
+    // Several nodes that heal (trainer/node/follow.c).
+    cluster *cl;          // NULL: one node, or a run that does not heal
+    delegate d;           // without a page there is none
+    int own_delegate;     // in the delegate: its end
+    node_ruling *ruling;  // the council's newest
+    uint64_t entered;     // the epoch whose world the ranks were given last; 0: none
+    int seats;            // ... to so many of them
+    int over;             // ends that world; -1: there is none
+    char lost[YARD_WHY];  // how ranks of this node ended since then
+    double turn_at;       // when they were told to leave it at a step that all agree on; 0: they were not
+    err_t told;           // how the council ended this node's part, beside `hopeless`; ERR_OK: it did not
     // How it went.
-    int root;                    // local rank whose end was the cause, -1: none
-    int root_status;             // as of wait(2)
-    char hopeless[HEALING_WHY];  // why no other world was opened, beside the cause
-    bool stopped;                // some rank ended with ERR_INTERRUPTED
-    bool forced;                 // we killed them on request
-    int asked;                   // requests to stop
-    int sent;                    // the last signal sent to all ranks, 0: none
+    int root;                        // local rank whose end was the cause, -1: none
+    int root_status;                 // as of wait(2)
+    char hopeless[COUNCIL_NET_WHY];  // why no other world was opened, beside the cause
+    bool stopped;                    // some rank ended with ERR_INTERRUPTED
+    bool forced;                     // we killed them on request
+    int asked;                       // requests to stop
+    int sent;                        // the last signal sent to all ranks, 0: none
     double failed_at, asked_at;
     // The watcher.
     pid_t watcher;      // 0: there is none now
@@ -45,6 +57,9 @@ typedef struct crew {
 
 err_t crew_open(crew *w, const config *c, const supervised *of);
 void crew_close(crew *w);
+
+// w->at (=) with the ranks that [cluster] nodes lists. Where nodes heal, its ranks wait for the first world.
+err_t crew_name_ranks(crew *w, const cluster *cl);
 
 // Makes the channels that the layout needs in w->at.
 err_t crew_channels(crew *w, const config *c);
@@ -76,6 +91,24 @@ const char *crew_end_text(const crew *w, int local, int status, char dst[CREW_EN
 // Looks after a run that heals: to be called after each look at the ranks. Local rank that this process has become, or
 // w->locals in the parent.
 int crew_heal(crew *w, const config *c, double now);
+
+// Its parts.
+void crew_hear_yards(crew *w, double now);
+void crew_describe(const crew *w, char why[YARD_WHY]);  // how ranks of this node have ended, "" if none has
+void crew_clear_board(crew *w);                         // while nobody is in a world
+// Local rank that this process has become, or w->locals in the parent, where each lost rank has a process again; -1:
+// one of them has none.
+int crew_fork_lost(crew *w);
+void crew_kill_the_rest(crew *w);
+// From here on a lost rank ends the run.
+void crew_stop_healing(crew *w, const healing_choice *x, double now);
+
+// --- trainer/node/follow.c -------------------------------------------------------------------------------------------
+
+// The same with several nodes.
+int crew_follow(crew *w, const config *c, double now);
+
+void crew_say_over(crew *w);  // to the other nodes: the ranks of this one have finished
 
 // --- trainer/node/beside.c -------------------------------------------------------------------------------------------
 

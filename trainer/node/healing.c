@@ -40,8 +40,9 @@ void healing_ended(healing *h, int slot, int status, double now) {
 }
 
 void healing_left(healing *h, int slot, double now) {
+    bool fresh = h->slot[slot].place == SLOT_NEW;
     h->slot[slot].place = SLOT_LEFT;
-    note_out(h, now);
+    if (!fresh) note_out(h, now);
 }
 
 void healing_killed(healing *h, int slot) { h->slot[slot].hung = true; }
@@ -52,6 +53,22 @@ void healing_opened(healing *h) {
     h->failed_at = 0, h->first = -1;
     for (int i = 0; i < h->slots; i++) h->slot[i].place = SLOT_IN, h->slot[i].hung = false;
 }
+
+void healing_over(healing *h, double now) {
+    if (h->failed_at == 0) h->failed_at = h->out_at = now;
+}
+
+void healing_restarted(healing *h, int slot) { h->slot[slot].place = SLOT_NEW, h->slot[slot].hung = false; }
+void healing_waits(healing *h, int slot) { h->slot[slot].place = SLOT_LEFT; }
+
+static int count(const healing *h, healing_place place) {
+    int n = 0;
+    for (int i = 0; i < h->slots; i++) n += h->slot[i].place == place;
+    return n;
+}
+
+bool healing_inside(const healing *h) { return count(h, SLOT_IN) > 0; }
+bool healing_ready(const healing *h) { return count(h, SLOT_LEFT) == h->slots; }
 
 // --- decisions -------------------------------------------------------------------------------------------------------
 
@@ -91,16 +108,10 @@ static bool is_hopeless(const healing *h, healing_choice *out) {
                  s->deaths);
         return true;
     }
-    if (h->fruitless < HEALING_FRUITLESS) return false;
+    if (h->several || h->fruitless < HEALING_FRUITLESS) return false;  // the council of nodes counts them
     *out = end(ERR_INTERNAL, h->first);
     snprintf(out->why, sizeof out->why, "%d worlds in a row ended before a new step was finished after step %lld",
              h->fruitless, (long long)h->high);
-    return true;
-}
-
-static bool all_are_out(const healing *h) {
-    for (int i = 0; i < h->slots; i++)
-        if (h->slot[i].place == SLOT_IN) return false;
     return true;
 }
 
@@ -118,8 +129,10 @@ healing_choice healing_choose(const healing *h, double now) {
     healing_choice c = {.kind = HEAL_NOTHING, .slot = -1};
     if (h->failed_at == 0) return c;
     if (is_over(h, &c) || is_hopeless(h, &c)) return c;
-    double until = all_are_out(h) ? open_at(h) : h->failed_at + leave_s;
+    bool out = !healing_inside(h);
+    if (out && h->several && count(h, SLOT_ENDED) == 0) return c;
+    double until = out ? open_at(h) : h->failed_at + leave_s;
     if (now < until) return c.kind = HEAL_WAIT, c.until = until, c;
-    c.kind = all_are_out(h) ? HEAL_OPEN : HEAL_KILL;
+    c.kind = out ? HEAL_OPEN : HEAL_KILL;
     return c;
 }

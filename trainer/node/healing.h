@@ -20,7 +20,8 @@
 
 enum { HEALING_DEATHS = 4, HEALING_FRUITLESS = 4, HEALING_WHY = 200 };
 
-typedef enum healing_place { SLOT_IN, SLOT_LEFT, SLOT_ENDED } healing_place;
+// NEW: it opens its device and data, and waits then.
+typedef enum healing_place { SLOT_IN, SLOT_LEFT, SLOT_ENDED, SLOT_NEW } healing_place;
 
 typedef struct healing_slot {
     healing_place place;
@@ -33,6 +34,7 @@ typedef struct healing_slot {
 
 typedef struct healing {
     int slots;
+    bool several;       // nodes: others decide which world follows, and this one starts again what it has lost
     bool began;         // all ranks have been ready once
     int64_t high;       // the highest step that was finished
     int64_t high_then;  // the same, when this world was opened
@@ -53,6 +55,14 @@ void healing_ended(healing *h, int slot, int status, double now);
 void healing_left(healing *h, int slot, double now);
 void healing_killed(healing *h, int slot);  // as KILL says; its end follows
 void healing_opened(healing *h);
+
+// With several nodes. over: the ranks were told to leave. restarted: a process that opens its device and data.
+// waits: this world has no place for it.
+void healing_over(healing *h, double now);
+void healing_restarted(healing *h, int slot);
+void healing_waits(healing *h, int slot);
+bool healing_inside(const healing *h);  // is some rank in a world?
+bool healing_ready(const healing *h);   // do all wait for one?
 
 typedef enum healing_kind { HEAL_NOTHING, HEAL_WAIT, HEAL_KILL, HEAL_OPEN, HEAL_END } healing_kind;
 

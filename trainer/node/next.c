@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void hear_yards(crew *w, double now) {
+void crew_hear_yards(crew *w, double now) {
     for (int i = 0; i < w->locals; i++)
         if (w->yard[i] >= 0 && yard_heard(w->yard[i])) healing_left(w->h, i, now);
 }
 
 // From here on a lost rank ends the run. Those that live and have left, or will, are told how to end.
-static void stop_healing(crew *w, const healing_choice *x, double now) {
+void crew_stop_healing(crew *w, const healing_choice *x, double now) {
     for (int i = 0; i < w->locals; i++) yard_end(w->yard[i], x->code);
     if (x->slot >= 0) {
         w->root = x->slot, w->root_status = w->h->slot[x->slot].status;
@@ -29,18 +29,17 @@ static void stop_healing(crew *w, const healing_choice *x, double now) {
 }
 
 // What the ranks of the next world are told of the end of this one.
-static void describe(crew *w) {
+void crew_describe(const crew *w, char why[YARD_WHY]) {
     const healing *h = w->h;
     char end[CREW_END];
-    w->news = (yard_news){.failed_at = h->failed_at, .left_at = h->out_at};
-    text t = {.at = w->news.why, .room = sizeof w->news.why};
+    text t = {.at = why, .room = YARD_WHY};
+    why[0] = 0;
     for (int i = 0; i < h->slots; i++) {
         const healing_slot *s = &h->slot[i];
         if (s->place != SLOT_ENDED) continue;
         text_put(&t, "%s%s%s", t.n ? "; " : "", crew_end_text(w, i, s->status, end),
                  s->hung ? ", since it had not left after a failure" : "");
     }
-    if (t.n == 0) text_put(&t, "the ranks had lost each other");
 }
 
 // A world like the one before, with memory and sockets of its own.
@@ -52,17 +51,19 @@ static err_t open_world(crew *w, const config *c) {
 }
 
 // While nobody is in a world.
-static void clear_board(crew *w) {
+void crew_clear_board(crew *w) {
     atomic_store(&w->b->failed, 0);
     atomic_store(&w->b->ready, 0);
     atomic_store(&w->b->looking, 0);
+    atomic_store(&w->b->turn, 0);
+    atomic_store(&w->b->sealed, -1);
     for (int i = 0; i < w->locals; i++)
         if (w->h->slot[i].place == SLOT_ENDED) board_restart(&w->b->rank[i]);
 }
 
 // Local rank that this process has become, or w->locals in the parent, where each lost rank has a process again; -1:
 // one of them has none.
-static int fork_lost(crew *w) {
+int crew_fork_lost(crew *w) {
     fflush(NULL);
     for (int i = 0; i < w->locals; i++) {
         if (w->h->slot[i].place != SLOT_ENDED) continue;
@@ -81,14 +82,16 @@ static void give_world(crew *w) {
 }
 
 static int next_world(crew *w, const config *c, double now) {
-    describe(w);
-    clear_board(w);
-    int local = open_world(w, c) == ERR_OK ? fork_lost(w) : -1;
+    w->news = (yard_news){.failed_at = w->h->failed_at, .left_at = w->h->out_at};
+    crew_describe(w, w->news.why);
+    if (!w->news.why[0]) snprintf(w->news.why, sizeof w->news.why, "the ranks had lost each other");
+    crew_clear_board(w);
+    int local = open_world(w, c) == ERR_OK ? crew_fork_lost(w) : -1;
     if (local >= 0 && local < w->locals) return local;
     if (local < 0) {
         healing_choice none = {.code = ERR_UNAVAILABLE, .slot = w->h->first};
         snprintf(none.why, sizeof none.why, "%.*s", (int)sizeof none.why - 1, err_last()->text);
-        stop_healing(w, &none, now);
+        crew_stop_healing(w, &none, now);
     } else {
         give_world(w);
         healing_opened(w->h);
@@ -99,7 +102,7 @@ static int next_world(crew *w, const config *c, double now) {
     return w->locals;
 }
 
-static void kill_the_rest(crew *w) {
+void crew_kill_the_rest(crew *w) {
     for (int i = 0; i < w->locals; i++) {
         if (w->h->slot[i].place != SLOT_IN || w->h->slot[i].hung) continue;
         healing_killed(w->h, i);
@@ -109,7 +112,7 @@ static void kill_the_rest(crew *w) {
 
 int crew_heal(crew *w, const config *c, double now) {
     healing *h = w->h;
-    hear_yards(w, now);
+    crew_hear_yards(w, now);
     healing_choice x = healing_choose(h, now);
     w->due = x.kind == HEAL_WAIT ? x.until : 0;
     if (h->failed_at == 0) return w->locals;
@@ -119,7 +122,7 @@ int crew_heal(crew *w, const config *c, double now) {
                              .why =
                                  "stopped on request while lost ranks were being replaced; the same command continues"};
     if (x.kind == HEAL_OPEN) return next_world(w, c, now);
-    if (x.kind == HEAL_KILL) kill_the_rest(w);
-    if (x.kind == HEAL_END) stop_healing(w, &x, now);
+    if (x.kind == HEAL_KILL) crew_kill_the_rest(w);
+    if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);
     return w->locals;
 }

@@ -27,7 +27,7 @@ static void *listen_for_term(void *ctx) {
         if (signal == LISTENED && from.si_pid == getpid()) return NULL;
         if (signal != SIGTERM) continue;
         if (heard++) _exit(ERR_INTERRUPTED);
-        atomic_store(&b->stop, 1);
+        if (!b->drains) atomic_store(&b->stop, 1);
     }
 }
 

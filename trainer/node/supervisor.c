@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,13 +32,14 @@ static void force(crew *w) {
 
 static void ask(crew *w, double now) {
     if (w->asked++ == 0) w->asked_at = now;
-    atomic_store(&w->b->stop, 1);
+    if (!w->cl || !w->h) atomic_store(&w->b->stop, 1);  // with a council the node is drained
     if (w->asked > 1) force(w);
 }
 
 static void keep_deadlines(crew *w, double now) {
-    if (w->root >= 0 && now >= w->failed_at + grace_s && !w->sent) crew_signal(w, SIGTERM);
-    if (w->root >= 0 && now >= w->failed_at + grace_s + last_call_s && w->sent != SIGKILL) crew_signal(w, SIGKILL);
+    bool ends = w->root >= 0 || w->told != ERR_OK;
+    if (ends && now >= w->failed_at + grace_s && !w->sent) crew_signal(w, SIGTERM);
+    if (ends && now >= w->failed_at + grace_s + last_call_s && w->sent != SIGKILL) crew_signal(w, SIGKILL);
     // Nothing was trained that could be lost, and a rank that is connecting to the others does not look at board->stop.
     bool ready = atomic_load(&w->b->ready) >= w->locals;
     if (w->asked && !ready && now >= w->asked_at + start_stop_s && w->sent != SIGKILL) force(w);
@@ -59,7 +61,8 @@ static void report_status(crew *w, double now) {
 
 // The longest time to sleep if nothing happens.
 static struct timespec next_look(const crew *w, bool watched, double now) {
-    double wait = w->root >= 0 || w->asked ? 0.1 : notify_period(&w->voice);
+    double wait = w->root >= 0 || w->asked || w->told ? 0.1 : notify_period(&w->voice);
+    if (w->cl && !w->d.pid && wait > 0.5) wait = 0.5;
     if (watched && watcher_is_due(w) && wait > 1) wait = 1;
     if (w->due && wait > w->due - now) wait = w->due > now ? w->due - now : 0;
     return (struct timespec){.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - (double)(time_t)wait) * 1e9)};
@@ -67,7 +70,7 @@ static struct timespec next_look(const crew *w, bool watched, double now) {
 
 static void look_at_board(crew *w) {
     int64_t step = atomic_load(&w->b->step);
-    bool ready = atomic_load(&w->b->ready) >= w->locals;
+    bool ready = w->seats > 0 && atomic_load(&w->b->ready) >= w->seats;
     if (w->h && ready && !w->began) healing_began(w->h, step);
     if (w->h && w->began) healing_step(w->h, step);
     w->began |= ready;
@@ -78,6 +81,7 @@ static void look_at_board(crew *w) {
 static int watch(crew *w, const config *c, const sigset_t *set, bool watched) {
     while (w->left || w->h) {
         if (watched && watcher_start(w, clock_now())) return RANK_WATCHER;
+        if (w->cl && delegate_start(&w->d, clock_now(), &w->own_delegate)) return RANK_DELEGATE;
         report_status(w, clock_now());
         struct timespec wait = next_look(w, watched, clock_now());
         int heard = sigtimedwait(set, NULL, &wait);
@@ -86,7 +90,7 @@ static int watch(crew *w, const config *c, const sigset_t *set, bool watched) {
         crew_reap(w, now);
         watcher_reap(w);
         if (heard == SIGTERM || heard == SIGINT) ask(w, now);
-        int local = w->h ? crew_heal(w, c, now) : w->locals;
+        int local = !w->h ? w->locals : w->cl ? crew_follow(w, c, now) : crew_heal(w, c, now);
         if (local < w->locals) return local;
         keep_deadlines(w, now);
     }
@@ -95,6 +99,7 @@ static int watch(crew *w, const config *c, const sigset_t *set, bool watched) {
 
 // ERR_OK, or the error to report for the way the ranks ended.
 static err_t verdict(const crew *w) {
+    if (w->told != ERR_OK) return err_set(w->told, "%s", w->hopeless);
     // Ranks that received two signals themselves exit immediately, and the others lose them: that is no failure.
     bool failed = w->root >= 0 && !(w->stopped && !crew_is_cause(w->root_status)),
          began = w->began || atomic_load(&w->b->ready) >= w->locals;
@@ -135,6 +140,7 @@ static err_t conclude(crew *w, const sigset_t *set) {
     err_record why = *err_last();
     bool well = rc == ERR_OK || rc == ERR_INTERRUPTED, diverged = well && atomic_load(&w->b->gave_up);
     atomic_store(&w->b->end, rc == ERR_OK ? RUN_DONE : diverged ? RUN_DIVERGED : well ? RUN_STOPPED : RUN_FAILED);
+    if (rc == ERR_OK && w->cl) crew_say_over(w);
     watcher_end(w, set);
     const char *how = rc == ERR_OK ? "done"
                       : diverged   ? "stopped: the run has diverged, see the log"
@@ -160,6 +166,21 @@ static err_t be_rank(crew *w, int local, const rank_life *of, int *rank) {
     if (next.vault >= 0) close(next.vault);
     munmap(b, board_bytes(locals));
     return rc;
+}
+
+// In a process that has become the delegate. What it has to say, it has told its supervisor.
+static err_t be_delegate(crew *w, pid_t parent, const config *c, world_check fits) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) raise(SIGKILL);  // the parent died before prctl
+    signal(SIGINT, SIG_IGN);
+    prctl(PR_SET_NAME, "lockstep/nodes");
+    crew_forget(w);
+    notify_forget();
+    (void)delegate_live(&(delegate_life){
+        .c = c, .cl = w->cl, .b = w->b, .fits = fits, .page = w->d.page, .life = w->d.life, .fd = w->own_delegate});
+    close(w->own_delegate);
+    crew_close(w);
+    return err_set(ERR_INTERRUPTED, "%s", "");
 }
 
 // In a process that has become the watcher. It has reported what happened.
@@ -191,6 +212,7 @@ err_t supervise(const config *c, const supervised *of, int *rank, int *world) {
     bool forked = local >= 0;
     if (local == w.locals) local = lead(&w, c, &set, of->watch != NULL);
     if (local == RANK_WATCHER) return *rank = RANK_WATCHER, be_watcher(&w, life.parent, c, of->watch);
+    if (local == RANK_DELEGATE) return *rank = RANK_DELEGATE, be_delegate(&w, life.parent, c, of->fits);
     if (local >= 0 && local < w.locals) return be_rank(&w, local, &life, rank);
     err_t rc = forked ? conclude(&w, &set) : crew_no_fork(&w);
     crew_close(&w);

@@ -9,6 +9,7 @@
 //   in a rank       what body returned; with several ranks the text begins with "rank R (host): " (except with
 //                   ERR_INTERRUPTED); *rank is its number, *world how many there are
 //   in the watcher  what its body returned, without a text; *rank = RANK_WATCHER
+//   in the delegate ERR_INTERRUPTED, without a text; *rank = RANK_DELEGATE
 //   in the parent   *rank = -1. ERR_OK when all ranks ended well, ERR_INTERRUPTED when they stopped on request;
 //                   otherwise the code of the rank that failed first (ERR_UNAVAILABLE when a signal killed it).
 //                   *world = 0 when there was nothing to fork. The text is empty where a rank has reported it already:
@@ -23,7 +24,7 @@
 //
 // The watcher is no part of the run. If it ends, it is started again, at most every 10 seconds and three times in all.
 // When all ranks have ended, it has 5 seconds for its last words, and none after a second request to stop.
-enum { RANK_WATCHER = -2 };
+enum { RANK_WATCHER = -2, RANK_DELEGATE = -3 };
 err_t supervise(const config *c, const supervised *of, int *rank, int *world);
 
 #endif

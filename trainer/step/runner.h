@@ -25,6 +25,9 @@ typedef struct step_end {
     double began;               // this step
 } step_end;
 
+// What a rank wants after a step. TURN: to save, and to go on in another world.
+typedef enum step_wish { STEP_GO_ON, STEP_TURN, STEP_STOP } step_wish;
+
 typedef struct step_runner {
     // Given:
     const config *cfg;
@@ -41,7 +44,7 @@ typedef struct step_runner {
     // Fills in the rest of this rank's times and readings in a step, from REPORT_SENSED on. NULL: nothing.
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
-    bool stop_wanted;  // this rank was asked to stop
+    step_wish wish;  // of this rank
     // What it does:
     action_list actions, forward;  // a step of this rank; a forward pass without gradients
     action_bucket *bucket;         // [buckets] for the lists

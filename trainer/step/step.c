@@ -222,12 +222,12 @@ err_t step_gradient(step_runner *r, loader *data, int64_t step) {
     return finish_tied(r);
 }
 
-static void read_reports(const step_runner *r, const result_slot *from, bool *failed, bool *stop) {
-    *failed = *stop = false;
+static void read_reports(const step_runner *r, const result_slot *from, bool *failed, step_wish *wish) {
+    *failed = false, *wish = STEP_GO_ON;
     for (int k = 0; k < r->ranks->world; k++) {
         const double *report = results_report(&r->results, from, k);
         *failed |= report[REPORT_FAILED] != 0;
-        *stop |= report[REPORT_STOP] != 0;
+        if (report[REPORT_WISH] > *wish) *wish = (step_wish)report[REPORT_WISH];
     }
 }
 
@@ -272,17 +272,18 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
 }
 
 err_t step_collect(step_runner *r, step_result *out) {
-    bool failed, stop;
+    bool failed;
+    step_wish wish;
     if (!r->uncollected) return err_set(ERR_INTERNAL, "no step is queued that could be collected");
     const result_slot *from = results_of(&r->results, r->oldest);
     board_waiting(r->board, WAIT_DEVICE, "wait for the step's end", -1, from->step);
     TRY(event_wait(from->done));
     TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends with wrong numbers: don't use them
-    read_reports(r, from, &failed, &stop);
+    read_reports(r, from, &failed, &wish);
     if (failed) return end_void(r, from);
     r->uncollected--;
     r->oldest++;
     collect(r, from, out);
-    out->stop = stop;
+    out->wish = wish;
     return ERR_OK;
 }

@@ -20,7 +20,7 @@ typedef struct step_result {
     double lr, loss_scale;
     bool applied;  // false: skipped for overflow
     int64_t updates, good_steps, skipped;
-    bool stop;              // some rank was asked to stop: all stop after the last step that is queued
+    step_wish wish;         // the strongest one of any rank: all follow it after the last step that is queued
     const double *reports;  // (world, REPORT_ITEMS), valid until this step's slot is used again
 } step_result;
 

@@ -1,0 +1,135 @@
+#!/bin/sh
+# test/test_nodes.sh: a run of several nodes loses ranks and nodes and goes on, to the same bits; a node is drained, and
+# all are stopped; and what two nodes that lose each other do. check_nodes.sh has what takes longer.
+. test/support/lib.sh
+. "$top/test/support/net.sh"
+. "$top/test/support/cluster.sh"
+. "$top/test/support/healing.sh"
+forever="run.steps=1000000 schedule.type=constant"
+
+# A rank of a node with several, and the one to which all others are connected. The processes that live stay.
+rank_lost() {
+    near 1 2 1
+    heals lost parallel.zero=2
+    after 0 30
+    stays="$(rank 1 1) $(rank 2 0)"
+    kill -9 "$(rank 1 0)"
+    until_true 20 has_event 0 healed "reports a failure; world 2 of this run"
+    told 1 healed "rank 1 (127.0.0.2) was killed by signal 9 (Killed); world 2" "from the snapshot in memory"
+    kill -9 "$(rank 0 0)"
+    until_true 20 has_event 0 healed "rank 0 (127.0.0.1) was killed by signal 9 (Killed); world 3 of this run"
+    for each in $stays; do kill -0 "$each" || fail "a rank that was not killed is gone"; done
+    ends_well 0 1 2
+}
+
+# A whole node: the others go on without it, with the node's lanes. Rank 0 is another one then, and logs.
+node_lost() {
+    near 1 1 1
+    heals node
+    after 1 70
+    kill -9 "$(supervisor 0)"
+    until_true 20 has_event 1 healed "world 2 of this run"
+    told 1 healed "from the newest checkpoint"
+    codes="137 0 0" ends_well 1 2
+}
+
+# SIGTERM to one node drains it: the others save, go on without it from that step, and it ends.
+drained() {
+    near 1 1 1
+    heals drained
+    after 0 40
+    kill -TERM "$(supervisor 0)"
+    until_true 20 has_event 1 healed "leaving: node 0; world 2 of this run"
+    codes="75 0 0" ends_well 1 2
+    on 0 "every member goes on without this node"
+}
+
+# To all of them, they save and stop; the same command continues. And so where the rest is too small.
+stopped() {
+    near 1 1
+    more="$forever" heals stopped
+    after 0 40
+    kill -TERM "$(supervisor 0)" "$(supervisor 1)"
+    ended 75
+    on 0 "the same command continues"
+    nothing_left
+    boot stopped
+    until_true 20 has_event 0 resume "continuing after step"
+    kill -TERM "$(supervisor 0)" "$(supervisor 1)"
+    ended 75
+    more="$forever" heals few cluster.min_ranks=2
+    after 0 40
+    kill -TERM "$(supervisor 1)"
+    ended 75
+    on 0 "the same command continues"
+}
+
+# Of two nodes the lower one goes on alone. The higher one waits for it, and ends.
+lower_of_two() {
+    near 1 1
+    heals two
+    after 0 70
+    kill -9 "$(supervisor 1)"
+    until_true 20 has_event 0 healed "world 2 of this run"
+    codes="0 137" ends_well 0
+}
+higher_of_two() {
+    near 1 1
+    more="$forever" heals higher cluster.give_up_s=2
+    after 0 40
+    kill -9 "$(supervisor 0)"
+    ended 137 69
+    on 1 "gives up"
+    nothing_left
+}
+
+# The process that sits in the council may be killed: the ranks do not notice.
+council_lost() {
+    near 1 1
+    heals council
+    after 0 20
+    kill -9 "$(delegate 0)"
+    doze 100
+    kill -9 "$(delegate 1)"
+    ends_well 0 1
+    [ -z "$(event_of 0 healed)" ] || fail "a world ended with a council"
+}
+delegate() { pgrep -P "$(supervisor "$1")" -x lockstep/nodes; }
+doze() { sleep "$(printf '0.%03d' "$1")"; }
+
+# Who runs something else is no part of the run, and says so.
+other_settings() {
+    near 1 1
+    together one $small $elastic
+    together other $small $elastic optimizer.lr=0.5
+    sed -i 's/^name *=.*/name = one/' other.ini
+    run=one
+    boot one 0
+    boot other 1
+    ended 78
+    on 0 "node 1 (127.0.0.2) has configuration" "the INI must be the same on all nodes"
+    on 1 "node 1 (127.0.0.2) has configuration"
+    untouched
+    nothing_left
+}
+stop_while_waiting() {
+    near 1 1
+    together waits $small $elastic
+    run=waits
+    boot waits 0
+    until_true 10 grep -q "waiting: waits for node 1 (127.0.0.2): a run begins with all nodes" node0/out
+    kill -TERM "$(supervisor 0)"
+    ended 75
+    on 0 "asked to leave before a run began"
+}
+
+try rank_lost
+try node_lost
+try drained
+try stopped
+try lower_of_two
+try higher_of_two
+try council_lost
+try other_settings
+try stop_while_waiting
+finish

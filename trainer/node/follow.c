@@ -1,0 +1,180 @@
+// trainer/node/follow.c: the supervisor's part where a run of several nodes heals: it carries out what the council of
+// nodes has decided (trainer/node/delegate.h), and says what its own ranks do.
+//
+//   a new epoch is recorded    the ranks of the one before are told that it is over: at once, or, where a node comes or
+//                              goes, at the next step that all agree on, after they have saved it
+//   a rank ended               it is started again, opens its device and data, and waits with the others
+//   all of them wait           they are given the world of the newest record, if this node has a place in it
+#include "trainer/node/crew.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static const double turn_s = 60;  // for the ranks to reach a step that all agree on, and to save it
+
+// --- leaving ---------------------------------------------------------------------------------------------------------
+
+// For those that still meet, and for those that compute.
+static void end_world(crew *w, double now) {
+    atomic_store(&w->b->failed, 1);
+    if (w->over >= 0) (void)eventfd_write(w->over, 1);
+    healing_over(w->h, now);
+}
+
+// --- the end of this node's part -------------------------------------------------------------------------------------
+
+// How the node ends, as the council says: ranks that wait are told to end, those that still compute to leave first.
+static void end_as_told(crew *w, err_t code, const char *why) {
+    if (healing_inside(w->h)) end_world(w, clock_now());
+    for (int i = 0; i < w->locals; i++) yard_end(w->yard[i], ERR_INTERRUPTED);
+    w->told = code == ERR_OK ? ERR_INTERRUPTED : code;
+    snprintf(w->hopeless, sizeof w->hopeless, "%s", why);
+    w->failed_at = clock_now();
+    w->due = 0;
+    free(w->h);
+    w->h = NULL;
+}
+
+// --- another epoch ---------------------------------------------------------------------------------------------------
+
+static bool is_planned(const council_record *r) { return r->kind == DECREE_JOIN || r->kind == DECREE_DRAIN; }
+
+static void leave_epoch(crew *w, double now) {
+    const council_record *r = &w->ruling->record;
+    if (!is_planned(r) || (w->turn_at && now >= w->turn_at + turn_s)) {
+        end_world(w, now);
+        return;
+    }
+    if (w->turn_at == 0) w->turn_at = now;
+    atomic_store(&w->b->turn, 1);
+    w->due = w->turn_at + turn_s;
+}
+
+// --- entering --------------------------------------------------------------------------------------------------------
+
+// The nodes that have a place in the world of r, with how many ranks each, and this node among them; -1: it has none.
+static int seats_of(const crew *w, const council_record *r, const char **host, int *ranks, int *nodes) {
+    int here = -1, last = -1;
+    *nodes = 0;
+    for (int i = 0; i < r->ranks; i++) {
+        int node = r->seat[i].node;
+        if (node != last) {
+            if (node == w->node) here = *nodes;
+            host[*nodes] = w->cl->host[node], ranks[(*nodes)++] = 0;
+            last = node;
+        }
+        ranks[*nodes - 1]++;
+    }
+    return here;
+}
+
+static err_t open_epoch(crew *w, const config *c, const council_record *r) {
+    const char *host[TEAM_NODES_MAX];
+    int ranks[TEAM_NODES_MAX], nodes, here = seats_of(w, r, host, ranks, &nodes);
+    w->seats = here < 0 ? 0 : ranks[here];
+    w->world = r->ranks;
+    if (here < 0) return ERR_OK;
+    TRY(launch_open(&w->at, nodes, ranks, host, here));
+    w->at.epoch = (uint32_t)r->epoch - 1, w->at.fenced = true;
+    council_fence(w->at.fence, r);
+    TRY(launch_watch(&w->at));
+    if ((w->over = fcntl(w->at.over[0], F_DUPFD_CLOEXEC, 0)) < 0)
+        return err_set(ERR_INTERNAL, "dup: %s; raise the limit of open files (LimitNOFILE)", strerror(errno));
+    for (int i = 0, k = 0; i < w->at.world; i++)
+        if (w->at.place[i].node == here) w->place[k++] = w->at.place[i];
+    return crew_channels(w, c);
+}
+
+// A world that can't be opened, or that a rank does not take, has failed on this node: the council hears of it.
+static void give_epoch(crew *w, const config *c, double now) {
+    const council_record *r = &w->ruling->record;
+    bool first = r->kind == DECREE_FORM;
+    w->news = (yard_news){.failed_at = w->h->failed_at, .left_at = w->h->out_at};
+    if (w->h->failed_at == 0) w->news.failed_at = w->news.left_at = now;
+    if (!first) snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : r->why);
+    w->lost[0] = 0;
+    crew_clear_board(w);
+    if (w->over >= 0) close(w->over);
+    w->over = -1, w->turn_at = 0, w->entered = r->epoch;
+    err_t rc = open_epoch(w, c, r);
+    healing_opened(w->h);
+    for (int i = 0; rc == ERR_OK && i < w->seats; i++)
+        if (yard_enter(w->yard[i], &w->at, i, &w->news) != ERR_OK) kill(w->pid[i], SIGKILL);
+    for (int i = rc == ERR_OK ? w->seats : 0; i < w->locals; i++) healing_waits(w->h, i);
+    if (rc != ERR_OK) healing_over(w->h, now);
+    if (r->kind == DECREE_HEAL) atomic_fetch_add(&w->b->heals, 1);
+    notify_again(&w->voice, now);
+    launch_close(&w->at);
+}
+
+// --- what is told, and heard -----------------------------------------------------------------------------------------
+
+static void tell_facts(crew *w) {
+    node_facts f;
+    memset(&f, 0, sizeof f);  // they are compared as bytes
+    f.entered = w->entered, f.seats = w->seats, f.slots = w->locals;
+    f.high = w->h->high, f.inside = healing_inside(w->h), f.ready = healing_ready(w->h);
+    f.failed = w->h->failed_at != 0 && !w->turn_at, f.leaving = w->asked > 0;
+    delegate_tell(&w->d, &f);
+}
+
+void crew_say_over(crew *w) {
+    node_facts f;
+    memset(&f, 0, sizeof f);
+    f.entered = w->entered, f.over = true;
+    delegate_tell(&w->d, &f);
+}
+
+static bool is_member(const crew *w) {
+    const council_record *r = &w->ruling->record;
+    return w->ruling->has_record && set_has(&r->members, w->node) && r->life[w->node] == w->d.life;
+}
+
+// Which local rank this process has become, or w->locals in the parent; -1: one that was lost has no process.
+static int start_lost(crew *w) {
+    crew_describe(w, w->lost);
+    if (crew_name_ranks(w, w->cl) != ERR_OK) return -1;
+    int local = crew_fork_lost(w);
+    if (local < 0 || local == w->locals) launch_close(&w->at);
+    for (int i = 0; local == w->locals && i < w->locals; i++)
+        if (w->h->slot[i].place == SLOT_ENDED) healing_restarted(w->h, i);
+    return local;
+}
+
+static int follow(crew *w, const config *c, double now) {
+    healing_choice x = healing_choose(w->h, now);
+    w->due = x.kind == HEAL_WAIT ? x.until : 0;
+    if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);
+    if (x.kind == HEAL_KILL) crew_kill_the_rest(w);
+    if (x.kind == HEAL_OPEN) {
+        int local = start_lost(w);
+        if (local >= 0) return local;
+        end_as_told(w, ERR_UNAVAILABLE, err_last()->text);
+    }
+    if (!w->h) return w->locals;
+    const node_ruling *told = w->ruling;
+    if (told->has_record && told->record.epoch != w->entered && healing_inside(w->h)) leave_epoch(w, now);
+    if (w->h->failed_at) atomic_store(&w->b->failed, 1);
+    if (is_member(w) && told->record.epoch > w->entered && healing_ready(w->h)) give_epoch(w, c, now);
+    return w->locals;
+}
+
+int crew_follow(crew *w, const config *c, double now) {
+    delegate_reap(&w->d);
+    bool heard = delegate_hear(&w->d, w->ruling);
+    crew_hear_yards(w, now);
+    int local = follow(w, c, now);
+    if (local != w->locals || !w->h) return local;
+    tell_facts(w);
+    if (heard && w->ruling->action == COUNCIL_END) end_as_told(w, w->ruling->code, w->ruling->why);
+    if (heard && w->ruling->action == COUNCIL_STOP) atomic_store(&w->b->stop, 1);
+    return w->locals;
+}
