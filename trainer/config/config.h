@@ -148,9 +148,9 @@ typedef struct config {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
         char secret_file[CONFIG_TEXT];  // "": systemd's credential
         int64_t port;
-        int64_t timeout;   // seconds
-        double heartbeat;  // seconds
-        int elastic;       // bool: a run goes on in other processes when some are lost
+        int64_t timeout;    // seconds
+        double heartbeat;   // seconds
+        int elastic;        // bool: a run goes on in other processes when some are lost
         int64_t min_ranks;  // of several nodes: fewer wait
         double dead_s;      // seconds without a word after which a node is given up
         int64_t give_up_s;  // seconds without a world after which this node ends
