@@ -29,7 +29,7 @@ node_lost() {
     after 1 70
     kill -9 "$(supervisor 0)"
     until_true 20 has_event 1 healed "world 2 of this run"
-    told 1 healed "from the newest checkpoint"
+    told 1 healed "from the snapshot in memory"
     codes="137 0 0" ends_well 1 2
 }
 

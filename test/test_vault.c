@@ -79,7 +79,7 @@ static void save(int fd, int rank, int ranks, bool uneven, int64_t step) {
     vault v;
     open_share(&x, rank, ranks, uneven);
     fill(&x, step);
-    vault_open(&v, fd, rank, MOST);
+    vault_open(&v, fd, rank);
     OK(vault_save(&v, &x.s, &(run_progress){.step = step, .log_bytes = 7 * step}, step - 1));
     vault_close(&v);
     close_share(&x);
@@ -93,7 +93,7 @@ static int64_t newest(int fd, int rank, int ranks, int64_t below) {
     share x;
     vault v;
     open_share(&x, rank, ranks, false);
-    vault_open(&v, fd, rank, MOST);
+    vault_open(&v, fd, rank);
     int64_t step = vault_newest(&v, &x.s, below);
     vault_close(&v);
     close_share(&x);
@@ -107,7 +107,7 @@ static void expect_loaded(int fd, int ranks, int64_t step) {
         run_progress at;
         int64_t saved = 0;
         open_share(&x, r, ranks, false);
-        vault_open(&v, fd, r, MOST);
+        vault_open(&v, fd, r);
         OK(vault_load(&v, &x.s, step, &at, &saved));
         expect_filled(&x, step);
         assert_int_equal(at.step, step);
@@ -119,7 +119,7 @@ static void expect_loaded(int fd, int ranks, int64_t step) {
 }
 
 static int make(void) {
-    int fd = vault_make(MOST);
+    int fd = vault_make();
     if (fd < 0) fail_msg("%s", err_last()->text);
     return fd;
 }
@@ -210,7 +210,7 @@ static void what_is_torn_is_not_read(void **state) {
     run_progress at;
     int64_t saved;
     open_share(&x, 0, 1, false);
-    vault_open(&v, fd, 0, MOST);
+    vault_open(&v, fd, 0);
     assert_int_equal(vault_load(&v, &x.s, 6, &at, &saved), ERR_DATA);
     assert_int_equal(vault_load(&v, &x.s, 5, &at, &saved), ERR_DATA);
     vault_close(&v);
@@ -233,7 +233,7 @@ static void keys_of_the_run_are_kept(void **state) {
     strcpy(x.s.key[0].key, "schedule.warmup"), strcpy(x.s.key[0].value, "10");
     strcpy(x.s.key[1].key, "schedule.decay_steps"), strcpy(x.s.key[1].value, "300");
     x.s.key[1].adopted = true;
-    vault_open(&v, fd, 0, MOST);
+    vault_open(&v, fd, 0);
     OK(vault_save(&v, &x.s, &(run_progress){.step = 1}, -1));
     strcpy(x.s.key[0].value, "20"), strcpy(x.s.key[1].value, "400");
     x.s.key[1].adopted = false;
@@ -274,7 +274,7 @@ static void memory_is_what_is_planned(void **state) {
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     struct rlimit few = {1 << 20, was.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
-    int none = vault_make(2);
+    int none = vault_make();
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
     assert_int_equal(none, -1);
     assert_non_null(strstr(err_last()->text, "LimitFSIZE"));

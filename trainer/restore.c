@@ -220,9 +220,14 @@ err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m) {
     *found = false;
     if (x->vault.fd < 0) return ERR_OK;
     TRY(newest_on_disk(x, &disk));
-    TRY(newest_in_memory(x, &memory));
-    if (memory < 0 || memory < disk) return ERR_OK;
-    TRY(comm_agree_ok(x->ranks, vault_load(&x->vault, &x->state.ckpt, memory, &x->progress, saved), x->s));
+    if (comm_nodes(x->ranks) > 1) {
+        TRY(vault_gather(&x->vault, &x->state.ckpt, disk - 1, &memory, &x->progress, saved));
+        if (memory < 0) return ERR_OK;
+    } else {
+        TRY(newest_in_memory(x, &memory));
+        if (memory < 0 || memory < disk) return ERR_OK;
+        TRY(comm_agree_ok(x->ranks, vault_load(&x->vault, &x->state.ckpt, memory, &x->progress, saved), x->s));
+    }
     *found = true;
     TRY(adopt_keys(x, m));
     TRY(adopt_progress(x));
@@ -232,7 +237,8 @@ err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m) {
 
 err_t session_snapshot(session *x, int64_t saved) {
     TRY(session_fetch(x));
-    return comm_agree_ok(x->ranks, vault_save(&x->vault, &x->state.ckpt, &x->progress, saved), x->s);
+    TRY(comm_agree_ok(x->ranks, vault_save(&x->vault, &x->state.ckpt, &x->progress, saved), x->s));
+    return vault_mirror(&x->vault, x->ranks->host, x->s);
 }
 
 // Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a

@@ -227,13 +227,14 @@ static bool keeps_snapshots(const session *x) {
 }
 
 int64_t session_snapshots(const session *x) {
-    return keeps_snapshots(x) ? vault_bytes((int64_t)x->state.zero.shard_values * (1 + x->state.arrays)) : 0;
+    if (!keeps_snapshots(x)) return 0;
+    int64_t own = vault_bytes((int64_t)x->state.zero.shard_values * (1 + x->state.arrays));
+    return own * (1 + vault_keeps(x->ranks));  // of ranks that have about as much
 }
 
 err_t session_enter(session *x, const launch *at) {
     x->progress = progress_none();
-    vault_open(&x->vault, at && at->yard && keeps_snapshots(x) ? at->yard->vault : -1, at ? at->local : 0,
-               at ? at->locals : 1);
+    vault_open(&x->vault, at && at->yard && keeps_snapshots(x) ? at->yard->vault : -1, at ? at->local : 0);
     x->faults.rank = at ? at->rank : 0;
     TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));
     TRY(open_ranks(x, at));

@@ -298,7 +298,8 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
     TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
     recall_checkpoint(r);
-    if (!r->recalled) TRY(take_snapshot(r));  // before the first step: from here on a loss costs little
+    // Before the first step, so that from here on a loss costs little: what was lost with a node has no second copy.
+    if (!r->recalled || at->fenced) TRY(take_snapshot(r));
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->local));
     if (leads_node(r)) write_config(r);

@@ -24,7 +24,7 @@ typedef struct supervised {
     watch_body watch;  // NULL: there is no watcher
     bool heals;        // the body can go on in another world (trainer/node/yard.h)
     // Makes what outlives the ranks of a run that heals, a descriptor; -1: err_last() says why. NULL: nothing does.
-    int (*keep)(int locals);
+    int (*keep)(void);
 } supervised;
 
 #endif

@@ -71,7 +71,7 @@ static err_t open_rest(crew *w, const supervised *of) {
     if (w->b) w->b->drains = w->cl != NULL;
     if (w->cl) TRY(open_council(w));
     if (!heals || !of->keep) return ERR_OK;
-    w->vault = of->keep(w->locals);
+    w->vault = of->keep();
     return w->vault >= 0 ? ERR_OK : err_last()->code;
 }
 

@@ -1,0 +1,317 @@
+// trainer/checkpoint/vault_share.c: snapshots of several nodes. Each rank's goes to the next node, too; and when nodes
+// were lost, what a rank needs comes from whichever node has it.
+//
+// All ranks see what every node has (pieces) and what every rank needs (needs), so that all find the same step, and the
+// same messages, without asking again.
+#include "trainer/checkpoint/vault_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// --- to the next node ------------------------------------------------------------------------------------------------
+
+static int first_of_node(const comm *c, int node) {
+    int r = 0;
+    while (c->place[r].node != node) r++;
+    return r;
+}
+
+static int ranks_of_node(const comm *c, int node) {
+    int n = 0;
+    for (int r = 0; r < c->world; r++) n += c->place[r].node == node;
+    return n;
+}
+
+// Who keeps what rank r has: a rank of the next node, its ranks in turn.
+static int keeper_of(const comm *c, int r) {
+    int next = (c->place[r].node + 1) % comm_nodes(c);
+    return first_of_node(c, next) + c->place[r].local % ranks_of_node(c, next);
+}
+
+int vault_keeps(const comm *c) {
+    int n = 0;
+    for (int r = 0; comm_nodes(c) > 1 && r < c->world; r++) n += keeper_of(c, r) == c->rank;
+    return n;
+}
+
+// A generation but for its step, which says that the rest is there.
+enum { STEP_BYTES = sizeof(int64_t) };
+static comm_part body(int peer, const vault_area *a) {
+    return (comm_part){peer, a->at + STEP_BYTES, a->bytes - STEP_BYTES};
+}
+
+typedef struct kept {
+    int from, place, generation;
+    int64_t bytes;
+    vault_area *area;
+} kept;
+
+static err_t prepare(vault *v, kept *k, int64_t step) {
+    vault_area *both = k->area;
+    for (int g = 0; g < GENERATIONS; g++) TRY(vault_look(&both[g], v, k->place, g));
+    k->generation = vault_to_overwrite(both, step);
+    TRY(vault_make_room(&both[k->generation], v, k->place, k->generation, (size_t)k->bytes));
+    atomic_store(&vault_head_of(&both[k->generation])->step, -1);
+    k->area = &both[k->generation];
+    return ERR_OK;
+}
+
+static err_t exchange(vault *v, comm *c, stream *s, vault_area *mine, kept *from, comm_part *recv) {
+    int to = keeper_of(c, c->rank), n = v->copies;
+    int64_t bytes = (int64_t)mine->bytes, step = atomic_load(&vault_head_of(mine)->step);
+    err_t rc = ERR_OK;
+    for (int i = 0; i < n; i++) recv[i] = (comm_part){from[i].from, &from[i].bytes, sizeof from[i].bytes};
+    TRY(c->table->exchange(c, &(comm_part){to, &bytes, sizeof bytes}, 1, recv, n, s));
+    TRY(stream_wait(s));
+    for (int i = 0; rc == ERR_OK && i < n; i++) rc = prepare(v, &from[i], step);
+    TRY(comm_agree_ok(c, rc, s));
+    for (int i = 0; i < n; i++) recv[i] = body(from[i].from, from[i].area);
+    comm_part send = body(to, mine);
+    TRY(c->table->exchange(c, &send, 1, recv, n, s));
+    TRY(stream_wait(s));
+    for (int i = 0; i < n; i++) atomic_store(&vault_head_of(from[i].area)->step, step);
+    return ERR_OK;
+}
+
+static vault_area *newest_own(vault *v) {
+    int64_t step[GENERATIONS];
+    for (int g = 0; g < GENERATIONS; g++) step[g] = v->own[g].at ? atomic_load(&vault_head_of(&v->own[g])->step) : -1;
+    return &v->own[step[1] > step[0]];
+}
+
+err_t vault_mirror(vault *v, comm *c, stream *s) {
+    if (comm_nodes(c) == 1) return ERR_OK;
+    int n = vault_keeps(c);
+    if (!v->copy) v->copies = n, v->copy = calloc((size_t)n * GENERATIONS + 1, sizeof *v->copy);
+    kept *from = calloc((size_t)n + 1, sizeof *from);
+    comm_part *recv = calloc((size_t)n + 1, sizeof *recv);
+    err_t rc = v->copy && from && recv ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the snapshots of %d ranks", n);
+    for (int r = 0, i = 0; rc == ERR_OK && r < c->world; r++)
+        if (keeper_of(c, r) == c->rank)
+            from[i] = (kept){.from = r, .place = VAULT_COPIES + c->place[r].local, .area = &v->copy[i * GENERATIONS]},
+            i++;
+    rc = comm_agree_ok(c, rc, s);
+    if (rc == ERR_OK) rc = exchange(v, c, s, newest_own(v), from, recv);
+    free(from), free(recv);
+    return rc;
+}
+
+// --- what there is ---------------------------------------------------------------------------------------------------
+
+// A range of a tensor: that a generation of a node holds; or that a rank needs, and then step and the rest are unused.
+typedef struct piece {
+    int32_t group, tensor, owner, unused;  // owner: a node; or a rank
+    int64_t step, first, count;
+    int64_t area, offset;  // in the node's set; of the values in it
+} piece;
+
+typedef struct list {
+    piece *at;
+    int n;
+} list;
+
+static int compare(const void *a, const void *b) {
+    const piece *x = a, *y = b;
+    if (x->step != y->step) return x->step > y->step ? -1 : 1;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->owner != y->owner ? (x->owner < y->owner ? -1 : 1) : (x->area > y->area) - (x->area < y->area);
+}
+
+static err_t list_pieces(list *l, const vault_set *x, int node, int64_t after) {
+    int most = 0;
+    for (int i = 0; i < x->count; i++) most += vault_head_at(x, i)->parts;
+    *l = (list){.at = calloc((size_t)most + 1, sizeof *l->at)};
+    if (!l->at) return err_set(ERR_INTERNAL, "no memory for an inventory of %d parts", most);
+    for (int i = 0; i < x->count; i++) {
+        vault_head *h = vault_head_at(x, i);
+        int64_t step = atomic_load(&h->step);
+        for (const vault_part *p = vault_parts(h), *end = p + h->parts; step > after && p < end; p++)
+            if (p->count) l->at[l->n++] = (piece){p->group, p->tensor, node, 0, step, p->first, p->count, i, p->offset};
+    }
+    return ERR_OK;
+}
+
+static err_t list_needs(list *l, const ckpt_state *s, int rank) {
+    *l = (list){.at = calloc((size_t)(s->groups * s->params) + 1, sizeof *l->at)};
+    if (!l->at) return err_set(ERR_INTERNAL, "no memory for a list of %d tensors", s->groups * s->params);
+    for (int g = 0; g < s->groups; g++)
+        for (int i = 0; i < s->params; i++) {
+            const ckpt_tensor *t = &s->group[g].tensor[i];
+            if (t->count)
+                l->at[l->n++] = (piece){.group = g, .tensor = i, .owner = rank, .first = t->first, .count = t->count};
+        }
+    return ERR_OK;
+}
+
+// all (=) what all ranks have in theirs, in the order of the ranks.
+static err_t gather(list *all, const list *mine, comm *c, stream *s) {
+    size_t world = (size_t)c->world;
+    int64_t *n = calloc(world, sizeof *n);
+    size_t *cut = calloc(world + 1, sizeof *cut);
+    err_t rc =
+        comm_agree_ok(c, n && cut ? ERR_OK : err_set(ERR_INTERNAL, "no memory for lists of %zu ranks", world), s);
+    for (size_t r = 0; rc == ERR_OK && r < world; r++) cut[r + 1] = cut[r] + sizeof *n;
+    if (rc == ERR_OK) n[c->rank] = mine->n, rc = c->table->all_gather(c, n, cut, s);
+    if (rc == ERR_OK) rc = stream_wait(s);
+    for (size_t r = 0; rc == ERR_OK && r < world; r++) cut[r + 1] = cut[r] + (size_t)n[r] * sizeof *all->at;
+    if (rc == ERR_OK) {
+        *all = (list){calloc(1, cut[world] + 1), (int)(cut[world] / sizeof *all->at)};
+        rc = comm_agree_ok(c, all->at ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a list of %zu bytes", cut[world]),
+                           s);
+    }
+    if (rc == ERR_OK) memcpy((char *)all->at + cut[c->rank], mine->at, (size_t)mine->n * sizeof *all->at);
+    if (rc == ERR_OK) rc = c->table->all_gather(c, all->at, cut, s);
+    if (rc == ERR_OK) rc = stream_wait(s);
+    free(n), free(cut);
+    return rc;
+}
+
+// --- what is chosen --------------------------------------------------------------------------------------------------
+
+// What holds element `first` of a tensor at that step: the node's own, or else the lowest node's; NULL: nobody. `of` is
+// sorted.
+static const piece *holder(const list *of, const piece *need, int64_t step, int64_t first, int node) {
+    piece key = {.step = step, .group = need->group, .tensor = need->tensor, .first = INT64_MIN};
+    const piece *found = NULL;
+    int low = 0, high = of->n;
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        if (compare(&of->at[mid], &key) < 0) low = mid + 1;
+        else high = mid;
+    }
+    for (const piece *p = of->at + low; p < of->at + of->n; p++) {
+        if (p->step != step || p->group != key.group || p->tensor != key.tensor || p->first > first) break;
+        if (first >= p->first + p->count) continue;
+        if (!found || (found->owner != node && (p->owner == node || p->owner < found->owner))) found = p;
+    }
+    return found;
+}
+
+static bool is_whole(const list *of, const list *needs, int64_t step) {
+    for (const piece *n = needs->at; n < needs->at + needs->n; n++)
+        for (int64_t at = n->first; at < n->first + n->count;) {
+            const piece *p = holder(of, n, step, at, -1);
+            if (!p) return false;
+            at = p->first + p->count;
+        }
+    return true;
+}
+
+// The newest step of which everything is there; -1: there is none.
+static int64_t choose(const list *of, const list *needs) {
+    for (int i = 0; i < of->n; i++) {
+        int64_t step = of->at[i].step;
+        if ((i == 0 || step != of->at[i - 1].step) && is_whole(of, needs, step)) return step;
+    }
+    return -1;
+}
+
+// --- bringing it -----------------------------------------------------------------------------------------------------
+
+typedef struct moves {
+    comm_part *send, *recv;
+    int sends, recvs, room;
+} moves;
+
+static bool add(comm_part **to, int *n, moves *m, comm_part part) {
+    if (*n == m->room) {
+        int room = m->room ? 2 * m->room : 256;
+        comm_part *send = realloc(m->send, (size_t)room * sizeof *send);
+        if (send) m->send = send;
+        comm_part *recv = send ? realloc(m->recv, (size_t)room * sizeof *recv) : NULL;
+        if (recv) m->recv = recv;
+        if (!recv) return false;
+        m->room = room;
+    }
+    (*to)[(*n)++] = part;
+    return true;
+}
+
+// One rank's need: what its own node has is copied, the rest comes from the first rank of the node that has it.
+static bool bring(moves *m, const ckpt_state *s, const vault_set *x, const list *of, const piece *need, int64_t step) {
+    const comm *c = s->ranks->host;
+    int node = c->place[need->owner].node;
+    const ckpt_tensor *t = &s->group[need->group].tensor[need->tensor];
+    for (int64_t at = need->first, end = need->first + need->count, n; at < end; at += n) {
+        const piece *p = holder(of, need, step, at, node);
+        n = p->first + p->count - at < end - at ? p->first + p->count - at : end - at;
+        int from = first_of_node(c, p->owner);
+        size_t bytes = (size_t)n * sizeof(float);
+        bool here = p->owner == c->place[c->rank].node, takes = need->owner == c->rank;
+        char *src = here ? x->area[p->area].at + p->offset + (size_t)(at - p->first) * sizeof(float) : NULL;
+        float *dst = takes ? t->data + (at - t->first) : NULL;
+        bool ok = true;
+        if (p->owner == node) {
+            if (takes) memcpy(dst, src, bytes);
+        } else if (takes) ok = add(&m->recv, &m->recvs, m, (comm_part){from, dst, bytes});
+        else if (from == c->rank) ok = add(&m->send, &m->sends, m, (comm_part){need->owner, src, bytes});
+        if (!ok) return false;
+    }
+    return true;
+}
+
+static err_t bring_all(const ckpt_state *s, const vault_set *x, const list *of, const list *needs, int64_t step) {
+    comm *c = s->ranks->host;
+    moves m = {0};
+    bool ok = true;
+    for (int i = 0; ok && i < needs->n; i++) ok = bring(&m, s, x, of, &needs->at[i], step);
+    err_t rc = comm_agree_ok(c, ok ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the moves of a snapshot"), s->s);
+    if (rc == ERR_OK) rc = c->table->exchange(c, m.send, m.sends, m.recv, m.recvs, s->s);
+    if (rc == ERR_OK) rc = stream_wait(s->s);
+    free(m.send), free(m.recv);
+    return rc;
+}
+
+// Counters and scalars are the same in every generation of a step: those of the first node that has one.
+static err_t bring_rest(ckpt_state *s, const vault_set *x, const piece *of, run_progress *at, int64_t *saved) {
+    comm *c = s->ranks->host;
+    int root = first_of_node(c, of->owner);
+    int64_t bytes = c->rank == root ? (int64_t)vault_values(vault_head_at(x, (int)of->area)) : 0;
+    TRY(comm_agree_max(c, &bytes, s->s));
+    vault_head *h = malloc((size_t)bytes);
+    err_t rc = comm_agree_ok(c, h ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a snapshot's counters"), s->s);
+    if (rc == ERR_OK && c->rank == root) memcpy((void *)h, x->area[of->area].at, (size_t)bytes);
+    if (rc == ERR_OK) rc = c->table->broadcast(c, h, (size_t)bytes, root, s->s);
+    if (rc == ERR_OK) rc = stream_wait(s->s);
+    if (rc == ERR_OK) vault_read_rest(h, s, at, saved);
+    free(h);
+    return rc;
+}
+
+static const piece *first_at(const list *of, int64_t step) {
+    const piece *p = of->at;
+    while (p->step != step) p++;
+    return p;
+}
+
+static err_t gather_both(ckpt_state *s, const vault_set *x, int64_t after, list *of, list *needs) {
+    comm *c = s->ranks->host;
+    const comm_place *me = &c->place[c->rank];
+    list has = {0}, wants = {0};
+    err_t rc = me->local == 0 ? list_pieces(&has, x, me->node, after) : ERR_OK;
+    if (rc == ERR_OK) rc = list_needs(&wants, s, c->rank);
+    rc = comm_agree_ok(c, rc, s->s);
+    if (rc == ERR_OK) rc = gather(of, &has, c, s->s);
+    if (rc == ERR_OK) rc = gather(needs, &wants, c, s->s);
+    free(has.at), free(wants.at);
+    return rc;
+}
+
+err_t vault_gather(const vault *v, ckpt_state *s, int64_t after, int64_t *step, run_progress *at, int64_t *saved) {
+    vault_set x;
+    list of = {0}, needs = {0};
+    *step = -1;
+    err_t rc = comm_agree_ok(s->ranks->host, vault_open_set(&x, v, INT64_MAX), s->s);
+    if (rc == ERR_OK) rc = gather_both(s, &x, after, &of, &needs);
+    if (rc == ERR_OK) {
+        qsort(of.at, (size_t)of.n, sizeof *of.at, compare);
+        *step = choose(&of, &needs);
+    }
+    if (rc == ERR_OK && *step >= 0) rc = bring_all(s, &x, &of, &needs, *step);
+    if (rc == ERR_OK && *step >= 0) rc = bring_rest(s, &x, first_at(&of, *step), at, saved);
+    vault_close_set(&x);
+    free(of.at), free(needs.at);
+    return rc;
+}
