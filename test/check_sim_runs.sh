@@ -86,9 +86,10 @@ heals() {
     settings one
     expect 0 timeout 300 "$bin" base.ini one.ini
     for zero in 0 2; do
-        settings healed$zero device.ranks=2 parallel.zero=$zero cluster.elastic=yes "run.faults=unit@20:1"
+        settings healed$zero device.ranks=2 parallel.zero=$zero cluster.elastic=yes snapshot.every=2 "run.faults=unit@20:1"
         expect 0 timeout 300 "$bin" base.ini healed$zero.ini
-        event healed$zero healed "rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run began"
+        event healed$zero healed "rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run began" \
+            "from the snapshot in memory"
         told runs/one >told.want
         told runs/healed$zero >told.found
         same told.want told.found "what an undisturbed run and one that healed log of their steps"

@@ -254,6 +254,13 @@ static void joins(void **state) {
     s.v.of[2].says.ready = s.v.of[2].says.leaving = true, is(&s, COUNCIL_STAY, "");
     s.v.of[2].says.leaving = false, silent(&s, 1, 1), s.v.of[1].said_at = NOW - 3;
     is(&s, COUNCIL_STAY, "");  // not while a member's council is silent
+    // other data would end the run for all, where ranks compare it
+    begin(&s, 3, 0), s.r.members.word[0] = s.r.voters.word[0] = 3, s.v.of[0].says.data = 7, s.v.of[2].says.data = 8;
+    is(&s, COUNCIL_STAY, "");
+    s.v.of[2].says.data = 7, is(&s, COUNCIL_TURN, "joining: node 2");
+    s.v.of[2].says.data = 0, is(&s, COUNCIL_TURN, "joining: node 2");
+    begin(&s, 3, 2), s.r.members.word[0] = s.r.voters.word[0] = 3, s.v.of[0].says.data = 7, s.v.of[2].says.data = 8;
+    is(&s, COUNCIL_WAIT, "no member: node 0, which trains, has other data: copy the same files to all nodes");
 }
 
 static void voters_settle(void **state) {

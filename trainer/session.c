@@ -1,6 +1,7 @@
 // trainer/session.c: see trainer/session.h.
 #include "trainer/session.h"
 
+#include "base/le.h"
 #include "base/version.h"
 #include "comm/transport.h"
 #include "trainer/config/pipes.h"
@@ -10,11 +11,29 @@
 #include "trainer/node/yard.h"
 #include "trainer/restore.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // --- ranks -----------------------------------------------------------------------------------------------------------
+
+// What ranks compare when they meet.
+static void describe_data(const session *x, char dst[TEAM_TEXT]) {
+    int n = snprintf(dst, TEAM_TEXT, "%s %s", x->train ? source_about(x->train).hash : "-",
+                     x->val ? source_about(x->val).hash : "-");
+    const source *asked[] = {x->exam.text.from, x->exam.questions ? questions_source(x->exam.questions) : NULL};
+    for (int i = 0; i < 2 && !exam_is_empty(&x->exam); i++)
+        n += snprintf(dst + n, TEAM_TEXT - (size_t)n, " %.8s", asked[i] ? source_about(asked[i]).hash : "-");
+}
+
+uint64_t session_data_mark(const session *x) {
+    char text[TEAM_TEXT] = "";
+    uint8_t hash[crypto_generichash_BYTES_MIN];
+    describe_data(x, text);
+    crypto_generichash(hash, sizeof hash, (const uint8_t *)text, strlen(text), NULL, 0);
+    return le64_get(hash) | 1;
+}
 
 static err_t describe_team(session *x, const launch *at, team_options *o) {
     const config *c = x->cfg;
@@ -34,12 +53,7 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
     snprintf(o->build, sizeof o->build, "%s", version_sources());
     snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);
-    int n = snprintf(o->data_hash, sizeof o->data_hash, "%s %s", x->train ? source_about(x->train).hash : "-",
-                     x->val ? source_about(x->val).hash : "-");
-    const source *asked[] = {x->exam.text.from, x->exam.questions ? questions_source(x->exam.questions) : NULL};
-    for (int i = 0; i < 2 && !exam_is_empty(&x->exam); i++)
-        n += snprintf(o->data_hash + n, sizeof o->data_hash - (size_t)n, " %.8s",
-                      asked[i] ? source_about(asked[i]).hash : "-");
+    describe_data(x, o->data_hash);
     return o->has_secret ? cluster_secret(c, o->secret) : ERR_OK;
 }
 
@@ -219,11 +233,10 @@ static loader_options feed_options(const session *x, int64_t last) {
     return o;
 }
 
-// Of those that are kept in memory for the case that ranks are lost. A GPU's state is read from disk then.
+// Of those that are kept in memory for the case that ranks are lost.
 static bool keeps_snapshots(const session *x) {
     const config *c = x->cfg;
-    return x->kind == SESSION_TRAIN && c->cluster.elastic && c->snapshot.every &&
-           device_about(x->dev)->kind == DEVICE_CPU;
+    return x->kind == SESSION_TRAIN && c->cluster.elastic && c->snapshot.every;
 }
 
 int64_t session_snapshots(const session *x) {

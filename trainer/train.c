@@ -749,7 +749,8 @@ static err_t train_in_worlds(run *r, const config *c, const launch *at) {
 }
 
 // With several nodes a rank opens its device and data first, and says then that it is ready.
-static err_t wait_for_world(const launch *at, bool *over) {
+static err_t wait_for_world(const run *r, const launch *at, bool *over) {
+    at->yard->data = session_data_mark(&r->x);
     err_set(ERR_UNAVAILABLE, "the nodes have ended before a world began");
     const err_record why = *err_last();
     return yard_next(at, &why, over);
@@ -763,7 +764,7 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     r->mine = board_place(b, at->local);
     bool over = false;
     err_t rc = open_machine(r, c, at);
-    if (rc == ERR_OK && at->waits) rc = wait_for_world(at, &over);
+    if (rc == ERR_OK && at->waits) rc = wait_for_world(r, at, &over);
     if (rc == ERR_OK && !over) rc = train_in_worlds(r, c, at);
     board_enter(r->mine, PHASE_ENDED, step_of(r));
     r->m.quiet = true;  // main.c prints it

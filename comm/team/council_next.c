@@ -41,6 +41,18 @@ static bool end(council_decision *out, err_t code, const char *why) {
     return say(out, COUNCIL_END, "%s", why);
 }
 
+// Other data would give other bits. Only a member's own is known to be the run's.
+static bool has_other_data(const scene *s, int j) {
+    uint64_t mine = s->v->of[s->v->node].says.data, its = s->v->of[j].says.data;
+    return mine && its && mine != its;
+}
+
+// May it be taken in?
+static bool may_come(const scene *s, int j) {
+    const council_report *r = &s->v->of[j].says;
+    return r->ready && !r->leaving && !has_other_data(s, j);
+}
+
 // --- the layout of a world -------------------------------------------------------------------------------------------
 
 int council_width(const council_rules *k, int slots) {
@@ -203,7 +215,7 @@ static bool gave_up(council_decision *out, const scene *s) {
 static bool healed(const scene *s, node_set *members) {
     node_set come = {{0}}, pool;
     FOR_NODES(j, &s->near)
-        if (s->v->of[j].says.ready && !s->v->of[j].says.leaving && !set_has(&s->stay, j)) set_add(&come, j);
+        if (may_come(s, j) && !set_has(&s->stay, j)) set_add(&come, j);
     pool = s->stay;
     if (!set_empty(&pool) && !council_enough(&pool, s->r)) {
         node_set voters = set_and(come, &s->living);
@@ -256,7 +268,7 @@ static bool join(council_decision *out, const scene *s) {
     char text[COUNCIL_WHY];
     if (s->now - s->v->entered <= COUNCIL_QUIET_S || s->v->sealed_at < s->v->entered) return false;
     FOR_NODES(j, &s->near)
-        if (s->v->of[j].says.ready && !s->v->of[j].says.leaving) set_add(&pool, j);
+        if (may_come(s, j)) set_add(&pool, j);
     members = council_largest(s->v, pool, s->stay);
     added = set_less(members, &s->r->members);
     if (set_empty(&added) || !set_within(&s->r->members, &members)) return false;
@@ -271,6 +283,16 @@ static bool settle(council_decision *out, const scene *s) {
     say(out, COUNCIL_SETTLE, "sealed for %.0f s: the members vote from now on", s->now - s->v->sealed_at);
     voters_follow(go_on(out, s, DECREE_SETTLE));
     return true;
+}
+
+static void wait_to_come(council_decision *out, const scene *s) {
+    FOR_NODES(j, &s->stay)
+        if (has_other_data(s, j)) {
+            say(out, COUNCIL_WAIT, "no member: node %d, which trains, has other data: copy the same files to all nodes",
+                j);
+            return;
+        }
+    say(out, COUNCIL_WAIT, "no member: waits to be taken in");
 }
 
 // --- what follows ----------------------------------------------------------------------------------------------------
@@ -290,7 +312,7 @@ void epoch_next(council_decision *out, double now, const council_record *r, cons
     s.stay = council_same_life(v, r, set_and(s.near, &r->members));
     council_lost(&s.loss, now, r, v, k->dead_s);
     if (heal(out, &s)) return;
-    if (!council_member(v, r, v->node)) say(out, COUNCIL_WAIT, "no member: waits to be taken in");
+    if (!council_member(v, r, v->node)) wait_to_come(out, &s);
     else if (!drain(out, &s) && !join(out, &s)) settle(out, &s);
 }
 

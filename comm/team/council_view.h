@@ -38,6 +38,7 @@ typedef struct council_report {
     int64_t step;      // the highest that its ranks have applied; 0: none
     int64_t sealed;    // step of the newest generation of this epoch that all its ranks have sealed; -1: none
     uint32_t lane_us;  // microseconds that a rank takes for a lane; 0: unknown
+    uint64_t data;     // stands for the content of its datasets; 0: unknown
 } council_report;
 
 typedef struct council_heard {

@@ -34,6 +34,7 @@ typedef struct crew {
     node_ruling *ruling;  // the council's newest
     uint64_t entered;     // the epoch whose world the ranks were given last; 0: none
     int seats;            // ... to so many of them
+    uint64_t data;        // as yard.data of the rank that was heard last
     int over;             // ends that world; -1: there is none
     char lost[YARD_WHY];  // how ranks of this node ended since then
     double turn_at;       // when they were told to leave it at a step that all agree on; 0: they were not

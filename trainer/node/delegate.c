@@ -188,7 +188,8 @@ static council_report own_report(seat *s) {
     bool in_epoch = r && s->facts.entered == r->epoch;
     bool works = in_epoch && atomic_load(&b->ready) >= s->facts.seats;
     int64_t step = works && s->facts.seats ? atomic_load(&b->step) : 0;
-    council_report say = {.state = state_of(s, in_epoch, works), .slots = s->facts.slots, .sealed = -1};
+    council_report say = {
+        .state = state_of(s, in_epoch, works), .slots = s->facts.slots, .data = s->facts.data, .sealed = -1};
     say.ready = s->facts.ready, say.leaving = s->facts.leaving;
     say.failed = in_epoch && s->facts.failed;
     say.began = works && s->facts.seats;

@@ -23,6 +23,7 @@ typedef struct node_facts {
     uint64_t entered;  // the epoch whose world they were given last; 0: none
     int seats;         // ... to so many of them
     int slots;         // ranks that the node can carry
+    uint64_t data;     // as yard.data
     int64_t high;      // the highest step that was finished
     bool inside;       // some have not left that world
     bool ready;        // all wait for the next one

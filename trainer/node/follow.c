@@ -120,7 +120,7 @@ static void give_epoch(crew *w, const config *c, double now) {
 static void tell_facts(crew *w) {
     node_facts f;
     memset(&f, 0, sizeof f);  // they are compared as bytes
-    f.entered = w->entered, f.seats = w->seats, f.slots = w->locals;
+    f.entered = w->entered, f.seats = w->seats, f.slots = w->locals, f.data = w->data;
     f.high = w->h->high, f.inside = healing_inside(w->h), f.ready = healing_ready(w->h);
     f.failed = w->h->failed_at != 0 && !w->turn_at, f.leaving = w->asked > 0;
     delegate_tell(&w->d, &f);

@@ -11,7 +11,7 @@
 
 void crew_hear_yards(crew *w, double now) {
     for (int i = 0; i < w->locals; i++)
-        if (w->yard[i] >= 0 && yard_heard(w->yard[i])) healing_left(w->h, i, now);
+        if (w->yard[i] >= 0 && yard_heard(w->yard[i], &w->data)) healing_left(w->h, i, now);
 }
 
 // From here on a lost rank ends the run. Those that live and have left, or will, are told how to end.

@@ -16,6 +16,7 @@ typedef enum yard_kind { YARD_LEFT = 1, YARD_ENTER, YARD_END } yard_kind;
 typedef struct yard_word {
     yard_kind kind;
     err_t code;
+    uint64_t data;
     yard_news news;
 } yard_word;
 
@@ -48,7 +49,7 @@ err_t yard_next(const launch *at, const err_record *why, bool *over) {
     *over = false;
     launch_close(y->at);
     y->at->yard = y;
-    if (!say(y->fd, &(yard_word){.kind = YARD_LEFT})) return err_restore(why);
+    if (!say(y->fd, &(yard_word){.kind = YARD_LEFT, .data = y->data})) return err_restore(why);
     kill(getppid(), SIGCHLD);
     if (!hear(y->fd, &w, 0) || (w.kind == YARD_END && w.code == ERR_UNAVAILABLE)) return err_restore(why);
     if (w.kind == YARD_END) return *over = true, w.code == ERR_OK ? ERR_OK : err_set(w.code, "%s", "");
@@ -60,9 +61,11 @@ err_t yard_next(const launch *at, const err_record *why, bool *over) {
 
 // --- the supervisor --------------------------------------------------------------------------------------------------
 
-bool yard_heard(int fd) {
+bool yard_heard(int fd, uint64_t *data) {
     yard_word w;
-    return hear(fd, &w, MSG_DONTWAIT) && w.kind == YARD_LEFT;
+    if (!hear(fd, &w, MSG_DONTWAIT) || w.kind != YARD_LEFT) return false;
+    *data = w.data;
+    return true;
 }
 
 err_t yard_enter(int fd, const launch *l, int local, const yard_news *news) {

@@ -22,8 +22,9 @@ typedef struct yard_news {
 // A rank's end.
 typedef struct yard {
     int fd;
-    int vault;   // what outlives the ranks of the node (trainer/checkpoint/vault.h); -1: nothing does
-    launch *at;  // what the rank has been given, replaced by yard_next
+    int vault;      // what outlives the ranks of the node (trainer/checkpoint/vault.h); -1: nothing does
+    uint64_t data;  // stands for the content of its datasets, for other nodes; 0: unknown
+    launch *at;     // what the rank has been given, replaced by yard_next
     yard_news news;
 } yard;
 
@@ -39,8 +40,8 @@ err_t yard_next(const launch *at, const err_record *why, bool *over);
 
 // --- of the supervisor -----------------------------------------------------------------------------------------------
 
-// Has the rank said LEFT? Never waits.
-bool yard_heard(int fd);
+// Has the rank said LEFT? Never waits. *data (=) as yard.data.
+bool yard_heard(int fd, uint64_t *data);
 
 // ERR_UNAVAILABLE: the rank takes nothing.
 err_t yard_enter(int fd, const launch *l, int local, const yard_news *news);
