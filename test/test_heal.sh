@@ -52,9 +52,17 @@ from_its_own_checkpoint() {
     expect 78 train never
 }
 again_and_again() {
-    settings again $healing device.ranks=2 "run.faults=unit@30x1000:1"
+    settings again $healing device.ranks=2 parallel.pipeline=2 "run.faults=unit@30x1000:1"
     expect 69 train again
-    says "rank 1 (localhost) was killed by signal 9 (Killed): 4 times in a row, and no new step was finished between"
+    says "rank 1 (localhost" "was killed by signal 9 (Killed): 4 times in a row, and no new step was finished between"
+}
+# Where a narrower world fits, it goes on without that place.
+goes_on_narrower() {
+    settings narrow $healing device.ranks=4 "run.faults=unit@30x1000:1"
+    expect 0 train narrow
+    same_steps whole narrow
+    same_state whole narrow
+    event narrow healed "rank 1 (localhost) was killed by signal 9 (Killed): 4 times in a row without a new step, so the run goes on without it"
 }
 
 # A rank that stands still is lost after [cluster] timeout; 5 s later it is killed.
@@ -102,7 +110,7 @@ is_told() {
     await 75
 }
 fails_for_good() {
-    settings bad $healing device.ranks=2 run.faults=read@30x100000:1 data.retry=0
+    settings bad $healing device.ranks=1 run.faults=read@30x100000 data.retry=0
     expect 74 train bad
     says "Input/output error" "ended with 74: 4 times in a row, and no new step was finished between"
 }
@@ -129,6 +137,7 @@ try alone
 try at_a_point
 try from_its_own_checkpoint
 try again_and_again
+try goes_on_narrower
 try standing_still
 try stops
 try is_told

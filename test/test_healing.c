@@ -133,7 +133,7 @@ static double kill_one(healing *h, double now, int64_t gain) {
     healing_ended(h, 1, SIGKILL, now);
     leave_all(h, 1, now);
     healing_choice x = healing_choose(h, now);
-    if (x.kind == HEAL_END) return -1;
+    if (x.kind == HEAL_END || x.kind == HEAL_RETIRE) return -1;
     double wait = x.kind == HEAL_WAIT ? x.until - now : 0;
     expect(h, now + wait, HEAL_OPEN);
     healing_opened(h);
@@ -147,7 +147,19 @@ static void starts_in_vain_are_fewer_and_fewer(void **state) {
     assert_true(kill_one(h, 60, 0) == 1);
     assert_true(kill_one(h, 70, 0) == 3);
     assert_true(kill_one(h, 80, 0) == -1);
-    expect_end(h, 80, ERR_UNAVAILABLE, 1, "4 times in a row, and no new step was finished between");
+    // then the run goes on without its place, as long as there is another one
+    expect(h, 80, HEAL_RETIRE);
+    assert_int_equal(healing_choose(h, 80).slot, 1);
+    healing_retired(h, 1);
+    assert_int_equal(healing_slots(h), SLOTS - 1);
+    expect(h, 80, HEAL_OPEN);
+    healing_opened(h);
+    assert_int_equal(h->slot[1].place, SLOT_RETIRED);
+    assert_int_equal(h->slot[0].place, SLOT_IN);
+    assert_int_equal(h->fruitless, 1);  // not 4: others may finish the step
+    healing_retired(h, 0), healing_retired(h, 2);
+    for (int i = 0; i < HEALING_DEATHS; i++) healing_ended(h, 3, SIGKILL, 90);
+    expect_end(h, 90, ERR_UNAVAILABLE, 3, "4 times in a row, and no new step was finished between");
     free(h);
     h = whole();  // a step that had been finished before is no new one
     healing_step(h, 100);
@@ -196,7 +208,9 @@ static uint32_t roll(dice *d, uint32_t sides) {
 static bool live(healing *h, dice *d, double *now) {
     bool gone[SLOTS] = {false};
     if (roll(d, 3)) healing_step(h, h->high + 1 + roll(d, 5));
-    for (int left = SLOTS; left;) {
+    int left = 0;
+    for (int i = 0; i < SLOTS; i++) gone[i] = h->slot[i].place == SLOT_RETIRED, left += !gone[i];
+    while (left) {
         int i = (int)roll(d, SLOTS);
         if (!gone[i]) {
             gone[i] = true, left--;
@@ -216,7 +230,12 @@ static bool live(healing *h, dice *d, double *now) {
         healing_choice x = healing_choose(h, *now);
         if (x.kind == HEAL_END) return false;
         if (x.kind == HEAL_OPEN) break;
-        if (x.kind != HEAL_WAIT || x.until <= *now || looks > 3) fail_msg("all are out, and %d follows", x.kind);
+        if (x.kind == HEAL_RETIRE) {
+            healing_retired(h, x.slot);
+            continue;
+        }
+        if (x.kind != HEAL_WAIT || x.until <= *now || looks > 3 + SLOTS)
+            fail_msg("all are out, and %d follows", x.kind);
         *now = x.until;
     }
     healing_opened(h);
@@ -234,7 +253,7 @@ static void histories_come_to_an_end(void **state) {
         for (int worlds = 0, vain = 0; live(h, &d, &now); worlds++) {
             vain = h->high > high ? 0 : vain + 1;
             high = h->high;
-            if (vain > HEALING_FRUITLESS) fail_msg("seed %d: %d worlds in vain", (int)seed, vain);
+            if (vain > SLOTS * HEALING_FRUITLESS) fail_msg("seed %d: %d worlds in vain", (int)seed, vain);
             if (worlds == 60) break;
         }
         ended += healing_choose(h, now).kind == HEAL_END;

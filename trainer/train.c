@@ -271,7 +271,7 @@ static void show_rank(run *r) {
 
 static err_t open_machine(run *r, const config *c, const launch *at) {
     if (at->local == 0) TRY(lock_directory(r, c, false));
-    return session_machine_of(&r->x, c, SESSION_TRAIN, at->local, r->mine ? r->mine->faults : NULL);
+    return session_machine_of(&r->x, c, SESSION_TRAIN, at->slot, r->mine ? r->mine->faults : NULL);
 }
 
 static int64_t log_bytes(const run *r) { return r->x.ranks->rank == 0 ? monitor_log_bytes(&r->m) : 0; }
@@ -301,7 +301,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     // Before the first step, so that from here on a loss costs little: what was lost with a node has no second copy.
     if (!r->recalled || at->fenced) TRY(take_snapshot(r));
     TRY(start_power(r));
-    TRY(speed_open(&r->speed, &r->x, at->local));
+    TRY(speed_open(&r->speed, &r->x, at->slot));
     if (leads_node(r)) write_config(r);
     atomic_store(&r->b->sealed, step_of(r));
     atomic_store(&r->b->step, step_of(r));
@@ -761,7 +761,7 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = (run_lock){-1, -1};
     r->b = b;
-    r->mine = board_place(b, at->local);
+    r->mine = board_place(b, at->slot);
     bool over = false;
     err_t rc = open_machine(r, c, at);
     if (rc == ERR_OK && at->waits) rc = wait_for_world(r, at, &over);

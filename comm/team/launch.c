@@ -166,7 +166,7 @@ err_t launch_channels(launch *l, const channel_plan *plan) {
 void launch_become(launch *l, int local) {
     int first = 0;
     while (l->place[first].node != l->node) first++;
-    l->local = local;
+    l->local = l->slot = local;
     l->rank = first + local;
     if (l->area) drop(&l->area_fd);
     if (l->more) drop(&l->more_fd);

@@ -40,6 +40,7 @@ typedef struct launch {
     uint32_t epoch;     // counts the worlds of a run, from 0: ranks of another one are strangers
     int node, nodes;    // this rank's node
     int local, locals;  // this rank among those of its node
+    int slot;           // the place for a rank that its process has for life, and with it a device
     comm_place *place;  // world of them
     void *area;         // memory that the node's ranks share, zero-filled; NULL when locals = 1
     size_t area_bytes;

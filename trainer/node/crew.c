@@ -76,7 +76,14 @@ static err_t open_rest(crew *w, const supervised *of) {
 }
 
 err_t crew_open(crew *w, const config *c, const supervised *of) {
-    *w = (crew){.root = -1, .own_yard = -1, .vault = -1, .voice.fd = -1, .over = -1, .own_delegate = -1, .d.fd = -1};
+    *w = (crew){.fits = of->fits,
+                .root = -1,
+                .own_yard = -1,
+                .vault = -1,
+                .voice.fd = -1,
+                .over = -1,
+                .own_delegate = -1,
+                .d.fd = -1};
     cluster *cl = malloc(sizeof *cl);
     if (!cl) return err_set(ERR_INTERNAL, "no memory for the list of nodes");
     err_t rc = resolve(w, c, of->fits, cl);

@@ -16,27 +16,28 @@ typedef struct crew {
     launch at;  // of the world that is open; closed once the ranks have it
     int locals, world, node, nodes;
     comm_place *place;  // locals of them, for messages after `at` was closed
-    pid_t *pid;         // locals of them; 0: not started, or ended
-    int left;           // ranks that have not ended
-    bool began;         // all of them have been ready once
+    world_check fits;
+    pid_t *pid;  // locals of them; 0: not started, or ended
+    int left;    // ranks that have not ended
+    bool began;  // all of them have been ready once
     // Healing.
-    healing *h;      // NULL: a lost rank ends the run
-    int *yard;       // locals of them, our ends; -1: none
-    int own_yard;    // in a rank: its end; -1: none
-    yard_news news;  // of the world that is open
-    uint32_t epoch;  // and its number
-    int vault;       // as yard.vault
-    double due;      // when to choose again; 0: when something happens
+    healing *h;           // NULL: a lost rank ends the run
+    int *yard;            // locals of them, our ends; -1: none
+    int own_yard;         // in a rank: its end; -1: none
+    int seats;            // ranks of the world that is open, or was; in places that are not retired, in order
+    char lost[YARD_WHY];  // how ranks have ended since it was opened
+    yard_news news;       // of the world that is open
+    uint32_t epoch;       // and its number
+    int vault;            // as yard.vault
+    double due;           // when to choose again; 0: when something happens
     // Several nodes that heal (trainer/node/follow.c).
     cluster *cl;          // NULL: one node, or a run that does not heal
     delegate d;           // without a page there is none
     int own_delegate;     // in the delegate: its end
     node_ruling *ruling;  // the council's newest
     uint64_t entered;     // the epoch whose world the ranks were given last; 0: none
-    int seats;            // ... to so many of them
     uint64_t data;        // as yard.data of the rank that was heard last
     int over;             // ends that world; -1: there is none
-    char lost[YARD_WHY];  // how ranks of this node ended since then
     double turn_at;       // when they were told to leave it at a step that all agree on; 0: they were not
     err_t told;           // how the council ended this node's part, beside `hopeless`; ERR_OK: it did not
     // How it went.
@@ -95,12 +96,16 @@ int crew_heal(crew *w, const config *c, double now);
 
 // Its parts.
 void crew_hear_yards(crew *w, double now);
-void crew_describe(const crew *w, char why[YARD_WHY]);  // how ranks of this node have ended, "" if none has
-void crew_clear_board(crew *w);                         // while nobody is in a world
+void crew_describe(crew *w);  // adds to w->lost how ranks of this node have ended
+// healing_choose, after places that it retires are left out. Where no world fits without one it is an END.
+healing_choice crew_choose(crew *w, const config *c, double now);
+int crew_seat(const crew *w, int slot);  // which rank of the node the place has; as many as there are, or more: none
+void crew_clear_board(crew *w);          // while nobody is in a world
 // Local rank that this process has become, or w->locals in the parent, where each lost rank has a process again; -1:
 // one of them has none.
 int crew_fork_lost(crew *w);
 void crew_kill_the_rest(crew *w);
+void crew_seat_all(crew *w);  // the world was given: who has a place in it, and who waits
 // From here on a lost rank ends the run.
 void crew_stop_healing(crew *w, const healing_choice *x, double now);
 

@@ -191,7 +191,9 @@ static council_report own_report(seat *s) {
     council_report say = {
         .state = state_of(s, in_epoch, works), .slots = s->facts.slots, .data = s->facts.data, .sealed = -1};
     say.ready = s->facts.ready, say.leaving = s->facts.leaving;
-    say.failed = in_epoch && s->facts.failed;
+    // a world that counts on more places than there are never begins
+    bool short_of = r && council_member(&s->c.view, r, s->c.view.node) && s->facts.slots < r->slots[s->c.view.node];
+    say.failed = (in_epoch && s->facts.failed) || short_of;
     say.began = works && s->facts.seats;
     say.step = step > s->facts.high ? step : s->facts.high;
     if (works) say.sealed = s->facts.seats ? atomic_load(&b->sealed) : 0;

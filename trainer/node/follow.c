@@ -76,11 +76,17 @@ static int seats_of(const crew *w, const council_record *r, const char **host, i
     return here;
 }
 
+static int first_of(const launch *at) {
+    int r = 0;
+    while (at->place[r].node != at->node) r++;
+    return r;
+}
+
 static err_t open_epoch(crew *w, const config *c, const council_record *r) {
     const char *host[TEAM_NODES_MAX];
     int ranks[TEAM_NODES_MAX], nodes, here = seats_of(w, r, host, ranks, &nodes);
     w->seats = here < 0 ? 0 : ranks[here];
-    w->world = r->ranks;
+    w->world = r->ranks, w->voice.locals = w->seats;
     if (here < 0) return ERR_OK;
     TRY(launch_open(&w->at, nodes, ranks, host, here));
     w->at.epoch = (uint32_t)r->epoch - 1, w->at.fenced = true;
@@ -88,8 +94,8 @@ static err_t open_epoch(crew *w, const config *c, const council_record *r) {
     TRY(launch_watch(&w->at));
     if ((w->over = fcntl(w->at.over[0], F_DUPFD_CLOEXEC, 0)) < 0)
         return err_set(ERR_INTERNAL, "dup: %s; raise the limit of open files (LimitNOFILE)", strerror(errno));
-    for (int i = 0, k = 0; i < w->at.world; i++)
-        if (w->at.place[i].node == here) w->place[k++] = w->at.place[i];
+    for (int i = 0; i < w->locals; i++)
+        if (crew_seat(w, i) < w->seats) w->place[i] = w->at.place[first_of(&w->at) + crew_seat(w, i)];
     return crew_channels(w, c);
 }
 
@@ -105,10 +111,12 @@ static void give_epoch(crew *w, const config *c, double now) {
     if (w->over >= 0) close(w->over);
     w->over = -1, w->turn_at = 0, w->entered = r->epoch;
     err_t rc = open_epoch(w, c, r);
-    healing_opened(w->h);
-    for (int i = 0; rc == ERR_OK && i < w->seats; i++)
-        if (yard_enter(w->yard[i], &w->at, i, &w->news) != ERR_OK) kill(w->pid[i], SIGKILL);
-    for (int i = rc == ERR_OK ? w->seats : 0; i < w->locals; i++) healing_waits(w->h, i);
+    if (rc != ERR_OK) w->seats = 0;
+    for (int i = 0; i < w->locals; i++)
+        if (w->h->slot[i].place != SLOT_RETIRED && crew_seat(w, i) < w->seats &&
+            yard_enter(w->yard[i], &w->at, crew_seat(w, i), &w->news) != ERR_OK)
+            kill(w->pid[i], SIGKILL);
+    crew_seat_all(w);
     if (rc != ERR_OK) healing_over(w->h, now);
     if (r->kind == DECREE_HEAL) atomic_fetch_add(&w->b->heals, 1);
     notify_again(&w->voice, now);
@@ -120,7 +128,7 @@ static void give_epoch(crew *w, const config *c, double now) {
 static void tell_facts(crew *w) {
     node_facts f;
     memset(&f, 0, sizeof f);  // they are compared as bytes
-    f.entered = w->entered, f.seats = w->seats, f.slots = w->locals, f.data = w->data;
+    f.entered = w->entered, f.seats = w->seats, f.slots = healing_slots(w->h), f.data = w->data;
     f.high = w->h->high, f.inside = healing_inside(w->h), f.ready = healing_ready(w->h);
     f.failed = w->h->failed_at != 0 && !w->turn_at, f.leaving = w->asked > 0;
     delegate_tell(&w->d, &f);
@@ -140,7 +148,7 @@ static bool is_member(const crew *w) {
 
 // Which local rank this process has become, or w->locals in the parent; -1: one that was lost has no process.
 static int start_lost(crew *w) {
-    crew_describe(w, w->lost);
+    crew_describe(w);
     if (crew_name_ranks(w, w->cl) != ERR_OK) return -1;
     int local = crew_fork_lost(w);
     if (local < 0 || local == w->locals) launch_close(&w->at);
@@ -150,7 +158,7 @@ static int start_lost(crew *w) {
 }
 
 static int follow(crew *w, const config *c, double now) {
-    healing_choice x = healing_choose(w->h, now);
+    healing_choice x = crew_choose(w, c, now);
     w->due = x.kind == HEAL_WAIT ? x.until : 0;
     if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);
     if (x.kind == HEAL_KILL) crew_kill_the_rest(w);

@@ -51,7 +51,10 @@ void healing_opened(healing *h) {
     h->fruitless = h->high > h->high_then ? 0 : h->fruitless + 1;
     h->high_then = h->high;
     h->failed_at = 0, h->first = -1;
-    for (int i = 0; i < h->slots; i++) h->slot[i].place = SLOT_IN, h->slot[i].hung = false;
+    for (int i = 0; i < h->slots; i++) {
+        if (h->slot[i].place != SLOT_RETIRED) h->slot[i].place = SLOT_IN;
+        h->slot[i].hung = false;
+    }
 }
 
 void healing_over(healing *h, double now) {
@@ -60,6 +63,8 @@ void healing_over(healing *h, double now) {
 
 void healing_restarted(healing *h, int slot) { h->slot[slot].place = SLOT_NEW, h->slot[slot].hung = false; }
 void healing_waits(healing *h, int slot) { h->slot[slot].place = SLOT_LEFT; }
+// Other ranks may finish the step that this one never did.
+void healing_retired(healing *h, int slot) { h->slot[slot].place = SLOT_RETIRED, h->fruitless = 0; }
 
 static int count(const healing *h, healing_place place) {
     int n = 0;
@@ -68,7 +73,8 @@ static int count(const healing *h, healing_place place) {
 }
 
 bool healing_inside(const healing *h) { return count(h, SLOT_IN) > 0; }
-bool healing_ready(const healing *h) { return count(h, SLOT_LEFT) == h->slots; }
+int healing_slots(const healing *h) { return h->slots - count(h, SLOT_RETIRED); }
+bool healing_ready(const healing *h) { return count(h, SLOT_LEFT) == healing_slots(h); }
 
 // --- decisions -------------------------------------------------------------------------------------------------------
 
@@ -102,6 +108,7 @@ static bool is_hopeless(const healing *h, healing_choice *out) {
         if (is_final(s->status) || (!h->began && WIFEXITED(s->status))) return *out = end(ERR_UNAVAILABLE, i), true;
         if (s->deaths < HEALING_DEATHS) continue;
         *out = end(ERR_UNAVAILABLE, i);
+        if (healing_slots(h) > 1) out->kind = HEAL_RETIRE;
         snprintf(out->why, sizeof out->why,
                  "%d times in a row, and no new step was finished between: look at its device, "
                  "its memory and dmesg",

@@ -9,7 +9,8 @@
 //
 // A rank is lost if a signal killed it, or if it ended with an error that another attempt may not meet (69, 74). It is
 // started again at once, then after 1 and 3 s; but not if it was the fourth time in a row without a new step between:
-// its device is broken, or the step kills every rank that computes it.
+// its device is broken, or the step kills every rank that computes it. Then the run goes on without this place for a
+// rank, if it can.
 #ifndef TRAINER_NODE_HEALING_H
 #define TRAINER_NODE_HEALING_H
 
@@ -21,7 +22,8 @@
 enum { HEALING_DEATHS = 4, HEALING_FRUITLESS = 4, HEALING_WHY = 200 };
 
 // NEW: it opens its device and data, and waits then.
-typedef enum healing_place { SLOT_IN, SLOT_LEFT, SLOT_ENDED, SLOT_NEW } healing_place;
+// RETIRED: it has ended for good, and the run goes on without it.
+typedef enum healing_place { SLOT_IN, SLOT_LEFT, SLOT_ENDED, SLOT_NEW, SLOT_RETIRED } healing_place;
 
 typedef struct healing_slot {
     healing_place place;
@@ -61,17 +63,20 @@ void healing_opened(healing *h);
 void healing_over(healing *h, double now);
 void healing_restarted(healing *h, int slot);
 void healing_waits(healing *h, int slot);
-bool healing_inside(const healing *h);  // is some rank in a world?
-bool healing_ready(const healing *h);   // do all wait for one?
+void healing_retired(healing *h, int slot);  // as RETIRE says, or because the world has no place for one that ended
+int healing_slots(const healing *h);         // that are not retired
+bool healing_inside(const healing *h);       // is some rank in a world?
+bool healing_ready(const healing *h);        // do all wait for one?
 
-typedef enum healing_kind { HEAL_NOTHING, HEAL_WAIT, HEAL_KILL, HEAL_OPEN, HEAL_END } healing_kind;
+typedef enum healing_kind { HEAL_NOTHING, HEAL_WAIT, HEAL_KILL, HEAL_OPEN, HEAL_RETIRE, HEAL_END } healing_kind;
 
 typedef struct healing_choice {
     healing_kind kind;
-    double until;           // WAIT: when to choose again, if nothing happens before
-    err_t code;             // END: how those that live end; ERR_UNAVAILABLE: with their own error
-    int slot;               // END: the cause, -1: none alone
-    char why[HEALING_WHY];  // END: what a person should know beside the cause; "": nothing
+    double until;  // WAIT: when to choose again, if nothing happens before
+    err_t code;    // END: how those that live end; ERR_UNAVAILABLE: with their own error
+    int slot;      // RETIRE; END: the cause, -1: none alone
+    char why
+        [HEALING_WHY];  // RETIRE, which is an END where no world fits without it; END: what a person should know beside the cause; "": nothing
 } healing_choice;
 
 healing_choice healing_choose(const healing *h, double now);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void crew_hear_yards(crew *w, double now) {
     for (int i = 0; i < w->locals; i++)
@@ -28,12 +29,10 @@ void crew_stop_healing(crew *w, const healing_choice *x, double now) {
     w->h = NULL;
 }
 
-// What the ranks of the next world are told of the end of this one.
-void crew_describe(const crew *w, char why[YARD_WHY]) {
+void crew_describe(crew *w) {
     const healing *h = w->h;
     char end[CREW_END];
-    text t = {.at = why, .room = YARD_WHY};
-    why[0] = 0;
+    text t = {.at = w->lost, .n = strlen(w->lost), .room = sizeof w->lost};
     for (int i = 0; i < h->slots; i++) {
         const healing_slot *s = &h->slot[i];
         if (s->place != SLOT_ENDED) continue;
@@ -42,10 +41,49 @@ void crew_describe(const crew *w, char why[YARD_WHY]) {
     }
 }
 
-// A world like the one before, with memory and sockets of its own.
+// --- places ----------------------------------------------------------------------------------------------------------
+
+int crew_seat(const crew *w, int slot) {
+    int seat = 0;
+    for (int i = 0; w->h && i < slot; i++) seat += w->h->slot[i].place != SLOT_RETIRED;
+    return w->h ? seat : slot;
+}
+
+// The largest world of at most so many ranks; 0: none fits.
+static int width(const crew *w, const config *c, int most) {
+    err_record before = *err_last();
+    while (most > 0 && (config_fits(c, most) != ERR_OK || w->fits(c, most) != ERR_OK)) most--;
+    err_restore(&before);
+    return most;
+}
+
+static bool retire(crew *w, const config *c, const healing_choice *x) {
+    char end[CREW_END];
+    if (!w->cl && width(w, c, healing_slots(w->h) - 1) == 0) return false;
+    text t = {.at = w->lost, .n = strlen(w->lost), .room = sizeof w->lost};
+    text_put(&t, "%s%s: %d times in a row without a new step, so the run goes on without it", t.n ? "; " : "",
+             crew_end_text(w, x->slot, w->h->slot[x->slot].status, end), w->h->slot[x->slot].deaths);
+    healing_retired(w->h, x->slot);
+    return true;
+}
+
+healing_choice crew_choose(crew *w, const config *c, double now) {
+    healing_choice x;
+    while ((x = healing_choose(w->h, now)).kind == HEAL_RETIRE && retire(w, c, &x)) {}
+    if (x.kind == HEAL_RETIRE) x.kind = HEAL_END;
+    return x;
+}
+
+// With memory and sockets of its own. Who ended and has no place in it stays away.
 static err_t open_world(crew *w, const config *c) {
     const char *host = w->place[0].host;
-    TRY(launch_open(&w->at, 1, &w->locals, &host, 0));
+    int ranks = width(w, c, healing_slots(w->h));
+    for (int i = 0; i < w->locals; i++)
+        if (w->h->slot[i].place == SLOT_ENDED && crew_seat(w, i) >= ranks) healing_retired(w->h, i);
+    TRY(launch_open(&w->at, 1, &ranks, &host, 0));
+    w->seats = w->world = w->voice.locals = ranks;
+    for (int i = 0; i < w->locals; i++)
+        if (crew_seat(w, i) < ranks) w->place[i] = w->at.place[crew_seat(w, i)];
     w->at.epoch = ++w->epoch;
     return crew_channels(w, c);
 }
@@ -77,14 +115,23 @@ int crew_fork_lost(crew *w) {
 // One that does not take it is killed; the world then ends before it has begun, and another one follows.
 static void give_world(crew *w) {
     for (int i = 0; i < w->locals; i++)
-        if (w->h->slot[i].place == SLOT_LEFT && yard_enter(w->yard[i], &w->at, i, &w->news) != ERR_OK)
+        if (w->h->slot[i].place == SLOT_LEFT && crew_seat(w, i) < w->seats &&
+            yard_enter(w->yard[i], &w->at, crew_seat(w, i), &w->news) != ERR_OK)
             kill(w->pid[i], SIGKILL);
+}
+
+// Those without a place in the world wait for the next one.
+void crew_seat_all(crew *w) {
+    healing_opened(w->h);
+    for (int i = 0; i < w->locals; i++)
+        if (w->h->slot[i].place == SLOT_IN && crew_seat(w, i) >= w->seats) healing_waits(w->h, i);
 }
 
 static int next_world(crew *w, const config *c, double now) {
     w->news = (yard_news){.failed_at = w->h->failed_at, .left_at = w->h->out_at};
-    crew_describe(w, w->news.why);
-    if (!w->news.why[0]) snprintf(w->news.why, sizeof w->news.why, "the ranks had lost each other");
+    crew_describe(w);
+    snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : "the ranks had lost each other");
+    w->lost[0] = 0;
     crew_clear_board(w);
     int local = open_world(w, c) == ERR_OK ? crew_fork_lost(w) : -1;
     if (local >= 0 && local < w->locals) return local;
@@ -94,7 +141,7 @@ static int next_world(crew *w, const config *c, double now) {
         crew_stop_healing(w, &none, now);
     } else {
         give_world(w);
-        healing_opened(w->h);
+        crew_seat_all(w);
         atomic_store(&w->b->heals, (int)w->epoch);
         notify_again(&w->voice, now);
     }
@@ -113,7 +160,7 @@ void crew_kill_the_rest(crew *w) {
 int crew_heal(crew *w, const config *c, double now) {
     healing *h = w->h;
     crew_hear_yards(w, now);
-    healing_choice x = healing_choose(h, now);
+    healing_choice x = crew_choose(w, c, now);
     w->due = x.kind == HEAL_WAIT ? x.until : 0;
     if (h->failed_at == 0) return w->locals;
     atomic_store(&w->b->failed, 1);  // for those that still wait for the others to come

@@ -88,13 +88,14 @@ static void say_who(const comm_place *me) {
     if (strncmp(err_last()->text, who, strlen(who)) != 0) err_prefix("%s", who);
 }
 
-err_t rank_live(launch *at, board *b, int local, const rank_life *of, int *rank) {
+err_t rank_live(launch *at, board *b, int local, int slot, const rank_life *of, int *rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != of->parent) raise(SIGKILL);  // the parent died before prctl
     launch_become(at, local);
+    at->slot = slot;
     notify_forget();
     *rank = at->rank;
-    atomic_store(&b->rank[local].pid, getpid());
+    atomic_store(&b->rank[slot].pid, getpid());
     pthread_t listener;
     int world = at->world;
     comm_place me = at->place[at->rank];

@@ -41,7 +41,7 @@ static void keep_deadlines(crew *w, double now) {
     if (ends && now >= w->failed_at + grace_s && !w->sent) crew_signal(w, SIGTERM);
     if (ends && now >= w->failed_at + grace_s + last_call_s && w->sent != SIGKILL) crew_signal(w, SIGKILL);
     // Nothing was trained that could be lost, and a rank that is connecting to the others does not look at board->stop.
-    bool ready = atomic_load(&w->b->ready) >= w->locals;
+    bool ready = atomic_load(&w->b->ready) >= w->seats;
     if (w->asked && !ready && now >= w->asked_at + start_stop_s && w->sent != SIGKILL) force(w);
 }
 
@@ -102,7 +102,7 @@ static err_t verdict(const crew *w) {
     if (w->told != ERR_OK) return err_set(w->told, "%s", w->hopeless);
     // Ranks that received two signals themselves exit immediately, and the others lose them: that is no failure.
     bool failed = w->root >= 0 && !(w->stopped && !crew_is_cause(w->root_status)),
-         began = w->began || atomic_load(&w->b->ready) >= w->locals;
+         began = w->began || atomic_load(&w->b->ready) >= w->seats;
     if (!failed && (w->forced || w->root >= 0))
         return err_set(ERR_INTERRUPTED, "%s",
                        began ? "ended at once on request; the newest checkpoint stands, and the same command continues"
@@ -152,8 +152,9 @@ static err_t conclude(crew *w, const sigset_t *set) {
 }
 
 // In a process that has become a rank.
-static err_t be_rank(crew *w, int local, const rank_life *of, int *rank) {
+static err_t be_rank(crew *w, int slot, const rank_life *of, int *rank) {
     launch at = w->at;
+    int local = crew_seat(w, slot);
     yard next = {.fd = w->own_yard, .vault = w->vault, .at = &at, .news = w->news};
     board *b = w->b;
     int locals = w->locals;
@@ -161,7 +162,7 @@ static err_t be_rank(crew *w, int local, const rank_life *of, int *rank) {
     crew_forget(w);
     w->at = (launch){0}, w->b = NULL, w->vault = -1;  // the rank's now
     crew_close(w);
-    err_t rc = rank_live(&at, b, local, of, rank);
+    err_t rc = rank_live(&at, b, local, slot, of, rank);
     if (next.fd >= 0) close(next.fd);
     if (next.vault >= 0) close(next.vault);
     munmap(b, board_bytes(locals));

@@ -46,15 +46,16 @@ err_t yard_open(int pair[2]) {
 err_t yard_next(const launch *at, const err_record *why, bool *over) {
     yard *y = at->yard;
     yard_word w;
+    int slot = at->slot;
     *over = false;
     launch_close(y->at);
-    y->at->yard = y;
+    y->at->yard = y, y->at->slot = slot;
     if (!say(y->fd, &(yard_word){.kind = YARD_LEFT, .data = y->data})) return err_restore(why);
     kill(getppid(), SIGCHLD);
     if (!hear(y->fd, &w, 0) || (w.kind == YARD_END && w.code == ERR_UNAVAILABLE)) return err_restore(why);
     if (w.kind == YARD_END) return *over = true, w.code == ERR_OK ? ERR_OK : err_set(w.code, "%s", "");
     TRY(launch_take(y->at, y->fd));
-    y->at->yard = y;
+    y->at->yard = y, y->at->slot = slot;
     y->news = w.news;
     return ERR_OK;
 }
