@@ -48,13 +48,15 @@ enum { ROUNDING_ALIGN = 64 };
 // State of a run, in the memory of the device that decides the step, so that no host round trip is needed.
 typedef struct step_state {
     float lr;            // written before each step by the schedule
-    int32_t apply;       // decided: 1 update, 0 skip (overflow)
+    int32_t apply;       // decided: 1 update, 0 skip (not finite, or an outlier)
     float grad_factor;   // decided: unscaling times clipping, multiplies every gradient
     float loss_scale;    // dynamic loss scaler
     double grad_norm;    // decided: of the unscaled sum, before clipping; not finite when skipped
     int64_t updates;     // updates applied
     int64_t good_steps;  // since the scale last changed
     int64_t skipped;     // steps skipped
+    double norm_mean;    // of the norms of applied steps, as step_rules says; stays 0 without skip_norm
+    int64_t norms;       // how many it is of, at most NORMS_MOST
 } step_state;
 
 // A number that an optimizer keeps for the whole run, in the same memory: a power, a count, a running mean. Each update
@@ -67,7 +69,12 @@ typedef struct step_rules {
     double grad_clip;    // largest norm, 0: no clipping
     bool dynamic_scale;  // halve on overflow, double after scale_window good steps; else the scale never changes
     int64_t scale_window;
+    double skip_norm;  // a norm above so many times norm_mean is an outlier; 0: none is
 } step_rules;
+
+// The mean of norms: of the first NORMS_MOST the plain one, then each new one moves it by 1/NORMS_MOST of what it is
+// away from it. Before NORMS_LEAST are known nothing is an outlier.
+enum { NORMS_LEAST = 16, NORMS_MOST = 128 };
 
 // weight_decay 0 for tensors without decay
 typedef struct adamw_rules {
@@ -419,11 +426,12 @@ typedef struct sum_squares_args {
     const tensor *g;  // FP32
 } sum_squares_args;
 
-// Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; the
-// counts, the loss scale and the optimizer's scalars. sums may be several tensors' sums, one after the other in
-// name-table order. Where some losses don't count, the gradient was formed as if each of `losses` had the same share of
-// their mean. Of those that count each has more: norm and gradient are divided by (sum of counts) / losses. A step in
-// which none counts is skipped; its norm is NaN, and the loss scale stays.
+// Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite and no outlier; the
+// clip factor; the counts, the loss scale and the optimizer's scalars. What is skipped changes none of these but the
+// count of skipped steps and, where it is not finite, the loss scale. sums may be several tensors' sums, one after the
+// other in name-table order. Where some losses don't count, the gradient was formed as if each of `losses` had the same
+// share of their mean. Of those that count each has more: norm and gradient are divided by (sum of counts) / losses. A
+// step in which none counts is skipped; its norm is NaN, and the loss scale stays.
 typedef struct step_decide_args {
     step_state *state;
     const tensor *sums;    // FP64

@@ -652,13 +652,16 @@ static void expect_diverged(const char *scale, int patience) {
     }
     assert_true(first >= 1 && first <= 5);
     assert_int_equal(skipped, 60 - first + 1);
-    assert_int_equal(json_array_size(events), 1);
-    assert_string_equal(text_of(json_array_get(events, 0), "kind"), "diverged");
-    assert_int_equal(real_of(json_array_get(events, 0), "step"), first + patience - 1);
+    size_t said = strcmp(scale, "dynamic") != 0;  // a scale that is looking for its place skips without a word
+    assert_int_equal(json_array_size(events), said + 1);
+    if (said) assert_string_equal(text_of(json_array_get(events, 0), "kind"), "skipped");
+    if (said) assert_int_equal(real_of(json_array_get(events, 0), "step"), first);
+    assert_string_equal(text_of(json_array_get(events, said), "kind"), "diverged");
+    assert_int_equal(real_of(json_array_get(events, said), "step"), first + patience - 1);
     snprintf(more, sizeof more,
              "no finite loss or gradient in steps %d to %d; there is no checkpoint from before. Next: ", (int)first,
              (int)first + patience - 1);
-    assert_int_equal(strncmp(text_of(json_array_get(events, 0), "text"), more, strlen(more)), 0);
+    assert_int_equal(strncmp(text_of(json_array_get(events, said), "text"), more, strlen(more)), 0);
     assert_true(b.bad_limit == patience && b.bad_steps == skipped && !b.gave_up && b.step == 60);
     json_decref(steps);
     json_decref(events);

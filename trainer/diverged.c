@@ -50,6 +50,19 @@ bool divergence_at_end(divergence *d, const run_progress *at) {
     return true;
 }
 
+// --- a step that was skipped -----------------------------------------------------------------------------------------
+
+const char *skipped_why(double grad_norm) { return isfinite(grad_norm) ? "outlier" : "not finite"; }
+
+const char *skipped_text(const config *c, double grad_norm, double norm_mean, char text[SKIPPED_TEXT]) {
+    if (!isfinite(grad_norm)) return strcpy(text, "the gradient is not finite: the step changes no weight");
+    snprintf(text, SKIPPED_TEXT,
+             "the gradient's norm, %.4g, is %.4g times the mean of those before, %.4g, more than [optimizer] "
+             "skip_norm = %.4g: the step changes no weight",
+             grad_norm, grad_norm / norm_mean, norm_mean, c->optimizer.skip_norm);
+    return text;
+}
+
 // --- which checkpoint ------------------------------------------------------------------------------------------------
 
 typedef struct choice {
@@ -155,7 +168,9 @@ err_t diverged_advice(const diverged_run *r, char dst[DIVERGED_TEXT]) {
         put_checkpoints(&l, &x);
         return put_next(&l, r, &x);
     }
-    text_put(&l, "no finite loss or gradient in ");
+    text_put(&l, r->c->optimizer.skip_norm > 0
+                     ? "no finite loss, or no gradient that [optimizer] skip_norm lets pass, in "
+                     : "no finite loss or gradient in ");
     if (r->first == r->last) text_put(&l, "step %" PRId64, r->last);
     else text_put(&l, "steps %" PRId64 " to %" PRId64, r->first, r->last);
     put_checkpoints(&l, &x);

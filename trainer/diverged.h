@@ -27,7 +27,7 @@ typedef struct divergence {
 // GAVE_UP: [run] bad_steps are, and nothing more counts. Each is said once, and again only after good steps.
 typedef enum divergence_news { NEWS_NONE, NEWS_RUINED, NEWS_MENDED, NEWS_DIVERGED, NEWS_GAVE_UP } divergence_news;
 
-// Counts a step, in d and in the counters, of which step is the number. applied: its gradient was finite. All ranks
+// Counts a step, in d and in the counters, of which step is the number. applied: it was not skipped. All ranks
 // count alike: they see the same results.
 divergence_news divergence_step(divergence *d, run_progress *at, const config *c, int64_t step, double loss,
                                 bool applied);
@@ -35,6 +35,11 @@ divergence_news divergence_step(divergence *d, run_progress *at, const config *c
 // Does a run that ends now end with a loss that is finite, but far above the lowest, and has not said so? A single step
 // may be an accident; it was the last one. Then it counts as said.
 bool divergence_at_end(divergence *d, const run_progress *at);
+
+// Why a step was skipped: in two words for its record, and as a sentence with figures for people.
+const char *skipped_why(double grad_norm);
+enum { SKIPPED_TEXT = 200 };
+const char *skipped_text(const config *c, double grad_norm, double norm_mean, char text[SKIPPED_TEXT]);
 
 // Steps `first` to `last` were not finite, or the loss was far above the lowest.
 typedef struct diverged_run {

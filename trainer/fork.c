@@ -367,6 +367,7 @@ static err_t set_counters(forking *f, int64_t log_bytes) {
     source_info data = source_about(f->x.train);
     if (at->best_step != at->step) at->best_step = 0, at->best_loss = INFINITY;
     at->bad_steps = 0;
+    if (f->is->optimizer.skip_norm == 0) at->norms = 0, at->norm_mean = 0;
     if (!is(data.hash, f->m.data_hash)) at->loss = NAN, at->least_loss = INFINITY;  // of other data
     at->log_bytes = log_bytes;
     rescale(f);

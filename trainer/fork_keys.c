@@ -34,6 +34,7 @@ static const struct {
     {"optimizer.eps", NULL},
     {"optimizer.weight_decay", NULL},
     {"optimizer.grad_clip", NULL},
+    {"optimizer.skip_norm", NULL},
     {"optimizer.momentum", NULL},  // whether the arrays are there is compared
     {"optimizer.nesterov", NULL},
     {"schedule.type", NULL},

@@ -312,5 +312,7 @@ err_t session_fetch(session *x) {
     at->skipped = s.skipped;
     at->loss_scale = s.loss_scale;
     at->good_steps = s.good_steps;
+    at->norm_mean = s.norm_mean;
+    at->norms = s.norms;
     return ERR_OK;
 }

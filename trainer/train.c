@@ -355,6 +355,15 @@ static void say_mended(run *r, int64_t step) {
     monitor_event(&r->m, "mended", step, text);
 }
 
+// The first of several in a row. A dynamic loss scale finds its place by steps that are skipped.
+static void say_skipped(run *r, const step_result *s) {
+    const config *c = r->x.cfg;
+    bool usual = !isfinite(s->grad_norm) && c->precision.compute == FP16 && c->precision.loss_scale == 0;
+    char text[SKIPPED_TEXT];
+    if (s->applied || usual || r->x.progress.bad_steps > 1) return;
+    monitor_event(&r->m, "skipped", s->step, skipped_text(c, s->grad_norm, s->norm_mean, text));
+}
+
 // A diverged run looks busy. Weights that are ruined may give a finite loss for ever; it may also be what the user
 // wants, on other data, so the run goes on.
 static void watch_bad_steps(run *r, const step_result *s) {
@@ -366,6 +375,7 @@ static void watch_bad_steps(run *r, const step_result *s) {
     atomic_store(&r->b->bad_limit, limit);
     atomic_store(&r->b->bad_steps, at->bad_steps);
     if (r->x.ranks->rank != 0) return;
+    say_skipped(r, s);
     if (news == NEWS_RUINED) say_ruined(r, s->step);
     if (news == NEWS_MENDED) say_mended(r, s->step);
     if (news == NEWS_DIVERGED) monitor_event(&r->m, "diverged", s->step, advice(r, s->step, limit, NAN, text));
@@ -433,6 +443,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
         .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] + mine[REPORT_BEFORE_MS] + mine[REPORT_AFTER_MS] : NAN,
         .loss_scale = s->loss_scale,
         .skipped = !s->applied,
+        .why = s->applied ? NULL : skipped_why(s->grad_norm),
         .hash = hashed ? hash : NULL,
         .time = clock_wall(),
         .mfu = speed_mfu(&r->speed, ms),

@@ -49,13 +49,22 @@ err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
 #define SCALE_MOST 0x1p24f
 #define SCALE_LEAST 0x1p-14f
 
+__device__ static bool is_outlier(const step_state *s, const step_rules *r, double norm) {
+    return r->skip_norm > 0 && s->norms >= NORMS_LEAST && norm > r->skip_norm * s->norm_mean;
+}
+
+__device__ static void count_norm(step_state *s, double norm) {
+    if (s->norms < NORMS_MOST) s->norms++;
+    s->norm_mean += (norm - s->norm_mean) / (double)s->norms;
+}
+
 // The decision, line by line as in gpu/cpu/kernel/optimizer.c.
 __device__ static void decide(step_state *state, double total, double share, step_rules r, step_scalar *scalars,
                               int scalar_count) {
     double scale = state->loss_scale * share, norm = share > 0 ? sqrt(total) / scale : nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
     state->grad_norm = norm;
-    state->apply = finite;
+    state->apply = finite && !is_outlier(state, &r, norm);
     state->grad_factor = 0;
     if (!finite) {
         state->skipped++;
@@ -64,6 +73,11 @@ __device__ static void decide(step_state *state, double total, double share, ste
         if (r.dynamic_scale && state->loss_scale > SCALE_LEAST) state->loss_scale *= 0.5f;
         return;
     }
+    if (!state->apply) {
+        state->skipped++;
+        return;
+    }
+    if (r.skip_norm > 0) count_norm(state, norm);
     double clip = r.grad_clip > 0 && norm > r.grad_clip ? r.grad_clip / norm : 1.0;
     state->grad_factor = (float)(clip / scale);
     state->updates++;

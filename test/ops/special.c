@@ -448,7 +448,7 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
 
 static bool adamw_steps(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {1.5, true, 3};
+    const step_rules rules = {1.5, true, 3, 0};
     const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
     const step_state start = {.lr = 3e-3f, .loss_scale = 1024};
     const step_scalar powers[] = {{1, 0.9, 0}, {1, 0.95, 0}};
@@ -525,7 +525,7 @@ static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const
 static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round,
                       void *out[OPT_TENSORS], char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {1e3, true, 2};
+    const step_rules rules = {1e3, true, 2, 0};
     const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .updates = 2};
     const step_scalar powers[] = {{0.9 * 0.9, 0.9, 0}, {0.95 * 0.95, 0.95, 0}};
     tensor t[OPT_TENSORS];
@@ -614,6 +614,7 @@ const special specials[] = {
     {"attention: a text that grows has the bits of one that is there", attention_grows},
     {"what is not finite stays visible", not_finite},
     {"step_decide: truth table", decide_table},
+    {"step_decide: norms far above the mean", decide_outliers},
     {"step_decide: losses that do not count", decide_counts},
     {"step_decide: the scale stays usable", scale_limits},
     {"adamw: five steps with one skipped", adamw_steps},

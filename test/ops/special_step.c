@@ -43,7 +43,7 @@ static void decide_one(bench *b, tensor *st, tensor *sums, tensor *scalars, cons
                                .updates = 41,
                                .good_steps = d->good_steps,
                                .skipped = 6};
-    const step_rules rules = {d->clip, d->dynamic, d->window};
+    const step_rules rules = {d->clip, d->dynamic, d->window, 0};
     const step_scalar powers[] = {{0.25, 0.5, 0}, {0.5, 0.75, 0}};
     put(b, st, &before);
     put(b, sums, d->sums);
@@ -82,7 +82,7 @@ bool decide_counts(const fixture *f, char why[WHY]) {
                  {{3, 2, 0, 5}, true, 20, 4.0 / 64 / 2},
                  {{10, 10, 10, 10}, true, 5, 1.0 / 64},
                  {{0}, false, 0, 0}};
-    const step_rules rules = {10, true, 100};
+    const step_rules rules = {10, true, 100, 0};
     const step_state before = {.loss_scale = 64, .updates = 3, .good_steps = 7, .skipped = 2};
     tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
            *counts = box(&b, FP64, 4, 0, NULL);
@@ -105,6 +105,43 @@ bool decide_counts(const fixture *f, char why[WHY]) {
     return done(&b);
 }
 
+// Norms of 1, then one of `norm`: the mean is of those that were applied, and what is skipped changes nothing else, the
+// loss scale above all.
+static void decide_after(bench *b, tensor *st, tensor *sums, int before, double norm, bool applies) {
+    const step_rules rules = {0, true, 1000, 3};
+    const step_state start = {.loss_scale = 64};
+    put(b, st, &start);
+    for (int i = 0; i <= before && b->ok; i++) {
+        double x = i < before ? 1 : norm, square = 64 * 64 * x * x;
+        put(b, sums, &square);
+        if (b->ok)
+            did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules},
+                                            b->f->s));
+    }
+    step_state *s = take(b, st);
+    int64_t good = before + applies, norms = good < NORMS_MOST ? good : NORMS_MOST;
+    double mean = applies ? 1 + (norm - 1) / (double)norms : 1;
+    if (b->ok && (s->apply != applies || s->updates != good || s->good_steps != (isfinite(norm) ? good : 0) ||
+                  s->skipped != !applies || s->norms != norms || fabs(s->norm_mean - mean) > 1e-12 ||
+                  s->loss_scale != (isfinite(norm) ? 64 : 32)))
+        say(b, "%g after %d: apply %d, updates %" PRId64 ", norms %" PRId64 " of mean %g, scale %g", norm, before,
+            s->apply, s->updates, s->norms, s->norm_mean, (double)s->loss_scale);
+    free(s);
+}
+
+bool decide_outliers(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 1, 0, NULL);
+    decide_after(&b, st, sums, NORMS_LEAST - 1, 100, true);  // too few are known
+    decide_after(&b, st, sums, NORMS_LEAST, 3.001, false);
+    decide_after(&b, st, sums, NORMS_LEAST, 2.999, true);
+    decide_after(&b, st, sums, NORMS_LEAST, 0, true);
+    decide_after(&b, st, sums, NORMS_LEAST, INFINITY, false);
+    decide_after(&b, st, sums, NORMS_MOST + 5, 2, true);
+    decide_after(&b, st, sums, NORMS_MOST + 5, 4, false);
+    return done(&b);
+}
+
 bool decide_table(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
@@ -117,7 +154,7 @@ bool decide_table(const fixture *f, char why[WHY]) {
 // Hundreds of overflows, or of doublings, leave a scale that a good step can use.
 bool scale_limits(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {0, true, 1};
+    const step_rules rules = {0, true, 1, 0};
     const double bad = NAN, good = 4;
     step_state start = {.loss_scale = 64};
     tensor *st = box(&b, INT32, sizeof start / 4, 0, NULL), *sums = box(&b, FP64, 1, 0, NULL);

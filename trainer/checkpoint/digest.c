@@ -92,5 +92,7 @@ void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_
     put_missing(x);
     digest_put(&x->d, counters, sizeof counters);
     digest_put(&x->d, &at->loss_scale, sizeof at->loss_scale);
+    if (at->norms)
+        digest_put(&x->d, &at->norm_mean, sizeof at->norm_mean), digest_put(&x->d, &at->norms, sizeof at->norms);
     digest_end(&x->d, out);
 }

@@ -109,11 +109,15 @@ static json_t *counters_json(const run_progress *at) {
     json_t *loss = isfinite(at->loss) ? json_real(at->loss) : json_null();
     json_t *least = isfinite(at->least_loss) ? json_real(at->least_loss) : json_null();
     json_t *sound = at->sound_step >= 0 ? json_integer((json_int_t)at->sound_step) : json_null();
-    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)at->step,
-                     "adam_t", (json_int_t)at->updates, "skipped", (json_int_t)at->skipped, "loss_scale",
-                     at->loss_scale, "good_steps", (json_int_t)at->good_steps, "best_loss", best, "best_step",
-                     (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes, "bad_steps",
-                     (json_int_t)at->bad_steps, "loss", loss, "least_loss", least, "sound_step", sound);
+    json_t *counters =
+        json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)at->step,
+                  "adam_t", (json_int_t)at->updates, "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale,
+                  "good_steps", (json_int_t)at->good_steps, "best_loss", best, "best_step", (json_int_t)at->best_step,
+                  "log_bytes", (json_int_t)at->log_bytes, "bad_steps", (json_int_t)at->bad_steps, "loss", loss,
+                  "least_loss", least, "sound_step", sound);
+    if (at->norms) json_object_set_new(counters, "norm_mean", json_real(at->norm_mean));
+    if (at->norms) json_object_set_new(counters, "norms", json_integer((json_int_t)at->norms));
+    return counters;
 }
 
 static json_t *keys_json(const manifest *m) {
@@ -285,6 +289,8 @@ static err_t read_counters(reader *r) {
     const json_t *loss = json_object_get(from, "loss"), *least = json_object_get(from, "least_loss");
     at->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     at->least_loss = json_is_number(least) ? json_number_value(least) : INFINITY;
+    if (json_object_get(from, "norms")) TRY(get_count(r, from, "norms", &at->norms));
+    at->norm_mean = at->norms ? json_number_value(json_object_get(from, "norm_mean")) : 0;
     at->sound_step = -1;
     if (json_is_integer(json_object_get(from, "sound_step"))) TRY(get_count(r, from, "sound_step", &at->sound_step));
     return ERR_OK;

@@ -15,6 +15,8 @@ typedef struct run_progress {
     int64_t skipped;  // steps skipped for overflow
     double loss_scale;
     int64_t good_steps;  // since the scale last changed
+    double norm_mean;    // of the gradient's norms of applied steps, with [optimizer] skip_norm (gpu/ops.h)
+    int64_t norms;       // how many it is of; 0: none
     // Of evaluations and of the log.
     double best_loss;   // of the validation split; INFINITY before the first evaluation (stored as null)
     int64_t best_step;  // 0: none yet

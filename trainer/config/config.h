@@ -40,6 +40,7 @@ typedef struct optimizer_keys {
     double eps;
     double weight_decay;
     double grad_clip;  // largest norm of the gradient; 0: not clipped
+    double skip_norm;  // a norm above so many times the mean of those before skips the step; 0: none does
     double momentum;
     bool nesterov;
 } optimizer_keys;

@@ -118,6 +118,8 @@ static const setting more_keys[] = {
     REAL(optimizer, eps, BITS, "1e-08", 1e-30, 1, "epsilon", "adamw: added to the square root of that mean"),
     REAL(optimizer, weight_decay, BITS, "0.1", 0, 100, "wd", "decay of the matrices; biases and norms do not decay"),
     REAL(optimizer, grad_clip, BITS, "1", 0, 1e30, "clip max_grad_norm", "largest norm of the gradient; 0 = off"),
+    REAL(optimizer, skip_norm, BITS, "0", 0, 1e30, "skip_step skip_outliers",
+         "skip a step whose gradient has more than so many times the mean norm of those before; 0 = only those that are not finite"),
     REAL(optimizer, momentum, BITS, "0", 0, 0.999999, "", "sgd: share of a step that the next one goes on with"),
     BOOL(optimizer, nesterov, BITS, "no", "", "sgd: look ahead along the momentum"),
 

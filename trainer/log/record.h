@@ -18,6 +18,7 @@ typedef struct step_record {
     bool logged;          // [log] every says so, or it is the last step, or has a hash, or was skipped
     double loss, grad_norm, lr, ms, units_per_s, data_wait_ms, comm_wait_ms, loss_scale;
     bool skipped;
+    const char *why;   // it was skipped; NULL: it was not
     const char *hash;  // NULL: not computed
     double time;       // when it was finished, seconds since 1970; 0: not known
     // Flops of the model, forward and backward, that the step computed for each of its samples (model.h; what

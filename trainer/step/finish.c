@@ -6,13 +6,15 @@
 #include "model/slices.h"
 #include "trainer/step/schedule.h"
 
+#include <math.h>
 #include <stddef.h>
 
 void finish_open(step_runner *r) {
     const config *c = r->cfg;
     r->end = (step_end){.rules = {.grad_clip = c->optimizer.grad_clip,
                                   .dynamic_scale = c->precision.compute == FP16 && c->precision.loss_scale == 0,
-                                  .scale_window = c->precision.scale_window}};
+                                  .scale_window = c->precision.scale_window,
+                                  .skip_norm = c->optimizer.skip_norm}};
 }
 
 void finish_close(step_runner *r) {

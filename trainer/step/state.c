@@ -705,6 +705,10 @@ static const double FP16_FIRST_SCALE = 32768;
 void state_from_progress(step_state *to, const run_progress *at, const config *c) {
     bool scaled = c->precision.compute == FP16 || c->precision.loss_scale > 0;
     double first = c->precision.loss_scale > 0 ? c->precision.loss_scale : FP16_FIRST_SCALE;
-    *to = (step_state){.updates = at->updates, .good_steps = at->good_steps, .skipped = at->skipped};
+    *to = (step_state){.updates = at->updates,
+                       .good_steps = at->good_steps,
+                       .skipped = at->skipped,
+                       .norm_mean = at->norm_mean,
+                       .norms = at->norms};
     to->loss_scale = at->step > 0 ? (float)at->loss_scale : scaled ? (float)first : 1.0f;
 }

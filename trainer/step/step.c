@@ -240,6 +240,7 @@ static void collect(const step_runner *r, const result_slot *from, step_result *
                          .grad_norm = isnan(s->grad_norm) ? NAN : s->grad_norm,
                          .lr = schedule_lr(r->cfg, from->step),
                          .loss_scale = s->loss_scale,
+                         .norm_mean = s->norm_mean,
                          .applied = s->apply,
                          .updates = s->updates,
                          .good_steps = s->good_steps,

@@ -18,7 +18,8 @@ typedef struct step_result {
     double loss;       // mean over the step's samples, added in order of sample
     double grad_norm;  // before clipping
     double lr, loss_scale;
-    bool applied;  // false: skipped for overflow
+    double norm_mean;  // of the norms of the steps before (gpu/ops.h); 0: there is none
+    bool applied;      // false: skipped, as the gradient was not finite, or an outlier
     int64_t updates, good_steps, skipped;
     step_wish wish;         // the strongest one of any rank: all follow it after the last step that is queued
     const double *reports;  // (world, REPORT_ITEMS), valid until this step's slot is used again

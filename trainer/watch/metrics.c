@@ -98,7 +98,8 @@ static void put_steps(text *w, const board_news *n) {
     gauge(w, "step_target", "Steps that the run has in all.", (double)n->steps);
     count(w, "steps_total", "Steps finished since the process began.", done);
     count(w, "skipped_steps_total",
-          "Steps since the process began whose update was left out, as a gradient was not finite.", n->skipped);
+          "Steps since the process began whose update was left out, as a gradient was not finite, or an outlier.",
+          n->skipped);
     // Each step has the same number of them, so those of this process are a share of the run's.
     if (*n->unit) {
         snprintf(name, sizeof name, "%ss_total", n->unit);

@@ -18,8 +18,18 @@ static double counted_share(const step_decide_args *args) {
 
 static void advance(step_scalar *x) { x->value = x->factor * x->value + x->addend; }
 
-// A step counts when the norm is finite. This step's gradient is unscaled by the scale that it was computed with; a new
-// scale holds from the next step on.
+// Is a finite norm far above those of the steps before?
+static bool is_outlier(const step_state *s, const step_rules *r, double norm) {
+    return r->skip_norm > 0 && s->norms >= NORMS_LEAST && norm > r->skip_norm * s->norm_mean;
+}
+
+static void count_norm(step_state *s, double norm) {
+    if (s->norms < NORMS_MOST) s->norms++;
+    s->norm_mean += (norm - s->norm_mean) / (double)s->norms;
+}
+
+// A step counts when the norm is finite and no outlier. This step's gradient is unscaled by the scale that it was
+// computed with; a new scale holds from the next step on.
 err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     (void)s;
     assert(args->sums->type == FP64);
@@ -31,7 +41,7 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
            norm = share > 0 ? __builtin_sqrt(total) / scale : __builtin_nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
     args->state->grad_norm = norm;
-    args->state->apply = finite;
+    args->state->apply = finite && !is_outlier(args->state, args->rules, norm);
     args->state->grad_factor = 0;
     if (!finite) {
         args->state->skipped++;
@@ -40,6 +50,8 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
         if (args->rules->dynamic_scale && args->state->loss_scale > SCALE_LEAST) args->state->loss_scale *= 0.5f;
         return ERR_OK;
     }
+    if (!args->state->apply) return args->state->skipped++, ERR_OK;
+    if (args->rules->skip_norm > 0) count_norm(args->state, norm);
     double clip = args->rules->grad_clip > 0 && norm > args->rules->grad_clip ? args->rules->grad_clip / norm : 1.0;
     args->state->grad_factor = (float)(clip / scale);
     args->state->updates++;
