@@ -12,6 +12,7 @@
 #include "trainer/diverged.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/cut.h"
+#include "trainer/figures.h"
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
 #include "trainer/lock.h"
@@ -464,43 +465,13 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     return ERR_OK;
 }
 
-// What an evaluation measures beside the loss, by name.
-typedef struct figures {
-    int count;
-    const char *name[MODEL_METRICS + 3];
-    double value[MODEL_METRICS + 3];
-} figures;
-
-static void add_figure(figures *f, const char *name, double value) {
-    f->name[f->count] = name;
-    f->value[f->count++] = value;
-}
-
-// Without validation data there is no loss.
-static err_t evaluate_all(session *x, evaluation *e, figures *f) {
-    text_marks text;
-    answers a;
-    *e = (evaluation){.loss = NAN};
-    if (x->val) TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, e));
-    for (int i = 0; x->val && i < x->net->metrics; i++) add_figure(f, x->net->metric[i], e->metric[i]);
-    if (x->exam.text.from) {
-        TRY(exam_text(&x->exam, &x->evaluator, &text));
-        add_figure(f, "bits_per_byte", text.bits_per_byte);
-    }
-    if (!x->exam.questions) return ERR_OK;
-    TRY(exam_questions(&x->exam, &x->evaluator, &a));
-    add_figure(f, "acc", exam_acc(&a));
-    add_figure(f, "acc_norm", exam_acc_norm(&a));
-    return ERR_OK;
-}
-
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
     double start = clock_now();
     board_enter(r->mine, PHASE_EVALUATING, x->progress.step);
     evaluation e;
     figures f = {0};
-    TRY(evaluate_all(x, &e, &f));
+    TRY(figures_measure(x, &e, &f));
     run_progress *at = &x->progress;
     *improved = e.loss < at->best_loss;
     if (*improved) at->best_loss = e.loss, at->best_step = x->progress.step;
