@@ -19,6 +19,8 @@ typedef enum fault_point {
     FAULT_FLIP,    // a checkpoint write succeeds, and a bit of what it wrote is wrong
     FAULT_SLOW,    // a dataset read takes FAULT_SLOW_MS longer
     FAULT_UNIT,    // a unit of a pipeline's table: the process is killed before it computes (trainer/step/executor.c)
+    FAULT_LIE,     // a step is over, and a bit of what the rank holds of the weights is wrong
+    FAULT_NAN,     // a step's gradient is summed, and a number of what this rank owns of it is NaN
     FAULT_POINTS,
 } fault_point;
 

@@ -96,6 +96,28 @@ heals() {
     done
 }
 
+# A bit flips in one GPU's memory: with nothing in memory to go back to, it is the newest checkpoint. A norm that is far
+# above the mean, and one that is no number, are skipped by all.
+lies() {
+    export SIM_SEED=13 SIM_DEVICES=3
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i -e '/^\[checkpoint\]/,/^\[/s/^every = .*/every = 5/' -e 's/^steps = .*/steps = 22/' base.ini
+    printf '[optimizer]\nskip_norm = 0.9\n' >>base.ini
+    settings one run.faults=nan@7
+    expect 0 timeout 300 "$bin" base.ini one.ini
+    grep -q '"why":"outlier"' runs/one/log.jsonl || fail "no step was an outlier"
+    for zero in 0 1; do
+        settings lies$zero device.ranks=3 parallel.zero=$zero cluster.elastic=yes \
+            "run.faults=nan@7:1, lie@20:2"
+        expect 0 timeout 300 "$bin" base.ini lies$zero.ini
+        event lies$zero lie "rank 2 (localhost) holds other values than those that should hold the same after step 20"
+        event lies$zero back "from step 20 back to step 15, to the newest checkpoint"
+        told runs/one >told.want
+        told runs/lies$zero >told.found
+        same told.want told.found "what an undisturbed run and one that lied log of their steps"
+    done
+}
+
 # A Llama whose 17 positions are shared unevenly.
 context_llama() {
     export SIM_SEED=11
@@ -648,6 +670,7 @@ try context
 try context_llama
 try tensor_gemma
 try heals
+try lies
 try perceptron
 try likelihoods
 try ahead

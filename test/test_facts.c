@@ -271,11 +271,16 @@ static void the_last_word_counts(void **state) {
         {"dhh", "", "", "", 0, -1, 0, 2},
         {"rh", "", "", "", 0, -1, 0, 1},
         {"Rhfh", "", "", "failed", 0, -1, 1, 2},
+        {"dl", "diverged", "", "", 1, -1, 0, 0},
+        {"dlb", "", "", "", 0, -1, 0, 0},
+        {"rlbLl", "", "", "", 0, -1, 0, 0},
+        {"lbL", "", "", "", 0, -1, 0, 0},
     };
     static const char *const names[128] = {['d'] = "diverged",     ['r'] = "ruined", ['m'] = "mended",
                                            ['R'] = "resume",       ['s'] = "stop",   ['g'] = "gave_up",
                                            ['f'] = "failed",       ['F'] = "forked", ['c'] = "checkpoint_failed",
-                                           ['w'] = "watch_failed", ['h'] = "healed"};
+                                           ['w'] = "watch_failed", ['h'] = "healed", ['l'] = "lie",
+                                           ['b'] = "back",         ['L'] = "liar"};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *dir = make_dir(), text[2048], *to = text;
         int n = (int)strlen(cases[i].kinds);
@@ -295,6 +300,12 @@ static void the_last_word_counts(void **state) {
         if (f.failed_save != cases[i].failed_save || f.restarts != cases[i].restarts)
             fail_msg("%s: %d", cases[i].kinds, f.restarts);
         assert_int_equal(f.heals, cases[i].heals);
+        int lies = 0;
+        const char *said = strpbrk(cases[i].kinds, "lL") ? "lie" : "";
+        for (const char *k = cases[i].kinds; *k; k++)
+            lies += *k == 'l', said = *k == 'l' ? "lie" : *k == 'L' ? "liar" : said;
+        assert_int_equal(f.lies, lies);
+        assert_string_equal(f.lie.kind, said);
         assert_string_equal(f.forked, cases[i].kinds[0] == 'F' ? "word 1" : "");
         assert_int_equal(f.events, n < FACTS_EVENTS ? n : FACTS_EVENTS);
         for (int k = 0; k < f.events; k++) {

@@ -10,6 +10,7 @@
 #include "trainer/node/cluster.h"
 #include "trainer/node/yard.h"
 #include "trainer/restore.h"
+#include "trainer/step/replicas.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -326,7 +327,9 @@ err_t session_queue(session *x) {
 err_t session_collect(session *x, step_result *out) {
     err_t rc = step_collect(&x->runner, out);
     if (rc != ERR_OK) x->progress.step = x->runner.oldest - 1;
-    return rc;
+    if (rc != ERR_OK || !fault_hit(&x->faults, FAULT_LIE)) return rc;
+    TRY(session_settle(x));  // weights are still on their way
+    return replicas_flip(&x->state);
 }
 
 err_t session_step(session *x, step_result *out) {

@@ -13,6 +13,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/log/cut.h"
 #include "trainer/figures.h"
+#include "trainer/lies.h"
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
 #include "trainer/lock.h"
@@ -44,6 +45,8 @@ typedef struct run {
     divergence bad;     // has it diverged?
     double logged_at;   // when the last step was logged, or the next one begun
     bool confirmed;     // the ranks have compared their matmul plans
+    lies lies;          // have they held the same? It outlives the world
+    bool fenced;        // nodes come and go (launch)
 } run;
 
 static int64_t step_of(const run *r) { return r->x.progress.step; }
@@ -129,7 +132,7 @@ static err_t check_resume(const session *x, bool found) {
     return ERR_OK;
 }
 
-// [run] resume speaks of the start of a run, not of worlds that follow.
+// [run] resume speaks of the start of a run (at), not of what follows.
 static err_t resume_from_disk(run *r, const launch *at, bool *found) {
     session *x = &r->x;
     comm_be_patient(x->ranks->host, true);  // for the slowest disk
@@ -137,7 +140,7 @@ static err_t resume_from_disk(run *r, const launch *at, bool *found) {
     if (rc == ERR_OK) rc = session_resume(x, found, &r->m);
     comm_be_patient(x->ranks->host, false);
     TRY(rc);
-    if (at->epoch == 0) TRY(check_resume(x, *found));
+    if (at && at->epoch == 0) TRY(check_resume(x, *found));
     r->saved = *found ? x->progress.step : -1;
     return ERR_OK;
 }
@@ -208,29 +211,33 @@ static void say_healed(run *r, const launch *at) {
 }
 
 // Of the log that this world goes on with. Where nodes come and go each one has a log: what it tells is the same.
-static err_t log_length(const run *r, const launch *at, int64_t *bytes) {
+static err_t log_length(const run *r, int64_t *bytes) {
     char path[IO_PATH];
     bool goes_on = r->saved >= 0 || r->recalled;
     *bytes = goes_on ? r->x.progress.log_bytes : 0;
-    if (!goes_on || !at->fenced) return ERR_OK;
+    if (!goes_on || !r->fenced) return ERR_OK;
     TRY(io_path(path, "%s/log.jsonl", r->x.dir));
     return log_cut(path, step_of(r), r->recalled, bytes);
 }
 
+// Cut back to what it was when the state was current.
+static err_t open_log(run *r) {
+    const session *x = &r->x;
+    int64_t bytes;
+    if (x->ranks->rank != 0 && !(r->fenced && leads_node(r))) return ERR_OK;
+    TRY(log_length(r, &bytes));
+    monitor_close(&r->m);
+    return monitor_open(&r->m, &(log_setup){.dir = x->dir,
+                                            .c = x->cfg,
+                                            .log_bytes = bytes,
+                                            .quiet = x->ranks->rank != 0,
+                                            .unit = x->net->unit,
+                                            .short_unit = x->net->short_unit,
+                                            .board = r->b});
+}
+
 static err_t start_log(run *r, const launch *at) {
-    session *x = &r->x;
-    if (x->ranks->rank == 0 || (at->fenced && leads_node(r))) {
-        int64_t bytes;
-        TRY(log_length(r, at, &bytes));
-        monitor_close(&r->m);
-        TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir,
-                                             .c = x->cfg,
-                                             .log_bytes = bytes,
-                                             .quiet = x->ranks->rank != 0,
-                                             .unit = x->net->unit,
-                                             .short_unit = x->net->short_unit,
-                                             .board = r->b}));
-    }
+    TRY(open_log(r));
     greet(r);
     if (at->yard && at->yard->news.why[0]) say_healed(r, at);
     else say_resumed(r);
@@ -290,6 +297,7 @@ static err_t take_snapshot(run *r) {
 static bool snapshot_is_due(const run *r) { return r->x.vault.fd >= 0 && due(step_of(r), r->x.cfg->snapshot.every); }
 
 static err_t enter_world(run *r, const config *c, const launch *at) {
+    r->fenced = at->fenced;
     TRY(waiting_enter(&r->x, at, r->b, true));
     show_rank(r);
     TRY(report_open(&r->step_times, r->x.ranks->world));
@@ -312,13 +320,14 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
 
 // All but the machine, the board and the lock belongs to the world.
 static void leave_world(run *r) {
+    lies_leave(&r->lies);
     monitor_close(&r->m);
     report_close(&r->step_times);
     report_close(&r->rank_times);
     power_close(&r->power);
     speed_close(&r->speed);
     session_leave(&r->x);
-    *r = (run){.x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock};
+    *r = (run){.x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock, .lies = r->lies};
 }
 
 static void run_close(run *r) {
@@ -573,6 +582,53 @@ static err_t between_steps(run *r, bool stopping) {
     return why.code ? err_restore(&why) : ERR_OK;
 }
 
+// What is saved, copied or hashed was compared before. An evaluation may lead to a checkpoint.
+static bool compare_is_due(const run *r, bool stopping) {
+    bool last = step_of(r) == r->x.cfg->run.steps;
+    return r->x.cfg->checkpoint.compare && (stopping || due(step_of(r), r->x.cfg->log.hash_every) ||
+                                            eval_or_sample_is_due(r, last) || save_is_due(r) || snapshot_is_due(r));
+}
+
+static void log_start(run *r) {
+    const session *x = &r->x;
+    int64_t step = step_of(r);
+    monitor_log(&r->m, &(record){RECORD_START, .start = {step, step * x->cfg->batch.global * x->net->units}});
+}
+
+// In the world as it is: nobody is lost.
+static err_t go_back(run *r) {
+    session *x = &r->x;
+    char text[128];
+    int64_t step = step_of(r);
+    bool found = true;
+    TRY(session_recall(x, &r->recalled, &r->saved, &r->m));
+    if (!r->recalled) TRY(resume_from_disk(r, NULL, &found));
+    if (!found)
+        return err_set(ERR_UNAVAILABLE, "there is no checkpoint yet to go back to; the same command begins anew");
+    TRY(session_feed(x, x->cfg->run.steps));
+    TRY(comm_agree_ok(x->ranks, open_log(r), x->s));
+    log_start(r);
+    recall_checkpoint(r);
+    r->bad = (divergence){0};
+    report_clear(&r->step_times), report_clear(&r->rank_times);
+    atomic_store(&r->b->step, step_of(r));
+    snprintf(text, sizeof text, "from step %" PRId64 " back to step %" PRId64 ", to %s", step, step_of(r),
+             r->recalled ? "the snapshot in memory" : "the newest checkpoint");
+    if (x->ranks->rank == 0) monitor_event(&r->m, "back", step_of(r), text);
+    return ERR_OK;
+}
+
+// *back: some rank lied, and the run goes on from an older step. A run that does not heal ends.
+static err_t compare_ranks(run *r, bool *back) {
+    replica_verdict v;
+    *back = false;
+    TRY(lies_look(&r->lies, &r->x, &r->m, &v));
+    if (!v.differ) return ERR_OK;
+    *back = r->x.cfg->cluster.elastic && !lies_are_enough(&r->lies, &v);
+    lies_say(&r->lies, &r->x, &r->m, &v, *back);
+    return *back ? go_back(r) : lies_end(&r->lies, &r->x, &v, r->saved);
+}
+
 // Must the queue drain now, because something other than a step comes next?
 static bool must_drain(const run *r) {
     bool last = step_of(r) == r->x.cfg->run.steps;
@@ -619,6 +675,9 @@ static err_t step_or_save(run *r, step_wish *wish) {
     err_t rc = advance(r, wish);
     if ((rc != ERR_DATA && rc != ERR_IO) || step_of(r) == 0 || r->saved == step_of(r)) return rc;
     err_record why = *err_last();
+    bool back = false;
+    if (r->x.cfg->checkpoint.compare) TRY(compare_ranks(r, &back));
+    if (back) return ERR_OK;
     TRY(save_now(r, false));
     return err_restore(&why);
 }
@@ -654,9 +713,7 @@ static err_t give_up(run *r) {
 // After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
-    const session *x = &r->x;
-    monitor_log(&r->m, &(record){RECORD_START, .start = {.step = x->progress.step,
-                                                         .units = x->progress.step * c->batch.global * x->net->units}});
+    log_start(r);
     board_enter(r->mine, PHASE_STEPPING, step_of(r));
     while (step_of(r) < c->run.steps) {
         step_wish wish = STEP_GO_ON;
@@ -664,6 +721,9 @@ static err_t run_steps(run *r) {
         if (r->x.runner.uncollected) continue;
         if (r->bad.gave_up) return give_up(r);
         if (step_of(r) == c->run.steps) wish = STEP_GO_ON;
+        bool back = false;
+        if (compare_is_due(r, wish != STEP_GO_ON)) TRY(compare_ranks(r, &back));
+        if (back) continue;
         atomic_fetch_add(&r->b->looking, 1);
         err_t rc = between_steps(r, wish != STEP_GO_ON);
         atomic_fetch_sub(&r->b->looking, 1);
@@ -742,6 +802,7 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     run *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = (run_lock){-1, -1};
+    r->lies.same = -1;
     r->b = b;
     r->mine = board_place(b, at->slot);
     bool over = false;

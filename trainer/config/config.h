@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX = 160, CONFIG_FILES_MAX = 16 };
+enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX = 192, CONFIG_FILES_MAX = 16 };
 
 enum { ORIGIN_COMMAND_LINE = CONFIG_FILES_MAX + 1 };
 
@@ -162,6 +162,7 @@ typedef struct config {
     struct {
         int64_t every;  // steps; 0: only at the end
         int64_t keep;   // newest checkpoints
+        bool compare;   // of what several ranks hold
         bool keep_best;
     } checkpoint;
     struct {

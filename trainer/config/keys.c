@@ -49,7 +49,7 @@ static const setting first_keys[] = {
     WORD(run, resume, LAYOUT, "auto", RESUME_WORDS(WORD_TEXT) + 1, "",
          "`never` refuses a checkpoint, `must` to start without; `other-bits` takes one of other bits"),
     TEXT(run, faults, LOCAL, "", 0, "",
-         "rehearse failures, such as write@3 (point@first or point@firstxcount, :rank for one rank; read write sync rename flip slow unit)"),
+         "rehearse failures: write@3 (point@first[xcount][:rank]; read write sync rename flip slow unit lie nan)"),
 
     WORD(device, backend, LOCAL, "auto", DEVICE_WORDS(WORD_TEXT) + 1, "device kind", "where to compute; auto takes a GPU if there is one"),
     INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",
@@ -187,6 +187,8 @@ static const setting more_keys[] = {
 
     INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = only at the end, and when asked to stop"),
     INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
+    BOOL(checkpoint, compare, LAYOUT, "yes", "sdc",
+         "before anything is saved or hashed, ranks compare what several of them hold, and one that differs is named"),
     BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
 
     INT(eval, every, LAYOUT, "250", 0, MANY, "eval_interval val_loss_every", "steps between evaluations; 0 = never"),

@@ -69,7 +69,17 @@ static err_t queue_squares(void *ctx) {
     return square_sums(ctx);
 }
 
+static err_t poison(step_runner *r) {
+    const zero_layout *z = &r->state->zero;
+    const float nan = NAN;
+    if (!z->owned) return ERR_OK;
+    tensor grad = state_gradient(r->state, &z->piece[0]);
+    TRY(stream_copy(r->s, grad.data, &nan, sizeof nan));
+    return stream_wait(r->s);
+}
+
 err_t finish_squares(step_runner *r) {
+    if (fault_hit(r->faults, FAULT_NAN)) TRY(poison(r));
     board_doing(r->board, "add up the gradient", -1, r->together.step);
     return queue_or_replay(r, &r->end.squares, queue_squares, r);
 }

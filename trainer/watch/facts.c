@@ -100,8 +100,10 @@ static void add_event(facts *f, const json_t *o) {
     memmove(&f->event[1], &f->event[0], (FACTS_EVENTS - 1) * sizeof *f->event);
     f->event[0] = e;
     if (f->events < FACTS_EVENTS) f->events++;
-    bool back = is(e.kind, "resume") || is(e.kind, "healed");  // to an earlier step
+    bool back = is(e.kind, "resume") || is(e.kind, "healed") || is(e.kind, "back");  // to an earlier step
     if (is(e.kind, "healed") && e.age < DAY_S) f->heals++, f->heal_age = e.age;
+    if (is(e.kind, "lie") && e.age < DAY_S) f->lies++, f->lie = e;
+    if (is(e.kind, "liar") && e.age < DAY_S) f->lie = e;  // which of two it was
     if (is(e.kind, "resume") && e.age < DAY_S) f->restarts++;
     if (is(e.kind, "resume")) f->restart_age = e.age;
     if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed") ||

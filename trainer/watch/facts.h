@@ -54,6 +54,8 @@ typedef struct facts {
     double restart_age;
     int heals;  // ranks were lost and replaced while the run went on, in the last 24 hours
     double heal_age;
+    int lies;                        // ranks did not hold the same, in the last 24 hours
+    fact_event lie;                  // the last event that says who; kind "": none
     fact_event event[FACTS_EVENTS];  // the last ones, newest first
     int events;
     char forked[FACTS_TEXT];  // with which checkpoint of another run it began; "": it did not

@@ -168,6 +168,13 @@ static void put_heals(page *p, const facts *f) {
     say(p, "healed", 1);
 }
 
+static void put_lies(page *p, const facts *f) {
+    char age[FACTS_AGE];
+    if (f->lies == 0) return;
+    text_put(begin(p), "%d in 24 h, the last %s ago: %s", f->lies, facts_age(age, f->lie.age), f->lie.text);
+    say(p, "lies", 2);
+}
+
 static void put_disk(page *p, const facts *f) {
     if (isnan(f->disk_free)) return;
     text *t = begin(p);
@@ -213,6 +220,7 @@ static void write_text(const facts *f, const verdict *v, FILE *out) {
     put_saved(&p, f, v);
     put_restarts(&p, f);
     put_heals(&p, f);
+    put_lies(&p, f);
     put_disk(&p, f);
     put_events(&p, f, FACTS_EVENTS);
     put_command(out, v->next);
@@ -278,6 +286,7 @@ static void write_json(const facts *f, const verdict *v, FILE *out) {
     set_steps(o, f);
     json_object_set_new(o, "restarts_24h", json_integer(f->restarts));
     json_object_set_new(o, "heals_24h", json_integer(f->heals));
+    json_object_set_new(o, "lies_24h", json_integer(f->lies));
     json_object_set_new(o, "disk_free", real_value(f->disk_free));
     json_object_set_new(o, "disk_full_in_s", real_value(f->disk_left_s));
     json_object_set_new(o, "waits_for", v->suspect ? json_deep_copy(v->suspect) : json_null());
