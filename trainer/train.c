@@ -3,8 +3,6 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/version.h"
-#include "comm/transport.h"
 #include "trainer/machine.h"
 #include "trainer/restore.h"
 #include "trainer/sample.h"
@@ -13,6 +11,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/log/cut.h"
 #include "trainer/figures.h"
+#include "trainer/greet.h"
 #include "trainer/lies.h"
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
@@ -68,57 +67,6 @@ static err_t lock_directory(run *r, const config *c, bool make) {
 static void write_config(run *r) {
     if (session_write_config(&r->x, r->x.dir) != ERR_OK)
         monitor_event(&r->m, "config_failed", step_of(r), err_last()->text);
-}
-
-static void greet_ranks(run *r) {
-    const session *x = &r->x;
-    char via[256], shape[GRID_SHAPE], order[64] = "";
-    transport_describe(x->ranks, via, sizeof via);
-    if (x->shape.pipeline > 1)
-        snprintf(order, sizeof order, ", %s, %d micro-batches", pipeline_name(x->stages.pipe.kind),
-                 x->stages.pipe.micros);
-    if (grid_is_divided(&x->shape)) monitor_say(&r->m, "layout  %s%s", grid_shape(&x->shape, shape), order);
-    monitor_say(&r->m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
-                comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "",
-                x->state.o.fixed ? "fixed" : "any", via);
-}
-
-static void greet_batch(run *r) {
-    const session *x = &r->x;
-    int64_t lanes = x->cfg->resolved.lanes, micro = x->cfg->batch.micro;
-    char each[48] = "";
-    if (x->net->units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", x->net->units, x->net->unit);
-    monitor_say(&r->m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s",
-                x->cfg->batch.global, lanes, x->cfg->batch.global / lanes / micro, micro, each);
-}
-
-static void greet_parts(run *r) {
-    char text[SESSION_PART];
-    int parts;
-    source_parts(r->x.train, &parts);
-    for (int k = 0; k < parts; k++) {
-        session_part(&r->x, k, text);
-        monitor_say(&r->m, "part    %s", text);
-    }
-}
-
-static void greet(run *r) {
-    const session *x = &r->x;
-    source_info t = source_about(x->train);
-    char shape[256], type[CONFIG_COMPUTE], faster[SPEED_FASTER];
-    x->net->type->describe(x->net->options, shape, sizeof shape);
-    monitor_say(&r->m, "lockstep %s  %s  %s %s %.1f M parameters  %s", version_text(), device_about(x->dev)->name,
-                x->net->type->name, shape, (double)model_elements(x->net) / 1e6, config_compute(x->cfg, type));
-    monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);
-    // the bits of one that goes on are decided
-    if (r->saved < 0 && speed_faster(x, faster)) monitor_say(&r->m, "faster  %s", faster);
-    monitor_say(&r->m, "data    train %" PRId64 " %s in %d file%s, val %" PRId64 "          memory %.1f MB", t.units,
-                t.unit, t.files, t.files == 1 ? "" : "s", x->val ? source_about(x->val).units : 0,
-                (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) /
-                    1e6);
-    greet_parts(r);
-    if (x->ranks->world > 1) greet_ranks(r);
-    greet_batch(r);
 }
 
 static err_t check_resume(const session *x, bool found) {
@@ -238,7 +186,7 @@ static err_t open_log(run *r) {
 
 static err_t start_log(run *r, const launch *at) {
     TRY(open_log(r));
-    greet(r);
+    greet(&r->x, &r->m, r->saved < 0);
     if (at->yard && at->yard->news.why[0]) say_healed(r, at);
     else say_resumed(r);
     return ERR_OK;

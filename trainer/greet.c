@@ -1,0 +1,57 @@
+// trainer/greet.c: see trainer/greet.h.
+#include "trainer/greet.h"
+
+#include "base/version.h"
+#include "comm/transport.h"
+#include "trainer/machine.h"
+#include "trainer/speed.h"
+
+#include <inttypes.h>
+
+static void greet_ranks(const session *x, monitor *m) {
+    char via[256], shape[GRID_SHAPE], order[64] = "";
+    transport_describe(x->ranks, via, sizeof via);
+    if (x->shape.pipeline > 1)
+        snprintf(order, sizeof order, ", %s, %d micro-batches", pipeline_name(x->stages.pipe.kind),
+                 x->stages.pipe.micros);
+    if (grid_is_divided(&x->shape)) monitor_say(m, "layout  %s%s", grid_shape(&x->shape, shape), order);
+    monitor_say(m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
+                comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "",
+                x->state.o.fixed ? "fixed" : "any", via);
+}
+
+static void greet_batch(const session *x, monitor *m) {
+    int64_t lanes = x->cfg->resolved.lanes, micro = x->cfg->batch.micro;
+    char each[48] = "";
+    if (x->net->units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", x->net->units, x->net->unit);
+    monitor_say(m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s",
+                x->cfg->batch.global, lanes, x->cfg->batch.global / lanes / micro, micro, each);
+}
+
+static void greet_parts(const session *x, monitor *m) {
+    char text[SESSION_PART];
+    int parts;
+    source_parts(x->train, &parts);
+    for (int k = 0; k < parts; k++) {
+        session_part(x, k, text);
+        monitor_say(m, "part    %s", text);
+    }
+}
+
+void greet(const session *x, monitor *m, bool begins) {
+    source_info t = source_about(x->train);
+    char shape[256], type[CONFIG_COMPUTE], faster[SPEED_FASTER];
+    x->net->type->describe(x->net->options, shape, sizeof shape);
+    monitor_say(m, "lockstep %s  %s  %s %s %.1f M parameters  %s", version_text(), device_about(x->dev)->name,
+                x->net->type->name, shape, (double)model_elements(x->net) / 1e6, config_compute(x->cfg, type));
+    monitor_say(m, "device  %s", device_about(x->dev)->choice);
+    // the bits of one that goes on are decided
+    if (begins && speed_faster(x, faster)) monitor_say(m, "faster  %s", faster);
+    monitor_say(m, "data    train %" PRId64 " %s in %d file%s, val %" PRId64 "          memory %.1f MB", t.units,
+                t.unit, t.files, t.files == 1 ? "" : "s", x->val ? source_about(x->val).units : 0,
+                (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) /
+                    1e6);
+    greet_parts(x, m);
+    if (x->ranks->world > 1) greet_ranks(x, m);
+    greet_batch(x, m);
+}
