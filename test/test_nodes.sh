@@ -64,6 +64,15 @@ stopped() {
     on 0 "the same command continues"
 }
 
+# A bit flips on a node: all go back together, and nobody leaves.
+lied() {
+    near 1 1 1
+    heals lied "run.faults=lie@62:2"
+    ends_well 0 1 2
+    told 0 lie "rank 2 (127.0.0.3) holds other values than those that should hold the same"
+    told 0 back "to the snapshot in memory"
+}
+
 # Of two nodes the lower one goes on alone. The higher one waits for it, and ends.
 lower_of_two() {
     near 1 1
@@ -127,6 +136,7 @@ try rank_lost
 try node_lost
 try drained
 try stopped
+try lied
 try lower_of_two
 try higher_of_two
 try council_lost
