@@ -199,6 +199,9 @@ static void test_hash_sees_everything(void **state) {
     w->at.skipped++, hashes_change(w, h, false, true);
     w->at.good_steps++, hashes_change(w, h, false, true);
     w->at.loss_scale *= 2, hashes_change(w, h, false, true);
+    w->at.norm_mean = 2, hashes_change(w, h, false, false);  // of nothing
+    w->at.norms = 20, hashes_change(w, h, false, true);
+    w->at.norm_mean = 3, hashes_change(w, h, false, true);
     w->at.best_loss++, w->at.best_step++, w->at.log_bytes++, hashes_change(w, h, false, false);
 }
 
@@ -285,11 +288,12 @@ static void test_proven(void **state) {
     complaints c;
     fill(w, 3, 0);
     w->at.loss = 2, w->at.least_loss = 1.9, w->at.sound_step = 2, w->at.bad_steps = 0;
-    w->at.best_step = 2, w->at.best_loss = 2;
+    w->at.best_step = 2, w->at.best_loss = 2, w->at.norms = 17, w->at.norm_mean = 1.0 / 3;
     OK(ckpt_save(w->dir, &w->s, &w->at, 2, NULL));
-    w->at.sound_step = 0;
+    w->at.sound_step = w->at.norms = 0, w->at.norm_mean = 0;
     OK(resume(w, &c));
     assert_int_equal(w->at.sound_step, 2);
+    assert_true(w->at.norms == 17 && w->at.norm_mean == 1.0 / 3);
     run_progress at = w->at;
     at.step = 3;
     assert_true(progress_is_sound(&at));

@@ -233,15 +233,18 @@ static void ruined_weights_are_named(void **state) {
 // The best one is the run's own; what is bad is over; the rest is as it was.
 static void counters_of_the_new_run(void **state) {
     (void)state;
+    static const char *const outliers[] = {"optimizer.skip_norm=10", NULL};
     run_progress was = counters_of("runs/a/ckpt/step-00000008"), at = was;
     for (int own = 0; own < 2; own++) {
         at = was;
         at.bad_steps = 3, at.skipped = 5, at.best_step = own ? 8 : 4, at.best_loss = 2.25, at.sound_step = 6;
+        if (own) at.norms = 20, at.norm_mean = 1.5;
         set_counters(8, &at);
-        OK(fork_with("runs/a@8", "b", no_overrides));
+        OK(fork_with("runs/a@8", "b", own ? outliers : no_overrides));
         run_progress got = counters_of("runs/b/ckpt/step-00000008");
         assert_true(got.bad_steps == 0 && got.skipped == 5 && got.sound_step == 6 && got.step == 8 &&
                     got.updates == was.updates);
+        assert_true(got.norms == at.norms && got.norm_mean == at.norm_mean);
         assert_true(got.best_step == (own ? 8 : 0) && got.best_loss == (own ? 2.25 : INFINITY));
         assert_true(got.loss == was.loss && got.least_loss == was.least_loss && got.log_bytes == was.log_bytes);
         remove_run("runs/b");

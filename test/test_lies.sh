@@ -132,6 +132,16 @@ skips_after_a_restart() {
     expect 0 train cut
     same_state out cut
 }
+# A fork keeps the mean, or drops it where nothing is skipped.
+forks() {
+    for norm in 0 5; do
+        settings "fork$norm" run.steps=43 optimizer.skip_norm=$norm
+        expect 0 "$bin" fork runs/out "fork$norm" "fork$norm.ini"
+        expect 0 "$bin" "runs/fork$norm/config.ini"
+        n=$(sed -n 's/.*"norms": \([0-9]*\).*/\1/p' "runs/fork$norm/ckpt/step-00000043/manifest.json")
+        [ "${n:-0}" -ge $((norm * 4)) ] && [ "${n:-0}" -le $((norm * 9)) ] || fail "skip_norm $norm: ${n:-no} norms"
+    done
+}
 stops_after_so_many() {
     settings many $outliers $all device.ranks=3 run.faults=nan@10x100:1 run.bad_steps=6
     expect 75 train many
@@ -152,5 +162,6 @@ try without_comparing
 try skips_in_one
 try skips_in_all_layouts
 try skips_after_a_restart
+try forks
 try stops_after_so_many
 finish
