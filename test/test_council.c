@@ -314,6 +314,8 @@ static void the_leaver_goes(void **state) {
     s.v.entered = NOW - 20, is(&s, COUNCIL_END, "has left: the others did not say in time that they go on");
     begin(&s, 3, 0), s.r.members.word[0] = 6, s.v.of[0].says.leaving = true, s.v.entered = NOW - 5;
     is(&s, COUNCIL_WAIT, "no member: waits to be taken in");  // it still votes
+    s.v.of[1].says.state = s.v.of[2].says.state = COUNCIL_ENDING, is(&s, COUNCIL_END, "has left: the run is over");
+    s.v.of[1].says.state = COUNCIL_WORKING, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
 }
 
 static void ends(void **state) {

@@ -177,19 +177,28 @@ static bool recorded_end(council_decision *out, const scene *s) {
     return say(out, s->r->kind == DECREE_STOP ? COUNCIL_STOP : COUNCIL_END, "%s", s->r->why);
 }
 
-// Has the leaver given all that it has? Every member has the record that goes on without it, and works.
+// Do all members go on with this record, or have they ended with it? Then `ended`.
+static bool members_go_on(const scene *s, bool *ended) {
+    *ended = true;
+    FOR_NODES(j, &s->r->members) {
+        const council_heard *h = &s->v->of[j];
+        if (!h->has_record || h->k < s->r->k || memcmp(h->run, s->r->run, COUNCIL_RUN) != 0) return false;
+        if (h->says.state != COUNCIL_WORKING && h->says.state != COUNCIL_ENDING) return false;
+        *ended &= h->says.state == COUNCIL_ENDING;
+    }
+    return true;
+}
+
+// Has the leaver given all that it has? Every member has the record that goes on without it, and works. While its vote
+// may be needed it stays.
 static bool parted(council_decision *out, const scene *s) {
     const council_view *v = s->v;
+    bool ended;
     if (!v->of[v->node].says.leaving || council_member(v, s->r, v->node)) return false;
     if (s->now - v->entered >= s->k->drain_s)
         return end(out, ERR_OK, "has left: the others did not say in time that they go on");
-    if (council_votes(v, s->r, v->node)) return false;
-    FOR_NODES(j, &s->r->members) {
-        const council_heard *h = &v->of[j];
-        if (!h->has_record || h->k < s->r->k || memcmp(h->run, s->r->run, COUNCIL_RUN) != 0) return false;
-        if (h->says.state != COUNCIL_WORKING && h->says.state != COUNCIL_ENDING) return false;
-    }
-    return end(out, ERR_OK, "has left: every member goes on without this node");
+    if (!members_go_on(s, &ended) || (council_votes(v, s->r, v->node) && !ended)) return false;
+    return end(out, ERR_OK, ended ? "has left: the run is over" : "has left: every member goes on without this node");
 }
 
 // Voters whose machine reports another life never vote again.
