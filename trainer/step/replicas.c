@@ -77,6 +77,7 @@ static err_t sum_store(look *l, int set) {
     store *x = store_at(t, set);
     int count;
     const zero_piece *p = pieces_of(t, x, &count);
+    if (set > t->arrays && x->t.data == t->masters.t.data) return ERR_OK;  // the masters are in use
     for (int i = 0; x->t.data && i < count; i++) {
         const param *row = &t->net->param[p[i].row];
         bool with[AMONGS] = {l->ranks[AMONG_DATA] && !x->sharded, l->ranks[AMONG_TENSOR] && param_slices(row) == 1};
@@ -201,11 +202,8 @@ static err_t name_tensors(look *l, replica_verdict *v) {
 static comm *several(comm *c) { return c && c->world > 1 ? c : NULL; }
 
 static err_t open_look(look *l, train_state *t) {
-    bool own_weights = t->weights.t.data != t->masters.t.data;
-    *l = (look){.t = t,
-                .ranks = {several(t->ranks), several(t->o.tensor)},
-                .rows = t->net->params,
-                .sets = 1 + t->arrays + own_weights};
+    *l = (look){
+        .t = t, .ranks = {several(t->ranks), several(t->o.tensor)}, .rows = t->net->params, .sets = 2 + t->arrays};
     l->count = l->sets * l->rows + 1;
     for (int k = 0; k < AMONGS; k++) {
         l->sum[k] = calloc((size_t)l->count, sizeof *l->sum[k]);
