@@ -92,6 +92,14 @@ typedef struct comm_table {
     void (*close)(comm *c);
 } comm_table;
 
+// Of a communicator whose calls are recorded (comm/flight.h); real NULL: they are not.
+typedef struct comm_tap {
+    const comm_table *real;  // of the transport; `table` is the recorder's
+    struct flight_rank *to;
+    struct flight_comm *at;
+    uint32_t id, calls, exchanges, splits;
+} comm_tap;
+
 // Every transport's communicator begins with this.
 struct comm {
     const comm_table *table;
@@ -102,6 +110,7 @@ struct comm {
     bool patient;  // comm_be_patient
     comm_traffic traffic;
     comm_phase phase;
+    comm_tap tap;
 };
 
 // --- calls -----------------------------------------------------------------------------------------------------------

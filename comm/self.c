@@ -60,7 +60,8 @@ static void self_abort(comm *c, const char *why) { (void)c, (void)why; }
 static void self_close(comm *c) { free(c); }
 
 static void self_describe(const comm *c, char *dst, size_t room) {
-    snprintf(dst, room, "%s: nobody to talk to", c->table->name);
+    (void)c;
+    snprintf(dst, room, "self: nobody to talk to");
 }
 
 static const comm_table self_table = {
