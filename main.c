@@ -61,6 +61,7 @@ static err_t do_train(const config *c, const arguments *a) {
     const supervised of = {.fits = session_fits,
                            .rank = train_rank,
                            .watch = c->log.watch ? watch_run : NULL,
+                           .records = true,
                            .heals = c->cluster.elastic,
                            .keep = c->snapshot.every ? vault_make : NULL};
     TRY(pages_check(c));

@@ -61,14 +61,11 @@ static void put_call(text *t, const flight_view *v, const flight_who *w, const f
     text_put(t, "\n");
 }
 
-static void put_calls(text *t, const flight_view *v, const flight_who *w, const flight_rank *f, uint64_t moment_ns) {
-    flight_seen *x = malloc(FLIGHT_CALLS * sizeof *x);
-    int n = x ? flight_calls(f, x) : 0;
-    text_put(t, "\n%s: its last %d calls and phases, newest last\n", w->who, n);
+static void put_calls(text *t, const flight_view *v, const flight_who *w, const flight_log *log, uint64_t moment_ns) {
+    text_put(t, "\n%s: its last %d calls and phases, newest last\n", w->who, log->n);
     text_put(t, "%12s %12s  %-6s  %-14s %-8s %10s  %s\n", "seconds", "took ms", "how", "call", "number", "bytes",
              "of; while");
-    for (int i = 0; i < n; i++) put_call(t, v, w, &x[i], moment_ns);
-    free(x);
+    for (int i = 0; i < log->n; i++) put_call(t, v, w, &log->call[i], moment_ns);
 }
 
 // --- for a program ---------------------------------------------------------------------------------------------------
@@ -111,12 +108,12 @@ static void put_state(text *t, const flight_view *v) {
     }
 }
 
-void flight_write(text *t, const flight_view *v, const flight_rank *const *rings, uint64_t moment_ns) {
+void flight_write(text *t, const flight_view *v, const flight_log *log, uint64_t moment_ns) {
     put_head(t, v);
     flight_verdict(v, t);
     text_put(t, "\nwhere each rank was; seconds before this was written\n");
     for (int i = 0; i < v->ranks; i++) put_rank(t, v, &v->who[i]);
-    for (int i = 0; rings && i < v->ranks; i++) put_calls(t, v, &v->who[i], rings[i], moment_ns);
+    for (int i = 0; log && i < v->ranks; i++) put_calls(t, v, &v->who[i], &log[i], moment_ns);
     put_state(t, v);
 }
 

@@ -14,8 +14,14 @@
 // Largest file that is read: FLIGHT_RANKS ranks of one machine fit.
 enum { FLIGHT_FILE = 64 << 20 };
 
-// rings: of v->who, in its order, for their last calls; NULL: none are told. moment_ns: as in flight_view_take.
-void flight_write(text *t, const flight_view *v, const flight_rank *const *rings, uint64_t moment_ns);
+// The last calls of a rank, as flight_calls gives them.
+typedef struct flight_log {
+    int n;
+    flight_seen call[FLIGHT_CALLS];
+} flight_log;
+
+// log: of v->who, in its order; NULL: no calls are told. moment_ns: as in flight_view_take.
+void flight_write(text *t, const flight_view *v, const flight_log *log, uint64_t moment_ns);
 
 // Adds what one file says to *v; about it: run to time are set. bytes[n] is NUL. ERR_DATA names path and line.
 err_t flight_read(flight_view *v, const char *path, char *bytes, size_t n);

@@ -161,6 +161,19 @@ typedef struct findings {
     bool *told;  // lines that were said
 } findings;
 
+// Among those who wait for nobody, one that was in a call itself is a victim too, unless its process ended.
+static void hold(const flight_view *v, const uint64_t *wanted, findings *x) {
+    uint64_t victim[FLIGHT_WORDS] = {0}, free_ones[FLIGHT_WORDS];
+    for (int i = 0; i < v->lines; i++)
+        if (is_waiting(&v->line[i]) && v->line[i].at.state != FLIGHT_QUEUED && !*who_is(v, v->line[i].rank)->ended)
+            flight_put(victim, v->line[i].rank);
+    for (int k = 0; k < FLIGHT_WORDS; k++) {
+        x->holds[k] = wanted[k] & ~x->blocked[k];
+        free_ones[k] = x->holds[k] & ~victim[k];
+    }
+    if (count(free_ones)) memcpy(x->holds, free_ones, sizeof x->holds);
+}
+
 static void find(const flight_view *v, findings *x) {
     uint64_t wanted[FLIGHT_WORDS] = {0};
     for (int i = 0; i < v->lines; i++) {
@@ -169,7 +182,7 @@ static void find(const flight_view *v, findings *x) {
         if (count(x->of[i].missing)) flight_put(x->blocked, v->line[i].rank);
         for (int k = 0; k < FLIGHT_WORDS; k++) wanted[k] |= x->of[i].missing[k];
     }
-    for (int k = 0; k < FLIGHT_WORDS; k++) x->holds[k] = wanted[k] & ~x->blocked[k];
+    hold(v, wanted, x);
 }
 
 // --- the verdict -----------------------------------------------------------------------------------------------------
@@ -214,6 +227,7 @@ static void say_missing(const flight_view *v, findings *x, const uint64_t *holds
     for (int i = 0; i < v->lines; i++) {
         if (x->told[i] || !count(x->of[i].missing) || (holds && !meet(x->of[i].missing, holds))) continue;
         gathering g = gather(v, x, i);
+        for (int k = 0; holds && k < FLIGHT_WORDS; k++) g.missing[k] &= holds[k];
         put_who(v, t, g.missing);
         text_put(t, " %s not entered ", count(g.missing) == 1 ? "has" : "have");
         flight_put_call(t, &v->line[i]);

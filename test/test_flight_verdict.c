@@ -81,6 +81,26 @@ static void several_are_behind(void **state) {
     flight_view_close(&v);
 }
 
+// Rank 2 was killed when rank 1 was in the call before, which all had entered: it is rank 2 that holds up the others.
+static void victims_are_not_named(void **state) {
+    (void)state;
+    flight_view v = {.world = 3};
+    add_rank(&v, 0, "", "");
+    exchanges(&v, 7, FLIGHT_FAILED, 5, 6);
+    add_rank(&v, 1, "", "");
+    exchanges(&v, 7, FLIGHT_DONE, 4, 5);
+    stands(&v, ALL, 7, FLIGHT_ALL_REDUCE, FLIGHT_FAILED, 9);
+    add_rank(&v, 2, "was killed by signal 9 (Killed)", "");
+    exchanges(&v, 7, FLIGHT_DONE, 4, 3);
+    stands(&v, ALL, 7, FLIGHT_ALL_REDUCE, FLIGHT_DONE, 9);
+    says(
+        &v,
+        "rank 2 (10.0.0.2) has not entered exchange #5 of ranks 0-2 (reduce gradients 3 of step 41); rank 0 waits in it since "
+        "31 s\n"
+        "rank 2 (10.0.0.2) was killed by signal 9 (Killed)\n");
+    flight_view_close(&v);
+}
+
 static void all_are_in(void **state) {
     (void)state;
     flight_view v = {.world = 2};

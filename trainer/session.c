@@ -251,7 +251,9 @@ err_t session_enter(session *x, const launch *at) {
     vault_open(&x->vault, at && at->yard && keeps_snapshots(x) ? at->yard->vault : -1, at ? at->local : 0);
     x->faults.rank = at ? at->rank : 0;
     TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));
+    flight_begin(x->flight, at ? at->epoch : 0);
     TRY(open_ranks(x, at));
+    flight_watch(x->flight, x->ranks);
     TRY(groups_open(&x->groups, &x->shape, x->ranks));
     TRY(plan_tensors(x));
     TRY(memory_fits(x->ranks, x->s, x->dev, (int64_t)(x->state.memory.bytes + x->runner.memory.bytes),

@@ -39,6 +39,7 @@ typedef struct session {
     double possible;      // the best possible loss on the validation data; 0: not known
     char plans[17];       // hash of the file of [device] plans; "" without one
     // The world.
+    flight_rank *flight;   // records the world's calls; set as `waiting` is, NULL: nothing does
     team_waiting waiting;  // set between session_machine and session_enter, or left empty
     team *team;            // NULL with one rank
     comm *ranks;

@@ -227,7 +227,9 @@ static void show_rank(run *r) {
 
 static err_t open_machine(run *r, const config *c, const launch *at) {
     if (at->local == 0) TRY(lock_directory(r, c, false));
-    return session_machine_of(&r->x, c, SESSION_TRAIN, at->slot, r->mine ? r->mine->faults : NULL);
+    TRY(session_machine_of(&r->x, c, SESSION_TRAIN, at->slot, r->mine ? r->mine->faults : NULL));
+    r->x.flight = r->mine ? &r->mine->flight : NULL;
+    return ERR_OK;
 }
 
 static int64_t log_bytes(const run *r) { return r->x.ranks->rank == 0 ? monitor_log_bytes(&r->m) : 0; }
@@ -719,6 +721,7 @@ static bool lost_others(run *r, const launch *at, err_t rc) {
 static void report_failure(run *r, const char *event, err_t rc) {
     if (rc == ERR_UNAVAILABLE) say_where(r);
     err_record why = *err_last();
+    if (rc != ERR_OK) flight_freeze(r->x.flight);
     session_abort(&r->x, rc);
     if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, event, step_of(r), why.text);
     if (rc != ERR_OK) err_restore(&why);

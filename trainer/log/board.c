@@ -69,6 +69,7 @@ void board_enter(board_rank *r, board_phase phase, int64_t step) {
         PUT(r->in_phase_ns[was], GET(r->in_phase_ns[was]) + now - GET(r->phase_ns));
         PUT(r->phase_ns, now);
         PUT(r->phase, (int)phase);
+        flight_phase(&r->flight, board_phase_name(phase), step);
     }
     set(r, (board_task){.number = -1, .step = step}, now);
 }

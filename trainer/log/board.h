@@ -16,7 +16,7 @@
 #define TRAINER_LOG_BOARD_H
 
 #include "base/fault.h"
-#include "comm/comm.h"
+#include "comm/flight.h"
 #include "trainer/log/fields.h"
 
 #include <stdatomic.h>
@@ -68,6 +68,7 @@ typedef struct board_rank {
     atomic_long faults[FAULT_POINTS];          // [run] faults that its processes have passed
     _Atomic int named;                         // the next line is set, for good
     char device[BOARD_DEVICE];                 // PCI bus id of its GPU, "" of a CPU
+    flight_rank flight;                        // its last calls to other ranks, and phases
 } board_rank;
 
 // Upper bounds of the histogram of step times, seconds; the last bucket has no bound.

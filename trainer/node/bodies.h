@@ -22,6 +22,7 @@ typedef struct supervised {
     world_check fits;
     rank_body rank;
     watch_body watch;  // NULL: there is no watcher
+    bool records;      // a failure leaves a flight recording in the run's directory (trainer/node/scribe.c)
     bool heals;        // the body can go on in another world (trainer/node/yard.h)
     // Makes what outlives the ranks of a run that heals, a descriptor; -1: err_last() says why. NULL: nothing does.
     int (*keep)(void);

@@ -57,16 +57,18 @@ static err_t open_council(crew *w) {
 
 static err_t open_rest(crew *w, const supervised *of) {
     bool heals = of->heals;
+    w->records = of->records;
     size_t n = (size_t)w->locals;
     w->place = own_places(&w->at);
     w->pid = calloc(n, sizeof *w->pid);
+    w->exit = calloc(n, sizeof *w->exit);
     w->yard = malloc(n * sizeof *w->yard);
     w->h = heals ? healing_new(w->locals) : NULL;
     w->b = mmap(NULL, board_bytes(w->locals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (w->b == MAP_FAILED) w->b = NULL;
     if (w->b) board_init(w->b, w->locals);
     for (int i = 0; w->yard && i < w->locals; i++) w->yard[i] = -1;
-    if (!w->place || !w->pid || !w->yard || !w->b || (heals && !w->h))
+    if (!w->place || !w->pid || !w->exit || !w->yard || !w->b || (heals && !w->h))
         return err_set(ERR_INTERNAL, "no memory to watch %d ranks", w->locals);
     if (w->b) w->b->drains = w->cl != NULL;
     if (w->cl) TRY(open_council(w));
@@ -105,7 +107,7 @@ static void close_yard(crew *w, int local) {
 void crew_close(crew *w) {
     launch_close(&w->at);
     for (int i = 0; w->yard && i < w->locals; i++) close_yard(w, i);
-    free(w->pid), free(w->place), free(w->yard), free(w->h);
+    free(w->pid), free(w->exit), free(w->place), free(w->yard), free(w->h);
     delegate_close(&w->d);
     free(w->ruling), free(w->cl);
     if (w->over >= 0) close(w->over);
@@ -113,7 +115,7 @@ void crew_close(crew *w) {
     if (w->vault >= 0) close(w->vault);
     w->vault = -1;
     w->over = -1, w->ruling = NULL, w->cl = NULL;
-    w->pid = NULL, w->place = NULL, w->yard = NULL, w->h = NULL, w->b = NULL;
+    w->pid = NULL, w->exit = NULL, w->place = NULL, w->yard = NULL, w->h = NULL, w->b = NULL;
 }
 
 void crew_forget(crew *w) {
@@ -137,7 +139,7 @@ pid_t crew_fork_one(crew *w, int local) {
     if (pair[1] >= 0) close(pair[1]);
     w->yard[local] = pair[0];
     if (pid < 0) close_yard(w, local);
-    else w->pid[local] = pid, w->left++;
+    else w->pid[local] = pid, w->left++, w->exit[local].ended = false;
     errno = why;
     return pid;
 }
@@ -199,11 +201,12 @@ static void note_end(crew *w, int local, int status, double now) {
     w->left--;
     close_yard(w, local);
     w->stopped |= code == ERR_INTERRUPTED;
+    bool ours = w->sent && WIFSIGNALED(status) && (w->sent == SIGKILL || WTERMSIG(status) == w->sent);
+    w->exit[local] = (crew_exit){true, ours || (w->h && w->h->slot[local].hung), status};
     if (w->h) {
         healing_ended(w->h, local, status, now);
         return;
     }
-    bool ours = w->sent && WIFSIGNALED(status) && (w->sent == SIGKILL || WTERMSIG(status) == w->sent);
     if (code == ERR_OK || code == ERR_INTERRUPTED || ours) return;
     if (w->root < 0) w->failed_at = now;
     else if (crew_is_cause(w->root_status) || !crew_is_cause(status)) return;

@@ -2,6 +2,7 @@
 #ifndef TRAINER_NODE_CREW_H
 #define TRAINER_NODE_CREW_H
 
+#include "base/io.h"
 #include "trainer/node/delegate.h"
 #include "trainer/node/healing.h"
 #include "trainer/node/notify.h"
@@ -10,6 +11,12 @@
 
 #include <sys/types.h>
 
+// How a rank's last process ended.
+typedef struct crew_exit {
+    bool ended, ours;  // we killed it
+    int status;        // as of wait(2)
+} crew_exit;
+
 typedef struct crew {
     board *b;
     notify voice;
@@ -17,9 +24,10 @@ typedef struct crew {
     int locals, world, node, nodes;
     comm_place *place;  // locals of them, for messages after `at` was closed
     world_check fits;
-    pid_t *pid;  // locals of them; 0: not started, or ended
-    int left;    // ranks that have not ended
-    bool began;  // all of them have been ready once
+    pid_t *pid;       // locals of them; 0: not started, or ended
+    int left;         // ranks that have not ended
+    bool began;       // all of them have been ready once
+    crew_exit *exit;  // locals of them
     // Healing.
     healing *h;           // NULL: a lost rank ends the run
     int *yard;            // locals of them, our ends; -1: none
@@ -49,6 +57,10 @@ typedef struct crew {
     int asked;                       // requests to stop
     int sent;                        // the last signal sent to all ranks, 0: none
     double failed_at, asked_at;
+    // The flight recording.
+    bool records;
+    pid_t scribe;             // writes one now; 0: nobody does
+    char recording[IO_PATH];  // the newest one's path, "": there is none
     // The watcher.
     pid_t watcher;      // 0: there is none now
     int starts, ended;  // how often it was started; how the last one ended, as of wait(2)
@@ -115,6 +127,15 @@ void crew_stop_healing(crew *w, const healing_choice *x, double now);
 int crew_follow(crew *w, const config *c, double now);
 
 void crew_say_over(crew *w);  // to the other nodes: the ranks of this one have finished
+
+// --- trainer/node/scribe.c -------------------------------------------------------------------------------------------
+
+// What all ranks of this node last did is written to a file in the run's directory, by a process of its own, as of
+// failed_at (clock_now) or of the first rank that failed before. Nothing waits for it: a disk may hang.
+void scribe_start(crew *w, const config *c, double failed_at);
+void scribe_reap(crew *w);
+// Waits for it, for some seconds at most. Path of the file, NULL: there is none.
+const char *scribe_end(crew *w);
 
 // --- trainer/node/beside.c -------------------------------------------------------------------------------------------
 

@@ -106,6 +106,8 @@ static void give_epoch(crew *w, const config *c, double now) {
     w->news = (yard_news){.failed_at = w->h->failed_at, .left_at = w->h->out_at};
     if (w->h->failed_at == 0) w->news.failed_at = w->news.left_at = now;
     if (!first) snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : r->why);
+    // of a loss here, start_lost has done so
+    if (w->h->failed_at && !w->turn_at && !w->lost[0]) scribe_start(w, c, w->h->failed_at);
     w->lost[0] = 0;
     crew_clear_board(w);
     if (w->over >= 0) close(w->over);
@@ -147,7 +149,8 @@ static bool is_member(const crew *w) {
 }
 
 // Which local rank this process has become, or w->locals in the parent; -1: one that was lost has no process.
-static int start_lost(crew *w) {
+static int start_lost(crew *w, const config *c) {
+    scribe_start(w, c, w->h->failed_at);
     crew_describe(w);
     if (crew_name_ranks(w, w->cl) != ERR_OK) return -1;
     int local = crew_fork_lost(w);
@@ -163,7 +166,7 @@ static int follow(crew *w, const config *c, double now) {
     if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);
     if (x.kind == HEAL_KILL) crew_kill_the_rest(w);
     if (x.kind == HEAL_OPEN) {
-        int local = start_lost(w);
+        int local = start_lost(w, c);
         if (local >= 0) return local;
         end_as_told(w, ERR_UNAVAILABLE, err_last()->text);
     }

@@ -132,6 +132,7 @@ static int next_world(crew *w, const config *c, double now) {
     crew_describe(w);
     snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : "the ranks had lost each other");
     w->lost[0] = 0;
+    scribe_start(w, c, w->h->failed_at);
     crew_clear_board(w);
     int local = open_world(w, c) == ERR_OK ? crew_fork_lost(w) : -1;
     if (local >= 0 && local < w->locals) return local;

@@ -89,6 +89,7 @@ static int watch(crew *w, const config *c, const sigset_t *set, bool watched) {
         look_at_board(w);
         crew_reap(w, now);
         watcher_reap(w);
+        scribe_reap(w);
         if (heard == SIGTERM || heard == SIGINT) ask(w, now);
         int local = !w->h ? w->locals : w->cl ? crew_follow(w, c, now) : crew_heal(w, c, now);
         if (local < w->locals) return local;
@@ -134,9 +135,20 @@ static int lead(crew *w, const config *c, const sigset_t *set, bool watched) {
     return watch(w, c, set, watched);
 }
 
+// Of a failure that may have come from what the ranks did: writes what that was, and adds to the error where it is.
+static void record_failure(crew *w, const config *c, err_t rc) {
+    if (rc == ERR_OK || rc == ERR_INTERRUPTED || rc == ERR_USAGE || rc == ERR_AUTH || rc == ERR_CONFIG) return;
+    err_record why = *err_last();
+    scribe_start(w, c, w->failed_at);
+    const char *path = scribe_end(w);
+    err_restore(&why);
+    if (path) err_set(rc, "%s%sflight recording: %s", why.text, *why.text ? "; " : "", path);
+}
+
 // How all ranks have ended, for everybody who waits to hear it.
-static err_t conclude(crew *w, const sigset_t *set) {
+static err_t conclude(crew *w, const config *c, const sigset_t *set) {
     err_t rc = verdict(w);
+    record_failure(w, c, rc);
     err_record why = *err_last();
     bool well = rc == ERR_OK || rc == ERR_INTERRUPTED, diverged = well && atomic_load(&w->b->gave_up);
     atomic_store(&w->b->end, rc == ERR_OK ? RUN_DONE : diverged ? RUN_DIVERGED : well ? RUN_STOPPED : RUN_FAILED);
@@ -215,7 +227,7 @@ err_t supervise(const config *c, const supervised *of, int *rank, int *world) {
     if (local == RANK_WATCHER) return *rank = RANK_WATCHER, be_watcher(&w, life.parent, c, of->watch);
     if (local == RANK_DELEGATE) return *rank = RANK_DELEGATE, be_delegate(&w, life.parent, c, of->fits);
     if (local >= 0 && local < w.locals) return be_rank(&w, local, &life, rank);
-    err_t rc = forked ? conclude(&w, &set) : crew_no_fork(&w);
+    err_t rc = forked ? conclude(&w, c, &set) : crew_no_fork(&w);
     crew_close(&w);
     // discards a late request: there is nothing left to stop
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}
