@@ -7,6 +7,7 @@
 #include "trainer/checkpoint/vault.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
+#include "trainer/flight.h"
 #include "trainer/fork.h"
 #include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
@@ -182,6 +183,7 @@ static const verb verbs[VERB_COUNT] = {
     [VERB_sample] = {.run = do_sample, .computes = true},
     [VERB_status] = {.verdict = verb_status},
     [VERB_tail] = {.words = do_tail},
+    [VERB_flight] = {.words = verb_flight},
     [VERB_fork] = {.reads = verb_fork},
     [VERB_hash] = {.words = do_hash},
     [VERB_export] = {.words = verb_export},

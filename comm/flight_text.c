@@ -35,6 +35,11 @@ static void put_rank(text *t, const flight_view *v, const flight_who *w) {
     }
 }
 
+void flight_put_where(text *t, const flight_view *v) {
+    text_put(t, "where each rank was; seconds up to the failure\n");
+    for (int i = 0; i < v->ranks; i++) put_rank(t, v, &v->who[i]);
+}
+
 // The ranks of a communicator, or its id where it is closed by now.
 static void put_comm(text *t, const flight_view *v, const flight_who *w, uint32_t id) {
     for (int i = w->first; i < w->first + w->lines; i++)
@@ -111,8 +116,8 @@ static void put_state(text *t, const flight_view *v) {
 void flight_write(text *t, const flight_view *v, const flight_log *log, uint64_t moment_ns) {
     put_head(t, v);
     flight_verdict(v, t);
-    text_put(t, "\nwhere each rank was; seconds before this was written\n");
-    for (int i = 0; i < v->ranks; i++) put_rank(t, v, &v->who[i]);
+    text_put(t, "\n");
+    flight_put_where(t, v);
     for (int i = 0; log && i < v->ranks; i++) put_calls(t, v, &v->who[i], &log[i], moment_ns);
     put_state(t, v);
 }

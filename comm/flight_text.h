@@ -23,6 +23,9 @@ typedef struct flight_log {
 // log: of v->who, in its order; NULL: no calls are told. moment_ns: as in flight_view_take.
 void flight_write(text *t, const flight_view *v, const flight_log *log, uint64_t moment_ns);
 
+// A part of it: where each rank was, a few lines each.
+void flight_put_where(text *t, const flight_view *v);
+
 // Adds what one file says to *v; about it: run to time are set. bytes[n] is NUL. ERR_DATA names path and line.
 err_t flight_read(flight_view *v, const char *path, char *bytes, size_t n);
 

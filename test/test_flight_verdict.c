@@ -332,6 +332,7 @@ int main(void) {
         cmocka_unit_test(one_is_behind),
         cmocka_unit_test(several_are_behind),
         cmocka_unit_test(all_are_in),
+        cmocka_unit_test(victims_are_not_named),
         cmocka_unit_test(nobody_waits),
         cmocka_unit_test(two_communicators),
         cmocka_unit_test(a_circle),

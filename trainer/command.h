@@ -10,7 +10,7 @@
 
 // clang-format off
 #define VERBS(X) \
-    X(train) X(check) X(plan) X(config) X(pack) X(tokenize) X(data) X(eval) X(sample) X(status) X(tail) X(fork) X(hash) X(export) X(inspect) X(bench) X(tune) \
+    X(train) X(check) X(plan) X(config) X(pack) X(tokenize) X(data) X(eval) X(sample) X(status) X(tail) X(flight) X(fork) X(hash) X(export) X(inspect) X(bench) X(tune) \
     X(report) X(compare)
 // clang-format on
 

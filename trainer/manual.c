@@ -15,6 +15,7 @@ const char command_overview[] =
     "  lockstep eval CONFIG.ini...       what the model knows: validation loss, bits per byte of a text, questions\n"
     "  lockstep sample CONFIG.ini...     let the model write\n"
     "  lockstep status|tail RUN_DIR      does a run live, and what to do; its progress, from elsewhere\n"
+    "  lockstep flight RUN_DIR...        after a failure: which rank had not entered what, and who waited for it\n"
     "  lockstep fork RUN_DIR[@STEP] NAME begin a new run with a checkpoint of another, and other settings\n"
     "  lockstep hash RUN_OR_CKPT_DIR...  fingerprints of weights and of the whole state, after checking every digest\n"
     "  lockstep export RUN DIR           weights for others to load\n"
@@ -111,6 +112,13 @@ const verb_page verb_pages[VERB_COUNT] = {
          "pipe. It ends when the run ends, or on Ctrl-C, which does nothing to the run.\n",
          "lockstep tail runs/default --lines 20", 0,
          .option = {{"--lines", "N", "begin with so many lines of the past"}}},
+    [VERB_flight] =
+        {"flight", "RUN_DIR|FILE...",
+         "Says which rank held up the others when a run failed: who had not entered which call, who waited in it since when, and\n"
+         "what each was doing. It reads the newest flight recording of a run, which a failure leaves in its directory. Of several\n"
+         "machines copy their files into one directory, or name several: they are put together, and the failure that is told is\n"
+         "the newest.\n",
+         "lockstep flight runs/default", 0},
     [VERB_fork] =
         {"fork", "RUN_DIR[@STEP|@best] NEW_NAME [" INI "]",
          "Begins a new run, beside the other one, with one of its checkpoints: weights, optimizer state, counters and place in\n"
