@@ -105,7 +105,7 @@ static void put_state(text *t, const flight_view *v) {
     text_put(t, "\nFor lockstep flight:\n");
     for (int i = 0; i < v->ranks; i++) {
         const flight_who *w = &v->who[i];
-        text_put(t, "rank\t%d\t%d\t%.6f\t", w->rank, w->node, w->doing_s);
+        text_put(t, "rank\t%d\t%d\t%d\t%.6f\t", w->rank, w->node, w->failed, w->doing_s);
         put_field(t, w->who), text_put(t, "\t");
         put_field(t, w->ended), text_put(t, "\t");
         put_field(t, w->doing), text_put(t, "\n");
@@ -198,6 +198,7 @@ static err_t read_rank(flight_view *v, fields *f) {
     flight_who w = {0};
     w.rank = (int)whole(f, 0, FLIGHT_RANKS - 1);
     w.node = (int)whole(f, 0, FLIGHT_RANKS - 1);
+    w.failed = whole(f, 0, 1) != 0;
     w.doing_s = real(f);
     word(f, w.who, sizeof w.who);
     word(f, w.ended, sizeof w.ended);

@@ -4,7 +4,7 @@
 //   lockstep flight recording 1
 //   about <tab> node nodes world epoch time run
 //   ...                                  for people; not read
-//   rank <tab> rank node doing_s who ended doing
+//   rank <tab> rank node failed doing_s who ended doing
 //   on <tab> rank id world channel calls exchanges op state since_s bytes step part members peers what
 #ifndef COMM_FLIGHT_TEXT_H
 #define COMM_FLIGHT_TEXT_H

@@ -161,12 +161,15 @@ typedef struct findings {
     bool *told;  // lines that were said
 } findings;
 
-// Among those who wait for nobody, one that was in a call itself is a victim too, unless its process ended.
+// Among those who wait for nobody, one that was in a call itself, or left its work because of a failure, is a victim
+// too, unless its process ended by itself.
 static void hold(const flight_view *v, const uint64_t *wanted, findings *x) {
     uint64_t victim[FLIGHT_WORDS] = {0}, free_ones[FLIGHT_WORDS];
     for (int i = 0; i < v->lines; i++)
         if (is_waiting(&v->line[i]) && v->line[i].at.state != FLIGHT_QUEUED && !*who_is(v, v->line[i].rank)->ended)
             flight_put(victim, v->line[i].rank);
+    for (int i = 0; i < v->ranks; i++)
+        if (v->who[i].failed && !*v->who[i].ended) flight_put(victim, v->who[i].rank);
     for (int k = 0; k < FLIGHT_WORDS; k++) {
         x->holds[k] = wanted[k] & ~x->blocked[k];
         free_ones[k] = x->holds[k] & ~victim[k];

@@ -11,6 +11,7 @@ enum { FLIGHT_TEXT = 96, FLIGHT_NAME = 192, FLIGHT_RUN = 256 };
 // A rank.
 typedef struct flight_who {
     int rank, node;
+    bool failed;              // it knew of a failure, its own or another rank's
     char who[FLIGHT_NAME];    // "rank 2 (10.0.0.2, stage 1)"
     char ended[FLIGHT_TEXT];  // "was killed by signal 9 (Killed)": how its process ended; "": it had not
     char doing[FLIGHT_TEXT];  // "backward 3 of step 41"; "": not known, or it had failed by then

@@ -87,6 +87,7 @@ static void victims_are_not_named(void **state) {
     flight_view v = {.world = 3};
     add_rank(&v, 0, "", "");
     exchanges(&v, 7, FLIGHT_FAILED, 5, 6);
+    stands(&v, ALL, 7, FLIGHT_ALL_REDUCE, FLIGHT_DONE, 9);
     add_rank(&v, 1, "", "");
     exchanges(&v, 7, FLIGHT_DONE, 4, 5);
     stands(&v, ALL, 7, FLIGHT_ALL_REDUCE, FLIGHT_FAILED, 9);
@@ -303,7 +304,7 @@ static void refuses(const char *content, const char *reason) {
 }
 
 #define HEAD "lockstep flight recording 1\nabout\t0\t1\t2\t0\t1\trun\n"
-#define RANK "rank\t1\t0\t0.5\trank 1\t\t\n"
+#define RANK "rank\t1\t0\t0\t0.5\trank 1\t\t\n"
 static void other_files_are_refused(void **state) {
     (void)state;
     refuses("", "no flight recording");
@@ -311,9 +312,9 @@ static void other_files_are_refused(void **state) {
     refuses(HEAD, "ends too early");
     refuses("lockstep flight recording 1\n" RANK, "ends too early");
     refuses(HEAD RANK RANK, "a file:4: rank 1: expected one of 0 to 1023, and each once");
-    refuses(HEAD "rank\t1024\t0\t0.5\trank 1\t\t\n", "a file:3: expected the fields");
-    refuses(HEAD "rank\t1\t0\tnan\trank 1\t\t\n", "a file:3: expected the fields");
-    refuses(HEAD "rank\t1\t0\t0.5\trank 1\t\t\t\n", "a file:3: expected the fields");
+    refuses(HEAD "rank\t1024\t0\t0\t0.5\trank 1\t\t\n", "a file:3: expected the fields");
+    refuses(HEAD "rank\t1\t0\t0\tnan\trank 1\t\t\n", "a file:3: expected the fields");
+    refuses(HEAD "rank\t1\t0\t0\t0.5\trank 1\t\t\t\n", "a file:3: expected the fields");
     refuses(HEAD "rank\t1\n", "a file:3: expected the fields");
 #define ON(rank, id, member) "on\t" rank "\t" id "\t2\t0\t1\t0\t2\t0\t0.5\t8\t1\t1\t" member "\t0\twhat\n"
     refuses(HEAD ON("1", "1", "3"), "a file:3: a communicator of rank 1");

@@ -69,7 +69,7 @@ static void say_task(const board_rank *r, uint64_t moment_ns, flight_who *who) {
 
 static err_t take_rank(const crew *w, taken *x, int local) {
     const board_rank *r = &w->b->rank[local];
-    flight_who who = {.rank = w->place[local].rank, .node = w->node};
+    flight_who who = {.rank = w->place[local].rank, .node = w->node, .failed = failed_ns(w, local) != 0};
     comm_place_text(&w->place[local], who.who);
     say_exit(w, local, &who);
     say_task(r, x->moment_ns, &who);
