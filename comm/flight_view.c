@@ -157,6 +157,7 @@ typedef struct findings {
     waits *of;                       // each line; of one that doesn't wait, nobody
     uint64_t blocked[FLIGHT_WORDS];  // wait for somebody who is known
     uint64_t holds[FLIGHT_WORDS];    // are waited for, and wait for nobody
+    bool far;                        // those wait for ranks of which nothing is known
     uint64_t said[FLIGHT_WORDS];
     bool *told;  // lines that were said
 } findings;
@@ -174,7 +175,9 @@ static void hold(const flight_view *v, const uint64_t *wanted, findings *x) {
         x->holds[k] = wanted[k] & ~x->blocked[k];
         free_ones[k] = x->holds[k] & ~victim[k];
     }
-    if (count(free_ones)) memcpy(x->holds, free_ones, sizeof x->holds);
+    for (int i = 0; i < v->lines; i++) x->far |= count(x->of[i].unknown) && flight_has(x->holds, v->line[i].rank);
+    if (count(free_ones)) x->far = false;
+    if (count(free_ones) || x->far) memcpy(x->holds, free_ones, sizeof x->holds);
 }
 
 static void find(const flight_view *v, findings *x) {
@@ -285,11 +288,11 @@ static void say_whole(const flight_view *v, findings *x, text *t) {
 static void judge(const flight_view *v, findings *x, text *t) {
     size_t before = t->n;
     find(v, x);
-    bool circle = count(x->blocked) && !count(x->holds);
+    bool circle = count(x->blocked) && !count(x->holds) && !x->far;
     if (circle) text_put(t, "ranks wait for each other, in different calls:\n");
     say_missing(v, x, circle ? NULL : x->holds, t);
-    if (!circle) say_in_turn(x, t);
     if (!count(x->holds)) say_whole(v, x, t);
+    if (!circle) say_in_turn(x, t);
     say_doing(v, x, t);
     if (t->n == before) text_put(t, "no rank was waiting for another one\n");
 }
