@@ -10,6 +10,13 @@
 
 static const char first_line[] = "lockstep flight recording 1";
 
+// Neither ends a line or a field, nor speaks to a terminal.
+static char plain(char c) { return (unsigned char)c < ' ' || c == 0x7f ? '?' : c; }
+
+static void put_field(text *t, const char *s) {
+    for (; *s; s++) text_add(t, &(char){plain(*s)}, 1);
+}
+
 // --- for a person ----------------------------------------------------------------------------------------------------
 
 static void put_head(text *t, const flight_view *v) {
@@ -17,8 +24,9 @@ static void put_head(text *t, const flight_view *v) {
     time_t at = (time_t)v->time;
     struct tm utc;
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &utc));
-    text_put(t, "%s\nabout\t%d\t%d\t%d\t%" PRIu32 "\t%" PRId64 "\t%s\n\n", first_line, v->node, v->nodes, v->world,
-             v->epoch, v->time, v->run);
+    text_put(t, "%s\nabout\t%d\t%d\t%d\t%" PRIu32 "\t%" PRId64 "\t", first_line, v->node, v->nodes, v->world, v->epoch,
+             v->time);
+    put_field(t, v->run), text_put(t, "\n\n");
     text_put(t, "%s, node %d of %d, world %" PRIu32 " of this run, %d ranks; at %s\n\n", v->run, v->node, v->nodes,
              v->epoch + 1, v->world, when);
 }
@@ -75,12 +83,6 @@ static void put_calls(text *t, const flight_view *v, const flight_who *w, const 
 
 // --- for a program ---------------------------------------------------------------------------------------------------
 
-// Text that holds no tab and ends no line.
-static void put_field(text *t, const char *s) {
-    static const text_escapes plain = {.invalid = "?", .control = "\\x%02x", .upper_controls = true};
-    text_escaped(t, &plain, s);
-}
-
 static void put_mask(text *t, const uint64_t *mask) {
     text_put(t, "\t");
     for (int i = FLIGHT_WORDS - 1, began = 0; i >= 0; i--) {
@@ -91,7 +93,7 @@ static void put_mask(text *t, const uint64_t *mask) {
 
 static void put_line(text *t, const flight_line *l) {
     const flight_standing *a = &l->at;
-    text_put(t, "on\t%d\t%" PRIx32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%d\t%d\t%.6f\t%" PRIu64,
+    text_put(t, "on\t%d\t%" PRIx32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%d\t%d\t%.17g\t%" PRIu64,
              l->rank, a->id, a->world, a->channel, a->calls, a->exchanges, a->op, a->state, l->since_s, a->bytes);
     text_put(t, "\t%" PRId32 "\t%" PRId32, a->step, a->part);
     put_mask(t, a->member);
@@ -105,7 +107,7 @@ static void put_state(text *t, const flight_view *v) {
     text_put(t, "\nFor lockstep flight:\n");
     for (int i = 0; i < v->ranks; i++) {
         const flight_who *w = &v->who[i];
-        text_put(t, "rank\t%d\t%d\t%d\t%.6f\t", w->rank, w->node, w->failed, w->doing_s);
+        text_put(t, "rank\t%d\t%d\t%d\t%.17g\t", w->rank, w->node, w->failed, w->doing_s);
         put_field(t, w->who), text_put(t, "\t");
         put_field(t, w->ended), text_put(t, "\t");
         put_field(t, w->doing), text_put(t, "\n");
@@ -181,7 +183,8 @@ static void word(fields *f, char *dst, size_t room) {
     const char *s = next(f);
     size_t n = strlen(s);
     if (n >= room) f->bad = true;
-    else memcpy(dst, s, n + 1);
+    else
+        for (size_t i = 0; i <= n; i++) dst[i] = i < n ? plain(s[i]) : 0;
 }
 
 static err_t read_about(flight_view *v, fields *f) {

@@ -157,7 +157,7 @@ typedef struct findings {
     waits *of;                       // each line; of one that doesn't wait, nobody
     uint64_t blocked[FLIGHT_WORDS];  // wait for somebody who is known
     uint64_t holds[FLIGHT_WORDS];    // are waited for, and wait for nobody
-    bool far;                        // those wait for ranks of which nothing is known
+    bool elsewhere;                  // only victims: the cause is a rank of which nothing is known, or one that ended
     uint64_t said[FLIGHT_WORDS];
     bool *told;  // lines that were said
 } findings;
@@ -175,9 +175,10 @@ static void hold(const flight_view *v, const uint64_t *wanted, findings *x) {
         x->holds[k] = wanted[k] & ~x->blocked[k];
         free_ones[k] = x->holds[k] & ~victim[k];
     }
-    for (int i = 0; i < v->lines; i++) x->far |= count(x->of[i].unknown) && flight_has(x->holds, v->line[i].rank);
-    if (count(free_ones)) x->far = false;
-    if (count(free_ones) || x->far) memcpy(x->holds, free_ones, sizeof x->holds);
+    for (int i = 0; i < v->lines; i++) x->elsewhere |= count(x->of[i].unknown) && flight_has(x->holds, v->line[i].rank);
+    for (int i = 0; i < v->ranks; i++) x->elsewhere |= *v->who[i].ended != 0;
+    if (count(free_ones)) x->elsewhere = false;
+    if (count(free_ones) || x->elsewhere) memcpy(x->holds, free_ones, sizeof x->holds);
 }
 
 static void find(const flight_view *v, findings *x) {
@@ -270,8 +271,8 @@ static void say_doing(const flight_view *v, const findings *x, text *t) {
 // What nobody here holds up: others may, on other machines; or what is sent does not arrive.
 static void say_whole(const flight_view *v, findings *x, text *t) {
     for (int i = 0; i < v->lines; i++) {
-        if (x->told[i] || !is_waiting(&v->line[i]) || count(x->of[i].missing) || v->line[i].at.state == FLIGHT_QUEUED)
-            continue;
+        bool held = count(x->of[i].missing) && !x->elsewhere;
+        if (x->told[i] || !is_waiting(&v->line[i]) || held || v->line[i].at.state == FLIGHT_QUEUED) continue;
         gathering g = gather(v, x, i);
         flight_put_ranks(t, g.in);
         text_put(t, " %s in ", count(g.in) == 1 ? "was" : "were");
@@ -281,6 +282,10 @@ static void say_whole(const flight_view *v, findings *x, text *t) {
             text_put(t, "; what ");
             flight_put_ranks(t, g.unknown);
             text_put(t, " did is in the recordings of other machines: lockstep flight DIR DIR ...\n");
+        } else if (count(g.missing)) {
+            text_put(t, "; ");
+            flight_put_ranks(t, g.missing);
+            text_put(t, " had not entered it\n");
         } else text_put(t, ", which all others of it had entered\n");
     }
 }
@@ -288,7 +293,7 @@ static void say_whole(const flight_view *v, findings *x, text *t) {
 static void judge(const flight_view *v, findings *x, text *t) {
     size_t before = t->n;
     find(v, x);
-    bool circle = count(x->blocked) && !count(x->holds) && !x->far;
+    bool circle = count(x->blocked) && !count(x->holds) && !x->elsewhere;
     if (circle) text_put(t, "ranks wait for each other, in different calls:\n");
     say_missing(v, x, circle ? NULL : x->holds, t);
     if (!count(x->holds)) say_whole(v, x, t);

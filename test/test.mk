@@ -110,7 +110,7 @@ ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1"
              SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)"
 READERS   := $(addprefix build/asan/test/test_,config config_keys runlog runlog_known page data pack_bytes inflate pack \
              questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth \
-             council_bytes http_parse status)
+             council_bytes http_parse status flight_verdict)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm channels checkpoint_ranks checkpoint_slices \
              ranks pipes pipe_plan slices door durable evaluate likelihood sample log tensorboard watch alarms \
              alarms_slow http metrics tokens)
@@ -125,7 +125,7 @@ asan: deps all
 # is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
               PLAIN="$(NARROW)"
-TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board)
+TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board flight)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
              sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
 tsan-programs: all

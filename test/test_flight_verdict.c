@@ -100,6 +100,22 @@ static void victims_are_not_named(void **state) {
         "31 s\n"
         "rank 2 (10.0.0.2) was killed by signal 9 (Killed)\n");
     flight_view_close(&v);
+    // nor if rank 2 was in the call, and rank 1 was still in the one before
+    add_rank(&v, 0, "", "");
+    stands(&v, ALL, 7, FLIGHT_ALL_REDUCE, FLIGHT_FAILED, 9);
+    add_rank(&v, 1, "", "");
+    stands(&v, ALL, 7, FLIGHT_BARRIER, FLIGHT_FAILED, 8);
+    add_rank(&v, 2, "was killed by signal 9 (Killed)", "");
+    stands(&v, ALL, 7, FLIGHT_ALL_REDUCE, FLIGHT_IN, 9);
+    says(
+        &v,
+        "ranks 0, 2 were in all_reduce #9 of ranks 0-2 (reduce gradients 3 of step 41) since 31.0 s; rank 1 had not "
+        "entered it\n"
+        "rank 1 was in barrier #8 of ranks 0-2 (reduce gradients 3 of step 41) since 31.0 s, which all others of it had "
+        "entered\n"
+        "rank 2 (10.0.0.2) was killed by signal 9 (Killed); it was in all_reduce #9 of ranks 0-2 (reduce gradients 3 of "
+        "step 41)\n");
+    flight_view_close(&v);
 }
 
 static void all_are_in(void **state) {
@@ -240,6 +256,14 @@ static void another_machine_is_not_known(void **state) {
         &v,
         "ranks 0, 1 were in all_reduce #7 of ranks 0-3 (reduce gradients 3 of step 41) since 31.0 s; what ranks 2, 3 did is in "
         "the recordings of other machines: lockstep flight DIR DIR ...\n");
+    // and rank 0, a call further, waits for rank 1, too
+    v.line[0].at.calls = 8;
+    says(
+        &v,
+        "rank 0 was in all_reduce #8 of ranks 0-3 (reduce gradients 3 of step 41) since 31.0 s; what ranks 2, 3 did is "
+        "in the recordings of other machines: lockstep flight DIR DIR ...\n"
+        "rank 1 was in all_reduce #7 of ranks 0-3 (reduce gradients 3 of step 41) since 31.0 s; what ranks 2, 3 did is "
+        "in the recordings of other machines: lockstep flight DIR DIR ...\n");
     flight_view_close(&v);
 }
 
@@ -275,7 +299,7 @@ static void files_are_merged(void **state) {
         &all,
         "rank 2 (10.0.0.2) has not entered all_reduce #8123 of ranks 0-3 (reduce gradients 3 of step 41); ranks 0, 1, 3 "
         "wait in it since 31 s\n"
-        "rank 2 (10.0.0.2) ended\\x09with\\x0a69\n");
+        "rank 2 (10.0.0.2) ended?with?69\n");
     flight_view_close(&all);
 }
 
