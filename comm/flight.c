@@ -273,6 +273,17 @@ void flight_watch(flight_rank *f, comm *c) {
     if (c->host != c && !c->host->tap.real) watch_as(f, c->host, COMPANION, 0);
 }
 
+static void put_phase(flight_rank *f, const char *what, int64_t part, int64_t step) {
+    write_call(f, &(flight_seen){.began_ns = now_ns(),
+                                 .what = what,
+                                 .step = short_of(step),
+                                 .part = short_of(part),
+                                 .op = FLIGHT_PHASE,
+                                 .state = FLIGHT_DONE,
+                                 .peer = -1,
+                                 .peers = -1});
+}
+
 void flight_begin(flight_rank *f, uint32_t epoch) {
     if (!f) return;
     for (int i = 0; i < FLIGHT_COMMS; i++) {
@@ -280,19 +291,11 @@ void flight_begin(flight_rank *f, uint32_t epoch) {
         PUT(f->at[i].sequence, 0);  // a process may have been killed while it wrote
     }
     RELEASE(f->failed_ns, 0);
-    flight_phase(f, "a world begins", epoch);
+    put_phase(f, "world", (int64_t)epoch + 1, -1);
 }
 
 void flight_phase(flight_rank *f, const char *what, int64_t step) {
-    if (!f || is_frozen(f)) return;
-    write_call(f, &(flight_seen){.began_ns = now_ns(),
-                                 .what = what,
-                                 .step = short_of(step),
-                                 .part = -1,
-                                 .op = FLIGHT_PHASE,
-                                 .state = FLIGHT_DONE,
-                                 .peer = -1,
-                                 .peers = -1});
+    if (f && !is_frozen(f)) put_phase(f, what, -1, step);
 }
 
 void flight_freeze(flight_rank *f) {

@@ -113,6 +113,9 @@ not_a_failure() {
     expect 78 "$bin" config base.ini none.ini -o run.nonsense=1
     expect 65 "$bin" flight runs/asked
     says "no flight recording"
+    : >runs/asked/flight-20000101T000000Z-node0-world1.txt
+    expect 65 "$bin" flight runs/asked
+    says "world1.txt: no flight recording"
     expect 65 "$bin" flight base.ini
     says "base.ini: no flight recording"
     expect 64 "$bin" flight
@@ -126,9 +129,13 @@ healing() {
     recorded runs/healed 4
     says "flight recording: $newest"
     head -n 1 files >first
+    echo torn >runs/healed/flight-99990101T000000Z-node0-world1.txt
+    expect 0 "$bin" flight runs/healed
+    says "$newest" "flight-99990101T000000Z-node0-world1.txt: no flight recording"
+    rm runs/healed/flight-99990101T000000Z-node0-world1.txt
     expect 0 "$bin" flight "$(cat first)"
     says "rank 1 (localhost) was killed by signal 9 (Killed); its last task: "
-    grep -q '  phase  *a world begins of step 3' "$newest" || fail "worlds are not told apart"
+    grep -q '  phase  *world 3$' "$newest" || fail "worlds are not told apart"
     for k in 1 2 3 4 5 6; do cp "$newest" "runs/healed/flight-2000010${k}T000000Z-node0-world1.txt"; done
     expect 0 timeout 100 "$bin" base.ini healed.ini -o "run.faults=unit@30:1"
     recorded runs/healed 8

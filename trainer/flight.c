@@ -24,6 +24,7 @@ typedef struct recording {
 typedef struct found {
     recording *at;
     int n;
+    text bad;  // a line for each that can't be read
 } found;
 
 static err_t load(flight_view *v, const char *path) {
@@ -55,6 +56,7 @@ static int is_recording(const struct dirent *e) {
     return strncmp(e->d_name, "flight-", 7) == 0 && n > 11 && strcmp(e->d_name + n - 4, ".txt") == 0;
 }
 
+// After a crash of the machine one may be empty: the others are read.
 static err_t add_directory(found *f, const char *dir) {
     struct dirent **all;
     char path[IO_PATH];
@@ -64,13 +66,15 @@ static err_t add_directory(found *f, const char *dir) {
                                "%s: no flight recording, flight-*.txt: expected the directory of a run that has failed "
                                "since it began",
                                dir);
+    int before = f->n;
     for (int i = 0; i < n; i++) {
-        if (rc == ERR_OK) rc = io_path(path, "%s/%s", dir, all[i]->d_name);
+        if (rc == ERR_OK || rc == ERR_DATA) rc = io_path(path, "%s/%s", dir, all[i]->d_name);
         if (rc == ERR_OK) rc = add_file(f, path);
+        if (rc == ERR_DATA) text_put(&f->bad, "%s\n", err_last()->text);
         free(all[i]);
     }
     if (n >= 0) free(all);
-    return rc;
+    return rc == ERR_DATA && f->n > before ? ERR_OK : rc;
 }
 
 static err_t add(found *f, const char *word) {
@@ -108,7 +112,7 @@ static err_t merge(const found *f, flight_view *v, text *t) {
         TRY(load(v, r->path));
         text_put(t, "%s\n", r->path);
     }
-    text_put(t, "\n");
+    text_put(t, "%s\n", f->bad.at ? f->bad.at : "");
     flight_verdict(v, t);
     text_put(t, "\n");
     flight_put_where(t, v);
@@ -129,7 +133,7 @@ err_t verb_flight(int argc, char **argv, FILE *out) {
     for (int i = 0; rc == ERR_OK && i < argc; i++) rc = add(&f, argv[i]);
     if (rc == ERR_OK) rc = merge(&f, v, &t);
     if (rc == ERR_OK) fputs(t.at, out);
-    text_free(&t), free(f.at);
+    text_free(&t), text_free(&f.bad), free(f.at);
     if (v) flight_view_close(v);
     free(v);
     return rc;

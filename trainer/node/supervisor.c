@@ -136,8 +136,10 @@ static int lead(crew *w, const config *c, const sigset_t *set, bool watched) {
 }
 
 // Of a failure that may have come from what the ranks did: writes what that was, and adds to the error where it is.
+// Before they are ready, only of one that is lost: all else was wrong before they began, and its error says it.
 static void record_failure(crew *w, const config *c, err_t rc) {
-    if (rc == ERR_OK || rc == ERR_INTERRUPTED || rc == ERR_USAGE || rc == ERR_AUTH || rc == ERR_CONFIG) return;
+    bool refused = rc == ERR_USAGE || rc == ERR_AUTH || rc == ERR_CONFIG;
+    if (rc == ERR_OK || rc == ERR_INTERRUPTED || refused || (!w->began && rc != ERR_UNAVAILABLE)) return;
     err_record why = *err_last();
     scribe_start(w, c, w->failed_at);
     const char *path = scribe_end(w);
