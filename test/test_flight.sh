@@ -160,6 +160,26 @@ two_machines() {
     nothing_left
 }
 
+# Machines that go on without a restart record each loss, too: all of them, of the same world. One that is told to
+# leave is no loss.
+machines_that_heal() {
+    steps=20
+    . "$top/test/support/healing.sh"
+    near 2 1 1
+    more="run.steps=1000000 schedule.type=constant" heals moving
+    after 0 30
+    kill -9 "$(rank 0 1)"
+    until_true 20 has_event 2 healed "world 2 of this run"
+    for k in 0 1 2; do until_true 20 has_event $k flight "node$k-world1.txt"; done
+    expect 0 "$bin" flight node0/runs/moving node1/runs/moving node2/runs/moving
+    says "node0-world1.txt" "node1-world1.txt" "node2-world1.txt" "rank 1 (127.0.0.1) was killed by signal 9 (Killed)"
+    reads '^rank 0 ' '^rank 2 ' '^rank 3 '
+    ! grep -q "there is no recording" "$out" || fail "one is missing"
+    kill -TERM "$(supervisor 2)"
+    until_true 20 has_event 0 healed "leaving: node 2; world 3 of this run"
+    for k in 0 1 2; do recorded node$k/runs/moving 1; done
+}
+
 try killed
 try stopped
 try all_killed
@@ -169,4 +189,5 @@ try alone_with_an_error
 try not_a_failure
 try healing
 try two_machines
+try machines_that_heal
 finish
