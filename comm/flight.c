@@ -351,8 +351,7 @@ static void copy_standing(const flight_comm *at, flight_standing *out) {
     }
 }
 
-// A process that was killed while it wrote leaves an odd number for good: then what is there is taken as it is. Each
-// word is one of the last two calls'.
+// A process that was killed while it wrote leaves an odd number for good: what is there is better than nothing.
 bool flight_stands(const flight_rank *f, int i, flight_standing *out) {
     enum { TRIES = 1000 };
     const flight_comm *at = &f->at[i];
@@ -362,5 +361,5 @@ bool flight_stands(const flight_rank *f, int i, flight_standing *out) {
         if (out->id == 0) return false;
         if (before % 2 == 0 && GET(at->sequence) == before) return true;
     }
-    return true;
+    return out->torn = true;
 }

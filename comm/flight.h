@@ -115,12 +115,13 @@ typedef struct flight_standing {
     const char *what;
     int32_t step, part;
     uint64_t peer[FLIGHT_WORDS], member[FLIGHT_WORDS];
+    bool torn;  // of two calls, one after the other: it was being written, again and again or when the process ended
 } flight_standing;
 
 // The last calls, oldest first. Returns how many; those that were overwritten meanwhile are left out.
 int flight_calls(const flight_rank *f, flight_seen out[FLIGHT_CALLS]);
 
-// Of place i. false: it is free, or was written again and again.
+// Of place i. false: it is free.
 bool flight_stands(const flight_rank *f, int i, flight_standing *out);
 
 static inline bool flight_has(const uint64_t *mask, int rank) { return mask[rank / 64] >> (rank % 64) & 1; }
