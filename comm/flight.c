@@ -291,6 +291,7 @@ void flight_begin(flight_rank *f, uint32_t epoch) {
         PUT(f->at[i].sequence, 0);  // a process may have been killed while it wrote
     }
     RELEASE(f->failed_ns, 0);
+    RELEASE(f->world, epoch + 1);
     put_phase(f, "world", (int64_t)epoch + 1, -1);
 }
 

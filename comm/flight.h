@@ -76,6 +76,7 @@ typedef struct flight_comm {
 } flight_comm;
 
 typedef struct flight_rank {
+    _Atomic uint32_t world;      // epoch of flight_begin, plus 1; 0: none has begun
     _Atomic uint64_t failed_ns;  // when it froze; 0: it has not
     _Atomic uint64_t next;       // calls recorded
     flight_comm at[FLIGHT_COMMS];

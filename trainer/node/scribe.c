@@ -21,11 +21,19 @@
 enum { RECORDINGS = 8 };  // that are kept: the newest
 static const double write_s = 5;
 
-// Those that have a place in the world, and its number.
-static int seated(const crew *w) { return w->cl && w->entered ? w->seats : w->locals; }
+// Of the world that is open, or was.
 static uint32_t number(const crew *w) {
     if (!w->cl) return w->epoch;
     return w->entered ? (uint32_t)w->entered - 1 : 0;
+}
+
+// Had the process in this place come into that world?
+static bool came(const crew *w, int slot) { return atomic_load(&w->b->rank[slot].flight.world) == number(w) + 1; }
+
+// A place without one may have no rank (trainer/node/next.c), or its process ended before.
+static bool is_member(const crew *w, int slot) {
+    if (came(w, slot) || !w->h) return came(w, slot) || number(w) == 0;
+    return w->h->slot[slot].place != SLOT_RETIRED && crew_seat(w, slot) < w->seats;
 }
 
 // What is to be written.
@@ -72,8 +80,10 @@ static err_t take_rank(const crew *w, taken *x, int local) {
     flight_who who = {.rank = w->place[local].rank, .node = w->node, .failed = failed_ns(w, local) != 0};
     comm_place_text(&w->place[local], who.who);
     say_exit(w, local, &who);
+    if (!came(w, local)) return flight_view_rank(&x->v, &who);
     say_task(r, x->moment_ns, &who);
-    x->log[local].n = flight_calls(&r->flight, x->log[local].call);
+    flight_log *log = &x->log[x->v.ranks];
+    log->n = flight_calls(&r->flight, log->call);
     return flight_view_take(&x->v, &who, &r->flight, x->moment_ns);
 }
 
@@ -84,7 +94,8 @@ static err_t take(const crew *w, const config *c, double failed_at, taken *x) {
     snprintf(x->v.run, sizeof x->v.run, "%s", c->run.name);
     x->log = calloc((size_t)w->locals, sizeof *x->log);
     if (!x->log) return err_set(ERR_INTERNAL, "no memory for a flight recording of %d ranks", w->locals);
-    for (int i = 0; i < seated(w); i++) TRY(take_rank(w, x, i));
+    for (int i = 0; i < w->locals; i++)
+        if (is_member(w, i)) TRY(take_rank(w, x, i));
     return ERR_OK;
 }
 
