@@ -173,6 +173,12 @@ err_t crew_no_fork(crew *w) {
     return rc;
 }
 
+int crew_seat(const crew *w, int slot) {
+    int seat = 0;
+    for (int i = 0; w->h && i < slot; i++) seat += w->h->slot[i].place != SLOT_RETIRED;
+    return w->h ? seat : slot;
+}
+
 // --- ends ------------------------------------------------------------------------------------------------------------
 
 void crew_signal(crew *w, int signal) {

@@ -87,6 +87,8 @@ int crew_fork(crew *w);
 // After -1: ends those that were started. Returns the error.
 err_t crew_no_fork(crew *w);
 
+int crew_seat(const crew *w, int slot);  // which rank of the node the place has; as many as there are, or more: none
+
 void crew_signal(crew *w, int signal);
 void crew_reap(crew *w, double now);
 
@@ -111,8 +113,7 @@ void crew_hear_yards(crew *w, double now);
 void crew_describe(crew *w);  // adds to w->lost how ranks of this node have ended
 // healing_choose, after places that it retires are left out. Where no world fits without one it is an END.
 healing_choice crew_choose(crew *w, const config *c, double now);
-int crew_seat(const crew *w, int slot);  // which rank of the node the place has; as many as there are, or more: none
-void crew_clear_board(crew *w);          // while nobody is in a world
+void crew_clear_board(crew *w);  // while nobody is in a world
 // Local rank that this process has become, or w->locals in the parent, where each lost rank has a process again; -1:
 // one of them has none.
 int crew_fork_lost(crew *w);

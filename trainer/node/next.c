@@ -43,12 +43,6 @@ void crew_describe(crew *w) {
 
 // --- places ----------------------------------------------------------------------------------------------------------
 
-int crew_seat(const crew *w, int slot) {
-    int seat = 0;
-    for (int i = 0; w->h && i < slot; i++) seat += w->h->slot[i].place != SLOT_RETIRED;
-    return w->h ? seat : slot;
-}
-
 // The largest world of at most so many ranks; 0: none fits.
 static int width(const crew *w, const config *c, int most) {
     err_record before = *err_last();
