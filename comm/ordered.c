@@ -12,6 +12,38 @@ lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns) {
 
 int64_t lane_turns(int64_t lanes, int world, bool turns) { return turns ? (lanes + world - 1) / world : 1; }
 
+int64_t lane_table_count(const lane_table *t, int rank) {
+    return t->count ? t->count[rank] : lane_deal_of(t->lanes, t->world, rank, t->turns).count;
+}
+
+int64_t lane_table_first(const lane_table *t, int rank) {
+    if (!t->count) return lane_deal_of(t->lanes, t->world, rank, false).first;
+    int64_t first = 0;
+    for (int k = 0; k < rank; k++) first += t->count[k];
+    return first;
+}
+
+// Those that earlier turns have run, and those of this turn on ranks before this one.
+int64_t lane_table_at(const lane_table *t, int rank, int64_t turn) {
+    if (turn >= lane_table_count(t, rank)) return -1;
+    if (!t->count) return turn * t->world + rank;
+    int64_t lane = 0;
+    for (int k = 0; k < t->world; k++) lane += t->count[k] < turn ? t->count[k] : turn;
+    for (int k = 0; k < rank; k++) lane += t->count[k] > turn;
+    return lane;
+}
+
+int64_t lane_table_lane(const lane_table *t, int rank, int64_t i) {
+    return t->turns ? lane_table_at(t, rank, i) : lane_table_first(t, rank) + i;
+}
+
+int64_t lane_table_turns(const lane_table *t) {
+    int64_t most = 0;
+    if (!t->turns || !t->count) return lane_turns(t->lanes, t->world, t->turns);
+    for (int k = 0; k < t->world; k++) most = t->count[k] > most ? t->count[k] : most;
+    return most;
+}
+
 int lane_counter_free(const lane_counter *c) {
     for (int b = 0;; b++) {
         bool taken = false;
@@ -65,6 +97,25 @@ int lane_counter_buffers(int64_t first, int64_t count, bool once) {
     int most;
     run_lanes(first, count, once, &most);
     return most;
+}
+
+static int levels(int64_t lanes) {
+    int n = 0;
+    while (lanes > 1 << n) n++;
+    return n;
+}
+
+// A range that begins with the second lane and ends before the last one has two subtrees of each size but the largest;
+// the last of them is being filled, and without joins so is its sibling.
+int lane_counter_most(int64_t lanes, bool once) {
+    int most = 2 * levels(lanes) - (once ? 2 : 1), least = lanes > 1 && !once ? 2 : 1;
+    return most > least ? most : least;
+}
+
+// A cut between two ranks divides one subtree of each size, at most.
+int64_t lane_spans_most(int64_t lanes, int world) {
+    int64_t most = 1 + (int64_t)(world - 1) * levels(lanes);
+    return most < lanes ? most : lanes;
 }
 
 lane_counter lane_counter_of(int64_t first, int64_t count, bool once) {

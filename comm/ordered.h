@@ -15,14 +15,36 @@
 
 enum { ORDERED_LEVELS = 24, ORDERED_SPANS = 2 * ORDERED_LEVELS };
 
-// Which lanes a rank runs: first, first + stride, ... `count` of them. In ranges: each rank a contiguous one. In turns:
-// lane t * world + r at turn t.
+// Which lanes a rank runs where all have as many, or the first ones one more: first, first + stride, ... `count` of them.
+// In ranges: each rank a contiguous one. In turns: lane t * world + r at turn t.
 typedef struct lane_deal {
     int64_t first, count, stride;
 } lane_deal;
 lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns);
 
+// A deal in which ranks may have different numbers of lanes, or none. In ranges each rank has the lanes after those of
+// the ranks before it. In turns a rank with n lanes takes part in the first n turns, and a turn's lanes go to those that
+// do, in order of rank. Of 8 lanes, dealt 4 2 0 2:
+//
+//   rank          0         1      2    3
+//   in ranges     0 1 2 3   4 5    -    6 7
+//   turns 0 .. 3  0 3 6 7   1 4    -    2 5
+typedef struct lane_table {
+    int64_t lanes;
+    int world;
+    bool turns;
+    const int64_t *count;  // [world] lanes of each rank; NULL: as lane_deal_of
+} lane_table;
+
+int64_t lane_table_count(const lane_table *t, int rank);
+int64_t lane_table_first(const lane_table *t, int rank);             // in ranges
+int64_t lane_table_at(const lane_table *t, int rank, int64_t turn);  // in turns: the rank's lane; -1: it has none
+int64_t lane_table_lane(const lane_table *t, int rank, int64_t i);   // the i-th lane that the rank runs
+
 // Turns of a step: 1 where lanes are dealt in ranges.
+int64_t lane_table_turns(const lane_table *t);
+
+// Turns where all ranks have as many lanes.
 int64_t lane_turns(int64_t lanes, int world, bool turns);
 
 typedef struct lane_span {
@@ -47,8 +69,12 @@ lane_place lane_counter_begin(const lane_counter *c, int64_t lane, bool once);
 void lane_counter_end(lane_counter *c, int64_t lane, lane_place at);
 
 // Buffers that lanes [first, first+count), run one after the other, need at the same time, the one being filled
-// included.
+// included; and the most that any range of so many lanes needs.
 int lane_counter_buffers(int64_t first, int64_t count, bool once);
+int lane_counter_most(int64_t lanes, bool once);
+
+// Subtrees that are left of all ranks' ranges, at most, however the lanes are dealt.
+int64_t lane_spans_most(int64_t lanes, int world);
 
 // The subtrees that are left of them when everything that can be merged is merged.
 lane_counter lane_counter_of(int64_t first, int64_t count, bool once);

@@ -21,8 +21,9 @@ struct reducer {
     const ops *ops;
     int rank, world, nodes;
     int *first_rank;  // nodes+1: first rank of each node
-    int64_t lanes;
-    bool turns, once;
+    lane_table lanes;
+    int64_t *deal;  // [world] what lanes.count points at
+    bool moves, once;
     int segments;
     const size_t *cut;
     lane_counter *kept;  // turns+1: before turn t
@@ -36,18 +37,15 @@ struct reducer {
 
 // --- who holds what --------------------------------------------------------------------------------------------------
 
-static lane_deal deal_of(const reducer *r, int rank) { return lane_deal_of(r->lanes, r->world, rank, r->turns); }
-
 // The subtrees that a rank holds at a turn, in its own buffers' numbers.
 static lane_counter rank_spans(const reducer *r, int rank, int64_t turn) {
     lane_counter c = {0};
-    if (r->turns) {
-        int64_t lane = turn * r->world + rank;
-        if (lane < r->lanes) lane_counter_push(&c, (lane_span){lane, 1, 0});
+    if (r->lanes.turns) {
+        int64_t lane = lane_table_at(&r->lanes, rank, turn);
+        if (lane >= 0) lane_counter_push(&c, (lane_span){lane, 1, 0});
         return c;
     }
-    lane_deal d = deal_of(r, rank);
-    return lane_counter_of(d.first, d.count, r->once);
+    return lane_counter_of(lane_table_first(&r->lanes, rank), lane_table_count(&r->lanes, rank), r->once);
 }
 
 static lane_counter node_spans(const reducer *r, int node, int64_t turn) {
@@ -87,22 +85,25 @@ static int collector(const reducer *r, int owner, int node) {
     return p->node == node ? owner : r->first_rank[node] + p->local % (r->first_rank[node + 1] - r->first_rank[node]);
 }
 
-int64_t reduce_turns(const reducer *r) { return lane_turns(r->lanes, r->world, r->turns); }
+int64_t reduce_turns(const reducer *r) { return lane_table_turns(&r->lanes); }
 
 int reduce_ranks(const reducer *r) { return r->world; }
 
-int64_t reduce_lane_count(const reducer *r, int rank) { return deal_of(r, rank).count; }
+int64_t reduce_lane_count(const reducer *r, int rank) { return lane_table_count(&r->lanes, rank); }
 
-lane_deal reduce_lanes(const reducer *r) { return deal_of(r, r->rank); }
+const lane_table *reduce_lanes(const reducer *r) { return &r->lanes; }
 
+// A rank without lanes has its sums in one.
 int reduce_lane_buffers(const reducer *r) {
-    lane_deal d = deal_of(r, r->rank);
-    return r->turns ? 1 : lane_counter_buffers(d.first, d.count, r->once);
+    if (r->lanes.turns) return 1;
+    if (r->moves) return lane_counter_most(r->lanes.lanes, r->once);
+    int n = lane_counter_buffers(lane_table_first(&r->lanes, r->rank), lane_table_count(&r->lanes, r->rank), r->once);
+    return n > 1 ? n : 1;
 }
 
 int reduce_kept(const reducer *r) {
     int most = 0;
-    for (int64_t t = 0; r->turns && t < reduce_turns(r); t++)
+    for (int64_t t = 0; r->lanes.turns && t < reduce_turns(r); t++)
         for (int i = 0; i < r->kept[t].count; i++)
             if (r->kept[t].span[i].buffer >= most) most = r->kept[t].span[i].buffer + 1;
     return most;
@@ -118,9 +119,30 @@ static void count_nodes(reducer *r) {
 
 // Subtrees that come together on one rank, at most: those of all ranks, and those kept.
 static int most_sources(const reducer *r) {
-    int n = ORDERED_SPANS;
-    for (int k = 0; k < r->world; k++) n += rank_spans(r, k, 0).count;
-    return n;
+    int64_t n = lane_spans_most(r->lanes.lanes, r->world), turn = r->lanes.turns ? r->world : n;
+    return ORDERED_SPANS + (int)(n > turn ? n : turn);
+}
+
+static err_t check_deal(const reducer *r, const int64_t *deal) {
+    int64_t sum = 0;
+    bool whole = true;
+    for (int k = 0; k < r->world; k++) whole &= deal[k] >= 0, sum += deal[k];
+    if (whole && sum == r->lanes.lanes) return ERR_OK;
+    return err_set(ERR_INTERNAL, "%d ranks were dealt %" PRId64 " lanes, expected %" PRId64 ", none of them negative",
+                   r->world, sum, r->lanes.lanes);
+}
+
+static err_t take_deal(reducer *r, const int64_t *deal) {
+    if (!deal) return ERR_OK;
+    TRY(check_deal(r, deal));
+    memcpy(r->deal, deal, (size_t)r->world * sizeof *deal);
+    r->lanes.count = r->deal;
+    return ERR_OK;
+}
+
+err_t reduce_deal(reducer *r, const int64_t *deal) {
+    if (r->moves) return take_deal(r, deal);
+    return err_set(ERR_INTERNAL, "lanes are dealt anew in a reduction that was planned for one deal");
 }
 
 err_t reduce_open(reducer **out, const reduce_options *o) {
@@ -131,30 +153,33 @@ err_t reduce_open(reducer **out, const reduce_options *o) {
                    .ops = o->ops,
                    .rank = o->ranks->rank,
                    .world = o->ranks->world,
-                   .lanes = o->lanes,
-                   .turns = o->turns,
+                   .lanes = {.lanes = o->lanes, .world = o->ranks->world, .turns = o->turns},
+                   .moves = o->moves && !o->turns,
                    .once = o->once,
                    .segments = o->segments,
                    .cut = o->cut};
     r->first_rank = calloc((size_t)comm_nodes(o->ranks) + 1, sizeof *r->first_rank);
     if (r->first_rank) count_nodes(r);
+    r->deal = calloc((size_t)r->world, sizeof *r->deal);
+    err_t rc = r->deal ? take_deal(r, o->deal) : ERR_OK;
+    if (rc != ERR_OK) return reduce_close(r), rc;
     r->room = most_sources(r);
     r->sources = calloc((size_t)r->room, sizeof *r->sources);
     r->result = calloc((size_t)r->room, sizeof *r->result);
     r->gathered = calloc((size_t)r->room, sizeof *r->gathered);
     r->kept = calloc((size_t)reduce_turns(r) + 1, sizeof *r->kept);
-    if (!r->first_rank || !r->sources || !r->result || !r->gathered || !r->kept) {
+    if (!r->first_rank || !r->deal || !r->sources || !r->result || !r->gathered || !r->kept) {
         reduce_close(r);
         return err_set(ERR_INTERNAL, "no memory for a reduction over %d ranks", o->ranks->world);
     }
-    if (r->turns) fill_kept(r);
+    if (r->lanes.turns) fill_kept(r);
     *out = r;
     return ERR_OK;
 }
 
 void reduce_close(reducer *r) {
     if (!r) return;
-    free(r->first_rank), free(r->kept), free(r->send), free(r->recv), free(r->sources), free(r->result),
+    free(r->first_rank), free(r->deal), free(r->kept), free(r->send), free(r->recv), free(r->sources), free(r->result),
         free(r->gathered);
     free(r);
 }
@@ -221,7 +246,7 @@ static err_t merge(walk *w, int owner, source *stack, int *top, const source *fr
         while (*top >= 2) {
             source *left = &stack[*top - 2], *right = &stack[*top - 1];
             if (left->span.size != right->span.size || left->span.first % (2 * left->span.size) != 0) break;
-            bool whole = out && 2 * left->span.size == w->r->lanes;
+            bool whole = out && 2 * left->span.size == w->r->lanes.lanes;
             source to = whole ? *out : *left;
             TRY(combine(w, owner, &to, left, right));
             to.span = left->span;
@@ -390,9 +415,9 @@ static err_t finish(walk *w, const source *list, int count) {
     for (; top < before->count; top++)
         stack[top] = (source){before->span[top], IN_OWN, w->dry ? NULL : w->job->kept[before->span[top].buffer]};
     TRY(merge(w, r->rank, stack, &top, list, count, &out));
-    if (top == 1 && stack[0].span.size == r->lanes) return combine(w, r->rank, &out, &stack[0], NULL);
-    if (!r->turns || top != after->count)
-        return err_set(ERR_INTERNAL, "%d subtrees are left of %" PRId64 " lanes on rank %d of %d", top, r->lanes,
+    if (top == 1 && stack[0].span.size == r->lanes.lanes) return combine(w, r->rank, &out, &stack[0], NULL);
+    if (!r->lanes.turns || top != after->count)
+        return err_set(ERR_INTERNAL, "%d subtrees are left of %" PRId64 " lanes on rank %d of %d", top, r->lanes.lanes,
                        r->rank, r->world);
     for (int i = 0; i < top; i++) {
         source to = {after->span[i], IN_OWN, w->dry ? NULL : w->job->kept[after->span[i].buffer]};
@@ -414,10 +439,22 @@ static err_t walk_job(walk *w) {
     return finish(w, r->gathered, count);
 }
 
+// Of any deal: the subtrees of this node's other ranks for each owner whose ranges this rank collects, and of its own
+// ranges those of the other nodes.
+static size_t most_scratch(const walk *w) {
+    const reducer *r = w->r;
+    int node = r->ranks->place[r->rank].node;
+    size_t spans = (size_t)lane_spans_most(r->lanes.lanes, r->world), floats = 0;
+    for (int owner = 0; owner < r->world; owner++)
+        if (collector(r, owner, node) == r->rank) floats += ranges_floats(w, owner) * spans;
+    return floats + (r->nodes > 1 ? ranges_floats(w, r->rank) * spans : 0);
+}
+
 err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *out) {
     walk w = {.r = r, .job = &(reduce_job){.turn = turn, .first = first, .count = count}, .dry = true};
     TRY(walk_job(&w));
     *out = w.cost;
+    if (r->moves) out->scratch = most_scratch(&w);
     return ERR_OK;
 }
 

@@ -25,7 +25,9 @@ typedef struct reduce_options {
     const ops *ops;
     int64_t lanes;
     bool turns;
-    bool once;  // a lane adds to each element once (comm/ordered.h: joins)
+    const int64_t *deal;  // [world] lanes of each rank; NULL: as equal as they can be (comm/ordered.h)
+    bool moves;           // in ranges: reduce_deal may follow, so what is planned is enough for any deal
+    bool once;            // a lane adds to each element once (comm/ordered.h: joins)
     int segments;
     const size_t *cut;  // (segments, world+1) floats, cut[g][0] = 0; outlives the reducer
 } reduce_options;
@@ -35,15 +37,18 @@ typedef struct reducer reducer;
 err_t reduce_open(reducer **out, const reduce_options *o);
 void reduce_close(reducer *r);
 
-lane_deal reduce_lanes(const reducer *r);  // of this rank
-int64_t reduce_turns(const reducer *r);    // 1 when ranges are contiguous
+// Between two steps: another deal, the same on all ranks. Every job must be planned again. `moves` said that it may be.
+err_t reduce_deal(reducer *r, const int64_t *deal);
+
+const lane_table *reduce_lanes(const reducer *r);  // valid until the next reduce_deal
+int64_t reduce_turns(const reducer *r);            // 1 when ranges are contiguous
 int reduce_ranks(const reducer *r);
 int64_t reduce_lane_count(const reducer *r, int rank);  // of any rank
-int reduce_lane_buffers(const reducer *r);              // gradient buffers that this rank's lanes need
+int reduce_lane_buffers(const reducer *r);              // gradient buffers that this rank's lanes need, or may need
 int reduce_kept(const reducer *r);                      // buffers for subtrees that an owner keeps between turns
 
 typedef struct reduce_cost {
-    size_t scratch;  // floats
+    size_t scratch;  // floats; where lanes may be dealt anew, of the deal that needs most
     comm_cost moves;
 } reduce_cost;
 

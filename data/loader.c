@@ -52,11 +52,14 @@ static int64_t slot_bytes(const loader_options *o) {
 
 int64_t loader_bytes(const loader_options *o) { return slot_bytes(o) * o->depth; }
 
+static int64_t lane_of(const loader_options *o, int64_t i) {
+    return o->lane_list ? o->lane_list[i] : o->first_lane + i * o->lane_stride;
+}
+
 // Micro-batch `number` of this rank, counted from the loader's first step.
 static batch batch_at(const loader *l, int64_t number) {
     const loader_options *o = &l->o;
-    int64_t in_step = number % l->per_step, lane = o->first_lane + in_step / l->micros * o->lane_stride,
-            micro = in_step % l->micros;
+    int64_t in_step = number % l->per_step, lane = lane_of(o, in_step / l->micros), micro = in_step % l->micros;
     char *at = (char *)o->memory + number % o->depth * l->slot;
     batch b = {
         .step = o->first_step + number / l->per_step,
@@ -123,8 +126,8 @@ static err_t check(const loader_options *o, const source *from) {
         return err_set(ERR_CONFIG,
                        "[batch] global %" PRId64 ", expected a multiple of lanes %" PRId64 " * micro %" PRId64,
                        o->global, o->lanes, o->micro);
-    if (o->first_lane < 0 || o->lane_count < 1 || o->lane_stride < 1 ||
-        o->first_lane + (o->lane_count - 1) * o->lane_stride >= o->lanes)
+    if (o->first_lane < 0 || o->lane_count < 0 || o->lane_stride < 1 ||
+        (o->lane_count && (lane_of(o, 0) < 0 || lane_of(o, o->lane_count - 1) >= o->lanes)))
         return err_set(ERR_INTERNAL,
                        "loader: %" PRId64 " lanes from %" PRId64 ", every %" PRId64 "th, expected some of 0..%" PRId64,
                        o->lane_count, o->first_lane, o->lane_stride, o->lanes - 1);

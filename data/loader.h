@@ -15,8 +15,10 @@ typedef struct loader_options {
     int inputs;
     // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
     int64_t global, micro, lanes;
-    // the lanes of this rank, in the order in which it runs them: first, first + stride, ...
+    // the lanes of this rank, in the order in which it runs them: first, first + stride, ... With a count of 0 there
+    // are none, and nothing is delivered.
     int64_t first_lane, lane_count, lane_stride;
+    const int64_t *lane_list;       // [lane_count] instead, ascending; outlives the loader. NULL: as above
     int64_t first_step, last_step;  // steps to deliver, from 1, both included
     int depth;                      // most batches in the ring
     // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader

@@ -92,6 +92,7 @@ static void test_words(void **state) {
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
         {"parallel", "schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}, &c->parallel.schedule},
         {"parallel", "recompute", {"none", "selective", "block"}, &c->parallel.recompute},
+        {"parallel", "balance", {"none", "auto"}, &c->parallel.balance},
         {"reduce", "order", {"fixed", "any"}, &c->reduce.order},
         {"reduce", "transport", {"auto", "tcp", "nccl"}, &c->reduce.transport},
         {"reduce", "nccl_ib", {"auto", "no", "yes"}, &c->reduce.nccl_ib},
@@ -500,7 +501,7 @@ static const char classes_of[] =
     "batch.micro batch.lanes precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm "
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order | "
-    "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.stages "
+    "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
     "parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s snapshot.every checkpoint.every checkpoint.compare checkpoint.keep_best eval.every eval.batches eval.protocol "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop log.hash_every log.power_every | "

@@ -12,6 +12,7 @@
 #include "trainer/restore.h"
 #include "trainer/step/replicas.h"
 
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +143,8 @@ static state_options state_options_of(const session *x) {
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,
         .lanes = c->resolved.lanes * grid_context(&x->shape),
+        .deal = x->deal,
+        .moves = x->kind == SESSION_TRAIN && x->shape.data > 1 && c->parallel.balance == BALANCE_AUTO,
         .micros = micros,
         .once_each = once,
         .once = once && tokens.count == 1,
@@ -194,7 +197,28 @@ err_t session_fits(const config *c, int world) {
     return rc;
 }
 
+// deal [data]: of those that share lanes; ranks that share positions run the same ones, each its part of them.
+static void spread_deal(session *x, const int64_t *deal) {
+    int context = grid_context(&x->shape);
+    for (int k = 0; k < x->shape.data * context; k++) x->deal[k] = deal[k / context];
+}
+
+static err_t open_deal(session *x) {
+    const config *c = x->cfg;
+    int64_t deal[x->shape.data + 1];
+    if (!*c->parallel.deal || x->kind == SESSION_INFERENCE) return ERR_OK;
+    if (!pipe_deal(c->parallel.deal, x->shape.data, c->resolved.lanes, deal))
+        return err_set(ERR_CONFIG,
+                       "[parallel] deal = %s: expected %d whole numbers that add up to the %" PRId64 " lanes of a step",
+                       c->parallel.deal, x->shape.data, c->resolved.lanes);
+    x->deal = calloc((size_t)(x->shape.data * grid_context(&x->shape)), sizeof *x->deal);
+    if (!x->deal) return err_set(ERR_INTERNAL, "no memory for the lanes of %d ranks", x->shape.data);
+    spread_deal(x, deal);
+    return ERR_OK;
+}
+
 static err_t plan_tensors(session *x) {
+    TRY(open_deal(x));
     state_options o = state_options_of(x);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));
     TRY(step_open(&x->runner, x->cfg, x->dev, x->s, &(step_ranks){x->ranks, &x->groups, &x->stages}, x->net,
@@ -228,10 +252,25 @@ static loader_options feed_options(const session *x, int64_t last) {
         .last_step = last,
         .depth = (int)c->data.prefetch,
     };
-    lane_deal d = reduce_lanes(x->state.reduce);
-    int context = grid_context(&x->shape);
-    o.first_lane = d.first / context, o.lane_count = d.count, o.lane_stride = d.stride / context;
+    const lane_table *t = reduce_lanes(x->state.reduce);
+    int rank = x->state.ranks->rank, context = grid_context(&x->shape);
+    o.lane_count = lane_table_count(t, rank);
+    o.first_lane = o.lane_count ? lane_table_lane(t, rank, 0) / context : 0;
+    o.lane_stride = t->turns ? t->world / context : 1;
+    o.lane_list = x->lanes;
     return o;
+}
+
+// Lanes that are dealt in turns by a list have no stride.
+static err_t list_lanes(session *x) {
+    const lane_table *t = reduce_lanes(x->state.reduce);
+    int rank = x->state.ranks->rank, context = grid_context(&x->shape);
+    int64_t count = lane_table_count(t, rank);
+    if (!t->turns || !t->count) return ERR_OK;
+    x->lanes = calloc((size_t)count + 1, sizeof *x->lanes);
+    if (!x->lanes) return err_set(ERR_INTERNAL, "no memory for a list of %" PRId64 " lanes", count);
+    for (int64_t i = 0; i < count; i++) x->lanes[i] = lane_table_lane(t, rank, i) / context;
+    return ERR_OK;
 }
 
 // Of those that are kept in memory for the case that ranks are lost.
@@ -284,8 +323,10 @@ err_t session_plan(session *x, const config *c, comm *ranks) {
 static void stop_feeding(session *x) {
     if (x->data) loader_close(x->data);
     if (x->ring) device_free(x->dev, MEMORY_PINNED, x->ring, x->ring_bytes);
+    free(x->lanes);
     x->data = NULL;
     x->ring = NULL;
+    x->lanes = NULL;
 }
 
 void session_leave(session *x) {
@@ -297,6 +338,8 @@ void session_leave(session *x) {
     if (x->ranks) x->ranks->table->close(x->ranks);
     if (x->team) team_leave(x->team);
     vault_close(&x->vault);
+    free(x->deal);
+    x->deal = NULL;
     x->ranks = NULL;
     x->team = NULL;
     x->evaluator = (evaluator){0};
@@ -313,6 +356,7 @@ void session_close(session *x) {
 
 err_t session_feed(session *x, int64_t last) {
     stop_feeding(x);
+    TRY(list_lanes(x));
     loader_options o = feed_options(x, last);
     x->ring_bytes = (size_t)loader_bytes(&o);
     TRY(device_alloc(x->dev, MEMORY_PINNED, x->ring_bytes, &x->ring));

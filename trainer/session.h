@@ -49,6 +49,8 @@ typedef struct session {
     train_state state;
     step_runner runner;
     evaluator evaluator;
+    int64_t *deal;   // lanes of each rank that shares rows with this one; NULL: as equal as they can be
+    int64_t *lanes;  // of this rank, where they are dealt in turns by a list: for the loader
     loader *data;
     void *ring;  // the loader's buffers
     size_t ring_bytes;
@@ -88,6 +90,10 @@ err_t session_settle(session *x);
 
 // Starts the loader after the last finished step; it delivers up to step `last`.
 err_t session_feed(session *x, int64_t last);
+
+// Between two steps, when none is queued: other lanes for each rank that shares them (of each model of several ranks),
+// the same on all ranks. deal [data]. `[parallel] balance` says whether it may follow.
+err_t session_deal(session *x, const int64_t *deal);
 
 // The next step.
 err_t session_step(session *x, step_result *out);

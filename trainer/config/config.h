@@ -134,6 +134,8 @@ typedef struct config {
         recomputation recompute;
         bool offload;
         bool sequence;
+        balance_kind balance;
+        char deal[CONFIG_TEXT];    // lanes of each of those that share them; "": as equal as they can be
         char stages[CONFIG_TEXT];  // blocks of each stage; "": cut by flops
     } parallel;
     struct {

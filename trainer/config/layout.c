@@ -95,10 +95,33 @@ static err_t judge_stages(judge *j) {
                         c->parallel.stages, pipeline * chunks, j->blocks);
 }
 
+// Lanes can be dealt anew between two steps where each rank adds up its own ones, whole. In turns, and in a pipeline's
+// schedule, the order of everything follows from the deal. With order = any the sums would follow from measured times.
+static err_t judge_balance(judge *j) {
+    const config *c = j->c;
+    if (c->parallel.balance == BALANCE_NONE) return ERR_OK;
+    if (c->parallel.zero >= 2)
+        return judge_refuse(j, ROWS(ROW(parallel, balance), ROW(parallel, zero)),
+                            "with zero = %" PRId64
+                            " lanes are reduced in turns, which are planned for the deal that a run begins with: "
+                            "balance = auto wants zero = 0 or 1, and deal = a list of lanes works with every stage",
+                            c->parallel.zero);
+    if (c->parallel.pipeline > 1)
+        return judge_refuse(j, ROWS(ROW(parallel, balance), ROW(parallel, pipeline)),
+                            "a pipeline's schedule is made for the lanes that it begins with: balance = auto wants "
+                            "pipeline = 1, found %" PRId64 "; deal = a list of lanes works with pipelines",
+                            c->parallel.pipeline);
+    if (c->reduce.order == ORDER_FIXED) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(parallel, balance), ROW(reduce, order)),
+                        "with order = any each deal has sums of its own, and balance = auto would let measured times "
+                        "choose the result");
+}
+
 err_t judge_layout(judge *j) {
     RULE(j, judge_tensor(j));
     RULE(j, judge_token_slices(j));
     RULE(j, judge_context(j));
+    RULE(j, judge_balance(j));
     return j->c->parallel.pipeline == 1 ? judge_no_pipeline(j) : judge_stages(j);
 }
 
@@ -223,13 +246,27 @@ static err_t judge_micros(judge *j, int world) {
     return ERR_OK;
 }
 
+static err_t judge_deal(judge *j, int world) {
+    const config *c = j->c;
+    int data = config_grid(c, world).data;
+    if (!*c->parallel.deal || pipe_deal(c->parallel.deal, data, c->resolved.lanes, NULL)) return ERR_OK;
+    return judge_refuse(j,
+                        ROWS(ROW(parallel, deal), ROW(batch, lanes), counted_in(c), ROW(parallel, tensor),
+                             ROW(parallel, pipeline), ROW(parallel, context)),
+                        "deal = %.100s: expected %d whole number%s, one for each that shares the lanes, that add up to "
+                        "lanes = %" PRId64,
+                        c->parallel.deal, data, S(data), c->resolved.lanes);
+}
+
 err_t judge_ranks(judge *j, int world) {
     const config *c = j->c;
     if (c->parallel.tensor * c->parallel.context * c->parallel.pipeline > 1) {
         RULE(j, judge_grid(j, world));
         RULE(j, judge_models(j, world));
+        RULE(j, judge_deal(j, world));
         return c->parallel.pipeline > 1 ? judge_micros(j, world) : ERR_OK;
     }
     RULE(j, judge_lanes(j, world));
+    RULE(j, judge_deal(j, world));
     return judge_data(j, world);
 }

@@ -41,9 +41,30 @@ bool pipe_cuts(const char *text, int count, int blocks, int *cut) {
     return stages == count && sum == blocks;
 }
 
+bool pipe_deal(const char *text, int ranks, int64_t lanes, int64_t *count) {
+    const char *at = text;
+    int found = 0;
+    int64_t sum = 0;
+    for (at += strspn(at, " ,"); *at; at += strspn(at, " ,")) {
+        char *end;
+        long n = strtol(at, &end, 10);
+        if (end == at || n < 0 || n > lanes || (*end && !strchr(" ,", *end)) || found == ranks) return false;
+        if (count) count[found] = n;
+        sum += n;
+        found++;
+        at = end;
+    }
+    return found == ranks && sum == lanes;
+}
+
+int64_t pipe_micros_of(const config *c, int64_t lanes) {
+    return (lanes ? lanes : 1) * (c->batch.global / c->resolved.lanes / c->batch.micro);
+}
+
 int64_t pipe_micros(const config *c, const grid *g, int d) {
     bool turns = grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2;  // shares of gradients: lanes take turns
-    int64_t lanes =
-        turns ? lane_turns(c->resolved.lanes, g->data, true) : lane_deal_of(c->resolved.lanes, g->data, d, false).count;
-    return lanes * (c->batch.global / c->resolved.lanes / c->batch.micro);
+    int64_t deal[g->data + 1];
+    bool dealt = *c->parallel.deal && pipe_deal(c->parallel.deal, g->data, c->resolved.lanes, deal);
+    lane_table t = {c->resolved.lanes, g->data, turns, dealt ? deal : NULL};
+    return pipe_micros_of(c, turns ? lane_table_turns(&t) : lane_table_count(&t, d));
 }

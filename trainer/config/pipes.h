@@ -26,6 +26,13 @@ int64_t pipe_most_micros(int64_t ranks, int64_t chunks);
 // only whether.
 bool pipe_cuts(const char *text, int count, int blocks, int *cut);
 
+// "4,2,1,1" is `ranks` whole numbers that add up to `lanes`: how many each of those has that share them. count [ranks]
+// (=) them; NULL: only whether.
+bool pipe_deal(const char *text, int ranks, int64_t lanes, int64_t *count);
+
+// Micro-batches of a step of one that has so many lanes. One without lanes still takes part in what all do.
+int64_t pipe_micros_of(const config *c, int64_t lanes);
+
 // Micro-batches of a step that pass through pipeline `d` of those that share the lanes.
 int64_t pipe_micros(const config *c, const grid *g, int d);
 

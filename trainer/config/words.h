@@ -38,6 +38,9 @@
     X(PIPELINE_ZB_H1, "zb-h1") \
     X(PIPELINE_ZB_V, "zb-v")
 
+#define BALANCE_WORDS(X) \
+    X(BALANCE_NONE, "none") \
+    X(BALANCE_AUTO, "auto")
 #define ORDER_WORDS(X) \
     X(ORDER_FIXED, "fixed") \
     X(ORDER_ANY, "any")
@@ -52,6 +55,7 @@ typedef enum { ROUNDING_WORDS(WORD_ENUM) } rounding_mode;
 typedef enum { OPTIMIZER_WORDS(WORD_ENUM) } optimizer_kind;
 typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;
 typedef enum pipeline_kind { PIPELINE_WORDS(WORD_ENUM) PIPELINE_KINDS } pipeline_kind;
+typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;
 typedef enum { ORDER_WORDS(WORD_ENUM) } order_mode;
 typedef enum { CHOICE_WORDS(WORD_ENUM) } choice_mode;
 

@@ -45,16 +45,25 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Of rank k's stage, which `ranks` ranks have. Of two middle ranks the faster one: with two ranks the slower is
-// compared with it.
+// Of rank k's stage, which `ranks` ranks have, as far as they have lanes. Of two middle ranks the faster one: with two
+// ranks the slower is compared with it.
 static double median(rank_report *x, int k, int ranks) {
     double *sorted = x->per_lane + x->world;
-    memcpy(sorted, x->per_lane + k / ranks * ranks, (size_t)ranks * sizeof *sorted);
-    qsort(sorted, (size_t)ranks, sizeof *sorted, by_value);
-    return sorted[(ranks - 1) / 2];
+    const double *of = x->per_lane + k / ranks * ranks;
+    int n = 0;
+    for (int i = 0; i < ranks; i++)
+        if (of[i] > 0) sorted[n++] = of[i];
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    return n ? sorted[(n - 1) / 2] : 0;
 }
 
 static double lanes_of(const reducer *r, int k) { return (double)reduce_lane_count(r, k % reduce_ranks(r)); }
+
+// Of each of its lanes; 0: it has none.
+static double for_each_lane(const reducer *r, int k, double ms) {
+    double lanes = lanes_of(r, k);
+    return lanes > 0 ? ms / lanes : 0;
+}
 
 // Compared with its stage; of several that are as slow there, the one with the most to do.
 static int slowest_of(rank_report *x, int ranks) {
@@ -71,7 +80,7 @@ static int slowest_of(rank_report *x, int ranks) {
 static bool newly_slow(rank_report *x, const reducer *r) {
     int ranks = reduce_ranks(r);
     if (x->lately_steps < STEPS_LEAST) return false;
-    for (int k = 0; k < x->world; k++) x->per_lane[k] = x->lately[k] / lanes_of(r, k);
+    for (int k = 0; k < x->world; k++) x->per_lane[k] = for_each_lane(r, k, x->lately[k]);
     int slowest = slowest_of(x, ranks);
     double middle = median(x, slowest, ranks),
            lag = (x->per_lane[slowest] - middle) * lanes_of(r, slowest) / (double)x->lately_steps;
@@ -90,12 +99,18 @@ void report_clear(rank_report *r) {
     r->steps = 0;
 }
 
+void report_redealt(rank_report *r) {
+    report_clear(r);
+    memset(r->lately, 0, (size_t)r->world * sizeof *r->lately);
+    r->lately_steps = 0;
+}
+
 rank_summary report_take(rank_report *x, const reducer *r) {
     rank_summary s = {0};
     double steps = x->steps ? (double)x->steps : 1;
     for (int k = 0; k < x->world; k++) {
         const double *one = &x->sum[k * REPORT_ITEMS];
-        x->per_lane[k] = one[REPORT_COMPUTE_MS] / steps / lanes_of(r, k);
+        x->per_lane[k] = for_each_lane(r, k, one[REPORT_COMPUTE_MS] / steps);
         s.comm_ms += one[REPORT_BUSY_MS] / steps / x->world;
         s.wait_ms += one[REPORT_WAIT_MS] / steps / x->world;
     }

@@ -62,6 +62,9 @@ void report_add(rank_report *r, const double *reports);  // ignores those withou
 // Forgets what was added; what was judged of slowness stays.
 void report_clear(rank_report *r);
 
+// From now on the ranks have other lanes: forgets the times that those of before took.
+void report_redealt(rank_report *r);
+
 // Summarises what was added since the last call, and starts again from zero. r: how many lanes each of the ranks runs
 // that have the same stage of a pipeline. They follow each other in order of rank, and are compared with each other
 // only.

@@ -155,14 +155,21 @@ typedef struct lane_plan {
     bool works, last;
 } lane_plan;
 
+static lane_table table_of(const action_layout *l) {
+    return (lane_table){l->lanes, l->world, l->shards_gradients, l->deal};
+}
+
 // ZeRO 0 and 1: a range of lanes, reduced once after the last. Sibling subtrees are added as soon as both exist; those
-// that the last lane completes are added bucket by bucket where others wait for them.
+// that the last lane completes are added bucket by bucket where others wait for them. A rank without lanes passes
+// through the blocks once, and computes nothing.
 static void plan_range(const action_layout *l, int rank, lane_plan *plan) {
-    lane_deal d = lane_deal_of(l->lanes, l->world, rank, false);
+    lane_table table = table_of(l);
+    int64_t first = lane_table_first(&table, rank), count = lane_table_count(&table, rank);
     lane_counter c = {0};
-    for (int64_t i = 0; i < d.count; i++) {
+    if (count == 0) plan[0] = (lane_plan){.lane = first, .last = true};
+    for (int64_t i = 0; i < count; i++) {
         lane_plan *k = &plan[i];
-        *k = (lane_plan){.lane = d.first + i, .works = true, .last = i == d.count - 1};
+        *k = (lane_plan){.lane = first + i, .works = true, .last = i == count - 1};
         k->at = l->fixed ? lane_counter_begin(&c, k->lane, l->once) : (lane_place){0, i > 0};
         if (l->fixed) lane_counter_end(&c, k->lane, k->at);
         k->ended = c;
@@ -170,11 +177,12 @@ static void plan_range(const action_layout *l, int rank, lane_plan *plan) {
     }
 }
 
-// ZeRO 2 and 3: one lane a turn. A rank without a lane at the last turn still sends its weights and receives its sums.
+// ZeRO 2 and 3: one lane a turn. A rank without a lane in a turn still sends its weights and receives its sums.
 static void plan_turns(const action_layout *l, int rank, lane_plan *plan) {
-    for (int64_t t = 0; t < lane_turns(l->lanes, l->world, true); t++) {
-        int64_t lane = t * l->world + rank;
-        plan[t] = (lane_plan){.lane = lane, .works = lane < l->lanes, .last = true};
+    lane_table table = table_of(l);
+    for (int64_t t = 0; t < lane_table_turns(&table); t++) {
+        int64_t lane = lane_table_at(&table, rank, t);
+        plan[t] = (lane_plan){.lane = lane, .works = lane >= 0, .last = true};
     }
 }
 

@@ -73,6 +73,7 @@ typedef struct action_bucket {
 typedef struct action_layout {
     int world;
     int64_t lanes, micros;  // micros: of a lane
+    const int64_t *deal;    // [world] lanes of each rank; NULL: as equal as they can be (comm/ordered.h)
     bool fixed;             // lanes are added along the tree; else all go into one buffer
     bool once;              // a lane adds to each element once
     // a lane's gradients, one for each token slice: its buffer and those from `table` on. 0: one

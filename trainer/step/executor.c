@@ -22,6 +22,7 @@ action_layout executor_layout(const step_runner *r) {
     const train_state *t = r->state;
     return (action_layout){.world = t->ranks->world,
                            .lanes = t->o.lanes,
+                           .deal = t->o.deal,
                            .tables = t->tables,
                            .table = t->table,
                            .micros = t->o.micros,

@@ -146,7 +146,9 @@ static err_t open_watch(parallel *x, const parallel_spans *o) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
-    int lanes = t->shards.gradients ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank),
+    int lanes = t->shards.gradients ? turns
+                : t->o.moves        ? (int)t->o.lanes
+                                    : (int)reduce_lane_count(t->reduce, t->ranks->rank),
         passes = lanes * (int)t->o.micros;
     int weights = (t->shards.weights ? passes * 2 * (t->net->blocks + 1) : 0) +
                   (t->shards.weights && !t->exact.dims ? 0 : t->zero.segments);

@@ -122,21 +122,28 @@ static err_t declare_counters(train_state *t) {
     return arena_1d(&t->memory, &t->sum, FP32, (int64_t)t->zero.shard);
 }
 
-static err_t declare_scratch(train_state *t) {
-    size_t most = 0;
+static err_t plan_scratch(train_state *t, size_t *most) {
+    *most = 0;
     for (int64_t turn = 0; turn < reduce_turns(t->reduce); turn++)
         for (int k = 0; k < t->zero.buckets; k++) {
             reduce_cost cost;
             TRY(reduce_plan(t->reduce, turn, t->zero.bucket[k].first, t->zero.bucket[k].count, &cost));
-            if (cost.scratch > most) most = cost.scratch;
+            if (cost.scratch > *most) *most = cost.scratch;
         }
+    return ERR_OK;
+}
+
+static err_t declare_scratch(train_state *t) {
+    size_t most;
+    TRY(plan_scratch(t, &most));
     return t->o.fixed && most ? arena_1d(&t->memory, &t->scratch, FP32, (int64_t)most) : ERR_OK;
 }
 
 // The buffer that holds the first of this rank's subtrees after its last lane.
 static int last_sum(const train_state *t) {
-    lane_deal d = reduce_lanes(t->reduce);
-    lane_counter c = lane_counter_of(d.first, d.count, t->o.once);
+    const lane_table *l = reduce_lanes(t->reduce);
+    int rank = t->ranks->rank;
+    lane_counter c = lane_counter_of(lane_table_first(l, rank), lane_table_count(l, rank), t->o.once);
     return c.count ? c.span[0].buffer : 0;
 }
 
@@ -154,9 +161,12 @@ static err_t declare_gradients(train_state *t) {
                                                   .ops = device_ops(t->dev),
                                                   .lanes = t->o.lanes,
                                                   .turns = turns,
+                                                  .deal = t->o.deal,
+                                                  .moves = t->o.moves,
                                                   .once = t->o.once,
                                                   .segments = t->zero.segments,
                                                   .cut = t->zero.cut}));
+    t->o.deal = reduce_lanes(t->reduce)->count;
     t->table = t->buffers = t->o.fixed ? reduce_lane_buffers(t->reduce) : 1;
     t->tables = tables_of(t);
     t->buffers += t->tables - 1;
@@ -389,6 +399,15 @@ err_t state_commit(train_state *t) {
     }
     link_rows(t);
     return link_checkpoint(t);
+}
+
+err_t state_deal(train_state *t, const int64_t *deal) {
+    size_t scratch;
+    TRY(reduce_deal(t->reduce, deal));
+    TRY(plan_scratch(t, &scratch));  // lists the messages of the new deal
+    t->o.deal = reduce_lanes(t->reduce)->count;
+    if (t->o.fixed) t->sum_buffer = last_sum(t);
+    return ERR_OK;
 }
 
 void state_close(train_state *t) {

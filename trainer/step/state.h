@@ -32,8 +32,10 @@ typedef struct state_options {
     uint64_t seed;
     // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
     int64_t lanes, micros;
-    bool once_each;  // a token slice of a lane adds to every element of its gradient once
-    bool once;       // so does a lane, which has one (comm/ordered.h: joins)
+    const int64_t *deal;  // lanes of each rank that shares rows; NULL: as equal as they can be (comm/ordered.h)
+    bool moves;           // state_deal may follow
+    bool once_each;       // a token slice of a lane adds to every element of its gradient once
+    bool once;            // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;  // offload: of the host's update
     // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the
@@ -112,6 +114,9 @@ typedef struct train_state {
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o);
 err_t state_commit(train_state *t);
 void state_close(train_state *t);
+
+// Between two steps, where stage 0 or 1 was opened with `moves`: another deal, the same on all ranks. The memory stays.
+err_t state_deal(train_state *t, const int64_t *deal);
 
 // Bytes that state_commit allocates.
 size_t state_bytes(const train_state *t);
