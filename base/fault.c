@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename", "flip",
-                                                      "slow", "unit",  "lie",  "nan"};
+                                                      "slow", "unit",  "lie",  "nan",    "drag", "twice"};
 
 static const char *skip(const char *p) { return p + strspn(p, " \t,"); }
 
@@ -39,7 +39,7 @@ static err_t parse_one(fault_list *list, const char **text) {
     return err_set(
         ERR_CONFIG,
         "fault list \"%s\": expected point@first or point@firstxcount, with :rank for one rank alone, comma between; "
-        "points: read write sync rename flip slow unit lie nan",
+        "points: read write sync rename flip slow unit lie nan drag twice",
         p);
 }
 

@@ -21,10 +21,12 @@ typedef enum fault_point {
     FAULT_UNIT,    // a unit of a pipeline's table: the process is killed before it computes (trainer/step/executor.c)
     FAULT_LIE,     // a step is over, and a bit of what the rank holds of the weights is wrong
     FAULT_NAN,     // a step's gradient is summed, and a number of what this rank owns of it is NaN
+    FAULT_DRAG,    // a micro-batch takes FAULT_DRAG_MS longer to compute
+    FAULT_TWICE,   // a micro-batch takes as long again: of a rank at half speed
     FAULT_POINTS,
 } fault_point;
 
-enum { FAULT_SLOW_MS = 250 };
+enum { FAULT_SLOW_MS = 250, FAULT_DRAG_MS = 10 };
 
 typedef struct fault_list {
     atomic_long seen[FAULT_POINTS];                 // how often the point was passed

@@ -364,6 +364,17 @@ err_t session_feed(session *x, int64_t last) {
     return loader_open(&x->data, x->train, &o);
 }
 
+err_t session_deal(session *x, const int64_t *deal) {
+    size_t n = (size_t)(x->shape.data * grid_context(&x->shape));
+    if (!x->deal) x->deal = calloc(n, sizeof *x->deal);
+    if (!x->deal) return err_set(ERR_INTERNAL, "no memory for the lanes of %d ranks", x->shape.data);
+    spread_deal(x, deal);
+    TRY(state_deal(&x->state, x->deal));
+    TRY(stages_deal(&x->stages, pipe_micros_of(x->cfg, x->deal[x->state.ranks->rank])));
+    TRY(step_deal(&x->runner));
+    return session_feed(x, x->cfg->run.steps);
+}
+
 err_t session_queue(session *x) {
     TRY(step_queue(&x->runner, x->data, x->progress.step + 1));
     x->progress.step++;

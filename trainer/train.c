@@ -17,6 +17,7 @@
 #include "trainer/log/report.h"
 #include "trainer/lock.h"
 #include "trainer/node/yard.h"
+#include "trainer/redeal.h"
 #include "trainer/speed.h"
 #include "trainer/waiting.h"
 
@@ -46,6 +47,7 @@ typedef struct run {
     bool confirmed;     // the ranks have compared their matmul plans
     lies lies;          // have they held the same? It outlives the world
     bool fenced;        // nodes come and go (launch)
+    redeal lanes;       // [parallel] balance
 } run;
 
 static int64_t step_of(const run *r) { return r->x.progress.step; }
@@ -252,6 +254,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     show_rank(r);
     TRY(report_open(&r->step_times, r->x.ranks->world));
     TRY(report_open(&r->rank_times, r->x.ranks->world));
+    TRY(redeal_open(&r->lanes, &r->x));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r, at), r->x.s));
     if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
@@ -274,6 +277,7 @@ static void leave_world(run *r) {
     monitor_close(&r->m);
     report_close(&r->step_times);
     report_close(&r->rank_times);
+    redeal_close(&r->lanes);
     power_close(&r->power);
     speed_close(&r->speed);
     session_leave(&r->x);
@@ -386,6 +390,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
     report_add(&r->step_times, s->reports);
     report_add(&r->rank_times, s->reports);
+    redeal_add(&r->lanes, &r->x, s->reports);
     rank_summary times = logged && world > 1 ? report_take(&r->step_times, r->x.state.reduce) : (rank_summary){0};
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
     bool timed = report_is_timed(s->reports, world);
@@ -583,7 +588,8 @@ static err_t compare_ranks(run *r, bool *back) {
 static bool must_drain(const run *r) {
     bool last = step_of(r) == r->x.cfg->run.steps;
     return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(step_of(r), r->x.cfg->log.hash_every) ||
-           eval_or_sample_is_due(r, last) || save_is_due(r) || snapshot_is_due(r);
+           eval_or_sample_is_due(r, last) || save_is_due(r) || snapshot_is_due(r) ||
+           redeal_is_due(&r->lanes, step_of(r));
 }
 
 static err_t collect_step(run *r, step_wish *wish) {
@@ -617,6 +623,14 @@ static err_t advance(run *r, step_wish *wish) {
     int most = must_drain(r) ? 0 : 1;
     while (r->x.runner.uncollected > (*wish || r->bad.gave_up ? 0 : most)) TRY(collect_step(r, wish));
     return compare_plans(r);
+}
+
+static err_t balance_lanes(run *r) {
+    bool moved;
+    if (!redeal_is_due(&r->lanes, step_of(r)) || step_of(r) == r->x.cfg->run.steps) return ERR_OK;
+    TRY(redeal_now(&r->lanes, &r->x, &r->m, &moved));
+    if (moved) report_redealt(&r->step_times), report_redealt(&r->rank_times);
+    return ERR_OK;
 }
 
 // Data that can't be read ends the run, but only after the weights of the last step are saved. The failed step has
@@ -682,6 +696,7 @@ static err_t run_steps(run *r) {
         if (wish == STEP_STOP) return say_stopped(r);
         if (wish == STEP_TURN) return turn(r);
         if (snapshot_is_due(r) && step_of(r) < c->run.steps) TRY(take_snapshot(r));
+        TRY(balance_lanes(r));
     }
     return ERR_OK;
 }

@@ -49,7 +49,7 @@ static const setting first_keys[] = {
     WORD(run, resume, LAYOUT, "auto", RESUME_WORDS(WORD_TEXT) + 1, "",
          "`never` refuses a checkpoint, `must` to start without; `other-bits` takes one of other bits"),
     TEXT(run, faults, LOCAL, "", 0, "",
-         "rehearse failures: write@3 (point@first[xcount][:rank]; read write sync rename flip slow unit lie nan)"),
+         "rehearse failures: write@3 (point@first[xcount][:rank]; read write sync rename flip slow unit lie nan drag twice)"),
 
     WORD(device, backend, LOCAL, "auto", DEVICE_WORDS(WORD_TEXT) + 1, "device kind", "where to compute; auto takes a GPU if there is one"),
     INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",

@@ -3,11 +3,13 @@
 // device can (trainer/step/recorded.h); all else action by action.
 #include "trainer/step/executor.h"
 
+#include "base/clock.h"
 #include "model/slices.h"
 #include "trainer/step/finish.h"
 #include "trainer/step/tied.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 // The step under way.
@@ -15,6 +17,7 @@ typedef struct run {
     step_runner *r;
     loader *data;
     int64_t step;
+    double began;            // when the micro-batch's samples were here
     const action *recorded;  // the first of those that are queued as a whole
 } run;
 
@@ -75,6 +78,7 @@ static err_t load(run *x, const action *a) {
     if (!p->works) return ERR_OK;
     // ranks that share its layers go on and wait for it, so it computes with zeros; the step is void
     if (failed) p->b = (batch){.step = x->step};
+    x->began = clock_now();
     TRY(inputs_bring(in, &p->b));
     return stopwatch_end(watch, SPAN_DATA, r->s);
 }
@@ -167,6 +171,18 @@ static err_t store_losses(step_runner *r, const action *a) {
     if (!step_weighs(r)) return ERR_OK;
     return stream_copy(r->s, (double *)x->sample_counts.data + first, x->micro_counts.data,
                        tensor_bytes(&x->micro_counts));
+}
+
+static void doze(double s) {
+    struct timespec t = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
+    nanosleep(&t, NULL);
+}
+
+// A rank that is slower than it is, for tests of what is done about that. Where the last block is.
+static void be_slow(const run *x) {
+    fault_list *f = x->r->faults;
+    if (fault_hit(f, FAULT_DRAG)) doze(1e-3 * FAULT_DRAG_MS);
+    if (fault_hit(f, FAULT_TWICE)) doze(clock_now() - x->began);
 }
 
 // --- what goes between stages ----------------------------------------------------------------------------------------
@@ -262,7 +278,7 @@ static err_t run_action(run *x, const action *a) {
     case ACTION_COPY: return copy_output(r, a);
     case ACTION_MEANS: return queue_means(r, a);
     case ACTION_ADD: return parallel_add(p, a->bucket, a->buffer, a->from);
-    case ACTION_LOSSES: return store_losses(r, a);
+    case ACTION_LOSSES: be_slow(x); return store_losses(r, a);
     case ACTION_REDUCE: return parallel_reduce(p, a->bucket, a->turn);
     case ACTION_SETTLE: return parallel_settle(p);
     case ACTION_TIE_GRADIENTS: return tie_gradients(r);

@@ -123,6 +123,20 @@ err_t stages_open(stages *x, const model *net, const stage_options *o) {
     return number_inputs(x);
 }
 
+err_t stages_deal(stages *x, int64_t micros) {
+    stages next = *x;
+    next.pipe.micros = (int)micros, next.table = (unit_table){0}, next.input_slots = 0;
+    next.input_slot = calloc((size_t)micros + 1, sizeof *next.input_slot);
+    err_t rc = next.input_slot ? pipeline_units(&next.pipe, next.rank, &next.table)
+                               : err_set(ERR_INTERNAL, "no memory for %" PRId64 " micro-batches", micros);
+    if (rc == ERR_OK) number_slots(&next), rc = number_inputs(&next);
+    stages *old = rc == ERR_OK ? x : &next;
+    unit_table_free(&old->table);
+    free(old->input_slot);
+    if (rc == ERR_OK) *x = next;
+    return rc;
+}
+
 void stages_close(stages *x) {
     unit_table_free(&x->table);
     free(x->cut), free(x->chunk), free(x->slots), free(x->input_slot);

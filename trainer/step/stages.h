@@ -29,6 +29,9 @@ typedef struct stages {
 err_t stages_open(stages *x, const model *net, const stage_options *o);
 void stages_close(stages *x);
 
+// One rank, which has all blocks: from now on it runs so many micro-batches.
+err_t stages_deal(stages *x, int64_t micros);
+
 // Chunk c of this rank: its stage, and the stage's first and last block.
 static inline int stages_of(const stages *x, int c) { return pipeline_stage_of(&x->pipe, x->rank, c); }
 

@@ -164,6 +164,24 @@ static bool wants_recordings(const step_runner *r) {
     return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !step_shares(r);
 }
 
+// Each is made in the first steps that run it.
+static err_t open_recordings(step_runner *r) {
+    if (!wants_recordings(r)) return ERR_OK;
+    return recorded_open(&r->recorded, r->actions.recordings, r->inputs.spare < 0 ? 1 : r->inputs.slots);
+}
+
+err_t step_deal(step_runner *r) {
+    action_layout l = executor_layout(r);
+    TRY(parallel_wait(&r->together));
+    TRY(stream_wait(r->s));
+    recorded_close(&r->recorded);
+    finish_close(r);
+    finish_open(r);
+    action_list_free(&r->actions);
+    TRY(action_step(&l, r->state->ranks->rank, &r->actions));
+    return open_recordings(r);
+}
+
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
     TRY(arena_commit(&r->staging));
@@ -171,9 +189,7 @@ err_t step_commit(step_runner *r) {
     flow_link(&r->flow);
     TRY(inputs_commit(&r->inputs, r->dev, r->s));
     TRY(results_commit(&r->results, r->dev));
-    // each recording is made in the first steps that run it
-    if (wants_recordings(r))
-        TRY(recorded_open(&r->recorded, r->actions.recordings, r->inputs.spare < 0 ? 1 : r->inputs.slots));
+    TRY(open_recordings(r));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     if (step_runs_ahead(r)) r->merge.watch = r->swap.at.watch = &r->together.watch;
     return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),

@@ -30,6 +30,10 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
                 train_state *state);
 err_t step_commit(step_runner *r);
 
+// Between two steps, when none is queued: the lanes were dealt anew (state_deal, stages_deal), so this rank's list is
+// made again, and what was recorded of the old one is dropped.
+err_t step_deal(step_runner *r);
+
 // From now on this rank shows on the board which operation of a step it is at. Call it after step_commit.
 void step_show(step_runner *r, board_rank *board);
 void step_close(step_runner *r);

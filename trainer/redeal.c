@@ -1,0 +1,79 @@
+// trainer/redeal.c: see trainer/redeal.h.
+#include "trainer/redeal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEAL_TEXT = 96 };
+
+err_t redeal_open(redeal *x, const session *of) {
+    int ranks = of->shape.data;
+    *x = (redeal){0};
+    if (of->cfg->parallel.balance != BALANCE_AUTO || ranks < 2) return ERR_OK;
+    int64_t *deal = calloc((size_t)ranks, sizeof *deal);
+    x->ms = calloc((size_t)ranks, sizeof *x->ms);
+    if (!deal || !x->ms) return free(deal), err_set(ERR_INTERNAL, "no memory for the times of %d ranks", ranks);
+    for (int k = 0; k < ranks; k++) deal[k] = reduce_lane_count(of->state.reduce, k);
+    err_t rc = balance_open(&x->b, ranks, of->cfg->resolved.lanes, deal);
+    free(deal);
+    return rc;
+}
+
+void redeal_close(redeal *x) {
+    balance_close(&x->b);
+    free(x->ms);
+    *x = (redeal){0};
+}
+
+// Ranks that share layers run the same lanes, and wait for the slowest of them.
+void redeal_add(redeal *x, const session *of, const double *reports) {
+    int world = of->ranks->world;
+    if (!x->ms || !report_is_timed(reports, world)) return;
+    memset(x->ms, 0, (size_t)x->b.ranks * sizeof *x->ms);
+    for (int k = 0; k < world; k++) {
+        double ms = reports[k * REPORT_ITEMS + REPORT_COMPUTE_MS], *most = &x->ms[grid_at(&of->shape, k).data];
+        if (ms > *most) *most = ms;
+    }
+    balance_add(&x->b, x->ms);
+}
+
+bool redeal_is_due(const redeal *x, int64_t step) { return x->ms && step % BALANCE_STEPS == 0; }
+
+// Of the ranks with these lanes the first one.
+static const char *who_is(const session *of, int data, char name[COMM_NAME]) {
+    return comm_rank_text(of->ranks, grid_rank(&of->shape, (grid_place){.data = data}), name);
+}
+
+static void log_deal(const redeal *x, const session *of, monitor *m, const balance_choice *c) {
+    char who[COMM_NAME], from[DEAL_TEXT], to[DEAL_TEXT], text[4 * DEAL_TEXT + COMM_NAME];
+    snprintf(text, sizeof text,
+             "lanes %s become %s: %s takes %.1f ms for a lane, the median rank %.1f ms; the longest computes %.1f ms a "
+             "step, and then about %.1f ms",
+             balance_text(x->b.deal, x->b.ranks, from, sizeof from),
+             balance_text(x->b.wanted, x->b.ranks, to, sizeof to), who_is(of, c->slowest, who), c->slowest_ms,
+             c->median_ms, c->now_ms, c->then_ms);
+    monitor_event(m, "balance", of->progress.step, text);
+}
+
+static void log_slow(const session *of, monitor *m, const balance_choice *c) {
+    char who[COMM_NAME], text[256 + COMM_NAME];
+    snprintf(text, sizeof text,
+             "%s stays %.1f times as slow as the median rank: %.1f ms for a lane, over the last %d steps; look for a "
+             "hot or shared processor there, or run without it",
+             who_is(of, c->slowest, who), c->slowest_ms / c->median_ms, c->slowest_ms,
+             BALANCE_SLOW_WINDOWS * BALANCE_STEPS);
+    monitor_event(m, "slow", of->progress.step, text);
+}
+
+err_t redeal_now(redeal *x, session *of, monitor *m, bool *moved) {
+    balance_choice c = balance_judge(&x->b);
+    *moved = c.moves;
+    if (c.names) log_slow(of, m, &c);
+    if (!c.moves) return ERR_OK;
+    log_deal(x, of, m, &c);
+    balance_take(&x->b);
+    TRY(session_settle(of));
+    return session_deal(of, x->b.deal);
+}

@@ -1,0 +1,28 @@
+// trainer/redeal.h: [parallel] balance = auto inside a run: gathers what the ranks report of each step, and between two
+// steps deals the lanes anew where trainer/balance.h says so. Each decision is logged as an event, with its reason.
+#ifndef TRAINER_REDEAL_H
+#define TRAINER_REDEAL_H
+
+#include "trainer/balance.h"
+#include "trainer/log/monitor.h"
+#include "trainer/session.h"
+
+typedef struct redeal {
+    balance b;
+    double *ms;  // [data] of one step; NULL: the lanes stay as they are
+} redeal;
+
+// For a world that has just been entered.
+err_t redeal_open(redeal *x, const session *of);
+void redeal_close(redeal *x);
+
+// A collected step's reports.
+void redeal_add(redeal *x, const session *of, const double *reports);
+
+// Must the queue drain after this step, because the lanes may be dealt anew?
+bool redeal_is_due(const redeal *x, int64_t step);
+
+// Between two steps, when none is queued. Collective. moved (=) the ranks have other lanes now.
+err_t redeal_now(redeal *x, session *of, monitor *m, bool *moved);
+
+#endif
