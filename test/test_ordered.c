@@ -126,6 +126,85 @@ static void owners_keep_as_few_buffers_as_there_are_sums(void **state) {
         }
 }
 
+// What a world is planned for is enough for any deal in it, and not more than some deal needs.
+static void the_worst_range_and_the_worst_deal_are_known(void **state) {
+    (void)state;
+    for (int lanes = 1; lanes <= 64; lanes *= 2)
+        for (int once = 0; once <= 1; once++) {
+            int most = 0;
+            for (int first = 0; first < lanes; first++)
+                for (int count = 1; first + count <= lanes; count++) {
+                    int n = lane_counter_buffers(first, count, once);
+                    most = n > most ? n : most;
+                }
+            assert_int_equal(lane_counter_most(lanes, once), most);
+        }
+    for (int lanes = 2; lanes <= 32; lanes *= 2)
+        for (int a = 0; a <= lanes; a++)
+            for (int b = a; b <= lanes; b++) {
+                int two = lane_counter_of(0, a, false).count + lane_counter_of(a, lanes - a, false).count,
+                    three = lane_counter_of(0, a, false).count + lane_counter_of(a, b - a, false).count +
+                            lane_counter_of(b, lanes - b, false).count;
+                assert_true(two <= lane_spans_most(lanes, 2) && three <= lane_spans_most(lanes, 3));
+            }
+}
+
+static int64_t lanes_run(const lane_table *t, int rank, bool *ran) {
+    int64_t n = lane_table_count(t, rank), before = -1;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t lane = lane_table_lane(t, rank, i);
+        assert_true(lane > before && lane < t->lanes && !ran[lane]);
+        ran[lane] = true, before = lane;
+    }
+    if (t->turns) assert_int_equal(lane_table_at(t, rank, n), -1);
+    return n;
+}
+
+// In turns the lanes of a turn follow each other, in order of rank.
+static void expect_turns(const lane_table *t) {
+    int64_t next = 0;
+    for (int64_t turn = 0; turn < lane_table_turns(t); turn++)
+        for (int k = 0; k < t->world; k++) {
+            int64_t lane = lane_table_at(t, k, turn);
+            if (lane >= 0) assert_int_equal(lane, next++);
+        }
+    assert_int_equal(next, t->lanes);
+}
+
+static uint32_t draw(uint32_t *seed) { return *seed = *seed * 1664525 + 1013904223, *seed >> 8; }
+
+static void every_lane_is_run_once_in_any_deal(void **state) {
+    (void)state;
+    uint32_t seed = 1;
+    for (int i = 0; i < 2000; i++) {
+        int world = 1 + (int)(draw(&seed) % 9), lanes = 1 << draw(&seed) % 7;
+        int64_t count[9] = {0}, sum = 0;
+        bool turns = i % 2, ran[64] = {0};
+        for (int l = 0; l < lanes; l++) count[draw(&seed) % (1 + draw(&seed) % (uint32_t)world)]++;
+        lane_table t = {lanes, world, turns, count};
+        for (int k = 0; k < world; k++) sum += lanes_run(&t, k, ran);
+        assert_int_equal(sum, lanes);
+        if (turns) expect_turns(&t);
+    }
+}
+
+// A list that says what holds without one changes nothing.
+static void the_equal_deal_is_the_one_without_a_list(void **state) {
+    (void)state;
+    for (int world = 1; world <= 9; world++)
+        for (int lanes = 1; lanes <= 64; lanes++)
+            for (int turns = 0; turns <= 1; turns++) {
+                lane_table plain = {lanes, world, turns, NULL}, listed = plain;
+                int64_t count[9];
+                for (int k = 0; k < world; k++) count[k] = lane_table_count(&plain, k);
+                listed.count = count;
+                assert_int_equal(lane_table_turns(&plain), lane_table_turns(&listed));
+                for (int k = 0; k < world; k++)
+                    for (int64_t l = 0; l < count[k]; l++)
+                        assert_int_equal(lane_table_lane(&plain, k, l), lane_table_lane(&listed, k, l));
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tree_is_the_balanced_one),
@@ -133,6 +212,9 @@ int main(void) {
         cmocka_unit_test(only_siblings_are_added),
         cmocka_unit_test(buffers_are_as_many_as_planned),
         cmocka_unit_test(owners_keep_as_few_buffers_as_there_are_sums),
+        cmocka_unit_test(the_worst_range_and_the_worst_deal_are_known),
+        cmocka_unit_test(every_lane_is_run_once_in_any_deal),
+        cmocka_unit_test(the_equal_deal_is_the_one_without_a_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,8 @@ typedef struct world {
     const char *more;
     int nodes, ranks[4];
     bool resumes;
-    int saves;  // the step after which it saves and ends, 0: none
+    int saves;     // the step after which it saves and ends, 0: none
+    bool redeals;  // before each step the lanes are dealt anew, before the last one as they were at first
 } world;
 
 static char secret_path[64];
@@ -140,6 +141,20 @@ static err_t answer(session *x, double asked[ASKED]) {
     return ERR_OK;
 }
 
+// One that all ranks draw.
+static err_t deal_anew(session *x) {
+    int64_t deal[RANKS_MOST] = {0}, step = x->progress.step;
+    int ranks = x->shape.data;
+    uint32_t seed = (uint32_t)step + 7;
+    for (int64_t i = 0; i < x->cfg->resolved.lanes; i++) {
+        seed = seed * 1664525 + 1013904223;
+        deal[(seed >> 8) % (uint32_t)ranks]++;
+    }
+    for (int k = 0; k < ranks && step == STEPS - 1; k++)
+        deal[k] = lane_deal_of(x->cfg->resolved.lanes, ranks, k, false).count;
+    return session_deal(x, deal);
+}
+
 static err_t measure(session *x, const world *w, finding *f) {
     step_result s;
     int64_t windows, last = w->saves ? w->saves : STEPS;
@@ -148,6 +163,7 @@ static err_t measure(session *x, const world *w, finding *f) {
     TRY(session_feed(x, STEPS));
     while (x->progress.step < last) {
         TRY(session_settle(x));
+        if (w->redeals) TRY(deal_anew(x));
         before = x->ranks->traffic;
         TRY(session_step(x, &s));
         TRY(session_settle(x));
@@ -434,6 +450,49 @@ static void any_number_of_nodes_gives_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// By hand: some ranks without lanes, nodes without lanes, ranges that cut every subtree. Each as much memory, and as
+// many bytes, as planned.
+static void any_deal_gives_the_same_bits(void **state) {
+    (void)state;
+    static const struct {
+        int nodes, ranks[4];
+        const char *deal;
+    } worlds[] = {{1, {4}, "4,2,1,1"},         {1, {3}, "1,0,7"},           {1, {2}, "0,8"},
+                  {2, {2, 2}, "0,0,3,5"},      {2, {1, 3}, "3,0,4,1"},      {3, {2, 1, 2}, "1,2,0,2,3"},
+                  {1, {8}, "0,3,0,0,1,0,4,0"}, {4, {1, 1, 1, 1}, "7,0,1,0"}};
+    char *dir = texts_dir(), name[64], more[128];
+    finding one = {.hash = ""};
+    try_world("one rank", dir, "", 1, (int[]){1}, &one);
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
+        for (int zero = 0; zero <= 3; zero++) {
+            if (i > 2 && zero % 2 != (int)i % 2) continue;
+            snprintf(name, sizeof name, "deal %s, zero %d", worlds[i].deal, zero);
+            snprintf(more, sizeof more, "[parallel]\nzero = %d\ndeal = %s\n", zero, worlds[i].deal);
+            try_world(name, dir, more, worlds[i].nodes, worlds[i].ranks, &one);
+        }
+    drop_dir(dir);
+}
+
+static void lanes_dealt_anew_between_steps_give_the_same_bits(void **state) {
+    (void)state;
+    static const struct {
+        int nodes, ranks[2];
+        const char *more;
+    } worlds[] = {{1, {4}, "zero = 0\n"},    {1, {3}, "zero = 1\n"}, {2, {2, 3}, "zero = 1\n"},
+                  {2, {3, 1}, "zero = 0\n"}, {1, {8}, "zero = 0\n"}, {1, {4}, "zero = 1\n[batch]\nmicro = 1\n"}};
+    char *dir = texts_dir(), more[128];
+    finding one = {.hash = ""}, smaller = {.hash = ""};
+    try_world("one rank", dir, "", 1, (int[]){1}, &one);
+    try_world("one rank, two micro-batches a lane", dir, "[batch]\nmicro = 1\n", 1, (int[]){1}, &smaller);
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        snprintf(more, sizeof more, "[parallel]\nbalance = auto\n%s", worlds[i].more);
+        world w = {.dir = dir, .more = more, .nodes = worlds[i].nodes, .redeals = true};
+        memcpy(w.ranks, worlds[i].ranks, sizeof worlds[i].ranks);
+        try_this(worlds[i].more, &w, strstr(more, "micro") ? &smaller : &one);
+    }
+    drop_dir(dir);
+}
+
 // Files know nothing of rows in memory.
 static void expect_saved_shapes(const char *dir) {
     char path[512];
@@ -518,6 +577,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(recomputation_does_not_matter),
         cmocka_unit_test(chunks_of_the_head_do_not_matter),
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),
+        cmocka_unit_test(any_deal_gives_the_same_bits),
+        cmocka_unit_test(lanes_dealt_anew_between_steps_give_the_same_bits),
         cmocka_unit_test(what_some_ranks_saved_others_continue),
         cmocka_unit_test(ranks_begin_from_a_file_as_one_does),
     };

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "model/slices.h"
+#include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
 #include "trainer/session.h"
 #include "trainer/step/sync.h"
@@ -263,14 +264,25 @@ static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool
         if (has[g]) print_group(out, "    ", name[g], p, world, g, messages);
 }
 
-// Lanes are not divided, so a rank with fewer lanes than another waits.
-static void print_lanes(FILE *out, const plan_rank *p, const grid *g, int64_t lanes) {
-    int64_t most = 0;
+// Of each of those that share the lanes, where they were dealt by hand.
+static void print_deal(FILE *out, const config *c, const plan_rank *p, const grid *g) {
+    if (*c->parallel.deal) fprintf(out, ", dealt");
+    for (int d = 0; *c->parallel.deal && d < g->data; d++)
+        fprintf(out, "%s%" PRId64, d ? "," : " ", p[grid_rank(g, (grid_place){.data = d})].lanes);
+}
+
+// Lanes are not divided, so a rank with fewer lanes than another waits, if it is as fast.
+static void print_lanes(FILE *out, const config *c, const plan_rank *p, const grid *g) {
+    int64_t most = 0, lanes = c->resolved.lanes;
     for (int k = 0; k < grid_world(g); k++) most = p[k].lanes > most ? p[k].lanes : most;
     // whose ranks have the same lanes
     const char *who = g->tensor * grid_context(g) > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";
-    fprintf(out, "lanes   %" PRId64 " on %d %s%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, g->data,
-            who, g->data == 1 ? "" : "s", most, 100 * (1 - (double)lanes / (double)(most * g->data)));
+    fprintf(out, "lanes   %" PRId64 " on %d %s%s", lanes, g->data, who, g->data == 1 ? "" : "s");
+    print_deal(out, c, p, g);
+    fprintf(out, ", at most %" PRId64 " each: %.1f %% of the time idle\n", most,
+            100 * (1 - (double)lanes / (double)(most * g->data)));
+    if (c->parallel.balance == BALANCE_AUTO && g->data > 1)
+        fprintf(out, "        and while it runs dealt by measured speed: memory is for any deal\n");
 }
 
 static void print_layout(FILE *out, const grid *g) {
@@ -282,8 +294,12 @@ static void print_layout(FILE *out, const grid *g) {
 
 // The largest share of lanes decides how long a step takes.
 static int64_t most_micros(const config *c, const grid *g) {
-    int64_t lanes = (c->resolved.lanes + g->data - 1) / g->data;
-    return lanes * (c->batch.global / c->resolved.lanes / c->batch.micro);
+    int64_t most = 0;
+    for (int d = 0; d < g->data; d++) {
+        int64_t micros = pipe_micros(c, g, d);
+        most = micros > most ? micros : most;
+    }
+    return most;
 }
 
 // A block without halves does both in the first one. The last block has its loss, all of which waits for backward.
@@ -485,7 +501,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const c
     fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes,
             who->nodes == 1 ? "" : "s", world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "",
             again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
-    print_lanes(out, p, &shape, c->resolved.lanes);
+    print_lanes(out, c, p, &shape);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, c, p, world);
     print_machine(out, who, p);

@@ -254,7 +254,7 @@ static err_t judge_deal(judge *j, int world) {
                         ROWS(ROW(parallel, deal), ROW(batch, lanes), counted_in(c), ROW(parallel, tensor),
                              ROW(parallel, pipeline), ROW(parallel, context)),
                         "deal = %.100s: expected %d whole number%s, one for each that shares the lanes, that add up to "
-                        "lanes = %" PRId64,
+                        "lanes = %" PRId64 "; without it all have as many lanes as the others, or one less",
                         c->parallel.deal, data, S(data), c->resolved.lanes);
 }
 
