@@ -15,15 +15,15 @@
 
 enum { ORDERED_LEVELS = 24, ORDERED_SPANS = 2 * ORDERED_LEVELS };
 
-// Which lanes a rank runs where all have as many, or the first ones one more: first, first + stride, ... `count` of them.
-// In ranges: each rank a contiguous one. In turns: lane t * world + r at turn t.
+// Which lanes a rank runs where all have as many, or some one more: first, first + stride, ... `count` of them. In
+// ranges: each rank a contiguous one. In turns: lane t * world + r at turn t.
 typedef struct lane_deal {
     int64_t first, count, stride;
 } lane_deal;
 lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns);
 
 // A deal in which ranks may have different numbers of lanes, or none. In ranges each rank has the lanes after those of
-// the ranks before it. In turns a rank with n lanes takes part in the first n turns, and a turn's lanes go to those that
+// the ranks before it. In turns a rank with n lanes takes part in the first n turns; a turn has lanes for those that
 // do, in order of rank. Of 8 lanes, dealt 4 2 0 2:
 //
 //   rank          0         1      2    3
