@@ -171,7 +171,7 @@ static void ranks_of_another_node(void **state) {
     (void)state;
     // clang-format off
     static const struct { const char *family; double first, more; } families[] = {
-        {"rank_step", 200, 1},                {"rank_operation_age_seconds", 2, 3},   {"rank_busy_processors", 1, 0.5},
+        {"rank_step", 200, 1}, {"rank_lanes", 7, 2},                {"rank_operation_age_seconds", 2, 3},   {"rank_busy_processors", 1, 0.5},
         {"process_resident_bytes", 3000, 7},  {"read_bytes_total", 4000, 9},          {"read_retries_total", 5, 2},
         {"read_median_seconds", 0.25, 1},     {"read_p99_seconds", 0.5, 1},           {"device_power_watts", 300, 5},
         {"device_power_limit_watts", 700, 6}, {"device_energy_joules_total", 80, 4},  {"device_temperature_celsius", 60, 2},
@@ -186,7 +186,8 @@ static void ranks_of_another_node(void **state) {
     for (int i = 0; i < 3; i++) {
         watch_rank *r = &rank[i];
         r->place.node = 2, r->place.rank = 8 + i;
-        r->step = 200 + i, r->what_s = 2 + 3 * i, r->cpu = 1 + 0.5 * i, r->resident = 3000 + 7 * i;
+        r->step = 200 + i, r->lanes = 7 + 2 * i, r->what_s = 2 + 3 * i, r->cpu = 1 + 0.5 * i,
+        r->resident = 3000 + 7 * i;
         r->read_bytes = 4000 + 9 * i, r->read_retries = 5 + 2 * i, r->read_p50_ms = 250 + 1000 * i,
         r->read_p99_ms = 500 + 1000 * i;
         r->sensors =
@@ -256,8 +257,8 @@ static void widest(watch_rank *rank, watch_state *s, int locals) {
             r->utilisation = r->limit_watts = -1.23456789012345e-123;
         r->read_p50_ms = r->read_p99_ms = -1.23456789012345e-123;
         for (int p = 0; p < BOARD_PHASES; p++) r->in_phase_s[p] = -1.23456789012345e-123;
-        r->step = r->resident = r->device_used = r->device_total = r->device_planned = r->read_bytes = r->read_retries =
-            INT64_MAX;
+        r->step = r->resident = r->lanes = r->device_used = r->device_total = r->device_planned = r->read_bytes =
+            r->read_retries = INT64_MAX;
     }
 }
 

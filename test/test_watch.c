@@ -321,7 +321,7 @@ static void each_rank_of_the_board(void **state) {
         for (int p = 0; p < BOARD_PHASES; p++) atomic_store(&r->in_phase_ns[p], (int64_t)(1 + p + 10 * i) * 1000000000);
         atomic_store(&r->phase_ns, (int64_t)(1e9 * (now - 100 - i)));
         atomic_store(&r->since_ns, (int64_t)(1e9 * (now - 50 - i)));
-        atomic_store(&r->device_bytes, 30 + i);
+        atomic_store(&r->device_bytes, 30 + i), atomic_store(&r->lanes, 80 + i);
         atomic_store(&r->read_bytes, 40 + i), atomic_store(&r->read_retries, 50 + i);
         atomic_store(&r->read_p50_ns, 60000000 + i), atomic_store(&r->read_p99_ns, 70000000 + i);
     }
@@ -340,7 +340,8 @@ static void each_rank_of_the_board(void **state) {
             assert_true(fabs(r->what_s - 50 - i) < 1e-3 && fabs(r->phase_s - 100 - i) < 1e-3);
             for (int p = 0; p < BOARD_PHASES; p++)
                 assert_true(fabs(r->in_phase_s[p] - (1 + p + 10 * i) - (p == (int)phase ? 100 + i : 0)) < 1e-3);
-            assert_true(r->device_planned == 30 + i && r->read_bytes == 40 + i && r->read_retries == 50 + i);
+            assert_true(r->lanes == 80 + i && r->device_planned == 30 + i && r->read_bytes == 40 + i &&
+                        r->read_retries == 50 + i);
             assert_true(near(r->read_p50_ms, 60 + 1e-6 * i) && near(r->read_p99_ms, 70 + 1e-6 * i));
         }
         assert_true(!s->rank[0].beside && s->rank[0].beside_s == 0);

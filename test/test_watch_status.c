@@ -32,6 +32,7 @@ static watch_state made_state(watch_rank *rank) {
                          .device_used = 2000000,
                          .device_total = 3000000,
                          .device_planned = 1500000,
+                         .lanes = 9,
                          .limit_watts = NAN,
                          .median_watts = 310,
                          .read_p50_ms = 0.5,
@@ -161,9 +162,9 @@ static void status_of_several(void **state) {
     (void)state;
     watch_rank rank[3];
     watch_state s = made_state(&rank[0]);
-    static const char *const whole[] = {"rank",         "local",          "pid",         "number",
-                                        "step",         "beside_number",  "resident",    "device_used",
-                                        "device_total", "device_planned", "read_retries"};
+    static const char *const whole[] = {"rank",         "local",          "pid",          "number",
+                                        "step",         "beside_number",  "resident",     "device_used",
+                                        "device_total", "device_planned", "read_retries", "lanes"};
     static const char *const real[] = {
         "doing_s", "phase_s", "beside_s",    "cpu",         "watts",       "median_watts", "limit_watts",
         "celsius", "mhz",     "utilisation", "low_watts_s", "read_p50_ms", "read_p99_ms",  "read_bytes_per_s"};
@@ -177,7 +178,8 @@ static void status_of_several(void **state) {
             snprintf(r->place.role, sizeof r->place.role, ", stage %d", i);
         snprintf(r->device, sizeof r->device, "device %d", i), snprintf(r->uuid, sizeof r->uuid, "uuid %d", i);
         r->pid = (int)k + 2, r->number = k + 3, r->step = k + 4, r->beside_number = k + 5, r->resident = k + 6;
-        r->device_used = k + 7, r->device_total = k + 8, r->device_planned = k + 9, r->read_retries = k + 10;
+        r->device_used = k + 7, r->device_total = k + 8, r->device_planned = k + 9, r->read_retries = k + 10,
+        r->lanes = k + 11;
         r->what_s = n + 0.5, r->phase_s = n + 1.5, r->beside_s = n + 2.5, r->cpu = n + 3, r->sensors.watts = n + 4,
         r->median_watts = n + 5;
         r->limit_watts = n + 6, r->sensors.celsius = n + 7, r->sensors.mhz = n + 8, r->utilisation = n + 9,

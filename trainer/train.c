@@ -219,10 +219,16 @@ static err_t open_directory(run *r) {
     return monitor_open(&r->m, &(log_setup){.dir = r->x.dir, .c = &only_events, .quiet = r->x.ranks->rank != 0});
 }
 
+static void show_lanes(run *r) {
+    const train_state *t = &r->x.state;
+    if (r->mine) atomic_store(&r->mine->lanes, reduce_lane_count(t->reduce, t->ranks->rank));
+}
+
 static void show_rank(run *r) {
     const session *x = &r->x;
     if (!r->mine) return;
     board_name_device(r->mine, device_about(x->dev)->bus_id);
+    show_lanes(r);
     atomic_store(&r->mine->device_bytes, (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes));
     step_show(&r->x.runner, r->mine);
 }
@@ -629,7 +635,9 @@ static err_t balance_lanes(run *r) {
     bool moved;
     if (!redeal_is_due(&r->lanes, step_of(r)) || step_of(r) == r->x.cfg->run.steps) return ERR_OK;
     TRY(redeal_now(&r->lanes, &r->x, &r->m, &moved));
-    if (moved) report_redealt(&r->step_times), report_redealt(&r->rank_times);
+    if (!moved) return ERR_OK;
+    report_redealt(&r->step_times), report_redealt(&r->rank_times);
+    show_lanes(r);
     return ERR_OK;
 }
 

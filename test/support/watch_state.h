@@ -28,6 +28,7 @@ static inline watch_rank state_rank(int local) {
         .device_used = 6000000000,
         .device_total = 85899345920,
         .device_planned = 5368709120,
+        .lanes = 8,
         .median_watts = 500,
         .limit_watts = 700,
         .read_p50_ms = 1.5,
@@ -106,7 +107,7 @@ static inline watch_state state_make_bare(watch_rank *rank) {
     rank->sensors = (device_sensors){NAN, NAN, NAN, NAN, LIMITED_UNKNOWN};
     rank->utilisation = rank->limit_watts = rank->median_watts = rank->cpu = rank->read_p50_ms = rank->read_p99_ms =
         NAN;
-    rank->device_used = rank->device_total = rank->device_planned = rank->resident = rank->read_bytes =
+    rank->lanes = rank->device_used = rank->device_total = rank->device_planned = rank->resident = rank->read_bytes =
         rank->read_retries = -1;
     s.disk_free = s.disk_total = -1;
     s.disk_read_per_s = s.disk_written_per_s = NAN;

@@ -177,6 +177,7 @@ static double rank_operation_s(const watch_rank *r) { return r->what_s; }
 static double rank_cpu(const watch_rank *r) { return r->cpu; }
 static double rank_resident(const watch_rank *r) { return known(r->resident); }
 static double rank_read_bytes(const watch_rank *r) { return known(r->read_bytes); }
+static double rank_lanes(const watch_rank *r) { return known(r->lanes); }
 static double rank_read_retries(const watch_rank *r) { return known(r->read_retries); }
 static double rank_read_p50(const watch_rank *r) { return r->read_p50_ms / 1e3; }
 static double rank_read_p99(const watch_rank *r) { return r->read_p99_ms / 1e3; }
@@ -195,6 +196,7 @@ static void put_phases(text *w, const watch_state *s) {
 static void put_ranks(text *w, const watch_state *s) {
     put_phases(w, s);
     of_ranks(w, s, (family){"rank_step", "gauge", "Step that a rank works at.", false}, rank_step);
+    of_ranks(w, s, (family){"rank_lanes", "gauge", "Lanes of a step that a rank runs.", false}, rank_lanes);
     of_ranks(w, s,
              (family){"rank_operation_age_seconds", "gauge", "For how long a rank has been at its present operation.",
                       false},

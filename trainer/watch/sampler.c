@@ -158,7 +158,7 @@ static void look_at_board(watch_rank *r, const board_rank *b, rank_memory *m, do
     r->beside_s = r->beside ? since(now, GET(b->beside_ns)) : 0;
     for (int p = 0; p < BOARD_PHASES; p++) r->in_phase_s[p] = 1e-9 * (double)GET(b->in_phase_ns[p]);
     r->in_phase_s[r->phase] += r->phase_s;
-    r->device_planned = GET(b->device_bytes);
+    r->device_planned = GET(b->device_bytes), r->lanes = GET(b->lanes);
     r->read_bytes = GET(b->read_bytes), r->read_retries = GET(b->read_retries);
     r->read_p50_ms = ms_of(GET(b->read_p50_ns)), r->read_p99_ms = ms_of(GET(b->read_p99_ns));
     r->read_bytes_per_s = rate(r->read_bytes, m->loaded, seconds);

@@ -30,6 +30,7 @@ typedef struct watch_rank {
     int64_t resident;                                   // bytes of memory
     device_sensors sensors;                             // of its device; of CPUs only where local is 0
     double utilisation;                                 // of its device, 0 to 1
+    int64_t lanes;                                      // that it runs in a step
     int64_t device_used, device_total, device_planned;  // bytes
     double limit_watts;                                 // its device's power cap
     double median_watts;                                // of the seconds in which steps went on, the last 1024

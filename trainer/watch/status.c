@@ -122,6 +122,21 @@ static void put_power(page *p, const facts *f) {
     say(p, "power", 1);
 }
 
+// Of the ranks here, where they have different numbers of them.
+static void put_lanes(page *p, const facts *f) {
+    const json_t *ranks = json_object_get(f->status, "ranks");
+    int64_t first = rundir_whole(json_array_get(ranks, 0), "lanes", -1);
+    bool differ = false;
+    for (size_t i = 1; f->fresh && i < json_array_size(ranks); i++)
+        differ |= rundir_whole(json_array_get(ranks, i), "lanes", -1) != first;
+    if (!differ) return;
+    text *t = begin(p);
+    for (size_t i = 0; i < json_array_size(ranks); i++)
+        text_put(t, "%s%" PRId64, i ? " " : "", rundir_whole(json_array_get(ranks, i), "lanes", -1));
+    text_put(t, " of the ranks here");
+    say(p, "lanes", 1);
+}
+
 static void put_speed(page *p, const facts *f, const verdict *v) {
     char speed[48], age[FACTS_AGE], when[32];
     if (isnan(f->loss) && isnan(f->rate)) return;
@@ -217,6 +232,7 @@ static void write_text(const facts *f, const verdict *v, FILE *out) {
     put_suspect(&p, v);
     put_speed(&p, f, v);
     put_power(&p, f);
+    put_lanes(&p, f);
     put_saved(&p, f, v);
     put_restarts(&p, f);
     put_heals(&p, f);

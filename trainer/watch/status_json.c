@@ -106,6 +106,7 @@ static void put_rank(text *t, const watch_rank *r) {
     text_word(t, "doing", r->what);
     text_whole(t, "number", r->number);
     text_whole(t, "step", r->step);
+    text_whole(t, "lanes", r->lanes);
     text_real(t, "doing_s", r->what_s, 6);
     text_real(t, "phase_s", r->phase_s, 6);
     text_word(t, "beside", r->beside);
