@@ -233,7 +233,9 @@ static void ranks_have_a_mean_each(void **state) {
     static const int worlds[] = {1, 128, 130};
     static const char *const keys[] = {"compute_ms", "data_ms", "wait_ms", "before_ms", "after_ms", "tensor_ms"};
     double *sum = calloc(130 * REPORT_ITEMS, sizeof *sum);
+    int64_t lanes[130];
     assert_non_null(sum);
+    for (int i = 0; i < 130; i++) lanes[i] = i % 5;
     for (int i = 0; i < 130 * REPORT_ITEMS; i++)
         sum[i] = 4 * (i / REPORT_ITEMS + (i % REPORT_ITEMS - REPORT_COMPUTE_MS) / 8.0);
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
@@ -245,7 +247,7 @@ static void ranks_have_a_mean_each(void **state) {
         snprintf(dir, sizeof dir, "%s/ranks", r.c.run.dir);
         OK(io_mkdirs(dir));
         OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}));
-        monitor_log(&m, &(record){RECORD_RANKS, .ranks = {.step = 100, .steps = 4, .world = worlds[w], .sum = sum}});
+        monitor_log(&m, &(record){RECORD_RANKS, .ranks = {100, 4, worlds[w], sum, w ? lanes : NULL}});
         monitor_close(&m);
         json_t *lines = read_records(&r.c, "log.jsonl", "ranks");
         assert_int_equal(json_array_size(lines), worlds[w] > 128 ? 2 : 1);
@@ -253,6 +255,8 @@ static void ranks_have_a_mean_each(void **state) {
             const json_t *line = json_array_get(lines, (size_t)k / 128);
             assert_true(real_of(line, "step") == 100 && real_of(line, "steps") == 4);
             if (k >= 128) assert_true(real_of(line, "first") == 128);
+            const json_t *dealt = json_object_get(line, "lanes");
+            assert_true(w ? json_integer_value(json_array_get(dealt, (size_t)k % 128)) == k % 5 : dealt == NULL);
             for (int i = 0; i < 6; i++) {
                 const json_t *all = json_object_get(line, keys[i]);
                 assert_int_equal(json_array_size(all), k < 128 ? (worlds[w] < 128 ? worlds[w] : 128) : worlds[w] - 128);

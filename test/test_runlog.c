@@ -339,6 +339,7 @@ static void alike(void **state) {
         {"[batch]\nlanes = 5\n[parallel]\ntensor = 2\nzero = 2\n", "30,30,20,20"},
         {"[batch]\nlanes = 3\n[parallel]\npipeline = 2\ncontext = 2\ntensor = 2\nzero = 2\n",
          "20,20,20,20,10,10,10,10,40,40,40,40,20,20,20,20"},
+        {"[batch]\nlanes = 8\n", "20,40,10,10],\"lanes\":[2,4,1,1"},    // dealt otherwise: the record says how
         {"[batch]\nlanes = 3\n[parallel]\ntensor = 2\n", "10,10,10"}};  // ranks are missing: nothing is known of lanes
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

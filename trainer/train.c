@@ -365,7 +365,8 @@ static void name_straggler(run *r, int64_t step, const rank_summary *t) {
 static void log_ranks(run *r, int64_t step) {
     rank_report *x = &r->rank_times;
     if (!due(step, r->x.cfg->log.ranks_every)) return;
-    const ranks_record said = {.step = step, .steps = x->steps, .world = x->world, .sum = x->sum};
+    const int64_t *lanes = report_lanes(x, r->x.state.reduce);
+    const ranks_record said = {.step = step, .steps = x->steps, .world = x->world, .sum = x->sum, .lanes = lanes};
     if (x->steps) monitor_log(&r->m, &(record){RECORD_RANKS, .ranks = said});
     report_clear(x);
 }

@@ -171,6 +171,13 @@ static void put_means(text *j, const char *key, const ranks_record *r, int item,
     text_put(j, "]");
 }
 
+static void put_lanes(text *j, const ranks_record *r, int first, int end) {
+    if (!r->lanes) return;
+    text_put(j, ",\"lanes\":");
+    for (int k = first; k < end; k++) text_put(j, "%c%" PRId64, k == first ? '[' : ',', r->lanes[k]);
+    text_put(j, "]");
+}
+
 static err_t append_ranks(jsonl *l, const ranks_record *r, int first, int end) {
     char line[JSON_LINE];
     text j = json_line(line);
@@ -182,11 +189,12 @@ static err_t append_ranks(jsonl *l, const ranks_record *r, int first, int end) {
     put_means(&j, "before_ms", r, REPORT_BEFORE_MS, first, end);
     put_means(&j, "after_ms", r, REPORT_AFTER_MS, first, end);
     put_means(&j, "tensor_ms", r, REPORT_TENSOR_MS, first, end);
+    put_lanes(&j, r, first, end);
     return append(l, &j);
 }
 
 // {"t":"ranks","step":100,"steps":99,"compute_ms":[a,b,...],...}: one number for each rank, its mean over the steps. A
-// larger run writes several lines for a step, each with its first rank.
+// larger run writes several lines for a step, each with its first rank. "lanes" only where they were dealt.
 static err_t take_ranks(void *self, const record *all) {
     enum { RANKS = 128 };
     const ranks_record *r = &all->ranks;

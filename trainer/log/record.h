@@ -80,7 +80,8 @@ typedef struct power_record {
 typedef struct ranks_record {
     int64_t step, steps;
     int world;
-    const double *sum;  // (world, REPORT_ITEMS)
+    const double *sum;     // (world, REPORT_ITEMS)
+    const int64_t *lanes;  // (world) of a step; NULL: as equal as they can be
 } ranks_record;
 
 // Something to be known later: "resume", "checkpoint_failed", "damaged", "stop" ... (gpu/gpu.h has an event_record().)

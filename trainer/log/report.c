@@ -13,12 +13,14 @@ err_t report_open(rank_report *r, int world) {
     r->sum = calloc((size_t)world * REPORT_ITEMS, sizeof *r->sum);
     r->per_lane = calloc(2 * (size_t)world, sizeof *r->per_lane);
     r->lately = calloc((size_t)world, sizeof *r->lately);
-    return r->sum && r->per_lane && r->lately ? ERR_OK
-                                              : err_set(ERR_INTERNAL, "no memory for the reports of %d ranks", world);
+    r->lanes = calloc((size_t)world, sizeof *r->lanes);
+    return r->sum && r->per_lane && r->lately && r->lanes
+               ? ERR_OK
+               : err_set(ERR_INTERNAL, "no memory for the reports of %d ranks", world);
 }
 
 void report_close(rank_report *r) {
-    free(r->sum), free(r->per_lane), free(r->lately);
+    free(r->sum), free(r->per_lane), free(r->lately), free(r->lanes);
     *r = (rank_report){0};
 }
 
@@ -97,6 +99,11 @@ static bool newly_slow(rank_report *x, const reducer *r) {
 void report_clear(rank_report *r) {
     memset(r->sum, 0, (size_t)r->world * REPORT_ITEMS * sizeof *r->sum);
     r->steps = 0;
+}
+
+const int64_t *report_lanes(rank_report *x, const reducer *r) {
+    for (int k = 0; k < x->world; k++) x->lanes[k] = reduce_lane_count(r, k % reduce_ranks(r));
+    return reduce_lanes(r)->count ? x->lanes : NULL;
 }
 
 void report_redealt(rank_report *r) {

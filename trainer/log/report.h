@@ -35,6 +35,7 @@ typedef struct rank_report {
     int64_t steps;
     double *sum;       // (world, REPORT_ITEMS)
     double *per_lane;  // (2, world) scratch
+    int64_t *lanes;    // (world) for report_lanes
     double *lately;    // (world) compute time of lately_steps, the steps since slowness was last judged
     int64_t lately_steps;
     bool warm;    // the first timed step, with its page faults, is over
@@ -64,6 +65,9 @@ void report_clear(rank_report *r);
 
 // From now on the ranks have other lanes: forgets the times that those of before took.
 void report_redealt(rank_report *r);
+
+// How many lanes each rank has, valid until the next call; NULL: as equal as they can be. r: as in report_take.
+const int64_t *report_lanes(rank_report *x, const reducer *r);
 
 // Summarises what was added since the last call, and starts again from zero. r: how many lanes each of the ranks runs
 // that have the same stage of a pipeline. They follow each other in order of rank, and are compared with each other

@@ -248,9 +248,10 @@ static grid grid_here(const runlog *r, int world) {
     return g;
 }
 
-// Lanes that a rank runs: in turns from ZeRO stage 2 on, else a range. Ranks that share layers, positions or a pipeline
-// run the same lanes.
+// Lanes that a rank runs, as the record says; NAN: none. Where it says nothing, in turns from ZeRO stage 2 on, else a
+// range. Ranks that share layers, positions or a pipeline run the same lanes.
 static double lanes_of(const runlog *r, const grid *g, int rank) {
+    if (rank < r->lane_count) return r->rank_lanes[rank] > 0 ? r->rank_lanes[rank] : NAN;
     if (g->data < 1) return 1;
     bool turns = whole_number(r, "parallel.zero", 0) >= 2;
     int64_t n = lane_deal_of(whole_number(r, "batch.lanes", 1), g->data, grid_at(g, rank).data, turns).count;
@@ -305,6 +306,7 @@ void runlog_flush_ranks(runlog *r) {
     if (world > r->world) r->world = world;
     const grid g = grid_here(r, world);
     for (int rank = 0; rank < world; rank++) r->rank_ms[rank] /= lanes_of(r, &g, rank);
+    r->lane_count = 0;
     for (int first = 0; first < world; first += each) {
         int n = 0;
         for (int rank = first; rank < first + each; rank++)
@@ -341,6 +343,7 @@ static void take_ranks(runlog *r, scan s) {
     for (bool more = scan_begin(&s, '{'); more && scan_key(&s, &key); more = scan_more(&s, '}')) {
         if (scan_is(&key, "compute_ms"))
             sheet_add(&r->steps, CURVE_R_COMPUTE, i, take_array(&s, r->rank_ms, from, &r->rank_count));
+        else if (scan_is(&key, "lanes")) take_array(&s, r->rank_lanes, from, &r->lane_count);
         else if (scan_is(&key, "data_ms")) sheet_add(&r->steps, CURVE_R_DATA, i, take_array(&s, NULL, 0, NULL));
         else if (scan_is(&key, "wait_ms")) sheet_add(&r->steps, CURVE_R_WAIT, i, take_array(&s, NULL, 0, NULL));
         else if (scan_is(&key, "before_ms")) before = take_array(&s, NULL, 0, NULL);

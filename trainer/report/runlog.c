@@ -47,8 +47,9 @@ err_t runlog_open(runlog **out, const char *dir) {
     TRY_GOTO(spread_open(&r->mfu), failed);
     r->setting = calloc(RUNLOG_SETTINGS, sizeof *r->setting);
     r->rank_ms = calloc(RUNLOG_RANKS, sizeof *r->rank_ms);
+    r->rank_lanes = calloc(RUNLOG_RANKS, sizeof *r->rank_lanes);
     r->chunk = malloc(RUNLOG_CHUNK);
-    if (!r->setting || !r->rank_ms || !r->chunk)
+    if (!r->setting || !r->rank_ms || !r->rank_lanes || !r->chunk)
         TRY_GOTO(err_set(ERR_INTERNAL, "no memory for the log of %s", dir), failed);
     TRY_GOTO(open_file(r, &r->log, "log.jsonl"), failed);
     TRY_GOTO(open_file(r, &r->events, "events.jsonl"), failed);
@@ -70,7 +71,7 @@ void runlog_close(runlog *r) {
     spread_close(&r->rate);
     spread_close(&r->mfu);
     free(r->setting);
-    free(r->rank_ms);
+    free(r->rank_ms), free(r->rank_lanes);
     free(r->chunk);
     free(r);
 }

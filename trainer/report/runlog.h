@@ -163,7 +163,9 @@ typedef struct runlog {
     runlog_device device[RUNLOG_DEVICES];
     int devices;
 
-    double *rank_ms;  // (RUNLOG_RANKS) of one ranks record, until its last line is read
+    double *rank_ms;     // (RUNLOG_RANKS) of one ranks record, until its last line is read
+    double *rank_lanes;  // (RUNLOG_RANKS) of it, for so many ranks; 0 of them: it does not say
+    int lane_count;
     int64_t rank_step;
     int rank_count;
     char *chunk;  // (RUNLOG_CHUNK) for the followers
