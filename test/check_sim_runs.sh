@@ -19,6 +19,20 @@ ranks() {
     dealt four 4 parallel.zero=3 precision.compute=fp16
 }
 
+# Lanes dealt by hand, and anew between two steps: what was recorded of the old deal is recorded again.
+deals() {
+    export SIM_SEED=3
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    dealt ranges 3 parallel.zero=1 parallel.deal=1,0,3
+    dealt turns 3 parallel.zero=3 parallel.deal=0,1,3 precision.compute=bf16
+    dealt pipes 4 parallel.pipeline=2 parallel.deal=3,1
+    steps=45
+    sed -i 's/^steps = 5/steps = 45/; s/^every = 5/every = 0/' base.ini
+    dealt speed 2 batch.global=8 batch.lanes=8 parallel.balance=auto "run.faults=drag@1x100000,twice@1x100000:1"
+    grep -q '"kind":"balance"' node0/runs/speed/events.jsonl || fail "the lanes did not move"
+    unset steps
+}
+
 # Pipelines: the schedules, alone and beside each other. A GPU queues steps ahead, and its links are streams.
 pipelines() {
     export SIM_SEED=6
@@ -663,6 +677,7 @@ page() {
 }
 
 try ranks
+try deals
 try pipelines
 try tensor
 try tensor_llama
