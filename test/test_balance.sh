@@ -2,8 +2,8 @@
 # test/test_balance.sh: lanes dealt by hand, and anew while a run goes on: the bits of one rank. How fast the ranks are
 # is made up of sleeping, 10 ms a micro-batch, and as long again on one of them.
 . test/support/runs.sh
-small="run.steps=45 device.threads=1 model.layers=1 parallel.slices=2 batch.global=16 batch.micro=1 batch.lanes=16 checkpoint.every=1000 \
-    checkpoint.keep_best=no eval.every=0 log.watch=no"
+small="run.steps=45 device.threads=1 model.layers=1 parallel.slices=2 batch.global=16 batch.micro=1 batch.lanes=16 \
+    checkpoint.every=1000 checkpoint.keep_best=no eval.every=0 log.watch=no"
 slow="run.faults=drag@1x1000000,twice@1x1000000:2"
 
 settings whole $small
@@ -44,6 +44,30 @@ after_a_loss() {
     event lost healed "was killed by signal 9 (Killed)"
 }
 
+# Fewer ranks have other lanes, and the lanes of those are dealt by speed again.
+in_a_narrower_world() {
+    settings narrow $small device.ranks=4 parallel.balance=auto cluster.elastic=yes snapshot.every=3 \
+        "run.faults=drag@1x1000000,twice@1x1000000:2,unit@100x1000:3"
+    expect 0 train narrow
+    same_steps whole narrow
+    same_state whole narrow
+    event narrow healed "so the run goes on without it"
+    event narrow balance "lanes 5,5,6 become"
+}
+
+# What a person sees of it; a rank with lanes after its speed is no straggler.
+shows_lanes() { "$bin" status runs/told | grep -q '^lanes  *[0-9]* [0-9]* [0-9]* [0-9]* of the ranks here$'; }
+is_told() {
+    settings told $(echo $small | sed 's/log.watch=no//; s/steps=45/steps=100000/') $slow device.ranks=4 \
+        parallel.balance=auto
+    start "$bin" base.ini told.ini
+    until_true 30 has_logged told 45
+    until_true 30 shows_lanes
+    [ "$(grep -c '"straggler","step":[3-9]' runs/told/events.jsonl)" -eq 0 ] || fail "it is named a straggler"
+    kill -TERM "$pid"
+    await 75
+}
+
 is_refused() {
     settings refused $small device.ranks=4 parallel.balance=auto "$1"
     expect 78 "$bin" check base.ini refused.ini
@@ -73,6 +97,8 @@ try in_slices
 try while_it_runs
 try while_it_runs_with_shards
 try after_a_loss
+try in_a_narrower_world
+try is_told
 try where_it_cannot_be
 try is_planned
 finish

@@ -8,9 +8,15 @@
 
 enum { DEAL_TEXT = 96 };
 
-err_t redeal_open(redeal *x, const session *of) {
+static void show(const redeal *x, const session *of) {
+    const train_state *t = &of->state;
+    if (x->mine) atomic_store(&x->mine->lanes, reduce_lane_count(t->reduce, t->ranks->rank));
+}
+
+err_t redeal_open(redeal *x, const session *of, board_rank *mine) {
     int ranks = of->shape.data;
-    *x = (redeal){0};
+    *x = (redeal){.mine = mine};
+    show(x, of);
     if (of->cfg->parallel.balance != BALANCE_AUTO || ranks < 2) return ERR_OK;
     int64_t *deal = calloc((size_t)ranks, sizeof *deal);
     x->ms = calloc((size_t)ranks, sizeof *x->ms);
@@ -68,12 +74,16 @@ static void log_slow(const session *of, monitor *m, const balance_choice *c) {
 }
 
 err_t redeal_now(redeal *x, session *of, monitor *m, bool *moved) {
+    *moved = false;
+    if (!redeal_is_due(x, of->progress.step)) return ERR_OK;
     balance_choice c = balance_judge(&x->b);
     *moved = c.moves;
+    x->moved |= c.moves;
     if (c.names) log_slow(of, m, &c);
     if (!c.moves) return ERR_OK;
     log_deal(x, of, m, &c);
     balance_take(&x->b);
-    TRY(session_settle(of));
-    return session_deal(of, x->b.deal);
+    TRY(session_deal(of, x->b.deal));
+    show(x, of);
+    return ERR_OK;
 }

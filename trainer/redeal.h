@@ -9,11 +9,13 @@
 
 typedef struct redeal {
     balance b;
-    double *ms;  // [data] of one step; NULL: the lanes stay as they are
+    double *ms;        // [data] of one step; NULL: the lanes stay as they are
+    bool moved;        // the deal is no longer that of the world's beginning
+    board_rank *mine;  // where this rank shows how many it has; NULL: nowhere
 } redeal;
 
 // For a world that has just been entered.
-err_t redeal_open(redeal *x, const session *of);
+err_t redeal_open(redeal *x, const session *of, board_rank *mine);
 void redeal_close(redeal *x);
 
 // A collected step's reports.
@@ -22,7 +24,7 @@ void redeal_add(redeal *x, const session *of, const double *reports);
 // Must the queue drain after this step, because the lanes may be dealt anew?
 bool redeal_is_due(const redeal *x, int64_t step);
 
-// Between two steps, when none is queued. Collective. moved (=) the ranks have other lanes now.
+// Between two steps, when none is queued, if it is due. Collective. moved (=) the ranks have other lanes now.
 err_t redeal_now(redeal *x, session *of, monitor *m, bool *moved);
 
 #endif

@@ -368,6 +368,7 @@ err_t session_deal(session *x, const int64_t *deal) {
     size_t n = (size_t)(x->shape.data * grid_context(&x->shape));
     if (!x->deal) x->deal = calloc(n, sizeof *x->deal);
     if (!x->deal) return err_set(ERR_INTERNAL, "no memory for the lanes of %d ranks", x->shape.data);
+    TRY(session_settle(x));
     spread_deal(x, deal);
     TRY(state_deal(&x->state, x->deal));
     TRY(stages_deal(&x->stages, pipe_micros_of(x->cfg, x->deal[x->state.ranks->rank])));

@@ -219,16 +219,10 @@ static err_t open_directory(run *r) {
     return monitor_open(&r->m, &(log_setup){.dir = r->x.dir, .c = &only_events, .quiet = r->x.ranks->rank != 0});
 }
 
-static void show_lanes(run *r) {
-    const train_state *t = &r->x.state;
-    if (r->mine) atomic_store(&r->mine->lanes, reduce_lane_count(t->reduce, t->ranks->rank));
-}
-
 static void show_rank(run *r) {
     const session *x = &r->x;
     if (!r->mine) return;
     board_name_device(r->mine, device_about(x->dev)->bus_id);
-    show_lanes(r);
     atomic_store(&r->mine->device_bytes, (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes));
     step_show(&r->x.runner, r->mine);
 }
@@ -260,7 +254,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     show_rank(r);
     TRY(report_open(&r->step_times, r->x.ranks->world));
     TRY(report_open(&r->rank_times, r->x.ranks->world));
-    TRY(redeal_open(&r->lanes, &r->x));
+    TRY(redeal_open(&r->lanes, &r->x, r->mine));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r, at), r->x.s));
     if (step_of(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
@@ -431,7 +425,8 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     watch_bad_steps(r, s);
     monitor_log(&r->m, &(record){RECORD_STEP, .step = said});
     log_ranks(r, step);
-    if (times.straggler) name_straggler(r, step, &times);
+    // where lanes follow speed, the others need not wait for a slow rank; it may be named as `slow`
+    if (times.straggler && !r->lanes.moved) name_straggler(r, step, &times);
     power_log(&r->power, &r->m, step, s->reports, units);
     return ERR_OK;
 }
@@ -633,12 +628,9 @@ static err_t advance(run *r, step_wish *wish) {
 }
 
 static err_t balance_lanes(run *r) {
-    bool moved;
-    if (!redeal_is_due(&r->lanes, step_of(r)) || step_of(r) == r->x.cfg->run.steps) return ERR_OK;
-    TRY(redeal_now(&r->lanes, &r->x, &r->m, &moved));
-    if (!moved) return ERR_OK;
-    report_redealt(&r->step_times), report_redealt(&r->rank_times);
-    show_lanes(r);
+    bool moved = false;
+    if (step_of(r) < r->x.cfg->run.steps) TRY(redeal_now(&r->lanes, &r->x, &r->m, &moved));
+    if (moved) report_redealt(&r->step_times), report_redealt(&r->rank_times);
     return ERR_OK;
 }
 

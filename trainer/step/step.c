@@ -182,6 +182,14 @@ err_t step_deal(step_runner *r) {
     return open_recordings(r);
 }
 
+// Of a step, with the lanes that this rank has, or may have.
+static int most_merges(const step_runner *r) {
+    const train_state *t = r->state;
+    int calls = r->merge.calls + r->swap.at.calls;
+    int64_t own = t->reduce ? reduce_lane_count(t->reduce, t->ranks->rank) : 0;
+    return t->o.moves && own ? (int)((calls * t->o.lanes + own - 1) / own) : calls;
+}
+
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
     TRY(arena_commit(&r->staging));
@@ -195,7 +203,7 @@ err_t step_commit(step_runner *r) {
     return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
                          &(parallel_spans){.messages = r->stages->table.messages,
                                            .chunks = r->stages->pipe.chunks,
-                                           .merges = r->merge.calls + r->swap.at.calls});
+                                           .merges = most_merges(r)});
 }
 
 void step_show(step_runner *r, board_rank *board) {
