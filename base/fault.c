@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename", "flip",
-                                                      "slow", "unit",  "lie",  "nan",    "drag", "twice"};
+static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename", "flip", "slow",
+                                                      "unit", "lie",   "nan",  "drag",   "twice"};
 
 static const char *skip(const char *p) { return p + strspn(p, " \t,"); }
 
