@@ -143,15 +143,18 @@ static bool runs_differ(council_net *n, const hello *h) {
 
 static void send_one(peer *p, const council_message *m);
 
-// A visitor that runs something else is told what, since only who answers has compared, and sent away.
+// A visitor that runs something else is told what, since only who answers has compared, and sent away. The node whose
+// number it has keeps its connection.
 static void refuse(council_net *n, visitor *v) {
     council_message m = {.type = COUNCIL_REFUSED, .node = n->at.rank, .life = 1};
-    peer *p = &n->peer[v->shake.theirs.rank];
+    peer p = {.fd = -1};
     snprintf(m.why, sizeof m.why, "%s", n->why);
-    take_up(p, v->fd, &v->shake.keys);
+    take_up(&p, v->fd, &v->shake.keys);
     v->fd = -1;
-    send_one(p, &m);
-    hang_up(p);
+    send_one(&p, &m);
+    hang_up(&p);
+    free(p.in), free(p.out);
+    sodium_memzero(&p, sizeof p);
 }
 
 // A visitor that is none of the nodes above is ignored.
