@@ -47,7 +47,7 @@ keeps_apart() {
 # Those that wait for deadlines and need no processor meanwhile: one after the other, beside all that run.
 only_waits() {
     case ${1##*/} in
-    test_team | test_team_auth | test_channels | test_http | test_door | test_watcher) ;;
+    test_team | test_fence | test_team_auth | test_channels | test_http | test_door | test_watcher) ;;
     test_supervisor | test_healed | test_loader | test_council_net | check_watch.sh) ;;
     *) return 1 ;;
     esac

@@ -13,8 +13,10 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -170,9 +172,58 @@ static void too_few_descriptors_are_an_error(void **state) {
     assert_int_equal(open_files(), before);
 }
 
+// Says whether it has the fence, and when its world is over.
+static err_t hear_the_end(int from, const uint8_t fence[TEAM_KEY]) {
+    launch l;
+    char ready = 1;
+    TRY(launch_take(&l, from));
+    if (!l.fenced || memcmp(l.fence, fence, TEAM_KEY) != 0) return err_set(ERR_INTERNAL, "it has another fence");
+    struct pollfd p = {.fd = l.over[0], .events = POLLIN};
+    if (poll(&p, 1, 0) != 0) return err_set(ERR_INTERNAL, "its world is over already");
+    if (write(from, &ready, 1) != 1) return err_set(ERR_IO, "the giver is gone");
+    if (poll(&p, 1, 1000 * LIMIT_S) != 1) return err_set(ERR_INTERNAL, "its world is never over");
+    launch_close(&l);
+    return ERR_OK;
+}
+
+// One bell for the ranks of a node, which each of them has: none takes it from another by hearing it.
+static void fence_and_end_are_given_too(void **state) {
+    (void)state;
+    enum { RANKS = 3 };
+    uint8_t fence[TEAM_KEY];
+    int to[RANKS], status, before = open_files();
+    launch l;
+    char ready;
+    memset(fence, 0xA7, sizeof fence);
+    fflush(NULL);
+    for (int i = 0, pair[2]; i < RANKS; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+        if (fork() == 0) {
+            alarm(LIMIT_S);
+            err_t rc = hear_the_end(pair[1], fence);
+            if (rc != ERR_OK) fprintf(stderr, "%s\n", err_last()->text);
+            _exit(rc);
+        }
+        close(pair[1]);
+        to[i] = pair[0];
+    }
+    open_launch(&l, RANKS, 1, 3);
+    l.fenced = true;
+    memcpy(l.fence, fence, sizeof fence);
+    OK(launch_watch(&l));
+    for (int i = 0; i < RANKS; i++) OK(launch_give(&l, i, to[i]));
+    for (int i = 0; i < RANKS; i++) assert_int_equal(read(to[i], &ready, 1), 1);
+    assert_int_equal(eventfd_write(l.over[0], 1), 0);
+    launch_close(&l);
+    for (int i = 0; i < RANKS; i++) assert_true(wait(&status) > 0 && status == 0);
+    for (int i = 0; i < RANKS; i++) close(to[i]);
+    assert_int_equal(open_files(), before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_that_live_meet_over_it),
+        cmocka_unit_test(fence_and_end_are_given_too),
         cmocka_unit_test(a_process_that_is_gone_is_found_out),
         cmocka_unit_test(too_few_descriptors_are_an_error),
     };
