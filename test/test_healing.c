@@ -191,6 +191,154 @@ static void worlds_in_vain_end(void **state) {
     free(h);
 }
 
+// --- several nodes ---------------------------------------------------------------------------------------------------
+
+static healing *of_several(void) {
+    healing *h = whole();
+    h->several = true;
+    return h;
+}
+
+static void expect_places(const healing *h, bool inside, bool ready) {
+    assert_int_equal(healing_inside(h), inside);
+    assert_int_equal(healing_ready(h), ready);
+}
+
+// Another node has lost a rank: none of this one has ended, so nothing is started, and the next world comes with a
+// record.
+static void nothing_is_opened_without_one_that_ended(void **state) {
+    (void)state;
+    healing *h = of_several();
+    expect_places(h, true, false);
+    for (int i = 0; i < SLOTS; i++) {
+        expect_places(h, true, false);
+        healing_left(h, i, 1);
+    }
+    expect_places(h, false, true);
+    expect(h, 1, HEAL_NOTHING);
+    expect(h, 1000, HEAL_NOTHING);
+    healing_opened(h);
+    expect_places(h, true, false);
+    assert_true(h->failed_at == 0);
+    free(h);
+}
+
+// One that ended is started again once the others are out; then all wait for the record.
+static void who_ended_is_started_again(void **state) {
+    (void)state;
+    healing *h = of_several();
+    healing_ended(h, 2, SIGKILL, 5);
+    expect(h, 5, HEAL_WAIT);
+    leave_all(h, 2, 5.2);
+    expect_places(h, false, false);
+    expect(h, 5.2, HEAL_OPEN);
+    healing_restarted(h, 2);
+    assert_int_equal(h->slot[2].place, SLOT_NEW);
+    expect_places(h, false, false);
+    expect(h, 6, HEAL_NOTHING);
+    expect(h, 1000, HEAL_NOTHING);  // opening its device and data takes as long as it takes
+    healing_left(h, 2, 7);
+    expect_places(h, false, true);
+    expect(h, 7, HEAL_NOTHING);
+    assert_true(h->failed_at == 5 && h->out_at == 5.2);  // that a new one is ready is no part of the loss
+    healing_opened(h);
+    expect_places(h, true, false);
+    expect(h, 8, HEAL_NOTHING);
+    free(h);
+}
+
+// Killed while it opens its data: once more, later each time, and not for ever.
+static void who_dies_before_it_waits_is_started_again(void **state) {
+    (void)state;
+    static const double pause[] = {0, 1, 3};
+    healing *h = of_several();
+    leave_all(h, 1, 1);
+    for (int i = 0; i < 3; i++) {
+        double now = 10 * (i + 1);
+        healing_ended(h, 1, SIGKILL, now);
+        if (pause[i] > 0) {
+            expect(h, now + pause[i] - 0.01, HEAL_WAIT);
+            assert_true(healing_choose(h, now).until == now + pause[i]);
+        }
+        expect(h, now + pause[i], HEAL_OPEN);
+        healing_restarted(h, 1);
+    }
+    healing_ended(h, 1, SIGKILL, 40);
+    expect_end(h, 40, ERR_UNAVAILABLE, 1, "4 times in a row");
+    free(h);
+}
+
+// The council has ended the world: who does not leave is killed after 5 s, and then started again.
+static void over_is_waited_for_five_seconds(void **state) {
+    (void)state;
+    healing *h = of_several();
+    healing_over(h, 20);
+    expect(h, 20, HEAL_WAIT);
+    assert_true(healing_choose(h, 21).until == 25);
+    for (int i = 0; i < SLOTS - 1; i++) healing_left(h, i, 21);
+    healing_over(h, 22);  // said again: the time goes on
+    expect(h, 24.9, HEAL_WAIT);
+    expect(h, 25, HEAL_KILL);
+    healing_killed(h, SLOTS - 1);
+    healing_ended(h, SLOTS - 1, SIGKILL, 25.1);
+    expect(h, 25.1, HEAL_OPEN);
+    healing_restarted(h, SLOTS - 1);
+    assert_false(h->slot[SLOTS - 1].hung);
+    free(h);
+}
+
+// A rank had failed before: its time counts.
+static void over_after_a_loss_gives_no_more_time(void **state) {
+    (void)state;
+    healing *h = of_several();
+    healing_left(h, 0, 20);
+    healing_over(h, 24);
+    assert_true(h->failed_at == 20 && h->out_at == 20);
+    expect(h, 24.9, HEAL_WAIT);
+    expect(h, 25, HEAL_KILL);
+    free(h);
+}
+
+// The next world has no place for some or all of them; they wait, whatever becomes of the others.
+static void ranks_without_a_place_wait(void **state) {
+    (void)state;
+    healing *h = of_several();
+    healing_over(h, 1);
+    leave_all(h, -1, 1);
+    healing_opened(h);
+    healing_waits(h, 2), healing_waits(h, 3);
+    expect_places(h, true, false);
+    expect(h, 9, HEAL_NOTHING);
+    healing_over(h, 20);
+    expect(h, 24.9, HEAL_WAIT);
+    healing_left(h, 0, 21), healing_left(h, 1, 21);
+    expect_places(h, false, true);
+    expect(h, 30, HEAL_NOTHING);
+    healing_opened(h);
+    for (int i = 0; i < SLOTS; i++) healing_waits(h, i);
+    expect_places(h, false, true);
+    expect(h, 40, HEAL_NOTHING);
+    healing_ended(h, 3, SIGKILL, 50);
+    expect(h, 50, HEAL_OPEN);
+    free(h);
+}
+
+// How many worlds gained no step is the council's to count, and its record's: a node knows only its own.
+static void worlds_in_vain_are_not_this_nodes(void **state) {
+    (void)state;
+    healing *h = of_several();
+    for (int i = 0; i < 3 * HEALING_FRUITLESS; i++) {
+        leave_all(h, -1, 1 + i);
+        expect(h, 1 + i, HEAL_NOTHING);
+        healing_opened(h);
+    }
+    assert_true(h->fruitless >= HEALING_FRUITLESS);
+    leave_all(h, 0, 50);
+    healing_ended(h, 0, SIGKILL, 50);
+    expect(h, 50, HEAL_OPEN);
+    free(h);
+}
+
 // --- histories -------------------------------------------------------------------------------------------------------
 
 typedef struct dice {
@@ -271,6 +419,13 @@ int main(void) {
         cmocka_unit_test(a_run_that_is_over_is_not_opened),
         cmocka_unit_test(starts_in_vain_are_fewer_and_fewer),
         cmocka_unit_test(worlds_in_vain_end),
+        cmocka_unit_test(nothing_is_opened_without_one_that_ended),
+        cmocka_unit_test(who_ended_is_started_again),
+        cmocka_unit_test(who_dies_before_it_waits_is_started_again),
+        cmocka_unit_test(over_is_waited_for_five_seconds),
+        cmocka_unit_test(over_after_a_loss_gives_no_more_time),
+        cmocka_unit_test(ranks_without_a_place_wait),
+        cmocka_unit_test(worlds_in_vain_are_not_this_nodes),
         cmocka_unit_test(histories_come_to_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
