@@ -198,9 +198,10 @@ packages:
 soak: all
 	@sh test/soak.sh $(BIN)
 
-# 200 kills in one run that heals itself, in each of six layouts: SEED=n, KILLS=n
+# 200 kills in one run that heals itself, in each of six layouts, and in runs of two and three nodes: SEED=n, KILLS=n
 chaos: all
 	@LOCKSTEP_BIN=$(BIN) sh test/chaos.sh
+	@LOCKSTEP_BIN=$(BIN) sh test/chaos_nodes.sh
 
 # With clang and libFuzzer: make fuzz TARGET=shard SECONDS=600
 TARGET  ?= shard

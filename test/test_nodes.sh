@@ -103,7 +103,6 @@ council_lost() {
     ends_well 0 1
     [ -z "$(event_of 0 healed)" ] || fail "a world ended with a council"
 }
-delegate() { pgrep -P "$(supervisor "$1")" -x lockstep/nodes; }
 doze() { sleep "$(printf '0.%03d' "$1")"; }
 
 # Who runs something else is no part of the run, and says so.

@@ -1,0 +1,17 @@
+#!/bin/sh
+# test/chaos_nodes.sh: a part of `make chaos [SEED=n] [KILLS=200]`: so many kills in one run of two nodes, and in one of
+# three. The losses and hashes of all steps are those of one rank to which nothing happened. What it draws depends on
+# SEED alone, when it happens also on the machine.
+#
+# test/check_nodes.sh ends with the same, with fewer kills.
+. test/support/lib.sh
+. "$top/test/support/net.sh"
+. "$top/test/support/cluster.sh"
+. "$top/test/support/healing.sh"
+. "$top/test/support/chaos_nodes.sh"
+most=${KILLS:-200}
+echo "SEED=$seed KILLS=$most"
+
+try chaos_of_two chaos_of 1 2 1
+try chaos_of_three chaos_of 0 1 1 1
+finish
