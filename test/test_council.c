@@ -702,6 +702,26 @@ static void a_promise_holds_back(void **state) {
     assert_true(c.proposed_at == NOW + 5);
 }
 
+// The pause is for a proposal that nobody answers. What has become a record is followed by the next one at once.
+static void a_record_ends_the_pause(void **state) {
+    (void)state;
+    static council c;
+    static council_outbox out;
+    scene s;
+    vote_page page = {.has_record = true};
+    begin(&s, 3, 1), page.record = s.r;
+    council_open(&c, &s.k, 1, 3, ME_LIFE + 1, &page, NOW);
+    council_record after = s.r;
+    after.k = after.epoch = 5;
+    council_message m = {.type = COUNCIL_REPORT, .node = 0, .life = ME_LIFE, .newest = &s.r};
+    m.report = s.v.of[0].says;
+    council_take(&c, &out, NOW + 1, &m);
+    assert_true(c.proposed_at == NOW);  // a record that it has already
+    m.newest = &after;
+    council_take(&c, &out, NOW + 1, &m);
+    assert_true(out.took && c.proposed_at == COUNCIL_NEVER);
+}
+
 // --- state -----------------------------------------------------------------------------------------------------------
 
 static void moves_are_shared(void **state) {
@@ -780,6 +800,7 @@ int main(void) {
         cmocka_unit_test(a_record_is_taken),
         cmocka_unit_test(votes_of_other_lives),
         cmocka_unit_test(a_promise_holds_back),
+        cmocka_unit_test(a_record_ends_the_pause),
         cmocka_unit_test(moves_are_shared),
         cmocka_unit_test(twice_is_two_holders),
     };

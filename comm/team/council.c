@@ -31,6 +31,7 @@ static void take_record(council *c, council_outbox *out, double now, const counc
     if (!council_adopt(&c->page, r, c->view.node, c->view.life)) return;
     council_taken(&c->view, now, &c->page.record, epoch, was);
     c->bid.open = false, c->bid.refused = 0;
+    c->proposed_at = COUNCIL_NEVER;  // what was proposed is decided: the next loss waits for nothing
     out->took = true;
 }
 
