@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/check_nodes.sh: what test_nodes.sh asks for, in all other ways: nodes that come again, that stand still, that are
-# cut off in one direction or both; other layouts; and many losses in one run, as test/chaos_nodes.sh does it for longer.
+# cut off in one direction or both; other layouts; and many losses in one run (test/chaos_nodes.sh has more).
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"

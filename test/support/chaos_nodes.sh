@@ -1,9 +1,9 @@
 # test/support/chaos_nodes.sh: kills ranks, councils and supervisors of one run of several nodes that heals itself, at
 # moments drawn from SEED. For scripts that have read test/support/healing.sh and what that wants.
 #
-#   chaos_nodes KILLS [NODE]     the run on the nodes that were made: so many kills of ranks and councils. Now and then two
-#                                at once, or another one while the first is being replaced. In the middle that node's
-#                                supervisor is killed too, and started again at once.
+#   chaos_nodes KILLS [NODE]     the run on the nodes that were made: so many kills of ranks and councils. Now and then
+#                                two at once, or another one while the first is being replaced. In the middle that
+#                                node's supervisor is killed too, and started again at once.
 seed=${SEED:-20}
 roll() {
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
@@ -35,22 +35,24 @@ kill_one() {
     return 0
 }
 
-# As the first node logs whose supervisor is not killed.
-came_further() { [ "$(last_step "node$lead/runs/$run")" -gt "$before" ] 2>/dev/null || ! kill -0 "$(supervisor "$lead")" 2>/dev/null; }
+# The highest step that a node has logged: each of them may be out for a while.
+furthest() {
+    for k in $(seq 0 $((nodes - 1))); do last_step "node$k/runs/$run"; done | sort -n | tail -n 1
+}
+came_further() { [ "$(furthest)" -gt "$before" ] 2>/dev/null; }
 
 chaos_nodes() {
-    kills=0 most=$1 headless=${2:-} before=0 lead=0
-    [ "$headless" != 0 ] || lead=1
+    kills=0 most=$1 headless=${2:-} before=0
     until [ $kills -ge "$most" ]; do
         until_true 60 came_further
-        before=$(last_step "node$lead/runs/$run")
+        before=$(furthest)
         [ "$before" -lt $((steps - 20)) ] || fail "the run had ended after $kills of $most kills"
         roll 40
         doze $rolled
         kill_one
         roll 5
         if [ $rolled -lt 2 ]; then [ $rolled -eq 0 ] || doze 10; kill_one; fi
-        before=$(last_step "node$lead/runs/$run")
+        before=$(furthest)
         [ -n "$headless" ] && [ $kills -ge $((most / 2)) ] || continue
         kill -9 "$(supervisor "$headless")"
         until_over "$(supervisor "$headless")"
@@ -60,21 +62,40 @@ chaos_nodes() {
     echo "    $run: SEED=${SEED:-20}, $kills kills of ranks and councils${2:+, and the supervisor of node $2}"
 }
 
-# chaos_of LOST RANKS...: the supervisor of node LOST is among those that are killed. Where it has not been taken in
-# again before the end it is asked to leave then.
+lives() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | grep -q '^[^Z]'; }
+has_finished() { for k in $(seq 0 $((nodes - 1))); do has_logged "node$k/runs/$run" "$steps" && return 0; done; false; }
+are_over() { for each in $pids; do ! lives "$each" || return 1; done; }
+
+# The members have finished the run. Who was put out, and not taken in again before, waits for them: it is ended here.
+end_who_waits() {
+    codes=
+    until_true 60 has_finished
+    late=$(($(now) + 5000))
+    until are_over || [ "$(now)" -gt $late ]; do sleep 0.1; done
+    for k in $(seq 0 $((nodes - 1))); do
+        if lives "$(supervisor "$k")"; then
+            grep -q "waiting: " "node$k/out" || fail "node $k neither ends nor waits"
+            kill -9 "$(supervisor "$k")"
+            codes="$codes 137"
+        else codes="$codes 0"; fi
+    done
+}
+
+# chaos_of LOST RANKS...: the supervisor of node LOST is among those that are killed.
 chaos_of() {
-    lost=$1 steps=$((40 * most + 1600)) whole=long codes=
+    lost=$1 steps=$((40 * most + 1600)) whole=long
     shift
     near "$@"
     heals "chaos-$#-nodes"
     chaos_nodes "$most" "$lost"
-    ends=
-    for k in $(seq 0 $((nodes - 1))); do [ "$k" -eq "$lost" ] || ends="$ends $k"; done
-    for k in $ends; do until_over "$(supervisor "$k")"; done
+    end_who_waits
+    all=
     for k in $(seq 0 $((nodes - 1))); do
-        codes="$codes $({ [ "$k" -eq "$lost" ] && kill -TERM "$(supervisor "$k")"; } 2>/dev/null && echo 75 || echo 0)"
+        part_of_steps "$k"
+        steps_of "node$k/runs/$run" >found
+        [ "$(wc -l <found)" -ne "$steps" ] || all="$all $k"
     done
-    ends_well $ends
-    part_of_steps "$lost"
-    figures "${ends##* }"
+    [ -n "$all" ] || fail "no node has all steps"
+    ends_well $all
+    figures "${all##* }"
 }

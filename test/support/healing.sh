@@ -43,7 +43,8 @@ ends_well() {
     ended ${codes:-0}
     for k; do
         same_steps "$k"
-        [ "$(newest_name "node$k/runs/$run")" = "$(newest_name runs/$whole)" ] || fail "node $k: no checkpoint of the last step"
+        [ "$(newest_name "node$k/runs/$run")" = "$(newest_name runs/$whole)" ] ||
+            fail "node $k: no checkpoint of the last step"
     done
     nothing_left
 }
@@ -62,7 +63,8 @@ again() {
     pids=$(echo "$started" | awk -v k=$(($1 + 1)) -v pid="$pids" '{ $k = pid; print }')
 }
 
-# slowly LIMIT COMMAND...: until it is true, while a rank of node K=${slow:-0} stands still most of the time: few steps are finished.
+# slowly LIMIT COMMAND...: until it is true, while a rank of node ${slow:-0} stands still most of the time, so that few
+# steps are finished.
 slowly() {
     until=$(($(now) + $1 * 1000))
     shift
@@ -90,6 +92,6 @@ figures() {
     sed -n 's/.*"kind":"healed".* began \([0-9.]*\) s later, of which leaving took \([0-9.]*\) s.*/\1 \2/p' \
         "node$1/runs/$run/events.jsonl" | sort -n | awk -v name="$run" '
         { at[NR] = $1; left += $2 }
-        END { if (NR) printf "    %-10s %d worlds: %.3f s half, %.3f s 95 %%, %.3f s longest; leaving %.3f s on average\n",
-              name, NR, at[int((NR + 1) / 2)], at[int(0.95 * NR + 0.5)], at[NR], left / NR }'
+        END { if (NR) printf "    %-10s %d worlds: %.3f s half, %.3f s 95 %%, %.3f s longest; leaving %.3f s\n", name,
+              NR, at[int((NR + 1) / 2)], at[int(0.95 * NR + 0.5)], at[NR], left / NR }'
 }
