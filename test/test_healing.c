@@ -247,7 +247,7 @@ static void who_ended_is_started_again(void **state) {
     free(h);
 }
 
-// Killed while it opens its data: once more, later each time, and not for ever.
+// Killed while it opens its data: once more, later each time, and not for ever. The others wait for a world without it.
 static void who_dies_before_it_waits_is_started_again(void **state) {
     (void)state;
     static const double pause[] = {0, 1, 3};
@@ -264,7 +264,16 @@ static void who_dies_before_it_waits_is_started_again(void **state) {
         healing_restarted(h, 1);
     }
     healing_ended(h, 1, SIGKILL, 40);
-    expect_end(h, 40, ERR_UNAVAILABLE, 1, "4 times in a row");
+    expect(h, 40, HEAL_RETIRE);
+    assert_int_equal(healing_choose(h, 40).slot, 1);
+    expect_places(h, false, false);
+    healing_retired(h, 1);
+    expect_places(h, false, true);
+    expect(h, 41, HEAL_NOTHING);
+    healing_opened(h);
+    healing_waits(h, 0);
+    assert_int_equal(h->slot[1].place, SLOT_RETIRED);
+    expect_places(h, true, false);
     free(h);
 }
 
