@@ -722,6 +722,27 @@ static void a_record_ends_the_pause(void **state) {
     assert_true(out.took && c.proposed_at == COUNCIL_NEVER);
 }
 
+// The others refuse to vote while all works for them: so they hear of the loss first.
+static void a_loss_is_reported_before_its_proposal(void **state) {
+    (void)state;
+    static council c;
+    static council_outbox out;
+    static council_decision d;
+    scene s;
+    vote_page page = {.has_record = true};
+    begin(&s, 3, 0), page.record = s.r;
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW - 5);
+    s.v.entered = c.view.entered, c.view = s.v;
+    council_report own = s.v.of[0].says;
+    own.failed = true;
+    council_tick(&c, &d, &out, NOW, &own);
+    assert_int_equal(d.action, COUNCIL_HEAL);
+    assert_int_equal(out.count, 2);
+    assert_int_equal(out.out[0].m.type, COUNCIL_REPORT);
+    assert_true(out.out[0].m.report.failed);
+    assert_int_equal(out.out[1].m.type, COUNCIL_PREPARE);
+}
+
 // --- state -----------------------------------------------------------------------------------------------------------
 
 static void moves_are_shared(void **state) {
@@ -801,6 +822,7 @@ int main(void) {
         cmocka_unit_test(votes_of_other_lives),
         cmocka_unit_test(a_promise_holds_back),
         cmocka_unit_test(a_record_ends_the_pause),
+        cmocka_unit_test(a_loss_is_reported_before_its_proposal),
         cmocka_unit_test(moves_are_shared),
         cmocka_unit_test(twice_is_two_holders),
     };

@@ -117,6 +117,6 @@ void council_tick(council *c, council_decision *d, council_outbox *out, double n
     epoch_next(d, now, r, &c->view, &c->rules);
     if (council_member(&c->view, r, c->view.node) && d->action != COUNCIL_WAIT && d->action != COUNCIL_HEAL)
         c->view.worked_at = now;
+    report(c, out);  // before a proposal: who has not heard of a loss refuses to vote on it
     act(c, d, out, now);
-    report(c, out);
 }
