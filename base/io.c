@@ -126,6 +126,13 @@ err_t io_read_file(const char *path, size_t limit, char **out, size_t *size) {
     return ERR_OK;
 }
 
+err_t io_push(int fd, const char *path, int64_t first, int64_t n, bool waits) {
+    unsigned wait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    if (sync_file_range(fd, first, n, waits ? wait : SYNC_FILE_RANGE_WRITE) == 0) return ERR_OK;
+    if (errno != EIO && errno != ENOSPC) return ERR_OK;  // a file system without it
+    return err_set(ERR_IO, "%s: write to disk: %s", path, strerror(errno));
+}
+
 err_t io_sync(int fd, const char *path, fault_list *faults) {
     int rc = -1;
     if (fault_hit(faults, FAULT_SYNC)) errno = EIO;

@@ -28,6 +28,11 @@ err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *
 // ERR_IO when it can't be read, ERR_DATA when it is larger or no regular file.
 err_t io_read_file(const char *path, size_t limit, char **out, size_t *size);
 
+// Sends bytes first .. first + n - 1 of a file that is being written to disk, and waits for them if `waits`: so that a
+// large file goes there as it is written, not in one fsync at its end, which may take minutes and shows no progress. It
+// does not replace the fsync. ERR_IO: they may be lost, and the fsync may no longer say so.
+err_t io_push(int fd, const char *path, int64_t first, int64_t n, bool waits);
+
 // fsync of a file, and of a directory (what makes a rename last). Honour FAULT_SYNC. An fsync that failed is never
 // tried again on the same file: the kernel may have dropped the pages and would then report success.
 err_t io_sync(int fd, const char *path, fault_list *faults);

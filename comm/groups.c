@@ -136,7 +136,8 @@ int grid_link_peer(const grid *g, link_kind kind, int rank, bool after) {
 
 static int group_channel(group_kind kind) { return 1 + (int)kind; }
 static int link_channel(link_kind kind) { return 1 + GROUP_KINDS + (int)kind; }
-_Static_assert(GROUP_KINDS + LINK_KINDS <= COMM_CHANNELS, "each kind has a channel");
+enum { BESIDE_CHANNEL = 1 + GROUP_KINDS + LINK_KINDS };
+_Static_assert((int)BESIDE_CHANNEL <= (int)COMM_CHANNELS, "each kind has a channel");
 
 static bool one_group(const grid *g) { return !grid_is_divided(g); }
 
@@ -161,8 +162,12 @@ static bool in_one_group(const grid *g, group_kind kind, int a, int b) {
     return grid_group_member(g, kind, a, grid_group_index(g, kind, b)) == b;
 }
 
+grid_split grid_beside_split(int rank) { return (grid_split){0, rank, BESIDE_CHANNEL}; }
+
 static bool grid_needs(const void *ctx, int channel, int a, int b) {
     const grid *g = ctx;
+    if (channel == BESIDE_CHANNEL) return g->beside;
+    if (one_group(g)) return false;
     if (channel <= GROUP_KINDS) return in_one_group(g, (group_kind)(channel - 1), a, b);
     link_kind kind = (link_kind)(channel - 1 - GROUP_KINDS);
     return grid_link_peer(g, kind, a, true) == b || grid_link_peer(g, kind, a, false) == b;
@@ -173,7 +178,9 @@ static void role_of(const void *ctx, int rank, char dst[COMM_ROLE]) { grid_role(
 channel_plan grid_channels(const grid *g) {
     channel_plan plan = {
         .channels = GROUP_KINDS + LINK_KINDS, .needs = grid_needs, .role = role_of, .ctx = g, .ctx_bytes = sizeof *g};
-    if (one_group(g)) return (channel_plan){0};
+    if (one_group(g) && !g->beside) return (channel_plan){0};
+    if (g->beside) plan.channels = BESIDE_CHANNEL, plan.seats = 1;
+    if (one_group(g)) return plan;
     for (int k = 0; k < GROUP_KINDS; k++) plan.seats += grid_group_size(g, (group_kind)k) > 1;
     for (int k = 0; k < LINK_KINDS && g->pipeline > 1; k++)
         if (g->links >> k & 1) plan.seats += g->pipeline > 2 && !closes_the_line((link_kind)k) ? 2 : 1;
@@ -207,11 +214,19 @@ static err_t open_link(groups *x, link_kind kind) {
     return ERR_OK;
 }
 
+static err_t open_beside(groups *x) {
+    comm *host = x->world->host;
+    if (!x->shape.beside || x->world->world == 1) return ERR_OK;
+    grid_split s = grid_beside_split(host->rank);
+    return host->table->split(host, s.color, s.key, s.channel, &x->beside);
+}
+
 err_t groups_open(groups *x, const grid *g, comm *world) {
     *x = (groups){.shape = *g, .world = world};
     err_t rc = ERR_OK;
     if (grid_world(g) != world->world)
         return err_set(ERR_INTERNAL, "a layout of %d ranks over a communicator of %d", grid_world(g), world->world);
+    TRY_GOTO(open_beside(x), fail);
     if (one_group(g)) {
         x->group[GROUP_DATA] = x->group[GROUP_STAGE] = world;
         TRY_GOTO(comm_self_open(&x->group[GROUP_TENSOR]), fail);
@@ -288,6 +303,7 @@ void groups_close(groups *x) {
     for (int k = LINK_KINDS - 1; k >= 0; k--) close_link(x, (link_kind)k);
     for (int k = GROUP_KINDS - 1; k >= 0; k--)
         if (x->group[k] && x->group[k] != x->world) x->group[k]->table->close(x->group[k]);
+    if (x->beside) x->beside->table->close(x->beside);
     free(x->place);
     *x = (groups){0};
 }

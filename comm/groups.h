@@ -47,6 +47,7 @@ typedef struct grid {
     int data, tensor, pipeline;
     int context;  // 0: 1
     unsigned links;
+    bool beside;  // a channel more, between all ranks: of a thread that works beside the steps
 } grid;
 
 typedef struct grid_place {
@@ -96,8 +97,11 @@ grid_split grid_group_split(const grid *g, group_kind kind, int rank);
 // is odd. In each, a rank has one link at most.
 grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank);
 
+// Of host memory, between all ranks.
+grid_split grid_beside_split(int rank);
+
 // What launch_channels needs to know: the channels, and what each rank does. Where only the data is divided there is
-// nothing of it. g outlives the plan.
+// nothing of it, but for grid.beside. g outlives the plan.
 channel_plan grid_channels(const grid *g);
 
 // All of them, made from the world's communicator. Where only the data is divided nothing is made: data and stage are
@@ -106,6 +110,7 @@ typedef struct groups {
     grid shape;
     comm *group[GROUP_KINDS];                      // of one rank: a communicator of one rank
     comm *after[LINK_KINDS], *before[LINK_KINDS];  // NULL where there is none
+    comm *beside;                                  // NULL: not asked for
     comm *world;
     comm_place *place;  // of imaginary ones
 } groups;

@@ -391,12 +391,21 @@ err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, c
     return rc;
 }
 
+// As the file grows: a piece is sent to disk when it is complete, and waited for when the next one is.
+static err_t push(const st_writer *w, int64_t before) {
+    enum { PIECE = 64 << 20 };
+    int64_t piece = w->done / PIECE, header = (int64_t)w->header_bytes;
+    if (piece == before / PIECE) return ERR_OK;
+    TRY(io_push(w->fd, w->path, header + (piece - 1) * PIECE, PIECE, false));
+    return piece > 1 ? io_push(w->fd, w->path, header + (piece - 2) * PIECE, PIECE, true) : ERR_OK;
+}
+
 err_t st_put(st_writer *w, const void *bytes, size_t n) {
     if (n > (uint64_t)w->left)
         return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
     TRY(io_write(w->fd, w->path, bytes, n, w->faults));
-    w->left -= (int64_t)n;
-    return ERR_OK;
+    w->left -= (int64_t)n, w->done += (int64_t)n;
+    return push(w, w->done - (int64_t)n);
 }
 
 static void drop_header(st_writer *w) {

@@ -71,6 +71,7 @@ typedef struct st_writer {
     int fd;
     char path[1024];
     int64_t left;  // data bytes still to come
+    int64_t done;  // data bytes put
     char *header;  // the file's first bytes as they were handed to the system, until st_finish or st_abort
     size_t header_bytes;
     fault_list *faults;

@@ -53,6 +53,13 @@ static void phases_and_operations(void **state) {
     assert_int_equal(r->number, 3);
     assert_int_equal(r->step, 8);
 
+    int64_t work = board_work(b);
+    board_worked(r);
+    board_worked(NULL);
+    assert_int_equal(board_work(b), work + 1);
+    b->rank[0].pulse++;  // the team's
+    assert_int_equal(board_work(b), work + 2);
+
     board_beside(r, "reduce gradients", 5);
     assert_string_equal(r->what, "forward");
     assert_string_equal(r->beside, "reduce gradients");

@@ -383,10 +383,15 @@ static const char *heard(ear *e) {
 
 static void assert_heard(ear *e, const char *message) { assert_string_equal(heard(e), message); }
 
-static void tell_at(notify *n, double now, int ready, int64_t step, bool looking, bool stopping) {
-    notify_send(
-        n, &(notify_news){
-               .now = now, .loss = 1.97341, .ready = ready, .step = step, .looking = looking, .stopping = stopping});
+// looking: how much work is done between steps, 0: none is.
+static void tell_at(notify *n, double now, int ready, int64_t step, int64_t looking, bool stopping) {
+    notify_send(n, &(notify_news){.now = now,
+                                  .loss = 1.97341,
+                                  .ready = ready,
+                                  .step = step,
+                                  .work = looking,
+                                  .looking = looking > 0,
+                                  .stopping = stopping});
 }
 
 static void test_notify(void **state) {
@@ -399,31 +404,35 @@ static void test_notify(void **state) {
         notify_open(&n, 2, 2000, 30, 100);
         assert_true(n.fd >= 0);
         assert_true(notify_period(&n) <= 0.25);
-        tell_at(&n, 100, 0, 0, false, false);
+        tell_at(&n, 100, 0, 0, 0, false);
         assert_heard(&e, "STATUS=0 of 2 ranks are ready");
-        tell_at(&n, 100.2, 1, 0, false, false);
+        tell_at(&n, 100.2, 1, 0, 0, false);
         assert_heard(&e, "");  // not twice a second
-        tell_at(&n, 101.2, 1, 0, false, false);
+        tell_at(&n, 101.2, 1, 0, 0, false);
         assert_heard(&e, "STATUS=1 of 2 ranks are ready");
-        tell_at(&n, 102, 1, 0, false, false);
+        tell_at(&n, 102, 1, 0, 0, false);
         assert_heard(&e, "WATCHDOG=1");  // a start within its time
-        tell_at(&n, 104, 2, 0, false, false);
+        tell_at(&n, 104, 2, 0, 0, false);
         assert_heard(&e, "READY=1");
         assert_heard(&e, "STATUS=ready, step 0/2000");
-        tell_at(&n, 106, 2, 412, false, false);
+        tell_at(&n, 106, 2, 412, 0, false);
         assert_heard(&e, "STATUS=step 412/2000 loss 1.9734");
         assert_heard(&e, "WATCHDOG=1");
-        for (double now = 106.25; now < 130; now += 0.25) tell_at(&n, now, 2, 412, false, false);
+        for (double now = 106.25; now < 130; now += 0.25) tell_at(&n, now, 2, 412, 0, false);
         assert_heard(&e, "");  // no step, no sign of life
-        tell_at(&n, 130, 2, 412, true, false);
+        tell_at(&n, 130, 2, 412, 5, false);
         assert_heard(&e, "WATCHDOG=1");  // it evaluates
-        tell_at(&n, 131, 2, 412, true, false);
+        tell_at(&n, 131, 2, 412, 6, false);
         assert_heard(&e, "");  // a quarter of the time is often enough
-        tell_at(&n, 132, 2, 412, true, false);
+        tell_at(&n, 132, 2, 412, 6, false);
         assert_heard(&e, "WATCHDOG=1");
-        tell_at(&n, 140, 2, 412, false, true);
+        for (double now = 132.25; now < 138; now += 0.25) tell_at(&n, now, 2, 412, 6, false);
+        assert_heard(&e, "");  // it hangs while it evaluates
+        tell_at(&n, 138, 2, 412, 7, false);
+        assert_heard(&e, "WATCHDOG=1");
+        tell_at(&n, 140, 2, 412, 0, true);
         assert_heard(&e, "STOPPING=1");
-        tell_at(&n, 141, 2, 413, false, true);
+        tell_at(&n, 141, 2, 413, 0, true);
         assert_heard(&e, "STATUS=step 413/2000 loss 1.9734");
         assert_heard(&e, "WATCHDOG=1");
         notify_end(&n, true, "stopped on request");
@@ -451,16 +460,16 @@ static void test_notify_edges(void **state) {
     notify_open(&n, 2, 10, 30, 0);  // a start beyond its time
     int alive = 0;
     for (double now = 0; now < 29; now += 2) {
-        tell_at(&n, now, 1, 0, false, false);
+        tell_at(&n, now, 1, 0, 0, false);
         for (const char *m; *(m = heard(&e));) alive += strcmp(m, "WATCHDOG=1") == 0;
     }
     assert_int_equal(alive, 14);
-    for (double now = 30; now < 60; now += 2) tell_at(&n, now, 1, 0, false, false);
+    for (double now = 30; now < 60; now += 2) tell_at(&n, now, 1, 0, 0, false);
     assert_heard(&e, "");
     notify_again(&n, 60);  // the next world has as long to start as the first
-    tell_at(&n, 62, 1, 0, false, false);
+    tell_at(&n, 62, 1, 0, 0, false);
     assert_heard(&e, "WATCHDOG=1");
-    tell_at(&n, 90, 1, 0, false, false);
+    tell_at(&n, 90, 1, 0, 0, false);
     assert_heard(&e, "");
     notify_end(&n, false, "rank 1 ended with 74");
     assert_heard(&e, "STATUS=rank 1 ended with 74");  // never READY

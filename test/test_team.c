@@ -491,7 +491,7 @@ static err_t listen_in(void *ctx, double waited_s, const char *text) {
 static listener ears;
 static void with_a_listener(scene *s, launch *l, team_options *o) {
     ears = (listener){s, l->rank, 0, l->rank == s->number ? 3 : 0};
-    o->waiting = (team_waiting){listen_in, &ears};
+    o->waiting = (team_waiting){listen_in, &ears, NULL};
 }
 
 static void who_waits_says_for_whom(void **state) {

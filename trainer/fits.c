@@ -29,7 +29,7 @@ err_t memory_advise(err_t rc) {
     return err_set(
         rc,
         "%.600s. `lockstep plan` shows what takes it; less is needed with a smaller [batch] micro, [parallel] recompute = block, zero = 3 "
-        "over more ranks, a smaller [model], or, where [cluster] elastic = yes, with [snapshot] every = 0",
+        "over more ranks, a smaller [model], where [cluster] elastic = yes, with [snapshot] every = 0, or with [checkpoint] async = no",
         why.text);
 }
 

@@ -23,7 +23,7 @@ typedef struct plan_rank {
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
-    size_t snapshots;  // of the state, for the case that a rank is lost (trainer/checkpoint/vault.h)
+    size_t snapshots;  // of the state: for the case that a rank is lost, and for a checkpoint beside the steps
     size_t tied;       // copy and gradient of a tensor that another stage has too
     bool whole;        // gradients: of all parameters here, although the ZeRO stage keeps only a share of their sum
     bool on_gpu;       // then these are in host memory, and the GPU has the rest:

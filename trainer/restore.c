@@ -43,8 +43,16 @@ static err_t compare_with_defaults(ckpt_state *s) {
     return rc;
 }
 
+// For the service manager, and for ranks that wait for this one.
+static void beat(void *ctx) {
+    const session *x = ctx;
+    board_worked(x->runner.board);
+    x->ranks->table->alive(x->ranks);
+}
+
 err_t session_describe(session *x) {
     ckpt_state *s = &x->state.ckpt;
+    s->pulse = (ckpt_pulse){beat, x};
     TRY(config_each(x->cfg, CLASS_BITS, copy_key, x));
     TRY(compare_with_defaults(s));
     s->dev = x->dev;
@@ -215,9 +223,9 @@ static err_t newest_in_memory(session *x, int64_t *step) {
     }
 }
 
-err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m) {
+err_t session_recall(session *x, bool *found, int64_t *saved, bool *unlogged, monitor *m) {
     int64_t disk, memory;
-    *found = false;
+    *found = *unlogged = false;
     if (x->vault.fd < 0) return ERR_OK;
     TRY(newest_on_disk(x, &disk));
     if (comm_nodes(x->ranks) > 1) {
@@ -229,6 +237,8 @@ err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m) {
         TRY(comm_agree_ok(x->ranks, vault_load(&x->vault, &x->state.ckpt, memory, &x->progress, saved), x->s));
     }
     *found = true;
+    *unlogged = disk > *saved;
+    if (*unlogged) *saved = disk;
     TRY(adopt_keys(x, m));
     TRY(adopt_progress(x));
     TRY(state_publish(&x->state));

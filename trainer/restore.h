@@ -17,8 +17,8 @@ err_t session_init(session *x);
 err_t session_resume(session *x, bool *found, monitor *m);
 
 // The same from memory, where a world before this one has left its state, unless the newest checkpoint is of a later
-// step. *saved: the step of the newest checkpoint as of then, -1: there was none.
-err_t session_recall(session *x, bool *found, int64_t *saved, monitor *m);
+// step. *saved: the step of the newest checkpoint, -1: there is none. *unlogged: that world did not live to log it.
+err_t session_recall(session *x, bool *found, int64_t *saved, bool *unlogged, monitor *m);
 
 // Copies the state into memory that outlives this world. After session_settle.
 err_t session_snapshot(session *x, int64_t saved);

@@ -279,10 +279,14 @@ static bool keeps_snapshots(const session *x) {
     return x->kind == SESSION_TRAIN && c->cluster.elastic && c->snapshot.every;
 }
 
+static int64_t owned_values(const session *x) { return (int64_t)x->state.zero.shard_values * (1 + x->state.arrays); }
+
+static bool writes_beside(const session *x) { return x->kind == SESSION_TRAIN && x->cfg->checkpoint.async; }
+
 int64_t session_snapshots(const session *x) {
-    if (!keeps_snapshots(x)) return 0;
-    int64_t own = vault_bytes((int64_t)x->state.zero.shard_values * (1 + x->state.arrays));
-    return own * (1 + vault_keeps(x->ranks));  // of ranks that have about as much
+    int64_t values = owned_values(x), bytes = writes_beside(x) ? ckpt_writer_bytes(values) : 0;
+    // of ranks that have about as much
+    return keeps_snapshots(x) ? bytes + vault_bytes(values) * (1 + vault_keeps(x->ranks)) : bytes;
 }
 
 err_t session_enter(session *x, const launch *at) {
@@ -300,7 +304,9 @@ err_t session_enter(session *x, const launch *at) {
     TRY(memory_advise(state_commit(&x->state)));
     TRY(memory_advise(step_commit(&x->runner)));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
-    return session_describe(x);
+    TRY(session_describe(x));
+    if (!writes_beside(x)) return ERR_OK;
+    return memory_advise(ckpt_writer_open(&x->writer, x->dir, &x->state.ckpt, x->groups.beside, &x->faults));
 }
 
 err_t session_open(session *x, const config *c, session_kind kind, const launch *at) {
@@ -331,6 +337,7 @@ static void stop_feeding(session *x) {
 
 void session_leave(session *x) {
     if (x->dev) stop_feeding(x);
+    ckpt_writer_close(x->writer);
     if (x->runner.cfg) step_close(&x->runner);
     if (x->state.net) state_close(&x->state);
     groups_close(&x->groups);
@@ -342,6 +349,7 @@ void session_leave(session *x) {
     x->deal = NULL;
     x->ranks = NULL;
     x->team = NULL;
+    x->writer = NULL;
     x->evaluator = (evaluator){0};
 }
 

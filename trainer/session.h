@@ -14,6 +14,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "trainer/checkpoint/progress.h"
 #include "trainer/checkpoint/vault.h"
+#include "trainer/checkpoint/writer.h"
 #include "trainer/config/config.h"
 #include "trainer/evaluate.h"
 #include "trainer/exam.h"
@@ -55,6 +56,7 @@ typedef struct session {
     void *ring;  // the loader's buffers
     size_t ring_bytes;
     vault vault;            // copies of the state that outlive this world; fd < 0: there are none
+    ckpt_writer *writer;    // of [checkpoint] async; NULL: steps wait for checkpoints
     run_progress progress;  // finished steps, counted when they are queued, and what is known of the run
 } session;
 
@@ -78,7 +80,7 @@ err_t session_plan(session *x, const config *c, comm *ranks);
 // A number that stands for the datasets of an open machine; never 0.
 uint64_t session_data_mark(const session *x);
 
-// Bytes of host memory that snapshots of this rank's state take.
+// Bytes of host memory that copies of this rank's state take: snapshots, and that of a checkpoint written beside steps.
 int64_t session_snapshots(const session *x);
 
 // Call it before closing a session that ended with rc: an error that only this rank knows then ends the run on all

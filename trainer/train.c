@@ -8,7 +8,6 @@
 #include "trainer/sample.h"
 #include "trainer/step/arithmetic.h"
 #include "trainer/diverged.h"
-#include "trainer/evaluate.h"
 #include "trainer/log/cut.h"
 #include "trainer/figures.h"
 #include "trainer/greet.h"
@@ -36,18 +35,21 @@ typedef struct run {
     rank_report rank_times;  // of all ranks, since the last record of ranks
     power power;
     speed speed;
-    double read_at;     // when the loader was last asked how it reads
-    run_lock lock;      // of DIR/NAME
-    int64_t saved;      // step of the newest checkpoint, -1: none
-    bool turns;         // the world was left because the nodes said so, after a step that is saved
-    bool recalled;      // this world goes on from a snapshot in memory
-    bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
-    divergence bad;     // has it diverged?
-    double logged_at;   // when the last step was logged, or the next one begun
-    bool confirmed;     // the ranks have compared their matmul plans
-    lies lies;          // have they held the same? It outlives the world
-    bool fenced;        // nodes come and go (launch)
-    redeal lanes;       // [parallel] balance
+    double read_at;       // when the loader was last asked how it reads
+    run_lock lock;        // of DIR/NAME
+    int64_t saved;        // step of the newest checkpoint, -1: none
+    bool turns;           // the world was left because the nodes said so, after a step that is saved
+    bool recalled;        // this world goes on from a snapshot in memory
+    bool unlogged;        // the newest checkpoint is of the world before this one, which did not live to log it
+    bool best_pending;    // the weights of at.best_step are saved, but `best` does not point at them yet
+    bool written;         // all ranks have written the checkpoint that was begun: it is finished before the next step
+    run_progress before;  // of that checkpoint: as it was before its step was evaluated
+    divergence bad;       // has it diverged?
+    double logged_at;     // when the last step was logged, or the next one begun
+    bool confirmed;       // the ranks have compared their matmul plans
+    lies lies;            // have they held the same? It outlives the world
+    bool fenced;          // nodes come and go (launch)
+    redeal lanes;         // [parallel] balance
 } run;
 
 static int64_t step_of(const run *r) { return r->x.progress.step; }
@@ -95,12 +97,20 @@ static err_t resume_from_disk(run *r, const launch *at, bool *found) {
     return ERR_OK;
 }
 
+static err_t look_for_state(run *r, const launch *at, bool *found) {
+    if (at->epoch > 0) TRY(ckpt_clean(r->x.dir, &r->x.state.ckpt));  // what the world before was writing
+    TRY(session_recall(&r->x, &r->recalled, &r->saved, &r->unlogged, &r->m));
+    *found = r->recalled;
+    return *found ? ERR_OK : resume_from_disk(r, at, found);
+}
+
 static err_t resume_or_start(run *r, const launch *at) {
     session *x = &r->x;
-    TRY(session_recall(x, &r->recalled, &r->saved, &r->m));
-    if (r->recalled) return ERR_OK;
     bool found = false;
-    TRY(resume_from_disk(r, at, &found));
+    comm_be_patient(x->ranks->host, true);  // for the slowest disk
+    err_t rc = look_for_state(r, at, &found);
+    comm_be_patient(x->ranks->host, false);
+    TRY(rc);
     return found ? ERR_OK : session_init(x);
 }
 
@@ -114,13 +124,17 @@ static bool save_is_due(const run *r) {
     return due(step_of(r), c->checkpoint.every) || step_of(r) == c->run.steps || best;
 }
 
+static void log_checkpoint(run *r, const checkpoint_record *said, bool due) {
+    monitor_log(&r->m, &(record){RECORD_SAVED, .saved = *said});
+    if (due) monitor_log(&r->m, &(record){RECORD_CHECKPOINT, .checkpoint = *said});
+}
+
 static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
     if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step reports it
     if (say) monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s", step_of(r), hash, ms / 1e3);
     const checkpoint_record said = {.step = step_of(r), .ms = ms, .time = say ? clock_wall() : 0, .hash = hash};
-    monitor_log(&r->m, &(record){RECORD_SAVED, .saved = said});
-    if (save_is_due(r)) monitor_log(&r->m, &(record){RECORD_CHECKPOINT, .checkpoint = said});
+    log_checkpoint(r, &said, save_is_due(r));
 }
 
 static void mark_best(run *r) {
@@ -194,11 +208,15 @@ static err_t start_log(run *r, const launch *at) {
     return ERR_OK;
 }
 
+// Its record was written after the checkpoint stored the log's length, and before a snapshot did, unless the ranks were
+// lost in between.
 static void recall_checkpoint(run *r) {
     const run_progress *at = &r->x.progress;
+    char hash[17];
     if (r->saved < 0) return;
-    // its record was written after the checkpoint stored the log's length, and before a snapshot did
     if (!r->recalled) record_checkpoint(r, 0, false);
+    if (r->unlogged && leads_node(r) && ckpt_saved_hash(r->x.dir, r->saved, hash) == ERR_OK)
+        log_checkpoint(r, &(checkpoint_record){.step = r->saved, .hash = hash}, true);
     if (r->x.cfg->checkpoint.keep_best && at->best_step == r->saved && at->best_step > 0) mark_best(r);
 }
 
@@ -271,8 +289,18 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     return ERR_OK;
 }
 
+// A world that ends takes the checkpoint along, unless it is there already.
+static void drop_writing(run *r) {
+    ckpt_written w;
+    err_record keep = *err_last();
+    if (ckpt_writer_busy(r->x.writer) && ckpt_writer_finish(r->x.writer, &w) != ERR_OK)
+        monitor_event(&r->m, "checkpoint_failed", w.at.step, err_last()->text);
+    err_restore(&keep);
+}
+
 // All but the machine, the board and the lock belongs to the world.
 static void leave_world(run *r) {
+    drop_writing(r);
     lies_leave(&r->lies);
     monitor_close(&r->m);
     report_close(&r->step_times);
@@ -458,11 +486,84 @@ static err_t evaluate_now(run *r, bool *improved) {
     return ERR_OK;
 }
 
+// saved: as it was when the newest checkpoint was begun.
+static void prune(run *r, const run_progress *saved) {
+    if (ckpt_prune(r->x.dir, &r->x.state.ckpt, saved, saved->step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
+        monitor_event(&r->m, "prune_failed", saved->step, err_last()->text);
+}
+
+// --- checkpoints that are written beside the steps -------------------------------------------------------------------
+
+// Of the step with the lowest loss? What is compared with that loss waits until the checkpoint is known to be there.
+static bool is_writing_best(const run *r) {
+    const ckpt_writer *w = r->x.writer;
+    return r->x.cfg->checkpoint.keep_best && ckpt_writer_busy(w) &&
+           ckpt_writer_at(w)->best_step == ckpt_writer_at(w)->step;
+}
+
+// early: before it was known to be written.
+static void say_written(run *r, const ckpt_written *w, double waited_s, bool early) {
+    char text[160];
+    monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s, of which steps waited %.3f s", w->at.step, w->hash,
+                (w->copy_ms + w->write_ms) / 1e3, w->copy_ms / 1e3 + waited_s);
+    const checkpoint_record said = {
+        .step = w->at.step, .ms = w->copy_ms + w->write_ms, .time = clock_wall(), .hash = w->hash};
+    log_checkpoint(r, &said, true);
+    if (!early || waited_s < 0.001 || step_of(r) == r->x.cfg->run.steps) return;
+    snprintf(text, sizeof text,
+             "step %" PRId64 " waited %.3f s until the checkpoint of step %" PRId64
+             " was written: the disk is slower than [checkpoint] every asks for",
+             step_of(r), waited_s, w->at.step);
+    monitor_event(&r->m, "checkpoint_waited", step_of(r), text);
+}
+
+// Collective, between two steps: the checkpoint that was begun is waited for, and becomes the newest.
+static err_t finish_writing(run *r) {
+    session *x = &r->x;
+    run_progress *at = &x->progress;
+    ckpt_written w;
+    if (!ckpt_writer_busy(x->writer)) return ERR_OK;
+    bool best = is_writing_best(r), early = !r->written;
+    double start = clock_now();
+    board_enter(r->mine, PHASE_SAVING, ckpt_writer_at(x->writer)->step);
+    TRY(session_settle(x));
+    err_t rc = ckpt_writer_finish(x->writer, &w);
+    r->written = false;
+    if (rc != ERR_OK) {
+        monitor_event(&r->m, "checkpoint_failed", w.at.step, err_last()->text);
+        if (best) at->best_loss = r->before.best_loss, at->best_step = r->before.best_step;
+        return x->ranks->table->query(x->ranks);
+    }
+    r->saved = w.at.step;
+    say_written(r, &w, clock_now() - start, early);
+    if (best) mark_best(r);
+    prune(r, &w.at);
+    return ERR_OK;
+}
+
+// Copies what this rank has of the state to where its writer has it.
+static err_t begin_writing(run *r, const run_progress *before) {
+    session *x = &r->x;
+    TRY(finish_writing(r));
+    board_enter(r->mine, PHASE_SAVING, step_of(r));
+    TRY(session_settle(x));
+    TRY(comm_agree_ok(x->ranks, leads_node(r) ? run_lock_keep(&r->lock, x->dir) : ERR_OK, x->s));
+    TRY(session_fetch(x));
+    x->progress.log_bytes = log_bytes(r);
+    TRY(comm_agree_max(x->ranks, &x->progress.log_bytes, x->s));  // rank 0 has the log
+    r->before = *before;
+    ckpt_writer_begin(x->writer, &x->state.ckpt, &x->progress);
+    return ERR_OK;
+}
+
+// --- checkpoints that steps wait for ---------------------------------------------------------------------------------
+
 // A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. `again`:
 // this step will be saved once more, and its checkpoint is logged then.
 static err_t save_now(run *r, bool again) {
     session *x = &r->x;
     run_progress *at = &x->progress;
+    TRY(finish_writing(r));
     double start = clock_now();
     board_enter(r->mine, PHASE_SAVING, x->progress.step);
     TRY(session_settle(x));
@@ -522,20 +623,21 @@ static err_t evaluate_and_sample(run *r, bool last, bool *improved) {
 // Logs first, then saves: a checkpoint stores the length of the log, and must be as good as what the log says up to
 // there. A failed evaluation ends the run, but only after the trained weights are saved.
 static err_t between_steps(run *r, bool stopping) {
-    bool last = step_of(r) == r->x.cfg->run.steps, improved = false;
+    bool last = step_of(r) == r->x.cfg->run.steps, improved = false, best = r->x.cfg->checkpoint.keep_best;
+    if (r->written || (is_writing_best(r) && eval_is_due(r, last))) TRY(finish_writing(r));
     run_progress before = r->x.progress;
     err_record why = {0};
     if (stopping && eval_or_sample_is_due(r, last))
         TRY(save_now(r, true));  // evaluating may take longer than the stop may last
     if (evaluate_and_sample(r, last, &improved) != ERR_OK) why = *err_last();
-    if (save_is_due(r) || stopping || why.code) TRY(save_now(r, false));
+    bool waits = !r->x.writer || last || stopping || why.code;
+    if (waits && (save_is_due(r) || stopping || why.code)) TRY(save_now(r, false));
+    if (!waits && save_is_due(r)) return begin_writing(r, &before);
     bool saved = r->saved == step_of(r);
-    if (improved && !saved && r->x.cfg->checkpoint.keep_best)
+    if (improved && !saved && best)
         r->x.progress.best_loss = before.best_loss, r->x.progress.best_step = before.best_step;
-    if (r->x.cfg->checkpoint.keep_best && ((improved && saved) || r->best_pending)) mark_best(r);
-    if (saved &&
-        ckpt_prune(r->x.dir, &r->x.state.ckpt, &r->x.progress, step_of(r), (int)r->x.cfg->checkpoint.keep) != ERR_OK)
-        monitor_event(&r->m, "prune_failed", step_of(r), err_last()->text);
+    if (best && ((improved && saved) || (r->best_pending && !is_writing_best(r)))) mark_best(r);
+    if (saved) prune(r, &r->x.progress);
     return why.code ? err_restore(&why) : ERR_OK;
 }
 
@@ -558,7 +660,8 @@ static err_t go_back(run *r) {
     char text[128];
     int64_t step = step_of(r);
     bool found = true;
-    TRY(session_recall(x, &r->recalled, &r->saved, &r->m));
+    TRY(finish_writing(r));  // of a step in which the ranks held the same
+    TRY(session_recall(x, &r->recalled, &r->saved, &r->unlogged, &r->m));
     if (!r->recalled) TRY(resume_from_disk(r, NULL, &found));
     if (!found)
         return err_set(ERR_UNAVAILABLE, "there is no checkpoint yet to go back to; the same command begins anew");
@@ -604,6 +707,7 @@ static err_t collect_step(run *r, step_wish *wish) {
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
     if (s.wish > *wish) *wish = s.wish;
+    r->written |= s.written;
     return ERR_OK;
 }
 
@@ -620,10 +724,11 @@ static err_t compare_plans(run *r) {
 // queue must drain this one too.
 static err_t advance(run *r, step_wish *wish) {
     r->x.runner.wish = atomic_load(&r->b->stop) ? STEP_STOP : atomic_load(&r->b->turn) ? STEP_TURN : STEP_GO_ON;
+    r->x.runner.written = ckpt_writer_ended(r->x.writer);
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
     int most = must_drain(r) ? 0 : 1;
-    while (r->x.runner.uncollected > (*wish || r->bad.gave_up ? 0 : most)) TRY(collect_step(r, wish));
+    while (r->x.runner.uncollected > (*wish || r->bad.gave_up || r->written ? 0 : most)) TRY(collect_step(r, wish));
     return compare_plans(r);
 }
 
@@ -684,6 +789,7 @@ static err_t run_steps(run *r) {
         step_wish wish = STEP_GO_ON;
         TRY(step_or_save(r, &wish));
         if (r->x.runner.uncollected) continue;
+        if (r->bad.gave_up) TRY(finish_writing(r));
         if (r->bad.gave_up) return give_up(r);
         if (step_of(r) == c->run.steps) wish = STEP_GO_ON;
         bool back = false;
@@ -696,7 +802,10 @@ static err_t run_steps(run *r) {
         TRY(rc);
         if (wish == STEP_STOP) return say_stopped(r);
         if (wish == STEP_TURN) return turn(r);
-        if (snapshot_is_due(r) && step_of(r) < c->run.steps) TRY(take_snapshot(r));
+        if (snapshot_is_due(r) && step_of(r) < c->run.steps) {
+            if (is_writing_best(r)) TRY(finish_writing(r));  // a snapshot knows only a best that is there
+            TRY(take_snapshot(r));
+        }
         TRY(balance_lanes(r));
     }
     return ERR_OK;

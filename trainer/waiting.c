@@ -54,7 +54,8 @@ static err_t check_wait(void *ctx, double waited_s, const char *text) {
 err_t waiting_enter(session *x, const launch *at, board *b, bool says) {
     waiting w;
     waiting_open(&w, b, says && at->local == 0 && at->nodes > 1);
-    x->waiting = (team_waiting){check_wait, &w};
+    board_rank *mine = board_place(b, at->local);
+    x->waiting = (team_waiting){check_wait, &w, mine ? &mine->pulse : NULL};
     err_t rc = session_enter(x, at);
     x->waiting = (team_waiting){0};
     if (rc == ERR_OK && w.says && at->node > 0)

@@ -547,6 +547,7 @@ static err_t team_new(team **out, const team_options *o) {
     t->at = at;
     t->timeout_s = o->timeout_s;
     double most = o->timeout_s / 3;  // one late heartbeat must not be fatal
+    t->shown = o->waiting.pulse;
     t->heartbeat_s = o->heartbeat_s < most ? o->heartbeat_s : most;
     t->waiting = o->waiting;
     t->settings = o->settings;

@@ -3,12 +3,14 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 #include "trainer/checkpoint/directory.h"
+#include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/nodes.h"
 #include "trainer/checkpoint/ranks.h"
 #include "trainer/checkpoint/resume.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 err_t ckpt_clean(const char *run_dir, const ckpt_state *s) {
     if (ckpt_nodes(s) == 1) return ckpt_agree(s, ckpt_leads(s) ? ckpt_clean_node(run_dir) : ERR_OK);
@@ -99,5 +101,15 @@ err_t ckpt_newest(const char *run_dir, char path[IO_PATH], bool *found) {
     if (rc == ERR_OK && count > 0) rc = ckpt_path(path, run_dir, KIND_FINAL, steps[0]);
     if (rc == ERR_OK) *found = count > 0;
     free(steps);
+    return rc;
+}
+
+err_t ckpt_saved_hash(const char *run_dir, int64_t step, char hash[17]) {
+    char path[IO_PATH];
+    manifest m;
+    TRY(ckpt_path(path, run_dir, KIND_FINAL, step));
+    err_t rc = manifest_read(&m, path);
+    if (rc == ERR_OK) memcpy(hash, m.hash, sizeof m.hash);
+    manifest_close(&m);
     return rc;
 }

@@ -99,6 +99,12 @@ typedef struct ckpt_key {
     bool open, adopted;
 } ckpt_key;
 
+// Called with every piece of a file that was written or read, by the thread that did so. NULL: nothing is.
+typedef struct ckpt_pulse {
+    void (*beat)(void *ctx);
+    void *ctx;
+} ckpt_pulse;
+
 typedef struct ckpt_state {
     int keys;
     ckpt_key key[CKPT_KEYS_MAX];
@@ -114,6 +120,7 @@ typedef struct ckpt_state {
     comm *ranks;             // NULL: alone
     stream *s;               // orders their calls; NULL when alone
     struct ckpt_work *work;  // of ckpt_prepare; NULL when alone
+    ckpt_pulse pulse;
     // The bits also depend on the device's arithmetic and its plans (gpu/gpu.h).
     device *dev;                         // both are saved and compared, and plans loaded into it; NULL: none of that
     bool any_device;                     // accept a checkpoint of another arithmetic
@@ -171,6 +178,9 @@ err_t ckpt_resume(const char *run_dir, ckpt_state *s, run_progress *at, bool *fo
 // Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is
 // none.
 err_t ckpt_newest(const char *run_dir, char path[1024], bool *found);
+
+// The hash of the weights in step-N of this node, as its manifest says.
+err_t ckpt_saved_hash(const char *run_dir, int64_t step, char hash[17]);
 
 // Collective. Loads one checkpoint directory, which must hold all files. The same checks; with `foreign`, keys,
 // data_hash and arithmetic are not compared, and plans are not loaded.

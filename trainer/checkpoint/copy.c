@@ -161,6 +161,7 @@ static err_t move_round(ring *x) {
     for (int i = 0; i < x->ins; i++)
         if (next_piece(&x->in[i], x->m)) x->recv[recvs++] = (comm_part){x->in[i].peer, x->in[i].buffer, x->in[i].piece};
     TRY(ckpt_exchange(x->s, &send, send.bytes ? 1 : 0, x->recv, recvs));
+    ckpt_beat(&x->m->pulse);
     if (send.bytes) sent(x, &x->out);
     for (int i = 0; i < x->ins; i++)
         if (x->in[i].piece) received(x, &x->in[i]);

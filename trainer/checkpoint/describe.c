@@ -141,7 +141,7 @@ static err_t copy_device(manifest *m, const ckpt_state *s) {
 }
 
 err_t manifest_open(manifest *m, const ckpt_state *s, const run_progress *at, const ckpt_work *w) {
-    *m = (manifest){.at = *at, .world = w->world, .groups = s->groups, .params = s->params};
+    *m = (manifest){.at = *at, .world = w->world, .groups = s->groups, .params = s->params, .pulse = s->pulse};
     if (s->params < 1 || at->step < 0 || !isfinite(at->loss_scale))
         return err_set(ERR_INTERNAL, "a state with %d parameters, step %" PRId64 " and loss scale %g can't be saved",
                        s->params, at->step, at->loss_scale);

@@ -86,7 +86,12 @@ typedef struct manifest {
     int parts;
     manifest_part *part;
     uint8_t digest[CKPT_DIGEST];  // its own, after reading
+    ckpt_pulse pulse;             // of the state that is saved
 } manifest;
+
+static inline void ckpt_beat(const ckpt_pulse *p) {
+    if (p->beat) p->beat(p->ctx);
+}
 
 // Frees the tables.
 void manifest_close(manifest *m);

@@ -17,10 +17,15 @@ int ckpt_ranks_of(const ckpt_state *s, int node) {
     return n;
 }
 
+err_t ckpt_query(const ckpt_state *s) {
+    if (ckpt_alone(s)) return ERR_OK;
+    TRY(s->ranks->table->query(s->ranks));
+    return s->ranks->host->table->query(s->ranks->host);
+}
+
 bool ckpt_cut_off(const ckpt_state *s) {
-    if (ckpt_alone(s)) return false;
     err_record keep = *err_last();
-    bool off = s->ranks->table->query(s->ranks) != ERR_OK || s->ranks->host->table->query(s->ranks->host) != ERR_OK;
+    bool off = ckpt_query(s) != ERR_OK;
     err_restore(&keep);
     return off;
 }

@@ -18,6 +18,8 @@ int ckpt_ranks_of(const ckpt_state *s, int node);
 
 // Can the ranks no longer communicate? Then no rank knows what the others know, and none undoes anything.
 bool ckpt_cut_off(const ckpt_state *s);
+// Local. ERR_OK, or why they no longer can.
+err_t ckpt_query(const ckpt_state *s);
 
 // Collective. ERR_OK if `mine` is on all ranks; otherwise the lowest failed rank's error, on all.
 err_t ckpt_agree(const ckpt_state *s, err_t mine);

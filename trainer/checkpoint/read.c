@@ -105,8 +105,8 @@ static err_t read_piece(const st_file *f, const st_tensor *at, int64_t k, int64_
 
 // Reads all of a part, compares its digest, and copies what of it belongs there to `to` (NULL: nothing), whose slices
 // may be others.
-static err_t verify_part(const st_file *f, const manifest_tensor *t, const manifest_part *p, float *scratch,
-                         const ckpt_tensor *to) {
+static err_t verify_part(const st_file *f, const manifest *m, const manifest_tensor *t, const manifest_part *p,
+                         float *scratch, const ckpt_tensor *to) {
     const ckpt_order o = manifest_order(t);
     const st_tensor *at;
     uint8_t chunk[ORDER_PIECE / CHUNK * CKPT_DIGEST], found[CKPT_DIGEST];
@@ -118,6 +118,7 @@ static err_t verify_part(const st_file *f, const manifest_tensor *t, const manif
         TRY(read_piece(f, at, k - first, n, scratch));
         digest_put(&d, chunk, (size_t)(chunk_digests(&o, k, n, scratch, chunk) - chunk));
         if (to) order_copy(&o, k, n, scratch, to);
+        ckpt_beat(&m->pulse);
     }
     digest_end(&d, found);
     return memcmp(found, p->digest, sizeof found) == 0 ? ERR_OK : damaged(f->path, t, p, at, found);
@@ -139,7 +140,7 @@ err_t ckpt_verify_file(const char *path, const manifest *m, int file) {
     err_t rc = scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
     for (int i = 0; i < m->groups * m->params && rc == ERR_OK; i++)
         for (int k = m->tensor[i].part; k < m->tensor[i].part + m->tensor[i].parts && rc == ERR_OK; k++)
-            if (m->part[k].file == file) rc = verify_part(&f, &m->tensor[i], &m->part[k], scratch, NULL);
+            if (m->part[k].file == file) rc = verify_part(&f, m, &m->tensor[i], &m->part[k], scratch, NULL);
     free(scratch);
     st_close(&f);
     return rc;
@@ -255,7 +256,7 @@ static err_t convert_tensor(source *x, const manifest_tensor *t, const ckpt_tens
         const st_file *f;
         if (!order_overlaps(&o, manifest_part_first(t, p), p->count, to)) continue;
         TRY(source_file(x, p->file, &f));
-        TRY(verify_part(f, t, p, x->scratch, to));
+        TRY(verify_part(f, x->m, t, p, x->scratch, to));
     }
     *chunk = chunk_digests(&mine, to->first, to->count, to->data, *chunk);
     return ERR_OK;

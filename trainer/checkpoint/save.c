@@ -15,15 +15,13 @@
 // When a rank fails, all learn of it at the next agreement, and every node undoes what it did. When ranks are lost, the
 // others can't know how far those got, and no node undoes anything: it could remove the only copy of files that another
 // node has just renamed.
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/save.h"
 
-#include "base/io.h"
 #include "model/safetensors.h"
 #include "trainer/checkpoint/copy.h"
 #include "trainer/checkpoint/describe.h"
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/directory.h"
-#include "trainer/checkpoint/parts.h"
 #include "trainer/checkpoint/read.h"
 
 #include <errno.h>
@@ -33,16 +31,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct save {
-    const char *run_dir;
-    char tmp[IO_PATH];
-    const ckpt_state *s;
-    const run_progress *at;
-    fault_list *faults;
-    ckpt_work *w;
-    manifest m;
-    bool renaming;
-} save;
+typedef ckpt_saving save;
 
 // What a rank reports of the files that it wrote.
 typedef struct record {
@@ -52,14 +41,18 @@ typedef struct record {
 
 // --- this rank's files -----------------------------------------------------------------------------------------------
 
+// Where ranks are lost the rest is of no use to anybody.
 static err_t put_group(st_writer *to, ckpt_work *w, int group, const ckpt_tensor *t) {
     uint8_t *chunk = w->mine[group];
-    for (int i = 0; i < w->params; i++)
+    for (int i = 0; i < w->params; i++) {
+        TRY(ckpt_query(w->of));
         for (int64_t k = 0, n; k < t[i].count; k += n) {
             n = order_piece(&w->order[i], t[i].first + k, t[i].first + t[i].count);
             chunk = chunk_digests(&w->order[i], t[i].first + k, n, t[i].data + k, chunk);
             TRY(st_put(to, t[i].data + k, (size_t)n * 4));
+            ckpt_beat(&w->of->pulse);
         }
+    }
     return ERR_OK;
 }
 
@@ -206,7 +199,7 @@ static err_t make_directory(const save *x) {
 }
 
 static err_t write_all(save *x) {
-    TRY(ckpt_agree(x->s, manifest_open(&x->m, x->s, x->at, x->w)));
+    TRY(ckpt_agree(x->s, x->why.code ? err_restore(&x->why) : ERR_OK));
     TRY(ckpt_agree(x->s, ckpt_leads(x->s) ? make_directory(x) : ERR_OK));
     TRY(ckpt_agree(x->s, write_files(x)));
     TRY(gather_records(x));
@@ -231,21 +224,39 @@ static err_t remove_older(const save *x, int keep) {
     return ckpt_prune_node(x->run_dir, x->at->step, x->at->step - x->at->bad_steps, keep);
 }
 
-err_t ckpt_save(const char *run_dir, const ckpt_state *s, const run_progress *at, int keep, fault_list *faults) {
-    save x = {.run_dir = run_dir, .s = s, .at = at, .faults = faults};
-    err_t rc = ckpt_agree(s, ckpt_path(x.tmp, run_dir, KIND_TMP, at->step));
-    if (rc == ERR_OK) rc = work_open(&x.w, s);
-    if (rc == ERR_OK) {
-        rc = write_all(&x);
-        work_close_own(x.w, s);
-    }
-    manifest_close(&x.m);
+static err_t begin(save *x) {
+    TRY(ckpt_path(x->tmp, x->run_dir, KIND_TMP, x->at->step));
+    TRY(work_open(&x->w, x->s));
+    return manifest_open(&x->m, x->s, x->at, x->w);
+}
+
+void saving_open(ckpt_saving *x, const char *run_dir, const ckpt_state *s, const run_progress *at, fault_list *faults) {
+    *x = (ckpt_saving){.run_dir = run_dir, .s = s, .at = at, .faults = faults};
+    if (begin(x) != ERR_OK) x->why = *err_last();
+}
+
+void saving_close(ckpt_saving *x) {
+    if (x->w) work_close_own(x->w, x->s);
+    manifest_close(&x->m);
+    x->w = NULL;
+}
+
+err_t saving_write(ckpt_saving *x, int keep) {
+    err_t rc = write_all(x);
     if (rc != ERR_OK) {
         err_record why = *err_last();
-        undo(&x);
+        undo(x);
         return err_restore(&why);
     }
-    rc = ckpt_agree(s, ckpt_leads(s) ? remove_older(&x, keep) : ERR_OK);
-    if (rc != ERR_OK) err_prefix("step %" PRId64 " is saved, but what it replaces can't be removed", at->step);
+    rc = ckpt_agree(x->s, ckpt_leads(x->s) ? remove_older(x, keep) : ERR_OK);
+    if (rc != ERR_OK) err_prefix("step %" PRId64 " is saved, but what it replaces can't be removed", x->at->step);
+    return rc;
+}
+
+err_t ckpt_save(const char *run_dir, const ckpt_state *s, const run_progress *at, int keep, fault_list *faults) {
+    save x;
+    saving_open(&x, run_dir, s, at, faults);
+    err_t rc = saving_write(&x, keep);
+    saving_close(&x);
     return rc;
 }

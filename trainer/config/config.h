@@ -165,6 +165,7 @@ typedef struct config {
         int64_t every;  // steps; 0: only at the end
         int64_t keep;   // newest checkpoints
         bool compare;   // of what several ranks hold
+        bool async;     // written beside the steps, from a copy of the state
         bool keep_best;
     } checkpoint;
     struct {

@@ -192,6 +192,8 @@ static const setting more_keys[] = {
     INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
     BOOL(checkpoint, compare, LAYOUT, "yes", "sdc",
          "before anything is saved or hashed, ranks compare what several of them hold, and one that differs is named"),
+    BOOL(checkpoint, async, LAYOUT, "no", "async_save background",
+         "yes: steps go on while a copy of the state is written, which takes memory; no: they wait"),
     BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
 
     INT(eval, every, LAYOUT, "250", 0, MANY, "eval_interval val_loss_every", "steps between evaluations; 0 = never"),

@@ -142,7 +142,8 @@ grid config_grid(const config *c, int world) {
                   .tensor = tensor,
                   .pipeline = pipeline,
                   .context = context,
-                  .links = pipeline > 1 ? links_of(c) : 0};
+                  .links = pipeline > 1 ? links_of(c) : 0,
+                  .beside = c->checkpoint.async};
 }
 
 // --- with a number of ranks ------------------------------------------------------------------------------------------

@@ -96,6 +96,12 @@ void board_beside(board_rank *r, const char *what, int64_t number) {
     PUT(r->beside, what);
 }
 
+int64_t board_work(const board *b) {
+    int64_t sum = 0;
+    for (int i = 0; i < b->locals; i++) sum += GET(b->rank[i].work) + GET(b->rank[i].pulse);
+    return sum;
+}
+
 void board_restart(board_rank *r) {
     PUT(r->beside, NULL);
     board_enter(r, PHASE_STARTING, GET(r->step));

@@ -66,10 +66,14 @@ typedef struct board_rank {
     // The loader's, copied after each step.
     _Atomic int64_t read_bytes, read_retries;
     _Atomic int64_t read_p50_ns, read_p99_ns;  // of reading one micro-batch, lately; 0: not known
-    atomic_long faults[FAULT_POINTS];          // [run] faults that its processes have passed
-    _Atomic int named;                         // the next line is set, for good
-    char device[BOARD_DEVICE];                 // PCI bus id of its GPU, "" of a CPU
-    flight_rank flight;                        // its last calls to other ranks, and phases
+    // What is done between steps, by any thread of it: blocks computed, pieces of checkpoints written or read. And that
+    // of all ranks, as its team has heard (team_pulse).
+    _Atomic int64_t work;
+    _Atomic uint32_t pulse;
+    atomic_long faults[FAULT_POINTS];  // [run] faults that its processes have passed
+    _Atomic int named;                 // the next line is set, for good
+    char device[BOARD_DEVICE];         // PCI bus id of its GPU, "" of a CPU
+    flight_rank flight;                // its last calls to other ranks, and phases
 } board_rank;
 
 // Upper bounds of the histogram of step times, seconds; the last bucket has no bound.
@@ -159,6 +163,14 @@ typedef struct board_task {
 board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step);
 board_task board_waiting(board_rank *r, board_wait waits_for, const char *what, int64_t number, int64_t step);
 void board_resume(board_rank *r, board_task before);
+
+// Some of what is done between steps is done. Any thread.
+static inline void board_worked(board_rank *r) {
+    if (r) atomic_fetch_add_explicit(&r->work, 1, memory_order_relaxed);
+}
+
+// A number that changes while the ranks of the node, or those that they hear of, do such work.
+int64_t board_work(const board *b);
 
 // Of the thread of a side stream: a call begins, and has ended.
 void board_beside(board_rank *r, const char *what, int64_t number);

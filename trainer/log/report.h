@@ -11,6 +11,7 @@
 enum {
     REPORT_WISH,  // step_wish
     REPORT_FAILED,
+    REPORT_WRITTEN,  // the checkpoint that was begun is written, or has failed
     REPORT_COMPUTE_MS,
     REPORT_DATA_MS,
     REPORT_WAIT_MS,    // for the ranks that share its lanes: gradients and weights

@@ -81,10 +81,12 @@ static void send_status(notify *n, const notify_news *news) {
 static void send_alive(notify *n, const notify_news *news) {
     if (!n->watchdog_s || news->now - n->alive_at < n->watchdog_s / 4) return;
     bool starting = news->ready < n->locals && news->now - n->opened < n->start_s;
-    if (!starting && !news->looking && news->step == n->alive_step) return;
+    bool working = news->looking && news->work != n->alive_work;
+    if (!starting && !working && news->step == n->alive_step) return;
     if (!put(n, "WATCHDOG=1")) return;
     n->alive_at = news->now;
     n->alive_step = news->step;
+    n->alive_work = news->work;
 }
 
 void notify_send(notify *n, const notify_news *news) {

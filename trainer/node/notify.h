@@ -2,7 +2,8 @@
 // a socket that the environment names. Reported are: ready, status, alive, about to end.
 //
 // The watchdog checks that steps advance. A healthy supervisor whose ranks hang must not satisfy it: so a sign of life
-// is sent only if a step was finished since the last one, during marked work between steps, and during a start that is
+// is sent only if a step was finished since the last one, while the work marked as between steps goes forward (windows
+// are evaluated, bytes of a checkpoint written, on this node or on one that it waits for), and during a start that is
 // within its time.
 #ifndef TRAINER_NODE_NOTIFY_H
 #define TRAINER_NODE_NOTIFY_H
@@ -19,7 +20,7 @@ typedef struct notify {
     // what was sent
     bool ready, stopping;
     char shown[192];  // the last status
-    int64_t alive_step;
+    int64_t alive_step, alive_work;
     double opened, shown_at, alive_at;
 } notify;
 
@@ -28,6 +29,7 @@ typedef struct notify_news {
     double now, loss;
     int ready;  // ranks
     int64_t step;
+    int64_t work;  // changes as long as what is done between steps goes forward
     bool looking, stopping;
     const char *waits;  // for what, before all ranks have met; NULL or "": for nothing
 } notify_news;

@@ -53,6 +53,7 @@ static void report_status(crew *w, double now) {
                                .loss = atomic_load(&w->b->loss),
                                .ready = atomic_load(&w->b->ready),
                                .step = atomic_load(&w->b->step),
+                               .work = board_work(w->b),
                                .looking = atomic_load(&w->b->looking) > 0,
                                .waits = waits,
                                .stopping = atomic_load(&w->b->stop) != 0 || w->root >= 0,

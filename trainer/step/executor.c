@@ -97,6 +97,7 @@ static const pass_part part_of[] = {[ACTION_FORWARD] = PASS_FORWARD,
 
 static err_t see_others(step_runner *r) {
     r->ranks->table->alive(r->ranks);
+    board_worked(r->board);
     return r->ranks->table->query(r->ranks);
 }
 

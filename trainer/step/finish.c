@@ -116,6 +116,7 @@ static err_t read_times(step_runner *r, double *mine) {
 static err_t send_times(step_runner *r, const result_slot *to) {
     double *mine = to->report.data;
     mine[REPORT_WISH] = r->wish;
+    mine[REPORT_WRITTEN] = r->written;
     mine[REPORT_FAILED] = r->inputs.failed.code != ERR_OK;
     TRY(read_times(r, mine));
     if (r->sense) r->sense(r->sense_ctx, to->step, mine);

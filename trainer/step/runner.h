@@ -45,6 +45,7 @@ typedef struct step_runner {
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
     step_wish wish;  // of this rank
+    bool written;    // its checkpoint that was begun has ended (REPORT_WRITTEN)
     // What it does:
     action_list actions, forward;  // a step of this rank; a forward pass without gradients
     action_bucket *bucket;         // [buckets] for the lists

@@ -246,12 +246,13 @@ err_t step_gradient(step_runner *r, loader *data, int64_t step) {
     return finish_tied(r);
 }
 
-static void read_reports(const step_runner *r, const result_slot *from, bool *failed, step_wish *wish) {
-    *failed = false, *wish = STEP_GO_ON;
+static void read_reports(const step_runner *r, const result_slot *from, bool *failed, step_wish *wish, bool *written) {
+    *failed = false, *wish = STEP_GO_ON, *written = true;
     for (int k = 0; k < r->ranks->world; k++) {
         const double *report = results_report(&r->results, from, k);
         *failed |= report[REPORT_FAILED] != 0;
         if (report[REPORT_WISH] > *wish) *wish = (step_wish)report[REPORT_WISH];
+        *written &= report[REPORT_WRITTEN] != 0;
     }
 }
 
@@ -297,18 +298,18 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
 }
 
 err_t step_collect(step_runner *r, step_result *out) {
-    bool failed;
+    bool failed, written;
     step_wish wish;
     if (!r->uncollected) return err_set(ERR_INTERNAL, "no step is queued that could be collected");
     const result_slot *from = results_of(&r->results, r->oldest);
     board_waiting(r->board, WAIT_DEVICE, "wait for the step's end", -1, from->step);
     TRY(event_wait(from->done));
     TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends with wrong numbers: don't use them
-    read_reports(r, from, &failed, &wish);
+    read_reports(r, from, &failed, &wish, &written);
     if (failed) return end_void(r, from);
     r->uncollected--;
     r->oldest++;
     collect(r, from, out);
-    out->wish = wish;
+    out->wish = wish, out->written = written;
     return ERR_OK;
 }

@@ -1,0 +1,143 @@
+#!/bin/sh
+# test/test_beside.sh: checkpoints that are written while steps go on ([checkpoint] async): the same files as those that
+# steps wait for, of the same steps, whoever is killed while they are written.
+. test/support/runs.sh
+. "$top/test/support/chaos.sh"
+fast="device.threads=1 log.watch=no"
+usual="$fast run.steps=90 eval.every=20 checkpoint.every=7 checkpoint.keep=1000"
+
+# Weights and optimizer state of every checkpoint; manifests store how long a log with times was.
+same_checkpoints() {
+    (cd "runs/$1/ckpt" && sha256sum */*.safetensors) >files.want
+    (cd "runs/$2/ckpt" && sha256sum */*.safetensors) >files.found
+    same files.want files.found "the checkpoints of $1 and $2"
+    [ -z "$(ls -A "runs/$2/ckpt" | grep '^\.')" ] || fail "$2: something lies about: $(ls -A "runs/$2/ckpt")"
+}
+
+# The records of checkpoints, each once; they come when a checkpoint is written, which may be some steps later.
+checkpoint_records() {
+    sed -n 's/^{"t":"checkpoint","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl"
+}
+same_records() {
+    checkpoint_records "$1" >records.want
+    checkpoint_records "$2" >records.found
+    same records.want records.found "the log's checkpoints of $1 and $2"
+}
+
+# as_waited_for NAME OVERRIDE...
+as_waited_for() {
+    run=$1
+    shift
+    settings "$run-waits" $usual "$@"
+    settings "$run" $usual checkpoint.async=yes "$@"
+    expect 0 train "$run-waits"
+    expect 0 train "$run"
+    says "of which steps waited"
+    same_steps "$run-waits" "$run"
+    same_state "$run-waits" "$run"
+    same_checkpoints "$run-waits" "$run"
+    same_records "$run-waits" "$run"
+    [ "$(readlink "runs/$run/best")" = "$(readlink "runs/$run-waits/best")" ] || fail "best is another one"
+}
+alone() { as_waited_for alone; }
+of_three() { as_waited_for three device.ranks=3 parallel.zero=1; }
+of_stages() { as_waited_for stages device.ranks=4 parallel.zero=3 parallel.pipeline=2; }
+
+# Of those that are removed, what is removed when is as ever.
+prunes() {
+    settings prunes $fast run.steps=90 eval.every=20 checkpoint.every=7 checkpoint.async=yes checkpoint.keep=2 checkpoint.keep_best=no
+    expect 0 train prunes
+    [ "$(ls runs/prunes/ckpt | tr '\n' ' ')" = "step-00000084 step-00000090 " ] || fail "$(ls runs/prunes/ckpt)"
+}
+
+# A checkpoint that fails is an event, and those before and after it are there.
+fails() {
+    settings fails $fast run.steps=90 checkpoint.every=7 checkpoint.keep=1000 checkpoint.async=yes "run.faults=sync@9" eval.every=0
+    expect 0 train fails
+    event fails checkpoint_failed '"step":14' "fsync"
+    [ -d runs/fails/ckpt/step-00000007 ] && [ -d runs/fails/ckpt/step-00000021 ] || fail "$(ls runs/fails/ckpt)"
+    [ ! -e runs/fails/ckpt/step-00000014 ] || fail "step 14 is there"
+}
+# The lowest loss of an evaluation counts only where its weights could be saved.
+best_fails() {
+    settings best $fast eval.every=20 checkpoint.async=yes checkpoint.every=0 "run.faults=rename@4" run.steps=50
+    expect 0 train best
+    event best checkpoint_failed '"step":40'
+    [ "$(readlink runs/best/best)" = ckpt/step-00000050 ] || fail "best is $(readlink runs/best/best)"
+}
+# The next one falls due while one is being written: it is waited for, and none is left out.
+is_waited_for() {
+    settings often $fast checkpoint.keep=1000 checkpoint.async=yes checkpoint.every=1 device.ranks=2 eval.every=0 run.steps=40
+    expect 0 train often
+    [ "$(ls runs/often/ckpt | wc -l)" -eq 40 ] || fail "$(ls runs/often/ckpt | wc -l) checkpoints of 40 steps"
+    event often checkpoint_waited "until the checkpoint of step" "the disk is slower than [checkpoint] every asks for"
+}
+
+# --- killed -----------------------------------------------------------------------------------------------------------
+
+killed="$fast checkpoint.every=3 eval.every=20"
+undisturbed() {
+    settings whole $killed run.steps=250
+    expect 0 train whole
+}
+# kill -9 of everything, at any moment, and on with the same command.
+all_killed() {
+    settings all $killed run.steps=250 checkpoint.async=yes device.ranks=2
+    hits=0
+    while [ $hits -lt 8 ]; do
+        saved all
+        before=$newest
+        start "$bin" base.ini all.ini
+        until_true 20 has_saved all $((before + 3))
+        roll 60
+        doze $rolled
+        ranks_of "$pid"
+        kill -9 "$pid" $ranks 2>/dev/null
+        wait "$pid" 2>/dev/null
+        pid=
+        hits=$((hits + 1))
+    done
+    expect 0 train all
+    same_steps whole all
+    same_state whole all
+    same_records whole all
+}
+# Ranks of a run that heals: what they were writing ends with their world.
+some_killed() {
+    settings some $killed checkpoint.async=yes cluster.elastic=yes cluster.heartbeat=0.2 device.ranks=3 snapshot.every=4 run.steps=600
+    settings some-whole $killed run.steps=600
+    expect 0 train some-whole
+    chaos some 8
+    same_steps some-whole some
+    same_state some-whole some
+    event some healed "was killed by signal 9"
+    [ -z "$(ls -A runs/some/ckpt | grep '^\.')" ] || fail "something lies about: $(ls -A runs/some/ckpt)"
+    checkpoint_records some | sort -n | uniq -d >twice
+    [ ! -s twice ] || fail "logged twice: $(cat twice)"
+    checkpoint_records some | cut -d ' ' -f 1 | sort >records.found
+    checkpoint_records some-whole | cut -d ' ' -f 1 | sort >records.want
+    comm -13 records.want records.found >more
+    [ ! -s more ] || fail "checkpoints of other steps: $(cat more)"
+}
+stops() {
+    settings stop $fast eval.every=20 checkpoint.async=yes checkpoint.every=2 run.steps=1000000 device.ranks=2
+    start "$bin" base.ini stop.ini
+    until_true 20 has_saved stop 6
+    kill -TERM "$pid"
+    await 75
+    saved stop
+    event stop stop "saved step $newest"
+}
+
+try alone
+try of_three
+try of_stages
+try prunes
+try fails
+try best_fails
+try is_waited_for
+try undisturbed
+try all_killed
+try some_killed
+try stops
+finish
