@@ -161,7 +161,7 @@ static err_t gather(list *all, const list *mine, comm *c, stream *s) {
         rc = comm_agree_ok(c, all->at ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a list of %zu bytes", cut[world]),
                            s);
     }
-    if (rc == ERR_OK) memcpy((char *)all->at + cut[c->rank], mine->at, (size_t)mine->n * sizeof *all->at);
+    if (rc == ERR_OK && mine->n) memcpy((char *)all->at + cut[c->rank], mine->at, (size_t)mine->n * sizeof *all->at);
     if (rc == ERR_OK) rc = c->table->all_gather(c, all->at, cut, s);
     if (rc == ERR_OK) rc = stream_wait(s);
     free(n), free(cut);

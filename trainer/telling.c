@@ -1,0 +1,146 @@
+// trainer/telling.c: what a run says of each step: its record, how its ranks spend their time, and what is wrong with
+// it.
+#include "trainer/run.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+const char *run_advice(const run *r, int64_t step, int64_t count, double loss, char text[DIVERGED_TEXT]) {
+    const run_progress *at = &r->x.progress;
+    const diverged_run of = {r->x.cfg, r->x.dir, step - count + 1, step, loss, at->least_loss, at->sound_step};
+    if (diverged_advice(&of, text) != ERR_OK)
+        snprintf(text, DIVERGED_TEXT, "%.*s", DIVERGED_TEXT - 1, err_last()->text);
+    return text;
+}
+
+static void say_ruined(run *r, int64_t step) {
+    char text[DIVERGED_TEXT];
+    int64_t count = r->bad.far_steps > 0 ? r->bad.far_steps : 1;
+    if (r->x.ranks->rank == 0)
+        monitor_event(&r->m, "ruined", step, run_advice(r, step, count, r->x.progress.loss, text));
+}
+
+void run_say_if_ruined(run *r) {
+    if (divergence_at_end(&r->bad, &r->x.progress)) say_ruined(r, run_step(r));
+}
+
+static void say_mended(run *r, int64_t step) {
+    const run_progress *at = &r->x.progress;
+    char text[128];
+    snprintf(text, sizeof text, "the loss is %.4g, near the lowest again, %.4g", at->loss, at->least_loss);
+    monitor_event(&r->m, "mended", step, text);
+}
+
+// The first of several in a row. A dynamic loss scale finds its place by steps that are skipped.
+static void say_skipped(run *r, const step_result *s) {
+    const config *c = r->x.cfg;
+    bool usual = !isfinite(s->grad_norm) && c->precision.compute == FP16 && c->precision.loss_scale == 0;
+    char text[SKIPPED_TEXT];
+    if (s->applied || usual || r->x.progress.bad_steps > 1) return;
+    monitor_event(&r->m, "skipped", s->step, skipped_text(c, s->grad_norm, s->norm_mean, text));
+}
+
+// A diverged run looks busy. Weights that are ruined may give a finite loss for ever; it may also be what the user
+// wants, on other data, so the run goes on.
+static void watch_bad_steps(run *r, const step_result *s) {
+    run_progress *at = &r->x.progress;
+    int64_t limit = diverged_limit(r->x.cfg);
+    char text[DIVERGED_TEXT];
+    if (r->bad.gave_up) return;
+    divergence_news news = divergence_step(&r->bad, at, r->x.cfg, s->step, s->loss, s->applied);
+    atomic_store(&r->b->bad_limit, limit);
+    atomic_store(&r->b->bad_steps, at->bad_steps);
+    if (r->x.ranks->rank != 0) return;
+    say_skipped(r, s);
+    if (news == NEWS_RUINED) say_ruined(r, s->step);
+    if (news == NEWS_MENDED) say_mended(r, s->step);
+    if (news == NEWS_DIVERGED) monitor_event(&r->m, "diverged", s->step, run_advice(r, s->step, limit, NAN, text));
+}
+
+// A rank that is much slower than the others delays all of them: every step waits for it.
+static void name_straggler(run *r, int64_t step, const rank_summary *t) {
+    char who[COMM_NAME], text[256];
+    snprintf(
+        text, sizeof text,
+        "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
+        comm_rank_text(r->x.ranks, t->slowest, who), t->slowest_ms, t->median_ms);
+    monitor_event(&r->m, "straggler", step, text);
+}
+
+// How each rank has spent its time since the last such record.
+static void log_ranks(run *r, int64_t step) {
+    rank_report *x = &r->rank_times;
+    if (!run_is_due(step, r->x.cfg->log.ranks_every)) return;
+    const int64_t *lanes = report_lanes(x, r->x.state.reduce);
+    const ranks_record said = {.step = step, .steps = x->steps, .world = x->world, .sum = x->sum, .lanes = lanes};
+    if (x->steps) monitor_log(&r->m, &(record){RECORD_RANKS, .ranks = said});
+    report_clear(x);
+}
+
+void run_show_reading(run *r, double now) {
+    enum { NS = 1000000000 };
+    board_rank *to = r->mine;
+    if (!to || now < r->read_at + 0.5) return;
+    loader_stats of = loader_about(r->x.data);
+    r->read_at = now;
+    atomic_store_explicit(&to->read_bytes, of.bytes, memory_order_relaxed);
+    atomic_store_explicit(&to->read_retries, of.retries, memory_order_relaxed);
+    atomic_store_explicit(&to->read_p50_ns, (int64_t)(NS * of.read_p50_s), memory_order_relaxed);
+    atomic_store_explicit(&to->read_p99_ns, (int64_t)(NS * of.read_p99_s), memory_order_relaxed);
+}
+
+err_t run_log_step(run *r, const step_result *s, double ms) {
+    const config *c = r->x.cfg;
+    int64_t step = s->step;
+    int world = r->x.ranks->world;
+    bool hashed = run_is_due(step, c->log.hash_every);
+    bool logged = run_is_due(step, c->log.every) || step == c->run.steps || hashed || !s->applied;
+    char hash[17];
+    if (hashed) board_doing(r->mine, "hash the weights", -1, step);
+    if (hashed) TRY(session_settle(&r->x));
+    if (hashed) TRY(state_fetch(&r->x.state, false));
+    if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
+    report_add(&r->step_times, s->reports);
+    report_add(&r->rank_times, s->reports);
+    redeal_add(&r->lanes, &r->x, s->reports);
+    rank_summary times = logged && world > 1 ? report_take(&r->step_times, r->x.state.reduce) : (rank_summary){0};
+    const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
+    bool timed = report_is_timed(s->reports, world);
+    int64_t units = c->batch.global * r->x.net->units;
+    const step_record said = {
+        .step = step,
+        .units = step * units,
+        .logged = logged,
+        .loss = s->loss,
+        .grad_norm = s->grad_norm,
+        .lr = s->lr,
+        .ms = ms,
+        .units_per_s = (double)units / (ms / 1e3),
+        .data_wait_ms = mine[REPORT_DATA_MS],
+        .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] + mine[REPORT_BEFORE_MS] + mine[REPORT_AFTER_MS] : NAN,
+        .loss_scale = s->loss_scale,
+        .skipped = !s->applied,
+        .why = s->applied ? NULL : skipped_why(s->grad_norm),
+        .hash = hashed ? hash : NULL,
+        .time = clock_wall(),
+        .mfu = speed_mfu(&r->speed, ms),
+        .resident = logged ? speed_resident(&r->speed) : 0,
+        .device_bytes = logged ? speed_device_bytes(&r->x) : 0,
+        .world = world,
+        .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN,
+        .hidden = times.hidden,
+        .slowest = times.slowest,
+        .slowest_ms = times.slowest_ms,
+        .median_ms = times.median_ms,
+    };
+    watch_bad_steps(r, s);
+    monitor_log(&r->m, &(record){RECORD_STEP, .step = said});
+    log_ranks(r, step);
+    // where lanes follow speed, the others need not wait for a slow rank; it may be named as `slow`
+    if (times.straggler && !r->lanes.moved) name_straggler(r, step, &times);
+    power_log(&r->power, &r->m, step, s->reports, units);
+    return ERR_OK;
+}
