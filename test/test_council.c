@@ -508,6 +508,20 @@ static void who_is_put_out_waits(void **state) {
     assert_int_equal(s.v.exiles, 0);  // it wanted to
     begin(&s, 3, 2), next.epoch = 4, council_taken(&s.v, NOW, &next, 4, true);
     assert_true(s.v.entered == 50 && s.v.sealed_at == 51);  // the epoch goes on
+    assert_int_equal(s.v.of[2].says.state, COUNCIL_WORKING);
+}
+
+// What it says with the record may be the last that others hear of it for a while.
+static void a_new_record_is_not_worked_with_yet(void **state) {
+    (void)state;
+    scene s;
+    for (int me = 0; me < 3; me += 2) {
+        begin(&s, 3, me);
+        council_record next = s.r;
+        next.k = next.epoch = 5, next.members.word[0] = 3;
+        council_taken(&s.v, NOW, &next, 4, true);
+        assert_int_equal(s.v.of[me].says.state, me == 0 ? COUNCIL_ENTERING : COUNCIL_LEAVING);
+    }
 }
 
 static void a_report_of_another_life_counts_no_more(void **state) {
@@ -813,6 +827,7 @@ int main(void) {
         cmocka_unit_test(who_works),
         cmocka_unit_test(the_back_off),
         cmocka_unit_test(who_is_put_out_waits),
+        cmocka_unit_test(a_new_record_is_not_worked_with_yet),
         cmocka_unit_test(a_report_of_another_life_counts_no_more),
         cmocka_unit_test(a_seal_of_all),
         cmocka_unit_test(a_voter_answers),

@@ -40,6 +40,8 @@ drained() {
     after 0 40
     kill -TERM "$(supervisor 0)"
     until_true 20 has_event 1 healed "leaving: node 0; world 2 of this run"
+    told 1 healed "from the newest checkpoint"
+    [ -z "$(event_of 1 lost)" ] || fail "the node left before the others had saved: $(event_of 1 lost)"
     codes="75 0 0" ends_well 1 2
     on 0 "every member goes on without this node"
 }

@@ -73,7 +73,10 @@ void council_taken(council_view *v, double now, const council_record *r, uint64_
     if (epoch == r->epoch) return;
     v->entered = now, v->sealed_at = COUNCIL_NEVER;
     FOR_NODES(j, &r->members) v->of[j].ranks_at = now;
-    v->of[v->node].says.failed = v->of[v->node].says.began = false, v->of[v->node].says.sealed = -1;
+    // what is said with the new record is of the new epoch
+    council_report *own = &v->of[v->node].says;
+    own->failed = own->began = false, own->sealed = -1;
+    own->state = council_member(v, r, v->node) ? COUNCIL_ENTERING : COUNCIL_LEAVING;
 }
 
 double council_back_off(const council_view *v, double now) {
