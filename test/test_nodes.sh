@@ -43,7 +43,7 @@ drained() {
     told 1 healed "from the newest checkpoint"
     [ -z "$(event_of 1 lost)" ] || fail "the node left before the others had saved: $(event_of 1 lost)"
     codes="75 0 0" ends_well 1 2
-    on 0 "every member goes on without this node"
+    on 0 "has left: "
 }
 
 # To all of them, they save and stop; the same command continues. And so where the rest is too small.
