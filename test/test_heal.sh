@@ -51,6 +51,20 @@ from_its_own_checkpoint() {
     event never healed "from the newest checkpoint"
     expect 78 train never
 }
+# A run with a new [run] steps keeps the learning rate's decay of its checkpoint: also in a rank that is started again.
+prolonged() {
+    sed '/^decay_steps/d' base.ini >open.ini
+    for run in longer calm; do
+        [ $run = longer ] && two="$elastic device.ranks=2 snapshot.every=4" || two=
+        for steps in 60 100; do
+            settings $run $fast $two run.steps=$steps eval.every=0 checkpoint.every=20 \
+                ${two:+run.faults=unit@60:1}
+            expect 0 timeout 100 "$bin" open.ini $run.ini
+        done
+    done
+    event longer healed "rank 1 (localhost) was killed by signal 9 (Killed)" '"step":7'
+    same_state calm longer
+}
 again_and_again() {
     settings again $healing device.ranks=2 parallel.pipeline=2 "run.faults=unit@30x1000:1"
     expect 69 train again
@@ -136,6 +150,7 @@ try with_everything_divided
 try alone
 try at_a_point
 try from_its_own_checkpoint
+try prolonged
 try again_and_again
 try goes_on_narrower
 try standing_still

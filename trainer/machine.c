@@ -115,7 +115,7 @@ static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(
 // --- all of it -------------------------------------------------------------------------------------------------------
 
 err_t session_machine_of(session *x, const config *c, session_kind kind, int device, atomic_long *passed) {
-    *x = (session){.cfg = c, .kind = kind};
+    *x = (session){.cfg = c, .given = c, .kind = kind};
     TRY(fault_parse(&x->faults, c->run.faults));
     x->faults.shared = passed;
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));

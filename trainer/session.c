@@ -347,6 +347,7 @@ void session_leave(session *x) {
     vault_close(&x->vault);
     free(x->deal);
     x->deal = NULL;
+    if (x->given) x->cfg = x->given;  // the next world's ranks compare what they were given
     x->ranks = NULL;
     x->team = NULL;
     x->writer = NULL;

@@ -26,7 +26,8 @@ typedef enum { SESSION_TRAIN, SESSION_INFERENCE, SESSION_BENCH, SESSION_PROFILE,
 
 typedef struct session {
     const config *cfg;
-    config *own;  // cfg, where a checkpoint decided keys that were left open; NULL: as given
+    const config *given;  // what the machine was opened with; cfg may have values of a checkpoint in their place
+    config *own;          // cfg, where a checkpoint decided keys that were left open; NULL: as given
     session_kind kind;
     char dir[1024];  // DIR/NAME
     fault_list faults;
