@@ -72,7 +72,7 @@ again_and_again() {
 }
 # Where a narrower world fits, it goes on without that place.
 goes_on_narrower() {
-    settings narrow $healing device.ranks=4 "run.faults=unit@30x1000:1"
+    settings narrow $healing device.ranks=4 "run.faults=unit@30x4:1"
     expect 0 train narrow
     same_steps whole narrow
     same_state whole narrow
