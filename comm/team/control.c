@@ -245,7 +245,7 @@ static void beat(watcher *w) {
     uint32_t work = atomic_load(&t->work);
     if (t->at->rank == 0 && work != w->work) atomic_fetch_add(&t->pulse, 1);
     f.code = t->at->rank == 0 ? atomic_load(&t->pulse) : work;
-    if (t->shown) atomic_store(t->shown, atomic_load(&t->pulse));
+    if (t->shown) __atomic_store_n(t->shown, atomic_load(&t->pulse), __ATOMIC_RELAXED);
     w->work = work;
     snprintf(f.text, sizeof f.text, "%s", now.what ? now.what : "");
     for (int i = 0; i < t->controls; i++)

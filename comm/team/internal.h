@@ -31,9 +31,9 @@ struct team {
     _Atomic uint32_t changes;
     _Atomic(const char *) what;
     _Atomic int64_t step, number;
-    _Atomic uint32_t work;    // counted up by this rank
-    _Atomic uint32_t pulse;   // rank 0: changes of work seen in beats. Others: rank 0's pulse, from its beats
-    _Atomic uint32_t *shown;  // where the pulse is put, too; NULL: nowhere
+    _Atomic uint32_t work;   // counted up by this rank
+    _Atomic uint32_t pulse;  // rank 0: changes of work seen in beats. Others: rank 0's pulse, from its beats
+    uint32_t *shown;         // where the pulse is put, too; NULL: nowhere
     _Atomic int64_t wire;
 };
 

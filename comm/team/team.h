@@ -96,7 +96,7 @@ size_t team_more_bytes(int locals, int seats, int rings);
 typedef struct team_waiting {
     err_t (*call)(void *ctx, double waited_s, const char *text);  // NULL: not called
     void *ctx;
-    _Atomic uint32_t *pulse;  // team_pulse is put there, too, as long as the team lives; NULL: nowhere
+    uint32_t *pulse;  // team_pulse is put there, atomically, too, as long as the team lives; NULL: nowhere
 } team_waiting;
 
 typedef struct team_options {

@@ -98,7 +98,8 @@ void board_beside(board_rank *r, const char *what, int64_t number) {
 
 int64_t board_work(const board *b) {
     int64_t sum = 0;
-    for (int i = 0; i < b->locals; i++) sum += GET(b->rank[i].work) + GET(b->rank[i].pulse);
+    for (int i = 0; i < b->locals; i++)
+        sum += GET(b->rank[i].work) + __atomic_load_n(&b->rank[i].pulse, __ATOMIC_RELAXED);
     return sum;
 }
 

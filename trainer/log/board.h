@@ -69,7 +69,7 @@ typedef struct board_rank {
     // What is done between steps, by any thread of it: blocks computed, pieces of checkpoints written or read. And that
     // of all ranks, as its team has heard (team_pulse).
     _Atomic int64_t work;
-    _Atomic uint32_t pulse;
+    uint32_t pulse;                    // read and written atomically
     atomic_long faults[FAULT_POINTS];  // [run] faults that its processes have passed
     _Atomic int named;                 // the next line is set, for good
     char device[BOARD_DEVICE];         // PCI bus id of its GPU, "" of a CPU
