@@ -47,7 +47,8 @@ static void every_message_comes_back(void **state) {
 static void the_bytes_are_these(void **state) {
     (void)state;
     static const uint8_t head[] = {0, 0, 0, 0, COUNCIL_VERSION, COUNCIL_REPORT, 2, 0, 77, 0, 0, 0, 0, 0, 0, 0, 1};
-    static const uint8_t tail[] = {3, 5, 2, 0, 0x9C, 1, 0, 0, 0, 0, 0, 0, 0x90, 1, 0, 0, 0, 0, 0, 0, 0xDC, 5, 0, 0};
+    static const uint8_t tail[] = {3, 5, 2, 0, 0x9C, 1, 0, 0, 0,    0,    0,    0,    0x90, 1,    0,    0,
+                                   0, 0, 0, 0, 0xDC, 5, 0, 0, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 1};
     size_t n = example(COUNCIL_REPORT);
     assert_int_equal(le32_get(bytes), n);
     assert_memory_equal(bytes + 4, head + 4, sizeof head - 4);
@@ -173,9 +174,9 @@ static void messages_that_do_not_fit_together(void **state) {
     m.life = 0;
     assert_int_equal(read_exact(bytes, council_pack(bytes, sizeof bytes, &m)), ERR_DATA);
     size_t n = example(COUNCIL_REPORT);
-    bytes[4] = 2;
+    bytes[4] = 1;
     assert_int_equal(read_exact(bytes, n), ERR_DATA);
-    assert_non_null(strstr(err_last()->text, "version 2, expected 1"));
+    assert_non_null(strstr(err_last()->text, "version 1, expected 2"));
 }
 
 // --- the fence -------------------------------------------------------------------------------------------------------
