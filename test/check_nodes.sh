@@ -7,6 +7,8 @@
 . "$top/test/support/healing.sh"
 . "$top/test/support/chaos_nodes.sh"
 most=${KILLS:-20}
+# long enough that it is not the ranks who notice what the nodes should
+elastic=$(echo "$elastic" | sed 's/timeout=20/timeout=120/')
 
 # --- layouts ----------------------------------------------------------------------------------------------------------
 

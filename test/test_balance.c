@@ -226,6 +226,11 @@ static void only_steps_with_times_count(void **state) {
     }
     for (int i = 0; i < BALANCE_LEAST - 1; i++) balance_add(&m.b, ms);
     assert_true(balance_judge(&m.b).now_ms == 0);
+    balance_add(&m.b, ms);
+    assert_true(balance_judge(&m.b).now_ms == 120);
+    balance_take(&m.b);  // of another deal the first one does not count
+    for (int i = 0; i < BALANCE_LEAST; i++) balance_add(&m.b, ms);
+    assert_true(balance_judge(&m.b).now_ms == 0);
     balance_close(&m.b);
 }
 

@@ -68,6 +68,14 @@ is_told() {
     await 75
 }
 
+# A rank that is as fast as the others again has as many lanes again.
+recovers() {
+    settings recovers $(echo $small | sed 's/steps=45/steps=110/') "run.faults=drag@1x1000000,twice@1x100:2" \
+        device.ranks=4 parallel.balance=auto
+    expect 0 train recovers
+    event recovers balance "lanes 4,4,4,4 become"
+    event recovers balance "become 4,4,4,4"
+}
 is_refused() {
     settings refused $small device.ranks=4 parallel.balance=auto "$1"
     expect 78 "$bin" check base.ini refused.ini
@@ -95,6 +103,7 @@ try in_turns
 try in_pipelines
 try in_slices
 try while_it_runs
+try recovers
 try while_it_runs_with_shards
 try after_a_loss
 try in_a_narrower_world

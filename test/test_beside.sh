@@ -59,6 +59,26 @@ fails() {
     [ ! -e runs/fails/ckpt/step-00000014 ] || fail "step 14 is there"
 }
 # The lowest loss of an evaluation counts only where its weights could be saved.
+# What was not saved is not the best: neither its loss nor its step is in the next checkpoint.
+best_is_taken_back() {
+    settings back $fast eval.every=20 checkpoint.async=yes checkpoint.every=45 "run.faults=rename@4" run.steps=50
+    expect 0 train back
+    event back checkpoint_failed '"step":40'
+    grep -q '"best_step": *20\b' runs/back/ckpt/step-00000045/manifest.json ||
+        fail "the best is not that of step 20: $(grep -o '"best_step[^,]*' runs/back/ckpt/step-00000045/manifest.json)"
+}
+# What a run with a new [run] steps keeps of its beginning is in what it writes.
+adopts() {
+    sed -i '/^warmup/d; /^decay_steps/d' base.ini
+    for steps in 60 200; do
+        settings adopts $fast eval.every=0 checkpoint.async=yes checkpoint.every=30 checkpoint.keep=100 run.steps=$steps
+        expect 0 train adopts
+    done
+    for step in 60 90 200; do
+        grep -q '"schedule.decay_steps": *"60"' runs/adopts/ckpt/step-*$step/manifest.json ||
+            fail "step $step: $(grep -o '"schedule.[wd][^,]*' runs/adopts/ckpt/step-*$step/manifest.json)"
+    done
+}
 best_fails() {
     settings best $fast eval.every=20 checkpoint.async=yes checkpoint.every=0 "run.faults=rename@4" run.steps=50
     expect 0 train best
@@ -135,6 +155,8 @@ try of_stages
 try prunes
 try fails
 try best_fails
+try best_is_taken_back
+try adopts
 try is_waited_for
 try undisturbed
 try all_killed

@@ -353,6 +353,11 @@ static void cold_start(void **state) {
     assert_string_equal(s.d.why, "node 1 has a record: waits to be taken in");
     s.v.of[1].has_record = false, silent(&s, 1, 3), epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
     assert_string_equal(s.d.why, "waits for node 1: a run begins with all nodes");
+    assert_int_equal(s.d.action, COUNCIL_WAIT);
+    s.v.worked_at = NOW - 41, epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
+    assert_true(s.d.action == COUNCIL_END && s.d.code == ERR_UNAVAILABLE && !s.d.proposes);
+    assert_string_equal(s.d.why, "gives up after 41 s: waits for node 1: a run begins with all nodes");
+    s.v.worked_at = NOW;
     s.v.of[0].says.leaving = true, epoch_next(&s.d, NOW, NULL, &s.v, &s.k);
     assert_true(s.d.action == COUNCIL_END && s.d.code == ERR_OK);
     begin(&s, 3, 1);

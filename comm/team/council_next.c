@@ -171,6 +171,17 @@ static void cold_start(council_decision *out, const scene *s) {
 
 // --- ends ------------------------------------------------------------------------------------------------------------
 
+// A person, or systemd, should know of a run that does not begin.
+static void begin_or_give_up(council_decision *out, const scene *s) {
+    char why[COUNCIL_WHY];
+    double waited = s->now - s->v->worked_at;
+    cold_start(out, s);
+    if (out->action != COUNCIL_WAIT || waited <= s->k->give_up_s) return;
+    memcpy(why, out->why, sizeof why);
+    out->code = ERR_UNAVAILABLE;
+    say(out, COUNCIL_END, "gives up after %.0f s: %.100s", waited, why);
+}
+
 static bool recorded_end(council_decision *out, const scene *s) {
     if (s->r->kind != DECREE_STOP && s->r->kind != DECREE_END) return false;
     out->code = s->r->kind == DECREE_STOP ? ERR_INTERRUPTED : ERR_INTERNAL;
@@ -311,7 +322,7 @@ void epoch_next(council_decision *out, double now, const council_record *r, cons
     scene s = {.now = now, .r = r, .v = v, .k = k, .near = council_near(v, now, k->dead_s)};
     out->action = COUNCIL_STAY, out->proposes = false, out->saves = false, out->code = ERR_OK, out->why[0] = 0;
     if (!r) {
-        cold_start(out, &s);
+        begin_or_give_up(out, &s);
         return;
     }
     out->saves = v->of[v->node].says.whole;

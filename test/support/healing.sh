@@ -1,8 +1,7 @@
 # test/support/healing.sh: runs of several nodes that heal, for scripts that have read test/support/lib.sh, net.sh and
 # cluster.sh. Every run has the steps, the losses and the hashes of the one that nobody disturbed.
 steps=${steps:-600}
-small="device.threads=1 log.watch=no model.embed=16 model.layers=1 eval.every=0 checkpoint.every=60
-    snapshot.every=6 log.hash_every=20"
+small="device.threads=1 log.watch=no model.embed=16 model.layers=1 eval.every=0 snapshot.every=6 log.hash_every=20"
 elastic="cluster.elastic=yes cluster.heartbeat=0.2 cluster.timeout=20 cluster.dead_s=0.6"
 
 whole=whole  # the undisturbed run, of `steps` steps
@@ -11,8 +10,8 @@ whole=whole  # the undisturbed run, of `steps` steps
 heals() {
     name=$1 more=${more:-run.steps=$steps}
     shift
-    alone $whole 1 $small run.steps=$steps
-    together "$name" $small $elastic $more "$@"
+    alone $whole 1 $small checkpoint.every=60 run.steps=$steps
+    together "$name" $small $elastic checkpoint.every="${saves:-60}" $more "$@"
     boot "$run"
 }
 

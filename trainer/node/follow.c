@@ -178,14 +178,21 @@ static int follow(crew *w, const config *c, double now) {
     return w->locals;
 }
 
+// All save and stop: ranks that are in a world, or will be given one, do; those of a node that has none wait in vain.
+static void follow_end(crew *w) {
+    const node_ruling *told = w->ruling;
+    if (told->action == COUNCIL_STOP) atomic_store(&w->b->stop, 1);
+    bool apart = told->action == COUNCIL_STOP && !is_member(w) && !healing_inside(w->h);
+    if (told->action == COUNCIL_END || apart) end_as_told(w, told->code, told->why);
+}
+
 int crew_follow(crew *w, const config *c, double now) {
     delegate_reap(&w->d);
-    bool heard = delegate_hear(&w->d, w->ruling);
+    (void)delegate_hear(&w->d, w->ruling);
     crew_hear_yards(w, now);
     int local = follow(w, c, now);
     if (local != w->locals || !w->h) return local;
     tell_facts(w);
-    if (heard && w->ruling->action == COUNCIL_END) end_as_told(w, w->ruling->code, w->ruling->why);
-    if (heard && w->ruling->action == COUNCIL_STOP) atomic_store(&w->b->stop, 1);
+    follow_end(w);
     return w->locals;
 }

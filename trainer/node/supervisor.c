@@ -155,7 +155,7 @@ static err_t conclude(crew *w, const config *c, const sigset_t *set) {
     err_record why = *err_last();
     bool well = rc == ERR_OK || rc == ERR_INTERRUPTED, diverged = well && atomic_load(&w->b->gave_up);
     atomic_store(&w->b->end, rc == ERR_OK ? RUN_DONE : diverged ? RUN_DIVERGED : well ? RUN_STOPPED : RUN_FAILED);
-    if (rc == ERR_OK && w->cl) crew_say_over(w);
+    if (well && w->cl) crew_say_over(w);
     watcher_end(w, set);
     const char *how = rc == ERR_OK ? "done"
                       : diverged   ? "stopped: the run has diverged, see the log"
