@@ -318,6 +318,17 @@ static void the_leaver_goes(void **state) {
     s.v.of[1].says.state = COUNCIL_WORKING, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
 }
 
+static void who_lost_the_others_at_the_end_ends_too(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 2, 1), s.v.of[0].says.state = COUNCIL_ENDING, silent(&s, 0, 45);
+    assert_int_equal(next(&s), COUNCIL_WAIT);  // its ranks may still be saving
+    s.v.of[1].says.failed = true, is(&s, COUNCIL_END, "the others have ended the run, saved");
+    assert_int_equal(s.d.code, ERR_OK);
+    s.v.of[0].epoch--, assert_int_equal(next(&s), COUNCIL_WAIT);  // another world
+    s.v.of[0].epoch++, s.r.members.word[0] = 2, assert_int_not_equal(next(&s), COUNCIL_END);
+}
+
 static void ends(void **state) {
     (void)state;
     scene s;
@@ -822,6 +833,7 @@ int main(void) {
         cmocka_unit_test(voters_settle),
         cmocka_unit_test(drains),
         cmocka_unit_test(the_leaver_goes),
+        cmocka_unit_test(who_lost_the_others_at_the_end_ends_too),
         cmocka_unit_test(ends),
         cmocka_unit_test(cold_start),
         cmocka_unit_test(they_have_names),

@@ -212,6 +212,20 @@ static bool parted(council_decision *out, const scene *s) {
     return end(out, ERR_OK, ended ? "has left: the run is over" : "has left: every member goes on without this node");
 }
 
+// Members end together, after the last step or a stop. One whose ranks lost the others in their last moments has nothing
+// to go on with, nor anybody.
+static bool ended_elsewhere(council_decision *out, const scene *s) {
+    const council_view *v = s->v;
+    if (!council_member(v, s->r, v->node) || !v->of[v->node].says.failed) return false;
+    FOR_NODES(j, &s->r->members) {
+        const council_heard *h = &v->of[j];
+        bool here = h->has_record && h->epoch == s->r->epoch && memcmp(h->run, s->r->run, COUNCIL_RUN) == 0;
+        if (j != v->node && here && h->says.state == COUNCIL_ENDING)
+            return end(out, ERR_OK, "the others have ended the run, saved");
+    }
+    return false;
+}
+
 // Voters whose machine reports another life never vote again.
 static bool hopeless(council_decision *out, const scene *s) {
     node_set rest = s->r->voters;
@@ -326,7 +340,8 @@ void epoch_next(council_decision *out, double now, const council_record *r, cons
         return;
     }
     out->saves = v->of[v->node].says.whole;
-    if (recorded_end(out, &s) || parted(out, &s) || hopeless(out, &s) || gave_up(out, &s)) return;
+    if (recorded_end(out, &s) || parted(out, &s) || ended_elsewhere(out, &s) || hopeless(out, &s) || gave_up(out, &s))
+        return;
     out->saves = false;
     s.living = council_same_life(v, r, set_and(s.near, &r->voters));
     s.stay = council_same_life(v, r, set_and(s.near, &r->members));
