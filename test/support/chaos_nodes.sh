@@ -83,7 +83,7 @@ end_who_waits() {
 
 # chaos_of LOST RANKS...: the supervisor of node LOST is among those that are killed.
 chaos_of() {
-    lost=$1 steps=$((120 * most + 1600)) whole=long
+    lost=$1 steps=$((120 * most + 1600)) whole=longer
     shift
     near "$@"
     heals "chaos-$#-nodes"
