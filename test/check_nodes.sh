@@ -108,6 +108,7 @@ rank_stands_still() {
 
 # The cable of a node is out for 5 s. When it is back the node hears that it is no member any more.
 far_cut_one() {
+    steps=2400 whole=long
     far 1 1 1
     heals cut-one
     after 0 70
