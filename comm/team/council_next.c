@@ -212,8 +212,8 @@ static bool parted(council_decision *out, const scene *s) {
     return end(out, ERR_OK, ended ? "has left: the run is over" : "has left: every member goes on without this node");
 }
 
-// Members end together, after the last step or a stop. One whose ranks lost the others in their last moments has nothing
-// to go on with, nor anybody.
+// Members end together, after the last step or a stop. One whose ranks lost the others in their last moments has
+// nothing to go on with, nor anybody.
 static bool ended_elsewhere(council_decision *out, const scene *s) {
     const council_view *v = s->v;
     if (!council_member(v, s->r, v->node) || !v->of[v->node].says.failed) return false;
