@@ -6,7 +6,7 @@
 //                    in is here however long it waits
 //     ring[]         the last FLIGHT_CALLS calls and phases of all of them, by any thread
 //
-// flight_watch puts a table of its own before a transport's, so that a communicator nobody watches costs nothing. A
+// flight_watch puts a table of its own before a transport's: a communicator that is not watched costs nothing. A
 // call costs two readings of the clock, some stores and two atomic additions: no lock, no other system call.
 //
 // Readers may look at any time. Each record is written under a stamp; one that changes while it is copied is dropped.

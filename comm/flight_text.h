@@ -20,7 +20,7 @@ typedef struct flight_log {
     flight_seen call[FLIGHT_CALLS];
 } flight_log;
 
-// log: of v->who, in its order; NULL: no calls are told. moment_ns: as in flight_view_take.
+// log: of v->who, in its order; NULL: no calls are listed. moment_ns: as in flight_view_take.
 void flight_write(text *t, const flight_view *v, const flight_log *log, uint64_t moment_ns);
 
 // A part of it: where each rank was, a few lines each.

@@ -154,15 +154,15 @@ static waits waits_of(const flight_view *v, const flight_line *l) {
 }
 
 typedef struct findings {
-    waits *of;                       // each line; of one that doesn't wait, nobody
+    waits *of;                       // each line; all zeros where it does not wait
     uint64_t blocked[FLIGHT_WORDS];  // wait for somebody who is known
-    uint64_t holds[FLIGHT_WORDS];    // are waited for, and wait for nobody
+    uint64_t holds[FLIGHT_WORDS];    // are waited for, and do not wait themselves
     bool elsewhere;                  // only victims: the cause is a rank of which nothing is known, or one that ended
     uint64_t said[FLIGHT_WORDS];
     bool *told;  // lines that were said
 } findings;
 
-// Among those who wait for nobody, one that was in a call itself, or left its work because of a failure, is a victim
+// Among those who do not wait, one that was in a call itself, or left its work because of a failure, is a victim
 // too, unless its process ended by itself.
 static void hold(const flight_view *v, const uint64_t *wanted, findings *x) {
     uint64_t victim[FLIGHT_WORDS] = {0}, free_ones[FLIGHT_WORDS];
@@ -268,7 +268,7 @@ static void say_doing(const flight_view *v, const findings *x, text *t) {
     }
 }
 
-// What nobody here holds up: others may, on other machines; or what is sent does not arrive.
+// Calls that no rank of these recordings delays: ranks of other machines may, or what is sent does not arrive.
 static void say_whole(const flight_view *v, findings *x, text *t) {
     for (int i = 0; i < v->lines; i++) {
         bool held = count(x->of[i].missing) && !x->elsewhere;

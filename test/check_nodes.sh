@@ -12,7 +12,7 @@ elastic=$(echo "$elastic" | sed 's/timeout=20/timeout=120/')
 
 # --- layouts ----------------------------------------------------------------------------------------------------------
 
-# Two stages on each node, or one: whoever is lost, the others go on with the same parts.
+# Two pipelines of two stages over two nodes: a lost rank is replaced, and every rank keeps its stage.
 pipeline() {
     small=$(echo "$small" | sed 's/layers=1/layers=2/') whole=two_layers
     near 2 2

@@ -143,8 +143,8 @@ static bool runs_differ(council_net *n, const hello *h) {
 
 static void send_one(peer *p, const council_message *m);
 
-// A visitor that runs something else is told what, since only who answers has compared, and sent away. The node whose
-// number it has keeps its connection.
+// A visitor that runs something else is sent a message that says what differs, since only the answering side has
+// compared, and is then disconnected. The node whose number it has keeps its connection.
 static void refuse(council_net *n, visitor *v) {
     council_message m = {.type = COUNCIL_REFUSED, .node = n->at.rank, .life = 1};
     peer p = {.fd = -1};
