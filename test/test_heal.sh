@@ -43,6 +43,22 @@ at_a_point() {
     same_state whole point
     says "healed: rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run"
 }
+seldom="$fast $elastic run.steps=600 eval.every=200 snapshot.every=500 checkpoint.every=500"
+# What ranks hold alike is not computed again; where they do not hold the same after all, it is.
+where_it_was() {
+    settings there $seldom device.ranks=2 "run.faults=unit@60:1"
+    expect 0 train there
+    same_steps whole there
+    same_state whole there
+    event there healed "continuing after step 14 from where the ranks that were left are"
+}
+not_what_differs() {
+    settings torn $seldom device.ranks=4 log.hash_every=600 run.faults=lie@3:2,unit@30:0
+    expect 0 train torn
+    same_state whole torn
+    event torn torn "the ranks that were left held different values of " "a bit has flipped"
+    event torn healed "continuing after step 0 from the snapshot in memory"
+}
 # [run] resume = never is about what a run finds when it begins.
 from_its_own_checkpoint() {
     settings never $fast $elastic device.ranks=2 run.steps=60 run.resume=never snapshot.every=0 checkpoint.every=5 \
@@ -149,6 +165,8 @@ try in_step
 try with_everything_divided
 try alone
 try at_a_point
+try where_it_was
+try not_what_differs
 try from_its_own_checkpoint
 try prolonged
 try again_and_again

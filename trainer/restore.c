@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/version.h"
+#include "trainer/step/live.h"
 #include "trainer/step/tied.h"
 
 #include <stdlib.h>
@@ -210,35 +211,28 @@ static err_t newest_on_disk(session *x, int64_t *step) {
     return comm_agree_max(x->ranks, step, x->s);
 }
 
-// The newest step of which every rank finds all that it owns; -1: there is none.
-static err_t newest_in_memory(session *x, int64_t *step) {
-    for (int64_t below = INT64_MAX;; below = *step + 1) {
-        int64_t mine = vault_newest(&x->vault, &x->state.ckpt, below), lowest = -mine;
-        *step = mine;
-        TRY(comm_agree_max(x->ranks, step, x->s));
-        TRY(comm_agree_max(x->ranks, &lowest, x->s));
-        lowest = -lowest;
-        if (lowest < 0 || lowest == *step) return *step = lowest, ERR_OK;
-        *step = lowest;
-    }
-}
-
-err_t session_recall(session *x, bool *found, int64_t *saved, bool *unlogged, monitor *m) {
-    int64_t disk, memory;
-    *found = *unlogged = false;
+err_t session_recall(session *x, session_recalled *r, monitor *m) {
+    int64_t disk, limit = -r->logged;
+    char text[256];
+    r->found = r->unlogged = false;
     if (x->vault.fd < 0) return ERR_OK;
     TRY(newest_on_disk(x, &disk));
-    if (comm_nodes(x->ranks) > 1) {
-        TRY(vault_gather(&x->vault, &x->state.ckpt, disk - 1, &memory, &x->progress, saved));
-        if (memory < 0) return ERR_OK;
-    } else {
-        TRY(newest_in_memory(x, &memory));
-        if (memory < 0 || memory < disk) return ERR_OK;
-        TRY(comm_agree_ok(x->ranks, vault_load(&x->vault, &x->state.ckpt, memory, &x->progress, saved), x->s));
+    TRY(comm_agree_max(x->ranks, &limit, x->s));
+    vault_recall from = {.first = disk < 0 ? 0 : disk, .live = -limit};
+    TRY(vault_gather(&x->vault, &x->state.ckpt, &from, &x->progress));
+    if (from.torn[0] && x->ranks->rank == 0) {
+        snprintf(
+            text, sizeof text,
+            "the ranks that were left held different values of %s: a bit has flipped since they were last compared, "
+            "so the run goes on from before that",
+            from.torn);
+        monitor_event(m, "torn", from.step, text);
     }
-    *found = true;
-    *unlogged = disk > *saved;
-    if (*unlogged) *saved = disk;
+    if (from.step < 0) return ERR_OK;
+    r->found = true, r->live = from.is_live;
+    r->saved = from.saved;
+    r->unlogged = disk > r->saved;
+    if (r->unlogged) r->saved = disk;
     TRY(adopt_keys(x, m));
     TRY(adopt_progress(x));
     TRY(state_publish(&x->state));
@@ -249,6 +243,32 @@ err_t session_snapshot(session *x, int64_t saved) {
     TRY(session_fetch(x));
     TRY(comm_agree_ok(x->ranks, vault_save(&x->vault, &x->state.ckpt, &x->progress, saved), x->s));
     return vault_mirror(&x->vault, x->ranks->host, x->s);
+}
+
+// What the device counts.
+static void progress_count(run_progress *at, const step_state *s) {
+    at->updates = s->updates;
+    at->skipped = s->skipped;
+    at->loss_scale = s->loss_scale;
+    at->good_steps = s->good_steps;
+    at->norm_mean = s->norm_mean;
+    at->norms = s->norms;
+}
+
+err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved) {
+    step_state s;
+    vault_range *range;
+    int n;
+    if (x->vault.fd < 0 || !live_is_shared(&x->state)) return ERR_OK;
+    TRY(state_get_step(&x->state, &s));
+    if (before + s.updates + s.skipped != step) return ERR_OK;
+    run_progress at = x->progress;
+    at.step = step, at.log_bytes = -1;
+    progress_count(&at, &s);
+    TRY(live_ranges(&x->state, &range, &n));
+    err_t rc = vault_save_live(&x->vault, &x->state.ckpt, range, n, &at, saved, live_stream(&x->state));
+    free(range);
+    return rc;
 }
 
 // Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a
@@ -317,12 +337,6 @@ err_t session_fetch(session *x) {
     step_state s;
     TRY(state_fetch(&x->state, true));
     TRY(state_get_step(&x->state, &s));
-    run_progress *at = &x->progress;
-    at->updates = s.updates;
-    at->skipped = s.skipped;
-    at->loss_scale = s.loss_scale;
-    at->good_steps = s.good_steps;
-    at->norm_mean = s.norm_mean;
-    at->norms = s.norms;
+    progress_count(&x->progress, &s);
     return ERR_OK;
 }

@@ -17,11 +17,24 @@ err_t session_init(session *x);
 err_t session_resume(session *x, bool *found, monitor *m);
 
 // The same from memory, where a world before this one has left its state, unless the newest checkpoint is of a later
-// step. *saved: the step of the newest checkpoint, -1: there is none. *unlogged: that world did not live to log it.
-err_t session_recall(session *x, bool *found, int64_t *saved, bool *unlogged, monitor *m);
+// step. What ranks held alike when others were lost is worth more than their last snapshot, unless log.jsonl lacks what
+// was to be logged up to there, or they did not hold the same after all.
+typedef struct session_recalled {
+    int64_t logged;  // in: of this node's log.jsonl, the newest step that is in it; INT64_MAX: this rank keeps none
+    bool found;      // else the rest is as it was
+    bool live;       // the state of ranks that were left, not a snapshot
+    bool unlogged;   // that world did not live to log its newest checkpoint
+    int64_t saved;   // the step of the newest checkpoint, -1: there is none
+} session_recalled;
+err_t session_recall(session *x, session_recalled *r, monitor *m);
 
 // Copies the state into memory that outlives this world. After session_settle.
 err_t session_snapshot(session *x, int64_t saved);
+
+// The same after others were lost, without asking anybody: this rank's part of what it held alike with them. step: the
+// last one that it has logged, and after which nothing else was left to do; before: steps that the state's counters
+// don't know of. Does nothing where the state is of another step, or ranks hold nothing alike.
+err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved);
 
 // path = of a run's directory the best checkpoint, *best = true; or else the newest, *best = false. *found = false: it
 // has none.

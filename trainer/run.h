@@ -24,21 +24,25 @@ typedef struct run {
     rank_report rank_times;  // of all ranks, since the last record of ranks
     power power;
     speed speed;
-    double read_at;       // when the loader was last asked how it reads
-    run_lock lock;        // of DIR/NAME
-    int64_t saved;        // step of the newest checkpoint, -1: none
-    bool turns;           // the world was left because the nodes said so, after a step that is saved
-    bool recalled;        // this world goes on from a snapshot in memory
-    bool unlogged;        // the newest checkpoint is of the world before this one, which did not live to log it
-    bool best_pending;    // the weights of at.best_step are saved, but `best` does not point at them yet
-    bool written;         // all ranks have written the checkpoint that was begun: it is finished before the next step
-    run_progress before;  // of that checkpoint: as it was before its step was evaluated
-    divergence bad;       // has it diverged?
-    double logged_at;     // when the last step was logged, or the next one begun
-    bool confirmed;       // the ranks have compared their matmul plans
-    lies lies;            // have they held the same? It outlives the world
-    bool fenced;          // nodes come and go (launch)
-    redeal lanes;         // [parallel] balance
+    double read_at;        // when the loader was last asked how it reads
+    run_lock lock;         // of DIR/NAME
+    int64_t saved;         // step of the newest checkpoint, -1: none
+    bool turns;            // the world was left because the nodes said so, after a step that is saved
+    bool recalled;         // this world goes on from a state in memory
+    bool live;             // that of the ranks that were left when others were lost
+    int64_t collected;     // the last step whose results are known
+    int64_t settled;       // the last step of which nothing is left to do: logged, evaluated, saved; -1: none
+    int64_t before;        // steps of the run that the counters of its state don't know of
+    bool unlogged;         // the newest checkpoint is of the world before this one, which did not live to log it
+    bool best_pending;     // the weights of at.best_step are saved, but `best` does not point at them yet
+    bool written;          // all ranks have written the checkpoint that was begun: it is finished before the next step
+    run_progress unsaved;  // of that checkpoint: as it was before its step was evaluated
+    divergence bad;        // has it diverged?
+    double logged_at;      // when the last step was logged, or the next one begun
+    bool confirmed;        // the ranks have compared their matmul plans
+    lies lies;             // have they held the same? It outlives the world
+    bool fenced;           // nodes come and go (launch)
+    redeal lanes;          // [parallel] balance
 } run;
 
 static inline int64_t run_step(const run *r) { return r->x.progress.step; }

@@ -75,7 +75,7 @@ err_t run_finish_writing(run *r) {
     r->written = false;
     if (rc != ERR_OK) {
         monitor_event(&r->m, "checkpoint_failed", w.at.step, err_last()->text);
-        if (best) at->best_loss = r->before.best_loss, at->best_step = r->before.best_step;
+        if (best) at->best_loss = r->unsaved.best_loss, at->best_step = r->unsaved.best_step;
         return x->ranks->table->query(x->ranks);
     }
     r->saved = w.at.step;
@@ -94,7 +94,7 @@ err_t run_begin_writing(run *r, const run_progress *before) {
     TRY(session_fetch(x));
     x->progress.log_bytes = run_log_bytes(r);
     TRY(comm_agree_max(x->ranks, &x->progress.log_bytes, x->s));  // rank 0 has the log
-    r->before = *before;
+    r->unsaved = *before;
     ckpt_writer_begin(x->writer, &x->state.ckpt, &x->progress);
     return ERR_OK;
 }

@@ -60,9 +60,21 @@ static err_t resume_from_disk(run *r, const launch *at, bool *found) {
     return ERR_OK;
 }
 
+static bool keeps_log(const run *r) { return r->x.ranks->rank == 0 || (r->fenced && run_leads_node(r)); }
+
+// logged: as session_recall takes it.
+static err_t recall(run *r, int64_t logged) {
+    session_recalled from = {.logged = logged};
+    TRY(session_recall(&r->x, &from, &r->m));
+    r->recalled = from.found;
+    if (!from.found) return ERR_OK;
+    r->live = from.live, r->saved = from.saved, r->unlogged = from.unlogged;
+    return ERR_OK;
+}
+
 static err_t look_for_state(run *r, const launch *at, bool *found) {
     if (at->epoch > 0) TRY(ckpt_clean(r->x.dir, &r->x.state.ckpt));  // what the world before was writing
-    TRY(session_recall(&r->x, &r->recalled, &r->saved, &r->unlogged, &r->m));
+    TRY(recall(r, keeps_log(r) ? atomic_load(&r->b->logged) : INT64_MAX));
     *found = r->recalled;
     return *found ? ERR_OK : resume_from_disk(r, at, found);
 }
@@ -101,7 +113,8 @@ static void say_healed(run *r, const launch *at) {
              "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; continuing after step %" PRId64
              " from %s",
              n->why, at->epoch + 1, clock_now() - n->failed_at, n->left_at - n->failed_at, run_step(r),
-             r->recalled     ? "the snapshot in memory"
+             r->live         ? "where the ranks that were left are"
+             : r->recalled   ? "the snapshot in memory"
              : r->saved >= 0 ? "the newest checkpoint"
                              : "the beginning");
     monitor_event(&r->m, "healed", run_step(r), text);
@@ -112,7 +125,7 @@ static err_t log_length(const run *r, int64_t *bytes) {
     char path[IO_PATH];
     bool goes_on = r->saved >= 0 || r->recalled;
     *bytes = goes_on ? r->x.progress.log_bytes : 0;
-    if (!goes_on || !r->fenced) return ERR_OK;
+    if (!goes_on || (!r->fenced && !r->live)) return ERR_OK;
     TRY(io_path(path, "%s/log.jsonl", r->x.dir));
     return log_cut(path, run_step(r), r->recalled, bytes);
 }
@@ -121,7 +134,7 @@ static err_t log_length(const run *r, int64_t *bytes) {
 static err_t open_log(run *r) {
     const session *x = &r->x;
     int64_t bytes;
-    if (x->ranks->rank != 0 && !(r->fenced && run_leads_node(r))) return ERR_OK;
+    if (!keeps_log(r)) return ERR_OK;
     TRY(log_length(r, &bytes));
     monitor_close(&r->m);
     return monitor_open(&r->m, &(log_setup){.dir = x->dir,
@@ -199,6 +212,13 @@ static bool snapshot_is_due(const run *r) {
     return r->x.vault.fd >= 0 && run_is_due(run_step(r), r->x.cfg->snapshot.every);
 }
 
+// The state and the log are those of a step of which nothing is left to do.
+static void begin_at(run *r) {
+    const run_progress *at = &r->x.progress;
+    r->settled = at->step, r->before = at->step - at->updates - at->skipped;
+    if (keeps_log(r)) atomic_store(&r->b->logged, at->step);
+}
+
 static err_t enter_world(run *r, const config *c, const launch *at) {
     r->fenced = at->fenced;
     TRY(waiting_enter(&r->x, at, r->b, true));
@@ -216,6 +236,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->slot));
     if (run_leads_node(r)) write_config(r);
+    begin_at(r);
     atomic_store(&r->b->sealed, run_step(r));
     atomic_store(&r->b->step, run_step(r));
     atomic_fetch_add(&r->b->ready, 1);
@@ -242,7 +263,7 @@ static void leave_world(run *r) {
     power_close(&r->power);
     speed_close(&r->speed);
     session_leave(&r->x);
-    *r = (run){.x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock, .lies = r->lies};
+    *r = (run){.x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock, .lies = r->lies, .settled = -1};
 }
 
 static void run_close(run *r) {
@@ -355,7 +376,7 @@ static err_t go_back(run *r) {
     int64_t step = run_step(r);
     bool found = true;
     TRY(run_finish_writing(r));  // of a step in which the ranks held the same
-    TRY(session_recall(x, &r->recalled, &r->saved, &r->unlogged, &r->m));
+    TRY(recall(r, -1));          // to what was compared, and that is a snapshot
     if (!r->recalled) TRY(resume_from_disk(r, NULL, &found));
     if (!found)
         return err_set(ERR_UNAVAILABLE, "there is no checkpoint yet to go back to; the same command begins anew");
@@ -364,6 +385,7 @@ static err_t go_back(run *r) {
     log_start(r);
     recall_checkpoint(r);
     r->bad = (divergence){0};
+    begin_at(r);
     report_clear(&r->step_times), report_clear(&r->rank_times);
     atomic_store(&r->b->step, run_step(r));
     snprintf(text, sizeof text, "from step %" PRId64 " back to step %" PRId64 ", to %s", step, run_step(r),
@@ -398,6 +420,8 @@ static err_t collect_step(run *r, step_wish *wish) {
     TRY(run_log_step(r, &s, 1e3 * (now - r->logged_at)));
     run_show_reading(r, now);
     r->logged_at = now;
+    if (keeps_log(r)) atomic_store(&r->b->logged, s.step);
+    r->collected = s.step;
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
     if (s.wish > *wish) *wish = s.wish;
@@ -482,7 +506,10 @@ static err_t run_steps(run *r) {
     while (run_step(r) < c->run.steps) {
         step_wish wish = STEP_GO_ON;
         TRY(step_or_save(r, &wish));
-        if (r->x.runner.uncollected) continue;
+        if (r->x.runner.uncollected) {
+            r->settled = r->collected;
+            continue;
+        }
         if (r->bad.gave_up) TRY(run_finish_writing(r));
         if (r->bad.gave_up) return give_up(r);
         if (run_step(r) == c->run.steps) wish = STEP_GO_ON;
@@ -501,6 +528,7 @@ static err_t run_steps(run *r) {
             TRY(take_snapshot(r));
         }
         TRY(balance_lanes(r));
+        r->settled = run_step(r);
     }
     return ERR_OK;
 }
@@ -546,6 +574,12 @@ static void report_failure(run *r, const char *event, err_t rc) {
     if (rc != ERR_OK) err_restore(&why);
 }
 
+// What can't be kept is in the last snapshot.
+static void keep_state(run *r) {
+    if (r->settled >= 0 && session_keep(&r->x, r->settled, r->before, r->saved) != ERR_OK)
+        monitor_event(&r->m, "not_kept", r->settled, err_last()->text);
+}
+
 // Trains in one world after another, until the last step, or an error that another world would meet, too.
 static err_t train_in_worlds(run *r, const config *c, const launch *at) {
     for (bool over = false;;) {
@@ -553,6 +587,7 @@ static err_t train_in_worlds(run *r, const config *c, const launch *at) {
         if (!r->turns && !lost_others(r, at, rc)) return rc;
         if (!r->turns) report_failure(r, "lost", rc);
         err_record why = *err_last();
+        if (!r->turns) keep_state(r);
         board_enter(r->mine, PHASE_STARTING, run_step(r));
         leave_world(r);
         TRY(yard_next(at, &why, &over));
@@ -573,6 +608,7 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = (run_lock){-1, -1};
     r->lies.same = -1;
+    r->settled = -1;
     r->b = b;
     r->mine = board_place(b, at->slot);
     bool over = false;

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +16,19 @@ static int adopted_keys(const ckpt_state *s) {
     return n;
 }
 
-// The head of a generation of s, but for its step.
-static vault_head describe(const ckpt_state *s) {
-    vault_head h = {.parts = s->groups * s->params, .scalars = s->scalars, .keys = adopted_keys(s)};
+static size_t room_of(const vault_range *r) { return vault_aligned((size_t)r->count * sizeof(float)); }
+
+// The head of a generation of these parts, but for its step.
+static vault_head describe(const ckpt_state *s, const vault_range *range, int n) {
+    vault_head h = {.parts = n, .scalars = s->scalars, .keys = adopted_keys(s)};
     h.bytes = (int64_t)vault_values(&h);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < s->params; i++) h.bytes += (int64_t)vault_aligned((size_t)s->group[g].tensor[i].count * 4);
+    for (int i = 0; i < n; i++) h.bytes += (int64_t)room_of(&range[i]);
     return h;
 }
 
-int64_t vault_bytes(int64_t values) { return GENERATIONS * values * (int64_t)sizeof(float); }
+int64_t vault_bytes(int64_t values, int64_t live) {
+    return GENERATIONS * (live > values ? live : values) * (int64_t)sizeof(float);
+}
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
@@ -90,16 +92,16 @@ err_t vault_make_room(vault_area *a, const vault *v, int of, int g, size_t bytes
     return map(a, v, of, g, bytes, PROT_READ | PROT_WRITE);
 }
 
-static void write_values(vault_head *h, const ckpt_state *s) {
+static err_t write_values(vault_head *h, const vault_range *range, stream *from) {
     size_t at = vault_values(h);
-    vault_part *p = vault_parts(h);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < s->params; i++, p++) {
-            const ckpt_tensor *t = &s->group[g].tensor[i];
-            *p = (vault_part){g, i, t->first, t->count, (int64_t)at};
-            if (t->count) memcpy((char *)h + at, t->data, (size_t)t->count * 4);
-            at += vault_aligned((size_t)t->count * 4);
-        }
+    for (int i = 0; i < h->parts; i++) {
+        const vault_range *r = &range[i];
+        vault_parts(h)[i] = (vault_part){r->group, r->tensor, r->first, r->count, (int64_t)at, r->of, r->sum};
+        if (r->count && !from) memcpy((char *)h + at, r->data, (size_t)r->count * sizeof(float));
+        if (r->count && from) TRY(stream_copy(from, (char *)h + at, r->data, (size_t)r->count * sizeof(float)));
+        at += room_of(r);
+    }
+    return from ? stream_wait(from) : ERR_OK;
 }
 
 static void write_rest(vault_head *h, const ckpt_state *s) {
@@ -117,19 +119,48 @@ int vault_to_overwrite(const vault_area is[GENERATIONS], int64_t step) {
     return b < step && b > a ? 0 : 1;
 }
 
-err_t vault_save(vault *v, const ckpt_state *s, const run_progress *at, int64_t saved) {
-    vault_head now = describe(s);
-    for (int g = 0; g < GENERATIONS; g++) TRY(vault_look(&v->own[g], v, v->local, g));
-    int g = vault_to_overwrite(v->own, at->step);
+// from: NULL: the host reads what is to be written.
+static err_t save(vault *v, const ckpt_state *s, const vault_range *range, int n, const vault_head *rest,
+                  stream *from) {
+    vault_head now = describe(s, range, n);
+    int g = vault_to_overwrite(v->own, rest->at.step);
     TRY(vault_make_room(&v->own[g], v, v->local, g, (size_t)now.bytes));
     vault_head *h = vault_head_of(&v->own[g]);
     atomic_store(&h->step, -1);
-    h->bytes = now.bytes, h->saved = saved, h->at = *at;
+    h->bytes = now.bytes, h->saved = rest->saved, h->at = rest->at, h->live = rest->live;
     h->parts = now.parts, h->scalars = now.scalars, h->keys = now.keys;
-    write_values(h, s);
+    TRY(write_values(h, range, from));
     write_rest(h, s);
-    atomic_store(&h->step, at->step);
+    atomic_store(&h->step, rest->at.step);
+    v->newest = g;
     return ERR_OK;
+}
+
+err_t vault_save(vault *v, const ckpt_state *s, const run_progress *at, int64_t saved) {
+    int n = 0;
+    vault_range *range = calloc((size_t)(s->groups * s->params) + 1, sizeof *range);
+    if (!range) return err_set(ERR_INTERNAL, "no memory for a list of %d tensors", s->groups * s->params);
+    for (int g = 0; g < s->groups; g++)
+        for (int i = 0; i < s->params; i++) {
+            const ckpt_tensor *t = &s->group[g].tensor[i];
+            range[n++] = (vault_range){.group = g, .tensor = i, .first = t->first, .count = t->count, .data = t->data};
+        }
+    err_t rc = ERR_OK;
+    for (int g = 0; rc == ERR_OK && g < GENERATIONS; g++) rc = vault_look(&v->own[g], v, v->local, g);
+    if (rc == ERR_OK) rc = save(v, s, range, n, &(vault_head){.saved = saved, .at = *at}, NULL);
+    free(range);
+    return rc;
+}
+
+// The older generation may be all that the ranks have in common with one that was lost while it wrote the newer one. It
+// is not, once a later step than that has ended on all of them.
+err_t vault_save_live(vault *v, const ckpt_state *s, const vault_range *range, int n, const run_progress *at,
+                      int64_t saved, stream *from) {
+    for (int g = 0; g < GENERATIONS; g++) {
+        TRY(vault_look(&v->own[g], v, v->local, g));
+        if (step_of(&v->own[g]) >= at->step) return ERR_OK;
+    }
+    return save(v, s, range, n, &(vault_head){.saved = saved, .at = *at, .live = 1}, from);
 }
 
 // --- reading ---------------------------------------------------------------------------------------------------------
@@ -140,13 +171,23 @@ void vault_close_set(vault_set *x) {
     *x = (vault_set){0};
 }
 
-static err_t add_to_set(vault_set *x, const vault *v, int of, int g, int64_t below) {
+// The next generation that was ever written, at *at or behind it. Holes are skipped: to read one would fill it.
+static bool next_written(const vault *v, off_t *at, int *of, int *g) {
+    *at = lseek(v->fd, *at, SEEK_DATA);
+    if (*at < 0) return false;
+    int index = (int)(*at / VAULT_ROOM);
+    *of = index / GENERATIONS, *g = index % GENERATIONS;
+    *at = (index + 1) * VAULT_ROOM;
+    return true;
+}
+
+static err_t add_to_set(vault_set *x, const vault *v, int of, int g) {
     vault_area a = {0};
     TRY(map(&a, v, of, g, sizeof(vault_head), PROT_READ));
     int64_t step = atomic_load(&vault_head_of(&a)->step);
     size_t bytes = (size_t)vault_head_of(&a)->bytes;
     vault_unmap(&a);
-    if (!bytes || step < 0 || step >= below) return ERR_OK;
+    if (!bytes || step < 0) return ERR_OK;
     if (x->count == x->room) {
         int room = x->room ? 2 * x->room : 16;
         vault_area *more = realloc(x->area, (size_t)room * sizeof *more);
@@ -155,65 +196,26 @@ static err_t add_to_set(vault_set *x, const vault *v, int of, int g, int64_t bel
     }
     TRY(map(&x->area[x->count], v, of, g, bytes, PROT_READ));
     x->count++;
-    if (step > x->newest) x->newest = step;
     return ERR_OK;
 }
 
-// Holes are skipped: to read one would fill it.
-err_t vault_open_set(vault_set *x, const vault *v, int64_t below) {
-    *x = (vault_set){.newest = -1};
-    off_t at = 0;
-    while ((at = lseek(v->fd, at, SEEK_DATA)) >= 0) {
-        int index = (int)(at / VAULT_ROOM);
-        TRY(add_to_set(x, v, index / GENERATIONS, index % GENERATIONS, below));
-        at = (index + 1) * VAULT_ROOM;
-    }
+err_t vault_open_set(vault_set *x, const vault *v) {
+    int of, g;
+    *x = (vault_set){0};
+    for (off_t at = 0; next_written(v, &at, &of, &g);) TRY(add_to_set(x, v, of, g));
     return ERR_OK;
 }
 
-// Where the values of an element, and of as many that follow it as possible, are. NULL: nowhere.
-static const float *find(const vault_set *x, int64_t step, int group, int tensor, int64_t first, int64_t *count) {
-    for (int i = 0; i < x->count; i++) {
-        vault_head *h = vault_head_at(x, i);
-        if (atomic_load(&h->step) != step) continue;
-        for (const vault_part *p = vault_parts(h), *end = p + h->parts; p < end; p++) {
-            if (p->group != group || p->tensor != tensor || first < p->first || first >= p->first + p->count) continue;
-            *count = p->first + p->count - first;
-            return (const float *)(const void *)((const char *)h + p->offset) + (first - p->first);
-        }
+err_t vault_forget(const vault *v, int64_t after) {
+    int of, g;
+    for (off_t at = 0; next_written(v, &at, &of, &g);) {
+        vault_area a;
+        TRY(map(&a, v, of, g, sizeof(vault_head), PROT_READ | PROT_WRITE));
+        vault_head *h = vault_head_of(&a);
+        if (atomic_load(&h->step) > after) atomic_store(&h->step, -1);
+        vault_unmap(&a);
     }
-    return NULL;
-}
-
-// Copies what is there, into t or, if copies is false, nowhere. Is it all?
-static bool read_tensor(const vault_set *x, int64_t step, int group, int tensor, const ckpt_tensor *t, bool copies) {
-    for (int64_t done = 0, n; done < t->count; done += n) {
-        const float *from = find(x, step, group, tensor, t->first + done, &n);
-        if (!from) return false;
-        if (n > t->count - done) n = t->count - done;
-        if (copies) memcpy(t->data + done, from, (size_t)n * 4);
-    }
-    return true;
-}
-
-static bool read_all(const vault_set *x, int64_t step, const ckpt_state *s, bool copies) {
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < s->params; i++)
-            if (!read_tensor(x, step, g, i, &s->group[g].tensor[i], copies)) return false;
-    return true;
-}
-
-int64_t vault_newest(const vault *v, const ckpt_state *s, int64_t below) {
-    vault_set x;
-    int64_t found = -1;
-    err_record before = *err_last();
-    while (found < 0 && vault_open_set(&x, v, below) == ERR_OK && (below = x.newest) >= 0) {
-        if (read_all(&x, below, s, false)) found = below;
-        vault_close_set(&x);
-    }
-    vault_close_set(&x);
-    err_restore(&before);
-    return found;
+    return ERR_OK;
 }
 
 void vault_read_rest(vault_head *h, ckpt_state *s, run_progress *at, int64_t *saved) {
@@ -226,18 +228,4 @@ void vault_read_rest(vault_head *h, ckpt_state *s, run_progress *at, int64_t *sa
                 memcpy(s->key[i].value, vault_keys(h)[k].value, CKPT_VALUE);
                 s->key[i].adopted = true;
             }
-}
-
-err_t vault_load(const vault *v, ckpt_state *s, int64_t step, run_progress *at, int64_t *saved) {
-    vault_set x;
-    err_t rc = vault_open_set(&x, v, step + 1);
-    if (rc == ERR_OK && !read_all(&x, step, s, true))
-        rc = err_set(ERR_DATA, "the snapshot of step %" PRId64 " is not whole in memory", step);
-    for (int i = 0; rc == ERR_OK && i < x.count; i++)
-        if (atomic_load(&vault_head_at(&x, i)->step) == step) {
-            vault_read_rest(vault_head_at(&x, i), s, at, saved);
-            break;
-        }
-    vault_close_set(&x);
-    return rc;
 }

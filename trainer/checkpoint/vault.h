@@ -14,6 +14,10 @@
 //
 // All ranks write the snapshot of a step before any of them begins the next one after it, and nobody writes while the
 // ranks look for one. So there is always a step of which every part is there.
+//
+// What ranks hold alike need not go back that far when some of them are lost: before they leave the world, those that
+// are left write their live state, each a share of it and that of the rank before, so that all of it is there whichever
+// of them was lost. They say what all of it sums up to, too: a bit that flipped since the last snapshot is seen.
 #ifndef TRAINER_CHECKPOINT_VAULT_H
 #define TRAINER_CHECKPOINT_VAULT_H
 
@@ -28,6 +32,7 @@ typedef struct vault {
     int fd;  // -1: there is none
     int local;
     vault_area own[2];
+    int newest;        // of own: what was written last
     vault_area *copy;  // (copies, 2): of ranks of the node before
     int copies;
 } vault;
@@ -39,12 +44,16 @@ int vault_make(void);
 void vault_open(vault *v, int fd, int local);
 void vault_close(vault *v);
 
-// Bytes of memory that the generations of a rank take that owns so many values: beside a few kilobytes of tables.
-int64_t vault_bytes(int64_t values);
+// Bytes of memory that the generations of a rank take, beside a few kilobytes of tables. values: that it owns; live: of
+// its live state, 0: it keeps none.
+int64_t vault_bytes(int64_t values, int64_t live);
 
 // Writes this rank's parts of s, as they are in host memory (state_fetch), with the progress. saved: the step of the
 // newest checkpoint on disk, -1: none.
 err_t vault_save(vault *v, const ckpt_state *s, const run_progress *at, int64_t saved);
+
+// Who keeps what rank r has: a rank of the next node, its ranks in turn; on one node, the next rank.
+int vault_keeper(const comm *c, int r);
 
 // Of how many ranks of the node before this one keeps a copy.
 int vault_keeps(const comm *c);
@@ -53,14 +62,32 @@ int vault_keeps(const comm *c);
 // before. One node: nothing.
 err_t vault_mirror(vault *v, comm *c, stream *s);
 
-// Collective, over several nodes: puts the newest step after `after` of which everything is on some node into the parts
-// and scalars of s on all ranks, wherever it is. *step: -1 where there is none, and nothing is changed.
-err_t vault_gather(const vault *v, ckpt_state *s, int64_t after, int64_t *step, run_progress *at, int64_t *saved);
+// A range of one of s's tensors, as this rank holds it. of, sum: the first element of the larger range that it was cut
+// from, all of which this rank holds, and a sum over that range.
+typedef struct vault_range {
+    int group, tensor;
+    int64_t first, count, of;
+    uint64_t sum;
+    const float *data;  // where copies of `from` can read
+} vault_range;
 
-// The newest step before `below` of which everything is there that this rank owns in s; -1: there is none.
-int64_t vault_newest(const vault *v, const ckpt_state *s, int64_t below);
+// Writes what this rank holds of a step that its world did not live to save: only if it is newer than what is there,
+// and in place of the older generation. from: copies, and is waited for.
+err_t vault_save_live(vault *v, const ckpt_state *s, const vault_range *range, int n, const run_progress *at,
+                      int64_t saved, stream *from);
 
-// Puts that step's values into the parts and scalars of s. ERR_DATA: something is not there. *saved: as it was given.
-err_t vault_load(const vault *v, ckpt_state *s, int64_t step, run_progress *at, int64_t *saved);
+// What is wanted, and what was found.
+typedef struct vault_recall {
+    int64_t first;  // the oldest step of use
+    int64_t live;   // the newest step whose live state is of use
+    int64_t step;   // -1: there is none, and nothing was changed
+    bool is_live;
+    int64_t saved;   // as it was given with the step
+    char torn[128];  // in which tensor live states of a newer step differ, so that it is not used; "": in none
+} vault_recall;
+
+// Collective: puts the newest step of which everything is on some node into the parts and scalars of s on all ranks,
+// wherever it is.
+err_t vault_gather(const vault *v, ckpt_state *s, vault_recall *r, run_progress *at);
 
 #endif

@@ -19,7 +19,8 @@ typedef struct vault_head {
     int64_t bytes;  // of all of it
     int64_t saved;
     run_progress at;
-    int32_t parts, scalars, keys, unused;
+    int32_t parts, scalars, keys;
+    int32_t live;  // what this rank held when others were lost, not a snapshot of all
     // after it: parts of `part`, scalars of double, keys of ckpt_key that were adopted, and the values
 } vault_head;
 
@@ -27,6 +28,8 @@ typedef struct vault_part {
     int32_t group, tensor;
     int64_t first, count;
     int64_t offset;  // of the values, from the head on
+    int64_t of;      // of live state, as in vault_range
+    uint64_t sum;
 } vault_part;
 
 // --- where everything is ---------------------------------------------------------------------------------------------
@@ -49,15 +52,17 @@ err_t vault_make_room(vault_area *a, const vault *v, int place, int generation, 
 void vault_unmap(vault_area *a);
 static inline vault_head *vault_head_of(const vault_area *a) { return (vault_head *)(void *)a->at; }
 
-// Every generation in the node's file that is whole, of steps before `below`.
+// Every generation in the node's file that is whole.
 typedef struct vault_set {
     vault_area *area;
     int count, room;
-    int64_t newest;
 } vault_set;
-err_t vault_open_set(vault_set *x, const vault *v, int64_t below);
+err_t vault_open_set(vault_set *x, const vault *v);
 void vault_close_set(vault_set *x);
 static inline vault_head *vault_head_at(const vault_set *x, int i) { return vault_head_of(&x->area[i]); }
+
+// Every generation in the node's file of a later step is as if it had never been written. Nobody else writes meanwhile.
+err_t vault_forget(const vault *v, int64_t after);
 
 // Puts what is not values into s, at and saved.
 void vault_read_rest(vault_head *h, ckpt_state *s, run_progress *at, int64_t *saved);

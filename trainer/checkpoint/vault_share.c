@@ -1,10 +1,11 @@
-// trainer/checkpoint/vault_share.c: snapshots of several nodes. Each rank's goes to the next node, too; and when nodes
-// were lost, what a rank needs comes from whichever node has it.
+// trainer/checkpoint/vault_share.c: what ranks have of each other's. Where there are several nodes, each rank's
+// snapshot goes to the next one, too; and when ranks were lost, what a rank needs comes from whichever node has it.
 //
 // All ranks see what every node has (pieces) and what every rank needs (needs), so that all find the same step, and the
 // same messages, without asking again.
 #include "trainer/checkpoint/vault_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,15 +23,15 @@ static int ranks_of_node(const comm *c, int node) {
     return n;
 }
 
-// Who keeps what rank r has: a rank of the next node, its ranks in turn.
-static int keeper_of(const comm *c, int r) {
+int vault_keeper(const comm *c, int r) {
+    if (comm_nodes(c) == 1) return (r + 1) % c->world;
     int next = (c->place[r].node + 1) % comm_nodes(c);
     return first_of_node(c, next) + c->place[r].local % ranks_of_node(c, next);
 }
 
 int vault_keeps(const comm *c) {
     int n = 0;
-    for (int r = 0; comm_nodes(c) > 1 && r < c->world; r++) n += keeper_of(c, r) == c->rank;
+    for (int r = 0; comm_nodes(c) > 1 && r < c->world; r++) n += vault_keeper(c, r) == c->rank;
     return n;
 }
 
@@ -57,7 +58,7 @@ static err_t prepare(vault *v, kept *k, int64_t step) {
 }
 
 static err_t exchange(vault *v, comm *c, stream *s, vault_area *mine, kept *from, comm_part *recv) {
-    int to = keeper_of(c, c->rank), n = v->copies;
+    int to = vault_keeper(c, c->rank), n = v->copies;
     int64_t bytes = (int64_t)mine->bytes, step = atomic_load(&vault_head_of(mine)->step);
     err_t rc = ERR_OK;
     for (int i = 0; i < n; i++) recv[i] = (comm_part){from[i].from, &from[i].bytes, sizeof from[i].bytes};
@@ -73,12 +74,6 @@ static err_t exchange(vault *v, comm *c, stream *s, vault_area *mine, kept *from
     return ERR_OK;
 }
 
-static vault_area *newest_own(vault *v) {
-    int64_t step[GENERATIONS];
-    for (int g = 0; g < GENERATIONS; g++) step[g] = v->own[g].at ? atomic_load(&vault_head_of(&v->own[g])->step) : -1;
-    return &v->own[step[1] > step[0]];
-}
-
 err_t vault_mirror(vault *v, comm *c, stream *s) {
     if (comm_nodes(c) == 1) return ERR_OK;
     int n = vault_keeps(c);
@@ -87,11 +82,11 @@ err_t vault_mirror(vault *v, comm *c, stream *s) {
     comm_part *recv = calloc((size_t)n + 1, sizeof *recv);
     err_t rc = v->copy && from && recv ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the snapshots of %d ranks", n);
     for (int r = 0, i = 0; rc == ERR_OK && r < c->world; r++)
-        if (keeper_of(c, r) == c->rank)
+        if (vault_keeper(c, r) == c->rank)
             from[i] = (kept){.from = r, .place = VAULT_COPIES + c->place[r].local, .area = &v->copy[i * GENERATIONS]},
             i++;
     rc = comm_agree_ok(c, rc, s);
-    if (rc == ERR_OK) rc = exchange(v, c, s, newest_own(v), from, recv);
+    if (rc == ERR_OK) rc = exchange(v, c, s, &v->own[v->newest], from, recv);
     free(from), free(recv);
     return rc;
 }
@@ -100,9 +95,11 @@ err_t vault_mirror(vault *v, comm *c, stream *s) {
 
 // A range of a tensor: that a generation of a node holds; or that a rank needs, and then step and the rest are unused.
 typedef struct piece {
-    int32_t group, tensor, owner, unused;  // owner: a node; or a rank
+    int32_t group, tensor, owner, live;  // owner: a node; or a rank
     int64_t step, first, count;
     int64_t area, offset;  // in the node's set; of the values in it
+    int64_t of;            // of live state, as in vault_range
+    uint64_t sum;
 } piece;
 
 typedef struct list {
@@ -119,7 +116,7 @@ static int compare(const void *a, const void *b) {
     return x->owner != y->owner ? (x->owner < y->owner ? -1 : 1) : (x->area > y->area) - (x->area < y->area);
 }
 
-static err_t list_pieces(list *l, const vault_set *x, int node, int64_t after) {
+static err_t list_pieces(list *l, const vault_set *x, int node, const vault_recall *r) {
     int most = 0;
     for (int i = 0; i < x->count; i++) most += vault_head_at(x, i)->parts;
     *l = (list){.at = calloc((size_t)most + 1, sizeof *l->at)};
@@ -127,8 +124,11 @@ static err_t list_pieces(list *l, const vault_set *x, int node, int64_t after) {
     for (int i = 0; i < x->count; i++) {
         vault_head *h = vault_head_at(x, i);
         int64_t step = atomic_load(&h->step);
-        for (const vault_part *p = vault_parts(h), *end = p + h->parts; step > after && p < end; p++)
-            if (p->count) l->at[l->n++] = (piece){p->group, p->tensor, node, 0, step, p->first, p->count, i, p->offset};
+        if (step < r->first || (h->live && step > r->live)) continue;
+        for (const vault_part *p = vault_parts(h), *end = p + h->parts; p < end; p++)
+            if (p->count)
+                l->at[l->n++] =
+                    (piece){p->group, p->tensor, node, h->live, step, p->first, p->count, i, p->offset, p->of, p->sum};
     }
     return ERR_OK;
 }
@@ -199,13 +199,26 @@ static bool is_whole(const list *of, const list *needs, int64_t step) {
     return true;
 }
 
-// The newest step of which everything is there; -1: there is none.
-static int64_t choose(const list *of, const list *needs) {
+// Live state of which a part was cut from a range that another rank held otherwise: some rank holds what is wrong.
+static const piece *torn_at(const list *of, int64_t step) {
+    for (const piece *p = of->at; p < of->at + of->n; p++)
+        for (const piece *q = p + 1; p->step == step && p->live && q < of->at + of->n; q++) {
+            if (q->step != step || q->group != p->group || q->tensor != p->tensor) break;
+            if (q->live && q->of == p->of && q->sum != p->sum) return p;
+        }
+    return NULL;
+}
+
+// Which is the newest step of which everything is there?
+static void choose(vault_recall *r, const list *of, const list *needs, const ckpt_state *s) {
     for (int i = 0; i < of->n; i++) {
         int64_t step = of->at[i].step;
-        if ((i == 0 || step != of->at[i - 1].step) && is_whole(of, needs, step)) return step;
+        if ((i > 0 && step == of->at[i - 1].step) || !is_whole(of, needs, step)) continue;
+        const piece *torn = torn_at(of, step);
+        r->step = torn ? -1 : step;
+        if (!torn) return;
+        snprintf(r->torn, sizeof r->torn, "%s", s->group[torn->group].tensor[torn->tensor].name);
     }
-    return -1;
 }
 
 // --- bringing it -----------------------------------------------------------------------------------------------------
@@ -265,7 +278,7 @@ static err_t bring_all(const ckpt_state *s, const vault_set *x, const list *of, 
 }
 
 // Counters and scalars are the same in every generation of a step: those of the first node that has one.
-static err_t bring_rest(ckpt_state *s, const vault_set *x, const piece *of, run_progress *at, int64_t *saved) {
+static err_t bring_rest(ckpt_state *s, const vault_set *x, const piece *of, run_progress *at, vault_recall *r) {
     comm *c = s->ranks->host;
     int root = first_of_node(c, of->owner);
     int64_t bytes = c->rank == root ? (int64_t)vault_values(vault_head_at(x, (int)of->area)) : 0;
@@ -275,7 +288,7 @@ static err_t bring_rest(ckpt_state *s, const vault_set *x, const piece *of, run_
     if (rc == ERR_OK && c->rank == root) memcpy((void *)h, x->area[of->area].at, (size_t)bytes);
     if (rc == ERR_OK) rc = c->table->broadcast(c, h, (size_t)bytes, root, s->s);
     if (rc == ERR_OK) rc = stream_wait(s->s);
-    if (rc == ERR_OK) vault_read_rest(h, s, at, saved);
+    if (rc == ERR_OK) vault_read_rest(h, s, at, &r->saved), r->is_live = h->live;
     free(h);
     return rc;
 }
@@ -286,11 +299,11 @@ static const piece *first_at(const list *of, int64_t step) {
     return p;
 }
 
-static err_t gather_both(ckpt_state *s, const vault_set *x, int64_t after, list *of, list *needs) {
+static err_t gather_both(ckpt_state *s, const vault_set *x, const vault_recall *r, list *of, list *needs) {
     comm *c = s->ranks->host;
     const comm_place *me = &c->place[c->rank];
     list has = {0}, wants = {0};
-    err_t rc = me->local == 0 ? list_pieces(&has, x, me->node, after) : ERR_OK;
+    err_t rc = me->local == 0 ? list_pieces(&has, x, me->node, r) : ERR_OK;
     if (rc == ERR_OK) rc = list_needs(&wants, s, c->rank);
     rc = comm_agree_ok(c, rc, s->s);
     if (rc == ERR_OK) rc = gather(of, &has, c, s->s);
@@ -299,18 +312,26 @@ static err_t gather_both(ckpt_state *s, const vault_set *x, int64_t after, list 
     return rc;
 }
 
-err_t vault_gather(const vault *v, ckpt_state *s, int64_t after, int64_t *step, run_progress *at, int64_t *saved) {
+// What is newer than the step from which all go on is not whole, or wrong: it must not stand in for an older one, and
+// steps to come may have other values.
+static err_t forget(const vault *v, const ckpt_state *s, int64_t after) {
+    const comm *c = s->ranks->host;
+    return c->place[c->rank].local == 0 ? vault_forget(v, after) : ERR_OK;
+}
+
+err_t vault_gather(const vault *v, ckpt_state *s, vault_recall *r, run_progress *at) {
     vault_set x;
     list of = {0}, needs = {0};
-    *step = -1;
-    err_t rc = comm_agree_ok(s->ranks->host, vault_open_set(&x, v, INT64_MAX), s->s);
-    if (rc == ERR_OK) rc = gather_both(s, &x, after, &of, &needs);
+    r->step = -1, r->is_live = false, r->torn[0] = 0;
+    err_t rc = comm_agree_ok(s->ranks->host, vault_open_set(&x, v), s->s);
+    if (rc == ERR_OK) rc = gather_both(s, &x, r, &of, &needs);
     if (rc == ERR_OK) {
         qsort(of.at, (size_t)of.n, sizeof *of.at, compare);
-        *step = choose(&of, &needs);
+        choose(r, &of, &needs, s);
     }
-    if (rc == ERR_OK && *step >= 0) rc = bring_all(s, &x, &of, &needs, *step);
-    if (rc == ERR_OK && *step >= 0) rc = bring_rest(s, &x, first_at(&of, *step), at, saved);
+    if (rc == ERR_OK && r->step >= 0) rc = bring_all(s, &x, &of, &needs, r->step);
+    if (rc == ERR_OK && r->step >= 0) rc = bring_rest(s, &x, first_at(&of, r->step), at, r);
+    if (rc == ERR_OK && r->step >= 0) rc = comm_agree_ok(s->ranks->host, forget(v, s, r->step), s->s);
     vault_close_set(&x);
     free(of.at), free(needs.at);
     return rc;

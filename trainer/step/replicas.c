@@ -233,6 +233,16 @@ err_t replicas_compare(train_state *t, replica_verdict *out) {
     return rc;
 }
 
+err_t replicas_sum(train_state *t, const tensor *of, int set, uint64_t *sum) {
+    look l = {.t = t};
+    *sum = 1;
+    if (!host_reads(t, set) && !(l.room = malloc(ROOM)))
+        return err_set(ERR_INTERNAL, "no memory to add up what this rank holds");
+    err_t rc = add_bytes(&l, sum, of->data, tensor_bytes(of), host_reads(t, set));
+    close_look(&l);
+    return rc;
+}
+
 // --- of a tensor -----------------------------------------------------------------------------------------------------
 
 // Its pieces, one after the other; their number of elements. at NULL: only that.

@@ -28,6 +28,10 @@ typedef struct replica_verdict {
 // Collective among all ranks, which all get the same verdict. Between steps, when nothing is queued.
 err_t replicas_compare(train_state *t, replica_verdict *out);
 
+// A sum over a tensor of FP32 masters (set 0) or of an array (1 on): another sum, if any one of its words is another.
+// Not collective.
+err_t replicas_sum(train_state *t, const tensor *of, int set, uint64_t *sum);
+
 // Of two that differ, nobody can say who is right, until the steps are computed again: both have gone wrong since, as
 // their sums are those of both, but only one has a number that is far off. So each keeps its copy of the tensor, and
 // measures later how far it was from what is then there. Of 16 bits, and of what it does not hold, nothing is kept.
