@@ -87,6 +87,9 @@ typedef struct comm_table {
     void (*abort)(comm *c, const char *why);
     // Collectives will use this device memory: the transport may prepare for it. Local. NULL: nothing to prepare.
     err_t (*register_memory)(comm *c, void *base, size_t bytes);
+    // *word = 1 before the transport ends what is queued on a device, with anything in its buffers; word NULL: no
+    // longer, also not by another thread. Of the communicator that the transport opened. NULL: it never does so.
+    void (*revoke_at)(comm *c, int32_t *word);
     // "shared memory and TCP": for the person who starts a run.
     void (*describe)(const comm *c, char *dst, size_t room);
     void (*close)(comm *c);
@@ -121,6 +124,10 @@ static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node
 // communicator that the transport opened (on its `host`); all its splits follow.
 static inline void comm_be_patient(comm *c, bool patient) { __atomic_store_n(&c->patient, patient, __ATOMIC_RELAXED); }
 static inline bool comm_is_patient(const comm *c) { return __atomic_load_n(&c->patient, __ATOMIC_RELAXED); }
+
+static inline void comm_revoke_at(comm *c, int32_t *word) {
+    if (c->table->revoke_at) c->table->revoke_at(c, word);
+}
 
 // Sends and receives single messages: an exchange of one. Both sides must be in the call.
 err_t comm_send(comm *c, int to, const void *data, size_t bytes, stream *s);

@@ -208,6 +208,10 @@ static err_t watched_register(comm *c, void *base, size_t bytes) {
     return REAL(c)->register_memory ? REAL(c)->register_memory(c, base, bytes) : ERR_OK;
 }
 
+static void watched_revoke_at(comm *c, int32_t *word) {
+    if (REAL(c)->revoke_at) REAL(c)->revoke_at(c, word);
+}
+
 static void watched_describe(const comm *c, char *dst, size_t room) { REAL(c)->describe(c, dst, room); }
 
 // After a failure its place says on what happened.
@@ -232,6 +236,7 @@ static const comm_table watched = {
     .query = watched_query,
     .abort = watched_abort,
     .register_memory = watched_register,
+    .revoke_at = watched_revoke_at,
     .describe = watched_describe,
     .close = watched_close,
 };

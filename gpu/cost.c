@@ -249,7 +249,8 @@ op_cost step_decide_cost(const step_decide_args *args) {
                      {tensor_count(args->sums)},
                      0,
                      size_of(args->sums) + size_of(args->counts) + 2.0 * (double)sizeof *args->state +
-                         2.0 * args->scalar_count * (double)sizeof *args->scalars,
+                         2.0 * args->scalar_count * (double)sizeof *args->scalars +
+                         args->ranks * (double)sizeof *args->ended,
                      0};
 }
 

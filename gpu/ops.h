@@ -432,6 +432,10 @@ typedef struct sum_squares_args {
 // other in name-table order. Where some losses don't count, the gradient was formed as if each of `losses` had the same
 // share of their mean. Of those that count each has more: norm and gradient are divided by (sum of counts) / losses. A
 // step in which none counts is skipped; its norm is NaN, and the loss scale stays.
+//
+// A transport that loses a rank ends what is queued, with anything in its buffers, and the stream goes on. So the sums
+// count only if the words that came with them are there, one of each rank; and if nobody had begun to end things when
+// they were through: one without the other lets an aborted sum pass. Else apply = 0, and nothing else is changed.
 typedef struct step_decide_args {
     step_state *state;
     const tensor *sums;    // FP64
@@ -440,6 +444,9 @@ typedef struct step_decide_args {
     const step_rules *rules;
     step_scalar *scalars;  // (scalar_count) (+=), on the device
     int scalar_count;
+    int ranks, apart;        // ended (ranks, apart): the first number of each row is at least 1. ranks = 0: alone
+    const double *ended;     // on the device
+    const int32_t *revoked;  // on the device, read after all sums: 0. NULL: the transport skips what follows a failure
 } step_decide_args;
 
 // Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = state->updates (Loshchilov & Hutter 2019,

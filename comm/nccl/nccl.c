@@ -39,6 +39,8 @@ typedef struct nccl_shared {
     team *team;
     double timeout_s;
     pthread_mutex_t lock;  // held during every call into NCCL with a communicator: an abort may come from any thread
+    int32_t *revoked;      // set before anything is aborted; NULL: nobody asks
+    bool aborted;          // all of them were
     nccl_comm *first;      // list of all open communicators, under the lock too
     bool watched;
     pthread_t watcher;
@@ -75,6 +77,8 @@ static void reason(const nccl_comm *n, ncclResult_t r, char dst[REASON]) {
 // the streams.
 static void abort_all(nccl_shared *with) {
     pthread_mutex_lock(&with->lock);
+    with->aborted = true;
+    if (with->revoked) __atomic_store_n(with->revoked, 1, __ATOMIC_RELEASE);
     for (nccl_comm *n = with->first; n; n = n->next) {
         if (n->raw) with->lib.ncclCommAbort(n->raw);
         n->raw = NULL;
@@ -126,6 +130,14 @@ static err_t nccl_query(comm *c) {
 static void nccl_abort(comm *c, const char *why) {
     team_fail(ours(c)->with->team, why);
     abort_all(ours(c)->with);
+}
+
+static void nccl_revoke_at(comm *c, int32_t *word) {
+    nccl_shared *with = ours(c)->with;
+    pthread_mutex_lock(&with->lock);
+    with->revoked = word;
+    if (word && with->aborted) __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&with->lock);
 }
 
 static bool all_well(nccl_shared *with) {
@@ -476,6 +488,7 @@ static const comm_table nccl_table = {
     .query = nccl_query,
     .abort = nccl_abort,
     .register_memory = nccl_register,
+    .revoke_at = nccl_revoke_at,
     .describe = nccl_describe,
     .close = nccl_close,
 };

@@ -614,6 +614,7 @@ const special specials[] = {
     {"attention: a text that grows has the bits of one that is there", attention_grows},
     {"what is not finite stays visible", not_finite},
     {"step_decide: truth table", decide_table},
+    {"step_decide: sums that were aborted", decide_aborted},
     {"step_decide: norms far above the mean", decide_outliers},
     {"step_decide: losses that do not count", decide_counts},
     {"step_decide: the scale stays usable", scale_limits},

@@ -43,6 +43,7 @@ bool a_factor_is_part_of_the_table(const fixture *f, char why[WHY]);
 
 bool decide_outliers(const fixture *f, char why[WHY]);
 bool decide_counts(const fixture *f, char why[WHY]);
+bool decide_aborted(const fixture *f, char why[WHY]);
 bool decide_table(const fixture *f, char why[WHY]);
 bool scale_limits(const fixture *f, char why[WHY]);
 

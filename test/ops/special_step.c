@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct decision {
     const char *why;
@@ -148,6 +149,52 @@ bool decide_table(const fixture *f, char why[WHY]) {
            *scalars = box(&b, FP64, 6, 0, NULL);
     for (size_t i = 0; i < sizeof decisions / sizeof *decisions && b.ok; i++)
         decide_one(&b, st, sums, scalars, &decisions[i]);
+    return done(&b);
+}
+
+// A word is missing, is what an aborted sum leaves, or somebody had begun to end things: nothing changes, whatever the
+// sums are.
+bool decide_aborted(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    static const struct {
+        double ended[3];
+        int32_t revoked;
+        bool apply;
+    } cases[] = {{{1, 1, 1}, 0, true},  {{3, 1, 2}, 0, true},    {{1, 1, 1}, 1, false}, {{0, 1, 1}, 0, false},
+                 {{1, 1, 0}, 0, false}, {{1, NAN, 1}, 0, false}, {{1, -7, 1}, 0, false}};
+    const step_rules rules = {1, true, 1, 3};
+    const step_scalar power = {0.25, 0.5, 0};
+    const step_state before = {
+        .loss_scale = 64, .apply = 1, .updates = 3, .good_steps = 7, .skipped = 2, .norm_mean = 5, .norms = 3};
+    tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
+           *ended = box(&b, FP64, 3, 2, NULL), *revoked = box(&b, INT32, 1, 0, NULL),
+           *scalars = box(&b, FP64, 3, 0, NULL);
+    for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases && b.ok; i++) {
+        const double *e = cases[i / 3].ended, rows[3][2] = {{e[0], 9}, {e[1], 0}, {e[2], NAN}};
+        put(&b, st, &before), put(&b, scalars, &power);
+        put(&b, sums, (double[]){i % 3 == 1 ? NAN : 51200, i % 3 == 2 ? 1e30 : 51200});
+        put(&b, ended, rows), put(&b, revoked, &cases[i / 3].revoked);
+        step_decide_args args = {.state = st->data,
+                                 .sums = sums,
+                                 .rules = &rules,
+                                 .scalars = scalars->data,
+                                 .scalar_count = 1,
+                                 .ranks = 3,
+                                 .apart = 2,
+                                 .ended = ended->data,
+                                 .revoked = revoked->data};
+        if (b.ok) did(&b, f->table->step_decide(&args, f->s));
+        step_state *s = take(&b, st);
+        step_scalar *x = take(&b, scalars);
+        bool decided = s->updates + s->skipped == 6, applies = cases[i / 3].apply && i % 3 != 1;
+        if (b.ok && s->apply != applies) say(&b, "case %zu: apply %d", i, s->apply);
+        s->apply = before.apply;
+        if (b.ok && decided != cases[i / 3].apply) say(&b, "case %zu: decided %d", i, decided);
+        if (b.ok && !decided && (memcmp(s, &before, sizeof before) != 0 || memcmp(x, &power, sizeof power) != 0))
+            say(&b, "case %zu: a step that was not decided has changed counters", i);
+        if (b.ok && x->value != (applies ? 0.125 : 0.25)) say(&b, "case %zu: the scalar is %g", i, x->value);
+        free(s), free(x);
+    }
     return done(&b);
 }
 

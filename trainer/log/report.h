@@ -9,7 +9,7 @@
 // run ahead (trainer/step/step.h), all other times are by the device's clock and of two steps before, the newest step
 // that is certainly done when the report is queued; COMPUTE_MS of the first two steps is 0: not known.
 enum {
-    REPORT_WISH,  // step_wish
+    REPORT_WISH,  // step_wish + 1: of a rank that has ended its part of the step. 0: of none
     REPORT_FAILED,
     REPORT_WRITTEN,  // the checkpoint that was begun is written, or has failed
     REPORT_COMPUTE_MS,

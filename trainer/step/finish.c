@@ -115,7 +115,7 @@ static err_t read_times(step_runner *r, double *mine) {
 
 static err_t send_times(step_runner *r, const result_slot *to) {
     double *mine = to->report.data;
-    mine[REPORT_WISH] = r->wish;
+    mine[REPORT_WISH] = r->wish + 1;
     mine[REPORT_WRITTEN] = r->written;
     mine[REPORT_FAILED] = r->inputs.failed.code != ERR_OK;
     TRY(read_times(r, mine));
@@ -198,11 +198,16 @@ static err_t decide(step_runner *r, const result_slot *to) {
     train_state *t = r->state;
     TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
     TRY(stream_copy(r->s, to->state[0].data, t->step.data, tensor_bytes(&t->step)));
+    if (r->results.seen.data) TRY(stream_copy(r->s, r->results.seen.data, r->results.revoked.data, sizeof(int32_t)));
     step_decide_args args = {.state = state_step(t),
                              .sums = &r->results.sums,
                              .rules = &r->end.rules,
                              .scalars = state_scalars(state_step(t)),
                              .scalar_count = t->scalars};
+    if (r->ranks->world > 1)
+        args.ranks = r->ranks->world, args.apart = REPORT_ITEMS,
+        args.ended = (double *)r->results.reports.data + REPORT_WISH;
+    if (r->results.seen.data) args.revoked = r->results.seen.data;
     if (step_weighs(r)) args.counts = &r->results.sample_counts, args.losses = r->cfg->batch.global * r->net->losses;
     TRY(device_ops(r->dev)->step_decide(&args, r->s));
     TRY(stream_copy(r->s, to->state[1].data, t->step.data, tensor_bytes(&t->step)));

@@ -40,6 +40,8 @@ err_t results_open(results *x, const config *c, const model *net, int world, int
         for (int k = 0; k < 2; k++) TRY(arena_1d(staging, &s->state[k], INT32, words));
         TRY(arena_1d(staging, &s->lr, FP32, 1));
     }
+    if (slots > 1) TRY(arena_1d(staging, &x->revoked, INT32, 1));
+    if (slots > 1) TRY(arena_1d(memory, &x->seen, INT32, 1));
     return arena_1d(staging, &x->host_void, FP64, 1);
 }
 
@@ -50,6 +52,7 @@ err_t results_commit(results *x, device *dev) {
     x->reports.data = at + tensor_count(&x->sums) + tensor_count(&x->sample_loss);
     if (x->sample_counts.dims) x->sample_counts.data = (double *)x->reports.data + tensor_count(&x->reports);
     *(double *)x->host_void.data = NAN;
+    if (x->revoked.data) *(int32_t *)x->revoked.data = 0;
     for (int k = 0; k < x->slots; k++) TRY(event_open(dev, &x->slot[k].done));
     return ERR_OK;
 }

@@ -30,6 +30,9 @@ typedef struct results {
     result_slot slot[2];   // `slots` of them: a step is queued before the previous one is collected
     int slots;
     tensor host_void;  // FP64: not a number
+    // Where steps run ahead, INT32: set when the transport ends what is queued (comm_revoke_at), pinned; and as it was
+    // when the step's sums were through, on the device. No size: else.
+    tensor revoked, seen;
 } results;
 
 // Declares them; results_commit follows when the arenas have memory. slots: steps that may be queued and not collected.

@@ -197,6 +197,7 @@ err_t step_commit(step_runner *r) {
     flow_link(&r->flow);
     TRY(inputs_commit(&r->inputs, r->dev, r->s));
     TRY(results_commit(&r->results, r->dev));
+    if (r->results.revoked.data) comm_revoke_at(r->ranks, r->results.revoked.data);
     TRY(open_recordings(r));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     if (step_runs_ahead(r)) r->merge.watch = r->swap.at.watch = &r->together.watch;
@@ -211,6 +212,7 @@ void step_show(step_runner *r, board_rank *board) {
 }
 
 void step_close(step_runner *r) {
+    if (r->results.revoked.data) comm_revoke_at(r->ranks, NULL);
     parallel_close(&r->together);
     if (r->net) model_forget(r->net);
     arena_close(&r->memory);
@@ -251,7 +253,7 @@ static void read_reports(const step_runner *r, const result_slot *from, bool *fa
     for (int k = 0; k < r->ranks->world; k++) {
         const double *report = results_report(&r->results, from, k);
         *failed |= report[REPORT_FAILED] != 0;
-        if (report[REPORT_WISH] > *wish) *wish = (step_wish)report[REPORT_WISH];
+        if (report[REPORT_WISH] - 1 > *wish) *wish = (step_wish)(report[REPORT_WISH] - 1);
         *written &= report[REPORT_WRITTEN] != 0;
     }
 }

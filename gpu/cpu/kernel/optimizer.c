@@ -28,11 +28,18 @@ static void count_norm(step_state *s, double norm) {
     s->norm_mean += (norm - s->norm_mean) / (double)s->norms;
 }
 
+static bool is_whole(const step_decide_args *args) {
+    for (int k = 0; k < args->ranks; k++)
+        if (!(args->ended[k * args->apart] >= 1)) return false;
+    return !args->revoked || *args->revoked == 0;
+}
+
 // A step counts when the norm is finite and no outlier. This step's gradient is unscaled by the scale that it was
 // computed with; a new scale holds from the next step on.
 err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     (void)s;
     assert(args->sums->type == FP64);
+    if (!is_whole(args)) return args->state->apply = 0, ERR_OK;
     const double *sum = args->sums->data;
     int64_t n = tensor_count(args->sums);
     double total = 0;
