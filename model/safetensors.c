@@ -4,6 +4,7 @@
 #include "model/safetensors.h"
 
 #include "base/io.h"
+#include "model/blocks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,12 +85,12 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
     if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last))
         return tensor_error(f, t->name, "\"data_offsets\" is not a pair of whole numbers");
     int64_t begin = json_integer_value(first), end = json_integer_value(last);
-    if (begin < 0 || end < begin || end > f->file_bytes - data)
+    if (begin < 0 || end < begin || end > f->plain_bytes - data)
         return err_set(ERR_DATA,
                        "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] do not lie in the file's %" PRId64
                        " data bytes: the file is truncated or "
                        "its header is wrong",
-                       f->path, t->name, begin, end, f->file_bytes - data);
+                       f->path, t->name, begin, end, f->plain_bytes - data);
     if (end - begin != t->bytes)
         return err_set(ERR_DATA,
                        "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] span %" PRId64
@@ -133,11 +134,11 @@ static err_t check_tiling(const st_file *f, int64_t data) {
         at += t->bytes;
         before = t->name;
     }
-    if (at != f->file_bytes)
+    if (at != f->plain_bytes)
         return err_set(ERR_DATA,
                        "%s: has %" PRId64 " bytes, expected %" PRId64
                        " where %s ends: bytes that belong to no tensor follow it",
-                       f->path, f->file_bytes, at, before);
+                       f->path, f->plain_bytes, at, before);
     return ERR_OK;
 }
 
@@ -192,7 +193,7 @@ static err_t check_nesting(const st_file *f, const char *text, size_t n) {
 static err_t load_header(st_file *f, char *text, size_t n) {
     json_error_t why;
     size_t white = 0;
-    TRY(io_read_at(f->fd, f->path, LENGTH_BYTES, text, n));
+    TRY(io_read_at(f->fd, f->path, f->head_bytes - (int64_t)n, text, n));
     while (white < n - 1 && memchr(" \t\r\n", text[white], 4)) white++;
     if (text[white] != '{')
         return err_set(ERR_DATA, "%s: offset %zu: expected the header's '{', found byte 0x%02x", f->path,
@@ -207,39 +208,84 @@ static err_t load_header(st_file *f, char *text, size_t n) {
     return rc;
 }
 
-static err_t read_header(st_file *f) {
+// at: where its length is.
+static err_t read_header(st_file *f, int64_t at) {
     uint64_t n = 0;
-    struct stat st;
-    if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
-    f->file_bytes = st.st_size;
-    if (f->file_bytes < LENGTH_BYTES + 2)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path,
-                       f->file_bytes);
-    TRY(io_read_at(f->fd, f->path, 0, &n, sizeof n));
-    if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)(f->file_bytes - LENGTH_BYTES))
+    TRY(io_read_at(f->fd, f->path, at, &n, sizeof n));
+    int64_t most = f->file_bytes - at - LENGTH_BYTES;
+    if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)most)
         return err_set(ERR_DATA,
-                       "%s: offset 0: header length %" PRIu64 ", expected 2 to %" PRId64 " in a file of %" PRId64
-                       " bytes: truncated, or not a safetensors "
+                       "%s: offset %" PRId64 ": header length %" PRIu64 ", expected 2 to %" PRId64
+                       " in a file of %" PRId64 " bytes: truncated, or not a safetensors "
                        "file",
-                       f->path, n, HEADER_MAX, f->file_bytes);
+                       f->path, at, n, HEADER_MAX, f->file_bytes);
     char *text = malloc(n);
     if (!text) return err_set(ERR_INTERNAL, "%s: no memory for a header of %" PRIu64 " bytes", f->path, n);
+    f->head_bytes = at + LENGTH_BYTES + (int64_t)n;
     err_t rc = load_header(f, text, n);
     free(text);
     return rc;
+}
+
+// The header has given the tensors their places in the plain file.
+static err_t place_blocks(st_file *f) {
+    const blocks *b = f->blocks;
+    int64_t number = 0;
+    for (int i = 0; i < f->count; i++) {
+        st_tensor *t = &f->tensors[i];
+        if (t->type != ST_F32)
+            return err_set(ERR_DATA, "%s: tensor %s holds %s, and files of blocks hold F32", f->path, t->name,
+                           types[t->type].name);
+        if (blocks_of(t->bytes) > b->count - number)
+            return err_set(ERR_DATA, "%s: tensor %s: the index ends after %" PRId64 " blocks: the index is damaged",
+                           f->path, t->name, b->count);
+        t->block = number, t->offset = b->at[number];
+        number += blocks_of(t->bytes);
+    }
+    if (number == b->count) return ERR_OK;
+    return err_set(ERR_DATA, "%s: its tensors have %" PRId64 " blocks, and the index %" PRId64 ": the index is damaged",
+                   f->path, number, b->count);
+}
+
+static err_t read_blocks(st_file *f) {
+    if (!(f->blocks = calloc(1, sizeof *f->blocks))) return err_set(ERR_INTERNAL, "%s: no memory", f->path);
+    blocks *b = f->blocks;
+    TRY(blocks_open(b, f->fd, f->path, f->file_bytes));
+    f->plain_bytes = b->plain;
+    if (b->header < LENGTH_BYTES + 2)
+        return err_set(ERR_DATA, "%s: offset 8: a header of %" PRId64 " bytes is none", f->path, b->header);
+    TRY(read_header(f, b->begin));
+    if (f->head_bytes != b->begin + b->header)
+        return err_set(ERR_DATA, "%s: offset %" PRId64 ": the header's length is not what the head says: it is damaged",
+                       f->path, b->begin);
+    return place_blocks(f);
+}
+
+static err_t read_head(st_file *f) {
+    struct stat st;
+    uint8_t first[BLOCKS_MAGIC];
+    if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
+    f->file_bytes = f->plain_bytes = st.st_size;
+    if (f->file_bytes < LENGTH_BYTES + 2)
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path,
+                       f->file_bytes);
+    TRY(io_read_at(f->fd, f->path, 0, first, sizeof first));
+    return blocks_are(first) ? read_blocks(f) : read_header(f, 0);
 }
 
 err_t st_open(st_file *f, const char *path) {
     *f = (st_file){.fd = -1, .path = strdup(path)};
     if (!f->path) return err_set(ERR_INTERNAL, "%s: no memory", path);
     err_t rc = io_open(path, O_RDONLY, &f->fd);
-    if (rc == ERR_OK) rc = read_header(f);
+    if (rc == ERR_OK) rc = read_head(f);
     if (rc != ERR_OK) st_close(f);
     return rc;
 }
 
 void st_close(st_file *f) {
     if (f->fd >= 0) close(f->fd);
+    if (f->blocks) blocks_close(f->blocks);
+    free(f->blocks);
     free(f->tensors);
     free(f->path);
     *f = (st_file){.fd = -1};
@@ -255,8 +301,14 @@ const st_tensor *st_find(const st_file *f, const char *name) {
 
 // --- reading tensors -------------------------------------------------------------------------------------------------
 
+// n bytes of a tensor from its byte `from` on.
+static err_t read_bytes(const st_file *f, const st_tensor *t, int64_t from, void *out, size_t n) {
+    if (!f->blocks) return io_read_at(f->fd, f->path, t->offset + from, out, n);
+    return blocks_read(f->blocks, f->fd, f->path, t->block, t->bytes, from, out, n);
+}
+
 err_t st_read(const st_file *f, const st_tensor *t, void *out) {
-    err_t rc = io_read_at(f->fd, f->path, t->offset, out, (size_t)t->bytes);
+    err_t rc = read_bytes(f, t, 0, out, (size_t)t->bytes);
     if (rc != ERR_OK) err_prefix("tensor %s", t->name);
     return rc;
 }
@@ -293,14 +345,14 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
                        types[t->type].name);
     enum { PIECE = 2048 };
     double piece[PIECE];
-    int64_t each = types[t->type].bits / 8, from = t->offset + first * each;
+    int64_t each = types[t->type].bits / 8, from = first * each;
     if (first < 0 || count < 0 || first > t->bytes / each - count)
         return err_set(ERR_INTERNAL, "%s: tensor %s has no elements %" PRId64 " .. +%" PRId64, f->path, t->name, first,
                        count);
-    if (t->type == ST_F32) return io_read_at(f->fd, f->path, from, out, (size_t)(count * each));
+    if (t->type == ST_F32) return read_bytes(f, t, from, out, (size_t)(count * each));
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t n = count - i < PIECE ? count - i : PIECE;
-        TRY(io_read_at(f->fd, f->path, from + i * each, piece, (size_t)(n * each)));
+        TRY(read_bytes(f, t, from + i * each, piece, (size_t)(n * each)));
         convert(out + i, piece, t->type, n);
     }
     return ERR_OK;
@@ -371,30 +423,66 @@ static err_t print_header(const char *path, const json_t *header, char **out, si
     return ERR_OK;
 }
 
-static err_t write_header(st_writer *w, st_tensor *tensors, int count, const json_t *header) {
+static err_t open_blocks(st_writer *w, const st_tensor *tensors, int count, int level) {
+    int64_t *bytes = calloc((size_t)count + 1, sizeof *bytes);
+    if (!bytes) return err_set(ERR_INTERNAL, "%s: no memory for a table of %d tensors", w->path, count);
+    err_t rc = ERR_OK;
+    for (int i = 0; i < count && rc == ERR_OK; i++) {
+        bytes[i] = tensors[i].bytes;
+        if (tensors[i].type != ST_F32)
+            rc = err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: files of blocks hold F32", w->path,
+                         tensors[i].name);
+    }
+    if (rc == ERR_OK)
+        rc = block_writer_open(&w->blocks, w->fd, w->path, level, w->header, w->header_bytes, bytes, count, w->faults);
+    free(bytes);
+    return rc;
+}
+
+// level 0: plain.
+static err_t write_header(st_writer *w, st_tensor *tensors, int count, const json_t *header, int level) {
     TRY(print_header(w->path, header, &w->header, &w->header_bytes));
     for (int i = 0; i < count; i++) tensors[i].offset += (int64_t)w->header_bytes;
     TRY(io_open(w->path, O_WRONLY | O_CREAT | O_TRUNC, &w->fd));
+    if (level) return open_blocks(w, tensors, count, level);
     return io_write(w->fd, w->path, w->header, w->header_bytes, w->faults);
 }
 
-err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
-                fault_list *faults) {
+static err_t create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
+                    int level, fault_list *faults) {
     *w = (st_writer){.fd = -1, .faults = faults};
     TRY(io_path(w->path, "%s", path));
     json_t *header = json_object();
     if (!header) return err_set(ERR_INTERNAL, "%s: no memory for the header", path);
     err_t rc = build_header(path, header, tensors, count, metadata, &w->left);
-    if (rc == ERR_OK) rc = write_header(w, tensors, count, header);
+    if (rc == ERR_OK) rc = write_header(w, tensors, count, header, level);
     json_decref(header);
     if (rc != ERR_OK) st_abort(w);
     return rc;
 }
 
+err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
+                fault_list *faults) {
+    return create(w, path, tensors, count, metadata, 0, faults);
+}
+
+err_t st_create_blocks(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
+                       int level, fault_list *faults) {
+    return create(w, path, tensors, count, metadata, level, faults);
+}
+
+const char *st_head(const st_writer *w, size_t *n) {
+    if (w->blocks) return block_writer_head(w->blocks, n);
+    *n = w->header_bytes;
+    return w->header;
+}
+
 // As the file grows: a piece is sent to disk when it is complete, and waited for when the next one is.
 static err_t push(const st_writer *w, int64_t before) {
     enum { PIECE = 64 << 20 };
-    int64_t piece = w->done / PIECE, header = (int64_t)w->header_bytes;
+    size_t head;
+    st_head(w, &head);
+    int64_t piece = w->done / PIECE, header = (int64_t)head;
     if (piece == before / PIECE) return ERR_OK;
     TRY(io_push(w->fd, w->path, header + (piece - 1) * PIECE, PIECE, false));
     return piece > 1 ? io_push(w->fd, w->path, header + (piece - 2) * PIECE, PIECE, true) : ERR_OK;
@@ -403,22 +491,29 @@ static err_t push(const st_writer *w, int64_t before) {
 err_t st_put(st_writer *w, const void *bytes, size_t n) {
     if (n > (uint64_t)w->left)
         return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
-    TRY(io_write(w->fd, w->path, bytes, n, w->faults));
-    w->left -= (int64_t)n, w->done += (int64_t)n;
-    return push(w, w->done - (int64_t)n);
+    int64_t before = w->done;
+    if (w->blocks) TRY(block_writer_put(w->blocks, bytes, n, &w->done));
+    else {
+        TRY(io_write(w->fd, w->path, bytes, n, w->faults));
+        w->done += (int64_t)n;
+    }
+    w->left -= (int64_t)n;
+    return push(w, before);
 }
 
 static void drop_header(st_writer *w) {
+    block_writer_close(w->blocks);
     free(w->header);
-    w->header = NULL;
+    w->blocks = NULL, w->header = NULL;
 }
 
 err_t st_finish(st_writer *w, int64_t *file_bytes) {
     err_t rc = ERR_OK;
     if (w->left != 0)
         rc = err_set(ERR_INTERNAL, "%s: %" PRId64 " bytes of data were declared and not put", w->path, w->left);
+    if (rc == ERR_OK && w->blocks) rc = block_writer_end(w->blocks);
     if (rc == ERR_OK) rc = io_sync(w->fd, w->path, w->faults);
-    off_t end = lseek(w->fd, 0, SEEK_CUR);
+    off_t end = lseek(w->fd, 0, SEEK_END);
     if (file_bytes) *file_bytes = end;
     int fd = w->fd;
     w->fd = -1;

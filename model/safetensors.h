@@ -1,5 +1,6 @@
 // model/safetensors.h: tensors in a common file format (github.com/huggingface/safetensors, format of 2022-09):
-// 8 bytes little-endian header length, JSON header, then the data without gaps.
+// 8 bytes little-endian header length, JSON header, then the data without gaps. Also a form of our own in which the data
+// is compressed (model/blocks.h): it is read like any other, by one thread at a time.
 #ifndef MODEL_SAFETENSORS_H
 #define MODEL_SAFETENSORS_H
 
@@ -35,6 +36,7 @@ typedef struct st_tensor {
     int64_t size[ST_DIMS];
     int64_t offset;  // of its bytes in the file, from the file's start
     int64_t bytes;
+    int64_t block;  // of a file of blocks: the number of its first one, which is at `offset`
 } st_tensor;
 
 typedef struct st_file {
@@ -43,6 +45,9 @@ typedef struct st_file {
     int count;
     st_tensor *tensors;  // in the order of their data
     int64_t file_bytes;
+    int64_t head_bytes;     // what stands before the tensors' data
+    int64_t plain_bytes;    // of a file of blocks: those of the file that it would be without; else file_bytes
+    struct blocks *blocks;  // NULL: it is plain
 } st_file;
 
 // Opens the file and checks the header, for consistency and against the file's length: types, shapes, offsets,
@@ -71,15 +76,21 @@ typedef struct st_writer {
     int fd;
     char path[1024];
     int64_t left;  // data bytes still to come
-    int64_t done;  // data bytes put
-    char *header;  // the file's first bytes as they were handed to the system, until st_finish or st_abort
+    int64_t done;  // bytes of data that were handed to the system
+    char *header;  // the header as it was handed to the system, until st_finish or st_abort
     size_t header_bytes;
+    struct block_writer *blocks;  // NULL: a plain file
     fault_list *faults;
 } st_writer;
 
 err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
                 fault_list *faults);
+// The same for a file of blocks, of FP32 tensors. level: of zstd, 1 to BLOCK_LEVELS.
+err_t st_create_blocks(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
+                       int level, fault_list *faults);
 err_t st_put(st_writer *w, const void *bytes, size_t n);
+// After all data was put: the file's bytes before it, as they were handed to the system, or will be by st_finish.
+const char *st_head(const st_writer *w, size_t *n);
 err_t st_finish(st_writer *w, int64_t *file_bytes);  // fsync and close. ERR_INTERNAL when data is missing
 void st_abort(st_writer *w);                         // close after a failure
 

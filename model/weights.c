@@ -104,6 +104,8 @@ static err_t open_directory(weights *w) {
     if (exists(path)) return add_file(w, path);
     TRY(io_path(path, "%s/model.safetensors.index.json", w->path));
     if (exists(path)) return open_index(w, path);
+    TRY(io_path(path, "%s/model.safetensors.blocks", w->path));
+    if (exists(path)) return add_file(w, path);
     TRY(io_path(path, "%s/pytorch_model.bin", w->path));
     return err_set(
         ERR_DATA, "%s: neither model.safetensors nor model.safetensors.index.json is in this directory%s", w->path,

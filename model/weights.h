@@ -1,6 +1,6 @@
 // model/weights.h: weights that others made: a safetensors file, a directory as Hugging Face's save_pretrained writes
 // it (model.safetensors, or several files and model.safetensors.index.json), or a checkpoint of llm.c (GPT-2, versions
-// 3 and 5).
+// 3 and 5). Also our own safetensors in blocks (model.safetensors.blocks).
 //
 // A parameter is read by ranges of its elements, so that a rank reads only what it owns. model_type.parts says how it
 // is named and stored there: as several tensors, one after the other, or transposed.

@@ -4,9 +4,11 @@
 
 # --- the two tiers ----------------------------------------------------------------------------------------------------
 # What fails first when something is wrong: every unit, every reader of foreign bytes (under ASan alone), one cluster,
-# one simulated GPU. test_checkpoint_crash and test_writer_crash, which kill who saves at each step of it, are in
-# `make check`, under ASan.
-PLAIN_TESTS = $(filter-out %/test_checkpoint_crash %/test_writer_crash $(READERS:build/asan/%=$(BUILD)/%),$(TESTS))
+# one simulated GPU. test_checkpoint_crash and others, which kill who saves at each step of it, are in `make check`,
+# under ASan, as is what asks of compressed checkpoints what was asked of plain ones.
+BLOCKS      = checkpoint_blocks checkpoint_blocks_crash checkpoint_blocks_ranks
+IN_CHECK    = $(addprefix %/test_,checkpoint_crash writer_crash $(BLOCKS))
+PLAIN_TESTS = $(filter-out $(IN_CHECK) $(READERS:build/asan/%=$(BUILD)/%),$(TESTS))
 test: deps
 	@$(MAKE) --no-print-directory all tests
 	@$(MAKE) --no-print-directory $(ASAN) KBUILD=$(KBUILD) $(READERS) fuzzers
@@ -110,9 +112,9 @@ NARROW  := $(filter-out $(WIDEST),$(SIMDS))
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" \
              SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)"
 READERS   := $(addprefix build/asan/test/test_,config config_keys runlog runlog_known page data pack_bytes inflate pack \
-             questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth \
+             questions idx tokenizer megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
              council_bytes council_net http_parse status flight_verdict)
-MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices \
+MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices $(BLOCKS) \
              ranks pipes pipe_plan slices door durable evaluate likelihood sample log tensorboard watch alarms \
              alarms_slow http metrics tokens)
 asan: deps all

@@ -96,12 +96,12 @@ static void test_files(void **state) {
     wipe(n);
     all_ranks_do(&j, body_save_three);
     if (same_on_all(&j)->rc != ERR_OK) fail_msg("%s", j.out->text);
-    file_holds(n, "model-00001-of-00003.safetensors", 2, (const char *[]){"emb@0", "w"},
+    file_holds(n, "model-00001-of-00003.safetensors" CKPT_END, 2, (const char *[]){"emb@0", "w"},
                (const int64_t[][2]){{CHUNK, 0}, {2, CHUNK}});
-    file_holds(n, "model-00002-of-00003.safetensors", 4, (const char *[]){"emb@16384", "b.bias", "s", "h"},
+    file_holds(n, "model-00002-of-00003.safetensors" CKPT_END, 4, (const char *[]){"emb@16384", "b.bias", "s", "h"},
                (const int64_t[][2]){{380000 - CHUNK, 0}, {4, 0}, {0, 0}, {1, 3}});
-    static const char *const absent[] = {"model-00000-of-00003.safetensors", "optimizer-00000-of-00003.safetensors",
-                                         "model.safetensors"};
+    static const char *const absent[] = {"model-00000-of-00003.safetensors" CKPT_END,
+                                         "optimizer-00000-of-00003.safetensors" CKPT_END, "model.safetensors" CKPT_END};
     for (int i = 0; i < 3; i++) {
         node_path(path, n, 0, 5, absent[i]);
         assert_int_not_equal(access(path, F_OK), 0);
@@ -210,7 +210,7 @@ static void test_lost_too_many(void **state) {
     const outcome *o = resumes_at(&j, 1, 0, 1);
     for (int r = 0; r < 4; r++)
         if (!strstr(j.out[r].complaint, "step-00000002") ||
-            !strstr(j.out[r].complaint, "model-00001-of-00004.safetensors") ||
+            !strstr(j.out[r].complaint, "model-00001-of-00004.safetensors" CKPT_END) ||
             !strstr(j.out[r].complaint, "rank 1, written on host-b"))
             fail_msg("\"%s\" does not say what is missing", j.out[r].complaint);
     for (int k = 0; k < 4; k++) {
@@ -239,8 +239,8 @@ static void test_lost_too_many(void **state) {
 // taken from there.
 static void test_unreadable(void **state) {
     const nodes *n = *state;
-    static const char *const files[] = {"manifest.json", "model-00000-of-00002.safetensors",
-                                        "optimizer-00001-of-00002.safetensors"};
+    static const char *const files[] = {"manifest.json", "model-00000-of-00002.safetensors" CKPT_END,
+                                        "optimizer-00001-of-00002.safetensors" CKPT_END};
     for (int i = 0; i < 3; i++) {
         char path[2][IO_PATH];
         job j = layout(n, 0);
@@ -343,12 +343,15 @@ static void test_damage_on_one_node(void **state) {
         const char *file, *tensor;
         int64_t from_end;
     } damage[] = {
-        {"model-00001-of-00003.safetensors", "tensor h (elements 0 to 16383:", 10},
-        {"model-00000-of-00003.safetensors", "tensor emb (elements 0 to 131071:", CHUNK * 4 + 1000},
-        {"optimizer-00002-of-00003.safetensors", "tensor v/s (4 bytes", 4619 * 4 + 2},
-        {"optimizer-00001-of-00003.safetensors", "header", 0},
-        {"model-00002-of-00003.safetensors", "truncated", -1},
-        {"optimizer-00000-of-00003.safetensors", "missing", -2},
+        {"model-00001-of-00003.safetensors" CKPT_END,
+         CKPT_COMPRESS ? "tensor h@0: " : "tensor h (elements 0 to 16383:", 10},
+        {"model-00000-of-00003.safetensors" CKPT_END,
+         CKPT_COMPRESS ? "tensor emb@0: " : "tensor emb (elements 0 to 131071:", CHUNK * 4 + 1000},
+        {"optimizer-00002-of-00003.safetensors" CKPT_END, CKPT_COMPRESS ? "tensor v/s: " : "tensor v/s (4 bytes",
+         CKPT_COMPRESS ? 18478 : 4619 * 4 + 2},
+        {"optimizer-00001-of-00003.safetensors" CKPT_END, "header", 0},
+        {"model-00002-of-00003.safetensors" CKPT_END, CKPT_COMPRESS ? "cut short" : "truncated", -1},
+        {"optimizer-00000-of-00003.safetensors" CKPT_END, "missing", -2},
         {"manifest.json", "digest", 200},
     };
     const int worlds[] = {3, 2, 1, 5};
@@ -383,9 +386,9 @@ static void test_damage_is_mended(void **state) {
         const char *file, *says;
         int64_t from_end;
     } damage[] = {
-        {"model-00001-of-00003.safetensors", "tensor ", 10},
-        {"optimizer-00001-of-00003.safetensors", "header", 0},
-        {"model-00001-of-00003.safetensors", "truncated", -1},
+        {"model-00001-of-00003.safetensors" CKPT_END, "tensor ", 10},
+        {"optimizer-00001-of-00003.safetensors" CKPT_END, "header", 0},
+        {"model-00001-of-00003.safetensors" CKPT_END, CKPT_COMPRESS ? "cut short" : "truncated", -1},
         {"manifest.json", "digest", 200},
     };
     for (int i = 0; i < 4; i++) {

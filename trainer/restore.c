@@ -54,6 +54,7 @@ static void beat(void *ctx) {
 err_t session_describe(session *x) {
     ckpt_state *s = &x->state.ckpt;
     s->pulse = (ckpt_pulse){beat, x};
+    s->compress = x->cfg->checkpoint.compress == COMPRESS_ZSTD ? (int)x->cfg->checkpoint.compress_level : 0;
     TRY(config_each(x->cfg, CLASS_BITS, copy_key, x));
     TRY(compare_with_defaults(s));
     s->dev = x->dev;

@@ -1,8 +1,11 @@
 // test/fuzz/fuzz_checkpoint.c: any bytes at all as a checkpoint's files. The first byte picks the target: a safetensors
-// file (opened and read), or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is
-// or after a digest made to fit, since hardly any mutation would get past the real one. The answer is a whole state,
-// ERR_DATA, or ERR_CONFIG for a state of another run.
+// file, plain or in blocks (opened and read); one in blocks, after its checksums were made to fit; or the manifest of a
+// small valid checkpoint (loaded, peeked at, hashed and resumed), as it is or after a digest made to fit, since hardly
+// any mutation would get past the real one. The answer is a whole state, ERR_DATA, or ERR_CONFIG for a state of another
+// run.
 #include "base/io.h"
+#include "base/le.h"
+#include "model/blocks.h"
 #include "model/safetensors.h"
 #include "test/support/fake_device.h"
 #include "trainer/checkpoint/describe.h"
@@ -13,12 +16,27 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <zlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 bool lockstep_fuzz_try(const uint8_t *data, size_t size);
+// A checkpoint in blocks: its optimizer's file, and its manifest.
+static bool seed_blocks(size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
+    world *w = calloc(1, sizeof *w);
+    char path[IO_PATH] = "";
+    if (w) w->s.compress = 1;
+    bool made = w && make(w);
+    if (made) snprintf(path, sizeof path, "%s/optimizer.safetensors.blocks", w->ckpt);
+    made = made && seed_file(path, TARGET_FILE, 0, seed, ctx) && seed_file(path, TARGET_BLOCKS, 0, seed, ctx) &&
+           seed_file(w->manifest, TARGET_DIGESTED, cut, seed, ctx);
+    if (w) io_remove_tree(w->dir);
+    free(w);
+    return made;
+}
+
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
-enum { TARGET_FILE, TARGET_MANIFEST, TARGET_DIGESTED, TARGETS };
+enum { TARGET_FILE, TARGET_MANIFEST, TARGET_DIGESTED, TARGET_BLOCKS, TARGETS };
 
 static void expect(bool truth) {
     if (!truth) abort();
@@ -41,6 +59,24 @@ static void read_all(const st_file *f) {
     expect(at == f->file_bytes);
 }
 
+// Some of each tensor: what a file in blocks says that it holds may be larger than any memory.
+static void read_some(const st_file *f) {
+    enum { MOST = 1 << 20 };
+    float *x = malloc(MOST * sizeof *x);
+    expect(x != NULL);
+    for (int i = 0; i < f->count; i++) {
+        const st_tensor *t = &f->tensors[i];
+        int64_t n = t->bytes / 4, some = n < MOST ? n : MOST;
+        expect(t->type == ST_F32 && st_find(f, t->name) != NULL);
+        for (int64_t first = 0; first >= 0; first = first ? -1 : n - some) {
+            err_t rc = st_read_f32_part(f, t, first, some, x);
+            expect(rc == ERR_OK || (rc == ERR_DATA && strstr(err_last()->text, f->path)));
+            if (first == n - some) break;
+        }
+    }
+    free(x);
+}
+
 static bool try_file(const uint8_t *data, size_t size) {
     char path[64];
     st_file f;
@@ -52,9 +88,31 @@ static bool try_file(const uint8_t *data, size_t size) {
         err_t rc = st_open(&f, path);
         expect(rc == ERR_OK || (rc == ERR_DATA && strstr(err_last()->text, path)));
         whole = rc == ERR_OK;
-        if (whole) read_all(&f), st_close(&f);
+        if (whole) f.blocks ? read_some(&f) : read_all(&f), st_close(&f);
     }
     close(fd);
+    return whole;
+}
+
+// With the checksums that its head and blocks should have, where they can be found.
+static bool try_blocks(const uint8_t *data, size_t size) {
+    enum { HEAD = 36, ENTRY = 8 };
+    uint8_t *all = malloc(size + 1);
+    expect(all != NULL);
+    memcpy(all, data, size);
+    uint64_t header = size < HEAD ? 0 : le64_get(all + 8), count = size < HEAD ? 0 : le64_get(all + 24), rest = size;
+    if (size >= HEAD && count <= (rest -= HEAD) / ENTRY && header <= rest - count * ENTRY) {
+        size_t at = HEAD + (size_t)count * ENTRY + (size_t)header, head = at;
+        for (uint8_t *entry = all + HEAD; entry < all + HEAD + count * ENTRY; entry += ENTRY) {
+            uint32_t n = le32_get(entry);
+            if (n > size - at) break;
+            le32_put(entry + 4, (uint32_t)crc32_z(0, all + at, n));
+            at += n;
+        }
+        le32_put(all + 32, (uint32_t)crc32_z(crc32_z(0, all, 32), all + HEAD, head - HEAD));
+    }
+    bool whole = try_file(all, size);
+    free(all);
     return whole;
 }
 
@@ -80,7 +138,8 @@ static void init(world *w) {
     }
     w->numbers[0] = 3, w->numbers[1] = -0.1;
     w->scalar[0] = (ckpt_scalar){"count", &w->numbers[0]}, w->scalar[1] = (ckpt_scalar){"mean", &w->numbers[1]};
-    w->s = (ckpt_state){.params = 2,
+    w->s = (ckpt_state){.compress = w->s.compress,
+                        .params = 2,
                         .groups = 3,
                         .group = w->group,
                         .scalars = 2,
@@ -177,6 +236,7 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     switch (data[0] % TARGETS) {
     case TARGET_FILE: return try_file(data + 1, size - 1);
     case TARGET_MANIFEST: return try_manifest(data + 1, size - 1);
+    case TARGET_BLOCKS: return try_blocks(data + 1, size - 1);
     default: return try_digested(data + 1, size - 1);
     }
 }
@@ -246,7 +306,8 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
     if (made) snprintf(model, sizeof model, "%s/model.safetensors", w->ckpt);
     made = made && seed_file(model, TARGET_FILE, 0, seed, ctx) &&
            seed_file(w->manifest, TARGET_MANIFEST, 0, seed, ctx) &&
-           seed_file(w->manifest, TARGET_DIGESTED, tail, seed, ctx) && seed_parts(tail, seed, ctx);
+           seed_file(w->manifest, TARGET_DIGESTED, tail, seed, ctx) && seed_parts(tail, seed, ctx) &&
+           seed_blocks(tail, seed, ctx);
     if (w) io_remove_tree(w->dir);
     free(w);
     return made ? 0 : -1;

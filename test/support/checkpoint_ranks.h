@@ -183,6 +183,7 @@ static inline void open_dealt(dealt *d, uint32_t deal, int slicing, int rank, in
     for (int g = 0; g < 3; g++) d->group[g] = (ckpt_group){g == 0 ? "" : g == 1 ? "m" : "v", d->tensor[g]};
     d->s = (ckpt_state){
         .params = TENSORS, .groups = 3, .group = d->group, .data_hash = "0123456789abcdef", .build = "test-1"};
+    d->s.compress = CKPT_COMPRESS;
     add_key(&d->s, "batch.global", "24");
     add_key(&d->s, "model.type", "gpt");
 }

@@ -8,6 +8,9 @@
 //                                  manifest.json           lengths, digests, bits keys, counters, where each part is
 //   DIR/NAME/best -> ckpt/step-00000050
 //
+// With compression the files are model.safetensors.blocks and optimizer.safetensors.blocks (model/blocks.h). Digests are
+// of what they hold, so all else is as without.
+//
 // With N > 1 ranks, each rank writes its parts to model-00003-of-00008.safetensors and
 // optimizer-00003-of-00008.safetensors. A part is a range of a tensor's elements, or of one of its slices where the
 // tensor is divided along an axis (ckpt_tensor.slices), so its place follows from logical coordinates alone. A part
@@ -121,6 +124,7 @@ typedef struct ckpt_state {
     stream *s;               // orders their calls; NULL when alone
     struct ckpt_work *work;  // of ckpt_prepare; NULL when alone
     ckpt_pulse pulse;
+    int compress;  // level of zstd with which files are saved; 0: as they are. Either kind is loaded
     // The bits also depend on the device's arithmetic and its plans (gpu/gpu.h).
     device *dev;                         // both are saved and compared, and plans loaded into it; NULL: none of that
     bool any_device;                     // accept a checkpoint of another arithmetic

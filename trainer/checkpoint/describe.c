@@ -23,8 +23,8 @@ static void fill_files(manifest *m, const ckpt_state *s, const ckpt_work *w) {
         for (int r = 0; r < m->world; r++) {
             if (!has_file(w, kind, r)) continue;
             manifest_file *f = &m->file[m->files++];
-            *f = (manifest_file){.kind = kind, .rank = r};
-            manifest_file_name(f->name, kind, r, m->world);
+            *f = (manifest_file){.kind = kind, .rank = r, .blocks = s->compress != 0};
+            manifest_file_name(f->name, kind, r, m->world, f->blocks);
             snprintf(f->host, sizeof f->host, "%s", ckpt_alone(s) ? "localhost" : s->ranks->place[r].host);
         }
 }

@@ -34,9 +34,10 @@ static void make_tail(char tail[TAIL + 1], const char *text, size_t n) {
     snprintf(tail, TAIL + 1, "%s%s%s", TAIL_BEGIN, hex, TAIL_END);
 }
 
-void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world) {
-    if (world == 1) snprintf(name, MANIFEST_FILE_NAME, "%s.safetensors", kind_names[kind]);
-    else snprintf(name, MANIFEST_FILE_NAME, "%s-%05d-of-%05d.safetensors", kind_names[kind], rank, world);
+void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world, bool blocks) {
+    const char *end = blocks ? ".safetensors.blocks" : ".safetensors";
+    if (world == 1) snprintf(name, MANIFEST_FILE_NAME, "%s%s", kind_names[kind], end);
+    else snprintf(name, MANIFEST_FILE_NAME, "%s-%05d-of-%05d%s", kind_names[kind], rank, world, end);
 }
 
 int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name) {
@@ -193,9 +194,12 @@ static json_t *scalars_json(const manifest *m) {
     return scalars;
 }
 
+// The oldest that has what it needs, for older builds.
 static int version_of(const manifest *m) {
+    for (int f = 0; f < m->files; f++)
+        if (m->file[f].blocks) return 5;
     for (int i = 0; i < m->params; i++)
-        if (m->tensor[i].slices > 1) return MANIFEST_VERSION;
+        if (m->tensor[i].slices > 1) return 4;
     return 3;
 }
 
@@ -425,10 +429,11 @@ static err_t read_device(reader *r) {
 
 // A file's name must be the one that a build makes from kind and rank: a manifest can't make us open any other file.
 static err_t name_file(reader *r, manifest_file *f) {
-    for (f->kind = 0; f->kind < FILE_KINDS; f->kind++) {
+    for (int form = 0; form < 2 * FILE_KINDS; form++) {
         char expected[MANIFEST_FILE_NAME];
-        manifest_file_name(expected, f->kind, f->rank, r->m->world);
-        if (strcmp(f->name, expected) == 0) return ERR_OK;
+        f->kind = form / 2, f->blocks = form % 2;
+        manifest_file_name(expected, f->kind, f->rank, r->m->world, f->blocks);
+        if (strcmp(f->name, expected) == 0 && (!f->blocks || r->version > 4)) return ERR_OK;
     }
     return wrong(r, "files", "names like model.safetensors or optimizer-00001-of-00002.safetensors");
 }

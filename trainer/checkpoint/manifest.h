@@ -17,6 +17,9 @@
 // where slices are no equal shares of the axis, "padded" or "rows" (ckpt_split).
 // Only a manifest with one is of version 4: without, it is of version 3, which older builds read.
 //
+// Files in blocks (model/blocks.h) have ".blocks" after their names. Only a manifest with one is of version 5. Their
+// header is all that stands before the blocks.
+//
 // "scalars" is there where the optimizer keeps any that do not follow from its settings and "counters".
 //
 // "forked_from" is there in a run that began with a checkpoint of another one (ckpt_origin).
@@ -29,12 +32,13 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/order.h"
 
-enum { MANIFEST_VERSION = 4, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
+enum { MANIFEST_VERSION = 5, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
 enum { FILE_MODEL, FILE_OPTIMIZER, FILE_KINDS };
 enum { GROUP_MASTER, GROUP_OPTIMIZER };  // the first group of each kind of file
 
 typedef struct manifest_file {
     char name[MANIFEST_FILE_NAME];
+    bool blocks;
     int kind, rank;        // rank that wrote it
     char host[COMM_HOST];  // that rank's host; empty: not known
     int64_t bytes;
@@ -96,7 +100,7 @@ static inline void ckpt_beat(const ckpt_pulse *p) {
 // Frees the tables.
 void manifest_close(manifest *m);
 
-void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world);
+void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world, bool blocks);
 // The name in its file of the tensor that belongs to parameter `name`. Returns its length, which may be CKPT_NAME or
 // more: then the name was cut.
 int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name);

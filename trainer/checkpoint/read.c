@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/text.h"
+#include "model/blocks.h"
 #include "model/safetensors.h"
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/parts.h"
@@ -36,14 +37,13 @@ static err_t digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT
 }
 
 static err_t check_header(const st_file *f, const manifest_file *say) {
-    int64_t n = f->count ? f->tensors[0].offset : f->file_bytes;
     uint8_t found[CKPT_DIGEST];
-    TRY(digest_header(f->fd, f->path, n, found));
+    TRY(digest_header(f->fd, f->path, f->head_bytes, found));
     if (memcmp(found, say->header, sizeof found) == 0) return ERR_OK;
     return err_set(ERR_DATA,
                    "%s: its header (%" PRId64
                    " bytes from offset 0) is not what the manifest recorded: the file is damaged",
-                   f->path, n);
+                   f->path, f->head_bytes);
 }
 
 static err_t check_file(const st_file *f, const manifest *m, int file) {
@@ -52,6 +52,9 @@ static err_t check_file(const st_file *f, const manifest *m, int file) {
     if (f->file_bytes != say->bytes)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, f->path, f->file_bytes,
                        say->bytes);
+    if ((f->blocks != NULL) != say->blocks)
+        return err_set(ERR_DATA, "%s: its data is %s, and by its name it is %s: another file is in its place", f->path,
+                       f->blocks ? "compressed" : "as it is", say->blocks ? "compressed" : "as it is");
     if (f->count != count)
         return err_set(ERR_DATA, "%s: has %d tensors, the manifest says %d", f->path, f->count, count);
     return check_header(f, say);
@@ -98,7 +101,7 @@ static err_t damaged(const char *path, const manifest_tensor *t, const manifest_
 
 // Reads n elements of a part, from its element k on, to x.
 static err_t read_piece(const st_file *f, const st_tensor *at, int64_t k, int64_t n, float *x) {
-    err_t rc = io_read_at(f->fd, f->path, at->offset + k * 4, x, (size_t)n * 4);
+    err_t rc = st_read_f32_part(f, at, k, n, x);
     if (rc != ERR_OK) err_prefix("tensor %s", at->name);
     return rc;
 }
@@ -192,7 +195,8 @@ enum { OPEN_FILES = 64 };
 typedef struct source {
     const char *dir;
     const manifest *m;
-    float *scratch;  // for data that is read only to verify it
+    float *scratch;    // for data that is read only to verify it
+    block_room *room;  // for all files in blocks; NULL: there was none yet
     struct {
         st_file f;
         int number;
@@ -208,7 +212,9 @@ static err_t source_file(source *x, int file, const st_file **out) {
     if (x->slot[k].open) st_close(&x->slot[k].f);
     x->slot[k].open = false;
     TRY(io_path(path, "%s/%s", x->dir, x->m->file[file].name));
+    if (x->m->file[file].blocks && !x->room) TRY(block_room_open(&x->room));
     TRY(open_file(&x->slot[k].f, path, x->m, file));
+    if (x->slot[k].f.blocks) x->slot[k].f.blocks->room = x->room, x->slot[k].f.blocks->lent = true;
     x->slot[k].number = file;
     x->slot[k].open = true;
     return ERR_OK;
@@ -217,6 +223,7 @@ static err_t source_file(source *x, int file, const st_file **out) {
 static void source_close(source *x) {
     for (int k = 0; k < OPEN_FILES; k++)
         if (x->slot[k].open) st_close(&x->slot[k].f);
+    block_room_close(x->room);
     free(x->scratch);
 }
 
@@ -500,11 +507,10 @@ static bool keeps_the_same(const manifest *m, const ckpt_state *s) {
 
 static err_t compare_kept(const char *dir, const manifest *m, const ckpt_state *s) {
     if (keeps_the_same(m, s)) return ERR_OK;
-    return err_set(
-        ERR_CONFIG,
-        "%s: holds no optimizer state%s, and training can't continue from it: use its model.safetensors as [model] "
-        "init_from",
-        dir, m->groups > 1 || m->scalars ? " of this optimizer" : "");
+    return err_set(ERR_CONFIG,
+                   "%s: holds no optimizer state%s, and training can't continue from it: use its %s as [model] "
+                   "init_from",
+                   dir, m->groups > 1 || m->scalars ? " of this optimizer" : "", m->file[FILE_MODEL].name);
 }
 
 // Builds before version 3 wrote only "cuda" for a GPU. An empty text: not known.

@@ -77,8 +77,10 @@ static int declare(const save *x, int f, st_tensor *table) {
 // Digests the bytes in memory, never the file's: an error of the disk must not become what the manifest expects.
 static void digest_header(const st_writer *w, uint8_t out[CKPT_DIGEST]) {
     digest d;
+    size_t n;
+    const char *head = st_head(w, &n);
     digest_begin(&d);
-    digest_put(&d, w->header, w->header_bytes);
+    digest_put(&d, head, n);
     digest_end(&d, out);
 }
 
@@ -92,12 +94,16 @@ static err_t write_file(save *x, int f, int first, int end) {
     TRY(io_path(path, "%s/%s", x->tmp, say->name));
     st_tensor *table = calloc((size_t)manifest_parts_in(&x->m, f), sizeof *table);
     if (!table) return err_set(ERR_INTERNAL, "%s: no memory for its table of tensors", path);
-    err_t rc = st_create(&w, path, table, declare(x, f, table), metadata, x->faults);
+    int count = declare(x, f, table), level = x->s->compress;
+    err_t rc = level ? st_create_blocks(&w, path, table, count, metadata, level, x->faults)
+                     : st_create(&w, path, table, count, metadata, x->faults);
     free(table);
     TRY(rc);
-    digest_header(&w, say->header);
     for (int g = first; g < end && rc == ERR_OK; g++) rc = put_group(&w, x->w, g, x->s->group[g].tensor);
-    if (rc == ERR_OK) return st_finish(&w, &say->bytes);
+    if (rc == ERR_OK) {
+        digest_header(&w, say->header);
+        return st_finish(&w, &say->bytes);
+    }
     st_abort(&w);
     return rc;
 }

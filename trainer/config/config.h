@@ -166,6 +166,8 @@ typedef struct config {
         int64_t keep;   // newest checkpoints
         bool compare;   // of what several ranks hold
         bool async;     // written beside the steps, from a copy of the state
+        compress_kind compress;
+        int64_t compress_level;
         bool keep_best;
     } checkpoint;
     struct {

@@ -45,6 +45,11 @@
     X(ORDER_FIXED, "fixed") \
     X(ORDER_ANY, "any")
 
+// What is done to the files of checkpoints.
+#define COMPRESS_WORDS(X) \
+    X(COMPRESS_NONE, "none") \
+    X(COMPRESS_ZSTD, "zstd")
+
 #define CHOICE_WORDS(X) \
     X(CHOICE_AUTO, "auto") \
     X(CHOICE_NO, "no") \
@@ -57,6 +62,7 @@ typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;
 typedef enum pipeline_kind { PIPELINE_WORDS(WORD_ENUM) PIPELINE_KINDS } pipeline_kind;
 typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;
 typedef enum { ORDER_WORDS(WORD_ENUM) } order_mode;
+typedef enum { COMPRESS_WORDS(WORD_ENUM) } compress_kind;
 typedef enum { CHOICE_WORDS(WORD_ENUM) } choice_mode;
 
 #endif
