@@ -201,25 +201,28 @@ err_t session_resume(session *x, bool *found, monitor *m) {
     return tied_values(&x->state, x->s);
 }
 
-// Of the newest checkpoint on any node, by its name alone; -1: there is none.
-static err_t newest_on_disk(session *x, int64_t *step) {
+// Of the newest checkpoint on any node, by its name alone; -1: there is none. A node that can't read its directory says
+// so, and has none: the others' and memory are used.
+static err_t newest_on_disk(session *x, int64_t *step, monitor *m) {
     char path[IO_PATH];
     bool found = false;
     *step = -1;
     err_t rc = ckpt_newest(x->dir, path, &found);
     if (rc == ERR_OK && found) *step = strtoll(strrchr(path, '-') + 1, NULL, 10);
+    if (rc == ERR_IO) monitor_event(m, "unreadable", 0, err_last()->text), rc = ERR_OK;
     TRY(comm_agree_ok(x->ranks, rc, x->s));
     return comm_agree_max(x->ranks, step, x->s);
 }
 
 err_t session_recall(session *x, session_recalled *r, monitor *m) {
-    int64_t disk, limit = -r->logged;
+    int64_t disk = -1, limit = -r->logged;
     char text[256];
+    bool newest = r->least == RECALL_NEWEST;
     r->found = r->unlogged = false;
     if (x->vault.fd < 0) return ERR_OK;
-    TRY(newest_on_disk(x, &disk));
+    if (newest) TRY(newest_on_disk(x, &disk, m));
     TRY(comm_agree_max(x->ranks, &limit, x->s));
-    vault_recall from = {.first = disk < 0 ? 0 : disk, .live = -limit};
+    vault_recall from = {.first = newest ? disk : r->least, .live = -limit};
     TRY(vault_gather(&x->vault, &x->state.ckpt, &from, &x->progress));
     if (from.torn[0] && x->ranks->rank == 0) {
         snprintf(

@@ -16,10 +16,12 @@ err_t session_init(session *x);
 // differs from the process that wrote it is logged as events of m.
 err_t session_resume(session *x, bool *found, monitor *m);
 
-// The same from memory, where a world before this one has left its state, unless the newest checkpoint is of a later
-// step. What ranks held alike when others were lost is worth more than their last snapshot, unless log.jsonl lacks what
-// was to be logged up to there, or they did not hold the same after all.
+// The same from memory, where a world before this one has left its state. What ranks held alike when others were lost is
+// worth more than their last snapshot, unless log.jsonl lacks what was to be logged up to there, or they did not hold
+// the same after all.
+enum { RECALL_NEWEST = -1 };  // unless the newest checkpoint, by its name, is of a later step
 typedef struct session_recalled {
+    int64_t least;   // in: the oldest step of use, or RECALL_NEWEST
     int64_t logged;  // in: of this node's log.jsonl, the newest step that is in it; INT64_MAX: this rank keeps none
     bool found;      // else the rest is as it was
     bool live;       // the state of ranks that were left, not a snapshot

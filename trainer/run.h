@@ -27,6 +27,7 @@ typedef struct run {
     double read_at;        // when the loader was last asked how it reads
     run_lock lock;         // of DIR/NAME
     int64_t saved;         // step of the newest checkpoint, -1: none
+    int64_t missed;        // checkpoints in a row that could not be written: the most that any rank has seen
     bool turns;            // the world was left because the nodes said so, after a step that is saved
     bool recalled;         // this world goes on from a state in memory
     bool live;             // that of the ranks that were left when others were lost
@@ -93,8 +94,9 @@ err_t run_finish_writing(run *r);
 // Copies what this rank has of the state to where its writer has it.
 err_t run_begin_writing(run *r, const run_progress *before);
 
-// A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. `again`:
-// this step will be saved once more, and its checkpoint is logged then.
+// A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. Where the
+// state is in memory, too, ERR_INTERRUPTED after [checkpoint] misses of them in a row. `again`: this step will be saved once
+// more, and its checkpoint is logged then.
 err_t run_save(run *r, bool again);
 
 #endif

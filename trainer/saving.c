@@ -35,6 +35,75 @@ void run_mark_best(run *r) {
 
 int64_t run_log_bytes(const run *r) { return r->x.ranks->rank == 0 ? monitor_log_bytes(&r->m) : 0; }
 
+static bool has_snapshots(const run *r) { return r->x.cfg->cluster.elastic && r->x.cfg->snapshot.every > 0; }
+
+// What becomes of a run whose state is in memory, too.
+static void say_missed(const run *r, char *text, size_t room, int64_t step, bool over) {
+    const config *c = r->x.cfg;
+    int64_t next = c->checkpoint.every ? run_step(r) / c->checkpoint.every * c->checkpoint.every + c->checkpoint.every
+                                       : c->run.steps;
+    if (next > c->run.steps) next = c->run.steps;
+    err_record why = *err_last();
+    int n = snprintf(text, room, "%.1500s. %" PRId64 " missed in a row; ", why.text, r->missed);
+    if (n < 0 || (size_t)n >= room) return;
+    text += n, room -= (size_t)n;
+    if (over || step == c->run.steps) snprintf(text, room, "mend that disk or make room on it");
+    else if (c->checkpoint.misses)
+        snprintf(text, room,
+                 "the run goes on, with its state in memory, and tries again at step %" PRId64
+                 ": mend that disk or make room on it. After %" PRId64 " in a row the run ends ([checkpoint] misses)",
+                 next, c->checkpoint.misses);
+    else
+        snprintf(text, room,
+                 "the run goes on, with its state in memory, and tries again at step %" PRId64
+                 ": mend that disk or make room on it",
+                 next);
+}
+
+// The ranks end as those do that were asked to stop: nobody takes them for lost, and the supervisor's exit code is that
+// of a disk.
+static err_t give_up(run *r, const err_record *why) {
+    char text[ERR_TEXT];
+    snprintf(text, sizeof text,
+             "%" PRId64
+             " checkpoints in a row could not be written ([checkpoint] misses): mend the disk that the last one "
+             "names, and start the same command again; it continues after step %" PRId64 ". %.700s",
+             r->missed, r->saved < 0 ? 0 : r->saved, why->text);
+    atomic_store(&r->b->gave_up, BOARD_NO_DISK);
+    monitor_event(&r->m, "failed", run_step(r), text);
+    return comm_agree_ok(r->x.ranks, err_set(ERR_INTERRUPTED, "%s", text), r->x.s);
+}
+
+// Collective, with the error that all ranks have: the checkpoint of `step` could not be written.
+static err_t miss(run *r, int64_t step) {
+    const session *x = &r->x;
+    char text[ERR_TEXT + 320];
+    if (!has_snapshots(r)) {
+        monitor_event(&r->m, "checkpoint_failed", step, err_last()->text);
+        return x->ranks->table->query(x->ranks);
+    }
+    err_record why = *err_last();
+    r->missed++;
+    TRY(comm_agree_max(x->ranks, &r->missed, x->s));  // ranks that came later have seen fewer
+    int64_t most = x->cfg->checkpoint.misses;
+    bool over = most && r->missed >= most;
+    err_restore(&why);
+    say_missed(r, text, sizeof text, step, over);
+    monitor_event(&r->m, "checkpoint_failed", step, text);
+    if (!over) return x->ranks->table->query(x->ranks);
+    return give_up(r, &why);
+}
+
+// Before a checkpoint. *missed: the lock can't be had where the disk fails; then there is no checkpoint.
+static err_t keep_lock(run *r, bool *missed) {
+    const session *x = &r->x;
+    *missed = false;
+    err_t rc = comm_agree_ok(x->ranks, run_leads_node(r) ? run_lock_keep(&r->lock, x->dir) : ERR_OK, x->s);
+    if (rc != ERR_IO || !has_snapshots(r)) return rc;
+    *missed = true;
+    return miss(r, run_step(r));
+}
+
 void run_prune(run *r, const run_progress *saved) {
     if (ckpt_prune(r->x.dir, &r->x.state.ckpt, saved, saved->step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
         monitor_event(&r->m, "prune_failed", saved->step, err_last()->text);
@@ -74,11 +143,10 @@ err_t run_finish_writing(run *r) {
     err_t rc = ckpt_writer_finish(x->writer, &w);
     r->written = false;
     if (rc != ERR_OK) {
-        monitor_event(&r->m, "checkpoint_failed", w.at.step, err_last()->text);
         if (best) at->best_loss = r->unsaved.best_loss, at->best_step = r->unsaved.best_step;
-        return x->ranks->table->query(x->ranks);
+        return miss(r, w.at.step);
     }
-    r->saved = w.at.step;
+    r->saved = w.at.step, r->missed = 0;
     say_written(r, &w, clock_now() - start, early);
     if (best) run_mark_best(r);
     run_prune(r, &w.at);
@@ -90,7 +158,13 @@ err_t run_begin_writing(run *r, const run_progress *before) {
     TRY(run_finish_writing(r));
     board_enter(r->mine, PHASE_SAVING, run_step(r));
     TRY(session_settle(x));
-    TRY(comm_agree_ok(x->ranks, run_leads_node(r) ? run_lock_keep(&r->lock, x->dir) : ERR_OK, x->s));
+    bool missed;
+    TRY(keep_lock(r, &missed));
+    if (missed) {
+        bool best = x->progress.best_step == run_step(r);
+        if (best) x->progress.best_loss = before->best_loss, x->progress.best_step = before->best_step;
+        return ERR_OK;
+    }
     TRY(session_fetch(x));
     x->progress.log_bytes = run_log_bytes(r);
     TRY(comm_agree_max(x->ranks, &x->progress.log_bytes, x->s));  // rank 0 has the log
@@ -106,7 +180,9 @@ err_t run_save(run *r, bool again) {
     double start = clock_now();
     board_enter(r->mine, PHASE_SAVING, x->progress.step);
     TRY(session_settle(x));
-    TRY(comm_agree_ok(x->ranks, run_leads_node(r) ? run_lock_keep(&r->lock, x->dir) : ERR_OK, x->s));
+    bool missed;
+    TRY(keep_lock(r, &missed));
+    if (missed) return ERR_OK;
     TRY(session_fetch(x));
     monitor_sync(&r->m);
     at->log_bytes = run_log_bytes(r);
@@ -116,11 +192,8 @@ err_t run_save(run *r, bool again) {
     x->ranks->host->phase.number = 0;
     err_t rc = ckpt_save(x->dir, &x->state.ckpt, &x->progress, 0, &x->faults);
     comm_be_patient(x->ranks->host, false);
-    if (rc != ERR_OK) {  // between_steps prunes
-        monitor_event(&r->m, "checkpoint_failed", x->progress.step, err_last()->text);
-        return x->ranks->table->query(x->ranks);
-    }
-    r->saved = x->progress.step;
+    if (rc != ERR_OK) return miss(r, x->progress.step);
+    r->saved = x->progress.step, r->missed = 0;  // between_steps prunes
     if (!again) run_record_checkpoint(r, 1e3 * (clock_now() - start), true);
     return ERR_OK;
 }

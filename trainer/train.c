@@ -62,9 +62,12 @@ static err_t resume_from_disk(run *r, const launch *at, bool *found) {
 
 static bool keeps_log(const run *r) { return r->x.ranks->rank == 0 || (r->fenced && run_leads_node(r)); }
 
-// logged: as session_recall takes it.
-static err_t recall(run *r, int64_t logged) {
-    session_recalled from = {.logged = logged};
+// As session_recall takes it.
+static int64_t logged_to(const run *r) { return keeps_log(r) ? atomic_load(&r->b->logged) : INT64_MAX; }
+
+// least, logged: as session_recall takes them.
+static err_t recall(run *r, int64_t least, int64_t logged) {
+    session_recalled from = {.least = least, .logged = logged};
     TRY(session_recall(&r->x, &from, &r->m));
     r->recalled = from.found;
     if (!from.found) return ERR_OK;
@@ -72,11 +75,33 @@ static err_t recall(run *r, int64_t logged) {
     return ERR_OK;
 }
 
+// What the world before was writing. A disk that can't be cleaned is no reason to end while the state is in memory: if
+// it is not, reading says the same again.
+static err_t clean_up(run *r) {
+    err_t rc = ckpt_clean(r->x.dir, &r->x.state.ckpt);
+    if (rc != ERR_IO || r->x.vault.fd < 0) return rc;
+    monitor_event(&r->m, "unreadable", 0, err_last()->text);
+    return ERR_OK;
+}
+
+// From disks, unless they fail, or what is whole on them is older than what is in memory.
+static err_t disk_or_memory(run *r, const launch *at, bool *found) {
+    err_t rc = resume_from_disk(r, at, found);
+    if (at->epoch == 0 || (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO)) return rc;
+    const err_record why = *err_last();
+    int64_t disk = rc == ERR_OK && *found ? run_step(r) : -1;
+    TRY(recall(r, disk + 1, logged_to(r)));
+    if (!r->recalled) return rc == ERR_OK ? rc : err_restore(&why);
+    *found = true;
+    r->saved = disk;
+    return ERR_OK;
+}
+
 static err_t look_for_state(run *r, const launch *at, bool *found) {
-    if (at->epoch > 0) TRY(ckpt_clean(r->x.dir, &r->x.state.ckpt));  // what the world before was writing
-    TRY(recall(r, keeps_log(r) ? atomic_load(&r->b->logged) : INT64_MAX));
+    if (at->epoch > 0) TRY(clean_up(r));
+    TRY(recall(r, RECALL_NEWEST, logged_to(r)));
     *found = r->recalled;
-    return *found ? ERR_OK : resume_from_disk(r, at, found);
+    return *found ? ERR_OK : disk_or_memory(r, at, found);
 }
 
 static err_t resume_or_start(run *r, const launch *at) {
@@ -263,7 +288,8 @@ static void leave_world(run *r) {
     power_close(&r->power);
     speed_close(&r->speed);
     session_leave(&r->x);
-    *r = (run){.x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock, .lies = r->lies, .settled = -1};
+    *r = (run){
+        .x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock, .lies = r->lies, .missed = r->missed, .settled = -1};
 }
 
 static void run_close(run *r) {
@@ -375,8 +401,8 @@ static err_t go_back(run *r) {
     char text[128];
     int64_t step = run_step(r);
     bool found = true;
-    TRY(run_finish_writing(r));  // of a step in which the ranks held the same
-    TRY(recall(r, -1));          // to what was compared, and that is a snapshot
+    TRY(run_finish_writing(r));         // of a step in which the ranks held the same
+    TRY(recall(r, RECALL_NEWEST, -1));  // to what was compared, and that is a snapshot
     if (!r->recalled) TRY(resume_from_disk(r, NULL, &found));
     if (!found)
         return err_set(ERR_UNAVAILABLE, "there is no checkpoint yet to go back to; the same command begins anew");
@@ -490,7 +516,7 @@ static err_t turn(run *r) {
 // good checkpoint.
 static err_t give_up(run *r) {
     char text[DIVERGED_TEXT + 96], what[DIVERGED_TEXT];
-    atomic_store(&r->b->gave_up, 1);
+    atomic_store(&r->b->gave_up, BOARD_DIVERGED);
     if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the run has diverged");
     snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps,
              run_advice(r, r->bad.gave_up, r->x.progress.bad_steps, NAN, what));

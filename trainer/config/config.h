@@ -162,10 +162,11 @@ typedef struct config {
         int64_t every;  // steps; 0: never
     } snapshot;
     struct {
-        int64_t every;  // steps; 0: only at the end
-        int64_t keep;   // newest checkpoints
-        bool compare;   // of what several ranks hold
-        bool async;     // written beside the steps, from a copy of the state
+        int64_t every;   // steps; 0: only at the end
+        int64_t keep;    // newest checkpoints
+        bool compare;    // of what several ranks hold
+        bool async;      // written beside the steps, from a copy of the state
+        int64_t misses;  // in a row after which an elastic run ends; 0: none
         compress_kind compress;
         int64_t compress_level;
         bool keep_best;

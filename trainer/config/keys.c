@@ -197,6 +197,8 @@ static const setting more_keys[] = {
     WORD(checkpoint, compress, LAYOUT, "none", COMPRESS_WORDS(WORD_TEXT) + 1, "compression",
          "zstd: files of a fifth or so less, for slow disks; the state in them is the same, and either kind is read"),
     INT(checkpoint, compress_level, LOCAL, "1", 1, 19, "", "of zstd; more than 1 takes more time and hardly makes them smaller"),
+    INT(checkpoint, misses, LAYOUT, "10", 0, MANY, "",
+         "an elastic run with snapshots ends after so many checkpoints in a row that could not be written; 0 = never"),
     BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
 
     INT(eval, every, LAYOUT, "250", 0, MANY, "eval_interval val_loss_every", "steps between evaluations; 0 = never"),

@@ -104,6 +104,9 @@ typedef struct board_news {
 } board_news;
 enum { BOARD_WORDS = sizeof(board_news) / sizeof(uint64_t) };
 
+// Too many bad steps in a row ([run] bad_steps); too many checkpoints that could not be written ([checkpoint] misses).
+typedef enum board_why { BOARD_DIVERGED = 1, BOARD_NO_DISK } board_why;
+
 typedef struct board {
     atomic_int stop;  // finish the step, save, leave
     // set by the supervisor: a rank of this node has ended, so that no run will come of those who still wait to meet
@@ -115,7 +118,7 @@ typedef struct board {
     // Each rank writes the same.
     _Atomic int64_t bad_steps, bad_limit;
     atomic_int heals;    // worlds that ended with a loss, and were followed by another one: set by the supervisor
-    atomic_int gave_up;  // a rank ends because there were too many ([run] bad_steps)
+    atomic_int gave_up;  // why the ranks end by themselves before the last step (board_why); 0: they don't
     atomic_int looking;  // evaluating, sampling or saving: no step finishes now, and none is expected
     atomic_int end;      // how the run ended: board_end, set by the supervisor when all ranks of the node have
     // Of a run of several nodes that heals. turn: leave after the next step that all agree on, and save it: set by the

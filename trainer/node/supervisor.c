@@ -110,7 +110,11 @@ static err_t verdict(const crew *w) {
                        began ? "ended at once on request; the newest checkpoint stands, and the same command continues"
                              : "ended at once on request; nothing was trained, nothing had to be saved");
     if (!failed && !w->stopped) return ERR_OK;
-    bool diverged = atomic_load(&w->b->gave_up) != 0;
+    bool diverged = atomic_load(&w->b->gave_up) == BOARD_DIVERGED;
+    if (!failed && atomic_load(&w->b->gave_up) == BOARD_NO_DISK)
+        return err_set(ERR_IO, "%s",
+                       w->node == 0 ? ""
+                                    : "ended: too many checkpoints in a row could not be written; see the first node");
     if (!failed)
         return err_set(ERR_INTERRUPTED, "%s",
                        *w->hopeless   ? w->hopeless
@@ -153,7 +157,7 @@ static err_t conclude(crew *w, const config *c, const sigset_t *set) {
     err_t rc = verdict(w);
     record_failure(w, c, rc);
     err_record why = *err_last();
-    bool well = rc == ERR_OK || rc == ERR_INTERRUPTED, diverged = well && atomic_load(&w->b->gave_up);
+    bool well = rc == ERR_OK || rc == ERR_INTERRUPTED, diverged = well && atomic_load(&w->b->gave_up) == BOARD_DIVERGED;
     atomic_store(&w->b->end, rc == ERR_OK ? RUN_DONE : diverged ? RUN_DIVERGED : well ? RUN_STOPPED : RUN_FAILED);
     if (well && w->cl) crew_say_over(w);
     watcher_end(w, set);
