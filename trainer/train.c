@@ -15,6 +15,7 @@
 #include "trainer/waiting.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,6 +289,7 @@ static void leave_world(run *r) {
     power_close(&r->power);
     speed_close(&r->speed);
     session_leave(&r->x);
+    malloc_trim(0);  // a rank may wait for long; and what the next world needs lies elsewhere in the heap
     *r = (run){
         .x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock, .lies = r->lies, .missed = r->missed, .settled = -1};
 }

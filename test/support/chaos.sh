@@ -4,12 +4,7 @@
 #   chaos NAME KILLS     the run of NAME.ini: its ranks but the last, the witness, are killed one after the other, now and
 #                        then two at once, or another one while the first is being replaced. The run must then end well.
 #                        kills: how often that was done; the witness's process must be the one that began
-seed=${SEED:-20}
-roll() {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    rolled=$((seed / 65536 % $1))
-}
-doze() { sleep "$(printf '0.%03d' "$1")"; }
+. "$top/test/support/witness.sh"
 
 # ranks_of PID: pids of its ranks, in no order. Starts no process.
 ranks_of() {
@@ -19,13 +14,6 @@ ranks_of() {
         { read -r comm <"/proc/$each/comm"; } 2>/dev/null || continue
         [ "$comm" = lockstep/watch ] || ranks="$ranks $each"
     done
-}
-
-# holds PID: how many descriptors and threads it has, and how much memory of its own, in KB: the
-# rings that ranks share are new in each world, and fill as they are used.
-holds() {
-    fds=$(ls "/proc/$1/fd" | wc -l) threads=$(ls "/proc/$1/task" | wc -l)
-    rss=$(awk '/^RssAnon/ { print $2 }' "/proc/$1/status")
 }
 
 kill_one() {
@@ -47,6 +35,11 @@ find_witness() {
 
 logged() { step=$(tail -n 1 "runs/$1/log.jsonl" 2>/dev/null | sed -n 's/^{"t":"step","step":\([0-9]*\),.*/\1/p'); }
 came_further() { logged "$1"; [ "${step:-0}" -gt "$before" ] || ! kill -0 "$pid" 2>/dev/null; }
+steps_later() {
+    logged "$of"
+    before=$((${step:-$before} + 12))  # with a checkpoint
+    until_true 60 came_further "$of"
+}
 heals() { events=$(grep -c '"kind":"healed"' "runs/$1/events.jsonl" 2>/dev/null); [ "${events:-0}" -ge "$2" ]; }
 
 chaos() {
@@ -69,45 +62,11 @@ chaos() {
         roll 5
         if [ $rolled -lt 2 ]; then [ $rolled -eq 0 ] || doze 10; kill_one; fi
         [ $first -gt 0 ] || [ $kills -lt 20 ] || first=$kills
-        [ $first -ne $kills ] || { settled "$of"; was="$fds $threads $rss"; }
+        [ $first -ne $kills ] || { settled; was="$fds $threads $rss"; }
     done
     [ $kills -ge "$most" ] || fail "$of: the run had ended after $kills of $most kills"
-    [ $first -eq 0 ] || grows "$of"
+    [ $first -eq 0 ] || grows
     kill -0 "$witness" 2>/dev/null || fail "$of: the witness is gone"
     pid=$timer
     await 0
-}
-
-# What the witness holds a few steps after the last kill: the least of several looks, since a file that is being written
-# is a descriptor, and memory that was freed goes back in time.
-settled() {
-    logged "$1"
-    before=$((${step:-$before} + 8))
-    until_true 60 came_further "$1"
-    holds "$witness"
-    least="$fds $threads $rss"
-    for try in 1 2 3 4 5 6 7 8; do
-        doze 15
-        holds "$witness"
-        least=$(echo "$fds $threads $rss $least" | awk '{ for (i = 1; i < 4; i++) printf "%d ", $i < $(i + 3) ? $i : $(i + 3) }')
-    done
-    set -- $least
-    fds=$1 threads=$2 rss=$3
-}
-
-# Of the witness, from kill 20 to the last: descriptors and threads as many, memory 2 % more at most, or 300 KB where
-# that is less: so much malloc keeps or not for threads that are gone. What leaks never comes back: so it has a few
-# chances.
-grows() {
-    of=$1
-    for chance in 1 2 3 4 5 6 7 8; do
-        settled "$of"
-        set -- $was
-        allowed=$(($3 / 50 > 300 ? $3 + $3 / 50 : $3 + 300))
-        [ "$rss" -gt $allowed ] || break
-    done
-    echo "    witness after $first kills: $1 descriptors, $2 threads, $3 KB; after $kills: $fds, $threads, $rss KB"
-    [ "$fds" -eq "$1" ] || fail "$fds descriptors after $kills kills, $1 after $first"
-    [ "$threads" -eq "$2" ] || fail "$threads threads after $kills kills, $2 after $first"
-    [ "$rss" -le $allowed ] || fail "$rss KB after $kills kills, $3 KB after $first"
 }

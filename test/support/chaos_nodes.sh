@@ -2,14 +2,12 @@
 # moments drawn from SEED. For scripts that have read test/support/healing.sh and what that wants.
 #
 #   chaos_nodes KILLS [NODE]     the run on the nodes that were made: so many kills of ranks and councils. Now and then
-#                                two at once, or another one while the first is being replaced. In the middle that
-#                                node's supervisor is killed too, and started again at once.
-seed=${SEED:-20}
-roll() {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    rolled=$((seed / 65536 % $1))
-}
-doze() { sleep "$(printf '0.%03d' "$1")"; }
+#                                two at once, or another one while the first is being replaced. Then that node's
+#                                supervisor is killed too, and started again at once, and a quarter as many kills follow
+#
+# One rank of another node, the witness, is never killed: its process is the one that began, and it holds no more after
+# the last of KILLS than after the 20th.
+. "$top/test/support/witness.sh"
 
 # victims_of PID: adds the ranks and the council of this supervisor. Starts no process: the run goes on meanwhile.
 victims_of() {
@@ -27,7 +25,8 @@ kill_one() {
     for supervisor in $pids; do victims_of "$supervisor"; done
     roll 8
     [ $rolled -gt 0 ] || ranks=$councils
-    set -- $ranks
+    set --
+    for each in $ranks; do [ "$each" = "$witness" ] || set -- "$@" "$each"; done
     [ $# -gt 0 ] || return 0
     roll $#
     shift $rolled
@@ -35,30 +34,69 @@ kill_one() {
     return 0
 }
 
-# The highest step that a node has logged: each of them may be out for a while.
+# The highest step that a node has logged: each of them may be out for a while. Only ends of logs are read, which grow.
 furthest() {
-    for k in $(seq 0 $((nodes - 1))); do last_step "node$k/runs/$run"; done | sort -n | tail -n 1
+    for k in $(seq 0 $((nodes - 1))); do
+        tail -n 5 "node$k/runs/$run/log.jsonl" 2>/dev/null
+    done | sed -n 's/^{"t":"step","step":\([0-9]*\),.*/\1/p' | sort -n | tail -n 1
 }
 came_further() { [ "$(furthest)" -gt "$before" ] 2>/dev/null; }
 
-chaos_nodes() {
-    kills=0 most=$1 headless=${2:-} before=0
-    until [ $kills -ge "$most" ]; do
+# With a checkpoint.
+steps_later() {
+    before=$(($(furthest) + 64))
+    until_true 60 came_further
+}
+
+# Who is put out again and again waits longer each time: so only the first look is at a world of all nodes.
+narrower=yes
+wait_for_all() {
+    before=$(furthest)
+    slow=$home slowly 120 all_came_further
+}
+all_came_further() {
+    for k in $(seq 0 $((nodes - 1))); do
+        last=$(tail -n 5 "node$k/runs/$run/log.jsonl" | sed -n 's/^{"t":"step","step":\([0-9]*\),.*/\1/p' | tail -n 1)
+        [ "${last:-0}" -gt "$before" ] || return 1
+    done
+}
+
+# kill_until KILLS: until there were so many.
+kill_until() {
+    until [ $kills -ge "$1" ]; do
         until_true 60 came_further
         before=$(furthest)
-        [ "$before" -lt $((steps - 20)) ] || fail "the run had ended after $kills of $most kills"
+        [ "$before" -lt $((steps - 20)) ] || fail "the run had ended after $kills of $1 kills"
         roll 40
         doze $rolled
         kill_one
         roll 5
         if [ $rolled -lt 2 ]; then [ $rolled -eq 0 ] || doze 10; kill_one; fi
         before=$(furthest)
-        [ -n "$headless" ] && [ $kills -ge $((most / 2)) ] || continue
+    done
+}
+
+chaos_nodes() {
+    kills=0 first=0 most=$1 headless=${2:-} before=0
+    home=$(((${headless:-0} + 1) % nodes))
+    until_true 60 came_further
+    witness=$(children "$(supervisor $home)" | tail -n 1)
+    if [ "$most" -gt 20 ]; then
+        kill_until 20
+        first=$kills
+        wait_for_all
+        settled
+        was="$fds $threads $rss"
+    fi
+    kill_until "$most"
+    [ "$most" -le 20 ] || grows
+    if [ -n "$headless" ]; then
         kill -9 "$(supervisor "$headless")"
         until_over "$(supervisor "$headless")"
         again "$headless"
-        headless=
-    done
+        kill_until $((kills + most / 4))
+    fi
+    kill -0 "$witness" 2>/dev/null || fail "the witness, a rank of node $home, is gone"
     echo "    $run: SEED=${SEED:-20}, $kills kills of ranks and councils${2:+, and the supervisor of node $2}"
 }
 
@@ -83,7 +121,7 @@ end_who_waits() {
 
 # chaos_of LOST RANKS...: the supervisor of node LOST is among those that are killed.
 chaos_of() {
-    lost=$1 steps=$((120 * most + 1600)) whole=longer
+    lost=$1 steps=$((150 * most + 1600)) whole=longer
     shift
     near "$@"
     heals "chaos-$#-nodes"
