@@ -6,6 +6,7 @@
 . "$top/test/support/cluster.sh"
 . "$top/test/support/healing.sh"
 . "$top/test/support/chaos_nodes.sh"
+. "$top/test/support/phases.sh"
 most=${KILLS:-20}
 # long enough that it is not the ranks who notice what the nodes should
 elastic=$(echo "$elastic" | sed 's/timeout=20/timeout=120/')
@@ -112,12 +113,14 @@ far_cut_one() {
     far 1 1 1
     heals cut-one
     after 0 70
+    struck=$(wall)
     ip -n "$mark-1" link set eth0 down
-    until_true 20 has_event 0 healed "world 2 of this run"
+    until_true 20 has_caught_up "node0/runs/$run"
+    has_event 0 healed "world 2 of this run" || fail "world 2 did not begin with that loss"
+    phases "node0/runs/$run" 0.5
     slowly 8 is_past $(($(now) + 4000))
     ip -n "$mark-1" link set eth0 up
     slowly 20 grep -q "no member: waits to be taken in" node1/out
-    until_over "$(supervisor 0)" "$(supervisor 2)"
     kill -9 "$(supervisor 1)"
     codes="0 137 0" ends_well 0 2
     part_of_steps 1

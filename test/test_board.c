@@ -22,6 +22,18 @@ static board *make_board(int locals) {
     return b;
 }
 
+// Of several ranks that notice it the first one counts.
+static void the_first_sight_of_a_loss_counts(void **state) {
+    (void)state;
+    board *b = make_board(1);
+    board_lost(b, 12.5, 12.25);
+    board_lost(b, 12.75, 11.5);
+    assert_true(b->lost_at == 12.5 && b->alive_at == 11.5);
+    board_lost(b, 12.375, 12.375);
+    assert_true(b->lost_at == 12.375 && b->alive_at == 11.5);
+    free(b);
+}
+
 // --- a rank ----------------------------------------------------------------------------------------------------------
 
 static void phases_and_operations(void **state) {
@@ -306,7 +318,7 @@ int main(void) {
         cmocka_unit_test(phases_and_operations),          cmocka_unit_test(news_are_read_whole),
         cmocka_unit_test(half_written_news_are_none),     cmocka_unit_test(a_line_is_said),
         cmocka_unit_test(who_waits_says_so_now_and_then), cmocka_unit_test(a_sink_copies_records),
-        cmocka_unit_test(quantiles_are_those_of_a_sort),
+        cmocka_unit_test(quantiles_are_those_of_a_sort),  cmocka_unit_test(the_first_sight_of_a_loss_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 # test/test_heal.sh: ranks of one machine are killed, and the run goes on in the processes that live: to the same bits.
 . test/support/runs.sh
 . "$top/test/support/chaos.sh"
+. "$top/test/support/phases.sh"
 fast="device.threads=1 log.watch=no"
 small="$fast run.steps=600 snapshot.every=4 checkpoint.every=50 eval.every=200"
 elastic="cluster.elastic=yes cluster.heartbeat=0.2"
@@ -102,9 +103,11 @@ standing_still() {
     until_true 20 has_saved still 20
     ranks_of "$pid"
     set -- $ranks
+    struck=$(wall)
     kill -STOP "$2"
-    until_true 20 heals still 1
+    until_true 20 has_caught_up runs/still
     event still healed "since it had not left after a failure"
+    phases runs/still 1.5
     kill -TERM "$pid"
     await 75
 }
@@ -116,8 +119,10 @@ stops() {
     until_true 20 has_saved asked 20
     ranks_of "$pid"
     set -- $ranks
+    struck=$(wall)
     kill -9 "$1"
-    until_true 20 heals asked 1
+    until_true 20 has_caught_up runs/asked
+    phases runs/asked
     kill -TERM "$pid"
     await 75
     event asked stop "the same command continues"

@@ -5,6 +5,7 @@
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
 . "$top/test/support/healing.sh"
+. "$top/test/support/phases.sh"
 forever="run.steps=1000000 schedule.type=constant"
 
 # A rank of a node with several, and the one to which all others are connected. The processes that live stay.
@@ -13,8 +14,11 @@ rank_lost() {
     saves=1000 heals lost parallel.zero=2
     after 0 30
     stays="$(rank 0 1) $(rank 1 1)"
-    kill -9 "$(rank 1 0)"
-    until_true 20 has_event 0 healed "reports a failure; world 2 of this run"
+    who=$(rank 1 0) struck=$(wall)
+    kill -9 "$who"
+    until_true 20 has_caught_up "node0/runs/$run"
+    has_event 0 healed "reports a failure; world 2 of this run" || fail "world 2 did not begin with that loss"
+    phases "node0/runs/$run"
     told 1 healed "rank 2 (127.0.0.2) was killed by signal 9 (Killed); world 2" "from the snapshot in memory"
     kill -9 "$(rank 0 0)"
     until_true 20 has_event 0 healed "rank 0 (127.0.0.1) was killed by signal 9 (Killed); world 3 of this run"

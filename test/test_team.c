@@ -578,6 +578,9 @@ static void work(scene *s, team *t, result *r) {
     struct pollfd p = {.fd = team_fd(t), .events = POLLIN};
     int woken = poll(&p, 1, 15000);
     r->noticed_s = woken == 1 && team_query(t) != ERR_OK ? now_s() - atomic_load(&s->b->moment) : 1e9;
+    double known, alive;
+    team_failed_at(t, &known, &alive);
+    r->silent_s = known - alive;
     nap(0.1);
 }
 
@@ -620,6 +623,8 @@ static void a_killed_rank(void **state) {
         check_noticed(
             s, victim, 0.5,
             (const char *[]){names[victim], "connection ended", phases[victim], "last sign of life 0.", NULL});
+        for (int r = 0; r < 4; r++)
+            assert_true(r == victim || (s->b->rank[r].silent_s >= 0 && s->b->rank[r].silent_s < 0.1));
         scene_close(s);
     }
 }
@@ -638,6 +643,9 @@ static void a_stopped_rank(void **state) {
         assert_int_equal(reap(s), 1);
         check_noticed(s, victim, 1.3, (const char *[]){names[victim], "no sign of life", "of step 17", NULL});
         for (int r = 0; r < 4; r++) assert_true(r == victim || s->b->rank[r].noticed_s > 0.8);
+        // one of them has judged, and the others are told
+        for (int r = 0; r < 4; r++)
+            assert_true(r == victim || (s->b->rank[r].silent_s > 0.95 && s->b->rank[r].silent_s < 1.3));
         scene_close(s);
     }
 }

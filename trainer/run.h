@@ -4,6 +4,7 @@
 #define TRAINER_RUN_H
 
 #include "trainer/diverged.h"
+#include "trainer/healed.h"
 #include "trainer/lies.h"
 #include "trainer/lock.h"
 #include "trainer/log/board.h"
@@ -41,6 +42,7 @@ typedef struct run {
     divergence bad;        // has it diverged?
     double logged_at;      // when the last step was logged, or the next one begun
     bool confirmed;        // the ranks have compared their matmul plans
+    healed_times healed;   // what the loss has cost that ended the world before this one
     lies lies;             // have they held the same? It outlives the world
     bool fenced;           // nodes come and go (launch)
     redeal lanes;          // [parallel] balance

@@ -133,17 +133,34 @@ static void say_resumed(run *r) {
 // What ended the world before this one, and from where it goes on.
 static void say_healed(run *r, const launch *at) {
     const yard_news *n = &at->yard->news;
+    const double *when = r->healed.at;
     char text[YARD_WHY + 192];
     if (!run_leads_node(r)) return;
     snprintf(text, sizeof text,
              "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; continuing after step %" PRId64
              " from %s",
-             n->why, at->epoch + 1, clock_now() - n->failed_at, n->left_at - n->failed_at, run_step(r),
+             n->why, at->epoch + 1, when[HEALED_MOVE + 1] - when[0], when[HEALED_UNWIND + 1] - when[0], run_step(r),
              r->live         ? "where the ranks that were left are"
              : r->recalled   ? "the snapshot in memory"
              : r->saved >= 0 ? "the newest checkpoint"
                              : "the beginning");
     monitor_event(&r->m, "healed", run_step(r), text);
+}
+
+// The run is as far again as it was before the loss.
+static void say_caught_up(run *r, int64_t step) {
+    healed_times *h = &r->healed;
+    char text[HEALED_TEXT + 128], phases[HEALED_TEXT];
+    double value[HEALED_PHASES];
+    if (!h->pending || step < h->high) return;
+    h->pending = false;
+    healed_end(h, HEALED_REPLAY, clock_now());
+    if (!run_leads_node(r)) return;
+    healed_seconds(h, value);
+    snprintf(text, sizeof text, "as far as before the loss after %.3f s: %s", h->at[HEALED_PHASES] - h->at[0],
+             healed_text(h, phases));
+    monitor_log(&r->m,
+                &(record){RECORD_EVENT, .event = {step, "caught_up", text, HEALED_PHASES, healed_figures, value}});
 }
 
 // Of the log that this world goes on with. Where nodes come and go each one has a log: what it tells is the same.
@@ -248,6 +265,7 @@ static void begin_at(run *r) {
 static err_t enter_world(run *r, const config *c, const launch *at) {
     r->fenced = at->fenced;
     TRY(waiting_enter(&r->x, at, r->b, true));
+    if (at->yard && at->yard->news.why[0]) healed_begin(&r->healed, &at->yard->news, clock_now());
     show_rank(r);
     TRY(report_open(&r->step_times, r->x.ranks->world));
     TRY(report_open(&r->rank_times, r->x.ranks->world));
@@ -255,6 +273,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r, at), r->x.s));
     if (run_step(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
+    healed_end(&r->healed, HEALED_MOVE, clock_now());
     TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
     recall_checkpoint(r);
     // Before the first step, so that from here on a loss costs little: what was lost with a node has no second copy.
@@ -266,6 +285,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     atomic_store(&r->b->sealed, run_step(r));
     atomic_store(&r->b->step, run_step(r));
     atomic_fetch_add(&r->b->ready, 1);
+    say_caught_up(r, run_step(r));
     return ERR_OK;
 }
 
@@ -452,6 +472,7 @@ static err_t collect_step(run *r, step_wish *wish) {
     r->collected = s.step;
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
+    say_caught_up(r, s.step);
     if (s.wish > *wish) *wish = s.wish;
     r->written |= s.written;
     return ERR_OK;
@@ -592,6 +613,13 @@ static bool lost_others(run *r, const launch *at, err_t rc) {
     return at->yard && at->world > 1 && rc == ERR_UNAVAILABLE && (!c || c->table->query(c) != ERR_OK);
 }
 
+// When it was known, for those who add up what it costs.
+static void show_loss(run *r) {
+    double known = clock_now(), alive = known;
+    if (r->x.team && team_query(r->x.team) != ERR_OK) team_failed_at(r->x.team, &known, &alive);
+    board_lost(r->b, known, alive);
+}
+
 // Reports a failure to the other ranks, and for people.
 static void report_failure(run *r, const char *event, err_t rc) {
     if (rc == ERR_UNAVAILABLE) say_where(r);
@@ -613,6 +641,7 @@ static err_t train_in_worlds(run *r, const config *c, const launch *at) {
     for (bool over = false;;) {
         err_t rc = train_in_world(r, c, at);
         if (!r->turns && !lost_others(r, at, rc)) return rc;
+        if (!r->turns) show_loss(r);
         if (!r->turns) report_failure(r, "lost", rc);
         err_record why = *err_last();
         if (!r->turns) keep_state(r);

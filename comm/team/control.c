@@ -107,12 +107,14 @@ static void ring(int eventfd_) {
     (void)n;  // full means readable, which is what is wanted
 }
 
-void team_record(team *t, err_t code, const char *text) {
+void team_record(team *t, err_t code, const char *text, double alive_at) {
     pthread_mutex_lock(&t->lock);
     if (atomic_load(&t->failed) == ERR_OK) {
         err_record saved = *err_last();  // the caller's own record is left alone
         err_set(code, "%s", text);
         t->why = *err_last();
+        t->failed_at = clock_now();
+        t->alive_at = alive_at > 0 && alive_at < t->failed_at ? alive_at : t->failed_at;
         err_restore(&saved);
         atomic_store(&t->failed, (int)code);
         ring(t->news);
@@ -124,6 +126,8 @@ void team_record(team *t, err_t code, const char *text) {
 err_t team_query(team *t) {
     return atomic_load_explicit(&t->failed, memory_order_acquire) == ERR_OK ? ERR_OK : err_restore(&t->why);
 }
+
+void team_failed_at(const team *t, double *known, double *alive) { *known = t->failed_at, *alive = t->alive_at; }
 
 // " in reduce bucket 2 of step 17", or nothing when no phase is known.
 static void phase_text(char *dst, size_t room, const char *what, int64_t step, int64_t number) {
@@ -156,7 +160,7 @@ err_t team_fail_in(team *t, const char *why, const comm_phase *now) {
     int most = FRAME_TEXT - 8 - COMM_NAME - (int)strlen(phase);  // a long reason is cut, the phase is not
     snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "",
              phase[0] ? phase + 1 : "", phase[0] ? ")" : "");
-    team_record(t, ERR_UNAVAILABLE, text);
+    team_record(t, ERR_UNAVAILABLE, text, 0);
     return team_query(t);
 }
 
@@ -189,12 +193,12 @@ typedef struct watcher {
 
 static bool open_to(const conn *c) { return c->fd >= 0; }
 
-static void lost(watcher *w, const conn *c, const char *how) {
+static void lost(watcher *w, const conn *c, const char *how, double alive_at) {
     char text[ERR_TEXT], name[COMM_NAME], phase[128];
     phase_text(phase, sizeof phase, c->what, c->step, c->number);
     snprintf(text, sizeof text, "%s is lost: %s; last sign of life %.1f s before%s%s",
              rank_text(w->t->at, c->peer, name), how, w->now - c->heard, phase[0] ? "," : "", phase);
-    team_record(w->t, ERR_UNAVAILABLE, text);
+    team_record(w->t, ERR_UNAVAILABLE, text, alive_at);
 }
 
 // Rank 0 counts changes of the ranks' work counters; its heartbeats carry the count to the others.
@@ -212,7 +216,7 @@ static void take_frame(watcher *w, conn *c, const frame *f) {
         c->number = f->number;
         feel_pulse(w->t, c, f->code);
     } else if (f->type == FRAME_FAIL) {
-        team_record(w->t, f->code ? (err_t)f->code : ERR_UNAVAILABLE, f->text);
+        team_record(w->t, f->code ? (err_t)f->code : ERR_UNAVAILABLE, f->text, w->now - 1e-6 * (double)f->number);
     } else if (f->type == FRAME_BYE) {
         c->bye_heard = true;
     }
@@ -232,7 +236,7 @@ static void hear(watcher *w, conn *c) {
                      errno ? ")" : "");
             break;
         }
-        if (!c->bye_heard && !c->bye_said) lost(w, c, how);
+        if (!c->bye_heard && !c->bye_said) lost(w, c, how, 0);
         conn_close(c);
         return;
     }
@@ -263,7 +267,7 @@ static void judge_silence(watcher *w) {
     for (int i = 0; i < w->t->controls; i++) {
         conn *c = &w->t->control[i];
         if (!silent(w, c)) continue;
-        if (!c->bye_said) lost(w, c, "it shows no sign of life");
+        if (!c->bye_said) lost(w, c, "it shows no sign of life", c->heard);
         conn_close(c);
     }
 }
@@ -281,6 +285,7 @@ static void pass_on_failure(watcher *w) {
     team *t = w->t;
     if (w->passed_on || atomic_load(&t->failed) == ERR_OK) return;
     frame f = {.type = FRAME_FAIL, .code = (uint32_t)t->why.code};
+    f.number = (int64_t)(1e6 * (t->failed_at - t->alive_at));
     snprintf(f.text, sizeof f.text, "%s", t->why.text);
     say_to_all(w, &f);
     w->passed_on = true;
@@ -346,7 +351,7 @@ static void *watch(void *arg) {
         w.now = clock_now();
         for (int i = 0; i < t->controls; i++)
             if (w.poll[1 + i].revents || silent(&w, &t->control[i])) hear(&w, &t->control[i]);
-        if (w.poll[1 + t->controls].revents) team_record(t, ERR_UNAVAILABLE, "the nodes have ended this world");
+        if (w.poll[1 + t->controls].revents) team_record(t, ERR_UNAVAILABLE, "the nodes have ended this world", 0);
         judge_silence(&w);
         pass_on_failure(&w);
         if (w.now >= w.beat_at) beat(&w);

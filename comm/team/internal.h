@@ -24,8 +24,9 @@ struct team {
     int wake;              // eventfd: makes the watcher look at `leaving` and `failed`
     pthread_mutex_t lock;  // held while the first failure is written
     atomic_int failed;     // its code, ERR_OK while all is well
-    err_record why;        // constant once `failed` is set
-    int news;              // eventfd that is readable once `failed` is set
+    err_record why;        // constant once `failed` is set, as are:
+    double failed_at, alive_at;
+    int news;  // eventfd that is readable once `failed` is set
     // Own progress, that of the thread that began a call last. changes: odd while it is written; a thread that finds it
     // odd leaves it, since what another one does is as true.
     _Atomic uint32_t changes;
@@ -41,8 +42,9 @@ static inline const char *rank_text(const launch *at, int rank, char dst[COMM_NA
     return comm_place_text(&at->place[rank], dst);
 }
 
-// Records a failure, if it is the first, and wakes the threads that wait for one.
-void team_record(team *t, err_t code, const char *text);
+// Records a failure, if it is the first, and wakes the threads that wait for one. alive_at: when who is lost was heard
+// last, where only silence gave that away; 0: it has just ended.
+void team_record(team *t, err_t code, const char *text, double alive_at);
 
 // --- comm/team/door.c: making connections ----------------------------------------------------------------------------
 

@@ -501,7 +501,7 @@ static err_t fail_linking(team *t) {
     char name[COMM_NAME];
     if (team_query(t) != ERR_OK) return team_query(t);
     err_prefix("%s", rank_text(t->at, t->at->rank, name));
-    team_record(t, err_last()->code, err_last()->text);
+    team_record(t, err_last()->code, err_last()->text, 0);
     return team_query(t);
 }
 

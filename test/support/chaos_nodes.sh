@@ -9,6 +9,8 @@
 # the last of KILLS than after the 20th.
 . "$top/test/support/witness.sh"
 
+train() { timeout 600 "$bin" base.ini "$1.ini"; }  # of many steps
+
 # victims_of PID: adds the ranks and the council of this supervisor. Starts no process: the run goes on meanwhile.
 victims_of() {
     kids=
@@ -91,7 +93,7 @@ chaos_nodes() {
     kill_until "$most"
     [ "$most" -le 20 ] || grows
     if [ -n "$headless" ]; then
-        kill -9 "$(supervisor "$headless")"
+        { kill -9 "$(supervisor "$headless")"; } 2>/dev/null
         until_over "$(supervisor "$headless")"
         again "$headless"
         kill_until $((kills + most / 4))
@@ -105,6 +107,8 @@ has_finished() { for k in $(seq 0 $((nodes - 1))); do has_logged "node$k/runs/$r
 are_over() { for each in $pids; do ! lives "$each" || return 1; done; }
 
 # The members have finished the run. Who was put out, and not taken in again before, waits for them: it is ended here.
+# Or it has given up: a rank that is killed for the fourth time without a new step is not started again, and while its
+# node waits there is none.
 end_who_waits() {
     codes=
     until_true 60 has_finished
@@ -115,6 +119,9 @@ end_who_waits() {
             grep -q "waiting: " "node$k/out" || fail "node $k neither ends nor waits"
             kill -9 "$(supervisor "$k")"
             codes="$codes 137"
+        elif grep -q "4 times in a row, and no new step" "node$k/out"; then
+            [ "$(last_step "node$k/runs/$run")" -lt "$steps" ] || fail "node $k: gives up what it has finished"
+            codes="$codes 69"
         else codes="$codes 0"; fi
     done
 }

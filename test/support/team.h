@@ -36,6 +36,7 @@ typedef struct result {
     int started, joined, after, left;  // codes of team_join and team_query; left: it returned from team_leave
     char text[ERR_TEXT], later[ERR_TEXT];
     double join_s, noticed_s, leave_s;  // durations; noticed_s: from board->moment
+    double silent_s;                    // for how long the lost one had been silent, as this rank knows
     int links;                          // that carried bytes both ways
     team_link link[RANKS];
     long grown_kb;

@@ -41,6 +41,16 @@ void board_init(board *b, int locals) {
     }
 }
 
+static void earliest(_Atomic double *to, double at) {
+    double is = atomic_load(to);
+    while ((is == 0 || at < is) && !atomic_compare_exchange_weak(to, &is, at)) {}
+}
+
+void board_lost(board *b, double lost_at, double alive_at) {
+    earliest(&b->lost_at, lost_at);
+    earliest(&b->alive_at, alive_at);
+}
+
 void board_name_device(board_rank *r, const char *bus_id) {
     if (!r) return;
     strncpy(r->device, bus_id, sizeof r->device - 1);

@@ -117,6 +117,9 @@ typedef struct board {
     // Steps in a row, up to that one, whose loss or gradient was not finite; from how many on a person should know.
     // Each rank writes the same.
     _Atomic int64_t bad_steps, bad_limit;
+    // Of the world that is being left, seconds of clock_now: when the first rank of this node knew that another one was
+    // lost, and when that one was alive for certain. 0: no rank has said so.
+    _Atomic double lost_at, alive_at;
     atomic_int heals;    // worlds that ended with a loss, and were followed by another one: set by the supervisor
     atomic_int gave_up;  // why the ranks end by themselves before the last step (board_why); 0: they don't
     atomic_int looking;  // evaluating, sampling or saving: no step finishes now, and none is expected
@@ -147,6 +150,9 @@ static inline board_rank *board_place(board *b, int local) { return b && local <
 
 // While its process has ended: another one is to begin.
 void board_restart(board_rank *r);
+
+// In a rank that has lost another one: of the ranks of a node the earliest counts.
+void board_lost(board *b, double lost_at, double alive_at);
 
 // Its device: the rank says it once; others see "" until then.
 void board_name_device(board_rank *r, const char *bus_id);

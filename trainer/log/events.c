@@ -37,6 +37,7 @@ static err_t take_event(void *self, const record *r) {
     text j = json_line(line);
     text_put(&j, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":%" PRId64, when, r->event.kind,
              r->event.step);
+    for (int i = 0; i < r->event.figures; i++) json_put_real(&j, r->event.figure[i], r->event.value[i]);
     json_put_text(&j, "text", r->event.text);
     off_t end = lseek(e->fd, 0, SEEK_END);
     err_t rc = json_write(&j, e->fd, "events.jsonl");

@@ -88,6 +88,9 @@ typedef struct ranks_record {
 typedef struct incident_record {
     int64_t step;
     const char *kind, *text;  // kind: one word
+    int figures;              // for programs: names, and
+    const char *const *figure;
+    const double *value;
 } incident_record;
 
 typedef enum record_kind {

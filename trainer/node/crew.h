@@ -46,6 +46,7 @@ typedef struct crew {
     uint64_t entered;     // the epoch whose world the ranks were given last; 0: none
     uint64_t data;        // as yard.data of the rank that was heard last
     int over;             // ends that world; -1: there is none
+    double alive_at;      // when the node was heard last whose silence has ended that world; 0: none
     double turn_at;       // when they were told to leave it at a step that all agree on; 0: they were not
     err_t told;           // how the council ended this node's part, beside `hopeless`; ERR_OK: it did not
     // How it went.
@@ -113,7 +114,8 @@ void crew_hear_yards(crew *w, double now);
 void crew_describe(crew *w);  // adds to w->lost how ranks of this node have ended
 // healing_choose, after places that it retires are left out. Where no world fits without one it is an END.
 healing_choice crew_choose(crew *w, const config *c, double now);
-void crew_clear_board(crew *w);  // while nobody is in a world
+yard_news crew_news(const crew *w, double now);  // of the world that is being left, but for why
+void crew_clear_board(crew *w);                  // while nobody is in a world
 // Local rank that this process has become, or w->locals in the parent, where each lost rank has a process again; -1:
 // one of them has none.
 int crew_fork_lost(crew *w);

@@ -106,6 +106,8 @@ typedef struct seat {
     double tick_at;    // of the next report
     node_ruling told;  // to the supervisor
     bool has_told;
+    node_set members;  // of the newest record
+    double silent_s;   // as node_ruling.silent_s
     // the terminal
     monitor m;
     double waits_since, said_at;
@@ -148,6 +150,7 @@ static void tell_decision(seat *s, const council_decision *d, double now) {
     const council_record *is = council_newest(&s->c);
     r.action = d->action, r.code = d->code, r.has_record = is != NULL;
     if (is) memcpy(&r.record, is, sizeof r.record);
+    r.silent_s = s->silent_s;
     put_words(s, &r, d->why);
     const char *differs = is ? NULL : council_net_differs(s->net);
     if (differs) {
@@ -158,10 +161,24 @@ static void tell_decision(seat *s, const council_decision *d, double now) {
     (void)rule(s, &r);
 }
 
+// Of those that the newest record puts out, the longest silence.
+static double silence(const seat *s, const council_record *r, double now) {
+    double longest = 0;
+    FOR_NODES(j, &s->members) {
+        const council_heard *h = &s->c.view.of[j];
+        double at = h->at > h->ranks_at ? h->at : h->ranks_at;
+        if (r->kind == DECREE_HEAL && !set_has(&r->members, j) && now - at > longest) longest = now - at;
+    }
+    return longest;
+}
+
 static void tell_record(seat *s) {
     node_ruling r = s->told;
+    const council_record *is = council_newest(&s->c);
+    r.silent_s = s->silent_s = silence(s, is, clock_now());
+    s->members = is->members;
     r.action = COUNCIL_STAY, r.has_record = true;
-    memcpy(&r.record, council_newest(&s->c), sizeof r.record);
+    memcpy(&r.record, is, sizeof r.record);
     put_words(s, &r, r.record.why);
     (void)rule(s, &r);
 }

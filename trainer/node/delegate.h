@@ -37,6 +37,7 @@ typedef struct node_ruling {
     err_t code;  // of COUNCIL_STOP and COUNCIL_END: how the node ends
     bool has_record;
     council_record record;  // the newest
+    double silent_s;        // for how long a node had not been heard that it puts out; 0: it puts out none
     char why[COUNCIL_NET_WHY];
 } node_ruling;
 

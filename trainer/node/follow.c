@@ -50,6 +50,7 @@ static bool is_planned(const council_record *r) { return r->kind == DECREE_JOIN 
 static void leave_epoch(crew *w, double now) {
     const council_record *r = &w->ruling->record;
     if (!is_planned(r) || (w->turn_at && now >= w->turn_at + turn_s)) {
+        if (w->h->failed_at == 0) w->alive_at = now - w->ruling->silent_s;
         end_world(w, now);
         return;
     }
@@ -103,15 +104,14 @@ static err_t open_epoch(crew *w, const config *c, const council_record *r) {
 static void give_epoch(crew *w, const config *c, double now) {
     const council_record *r = &w->ruling->record;
     bool first = r->kind == DECREE_FORM;
-    w->news = (yard_news){.failed_at = w->h->failed_at, .left_at = w->h->out_at};
-    if (w->h->failed_at == 0) w->news.failed_at = w->news.left_at = now;
+    w->news = crew_news(w, now);
     if (!first) snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : r->why);
     // of a loss here, start_lost has done so
     if (w->h->failed_at && !w->turn_at && !w->lost[0]) scribe_start(w, c, w->h->failed_at);
     w->lost[0] = 0;
     crew_clear_board(w);
     if (w->over >= 0) close(w->over);
-    w->over = -1, w->turn_at = 0, w->entered = r->epoch;
+    w->over = -1, w->turn_at = w->alive_at = 0, w->entered = r->epoch;
     err_t rc = open_epoch(w, c, r);
     if (rc != ERR_OK) w->seats = 0;
     for (int i = 0; i < w->locals; i++)

@@ -89,6 +89,8 @@ void crew_clear_board(crew *w) {
     atomic_store(&w->b->looking, 0);
     atomic_store(&w->b->turn, 0);
     atomic_store(&w->b->sealed, -1);
+    atomic_store(&w->b->lost_at, 0);
+    atomic_store(&w->b->alive_at, 0);
     for (int i = 0; i < w->locals; i++)
         if (w->h->slot[i].place == SLOT_ENDED) board_restart(&w->b->rank[i]);
 }
@@ -121,8 +123,19 @@ void crew_seat_all(crew *w) {
         if (w->h->slot[i].place == SLOT_IN && crew_seat(w, i) >= w->seats) healing_waits(w->h, i);
 }
 
+yard_news crew_news(const crew *w, double now) {
+    const healing *h = w->h;
+    yard_news n = {.failed_at = h->failed_at ? h->failed_at : now, .high = h->high};
+    double lost_at = atomic_load(&w->b->lost_at), alive_at = atomic_load(&w->b->alive_at);
+    n.left_at = h->out_at > n.failed_at ? h->out_at : n.failed_at;
+    if (alive_at > 0 && alive_at < n.failed_at) n.failed_at = alive_at;
+    if (w->alive_at > 0 && w->alive_at < n.failed_at) n.failed_at = w->alive_at;
+    n.lost_at = lost_at > n.failed_at ? lost_at : n.failed_at;
+    return n;
+}
+
 static int next_world(crew *w, const config *c, double now) {
-    w->news = (yard_news){.failed_at = w->h->failed_at, .left_at = w->h->out_at};
+    w->news = crew_news(w, now);
     crew_describe(w);
     snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : "the ranks had lost each other");
     w->lost[0] = 0;

@@ -104,7 +104,8 @@ static void take_event(tail *t, const char *line, size_t n) {
     char kind[32], text[1024];
     printable(o, "kind", kind, sizeof kind);
     printable(o, "text", text, sizeof text);
-    if (*kind) progress_event(&t->shown, &(incident_record){rundir_whole(o, "step", 0), kind, text});
+    if (*kind)
+        progress_event(&t->shown, &(incident_record){.step = rundir_whole(o, "step", 0), .kind = kind, .text = text});
     json_decref(o);
 }
 
