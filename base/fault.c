@@ -1,11 +1,12 @@
 // base/fault.c: see base/fault.h.
 #include "base/fault.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename", "flip", "slow",
-                                                      "unit", "lie",   "nan",  "drag",   "twice"};
+static const char *const point_names[FAULT_POINTS] = {FAULT_WORDS(WORD_NAME)};
 
 static const char *skip(const char *p) { return p + strspn(p, " \t,"); }
 
@@ -30,6 +31,9 @@ static err_t parse_one(fault_list *list, const char **text) {
         if (*end == 'x') count = strtol(end + 1, &end, 10);
         // strchr also finds the final NUL
         if (!parse_rank(&end, &only) || first < 1 || count < 1 || !strchr(" \t,", *end)) break;
+        if (list->first[i])
+            return err_set(ERR_CONFIG, "fault list: %s stands there twice, and only one of them would happen",
+                           point_names[i]);
         list->first[i] = first;
         list->count[i] = count;
         list->only[i] = only;
@@ -39,7 +43,7 @@ static err_t parse_one(fault_list *list, const char **text) {
     return err_set(
         ERR_CONFIG,
         "fault list \"%s\": expected point@first or point@firstxcount, with :rank for one rank alone, comma between; "
-        "points: read write sync rename flip slow unit lie nan drag twice",
+        "points:" FAULT_WORDS(WORD_TEXT),
         p);
 }
 
@@ -60,4 +64,8 @@ bool fault_hit(fault_list *list, fault_point point) {
     atomic_long *seen = list->shared ? list->shared : list->seen;
     long pass = atomic_fetch_add(&seen[point], 1) + 1;
     return pass >= list->first[point] && pass - list->first[point] < list->count[point];
+}
+
+void fault_kill(fault_list *list, fault_point point) {
+    if (fault_hit(list, point)) kill(getpid(), SIGKILL);
 }

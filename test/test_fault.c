@@ -4,7 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -61,6 +64,33 @@ static void mistakes_are_named(void **state) {
     }
 }
 
+static void a_point_stands_there_once(void **state) {
+    (void)state;
+    fault_list list;
+    assert_int_equal(fault_parse(&list, "unit@2:1, read@3, unit@5:2"), ERR_CONFIG);
+    assert_non_null(strstr(err_last()->text, "unit stands there twice"));
+    assert_int_equal(fault_parse(&list, "unit@2:1, read@3"), ERR_OK);
+    assert_int_equal(fault_parse(&list, "unit@2:1, read@3"), ERR_OK);
+}
+
+// A process is killed at such a point, and at no other pass.
+static void a_process_is_killed_there(void **state) {
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        fault_list list;
+        if (fault_parse(&list, "update@3") != ERR_OK) _exit(1);
+        for (int i = 0; i < 2; i++)
+            fault_kill(&list, FAULT_UPDATE), fault_kill(&list, FAULT_SAVE), fault_kill(NULL, FAULT_UPDATE);
+        if (list.seen[FAULT_UPDATE] != 2) _exit(2);
+        fault_kill(&list, FAULT_UPDATE);
+        _exit(3);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 // What one process has met another one of the same rank does not meet again.
 static void processes_of_a_rank_count_together(void **state) {
     (void)state;
@@ -80,8 +110,11 @@ static void processes_of_a_rank_count_together(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_counted), cmocka_unit_test(one_rank_can_be_meant),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_counted),
+                                       cmocka_unit_test(one_rank_can_be_meant),
                                        cmocka_unit_test(processes_of_a_rank_count_together),
-                                       cmocka_unit_test(mistakes_are_named)};
+                                       cmocka_unit_test(mistakes_are_named),
+                                       cmocka_unit_test(a_point_stands_there_once),
+                                       cmocka_unit_test(a_process_is_killed_there)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,6 +233,7 @@ err_t session_recall(session *x, session_recalled *r, monitor *m) {
         monitor_event(m, "torn", from.step, text);
     }
     if (from.step < 0) return ERR_OK;
+    fault_kill(&x->faults, FAULT_RECALL);
     r->found = true, r->live = from.is_live;
     r->saved = from.saved;
     r->unlogged = disk > r->saved;

@@ -105,6 +105,7 @@ static err_t keep_lock(run *r, bool *missed) {
 }
 
 void run_prune(run *r, const run_progress *saved) {
+    fault_kill(&r->x.faults, FAULT_PRUNE);
     if (ckpt_prune(r->x.dir, &r->x.state.ckpt, saved, saved->step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
         monitor_event(&r->m, "prune_failed", saved->step, err_last()->text);
 }

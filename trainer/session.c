@@ -296,11 +296,14 @@ err_t session_enter(session *x, const launch *at) {
     x->progress = progress_none();
     vault_open(&x->vault, at && at->yard && keeps_snapshots(x) ? at->yard->vault : -1, at ? at->local : 0);
     x->faults.rank = at ? at->rank : 0;
+    x->vault.faults = &x->faults;
     TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));
     flight_begin(x->flight, at ? at->epoch : 0);
+    fault_kill(&x->faults, FAULT_MEET);
     TRY(open_ranks(x, at));
     flight_watch(x->flight, x->ranks);
     TRY(groups_open(&x->groups, &x->shape, x->ranks));
+    fault_kill(&x->faults, FAULT_MET);
     TRY(plan_tensors(x));
     TRY(memory_fits(x->ranks, x->s, x->dev, (int64_t)(x->state.memory.bytes + x->runner.memory.bytes),
                     (int64_t)(x->state.host.bytes + x->runner.staging.bytes) + session_snapshots(x)));

@@ -238,6 +238,7 @@ static err_t open_machine(run *r, const config *c, const launch *at) {
     if (at->local == 0) TRY(lock_directory(r, c, false));
     TRY(session_machine_of(&r->x, c, SESSION_TRAIN, at->slot, r->mine ? r->mine->faults : NULL));
     r->x.flight = r->mine ? &r->mine->flight : NULL;
+    if (at->yard) at->yard->faults = &r->x.faults;
     return ERR_OK;
 }
 
@@ -276,8 +277,10 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     healed_end(&r->healed, HEALED_MOVE, clock_now());
     TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
     recall_checkpoint(r);
+    fault_kill(&r->x.faults, FAULT_BEGIN);
     // Before the first step, so that from here on a loss costs little: what was lost with a node has no second copy.
     if (!r->recalled || at->fenced) TRY(take_snapshot(r));
+    fault_kill(&r->x.faults, FAULT_BEGIN);
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->slot));
     if (run_leads_node(r)) write_config(r);
@@ -532,6 +535,7 @@ static err_t say_stopped(run *r) {
 // All leave together, after a step that is saved: who comes finds it on disk, and who goes leaves nothing behind.
 static err_t turn(run *r) {
     r->turns = true;
+    fault_kill(&r->x.faults, FAULT_TURN);
     return err_set(ERR_UNAVAILABLE, "after step %" PRId64 " the nodes begin another world", run_step(r));
 }
 
@@ -646,7 +650,9 @@ static err_t train_in_worlds(run *r, const config *c, const launch *at) {
         err_record why = *err_last();
         if (!r->turns) keep_state(r);
         board_enter(r->mine, PHASE_STARTING, run_step(r));
+        fault_kill(&r->x.faults, FAULT_LEAVE);
         leave_world(r);
+        fault_kill(&r->x.faults, FAULT_LEAVE);
         TRY(yard_next(at, &why, &over));
         if (over) return ERR_OK;
     }

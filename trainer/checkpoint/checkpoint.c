@@ -27,6 +27,7 @@ err_t ckpt_prune(const char *run_dir, const ckpt_state *s, const run_progress *a
 err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fault_list *faults) {
     bool leads = ckpt_leads(s);
     err_t rc = ckpt_agree(s, leads ? ckpt_make_link(run_dir, step) : ERR_OK);
+    fault_kill(faults, FAULT_BEST);
     if (rc == ERR_OK) return ckpt_agree(s, leads ? ckpt_swing_link(run_dir, faults) : ERR_OK);
     err_record why = *err_last();
     if (leads) ckpt_remove_link(run_dir);

@@ -206,15 +206,20 @@ static err_t make_directory(const save *x) {
 
 static err_t write_all(save *x) {
     TRY(ckpt_agree(x->s, x->why.code ? err_restore(&x->why) : ERR_OK));
+    fault_kill(x->faults, FAULT_SAVE);
     TRY(ckpt_agree(x->s, ckpt_leads(x->s) ? make_directory(x) : ERR_OK));
     TRY(ckpt_agree(x->s, write_files(x)));
+    fault_kill(x->faults, FAULT_SAVE);
     TRY(gather_records(x));
     TRY(gather_digests(x));
     TRY(ckpt_agree(x->s, verify_files(x)));
     if (ckpt_nodes(x->s) > 1) TRY(ckpt_copy_to_buddies(x->tmp, &x->m, x->s, x->faults));
     TRY(write_manifest(x));
+    fault_kill(x->faults, FAULT_SAVE);
     x->renaming = true;
-    return ckpt_agree(x->s, ckpt_leads(x->s) ? ckpt_commit_node(x->run_dir, x->at->step, x->faults) : ERR_OK);
+    TRY(ckpt_agree(x->s, ckpt_leads(x->s) ? ckpt_commit_node(x->run_dir, x->at->step, x->faults) : ERR_OK));
+    fault_kill(x->faults, FAULT_SAVE);
+    return ERR_OK;
 }
 
 static void undo(const save *x) {

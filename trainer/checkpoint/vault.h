@@ -35,6 +35,7 @@ typedef struct vault {
     int newest;        // of own: what was written last
     vault_area *copy;  // (copies, 2): of ranks of the node before
     int copies;
+    fault_list *faults;  // NULL: none
 } vault;
 
 // A file for the ranks of a node, which closes on exec; -1: there is none, err_last() says why.

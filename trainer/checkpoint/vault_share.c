@@ -66,10 +66,12 @@ static err_t exchange(vault *v, comm *c, stream *s, vault_area *mine, kept *from
     TRY(stream_wait(s));
     for (int i = 0; rc == ERR_OK && i < n; i++) rc = prepare(v, &from[i], step);
     TRY(comm_agree_ok(c, rc, s));
+    fault_kill(v->faults, FAULT_MIRROR);
     for (int i = 0; i < n; i++) recv[i] = body(from[i].from, from[i].area);
     comm_part send = body(to, mine);
     TRY(c->table->exchange(c, &send, 1, recv, n, s));
     TRY(stream_wait(s));
+    fault_kill(v->faults, FAULT_MIRROR);
     for (int i = 0; i < n; i++) atomic_store(&vault_head_of(from[i].area)->step, step);
     return ERR_OK;
 }
@@ -329,7 +331,9 @@ err_t vault_gather(const vault *v, ckpt_state *s, vault_recall *r, run_progress 
         qsort(of.at, (size_t)of.n, sizeof *of.at, compare);
         choose(r, &of, &needs, s);
     }
+    fault_kill(v->faults, FAULT_GATHER);
     if (rc == ERR_OK && r->step >= 0) rc = bring_all(s, &x, &of, &needs, r->step);
+    fault_kill(v->faults, FAULT_GATHER);
     if (rc == ERR_OK && r->step >= 0) rc = bring_rest(s, &x, first_at(&of, r->step), at, r);
     if (rc == ERR_OK && r->step >= 0) rc = comm_agree_ok(s->ranks->host, forget(v, s, r->step), s->s);
     vault_close_set(&x);

@@ -131,7 +131,8 @@ typedef struct board {
     _Atomic int64_t sealed;
     // Of log.jsonl, where this node keeps one: the newest step that has been logged, if it was to be.
     _Atomic int64_t logged;
-    int drains;  // a request to stop is the supervisor's alone; set before it forks, as is locals
+    atomic_long faults[FAULT_POINTS];  // [run] faults that the node's councils have passed
+    int drains;                        // a request to stop is the supervisor's alone; set before it forks, as is locals
     int locals;
     atomic_uint saying;  // odd: said is being written
     _Atomic uint64_t said[BOARD_SAID / sizeof(uint64_t)];

@@ -89,6 +89,8 @@ err_t crew_open(crew *w, const config *c, const supervised *of) {
     cluster *cl = malloc(sizeof *cl);
     if (!cl) return err_set(ERR_INTERNAL, "no memory for the list of nodes");
     err_t rc = resolve(w, c, of->fits, cl);
+    if (rc == ERR_OK) rc = fault_parse(&w->faults, c->run.faults);
+    w->faults.rank = w->node;
     if (rc == ERR_OK && of->heals && cl->nodes > 1) w->cl = cl;
     else free(cl);
     if (rc == ERR_OK && !w->cl) rc = crew_channels(w, c);

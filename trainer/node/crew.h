@@ -37,6 +37,7 @@ typedef struct crew {
     yard_news news;       // of the world that is open
     uint32_t epoch;       // and its number
     int vault;            // as yard.vault
+    fault_list faults;    // the supervisor's
     double due;           // when to choose again; 0: when something happens
     // Several nodes that heal (trainer/node/follow.c).
     cluster *cl;          // NULL: one node, or a run that does not heal

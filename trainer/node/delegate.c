@@ -100,6 +100,7 @@ typedef struct seat {
     const delegate_life *of;
     council c;
     council_net *net;
+    fault_list faults;
     node_facts facts;
     bool heard;        // the supervisor has said them
     int64_t step;      // of the board, when it was last looked at
@@ -173,6 +174,7 @@ static double silence(const seat *s, const council_record *r, double now) {
 }
 
 static void tell_record(seat *s) {
+    fault_kill(&s->faults, FAULT_RULE);
     node_ruling r = s->told;
     const council_record *is = council_newest(&s->c);
     r.silent_s = s->silent_s = silence(s, is, clock_now());
@@ -183,8 +185,17 @@ static void tell_record(seat *s) {
     (void)rule(s, &r);
 }
 
+// Does it say more than a report?
+static bool is_vote(const council_outbox *out) {
+    bool votes = out->took;
+    for (int i = 0; i < out->count; i++) votes |= out->out[i].m.type != COUNCIL_REPORT;
+    return votes;
+}
+
 static void deliver(seat *s, const council_outbox *out) {
+    if (is_vote(out)) fault_kill(&s->faults, FAULT_VOTE);
     vote_page_write(s->of->page, &s->c.page);
+    if (is_vote(out)) fault_kill(&s->faults, FAULT_VOTED);
     for (int i = 0; i < out->count; i++) council_net_send(s->net, out->out[i].to, &out->out[i].m);
     if (out->took) tell_record(s);
 }
@@ -229,6 +240,7 @@ static void hear_ranks(seat *s, double now) {
 static void tick(seat *s, double now) {
     council_decision *d = malloc(sizeof *d);
     if (!d) return;  // the next one may find memory
+    fault_kill(&s->faults, FAULT_TICK);
     council_outbox out;
     council_report own = own_report(s);
     hear_ranks(s, now);
@@ -307,6 +319,8 @@ static err_t begin(seat *s) {
     vote_page *page = malloc(sizeof *page);
     if (!page) return err_set(ERR_INTERNAL, "no memory for the votes of a node");
     err_t rc = vote_page_read(page, s->of->page);
+    if (rc == ERR_OK) rc = fault_parse(&s->faults, s->of->c->run.faults);
+    s->faults.rank = s->of->cl->node, s->faults.shared = s->of->b->faults;
     if (rc == ERR_OK) rc = connect_to_others(s);
     council_rules k = rules_of(s->of);
     if (rc == ERR_OK) council_open(&s->c, &k, s->of->cl->node, s->of->cl->nodes, s->of->life, page, clock_now());

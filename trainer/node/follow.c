@@ -49,6 +49,7 @@ static bool is_planned(const council_record *r) { return r->kind == DECREE_JOIN 
 
 static void leave_epoch(crew *w, double now) {
     const council_record *r = &w->ruling->record;
+    fault_kill(&w->faults, FAULT_FOLLOW);
     if (!is_planned(r) || (w->turn_at && now >= w->turn_at + turn_s)) {
         if (w->h->failed_at == 0) w->alive_at = now - w->ruling->silent_s;
         end_world(w, now);
@@ -104,6 +105,7 @@ static err_t open_epoch(crew *w, const config *c, const council_record *r) {
 static void give_epoch(crew *w, const config *c, double now) {
     const council_record *r = &w->ruling->record;
     bool first = r->kind == DECREE_FORM;
+    fault_kill(&w->faults, FAULT_GIVE);
     w->news = crew_news(w, now);
     if (!first) snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : r->why);
     // of a loss here, start_lost has done so

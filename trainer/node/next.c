@@ -135,6 +135,7 @@ yard_news crew_news(const crew *w, double now) {
 }
 
 static int next_world(crew *w, const config *c, double now) {
+    fault_kill(&w->faults, FAULT_GIVE);
     w->news = crew_news(w, now);
     crew_describe(w);
     snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : "the ranks had lost each other");

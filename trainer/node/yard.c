@@ -52,6 +52,7 @@ err_t yard_next(const launch *at, const err_record *why, bool *over) {
     y->at->yard = y, y->at->slot = slot;
     if (!say(y->fd, &(yard_word){.kind = YARD_LEFT, .data = y->data})) return err_restore(why);
     kill(getppid(), SIGCHLD);
+    fault_kill(y->faults, FAULT_LEFT);
     if (!hear(y->fd, &w, 0) || (w.kind == YARD_END && w.code == ERR_UNAVAILABLE)) return err_restore(why);
     if (w.kind == YARD_END) return *over = true, w.code == ERR_OK ? ERR_OK : err_set(w.code, "%s", "");
     TRY(launch_take(y->at, y->fd));

@@ -9,6 +9,7 @@
 #ifndef TRAINER_NODE_YARD_H
 #define TRAINER_NODE_YARD_H
 
+#include "base/fault.h"
 #include "comm/team/team.h"
 
 enum { YARD_WHY = 256 };
@@ -25,9 +26,10 @@ typedef struct yard_news {
 // A rank's end.
 typedef struct yard {
     int fd;
-    int vault;      // what outlives the ranks of the node (trainer/checkpoint/vault.h); -1: nothing does
-    uint64_t data;  // stands for the content of its datasets, for other nodes; 0: unknown
-    launch *at;     // what the rank has been given, replaced by yard_next
+    int vault;           // what outlives the ranks of the node (trainer/checkpoint/vault.h); -1: nothing does
+    fault_list *faults;  // the rank's; NULL: none
+    uint64_t data;       // stands for the content of its datasets, for other nodes; 0: unknown
+    launch *at;          // what the rank has been given, replaced by yard_next
     yard_news news;
 } yard;
 

@@ -8,7 +8,6 @@
 #include "trainer/step/finish.h"
 #include "trainer/step/tied.h"
 
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -306,7 +305,7 @@ static void show(const run *x, const action *a, bool whole) {
                                        [PASS_WEIGHTS] = "backward of weights"};
     step_runner *r = x->r;
     if (!is_part(a)) return;
-    if (begins_unit(r, a) && fault_hit(r->faults, FAULT_UNIT)) kill(getpid(), SIGKILL);
+    if (begins_unit(r, a)) fault_kill(r->faults, FAULT_UNIT);
     board_doing(r->board, whole && is_part(a + 1) ? "forward and backward" : text[part_of[a->kind]],
                 inputs_at(&r->inputs, a->input_slot)->number, x->step);
 }

@@ -218,8 +218,10 @@ static err_t decide(step_runner *r, const result_slot *to) {
 static err_t update_pieces(step_runner *r, const step_state *decided) {
     int count;
     const zero_piece *p = state_pieces(r->state, &count);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        fault_kill(r->faults, FAULT_UPDATE);
         if (r->net->param[p[i].row].tied < 0) TRY(decided ? update_on_host(r, &p[i], decided) : update_piece(r, &p[i]));
+    }
     return ERR_OK;
 }
 
