@@ -35,6 +35,7 @@
     X(FAULT_SNAPSHOT, "snapshot") /* a snapshot in memory is half written */ \
     X(FAULT_MIRROR, "mirror")     /* its copy for the next node: before it comes, and before it counts */ \
     X(FAULT_LEAVE, "leave")       /* another rank was lost: before the world is left, and after */ \
+    X(FAULT_KEEP, "keep")         /* ... and what it held alike with others is half written */ \
     X(FAULT_LEFT, "left")         /* it has said so, and waits */ \
     X(FAULT_MEET, "meet")         /* before the ranks of a world meet */ \
     X(FAULT_MET, "met")           /* and after */ \

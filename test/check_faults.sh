@@ -20,7 +20,7 @@ one() {
     while [ $# -gt 0 ] && [ "$1" != -- ]; do victims="$victims $1"; shift; done
     [ $# -eq 0 ] || shift
     many=$((${many:-0} + 1)) run=$name-$many
-    settings "$run" $small cluster.elastic=yes cluster.heartbeat=0.2 cluster.timeout=20 device.ranks=3 parallel.zero=1 \
+    settings "$run" $small cluster.elastic=yes cluster.heartbeat=0.2 cluster.timeout=20 device.ranks=3 parallel.zero=${zero:-1} \
         run.steps=$steps checkpoint.every=20 "$@"
     printf '[run]\nfaults = %s\n' "$faults" >>"$run.ini"
     expect 0 train "$run"
@@ -118,6 +118,7 @@ walk() {
     snapshot) one snapshot@9:1 1 && one snapshot@9:0,update@300:2 0 2 && nodes snapshot@5:1 1 ;;
     mirror) nodes mirror@9:1 1 && nodes mirror@10:0 0 && nodes mirror@10:2,update@200:0 2 0 ;;
     leave) one unit@300:1,leave@1:0 0 1 && one unit@300:1,leave@2:2 1 2 && nodes unit@300:1,leave@1:2 1 2 ;;
+    keep) zero=0; one unit@300:1,keep@1:0 0 1 && one unit@300:2,keep@1:0,keep@1:1 0 1 2 ;;
     left) one unit@300:1,left@1:0 0 1 && nodes unit@300:1,left@2:2 1 2 ;;
     meet) one unit@300:1,meet@2:1 1 && one unit@300:1,meet@2:0 0 1 && nodes unit@300:1,meet@2:2 1 2 ;;
     met) one unit@300:1,met@2:1 1 && one unit@300:1,met@2:0 0 1 && nodes unit@300:1,met@2:1 1 ;;

@@ -130,7 +130,7 @@ static err_t save(vault *v, const ckpt_state *s, const vault_range *range, int n
     h->bytes = now.bytes, h->saved = rest->saved, h->at = rest->at, h->live = rest->live;
     h->parts = now.parts, h->scalars = now.scalars, h->keys = now.keys;
     TRY(write_values(h, range, from));
-    fault_kill(v->faults, FAULT_SNAPSHOT);
+    fault_kill(v->faults, rest->live ? FAULT_KEEP : FAULT_SNAPSHOT);
     write_rest(h, s);
     atomic_store(&h->step, rest->at.step);
     v->newest = g;
