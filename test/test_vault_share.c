@@ -1,0 +1,160 @@
+// test/test_vault_share.c: snapshots of several nodes: whichever node is lost with all that it has, the others find the
+// newest one, wherever it is, and all its bits; and a rank that is killed while it copies one leaves none.
+#include "test/support/checkpoint_ranks.h"
+#include "trainer/checkpoint/vault.h"
+
+#include <signal.h>
+
+enum { BEFORE = 4, NEWEST = 6, SALT = 3 };
+
+// A job of ranks, and the file of each directory's node.
+typedef struct vaults {
+    job j;
+    int fd[MOST_NODES];
+} vaults;
+
+static void open_vaults(vaults *x, const nodes *n, int count, const int *ranks) {
+    *x = (vaults){.j = {.where = n, .nodes = count, .deal = 1, .salt = SALT}};
+    for (int k = 0; k < count; k++) {
+        x->j.ranks[k] = ranks[k], x->j.on[k] = k;
+        x->fd[k] = vault_make();
+        if (x->fd[k] < 0) fail_msg("%s", err_last()->text);
+    }
+}
+
+static void close_vaults(vaults *x, int count) {
+    for (int k = 0; k < count; k++) close(x->fd[k]);
+    if (x->j.out) end_job(&x->j);
+}
+
+static void open_own(vault *v, const rank_of *r) {
+    const vaults *x = (const vaults *)(const void *)r->j;
+    vault_open(v, x->fd[r->j->on[r->node]], r->c->place[r->rank].local);
+}
+
+static void keep(rank_of *r, vault *v, int64_t step) {
+    fill_dealt(&r->d, step, r->j->salt);
+    DOES(vault_save(v, &r->d.s, &r->d.at, step - 1));
+    DOES(vault_mirror(v, r->c, r->d.s.s));
+}
+
+static void body_keep_two(rank_of *r) {
+    vault v;
+    open_own(&v, r);
+    keep(r, &v, BEFORE);
+    keep(r, &v, NEWEST);
+    vault_close(&v);
+}
+
+// As a world begins (trainer/restore.c).
+static err_t find(rank_of *r, vault *v, int64_t *step, int64_t *saved) {
+    if (comm_nodes(r->c) > 1) return vault_gather(v, &r->d.s, -1, step, &r->d.at, saved);
+    *step = vault_newest(v, &r->d.s, INT64_MAX);
+    return *step < 0 ? ERR_OK : vault_load(v, &r->d.s, *step, &r->d.at, saved);
+}
+
+static void body_find(rank_of *r) {
+    vault v;
+    int64_t saved = 0;
+    fill_dealt(&r->d, 999, 0);
+    open_own(&v, r);
+    DOES(find(r, &v, &r->out->step, &saved));
+    if (r->out->step < 0) MUST(dealt_is(&r->d, 999, 0), "something was changed");
+    else MUST(dealt_is(&r->d, r->out->step, SALT) && saved == r->out->step - 1, "other bits");
+    vault_close(&v);
+}
+
+// The nodes but `lost`, each with as many ranks as before, go on: their parts are dealt otherwise.
+static int64_t found_without(vaults *x, int count, const int *ranks, int lost) {
+    x->j.nodes = 0, x->j.deal++;
+    for (int k = 0; k < count; k++)
+        if (k != lost) x->j.on[x->j.nodes] = k, x->j.ranks[x->j.nodes++] = ranks[k];
+    all_ranks_do(&x->j, body_find);
+    return same_on_all(&x->j)->step;
+}
+
+// --- a node is lost --------------------------------------------------------------------------------------------------
+
+static void any_node_may_be_lost(void **state) {
+    static const struct {
+        int count, ranks[3];
+    } of[] = {{2, {1, 1}}, {2, {2, 1}}, {2, {1, 3}}, {3, {3, 1, 2}}, {3, {1, 2, 2}}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        vaults x;
+        wipe(*state);
+        open_vaults(&x, *state, of[i].count, of[i].ranks);
+        all_ranks_do(&x.j, body_keep_two);
+        for (int lost = -1; lost < of[i].count; lost++) {
+            int64_t step = found_without(&x, of[i].count, of[i].ranks, lost);
+            if (step != NEWEST) fail_msg("nodes %d: without node %d step %d", (int)i, lost, (int)step);
+        }
+        close_vaults(&x, of[i].count);
+    }
+}
+
+// Of three nodes that stand in a circle two neighbours are lost: what one had is with the other.
+static void who_is_lost_with_its_keeper_is_missed(void **state) {
+    const int ranks[] = {2, 1, 1};
+    vaults x;
+    wipe(*state);
+    open_vaults(&x, *state, 3, ranks);
+    all_ranks_do(&x.j, body_keep_two);
+    x.j.nodes = 1, x.j.on[0] = 2, x.j.ranks[0] = 2;
+    all_ranks_do(&x.j, body_find);
+    assert_int_equal(same_on_all(&x.j)->step, -1);
+    close_vaults(&x, 3);
+}
+
+// --- a rank is killed ------------------------------------------------------------------------------------------------
+
+static void save_alone(int fd, int64_t step, uint32_t salt, bool dies) {
+    dealt *d = calloc(1, sizeof *d);
+    vault v;
+    open_dealt(d, 0, 0, 0, 1);
+    fill_dealt(d, step, salt);
+    if (dies) d->tensor[2][1].data = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    vault_open(&v, fd, 0);
+    OK(vault_save(&v, &d->s, &d->at, step - 1));
+    vault_close(&v);
+    close_dealt(d);
+    free(d);
+}
+
+// It goes back, as after a lie, and writes a snapshot of a step that it has: what it leaves is not of that step.
+static void killed_while_it_copies_the_same_step_again(void **state) {
+    (void)state;
+    int fd = vault_make(), status;
+    int64_t saved;
+    assert_true(fd >= 0);
+    save_alone(fd, BEFORE, 0, false);
+    save_alone(fd, NEWEST, 0, false);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        save_alone(fd, NEWEST, 1, true);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    dealt *d = calloc(1, sizeof *d);
+    vault v;
+    open_dealt(d, 0, 0, 0, 1);
+    vault_open(&v, fd, 0);
+    assert_int_equal(vault_newest(&v, &d->s, INT64_MAX), BEFORE);
+    OK(vault_load(&v, &d->s, BEFORE, &d->at, &saved));
+    assert_true(dealt_is(d, BEFORE, 0));
+    vault_close(&v);
+    close_dealt(d);
+    free(d);
+    close(fd);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        NODES(any_node_may_be_lost),
+        NODES(who_is_lost_with_its_keeper_is_missed),
+        cmocka_unit_test(killed_while_it_copies_the_same_step_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
