@@ -82,14 +82,18 @@ static void who_lives_keeps_its_process(void **state) {
     drop(t);
 }
 
-// Lost while it saved or evaluated; the next world begins with nobody ready, and nobody who does that.
+// Lost while it saved or evaluated, with a snapshot sealed and a turn ahead; the next world begins with nobody ready,
+// nobody who does that, and nothing sealed.
 static err_t die_while_looking(const config *c, const launch *at, board *b) {
     for (bool over = false; !over;) {
         int w = enter(c, at, b), ready = atomic_load(&b->ready), looking = atomic_load(&b->looking);
-        if (w == 1 && ready == at->world && looking == 0) return ERR_OK;
-        if (w == 1) return err_set(ERR_INTERNAL, "%d are ready, %d look", ready, looking);
+        int turn = atomic_load(&b->turn), sealed = (int)atomic_load(&b->sealed);
+        if (w == 1 && ready == at->world && looking == 0 && turn == 0 && sealed == -1) return ERR_OK;
+        if (w == 1)
+            return err_set(ERR_INTERNAL, "%d are ready, %d look, turn %d, sealed %d", ready, looking, turn, sealed);
         nap(0.1);
-        if (at->rank == 1) atomic_fetch_add(&b->looking, 1), raise(SIGKILL);
+        if (at->rank == 1) atomic_store(&b->turn, 1), atomic_store(&b->sealed, 12), atomic_fetch_add(&b->looking, 1);
+        if (at->rank == 1) raise(SIGKILL);
         while (!peer_lost(b)) nap(0.002);
         TRY(leave(at, &over));
     }
