@@ -232,6 +232,23 @@ static void the_last_one_that_dies_again_and_again_ends_the_run(void **state) {
     drop(t);
 }
 
+// Nor do the others, where no world fits without it.
+static err_t wants_two(const config *c, int world) { return (void)c, world == 2 ? ERR_OK : ERR_CONFIG; }
+
+static void one_that_is_needed_ends_the_run(void **state) {
+    (void)state;
+    trial *t = prepare(die_again, 2);
+    t->heals = true, t->fits = wants_two;
+    start(t);
+    lab *l = finish(t);
+    assert_end(
+        l, ERR_UNAVAILABLE,
+        "rank 1 (localhost) was killed by signal 10 (User defined signal 1): 4 times in a row, and no new step was "
+        "finished between: look at its device, its memory and dmesg");
+    assert_int_equal(book->worlds, 4);
+    drop(t);
+}
+
 static err_t finish_or_wait(const config *c, const launch *at, board *b) {
     bool over = false;
     enter(c, at, b);
@@ -318,6 +335,7 @@ int main(void) {
         TRIAL(an_error_that_stays_ends_all),
         TRIAL(a_rank_that_dies_again_and_again_is_left_out),
         TRIAL(the_last_one_that_dies_again_and_again_ends_the_run),
+        TRIAL(one_that_is_needed_ends_the_run),
         TRIAL(a_run_that_was_finished_is_well),
         TRIAL(one_rank_is_started_again),
         TRIAL(a_request_to_stop_ends_the_waiting),

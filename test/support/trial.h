@@ -77,6 +77,7 @@ typedef struct trial {
     config c;
     lab *shared;
     rank_body body;
+    world_check fits;  // NULL: any world does
     bool heals;
     watch_body watch;
     pid_t pid;
@@ -123,8 +124,10 @@ static inline void run_trial(trial *t) {
     if (t->poor) become_poor(t->poor);
     int rank = -2, world = -2;
     here->fds_before = open_files();
-    err_t rc = supervise(&t->c, &(supervised){.fits = any_world, .rank = t->body, .watch = t->watch, .heals = t->heals},
-                         &rank, &world);
+    err_t rc = supervise(
+        &t->c,
+        &(supervised){.fits = t->fits ? t->fits : any_world, .rank = t->body, .watch = t->watch, .heals = t->heals},
+        &rank, &world);
     if (rank == RANK_WATCHER) _exit(leaks() ? 99 : rc);
     if (rank >= 0) {
         if (rc != ERR_OK) snprintf(here->said[rank], ERR_TEXT, "%s", err_last()->text);
