@@ -48,7 +48,7 @@ keeps_apart() {
 only_waits() {
     case ${1##*/} in
     test_team | test_fence | test_team_auth | test_channels | test_http | test_door | test_watcher) ;;
-    test_supervisor | test_healed | test_loader | test_council_net | check_watch.sh) ;;
+    test_supervisor | test_healed | test_loader | test_council_net | test_delegate | check_watch.sh) ;;
     *) return 1 ;;
     esac
 }

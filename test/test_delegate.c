@@ -1,0 +1,197 @@
+// test/test_delegate.c: the processes that sit in the council, one for each node, on 127.0.0.1, 127.0.0.2, ...; the test
+// plays their supervisors and their ranks, and sees what is decided.
+#include "test/support/port.h"
+
+#include "base/clock.h"
+#include "trainer/node/delegate.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+enum { MOST = 3, PATIENCE_S = 60 };
+#define DEAD_S 1.5
+
+typedef struct node {
+    board *b;
+    delegate d;
+    node_facts f;
+    node_ruling told;
+} node;
+
+typedef struct run {
+    config c;
+    cluster cl[MOST];
+    node node[MOST];
+    int nodes;
+    char dir[256];
+    double moved_at, longest;  // when steps went forward last; the longest time between two of them
+} run;
+
+static err_t any_world(const config *c, int world) { return (void)c, (void)world, ERR_OK; }
+
+static void make_secret(run *r) {
+    const char *base = getenv("TMPDIR");
+    snprintf(r->dir, sizeof r->dir, "%s/delegate-XXXXXX", base ? base : "/tmp");
+    assert_non_null(mkdtemp(r->dir));
+    snprintf(r->c.cluster.secret_file, sizeof r->c.cluster.secret_file, "%s/secret", r->dir);
+    FILE *f = fopen(r->c.cluster.secret_file, "w");
+    assert_non_null(f);
+    fputs("a secret of more than thirty-two bytes, for a test\n", f);
+    assert_int_equal(fclose(f) | chmod(r->c.cluster.secret_file, 0600), 0);
+}
+
+static run *open_run(int nodes) {
+    run *r = calloc(1, sizeof *r);
+    assert_non_null(r);
+    assert_int_equal(config_load(&r->c, NULL, 0), ERR_OK);
+    make_secret(r);
+    r->nodes = nodes, r->c.cluster.port = free_port(), r->c.cluster.dead_s = DEAD_S, r->c.cluster.give_up_s = 600;
+    r->c.cluster.min_ranks = 1;
+    for (int i = 0; i < nodes; i++) {
+        cluster *cl = &r->cl[i];
+        *cl = (cluster){.nodes = nodes, .world = nodes, .node = i};
+        for (int k = 0; k < nodes; k++) cl->ranks[k] = 1, snprintf(cl->host[k], COMM_HOST, "127.0.0.%d", k + 1);
+        node *n = &r->node[i];
+        n->b = mmap(NULL, board_bytes(1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(n->b != MAP_FAILED);
+        board_init(n->b, 1);
+        atomic_store(&n->b->sealed, -1);
+        n->f.slots = 1, n->f.data = 5, n->f.ready = true;
+        assert_int_equal(delegate_open(&n->d), ERR_OK);
+    }
+    return r;
+}
+
+static void close_run(run *r) {
+    for (int i = 0; i < r->nodes; i++) {
+        if (r->node[i].d.pid) kill(r->node[i].d.pid, SIGCONT);
+        delegate_close(&r->node[i].d);
+        munmap(r->node[i].b, board_bytes(1));
+    }
+    unlink(r->c.cluster.secret_file), rmdir(r->dir);
+    free(r);
+}
+
+// --- what supervisors and ranks do -----------------------------------------------------------------------------------
+
+static void start_node(run *r, int i) {
+    node *n = &r->node[i];
+    int fd;
+    if (!delegate_start(&n->d, clock_now(), &fd)) return;
+    for (int k = 0; k < r->nodes; k++)
+        if (k != i) delegate_forget(&r->node[k].d);
+    err_t rc = delegate_live(&(delegate_life){&r->c, &r->cl[i], n->b, any_world, n->d.page, n->d.life, fd});
+    _exit(rc);
+}
+
+static void turn(run *r) {
+    for (int i = 0; i < r->nodes; i++) {
+        node *n = &r->node[i];
+        delegate_reap(&n->d);
+        start_node(r, i);
+        delegate_tell(&n->d, &n->f);
+        (void)delegate_hear(&n->d, &n->told);
+    }
+    nap(0.005);
+}
+
+// Ranks of all nodes finish another step.
+static void step_on(run *r, int64_t step) {
+    double now = clock_now();
+    if (r->moved_at > 0 && now - r->moved_at > r->longest) r->longest = now - r->moved_at;
+    r->moved_at = now;
+    for (int i = 0; i < r->nodes; i++) atomic_store(&r->node[i].b->step, step);
+}
+
+static bool has_epoch(const node *n, uint64_t epoch) { return n->told.has_record && n->told.record.epoch >= epoch; }
+
+static void until_epoch(run *r, uint64_t epoch, int first, int last) {
+    double until = clock_now() + PATIENCE_S;
+    for (int i = first; i <= last; i++)
+        while (!has_epoch(&r->node[i], epoch)) {
+            if (clock_now() > until) fail_msg("node %d: no epoch %d: %s", i, (int)epoch, r->node[i].told.why);
+            turn(r);
+        }
+}
+
+// The ranks of nodes first .. last have entered the world of the newest record, and train.
+static void all_train(run *r, int64_t step, int first, int last) {
+    for (int i = first; i <= last; i++) {
+        node *n = &r->node[i];
+        n->f.entered = n->told.record.epoch, n->f.seats = 1;
+        n->f.inside = true, n->f.ready = n->f.failed = false;
+        atomic_store(&n->b->ready, 1), atomic_store(&n->b->step, step), atomic_store(&n->b->sealed, step);
+    }
+    for (double until = clock_now() + 1; clock_now() < until;) turn(r);
+}
+
+static void begin_run(run *r, int64_t step) {
+    until_epoch(r, 1, 0, r->nodes - 1);
+    assert_int_equal(r->node[0].told.record.kind, DECREE_FORM);
+    all_train(r, step, 0, r->nodes - 1);
+}
+
+static void expect_members(const node *n, uint64_t members) {
+    assert_int_equal(n->told.record.members.word[0], members);
+}
+
+// --- tests -----------------------------------------------------------------------------------------------------------
+
+// A council that is not heard is no loss while steps are finished: its ranks have their part in each. false: this
+// machine was so busy that they were not.
+static bool outlives_a_silent_council(run *r) {
+    int64_t step = 1;
+    begin_run(r, step);
+    kill(r->node[2].d.pid, SIGSTOP);
+    for (double until = clock_now() + 3 * DEAD_S; clock_now() < until; turn(r)) step_on(r, ++step);
+    if (r->longest > DEAD_S / 3) return false;
+    for (int i = 0; i < 2; i++) assert_false(has_epoch(&r->node[i], 2));
+    return true;
+}
+
+static void steps_are_heartbeats(void **state) {
+    (void)state;
+    for (int attempt = 0; attempt < 5; attempt++) {
+        run *r = open_run(3);
+        bool calm = outlives_a_silent_council(r);
+        if (calm) {  // and where none is finished any more it is one
+            until_epoch(r, 2, 0, 1);
+            for (int i = 0; i < 2; i++) expect_members(&r->node[i], 3);
+        }
+        close_run(r);
+        if (calm) return;
+    }
+    skip();
+}
+
+// What counts is the highest step that was ever finished, whether the world that failed had come so far again or not.
+static void the_highest_step_is_told(void **state) {
+    (void)state;
+    static const struct { int64_t high, step, recorded; } of[] = {{50, 40, 50}, {50, 60, 60}};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        run *r = open_run(2);
+        for (int i = 0; i < 2; i++) r->node[i].f.high = of[k].high;
+        begin_run(r, of[k].step);
+        r->node[1].f.failed = true;
+        until_epoch(r, 2, 0, 1);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(r->node[i].told.record.kind, DECREE_HEAL);
+            assert_int_equal(r->node[i].told.record.high, of[k].recorded);
+            expect_members(&r->node[i], 3);
+        }
+        close_run(r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_heartbeats),
+                                       cmocka_unit_test(the_highest_step_is_told)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
