@@ -454,6 +454,38 @@ static void the_back_off(void **state) {
     assert_true(council_back_off(&v, 704.5) == 0);  // once in ten minutes
 }
 
+// A node that stood still, as a machine that was suspended, has heard nothing meanwhile, and that is nobody's silence:
+// it neither gives anybody up nor itself, whether a run has begun or it waits for one, or for others to come back.
+static void what_was_slept_does_not_count(void **state) {
+    (void)state;
+    scene s;
+    const double slept = 10000, then = NOW + slept;
+    begin(&s, 3, 0);
+    double ran = s.v.ran_at, worked = s.v.worked_at, need = s.v.need_at, heard = s.v.of[1].at;
+    council_woke(&s.v, ran + COUNCIL_PAUSE_S);  // no longer than that is no sleep
+    assert_true(s.v.worked_at == worked && s.v.of[1].at == heard && s.v.ran_at == ran + COUNCIL_PAUSE_S);
+    s.v.ran_at = NOW;
+    council_woke(&s.v, then);
+    assert_true(s.v.worked_at == worked + slept && s.v.need_at == need + slept && s.v.ran_at == then);
+    for (int j = 0; j < 3; j++)
+        assert_true(s.v.of[j].at == heard + slept && s.v.of[j].said_at == heard + slept &&
+                    s.v.of[j].ranks_at == heard + slept);
+    assert_true(s.v.entered == 50);  // how old a world is, is how old it is
+    s.v.of[2].at = s.v.of[2].said_at = s.v.of[2].ranks_at = then - 0.1, s.v.ran_at = then - 5;
+    council_woke(&s.v, then);
+    assert_true(s.v.of[2].at == then && s.v.of[2].said_at == then && s.v.of[2].ranks_at == then);  // none is to come
+
+    begin(&s, 3, 0), silent(&s, 1, 3), silent(&s, 2, 3);  // waits for them
+    epoch_next(&s.d, NOW, &s.r, &s.v, &s.k), assert_int_equal(s.d.action, COUNCIL_WAIT);
+    s.v.ran_at = NOW, council_woke(&s.v, then);
+    epoch_next(&s.d, then, &s.r, &s.v, &s.k), assert_int_equal(s.d.action, COUNCIL_WAIT);
+    begin(&s, 3, 0), silent(&s, 1, 3);  // waits for a run to begin
+    for (int j = 0; j < 3; j++) s.v.of[j].has_record = false;
+    s.v.ran_at = NOW, council_woke(&s.v, then);
+    epoch_next(&s.d, then, NULL, &s.v, &s.k), assert_int_equal(s.d.action, COUNCIL_WAIT);
+    epoch_next(&s.d, then + 41, NULL, &s.v, &s.k), assert_int_equal(s.d.action, COUNCIL_END);
+}
+
 static void who_is_put_out_waits(void **state) {
     (void)state;
     scene s;
@@ -580,6 +612,7 @@ int main(void) {
         cmocka_unit_test(who_proposes),
         cmocka_unit_test(who_works),
         cmocka_unit_test(the_back_off),
+        cmocka_unit_test(what_was_slept_does_not_count),
         cmocka_unit_test(who_is_put_out_waits),
         cmocka_unit_test(a_new_record_is_not_worked_with_yet),
         cmocka_unit_test(a_report_of_another_life_counts_no_more),
