@@ -1,0 +1,161 @@
+// test/test_recall.c: what a world goes on from after another one that was lost: the newest step that all its ranks
+// find in memory, whichever ranks had come further, or the checkpoint on disk where that is newer.
+#include "test/support/ranks.h"
+
+#include "trainer/machine.h"
+#include "trainer/node/yard.h"
+#include "trainer/restore.h"
+
+enum { SEALED = 2, LAST = 4 };
+
+static const char small_model[] =
+    "[run]\nsteps = 10\n[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 24\ncontext = 16\nvocab = 130\n"
+    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\ndecay_steps = 10\n"
+    "[cluster]\nelastic = yes\n[snapshot]\nevery = 2\n[device]\nthreads = 1\n";
+
+// A world that was lost, and what the next one is to find.
+typedef struct loss {
+    rank_world before, after;
+    unsigned ahead;    // ranks that have copied step LAST, too, when the others are lost
+    int saved;         // the step of which there is a checkpoint; 0: none
+    bool logged;       // the snapshot knows of it
+    int found;         // the step that is found in memory; 0: none
+    bool is_unlogged;  // a checkpoint that the snapshot knows nothing of
+} loss;
+
+typedef struct book {
+    int fd[RANK_NODES];
+    const loss *of;
+    char hash[LAST + 1][17];
+} book;
+
+static err_t open_rank(session *x, launch *own, yard *y, const config *c, const launch *at, const book *k) {
+    *own = *at, own->yard = y;
+    *y = (yard){.fd = -1, .vault = k->fd[at->node]};
+    TRY(session_machine(x, c, SESSION_TRAIN, 0));
+    size_t n = strlen(x->dir);  // nodes share no disk
+    snprintf(x->dir + n, sizeof x->dir - n, "-node%d", at->node);
+    return session_enter(x, own);
+}
+
+static err_t keep(session *x, book *k, int step, int64_t saved) {
+    char hash[17];
+    TRY(session_settle(x));
+    TRY(session_fetch(x));
+    TRY(ckpt_hash(&x->state.ckpt, hash));
+    if (x->ranks->rank == 0) strcpy(k->hash[step], hash);
+    if (step == SEALED) TRY(session_snapshot(x, saved));
+    bool alone = k->of->ahead >> x->ranks->rank & 1;
+    return step == LAST && alone ? vault_save(&x->vault, &x->state.ckpt, &x->progress, saved) : ERR_OK;
+}
+
+static err_t save(session *x) {
+    TRY(session_settle(x));
+    TRY(session_fetch(x));
+    return ckpt_save(x->dir, &x->state.ckpt, &x->progress, 0, NULL);
+}
+
+static err_t train_and_be_lost(const config *c, const launch *at, void *ctx) {
+    book *k = ctx;
+    launch own;
+    yard y;
+    session x;
+    step_result s;
+    TRY(open_rank(&x, &own, &y, c, at, k));
+    TRY(session_init(&x));
+    TRY(session_feed(&x, LAST));
+    for (int step = 1; step <= LAST; step++) {
+        bool knows = k->of->logged && k->of->saved <= step;
+        TRY(session_step(&x, &s));
+        if (step % SEALED == 0) TRY(keep(&x, k, step, knows ? k->of->saved : -1));
+        if (step == k->of->saved) TRY(save(&x));
+    }
+    session_close(&x);
+    return ERR_OK;
+}
+
+static err_t go_on(const config *c, const launch *at, void *ctx) {
+    book *k = ctx;
+    const loss *of = k->of;
+    launch own;
+    yard y;
+    session x;
+    monitor m = {0};
+    bool found, unlogged;
+    int64_t saved = -7;
+    char hash[17] = "";
+    TRY(open_rank(&x, &own, &y, c, at, k));
+    TRY(session_recall(&x, &found, &saved, &unlogged, &m));
+    int step = found ? (int)x.progress.step : 0;
+    if (found) TRY(session_fetch(&x));
+    if (found) TRY(ckpt_hash(&x.state.ckpt, hash));
+    session_close(&x);
+    if (step != of->found) return err_set(ERR_INTERNAL, "step %d was found, expected %d", step, of->found);
+    if (found && strcmp(hash, k->hash[step]) != 0)
+        return err_set(ERR_INTERNAL, "step %d: hash %s, expected %s", step, hash, k->hash[step]);
+    if (unlogged != of->is_unlogged || (found && saved != (of->saved ? of->saved : -1)))
+        return err_set(ERR_INTERNAL, "unlogged %d, saved %d", unlogged, (int)saved);
+    return ERR_OK;
+}
+
+static void expect(const char *what, const char *more, const loss *of) {
+    char *dir = rank_dir();
+    config c;
+    book *k = share_memory(sizeof *k);
+    rank_config(&c, dir, small_model, more);
+    k->of = of;
+    for (int i = 0; i < RANK_NODES; i++)
+        if ((k->fd[i] = vault_make()) < 0) fail_msg("%s", err_last()->text);
+    run_ranks(what, &of->before, &c, train_and_be_lost, k);
+    run_ranks(what, &of->after, &c, go_on, k);
+    for (int i = 0; i < RANK_NODES; i++) close(k->fd[i]);
+    munmap(k, sizeof *k);
+    drop_dir(dir);
+}
+
+#define ONE(n) \
+    { \
+        1, { n } \
+    }
+#define TWO(a, b) \
+    { \
+        2, { a, b } \
+    }
+
+static void the_newest_step_in_common_is_found(void **state) {
+    (void)state;
+    expect("all have both", "", &(loss){ONE(2), ONE(2), .ahead = 3, .found = LAST});
+    expect("rank 0 is ahead", "", &(loss){ONE(2), ONE(2), .ahead = 1, .found = SEALED});
+    expect("rank 1 is ahead", "[parallel]\nzero = 3\n", &(loss){ONE(2), ONE(2), .ahead = 2, .found = SEALED});
+    expect("one of three", "[parallel]\nzero = 1\n", &(loss){ONE(3), ONE(2), .ahead = 2, .found = SEALED});
+    expect("of stages", "[parallel]\npipeline = 2\nzero = 1\n", &(loss){ONE(4), ONE(2), .ahead = 9, .found = SEALED});
+}
+
+static void so_it_is_over_nodes(void **state) {
+    (void)state;
+    const char *zero = "[parallel]\nzero = 2\n";
+    expect("node 0 is ahead", zero, &(loss){TWO(2, 1), TWO(2, 1), .ahead = 3, .found = SEALED});
+    expect("all have both", zero, &(loss){TWO(1, 1), TWO(1, 1), .ahead = 3, .found = LAST});
+    expect("others", zero, &(loss){TWO(2, 1), TWO(1, 2), .ahead = 4, .found = SEALED});
+}
+
+// On disk: what is newer than all in memory; what is as old as the snapshot that knows nothing of it.
+static void disk_and_memory(void **state) {
+    (void)state;
+    expect("newer", "", &(loss){ONE(2), ONE(2), .saved = 3});
+    expect("newer than one", "", &(loss){ONE(2), ONE(2), .ahead = 1, .saved = 3});
+    expect("older", "", &(loss){ONE(2), ONE(2), .saved = 1, .logged = true, .found = SEALED});
+    expect("as old", "", &(loss){ONE(2), ONE(2), .saved = SEALED, .found = SEALED, .is_unlogged = true});
+    expect("as old, and known", "", &(loss){ONE(2), ONE(2), .saved = SEALED, .logged = true, .found = SEALED});
+    expect("over nodes", "", &(loss){TWO(1, 1), TWO(1, 1), .saved = SEALED, .found = SEALED, .is_unlogged = true});
+    expect("over nodes, newer", "", &(loss){TWO(1, 1), TWO(1, 1), .saved = 3});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_newest_step_in_common_is_found),
+        cmocka_unit_test(so_it_is_over_nodes),
+        cmocka_unit_test(disk_and_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
