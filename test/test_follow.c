@@ -1,8 +1,9 @@
 // test/test_follow.c: what a supervisor of a run of several nodes does with what its council has decided, at times that
-// the test makes up. No process is started: the places are those of ranks that are said to be in a world.
+// the test makes up. Ranks are processes that sleep, or none at all: what they do is said for them.
 #include "trainer/node/crew.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -10,9 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { RANKS = 2, NODES = 2 };
+
+// Ranks that sleep, with yards of their own.
+static void add_ranks(crew *w) {
+    fflush(NULL);
+    for (int i = 0; i < RANKS; i++) {
+        int pair[2];
+        assert_int_equal(yard_open(pair), ERR_OK);
+        w->yard[i] = pair[0];
+        if ((w->pid[i] = fork()) == 0) prctl(PR_SET_PDEATHSIG, SIGKILL), pause(), _exit(0);
+        assert_true(w->pid[i] > 0);
+        close(pair[1]);
+    }
+}
 
 static crew *a_crew_in_a_world(uint64_t epoch) {
     crew *w = calloc(1, sizeof *w);
@@ -21,7 +38,8 @@ static crew *a_crew_in_a_world(uint64_t epoch) {
     w->d.fd = w->own_delegate = w->own_yard = w->vault = w->voice.fd = -1;
     w->b = calloc(1, board_bytes(RANKS)), w->ruling = calloc(1, sizeof *w->ruling), w->cl = calloc(1, sizeof *w->cl);
     w->h = healing_new(RANKS), w->yard = malloc(RANKS * sizeof *w->yard), w->pid = calloc(RANKS, sizeof *w->pid);
-    assert_true(w->b && w->ruling && w->cl && w->h && w->yard && w->pid);
+    w->place = calloc(RANKS, sizeof *w->place);
+    assert_true(w->b && w->ruling && w->cl && w->h && w->yard && w->pid && w->place);
     for (int i = 0; i < RANKS; i++) w->yard[i] = -1;
     w->h->several = true, w->entered = epoch, w->d.life = 7;
     w->over = eventfd(0, EFD_NONBLOCK);
@@ -32,21 +50,46 @@ static crew *a_crew_in_a_world(uint64_t epoch) {
 }
 
 static void drop(crew *w) {
+    for (int i = 0; i < RANKS; i++)
+        if (w->pid[i]) kill(w->pid[i], SIGKILL), waitpid(w->pid[i], NULL, 0), close(w->yard[i]);
     if (w->over >= 0) close(w->over);
-    free(w->b), free(w->ruling), free(w->cl), free(w->h), free(w->yard), free(w->pid), free(w);
+    if (w->d.fd >= 0) close(w->d.fd);
+    free(w->b), free(w->ruling), free(w->cl), free(w->h), free(w->yard), free(w->pid), free(w->place), free(w);
 }
 
 static void decide(crew *w, uint64_t epoch, decree_kind kind) {
     council_record *r = &w->ruling->record;
     w->ruling->has_record = true, w->ruling->action = COUNCIL_STAY;
     *r = (council_record){.k = epoch, .epoch = epoch, .kind = kind, .nodes = NODES, .ranks = RANKS * NODES};
-    for (int j = 0; j < NODES; j++) set_add(&r->members, j);
+    for (int j = 0; j < NODES; j++) set_add(&r->members, j), snprintf(w->cl->host[j], COMM_HOST, "127.0.0.%d", j + 1);
+    for (int i = 0; i < r->ranks; i++) r->seat[i] = (council_seat){(uint16_t)(i / RANKS), (uint16_t)(i % RANKS)};
     r->life[0] = w->d.life;
 }
 
 static void look(crew *w, double now) {
-    static const config c;
+    static config c;
+    if (!c.run.steps) assert_int_equal(config_load(&c, NULL, 0), ERR_OK);
     assert_int_equal(crew_follow(w, &c, now), RANKS);
+}
+
+static void all_wait(crew *w, double now) {
+    for (int i = 0; i < RANKS; i++) healing_left(w->h, i, now);
+}
+
+// The council's end: what it was told last.
+static int listen_to(crew *w) {
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    w->d.fd = pair[0];
+    return pair[1];
+}
+
+static node_facts facts_at(int fd) {
+    node_facts f, last;
+    int n = 0;
+    while (recv(fd, &f, sizeof f, MSG_DONTWAIT) == sizeof f) last = f, n++;
+    assert_true(n > 0);
+    return last;
 }
 
 static bool was_told_to_leave(crew *w) {
@@ -90,8 +133,49 @@ static void a_turn_has_a_minute(void **state) {
     }
 }
 
+// --- the next world --------------------------------------------------------------------------------------------------
+
+// It follows on a turn, and what is lost in it is a failure again.
+static void after_a_turn_a_loss_is_one_again(void **state) {
+    (void)state;
+    crew *w = a_crew_in_a_world(1);
+    add_ranks(w);
+    int council = listen_to(w);
+    decide(w, 2, DECREE_JOIN), look(w, 100);
+    node_facts f = facts_at(council);
+    assert_true(f.entered == 1 && f.inside && !f.ready && !f.failed && f.slots == RANKS);
+    healing_left(w->h, 0, 101), look(w, 101);
+    assert_false(w->d.facts.failed);  // who leaves at a turn has not failed
+    healing_left(w->h, 1, 102), look(w, 102);
+    f = facts_at(council);
+    assert_true(f.entered == 2 && f.seats == RANKS && f.inside && !f.ready && !f.failed);
+    assert_int_equal(atomic_load(&w->b->turn), 0);
+    assert_int_equal(atomic_load(&w->b->failed), 0);
+    healing_ended(w->h, 1, SIGKILL, 103), look(w, 103);
+    f = facts_at(council);
+    assert_true(f.entered == 2 && f.inside && f.failed);
+    close(council);
+    drop(w);
+}
+
+// A record that names another life of this node speaks of ranks that are gone: these wait until they are taken in.
+static void another_life_is_no_member(void **state) {
+    (void)state;
+    crew *w = a_crew_in_a_world(0);
+    add_ranks(w);
+    all_wait(w, 50);
+    decide(w, 3, DECREE_HEAL), w->ruling->record.life[0] = 8, look(w, 100);
+    assert_int_equal(w->entered, 0);
+    decide(w, 3, DECREE_HEAL), set_drop(&w->ruling->record.members, 0), look(w, 101);
+    assert_int_equal(w->entered, 0);
+    decide(w, 4, DECREE_JOIN), look(w, 102);
+    assert_int_equal(w->entered, 4);
+    drop(w);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_loss_ends_the_world_at_once),
-                                       cmocka_unit_test(a_turn_has_a_minute)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loss_ends_the_world_at_once), cmocka_unit_test(a_turn_has_a_minute),
+        cmocka_unit_test(after_a_turn_a_loss_is_one_again), cmocka_unit_test(another_life_is_no_member)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

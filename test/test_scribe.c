@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,7 +125,7 @@ static void who_lives_again_has_not_ended(void **state) {
     free(text);
     fflush(NULL);
     pid_t pid = crew_fork_one(&x->w, 1);
-    if (pid == 0) pause(), _exit(0);
+    if (pid == 0) prctl(PR_SET_PDEATHSIG, SIGKILL), pause(), _exit(0);
     assert_true(pid > 0);
     x->w.exit[2] = (crew_exit){.ended = true, .status = SIGSEGV};
     text = written(x, clock_now());
