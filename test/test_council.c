@@ -249,12 +249,39 @@ static void drains(void **state) {
     assert_int_equal(s.d.code, ERR_INTERRUPTED);
 }
 
+static void a_slow_node_is_put_out_once(void **state) {
+    (void)state;
+    scene s;
+    static const char why[] = "node 2 stays 3.4 times as slow as the others, so the run goes on without it";
+    begin(&s, 3, 0), s.v.of[2].says.slow = 34;
+    is(&s, COUNCIL_TURN, why);
+    const council_record *n = &s.d.next;
+    assert_true(n->kind == DECREE_EVICT && n->members.word[0] == 3 && n->voters.word[0] == 3 && n->epoch == 5);
+    assert_int_equal(n->evicted.word[0], 4);
+    s.r.evicted.word[0] = 4, is(&s, COUNCIL_STAY, "");  // it came back, and is slow again
+    s.v.of[1].says.slow = 40, assert_int_equal(next(&s), COUNCIL_TURN);
+    assert_int_equal(s.d.next.evicted.word[0], 6);
+    s.r.evicted.word[0] = 0, s.v.of[1].says.slow = 0;
+    s.v.of[1].said_at = NOW - 2, is(&s, COUNCIL_STAY, "");  // not before all members are heard
+    begin(&s, 3, 0), s.v.of[2].says.slow = 34, s.k.min_ranks = 3;
+    is(&s, COUNCIL_STAY, "");
+    s.k.min_ranks = 1, s.k.fits[0] = 1 << 3, is(&s, COUNCIL_STAY, "");  // no narrower layout
+    begin(&s, 1, 0), s.v.of[0].says.slow = 34, is(&s, COUNCIL_STAY, "");
+    begin(&s, 3, 0), s.v.of[2].says.slow = 34, s.v.of[0].says.leaving = true;
+    is(&s, COUNCIL_TURN, "leaving: node 0");  // a person first
+    begin(&s, 3, 0), s.v.of[2].says.slow = 34, s.v.of[1].says.failed = true;
+    assert_int_equal(next(&s), COUNCIL_HEAL);
+}
+
 static void the_leaver_goes(void **state) {
     (void)state;
     scene s;
     begin(&s, 3, 0), s.r.members.word[0] = s.r.voters.word[0] = 6, s.v.of[0].says.leaving = true, s.v.entered = NOW - 5;
     is(&s, COUNCIL_END, "has left: every member goes on without this node");
     assert_int_equal(s.d.code, ERR_OK);
+    s.v.of[0].says.slow = 34;
+    is(&s, COUNCIL_END, "was put out, since it stays slow: every member goes on without this node");
+    s.v.of[0].says.slow = 0;
     s.v.of[2].k = 3, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
     s.v.of[2].k = 4, s.v.of[2].says.state = COUNCIL_ENTERING, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
     s.v.entered = NOW - 20, is(&s, COUNCIL_END, "has left: the others did not say in time that they go on");
@@ -601,6 +628,7 @@ int main(void) {
         cmocka_unit_test(joins),
         cmocka_unit_test(voters_settle),
         cmocka_unit_test(drains),
+        cmocka_unit_test(a_slow_node_is_put_out_once),
         cmocka_unit_test(the_leaver_goes),
         cmocka_unit_test(who_lost_the_others_at_the_end_ends_too),
         cmocka_unit_test(ends),

@@ -47,8 +47,8 @@ static void every_message_comes_back(void **state) {
 static void the_bytes_are_these(void **state) {
     (void)state;
     static const uint8_t head[] = {0, 0, 0, 0, COUNCIL_VERSION, COUNCIL_REPORT, 2, 0, 77, 0, 0, 0, 0, 0, 0, 0, 1};
-    static const uint8_t tail[] = {3, 5, 2, 0, 0x9C, 1, 0, 0, 0,    0,    0,    0,    0x90, 1,    0,    0,
-                                   0, 0, 0, 0, 0xDC, 5, 0, 0, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 1};
+    static const uint8_t tail[] = {3, 5, 2, 0,    0x9C, 1, 0, 0,  0, 0,    0,    0,    0x90, 1,    0,    0,    0,
+                                   0, 0, 0, 0xDC, 5,    0, 0, 34, 0, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 1};
     size_t n = example(COUNCIL_REPORT);
     assert_int_equal(le32_get(bytes), n);
     assert_memory_equal(bytes + 4, head + 4, sizeof head - 4);
@@ -135,6 +135,7 @@ static void records_that_do_not_fit_together(void **state) {
     REFUSED(r.voters.word[0] = 0, "a record on which nobody votes");
     REFUSED(r.members.word[0] = 13, "a member beyond the nodes");
     REFUSED(r.voters.word[3] = 1, "a voter beyond the nodes");
+    REFUSED(r.evicted.word[0] = 8, "a node beyond the nodes was put out");
     REFUSED(r.high = -1, "a step below 0");
     REFUSED(r.fruitless = COUNCIL_FRUITLESS + 1, "more fruitless epochs than end a run");
     REFUSED(r.kind = DECREES, "an unknown kind");
@@ -176,7 +177,7 @@ static void messages_that_do_not_fit_together(void **state) {
     size_t n = example(COUNCIL_REPORT);
     bytes[4] = 1;
     assert_int_equal(read_exact(bytes, n), ERR_DATA);
-    assert_non_null(strstr(err_last()->text, "version 1, expected 2"));
+    assert_non_null(strstr(err_last()->text, "version 1, expected 3"));
 }
 
 // --- the fence -------------------------------------------------------------------------------------------------------

@@ -246,41 +246,44 @@ static void the_last_word_counts(void **state) {
         const char *kinds;  // one letter each
         const char *diverged, *ruined, *end;
         int64_t diverged_at, failed_save, restarts, heals;
+        int evictions;
     } cases[] = {
         // d diverged, r ruined, m mended, R resume, s stop, g gave_up, f failed, F forked, c checkpoint_failed, w
-        // watch_failed, h healed
-        {"w", "", "", "", 0, -1, 0, 0},
-        {"d", "diverged", "", "", 1, -1, 0, 0},
-        {"dd", "diverged", "", "", 2, -1, 0, 0},
-        {"dR", "", "", "resume", 0, -1, 1, 0},
-        {"dRd", "diverged", "", "resume", 3, -1, 1, 0},
-        {"r", "", "ruined", "", 0, -1, 0, 0},
-        {"rm", "", "", "", 0, -1, 0, 0},
-        {"rR", "", "", "resume", 0, -1, 1, 0},
-        {"rmr", "", "ruined", "", 0, -1, 0, 0},
-        {"dm", "diverged", "", "", 1, -1, 0, 0},
-        {"cRc", "", "", "resume", 0, 3, 1, 0},
-        {"cw", "", "", "", 0, 1, 0, 0},
-        {"sR", "", "", "resume", 0, -1, 1, 0},
-        {"Rs", "", "", "stop", 0, -1, 1, 0},
-        {"Rfw", "", "", "failed", 0, -1, 1, 0},
-        {"RRR", "", "", "resume", 0, -1, 3, 0},
-        {"FRg", "", "", "gave_up", 0, -1, 1, 0},
-        {"sF", "", "", "forked", 0, -1, 0, 0},
-        {"h", "", "", "", 0, -1, 0, 1},
-        {"dhh", "", "", "", 0, -1, 0, 2},
-        {"rh", "", "", "", 0, -1, 0, 1},
-        {"Rhfh", "", "", "failed", 0, -1, 1, 2},
-        {"dl", "diverged", "", "", 1, -1, 0, 0},
-        {"dlb", "", "", "", 0, -1, 0, 0},
-        {"rlbLl", "", "", "", 0, -1, 0, 0},
-        {"lbL", "", "", "", 0, -1, 0, 0},
+        // watch_failed, h healed, e evicted
+        {"w", "", "", "", 0, -1, 0, 0, 0},
+        {"d", "diverged", "", "", 1, -1, 0, 0, 0},
+        {"dd", "diverged", "", "", 2, -1, 0, 0, 0},
+        {"dR", "", "", "resume", 0, -1, 1, 0, 0},
+        {"dRd", "diverged", "", "resume", 3, -1, 1, 0, 0},
+        {"r", "", "ruined", "", 0, -1, 0, 0, 0},
+        {"rm", "", "", "", 0, -1, 0, 0, 0},
+        {"rR", "", "", "resume", 0, -1, 1, 0, 0},
+        {"rmr", "", "ruined", "", 0, -1, 0, 0, 0},
+        {"dm", "diverged", "", "", 1, -1, 0, 0, 0},
+        {"cRc", "", "", "resume", 0, 3, 1, 0, 0},
+        {"cw", "", "", "", 0, 1, 0, 0, 0},
+        {"sR", "", "", "resume", 0, -1, 1, 0, 0},
+        {"Rs", "", "", "stop", 0, -1, 1, 0, 0},
+        {"Rfw", "", "", "failed", 0, -1, 1, 0, 0},
+        {"RRR", "", "", "resume", 0, -1, 3, 0, 0},
+        {"FRg", "", "", "gave_up", 0, -1, 1, 0, 0},
+        {"sF", "", "", "forked", 0, -1, 0, 0, 0},
+        {"h", "", "", "", 0, -1, 0, 1, 0},
+        {"dhh", "", "", "", 0, -1, 0, 2, 0},
+        {"rh", "", "", "", 0, -1, 0, 1, 0},
+        {"Rhfh", "", "", "failed", 0, -1, 1, 2, 0},
+        {"dl", "diverged", "", "", 1, -1, 0, 0, 0},
+        {"dlb", "", "", "", 0, -1, 0, 0, 0},
+        {"rlbLl", "", "", "", 0, -1, 0, 0, 0},
+        {"lbL", "", "", "", 0, -1, 0, 0, 0},
+        {"e", "", "", "", 0, -1, 0, 0, 1},
+        {"dhee", "", "", "", 0, -1, 0, 1, 2},
     };
     static const char *const names[128] = {['d'] = "diverged",     ['r'] = "ruined", ['m'] = "mended",
                                            ['R'] = "resume",       ['s'] = "stop",   ['g'] = "gave_up",
                                            ['f'] = "failed",       ['F'] = "forked", ['c'] = "checkpoint_failed",
                                            ['w'] = "watch_failed", ['h'] = "healed", ['l'] = "lie",
-                                           ['b'] = "back",         ['L'] = "liar"};
+                                           ['b'] = "back",         ['L'] = "liar",   ['e'] = "evicted"};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *dir = make_dir(), text[2048], *to = text;
         int n = (int)strlen(cases[i].kinds);
@@ -300,6 +303,8 @@ static void the_last_word_counts(void **state) {
         if (f.failed_save != cases[i].failed_save || f.restarts != cases[i].restarts)
             fail_msg("%s: %d", cases[i].kinds, f.restarts);
         assert_int_equal(f.heals, cases[i].heals);
+        assert_int_equal(f.evictions, cases[i].evictions);
+        assert_string_equal(f.evicted.kind, cases[i].evictions ? "evicted" : "");
         int lies = 0;
         const char *said = strpbrk(cases[i].kinds, "lL") ? "lie" : "";
         for (const char *k = cases[i].kinds; *k; k++)

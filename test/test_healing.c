@@ -110,6 +110,29 @@ static void a_start_that_fails_is_no_loss(void **state) {
     free(h);
 }
 
+// The run goes on without it as soon as its process has ended, however it does.
+static void a_slow_one_goes(void **state) {
+    (void)state;
+    healing *h = whole();
+    leave_all(h, -1, 1);
+    expect(h, 1, HEAL_OPEN);
+    healing_goes(h, 2, 1.5);
+    assert_true(healing_choose(h, 2).until == 6.5);
+    expect(h, 6.4, HEAL_WAIT);
+    expect(h, 6.5, HEAL_KILL);
+    healing_ended(h, 2, exited(ERR_OK), 2);  // and not the run with it
+    expect(h, 2, HEAL_OPEN);
+    assert_int_equal(healing_slots(h), 3);
+    healing_opened(h);
+    assert_true(h->slot[2].place == SLOT_RETIRED && h->slot[3].place == SLOT_IN);
+    free(h);
+    h = whole();
+    leave_all(h, -1, 1), healing_goes(h, 0, 1), healing_killed(h, 0), healing_ended(h, 0, SIGKILL, 7);
+    expect(h, 7, HEAL_OPEN);
+    assert_int_equal(h->first, -1);
+    free(h);
+}
+
 // Who ended well knew that nothing is left to be done.
 static void a_run_that_is_over_is_not_opened(void **state) {
     (void)state;
@@ -423,6 +446,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_are_waited_for),
         cmocka_unit_test(none_need_have_ended),
+        cmocka_unit_test(a_slow_one_goes),
         cmocka_unit_test(what_would_be_met_again_ends_the_run),
         cmocka_unit_test(a_start_that_fails_is_no_loss),
         cmocka_unit_test(a_run_that_is_over_is_not_opened),

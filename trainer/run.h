@@ -4,6 +4,7 @@
 #define TRAINER_RUN_H
 
 #include "trainer/diverged.h"
+#include "trainer/evicting.h"
 #include "trainer/healed.h"
 #include "trainer/lies.h"
 #include "trainer/lock.h"
@@ -46,6 +47,7 @@ typedef struct run {
     lies lies;             // have they held the same? It outlives the world
     bool fenced;           // nodes come and go (launch)
     redeal lanes;          // [parallel] balance
+    evicting evicting;     // [cluster] evict_slow
 } run;
 
 static inline int64_t run_step(const run *r) { return r->x.progress.step; }

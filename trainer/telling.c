@@ -106,6 +106,7 @@ err_t run_log_step(run *r, const step_result *s, double ms) {
     report_add(&r->step_times, s->reports);
     report_add(&r->rank_times, s->reports);
     redeal_add(&r->lanes, &r->x, s->reports);
+    evicting_add(&r->evicting, &r->x, &r->m, s->reports);
     rank_summary times = logged && world > 1 ? report_take(&r->step_times, r->x.state.reduce) : (rank_summary){0};
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
     bool timed = report_is_timed(s->reports, world);

@@ -144,7 +144,7 @@ static void say_healed(run *r, const launch *at) {
              : r->recalled   ? "the snapshot in memory"
              : r->saved >= 0 ? "the newest checkpoint"
                              : "the beginning");
-    monitor_event(&r->m, "healed", run_step(r), text);
+    monitor_event(&r->m, n->evicted ? "evicted" : "healed", run_step(r), text);
 }
 
 // The run is as far again as it was before the loss.
@@ -271,6 +271,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(report_open(&r->step_times, r->x.ranks->world));
     TRY(report_open(&r->rank_times, r->x.ranks->world));
     TRY(redeal_open(&r->lanes, &r->x, r->mine));
+    TRY(evicting_open(&r->evicting, &r->x, at, r->b));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r, at), r->x.s));
     if (run_step(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
@@ -309,6 +310,7 @@ static void leave_world(run *r) {
     report_close(&r->step_times);
     report_close(&r->rank_times);
     redeal_close(&r->lanes);
+    evicting_close(&r->evicting);
     power_close(&r->power);
     speed_close(&r->speed);
     session_leave(&r->x);

@@ -209,6 +209,8 @@ static bool parted(council_decision *out, const scene *s) {
     if (s->now - v->entered >= s->k->drain_s)
         return end(out, ERR_OK, "has left: the others did not say in time that they go on");
     if (!members_go_on(s, &ended) || (council_votes(v, s->r, v->node) && !ended)) return false;
+    if (v->of[v->node].says.slow && !ended)
+        return end(out, ERR_OK, "was put out, since it stays slow: every member goes on without this node");
     return end(out, ERR_OK, ended ? "has left: the run is over" : "has left: every member goes on without this node");
 }
 
@@ -297,6 +299,23 @@ static bool drain(council_decision *out, const scene *s) {
     return true;
 }
 
+// One that came back and is slow again stays.
+static bool evict(council_decision *out, const scene *s) {
+    node_set rest = s->r->members;
+    int slow = -1;
+    FOR_NODES(j, &s->stay)
+        if (slow < 0 && s->v->of[j].says.slow && !set_has(&s->r->evicted, j)) slow = j;
+    if (slow < 0 || !set_within(&s->r->members, &s->near)) return false;
+    set_drop(&rest, slow);
+    if (set_empty(&rest) || !fits(s, &rest)) return false;
+    say(out, COUNCIL_TURN, "node %d stays %.1f times as slow as the others, so the run goes on without it", slow,
+        s->v->of[slow].says.slow / 10.0);
+    council_record *n = begin(out, s, DECREE_EVICT, &rest);
+    set_add(&n->evicted, slow);
+    voters_follow(n);
+    return true;
+}
+
 static bool join(council_decision *out, const scene *s) {
     node_set pool = s->stay, members, added;
     char text[COUNCIL_WHY];
@@ -348,7 +367,7 @@ void epoch_next(council_decision *out, double now, const council_record *r, cons
     council_lost(&s.loss, now, r, v, k->dead_s);
     if (heal(out, &s)) return;
     if (!council_member(v, r, v->node)) wait_to_come(out, &s);
-    else if (!drain(out, &s) && !join(out, &s)) settle(out, &s);
+    else if (!drain(out, &s) && !evict(out, &s) && !join(out, &s)) settle(out, &s);
 }
 
 bool council_works(double now, const council_record *r, const council_view *v, const council_rules *k) {

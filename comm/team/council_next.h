@@ -4,6 +4,7 @@
 //   lost something?        HEAL   the largest set that hears each other both ways; the voters stay
 //                          WAIT   too few voters are heard, or what is left does not fit
 //   a member is leaving?   TURN   members and voters without it, in one record; STOP if the rest does not fit
+//   a member is slow?      TURN   the same, if the rest fits; once for each node in a run
 //   a node is ready?       TURN   members with it
 //   voters != members?     SETTLE the members vote from now on; no rank notices
 //   too long, or for good? END

@@ -39,6 +39,7 @@ size_t record_pack(uint8_t *dst, size_t room, const council_record *r) {
     write_bytes(&w, r->fence, COUNCIL_FENCE);
     write_number(&w, r->kind, 1), write_number(&w, why, 1), write_bytes(&w, r->why, why);
     write_number(&w, (uint64_t)r->nodes, 2), write_set(&w, &r->members), write_set(&w, &r->voters);
+    write_set(&w, &r->evicted);
     write_number(&w, (uint64_t)r->high, 8), write_number(&w, (uint64_t)r->fruitless, 1);
     write_number(&w, r->grid.data, 2), write_number(&w, r->grid.tensor, 2);
     write_number(&w, r->grid.pipeline, 2), write_number(&w, r->grid.context, 2);
@@ -62,7 +63,7 @@ static void read_head(byte_reader *s, council_record *r) {
     read_bytes(s, r->why, why);
     if (strlen(r->why) != why) s->bad = true;
     r->nodes = read_upto(s, 2, COUNCIL_NODES);
-    read_set(s, &r->members), read_set(s, &r->voters);
+    read_set(s, &r->members), read_set(s, &r->voters), read_set(s, &r->evicted);
     r->high = (int64_t)read_number(s, 8), r->fruitless = read_upto(s, 1, COUNCIL_FRUITLESS);
 }
 
@@ -97,8 +98,8 @@ static bool record_right(const council_record *r) {
     bool own = r->epoch == r->k, fenced = !sodium_is_zero(r->fence, COUNCIL_FENCE);
     for (int i = 0; i < r->grid.data; i++) lanes += r->deal[i];
     return r->k >= 1 && r->epoch >= 1 && r->epoch <= r->k && own != fenced && r->high >= 0 && lanes == r->lanes &&
-           set_below(&r->members, r->nodes) && set_below(&r->voters, r->nodes) && !set_empty(&r->members) &&
-           !set_empty(&r->voters) && seats_right(r);
+           set_below(&r->members, r->nodes) && set_below(&r->voters, r->nodes) && set_below(&r->evicted, r->nodes) &&
+           !set_empty(&r->members) && !set_empty(&r->voters) && seats_right(r);
 }
 
 err_t record_unpack(council_record *r, const uint8_t *src, size_t n, size_t *used) {

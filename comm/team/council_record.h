@@ -32,6 +32,7 @@ enum {
     X(DECREE_HEAL, "heal") \
     X(DECREE_JOIN, "join") \
     X(DECREE_DRAIN, "drain") \
+    X(DECREE_EVICT, "evict") \
     X(DECREE_SETTLE, "settle") \
     X(DECREE_STOP, "stop") \
     X(DECREE_END, "end")
@@ -55,8 +56,9 @@ typedef struct council_record {
     char why[COUNCIL_WHY];
     int nodes;  // configured: 0 .. nodes-1
     node_set members, voters;
-    int64_t high;   // the highest step known to be applied when the epoch began; 0: none
-    int fruitless;  // epochs in a row that began a step and ended without a higher one
+    node_set evicted;  // were put out because they were slow, once in a run
+    int64_t high;      // the highest step known to be applied when the epoch began; 0: none
+    int fruitless;     // epochs in a row that began a step and ended without a higher one
     council_grid grid;
     int lanes, ranks, spares;           // ranks = data * tensor * pipeline * context
     uint64_t life[COUNCIL_NODES];       // of each node's supervisor; 0: never heard

@@ -37,6 +37,7 @@ typedef struct council_report {
     int slots;         // ranks that it can carry
     int64_t step;      // the highest that its ranks have applied; 0: none
     int64_t sealed;    // step of the newest generation of this epoch that all its ranks have sealed; -1: none
+    uint16_t slow;     // tenths: a rank of it stays so many times as slow as the others, and is to leave; 0: none
     uint32_t lane_us;  // microseconds that a rank takes for a lane; 0: unknown
     uint64_t data;     // stands for the content of its datasets; 0: unknown
 } council_report;

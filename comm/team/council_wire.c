@@ -24,7 +24,7 @@ static void write_report(byte_writer *w, const council_report *r) {
     write_set(w, &r->hears);
     write_number(w, r->state, 1), write_number(w, flags, 1), write_number(w, (uint64_t)r->slots, 2);
     write_number(w, (uint64_t)r->step, 8), write_number(w, (uint64_t)r->sealed, 8), write_number(w, r->lane_us, 4);
-    write_number(w, r->data, 8);
+    write_number(w, r->slow, 2), write_number(w, r->data, 8);
 }
 
 static void write_why(byte_writer *w, const char *why) {
@@ -74,7 +74,7 @@ static void read_report(byte_reader *s, council_report *r) {
     r->began = flags >> 3 & 1, r->whole = flags >> 4 & 1;
     r->slots = read_upto(s, 2, TEAM_RANKS_MAX);
     r->step = (int64_t)read_number(s, 8), r->sealed = (int64_t)read_number(s, 8);
-    r->lane_us = (uint32_t)read_number(s, 4), r->data = read_number(s, 8);
+    r->lane_us = (uint32_t)read_number(s, 4), r->slow = (uint16_t)read_number(s, 2), r->data = read_number(s, 8);
     s->bad |= r->step < 0 || r->sealed < -1;
 }
 

@@ -8,7 +8,7 @@
 
 #include "comm/team/council_view.h"
 
-enum { COUNCIL_VERSION = 2 };
+enum { COUNCIL_VERSION = 3 };
 
 // A proposal's place in the order of proposals for one record: later rounds first, then higher nodes. 0: none.
 typedef struct council_ballot {

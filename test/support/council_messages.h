@@ -11,7 +11,7 @@
 static inline void example_record(council_record *r) {
     *r = (council_record){.run = "a run of sixteen", .k = 4, .epoch = 4, .kind = DECREE_HEAL, .nodes = 3};
     snprintf(r->why, sizeof r->why, "node 1 has not been heard for 2.1 s, neither its council nor its ranks");
-    r->members.word[0] = 5, r->voters.word[0] = 7;
+    r->members.word[0] = 5, r->voters.word[0] = 7, r->evicted.word[0] = 2;
     r->high = 412, r->fruitless = 1;
     r->grid = (council_grid){3, 1, 1, 1}, r->lanes = 8, r->ranks = 3, r->spares = 1;
     for (int j = 0; j < 3; j++) r->life[j] = 1000 + (uint64_t)j, r->weight[j] = r->slots[j] = 2;
@@ -34,7 +34,7 @@ static inline void example_message(council_message *m, council_room *room, counc
     if (type == COUNCIL_REPORT) {
         m->report = (council_report){.hears = {{7}}, .state = COUNCIL_WORKING, .ready = true, .failed = true};
         m->report.slots = 2, m->report.step = 412, m->report.sealed = 400, m->report.lane_us = 1500,
-        m->report.data = 0x0123456789abcdef;
+        m->report.slow = 34, m->report.data = 0x0123456789abcdef;
     } else if (type != COUNCIL_FORMED) m->ballot = (council_ballot){9, 2};
     if (type == COUNCIL_PROMISE || type == COUNCIL_REFUSED) m->accepted = (council_ballot){8, 1};
     if (type == COUNCIL_PROMISE || type == COUNCIL_ACCEPT) m->value = &room->value;

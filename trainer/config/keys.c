@@ -184,6 +184,9 @@ static const setting more_keys[] = {
     REAL(cluster, dead_s, LAYOUT, "2", 0.5, 3600, "", "seconds without a word from a node and its ranks after which an elastic run goes on without it"),
     INT(cluster, give_up_s, LAYOUT, "600", 1, 86400 * 7, "",
         "seconds after which a node of an elastic run ends that has no part in it and can't go on alone; the same command continues"),
+    BOOL(cluster, evict_slow, LAYOUT, "no", "drain_slow exclude_stragglers",
+         "yes: an elastic run goes on without a rank, or its node, that stays three times as slow as the others; no: it is only named"),
+    REAL(cluster, slow_s, LAYOUT, "60", 0.1, 86400, "", "seconds of its computing after which a rank counts as one that stays slow"),
 
     INT(snapshot, every, LAYOUT, "50", 0, MANY, "",
          "steps between copies of the state in memory, from which an elastic run goes on; 0 = it goes on from the newest checkpoint"),

@@ -229,6 +229,9 @@ static err_t judge_elastic(judge *j, const cluster *cl) {
 
 static err_t judge_signs(judge *j) {
     const config *c = j->c;
+    if (c->cluster.evict_slow && !c->cluster.elastic)
+        return judge_refuse(j, ROWS(ROW(cluster, evict_slow), ROW(cluster, elastic)),
+                            "evict_slow = yes wants elastic = yes: only such a run goes on with fewer ranks");
     if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
         return judge_refuse(j, ROWS(ROW(cluster, timeout), ROW(cluster, heartbeat)),
                             "with heartbeat = %g a rank would be given up after timeout = %" PRId64

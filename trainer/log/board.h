@@ -120,7 +120,13 @@ typedef struct board {
     // Of the world that is being left, seconds of clock_now: when the first rank of this node knew that another one was
     // lost, and when that one was alive for certain. 0: no rank has said so.
     _Atomic double lost_at, alive_at;
-    atomic_int heals;    // worlds that ended with a loss, and were followed by another one: set by the supervisor
+    atomic_int heals;  // worlds that ended with a loss, and were followed by another one: set by the supervisor
+    // [cluster] evict_slow. slow: the rank of this node, in this world and counted from 1, without which the run is to
+    // go on, 0: none; slow_times: as slow as the others. Each rank of the node writes the same. evicted: ranks or nodes
+    // without which it went on: set by the supervisor.
+    atomic_int slow;
+    _Atomic double slow_times;
+    atomic_int evicted;
     atomic_int gave_up;  // why the ranks end by themselves before the last step (board_why); 0: they don't
     atomic_int looking;  // evaluating, sampling or saving: no step finishes now, and none is expected
     atomic_int end;      // how the run ended: board_end, set by the supervisor when all ranks of the node have

@@ -84,6 +84,7 @@ err_t crew_open(crew *w, const config *c, const supervised *of) {
                 .vault = -1,
                 .voice.fd = -1,
                 .over = -1,
+                .leaves = -1,
                 .own_delegate = -1,
                 .d.fd = -1};
     cluster *cl = malloc(sizeof *cl);

@@ -39,6 +39,7 @@ typedef struct crew {
     int vault;            // as yard.vault
     fault_list faults;    // the supervisor's
     double due;           // when to choose again; 0: when something happens
+    int leaves;           // the place for a rank without which the next world begins, since it is slow; -1: none
     // Several nodes that heal (trainer/node/follow.c).
     cluster *cl;          // NULL: one node, or a run that does not heal
     delegate d;           // without a page there is none

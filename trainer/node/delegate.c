@@ -209,6 +209,13 @@ static council_state state_of(const seat *s, bool in_epoch, bool works) {
     return s->facts.failed ? COUNCIL_LEAVING : works ? COUNCIL_WORKING : COUNCIL_ENTERING;
 }
 
+// Was the node put out because it is slow? Then it leaves, as one that was asked to stop.
+static bool was_evicted(const seat *s, const council_record *r) {
+    int node = s->c.view.node;
+    return r && s->facts.slow && set_has(&r->evicted, node) && !council_member(&s->c.view, r, node) &&
+           r->life[node] == s->c.view.life;
+}
+
 // What this node says of itself. A node whose slots are all spare works by being there.
 static council_report own_report(seat *s) {
     const board *b = s->of->b;
@@ -218,7 +225,8 @@ static council_report own_report(seat *s) {
     int64_t step = works && s->facts.seats ? atomic_load(&b->step) : 0;
     council_report say = {
         .state = state_of(s, in_epoch, works), .slots = s->facts.slots, .data = s->facts.data, .sealed = -1};
-    say.ready = s->facts.ready, say.leaving = s->facts.leaving;
+    say.ready = s->facts.ready, say.leaving = s->facts.leaving || was_evicted(s, r);
+    say.slow = (uint16_t)s->facts.slow;
     // a world that counts on more places than there are never begins
     bool short_of = r && council_member(&s->c.view, r, s->c.view.node) && s->facts.slots < r->slots[s->c.view.node];
     say.failed = (in_epoch && s->facts.failed) || short_of;

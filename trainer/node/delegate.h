@@ -29,6 +29,7 @@ typedef struct node_facts {
     bool ready;        // all wait for the next one
     bool failed;       // one of them has ended or left since
     bool leaving;      // the node was asked to stop
+    int slow;          // tenths: a rank of it stays so many times as slow as the others, 0: none
     bool over;         // they have ended: it says so, and ends
 } node_facts;
 

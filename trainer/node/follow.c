@@ -45,7 +45,9 @@ static void end_as_told(crew *w, err_t code, const char *why) {
 
 // --- another epoch ---------------------------------------------------------------------------------------------------
 
-static bool is_planned(const council_record *r) { return r->kind == DECREE_JOIN || r->kind == DECREE_DRAIN; }
+static bool is_planned(const council_record *r) {
+    return r->kind == DECREE_JOIN || r->kind == DECREE_DRAIN || r->kind == DECREE_EVICT;
+}
 
 static void leave_epoch(crew *w, double now) {
     const council_record *r = &w->ruling->record;
@@ -110,6 +112,7 @@ static void give_epoch(crew *w, const config *c, double now) {
     if (!first) snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : r->why);
     // of a loss here, start_lost has done so
     if (w->h->failed_at && !w->turn_at && !w->lost[0]) scribe_start(w, c, w->h->failed_at);
+    w->news.evicted = r->kind == DECREE_EVICT && !w->lost[0];
     w->lost[0] = 0;
     crew_clear_board(w);
     if (w->over >= 0) close(w->over);
@@ -123,11 +126,14 @@ static void give_epoch(crew *w, const config *c, double now) {
     crew_seat_all(w);
     if (rc != ERR_OK) healing_over(w->h, now);
     if (r->kind == DECREE_HEAL) atomic_fetch_add(&w->b->heals, 1);
+    if (r->kind == DECREE_EVICT) atomic_fetch_add(&w->b->evicted, 1);
     notify_again(&w->voice, now);
     launch_close(&w->at);
 }
 
 // --- what is told, and heard -----------------------------------------------------------------------------------------
+
+static int tenths(double x) { return x < 6000 ? (int)(10 * x + 0.5) : 60000; }
 
 static void tell_facts(crew *w) {
     node_facts f;
@@ -135,6 +141,7 @@ static void tell_facts(crew *w) {
     f.entered = w->entered, f.seats = w->seats, f.slots = healing_slots(w->h), f.data = w->data;
     f.high = w->h->high, f.inside = healing_inside(w->h), f.ready = healing_ready(w->h);
     f.failed = w->h->failed_at != 0 && !w->turn_at, f.leaving = w->asked > 0;
+    f.slow = atomic_load(&w->b->slow) ? tenths(atomic_load(&w->b->slow_times)) : 0;
     delegate_tell(&w->d, &f);
 }
 

@@ -32,6 +32,10 @@ static void note_out(healing *h, double now) {
 
 void healing_ended(healing *h, int slot, int status, double now) {
     healing_slot *s = &h->slot[slot];
+    if (s->place == SLOT_GOING) {
+        healing_retired(h, slot);
+        return;
+    }
     s->place = SLOT_ENDED, s->status = status, s->ended_at = now;
     s->deaths = s->deaths && s->high == h->high ? s->deaths + 1 : 1;
     s->high = h->high;
@@ -65,6 +69,8 @@ void healing_restarted(healing *h, int slot) { h->slot[slot].place = SLOT_NEW, h
 void healing_waits(healing *h, int slot) { h->slot[slot].place = SLOT_LEFT; }
 // Other ranks may finish the step that this one never did.
 void healing_retired(healing *h, int slot) { h->slot[slot].place = SLOT_RETIRED, h->fruitless = 0; }
+
+void healing_goes(healing *h, int slot, double now) { h->slot[slot].place = SLOT_GOING, h->slot[slot].ended_at = now; }
 
 static int count(const healing *h, healing_place place) {
     int n = 0;
@@ -132,13 +138,22 @@ static double open_at(const healing *h) {
     return at;
 }
 
+// Since when the last one that is to end has been told so; 0: there is none.
+static double goes_since(const healing *h) {
+    double since = 0;
+    for (int i = 0; i < h->slots; i++)
+        if (h->slot[i].place == SLOT_GOING && h->slot[i].ended_at > since) since = h->slot[i].ended_at;
+    return since;
+}
+
 healing_choice healing_choose(const healing *h, double now) {
     healing_choice c = {.kind = HEAL_NOTHING, .slot = -1};
     if (h->failed_at == 0) return c;
     if (is_over(h, &c) || is_hopeless(h, &c)) return c;
-    bool out = !healing_inside(h);
+    double goes = goes_since(h);
+    bool out = !healing_inside(h) && goes == 0;
     if (out && h->several && count(h, SLOT_ENDED) == 0) return c;
-    double until = out ? open_at(h) : h->failed_at + leave_s;
+    double until = out ? open_at(h) : (goes > 0 ? goes : h->failed_at) + leave_s;
     if (now < until) return c.kind = HEAL_WAIT, c.until = until, c;
     c.kind = out ? HEAL_OPEN : HEAL_KILL;
     return c;

@@ -22,16 +22,17 @@
 enum { HEALING_DEATHS = 4, HEALING_FRUITLESS = 4, HEALING_WHY = 200 };
 
 // NEW: it opens its device and data, and waits then.
+// GOING: it is slow, has left the last world, and was told to end.
 // RETIRED: it has ended for good, and the run goes on without it.
-typedef enum healing_place { SLOT_IN, SLOT_LEFT, SLOT_ENDED, SLOT_NEW, SLOT_RETIRED } healing_place;
+typedef enum healing_place { SLOT_IN, SLOT_LEFT, SLOT_ENDED, SLOT_NEW, SLOT_GOING, SLOT_RETIRED } healing_place;
 
 typedef struct healing_slot {
     healing_place place;
-    bool hung;     // it was killed because it did not leave
-    int status;    // of the process that ended, as of wait(2)
-    int deaths;    // in a row, each before a step was finished that had not been finished before
-    int64_t high;  // of `healing` at the last one
-    double ended_at;
+    bool hung;        // it was killed because it did not leave
+    int status;       // of the process that ended, as of wait(2)
+    int deaths;       // in a row, each before a step was finished that had not been finished before
+    int64_t high;     // of `healing` at the last one
+    double ended_at;  // GOING: since when it is to end
 } healing_slot;
 
 typedef struct healing {
@@ -64,9 +65,11 @@ void healing_over(healing *h, double now);
 void healing_restarted(healing *h, int slot);
 void healing_waits(healing *h, int slot);
 void healing_retired(healing *h, int slot);  // as RETIRE says, or because the world has no place for one that ended
-int healing_slots(const healing *h);         // that are not retired
-bool healing_inside(const healing *h);       // is some rank in a world?
-bool healing_ready(const healing *h);        // do all wait for one?
+// It was told to end, and the run goes on without it: it is retired as soon as it has.
+void healing_goes(healing *h, int slot, double now);
+int healing_slots(const healing *h);    // that are not retired
+bool healing_inside(const healing *h);  // is some rank in a world?
+bool healing_ready(const healing *h);   // do all wait for one?
 
 typedef enum healing_kind { HEAL_NOTHING, HEAL_WAIT, HEAL_KILL, HEAL_OPEN, HEAL_RETIRE, HEAL_END } healing_kind;
 

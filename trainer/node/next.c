@@ -68,6 +68,40 @@ healing_choice crew_choose(crew *w, const config *c, double now) {
     return x;
 }
 
+// --- a slow rank -----------------------------------------------------------------------------------------------------
+
+// Which place has this rank of the world?
+static int slot_of(const crew *w, int seat) {
+    int slot = 0;
+    while (slot < w->locals && (w->h->slot[slot].place == SLOT_RETIRED || crew_seat(w, slot) != seat)) slot++;
+    return slot;
+}
+
+// The ranks have found one without which the run is better off: they leave at a step that all agree on, and save it.
+static void turn_from_slow(crew *w, const config *c) {
+    int seat = atomic_exchange(&w->b->slow, 0) - 1, slot = seat < 0 ? w->locals : slot_of(w, seat);
+    char who[COMM_NAME];
+    if (slot == w->locals || w->leaves >= 0 || w->h->failed_at != 0) return;
+    int left = width(w, c, healing_slots(w->h) - 1);
+    if (left == 0 || left < c->cluster.min_ranks) return;
+    snprintf(w->lost, sizeof w->lost, "%s stays %.1f times as slow as the others, so the run goes on without it",
+             comm_place_text(&w->place[slot], who), atomic_load(&w->b->slow_times));
+    w->leaves = slot;
+    atomic_store(&w->b->turn, 1);
+}
+
+// Has its process ended, so that the directory's lock is free? It has left the world, and is told to end.
+static bool has_gone(crew *w, double now) {
+    int slot = w->leaves;
+    if (slot < 0 || w->h->slot[slot].place == SLOT_RETIRED) return true;
+    if (w->h->slot[slot].place == SLOT_ENDED) return healing_retired(w->h, slot), true;  // it was lost meanwhile
+    healing_goes(w->h, slot, now);
+    yard_end(w->yard[slot], ERR_OK);
+    return false;
+}
+
+// --- the next world --------------------------------------------------------------------------------------------------
+
 // With memory and sockets of its own. Who ended and has no place in it stays away.
 static err_t open_world(crew *w, const config *c) {
     const char *host = w->place[0].host;
@@ -88,6 +122,7 @@ void crew_clear_board(crew *w) {
     atomic_store(&w->b->ready, 0);
     atomic_store(&w->b->looking, 0);
     atomic_store(&w->b->turn, 0);
+    atomic_store(&w->b->slow, 0);
     atomic_store(&w->b->sealed, -1);
     atomic_store(&w->b->lost_at, 0);
     atomic_store(&w->b->alive_at, 0);
@@ -134,13 +169,21 @@ yard_news crew_news(const crew *w, double now) {
     return n;
 }
 
+// Of places that are not retired.
+static bool any_ended(const crew *w) {
+    bool any = false;
+    for (int i = 0; i < w->locals; i++) any |= w->h->slot[i].place == SLOT_ENDED;
+    return any;
+}
+
 static int next_world(crew *w, const config *c, double now) {
     fault_kill(&w->faults, FAULT_GIVE);
     w->news = crew_news(w, now);
     crew_describe(w);
     snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : "the ranks had lost each other");
     w->lost[0] = 0;
-    scribe_start(w, c, w->h->failed_at);
+    w->news.evicted = w->leaves >= 0 && !any_ended(w);
+    if (!w->news.evicted) scribe_start(w, c, w->h->failed_at);
     crew_clear_board(w);
     int local = open_world(w, c) == ERR_OK ? crew_fork_lost(w) : -1;
     if (local >= 0 && local < w->locals) return local;
@@ -151,7 +194,9 @@ static int next_world(crew *w, const config *c, double now) {
     } else {
         give_world(w);
         crew_seat_all(w);
-        atomic_store(&w->b->heals, (int)w->epoch);
+        if (w->leaves >= 0) atomic_fetch_add(&w->b->evicted, 1);
+        if (!w->news.evicted) atomic_fetch_add(&w->b->heals, 1);
+        w->leaves = -1;
         notify_again(&w->voice, now);
     }
     launch_close(&w->at);
@@ -160,7 +205,8 @@ static int next_world(crew *w, const config *c, double now) {
 
 void crew_kill_the_rest(crew *w) {
     for (int i = 0; i < w->locals; i++) {
-        if (w->h->slot[i].place != SLOT_IN || w->h->slot[i].hung) continue;
+        healing_place at = w->h->slot[i].place;
+        if ((at != SLOT_IN && at != SLOT_GOING) || w->h->slot[i].hung) continue;
         healing_killed(w->h, i);
         kill(w->pid[i], SIGKILL);
     }
@@ -169,6 +215,7 @@ void crew_kill_the_rest(crew *w) {
 int crew_heal(crew *w, const config *c, double now) {
     healing *h = w->h;
     crew_hear_yards(w, now);
+    turn_from_slow(w, c);
     healing_choice x = crew_choose(w, c, now);
     w->due = x.kind == HEAL_WAIT ? x.until : 0;
     if (h->failed_at == 0) return w->locals;
@@ -177,7 +224,7 @@ int crew_heal(crew *w, const config *c, double now) {
         x = (healing_choice){HEAL_END, .code = ERR_INTERRUPTED, .slot = -1,
                              .why =
                                  "stopped on request while lost ranks were being replaced; the same command continues"};
-    if (x.kind == HEAL_OPEN) return next_world(w, c, now);
+    if (x.kind == HEAL_OPEN && has_gone(w, now)) return next_world(w, c, now);
     if (x.kind == HEAL_KILL) crew_kill_the_rest(w);
     if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);
     return w->locals;

@@ -21,6 +21,7 @@ typedef struct yard_news {
     double failed_at, lost_at, left_at;
     int64_t high;        // the highest step that the ranks have finished
     char why[YARD_WHY];  // what ended it; "": this world is the first
+    bool evicted;        // it ended because of a slow rank, without which this world begins
 } yard_news;
 
 // A rank's end.

@@ -54,6 +54,8 @@ typedef struct facts {
     double restart_age;
     int heals;  // ranks were lost and replaced while the run went on, in the last 24 hours
     double heal_age;
+    int evictions;                   // the run went on without ranks that stayed slow, in the last 24 hours
+    fact_event evicted;              // the last one; kind "": none
     int lies;                        // ranks did not hold the same, in the last 24 hours
     fact_event lie;                  // the last event that says who; kind "": none
     fact_event event[FACTS_EVENTS];  // the last ones, newest first

@@ -153,6 +153,7 @@ static void put_run(text *w, const watch_state *s) {
     gauge(w, "healthy", "1 while steps advance or none is expected, as /health says.", health(s, why, sizeof why));
     gauge(w, "step", "Last finished step.", known(s->step));
     count(w, "heals_total", "Losses of ranks after which the run went on.", s->heals);
+    count(w, "evicted_total", "Ranks or nodes without which the run went on because they stayed slow.", s->evicted);
     gauge(w, "bad_steps", "Steps in a row, up to the last one, whose values were not finite.", (double)s->bad_steps);
     if (!s->has_news) return;
     put_steps(w, &s->news);

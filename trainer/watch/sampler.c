@@ -262,6 +262,7 @@ static void look_at_run(sampler *x) {
     s->ended = s->end != RUN_GOES_ON;
     s->step = atomic_load(&b->step);
     s->heals = atomic_load(&b->heals);
+    s->evicted = atomic_load(&b->evicted);
     s->bad_steps = atomic_load(&b->bad_steps);
     s->bad_limit = atomic_load(&b->bad_limit);
     s->has_news = board_read(b, &s->news) || s->has_news;

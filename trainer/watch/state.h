@@ -74,7 +74,7 @@ typedef struct watch_state {
     board_end end;                 // how, when it has ended
     bool has_news;                 // rank 0 is on this node, and its steps have begun
     int64_t step;                  // last finished step, which every rank knows
-    int64_t heals;                 // as on the board
+    int64_t heals, evicted;        // as on the board
     int64_t bad_steps, bad_limit;  // as on the board; bad_limit 0: not known
     board_news news;
     watch_rank *rank;  // locals of them
