@@ -34,6 +34,7 @@ static void every_message_comes_back(void **state) {
         assert_true(ballot_same(read.ballot, m.ballot) && ballot_same(read.accepted, m.accepted));
         assert_memory_equal(&read.report, &m.report, sizeof m.report);
         assert_string_equal(read.why, m.why);
+        assert_string_equal(read.settings ? read.settings : "", m.settings ? m.settings : "");
         assert_int_equal(council_pack(again, sizeof again, &read), n);
         assert_memory_equal(again, bytes, n);
     }

@@ -296,6 +296,36 @@ static void another_run_is_named_on_both_sides(void **state) {
     }
 }
 
+// Where both can say their settings, the keys stand in the place of the hashes. One that does not answer is not waited
+// for.
+static void keys_are_named_on_both_sides(void **state) {
+    (void)state;
+    static const char keys[] =
+        "node 1 (127.0.0.2) and node 0 (127.0.0.1) have different settings: [optimizer] lr = 0.5 "
+        "and 0.001; [run] seed = 7 and 1: the INI must be the same on all nodes";
+    nets *n = nets_open(3);
+    n->o[0].settings = "optimizer.lr=0.001\nmodel.embed=64\nrun.seed=1\n";
+    n->o[1].settings = "optimizer.lr=0.5\nmodel.embed=64\nrun.seed=7\n";
+    snprintf(n->o[1].config_hash, TEAM_TEXT, "decaf");
+    net_open(n, 0), net_open(n, 1);
+    for (int i = 0; i < 2; i++) {
+        await_difference(n, i);
+        assert_text(council_net_differs(n->net[i]), keys);
+    }
+    net_close(n, 0), net_close(n, 1), net_open(n, 0);
+    hand h;
+    hello mine = hello_of_node(1, 0);
+    snprintf(mine.config_hash, sizeof mine.config_hash, "decaf");
+    double began = now_s();
+    assert_true(hand_calls(n, &h, 0, &mine, secret));
+    await_difference(n, 0);
+    assert_text(council_net_differs(n->net[0]), "node 1 (127.0.0.2) has configuration decaf");
+    assert_true(now_s() - began > 2 && now_s() - began < WAIT_MOST_S);
+    assert_true(hand_is_dropped(n, &h, WAIT_MOST_S));
+    close(h.fd);
+    nets_close(n);
+}
+
 // Who runs something else in node 1's name does not take node 1's place.
 static void another_run_disturbs_nobody(void **state) {
     (void)state;
@@ -420,6 +450,7 @@ int main(void) {
         cmocka_unit_test(a_stranger_is_not_heard),
         cmocka_unit_test(only_nodes_above_come),
         cmocka_unit_test(another_run_is_named_on_both_sides),
+        cmocka_unit_test(keys_are_named_on_both_sides),
         cmocka_unit_test(another_run_disturbs_nobody),
         cmocka_unit_test(a_full_buffer_drops_and_recovers),
         cmocka_unit_test(a_silent_connection_is_made_anew),

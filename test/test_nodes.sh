@@ -126,8 +126,9 @@ other_settings() {
     boot one 0
     boot other 1
     ended 78
-    on 0 "node 1 (127.0.0.2) has configuration" "the INI must be the same on all nodes"
-    on 1 "node 1 (127.0.0.2) has configuration"
+    keys="node 1 (127.0.0.2) and node 0 (127.0.0.1) have different settings: [optimizer] lr = 0.5 and 0.001: "
+    on 0 "$keys" "the INI must be the same on all nodes"
+    on 1 "$keys"
     untouched
     nothing_left
 }

@@ -60,19 +60,6 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
     return o->has_secret ? cluster_secret(c, o->secret) : ERR_OK;
 }
 
-static err_t list_setting(void *ctx, const char *key, const char *value) {
-    fprintf(ctx, "%s=%s\n", key, value);
-    return ERR_OK;
-}
-
-// Of which config_hash is the hash, in the same order. The caller frees *out.
-static err_t list_settings(const config *c, char **out) {
-    size_t size;
-    FILE *to = open_memstream(out, &size);
-    if (to) config_each(c, CLASS_BITS, list_setting, to), config_each(c, CLASS_LAYOUT, list_setting, to);
-    return to && fclose(to) == 0 ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the text of the settings");
-}
-
 static transport_kind choose_transport(const session *x) {
     transport_kind wanted = x->cfg->reduce.transport;
     if (wanted != TRANSPORT_AUTO) return wanted;
@@ -90,7 +77,7 @@ static err_t open_ranks(session *x, const launch *at) {
     team_options o;
     char *settings = NULL;
     err_t rc = describe_team(x, at, &o);
-    if (rc == ERR_OK) rc = list_settings(c, &settings);
+    if (rc == ERR_OK) rc = config_shared(c, &settings);
     o.settings = settings;
     if (rc == ERR_OK) rc = team_join(&x->team, &o);
     explicit_bzero(o.secret, sizeof o.secret);

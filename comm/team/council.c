@@ -97,7 +97,7 @@ void council_take(council *c, council_outbox *out, double now, const council_mes
     council_hears(&c->view, now, m->node, m->life, m->newest);
     if (m->newest && m->newest->nodes == c->view.nodes) take_record(c, out, now, m->newest);
     if (m->type == COUNCIL_REPORT) council_said(&c->view, now, m->node, &m->report);
-    else if (m->type != COUNCIL_FORMED) vote(c, out, now, m);
+    else if (m->type != COUNCIL_FORMED && m->type != COUNCIL_SETTINGS) vote(c, out, now, m);
 }
 
 static void act(council *c, const council_decision *d, council_outbox *out, double now) {

@@ -3,6 +3,7 @@
 #include "comm/team/council_net.h"
 
 #include "comm/team/internal.h"
+#include "comm/team/settings.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -35,7 +36,15 @@ struct council_net {
     int turn;    // the node whose messages are taken first
     bool differs;
     char why[COUNCIL_NET_WHY];
+    const char *settings;
+    // One with other settings, which has been sent ours and is to answer with its own.
+    peer guest;
+    int guest_node;
+    double guest_until;
+    char guest_why[COUNCIL_NET_WHY];  // what is said if it does not
 };
+
+static const double answer_s = 3;  // for the guest
 
 // --- one connection --------------------------------------------------------------------------------------------------
 
@@ -120,41 +129,92 @@ static bool take_message(peer *p, int node, council_message *m, council_room *ro
 
 // --- who comes, and who answers --------------------------------------------------------------------------------------
 
-static bool value_differs(council_net *n, const hello *h, const char *what, const char *its, const char *own,
-                          const char *hint) {
+#define SAME_INI "the INI must be the same on all nodes, but for local keys (`lockstep config` prints it)"
+
+static bool value_differs(const council_net *n, char why[COUNCIL_NET_WHY], const hello *h, const char *what,
+                          const char *its, const char *own, const char *hint) {
     if (strcmp(its, own) == 0) return false;
     int node = (int)h->rank, me = n->at.rank;
-    snprintf(n->why, sizeof n->why, "node %d (%s) has %s %s, node %d (%s) has %s: %s", node, n->at.place[node].host,
+    snprintf(why, COUNCIL_NET_WHY, "node %d (%s) has %s %s, node %d (%s) has %s: %s", node, n->at.place[node].host,
              what, its, me, n->at.place[me].host, own, hint);
-    return n->differs = true;
+    return true;
 }
 
-static bool runs_differ(council_net *n, const hello *h) {
+// *settings (=) nothing else does.
+static bool runs_differ(const council_net *n, char why[COUNCIL_NET_WHY], const hello *h, bool *settings) {
     const hello *o = &n->door.mine;
     char its[24], own[24];
+    *settings = false;
     snprintf(its, sizeof its, "%u", h->version);
     snprintf(own, sizeof own, "%u", o->version);
-    return value_differs(n, h, "protocol", its, own, "install the same binary on all nodes") ||
-           value_differs(n, h, "run", h->job, o->job, "[run] name must be the same on all nodes") ||
-           value_differs(n, h, "build", h->build, o->build, "install the same binary on all nodes") ||
-           value_differs(n, h, "configuration", h->config_hash, o->config_hash,
-                         "the INI must be the same on all nodes, but for keys of class local (lockstep config)");
+    if (value_differs(n, why, h, "protocol", its, own, "install the same binary on all nodes") ||
+        value_differs(n, why, h, "run", h->job, o->job, "[run] name must be the same on all nodes") ||
+        value_differs(n, why, h, "build", h->build, o->build, "install the same binary on all nodes"))
+        return true;
+    return *settings = value_differs(n, why, h, "configuration", h->config_hash, o->config_hash, SAME_INI);
 }
 
-static void send_one(peer *p, const council_message *m);
+static void differ(council_net *n, const char *why) {
+    snprintf(n->why, sizeof n->why, "%s", why);
+    n->differs = true;
+}
+
+static bool send_one(peer *p, const council_message *m);
 
 // A visitor that runs something else is sent a message that says what differs, since only the answering side has
 // compared, and is then disconnected. The node whose number it has keeps its connection.
-static void refuse(council_net *n, visitor *v) {
+static void refuse(council_net *n, visitor *v, const char *why) {
     council_message m = {.type = COUNCIL_REFUSED, .node = n->at.rank, .life = 1};
     peer p = {.fd = -1};
-    snprintf(m.why, sizeof m.why, "%s", n->why);
+    snprintf(m.why, sizeof m.why, "%s", why);
     take_up(&p, v->fd, &v->shake.keys);
     v->fd = -1;
-    send_one(&p, &m);
+    (void)send_one(&p, &m);
     hang_up(&p);
     free(p.in), free(p.out);
     sodium_memzero(&p, sizeof p);
+    differ(n, why);
+}
+
+// --- in which keys two nodes differ ----------------------------------------------------------------------------------
+
+static bool send_settings(const council_net *n, peer *p) {
+    return send_one(
+        p, &(council_message){.type = COUNCIL_SETTINGS, .node = n->at.rank, .life = 1, .settings = n->settings});
+}
+
+// Both sides say the same: the values of the node that came, then those of the one that answered.
+static bool name_keys(council_net *n, int came, const char *its, int answered, const char *own) {
+    char keys[COUNCIL_NET_WHY - 250], why[COUNCIL_NET_WHY];
+    if (!settings_differ(keys, sizeof keys, its, own)) return false;
+    snprintf(why, sizeof why, "node %d (%s) and node %d (%s) have different settings: %s: " SAME_INI, came,
+             n->at.place[came].host, answered, n->at.place[answered].host, keys);
+    return differ(n, why), true;
+}
+
+// One at a time; others are told the hashes.
+static bool ask_guest(council_net *n, visitor *v, const char *why) {
+    peer *p = &n->guest;
+    if (!n->settings || p->fd >= 0) return false;
+    take_up(p, v->fd, &v->shake.keys);
+    v->fd = -1;
+    n->guest_node = (int)v->shake.theirs.rank, n->guest_until = clock_now() + answer_s;
+    snprintf(n->guest_why, sizeof n->guest_why, "%s", why);
+    if (!send_settings(n, p)) hang_up(p), differ(n, why);
+    return true;
+}
+
+// It may have said other things before it read ours.
+static void hear_guest(council_net *n) {
+    peer *p = &n->guest;
+    council_message m;
+    council_room *room = p->fd >= 0 || p->ended ? malloc(sizeof *room) : NULL;
+    bool named = false;
+    while (room && !named && take_message(p, n->guest_node, &m, room))
+        named = m.type == COUNCIL_SETTINGS && name_keys(n, n->guest_node, m.settings, n->at.rank, n->settings);
+    if (room && !named && (p->fd < 0 || clock_now() >= n->guest_until)) differ(n, n->guest_why), named = true;
+    if (named) hang_up(p);
+    free(room);
 }
 
 // A visitor that is none of the nodes above is ignored.
@@ -162,7 +222,12 @@ static err_t came(meeting *m, visitor *v) {
     council_net *n = (council_net *)(void *)m->t;
     const hello *h = &v->shake.theirs;
     if (h->rank >= (uint32_t)n->at.world || (int)h->rank <= n->at.rank) return ERR_OK;
-    if (runs_differ(n, h)) return refuse(n, v), ERR_OK;
+    char why[COUNCIL_NET_WHY];
+    bool settings;
+    if (runs_differ(n, why, h, &settings)) {
+        if (!settings || !ask_guest(n, v, why)) refuse(n, v, why);
+        return ERR_OK;
+    }
     take_up(&n->peer[h->rank], v->fd, &v->shake.keys);
     v->fd = -1;
     return ERR_OK;
@@ -208,7 +273,7 @@ static err_t open_door(council_net *n, const council_net_options *o) {
     meeting *m = &n->door;
     *m = (meeting){.t = &n->names, .secret = n->secret, .mine = own_hello(o), .remembers = true};
     m->came = came, m->reached = reached;
-    TRY(meeting_open(m, 0, o->node, 1 + o->nodes));
+    TRY(meeting_open(m, 0, o->node, 2 + o->nodes));
     for (int i = 0; i < o->node; i++)
         m->caller[i] = (caller){.target = i, .fd = -1, .host = n->at.place[i].host, .port = o->port};
     return o->node < o->nodes - 1 ? meeting_listen(m, o->host[o->node], o->port) : ERR_OK;
@@ -220,6 +285,7 @@ err_t council_net_open(council_net **out, const council_net_options *o) {
     council_net *n = calloc(1, sizeof *n);
     if (!n) return err_set(ERR_INTERNAL, "no memory for the council of %d nodes", o->nodes);
     n->door.listener = -1;
+    n->guest.fd = -1, n->settings = o->settings;
     err_t rc = name_nodes(n, o);
     if (rc == ERR_OK) rc = open_door(n, o);
     if (rc == ERR_OK) return *out = n, ERR_OK;
@@ -228,14 +294,17 @@ err_t council_net_open(council_net **out, const council_net_options *o) {
     return err_restore(&why);
 }
 
+static void part(peer *p) {
+    flush(p);
+    hang_up(p);
+    free(p->in), free(p->out);
+    sodium_memzero(p, sizeof *p);
+}
+
 void council_net_close(council_net *n) {
     if (!n) return;
-    for (int i = 0; n->peer && i < n->at.world; i++) {
-        flush(&n->peer[i]);
-        hang_up(&n->peer[i]);
-        free(n->peer[i].in), free(n->peer[i].out);
-        sodium_memzero(&n->peer[i], sizeof n->peer[i]);
-    }
+    for (int i = 0; n->peer && i < n->at.world; i++) part(&n->peer[i]);
+    part(&n->guest);
     // the door does not close what it has handed on
     meeting_close(&n->door);
     free(n->peer), free(n->at.place);
@@ -256,34 +325,43 @@ static void call_again(council_net *n, double now) {
     }
 }
 
+static void await(meeting *m, peer *p) {
+    p->slot = p->fd >= 0 ? m->watched++ : -1;
+    if (p->slot >= 0)
+        m->poll[p->slot] = (struct pollfd){.fd = p->fd, .events = (short)(POLLIN | (p->queued ? POLLOUT : 0))};
+}
+
+// One that was taken up in this turn has another descriptor in its slot.
+static void move(const meeting *m, peer *p) {
+    if (p->fd < 0 || p->slot < 0 || m->poll[p->slot].fd != p->fd) return;
+    if (m->poll[p->slot].revents & POLLOUT) flush(p);
+    if (m->poll[p->slot].revents & ~POLLOUT) fill(p);
+}
+
 err_t council_net_turn(council_net *n, int wake, double until) {
     meeting *m = &n->door;
-    double now = clock_now();
-    call_again(n, now);
+    call_again(n, clock_now());
     m->poll[0] = (struct pollfd){.fd = wake, .events = POLLIN};
     m->watched = 1;
-    for (int i = 0; i < n->at.world; i++) {
-        peer *p = &n->peer[i];
-        p->slot = p->fd >= 0 ? m->watched++ : -1;
-        if (p->slot >= 0)
-            m->poll[p->slot] = (struct pollfd){.fd = p->fd, .events = (short)(POLLIN | (p->queued ? POLLOUT : 0))};
-    }
+    for (int i = 0; i < n->at.world; i++) await(m, &n->peer[i]);
+    await(m, &n->guest);
+    if (n->guest.fd >= 0 && until > n->guest_until) until = n->guest_until;
     TRY(meeting_turn(m, until));
-    for (int i = 0; i < n->at.world; i++) {
-        peer *p = &n->peer[i];
-        // one that was taken up in this turn has another descriptor in its slot
-        if (p->fd < 0 || p->slot < 0 || m->poll[p->slot].fd != p->fd) continue;
-        if (m->poll[p->slot].revents & POLLOUT) flush(p);
-        if (m->poll[p->slot].revents & ~POLLOUT) fill(p);
-    }
+    for (int i = 0; i < n->at.world; i++) move(m, &n->peer[i]);
+    move(m, &n->guest);
+    hear_guest(n);
     return ERR_OK;
 }
 
-// Of a node that has sent us away; refused ballots have a round.
+// Of a node that has sent us away, with what differs or with its settings; refused ballots have a round.
 static bool is_refusal(council_net *n, const council_message *m) {
-    if (m->type != COUNCIL_REFUSED || m->ballot.round) return false;
-    snprintf(n->why, sizeof n->why, "%s", m->why);
-    return n->differs = true;
+    if (m->type == COUNCIL_REFUSED && !m->ballot.round) return differ(n, m->why), true;
+    if (m->type != COUNCIL_SETTINGS) return false;
+    if (n->settings) (void)send_settings(n, &n->peer[m->node]);
+    if (n->settings && name_keys(n, n->at.rank, n->settings, m->node, m->settings)) return true;
+    char why[COUNCIL_NET_WHY];
+    snprintf(why, sizeof why, "node %d (%s) has other settings: " SAME_INI, m->node, n->at.place[m->node].host);
+    return differ(n, why), true;
 }
 
 bool council_net_next(council_net *n, council_message *m, council_room *room) {
@@ -299,17 +377,18 @@ bool council_net_next(council_net *n, council_message *m, council_room *room) {
     return found;
 }
 
-static void send_one(peer *p, const council_message *m) {
+static bool send_one(peer *p, const council_message *m) {
     size_t n = p->fd >= 0 ? council_pack(p->out + p->queued, OUT_BYTES - p->queued, m) : 0;
-    if (n == 0 || p->queued + n + PROOF_BYTES > OUT_BYTES) return;
+    if (n == 0 || p->queued + n + PROOF_BYTES > OUT_BYTES) return false;
     seal_mac(p->out + p->queued + n, p->send_key, p->sent++, p->out + p->queued, n);
     p->queued += n + PROOF_BYTES;
     flush(p);
+    return true;
 }
 
 void council_net_send(council_net *n, int to, const council_message *m) {
     for (int i = 0; i < n->at.world; i++)
-        if (i != n->at.rank && (to < 0 || to == i)) send_one(&n->peer[i], m);
+        if (i != n->at.rank && (to < 0 || to == i)) (void)send_one(&n->peer[i], m);
 }
 
 const char *council_net_differs(const council_net *n) { return n->differs ? n->why : NULL; }

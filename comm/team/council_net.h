@@ -20,6 +20,9 @@ typedef struct council_net_options {
     uint8_t secret[TEAM_KEY];
     // As in team_options: who differs is no part of the run.
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT];
+    // Lines "section.key=value", of which config_hash is the hash; outlives the net. NULL: where they differ, only the
+    // hashes are said.
+    const char *settings;
 } council_net_options;
 
 typedef struct council_net council_net;

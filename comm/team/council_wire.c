@@ -32,16 +32,26 @@ static void write_why(byte_writer *w, const char *why) {
     write_number(w, n, 1), write_bytes(w, why, n);
 }
 
+static void write_settings(byte_writer *w, const char *text) {
+    size_t n = strnlen(text, COUNCIL_SETTINGS_BYTES - 1);
+    write_number(w, n, 4), write_bytes(w, text, n);
+}
+
+static bool has_ballot(council_type type) {
+    return type != COUNCIL_REPORT && type != COUNCIL_FORMED && type != COUNCIL_SETTINGS;
+}
+
 size_t council_pack(uint8_t *dst, size_t room, const council_message *m) {
     byte_writer w = {.at = dst, .room = room};
     write_number(&w, 0, 4), write_number(&w, COUNCIL_VERSION, 1), write_number(&w, m->type, 1);
     write_number(&w, (uint64_t)m->node, 2), write_number(&w, m->life, 8);
     write_record(&w, m->newest);
     if (m->type == COUNCIL_REPORT) write_report(&w, &m->report);
-    else if (m->type != COUNCIL_FORMED) write_ballot(&w, m->ballot);
+    if (has_ballot(m->type)) write_ballot(&w, m->ballot);
     if (m->type == COUNCIL_PROMISE || m->type == COUNCIL_REFUSED) write_ballot(&w, m->accepted);
     if (m->type == COUNCIL_PROMISE || m->type == COUNCIL_ACCEPT) write_record(&w, m->value);
     if (m->type == COUNCIL_REFUSED) write_why(&w, m->why);
+    if (m->type == COUNCIL_SETTINGS) write_settings(&w, m->settings);
     if (w.bad) return 0;
     le32_put(dst, (uint32_t)w.n);
     return w.n;
@@ -84,6 +94,14 @@ static void read_why(byte_reader *s, char why[COUNCIL_WHY]) {
     s->bad |= strnlen(why, COUNCIL_WHY) != n;
 }
 
+static const char *read_settings(byte_reader *s, char *text) {
+    size_t n = (size_t)read_upto(s, 4, COUNCIL_SETTINGS_BYTES - 1);
+    read_bytes(s, text, n);
+    text[n] = 0;
+    s->bad |= strlen(text) != n;
+    return text;
+}
+
 // A value follows the newest record, and is of its run.
 static bool value_follows(const council_message *m) {
     if (m->type == COUNCIL_ACCEPT && !m->value) return false;
@@ -94,10 +112,11 @@ static bool value_follows(const council_message *m) {
 static err_t read_body(byte_reader *s, council_message *m, council_room *room) {
     TRY(read_record(s, &m->newest, &room->newest));
     if (m->type == COUNCIL_REPORT) read_report(s, &m->report);
-    else if (m->type != COUNCIL_FORMED) m->ballot = read_ballot(s);
+    if (has_ballot(m->type)) m->ballot = read_ballot(s);
     if (m->type == COUNCIL_PROMISE || m->type == COUNCIL_REFUSED) m->accepted = read_ballot(s);
     if (m->type == COUNCIL_PROMISE || m->type == COUNCIL_ACCEPT) TRY(read_record(s, &m->value, &room->value));
     if (m->type == COUNCIL_REFUSED) read_why(s, m->why);
+    if (m->type == COUNCIL_SETTINGS) m->settings = read_settings(s, room->settings);
     return ERR_OK;
 }
 

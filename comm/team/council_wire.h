@@ -29,6 +29,7 @@ typedef enum council_type {
     COUNCIL_ACCEPTED,  // ballot
     COUNCIL_REFUSED,   // why; accepted: the ballot that is promised
     COUNCIL_FORMED,    // the record is record 1
+    COUNCIL_SETTINGS,  // settings: who has others compares them, and answers with its own
     COUNCIL_TYPES
 } council_type;
 
@@ -41,11 +42,14 @@ typedef struct council_message {
     const council_record *value;  // of PROMISE, NULL where nothing was accepted; of ACCEPT
     council_report report;
     char why[COUNCIL_WHY];
+    const char *settings;  // of SETTINGS, which has no ballot; what exceeds COUNCIL_SETTINGS_BYTES is not sent
 } council_message;
 
-// Where the records of a message that was read are kept.
+// Where the records and the settings of a message that was read are kept.
+enum { COUNCIL_SETTINGS_BYTES = 32 * 1024 };  // with the NUL
 typedef struct council_room {
     council_record newest, value;
+    char settings[COUNCIL_SETTINGS_BYTES];
 } council_room;
 
 // Bytes of the message; 0: they do not fit in `room`. COUNCIL_MESSAGE_BYTES are always enough.

@@ -35,7 +35,8 @@ static inline void example_message(council_message *m, council_room *room, counc
         m->report = (council_report){.hears = {{7}}, .state = COUNCIL_WORKING, .ready = true, .failed = true};
         m->report.slots = 2, m->report.step = 412, m->report.sealed = 400, m->report.lane_us = 1500,
         m->report.slow = 34, m->report.data = 0x0123456789abcdef;
-    } else if (type != COUNCIL_FORMED) m->ballot = (council_ballot){9, 2};
+    } else if (type == COUNCIL_SETTINGS) m->settings = "optimizer.lr=0.01\nrun.seed=7\n";
+    else if (type != COUNCIL_FORMED) m->ballot = (council_ballot){9, 2};
     if (type == COUNCIL_PROMISE || type == COUNCIL_REFUSED) m->accepted = (council_ballot){8, 1};
     if (type == COUNCIL_PROMISE || type == COUNCIL_ACCEPT) m->value = &room->value;
     if (type == COUNCIL_REFUSED) snprintf(m->why, sizeof m->why, "works, and all members with it");

@@ -269,6 +269,9 @@ err_t config_each(const config *c, key_class class, config_visit visit, void *ct
 bool config_follows_steps(const config *c, const char *key);
 err_t config_adopt(config *c, const char *key, const char *value);
 
+// Lines "section.key=value" of all bits and layout keys. The caller frees *out.
+err_t config_shared(const config *c, char **out);
+
 // First 16 hex digits of the BLAKE2b-256 of all bits and layout keys: what ranks compare.
 void config_hash(const config *c, char hex[17]);
 

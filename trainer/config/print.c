@@ -123,6 +123,20 @@ static err_t hash_key(void *ctx, const char *key, const char *value) {
     return ERR_OK;
 }
 
+static err_t list_setting(void *ctx, const char *key, const char *value) {
+    fprintf(ctx, "%s=%s\n", key, value);
+    return ERR_OK;
+}
+
+// Of which config_hash is the hash, in the same order.
+err_t config_shared(const config *c, char **out) {
+    size_t size;
+    *out = NULL;
+    FILE *to = open_memstream(out, &size);
+    if (to) config_each(c, CLASS_BITS, list_setting, to), config_each(c, CLASS_LAYOUT, list_setting, to);
+    return to && fclose(to) == 0 ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the text of the settings");
+}
+
 void config_hash(const config *c, char hex[17]) {
     crypto_generichash_state h;
     unsigned char digest[32];

@@ -101,6 +101,7 @@ typedef struct seat {
     council c;
     council_net *net;
     fault_list faults;
+    char *settings;  // of this node, which the net compares with those of others
     node_facts facts;
     bool heard;        // the supervisor has said them
     int64_t step;      // of the board, when it was last looked at
@@ -317,6 +318,8 @@ static err_t connect_to_others(seat *s) {
     snprintf(o.job, sizeof o.job, "%s", c->run.name);
     snprintf(o.build, sizeof o.build, "%s", version_sources());
     snprintf(o.config_hash, sizeof o.config_hash, "%s", hash);
+    TRY(config_shared(c, &s->settings));
+    o.settings = s->settings;
     TRY(cluster_secret(c, o.secret));
     err_t rc = council_net_open(&s->net, &o);
     sodium_memzero(o.secret, sizeof o.secret);
@@ -358,6 +361,6 @@ err_t delegate_live(const delegate_life *of) {
     if (rc != ERR_OK) tell_error(s);
     council_net_close(s->net);
     monitor_close(&s->m);
-    free(room), free(s);
+    free(room), free(s->settings), free(s);
     return rc;
 }
