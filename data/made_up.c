@@ -41,6 +41,7 @@ static void fill(void *to, const tensor_spec *t, int64_t count, uint64_t seed, u
         uint32_t bits[4];
         philox4x32(bits, seed, (uint32_t)i, SITE_MADE_UP, which, (uint32_t)(i >> 32));
         if (t->type == INT32) ((int32_t *)to)[i] = (int32_t)(bits[0] % (uint32_t)(t->limit ? t->limit : INT32_MAX));
+        else if (t->type == UINT8) ((uint8_t *)to)[i] = (uint8_t)bits[0];
         else ((float *)to)[i] = (float)(bits[0] >> 8) * 0x1p-24f;
     }
 }

@@ -12,7 +12,7 @@
 
 // --- tensors ---------------------------------------------------------------------------------------------------------
 
-typedef enum dtype { FP32, BF16, FP16, FP64, INT32 } dtype;
+typedef enum dtype { FP32, BF16, FP16, FP64, INT32, UINT8 } dtype;
 
 enum { TENSOR_DIMS = 4 };
 
@@ -26,11 +26,11 @@ typedef struct tensor {
 
 static inline const char *dtype_name(dtype t) {
     static const char *const name[] = {
-        [FP32] = "fp32", [BF16] = "bf16", [FP16] = "fp16", [FP64] = "fp64", [INT32] = "int32"};
+        [FP32] = "fp32", [BF16] = "bf16", [FP16] = "fp16", [FP64] = "fp64", [INT32] = "int32", [UINT8] = "uint8"};
     return name[t];
 }
 
-static inline size_t dtype_bytes(dtype t) { return t == FP64 ? 8 : t == BF16 || t == FP16 ? 2 : 4; }
+static inline size_t dtype_bytes(dtype t) { return t == FP64 ? 8 : t == BF16 || t == FP16 ? 2 : t == UINT8 ? 1 : 4; }
 
 // Elements of a shape.
 static inline int64_t shape_count(int dims, const int64_t *size) {
@@ -63,7 +63,7 @@ static inline tensor tensor_rows(const tensor *t, int64_t first, int64_t count) 
 enum { SPEC_NAME = 32 };
 typedef struct tensor_spec {
     char name[SPEC_NAME];
-    dtype type;  // INT32 or FP32
+    dtype type;  // INT32, FP32 or UINT8
     int dims;
     int64_t size[TENSOR_DIMS - 1];  // of one sample
     int64_t limit;                  // INT32: values are 0 .. limit-1; 0: any

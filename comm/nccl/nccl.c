@@ -295,7 +295,8 @@ static err_t nccl_type(dtype type, ncclDataType_t *out) {
     case FP64: *out = ncclFloat64; return ERR_OK;
     case INT32: *out = ncclInt32; return ERR_OK;
     case BF16:
-    case FP16: break;
+    case FP16:
+    case UINT8: break;
     }
     return err_set(ERR_INTERNAL, "nccl: a reduction of type %d; FP32, FP64 and INT32 are reduced", (int)type);
 }
