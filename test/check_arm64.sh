@@ -10,7 +10,7 @@ built=$top/$at
 root=$built/root
 target=aarch64-linux-gnu
 arm=$built/lockstep
-packages="libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libzstd-dev libcmocka-dev libcmocka0"
+packages="libiniparser-dev libjansson-dev libsodium-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libzstd-dev libcmocka-dev libcmocka0"
 
 # --- what it takes --------------------------------------------------------------------------------------------------
 
@@ -29,7 +29,7 @@ unpack() {
 }
 
 has_libraries() {
-    for lib in iniparser jansson sodium z zstd; do [ -e "$1/lib$lib.a" ] || return 1; done
+    for lib in iniparser jansson sodium jpeg png16 z zstd; do [ -e "$1/lib$lib.a" ] || return 1; done
 }
 
 # missing WHAT: why nothing can be done here, for every case.
