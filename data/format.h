@@ -14,7 +14,16 @@
 #define SOURCE_FORMATS(X) \
     X(FORMAT_AUTO, "auto") \
     SHARD_FORMATS(X) \
-    X(FORMAT_IDX, "idx")
+    X(FORMAT_IDX, "idx") \
+    X(FORMAT_IMAGES, "images")
 typedef enum { SOURCE_FORMATS(WORD_ENUM) } source_format;
+
+// The words of [data] flip: which images training sees mirrored, left to right. `alternating`: half of them in one
+// epoch and the other half in the next (Jordan 2024, arXiv 2404.00498, section 3.6).
+#define FLIP_WORDS(X) \
+    X(FLIP_NO, "no") \
+    X(FLIP_RANDOM, "random") \
+    X(FLIP_ALTERNATING, "alternating")
+typedef enum { FLIP_WORDS(WORD_ENUM) } flip_mode;
 
 #endif

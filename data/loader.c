@@ -11,9 +11,11 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOADER_READERS = 64 };
 enum { PAGE = 4096, AHEAD_LEAST = 2, CALM = 256 };  // CALM: batches after which the depth may shrink by one
 
 struct loader {
@@ -24,6 +26,19 @@ struct loader {
     int64_t slot;             // bytes of a batch in the ring
     pthread_t thread;
     bool running;
+
+    // Readers, the loader's thread being number 0, take the samples of `filled` in turn.
+    int readers;
+    pthread_t helper[LOADER_READERS];  // [1 .. readers-1]
+    batch filled;
+    atomic_llong next;             // sample of it that the next free reader takes
+    pthread_mutex_t reading;       // guards what follows, up to `failed_read`
+    pthread_cond_t begin, finish;  // there is a batch to fill; a helper has no more to do
+    int64_t fills;                 // batches begun
+    int busy;                      // helpers that are not done
+    bool dismissed;
+    int64_t failed_at;  // sample of the batch whose read failed, the first of them; micro: none
+    err_record failed_read;
 
     pthread_mutex_t lock;       // guards all below
     pthread_cond_t more, less;  // a batch was produced; there is room, or the thread must stop
@@ -74,15 +89,85 @@ static batch batch_at(const loader *l, int64_t number) {
     return b;
 }
 
-static err_t fill(loader *l, const batch *b) {
+static err_t read_sample(loader *l, const batch *b, int64_t i, int reader) {
     const loader_options *o = &l->o;
-    for (int64_t i = 0; i < o->micro; i++) {
-        int64_t n = (b->step - 1) * o->global + b->first + i;
-        void *to[SOURCE_TENSORS];
-        for (int k = 0; k < o->inputs; k++) to[k] = (char *)b->in[k] + (size_t)i * spec_bytes(&o->in[k]);
-        TRY(source_read(l->from, &(source_draw){source_at(l->from, o->seed, n, o->shuffle), o->seed, n, true}, to));
+    source_draw d = source_draw_at(l->from, o->seed, (b->step - 1) * o->global + b->first + i, o->shuffle);
+    void *to[SOURCE_TENSORS];
+    for (int k = 0; k < o->inputs; k++) to[k] = (char *)b->in[k] + (size_t)i * spec_bytes(&o->in[k]);
+    d.reader = reader;
+    return source_read(l->from, &d, to);
+}
+
+// Reads samples of the batch until none is left. After a failure none is begun; those before it were, so that the first
+// sample that fails is the same however many readers there are.
+static void read_some(loader *l, int reader) {
+    for (int64_t i; (i = atomic_fetch_add(&l->next, 1)) < l->o.micro;) {
+        if (read_sample(l, &l->filled, i, reader) == ERR_OK) continue;
+        pthread_mutex_lock(&l->reading);
+        if (i < l->failed_at) l->failed_at = i, l->failed_read = *err_last();
+        pthread_mutex_unlock(&l->reading);
+        atomic_store(&l->next, l->o.micro);
+    }
+}
+
+typedef struct helper {
+    loader *l;
+    int reader;
+} helper;
+
+static void *help(void *arg) {
+    helper h = *(helper *)arg;
+    loader *l = h.l;
+    free(arg);
+    pthread_mutex_lock(&l->reading);
+    for (int64_t seen = 0;; seen++) {
+        while (!l->dismissed && l->fills == seen) pthread_cond_wait(&l->begin, &l->reading);
+        if (l->dismissed) break;
+        pthread_mutex_unlock(&l->reading);
+        read_some(l, h.reader);
+        pthread_mutex_lock(&l->reading);
+        if (--l->busy == 0) pthread_cond_signal(&l->finish);
+    }
+    pthread_mutex_unlock(&l->reading);
+    return NULL;
+}
+
+static err_t fill(loader *l, const batch *b) {
+    l->filled = *b;
+    atomic_store(&l->next, 0);
+    pthread_mutex_lock(&l->reading);
+    l->failed_at = l->o.micro;
+    l->busy = l->readers - 1;
+    l->fills++;
+    pthread_cond_broadcast(&l->begin);
+    pthread_mutex_unlock(&l->reading);
+    read_some(l, 0);
+    pthread_mutex_lock(&l->reading);
+    while (l->busy > 0) pthread_cond_wait(&l->finish, &l->reading);
+    bool failed = l->failed_at < l->o.micro;
+    pthread_mutex_unlock(&l->reading);
+    return failed ? err_restore(&l->failed_read) : ERR_OK;
+}
+
+static err_t hire(loader *l) {
+    int wanted = l->o.readers < LOADER_READERS ? l->o.readers : LOADER_READERS;
+    if (wanted > l->from->readers) wanted = l->from->readers;
+    for (l->readers = 1; l->readers < wanted; l->readers++) {
+        helper *h = malloc(sizeof *h);
+        if (!h) return err_set(ERR_INTERNAL, "no memory for a thread that reads");
+        *h = (helper){l, l->readers};
+        err_t rc = thread_start(&l->helper[l->readers], "lockstep/reader", help, h);
+        if (rc != ERR_OK) return free(h), rc;
     }
     return ERR_OK;
+}
+
+static void dismiss(loader *l) {
+    pthread_mutex_lock(&l->reading);
+    l->dismissed = true;
+    pthread_cond_broadcast(&l->begin);
+    pthread_mutex_unlock(&l->reading);
+    for (int k = 1; k < l->readers; k++) pthread_join(l->helper[k], NULL);
 }
 
 // The slot that the trainer holds counts as used.
@@ -153,7 +238,11 @@ err_t loader_open(loader **out, source *from, const loader_options *o) {
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->more, NULL);
     pthread_cond_init(&l->less, NULL);
-    err_t rc = thread_start(&l->thread, "lockstep/loader", run, l);
+    pthread_mutex_init(&l->reading, NULL);
+    pthread_cond_init(&l->begin, NULL);
+    pthread_cond_init(&l->finish, NULL);
+    err_t rc = hire(l);
+    if (rc == ERR_OK) rc = thread_start(&l->thread, "lockstep/loader", run, l);
     l->running = rc == ERR_OK;
     if (rc != ERR_OK) loader_close(l);
     else *out = l;
@@ -227,6 +316,10 @@ void loader_close(loader *l) {
         pthread_join(l->thread, NULL);
         source_cancel(l->from, false);
     }
+    dismiss(l);
+    pthread_cond_destroy(&l->finish);
+    pthread_cond_destroy(&l->begin);
+    pthread_mutex_destroy(&l->reading);
     pthread_cond_destroy(&l->less);
     pthread_cond_destroy(&l->more);
     pthread_mutex_destroy(&l->lock);

@@ -1,4 +1,5 @@
-// data/loader.h: a thread that fills a ring of micro-batches ahead of the trainer.
+// data/loader.h: a thread that fills a ring of micro-batches ahead of the trainer. Where the source lets several
+// threads read at once, they share each micro-batch.
 //
 // Alphabet  B samples of a micro-batch  G samples of a step
 #ifndef DATA_LOADER_H
@@ -21,6 +22,7 @@ typedef struct loader_options {
     const int64_t *lane_list;       // [lane_count] instead, ascending; outlives the loader. NULL: as above
     int64_t first_step, last_step;  // steps to deliver, from 1, both included
     int depth;                      // most batches in the ring
+    int readers;                    // threads that fill a micro-batch, if the source has as many; 0: one
     // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader
     void *memory;
 } loader_options;

@@ -45,11 +45,12 @@ static uint64_t key_of(uint64_t seed, int which) {
     return (uint64_t)r[1] << 32 | r[0];
 }
 
-static int64_t mix_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
+static void mix_at(const source *s, source_draw *d, bool shuffle) {
     const mix *x = (const mix *)s;
-    const place *p = &x->table[sampler_at(key_of(seed, -1), n, x->places, shuffle)];
-    int64_t draw = n / x->places * x->count[p->part] + p->ordinal;
-    return x->first[p->part] + sampler_at(key_of(seed, p->part), draw, x->info[p->part].about.samples, shuffle);
+    const place *p = &x->table[sampler_at(key_of(d->seed, -1), d->n, x->places, shuffle)];
+    int64_t draw = d->n / x->places * x->count[p->part] + p->ordinal, samples = x->info[p->part].about.samples;
+    d->sample = x->first[p->part] + sampler_at(key_of(d->seed, p->part), draw, samples, shuffle);
+    d->epoch = draw / samples;
 }
 
 // Spreads the places so that after t of them every part has had its share of t, c_k t / M, rounded up or down: the
@@ -153,6 +154,8 @@ static void describe(mix *x, const source_options *o) {
     for (int i = 0; i < o->inputs; i++) s->tensor[i] = o->wanted[i], s->place[i] = i;
     s->about.unit = x->info[0].about.unit;
     s->about.units_per_sample = x->info[0].about.units_per_sample;
+    for (int k = 0; k < s->parts; k++)
+        if (k == 0 || x->part[k]->readers < s->readers) s->readers = x->part[k]->readers;
     hash_parts(x);
 }
 

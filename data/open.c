@@ -13,23 +13,25 @@
 
 // --- which format ----------------------------------------------------------------------------------------------------
 
-// IDX begins with two zero bytes, the type and the number of dimensions; compressed with gzip's magic. What is neither
-// is tokens. What can't be read is reported by the opener.
-static bool looks_like_idx(const source_options *o) {
-    uint8_t head[4];
+// IDX begins with two zero bytes, the type and the number of dimensions; compressed with gzip's magic. Shards of images
+// have a magic of their own. What is neither is tokens; FORMAT_AUTO. What can't be read is reported by the opener.
+static source_format looks_like(const source_options *o) {
+    uint8_t head[8] = {0};
     file_list files = {0};
     reader r = {0};
     data_file first = {0};
     reader_open(&r, o->retry, NULL);
     bool known = files_expand(&files, o->files, (files_hint){0}) == ERR_OK &&
                  reader_find(&first, files.path[0], "a file") == ERR_OK && first.size >= 4 &&
-                 reader_read(&r, &first, 0, head, 4) == ERR_OK;
+                 reader_read(&r, &first, 0, head, first.size < 8 ? first.size : 8) == ERR_OK;
     reader_forget(&r, &first);
     reader_close(&r);
     files_free(&files);
-    if (!known) return false;
+    if (!known) return FORMAT_AUTO;
+    if (images_begin(head, 8)) return FORMAT_IMAGES;
     bool gzip = head[0] == 0x1f && head[1] == 0x8b;
-    return gzip || (head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14 && head[3] >= 1 && head[3] <= 4);
+    bool idx = gzip || (head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14 && head[3] >= 1 && head[3] <= 4);
+    return idx ? FORMAT_IDX : FORMAT_AUTO;
 }
 
 // --- opening ---------------------------------------------------------------------------------------------------------
@@ -77,10 +79,16 @@ static err_t set_apart(source *s, const source_options *o) {
 }
 
 static err_t open_one(source **out, const source_options *o) {
-    bool images = o->format == FORMAT_IDX || (o->format == FORMAT_AUTO && looks_like_idx(o));
+    source_format format = o->format == FORMAT_AUTO ? looks_like(o) : o->format;
+    const source_view *v = &o->view;
+    bool seen = v->crop || v->shift || v->flip || (v->area > 0 && v->area < 1);
     err_t rc;
     *out = NULL;
-    TRY(images ? idx_open(out, o) : text_open(out, o));
+    if (seen && format != FORMAT_IMAGES)
+        return err_set(ERR_CONFIG,
+                       "[data] crop, area, shift and flip are for shards of images, and %s is none: leave them out%s",
+                       o->files, format == FORMAT_IDX ? ", or pack these files ([pack] images = idx)" : "");
+    TRY(format == FORMAT_IMAGES ? images_open(out, o) : format == FORMAT_IDX ? idx_open(out, o) : text_open(out, o));
     TRY_GOTO(match_inputs(*out, o), fail);
     TRY_GOTO(set_apart(*out, o), fail);
     return ERR_OK;

@@ -30,8 +30,19 @@ err_t source_look(source *s, int64_t sample, void *const *out) {
     return source_read(s, &(source_draw){.sample = sample, .n = sample}, out);
 }
 
+source_draw source_draw_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
+    source_draw d = {.seed = seed, .n = n, .train = true};
+    if (s->type->at) {
+        s->type->at(s, &d, shuffle);
+    } else {
+        d.sample = sampler_at(seed, n, s->about.samples, shuffle);
+        d.epoch = n / s->about.samples;
+    }
+    return d;
+}
+
 int64_t source_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
-    return s->type->at ? s->type->at(s, seed, n, shuffle) : sampler_at(seed, n, s->about.samples, shuffle);
+    return source_draw_at(s, seed, n, shuffle).sample;
 }
 
 const source_part *source_parts(const source *s, int *count) {

@@ -2,7 +2,8 @@
 // named tensors, of the same types and shapes in all samples. The loader, evaluation and `lockstep check` know sources
 // only: what a file looks like stays in data/text/, data/image/ and so on.
 //
-// One thread reads at a time; source_cancel and source_about may be called from others.
+// One thread reads at a time, or as many as source.readers says; source_cancel and source_about may be called from
+// others.
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
 
@@ -15,6 +16,14 @@
 
 enum { SOURCE_TENSORS = 4 };
 
+// Which part of an image a sample is, and what training changes of it by chance (data/image/view.h).
+typedef struct source_view {
+    int64_t crop;    // pixels of each side; 0: images as they are, all of one size
+    double area;     // smallest share of an image that a random box has, 1: none
+    int64_t shift;   // most pixels by which the box in the middle is moved
+    flip_mode flip;  // left to right
+} source_view;
+
 typedef struct source_options {
     const char *files;          // files and globs, space between. With weights (data/weights.h) each is a part of a mix
     source_format format;       // FORMAT_AUTO: by the first bytes of the first file
@@ -26,6 +35,8 @@ typedef struct source_options {
     int64_t held_out;    // so many samples at the end are set apart, 0: none
     bool only_held_out;  // these are the source; else those before them
     const char *packed;  // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
+    source_view view;    // of images; area 0 is 1
+    int readers;         // so many threads want to read at once; 0: one
     int retry;           // how often a read that fails with an I/O error is tried again, with back-off
     int shared_by;       // so many sources share this process's descriptors; 0, 1: it is the only one
     fault_list *faults;  // may be NULL
@@ -58,6 +69,8 @@ typedef struct source_draw {
     uint64_t seed;   // of the run
     int64_t n;       // position in the run, from 0
     bool train;      // false: to be looked at as it is, without chance
+    int64_t epoch;   // how often the sample's source was seen whole before
+    int reader;      // which of the threads that read at once, 0 .. readers-1
 } source_draw;
 
 // What a kind of source implements. Samples are counted from the first one of all files.
@@ -68,11 +81,11 @@ typedef struct source_type {
     void (*cancel)(source *s, bool cancelled);
     void (*counts)(const source *s, int64_t *retries, int64_t *read);  // as in source_info; NULL: always 0
     void (*close)(source *s);
-    // as source_at; NULL: every sample comes once an epoch
-    int64_t (*at)(const source *s, uint64_t seed, int64_t n, bool shuffle);
+    // sample and epoch of position d->n, as source_at; NULL: every sample comes once an epoch
+    void (*at)(const source *s, source_draw *d, bool shuffle);
 } source_type;
 
-// What every source begins with. Its opener fills in all but the last three; `part` only if it is a mix.
+// What every source begins with. Its opener fills in all but inputs, place and first; `part` only if it is a mix.
 struct source {
     const source_type *type;
     source_info about;
@@ -83,6 +96,7 @@ struct source {
     int inputs;
     int place[SOURCE_TENSORS];  // [input] its index in tensor
     int64_t first;              // of the samples that are used
+    int readers;                // so many threads may read at once; 0: one
 };
 
 // Opens the files and checks what can be checked without reading all of them. ERR_DATA names file, offset, expected and
@@ -100,6 +114,9 @@ err_t source_look(source *s, int64_t sample, void *const *out);
 // weights it is sampler_at over all samples (data/sampler.h); a mix draws from its parts in proportion (data/mix.c).
 int64_t source_at(const source *s, uint64_t seed, int64_t n, bool shuffle);
 
+// The same as what is to be read of it in training.
+source_draw source_draw_at(const source *s, uint64_t seed, int64_t n, bool shuffle);
+
 // The parts of a mix, *count of them; 0: it is none.
 const source_part *source_parts(const source *s, int *count);
 
@@ -113,10 +130,13 @@ void source_cancel(source *s, bool cancelled);
 
 // --- the openers, for data/open.c ------------------------------------------------------------------------------------
 
-err_t text_open(source **out, const source_options *o);  // data/text/text.c: windows of tokens
-err_t idx_open(source **out, const source_options *o);   // data/image/idx.c: images and labels
+err_t text_open(source **out, const source_options *o);    // data/text/text.c: windows of tokens
+err_t idx_open(source **out, const source_options *o);     // data/image/idx.c: images and labels
+err_t images_open(source **out, const source_options *o);  // data/image/images.c: shards of images
+// Do these bytes begin a shard of images, though perhaps a damaged one?
+bool images_begin(const uint8_t *head, int64_t n);
 
-// Made-up samples for benchmarks, in memory: numbers from [0,1), and integers below the input's limit. (data/made_up.c)
+// Made-up samples for benchmarks, in memory: numbers from [0,1), bytes, and integers below the input's limit. (data/made_up.c)
 err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t samples);
 
 // The wanted input of that name, NULL: the model reads none.

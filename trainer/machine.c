@@ -33,6 +33,13 @@ err_t session_open_model(session *x) { return model_open(&x->net, model_types[x-
 
 // --- data ------------------------------------------------------------------------------------------------------------
 
+int session_readers(const session *x) {
+    enum { MOST = 8, BESIDE_GPU = 4 };
+    if (x->cfg->data.workers) return (int)x->cfg->data.workers;
+    int threads = !x->dev ? 1 : device_about(x->dev)->kind == DEVICE_CUDA ? BESIDE_GPU : device_about(x->dev)->threads;
+    return threads < 1 ? 1 : threads < MOST ? threads : MOST;
+}
+
 static source_options source_options_of(session *x, const char *files, bool held_out) {
     const config *c = x->cfg;
     return (source_options){.files = files,
@@ -43,6 +50,8 @@ static source_options source_options_of(session *x, const char *files, bool held
                             .ignored = c->data.ignore,
                             .held_out = c->data.holdout,
                             .only_held_out = held_out,
+                            .view = {c->data.crop, c->data.area, c->data.shift, c->data.flip},
+                            .readers = session_readers(x),
                             .packed = c->pack.output[0] ? c->pack.output : NULL,
                             .retry = (int)c->data.retry,
                             .faults = &x->faults};

@@ -18,6 +18,9 @@ err_t session_open_model(session *x);
 // Model and training data alone, as the INI says, without a device. session_close() it.
 err_t session_data(session *x, const config *c);
 
+// Threads that fill a micro-batch, where the source allows more than one: [data] workers.
+int session_readers(const session *x);
+
 // What part k of a mix of training data gives to the run, as one line of text.
 enum { SESSION_PART = 512 };
 void session_part(const session *x, int k, char dst[SESSION_PART]);

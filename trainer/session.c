@@ -239,6 +239,7 @@ static loader_options feed_options(const session *x, int64_t last) {
         .first_step = x->progress.step + 1,
         .last_step = last,
         .depth = (int)c->data.prefetch,
+        .readers = session_readers(x),
     };
     const lane_table *t = reduce_lanes(x->state.reduce);
     int rank = x->state.ranks->rank, context = grid_context(&x->shape);

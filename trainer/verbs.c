@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/version.h"
+#include "data/image/pack.h"
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
@@ -126,6 +127,7 @@ err_t verb_check(const config *c, FILE *out) {
 // Draws at most ten times a second.
 typedef struct pack_bar {
     double began, drawn;
+    bool draws;  // on a terminal
 } pack_bar;
 
 static void draw_pack(void *ctx, int64_t done, int64_t bytes) {
@@ -141,7 +143,49 @@ static void draw_pack(void *ctx, int64_t done, int64_t bytes) {
             (double)done / 1e6 / (passed + 1e-9), part > 0 ? passed * (1 - part) / part : 0.0, bar);
 }
 
+static void draw_images(void *ctx, int64_t done, int64_t images) {
+    pack_bar *b = ctx;
+    double now = clock_now(), passed = now - b->began, part = (double)done / (double)images;
+    if (!b->draws || (now - b->drawn < 0.1 && done < images)) return;
+    b->drawn = now;
+    fprintf(stderr, "\rpack  %" PRId64 " of %" PRId64 " images  %.0f/s  eta %.0f s%s", done, images,
+            (double)done / (passed + 1e-9), passed * (1 - part) / part, done < images ? " " : "  \n");
+}
+
+static void name_bad(void *ctx, const char *text) {
+    fprintf(stderr, "%sleft out: %s\n", ((const pack_bar *)ctx)->draws ? "\r" : "", text);
+}
+
+static err_t pack_images(const config *c, FILE *out) {
+    image_pack_report r;
+    pack_bar bar = {.began = clock_now(), .draws = isatty(STDERR_FILENO)};
+    TRY(image_pack_run(&(image_pack_options){.kind = c->pack.images,
+                                             .input = c->pack.input,
+                                             .val_input = c->pack.val_input,
+                                             .output = c->pack.output,
+                                             .shard_images = c->pack.shard_images,
+                                             .val_fraction = c->pack.val_fraction,
+                                             .size = c->pack.size,
+                                             .bad_most = c->pack.bad_most,
+                                             .threads = (int)c->device.threads,
+                                             .progress = draw_images,
+                                             .bad = name_bad,
+                                             .ctx = &bar},
+                       &r));
+    fprintf(out,
+            "packed  %" PRId64 " images of %" PRId64 " classes (%" PRId64 " left out, %" PRId64
+            " other files skipped) into %d shard%s: train %" PRId64 ", val %" PRId64 "\n",
+            r.train + r.val, r.classes, r.bad, r.skipped, r.shards_out, r.shards_out == 1 ? "" : "s", r.train, r.val);
+    fprintf(out, "        training images have mean");
+    for (int k = 0; k < r.channels; k++) fprintf(out, " %.2f", (double)r.mean[k]);
+    fprintf(out, ", deviation");
+    for (int k = 0; k < r.channels; k++) fprintf(out, " %.2f", 1 / (double)r.inv[k]);
+    fprintf(out, "\n");
+    return ERR_OK;
+}
+
 err_t verb_pack(const config *c, FILE *out) {
+    if (c->pack.images != IMAGES_NO) return pack_images(c, out);
     if (!c->pack.input[0] || !c->pack.output[0]) return err_set(ERR_CONFIG, "[pack] input and output must both be set");
     pack_report r;
     pack_bar bar = {.began = clock_now()};

@@ -13,6 +13,7 @@
 // No shard gets its name before all are on disk and the old ones are removed. A run that dies leaves *.tmp files, which
 // the next run removes.
 #include "data/text/pack.h"
+#include "data/shard_set.h"
 #include "data/text/about.h"
 #include "data/text/document.h"
 #include "data/text/inflate.h"
@@ -34,8 +35,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// five digits, so that byte order is the order of the numbers
-enum { SNIFF = 8192, PIECE = 1 << 18, SHARDS_MAX = 100000 };
+enum { SNIFF = 8192, PIECE = 1 << 18 };
 
 typedef enum source_kind { PLAIN, JSONL, STORIES } source_kind;
 
@@ -52,7 +52,7 @@ typedef struct pack {
     source *files;
     int64_t count, room;
     int64_t tokens[2];  // of the train and val streams
-    int shards[2];
+    shard_set set;
     int split, shard;      // being written
     int64_t done, left;    // tokens of the split written; tokens the open shard still takes
     shard_writer *writer;  // NULL: none open
@@ -63,8 +63,6 @@ typedef struct pack {
     int token_bytes;
     about_writer *about;
 } pack;
-
-static const char *const split_names[2] = {"train", "val"};
 
 // --- first pass: which files -----------------------------------------------------------------------------------------
 
@@ -201,13 +199,9 @@ static err_t plan(pack *p) {
                            "[pack] shard_tokens = %" PRId64 " makes %" PRId64
                            " shards, expected at most %d: raise it to %" PRId64,
                            p->o->shard_tokens, shards, SHARDS_MAX, p->tokens[s] / SHARDS_MAX + 1);
-        p->shards[s] = (int)shards;
+        p->set.shards[s] = (int)shards;
     }
     return ERR_OK;
-}
-
-static err_t shard_path(const pack *p, char path[IO_PATH], int split, int shard, const char *suffix) {
-    return io_path(path, "%s-%s-%05d.bin%s", p->o->output, split_names[split], shard, suffix);
 }
 
 static err_t begin_shard(pack *p) {
@@ -215,14 +209,14 @@ static err_t begin_shard(pack *p) {
     while (p->done == p->tokens[p->split]) p->split++, p->shard = 0, p->done = 0;
     int64_t rest = p->tokens[p->split] - p->done;
     p->left = rest < p->o->shard_tokens ? rest : p->o->shard_tokens;
-    TRY(shard_path(p, path, p->split, p->shard, ".tmp"));
+    TRY(shard_set_path(&p->set, path, p->split, p->shard, ".tmp"));
     return shard_write_open(&p->writer, path, p->token_bytes, p->left, p->o->compress);
 }
 
 static err_t end_shard(pack *p) {
     char path[IO_PATH];
     TRY(shard_write_finish(p->writer));
-    TRY(shard_path(p, path, p->split, p->shard, ""));
+    TRY(shard_set_path(&p->set, path, p->split, p->shard, ""));
     about_write_shard(p->about, path, shard_write_crc(p->writer));
     shard_write_close(p->writer);
     p->writer = NULL;
@@ -454,61 +448,12 @@ static err_t stream_spool(pack *p) {
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-// The training files come last: until they exist, an incomplete set cannot be taken for a whole one.
-static err_t rename_all(pack *p) {
-    char from[IO_PATH], to[IO_PATH];
-    for (int s = 1; s >= 0; s--)
-        for (int i = 0; i < p->shards[s]; i++) {
-            TRY(shard_path(p, from, s, i, ".tmp"));
-            TRY(shard_path(p, to, s, i, ""));
-            TRY(io_rename(from, to, NULL));
-            p->r->shards_out++;
-        }
-    return ERR_OK;
-}
-
 // Removes what is left of a pack that failed.
 static void remove_temps(pack *p) {
     char path[IO_PATH];
     for (int s = 0; s < 2; s++)
-        for (int i = 0; i < p->shards[s] && (s < p->split || (s == p->split && i <= p->shard)); i++)
-            if (shard_path(p, path, s, i, ".tmp") == ERR_OK) unlink(path);
-}
-
-// Whether `rest`, a name without the prefix, is an old file: a shard that is not part of the new set or, with `all`,
-// any shard; without `all`, also any temporary file.
-static bool is_stale(const pack *p, bool all, const char *rest) {
-    for (int s = 0; s < 2; s++) {
-        size_t n = strlen(split_names[s]);
-        if (rest[0] != '-' || strncmp(rest + 1, split_names[s], n) != 0 || rest[n + 1] != '-') continue;
-        const char *number = rest + n + 2, *suffix = number + strspn(number, "0123456789");
-        if (suffix - number != 5) return false;
-        if (strcmp(suffix, ".bin.tmp") == 0) return !all;
-        return strcmp(suffix, ".bin") == 0 && (all || atoi(number) >= p->shards[s]);
-    }
-    return false;
-}
-
-// dir = directory of the output, *name = what its files' names start with.
-static err_t split_output(const pack *p, char dir[IO_PATH], const char **name) {
-    const char *slash = strrchr(p->o->output, '/');
-    *name = slash ? slash + 1 : p->o->output;
-    if (!slash) return io_path(dir, ".");
-    return io_path(dir, "%.*s", slash == p->o->output ? 1 : (int)(slash - p->o->output), p->o->output);
-}
-
-static err_t remove_stale(pack *p, bool all, const char *dir, const char *name) {
-    DIR *d = opendir(dir);
-    if (!d) return err_set(ERR_IO, "%s: %s", dir, strerror(errno));
-    err_t rc = ERR_OK;
-    size_t n = strlen(name);
-    for (struct dirent *e; rc == ERR_OK && (e = readdir(d));) {
-        if (strncmp(e->d_name, name, n) != 0 || !is_stale(p, all, e->d_name + n)) continue;
-        if (unlinkat(dirfd(d), e->d_name, 0) != 0 && errno != ENOENT)
-            rc = err_set(ERR_IO, "%s/%s: an old shard that can't be removed: %s", dir, e->d_name, strerror(errno));
-    }
-    closedir(d);
-    return rc;
+        for (int i = 0; i < p->set.shards[s] && (s < p->split || (s == p->split && i <= p->shard)); i++)
+            if (shard_set_path(&p->set, path, s, i, ".tmp") == ERR_OK) unlink(path);
 }
 
 // --- what is known of the shards -------------------------------------------------------------------------------------
@@ -550,31 +495,32 @@ static err_t check(const pack_options *o) {
 }
 
 static err_t run(pack *p) {
-    char dir[IO_PATH];
-    const char *name;
     TRY(check(p->o));
     if (!(p->piece = malloc(PIECE))) return err_set(ERR_INTERNAL, "no memory for a buffer of %d bytes", PIECE);
     TRY(about_write_open(&p->about));
     TRY(find_sources(p));
     for (int64_t i = 0; i < p->count; i++) p->r->bytes_in += p->files[i].size;
     p->r->files_in = p->count;
-    TRY(split_output(p, dir, &name));
-    TRY(io_mkdirs(dir));
+    TRY(shard_set_begin(&p->set));
     TRY(p->t_wanted ? encode_files(p) : count_jsonl(p));
     TRY(plan(p));
     if (p->t) TRY(stream_spool(p));
     for (int64_t i = 0; i < p->count && !p->t; i++) TRY(stream_file(p, &p->files[i]));
     // all new files are on disk: a crash from here on leaves too few files, never a mixture
-    TRY(remove_stale(p, true, dir, name));
+    TRY(shard_set_clear(&p->set, true));
     TRY(write_about(p));
-    TRY(rename_all(p));
+    TRY(shard_set_rename(&p->set, &p->r->shards_out));
     p->r->train_tokens = p->tokens[0];
     p->r->val_tokens = p->tokens[1];
-    return remove_stale(p, false, dir, name);
+    return shard_set_clear(&p->set, false);
 }
 
 err_t pack_run(const pack_options *o, pack_report *r) {
-    pack p = {.o = o, .r = r, .token_bytes = 1, .t_wanted = o->tokenizer && strcmp(o->tokenizer, "bytes") != 0};
+    pack p = {.o = o,
+              .r = r,
+              .set.output = o->output,
+              .token_bytes = 1,
+              .t_wanted = o->tokenizer && strcmp(o->tokenizer, "bytes") != 0};
     *r = (pack_report){0};
     err_t rc = run(&p);
     shard_write_close(p.writer);

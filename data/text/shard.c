@@ -23,6 +23,7 @@ static const struct signature {
     uint8_t size;
     const char *bytes, *what;
 } foreign[] = {
+    {8, "\x93LIMAGE\n", "a shard of images"},
     {4, "\x89PNG", "a PNG image"},
     {3, "\xff\xd8\xff", "a JPEG image"},
     {2, "\x1f\x8b", "gzip data"},
@@ -288,7 +289,8 @@ err_t shard_open(shard *s, shard_io *io, const char *path, source_format format)
     case FORMAT_RAW32: return open_raw(s, io, 4);
     case FORMAT_MEGATRON: return open_megatron(s, io);
     case FORMAT_AUTO:
-    case FORMAT_IDX: break;
+    case FORMAT_IDX:
+    case FORMAT_IMAGES: break;
     }
     return err_set(ERR_INTERNAL, "%s: %d is not the format of a shard", path, (int)format);
 }

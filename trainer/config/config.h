@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "comm/groups.h"
 #include "comm/transport.h"
+#include "data/images.h"
 #include "data/protocol.h"
 #include "data/source.h"
 #include "gpu/gpu.h"
@@ -88,6 +89,11 @@ typedef struct config {
         char val[CONFIG_TEXT];    // "": no evaluation
         source_format format;
         int64_t prefetch;  // micro-batches
+        int64_t workers;   // threads that fill a micro-batch; 0: open
+        // of images, as in source_view
+        int64_t crop, shift;
+        double area;
+        flip_mode flip;
         int64_t retry;     // times that a failed read is tried again
         int64_t holdout;   // samples at the end of train that are validation data
         int64_t ignore;    // a token whose loss does not count; -1: all count
@@ -95,11 +101,16 @@ typedef struct config {
     } data;
     struct {
         char input[CONFIG_TEXT];
+        image_kind images;         // what input is
+        char val_input[CONFIG_TEXT];
         char output[CONFIG_TEXT];  // the shards' names begin with it
         char tokenizer[CONFIG_TEXT];
         char text_key[CONFIG_TEXT];  // member of a JSONL line
         int64_t shard_tokens;        // most tokens of a shard
-        double val_fraction;         // of the tokens
+        double val_fraction;         // of the tokens, or images
+        int64_t shard_images;        // most images of a shard
+        int64_t size;                // shorter side of images; 0: as they are
+        int64_t bad_most;            // pictures that may be left out
         bool compress;
     } pack;
     struct {
