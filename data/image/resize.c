@@ -1,12 +1,14 @@
-// data/image/resize.c: see data/image/resize.h. The loops are compiled twice: for any processor, and on x86 for those
-// with AVX2. They compute in integers, so that both give the same bytes.
+// data/image/resize.c: see data/image/resize.h. On x86 processors with AVX2 most is done by loops of their own. All compute
+// in integers, so that both give the same bytes.
 #include "data/image/resize.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
-enum { BITS = 22, HALF = 1 << (BITS - 1), STRIP = 64 };  // STRIP: bytes of a row that are summed at once
+enum { BITS = 22, HALF = 1 << (BITS - 1), STRIP = 32 };  // STRIP: bytes of a row that AVX2 sums at once
 
 // --- weights ---------------------------------------------------------------------------------------------------------
 
@@ -50,78 +52,125 @@ static err_t find_taps(taps *t, int from, int to) {
 
 // --- the two passes --------------------------------------------------------------------------------------------------
 
-typedef int32_t four __attribute__((vector_size(16)));
-typedef uint8_t four_bytes __attribute__((vector_size(4)));
-
 static inline uint8_t to_byte(int32_t sum) {
     sum >>= BITS;
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-static inline four load_four(const uint8_t *at) {
-    four_bytes b;
-    memcpy(&b, at, sizeof b);
-    return __builtin_convertvector(b, four);
+// A row of w pixels from one of another width.
+static void across(uint8_t *to, const uint8_t *from, int w, int c, const taps *t) {
+    for (int x = 0; x < w; x++, to += c) {
+        const int32_t *weight = t->weight + (int64_t)x * t->most;
+        const uint8_t *at = from + (int64_t)c * t->first[x];
+        for (int k = 0; k < c; k++) {
+            int32_t sum = HALF;
+            for (int i = 0; i < t->count[x]; i++) sum += at[i * c + k] * weight[i];
+            to[k] = to_byte(sum);
+        }
+    }
 }
 
-// A pixel of three channels is three of four numbers; the fourth is of the next pixel, and thrown away.
-#define ACROSS(suffix, target) \
-    target static void across3##suffix(uint8_t *to, const uint8_t *from, int w, const taps *t) { \
-        for (int x = 0; x < w; x++, to += 3) { \
-            const int32_t *weight = t->weight + (int64_t)x * t->most; \
-            const uint8_t *at = from + 3 * (int64_t)t->first[x]; \
-            four sum = {HALF, HALF, HALF, HALF}; \
-            for (int k = 0; k < t->count[x]; k++, at += 3) sum += load_four(at) * weight[k]; \
-            for (int c = 0; c < 3; c++) to[c] = to_byte(sum[c]); \
-        } \
-    } \
-    target static void across1##suffix(uint8_t *to, const uint8_t *from, int w, const taps *t) { \
-        for (int x = 0; x < w; x++) { \
-            const int32_t *weight = t->weight + (int64_t)x * t->most; \
-            const uint8_t *at = from + t->first[x]; \
-            int32_t sum = HALF; \
-            for (int k = 0; k < t->count[x]; k++) sum += at[k] * weight[k]; \
-            to[x] = to_byte(sum); \
-        } \
+// Bytes `from` to `end` of a row of the result, from `count` rows below each other.
+static void down(uint8_t *to, const uint8_t *rows, int64_t stride, int64_t from, int64_t end, const int32_t *weight,
+                 int count) {
+    for (int64_t x = from; x < end; x++) {
+        int32_t sum = HALF;
+        for (int k = 0; k < count; k++) sum += rows[k * stride + x] * weight[k];
+        to[x] = to_byte(sum);
     }
+}
 
-// n bytes of a row of the result, from `count` rows below each other.
-#define DOWN(suffix, target) \
-    target static void down##suffix(uint8_t *to, const uint8_t *from, int64_t stride, int64_t n, \
-                                    const int32_t *weight, int count) { \
-        int64_t x = 0; \
-        for (; x + STRIP <= n; x += STRIP) { \
-            int32_t sum[STRIP]; \
-            for (int i = 0; i < STRIP; i++) sum[i] = HALF; \
-            for (int k = 0; k < count; k++) \
-                for (int i = 0; i < STRIP; i++) sum[i] += from[k * stride + x + i] * weight[k]; \
-            for (int i = 0; i < STRIP; i++) to[x + i] = to_byte(sum[i]); \
-        } \
-        for (; x < n; x++) { \
-            int32_t sum = HALF; \
-            for (int k = 0; k < count; k++) sum += from[k * stride + x] * weight[k]; \
-            to[x] = to_byte(sum); \
-        } \
-    }
-
-typedef struct loops {
-    void (*across1)(uint8_t *to, const uint8_t *from, int w, const taps *t);
-    void (*across3)(uint8_t *to, const uint8_t *from, int w, const taps *t);
-    void (*down)(uint8_t *to, const uint8_t *from, int64_t stride, int64_t n, const int32_t *weight, int count);
-} loops;
-
-ACROSS(_any, )
-DOWN(_any, )
 #if defined(__x86_64__)
-ACROSS(_avx2, __attribute__((target("avx2"))))
-DOWN(_avx2, __attribute__((target("avx2"))))
+#define AVX2 __attribute__((target("avx2")))
+
+// Four bytes of each of two rows, as numbers.
+AVX2 static inline __m256i load_two(const uint8_t *a, const uint8_t *b) {
+    return _mm256_cvtepu8_epi32(_mm_unpacklo_epi32(_mm_loadu_si32(a), _mm_loadu_si32(b)));
+}
+
+// Four rows at once, of three channels: a pixel is three of four numbers, and the fourth, of the next pixel, is
+// overwritten by it; after the last pixel of a row there is none.
+AVX2 static void across_four(uint8_t *to, int64_t to_stride, const uint8_t *from, int64_t stride, int w,
+                             const taps *t) {
+    for (int x = 0; x < w; x++, to += 3) {
+        const int32_t *weight = t->weight + (int64_t)x * t->most;
+        const uint8_t *at = from + 3 * (int64_t)t->first[x];
+        __m256i a = _mm256_set1_epi32(HALF), b = a;
+        for (int k = 0; k < t->count[x]; k++, at += 3) {
+            __m256i v = _mm256_set1_epi32(weight[k]);
+            a = _mm256_add_epi32(a, _mm256_mullo_epi32(load_two(at, at + stride), v));
+            b = _mm256_add_epi32(b, _mm256_mullo_epi32(load_two(at + 2 * stride, at + 3 * stride), v));
+        }
+        __m256i words = _mm256_packus_epi32(_mm256_srai_epi32(a, BITS), _mm256_srai_epi32(b, BITS));
+        __m256i bytes = _mm256_packus_epi16(words, words);  // rows 0 and 2 in the lower half, 1 and 3 in the upper
+        uint64_t even = (uint64_t)_mm256_extract_epi64(bytes, 0), odd = (uint64_t)_mm256_extract_epi64(bytes, 2);
+        size_t n = x + 1 < w ? 4 : 3;
+        uint32_t row[4] = {(uint32_t)even, (uint32_t)odd, (uint32_t)(even >> 32), (uint32_t)(odd >> 32)};
+        if (n == 4)
+            for (int y = 0; y < 4; y++) memcpy(to + y * to_stride, &row[y], 4);
+        else
+            for (int y = 0; y < 4; y++) memcpy(to + y * to_stride, &row[y], 3);
+    }
+}
+
+AVX2 static inline __m256i load_eight(const uint8_t *at) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)at));
+}
+
+// As many bytes as come in pieces of STRIP; returns how many.
+AVX2 static int64_t down_strips(uint8_t *to, const uint8_t *rows, int64_t stride, int64_t n, const int32_t *weight,
+                                int count) {
+    int64_t x = 0;
+    for (; x + STRIP <= n; x += STRIP) {
+        __m256i a = _mm256_set1_epi32(HALF), b = a, c = a, d = a;
+        const uint8_t *at = rows + x;
+        for (int k = 0; k < count; k++, at += stride) {
+            __m256i v = _mm256_set1_epi32(weight[k]);
+            a = _mm256_add_epi32(a, _mm256_mullo_epi32(load_eight(at), v));
+            b = _mm256_add_epi32(b, _mm256_mullo_epi32(load_eight(at + 8), v));
+            c = _mm256_add_epi32(c, _mm256_mullo_epi32(load_eight(at + 16), v));
+            d = _mm256_add_epi32(d, _mm256_mullo_epi32(load_eight(at + 24), v));
+        }
+        a = _mm256_packus_epi32(_mm256_srai_epi32(a, BITS), _mm256_srai_epi32(b, BITS));
+        c = _mm256_packus_epi32(_mm256_srai_epi32(c, BITS), _mm256_srai_epi32(d, BITS));
+        // packing works in halves of the vector: groups of four bytes come out as 0 2 4 6 1 3 5 7
+        __m256i mixed = _mm256_packus_epi16(a, c);
+        mixed = _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256((__m256i *)(void *)(to + x), mixed);
+    }
+    return x;
+}
+
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+#else
+static void across_four(uint8_t *to, int64_t to_stride, const uint8_t *from, int64_t stride, int w, const taps *t) {
+    (void)to, (void)to_stride, (void)from, (void)stride, (void)w, (void)t;
+}
+static int64_t down_strips(uint8_t *to, const uint8_t *rows, int64_t stride, int64_t n, const int32_t *weight,
+                           int count) {
+    (void)to, (void)rows, (void)stride, (void)n, (void)weight, (void)count;
+    return 0;
+}
+static bool has_avx2(void) { return false; }
 #endif
 
-static loops choose_loops(void) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) return (loops){across1_avx2, across3_avx2, down_avx2};
-#endif
-    return (loops){across1_any, across3_any, down_any};
+// All rows of `from` in another width.
+static void go_across(uint8_t *to, const region *from, int w, const taps *t, bool wide) {
+    int64_t row = (int64_t)w * from->c;
+    int y = 0;
+    for (; wide && from->c == 3 && y + 4 <= from->h; y += 4)
+        across_four(to + y * row, row, from->at + y * from->stride, from->stride, w, t);
+    for (; y < from->h; y++) across(to + y * row, from->at + y * from->stride, w, from->c, t);
+}
+
+// Rows of n bytes to h of them.
+static void go_down(uint8_t *to, const uint8_t *from, int64_t stride, int64_t n, int h, const taps *t, bool wide) {
+    for (int y = 0; y < h; y++, to += n) {
+        const int32_t *weight = t->weight + (int64_t)y * t->most;
+        const uint8_t *rows = from + t->first[y] * stride;
+        int64_t done = wide ? down_strips(to, rows, stride, n, weight, t->count[y]) : 0;
+        down(to, rows, stride, done, n, weight, t->count[y]);
+    }
 }
 
 // --- a picture -------------------------------------------------------------------------------------------------------
@@ -136,10 +185,9 @@ static err_t reserve(resizer *r, int64_t bytes) {
 }
 
 err_t resize(resizer *r, uint8_t *dst, int h, int w, const region *from) {
-    loops l = choose_loops();
-    int64_t row = (int64_t)w * from->c;
+    int64_t row = (int64_t)w * from->c, stride = from->stride;
     const uint8_t *at = from->at;
-    int64_t stride = from->stride;
+    bool wide = !r->plain && has_avx2();
     if (w != from->w) {
         uint8_t *to = dst;
         if (h != from->h) {
@@ -147,16 +195,12 @@ err_t resize(resizer *r, uint8_t *dst, int h, int w, const region *from) {
             to = r->rows;
         }
         TRY(find_taps(&r->across, from->w, w));
-        for (int y = 0; y < from->h; y++)
-            (from->c == 1 ? l.across1 : l.across3)(to + y * row, at + y * stride, w, &r->across);
+        go_across(to, from, w, &r->across, wide);
         at = to, stride = row;
     }
     if (h != from->h) {
-        const taps *t = &r->down;
         TRY(find_taps(&r->down, from->h, h));
-        for (int y = 0; y < h; y++)
-            l.down(dst + y * row, at + t->first[y] * stride, stride, row, t->weight + (int64_t)y * t->most,
-                   t->count[y]);
+        go_down(dst, at, stride, row, h, &r->down, wide);
     } else if (at != dst) {
         for (int y = 0; y < h; y++) memcpy(dst + y * row, at + y * stride, (size_t)row);
     }

@@ -12,6 +12,8 @@
 
 #include "data/image/picture.h"
 
+#include <stdbool.h>
+
 // Part of a picture: h rows of w pixels of c channels, `stride` bytes from one row to the next. Up to PICTURE_SPARE
 // bytes past the last one may be read.
 typedef struct region {
@@ -34,6 +36,7 @@ typedef struct resizer {
     taps across, down;
     uint8_t *rows;  // what the pass along rows gives
     int64_t room;
+    bool plain;  // without AVX2, for tests
 } resizer;
 
 // dst (=) `from` in the size (h,w), (h,w,c) bytes.
