@@ -121,7 +121,7 @@ static err_t next_file(tar *t, bool *found) {
         take_name(t, h);
         if (type == '0' || type == 0 || type == '7') return *found = true, ERR_OK;
     }
-    return ERR_OK;
+    return wrong(t, t->size, "the archive ends without the block of zeros that every archive ends with");
 }
 
 // --- what belongs together -------------------------------------------------------------------------------------------
