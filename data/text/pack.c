@@ -176,9 +176,11 @@ static err_t find_sources(pack *p) {
         at += n;
     }
     if (p->count == 0)
-        return err_set(ERR_CONFIG,
-                       "[pack] input = %s: no text in it (%" PRId64 " files skipped: empty, binary or links)",
-                       p->o->input, p->r->files_skipped);
+        return err_set(
+            ERR_CONFIG,
+            "[pack] input = %s: no text in it (%" PRId64
+            " files skipped: empty, binary or links). Of pictures, say how they come: [pack] images = folders",
+            p->o->input, p->r->files_skipped);
     p->files[p->count - 1].line_open = false;
     return ERR_OK;
 }
