@@ -81,11 +81,11 @@ static err_t go_on(const config *c, const launch *at, void *ctx) {
     yard y;
     session x;
     monitor m = {0};
-    bool found, unlogged;
-    int64_t saved = -7;
+    session_recalled from = {.least = RECALL_NEWEST, .logged = -1, .saved = -7};
     char hash[17] = "";
     TRY(open_rank(&x, &own, &y, c, at, k));
-    TRY(session_recall(&x, &found, &saved, &unlogged, &m));
+    TRY(session_recall(&x, &from, &m));
+    bool found = from.found;
     int step = found ? (int)x.progress.step : 0;
     if (found) TRY(session_fetch(&x));
     if (found) TRY(ckpt_hash(&x.state.ckpt, hash));
@@ -93,8 +93,8 @@ static err_t go_on(const config *c, const launch *at, void *ctx) {
     if (step != of->found) return err_set(ERR_INTERNAL, "step %d was found, expected %d", step, of->found);
     if (found && strcmp(hash, k->hash[step]) != 0)
         return err_set(ERR_INTERNAL, "step %d: hash %s, expected %s", step, hash, k->hash[step]);
-    if (unlogged != of->is_unlogged || (found && saved != (of->saved ? of->saved : -1)))
-        return err_set(ERR_INTERNAL, "unlogged %d, saved %d", unlogged, (int)saved);
+    if (from.unlogged != of->is_unlogged || (found && from.saved != (of->saved ? of->saved : -1)))
+        return err_set(ERR_INTERNAL, "unlogged %d, saved %d", from.unlogged, (int)from.saved);
     return ERR_OK;
 }
 
