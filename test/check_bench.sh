@@ -119,6 +119,11 @@ text() {
     if [ -x "$build/bench_read" ]; then rows 1 '^bound +13\.3 MB of weights .* at [0-9.]+ GB/s'; fi
     [ ! -x "$build/bench_read" ] || expect 0 "$build/bench_read" 2 8 3
     [ ! -x "$build/bench_read" ] || rows 4 '^2 threads, [1248] streams each: best [0-9.]+ GB/s, median [0-9.]+ GB/s$'
+    if [ -x "$build/bench_blocks" ]; then
+        expect 0 "$build/bench_blocks" "$top/test/golden/gpt-weights.safetensors" 1 2
+        rows 1 '^\| gpt-weights.safetensors \| zstd 2 \| [0-9.]+ \| 1\.[0-9]+ \| [0-9]+ \| [0-9]+ \| [0-9]+ \|$'
+        expect 64 "$build/bench_blocks"
+    fi
     printf '#!/bin/sh\necho no memory; exit 3\n' >broken
     chmod +x broken
     expect 1 python3 "$top/test/bench/sample.py" --bin ./broken --quick --only lockstep

@@ -43,6 +43,25 @@ alone() { as_waited_for alone; }
 of_three() { as_waited_for three device.ranks=3 parallel.zero=1; }
 of_stages() { as_waited_for stages device.ranks=4 parallel.zero=3 parallel.pipeline=2; }
 
+# The same checkpoints in compressed files; and another layout that writes plain ones goes on from them.
+compressed() {
+    settings packed $usual checkpoint.async=yes checkpoint.compress=zstd device.ranks=2 parallel.zero=1
+    sed -i 's/^steps *=.*/steps = 49/' packed.ini
+    expect 0 train packed
+    [ "$(ls runs/packed/ckpt/step-00000049 | tr '\n' ' ')" = "manifest.json model-00000-of-00002.safetensors.blocks model-00001-of-00002.safetensors.blocks optimizer-00000-of-00002.safetensors.blocks optimizer-00001-of-00002.safetensors.blocks " ] ||
+        fail "$(ls runs/packed/ckpt/step-00000049)"
+    settings packed $usual device.ranks=3 parallel.zero=3
+    expect 0 train packed
+    says "continuing after step 49"
+    same_steps alone-waits packed
+    same_state alone-waits packed
+    same_records alone-waits packed
+    settings packed $usual checkpoint.compress=zstd
+    sed -i 's/^steps *=.*/steps = 97/' packed.ini
+    expect 0 train packed
+    [ -f runs/packed/ckpt/step-00000097/model.safetensors.blocks ] || fail "$(ls runs/packed/ckpt/step-00000097)"
+}
+
 # Of those that are removed, what is removed when is as ever.
 prunes() {
     settings prunes $fast run.steps=90 eval.every=20 checkpoint.every=7 checkpoint.async=yes checkpoint.keep=2 checkpoint.keep_best=no
@@ -150,6 +169,7 @@ stops() {
 }
 
 try alone
+try compressed
 try of_three
 try of_stages
 try prunes
