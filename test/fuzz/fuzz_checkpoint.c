@@ -20,20 +20,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 bool lockstep_fuzz_try(const uint8_t *data, size_t size);
-// A checkpoint in blocks: its optimizer's file, and its manifest.
-static bool seed_blocks(size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
-    world *w = calloc(1, sizeof *w);
-    char path[IO_PATH] = "";
-    if (w) w->s.compress = 1;
-    bool made = w && make(w);
-    if (made) snprintf(path, sizeof path, "%s/optimizer.safetensors.blocks", w->ckpt);
-    made = made && seed_file(path, TARGET_FILE, 0, seed, ctx) && seed_file(path, TARGET_BLOCKS, 0, seed, ctx) &&
-           seed_file(w->manifest, TARGET_DIGESTED, cut, seed, ctx);
-    if (w) io_remove_tree(w->dir);
-    free(w);
-    return made;
-}
-
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
 enum { TARGET_FILE, TARGET_MANIFEST, TARGET_DIGESTED, TARGET_BLOCKS, TARGETS };
@@ -295,6 +281,20 @@ static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t)
     bool made = bytes != NULL;
     free(bytes), free(text), free(w);
     manifest_close(&m);
+    return made;
+}
+
+// A checkpoint in blocks: its optimizer's file, and its manifest.
+static bool seed_blocks(size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
+    world *w = calloc(1, sizeof *w);
+    char path[IO_PATH] = "";
+    if (w) w->s.compress = 1;
+    bool made = w && make(w);
+    if (made) snprintf(path, sizeof path, "%s/optimizer.safetensors.blocks", w->ckpt);
+    made = made && seed_file(path, TARGET_FILE, 0, seed, ctx) && seed_file(path, TARGET_BLOCKS, 0, seed, ctx) &&
+           seed_file(w->manifest, TARGET_DIGESTED, cut, seed, ctx);
+    if (w) io_remove_tree(w->dir);
+    free(w);
     return made;
 }
 
