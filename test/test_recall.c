@@ -44,7 +44,7 @@ static err_t keep(session *x, book *k, int step, int64_t saved) {
     TRY(session_fetch(x));
     TRY(ckpt_hash(&x->state.ckpt, hash));
     if (x->ranks->rank == 0) strcpy(k->hash[step], hash);
-    if (step == SEALED) TRY(session_snapshot(x, saved));
+    if (step == SEALED) TRY(session_snapshot(x, saved, &(monitor){0}));
     bool alone = k->of->ahead >> x->ranks->rank & 1;
     return step == LAST && alone ? vault_save(&x->vault, &x->state.ckpt, &x->progress, saved) : ERR_OK;
 }

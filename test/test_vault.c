@@ -1,6 +1,6 @@
 // test/test_vault.c: snapshots in memory: what one dealing of the parts has written another one reads; what was being
 // written when its rank was killed is never read; and of the step that all have in common no part is ever overwritten.
-#include "trainer/checkpoint/vault.h"
+#include "trainer/checkpoint/vault_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -167,7 +167,6 @@ static void any_dealing_reads_any_other(void **state) {
 }
 
 static void ruin(int fd, int rank, int64_t step) {
-    enum { GENERATIONS = 2 };
     for (int g = 0; g < GENERATIONS; g++) {
         off_t at = (rank * GENERATIONS + g) * ((off_t)1 << 38);
         int64_t *head = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
@@ -239,6 +238,77 @@ static void what_is_torn_is_not_read(void **state) {
     expect_loaded(fd, 2, 6);
     ruin(fd, 0, 6);
     expect_loaded(fd, 1, 4);
+    close(fd);
+}
+
+// A bit of a rank's newest generation, `at` bytes from its beginning, changes and changes back.
+static void flip(int fd, int64_t step, int64_t at) {
+    for (int g = 0; g < GENERATIONS; g++) {
+        char *all = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, g * VAULT_ROOM);
+        assert_true(all != MAP_FAILED);
+        vault_head *h = (vault_head *)(void *)all;
+        if (h->at.step == step && at < 8 << 20) all[at] ^= 4;
+        munmap(all, 8 << 20);
+    }
+}
+
+// Whatever bit is wrong, of the head, the table, the scalars or the values: it is said, and the step before is used.
+static void what_is_damaged_is_not_read(void **state) {
+    (void)state;
+    int fd = make();
+    share x;
+    run_progress at;
+    int64_t table = (int64_t)vault_aligned(sizeof(vault_head));
+    open_share(&x, 0, 1, false);
+    const int64_t step_at = offsetof(vault_head, at) + offsetof(run_progress, step);
+    const int64_t first = (int64_t)vault_aligned((size_t)table + GROUPS * TENSORS * sizeof(vault_part) + SCALARS * 8);
+    const int64_t places[] = {0,
+                              8,
+                              17,
+                              offsetof(vault_head, parts),
+                              offsetof(vault_head, keys) + 2,
+                              offsetof(vault_head, crc),
+                              table,
+                              table + 9,
+                              table + 24,
+                              table + offsetof(vault_part, crc),
+                              first - 60,
+                              first,
+                              first + 4 * 100002,
+                              first + 4 * 200000};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        vault v;
+        vault_recall from = {.live = -1};
+        err_record damage = {0};
+        if (places[i] >= step_at && places[i] < step_at + 8) continue;  // by which `flip` finds it
+        save_all(fd, 1, false, 4);
+        save_all(fd, 1, false, 6);
+        flip(fd, 6, places[i]);
+        vault_open(&v, fd, 0);
+        v.damage = &damage;
+        OK(vault_gather(&v, &x.s, &from, &at));
+        if (from.step != 4) fail_msg("byte %d: step %d was found", (int)places[i], (int)from.step);
+        if (places[i] && (damage.code != ERR_DATA || !strstr(damage.text, "of step 6: ")))
+            fail_msg("byte %d: \"%s\"", (int)places[i], damage.text);
+        if (places[i] == first + 4 * 100002)
+            assert_non_null(strstr(damage.text, "group 0, tensor 0, elements 0 to 100002"));
+        expect_filled(&x, 4);
+        vault_close(&v);
+    }
+    // as a copy is looked at when it has arrived, before its step is written
+    vault v;
+    vault_area a = {0};
+    err_record damage = {0};
+    save_all(fd, 1, false, 4);
+    save_all(fd, 1, false, 6);
+    vault_open(&v, fd, 0);
+    OK(vault_look(&a, &v, 0, 1));
+    assert_true(vault_is_sound(&a, &damage) && damage.code == ERR_OK);
+    a.at[first + 40] ^= 1;
+    assert_true(!vault_is_sound(&a, &damage) && damage.code == ERR_DATA);
+    vault_unmap(&a);
+    vault_close(&v);
+    close_share(&x);
     close(fd);
 }
 
@@ -400,11 +470,12 @@ static void memory_is_what_is_planned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_dealing_reads_any_other), cmocka_unit_test(two_steps_are_kept),
-        cmocka_unit_test(the_step_in_common_stays),    cmocka_unit_test(what_is_torn_is_not_read),
-        cmocka_unit_test(keys_of_the_run_are_kept),    cmocka_unit_test(memory_is_what_is_planned),
-        cmocka_unit_test(what_is_newer_is_forgotten),  cmocka_unit_test(what_others_hold_alike_is_there),
-        cmocka_unit_test(what_differs_is_not_used),    cmocka_unit_test(live_state_takes_the_older_place),
+        cmocka_unit_test(any_dealing_reads_any_other),      cmocka_unit_test(two_steps_are_kept),
+        cmocka_unit_test(the_step_in_common_stays),         cmocka_unit_test(what_is_torn_is_not_read),
+        cmocka_unit_test(what_is_damaged_is_not_read),      cmocka_unit_test(keys_of_the_run_are_kept),
+        cmocka_unit_test(memory_is_what_is_planned),        cmocka_unit_test(what_is_newer_is_forgotten),
+        cmocka_unit_test(what_others_hold_alike_is_there),  cmocka_unit_test(what_differs_is_not_used),
+        cmocka_unit_test(live_state_takes_the_older_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,6 +214,15 @@ static err_t newest_on_disk(session *x, int64_t *step, monitor *m) {
     return comm_agree_max(x->ranks, step, x->s);
 }
 
+// Damage that any rank has found in snapshots: the same event on all nodes.
+static err_t say_damage(session *x, monitor *m) {
+    err_t rc = comm_agree_ok(x->ranks, x->torn.code ? err_restore(&x->torn) : ERR_OK, x->s);
+    x->torn = (err_record){0};
+    if (rc != ERR_DATA) return rc;
+    monitor_event(m, "damaged", x->progress.step, err_last()->text);
+    return ERR_OK;
+}
+
 err_t session_recall(session *x, session_recalled *r, monitor *m) {
     int64_t disk = -1, limit = -r->logged;
     char text[256];
@@ -224,6 +233,7 @@ err_t session_recall(session *x, session_recalled *r, monitor *m) {
     TRY(comm_agree_max(x->ranks, &limit, x->s));
     vault_recall from = {.first = newest ? disk : r->least, .live = -limit};
     TRY(vault_gather(&x->vault, &x->state.ckpt, &from, &x->progress));
+    TRY(say_damage(x, m));
     if (from.torn[0] && x->ranks->rank == 0) {
         snprintf(
             text, sizeof text,
@@ -244,10 +254,12 @@ err_t session_recall(session *x, session_recalled *r, monitor *m) {
     return tied_values(&x->state, x->s);
 }
 
-err_t session_snapshot(session *x, int64_t saved) {
+err_t session_snapshot(session *x, int64_t saved, monitor *m) {
     TRY(session_fetch(x));
     TRY(comm_agree_ok(x->ranks, vault_save(&x->vault, &x->state.ckpt, &x->progress, saved), x->s));
-    return vault_mirror(&x->vault, x->ranks->host, x->s);
+    if (comm_nodes(x->ranks) == 1) return ERR_OK;
+    TRY(vault_mirror(&x->vault, x->ranks->host, x->s));
+    return say_damage(x, m);
 }
 
 // What the device counts.

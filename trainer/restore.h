@@ -30,8 +30,9 @@ typedef struct session_recalled {
 } session_recalled;
 err_t session_recall(session *x, session_recalled *r, monitor *m);
 
-// Copies the state into memory that outlives this world. After session_settle.
-err_t session_snapshot(session *x, int64_t saved);
+// Copies the state into memory that outlives this world. After session_settle. A copy that arrives damaged is an event
+// of m, and is not used.
+err_t session_snapshot(session *x, int64_t saved, monitor *m);
 
 // The same after others were lost, without asking anybody: this rank's part of what it held alike with them. step: the
 // last one that it has logged, and after which nothing else was left to do; before: steps that the state's counters

@@ -283,6 +283,7 @@ int64_t session_snapshots(const session *x) {
 err_t session_enter(session *x, const launch *at) {
     x->progress = progress_none();
     vault_open(&x->vault, at && at->yard && keeps_snapshots(x) ? at->yard->vault : -1, at ? at->local : 0);
+    x->vault.damage = &x->torn, x->torn = (err_record){0};
     x->faults.rank = at ? at->rank : 0;
     x->vault.faults = &x->faults;
     TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));

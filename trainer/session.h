@@ -57,6 +57,7 @@ typedef struct session {
     void *ring;  // the loader's buffers
     size_t ring_bytes;
     vault vault;            // copies of the state that outlive this world; fd < 0: there are none
+    err_record torn;        // damage that was found in them, and not said yet
     ckpt_writer *writer;    // of [checkpoint] async; NULL: steps wait for checkpoints
     run_progress progress;  // finished steps, counted when they are queued, and what is known of the run
 } session;

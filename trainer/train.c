@@ -249,7 +249,7 @@ static err_t take_snapshot(run *r) {
     TRY(session_settle(x));
     x->progress.log_bytes = run_log_bytes(r);
     TRY(comm_agree_max(x->ranks, &x->progress.log_bytes, x->s));
-    return session_snapshot(x, r->saved);
+    return session_snapshot(x, r->saved, &r->m);
 }
 
 static bool snapshot_is_due(const run *r) {

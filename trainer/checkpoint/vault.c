@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static int adopted_keys(const ckpt_state *s) {
     int n = 0;
@@ -92,16 +95,42 @@ err_t vault_make_room(vault_area *a, const vault *v, int of, int g, size_t bytes
     return map(a, v, of, g, bytes, PROT_READ | PROT_WRITE);
 }
 
+static uint32_t crc_of(const float *x, int64_t count) {
+    return count ? (uint32_t)crc32_z(0, (const void *)x, (size_t)count * sizeof *x) : 0;
+}
+
+// The counts are sound.
+static uint32_t crc_of_head(vault_head *h) {
+    enum { FROM = offsetof(vault_head, bytes), TO = offsetof(vault_head, crc) };
+    const uint8_t *at = (const uint8_t *)h, *rest = (const uint8_t *)vault_parts(h);
+    return (uint32_t)crc32_z(crc32_z(0, at + FROM, TO - FROM), rest, (size_t)(at + vault_values(h) - rest));
+}
+
+static err_t copy_values(float *to, const vault_range *r, stream *from) {
+    size_t bytes = (size_t)r->count * sizeof *to;
+    if (!r->count) return ERR_OK;
+    if (!from) return memcpy(to, r->data, bytes), ERR_OK;
+    TRY(stream_copy(from, to, r->data, bytes));
+    return stream_wait(from);
+}
+
 static err_t write_values(vault_head *h, const vault_range *range, stream *from) {
     size_t at = vault_values(h);
     for (int i = 0; i < h->parts; i++) {
         const vault_range *r = &range[i];
-        vault_parts(h)[i] = (vault_part){r->group, r->tensor, r->first, r->count, (int64_t)at, r->of, r->sum};
-        if (r->count && !from) memcpy((char *)h + at, r->data, (size_t)r->count * sizeof(float));
-        if (r->count && from) TRY(stream_copy(from, (char *)h + at, r->data, (size_t)r->count * sizeof(float)));
+        float *to = (float *)(void *)((char *)h + at);
+        TRY(copy_values(to, r, from));
+        vault_parts(h)[i] = (vault_part){.group = r->group,
+                                         .tensor = r->tensor,
+                                         .first = r->first,
+                                         .count = r->count,
+                                         .offset = (int64_t)at,
+                                         .of = r->of,
+                                         .sum = r->sum,
+                                         .crc = crc_of(from ? to : r->data, r->count)};
         at += room_of(r);
     }
-    return from ? stream_wait(from) : ERR_OK;
+    return ERR_OK;
 }
 
 static void write_rest(vault_head *h, const ckpt_state *s) {
@@ -132,6 +161,7 @@ static err_t save(vault *v, const ckpt_state *s, const vault_range *range, int n
     TRY(write_values(h, range, from));
     fault_kill(v->faults, rest->live ? FAULT_KEEP : FAULT_SNAPSHOT);
     write_rest(h, s);
+    h->crc = crc_of_head(h);
     atomic_store(&h->step, rest->at.step);
     v->newest = g;
     return ERR_OK;
@@ -164,6 +194,49 @@ err_t vault_save_live(vault *v, const ckpt_state *s, const vault_range *range, i
     return save(v, s, range, n, &(vault_head){.saved = saved, .at = *at, .live = 1}, from);
 }
 
+// --- is it as it was written -----------------------------------------------------------------------------------------
+
+static void note_damage(err_record *damage, const vault_head *h, const char *what, uint32_t is, uint32_t should) {
+    err_record before = *err_last();
+    err_set(ERR_DATA,
+            "memory: the snapshot of step %" PRId64 ": %s has checksum %08" PRIx32 ", it was %08" PRIx32
+            " when it was written: not used. Look for a memory that fails (edac, dmesg)",
+            h->at.step, what, is, should);
+    if (damage) *damage = *err_last();
+    err_restore(&before);
+}
+
+bool vault_head_is_sound(const vault_area *a, err_record *damage) {
+    vault_head *h = vault_head_of(a);
+    enum { MANY = 1 << 28 };
+    int64_t step = atomic_load(&h->step);
+    bool fits = h->bytes == (int64_t)a->bytes && h->parts >= 0 && h->parts < MANY && h->scalars >= 0 &&
+                h->scalars < MANY && h->keys >= 0 && h->keys <= CKPT_KEYS_MAX && vault_values(h) <= a->bytes &&
+                (step < 0 || step == h->at.step);
+    uint32_t is = fits ? crc_of_head(h) : ~h->crc;
+    if (is != h->crc) note_damage(damage, h, "its table", is, h->crc);
+    return is == h->crc;
+}
+
+bool vault_part_is_sound(const vault_area *a, int part, err_record *damage) {
+    vault_head *h = vault_head_of(a);
+    const vault_part *p = vault_parts(h) + part;
+    char what[96];
+    uint32_t is = crc_of((const float *)(const void *)(a->at + p->offset), p->count);
+    if (is == p->crc) return true;
+    snprintf(what, sizeof what, "group %d, tensor %d, elements %" PRId64 " to %" PRId64, p->group, p->tensor, p->first,
+             p->first + p->count - 1);
+    note_damage(damage, h, what, is, p->crc);
+    return false;
+}
+
+bool vault_is_sound(const vault_area *a, err_record *damage) {
+    if (!vault_head_is_sound(a, damage)) return false;
+    for (int i = 0; i < vault_head_of(a)->parts; i++)
+        if (!vault_part_is_sound(a, i, damage)) return false;
+    return true;
+}
+
 // --- reading ---------------------------------------------------------------------------------------------------------
 
 void vault_close_set(vault_set *x) {
@@ -189,13 +262,17 @@ static err_t add_to_set(vault_set *x, const vault *v, int of, int g) {
     size_t bytes = (size_t)vault_head_of(&a)->bytes;
     vault_unmap(&a);
     if (!bytes || step < 0) return ERR_OK;
+    if (bytes > (size_t)VAULT_ROOM) bytes = sizeof(vault_head);  // its checksum says so
     if (x->count == x->room) {
         int room = x->room ? 2 * x->room : 16;
         vault_area *more = realloc(x->area, (size_t)room * sizeof *more);
         if (!more) return err_set(ERR_INTERNAL, "no memory for the list of %d snapshots", room);
         x->area = more, x->room = room;
     }
-    TRY(map(&x->area[x->count], v, of, g, bytes, PROT_READ));
+    vault_area *to = &x->area[x->count];
+    *to = (vault_area){0};
+    TRY(map(to, v, of, g, bytes, PROT_READ));
+    if (!vault_head_is_sound(to, v->damage)) return vault_unmap(to), ERR_OK;
     x->count++;
     return ERR_OK;
 }

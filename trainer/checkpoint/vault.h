@@ -12,6 +12,9 @@
 // behind those of its own ranks: what is lost with a node is there. A step has one state, whoever computed it, so a
 // copy of an earlier world is as good as one of this.
 //
+// Everything in a generation has a CRC-32: of each part's values, and of the rest. What does not agree when it is read,
+// or arrives at the next node, is not there: the other copy is used, or the step before.
+//
 // All ranks write the snapshot of a step before any of them begins the next one after it, and nobody writes while the
 // ranks look for one. So there is always a step of which every part is there.
 //
@@ -36,6 +39,7 @@ typedef struct vault {
     vault_area *copy;  // (copies, 2): of ranks of the node before
     int copies;
     fault_list *faults;  // NULL: none
+    err_record *damage;  // (=) the newest damage that was found, where this is not NULL; its owner's
 } vault;
 
 // A file for the ranks of a node, which closes on exec; -1: there is none, err_last() says why.

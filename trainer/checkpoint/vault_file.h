@@ -21,6 +21,8 @@ typedef struct vault_head {
     run_progress at;
     int32_t parts, scalars, keys;
     int32_t live;  // what this rank held when others were lost, not a snapshot of all
+    uint32_t crc;  // CRC-32 of all but step and values
+    uint32_t unused;
     // after it: parts of `part`, scalars of double, keys of ckpt_key that were adopted, and the values
 } vault_head;
 
@@ -30,6 +32,8 @@ typedef struct vault_part {
     int64_t offset;  // of the values, from the head on
     int64_t of;      // of live state, as in vault_range
     uint64_t sum;
+    uint32_t crc;  // CRC-32 of the values
+    uint32_t unused;
 } vault_part;
 
 // --- where everything is ---------------------------------------------------------------------------------------------
@@ -63,6 +67,12 @@ static inline vault_head *vault_head_at(const vault_set *x, int i) { return vaul
 
 // Every generation in the node's file of a later step is as if it had never been written. Nobody else writes meanwhile.
 err_t vault_forget(const vault *v, int64_t after);
+
+// What was written there, and nothing else? of: for the message, which is put into *damage.
+bool vault_head_is_sound(const vault_area *a, err_record *damage);
+bool vault_part_is_sound(const vault_area *a, int part, err_record *damage);
+// All of it.
+bool vault_is_sound(const vault_area *a, err_record *damage);
 
 // Puts what is not values into s, at and saved.
 void vault_read_rest(vault_head *h, ckpt_state *s, run_progress *at, int64_t *saved);

@@ -72,7 +72,8 @@ static err_t exchange(vault *v, comm *c, stream *s, vault_area *mine, kept *from
     TRY(c->table->exchange(c, &send, 1, recv, n, s));
     TRY(stream_wait(s));
     fault_kill(v->faults, FAULT_MIRROR);
-    for (int i = 0; i < n; i++) atomic_store(&vault_head_of(from[i].area)->step, step);
+    for (int i = 0; i < n; i++)
+        if (vault_is_sound(from[i].area, v->damage)) atomic_store(&vault_head_of(from[i].area)->step, step);
     return ERR_OK;
 }
 
@@ -118,17 +119,19 @@ static int compare(const void *a, const void *b) {
     return x->owner != y->owner ? (x->owner < y->owner ? -1 : 1) : (x->area > y->area) - (x->area < y->area);
 }
 
-static err_t list_pieces(list *l, const vault_set *x, int node, const vault_recall *r) {
-    int most = 0;
+// Of the generations of a node each of its ranks looks at every so-manyth: their sums take time.
+static err_t list_pieces(list *l, const vault *v, const vault_set *x, const comm *c, const vault_recall *r) {
+    const comm_place *me = &c->place[c->rank];
+    int most = 0, ranks = ranks_of_node(c, me->node), node = me->node;
     for (int i = 0; i < x->count; i++) most += vault_head_at(x, i)->parts;
     *l = (list){.at = calloc((size_t)most + 1, sizeof *l->at)};
     if (!l->at) return err_set(ERR_INTERNAL, "no memory for an inventory of %d parts", most);
-    for (int i = 0; i < x->count; i++) {
+    for (int i = me->local; i < x->count; i += ranks) {
         vault_head *h = vault_head_at(x, i);
         int64_t step = atomic_load(&h->step);
         if (step < r->first || (h->live && step > r->live)) continue;
         for (const vault_part *p = vault_parts(h), *end = p + h->parts; p < end; p++)
-            if (p->count)
+            if (p->count && vault_part_is_sound(&x->area[i], (int)(p - vault_parts(h)), v->damage))
                 l->at[l->n++] =
                     (piece){p->group, p->tensor, node, h->live, step, p->first, p->count, i, p->offset, p->of, p->sum};
     }
@@ -301,11 +304,11 @@ static const piece *first_at(const list *of, int64_t step) {
     return p;
 }
 
-static err_t gather_both(ckpt_state *s, const vault_set *x, const vault_recall *r, list *of, list *needs) {
+static err_t gather_both(const vault *v, ckpt_state *s, const vault_set *x, const vault_recall *r, list *of,
+                         list *needs) {
     comm *c = s->ranks->host;
-    const comm_place *me = &c->place[c->rank];
     list has = {0}, wants = {0};
-    err_t rc = me->local == 0 ? list_pieces(&has, x, me->node, r) : ERR_OK;
+    err_t rc = list_pieces(&has, v, x, c, r);
     if (rc == ERR_OK) rc = list_needs(&wants, s, c->rank);
     rc = comm_agree_ok(c, rc, s->s);
     if (rc == ERR_OK) rc = gather(of, &has, c, s->s);
@@ -326,7 +329,7 @@ err_t vault_gather(const vault *v, ckpt_state *s, vault_recall *r, run_progress 
     list of = {0}, needs = {0};
     r->step = -1, r->is_live = false, r->torn[0] = 0;
     err_t rc = comm_agree_ok(s->ranks->host, vault_open_set(&x, v), s->s);
-    if (rc == ERR_OK) rc = gather_both(s, &x, r, &of, &needs);
+    if (rc == ERR_OK) rc = gather_both(v, s, &x, r, &of, &needs);
     if (rc == ERR_OK) {
         qsort(of.at, (size_t)of.n, sizeof *of.at, compare);
         choose(r, &of, &needs, s);
