@@ -199,7 +199,7 @@ op_cost cross_entropy_part_cost(const cross_entropy_part_args *args) {
                      0};
 }
 
-op_cost top_1_cost(const top_1_args *args) {
+op_cost top_k_cost(const top_k_args *args) {
     return (op_cost){args->logits->type,
                      {ROWS(args->logits)},
                      0,
@@ -264,4 +264,106 @@ op_cost sgd_cost(const sgd_args *args) {
     double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->buf)) + size_of(args->grad) +
                    (double)sizeof *args->state;
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
+}
+
+// One product of rows of pixels and filters; each tensor once.
+static op_cost conv_cost(const tensor *x, const tensor *y, const tensor *w, double bytes, unsigned options) {
+    double per_output = (double)(tensor_count(w) / w->size[0]);
+    return (op_cost){x->type,
+                     {x->size[0], x->size[1], x->size[3], w->size[0]},
+                     options,
+                     bytes,
+                     2.0 * (double)tensor_count(y) * per_output};
+}
+
+op_cost conv_forward_cost(const conv_forward_args *args) {
+    return conv_cost(args->x, args->y, args->w,
+                     size_of(args->x) + size_of(args->w) + size_of(args->y) + size_of(args->residual),
+                     args->residual ? COST_RESIDUAL : 0);
+}
+
+op_cost conv_inputs_cost(const conv_inputs_args *args) {
+    return conv_cost(args->dx, args->dy, args->w,
+                     size_of(args->dx) + size_of(args->w) + size_of(args->dy) + size_of(args->residual),
+                     args->residual ? COST_RESIDUAL : 0);
+}
+
+op_cost conv_weights_cost(const conv_weights_args *args) {
+    return conv_cost(args->x, args->dy, args->dw,
+                     size_of(args->x) + size_of(args->dy) + gradient_of(args->dw, args->fresh), 0);
+}
+
+op_cost max_pool_forward_cost(const max_pool_forward_args *args) {
+    return (op_cost){args->x->type,
+                     {args->x->size[0], args->x->size[1], args->x->size[2], args->x->size[3]},
+                     0,
+                     size_of(args->x) + size_of(args->y) + size_of(args->index),
+                     0};
+}
+
+op_cost max_pool_backward_cost(const max_pool_backward_args *args) {
+    return (op_cost){args->dx->type,
+                     {args->dx->size[0], args->dx->size[1], args->dx->size[2], args->dx->size[3]},
+                     0,
+                     size_of(args->dx) + size_of(args->dy) + size_of(args->index),
+                     0};
+}
+
+op_cost mean_pool_forward_cost(const mean_pool_forward_args *args) {
+    return (op_cost){args->x->type,
+                     {args->x->size[0], args->x->size[1], args->x->size[2], args->x->size[3]},
+                     0,
+                     size_of(args->x) + size_of(args->y),
+                     0};
+}
+
+op_cost mean_pool_backward_cost(const mean_pool_backward_args *args) {
+    return (op_cost){args->dx->type,
+                     {args->dx->size[0], args->dx->size[1], args->dx->size[2], args->dx->size[3]},
+                     0,
+                     size_of(args->dx) + size_of(args->dy),
+                     0};
+}
+
+static op_cost rows_cost(const tensor *x, int64_t channels, double bytes, unsigned options) {
+    return (op_cost){x->type, {tensor_count(x) / channels, channels}, options, bytes, 0};
+}
+
+op_cost batch_norm_sums_cost(const batch_norm_sums_args *args) {
+    return rows_cost(args->x, args->sums->size[1], size_of(args->x) + size_of(args->sums) + size_of(args->center), 0);
+}
+
+op_cost batch_norm_moments_cost(const batch_norm_moments_args *args) {
+    return (op_cost){FP32,
+                     {args->sums->size[1]},
+                     0,
+                     size_of(args->sums) + size_of(args->center) + size_of(args->mean) + size_of(args->rstd) +
+                         size_of(args->variance),
+                     0};
+}
+
+op_cost batch_norm_apply_cost(const batch_norm_apply_args *args) {
+    return rows_cost(args->x, tensor_count(args->mean),
+                     size_of(args->x) + size_of(args->y) + size_of(args->residual) + 4 * size_of(args->mean),
+                     args->residual ? COST_RESIDUAL : 0);
+}
+
+op_cost batch_norm_back_sums_cost(const batch_norm_back_sums_args *args) {
+    return rows_cost(args->x, args->sums->size[1],
+                     size_of(args->x) + size_of(args->dy) + size_of(args->y) + size_of(args->sums) +
+                         gradient_of(args->dgain, args->fresh) + gradient_of(args->dbias, args->fresh) +
+                         2 * size_of(args->mean),
+                     0);
+}
+
+op_cost batch_norm_back_cost(const batch_norm_back_args *args) {
+    return rows_cost(args->x, tensor_count(args->mean),
+                     size_of(args->dx) + size_of(args->dresidual) + size_of(args->dy) + size_of(args->x) +
+                         size_of(args->y) + size_of(args->sums) + 3 * size_of(args->mean),
+                     args->dresidual ? COST_RESIDUAL : 0);
+}
+
+op_cost pixels_cost(const pixels_args *args) {
+    return rows_cost(args->y, args->y->size[args->y->dims - 1],
+                     size_of(args->y) + size_of(args->x) + size_of(args->mean) + size_of(args->inv), 0);
 }

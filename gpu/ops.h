@@ -1,7 +1,8 @@
 // gpu/ops.h: every operation the trainer needs, once. Two implementations: cpu/ (the specification) and cuda/.
 //
 // Alphabet   B batch  T time  C channels  H heads  D head size  F hidden  V vocabulary  N rows = B*T  M,N,K of a matrix
-//            product
+//            product. Of images: N images of H rows of W pixels of C channels, K filters of R x S taps, results of P
+//            rows of Q pixels
 // Order      outputs, saved for backward, inputs, sizes, stream
 // Gradients  d<name>; (=) overwrites, (+=) accumulates. Gradients of weights are FP32 and (+=): the operation sums its
 //            own contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches
@@ -324,6 +325,8 @@ typedef struct embedding_backward_args {
 
 // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
 // (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
+// With smoothing e, onehot is 1 - e + e/V at the target and e/V elsewhere, and the loss is the cross entropy with that
+// (Szegedy et al. 2016, section 7). Columns are not cut then, and a GPU refuses it.
 // The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0,
 // always. Where columns are cut into slices (matmul_args), each slice's exponentials are summed as those of a whole row
 // would be, and the sums are added along a binary tree, ((0+1)+(2+3)).
@@ -334,6 +337,7 @@ typedef struct cross_entropy_args {
     int64_t classes;          // V, 1 .. Vp
     const float *scale;       // host; NULL: losses only
     const step_state *state;  // device
+    float smoothing;          // 0 <= e < 1
 } cross_entropy_args;
 
 // The same in three stages, for slices of which only some are here. What a stage leaves is to be made one with what it
@@ -353,14 +357,16 @@ typedef struct cross_entropy_part_args {
     const step_state *state;
 } cross_entropy_part_args;
 
-// hits[n] = 1 where the first largest of the first `classes` columns is column targets[n], else 0. A row with a NaN
-// among them has no largest, and a target outside of them is never it: 0. What the other columns hold changes nothing.
-typedef struct top_1_args {
+// hits[n] = 1 where column targets[n] is among the k largest of the first `classes` columns, of which the earlier comes
+// first where several are equal, else 0. A row with a NaN among them has no largest, and a target outside of them is
+// never one: 0. What the other columns hold changes nothing.
+typedef struct top_k_args {
     tensor *hits;           // (N) FP64 (=)
     const tensor *logits;   // (N,Vp) E
     const tensor *targets;  // (N) INT32
     int64_t classes;        // V, 1 .. Vp
-} top_1_args;
+    int64_t k;              // 0: 1
+} top_k_args;
 
 // means[b] = mean over t of losses[b,t], summed in double in order of t
 typedef struct loss_means_args {
@@ -480,16 +486,154 @@ typedef struct sgd_args {
     const rounding_key *round;
 } sgd_args;
 
+// --- images: (N,H,W,C), the channels of a pixel side by side ---------------------------------------------------------
+
+// y[n,p,q,k] = sum over (r,s,c) of x[n, p*stride - pad + r, q*stride - pad + s, c] w[k,r,s,c], P = (H + 2 pad - R) /
+// stride + 1, rounded down, and Q likewise (LeCun et al. 1998). With groups G the k-th of G equal parts of the filters
+// meets the k-th of G parts of the channels.
+//   forward  one chain over (r,s,c) ascending. A tap outside of the image has x = +0 and takes part: +0 times an
+//            infinite weight is a NaN.
+//   inputs   the chain of a pixel h,w of dx is over its taps, r descending, then s descending, then k ascending: a
+//            convolution of dy by the filters turned round. With a stride a pixel has those taps that reach a result's
+//            place, inside of the image or outside; without any, dx is +0.
+//   weights  one chain over results (n,p,q) ascending, from zero, added once.
+// A CPU sums chains as a matrix product does (gpu/cpu/kernel/conv.c), and refuses `products = bf16-pairs`.
+typedef struct conv_forward_args {
+    tensor *y;               // (N,P,Q,K) E (=), may be residual itself
+    const tensor *x;         // (N,H,W,C) E
+    const tensor *w;         // (K,R,S,C/G) E
+    const tensor *residual;  // (N,P,Q,K) E, or NULL: y = round_E(sum + residual)
+    int stride, pad, groups;
+} conv_forward_args;
+typedef struct conv_inputs_args {
+    tensor *dx;              // (N,H,W,C) E (=), may be residual itself
+    const tensor *dy;        // (N,P,Q,K) E
+    const tensor *w;         // (K,R,S,C/G) E
+    const tensor *residual;  // (N,H,W,C) E, or NULL
+    int stride, pad, groups;
+} conv_inputs_args;
+typedef struct conv_weights_args {
+    tensor *dw;        // (K,R,S,C/G) FP32 (+=)
+    const tensor *dy;  // (N,P,Q,K) E
+    const tensor *x;   // (N,H,W,C) E
+    int stride, pad, groups;
+    bool fresh;
+} conv_weights_args;
+
+// Results along an axis of so many pixels.
+static inline int64_t conv_out(int64_t pixels, int64_t taps, int64_t stride, int64_t pad) {
+    return (pixels + 2 * pad - taps) / stride + 1;
+}
+
+// y[n,p,q,c] = the largest of a window of taps x taps pixels of x, from (p*stride - pad, q*stride - pad) on, as far as
+// it is inside of the image. Of several, and of several NaNs, which are larger than all else, the first. index: which
+// tap it was, r * taps + s.
+typedef struct max_pool_forward_args {
+    tensor *y;        // (N,P,Q,C) E (=)
+    tensor *index;    // (N,P,Q,C) UINT8 (=)  saved for backward
+    const tensor *x;  // (N,H,W,C) E
+    int taps;         // 1 .. 16
+    int stride, pad;  // pad < taps, so that each window has a pixel
+} max_pool_forward_args;
+
+// dx = the sum of the dy that chose this pixel, p ascending, then q, rounded once.
+typedef struct max_pool_backward_args {
+    tensor *dx;           // (N,H,W,C) E (=)
+    const tensor *dy;     // (N,P,Q,C) E
+    const tensor *index;  // (N,P,Q,C) UINT8
+    int taps, stride, pad;
+} max_pool_backward_args;
+
+// y = the mean of an image's pixels: their sum from zero, in order, times 1 / (H*W)
+typedef struct mean_pool_forward_args {
+    tensor *y;        // (N,C) E (=)
+    const tensor *x;  // (N,H,W,C) E
+} mean_pool_forward_args;
+typedef struct mean_pool_backward_args {
+    tensor *dx;        // (N,H,W,C) E (=): dy times 1 / (H*W)
+    const tensor *dy;  // (N,C) E
+} mean_pool_backward_args;
+
+// Batch normalisation (Ioffe & Szegedy 2015) over all pixels of a span of samples, which may be more than one call has:
+// the caller adds the sums of several calls, along a tree. Rows are pixels: x is (M,C) for all that has C channels.
+// Statistics, gains and biases are FP32 whatever E is.
+//
+// sums[0] = sum of d, sums[1] = sum of d*d, d = x - center as a float: in double, each block of BATCH_NORM_ROWS rows
+// from zero, the blocks in order. center: near the mean, so that the variance is no difference of large numbers.
+enum { BATCH_NORM_ROWS = 256 };
+typedef struct batch_norm_sums_args {
+    tensor *sums;          // (2,C) FP64 (=)
+    const tensor *x;       // (M,C) E
+    const tensor *center;  // (C) FP32, or NULL: zeros
+} batch_norm_sums_args;
+
+// The moments of so many rows, from the sums of all of them: with m = sums[0] / rows and v = max(sums[1] / rows - m*m,
+// 0) in double, mean = center + m, rstd = 1 / sqrt(v + eps), variance = v * rows / (rows - 1), which is what a running
+// statistic keeps; of one row v.
+typedef struct batch_norm_moments_args {
+    tensor *mean, *rstd;   // (C) FP32 (=)
+    tensor *variance;      // (C) FP32 (=), or NULL
+    const tensor *sums;    // (2,C) FP64
+    const tensor *center;  // as batch_norm_sums'
+    int64_t rows;          // of the span
+    double eps;
+} batch_norm_moments_args;
+
+// y = (x - mean) * (rstd * gain) + bias, the last two in one FMA, + residual; with relu what is positive of it
+typedef struct batch_norm_apply_args {
+    tensor *y;                                // (M,C) E (=), may be x or residual itself
+    const tensor *x;                          // (M,C) E
+    const tensor *mean, *rstd, *gain, *bias;  // (C) FP32
+    const tensor *residual;                   // (M,C) E, or NULL
+    bool relu;
+} batch_norm_apply_args;
+
+// With g = dy, or, after a relu, dy where y > 0 and else +0: sums[0] = sum of g, sums[1] = sum of g * (x - mean), added
+// as batch_norm_sums adds. dbias = sums[0], dgain = rstd * sums[1], rounded once: of this call's rows alone.
+typedef struct batch_norm_back_sums_args {
+    tensor *sums;               // (2,C) FP64 (=)
+    tensor *dgain, *dbias;      // (C) FP32 (+=)
+    const tensor *dy;           // (M,C) E
+    const tensor *x;            // (M,C) E: what was normalised
+    const tensor *y;            // (M,C) E, or NULL: there was no relu
+    const tensor *mean, *rstd;  // (C) FP32
+    bool fresh;                 // of dgain and dbias
+} batch_norm_back_sums_args;
+
+// dx = gain * rstd * (g - mean(g) - (x - mean) * rstd^2 * mean(g * (x - mean))), means over the rows of the span, from
+// the sums of all of them. dresidual = g: the gradient of batch_norm_apply's residual.
+typedef struct batch_norm_back_args {
+    tensor *dx;         // (M,C) E (=), may be dy itself
+    tensor *dresidual;  // (M,C) E (=), or NULL; may be dy itself
+    const tensor *dy, *x, *y;
+    const tensor *mean, *rstd, *gain;  // (C) FP32
+    const tensor *sums;                // (2,C) FP64
+    int64_t rows;                      // of the span
+} batch_norm_back_args;
+
+// y[m,c] = (x[m,c] - mean[c]) * inv[c], rounded to E; channels that x does not have are +0
+typedef struct pixels_args {
+    tensor *y;                 // (M,Cy) E (=), Cy >= C
+    const tensor *x;           // (M,C) UINT8
+    const tensor *mean, *inv;  // (C) FP32
+} pixels_args;
+
 // All operations. Tables, declarations, the profile's wrappers and names are made from this list. A new one is the
 // last: the random inputs of a test's row follow its operation's number.
 // clang-format off
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
-    X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
+    X(cross_entropy) X(top_k) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
     X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)                \
-    X(geglu_forward) X(geglu_backward) X(count_targets)
+    X(geglu_forward) X(geglu_backward) X(count_targets) OPS_OF_IMAGES(X)
+
+// Those that CUDA has no kernels of yet, and refuses.
+#define OPS_OF_IMAGES(X)                                                                                                \
+    X(conv_forward) X(conv_inputs) X(conv_weights) X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward)        \
+    X(mean_pool_backward) X(batch_norm_sums) X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums)          \
+    X(batch_norm_back) X(pixels)
 // clang-format on
 
 typedef struct ops {

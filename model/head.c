@@ -118,7 +118,7 @@ static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, 
         TRY(logits_of(h, p, &logits, &in));
         if (hits) {
             tensor hit = tensor_rows(hits, first, n);
-            TRY(p->ops->top_1(&(top_1_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes},
+            TRY(p->ops->top_k(&(top_k_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes},
                               p->s));
         }
         cross_entropy_args args = {.losses = &loss,

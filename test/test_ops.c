@@ -8,6 +8,7 @@
 //                                       where there is none
 //     test_ops --bench [op]             no tests: the benchmark table, of the device that a run would choose or of
 //                                       --device
+//     test_ops --bench resnet50         the convolutions and norms of a net (bench_net.c), weighted by their work
 //     test_ops --bench --scale 64 [op]  every size and the repetitions divided by 64: does it run to its end? No
 //     figures to be quoted
 #include "test/ops/op_test.h"

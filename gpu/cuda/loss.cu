@@ -291,6 +291,9 @@ err_t cuda_cross_entropy_part(const cross_entropy_part_args *args, stream *s) {
 }
 
 err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
+    if (args->smoothing > 0)
+        return err_set(ERR_UNAVAILABLE,
+                       "cuda: cross_entropy has no kernel for smoothed labels yet; set [device] backend = cpu");
     if (matrix_slices(args->logits) > 1) {
         cross_entropy_part_args all = {};
         all.losses = args->losses, all.logits = args->logits, all.targets = args->targets, all.classes = args->classes;
@@ -314,13 +317,13 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
     return ERR_OK;
 }
 
-// top_1: a warp a row. The target is the first largest when it is larger than all in front of it and no smaller than
+// top_k: a warp a row. The target is the first largest when it is larger than all in front of it and no smaller than
 // any after it, which every lane asks of its columns; a NaN answers no to both. Accesses of a warp are contiguous.
 // moves      sizeof(T) bytes a logit of a class; memory bound
 // reference  gpu/cpu/kernel/loss.c
 template <class T>
 __global__ void __launch_bounds__(ROWS *WARP)
-    top_1_kernel(double *hits, const T *logits, const int32_t *targets, int64_t rows, int width, int stride) {
+    top_k_kernel(double *hits, const T *logits, const int32_t *targets, int64_t rows, int width, int stride) {
     int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
     if (row >= rows) return;  // whole warps
     const T *x = logits + row * stride;
@@ -337,13 +340,16 @@ __global__ void __launch_bounds__(ROWS *WARP)
     if (lane == 0) hits[row] = top ? 1.0 : 0.0;
 }
 
-err_t cuda_top_1(const top_1_args *args, stream *s) {
+err_t cuda_top_k(const top_k_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
+    if (args->k > 1)
+        return err_set(ERR_UNAVAILABLE,
+                       "cuda: top_k has no kernel for more than the largest yet; set [device] backend = cpu");
     assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows &&
            rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
     BY_TYPE(args->logits->type, T,
-            LAUNCH((top_1_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data,
+            LAUNCH((top_k_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data,
                    (const T *)args->logits->data, (const int32_t *)args->targets->data, rows, (int)args->classes,
                    (int)stride));
     return ERR_OK;

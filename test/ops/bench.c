@@ -4,7 +4,7 @@
 // others may use the machine, the peaks are measured again after every row, whose shares are those of the higher ones
 // before and after it. On a GPU a row is repeated over copies of its arguments that together are far larger than the L2
 // cache, so that nothing is found there that a training step would not find.
-#include "test/ops/op_test.h"
+#include "test/ops/bench.h"
 
 #include "base/clock.h"
 #include "gpu/peak.h"
@@ -17,15 +17,6 @@
 
 enum { SAMPLES = 21, COPIES = 1024 };
 #define WORKING_SET 0x1p28  // bytes; an H200's L2 has 60 MB
-
-typedef struct bench {
-    fixture f;
-    bool cuda;
-    int64_t scale;                                 // sizes are divided by it
-    double bandwidth;                              // bytes/s
-    double flops[INT32];                           // FLOP/s, by type
-    double bandwidth_before, flops_before[INT32];  // a row ago
-} bench;
 
 // The arguments of a row on the device: `copies` of each, `stride` bytes apart.
 typedef struct operands {
@@ -53,7 +44,7 @@ static err_t call_next(const op_run *r, const fixture *f, operands *o) {
 }
 
 // Median seconds of one call; negative when it failed.
-static double median_time(const bench *b, const op_run *r, operands *o) {
+static double median_time(const op_bench *b, const op_run *r, operands *o) {
     const fixture *f = &b->f;
     double sample[SAMPLES], began = clock_now(), target = (b->cuda ? 5e-3 : 2e-4) / (double)b->scale,
                             most = 2.0 / (double)b->scale;
@@ -77,7 +68,7 @@ static double median_time(const bench *b, const op_run *r, operands *o) {
 
 // Numbers are made on the device, on which a row has more of them than a host fills in a minute. Indices and states
 // come from the row.
-static bool fill(const bench *b, const arg *a, const tensor *t, int seed) {
+static bool fill(const op_bench *b, const arg *a, const tensor *t, int seed) {
     if (a->random) {
         tensor to = *t;
         return b->f.table->random_fill(&(random_fill_args){.y = &to, .seed = (uint64_t)seed + 1}, b->f.s) == ERR_OK;
@@ -85,7 +76,7 @@ static bool fill(const bench *b, const arg *a, const tensor *t, int seed) {
     return stream_copy(b->f.s, t->data, a->t.data, tensor_bytes(t)) == ERR_OK;
 }
 
-static bool operands_open(operands *o, const bench *b, const op_run *r) {
+static bool operands_open(operands *o, const op_bench *b, const op_run *r) {
     const fixture *f = &b->f;
     double bytes = 0;
     bool ok = true;
@@ -108,22 +99,27 @@ static bool operands_open(operands *o, const bench *b, const op_run *r) {
     return ok && stream_wait(f->s) == ERR_OK;
 }
 
-static void operands_close(operands *o, const bench *b) {
+static void operands_close(operands *o, const op_bench *b) {
     for (int i = 0; i < ARGS; i++)
         if (o->first[i].data) device_free(b->f.dev, MEMORY_DEVICE, o->first[i].data, o->stride[i] * (size_t)o->copies);
 }
 
-// A row with its sizes divided; heads keep their size, since kernels are written for some.
+// A row with its sizes divided; heads keep their size, since kernels are written for some, and so do
+// images and filters, which have to fit each other.
 static op_row scaled(const op_row *row, int64_t scale) {
     op_row s = *row;
-    for (int i = 0; i < 6; i++) s.size[i] = row->size[i] ? (row->size[i] + scale - 1) / scale : 0;
+    const bool conv = row->op == OP_conv_forward || row->op == OP_conv_inputs || row->op == OP_conv_weights,
+               pool = row->op == OP_max_pool_forward || row->op == OP_max_pool_backward;
+    for (int i = 0; i < ROW_SIZES; i++)
+        if (row->size[i] && !((conv || pool) && (i == 1 || i == 2 || i > (conv ? 4 : 3))))
+            s.size[i] = (row->size[i] + scale - 1) / scale;
     if (row->op != OP_attention_forward && row->op != OP_attention_backward && row->op != OP_attention_past) return s;
     s.size[2] = row->size[2] / row->size[3] * s.size[3];
     if (row->size[4]) s.size[4] = s.size[3] * row->size[4] > row->size[3] ? s.size[3] * row->size[4] / row->size[3] : 1;
     return s;
 }
 
-static void measure_peaks(bench *b) {
+static void measure_peaks(op_bench *b) {
     b->bandwidth_before = b->bandwidth;
     memcpy(b->flops_before, b->flops, sizeof b->flops);
     b->bandwidth = peak_bandwidth(b->f.dev, b->f.s, b->scale);
@@ -132,17 +128,22 @@ static void measure_peaks(bench *b) {
         b->flops[t] = b->cuda ? peak_matmul(b->f.dev, b->f.s, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
 }
 
-static bool bench_row(const op_row *declared, bench *b) {
-    op_row row = scaled(declared, b->scale);
+double bench_seconds(const op_bench *b, const op_row *row, double *bytes, double *flops) {
     op_run r;
     operands o;
-    char name[200];
-    double bytes, flops;
-    run_open(&r, &row, true);
-    row_name(name, sizeof name, &row);
+    run_open(&r, row, true);
     double s = operands_open(&o, b, &r) ? median_time(b, &r, &o) : -1;
-    kind_of(row.op)->cost(&r, &bytes, &flops);
+    kind_of(row->op)->cost(&r, bytes, flops);
     operands_close(&o, b);
+    run_close(&r);
+    return s;
+}
+
+static bool bench_row(const op_row *declared, op_bench *b) {
+    op_row row = scaled(declared, b->scale);
+    char name[200];
+    double bytes, flops, s = bench_seconds(b, &row, &bytes, &flops);
+    row_name(name, sizeof name, &row);
     if (!b->cuda && b->scale == 1) measure_peaks(b);
     double bandwidth = fmax(b->bandwidth, b->bandwidth_before),
            peak = fmax(b->flops[row.type], b->flops_before[row.type]);
@@ -155,11 +156,10 @@ static bool bench_row(const op_row *declared, bench *b) {
         putchar('\n');
     }
     fflush(stdout);
-    run_close(&r);
     return s >= 0;
 }
 
-static void print_peaks(const bench *b) {
+static void print_peaks(const op_bench *b) {
     const device_info *about = device_about(b->f.dev);
     printf("%s   %s %.1f GB/s   ", about->name, b->cuda ? "copy" : "triad", 1e-9 * b->bandwidth);
     if (b->cuda)
@@ -170,7 +170,7 @@ static void print_peaks(const bench *b) {
 }
 
 int bench_run(device_kind kind, int64_t scale, const char *only) {
-    bench b = {.scale = scale};
+    op_bench b = {.scale = scale};
     if (device_open(&b.f.dev, &(device_options){.kind = kind}) != ERR_OK || stream_open(b.f.dev, &b.f.s) != ERR_OK) {
         fprintf(stderr, "test_ops: %s\n", err_last()->text);
         return 1;
@@ -185,6 +185,7 @@ int bench_run(device_kind kind, int64_t scale, const char *only) {
     if (getloadavg(&load, 1) == 1 && load > 1 && !b.cuda)
         printf("The load average is %.1f: others use this machine, and these figures are not to be quoted.\n", load);
     if (scale > 1) printf("Sizes are divided by %" PRId64 ": these figures are not to be quoted.\n", scale);
+    if (only && bench_net(&b, only, &failures)) shown++;
     for (int i = 0; i < count; i++) {
         if (only && strcmp(only, kind_of(rows[i].op)->name)) continue;
         failures += !bench_row(&rows[i], &b);
@@ -193,6 +194,6 @@ int bench_run(device_kind kind, int64_t scale, const char *only) {
     stream_close(b.f.s);
     device_close(b.f.dev);
     if (shown) return failures ? 1 : 0;
-    fprintf(stderr, "test_ops: no benchmark row of an operation called '%s'\n", only);
+    fprintf(stderr, "test_ops: no benchmark row of an operation, and no net, called '%s'\n", only);
     return 64;
 }

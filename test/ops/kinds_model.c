@@ -351,11 +351,13 @@ const op_kind kind_embedding_backward = {"embedding_backward",     embedding_bac
                                          embedding_back_reference, embedding_back_gradient, embedding_back_exact,
                                          embedding_back_cost};
 
-// --- cross_entropy: N V, Vp where it is not V, slices ----------------------------------------------------------------
+// --- cross_entropy: N V, Vp where it is not V, slices, hundredths of smoothing ---------------------------------------
 
 enum { CE_LOSSES, CE_LOGITS, CE_TARGETS, CE_STATE };
 
 static int64_t columns_of(const op_run *r) { return r->row->size[2] ? r->row->size[2] : r->row->size[1]; }
+
+static double smoothing_of(const op_run *r) { return (double)((float)r->row->size[4] / 100); }
 
 // What lies past the classes must not be looked at: it would show in every class.
 static void entropy_padding(op_run *r, arg *logits) {
@@ -394,14 +396,16 @@ static err_t entropy_call(const op_run *r, const ops *o, tensor *t[ARGS], stream
                                                   .targets = t[CE_TARGETS],
                                                   .classes = r->row->size[1],
                                                   .scale = scale,
-                                                  .state = state},
+                                                  .state = state,
+                                                  .smoothing = (float)smoothing_of(r)},
                             s);
 }
 
 static void entropy_reference(op_run *r) {
     arg *a = r->arg;
     ref_cross_entropy(a[CE_LOSSES].want, a[CE_LOGITS].want, a[CE_LOGITS].value, a[CE_TARGETS].value,
-                      (double)r->scale * (double)r->state.loss_scale, r->row->size[0], r->row->size[1], columns_of(r));
+                      (double)r->scale * (double)r->state.loss_scale, smoothing_of(r), r->row->size[0], r->row->size[1],
+                      columns_of(r));
 }
 
 static bool entropy_exact(op_run *r,
@@ -427,8 +431,8 @@ static double entropy_loss(void *ctx) {
     entropy_ctx *c = ctx;
     int64_t N = c->r->row->size[0];
     double sum = 0;
-    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, N,
-                      c->r->row->size[1], columns_of(c->r));
+    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, smoothing_of(c->r),
+                      N, c->r->row->size[1], columns_of(c->r));
     for (int64_t n = 0; n < N; n++) sum += c->losses[n] * (double)c->r->scale * (double)c->r->state.loss_scale;
     return sum;
 }
@@ -484,7 +488,7 @@ const op_kind kind_cross_entropy_part = {
 const op_kind kind_cross_entropy = {"cross_entropy",  entropy_setup, entropy_call, entropy_reference,
                                     entropy_gradient, entropy_exact, traffic_cost};
 
-// --- top_1: N V, and Vp where it is not V ----------------------------------------------------------------------------
+// --- top_k: N V, Vp where it is not V, k ----------------------------------------------------------------------------
 
 enum { TOP_HITS, TOP_LOGITS, TOP_TARGETS };
 
@@ -524,20 +528,23 @@ static void top_setup(op_run *r) {
 }
 
 static err_t top_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->top_1(
-        &(top_1_args){
-            .hits = t[TOP_HITS], .logits = t[TOP_LOGITS], .targets = t[TOP_TARGETS], .classes = r->row->size[1]},
-        s);
+    return o->top_k(&(top_k_args){.hits = t[TOP_HITS],
+                                  .logits = t[TOP_LOGITS],
+                                  .targets = t[TOP_TARGETS],
+                                  .classes = r->row->size[1],
+                                  .k = r->row->size[3]},
+                    s);
 }
 
 static void top_reference(op_run *r) {
-    int64_t V = r->row->size[1], Vp = columns_of(r);
+    int64_t V = r->row->size[1], Vp = columns_of(r), k = r->row->size[3] ? r->row->size[3] : 1;
     for (int64_t n = 0; n < r->row->size[0]; n++) {
         const double *x = r->arg[TOP_LOGITS].value + n * Vp;
-        int64_t best = 0;
-        bool nan = false;
-        for (int64_t i = 0; i < V; i++) nan |= isnan(x[i]), best = x[i] > x[best] ? i : best;
-        r->arg[TOP_HITS].want[n] = !nan && (double)best == r->arg[TOP_TARGETS].value[n];
+        int64_t target = (int64_t)r->arg[TOP_TARGETS].value[n], ahead = 0;
+        bool nan = false, is_class = target >= 0 && target < V;
+        for (int64_t i = 0; is_class && i < V; i++)
+            nan |= isnan(x[i]), ahead += x[i] > x[target] || (x[i] == x[target] && i < target);
+        r->arg[TOP_HITS].want[n] = is_class && !nan && ahead < k;
     }
 }
 
@@ -549,7 +556,7 @@ static bool top_exact(op_run *r, const outcome *got) {
     }
     return true;
 }
-const op_kind kind_top_1 = {"top_1", top_setup, top_call, top_reference, NULL, top_exact, traffic_cost};
+const op_kind kind_top_k = {"top_k", top_setup, top_call, top_reference, NULL, top_exact, traffic_cost};
 
 // --- loss_means: B T -------------------------------------------------------------------------------------------------
 

@@ -55,11 +55,13 @@ enum {
     OPT_CUT_K = 1 << 25,
     OPT_SHIFT = 1 << 26,   // norms of rows and of heads: the gain is 1 + w
     OPT_FACTOR = 1 << 27,  // embedding: the table's rows are multiplied
+    OPT_RELU = 1 << 28,    // batch norm: with a relu after it
 };
 
+enum { ROW_SIZES = 10 };
 typedef struct op_row {
     op_id op;
-    int64_t size[6];  // in the order of the operation's comment in kinds_*.c
+    int64_t size[ROW_SIZES];  // in the order of the operation's comment in kinds_*.c
     dtype type;
     unsigned options;
     double nmse;  // tolerance of the arithmetic; an output stored in 16 bits is allowed one rounding more (values.c)
@@ -119,7 +121,8 @@ typedef struct op_kind {
     void (*cost)(const op_run *r, double *bytes, double *flops);
 } op_kind;
 
-// kinds_dense.c, kinds_llama.c, kinds_model.c and kinds_step.c: one for each operation of the list.
+// kinds_batch_norm.c, kinds_dense.c, kinds_image.c, kinds_llama.c, kinds_model.c and kinds_step.c: one for each
+// operation of the list.
 #define OP_KIND(op) extern const op_kind kind_##op;
 OPS(OP_KIND)
 #undef OP_KIND
@@ -140,6 +143,7 @@ bool values_near(const char *name, dtype t, const void *got, const double *want,
 
 // run.c: declaring arguments, executing, checking.
 arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2);
+arg *arg_add_shape(op_run *r, const char *name, role role, dtype t, int dims, const int64_t *size);
 void arg_fill(op_run *r, arg *a, double scale, double offset);  // uniform, variance scale^2 around offset
 // many magnitudes: the order of sums shows in double too
 void arg_fill_wide(op_run *r, arg *a, double scale);
@@ -196,7 +200,8 @@ typedef struct special {
 extern const special specials[];
 extern const int special_count;
 
-// bench.c: the exit status. Sizes are divided by `scale`; only: the name of one operation, or NULL.
+// bench.c: the exit status. Sizes are divided by `scale`; only: the name of one operation or of a net
+// (bench_net.c), or NULL.
 int bench_run(device_kind kind, int64_t scale, const char *only);
 
 #endif

@@ -165,16 +165,19 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
 }
 
 void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale,
-                       int64_t N, int64_t V, int64_t Vp) {
+                       double smoothing, int64_t N, int64_t V, int64_t Vp) {
     for (int64_t n = 0; n < N; n++) {
         const double *x = logits + n * Vp;
         double most = -INFINITY, sum = 0;
         for (int64_t v = 0; v < V; v++) most = fmax(most, x[v]);
         for (int64_t v = 0; v < V; v++) sum += exp(x[v] - most);
         bool counts = targets[n] >= 0;
-        losses[n] = counts ? most + log(sum) - x[(int64_t)targets[n]] : 0;
-        for (int64_t v = 0; dlogits && v < Vp; v++)
-            dlogits[n * Vp + v] = counts && v < V ? (exp(x[v] - most) / sum - ((int64_t)targets[n] == v)) * scale : 0;
+        losses[n] = 0;
+        for (int64_t v = 0; v < Vp; v++) {
+            double share = ((int64_t)targets[n] == v ? 1 - smoothing : 0) + smoothing / (double)V;
+            if (counts && v < V && share > 0) losses[n] += share * (most + log(sum) - x[v]);
+            if (dlogits) dlogits[n * Vp + v] = counts && v < V ? (exp(x[v] - most) / sum - share) * scale : 0;
+        }
     }
 }
 

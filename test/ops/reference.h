@@ -38,7 +38,7 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
 
 // targets: integers held as doubles. Rows of logits have Vp elements, of which the first V are classes.
 void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale,
-                       int64_t N, int64_t V, int64_t Vp);
+                       double smoothing, int64_t N, int64_t V, int64_t Vp);
 
 // One update, t >= 1.
 // x as the type's stochastic rounding (gpu/ops.h: rounding_key) has element e of a call after update t.

@@ -21,6 +21,11 @@
     {op, {__VA_ARGS__}, BF16, opt, nmse, why},          \
     {op, {__VA_ARGS__}, FP16, opt, nmse, why}
 
+#define CONV(opt, nmse, why, ...)                         \
+    TYPES(OP_conv_forward, opt, nmse, why, __VA_ARGS__),  \
+    TYPES(OP_conv_inputs, opt, nmse, why, __VA_ARGS__),   \
+    TYPES(OP_conv_weights, opt, nmse, why, __VA_ARGS__)
+
 enum { BIAS = MATMUL_BIAS, GELU = MATMUL_BIAS | MATMUL_GELU, DGELU = MATMUL_DGELU, ACC = MATMUL_ACCUMULATE, TA = OPT_TA,
       TB = OPT_TB };
 #define TO(t) ((unsigned)(t) << OPT_TO_SHIFT)
@@ -352,13 +357,13 @@ const op_row test_rows[] = {
     TYPES(OP_cross_entropy_part, OPT_CUT_N,    3e-14, "in stages", 11, 257, 384, 4),
     TYPES(OP_cross_entropy_part, OPT_CUT_N | OPT_EXTREME, 3e-14, "in stages, slices without a class", 9, 37, 128, 4),
     TYPES(OP_cross_entropy_part, OPT_CUT_N | OPT_LOSS_ONLY, 3e-14, "in stages, losses only", 7, 100, 128, 2),
-    TYPES(OP_top_1,         0,                 0,     "one row, one class: a hit", 1, 1),
-    TYPES(OP_top_1,         0,                 0,     "one class of many columns", 3, 1, 40),
-    TYPES(OP_top_1,         0,                 0,     "digits, with ties",        64, 10),
-    TYPES(OP_top_1,         0,                 0,     "odd tail, ties, targets of no class", 101, 257),
-    TYPES(OP_top_1,         OPT_EXTREME,       0,     "NaN, infinities, rows of -inf", 83, 37),
-    TYPES(OP_top_1,         OPT_EXTREME,       0,     "columns that are no classes, rows at any address", 59, 100, 101),
-    TYPES(OP_top_1,         0,                 0,     "GPT-2's vocabulary in its memory", 5, 50257, 50304),
+    TYPES(OP_top_k,         0,                 0,     "one row, one class: a hit", 1, 1),
+    TYPES(OP_top_k,         0,                 0,     "one class of many columns", 3, 1, 40),
+    TYPES(OP_top_k,         0,                 0,     "digits, with ties",        64, 10),
+    TYPES(OP_top_k,         0,                 0,     "odd tail, ties, targets of no class", 101, 257),
+    TYPES(OP_top_k,         OPT_EXTREME,       0,     "NaN, infinities, rows of -inf", 83, 37),
+    TYPES(OP_top_k,         OPT_EXTREME,       0,     "columns that are no classes, rows at any address", 59, 100, 101),
+    TYPES(OP_top_k,         0,                 0,     "GPT-2's vocabulary in its memory", 5, 50257, 50304),
     {OP_loss_means, {1, 1}, FP32, 0, 1e-30, "smallest legal"},
     {OP_loss_means, {5, 257}, FP32, 0, 1e-30, "odd"},
     {OP_loss_means, {12, 1024}, FP32, 0, 1e-30, "real length"},
@@ -425,6 +430,85 @@ const op_row test_rows[] = {
     {OP_cast_stochastic, {4099},               BF16, 0, 0, "odd tail, every magnitude"},
     {OP_cast_stochastic, {4099},               FP16, 0, 0, "odd tail, every magnitude"},
     {OP_cast_stochastic, {2 * CHUNK + 3},      BF16, 0, 0, "several chunks"},
+
+    // op: forward, gradients of inputs and of weights   options nmse why   N H W C K R S stride pad groups
+    CONV(0,           1e-14, "smallest legal",                 1, 1, 1, 1, 1, 1, 1, 1),
+    CONV(0,           1e-13, "odd in every direction",         2, 7, 9, 5, 19, 3, 3, 1, 1),
+    CONV(0,           1e-13, "a stem: wide filters, few channels", 2, 13, 15, 3, 20, 7, 7, 2, 3),
+    CONV(0,           2e-13, "3x3, whole vectors",             3, 9, 11, 16, 32, 3, 3, 1, 1),
+    CONV(0,           2e-13, "3x3, stride 2",                  2, 12, 9, 16, 48, 3, 3, 2, 1),
+    CONV(0,           1e-13, "1x1 where it lies",              3, 6, 7, 48, 70, 1, 1, 1),
+    CONV(0,           1e-13, "1x1, stride 2: most inputs are in no sum", 2, 9, 8, 33, 17, 1, 1, 2),
+    CONV(0,           1e-13, "1x1 with a border of zeros",     2, 5, 4, 17, 16, 1, 1, 1, 2),
+    CONV(0,           1e-13, "1x1, stride 3, with a border",   2, 7, 8, 9, 21, 1, 1, 3, 1),
+    CONV(0,           1e-13, "taps that are not square",       2, 9, 14, 7, 18, 5, 2, 2, 2),
+    CONV(0,           1e-13, "a row of taps",                  2, 4, 21, 6, 9, 1, 7, 1, 3),
+    CONV(0,           1e-13, "borders wider than the filter",  1, 3, 5, 4, 5, 2, 3, 2, 4),
+    CONV(0,           1e-13, "stride beyond the filter",       2, 10, 11, 5, 6, 2, 2, 3),
+    CONV(0,           1e-13, "groups",                         2, 6, 7, 12, 20, 3, 3, 1, 1, 4),
+    CONV(0,           1e-13, "groups of whole vectors",        2, 6, 7, 64, 32, 3, 3, 2, 1, 2),
+    CONV(0,           1e-13, "depthwise",                      2, 8, 9, 19, 19, 3, 3, 1, 1, 19),
+    CONV(0,           1e-13, "depthwise, two filters a channel", 2, 8, 9, 5, 10, 5, 5, 2, 2, 5),
+    CONV(0,           2e-12, "several blocks of sums, ragged", 2, 5, 6, 101, 37, 3, 3, 1, 1),
+    CONV(0,           2e-12, "many pixels, several blocks and images", 3, 21, 19, 8, 10, 3, 3, 1, 1),
+    CONV(0,           1e-12, "many filters: gradients packed", 1, 5, 5, 48, 1100, 1, 1, 1),
+    CONV(0,           1e-12, "wide pixels: inputs packed",     2, 9, 9, 272, 24, 3, 3, 1, 1),
+    TYPES(OP_conv_forward, OPT_RESIDUAL, 1e-13, "residual",    2, 7, 9, 5, 19, 3, 3, 1, 1),
+    TYPES(OP_conv_forward, OPT_RESIDUAL | OPT_ALIAS, 2e-12, "onto the residual, several blocks", 2, 5, 6, 101, 37, 3, 3, 1, 1),
+    TYPES(OP_conv_inputs, OPT_RESIDUAL, 1e-13, "residual where no tap reaches", 2, 9, 8, 33, 17, 1, 1, 2),
+    TYPES(OP_conv_inputs, OPT_RESIDUAL | OPT_ALIAS, 1e-13, "onto the residual", 2, 12, 9, 16, 48, 3, 3, 2, 1),
+    TYPES(OP_conv_weights, OPT_FRESH, 2e-12, "overwritten: blocks apart", 3, 21, 19, 8, 10, 3, 3, 1, 1),
+    TYPES(OP_conv_weights, OPT_FRESH, 2e-12, "overwritten: blocks shared", 2, 15, 15, 80, 112, 3, 3, 1, 1),
+    TYPES(OP_conv_weights, 0, 2e-12, "blocks shared, stride 2", 2, 29, 31, 112, 80, 3, 3, 2, 1),
+
+    // op                      options nmse  why                                   N H W C taps stride pad
+    TYPES(OP_max_pool_forward, 0, 1e-30, "smallest legal",                         1, 1, 1, 1, 1, 1),
+    TYPES(OP_max_pool_forward, 0, 1e-30, "3x3, stride 2, ragged",                  2, 9, 12, 19, 3, 2, 1),
+    TYPES(OP_max_pool_forward, 0, 1e-30, "windows apart, pixels in none",          2, 11, 8, 16, 2, 3),
+    TYPES(OP_max_pool_forward, OPT_EXTREME, 1e-30, "many equal, some NaN",         3, 12, 11, 33, 5, 2, 2),
+    TYPES(OP_max_pool_forward, OPT_EXTREME, 1e-30, "a large window",               1, 17, 18, 5, 16, 1, 8),
+    TYPES(OP_max_pool_backward, 0, 1e-14, "smallest legal",                        1, 1, 1, 1, 1, 1),
+    TYPES(OP_max_pool_backward, 0, 1e-14, "3x3, stride 2, ragged",                 2, 9, 12, 19, 3, 2, 1),
+    TYPES(OP_max_pool_backward, 0, 1e-14, "windows apart, pixels in none",         2, 11, 8, 16, 2, 3),
+    TYPES(OP_max_pool_backward, 0, 1e-13, "windows that overlap",                  3, 12, 11, 33, 5, 1, 2),
+    TYPES(OP_mean_pool_forward, 0, 1e-14, "smallest legal",                        1, 1, 1, 1),
+    TYPES(OP_mean_pool_forward, 0, 1e-13, "7x7, ragged",                           3, 7, 7, 37),
+    TYPES(OP_mean_pool_backward, 0, 1e-14, "smallest legal",                       1, 1, 1, 1),
+    TYPES(OP_mean_pool_backward, 0, 1e-14, "7x7, ragged",                          3, 7, 7, 37),
+
+    // op                      options nmse  why                                   M C
+    TYPES(OP_batch_norm_sums, 0, 1e-28, "smallest legal",                          1, 1),
+    TYPES(OP_batch_norm_sums, 0, 1e-28, "ragged, several blocks",                  613, 37),
+    TYPES(OP_batch_norm_sums, OPT_NO_W, 1e-28, "no center, whole blocks",          512, 64),
+    TYPES(OP_batch_norm_sums, 0, 1e-28, "many channels",                           259, 520),
+    {OP_batch_norm_moments, {1, 1}, FP32, 0, 1e-14, "one row"},
+    {OP_batch_norm_moments, {1000, 37}, FP32, 0, 1e-14, "some without variance"},
+    {OP_batch_norm_moments, {1000, 64}, FP32, OPT_NO_W, 1e-14, "no running statistic"},
+    TYPES(OP_batch_norm_apply, 0, 1e-13, "one row: the gradient is 0",             1, 1),
+    TYPES(OP_batch_norm_apply, 0, 1e-13, "ragged",                                 13, 37),
+    TYPES(OP_batch_norm_apply, OPT_RELU, 1e-13, "relu",                            67, 16),
+    TYPES(OP_batch_norm_apply, OPT_RELU | OPT_RESIDUAL, 1e-13, "residual, relu",   67, 35),
+    TYPES(OP_batch_norm_apply, OPT_RELU | OPT_ALIAS, 1e-13, "onto its input",      300, 64),
+    TYPES(OP_batch_norm_apply, OPT_RESIDUAL | OPT_ALIAS2, 1e-13, "onto the residual", 300, 19),
+    TYPES(OP_batch_norm_back_sums, 0, 1e-13, "smallest legal",                     1, 1),
+    TYPES(OP_batch_norm_back_sums, OPT_RELU, 1e-13, "relu, ragged, several blocks", 613, 37),
+    TYPES(OP_batch_norm_back_sums, OPT_FRESH, 1e-13, "overwritten",                512, 64),
+    TYPES(OP_batch_norm_back_sums, OPT_RELU | OPT_FRESH, 1e-13, "many channels",   259, 520),
+    TYPES(OP_batch_norm_back, 0, 1e-13, "smallest legal",                          1, 1, 1),
+    TYPES(OP_batch_norm_back, 0, 1e-13, "ragged, part of a span",                  13, 37, 100),
+    TYPES(OP_batch_norm_back, OPT_RELU | OPT_RESIDUAL, 1e-13, "relu, residual",    67, 35, 67),
+    TYPES(OP_batch_norm_back, OPT_RELU | OPT_ALIAS, 1e-13, "onto its gradient",    300, 64, 600),
+    TYPES(OP_batch_norm_back, OPT_RESIDUAL | OPT_ALIAS2, 1e-13, "the residual's gradient stays where it was", 300, 19, 600),
+    TYPES(OP_pixels, 0, 1e-14, "smallest legal",                                   1, 1),
+    TYPES(OP_pixels, 0, 1e-14, "colours, odd",                                     1033, 3),
+    TYPES(OP_pixels, 0, 1e-14, "colours, padded",                                  67, 3, 8),
+    TYPES(OP_pixels, 0, 1e-14, "many channels, padded over vectors",               5, 18, 41),
+    TYPES(OP_cross_entropy, 0, 1e-13, "smoothed",                                  9, 130, 0, 0, 10),
+    TYPES(OP_cross_entropy, 0, 1e-13, "smoothed, padded columns",                  7, 1000, 1024, 0, 20),
+    TYPES(OP_cross_entropy, OPT_LOSS_ONLY, 1e-13, "smoothed, losses only",         9, 33, 0, 0, 10),
+    TYPES(OP_top_k, 0, 1e-30, "five of many",                                      40, 131, 0, 5),
+    TYPES(OP_top_k, OPT_EXTREME, 1e-30, "three, equal ones and NaN",               40, 67, 80, 3),
+    TYPES(OP_top_k, 0, 1e-30, "more than there are",                               9, 4, 0, 7),
 };
 const int test_row_count = sizeof test_rows / sizeof *test_rows;
 
@@ -477,7 +561,7 @@ const op_row bench_rows[] = {
     {OP_cross_entropy, {256, 50257}, BF16, 0, 0, "losses and gradient"},
     {OP_cross_entropy, {256, 50257, 50304}, FP32, 0, 0, "losses and gradient, with padding"},
     {OP_cross_entropy, {256, 50257, 50304}, BF16, 0, 0, "losses and gradient, with padding"},
-    {OP_top_1, {256, 50257, 50304}, FP32, 0, 0, ""},
+    {OP_top_k, {256, 50257, 50304}, FP32, 0, 0, ""},
     {OP_loss_means, {64, 1024}, FP32, 0, 0, ""},
     {OP_count_targets, {64, 1024}, FP32, 0, 0, ""},
     {OP_dropout, {16, 786432}, FP32, 0, 0, ""},
@@ -493,6 +577,22 @@ const op_row bench_rows[] = {
     {OP_sgd, {16777216}, FP32, 0, 0, ""},
     {OP_sgd, {16777216}, BF16, 0, 0, ""},
     {OP_sgd, {16777216}, FP32, OPT_NO_MOMENTUM, 0, ""},
+    {OP_conv_forward, {8, 28, 28, 128, 128, 3, 3, 1, 1}, FP32, 0, 0, "ResNet-50"},
+    {OP_conv_inputs, {8, 28, 28, 128, 128, 3, 3, 1, 1}, FP32, 0, 0, "ResNet-50"},
+    {OP_conv_weights, {8, 28, 28, 128, 128, 3, 3, 1, 1}, FP32, OPT_FRESH, 0, "ResNet-50"},
+    {OP_conv_forward, {8, 28, 28, 128, 128, 3, 3, 1, 1}, BF16, 0, 0, "ResNet-50"},
+    {OP_max_pool_forward, {8, 112, 112, 64, 3, 2, 1}, FP32, 0, 0, "ResNet-50"},
+    {OP_max_pool_backward, {8, 112, 112, 64, 3, 2, 1}, FP32, 0, 0, "ResNet-50"},
+    {OP_mean_pool_forward, {8, 7, 7, 2048}, FP32, 0, 0, "ResNet-50"},
+    {OP_mean_pool_backward, {8, 7, 7, 2048}, FP32, 0, 0, "ResNet-50"},
+    {OP_batch_norm_sums, {25088, 256}, FP32, 0, 0, "ResNet-50"},
+    {OP_batch_norm_moments, {25088, 256}, FP32, 0, 0, "ResNet-50"},
+    {OP_batch_norm_apply, {25088, 256}, FP32, OPT_RELU | OPT_RESIDUAL, 0, "ResNet-50"},
+    {OP_batch_norm_back_sums, {25088, 256}, FP32, OPT_RELU | OPT_FRESH, 0, "ResNet-50"},
+    {OP_batch_norm_back, {25088, 256, 25088}, FP32, OPT_RELU | OPT_RESIDUAL, 0, "ResNet-50"},
+    {OP_pixels, {401408, 3}, FP32, 0, 0, "eight pictures"},
+    {OP_top_k, {1024, 1000, 0, 5}, FP32, 0, 0, "five of a thousand"},
+    {OP_cross_entropy, {1024, 1000, 0, 0, 10}, FP32, 0, 0, "smoothed"},
 };
 const int bench_row_count = sizeof bench_rows / sizeof *bench_rows;
 
@@ -559,7 +659,7 @@ const op_row bench_rows_gpu[] = {
     {OP_cross_entropy, {1024, 50304}, FP32, 0, 0, "losses and gradient"},
     {OP_cross_entropy, {1024, 50304}, BF16, OPT_LOSS_ONLY, 0, "losses only"},
     {OP_cross_entropy, {65536, 256}, BF16, 0, 0, "bytes"},
-    {OP_top_1, {1024, 50257, 50304}, BF16, 0, 0, ""},
+    {OP_top_k, {1024, 50257, 50304}, BF16, 0, 0, ""},
     {OP_loss_means, {8, 1024}, FP32, 0, 0, ""},
     {OP_count_targets, {8, 1024}, FP32, 0, 0, ""},
     {OP_dropout, {8, 786432}, BF16, 0, 0, ""},
@@ -603,10 +703,12 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"},          {OPT_NO_MOMENTUM, "no momentum"},
         {OPT_NESTEROV, "nesterov"},     {OPT_COLUMNS, "sums"},   {OPT_FRESH, "fresh"},
         {OPT_CUT_M, "cut m"},           {OPT_CUT_N, "cut n"},    {OPT_CUT_K, "cut k"},
-        {OPT_SHIFT, "shift"},           {OPT_FACTOR, "factor"},
+        {OPT_SHIFT, "shift"},           {OPT_FACTOR, "factor"},  {OPT_RELU, "relu"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
-    for (int i = 0; i < 6 && (row->size[i] || (i == 4 && row->size[5])) && at < size; i++)
+    int last = ROW_SIZES;
+    while (last > 1 && !row->size[last - 1]) last--;
+    for (int i = 0; i < last && at < size; i++)
         at += (size_t)snprintf(out + at, size - at, "%s%" PRId64, i ? "x" : " ", row->size[i]);
     if (at < size) at += (size_t)snprintf(out + at, size - at, " %s", dtype_name(row->type));
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)

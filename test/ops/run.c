@@ -29,8 +29,13 @@ bool failed(op_run *r, const char *fmt, ...) {
 // --- arguments -------------------------------------------------------------------------------------------------------
 
 arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2) {
+    return arg_add_shape(r, name, role, t, dims, (int64_t[]){s0, s1, s2});
+}
+
+arg *arg_add_shape(op_run *r, const char *name, role role, dtype t, int dims, const int64_t *size) {
     arg *a = &r->arg[r->count++];
-    *a = (arg){.name = name, .role = role, .t = {NULL, t, dims, {s0, dims > 1 ? s1 : 1, dims > 2 ? s2 : 1, 1}}};
+    *a = (arg){.name = name, .role = role, .t = {NULL, t, dims, {1, 1, 1, 1}}};
+    memcpy(a->t.size, size, (size_t)dims * sizeof *size);
     a->t.data = calloc(1, tensor_bytes(&a->t));
     if (r->bench) return a;
     size_t n = (size_t)tensor_count(&a->t);
@@ -367,6 +372,15 @@ static double pairs_nmse(const op_row *row) {
     return 0.4 * 0x1p-16 * (row->op == OP_matmul ? matmul : row->op == OP_attention_backward ? backward : forward);
 }
 
+// Whether GPUs refuse it.
+static bool cuda_lacks(const op_row *row) {
+    if (row->op == OP_cross_entropy && row->size[4]) return true;  // smoothed
+    if (row->op == OP_top_k && row->size[3] > 1) return true;
+#define LACKS(name) || row->op == OP_##name
+    return false OPS_OF_IMAGES(LACKS);
+#undef LACKS
+}
+
 static bool values_match(op_run *r, const fixture *f, const outcome *got) {
     bool gpu = device_about(f->dev)->kind == DEVICE_CUDA;
     for (int i = 0; i < r->count; i++) {
@@ -441,6 +455,7 @@ bool run_row(const op_row *row, const fixtures *all, char why[WHY]) {
     for (int i = 0; i < all->count && ok; i++) {
         const fixture *f = &all->f[i];
         if ((f->slow && flops + bytes > 4e7) || (f->kin == KIN_PAIRS && !is_paired(row))) continue;
+        if (f->kin == KIN_CUDA && cuda_lacks(row)) continue;
         if (!last || f->kin != last->kin) outcome_free(&base), ok = check_on(&r, f, all->once, &base), last = f;
         else ok = again(&r, "another width or number of threads", f, (how){.from = CLEAN}, &base);
     }

@@ -48,6 +48,7 @@ double storage_get(const void *p, dtype t, int64_t i) {
     case FP32: return (double)((const float *)p)[i];
     case FP64: return ((const double *)p)[i];
     case INT32: return ((const int32_t *)p)[i];
+    case UINT8: return ((const uint8_t *)p)[i];
     case FP16: return half_get(((const uint16_t *)p)[i]);
     default: {
         uint32_t b = (uint32_t)((const uint16_t *)p)[i] << 16;
@@ -66,6 +67,7 @@ void storage_set(void *p, dtype t, int64_t i, double x) {
     case FP32: ((float *)p)[i] = f; return;
     case FP64: ((double *)p)[i] = x; return;
     case INT32: ((int32_t *)p)[i] = (int32_t)x; return;
+    case UINT8: ((uint8_t *)p)[i] = (uint8_t)(int)x; return;
     case FP16: ((uint16_t *)p)[i] = half_bits(y); return;
     default: memcpy(&b, &f, 4); ((uint16_t *)p)[i] = (uint16_t)(b >> 16);
     }

@@ -273,18 +273,31 @@ OP(relu_backward) R(dy) R(y) W(dx) END
 OP(embedding_forward) UNLESS(1, factor) FLAG(part) FLAG(first) R(tokens) R(wte) R(wpe) W(x) END
 OP(embedding_backward) UNLESS(1, factor) FLAG(part) FLAG(first) FLAG(fresh_wte) FLAG(fresh_wpe) R(dx) R(tokens) W(scratch)
     operand(a->fresh_wte ? 'w' : 'u', "dwte", a->dwte); operand(a->fresh_wpe ? 'w' : 'u', "dwpe", a->dwpe); END
-OP(cross_entropy) FLAG(classes) flag("scale", a->scale != NULL); R(targets) operand(a->scale ? 'u' : 'r', "logits", a->logits); W(losses) END
+OP(cross_entropy) FLAG(classes) UNLESS(0, smoothing) flag("scale", a->scale != NULL); R(targets) operand(a->scale ? 'u' : 'r', "logits", a->logits); W(losses) END
 OP(cross_entropy_part) FLAG(stage) FLAG(classes) FLAG(first) flag("scale", a->scale != NULL); R(targets)
     if (a->stage == LOGITS_TOP) { R(logits) W(most) W(logit) }
     if (a->stage == LOGITS_SUM) { R(most) U(logits) W(sum) }
     if (a->stage == LOGITS_LOSS) { R(most) R(logit) R(sum) U(logits) W(losses) } END
-OP(top_1) FLAG(classes) R(logits) R(targets) W(hits) END
+OP(top_k) rec.hash = mix_text(7, "top_1"); /* its name when the table was made */ FLAG(classes) UNLESS(0, k) R(logits) R(targets) W(hits) END
 OP(loss_means) R(losses) W(means) END
 OP(count_targets) R(targets) W(counts) END
 OP(dropout) DROP FLAG(sample) FLAG(first) R(x) W(y) END
 OP(add) R(a) R(b) W(y) END
 OP(sum_slices) FLAG(add) R(parts) R(bias) R(residual) operand(a->add ? 'u' : 'w', "y", a->y); END
 OP(cast) if (a->x->type == a->y->type) return copy_call(a->y, a->x); R(x) W(y) END
+OP(conv_forward) FLAG(stride) FLAG(pad) FLAG(groups) R(x) R(w) R(residual) W(y) END
+OP(conv_inputs) FLAG(stride) FLAG(pad) FLAG(groups) R(dy) R(w) R(residual) W(dx) END
+OP(conv_weights) FLAG(stride) FLAG(pad) FLAG(groups) FLAG(fresh) R(dy) R(x) GRAD(dw) END
+OP(max_pool_forward) FLAG(taps) FLAG(stride) FLAG(pad) R(x) W(y) W(index) END
+OP(max_pool_backward) FLAG(taps) FLAG(stride) FLAG(pad) R(dy) R(index) W(dx) END
+OP(mean_pool_forward) R(x) W(y) END
+OP(mean_pool_backward) R(dy) W(dx) END
+OP(batch_norm_sums) R(x) R(center) W(sums) END
+OP(batch_norm_moments) FLAG(rows) R(sums) R(center) W(mean) W(rstd) W(variance) END
+OP(batch_norm_apply) FLAG(relu) R(x) R(mean) R(rstd) R(gain) R(bias) R(residual) W(y) END
+OP(batch_norm_back_sums) FLAG(fresh) R(dy) R(x) R(y) R(mean) R(rstd) W(sums) GRAD(dgain) GRAD(dbias) END
+OP(batch_norm_back) FLAG(rows) R(dy) R(x) R(y) R(mean) R(rstd) R(gain) R(sums) W(dx) W(dresidual) END
+OP(pixels) R(x) R(mean) R(inv) W(y) END
 // Nothing of these is a model's.
 OP(random_fill) W(y) END
 OP(cast_stochastic) R(x) W(y) END

@@ -1,5 +1,5 @@
-// gpu/cpu/kernel/loss.c: what a step says of its logits: the loss and its gradient, whether the right class is on top,
-// and means.
+// gpu/cpu/kernel/loss.c: what a step says of its logits: the loss and its gradient, whether the right class is among
+// the largest, and means.
 //
 // Softmax, cross entropy and their gradient are one visit per row. A row of logits is read for
 // its maximum, then for the sum of exponentials, then overwritten by its gradient; by the second time it is in the
@@ -16,7 +16,8 @@ typedef struct loss_job {
     const int32_t *targets;
     int64_t rows, width, stride;  // of a row: classes, elements in memory
     bool gradient;
-    float factor;  // of the gradient
+    float factor;     // of the gradient
+    float smoothing;  // never where columns are cut
     // Where columns are cut: `width` counts the classes of all slices, `stride` is a slice's.
     unsigned stages;  // 1 << logits_stage; 0: columns are not cut
     int64_t slices, first;
@@ -64,15 +65,36 @@ BODY float row_sum_exp(dtype t, void *x, int64_t width, float most, bool keep) {
     return vf_sum(vf_add(sum[0], sum[1]));
 }
 
+// Sum of x - most: 32 interleaved sums and the tree.
+BODY float row_sum_below(dtype t, const void *x, int64_t width, float most) {
+    const vf shift = vf_set1(most);
+    vf sum[2] = {vf_zero(), vf_zero()};
+    int64_t i = 0;
+    for (; i + 2 * VL <= width; i += 2 * VL)
+        for (int k = 0; k < 2; k++) sum[k] = vf_add(sum[k], vf_sub(typed_load(x, t, i + k * VL), shift));
+    for (int k = 0; k < 2 && i < width; k++, i += VL) {
+        int n = width - i < VL ? (int)(width - i) : VL;
+        vf d = vf_sub(typed_load_n(x, t, i, n), shift);
+        sum[k] = vf_add(sum[k], vf_select(vm_first(n), d, vf_zero()));
+    }
+    return vf_sum(vf_add(sum[0], sum[1]));
+}
+
 typedef struct gradient_of {
     void *x;
     vf most, ratio;
+    vf share;  // of each class in the target, times the factor; where it is smoothed
 } gradient_of;
 
 // x = e^(x - most) * ratio, ratio = factor / sum. In FP32 the powers are there already.
 BODY void gradient_vector(dtype t, const gradient_of *g, int64_t i, int64_t n) {
     vf x = typed_load_n(g->x, t, i, n), e = t == FP32 ? x : vf_exp_down(vf_sub(x, g->most));
     typed_store_n(g->x, t, i, vf_mul(e, g->ratio), n);
+}
+
+BODY void smoothed_vector(dtype t, const gradient_of *g, int64_t i, int64_t n) {
+    vf x = typed_load_n(g->x, t, i, n), e = t == FP32 ? x : vf_exp_down(vf_sub(x, g->most));
+    typed_store_n(g->x, t, i, vf_sub(vf_mul(e, g->ratio), g->share), n);
 }
 
 static float scalar(vf v) {
@@ -90,14 +112,22 @@ BODY void loss_row(dtype t, const loss_job *j, int64_t row) {
         if (j->gradient) memset(x, 0, (size_t)j->stride * dtype_bytes(t));
         return;
     }
-    float logit = typed_get(x, t, target), most = row_max(t, x, j->width);
+    const float rest = j->smoothing, each = rest / (float)j->width;
+    float logit = typed_get(x, t, target), most = row_max(t, x, j->width),
+          below = rest > 0 ? row_sum_below(t, x, j->width, most) : 0;
     float sum = j->gradient ? row_sum_exp(t, x, j->width, most, t == FP32) : row_sum_exp(t, x, j->width, most, false);
     j->losses[row] = (most - logit) + scalar(vf_log(vf_set1(sum)));
+    if (rest > 0) j->losses[row] = (1 - rest) * (most - logit) - each * below + scalar(vf_log(vf_set1(sum)));
     if (!j->gradient) return;
-    float ratio = j->factor / sum, p = scalar(vf_exp(vf_set1(logit - most))) * ratio;
-    const gradient_of g = {x, vf_set1(most), vf_set1(ratio)};
-    EACH_VECTOR(0, j->width, gradient_vector, t, &g);
-    typed_set(x, t, target, p - j->factor);
+    float ratio = j->factor / sum, p = scalar(vf_exp(vf_set1(logit - most))) * ratio, share = j->factor * each;
+    const gradient_of g = {x, vf_set1(most), vf_set1(ratio), vf_set1(share)};
+    if (rest > 0) {
+        EACH_VECTOR(0, j->width, smoothed_vector, t, &g);
+        typed_set(x, t, target, (p - share) - j->factor * (1 - rest));
+    } else {
+        EACH_VECTOR(0, j->width, gradient_vector, t, &g);
+        typed_set(x, t, target, p - j->factor);
+    }
     memset(typed_at_mut(x, t, j->width), 0, (size_t)(j->stride - j->width) * dtype_bytes(t));
 }
 
@@ -148,7 +178,7 @@ BODY void row_gradient(dtype t, const loss_job *j, int64_t row, const left_over 
     float most = k->most, ratio = j->factor / k->sum, p = scalar(vf_exp(vf_set1(k->logit - most))) * ratio;
     for (int64_t s = 0; s < j->slices; s++) {
         void *x = slice_of(t, j, row, s, &n);
-        const gradient_of g = {x, vf_set1(most), vf_set1(ratio)};
+        const gradient_of g = {.x = x, .most = vf_set1(most), .ratio = vf_set1(ratio)};
         EACH_VECTOR(0, n, gradient_vector, t, &g);
         if (target >= s * j->stride && target < s * j->stride + n)
             typed_set(x, t, target - s * j->stride, p - j->factor);
@@ -197,21 +227,19 @@ static void loss_item(void *ctx, int64_t item, int thread) {
 err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits);
     int64_t slices = matrix_slices(args->logits);
-    loss_job j = {args->logits->type,
-                  args->losses->data,
-                  args->logits->data,
-                  args->targets->data,
-                  rows,
-                  args->classes,
-                  count / rows / slices,
-                  args->scale != NULL,
-                  args->scale ? *args->scale * args->state->loss_scale : 0,
-                  slices > 1 ? ALL_STAGES : 0,
-                  slices,
-                  0,
-                  NULL,
-                  NULL,
-                  NULL};
+    loss_job j = {.type = args->logits->type,
+                  .losses = args->losses->data,
+                  .logits = args->logits->data,
+                  .targets = args->targets->data,
+                  .rows = rows,
+                  .width = args->classes,
+                  .stride = count / rows / slices,
+                  .gradient = args->scale != NULL,
+                  .factor = args->scale ? *args->scale * args->state->loss_scale : 0,
+                  .smoothing = args->smoothing,
+                  .stages = slices > 1 ? ALL_STAGES : 0,
+                  .slices = slices};
+    assert(args->smoothing >= 0 && args->smoothing < 1 && (slices == 1 || args->smoothing == 0));
     assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows &&
            rows * j.stride * slices == count);
     assert(args->classes >= 1 && args->classes <= j.stride * slices && (slices & (slices - 1)) == 0);
@@ -245,31 +273,36 @@ err_t KERNEL(cross_entropy_part)(const cross_entropy_part_args *args, stream *s)
     return ERR_OK;
 }
 
-// --- top 1 -----------------------------------------------------------------------------------------------------------
+// --- top k -----------------------------------------------------------------------------------------------------------
 
 typedef struct top_job {
     dtype type;
     double *hits;
     const void *logits;
     const int32_t *targets;
-    int64_t rows, width, stride;
+    int64_t rows, width, stride, k;
 } top_job;
 
-// All of x[from..to) are below `top`, or equal to it where `ties` allows. A NaN is neither.
-BODY bool all_below(dtype t, const void *x, int64_t from, int64_t to, vf top, bool ties) {
-    vf above = vf_zero();
-    float lane[VL], any = 0;
+// How many of x[from..to) are not below `top`, or, where `ties` allows, not equal to it either. A NaN is neither, and
+// counts NANS times more.
+#define NANS 0x1p40
+BODY double not_below(dtype t, const void *x, int64_t from, int64_t to, vf top, bool ties) {
+    const vf one = vf_set1(1);
+    vf above = vf_zero(), odd = vf_zero();
+    float lane[VL], broken[VL];
+    double sum = 0;
     for (int64_t i = from; i < to; i += VL) {
         int n = to - i < VL ? (int)(to - i) : VL;
-        vf v = typed_load_n(x, t, i, n), missed = vf_select(ties ? vf_le(v, top) : vf_lt(v, top), above, vf_set1(1));
-        above = vf_select(vm_first(n), missed, above);
+        vf v = typed_load_n(x, t, i, n), miss = vf_select(ties ? vf_le(v, top) : vf_lt(v, top), vf_zero(), one);
+        above = vf_add(above, vf_select(vm_first(n), miss, vf_zero()));
+        odd = vf_add(odd, vf_select(vf_eq(v, v), vf_zero(), one));
     }
-    vf_store(lane, above);
-    for (int l = 0; l < VL; l++) any += lane[l];
-    return any == 0;
+    vf_store(lane, above), vf_store(broken, odd);
+    for (int l = 0; l < VL; l++) sum += (double)lane[l] + NANS * (double)broken[l];
+    return sum;
 }
 
-// The first largest is larger than all in front of it, and no smaller than any after it.
+// Ahead of it is what is larger, and what is equal and in front of it.
 BODY void top_rows(dtype t, const top_job *j, int64_t from, int64_t to) {
     for (int64_t row = from; row < to; row++) {
         const void *x = typed_at(j->logits, t, row * j->stride);
@@ -277,7 +310,8 @@ BODY void top_rows(dtype t, const top_job *j, int64_t from, int64_t to) {
         j->hits[row] = 0;
         if (target < 0 || target >= j->width) continue;
         vf top = vf_set1(typed_get(x, t, target));
-        j->hits[row] = all_below(t, x, 0, target, top, false) && all_below(t, x, target, j->width, top, true);
+        double ahead = not_below(t, x, 0, target, top, false) + not_below(t, x, target, j->width, top, true);
+        j->hits[row] = ahead < (double)j->k;
     }
 }
 
@@ -289,10 +323,10 @@ static void top_item(void *ctx, int64_t item, int thread) {
 }
 
 // moves: sizeof(E) bytes a logit
-err_t KERNEL(top_1)(const top_1_args *args, stream *s) {
+err_t KERNEL(top_k)(const top_k_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
-    top_job j = {
-        args->logits->type, args->hits->data, args->logits->data, args->targets->data, rows, args->classes, stride};
+    top_job j = {args->logits->type, args->hits->data, args->logits->data,   args->targets->data, rows,
+                 args->classes,      stride,           args->k ? args->k : 1};
     assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows &&
            rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride);

@@ -1,0 +1,168 @@
+// gpu/cpu/kernel/conv_micro.h: the inner loop of convolutions: a tile of outputs that lives in registers.
+//
+// As in a matrix product (gemm_micro.h) every output has one accumulator, and a step does acc[i][j] = fma(s[i], v[j],
+// acc[i][j]). But s is not packed: each row of the tile has a pointer of its own, to wherever its pixel lies, and all
+// rows move on by the same distance. Steps come in runs, since what a pixel needs of an image is contiguous row by row:
+//
+//     forward  a row is an output pixel, a run the S*C inputs that a row of taps covers; v is packed filters
+//     weights  a row is a filter of dy, a run the output pixels of a row; v is inputs, packed or where they lie
+//
+// Tiles, rows x columns, chosen by the number of columns that are left:
+//
+//     AVX-512  6 x 64, 8 x 48, 12 x 32, 12 x 16        AVX2, NEON  6 x 16        portable  4 x 16
+#ifndef GPU_CPU_KERNEL_CONV_MICRO_H
+#define GPU_CPU_KERNEL_CONV_MICRO_H
+
+#include "gpu/cpu/kernel/typed.h"
+
+#include <stdbool.h>
+
+#if defined(__AVX512F__) || defined(CONV_WIDE)
+enum { CONV_ROWS = 12, CONV_VECTORS = 4 };
+static inline int conv_tile_rows(int vectors) { return vectors <= 2 ? 12 : vectors == 3 ? 8 : 6; }
+#elif defined(__AVX2__) || defined(VEC_NEON)
+enum { CONV_ROWS = 6, CONV_VECTORS = 1 };
+static inline int conv_tile_rows(int vectors) { return (void)vectors, CONV_ROWS; }
+#else
+enum { CONV_ROWS = 4, CONV_VECTORS = 1 };
+static inline int conv_tile_rows(int vectors) { return (void)vectors, CONV_ROWS; }
+#endif
+enum { CONV_COLUMNS = CONV_VECTORS * VL };
+
+// Vectors of the next panel, where `left` columns remain and a panel has at most so many: no panel of one vector is
+// left over where two wider ones do.
+static inline int conv_panel(int64_t left, int most) {
+    int64_t vectors = (left + VL - 1) / VL;
+    if (vectors <= most) return (int)vectors;
+    return vectors == most + 1 && most >= 3 ? most - 1 : most;
+}
+
+// Steps i = 0 .. length-1: row r takes s[r][s_at + i * s_step], columns v[v_at + i * v_step ..].
+typedef struct conv_run {
+    int64_t s_at, v_at, length;
+} conv_run;
+
+// What is prefetched meanwhile: two lines every four steps, up to `end`.
+typedef struct conv_ahead {
+    const char *at, *end;
+    int64_t by;
+} conv_ahead;
+
+typedef struct conv_tile {
+    const float *const *s;  // of each row
+    int64_t s_step, v_step;
+    const conv_run *run;
+    int runs;
+    const float *v;
+    float *const *c;  // where each row's outputs go, from column `column` on
+    int64_t column;
+    bool onto;          // c (+=)
+    int lanes;          // columns of the last vector
+    conv_ahead *ahead;  // where rows step, or NULL
+} conv_tile;
+typedef void (*conv_micro)(const conv_tile *t);
+
+VEC void conv_step(int rows, int vectors, vf acc[CONV_ROWS][CONV_VECTORS], const float *const *s, int64_t at,
+                   const float *v) {
+    vf b[CONV_VECTORS];
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; j++) b[j] = vf_load(v + j * VL);
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
+        vf a = vf_set1(s[i][at]);
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) acc[i][j] = vf_fma(a, b[j], acc[i][j]);
+    }
+}
+
+VEC void conv_store(int rows, int vectors, vf acc[CONV_ROWS][CONV_VECTORS], const conv_tile *t, bool onto) {
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
+        float *c = t->c[i] + t->column;
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++, c += VL) {
+            if (j < vectors - 1 || t->lanes == VL) vf_store(c, onto ? vf_add(vf_load(c), acc[i][j]) : acc[i][j]);
+            else vf_store_n(c, onto ? vf_add(vf_load_n(c, t->lanes), acc[i][j]) : acc[i][j], t->lanes);
+        }
+    }
+}
+
+// packed: s_step is 1 and v_step the panel's width, as the compiler then knows.
+VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t) {
+    vf acc[CONV_ROWS][CONV_VECTORS];
+    const float *s[CONV_ROWS];
+    const int64_t s_step = packed ? 1 : t->s_step, v_step = packed ? vectors * VL : t->v_step;
+    const char *line = packed ? NULL : t->ahead->at;
+    int64_t by = packed ? 0 : t->ahead->by;
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
+        s[i] = t->s[i];
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) acc[i][j] = vf_zero();
+    }
+    for (int r = 0; r < t->runs; r++) {
+        int64_t at = t->run[r].s_at, n = t->run[r].length;
+        const float *v = t->v + t->run[r].v_at;
+        if (packed)
+            for (; n >= 8; n -= 8, at += 8, v += 8 * v_step) {
+                __builtin_prefetch(v + 16 * v_step);
+#pragma GCC unroll 8
+                for (int k = 0; k < 8; k++) conv_step(rows, vectors, acc, s, at + k, v + k * v_step);
+            }
+        else
+            for (; n >= 4; n -= 4, line += by) {
+                __builtin_prefetch(line, 0, 2), __builtin_prefetch(line + 64, 0, 2);
+#pragma GCC unroll 4
+                for (int k = 0; k < 4; k++, at += s_step, v += v_step) conv_step(rows, vectors, acc, s, at, v);
+            }
+        for (; n > 0; n--, at += s_step, v += v_step) conv_step(rows, vectors, acc, s, at, v);
+    }
+    if (!packed) {
+        if (line >= t->ahead->end) line = t->ahead->end, t->ahead->by = 0;
+        t->ahead->at = line;
+    }
+    if (t->onto) conv_store(rows, vectors, acc, t, true);
+    else conv_store(rows, vectors, acc, t, false);
+}
+
+// A table [vectors - 1][rows - 1] of all tiles.
+// clang-format off
+#define CONV_TILE(name, packed, r, w) \
+    static void name##_##r##x##w(const conv_tile *t) { conv_micro_body(r, w, packed, t); }
+#define CONV_TILES4(name, packed, w) CONV_TILE(name, packed, 1, w) CONV_TILE(name, packed, 2, w) \
+    CONV_TILE(name, packed, 3, w) CONV_TILE(name, packed, 4, w)
+#define CONV_TILES6(name, packed, w) CONV_TILES4(name, packed, w) CONV_TILE(name, packed, 5, w) \
+    CONV_TILE(name, packed, 6, w)
+#define CONV_TILES8(name, packed, w) CONV_TILES6(name, packed, w) CONV_TILE(name, packed, 7, w) \
+    CONV_TILE(name, packed, 8, w)
+#define CONV_TILES12(name, packed, w) CONV_TILES8(name, packed, w) CONV_TILE(name, packed, 9, w) \
+    CONV_TILE(name, packed, 10, w) CONV_TILE(name, packed, 11, w) CONV_TILE(name, packed, 12, w)
+#define CONV_NAMES4(name, w) name##_1x##w, name##_2x##w, name##_3x##w, name##_4x##w
+#define CONV_NAMES6(name, w) CONV_NAMES4(name, w), name##_5x##w, name##_6x##w
+#define CONV_NAMES8(name, w) CONV_NAMES6(name, w), name##_7x##w, name##_8x##w
+#define CONV_NAMES12(name, w) CONV_NAMES8(name, w), name##_9x##w, name##_10x##w, name##_11x##w, name##_12x##w
+#if defined(__AVX512F__) || defined(CONV_WIDE)
+#define CONV_MICRO(name, packed) \
+    CONV_TILES12(name, packed, 1) CONV_TILES12(name, packed, 2) CONV_TILES8(name, packed, 3) \
+    CONV_TILES6(name, packed, 4) \
+    static const conv_micro name[CONV_VECTORS][CONV_ROWS] = {{CONV_NAMES12(name, 1)}, {CONV_NAMES12(name, 2)}, \
+                                                             {CONV_NAMES8(name, 3)}, {CONV_NAMES6(name, 4)}};
+#elif defined(__AVX2__) || defined(VEC_NEON)
+#define CONV_MICRO(name, packed) \
+    CONV_TILES6(name, packed, 1) \
+    static const conv_micro name[CONV_VECTORS][CONV_ROWS] = {{CONV_NAMES6(name, 1)}};
+#else
+#define CONV_MICRO(name, packed) \
+    CONV_TILES4(name, packed, 1) \
+    static const conv_micro name[CONV_VECTORS][CONV_ROWS] = {{CONV_NAMES4(name, 1)}};
+#endif
+// clang-format on
+
+// Rows of the next tile of at most `most` rows, where `left` remain: two of the same height, not a full one and a
+// sliver.
+static inline int64_t conv_rows_now(int64_t left, int64_t most) {
+    if (left <= most) return left;
+    return left < 2 * most ? (left + 1) / 2 : most;
+}
+
+#endif

@@ -1,0 +1,392 @@
+// gpu/cpu/kernel/conv_weights.c: the gradient of a convolution's weights.
+//
+// The specification. Numbers as floats, KC = 384; element (k,r,s,c) is one chain over the output pixels (n,p,q) = m =
+// 0 .. N*P*Q-1:
+//
+//     for each block of KC consecutive m (the last one may be shorter):
+//         q = +0;  for m in the block, ascending: q = fma(dy[m][k], x[m, tap (r,s), c], q)
+//         sum = q for the first block, else sum + q
+//     dw = sum where fresh, else dw + sum
+//
+// The way: a block of pixels has a band of inputs (conv_band.h), in which the S*C inputs of a row of taps are
+// neighbours: they are the columns of a tile, and filters its rows (conv_micro.h). Measured on a Zen 5, in FP32:
+//
+//   inputs   are read where they lie in the band if a pixel is at most DIRECT floats wide and the columns are whole
+//            vectors. Wider ones share too few sets of a cache (63-70 % of FMA, 80 copied into panels of columns),
+//            narrower ones gain nothing by a copy (78 %, copied 29-38)
+//   dy       is read where it lies up to NARROW filters, and otherwise copied into panels of a tile's rows
+//   ahead    the dy and x of the next block are prefetched while a block is multiplied: 72 to 79 % with the two above
+//
+// Threads share a block, each with some of the columns. Where filters are small (SMALL) that leaves too little to each:
+// there threads take blocks, which the specification sums apart, and the blocks' sums are added in order after that.
+#include "gpu/conv_check.h"
+#include "gpu/cpu/kernel/conv_band.h"
+#include "gpu/cpu/kernel/conv_micro.h"
+#include "gpu/cpu/kernel/kernel.h"
+
+#include <inttypes.h>
+
+enum {
+    DIRECT = 256,       // floats from pixel to pixel in a band
+    NARROW = 1024,      // filters
+    SMALL = 1 << 16,    // weights
+    WAVE = 4 << 20,     // floats of blocks' sums that wait to be added
+    SHORT = 96,         // a last block of fewer pixels is taken with the block before it
+    PANELS_A_TURN = 8,  // panels of dy that are packed as one item
+    ROWS_A_TURN = 4,    // rows of a band
+    FEW = 8,            // panels of columns; fewer are divided by filters
+};
+
+CONV_MICRO(tile_of_filters, false)
+
+typedef struct weights_job {
+    conv_source in;  // of group 0
+    const tensor *dy;
+    float *dw;
+    bool fresh;
+    int64_t groups, K, J, SC, pixels;  // K filters of J weights each, of a group
+    bool direct, dy_in_place;
+    int vectors;     // of a panel of columns, at most
+    int64_t tile;    // rows of a panel of dy
+    int64_t *start;  // where each panel of columns begins; J after the last one
+    int64_t panels;
+    size_t band_floats, dy_floats;  // of a block
+    pool *workers;
+    // Threads take blocks:
+    bool apart;
+    int64_t wave, done, now;  // blocks of a wave; of those before this one; of this one
+    float *partials;          // (wave, groups * K, J)
+    float *sums;              // (groups * K, J) of earlier blocks
+    // ... or share one:
+    struct weights_block *block;
+    int64_t parts;  // of the filters of a panel of columns
+} weights_job;
+
+// Pixels first .. end-1 of a group, at most KC and SHORT - 1 of them.
+typedef struct weights_block {
+    int64_t group, first, end;
+    conv_source in;
+    conv_band band;
+    float *base;       // of the band, where it is filled in
+    const float **at;  // where each pixel's inputs are, tap (0,0)
+    float *dy;         // panels, or NULL: where it lies
+} weights_block;
+
+enum { PIXELS_MOST = CONV_KC + SHORT - 1 };
+
+// --- operands --------------------------------------------------------------------------------------------------------
+
+static int panel_vectors(const weights_job *j, int64_t column) {
+    int vectors = conv_panel(j->J - column, j->vectors);
+    int64_t room = j->SC - column % j->SC;
+    return j->direct && vectors * VL > room ? (int)(room / VL) : vectors;
+}
+
+static weights_block block_of(const weights_job *j, int64_t group, int64_t first, int64_t end, float *base) {
+    weights_block b = {.group = group, .first = first, .end = end, .in = j->in, .base = base};
+    b.in.first += group * j->in.C;
+    b.band = conv_band_of(&b.in, first / j->in.Q, (end - 1) / j->in.Q + 1, base);
+    return b;
+}
+
+static void place_pixels(weights_block *b) {
+    int64_t Q = b->in.Q, m = b->first;
+    for (int64_t row = b->band.row0; row < b->band.row1; row++) {
+        const float *from = conv_band_at(&b->in, &b->band, row);
+        for (int64_t q = m - row * Q; q < Q && m < b->end; q++, m++) b->at[m - b->first] = from + q * b->band.pixel;
+    }
+}
+
+static int64_t dy_panels(const weights_job *j) { return j->dy_in_place ? 0 : conv_parts(j->K, j->tile); }
+static int64_t dy_panel_floats(const weights_job *j, const weights_block *b) {
+    return (b->end - b->first) * j->tile + VL;
+}
+
+// Filters of dy as panels [pixel][tile]. Whole vectors are stored: what is beyond a row is overwritten by the next.
+BODY void pack_dy(dtype t, const weights_job *j, const weights_block *b, int64_t from, int64_t to) {
+    const int64_t filters = j->dy->size[3], apart = dy_panel_floats(j, b);
+    for (int64_t m = b->first; m < b->end; m++)
+        for (int64_t p = from; p < to; p++)
+            vf_store(b->dy + p * apart + (m - b->first) * j->tile,
+                     typed_load_n(j->dy->data, t, m * filters + b->group * j->K + p * j->tile, j->K - p * j->tile));
+}
+
+// Columns first .. first+count-1 as a panel [pixel][width]. Whole vectors are stored here, too.
+static void pack_columns(const weights_job *j, const weights_block *b, int64_t first, int64_t count, float *to) {
+    const int64_t width = conv_parts(count, VL) * VL;
+    for (int64_t m = 0; m < b->end - b->first; m++, to += width)
+        for (int64_t i = 0, some; i < count; i += some) {
+            int64_t column = first + i;
+            const float *from = b->at[m] + column / j->SC * b->band.row + column % j->SC;
+            some = conv_min(count - i, j->SC - column % j->SC);
+            for (int64_t k = 0; k < some; k += VL) vf_store(to + i + k, typed_load_n(from, FP32, k, some - k));
+        }
+}
+
+// --- a panel of columns ----------------------------------------------------------------------------------------------
+
+// Pixels from .. to-1 of the block, as runs of those that are equally far apart.
+static int pixel_runs(const weights_job *j, const weights_block *b, int64_t from, int64_t to, int64_t s_step,
+                      int64_t width, conv_run run[CONV_KC]) {
+    int n = 0;
+    if (!j->direct) {
+        run[0] = (conv_run){from * s_step, from * width, to - from};
+        return 1;
+    }
+    for (int64_t m = from; m < to; m++) {
+        if (m > from && b->at[m] - b->at[m - 1] == b->band.pixel) run[n - 1].length++;
+        else run[n++] = (conv_run){m * s_step, b->at[m] - b->at[0], 1};
+    }
+    return n;
+}
+
+// Filters k0 .. k1-1 of a panel of columns: out (K,J) (=) or (+=) their sums over the block.
+static void weights_panel(const weights_job *j, const weights_block *b, int64_t panel, int64_t k0, int64_t k1,
+                          float *out, bool onto, float *packed, conv_ahead *ahead) {
+    const int64_t first = j->start[panel], count = j->start[panel + 1] - first, filters = j->dy->size[3],
+                  apart = dy_panel_floats(j, b), pixels = b->end - b->first;
+    const int vectors = (int)conv_parts(count, VL);
+    const float *dy = (const float *)j->dy->data + b->first * filters + b->group * j->K, *s[CONV_ROWS];
+    float *c[CONV_ROWS];
+    conv_run run[CONV_KC];
+    int64_t most = conv_tile_rows(vectors), rows;
+    if (!j->direct) pack_columns(j, b, first, count, packed);
+    conv_tile t = {.s = s,
+                   .s_step = j->dy_in_place ? filters : j->tile,
+                   .v_step = j->direct ? b->band.pixel : vectors * VL,
+                   .run = run,
+                   .v = j->direct ? b->at[0] + first / j->SC * b->band.row + first % j->SC : packed,
+                   .c = c,
+                   .column = first,
+                   .lanes = (int)(count - (vectors - 1) * VL),
+                   .ahead = ahead};
+    for (int64_t from = 0, to; from < pixels; from = to) {
+        to = conv_min(pixels, from + CONV_KC);
+        t.runs = pixel_runs(j, b, from, to, t.s_step, vectors * VL, run);
+        t.onto = onto || from > 0;
+        for (int64_t k = k0; k < k1; k += rows) {
+            int64_t room = j->dy_in_place ? k1 - k : conv_min(k1 - k, j->tile - k % j->tile);
+            rows = conv_rows_now(room, most);
+            for (int64_t i = 0; i < rows; i++) {
+                s[i] = j->dy_in_place ? dy + k + i : b->dy + k / j->tile * apart + k % j->tile + i;
+                c[i] = out + (k + i) * j->J;
+            }
+            tile_of_filters[vectors - 1][rows - 1](&t);
+        }
+    }
+}
+
+// --- threads take blocks ---------------------------------------------------------------------------------------------
+
+static size_t panel_floats(const weights_job *j) {
+    return j->direct ? 0 : (size_t)(PIXELS_MOST * j->vectors * VL + VL);
+}
+
+static size_t block_bytes(const weights_job *j) {
+    return (j->band_floats + j->dy_floats) * sizeof(float) + PIXELS_MOST * sizeof(float *) + 256;
+}
+
+// A block's memory: its band, panels of dy, and pixels. Returns what follows.
+static float *lay_out(const weights_job *j, weights_block *b, void *memory) {
+    float *base = memory;
+    b->dy = j->dy_in_place ? NULL : base + j->band_floats;
+    b->at = (const float **)(void *)(base + j->band_floats + j->dy_floats);
+    return (float *)(void *)(b->at + PIXELS_MOST + 1);
+}
+
+static void block_item(void *ctx, int64_t item, int thread) {
+    const weights_job *j = ctx;
+    int64_t group = item % j->groups, number = item / j->groups, first = (j->done + number) * CONV_KC;
+    float *base = pool_scratch(j->workers, thread, block_bytes(j) + panel_floats(j) * sizeof *base);
+    weights_block b = block_of(j, group, first, conv_min(first + CONV_KC, j->pixels), base);
+    float *packed = lay_out(j, &b, base), *out = j->partials + (number * j->groups + group) * j->K * j->J;
+    conv_ahead none = {(const char *)base, (const char *)base, 0};
+    BY_TYPE(j->in.type, conv_band_fill, &b.in, &b.band, base, 0, conv_band_rows(&b.in, &b.band));
+    place_pixels(&b);
+    BY_TYPE(j->in.type, pack_dy, j, &b, 0, dy_panels(j));
+    for (int64_t p = 0; p < j->panels; p++) weights_panel(j, &b, p, 0, j->K, out, false, packed, &none);
+}
+
+// Blocks' sums, in order: from the first, or onto what earlier ones left; after the last into dw.
+static void add_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const weights_job *j = ctx;
+    const int64_t count = j->groups * j->K * j->J;
+    const bool first = j->done == 0, last = (j->done + j->now) * CONV_KC >= j->pixels;
+    for (int64_t i = item * SLICE; i < slice_end(item, count); i += VL) {
+        vf sum = typed_load_n(first ? j->partials : j->sums, FP32, i, count - i);
+        for (int64_t b = first; b < j->now; b++)
+            sum = vf_add(sum, typed_load_n(j->partials + b * count, FP32, i, count - i));
+        if (last && !j->fresh) sum = vf_add(typed_load_n(j->dw, FP32, i, count - i), sum);
+        typed_store_n(last ? j->dw : j->sums, FP32, i, sum, count - i);
+    }
+}
+
+static void blocks_apart(weights_job *j) {
+    const int64_t blocks = conv_parts(j->pixels, CONV_KC);
+    for (j->done = 0; j->done < blocks; j->done += j->now) {
+        j->now = conv_min(j->wave, blocks - j->done);
+        pool_run(j->workers, j->now * j->groups, block_item, j);
+        pool_run(j->workers, slices(j->groups * j->K * j->J), add_item, j);
+    }
+}
+
+// --- threads share a block -------------------------------------------------------------------------------------------
+
+static void band_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const weights_job *j = ctx;
+    const weights_block *b = j->block;
+    int64_t from = item * ROWS_A_TURN, to = conv_min(from + ROWS_A_TURN, conv_band_rows(&b->in, &b->band));
+    BY_TYPE(j->in.type, conv_band_fill, &b->in, &b->band, b->base, from, to);
+}
+
+static void dy_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const weights_job *j = ctx;
+    int64_t from = item * PANELS_A_TURN, to = conv_min(from + PANELS_A_TURN, dy_panels(j));
+    BY_TYPE(j->in.type, pack_dy, j, j->block, from, to);
+}
+
+// Of the block's items, the first half prefetches the dy of the next block, the other the x, each a share. Where those
+// are in x need not be exact.
+static conv_ahead ahead_of(const weights_job *j, int64_t item, int64_t filters) {
+    const weights_block *b = j->block;
+    const int64_t bytes = (int64_t)dtype_bytes(j->in.type), items = j->panels * j->parts, half = (items + 1) / 2;
+    const int64_t pixels = conv_min(CONV_KC, j->pixels - b->end), row = b->end / j->in.Q, n = row / j->in.P;
+    const int64_t of_dy = pixels * j->dy->size[3] * bytes, h = row % j->in.P * j->in.stride,
+                  of_x = pixels * j->in.stride * j->in.stride * j->in.pixel * bytes;
+    const bool is_x = item >= half;
+    const char *from = is_x ? (const char *)j->in.x + (n * j->in.H + h) * j->in.W * j->in.pixel * bytes
+                            : (const char *)j->dy->data + b->end * j->dy->size[3] * bytes;
+    const int64_t all = is_x ? of_x : of_dy, share = is_x ? item - half : item;
+    const int64_t steps = (b->end - b->first) * conv_parts(filters, j->tile) * items / 4 + 1;
+    return (conv_ahead){from + all * share / half, from + all * (share + 1) / half,
+                        (of_x + of_dy) / steps > 64 ? 128 : 64};
+}
+
+static void panel_item(void *ctx, int64_t item, int thread) {
+    const weights_job *j = ctx;
+    const weights_block *b = j->block;
+    int64_t panel = item / j->parts, part = item % j->parts, tiles = conv_parts(j->K, j->tile);
+    int64_t k0 = tiles * part / j->parts * j->tile, k1 = conv_min(j->K, tiles * (part + 1) / j->parts * j->tile);
+    float *packed = pool_scratch(j->workers, thread, (panel_floats(j) + VL) * sizeof *packed);
+    float *out = (j->fresh ? j->dw : j->sums) + b->group * j->K * j->J;
+    conv_ahead ahead = ahead_of(j, item, k1 - k0);
+    if (k0 < k1) weights_panel(j, b, panel, k0, k1, out, b->first > 0, packed, &ahead);
+}
+
+// dw += sums
+static void add_all_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const weights_job *j = ctx;
+    const int64_t count = j->groups * j->K * j->J;
+    for (int64_t i = item * SLICE; i < slice_end(item, count); i += VL)
+        typed_store_n(j->dw, FP32, i,
+                      vf_add(typed_load_n(j->dw, FP32, i, count - i), typed_load_n(j->sums, FP32, i, count - i)),
+                      count - i);
+}
+
+static void blocks_together(weights_job *j, void *memory) {
+    for (int64_t group = 0; group < j->groups; group++)
+        for (int64_t first = 0, end; first < j->pixels; first = end) {
+            end = conv_min(first + CONV_KC, j->pixels);
+            if (j->pixels - end < SHORT) end = j->pixels;
+            weights_block b = block_of(j, group, first, end, memory);
+            lay_out(j, &b, memory);
+            j->block = &b;
+            pool_run(j->workers, conv_parts(conv_band_rows(&b.in, &b.band), ROWS_A_TURN), band_item, j);
+            place_pixels(&b);
+            pool_run(j->workers, conv_parts(dy_panels(j), PANELS_A_TURN), dy_item, j);
+            pool_run(j->workers, j->panels * j->parts, panel_item, j);
+        }
+    j->block = NULL;
+    if (!j->fresh) pool_run(j->workers, slices(j->groups * j->K * j->J), add_all_item, j);
+}
+
+// --- the plan --------------------------------------------------------------------------------------------------------
+
+static void plan_weights(weights_job *j) {
+    const int64_t blocks = conv_parts(j->pixels, CONV_KC), weights = j->groups * j->K * j->J;
+    const bool fp32 = j->in.type == FP32;
+    j->direct = j->SC % VL == 0 && (conv_in_place(&j->in) ? j->in.pixel : j->in.C) * j->in.stride <= DIRECT;
+    j->dy_in_place = fp32 && j->dy->size[3] <= NARROW;
+    j->vectors = CONV_VECTORS >= 3 && j->SC % 48 == 0 ? 3 : CONV_VECTORS;
+    j->tile = conv_tile_rows(conv_panel(j->J, j->vectors));
+    j->apart = weights <= SMALL && blocks * j->groups >= pool_threads(j->workers);
+    j->wave = conv_min(blocks, conv_max(WAVE / weights, 1));
+    for (int64_t column = 0; column < j->J; j->panels++) column += panel_vectors(j, column) * VL;
+    j->parts = j->panels < FEW ? conv_min(2 * pool_threads(j->workers), conv_parts(j->K, j->tile)) : 1;
+    for (int64_t first = 0; first < j->pixels; first += CONV_KC) {
+        weights_block b = block_of(j, 0, first, conv_min(first + PIXELS_MOST, j->pixels), NULL);
+        size_t floats = (conv_band_floats(&b.in, &b.band) + 63) & ~(size_t)15;
+        if (floats > j->band_floats) j->band_floats = floats;
+    }
+    if (!j->dy_in_place) j->dy_floats = ((size_t)(dy_panels(j) * (PIXELS_MOST * j->tile + VL)) + 15) & ~(size_t)15;
+}
+
+static err_t plan_memory(weights_job *j, void **block) {
+    const size_t weights = ((size_t)(j->groups * j->K * j->J) + 15) & ~(size_t)15,
+                 starts = ((size_t)(j->panels + 1) * sizeof(int64_t) + 63) & ~(size_t)63,
+                 partials = j->apart ? weights * (size_t)j->wave : 0;
+    const bool sums = j->apart ? j->wave * CONV_KC < j->pixels : !j->fresh;
+    const size_t shared = starts + (partials + (sums ? weights : 0)) * sizeof(float) + (j->apart ? 0 : block_bytes(j)),
+                 local = (panel_floats(j) + VL) * sizeof(float) + (j->apart ? block_bytes(j) : 0);
+    char *memory = pool_shared(j->workers, shared);
+    bool ok = memory != NULL;
+    for (int i = 0; ok && i < pool_threads(j->workers); i++) ok = pool_scratch(j->workers, i, local) != NULL;
+    if (!ok)
+        return err_set(ERR_INTERNAL,
+                       "conv weights (%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "): no memory for %.1f MB of "
+                       "partial sums and inputs, and %.1f MB a thread",
+                       j->groups * j->K, j->in.R, j->in.S, j->in.C, (double)shared / 1e6, (double)local / 1e6);
+    j->start = (int64_t *)(void *)memory;
+    j->partials = (float *)(void *)(memory + starts);
+    j->sums = j->partials + partials;
+    *block = j->sums + (sums ? weights : 0);
+    int64_t column = 0;
+    for (int64_t p = 0; p < j->panels; p++) {
+        j->start[p] = column;
+        column += panel_vectors(j, column) * VL;
+    }
+    j->start[j->panels] = j->J;
+    return ERR_OK;
+}
+
+// alias      none
+// moves      x and dy once, and once more what blocks share; for each block of KC pixels the sums, from a cache if they
+//            fit. Bound by FMA
+err_t KERNEL(conv_weights)(const conv_weights_args *args, stream *s) {
+    const int64_t *x = args->x->size, *y = args->dy->size, *w = args->dw->size;
+    void *memory;
+    conv_check(args->x, args->dy, args->dw, args->stride, args->pad, args->groups);
+    assert(args->dw->type == FP32);
+    weights_job j = {.in = {.x = args->x->data,
+                            .type = args->x->type,
+                            .N = x[0],
+                            .H = x[1],
+                            .W = x[2],
+                            .pixel = x[3],
+                            .C = w[3],
+                            .R = w[1],
+                            .S = w[2],
+                            .stride = args->stride,
+                            .pad_h = args->pad,
+                            .pad_w = args->pad,
+                            .P = y[1],
+                            .Q = y[2]},
+                     .dy = args->dy,
+                     .dw = args->dw->data,
+                     .fresh = args->fresh,
+                     .groups = args->groups,
+                     .K = w[0] / args->groups,
+                     .J = w[1] * w[2] * w[3],
+                     .SC = w[2] * w[3],
+                     .pixels = y[0] * y[1] * y[2],
+                     .workers = s->workers};
+    plan_weights(&j);
+    TRY(plan_memory(&j, &memory));
+    if (j.apart) blocks_apart(&j);
+    else blocks_together(&j, memory);
+    return ERR_OK;
+}
