@@ -1,5 +1,5 @@
-// model/blocks.h: a safetensors file of FP32 tensors whose data is compressed with zstd, for checkpoints. Each tensor is
-// cut into blocks that are compressed one by one, so that any range of it is read without what stands before it. The
+// model/blocks.h: a safetensors file of FP32 tensors whose data is compressed with zstd, for checkpoints. Each tensor
+// is cut into blocks that are compressed one by one, so that any range of it is read without what stands before it. The
 // plain file is the header and then what the blocks hold.
 //
 //   offset 0           "lockblk1"

@@ -1,6 +1,6 @@
 // model/safetensors.h: tensors in a common file format (github.com/huggingface/safetensors, format of 2022-09):
-// 8 bytes little-endian header length, JSON header, then the data without gaps. Also a form of our own in which the data
-// is compressed (model/blocks.h): it is read like any other, by one thread at a time.
+// 8 bytes little-endian header length, JSON header, then the data without gaps. Also a form of our own in which the
+// data is compressed (model/blocks.h): it is read like any other, by one thread at a time.
 #ifndef MODEL_SAFETENSORS_H
 #define MODEL_SAFETENSORS_H
 

@@ -99,8 +99,8 @@ err_t run_finish_writing(run *r);
 err_t run_begin_writing(run *r, const run_progress *before);
 
 // A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. Where the
-// state is in memory, too, ERR_INTERRUPTED after [checkpoint] misses of them in a row. `again`: this step will be saved once
-// more, and its checkpoint is logged then.
+// state is in memory, too, ERR_INTERRUPTED after [checkpoint] misses of them in a row. `again`: this step will be saved
+// once more, and its checkpoint is logged then.
 err_t run_save(run *r, bool again);
 
 #endif

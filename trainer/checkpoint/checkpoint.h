@@ -8,8 +8,8 @@
 //                                  manifest.json           lengths, digests, bits keys, counters, where each part is
 //   DIR/NAME/best -> ckpt/step-00000050
 //
-// With compression the files are model.safetensors.blocks and optimizer.safetensors.blocks (model/blocks.h). Digests are
-// of what they hold, so all else is as without.
+// With compression the files are model.safetensors.blocks and optimizer.safetensors.blocks (model/blocks.h). Digests
+// are of what they hold, so all else is as without.
 //
 // With N > 1 ranks, each rank writes its parts to model-00003-of-00008.safetensors and
 // optimizer-00003-of-00008.safetensors. A part is a range of a tensor's elements, or of one of its slices where the
