@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "trainer/node/delegate.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,6 +31,7 @@ typedef struct run {
     cluster cl[MOST];
     node node[MOST];
     int nodes;
+    bool alone;  // only node 0 is there
     char dir[256];
     double moved_at, longest;  // when steps went forward last; the longest time between two of them
 } run;
@@ -92,7 +94,7 @@ static void start_node(run *r, int i) {
 }
 
 static void turn(run *r) {
-    for (int i = 0; i < r->nodes; i++) {
+    for (int i = 0; i < (r->alone ? 1 : r->nodes); i++) {
         node *n = &r->node[i];
         delegate_reap(&n->d);
         start_node(r, i);
@@ -190,8 +192,47 @@ static void the_highest_step_is_told(void **state) {
     }
 }
 
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// How long it takes, in the middle, until a council that reports every 0.3 s acts on what its supervisor has said just
+// now: at times that fall evenly between two reports.
+static double delay(run *r) {
+    enum { TIMES = 9 };
+    node *n = &r->node[0];
+    double took[TIMES];
+    for (int i = 0; i < TIMES; i++) {
+        council_action want = i % 2 ? COUNCIL_WAIT : COUNCIL_END;
+        for (double until = clock_now() + 2 * COUNCIL_REPORT_S + COUNCIL_REPORT_S * i / TIMES; clock_now() < until;)
+            turn(r);
+        n->f.leaving = want == COUNCIL_END;
+        double start = clock_now();
+        while (n->told.action != want) {
+            if (clock_now() > start + PATIENCE_S) fail_msg("nothing followed: %s", n->told.why);
+            turn(r);
+        }
+        took[i] = clock_now() - start;
+    }
+    qsort(took, TIMES, sizeof *took, by_value);
+    return took[TIMES / 2];
+}
+
+// What ranks do is acted upon at once, not at the next report. One of some attempts, as this machine may be busy.
+static void what_is_said_is_acted_upon_at_once(void **state) {
+    (void)state;
+    run *r = open_run(2);
+    r->alone = true;
+    double least = 9;
+    for (int attempt = 0; attempt < 4 && least > COUNCIL_REPORT_S / 5; attempt++) least = fmin(least, delay(r));
+    if (least > COUNCIL_REPORT_S / 5) fail_msg("it took %.3f s", least);
+    close_run(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_heartbeats),
-                                       cmocka_unit_test(the_highest_step_is_told)};
+                                       cmocka_unit_test(the_highest_step_is_told),
+                                       cmocka_unit_test(what_is_said_is_acted_upon_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,18 @@ static err_t talk(const launch *l) {
     return err_set(ERR_INTERNAL, "rank %d: %g and %g, expected %g and %g", l->rank, sum, both, want, pairs);
 }
 
+// Parts of this process's memory that are files which ranks share.
+static int shared_parts(void) {
+    char line[512];
+    int n = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f)) n += strstr(line, "memfd:lockstep") != NULL;
+    if (f) fclose(f);
+    return n;
+}
+
 static err_t live(int from, int local) {
-    int before = 0;
+    int before = 0, mapped = shared_parts();
     for (int w = 0; w < WORLDS; w++) {
         launch l;
         TRY(launch_take(&l, from));
@@ -76,6 +86,8 @@ static err_t live(int from, int local) {
         int now = open_files();
         if (w == 0) before = now;
         if (now != before) return err_set(ERR_INTERNAL, "world %d: %d descriptors, %d before", w, now, before);
+        now = shared_parts();
+        if (now != mapped) return err_set(ERR_INTERNAL, "world %d: %d parts are mapped, %d before", w, now, mapped);
     }
     return ERR_OK;
 }

@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-enum { BEFORE = 4, NEWEST = 6, SALT = 3 };
+enum { FIRST = 2, BEFORE = 4, NEWEST = 6, SALT = 3 };
 
 // A job of ranks, and the file of each directory's node.
 typedef struct vaults {
@@ -99,6 +99,44 @@ static void who_is_lost_with_its_keeper_is_missed(void **state) {
     close_vaults(&x, 3);
 }
 
+// Ends in one of the exchanges of the third snapshot, which takes the place of the first one; reach: only ranks below
+// it still hear of that.
+static void body_lose_one(rank_of *r) {
+    const job *j = r->j;
+    pipe_comm *c = (pipe_comm *)(void *)r->c;
+    vault v;
+    open_own(&v, r);
+    keep(r, &v, FIRST), keep(r, &v, BEFORE);
+    if (r->rank == j->victim) c->die_in = j->die_in, c->reach = j->reach;
+    fill_dealt(&r->d, NEWEST, j->salt);
+    DOES(vault_save(&v, &r->d.s, &r->d.at, NEWEST - 1));
+    r->out->rc = vault_mirror(&v, r->c, r->d.s.s);
+    r->out->n = 1;
+    vault_close(&v);
+}
+
+// With its node, at each of them: what is found is a whole snapshot, of one step.
+static void a_node_may_be_lost_while_copies_are_sent(void **state) {
+    static const struct { int nodes, ranks[2], victim, reach; } of[] = {{2, {1, 1}, 0, 0}, {2, {2, 1}, 2, 1}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        int found[NEWEST + 1] = {0}, die_in = 0;
+        for (bool died = true; died;) {
+            vaults x;
+            wipe(*state);
+            open_vaults(&x, *state, of[i].nodes, of[i].ranks);
+            x.j.victim = of[i].victim, x.j.reach = of[i].reach, x.j.die_in = ++die_in;
+            all_ranks_do(&x.j, body_lose_one);
+            died = x.j.out[of[i].victim].n == 0;
+            int lost = of[i].victim >= of[i].ranks[0];
+            int64_t step = found_without(&x, of[i].nodes, of[i].ranks, died ? lost : -1);
+            assert_true(step == BEFORE || step == NEWEST);
+            found[step]++;
+            close_vaults(&x, of[i].nodes);
+        }
+        assert_true(die_in > 3 && found[BEFORE] > 0 && found[NEWEST] > 0);
+    }
+}
+
 // --- a rank is killed ------------------------------------------------------------------------------------------------
 
 static void save_alone(int fd, int64_t step, uint32_t salt, bool dies) {
@@ -159,6 +197,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         NODES(any_node_may_be_lost),
         NODES(who_is_lost_with_its_keeper_is_missed),
+        NODES(a_node_may_be_lost_while_copies_are_sent),
         cmocka_unit_test(killed_while_it_copies_the_same_step_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
