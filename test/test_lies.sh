@@ -42,6 +42,12 @@ one_of_two() {
     lies two 2 lie@14:1 "rank 0 (localhost) and rank 1 (localhost) do not hold the same, and no third"
     event two liar '"step":16' "after step 16 it was rank 1 (localhost) that held other values"
 }
+# A tensor of 32 bytes: a word of the sum is not full.
+in_a_small_tensor() {
+    settings small $plain $elastic model.embed=8 model.heads=2 device.ranks=3 run.faults=lie@14:2
+    expect 0 train small
+    event small lie '"step":16' "rank 2 (localhost) holds other values" "ln_f.bias"
+}
 # Of four that are two groups of two, both ways, it is the one that differs in both.
 in_two_groups() { lies square 4 lie@14:3 "rank 3 (localhost, data 1, tensor 1) holds other" parallel.tensor=2; }
 # ZeRO 1 keeps weights in use whole; each update overwrites them with what their owner has.
@@ -152,6 +158,7 @@ try undisturbed
 try in_a_replica
 try before_a_checkpoint
 try one_of_two
+try in_a_small_tensor
 try one_of_two_again
 try in_two_groups
 try of_weights_in_use

@@ -105,7 +105,24 @@ static void who_waits_can_be_ended(void **state) {
     drop_dir(dir);
 }
 
+// Nothing in the first two seconds; what changes after two more; what stays every half a minute.
+static void lines_are_few(void **state) {
+    static const struct {
+        double waited_s;
+        const char *text;
+        bool says;
+    } all[] = {{0, "a", false},    {1.9, "a", false}, {2, "a", true},     {2.1, "a", false},  {3.9, "b", false},
+               {4, "b", true},     {5, "b", false},   {31, "b", false},   {33.9, "b", false}, {34, "b", true},
+               {34.1, "b", false}, {35, "b", false},  {35, "c", false},   {36, "c", true},    {37, "b", false},
+               {63, "c", false},   {66, "c", true},   {66.1, "c", false}, {67, "c", false}};
+    (void)state;
+    waiting_said last = {0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (waiting_says(&last, all[i].waited_s, all[i].text) != all[i].says)
+            fail_msg("\"%s\" after %.1f s", all[i].text, all[i].waited_s);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_waits_can_be_ended)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(who_waits_can_be_ended), cmocka_unit_test(lines_are_few)};
     return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
 }
