@@ -209,6 +209,23 @@ static void one_that_stays_slow_is_named_once(void **state) {
     balance_close(&m.b);
 }
 
+// One after the other is slow, each in a window of its own: none of them stays so.
+static void who_is_slow_in_turn_is_not_named(void **state) {
+    (void)state;
+    machine m = {.ranks = 4, .lane_ms = {10, 10, 10, 10}, .seed = 1};
+    open_equal(&m, 32);
+    for (int i = 0; i < 20; i++) {
+        m.lane_ms[i % 4] = 40;
+        run(&m, 1);
+        m.lane_ms[i % 4] = 10;
+    }
+    assert_int_equal(m.named, 0);
+    m.lane_ms[3] = 40;
+    run(&m, BALANCE_SLOW_WINDOWS);
+    assert_int_equal(m.named, 1);
+    balance_close(&m.b);
+}
+
 // Steps without times are no steps, and neither is the first one after another deal.
 static void only_steps_with_times_count(void **state) {
     (void)state;
@@ -246,6 +263,7 @@ int main(void) {
         cmocka_unit_test(a_small_gain_is_not_worth_it),
         cmocka_unit_test(nobody_is_left_without_lanes),
         cmocka_unit_test(one_that_stays_slow_is_named_once),
+        cmocka_unit_test(who_is_slow_in_turn_is_not_named),
         cmocka_unit_test(only_steps_with_times_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

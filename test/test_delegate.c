@@ -1,5 +1,5 @@
-// test/test_delegate.c: the processes that sit in the council, one for each node, on 127.0.0.1, 127.0.0.2, ...; the test
-// plays their supervisors and their ranks, and sees what is decided.
+// test/test_delegate.c: the processes that sit in the council, one for each node, on 127.0.0.1, 127.0.0.2, ...; the
+// test plays their supervisors and their ranks, and sees what is decided.
 #include "test/support/port.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-// test/test_scribe.c: flight recordings as a supervisor writes them, of ranks that the test makes up: when what happened,
-// and who has ended.
+// test/test_scribe.c: flight recordings as a supervisor writes them, of ranks that the test makes up: when what
+// happened, and who has ended.
 #include "trainer/node/crew.h"
 
 #include "base/clock.h"
@@ -84,7 +84,8 @@ static double time_of(const char *text, int rank, const char *word) {
     return strtod(found, NULL);
 }
 
-// Seconds count up to the first failure of a rank, whichever it is, or to what the supervisor saw where that came first.
+// Seconds count up to the first failure of a rank, whichever it is, or to what the supervisor saw where that came
+// first.
 static void times_count_up_to_the_first_failure(void **state) {
     (void)state;
     static const struct {
