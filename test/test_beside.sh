@@ -104,6 +104,14 @@ best_fails() {
     event best checkpoint_failed '"step":40'
     [ "$(readlink runs/best/best)" = ckpt/step-00000050 ] || fail "best is $(readlink runs/best/best)"
 }
+# What is known to be saved is the step of the checkpoint, not the one after which it was found written.
+knows_what_is_saved() {
+    settings known $fast run.steps=40 eval.every=0 checkpoint.every=10 checkpoint.async=yes log.hash_every=0 \
+        device.ranks=3 "run.faults=lie@24:2, drag@1x100000"
+    expect 69 train known
+    says "rank 2 (localhost, data 2) holds other values"
+    grep -qE 'the same command continues after step (10|20), which' "$out" || fail "of which step is there a checkpoint?"
+}
 # The next one falls due while one is being written: it is waited for, and none is left out.
 is_waited_for() {
     settings often $fast checkpoint.keep=1000 checkpoint.async=yes checkpoint.every=1 device.ranks=2 eval.every=0 run.steps=40
@@ -177,6 +185,7 @@ try fails
 try best_fails
 try best_is_taken_back
 try adopts
+try knows_what_is_saved
 try is_waited_for
 try undisturbed
 try all_killed

@@ -130,9 +130,11 @@ healing() {
     grep -q "flight recording: $newest" runs/healed/events.jsonl || fail "no event names $newest"
     head -n 1 files >first
     echo torn >runs/healed/flight-99990101T000000Z-node0-world1.txt
+    echo torn >runs/healed/flight-19990101T000000Z-node0-world1.txt
     expect 0 "$bin" flight runs/healed
-    says "$newest" "flight-99990101T000000Z-node0-world1.txt: no flight recording"
-    rm runs/healed/flight-99990101T000000Z-node0-world1.txt
+    says "$newest" "flight-99990101T000000Z-node0-world1.txt: no flight recording" \
+        "flight-19990101T000000Z-node0-world1.txt: no flight recording"
+    rm runs/healed/flight-99990101T000000Z-node0-world1.txt runs/healed/flight-19990101T000000Z-node0-world1.txt
     expect 0 "$bin" flight "$(cat first)"
     says "rank 1 (localhost) was killed by signal 9 (Killed); its last task: "
     grep -q '  phase  *world 3$' "$newest" || fail "worlds are not told apart"
