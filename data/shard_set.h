@@ -1,7 +1,7 @@
-// data/shard_set.h: the files that `lockstep pack` leaves, PREFIX-train-00000.bin ..., PREFIX-val-00000.bin ..., and how
-// a new set takes the place of an old one. All files are written as *.tmp and are on disk first; then the old ones are
-// removed, and the new ones get their names, so that a crash leaves too few files, never a mixture. What a pack that
-// died has left, the next one removes.
+// data/shard_set.h: the files that `lockstep pack` leaves, PREFIX-train-00000.bin ..., PREFIX-val-00000.bin ..., and
+// how a new set takes the place of an old one. All files are written as *.tmp and are on disk first; then the old ones
+// are removed, and the new ones get their names, so that a crash leaves too few files, never a mixture. What a pack
+// that died has left, the next one removes.
 #ifndef DATA_SHARD_SET_H
 #define DATA_SHARD_SET_H
 

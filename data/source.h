@@ -136,7 +136,8 @@ err_t images_open(source **out, const source_options *o);  // data/image/images.
 // Do these bytes begin a shard of images, though perhaps a damaged one?
 bool images_begin(const uint8_t *head, int64_t n);
 
-// Made-up samples for benchmarks, in memory: numbers from [0,1), bytes, and integers below the input's limit. (data/made_up.c)
+// Made-up samples for benchmarks, in memory: numbers from [0,1), bytes, and integers below the input's limit.
+// (data/made_up.c)
 err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t samples);
 
 // The wanted input of that name, NULL: the model reads none.

@@ -1,7 +1,8 @@
-// test/test_image_pack.c: what becomes of pictures in folders, archives and files of many. Labels are the places of names
-// in byte order; what is written does not depend on threads; what can't be read is named, and too much of it leaves
-// nothing behind.
+// test/test_image_pack.c: what becomes of pictures in folders, archives and files of many. Labels are the places of
+// names in byte order; what is written does not depend on threads; what can't be read is named, and too much of it
+// leaves nothing behind.
 #include "base/io.h"
+#include "data/image/decode.h"
 #include "data/image/pack.h"
 #include "data/image/shard.h"
 #include "data/shard_set.h"

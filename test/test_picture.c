@@ -1,7 +1,8 @@
-// test/test_picture.c: pictures as Pillow sees them. 100 JPEG and 42 PNG files of every kind are decoded, and 1,000 parts
-// of them resized, byte for byte as Pillow did when test/golden/make_images.py wrote down the checksums. What is damaged,
-// too large or no picture is an error, never a crash.
+// test/test_picture.c: pictures as Pillow sees them. 100 JPEG and 42 PNG files of every kind are decoded, and 1,000
+// parts of them resized, byte for byte as Pillow did when test/golden/make_images.py wrote down the checksums. What is
+// damaged, too large or no picture is an error, never a crash.
 #include "base/io.h"
+#include "data/image/decode.h"
 #include "data/image/list.h"
 #include "data/image/resize.h"
 #include "data/shard_set.h"

@@ -3,7 +3,7 @@
 //
 // libjpeg goes on after nearly everything and makes up what it could not read. Here what it warns of is an error, but
 // for what leaves the picture whole, such as bytes between two markers.
-#include "data/image/picture.h"
+#include "data/image/decode.h"
 
 #include <setjmp.h>
 #include <stdio.h>

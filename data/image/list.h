@@ -1,5 +1,5 @@
-// data/image/list.h: the pictures that `lockstep pack` finds in its input, each with the number of its class, before any
-// is decoded.
+// data/image/list.h: the pictures that `lockstep pack` finds in its input, each with the number of its class, before
+// any is decoded.
 #ifndef DATA_IMAGE_LIST_H
 #define DATA_IMAGE_LIST_H
 
@@ -44,7 +44,9 @@ void image_item_name(const image_item *i, char *dst, size_t room);
 err_t list_tar(image_list *l, const char *path, int split);    // data/image/tar.c
 err_t list_cifar(image_list *l, const char *path, int split);  // data/image/cifar.c
 
+// Appends a picture; the name of a class, whose number is that of those before it.
 err_t list_add(image_list *l, const image_item *i);
+err_t list_class(image_list *l, const char *name);
 // A copy that lives as long as the list; NULL: no memory.
 const char *list_keep(image_list *l, const char *text);
 

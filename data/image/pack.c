@@ -2,11 +2,12 @@
 //
 //   list -> threads: read, decode, resize -> ring of results -> this thread: writes them in the order of the list
 //
-// A thread takes the next picture of the list as soon as its place in the ring is free. Its place is that of the picture
-// `ring` before it, so that memory does not depend on the number of pictures, nor their order on the threads.
+// A thread takes the next picture of the list as soon as its place in the ring is free. Its place is that of the
+// picture `ring` before it, so that memory does not depend on the number of pictures, nor their order on the threads.
 #include "data/image/pack.h"
 
 #include "base/thread.h"
+#include "data/image/decode.h"
 #include "data/image/list.h"
 #include "data/image/resize.h"
 #include "data/image/shard.h"

@@ -29,8 +29,8 @@ typedef struct image_pack_report {
     float mean[3], inv[3];  // of the training images, for values from 0 to 255: (x - mean) * inv
 } image_pack_report;
 
-// Decodes, resizes and writes, each file atomically; the old shards of the same prefix are removed when the new ones are
-// complete on disk. The bytes that it writes do not depend on the number of threads.
+// Decodes, resizes and writes, each file atomically; the old shards of the same prefix are removed when the new ones
+// are complete on disk. The bytes that it writes do not depend on the number of threads.
 err_t image_pack_run(const image_pack_options *o, image_pack_report *r);
 
 #endif

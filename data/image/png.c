@@ -1,5 +1,5 @@
 // data/image/png.c: PNG files, decoded by libpng.
-#include "data/image/picture.h"
+#include "data/image/decode.h"
 
 #include "base/fmath.h"
 

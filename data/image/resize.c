@@ -1,5 +1,5 @@
-// data/image/resize.c: see data/image/resize.h. On x86 processors with AVX2 most is done by loops of their own. All compute
-// in integers, so that both give the same bytes.
+// data/image/resize.c: see data/image/resize.h. On x86 processors with AVX2 most is done by loops of their own. All
+// compute in integers, so that both give the same bytes.
 #include "data/image/resize.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// data/image/resize.h: pictures in another size, byte for byte as Image.resize(size, BILINEAR) of Pillow 3.3 to 12 makes
-// them. Pillow 13 goes along columns first where a picture becomes much lower and not narrower, which changes some bytes
-// by one.
+// data/image/resize.h: pictures in another size, byte for byte as Image.resize(size, BILINEAR) of Pillow 3.3 to 12
+// makes them. Pillow 13 goes along columns first where a picture becomes much lower and not narrower, which changes
+// some bytes by one.
 //
 // A pixel of the result is a weighted mean of those that its area covers, and of their neighbours: the weights fall
 // linearly to 0 at a distance of one pixel of the larger raster of the two, so that reducing blurs what would alias.

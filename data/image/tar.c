@@ -2,7 +2,8 @@
 // is a picture, and 0007.cls beside it the number of its class in digits. A name ends at the first dot after its last
 // slash; what belongs together stands together. Files with other endings are left alone.
 //
-// Read are the formats ustar, GNU and pax (IEEE 1003.1-2017, pax): headers of 512 bytes, contents in whole blocks of 512.
+// Read are the formats ustar, GNU and pax (IEEE 1003.1-2017, pax): headers of 512 bytes, contents in whole blocks of
+// 512.
 #include "data/image/list.h"
 
 #include "base/io.h"

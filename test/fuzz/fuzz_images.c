@@ -1,6 +1,6 @@
-// test/fuzz/fuzz_images.c: any bytes at all as a shard of images and as a tar archive of pictures. Whatever they are, the
-// answer is images and labels in range or an error that names the file; a shard is tried again with the checksums of
-// its header and table put right, so that what they protect is reached too.
+// test/fuzz/fuzz_images.c: any bytes at all as a shard of images and as a tar archive of pictures. Whatever they are,
+// the answer is images and labels in range or an error that names the file; a shard is tried again with the checksums
+// of its header and table put right, so that what they protect is reached too.
 #include "base/le.h"
 #include "data/image/list.h"
 #include "data/image/shard.h"

@@ -1,7 +1,7 @@
-// test/fuzz/fuzz_picture.c: any bytes at all as a JPEG or PNG file. Whatever they are, the answer is pixels or ERR_DATA,
-// and memory is as large as the picture says, not as a lie about it. A damaged PNG is tried again with the checksums of
-// its chunks put right, so that what they protect is reached too.
-#include "data/image/picture.h"
+// test/fuzz/fuzz_picture.c: any bytes at all as a JPEG or PNG file. Whatever they are, the answer is pixels or
+// ERR_DATA, and memory is as large as the picture says, not as a lie about it. A damaged PNG is tried again with the
+// checksums of its chunks put right, so that what they protect is reached too.
+#include "data/image/decode.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

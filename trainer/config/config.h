@@ -94,14 +94,14 @@ typedef struct config {
         int64_t crop, shift;
         double area;
         flip_mode flip;
-        int64_t retry;     // times that a failed read is tried again
-        int64_t holdout;   // samples at the end of train that are validation data
-        int64_t ignore;    // a token whose loss does not count; -1: all count
+        int64_t retry;    // times that a failed read is tried again
+        int64_t holdout;  // samples at the end of train that are validation data
+        int64_t ignore;   // a token whose loss does not count; -1: all count
         bool shuffle;
     } data;
     struct {
         char input[CONFIG_TEXT];
-        image_kind images;         // what input is
+        image_kind images;  // what input is
         char val_input[CONFIG_TEXT];
         char output[CONFIG_TEXT];  // the shards' names begin with it
         char tokenizer[CONFIG_TEXT];
