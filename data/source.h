@@ -70,6 +70,7 @@ typedef struct source_draw {
     int64_t n;       // position in the run, from 0
     bool train;      // false: to be looked at as it is, without chance
     int64_t epoch;   // how often the sample's source was seen whole before
+    int view;        // of a look at an image: one of its test-time views (data/image/view.h), 0: the middle
     int reader;      // which of the threads that read at once, 0 .. readers-1
 } source_draw;
 

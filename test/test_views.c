@@ -34,6 +34,18 @@ static void test_middle(void **state) {
     check_view(view_middle(&(picture){.h = 1, .w = 1}, 10, 500), 0, 0, 1, 1, false);
 }
 
+// The six test-time views; what is enlarged stays inside of the picture.
+static void test_test_time(void **state) {
+    const picture large = {.h = 256, .w = 256}, tiny = {.h = 32, .w = 32}, small = {.h = 20, .w = 40};
+    (void)state;
+    for (int k = 0; k < VIEWS_TEST; k++) {
+        int move = k < 2 ? 0 : k < 4 ? -1 : 1;
+        check_view(view_test(&large, 224, 224, k), 16 + 7 * move, 16 + 7 * move, 224, 224, k % 2);
+        check_view(view_test(&tiny, 32, 32, k), move, move, 32, 32, k % 2);
+        check_view(view_test(&small, 32, 32, k), 0, 10 + move, 20, 20, k % 2);
+    }
+}
+
 // --- random boxes ----------------------------------------------------------------------------------------------------
 
 // 20,000 boxes: all inside, shares from `area` on and evenly spread, as many upright ones as wide ones.
@@ -166,9 +178,9 @@ static void test_resized(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_middle), cmocka_unit_test(test_boxes),   cmocka_unit_test(test_fallback),
-        cmocka_unit_test(test_known),  cmocka_unit_test(test_shifts),  cmocka_unit_test(test_flips),
-        cmocka_unit_test(test_cut),    cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_middle),   cmocka_unit_test(test_test_time), cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_fallback), cmocka_unit_test(test_known),     cmocka_unit_test(test_shifts),
+        cmocka_unit_test(test_flips),    cmocka_unit_test(test_cut),       cmocka_unit_test(test_resized),
     };
     return cmocka_run_group_tests_name("views", tests, NULL, NULL);
 }

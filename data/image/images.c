@@ -62,7 +62,7 @@ static err_t images_read(source *s, const source_draw *d, void *const *out) {
     bool bytes = s->tensor[PIXELS].type == UINT8;
     uint8_t *cut = bytes ? out[PIXELS] : b->cut;
     TRY(image_shard_read(shard, &b->reader, &b->file[k], image, false, &b->whole));
-    view v = d->train ? view_train(&x->view, &b->whole, x->h, x->w, d) : view_middle(&b->whole, x->h, x->w);
+    view v = d->train ? view_train(&x->view, &b->whole, x->h, x->w, d) : view_test(&b->whole, x->h, x->w, d->view);
     TRY(view_cut(&b->resizer, cut, x->h, x->w, &b->whole, &v));
     for (int64_t i = 0; i < values && !bytes; i++) ((float *)out[PIXELS])[i] = (float)cut[i] / 255.0f;
     return ERR_OK;

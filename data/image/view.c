@@ -30,6 +30,21 @@ view view_middle(const picture *p, int h, int w) {
     return v;
 }
 
+static int within(int at, int most) { return at < 0 ? 0 : at > most ? most : at; }
+
+view view_test(const picture *p, int h, int w, int which) {
+    view v = view_middle(p, h, w);
+    int side = v.h < v.w ? v.h : v.w, step = side < 32 ? 1 : side / 32;
+    int move = which / 2 == 1 ? -step : which / 2 == 2 ? step : 0;
+    v.top += move, v.left += move;
+    if (v.h != h || v.w != w) {  // to be resized: it stays inside
+        v.top = within(v.top, p->h - v.h);
+        v.left = within(v.left, p->w - v.w);
+    }
+    v.flip = which & 1;
+    return v;
+}
+
 // torchvision's RandomResizedCrop: up to ten tries, then the largest box in the middle whose shape is within bounds.
 static view random_box(double area, const picture *p, const source_draw *d) {
     double slim = fm_log(3.0 / 4), wide = fm_log(4.0 / 3), all = (double)p->h * p->w;

@@ -24,6 +24,12 @@ view view_train(const source_view *o, const picture *p, int h, int w, const sour
 // The box in the middle, as evaluation sees it.
 view view_middle(const picture *p, int h, int w);
 
+// Test-time views, 0 .. VIEWS_TEST-1: the box in the middle, the same a little up and left, and down and right, by 1/32
+// of its side; those with odd numbers are mirrored (Jordan 2024, arXiv 2404.00498, section 3.5). A model's answer to an
+// image is then the mean of those to its views.
+enum { VIEWS_TEST = 6 };
+view view_test(const picture *p, int h, int w, int which);
+
 // dst (=) the view, (h,w,c) bytes.
 err_t view_cut(resizer *r, uint8_t *dst, int h, int w, const picture *p, const view *v);
 
