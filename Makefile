@@ -140,12 +140,13 @@ $(CBUILD)/version-$(VERSION)-$(SOURCES):
 # --- the first run ----------------------------------------------------------------------------------------------------
 # C++ is for nvcc, which calls its compiler, and for the simulator, which needs the toolkit's headers and no more.
 CXX_FOR := $(filter-out none,$(CUDA))$(wildcard $(CUDA_HOME)/include/cuda_runtime.h)
-PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libzstd-dev libcmocka-dev \
-            $(if $(CXX_FOR),g++)
+PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev libjpeg62-turbo-dev libpng-dev \
+            zlib1g-dev libzstd-dev libcmocka-dev $(if $(CXX_FOR),g++)
 # What is missing shows when an empty program is linked with all of it.
 PROBE    := echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null $(LIBS) -lcmocka \
             $(if $(CXX_FOR),&& echo 'int main() { return 0; }' | g++ -x c++ - -o /dev/null)
-WANTED   := gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, libjpeg-turbo, libpng, zlib, zstd
+WANTED   := gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, \
+            libjpeg-turbo, libpng, zlib, zstd
 
 # $(call APT,GOAL,PACKAGES) installs them, as root or with sudo; it fails where neither is to be had.
 APT = sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \

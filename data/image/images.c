@@ -31,6 +31,8 @@ typedef struct image_source {
     int readers;
     source_view view;
     int h, w, c;  // of a sample
+    int most_h, most_w;
+    int64_t most_bytes;  // of an image
 } image_source;
 
 bool images_begin(const uint8_t *head, int64_t n) {
@@ -143,6 +145,10 @@ static err_t find_size(image_source *x, const source_options *o) {
     for (int k = 0; k < x->shards; k++)
         for (int64_t i = 0; i < x->shard[k].images; i++) {
             const image_entry *e = &x->shard[k].entry[i];
+            int64_t bytes = (int64_t)e->h * e->w * x->c;
+            if (e->h > x->most_h) x->most_h = e->h;
+            if (e->w > x->most_w) x->most_w = e->w;
+            if (bytes > x->most_bytes) x->most_bytes = bytes;
             if (!fixed && (e->h != x->h || e->w != x->w))
                 return err_set(
                     ERR_CONFIG,
@@ -217,7 +223,10 @@ static void describe(image_source *x, const source_options *o) {
     hash_images(x);
 }
 
+// Nothing is allocated after this.
 static err_t set_up(bench *b, const image_source *x) {
+    TRY(picture_reserve(&b->whole, x->most_bytes));
+    TRY(resizer_reserve(&b->resizer, x->most_h, x->most_w, x->h, x->w, x->c));
     b->cut = malloc((size_t)x->h * (size_t)x->w * (size_t)x->c);
     b->file = calloc((size_t)x->shards, sizeof *b->file);
     if (!b->cut || !b->file) return err_set(ERR_INTERNAL, "no memory for a sample of %d x %d pixels", x->w, x->h);

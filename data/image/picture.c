@@ -11,14 +11,18 @@ err_t picture_make(picture *p, int64_t h, int64_t w, int c) {
         return err_set(ERR_DATA,
                        "%" PRId64 " x %" PRId64 " pixels, expected at least one, at most %d on a side and %d in all", w,
                        h, PICTURE_SIDE, PICTURE_PIXELS);
-    int64_t bytes = h * w * c + PICTURE_SPARE;
-    if (bytes > p->room) {
-        free(p->at);
-        *p = (picture){.at = malloc((size_t)bytes)};
-        if (!p->at) return err_set(ERR_INTERNAL, "no memory for a picture of %" PRId64 " x %" PRId64 " pixels", w, h);
-        p->room = bytes;
-    }
+    TRY(picture_reserve(p, h * w * c));
     p->h = (int)h, p->w = (int)w, p->c = c;
+    return ERR_OK;
+}
+
+err_t picture_reserve(picture *p, int64_t bytes) {
+    int64_t room = bytes + PICTURE_SPARE;
+    if (room <= p->room) return ERR_OK;
+    free(p->at);
+    *p = (picture){.at = malloc((size_t)room)};
+    if (!p->at) return err_set(ERR_INTERNAL, "no memory for a picture of %" PRId64 " bytes", bytes);
+    p->room = room;
     return ERR_OK;
 }
 

@@ -23,6 +23,8 @@ static inline int64_t picture_bytes(const picture *p) { return (int64_t)p->h * p
 
 // Gives p this shape; its pixels are undefined. Memory that is large enough is used again. ERR_DATA: too large.
 err_t picture_make(picture *p, int64_t h, int64_t w, int c);
+// Memory for pictures of up to so many bytes, so that none has to be found later.
+err_t picture_reserve(picture *p, int64_t bytes);
 void picture_free(picture *p);
 
 #endif

@@ -207,6 +207,12 @@ err_t resize(resizer *r, uint8_t *dst, int h, int w, const region *from) {
     return ERR_OK;
 }
 
+err_t resizer_reserve(resizer *r, int most_h, int most_w, int h, int w, int c) {
+    TRY(find_taps(&r->across, most_w, w));
+    TRY(find_taps(&r->down, most_h, h));
+    return reserve(r, (int64_t)w * c * most_h);
+}
+
 void resizer_free(resizer *r) {
     free(r->across.first), free(r->across.exact);
     free(r->down.first), free(r->down.exact);

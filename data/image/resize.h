@@ -41,6 +41,8 @@ typedef struct resizer {
 
 // dst (=) `from` in the size (h,w), (h,w,c) bytes.
 err_t resize(resizer *r, uint8_t *dst, int h, int w, const region *from);
+// Memory for pictures of up to (most_h,most_w) that become (h,w), so that none has to be found later.
+err_t resizer_reserve(resizer *r, int most_h, int most_w, int h, int w, int c);
 void resizer_free(resizer *r);
 
 #endif
