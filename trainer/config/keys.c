@@ -78,7 +78,7 @@ static const setting more_keys[] = {
     TEXT(data, val, LOCAL, "datasets/text-val-*.bin", 0, "validation valid eval_data",
          "validation data; empty = no evaluation"),
     WORD(data, format, LOCAL, "auto", SOURCE_FORMATS(WORD_TEXT) + 1, "",
-         "format of the files; auto looks at first bytes, and for an index beside a file"),
+         "format of the files; auto: by first bytes, or an index beside the file"),
     INT(data, prefetch, LOCAL, "8", 2, 1024, "num_workers", "micro-batches that are read ahead of need at most"),
     INT(data, workers, LOCAL, "0", 0, 64, "loader_workers",
          "threads that fill a micro-batch with images; 0 = as many as compute, at most 8, or 4 beside a GPU; does not change the result"),
