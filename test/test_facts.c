@@ -249,7 +249,7 @@ static void the_last_word_counts(void **state) {
         int evictions;
     } cases[] = {
         // d diverged, r ruined, m mended, R resume, s stop, g gave_up, f failed, F forked, c checkpoint_failed, w
-        // watch_failed, h healed, e evicted
+        // watch_failed, h healed, e evicted, B rollback
         {"w", "", "", "", 0, -1, 0, 0, 0},
         {"d", "diverged", "", "", 1, -1, 0, 0, 0},
         {"dd", "diverged", "", "", 2, -1, 0, 0, 0},
@@ -278,12 +278,14 @@ static void the_last_word_counts(void **state) {
         {"lbL", "", "", "", 0, -1, 0, 0, 0},
         {"e", "", "", "", 0, -1, 0, 0, 1},
         {"dhee", "", "", "", 0, -1, 0, 1, 2},
+        {"drB", "", "", "", 0, -1, 0, 0, 0},
     };
     static const char *const names[128] = {['d'] = "diverged",     ['r'] = "ruined", ['m'] = "mended",
                                            ['R'] = "resume",       ['s'] = "stop",   ['g'] = "gave_up",
                                            ['f'] = "failed",       ['F'] = "forked", ['c'] = "checkpoint_failed",
                                            ['w'] = "watch_failed", ['h'] = "healed", ['l'] = "lie",
-                                           ['b'] = "back",         ['L'] = "liar",   ['e'] = "evicted"};
+                                           ['b'] = "back",         ['L'] = "liar",   ['e'] = "evicted",
+                                           ['B'] = "rollback"};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *dir = make_dir(), text[2048], *to = text;
         int n = (int)strlen(cases[i].kinds);
@@ -310,6 +312,7 @@ static void the_last_word_counts(void **state) {
         for (const char *k = cases[i].kinds; *k; k++)
             lies += *k == 'l', said = *k == 'l' ? "lie" : *k == 'L' ? "liar" : said;
         assert_int_equal(f.lies, lies);
+        assert_int_equal(f.rollbacks, strchr(cases[i].kinds, 'B') != NULL);
         assert_string_equal(f.lie.kind, said);
         assert_string_equal(f.forked, cases[i].kinds[0] == 'F' ? "word 1" : "");
         assert_int_equal(f.events, n < FACTS_EVENTS ? n : FACTS_EVENTS);

@@ -368,6 +368,8 @@ static err_t set_counters(forking *f, int64_t log_bytes) {
     if (at->best_step != at->step) at->best_step = 0, at->best_loss = INFINITY;
     at->bad_steps = 0;
     if (f->is->optimizer.skip_norm == 0) at->norms = 0, at->norm_mean = 0;
+    // what it left out were steps of that run's data, with that run's losses
+    if (f->is->optimizer.rollback == 0 || !is(data.hash, f->m.data_hash)) at->losses = at->rollbacks = 0;
     if (!is(data.hash, f->m.data_hash)) at->loss = NAN, at->least_loss = INFINITY;  // of other data
     at->log_bytes = log_bytes;
     rescale(f);

@@ -35,6 +35,7 @@ static const struct {
     {"optimizer.weight_decay", NULL},
     {"optimizer.grad_clip", NULL},
     {"optimizer.skip_norm", NULL},
+    {"optimizer.rollback", NULL},
     {"optimizer.momentum", NULL},  // whether the arrays are there is compared
     {"optimizer.nesterov", NULL},
     {"schedule.type", NULL},

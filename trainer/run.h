@@ -15,6 +15,7 @@
 #include "trainer/redeal.h"
 #include "trainer/session.h"
 #include "trainer/speed.h"
+#include "trainer/spike.h"
 
 // One rank of a run. Files belong to nodes: the first rank of each keeps its directory. Rank 0 logs.
 typedef struct run {
@@ -41,6 +42,7 @@ typedef struct run {
     bool written;          // all ranks have written the checkpoint that was begun: it is finished before the next step
     run_progress unsaved;  // of that checkpoint: as it was before its step was evaluated
     divergence bad;        // has it diverged?
+    int64_t spiked;        // after this step the run is to go back ([optimizer] rollback); 0: not
     double logged_at;      // when the last step was logged, or the next one begun
     bool confirmed;        // the ranks have compared their matmul plans
     healed_times healed;   // what the loss has cost that ended the world before this one

@@ -51,6 +51,7 @@ static void watch_bad_steps(run *r, const step_result *s) {
     char text[DIVERGED_TEXT];
     if (r->bad.gave_up) return;
     divergence_news news = divergence_step(&r->bad, at, r->x.cfg, s->step, s->loss, s->applied);
+    if (!r->spiked && spike_step(at, r->x.cfg->optimizer.rollback, s->loss)) r->spiked = s->step;
     atomic_store(&r->b->bad_limit, limit);
     atomic_store(&r->b->bad_steps, at->bad_steps);
     if (r->x.ranks->rank != 0) return;

@@ -286,6 +286,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(speed_open(&r->speed, &r->x, at->slot));
     if (run_leads_node(r)) write_config(r);
     begin_at(r);
+    atomic_store(&r->b->rollbacks, r->x.progress.rollbacks);
     atomic_store(&r->b->sealed, run_step(r));
     atomic_store(&r->b->step, run_step(r));
     atomic_fetch_add(&r->b->ready, 1);
@@ -422,17 +423,20 @@ static void log_start(run *r) {
     monitor_log(&r->m, &(record){RECORD_START, .start = {step, step * x->cfg->batch.global * x->net->units}});
 }
 
-// In the world as it is: nobody is lost.
-static err_t go_back(run *r) {
+// In the world as it is, to the newest state that is stored: nobody is lost. anew: to the beginning, if none is.
+static err_t go_back(run *r, bool anew) {
     session *x = &r->x;
-    char text[128];
-    int64_t step = run_step(r);
     bool found = true;
     TRY(run_finish_writing(r));         // of a step in which the ranks held the same
     TRY(recall(r, RECALL_NEWEST, -1));  // to what was compared, and that is a snapshot
     if (!r->recalled) TRY(resume_from_disk(r, NULL, &found));
-    if (!found)
+    if (!found && !anew)
         return err_set(ERR_UNAVAILABLE, "there is no checkpoint yet to go back to; the same command begins anew");
+    if (!found) {
+        x->progress = progress_none();
+        TRY(state_forget(&x->state));
+        TRY(session_init(x));
+    }
     TRY(session_feed(x, x->cfg->run.steps));
     TRY(comm_agree_ok(x->ranks, open_log(r), x->s));
     log_start(r);
@@ -441,9 +445,20 @@ static err_t go_back(run *r) {
     begin_at(r);
     report_clear(&r->step_times), report_clear(&r->rank_times);
     atomic_store(&r->b->step, run_step(r));
+    return ERR_OK;
+}
+
+static const char *where_back(const run *r) {
+    return r->recalled ? "the snapshot in memory" : r->saved >= 0 ? "the newest checkpoint" : "the beginning";
+}
+
+static err_t go_back_from_lie(run *r) {
+    char text[128];
+    int64_t step = run_step(r);
+    TRY(go_back(r, false));
     snprintf(text, sizeof text, "from step %" PRId64 " back to step %" PRId64 ", to %s", step, run_step(r),
-             r->recalled ? "the snapshot in memory" : "the newest checkpoint");
-    if (x->ranks->rank == 0) monitor_event(&r->m, "back", run_step(r), text);
+             where_back(r));
+    if (r->x.ranks->rank == 0) monitor_event(&r->m, "back", run_step(r), text);
     return ERR_OK;
 }
 
@@ -455,12 +470,12 @@ static err_t compare_ranks(run *r, bool *back) {
     if (!v.differ) return ERR_OK;
     *back = r->x.cfg->cluster.elastic && !lies_are_enough(&r->lies, &v);
     lies_say(&r->lies, &r->x, &r->m, &v, *back);
-    return *back ? go_back(r) : lies_end(&r->lies, &r->x, &v, r->saved);
+    return *back ? go_back_from_lie(r) : lies_end(&r->lies, &r->x, &v, r->saved);
 }
 
 // Must the queue drain now, because something other than a step comes next?
 static bool must_drain(const run *r) {
-    bool last = run_step(r) == r->x.cfg->run.steps;
+    bool last = run_step(r) == r->x.cfg->run.steps || spike_skips(&r->x.progress, run_step(r) + 1);
     return last || !r->confirmed || !step_runs_ahead(&r->x.runner) ||
            run_is_due(run_step(r), r->x.cfg->log.hash_every) || eval_or_sample_is_due(r, last) || run_save_is_due(r) ||
            snapshot_is_due(r) || redeal_is_due(&r->lanes, run_step(r));
@@ -500,7 +515,8 @@ static err_t advance(run *r, step_wish *wish) {
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
     int most = must_drain(r) ? 0 : 1;
-    while (r->x.runner.uncollected > (*wish || r->bad.gave_up || r->written ? 0 : most)) TRY(collect_step(r, wish));
+    while (r->x.runner.uncollected > (*wish || r->bad.gave_up || r->spiked || r->written ? 0 : most))
+        TRY(collect_step(r, wish));
     return compare_plans(r);
 }
 
@@ -553,6 +569,63 @@ static err_t give_up(run *r) {
     return err_set(ERR_INTERRUPTED, "%s", text);
 }
 
+// --- spikes ----------------------------------------------------------------------------------------------------------
+
+static err_t end_spiking(run *r, double median) {
+    char text[DIVERGED_TEXT + 256], what[DIVERGED_TEXT];
+    atomic_store(&r->b->gave_up, 1);
+    if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the loss spikes again and again");
+    snprintf(text, sizeof text,
+             "the loss was more than [optimizer] rollback = %g times its median, %.4g, in steps %" PRId64 " to %" PRId64
+             ", and the run has gone back %d times already, which is the most: %s",
+             r->x.cfg->optimizer.rollback, median, r->spiked - SPIKE_STEPS + 1, r->spiked, PROGRESS_ROLLBACKS,
+             run_advice(r, r->spiked, SPIKE_STEPS, r->x.progress.loss, what));
+    monitor_event(&r->m, "gave_up", r->spiked, text);
+    return err_set(ERR_INTERRUPTED, "%s", text);
+}
+
+static err_t roll_back(run *r) {
+    char text[320];
+    const run_progress was = r->x.progress;
+    const int64_t last = r->spiked;
+    double median = spike_median(&was);
+    if (was.rollbacks == PROGRESS_ROLLBACKS) {
+        TRY(run_finish_writing(r));
+        return end_spiking(r, median);
+    }
+    TRY(go_back(r, true));
+    r->spiked = 0;
+    spike_leave_out(&r->x.progress, &was, last);
+    atomic_store(&r->b->rollbacks, r->x.progress.rollbacks);
+    snprintf(text, sizeof text,
+             "the loss was more than %g times its median, %.4g, in steps %" PRId64 " to %" PRId64
+             ", at last %.4g: back to step %" PRId64 ", to %s; their data is left out; number %" PRId64
+             " of at most %d",
+             r->x.cfg->optimizer.rollback, median, last - SPIKE_STEPS + 1, last, was.loss, run_step(r), where_back(r),
+             r->x.progress.rollbacks, PROGRESS_ROLLBACKS);
+    if (r->x.ranks->rank == 0) monitor_event(&r->m, "rollback", run_step(r), text);
+    return ERR_OK;
+}
+
+static err_t look_between(run *r, bool stopping) {
+    atomic_fetch_add(&r->b->looking, 1);
+    err_t rc = between_steps(r, stopping);
+    atomic_fetch_sub(&r->b->looking, 1);
+    board_enter(r->mine, PHASE_STEPPING, run_step(r));
+    return rc;
+}
+
+// Goes past the steps whose data is left out, if the next one is one of them. They may be the last ones.
+static err_t leave_out(run *r) {
+    int64_t last, from = run_step(r), steps = r->x.cfg->run.steps;
+    while ((last = spike_skips(&r->x.progress, run_step(r) + 1)) > 0) r->x.progress.step = last;
+    if (run_step(r) == from) return ERR_OK;
+    if (run_step(r) > steps) r->x.progress.step = steps;  // a run that was given fewer of them
+    r->before += run_step(r) - from;
+    atomic_store(&r->b->step, run_step(r));
+    return run_step(r) < steps ? session_feed(&r->x, steps) : look_between(r, false);
+}
+
 // After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
@@ -560,6 +633,8 @@ static err_t run_steps(run *r) {
     board_enter(r->mine, PHASE_STEPPING, run_step(r));
     while (run_step(r) < c->run.steps) {
         step_wish wish = STEP_GO_ON;
+        TRY(leave_out(r));
+        if (run_step(r) == c->run.steps) break;
         TRY(step_or_save(r, &wish));
         if (r->x.runner.uncollected) {
             r->settled = r->collected;
@@ -567,15 +642,17 @@ static err_t run_steps(run *r) {
         }
         if (r->bad.gave_up) TRY(run_finish_writing(r));
         if (r->bad.gave_up) return give_up(r);
+        if (r->spiked) {
+            TRY(roll_back(r));
+            continue;
+        }
+        // no state of it is stored: also a stop waits until it is known to be a spike, or none
+        if (r->x.progress.spiking && run_step(r) < c->run.steps) continue;
         if (run_step(r) == c->run.steps) wish = STEP_GO_ON;
         bool back = false;
         if (compare_is_due(r, wish != STEP_GO_ON)) TRY(compare_ranks(r, &back));
         if (back) continue;
-        atomic_fetch_add(&r->b->looking, 1);
-        err_t rc = between_steps(r, wish != STEP_GO_ON);
-        atomic_fetch_sub(&r->b->looking, 1);
-        board_enter(r->mine, PHASE_STEPPING, run_step(r));
-        TRY(rc);
+        TRY(look_between(r, wish != STEP_GO_ON));
         if (wish == STEP_STOP) return say_stopped(r);
         if (wish == STEP_TURN) return turn(r);
         if (snapshot_is_due(r) && run_step(r) < c->run.steps) {

@@ -94,5 +94,7 @@ void state_digest_end(state_digest *x, const run_progress *at, uint8_t out[CKPT_
     digest_put(&x->d, &at->loss_scale, sizeof at->loss_scale);
     if (at->norms)
         digest_put(&x->d, &at->norm_mean, sizeof at->norm_mean), digest_put(&x->d, &at->norms, sizeof at->norms);
+    digest_put(&x->d, at->lately, (size_t)at->losses * sizeof *at->lately);
+    digest_put(&x->d, at->left_out, (size_t)at->rollbacks * sizeof *at->left_out);
     digest_end(&x->d, out);
 }

@@ -111,7 +111,7 @@ static err_t copy_files(const copying *x) {
 static bool same_counters(const run_progress *a, const run_progress *b) {
     return a->step == b->step && a->updates == b->updates && a->skipped == b->skipped &&
            a->loss_scale == b->loss_scale && a->good_steps == b->good_steps && a->norm_mean == b->norm_mean &&
-           a->norms == b->norms;
+           a->norms == b->norms && a->losses == b->losses && a->rollbacks == b->rollbacks;
 }
 
 static err_t make_hash(const copying *x, manifest *as) {

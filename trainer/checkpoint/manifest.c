@@ -105,6 +105,18 @@ static json_t *hex_json(const uint8_t d[CKPT_DIGEST]) {
     return json_string(hex);
 }
 
+// What is there of [optimizer] rollback: "lately": [losses], "left_out": [[first, last], ...].
+static void set_spikes(json_t *counters, const run_progress *at) {
+    json_t *lately = json_array(), *out = json_array();
+    for (int i = 0; i < at->losses; i++) json_array_append_new(lately, json_real(at->lately[i]));
+    for (int i = 0; i < at->rollbacks; i++)
+        json_array_append_new(out,
+                              json_pack("[I, I]", (json_int_t)at->left_out[i].first, (json_int_t)at->left_out[i].last));
+    if (at->losses) json_object_set(counters, "lately", lately);
+    if (at->rollbacks) json_object_set(counters, "left_out", out);
+    json_decref(lately), json_decref(out);
+}
+
 static json_t *counters_json(const run_progress *at) {
     json_t *best = isfinite(at->best_loss) ? json_real(at->best_loss) : json_null();
     json_t *loss = isfinite(at->loss) ? json_real(at->loss) : json_null();
@@ -118,6 +130,7 @@ static json_t *counters_json(const run_progress *at) {
                   "least_loss", least, "sound_step", sound);
     if (at->norms) json_object_set_new(counters, "norm_mean", json_real(at->norm_mean));
     if (at->norms) json_object_set_new(counters, "norms", json_integer((json_int_t)at->norms));
+    set_spikes(counters, at);
     return counters;
 }
 
@@ -273,6 +286,25 @@ static err_t get_digest(const reader *r, const json_t *from, const char *member,
     return ERR_OK;
 }
 
+static err_t read_spikes(const reader *r, const json_t *from, run_progress *at) {
+    const json_t *lately = json_object_get(from, "lately"), *out = json_object_get(from, "left_out");
+    size_t losses = json_array_size(lately), ranges = json_array_size(out);
+    if (losses > PROGRESS_LOSSES || (lately && !losses)) return wrong(r, "lately", "1 to 32 numbers");
+    if (ranges > PROGRESS_ROLLBACKS || (out && !ranges)) return wrong(r, "left_out", "1 to 5 ranges of steps");
+    at->losses = (int64_t)losses, at->rollbacks = (int64_t)ranges;
+    for (size_t i = 0; i < losses; i++) {
+        if (!json_is_number(json_array_get(lately, i))) return wrong(r, "lately", "1 to 32 numbers");
+        at->lately[i] = json_number_value(json_array_get(lately, i));
+    }
+    for (size_t i = 0; i < ranges; i++) {
+        const json_t *range = json_array_get(out, i);
+        step_range *to = &at->left_out[i];
+        *to = (step_range){json_integer_value(json_array_get(range, 0)), json_integer_value(json_array_get(range, 1))};
+        if (to->first < 1 || to->last < to->first) return wrong(r, "left_out", "ranges of steps, [first, last]");
+    }
+    return ERR_OK;
+}
+
 static err_t read_counters(reader *r) {
     const json_t *from = json_object_get(r->root, "counters"), *best = json_object_get(from, "best_loss");
     run_progress *at = &r->m->at;
@@ -297,7 +329,7 @@ static err_t read_counters(reader *r) {
     at->norm_mean = at->norms ? json_number_value(json_object_get(from, "norm_mean")) : 0;
     at->sound_step = -1;
     if (json_is_integer(json_object_get(from, "sound_step"))) TRY(get_count(r, from, "sound_step", &at->sound_step));
-    return ERR_OK;
+    return read_spikes(r, from, at);
 }
 
 static err_t read_scalars(reader *r) {

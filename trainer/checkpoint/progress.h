@@ -8,6 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { PROGRESS_LOSSES = 32, PROGRESS_ROLLBACKS = 5 };
+
+// Steps first .. last, both left out.
+typedef struct step_range {
+    int64_t first, last;
+} step_range;
+
 typedef struct run_progress {
     int64_t step;  // finished steps; the next sample of the data is step * [batch] global
     // Of the optimizer and the loss scale. The device counts them; these are as of the last save or load.
@@ -26,6 +33,12 @@ typedef struct run_progress {
     double loss;         // of this step; NAN: not finite, or not known (stored as null)
     double least_loss;   // of all steps so far; INFINITY: not known (stored as null)
     int64_t sound_step;  // newest step whose weights are known to give a loss near the lowest; -1: not known (null)
+    // With [optimizer] rollback (trainer/spike.h).
+    double lately[PROGRESS_LOSSES];           // the last losses that were not far above the others, the oldest first
+    int64_t losses;                           // so many of them
+    int64_t spiking;                          // steps in a row, up to this one, that were; no state of them is stored
+    int64_t rollbacks;                        // how often the run went back
+    step_range left_out[PROGRESS_ROLLBACKS];  // and of which steps it left out the data since
 } run_progress;
 
 // Before the first step.

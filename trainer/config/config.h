@@ -42,6 +42,7 @@ typedef struct optimizer_keys {
     double weight_decay;
     double grad_clip;  // largest norm of the gradient; 0: not clipped
     double skip_norm;  // a norm above so many times the mean of those before skips the step; 0: none does
+    double rollback;   // losses above so many times the median of those before let the run go back; 0: none do
     double momentum;
     bool nesterov;
 } optimizer_keys;

@@ -131,6 +131,8 @@ static const setting more_keys[] = {
     REAL(optimizer, grad_clip, BITS, "1", 0, 1e30, "clip max_grad_norm", "largest norm of the gradient; 0 = off"),
     REAL(optimizer, skip_norm, BITS, "0", 0, 1e30, "skip_step skip_outliers",
          "skip a step whose gradient has more than so many times the mean norm of those before; 0 = only those that are not finite"),
+    REAL(optimizer, rollback, BITS, "0", 0, 1e30, "spike_rollback rewind",
+         "after 3 losses in a row above so many times the median go back, and leave those steps out; 0 = never"),
     REAL(optimizer, momentum, BITS, "0", 0, 0.999999, "", "sgd: share of a step that the next one goes on with"),
     BOOL(optimizer, nesterov, BITS, "no", "", "sgd: look ahead along the momentum"),
 
@@ -196,7 +198,7 @@ static const setting more_keys[] = {
     INT(cluster, give_up_s, LAYOUT, "600", 1, 86400 * 7, "",
         "seconds after which a node of an elastic run ends that has no part in it and can't go on alone; the same command continues"),
     BOOL(cluster, evict_slow, LAYOUT, "no", "drain_slow exclude_stragglers",
-         "yes: an elastic run goes on without a rank, or its node, that stays three times as slow as the others; no: it is only named"),
+         "yes: an elastic run goes on without a rank, or its node, that stays 3 times as slow as others; no: it is named"),
     REAL(cluster, slow_s, LAYOUT, "60", 0.1, 86400, "", "seconds of its computing after which a rank counts as one that stays slow"),
 
     INT(snapshot, every, LAYOUT, "50", 0, MANY, "",

@@ -141,6 +141,14 @@ static err_t judge_nesterov(judge *j) {
                         "nesterov = yes looks ahead along the momentum, and with momentum = 0 there is none");
 }
 
+static err_t judge_rollback(judge *j) {
+    double times = j->c->optimizer.rollback;
+    if (times == 0 || times > 1) return ERR_OK;
+    judge_number(j, 3);
+    return judge_refuse(j, ROWS(ROW(optimizer, rollback)),
+                        "rollback = %g: half of all losses are above their median; 0 never goes back", times);
+}
+
 // global = lanes * micro * a whole number; lanes a power of two.
 static err_t judge_batch(judge *j, config *c) {
     int64_t global = c->batch.global, micro = c->batch.micro, lanes = c->batch.lanes;
@@ -277,6 +285,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_products(j));
     RULE(j, judge_rounding(j));
     RULE(j, judge_nesterov(j));
+    RULE(j, judge_rollback(j));
     RULE(j, judge_schedule(j, c));
     return judge_cluster(j);
 }

@@ -120,6 +120,7 @@ typedef struct board {
     // Of the world that is being left, seconds of clock_now: when the first rank of this node knew that another one was
     // lost, and when that one was alive for certain. 0: no rank has said so.
     _Atomic double lost_at, alive_at;
+    _Atomic int64_t rollbacks;  // how often the run went back from a spike of its loss ([optimizer] rollback)
     atomic_int heals;  // worlds that ended with a loss, and were followed by another one: set by the supervisor
     // [cluster] evict_slow. slow: the rank of this node, in this world and counted from 1, without which the run is to
     // go on, 0: none; slow_times: as slow as the others. Each rank of the node writes the same. evicted: ranks or nodes

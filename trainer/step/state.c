@@ -674,6 +674,19 @@ static err_t read_piece(train_state *t, const zero_piece *p, const values *from)
     return ERR_OK;
 }
 
+err_t state_forget(train_state *t) {
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    stream *s = t->o.offload ? t->host_s : t->s;
+    for (int k = 0; k < t->scalars; k++) t->scalar[k] = scalar_of(t, k).begin;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < t->arrays; k++) {
+            tensor of = store_view(&t->array[k], &p[i]);
+            TRY(stream_zero(s, of.data, tensor_bytes(&of)));
+        }
+    return stream_wait(s);
+}
+
 err_t state_init(train_state *t, uint64_t seed) {
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];

@@ -121,6 +121,9 @@ err_t state_deal(train_state *t, const int64_t *deal);
 // Bytes that state_commit allocates.
 size_t state_bytes(const train_state *t);
 
+// Before state_init, in a state that has trained: what the optimizer keeps is as it was at the beginning.
+err_t state_forget(train_state *t);
+
 // Random initial values (model_init), or weights that others made (model/weights.h), for a model of these options.
 // Collective.
 err_t state_init(train_state *t, uint64_t seed);

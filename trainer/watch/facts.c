@@ -100,9 +100,11 @@ static void add_event(facts *f, const json_t *o) {
     memmove(&f->event[1], &f->event[0], (FACTS_EVENTS - 1) * sizeof *f->event);
     f->event[0] = e;
     if (f->events < FACTS_EVENTS) f->events++;
-    bool back = is(e.kind, "resume") || is(e.kind, "healed") || is(e.kind, "back");  // to an earlier step
+    bool back = is(e.kind, "resume") || is(e.kind, "healed") || is(e.kind, "back") ||
+                is(e.kind, "rollback");  // to an earlier step
     if (is(e.kind, "healed") && e.age < DAY_S) f->heals++, f->heal_age = e.age;
     if (is(e.kind, "evicted") && e.age < DAY_S) f->evictions++, f->evicted = e;
+    if (is(e.kind, "rollback") && e.age < DAY_S) f->rollbacks++, f->rolled = e;
     if (is(e.kind, "lie") && e.age < DAY_S) f->lies++, f->lie = e;
     if (is(e.kind, "liar") && e.age < DAY_S) f->lie = e;  // which of two it was
     if (is(e.kind, "resume") && e.age < DAY_S) f->restarts++;

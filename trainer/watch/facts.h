@@ -56,6 +56,8 @@ typedef struct facts {
     double heal_age;
     int evictions;                   // the run went on without ranks that stayed slow, in the last 24 hours
     fact_event evicted;              // the last one; kind "": none
+    int rollbacks;                   // from spikes of the loss, in the last 24 hours
+    fact_event rolled;               // the last one; kind "": none
     int lies;                        // ranks did not hold the same, in the last 24 hours
     fact_event lie;                  // the last event that says who; kind "": none
     fact_event event[FACTS_EVENTS];  // the last ones, newest first

@@ -154,6 +154,7 @@ static void put_run(text *w, const watch_state *s) {
     gauge(w, "step", "Last finished step.", known(s->step));
     count(w, "heals_total", "Losses of ranks after which the run went on.", s->heals);
     count(w, "evicted_total", "Ranks or nodes without which the run went on because they stayed slow.", s->evicted);
+    count(w, "rollbacks_total", "Times that the run went back before steps that it then left out.", s->rollbacks);
     gauge(w, "bad_steps", "Steps in a row, up to the last one, whose values were not finite.", (double)s->bad_steps);
     if (!s->has_news) return;
     put_steps(w, &s->news);

@@ -264,6 +264,7 @@ static void look_at_run(sampler *x) {
     s->heals = atomic_load(&b->heals);
     s->evicted = atomic_load(&b->evicted);
     s->bad_steps = atomic_load(&b->bad_steps);
+    s->rollbacks = atomic_load(&b->rollbacks);
     s->bad_limit = atomic_load(&b->bad_limit);
     s->has_news = board_read(b, &s->news) || s->has_news;
 }

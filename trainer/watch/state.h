@@ -76,6 +76,7 @@ typedef struct watch_state {
     int64_t step;                  // last finished step, which every rank knows
     int64_t heals, evicted;        // as on the board
     int64_t bad_steps, bad_limit;  // as on the board; bad_limit 0: not known
+    int64_t rollbacks;             // as on the board
     board_news news;
     watch_rank *rank;  // locals of them
     // The disk with the run's directory.

@@ -191,6 +191,13 @@ static void put_evicted(page *p, const facts *f) {
     say(p, "put out", 2);
 }
 
+static void put_rollbacks(page *p, const facts *f) {
+    char age[FACTS_AGE];
+    if (f->rollbacks == 0) return;
+    text_put(begin(p), "%d in 24 h, the last %s ago: %s", f->rollbacks, facts_age(age, f->rolled.age), f->rolled.text);
+    say(p, "went back", 2);
+}
+
 static void put_lies(page *p, const facts *f) {
     char age[FACTS_AGE];
     if (f->lies == 0) return;
@@ -245,6 +252,7 @@ static void write_text(const facts *f, const verdict *v, FILE *out) {
     put_restarts(&p, f);
     put_heals(&p, f);
     put_evicted(&p, f);
+    put_rollbacks(&p, f);
     put_lies(&p, f);
     put_disk(&p, f);
     put_events(&p, f, FACTS_EVENTS);
@@ -312,6 +320,7 @@ static void write_json(const facts *f, const verdict *v, FILE *out) {
     json_object_set_new(o, "restarts_24h", json_integer(f->restarts));
     json_object_set_new(o, "heals_24h", json_integer(f->heals));
     json_object_set_new(o, "evicted_24h", json_integer(f->evictions));
+    json_object_set_new(o, "rollbacks_24h", json_integer(f->rollbacks));
     json_object_set_new(o, "lies_24h", json_integer(f->lies));
     json_object_set_new(o, "disk_free", real_value(f->disk_free));
     json_object_set_new(o, "disk_full_in_s", real_value(f->disk_left_s));

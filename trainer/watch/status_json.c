@@ -67,6 +67,7 @@ static void put_steps(text *t, const watch_state *s) {
     text_whole(t, "skipped", s->has_news ? n->skipped : -1);
     text_whole(t, "heals", s->heals);
     text_whole(t, "evicted", s->evicted);
+    text_whole(t, "rollbacks", s->rollbacks);
     text_whole(t, "bad_steps", s->bad_steps);
     text_put(t, ",\n ");
     text_real(t, "eval_loss", n->eval_step > 0 ? known(s, n->eval_loss) : NAN, 9);
