@@ -251,6 +251,29 @@ static void only_steps_with_times_count(void **state) {
     balance_close(&m.b);
 }
 
+static void a_world_begins_with_what_is_known(void **state) {
+    (void)state;
+    static const struct {
+        double lane_ms[4];
+        int64_t wanted[4];
+        bool moves;
+    } rows[] = {
+        {{10, 10, 20, 10}, {5, 5, 2, 4}, true},
+        {{0, 10, 20, 10}, {5, 5, 2, 4}, true},  // as fast as the median
+        {{0, 0, 0, 0}, {0}, false},
+        {{0, 0, 20, 0}, {4, 4, 4, 4}, false},
+        {{10, 10, 10.7, 10}, {0}, false},  // not worth it
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        balance b;
+        assert_int_equal(balance_open(&b, 4, 16, (int64_t[]){4, 4, 4, 4}), ERR_OK);
+        balance_choice c = balance_recall(&b, rows[i].lane_ms);
+        assert_int_equal(c.moves, rows[i].moves);
+        if (rows[i].wanted[0]) assert_memory_equal(b.wanted, rows[i].wanted, sizeof rows[i].wanted);
+        balance_close(&b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_deal_is_better_than_the_best),
@@ -265,6 +288,7 @@ int main(void) {
         cmocka_unit_test(one_that_stays_slow_is_named_once),
         cmocka_unit_test(who_is_slow_in_turn_is_not_named),
         cmocka_unit_test(only_steps_with_times_count),
+        cmocka_unit_test(a_world_begins_with_what_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

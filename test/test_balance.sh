@@ -35,13 +35,17 @@ by_speed() {
 while_it_runs() { by_speed speed; }
 while_it_runs_with_shards() { by_speed shards parallel.zero=1; }
 
-# The world that follows has the deal of the first one until it has measured.
+# The world that follows begins with what was measured: also of the place whose rank was lost.
 after_a_loss() {
     settings lost $small "$slow,unit@250:1" device.ranks=4 parallel.balance=auto cluster.elastic=yes snapshot.every=3
     expect 0 train lost
     same_steps whole lost
     same_state whole lost
     event lost healed "was killed by signal 9 (Killed)"
+    event lost balance "by what ranks took for a lane in the world before" "lanes 4,4,4,4 become"
+    at=$(sed -n 's/.*"kind":"healed","step":\([0-9]*\).*/\1/p' runs/lost/events.jsonl)
+    event lost balance "\"step\":$at," "in the world before"
+    [ "$(grep -c 'in the world before' runs/lost/events.jsonl)" -eq 1 ] || fail "not once: $(grep balance runs/lost/events.jsonl)"
 }
 
 # Fewer ranks have other lanes, and the lanes of those are dealt by speed again.

@@ -126,6 +126,21 @@ balance_choice balance_judge(balance *b) {
     return c;
 }
 
+balance_choice balance_recall(balance *b, const double *lane_ms) {
+    balance_choice c = {0};
+    int n = 0;
+    for (int k = 0; k < b->ranks; k++)
+        if (lane_ms[k] > 0) b->scratch[n++] = lane_ms[k];
+    if (n == 0) return c;
+    c.median_ms = median(b->scratch, n);
+    for (int k = 0; k < b->ranks; k++) b->lane_ms[k] = lane_ms[k] > 0 ? lane_ms[k] : c.median_ms;
+    balance_best(b->lane_ms, b->ranks, b->lanes, b->wanted);
+    c.now_ms = balance_longest(b->lane_ms, b->ranks, b->deal);
+    c.then_ms = balance_longest(b->lane_ms, b->ranks, b->wanted);
+    c.moves = c.now_ms >= BALANCE_GAIN * c.then_ms;
+    return c;
+}
+
 void balance_take(balance *b) {
     memcpy(b->deal, b->wanted, (size_t)b->ranks * sizeof *b->deal);
     b->held = 0;

@@ -50,6 +50,9 @@ void balance_close(balance *b);
 // What each rank computed in a step, in milliseconds. A step that some rank did not time is ignored.
 void balance_add(balance *b, const double *ms);
 
+// Before the first window: what follows from what is known of each rank, lane_ms [ranks], 0: nothing.
+balance_choice balance_recall(balance *b, const double *lane_ms);
+
 // At the end of a window, which then begins anew.
 balance_choice balance_judge(balance *b);
 void balance_take(balance *b);

@@ -73,10 +73,57 @@ static void log_slow(const session *of, monitor *m, const balance_choice *c) {
     monitor_event(m, "slow", of->progress.step, text);
 }
 
+// What is known of each: ms (=), 0: nothing. The same on all ranks.
+static err_t gather_speeds(const redeal *x, session *of, double *ms) {
+    comm *host = of->ranks->host;
+    size_t n = (size_t)host->world, *cut = malloc((n + 1) * sizeof *cut);
+    double *all = calloc(n, sizeof *all);
+    err_t rc = cut && all ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the speeds of %zu ranks", n);
+    rc = comm_agree_ok(of->ranks, rc, of->s);
+    for (size_t k = 0; rc == ERR_OK && k <= n; k++) cut[k] = k * sizeof *all;
+    if (rc == ERR_OK && x->mine) all[host->rank] = atomic_load(&x->mine->lane_ms);
+    if (rc == ERR_OK) rc = host->table->all_gather(host, all, cut, of->s);
+    if (rc == ERR_OK) rc = stream_wait(of->s);
+    memset(ms, 0, (size_t)x->b.ranks * sizeof *ms);
+    for (size_t k = 0; rc == ERR_OK && k < n; k++) {
+        double *most = &ms[grid_at(&of->shape, (int)k).data];
+        if (all[k] > *most) *most = all[k];
+    }
+    free(cut), free(all);
+    return rc;
+}
+
+err_t redeal_recall(redeal *x, session *of, monitor *m) {
+    char from[DEAL_TEXT], to[DEAL_TEXT], text[4 * DEAL_TEXT];
+    if (!x->ms) return ERR_OK;
+    TRY(gather_speeds(x, of, x->ms));
+    balance_choice c = balance_recall(&x->b, x->ms);
+    if (!c.moves) return ERR_OK;
+    snprintf(
+        text, sizeof text,
+        "lanes %s become %s, by what ranks took for a lane in the world before: the longest computes about %.1f ms "
+        "a step, and else %.1f ms",
+        balance_text(x->b.deal, x->b.ranks, from, sizeof from), balance_text(x->b.wanted, x->b.ranks, to, sizeof to),
+        c.then_ms, c.now_ms);
+    monitor_event(m, "balance", of->progress.step, text);
+    balance_take(&x->b);
+    TRY(session_deal(of, x->b.deal));
+    show(x, of);
+    x->moved = true;
+    return ERR_OK;
+}
+
+// What this rank takes for a lane, for the world after this one.
+static void keep_speed(const redeal *x, const session *of) {
+    int place = grid_at(&of->shape, of->ranks->rank).data;
+    if (x->mine && x->b.deal[place]) atomic_store(&x->mine->lane_ms, x->b.lane_ms[place]);
+}
+
 err_t redeal_now(redeal *x, session *of, monitor *m, bool *moved) {
     *moved = false;
     if (!redeal_is_due(x, of->progress.step)) return ERR_OK;
     balance_choice c = balance_judge(&x->b);
+    if (c.median_ms > 0) keep_speed(x, of);
     *moved = c.moves;
     x->moved |= c.moves;
     if (c.names) log_slow(of, m, &c);

@@ -18,6 +18,11 @@ typedef struct redeal {
 err_t redeal_open(redeal *x, const session *of, board_rank *mine);
 void redeal_close(redeal *x);
 
+// Before the first step of the world, whose loader has begun: deals the lanes as the worlds before this one have
+// measured it, where that is worth it. What a place for a rank has measured is on the board, which outlives its
+// processes; one that has not is taken to be as fast as the median. Collective.
+err_t redeal_recall(redeal *x, session *of, monitor *m);
+
 // A collected step's reports.
 void redeal_add(redeal *x, const session *of, const double *reports);
 

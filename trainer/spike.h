@@ -8,8 +8,8 @@
 //
 // A step that is left out consumes its data and its number, and nothing else: no update, not Adam's t. No state of a
 // step with a far loss is stored, so the newest one that there is will do, whichever it is: the steps from there to the
-// first far one are computed again, to the same bits. All of it follows from losses, which all ranks share, and from the
-// counters (checkpoint/progress.h), so a run that is resumed, healed or arranged otherwise decides alike.
+// first far one are computed again, to the same bits. All of it follows from losses, which all ranks share, and from
+// the counters (checkpoint/progress.h), so a run that is resumed, healed or arranged otherwise decides alike.
 #ifndef TRAINER_SPIKE_H
 #define TRAINER_SPIKE_H
 

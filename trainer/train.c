@@ -279,6 +279,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
     recall_checkpoint(r);
     fault_kill(&r->x.faults, FAULT_BEGIN);
+    if (run_step(r) < c->run.steps) TRY(redeal_recall(&r->lanes, &r->x, &r->m));
     // Before the first step, so that from here on a loss costs little: what was lost with a node has no second copy.
     if (!r->recalled || at->fenced) TRY(take_snapshot(r));
     fault_kill(&r->x.faults, FAULT_BEGIN);

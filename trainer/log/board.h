@@ -63,6 +63,7 @@ typedef struct board_rank {
     _Atomic int64_t beside_number, beside_ns;  // of it; when it began
     _Atomic int64_t device_bytes;              // planned for its device: all arenas
     _Atomic int64_t lanes;                     // that it runs in a step
+    _Atomic double lane_ms;                    // that one took lately, by [parallel] balance; 0: not known
     // The loader's, copied after each step.
     _Atomic int64_t read_bytes, read_retries;
     _Atomic int64_t read_p50_ns, read_p99_ns;  // of reading one micro-batch, lately; 0: not known
