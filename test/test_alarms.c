@@ -185,6 +185,34 @@ static void without_news(void **state) {
     end(&t);
 }
 
+// Of several nodes that of rank 0 tells of the run, and each one of its own ranks; all show what lasts.
+static void of_the_run_one_node_tells(void **state) {
+    (void)state;
+    for (int follows = 0; follows < 2; follows++) {
+        story t;
+        begin(&t, watch_limits_default(), 1);
+        t.s.nodes = 2, t.s.follows = follows != 0;
+        go_on(&t, 20);
+        for (int i = 0; i < RANKS; i++) t.rank[i].waits_for = WAIT_RANKS;
+        stand_still(&t, 40);
+        assert_int_equal(t.count, !follows);
+        assert_non_null(lasting(&t, ALARM_HANG));
+        if (follows) t.rank[1].process = 'T', stand_still(&t, 20);  // it is a rank of this node after all
+        if (follows) TOLD(&t, 1, ALARM_STOPPED, true, 1, "stopped by a signal");
+        if (follows) TOLD(&t, 0, ALARM_HANG, true, 1, "its process is stopped");
+        end(&t);
+        begin(&t, watch_limits_default(), 1);
+        t.s.nodes = 2, t.s.follows = follows != 0, t.s.bad_steps = t.s.bad_limit = 5;
+        go_on(&t, 1);
+        assert_int_equal(t.count, !follows);
+        assert_non_null(lasting(&t, ALARM_BAD_STEPS));
+        t.s.bad_steps = 0;
+        go_on(&t, 1);
+        assert_int_equal(t.count, follows ? 0 : 2);  // nor of the end of what it has not told
+        end(&t);
+    }
+}
+
 // --- processes -------------------------------------------------------------------------------------------------------
 
 static void a_stopped_process(void **state) {
@@ -468,6 +496,7 @@ int main(void) {
         cmocka_unit_test(no_step_is_expected),
         cmocka_unit_test(suspects),
         cmocka_unit_test(without_news),
+        cmocka_unit_test(of_the_run_one_node_tells),
         cmocka_unit_test(a_stopped_process),
         cmocka_unit_test(steps_that_are_not_finite),
         cmocka_unit_test(stopped_while_it_waits_for_data),

@@ -86,6 +86,7 @@ is_told() {
         schedule.type=constant "$slow:3"
     start "$bin" base.ini told.ini
     until_true 40 has_metric 'lockstep_evicted_total 1'
+    until_true 10 grep -q '"state":"training"' runs/told/status.json  # and not one that waits for the rank for ever
     expect 0 "$bin" status runs/told
     says "put out   1 in 24 h" "rank 3 (localhost) stays"
     kill -TERM "$pid"

@@ -287,6 +287,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(speed_open(&r->speed, &r->x, at->slot));
     if (run_leads_node(r)) write_config(r);
     begin_at(r);
+    if (run_leads_node(r)) atomic_store(&r->b->first, r->x.ranks->rank == 0);
     atomic_store(&r->b->rollbacks, r->x.progress.rollbacks);
     atomic_store(&r->b->sealed, run_step(r));
     atomic_store(&r->b->step, run_step(r));

@@ -33,6 +33,7 @@ static int64_t now_ns(void) {
 void board_init(board *b, int locals) {
     int64_t now = now_ns();
     b->locals = locals;
+    PUT(b->seats, locals);
     for (int i = 0; i < locals; i++) {
         PUT(b->rank[i].number, -1);
         PUT(b->rank[i].beside_number, -1);

@@ -140,7 +140,9 @@ typedef struct board {
     // Of log.jsonl, where this node keeps one: the newest step that has been logged, if it was to be.
     _Atomic int64_t logged;
     atomic_long faults[FAULT_POINTS];  // [run] faults that the node's councils have passed
-    int drains;                        // a request to stop is the supervisor's alone; set before it forks, as is locals
+    // Of the world that is open: how many ranks of this node are in it, set by the supervisor; is rank 0 one of them?
+    atomic_int seats, first;
+    int drains;  // a request to stop is the supervisor's alone; set before it forks, as is locals
     int locals;
     atomic_uint saying;  // odd: said is being written
     _Atomic uint64_t said[BOARD_SAID / sizeof(uint64_t)];
@@ -153,6 +155,12 @@ static inline size_t board_bytes(int locals) { return sizeof(board) + (size_t)lo
 
 // Of memory that is all zero: every rank is starting, now.
 void board_init(board *b, int locals);
+
+// Have all ranks that this node has in the world joined and loaded?
+static inline bool board_ready(const board *b) {
+    int seats = atomic_load(&b->seats);
+    return seats > 0 && atomic_load(&b->ready) >= seats;
+}
 
 // Of the node's rank `local`; NULL where the board has no place for it.
 static inline board_rank *board_place(board *b, int local) { return b && local < b->locals ? &b->rank[local] : NULL; }

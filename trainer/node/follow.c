@@ -91,6 +91,7 @@ static err_t open_epoch(crew *w, const config *c, const council_record *r) {
     int ranks[TEAM_NODES_MAX], nodes, here = seats_of(w, r, host, ranks, &nodes);
     w->seats = here < 0 ? 0 : ranks[here];
     w->world = r->ranks, w->voice.locals = w->seats;
+    atomic_store(&w->b->seats, w->seats);
     if (here < 0) return ERR_OK;
     TRY(launch_open(&w->at, nodes, ranks, host, here));
     w->at.epoch = (uint32_t)r->epoch - 1, w->at.fenced = true;

@@ -110,6 +110,7 @@ static err_t open_world(crew *w, const config *c) {
         if (w->h->slot[i].place == SLOT_ENDED && crew_seat(w, i) >= ranks) healing_retired(w->h, i);
     TRY(launch_open(&w->at, 1, &ranks, &host, 0));
     w->seats = w->world = w->voice.locals = ranks;
+    atomic_store(&w->b->seats, ranks);
     for (int i = 0; i < w->locals; i++)
         if (crew_seat(w, i) < ranks) w->place[i] = w->at.place[crew_seat(w, i)];
     w->at.epoch = ++w->epoch;
@@ -123,6 +124,7 @@ void crew_clear_board(crew *w) {
     atomic_store(&w->b->looking, 0);
     atomic_store(&w->b->turn, 0);
     atomic_store(&w->b->slow, 0);
+    atomic_store(&w->b->first, 0);
     atomic_store(&w->b->sealed, -1);
     atomic_store(&w->b->lost_at, 0);
     atomic_store(&w->b->alive_at, 0);

@@ -138,11 +138,13 @@ static void tell(look *k, slot *x, alarm_kind kind, int rank, const char *text) 
     x->told = x->on;
 }
 
-// The alarm's condition holds: begins the alarm, dated `age` seconds back, or keeps it.
+// The alarm's condition holds: begins the alarm, dated `age` seconds back, or keeps it. What concerns the whole run is
+// told by one node: that of rank 0.
 static void ring(look *k, slot *x, alarm_kind kind, int rank, double age, const char *text) {
     if (!x->on) x->since = k->s->time - age;
     x->on = true;
-    if (!x->told) tell(k, x, kind, rank, text);
+    bool elsewhere = k->s->follows && rank < 0 && kind != ALARM_DISK;
+    if (!x->told && !elsewhere) tell(k, x, kind, rank, text);
     if (k->s->alarms == WATCH_ALARMS) return;
     watch_alarm *w = &k->s->alarm[k->s->alarms++];
     *w = (watch_alarm){.kind = kind, .rank = rank, .since = x->since};

@@ -256,7 +256,8 @@ static void look_at_disk(sampler *x, double now) {
 static void look_at_run(sampler *x) {
     board *b = x->o.at->b;
     watch_state *s = &x->s;
-    s->ready = atomic_load(&b->ready) >= s->locals;
+    s->ready = board_ready(b);
+    s->follows = s->nodes > 1 && !atomic_load(&b->first);
     s->stopping = atomic_load(&b->stop) != 0;
     s->end = (board_end)atomic_load(&b->end);
     s->ended = s->end != RUN_GOES_ON;

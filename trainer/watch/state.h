@@ -69,7 +69,8 @@ typedef struct watch_state {
     double monotonic;               // seconds of clock_now()
     double began;                   // when the run's processes began, seconds since 1970
     int node, nodes, world, locals;
-    bool ready;  // all ranks of this node have joined and loaded
+    bool ready;    // all ranks of this node have joined and loaded
+    bool follows;  // rank 0 is on another node, which tells of what concerns the run and no rank here
     bool stopping, ended;
     board_end end;                 // how, when it has ended
     bool has_news;                 // rank 0 is on this node, and its steps have begun

@@ -16,7 +16,9 @@ const char *status_word(const watch_state *s) {
         [PHASE_SAMPLING] = "sampling", [PHASE_SAVING] = "saving",     [PHASE_ENDED] = "stopping"};
     if (s->ended) return ends[s->end];
     if (s->stopping) return "stopping";
-    return s->ready && s->locals > 0 ? phases[s->rank[0].phase] : "starting";
+    int local = 0;  // the first one that is left: others may have been put out
+    while (local + 1 < s->locals && s->rank[local].phase == PHASE_ENDED) local++;
+    return s->ready && s->locals > 0 ? phases[s->rank[local].phase] : "starting";
 }
 
 size_t status_json_room(int locals) { return 8192 + (size_t)locals * 1536 + WATCH_ALARMS * (6 * ALARM_TEXT + 128); }

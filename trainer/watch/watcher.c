@@ -185,7 +185,7 @@ static void look_until_over(watcher *w, bool over) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-static bool is_ready(const watch_start *at) { return atomic_load(&at->b->ready) >= at->b->locals; }
+static bool is_ready(const watch_start *at) { return board_ready(at->b); }
 
 // false: it is over before the ranks were ready. *over: it is over, which may come soon after they were.
 static bool await_ready(const watch_start *at, bool *over) {
