@@ -63,9 +63,10 @@ nodes() {
     were_killed "$@"
 }
 
-# council K FAULTS: the council of node K is killed, and another process has its seat.
+# council K FAULTS: the council of node K is killed, and another process has its seat. Steps are slow: or the run might
+# be over before.
 council() {
-    nodes_with "$2"
+    nodes_with "$2,drag@40x400:0"
     until_true 20 has_delegate "$1"
     first=$(delegate "$1")
     until_true 30 has_another "$1"

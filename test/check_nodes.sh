@@ -105,6 +105,19 @@ rank_stands_still() {
     figures 0
 }
 
+# Every process of every node is killed. The same command continues from the newest checkpoint, to the same bits.
+all_at_once() {
+    near 2 1 1
+    heals at-once parallel.zero=2
+    after 0 130
+    kill -9 $(all_of 0) $(all_of 1) $(all_of 2)
+    ended 137
+    nothing_left
+    boot "$run"
+    ends_well 0 1 2
+    told 0 resume "continuing after step"
+}
+
 # --- cables -----------------------------------------------------------------------------------------------------------
 
 # The cable of a node is out for 5 s. When it is back the node hears that it is no member any more.
@@ -141,6 +154,76 @@ far_cut_two() {
     figures 0
 }
 
+# A cut through the middle of four nodes: a second switch, with a cable between the two, which is pulled.
+two_switches() {
+    ip -n "$mark-sw" link add second type bridge && ip -n "$mark-sw" link set second up &&
+        ip -n "$mark-sw" link add between type veth peer name across &&
+        ip -n "$mark-sw" link set between master switch up && ip -n "$mark-sw" link set across master second up &&
+        for k; do ip -n "$mark-sw" link set "plug$k" master second || return; done
+} 2>"$out"
+pull() { ip -n "$mark-sw" link set between down; }
+mend() { ip -n "$mark-sw" link set between up; }
+
+# Half of the ranks, with the lowest voter: these go on. The others wait; the cut heals, and they are told so, and are
+# taken in. There is one history: no step of the other half counts, as each has logged steps of the calm run alone.
+# A node's snapshot has its copy on the next node, so that halves of every second one have all of it.
+far_cut_in_half() {
+    steps=3000 whole=longest
+    far 1 1 1 1
+    two_switches 1 3 || fail "no second switch"
+    heals half
+    after 0 70
+    pull
+    until_true 30 has_event 0 healed "world 2 of this run"
+    until_true 20 grep -q "too few voters are heard" node1/out
+    until_true 20 grep -q "too few voters are heard" node3/out
+    before=$(last_step node1/runs/half)
+    slowly 4 is_past $(($(now) + 2000))
+    [ "$(last_step node1/runs/half)" -eq "$before" ] || fail "the half without the lowest voter goes on"
+    mend
+    slowly 90 came_to node1 "$before"
+    slowly 90 came_to node3 "$before"
+    ends_well 0 2
+    part_of_steps 1
+    part_of_steps 3
+    [ "$(last_step node1/runs/half)" -eq $steps ] && [ "$(last_step node3/runs/half)" -eq $steps ] ||
+        fail "who was cut off has not come to the end with the others"
+    figures 0
+}
+came_to() { [ "$(last_step "$1/runs/half")" -gt "$2" ]; }
+
+# They stay apart: the half without the lowest voter gives up, and the other one comes to the end.
+far_cut_for_good() {
+    far 1 1 1 1
+    two_switches 1 3 || fail "no second switch"
+    heals apart cluster.give_up_s=4
+    after 0 70
+    pull
+    until_true 30 has_event 0 healed "world 2 of this run"
+    codes="0 69 0 69" ends_well 0 2
+    on 1 "gives up"
+    on 3 "gives up"
+    part_of_steps 1
+    part_of_steps 3
+}
+
+# Neighbours cut off together take a node's snapshot and its copy along, and their parts of checkpoints: neither half has
+# all. Both end, as what can be started again; and so it is, when the cable is in its place.
+far_cut_beside_neighbours() {
+    far 1 1 1 1
+    two_switches 2 3 || fail "no second switch"
+    heals beside cluster.give_up_s=4
+    after 0 70
+    pull
+    ended 69
+    on 0 "the nodes that are left have too little to go on"
+    on 2 "gives up"
+    mend
+    boot "$run"
+    ends_well 0 1 2 3
+    has_event 0 resume "continuing after step 60" || fail "it did not go on from the checkpoint"
+}
+
 # What node 1 sends to node 0 is lost; the other way it comes, and both hear node 2.
 far_one_way() {
     far 1 1 1
@@ -171,8 +254,12 @@ try rejoined
 try node_stands_still
 try higher_stands_still
 try rank_stands_still
+try all_at_once
 try far_cut_one
 try far_cut_two
+try far_cut_in_half
+try far_cut_for_good
+try far_cut_beside_neighbours
 try far_one_way
 try far_council_filtered
 try chaos_of_two chaos_of 1 2 1

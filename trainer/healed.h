@@ -1,5 +1,5 @@
-// trainer/healed.h: what a loss costs a run that heals: for how long it did not come further, in phases that follow each
-// other.
+// trainer/healed.h: what a loss costs a run that heals: for how long it did not come further, in phases that follow
+// each other. Of several losses in a row it is the last one's.
 //
 //   detect   from the end of a rank, or its last sign of life, until a rank that lives knows it
 //   unwind   until all that live have left their world

@@ -48,6 +48,17 @@ static err_t check_resume(const session *x, bool found) {
     return ERR_OK;
 }
 
+// Some nodes of the run are out, and what these lack may be on them: the run is not damaged, and the service manager
+// may start it again, with all of them.
+static err_t may_come_back(void) {
+    char why[ERR_TEXT];
+    snprintf(why, sizeof why, "%s", err_last()->text);
+    return err_set(ERR_UNAVAILABLE,
+                   "the nodes that are left have too little to go on: the same command on all nodes does, when they "
+                   "reach each other again. %.700s",
+                   why);
+}
+
 // [run] resume speaks of the start of a run (at), not of what follows.
 static err_t resume_from_disk(run *r, const launch *at, bool *found) {
     session *x = &r->x;
@@ -55,6 +66,7 @@ static err_t resume_from_disk(run *r, const launch *at, bool *found) {
     err_t rc = ckpt_clean(x->dir, &x->state.ckpt);
     if (rc == ERR_OK) rc = session_resume(x, found, &r->m);
     comm_be_patient(x->ranks->host, false);
+    if (rc == ERR_DATA && r->fenced && at && at->epoch > 0) rc = may_come_back();
     TRY(rc);
     if (at && at->epoch == 0) TRY(check_resume(x, *found));
     r->saved = *found ? x->progress.step : -1;

@@ -16,8 +16,8 @@ enum { YARD_WHY = 256 };
 
 // Why there is another world. Seconds of clock_now.
 typedef struct yard_news {
-    // When the one before failed, as exactly as this machine can know; when a rank here that lives knew it; and when the
-    // last one was out.
+    // When the one before failed, as exactly as this machine can know; when a rank here that lives knew it; and when
+    // the last one was out.
     double failed_at, lost_at, left_at;
     int64_t high;        // the highest step that the ranks have finished
     char why[YARD_WHY];  // what ended it; "": this world is the first
