@@ -210,12 +210,46 @@ static void a_loss_is_reported_before_its_proposal(void **state) {
     assert_int_equal(out.out[1].m.type, COUNCIL_PREPARE);
 }
 
+// Does the node propose at once, when a ballot that it has just opened was refused, with this ballot promised?
+static bool asks_again(council_ballot promised) {
+    static council c;
+    static council_outbox out;
+    static council_decision d;
+    scene s;
+    vote_page page = {.has_record = true};
+    begin(&s, 3, 0), page.record = s.r;
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW - 5);
+    s.v.entered = c.view.entered, c.view = s.v;
+    council_report own = s.v.of[0].says;
+    own.failed = true;
+    council_tick(&c, &d, &out, NOW, &own);
+    council_ballot asked = out.out[1].m.ballot;
+    council_tick(&c, &d, &out, NOW + 0.01, &own);
+    assert_int_equal(out.count, 1);  // an answer is still to come
+    council_message no = {.type = COUNCIL_REFUSED, .node = 1, .life = s.r.life[1], .newest = &s.r, .ballot = asked};
+    no.accepted = promised.round ? promised : (council_ballot){asked.round - 1, 0};
+    council_take(&c, &out, NOW + 0.02, &no);
+    council_tick(&c, &d, &out, NOW + 0.03, &own);
+    return out.count == 2 && out.out[1].m.type == COUNCIL_PREPARE && ballot_before(asked, out.out[1].m.ballot);
+}
+
+static void who_has_not_heard_of_the_loss_is_asked_again(void **state) {
+    (void)state;
+    assert_true(asks_again((council_ballot){0, 0}));
+    assert_false(asks_again((council_ballot){9, 2}));  // somebody else proposes
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_voter_answers),         cmocka_unit_test(a_proposer_counts),
-        cmocka_unit_test(a_record_is_taken),       cmocka_unit_test(members_of_a_heal_promise),
-        cmocka_unit_test(votes_of_other_lives),    cmocka_unit_test(a_promise_holds_back),
-        cmocka_unit_test(a_record_ends_the_pause), cmocka_unit_test(a_loss_is_reported_before_its_proposal),
+        cmocka_unit_test(a_voter_answers),
+        cmocka_unit_test(a_proposer_counts),
+        cmocka_unit_test(a_record_is_taken),
+        cmocka_unit_test(members_of_a_heal_promise),
+        cmocka_unit_test(votes_of_other_lives),
+        cmocka_unit_test(a_promise_holds_back),
+        cmocka_unit_test(a_record_ends_the_pause),
+        cmocka_unit_test(a_loss_is_reported_before_its_proposal),
+        cmocka_unit_test(who_has_not_heard_of_the_loss_is_asked_again),
     };
     return cmocka_run_group_tests_name("council vote", tests, NULL, NULL);
 }

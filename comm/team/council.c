@@ -74,12 +74,20 @@ static const char *busy(const council *c, double now) {
     return d.action == COUNCIL_STAY ? "works, and all members with it" : NULL;
 }
 
+// One that works has not heard of the loss yet: the report of it was on its way on another connection. Then the next
+// tick asks again, and does not wait as after a ballot that lost to a later one.
+static void hear_refusal(council *c, const council_message *m) {
+    bool own = c->bid.open && ballot_same(m->ballot, c->bid.ballot);
+    if (m->type == COUNCIL_REFUSED && own && ballot_before(m->accepted, m->ballot)) c->proposed_at = COUNCIL_NEVER;
+}
+
 static void vote(council *c, council_outbox *out, double now, const council_message *m) {
     council_message answer;
     const council_record *r = &c->page.record;
     bool same =
         c->page.has_record && m->newest && m->newest->k == r->k && memcmp(m->newest->run, r->run, COUNCIL_RUN) == 0;
     if (!same || !council_votes(&c->view, r, m->node)) return;
+    hear_refusal(c, m);
     if (m->type != COUNCIL_PREPARE && m->type != COUNCIL_ACCEPT) count(c, out, now, m);
     else if (council_votes(&c->view, r, c->view.node) &&
              council_vote(&c->page, &answer, m, m->type == COUNCIL_PREPARE ? busy(c, now) : NULL)) {
