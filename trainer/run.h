@@ -1,5 +1,5 @@
-// trainer/run.h: a run as one of its ranks sees it, for the files that carry it out: train.c, the loop; telling.c, what
-// it says of its steps; saving.c, its checkpoints. Internal to trainer/.
+// trainer/run.h: a run as one of its ranks sees it, for the files that carry it out: train.c, the loop; returning.c, from
+// where a world goes on; telling.c, what it says; saving.c, its checkpoints. Internal to trainer/.
 #ifndef TRAINER_RUN_H
 #define TRAINER_RUN_H
 
@@ -56,6 +56,30 @@ static inline int64_t run_step(const run *r) { return r->x.progress.step; }
 static inline bool run_leads_node(const run *r) { return r->x.ranks->place[r->x.ranks->rank].local == 0; }
 static inline bool run_is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
+// --- trainer/returning.c ---------------------------------------------------------------------------------------------
+
+// The state with which a world begins: that of a world before this one, from memory or disk, or initial weights.
+err_t run_find_state(run *r, const launch *at);
+
+// In the world as it is, to the newest state that is stored: nobody is lost. anew: to the beginning, if none is.
+err_t run_go_back(run *r, bool anew);
+
+// Where the state came from, in words.
+const char *run_where_back(const run *r);
+
+// The state and the log are those of a step of which nothing is left to do.
+void run_begin_at(run *r);
+
+// Does this rank write log.jsonl? Rank 0 does, and where nodes come and go the first rank of each.
+bool run_keeps_log(const run *r);
+
+// The log, cut back to what it was when the state was current; and the record that a part of it begins.
+err_t run_open_log(run *r);
+void run_log_start(run *r);
+
+// Of the checkpoint that the state is of, what the log lacks.
+void run_recall_checkpoint(run *r);
+
 // --- trainer/telling.c -----------------------------------------------------------------------------------------------
 
 // What to do about a run whose last `count` steps, up to this one, are bad; loss: as in diverged_run.
@@ -66,6 +90,11 @@ void run_say_if_ruined(run *r);
 
 // Puts the loader's figures on the board, every half second: readers of the board come once a second.
 void run_show_reading(run *r, double now);
+
+// From where it continues; what ended the world before this one; and, once, that it is as far as it was before that.
+void run_say_resumed(run *r);
+void run_say_healed(run *r, const launch *at);
+void run_say_caught_up(run *r, int64_t step);
 
 // The record of a step that took so many milliseconds, and what it says of the run.
 err_t run_log_step(run *r, const step_result *s, double ms);

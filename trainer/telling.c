@@ -1,8 +1,9 @@
-// trainer/telling.c: what a run says of each step: its record, how its ranks spend their time, and what is wrong with
-// it.
+// trainer/telling.c: what a run says: of each step its record, how its ranks spend their time, and what is wrong with
+// it; of each world from where it goes on.
 #include "trainer/run.h"
 
 #include "base/clock.h"
+#include "trainer/node/yard.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -145,4 +146,52 @@ err_t run_log_step(run *r, const step_result *s, double ms) {
     if (times.straggler && !r->lanes.moved) name_straggler(r, step, &times);
     power_log(&r->power, &r->m, step, s->reports, units);
     return ERR_OK;
+}
+
+void run_say_resumed(run *r) {
+    const session *x = &r->x;
+    char text[128];
+    int64_t steps = x->cfg->run.steps;
+    if (r->saved < 0) return;
+    if (x->progress.step < steps)
+        snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->progress.step, steps);
+    else if (x->progress.step == steps)
+        snprintf(text, sizeof text, "after step %" PRId64 " of %" PRId64 ": all are done", steps, steps);
+    else
+        snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps,
+                 x->progress.step);
+    monitor_event(&r->m, "resume", x->progress.step, text);
+}
+
+// What ended the world before this one, and from where it goes on.
+void run_say_healed(run *r, const launch *at) {
+    const yard_news *n = &at->yard->news;
+    const double *when = r->healed.at;
+    char text[YARD_WHY + 192];
+    if (!run_leads_node(r)) return;
+    snprintf(text, sizeof text,
+             "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; continuing after step %" PRId64
+             " from %s",
+             n->why, at->epoch + 1, when[HEALED_MOVE + 1] - when[0], when[HEALED_UNWIND + 1] - when[0], run_step(r),
+             r->live         ? "where the ranks that were left are"
+             : r->recalled   ? "the snapshot in memory"
+             : r->saved >= 0 ? "the newest checkpoint"
+                             : "the beginning");
+    monitor_event(&r->m, n->evicted ? "evicted" : "healed", run_step(r), text);
+}
+
+// The run is as far again as it was before the loss.
+void run_say_caught_up(run *r, int64_t step) {
+    healed_times *h = &r->healed;
+    char text[HEALED_TEXT + 128], phases[HEALED_TEXT];
+    double value[HEALED_PHASES];
+    if (!h->pending || step < h->high) return;
+    h->pending = false;
+    healed_end(h, HEALED_REPLAY, clock_now());
+    if (!run_leads_node(r)) return;
+    healed_seconds(h, value);
+    snprintf(text, sizeof text, "as far as before the loss after %.3f s: %s", h->at[HEALED_PHASES] - h->at[0],
+             healed_text(h, phases));
+    monitor_log(&r->m,
+                &(record){RECORD_EVENT, .event = {step, "caught_up", text, HEALED_PHASES, healed_figures, value}});
 }

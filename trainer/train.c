@@ -8,7 +8,6 @@
 #include "trainer/run.h"
 #include "trainer/sample.h"
 #include "trainer/step/arithmetic.h"
-#include "trainer/log/cut.h"
 #include "trainer/figures.h"
 #include "trainer/greet.h"
 #include "trainer/node/yard.h"
@@ -37,188 +36,12 @@ static void write_config(run *r) {
         monitor_event(&r->m, "config_failed", run_step(r), err_last()->text);
 }
 
-static err_t check_resume(const session *x, bool found) {
-    if (found && x->cfg->run.resume == RESUME_NEVER)
-        return err_set(ERR_CONFIG,
-                       "%s holds a checkpoint of step %" PRId64
-                       " and [run] resume = never: choose another [run] name, or resume = auto",
-                       x->dir, x->progress.step);
-    if (!found && x->cfg->run.resume == RESUME_MUST)
-        return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
-    return ERR_OK;
-}
-
-// Some nodes of the run are out, and what these lack may be on them: the run is not damaged, and the service manager
-// may start it again, with all of them.
-static err_t may_come_back(void) {
-    char why[ERR_TEXT];
-    snprintf(why, sizeof why, "%s", err_last()->text);
-    return err_set(ERR_UNAVAILABLE,
-                   "the nodes that are left have too little to go on: the same command on all nodes does, when they "
-                   "reach each other again. %.700s",
-                   why);
-}
-
-// [run] resume speaks of the start of a run (at), not of what follows.
-static err_t resume_from_disk(run *r, const launch *at, bool *found) {
-    session *x = &r->x;
-    comm_be_patient(x->ranks->host, true);  // for the slowest disk
-    err_t rc = ckpt_clean(x->dir, &x->state.ckpt);
-    if (rc == ERR_OK) rc = session_resume(x, found, &r->m);
-    comm_be_patient(x->ranks->host, false);
-    if (rc == ERR_DATA && r->fenced && at && at->epoch > 0) rc = may_come_back();
-    TRY(rc);
-    if (at && at->epoch == 0) TRY(check_resume(x, *found));
-    r->saved = *found ? x->progress.step : -1;
-    return ERR_OK;
-}
-
-static bool keeps_log(const run *r) { return r->x.ranks->rank == 0 || (r->fenced && run_leads_node(r)); }
-
-// As session_recall takes it.
-static int64_t logged_to(const run *r) { return keeps_log(r) ? atomic_load(&r->b->logged) : INT64_MAX; }
-
-// least, logged: as session_recall takes them.
-static err_t recall(run *r, int64_t least, int64_t logged) {
-    session_recalled from = {.least = least, .logged = logged};
-    TRY(session_recall(&r->x, &from, &r->m));
-    r->recalled = from.found;
-    if (!from.found) return ERR_OK;
-    r->live = from.live, r->saved = from.saved, r->unlogged = from.unlogged;
-    return ERR_OK;
-}
-
-// What the world before was writing. A disk that can't be cleaned is no reason to end while the state is in memory: if
-// it is not, reading says the same again.
-static err_t clean_up(run *r) {
-    err_t rc = ckpt_clean(r->x.dir, &r->x.state.ckpt);
-    if (rc != ERR_IO || r->x.vault.fd < 0) return rc;
-    monitor_event(&r->m, "unreadable", 0, err_last()->text);
-    return ERR_OK;
-}
-
-// From disks, unless they fail, or what is whole on them is older than what is in memory.
-static err_t disk_or_memory(run *r, const launch *at, bool *found) {
-    err_t rc = resume_from_disk(r, at, found);
-    if (at->epoch == 0 || (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO)) return rc;
-    const err_record why = *err_last();
-    int64_t disk = rc == ERR_OK && *found ? run_step(r) : -1;
-    TRY(recall(r, disk + 1, logged_to(r)));
-    if (!r->recalled) return rc == ERR_OK ? rc : err_restore(&why);
-    *found = true;
-    r->saved = disk;
-    return ERR_OK;
-}
-
-static err_t look_for_state(run *r, const launch *at, bool *found) {
-    if (at->epoch > 0) TRY(clean_up(r));
-    TRY(recall(r, RECALL_NEWEST, logged_to(r)));
-    *found = r->recalled;
-    return *found ? ERR_OK : disk_or_memory(r, at, found);
-}
-
-static err_t resume_or_start(run *r, const launch *at) {
-    session *x = &r->x;
-    bool found = false;
-    comm_be_patient(x->ranks->host, true);  // for the slowest disk
-    err_t rc = look_for_state(r, at, &found);
-    comm_be_patient(x->ranks->host, false);
-    TRY(rc);
-    return found ? ERR_OK : session_init(x);
-}
-
-static void say_resumed(run *r) {
-    const session *x = &r->x;
-    char text[128];
-    int64_t steps = x->cfg->run.steps;
-    if (r->saved < 0) return;
-    if (x->progress.step < steps)
-        snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->progress.step, steps);
-    else if (x->progress.step == steps)
-        snprintf(text, sizeof text, "after step %" PRId64 " of %" PRId64 ": all are done", steps, steps);
-    else
-        snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps,
-                 x->progress.step);
-    monitor_event(&r->m, "resume", x->progress.step, text);
-}
-
-// What ended the world before this one, and from where it goes on.
-static void say_healed(run *r, const launch *at) {
-    const yard_news *n = &at->yard->news;
-    const double *when = r->healed.at;
-    char text[YARD_WHY + 192];
-    if (!run_leads_node(r)) return;
-    snprintf(text, sizeof text,
-             "%s; world %u of this run began %.3f s later, of which leaving took %.3f s; continuing after step %" PRId64
-             " from %s",
-             n->why, at->epoch + 1, when[HEALED_MOVE + 1] - when[0], when[HEALED_UNWIND + 1] - when[0], run_step(r),
-             r->live         ? "where the ranks that were left are"
-             : r->recalled   ? "the snapshot in memory"
-             : r->saved >= 0 ? "the newest checkpoint"
-                             : "the beginning");
-    monitor_event(&r->m, n->evicted ? "evicted" : "healed", run_step(r), text);
-}
-
-// The run is as far again as it was before the loss.
-static void say_caught_up(run *r, int64_t step) {
-    healed_times *h = &r->healed;
-    char text[HEALED_TEXT + 128], phases[HEALED_TEXT];
-    double value[HEALED_PHASES];
-    if (!h->pending || step < h->high) return;
-    h->pending = false;
-    healed_end(h, HEALED_REPLAY, clock_now());
-    if (!run_leads_node(r)) return;
-    healed_seconds(h, value);
-    snprintf(text, sizeof text, "as far as before the loss after %.3f s: %s", h->at[HEALED_PHASES] - h->at[0],
-             healed_text(h, phases));
-    monitor_log(&r->m,
-                &(record){RECORD_EVENT, .event = {step, "caught_up", text, HEALED_PHASES, healed_figures, value}});
-}
-
-// Of the log that this world goes on with. Where nodes come and go each one has a log: what it tells is the same.
-static err_t log_length(const run *r, int64_t *bytes) {
-    char path[IO_PATH];
-    bool goes_on = r->saved >= 0 || r->recalled;
-    *bytes = goes_on ? r->x.progress.log_bytes : 0;
-    if (!goes_on || (!r->fenced && !r->live)) return ERR_OK;
-    TRY(io_path(path, "%s/log.jsonl", r->x.dir));
-    return log_cut(path, run_step(r), r->recalled, bytes);
-}
-
-// Cut back to what it was when the state was current.
-static err_t open_log(run *r) {
-    const session *x = &r->x;
-    int64_t bytes;
-    if (!keeps_log(r)) return ERR_OK;
-    TRY(log_length(r, &bytes));
-    monitor_close(&r->m);
-    return monitor_open(&r->m, &(log_setup){.dir = x->dir,
-                                            .c = x->cfg,
-                                            .log_bytes = bytes,
-                                            .quiet = x->ranks->rank != 0,
-                                            .unit = x->net->unit,
-                                            .short_unit = x->net->short_unit,
-                                            .board = r->b});
-}
-
 static err_t start_log(run *r, const launch *at) {
-    TRY(open_log(r));
+    TRY(run_open_log(r));
     greet(&r->x, &r->m, r->saved < 0);
-    if (at->yard && at->yard->news.why[0]) say_healed(r, at);
-    else say_resumed(r);
+    if (at->yard && at->yard->news.why[0]) run_say_healed(r, at);
+    else run_say_resumed(r);
     return ERR_OK;
-}
-
-// Its record was written after the checkpoint stored the log's length, and before a snapshot did, unless the ranks were
-// lost in between.
-static void recall_checkpoint(run *r) {
-    const run_progress *at = &r->x.progress;
-    char hash[17];
-    if (r->saved < 0) return;
-    if (!r->recalled) run_record_checkpoint(r, 0, false);
-    if (r->unlogged && run_leads_node(r) && ckpt_saved_hash(r->x.dir, r->saved, hash) == ERR_OK)
-        run_log_checkpoint(r, &(checkpoint_record){.step = r->saved, .hash = hash}, true);
-    if (r->x.cfg->checkpoint.keep_best && at->best_step == r->saved && at->best_step > 0) run_mark_best(r);
 }
 
 // A device whose sensors can't be read is logged as an event on its node; the run goes on.
@@ -268,13 +91,6 @@ static bool snapshot_is_due(const run *r) {
     return r->x.vault.fd >= 0 && run_is_due(run_step(r), r->x.cfg->snapshot.every);
 }
 
-// The state and the log are those of a step of which nothing is left to do.
-static void begin_at(run *r) {
-    const run_progress *at = &r->x.progress;
-    r->settled = at->step, r->before = at->step - at->updates - at->skipped;
-    if (keeps_log(r)) atomic_store(&r->b->logged, at->step);
-}
-
 static err_t enter_world(run *r, const config *c, const launch *at) {
     r->fenced = at->fenced;
     TRY(waiting_enter(&r->x, at, r->b, true));
@@ -285,11 +101,11 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(redeal_open(&r->lanes, &r->x, r->mine));
     TRY(evicting_open(&r->evicting, &r->x, at, r->b));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
-    TRY(comm_agree_ok(r->x.ranks, resume_or_start(r, at), r->x.s));
+    TRY(comm_agree_ok(r->x.ranks, run_find_state(r, at), r->x.s));
     if (run_step(r) < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
     healed_end(&r->healed, HEALED_MOVE, clock_now());
     TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
-    recall_checkpoint(r);
+    run_recall_checkpoint(r);
     fault_kill(&r->x.faults, FAULT_BEGIN);
     if (run_step(r) < c->run.steps) TRY(redeal_recall(&r->lanes, &r->x, &r->m));
     // Before the first step, so that from here on a loss costs little: what was lost with a node has no second copy.
@@ -298,13 +114,13 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->slot));
     if (run_leads_node(r)) write_config(r);
-    begin_at(r);
+    run_begin_at(r);
     if (run_leads_node(r)) atomic_store(&r->b->first, r->x.ranks->rank == 0);
     atomic_store(&r->b->rollbacks, r->x.progress.rollbacks);
     atomic_store(&r->b->sealed, run_step(r));
     atomic_store(&r->b->step, run_step(r));
     atomic_fetch_add(&r->b->ready, 1);
-    say_caught_up(r, run_step(r));
+    run_say_caught_up(r, run_step(r));
     return ERR_OK;
 }
 
@@ -431,47 +247,12 @@ static bool compare_is_due(const run *r, bool stopping) {
                                             eval_or_sample_is_due(r, last) || run_save_is_due(r) || snapshot_is_due(r));
 }
 
-static void log_start(run *r) {
-    const session *x = &r->x;
-    int64_t step = run_step(r);
-    monitor_log(&r->m, &(record){RECORD_START, .start = {step, step * x->cfg->batch.global * x->net->units}});
-}
-
-// In the world as it is, to the newest state that is stored: nobody is lost. anew: to the beginning, if none is.
-static err_t go_back(run *r, bool anew) {
-    session *x = &r->x;
-    bool found = true;
-    TRY(run_finish_writing(r));         // of a step in which the ranks held the same
-    TRY(recall(r, RECALL_NEWEST, -1));  // to what was compared, and that is a snapshot
-    if (!r->recalled) TRY(resume_from_disk(r, NULL, &found));
-    if (!found && !anew)
-        return err_set(ERR_UNAVAILABLE, "there is no checkpoint yet to go back to; the same command begins anew");
-    if (!found) {
-        x->progress = progress_none();
-        TRY(state_forget(&x->state));
-        TRY(session_init(x));
-    }
-    TRY(session_feed(x, x->cfg->run.steps));
-    TRY(comm_agree_ok(x->ranks, open_log(r), x->s));
-    log_start(r);
-    recall_checkpoint(r);
-    r->bad = (divergence){0};
-    begin_at(r);
-    report_clear(&r->step_times), report_clear(&r->rank_times);
-    atomic_store(&r->b->step, run_step(r));
-    return ERR_OK;
-}
-
-static const char *where_back(const run *r) {
-    return r->recalled ? "the snapshot in memory" : r->saved >= 0 ? "the newest checkpoint" : "the beginning";
-}
-
 static err_t go_back_from_lie(run *r) {
     char text[128];
     int64_t step = run_step(r);
-    TRY(go_back(r, false));
+    TRY(run_go_back(r, false));
     snprintf(text, sizeof text, "from step %" PRId64 " back to step %" PRId64 ", to %s", step, run_step(r),
-             where_back(r));
+             run_where_back(r));
     if (r->x.ranks->rank == 0) monitor_event(&r->m, "back", run_step(r), text);
     return ERR_OK;
 }
@@ -502,11 +283,11 @@ static err_t collect_step(run *r, step_wish *wish) {
     TRY(run_log_step(r, &s, 1e3 * (now - r->logged_at)));
     run_show_reading(r, now);
     r->logged_at = now;
-    if (keeps_log(r)) atomic_store(&r->b->logged, s.step);
+    if (run_keeps_log(r)) atomic_store(&r->b->logged, s.step);
     r->collected = s.step;
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
-    say_caught_up(r, s.step);
+    run_say_caught_up(r, s.step);
     if (s.wish > *wish) *wish = s.wish;
     r->written |= s.written;
     return ERR_OK;
@@ -587,7 +368,7 @@ static err_t give_up(run *r) {
 
 static err_t end_spiking(run *r, double median) {
     char text[DIVERGED_TEXT + 256], what[DIVERGED_TEXT];
-    atomic_store(&r->b->gave_up, 1);
+    atomic_store(&r->b->gave_up, BOARD_DIVERGED);
     if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the loss spikes again and again");
     snprintf(text, sizeof text,
              "the loss was more than [optimizer] rollback = %g times its median, %.4g, in steps %" PRId64 " to %" PRId64
@@ -607,7 +388,7 @@ static err_t roll_back(run *r) {
         TRY(run_finish_writing(r));
         return end_spiking(r, median);
     }
-    TRY(go_back(r, true));
+    TRY(run_go_back(r, true));
     r->spiked = 0;
     spike_leave_out(&r->x.progress, &was, last);
     atomic_store(&r->b->rollbacks, r->x.progress.rollbacks);
@@ -615,8 +396,8 @@ static err_t roll_back(run *r) {
              "the loss was more than %g times its median, %.4g, in steps %" PRId64 " to %" PRId64
              ", at last %.4g: back to step %" PRId64 ", to %s; their data is left out; number %" PRId64
              " of at most %d",
-             r->x.cfg->optimizer.rollback, median, last - SPIKE_STEPS + 1, last, was.loss, run_step(r), where_back(r),
-             r->x.progress.rollbacks, PROGRESS_ROLLBACKS);
+             r->x.cfg->optimizer.rollback, median, last - SPIKE_STEPS + 1, last, was.loss, run_step(r),
+             run_where_back(r), r->x.progress.rollbacks, PROGRESS_ROLLBACKS);
     if (r->x.ranks->rank == 0) monitor_event(&r->m, "rollback", run_step(r), text);
     return ERR_OK;
 }
@@ -643,7 +424,7 @@ static err_t leave_out(run *r) {
 // After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
-    log_start(r);
+    run_log_start(r);
     board_enter(r->mine, PHASE_STEPPING, run_step(r));
     while (run_step(r) < c->run.steps) {
         step_wish wish = STEP_GO_ON;
