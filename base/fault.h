@@ -32,7 +32,7 @@
     X(FAULT_SAVE, "save")         /* a checkpoint: at its begin, with its files, its manifest, and committed */ \
     X(FAULT_BEST, "best")         /* between the two links to the best checkpoint */ \
     X(FAULT_PRUNE, "prune")       /* before older checkpoints are removed */ \
-    X(FAULT_SNAPSHOT, "snapshot") /* a snapshot in memory is half written */ \
+    X(FAULT_SNAPSHOT, "snapshot") /* before a tensor of a snapshot in memory is written */ \
     X(FAULT_MIRROR, "mirror")     /* its copy for the next node: before it comes, and before it counts */ \
     X(FAULT_LEAVE, "leave")       /* another rank was lost: before the world is left, and after */ \
     X(FAULT_KEEP, "keep")         /* ... and what it held alike with others is half written */ \

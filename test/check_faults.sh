@@ -121,7 +121,7 @@ walk() {
     save) for pass in 5 6 7 8; do one save@$pass:0 0; one save@$pass:1 1; done ;;
     best) one best@2:0 0 && one best@2:2 2 ;;
     prune) one prune@4:0 0 && one prune@4:1 1 ;;
-    snapshot) one snapshot@9:1 1 && one snapshot@9:0,update@300:2 0 2 && nodes snapshot@5:1 1 ;;
+    snapshot) one snapshot@200:1 1 && one snapshot@310:0,update@300:2 0 2 && nodes snapshot@220:1 1 ;;
     mirror) nodes mirror@9:1 1 && nodes mirror@10:0 0 && nodes mirror@10:2,update@200:0 2 0 ;;
     leave) one unit@300:1,leave@1:0 0 1 && one unit@300:1,leave@2:2 1 2 && nodes unit@300:1,leave@1:2 1 2 ;;
     keep) zero=0; one unit@300:1,keep@1:0 0 1 && one unit@300:2,keep@1:1 1 2 ;;

@@ -114,10 +114,11 @@ static err_t copy_values(float *to, const vault_range *r, stream *from) {
     return stream_wait(from);
 }
 
-static err_t write_values(vault_head *h, const vault_range *range, stream *from) {
+static err_t write_values(vault *v, vault_head *h, const vault_range *range, stream *from) {
     size_t at = vault_values(h);
     for (int i = 0; i < h->parts; i++) {
         const vault_range *r = &range[i];
+        fault_kill(v->faults, h->live ? FAULT_KEEP : FAULT_SNAPSHOT);
         float *to = (float *)(void *)((char *)h + at);
         TRY(copy_values(to, r, from));
         vault_parts(h)[i] = (vault_part){.group = r->group,
@@ -158,8 +159,7 @@ static err_t save(vault *v, const ckpt_state *s, const vault_range *range, int n
     atomic_store(&h->step, -1);
     h->bytes = now.bytes, h->saved = rest->saved, h->at = rest->at, h->live = rest->live;
     h->parts = now.parts, h->scalars = now.scalars, h->keys = now.keys;
-    TRY(write_values(h, range, from));
-    fault_kill(v->faults, rest->live ? FAULT_KEEP : FAULT_SNAPSHOT);
+    TRY(write_values(v, h, range, from));
     write_rest(h, s);
     h->crc = crc_of_head(h);
     atomic_store(&h->step, rest->at.step);
