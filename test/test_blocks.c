@@ -192,7 +192,20 @@ static void test_one_room(void **state) {
         assert_memory_equal(x, p->data[4] + 100, sizeof x);
         assert_memory_equal(y, noise, sizeof y);
     }
+    // nor for another's that is opened where the first one was
+    const int64_t first = st_find(&a, "t4")->block, size = st_find(&a, "t4")->bytes;
+    const char *const paths[] = {other, p->file};
     st_close(&a), st_close(&b);
+    for (int k = 0; k < 2; k++) {
+        static blocks place;
+        int fd = open(paths[k], O_RDONLY);
+        OK(blocks_open(&place, fd, paths[k], lseek(fd, 0, SEEK_END)));
+        place.room = room, place.lent = true;
+        OK(blocks_read(&place, fd, paths[k], first, size, 400, x, sizeof x));
+        assert_memory_equal(x, k ? noise : p->data[4] + 100, sizeof x);
+        blocks_close(&place);
+        close(fd);
+    }
     block_room_close(room);
     free(bytes), free(noise);
 }
