@@ -15,6 +15,8 @@
 //            vectors. Wider ones share too few sets of a cache (63-70 % of FMA, 80 copied into panels of columns),
 //            narrower ones gain nothing by a copy (78 %, copied 29-38)
 //   dy       is read where it lies up to NARROW filters, and otherwise copied into panels of a tile's rows
+//   narrow   where panels of columns are one vector wide (AVX2, NEON), lines of both that a tile reads fill the L1
+//            badly: dy is then always copied into panels, and inputs if more than REUSED filters use the copy
 //   ahead    the dy and x of the next block are prefetched while a block is multiplied: 72 to 79 % with the two above
 //
 // Threads share a block, each with some of the columns. Where filters are small (SMALL) that leaves too little to each:
@@ -34,8 +36,11 @@ enum {
     SHORT = 96,         // a last block of fewer pixels is taken with the block before it
     PANELS_A_TURN = 8,  // panels of dy that are packed as one item
     ROWS_A_TURN = 4,    // rows of a band
+    REUSED = 96,        // filters that use a copy of inputs in narrow panels, at least
     FEW = 8,            // panels of columns; fewer are divided by filters
 };
+
+enum { WIDE = CONV_VECTORS > 1 };
 
 CONV_MICRO(tile_of_filters, false)
 
@@ -309,8 +314,9 @@ static void blocks_together(weights_job *j, void *memory) {
 static void plan_weights(weights_job *j) {
     const int64_t blocks = conv_parts(j->pixels, CONV_KC), weights = j->groups * j->K * j->J;
     const bool fp32 = j->in.type == FP32;
-    j->direct = j->SC % VL == 0 && (conv_in_place(&j->in) ? j->in.pixel : j->in.C) * j->in.stride <= DIRECT;
-    j->dy_in_place = fp32 && j->dy->size[3] <= NARROW;
+    j->direct = j->SC % VL == 0 && (WIDE || j->K <= REUSED) &&
+                (conv_in_place(&j->in) ? j->in.pixel : j->in.C) * j->in.stride <= DIRECT;
+    j->dy_in_place = fp32 && WIDE && j->dy->size[3] <= NARROW;
     j->vectors = CONV_VECTORS >= 3 && j->SC % 48 == 0 ? 3 : CONV_VECTORS;
     j->tile = conv_tile_rows(conv_panel(j->J, j->vectors));
     j->apart = weights <= SMALL && blocks * j->groups >= pool_threads(j->workers);
