@@ -117,7 +117,7 @@ static void test_flips(void **state) {
     int random = 0, first = 0, again = 0;
     (void)state;
     for (int k = 0; k < SAMPLES; k++) {
-        source_draw d = position(k), next = position(SAMPLES + (k * 7 + 3) % SAMPLES), third = d;
+        source_draw d = position(k), next = position(SAMPLES + (k * 7 + 2) % SAMPLES), third = d;
         next.sample = k, next.epoch = 1, third.n = 2 * SAMPLES + k, third.epoch = 2;
         source_view o = {.flip = FLIP_RANDOM};
         bool a = view_train(&o, &p, 8, 8, &d).flip, b = view_train(&o, &p, 8, 8, &next).flip;
