@@ -249,6 +249,65 @@ static void one_that_is_needed_ends_the_run(void **state) {
     drop(t);
 }
 
+// A place without a rank, in a world that is narrower than there are places: who waits in vain and dies is not started
+// again. Here no odd world fits.
+static err_t wants_even(const config *c, int world) { return (void)c, world % 2 == 0 ? ERR_OK : ERR_CONFIG; }
+
+static err_t die_while_waiting(const config *c, const launch *at, board *b) {
+    for (bool over = false; !over;) {
+        int w = enter(c, at, b);
+        if (w == 5) return ERR_OK;
+        if (at->world == 2 && at->rank == 0) nap(0.1), kill(book->pid[3][2], SIGKILL);
+        if (at->rank == 3) raise(SIGUSR1);
+        while (!peer_lost(b)) nap(0.002);
+        TRY(leave(at, &over));
+    }
+    return ERR_OK;
+}
+
+static void who_waits_in_vain_and_dies_stays_away(void **state) {
+    (void)state;
+    trial *t = prepare(die_while_waiting, 4);
+    t->heals = true, t->fits = wants_even;
+    start(t);
+    lab *l = finish(t);
+    assert_end(l, ERR_OK, "");
+    assert_int_equal(book->worlds, 6);
+    assert_int_equal(l->started, 4 * 4 + 2 + 2);  // of each world its ranks, and nobody else
+    drop(t);
+}
+
+// Steps that are computed again are no progress, whoever dies in them: the run has come to 100, and all worlds but the
+// first go on from 90.
+static err_t die_in_turn_before_a_new_step(const config *c, const launch *at, board *b) {
+    for (bool over = false; !over;) {
+        atomic_store(&b->step, at->epoch ? 90 : 100);
+        if (at->epoch) nap(1.1);  // the supervisor looks once a second, and sees that not all are ready
+        int w = enter(c, at, b);
+        if (w >= WORLDS) return ERR_OK;
+        nap(0.1);
+        if (w) atomic_store(&b->step, 95);
+        nap(0.1);
+        if (at->rank == w % 3) raise(SIGKILL);
+        while (!peer_lost(b)) nap(0.002);
+        TRY(leave(at, &over));
+    }
+    return ERR_OK;
+}
+
+static void worlds_that_go_back_are_in_vain(void **state) {
+    (void)state;
+    trial *t = prepare(die_in_turn_before_a_new_step, 3);
+    t->heals = true;
+    start(t);
+    lab *l = finish(t);
+    assert_end(l, ERR_UNAVAILABLE,
+               "rank 1 (localhost) was killed by signal 9 (Killed): 4 worlds in a row ended before a new step was "
+               "finished after step 100");
+    assert_int_equal(book->worlds, 5);
+    drop(t);
+}
+
 static err_t finish_or_wait(const config *c, const launch *at, board *b) {
     bool over = false;
     enter(c, at, b);
@@ -336,6 +395,8 @@ int main(void) {
         TRIAL(a_rank_that_dies_again_and_again_is_left_out),
         TRIAL(the_last_one_that_dies_again_and_again_ends_the_run),
         TRIAL(one_that_is_needed_ends_the_run),
+        TRIAL(who_waits_in_vain_and_dies_stays_away),
+        TRIAL(worlds_that_go_back_are_in_vain),
         TRIAL(a_run_that_was_finished_is_well),
         TRIAL(one_rank_is_started_again),
         TRIAL(a_request_to_stop_ends_the_waiting),
