@@ -8,7 +8,7 @@
 . "$top/test/support/healing.sh"
 steps=200
 tiny="device.threads=1 model.embed=16 model.layers=1 eval.every=0 snapshot.every=6 log.hash_every=20 checkpoint.every=100"
-quick="cluster.elastic=yes cluster.slow_s=0.5 cluster.heartbeat=0.2"
+quick="cluster.elastic=yes cluster.slow_s=1 cluster.heartbeat=0.2"
 slow="run.faults=drag@1x1000000"
 
 undisturbed() { alone whole 1 $tiny run.steps=$steps; }
@@ -71,7 +71,7 @@ is_refused() {
 node() {
     whole=whole
     near 1 1 1
-    heals node cluster.evict_slow=yes cluster.slow_s=0.5 "$slow:2"
+    heals node cluster.evict_slow=yes cluster.slow_s=1 "$slow:2"
     codes="0 0 75" ends_well 0 1
     told 0 evicted "node 2 stays" "times as slow as the others, so the run goes on without it; world 2 of this run"
     told 1 evicted "continuing after step"

@@ -170,7 +170,7 @@ typedef struct config {
         double dead_s;      // seconds without a word after which a node is given up
         int64_t give_up_s;  // seconds without a world after which this node ends
         int evict_slow;     // bool: the run goes on without a rank or node that stays slow
-        double slow_s;      // seconds of computing after which one is
+        int64_t slow_s;     // seconds of computing after which one is
     } cluster;
     struct {
         int64_t every;  // steps; 0: never

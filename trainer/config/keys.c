@@ -199,7 +199,7 @@ static const setting more_keys[] = {
         "seconds after which a node of an elastic run ends that has no part in it and can't go on alone; the same command continues"),
     BOOL(cluster, evict_slow, LAYOUT, "no", "drain_slow exclude_stragglers",
          "yes: an elastic run goes on without a rank, or its node, that stays 3 times as slow as others; no: it is named"),
-    REAL(cluster, slow_s, LAYOUT, "60", 0.1, 86400, "", "seconds of its computing after which a rank counts as one that stays slow"),
+    INT(cluster, slow_s, LAYOUT, "60", 1, 86400, "", "seconds of its computing after which a rank counts as one that stays slow"),
 
     INT(snapshot, every, LAYOUT, "50", 0, MANY, "",
          "steps between copies of the state in memory, from which an elastic run goes on; 0 = it goes on from the newest checkpoint"),
