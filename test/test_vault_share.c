@@ -51,6 +51,7 @@ static void body_find(rank_of *r) {
     vault_recall found = {.live = -1};
     fill_dealt(&r->d, 999, 0);
     open_own(&v, r);
+    r->d.s.ranks = r->c;  // also where it is alone
     DOES(vault_gather(&v, &r->d.s, &found, &r->d.at));
     r->out->step = found.step;
     if (found.step < 0) MUST(dealt_is(&r->d, 999, 0), "something was changed");
