@@ -19,12 +19,12 @@ typedef struct row {
 static void phases_add_up(void **state) {
     (void)state;
     static const row rows[] = {
-        {{100, 101, 103, 7, ""}, 106, 110, 115, {1, 2, 3, 4, 5}},
-        {{100, 100, 100, 7, ""}, 100, 100, 100, {0, 0, 0, 0, 0}},
+        {{100, 101, 103, 7, "", false}, 106, 110, 115, {1, 2, 3, 4, 5}},
+        {{100, 100, 100, 7, "", false}, 100, 100, 100, {0, 0, 0, 0, 0}},
         // who reads its clock a moment later says that it was earlier
-        {{100, 99, 103, 7, ""}, 106, 110, 115, {0, 3, 3, 4, 5}},
-        {{100, 104, 103, 7, ""}, 106, 110, 115, {4, 0, 2, 4, 5}},
-        {{100, 101, 103, 7, ""}, 102, 110, 115, {1, 2, 0, 7, 5}},
+        {{100, 99, 103, 7, "", false}, 106, 110, 115, {0, 3, 3, 4, 5}},
+        {{100, 104, 103, 7, "", false}, 106, 110, 115, {4, 0, 2, 4, 5}},
+        {{100, 101, 103, 7, "", false}, 102, 110, 115, {1, 2, 0, 7, 5}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const row *x = &rows[i];
@@ -48,7 +48,7 @@ static void they_have_names(void **state) {
     (void)state;
     char text[HEALED_TEXT];
     healed_times h;
-    const yard_news n = {100, 100.25, 100.5, 7, ""};
+    const yard_news n = {100, 100.25, 100.5, 7, "", false};
     healed_begin(&h, &n, 101);
     healed_end(&h, HEALED_MOVE, 101.125);
     healed_end(&h, HEALED_REPLAY, 109);
@@ -56,7 +56,7 @@ static void they_have_names(void **state) {
                         "detect 0.250 s, unwind 0.250 s, enter 0.500 s, move 0.125 s, replay 7.875 s");
     assert_string_equal(healed_figures[HEALED_REPLAY], "replay_s");
     // what is longest still fits
-    const yard_news never = {-99999.9, -9999.9, 99999.9, 7, ""};
+    const yard_news never = {-99999.9, -9999.9, 99999.9, 7, "", false};
     healed_begin(&h, &never, 1e6);
     healed_end(&h, HEALED_MOVE, 1e7);
     healed_end(&h, HEALED_REPLAY, 1e8);
