@@ -503,7 +503,7 @@ static const char classes_of[] =
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order | "
     "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
     "parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
-    "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.batches eval.protocol "
+    "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.batches eval.protocol "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.workers data.retry pack.input pack.images pack.val_input pack.output pack.tokenizer pack.text_key pack.shard_tokens pack.val_fraction "

@@ -44,7 +44,7 @@ at_a_point() {
     same_state whole point
     says "healed: rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run"
 }
-seldom="$fast $elastic run.steps=600 eval.every=200 snapshot.every=500 checkpoint.every=500"
+seldom="$fast $elastic run.steps=600 eval.every=200 snapshot.every=500 snapshot.live=yes checkpoint.every=500"
 # What ranks hold alike is not computed again; where they do not hold the same after all, it is.
 where_it_was() {
     settings there $seldom device.ranks=2 "run.faults=unit@60:1"

@@ -81,7 +81,7 @@ static err_t go_on(const config *c, const launch *at, void *ctx) {
     yard y;
     session x;
     monitor m = {0};
-    session_recalled from = {.least = RECALL_NEWEST, .logged = -1, .saved = -7};
+    session_recalled from = {.least = RECALL_NEWEST, .logged = -1, .kept = RECALL_NEW, .saved = -7};
     char hash[17] = "";
     TRY(open_rank(&x, &own, &y, c, at, k));
     TRY(session_recall(&x, &from, &m));

@@ -98,10 +98,12 @@ within_the_noise() {
 # Killed in the middle of it.
 after_kills() {
     settings killed $back device.ranks=2 parallel.zero=1 cluster.elastic=yes snapshot.every=4 \
-        "run.faults=unit@250:0,unit@330:1"
+        "run.faults=unit@250:0,update@700:1"
     expect 0 train killed
     as_whole killed
-    event killed healed "was killed by signal 9"
+    for rank in 0 1; do
+        grep -q "\"healed\".*rank $rank .*was killed by signal 9" runs/killed/events.jsonl || fail "rank $rank was not killed"
+    done
     settings dies $back device.ranks=1 "run.faults=unit@258"  # in the replay
     expect 69 train dies
     settings dies $back

@@ -19,6 +19,10 @@ static const struct {
     {"data.shuffle", NULL},
     {"data.holdout", NULL},
     {"data.ignore", NULL},
+    {"data.crop", NULL},  // the shape of the weights says whether it fits
+    {"data.area", NULL},
+    {"data.shift", NULL},
+    {"data.flip", NULL},
     {"batch.global", NULL},
     {"batch.micro", NULL},
     {"batch.lanes", NULL},

@@ -223,15 +223,25 @@ static err_t say_damage(session *x, monitor *m) {
     return ERR_OK;
 }
 
+// The step after which all that are left have kept what they held alike, if the log has it; -1: there is none.
+static err_t live_step(session *x, const session_recalled *r, int64_t *step) {
+    int64_t logged = -r->logged, lowest = -r->kept, highest = r->kept == RECALL_NEW ? -1 : r->kept;
+    TRY(comm_agree_max(x->ranks, &logged, x->s));
+    TRY(comm_agree_max(x->ranks, &lowest, x->s));
+    TRY(comm_agree_max(x->ranks, &highest, x->s));
+    *step = -lowest == highest && highest <= -logged ? highest : -1;
+    return ERR_OK;
+}
+
 err_t session_recall(session *x, session_recalled *r, monitor *m) {
-    int64_t disk = -1, limit = -r->logged;
+    int64_t disk = -1;
     char text[256];
     bool newest = r->least == RECALL_NEWEST;
     r->found = r->unlogged = false;
     if (x->vault.fd < 0) return ERR_OK;
     if (newest) TRY(newest_on_disk(x, &disk, m));
-    TRY(comm_agree_max(x->ranks, &limit, x->s));
-    vault_recall from = {.first = newest ? disk : r->least, .live = -limit};
+    vault_recall from = {.first = newest ? disk : r->least};
+    TRY(live_step(x, r, &from.live));
     TRY(vault_gather(&x->vault, &x->state.ckpt, &from, &x->progress));
     TRY(say_damage(x, m));
     if (from.torn[0] && x->ranks->rank == 0) {
@@ -272,11 +282,12 @@ static void progress_count(run_progress *at, const step_state *s) {
     at->norms = s->norms;
 }
 
-err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved) {
+err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved, bool *kept) {
     step_state s;
     vault_range *range;
     int n;
-    if (x->vault.fd < 0 || !live_is_shared(&x->state)) return ERR_OK;
+    *kept = false;
+    if (x->vault.fd < 0 || !x->cfg->snapshot.live || !live_is_shared(&x->state)) return ERR_OK;
     TRY(state_get_step(&x->state, &s));
     if (before + s.updates + s.skipped != step) return ERR_OK;
     run_progress at = x->progress;
@@ -285,6 +296,7 @@ err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved) {
     TRY(live_ranges(&x->state, &range, &n));
     err_t rc = vault_save_live(&x->vault, &x->state.ckpt, range, n, &at, saved, live_stream(&x->state));
     free(range);
+    *kept = rc == ERR_OK;
     return rc;
 }
 

@@ -16,13 +16,15 @@ err_t session_init(session *x);
 // differs from the process that wrote it is logged as events of m.
 err_t session_resume(session *x, bool *found, monitor *m);
 
-// The same from memory, where a world before this one has left its state. What ranks held alike when others were lost is
-// worth more than their last snapshot, unless log.jsonl lacks what was to be logged up to there, or they did not hold
-// the same after all.
+// The same from memory, where a world before this one has left its state. What ranks held alike when others were lost
+// ([snapshot] live) is worth more than their last snapshot, if all that are left have kept it after the same step, and
+// hold the same: who lies has made the sums of all wrong. And log.jsonl must have what was to be logged up to there.
 enum { RECALL_NEWEST = -1 };  // unless the newest checkpoint, by its name, is of a later step
+#define RECALL_NEW INT64_MAX  // this process was in no world that lost ranks
 typedef struct session_recalled {
     int64_t least;   // in: the oldest step of use, or RECALL_NEWEST
     int64_t logged;  // in: of this node's log.jsonl, the newest step that is in it; INT64_MAX: this rank keeps none
+    int64_t kept;    // in: the step after which this rank has kept its state, -1: it could not; RECALL_NEW
     bool found;      // else the rest is as it was
     bool live;       // the state of ranks that were left, not a snapshot
     bool unlogged;   // that world did not live to log its newest checkpoint
@@ -36,8 +38,8 @@ err_t session_snapshot(session *x, int64_t saved, monitor *m);
 
 // The same after others were lost, without asking anybody: this rank's part of what it held alike with them. step: the
 // last one that it has logged, and after which nothing else was left to do; before: steps that the state's counters
-// don't know of. Does nothing where the state is of another step, or ranks hold nothing alike.
-err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved);
+// don't know of. *kept: false where the state is of another step, or ranks hold nothing alike.
+err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved, bool *kept);
 
 // path = of a run's directory the best checkpoint, *best = true; or else the newest, *best = false. *found = false: it
 // has none.

@@ -55,7 +55,7 @@ static int64_t logged_to(const run *r) { return run_keeps_log(r) ? atomic_load(&
 
 // least, logged: as session_recall takes them.
 static err_t recall(run *r, int64_t least, int64_t logged) {
-    session_recalled from = {.least = least, .logged = logged};
+    session_recalled from = {.least = least, .logged = logged, .kept = r->kept};
     TRY(session_recall(&r->x, &from, &r->m));
     r->recalled = from.found;
     if (!from.found) return ERR_OK;

@@ -1,5 +1,5 @@
-// trainer/run.h: a run as one of its ranks sees it, for the files that carry it out: train.c, the loop; returning.c, from
-// where a world goes on; telling.c, what it says; saving.c, its checkpoints. Internal to trainer/.
+// trainer/run.h: a run as one of its ranks sees it, for the files that carry it out: train.c, the loop; returning.c,
+// from where a world goes on; telling.c, what it says; saving.c, its checkpoints. Internal to trainer/.
 #ifndef TRAINER_RUN_H
 #define TRAINER_RUN_H
 
@@ -34,6 +34,7 @@ typedef struct run {
     bool turns;            // the world was left because the nodes said so, after a step that is saved
     bool recalled;         // this world goes on from a state in memory
     bool live;             // that of the ranks that were left when others were lost
+    int64_t kept;          // as session_recall takes it, of the loss before this world
     int64_t collected;     // the last step whose results are known
     int64_t settled;       // the last step of which nothing is left to do: logged, evaluated, saved; -1: none
     int64_t before;        // steps of the run that the counters of its state don't know of

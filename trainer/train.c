@@ -146,8 +146,14 @@ static void leave_world(run *r) {
     speed_close(&r->speed);
     session_leave(&r->x);
     malloc_trim(0);  // a rank may wait for long; and what the next world needs lies elsewhere in the heap
-    *r = (run){
-        .x = r->x, .b = r->b, .mine = r->mine, .lock = r->lock, .lies = r->lies, .missed = r->missed, .settled = -1};
+    *r = (run){.x = r->x,
+               .b = r->b,
+               .mine = r->mine,
+               .lock = r->lock,
+               .lies = r->lies,
+               .missed = r->missed,
+               .kept = r->kept,
+               .settled = -1};
 }
 
 static void run_close(run *r) {
@@ -510,8 +516,10 @@ static void report_failure(run *r, const char *event, err_t rc) {
 
 // What can't be kept is in the last snapshot.
 static void keep_state(run *r) {
-    if (r->settled >= 0 && session_keep(&r->x, r->settled, r->before, r->saved) != ERR_OK)
+    bool kept = false;
+    if (r->settled >= 0 && session_keep(&r->x, r->settled, r->before, r->saved, &kept) != ERR_OK)
         monitor_event(&r->m, "not_kept", r->settled, err_last()->text);
+    r->kept = kept ? r->settled : -1;
 }
 
 // Trains in one world after another, until the last step, or an error that another world would meet, too.
@@ -546,6 +554,7 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     r->lock = (run_lock){-1, -1};
     r->lies.same = -1;
     r->settled = -1;
+    r->kept = RECALL_NEW;
     r->b = b;
     r->mine = board_place(b, at->slot);
     bool over = false;

@@ -19,7 +19,7 @@
 // ranks look for one. So there is always a step of which every part is there.
 //
 // What ranks hold alike need not go back that far when some of them are lost: before they leave the world, those that
-// are left write their live state, each a share of it and that of the rank before, so that all of it is there whichever
+// are left may write their live state, each a share of it and that of the rank before, so that all of it is there whichever
 // of them was lost. They say what all of it sums up to, too: a bit that flipped since the last snapshot is seen.
 #ifndef TRAINER_CHECKPOINT_VAULT_H
 #define TRAINER_CHECKPOINT_VAULT_H
@@ -84,7 +84,7 @@ err_t vault_save_live(vault *v, const ckpt_state *s, const vault_range *range, i
 // What is wanted, and what was found.
 typedef struct vault_recall {
     int64_t first;  // the oldest step of use
-    int64_t live;   // the newest step whose live state is of use
+    int64_t live;   // the step whose live state is of use, -1: of none
     int64_t step;   // -1: there is none, and nothing was changed
     bool is_live;
     int64_t saved;   // as it was given with the step

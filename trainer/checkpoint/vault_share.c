@@ -129,7 +129,7 @@ static err_t list_pieces(list *l, const vault *v, const vault_set *x, const comm
     for (int i = me->local; i < x->count; i += ranks) {
         vault_head *h = vault_head_at(x, i);
         int64_t step = atomic_load(&h->step);
-        if (step < r->first || (h->live && step > r->live)) continue;
+        if (step < r->first || (h->live && step != r->live)) continue;
         for (const vault_part *p = vault_parts(h), *end = p + h->parts; p < end; p++)
             if (p->count && vault_part_is_sound(&x->area[i], (int)(p - vault_parts(h)), v->damage))
                 l->at[l->n++] =

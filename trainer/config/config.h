@@ -174,6 +174,7 @@ typedef struct config {
     } cluster;
     struct {
         int64_t every;  // steps; 0: never
+        bool live;      // after a loss, what ranks hold alike is worth more
     } snapshot;
     struct {
         int64_t every;   // steps; 0: only at the end

@@ -203,6 +203,8 @@ static const setting more_keys[] = {
 
     INT(snapshot, every, LAYOUT, "50", 0, MANY, "",
          "steps between copies of the state in memory, from which an elastic run goes on; 0 = it goes on from the newest checkpoint"),
+    BOOL(snapshot, live, LAYOUT, "no", "",
+         "yes: without ZeRO it goes on where the ranks that are left are; what a lost one did wrong unnoticed then stays"),
 
     INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = only at the end, and when asked to stop"),
     INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
