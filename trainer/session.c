@@ -275,9 +275,9 @@ static bool writes_beside(const session *x) { return x->kind == SESSION_TRAIN &&
 int64_t session_snapshots(const session *x) {
     int64_t values = owned_values(x), bytes = writes_beside(x) ? ckpt_writer_bytes(values) : 0;
     // of ranks that have about as much
-    return keeps_snapshots(x)
-               ? bytes + vault_bytes(values, x->cfg->snapshot.live ? live_values(&x->state) : 0) + vault_bytes(values, 0) * vault_keeps(x->ranks)
-               : bytes;
+    return keeps_snapshots(x) ? bytes + vault_bytes(values, x->cfg->snapshot.live ? live_values(&x->state) : 0) +
+                                    vault_bytes(values, 0) * vault_keeps(x->ranks)
+                              : bytes;
 }
 
 err_t session_enter(session *x, const launch *at) {

@@ -19,8 +19,9 @@
 // ranks look for one. So there is always a step of which every part is there.
 //
 // What ranks hold alike need not go back that far when some of them are lost: before they leave the world, those that
-// are left may write their live state, each a share of it and that of the rank before, so that all of it is there whichever
-// of them was lost. They say what all of it sums up to, too: a bit that flipped since the last snapshot is seen.
+// are left may write their live state, each a share of it and that of the rank before, so that all of it is there
+// whichever of them was lost. They say what all of it sums up to, too: a bit that flipped since the last snapshot is
+// seen.
 #ifndef TRAINER_CHECKPOINT_VAULT_H
 #define TRAINER_CHECKPOINT_VAULT_H
 
