@@ -274,10 +274,10 @@ static bool writes_beside(const session *x) { return x->kind == SESSION_TRAIN &&
 
 int64_t session_snapshots(const session *x) {
     int64_t values = owned_values(x), bytes = writes_beside(x) ? ckpt_writer_bytes(values) : 0;
-    // of ranks that have about as much
-    return keeps_snapshots(x) ? bytes + vault_bytes(values, x->cfg->snapshot.live ? live_values(&x->state) : 0) +
-                                    vault_bytes(values, 0) * vault_keeps(x->ranks)
-                              : bytes;
+    if (!keeps_snapshots(x)) return bytes;
+    int64_t live = x->cfg->snapshot.live ? live_values(&x->state) : 0;
+    // copies are of ranks that have about as much
+    return bytes + vault_bytes(values, live) + vault_bytes(values, 0) * vault_keeps(x->ranks);
 }
 
 err_t session_enter(session *x, const launch *at) {
