@@ -42,7 +42,7 @@ find_tools() {
     [ -z "$missing" ] || { missing="there is no $missing"; return; }
     flags=
     ! has_libraries /usr/lib/$target || return
-    flags="-isystem $root/usr/include -L$root/usr/lib/$target"
+    flags="-isystem $root/usr/include -isystem $root/usr/include/$target -L$root/usr/lib/$target"
     if ! has_libraries "$root/usr/lib/$target"; then
         command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
             { missing="libraries for arm64 come from apt-get"; return; }

@@ -110,30 +110,6 @@ heals() {
     done
 }
 
-# Two machines with a GPU each: a rank is killed, and NCCL's communicators of the next world are of both machines, too.
-heals_between_nodes() {
-    export SIM_SEED=14
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
-    settings one
-    expect 0 timeout 300 "$bin" base.ini one.ini
-    for zero in 0 2; do
-        rm -rf node?
-        near 1 1
-        settings both cluster.nodes="$list" cluster.port="$port" cluster.elastic=yes cluster.dead_s=5 parallel.zero=$zero \
-            snapshot.every=2
-        printf '[run]\nfaults = unit@20:1\n' >>node1/own.ini
-        boot both
-        ended 0
-        for k in 0 1; do
-            grep '"kind":"healed"' node$k/runs/both/events.jsonl | grep -qF "was killed by signal 9" ||
-                fail "node $k does not say that it healed"
-            told runs/one >told.want
-            told node$k/runs/both >told.found
-            same told.want told.found "what an undisturbed run and node $k of one that healed log of their steps"
-        done
-    done
-}
-
 # A bit flips in one GPU's memory: with nothing in memory to go back to, it is the newest checkpoint. A norm that is far
 # above the mean, and one that is no number, are skipped by all.
 lies() {
@@ -709,7 +685,6 @@ try context
 try context_llama
 try tensor_gemma
 try heals
-try heals_between_nodes
 try lies
 try perceptron
 try likelihoods
