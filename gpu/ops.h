@@ -439,9 +439,10 @@ typedef struct sum_squares_args {
 // share of their mean. Of those that count each has more: norm and gradient are divided by (sum of counts) / losses. A
 // step in which none counts is skipped; its norm is NaN, and the loss scale stays.
 //
-// A transport that loses a rank ends what is queued, with anything in its buffers, and the stream goes on. So the sums
-// count only if the words that came with them are there, one of each rank; and if nobody had begun to end things when
-// they were through: one without the other lets an aborted sum pass. Else apply = 0, and nothing else is changed.
+// When a rank is lost, a transport may abort its queued calls: they end with wrong numbers in their buffers, and the
+// stream goes on. So a step is applied only if each rank's word has arrived with the sums (ended), and if no abort had
+// begun when the sums were complete (revoked). Both are needed: an aborted sum can pass either one alone. Otherwise
+// apply = 0, and nothing else is changed.
 typedef struct step_decide_args {
     step_state *state;
     const tensor *sums;    // FP64

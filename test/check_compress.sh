@@ -1,7 +1,7 @@
 #!/bin/sh
-# test/check_compress.sh: compressed checkpoints ([checkpoint] compress) in every layout, with and without a writer
-# beside the steps: each layout writes what the next one goes on from, in either kind of files, and the end is that of a
-# run that nobody stopped. And all that reads a checkpoint reads a compressed one.
+# test/check_compress.sh: compressed checkpoints ([checkpoint] compress) in every layout, with and without
+# [checkpoint] async: each layout continues from the checkpoint of the one before, compressed or not, and the final
+# state is that of an uninterrupted run. Every verb that reads a checkpoint also reads a compressed one.
 . test/support/runs.sh
 fast="device.threads=1 log.watch=no eval.every=30 checkpoint.every=10 checkpoint.keep=1000"
 

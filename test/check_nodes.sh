@@ -164,9 +164,9 @@ two_switches() {
 pull() { ip -n "$mark-sw" link set between down; }
 mend() { ip -n "$mark-sw" link set between up; }
 
-# Half of the ranks, with the lowest voter: these go on. The others wait; the cut heals, and they are told so, and are
-# taken in. There is one history: no step of the other half counts, as each has logged steps of the calm run alone.
-# A node's snapshot has its copy on the next node, so that halves of every second one have all of it.
+# The half of the ranks that has the lowest voter goes on. The other half waits, and joins again after the cut has
+# healed. There is one history: every node has logged only steps of the undisturbed run.
+# A node's snapshot has its copy on the next node, so a half that consists of every second node has all snapshots.
 far_cut_in_half() {
     steps=3000 whole=longest
     far 1 1 1 1

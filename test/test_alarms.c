@@ -185,7 +185,8 @@ static void without_news(void **state) {
     end(&t);
 }
 
-// Of several nodes that of rank 0 tells of the run, and each one of its own ranks; all show what lasts.
+// With several nodes, rank 0's node logs the alarms of the whole run, and every node those of its own ranks. All nodes
+// show alarms that are still on.
 static void of_the_run_one_node_tells(void **state) {
     (void)state;
     for (int follows = 0; follows < 2; follows++) {

@@ -481,8 +481,8 @@ static void the_back_off(void **state) {
     assert_true(council_back_off(&v, 704.5) == 0);  // once in ten minutes
 }
 
-// A node that stood still, as a machine that was suspended, has heard nothing meanwhile, and that is nobody's silence:
-// it neither gives anybody up nor itself, whether a run has begun or it waits for one, or for others to come back.
+// A node that was suspended has heard nothing for that time, but the other nodes were not silent. So it gives up
+// neither them nor itself: in a run, while it waits for one to begin, or while it waits for others to come back.
 static void what_was_slept_does_not_count(void **state) {
     (void)state;
     scene s;

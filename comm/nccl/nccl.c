@@ -39,7 +39,7 @@ typedef struct nccl_shared {
     team *team;
     double timeout_s;
     pthread_mutex_t lock;  // held during every call into NCCL with a communicator: an abort may come from any thread
-    int32_t *revoked;      // set before anything is aborted; NULL: nobody asks
+    int32_t *revoked;      // nccl_revoke_at: set to 1 before anything is aborted; NULL: not wanted
     bool aborted;          // all of them were
     nccl_comm *first;      // list of all open communicators, under the lock too
     bool watched;

@@ -192,7 +192,7 @@ static bool name_keys(council_net *n, int came, const char *its, int answered, c
     return differ(n, why), true;
 }
 
-// One at a time; others are told the hashes.
+// One visitor at a time; what is sent to any other one has the hashes alone.
 static bool ask_guest(council_net *n, visitor *v, const char *why) {
     peer *p = &n->guest;
     if (!n->settings || p->fd >= 0) return false;

@@ -72,7 +72,7 @@ static bool add_time(op_bench *b, op_row row, int count, tally *t) {
 static const op_id conv_ops[] = {OP_conv_forward, OP_conv_inputs, OP_conv_weights};
 static const op_id norm_ops[] = {OP_batch_norm_sums, OP_batch_norm_apply, OP_batch_norm_back_sums, OP_batch_norm_back};
 
-// Its convolutions, into the class; the gradient of a stem's inputs is nobody's.
+// Times the layer's convolutions and adds them to the tally of its class. A stem's inputs need no gradient.
 static bool time_convs(op_bench *b, int64_t batch, const layer *l, tally t[3]) {
     bool ok = true;
     for (int k = 0; k < 3; k++) {

@@ -259,23 +259,10 @@ static err_t convolve(conv_job *j) {
 // alias      y == residual allowed; else none
 // moves      x once, and once more what bands share; w once a band, from a cache. Bound by FMA
 err_t KERNEL(conv_forward)(const conv_forward_args *args, stream *s) {
-    const int64_t *x = args->x->size, *y = args->y->size, *w = args->w->size;
+    const int64_t *y = args->y->size, *w = args->w->size;
     conv_check(args->x, args->y, args->w, args->stride, args->pad, args->groups);
     conv_check_residual(args->residual, args->y);
-    conv_job j = {.in = {.x = args->x->data,
-                         .type = args->x->type,
-                         .N = x[0],
-                         .H = x[1],
-                         .W = x[2],
-                         .pixel = x[3],
-                         .C = w[3],
-                         .R = w[1],
-                         .S = w[2],
-                         .stride = args->stride,
-                         .pad_h = args->pad,
-                         .pad_w = args->pad,
-                         .P = y[1],
-                         .Q = y[2]},
+    conv_job j = {.in = conv_source_of(args->x, args->y, args->w, args->stride, args->pad),
                   .groups = args->groups,
                   .columns = w[0] / args->groups,
                   .J = w[1] * w[2] * w[3],

@@ -33,6 +33,24 @@ typedef struct conv_source {
     int64_t R, S, stride, pad_h, pad_w, P, Q;
 } conv_source;
 
+// Of all groups: the first one's inputs. x (N,H,W,C), y (N,P,Q,K), w (K,R,S,C/groups).
+static inline conv_source conv_source_of(const tensor *x, const tensor *y, const tensor *w, int stride, int pad) {
+    return (conv_source){.x = x->data,
+                         .type = x->type,
+                         .N = x->size[0],
+                         .H = x->size[1],
+                         .W = x->size[2],
+                         .pixel = x->size[3],
+                         .C = w->size[3],
+                         .R = w->size[1],
+                         .S = w->size[2],
+                         .stride = stride,
+                         .pad_h = pad,
+                         .pad_w = pad,
+                         .P = y->size[1],
+                         .Q = y->size[2]};
+}
+
 typedef struct conv_band {
     const float *base;
     bool in_place;

@@ -363,24 +363,11 @@ static err_t plan_memory(weights_job *j, void **block) {
 // moves      x and dy once, and once more what blocks share; for each block of KC pixels the sums, from a cache if they
 //            fit. Bound by FMA
 err_t KERNEL(conv_weights)(const conv_weights_args *args, stream *s) {
-    const int64_t *x = args->x->size, *y = args->dy->size, *w = args->dw->size;
+    const int64_t *y = args->dy->size, *w = args->dw->size;
     void *memory;
     conv_check(args->x, args->dy, args->dw, args->stride, args->pad, args->groups);
     assert(args->dw->type == FP32);
-    weights_job j = {.in = {.x = args->x->data,
-                            .type = args->x->type,
-                            .N = x[0],
-                            .H = x[1],
-                            .W = x[2],
-                            .pixel = x[3],
-                            .C = w[3],
-                            .R = w[1],
-                            .S = w[2],
-                            .stride = args->stride,
-                            .pad_h = args->pad,
-                            .pad_w = args->pad,
-                            .P = y[1],
-                            .Q = y[2]},
+    weights_job j = {.in = conv_source_of(args->x, args->dy, args->dw, args->stride, args->pad),
                      .dy = args->dy,
                      .dw = args->dw->data,
                      .fresh = args->fresh,
