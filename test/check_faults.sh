@@ -104,6 +104,8 @@ fails_to_save() { compare=same_but_for_a_checkpoint one "$1"; }
 
 # --- each point -------------------------------------------------------------------------------------------------------
 
+# Live state is kept only where it is newer than the last snapshot, so `keep` is tried between two: a rank passes `unit`
+# twelve times a step here, and every sixth step is in a snapshot.
 walk() {
     case $1 in
     read) one read@40:1 && one read@40x2:0 ;;
@@ -124,7 +126,7 @@ walk() {
     snapshot) one snapshot@200:1 1 && one snapshot@310:0,update@300:2 0 2 && nodes snapshot@220:1 1 ;;
     mirror) nodes mirror@9:1 1 && nodes mirror@10:0 0 && nodes mirror@10:2,update@200:0 2 0 ;;
     leave) one unit@300:1,leave@1:0 0 1 && one unit@300:1,leave@2:2 1 2 && nodes unit@300:1,leave@1:2 1 2 ;;
-    keep) zero=0; for k in 0 1; do one unit@300:2,keep@1:$k $k 2 -- snapshot.live=yes; done ;;
+    keep) zero=0; for k in 0 1; do one unit@330:2,keep@1:$k $k 2 -- snapshot.live=yes; done ;;
     left) one unit@300:1,left@1:0 0 1 && nodes unit@300:1,left@1:2 1 2 ;;
     meet) one unit@300:1,meet@2:1 1 && one unit@300:1,meet@2:0 0 1 && nodes unit@300:1,meet@2:2 1 2 ;;
     met) one unit@300:1,met@2:1 1 && one unit@300:1,met@2:0 0 1 && nodes unit@300:1,met@2:1 1 ;;
