@@ -364,7 +364,9 @@ static void test_idx(void **state) {
         }
         close_shard(&s, &r);
     }
-    job j = {0};
+    job j = {.o.val_fraction = 0.3};
+    assert_ok(pack_of(&j, p, IMAGES_IDX, "[il]", "part"));
+    assert_true(j.r.train == 5 && j.r.val == 2);
     write_idx(at(p, "i"), 2, (uint32_t[]){N, 9}, values, false);
     assert_error(pack_of(&j, p, IMAGES_IDX, "[il]", "x"), ERR_DATA, "images of 1 dimensions");
     picture_free(&image);

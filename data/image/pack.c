@@ -87,7 +87,7 @@ static err_t read_file(tools *t, const image_item *i) {
 
 // A sample of IDX: numbers from 0 to 1, which were bytes.
 static err_t read_idx(pack *p, tools *t, const image_item *i) {
-    source *s = p->list.idx[i->split];
+    source *s = p->list.idx[p->list.idx[i->split] ? i->split : SPLIT_TRAIN];  // without val_input, it is part of input
     int64_t n = shape_count(s->tensor[0].dims, s->tensor[0].size);
     if (t->room < n) {
         free(t->file), free(t->values);
