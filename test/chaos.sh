@@ -1,14 +1,14 @@
 #!/bin/sh
 # test/chaos.sh: `make chaos [SEED=n] [KILLS=200]`: in each of six layouts, so many kills in one run of 4 ranks. The
 # hashes of all steps and of the last state are those of one rank to which nothing happened; the witness, the rank that
-# is never killed, holds no more after the last kill than after the 20th. What it draws depends on SEED alone, when it
+# is never killed, holds no more after the last kills than after the first. What it draws depends on SEED alone, when it
 # happens also on the machine. A table says how long the ranks took to go on.
 #
 # test/check_heal.sh is the same with fewer kills.
 . test/support/runs.sh
 . "$top/test/support/chaos.sh"
 most=${KILLS:-200}
-steps=$((40 * most + 600))
+steps=$((60 * most + 600))
 small="run.steps=$steps checkpoint.every=10 eval.every=0 device.threads=1 log.watch=no model.embed=16"
 echo "SEED=$seed KILLS=$most"
 

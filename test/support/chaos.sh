@@ -43,7 +43,8 @@ steps_later() {
 heals() { events=$(grep -c '"kind":"healed"' "runs/$1/events.jsonl" 2>/dev/null); [ "${events:-0}" -ge "$2" ]; }
 
 chaos() {
-    kills=0 first=0 of=$1 most=$2
+    kills=0 looks=0 of=$1 most=$2
+    rm -f held
     start timeout -k 5 900 "$bin" base.ini "$of.ini"
     timer=$pid
     before=0
@@ -61,11 +62,10 @@ chaos() {
         kill_one
         roll 5
         if [ $rolled -lt 2 ]; then [ $rolled -eq 0 ] || doze 10; kill_one; fi
-        [ $first -gt 0 ] || [ $kills -lt 20 ] || first=$kills
-        [ $first -ne $kills ] || { settled; was="$fds $threads $rss"; }
+        look
     done
     [ $kills -ge "$most" ] || fail "$of: the run had ended after $kills of $most kills"
-    [ $first -eq 0 ] || grows
+    grows
     kill -0 "$witness" 2>/dev/null || fail "$of: the witness is gone"
     pid=$timer
     await 0

@@ -6,7 +6,7 @@
 #                                supervisor is killed too, and started again at once, and a quarter as many kills follow
 #
 # One rank of another node, the witness, is never killed: its process is the one that began, and it holds no more after
-# the last of KILLS than after the 20th.
+# the last kills than after the first.
 . "$top/test/support/witness.sh"
 
 train() { timeout 600 "$bin" base.ini "$1.ini"; }  # of many steps
@@ -51,7 +51,6 @@ steps_later() {
 }
 
 # Who is put out again and again waits longer each time: so only the first look is at a world of all nodes.
-narrower=yes
 wait_for_all() {
     before=$(furthest)
     slow=$home slowly 120 all_came_further
@@ -79,17 +78,16 @@ kill_until() {
 }
 
 chaos_nodes() {
-    kills=0 first=0 most=$1 headless=${2:-} before=0
+    kills=0 looks=0 most=$1 headless=${2:-} before=0
     home=$(((${headless:-0} + 1) % nodes))
     until_true 60 came_further
     witness=$(children "$(supervisor $home)" | tail -n 1)
-    if [ "$most" -gt 20 ]; then
-        kill_until 20
-        first=$kills
-        wait_for_all
-        settled
-        was="$fds $threads $rss"
-    fi
+    rm -f held
+    for each_20 in $(seq 20 20 $((most - 1))); do
+        kill_until "$each_20"
+        [ "$each_20" -gt 20 ] || wait_for_all
+        look
+    done
     kill_until "$most"
     [ "$most" -le 20 ] || grows
     if [ -n "$headless" ]; then
