@@ -335,10 +335,10 @@ op_cost batch_norm_sums_cost(const batch_norm_sums_args *args) {
 
 op_cost batch_norm_moments_cost(const batch_norm_moments_args *args) {
     return (op_cost){FP32,
-                     {args->sums->size[1]},
+                     {tensor_count(args->mean)},
                      0,
-                     size_of(args->sums) + size_of(args->center) + size_of(args->mean) + size_of(args->rstd) +
-                         size_of(args->variance),
+                     size_of(args->sums) + size_of(args->center) + size_of(args->running) + size_of(args->mean) +
+                         size_of(args->rstd) + size_of(args->variance),
                      0};
 }
 
@@ -366,4 +366,9 @@ op_cost batch_norm_back_cost(const batch_norm_back_args *args) {
 op_cost pixels_cost(const pixels_args *args) {
     return rows_cost(args->y, args->y->size[args->y->dims - 1],
                      size_of(args->y) + size_of(args->x) + size_of(args->mean) + size_of(args->inv), 0);
+}
+
+op_cost average_cost(const average_args *args) {
+    double bytes = 2 * size_of(args->x) + size_of(args->sum) + (double)sizeof *args->state;
+    return (op_cost){FP32, {tensor_count(args->x)}, 0, bytes, 0};
 }

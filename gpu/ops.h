@@ -570,13 +570,14 @@ typedef struct batch_norm_sums_args {
 
 // The moments of so many rows, from the sums of all of them: with m = sums[0] / rows and v = max(sums[1] / rows - m*m,
 // 0) in double, mean = center + m, rstd = 1 / sqrt(v + eps), variance = v * rows / (rows - 1), which is what a running
-// statistic keeps; of one row v.
+// statistic keeps; of one row v. Of running statistics themselves (`running`): mean = center, v = running.
 typedef struct batch_norm_moments_args {
-    tensor *mean, *rstd;   // (C) FP32 (=)
-    tensor *variance;      // (C) FP32 (=), or NULL
-    const tensor *sums;    // (2,C) FP64
-    const tensor *center;  // as batch_norm_sums'
-    int64_t rows;          // of the span
+    tensor *mean, *rstd;    // (C) FP32 (=)
+    tensor *variance;       // (C) FP32 (=), or NULL
+    const tensor *sums;     // (2,C) FP64; NULL with running
+    const tensor *center;   // as batch_norm_sums'
+    const tensor *running;  // (C) FP32 variances, or NULL
+    int64_t rows;           // of the span
     double eps;
 } batch_norm_moments_args;
 
@@ -612,6 +613,16 @@ typedef struct batch_norm_back_args {
     int64_t rows;                      // of the span
 } batch_norm_back_args;
 
+// A running statistic moves towards the mean of so many samples of it: x += momentum * (sum / count - x), sum times 1 /
+// count and the rest in one FMA, unless the step was decided against.
+typedef struct average_args {
+    tensor *x;          // FP32 (+=)
+    const tensor *sum;  // FP32, as many
+    int64_t count;
+    float momentum;
+    const step_state *state;  // device
+} average_args;
+
 // y[m,c] = (x[m,c] - mean[c]) * inv[c], rounded to E; channels that x does not have are +0
 typedef struct pixels_args {
     tensor *y;                 // (M,Cy) E (=), Cy >= C
@@ -628,7 +639,7 @@ typedef struct pixels_args {
     X(cross_entropy) X(top_k) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
     X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)                \
-    X(geglu_forward) X(geglu_backward) X(count_targets) OPS_OF_IMAGES(X)
+    X(geglu_forward) X(geglu_backward) X(count_targets) OPS_OF_IMAGES(X) X(average)
 
 // Those that CUDA has no kernels of yet, and refuses.
 #define OPS_OF_IMAGES(X)                                                                                                \

@@ -403,3 +403,22 @@ err_t cuda_cast_stochastic(const cast_stochastic_args *args, stream *s) {
     return args->y->type == BF16 ? cast_stochastic_of<bf16>(args->y, args->x, args->round, args->state, s)
                                  : cast_stochastic_of<fp16>(args->y, args->x, args->round, args->state, s);
 }
+
+// --- average ---------------------------------------------------------------------------------------------------------
+
+// average: element by element, of a few hundred channels.
+// moves      12 bytes an element; nothing but the state is read when the step was decided against
+// reference  gpu/cpu/kernel/optimizer.c, to the bit
+__global__ void average_kernel(float *x, const float *sum, int64_t count, float share, float momentum,
+                               const step_state *state) {
+    int64_t i = (int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x;
+    if (i < count && state->apply) x[i] = fmaf(momentum, sum[i] * share - x[i], x[i]);
+}
+
+err_t cuda_average(const average_args *args, stream *s) {
+    int64_t count = tensor_count(args->x);
+    assert(args->x->type == FP32 && args->sum->type == FP32 && tensor_count(args->sum) == count && args->count >= 1);
+    LAUNCH(average_kernel, (unsigned)ceil_div(count, UPDATE_THREADS), UPDATE_THREADS, 0, s, (float *)args->x->data,
+           (const float *)args->sum->data, count, (float)(1.0 / (double)args->count), args->momentum, args->state);
+    return ERR_OK;
+}

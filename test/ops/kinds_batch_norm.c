@@ -71,9 +71,9 @@ static bool sums_exact(op_run *r, const outcome *got) { return same_sums(r, got,
 const op_kind kind_batch_norm_sums = {"batch_norm_sums", sums_setup,  sums_call, sums_reference, NULL,
                                       sums_exact,        traffic_cost};
 
-// --- batch_norm_moments: rows C; OPT_NO_W: no variance ---------------------------------------------------------------
+// --- batch_norm_moments: rows C; OPT_NO_W: no variance; rows 0: of running statistics --------------------------------
 
-enum { MOM_MEAN, MOM_RSTD, MOM_VARIANCE, MOM_SUMS, MOM_CENTER };
+enum { MOM_MEAN, MOM_RSTD, MOM_VARIANCE, MOM_SUMS, MOM_CENTER, MOM_RUNNING };
 #define EPS 1e-5
 
 static void moments_setup(op_run *r) {
@@ -91,6 +91,13 @@ static void moments_setup(op_run *r) {
         }
     }
     channels(r, "center", IN, 0.3, 0.4);
+    arg *running = channels(r, "running", IN, 0.2, 1);
+    for (int64_t i = 0; i < C; i++) {  // a variance is no less than zero
+        double v = i % 5 == 4 ? 0 : fabs(storage_get(running->t.data, FP32, i));
+        storage_set(running->t.data, FP32, i, v);
+        if (running->value) running->value[i] = v;
+    }
+    sums->absent = !n, running->absent = n;
 }
 static err_t moments_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     return o->batch_norm_moments(&(batch_norm_moments_args){.mean = t[MOM_MEAN],
@@ -98,6 +105,7 @@ static err_t moments_call(const op_run *r, const ops *o, tensor *t[ARGS], stream
                                                             .variance = t[MOM_VARIANCE],
                                                             .sums = t[MOM_SUMS],
                                                             .center = t[MOM_CENTER],
+                                                            .running = t[MOM_RUNNING],
                                                             .rows = r->row->size[0],
                                                             .eps = EPS},
                                  s);
@@ -106,7 +114,7 @@ static void moments_reference(op_run *r) {
     const int64_t C = r->row->size[1];
     const double n = (double)r->row->size[0], *sums = r->arg[MOM_SUMS].value;
     for (int64_t c = 0; c < C; c++) {
-        double m = sums[c] / n, v = fmax(sums[C + c] / n - m * m, 0);
+        double m = n ? sums[c] / n : 0, v = n ? fmax(sums[C + c] / n - m * m, 0) : r->arg[MOM_RUNNING].value[c];
         r->arg[MOM_MEAN].want[c] = r->arg[MOM_CENTER].value[c] + m;
         r->arg[MOM_RSTD].want[c] = 1 / sqrt(v + EPS);
         r->arg[MOM_VARIANCE].want[c] = n > 1 ? v * n / (n - 1) : v;

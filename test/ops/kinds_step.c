@@ -238,6 +238,45 @@ static bool sgd_exact(op_run *r, const outcome *got) {
 
 const op_kind kind_sgd = {"sgd", sgd_setup, sgd_call, sgd_reference, NULL, sgd_exact, traffic_cost};
 
+// --- average: n, count of samples ------------------------------------------------------------------------------------
+
+enum { AV_X, AV_SUM, AV_STATE };
+static void average_setup(op_run *r) {
+    int64_t n = r->row->size[0];
+    arg *x = arg_add(r, "x", UPDATES, FP32, 1, n, 0, 0), *sum = arg_add(r, "sum", IN, FP32, 1, n, 0, 0);
+    arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    r->state = (step_state){.apply = !(r->row->options & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128};
+    arg_fill(r, x, 1, 0.5);
+    arg_fill(r, sum, 3, 1);
+    arg_fill_bytes(state, &r->state);
+}
+static err_t average_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->average(&(average_args){.x = t[AV_X],
+                                      .sum = t[AV_SUM],
+                                      .count = r->row->size[1],
+                                      .momentum = 0.1f,
+                                      .state = (const step_state *)t[AV_STATE]->data},
+                      s);
+}
+static void average_reference(op_run *r) {
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        double x = r->arg[AV_X].value[i], mean = r->arg[AV_SUM].value[i] / (double)r->row->size[1];
+        r->arg[AV_X].want[i] = r->state.apply ? x + (double)0.1f * (mean - x) : x;
+    }
+}
+static bool average_exact(op_run *r, const outcome *got) {
+    const float *x = r->arg[AV_X].t.data, *sum = r->arg[AV_SUM].t.data, *now = (const float *)got->data[AV_X];
+    const float share = (float)(1.0 / (double)r->row->size[1]);
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        float want = r->state.apply ? fmaf(0.1f, sum[i] * share - x[i], x[i]) : x[i];
+        if (now[i] != want)
+            return failed(r, "x[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now[i], (double)want);
+    }
+    return true;
+}
+const op_kind kind_average = {"average", average_setup, average_call, average_reference,
+                              NULL,      average_exact, traffic_cost};
+
 // --- cast_stochastic: n ----------------------------------------------------------------------------------------------
 
 // The smallest number above 1, or for `tiny` above 0, that the words of element i send away from zero, or the largest

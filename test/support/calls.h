@@ -293,7 +293,7 @@ OP(max_pool_backward) FLAG(taps) FLAG(stride) FLAG(pad) R(dy) R(index) W(dx) END
 OP(mean_pool_forward) R(x) W(y) END
 OP(mean_pool_backward) R(dy) W(dx) END
 OP(batch_norm_sums) R(x) R(center) W(sums) END
-OP(batch_norm_moments) FLAG(rows) R(sums) R(center) W(mean) W(rstd) W(variance) END
+OP(batch_norm_moments) FLAG(rows) R(sums) R(center) R(running) W(mean) W(rstd) W(variance) END
 OP(batch_norm_apply) FLAG(relu) R(x) R(mean) R(rstd) R(gain) R(bias) R(residual) W(y) END
 OP(batch_norm_back_sums) FLAG(fresh) R(dy) R(x) R(y) R(mean) R(rstd) W(sums) GRAD(dgain) GRAD(dbias) END
 OP(batch_norm_back) FLAG(rows) R(dy) R(x) R(y) R(mean) R(rstd) R(gain) R(sums) W(dx) W(dresidual) END
@@ -305,6 +305,7 @@ OP(sum_squares) R(g) W(sums) END
 OP(step_decide) (void)a; END
 OP(adamw) (void)a; END
 OP(sgd) (void)a; END
+OP(average) (void)a; END
 // clang-format on
 
 #define REC_ENTRY(op) .op = rec_##op,

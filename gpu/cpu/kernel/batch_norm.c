@@ -150,18 +150,18 @@ err_t KERNEL(batch_norm_back_sums)(const batch_norm_back_sums_args *args, stream
 
 err_t KERNEL(batch_norm_moments)(const batch_norm_moments_args *args, stream *s) {
     (void)s;
-    const int64_t C = args->sums->size[1];
-    const double *sums = args->sums->data, rows = (double)args->rows;
-    const float *center = floats(args->center, C);
+    const int64_t C = tensor_count(args->mean);
+    const double *sums = args->running ? NULL : args->sums->data, rows = (double)args->rows;
+    const float *center = floats(args->center, C), *running = floats(args->running, C);
     float *mean = args->mean->data, *rstd = args->rstd->data, *variance = args->variance ? args->variance->data : NULL;
-    assert(args->rows >= 1 && args->sums->type == FP64 && tensor_count(args->sums) == 2 * C);
+    assert(running || (args->rows >= 1 && args->sums->type == FP64 && tensor_count(args->sums) == 2 * C));
     assert(floats(args->mean, C) && floats(args->rstd, C) && (!variance || floats(args->variance, C)));
     for (int64_t c = 0; c < C; c++) {
-        double m = sums[c] / rows, v = sums[C + c] / rows - m * m;
+        double m = sums ? sums[c] / rows : 0, v = sums ? sums[C + c] / rows - m * m : (double)running[c];
         if (v < 0) v = 0;
         mean[c] = (float)((center ? (double)center[c] : 0) + m);
         rstd[c] = (float)(1 / sqrt(v + args->eps));
-        if (variance) variance[c] = (float)(args->rows > 1 ? v * (rows / (rows - 1)) : v);
+        if (variance) variance[c] = (float)(sums && args->rows > 1 ? v * (rows / (rows - 1)) : v);
     }
     return ERR_OK;
 }

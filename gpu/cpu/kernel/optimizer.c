@@ -224,3 +224,27 @@ err_t KERNEL(sgd)(const sgd_args *args, stream *s) {
     pool_run(s->workers, slices(j.count), sgd_item, &j);
     return ERR_OK;
 }
+
+// --- running statistics ----------------------------------------------------------------------------------------------
+
+typedef struct average_job {
+    float *x;
+    const float *sum;
+    float share, momentum;
+    int64_t count;
+} average_job;
+
+BODY void average_vector(const average_job *j, int64_t i, int64_t n) {
+    vf x = typed_load_n(j->x, FP32, i, n), mean = vf_mul(typed_load_n(j->sum, FP32, i, n), vf_set1(j->share));
+    typed_store_n(j->x, FP32, i, vf_fma(vf_set1(j->momentum), vf_sub(mean, x), x), n);
+}
+
+// There are few of them: one for each channel.
+err_t KERNEL(average)(const average_args *args, stream *s) {
+    (void)s;
+    const average_job j = {args->x->data, args->sum->data, (float)(1.0 / (double)args->count), args->momentum,
+                           tensor_count(args->x)};
+    assert(args->x->type == FP32 && args->sum->type == FP32 && tensor_count(args->sum) == j.count && args->count >= 1);
+    if (args->state->apply) EACH_VECTOR(0, j.count, average_vector, &j);
+    return ERR_OK;
+}
