@@ -314,6 +314,17 @@ static int pair_of(const idx_source *x, int64_t sample) {
     return low;
 }
 
+static void numbers(float *to, const uint8_t *from, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i] / 255.0f;
+}
+
+// (c,h,w) -> (h,w,c)
+static void interleave(uint8_t *to, const uint8_t *from, const tensor_spec *image) {
+    const int64_t plane = image->size[0] * image->size[1], C = image->size[2];
+    for (int64_t i = 0; i < plane; i++)
+        for (int64_t c = 0; c < C; c++) to[i * C + c] = from[c * plane + i];
+}
+
 static err_t idx_read(source *s, const source_draw *d, void *const *out) {
     idx_source *x = (idx_source *)s;
     int k = pair_of(x, d->sample);
@@ -321,9 +332,9 @@ static err_t idx_read(source *s, const source_draw *d, void *const *out) {
     int64_t item = d->sample - f->start;
     if (out[PIXELS]) {
         const uint8_t *from = f->kept ? f->kept + item * x->pixels : x->stage;
-        float *to = out[PIXELS];
         if (!f->kept) TRY(reader_read(&x->reader, &f->file, header_bytes(f) + item * x->pixels, x->stage, x->pixels));
-        for (int64_t i = 0; i < x->pixels; i++) to[i] = (float)from[i] / 255.0f;
+        if (s->tensor[PIXELS].type == UINT8) interleave(out[PIXELS], from, &s->tensor[PIXELS]);
+        else numbers(out[PIXELS], from, x->pixels);
     }
     if (out[LABEL]) *(int32_t *)out[LABEL] = x->label[k]->kept[item];
     return ERR_OK;
@@ -358,7 +369,17 @@ static void idx_close(source *s) {
 static const source_type type = {
     .read = idx_read, .verify = idx_verify, .cancel = idx_cancel, .counts = idx_counts, .close = idx_close};
 
-static void describe(idx_source *x, int64_t limit) {
+// Numbers with the file's dimensions or, where the model asks for bytes, an image (h,w,c).
+static tensor_spec pixels_of(const idx_file *f, const tensor_spec *wanted) {
+    tensor_spec t = {.name = "pixels", .type = FP32, .dims = f->dims - 1, .size = {1, 1, 1}};
+    for (int d = 1; d < f->dims; d++) t.size[d - 1] = f->size[d];
+    if (!wanted || wanted->type != UINT8 || f->dims < 3) return t;
+    int64_t channels = f->dims == 4 ? f->size[1] : 1;
+    return (tensor_spec){
+        .name = "pixels", .type = UINT8, .dims = 3, .size = {f->size[f->dims - 2], f->size[f->dims - 1], channels}};
+}
+
+static void describe(idx_source *x, const source_options *o, int64_t limit) {
     const idx_file *f = x->image[0];
     source *s = &x->head;
     s->about.units = s->about.samples;
@@ -367,8 +388,7 @@ static void describe(idx_source *x, int64_t limit) {
     s->about.files = x->files;
     sodium_bin2hex(s->about.hash, sizeof s->about.hash, x->digest, 8);
     s->tensors = 2;
-    s->tensor[PIXELS] = (tensor_spec){.name = "pixels", .type = FP32, .dims = f->dims - 1, .size = {1, 1, 1}};
-    for (int d = 1; d < f->dims; d++) s->tensor[PIXELS].size[d - 1] = f->size[d];
+    s->tensor[PIXELS] = pixels_of(f, source_wants(o, "pixels"));
     s->tensor[LABEL] = (tensor_spec){.name = "label", .type = INT32, .size = {1, 1, 1}, .limit = limit};
 }
 
@@ -389,7 +409,7 @@ static err_t open_files(idx_source *x, const file_list *files, const source_opti
     if (!(x->stage = malloc((size_t)x->stage_bytes)))
         return err_set(ERR_INTERNAL, "no memory for an image of %" PRId64 " bytes", x->pixels);
     TRY(sum_all(x, false, NULL, NULL, &bad));
-    describe(x, limit);
+    describe(x, o, limit);
     return ERR_OK;
 }
 
