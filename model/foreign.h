@@ -20,9 +20,16 @@ typedef struct weight_part {
     char name[MODEL_NAME];  // without model_type.prefix
     bool prefixed;          // files put that prefix before it
     bool transposed;        // stored as (columns, rows)
+    bool filters;           // a parameter (K,R,S,C), stored as (K,C,R,S)
     bool table;             // a row for each token or position
     int64_t rows;
 } weight_part;
+
+// The sizes of that tensor, with so many rows. Returns how many dimensions it has.
+int weight_part_shape(const weight_part *part, const param *p, int64_t rows, int64_t size[TENSOR_DIMS]);
+
+// Which element of the part is `at` in the file, both row-major.
+int64_t weight_part_element(const weight_part *part, const param *p, int64_t at);
 
 // --- for model_type.from_foreign -------------------------------------------------------------------------------------
 

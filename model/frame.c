@@ -37,6 +37,14 @@ tensor at_rows(const frame *f, value v) {
     return x.dims == 2 ? x : view2(&x, x.size[0] * x.size[1], x.size[2]);
 }
 
+tensor at_images(const frame *f, value v) {
+    const graph_value *x = &f->x->v[v];
+    tensor t = at(f, v);
+    return (tensor){t.data, t.type, 4, {t.size[0], x->H, x->W, x->C}};
+}
+
+tensor constants_at(const frame *f, int first, int64_t n) { return tensor_rows(&f->net->constants, first, n); }
+
 tensor at_samples(const frame *f, value v) {
     tensor x = at_rows(f, v);
     return view3(&x, x.size[0] / T_of(f), T_of(f), x.size[1]);

@@ -64,8 +64,15 @@ value begin_block(graph *g, const char *name) {
     if (g->b == 0) return 0;
     const block_graph *before = &g->block[g->b - 1];
     const graph_value *x = &before->v[before->out];
-    graph_value in = {
-        .name = "x", .letters = x->letters, .width = x->width, .at = x->at, .shape = x->shape, .is_E = true};
+    graph_value in = {.name = "x",
+                      .letters = x->letters,
+                      .width = x->width,
+                      .H = x->H,
+                      .W = x->W,
+                      .C = x->C,
+                      .at = x->at,
+                      .shape = x->shape,
+                      .is_E = true};
     return g->block[g->b].in = new_value(g, &in, -1);
 }
 
@@ -130,15 +137,21 @@ value graph_in_place(graph *g, operation *o) {
 }
 
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial) {
+    return graph_param_of(g, name, suffix, cols ? 2 : 1, (int64_t[TENSOR_DIMS]){rows, cols ? cols : 1, 1, 1}, std,
+                          initial);
+}
+
+int graph_param_of(graph *g, const char *name, const char *suffix, int dims, const int64_t size[TENSOR_DIMS],
+                   double std, float initial) {
     model *m = g->m;
     param *table = g->rc == ERR_OK ? realloc(m->param, (size_t)(m->params + 1) * sizeof *table) : NULL;
     if (!table) return graph_mistake(g, name, "no memory for a table of %d parameters", m->params + 1), 0;
     m->param = table;
     param *p = &m->param[m->params];
-    *p = (param){.dims = cols ? 2 : 1,
-                 .size = {rows, cols ? cols : 1, 1, 1},
+    *p = (param){.dims = dims,
+                 .size = {size[0], size[1], size[2], size[3]},
                  .block = g->b,
-                 .decay = cols != 0,
+                 .decay = dims > 1,
                  .init_std = std,
                  .init_value = initial,
                  .tied = -1};
@@ -153,28 +166,48 @@ void graph_fp32(graph *g, int row) {
     if (g->rc == ERR_OK) g->m->param[row].fp32 = true;
 }
 
+void graph_average(graph *g, int row, float momentum) {
+    if (g->rc != ERR_OK) return;
+    param *p = &g->m->param[row];
+    p->rule = PARAM_AVERAGE, p->momentum = momentum, p->fp32 = true, p->decay = false;
+}
+
 void graph_rule(graph *g, int row, param_rule rule) {
     static const char *const needs[][2] = {
-        [PARAM_AVERAGE] =
-            {"average",
-             "a sum over samples that goes along the tree of lanes, a place in snapshots, and neither gradient nor moments"},
         [PARAM_TABLE] =
             {"table",
              "rows that begin when a sample first names them, and gradients, moments and parts of checkpoints of those rows alone"},
         [PARAM_FROZEN] = {"frozen", "rows that have values, and neither gradient, master nor moments"},
     };
-    if (g->rc != ERR_OK || rule == PARAM_OPTIMIZER) return;
+    if (g->rc != ERR_OK || rule < PARAM_TABLE) return;
     graph_mistake(g, g->m->param[row].name, "the rule \"%s\" is not built: it needs %s", needs[rule][0],
                   needs[rule][1]);
 }
 
-void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit) {
+static void add_input(graph *g, const char *name, const tensor_spec *of) {
     model *m = g->m;
     if (m->inputs == MODEL_INPUTS) graph_mistake(g, name, "a model has at most %d inputs", MODEL_INPUTS);
     if (g->rc != ERR_OK) return;
     tensor_spec *x = &m->input[m->inputs++];
-    *x = (tensor_spec){.type = type, .dims = n > 0, .size = {n ? n : 1, 1, 1}, .limit = limit};
+    *x = *of;
     snprintf(x->name, sizeof x->name, "%s", name);
+}
+
+void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit) {
+    add_input(g, name, &(tensor_spec){.type = type, .dims = n > 0, .size = {n ? n : 1, 1, 1}, .limit = limit});
+}
+
+void graph_image_input(graph *g, const char *name, int64_t H, int64_t W, int64_t C) {
+    add_input(g, name, &(tensor_spec){.type = UINT8, .dims = 3, .size = {H, W, C}});
+}
+
+int graph_constant(graph *g, const float *x, int n) {
+    if (g->constants + n > GRAPH_CONSTANTS)
+        graph_mistake(g, "constant", "a model has at most %d of them", GRAPH_CONSTANTS);
+    if (g->rc != ERR_OK) return 0;
+    memcpy(g->constant + g->constants, x, (size_t)n * sizeof *x);
+    g->constants += n;
+    return g->constants - n;
 }
 
 void dropout_rate(graph *g, double p) { g->dropout = g->m->dropout = p; }
@@ -200,13 +233,14 @@ static bool alike(const operation *a, const operation *b) {
     return a->type == b->type && a->site == b->site && a->heads == b->heads && a->kv_heads == b->kv_heads &&
            a->first_head == b->first_head && a->window == b->window && a->rope == b->rope &&
            a->head_size == b->head_size && a->eps == b->eps && a->shift == b->shift && a->factor == b->factor &&
-           a->classes == b->classes && a->classes_in_memory == b->classes_in_memory;
+           a->classes == b->classes && a->classes_in_memory == b->classes_in_memory && a->constant == b->constant &&
+           a->taps == b->taps && a->stride == b->stride && a->pad == b->pad && a->groups == b->groups;
 }
 
 static bool same_value(const graph_value *a, const graph_value *b) {
-    return a->width == b->width && a->at.rows == b->at.rows && a->at.width == b->at.width && a->shape == b->shape &&
-           a->type == b->type && a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage &&
-           a->users == b->users;
+    return a->width == b->width && a->H == b->H && a->W == b->W && a->C == b->C && a->at.rows == b->at.rows &&
+           a->at.width == b->at.width && a->shape == b->shape && a->type == b->type && a->is_E == b->is_E &&
+           a->maker == b->maker && a->storage == b->storage && a->users == b->users;
 }
 
 static bool same_form(const block_graph *a, const block_graph *b) {
@@ -229,7 +263,7 @@ static void check_gradients(graph *g, const block_graph *k) {
             if (!o->type->adds)
                 graph_mistake(
                     g, o->name,
-                    "%s is read again after it, and its gradient would be lost: only norms add the gradients of what follows",
+                    "%s is read again after it, and its gradient would be lost: only norms of rows and convolutions add the gradients of what follows",
                     x->name);
         }
     }
@@ -246,7 +280,7 @@ static void describe_block(graph *g, int b) {
         if (k->op[i].type->flops) to->flops += k->op[i].type->flops(m, &k->op[i]);
     }
     m->flops += to->flops;
-    to->halves = products && k->out, to->recomputes = m->stream && k->in && k->out;
+    to->halves = products && k->out, to->recomputes = (m->stream || k->v[k->in].C) && k->in && k->out;
     to->dims = 0, to->size[0] = to->size[1] = to->size[2] = 1;
     if (!k->out) return;
     const graph_value *x = &k->v[k->out];

@@ -41,13 +41,15 @@ enum {
     OP_RESULTS = 3,
     GRAPH_OPS = 32,
     GRAPH_VALUES = 96,
-    GRAPH_ROPES = 4
+    GRAPH_ROPES = 4,
+    GRAPH_CONSTANTS = 16
 };
 
 typedef struct graph_value {
     char name[VALUE_NAME];  // unique in the block
     const char *letters;    // its width for readers: "3C"
     int64_t width;
+    int64_t H, W, C;  // of images, H rows of W pixels of C channels: width = H * W * C. 0: it is none
     layout at;
     value_shape shape;
     bool is_E;      // of the run's compute type
@@ -65,7 +67,7 @@ struct operation;
 
 // What operations ask of neighbours that they don't know: one that can do some of a neighbour's work looks for its
 // role. SUM_NORM: a norm that forms the sum itself.
-typedef enum { ROLE_OTHER, ROLE_INPUT, ROLE_PRODUCT, ROLE_GELU, ROLE_SUM, ROLE_SUM_NORM } op_role;
+typedef enum { ROLE_OTHER, ROLE_INPUT, ROLE_PRODUCT, ROLE_GELU, ROLE_RELU, ROLE_SUM, ROLE_SUM_NORM } op_role;
 
 // What an operation derives: lists of steps (model/lower.h).
 typedef struct op_type {
@@ -99,6 +101,10 @@ typedef struct operation {
     float eps, shift, factor;
     int64_t head_size;
     int64_t classes, classes_in_memory;
+    int constant;                   // the first of its constants
+    int taps, stride, pad, groups;  // of a convolution or a pool: windows of taps x taps pixels
+    int64_t outputs;                // of a sample
+    int mean, variance;             // rows of the parameter table: running statistics
 } operation;
 
 typedef struct block_graph {
@@ -129,6 +135,8 @@ typedef struct graph {
     int64_t head_size;  // elements of a head
     graph_rope rope[GRAPH_ROPES];
     int ropes;
+    float constant[GRAPH_CONSTANTS];  // numbers that operations read on the device, such as the mean of each channel
+    int constants;
     // The block that is being written.
     int b;
     char prefix[MODEL_NAME];
@@ -163,13 +171,21 @@ value graph_same(graph *g, operation *o);
 value graph_in_place(graph *g, operation *o);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
+// A row of any dimensions; of one it does not decay.
+int graph_param_of(graph *g, const char *name, const char *suffix, int dims, const int64_t size[TENSOR_DIMS],
+                   double std, float initial);
 // The row's values are FP32 in every pass, as for statistics that 16 bits would round away. It is small: every rank has
 // all of it.
 void graph_fp32(graph *g, int param);
-// What changes this row's values, if not the optimizer.
+// What changes this row's values, if not the optimizer. graph_average: it is a running statistic, FP32 in every pass.
 void graph_rule(graph *g, int param, param_rule rule);
+void graph_average(graph *g, int param, float momentum);
 // The model's next input: n numbers of this type a sample; n 0: one number. limit: as tensor_spec.
 void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit);
+// The same: an image of bytes.
+void graph_image_input(graph *g, const char *name, int64_t H, int64_t W, int64_t C);
+// Where n numbers are among those that are on the device (lower.h: constants_at).
+int graph_constant(graph *g, const float *x, int n);
 // The page is wrong. The first mistake is kept, with block and operation.
 void graph_mistake(graph *g, const char *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -116,17 +116,20 @@ static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, 
         tensor in = rows_of(x, first, n), loss = tensor_rows(losses, first, n), target = tensor_rows(targets, first, n),
                logits = logits_view(h, n);
         TRY(logits_of(h, p, &logits, &in));
-        if (hits) {
-            tensor hit = tensor_rows(hits, first, n);
-            TRY(p->ops->top_k(&(top_k_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes},
-                              p->s));
+        for (int64_t k = 0; hits && k < hits->size[0]; k++) {
+            tensor all = tensor_rows(hits, k, 1), row = view1(&all, hits->size[1]), hit = tensor_rows(&row, first, n);
+            TRY(p->ops->top_k(
+                &(top_k_args){
+                    .hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes, .k = k ? h->top : 1},
+                p->s));
         }
         cross_entropy_args args = {.losses = &loss,
                                    .logits = &logits,
                                    .targets = &target,
                                    .classes = h->classes,
                                    .scale = p->dw ? &p->loss_factor : NULL,
-                                   .state = p->state};
+                                   .state = p->state,
+                                   .smoothing = p->dw ? h->smoothing : 0};
         TRY(merges(h, p) ? losses_in_stages(h, p, &args) : p->ops->cross_entropy(&args, p->s));
         if (p->dw) TRY(chunk_backward(h, p, dx, first, &logits, &in));
     }

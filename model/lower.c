@@ -68,6 +68,13 @@ int only_user(const lowering *L, value v, op_role r) {
     return L->v[v].users == 1 && L->op[L->v[v].user[0]].type->role == r ? L->v[v].user[0] : -1;
 }
 
+bool is_wanted(const lowering *L, value v) {
+    const graph_value *x = &L->v[v];
+    bool wanted = L->again[v] || (v == L->out && !L->kept[v]);
+    for (int i = 0; i < x->users; i++) wanted |= L->need[x->user[i]];
+    return wanted;
+}
+
 // --- conversions -----------------------------------------------------------------------------------------------------
 
 static err_t gather_rows(const frame *f, const step *s) {
@@ -133,13 +140,17 @@ static void list_forward(lowering *L, step_list *to) {
         if (L->need[i] && !L->done[i]) L->op[i].type->forward(L, i, &L->op[i]);
 }
 
+// Of an operation whose work another one does: the operand that that one makes.
+static value through(const operation *o) { return o->in[1] ? o->in[1] : o->in[0]; }
+
 static void list_backward(lowering *L, step_list *to, backward_part part) {
     begin_list(L, to, false);
     L->part = part;
     for (int i = L->ops - 1; i >= 0; i--) {
         if (L->passed[i] || L->done[i] || (part == BACKWARD_WEIGHTS && !L->op[i].type->halves)) continue;
         if (part != BACKWARD_WEIGHTS) L->given[i] = L->grad[L->op[i].out[0]];
-        L->op[i].type->backward(L, i, &L->op[i]);
+        if (L->by[i] >= 0) L->grad[through(&L->op[i])] = L->given[i];
+        else L->op[i].type->backward(L, i, &L->op[i]);
     }
 }
 
@@ -163,8 +174,9 @@ static void need_op(lowering *L, int i, const bool *kept, const bool *again) {
     }
 }
 
-// Backward reads this value. Is it computed again?
+// Backward reads this value. Is it computed again? The block's output is not: the next block has it.
 static bool is_made_again(const lowering *L, value v, bool is_last) {
+    if (v == L->out) return false;
     const operation *o = &L->op[L->v[v].maker];
     recomputation r = L->o->recompute;
     return is_last || (L->g->m->block[L->b].recomputes &&
@@ -201,7 +213,8 @@ static void lower_backward(lowering *L, lists *x) {
     if (halves) list_backward(L, &x->list[LIST_WEIGHTS], BACKWARD_WEIGHTS);
 }
 
-static void lower_again(lowering *L, lists *x, const bool *kept, const bool *again) {
+static void lower_again(lowering *L, lists *x) {
+    const bool *kept = L->kept, *again = L->again;
     memset(L->need, 0, sizeof L->need), memset(L->made, 0, sizeof L->made);
     for (value v = 1; v < L->values; v++)
         if (again[v]) need_op(L, L->v[v].maker, kept, again);
@@ -237,9 +250,9 @@ static void take_block(lowering *L) {
 }
 
 err_t lower_form(lowering *L, lists *x) {
-    bool kept[LOWER_VALUES] = {false}, again[LOWER_VALUES] = {false}, is_last = !L->g->block[L->b].out;
+    bool *kept = L->kept, *again = L->again, is_last = !L->g->block[L->b].out;
     take_block(L);
-    for (int i = 0; i < L->ops; i++) L->bias_by[i] = -1, L->need[i] = !L->passed[i];
+    for (int i = 0; i < L->ops; i++) L->by[i] = L->bias_by[i] = -1, L->need[i] = !L->passed[i];
     for (int i = L->ops - 1; i >= 0; i--)
         if (L->op[i].type->claim) L->op[i].type->claim(L, i, &L->op[i]);
     list_forward(L, &x->list[LIST_FORWARD]);
@@ -247,7 +260,7 @@ err_t lower_form(lowering *L, lists *x) {
         lower_backward(L, x);
         for (int i = LIST_BACKWARD; i <= LIST_WEIGHTS; i++) find_kept(L, &x->list[i], kept);
         for (value v = 1; v < L->values; v++) again[v] = kept[v] && is_made_again(L, v, is_last);
-        lower_again(L, x, kept, again);
+        lower_again(L, x);
     }
     x->v = malloc((size_t)L->values * sizeof *x->v);
     x->place = calloc((size_t)L->values, sizeof *x->place);

@@ -70,10 +70,13 @@ struct lowering {
     value grad[LOWER_VALUES];               // the complete gradient of a value
     value given[GRAPH_OPS];                 // the gradient of an operation's result, in backward
     value copy[LOWER_VALUES];               // the copy of a gradient that is overwritten before the second half
-    int bias_by[GRAPH_OPS];                 // the operation whose backward forms this one's bias gradient; -1: its own
-    value gathered, gathered_from;          // the last value whose rows were gathered
-    bool remakes, made[LOWER_VALUES];       // forward's conversions, which are made again
-    step spare;                             // returned when there is no memory
+    int by[GRAPH_OPS];                      // the operation that does this one's work too; -1: itself
+    // What backward reads of forward; and which of that is computed again. All false while forward is listed.
+    bool kept[LOWER_VALUES], again[LOWER_VALUES];
+    int bias_by[GRAPH_OPS];            // the operation whose backward forms this one's bias gradient; -1: its own
+    value gathered, gathered_from;     // the last value whose rows were gathered
+    bool remakes, made[LOWER_VALUES];  // forward's conversions, which are made again
+    step spare;                        // returned when there is no memory
     err_t rc;
 };
 
@@ -87,6 +90,8 @@ static inline bool is_made_by(const lowering *L, value v, op_role r) {
 }
 // The only operation that reads a value, if it has this role; else -1.
 int only_user(const lowering *L, value v, op_role r);
+// In the list that is being made: is this result of operation `op` written? Others of its results may be kept.
+bool is_wanted(const lowering *L, value v);
 // Appends a step of operation `op`. `how` has a letter for each of the operands that follow it (step.how), in the order
 // in which `run` counts them. 0: an operand that is not given.
 step *emit(lowering *L, const char *name, step_call run, int op, const char *how, ...);
@@ -158,6 +163,10 @@ tensor *at_if(const frame *f, value v, tensor *t);
 tensor at_rows(const frame *f, value v);
 // The same as samples: (B or B * slices, T, width).
 tensor at_samples(const frame *f, value v);
+// Images: (B,H,W,C).
+tensor at_images(const frame *f, value v);
+// n of the graph's constants: (n) FP32.
+tensor constants_at(const frame *f, int first, int64_t n);
 // Positions of a sample of this pass.
 static inline int64_t T_of(const frame *f) { return f->m->context ? f->p->in[0].size[1] : 1; }
 
@@ -170,7 +179,7 @@ typedef struct net {
     int64_t B;     // samples of a planned micro-batch
     int *set;      // [blocks+1] a block's first set of kept values; the last entry: how many there are
     tensor *kept;  // [sets]
-    tensor held, scratch, angles[GRAPH_ROPES];
+    tensor held, scratch, angles[GRAPH_ROPES], constants;
 } net;
 
 // A block in this pass, without the memory of its values.

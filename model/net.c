@@ -78,6 +78,7 @@ err_t model_declare(model *m, arena *a, const model_plan *o) {
         TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->losses, g->head_size));
     }
     for (int k = 0; k < g->ropes; k++) TRY(arena_2d(a, &l->angles[k], FP32, m->losses, g->rope[k].head_size));
+    if (g->constants) TRY(arena_1d(a, &l->constants, FP32, g->constants));
     return o->slots[m->blocks - 1] ? head_plan(&g->head, a, o, o->B * m->losses, g->chunks) : ERR_OK;
 }
 
@@ -201,5 +202,7 @@ void model_forget(model *m) {
 err_t model_fill(model *m, stream *s) {
     const net *l = m->net;
     for (int k = 0; k < l->g.ropes; k++) TRY(fill_angles(&l->angles[k], &l->g.rope[k].r, s));
-    return ERR_OK;
+    if (!l->g.constants) return ERR_OK;
+    TRY(stream_copy(s, l->constants.data, l->g.constant, tensor_bytes(&l->constants)));
+    return stream_wait(s);
 }

@@ -6,12 +6,14 @@
 
 enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
 
-// What changes a row's values. A page may name any of these; so far opening the model refuses all but the first.
+// What changes a row's values. A page may name any of these; so far opening the model refuses the last two.
 typedef enum param_rule {
     PARAM_OPTIMIZER,  // the run's optimizer, by their gradient
-    PARAM_AVERAGE,    // a running statistic of the samples, such as BatchNorm's
-    PARAM_TABLE,      // as the first, but rows are made when a sample first names them
-    PARAM_FROZEN,     // nothing: weights that adapters are added to
+    // a running statistic of the samples, such as BatchNorm's: backward adds to its gradient what each span of samples
+    // has, and the step moves it towards their mean (ops.h: average)
+    PARAM_AVERAGE,
+    PARAM_TABLE,   // as the first, but rows are made when a sample first names them
+    PARAM_FROZEN,  // nothing: weights that adapters are added to
 } param_rule;
 
 // One row of the parameter table. Norms, hashes and files follow the order of the table.
@@ -27,8 +29,10 @@ typedef struct param {
     // along dimension 0. The padding of rows_in_memory, a multiple of the slices, is in the last slices.
     int slices, axis;             // 0 or 1 slices: it is whole
     int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
-    bool decay;                   // weight decay applies: matrices and embeddings, not biases and gains
-    double init_std;              // values start normal(0, init_std), or, where it is 0, at init_value
+    param_rule rule;
+    float momentum;   // of an average: what a step takes of the new
+    bool decay;       // weight decay applies: matrices and embeddings, not biases and gains
+    double init_std;  // values start normal(0, init_std), or, where it is 0, at init_value
     float init_value;
     // -1, or the row whose values this one shares. It has its own gradient, which is added to that row's at the end. A
     // backward pass finishes this gradient before it adds to that row's, once, so both may use the same memory

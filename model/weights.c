@@ -189,7 +189,21 @@ static void fault(faults *f, const char *format, ...) {
     va_end(args);
 }
 
-static int64_t columns(const param *p) { return p->dims > 1 ? p->size[1] : 1; }
+static int64_t columns(const param *p) { return p->dims > 1 ? shape_count(p->dims - 1, p->size + 1) : 1; }
+
+int weight_part_shape(const weight_part *part, const param *p, int64_t rows, int64_t size[TENSOR_DIMS]) {
+    int64_t plain[TENSOR_DIMS] = {rows, p->size[1], p->size[2], p->size[3]};
+    memcpy(size, plain, sizeof plain);
+    if (part->transposed) size[0] = p->size[1], size[1] = rows;
+    if (part->filters) size[1] = p->size[3], size[2] = p->size[1], size[3] = p->size[2];
+    return p->dims;
+}
+
+int64_t weight_part_element(const weight_part *part, const param *p, int64_t at) {
+    int64_t cols = columns(p), C = p->size[3], taps = cols / C, in = at % cols;
+    if (part->transposed) return at % part->rows * cols + at / part->rows;
+    return part->filters ? at - in + in % taps * C + in / taps : at;
+}
 
 // Finds a part under its name in these files: with the prefix or without.
 static const st_tensor *find_part(const weights *w, const model *m, const weight_part *part, const st_file **file) {
@@ -200,10 +214,9 @@ static const st_tensor *find_part(const weights *w, const model *m, const weight
 }
 
 static bool shape_is(const st_tensor *t, const param *p, const weight_part *part, int64_t rows) {
-    if (t->dims != p->dims) return false;
-    if (p->dims == 1) return t->size[0] == rows;
-    return part->transposed ? t->size[0] == p->size[1] && t->size[1] == rows
-                            : t->size[0] == rows && t->size[1] == p->size[1];
+    int64_t size[TENSOR_DIMS];
+    int dims = weight_part_shape(part, p, rows, size);
+    return t->dims == dims && memcmp(t->size, size, (size_t)dims * sizeof *size) == 0;
 }
 
 static void check_part(source *at, int k, const param *p, bool resize, faults *f) {
@@ -215,11 +228,8 @@ static void check_part(source *at, int k, const param *p, bool resize, faults *f
     bool other_rows = part->table && t->dims == p->dims && t->size[0] > 0 && shape_is(t, p, part, t->size[0]);
     if (other_rows && resize) return;
     text_shape(found, sizeof found, t->dims, t->size);
-    bool turned = part->transposed;
-    if (p->dims > 1)
-        snprintf(wanted, sizeof wanted, "(%" PRId64 ",%" PRId64 ")", turned ? p->size[1] : part->rows,
-                 turned ? part->rows : p->size[1]);
-    else snprintf(wanted, sizeof wanted, "(%" PRId64 ")", part->rows);
+    int64_t size[TENSOR_DIMS];
+    text_shape(wanted, sizeof wanted, weight_part_shape(part, p, part->rows, size), size);
     fault(f, "%s is %s, expected %s%s", t->name, found, wanted,
           other_rows ? "; [model] init_resize = yes takes the rows that there are" : "");
 }
@@ -290,10 +300,11 @@ static bool ends_with(const char *name, const char *end) {
     return n >= e && strcmp(name + n - e, end) == 0;
 }
 
-// Buffers that some versions of transformers wrote: they follow from the settings.
+// Buffers that some versions of transformers wrote: they follow from the settings. And what PyTorch counts of a batch
+// norm, which with a fixed momentum changes nothing.
 static bool is_buffer(const char *name) {
     return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") ||
-           ends_with(name, "rotary_emb.inv_freq");
+           ends_with(name, "rotary_emb.inv_freq") || ends_with(name, ".num_batches_tracked");
 }
 
 enum { COMPARED = 1 << 16 };
@@ -381,7 +392,22 @@ static err_t read_transposed(const st_file *file, const st_tensor *t, int64_t fi
     return rc;
 }
 
-static err_t read_part(const source *at, int k, int64_t first, int64_t count, float *dst) {
+// The same of filters, whose elements stay with their filter.
+static err_t read_filters(const source *at, int k, const param *p, int64_t first, int64_t count, float *dst) {
+    int64_t cols = columns(p), from = first / cols * cols, n = (first + count - 1) / cols * cols + cols - from;
+    float *whole = malloc((size_t)n * sizeof *whole);
+    if (!whole) return err_set(ERR_INTERNAL, "no memory for %" PRId64 " filters of %s", n / cols, at->tensor[k]->name);
+    err_t rc = st_read_f32_part(at->file[k], at->tensor[k], from, n, whole);
+    for (int64_t i = 0; i < n && rc == ERR_OK; i++) {
+        int64_t to = weight_part_element(&at->part[k], p, from + i) - first;
+        if (to >= 0 && to < count) dst[to] = whole[i];
+    }
+    free(whole);
+    return rc;
+}
+
+static err_t read_part(const source *at, int k, const param *p, int64_t first, int64_t count, float *dst) {
+    if (at->part[k].filters) return read_filters(at, k, p, first, count, dst);
     return at->part[k].transposed ? read_transposed(at->file[k], at->tensor[k], first, count, dst)
                                   : st_read_f32_part(at->file[k], at->tensor[k], first, count, dst);
 }
@@ -399,7 +425,7 @@ err_t weights_read(const weights_map *map, int param, int64_t first, int64_t cou
         int64_t have = begin + there * cols, from = first > begin ? first : begin,
                 to = first + count < end ? first + count : end;
         int64_t read = to < have ? to : have;
-        if (from < read) TRY(read_part(at, k, from - begin, read - from, dst + (from - first)));
+        if (from < read) TRY(read_part(at, k, &map->m->param[param], from - begin, read - from, dst + (from - first)));
         if (from < have) from = have;
         // rows of a table that the file lacks
         if (from < to) model_init(map->m, param, seed, from, to - from, dst + (from - first));

@@ -39,9 +39,12 @@ enum {
     GRADIENT_LOST_OUT,
     ATTENDS_TWICE,
     MANY_ANGLES,
-    RULE_AVERAGE,
     RULE_TABLE,
     RULE_FROZEN,
+    NO_IMAGE,
+    GROUPS,
+    WINDOW,
+    POOL_WINDOW,
     TIED_FP32,
     MISTAKES
 };
@@ -66,16 +69,25 @@ static const char *const said[MISTAKES] = {
     [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
     [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
-    [RULE_AVERAGE] = "block 1 (layer), h.0.bn.mean: the rule \"average\" is not built: it needs a sum over samples",
     [RULE_TABLE] =
         "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
     [RULE_FROZEN] = "block 1 (layer), h.0.bn.mean: the rule \"frozen\" is not built: it needs rows that have values",
+    [NO_IMAGE] = "block 1 (layer), bn: x is no image",
+    [GROUPS] = "block 1 (layer), conv: 6 channels and 8 filters can't be divided into 4 groups",
+    [WINDOW] = "block 1 (layer), conv: windows of 5 x 5 pixels do not fit into 3 x 4",
+    [POOL_WINDOW] = "block 1 (layer), pool: x is no image",
     [TIED_FP32] = "lm_head: a row that is tied can't be FP32 in 16-bit passes",
     [LONG_BLOCK] = "block 1 (layer), gelu: a block has at most 32 operations",
 };
 
 static projection wide(int64_t outputs, linear_division d) {
     return (projection){.outputs = outputs, .letters = "W", .divide = d, .std = 0.02};
+}
+
+// The value as if it were images.
+static value an_image(graph *g, value x, int64_t H, int64_t W, int64_t images_C) {
+    g->v[x].H = H, g->v[x].W = W, g->v[x].C = images_C;
+    return x;
 }
 
 static value layer(graph *g, int mistake, value x) {
@@ -108,10 +120,13 @@ static value layer(graph *g, int mistake, value x) {
     case MANY_ANGLES:
         for (int i = 0; i < 5; i++) x = rotary(g, x, 2, 4, &(rope){.theta = 100 + i});
         return x;
-    case RULE_AVERAGE:
+    case NO_IMAGE: return batch_norm(g, x, "bn", 1);
+    case GROUPS: return conv(g, an_image(g, x, 3, 4, 6), "conv", (convolution){8, 1, 1, 0, 4});
+    case WINDOW: return conv(g, an_image(g, x, 3, 4, 6), "conv", (convolution){8, 5, 1, 0, 1});
+    case POOL_WINDOW: return max_pool(g, x, 3, 2, 1);
     case RULE_TABLE:
     case RULE_FROZEN:
-        graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_AVERAGE + mistake - RULE_AVERAGE));
+        graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_TABLE + mistake - RULE_TABLE));
         return x;
     case TIED_FP32: graph_fp32(g, 0); return x;
     case LONG_BLOCK:

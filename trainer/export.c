@@ -26,7 +26,7 @@ typedef struct piece {
     st_tensor tensor;
     int param, file;
     int64_t first;  // element of the parameter
-    bool transposed;
+    weight_part part;
 } piece;
 
 typedef struct export {
@@ -43,20 +43,16 @@ export;
 
 // --- which tensors, in which files -----------------------------------------------------------------------------------
 
-static int64_t columns(const param *p) { return p->dims > 1 ? p->size[1] : 1; }
-
 static void add_piece(export *e, int param_index, const weight_part *part, int64_t first, int64_t *used) {
     const model *m = e->x->net;
     const param *p = &m->param[param_index];
     piece *k = &e->piece[e->pieces++];
-    *k = (piece){.param = param_index, .first = first, .transposed = part->transposed};
+    *k = (piece){.param = param_index, .first = first, .part = *part};
     st_tensor *t = &k->tensor;
     snprintf(t->name, sizeof t->name, "%s%s", part->prefixed ? m->type->prefix : "", part->name);
     t->type = e->o->type;
-    t->dims = p->dims;
-    t->size[0] = part->transposed ? p->size[1] : part->rows;
-    t->size[1] = part->transposed ? part->rows : p->dims > 1 ? p->size[1] : 0;
-    int64_t bytes = part->rows * columns(p) * (e->o->type == ST_F32 ? 4 : 2);
+    t->dims = weight_part_shape(part, p, part->rows, t->size);
+    int64_t bytes = shape_count(t->dims, t->size) * (e->o->type == ST_F32 ? 4 : 2);
     if (*used > 0 && *used + bytes > e->o->shard) e->files++, *used = 0;
     *used += bytes;
     e->bytes += bytes;
@@ -76,7 +72,7 @@ static err_t plan_pieces(export *e) {
         int parts = m->type->parts(m->options, &m->param[i], part);
         for (int k = 0; k < parts; k++) {
             add_piece(e, i, &part[k], first, &used);
-            first += part[k].rows * columns(&m->param[i]);
+            first += shape_count(e->piece[e->pieces - 1].tensor.dims, e->piece[e->pieces - 1].tensor.size);
         }
     }
     return ERR_OK;
@@ -92,17 +88,17 @@ static err_t file_name(const export *e, int file, char dst[64]) {
 
 // Elements first .. first+n-1 of a piece in the order of the file, as FP32.
 static void gather(const export *e, const piece *k, int64_t first, int64_t n, float *out) {
+    const param *p = &e->x->net->param[k->param];
     const float *w = (const float *)e->x->state.master[k->param].data + k->first;
-    int64_t rows = k->tensor.size[1], cols = k->tensor.size[0], run;  // of a transposed piece
-    if (param_slices(&e->x->net->param[k->param]) > 1) {
-        const ckpt_order o = state_order(&e->x->state, k->param);
-        for (int64_t i = 0; i < n; i++) {
-            int64_t at = k->transposed ? (first + i) % rows * cols + (first + i) / rows : first + i;
-            out[i] = w[order_stored(&o, k->first + at, &run) - k->first];
-        }
-    } else if (!k->transposed) memcpy(out, w + first, (size_t)n * sizeof *out);
+    const ckpt_order o = state_order(&e->x->state, k->param);
+    bool cut = param_slices(p) > 1;
+    int64_t run;
+    if (!cut && !k->part.transposed && !k->part.filters) memcpy(out, w + first, (size_t)n * sizeof *out);
     else
-        for (int64_t i = 0; i < n; i++) out[i] = w[(first + i) % rows * cols + (first + i) / rows];
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = weight_part_element(&k->part, p, first + i);
+            out[i] = w[cut ? order_stored(&o, k->first + at, &run) - k->first : at];
+        }
 }
 
 static err_t put_piece(const export *e, st_writer *w, const piece *k) {
@@ -261,7 +257,7 @@ static err_t write_all(export *e, const tokenizer *t) {
     TRY(plan_pieces(e));
     for (int i = 0; i < e->files; i++) TRY(write_file(e, i));
     TRY(write_index(e));
-    TRY(write_config(e, &about));
+    if (e->x->net->type->to_foreign) TRY(write_config(e, &about));
     if (has_words(e, t)) TRY(write_tokenizer(e, t, &about));
     return io_sync_dir(e->dir, NULL);
 }
@@ -317,9 +313,9 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
     if (rc == ERR_OK)
         fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n",
                 x->progress.step, e.pieces, e.bytes, st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
-                t                  ? "; with the tokenizer "
-                : has_words(&e, t) ? ""
-                                   : "; without a tokenizer (--tokenizer PATH adds it)",
+                t                                    ? "; with the tokenizer "
+                : has_words(&e, t) || !x->net->vocab ? ""
+                                                     : "; without a tokenizer (--tokenizer PATH adds it)",
                 t ? e.words : e.lost);
     free(e.piece);
     tokenizer_close(t);

@@ -29,7 +29,11 @@ static void mlp_page(graph *g, const void *options) {
         bool outputs = b % 2 == 0;  // hidden layers are divided in turn, by their outputs and by their inputs
         if (b == 0) x = samples(g, "pixels", o->inputs);
         snprintf(name, sizeof name, "fc.%d", b);
-        if (b == o->layers) return class_loss(g, x, name, o->classes, b > 0 && !outputs, std_of(inputs)), leave(g, 0);
+        if (b == o->layers) {
+            class_loss(g, x, name,
+                       (class_options){.classes = o->classes, .divided = b > 0 && !outputs, .std = std_of(inputs)});
+            return leave(g, 0);
+        }
         x = project(g, x, name,
                     (projection){.outputs = o->width[b],
                                  .letters = "F",

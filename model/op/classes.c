@@ -1,5 +1,5 @@
 // model/op/classes.c: softmax cross entropy of the logits x W^T + b against a class for each row (model/head.h), and
-// whether the largest logit is that of the class. In training it runs in backward.
+// whether the largest logit is that of the class, or one of the largest. In training it runs in backward.
 #include "model/op/op.h"
 
 enum { LABELS = 1 };  // input of the model
@@ -9,7 +9,7 @@ enum { CLASS_ALIGN = 8 };
 
 static err_t losses(const frame *f, const step *s) {
     pass p = *f->p;
-    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view1(&p.metrics, p.B),
+    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view2(&p.metrics, f->m->metrics, p.B),
            labels = view1(&p.in[LABELS], p.B), dx;
     return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, at_if(f, s->v[1], &dx), &x, &labels);
 }
@@ -37,23 +37,26 @@ static double flops(const model *m, const operation *o) {
 
 static const op_type type = {.name = "classes", .forward = forward, .backward = backward, .flops = flops};
 
-void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std) {
+void class_loss(graph *g, value x, const char *name, class_options c) {
     operation *o = graph_add(g, &type, name, x, 0);
     model *m = g->m;
     m->targets = LABELS;
     m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";
-    m->metrics = 1, m->metric[0] = "accuracy";
+    m->metrics = c.top ? 2 : 1, m->metric[0] = "accuracy", m->metric[1] = c.top == 5 ? "top_5" : "top_k";
     m->adds_once = true;
-    graph_input(g, "label", INT32, 0, classes);
-    int w = graph_param(g, name, ".weight", classes, graph_at(g, x)->width, std, 0),
-        b = graph_param(g, name, ".bias", classes, 0, 0, 0);
+    graph_input(g, "label", INT32, 0, c.classes);
+    int w = graph_param(g, name, ".weight", c.classes, graph_at(g, x)->width, c.std, 0),
+        b = graph_param(g, name, ".bias", c.classes, 0, 0, 0);
     if (g->rc != ERR_OK) return;
-    g->head = (head){
-        .at = {.w = w, .b = b}, .classes = classes, .Vp = (classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};
+    g->head = (head){.at = {.w = w, .b = b},
+                     .classes = c.classes,
+                     .Vp = (c.classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN,
+                     .smoothing = (float)c.smoothing,
+                     .top = c.top};
     g->chunks = 1;
-    if (divided) linear_divide(&g->head.at, m, LINEAR_INPUTS, 0, NULL);
+    if (c.divided) linear_divide(&g->head.at, m, LINEAR_INPUTS, 0, NULL);
     // each slice is a matrix, and has no room for padding
-    if (g->head.at.division == LINEAR_INPUTS) g->head.Vp = classes;
+    if (g->head.at.division == LINEAR_INPUTS) g->head.Vp = c.classes;
     else m->param[w].rows_in_memory = m->param[b].rows_in_memory = g->head.Vp;
     o->at = g->head.at;
 }

@@ -64,7 +64,35 @@ value samples(graph *g, const char *name, int64_t width);
 value relu(graph *g, value x);
 
 // Softmax cross entropy of the logits x W^T + b against a class for each row, and its accuracy: ends the last block.
-// divided: W's inputs are.
-void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std);
+typedef struct class_options {
+    int64_t classes;
+    bool divided;  // W's inputs are
+    double std;
+    double smoothing;  // of the targets, in training
+    int64_t top;       // also: is the class among so many largest? 0: no
+} class_options;
+void class_loss(graph *g, value x, const char *name, class_options o);
+
+// --- images ----------------------------------------------------------------------------------------------------------
+
+// The model's first input, an image of bytes of H rows of W pixels of C channels, as (x/255 - mean) / deviation.
+enum { PIXEL_CHANNELS = 4 };
+value pixels(graph *g, const char *name, int64_t H, int64_t W, int C, const double *mean, const double *deviation);
+
+// A convolution without a bias. Its weights begin normal(0, sqrt(2 / (filters * taps^2)))  (He et al. 2015)
+typedef struct convolution {
+    int64_t filters;
+    int taps, stride, pad;
+    int groups;  // 0: one
+} convolution;
+value conv(graph *g, value x, const char *name, convolution c);
+
+// (x - mean) * rstd * w + b, of each channel, over the pixels of all samples  (Ioffe & Szegedy 2015). w begins as
+// `gain`.
+value batch_norm(graph *g, value x, const char *name, float gain);
+
+// The largest of each window; the mean of all pixels, which is no image.
+value max_pool(graph *g, value x, int taps, int stride, int pad);
+value mean_pool(graph *g, value x);
 
 #endif

@@ -1,4 +1,5 @@
-// model/op/relu.c: y = max(x, 0), in place. Backward reads y, so that x need not be kept.
+// model/op/relu.c: y = max(x, 0), in place. Backward reads y, so that x need not be kept. A batch norm before it can do
+// all of its work.
 #include "model/op/op.h"
 
 static err_t relu_of(const frame *f, const step *s) {
@@ -19,6 +20,7 @@ static void backward(lowering *L, int op, const operation *o) {
     s->into = 0, s->over = 1;
 }
 
-static const op_type type = {.name = "relu", .forward = forward, .backward = backward};
+static const op_type type = {
+    .name = "relu", .role = ROLE_RELU, .cheap = true, .forward = forward, .backward = backward};
 
 value relu(graph *g, value x) { return graph_in_place(g, graph_add(g, &type, "relu", x, 0)); }

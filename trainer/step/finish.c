@@ -53,6 +53,7 @@ static err_t square_sums(step_runner *r) {
     for (int i = 0; i < z->owned; i++) {
         const zero_piece *p = &z->piece[i];
         const param *row = &r->net->param[p->row];
+        if (row->rule == PARAM_AVERAGE) continue;  // what it has is no gradient
         if (row->tied >= 0 || (param_slices(row) == 1 && !step_contributes_gradients(r))) continue;
         // chunks of earlier slices, which are full
         int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);
@@ -156,7 +157,21 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, round
     return x;
 }
 
-static err_t call_optimizer(const step_runner *r, device *on, optimizer_piece *x, stream *s) {
+// Of each span of samples BatchNorm takes moments: a micro-batch is one.
+static int64_t spans(const step_runner *r) { return r->cfg->batch.global / r->cfg->batch.micro; }
+
+static err_t average(const step_runner *r, const param *row, const ops *on, optimizer_piece *x, stream *s) {
+    TRY(on->average(
+        &(average_args){
+            .x = &x->master, .sum = &x->grad, .count = spans(r), .momentum = row->momentum, .state = x->state},
+        s));
+    return x->w.data ? on->cast(&(cast_args){.y = &x->w, .x = &x->master}, s) : ERR_OK;
+}
+
+// By the rule of the row.
+static err_t update(const step_runner *r, const zero_piece *p, device *on, optimizer_piece *x, stream *s) {
+    const param *row = &r->net->param[p->row];
+    if (row->rule == PARAM_AVERAGE) return average(r, row, device_ops(on), x, s);
     return r->state->o.optimizer->update(device_ops(on), &r->cfg->optimizer, x, s);
 }
 
@@ -169,7 +184,7 @@ static err_t update_piece(step_runner *r, const zero_piece *p) {
     x.grad = state_gradient(t, p);
     x.state = state_step(t);
     x.scalar = state_scalars(x.state);
-    TRY(call_optimizer(r, r->dev, &x, r->s));
+    TRY(update(r, p, r->dev, &x, r->s));
     return state_copy_exact(t, p, r->s);
 }
 
@@ -186,7 +201,7 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     x.scalar = state_scalars(decided);
     TRY(stream_copy(r->s, x.grad.data, grad.data, tensor_bytes(&grad)));
     TRY(stream_wait(r->s));
-    TRY(call_optimizer(r, t->host_dev, &x, t->host_s));
+    TRY(update(r, p, t->host_dev, &x, t->host_s));
     TRY(stream_wait(t->host_s));
     TRY(stream_copy(r->s, w.data, x.w.data ? x.w.data : x.master.data, tensor_bytes(&w)));
     TRY(state_copy_exact(t, p, r->s));
