@@ -20,10 +20,10 @@ typedef struct head {
     int64_t classes, Vp;
     float smoothing;  // of the targets, in training (ops.h: cross_entropy)
     int64_t top;      // the second metric: is the target among so many largest? 0: there is none
-    int64_t rows;   // of a chunk
-    tensor logits;  // (rows,Vp), or (slices here,rows,Vp/S)
-    tensor kept;    // (3,rows) FP32, if other ranks have slices: results of the softmax's stages
-    tensor last;    // (texts,C) E, if other ranks have rows: the rows of the last positions
+    int64_t rows;     // of a chunk
+    tensor logits;    // (rows,Vp), or (slices here,rows,Vp/S)
+    tensor kept;      // (3,rows) FP32, if other ranks have slices: results of the softmax's stages
+    tensor last;      // (texts,C) E, if other ranks have rows: the rows of the last positions
 } head;
 
 // Tensor cores are fast when rows of logits begin at multiples of 16 bytes and tiles are whole. GPT-2's 50257 gives
@@ -48,7 +48,8 @@ int64_t head_rows(int64_t rows, int64_t chunks);
 err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t chunks);
 
 // losses (N) (=) of the rows of x (N,C), and hits (metrics,N) FP64 (=) unless NULL: 1 where the target's logit is the
-// first largest, and where it is among the `top` largest. If p->dw is given: the gradients of W and b (+=), and dx (N,C) (=), which may be x; NULL: not wanted.
+// first largest, and where it is among the `top` largest. If p->dw is given: the gradients of W and b (+=), and dx
+// (N,C) (=), which may be x; NULL: not wanted.
 err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x,
                   const tensor *targets);
 

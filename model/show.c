@@ -126,6 +126,7 @@ static void find_letters(showing *s) {
 
 static text width_of(const showing *s, value v) {
     const graph_value *x = &s->x->v[v];
+    if (x->C) return say("%" PRId64 ",%" PRId64 ",%" PRId64, x->H, x->W, x->C);
     return is_clear(s, x->letters, x->width) ? say("%s", x->letters) : say("%" PRId64, x->width);
 }
 
@@ -179,6 +180,7 @@ static text param_shape(const showing *s, const operation *o, int row) {
     bool cut = param_slices(p) > 1;
     if (cut && p->axis == 0) rows = share_of(rows, p->size[0], x->of / x->count);
     if (p->dims == 1) return say("(%s)", rows.s);
+    if (p->dims == 4) return say("(%s,%d,%d,%" PRId64 ")", rows.s, (int)p->size[1], (int)p->size[2], p->size[3]);
     text columns = dimension_of(s, o, row, 1);
     if (cut && p->axis == 1) return say("(%d,%s,%s)", x->count, rows.s, share_of(columns, p->size[1], x->of).s);
     return say("(%s,%s)", rows.s, columns.s);
@@ -199,7 +201,7 @@ static const char *mark_of(const showing *s, value v) {
 static text name_of(const showing *s, value v) { return say("%s%s", s->x->v[v].name, mark_of(s, v)); }
 
 static text size_of(const showing *s, value v) {
-    tensor x = at(&s->f, v);
+    tensor x = s->x->v[v].C ? at_images(&s->f, v) : at(&s->f, v);
     text t = say("(");
     for (int d = 0; d < x.dims; d++) t = say("%s%s%" PRId64, t.s, d ? "," : "", x.size[d]);
     return say("%s)", t.s);

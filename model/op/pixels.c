@@ -1,5 +1,5 @@
-// model/op/pixels.c: the model's first input, an image of bytes, as numbers: (x - mean) / deviation, of each channel. It
-// has no gradient.
+// model/op/pixels.c: the model's first input, an image of bytes, as numbers: (x - mean) / deviation, of each channel.
+// It has no gradient.
 #include "model/op/op.h"
 
 enum { PIXELS };  // input of the model

@@ -6,9 +6,9 @@
 //   unit    x -> convolution, norm, relu, convolution, norm -> + x -> relu  (bottleneck: 1 x 1, 3 x 3, 1 x 1)
 //   head    the mean of all pixels, linear, softmax
 //
-// The first unit of each stage but the first halves the image; x goes past it through a convolution of 1 x 1 with a norm.
-// Initial values: convolutions normal(0, sqrt(2 / (filters * taps^2))); the last gain of each unit 0, so that a unit
-// begins as nothing (Goyal et al. 2017, section 5.1); the last layer normal(0, 0.01).
+// The first unit of each stage but the first halves the image; x goes past it through a convolution of 1 x 1 with a
+// norm. Initial values: convolutions normal(0, sqrt(2 / (filters * taps^2))); the last gain of each unit 0, so that a
+// unit begins as nothing (Goyal et al. 2017, section 5.1); the last layer normal(0, 0.01).
 #include "model/resnet/resnet.h"
 
 #include "model/foreign.h"
