@@ -78,6 +78,21 @@ err_t foreign_options(const model_type **type, void **options, const json_t *con
                    name ? name : "is missing", name ? "\"" : "", known);
 }
 
+err_t foreign_guess(const model_type **type, void **options, const struct weights *w) {
+    *options = NULL;
+    for (int i = 0; i < MODEL_TYPES; i++) {
+        model_rule rule = {.micro = 1};
+        *type = model_types[i];
+        if (!(*type)->from_tensors) continue;
+        if (!(*options = calloc(1, (*type)->options))) return err_set(ERR_INTERNAL, "no memory for a model's options");
+        for (int k = 0; k < (*type)->keys; k++) set_default(&(*type)->key[k], *options);
+        if ((*type)->from_tensors(*options, w) && (*type)->resolve(*options, &rule) == ERR_OK) return ERR_OK;
+        free(*options);
+        *options = NULL;
+    }
+    return ERR_OK;
+}
+
 // Keys that are not of the weights, or that the shapes of the tensors tell.
 static bool may_differ(const char *key) { return word_index("context vocab dropout head_chunks", key) >= 0; }
 

@@ -14,4 +14,9 @@ err_t foreign_options(const model_type **type, void **options, const json_t *con
 // vocabulary's size (shapes tell it), dropout and chunks may differ: they do not belong to the weights.
 err_t foreign_agrees(const model_type *type, const void *options, const json_t *config, const char *path);
 
+// For weights without a config.json: what names and shapes of their tensors tell. *options, which the caller frees, is
+// NULL if they are of no model.
+struct weights;
+err_t foreign_guess(const model_type **type, void **options, const struct weights *w);
+
 #endif

@@ -1,9 +1,11 @@
 // test/test_resnet.c: residual networks as runs, from the inside. Five steps of each kind of unit are PyTorch's
 // (test/golden/make_resnet.py), down to each weight and running statistic; and whatever the ranks, the stages, the
 // precision and what is computed again, a run holds and sends what its plan says and comes to the same bits.
+#include "test/support/export.h"
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
 
+#include "model/families.h"
 #include "model/weights.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
@@ -84,20 +86,27 @@ static void rows_are_those_of_pytorch(const session *x, const char *name) {
     }
 }
 
+// The settings of the net, and the images and weights of the golden files, or weights that are elsewhere.
+static void golden_settings(char *to, size_t room, int k, const char *weights_at) {
+    const char *name = nets[k].name;
+    char path[128], data[256];
+    snprintf(path, sizeof path, "test/golden/resnet-%s.safetensors", name);
+    snprintf(data, sizeof data, "test/golden/resnet-%s-images.idx test/golden/resnet-%s-labels.idx", name, name);
+    snprintf(to, room, "[model]\n%s\ninit_from = %s\n[data]\ntrain = %s\nval = %s\n", nets[k].settings,
+             weights_at ? weights_at : path, data, data);
+}
+
 static void five_steps_are_those_of_pytorch(void **state) {
     (void)state;
     for (int k = 0; k < 2; k++) {
         const char *name = nets[k].name;
-        char *dir = make_dir(), more[1024], data[256];
+        char *dir = make_dir(), more[2048];
         double losses[GOLDEN_STEPS] = {0}, after[3] = {0};
         session x;
         config c;
         step_result s;
         evaluation e = {0};
-        snprintf(data, sizeof data, "test/golden/resnet-%s-images.idx test/golden/resnet-%s-labels.idx", name, name);
-        snprintf(more, sizeof more,
-                 "[model]\n%s\ninit_from = test/golden/resnet-%s.safetensors\n[data]\ntrain = %s\nval = %s\n",
-                 nets[k].settings, name, data, data);
+        golden_settings(more, sizeof more, k, NULL);
         load_config(&c, dir, golden_run, more);
         golden_line(name, "losses", losses, GOLDEN_STEPS);
         golden_line(name, "after", after, 3);
@@ -118,6 +127,72 @@ static void five_steps_are_those_of_pytorch(void **state) {
         session_close(&x);
         drop_dir(dir);
     }
+}
+
+// --- files -----------------------------------------------------------------------------------------------------------
+
+// A run is exported in torchvision's order; what begins with that has the run's weights and statistics, to the bit.
+static void weights_go_there_and_back(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        rig r;
+        session end, begin;
+        config c;
+        char more[2048], path[700];
+        rig_open(&r);
+        golden_settings(more, sizeof more, k, NULL);
+        strcat(more, "[run]\nsteps = 3\n");
+        rig_train(&r, golden_run, more);
+        export(r.run, r.to, NULL, NULL);
+        snprintf(path, sizeof path, "%s/ckpt/step-00000003", r.run);
+        OK(session_open(&end, &r.c, SESSION_TRAIN, NULL));
+        OK(session_load(&end, path));
+        golden_settings(more, sizeof more, k, r.to);
+        load_config(&c, r.dir, golden_run, more);
+        OK(session_open(&begin, &c, SESSION_TRAIN, NULL));
+        OK(session_init(&begin));
+        for (int i = 0; i < end.net->params; i++) {
+            const tensor *a = &end.state.master[i], *b = &begin.state.master[i];
+            if (memcmp(a->data, b->data, tensor_bytes(a)) != 0)
+                fail_msg("%s: %s is another one when it comes back", nets[k].name, end.net->param[i].name);
+        }
+        session_close(&begin), session_close(&end);
+        rig_close(&r);
+    }
+}
+
+static void refuses(int k, const char *path, const char *more_of_model, const char *why) {
+    char *dir = make_dir(), more[2048];
+    session x;
+    config c;
+    golden_settings(more, sizeof more, k, path);
+    snprintf(more + strlen(more), sizeof more - strlen(more), "[model]\n%s", more_of_model);
+    load_config(&c, dir, golden_run, more);
+    OK(session_open(&x, &c, SESSION_TRAIN, NULL));
+    assert_int_equal(session_init(&x), ERR_DATA);
+    if (!strstr(err_last()->text, why)) fail_msg("expected \"%s\" in: %s", why, err_last()->text);
+    session_close(&x);
+    drop_dir(dir);
+}
+
+// Of a file of torchvision, names and shapes tell the net; what is missing or of another shape is named.
+static void files_are_known_by_their_tensors(void **state) {
+    static const char *const said[] = {"depth = 20\nunits = 1 2 1\n", "depth = 50\nunits = 1 2\n"};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        char path[128], *text = NULL, *argv[] = {path};
+        size_t n;
+        FILE *out = open_memstream(&text, &n);
+        snprintf(path, sizeof path, "test/golden/resnet-%s.safetensors", nets[k].name);
+        OK(verb_inspect(1, argv, out));
+        fclose(out);
+        if (!strstr(text, said[k]) || !strstr(text, "width = 6\n") || !strstr(text, "classes = 12\n"))
+            fail_msg("inspect says of %s:\n%s", path, text);
+        free(text);
+    }
+    refuses(0, "test/golden/resnet-bottleneck.safetensors", "", "layer3.0.conv1.weight is missing");
+    refuses(1, "test/golden/resnet-bottleneck.safetensors", "width = 5\n",
+            "conv1.weight is (6,3,7,7), expected (5,3,7,7)");
 }
 
 // --- ranks -----------------------------------------------------------------------------------------------------------
@@ -251,6 +326,8 @@ static void any_layout_has_the_same_bits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_steps_are_those_of_pytorch),
+        cmocka_unit_test(weights_go_there_and_back),
+        cmocka_unit_test(files_are_known_by_their_tensors),
         cmocka_unit_test(any_layout_has_the_same_bits),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);

@@ -53,23 +53,6 @@ static void print_dropout(const model_type *type, const json_t *config, FILE *ou
     else if (most > 0) fprintf(out, ". A %s here has no dropout\n", type->name);
 }
 
-static err_t print_section(const weights *w, FILE *out) {
-    const model_type *type;
-    void *options;
-    TRY(foreign_options(&type, &options, w->config, w->path));
-    fprintf(out, "[model]\ntype = %s\n", type->name);
-    for (int i = 0; i < type->keys; i++) {
-        char value[SETTING_VALUE];
-        setting_value(&type->key[i], options, value);
-        // the run's own business
-        if (strcmp(type->key[i].key, "head_chunks") != 0) fprintf(out, "%s = %s\n", type->key[i].key, value);
-    }
-    print_dropout(type, w->config, out);
-    fprintf(out, "init_from = %s\n", w->path);
-    free(options);
-    return ERR_OK;
-}
-
 static void print_tensors(const weights *w, FILE *out) {
     for (int i = 0; i < w->files; i++)
         for (int k = 0; k < w->file[i].count; k++) {
@@ -78,6 +61,26 @@ static void print_tensors(const weights *w, FILE *out) {
             for (int d = 0; d < t->dims; d++) fprintf(out, "%s%" PRId64, d ? "," : "", t->size[d]);
             fprintf(out, ")\n");
         }
+}
+
+// Of files without config.json what names and shapes of the tensors tell; if that is nothing, the tensors.
+static err_t print_section(const weights *w, FILE *out) {
+    const model_type *type;
+    void *options;
+    if (w->config) TRY(foreign_options(&type, &options, w->config, w->path));
+    else TRY(foreign_guess(&type, &options, w));
+    if (!options) return print_tensors(w, out), ERR_OK;
+    fprintf(out, "[model]\ntype = %s\n", type->name);
+    for (int i = 0; i < type->keys; i++) {
+        char value[SETTING_VALUE];
+        setting_value(&type->key[i], options, value);
+        // the run's own business
+        if (strcmp(type->key[i].key, "head_chunks") != 0) fprintf(out, "%s = %s\n", type->key[i].key, value);
+    }
+    if (w->config) print_dropout(type, w->config, out);
+    fprintf(out, "init_from = %s\n", w->path);
+    free(options);
+    return ERR_OK;
 }
 
 err_t verb_inspect(int argc, char **argv, FILE *out) {
@@ -94,9 +97,7 @@ err_t verb_inspect(int argc, char **argv, FILE *out) {
     else TRY(io_path(path, "%s", argv[0]));
     TRY(weights_open(&w, path));
     print_files(w, out);
-    err_t rc = ERR_OK;
-    if (w->config) rc = print_section(w, out);
-    else print_tensors(w, out);
+    err_t rc = print_section(w, out);
     weights_close(w);
     return rc;
 }

@@ -11,7 +11,6 @@
 // unit begins as nothing (Goyal et al. 2017, section 5.1); the last layer normal(0, 0.01).
 #include "model/resnet/resnet.h"
 
-#include "model/foreign.h"
 #include "model/keys.h"
 #include "model/op/op.h"
 
@@ -99,15 +98,7 @@ static const setting keys[] = {
 };
 // clang-format on
 
-typedef struct net_depth {
-    int64_t depth;
-    bool small;
-    resnet_unit unit;
-    int stages;
-    int64_t count[RESNET_STAGES];
-} net_depth;
-
-static const net_depth depths[] = {
+const net_depth resnet_depths[RESNET_DEPTHS] = {
     {18, false, RESNET_BASIC, 4, {2, 2, 2, 2}},      {34, false, RESNET_BASIC, 4, {3, 4, 6, 3}},
     {50, false, RESNET_BOTTLENECK, 4, {3, 4, 6, 3}}, {101, false, RESNET_BOTTLENECK, 4, {3, 4, 23, 3}},
     {20, true, RESNET_BASIC, 3, {3, 3, 3}},          {32, true, RESNET_BASIC, 3, {5, 5, 5}},
@@ -165,7 +156,7 @@ static err_t check_image(const resnet_options *o, model_rule *r) {
 static err_t resnet_resolve(void *options, model_rule *r) {
     static const double mean[] = {0.485, 0.456, 0.406}, deviation[] = {0.229, 0.224, 0.225};
     resnet_options *o = options;
-    const net_depth *d = depths, *end = depths + sizeof depths / sizeof *depths;
+    const net_depth *d = resnet_depths, *end = resnet_depths + RESNET_DEPTHS;
     TRY(rule_divide_layers(r, "residual network", &o->by));
     if (r->slices > 1)
         return rule_break(r, KEYS("parallel.slices"),
@@ -187,16 +178,6 @@ static err_t resnet_resolve(void *options, model_rule *r) {
     return ERR_OK;
 }
 
-// --- torchvision's files ---------------------------------------------------------------------------------------------
-
-// The names are the same.
-static int resnet_parts(const void *options, const param *p, weight_part *part) {
-    (void)options;
-    *part = (weight_part){.filters = p->dims == 4, .rows = p->size[0]};
-    memcpy(part->name, p->name, sizeof part->name);
-    return 1;
-}
-
 static const model_alias alias[] = {
     {"resnet18", "depth=18"}, {"resnet34", "depth=34"}, {"resnet50", "depth=50"}, {"resnet101", "depth=101"},
     {"resnet20", "depth=20"}, {"resnet32", "depth=32"}, {"resnet56", "depth=56"}, {NULL, NULL}};
@@ -209,4 +190,5 @@ const model_type model_resnet = {.name = "resnet",
                                  .page = resnet_page,
                                  .options = sizeof(resnet_options),
                                  .parts = resnet_parts,
+                                 .from_tensors = resnet_from_tensors,
                                  .describe = resnet_describe};

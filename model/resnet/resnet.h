@@ -3,6 +3,7 @@
 #define MODEL_RESNET_RESNET_H
 
 #include "base/key.h"
+#include "model/param.h"
 #include "model/rule.h"
 
 #include <stdint.h>
@@ -24,5 +25,22 @@ typedef struct resnet_options {
     int64_t count[RESNET_STAGES];  // units of each stage
     double mean_of[RESNET_CHANNELS], deviation_of[RESNET_CHANNELS];
 } resnet_options;
+
+// What a depth means.
+enum { RESNET_DEPTHS = 7 };
+typedef struct net_depth {
+    int64_t depth;
+    bool small;
+    resnet_unit unit;
+    int stages;
+    int64_t count[RESNET_STAGES];
+} net_depth;
+extern const net_depth resnet_depths[RESNET_DEPTHS];
+
+// model/resnet/foreign.c: for model_type.
+struct weight_part;
+struct weights;
+int resnet_parts(const void *options, const param *p, struct weight_part *part);
+bool resnet_from_tensors(void *options, const struct weights *w);
 
 #endif
