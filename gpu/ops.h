@@ -498,7 +498,8 @@ typedef struct sgd_args {
 //            convolution of dy by the filters turned round. With a stride a pixel has those taps that reach a result's
 //            place, inside of the image or outside; without any, dx is +0.
 //   weights  one chain over results (n,p,q) ascending, from zero, added once.
-// A CPU sums chains as a matrix product does (gpu/cpu/kernel/conv.c), and refuses `products = bf16-pairs`.
+// Chains are summed in blocks, as a matrix product's (gpu/cpu/kernel/conv.c), and a CPU refuses `products = bf16-pairs`.
+// A GPU sums BF16 and FP16 in the order of its tensor cores, and of weights ranges of pixels, which it adds in order.
 typedef struct conv_forward_args {
     tensor *y;               // (N,P,Q,K) E (=), may be residual itself
     const tensor *x;         // (N,H,W,C) E
@@ -639,13 +640,14 @@ typedef struct pixels_args {
     X(cross_entropy) X(top_k) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
     X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)                \
-    X(geglu_forward) X(geglu_backward) X(count_targets) OPS_OF_IMAGES(X) X(average)
+    X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)     \
+    OPS_OF_IMAGES(X) X(average)
 
 // Those that CUDA has no kernels of yet, and refuses.
-#define OPS_OF_IMAGES(X)                                                                                                \
-    X(conv_forward) X(conv_inputs) X(conv_weights) X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward)        \
-    X(mean_pool_backward) X(batch_norm_sums) X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums)          \
-    X(batch_norm_back) X(pixels)
+#define OPS_OF_IMAGES(X) \
+    X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) \
+    X(batch_norm_sums) X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) \
+    X(pixels)
 // clang-format on
 
 typedef struct ops {
