@@ -640,13 +640,9 @@ typedef struct pixels_args {
     X(cross_entropy) X(top_k) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
     X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)                \
-    X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)     \
-    X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) \
-    OPS_OF_IMAGES(X) X(pixels) X(average)
-
-// Those that CUDA has no kernels of yet, and refuses.
-#define OPS_OF_IMAGES(X) \
-    X(batch_norm_sums) X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back)
+    X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)                  \
+    X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
+    X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)
 // clang-format on
 
 typedef struct ops {

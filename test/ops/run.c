@@ -375,10 +375,7 @@ static double pairs_nmse(const op_row *row) {
 // Whether GPUs refuse it.
 static bool cuda_lacks(const op_row *row) {
     if (row->op == OP_cross_entropy && row->size[4]) return true;  // smoothed
-    if (row->op == OP_top_k && row->size[3] > 1) return true;
-#define LACKS(name) || row->op == OP_##name
-    return false OPS_OF_IMAGES(LACKS);
-#undef LACKS
+    return row->op == OP_top_k && row->size[3] > 1;
 }
 
 static bool values_match(op_run *r, const fixture *f, const outcome *got) {
