@@ -326,7 +326,7 @@ typedef struct embedding_backward_args {
 // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
 // (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
 // With smoothing e, onehot is 1 - e + e/V at the target and e/V elsewhere, and the loss is the cross entropy with that
-// (Szegedy et al. 2016, section 7). Columns are not cut then, and a GPU refuses it.
+// (Szegedy et al. 2016, section 7). Columns are not cut then.
 // The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0,
 // always. Where columns are cut into slices (matmul_args), each slice's exponentials are summed as those of a whole row
 // would be, and the sums are added along a binary tree, ((0+1)+(2+3)).

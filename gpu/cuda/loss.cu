@@ -290,10 +290,57 @@ err_t cuda_cross_entropy_part(const cross_entropy_part_args *args, stream *s) {
     return ERR_OK;
 }
 
+// --- smoothed labels -------------------------------------------------------------------------------------------------
+
+// cross_entropy of smoothed labels, which are of classifiers, whose rows are short: a block a row, one element after the
+// other. A kernel of its own: cross_entropy_rows has no register to spare.
+// layout     logits (N,Vp)
+// alias      in place; a thread writes what it alone has read, but for the target's logit, which all read before the
+//            first barrier
+// sums       FP32: in order within a thread, then a fixed tree: repeatable
+// moves      2 * sizeof(T) bytes a logit, and reads a row twice more from L1 or L2
+// reference  gpu/cpu/kernel/loss.c
+template <class T>
+__global__ void __launch_bounds__(CUT_THREADS)
+    cross_entropy_smoothed(float *losses, T *logits, const int32_t *targets, int width, int stride, bool gradient,
+                           float scale, const step_state *state, float smoothing) {
+    K_SMEM(float, room, [WARP]);
+    const int64_t row = blockIdx.x;
+    const int target = targets[row];
+    T *x = logits + row * stride;
+    if (target < 0) {
+        if (threadIdx.x == 0) losses[row] = 0;
+        if (gradient) clear<T, CUT_THREADS>(x, 0, stride, threadIdx.x);
+        return;
+    }
+    const float logit = target < width ? to_float(x[target]) : NAN;
+    float most = -INFINITY, sum = 0, below = 0;
+    for (int i = threadIdx.x; i < width; i += CUT_THREADS) most = fmaxf(most, to_float(x[i]));
+    most = block_max(most, room);
+    for (int i = threadIdx.x; i < width; i += CUT_THREADS) {
+        const float d = to_float(x[i]) - most;
+        sum += expf(d), below += d;
+    }
+    sum = block_sum(sum, room), below = block_sum(below, room);
+    const float each = smoothing / (float)width, own = 1 - smoothing;
+    if (threadIdx.x == 0) losses[row] = own * (most - logit) - each * below + logf(sum);
+    if (!gradient) return;
+    const float factor = scale * state->loss_scale, ratio = factor / sum, share = factor * each;
+    for (int i = threadIdx.x; i < width; i += CUT_THREADS) {
+        const float p = expf(to_float(x[i]) - most) * ratio - share;
+        round_to(&x[i], i == target ? p - factor * own : p);
+    }
+    clear<T, CUT_THREADS>(x, width, stride, threadIdx.x);
+}
+
+template <class T> static err_t launch_smoothed(const loss_job *j, float smoothing, stream *s) {
+    LAUNCH((cross_entropy_smoothed<T>), (unsigned)j->rows, CUT_THREADS, 0, s, j->losses, (T *)j->logits, j->targets,
+           j->width, j->stride, j->scale != NULL, j->scale ? *j->scale : 0.0f, j->state, smoothing);
+    return ERR_OK;
+}
+
 err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
-    if (args->smoothing > 0)
-        return err_set(ERR_UNAVAILABLE,
-                       "cuda: cross_entropy has no kernel for smoothed labels yet; set [device] backend = cpu");
+    assert(args->smoothing >= 0 && args->smoothing < 1 && (args->smoothing == 0 || matrix_slices(args->logits) == 1));
     if (matrix_slices(args->logits) > 1) {
         cross_entropy_part_args all = {};
         all.losses = args->losses, all.logits = args->logits, all.targets = args->targets, all.classes = args->classes;
@@ -313,45 +360,46 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
                   (int)stride,
                   args->scale,
                   args->state};
-    BY_TYPE(args->logits->type, T, TRY(launch_width<T>(&j, s)));
+    BY_TYPE(args->logits->type, T,
+            TRY(args->smoothing > 0 ? launch_smoothed<T>(&j, args->smoothing, s) : launch_width<T>(&j, s)));
     return ERR_OK;
 }
 
-// top_k: a warp a row. The target is the first largest when it is larger than all in front of it and no smaller than
-// any after it, which every lane asks of its columns; a NaN answers no to both. Accesses of a warp are contiguous.
+// top_k: a warp a row. Every lane counts the columns of its own that come before the target: larger ones, and equal ones
+// in front of it. A NaN is reason enough for no. Accesses of a warp are contiguous.
 // moves      sizeof(T) bytes a logit of a class; memory bound
 // reference  gpu/cpu/kernel/loss.c
 template <class T>
-__global__ void __launch_bounds__(ROWS *WARP)
-    top_k_kernel(double *hits, const T *logits, const int32_t *targets, int64_t rows, int width, int stride) {
+__global__ void __launch_bounds__(ROWS *WARP) top_k_kernel(double *hits, const T *logits, const int32_t *targets,
+                                                           int64_t rows, int width, int stride, int64_t most) {
     int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
     if (row >= rows) return;  // whole warps
     const T *x = logits + row * stride;
-    int lane = threadIdx.x % WARP, target = targets[row];
-    bool top = target >= 0 && target < width;
-    if (top) {
-        float most = to_float(x[target]);
+    int lane = threadIdx.x % WARP, target = targets[row], before = 0;
+    bool hit = target >= 0 && target < width;
+    if (hit) {
+        float own = to_float(x[target]);
         for (int i = lane; i < width; i += WARP) {
             float v = to_float(x[i]);
-            top &= i < target ? v < most : v <= most;
+            hit &= v == v && own == own;
+            before += v > own || (v == own && i < target);
         }
     }
-    top = __all_sync(0xffffffffu, top);
-    if (lane == 0) hits[row] = top ? 1.0 : 0.0;
+    hit = __all_sync(0xffffffffu, hit);
+#pragma unroll
+    for (int step = WARP / 2; step; step /= 2) before += __shfl_xor_sync(0xffffffffu, before, step);
+    if (lane == 0) hits[row] = hit && before < most ? 1.0 : 0.0;
 }
 
 err_t cuda_top_k(const top_k_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
-    if (args->k > 1)
-        return err_set(ERR_UNAVAILABLE,
-                       "cuda: top_k has no kernel for more than the largest yet; set [device] backend = cpu");
     assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows &&
            rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
     BY_TYPE(args->logits->type, T,
             LAUNCH((top_k_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data,
                    (const T *)args->logits->data, (const int32_t *)args->targets->data, rows, (int)args->classes,
-                   (int)stride));
+                   (int)stride, args->k ? args->k : (int64_t)1));
     return ERR_OK;
 }
 

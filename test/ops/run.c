@@ -372,12 +372,6 @@ static double pairs_nmse(const op_row *row) {
     return 0.4 * 0x1p-16 * (row->op == OP_matmul ? matmul : row->op == OP_attention_backward ? backward : forward);
 }
 
-// Whether GPUs refuse it.
-static bool cuda_lacks(const op_row *row) {
-    if (row->op == OP_cross_entropy && row->size[4]) return true;  // smoothed
-    return row->op == OP_top_k && row->size[3] > 1;
-}
-
 static bool values_match(op_run *r, const fixture *f, const outcome *got) {
     bool gpu = device_about(f->dev)->kind == DEVICE_CUDA;
     for (int i = 0; i < r->count; i++) {
@@ -452,7 +446,6 @@ bool run_row(const op_row *row, const fixtures *all, char why[WHY]) {
     for (int i = 0; i < all->count && ok; i++) {
         const fixture *f = &all->f[i];
         if ((f->slow && flops + bytes > 4e7) || (f->kin == KIN_PAIRS && !is_paired(row))) continue;
-        if (f->kin == KIN_CUDA && cuda_lacks(row)) continue;
         if (!last || f->kin != last->kin) outcome_free(&base), ok = check_on(&r, f, all->once, &base), last = f;
         else ok = again(&r, "another width or number of threads", f, (how){.from = CLEAN}, &base);
     }
