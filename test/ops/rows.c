@@ -463,6 +463,10 @@ const op_row test_rows[] = {
     TYPES(OP_conv_weights, OPT_FRESH, 2e-12, "overwritten: blocks apart", 3, 21, 19, 8, 10, 3, 3, 1, 1),
     TYPES(OP_conv_weights, OPT_FRESH, 2e-12, "overwritten: blocks shared", 2, 15, 15, 80, 112, 3, 3, 1, 1),
     TYPES(OP_conv_weights, 0, 2e-12, "blocks shared, stride 2", 2, 29, 31, 112, 80, 3, 3, 2, 1),
+    CONV(0,           1e-12, "a GPU's tiles of many pixels, ranges of them", 2, 24, 24, 8, 72, 3, 3, 1, 1),
+    TYPES(OP_conv_inputs, 0, 1e-12, "classes of a GPU's tiles of many pixels", 2, 24, 25, 8, 24, 3, 3, 2, 1),
+    TYPES(OP_conv_forward, OPT_RESIDUAL, 1e-12, "a GPU's largest tiles", 2, 5, 13, 256, 2304, 3, 2, 1, 1, 32),
+    TYPES(OP_conv_inputs, OPT_RESIDUAL | OPT_ALIAS, 1e-12, "a GPU's largest tiles", 2, 5, 13, 2304, 256, 3, 2, 1, 1, 32),
 
     // op                      options nmse  why                                   N H W C taps stride pad
     TYPES(OP_max_pool_forward, 0, 1e-30, "smallest legal",                         1, 1, 1, 1, 1, 1),
@@ -510,6 +514,7 @@ const op_row test_rows[] = {
     TYPES(OP_cross_entropy, 0, 1e-13, "smoothed",                                  9, 130, 0, 0, 10),
     TYPES(OP_cross_entropy, 0, 1e-13, "smoothed, padded columns",                  7, 1000, 1024, 0, 20),
     TYPES(OP_cross_entropy, OPT_LOSS_ONLY, 1e-13, "smoothed, losses only",         9, 33, 0, 0, 10),
+    TYPES(OP_cross_entropy, 0, 1e-13, "smoothed, more classes than threads", 3, 1537, 1544, 0, 30),
     TYPES(OP_top_k, 0, 1e-30, "five of many",                                      40, 131, 0, 5),
     TYPES(OP_top_k, OPT_EXTREME, 1e-30, "three, equal ones and NaN",               40, 67, 80, 3),
     TYPES(OP_top_k, 0, 1e-30, "more than there are",                               9, 4, 0, 7),
