@@ -1,8 +1,8 @@
 // gpu/cuda/batch_norm.cu: batch normalisation. All of it has the CPU's bits (gpu/cpu/kernel/batch_norm.c): sums in
 // double in the same order, FP32 elsewhere, one operation after the other as there.
 //
-// Sums go in two steps, without atomics: a thread adds one channel of a block of BATCH_NORM_ROWS rows, then one thread a
-// sum adds the blocks, in order. Blocks' sums wait in the stream's scratch; what doesn't fit there goes in turns.
+// Sums go in two steps, without atomics: a thread adds one channel of a block of BATCH_NORM_ROWS rows, then one thread
+// a sum adds the blocks, in order. Blocks' sums wait in the stream's scratch; what doesn't fit there goes in turns.
 #include "gpu/cuda/columns.h"
 
 enum { NORM_THREADS = 256 };

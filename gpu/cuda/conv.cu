@@ -1,6 +1,6 @@
 // gpu/cuda/conv.cu: convolution forward, and the gradient of its inputs, which is a convolution of dy by the filters
-// turned round: one kernel (conv.h has the idea). With a stride s the inputs are s x s classes of pixels, each with taps
-// of its own: blockIdx.z.
+// turned round: one kernel (conv.h has the idea). With a stride s the inputs are s x s classes of pixels, each with
+// taps of its own: blockIdx.z.
 #include "gpu/cuda/conv.h"
 
 #include "gpu/conv_check.h"

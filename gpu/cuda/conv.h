@@ -1,13 +1,14 @@
 // gpu/cuda/conv.h: what the kernels of convolutions share: tiles in shared memory, and their products.
 //
 // A convolution is a matrix product one of whose operands is never in memory: its rows are the inputs that a result is
-// made of (forward, inputs), or what a weight meets (weights). A block has BM x BN results and takes CONV_DEPTH products
-// of each at a time. The tiles of both operands are gathered into shared memory straight from the images, asynchronously
-// where 16 bytes belong together, two steps ahead; what is outside of an image is zero (cp.async writes it).
+// made of (forward, inputs), or what a weight meets (weights). A block has BM x BN results and takes CONV_DEPTH
+// products of each at a time. The tiles of both operands are gathered into shared memory straight from the images,
+// asynchronously where 16 bytes belong together, two steps ahead; what is outside of an image is zero (cp.async writes
+// it).
 //
-// Two kinds of tiles, by what lies together in memory. `along`: (rows, CONV_DEPTH), a row has its products side by side.
-// `across`: (CONV_DEPTH, rows). Both are cut into chunks of 16 bytes whose places are mixed by XOR, so that ldmatrix,
-// which reads the same chunk of eight rows, finds them in different banks.
+// Two kinds of tiles, by what lies together in memory. `along`: (rows, CONV_DEPTH), a row has its products side by
+// side. `across`: (CONV_DEPTH, rows). Both are cut into chunks of 16 bytes whose places are mixed by XOR, so that
+// ldmatrix, which reads the same chunk of eight rows, finds them in different banks.
 //
 // BF16 and FP16 go to tensor cores, 16 products at a time. FP32 is one chain of fused multiply-adds in blocks of
 // CONV_BLOCK, as gpu/cpu/kernel/conv.c writes it down: the CPU's bits. Neither depends on BM and BN, so tiles may be
@@ -27,7 +28,8 @@ static inline bool conv_large(int64_t rows, int64_t columns, int64_t groups) {
     return columns > 64 && ceil_div(rows, 128) * ceil_div(columns, 128) * groups >= CONV_LARGE;
 }
 
-// What kernels count in 32 bits: the elements of an image and of the filters, and all results; and what a grid can have.
+// What kernels count in 32 bits: the elements of an image and of the filters, and all results; and what a grid can
+// have.
 static inline err_t conv_sizes(const tensor *x, const tensor *y, const tensor *w) {
     const int64_t of_x = tensor_count(x) / (x->size[0] ? x->size[0] : 1), of_w = tensor_count(w),
                   pixels = y->size[0] * y->size[1] * y->size[2];
@@ -210,8 +212,8 @@ template <bool A_ALONG, bool B_ALONG, int BM, int BN> struct conv_sums<float, A_
 
 // --- the loop --------------------------------------------------------------------------------------------------------
 
-// Takes `count` products of each of a block's sums. load_a(tile) and load_b(tile) fill the next tile of each operand and
-// go on by CONV_DEPTH. FP32 has two tiles of each at a time, 16 bits three: 48 KB at most.
+// Takes `count` products of each of a block's sums. load_a(tile) and load_b(tile) fill the next tile of each operand
+// and go on by CONV_DEPTH. FP32 has two tiles of each at a time, 16 bits three: 48 KB at most.
 template <class T, class SUMS, class A, class B>
 __device__ __forceinline__ void conv_loop(SUMS *sums, int count, A *load_a, B *load_b) {
     enum { STAGES = sizeof(T) == 4 ? 2 : 3, OF_A = SUMS::tile_a::COUNT, ALL = OF_A + SUMS::tile_b::COUNT };

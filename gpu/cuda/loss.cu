@@ -292,8 +292,8 @@ err_t cuda_cross_entropy_part(const cross_entropy_part_args *args, stream *s) {
 
 // --- smoothed labels -------------------------------------------------------------------------------------------------
 
-// cross_entropy of smoothed labels, which are of classifiers, whose rows are short: a block a row, one element after the
-// other. A kernel of its own: cross_entropy_rows has no register to spare.
+// cross_entropy of smoothed labels, which are of classifiers, whose rows are short: a block a row, one element after
+// the other. A kernel of its own: cross_entropy_rows has no register to spare.
 // layout     logits (N,Vp)
 // alias      in place; a thread writes what it alone has read, but for the target's logit, which all read before the
 //            first barrier
@@ -365,8 +365,8 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
     return ERR_OK;
 }
 
-// top_k: a warp a row. Every lane counts the columns of its own that come before the target: larger ones, and equal ones
-// in front of it. A NaN is reason enough for no. Accesses of a warp are contiguous.
+// top_k: a warp a row. Every lane counts the columns of its own that come before the target: larger ones, and equal
+// ones in front of it. A NaN is reason enough for no. Accesses of a warp are contiguous.
 // moves      sizeof(T) bytes a logit of a class; memory bound
 // reference  gpu/cpu/kernel/loss.c
 template <class T>

@@ -1,5 +1,5 @@
-// gpu/cuda/pooling.cu: images without products: the largest of a window of pixels, the mean of an image, what flows back
-// from them, and pictures that become numbers. A thread has W channels of a pixel side by side: 16 bytes where the
+// gpu/cuda/pooling.cu: images without products: the largest of a window of pixels, the mean of an image, what flows
+// back from them, and pictures that become numbers. A thread has W channels of a pixel side by side: 16 bytes where the
 // channels are whole chunks of that, else one.
 #include "gpu/cuda/kernel.h"
 
