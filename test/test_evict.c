@@ -52,6 +52,7 @@ static const course courses[] = {
     {"what was said is not said again", {9, 9, 9, 9, 2.5, 9, 9, 9}, 2, 0},
     {"nor before it has been well", {9, 9, 2.5, 2.5, 2.5, 2.5, 2.5, 1.9}, 2, 8},
     {"now one and now the other", {9, -9, 9, -9, 9, -9, 9, -9}, 0, 0},
+    {"what was slow long ago does not count", {40, 1, 3.5, 3.5, 3.5, 3.5, 3.5, 3.5}, 5, 0},
     {"another one", {9, 9, -9, -9, -9, -9, -9, -9}, 2, 3},
 };
 

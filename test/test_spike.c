@@ -53,6 +53,15 @@ static void the_last_losses_count(void **state) {
     assert_int_equal(at.losses, 0);
 }
 
+// However many there are: else a run that is mostly noise would take it for what is usual.
+static void far_losses_are_not_remembered(void **state) {
+    (void)state;
+    run_progress at = after(SPIKE_LEAST);
+    for (int i = 0; i < 3 * PROGRESS_LOSSES; i++) assert_false(spike_step(&at, 3, i % 3 == 2 ? 2 : 7));
+    assert_true(spike_median(&at) == 2);
+    for (int i = 0; i < SPIKE_STEPS; i++) assert_true(spike_step(&at, 3, 7) == (i == SPIKE_STEPS - 1));
+}
+
 static void what_is_left_out(void **state) {
     (void)state;
     run_progress was = after(32), old = after(20);
@@ -71,6 +80,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_losses),
         cmocka_unit_test(the_last_losses_count),
+        cmocka_unit_test(far_losses_are_not_remembered),
         cmocka_unit_test(what_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
