@@ -96,13 +96,23 @@ static void write_both(place *p, int level) {
     }
 }
 
+// Whole, from and to where blocks begin and end (0: the tensor's end) and one beside, and in ranges of chance.
 static void reads_back(const place *p, st_file *f, int rounds) {
+    enum { ENDS = 6 };
+    static const int64_t ends[ENDS] = {0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK};
     float *x = malloc((size_t)sizes[TENSORS - 1] * 4);
     for (int i = 0; i < TENSORS; i++) {
         const st_tensor *t = st_find(f, p->table[i].name);
         assert_non_null(t);
         OK(st_read(f, t, x));
         assert_memory_equal(x, p->data[i], (size_t)sizes[i] * 4);
+        for (int k = 0; k < ENDS * ENDS; k++) {
+            int64_t first = ends[k / ENDS], n = ends[k % ENDS] ? ends[k % ENDS] - first : sizes[i] - first;
+            if (n <= 0 || first + n > sizes[i]) continue;
+            memset(x, 0x5a, (size_t)n * 4);
+            OK(st_read_f32_part(f, t, first, n, x));
+            assert_memory_equal(x, p->data[i] + first, (size_t)n * 4);
+        }
         for (int k = 0; k < rounds && sizes[i]; k++) {
             uint32_t word[4];
             philox4x32(word, 7, (uint32_t)k, (uint32_t)i, 0, 0);
@@ -208,6 +218,41 @@ static void test_one_room(void **state) {
     }
     block_room_close(room);
     free(bytes), free(noise);
+}
+
+// The values of a block of which the writer packs these bytes (model/blocks.h).
+static void of_planes(uint8_t *x, const uint8_t *planes, size_t values) {
+    for (size_t i = 0; i < values; i++) {
+        uint32_t v = 0;
+        for (size_t k = 0; k < 4; k++) v |= (uint32_t)planes[k * values + i] << (8 * k);
+        le32_put(x + 4 * i, v >> 1 | v << 31);
+    }
+}
+
+// A block that has as many bytes packed as not is stored as it is: nothing else in the file says which of the two it is.
+static void test_as_long_as_packed(void **state) {
+    const place *p = *state;
+    enum { VALUES = 5, BYTES = 4 * VALUES };
+    int same = 0;
+    for (int zeros = 0; zeros <= BYTES; zeros++) {
+        uint8_t planes[BYTES] = {0}, x[BYTES], y[BYTES], packed[256];
+        uint32_t word[8];
+        st_writer w;
+        st_file f;
+        st_tensor t = {.name = "w", .type = ST_F32, .dims = 1, .size = {VALUES}};
+        philox4x32(word, 20261126, 0, 0, 0, 0), philox4x32(word + 4, 20261126, 1, 0, 0, 0);
+        memcpy(planes + zeros, word, (size_t)(BYTES - zeros));
+        same += ZSTD_compress(packed, sizeof packed, planes, BYTES, 1) == BYTES;
+        of_planes(x, planes, VALUES);
+        OK(st_create_blocks(&w, p->file, &t, 1, NULL, 1, NULL));
+        OK(st_put(&w, x, sizeof x));
+        OK(st_finish(&w, NULL));
+        OK(st_open(&f, p->file));
+        OK(st_read(&f, &f.tensors[0], y));
+        if (memcmp(x, y, sizeof x) != 0) fail_msg("%d zeros: other values", zeros);
+        st_close(&f);
+    }
+    assert_true(same > 0);
 }
 
 // --- damage ----------------------------------------------------------------------------------------------------------
@@ -377,7 +422,7 @@ static void test_declares_f32_only(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_round_trip), TEST(test_is_the_plain_file), TEST(test_one_room),          TEST(test_every_byte),
-        TEST(test_bombs),      TEST(test_forged_heads),      TEST(test_declares_f32_only),
+        TEST(test_bombs),      TEST(test_forged_heads),      TEST(test_declares_f32_only), TEST(test_as_long_as_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
