@@ -21,6 +21,10 @@ typedef struct loss {
     bool logged;       // the snapshot knows of it
     int found;         // the step that is found in memory; 0: none
     bool is_unlogged;  // a checkpoint that the snapshot knows nothing of
+    // Ranks of the next world that have kept what they held alike after step LAST, and one more that says it was after
+    // the step before. The log goes on to step LAST where `told`, else to the one before.
+    unsigned kept, behind;
+    bool told;
 } loss;
 
 typedef struct book {
@@ -49,6 +53,14 @@ static err_t keep(session *x, book *k, int step, int64_t saved) {
     return step == LAST && alone ? vault_save(&x->vault, &x->state.ckpt, &x->progress, saved) : ERR_OK;
 }
 
+static err_t keep_live(session *x, const book *k) {
+    bool kept, keeps = k->of->kept >> x->ranks->rank & 1;
+    if (!keeps) return ERR_OK;
+    TRY(session_settle(x));
+    TRY(session_keep(x, LAST, 0, -1, &kept));
+    return kept ? ERR_OK : err_set(ERR_INTERNAL, "nothing was kept");
+}
+
 static err_t save(session *x) {
     TRY(session_settle(x));
     TRY(session_fetch(x));
@@ -70,6 +82,7 @@ static err_t train_and_be_lost(const config *c, const launch *at, void *ctx) {
         if (step % SEALED == 0) TRY(keep(&x, k, step, knows ? k->of->saved : -1));
         if (step == k->of->saved) TRY(save(&x));
     }
+    TRY(keep_live(&x, k));
     session_close(&x);
     return ERR_OK;
 }
@@ -83,6 +96,8 @@ static err_t go_on(const config *c, const launch *at, void *ctx) {
     monitor m = {0};
     session_recalled from = {.least = RECALL_NEWEST, .logged = -1, .kept = RECALL_NEW, .saved = -7};
     char hash[17] = "";
+    if (of->kept) from.logged = of->told ? LAST : LAST - 1;
+    if (of->kept >> at->rank & 1) from.kept = of->behind >> at->rank & 1 ? LAST - 1 : LAST;
     TRY(open_rank(&x, &own, &y, c, at, k));
     TRY(session_recall(&x, &from, &m));
     bool found = from.found;
@@ -90,6 +105,8 @@ static err_t go_on(const config *c, const launch *at, void *ctx) {
     if (found) TRY(session_fetch(&x));
     if (found) TRY(ckpt_hash(&x.state.ckpt, hash));
     session_close(&x);
+    if (found && from.live != (of->kept && step == LAST))
+        return err_set(ERR_INTERNAL, "step %d: live %d", step, from.live);
     if (step != of->found) return err_set(ERR_INTERNAL, "step %d was found, expected %d", step, of->found);
     if (found && strcmp(hash, k->hash[step]) != 0)
         return err_set(ERR_INTERNAL, "step %d: hash %s, expected %s", step, hash, k->hash[step]);
@@ -151,11 +168,23 @@ static void disk_and_memory(void **state) {
     expect("over nodes, newer", "", &(loss){TWO(1, 1), TWO(1, 1), .saved = 3});
 }
 
+// Ranks of one world keep what they hold alike: all that are left must have done so after the same step, and the log
+// must have it. One that came later, rank 2 here, has kept nothing, and asks for nothing.
+static void live_state_of_a_logged_step(void **state) {
+    (void)state;
+    const char *live = "[snapshot]\nlive = yes\n";
+    expect("all have kept it", live, &(loss){ONE(3), ONE(2), .kept = 3, .told = true, .found = LAST});
+    expect("the log lacks it", live, &(loss){ONE(3), ONE(2), .kept = 3, .found = SEALED});
+    expect("one is behind", live, &(loss){ONE(3), ONE(2), .kept = 3, .behind = 1, .told = true, .found = SEALED});
+    expect("one came later", live, &(loss){ONE(3), ONE(3), .kept = 3, .told = true, .found = LAST});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_step_in_common_is_found),
         cmocka_unit_test(so_it_is_over_nodes),
         cmocka_unit_test(disk_and_memory),
+        cmocka_unit_test(live_state_of_a_logged_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -434,6 +434,36 @@ static void what_differs_is_not_used(void **state) {
     close(fd);
 }
 
+// Where a tensor lies in slices, each is a range of its own, with a sum of its own.
+static void slices_of_a_tensor_are_no_difference(void **state) {
+    (void)state;
+    int fd = make();
+    save_all(fd, 2, false, 5);
+    for (int rank = 0; rank < 2; rank++) {
+        share x;
+        vault v;
+        vault_range whole[GROUPS * TENSORS], range[2 * GROUPS * TENSORS];
+        int n = 0;
+        open_share(&x, 0, 1, false);
+        fill(&x, 8);
+        int tensors = add_share(whole, &x, 0, 1, false);
+        for (int i = 0; i < tensors; i++)
+            for (int slice = 0; slice < 2; slice++) {
+                vault_range r = whole[i];
+                int64_t half = (r.count + 1) / 2;
+                r.of = r.first = slice * half, r.data += r.first, r.sum += (uint64_t)slice;
+                r.count = slice ? r.count - half : half;
+                range[n++] = r;
+            }
+        vault_open(&v, fd, rank);
+        OK(vault_save_live(&v, &x.s, range, n, &(run_progress){.step = 8, .log_bytes = -1}, 5, NULL));
+        vault_close(&v);
+        close_share(&x);
+    }
+    expect_live(fd, 8, 8, true, "");
+    close(fd);
+}
+
 // Bytes that it takes, in whole pages.
 static int64_t held(int fd) {
     struct stat st;
@@ -475,7 +505,7 @@ int main(void) {
         cmocka_unit_test(what_is_damaged_is_not_read),      cmocka_unit_test(keys_of_the_run_are_kept),
         cmocka_unit_test(memory_is_what_is_planned),        cmocka_unit_test(what_is_newer_is_forgotten),
         cmocka_unit_test(what_others_hold_alike_is_there),  cmocka_unit_test(what_differs_is_not_used),
-        cmocka_unit_test(live_state_takes_the_older_place),
+        cmocka_unit_test(live_state_takes_the_older_place), cmocka_unit_test(slices_of_a_tensor_are_no_difference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
