@@ -44,6 +44,24 @@ static void phases_add_up(void **state) {
     }
 }
 
+// At the step at which it was, not before and not at the one after, which may never come; and once. A world that goes on
+// from there needs no step for it, one that heals nothing never says it.
+static void as_far_as_it_was(void **state) {
+    (void)state;
+    healed_times h = {.pending = false};
+    const yard_news n = {100, 101, 102, 7, "", false};
+    assert_false(healed_caught_up(&h, 7, 110));
+    for (int64_t from = 0; from <= 8; from++) {
+        healed_begin(&h, &n, 103);
+        healed_end(&h, HEALED_MOVE, 104);
+        int64_t said = -1;
+        for (int64_t step = from; step <= 9; step++)
+            if (healed_caught_up(&h, step, 105 + (double)step)) assert_int_equal(said, -1), said = step;
+        assert_int_equal(said, from < 7 ? 7 : from);
+        assert_true(!h.pending && h.at[HEALED_PHASES] == 105 + (double)said);
+    }
+}
+
 static void they_have_names(void **state) {
     (void)state;
     char text[HEALED_TEXT];
@@ -64,6 +82,7 @@ static void they_have_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(phases_add_up), cmocka_unit_test(they_have_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(phases_add_up), cmocka_unit_test(as_far_as_it_was),
+                                       cmocka_unit_test(they_have_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

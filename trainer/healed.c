@@ -16,6 +16,13 @@ void healed_begin(healed_times *h, const yard_news *n, double now) {
 
 void healed_end(healed_times *h, healed_phase p, double now) { h->at[p + 1] = now > h->at[p] ? now : h->at[p]; }
 
+bool healed_caught_up(healed_times *h, int64_t step, double now) {
+    if (!h->pending || step < h->high) return false;
+    h->pending = false;
+    healed_end(h, HEALED_REPLAY, now);
+    return true;
+}
+
 void healed_seconds(const healed_times *h, double value[HEALED_PHASES]) {
     for (int i = 0; i < HEALED_PHASES; i++) value[i] = h->at[i + 1] - h->at[i];
 }

@@ -34,6 +34,9 @@ void healed_begin(healed_times *h, const yard_news *n, double now);
 // A phase ends.
 void healed_end(healed_times *h, healed_phase p, double now);
 
+// The run is at `step`. True, once: it is as far again as it was before the loss, and the last phase ends.
+bool healed_caught_up(healed_times *h, int64_t step, double now);
+
 // value[i]: of phase i; their sum is the time from the loss to the end of the last phase. Clocks of two processes may
 // see two moments in the other order: no phase is negative.
 void healed_seconds(const healed_times *h, double value[HEALED_PHASES]);

@@ -185,10 +185,7 @@ void run_say_caught_up(run *r, int64_t step) {
     healed_times *h = &r->healed;
     char text[HEALED_TEXT + 128], phases[HEALED_TEXT];
     double value[HEALED_PHASES];
-    if (!h->pending || step < h->high) return;
-    h->pending = false;
-    healed_end(h, HEALED_REPLAY, clock_now());
-    if (!run_leads_node(r)) return;
+    if (!healed_caught_up(h, step, clock_now()) || !run_leads_node(r)) return;
     healed_seconds(h, value);
     snprintf(text, sizeof text, "as far as before the loss after %.3f s: %s", h->at[HEALED_PHASES] - h->at[0],
              healed_text(h, phases));
