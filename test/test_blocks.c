@@ -229,7 +229,8 @@ static void of_planes(uint8_t *x, const uint8_t *planes, size_t values) {
     }
 }
 
-// A block that has as many bytes packed as not is stored as it is: nothing else in the file says which of the two it is.
+// A block that has as many bytes packed as not is stored as it is: nothing else in the file says which of the two it
+// is.
 static void test_as_long_as_packed(void **state) {
     const place *p = *state;
     enum { VALUES = 5, BYTES = 4 * VALUES };

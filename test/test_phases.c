@@ -44,8 +44,8 @@ static void phases_add_up(void **state) {
     }
 }
 
-// At the step at which it was, not before and not at the one after, which may never come; and once. A world that goes on
-// from there needs no step for it, one that heals nothing never says it.
+// At the step at which it was, not before and not at the one after, which may never come; and once. A world that goes
+// on from there needs no step for it, one that heals nothing never says it.
 static void as_far_as_it_was(void **state) {
     (void)state;
     healed_times h = {.pending = false};

@@ -111,10 +111,10 @@ after_kills() {
     as_whole dies
 }
 # What ranks hold alike is kept after data was left out, too: fewer steps were computed then than are counted. Rank 1 is
-# lost in the 97th that is computed after the last way back, which is step 106.
+# lost in the 97th that is computed after the last way back, which is step 106, and so late in it that rank 0 is there.
 goes_on_where_it_was() {
     settings live $common optimizer.rollback=20 run.steps=110 checkpoint.every=1000 device.ranks=2 cluster.elastic=yes \
-        snapshot.every=1000 snapshot.live=yes "run.faults=unit@1350:1"
+        snapshot.every=1000 snapshot.live=yes "run.faults=drag@675:1,unit@1352:1"
     expect 0 train live
     as_whole live
     event live healed "rank 1 (localhost) was killed by signal 9 (Killed)" "after step 105 from where the ranks that were left are"
