@@ -79,9 +79,10 @@ without_snapshots() {
 
 # --- what is on the disk is of no use ---------------------------------------------------------------------------------
 
-# spoiled HOW: a rank is killed, and every checkpoint is damaged, or gone.
+# spoiled HOW: a rank is killed, and every checkpoint is damaged, or gone. The newest one is newer than what is in memory,
+# so it is read: that is of step 45, and stays so for 45 steps.
 spoiled() {
-    settings "$1" $fast $elastic checkpoint.every=7 snapshot.every=10 run.steps=400
+    settings "$1" $fast $elastic checkpoint.every=7 snapshot.every=45 run.steps=400
     settings "$1-whole" $fast checkpoint.every=7 run.steps=400
     [ -d "runs/$1-whole" ] || expect 0 train "$1-whole"
     start "$bin" base.ini "$1.ini"
