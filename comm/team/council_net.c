@@ -35,6 +35,7 @@ struct council_net {
     peer *peer;  // by node
     int turn;    // the node whose messages are taken first
     bool differs;
+    bool named;  // `why` has the keys
     char why[COUNCIL_NET_WHY];
     const char *settings;
     // One with other settings, which has been sent ours and is to answer with its own.
@@ -154,7 +155,9 @@ static bool runs_differ(const council_net *n, char why[COUNCIL_NET_WHY], const h
     return *settings = value_differs(n, why, h, "configuration", h->config_hash, o->config_hash, SAME_INI);
 }
 
+// Once keys are named they stay: the other node may call again before it ends, and leave without a word.
 static void differ(council_net *n, const char *why) {
+    if (n->named) return;
     snprintf(n->why, sizeof n->why, "%s", why);
     n->differs = true;
 }
@@ -189,7 +192,8 @@ static bool name_keys(council_net *n, int came, const char *its, int answered, c
     if (!settings_differ(keys, sizeof keys, its, own)) return false;
     snprintf(why, sizeof why, "node %d (%s) and node %d (%s) have different settings: %s: " SAME_INI, came,
              n->at.place[came].host, answered, n->at.place[answered].host, keys);
-    return differ(n, why), true;
+    differ(n, why);
+    return n->named = true;
 }
 
 // One visitor at a time; what is sent to any other one has the hashes alone.
