@@ -64,7 +64,8 @@ count() {
          /^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; s += $5 } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# work PROGRAM SLOTS: runs it; then $ended/PROGRAM holds its exit status and its seconds, and the pipe a line: SLOTS.
+# work PROGRAM SLOTS: runs it; then $ended/PROGRAM holds its exit status, its seconds and those that its processes used of
+# a processor, and the pipe a line: SLOTS.
 work() {
     start=$(date +%s) program=$1 slots=$2
     case $1 in
@@ -74,7 +75,10 @@ work() {
     esac
     [ -z "$memory" ] || wants_a_disk "$program" || export TMPDIR=$memory
     timeout "$limit" "$@" >"$(log_of "$program")" 2>&1 3>&-
-    echo "$? $(($(date +%s) - start))" >"$ended/$program"
+    code=$?
+    times >"$ended/$program.times"
+    used=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4 + 0.5) }' "$ended/$program.times")
+    echo "$code $(($(date +%s) - start)) $used" >"$ended/$program"
     echo "$slots" >&3
 }
 
@@ -99,12 +103,12 @@ over() { [ -z "$1" ] || [ -s "$ended/$1" ]; }
 # tell PROGRAM: how it ended.
 tell() {
     name=${1#build/} log=$(log_of "$1")
-    read -r rc seconds <"$ended/$1"
+    read -r rc seconds used <"$ended/$1"
     set -- $(count "$log")
     [ "$rc" -eq 0 ] || [ "$2" -gt 0 ] || set -- "$1" 1 "$3"  # crashed or ran out of time before it could say so
     [ $(($1 + $2 + $3)) -gt 0 ] || set -- 0 1 0              # ended well and tested nothing
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
-    echo "$name: $1 passed, $2 failed, $3 skipped, $seconds s"
+    echo "$name: $1 passed, $2 failed, $3 skipped, $seconds s, CPU $used s"
     grep -h '^\[  SKIPPED \] [a-z]\|^skipped: ' "$log" | grep -v 'listed below' | sort -u
     [ "$rc" -eq 0 ] || { echo "--- $name ended with $rc"; tail -n 60 "$log"; echo "---"; }
 }

@@ -17,7 +17,7 @@ runs() {
     shift 2
     for each; do list="$list build/$each.sh"; done
     LOCKSTEP_TEST_JOBS=$jobs LOCKSTEP_TEST_LIMIT=${limit:-60} expect "$code" sh "$top/test/run.sh" $list
-    sed 's/, [0-9]* s$//' "$out" >told
+    sed 's/, [0-9]* s, CPU [0-9]* s$//' "$out" >told
 }
 
 program good 'echo "3 passed, 0 failed, 1 skipped"' 'echo "skipped: what needs more"'
@@ -140,6 +140,14 @@ waiting_takes_no_slot() {
     done
 }
 
+# What a program cost is told apart from how long it took, its children's cost included.
+cost() {
+    program busy 'sh -c "ulimit -t 1; while :; do :; done"' 'echo "1 passed, 0 failed"'
+    runs 0 2 busy slow
+    grep -qE '^busy\.sh: .*, [0-9]+ s, CPU [1-9] s$' "$out" || fail "a second of work is not told"
+    grep -qE '^slow\.sh: .*, [0-9]+ s, CPU 0 s$' "$out" || fail "a program that slept is told to have worked"
+}
+
 # The longest begin first, whatever the order in which they are named and reported.
 longest_first() {
     for each in some test_sim; do program $each "echo $each >>order" 'echo "1 passed, 0 failed"'; done
@@ -166,6 +174,7 @@ try memory_or_disk
 try versions_of_cmocka
 try arguments
 try failures_are_named
+try cost
 try meetings
 try waiting_takes_no_slot
 finish
