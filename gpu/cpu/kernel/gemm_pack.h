@@ -142,9 +142,20 @@ BODY void pack_typed(dtype t, int width, float *dst, const operand *o, int64_t f
             pack_across_k(t, width, dst + p * cells, o, first + p, n - p < some ? n - p : some, k0, kc);
 }
 
+// ... for the two widths. Not inlined: each is needed whole and cut, and compiles for seconds.
+typedef void packer(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc);
+static __attribute__((noinline)) void pack_whole_s(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
+                                                   int64_t kc) {
+    BY_TYPE(o->type, pack_typed, MR, dst, o, first, n, k0, kc);
+}
+static __attribute__((noinline)) void pack_whole_v(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
+                                                   int64_t kc) {
+    BY_TYPE(o->type, pack_typed, NR, dst, o, first, n, k0, kc);
+}
+
 // A panel whose columns lie in several slices.
-BODY void pack_crossing(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
-                        int64_t kc) {
+BODY void pack_crossing_typed(dtype t, int64_t width, float *dst, const operand *o, int64_t first, int64_t n,
+                              int64_t k0, int64_t kc) {
     memset(dst, 0, (size_t)(width * product_cells(kc)) * sizeof *dst);
     for (int64_t i = 0, some; i < n; i += some) {
         int64_t left = o->slice - (first + i) % o->slice, at = operand_at(o, first + i, k0);
@@ -157,12 +168,17 @@ BODY void pack_crossing(dtype t, int width, float *dst, const operand *o, int64_
             }
     }
 }
+static __attribute__((noinline)) void pack_crossing(int64_t width, float *dst, const operand *o, int64_t first,
+                                                    int64_t n, int64_t k0, int64_t kc) {
+    BY_TYPE(o->type, pack_crossing_typed, width, dst, o, first, n, k0, kc);
+}
 
 // The same of an operand that is cut: along k, where k0 .. k0+kc-1 are of one slice, or across it.
-BODY void pack_cut(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+static void pack_cut(packer *whole, int64_t width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0,
+                     int64_t kc) {
     if (o->along_k) {
         const operand x = operand_slice(o, k0 / o->slice);
-        pack_typed(t, width, dst, &x, first, n, k0 % o->slice, kc);
+        whole(dst, &x, first, n, k0 % o->slice, kc);
         return;
     }
     for (int64_t p = 0, some; p < n; p += some) {
@@ -170,22 +186,22 @@ BODY void pack_cut(dtype t, int width, float *dst, const operand *o, int64_t fir
         some = left <= room ? left : room / width * width;
         if (some) {
             const operand x = operand_slice(o, (first + p) / o->slice);
-            pack_typed(t, width, dst + p * product_cells(kc), &x, column, some, k0, kc);
+            whole(dst + p * product_cells(kc), &x, column, some, k0, kc);
         } else {
             some = width;
-            pack_crossing(t, width, dst + p * product_cells(kc), o, first + p, left < width ? left : width, k0, kc);
+            pack_crossing(width, dst + p * product_cells(kc), o, first + p, left < width ? left : width, k0, kc);
         }
     }
 }
 
 static void pack_s(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
-    if (o->slice) BY_TYPE(o->type, pack_cut, MR, dst, o, first, n, k0, kc);
-    else BY_TYPE(o->type, pack_typed, MR, dst, o, first, n, k0, kc);
+    if (o->slice) pack_cut(pack_whole_s, MR, dst, o, first, n, k0, kc);
+    else pack_whole_s(dst, o, first, n, k0, kc);
 }
 
 static void pack_v(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
-    if (o->slice) BY_TYPE(o->type, pack_cut, NR, dst, o, first, n, k0, kc);
-    else BY_TYPE(o->type, pack_typed, NR, dst, o, first, n, k0, kc);
+    if (o->slice) pack_cut(pack_whole_v, NR, dst, o, first, n, k0, kc);
+    else pack_whole_v(dst, o, first, n, k0, kc);
 }
 
 #endif

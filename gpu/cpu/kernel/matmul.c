@@ -7,7 +7,7 @@
 //     for each block q of KC consecutive k (the last one may be shorter):
 //         p = +0;  for k in block q, ascending: p = fma(x[m][k], y[k][n], p)
 //         sum = p for the first block, else sum + p
-//     then the epilogue (finish_row below); with MATMUL_ACCUMULATE d = d + sum, once.
+//     then the epilogue (finish_vector below); with MATMUL_ACCUMULATE d = d + sum, once.
 //
 // Where k is cut into slices (gpu/ops.h) each of them is summed so, as if it were all, and then
 //
@@ -107,42 +107,54 @@ static inline int64_t element(const gemm *g, int64_t m, int64_t n) {
 
 // --- the epilogue ----------------------------------------------------------------------------------------------------
 
-// Columns n .. n+count-1 of row m: sum (from a tile, plus what earlier blocks left, or NULL) -> d, through bias, GELU
-// and the rest.
-BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m,
-                     int64_t n, int64_t count) {
+// `left` of 16 columns from n on, which are from element `at` on in d: sum (from a tile, plus what earlier blocks left,
+// or NULL) -> d, through bias, GELU and the rest.
+BODY void finish_vector(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t n,
+                        int64_t at, int64_t left) {
     tensor *d = g->d;
+    vf x = left >= VL ? vf_load(tile) : vf_load_n(tile, (int)left);
+    if (earlier) x = vf_add(left >= VL ? vf_load(earlier) : vf_load_n(earlier, (int)left), x);
+    if (epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n, left));
+    if (epilogue & ADD_RESIDUAL) x = vf_add(x, typed_load_n(g->residual->data, t, at, left));
+    if (epilogue & MATMUL_GELU) {
+        x = typed_round(t, x);
+        typed_store_n(g->pre->data, t, at, x, left);
+        x = vf_gelu(x);
+    }
+    if (epilogue & MATMUL_DGELU) x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
+    if (epilogue & MATMUL_ACCUMULATE) x = vf_add(typed_load_n(d->data, FP32, at, left), x);
+    if (t == FP32 || d->type == FP32) typed_store_n(d->data, FP32, at, x, left);
+    else typed_store_n(d->data, t, at, x, left);
+}
+
+// NR columns of row m.
+BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m,
+                     int64_t n) {
     const int64_t first = element(g, m, n);
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < count; i += VL) {
-        int64_t left = count - i, at = first + i;
-        vf x = left >= VL ? vf_load(tile + i) : vf_load_n(tile + i, (int)left);
-        if (earlier) x = vf_add(left >= VL ? vf_load(earlier + i) : vf_load_n(earlier + i, (int)left), x);
-        if (epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n + i, left));
-        if (epilogue & ADD_RESIDUAL) x = vf_add(x, typed_load_n(g->residual->data, t, at, left));
-        if (epilogue & MATMUL_GELU) {
-            x = typed_round(t, x);
-            typed_store_n(g->pre->data, t, at, x, left);
-            x = vf_gelu(x);
-        }
-        if (epilogue & MATMUL_DGELU)
-            x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
-        if (epilogue & MATMUL_ACCUMULATE) x = vf_add(typed_load_n(d->data, FP32, at, left), x);
-        if (t == FP32 || d->type == FP32) typed_store_n(d->data, FP32, at, x, left);
-        else typed_store_n(d->data, t, at, x, left);
-    }
+    for (int64_t i = 0; i < NR; i += VL)
+        finish_vector(t, epilogue, g, tile + i, earlier ? earlier + i : NULL, n + i, first + i, VL);
 }
 
 // Whole rows, which are nearly all, have loops of their own, without branches, for the compiler to unroll.
 BODY void finish_typed(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t ld,
-                       int64_t m, int64_t n, int64_t rows, int64_t cols) {
-    if (cols == NR && earlier)
-        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, earlier + r * ld, m + r, n, NR);
-    else if (cols == NR)
-        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, NULL, m + r, n, NR);
+                       int64_t m, int64_t n, int64_t rows) {
+    if (earlier)
+        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, earlier + r * ld, m + r, n);
     else
-        for (int64_t r = 0; r < rows; r++)
-            finish_row(t, epilogue, g, tile + r * NR, earlier ? earlier + r * ld : NULL, m + r, n, cols);
+        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, NULL, m + r, n);
+}
+
+// Rows of fewer columns, and combinations that no model has, share one loop.
+BODY void finish_ragged(dtype t, const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m,
+                        int64_t n, int64_t rows, int64_t cols) {
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t first = element(g, m + r, n);
+#pragma GCC unroll 1
+        for (int64_t i = 0; i < cols; i += VL)
+            finish_vector(t, g->epilogue, g, tile + r * NR + i, earlier ? earlier + r * ld + i : NULL, n + i, first + i,
+                          cols - i);
+    }
 }
 
 static void finish(const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n,
@@ -153,12 +165,14 @@ static void finish(const gemm *g, const float *tile, const float *earlier, int64
         finish(g, tile + room, earlier ? earlier + room : NULL, ld, m, n + room, rows, cols - room);
         return;
     }
-    const unsigned biased_gelu = MATMUL_BIAS | MATMUL_GELU;
-    if (g->epilogue == biased_gelu)
-        BY_TYPE(g->s.type, finish_typed, biased_gelu, g, tile, earlier, ld, m, n, rows, cols);
+    const unsigned gelu = MATMUL_GELU | MATMUL_DGELU, biased_gelu = MATMUL_BIAS | MATMUL_GELU;
+    if (cols < NR) BY_TYPE(g->s.type, finish_ragged, g, tile, earlier, ld, m, n, rows, cols);
+    else if (g->epilogue == biased_gelu)
+        BY_TYPE(g->s.type, finish_typed, biased_gelu, g, tile, earlier, ld, m, n, rows);
     else if (g->epilogue == MATMUL_DGELU)
-        BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU, g, tile, earlier, ld, m, n, rows, cols);
-    else BY_TYPE(g->s.type, finish_typed, g->epilogue, g, tile, earlier, ld, m, n, rows, cols);
+        BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU, g, tile, earlier, ld, m, n, rows);
+    else if (g->epilogue & gelu) BY_TYPE(g->s.type, finish_ragged, g, tile, earlier, ld, m, n, rows, cols);
+    else BY_TYPE(g->s.type, finish_typed, g->epilogue & ~gelu, g, tile, earlier, ld, m, n, rows);
 }
 
 // sums (=) or (+=) tile, for tiles whose last vector is not full.
