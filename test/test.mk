@@ -106,7 +106,8 @@ HAS      = $(if $(filter-out $(CAN),$(1)),,yes)
 AVX      = $(if $(call HAS,avx2 fma f16c),avx2,portable)
 ON_X86   = $(if $(call HAS,avx512f avx512bw avx512dq avx512vl),avx512,$(AVX))
 WIDEST  := $(if $(filter x86_64,$(CPU)),$(ON_X86),$(lastword $(SIMDS)))
-NARROW  := $(filter-out $(WIDEST),$(SIMDS))
+WIDE    := $(WIDEST) $(if $(filter avx512,$(WIDEST)),$(if $(call HAS,avx512_bf16),avx512bf16))
+NARROW  := $(filter-out $(WIDE),$(PAIRS))
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign
 # bytes, over kernels that are not instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" \
