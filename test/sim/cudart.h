@@ -134,7 +134,7 @@ long setting(const char *name, long otherwise);
 // --- cudart_memory.cpp -----------------------------------------------------------------------------------------------
 
 void open_arena();
-void open_device();   // device memory can be read and written from here
+void open_device();   // device memory can be read and written from here, by this thread
 void close_device();  // to here
 void thread_stack();  // for the signal handler: once in each thread that runs kernels
 

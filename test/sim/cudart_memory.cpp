@@ -1,8 +1,8 @@
 // test/sim/cudart_memory.cpp: the device's memory. An arena at a fixed address, the lower part for the device, the
 // upper one for pinned memory.
 //
-//   protection  Host code cannot touch device memory: it is made accessible when an operation runs, and closed before
-//               the call returns
+//   protection  Host code cannot touch device memory: while an operation runs it is made accessible, chunk by chunk as
+//               the operation touches it, and closed before the call returns
 //   contents    Fresh memory is all ones (a NaN in every floating type): a private mapping of one small file, so that
 //               nothing is written
 //   borders     A block ends where its last page does, but for the alignment of 256 bytes; after it is a page that
@@ -38,7 +38,7 @@ char *arena, *arena_end;
 size_t arena_size = (size_t)64 << 30;
 
 static char *const ARENA_AT = (char *)0x200000000000;
-enum : size_t { PAGE = 4096, ALIGN = 256, PATTERN = 4 << 20 };
+enum : size_t { PAGE = 4096, ALIGN = 256, PATTERN = 4 << 20, CHUNK = 256 << 10 };
 
 struct Block {
     size_t bytes;
@@ -51,6 +51,7 @@ typedef std::map<char *, Block> Blocks;
 static struct Memory {
     Blocks *blocks;                                   // by address, freed ones too
     std::map<char *, char *> *spans;                  // base and end of the device's blocks that are not freed
+    std::vector<std::pair<char *, char *>> *touched;  // chunks of them that are accessible now
     std::map<char *, size_t> *foreign;                // host memory that was registered
     std::vector<char *> *patched;                     // pages that nobody owns, opened for an operation that went there
     std::vector<std::pair<char *, size_t>> *targets;  // of copies to pinned memory
@@ -59,7 +60,7 @@ static struct Memory {
     int pattern, number;
     bool open;
     pthread_t opened_by;
-    struct sigaction before;
+    struct sigaction before, outside;  // what handled faults before this did; while no operation runs
 } mem;
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -110,15 +111,37 @@ int mem_class(const void *p, size_t n, bool write, char *why, size_t room) {
 
 // --- access ----------------------------------------------------------------------------------------------------------
 
-static void protect_blocks(int how) {
-    for (auto &s : *mem.spans) mprotect(s.first, (size_t)(s.second - s.first), how);
+static void on_fault(int sig, siginfo_t *info, void *context);
+
+static struct sigaction handle_faults() {
+    struct sigaction before, a = {};
+    a.sa_sigaction = on_fault;
+    a.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &a, &before);
+    return before;
 }
 
+// cmocka has a handler of its own while a test runs.
 void open_device() {
     if (mem.open) return;
-    protect_blocks(PROT_READ | PROT_WRITE);
+    mem.outside = handle_faults();
+    if (mem.outside.sa_sigaction != on_fault) mem.before = mem.outside;
     mem.open = true;
     mem.opened_by = pthread_self();
+}
+
+// The chunk of a block that p lies in is made accessible. False: it lies in none.
+static bool open_chunk(char *p) {
+    auto it = mem.spans->upper_bound(p);
+    if (it == mem.spans->begin() || p >= (--it)->second) return false;
+    char *from = it->first + (size_t)(p - it->first) / CHUNK * CHUNK, *to = std::min(from + CHUNK, it->second);
+    if (mprotect(from, (size_t)(to - from), PROT_READ | PROT_WRITE)) return false;
+    mem.touched->push_back({from, to});
+    return true;
+}
+
+void open_range(const void *p, size_t n) {
+    for (char *at = (char *)p, *end = at + n; at < end && open_chunk(at);) at = mem.touched->back().second;
 }
 
 static void unmap(char *base, char *end) {
@@ -127,7 +150,9 @@ static void unmap(char *base, char *end) {
 
 void close_device() {
     if (!mem.open) return;
-    protect_blocks(PROT_NONE);
+    for (auto &c : *mem.touched) mprotect(c.first, (size_t)(c.second - c.first), PROT_NONE);
+    mem.touched->clear();
+    sigaction(SIGSEGV, &mem.outside, nullptr);
     for (char *p : *mem.patched) unmap(p, p + PAGE);
     mem.patched->clear();
     mem.open = false;
@@ -141,12 +166,13 @@ static bool map_pattern(char *base, char *end, int how) {
     return true;
 }
 
-// A bad address of an operation is reported, and reads NaN. One of the host's ends the process, as do all others: by
-// the handler that was there.
+// An operation comes here once for each chunk of memory that it touches. A bad address of it is reported, and reads
+// NaN. One of the host's ends the process, as do all others: by the handler that was there.
 static void on_fault(int sig, siginfo_t *info, void *context) {
     (void)context;
     char *at = (char *)info->si_addr, why[200];
     bool by_device = mem.open && pthread_equal(mem.opened_by, pthread_self());
+    if (by_device && in_arena(at) && open_chunk(at)) return;
     if (in_arena(at)) {
         describe(at, 1, why, sizeof why);
         const Blocks::value_type *b = block_before(at);
@@ -199,6 +225,7 @@ void open_arena() {
     if (arena) return;
     mem.blocks = new Blocks;
     mem.spans = new std::map<char *, char *>;
+    mem.touched = new std::vector<std::pair<char *, char *>>;
     mem.foreign = new std::map<char *, size_t>;
     mem.patched = new std::vector<char *>;
     mem.targets = new std::vector<std::pair<char *, size_t>>;
@@ -211,10 +238,7 @@ void open_arena() {
     mem.top = arena;
     mem.pinned = mem.pinned_top = arena + arena_size / 2;
     thread_stack();
-    struct sigaction a = {};
-    a.sa_sigaction = on_fault;
-    a.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(SIGSEGV, &a, &mem.before);
+    mem.before = handle_faults();
 }
 
 // --- allocation ------------------------------------------------------------------------------------------------------
@@ -241,7 +265,7 @@ static char *add_block(bool device, size_t bytes) {
     size_t span = round_up(round_up(bytes, ALIGN), PAGE), room = round_up(bytes, device ? (size_t)ALIGN : (size_t)PAGE);
     char *base;
     if (!find_room(device, span, &base)) return nullptr;
-    if (!map_pattern(base, base + span, device && !mem.open ? PROT_NONE : PROT_READ | PROT_WRITE)) return nullptr;
+    if (!map_pattern(base, base + span, device ? PROT_NONE : PROT_READ | PROT_WRITE)) return nullptr;
     char *p = base + span - room;
     POISON(base, span);
     UNPOISON(p, bytes);

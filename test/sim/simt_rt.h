@@ -60,6 +60,10 @@ const char *op_name(uint32_t a);
 
 bool is_device(const void *p);  // in the device's part of the arena, whether allocated or not
 
+// Makes these bytes accessible, for an operation that hands them to the kernel: to it, memory that is not accessible
+// yet is an error. What operations touch themselves needs no call.
+void open_range(const void *p, size_t n);
+
 // The memory was freed: what is known of accesses to it may go.
 void range_forget(const void *p, size_t n) __attribute__((weak));
 

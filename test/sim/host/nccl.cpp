@@ -248,6 +248,10 @@ static bool can_go(Group *g, uint32_t id) {
     if (c->aborted) goes = true;
     else if (c->state == ncclSuccess && c->at != OPENING && c->done + 1 == g->number) {
         if (!g->begun) begin(g, id);
+        for (const Work &w : g->work) {  // the kernel, which moves the bytes, would refuse to
+            simt::open_range(w.p.in, in_bytes(w.p, c->world));
+            simt::open_range(w.p.out, out_bytes(w.p, c->rank, c->world));
+        }
         ncclResult_t r = move(c, DATA, &g->data);
         if (r == ncclSuccess) goes = true;
         else if (r != ncclInProgress) c->state = r;  // as in NCCL: the stream hangs until somebody aborts
