@@ -218,6 +218,43 @@ RUNS
     says "step 12  loss" "accuracy" "11 images"
 }
 
+# Residual networks: any ranks and stages have one hash, and the losses are near the CPU's. Smoothed targets, the five
+# best of twelve classes, and an evaluation by running statistics with them.
+residual_network() {
+    export SIM_SEED=6
+    rm -rf gpu && mkdir -p gpu && cd gpu || fail "no directory"
+    image_run "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i -e 's/^type = mlp/type = resnet20/' -e '/^inputs = /d' -e 's/^hidden = .*/units = 1 1/' \
+        -e 's/^classes = 5/classes = 12\nwidth = 6\nimage = 16\nsmoothing = 0.1/' \
+        -e "s,^train = .*,train = $top/test/golden/resnet-basic-images.idx $top/test/golden/resnet-basic-labels.idx," base.ini
+    for kind in "fp32 1e-5" "bf16 0.02"; do
+        set -- $kind
+        runs=
+        all="precision.compute=$1 optimizer.type=sgd optimizer.weight_decay=1e-3 run.steps=4 schedule.decay_steps=4 \
+batch.global=8 batch.micro=2 batch.lanes=4 eval.every=4 data.holdout=11"
+        settings cpu device.backend=cpu reduce.transport=auto $all
+        rm -rf runs
+        expect 0 timeout 100 "$bin" base.ini cpu.ini
+        logged cpu >cpu.logged
+        while read -r run ranks more; do
+            runs="$runs $run"
+            settings "$run" device.backend=cuda device.ranks=$ranks $all $more
+            SIM_DEVICES=$ranks expect 0 timeout 200 "$bin" base.ini "$run.ini"
+            logged "$run" >"$run.logged"
+        done <<'RUNS'
+one 1 parallel.zero=0
+two-3 2 parallel.zero=3
+pipe 2 parallel.pipeline=2 parallel.recompute=selective
+RUNS
+        [ "$(wc -l <one.logged)" -eq 6 ] && grep -q '^hash [0-9a-f]' one.logged ||
+            fail "expected 4 steps, an evaluation and the hashes: $(cat one.logged)"
+        for run in $runs; do same one.logged $run.logged "in $1, what one rank and $run logged"; done
+        paste -d ' ' cpu.logged one.logged >both
+        awk -v most="$2" 'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != 4) exit 1 }' both ||
+            fail "in $1 the losses of the CPU and of the device are apart: $(cat both)"
+    done
+}
+
 # Texts and questions, of rows shorter than the context: one answer on any number of devices, and in FP32 the CPU's to
 # the digits shown.
 likelihoods() {
@@ -687,6 +724,7 @@ try tensor_gemma
 try heals
 try lies
 try perceptron
+try residual_network
 try likelihoods
 try ahead
 try recorded

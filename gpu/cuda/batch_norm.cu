@@ -129,25 +129,28 @@ err_t cuda_batch_norm_back_sums(const batch_norm_back_sums_args *args, stream *s
 // batch_norm_moments: a thread a channel, in double.
 // reference  gpu/cpu/kernel/batch_norm.c
 __global__ void __launch_bounds__(NORM_THREADS)
-    norm_moments_kernel(float *mean, float *rstd, float *variance, const double *sums, const float *center, int C,
-                        double rows, double eps) {
+    norm_moments_kernel(float *mean, float *rstd, float *variance, const double *sums, const float *center,
+                        const float *running, int C, double rows, double eps) {
     const int c = blockIdx.x * NORM_THREADS + threadIdx.x;
     if (c >= C) return;
-    const double m = sums[c] / rows;
-    double v = sums[C + c] / rows - m * m;
+    const double m = running ? 0 : sums[c] / rows;
+    double v = running ? (double)running[c] : sums[C + c] / rows - m * m;
     if (v < 0) v = 0;
     mean[c] = (float)((center ? (double)center[c] : 0.0) + m);
     rstd[c] = (float)(1 / sqrt(v + eps));
-    if (variance) variance[c] = (float)(rows > 1 ? v * (rows / (rows - 1)) : v);
+    if (variance) variance[c] = (float)(!running && rows > 1 ? v * (rows / (rows - 1)) : v);
 }
 
 err_t cuda_batch_norm_moments(const batch_norm_moments_args *args, stream *s) {
-    const int64_t C = args->sums->size[1];
-    assert(args->rows >= 1 && args->sums->type == FP64 && tensor_count(args->sums) == 2 * C && C <= INT32_MAX / 2);
+    const int64_t C = tensor_count(args->mean);
+    const float *running = norm_floats(args->running, C);
+    assert(C <= INT32_MAX / 2);
+    assert(running || (args->rows >= 1 && args->sums->type == FP64 && tensor_count(args->sums) == 2 * C));
     float *mean = (float *)norm_floats(args->mean, C), *rstd = (float *)norm_floats(args->rstd, C),
           *variance = (float *)norm_floats(args->variance, C);
     LAUNCH(norm_moments_kernel, (unsigned)ceil_div(C, NORM_THREADS), NORM_THREADS, 0, s, mean, rstd, variance,
-           (const double *)args->sums->data, norm_floats(args->center, C), (int)C, (double)args->rows, args->eps);
+           running ? NULL : (const double *)args->sums->data, norm_floats(args->center, C), running, (int)C,
+           (double)args->rows, args->eps);
     return ERR_OK;
 }
 
