@@ -102,18 +102,24 @@ BODY void norm_of(dtype t, const norm_job *j, int64_t row, int rows) {
     EACH_VECTOR(0, j->width, norm_vector, t, j, &f, first, rows);
 }
 
-BODY void norm_rows(dtype t, const norm_job *j, int64_t from, int64_t to) {
+BODY void norm_typed(dtype t, const norm_job *j, int64_t from, int64_t to) {
     int64_t row = from;
     if (t == BF16)
         for (; row + FORWARD_ROWS <= to; row += FORWARD_ROWS) norm_of(t, j, row, FORWARD_ROWS);
     for (; row < to; row++) norm_of(t, j, row, 1);
 }
 
+// Not inlined: rows and heads share it. A copy of the job is one that no store to y can change.
+static __attribute__((noinline)) void norm_rows(const norm_job *job, int64_t from, int64_t to) {
+    const norm_job j = *job;
+    BY_TYPE(j.type, norm_typed, &j, from, to);
+}
+
 static void norm_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const norm_job j = *(const norm_job *)ctx;
-    int64_t rows = rows_per_item(j.width), from = item * rows, to = from + rows < j.rows ? from + rows : j.rows;
-    BY_TYPE(j.type, norm_rows, &j, from, to);
+    const norm_job *j = ctx;
+    int64_t rows = rows_per_item(j->width), from = item * rows, to = from + rows < j->rows ? from + rows : j->rows;
+    norm_rows(j, from, to);
 }
 
 // alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(E) bytes an element; memory
@@ -231,13 +237,24 @@ BODY void back_rows(dtype t, const norm_back_job *j, int64_t row, int rows, floa
     EACH_VECTOR(0, j->width, dx_vector, t, j, &b, first, rows);
 }
 
+BODY void back_typed(dtype t, const norm_back_job *j, int64_t from, int64_t to, float *dw, float *db) {
+    for (int64_t row = from; row < to; row++) back_rows(t, j, row, 1, dw, db);
+}
+
+// One after the other. Not inlined, as norm_rows.
+static __attribute__((noinline)) void back_each(const norm_back_job *job, int64_t from, int64_t to, float *dw,
+                                                float *db) {
+    const norm_back_job j = *job;
+    BY_TYPE(j.type, back_typed, &j, from, to, dw, db);
+}
+
 BODY void back_block(dtype t, const norm_back_job *j, int64_t block) {
     float *dw = j->parts + block * 2 * j->width, *db = dw + j->width;
     memset(dw, 0, (size_t)(2 * j->width) * sizeof *dw);
     int64_t row = block * NORM_ROWS, to = row + NORM_ROWS < j->rows ? row + NORM_ROWS : j->rows;
     if (t == BF16 || j->width >= LONG_ROW)
         for (; row + BACKWARD_ROWS <= to; row += BACKWARD_ROWS) back_rows(t, j, row, BACKWARD_ROWS, dw, db);
-    for (; row < to; row++) back_rows(t, j, row, 1, dw, db);
+    back_each(j, row, to, dw, db);
 }
 
 static void back_item(void *ctx, int64_t item, int thread) {
@@ -360,7 +377,7 @@ BODY void heads_rows(dtype t, const heads_job *h, int64_t from, int64_t to) {
         j.x = typed_at(h->kept, t, row * h->count * j.width);
         j.rstd += row * h->count;
         memcpy(typed_at_mut(h->kept, t, row * h->count * j.width), j.y, (size_t)(h->count * j.width) * dtype_bytes(t));
-        norm_rows(t, &j, 0, h->count);
+        norm_rows(&j, 0, h->count);
     }
 }
 
@@ -409,7 +426,7 @@ BODY void heads_back_block(dtype t, const heads_job *h, int64_t block) {
         j.dy = j.dx;
         j.x = typed_at(h->kept, t, row * h->count * width);
         j.rstd += row * h->count;
-        for (int64_t head = 0; head < h->count; head++) back_rows(t, &j, head, 1, dw, dw + width);
+        back_each(&j, 0, h->count, dw, dw + width);
     }
 }
 
