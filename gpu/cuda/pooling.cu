@@ -72,6 +72,14 @@ err_t cuda_max_pool_forward(const max_pool_forward_args *args, stream *s) {
     return ERR_OK;
 }
 
+// Bytes by four in a word: nvcc spills an array of them.
+template <int W> __device__ __forceinline__ void load_taps(uint32_t *word, const uint8_t *from) {
+    if constexpr (W % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < W / 4; i++) word[i] = reinterpret_cast<const uint32_t *>(from)[i];
+    } else word[0] = from[0];
+}
+
 // max_pool_backward: a block has a row of pixels of one image; each asks the windows that have it.
 // alias      none
 // sums       FP32, p ascending, then q: the CPU's bits
@@ -88,11 +96,12 @@ template <class T, int W> __global__ void __launch_bounds__(POOL_THREADS) max_po
             for (int q = q0; q < q1; q++) {
                 const int64_t at = (((int64_t)n * g.P + p) * g.Q + q) * g.C + c;
                 const int tap = (h - p * g.stride) * g.taps + w - q * g.stride;
-                const taps_of<W> chosen = *reinterpret_cast<const taps_of<W> *>(g.index + at);
+                uint32_t chosen[(W + 3) / 4];
+                load_taps<W>(chosen, g.index + at);
                 float dy[W];
                 load_floats<W>(dy, g.in + at);
 #pragma unroll
-                for (int k = 0; k < W; k++) sum[k] += chosen.v[k] == tap ? dy[k] : 0.0f;
+                for (int k = 0; k < W; k++) sum[k] += (int)(chosen[k / 4] >> k % 4 * 8 & 255) == tap ? dy[k] : 0.0f;
             }
         store_floats<W>(g.out + ((int64_t)blockIdx.x * g.W + x) * g.C + c, sum);
     }
