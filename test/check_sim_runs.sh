@@ -230,7 +230,7 @@ residual_network() {
     for kind in "fp32 1e-5" "bf16 0.02"; do
         set -- $kind
         runs=
-        all="precision.compute=$1 optimizer.type=sgd optimizer.weight_decay=1e-3 run.steps=4 schedule.decay_steps=4 \
+        all="precision.compute=$1 optimizer.type=sgd optimizer.weight_decay=1e-3 run.steps=4 schedule.warmup=2 schedule.decay_steps=4 \
 batch.global=8 batch.micro=2 batch.lanes=4 eval.every=4 data.holdout=11"
         settings cpu device.backend=cpu reduce.transport=auto $all
         rm -rf runs
