@@ -78,7 +78,7 @@ err_t foreign_options(const model_type **type, void **options, const json_t *con
                    name ? name : "is missing", name ? "\"" : "", known);
 }
 
-err_t foreign_guess(const model_type **type, void **options, const struct weights *w) {
+err_t foreign_guess(const model_type **type, void **options, const struct tensor_shapes *t) {
     *options = NULL;
     for (int i = 0; i < MODEL_TYPES; i++) {
         model_rule rule = {.micro = 1};
@@ -86,7 +86,7 @@ err_t foreign_guess(const model_type **type, void **options, const struct weight
         if (!(*type)->from_tensors) continue;
         if (!(*options = calloc(1, (*type)->options))) return err_set(ERR_INTERNAL, "no memory for a model's options");
         for (int k = 0; k < (*type)->keys; k++) set_default(&(*type)->key[k], *options);
-        if ((*type)->from_tensors(*options, w) && (*type)->resolve(*options, &rule) == ERR_OK) return ERR_OK;
+        if ((*type)->from_tensors(*options, t) && (*type)->resolve(*options, &rule) == ERR_OK) return ERR_OK;
         free(*options);
         *options = NULL;
     }

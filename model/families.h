@@ -16,7 +16,7 @@ err_t foreign_agrees(const model_type *type, const void *options, const json_t *
 
 // For weights without a config.json: what names and shapes of their tensors tell. *options, which the caller frees, is
 // NULL if they are of no model.
-struct weights;
-err_t foreign_guess(const model_type **type, void **options, const struct weights *w);
+struct tensor_shapes;
+err_t foreign_guess(const model_type **type, void **options, const struct tensor_shapes *t);
 
 #endif

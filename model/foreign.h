@@ -31,6 +31,14 @@ int weight_part_shape(const weight_part *part, const param *p, int64_t rows, int
 // Which element of the part is `at` in the file, both row-major.
 int64_t weight_part_element(const weight_part *part, const param *p, int64_t at);
 
+// --- for model_type.from_tensors -------------------------------------------------------------------------------------
+
+// What tensors there are. find: false: none of this name; else its dimensions, at most 8, and their sizes.
+typedef struct tensor_shapes {
+    const void *of;
+    bool (*find)(const void *of, const char *name, int *dims, const int64_t **size);
+} tensor_shapes;
+
 // --- for model_type.from_foreign -------------------------------------------------------------------------------------
 
 // Readers of members of a given type; `otherwise` if it is absent or null. ERR_DATA names it.

@@ -120,7 +120,7 @@ static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, 
             tensor all = tensor_rows(hits, k, 1), row = view1(&all, hits->size[1]), hit = tensor_rows(&row, first, n);
             TRY(p->ops->top_k(
                 &(top_k_args){
-                    .hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes, .k = k ? h->top : 1},
+                    .hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes, .k = k ? h->top : 0},
                 p->s));
         }
         cross_entropy_args args = {.losses = &loss,

@@ -105,7 +105,7 @@ struct graph;
 struct json_t;
 struct foreign_reader;
 struct weight_part;
-struct weights;
+struct tensor_shapes;
 
 // Another name of an architecture: a family that is this one with some keys other than their defaults.
 typedef struct model_alias {
@@ -135,7 +135,7 @@ typedef struct model_type {
     err_t (*to_foreign)(const void *options, struct json_t *config);
     // For files without a config.json: fills in options, of which the defaults are set, by names and shapes of the
     // tensors. false: they are not of this model. NULL: it can't be told
-    bool (*from_tensors)(void *options, const struct weights *w);
+    bool (*from_tensors)(void *options, const struct tensor_shapes *t);
 } model_type;
 
 // How many sets of memory `count` blocks from `first` on have, one for each slot of each. at[i], unless NULL: how many

@@ -156,6 +156,15 @@ const st_tensor *weights_find(const weights *w, const char *name, const st_file 
     return NULL;
 }
 
+static bool find_shape(const void *of, const char *name, int *dims, const int64_t **size) {
+    const st_file *file;
+    const st_tensor *t = weights_find(of, name, &file);
+    if (t) *dims = t->dims, *size = t->size;
+    return t != NULL;
+}
+
+tensor_shapes weights_shapes(const weights *w) { return (tensor_shapes){w, find_shape}; }
+
 // --- matching --------------------------------------------------------------------------------------------------------
 
 typedef struct source {

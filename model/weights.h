@@ -27,6 +27,9 @@ void weights_close(weights *w);
 // NULL when no file has it.
 const st_tensor *weights_find(const weights *w, const char *name, const st_file **file);
 
+// The same for model_type.from_tensors.
+tensor_shapes weights_shapes(const weights *w);
+
 // Where each parameter of a model is.
 typedef struct weights_map weights_map;
 

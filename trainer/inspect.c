@@ -68,7 +68,10 @@ static err_t print_section(const weights *w, FILE *out) {
     const model_type *type;
     void *options;
     if (w->config) TRY(foreign_options(&type, &options, w->config, w->path));
-    else TRY(foreign_guess(&type, &options, w));
+    else {
+        tensor_shapes t = weights_shapes(w);
+        TRY(foreign_guess(&type, &options, &t));
+    }
     if (!options) return print_tensors(w, out), ERR_OK;
     fprintf(out, "[model]\ntype = %s\n", type->name);
     for (int i = 0; i < type->keys; i++) {

@@ -98,12 +98,6 @@ static const setting keys[] = {
 };
 // clang-format on
 
-const net_depth resnet_depths[RESNET_DEPTHS] = {
-    {18, false, RESNET_BASIC, 4, {2, 2, 2, 2}},      {34, false, RESNET_BASIC, 4, {3, 4, 6, 3}},
-    {50, false, RESNET_BOTTLENECK, 4, {3, 4, 6, 3}}, {101, false, RESNET_BOTTLENECK, 4, {3, 4, 23, 3}},
-    {20, true, RESNET_BASIC, 3, {3, 3, 3}},          {32, true, RESNET_BASIC, 3, {5, 5, 5}},
-    {56, true, RESNET_BASIC, 3, {9, 9, 9}}};
-
 // Reads numbers with spaces between. Returns how many, at most `most`; -1: there is something else, or one outside of
 // low .. high.
 static int numbers(const char *text, double *to, int most, double low, double high) {

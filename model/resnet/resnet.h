@@ -39,8 +39,8 @@ extern const net_depth resnet_depths[RESNET_DEPTHS];
 
 // model/resnet/foreign.c: for model_type.
 struct weight_part;
-struct weights;
+struct tensor_shapes;
 int resnet_parts(const void *options, const param *p, struct weight_part *part);
-bool resnet_from_tensors(void *options, const struct weights *w);
+bool resnet_from_tensors(void *options, const struct tensor_shapes *t);
 
 #endif
