@@ -371,6 +371,13 @@ static void test_family(void **state) {
         {"qwen2.5", "type = llama\nbias = qkv\nrope_theta = 1e6\nnorm_eps = 1e-6"},
         {"qwen3", "type = llama\nqk_norm = yes\nhead_dim = 128\nrope_theta = 1e6\nnorm_eps = 1e-6"},
         {"gemma3", "type = gemma"},
+        {"resnet18", "type = resnet\ndepth = 18"},
+        {"resnet34", "type = resnet\ndepth = 34"},
+        {"resnet50", "type = resnet"},
+        {"resnet101", "type = resnet\ndepth = 101"},
+        {"resnet20", "type = resnet\ndepth = 20"},
+        {"resnet32", "type = resnet\ndepth = 32"},
+        {"resnet56", "type = resnet\ndepth = 56"},
     };
     int families = 0;
     for (int t = 0; t < MODEL_TYPES; t++) {
@@ -408,7 +415,7 @@ static void test_family(void **state) {
     assert_int_equal(load_text(x, "[model]\ntype = qwen4\n"), ERR_CONFIG);
     assert_says(
         x->path,
-        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma; families: gpt2 llama2 ",
+        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma resnet; families: gpt2 llama2 ",
         NULL, NULL);
 }
 
@@ -427,7 +434,7 @@ static void test_absent(void **state) {
         {"model.lora_rank=8", "not supported. All weights are trained"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
         {"model.type=mixtral",
-         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma; families: gpt2 "},
+         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet; families: gpt2 "},
         {"precision.compute=fp8", "`fp8` is not supported. There are fp32, bf16 and fp16."},
         {"precision.compute=bfloat16", "no such value `bfloat16`. It is bf16."},
         {"device.backend=gpu", "no such value `gpu`. It is cuda."},

@@ -89,12 +89,12 @@ static const setting keys[] = {
     ROW(depth, SHAPE, KEY_INT, "50", 18, 101, NULL, "num_layers", "18, 34, 50 or 101; for images of 32 x 32 pixels 20, 32 or 56"),
     ROW(units, SHAPE, KEY_TEXT, "", 0, 0, NULL, "layers stages blocks", "residual units of each stage, space between; empty = those of this depth"),
     ROW(width, SHAPE, KEY_INT, "0", 0, 16384, NULL, "base_width num_filters", "filters of the first stage, twice as many in each one after it; 0 = 64, or 16 for small images"),
-    ROW(image, SHAPE, KEY_INT, "0", 0, 8192, NULL, "image_size img_size resolution", "pixels of each side of an image; 0 = 224, or 32 for small images"),
+    ROW(image, MAY, KEY_INT, "0", 0, 8192, NULL, "image_size img_size resolution", "pixels of each side of an image; 0 = 224, or 32 for small images"),
     ROW(channels, SHAPE, KEY_INT, "3", 1, RESNET_CHANNELS, NULL, "in_channels num_channels", "of a pixel: 3 of colour, 1 of grey"),
     ROW(classes, SHAPE, KEY_INT, "1000", 2, 16777216, NULL, "num_classes num_labels", "number of different labels"),
     ROW(mean, MEANING, KEY_TEXT, "", 0, 0, NULL, "image_mean", "of each channel, from 0 to 1, is subtracted; empty = 0.485 0.456 0.406 of ImageNet, or 0.5"),
     ROW(deviation, MEANING, KEY_TEXT, "", 0, 0, NULL, "image_std std", "of each channel, which the rest is divided by; empty = 0.229 0.224 0.225, or 0.25"),
-    ROW(smoothing, MEANING, KEY_REAL, "0", 0, 0.99, NULL, "label_smoothing", "this share of each target goes to all classes alike, in training"),
+    ROW(smoothing, MAY, KEY_REAL, "0", 0, 0.99, NULL, "", "this share of each target goes to all classes alike, in training"),
 };
 // clang-format on
 
