@@ -193,6 +193,7 @@ bench-sample:
 # TensorBoard reads of a run.
 interop: all packages
 	@build/interop/bin/python test/interop/compare_models.py
+	@build/interop/bin/python test/interop/compare_torchvision.py
 	@build/interop/bin/python test/interop/compare_gguf.py
 	@build/interop/bin/python test/interop/compare_tokenizers.py
 	@build/interop/bin/python test/interop/compare_tensorboard.py

@@ -195,6 +195,41 @@ static void files_are_known_by_their_tensors(void **state) {
             "conv1.weight is (6,3,7,7), expected (5,3,7,7)");
 }
 
+// --- settings --------------------------------------------------------------------------------------------------------
+
+static void settings_are_refused_in_words(void **state) {
+    static const struct {
+        const char *text, *why;
+    } rows[] = {
+        {"[model]\ntype = resnet\ndepth = 51\n", "[model] depth: expected 18, 34, 50, 101, 20, 32 or 56, found 51"},
+        {"[model]\ntype = resnet\nunits = 2 x\n", "[model] units: expected at most 4 whole numbers from 1 to 1000"},
+        {"[model]\ntype = resnet\nunits = 1 1 1 1 1\n", "[model] units: expected at most 4 whole numbers"},
+        {"[model]\ntype = resnet\nunits = 2 1.5\n", "[model] units: expected whole numbers"},
+        {"[model]\ntype = resnet\nmean = 0.5 0.5\n",
+         "[model] mean: expected a number from 0 to 1 for each of 3 channels"},
+        {"[model]\ntype = resnet\ndeviation = 0 1 1\n", "[model] deviation: expected a number from 0.001 to 1"},
+        {"[model]\ntype = resnet\nimage = 31\n",
+         "[model] image: images of 31 x 31 pixels are too small: 4 stages want at least 32"},
+        {"[model]\ntype = resnet20\nimage = 3\n",
+         "[model] image: images of 3 x 3 pixels are too small: 3 stages want at least 4"},
+        {"[model]\ntype = resnet\n[parallel]\nslices = 2\n",
+         "[parallel] slices: the layers of a residual network can't be divided"},
+        {"[model]\ntype = resnet\n[parallel]\nsequence = yes\n", "a residual network has no residual stream to divide"},
+        {"[model]\ntype = resnet\n[precision]\nproducts = bf16-pairs\n",
+         "[precision] products: convolutions have no products of BF16 pairs"}};
+    (void)state;
+    char *dir = make_dir(), path[1024];
+    const char *file = path;
+    snprintf(path, sizeof path, "%s/wrong.ini", dir);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        config c;
+        write_text(dir, "wrong.ini", rows[i].text);
+        assert_int_equal(config_load(&c, &file, 1), ERR_CONFIG);
+        if (!strstr(err_last()->text, rows[i].why)) fail_msg("expected \"%s\" in: %s", rows[i].why, err_last()->text);
+    }
+    drop_dir(dir);
+}
+
 // --- ranks -----------------------------------------------------------------------------------------------------------
 
 enum { IMAGES = 50, HELD_OUT = 13, SIDE = 9, COLOURS = 3, STEPS = 3, MOST = 8 };
@@ -325,9 +360,8 @@ static void any_layout_has_the_same_bits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_steps_are_those_of_pytorch),
-        cmocka_unit_test(weights_go_there_and_back),
-        cmocka_unit_test(files_are_known_by_their_tensors),
+        cmocka_unit_test(five_steps_are_those_of_pytorch),  cmocka_unit_test(weights_go_there_and_back),
+        cmocka_unit_test(files_are_known_by_their_tensors), cmocka_unit_test(settings_are_refused_in_words),
         cmocka_unit_test(any_layout_has_the_same_bits),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);

@@ -156,6 +156,8 @@ static err_t resnet_resolve(void *options, model_rule *r) {
         return rule_break(r, KEYS("parallel.slices"),
                           "the layers of a residual network can't be divided: expected slices = 1, found %" PRId64,
                           r->slices);
+    if (r->pairs)
+        return rule_break(r, KEYS("precision.products"), "convolutions have no products of BF16 pairs: expected fp32");
     while (d < end && d->depth != o->depth) d++;
     if (d == end)
         return rule_break(r, KEYS("depth"), "expected 18, 34, 50, 101, 20, 32 or 56, found %" PRId64, o->depth);
