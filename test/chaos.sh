@@ -8,7 +8,7 @@
 . test/support/runs.sh
 . "$top/test/support/chaos.sh"
 most=${KILLS:-200}
-steps=$((60 * most + 600))
+steps=$((100 * most + 600))
 small="run.steps=$steps checkpoint.every=10 eval.every=0 device.threads=1 log.watch=no model.embed=16"
 echo "SEED=$seed KILLS=$most"
 
