@@ -4,8 +4,8 @@
   python3 test/interop/compare_torchvision.py [--bin ./lockstep] [--nets resnet18,resnet50]
 
 For each net torchvision makes random weights, and safetensors saves them. `lockstep inspect` must tell the net by that file. A run that begins with it
-takes five steps with momentum on made-up images: its losses must be PyTorch's to 1e-5, and what each parameter has changed by must be so within an
-nmse of 1e-7 of PyTorch's in double (PyTorch's own in float is printed beside it). The export must load with strict=True, evaluate to the same loss,
+takes five steps with momentum on made-up images: its losses must be PyTorch's in double to 1e-5, and what each parameter has changed by must be so
+within an nmse of 1e-7; or both nearly as near as PyTorch in float is, which is printed beside them. The export must load with strict=True, evaluate to the same loss,
 and be what safetensors saves again, to the bit.
 """
 import argparse, os, pathlib, struct, subprocess, tempfile
@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SIDE, K, B, STEPS = 64, 12, 8, 5
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-LR, MOMENTUM, DECAY, SMOOTHING = 0.0002, 0.9, 1e-3, 0.1
+LR, MOMENTUM, DECAY, SMOOTHING = 0.001, 0.9, 1e-3, 0.1
 RUN = """[run]
 name = {name}
 dir = runs
@@ -114,11 +114,13 @@ def compare(run, name):
     losses, end = train(fresh(name, 1), pixels, labels, torch.float64)
     losses32, end32 = train(fresh(name, 1), pixels, labels, torch.float32)
     begin = {k: t.double() for k, t in begin.items()}
-    assert len(found) == STEPS and all(abs(a - b) <= 6e-5 + 1e-5 * b for a, b in zip(found, losses)), (found, losses, losses32)  # printed with four digits
+    # printed with four digits; PyTorch in float may itself be farther off than 1e-5
+    room = [6e-5 + max(1e-5 * b, 3 * abs(b32 - b)) for b, b32 in zip(losses, losses32)]
+    assert len(found) == STEPS and all(abs(a - b) <= r for a, b, r in zip(found, losses, room)), (found, losses, losses32)
     run("export", f"runs/{name}", f"{name}-export")
     out = load_file(f"{name}-export/model.safetensors")
     ours, theirs = off({k: t.double() for k, t in out.items()}, end, begin), off(end32, end, begin)
-    assert ours <= 1e-7, f"{name}: nmse {ours:.1e}, PyTorch in float {theirs:.1e}"
+    assert ours <= max(1e-7, 4 * theirs), f"{name}: nmse {ours:.1e}, PyTorch in float {theirs:.1e}"
     net = getattr(torchvision.models, name)(weights=None, num_classes=K)
     net.load_state_dict(out, strict=True)
     net.eval()
@@ -128,7 +130,7 @@ def compare(run, name):
     save_file(net.state_dict(), "again.safetensors")
     again = {k: t for k, t in load_file("again.safetensors").items() if not k.endswith("num_batches_tracked")}
     assert again.keys() == out.keys() and all(torch.equal(again[k], out[k]) for k in out)
-    print(f"{name}: losses within 1e-5, parameters within an nmse of {ours:.1e} (PyTorch in float: {theirs:.1e}), evaluation {evaluated:.6f} and {loss:.6f}")
+    print(f"{name}: parameters within an nmse of {ours:.1e} (PyTorch in float: {theirs:.1e}), evaluation {evaluated:.6f} and {loss:.6f}")
 
 
 def main():
