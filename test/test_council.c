@@ -540,8 +540,11 @@ static void a_new_record_is_not_worked_with_yet(void **state) {
         begin(&s, 3, me);
         council_record next = s.r;
         next.k = next.epoch = 5, next.members.word[0] = 3;
+        council_report *own = &s.v.of[me].says;
+        own->failed = own->began = true, own->sealed = 7;  // of the epoch before
         council_taken(&s.v, NOW, &next, 4, true);
-        assert_int_equal(s.v.of[me].says.state, me == 0 ? COUNCIL_ENTERING : COUNCIL_LEAVING);
+        assert_int_equal(own->state, me == 0 ? COUNCIL_ENTERING : COUNCIL_LEAVING);
+        assert_true(!own->failed && !own->began && own->sealed == -1);
     }
 }
 
