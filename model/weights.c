@@ -309,8 +309,8 @@ static bool ends_with(const char *name, const char *end) {
     return n >= e && strcmp(name + n - e, end) == 0;
 }
 
-// Buffers that some versions of transformers wrote: they follow from the settings. And what PyTorch counts of a batch
-// norm, which with a fixed momentum changes nothing.
+// Buffers that some versions of transformers wrote: they follow from the settings. And PyTorch's count of the batches
+// that a batch norm has seen, which has no effect with a fixed momentum.
 static bool is_buffer(const char *name) {
     return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") ||
            ends_with(name, "rotary_emb.inv_freq") || ends_with(name, ".num_batches_tracked");

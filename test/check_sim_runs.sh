@@ -172,6 +172,33 @@ tensor_gemma() {
     dealt c2-t2 4 parallel.context=2 parallel.zero=2 parallel.tensor=2 precision.compute=fp16
 }
 
+# as_the_cpu WHAT MOST STEPS SETTING... <LAYOUTS: runs base.ini on the CPU, and on simulated GPUs in each layout, a line
+# NAME RANKS SETTING... each, the first named one. All layouts must log the same: so many steps, evaluations and hashes;
+# and the losses of the steps must be the CPU's but for the share MOST. begins: what the first line of a run matches.
+as_the_cpu() {
+    what=$1 most=$2 count=$3 runs=
+    shift 3
+    settings cpu device.backend=cpu reduce.transport=auto "$@"
+    rm -rf runs
+    expect 0 timeout 100 "$bin" base.ini cpu.ini
+    logged cpu >cpu.logged
+    while read -r run ranks more; do
+        runs="$runs $run"
+        settings "$run" device.backend=cuda device.ranks=$ranks "$@" $more
+        SIM_DEVICES=$ranks expect 0 timeout 200 "$bin" base.ini "$run.ini"
+        grep -qE "$begins" "$out" || fail "$run: expected a first line like $begins"
+        logged "$run" >"$run.logged"
+    done
+    evals=$(grep -c '"t":"eval"' runs/one/log.jsonl)
+    [ "$evals" -ge 1 ] && [ "$(wc -l <one.logged)" -eq $((count + evals + 1)) ] && grep -q '^hash [0-9a-f]' one.logged ||
+        fail "expected $count steps, evaluations and the hashes: $(cat one.logged)"
+    for run in $runs; do same one.logged $run.logged "$what: what one rank and $run logged"; done
+    paste -d ' ' cpu.logged one.logged >both
+    awk -v most="$most" -v count="$count" \
+        'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != count) exit 1 }' both ||
+        fail "$what: the losses of the CPU and of the device are apart: $(cat both)"
+}
+
 # The perceptron: one result on one rank and several, in every stage, from recordings or not; and the CPU's losses, but
 # for rounding. In slices, ranks may share layers.
 perceptron() {
@@ -181,21 +208,7 @@ perceptron() {
     images data/all 0 120
     for kind in "fp32 relu 1e-5 4" "fp32 gelu 1e-5 1" "bf16 relu 0.02 1" "bf16 gelu 0.02 4"; do
         set -- $kind
-        runs=
-        all="precision.compute=$1 model.activation=$2 parallel.slices=$4 run.steps=12 schedule.decay_steps=12 batch.global=8 batch.micro=1 eval.every=6 data.holdout=11"
-        settings cpu device.backend=cpu reduce.transport=auto $all
-        rm -rf runs
-        expect 0 timeout 100 "$bin" base.ini cpu.ini
-        logged cpu >cpu.logged
-        while read -r run ranks more; do
-            case "$4 $more" in "1 parallel.tensor"*) continue ;; esac
-            runs="$runs $run"
-            settings "$run" device.backend=cuda device.ranks=$ranks $all $more
-            SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run.ini"
-            grep -qE "^lockstep .*  cuda:0 .*  mlp 42-24-17-5 $2 .*  $1\$" "$out" ||
-                fail "$run: expected cuda, mlp, $2 and $1 in its first line"
-            logged "$run" >"$run.logged"
-        done <<'RUNS'
+        cat >layouts <<'RUNS'
 one 1 parallel.zero=0
 plain 1 device.graph=no
 two 2 parallel.zero=0
@@ -207,12 +220,11 @@ tensor 2 parallel.tensor=2 parallel.offload=yes
 tensor-4 8 parallel.tensor=4 parallel.zero=2
 tensor-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
 RUNS
-        [ "$(wc -l <one.logged)" -eq 15 ] && grep -q '^hash [0-9a-f]' one.logged ||
-            fail "expected 12 steps, 2 evaluations and the hashes: $(cat one.logged)"
-        for run in $runs; do same one.logged $run.logged "in $1 with $2, what one rank and $run logged"; done
-        paste -d ' ' cpu.logged one.logged >both
-        awk -v most="$3" 'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != 12) exit 1 }' both ||
-            fail "in $1 with $2 the losses of the CPU and of the device are apart: $(cat both)"
+        [ "$4" -ne 1 ] || sed -i '/parallel.tensor/d' layouts
+        begins="^lockstep .*  cuda:0 .*  mlp 42-24-17-5 $2 .*  $1\$"
+        as_the_cpu "in $1 with $2" "$3" 12 precision.compute=$1 model.activation=$2 parallel.slices=$4 run.steps=12 \
+            schedule.decay_steps=12 batch.global=8 batch.micro=1 eval.every=6 data.holdout=11 <layouts
+        [ "$evals" -eq 2 ] || fail "$evals evaluations, expected 2"
     done
     SIM_DEVICES=1 expect 0 "$bin" eval base.ini one.ini
     says "step 12  loss" "accuracy" "11 images"
@@ -229,29 +241,15 @@ residual_network() {
         -e "s,^train = .*,train = $top/test/golden/resnet-basic-images.idx $top/test/golden/resnet-basic-labels.idx," base.ini
     for kind in "fp32 1e-5" "bf16 0.02"; do
         set -- $kind
-        runs=
-        all="precision.compute=$1 optimizer.type=sgd optimizer.weight_decay=1e-3 run.steps=4 schedule.warmup=2 schedule.decay_steps=4 \
-batch.global=8 batch.micro=2 batch.lanes=4 eval.every=4 data.holdout=11"
-        settings cpu device.backend=cpu reduce.transport=auto $all
-        rm -rf runs
-        expect 0 timeout 100 "$bin" base.ini cpu.ini
-        logged cpu >cpu.logged
-        while read -r run ranks more; do
-            runs="$runs $run"
-            settings "$run" device.backend=cuda device.ranks=$ranks $all $more
-            SIM_DEVICES=$ranks expect 0 timeout 200 "$bin" base.ini "$run.ini"
-            logged "$run" >"$run.logged"
-        done <<'RUNS'
+        begins="^lockstep .*  cuda:0 .*  resnet 20 layers, 16 x 16 x 3 images, 12 classes .*  $1\$"
+        as_the_cpu "in $1" "$2" 4 precision.compute=$1 optimizer.type=sgd optimizer.weight_decay=1e-3 run.steps=4 \
+            schedule.warmup=2 schedule.decay_steps=4 batch.global=8 batch.micro=2 batch.lanes=4 eval.every=4 \
+            data.holdout=11 <<'RUNS'
 one 1 parallel.zero=0
 two-3 2 parallel.zero=3
 pipe 2 parallel.pipeline=2 parallel.recompute=selective
 RUNS
-        [ "$(wc -l <one.logged)" -eq 6 ] && grep -q '^hash [0-9a-f]' one.logged ||
-            fail "expected 4 steps, an evaluation and the hashes: $(cat one.logged)"
-        for run in $runs; do same one.logged $run.logged "in $1, what one rank and $run logged"; done
-        paste -d ' ' cpu.logged one.logged >both
-        awk -v most="$2" 'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != 4) exit 1 }' both ||
-            fail "in $1 the losses of the CPU and of the device are apart: $(cat both)"
+        [ "$evals" -eq 1 ] || fail "$evals evaluations, expected 1"
     done
 }
 

@@ -64,8 +64,8 @@ count() {
          /^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; s += $5 } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# work PROGRAM SLOTS: runs it; then $ended/PROGRAM holds its exit status, its seconds and those that its processes used of
-# a processor, and the pipe a line: SLOTS.
+# work PROGRAM SLOTS: runs it; then $ended/PROGRAM holds its exit status, its seconds and the CPU seconds of all its
+# processes, and the pipe a line: SLOTS.
 work() {
     start=$(date +%s) program=$1 slots=$2
     case $1 in

@@ -89,7 +89,7 @@ is_told() {
     until_true 10 grep -q '"state":"training"' runs/told/status.json  # and not one that waits for the rank for ever
     expect 0 "$bin" status runs/told
     says "put out   1 in 24 h" "rank 3 (localhost) stays"
-    kill -9 "$(children "$pid" | tail -n 1)"  # a loss afterwards is one, and nobody is put out for it
+    kill -9 "$(children "$pid" | tail -n 1)"  # this is counted as a loss, not as an eviction
     until_true 20 has_metric 'lockstep_heals_total 1'
     has_metric 'lockstep_evicted_total 1' || fail "put out: $(grep '^lockstep_evicted' told.prom)"
     kill -TERM "$pid"

@@ -140,12 +140,12 @@ waiting_takes_no_slot() {
     done
 }
 
-# What a program cost is told apart from how long it took, its children's cost included.
+# For each program the runner prints the CPU time of it and its children, beside the time that it took.
 cost() {
     program busy 'sh -c "ulimit -t 1; while :; do :; done"' 'echo "1 passed, 0 failed"'
     runs 0 2 busy slow
-    grep -qE '^busy\.sh: .*, [0-9]+ s, CPU [1-9] s$' "$out" || fail "a second of work is not told"
-    grep -qE '^slow\.sh: .*, [0-9]+ s, CPU 0 s$' "$out" || fail "a program that slept is told to have worked"
+    grep -qE '^busy\.sh: .*, [0-9]+ s, CPU [1-9] s$' "$out" || fail "the CPU time of a busy program is not printed"
+    grep -qE '^slow\.sh: .*, [0-9]+ s, CPU 0 s$' "$out" || fail "a program that slept has CPU time"
 }
 
 # The longest begin first, whatever the order in which they are named and reported.

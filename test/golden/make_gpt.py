@@ -117,6 +117,26 @@ def train(weights, tokens, dtype):
     return out
 
 
+def write_or_compare(files):
+    """Writes the files {name: bytes} beside this recipe, or, with --check, compares them with those there. Returns the exit status."""
+    bad = False
+    for name, raw in files.items():
+        path, verdict = os.path.join(HERE, name), 'written'
+        if '--check' in sys.argv:
+            same = os.path.exists(path) and open(path, 'rb').read() == raw
+            bad, verdict = bad or not same, 'same bytes' if same else 'DIFFERS from the committed file'
+        else:
+            with open(path, 'wb') as f:
+                f.write(raw)
+        print(f'{name:29} {len(raw):7} bytes  {verdict}')
+    return int(bad)
+
+
+def idx(a):
+    """An array of bytes as an IDX file."""
+    return bytes((0, 0, 8, a.ndim)) + struct.pack(f'>{a.ndim}I', *a.shape) + a.tobytes()
+
+
 def safetensors(tensors):
     """8-byte length, JSON header padded with spaces to a multiple of 8, raw little-endian data without gaps."""
     kinds = {'float32': 'F32', 'float64': 'F64', 'int64': 'I64'}
@@ -174,17 +194,7 @@ def main():
              'gpt-tokens.bin': stream.astype('<u2').tobytes()}
     report(w, f32, f64)
     print()
-    bad = 0
-    for name, raw in files.items():
-        path, verdict = os.path.join(HERE, name), 'written'
-        if '--check' in sys.argv:
-            same = os.path.exists(path) and open(path, 'rb').read() == raw
-            bad, verdict = bad | (not same), 'same bytes' if same else 'DIFFERS from the committed file'
-        else:
-            with open(path, 'wb') as f:
-                f.write(raw)
-        print(f'{name:26} {len(raw):7} bytes  {verdict}')
-    return int(bad)
+    return write_or_compare(files)
 
 
 if __name__ == '__main__':

@@ -7,7 +7,7 @@
 #   python3 make_mlp.py --check   recomputes everything and compares with the committed files, byte by byte; exit 1 if they differ
 #
 # Alphabet: B images of a step, I their pixels, W widths of the hidden layers, K classes.
-import os, struct, sys
+import sys
 
 import make_gpt as gpt
 import numpy as np
@@ -16,7 +16,6 @@ import torch.nn.functional as F
 
 SIZE, I, W, K, B, STEPS = (4, 5), 20, (17, 9), 6, 12, 5
 LR, BETAS, EPS, DECAY, CLIP = 0.01, (0.9, 0.99), 1e-8, 0.1, 1.0
-HERE = os.path.dirname(os.path.abspath(__file__))
 ACTIVATIONS = {'relu': F.relu, 'gelu': lambda x: F.gelu(x, approximate='tanh')}
 
 
@@ -67,10 +66,6 @@ def train(weights, pixels, labels, activation, dtype):
         return losses, F.cross_entropy(scores, y).item(), (scores.argmax(1) == y).double().mean().item(), (top[:, 0] - top[:, 1]).min().item()
 
 
-def idx(a):
-    return bytes((0, 0, 8, a.ndim)) + struct.pack(f'>{a.ndim}I', *a.shape) + a.tobytes()
-
-
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -86,18 +81,8 @@ def main():
         text += f'{name} losses ' + ' '.join(f'{l:.9f}' for l in losses) + '\n'
         text += f'{name} after {last:.9f} {accuracy:.9f}\n'
     print(text)
-    files = {'mlp.txt': text.encode(), 'mlp-weights.safetensors': gpt.safetensors(w), 'mlp-images.idx': idx(pixels), 'mlp-labels.idx': idx(labels)}
-    bad = False
-    for name, raw in files.items():
-        path, verdict = os.path.join(HERE, name), 'written'
-        if '--check' in sys.argv:
-            different = not os.path.exists(path) or open(path, 'rb').read() != raw
-            bad, verdict = bad or different, 'DIFFERS from the committed file' if different else 'same bytes'
-        else:
-            with open(path, 'wb') as f:
-                f.write(raw)
-        print(f'{name:26} {len(raw):7} bytes  {verdict}')
-    return int(bad)
+    files = {'mlp.txt': text.encode(), 'mlp-weights.safetensors': gpt.safetensors(w), 'mlp-images.idx': gpt.idx(pixels), 'mlp-labels.idx': gpt.idx(labels)}
+    return gpt.write_or_compare(files)
 
 
 if __name__ == '__main__':

@@ -9,7 +9,7 @@
 #   python3 make_resnet.py --check   recomputes everything and compares with the committed files, byte by byte
 #
 # Alphabet: B images of a step, N filters of the first stage, K classes.
-import os, struct, sys
+import sys
 
 import make_gpt as gpt
 import numpy as np
@@ -19,7 +19,6 @@ from torch import nn
 
 N, K, B, STEPS, MEAN, STD = 6, 12, 8, 5, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
 LR, MOMENTUM, DECAY, SMOOTHING = 0.01, 0.9, 0.01, 0.1
-HERE = os.path.dirname(os.path.abspath(__file__))
 NETS = {'basic': (16, True, (1, 2, 1), 17), 'bottleneck': (24, False, (1, 2), 7)}  # pixels of a side, small, units of each stage, seed
 
 
@@ -115,10 +114,6 @@ def train(net, weights, pixels, labels, dtype):
     return losses, after, near, {n: t.double().numpy() for n, t in net.state_dict().items() if n in weights}
 
 
-def idx(a):
-    return bytes((0, 0, 8, a.ndim)) + struct.pack(f'>{a.ndim}I', *a.shape) + a.tobytes()
-
-
 def main():
     torch.set_num_threads(1)
     torch.backends.mkldnn.enabled = False
@@ -137,20 +132,10 @@ def main():
         text += f'{name} after ' + ' '.join(f'{l:.9f}' for l in after64) + '\n'
         files[f'resnet-{name}.safetensors'] = gpt.safetensors(w)
         files[f'resnet-{name}-end.safetensors'] = gpt.safetensors({n: e.astype(np.float32) for n, e in end64.items()})
-        files[f'resnet-{name}-images.idx'], files[f'resnet-{name}-labels.idx'] = idx(pixels), idx(labels)
+        files[f'resnet-{name}-images.idx'], files[f'resnet-{name}-labels.idx'] = gpt.idx(pixels), gpt.idx(labels)
     print(text)
     files['resnet.txt'] = text.encode()
-    bad = False
-    for name, raw in files.items():
-        path, verdict = os.path.join(HERE, name), 'written'
-        if '--check' in sys.argv:
-            different = not os.path.exists(path) or open(path, 'rb').read() != raw
-            bad, verdict = bad or different, 'DIFFERS from the committed file' if different else 'same bytes'
-        else:
-            with open(path, 'wb') as f:
-                f.write(raw)
-        print(f'{name:26} {len(raw):7} bytes  {verdict}')
-    return int(bad)
+    return gpt.write_or_compare(files)
 
 
 if __name__ == '__main__':
