@@ -90,15 +90,17 @@ static err_t file_name(const export *e, int file, char dst[64]) {
 static void gather(const export *e, const piece *k, int64_t first, int64_t n, float *out) {
     const param *p = &e->x->net->param[k->param];
     const float *w = (const float *)e->x->state.master[k->param].data + k->first;
-    const ckpt_order o = state_order(&e->x->state, k->param);
     bool cut = param_slices(p) > 1;
     int64_t run;
-    if (!cut && !k->part.transposed && !k->part.filters) memcpy(out, w + first, (size_t)n * sizeof *out);
-    else
-        for (int64_t i = 0; i < n; i++) {
-            int64_t at = weight_part_element(&k->part, p, first + i);
-            out[i] = w[cut ? order_stored(&o, k->first + at, &run) - k->first : at];
-        }
+    if (!cut && !k->part.transposed && !k->part.filters) {
+        memcpy(out, w + first, (size_t)n * sizeof *out);
+        return;
+    }
+    const ckpt_order o = state_order(&e->x->state, k->param);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = weight_part_element(&k->part, p, first + i);
+        out[i] = w[cut ? order_stored(&o, k->first + at, &run) - k->first : at];
+    }
 }
 
 static err_t put_piece(const export *e, st_writer *w, const piece *k) {

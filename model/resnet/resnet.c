@@ -14,9 +14,7 @@
 #include "model/keys.h"
 #include "model/op/op.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
