@@ -69,7 +69,7 @@ is_refused() {
 
 # A node is drained, as one that is asked to stop.
 node() {
-    whole=whole
+    steps=1500 whole=longer  # or the run is over before the node hears why it was put out
     near 1 1 1
     heals node cluster.evict_slow=yes cluster.slow_s=1 "$slow:2"
     codes="0 0 75" ends_well 0 1
