@@ -1,7 +1,7 @@
 // comm/flight.c: see comm/flight.h.
 //
 // Stamps as in trainer/log/board.c: stores that release, loads that acquire, and no fence. A reader that sees a word of
-// a new record also sees that the stamp is 0 or odd, or has moved on.
+// a new record also sees that the stamp says busy, is odd, or has moved on.
 #include "comm/flight.h"
 
 #include <string.h>
@@ -11,6 +11,9 @@
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define RELEASE(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
 #define ACQUIRE(field) atomic_load_explicit(&(field), memory_order_acquire)
+
+// The stamp of a record that is being written.
+#define BUSY UINT64_MAX
 
 enum { STAMP_BITS = 24, STATE_BITS = 2, TIME_BITS = 64 - STAMP_BITS - STATE_BITS };
 static const uint64_t most_us = (UINT64_C(1) << TIME_BITS) - 1;
@@ -34,11 +37,19 @@ static uint64_t end_of(uint64_t stamp, flight_state state, uint64_t us) {
 
 // --- recording -------------------------------------------------------------------------------------------------------
 
+// The place of an older record, for one writer. A thread may sleep in the middle of a record while others go once round
+// the ring: who comes to a place that is being written, or has a newer record, leaves it.
+static bool claim(flight_call *k, uint64_t stamp) {
+    uint64_t was = GET(k->stamp);
+    return was < stamp &&
+           atomic_compare_exchange_strong_explicit(&k->stamp, &was, BUSY, memory_order_acquire, memory_order_relaxed);
+}
+
 // Returns its stamp.
 static uint64_t write_call(flight_rank *f, const flight_seen *x) {
     uint64_t stamp = atomic_fetch_add_explicit(&f->next, 1, memory_order_relaxed) + 1;
     flight_call *k = &f->ring[(stamp - 1) % FLIGHT_CALLS];
-    PUT(k->stamp, 0);
+    if (!claim(k, stamp)) return stamp;
     RELEASE(k->began_ns, x->began_ns);
     RELEASE(k->end, end_of(stamp, (flight_state)x->state, 0));
     RELEASE(k->what, x->what);
@@ -295,6 +306,8 @@ void flight_begin(flight_rank *f, uint32_t epoch) {
         PUT(f->at[i].id, 0);
         PUT(f->at[i].sequence, 0);  // a process may have been killed while it wrote
     }
+    for (int i = 0; i < FLIGHT_CALLS; i++)
+        if (GET(f->ring[i].stamp) == BUSY) PUT(f->ring[i].stamp, 0);
     RELEASE(f->failed_ns, 0);
     RELEASE(f->world, epoch + 1);
     put_phase(f, "world", (int64_t)epoch + 1, -1);

@@ -10,6 +10,7 @@
 // call costs two readings of the clock, some stores and two atomic additions: no lock, no other system call.
 //
 // Readers may look at any time. Each record is written under a stamp; one that changes while it is copied is dropped.
+// A call whose place in the ring is still being written, by a thread that fell asleep a whole ring ago, is not kept.
 //
 // Call number n of a communicator is the same call on all its ranks (comm/comm.h, Order). Exchanges are counted apart:
 // of a sum over several machines (comm/reduce.h), a rank leaves out those in which it has no part.
@@ -48,7 +49,7 @@ const char *flight_state_name(flight_state state);  // "in", "done", "queued", "
 
 // One call. Texts are constants of the binary, which all processes of a node share.
 typedef struct flight_call {
-    _Alignas(64) _Atomic uint64_t stamp;  // its place among all of the rank, from 1; 0: is being written
+    _Alignas(64) _Atomic uint64_t stamp;  // its place among all of the rank, from 1; 0: none; all bits: being written
     _Atomic uint64_t began_ns;            // CLOCK_MONOTONIC
     _Atomic uint64_t end;                 // 24 bits of the stamp, 2 of the state, 38 of microseconds that it took
     _Atomic(const char *) what;           // the rank's phase

@@ -160,6 +160,28 @@ static void torn_entries_are_left_out(void **state) {
     free(f);
 }
 
+// A thread that sleeps in the middle of a record, while others go once round the ring, has its place for itself; and
+// when it wakes only after it has drawn its number, a newer record stays.
+static void a_place_has_one_writer(void **state) {
+    (void)state;
+    flight_rank *f = new_rank();
+    made_up m;
+    flight_seen x[FLIGHT_CALLS];
+    make(&m, 0, 2);
+    flight_watch(f, &m.c);
+    atomic_store(&f->ring[1].stamp, UINT64_MAX);
+    atomic_store(&f->ring[1].bytes, 77);
+    atomic_store(&f->ring[2].stamp, 3 + FLIGHT_CALLS);
+    atomic_store(&f->ring[2].bytes, 78);
+    for (int i = 0; i < 4; i++) m.c.table->all_reduce(&m.c, NULL, 1, FP32, REDUCE_SUM, NULL);
+    assert_int_equal(flight_calls(f, x), 2);
+    assert_true(x[0].number == 1 && x[1].number == 4);
+    assert_true(atomic_load(&f->ring[1].bytes) == 77 && atomic_load(&f->ring[2].bytes) == 78);
+    flight_begin(f, 1);  // of who was killed while it wrote
+    assert_true(atomic_load(&f->ring[1].stamp) == 0);
+    free(f);
+}
+
 // What led to a failure stays, whatever unwinding does; the next world begins anew.
 static void a_failure_freezes(void **state) {
     (void)state;
@@ -266,10 +288,11 @@ static void readers_see_whole_entries(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_is_recorded_in_and_out),  cmocka_unit_test(nobody_watches_without_memory),
-        cmocka_unit_test(parts_are_watched_too),          cmocka_unit_test(the_ring_keeps_the_last),
-        cmocka_unit_test(torn_entries_are_left_out),      cmocka_unit_test(a_failure_freezes),
-        cmocka_unit_test(more_communicators_than_places), cmocka_unit_test(readers_see_whole_entries),
+        cmocka_unit_test(a_call_is_recorded_in_and_out), cmocka_unit_test(nobody_watches_without_memory),
+        cmocka_unit_test(parts_are_watched_too),         cmocka_unit_test(the_ring_keeps_the_last),
+        cmocka_unit_test(torn_entries_are_left_out),     cmocka_unit_test(a_failure_freezes),
+        cmocka_unit_test(a_place_has_one_writer),        cmocka_unit_test(more_communicators_than_places),
+        cmocka_unit_test(readers_see_whole_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
