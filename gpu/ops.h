@@ -399,7 +399,7 @@ typedef struct cast_args {
 } cast_args;  // between FP32, BF16 and FP16, round to nearest even
 
 // y = round(((part 0 + part 1) + (part 2 + part 3)) + bias + residual), siblings along a binary tree: what a matmul
-// whose k is cut leaves, from its parts.
+// whose k is cut leaves, from its parts. Parts in FP64 have a sum in FP64, and nothing is added to it.
 typedef struct sum_slices_args {
     tensor *y;               // (M,N) E, or FP32 without bias and residual (=)
     const tensor *parts;     // (S,M,N) FP32, S a power of two

@@ -60,24 +60,23 @@ err_t cuda_add(const add_args *args, stream *s) {
 // sum_slices: a thread an element. A binary counter of sums: siblings are added as soon as both are there.
 // alias      y == residual allowed
 // sums       FP32, along the tree of slices: the same bits as the CPU's
-// moves      4 bytes an element of each part, and what is added and written; memory bound
+// moves      4 bytes an element of each part (8 in FP64), and what is added and written; memory bound
 // reference  gpu/cpu/kernel/elementwise.c
-template <class T> struct slices_args {
+template <class T, class P> struct slices_args {
     T *y;
-    const float *parts;
+    const P *parts;
     const T *bias, *residual;
     int64_t count, columns;
     int slices;
     bool add;
 };
-template <class T> __global__ void __launch_bounds__(BLOCK) slices_kernel(slices_args<T> a) {
+// Parts s of element i, s = 0 .. slices-1.
+template <class P> __device__ P slices_tree(const P *parts, int64_t i, int64_t count, int slices) {
     enum { LEVELS = 11 };
-    int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-    if (i >= a.count) return;
-    float level[LEVELS], sum = a.parts[i];
+    P level[LEVELS], sum = parts[i];
     level[0] = sum;
-    for (int s = 1; s < a.slices; s++) {
-        sum = a.parts[s * a.count + i];
+    for (int s = 1; s < slices; s++) {
+        sum = parts[s * count + i];
 #pragma unroll
         for (int l = 0; l < LEVELS; l++) {
             if (!(s >> l & 1)) {
@@ -87,27 +86,46 @@ template <class T> __global__ void __launch_bounds__(BLOCK) slices_kernel(slices
             sum = level[l] + sum;
         }
     }
+    return sum;
+}
+template <class T> __global__ void __launch_bounds__(BLOCK) slices_kernel(slices_args<T, float> a) {
+    int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= a.count) return;
+    float sum = slices_tree(a.parts, i, a.count, a.slices);
     if (a.bias) sum += to_float(a.bias[i % a.columns]);
     if (a.residual) sum += to_float(a.residual[i]);
     round_to(&a.y[i], a.add ? to_float(a.y[i]) + sum : sum);
 }
+__global__ void __launch_bounds__(BLOCK) doubles_kernel(slices_args<double, double> a) {
+    int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (i < a.count) a.y[i] = slices_tree(a.parts, i, a.count, a.slices);
+}
+
+static err_t sum_doubles(const sum_slices_args *args, int64_t count, stream *s) {
+    slices_args<double, double> a = {(double *)args->y->data, (const double *)args->parts->data, NULL, NULL, count,
+                                     args->parts->size[2],    (int)args->parts->size[0],         false};
+    assert(args->y->type == FP64 && !args->bias && !args->residual && !args->add);
+    LAUNCH(doubles_kernel, (unsigned)ceil_div(count, BLOCK), BLOCK, 0, s, a);
+    return ERR_OK;
+}
 
 err_t cuda_sum_slices(const sum_slices_args *args, stream *s) {
     int64_t slices = args->parts->size[0], columns = args->parts->size[2], count = args->parts->size[1] * columns;
-    assert(args->parts->dims == 3 && args->parts->type == FP32 && (slices & (slices - 1)) == 0 && slices <= 1024 &&
-           tensor_count(args->y) == count);
+    assert(args->parts->dims == 3 && (slices & (slices - 1)) == 0 && slices <= 1024 && tensor_count(args->y) == count);
+    if (args->parts->type == FP64) return sum_doubles(args, count, s);
+    assert(args->parts->type == FP32);
     assert(!args->bias || (args->bias->type == args->y->type && tensor_count(args->bias) == columns));
     assert(!args->residual || (args->residual->type == args->y->type && tensor_count(args->residual) == count));
     assert(!args->add || args->y->type == FP32);
     BY_TYPE(args->y->type, T, {
-        slices_args<T> a = {(T *)args->y->data,
-                            (const float *)args->parts->data,
-                            args->bias ? (const T *)args->bias->data : NULL,
-                            args->residual ? (const T *)args->residual->data : NULL,
-                            count,
-                            columns,
-                            (int)slices,
-                            args->add};
+        slices_args<T, float> a = {(T *)args->y->data,
+                                   (const float *)args->parts->data,
+                                   args->bias ? (const T *)args->bias->data : NULL,
+                                   args->residual ? (const T *)args->residual->data : NULL,
+                                   count,
+                                   columns,
+                                   (int)slices,
+                                   args->add};
         LAUNCH((slices_kernel<T>), (unsigned)ceil_div(count, BLOCK), BLOCK, 0, s, a);
     });
     return ERR_OK;

@@ -183,7 +183,7 @@ static void slices_setup(op_run *r) {
     int64_t N = r->row->size[0], C = r->row->size[1], S = r->row->size[2];
     unsigned o = r->row->options;
     arg_add(r, "y", o & MATMUL_ACCUMULATE ? ADDS : OUT, r->row->type, 2, N, C, 0);
-    arg_fill(r, arg_add(r, "parts", IN, FP32, 3, S, N, C), 1, 0);
+    arg_fill(r, arg_add(r, "parts", IN, r->row->type == FP64 ? FP64 : FP32, 3, S, N, C), 1, 0);
     arg *bias = arg_add(r, "bias", IN, r->row->type, 1, C, 0, 0),
         *res = arg_add(r, "residual", IN, r->row->type, 2, N, C, 0);
     bias->absent = !(o & MATMUL_BIAS), res->absent = !(o & OPT_RESIDUAL);
@@ -210,19 +210,21 @@ static void slices_reference(op_run *r) {
     }
 }
 
-// In FP32: siblings are added, nothing else.
-static float slices_tree(const float *x, int64_t count, int64_t n) {
-    return count == 1 ? x[0] : slices_tree(x, count / 2, n) + slices_tree(x + count / 2 * n, count / 2, n);
+// In FP32, or in FP64: siblings are added, nothing else.
+static double slices_tree(const void *x, dtype t, int64_t first, int64_t count, int64_t n) {
+    if (count == 1) return storage_get(x, t, first);
+    double sum = slices_tree(x, t, first, count / 2, n) + slices_tree(x, t, first + count / 2 * n, count / 2, n);
+    return t == FP32 ? (float)sum : sum;
 }
 
 static bool slices_exact(op_run *r, const outcome *got) {
     int64_t n = r->row->size[0] * r->row->size[1];
-    if (r->row->type != FP32 || r->row->options) return true;
+    dtype t = r->row->type;
+    if ((t != FP32 && t != FP64) || r->row->options) return true;
     for (int64_t i = 0; i < n; i++) {
-        float want = slices_tree((const float *)r->arg[SS_PARTS].t.data + i, r->row->size[2], n),
-              found = ((const float *)got->data[SS_Y])[i];
-        if (found != want)
-            return failed(r, "element %" PRId64 " is %.9g, and along the tree %.9g", i, (double)found, (double)want);
+        double want = slices_tree(r->arg[SS_PARTS].t.data, t, i, r->row->size[2], n),
+               found = storage_get(got->data[SS_Y], t, i);
+        if (found != want) return failed(r, "element %" PRId64 " is %.17g, and along the tree %.17g", i, found, want);
     }
     return true;
 }

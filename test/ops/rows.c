@@ -94,6 +94,8 @@ const op_row test_rows[] = {
     TYPES(OP_sum_slices, BIAS | OPT_RESIDUAL, 1e-14, "bias and residual",         9, 67, 2),
     TYPES(OP_sum_slices, OPT_RESIDUAL | OPT_ALIAS, 1e-14, "onto the residual",    9, 64, 4),
     {OP_sum_slices, {1, 36, 4}, FP32, ACC, 1e-14, "added"},
+    {OP_sum_slices, {1, 6, 1}, FP64, 0, 1e-29, "one part in double"},
+    {OP_sum_slices, {2, 700, 64}, FP64, 0, 1e-29, "in double"},
     TYPES(OP_bias_backward,  0,       1e-14, "smallest legal",                    1, 1),
     TYPES(OP_bias_backward,  OPT_CUT_N, 2e-13, "slices",                          64, 132, 0, 4),
     TYPES(OP_bias_backward,  0,       1e-13, "odd tail",                          5, 257),

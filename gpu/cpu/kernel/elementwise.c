@@ -208,12 +208,40 @@ static void slices_item(void *ctx, int64_t item, int thread) {
     for (int64_t row = item * rows; row < to; row++) BY_TYPE(j->y->type, slices_row, j, row);
 }
 
-// moves: 4 bytes an element of each part, and what is added and written
+// The same tree in double.
+enum { DOUBLES_A_TURN = 512 };
+
+static void doubles_item(void *ctx, int64_t item, int thread) {
+    enum { LEVELS = 11 };
+    (void)thread;
+    const slices_job *j = ctx;
+    const int64_t count = j->rows * j->columns, from = item * DOUBLES_A_TURN,
+                  n = count - from < DOUBLES_A_TURN ? count - from : DOUBLES_A_TURN;
+    const double *parts = (const double *)j->parts + from;
+    double level[LEVELS][DOUBLES_A_TURN], sum[DOUBLES_A_TURN];
+    for (int64_t s = 0; s < j->slices; s++) {
+        int l = 0;
+        memcpy(sum, parts + s * count, (size_t)n * sizeof *sum);
+        for (; s >> l & 1; l++)
+            for (int64_t i = 0; i < n; i++) sum[i] = level[l][i] + sum[i];
+        memcpy(level[l], sum, (size_t)n * sizeof *sum);
+    }
+    memcpy((double *)j->y->data + from, sum, (size_t)n * sizeof *sum);
+}
+
+static err_t sum_doubles(slices_job *j, pool *workers) {
+    assert(j->y->type == FP64 && !j->bias && !j->residual && !j->add && j->slices <= 1024);
+    pool_run(workers, (j->rows * j->columns + DOUBLES_A_TURN - 1) / DOUBLES_A_TURN, doubles_item, j);
+    return ERR_OK;
+}
+
+// moves: 4 bytes an element of each part (8 in FP64), and what is added and written
 err_t KERNEL(sum_slices)(const sum_slices_args *args, stream *s) {
     slices_job j = {args->y,   args->parts->data,    args->bias,           args->residual,
                     args->add, args->parts->size[0], args->parts->size[1], args->parts->size[2]};
-    assert(args->parts->dims == 3 && args->parts->type == FP32 && (j.slices & (j.slices - 1)) == 0 &&
-           tensor_count(args->y) == j.rows * j.columns);
+    assert(args->parts->dims == 3 && (j.slices & (j.slices - 1)) == 0 && tensor_count(args->y) == j.rows * j.columns);
+    if (args->parts->type == FP64) return sum_doubles(&j, s->workers);
+    assert(args->parts->type == FP32);
     assert(!j.bias || (j.bias->type == j.y->type && tensor_count(j.bias) == j.columns));
     assert(!j.residual || (j.residual->type == j.y->type && tensor_count(j.residual) == j.rows * j.columns));
     assert(!j.add || j.y->type == FP32);
