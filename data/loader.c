@@ -31,13 +31,14 @@ struct loader {
     int readers;
     pthread_t helper[LOADER_READERS];  // [1 .. readers-1]
     batch filled;
-    atomic_llong next;             // sample of it that the next free reader takes
+    int64_t first, end;            // samples of a batch that are read
+    atomic_llong next;             // the one that the next free reader takes
     pthread_mutex_t reading;       // guards what follows, up to `failed_read`
     pthread_cond_t begin, finish;  // there is a batch to fill; a helper has no more to do
     int64_t fills;                 // batches begun
     int busy;                      // helpers that are not done
     bool dismissed;
-    int64_t failed_at;  // sample of the batch whose read failed, the first of them; micro: none
+    int64_t failed_at;  // sample of the batch whose read failed, the first of them; `end`: none
     err_record failed_read;
 
     pthread_mutex_t lock;       // guards all below
@@ -101,12 +102,12 @@ static err_t read_sample(loader *l, const batch *b, int64_t i, int reader) {
 // Reads samples of the batch until none is left. After a failure none is begun; those before it were, so that the first
 // sample that fails is the same however many readers there are.
 static void read_some(loader *l, int reader) {
-    for (int64_t i; (i = atomic_fetch_add(&l->next, 1)) < l->o.micro;) {
+    for (int64_t i; (i = atomic_fetch_add(&l->next, 1)) < l->end;) {
         if (read_sample(l, &l->filled, i, reader) == ERR_OK) continue;
         pthread_mutex_lock(&l->reading);
         if (i < l->failed_at) l->failed_at = i, l->failed_read = *err_last();
         pthread_mutex_unlock(&l->reading);
-        atomic_store(&l->next, l->o.micro);
+        atomic_store(&l->next, l->end);
     }
 }
 
@@ -134,9 +135,9 @@ static void *help(void *arg) {
 
 static err_t fill(loader *l, const batch *b) {
     l->filled = *b;
-    atomic_store(&l->next, 0);
+    atomic_store(&l->next, l->first);
     pthread_mutex_lock(&l->reading);
-    l->failed_at = l->o.micro;
+    l->failed_at = l->end;
     l->busy = l->readers - 1;
     l->fills++;
     pthread_cond_broadcast(&l->begin);
@@ -144,7 +145,7 @@ static err_t fill(loader *l, const batch *b) {
     read_some(l, 0);
     pthread_mutex_lock(&l->reading);
     while (l->busy > 0) pthread_cond_wait(&l->finish, &l->reading);
-    bool failed = l->failed_at < l->o.micro;
+    bool failed = l->failed_at < l->end;
     pthread_mutex_unlock(&l->reading);
     return failed ? err_restore(&l->failed_read) : ERR_OK;
 }
@@ -207,6 +208,9 @@ static err_t check(const loader_options *o, const source *from) {
             return err_set(ERR_CONFIG,
                            "[batch] micro %" PRId64 " of %zu bytes of `%s`, %d batches deep, is out of reach", o->micro,
                            spec_bytes(&o->in[k]), o->in[k].name, o->depth);
+    if (o->own_first < 0 || o->own_count < 0 || o->own_first + o->own_count > o->micro)
+        return err_set(ERR_INTERNAL, "loader: samples %" PRId64 " + %" PRId64 " of micro-batches of %" PRId64,
+                       o->own_first, o->own_count, o->micro);
     if (o->lanes > o->global || o->global % o->lanes || o->global / o->lanes % o->micro)
         return err_set(ERR_CONFIG,
                        "[batch] global %" PRId64 ", expected a multiple of lanes %" PRId64 " * micro %" PRId64,
@@ -230,6 +234,7 @@ err_t loader_open(loader **out, source *from, const loader_options *o) {
     l->o = *o;
     l->from = from;
     l->micros = o->global / o->lanes / o->micro;
+    l->first = o->own_first, l->end = o->own_count ? o->own_first + o->own_count : o->micro;
     l->per_step = o->lane_count * l->micros;
     l->total = (o->last_step - o->first_step + 1) * l->per_step;
     l->slot = slot_bytes(o);

@@ -16,6 +16,9 @@ typedef struct loader_options {
     int inputs;
     // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
     int64_t global, micro, lanes;
+    // of each micro-batch only these samples are read, where other ranks compute the rest; the others' memory is not
+    // written. own_count 0: all
+    int64_t own_first, own_count;
     // the lanes of this rank, in the order in which it runs them: first, first + stride, ... With a count of 0 there
     // are none, and nothing is delivered.
     int64_t first_lane, lane_count, lane_stride;

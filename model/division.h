@@ -30,7 +30,7 @@ typedef struct model_tokens {
 
 // How all ranks get a result of which each has some slices.
 typedef enum merge_kind {
-    MERGE_SUM,      // FP32: sums of aligned slices, added along the tree of slices
+    MERGE_SUM,      // FP32, or FP64: sums of aligned slices, added along the tree of slices
     MERGE_LARGEST,  // FP32
     MERGE_PICK,     // any type: at most one rank has bits other than 0
 } merge_kind;

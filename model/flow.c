@@ -20,7 +20,8 @@ static bool parts(const flow *f, int b) {
 static int64_t elements(const flow *f, int b) {
     const block *k = &f->of->block[b];
     if (!model_divides_rows(f->of)) return model_left(f->of, b, f->plan.B, 0);
-    return model_most_rows(f->of, f->plan.B * k->size[0]) * k->size[1];
+    int64_t rows = model_left_rows(f->of, b);
+    return model_most_rows(f->of, f->plan.B * rows) * (shape_count(k->dims, k->size) / rows);
 }
 
 // The largest output of a block that is needed here.
@@ -77,13 +78,19 @@ err_t flow_declare(flow *f, const model *m, arena *a, const model_plan *o) {
     return o->forward_only ? declare_two(f, a) : declare_all(f, a);
 }
 
+// (rows here, width)
+static tensor own_rows(const flow *f, int b, void *data) {
+    const block *k = &f->of->block[b];
+    int64_t rows = model_left_rows(f->of, b), n = model_own_rows(f->of, f->plan.B * rows);
+    return (tensor){data, f->plan.compute, 2, {n, shape_count(k->dims, k->size) / rows, 1, 1}};
+}
+
 static tensor view(const flow *f, int b, void *data) {
     const block *k = &f->of->block[b];
     tensor t = {data, f->plan.compute, 1 + k->dims, {f->plan.B, 1, 1, 1}};
     for (int d = 0; d < k->dims; d++) t.size[1 + d] = k->size[d];
     if (k->divided) t.size[k->dims] = model_share(f->of, t.size[k->dims]);
-    if (model_divides_rows(f->of))
-        t = (tensor){data, f->plan.compute, 2, {model_own_rows(f->of, f->plan.B * k->size[0]), k->size[1], 1, 1}};
+    if (model_divides_rows(f->of)) t = own_rows(f, b, data);
     return t;
 }
 

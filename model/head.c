@@ -107,6 +107,9 @@ static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *
 // Positions of all samples.
 static int64_t positions(const pass *p) { return p->B * p->in[0].size[1]; }
 
+// Rows of the whole micro-batch.
+static int64_t all_rows(const model *m, const pass *p) { return m->stream ? positions(p) : p->B; }
+
 // The rows are those of one sum.
 static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, const tensor *hits, const tensor *dx,
                             const tensor *x, const tensor *targets) {
@@ -141,7 +144,7 @@ err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, co
     const model *m = h->at.of;
     if (!m || m->tokens.of == 1 || !p->dw) return losses_of_rows(h, p, losses, hits, dx, x, targets);
     for (int k = 0; k < m->tokens.count; k++) {
-        token_part own = model_token_part(m, p, k, positions(p));
+        token_part own = model_token_part(m, p, k, all_rows(m, p));
         tensor loss = tensor_rows(losses, own.first, own.n), in = tensor_rows(x, own.first, own.n),
                target = tensor_rows(targets, own.first, own.n);
         tensor to = dx ? tensor_rows(dx, own.first, own.n) : (tensor){0};
@@ -189,7 +192,8 @@ err_t head_stream_losses(head *h, pass *p, const tensor *x, const tensor *target
     tensor losses = view1(&p->losses, N), wanted = view1(targets, N);
     losses = tensor_rows(&losses, first, n), wanted = tensor_rows(&wanted, first, n);
     TRY(head_losses(h, p, &losses, NULL, x, x, &wanted));
-    return slices_share_losses(p, N);
+    losses = view1(&p->losses, N);
+    return slices_share_rows(p, &losses);
 }
 
 err_t head_stream_scores(head *h, pass *p, const tensor *x) {

@@ -28,6 +28,7 @@ typedef enum {
     MEET_SUM_OF_ROWS,  // sums over slices of rows
     MEET_SOFTMAX,      // over slices of the vocabulary; losses of all rows
     MEET_PICK,         // rows of the table that other ranks have
+    MEET_SPAN,         // sums over the token slices: of a batch norm
 } meeting;
 
 // One call, or several that belong together. `run` finds its operands by position, and may use no others.

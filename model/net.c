@@ -109,9 +109,13 @@ static frame frame_with(net *l, int b, const pass *p, const lists *x) {
     return f;
 }
 
+// Of the last samples of an evaluation a rank may have none. Then it only meets the others. (Texts have rows for
+// attention also there.)
 static err_t run_list(const frame *f, list_kind k) {
     const step_list *list = &f->x->list[k];
-    for (int i = 0; i < list->count; i++) TRY(list->at[i].run(f, &list->at[i]));
+    bool idle = !f->m->stream && !f->matrix;
+    for (int i = 0; i < list->count; i++)
+        if (!idle || list->at[i].meets != MEET_NEVER) TRY(list->at[i].run(f, &list->at[i]));
     return ERR_OK;
 }
 

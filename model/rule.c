@@ -30,7 +30,15 @@ static err_t check_rows(model_rule *r, int64_t context) {
     return check_tokens(r, context);
 }
 
+static err_t check_span(model_rule *r) {
+    if (r->span <= 1) return ERR_OK;
+    return rule_break(
+        r, KEYS("batch.bn_span", "type"),
+        "bn_span says which samples batch norms take their moments of, and this model has none: expected 1");
+}
+
 err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_division *by) {
+    TRY(check_span(r));
     TRY(check_rows(r, context));
     *by = (model_division){r->slices, r->tokens};
     if ((!r->rows && r->tokens <= 1) || dropped % 4 == 0) return ERR_OK;
@@ -39,10 +47,24 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
                       r->rows ? "sequence = yes" : "token_slices are more than 1");
 }
 
-err_t rule_divide_layers(model_rule *r, const char *what, model_division *by) {
-    *by = (model_division){r->slices, 1};
+// There are no positions that could be divided.
+static err_t check_positions(model_rule *r, const char *what) {
     if (!r->rows && r->tokens <= 1) return ERR_OK;
     return rule_break(r, KEYS("type", r->rows ? "parallel.sequence" : "parallel.token_slices"),
                       "a %s has no residual stream to divide, as [parallel] %s would", what,
                       r->rows ? "sequence = yes" : "token_slices of more than 1");
+}
+
+err_t rule_divide_layers(model_rule *r, const char *what, model_division *by) {
+    *by = (model_division){r->slices, 1};
+    TRY(check_span(r));
+    return check_positions(r, what);
+}
+
+err_t rule_divide_samples(model_rule *r, const char *what, model_division *by) {
+    *by = (model_division){1, r->span};
+    TRY(check_positions(r, what));
+    if (r->slices <= 1) return ERR_OK;
+    return rule_break(r, KEYS("parallel.slices"),
+                      "the layers of a %s can't be divided: expected slices = 1, found %" PRId64, what, r->slices);
 }

@@ -17,6 +17,7 @@ typedef struct model_rule {
     int64_t slices;                     // [parallel] slices; 0: 1
     bool rows;                          // [parallel] sequence: the residual stream's rows are divided
     int64_t tokens;                     // [parallel] token_slices; 0: 1
+    int64_t span;                       // [batch] bn_span, in lanes: of micro-batches that are computed as one; 0: 1
     int blocks;                         // which the stages of a pipeline divide among them
     const char *chosen[RULE_KEYS];      // keys that were left open and are now filled in; NULL: no more
     const char *broken[RULE_KEYS];      // the keys of the rule that does not hold
@@ -35,6 +36,10 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
 
 // The same for a model without positions, called `what`: only its layers are divided.
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by);
+
+// The same for a model of images, called `what`, whose batch norms take moments of a span: its lanes are the token
+// slices, and have whole samples. Its layers are not divided.
+err_t rule_divide_samples(model_rule *r, const char *what, model_division *by);
 
 // ERR_CONFIG with this text, for a broken rule between these keys: `return rule_break(r, KEYS("heads", "embed"), "%d
 // ...", ...);`

@@ -322,8 +322,8 @@ static int put_items(showing *s, const step *t, item_kind kind, const char *befo
 bool show_meets(const model *m, const step *t) {
     bool slices = m->slices.count<m->slices.of, rows = model_row_ranks(m)> 1;
     const bool meets[] = {
-        [MEET_NEVER] = false,           [MEET_ROWS] = true,  [MEET_SUM] = slices, [MEET_SUM_OF_ROWS] = m->slices.rows,
-        [MEET_SOFTMAX] = slices | rows, [MEET_PICK] = slices};
+        [MEET_NEVER] = false,           [MEET_ROWS] = true,   [MEET_SUM] = slices, [MEET_SUM_OF_ROWS] = m->slices.rows,
+        [MEET_SOFTMAX] = slices | rows, [MEET_PICK] = slices, [MEET_SPAN] = rows};
     return meets[t->meets];
 }
 
@@ -332,10 +332,11 @@ static void put_meeting(showing *s, const step *t) {
                                        [MEET_SUM] = "a sum over slices",
                                        [MEET_SUM_OF_ROWS] = "sums over slices of rows",
                                        [MEET_SOFTMAX] = "softmax over slices of the vocabulary",
-                                       [MEET_PICK] = "rows of the table that others have"};
-    bool meets = show_meets(s->m, t),
-         here = t->meets == MEET_SUM || t->meets == MEET_SUM_OF_ROWS || t->meets == MEET_SOFTMAX;
-    if (s->m->slices.of == 1 || (!meets && !here)) return;
+                                       [MEET_PICK] = "rows of the table that others have",
+                                       [MEET_SPAN] = "sums over the samples of a span"};
+    bool meets = show_meets(s->m, t), here = t->meets == MEET_SUM || t->meets == MEET_SUM_OF_ROWS ||
+                                             t->meets == MEET_SOFTMAX || t->meets == MEET_SPAN;
+    if ((s->m->slices.of == 1 && s->m->tokens.of == 1) || (!meets && !here)) return;
     end_line(s), begin_line(s);
     bool losses = t->meets == MEET_SOFTMAX && s->m->slices.count == s->m->slices.of;  // of other rows are elsewhere
     put(s, meets ? "ranks meet:" : "all are here:");

@@ -86,8 +86,8 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 
 // --- attention's rows ------------------------------------------------------------------------------------------------
 
-err_t slices_share_losses(const pass *p, int64_t N) {
-    tensor all = view2(&p->losses, N, 1);
+err_t slices_share_rows(const pass *p, const tensor *x) {
+    tensor all = view2(x, x->size[0], 1);
     return p->swap ? p->swap->merge.gather(p->swap->merge.ctx, &all, NULL, p->s) : ERR_OK;
 }
 
@@ -102,6 +102,14 @@ err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, cons
         TRY(p->ops->cast(&(cast_args){.y = &y, .x = &x}, p->s));
     }
     return p->swap ? p->swap->merge.whole(p->swap->merge.ctx, MERGE_PICK, picked, p->s) : ERR_OK;
+}
+
+// --- sums over token slices ------------------------------------------------------------------------------------------
+
+err_t slices_sum_tokens(const model *m, const pass *p, const tensor *sum, const tensor *parts) {
+    tensor all = view3(parts, m->tokens.count, 1, tensor_count(sum)), to = *sum;
+    if (m->tokens.count > 1) TRY(p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = &all}, p->s));
+    return p->swap ? p->swap->merge.whole(p->swap->merge.ctx, MERGE_SUM, sum, p->s) : ERR_OK;
 }
 
 // --- sums over rows --------------------------------------------------------------------------------------------------

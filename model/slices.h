@@ -58,14 +58,17 @@ static inline int64_t model_most_rows(const model *m, int64_t N) {
     return x->rows ? (N * x->count + x->of - 1) / x->of : model_most_matrix_rows(m, N);
 }
 
+// Rows of a sample in block b's output: positions of a residual stream; else a sample is one row.
+static inline int64_t model_left_rows(const model *m, int b) { return m->stream ? m->block[b].size[0] : 1; }
+
 // Elements of block b's output for so many samples, on this rank. T: positions of a sample; 0: as many as the block
 // says.
 static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t T) {
     const block *k = &m->block[b];
-    int64_t n = shape_count(k->dims, k->size);
+    int64_t n = shape_count(k->dims, k->size), rows = model_left_rows(m, b);
     if (k->divided) return samples * model_share(m, n);
-    if (!T) T = k->size[0];
-    return model_divides_rows(m) ? model_own_rows(m, samples * T) * (n / k->size[0]) : samples * (n / k->size[0] * T);
+    if (!T || !m->stream) T = rows;
+    return model_divides_rows(m) ? model_own_rows(m, samples * T) * (n / rows) : samples * (n / rows * T);
 }
 
 // The k-th token slice of this rank, of N rows: the pass with the slice's gradients, and its rows, counted from the
@@ -81,6 +84,16 @@ static inline token_part model_token_part(const model *m, const pass *p, int k, 
     if (k && p->more_dw) own.p.dw = p->more_dw + (k - 1) * m->params;
     if (k && !p->more_dw) own.p.fresh = false;
     return own;
+}
+
+// Samples of a micro-batch of B that a rank with these token slices reads. Of texts, all: its positions may be in any.
+typedef struct sample_range {
+    int64_t first, count;
+} sample_range;
+static inline sample_range model_own_samples(const model *m, const model_tokens *t, int64_t B) {
+    if (m->stream || t->count == t->of) return (sample_range){0, B};
+    int64_t first = part_row(B, t->first, t->of);
+    return (sample_range){first, part_row(B, t->first + t->count, t->of) - first};
 }
 
 // (N,width), or, where the width is divided, (slices here, N, its part in a slice): a view of t's first elements.
@@ -121,8 +134,12 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 // The scratch of slices_gather, for N rows of C; where rows are not divided, x itself.
 tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
 
-// Gives all ranks the losses of all N rows: each has written its own into p->losses.
-err_t slices_share_losses(const pass *p, int64_t N);
+// Gives all ranks all rows of x (N): each has written its own.
+err_t slices_share_rows(const pass *p, const tensor *x);
+
+// sum (n) FP64 (=) = the sum over all token slices, along their tree, of what each has: parts (token slices here, n)
+// FP64. With one token slice here, sum is parts, and only other ranks' are added.
+err_t slices_sum_tokens(const model *m, const pass *p, const tensor *sum, const tensor *parts);
 
 // picked (n,C) (=) rows first .. first+n-1 of N rows, of which `own` has those that are here.
 err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first,

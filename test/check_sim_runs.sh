@@ -250,6 +250,12 @@ two-3 2 parallel.zero=3
 pipe 2 parallel.pipeline=2 parallel.recompute=selective
 RUNS
         [ "$evals" -eq 1 ] || fail "$evals evaluations, expected 1"
+        as_the_cpu "spans in $1" "$2" 4 precision.compute=$1 optimizer.type=sgd optimizer.weight_decay=1e-3 \
+            run.steps=4 schedule.warmup=2 schedule.decay_steps=4 batch.global=8 batch.micro=1 batch.lanes=8 \
+            batch.bn_span=4 eval.every=4 data.holdout=11 <<'RUNS'
+one 1 parallel.zero=0
+spread 2 parallel.context=2 parallel.zero=2
+RUNS
     done
 }
 

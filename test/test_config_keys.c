@@ -505,7 +505,7 @@ static void test_defaults(void **state) {
 
 static const char classes_of[] =
     "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.crop data.area data.shift data.flip data.shuffle data.holdout data.ignore batch.global "
-    "batch.micro batch.lanes precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
+    "batch.micro batch.lanes batch.bn_span precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm optimizer.rollback "
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order | "
     "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "

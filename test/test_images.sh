@@ -106,6 +106,36 @@ other_views_give_other_bits() {
     [ "$(wc -l <ends)" -eq 6 ] && [ "$(sort -u ends | wc -l)" -eq 6 ] || fail "expected six hashes: $(cat ends)"
 }
 
+# A residual network, whose statistics go on, too: killed in one layout after another, it ends as if nothing had been.
+net() {
+    run=$1
+    shift
+    settings "$run" $(without optimizer.lr=0.05) optimizer.type=sgd batch.micro=1 batch.lanes=8 batch.bn_span=4 \
+        run.steps=60 checkpoint.every=5 eval.every=20 "$@"
+    sed -i '/^inputs=/d' "$run.ini"
+}
+
+convolutions_go_on() {
+    sed -e '/^hidden = /d' -e '/^inputs = /d' -e 's/^type = mlp/type = resnet20\nunits = 1 1\nwidth = 6/' base.ini >nets.ini
+    net straight
+    expect 0 "$bin" nets.ini straight.ini
+    while read -r ranks victim layout; do
+        net killed device.ranks=$ranks "run.faults=save@7:$victim" $layout
+        expect 69 "$bin" nets.ini killed.ini
+        says "rank $victim (localhost" "was killed by signal 9"
+    done <<'LAYOUTS'
+2 1 parallel.zero=1
+2 0 parallel.context=2 parallel.zero=2
+4 3 parallel.context=4 parallel.zero=3
+4 2 parallel.context=2 parallel.pipeline=2 parallel.zero=2
+LAYOUTS
+    [ "$(last_step killed)" -ge 20 ] && [ "$(last_step killed)" -lt 60 ] || fail "it was at step $(last_step killed)"
+    net killed
+    expect 0 "$bin" nets.ini killed.ini
+    same_steps straight killed
+    same_state straight killed
+}
+
 # --- pictures of any size ---------------------------------------------------------------------------------------------
 
 trains_on_folders() {
@@ -162,6 +192,7 @@ try shards_are_like_their_files
 try learns_from_pictures
 try one_result
 try other_views_give_other_bits
+try convolutions_go_on
 try trains_on_folders
 try damage_is_named
 try misplaced

@@ -40,8 +40,13 @@ static int one_of(chance *c, const int *from, int n) { return from[draw(c, (uint
 #define ONE_OF(c, ...) one_of(c, (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
 
 static void draw_model(settings *s, chance *c) {
-    static const char *const types[] = {"gpt", "llama", "mlp"}, *const widths[] = {"16 32", "12", "64 48 32 16", "7 5"};
-    const char *type = types[draw(c, 8) * 3 / 8];
+    static const char *const types[] = {"gpt", "gpt", "gpt", "llama", "llama", "llama", "mlp", "resnet"},
+                             *const widths[] = {"16 32", "12", "64 48 32 16", "7 5"};
+    const char *type = types[draw(c, 8)];
+    if (strcmp(type, "resnet") == 0) {
+        set(s, "model.type", "resnet20");
+        return;
+    }
     set(s, "model.type", "%s", type);
     if (strcmp(type, "mlp") == 0) {
         set(s, "model.hidden", "%s", widths[draw(c, 4)]);
@@ -60,6 +65,7 @@ static void draw_batch(settings *s, chance *c) {
     set(s, "batch.global", "%d", ONE_OF(c, 8, 16, 16, 32, 32, 64, 64, 1 + (int)draw(c, 64)));
     set(s, "batch.micro", "%d", ONE_OF(c, 1, 1, 2, 2, 2, 4, 4, 8, 3, 5));
     if (draw(c, 3) == 0) set(s, "batch.lanes", "%d", ONE_OF(c, 1, 2, 2, 4, 4, 8, 8, 16, 3, 13));
+    if (draw(c, 6) == 0) set(s, "batch.bn_span", "%d", ONE_OF(c, 0, 2, 2, 4, 3));
 }
 
 static void draw_layout(settings *s, chance *c) {

@@ -64,8 +64,7 @@ static void golden_settings(char *to, size_t room, int k, const char *weights_at
              weights_at ? weights_at : path, data, data);
 }
 
-static void five_steps_are_those_of_pytorch(void **state) {
-    (void)state;
+static void run_five_steps(const char *batch) {
     for (int k = 0; k < 2; k++) {
         const char *name = nets[k].name;
         char *dir = make_dir(), more[2048];
@@ -75,6 +74,7 @@ static void five_steps_are_those_of_pytorch(void **state) {
         step_result s;
         evaluation e = {0};
         golden_settings(more, sizeof more, k, NULL);
+        strcat(more, batch);
         load_config(&c, dir, golden_run, more);
         golden_line(golden, name, "losses", losses, GOLDEN_STEPS);
         golden_line(golden, name, "after", after, 3);
@@ -95,6 +95,13 @@ static void five_steps_are_those_of_pytorch(void **state) {
         session_close(&x);
         drop_dir(dir);
     }
+}
+
+// As one micro-batch, and as four of which batch norms take moments together.
+static void five_steps_are_those_of_pytorch(void **state) {
+    (void)state;
+    run_five_steps("");
+    run_five_steps("[batch]\nmicro = 2\nlanes = 4\nbn_span = 0\n");
 }
 
 // --- files -----------------------------------------------------------------------------------------------------------
@@ -184,7 +191,21 @@ static void settings_are_refused_in_words(void **state) {
          "[parallel] slices: the layers of a residual network can't be divided"},
         {"[model]\ntype = resnet\n[parallel]\nsequence = yes\n", "a residual network has no residual stream to divide"},
         {"[model]\ntype = resnet\n[precision]\nproducts = bf16-pairs\n",
-         "[precision] products: convolutions have no products of BF16 pairs"}};
+         "[precision] products: convolutions have no products of BF16 pairs"},
+        {"[model]\ntype = resnet\n[batch]\nbn_span = 3\n", "[batch] bn_span: bn_span = 3 is not a power of two"},
+        {"[model]\ntype = resnet\n[batch]\nbn_span = 4\n", "bn_span = 4 is more than the lanes = 2 of a step"},
+        {"[model]\ntype = resnet\n[batch]\nglobal = 48\nmicro = 8\nlanes = 2\nbn_span = 0\n",
+         "each of the lanes = 2 computes 3 micro-batches one after the other"},
+        {"[batch]\nbn_span = 0\n", "and this model has none: expected 1"},
+        {"[model]\ntype = mlp\n[batch]\nbn_span = 2\n", "and this model has none: expected 1"},
+        {"[model]\ntype = resnet\n[parallel]\ntoken_slices = 2\nslices = 2\n",
+         "a residual network has no residual stream to divide"},
+        {"[model]\ntype = resnet\n[batch]\nbn_span = 0\n[parallel]\ncontext = 4\nzero = 2\n",
+         "context = 4 ranks can't have equal shares of a span of 2 lanes"},
+        {"[model]\ntype = resnet\n[batch]\nbn_span = 0\n[parallel]\ncontext = 2\n", "and here zero = 0"},
+        {"[model]\ntype = resnet\n[batch]\nbn_span = 0\n[device]\nranks = 2\n",
+         "2 ranks ([device] ranks) are too many for the 1 span of lanes (bn_span = 0) of a step: several share one by "
+         "[parallel] context, found 1"}};
     (void)state;
     char *dir = make_dir(), path[1024];
     const char *file = path;
@@ -255,11 +276,49 @@ static void any_layout_has_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// Batch norms over several lanes: a span's samples on one rank, which has a gradient for each lane, or on several,
+// which exchange sums. 13 samples are held out, so in its last round some rank has none.
+static void spans_have_the_same_bits(void **state) {
+    static const struct span_case {
+        int ranks;
+        const char *span, *how;
+    } layouts[] = {{1, "4", "zero = 0"},
+                   {1, "4", "recompute = block"},
+                   {2, "4", "zero = 1"},
+                   {2, "4", "zero = 3\nrecompute = selective"},
+                   {2, "4", "context = 2\nzero = 2"},
+                   {4, "4", "context = 4\nzero = 3"},
+                   {4, "4", "context = 2\nzero = 2\noffload = yes"},
+                   {8, "4", "context = 4\nzero = 2\nrecompute = block"},
+                   {4, "4", "context = 2\npipeline = 2\nzero = 2"},
+                   {4, "4", "context = 2\npipeline = 2\nschedule = zb-h1\nzero = 3"},
+                   {1, "0", "zero = 0"},
+                   {2, "0", "context = 2\nzero = 3"},
+                   {8, "0", "context = 8\nzero = 2"},
+                   {1, "2", "zero = 0\n[batch]\nlanes = 4"},
+                   {2, "2", "zero = 2\n[batch]\nlanes = 4"},
+                   {4, "2", "context = 2\nzero = 2\n[batch]\nlanes = 4"}};
+    static const char *const kinds[] = {"", "[precision]\ncompute = bf16\nrounding = stochastic\n"};
+    (void)state;
+    char *dir = rank_dir(), kind[256];
+    write_images(dir);
+    for (int k = 0; k < 2; k++) {
+        finding one = {.hash = ""}, before = {.hash = ""};
+        for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+            if (i && strcmp(layouts[i].span, layouts[i - 1].span) != 0) before = one, one = (finding){.hash = ""};
+            snprintf(kind, sizeof kind, "%s[batch]\nbn_span = %s\n", kinds[k], layouts[i].span);
+            try_world(dir, small_run, kind, layouts[i].ranks, layouts[i].how, &one);
+            assert_string_not_equal(one.hash, before.hash);
+        }
+    }
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_steps_are_those_of_pytorch),  cmocka_unit_test(weights_go_there_and_back),
         cmocka_unit_test(files_are_known_by_their_tensors), cmocka_unit_test(settings_are_refused_in_words),
-        cmocka_unit_test(any_layout_has_the_same_bits),
+        cmocka_unit_test(any_layout_has_the_same_bits),     cmocka_unit_test(spans_have_the_same_bits),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static err_t declare_scores(evaluator *k) {
 }
 
 err_t evaluator_declare(evaluator *k, step_runner *r) {
-    int64_t B = r->cfg->batch.micro, rows = 1 + r->net->metrics + step_weighs(r);
+    int64_t B = r->cfg->resolved.micro, rows = 1 + r->net->metrics + step_weighs(r);
     *k = (evaluator){.r = r};
     for (int i = 0; i < r->net->inputs; i++) {
         tensor x = r->inputs.slot[0].in[i];
@@ -123,7 +123,7 @@ static void add_results(const evaluator *k, job *j, int64_t first, int64_t W) {
 static err_t evaluate_round(evaluator *k, job *j, int64_t first, int64_t W) {
     step_runner *r = k->r;
     comm *c = r->ranks;
-    int64_t micro = r->cfg->batch.micro, mine = W - step_share(r);
+    int64_t micro = r->cfg->resolved.micro, mine = W - step_share(r);
     TRY(stream_zero(r->s, k->results.data, tensor_bytes(&k->results)));
     err_t rc = evaluate_batch(k, j, first + step_share(r), mine < 0 ? 0 : mine < micro ? mine : micro);
     TRY(parallel_wait(&r->together));
@@ -180,7 +180,7 @@ static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t 
     pass p = executor_pass(r, B);
     TRY(stream_copy(r->s, inputs_now(&r->inputs)[0].data, tokens, (size_t)(B * n) * sizeof *tokens));
     p.in[0] = view2(&inputs_now(&r->inputs)[0], B, n);
-    p.rows = r->cfg->batch.micro * r->net->context;
+    p.rows = r->cfg->resolved.micro * r->net->context;
     p.predict = true;
     p.past = past;
     p.scores = tensor_rows(&k->scores, first, B);

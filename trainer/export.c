@@ -356,7 +356,7 @@ static err_t export_run(const export_options *o, config *c, FILE *out) {
     c->precision.compute = FP32;
     c->precision.products = PRODUCTS_FP32;
     c->precision.rounding = 0;
-    c->batch.micro = 1;
+    c->resolved.micro = 1;
     c->data.val[0] = 0;
     c->data.holdout = 0;
     c->eval.text[0] = c->eval.choices[0] = 0;

@@ -26,6 +26,7 @@ static const struct {
     {"batch.global", NULL},
     {"batch.micro", NULL},
     {"batch.lanes", NULL},
+    {"batch.bn_span", NULL},
     {"precision.compute", NULL},
     {"precision.products", NULL},
     {"precision.rounding", NULL},

@@ -52,7 +52,7 @@ static void print_settings(const config *c, const model *m, const grid *shape, F
     char text[GRID_SHAPE], type[CONFIG_COMPUTE];
     print_blocks(m, out);
     fprintf(out, "run     %s, micro-batches of %" PRId64 " samples, recompute %s", config_compute(c, type),
-            c->batch.micro, again[c->parallel.recompute]);
+            c->resolved.micro, again[c->parallel.recompute]);
     if (m->dropout > 0) fprintf(out, ", dropout %g", m->dropout);
     if (grid_is_divided(shape)) fprintf(out, "\nlayout  %s", grid_shape(shape, text));
     fprintf(out, "\nmarks   * is kept for backward   + is computed again for it\n");

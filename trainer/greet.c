@@ -21,11 +21,12 @@ static void greet_ranks(const session *x, monitor *m) {
 }
 
 static void greet_batch(const session *x, monitor *m) {
-    int64_t lanes = x->cfg->resolved.lanes, micro = x->cfg->batch.micro;
-    char each[48] = "";
+    int64_t lanes = x->cfg->resolved.lanes, micro = x->cfg->resolved.micro;
+    char each[48] = "", span[CONFIG_SPAN];
     if (x->net->units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", x->net->units, x->net->unit);
-    monitor_say(m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s",
-                x->cfg->batch.global, lanes, x->cfg->batch.global / lanes / micro, micro, each);
+    monitor_say(m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s%s",
+                x->cfg->batch.global, lanes, x->cfg->batch.global / lanes / micro, micro, each,
+                config_span(x->cfg, span));
 }
 
 static void greet_parts(const session *x, monitor *m) {

@@ -57,7 +57,7 @@ static void add(plan_rank *p, plan_group to, comm_cost x) {
 }
 
 static comm_cost message_cost(const session *x, const message *m) {
-    size_t bytes = (size_t)model_left(x->net, x->stages.cut[m->stage] - 1, x->cfg->batch.micro, 0) *
+    size_t bytes = (size_t)model_left(x->net, x->stages.cut[m->stage] - 1, x->cfg->resolved.micro, 0) *
                    dtype_bytes(x->state.o.compute);
     return links_cost(&x->groups, &x->stages, m, bytes);
 }
@@ -179,7 +179,7 @@ static range memory_of(const plan_rank *p, int world) {
 // Why the gradients are whole where the ZeRO stage would let a rank hold a few buckets of them at a time
 // (trainer/step/state.c).
 static void print_whole(FILE *out, const config *c, const plan_rank *p) {
-    int64_t micros = c->batch.global / c->resolved.lanes / c->batch.micro, lanes = c->batch.global / c->batch.micro;
+    int64_t lanes = c->batch.global / c->resolved.micro, micros = lanes / c->resolved.lanes;
     if (!p->whole) return;
     fprintf(out, "  gradients are whole: ");
     if (c->parallel.pipeline > 1) fprintf(out, "in a pipeline several micro-batches are under way at a time\n");
@@ -385,17 +385,17 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
 
 // How large the model is, and what a step reads.
 static err_t print_model(FILE *out, const config *c) {
-    int64_t samples = c->batch.global, lanes = c->resolved.lanes, micro = c->batch.micro;
+    int64_t samples = c->batch.global, lanes = c->resolved.lanes, micro = c->resolved.micro;
     model *net;
-    char each[48] = "";
+    char each[48] = "", span[CONFIG_SPAN];
     TRY(model_open(&net, model_types[c->model.type], &c->model.of));
     int64_t n = model_elements(net), units = net->units > 1 ? net->units : 1;
     bool many = n >= 999995000;
     fprintf(out, "model   %s, %.2f %s parameters (%" PRId64 ")\n", net->type->name, (double)n / (many ? 1e9 : 1e6),
             many ? "B" : "M", n);
     if (units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", units, net->unit);
-    fprintf(out, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s\n",
-            samples, lanes, samples / lanes / micro, micro, each);
+    fprintf(out, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s%s\n",
+            samples, lanes, samples / lanes / micro, micro, each, config_span(c, span));
     fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
             (double)(samples * units) * (double)c->run.steps, c->run.steps);
     model_close(net);

@@ -4,6 +4,7 @@
 #include "base/le.h"
 #include "base/version.h"
 #include "comm/transport.h"
+#include "model/slices.h"
 #include "trainer/config/pipes.h"
 #include "trainer/fits.h"
 #include "trainer/machine.h"
@@ -117,7 +118,7 @@ static model_tokens tokens_here(const session *x) {
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
-    int64_t micros = c->batch.global / c->resolved.lanes / c->batch.micro;
+    int64_t micros = c->batch.global / c->resolved.lanes / c->resolved.micro;
     bool once = micros == 1 && x->net->adds_once;
     model_tokens tokens = tokens_here(x);
     return (state_options){
@@ -228,14 +229,17 @@ err_t session_settle(session *x) { return parallel_wait(&x->runner.together); }
 // This rank's lanes of every step.
 static loader_options feed_options(const session *x, int64_t last) {
     const config *c = x->cfg;
+    sample_range own = model_own_samples(x->net, &x->state.o.tokens, c->resolved.micro);
     loader_options o = {
         .seed = (uint64_t)c->run.seed,
         .shuffle = c->data.shuffle,
         .in = x->net->input,
         .inputs = x->net->inputs,
         .global = c->batch.global,
-        .micro = c->batch.micro,
+        .micro = c->resolved.micro,
         .lanes = c->resolved.lanes,
+        .own_first = own.first,
+        .own_count = own.count,
         .first_step = x->progress.step + 1,
         .last_step = last,
         .depth = (int)c->data.prefetch,

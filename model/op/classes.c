@@ -2,22 +2,36 @@
 // whether the largest logit is that of the class, or one of the largest. In training it runs in backward.
 #include "model/op/op.h"
 
+#include "model/slices.h"
+
 enum { LABELS = 1 };  // input of the model
 
 // 16 bytes of a 16-bit type: rows of logits begin where tensor cores want them.
 enum { CLASS_ALIGN = 8 };
 
+// Where ranks share the samples, each computes its own.
 static err_t losses(const frame *f, const step *s) {
     pass p = *f->p;
-    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view2(&p.metrics, f->m->metrics, p.B),
-           labels = view1(&p.in[LABELS], p.B), dx;
-    return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, at_if(f, s->v[1], &dx), &x, &labels);
+    int64_t first = model_first_row(f->m, p.B);
+    tensor x = at(f, s->v[0]), all = view1(&p.losses, p.B), loss = tensor_rows(&all, first, f->own),
+           metrics = view2(&p.metrics, f->m->metrics, p.B), hits = metrics, labels = view1(&p.in[LABELS], p.B), dx;
+    labels = tensor_rows(&labels, first, f->own);
+    hits.data = (double *)hits.data + first;  // each row from there on
+    const tensor *to = at_if(f, s->v[1], &dx), *wanted = p.metrics.data ? &hits : NULL;
+    if (f->own) TRY(head_losses(&f->net->g.head, &p, &loss, wanted, to, &x, &labels));
+    TRY(slices_share_rows(&p, &all));
+    for (int k = 0; wanted && k < f->m->metrics; k++) {
+        tensor row = tensor_rows(&metrics, k, 1), hit = view1(&row, p.B);
+        TRY(slices_share_rows(&p, &hit));
+    }
+    return ERR_OK;
 }
 
 static step *losses_step(lowering *L, int op, const operation *o, const char *name) {
     step *s = emit(L, name, losses, op, "r", o->in[0]);
     uses(s, o->at.w), uses(s, o->at.b);
     if (o->at.division == LINEAR_INPUTS) s->meets = MEET_SUM;
+    if (L->g->m->tokens.of > 1) s->meets = MEET_SOFTMAX;
     return s;
 }
 
@@ -58,5 +72,6 @@ void class_loss(graph *g, value x, const char *name, class_options c) {
     // each slice is a matrix, and has no room for padding
     if (g->head.at.division == LINEAR_INPUTS) g->head.Vp = c.classes;
     else m->param[w].rows_in_memory = m->param[b].rows_in_memory = g->head.Vp;
+    if (m->tokens.of > 1) g->head.at.of = m;
     o->at = g->head.at;
 }

@@ -2,6 +2,8 @@
 // Backward can add the gradient of its input that later operations have formed.
 #include "model/op/op.h"
 
+#include "model/slices.h"
+
 enum { F_Y, F_X };                // operands of forward
 enum { W_DY, W_X };               // of the weights' gradient
 enum { B_DX, B_DY, B_RESIDUAL };  // of the input's
@@ -15,17 +17,23 @@ static err_t convolve(const frame *f, const step *s) {
         f->p->s);
 }
 
+// Each token slice has a gradient of its own.
 static err_t weights(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
     tensor dy = at_images(f, s->v[W_DY]), x = at_images(f, s->v[W_X]);
-    return f->p->ops->conv_weights(&(conv_weights_args){.dw = &f->p->dw[o->at.w],
-                                                        .dy = &dy,
-                                                        .x = &x,
-                                                        .stride = o->stride,
-                                                        .pad = o->pad,
-                                                        .groups = o->groups,
-                                                        .fresh = f->p->fresh},
-                                   f->p->s);
+    for (int k = 0; k < f->m->tokens.count; k++) {
+        token_part own = model_token_part(f->m, f->p, k, f->all);
+        tensor dyk = tensor_rows(&dy, own.first, own.n), xk = tensor_rows(&x, own.first, own.n);
+        TRY(f->p->ops->conv_weights(&(conv_weights_args){.dw = &own.p.dw[o->at.w],
+                                                         .dy = &dyk,
+                                                         .x = &xk,
+                                                         .stride = o->stride,
+                                                         .pad = o->pad,
+                                                         .groups = o->groups,
+                                                         .fresh = own.p.fresh},
+                                    f->p->s));
+    }
+    return ERR_OK;
 }
 
 static err_t inputs(const frame *f, const step *s) {

@@ -2,6 +2,8 @@
 // It has no gradient.
 #include "model/op/op.h"
 
+#include "model/slices.h"
+
 enum { PIXELS };  // input of the model
 
 static err_t take(const frame *f, const step *s) {
@@ -10,6 +12,7 @@ static err_t take(const frame *f, const step *s) {
     int64_t C = y.size[3];
     tensor mean = constants_at(f, o->constant, C), inv = constants_at(f, o->constant + (int)C, C);
     x.size[0] = f->p->B;
+    x = tensor_rows(&x, model_first_row(f->m, f->p->B), y.size[0]);
     return f->p->ops->pixels(&(pixels_args){.y = &y, .x = &x, .mean = &mean, .inv = &inv}, f->p->s);
 }
 

@@ -149,11 +149,7 @@ static err_t resnet_resolve(void *options, model_rule *r) {
     static const double mean[] = {0.485, 0.456, 0.406}, deviation[] = {0.229, 0.224, 0.225};
     resnet_options *o = options;
     const net_depth *d = resnet_depths, *end = resnet_depths + RESNET_DEPTHS;
-    TRY(rule_divide_layers(r, "residual network", &o->by));
-    if (r->slices > 1)
-        return rule_break(r, KEYS("parallel.slices"),
-                          "the layers of a residual network can't be divided: expected slices = 1, found %" PRId64,
-                          r->slices);
+    TRY(rule_divide_samples(r, "residual network", &o->by));
     if (r->pairs)
         return rule_break(r, KEYS("precision.products"), "convolutions have no products of BF16 pairs: expected fp32");
     while (d < end && d->depth != o->depth) d++;

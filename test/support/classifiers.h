@@ -74,7 +74,7 @@ static inline err_t measure(session *x, const config *c, finding *f) {
     f->memory = (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes);
     f->planned = (int64_t)plan_bytes(&p);
     f->planned_sent = p.sent;
-    f->alone = c->parallel.pipeline <= 1;
+    f->alone = c->parallel.pipeline <= 1 && c->parallel.context <= 1;
     return ERR_OK;
 }
 

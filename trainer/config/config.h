@@ -54,7 +54,9 @@ enum { SAMPLE_BATCH_MOST = 256 };  // texts that grow at the same time
 typedef struct config_resolved {
     device_kind kind;     // [device] backend, or what `auto` is here
     char why[256];        // ... and why; "": not decided, or not `auto`
-    int64_t lanes;        // [batch] lanes of a step
+    int64_t lanes;        // [batch] lanes of a step; those of a span are one
+    int64_t micro;        // [batch] micro of all lanes of a span: samples that are computed at once
+    int64_t span;         // [batch] bn_span: lanes that BatchNorm's moments are of, a token slice each; 1: of one micro
     int64_t warmup;       // [schedule] warmup: steps; -1: none
     int64_t decay_steps;  // [schedule] decay_steps: step at which the decay ends; 0: never
 } config_resolved;
@@ -115,9 +117,10 @@ typedef struct config {
         bool compress;
     } pack;
     struct {
-        int64_t global;  // samples of a step
-        int64_t micro;   // samples of a micro-batch
-        int64_t lanes;   // 0: open, see resolved.lanes
+        int64_t global;   // samples of a step
+        int64_t micro;    // samples of a micro-batch
+        int64_t lanes;    // 0: open, see resolved.lanes
+        int64_t bn_span;  // lanes; 0: all, see resolved.span
     } batch;
     struct {
         dtype compute;
@@ -267,6 +270,10 @@ void config_print(const config *c, FILE *out);
 // In which type it computes: "bf16", or "bf16, products bf16-pairs". Returns dst.
 enum { CONFIG_COMPUTE = 2 * CONFIG_WORD };
 const char *config_compute(const config *c, char dst[CONFIG_COMPUTE]);
+
+// Of a batch whose batch norms take moments over several lanes: " (spans of 4 lanes of 8)"; else "". Returns dst.
+enum { CONFIG_SPAN = 64 };
+const char *config_span(const config *c, char dst[CONFIG_SPAN]);
 
 // Prints config.ini: every key with its default and one comment line (test/test_config_keys.c compares it with the
 // file).

@@ -111,6 +111,8 @@ static const setting more_keys[] = {
     INT(batch, micro, BITS, "8", 1, 1048576, "micro_batch_size device_batch_size", "samples that are computed at once; gradient accumulation is global / (lanes * micro)"),
     INT(batch, lanes, BITS, "0", 0, 1024, "",
          "a power of two; the gradient is the sum of so many parts; 0 = largest up to 8 that fits"),
+    INT(batch, bn_span, BITS, "1", 0, 1024, "sync_bn sync_batchnorm sync_batch_norm syncbn batch_norm_span",
+         "a power of two; batch norms take moments over the micro-batches of so many lanes; 0 = over all of a step"),
 
     WORD(precision, compute, BITS, "fp32", "fp32 bf16 fp16", "dtype type",
          "storage of activations and of the weights in use; masters are fp32"),
@@ -149,7 +151,7 @@ static const setting more_keys[] = {
     INT(parallel, tensor, LAYOUT, "1", 1, 1024, "tp tensor_parallel tensor_model_parallel_size mp",
          "ranks that share every layer, each with some of its slices: a power of two up to `slices`; does not change the result"),
     INT(parallel, context, LAYOUT, "1", 1, 1024, "cp context_parallel ulysses context_parallel_size",
-        "ranks that share positions of the same samples, each with some token slices; does not change the result"),
+        "ranks that share positions of samples (token slices), or samples of a span (bn_span); does not change the result"),
     BOOL(parallel, sequence, LAYOUT, "no", "sequence_parallel sp",
          "each of those ranks has rows of its own between a layer's matrices: less memory; does not change the result"),
     INT(parallel, pipeline, LAYOUT, "1", 1, 1024, "pp pipeline_parallel stages_count",

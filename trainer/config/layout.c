@@ -26,20 +26,35 @@ static err_t judge_token_slices(judge *j) {
     return ERR_OK;
 }
 
-// Ranks that share positions have equal shares of the token slices, and, in attention, of the slices of heads. Their
-// gradients are reduced in turns.
-static err_t judge_context(judge *j) {
+// Ranks that share a span have equal shares of its lanes.
+static err_t judge_shares_of_span(judge *j) {
+    int64_t context = j->c->parallel.context, span = j->c->resolved.span;
+    if (span % context == 0) return ERR_OK;
+    judge_number(j, (double)span);
+    return judge_refuse(j, ROWS(ROW(parallel, context), ROW(batch, bn_span)),
+                        "context = %" PRId64 " ranks can't have equal shares of a span of %" PRId64 " lanes", context,
+                        span);
+}
+
+// Ranks that share positions have equal shares of the token slices, and, in attention, of the slices of heads.
+static err_t judge_shares_of_positions(judge *j) {
     int64_t context = j->c->parallel.context, K = j->c->parallel.token_slices, slices = j->c->parallel.slices,
             tensor = j->c->parallel.tensor;
-    if (context == 1) return ERR_OK;
     judge_number(j, (double)(context * tensor));
     judge_number(j, (double)slices / (double)tensor);
-    if (K % context || slices / tensor % context)
-        return judge_refuse(
-            j, ROWS(ROW(parallel, context), ROW(parallel, token_slices), ROW(parallel, slices), ROW(parallel, tensor)),
-            "context = %" PRId64 " ranks can't have equal shares of token_slices = %" PRId64 " and of slices = %" PRId64
-            " with tensor = %" PRId64,
-            context, K, slices, tensor);
+    if (K % context == 0 && slices / tensor % context == 0) return ERR_OK;
+    return judge_refuse(
+        j, ROWS(ROW(parallel, context), ROW(parallel, token_slices), ROW(parallel, slices), ROW(parallel, tensor)),
+        "context = %" PRId64 " ranks can't have equal shares of token_slices = %" PRId64 " and of slices = %" PRId64
+        " with tensor = %" PRId64,
+        context, K, slices, tensor);
+}
+
+// Their gradients are reduced in turns.
+static err_t judge_context(judge *j) {
+    int64_t context = j->c->parallel.context;
+    if (context == 1) return ERR_OK;
+    RULE(j, j->c->resolved.span > 1 ? judge_shares_of_span(j) : judge_shares_of_positions(j));
     if (j->c->parallel.zero >= 2) return ERR_OK;
     return judge_refuse(
         j, ROWS(ROW(parallel, zero), ROW(parallel, context)),
@@ -177,6 +192,21 @@ static err_t judge_grid(judge *j, int world) {
                         "%d rank%s (%s): %s", world, S(world), counted(c), err_last()->text);
 }
 
+// A span's lanes are on one rank, or on those that share positions.
+static err_t judge_spans(judge *j, int world) {
+    const config *c = j->c;
+    int64_t rest = world / (c->parallel.tensor * c->parallel.pipeline), spans = c->resolved.lanes;
+    if (c->resolved.span == 1 || rest / c->parallel.context <= spans) return ERR_OK;
+    judge_number(j, (double)((rest + spans - 1) / spans));
+    judge_number(j, (double)(spans * c->parallel.context * c->parallel.tensor * c->parallel.pipeline));
+    return judge_refuse(j,
+                        ROWS(ROW(parallel, context), ROW(batch, bn_span), counted_in(c), ROW(batch, lanes),
+                             ROW(batch, global), ROW(batch, micro)),
+                        "%d ranks (%s) are too many for the %" PRId64 " span%s of lanes (bn_span = %" PRId64
+                        ") of a step: several share one by [parallel] context, found %" PRId64,
+                        world, counted(c), spans, S(spans), c->batch.bn_span, c->parallel.context);
+}
+
 // A model that ranks share needs lanes too.
 static err_t judge_models(judge *j, int world) {
     const config *c = j->c;
@@ -197,7 +227,7 @@ static err_t judge_models(judge *j, int world) {
 static err_t judge_lanes(judge *j, int world) {
     const config *c = j->c;
     if (world <= c->resolved.lanes) return ERR_OK;
-    judge_number(j, (double)(world * c->batch.micro));
+    judge_number(j, (double)(world * c->resolved.micro));
     return judge_refuse(j, ROWS(counted_in(c), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
                         "%d ranks (%s) are more than the lanes = %" PRId64
                         " that a step is split into: a rank without a lane would be idle",
@@ -223,8 +253,8 @@ static err_t judge_micros(judge *j, int world) {
         int64_t micros = pipe_micros(c, &g, d);
         pipe_fault fault = pipe_judge(c->parallel.schedule, g.pipeline, chunks, micros);
         if (fault == PIPE_FITS) continue;
-        judge_number(j, (double)(c->resolved.lanes * c->batch.micro * g.pipeline));
-        judge_number(j, (double)(c->batch.micro * g.pipeline * g.data));
+        judge_number(j, (double)(c->resolved.lanes * c->resolved.micro * g.pipeline));
+        judge_number(j, (double)(c->resolved.micro * g.pipeline * g.data));
         judge_number(j, (double)micros);
         int rows[] = {ROW(parallel, pipeline), ROW(parallel, schedule), ROW(batch, global),   ROW(batch, micro),
                       ROW(batch, lanes),       counted_in(c),           ROW(parallel, chunks)};
@@ -261,6 +291,7 @@ static err_t judge_deal(judge *j, int world) {
 
 err_t judge_ranks(judge *j, int world) {
     const config *c = j->c;
+    RULE(j, judge_spans(j, world));
     if (c->parallel.tensor * c->parallel.context * c->parallel.pipeline > 1) {
         RULE(j, judge_grid(j, world));
         RULE(j, judge_models(j, world));

@@ -58,6 +58,8 @@ static const struct {
 } absent[] = {
     {"optimizer.type", "muon lion adafactor adagrad rmsprop lamb lars sophia shampoo soap adam8bit adamw8bit", false,
      "There are adamw and sgd."},
+    {"batch.bn_span", "micro", true, "It is 1."},
+    {"batch.bn_span", "global all yes true", true, "It is 0, all lanes of a step."},
     {"optimizer.type", "adam", true, "It is adamw with weight_decay = 0."},
     {"optimizer.type", "momentum nesterov", true, "It is sgd with [optimizer] momentum = 0.9, and nesterov = yes."},
     {"schedule.type",

@@ -58,7 +58,7 @@ bool pipe_deal(const char *text, int ranks, int64_t lanes, int64_t *count) {
 }
 
 int64_t pipe_micros_of(const config *c, int64_t lanes) {
-    return (lanes ? lanes : 1) * (c->batch.global / c->resolved.lanes / c->batch.micro);
+    return (lanes ? lanes : 1) * (c->batch.global / c->resolved.lanes / c->resolved.micro);
 }
 
 int64_t pipe_micros(const config *c, const grid *g, int d) {

@@ -53,6 +53,13 @@ const char *config_compute(const config *c, char dst[CONFIG_COMPUTE]) {
     return dst;
 }
 
+const char *config_span(const config *c, char dst[CONFIG_SPAN]) {
+    dst[0] = 0;
+    if (c->resolved.span > 1)
+        snprintf(dst, CONFIG_SPAN, " (spans of %" PRId64 " lanes of %" PRId64 ")", c->resolved.span, c->batch.micro);
+    return dst;
+}
+
 // `key = value` as the file has it.
 static int print_setting(const setting *k, const char *value, FILE *out) {
     const char *quote = k->type == KEY_TEXT ? "\"" : "";

@@ -36,12 +36,13 @@ static err_t judge_slices(judge *j, const model_rule *r) {
 
 // What the architecture chooses and demands.
 err_t judge_model(judge *j, config *c) {
-    model_rule r = {.micro = c->batch.micro,
+    model_rule r = {.micro = c->resolved.micro,
                     .gpu = c->resolved.kind == DEVICE_CUDA,
                     .pairs = c->precision.products == PRODUCTS_BF16_PAIRS,
                     .slices = c->parallel.slices,
                     .rows = c->parallel.sequence,
-                    .tokens = c->parallel.token_slices};
+                    .tokens = c->parallel.token_slices,
+                    .span = c->resolved.span};
     err_t rc = model_types[c->model.type]->resolve(&c->model.of, &r);
     // Also where it is refused: what it chose before that is open in a proposal.
     for (int i = 0; i < RULE_KEYS && r.chosen[i]; i++) c->origin[row_of(c, r.chosen[i])].chosen = true;
@@ -173,6 +174,28 @@ static err_t judge_batch(judge *j, config *c) {
     return ERR_OK;
 }
 
+// The lanes of a span run as one, with a micro-batch of all their samples, of which each lane's are a token slice: so a
+// gradient is the sum of the same parts, and BatchNorm has the samples of the whole span in one pass.
+static err_t judge_span(judge *j, config *c) {
+    int64_t lanes = c->resolved.lanes, micros = c->batch.global / lanes / c->batch.micro,
+            span = c->batch.bn_span ? c->batch.bn_span : lanes;
+    if (span & (span - 1))
+        return judge_refuse(j, ROWS(ROW(batch, bn_span)), "bn_span = %" PRId64 " is not a power of two", span);
+    judge_number(j, (double)lanes);
+    if (span > lanes)
+        return judge_refuse(j, ROWS(ROW(batch, bn_span), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
+                            "bn_span = %" PRId64 " is more than the lanes = %" PRId64 " of a step", span, lanes);
+    if (!c->batch.bn_span && micros > 1) {
+        judge_number(j, (double)(c->batch.global / lanes));
+        return judge_refuse(j, ROWS(ROW(batch, bn_span), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
+                            "bn_span = 0 takes all samples of a step at once, and each of the lanes = %" PRId64
+                            " computes %" PRId64 " micro-batches one after the other",
+                            lanes, micros);
+    }
+    c->resolved.span = span, c->resolved.lanes = lanes / span, c->resolved.micro = c->batch.micro * span;
+    return ERR_OK;
+}
+
 // A tenth of the schedule, at most WARMUP_MOST. A constant rate without an end gets WARMUP_MOST, whatever run.steps is:
 // the run can be extended.
 static void choose_warmup(config *c) {
@@ -277,12 +300,13 @@ err_t judge_all(judge *j, config *c) {
     c->resolved.lanes = c->batch.lanes;
     c->resolved.warmup = c->schedule.warmup;
     c->resolved.decay_steps = c->schedule.decay_steps;
+    RULE(j, judge_batch(j, c));
+    RULE(j, judge_span(j, c));
     RULE(j, judge_model(j, c));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));
     RULE(j, judge_ignore(j, c));
     RULE(j, judge_mix(j));
-    RULE(j, judge_batch(j, c));
     RULE(j, judge_products(j));
     RULE(j, judge_rounding(j));
     RULE(j, judge_nesterov(j));

@@ -45,7 +45,7 @@ pass executor_pass(step_runner *r, int64_t B) {
     pass p = {.ops = device_ops(r->dev),
               .s = r->s,
               .B = B,
-              .whole = r->cfg->batch.micro,
+              .whole = r->cfg->resolved.micro,
               .w = r->state->w,
               .state = state_step(r->state),
               .losses = view2(&r->losses, B, r->net->losses),
@@ -114,7 +114,7 @@ static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int 
 static pass micro_pass(step_runner *r, const action *a) {
     const input_slot *at = inputs_at(&r->inputs, a->input_slot);
     r->inputs.now = inputs_index(&r->inputs, a->input_slot);
-    pass p = executor_pass(r, r->cfg->batch.micro);
+    pass p = executor_pass(r, r->cfg->resolved.micro);
     p.slot = a->slot;
     p.fresh = a->fresh;
     p.dw = &r->state->grad[a->buffer * r->net->params];

@@ -158,7 +158,7 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, round
 }
 
 // Of each span of samples BatchNorm takes moments: a micro-batch is one.
-static int64_t spans(const step_runner *r) { return r->cfg->batch.global / r->cfg->batch.micro; }
+static int64_t spans(const step_runner *r) { return r->cfg->batch.global / r->cfg->resolved.micro; }
 
 static err_t average(const step_runner *r, const param *row, const ops *on, optimizer_piece *x, stream *s) {
     TRY(on->average(

@@ -7,7 +7,11 @@
 #include <stdlib.h>
 
 err_t inputs_open(inputs *x, const model *net, const input_options *o) {
-    *x = (inputs){.net = net, .slots = o->slots + o->spare, .spare = o->spare ? o->slots : -1};
+    *x = (inputs){.net = net,
+                  .first = o->first,
+                  .count = o->count ? o->count : o->B,
+                  .slots = o->slots + o->spare,
+                  .spare = o->spare ? o->slots : -1};
     x->slot = calloc((size_t)x->slots, sizeof *x->slot);
     x->at = calloc((size_t)x->slots, sizeof *x->at);
     if (!x->slot || !x->at) return err_set(ERR_INTERNAL, "no memory for the inputs of %d micro-batches", x->slots);
@@ -65,16 +69,19 @@ err_t inputs_next(inputs *x, loader *data, batch *b, int64_t step, int64_t lane,
                    b->step, b->lane, b->micro, step, lane, micro);
 }
 
+static err_t bring(const inputs *x, const tensor *in, const void *from, stream *copies) {
+    tensor own = tensor_rows(in, x->first, x->count);
+    size_t before = (size_t)((char *)own.data - (char *)in->data);
+    return from ? stream_copy(copies, own.data, (const char *)from + before, tensor_bytes(&own))
+                : stream_zero(copies, own.data, tensor_bytes(&own));
+}
+
 err_t inputs_bring(inputs *x, const batch *b) {
     input_slot *p = &x->slot[x->now];
     stream *copies = x->own ? x->own : x->s;
     x->filled = x->now;
     TRY(stream_wait_event(copies, p->used));
-    for (int i = 0; i < x->net->inputs; i++) {
-        const tensor *in = &p->in[i];
-        TRY(b->in[i] ? stream_copy(copies, in->data, b->in[i], tensor_bytes(in))
-                     : stream_zero(copies, in->data, tensor_bytes(in)));
-    }
+    for (int i = 0; i < x->net->inputs; i++) TRY(bring(x, &p->in[i], b->in[i], copies));
     uint32_t *draw = p->host_draw.data;
     draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
     TRY(stream_copy(copies, p->draw.data, draw, 2 * sizeof *draw));

@@ -21,7 +21,8 @@ typedef struct input_slot {
 
 typedef struct inputs {
     const model *net;
-    int slots;  // with the spare one
+    int64_t first, count;  // samples that are brought
+    int slots;             // with the spare one
     input_slot *slot;
     int *at;            // [slots] where a slot of the list is in memory
     int spare;          // -1: there is none
@@ -37,6 +38,7 @@ typedef struct input_options {
     int slots;  // that the list uses
     bool spare;
     int64_t B;
+    int64_t first, count;     // of each micro-batch only these samples are brought; count 0: all
     arena *memory, *staging;  // on the device, pinned
 } input_options;
 

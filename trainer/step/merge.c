@@ -84,12 +84,15 @@ static err_t gather(void *ctx, const tensor *t, const tensor *own, stream *s) {
 
 // --- small tensors ---------------------------------------------------------------------------------------------------
 
+// Its room, in floats.
+static int64_t floats_of(const tensor *part) { return (int64_t)(tensor_bytes(part) / sizeof(float)); }
+
 static err_t sum_all(merge_ranks *x, const tensor *part, stream *s) {
     comm *c = x->ranks;
     int64_t n = tensor_count(part);
-    size_t bytes = (size_t)n * sizeof(float);
-    assert(n <= x->most);
-    tensor all = view3(&x->all, c->world, 1, n), y = view2(part, 1, n);
+    size_t bytes = tensor_bytes(part);
+    assert(floats_of(part) <= x->most);
+    tensor at = {.data = x->all.data, .type = part->type}, all = view3(&at, c->world, 1, n), y = view2(part, 1, n);
     for (int k = 0; k <= c->world; k++) x->cut[k] = (size_t)k * bytes;
     TRY(stream_copy(s, (char *)x->all.data + x->cut[c->rank], part->data, bytes));
     TRY(c->table->all_gather(c, x->all.data, x->cut, s));
@@ -105,7 +108,7 @@ static err_t complete(merge_ranks *x, const tensor *part, void *how, stream *s) 
     size_t n = (size_t)tensor_count(part);
     if (kind == MERGE_LARGEST) return table->all_reduce(x->ranks, part->data, n, FP32, REDUCE_MAX, s);
     if (kind == MERGE_PICK) return table->all_reduce(x->ranks, part->data, words(part), INT32, REDUCE_SUM, s);
-    return x->fixed ? sum_all(x, part, s) : table->all_reduce(x->ranks, part->data, n, FP32, REDUCE_SUM, s);
+    return x->fixed ? sum_all(x, part, s) : table->all_reduce(x->ranks, part->data, n, part->type, REDUCE_SUM, s);
 }
 
 static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) {
@@ -143,12 +146,13 @@ static err_t paper_whole(void *ctx, merge_kind kind, const tensor *part, stream 
     (void)s;
     x->calls++;
     if (kind == MERGE_SUM && x->fixed) {
-        for (int k = 0; k <= x->ranks->world; k++) x->cut[k] = (size_t)(k * n) * sizeof(float);
+        for (int k = 0; k <= x->ranks->world; k++) x->cut[k] = (size_t)k * tensor_bytes(part);
         x->sent = cost_add(x->sent, cost_all_gather(x->ranks, x->cut));
-        if (n > x->most) x->most = n;
+        if (floats_of(part) > x->most) x->most = floats_of(part);
+    } else if (kind == MERGE_PICK) {
+        x->sent = cost_add(x->sent, cost_all_reduce(x->ranks, words(part), sizeof(float)));
     } else {
-        x->sent =
-            cost_add(x->sent, cost_all_reduce(x->ranks, kind == MERGE_PICK ? words(part) : (size_t)n, sizeof(float)));
+        x->sent = cost_add(x->sent, cost_all_reduce(x->ranks, (size_t)n, dtype_bytes(part->type)));
     }
     return ERR_OK;
 }

@@ -22,7 +22,7 @@ static err_t number_sums(results *x, const model *net, int64_t *chunks) {
 
 err_t results_open(results *x, const config *c, const model *net, int world, int slots, int64_t words, arena *memory,
                    arena *staging) {
-    int64_t chunks, G = c->batch.global, B = c->batch.micro;
+    int64_t chunks, G = c->batch.global, B = c->resolved.micro;
     bool weighs = c->data.ignore >= 0;  // some losses may not count
     *x = (results){.slots = slots};
     TRY(number_sums(x, net, &chunks));

@@ -78,10 +78,10 @@ static inline int step_context(const step_runner *r) { return r->swap.at.ranks ?
 // Samples of one round of an evaluation, on all ranks together; and where this rank's begin among them. The ranks of a
 // pipeline evaluate the same samples, and so do those that share layers or positions.
 static inline int64_t step_round(const step_runner *r) {
-    return r->state->ranks->world / step_contexts(r) * r->cfg->batch.micro;
+    return r->state->ranks->world / step_contexts(r) * r->cfg->resolved.micro;
 }
 static inline int64_t step_share(const step_runner *r) {
-    return r->state->ranks->rank / step_contexts(r) * r->cfg->batch.micro;
+    return r->state->ranks->rank / step_contexts(r) * r->cfg->resolved.micro;
 }
 // Do several ranks run the same passes? They share layers, each with some slices, or positions.
 static inline bool step_shares_layers(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "gpu/paper.h"
+#include "model/slices.h"
 #include "trainer/step/executor.h"
 #include "trainer/step/finish.h"
 #include "trainer/step/schedule.h"
@@ -19,7 +20,7 @@
 // A run writes one sample after the other. New positions of all texts go through the blocks as rows of one micro-batch.
 static int growing_texts(const step_runner *r) {
     if (!r->net->vocab || !r->cfg->sample.tokens) return 0;
-    int64_t rows = r->cfg->batch.micro * r->net->context, texts = r->state->o.training ? 1 : r->cfg->sample.batch;
+    int64_t rows = r->cfg->resolved.micro * r->net->context, texts = r->state->o.training ? 1 : r->cfg->sample.batch;
     return (int)(texts < rows ? texts : rows);
 }
 
@@ -27,7 +28,7 @@ static err_t plan_activations(step_runner *r) {
     const config *c = r->cfg;
     r->texts = growing_texts(r);
     model_plan o = {.compute = r->state->o.compute,
-                    .B = c->batch.micro,
+                    .B = c->resolved.micro,
                     .slots = r->stages->slots,
                     .range = r->stages->chunk,
                     .boundaries = r->stages->table.gradients,
@@ -107,7 +108,7 @@ static err_t plan_merges(step_runner *r) {
         for (size_t k = 1; k <= (size_t)tables; k++)
             row[k * n + i] = r->state->grad[i], row[k * n + i].data = r->losses.data;
     }
-    pass p = executor_pass(r, r->cfg->batch.micro);
+    pass p = executor_pass(r, r->cfg->resolved.micro);
     p.w = row;
     p.dw = tables ? row + n : NULL;
     p.more_dw = tables > 1 ? row + 2 * n : NULL;
@@ -123,13 +124,16 @@ static err_t plan_merges(step_runner *r) {
 }
 
 static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {
-    int64_t B = cfg->batch.micro;
+    int64_t B = cfg->resolved.micro;
+    sample_range own = model_own_samples(net, &r->state->o.tokens, B);
     arena_open(&r->memory, r->dev, MEMORY_DEVICE);
     arena_open(&r->staging, r->dev, MEMORY_PINNED);
     TRY(inputs_open(&r->inputs, net,
                     &(input_options){.slots = r->stages->input_slots,
                                      .spare = !r->pipelined && step_runs_ahead(r),
                                      .B = B,
+                                     .first = own.first,
+                                     .count = own.count,
                                      .memory = &r->memory,
                                      .staging = &r->staging}));
     return results_open(&r->results, cfg, net, r->ranks->world, r->ahead, tensor_count(&r->state->step), &r->memory,
