@@ -19,10 +19,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensors are little-endian in the file and are read as they are");
 
-enum { LENGTH_BYTES = 8 };
-static const int64_t HEADER_MAX = 100000000;  // what other readers accept
-enum { NESTS = 3, ITEMS = 64 };               // a header is an object of objects with lists, and these are short
-static const char METADATA[] = "__metadata__";
+enum { NESTS = 3, ITEMS = 64 };  // a header is an object of objects with lists, and these are short
 
 #define ST_ROW(name, bits) {#name, bits},
 static const struct {
@@ -30,8 +27,7 @@ static const struct {
     int bits;
 } types[ST_TYPES] = {ST_FORMAT(ST_ROW)};
 
-// Sets bytes, from type and shape. Returns what is wrong, or NULL.
-static const char *count_bytes(st_tensor *t) {
+const char *st_count_bytes(st_tensor *t) {
     int64_t bits = types[t->type].bits;
     bool empty = false;
     for (int d = 0; d < t->dims; d++) {
@@ -75,7 +71,7 @@ static err_t parse_shape(const st_file *f, st_tensor *t, const json_t *shape) {
         const json_t *n = json_array_get(shape, (size_t)d);
         t->size[d] = json_is_integer(n) ? json_integer_value(n) : -1;
     }
-    const char *wrong = count_bytes(t);
+    const char *wrong = st_count_bytes(t);
     return wrong ? tensor_error(f, t->name, wrong) : ERR_OK;
 }
 
@@ -157,7 +153,7 @@ static err_t parse_header(st_file *f, json_t *header, int64_t data) {
     f->tensors = calloc(json_object_size(header) + 1, sizeof *f->tensors);
     if (!f->tensors) return err_set(ERR_INTERNAL, "%s: no memory for %zu tensors", f->path, json_object_size(header));
     json_object_foreach(header, name, entry) {
-        if (strcmp(name, METADATA) == 0) TRY(check_metadata(f, entry));
+        if (strcmp(name, ST_METADATA) == 0) TRY(check_metadata(f, entry));
         else TRY(parse_tensor(f, &f->tensors[f->count++], name, entry, data));
     }
     qsort(f->tensors, (size_t)f->count, sizeof *f->tensors, by_offset);
@@ -178,13 +174,13 @@ static err_t check_nesting(const st_file *f, const char *text, size_t n) {
             if (++depth > NESTS)
                 return err_set(ERR_DATA,
                                "%s: offset %zu: the header nests deeper than tensors, their members and lists", f->path,
-                               LENGTH_BYTES + i);
+                               ST_LENGTH_BYTES + i);
             list[depth] = c == '[', items[depth] = 1;
         }
         if ((c == '}' || c == ']') && depth > 0) depth--;
         if (c == ',' && (list[depth] || depth == NESTS) && ++items[depth] > ITEMS)
             return err_set(ERR_DATA, "%s: offset %zu: the header has a list of more than %d items", f->path,
-                           LENGTH_BYTES + i, ITEMS);
+                           ST_LENGTH_BYTES + i, ITEMS);
     }
     return ERR_OK;
 }
@@ -197,13 +193,13 @@ static err_t load_header(st_file *f, char *text, size_t n) {
     while (white < n - 1 && memchr(" \t\r\n", text[white], 4)) white++;
     if (text[white] != '{')
         return err_set(ERR_DATA, "%s: offset %zu: expected the header's '{', found byte 0x%02x", f->path,
-                       LENGTH_BYTES + white, (unsigned char)text[white]);
+                       ST_LENGTH_BYTES + white, (unsigned char)text[white]);
     TRY(check_nesting(f, text, n));
     json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!header)
-        return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position,
+        return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, ST_LENGTH_BYTES + why.position,
                        why.text);
-    err_t rc = parse_header(f, header, LENGTH_BYTES + (int64_t)n);
+    err_t rc = parse_header(f, header, ST_LENGTH_BYTES + (int64_t)n);
     json_decref(header);
     return rc;
 }
@@ -212,16 +208,15 @@ static err_t load_header(st_file *f, char *text, size_t n) {
 static err_t read_header(st_file *f, int64_t at) {
     uint64_t n = 0;
     TRY(io_read_at(f->fd, f->path, at, &n, sizeof n));
-    int64_t most = f->file_bytes - at - LENGTH_BYTES;
-    if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)most)
+    int64_t most = f->file_bytes - at - ST_LENGTH_BYTES;
+    if (n < 2 || n > (uint64_t)ST_HEADER_MAX || n > (uint64_t)most)
         return err_set(ERR_DATA,
-                       "%s: offset %" PRId64 ": header length %" PRIu64 ", expected 2 to %" PRId64
-                       " in a file of %" PRId64 " bytes: truncated, or not a safetensors "
-                       "file",
-                       f->path, at, n, HEADER_MAX, f->file_bytes);
+                       "%s: offset %" PRId64 ": header length %" PRIu64 ", expected 2 to %d in a file of %" PRId64
+                       " bytes: truncated, or not a safetensors file",
+                       f->path, at, n, ST_HEADER_MAX, f->file_bytes);
     char *text = malloc(n);
     if (!text) return err_set(ERR_INTERNAL, "%s: no memory for a header of %" PRIu64 " bytes", f->path, n);
-    f->head_bytes = at + LENGTH_BYTES + (int64_t)n;
+    f->head_bytes = at + ST_LENGTH_BYTES + (int64_t)n;
     err_t rc = load_header(f, text, n);
     free(text);
     return rc;
@@ -252,7 +247,7 @@ static err_t read_blocks(st_file *f) {
     blocks *b = f->blocks;
     TRY(blocks_open(b, f->fd, f->path, f->file_bytes));
     f->plain_bytes = b->plain;
-    if (b->header < LENGTH_BYTES + 2)
+    if (b->header < ST_LENGTH_BYTES + 2)
         return err_set(ERR_DATA, "%s: offset 8: a header of %" PRId64 " bytes is none", f->path, b->header);
     TRY(read_header(f, b->begin));
     if (f->head_bytes != b->begin + b->header)
@@ -266,7 +261,7 @@ static err_t read_head(st_file *f) {
     uint8_t first[BLOCKS_MAGIC];
     if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
     f->file_bytes = f->plain_bytes = st.st_size;
-    if (f->file_bytes < LENGTH_BYTES + 2)
+    if (f->file_bytes < ST_LENGTH_BYTES + 2)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path,
                        f->file_bytes);
     TRY(io_read_at(f->fd, f->path, 0, first, sizeof first));
@@ -356,174 +351,4 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
         convert(out + i, piece, t->type, n);
     }
     return ERR_OK;
-}
-
-// --- writing ---------------------------------------------------------------------------------------------------------
-
-// Sets offset (from the start of the data, for now) and bytes. An error here is the caller's mistake.
-static err_t set_offset(const char *path, st_tensor *t, int64_t at) {
-    if (!t->name[0] || !memchr(t->name, 0, ST_NAME) || strcmp(t->name, METADATA) == 0 || t->dims < 0 ||
-        t->dims > ST_DIMS || (unsigned)t->type >= ST_TYPES)
-        return err_set(ERR_INTERNAL, "%s: tensor %.95s can't be declared: name, type or number of dimensions", path,
-                       t->name);
-    const char *wrong = count_bytes(t);
-    if (wrong) return err_set(ERR_INTERNAL, "%s: tensor %s: %s", path, t->name, wrong);
-    t->offset = at;
-    int64_t end;
-    if (__builtin_add_overflow(at, t->bytes, &end))
-        return err_set(ERR_INTERNAL, "%s: tensor %s is too large", path, t->name);
-    return ERR_OK;
-}
-
-static err_t declare(const char *path, json_t *header, const st_tensor *t) {
-    if (json_object_get(header, t->name))
-        return err_set(ERR_INTERNAL, "%s: tensor %s is declared twice", path, t->name);
-    json_t *shape = json_array();
-    for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets",
-                              (json_int_t)t->offset, (json_int_t)(t->offset + t->bytes));
-    if (!entry || json_object_set_new(header, t->name, entry) != 0)
-        return err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: its name is not UTF-8, or no memory", path,
-                       t->name);
-    return ERR_OK;
-}
-
-static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata,
-                          int64_t *bytes) {
-    *bytes = 0;
-    if (metadata) {
-        json_t *pairs = json_object();
-        int failed = json_object_set_new(header, METADATA, pairs);
-        for (; !failed && metadata[0]; metadata += 2)
-            failed = json_object_set_new(pairs, metadata[0], json_string(metadata[1]));
-        if (failed) return err_set(ERR_INTERNAL, "%s: metadata can't be written: not UTF-8, or no memory", path);
-    }
-    for (int i = 0; i < count; i++) {
-        TRY(set_offset(path, &tensors[i], *bytes));
-        TRY(declare(path, header, &tensors[i]));
-        *bytes += tensors[i].bytes;
-    }
-    return ERR_OK;
-}
-
-// The header's length and then its text, padded with spaces so that the data starts on a multiple of 8. The caller
-// frees *out.
-static err_t print_header(const char *path, const json_t *header, char **out, size_t *size) {
-    size_t n = json_dumpb(header, NULL, 0, JSON_COMPACT), padded = (n + 7) / 8 * 8;
-    if (padded > (size_t)HEADER_MAX)
-        return err_set(ERR_INTERNAL, "%s: its header would have %zu bytes, and readers accept at most %" PRId64, path,
-                       padded, HEADER_MAX);
-    char *text = n > 0 ? malloc(LENGTH_BYTES + padded) : NULL;
-    if (!text) return err_set(ERR_INTERNAL, "%s: no memory for the header", path);
-    memset(text + LENGTH_BYTES, ' ', padded);
-    json_dumpb(header, text + LENGTH_BYTES, n, JSON_COMPACT);
-    memcpy(text, &(uint64_t){padded}, LENGTH_BYTES);
-    *out = text;
-    *size = LENGTH_BYTES + padded;
-    return ERR_OK;
-}
-
-static err_t open_blocks(st_writer *w, const st_tensor *tensors, int count, int level) {
-    int64_t *bytes = calloc((size_t)count + 1, sizeof *bytes);
-    if (!bytes) return err_set(ERR_INTERNAL, "%s: no memory for a table of %d tensors", w->path, count);
-    err_t rc = ERR_OK;
-    for (int i = 0; i < count && rc == ERR_OK; i++) {
-        bytes[i] = tensors[i].bytes;
-        if (tensors[i].type != ST_F32)
-            rc = err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: files of blocks hold F32", w->path,
-                         tensors[i].name);
-    }
-    if (rc == ERR_OK)
-        rc = block_writer_open(&w->blocks, w->fd, w->path, level, w->header, w->header_bytes, bytes, count, w->faults);
-    free(bytes);
-    return rc;
-}
-
-// level 0: plain.
-static err_t write_header(st_writer *w, st_tensor *tensors, int count, const json_t *header, int level) {
-    TRY(print_header(w->path, header, &w->header, &w->header_bytes));
-    for (int i = 0; i < count; i++) tensors[i].offset += (int64_t)w->header_bytes;
-    TRY(io_open(w->path, O_WRONLY | O_CREAT | O_TRUNC, &w->fd));
-    if (level) return open_blocks(w, tensors, count, level);
-    return io_write(w->fd, w->path, w->header, w->header_bytes, w->faults);
-}
-
-static err_t create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
-                    int level, fault_list *faults) {
-    *w = (st_writer){.fd = -1, .faults = faults};
-    TRY(io_path(w->path, "%s", path));
-    json_t *header = json_object();
-    if (!header) return err_set(ERR_INTERNAL, "%s: no memory for the header", path);
-    err_t rc = build_header(path, header, tensors, count, metadata, &w->left);
-    if (rc == ERR_OK) rc = write_header(w, tensors, count, header, level);
-    json_decref(header);
-    if (rc != ERR_OK) st_abort(w);
-    return rc;
-}
-
-err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
-                fault_list *faults) {
-    return create(w, path, tensors, count, metadata, 0, faults);
-}
-
-err_t st_create_blocks(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata,
-                       int level, fault_list *faults) {
-    return create(w, path, tensors, count, metadata, level, faults);
-}
-
-const char *st_head(const st_writer *w, size_t *n) {
-    if (w->blocks) return block_writer_head(w->blocks, n);
-    *n = w->header_bytes;
-    return w->header;
-}
-
-// As the file grows: a piece is sent to disk when it is complete, and waited for when the next one is.
-static err_t push(const st_writer *w, int64_t before) {
-    enum { PIECE = 64 << 20 };
-    size_t head;
-    st_head(w, &head);
-    int64_t piece = w->done / PIECE, header = (int64_t)head;
-    if (piece == before / PIECE) return ERR_OK;
-    TRY(io_push(w->fd, w->path, header + (piece - 1) * PIECE, PIECE, false));
-    return piece > 1 ? io_push(w->fd, w->path, header + (piece - 2) * PIECE, PIECE, true) : ERR_OK;
-}
-
-err_t st_put(st_writer *w, const void *bytes, size_t n) {
-    if (n > (uint64_t)w->left)
-        return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
-    int64_t before = w->done;
-    if (w->blocks) TRY(block_writer_put(w->blocks, bytes, n, &w->done));
-    else {
-        TRY(io_write(w->fd, w->path, bytes, n, w->faults));
-        w->done += (int64_t)n;
-    }
-    w->left -= (int64_t)n;
-    return push(w, before);
-}
-
-static void drop_header(st_writer *w) {
-    block_writer_close(w->blocks);
-    free(w->header);
-    w->blocks = NULL, w->header = NULL;
-}
-
-err_t st_finish(st_writer *w, int64_t *file_bytes) {
-    err_t rc = ERR_OK;
-    if (w->left != 0)
-        rc = err_set(ERR_INTERNAL, "%s: %" PRId64 " bytes of data were declared and not put", w->path, w->left);
-    if (rc == ERR_OK && w->blocks) rc = block_writer_end(w->blocks);
-    if (rc == ERR_OK) rc = io_sync(w->fd, w->path, w->faults);
-    off_t end = lseek(w->fd, 0, SEEK_END);
-    if (file_bytes) *file_bytes = end;
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) != 0 && rc == ERR_OK) rc = err_set(ERR_IO, "%s: close: %s", w->path, strerror(errno));
-    drop_header(w);
-    return rc;
-}
-
-void st_abort(st_writer *w) {
-    if (w->fd >= 0) close(w->fd);
-    w->fd = -1;
-    drop_header(w);
 }

@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 enum { ST_NAME = 96, ST_DIMS = 8 };
+enum { ST_LENGTH_BYTES = 8, ST_HEADER_MAX = 100000000 };  // of the header; what other readers accept
+#define ST_METADATA "__metadata__"                        // no tensor, but pairs of texts
 
 // Every type of the format, and its bits: a file may also have tensors that are not read. The first four can be read as
 // FP32.
@@ -56,6 +58,8 @@ err_t st_open(st_file *f, const char *path);
 void st_close(st_file *f);
 
 const char *st_type_name(st_type t);  // "BF16"
+// Sets bytes, from type and shape. Returns what is wrong, or NULL.
+const char *st_count_bytes(st_tensor *t);
 
 // NULL when there is none of that name.
 const st_tensor *st_find(const st_file *f, const char *name);
