@@ -1,8 +1,9 @@
 // gpu/cpu/kernel/conv_micro.h: the inner loop of convolutions: a tile of outputs that lives in registers.
 //
 // As in a matrix product (gemm_micro.h) every output has one accumulator, and a step does acc[i][j] = fma(s[i], v[j],
-// acc[i][j]). But s is not packed: each row of the tile has a pointer of its own, to wherever its pixel lies, and all
-// rows move on by the same distance. Steps come in runs, since what a pixel needs of an image is contiguous row by row:
+// acc[i][j]). But s is not packed: forward each row of the tile has a pointer of its own, to wherever its pixel lies,
+// and all rows move on by the same distance; filters of dy are neighbours, and have one. Steps come in runs, since what
+// a pixel needs of an image is contiguous row by row:
 //
 //     forward  a row is an output pixel, a run the S*C inputs that a row of taps covers; v is packed filters
 //     weights  a row is a filter of dy, a run the output pixels of a row; v is inputs, packed or where they lie
@@ -49,7 +50,7 @@ typedef struct conv_ahead {
 } conv_ahead;
 
 typedef struct conv_tile {
-    const float *const *s;  // of each row
+    const float *const *s;  // of each row; where rows are neighbours, of the first
     int64_t s_step, v_step;
     const conv_run *run;
     int runs;
@@ -62,14 +63,14 @@ typedef struct conv_tile {
 } conv_tile;
 typedef void (*conv_micro)(const conv_tile *t);
 
-VEC void conv_step(int rows, int vectors, vf acc[CONV_ROWS][CONV_VECTORS], const float *const *s, int64_t at,
-                   const float *v) {
+VEC void conv_step(int rows, int vectors, bool apart, vf acc[CONV_ROWS][CONV_VECTORS], const float *const *s,
+                   int64_t at, const float *v) {
     vf b[CONV_VECTORS];
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; j++) b[j] = vf_load(v + j * VL);
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++) {
-        vf a = vf_set1(s[i][at]);
+        vf a = vf_set1(apart ? s[i][at] : s[0][at + i]);
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) acc[i][j] = vf_fma(a, b[j], acc[i][j]);
     }
@@ -87,7 +88,8 @@ VEC void conv_store(int rows, int vectors, vf acc[CONV_ROWS][CONV_VECTORS], cons
     }
 }
 
-// packed: s_step is 1 and v_step the panel's width, as the compiler then knows.
+// packed: s_step is 1 and v_step the panel's width, as the compiler then knows. Else rows are neighbours: with a
+// pointer for each, pointers and strides did not fit into registers, and 5 to 10 % were lost.
 VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t) {
     vf acc[CONV_ROWS][CONV_VECTORS];
     const float *s[CONV_ROWS];
@@ -96,7 +98,7 @@ VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t)
     int64_t by = packed ? 0 : t->ahead->by;
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++) {
-        s[i] = t->s[i];
+        s[i] = packed ? t->s[i] : t->s[0] + i;
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) acc[i][j] = vf_zero();
     }
@@ -107,15 +109,15 @@ VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t)
             for (; n >= 8; n -= 8, at += 8, v += 8 * v_step) {
                 __builtin_prefetch(v + 16 * v_step);
 #pragma GCC unroll 8
-                for (int k = 0; k < 8; k++) conv_step(rows, vectors, acc, s, at + k, v + k * v_step);
+                for (int k = 0; k < 8; k++) conv_step(rows, vectors, true, acc, s, at + k, v + k * v_step);
             }
         else
             for (; n >= 4; n -= 4, line += by) {
                 __builtin_prefetch(line, 0, 2), __builtin_prefetch(line + 64, 0, 2);
 #pragma GCC unroll 4
-                for (int k = 0; k < 4; k++, at += s_step, v += v_step) conv_step(rows, vectors, acc, s, at, v);
+                for (int k = 0; k < 4; k++, at += s_step, v += v_step) conv_step(rows, vectors, false, acc, s, at, v);
             }
-        for (; n > 0; n--, at += s_step, v += v_step) conv_step(rows, vectors, acc, s, at, v);
+        for (; n > 0; n--, at += s_step, v += v_step) conv_step(rows, vectors, packed, acc, s, at, v);
     }
     if (!packed) {
         if (line >= t->ahead->end) line = t->ahead->end, t->ahead->by = 0;

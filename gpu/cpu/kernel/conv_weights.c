@@ -14,7 +14,8 @@
 //   inputs   are read where they lie in the band if a pixel is at most DIRECT floats wide and the columns are whole
 //            vectors. Wider ones share too few sets of a cache (63-70 % of FMA, 80 copied into panels of columns),
 //            narrower ones gain nothing by a copy (78 %, copied 29-38)
-//   dy       is read where it lies up to NARROW filters, and otherwise copied into panels of a tile's rows
+//   dy       is read where it lies up to NARROW filters, unless OFTEN panels or more would use a copy: else it is
+//            copied into panels of a tile's rows (on a Xeon with AVX-512, +7 % with 24 panels, -18 % with one)
 //   narrow   where panels of columns are one vector wide (AVX2, NEON), lines of both that a tile reads fill the L1
 //            badly: dy is then always copied into panels, and inputs if more than REUSED filters use the copy
 //   ahead    the dy and x of the next block are prefetched while a block is multiplied: 72 to 79 % with the two above
@@ -31,6 +32,7 @@
 enum {
     DIRECT = 256,       // floats from pixel to pixel in a band
     NARROW = 1024,      // filters
+    OFTEN = 16,         // panels of columns that use dy
     SMALL = 1 << 16,    // weights
     WAVE = 4 << 20,     // floats of blocks' sums that wait to be added
     SHORT = 96,         // a last block of fewer pixels is taken with the block before it
@@ -72,12 +74,16 @@ typedef struct weights_block {
     int64_t group, first, end;
     conv_source in;
     conv_band band;
-    float *base;       // of the band, where it is filled in
-    const float **at;  // where each pixel's inputs are, tap (0,0)
-    float *dy;         // panels, or NULL: where it lies
+    float *base;          // of the band, where it is filled in
+    const float *origin;  // the first pixel's inputs, tap (0,0)
+    conv_run *run;        // the pixels, as runs of those that are equally far apart; those from KC on are of runs[1]
+    int runs[2];
+    float *dy;  // panels, or NULL: where it lies
 } weights_block;
 
-enum { PIXELS_MOST = CONV_KC + SHORT - 1 };
+// So many runs have room, so that what lies behind them begins with a line.
+enum { PIXELS_MOST = CONV_KC + SHORT - 1, PLACES = CONV_KC + SHORT };
+_Static_assert(PLACES % 8 == 0, "whole lines");
 
 // --- operands --------------------------------------------------------------------------------------------------------
 
@@ -94,11 +100,26 @@ static weights_block block_of(const weights_job *j, int64_t group, int64_t first
     return b;
 }
 
-static void place_pixels(weights_block *b) {
-    int64_t Q = b->in.Q, m = b->first;
-    for (int64_t row = b->band.row0; row < b->band.row1; row++) {
-        const float *from = conv_band_at(&b->in, &b->band, row);
-        for (int64_t q = m - row * Q; q < Q && m < b->end; q++, m++) b->at[m - b->first] = from + q * b->band.pixel;
+// Floats from pixel to pixel.
+static int64_t dy_step(const weights_job *j) { return j->dy_in_place ? j->dy->size[3] : j->tile; }
+
+// `count` pixels of a row of outputs, from pixel m of the block on.
+static void add_run(weights_block *b, int64_t m, int64_t count, const float *from, int64_t s_step) {
+    for (int64_t some; count > 0; count -= some, m += some, from += some * b->band.pixel) {
+        const int half = m >= CONV_KC, n = b->runs[0] + b->runs[1];
+        conv_run *last = b->runs[half] ? &b->run[n - 1] : NULL;
+        some = half ? count : conv_min(count, CONV_KC - m);
+        if (last && from == b->origin + last->v_at + last->length * b->band.pixel) last->length += some;
+        else b->run[n] = (conv_run){m * s_step, from - b->origin, some}, b->runs[half]++;
+    }
+}
+
+static void place_pixels(const weights_job *j, weights_block *b) {
+    int64_t Q = b->in.Q, m = b->first, q = m % Q, count;
+    b->origin = conv_band_at(&b->in, &b->band, b->band.row0) + q * b->band.pixel;
+    for (int64_t row = b->band.row0; row < b->band.row1; row++, m += count, q = 0) {
+        count = conv_min(Q - q, b->end - m);
+        add_run(b, m - b->first, count, conv_band_at(&b->in, &b->band, row) + q * b->band.pixel, dy_step(j));
     }
 }
 
@@ -119,31 +140,18 @@ BODY void pack_dy(dtype t, const weights_job *j, const weights_block *b, int64_t
 // Columns first .. first+count-1 as a panel [pixel][width]. Whole vectors are stored here, too.
 static void pack_columns(const weights_job *j, const weights_block *b, int64_t first, int64_t count, float *to) {
     const int64_t width = conv_parts(count, VL) * VL;
-    for (int64_t m = 0; m < b->end - b->first; m++, to += width)
-        for (int64_t i = 0, some; i < count; i += some) {
-            int64_t column = first + i;
-            const float *from = b->at[m] + column / j->SC * b->band.row + column % j->SC;
-            some = conv_min(count - i, j->SC - column % j->SC);
-            for (int64_t k = 0; k < some; k += VL) vf_store(to + i + k, typed_load_n(from, FP32, k, some - k));
-        }
+    for (const conv_run *r = b->run; r < b->run + b->runs[0] + b->runs[1]; r++)
+        for (int64_t m = 0; m < r->length; m++, to += width)
+            for (int64_t i = 0, some; i < count; i += some) {
+                int64_t column = first + i;
+                const float *from =
+                    b->origin + r->v_at + m * b->band.pixel + column / j->SC * b->band.row + column % j->SC;
+                some = conv_min(count - i, j->SC - column % j->SC);
+                for (int64_t k = 0; k < some; k += VL) vf_store(to + i + k, typed_load_n(from, FP32, k, some - k));
+            }
 }
 
 // --- a panel of columns ----------------------------------------------------------------------------------------------
-
-// Pixels from .. to-1 of the block, as runs of those that are equally far apart.
-static int pixel_runs(const weights_job *j, const weights_block *b, int64_t from, int64_t to, int64_t s_step,
-                      int64_t width, conv_run run[CONV_KC]) {
-    int n = 0;
-    if (!j->direct) {
-        run[0] = (conv_run){from * s_step, from * width, to - from};
-        return 1;
-    }
-    for (int64_t m = from; m < to; m++) {
-        if (m > from && b->at[m] - b->at[m - 1] == b->band.pixel) run[n - 1].length++;
-        else run[n++] = (conv_run){m * s_step, b->at[m] - b->at[0], 1};
-    }
-    return n;
-}
 
 // Filters k0 .. k1-1 of a panel of columns: out (K,J) (=) or (+=) their sums over the block.
 static void weights_panel(const weights_job *j, const weights_block *b, int64_t panel, int64_t k0, int64_t k1,
@@ -151,31 +159,30 @@ static void weights_panel(const weights_job *j, const weights_block *b, int64_t 
     const int64_t first = j->start[panel], count = j->start[panel + 1] - first, filters = j->dy->size[3],
                   apart = dy_panel_floats(j, b), pixels = b->end - b->first;
     const int vectors = (int)conv_parts(count, VL);
-    const float *dy = (const float *)j->dy->data + b->first * filters + b->group * j->K, *s[CONV_ROWS];
+    const float *dy = (const float *)j->dy->data + b->first * filters + b->group * j->K, *s;
     float *c[CONV_ROWS];
-    conv_run run[CONV_KC];
+    conv_run one;
     int64_t most = conv_tile_rows(vectors), rows;
     if (!j->direct) pack_columns(j, b, first, count, packed);
-    conv_tile t = {.s = s,
-                   .s_step = j->dy_in_place ? filters : j->tile,
+    conv_tile t = {.s = &s,
+                   .s_step = dy_step(j),
                    .v_step = j->direct ? b->band.pixel : vectors * VL,
-                   .run = run,
-                   .v = j->direct ? b->at[0] + first / j->SC * b->band.row + first % j->SC : packed,
+                   .v = j->direct ? b->origin + first / j->SC * b->band.row + first % j->SC : packed,
                    .c = c,
                    .column = first,
                    .lanes = (int)(count - (vectors - 1) * VL),
                    .ahead = ahead};
     for (int64_t from = 0, to; from < pixels; from = to) {
         to = conv_min(pixels, from + CONV_KC);
-        t.runs = pixel_runs(j, b, from, to, t.s_step, vectors * VL, run);
+        one = (conv_run){from * t.s_step, from * t.v_step, to - from};
+        t.run = j->direct ? b->run + (from ? b->runs[0] : 0) : &one;
+        t.runs = j->direct ? b->runs[from > 0] : 1;
         t.onto = onto || from > 0;
         for (int64_t k = k0; k < k1; k += rows) {
             int64_t room = j->dy_in_place ? k1 - k : conv_min(k1 - k, j->tile - k % j->tile);
             rows = conv_rows_now(room, most);
-            for (int64_t i = 0; i < rows; i++) {
-                s[i] = j->dy_in_place ? dy + k + i : b->dy + k / j->tile * apart + k % j->tile + i;
-                c[i] = out + (k + i) * j->J;
-            }
+            s = j->dy_in_place ? dy + k : b->dy + k / j->tile * apart + k % j->tile;
+            for (int64_t i = 0; i < rows; i++) c[i] = out + (k + i) * j->J;
             tile_of_filters[vectors - 1][rows - 1](&t);
         }
     }
@@ -188,15 +195,15 @@ static size_t panel_floats(const weights_job *j) {
 }
 
 static size_t block_bytes(const weights_job *j) {
-    return (j->band_floats + j->dy_floats) * sizeof(float) + PIXELS_MOST * sizeof(float *) + 256;
+    return (j->band_floats + j->dy_floats) * sizeof(float) + PLACES * sizeof(conv_run) + 256;
 }
 
 // A block's memory: its band, panels of dy, and pixels. Returns what follows.
 static float *lay_out(const weights_job *j, weights_block *b, void *memory) {
     float *base = memory;
     b->dy = j->dy_in_place ? NULL : base + j->band_floats;
-    b->at = (const float **)(void *)(base + j->band_floats + j->dy_floats);
-    return (float *)(void *)(b->at + PIXELS_MOST + 1);
+    b->run = (conv_run *)(void *)(base + j->band_floats + j->dy_floats);
+    return (float *)(void *)(b->run + PLACES);
 }
 
 static void block_item(void *ctx, int64_t item, int thread) {
@@ -207,7 +214,7 @@ static void block_item(void *ctx, int64_t item, int thread) {
     float *packed = lay_out(j, &b, base), *out = j->partials + (number * j->groups + group) * j->K * j->J;
     conv_ahead none = {(const char *)base, (const char *)base, 0};
     BY_TYPE(j->in.type, conv_band_fill, &b.in, &b.band, base, 0, conv_band_rows(&b.in, &b.band));
-    place_pixels(&b);
+    place_pixels(j, &b);
     BY_TYPE(j->in.type, pack_dy, j, &b, 0, dy_panels(j));
     for (int64_t p = 0; p < j->panels; p++) weights_panel(j, &b, p, 0, j->K, out, false, packed, &none);
 }
@@ -301,7 +308,7 @@ static void blocks_together(weights_job *j, void *memory) {
             lay_out(j, &b, memory);
             j->block = &b;
             pool_run(j->workers, conv_parts(conv_band_rows(&b.in, &b.band), ROWS_A_TURN), band_item, j);
-            place_pixels(&b);
+            place_pixels(j, &b);
             pool_run(j->workers, conv_parts(dy_panels(j), PANELS_A_TURN), dy_item, j);
             pool_run(j->workers, j->panels * j->parts, panel_item, j);
         }
@@ -316,12 +323,12 @@ static void plan_weights(weights_job *j) {
     const bool fp32 = j->in.type == FP32;
     j->direct = j->SC % VL == 0 && (WIDE || j->K <= REUSED) &&
                 (conv_in_place(&j->in) ? j->in.pixel : j->in.C) * j->in.stride <= DIRECT;
-    j->dy_in_place = fp32 && WIDE && j->dy->size[3] <= NARROW;
     j->vectors = CONV_VECTORS >= 3 && j->SC % 48 == 0 ? 3 : CONV_VECTORS;
     j->tile = conv_tile_rows(conv_panel(j->J, j->vectors));
     j->apart = weights <= SMALL && blocks * j->groups >= pool_threads(j->workers);
     j->wave = conv_min(blocks, conv_max(WAVE / weights, 1));
     for (int64_t column = 0; column < j->J; j->panels++) column += panel_vectors(j, column) * VL;
+    j->dy_in_place = fp32 && WIDE && j->dy->size[3] <= NARROW && j->panels < OFTEN;
     j->parts = j->panels < FEW ? conv_min(2 * pool_threads(j->workers), conv_parts(j->K, j->tile)) : 1;
     for (int64_t first = 0; first < j->pixels; first += CONV_KC) {
         weights_block b = block_of(j, 0, first, conv_min(first + PIXELS_MOST, j->pixels), NULL);
