@@ -262,8 +262,17 @@ op_cost adamw_cost(const adamw_args *args) {
 
 op_cost sgd_cost(const sgd_args *args) {
     double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->buf)) + size_of(args->grad) +
-                   (double)sizeof *args->state;
+                   (double)sizeof *args->state + (args->ratio ? (double)sizeof *args->ratio : 0);
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
+}
+
+op_cost lars_ratio_cost(const lars_ratio_args *args) {
+    return (op_cost){args->weights->type,
+                     {tensor_count(args->ratio), tensor_count(args->weights)},
+                     0,
+                     size_of(args->ratio) + size_of(args->at) + size_of(args->grads) + size_of(args->weights) +
+                         (double)sizeof *args->state,
+                     0};
 }
 
 // One product of rows of pixels and filters; each tensor once.

@@ -85,6 +85,9 @@ typedef struct sgd_rules {
     double momentum, weight_decay;
     bool nesterov;
 } sgd_rules;
+typedef struct lars_rules {
+    double trust, weight_decay, eps;
+} lars_rules;
 
 enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8 };
 
@@ -472,8 +475,8 @@ typedef struct adamw_args {
     const rounding_key *round;
 } adamw_args;
 
-// Nothing when !state->apply. Otherwise, with g = grad * grad_factor + wd * master (Sutskever et al. 2013, section 2,
-// as PyTorch's torch.optim.SGD writes it, without dampening):
+// Nothing when !state->apply. Otherwise, with g = ratio * (grad * grad_factor + wd * master) (Sutskever et al. 2013,
+// section 2, as PyTorch's torch.optim.SGD writes it, without dampening; ratio: You et al. 2017):
 //   buf = momentum buf + g, from buf = 0;  d = nesterov ? g + momentum buf : buf;  master = master - lr d;
 //   w as adamw's. Without momentum there is no buf, and d = g.
 // wd * master, momentum * buf and lr * d are each added in one FMA: the same on every device.
@@ -483,9 +486,23 @@ typedef struct sgd_args {
     tensor *buf;         // FP32 (+=); NULL where rules->momentum is 0
     const tensor *grad;  // FP32
     const step_state *state;
+    const float *ratio;  // on the device; NULL: 1
     const sgd_rules *rules;
     const rounding_key *round;
 } sgd_args;
+
+// Nothing when !state->apply. Otherwise, of each row of weights (You, Gitman & Ginsburg 2017, equation 6):
+//   ratio = trust |w| / (|g| + wd |w| + eps), or 1 where |w| or |g| is 0
+// |w| and |g| are the roots of sums of squares, at[r] .. at[r+1]-1 of those of chunks, added in order; |g| is times
+// grad_factor: of the gradient as the update takes it. In double, and rounded once: the same on every device. A row of
+// whose weights nobody has summed the squares keeps 1, as one without chunks does.
+typedef struct lars_ratio_args {
+    tensor *ratio;                  // (R) FP32 (=)
+    const tensor *at;               // (R+1) INT32, ascending
+    const tensor *grads, *weights;  // FP64: sums of squares of chunks, rows in order
+    const step_state *state;
+    const lars_rules *rules;
+} lars_ratio_args;
 
 // --- images: (N,H,W,C), the channels of a pixel side by side ---------------------------------------------------------
 
@@ -642,7 +659,8 @@ typedef struct pixels_args {
     X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)                \
     X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)                  \
     X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
-    X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)
+    X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
+    X(lars_ratio)
 // clang-format on
 
 typedef struct ops {

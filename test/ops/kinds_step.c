@@ -1,5 +1,5 @@
-// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw, sgd, and the rounding
-// of their weights.
+// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw, sgd, lars_ratio, and
+// the rounding of their weights.
 #include "base/philox.h"
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
@@ -175,7 +175,7 @@ const op_kind kind_adamw = {"adamw", adamw_setup, adamw_call, adamw_reference, N
 
 // --- sgd: n ----------------------------------------------------------------------------------------------------------
 
-enum { SG_W = AW_W, SG_MASTER = AW_MASTER, SG_BUF, SG_GRAD, SG_STATE };
+enum { SG_W = AW_W, SG_MASTER = AW_MASTER, SG_BUF, SG_GRAD, SG_STATE, SG_RATIO };
 
 static void sgd_setup(op_run *r) {
     int64_t n = r->row->size[0];
@@ -184,8 +184,10 @@ static void sgd_setup(op_run *r) {
     arg *master = arg_add(r, "master", UPDATES, FP32, 1, n, 0, 0), *buf = arg_add(r, "buf", UPDATES, FP32, 1, n, 0, 0);
     arg *grad = arg_add(r, "grad", IN, FP32, 1, n, 0, 0);
     arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    arg *ratio = arg_add(r, "ratio", IN, FP32, 1, 1, 0, 0);
     w->absent = o & OPT_NO_W;
     buf->absent = o & OPT_NO_MOMENTUM;
+    ratio->absent = !(o & OPT_RATIO);
     free(w->want);
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->sgd = (sgd_rules){.momentum = o & OPT_NO_MOMENTUM ? 0 : 0.9, .weight_decay = 0.1, .nesterov = o & OPT_NESTEROV};
@@ -197,6 +199,7 @@ static void sgd_setup(op_run *r) {
     arg_fill(r, grad, 30, 0);
     if (o & OPT_SKIP) arg_fill(r, w, 1, 0);
     arg_fill_bytes(state, &r->state);
+    arg_fill_with(r, ratio, &(double){0.3});
 }
 
 static err_t sgd_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
@@ -205,6 +208,7 @@ static err_t sgd_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s)
                               .buf = t[SG_BUF],
                               .grad = t[SG_GRAD],
                               .state = (const step_state *)t[SG_STATE]->data,
+                              .ratio = t[SG_RATIO] ? t[SG_RATIO]->data : NULL,
                               .rules = &r->sgd,
                               .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL},
                   s);
@@ -215,15 +219,18 @@ static void sgd_reference(op_run *r) {
     for (int i = SG_MASTER; i <= SG_BUF; i++) memcpy(a[i].want, a[i].value, (size_t)r->row->size[0] * sizeof(double));
     if (r->state.apply)
         ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value,
-                (double)r->state.grad_factor, (double)r->state.lr, &r->sgd, r->row->size[0]);
+                (double)r->state.grad_factor, a[SG_RATIO].absent ? 1 : a[SG_RATIO].value[0], (double)r->state.lr,
+                &r->sgd, r->row->size[0]);
 }
 
 // Which products and sums are one FMA is promised, so that every bit is known.
 static bool sgd_exact(op_run *r, const outcome *got) {
     const float decay = (float)r->sgd.weight_decay, momentum = (float)r->sgd.momentum;
+    const float *ratio = r->arg[SG_RATIO].absent ? NULL : r->arg[SG_RATIO].t.data;
     const float *master = r->arg[SG_MASTER].t.data, *old = r->arg[SG_BUF].t.data, *grad = r->arg[SG_GRAD].t.data;
     for (int64_t i = 0; r->state.apply && i < r->row->size[0]; i++) {
         float g = grad[i] * r->state.grad_factor, d = fmaf(decay, master[i], g);
+        if (ratio) d *= *ratio;
         float buf = fmaf(momentum, old[i], d);
         if (!r->arg[SG_BUF].absent) d = r->sgd.nesterov ? fmaf(momentum, buf, d) : buf;
         float want = fmaf(-r->state.lr, d, master[i]);
@@ -237,6 +244,74 @@ static bool sgd_exact(op_run *r, const outcome *got) {
 }
 
 const op_kind kind_sgd = {"sgd", sgd_setup, sgd_call, sgd_reference, NULL, sgd_exact, traffic_cost};
+
+// --- lars_ratio: rows, chunks of the largest -------------------------------------------------------------------------
+
+enum { LR_RATIO, LR_AT, LR_GRADS, LR_WEIGHTS, LR_STATE };
+
+static int64_t lars_chunks(const op_run *r, int64_t row) { return (row + 1) * 2357 % (r->row->size[1] + 1); }
+
+// Positive, but for rows whose weights, or whose gradient, are all zero.
+static void lars_sums(op_run *r, arg *sums, const int32_t *at, int zero) {
+    arg_fill_wide(r, sums, 1e3);
+    for (int64_t row = 0; row < r->row->size[0] && !r->bench; row++)
+        for (int32_t i = at[row]; i < at[row + 1]; i++) {
+            sums->value[i] *= row % 7 == zero ? 0 : sums->value[i];
+            storage_set(sums->t.data, FP64, i, sums->value[i]);
+        }
+}
+
+static void lars_setup(op_run *r) {
+    int64_t R = r->row->size[0], chunks = 0;
+    int32_t *first = calloc((size_t)R + 1, sizeof *first);
+    for (int64_t i = 0; i < R; i++) first[i] = (int32_t)chunks, chunks += lars_chunks(r, i);
+    first[R] = (int32_t)chunks;
+    arg *ratio = arg_add(r, "ratio", r->row->options & OPT_SKIP ? UPDATES : OUT, FP32, 1, R, 0, 0);
+    arg *at = arg_add(r, "at", IN, INT32, 1, R + 1, 0, 0), *grads = arg_add(r, "grads", IN, FP64, 1, chunks, 0, 0);
+    arg *weights = arg_add(r, "weights", IN, FP64, 1, chunks, 0, 0);
+    arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    r->lars = (lars_rules){.trust = 0.02, .weight_decay = 0.1, .eps = 1e-3};
+    r->state = (step_state){.apply = !(r->row->options & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128};
+    if (r->row->options & OPT_SKIP) arg_fill(r, ratio, 1, 0);
+    arg_fill_bytes(at, first);
+    lars_sums(r, grads, first, 2);
+    lars_sums(r, weights, first, 4);
+    arg_fill_bytes(state, &r->state);
+    free(first);
+}
+static err_t lars_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->lars_ratio(&(lars_ratio_args){.ratio = t[LR_RATIO],
+                                            .at = t[LR_AT],
+                                            .grads = t[LR_GRADS],
+                                            .weights = t[LR_WEIGHTS],
+                                            .state = (const step_state *)t[LR_STATE]->data,
+                                            .rules = &r->lars},
+                         s);
+}
+
+static double lars_norm(const op_run *r, int sums, int64_t row) {
+    const int32_t *at = r->arg[LR_AT].t.data;
+    double sum = 0;
+    for (int32_t i = at[row]; i < at[row + 1]; i++) sum += r->arg[sums].value[i];
+    return sqrt(sum);
+}
+static void lars_reference(op_run *r) {
+    const lars_rules *x = &r->lars;
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        double w = lars_norm(r, LR_WEIGHTS, i), g = lars_norm(r, LR_GRADS, i) * 0.0078125;
+        double ratio = w == 0 || g == 0 ? 1 : x->trust * w / (g + x->weight_decay * w + x->eps);
+        r->arg[LR_RATIO].want[i] = r->state.apply ? ratio : r->arg[LR_RATIO].value[i];
+    }
+}
+static bool lars_exact(op_run *r, const outcome *got) {  // double, and rounded once
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        float now = ((const float *)got->data[LR_RATIO])[i], want = (float)r->arg[LR_RATIO].want[i];
+        if (now != want)
+            return failed(r, "ratio[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now, (double)want);
+    }
+    return true;
+}
+const op_kind kind_lars_ratio = {"lars_ratio", lars_setup, lars_call, lars_reference, NULL, lars_exact, traffic_cost};
 
 // --- average: n, count of samples ------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ enum {
     OPT_ALIAS2 = 1 << 10,       // add: the output lies on its second input
     OPT_LOSS_ONLY = 1 << 11,    // cross entropy: scale NULL
     OPT_EXTREME = 1 << 12,      // inputs that break careless arithmetic
-    OPT_SKIP = 1 << 13,         // adamw, sgd: the step was decided against
+    OPT_SKIP = 1 << 13,         // what a step changes: it was decided against
     OPT_NO_W = 1 << 14,         // adamw, sgd: no rounded copy; embedding: no table of positions
     OPT_STOCHASTIC = 1 << 15,   // adamw, sgd: w is rounded stochastically
     OPT_AT = 1 << 16,           // dropout: step and first sample come from device memory
@@ -56,6 +56,7 @@ enum {
     OPT_SHIFT = 1 << 26,   // norms of rows and of heads: the gain is 1 + w
     OPT_FACTOR = 1 << 27,  // embedding: the table's rows are multiplied
     OPT_RELU = 1 << 28,    // batch norm: with a relu after it
+    OPT_RATIO = 1 << 29,   // sgd: with a ratio of the row
 };
 
 enum { ROW_SIZES = 10 };
@@ -102,6 +103,7 @@ typedef struct op_run {
     step_rules step;
     adamw_rules adamw;
     sgd_rules sgd;
+    lars_rules lars;
     rounding_key round;
     char why[WHY];  // of the first failure
 } op_run;

@@ -207,10 +207,10 @@ void ref_adamw(double *master, double *m, double *v, const double *grad, double 
     }
 }
 
-void ref_sgd(double *master, double *buf, const double *grad, double grad_factor, double lr, const sgd_rules *r,
-             int64_t n) {
+void ref_sgd(double *master, double *buf, const double *grad, double grad_factor, double ratio, double lr,
+             const sgd_rules *r, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        double d = grad[i] * grad_factor + r->weight_decay * master[i];
+        double d = ratio * (grad[i] * grad_factor + r->weight_decay * master[i]);
         if (buf) {
             buf[i] = r->momentum * buf[i] + d;
             d = r->nesterov ? d + r->momentum * buf[i] : buf[i];

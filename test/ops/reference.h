@@ -47,8 +47,8 @@ double ref_stochastic(dtype type, double x, const rounding_key *key, int64_t e, 
 void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t,
                const adamw_rules *r, int64_t n);
 
-// torch.optim.SGD, dampening 0; buf NULL: no momentum.
-void ref_sgd(double *master, double *buf, const double *grad, double grad_factor, double lr, const sgd_rules *r,
-             int64_t n);
+// torch.optim.SGD, dampening 0, of a gradient and a decay that are multiplied by ratio; buf NULL: no momentum.
+void ref_sgd(double *master, double *buf, const double *grad, double grad_factor, double ratio, double lr,
+             const sgd_rules *r, int64_t n);
 
 #endif

@@ -480,7 +480,20 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
 
 // --- one optimizer step is the CPU's, to the bit: under offload the CPU does it for the device -----------------------
 
-enum { OPT_W, OPT_MASTER, OPT_M, OPT_V, OPT_GRAD, OPT_STATE, OPT_SUMS, OPT_POWERS, OPT_TENSORS };
+enum {
+    OPT_W,
+    OPT_MASTER,
+    OPT_M,
+    OPT_V,
+    OPT_GRAD,
+    OPT_STATE,
+    OPT_SUMS,
+    OPT_POWERS,
+    OPT_CUTS,
+    OPT_NORMS,
+    OPT_OF_ROW,
+    OPT_TENSORS
+};
 
 // Magnitudes from denormals to 1e12, both signs but for v, zeros; no NaN, whose bits are nobody's promise.
 static float *step_values(int64_t n, int which) {
@@ -494,7 +507,7 @@ static float *step_values(int64_t n, int which) {
     return x;
 }
 
-typedef enum optimizer { BY_ADAMW, BY_SGD, BY_NESTEROV, OPTIMIZERS } optimizer;
+typedef enum optimizer { BY_ADAMW, BY_SGD, BY_NESTEROV, BY_LARS, OPTIMIZERS } optimizer;
 
 // sgd's buffer is where adamw's m is.
 static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const rounding_key *round) {
@@ -516,9 +529,24 @@ static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const
                                      .buf = &t[OPT_M],
                                      .grad = &t[OPT_GRAD],
                                      .state = t[OPT_STATE].data,
+                                     .ratio = by == BY_LARS ? t[OPT_OF_ROW].data : NULL,
                                      .rules = &sgd,
                                      .round = round},
                          f->s);
+}
+
+// All weights are one row.
+static err_t rows(const fixture *f, optimizer by, tensor t[OPT_TENSORS]) {
+    const lars_rules rules = {1e-3, 0.1, 1e-8};
+    if (by != BY_LARS) return ERR_OK;
+    TRY(f->table->sum_squares(&(sum_squares_args){.sums = &t[OPT_NORMS], .g = &t[OPT_MASTER]}, f->s));
+    return f->table->lars_ratio(&(lars_ratio_args){.ratio = &t[OPT_OF_ROW],
+                                                   .at = &t[OPT_CUTS],
+                                                   .grads = &t[OPT_SUMS],
+                                                   .weights = &t[OPT_NORMS],
+                                                   .state = t[OPT_STATE].data,
+                                                   .rules = &rules},
+                                f->s);
 }
 
 // Two steps on f of n weights that begin `at` elements past an aligned address; out: what they leave.
@@ -537,8 +565,12 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
         free(x);
     }
     t[OPT_STATE] = *box(&b, INT32, sizeof start / 4, 0, &start);
-    t[OPT_SUMS] = *box(&b, FP64, (n + CHUNK - 1) / CHUNK, 0, NULL);
+    const int32_t cuts[] = {0, (int32_t)((n + CHUNK - 1) / CHUNK)};
+    t[OPT_SUMS] = *box(&b, FP64, cuts[1], 0, NULL);
     t[OPT_POWERS] = *box(&b, FP64, 6, 0, powers);
+    t[OPT_CUTS] = *box(&b, INT32, 2, 0, cuts);
+    t[OPT_NORMS] = *box(&b, FP64, cuts[1], 0, NULL);
+    t[OPT_OF_ROW] = *box(&b, FP32, 1, 0, NULL);
     for (int step = 0; step < 2 && b.ok; step++) {
         did(&b, f->table->sum_squares(&(sum_squares_args){.sums = &t[OPT_SUMS], .g = &t[OPT_GRAD]}, f->s));
         did(&b, f->table->step_decide(&(step_decide_args){.state = t[OPT_STATE].data,
@@ -547,6 +579,7 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
                                                           .scalars = t[OPT_POWERS].data,
                                                           .scalar_count = 2},
                                       f->s));
+        did(&b, rows(f, by, t));
         did(&b, update(f, by, t, round));
     }
     for (int k = 0; k < OPT_TENSORS; k++) out[k] = take(&b, &t[k]);
@@ -556,17 +589,21 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
 // Both do the same two steps; a difference is reported with its tensor.
 static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype T, int64_t n, int64_t at,
                        const rounding_key *round, char why[WHY]) {
-    static const char *const names[] = {"adamw", "sgd", "sgd, nesterov"}, *const name[] = {"w",    "master", "m",
-                                                                                           "v",    "grad",   "state",
-                                                                                           "sums", "powers"};
-    const size_t each = (size_t)n * 4, bytes[] = {(size_t)n * dtype_bytes(T),
-                                                  each,
-                                                  each,
-                                                  each,
-                                                  each,
-                                                  sizeof(step_state),
-                                                  (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double),
-                                                  2 * sizeof(step_scalar)};
+    static const char *const names[] = {"adamw", "sgd", "sgd, nesterov", "lars"};
+    static const char *const name[] = {"w",    "master",       "m",    "v", "grad", "state", "sums", "powers",
+                                       "cuts", "squares of w", "ratio"};
+    const size_t each = (size_t)n * 4, sums = (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double);
+    const size_t bytes[] = {(size_t)n * dtype_bytes(T),
+                            each,
+                            each,
+                            each,
+                            each,
+                            sizeof(step_state),
+                            sums,
+                            2 * sizeof(step_scalar),
+                            2 * sizeof(int32_t),
+                            by == BY_LARS ? sums : 0,
+                            by == BY_LARS ? sizeof(float) : 0};
     void *got[OPT_TENSORS] = {0}, *want[OPT_TENSORS] = {0};
     bool ok = two_steps(f, by, T, n, at, round, got, why) && two_steps(cpu, by, T, n, at, round, want, why);
     if (ok && ((step_state *)want[OPT_STATE])->updates != 4) ok = false, snprintf(why, WHY, "the steps were skipped");

@@ -306,6 +306,7 @@ OP(step_decide) (void)a; END
 OP(adamw) (void)a; END
 OP(sgd) (void)a; END
 OP(average) (void)a; END
+OP(lars_ratio) (void)a; END
 // clang-format on
 
 #define REC_ENTRY(op) .op = rec_##op,

@@ -89,7 +89,7 @@ typedef struct update_job {
         float *m, *v, keep, step, beta1, rest1, beta2, rest2, correct2, eps;
     } adamw;
     struct {
-        float *buf, lr, decay, momentum;
+        float *buf, lr, decay, momentum, ratio;
         bool nesterov;
     } sgd;
 } update_job;
@@ -110,11 +110,12 @@ BODY vf adamw_vector(const update_job *j, int64_t i, int64_t n) {
     return master;
 }
 
-// The decay is part of the gradient; the weight moves against what the buffer has gathered, or, with nesterov, against
-// what it will have gathered when the next gradient is the same.
+// The decay is part of the gradient, and the ratio is of both; the weight moves against what the buffer has gathered,
+// or, with nesterov, against what it will have gathered when the next gradient is the same. A ratio of 1 moves no bit.
 BODY vf sgd_vector(const update_job *j, int64_t i, int64_t n) {
     vf master = typed_load_n(j->master, FP32, i, n);
     vf g = vf_fma(vf_set1(j->sgd.decay), master, vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor)));
+    g = vf_mul(vf_set1(j->sgd.ratio), g);
     if (j->sgd.buf) {
         vf buf = vf_fma(vf_set1(j->sgd.momentum), typed_load_n(j->sgd.buf, FP32, i, n), g);
         typed_store_n(j->sgd.buf, FP32, i, buf, n);
@@ -220,8 +221,35 @@ err_t KERNEL(sgd)(const sgd_args *args, stream *s) {
     j.sgd.lr = args->state->lr;
     j.sgd.decay = (float)args->rules->weight_decay;
     j.sgd.momentum = (float)args->rules->momentum;
+    j.sgd.ratio = args->ratio ? *args->ratio : 1;
     j.sgd.nesterov = args->rules->nesterov;
     pool_run(s->workers, slices(j.count), sgd_item, &j);
+    return ERR_OK;
+}
+
+// --- ratios of rows --------------------------------------------------------------------------------------------------
+
+static double root_of(const tensor *sums, int from, int to) {
+    const double *x = sums->data;
+    double total = 0;
+    for (int i = from; i < to; i++) total += x[i];
+    return __builtin_sqrt(total);
+}
+
+// On one thread: a model has a few thousand chunks.
+err_t KERNEL(lars_ratio)(const lars_ratio_args *args, stream *s) {
+    (void)s;
+    const lars_rules *r = args->rules;
+    const int32_t *at = args->at->data;
+    float *ratio = args->ratio->data;
+    int64_t rows = tensor_count(args->ratio);
+    assert(args->ratio->type == FP32 && args->at->type == INT32 && tensor_count(args->at) == rows + 1);
+    assert(args->grads->type == FP64 && args->weights->type == FP64);
+    for (int64_t i = 0; args->state->apply && i < rows; i++) {
+        double w = root_of(args->weights, at[i], at[i + 1]);
+        double g = root_of(args->grads, at[i], at[i + 1]) * (double)args->state->grad_factor;
+        ratio[i] = w > 0 && g > 0 ? (float)(r->trust * w / (g + r->weight_decay * w + r->eps)) : 1;
+    }
     return ERR_OK;
 }
 
