@@ -132,6 +132,23 @@ static void zero_3_gathers_one_block_ahead(void **state) {
         "need 0; take bucket 1; reduce bucket 1 turn 0; settle; squares; share; update; spread");
 }
 
+// Of weights, which are there: while the last gradients are on their way.
+static void squares_of_masters_do_not_wait_for_gradients(void **state) {
+    (void)state;
+    action_layout l = layout_of(2, 2, 1, 1, true, false);
+    l.masters = true;
+    expect_list(
+        l, 0,
+        "load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
+        "backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; means; losses; squares of masters; settle; squares; share; update; spread");
+    l.tied = true;
+    expect_list(
+        l, 0,
+        "load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
+        "backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; means; losses; "
+        "squares of masters; settle; tie gradients; squares; share; update; spread; tie values");
+}
+
 // --- laws of all lists -----------------------------------------------------------------------------------------------
 
 typedef struct account {
@@ -385,6 +402,7 @@ int main(void) {
         cmocka_unit_test(two_ranks_reduce_buckets_as_backward_goes_on),
         cmocka_unit_test(token_slices_are_added_when_their_lane_ends),
         cmocka_unit_test(zero_3_gathers_one_block_ahead),
+        cmocka_unit_test(squares_of_masters_do_not_wait_for_gradients),
         cmocka_unit_test(all_layouts_are_complete_and_agree),
         cmocka_unit_test(nothing_is_gathered_in_vain),
         cmocka_unit_test(the_adds_are_those_of_the_tree),

@@ -1,8 +1,11 @@
-// test/test_optimizer.c: what every optimizer promises, and gradient descent against PyTorch (test/golden/make_sgd.py):
-// what is kept, under which names, whatever the device's width, with a stop in the middle or without one. (AdamW
-// against PyTorch: test_trainer.c; ranks: test_ranks.c.)
+// test/test_optimizer.c: what every optimizer promises, gradient descent against PyTorch (test/golden/make_sgd.py), and
+// LARS, which PyTorch does not have, against the paper in double: what is kept, under which names, whatever the
+// device's width, with a stop in the middle or without one. (AdamW against PyTorch: test_trainer.c; ranks:
+// test_ranks.c, test_slices.sh.)
 #include "test/support/golden.h"
 #include "trainer/step/optimizer.h"
+
+#include <stdlib.h>
 
 static const char small_model[] =
     "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
@@ -22,8 +25,13 @@ static const struct {
      OPTIMIZER_SGD,
      1,
      {"momentum"}},
+    {"[optimizer]\ntype = lars\nlr = 2\nmomentum = 0.9\n", OPTIMIZER_LARS, 1, {"momentum"}},
+    {"[optimizer]\ntype = lars\nlr = 2\n[precision]\ncompute = bf16\nrounding = stochastic\n",
+     OPTIMIZER_LARS,
+     0,
+     {NULL}},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, DESCENT = 2, MOMENTUM = 3, STEPS = 6 };
+enum { KINDS = sizeof kinds / sizeof *kinds, DESCENT = 2, MOMENTUM = 3, LARS = 5, STEPS = 6 };
 
 static void begin(session *x, config *c, const char *dir, const char *more) {
     load_config(c, dir, small_model, more);
@@ -54,6 +62,124 @@ static void momentum_is_like_pytorch(void **state) {
 static void nesterov_is_like_pytorch(void **state) {
     (void)state;
     like_pytorch("nesterov/", "momentum = 0.9\nnesterov = yes\n");
+}
+
+// --- LARS against the paper ------------------------------------------------------------------------------------------
+
+// Masters, their momentum and where they were, in double, as they lie in the run's.
+typedef struct in_double {
+    double *w, *buf, *first;
+} in_double;
+
+static double norm_of(const double *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+// The gradient that the run's last step used: of a piece, unscaled, before clipping.
+static void read_gradient(const session *x, const zero_piece *p, double *to) {
+    const float *grad = state_gradient(&x->state, p).data;
+    for (int64_t i = 0; i < p->count; i++) to[i] = (double)grad[i] / (double)state_step(&x->state)->loss_scale;
+}
+
+// You, Gitman & Ginsburg 2017, equation 6, and a momentum as PyTorch's SGD has it. Counts the rows whose weights are
+// all zero, and those whose gradient is.
+static void piece_in_double(const session *x, const zero_piece *p, double *g, double factor, double lr, in_double *d,
+                            int zero[2]) {
+    const optimizer_keys *o = &x->cfg->optimizer;
+    const param *row = &x->net->param[p->row];
+    double *w = d->w + p->slab, *buf = d->buf + p->slab, decay = row->decay ? o->weight_decay : 0, ratio = 1;
+    for (int64_t i = 0; i < p->count; i++) g[i] *= factor;
+    double size = norm_of(w, p->count), slope = norm_of(g, p->count);
+    zero[0] += row->decay && size == 0, zero[1] += row->decay && slope == 0;
+    if (row->decay && size > 0 && slope > 0) ratio = o->trust * size / (slope + decay * size + o->eps);
+    for (int64_t i = 0; i < p->count; i++) {
+        double step = ratio * (g[i] + decay * w[i]);
+        buf[i] = o->momentum * buf[i] + step;
+        w[i] -= lr * (o->nesterov ? step + o->momentum * buf[i] : buf[i]);
+    }
+}
+
+// The same step from the same gradient, whose norm is that of all rows.
+static void step_in_double(const session *x, double lr, in_double *d, int zero[2]) {
+    int count;
+    const zero_piece *p = state_pieces(&x->state, &count);
+    double *g = calloc(x->state.zero.slab, sizeof *g), clip = x->cfg->optimizer.grad_clip, sum = 0;
+    assert_non_null(g);
+    for (int i = 0; i < count; i++) {
+        if (x->net->param[p[i].row].tied >= 0) continue;
+        read_gradient(x, &p[i], g + p[i].slab);
+        sum += pow(norm_of(g + p[i].slab, p[i].count), 2);
+    }
+    double factor = clip > 0 && sqrt(sum) > clip ? clip / sqrt(sum) : 1;
+    for (int i = 0; i < count; i++)
+        if (x->net->param[p[i].row].tied < 0) piece_in_double(x, &p[i], g + p[i].slab, factor, lr, d, zero);
+    free(g);
+}
+
+static in_double as_it_begins(const session *x) {
+    size_t n = (size_t)tensor_count(&x->state.masters.t);
+    const float *w = x->state.masters.t.data;
+    in_double d = {calloc(n, sizeof(double)), calloc(n, sizeof(double)), calloc(n, sizeof(double))};
+    assert_true(d.w && d.buf && d.first);
+    for (size_t i = 0; i < n; i++) d.w[i] = d.first[i] = (double)w[i];
+    return d;
+}
+
+// How far each row has moved: to a hundred-thousandth of it, and what FP32 masters round in each step.
+static void expect_moves(const session *x, const in_double *d, const char *settings) {
+    int count;
+    const zero_piece *p = state_pieces(&x->state, &count);
+    const float *w = x->state.masters.t.data;
+    for (int i = 0; i < count; i++) {
+        double off = 0, moved = 0, size = 0;
+        if (x->net->param[p[i].row].tied >= 0) continue;
+        for (size_t e = p[i].slab; e < p[i].slab + (size_t)p[i].count; e++)
+            off += pow((double)w[e] - d->w[e], 2), moved += pow(d->w[e] - d->first[e], 2), size += pow(d->w[e], 2);
+        if (!(moved > 0 && off <= 1e-10 * moved + STEPS * 0x1p-48 * size))
+            fail_msg("%s%s has moved by %.9g, and is %.3g away from where it should be", settings,
+                     x->net->param[p[i].row].name, sqrt(moved), sqrt(off));
+    }
+}
+
+// All weights of a row are zero at first, so that in the first step the gradient of the matrix before it is zero, too.
+static void make_zero(session *x, const char *name) {
+    int row = 0;
+    while (row < x->net->params && strcmp(x->net->param[row].name, name)) row++;
+    assert_true(row < x->net->params);
+    memset((float *)x->state.masters.t.data + x->state.zero.row_at[row], 0, tensor_bytes(&x->state.master[row]));
+    OK(state_publish(&x->state));
+}
+
+static void lars_is_as_in_the_paper(void **state) {
+    (void)state;
+    static const char *const settings[] = {
+        "lr = 0.5\ntrust = 0.02\nmomentum = 0.9\n", "lr = 3\nweight_decay = 0.01\ngrad_clip = 0\n",
+        "lr = 0.5\ntrust = 0.01\neps = 0.1\nmomentum = 0.8\nnesterov = yes\n[precision]\ncompute = fp16\nloss_scale = 1024\n"};
+    for (int k = 0; k < 3; k++) {
+        char *dir = data_dir(), text[256];
+        int zero[2] = {0, 0};
+        config c;
+        session x;
+        snprintf(text, sizeof text, "[optimizer]\ntype = lars\n%s", settings[k]);
+        begin(&x, &c, dir, text);
+        OK(session_init(&x));
+        make_zero(&x, "h.1.mlp.c_proj.weight");
+        in_double d = as_it_begins(&x);
+        OK(session_feed(&x, STEPS));
+        for (int i = 0; i < STEPS; i++) {
+            step_result s;
+            OK(session_step(&x, &s));
+            assert_true(s.applied && isfinite(s.loss));
+            step_in_double(&x, s.lr, &d, zero);
+        }
+        assert_true(zero[0] == 1 && zero[1] == 1);
+        expect_moves(&x, &d, settings[k]);
+        session_close(&x);
+        free(d.w), free(d.buf), free(d.first);
+        drop_dir(dir);
+    }
 }
 
 // --- what is kept ----------------------------------------------------------------------------------------------------
@@ -156,19 +282,24 @@ static void stops_widths_and_offload_do_not_matter(void **state) {
 
 static void every_setting_changes_the_bits(void **state) {
     (void)state;
-    static const char *const more[] = {"",
-                                       "lr = 0.1\n",
-                                       "weight_decay = 0\n",
-                                       "momentum = 0.9\n",
-                                       "momentum = 0.8\n",
-                                       "momentum = 0.9\nnesterov = yes\n"};
+    static const char *const more[] = {"sgd\n",
+                                       "sgd\nlr = 0.1\n",
+                                       "sgd\nweight_decay = 0\n",
+                                       "sgd\nmomentum = 0.9\n",
+                                       "sgd\nmomentum = 0.8\n",
+                                       "sgd\nmomentum = 0.9\nnesterov = yes\n",
+                                       "lars\n",
+                                       "lars\ntrust = 0.01\n",
+                                       "lars\neps = 0.1\n",
+                                       "lars\nweight_decay = 0\n",
+                                       "lars\nmomentum = 0.9\n"};
     enum { SETTINGS = sizeof more / sizeof *more };
     char *dir = data_dir(), hash[SETTINGS][17], text[128];
     for (int i = 0; i < SETTINGS; i++) {
         config c;
         session x;
         step_result s;
-        snprintf(text, sizeof text, "[optimizer]\ntype = sgd\n%s", more[i]);
+        snprintf(text, sizeof text, "[optimizer]\ntype = %s", more[i]);
         begin(&x, &c, dir, text);
         OK(session_init(&x));
         OK(session_feed(&x, STEPS));
@@ -199,6 +330,13 @@ static void another_optimizer_does_not_go_on(void **state) {
     refuses(dir, "[optimizer]\ntype = adamw\nlr = 0.1\nmomentum = 0.9\n", "optimizer.type", "sgd");
     refuses(dir, "[optimizer]\ntype = sgd\nlr = 0.1\n", "optimizer.momentum", "0.9");
     refuses(dir, "[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\nnesterov = yes\n", "optimizer.nesterov", "yes");
+    refuses(dir, "[optimizer]\ntype = lars\nlr = 0.1\nmomentum = 0.9\n", "optimizer.type", "sgd");
+    drop_dir(dir);
+    dir = data_dir();
+    run_to(dir, LARS, "", 2);
+    refuses(dir, "[optimizer]\ntype = sgd\nlr = 2\nmomentum = 0.9\n", "optimizer.type", "lars");
+    refuses(dir, "[optimizer]\ntype = adamw\nlr = 2\nmomentum = 0.9\n", "optimizer.type", "lars");
+    refuses(dir, "[optimizer]\ntype = lars\nlr = 2\nmomentum = 0.9\ntrust = 0.002\n", "optimizer.trust", "0.001");
     drop_dir(dir);
 }
 
@@ -225,6 +363,7 @@ int main(void) {
         cmocka_unit_test(descent_is_like_pytorch),
         cmocka_unit_test(momentum_is_like_pytorch),
         cmocka_unit_test(nesterov_is_like_pytorch),
+        cmocka_unit_test(lars_is_as_in_the_paper),
         cmocka_unit_test(every_optimizer_names_what_it_keeps),
         cmocka_unit_test(stops_widths_and_offload_do_not_matter),
         cmocka_unit_test(every_setting_changes_the_bits),

@@ -43,6 +43,7 @@ static const struct {
     {"optimizer.rollback", NULL},
     {"optimizer.momentum", NULL},  // whether the arrays are there is compared
     {"optimizer.nesterov", NULL},
+    {"optimizer.trust", NULL},
     {"schedule.type", NULL},
     {"schedule.warmup", NULL},
     {"schedule.decay_steps", NULL},

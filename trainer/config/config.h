@@ -45,6 +45,7 @@ typedef struct optimizer_keys {
     double rollback;   // losses above so many times the median of those before let the run go back; 0: none do
     double momentum;
     bool nesterov;
+    double trust;
 } optimizer_keys;
 
 enum { SAMPLE_BATCH_MOST = 256 };  // texts that grow at the same time

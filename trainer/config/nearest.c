@@ -56,10 +56,10 @@ static const struct {
     bool there;  // it can be had
     const char *instead;
 } absent[] = {
-    {"optimizer.type", "muon lion adafactor adagrad rmsprop lamb lars sophia shampoo soap adam8bit adamw8bit", false,
-     "There are adamw and sgd."},
     {"batch.bn_span", "micro", true, "It is 1."},
     {"batch.bn_span", "global all yes true", true, "It is 0, all lanes of a step."},
+    {"optimizer.type", "muon lion adafactor adagrad rmsprop lamb larc sophia shampoo soap adam8bit adamw8bit", false,
+     "There are adamw, sgd and lars."},
     {"optimizer.type", "adam", true, "It is adamw with weight_decay = 0."},
     {"optimizer.type", "momentum nesterov", true, "It is sgd with [optimizer] momentum = 0.9, and nesterov = yes."},
     {"schedule.type",

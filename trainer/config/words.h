@@ -17,7 +17,8 @@
 
 #define OPTIMIZER_WORDS(X) \
     X(OPTIMIZER_ADAMW, "adamw") \
-    X(OPTIMIZER_SGD, "sgd")
+    X(OPTIMIZER_SGD, "sgd") \
+    X(OPTIMIZER_LARS, "lars")
 
 #define SCHEDULE_WORDS(X) \
     X(SCHEDULE_COSINE, "cosine") \

@@ -395,15 +395,20 @@ static err_t end(maker *m) {
     return err_set(ERR_INTERNAL, "no memory for the actions of a step");
 }
 
+// Is this one of the last actions of a step?
+static bool ends_with(const action_layout *l, action_kind kind) {
+    if (kind == ACTION_MASTERS) return l->masters;
+    return l->tied || (kind != ACTION_TIE_GRADIENTS && kind != ACTION_TIE_VALUES);
+}
+
 err_t action_step(const action_layout *l, int rank, action_list *out) {
-    static const action_kind last[] = {ACTION_SETTLE, ACTION_TIE_GRADIENTS, ACTION_SQUARES,   ACTION_SHARE,
-                                       ACTION_UPDATE, ACTION_SPREAD,        ACTION_TIE_VALUES};
+    static const action_kind last[] = {ACTION_MASTERS, ACTION_SETTLE, ACTION_TIE_GRADIENTS, ACTION_SQUARES,
+                                       ACTION_SHARE,   ACTION_UPDATE, ACTION_SPREAD,        ACTION_TIE_VALUES};
     maker m = {.l = l, .out = out, .held = {-1, -1}, .records = !l->unrecorded, .run = -1};
     *out = (action_list){0};
     lanes(&m, rank);
     for (size_t k = 0; k < sizeof last / sizeof *last; k++)
-        if (l->tied || (last[k] != ACTION_TIE_GRADIENTS && last[k] != ACTION_TIE_VALUES))
-            push(&m, (action){.kind = last[k]});
+        if (ends_with(l, last[k])) push(&m, (action){.kind = last[k]});
     number_recordings(&m);
     mark_last_reads(&m);
     return end(&m);
@@ -442,6 +447,7 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
                                         [ACTION_ADD] = "add",
                                         [ACTION_REDUCE] = "reduce",
                                         [ACTION_SETTLE] = "settle",
+                                        [ACTION_MASTERS] = "squares of masters",
                                         [ACTION_SQUARES] = "squares",
                                         [ACTION_SHARE] = "share",
                                         [ACTION_UPDATE] = "update",

@@ -37,6 +37,7 @@ typedef enum action_kind {
     ACTION_REDUCE,  // `bucket` begins to go to its owners, at `turn`
     ACTION_SETTLE,  // all that was reduced has arrived; buffers may be written again
     // The end of a step:
+    ACTION_MASTERS,        // squares of the masters, for an optimizer that wants them, while gradients are on their way
     ACTION_TIE_GRADIENTS,  // of a tensor that the first stage and the last share: they are added on the first
     ACTION_SQUARES,        // of the gradient, chunk by chunk
     ACTION_SHARE,          // all ranks learn all ranks' squares, losses and times
@@ -85,6 +86,7 @@ typedef struct action_layout {
     int blocks, buckets;
     const action_bucket *bucket;  // in the order in which backward finishes them, chunk by chunk
     bool tied;                    // this rank's stage and another one share a tensor
+    bool masters;                 // the optimizer reads norms of weights
     bool unrecorded;              // recordings are not marked: for a list that is only read
     const stages *pipe;           // what of the model is here, and in which order this rank's units run
 } action_layout;

@@ -38,6 +38,7 @@ action_layout executor_layout(const step_runner *r) {
                            .buckets = t->zero.buckets,
                            .bucket = r->bucket,
                            .tied = r->pipelined && t->o.tie,
+                           .masters = state_has_rows(t),
                            .pipe = r->stages};
 }
 
@@ -282,6 +283,7 @@ static err_t run_action(run *x, const action *a) {
     case ACTION_REDUCE: return parallel_reduce(p, a->bucket, a->turn);
     case ACTION_SETTLE: return parallel_settle(p);
     case ACTION_TIE_GRADIENTS: return tie_gradients(r);
+    case ACTION_MASTERS: return finish_masters(r);
     case ACTION_SQUARES: return square(r);
     case ACTION_SHARE: return finish_share(r, results_of(&r->results, x->step));
     case ACTION_UPDATE: return finish_update(r, results_of(&r->results, x->step));

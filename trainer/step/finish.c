@@ -18,6 +18,7 @@ void finish_open(step_runner *r) {
 }
 
 void finish_close(step_runner *r) {
+    replay_close(&r->end.masters);
     replay_close(&r->end.squares);
     for (int k = 0; k < 2; k++) replay_close(&r->end.update[k]);
 }
@@ -46,22 +47,59 @@ err_t finish_tied(step_runner *r) {
     return ERR_OK;
 }
 
+// Does the piece count in the sums of squares, and from this rank?
+static bool counts(const step_runner *r, const zero_piece *p) {
+    const param *row = &r->net->param[p->row];
+    if (row->rule == PARAM_AVERAGE || row->tied >= 0) return false;  // what the first has is no gradient
+    return param_slices(row) > 1 || step_contributes_gradients(r);
+}
+
+// The sums of a piece's chunks, among those of all chunks.
+static tensor sums_of(const step_runner *r, const tensor *all, const zero_piece *p) {
+    const param *row = &r->net->param[p->row];
+    // chunks of earlier slices, which are full
+    int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);
+    tensor sums = view1(all, (p->count + CHUNK - 1) / CHUNK);
+    sums.data = (double *)all->data + r->results.sums_at[p->row] + before + p->first / CHUNK;
+    return sums;
+}
+
 // Sums of squares of what this rank owns. Those of other ranks stay zero.
 static err_t square_sums(step_runner *r) {
     const zero_layout *z = &r->state->zero;
-    const results *x = &r->results;
     for (int i = 0; i < z->owned; i++) {
         const zero_piece *p = &z->piece[i];
-        const param *row = &r->net->param[p->row];
-        if (row->rule == PARAM_AVERAGE) continue;  // what it has is no gradient
-        if (row->tied >= 0 || (param_slices(row) == 1 && !step_contributes_gradients(r))) continue;
-        // chunks of earlier slices, which are full
-        int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);
-        tensor grad = state_gradient(r->state, p), sums = view1(&x->sums, (p->count + CHUNK - 1) / CHUNK);
-        sums.data = (double *)x->sums.data + x->sums_at[p->row] + before + p->first / CHUNK;
+        if (!counts(r, p)) continue;
+        tensor grad = state_gradient(r->state, p), sums = sums_of(r, &r->results.sums, p);
         TRY(device_ops(r->dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = &grad}, r->s));
     }
     return ERR_OK;
+}
+
+// ... of the masters, where they are.
+static err_t master_sums(void *ctx) {
+    step_runner *r = ctx;
+    const train_state *t = r->state;
+    const results *x = &r->results;
+    const ops *on = device_ops(t->o.offload ? t->host_dev : r->dev);
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        if (!counts(r, p) || !r->net->param[p->row].decay) continue;
+        tensor w = store_view(&t->masters, p), sums = sums_of(r, &x->masters, p);
+        tensor here = t->o.offload ? sums_of(r, &x->host_masters, p) : sums;
+        TRY(on->sum_squares(&(sum_squares_args){.sums = &here, .g = &w}, t->o.offload ? t->host_s : r->s));
+        if (!t->o.offload) continue;
+        TRY(stream_wait(t->host_s));
+        TRY(stream_copy(r->s, sums.data, here.data, tensor_bytes(&sums)));
+    }
+    return ERR_OK;
+}
+
+// With offload the host works between the calls, which can't be recorded. What it writes has left: a step that updates
+// on the host has waited for its device.
+err_t finish_masters(step_runner *r) {
+    board_doing(r->board, "add up squares of weights", -1, r->together.step);
+    return r->state->o.offload ? master_sums(r) : queue_or_replay(r, &r->end.masters, master_sums, r);
 }
 
 // The last work on the gradient, without communication.
@@ -153,6 +191,8 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, round
                          .array = t->of_piece,
                          .round = state_rounding(t, p, key),
                          .decay = r->net->param[p->row].decay};
+    const tensor *of_row = t->o.offload ? &r->results.host_of_row : &r->results.of_row;
+    if (of_row->data) x.of_row = (const float *)of_row->data + p->row;
     for (int k = 0; k < t->arrays; k++) x.array[k] = store_view(&t->array[k], p);
     return x;
 }
@@ -229,6 +269,18 @@ static err_t decide(step_runner *r, const result_slot *to) {
     return stream_copy(r->s, to->loss.data, r->results.sample_loss.data, tensor_bytes(&to->loss));
 }
 
+// What the optimizer makes of whole rows, which needs the decision.
+static err_t look_at_rows(step_runner *r) {
+    const results *x = &r->results;
+    const optimizer *of = r->state->o.optimizer;
+    if (!state_has_rows(r->state)) return ERR_OK;
+    optimizer_rows rows = {
+        .of_row = x->of_row, .at = x->rows_at, .grads = x->sums, .masters = x->masters, .state = state_step(r->state)};
+    TRY(of->rows(device_ops(r->dev), &r->cfg->optimizer, &rows, r->s));
+    if (!x->host_of_row.data) return ERR_OK;
+    return stream_copy(r->s, x->host_of_row.data, x->of_row.data, tensor_bytes(&x->of_row));
+}
+
 // decided: NULL: on the device; else on the host (offload), as decided, with its scalars.
 static err_t update_pieces(step_runner *r, const step_state *decided) {
     int count;
@@ -248,6 +300,7 @@ typedef struct update_call {
 static err_t queue_update(void *ctx) {
     const update_call *c = ctx;
     TRY(decide(c->r, c->to));
+    TRY(look_at_rows(c->r));
     return update_pieces(c->r, NULL);
 }
 
@@ -259,6 +312,7 @@ err_t finish_update(step_runner *r, const result_slot *to) {
         return event_record(to->done, r->s);
     }
     TRY(decide(r, to));
+    TRY(look_at_rows(r));
     TRY(event_record(to->done, r->s));
     TRY(stream_wait(r->s));
     return update_pieces(r, to->state[1].data);

@@ -11,6 +11,9 @@ void finish_close(step_runner *r);
 // The gradients of tied rows that are both here become one.
 err_t finish_tied(step_runner *r);
 
+// Sums of squares of the masters that this rank owns and that decay. Those of others stay zero.
+err_t finish_masters(step_runner *r);
+
 // Sums of squares of what this rank owns, of the tied sum. Those of other ranks stay zero.
 err_t finish_squares(step_runner *r);
 

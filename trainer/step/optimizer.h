@@ -23,7 +23,17 @@ typedef struct optimizer_piece {
     const step_scalar *scalar;  // there, too: in the order in which the optimizer named them, as of this update
     const rounding_key *round;  // of w; NULL: to nearest
     bool decay;                 // is this a weight that decays?
+    const float *of_row;        // there, too: what `rows` has made of the whole row; NULL: the optimizer has no `rows`
 } optimizer_piece;
+
+// All rows of the model, as the device sees them once a step is decided: the same on all ranks.
+typedef struct optimizer_rows {
+    tensor of_row;   // (rows) FP32 (=): a number each, for the updates of the row's pieces
+    tensor at;       // (rows+1) INT32: where each row's chunks begin; a tied row has none of its own
+    tensor grads;    // (chunks) FP64: sums of squares of the gradient, scaled: its norm is times grad_factor
+    tensor masters;  // ... of the masters of weights that decay, and 0 of all others
+    const step_state *state;
+} optimizer_rows;
 
 // A scalar: the same on all ranks, and made ready for a step with the decision to apply it (gpu/ops.h: step_scalar).
 typedef struct optimizer_scalar {
@@ -43,10 +53,13 @@ typedef struct optimizer {
     bool (*scalar)(const optimizer_keys *o, int k, optimizer_scalar *to);
     // Queues the update of a piece. `on` are the operations of the device in whose memory the piece is.
     err_t (*update)(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s);
+    // Queues what it needs to know of whole rows, of which a rank may have only pieces, before the first update. NULL:
+    // nothing, and nobody adds up squares of masters.
+    err_t (*rows)(const ops *on, const optimizer_keys *o, optimizer_rows *x, stream *s);
     double highest_lr;  // a learning rate as high as most models bear it
 } optimizer;
 
-extern const optimizer optimizer_adamw, optimizer_sgd;
+extern const optimizer optimizer_adamw, optimizer_sgd, optimizer_lars;
 
 // By optimizer_kind, which is the order of the words of [optimizer] type.
 extern const optimizer *const optimizers[];

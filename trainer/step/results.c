@@ -3,58 +3,84 @@
 
 #include "model/slices.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 // Rows of chunks, slice after slice.
 static err_t number_sums(results *x, const model *net, int64_t *chunks) {
-    *chunks = 0;
-    x->sums_at = calloc((size_t)net->params, sizeof *x->sums_at);
+    x->sums_at = calloc((size_t)net->params + 1, sizeof *x->sums_at);
     if (!x->sums_at) return err_set(ERR_INTERNAL, "no memory for the table of %d parameters", net->params);
+    *chunks = 0;
     for (int i = 0; i < net->params; i++) {
-        x->sums_at[i] = *chunks;
+        x->sums_at[i] = (int32_t)*chunks;
         if (net->param[i].tied >= 0) continue;
         for (int c = 0; c < param_slices(&net->param[i]); c++)
             *chunks += (param_slice_count(&net->param[i], c) + CHUNK - 1) / CHUNK;
     }
+    x->sums_at[net->params] = (int32_t)*chunks;
+    if (*chunks > INT32_MAX)
+        return err_set(ERR_CONFIG, "a model of %" PRId64 " chunks of %d elements: %d is the most that can be numbered",
+                       *chunks, CHUNK, INT32_MAX);
     return ERR_OK;
 }
 
-err_t results_open(results *x, const config *c, const model *net, int world, int slots, int64_t words, arena *memory,
-                   arena *staging) {
+static err_t open_slot(result_slot *x, const result_options *o, int64_t told) {
+    TRY(arena_1d(o->staging, &x->loss, FP64, told));
+    TRY(arena_1d(o->staging, &x->report, FP64, REPORT_ITEMS));
+    for (int k = 0; k < 2; k++) TRY(arena_1d(o->staging, &x->state[k], INT32, o->words));
+    return arena_1d(o->staging, &x->lr, FP32, 1);
+}
+
+static err_t open_rows(results *x, const result_options *o, int64_t rows, int64_t chunks) {
+    if (!o->rows) return ERR_OK;
+    x->masters = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
+    TRY(arena_1d(o->memory, &x->rows_at, INT32, rows + 1));
+    TRY(arena_1d(o->memory, &x->of_row, FP32, rows));
+    if (!o->on_host) return ERR_OK;
+    TRY(arena_1d(o->staging, &x->host_masters, FP64, chunks));
+    return arena_1d(o->staging, &x->host_of_row, FP32, rows);
+}
+
+err_t results_open(results *x, const config *c, const model *net, const result_options *o) {
     int64_t chunks, G = c->batch.global, B = c->resolved.micro;
     bool weighs = c->data.ignore >= 0;  // some losses may not count
-    *x = (results){.slots = slots};
+    *x = (results){.slots = o->slots};
     TRY(number_sums(x, net, &chunks));
     x->sums = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
     x->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
-    x->reports = (tensor){NULL, FP64, 2, {world, REPORT_ITEMS, 1, 1}};
+    x->reports = (tensor){NULL, FP64, 2, {o->world, REPORT_ITEMS, 1, 1}};
     if (weighs) x->sample_counts = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
-    int64_t told = G + world * REPORT_ITEMS + (weighs ? G : 0);  // numbers that the host reads
-    TRY(arena_1d(memory, &x->shared, FP64, chunks + told));
-    TRY(arena_1d(memory, &x->micro_loss, FP64, B));
-    if (weighs) TRY(arena_1d(memory, &x->micro_counts, FP64, B));
-    for (result_slot *s = x->slot; s < x->slot + slots; s++) {
-        TRY(arena_1d(staging, &s->loss, FP64, told));
-        TRY(arena_1d(staging, &s->report, FP64, REPORT_ITEMS));
-        for (int k = 0; k < 2; k++) TRY(arena_1d(staging, &s->state[k], INT32, words));
-        TRY(arena_1d(staging, &s->lr, FP32, 1));
-    }
-    if (slots > 1) TRY(arena_1d(staging, &x->revoked, INT32, 1));
-    if (slots > 1) TRY(arena_1d(memory, &x->seen, INT32, 1));
-    return arena_1d(staging, &x->host_void, FP64, 1);
+    TRY(open_rows(x, o, net->params, chunks));
+    int64_t told = G + o->world * REPORT_ITEMS + (weighs ? G : 0);  // numbers that the host reads
+    TRY(arena_1d(o->memory, &x->shared, FP64, chunks + (o->rows ? chunks : 0) + told));
+    TRY(arena_1d(o->memory, &x->micro_loss, FP64, B));
+    if (weighs) TRY(arena_1d(o->memory, &x->micro_counts, FP64, B));
+    for (int k = 0; k < o->slots; k++) TRY(open_slot(&x->slot[k], o, told));
+    if (o->slots > 1) TRY(arena_1d(o->staging, &x->revoked, INT32, 1));
+    if (o->slots > 1) TRY(arena_1d(o->memory, &x->seen, INT32, 1));
+    return arena_1d(o->staging, &x->host_void, FP64, 1);
 }
 
-err_t results_commit(results *x, device *dev) {
-    double *at = x->shared.data;
-    x->sums.data = at;
-    x->sample_loss.data = at + tensor_count(&x->sums);
-    x->reports.data = at + tensor_count(&x->sums) + tensor_count(&x->sample_loss);
-    if (x->sample_counts.dims) x->sample_counts.data = (double *)x->reports.data + tensor_count(&x->reports);
+// The next of the numbers that ranks share.
+static double *place(tensor *t, double *at) {
+    if (!t->dims) return at;
+    t->data = at;
+    return at + tensor_count(t);
+}
+
+err_t results_commit(results *x, device *dev, stream *s) {
+    double *at = place(&x->sums, x->shared.data);
+    at = place(&x->masters, at);
+    at = place(&x->sample_loss, at);
+    at = place(&x->reports, at);
+    place(&x->sample_counts, at);
     *(double *)x->host_void.data = NAN;
     if (x->revoked.data) *(int32_t *)x->revoked.data = 0;
     for (int k = 0; k < x->slots; k++) TRY(event_open(dev, &x->slot[k].done));
-    return ERR_OK;
+    if (!x->rows_at.data) return ERR_OK;
+    TRY(stream_copy(s, x->rows_at.data, x->sums_at, tensor_bytes(&x->rows_at)));
+    return stream_wait(s);
 }
 
 void results_close(results *x) {

@@ -21,25 +21,37 @@ typedef struct result_slot {
 typedef struct results {
     tensor shared;         // FP64: those below, one after the other
     tensor sums;           // (chunks) sum of squares of each chunk of the gradient, rows in order
+    tensor masters;        // (chunks) ... of the masters. No size: the optimizer does not ask for them
     tensor sample_loss;    // (G) mean loss of each sample of the step
     tensor reports;        // (world, REPORT_ITEMS)
     tensor sample_counts;  // (G) how many losses of each sample count. No size: all do
     tensor micro_loss;     // (B) FP64: losses of the micro-batch's samples
     tensor micro_counts;   // (B) FP64: how many of each one's losses count. No size: all do
-    int64_t *sums_at;      // first chunk of each row
+    int32_t *sums_at;      // [rows+1] first chunk of each row
     result_slot slot[2];   // `slots` of them: a step is queued before the previous one is collected
     int slots;
     tensor host_void;  // FP64: not a number
     // Where steps run ahead, INT32: set when the transport ends what is queued (comm_revoke_at), pinned; and as it was
     // when the step's sums were through, on the device. No size: else.
     tensor revoked, seen;
+    // Where the optimizer looks at whole rows (optimizer.h: rows), on the device: sums_at, and what it makes of a row.
+    tensor rows_at, of_row;
+    // ... and masters are updated on the host, pinned: squares of its masters on their way to the device, and of_row.
+    tensor host_masters, host_of_row;
 } results;
 
-// Declares them; results_commit follows when the arenas have memory. slots: steps that may be queued and not collected.
-// words: of the step_state with its scalars.
-err_t results_open(results *x, const config *c, const model *net, int world, int slots, int64_t words, arena *memory,
-                   arena *staging);
-err_t results_commit(results *x, device *dev);
+typedef struct result_options {
+    int world;
+    int slots;      // steps that may be queued and not collected
+    int64_t words;  // of the step_state with its scalars
+    bool rows;      // the optimizer looks at whole rows
+    bool on_host;   // masters are updated there
+    arena *memory, *staging;
+} result_options;
+
+// Declares them; results_commit follows when the arenas have memory. Waits.
+err_t results_open(results *x, const config *c, const model *net, const result_options *o);
+err_t results_commit(results *x, device *dev, stream *s);
 void results_close(results *x);
 
 static inline result_slot *results_of(results *x, int64_t step) { return &x->slot[step % x->slots]; }

@@ -20,9 +20,9 @@
 // The state of trainer/step/finish.c.
 typedef struct step_end {
     step_rules rules;
-    replay squares, update[2];  // what is queued before the ranks share their sums; after that, by slot
-    bool ran;                   // a whole step has run, so these may be recorded
-    double began;               // this step
+    replay masters, squares, update[2];  // what is queued before the ranks share their sums; after that, by slot
+    bool ran;                            // a whole step has run, so these may be recorded
+    double began;                        // this step
 } step_end;
 
 // What a rank wants after a step. TURN: to save, and to go on in another world.

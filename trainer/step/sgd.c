@@ -12,6 +12,7 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
                                .buf = o->momentum == 0 ? NULL : &p->array[0],
                                .grad = &p->grad,
                                .state = p->state,
+                               .ratio = p->of_row,
                                .rules = &rules,
                                .round = p->round},
                    s);

@@ -171,6 +171,9 @@ bool state_has_exact(const train_state *t, int segment);
 err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s);
 const size_t *state_exact_cuts(train_state *t, int segment, char **at);
 
+// Does the optimizer look at whole rows?
+static inline bool state_has_rows(const train_state *t) { return t->o.training && t->o.optimizer->rows; }
+
 // The step_state: host to device and back (waits).
 err_t state_set_step(train_state *t, const step_state *from);
 err_t state_get_step(train_state *t, step_state *to);

@@ -136,8 +136,14 @@ static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {
                                      .count = own.count,
                                      .memory = &r->memory,
                                      .staging = &r->staging}));
-    return results_open(&r->results, cfg, net, r->ranks->world, r->ahead, tensor_count(&r->state->step), &r->memory,
-                        &r->staging);
+    return results_open(&r->results, cfg, net,
+                        &(result_options){.world = r->ranks->world,
+                                          .slots = r->ahead,
+                                          .words = tensor_count(&r->state->step),
+                                          .rows = state_has_rows(r->state),
+                                          .on_host = r->state->o.offload,
+                                          .memory = &r->memory,
+                                          .staging = &r->staging});
 }
 
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net,
@@ -200,7 +206,7 @@ err_t step_commit(step_runner *r) {
     TRY(model_fill(r->net, r->s));
     flow_link(&r->flow);
     TRY(inputs_commit(&r->inputs, r->dev, r->s));
-    TRY(results_commit(&r->results, r->dev));
+    TRY(results_commit(&r->results, r->dev, r->s));
     if (r->results.revoked.data) comm_revoke_at(r->ranks, r->results.revoked.data);
     TRY(open_recordings(r));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
