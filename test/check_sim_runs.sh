@@ -17,6 +17,10 @@ ranks() {
     dealt two 2 parallel.zero=1
     dealt three 3 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic
     dealt four 4 parallel.zero=3 precision.compute=fp16
+    lars="optimizer.type=lars optimizer.lr=0.5 optimizer.trust=0.02 optimizer.momentum=0.9"
+    dealt lars-2 2 parallel.zero=2 $lars
+    dealt lars-3 3 parallel.zero=1 parallel.offload=yes $lars
+    dealt lars-pipes 4 parallel.pipeline=2 parallel.zero=3 $lars
 }
 
 # Lanes dealt by hand, and anew between two steps: what was recorded of the old deal is recorded again.
@@ -239,10 +243,10 @@ residual_network() {
     sed -i -e 's/^type = mlp/type = resnet20/' -e '/^inputs = /d' -e 's/^hidden = .*/units = 1 1/' \
         -e 's/^classes = 5/classes = 12\nwidth = 6\nimage = 16\nsmoothing = 0.1/' \
         -e "s,^train = .*,train = $top/test/golden/resnet-basic-images.idx $top/test/golden/resnet-basic-labels.idx," base.ini
-    for kind in "fp32 1e-5" "bf16 0.02"; do
+    for kind in "fp32 1e-5 sgd" "bf16 0.02 sgd" "fp32 1e-5 lars"; do
         set -- $kind
         begins="^lockstep .*  cuda:0 .*  resnet 20 layers, 16 x 16 x 3 images, 12 classes .*  $1\$"
-        as_the_cpu "in $1" "$2" 4 precision.compute=$1 optimizer.type=sgd optimizer.weight_decay=1e-3 run.steps=4 \
+        as_the_cpu "in $1 by $3" "$2" 4 precision.compute=$1 optimizer.type=$3 optimizer.weight_decay=1e-3 run.steps=4 \
             schedule.warmup=2 schedule.decay_steps=4 batch.global=8 batch.micro=2 batch.lanes=4 eval.every=4 \
             data.holdout=11 <<'RUNS'
 one 1 parallel.zero=0

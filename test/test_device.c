@@ -117,6 +117,10 @@ static void gradient_descent_is_like_the_cpu(void **state) {
     need_gpu(state);
     compare("[optimizer]\ntype = sgd\nlr = 0.05\nmomentum = 0.9\nnesterov = yes\n", BRIEF + 1, 1e-5);
     compare("[optimizer]\ntype = sgd\nlr = 0.05\n[precision]\ncompute = bf16\n", BRIEF, 0x1p-9);
+    compare("[optimizer]\ntype = lars\nlr = 0.5\ntrust = 0.02\nmomentum = 0.9\n", BRIEF + 1, 1e-5);
+    compare(
+        "[optimizer]\ntype = lars\nlr = 0.5\ntrust = 0.02\n[precision]\ncompute = fp16\n[parallel]\noffload = yes\n",
+        BRIEF, 0x1p-12);
 }
 
 static void fp32_is_like_pytorch(void **state) {
@@ -213,6 +217,17 @@ static void the_same_again(void **state) {
     }
 }
 
+// Ratios that come to the host, squares that go to the device.
+static const char lars[] =
+    "[optimizer]\ntype = lars\nlr = 0.5\ntrust = 0.02\nmomentum = 0.9\n[precision]\ncompute = bf16\n";
+
+static void lars_is_the_same(const char *what, const char *more) {
+    char other[512];
+    snprintf(other, sizeof other, "%s%s", lars, more);
+    course one = run_steps("cuda", lars, SHORT), two = run_steps("cuda", other, SHORT);
+    same(&one, &two, what);
+}
+
 // The CPU updates host memory with the bits that the device makes of its own.
 static void offload_changes_nothing(void **state) {
     need_gpu(state);
@@ -222,6 +237,7 @@ static void offload_changes_nothing(void **state) {
     one = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n", BRIEF);
     two = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n[parallel]\noffload = yes\n", BRIEF);
     same(&one, &two, "offload with stochastic rounding");
+    lars_is_the_same("offload with lars", "[parallel]\noffload = yes\n");
 }
 
 // What is computed again is part of the recording, where there is one; each mode runs both ways. Two steps are eight
@@ -254,6 +270,7 @@ static void recordings_change_nothing(void **state) {
         "cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\nrounding = stochastic\n[device]\ngraph = no\n",
         SHORT);
     same(&one, &two, "graph");
+    lars_is_the_same("graph with lars", "[device]\ngraph = no\n");
 }
 
 // Whatever happens between steps and to them, what was recorded in the first ones is still what is to be queued:

@@ -62,6 +62,7 @@ rows_are_what_they_say() {
 0 0 optimizer.type=sgd
 1 0 optimizer.type=sgd optimizer.momentum=0.9
 1 0.5 optimizer.type=sgd optimizer.momentum=0.9 precision.compute=bf16
+1 0 optimizer.type=lars optimizer.momentum=0.9
 ROWS
 }
 

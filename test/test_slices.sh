@@ -107,6 +107,31 @@ gemma_layouts() {
     same tokens.hashes cube.hashes "the hashes of one rank and of 2 x 2 x 2"
 }
 
+# LARS adds up the squares of rows that ranks share, and of rows that each of them has.
+lars="optimizer.type=lars optimizer.lr=0.5 optimizer.trust=0.02 optimizer.momentum=0.9 schedule.decay_steps=6 schedule.warmup=1"
+lars_layouts() {
+    trained one $lars
+    while read -r deal ranks more; do
+        trained "lars-$deal" $lars device.ranks=$ranks $more
+        same one.hashes "lars-$deal.hashes" "the hashes of one rank and of $ranks ($deal)"
+    done <<'DEALS'
+offload 1 parallel.offload=yes
+pipe 2 parallel.pipeline=2
+pipe-offload 4 parallel.pipeline=2 parallel.zero=1 parallel.offload=yes
+2 2 parallel.tensor=2
+2x2 4 parallel.tensor=2 parallel.zero=3 reduce.bucket_mb=0.02
+2x1x2 4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.zero=2
+DEALS
+    trained again $lars run.steps=3
+    settings again $lars device.ranks=3 parallel.zero=3
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run that was stopped, and went on with 3 ranks"
+    trained tokens $lars parallel.token_slices=2
+    trained context $lars parallel.token_slices=2 device.ranks=4 parallel.context=2 parallel.tensor=2 parallel.zero=2
+    same tokens.hashes context.hashes "the hashes of one rank and of 2 x 2 that share positions"
+}
+
 resumed() {
     trained one
     trained again run.steps=3 schedule.decay_steps=6 schedule.warmup=1
@@ -149,6 +174,7 @@ refused() {
 
 try gpt_layouts
 try sixteen_bits
+try lars_layouts
 try resumed
 try in_and_out
 try refused
