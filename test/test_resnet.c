@@ -263,11 +263,12 @@ static void any_layout_has_the_same_bits(void **state) {
                    {2, "pipeline = 2\nschedule = zb-h1"},
                    {3, "pipeline = 3\nschedule = gpipe\nrecompute = selective"},
                    {4, "pipeline = 2\nschedule = interleaved\nzero = 1"}};
-    static const char *const kinds[] = {"", "[precision]\ncompute = bf16\nrounding = stochastic"};
+    static const char *const kinds[] = {"", "[precision]\ncompute = bf16\nrounding = stochastic",
+                                        "[optimizer]\ntype = lars\nlr = 10\nmomentum = 0.9"};
     (void)state;
     char *dir = rank_dir();
     write_images(dir);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         finding one = {.hash = ""};
         for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
             try_world(dir, small_run, kinds[k], layouts[i].ranks, layouts[i].how, &one);
