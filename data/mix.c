@@ -76,13 +76,31 @@ static err_t fill_table(mix *x) {
 
 // --- the source ------------------------------------------------------------------------------------------------------
 
+static int part_with(const mix *x, int64_t sample) {
+    int k = x->head.parts - 1;
+    while (x->first[k] > sample) k--;
+    return k;
+}
+
 static err_t mix_read(source *s, const source_draw *d, void *const *out) {
     mix *x = (mix *)s;
     source_draw of_part = *d;
-    int k = s->parts - 1;
-    while (x->first[k] > d->sample) k--;
+    int k = part_with(x, d->sample);
     of_part.sample -= x->first[k];
     return source_read(x->part[k], &of_part, out);
+}
+
+static err_t mix_picture(source *s, int64_t sample, uint8_t *out) {
+    mix *x = (mix *)s;
+    int k = part_with(x, sample);
+    return source_picture(x->part[k], sample - x->first[k], out);
+}
+
+// The model knows a class by its number alone: the first part that has a name for it names it.
+static const char *mix_class(const source *s, int64_t label) {
+    const char *name = NULL;
+    for (int k = 0; !name && k < s->parts; k++) name = source_class(((const mix *)s)->part[k], label);
+    return name;
 }
 
 // All parts, whatever is wrong with those before.
@@ -127,7 +145,9 @@ static const source_type type = {.read = mix_read,
                                  .verify = mix_verify,
                                  .cancel = mix_cancel,
                                  .counts = mix_counts,
-                                 .close = mix_close};
+                                 .close = mix_close,
+                                 .picture = mix_picture,
+                                 .class = mix_class};
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
@@ -146,6 +166,14 @@ static void hash_parts(mix *x) {
     sodium_bin2hex(x->head.about.hash, sizeof x->head.about.hash, digest, 8);
 }
 
+// A mix has pictures if all its parts have, in one shape.
+static void describe_picture(mix *x) {
+    source *s = &x->head;
+    memcpy(s->picture, x->part[0]->picture, sizeof s->picture);
+    for (int k = 1; k < s->parts; k++)
+        if (memcmp(s->picture, x->part[k]->picture, sizeof s->picture) != 0) memset(s->picture, 0, sizeof s->picture);
+}
+
 // Samples have what the model reads, in its order: source_read of a part brings them into it.
 static void describe(mix *x, const source_options *o) {
     source *s = &x->head;
@@ -156,6 +184,7 @@ static void describe(mix *x, const source_options *o) {
     s->about.units_per_sample = x->info[0].about.units_per_sample;
     for (int k = 0; k < s->parts; k++)
         if (k == 0 || x->part[k]->readers < s->readers) s->readers = x->part[k]->readers;
+    describe_picture(x);
     hash_parts(x);
 }
 

@@ -16,11 +16,15 @@ source_info source_about(const source *s) {
     return about;
 }
 
+static err_t check_sample(const source *s, int64_t sample) {
+    if (sample >= 0 && sample < s->about.samples) return ERR_OK;
+    return err_set(ERR_INTERNAL, "sample %" PRId64 " asked of a source of %" PRId64, sample, s->about.samples);
+}
+
 err_t source_read(source *s, const source_draw *d, void *const *out) {
     void *own[SOURCE_TENSORS] = {0};
     source_draw of_all = *d;
-    if (d->sample < 0 || d->sample >= s->about.samples)
-        return err_set(ERR_INTERNAL, "sample %" PRId64 " asked of a source of %" PRId64, d->sample, s->about.samples);
+    TRY(check_sample(s, d->sample));
     for (int i = 0; i < s->inputs; i++) own[s->place[i]] = out[i];
     of_all.sample += s->first;
     return s->type->read(s, &of_all, own);
@@ -29,6 +33,14 @@ err_t source_read(source *s, const source_draw *d, void *const *out) {
 err_t source_look(source *s, int64_t sample, void *const *out) {
     return source_read(s, &(source_draw){.sample = sample, .n = sample}, out);
 }
+
+err_t source_picture(source *s, int64_t sample, uint8_t *out) {
+    TRY(check_sample(s, sample));
+    if (!s->picture[0]) return err_set(ERR_CONFIG, "the samples of these files are no pictures");
+    return s->type->picture(s, sample + s->first, out);
+}
+
+const char *source_class(const source *s, int64_t label) { return s->type->class ? s->type->class(s, label) : NULL; }
 
 source_draw source_draw_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
     source_draw d = {.seed = seed, .n = n, .train = true};

@@ -84,6 +84,9 @@ typedef struct source_type {
     void (*close)(source *s);
     // sample and epoch of position d->n, as source_at; NULL: every sample comes once an epoch
     void (*at)(const source *s, source_draw *d, bool shuffle);
+    // as source_picture and source_class; NULL: its samples are no pictures, its classes have no names
+    err_t (*picture)(source *s, int64_t sample, uint8_t *out);
+    const char *(*class)(const source *s, int64_t label);
 } source_type;
 
 // What every source begins with. Its opener fills in all but inputs, place and first; `part` only if it is a mix.
@@ -98,6 +101,7 @@ struct source {
     int place[SOURCE_TENSORS];  // [input] its index in tensor
     int64_t first;              // of the samples that are used
     int readers;                // so many threads may read at once; 0: one
+    int picture[3];             // height, width and channels of every sample, for people; 0: they are no pictures
 };
 
 // Opens the files and checks what can be checked without reading all of them. ERR_DATA names file, offset, expected and
@@ -110,6 +114,12 @@ source_info source_about(const source *s);
 err_t source_read(source *s, const source_draw *d, void *const *out);
 // The same without chance.
 err_t source_look(source *s, int64_t sample, void *const *out);
+
+// For people: out (h,w,c) (=) the bytes of the sample's picture, as evaluation sees it; s->picture is its shape.
+// ERR_CONFIG: the samples are no pictures.
+err_t source_picture(source *s, int64_t sample, uint8_t *out);
+// What the files call a class; NULL: they have no name for it. It lives as long as the source.
+const char *source_class(const source *s, int64_t label);
 
 // The sample at position n (from 0) of a run: a function of the seed and n alone, whatever ranks take part. Without
 // weights it is sampler_at over all samples (data/sampler.h); a mix draws from its parts in proportion (data/mix.c).

@@ -60,22 +60,28 @@ static err_t open_at(source **s, place *p, const char *files) {
     return source_open(s, &o);
 }
 
-// Sample k of s is image first + k.
+// Sample k of s is image first + k, and so is its picture.
 static void check_samples(source *s, int64_t first, int64_t samples) {
     float pixels[IMAGE];
+    uint8_t seen[IMAGE];
     int32_t label;
+    assert_true(s->picture[0] == H && s->picture[1] == W && s->picture[2] == 1);
     assert_int_equal(source_about(s).samples, samples);
     for (int64_t j = 0; j < samples; j++) {
         int64_t k = j * 71 % samples;  // back and forth; 71 divides no number of samples here
         assert_ok(source_look(s, k, (void *[]){&label, pixels}));
         assert_int_equal(label, label_of(first + k));
+        assert_ok(source_picture(s, k, seen));
         for (int i = 0; i < IMAGE; i++) {
+            assert_int_equal(seen[i], byte_of(first + k, i));
             float want = (float)byte_of(first + k, i) / 255;
             if (memcmp(&pixels[i], &want, 4) != 0)
                 fail_msg("image %d, value %d is %a, expected %a", (int)(first + k), i, (double)pixels[i], (double)want);
         }
     }
     assert_error(source_look(s, samples, (void *[]){&label, pixels}), ERR_INTERNAL, "asked of a source");
+    assert_error(source_picture(s, samples, seen), ERR_INTERNAL, "asked of a source");
+    assert_null(source_class(s, 0));  // IDX files have no names for their classes
 }
 
 static void no_report(void *ctx, const char *text) {
@@ -121,6 +127,39 @@ static void test_values(void **state) {
             assert_ok(io_remove_tree(p->dir));
             assert_ok(io_mkdirs(p->dir));
         }
+}
+
+// Colours lie one after the other in the file, and side by side in a picture, whether the model reads bytes or a row of
+// numbers. Rows, and what has five channels, are no pictures.
+static void test_colours(void **state) {
+    enum { SAMPLES = 5, VALUES = 3 * IMAGE };
+    place *p = *state;
+    source *s;
+    uint8_t bytes[SAMPLES * VALUES], seen[VALUES];
+    const tensor_spec wanted[] = {digits[0], {.name = "pixels", .type = FP32, .dims = 1, .size = {VALUES, 1, 1}}};
+    char files[4096];
+    snprintf(files, sizeof files, "%s", at(p, "*"));
+    const source_options o = {.files = files, .wanted = wanted, .inputs = 2};
+    for (int i = 0; i < SAMPLES * VALUES; i++) bytes[i] = byte_of(i / VALUES, i % VALUES);
+    put_labels(p, "labels", 0, SAMPLES, false);
+    for (int gzip = 0; gzip < 2; gzip++) {
+        write_idx(at(p, "images"), 4, (uint32_t[]){SAMPLES, 3, H, W}, bytes, gzip);
+        assert_ok(source_open(&s, &o));
+        assert_true(s->picture[0] == H && s->picture[1] == W && s->picture[2] == 3);
+        for (int n = 0; n < SAMPLES; n++) {
+            assert_ok(source_picture(s, n, seen));
+            for (int i = 0; i < VALUES; i++) assert_int_equal(seen[i], byte_of(n, i % 3 * IMAGE + i / 3));
+        }
+        source_close(s);
+    }
+    for (int five = 0; five < 2; five++) {
+        if (five) write_idx(at(p, "images"), 4, (uint32_t[]){SAMPLES, W, H, 3}, bytes, false);
+        else write_idx(at(p, "images"), 2, (uint32_t[]){SAMPLES, VALUES}, bytes, false);
+        assert_ok(source_open(&s, &o));
+        assert_int_equal(s->picture[0], 0);
+        assert_error(source_picture(s, 0, seen), ERR_CONFIG, "no pictures");
+        source_close(s);
+    }
 }
 
 // Neither the order in which files are named counts, nor how often.
@@ -549,6 +588,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_values),
         TEST(test_patterns),
+        TEST(test_colours),
         TEST(test_hash),
         TEST(test_every_byte),
         TEST(test_held_out),

@@ -66,7 +66,7 @@ static void test_values(void **state) {
     enum { N = 17 };
     place *p = *state;
     source *s;
-    uint8_t bytes[SIDE * SIDE * 3];
+    uint8_t bytes[SIDE * SIDE * 3], seen[SIDE * SIDE * 3];
     float row[SIDE * SIDE * 3];
     int32_t label;
     put_shard(p, "a-00000.bin", 0, 10, SIDE, 3);
@@ -80,13 +80,20 @@ static void test_values(void **state) {
             int64_t k = j * 5 % N;
             assert_ok(source_look(s, k, kind ? (void *[]){&label, row} : (void *[]){bytes, &label}));
             assert_int_equal(label, label_of(k));
+            assert_ok(source_picture(s, k, seen));
             for (int i = 0; i < SIDE * SIDE * 3; i++) {
+                assert_int_equal(seen[i], value_of(k, i));
                 if (kind) assert_true(row[i] == (float)value_of(k, i) / 255.0f);
                 else assert_int_equal(bytes[i], value_of(k, i));
             }
         }
         assert_ok(source_look(s, 3, kind ? (void *[]){&label, NULL} : (void *[]){NULL, &label}));
         assert_int_equal(label, label_of(3));
+        assert_true(s->picture[0] == SIDE && s->picture[1] == SIDE && s->picture[2] == 3);
+        assert_error(source_picture(s, N, seen), ERR_INTERNAL, "asked of a source");
+        assert_string_equal(source_class(s, 0), "cat");
+        assert_string_equal(source_class(s, 2), "owl");
+        assert_true(!source_class(s, -1) && !source_class(s, CLASSES));
         source_close(s);
     }
 }

@@ -502,6 +502,16 @@ static void test_images(void **state) {
     }
     assert_true(had[0] == 10 && had[1] == 30);
     assert_string_equal(source_about(s).unit, "images");
+    assert_true(s->picture[0] == 2 && s->picture[1] == 2 && s->picture[2] == 1 && !source_class(s, 3));
+    for (int64_t n = 0; n < 8; n++) {
+        uint8_t seen[4] = {1, 1, 1, 1};
+        assert_ok(source_picture(s, n, seen));
+        assert_true(seen[0] == (n < 4 ? 0 : 100) && seen[3] == seen[0]);
+    }
+    source_close(s);
+    write_idx(at(p, "b-images"), 3, (uint32_t[]){4, 1, 4}, (uint8_t[16]){0}, false);  // others, of as many pixels
+    assert_ok(source_open(&s, &(source_options){.files = files, .wanted = wanted, .inputs = 2}));
+    assert_int_equal(s->picture[0], 0);
     source_close(s);
 }
 

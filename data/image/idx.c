@@ -12,6 +12,7 @@
 // files of labels.
 #include "base/text.h"
 #include "data/files.h"
+#include "data/image/picture.h"
 #include "data/image/unzip.h"
 #include "data/source.h"
 
@@ -319,24 +320,37 @@ static void numbers(float *to, const uint8_t *from, int64_t n) {
 }
 
 // (c,h,w) -> (h,w,c)
-static void interleave(uint8_t *to, const uint8_t *from, const tensor_spec *image) {
-    const int64_t plane = image->size[0] * image->size[1], C = image->size[2];
+static void interleave(uint8_t *to, const uint8_t *from, int64_t plane, int64_t C) {
     for (int64_t i = 0; i < plane; i++)
         for (int64_t c = 0; c < C; c++) to[i * C + c] = from[c * plane + i];
 }
 
+// *at = the bytes of an image, in memory or just read from the file.
+static err_t find_image(idx_source *x, int64_t sample, const uint8_t **at) {
+    idx_file *f = x->image[pair_of(x, sample)];
+    int64_t first = (sample - f->start) * x->pixels;
+    *at = f->kept ? f->kept + first : x->stage;
+    return f->kept ? ERR_OK : reader_read(&x->reader, &f->file, header_bytes(f) + first, x->stage, x->pixels);
+}
+
 static err_t idx_read(source *s, const source_draw *d, void *const *out) {
     idx_source *x = (idx_source *)s;
+    const tensor_spec *image = &s->tensor[PIXELS];
+    const uint8_t *from;
     int k = pair_of(x, d->sample);
-    idx_file *f = x->image[k];
-    int64_t item = d->sample - f->start;
     if (out[PIXELS]) {
-        const uint8_t *from = f->kept ? f->kept + item * x->pixels : x->stage;
-        if (!f->kept) TRY(reader_read(&x->reader, &f->file, header_bytes(f) + item * x->pixels, x->stage, x->pixels));
-        if (s->tensor[PIXELS].type == UINT8) interleave(out[PIXELS], from, &s->tensor[PIXELS]);
+        TRY(find_image(x, d->sample, &from));
+        if (image->type == UINT8) interleave(out[PIXELS], from, image->size[0] * image->size[1], image->size[2]);
         else numbers(out[PIXELS], from, x->pixels);
     }
-    if (out[LABEL]) *(int32_t *)out[LABEL] = x->label[k]->kept[item];
+    if (out[LABEL]) *(int32_t *)out[LABEL] = x->label[k]->kept[d->sample - x->image[k]->start];
+    return ERR_OK;
+}
+
+static err_t idx_picture(source *s, int64_t sample, uint8_t *out) {
+    const uint8_t *from;
+    TRY(find_image((idx_source *)s, sample, &from));
+    interleave(out, from, (int64_t)s->picture[0] * s->picture[1], s->picture[2]);
     return ERR_OK;
 }
 
@@ -366,8 +380,12 @@ static void idx_close(source *s) {
     free(x);
 }
 
-static const source_type type = {
-    .read = idx_read, .verify = idx_verify, .cancel = idx_cancel, .counts = idx_counts, .close = idx_close};
+static const source_type type = {.read = idx_read,
+                                 .verify = idx_verify,
+                                 .cancel = idx_cancel,
+                                 .counts = idx_counts,
+                                 .close = idx_close,
+                                 .picture = idx_picture};
 
 // Numbers with the file's dimensions or, where the model asks for bytes, an image (h,w,c).
 static tensor_spec pixels_of(const idx_file *f, const tensor_spec *wanted) {
@@ -379,6 +397,15 @@ static tensor_spec pixels_of(const idx_file *f, const tensor_spec *wanted) {
         .name = "pixels", .type = UINT8, .dims = 3, .size = {f->size[f->dims - 2], f->size[f->dims - 1], channels}};
 }
 
+// Items of a size that a picture may have, grey or in colour, are pictures, whether the model reads them as such or as
+// a row of numbers.
+static void describe_picture(source *s, const idx_file *f) {
+    int64_t h = f->dims < 3 ? 0 : f->size[f->dims - 2], w = f->dims < 3 ? 0 : f->size[f->dims - 1],
+            c = f->dims == 4 ? f->size[1] : 1;
+    if (h < 1 || w < 1 || h > PICTURE_SIDE || w > PICTURE_SIDE || h * w > PICTURE_PIXELS || (c != 1 && c != 3)) return;
+    s->picture[0] = (int)h, s->picture[1] = (int)w, s->picture[2] = (int)c;
+}
+
 static void describe(idx_source *x, const source_options *o, int64_t limit) {
     const idx_file *f = x->image[0];
     source *s = &x->head;
@@ -387,6 +414,7 @@ static void describe(idx_source *x, const source_options *o, int64_t limit) {
     s->about.unit = "images";
     s->about.files = x->files;
     sodium_bin2hex(s->about.hash, sizeof s->about.hash, x->digest, 8);
+    describe_picture(s, f);
     s->tensors = 2;
     s->tensor[PIXELS] = pixels_of(f, source_wants(o, "pixels"));
     s->tensor[LABEL] = (tensor_spec){.name = "label", .type = INT32, .size = {1, 1, 1}, .limit = limit};

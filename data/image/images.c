@@ -53,21 +53,40 @@ static int shard_of(const image_source *x, int64_t sample) {
     return low;
 }
 
-static err_t images_read(source *s, const source_draw *d, void *const *out) {
-    image_source *x = (image_source *)s;
+// cut (h,w,c) (=) what is seen of the image.
+static err_t read_view(image_source *x, const source_draw *d, uint8_t *cut) {
     int k = shard_of(x, d->sample);
     image_shard *shard = &x->shard[k];
-    int64_t image = d->sample - shard->start, values = (int64_t)x->h * x->w * x->c;
-    if (out[LABEL]) *(int32_t *)out[LABEL] = shard->entry[image].label;
-    if (!out[PIXELS]) return ERR_OK;
     bench *b = &x->bench[d->reader];
-    bool bytes = s->tensor[PIXELS].type == UINT8;
-    uint8_t *cut = bytes ? out[PIXELS] : b->cut;
-    TRY(image_shard_read(shard, &b->reader, &b->file[k], image, false, &b->whole));
+    TRY(image_shard_read(shard, &b->reader, &b->file[k], d->sample - shard->start, false, &b->whole));
     view v = d->train ? view_train(&x->view, &b->whole, x->h, x->w, d) : view_test(&b->whole, x->h, x->w, d->view);
-    TRY(view_cut(&b->resizer, cut, x->h, x->w, &b->whole, &v));
+    return view_cut(&b->resizer, cut, x->h, x->w, &b->whole, &v);
+}
+
+static err_t images_read(source *s, const source_draw *d, void *const *out) {
+    image_source *x = (image_source *)s;
+    const image_shard *shard = &x->shard[shard_of(x, d->sample)];
+    int64_t values = (int64_t)x->h * x->w * x->c;
+    if (out[LABEL]) *(int32_t *)out[LABEL] = shard->entry[d->sample - shard->start].label;
+    if (!out[PIXELS]) return ERR_OK;
+    bool bytes = s->tensor[PIXELS].type == UINT8;
+    uint8_t *cut = bytes ? out[PIXELS] : x->bench[d->reader].cut;
+    TRY(read_view(x, d, cut));
     for (int64_t i = 0; i < values && !bytes; i++) ((float *)out[PIXELS])[i] = (float)cut[i] / 255.0f;
     return ERR_OK;
+}
+
+static err_t images_picture(source *s, int64_t sample, uint8_t *out) {
+    return read_view((image_source *)s, &(source_draw){.sample = sample, .n = sample}, out);
+}
+
+// All shards have the same names.
+static const char *images_class(const source *s, int64_t label) {
+    const image_shard *shard = ((const image_source *)s)->shard;
+    const char *name = shard->names;
+    if (label < 0 || label >= shard->classes) return NULL;
+    while (label-- > 0) name += strlen(name) + 1;
+    return name;
 }
 
 static err_t images_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
@@ -116,7 +135,9 @@ static const source_type type = {.read = images_read,
                                  .verify = images_verify,
                                  .cancel = images_cancel,
                                  .counts = images_counts,
-                                 .close = images_close};
+                                 .close = images_close,
+                                 .picture = images_picture,
+                                 .class = images_class};
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
@@ -213,6 +234,7 @@ static void describe(image_source *x, const source_options *o) {
     s->about.unit = "images";
     s->about.files = x->shards;
     s->readers = x->readers;
+    s->picture[0] = x->h, s->picture[1] = x->w, s->picture[2] = x->c;
     s->tensors = 2;
     s->tensor[PIXELS] = (tensor_spec){.name = "pixels",
                                       .type = pixels && pixels->type == UINT8 ? UINT8 : FP32,
