@@ -110,6 +110,31 @@ static int64_t positions(const pass *p) { return p->B * p->in[0].size[1]; }
 // Rows of the whole micro-batch.
 static int64_t all_rows(const model *m, const pass *p) { return m->stream ? positions(p) : p->B; }
 
+// Row i of logits, slice by slice. Slices of other ranks are zeros.
+static err_t scores_row(const head *h, const pass *p, const tensor *logits, int64_t i, const tensor *to) {
+    int64_t slices = matrix_slices(logits), width = logits->size[logits->dims - 1], n = matrix_rows(logits);
+    int64_t before = cuts_classes(h) ? h->at.of->slices.first * width : 0;
+    for (int64_t s = 0; s < slices; s++) {
+        int64_t first = before + s * width, classes = h->classes - first < width ? h->classes - first : width;
+        if (classes <= 0) break;
+        tensor all = view2(logits, slices * n, width), row = tensor_rows(&all, s * n + i, 1),
+               part = view2(to, 1, classes);
+        row.size[1] = classes;
+        part.data = (float *)to->data + first;
+        TRY(p->ops->cast(&(cast_args){.y = &part, .x = &row}, p->s));
+    }
+    return ERR_OK;
+}
+
+// Rows `first` and on of p->scores.
+static err_t scores_rows(const head *h, const pass *p, const tensor *logits, int64_t first, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        tensor to = tensor_rows(&p->scores, first + i, 1);
+        TRY(scores_row(h, p, logits, i, &to));
+    }
+    return ERR_OK;
+}
+
 // The rows are those of one sum.
 static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, const tensor *hits, const tensor *dx,
                             const tensor *x, const tensor *targets) {
@@ -119,6 +144,7 @@ static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, 
         tensor in = rows_of(x, first, n), loss = tensor_rows(losses, first, n), target = tensor_rows(targets, first, n),
                logits = logits_view(h, n);
         TRY(logits_of(h, p, &logits, &in));
+        if (p->scores.data) TRY(scores_rows(h, p, &logits, first, n));
         for (int64_t k = 0; hits && k < hits->size[0]; k++) {
             tensor all = tensor_rows(hits, k, 1), row = view1(&all, hits->size[1]), hit = tensor_rows(&row, first, n);
             TRY(p->ops->top_k(
@@ -153,32 +179,13 @@ err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, co
     return ERR_OK;
 }
 
-// Row i of logits, slice by slice. Slices of other ranks are zeros.
-static err_t scores_row(const head *h, const pass *p, const tensor *logits, int64_t i, const tensor *to) {
-    int64_t slices = matrix_slices(logits), width = logits->size[logits->dims - 1], n = matrix_rows(logits);
-    int64_t before = cuts_classes(h) ? h->at.of->slices.first * width : 0;
-    for (int64_t s = 0; s < slices; s++) {
-        int64_t first = before + s * width, classes = h->classes - first < width ? h->classes - first : width;
-        if (classes <= 0) break;
-        tensor all = view2(logits, slices * n, width), row = tensor_rows(&all, s * n + i, 1),
-               part = view2(to, 1, classes);
-        row.size[1] = classes;
-        part.data = (float *)to->data + first;
-        TRY(p->ops->cast(&(cast_args){.y = &part, .x = &row}, p->s));
-    }
-    return ERR_OK;
-}
-
 err_t head_scores(head *h, pass *p, const tensor *x) {
     if (merges(h, p)) TRY(stream_zero(p->s, p->scores.data, (size_t)(x->size[0] * h->classes) * sizeof(float)));
     for (int64_t first = 0, N = x->size[0]; first < N; first += h->rows) {
         int64_t n = N - first < h->rows ? N - first : h->rows;
         tensor in = tensor_rows(x, first, n), logits = logits_view(h, n);
         TRY(logits_of(h, p, &logits, &in));
-        for (int64_t i = 0; i < n; i++) {
-            tensor to = tensor_rows(&p->scores, first + i, 1);
-            TRY(scores_row(h, p, &logits, i, &to));
-        }
+        TRY(scores_rows(h, p, &logits, first, n));
     }
     if (!merges(h, p)) return ERR_OK;
     tensor scores = view2(&p->scores, x->size[0], h->classes);

@@ -48,8 +48,8 @@ int64_t head_rows(int64_t rows, int64_t chunks);
 err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t chunks);
 
 // losses (N) (=) of the rows of x (N,C), and hits (metrics,N) FP64 (=) unless NULL: 1 where the target's logit is the
-// first largest, and where it is among the `top` largest. If p->dw is given: the gradients of W and b (+=), and dx
-// (N,C) (=), which may be x; NULL: not wanted.
+// first largest, and where it is among the `top` largest. p->scores (N,classes) (=), if it has data: the logits. If
+// p->dw is given: the gradients of W and b (+=), and dx (N,C) (=), which may be x; NULL: not wanted.
 err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x,
                   const tensor *targets);
 

@@ -57,6 +57,7 @@ struct model {
     bool adds_once;  // a pass adds to each element of dw once
     double dropout;
     int64_t vocab, context;         // of what it predicts (model/predict.h); 0: there is nothing to sample
+    int64_t classes;                // it says to which of them a sample belongs; 0: it does not
     const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
     int64_t units;                  // of a sample
     double flops;                   // multiplications and additions of a sample, forward and backward

@@ -49,7 +49,9 @@ typedef struct pass {
     // [B] when predict: the samples' earlier positions. If B > 1, each sample has one new position. NULL: there are no
     // earlier ones, and no keys and values are kept
     const pass_past *past;
-    tensor scores;  // (B,V) FP32 (=), the caller's memory, when predict
+    // (B,V) FP32 (=), the caller's memory, when predict. Of a model of classes (B,classes): their logits, beside the
+    // losses; no data: not wanted
+    tensor scores;
 } pass;
 
 #endif

@@ -1,6 +1,7 @@
 // trainer/evaluate.c: see trainer/evaluate.h.
 #include "trainer/evaluate.h"
 
+#include "base/fmath.h"
 #include "trainer/step/executor.h"
 
 #include <assert.h>
@@ -9,9 +10,23 @@
 // Samples of a round: a micro-batch of each rank that has its own.
 static int64_t round_samples(const evaluator *k) { return step_round(k->r); }
 
+// Rows of results that hold what a model of classes says.
+enum { ANSWER_CLASS, ANSWER_SURE, ANSWER_ROWS };
+
+static int results_rows(const step_runner *r) {
+    return 1 + r->net->metrics + step_weighs(r) + (r->net->classes ? ANSWER_ROWS : 0);
+}
+
+static int first_answer_row(const step_runner *r) { return results_rows(r) - ANSWER_ROWS; }
+
 static err_t declare_scores(evaluator *k) {
     step_runner *r = k->r;
-    int64_t V = r->net->vocab, texts = r->texts ? r->texts : 1;
+    int64_t V = r->net->vocab, texts = r->texts ? r->texts : 1, C = r->net->classes, B = r->cfg->batch.micro;
+    if (C) {
+        TRY(arena_2d(&r->memory, &k->scores, FP32, B, C));
+        TRY(arena_2d(&r->staging, &k->host_scores, FP32, B, C));
+        return arena_2d(&r->staging, &k->host_answers, FP64, ANSWER_ROWS, B);
+    }
     if (!V) return ERR_OK;
     TRY(arena_2d(&r->memory, &k->scores, FP32, texts, V));
     TRY(arena_2d(&r->staging, &k->host_scores, FP32, texts + 1, V));
@@ -20,7 +35,7 @@ static err_t declare_scores(evaluator *k) {
 }
 
 err_t evaluator_declare(evaluator *k, step_runner *r) {
-    int64_t B = r->cfg->resolved.micro, rows = 1 + r->net->metrics + step_weighs(r);
+    int64_t B = r->cfg->resolved.micro, rows = results_rows(r);
     *k = (evaluator){.r = r};
     for (int i = 0; i < r->net->inputs; i++) {
         tensor x = r->inputs.slot[0].in[i];
@@ -36,10 +51,11 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
 typedef struct job {
     source *from;
     int64_t samples;
-    int64_t T;        // tokens of a sample; 0: the model has none
-    evaluation *sum;  // (+=) losses and metrics of samples
-    double *each;     // (samples) (=) the mean loss of each; NULL: not wanted
-    double counted;   // (+=) targets that count, where some are ignored
+    int64_t T;              // tokens of a sample; 0: the model has none
+    evaluation *sum;        // (+=) losses and metrics of samples
+    double *each;           // (samples) (=) the mean loss of each; NULL: not wanted
+    double counted;         // (+=) targets that count, where some are ignored
+    class_answer *answers;  // (samples) (=) what the model says of each; NULL: not wanted
 } job;
 
 static job job_of(const evaluator *k, source *from) {
@@ -69,6 +85,33 @@ static double *results_row(const evaluator *k, const tensor *results, int row) {
     return (double *)results->data + row * round_samples(k);
 }
 
+// Softmax over n logits. Sums are doubles, in order of index.
+static class_answer answer_of(const float *x, int64_t n) {
+    int64_t best = 0;
+    double total = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    for (int64_t i = 0; i < n; i++) total += fm_exp((double)x[i] - (double)x[best]);
+    return (class_answer){(int32_t)best, 1 / total};
+}
+
+// From the scores of B samples, into this rank's columns of `results`.
+static err_t answer_samples(evaluator *k, int64_t B) {
+    step_runner *r = k->r;
+    int64_t C = r->net->classes;
+    double *host = k->host_answers.data, *class = host, *sure = host + r->cfg->batch.micro;
+    const float *scores = k->host_scores.data;
+    TRY(stream_copy(r->s, k->host_scores.data, k->scores.data, (size_t)(B * C) * sizeof(float)));
+    TRY(stream_wait(r->s));
+    for (int64_t b = 0; b < B; b++) {
+        class_answer a = answer_of(scores + b * C, C);
+        class[b] = a.class, sure[b] = a.sure;
+    }
+    double *to = results_row(k, &k->results, first_answer_row(r)) + step_share(r);
+    TRY(stream_copy(r->s, to, class, (size_t)B * sizeof *class));
+    return stream_copy(r->s, to + round_samples(k), sure, (size_t)B * sizeof *sure);
+}
+
 // Losses and metrics of B samples, into this rank's columns of `results`.
 static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     step_runner *r = k->r;
@@ -78,8 +121,10 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     p.metrics = view2(&k->metrics, r->net->metrics, B);
     for (int i = 0; j->T && i < r->net->inputs; i++) p.in[i] = view2(&p.in[i], B, j->T);
     if (j->T) p.losses = view2(&r->losses, B, j->T);
+    if (j->answers) p.scores = view2(&k->scores, B, r->net->classes);
     TRY(executor_forward(r, &p));
     if (!step_ends(r) || !step_contributes(r)) return ERR_OK;
+    if (j->answers) TRY(answer_samples(k, B));
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * round_samples(k), (double *)p.metrics.data + i * B,
@@ -109,11 +154,17 @@ static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
+static void take_answers(const evaluator *k, job *j, int64_t first, int64_t W) {
+    const double *class = results_row(k, &k->host_results, first_answer_row(k->r)), *sure = class + round_samples(k);
+    for (int64_t i = 0; i < W; i++) j->answers[first + i] = (class_answer){(int32_t) class[i], sure[i]};
+}
+
 static void add_results(const evaluator *k, job *j, int64_t first, int64_t W) {
     const double *host = k->host_results.data, *counts = results_row(k, &k->host_results, 1 + k->r->net->metrics);
     for (int64_t i = 0; i < W; i++) j->sum->loss += host[i];
     for (int64_t i = 0; i < W && step_weighs(k->r); i++) j->counted += counts[i];
     for (int64_t i = 0; i < W && j->each; i++) j->each[first + i] = host[i];
+    if (j->answers) take_answers(k, j, first, W);
     for (int m = 0; m < k->r->net->metrics; m++)
         for (int64_t i = 0; i < W; i++) j->sum->metric[m] += host[(1 + m) * round_samples(k) + i];
 }
@@ -147,11 +198,16 @@ static err_t evaluate_all(evaluator *k, job *j) {
 }
 
 err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
+    return evaluate_classes(k, val, batches, NULL, out);
+}
+
+err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer *answers, evaluation *out) {
     int64_t micro = k->r->cfg->batch.micro;
     job j = job_of(k, val);
     if (batches > 0 && batches * micro < j.samples) j.samples = batches * micro;
     *out = (evaluation){.samples = j.samples};
     j.sum = out;
+    j.answers = k->r->net->classes ? answers : NULL;
     TRY(evaluate_all(k, &j));
     out->loss = step_weighs(k->r) ? out->loss * (double)j.T / j.counted : out->loss / (double)j.samples;
     if (isnan(out->loss)) out->loss = NAN;  // printed: NAN has no sign

@@ -11,11 +11,14 @@ typedef struct evaluator {
     step_runner *r;
     tensor host_in[MODEL_INPUTS];  // (B, ...): an evaluation batch
     tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
-    // (rows, world*B) FP64 on the device, of a round: a row of losses, one for each metric, and, where some targets are
-    // ignored, one of how many targets of each sample count
+    // (rows, world*B) FP64 on the device, of a round: a row of losses, one for each metric, where some targets are
+    // ignored one of how many targets of each sample count, and of a model of classes two: which it says, and how sure
+    // it is
     tensor results;
     tensor host_results;  // the same on the host
-    // For sampling; texts: how many can grow at the same time
+    tensor host_answers;  // (2,B) FP64, of a model of classes: what it says of the samples of a batch
+    // Of a model of classes: (B,classes) FP32, on the device and on the host. Else for sampling; texts: how many can
+    // grow at the same time
     tensor scores;       // (texts,V) FP32 on the device: of the next token
     tensor host_scores;  // (texts+1,V) FP32: the same on the host, and a copy for selection
     tensor context;      // (texts,T) INT32: the tokens of each text
@@ -34,6 +37,17 @@ typedef struct evaluation {
 // Over the first `batches` micro-batches of the source, in order (0: all of them; the last may be smaller). The
 // samples' losses are added as doubles, in order. Uses the runner's activations.
 err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out);
+
+// What a model of classes says of a sample: the class with the first largest logit, and its probability by softmax, NaN
+// if a logit is NaN.
+typedef struct class_answer {
+    int32_t class;
+    double sure;
+} class_answer;
+
+// The same, and what a model of classes says of each of the samples: `answers` has room for all of the source; NULL: it
+// is not asked. One rank computes a sample's answer, so all ranks of every world have the same.
+err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer *answers, evaluation *out);
 
 // Of a model of tokens: sums[k] (double) = the sum of the losses of sample k, for all samples of the source; the same
 // on all ranks. Rows of the source may be shorter than the model's context. (data/text/rows.h: a target of -1 has loss

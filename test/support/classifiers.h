@@ -48,6 +48,7 @@ enum { CLASSIFIER_STEPS = 3, CLASSIFIER_RANKS = 8, IMAGES_HELD_OUT = 13 };
 typedef struct finding {
     char hash[17], state_hash[17];
     evaluation eval;
+    class_answer answer[IMAGES_HELD_OUT];
     bool alone;  // the ranks share no blocks, so one communicator carries all traffic
     int64_t memory, planned, sent, planned_sent;
 } finding;
@@ -65,7 +66,7 @@ static inline err_t measure(session *x, const config *c, finding *f) {
         TRY(session_settle(x));
     }
     f->sent = x->ranks->traffic.sent - before;
-    TRY(evaluate(&x->evaluator, x->val, 0, &f->eval));
+    TRY(evaluate_classes(&x->evaluator, x->val, 0, f->answer, &f->eval));
     TRY(session_settle(x));
     TRY(session_fetch(x));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
@@ -95,6 +96,10 @@ static inline void compare(const char *what, const finding *f, int rank, const f
         f->eval.samples != IMAGES_HELD_OUT)
         fail_msg("%s, rank %d: evaluation %.17g and %.17g of %d samples, expected %.17g and %.17g", what, rank,
                  f->eval.loss, f->eval.metric[0], (int)f->eval.samples, one->eval.loss, one->eval.metric[0]);
+    for (int i = 0; i < IMAGES_HELD_OUT; i++)
+        if (f->answer[i].class != one->answer[i].class || f->answer[i].sure != one->answer[i].sure)
+            fail_msg("%s, rank %d: image %d is of class %d by %.17g, expected %d by %.17g", what, rank, i,
+                     f->answer[i].class, f->answer[i].sure, one->answer[i].class, one->answer[i].sure);
     if (f->memory != f->planned)
         fail_msg("%s: rank %d holds %" PRId64 " bytes, planned %" PRId64, what, rank, f->memory, f->planned);
     if (f->alone && f->sent != f->planned_sent)
