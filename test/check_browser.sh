@@ -3,6 +3,8 @@
 # printed: nothing on the console, no request, no overflow, contrast, names for screen readers. Of a real run, of one
 # with everything, of several, of nearly nothing.
 . test/support/lib.sh
+. "$top/test/support/logs.sh"
+. "$top/test/support/images.sh"
 . "$top/test/support/long_log.sh"
 . "$top/test/support/net.sh"
 
@@ -29,6 +31,27 @@ train() {
     "$bin" "$name_.ini" "$name_-more.ini" >"$out" 2>&1 </dev/null || fail "$name_: a run that ended with $?"
 }
 
+# classify: a run that says of images what they are, of five classes.
+classify() {
+    [ -e seen-images ] || images seen 0 700
+    image_run
+    settings seen "data.train=seen-*"
+    "$bin" base.ini seen.ini >"$out" 2>&1 </dev/null || fail "seen: a run that ended with $?"
+}
+
+# With many classes there is a list of the worst.
+many_classes() {
+    mkdir -p many
+    echo '{"t":"eval","step":1,"loss":2.5,"accuracy":0.5,"best":2,"best_step":1}' >many/log.jsonl
+    awk 'BEGIN {
+        printf "{\"step\":1,\"samples\":3000,\"right\":2565,\"classes\":["
+        for (c = 0; c < 30; c++) printf "%s{\"label\":%d,\"name\":\"a long name of class %d\",\"of\":100,\"right\":%d,\"said\":100}", c ? "," : "", c, c, 100 - c
+        printf "],\"pairs\":["
+        for (c = 0; c < 30; c++) printf "%s{\"label\":%d,\"answer\":%d,\"count\":%d}", c ? "," : "", c, (c + 1) % 30, 30 - c
+        print "],\"examples\":[],\"mistakes\":[]}"
+    }' >many/answers.json
+}
+
 pages_are_well() {
     train real 40
     train real 60
@@ -36,9 +59,12 @@ pages_are_well() {
     train tiny 1
     long long 30000 24
     mkdir -p empty && printf '[run]\nsteps = 3\n' >empty/config.ini
-    for run in runs/real runs/tiny long empty; do expect 0 "$bin" report $run; done
+    classify
+    many_classes
+    for run in runs/real runs/tiny runs/seen long empty many; do expect 0 "$bin" report $run; done
     expect 0 "$bin" report runs/real runs/other long runs/tiny runs/real --out several.html
-    look runs/real/report.html runs/tiny/report.html long/report.html empty/report.html several.html
+    look runs/real/report.html runs/tiny/report.html runs/seen/report.html long/report.html empty/report.html \
+        many/report.html several.html
     sed 's/^/  /' "$out"
 }
 
@@ -70,8 +96,15 @@ faults_are_found() {
     sed 's|<main>|<main><script>console.log(1)</script>|' "$page" >script.html
     sed "s|default-src 'none'; ||; s|<main>|<main><img src=\"https://example.org/a.png\">|" "$page" >asks.html
     sed 's|aria-labelledby="t0 d0"||' "$page" >unnamed.html
-    for bad in pale wide script asks unnamed; do
+    classify
+    expect 0 "$bin" report runs/seen
+    look runs/seen/report.html
+    sed 's/background:rgba(0,114,178,[0-9.]*)/background:rgb(60,60,60)/' runs/seen/report.html >cell.html
+    sed 's/image.png;base64,[^"]*"/image\/png;base64,AAAA"/' runs/seen/report.html >broken.html
+    sed 's/ alt="[^"]*"/ alt=""/' runs/seen/report.html >nameless.html
+    for bad in pale wide script asks unnamed cell broken nameless; do
         cmp -s "$bad.html" "$page" && fail "$bad.html is no other page"
+        cmp -s "$bad.html" runs/seen/report.html && fail "$bad.html is no other page"
         python3 "$top/test/interop/browser.py" "$bad.html" >"$out" 2>&1 && fail "$bad.html is found well"
         case $bad in
         pale) says "contrast 2." ;;
@@ -79,6 +112,8 @@ faults_are_found() {
         script) says "a script, or something that loads" ;;
         asks) says "a request for https://example.org/a.png" ;;
         unnamed) says "a picture without a name" ;;
+        cell) says "contrast 1." ;;
+        broken | nameless) says "a picture that has no name or is not shown" ;;
         esac
     done
 }

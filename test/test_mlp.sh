@@ -16,6 +16,7 @@ as_one() {
         grep -qE '^hash [0-9a-f]{16}  state_hash [0-9a-f]{16}$' ||
         fail "$1: expected 40 steps, 4 evaluations and two hashes: $(tail -n 1 logged.want)"
     same logged.want logged.found "what $1 and $2 logged"
+    same "runs/$1/answers.json" "runs/$2/answers.json" "what $1 and $2 say of the images"
 }
 
 # --- one result -------------------------------------------------------------------------------------------------------
@@ -28,6 +29,9 @@ learns() {
     grep -q '"samples":960,"ms":[0-9.]*,"samples_per_s":[0-9.]*,' last ||
         fail "expected 960 samples, and how many a second, in: $(cat last)"
     ! grep -q token runs/ref/log.jsonl || fail "a run on images counts tokens"
+    grep -q '^{"step":40,"samples":80,"right":80,"of_classes":5,$' runs/ref/answers.json ||
+        fail "expected what it says of 80 images after step 40: $(head -c 200 runs/ref/answers.json)"
+    grep -q '<h2>What the model says</h2>' runs/ref/report.html || fail "its page does not show it"
     sed -n 's/^{"t":"eval","step":40,"loss":\([0-9.e-]*\),"accuracy":\([0-9.]*\),.*"samples":80,.*/\1 \2/p' \
         runs/ref/log.jsonl >last
     awk '{ good = $1 < 0.5 && $2 > 0.9 && $2 <= 1 } END { exit !good }' last ||

@@ -97,6 +97,14 @@ void session_part(const session *x, int k, char dst[SESSION_PART]) {
              p->about.unit, p->about.files, p->about.files == 1 ? "" : "s");
 }
 
+// What a model of classes says of each validation sample is kept from an evaluation for people (trainer/answers.h).
+static err_t open_answers(session *x) {
+    if (x->kind != SESSION_TRAIN || !x->val || !x->net->classes) return ERR_OK;
+    int64_t samples = source_about(x->val).samples;
+    x->answers = malloc((size_t)samples * sizeof *x->answers);
+    return x->answers ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the answers to %" PRId64 " samples", samples);
+}
+
 // --- text ------------------------------------------------------------------------------------------------------------
 
 // What samples are written with. That it fits the model and the shards is known before the run, not at its end.
@@ -135,7 +143,8 @@ err_t session_machine_of(session *x, const config *c, session_kind kind, int dev
     TRY(open_words(x));
     TRY(open_exam(x));
     if (kind == SESSION_TRAIN) TRY(session_check_prompt(x, c->sample.prompt));  // not hours later, when it samples
-    return open_data(x);
+    TRY(open_data(x));
+    return open_answers(x);
 }
 
 err_t session_machine(session *x, const config *c, session_kind kind, int device) {
@@ -169,6 +178,7 @@ err_t session_write_config(const session *x, const char *dir) {
 void session_close_machine(session *x) {
     if (x->train) source_close(x->train);
     if (x->val) source_close(x->val);
+    free(x->answers);
     if (x->net) model_close(x->net);
     tokenizer_close(x->words);
     exam_close(&x->exam);

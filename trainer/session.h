@@ -35,11 +35,12 @@ typedef struct session {
     device *dev;
     stream *s;
     model *net;
-    source *train, *val;  // NULL: not opened
-    tokenizer *words;     // of samples; NULL: bytes
-    exam exam;            // a text and questions of evaluations; empty: none
-    double possible;      // the best possible loss on the validation data; 0: not known
-    char plans[17];       // hash of the file of [device] plans; "" without one
+    source *train, *val;    // NULL: not opened
+    tokenizer *words;       // of samples; NULL: bytes
+    exam exam;              // a text and questions of evaluations; empty: none
+    double possible;        // the best possible loss on the validation data; 0: not known
+    class_answer *answers;  // (samples of val) of the newest evaluation, of a model of classes in training; NULL: none
+    char plans[17];         // hash of the file of [device] plans; "" without one
     // The world.
     flight_rank *flight;   // records the world's calls; set as `waiting` is, NULL: nothing does
     team_waiting waiting;  // set between session_machine and session_enter, or left empty

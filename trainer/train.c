@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "trainer/answers.h"
 #include "trainer/machine.h"
 #include "trainer/restore.h"
 #include "trainer/run.h"
@@ -164,6 +165,12 @@ static void run_close(run *r) {
 
 // --- what happens between steps --------------------------------------------------------------------------------------
 
+// For people; the run does not need it.
+static void write_answers(run *r, const evaluation *e) {
+    if (run_keeps_log(r) && answers_write(&r->x, e, r->x.dir) != ERR_OK)
+        monitor_event(&r->m, "answers_failed", run_step(r), err_last()->text);
+}
+
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
     double start = clock_now();
@@ -188,6 +195,7 @@ static err_t evaluate_now(run *r, bool *improved) {
         .ms = 1e3 * (clock_now() - start),
     };
     monitor_log(&r->m, &(record){RECORD_EVAL, .eval = said});
+    write_answers(r, &e);
     return ERR_OK;
 }
 

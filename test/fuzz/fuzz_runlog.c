@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 bool lockstep_fuzz_try(const uint8_t *data, size_t size);
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
-static const char *const names[] = {"log.jsonl", "events.jsonl", "machine.jsonl", "config.ini", "status.json"};
+static const char *const names[] = {"log.jsonl",  "events.jsonl", "machine.jsonl",
+                                    "config.ini", "status.json",  "answers.json"};
 enum { NAMES = sizeof names / sizeof *names };
 
 static void expect(bool truth) {
@@ -40,17 +41,27 @@ static void check(const sheet *s) {
         }
 }
 
-// The page has tags of ours only, and no coordinate that is no number.
-static void draw(runlog *r) {
+static int count(const char *in, const char *what) {
+    int n = 0;
+    for (; (in = strstr(in, what)) != NULL; in += strlen(what)) n++;
+    return n;
+}
+
+// The page has tags of ours only, pictures that it has in itself, and no coordinate that is no number.
+// Does it say what a model answers?
+static bool draw(runlog *r) {
     char *page;
     size_t n;
     expect(report_render((runlog *const[]){r}, 1, false, &page, &n) == ERR_OK && strlen(page) == n && n < 1000000);
-    expect(!strstr(page, "<script") && !strstr(page, "<img") && !strstr(page, "nan%") && !strstr(page, "\"nan") &&
-           !strstr(page, "inf%"));
+    expect(count(page, "<img") == count(page, "<img width=\"") &&
+           count(page, "<img") == count(page, " src=\"data:image/"));
+    expect(!strstr(page, "<script") && !strstr(page, "nan%") && !strstr(page, "\"nan") && !strstr(page, "inf%"));
+    bool answers = strstr(page, " samples of the validation data") != NULL;
     free(page);
+    return answers;
 }
 
-// Valid is what has a line that is read, or a setting.
+// Valid is what has a line that is read, a setting, or answers.
 bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     const char *base = getenv("TMPDIR");
     runlog *r;
@@ -76,7 +87,7 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
         valid = valid || files[i]->lines > files[i]->damaged;
     }
     expect(r->settings <= RUNLOG_SETTINGS && r->marks <= RUNLOG_MARKS && r->devices <= RUNLOG_DEVICES);
-    draw(r);
+    valid = draw(r) || valid;
     runlog_close(r);
     return valid;
 }
@@ -105,7 +116,11 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         "\3"
         "# lockstep 0.1  config a  data b\n[model]\ntype = llama  ; bits   a.ini:1\nlanes = 2   ; bits   default, chosen\nx = \"a\\\"b\"\n   ; local  default\n",
         "\4"
-        "{\"state\":\"done\",\"host\":\"h\",\"world\":2,\"ranks\":[{\"rank\":0,\"host\":\"h\",\"device\":\"\"}]}\n"};
+        "{\"state\":\"done\",\"host\":\"h\",\"world\":2,\"ranks\":[{\"rank\":0,\"host\":\"h\",\"device\":\"\"}]}\n",
+        "\5"
+        "{\"step\":1,\"samples\":3,\"right\":2,\"classes\":[{\"label\":0,\"name\":\"<b>\",\"of\":3,\"right\":2,\"said\":2}],"
+        "\"pairs\":[{\"label\":0,\"answer\":1,\"count\":1}],\"examples\":[{\"sample\":0,\"label\":0,\"answer\":0,\"sure\":0.5,"
+        "\"png\":\"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=\"}],\"mistakes\":[]}"};
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
         seed(ctx, (const uint8_t *)seeds[i], 1 + strlen(seeds[i] + 1));
     return 0;

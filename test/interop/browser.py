@@ -28,6 +28,9 @@ LOOK = r"""(() => {
                        return .2126 * f[0] + .7152 * f[1] + .0722 * f[2] };
   const contrast = (a, b) => { const x = light(a), y = light(b); return (Math.max(x, y) + .05) / (Math.min(x, y) + .05) };
   const paper = parse(getComputedStyle(document.body).backgroundColor);
+  // what a text stands on: its cell may have a colour of its own, through which the paper shows
+  const ground = e => { const b = parse(getComputedStyle(e).backgroundColor), a = b.length > 3 ? b[3] : 1;
+                        return e instanceof SVGElement || a == 0 ? paper : b.slice(0, 3).map((v, i) => v * a + paper[i] * (1 - a)) };
   const seen = e => { const r = e.getBoundingClientRect(); return r.width + r.height > 0 && getComputedStyle(e).visibility == 'visible' };
   let least = 99, leastLine = 99, charts = 0;
   document.querySelectorAll('details').forEach(d => d.open = true);
@@ -35,7 +38,7 @@ LOOK = r"""(() => {
   for (const e of document.querySelectorAll('body *')) {
     const text = [...e.childNodes].some(n => n.nodeType == 3 && n.data.trim()), s = getComputedStyle(e);
     if (text && seen(e) && !['title', 'desc', 'style'].includes(e.tagName.toLowerCase())) {
-      const c = contrast(parse(e instanceof SVGElement ? s.fill : s.color), paper);
+      const c = contrast(parse(e instanceof SVGElement ? s.fill : s.color), ground(e));
       least = Math.min(least, c);
       if (c < 4.5) wrong.push('contrast ' + c.toFixed(2) + ' of the text "' + e.textContent.slice(0, 30) + '"');
       const r = e.getBoundingClientRect();
@@ -59,6 +62,8 @@ LOOK = r"""(() => {
       if (a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom) wrong.push('"' + at[i][1] + '" is on "' + at[k][1] + '"');
     }
   }
+  for (const img of document.images)
+    if (!img.alt.trim() || !img.complete || img.naturalWidth == 0) wrong.push('a picture that has no name or is not shown: ' + img.src.slice(0, 60));
   if (document.querySelector('script,[onload],[onclick],[onerror],iframe,object,embed,link:not([href="data:,"])')) wrong.push('a script, or something that loads');
   const height = document.documentElement.scrollHeight;
   document.querySelectorAll('details').forEach(d => d.open = false);
@@ -141,7 +146,8 @@ class Browser:
         for e in self.events:
             p, m = e.get("params", {}), e.get("method")
             asked = p["request"]["url"].split("#")[0] if m == "Network.requestWillBeSent" else url
-            if asked != url and asked != "data:,":  # no icon
+            inside = asked == "data:," or asked.startswith("data:image/png;base64,")  # no icon; a picture in the page
+            if asked != url and not inside:
                 yield "a request for " + p["request"]["url"][:80]
             if m == "Runtime.consoleAPICalled" or m == "Runtime.exceptionThrown":
                 yield "the console: " + json.dumps(p)[:200]

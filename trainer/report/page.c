@@ -1,5 +1,6 @@
 // trainer/report/page.c: the page itself: what is written around the charts. Whatever a run says (samples, settings,
 // events, its name) goes through text_html.
+#include "trainer/report/answers.h"
 #include "trainer/report/parting.h"
 #include "trainer/report/plots.h"
 #include "trainer/report/report.h"
@@ -42,12 +43,13 @@ static const char style[] =
 
 // --- head ------------------------------------------------------------------------------------------------------------
 
-static void head(text *h, runlog *const *runs, int n, bool live) {
+// pictures: the page has some beside its charts.
+static void head(text *h, runlog *const *runs, int n, bool live, bool pictures) {
     text_put(h,
              "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
              "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'%s\">"
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">",
-             live ? "; img-src data:" : "");
+             live || pictures ? "; img-src data:" : "");
     // Of a page that is served, a browser would ask for an icon as well.
     if (live)
         text_put(h, "<meta http-equiv=\"refresh\" content=\"%d\"><link rel=\"icon\" href=\"data:,\">", LIVE_SECONDS);
@@ -56,7 +58,7 @@ static void head(text *h, runlog *const *runs, int n, bool live) {
         if (i) text_put(h, ", ");
         text_html(h, runs[i]->name);
     }
-    text_put(h, " – lockstep</title>\n<style>%s</style></head>\n<body>\n", style);
+    text_put(h, " – lockstep</title>\n<style>%s%s</style></head>\n<body>\n", style, pictures ? answers_style : "");
 }
 
 static void fact(text *h, const char *name, const char *value, const char *more) {
@@ -381,12 +383,17 @@ static bool any_curve(runlog *const *runs, int n) {
     return false;
 }
 
+// Of a model of classes the log has accuracies.
+static bool has_answered(const runlog *r) { return sheet_total(&r->steps, CURVE_ACCURACY).n > 0; }
+
 err_t report_render(runlog *const *runs, int n, bool live, char **out, size_t *bytes) {
     text h = {0};
     err_t rc = ERR_OK;
+    answers_file answers = {0};
     *out = NULL, *bytes = 0;
     if (n < 1 || n > REPORT_RUNS) return err_set(ERR_USAGE, "a report of %d runs: expected 1 to %d", n, REPORT_RUNS);
-    head(&h, runs, n, live);
+    if (n == 1) answers_read(&answers, runs[0]->dir);
+    head(&h, runs, n, live, answers.all != NULL);
     text_put(&h, "<main>\n");
     if (n == 1) title_one(&h, runs[0], live);
     else {
@@ -400,6 +407,8 @@ err_t report_render(runlog *const *runs, int n, bool live, char **out, size_t *b
         plots_draw(&h, runs, n);
         text_put(&h, "</div>\n");
     }
+    if (n == 1) answers_draw(&h, &answers, has_answered(runs[0]));
+    answers_close(&answers);
     if (n == 1) samples(&h, runs[0]), events(&h, runs[0]), settings_one(&h, runs[0]), hardware(&h, runs[0]);
     text_put(
         &h,
