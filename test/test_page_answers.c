@@ -41,13 +41,13 @@ static void table(void **state) {
     (void)state;
     put_run("run", three);
     char *page = page_of("run");
-    is_row(page, "cat", 4, (const char *const[]){"2", "1", "", "66.7 %"});
-    is_row(page, "dog", 4, (const char *const[]){"", "4", "", "100.0 %"});
-    is_row(page, "3", 4, (const char *const[]){"1", "2", "", "0.0 %"});
-    is_row(page, "precision", 4, (const char *const[]){"66.7 %", "57.1 %", "–", ""});
+    is_row(page, "cat", 4, (const char *const[]){"2", "1", "", "66.7\u00a0%"});
+    is_row(page, "dog", 4, (const char *const[]){"", "4", "", "100.0\u00a0%"});
+    is_row(page, "3", 4, (const char *const[]){"1", "2", "", "0.0\u00a0%"});
+    is_row(page, "precision", 4, (const char *const[]){"66.7\u00a0%", "57.1\u00a0%", "–", ""});
     assert_non_null(strstr(page, "<td style=\"background:rgba(0,114,178,0.45)\">4</td>"));
     assert_non_null(strstr(page, "<td style=\"background:rgba(213,94,0,0.30)\">1</td>"));
-    assert_non_null(strstr(page, "After step 1,400 it knew 6 of 10 samples of the validation data, 60.0 %."));
+    assert_non_null(strstr(page, "After step 1,400 it knew 6 of 10 samples of the validation data, 60.0\u00a0%."));
     free(page);
 }
 
@@ -58,8 +58,8 @@ static void pictures(void **state) {
     assert_int_equal(count(page, "<img "), 2);
     assert_int_equal(count(page, "src=\"data:image/png;base64," DOT "\""), 2);
     assert_non_null(strstr(page, "<img width=\"96\" height=\"96\" alt=\"sample 0, cat\""));
-    assert_non_null(strstr(page, "<b>cat</b><small>says cat, 75.0 %</small>"));
-    assert_non_null(strstr(page, "<b>3</b><small>says dog, over 99.9 %</small>"));
+    assert_non_null(strstr(page, "<b>cat</b><small>says cat, 75.0\u00a0%</small>"));
+    assert_non_null(strstr(page, "<b>3</b><small>says dog, &gt;\u00a099.9\u00a0%</small>"));
     assert_non_null(strstr(page, "<b>3</b><small>says dog, –</small>"));
     assert_int_equal(count(page, "<figure class=\"u\">"), 2);
     assert_non_null(strstr(page, "style-src 'unsafe-inline'; img-src data:\""));
@@ -96,7 +96,7 @@ static void many_classes(void **state) {
     char *pairs = strstr(page, "Taken for each other most often"), *worst = strstr(page, "Classes that it knows worst");
     assert_true(pairs && worst && pairs < worst);
     is_row(pairs, "n0", 3, (const char *const[]){"n1", "99", "100"});
-    is_row(worst, "n20", 3, (const char *const[]){"100", "79.0 %", "158.0 %"});
+    is_row(worst, "n20", 3, (const char *const[]){"100", "79.0\u00a0%", "158.0\u00a0%"});
     assert_int_equal(count(pairs, "<tr><th scope=\"row\">n") - count(worst, "<tr><th scope=\"row\">n"), 20);
     assert_int_equal(count(worst, "<tr><th scope=\"row\">n"), 20);
     assert_null(strstr(worst, "<th scope=\"row\">n0<"));

@@ -90,12 +90,12 @@ static void put_word(text *h, const answers_file *a, int64_t label) {
     text_html(h, word_of(a, label, number));
 }
 
-// part of all, in percent; "–" of nothing. What is not all of it never reads as all.
+// part of all, in percent; "–" of nothing. What is not all of it never reads as all. Spaces do not break the line.
 static const char *share_text(char dst[WORD], double part, double all) {
     double share = 100 * part / all;
-    if (!(all > 0) || !isfinite(share)) return strcpy(dst, "–");
-    snprintf(dst, WORD, "%s%.1f %%", share < 100 && share > 99.9 ? "over " : "",
-             share < 100 && share > 99.9 ? 99.9 : share);
+    if (!(all > 0) || !(fabs(share) < 1e6)) return strcpy(dst, "–");  // a damaged file may say anything
+    if (share > 99.9 && share < 100) return strcpy(dst, "&gt;\u00a099.9\u00a0%");
+    snprintf(dst, WORD, "%.1f\u00a0%%", share);
     return dst;
 }
 
