@@ -111,11 +111,14 @@ static err_t set_path(char to[CONFIG_TEXT], const char *option, const char *path
 static err_t ask(config *c, const arguments *a) {
     const char *protocol = given(a, "--protocol"), *text = given(a, "--text"), *choices = given(a, "--choices");
     c->eval_ckpt = given(a, "--ckpt");
+    c->eval_answers = given(a, "--answers");
     c->sample.batch = 1;  // nothing is written
     if (protocol && strcmp(protocol, "llmc") != 0 && strcmp(protocol, "lm-eval") != 0)
         return err_set(ERR_USAGE, "--protocol %s: expected lm-eval or llmc", protocol);
     if (protocol) c->eval.protocol = strcmp(protocol, "llmc") == 0 ? PROTOCOL_LLMC : PROTOCOL_LM_EVAL;
     if (!text && !choices) return ERR_OK;
+    if (c->eval_answers)
+        return err_set(ERR_USAGE, "--answers is about the validation data, which --text and --choices leave out");
     c->data.val[0] = 0;
     c->data.holdout = 0;
     TRY(set_path(c->eval.text, "--text", text));

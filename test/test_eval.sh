@@ -216,6 +216,9 @@ refused() {
     printf '{"query": "a", "choices": ["01234567890123456789012345678901234567890123456789"], "gold": 0}\n' >long.jsonl
     expect 65 "$bin" eval base.ini ref.ini --choices long.jsonl
     says "long.jsonl: line 1: choice 0, counted from 0: 51 tokens are asked, and the model reads 32 at once"
+    expect 78 "$bin" eval base.ini ref.ini --answers .
+    says "--answers: a model of type gpt does not say to which class a sample belongs"
+    [ ! -e answers.json ] || fail "answers.json of a text"
     expect 64 "$bin" eval base.ini ref.ini --choices questions.jsonl --protocol hellaswag
     says "--protocol hellaswag: expected lm-eval or llmc"
     expect 64 "$bin" eval base.ini ref.ini --text

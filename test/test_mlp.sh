@@ -155,6 +155,29 @@ evaluates() {
     settings ref
 }
 
+# What a run wrote of its newest weights, and of older ones.
+writes_answers() {
+    mkdir -p answers older
+    for ranks in 1 3; do
+        settings ref device.ranks=$ranks
+        rm -f answers/answers.json
+        expect 0 "$bin" eval base.ini ref.ini --answers answers
+        says "answers/answers.json: what it says of them"
+        same runs/ref/answers.json answers/answers.json "the answers of the run and of eval on $ranks ranks"
+    done
+    settings ref
+    expect 0 "$bin" eval base.ini ref.ini --ckpt runs/ref/ckpt/step-00000020 --answers older
+    grep -q '^{"step":20,"samples":80,' older/answers.json || fail "step 20: $(head -n 1 older/answers.json)"
+    cmp -s older/answers.json answers/answers.json && fail "the answers of steps 20 and 40 are alike"
+    expect 74 "$bin" eval base.ini ref.ini --answers nowhere
+    says "nowhere" "No such file"
+    expect 64 "$bin" eval base.ini ref.ini --answers answers --text base.ini
+    says "--answers is about the validation data"
+    settings noval data.holdout=0
+    expect 78 "$bin" eval base.ini noval.ini --answers answers
+    says "[data] val is empty"
+}
+
 has_nothing_to_sample() {
     expect 78 "$bin" sample base.ini ref.ini --prompt "It is "
     one_line
@@ -313,6 +336,7 @@ try stopped
 try files_do_not_matter
 try holdout_is_like_files_of_its_own
 try evaluates
+try writes_answers
 try has_nothing_to_sample
 try checks_data
 try plans

@@ -140,7 +140,7 @@ static void missing_or_damaged(void **state) {
         put_run(name, damaged[i]);
         char *page = page_of(name);
         assert_non_null(strstr(page, "<h2>What the model says</h2>\n<p class=\"d\">answers.json is damaged"));
-        assert_non_null(strstr(page, "The next evaluation ([eval] every) writes it."));
+        assert_non_null(strstr(page, "The next evaluation of the run ([eval] every) writes it, or"));
         assert_non_null(strstr(page, "Hardware and build"));
         assert_null(strstr(page, "img-src data:"));
         free(page);

@@ -1,6 +1,7 @@
 // trainer/eval.c: the verb `eval`: what a model knows, of its validation data, of a text, of questions. With one rank
 // in the calling process, with several in each of them; the numbers are the same.
 #include "base/fmath.h"
+#include "trainer/answers.h"
 #include "trainer/evaluate.h"
 #include "trainer/machine.h"
 #include "trainer/restore.h"
@@ -16,16 +17,25 @@ static void print_counts(const session *x, const evaluation *e, FILE *out) {
     else fprintf(out, "  %" PRId64 " %s\n", e->samples, v.unit);
 }
 
+// Answers, once, by the rank that prints.
+static err_t write_answers(const session *x, const evaluation *e, FILE *out) {
+    const char *dir = x->cfg->eval_answers;
+    if (!dir || x->ranks->rank != 0) return ERR_OK;
+    TRY(answers_write(x, e, dir));
+    fprintf(out, "%s/answers.json: what it says of them; `lockstep report %s` shows it\n", dir, dir);
+    return ERR_OK;
+}
+
 static err_t eval_validation(session *x, FILE *out) {
     evaluation e;
-    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
+    TRY(evaluate_classes(&x->evaluator, x->val, x->cfg->eval.batches, x->answers, &e));
     fprintf(out, "step %" PRId64 "  loss %.6f", x->progress.step, e.loss);
     if (x->net->vocab) fprintf(out, "  perplexity %.4f", fm_exp(e.loss));
     if (exam_of_bytes(x->cfg, x->words, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e.loss));
     if (x->possible > 0) fprintf(out, "  best possible %.6f", x->possible);
     for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e.metric[i]);
     print_counts(x, &e, out);
-    return ERR_OK;
+    return write_answers(x, &e, out);
 }
 
 static err_t eval_text(session *x, FILE *out) {
@@ -62,6 +72,11 @@ static err_t eval_session(session *x, FILE *out) {
     if (!x->val && exam_is_empty(&x->exam))
         return err_set(ERR_CONFIG,
                        "[data] val is empty: nothing to evaluate on; --text and --choices name something else");
+    if (x->cfg->eval_answers && !x->answers)
+        return err_set(ERR_CONFIG,
+                       "--answers: a model of type %s does not say to which class a sample belongs, or there is no "
+                       "[data] val: leave --answers out",
+                       x->net->type->name);
     TRY(session_weights(x, x->cfg->eval_ckpt, &initial));
     if (initial) fprintf(out, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     if (x->val) TRY(eval_validation(x, out));

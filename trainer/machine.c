@@ -99,7 +99,8 @@ void session_part(const session *x, int k, char dst[SESSION_PART]) {
 
 // What a model of classes says of each validation sample is kept from an evaluation for people (trainer/answers.h).
 static err_t open_answers(session *x) {
-    if (x->kind != SESSION_TRAIN || !x->val || !x->net->classes) return ERR_OK;
+    bool asked = x->kind == SESSION_TRAIN || (x->kind == SESSION_INFERENCE && x->cfg->eval_answers);
+    if (!asked || !x->val || !x->net->classes) return ERR_OK;
     int64_t samples = source_about(x->val).samples;
     x->answers = malloc((size_t)samples * sizeof *x->answers);
     return x->answers ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the answers to %" PRId64 " samples", samples);

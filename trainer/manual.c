@@ -86,12 +86,15 @@ const verb_page verb_pages[VERB_COUNT] = {
          "Prints what the model knows: its loss on the validation data, and bits per byte and accuracy where [eval] asks for\n"
          "them. --text and --choices ask for these alone. It runs on the ranks that the INI says, with the same digits.\n",
          "lockstep eval config.ini --choices hellaswag_val.jsonl", 1,
-         .option = {CHECKPOINT,
-                    {"--text", "FILE",
-                     "bits per byte of this text, in place of what [eval] asks; may be compressed, or JSONL"},
-                    {"--choices", "FILE",
-                     "accuracy on these questions with several answers, in place of what [eval] asks: JSONL"},
-                    {"--protocol", "NAME", "how answers are compared: lm-eval or llmc, in place of [eval] protocol"}}},
+         .option =
+             {CHECKPOINT,
+              {"--text", "FILE",
+               "bits per byte of this text, in place of what [eval] asks; may be compressed, or JSONL"},
+              {"--choices", "FILE",
+               "accuracy on these questions with several answers, in place of what [eval] asks: JSONL"},
+              {"--protocol", "NAME", "how answers are compared: lm-eval or llmc, in place of [eval] protocol"},
+              {"--answers", "RUN_DIR",
+               "writes there what a model of classes says of the validation data, for `lockstep report RUN_DIR`"}}},
     [VERB_sample] =
         {"sample", INI,
          "Lets the model write what follows a prompt, as [sample] says: length, temperature, top_k, top_p, stop. On a terminal\n"

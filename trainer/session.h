@@ -39,7 +39,7 @@ typedef struct session {
     tokenizer *words;       // of samples; NULL: bytes
     exam exam;              // a text and questions of evaluations; empty: none
     double possible;        // the best possible loss on the validation data; 0: not known
-    class_answer *answers;  // (samples of val) of the newest evaluation, of a model of classes in training; NULL: none
+    class_answer *answers;  // (samples of val) of the newest evaluation, of a model of classes; NULL: not wanted
     char plans[17];         // hash of the file of [device] plans; "" without one
     // The world.
     flight_rank *flight;   // records the world's calls; set as `waiting` is, NULL: nothing does

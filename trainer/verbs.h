@@ -31,7 +31,8 @@ err_t verb_tune(const config *c, FILE *out);
 
 // --- eval.c ----------------------------------------------------------------------------------------------------------
 
-// Of the checkpoint c->eval_ckpt (NULL: as session_load chooses) the validation loss, and what [eval] asks. verb_eval:
+// Of the checkpoint c->eval_ckpt (NULL: as session_load chooses) the validation loss, and what [eval] asks; and in
+// c->eval_answers, unless NULL, answers.json. verb_eval:
 // with one rank, in this process. eval_rank: one of several.
 err_t verb_eval(const config *c, FILE *out);
 err_t eval_rank(const config *c, const launch *at, board *b);

@@ -223,7 +223,8 @@ typedef struct config {
         char http_token[CONFIG_TEXT];  // file; "": no password
         char prom_file[CONFIG_TEXT];   // file; "": none
     } log;
-    const char *eval_ckpt;  // no key: `eval --ckpt`, a checkpoint's directory. NULL: as session_load chooses
+    const char *eval_ckpt;     // no key: `eval --ckpt`, a checkpoint's directory. NULL: as session_load chooses
+    const char *eval_answers;  // no key: `eval --answers`, the directory of answers.json. NULL: none is written
 
     config_resolved resolved;
     key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table

@@ -298,7 +298,10 @@ void answers_draw(text *h, const answers_file *a, bool expected) {
     if (!a->all) {
         text_put(h, "<p class=\"d\">");
         text_html(h, a->wrong[0] ? a->wrong : "answers.json is not in the run's directory");
-        text_put(h, ". The next evaluation ([eval] every) writes it.</p>\n");
+        text_put(
+            h,
+            ". The next evaluation of the run ([eval] every) writes it, or that of any checkpoint by <code>lockstep eval "
+            "CONFIG.ini --answers RUN_DIR</code>.</p>\n");
         return;
     }
     put_right(h, a);
