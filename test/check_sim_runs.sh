@@ -176,9 +176,10 @@ tensor_gemma() {
     dealt c2-t2 4 parallel.context=2 parallel.zero=2 parallel.tensor=2 precision.compute=fp16
 }
 
-# as_the_cpu WHAT MOST STEPS SETTING... <LAYOUTS: runs base.ini on the CPU, and on simulated GPUs in each layout, a line
-# NAME RANKS SETTING... each, the first named one. All layouts must log the same: so many steps, evaluations and hashes;
-# and the losses of the steps must be the CPU's but for the share MOST. begins: what the first line of a run matches.
+# as_the_cpu WHAT MOST STEPS SETTING... <LAYOUTS: runs base.ini on the CPU, and on simulated GPUs in each layout, a
+# line NAME RANKS SETTING... each, the first named one. All layouts must log the same: so many steps, evaluations and
+# hashes, and say the same of each image. The losses of the steps must be the CPU's but for the share MOST. begins:
+# what the first line of a run matches.
 as_the_cpu() {
     what=$1 most=$2 count=$3 runs=
     shift 3
@@ -196,7 +197,10 @@ as_the_cpu() {
     evals=$(grep -c '"t":"eval"' runs/one/log.jsonl)
     [ "$evals" -ge 1 ] && [ "$(wc -l <one.logged)" -eq $((count + evals + 1)) ] && grep -q '^hash [0-9a-f]' one.logged ||
         fail "expected $count steps, evaluations and the hashes: $(cat one.logged)"
-    for run in $runs; do same one.logged $run.logged "$what: what one rank and $run logged"; done
+    for run in $runs; do
+        same one.logged $run.logged "$what: what one rank and $run logged"
+        same runs/one/answers.json runs/$run/answers.json "$what: what one rank and $run say of the images"
+    done
     paste -d ' ' cpu.logged one.logged >both
     awk -v most="$most" -v count="$count" \
         'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != count) exit 1 }' both ||
