@@ -112,7 +112,7 @@ static void hostile(void **state) {
         "{\"sample\":0,\"label\":0,\"answer\":-7,\"sure\":1e308,\"png\":\"" DOT "\\\"><script>\"},"
         "{\"sample\":0,\"label\":0,\"answer\":0,\"sure\":-2,\"png\":\"iVBORw0KGgo=\"},"
         "{\"sample\":0,\"label\":0,\"answer\":0,\"sure\":[],\"png\":\"PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pjxi\"},"
-        "{\"png\":\"iVBORw0KGgoAAAANSUhEUgAAAAAAAAAB\"},{\"png\":\"iVBORw0KGgoAAAANSUhEUgAAAAH/////\"},"
+        "{\"png\":\"eHh4eHh4eHh4eHh4eHh4eAAAAAEAAAAB\"},{\"png\":\"iVBORw0KGgoAAAANSUhEUgAAAAAAAAAB\"},{\"png\":\"iVBORw0KGgoAAAANSUhEUgAAAAH/////\"},"
         "\"<script>\",{}],\"mistakes\":[{\"png\":{}}]}";
     (void)state;
     put_run("evil", evil);
