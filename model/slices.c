@@ -87,7 +87,7 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 // --- attention's rows ------------------------------------------------------------------------------------------------
 
 err_t slices_share_rows(const pass *p, const tensor *x) {
-    tensor all = view2(x, x->size[0], 1);
+    tensor all = view2(x, x->size[0], tensor_count(x) / x->size[0]);
     return p->swap ? p->swap->merge.gather(p->swap->merge.ctx, &all, NULL, p->s) : ERR_OK;
 }
 

@@ -134,7 +134,7 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 // The scratch of slices_gather, for N rows of C; where rows are not divided, x itself.
 tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
 
-// Gives all ranks all rows of x (N): each has written its own.
+// Gives all ranks all rows of x, (N) or (N,C): each has written its own.
 err_t slices_share_rows(const pass *p, const tensor *x);
 
 // sum (n) FP64 (=) = the sum over all token slices, along their tree, of what each has: parts (token slices here, n)

@@ -21,7 +21,7 @@ static int first_answer_row(const step_runner *r) { return results_rows(r) - ANS
 
 static err_t declare_scores(evaluator *k) {
     step_runner *r = k->r;
-    int64_t V = r->net->vocab, texts = r->texts ? r->texts : 1, C = r->net->classes, B = r->cfg->batch.micro;
+    int64_t V = r->net->vocab, texts = r->texts ? r->texts : 1, C = r->net->classes, B = r->cfg->resolved.micro;
     if (C) {
         TRY(arena_2d(&r->memory, &k->scores, FP32, B, C));
         TRY(arena_2d(&r->staging, &k->host_scores, FP32, B, C));
@@ -99,7 +99,7 @@ static class_answer answer_of(const float *x, int64_t n) {
 static err_t answer_samples(evaluator *k, int64_t B) {
     step_runner *r = k->r;
     int64_t C = r->net->classes;
-    double *host = k->host_answers.data, *class = host, *sure = host + r->cfg->batch.micro;
+    double *host = k->host_answers.data, *class = host, *sure = host + r->cfg->resolved.micro;
     const float *scores = k->host_scores.data;
     TRY(stream_copy(r->s, k->host_scores.data, k->scores.data, (size_t)(B * C) * sizeof(float)));
     TRY(stream_wait(r->s));

@@ -17,9 +17,11 @@ static err_t losses(const frame *f, const step *s) {
            metrics = view2(&p.metrics, f->m->metrics, p.B), hits = metrics, labels = view1(&p.in[LABELS], p.B), dx;
     labels = tensor_rows(&labels, first, f->own);
     hits.data = (double *)hits.data + first;  // each row from there on
-    const tensor *to = at_if(f, s->v[1], &dx), *wanted = p.metrics.data ? &hits : NULL;
+    const tensor *to = at_if(f, s->v[1], &dx), *wanted = p.metrics.data ? &hits : NULL, scores = p.scores;
+    if (scores.data) p.scores = tensor_rows(&scores, first, f->own);
     if (f->own) TRY(head_losses(&f->net->g.head, &p, &loss, wanted, to, &x, &labels));
     TRY(slices_share_rows(&p, &all));
+    if (scores.data) TRY(slices_share_rows(&p, &scores));
     for (int k = 0; wanted && k < f->m->metrics; k++) {
         tensor row = tensor_rows(&metrics, k, 1), hit = view1(&row, p.B);
         TRY(slices_share_rows(&p, &hit));
