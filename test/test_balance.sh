@@ -48,6 +48,18 @@ after_a_loss() {
     [ "$(grep -c 'in the world before' runs/lost/events.jsonl)" -eq 1 ] || fail "not once: $(grep balance runs/lost/events.jsonl)"
 }
 
+# Models of two ranks each share the lanes; what was measured is of ranks.
+after_a_loss_of_a_model() {
+    settings model $small "$slow,unit@700:1" device.ranks=4 parallel.tensor=2 parallel.balance=auto cluster.elastic=yes \
+        snapshot.every=3
+    expect 0 train model
+    same_steps whole model
+    same_state whole model
+    event model balance "by what ranks took for a lane in the world before"
+    dealt=$(sed -n 's/.*lanes 8,8 become \([0-9]*\),[0-9]*, by what ranks took.*/\1/p' runs/model/events.jsonl)
+    [ "${dealt:-0}" -ge 9 ] || fail "the faster model has ${dealt:-no} lanes: $(grep balance runs/model/events.jsonl)"
+}
+
 # Fewer ranks have other lanes, and the lanes of those are dealt by speed again.
 in_a_narrower_world() {
     settings narrow $small device.ranks=4 parallel.balance=auto cluster.elastic=yes snapshot.every=3 \
@@ -110,6 +122,7 @@ try while_it_runs
 try recovers
 try while_it_runs_with_shards
 try after_a_loss
+try after_a_loss_of_a_model
 try in_a_narrower_world
 try is_told
 try where_it_cannot_be

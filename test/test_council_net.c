@@ -21,6 +21,24 @@ static void all_hear_each_other(void **state) {
 }
 
 // The largest record that there is: 256 nodes, 1024 ranks, each with a lane of its own.
+// A ballot that is refused goes on to who proposed it; only a refusal without one ends a connection.
+static void refused_ballots_are_heard(void **state) {
+    (void)state;
+    nets *n = nets_open(2);
+    council_message m;
+    council_room *room = malloc(sizeof *room);
+    net_open(n, 0), net_open(n, 1);
+    until_heard(n, 1, 0, 1);
+    example_message(&m, room, COUNCIL_REFUSED);
+    m.node = 0, m.life = 1, m.ballot.round = 3;
+    council_net_send(n->net[0], 1, &m);
+    for (double until = now_s() + WAIT_MOST_S; n->heard[1][n->count[1] - 1].type != COUNCIL_REFUSED; nets_turn(n))
+        if (now_s() > until) fail_msg("the refusal has not come");
+    assert_int_equal(n->last.ballot.round, 3);
+    free(room);
+    nets_close(n);
+}
+
 static void largest_record(council_record *r, int epoch) {
     *r = (council_record){.run = "a run of sixteen", .kind = DECREE_HEAL, .nodes = COUNCIL_NODES};
     r->k = r->epoch = (uint64_t)epoch;
@@ -446,6 +464,7 @@ static void a_port_that_is_taken_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_hear_each_other),
+        cmocka_unit_test(refused_ballots_are_heard),
         cmocka_unit_test(records_of_full_size),
         cmocka_unit_test(a_node_that_comes_again_is_connected_anew),
         cmocka_unit_test(a_later_connection_takes_the_place),

@@ -40,6 +40,13 @@ first_rank() {
 # A pipeline is put out as a whole: what is left of it waits.
 of_a_pipeline() { puts_out pipeline 3 parallel.pipeline=2; }
 
+# The rank that is put out is killed while it leaves: it is gone either way.
+that_dies_as_it_leaves() {
+    alone dies 4 $tiny $quick cluster.evict_slow=yes run.steps=$steps "$slow:3,turn@1:3"
+    same_end runs/whole runs/dies
+    event dies evicted "rank 3 (localhost" "so the run goes on without it; world 2 of this run began"
+}
+
 # stays RUN EVENT TEXT SETTING...: it is named, and stays.
 stays() {
     name=$1 said=$2 text=$3
@@ -99,6 +106,7 @@ is_told() {
 try undisturbed
 try last_rank
 try with_shards
+try that_dies_as_it_leaves
 try first_rank
 try of_a_pipeline
 try where_it_must_stay

@@ -54,6 +54,17 @@ where_it_was() {
     same_state whole there
     event there healed "continuing after step 14 from where the ranks that were left are"
 }
+# A step that was skipped before this process began is one that was done.
+where_it_was_after_a_skipped_step() {
+    few="$fast $elastic eval.every=0 snapshot.every=500 snapshot.live=yes checkpoint.every=500 model.layers=1
+        model.embed=16 optimizer.skip_norm=1000"
+    settings skipped $few device.ranks=2 run.steps=10 "run.faults=nan@3:1"
+    expect 0 train skipped
+    settings skipped $few device.ranks=2 run.steps=300 "run.faults=drag@29x300:1,unit@60:1"
+    expect 0 train skipped
+    event skipped skipped '"step":3,'
+    event skipped healed "continuing after step 24 from where the ranks that were left are"
+}
 not_what_differs() {
     settings torn $seldom device.ranks=3 log.hash_every=600 run.faults=lie@3:1,drag@29:2,unit@60:2
     expect 0 train torn
@@ -172,6 +183,7 @@ try with_everything_divided
 try alone
 try at_a_point
 try where_it_was
+try where_it_was_after_a_skipped_step
 try not_what_differs
 try from_its_own_checkpoint
 try prolonged
