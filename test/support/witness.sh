@@ -8,6 +8,9 @@ roll() {
 }
 doze() { sleep "$(printf '0.%03d' "$1")"; }
 
+# What is freed goes back at once, so that what a rank holds is what it uses.
+export MALLOC_MMAP_THRESHOLD_=32768 MALLOC_TRIM_THRESHOLD_=32768 MALLOC_ARENA_MAX=1
+
 # holds PID: how many descriptors and threads it has, and how much memory of its own, in KB: the
 # rings that ranks share are new in each world, and fill as they are used.
 holds() {
