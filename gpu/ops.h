@@ -494,8 +494,8 @@ typedef struct sgd_args {
 // Nothing when !state->apply. Otherwise, of each row of weights (You, Gitman & Ginsburg 2017, equation 6):
 //   ratio = trust |w| / (|g| + wd |w| + eps), or 1 where |w| or |g| is 0
 // |w| and |g| are the roots of sums of squares, at[r] .. at[r+1]-1 of those of chunks, added in order; |g| is times
-// grad_factor: of the gradient as the update takes it. In double, and rounded once: the same on every device. A row of
-// whose weights nobody has summed the squares keeps 1, as one without chunks does.
+// grad_factor: of the gradient as the update takes it. In double, and rounded once: the same on every device. Where the
+// sums of `weights` are 0, as in rows that do not decay, the ratio is 1; also in a row without chunks.
 typedef struct lars_ratio_args {
     tensor *ratio;                  // (R) FP32 (=)
     const tensor *at;               // (R+1) INT32, ascending

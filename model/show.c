@@ -334,9 +334,10 @@ static void put_meeting(showing *s, const step *t) {
                                        [MEET_SOFTMAX] = "softmax over slices of the vocabulary",
                                        [MEET_PICK] = "rows of the table that others have",
                                        [MEET_SPAN] = "sums over the samples of a span"};
-    bool meets = show_meets(s->m, t), here = t->meets == MEET_SUM || t->meets == MEET_SUM_OF_ROWS ||
-                                             t->meets == MEET_SOFTMAX || t->meets == MEET_SPAN;
-    if ((s->m->slices.of == 1 && s->m->tokens.of == 1) || (!meets && !here)) return;
+    bool slices = s->m->slices.of > 1, meets = show_meets(s->m, t),
+         here = t->meets == MEET_SUM || t->meets == MEET_SUM_OF_ROWS || t->meets == MEET_SPAN ||
+                (t->meets == MEET_SOFTMAX && slices);
+    if ((!slices && s->m->tokens.of == 1) || (!meets && !here)) return;
     end_line(s), begin_line(s);
     bool losses = t->meets == MEET_SOFTMAX && s->m->slices.count == s->m->slices.of;  // of other rows are elsewhere
     put(s, meets ? "ranks meet:" : "all are here:");

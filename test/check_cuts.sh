@@ -3,7 +3,7 @@
 # off again and again, or one after the other; of a run that takes a node in a rank is killed, or the node itself.
 #
 # Whatever follows, there is one history: each world began after one step, each node has logged steps of the run that
-# nobody disturbed, all nodes together have all of them, and whoever was put out takes part again before the end.
+# nobody disturbed, every step is in the log of some node, and a node that was put out has joined again at the end.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
@@ -155,7 +155,7 @@ far_storm() {
     nothing_left
 }
 
-# Every cable is out: nobody hears as many as may decide, so nobody finishes a step until they are in again.
+# All cables are out: no node hears a majority, so no step is finished until the cables are in again.
 far_all_apart() {
     steps=2000 whole=flaps
     far 1 1 1
@@ -176,7 +176,7 @@ far_all_apart() {
 # joining [K FAULT]: three nodes of which the last one is killed; the others go on. Node K has this fault, too.
 joining() {
     steps=1000 whole=joined
-    elastic=$(echo "$elastic" | sed 's/dead_s=0.6/dead_s=1.5/')  # a busy machine puts out nobody else
+    elastic=$(echo "$elastic" | sed 's/dead_s=0.6/dead_s=1.5/')  # on a busy machine a healthy node may be silent for 0.6 s
     near 1 1 1
     slow_for 16
     [ $# -eq 0 ] || with "$1" "$drag,$2"

@@ -169,7 +169,7 @@ mend() { ip -n "$mark-sw" link set between up; }
 # A node's snapshot has its copy on the next node, so a half that consists of every second node has all snapshots.
 far_cut_in_half() {
     steps=3000 whole=longest
-    elastic=$(echo "$elastic" | sed 's/dead_s=0.6/dead_s=1.5/')  # a busy machine puts out nobody of the half that stays
+    elastic=$(echo "$elastic" | sed 's/dead_s=0.6/dead_s=1.5/')  # on a busy machine a healthy node may be silent for 0.6 s
     far 1 1 1 1
     two_switches 1 3 || fail "no second switch"
     heals half run.faults=drag@200x1500  # 15 s that do not pass sooner for half as many ranks

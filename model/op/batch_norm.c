@@ -125,7 +125,7 @@ static err_t norm_backward(const frame *f, const step *s) {
     moments of = moments_at(f, s->v[B_MOMENTS]);
     span_sums sums = sums_at(f, s->v[B_SUMS]);
     tensor dx = at_images(f, s->v[B_DX]), dy = at_images(f, s->v[B_DY]), x = at_images(f, s->v[B_X]), residual, y;
-    const tensor *positive = at_if(f, s->v[B_Y], &y);
+    const tensor *positive = s->v[B_Y] ? &y : NULL;
     if (positive) y = at_images(f, s->v[B_Y]);
     for (int k = 0; k < f->m->tokens.count; k++)
         TRY(slice_gradients(

@@ -76,30 +76,48 @@ static err_t square_sums(step_runner *r) {
     return ERR_OK;
 }
 
-// ... of the masters, where they are.
-static err_t master_sums(void *ctx) {
-    step_runner *r = ctx;
+// Does the piece have masters whose squares the optimizer reads?
+static bool counts_masters(const step_runner *r, const zero_piece *p) {
+    return counts(r, p) && r->net->param[p->row].decay;
+}
+
+// ... of the masters, into these sums, by the device in whose memory both are.
+static err_t master_sums_on(step_runner *r, const tensor *all, device *dev, stream *s) {
     const train_state *t = r->state;
-    const results *x = &r->results;
-    const ops *on = device_ops(t->o.offload ? t->host_dev : r->dev);
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];
-        if (!counts(r, p) || !r->net->param[p->row].decay) continue;
-        tensor w = store_view(&t->masters, p), sums = sums_of(r, &x->masters, p);
-        tensor here = t->o.offload ? sums_of(r, &x->host_masters, p) : sums;
-        TRY(on->sum_squares(&(sum_squares_args){.sums = &here, .g = &w}, t->o.offload ? t->host_s : r->s));
-        if (!t->o.offload) continue;
-        TRY(stream_wait(t->host_s));
-        TRY(stream_copy(r->s, sums.data, here.data, tensor_bytes(&sums)));
+        if (!counts_masters(r, p)) continue;
+        tensor w = store_view(&t->masters, p), sums = sums_of(r, all, p);
+        TRY(device_ops(dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = &w}, s));
     }
     return ERR_OK;
 }
 
-// With offload the host works between the calls, which can't be recorded. What it writes has left: a step that updates
+static err_t master_sums(void *ctx) {
+    step_runner *r = ctx;
+    return master_sums_on(r, &r->results.masters, r->dev, r->s);
+}
+
+// The host waits once for all of them.
+static err_t master_sums_on_host(step_runner *r) {
+    const train_state *t = r->state;
+    const results *x = &r->results;
+    TRY(master_sums_on(r, &x->host_masters, t->host_dev, t->host_s));
+    TRY(stream_wait(t->host_s));
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        if (!counts_masters(r, p)) continue;
+        tensor sums = sums_of(r, &x->masters, p), from = sums_of(r, &x->host_masters, p);
+        TRY(stream_copy(r->s, sums.data, from.data, tensor_bytes(&sums)));
+    }
+    return ERR_OK;
+}
+
+// With offload the host does the work, which can't be recorded. What it writes has left: a step that updates
 // on the host has waited for its device.
 err_t finish_masters(step_runner *r) {
     board_doing(r->board, "add up squares of weights", -1, r->together.step);
-    return r->state->o.offload ? master_sums(r) : queue_or_replay(r, &r->end.masters, master_sums, r);
+    return r->state->o.offload ? master_sums_on_host(r) : queue_or_replay(r, &r->end.masters, master_sums, r);
 }
 
 // The last work on the gradient, without communication.

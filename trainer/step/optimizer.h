@@ -53,8 +53,8 @@ typedef struct optimizer {
     bool (*scalar)(const optimizer_keys *o, int k, optimizer_scalar *to);
     // Queues the update of a piece. `on` are the operations of the device in whose memory the piece is.
     err_t (*update)(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s);
-    // Queues what it needs to know of whole rows, of which a rank may have only pieces, before the first update. NULL:
-    // nothing, and nobody adds up squares of masters.
+    // Queues what it computes of whole rows, before the first update: a rank may have only pieces of them. NULL: it
+    // needs nothing of them, and the squares of masters are not added up.
     err_t (*rows)(const ops *on, const optimizer_keys *o, optimizer_rows *x, stream *s);
     double highest_lr;  // a learning rate as high as most models bear it
 } optimizer;

@@ -81,7 +81,7 @@ typedef struct weights_block {
     float *dy;  // panels, or NULL: where it lies
 } weights_block;
 
-// So many runs have room, so that what lies behind them begins with a line.
+// Room for this many runs. It fills whole cache lines, so what follows it is aligned, too.
 enum { PIXELS_MOST = CONV_KC + SHORT - 1, PLACES = CONV_KC + SHORT };
 _Static_assert(PLACES % 8 == 0, "whole lines");
 
