@@ -275,6 +275,23 @@ op_cost lars_ratio_cost(const lars_ratio_args *args) {
                      0};
 }
 
+// Elements are read twice: for the largest, and to be coded.
+op_cost encode_cost(const encode_args *args) {
+    return (op_cost){FP32,
+                     {tensor_count(args->x)},
+                     0,
+                     2 * size_of(args->x) + 3 * size_of(args->rest) + size_of(args->wire),
+                     args->codec};
+}
+
+op_cost decode_cost(const decode_args *args) {
+    return (op_cost){FP32,
+                     {tensor_count(args->y)},
+                     0,
+                     (args->add ? 2 : 1) * size_of(args->y) + size_of(args->wire),
+                     args->codec};
+}
+
 // One product of rows of pixels and filters; each tensor once.
 static op_cost conv_cost(const tensor *x, const tensor *y, const tensor *w, double bytes, unsigned options) {
     double per_output = (double)(tensor_count(w) / w->size[0]);

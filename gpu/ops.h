@@ -17,6 +17,7 @@
 #ifndef GPU_OPS_H
 #define GPU_OPS_H
 
+#include "base/words.h"
 #include "gpu/gpu.h"
 
 // Dropout: element e of sample b is dropped when philox(seed; e / 4, site, first_sample + b, step)[e % 4] < p * 2^32,
@@ -648,6 +649,47 @@ typedef struct pixels_args {
     const tensor *mean, *inv;  // (C) FP32
 } pixels_args;
 
+// How gradients are written for slow wires: fewer bits an element, and a scale for each chunk of CHUNK elements.
+#define CODEC_WORDS(X) \
+    X(CODEC_NONE, "none") \
+    X(CODEC_FP16, "fp16") \
+    X(CODEC_INT8, "int8")
+typedef enum codec { CODEC_WORDS(WORD_ENUM) } codec;
+
+// Bytes of n elements: scales (FP32) of their chunks, then codes, each followed by zeros up to a multiple of 16 bytes.
+static inline size_t codec_scales(int64_t n) { return (size_t)((n + CHUNK - 1) / CHUNK * 4 + 15) / 16 * 16; }
+static inline size_t codec_each(codec c) { return c == CODEC_INT8 ? 1 : 2; }
+static inline size_t codec_bytes(codec c, int64_t n) {
+    return codec_scales(n) + ((size_t)n * codec_each(c) + 15) / 16 * 16;
+}
+
+// Writes x, and what earlier calls left out of theirs, in codes; what these leave out is left in `rest` for the next
+// call (error feedback: Seide et al., "1-bit stochastic gradient descent", 2014). With s = state->loss_scale, a chunk at
+// a time, each operation rounded to FP32 where it is not exact:
+//     v = x + rest * s,  m = the largest |v|
+//     INT8   scale = m / 127,        code = v * (127 / m), to nearest even: -127 .. 127
+//     FP16   scale = 2^(e-14) with 2^e <= m < 2^(e+1),    code = v / scale as FP16, to nearest even
+//     rest = (v - code * scale) * (1 / s)
+// So a rest is of the gradient itself, and survives a change of s, which is a power of two. Where m < CODEC_LEAST the
+// scale is 0, and so are codes: all of v stays in rest. Where m is not finite the scale is NaN, and rest stays as it is:
+// a step with such a chunk is skipped.
+#define CODEC_LEAST 0x1p-96f
+typedef struct encode_args {
+    tensor *wire;     // (codec_bytes(codec, n)) UINT8 (=)
+    tensor *rest;     // (n) FP32, read and (=)
+    const tensor *x;  // (n) FP32
+    codec codec;
+    const step_state *state;  // NULL: s = 1
+} encode_args;
+
+// y[i] = code * scale, the product rounded to FP32, or with `add` y[i] + that, rounded again
+typedef struct decode_args {
+    tensor *y;           // (n) FP32 (=), or (+=)
+    const tensor *wire;  // (codec_bytes(codec, n)) UINT8
+    codec codec;
+    bool add;
+} decode_args;
+
 // All operations. Tables, declarations, the profile's wrappers and names are made from this list. A new one is the
 // last: the random inputs of a test's row follow its operation's number.
 // clang-format off
@@ -660,7 +702,7 @@ typedef struct pixels_args {
     X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)                  \
     X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
-    X(lars_ratio)
+    X(lars_ratio) X(encode) X(decode)
 // clang-format on
 
 typedef struct ops {

@@ -307,6 +307,8 @@ OP(adamw) (void)a; END
 OP(sgd) (void)a; END
 OP(average) (void)a; END
 OP(lars_ratio) (void)a; END
+OP(encode) (void)a; END
+OP(decode) (void)a; END
 // clang-format on
 
 #define REC_ENTRY(op) .op = rec_##op,
