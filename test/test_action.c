@@ -25,7 +25,7 @@ static action_layout layout_of(int world, int64_t lanes, int64_t micros, int sta
                            .micros = micros,
                            .fixed = fixed,
                            .once = once,
-                           .shards_gradients = stage >= 2,
+                           .turns = stage >= 2,
                            .shards_weights = stage == 3,
                            .spreads = stage == 1 || stage == 2,
                            .slots = stage >= 2 && micros == 1,
@@ -38,8 +38,8 @@ static action_layout layout_of(int world, int64_t lanes, int64_t micros, int sta
 static stages stage_of(const action_layout *l, int rank) {
     static block each[8];
     model net = {.blocks = l->blocks, .block = each};
-    int64_t lanes = l->shards_gradients ? lane_turns(l->lanes, l->world, true)
-                                        : lane_deal_of(l->lanes, l->world, rank, false).count;
+    int64_t lanes =
+        l->turns ? lane_turns(l->lanes, l->world, true) : lane_deal_of(l->lanes, l->world, rank, false).count;
     stages x;
     assert_true(l->blocks <= 8);
     assert_int_equal(stages_open(&x, &net, &(stage_options){.ranks = 1, .chunks = 1, .micros = lanes * l->micros}),
@@ -132,6 +132,18 @@ static void zero_3_gathers_one_block_ahead(void **state) {
         "need 0; take bucket 1; reduce bucket 1 turn 0; settle; squares; share; update; spread");
 }
 
+// Also where a rank is alone: it is its own owner.
+static void lanes_in_codes_are_reduced_one_by_one(void **state) {
+    (void)state;
+    action_layout l = layout_of(1, 2, 1, 0, true, false);
+    l.turns = l.codes = true;
+    expect_list(
+        l, 0,
+        "load 0.0; forward 0-2; backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; means; losses; "
+        "settle; load 1.0; forward 0-2; backward 2-2; backward 1-1; reduce bucket 0 turn 1; backward 0-0; reduce bucket 1 turn 1; means; losses; "
+        "settle; squares; share; update; spread");
+}
+
 // Of weights, which are there: while the last gradients are on their way.
 static void squares_of_masters_do_not_wait_for_gradients(void **state) {
     (void)state;
@@ -162,7 +174,7 @@ static void expect(bool holds, const action_layout *l, int rank, const char *wha
     char one[ACTION_TEXT];
     if (holds) return;
     fail_msg("world %d, lanes %d, micros %d, %s%s%s%srank %d: at `%s`: %s", l->world, (int)l->lanes, (int)l->micros,
-             l->shards_gradients ? "shards gradients, " : "", l->shards_weights ? "shards weights, " : "",
+             l->turns ? "shards gradients, " : "", l->shards_weights ? "shards weights, " : "",
              l->fixed ? "fixed, " : "any, ", l->once ? "once, " : "", rank, action_text(a, one), what);
 }
 
@@ -201,7 +213,7 @@ static void follow_reduce(const action_layout *l, int rank, account *k, const ac
 static void follow(const action_layout *l, int rank, account *k, const action *a) {
     switch (a->kind) {
     case ACTION_ZERO:
-        expect(!l->fixed && l->shards_gradients, l, rank, "it is not added to others' gradients", a);
+        expect(!l->fixed && l->turns, l, rank, "it is not added to others' gradients", a);
         for (int b = 0; b < BLOCKS; b++) {
             if (!holds(a->bucket, b)) continue;
             expect(!k->valid[0][b], l, rank, "it wipes gradients", a);
@@ -229,14 +241,14 @@ static void follow(const action_layout *l, int rank, account *k, const action *a
     case ACTION_REDUCE: follow_reduce(l, rank, k, a); break;
     case ACTION_SETTLE:
         k->settles++;
-        if (l->shards_gradients) memset(k->valid, 0, sizeof k->valid);
+        if (l->turns) memset(k->valid, 0, sizeof k->valid);
         break;
     default: break;
     }
 }
 
 static void check_rank(const action_layout *l, int rank) {
-    lane_deal d = lane_deal_of(l->lanes, l->world, rank, l->shards_gradients);
+    lane_deal d = lane_deal_of(l->lanes, l->world, rank, l->turns);
     action_list a = list_of(l, rank);
     account k = {0};
     for (int i = 0; i < a.count; i++) follow(l, rank, &k, &a.at[i]);
@@ -245,7 +257,7 @@ static void check_rank(const action_layout *l, int rank) {
     for (int b = 0; b < BLOCKS; b++)
         expect(k.forward[b] == k.loads && k.backward[b] == k.loads, l, rank, "a block was left out", end);
     for (int g = 0; g < BUCKETS; g++)
-        expect(k.reduced[g] == (l->world > 1 ? lane_turns(l->lanes, l->world, l->shards_gradients) : 0), l, rank,
+        expect(k.reduced[g] == (l->world > 1 || l->codes ? lane_turns(l->lanes, l->world, l->turns) : 0), l, rank,
                "a bucket was not reduced once a turn", end);
     expect(end->kind == ACTION_SPREAD && k.settles >= 1, l, rank, "the end is missing", end);
     action_list_free(&a);
@@ -402,6 +414,7 @@ int main(void) {
         cmocka_unit_test(two_ranks_reduce_buckets_as_backward_goes_on),
         cmocka_unit_test(token_slices_are_added_when_their_lane_ends),
         cmocka_unit_test(zero_3_gathers_one_block_ahead),
+        cmocka_unit_test(lanes_in_codes_are_reduced_one_by_one),
         cmocka_unit_test(squares_of_masters_do_not_wait_for_gradients),
         cmocka_unit_test(all_layouts_are_complete_and_agree),
         cmocka_unit_test(nothing_is_gathered_in_vain),

@@ -81,7 +81,7 @@ static bool open_member(member *k, const layout *y, int stage, int data) {
                            .micros = y->micros,
                            .fixed = y->fixed,
                            .once = y->once,
-                           .shards_gradients = zero >= 2,
+                           .turns = zero >= 2,
                            .shards_weights = zero == 3,
                            .spreads = zero == 1 || zero == 2,
                            .blocks = blocks,

@@ -497,6 +497,68 @@ static void lanes_dealt_anew_between_steps_give_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+#define CODED "[model]\nlayers = 1\nembed = 72\nvocab = 512\n"
+static const char *const coded[] = {
+    CODED "[reduce]\ncompress = int8\n",
+    CODED "[reduce]\ncompress = int8\ncompress_back = int8\n[batch]\nmicro = 1\n",
+    CODED
+    "dropout = 0.1\n[precision]\ncompute = fp16\n[batch]\nlanes = 4\n[reduce]\ncompress = fp16\ncompress_back = fp16\n",
+};
+
+// [reduce] compress: each lane is coded by itself, with what was left out of it before. Tensors of several chunks, whose
+// parts have several owners; as many bytes are sent as planned, and as much memory is held.
+static void lanes_in_codes_give_the_same_bits(void **state) {
+    (void)state;
+    static const struct {
+        int nodes, ranks[4];
+        bool dealt;
+    } worlds[] = {{1, {2}, false},    {1, {3}, false},    {1, {8}, false},
+                  {2, {1, 2}, false}, {2, {2, 2}, false}, {1, {3}, true}};
+    char *dir = texts_dir(), name[64], more[512];
+    for (int k = 0; k < 3; k++) {
+        finding one = {.hash = ""}, plain = {.hash = ""};
+        try_world("one rank", dir, coded[k], 1, (int[]){1}, &one);
+        try_world("one rank, lanes as they are", dir, CODED, 1, (int[]){1}, &plain);
+        assert_string_not_equal(one.hash, plain.hash);
+        for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
+            for (int zero = 0; zero <= 3; zero++) {
+                if (k == 2 && worlds[i].ranks[0] > 4) continue;
+                const char *deal = !worlds[i].dealt ? "" : k == 2 ? "deal = 2,0,2\n" : "deal = 2,0,6\n";
+                snprintf(name, sizeof name, "kind %d, world %zu, zero %d", k, i, zero);
+                snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n%s", coded[k], zero,
+                         (i + (size_t)zero) % 3 ? "no" : "yes", deal);
+                try_world(name, dir, more, worlds[i].nodes, worlds[i].ranks, &one);
+            }
+    }
+    drop_dir(dir);
+}
+
+// What was left out of a lane goes where the lane goes.
+static void what_was_left_out_is_saved_with_its_lane(void **state) {
+    (void)state;
+    static const struct { int ranks, zero; } worlds[] = {{1, 0}, {3, 3}, {2, 1}, {4, 0}};
+    char *dir = texts_dir(), name[64], more[512], runs[512];
+    snprintf(runs, sizeof runs, "%s/runs", dir);
+    for (int k = 1; k < 3; k++) {
+        finding one = {.hash = ""}, saved = {.hash = ""};
+        try_world("one rank", dir, coded[k], 1, (int[]){1}, &one);
+        for (int i = 0; i < 4; i++) {
+            int to = (i + 1) % 4;
+            OK(io_remove_tree(runs));
+            snprintf(name, sizeof name, "kind %d, saved by %d ranks", k, worlds[i].ranks);
+            snprintf(more, sizeof more, "%s[parallel]\nzero = %d\n", coded[k], worlds[i].zero);
+            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[i].ranks}, .saves = 2},
+                     &saved);
+            snprintf(name, sizeof name, "kind %d, saved by %d ranks, continued by %d", k, worlds[i].ranks,
+                     worlds[to].ranks);
+            snprintf(more, sizeof more, "%s[parallel]\nzero = %d\n", coded[k], worlds[to].zero);
+            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[to].ranks}, .resumes = true},
+                     &one);
+        }
+    }
+    drop_dir(dir);
+}
+
 // Files know nothing of rows in memory.
 static void expect_saved_shapes(const char *dir) {
     char path[512];
@@ -583,6 +645,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),
         cmocka_unit_test(any_deal_gives_the_same_bits),
         cmocka_unit_test(lanes_dealt_anew_between_steps_give_the_same_bits),
+        cmocka_unit_test(lanes_in_codes_give_the_same_bits),
+        cmocka_unit_test(what_was_left_out_is_saved_with_its_lane),
         cmocka_unit_test(what_some_ranks_saved_others_continue),
         cmocka_unit_test(ranks_begin_from_a_file_as_one_does),
     };

@@ -317,12 +317,17 @@ static const change *changed(const forking *f, const char *key) {
     return NULL;
 }
 
-// What the optimizer keeps must be what the checkpoint has.
+// Arrays of what was left out of lanes and their sums ([reduce] compress).
+static int rests_of(const config *c) {
+    return c->reduce.compress == CODEC_NONE ? 0 : (int)c->resolved.lanes + (c->reduce.compress_back != CODEC_NONE);
+}
+
+// What the optimizer keeps must be what the checkpoint has, and what was left out of lanes.
 static err_t compare_kept(const forking *f) {
     const optimizer_keys *o = &f->is->optimizer;
     const optimizer *rule = optimizers[o->type];
-    int arrays = optimizer_arrays(rule, o), kept = 0;
-    bool same = f->m.groups == 1 + arrays;
+    int arrays = optimizer_arrays(rule, o), kept = 0, rests = rests_of(f->is);
+    bool same = f->m.groups == 1 + arrays + rests;
     for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, rule->array(o, k));
     for (int k = 0; k < optimizer_scalars(rule, o); k++) {
         optimizer_scalar x;
@@ -332,6 +337,12 @@ static err_t compare_kept(const forking *f) {
     if (same && f->m.scalars == kept) return ERR_OK;
     const change *c = changed(f, "optimizer.momentum");
     if (c) return forbid(f, c->key, c->was, c->is, "what the optimizer keeps of each weight would not fit");
+    static const char *const coded[] = {"reduce.compress", "reduce.compress_back", "batch.lanes"};
+    for (size_t k = 0; k < sizeof coded / sizeof *coded; k++) {
+        c = changed(f, coded[k]);
+        if (c && (rests || rests_of(f->was)))
+            return forbid(f, c->key, c->was, c->is, "what was left out of the lanes would not fit");
+    }
     return err_set(
         ERR_CONFIG,
         "%s: holds no optimizer state%s, and training can't go on from it: take its weights into a new run with [model] init_from = %s",

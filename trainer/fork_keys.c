@@ -51,6 +51,8 @@ static const struct {
     {"parallel.slices", NULL},
     {"parallel.token_slices", NULL},
     {"reduce.order", NULL},
+    {"reduce.compress", NULL},  // whether the rests are there is compared
+    {"reduce.compress_back", NULL},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 

@@ -19,8 +19,8 @@ static size_t aligned(const tensor *t) {
 }
 
 size_t plan_bytes(const plan_rank *p) {
-    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->activations +
-           p->staging + p->ring + p->tied + p->snapshots + p->rest;
+    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->rests + p->gather +
+           p->activations + p->staging + p->ring + p->tied + p->snapshots + p->rest;
 }
 
 static void count_memory(const session *x, plan_rank *p) {
@@ -33,7 +33,9 @@ static void count_memory(const session *x, plan_rank *p) {
     for (int i = 0; i < t->slots; i++) p->gradients += aligned(&t->slot[i]);
     for (int i = 0; i < t->kepts; i++) p->counters += aligned(&t->kept[i]);
     p->counters += aligned(&t->sum);
-    p->scratch = aligned(&t->scratch);
+    p->scratch = aligned(&t->scratch) + aligned(&t->out) + aligned(&t->in);
+    for (int i = 0; i < t->rests; i++) p->rests += aligned(&t->rest[i]);
+    p->rests += aligned(&t->rest_back);
     p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]);
     p->activations = x->runner.memory.bytes;
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g);
@@ -46,8 +48,8 @@ static void count_memory(const session *x, plan_rank *p) {
     int64_t used;
     if (!p->on_gpu || device_memory(x->dev, &used, &p->gpu_total) != ERR_OK) p->gpu_total = -1;
     p->rest = state_bytes(t) + x->runner.staging.bytes -
-              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging +
-               p->tied);
+              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->rests + p->gather +
+               p->staging + p->tied);
 }
 
 static void add(plan_rank *p, plan_group to, comm_cost x) {
@@ -121,19 +123,13 @@ typedef struct column {
 } column;
 
 static const column columns[] = {
-    {"weights", offsetof(plan_rank, weights)},
-    {"masters (fp32)", offsetof(plan_rank, masters)},
-    {"moments", offsetof(plan_rank, moments)},
-    {"gradients", offsetof(plan_rank, gradients)},
-    {"sums of shares", offsetof(plan_rank, counters)},
-    {"reduction", offsetof(plan_rank, scratch)},
-    {"gathered weights", offsetof(plan_rank, gather)},
-    {"activations", offsetof(plan_rank, activations)},
-    {"tied tensor", offsetof(plan_rank, tied)},
-    {"staging", offsetof(plan_rank, staging)},
-    {"loader's ring", offsetof(plan_rank, ring)},
-    {"snapshots", offsetof(plan_rank, snapshots)},
-    {"rest", offsetof(plan_rank, rest)},
+    {"weights", offsetof(plan_rank, weights)},         {"masters (fp32)", offsetof(plan_rank, masters)},
+    {"moments", offsetof(plan_rank, moments)},         {"gradients", offsetof(plan_rank, gradients)},
+    {"sums of shares", offsetof(plan_rank, counters)}, {"reduction", offsetof(plan_rank, scratch)},
+    {"left out of lanes", offsetof(plan_rank, rests)}, {"gathered weights", offsetof(plan_rank, gather)},
+    {"activations", offsetof(plan_rank, activations)}, {"tied tensor", offsetof(plan_rank, tied)},
+    {"staging", offsetof(plan_rank, staging)},         {"loader's ring", offsetof(plan_rank, ring)},
+    {"snapshots", offsetof(plan_rank, snapshots)},     {"rest", offsetof(plan_rank, rest)},
 };
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
@@ -183,6 +179,7 @@ static void print_whole(FILE *out, const config *c, const plan_rank *p) {
     if (!p->whole) return;
     fprintf(out, "  gradients are whole: ");
     if (c->parallel.pipeline > 1) fprintf(out, "in a pipeline several micro-batches are under way at a time\n");
+    else if (c->reduce.compress != CODEC_NONE) fprintf(out, "a lane is coded when its whole gradient is there\n");
     else if (micros == 1) fprintf(out, "a rank that has several token slices adds them up before they are sent\n");
     else {
         fprintf(out, "a lane adds up its %" PRId64 " micro-batches before it is sent", micros);

@@ -129,6 +129,8 @@ static state_options state_options_of(const session *x) {
         .optimizer = optimizers[c->optimizer.type],
         .keys = &c->optimizer,
         .fixed = c->reduce.order == ORDER_FIXED,
+        .compress = c->reduce.compress,
+        .back = c->reduce.compress_back,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,
         .lanes = c->resolved.lanes * grid_context(&x->shape),
@@ -158,6 +160,20 @@ static err_t check_pipelines(const session *x, const stage_options *o) {
     return ERR_OK;
 }
 
+// A lane's gradient of a tensor is coded as one. Of a tensor that two stages use each has a part.
+static err_t check_codes(const session *x) {
+    for (int i = 0; i < x->net->params; i++) {
+        int of = x->net->param[i].tied;
+        if (x->cfg->reduce.compress == CODEC_NONE || x->shape.pipeline == 1 || of < 0) continue;
+        return err_set(ERR_CONFIG,
+                       "[reduce] compress codes a lane's gradient of %s as one, and in a pipeline its first stage has "
+                       "a part of it and its last one another: set [parallel] pipeline = 1, or take a model with a "
+                       "head of its own (type = llama with tied = no)",
+                       x->net->param[of].name);
+    }
+    return ERR_OK;
+}
+
 // What of the model this rank runs, among so many.
 static err_t open_stages(session *x, int rank, int world) {
     const config *c = x->cfg;
@@ -170,6 +186,7 @@ static err_t open_stages(session *x, int rank, int world) {
                        .micros = pipe_micros(c, &x->shape, at.data),
                        .cuts = c->parallel.stages};
     TRY(check_pipelines(x, &o));
+    TRY(check_codes(x));
     return stages_open(&x->stages, x->net, &o);
 }
 
@@ -272,12 +289,10 @@ static bool keeps_snapshots(const session *x) {
     return x->kind == SESSION_TRAIN && c->cluster.elastic && c->snapshot.every;
 }
 
-static int64_t owned_values(const session *x) { return (int64_t)x->state.zero.shard_values * (1 + x->state.arrays); }
-
 static bool writes_beside(const session *x) { return x->kind == SESSION_TRAIN && x->cfg->checkpoint.async; }
 
 int64_t session_snapshots(const session *x) {
-    int64_t values = owned_values(x), bytes = writes_beside(x) ? ckpt_writer_bytes(values) : 0;
+    int64_t values = state_saved(&x->state), bytes = writes_beside(x) ? ckpt_writer_bytes(values) : 0;
     if (!keeps_snapshots(x)) return bytes;
     int64_t live = x->cfg->snapshot.live ? live_values(&x->state) : 0;
     // copies are of ranks that have about as much

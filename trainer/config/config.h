@@ -156,6 +156,7 @@ typedef struct config {
     } parallel;
     struct {
         order_mode order;
+        codec compress, compress_back;
         transport_kind transport;
         choice_mode nccl_ib;
         double bucket_mb;                  // megabytes of gradients that are sent together

@@ -132,11 +132,43 @@ static err_t judge_balance(judge *j) {
                         "choose the result");
 }
 
+// A lane that is coded is coded whole, by the one rank that has it, and its rest stays where the lane is.
+static err_t judge_compress(judge *j) {
+    const config *c = j->c;
+    char word[CONFIG_WORD];
+    bool back = c->reduce.compress_back != CODEC_NONE;
+    if (c->reduce.compress == CODEC_NONE && !back) return ERR_OK;
+    if (c->reduce.compress == CODEC_NONE)
+        return judge_refuse(j, ROWS(ROW(reduce, compress_back), ROW(reduce, compress)),
+                            "compress_back codes the sums of lanes that were coded, and compress = none");
+    config_word(config_key(ROW(reduce, compress))->words, c->reduce.compress, word);
+    if (c->reduce.order == ORDER_ANY)
+        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(reduce, order)),
+                            "compress = %s codes each lane by itself, and with order = any lanes are added before they "
+                            "are sent",
+                            word);
+    if (c->parallel.token_slices > 1)
+        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(parallel, token_slices)),
+                            "compress = %s codes each lane by itself, and token_slices = %" PRId64
+                            " cut a lane into parts that several ranks may have",
+                            word, c->parallel.token_slices);
+    if (c->resolved.span > 1)
+        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(batch, bn_span)),
+                            "compress = %s codes each lane by itself, and bn_span computes %" PRId64 " of them at once",
+                            word, c->resolved.span);
+    if (c->parallel.balance == BALANCE_NONE) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(parallel, balance)),
+                        "with compress = %s what was left out of a lane stays with its rank: balance = auto would move "
+                        "lanes, and deal = a list of lanes does not",
+                        word);
+}
+
 err_t judge_layout(judge *j) {
     RULE(j, judge_tensor(j));
     RULE(j, judge_token_slices(j));
     RULE(j, judge_context(j));
     RULE(j, judge_balance(j));
+    RULE(j, judge_compress(j));
     return j->c->parallel.pipeline == 1 ? judge_no_pipeline(j) : judge_stages(j);
 }
 

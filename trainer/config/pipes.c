@@ -62,7 +62,8 @@ int64_t pipe_micros_of(const config *c, int64_t lanes) {
 }
 
 int64_t pipe_micros(const config *c, const grid *g, int d) {
-    bool turns = grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2;  // shares of gradients: lanes take turns
+    // lanes take turns where ranks keep shares of gradients, and where each lane travels by itself
+    bool turns = (grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2) || c->reduce.compress != CODEC_NONE;
     int64_t deal[g->data + 1];
     bool dealt = *c->parallel.deal && pipe_deal(c->parallel.deal, g->data, c->resolved.lanes, deal);
     lane_table t = {c->resolved.lanes, g->data, turns, dealt ? deal : NULL};

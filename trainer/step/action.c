@@ -29,7 +29,7 @@ static bool is_part(action_kind k) {
     return k == ACTION_FORWARD || k == ACTION_BACKWARD || k == ACTION_INPUTS || k == ACTION_WEIGHTS;
 }
 
-static bool reduces(const maker *m) { return m->final && m->l->world > 1; }
+static bool reduces(const maker *m) { return m->final && (m->l->world > 1 || m->l->codes); }
 
 // With one stage: from the micro-batch's first block to its last nothing is sent, and nothing waited for.
 static bool is_quiet(const maker *m) {
@@ -155,9 +155,7 @@ typedef struct lane_plan {
     bool works, last;
 } lane_plan;
 
-static lane_table table_of(const action_layout *l) {
-    return (lane_table){l->lanes, l->world, l->shards_gradients, l->deal};
-}
+static lane_table table_of(const action_layout *l) { return (lane_table){l->lanes, l->world, l->turns, l->deal}; }
 
 // ZeRO 0 and 1: a range of lanes, reduced once after the last. Sibling subtrees are added as soon as both exist; those
 // that the last lane completes are added bucket by bucket where others wait for them. A rank without lanes passes
@@ -255,7 +253,7 @@ static void unit_backward(maker *m, int i, const lane_plan *k) {
 static void begin_turn(maker *m, const unit *u) {
     const action_layout *l = m->l;
     bool alone = l->pipe->count == 1, forward = u->kind == UNIT_FORWARD;
-    if (!l->shards_gradients || l->slots || m->turn == 0 || u->micro % l->micros > 0) return;
+    if (!l->turns || l->slots || m->turn == 0 || u->micro % l->micros > 0) return;
     if (alone ? forward : !forward && u->kind != UNIT_WEIGHTS) push(m, (action){.kind = ACTION_SETTLE});
 }
 
@@ -264,9 +262,9 @@ static void run_unit(maker *m, int i, const lane_plan *plan) {
     const unit *u = &l->pipe->table.unit[i];
     const lane_plan *k = &plan[u->micro / l->micros];
     m->works = k->works, m->buffer = k->at.buffer;
-    m->turn = l->shards_gradients ? u->micro / l->micros : 0;
+    m->turn = l->turns ? u->micro / l->micros : 0;
     m->final = k->last && u->micro % l->micros == l->micros - 1;
-    m->c = l->fixed && !l->shards_gradients ? &k->ended : NULL;
+    m->c = l->fixed && !l->turns ? &k->ended : NULL;
     m->unit = (action){
         .input_slot = l->pipe->input_slot[u->micro], .slot = u->slot, .in = u->gradient_in, .out = u->gradient_out};
     if (u->reuse >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->reuse});
@@ -293,7 +291,7 @@ static void catch_up(maker *m, int i, bool *done, const lane_plan *plan) {
 static void units_of_lanes(maker *m, int rank, bool *done, lane_plan *plan) {
     const unit_table *t = &m->l->pipe->table;
     int posted = 0;
-    if (m->l->shards_gradients) plan_turns(m->l, rank, plan);
+    if (m->l->turns) plan_turns(m->l, rank, plan);
     else plan_range(m->l, rank, plan);
     for (int i = -1; i < t->units; i++) {
         if (i >= 0 && t->unit[i].kind == UNIT_INPUTS) catch_up(m, i, done, plan);

@@ -79,10 +79,11 @@ typedef struct action_layout {
     bool once;              // a lane adds to each element once
     // a lane's gradients, one for each token slice: its buffer and those from `table` on. 0: one
     int tables, table;
-    bool shards_gradients;  // ZeRO 2 and 3: lanes in turns, every turn is reduced
-    bool shards_weights;    // ZeRO 3: blocks' weights are gathered before use
-    bool spreads;           // ZeRO 1 and 2: weights arrive while the next step begins
-    bool slots;             // buckets take turns in slots (one micro-batch a lane)
+    bool turns;           // ZeRO 2 and 3, and where lanes are coded: lanes in turns, every turn is reduced
+    bool codes;           // [reduce] compress: one rank alone codes its lanes, too
+    bool shards_weights;  // ZeRO 3: blocks' weights are gathered before use
+    bool spreads;         // ZeRO 1 and 2: weights arrive while the next step begins
+    bool slots;           // buckets take turns in slots (one micro-batch a lane)
     int blocks, buckets;
     const action_bucket *bucket;  // in the order in which backward finishes them, chunk by chunk
     bool tied;                    // this rank's stage and another one share a tensor

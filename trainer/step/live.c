@@ -5,7 +5,10 @@
 
 #include <stdlib.h>
 
-bool live_is_shared(const train_state *t) { return !t->shards.masters && t->ranks && t->ranks->world > 1; }
+// What was left out of lanes is a rank's alone.
+bool live_is_shared(const train_state *t) {
+    return !t->shards.masters && !state_codes(t) && t->ranks && t->ranks->world > 1;
+}
 
 stream *live_stream(const train_state *t) {
     return t->o.offload || device_about(t->dev)->kind == DEVICE_CPU ? NULL : t->s;

@@ -101,7 +101,7 @@ err_t parallel_reduce(parallel *x, int k, int64_t turn) {
 }
 
 err_t parallel_settle(parallel *x) {
-    if (x->ranks->world == 1) return ERR_OK;
+    if (!x->side) return ERR_OK;
     for (int k = 0; k < x->state->zero.buckets; k++)
         TRY(parallel_wait_shown(x, x->reduced[k], "wait until a bucket is reduced", k));
     return ERR_OK;
@@ -138,6 +138,9 @@ static err_t open_events(event **e, int n, device *dev) {
     return ERR_OK;
 }
 
+// One rank alone has work beside only where it codes its lanes.
+static bool has_side(const train_state *t) { return t->ranks->world > 1 || state_codes(t); }
+
 // The most spans that a step can have. It waits before each block (stage 3) or for each segment that was spread. It
 // waits for each bucket of each turn: before the bucket's slot is used again, and at the end. Forward and backward each
 // gather a block at most once, and one block ahead. A pipeline waits for each message, and for the buckets at each turn
@@ -146,9 +149,9 @@ static err_t open_watch(parallel *x, const parallel_spans *o) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
-    int lanes = t->shards.gradients ? turns
-                : t->o.moves        ? (int)t->o.lanes
-                                    : (int)reduce_lane_count(t->reduce, t->ranks->rank),
+    int lanes = t->turns     ? turns
+                : t->o.moves ? (int)t->o.lanes
+                             : (int)reduce_lane_count(t->reduce, t->ranks->rank),
         passes = lanes * (int)t->o.micros;
     int weights = (t->shards.weights ? passes * 2 * (t->net->blocks + 1) : 0) +
                   (t->shards.weights && !t->exact.dims ? 0 : t->zero.segments);
@@ -157,7 +160,7 @@ static err_t open_watch(parallel *x, const parallel_spans *o) {
                        [SPAN_BEFORE] = o->messages,
                        [SPAN_AFTER] = o->messages,
                        [SPAN_TENSOR] = o->merges};
-    if (t->ranks->world > 1) {
+    if (has_side(t)) {
         most[SPAN_WAIT] = weights + (turns * o->chunks + 1) * buckets;
         most[SPAN_JOIN] = 2, most[SPAN_BUSY] = weights + turns * buckets;
     }
@@ -192,7 +195,7 @@ err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradient
     TRY(open_events(x->arrived, t->zero.segments, t->dev));
     TRY(open_events(x->gathered, 2, t->dev));
     TRY(open_watch(x, spans));
-    return t->ranks->world > 1 ? stream_open_queue(t->dev, &x->side) : ERR_OK;
+    return has_side(t) ? stream_open_queue(t->dev, &x->side) : ERR_OK;
 }
 
 static void close_events(event **e, int n) {

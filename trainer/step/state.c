@@ -139,6 +139,45 @@ static err_t declare_scratch(train_state *t) {
     return t->o.fixed && most ? arena_1d(&t->memory, &t->scratch, FP32, (int64_t)most) : ERR_OK;
 }
 
+// --- lanes in codes --------------------------------------------------------------------------------------------------
+
+static err_t allocate_rests(train_state *t) {
+    t->rests = (int)reduce_lane_count(t->reduce, t->ranks->rank);
+    t->kepts = lane_counter_buffers(0, t->o.lanes, true);
+    t->kept = calloc((size_t)t->kepts, sizeof *t->kept);
+    t->rest = calloc((size_t)t->rests + 1, sizeof *t->rest);
+    t->rest_mirror = calloc((size_t)t->rests + 1, sizeof *t->rest_mirror);
+    t->rest_name = calloc((size_t)t->o.lanes, sizeof *t->rest_name);
+    if (t->kept && t->rest && t->rest_mirror && t->rest_name) return ERR_OK;
+    return err_set(ERR_INTERNAL, "no memory for the tables of %" PRId64 " lanes", t->o.lanes);
+}
+
+// A rank without lanes still adds up its ranges of others' lanes.
+static err_t declare_codes(train_state *t) {
+    TRY(allocate_rests(t));
+    TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back));
+    size_t out = t->packed.most_there > t->packed.most_back ? t->packed.most_there : t->packed.most_back,
+           in = t->packed.most_own * (size_t)(t->ranks->world - 1);
+    TRY(arena_1d(&t->memory, &t->out, UINT8, (int64_t)out));
+    if (in) TRY(arena_1d(&t->memory, &t->in, UINT8, (int64_t)in));
+    for (int i = 0; i < t->rests; i++) {
+        TRY(arena_1d(&t->memory, &t->rest[i], FP32, (int64_t)t->zero.slab));
+        if (needs_mirrors(t)) TRY(arena_1d(&t->host, &t->rest_mirror[i], FP32, (int64_t)t->zero.slab));
+    }
+    if (!t->zero.shard) return ERR_OK;
+    for (int i = 0; i < t->kepts; i++) TRY(arena_1d(&t->memory, &t->kept[i], FP32, (int64_t)t->zero.shard));
+    if (t->o.back == CODEC_NONE) return ERR_OK;
+    TRY(arena_1d(&t->memory, &t->rest_back, FP32, (int64_t)t->zero.shard));
+    return needs_mirrors(t) ? arena_1d(&t->host, &t->back_mirror, FP32, (int64_t)t->zero.shard) : ERR_OK;
+}
+
+int64_t state_saved(const train_state *t) {
+    int64_t own = (int64_t)t->zero.shard_values;
+    return own * (1 + t->arrays) + t->rests * (int64_t)t->zero.values + (t->rest_back.dims ? own : 0);
+}
+
+// --- gradients -------------------------------------------------------------------------------------------------------
+
 // The buffer that holds the first of this rank's subtrees after its last lane.
 static int last_sum(const train_state *t) {
     const lane_table *l = reduce_lanes(t->reduce);
@@ -156,7 +195,7 @@ static int tables_of(const train_state *t) {
 }
 
 static err_t declare_gradients(train_state *t) {
-    bool turns = t->shards.gradients;
+    bool turns = t->turns;
     TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks,
                                                   .ops = device_ops(t->dev),
                                                   .lanes = t->o.lanes,
@@ -173,7 +212,9 @@ static err_t declare_gradients(train_state *t) {
     t->sum_buffer = t->o.fixed && !turns ? last_sum(t) : 0;
     t->grad = calloc((size_t)t->buffers * (size_t)t->net->params, sizeof *t->grad);
     if (!t->grad) return err_set(ERR_INTERNAL, "no memory for the tables of %d parameters", t->net->params);
-    TRY(turns && t->o.micros == 1 && !t->o.chunk && t->tables == 1 ? declare_slots(t) : declare_slabs(t));
+    bool slots = t->shards.gradients && t->o.micros == 1 && !t->o.chunk && t->tables == 1 && !state_codes(t);
+    TRY(slots ? declare_slots(t) : declare_slabs(t));
+    if (state_codes(t)) return declare_codes(t);
     if (turns) TRY(declare_counters(t));
     return declare_scratch(t);
 }
@@ -239,8 +280,13 @@ static optimizer_scalar scalar_of(const train_state *t, int k) {
     return x;
 }
 
+// Groups of a checkpoint after those of the optimizer: what was left out of each lane, and of their sums.
+static int rest_groups(const train_state *t) {
+    return state_codes(t) ? (int)t->o.lanes + (t->o.back != CODEC_NONE) : 0;
+}
+
 static err_t allocate_tables(train_state *t) {
-    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays;
+    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays + (size_t)rest_groups(t);
     t->master = calloc(n, sizeof(tensor));
     t->w = calloc(n, sizeof(tensor));
     t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
@@ -290,6 +336,13 @@ static void link_rows(train_state *t) {
     }
 }
 
+// See zero_options. A lane that is coded has one gradient of a tied tensor, and one rest.
+static bool joins_tied(const train_state *t) {
+    const state_options *o = &t->o;
+    if (o->chunk) return false;
+    return state_codes(t) || (t->ranks->world == 1 && o->lanes == 1 && o->micros == 1 && o->tokens.of <= 1);
+}
+
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
     *t = (train_state){.net = net,
                        .dev = dev,
@@ -298,6 +351,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
                        .all = o->all ? o->all : ranks,
                        .o = *o,
                        .shards = zero_shards_of(o->stage)};
+    t->turns = t->shards.gradients || state_codes(t);
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
@@ -310,8 +364,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
                                   .here = o->here,
                                   .chunk = o->chunk,
                                   .bucket_bytes = o->bucket_bytes,
-                                  .joined = !o->chunk && ranks->world == 1 && o->lanes == 1 && o->micros == 1 &&
-                                            o->tokens.of <= 1}));
+                                  .joined = joins_tied(t)}));
     find_tie(t);
     TRY(fill_uses(t));
     TRY(declare_values(t));
@@ -330,8 +383,10 @@ size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.byte
 // Masters (0), then what the optimizer keeps.
 static store *store_of(train_state *t, int k) { return k == 0 ? &t->masters : &t->array[k - 1]; }
 
-// Where the host reads and writes a piece of a store.
+// Where the host reads and writes a piece of a store, or of what was left out of sums.
+enum { REST_BACK = -1 };
 static float *host_piece(train_state *t, int k, const zero_piece *p) {
+    if (k == REST_BACK) return (float *)(t->back_mirror.data ? t->back_mirror.data : t->rest_back.data) + p->shard;
     return t->mirror[k].data ? (float *)t->mirror[k].data + p->shard : store_view(store_of(t, k), p).data;
 }
 
@@ -370,11 +425,50 @@ static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, int row, int k) {
     }
 }
 
+// What was left out of a lane: all that is here of a row, where the lane is; else nothing. data: where the host has it.
+static void fill_rest_tensor(train_state *t, ckpt_tensor *c, int row, float *data) {
+    const param *p = &t->net->param[row];
+    *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
+    memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
+    fill_slices(c, p);
+    for (int i = 0; data && i < t->zero.wholes; i++) {
+        const zero_piece *piece = &t->zero.whole[i];
+        if (piece->row != row || !speaks_for(t, p)) continue;
+        if (!c->count) c->first = piece->slice * param_slice_room(p) + piece->first, c->data = data + piece->slab;
+        c->count += piece->count;
+    }
+}
+
+// The lane's rest, where the host reads it; NULL: another rank has it.
+static float *host_rest(const train_state *t, int64_t lane) {
+    for (int i = 0; i < t->rests; i++)
+        if (lane_table_lane(reduce_lanes(t->reduce), t->ranks->rank, i) == lane)
+            return t->rest_mirror[i].data ? t->rest_mirror[i].data : t->rest[i].data;
+    return NULL;
+}
+
+static void name_rests(train_state *t, int n) {
+    ckpt_group *g = t->ckpt.group + 1 + t->arrays;
+    ckpt_tensor *tensors = t->tensors + (1 + t->arrays) * n;
+    for (int64_t lane = 0; lane < t->o.lanes; lane++) {
+        snprintf(t->rest_name[lane], sizeof *t->rest_name, "rest%" PRId64, lane);
+        g[lane] = (ckpt_group){t->rest_name[lane], tensors + lane * n};
+    }
+    if (t->o.back != CODEC_NONE) g[t->o.lanes] = (ckpt_group){"restback", tensors + t->o.lanes * n};
+}
+
+static void link_rests(train_state *t, int row, int at) {
+    const ckpt_group *g = t->ckpt.group + 1 + t->arrays;
+    for (int64_t lane = 0; lane < t->o.lanes; lane++) fill_rest_tensor(t, &g[lane].tensor[at], row, host_rest(t, lane));
+    if (t->o.back != CODEC_NONE) fill_ckpt_tensor(t, &g[t->o.lanes].tensor[at], row, REST_BACK);
+}
+
 static err_t link_checkpoint(train_state *t) {
     ckpt_state *c = &t->ckpt;
     int n = t->net->params;
-    c->groups = 1 + t->arrays;
-    for (int k = 0; k < c->groups; k++) c->group[k] = (ckpt_group){store_of(t, k)->name, t->tensors + k * n};
+    c->groups = 1 + t->arrays + rest_groups(t);
+    for (int k = 0; k < 1 + t->arrays; k++) c->group[k] = (ckpt_group){store_of(t, k)->name, t->tensors + k * n};
+    if (state_codes(t)) name_rests(t, n);
     for (int k = 0; k < t->scalars; k++) {
         optimizer_scalar x = scalar_of(t, k);
         if (!x.follows) c->scalar[c->scalars++] = (ckpt_scalar){x.name, &t->scalar[k].value};
@@ -383,7 +477,8 @@ static err_t link_checkpoint(train_state *t) {
     c->s = t->s;
     for (int i = 0; i < n; i++) {
         if (t->net->param[i].tied >= 0) continue;
-        for (int k = 0; k < c->groups; k++) fill_ckpt_tensor(t, &c->group[k].tensor[c->params], i, k);
+        for (int k = 0; k < 1 + t->arrays; k++) fill_ckpt_tensor(t, &c->group[k].tensor[c->params], i, k);
+        if (state_codes(t)) link_rests(t, i, c->params);
         c->params++;
     }
     return ckpt_prepare(c);
@@ -420,7 +515,9 @@ void state_close(train_state *t) {
     if (t->host_dev) device_close(t->host_dev);
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
-        free(t->ckpt.scalar), free(t->tensors), free(t->exact_at);
+        free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->rest), free(t->rest_mirror),
+        free(t->rest_name);
+    packed_close(&t->packed);
     *t = (train_state){0};
 }
 
@@ -447,6 +544,7 @@ tensor store_view(const store *x, const zero_piece *p) {
 }
 
 tensor state_gradient(const train_state *t, const zero_piece *p) {
+    if (t->shards.masters && state_codes(t)) return flat(at(&t->kept[0], p->shard), FP32, p->count);
     if (t->shards.gradients) return flat(at(&t->sum, p->shard), FP32, p->count);
     return flat(at(&t->slab[t->sum_buffer], p->slab), FP32, p->count);
 }
@@ -568,6 +666,37 @@ static err_t copy_mirrors(train_state *t, int count, bool to_host) {
     return t->mirror[0].data ? stream_wait(t->s) : ERR_OK;
 }
 
+static err_t copy_rest(train_state *t, const tensor *there, const tensor *host, bool to_host) {
+    if (!host->data) return ERR_OK;
+    const tensor *to = to_host ? host : there, *from = to_host ? there : host;
+    return stream_copy(t->s, to->data, from->data, tensor_bytes(to));
+}
+
+static err_t copy_rests(train_state *t, bool to_host) {
+    for (int i = 0; i < t->rests; i++) TRY(copy_rest(t, &t->rest[i], &t->rest_mirror[i], to_host));
+    TRY(copy_rest(t, &t->rest_back, &t->back_mirror, to_host));
+    return state_codes(t) ? stream_wait(t->s) : ERR_OK;
+}
+
+// As copy_shared: of rows that are not divided, only the first rank of a layer reads what was left out. Ranks of a layer
+// have the same lanes, and own the same ranges.
+static err_t copy_shared_rests(train_state *t) {
+    comm *over = t->o.tensor;
+    if (!over || over->world == 1) return ERR_OK;
+    for (int i = 0; i < t->zero.wholes; i++) {
+        const zero_piece *p = &t->zero.whole[i];
+        if (param_slices(&t->net->param[p->row]) > 1) continue;
+        for (int k = 0; k < t->rests; k++)
+            TRY(over->table->broadcast(over, at(&t->rest[k], p->slab), (size_t)p->count * sizeof(float), 0, t->s));
+    }
+    for (int i = 0; i < t->zero.owned && t->rest_back.dims; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        if (param_slices(&t->net->param[p->row]) > 1) continue;
+        TRY(over->table->broadcast(over, at(&t->rest_back, p->shard), (size_t)p->count * sizeof(float), 0, t->s));
+    }
+    return ERR_OK;
+}
+
 // From the masters, here and on other ranks.
 static err_t fill_exact(train_state *t) {
     int count;
@@ -584,6 +713,7 @@ static err_t fill_exact(train_state *t) {
 
 err_t state_fetch(train_state *t, bool all) {
     TRY(copy_mirrors(t, all ? 1 + t->arrays : 1, true));
+    if (all) TRY(copy_rests(t, true));
     if (!all || !t->scalars) return ERR_OK;
     TRY(stream_copy(t->s, t->scalar, state_scalars(state_step(t)), (size_t)t->scalars * sizeof *t->scalar));
     return stream_wait(t->s);
@@ -615,6 +745,8 @@ static err_t publish_scalars(train_state *t) {
 err_t state_publish(train_state *t) {
     TRY(publish_scalars(t));
     TRY(copy_mirrors(t, 1 + t->arrays, false));
+    TRY(copy_rests(t, false));
+    TRY(copy_shared_rests(t));
     for (int k = 0; k < 1 + t->arrays; k++) {
         TRY(copy_shared(t, store_of(t, k)));
         TRY(spread(t, store_of(t, k)));
@@ -684,6 +816,9 @@ err_t state_forget(train_state *t) {
             tensor of = store_view(&t->array[k], &p[i]);
             TRY(stream_zero(s, of.data, tensor_bytes(&of)));
         }
+    for (int i = 0; i < t->rests; i++) TRY(stream_zero(t->s, t->rest[i].data, tensor_bytes(&t->rest[i])));
+    if (t->rest_back.data) TRY(stream_zero(t->s, t->rest_back.data, tensor_bytes(&t->rest_back)));
+    TRY(stream_wait(t->s));
     return stream_wait(s);
 }
 

@@ -10,6 +10,7 @@
 #include "trainer/checkpoint/order.h"
 #include "trainer/config/config.h"
 #include "trainer/step/optimizer.h"
+#include "trainer/step/packed.h"
 #include "trainer/step/zero.h"
 
 // One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns.
@@ -28,6 +29,7 @@ typedef struct state_options {
     const optimizer *optimizer;
     const optimizer_keys *keys;  // what [optimizer] says
     bool fixed;                  // [reduce] order
+    codec compress, back;        // [reduce] compress, compress_back
     bool stochastic;             // [precision] rounding; seed: [run] seed
     uint64_t seed;
     // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
@@ -56,6 +58,7 @@ typedef struct train_state {
     comm *all;
     state_options o;
     zero_shards shards;  // what the stage means: nothing else asks for its number
+    bool turns;          // lanes are dealt in turns, each of which is reduced
     zero_layout zero;
     reducer *reduce;
     arena memory;   // on the device
@@ -82,9 +85,17 @@ typedef struct train_state {
     // along.
     int slots;
     tensor *slot;
-    // Stages 2 and 3: counters over this rank's ranges, and the whole sum of them.
+    // In turns: counters over this rank's ranges, and the whole sum of them, which is kept[0] where lanes are coded.
     int kepts;
     tensor *kept, sum;
+    // Where lanes are coded (trainer/step/packed.h): messages, and what was left out: of each lane of this rank, like a
+    // slab, and of the sums that it owns.
+    packed packed;
+    tensor out, in;  // bytes
+    int rests;
+    tensor *rest, rest_back;
+    tensor *rest_mirror, back_mirror;    // pinned copies, as `mirror`
+    char (*rest_name)[CKPT_GROUP_NAME];  // [lanes]
     // A row of the last stage that shares the values of one of the first: a copy of the values there; the gradient that
     // comes from there, here.
     // the row of values, of which another stage has a use; the row that uses another stage's. -1: none
@@ -170,6 +181,12 @@ const size_t *state_cuts(train_state *t, int segment, size_t element);
 bool state_has_exact(const train_state *t, int segment);
 err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s);
 const size_t *state_exact_cuts(train_state *t, int segment, char **at);
+
+// Are lanes coded on their way?
+static inline bool state_codes(const train_state *t) { return t->o.training && t->o.compress != CODEC_NONE; }
+
+// Numbers of this rank that a checkpoint saves.
+int64_t state_saved(const train_state *t);
 
 // Does the optimizer look at whole rows?
 static inline bool state_has_rows(const train_state *t) { return t->o.training && t->o.optimizer->rows; }

@@ -1,7 +1,10 @@
 // trainer/step/sync.c: which policies a layout has.
 #include "trainer/step/sync.h"
 
-const gradient_policy *sync_gradients(const train_state *t) { return t->o.fixed ? &gradients_fixed : &gradients_any; }
+const gradient_policy *sync_gradients(const train_state *t) {
+    if (state_codes(t)) return &gradients_packed;
+    return t->o.fixed ? &gradients_fixed : &gradients_any;
+}
 
 const weight_policy *sync_weights(const train_state *t) {
     if (t->shards.weights) return &weights_gathered;

@@ -98,6 +98,7 @@ static void fill_buckets(zero_layout *z, size_t bytes) {
     zero_bucket *b = NULL;
     for (int g = z->segments - 1; g >= 0; g--) {
         const zero_segment *s = &z->segment[g];
+        if (s->tied && z->joined) continue;
         bool near = b && z->segment[g + 1].at == s->at + s->count && b->chunk == s->chunk;  // in the slab too
         if (!near || b->floats * sizeof(float) >= bytes) {
             b = &z->bucket[z->buckets++];
@@ -112,7 +113,7 @@ static void fill_buckets(zero_layout *z, size_t bytes) {
 }
 
 static void own_ranges(zero_layout *z) {
-    for (int tied = 0; tied <= 1; tied++) {
+    for (int tied = 0; tied <= !z->joined; tied++) {
         for (int g = 0; g < z->segments; g++) {
             if (z->segment[g].tied != tied) continue;
             z->slab_at[g] = z->segment[g].at + z->cut[(size_t)g * (size_t)(z->world + 1) + (size_t)z->rank];
@@ -140,6 +141,7 @@ static void own_slice(zero_layout *z, const param *p, zero_piece of) {
 
 static void own_pieces(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
+    if (s->tied && z->joined) return;
     for (int i = s->first; i < s->first + s->rows; i++) {
         const param *p = &net->param[i];
         for (int c = 0; c < zero_slices(z, p); c++)
@@ -150,7 +152,7 @@ static void own_pieces(zero_layout *z, const model *net, int g) {
 err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     size_t n = (size_t)net->params;
     int world = o->world;
-    assert(!o->joined || (world == 1 && !o->chunk));
+    assert(!o->joined || !o->chunk);
     *z = (zero_layout){.rank = o->rank, .world = world, .here = o->here, .joined = o->joined};
     if (!z->here.count) z->here = (model_slices){net->slices.of, 0, net->slices.of, false};
     z->segment = calloc(n, sizeof *z->segment);

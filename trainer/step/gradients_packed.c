@@ -1,0 +1,168 @@
+// trainer/step/gradients_packed.c: [reduce] compress. At a turn each rank codes its lane and sends owners their parts;
+// an owner adds what the codes say along the tree of comm/ordered.h, over its own ranges. See trainer/step/packed.h.
+#include "trainer/step/sync.h"
+
+// A bucket, at a turn.
+typedef struct part {
+    parallel *x;
+    train_state *t;
+    const packed *p;
+    int bucket;
+    int64_t turn;
+    stream *s;
+} part;
+
+static tensor floats(const tensor *of, size_t at, int64_t n) {
+    return (tensor){(float *)of->data + at, FP32, 1, {n, 1, 1, 1}};
+}
+
+static tensor bytes_of(void *data, size_t n) { return (tensor){data, UINT8, 1, {(int64_t)n, 1, 1, 1}}; }
+
+static err_t encode(const part *k, const packed_piece *p, codec c, const tensor *x, tensor *rest, char *to) {
+    tensor wire = bytes_of(to, packed_bytes(p, c));
+    if (!p->codes || c == CODEC_NONE) return stream_copy(k->s, to, x->data, (size_t)p->count * sizeof(float));
+    return k->x->ops->encode(&(encode_args){.wire = &wire, .rest = rest, .x = x, .codec = c, .state = state_step(k->t)},
+                             k->s);
+}
+
+static err_t decode(const part *k, const packed_piece *p, codec c, char *from, bool add, tensor *y) {
+    tensor wire = bytes_of(from, packed_bytes(p, c)), plain = {from, FP32, 1, {p->count, 1, 1, 1}};
+    if (p->codes && c != CODEC_NONE)
+        return k->x->ops->decode(&(decode_args){.y = y, .wire = &wire, .codec = c, .add = add}, k->s);
+    if (add) return k->x->ops->add(&(add_args){.y = y, .a = y, .b = &plain}, k->s);
+    return stream_copy(k->s, y->data, from, (size_t)p->count * sizeof(float));
+}
+
+// --- lanes to owners -------------------------------------------------------------------------------------------------
+
+// Which of its lanes a rank runs at a turn: it takes part in the first ones.
+static err_t encode_lane(const part *k) {
+    const int *first = packed_first(k->p, k->bucket);
+    for (const packed_piece *p = k->p->piece + first[0]; p < k->p->piece + first[k->p->world]; p++) {
+        tensor x = floats(&k->t->slab[0], p->slab, p->count), rest = floats(&k->t->rest[k->turn], p->slab, p->count);
+        TRY(encode(k, p, k->p->to, &x, &rest, (char *)k->t->out.data + p->there));
+    }
+    return ERR_OK;
+}
+
+static size_t own_bytes(const part *k, int owner) {
+    const size_t *cut = packed_there(k->p, k->bucket);
+    return cut[owner + 1] - cut[owner];
+}
+
+static bool has_lane(const part *k, int rank) { return lane_table_at(reduce_lanes(k->t->reduce), rank, k->turn) >= 0; }
+
+// What a rank sends to others, in x->send, and what it receives, in x->recv. Returns how many there are of each.
+static void list_parts(const part *k, comm_part *send, int *sends, comm_part *recv, int *recvs) {
+    int me = k->t->ranks->rank;
+    const size_t *cut = packed_there(k->p, k->bucket);
+    *sends = *recvs = 0;
+    for (int r = 0; r < k->p->world; r++) {
+        if (r == me) continue;
+        if (has_lane(k, me) && own_bytes(k, r))
+            send[(*sends)++] = (comm_part){r, (char *)k->t->out.data + cut[r], own_bytes(k, r)};
+        if (!has_lane(k, r) || !own_bytes(k, me)) continue;
+        char *to = (char *)k->t->in.data + (size_t)*recvs * k->p->most_own;
+        recv[(*recvs)++] = (comm_part){r, to, own_bytes(k, me)};
+    }
+}
+
+static err_t add_pieces(const part *k, int into, int from) {
+    const int *first = packed_first(k->p, k->bucket) + k->t->ranks->rank;
+    for (const packed_piece *p = k->p->piece + first[0]; p < k->p->piece + first[1]; p++) {
+        tensor sum = floats(&k->t->kept[into], p->shard, p->count),
+               more = floats(&k->t->kept[from], p->shard, p->count);
+        TRY(k->x->ops->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, k->s));
+    }
+    return ERR_OK;
+}
+
+// The codes of one lane's pieces of this rank, which begin at `from` less the place of the first.
+static err_t add_lane(const part *k, char *from, lane_place to) {
+    int me = k->t->ranks->rank;
+    const int *first = packed_first(k->p, k->bucket) + me;
+    size_t base = packed_there(k->p, k->bucket)[me];
+    for (const packed_piece *p = k->p->piece + first[0]; p < k->p->piece + first[1]; p++) {
+        tensor y = floats(&k->t->kept[to.buffer], p->shard, p->count);
+        TRY(decode(k, p, k->p->to, from + (p->there - base), to.joins, &y));
+    }
+    return ERR_OK;
+}
+
+// The turn's lanes, in order: a lane that has a left sibling is added to it at once.
+static err_t add_turn(const part *k) {
+    const lane_table *lanes = reduce_lanes(k->t->reduce);
+    lane_counter c = lane_counter_of(0, packed_before(lanes, k->turn), true);
+    char *in = k->t->in.data;
+    for (int r = 0; r < k->p->world; r++) {
+        int64_t lane = lane_table_at(lanes, r, k->turn);
+        if (lane < 0) continue;
+        bool mine = r == k->t->ranks->rank;
+        lane_place to = lane_counter_begin(&c, lane, true);
+        TRY(add_lane(k, mine ? (char *)k->t->out.data + packed_there(k->p, k->bucket)[r] : in, to));
+        if (!mine) in += k->p->most_own;
+        lane_counter_end(&c, lane, to);
+        for (int into, from; lane_counter_merge(&c, &into, &from);) TRY(add_pieces(k, into, from));
+    }
+    return ERR_OK;
+}
+
+// --- sums to all -----------------------------------------------------------------------------------------------------
+
+// This rank's sums become what their codes say, which are in `out`, at `back`.
+static err_t code_sums(const part *k) {
+    const int *first = packed_first(k->p, k->bucket) + k->t->ranks->rank;
+    for (const packed_piece *p = k->p->piece + first[0]; p < k->p->piece + first[1]; p++) {
+        tensor sum = floats(&k->t->kept[0], p->shard, p->count), rest = floats(&k->t->rest_back, p->shard, p->count);
+        char *wire = (char *)k->t->out.data + p->back;
+        TRY(encode(k, p, k->p->from, &sum, &rest, wire));
+        if (k->t->shards.masters) TRY(decode(k, p, k->p->from, wire, false, &sum));
+    }
+    return ERR_OK;
+}
+
+// ZeRO 0: all ranks' codes, and what they say, in the slab.
+static err_t return_codes(const part *k) {
+    const int *first = packed_first(k->p, k->bucket);
+    if (k->p->world > 1)
+        TRY(k->x->ranks->table->all_gather(k->x->ranks, k->t->out.data, packed_back(k->p, k->bucket), k->s));
+    for (const packed_piece *p = k->p->piece + first[0]; p < k->p->piece + first[k->p->world]; p++) {
+        tensor y = floats(&k->t->slab[0], p->slab, p->count);
+        TRY(decode(k, p, k->p->from, (char *)k->t->out.data + p->back, false, &y));
+    }
+    return ERR_OK;
+}
+
+static err_t finish(const part *k) {
+    if (k->p->from == CODEC_NONE && k->t->shards.masters) return ERR_OK;
+    TRY(code_sums(k));
+    return k->t->shards.masters ? ERR_OK : return_codes(k);
+}
+
+// --- the policy ------------------------------------------------------------------------------------------------------
+
+static err_t reduce(parallel *x, int bucket, int64_t turn, stream *inner) {
+    train_state *t = x->state;
+    part k = {.x = x, .t = t, .p = &t->packed, .bucket = bucket, .turn = turn, .s = inner};
+    int world = t->ranks->world, sends, recvs;
+    comm_part send[world], recv[world];
+    if (has_lane(&k, t->ranks->rank)) TRY(encode_lane(&k));
+    list_parts(&k, send, &sends, recv, &recvs);
+    if (world > 1) TRY(x->ranks->table->exchange(x->ranks, send, sends, recv, recvs, inner));
+    TRY(add_turn(&k));
+    return turn + 1 == reduce_turns(t->reduce) ? finish(&k) : ERR_OK;
+}
+
+static err_t cost(train_state *t, int bucket, int64_t turn, comm_cost *out) {
+    part k = {.t = t, .p = &t->packed, .bucket = bucket, .turn = turn};
+    int me = t->ranks->rank;
+    *out = (comm_cost){0};
+    for (int r = 0; r < k.p->world; r++)
+        if (r != me && has_lane(&k, me) && own_bytes(&k, r))
+            *out = cost_add(*out, cost_send(t->ranks, r, (int64_t)own_bytes(&k, r), 1));
+    if (turn + 1 == reduce_turns(t->reduce) && !t->shards.masters && k.p->world > 1)
+        *out = cost_add(*out, cost_all_gather(t->ranks, packed_back(k.p, bucket)));
+    return ERR_OK;
+}
+
+const gradient_policy gradients_packed = {.reduce = reduce, .cost = cost};

@@ -1,0 +1,50 @@
+// trainer/step/packed.h: [reduce] compress. A lane's gradient goes to its owners in codes of 8 or 16 bits, and the
+// owners add what the codes say along the tree of lanes. What a code leaves out stays with the lane, as its rest, and is
+// added to the lane's next gradient. Both depend on lanes and chunks only, so the bits are the same in every layout.
+//
+// Sums of lanes are never coded on their way to the owners: lanes are dealt in turns, and each travels by itself, from
+// its rank to all owners, also between nodes. With [reduce] compress_back the sum of all lanes is coded once more, by
+// its owner, whose rest it has; all ranks, owners too, use what those codes say.
+//
+// Rows of one dimension (gains, biases) and running statistics travel as they are.
+#ifndef TRAINER_STEP_PACKED_H
+#define TRAINER_STEP_PACKED_H
+
+#include "comm/ordered.h"
+#include "gpu/ops.h"
+#include "trainer/step/zero.h"
+
+// Part of a slice of a row, all of which has one owner.
+typedef struct packed_piece {
+    int owner;
+    bool codes;    // else it travels as it is
+    size_t slab;   // where it begins in a slab, and in a lane's rest, floats
+    size_t shard;  // where its owner has it; of other owners' pieces without meaning
+    int64_t count;
+    size_t there, back;  // where it begins in its bucket's message to owners, and in the one from them, bytes
+} packed_piece;
+
+typedef struct packed {
+    codec to, from;  // towards owners; from them, CODEC_NONE: sums are not coded
+    int world;
+    packed_piece *piece;   // by bucket, and in it by owner
+    int *first;            // (buckets, world+1): a bucket's pieces of owner r are first[r] .. first[r+1]
+    size_t *there, *back;  // (buckets, world+1): where an owner's part of a message begins, bytes
+    size_t most_there, most_back, most_own;  // the longest messages, and the longest part of one to this rank
+} packed;
+
+err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, codec from);
+void packed_close(packed *x);
+
+// Of a bucket: (world+1) numbers, as above.
+static inline const int *packed_first(const packed *x, int bucket) { return x->first + bucket * (x->world + 1); }
+static inline const size_t *packed_there(const packed *x, int bucket) { return x->there + bucket * (x->world + 1); }
+static inline const size_t *packed_back(const packed *x, int bucket) { return x->back + bucket * (x->world + 1); }
+
+// The bytes of a piece in a message.
+size_t packed_bytes(const packed_piece *p, codec c);
+
+// Lanes that end before a turn: the first lane that anyone runs in it.
+int64_t packed_before(const lane_table *lanes, int64_t turn);
+
+#endif
