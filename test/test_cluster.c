@@ -1,5 +1,6 @@
 // test/test_cluster.c: one line names all nodes. What it may say, what each mistake is answered with, how a machine
 // finds itself in it, and which files are a secret.
+#include "trainer/config/nodes_of.h"
 #include "trainer/node/cluster.h"
 #include "base/io.h"
 
@@ -165,6 +166,100 @@ static void test_parse_errors(void **state) {
 }
 
 // Any bytes get an answer; what is accepted is within the limits.
+// --- lists of others -------------------------------------------------------------------------------------------------
+
+static void test_slurm(void **state) {
+    fixture *x = *state;
+    static const struct {
+        const char *nodes, *list, *gpus, *expected;
+    } rows[] = {
+        {"slurm", "gpu07", NULL, "gpu07:1"},
+        {"slurm", "gpu[08-10]", "8", "gpu08:8 gpu09:8 gpu10:8"},
+        {"slurm:2", "gpu[1-2,4],login", "h100:4", "gpu1:2 gpu2:2 gpu4:2 login:2"},
+        {"slurm", "a,b[7],c[9-10].lan", "h100:4", "a:4 b7:4 c9.lan:4 c10.lan:4"},
+        {"slurm", "r[1-2]n[08-09,11]x", NULL, "r1n08x:1 r1n09x:1 r1n11x:1 r2n08x:1 r2n09x:1 r2n11x:1"},
+        {"slurm", "r[09-10]n[1]", "none", "r09n1:1 r10n1:1"},
+        {"10.0.0.1:3", NULL, NULL, "10.0.0.1:3"},
+        {"slurmer:3,b", NULL, NULL, "slurmer:3 b:1"},
+    };
+    char text[4096], nodes[900];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (rows[i].list) setenv("SLURM_JOB_NODELIST", rows[i].list, 1);
+        if (rows[i].gpus) setenv("SLURM_GPUS_PER_NODE", rows[i].gpus, 1);
+        else unsetenv("SLURM_GPUS_PER_NODE");
+        snprintf(nodes, sizeof nodes, "%s", rows[i].nodes);
+        if (nodes_of(nodes, sizeof nodes) != ERR_OK) fail_msg("row %zu: %s", i, err_last()->text);
+        if (cluster_parse(&x->cl, nodes) != ERR_OK) fail_msg("row %zu: %s: %s", i, nodes, err_last()->text);
+        assert_string_equal(shown(&x->cl, text), rows[i].expected);
+    }
+    unsetenv("SLURM_GPUS_PER_NODE");
+}
+
+static void test_slurm_errors(void **state) {
+    (void)state;
+    static const char *const lists[] = {"gpu[1-", "gpu[5-3]", "gpu[a-b]", "gpu[1-2-3]", "gpu[]",
+                                        "[",      "gpu[1,]",  ",a",       "a,"};
+    char nodes[900] = "slurm", longer[2000];
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        setenv("SLURM_JOB_NODELIST", lists[i], 1);
+        if (nodes_of(nodes, sizeof nodes) == ERR_OK) fail_msg("%s became %s", lists[i], nodes);
+        assert_says(ERR_CONFIG, "SLURM_JOB_NODELIST=", lists[i], "expected names such as");
+        assert_string_equal(nodes, "slurm");
+    }
+    memset(longer, 'a', sizeof longer - 1), longer[sizeof longer - 1] = 0;
+    for (size_t i = 8; i + 1 < sizeof longer; i += 9) longer[i] = ',';
+    setenv("SLURM_JOB_NODELIST", longer, 1);
+    assert_int_equal(nodes_of(nodes, sizeof nodes), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "longer than 899 letters", "as ranges", NULL);
+    setenv("SLURM_JOB_NODELIST", "a", 1);
+    for (int i = 0; i < 3; i++) {
+        snprintf(nodes, sizeof nodes, "slurm:%s", i == 0 ? "x" : i == 1 ? "0" : "8x");
+        assert_int_equal(nodes_of(nodes, sizeof nodes), ERR_CONFIG);
+        assert_says(ERR_CONFIG, "expected slurm or slurm:8", NULL, NULL);
+    }
+    unsetenv("SLURM_JOB_NODELIST");
+    snprintf(nodes, sizeof nodes, "slurm");
+    assert_int_equal(nodes_of(nodes, sizeof nodes), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "in no job of Slurm's", "by srun, one task a node", NULL);
+}
+
+static void test_hosts_file(void **state) {
+    fixture *x = *state;
+    static const struct {
+        const char *text, *expected;  // with a colon first: what is said
+    } rows[] = {
+        {"# ours\n10.0.0.1 slots=8\n\n10.0.0.2:4\t# beside it\r\n[fe80::1]:2\n[fe80::2]\n  head",
+         "10.0.0.1:8 10.0.0.2:4 fe80::1:2 fe80::2:1 head:1"},
+        {"n[1-3] slots=2\n", "n1:2 n2:2 n3:2"},
+        {"a\na b\n", ":2: expected host, host:8 or host slots=8, found `a b`"},
+        {"a slots=0\n", ":1: expected host"},
+        {"a slots=2 x\n", ":1: expected host"},
+        {"a:2 slots=2\n", ":1: expected host"},
+        {"a:\n", ":1: expected host"},
+        {"# nobody\n", ": no host is in it"},
+    };
+    char path[300], nodes[900], text[4096];
+    snprintf(path, sizeof path, "%s/hosts", x->dir);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(io_write_file(path, rows[i].text, strlen(rows[i].text), NULL), ERR_OK);
+        snprintf(nodes, sizeof nodes, "file:%s", path);
+        err_t rc = nodes_of(nodes, sizeof nodes);
+        if (rows[i].expected[0] == ':') {
+            assert_int_equal(rc, ERR_CONFIG);
+            assert_says(ERR_CONFIG, path, rows[i].expected, NULL);
+            continue;
+        }
+        if (rc != ERR_OK || cluster_parse(&x->cl, nodes) != ERR_OK) fail_msg("row %zu: %s", i, err_last()->text);
+        assert_string_equal(shown(&x->cl, text), rows[i].expected);
+    }
+    assert_int_equal(io_write_file(path, "a\0b\n", 4, NULL), ERR_OK);
+    snprintf(nodes, sizeof nodes, "file:%s", path);
+    assert_int_equal(nodes_of(nodes, sizeof nodes), ERR_CONFIG);
+    unlink(path);
+    assert_true(nodes_of(nodes, sizeof nodes) != ERR_OK);
+    assert_non_null(strstr(err_last()->text, "No such file"));
+}
+
 static void test_parse_anything(void **state) {
     fixture *x = *state;
     static const char likely[] = "a1:[],- .%0\t9gpu";
@@ -437,9 +532,10 @@ static void test_credentials(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_parse),  TEST(test_parse_errors), TEST(test_parse_anything), TEST(test_alone),
-        TEST(test_told),   TEST(test_find_self),    TEST(test_find_outer),     TEST(test_rules),
-        TEST(test_secret), TEST(test_secret_kinds), TEST(test_credentials),
+        TEST(test_parse),        TEST(test_parse_errors),   TEST(test_slurm), TEST(test_slurm_errors),
+        TEST(test_hosts_file),   TEST(test_parse_anything), TEST(test_alone), TEST(test_told),
+        TEST(test_find_self),    TEST(test_find_outer),     TEST(test_rules), TEST(test_secret),
+        TEST(test_secret_kinds), TEST(test_credentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

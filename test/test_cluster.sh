@@ -46,6 +46,21 @@ watched() {
     grep -q '"loss":[0-9]' "node0/runs/$1/status.json" && grep -q '"loss":null' "node1/runs/$1/status.json" ||
         fail "who knows the loss? $(cat node?/runs/"$1"/status.json)"
 }
+# The nodes of a job of Slurm's, and a list as MPI has it.
+others_lists() {
+    near 2 1
+    alone ref 1
+    printf '# ours\n127.0.0.1 slots=2\n127.0.0.2\n' >hosts
+    SLURM_JOB_NODELIST='127.0.0.[1-2]'
+    export SLURM_JOB_NODELIST
+    for list in slurm:1 file:../hosts; do
+        settings listed-${list%:*} cluster.nodes=$list cluster.port="$port" device.threads=1
+        boot listed-${list%:*}
+        ended 0
+        nodes_like runs/ref listed-${list%:*}
+    done
+    on 0 "on 2 nodes"
+}
 far_two_nodes() { far 2 2 && as_one far-22 parallel.zero=2; }
 
 # Hashed every fifth step only: most steps are followed by the next one, one by an evaluation, while weights are on
@@ -308,6 +323,7 @@ no_port() {
 try worlds_and_stages
 try through_nccl
 try near_two_nodes
+try others_lists
 try far_two_nodes
 try over_a_bad_cable
 try questions_on_nodes

@@ -189,7 +189,7 @@ static const setting more_keys[] = {
     TEXT(reduce, nccl_algorithm, LAYOUT, "", 0, "NCCL_ALGO", "algorithms that NCCL may use, such as Ring; empty = its own choice"),
 
     TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
-         "every node as host:ranks, comma between; gpu[01-16]:8 is short for 16 of them; empty = this machine alone"),
+         "every node as host:ranks, comma between, gpu[01-16]:8 for 16; or slurm, or file:HOSTS; empty = this machine alone"),
     INT(cluster, port, LAYOUT, "28100", 1, 65535, "master_port",
          "the first node listens here; data connections use the ports above, one for each rank of a node"),
     TEXT(cluster, secret_file, LOCAL, "", 0, "secret",

@@ -1,5 +1,6 @@
 // trainer/config/load.c: how a file's text becomes the values of the keys in trainer/config/keys.c.
 #include "base/fault.h"
+#include "trainer/config/nodes_of.h"
 #include "trainer/config/table.h"
 
 #include <errno.h>
@@ -104,8 +105,8 @@ static err_t parse_name(const char *text, char dst[CONFIG_WORD]) {
 }
 
 // The printed form must fit into a line, so that the output of `lockstep config` can be read back.
+enum { PRINTED = 900 };
 static err_t parse_text(const setting *k, const char *text, char dst[CONFIG_TEXT]) {
-    enum { PRINTED = 900 };
     size_t n = 0;
     for (const char *p = text; *p; p++) n += 1 + (strchr("\n\t\\\"", *p) != NULL);
     if (n > PRINTED) return expected(text, "at most %d characters", PRINTED);
@@ -124,6 +125,7 @@ static err_t parse_value(config *c, int row, const char *text) {
     case KEY_NAME: return parse_name(text, at);
     case KEY_TEXT:
         TRY(parse_text(k, text, at));
+        if (row == config_row(offsetof(config, cluster.nodes))) return nodes_of(at, PRINTED);
         return row == config_row(offsetof(config, run.faults)) ? fault_parse(&(fault_list){0}, text) : ERR_OK;
     case KEY_WORD: return parse_word(k, text, at);
     case KEY_BOOL: TRY(parse_word(k, text, &which)); *(bool *)at = which == 1;
