@@ -7,7 +7,8 @@
 #                   (and NCCL_HOSTID, so that NCCL takes ranks on one GPU for ranks of several hosts)
 #   far 2 2         each in a network namespace of its own, with a cable to one switch; they find themselves by their
 #                   addresses
-#   lossy 20 1 2 2  the same, but the switch is a bad one: 20 ms late, and one frame in a hundred is lost
+#   lossy 20 1 2 2  the same, but the switch is a bad one: 20 ms late, and one frame in a hundred is lost; $mbit: and
+#                   no node sends more megabits a second
 #
 # The namespaces are named after this shell's pid, hold everything that is made for them, and go with the case, as
 # processes do.
@@ -133,7 +134,7 @@ lossy() {
     mkfifo cable
     set --
     for k in $(seq 0 $((nodes - 1))); do set -- "$@" "node$k"; done
-    ip netns exec "$mark-sw" "$switch" "$delay" "$loss" 7 "$@" <cable >"$out" 2>&1 &
+    ip netns exec "$mark-sw" "$switch" "$delay" "$loss" "${mbit:-0}" 7 "$@" <cable >"$out" 2>&1 &
     cable=$!
     exec 8>cable
     until_true 5 ended_or_ready
