@@ -117,6 +117,23 @@ static err_t product(const ops *o, tensor *t, stream *s) {
     return o->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2], .tb = true}, s);
 }
 
+// t[0] and what is left out of it, t[1], in codes, t[2]; and back.
+static tensor wire_of(const tensor *t, codec c) {
+    return (tensor){t[2].data, UINT8, 1, {(int64_t)codec_bytes(c, tensor_count(&t[0])), 1, 1, 1}};
+}
+static err_t encode_as(codec c, const ops *o, tensor *t, stream *s) {
+    tensor wire = wire_of(t, c);
+    return o->encode(&(encode_args){.wire = &wire, .rest = &t[1], .x = &t[0], .codec = c}, s);
+}
+static err_t decode_as(codec c, const ops *o, tensor *t, stream *s) {
+    tensor wire = wire_of(t, c);
+    return o->decode(&(decode_args){.y = &t[0], .wire = &wire, .codec = c, .add = true}, s);
+}
+static err_t encode_int8(const ops *o, tensor *t, stream *s) { return encode_as(CODEC_INT8, o, t, s); }
+static err_t encode_fp16(const ops *o, tensor *t, stream *s) { return encode_as(CODEC_FP16, o, t, s); }
+static err_t decode_int8(const ops *o, tensor *t, stream *s) { return decode_as(CODEC_INT8, o, t, s); }
+static err_t decode_fp16(const ops *o, tensor *t, stream *s) { return decode_as(CODEC_FP16, o, t, s); }
+
 // Seconds of `call` on three tensors of random numbers of one shape; not positive when there is no memory for them or
 // the call failed. On zeros a GPU's product runs a tenth faster than on any data: fewer bits change, and its clocks
 // stay higher.
@@ -140,6 +157,15 @@ double peak_bandwidth(device *d, stream *s, int64_t scale) {
     tensor shape = {NULL, FP32, 1, {cuda ? 2 * n : n, 1, 1, 1}};
     double best = cuda ? time_of(d, s, 5, 10, copy, shape) : time_of(d, s, 20, 1, triad, shape);
     return best > 0 ? (cuda ? 8.0 : 12.0) * (double)shape.size[0] / best : 0;
+}
+
+peak_codec peak_codes(device *d, stream *s, codec c, int64_t scale) {
+    int64_t n = ((1 << 23) + scale - 1) / scale;
+    tensor shape = {NULL, FP32, 1, {n, 1, 1, 1}};
+    double encode = time_of(d, s, 10, 1, c == CODEC_INT8 ? encode_int8 : encode_fp16, shape),
+           decode = time_of(d, s, 10, 1, c == CODEC_INT8 ? decode_int8 : decode_fp16, shape);
+    if (!(encode > 0) || !(decode > 0)) return (peak_codec){0};
+    return (peak_codec){(double)n / encode, (double)n / decode};
 }
 
 static double rate_of(double n, double seconds) { return seconds > 0 ? 2 * n * n * n / seconds : 0; }

@@ -2,11 +2,17 @@
 #ifndef GPU_PEAK_H
 #define GPU_PEAK_H
 
-#include "gpu/gpu.h"
+#include "gpu/ops.h"
 
 // Bytes/s between the device and its own memory, of tensors far larger than any cache: on a CPU a = b + c, on a GPU a
 // copy. 0: no room. Sizes are divided by `scale`, for tests.
 double peak_bandwidth(device *d, stream *s, int64_t scale);
+
+// Elements/s that are coded, and read from codes and added, of tensors as peak_bandwidth's. 0: no room.
+typedef struct peak_codec {
+    double encoded, decoded;
+} peak_codec;
+peak_codec peak_codes(device *d, stream *s, codec c, int64_t scale);
 
 // FLOP/s of fused multiply-adds on registers alone, on `threads` threads of this processor. 0: not known.
 double peak_fma(int threads);

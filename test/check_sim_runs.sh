@@ -342,6 +342,10 @@ again 2 parallel.pipeline=2 parallel.recompute=block
 half 1 precision.compute=fp16
 halves 4 parallel.pipeline=2 parallel.zero=2 parallel.recompute=selective precision.compute=fp16
 all 2 parallel.pipeline=2 parallel.schedule=gpipe precision.compute=fp16
+coded 1 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16
+codes 4 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.tensor=2 parallel.zero=1
+codes3 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=3 parallel.offload=yes
+codes0 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=0
 RUNS
     settings stopped run.steps=1000000 log.hash_every=0 eval.every=0
     start "$bin" base.ini stopped.ini

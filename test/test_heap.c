@@ -20,9 +20,12 @@ int main(void) {
 #include "test/support/heap.h"
 #include "trainer/restore.h"
 
-static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
+static const char *const kinds[] = {"",
+                                    "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
                                     "[precision]\ncompute = fp16\n[device]\nthreads = 1\n",
-                                    "[parallel]\nrecompute = block\n", "[log]\ntensorboard = yes\n"};
+                                    "[parallel]\nrecompute = block\n",
+                                    "[log]\ntensorboard = yes\n",
+                                    "[reduce]\ncompress = int8\ncompress_back = fp16\n"};
 
 static const char small_model[] = SMALL_GPT(2, 2, 32, 32, 128) "[batch]\nglobal = 8\nmicro = 2\n";
 

@@ -2,6 +2,7 @@
 #include "trainer/plan.h"
 
 #include "base/memory.h"
+#include "gpu/peak.h"
 #include "model/slices.h"
 #include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
@@ -90,6 +91,18 @@ static err_t count_traffic(session *x, plan_rank *p) {
     return ERR_OK;
 }
 
+// ZeRO 0 reads all sums from codes, or from copies of them.
+static void count_codes(const session *x, plan_rank *p) {
+    const train_state *t = &x->state;
+    int64_t all = 0, own = 0, lanes = t->o.lanes;
+    bool back = t->o.back != CODEC_NONE, whole = !t->shards.masters;
+    for (int i = 0; i < t->zero.wholes; i++) all += t->zero.whole[i].count;
+    for (int i = 0; i < t->zero.owned; i++) own += t->zero.piece[i].count;
+    p->encoded = t->rests * all + (back ? own : 0);
+    p->decoded = lanes * own + (whole ? all : back ? own : 0);
+    p->added = (t->rests > 1 ? t->rests - 1 : 0) * all + (t->ranks->world - 1) * own;
+}
+
 static void note_stages(const session *x, plan_rank *p) {
     const stages *s = &x->stages;
     p->stages = s->count, p->chunks = s->pipe.chunks, p->stage = stages_of(s, 0);
@@ -108,6 +121,7 @@ err_t plan_one(const config *c, int rank, int world, const comm_place *place, pl
     if (rc == ERR_OK) {
         out->lanes = reduce_lane_count(x.state.reduce, x.state.ranks->rank);
         count_memory(&x, out);
+        if (state_codes(&x.state)) count_codes(&x, out);
         note_stages(&x, out);
         rc = count_traffic(&x, out);
     }
@@ -485,6 +499,62 @@ static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_pl
     return ERR_OK;
 }
 
+// The most that a rank sends in a step.
+static int64_t most_sent(const plan_rank *p, int world) {
+    int64_t most = 0;
+    for (int k = 0; k < world; k++) most = p[k].sent > most ? p[k].sent : most;
+    return most;
+}
+
+// The seconds that a rank codes in a step, and those that it would add lanes without codes: at the speed of the device
+// here, which is measured.
+static err_t time_codes(const config *c, const plan_rank *p, int world, const comm_place *place, double *coding,
+                        double *adding) {
+    session x = {0};
+    comm *ranks;
+    TRY(comm_imaginary_open(&ranks, 0, world, place));
+    err_t rc = session_plan(&x, c, ranks);
+    if (rc == ERR_OK) {
+        peak_codec rate = peak_codes(x.dev, x.s, c->reduce.compress, 1);
+        double sums = peak_bandwidth(x.dev, x.s, 1) / (3 * sizeof(float));
+        *coding = rate.encoded > 0 ? (double)p->encoded / rate.encoded + (double)p->decoded / rate.decoded : NAN;
+        *adding = sums > 0 ? (double)p->added / sums : NAN;
+    }
+    session_close(&x);
+    return rc;
+}
+
+// What codes save, and what they take: they pay where the wire takes longer for the difference in bytes than a rank
+// takes for the difference in work. Both are as if nothing went beside anything else.
+static err_t print_codes(FILE *out, const config *c, int world, const comm_place *place, const plan_rank *p) {
+    char to[CONFIG_WORD], from[CONFIG_WORD], coded[HUMAN], plain[HUMAN];
+    double coding, adding;
+    config *other = malloc(sizeof *other);
+    plan_rank *without = calloc((size_t)world, sizeof *without);
+    err_t rc = other && without ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", world);
+    if (rc == ERR_OK) {
+        *other = *c;
+        other->reduce.compress = other->reduce.compress_back = CODEC_NONE;
+        rc = plan_ranks(other, world, place, without);
+    }
+    int64_t more = rc == ERR_OK ? most_sent(without, world) : 0, less = most_sent(p, world);
+    free(other), free(without);
+    TRY(rc);
+    TRY(time_codes(c, &p[0], world, place, &coding, &adding));
+    config_word(config_key(config_find(c, "reduce", "compress"))->words, c->reduce.compress, to);
+    config_word(config_key(config_find(c, "reduce", "compress_back"))->words, c->reduce.compress_back, from);
+    fprintf(out, "codes   %s to owners, %s back: a rank sends %s a step, without them %s\n", to, from,
+            human(coded, (double)less), human(plain, (double)more));
+    fprintf(out, "        they take a rank %.1f ms of a step, adding without them %.1f ms (measured here, now)\n",
+            1e3 * coding, 1e3 * adding);
+    if (more > less && coding > adding)
+        fprintf(out, "        they pay where a rank's wire carries less than %.3g Gbit/s\n",
+                8e-9 * (double)(more - less) / (coding - adding));
+    if (place[world - 1].node == 0)
+        fprintf(out, "        ranks of one machine send through memory: leave compress = none\n");
+    return ERR_OK;
+}
+
 static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const comm_place *place, bool draw,
                       FILE *out) {
     static const char *const again[] = {[RECOMPUTE_NONE] = "",
@@ -504,6 +574,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const c
     print_machine(out, who, p);
     if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, place));
     if (world > 1) print_traffic(out, p, &shape, false), print_traffic(out, p, &shape, true);
+    if (world > 1 && c->reduce.compress != CODEC_NONE) TRY(print_codes(out, c, world, place, p));
     fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
     return ERR_OK;
 }

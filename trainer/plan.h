@@ -34,6 +34,8 @@ typedef struct plan_rank {
     // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and
     // after, and of a tied tensor between the first and the last one; to all, what decides the step.
     comm_cost to[PLAN_GROUPS];
+    // Where lanes are coded, elements in a step: coded here, read from codes, and added if lanes were not coded.
+    int64_t encoded, decoded, added;
     int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none
     int first[PLAN_CHUNKS], last[PLAN_CHUNKS], chunks;  // its blocks, by stage
     // activations that each stage has memory for, of a micro-batch each

@@ -29,8 +29,10 @@ static size_t largest_piece(const train_state *t) {
 
 static bool shares_masters(const train_state *t) { return t->o.compute == FP32 && !t->o.offload; }
 
-// A CPU computes in host memory, and offload keeps masters and optimizer state there: neither needs mirrors.
-static bool needs_mirrors(const train_state *t) { return device_about(t->dev)->kind == DEVICE_CUDA && !t->o.offload; }
+// A CPU computes in host memory, and offload keeps masters and optimizer state there: neither needs mirrors. What was
+// left out of lanes is never offloaded.
+static bool is_on_gpu(const train_state *t) { return device_about(t->dev)->kind == DEVICE_CUDA; }
+static bool needs_mirrors(const train_state *t) { return is_on_gpu(t) && !t->o.offload; }
 
 static err_t declare_mirrors(train_state *t) {
     if (!needs_mirrors(t) || !t->zero.shard_values) return ERR_OK;
@@ -162,13 +164,13 @@ static err_t declare_codes(train_state *t) {
     if (in) TRY(arena_1d(&t->memory, &t->in, UINT8, (int64_t)in));
     for (int i = 0; i < t->rests; i++) {
         TRY(arena_1d(&t->memory, &t->rest[i], FP32, (int64_t)t->zero.slab));
-        if (needs_mirrors(t)) TRY(arena_1d(&t->host, &t->rest_mirror[i], FP32, (int64_t)t->zero.slab));
+        if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->rest_mirror[i], FP32, (int64_t)t->zero.slab));
     }
     if (!t->zero.shard) return ERR_OK;
     for (int i = 0; i < t->kepts; i++) TRY(arena_1d(&t->memory, &t->kept[i], FP32, (int64_t)t->zero.shard));
     if (t->o.back == CODEC_NONE) return ERR_OK;
     TRY(arena_1d(&t->memory, &t->rest_back, FP32, (int64_t)t->zero.shard));
-    return needs_mirrors(t) ? arena_1d(&t->host, &t->back_mirror, FP32, (int64_t)t->zero.shard) : ERR_OK;
+    return is_on_gpu(t) ? arena_1d(&t->host, &t->back_mirror, FP32, (int64_t)t->zero.shard) : ERR_OK;
 }
 
 int64_t state_saved(const train_state *t) {

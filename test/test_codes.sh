@@ -1,0 +1,91 @@
+#!/bin/sh
+# test/test_codes.sh: [reduce] compress from the outside: lanes that travel in few bits. Whatever the layout, a run has
+# the bits of one rank; it is killed, stopped and continued elsewhere; and what it can't do it says.
+. test/support/runs.sh
+. "$top/test/support/chaos.sh"
+codes="reduce.compress=int8 reduce.compress_back=int8"
+small="device.threads=1 log.watch=no checkpoint.keep_best=no batch.micro=1 batch.lanes=4
+    model.type=llama model.tied=no model.kv_heads=2 model.hidden=80 model.vocab=259 model.embed=64 parallel.slices=2"
+few="$small $codes run.steps=16 checkpoint.every=0"
+
+# Layouts that no world of test_ranks has. The vocabulary's tensors have two chunks.
+layouts() {
+    settings one $few
+    expect 0 train one
+    while read -r run more; do
+        settings "$run" $few $more
+        expect 0 train "$run"
+        same_steps one "$run"
+        same_state one "$run"
+    done <<'RUNS'
+tensor device.ranks=4 parallel.tensor=2 parallel.zero=2
+tensor0 device.ranks=4 parallel.tensor=2 parallel.sequence=yes
+pipe device.ranks=4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=1
+pipes device.ranks=4 parallel.pipeline=2 parallel.tensor=2 parallel.recompute=block
+whole device.ranks=2 parallel.zero=3 parallel.recompute=selective parallel.offload=yes
+RUNS
+}
+
+# Losses are those of a run without codes but for what is under way, which is most at the beginning.
+near_the_plain_run() {
+    settings plain $small run.steps=16 checkpoint.every=0
+    expect 0 train plain
+    for run in one plain; do sed -n 's/^{"t":"step",.*"loss":\([0-9.]*\),.*/\1/p' "runs/$run/log.jsonl" >"$run.loss"; done
+    paste one.loss plain.loss >both
+    awk '{ if (($1 - $2) ^ 2 > (0.02 * $2) ^ 2) wrong = 1; if ($1 != $2) other = 1 }
+        END { exit NR != 16 || wrong || !other }' both || fail "losses with codes, and without: $(cat both)"
+}
+
+# From memory: what was left out of a lane is the lane's, whoever runs it then. Live state has it not.
+killed() {
+    long="$small $codes run.steps=400 checkpoint.every=100 eval.every=200 snapshot.every=4"
+    settings whole $long
+    expect 0 train whole
+    for zero in 0 3; do
+        settings killed$zero $long device.ranks=4 parallel.zero=$zero snapshot.live=yes cluster.elastic=yes cluster.heartbeat=0.2
+        chaos killed$zero 6
+        same_steps whole killed$zero
+        same_state whole killed$zero
+        event killed$zero lost "is lost"
+    done
+}
+continued() {
+    settings stopped $small $codes run.steps=16 checkpoint.every=7 device.ranks=4 run.faults=unit@40:1
+    expect 69 train stopped
+    settings stopped $small $codes run.steps=16 checkpoint.every=7 device.ranks=2 parallel.zero=1 run.resume=must
+    expect 0 train stopped
+    same_steps one stopped
+    same_state one stopped
+}
+
+# Each names the keys, and what works.
+refused() {
+    while IFS='|' read -r more words; do
+        expect 78 "$bin" base.ini one.ini $(for each in $more; do echo "-o $each"; done)
+        says "$words"
+    done <<'RUNS'
+reduce.order=any|compress = int8 codes each lane by itself, and with order = any lanes are added before they are sent
+parallel.token_slices=2|and token_slices = 2 cut a lane into parts that several ranks may have
+parallel.balance=auto device.ranks=2|balance = auto would move lanes, and deal = a list of lanes does not
+reduce.compress=none|compress_back codes the sums of lanes that were coded, and compress = none
+reduce.compress=topk|There are fp16 and int8.
+model.tied=yes device.ranks=2 parallel.pipeline=2|codes a lane's gradient of embed_tokens.weight as one
+RUNS
+}
+
+# A fork may not change what would not fit; with as many lanes it takes what was left out.
+forked() {
+    expect 78 "$bin" fork runs/one other -o reduce.compress_back=none
+    says "what was left out of the lanes would not fit"
+    expect 0 "$bin" fork runs/one other -o optimizer.lr=1e-4 -o run.steps=18
+    expect 0 "$bin" runs/other/config.ini
+    says "step   18/18"
+}
+
+try layouts
+try near_the_plain_run
+try killed
+try continued
+try refused
+try forked
+finish
