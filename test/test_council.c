@@ -315,7 +315,20 @@ static void ends(void **state) {
     assert_true(s.d.code == ERR_UNAVAILABLE && !s.d.saves);
     s.v.worked_at = NOW - 40, assert_int_equal(next(&s), COUNCIL_WAIT);
     s.v.worked_at = NOW - 41, s.r.voters.word[0] = 1;
-    assert_int_equal(next(&s), COUNCIL_WAIT);  // whoever does not vote waits to be taken in
+    // whoever does not vote waits to be taken in, as long as there is somebody
+    s.v.of[0].at = NOW - 39, assert_int_equal(next(&s), COUNCIL_WAIT);
+    s.v.of[0].at = NOW - 45, is(&s, COUNCIL_END, "no member has been heard for 41 s: gives up");
+    assert_true(s.d.code == ERR_UNAVAILABLE);
+    s.v.worked_at = NOW - 40, assert_int_equal(next(&s), COUNCIL_WAIT);
+    begin(&s, 3, 2), s.r.members.word[0] = s.r.voters.word[0] = 3;
+    is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
+    s.v.worked_at = NOW - 9, s.v.of[0].says.state = s.v.of[1].says.state = COUNCIL_ENDING;
+    silent(&s, 0, 2.1), silent(&s, 1, 3);
+    is(&s, COUNCIL_END, "all members have ended the run, without this node");
+    assert_true(s.d.code == ERR_OK && !s.d.saves);
+    s.v.of[1].at = NOW - 1.9, assert_int_equal(next(&s), COUNCIL_WAIT);
+    s.v.of[1].at = NOW - 3, s.v.of[1].says.state = COUNCIL_WORKING, assert_int_equal(next(&s), COUNCIL_WAIT);
+    s.v.of[1].says.state = COUNCIL_ENDING, s.v.of[1].run[0]++, assert_int_equal(next(&s), COUNCIL_WAIT);
 }
 
 static void cold_start(void **state) {

@@ -244,6 +244,27 @@ static bool gave_up(council_decision *out, const scene *s) {
     return say(out, COUNCIL_END, "no world for %.0f s: gives up", waited);
 }
 
+// Who has no vote waits for members, for as long as it hears one. They may have ended meanwhile.
+static bool forsaken(council_decision *out, const scene *s) {
+    const council_view *v = s->v;
+    double heard = v->worked_at;
+    bool ended = true, any = false;
+    if (council_votes(v, s->r, v->node)) return false;
+    FOR_NODES(j, &s->r->members) {
+        const council_heard *h = &v->of[j];
+        if (j == v->node) continue;
+        if (h->at > heard) heard = h->at;
+        any = true;
+        ended &= h->has_record && memcmp(h->run, s->r->run, COUNCIL_RUN) == 0 && h->says.state == COUNCIL_ENDING;
+    }
+    double silent = s->now - heard;
+    if (any && ended && silent > s->k->dead_s)
+        return end(out, ERR_OK, "all members have ended the run, without this node");
+    if (silent <= s->k->give_up_s) return false;
+    out->code = ERR_UNAVAILABLE;
+    return say(out, COUNCIL_END, "no member has been heard for %.0f s: gives up", silent);
+}
+
 // --- a loss ----------------------------------------------------------------------------------------------------------
 
 // The members to come, and whether they fit. A node that is no member comes in only where nothing fits without it; a
@@ -359,7 +380,8 @@ void epoch_next(council_decision *out, double now, const council_record *r, cons
         return;
     }
     out->saves = v->of[v->node].says.whole;
-    if (recorded_end(out, &s) || parted(out, &s) || ended_elsewhere(out, &s) || hopeless(out, &s) || gave_up(out, &s))
+    if (recorded_end(out, &s) || parted(out, &s) || ended_elsewhere(out, &s) || hopeless(out, &s) || gave_up(out, &s) ||
+        forsaken(out, &s))
         return;
     out->saves = false;
     s.living = council_same_life(v, r, set_and(s.near, &r->voters));
