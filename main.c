@@ -19,6 +19,7 @@
 #include "trainer/watch/status.h"
 #include "trainer/watch/tail.h"
 #include "trainer/watch/watcher.h"
+#include "trainer/wires.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@
 
 typedef struct arguments {
     command words;
-    bool parts;  // bench step
+    bool parts, links;  // bench step, bench links
 } arguments;
 
 static void print_error(err_t rc) {
@@ -140,7 +141,11 @@ static err_t do_bench(const config *c, const arguments *a) {
     config timed = *c;
     int rank, world;
     TRY(parse_steps(given(a, "--steps"), &timed.run.steps));
-    return supervise(&timed, &(supervised){.fits = session_fits, .rank = a->parts ? bench_step_rank : bench_rank},
+    return supervise(&timed,
+                     &(supervised){.fits = session_fits,
+                                   .rank = a->links   ? wires_rank
+                                           : a->parts ? bench_step_rank
+                                                      : bench_rank},
                      &rank, &world);
 }
 
@@ -224,8 +229,10 @@ static err_t run_with(const verb *v, const arguments *a, config *c) {
 
 static err_t run_config_verb(const verb *v, const command *words) {
     arguments a = {.words = *words};
-    a.parts = v->run == do_bench && words->count > 0 && strcmp(words->words[0], "step") == 0;
-    if (a.parts) a.words.words++, a.words.count--;
+    bool part = v->run == do_bench && words->count > 0;
+    a.parts = part && strcmp(words->words[0], "step") == 0;
+    a.links = part && strcmp(words->words[0], "links") == 0;
+    if (a.parts || a.links) a.words.words++, a.words.count--;
     config *c = calloc(1, sizeof *c);
     if (!c) return err_set(ERR_INTERNAL, "no memory for the settings");
     err_t rc = run_with(v, &a, c);

@@ -285,11 +285,8 @@ op_cost encode_cost(const encode_args *args) {
 }
 
 op_cost decode_cost(const decode_args *args) {
-    return (op_cost){FP32,
-                     {tensor_count(args->y)},
-                     0,
-                     (args->add ? 2 : 1) * size_of(args->y) + size_of(args->wire),
-                     args->codec};
+    return (op_cost){
+        FP32, {tensor_count(args->y)}, 0, (args->add ? 2 : 1) * size_of(args->y) + size_of(args->wire), args->codec};
 }
 
 // One product of rows of pixels and filters; each tensor once.

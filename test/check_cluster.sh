@@ -83,6 +83,35 @@ stages_over_a_bad_cable() {
     done
 }
 
+# Lanes in codes over thin wires, in a stage that sends sums back and in one that sends weights.
+codes_over_thin_wires() {
+    set -- run.steps=6 eval.every=3 eval.batches=4 log.hash_every=1 batch.lanes=4 batch.micro=2 reduce.compress=int8 \
+        reduce.compress_back=int8
+    alone coded 1 "$@"
+    mbit=100
+    for stage in 0 2; do
+        lossy 0 0 1 1 2
+        together thin-$stage "$@" parallel.zero=$stage
+        boot thin-$stage
+        ended 0
+        nodes_like runs/coded thin-$stage
+        reap
+    done
+}
+
+# One of four machines has a cable of a tenth.
+slow_cable() {
+    mbit=100,100,100,10
+    lossy 0 0 1 1 1 1
+    together linked
+    verb='bench links'
+    boot linked
+    ended 0
+    on 0 "links   6 between 4 machines: a quarter of them carry " \
+        "slow    all links of 10.77.0.4: look at its cable, its port, its card and its settings"
+    [ "$(grep -c '^slow' node0/out)" -eq 1 ] || fail "$(cat node0/out)"
+}
+
 # --- stopped and continued --------------------------------------------------------------------------------------------
 
 # So long a run that no layout but the last gets to its end.
@@ -390,6 +419,8 @@ try near_uneven_nodes
 try far_one_node
 try far_four_nodes
 try stages_over_a_bad_cable
+try codes_over_thin_wires
+try slow_cable
 try stopped_and_dealt_anew
 try too_many_lost
 try refused_together

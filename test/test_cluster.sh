@@ -46,6 +46,21 @@ watched() {
     grep -q '"loss":[0-9]' "node0/runs/$1/status.json" && grep -q '"loss":null' "node1/runs/$1/status.json" ||
         fail "who knows the loss? $(cat node?/runs/"$1"/status.json)"
 }
+# Those inside each machine, and one between the machines; it makes no run directory.
+links() {
+    near 3 1
+    together linked
+    verb='bench links'
+    boot linked
+    verb=
+    ended 0
+    on 0 "links   3 between 3 ranks of 127.0.0.1: a quarter of them carry " "  rank 1                   rank 2 " \
+        "links   1 between 2 machines: a quarter of them carry " "  127.0.0.1                127.0.0.2 "
+    [ ! -e node0/runs/linked ] || fail "it made a run directory"
+    expect 78 "$bin" bench links base.ini
+    says "this run has one rank, which has no links"
+}
+
 # The nodes of a job of Slurm's, and a list as MPI has it.
 others_lists() {
     near 2 1
@@ -323,6 +338,7 @@ no_port() {
 try worlds_and_stages
 try through_nccl
 try near_two_nodes
+try links
 try others_lists
 try far_two_nodes
 try over_a_bad_cable

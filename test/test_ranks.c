@@ -505,8 +505,8 @@ static const char *const coded[] = {
     "dropout = 0.1\n[precision]\ncompute = fp16\n[batch]\nlanes = 4\n[reduce]\ncompress = fp16\ncompress_back = fp16\n",
 };
 
-// [reduce] compress: each lane is coded by itself, with what was left out of it before. Tensors of several chunks, whose
-// parts have several owners; as many bytes are sent as planned, and as much memory is held.
+// [reduce] compress: each lane is coded by itself, with what was left out of it before. Tensors of several chunks,
+// whose parts have several owners. As many bytes are sent as planned, and as much memory is held.
 static void lanes_in_codes_give_the_same_bits(void **state) {
     (void)state;
     static const struct {

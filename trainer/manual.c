@@ -19,7 +19,7 @@ const char command_overview[] =
     "  lockstep hash RUN_OR_CKPT_DIR...  fingerprints of weights and of the whole state, after checking every digest\n"
     "  lockstep export RUN DIR           weights for others to load\n"
     "  lockstep inspect WEIGHTS          what is in weights of others, as a [model] section\n"
-    "  lockstep bench [step] CONFIG.ini  time training steps on made-up data; step: operation by operation\n"
+    "  lockstep bench [step] CONFIG.ini  time training steps on made-up data, or operations; links: those between ranks\n"
     "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
     "  lockstep report|compare RUN_DIR.. what runs did: as one page, report.html; in the terminal\n"
     "\n"
@@ -150,9 +150,10 @@ const verb_page verb_pages[VERB_COUNT] = {
          "WEIGHTS is a safetensors file, a directory of Hugging Face, a .bin of llm.c, or a run: its best checkpoint or newest.\n",
          "lockstep inspect gpt2 >gpt2.ini", 0, .option = {{0}}},
     [VERB_bench] =
-        {"bench", "[step] " INI,
+        {"bench", "[step|links] " INI,
          "Times training steps of the model on made-up samples: no data and no files are needed. `bench step` times them\n"
-         "operation by operation, beside what memory and arithmetic of this machine could do.\n",
+         "operation by operation, beside what memory and arithmetic of this machine could do. `bench links`, started on\n"
+         "every machine, measures each link between the run's ranks and names those that are slower than their equals.\n",
          "lockstep bench step config.ini --steps 10", 1,
          .option = {{"--steps", "N", "how many steps, 1 to 1000000; without it 20"}}},
     [VERB_tune] =

@@ -1,8 +1,8 @@
 // test/support/lossy.c: a bad cable in user space. lossy DELAY_MS LOSS_PERCENT MBIT SEED TAP...: makes these tap
 // devices, prints "ready" and is the switch between them: each frame comes late, some never, and each device sends no
-// more than so many megabits a second (0: any number). The process that started it
-// moves the devices into network namespaces; it ends with its standard input. (`tc netem` does as much where the kernel
-// has it. Many don't.)
+// more than so many megabits a second (0: any number; "100,10": the first 100, all others 10). The process that started
+// it moves the devices into network namespaces; it ends with its standard input. (`tc netem` does as much where the
+// kernel has it. Many don't.)
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -26,13 +26,14 @@ typedef struct frame {
 // What one device has sent. A ring: frames leave in the order in which they came.
 typedef struct line {
     int fd;
-    double free;  // when it has sent all that it was given
+    double byte_s;  // how long a byte takes
+    double free;    // when it has sent all that it was given
     frame *queue;
     uint64_t in, out;
 } line;
 
 typedef struct cable {
-    double delay, loss, byte_s;  // byte_s: how long a byte takes
+    double delay, loss;
     uint64_t random;
     int taps;
     line line[TAPS];
@@ -67,7 +68,7 @@ static void take(cable *c, line *from) {
         if (draw(c) < c->loss || from->in - from->out == QUEUE - 1) continue;
         double begins = now();
         if (from->free > begins) begins = from->free;
-        from->free = begins + c->byte_s * (double)n;
+        from->free = begins + from->byte_s * (double)n;
         f->due = from->free + c->delay, f->size = (int)n;
         from->in++;
     }
@@ -94,8 +95,8 @@ static int next(const cable *c) {
     return wait < 0 ? 0 : (int)wait + 1;
 }
 
-static void open_line(line *x, const char *name) {
-    *x = (line){.fd = open_tap(name), .queue = malloc(QUEUE * sizeof(frame))};
+static void open_line(line *x, const char *name, double mbit) {
+    *x = (line){.fd = open_tap(name), .byte_s = mbit > 0 ? 8e-6 / mbit : 0, .queue = malloc(QUEUE * sizeof(frame))};
     if (x->queue) return;
     fprintf(stderr, "no memory for the frames of %s\n", name);
     exit(1);
@@ -108,11 +109,12 @@ int main(int argc, char **argv) {
         fprintf(stderr, "lossy DELAY_MS LOSS_PERCENT MBIT SEED TAP TAP...\n");
         return 64;
     }
-    double mbit = atof(argv[3]);
-    c.delay = atof(argv[1]) / 1e3, c.loss = atof(argv[2]) / 100, c.byte_s = mbit > 0 ? 8e-6 / mbit : 0;
+    const char *mbit = argv[3];
+    c.delay = atof(argv[1]) / 1e3, c.loss = atof(argv[2]) / 100;
     c.random = 0x9E3779B97F4A7C15ull ^ strtoull(argv[4], NULL, 10);
     for (int i = 5; i < argc; i++, c.taps++) {
-        open_line(&c.line[c.taps], argv[i]);
+        open_line(&c.line[c.taps], argv[i], atof(mbit));
+        if (strchr(mbit, ',')) mbit = strchr(mbit, ',') + 1;
         p[c.taps + 1] = (struct pollfd){.fd = c.line[c.taps].fd, .events = POLLIN};
     }
     puts("ready");

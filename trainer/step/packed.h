@@ -1,6 +1,6 @@
 // trainer/step/packed.h: [reduce] compress. A lane's gradient goes to its owners in codes of 8 or 16 bits, and the
-// owners add what the codes say along the tree of lanes. What a code leaves out stays with the lane, as its rest, and is
-// added to the lane's next gradient. Both depend on lanes and chunks only, so the bits are the same in every layout.
+// owners add what the codes say along the tree of lanes. What a code leaves out stays with the lane, as its rest, and
+// is added to the lane's next gradient. Both depend on lanes and chunks only, so the bits are the same in every layout.
 //
 // Sums of lanes are never coded on their way to the owners: lanes are dealt in turns, and each travels by itself, from
 // its rank to all owners, also between nodes. With [reduce] compress_back the sum of all lanes is coded once more, by

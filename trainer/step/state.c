@@ -680,8 +680,8 @@ static err_t copy_rests(train_state *t, bool to_host) {
     return state_codes(t) ? stream_wait(t->s) : ERR_OK;
 }
 
-// As copy_shared: of rows that are not divided, only the first rank of a layer reads what was left out. Ranks of a layer
-// have the same lanes, and own the same ranges.
+// As copy_shared: of rows that are not divided, only the first rank of a layer reads what was left out. Ranks of a
+// layer have the same lanes, and own the same ranges.
 static err_t copy_shared_rests(train_state *t) {
     comm *over = t->o.tensor;
     if (!over || over->world == 1) return ERR_OK;

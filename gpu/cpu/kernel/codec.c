@@ -1,5 +1,5 @@
-// gpu/cpu/kernel/codec.c: gradients in fewer bits, chunk by chunk. A chunk's scale is that of its largest element, which
-// no order changes; all else is done to each element alone. So every width has the same bits.
+// gpu/cpu/kernel/codec.c: gradients in fewer bits, chunk by chunk. A chunk's scale is that of its largest element,
+// which no order changes; all else is done to each element alone. So every width has the same bits.
 #include "gpu/cpu/kernel/bytes.h"
 #include "gpu/cpu/kernel/kernel.h"
 
