@@ -40,6 +40,7 @@ err_t decoder_resolve(void *options, model_rule *r) {
     r->divided[1] = "kv_heads", r->value[1] = d->kv_heads;
     r->divided[2] = "hidden", r->value[2] = d->hidden;
     r->blocks = (int)d->layers + 2;
+    r->tied = true;  // unless the architecture says otherwise
     rule_choose(r, "head_chunks", &d->head_chunks, head_chunks(r->micro * d->context, d->vocab, r->gpu));
     return ERR_OK;
 }

@@ -69,7 +69,7 @@ parallel.token_slices=2|and token_slices = 2 cut a lane into parts that several 
 parallel.balance=auto device.ranks=2|balance = auto would move lanes, and deal = a list of lanes does not
 reduce.compress=none|compress_back codes the sums of lanes that were coded, and compress = none
 reduce.compress=topk|There are fp16 and int8.
-model.tied=yes device.ranks=2 parallel.pipeline=2|codes a lane's gradient of embed_tokens.weight as one
+model.tied=yes device.ranks=2 parallel.pipeline=2|of the embedding, which is the head too, two stages of a pipeline have a part each
 RUNS
 }
 

@@ -160,20 +160,6 @@ static err_t check_pipelines(const session *x, const stage_options *o) {
     return ERR_OK;
 }
 
-// A lane's gradient of a tensor is coded as one. Of a tensor that two stages use each has a part.
-static err_t check_codes(const session *x) {
-    for (int i = 0; i < x->net->params; i++) {
-        int of = x->net->param[i].tied;
-        if (x->cfg->reduce.compress == CODEC_NONE || x->shape.pipeline == 1 || of < 0) continue;
-        return err_set(ERR_CONFIG,
-                       "[reduce] compress codes a lane's gradient of %s as one, and in a pipeline its first stage has "
-                       "a part of it and its last one another: set [parallel] pipeline = 1, or take a model with a "
-                       "head of its own (type = llama with tied = no)",
-                       x->net->param[of].name);
-    }
-    return ERR_OK;
-}
-
 // What of the model this rank runs, among so many.
 static err_t open_stages(session *x, int rank, int world) {
     const config *c = x->cfg;
@@ -186,7 +172,6 @@ static err_t open_stages(session *x, int rank, int world) {
                        .micros = pipe_micros(c, &x->shape, at.data),
                        .cuts = c->parallel.stages};
     TRY(check_pipelines(x, &o));
-    TRY(check_codes(x));
     return stages_open(&x->stages, x->net, &o);
 }
 

@@ -91,6 +91,7 @@ static err_t gpt_resolve(void *options, model_rule *r) {
     TRY(rule_divide_texts(r, o->context, o->dropout > 0 ? o->embed : 0, &o->by));
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->blocks = (int)o->layers + 2;
+    r->tied = true;
     rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->context, o->vocab, r->gpu));
     return ERR_OK;
 }

@@ -92,6 +92,7 @@ static const setting keys[] = {
 static err_t llama_resolve(void *options, model_rule *r) {
     llama_options *o = options;
     TRY(decoder_resolve(options, r));
+    r->tied = o->tied;
     if (o->rope_scaling == ROPE_LLAMA3 && !(o->rope_high > o->rope_low))
         return rule_break(r, KEYS("rope_high", "rope_low"), "rope_high = %g must be above rope_low = %g", o->rope_high,
                           o->rope_low);

@@ -16,6 +16,7 @@ typedef struct judge {
     int world;    // ranks that were counted elsewhere; 0: as many as the INI says, if it does
     bool silent;  // asked only whether the rules hold
     int blocks;   // of the model
+    bool tied;    // its first block and its last one share a tensor
     int passed;   // rules that hold, of those asked so far
     // Of the rule that is broken.
     int key[JUDGE_KEYS], keys;  // rows; it is reported at the line of the one that was set last

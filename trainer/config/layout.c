@@ -156,6 +156,11 @@ static err_t judge_compress(judge *j) {
         return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(batch, bn_span)),
                             "compress = %s codes each lane by itself, and bn_span computes %" PRId64 " of them at once",
                             word, c->resolved.span);
+    if (c->parallel.pipeline > 1 && j->tied)
+        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(parallel, pipeline), config_find(c, "model", "tied")),
+                            "compress = %s codes a lane's gradient of a tensor as one, and of the embedding, which is "
+                            "the head too, two stages of a pipeline have a part each",
+                            word);
     if (c->parallel.balance == BALANCE_NONE) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(parallel, balance)),
                         "with compress = %s what was left out of a lane stays with its rank: balance = auto would move "
