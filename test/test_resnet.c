@@ -202,6 +202,8 @@ static void settings_are_refused_in_words(void **state) {
          "a residual network has no residual stream to divide"},
         {"[model]\ntype = resnet\n[batch]\nbn_span = 0\n[parallel]\ncontext = 4\nzero = 2\n",
          "context = 4 ranks can't have equal shares of a span of 2 lanes"},
+        {"[model]\ntype = resnet\n[batch]\nglobal = 8\nmicro = 2\nlanes = 4\nbn_span = 0\n[parallel]\ncontext = 3\nzero = 2\n",
+         "context = 3 ranks can't have equal shares of a span of 4 lanes"},
         {"[model]\ntype = resnet\n[batch]\nbn_span = 0\n[parallel]\ncontext = 2\n", "and here zero = 0"},
         {"[model]\ntype = resnet\n[batch]\nbn_span = 0\n[device]\nranks = 2\n",
          "2 ranks ([device] ranks) are too many for the 1 span of lanes (bn_span = 0) of a step: several share one by "
