@@ -92,10 +92,11 @@ static inline void compare(const char *what, const finding *f, int rank, const f
     if (strlen(f->hash) != 16 || strcmp(f->hash, one->hash) != 0 || strcmp(f->state_hash, one->state_hash) != 0)
         fail_msg("%s, rank %d: hash %s state %s, expected %s and %s", what, rank, f->hash, f->state_hash, one->hash,
                  one->state_hash);
-    if (f->eval.loss != one->eval.loss || f->eval.metric[0] != one->eval.metric[0] ||
+    if (f->eval.loss != one->eval.loss || memcmp(f->eval.metric, one->eval.metric, sizeof f->eval.metric) != 0 ||
         f->eval.samples != IMAGES_HELD_OUT)
-        fail_msg("%s, rank %d: evaluation %.17g and %.17g of %d samples, expected %.17g and %.17g", what, rank,
-                 f->eval.loss, f->eval.metric[0], (int)f->eval.samples, one->eval.loss, one->eval.metric[0]);
+        fail_msg("%s, rank %d: evaluation %.17g, %.17g and %.17g of %d samples, expected %.17g, %.17g and %.17g", what,
+                 rank, f->eval.loss, f->eval.metric[0], f->eval.metric[1], (int)f->eval.samples, one->eval.loss,
+                 one->eval.metric[0], one->eval.metric[1]);
     for (int i = 0; i < IMAGES_HELD_OUT; i++)
         if (f->answer[i].class != one->answer[i].class || f->answer[i].sure != one->answer[i].sure)
             fail_msg("%s, rank %d: image %d is of class %d by %.17g, expected %d by %.17g", what, rank, i,
