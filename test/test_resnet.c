@@ -221,6 +221,21 @@ static void settings_are_refused_in_words(void **state) {
     drop_dir(dir);
 }
 
+// With a pixel less of each side the first two are refused above.
+static void the_smallest_images_are_taken(void **state) {
+    static const char *const nets[] = {"type = resnet\nimage = 32\n", "type = resnet20\nimage = 4\n",
+                                       "type = resnet20\nunits = 1\nimage = 1\n"};
+    (void)state;
+    char *dir = make_dir();
+    for (int i = 0; i < 3; i++) {
+        char more[128];
+        config c;
+        snprintf(more, sizeof more, "[model]\n%s", nets[i]);
+        load_config(&c, dir, "", more);
+    }
+    drop_dir(dir);
+}
+
 // --- ranks -----------------------------------------------------------------------------------------------------------
 
 enum { IMAGES = 50, SIDE = 9, COLOURS = 3 };
@@ -323,7 +338,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_steps_are_those_of_pytorch),  cmocka_unit_test(weights_go_there_and_back),
         cmocka_unit_test(files_are_known_by_their_tensors), cmocka_unit_test(settings_are_refused_in_words),
-        cmocka_unit_test(any_layout_has_the_same_bits),     cmocka_unit_test(spans_have_the_same_bits),
+        cmocka_unit_test(the_smallest_images_are_taken),    cmocka_unit_test(any_layout_has_the_same_bits),
+        cmocka_unit_test(spans_have_the_same_bits),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);
 }
