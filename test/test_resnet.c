@@ -5,6 +5,8 @@
 #include "test/support/export.h"
 
 #include "model/families.h"
+#include "model/foreign.h"
+#include "model/resnet/resnet.h"
 #include "model/weights.h"
 
 // --- PyTorch ---------------------------------------------------------------------------------------------------------
@@ -168,6 +170,35 @@ static void files_are_known_by_their_tensors(void **state) {
     refuses(0, "test/golden/resnet-bottleneck.safetensors", "", "layer3.0.conv1.weight is missing");
     refuses(1, "test/golden/resnet-bottleneck.safetensors", "width = 5\n",
             "conv1.weight is (6,3,7,7), expected (5,3,7,7)");
+}
+
+// Shapes of a net that no file is of: so many units in each stage, 0 at its end.
+static bool find_made_up(const void *of, const char *name, int *dims, const int64_t **size) {
+    static const int64_t filters[] = {16, 3, 3, 3}, head[] = {10, 64};
+    const int *units = of;
+    int stage, unit, length = 0;
+    bool stem = strcmp(name, "conv1.weight") == 0, fc = strcmp(name, "fc.weight") == 0;
+    sscanf(name, "layer%d.%d.conv1.weight%n", &stage, &unit, &length);
+    *dims = fc ? 2 : 4, *size = fc ? head : filters;
+    return stem || fc || (length > 0 && !name[length] && unit < units[stage - 1]);
+}
+
+// Units of all stages, also of those that have as many as a depth that has a name; and none where all do.
+static void units_are_those_of_the_file(void **state) {
+    static const struct {
+        int units[RESNET_STAGES];
+        int64_t depth;
+        const char *said;
+    } nets[] = {{{3, 3, 3}, 20, ""}, {{5, 5, 5}, 32, ""}, {{3, 1, 2}, 20, "3 1 2"}, {{1, 3}, 20, "1 3"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        resnet_options o = {0};
+        assert_true(resnet_from_tensors(&o, &(tensor_shapes){nets[i].units, find_made_up}));
+        if (o.depth != nets[i].depth || strcmp(o.units, nets[i].said) != 0)
+            fail_msg("depth %d and units \"%s\", expected %d and \"%s\"", (int)o.depth, o.units, (int)nets[i].depth,
+                     nets[i].said);
+        assert_true(o.width == 16 && o.channels == 3 && o.classes == 10);
+    }
 }
 
 // --- settings --------------------------------------------------------------------------------------------------------
@@ -337,9 +368,9 @@ static void spans_have_the_same_bits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_steps_are_those_of_pytorch),  cmocka_unit_test(weights_go_there_and_back),
-        cmocka_unit_test(files_are_known_by_their_tensors), cmocka_unit_test(settings_are_refused_in_words),
-        cmocka_unit_test(the_smallest_images_are_taken),    cmocka_unit_test(any_layout_has_the_same_bits),
-        cmocka_unit_test(spans_have_the_same_bits),
+        cmocka_unit_test(files_are_known_by_their_tensors), cmocka_unit_test(units_are_those_of_the_file),
+        cmocka_unit_test(settings_are_refused_in_words),    cmocka_unit_test(the_smallest_images_are_taken),
+        cmocka_unit_test(any_layout_has_the_same_bits),     cmocka_unit_test(spans_have_the_same_bits),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);
 }
