@@ -20,6 +20,8 @@ static const char *const models[] = {
     "[model]\nlayers = 2\nheads = 2\nembed = 64\ncontext = 64\nvocab = 256\n[parallel]\nrecompute = selective\n",
     "[model]\ntype = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nembed = 64\nhidden = 128\ncontext = 64\nvocab = 256\n",
     "[model]\ntype = llama\nlayers = 2\nheads = 4\nembed = 64\nhidden = 64\ncontext = 192\nwindow = 128\nvocab = 256\ntied = yes\n",
+    "[model]\ntype = resnet20\nunits = 1 1\nwidth = 6\nimage = 16\nclasses = 12\n[data]\nformat = auto\n"
+    "train = test/golden/resnet-basic-images.idx test/golden/resnet-basic-labels.idx\nval =\n",
 };
 
 // Of a step: attention's backward computes the scores again, one of its five products, which is not the model's.
