@@ -298,6 +298,52 @@ static void test_tar(void **state) {
     free(g.at);
 }
 
+// Appends a member; its header says that it has `said` bytes.
+static void put_member(golden *to, char type, const char *name, const void *bytes, int count, int said) {
+    uint8_t *h = to->at + to->n;
+    int sum = 0;
+    memset(h, 0, BLOCK);
+    snprintf((char *)h, 100, "%s", name);
+    snprintf((char *)h + 124, 12, "%011o", (unsigned)said);
+    memset(h + 148, ' ', 8);
+    h[156] = (uint8_t)type;
+    memcpy(h + 257, "ustar\00000", 8);
+    for (int i = 0; i < BLOCK; i++) sum += h[i];
+    snprintf((char *)h + 148, 8, "%06o", (unsigned)sum);
+    memcpy(h + BLOCK, bytes, (size_t)count);
+    to->n += BLOCK + (count + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+// A pax header says of one member what it is called and how large it is, whatever its own header says; of those after
+// it, it says nothing.
+static void test_pax(void **state) {
+    place *p = *state;
+    golden g = read_golden(), made = {calloc(1, TAR_MOST), 0};
+    job j = {0};
+    image_shard s;
+    reader r;
+    char *bytes, pax[128], size[32];
+    size_t n;
+    assert_non_null(made.at);
+    put_picture(p, &g, 1, "one.jpg");
+    assert_ok(io_read_file(at(p, "one.jpg"), 1 << 20, &bytes, &n));
+    assert_true(n >= 100 && n < 10000);
+    snprintf(size, sizeof size, "size=%zu\n", n);
+    snprintf(pax, sizeof pax, "%zu %s16 path=x/a.jpg\n", strlen(size) + 3, size);
+    put_member(&made, 'x', "PaxHeaders/a", pax, (int)strlen(pax), (int)strlen(pax));
+    put_member(&made, '0', "x/b.txt", bytes, (int)n, 0);
+    put_member(&made, '0', "x/a.cls", "3", 1, 1);
+    put_member(&made, '0', "x/c.jpg", bytes, (int)n, (int)n);
+    put_member(&made, '0', "x/c.cls", "1\n", 2, 2);
+    write_bytes(at(p, "p.tar"), made.at, (size_t)made.n + 2 * BLOCK);
+    assert_ok(pack_of(&j, p, IMAGES_TAR, "p.tar", "p"));
+    assert_true(j.r.train == 2 && j.r.classes == 4 && j.r.bad == 0 && j.r.skipped == 0);
+    open_shard(&s, &r, p, "p-train-00000.bin");
+    assert_true(s.entry[0].label == 3 && s.entry[1].label == 1 && s.entry[0].crc == s.entry[1].crc);
+    close_shard(&s, &r);
+    free(bytes), free(g.at), free(made.at);
+}
+
 // --- files of many images --------------------------------------------------------------------------------------------
 
 static void test_cifar(void **state) {
@@ -376,7 +422,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
         TEST(test_folders), TEST(test_threads), TEST(test_val_input), TEST(test_bad),
-        TEST(test_tar),     TEST(test_cifar),   TEST(test_idx),
+        TEST(test_tar),     TEST(test_pax),     TEST(test_cifar),     TEST(test_idx),
     };
     return cmocka_run_group_tests_name("image_pack", tests, NULL, NULL);
 }
