@@ -27,8 +27,8 @@ static const char names[] = "cat\0dog\0owl";
 static uint8_t value_of(int64_t n, int64_t i) { return (uint8_t)(n * 37 + i * 11 + i / 5); }
 static int32_t label_of(int64_t n) { return (int32_t)(n * 5 % CLASSES); }
 
-// Images first .. first+n. side 0: each has a size of its own.
-static void put_shard(place *p, const char *name, int first, int n, int side, int channels) {
+// Images first .. first+n. side 0: each has a size of its own. Labels are those of other images, `turn` further on.
+static void put_turned(place *p, const char *name, int first, int n, int side, int channels, int turn) {
     image_writer *w;
     picture image = {0};
     image_sums sums = {.pixels = 100, .sum = {1000, 2000, 3000}, .square = {20000, 50000, 100000}};
@@ -38,12 +38,16 @@ static void put_shard(place *p, const char *name, int first, int n, int side, in
     for (int k = first; k < first + n; k++) {
         assert_ok(picture_make(&image, side ? side : 9 + k % 7, side ? side : 8 + k % 5, channels));
         for (int64_t i = 0; i < picture_bytes(&image); i++) image.at[i] = value_of(k, i);
-        assert_ok(image_write(w, &image, label_of(k)));
+        assert_ok(image_write(w, &image, label_of(k + turn)));
     }
     assert_ok(image_write_seal(w));
     assert_ok(image_write_finish(w, &sums));
     image_write_close(w);
     picture_free(&image);
+}
+
+static void put_shard(place *p, const char *name, int first, int n, int side, int channels) {
+    put_turned(p, name, first, n, side, channels, 0);
 }
 
 static source_options options(place *p, const char *files, const tensor_spec *wanted) {
@@ -101,22 +105,24 @@ static void test_values(void **state) {
 // The hash is of what is in the images, not of how they are split; and of every part of it.
 static void test_hash(void **state) {
     place *p = *state;
-    const char *const sets[] = {"one*", "two-*", "size*", "grey*", "more*"};
-    char hash[5][17];
+    const char *const sets[] = {"one*", "two-*", "size*", "grey*", "more*", "label*"};
+    enum { SETS = sizeof sets / sizeof *sets };
+    char hash[SETS][17];
     put_shard(p, "one", 0, 9, SIDE, 3);
     put_shard(p, "two-0", 0, 4, SIDE, 3);
     put_shard(p, "two-1", 4, 5, SIDE, 3);
     put_shard(p, "size", 0, 9, SIDE - 1, 3);
     put_shard(p, "grey", 0, 9, SIDE, 1);
     put_shard(p, "more", 0, 10, SIDE, 3);
-    for (int k = 0; k < 5; k++) {
+    put_turned(p, "label", 0, 9, SIDE, 3, 1);
+    for (int k = 0; k < SETS; k++) {
         source *s;
         assert_ok(source_open(&s, &(source_options){.files = at(p, sets[k])}));
         memcpy(hash[k], source_about(s).hash, 17);
         source_close(s);
     }
     assert_string_equal(hash[0], hash[1]);
-    for (int k = 2; k < 5; k++)
+    for (int k = 2; k < SETS; k++)
         for (int j = 0; j < k; j++) assert_true((k == 1 && j == 0) || strcmp(hash[k], hash[j]) != 0);
 }
 
