@@ -1,6 +1,7 @@
 // test/test_images.c: shards of images, and the source that they are. What is written is what is read; any byte that is
 // wrong is found and named; samples are the same bytes however many threads read them.
 #include "data/image/shard.h"
+#include "data/image/tools.h"
 #include "data/image/view.h"
 #include "data/loader.h"
 #include "data/sampler.h"
@@ -187,6 +188,30 @@ static void test_every_byte(void **state) {
     write_bytes(at(p, "d"), (uint8_t *)whole, n + 1);
     assert_int_equal(found_at(p, "d"), 0);
     free(whole);
+}
+
+// All damaged images are named and counted, by those who verify a source and by those who verify a file.
+static void test_several_damaged(void **state) {
+    enum { N = 6, BYTES = 9 * 9 * 3 };
+    place *p = *state;
+    char *whole, *text = NULL;
+    size_t n;
+    int reports = 0;
+    source *s;
+    put_shard(p, "s", 0, N, 9, 3);
+    assert_ok(io_read_file(at(p, "s"), 1 << 20, &whole, &n));
+    for (int k = 1; k < N; k += 2) whole[IMAGES_HEADER + k * BYTES] ^= 1;
+    write_bytes(at(p, "s"), (uint8_t *)whole, n);
+    free(whole);
+    assert_ok(source_open(&s, &(source_options){.files = at(p, "s"), .format = FORMAT_IMAGES}));
+    assert_error(source_verify(s, count_report, &reports), ERR_DATA, "3 damaged images in 1 files");
+    assert_int_equal(reports, 3);
+    source_close(s);
+    FILE *out = open_memstream(&text, &n);
+    assert_error(image_tools_verify(at(p, "s"), out), ERR_DATA, "3 of 6 images are damaged");
+    fclose(out);
+    assert_true(strstr(text, "image 1 at") && strstr(text, "image 3 at") && strstr(text, "image 5 at"));
+    free(text);
 }
 
 // A header and a table whose checksums are right, and which lie.
@@ -424,7 +449,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_values),     TEST(test_hash),       cmocka_unit_test(test_sums), TEST(test_every_byte),
         TEST(test_lies),       TEST(test_unfinished), TEST(test_mismatch),         TEST(test_readers),
-        TEST(test_mix_epochs), TEST(test_retries),    TEST(test_failing_readers),
+        TEST(test_mix_epochs), TEST(test_retries),    TEST(test_failing_readers),  TEST(test_several_damaged),
     };
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);
 }
