@@ -71,6 +71,8 @@ learns_from_pictures() {
     settings ten $seen
     expect 0 train ten
     says "72 images in 1 file, val 18"
+    expect 0 "$bin" data info data/ten-train-00000.bin
+    says "10 classes: 0 1 2 3 4 5 6 7 8 9; training images have mean"
     expect 0 "$bin" eval base.ini ten.ini
     awk '/^step 40 / && $6 > 0.9 { good = 1 } END { exit !good }' "$out" || fail "expected an accuracy above 0.9"
     expect 0 "$bin" check base.ini ten.ini
