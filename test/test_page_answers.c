@@ -66,14 +66,14 @@ static void pictures(void **state) {
     free(page);
 }
 
-// A class and what of it was known, for so many classes; of the last ones less.
+// A class and what of it was known, for so many classes, each larger than the one before; of the last ones less.
 static void put_many(const char *dir, int classes) {
     char line[256];
     put_run(dir, NULL);
     put(dir, "answers.json", "{\"step\":1,\"samples\":1,\"right\":0,\"classes\":[");
     for (int c = 0; c < classes; c++) {
-        snprintf(line, sizeof line, "%s{\"label\":%d,\"name\":\"n%d\",\"of\":100,\"right\":%d,\"said\":50}",
-                 c ? "," : "", c, c, 99 - c);
+        snprintf(line, sizeof line, "%s{\"label\":%d,\"name\":\"n%d\",\"of\":%d,\"right\":%d,\"said\":50}",
+                 c ? "," : "", c, c, 100 + c, 99 - c);
         put(dir, "answers.json", line);
     }
     put(dir, "answers.json", "],\"pairs\":[");
@@ -96,7 +96,7 @@ static void many_classes(void **state) {
     char *pairs = strstr(page, "Taken for each other most often"), *worst = strstr(page, "Classes that it knows worst");
     assert_true(pairs && worst && pairs < worst);
     is_row(pairs, "n0", 3, (const char *const[]){"n1", "99", "100"});
-    is_row(worst, "n20", 3, (const char *const[]){"100", "79.0\u00a0%", "158.0\u00a0%"});
+    is_row(worst, "n20", 3, (const char *const[]){"120", "65.8\u00a0%", "158.0\u00a0%"});
     assert_int_equal(count(pairs, "<tr><th scope=\"row\">n") - count(worst, "<tr><th scope=\"row\">n"), 20);
     assert_int_equal(count(worst, "<tr><th scope=\"row\">n"), 20);
     assert_null(strstr(worst, "<th scope=\"row\">n0<"));
