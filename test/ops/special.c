@@ -377,6 +377,11 @@ static bool not_finite(const fixture *f, char why[WHY]) {
         if (isnan(bad[k])) {
             did(&b, o->gelu_forward(&(gelu_forward_args){.y = y, .x = x}, f->s));
             expect_not_finite(&b, "gelu_forward", y, AT, 1);
+            did(&b,
+                o->batch_norm_apply(
+                    &(batch_norm_apply_args){.y = y, .x = x, .mean = w, .rstd = w, .gain = w, .bias = w, .relu = true},
+                    f->s));
+            expect_not_finite(&b, "batch_norm_apply with relu", y, AT, 1);
         }
         if (isnan(bad[k]) || bad[k] > 0) {
             did(&b, o->relu_forward(&(relu_forward_args){.y = y, .x = x}, f->s));
