@@ -479,6 +479,7 @@ const op_row test_rows[] = {
     CONV(0,           2e-12, "many pixels, several blocks and images", 3, 21, 19, 8, 10, 3, 3, 1, 1),
     CONV(0,           1e-12, "many filters: gradients packed", 1, 5, 5, 48, 1100, 1, 1, 1),
     CONV(0,           1e-12, "wide pixels: inputs packed",     2, 9, 9, 272, 24, 3, 3, 1, 1),
+    TYPES(OP_conv_forward, 0, 2e-13, "whole vectors of channels, filters that end within a pair", 2, 5, 6, 16, 19, 3, 3, 1, 1),
     TYPES(OP_conv_forward, OPT_RESIDUAL, 1e-13, "residual",    2, 7, 9, 5, 19, 3, 3, 1, 1),
     TYPES(OP_conv_forward, OPT_RESIDUAL | OPT_ALIAS, 2e-12, "onto the residual, several blocks", 2, 5, 6, 101, 37, 3, 3, 1, 1),
     TYPES(OP_conv_inputs, OPT_RESIDUAL, 1e-13, "residual where no tap reaches", 2, 9, 8, 33, 17, 1, 1, 2),
