@@ -1,6 +1,8 @@
 // comm/cost.c: see comm/cost.h, and the table of what a rank sends at the top of comm/tcp/tcp.c, which this follows.
 #include "comm/cost.h"
 
+#include "comm/hosts.h"
+
 #include <stdlib.h>
 
 static bool one_host(const comm *c) { return comm_nodes(c) == 1; }
@@ -10,12 +12,33 @@ static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) {
     *x = cost_add(*x, cost_send(c, peer, bytes, 1));
 }
 
-// In a ring a rank sends every piece but one; on one host it sends its own piece to every other rank.
+static int64_t piece_bytes(const size_t *cut, int rank) { return (int64_t)(cut[rank + 1] - cut[rank]); }
+
+// A rank sends its own piece to all of its node and once to each other node, and the pieces of other nodes that it
+// hands on to all of its own.
 comm_cost cost_all_gather(const comm *c, const size_t *cut) {
-    if (c->world == 1) return (comm_cost){0};
-    int right = right_of(c), pieces = c->world - 1;
-    if (one_host(c)) return cost_send(c, right, (int64_t)(cut[c->rank + 1] - cut[c->rank]) * pieces, pieces);
-    return cost_send(c, right, (int64_t)(cut[c->world] - (cut[right + 1] - cut[right])), pieces);
+    int first[c->world + 1], member[c->world], here = 0;
+    hosts h = {0, first, member};
+    comm_cost x = {0};
+    hosts_of(&h, c);
+    for (int r = 0; r < c->world; r++) {
+        bool near = c->place[r].node == c->place[c->rank].node;
+        here += near && r != c->rank;
+        if (r != c->rank && (near || hosts_hands_on(&h, c, r, c->rank))) add(&x, c, r, piece_bytes(cut, c->rank));
+    }
+    for (int r = 0; r < c->world; r++)
+        if (hosts_hands_on(&h, c, c->rank, r)) {
+            x.sent += here * piece_bytes(cut, r);
+            x.messages += here;
+        }
+    return x;
+}
+
+// The second half of an all_reduce: on one host as above, else in a ring, in which a rank sends every piece but one.
+static comm_cost cost_gather_again(const comm *c, const size_t *cut) {
+    int right = right_of(c);
+    if (one_host(c)) return cost_all_gather(c, cut);
+    return cost_send(c, right, (int64_t)cut[c->world] - piece_bytes(cut, right), c->world - 1);
 }
 
 // On one host a rank sends every other rank its piece; in a ring it sends all pieces but its own to one neighbour. Both
@@ -52,7 +75,7 @@ comm_cost cost_all_reduce(const comm *c, size_t count, size_t element) {
         cut[r] =
             (r == c->world ? count : count / (size_t)c->world * (size_t)r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS) *
             element;
-    return cost_add(cost_reduce_scatter(c, cut, 1), cost_all_gather(c, cut));
+    return cost_add(cost_reduce_scatter(c, cut, 1), cost_gather_again(c, cut));
 }
 
 static void close_imaginary(comm *c) { free(c); }

@@ -1,6 +1,6 @@
 // comm/cost.h: what the collectives of the tcp transport send, without sending it: for `lockstep plan`. A test compares
-// these formulas with the transport's own counters, to the byte. (NCCL chooses its algorithms itself: its rings send as
-// much as these between hosts.)
+// these formulas with the transport's own counters, to the byte. (NCCL chooses its algorithms itself: a ring of its own
+// sends up to twice as much between two hosts as all_gather here.)
 #ifndef COMM_COST_H
 #define COMM_COST_H
 

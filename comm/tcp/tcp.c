@@ -5,12 +5,14 @@
 // What a rank sends, N ranks, B bytes (what it receives follows by symmetry, where there is one):
 //     exchange, all_to_all       what the lists say; B to each other rank
 //     reduce_scatter             its share of the others' pieces: B minus its own piece
-//     all_gather                 its own piece N-1 times on one host; in a ring B minus its right neighbour's piece
+//     all_gather                 its own piece to each rank of its host, and once to each other host; there the rank
+//                                that it comes to hands it on
 //     all_reduce, small          B to each other rank (N <= COST_SMALL_RANKS), else up a binomial tree and down again
 //     all_reduce, beyond         a reduce_scatter and an all_gather of equal pieces in one go: 2 B (N-1)/N
 //     broadcast                  B once along a chain, from COST_CHAIN_BYTES on; below that down a binomial tree
 //     barrier                    nothing: messages without payload
 #include "comm/cost.h"
+#include "comm/hosts.h"
 #include "comm/tcp/mesh.h"
 #include "comm/transport.h"
 
@@ -25,9 +27,10 @@ typedef struct tcp_comm {
     bool one_host;
     int *map;           // rank here -> rank in the team
     comm_place *place;  // of a part of the team: its own, with its nodes counted anew. The whole team uses the launch's
-    size_t *cut;        // world + 1, for all_reduce
-    comm_part *part;    // 2 * world, for all_to_all
-    char *scratch;      // what others sent of a small all_reduce: COST_SMALL_RANKS or log2(world) slots
+    hosts hosts;
+    size_t *cut;      // world + 1, for all_reduce
+    comm_part *part;  // 2 * world, for all_to_all
+    char *scratch;    // what others sent of a small all_reduce: COST_SMALL_RANKS or log2(world) slots
 } tcp_comm;
 
 static int left_of(int r, int world) { return r == 0 ? world - 1 : r - 1; }
@@ -138,6 +141,42 @@ static void next_ring(const mesh_call *x, flow *f) {
     if (f->out && f->k > 0) f->gate = mesh_flow(x, left_of(me, world), false), f->gate_k = f->k - 1;
 }
 
+// all_gather over several hosts: a piece crosses to each other host once, to a rank that hands it on to all of that
+// host. A rank sends another one of its host its own piece, and then those that it hands on, in order of owners.
+static void next_staged(const mesh_call *x, flow *f) {
+    const pieces *p = x->plan;
+    const comm *c = x->c;
+    const hosts *h = &((const tcp_comm *)c)->hosts;
+    int from = f->out ? c->rank : f->rank, piece = from;
+    if (f->k == 0) f->cursor = 0;
+    else {
+        for (piece = f->cursor; !hosts_hands_on(h, c, from, piece); piece++) {}
+        f->cursor = piece + 1;
+        if (f->out) f->gate = mesh_flow(x, piece, false);
+    }
+    take_piece(p, f, piece);
+}
+
+static int handed_on(const tcp_comm *t, int by) {
+    int n = 0;
+    for (int r = 0; r < t->head.world; r++) n += hosts_hands_on(&t->hosts, &t->head, by, r);
+    return n;
+}
+
+static err_t gather_staged(tcp_comm *t, const pieces *p) {
+    const comm *c = &t->head;
+    int me = c->rank, mine = handed_on(t, me);
+    mesh_call x = call_of(t, OP_ALL_GATHER, next_staged, p);
+    TRY(mesh_begin(&x));
+    for (int r = 0; r < c->world; r++) {
+        bool near = c->place[r].node == c->place[me].node;
+        if (r == me) continue;
+        if (near || hosts_hands_on(&t->hosts, c, me, r)) mesh_add(&x, r, false, near ? 1 + handed_on(t, r) : 1);
+        if (near || hosts_hands_on(&t->hosts, c, r, me)) mesh_add(&x, r, true, near ? 1 + mine : 1);
+    }
+    return mesh_run(&x);
+}
+
 static err_t move_pieces(tcp_comm *t, mesh_op op, const pieces *p) {
     int world = t->head.world, me = t->head.rank, phases = (p->add != NULL) + p->gather;
     mesh_call x = call_of(t, op, t->one_host ? next_direct : next_ring, p);
@@ -169,7 +208,9 @@ static err_t tcp_reduce_scatter(comm *c, void *data, const size_t *cut, dtype ty
 
 static err_t tcp_all_gather(comm *c, void *data, const size_t *cut, stream *s) {
     (void)s;
-    return move_pieces((tcp_comm *)c, OP_ALL_GATHER, &(pieces){.data = data, .cut = cut, .unit = 1, .gather = true});
+    tcp_comm *t = (tcp_comm *)c;
+    pieces p = {.data = data, .cut = cut, .unit = 1, .gather = true};
+    return t->one_host ? move_pieces(t, OP_ALL_GATHER, &p) : gather_staged(t, &p);
 }
 
 // --- one block: broadcast, small all_reduce --------------------------------------------------------------------------
@@ -304,7 +345,8 @@ static const comm_table tcp_table;
 static void tcp_close(comm *c) {
     tcp_comm *t = (tcp_comm *)c;
     mesh_close(t->m);
-    free(t->map), free(t->place), free(t->cut), free(t->part), free(t->scratch), free(t);
+    free(t->map), free(t->place), free(t->hosts.first), free(t->hosts.member), free(t->cut), free(t->part),
+        free(t->scratch), free(t);
 }
 
 static size_t scratch_bytes(int world) {
@@ -327,7 +369,9 @@ static err_t make(tcp_comm **out, mesh *m, const int *map, int world, int rank) 
     t->cut = malloc((n + 1) * sizeof *t->cut);
     t->part = malloc(2 * n * sizeof *t->part);
     t->scratch = malloc(scratch_bytes(world));
-    if (!t->map || !t->cut || !t->part || !t->scratch) {
+    t->hosts.first = malloc((n + 1) * sizeof *t->hosts.first);
+    t->hosts.member = malloc(n * sizeof *t->hosts.member);
+    if (!t->hosts.first || !t->hosts.member || !t->map || !t->cut || !t->part || !t->scratch) {
         tcp_close(&t->head);
         return err_set(ERR_INTERNAL, "no memory for a communicator of %d ranks", world);
     }
@@ -349,6 +393,7 @@ err_t comm_tcp_open(comm **out, team *t, const transport_options *o) {
     TRY(mesh_open(&m, t, o->timeout_s));
     TRY(make(&c, m, NULL, at->world, at->rank));
     c->head.place = at->place;
+    hosts_of(&c->hosts, &c->head);
     mesh_wires(m)->first = &c->head;
     *out = &c->head;
     return ERR_OK;
@@ -381,6 +426,7 @@ static err_t places_of(tcp_comm *child) {
         for (; same < r; same++) p->local += child->place[same].node == p->node;
     }
     child->head.place = child->place;
+    hosts_of(&child->hosts, &child->head);
     return ERR_OK;
 }
 
