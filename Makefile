@@ -40,7 +40,7 @@ ROOMS   := base data data/text data/image data/tokenizer \
 SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
 # Those that multiply are compiled a second time for each width, for [precision] products = bf16-pairs, and for a width
 # that has only them.
-PAIRED  := $(addprefix gpu/cpu/kernel/,matmul.c attention.c attention_past.c pairs.c)
+PAIRED  := $(addprefix gpu/cpu/kernel/,matmul.c attention.c attention_past.c conv.c conv_weights.c pairs.c)
 PAIRS   := $(SIMDS) $(if $(filter x86_64,$(CPU)),avx512bf16)
 SIMD_avx512bf16 := $(SIMD_avx512) -mavx512bf16
 KERNELS := $(filter-out gpu/cpu/kernel/pairs.c,$(wildcard gpu/cpu/kernel/*.c))

@@ -95,7 +95,7 @@ typedef enum device_kind { DEVICE_WORDS(WORD_ENUM) } device_kind;
     X(WIDTH_PORTABLE, "portable")
 typedef enum vector_width { WIDTH_WORDS(WORD_ENUM) } vector_width;
 
-// What matmul and attention multiply: what is stored, widened to FP32; or, on CPUs, BF16 numbers in pairs
+// What matmul, attention and convolutions multiply: what is stored, widened to FP32; or, on CPUs, BF16 numbers in pairs
 // (gpu/cpu/kernel/products.h).
 #define PRODUCTS_WORDS(X) \
     X(PRODUCTS_FP32, "fp32") \
@@ -128,7 +128,7 @@ typedef struct device_info {
 // ERR_UNAVAILABLE says what is missing and what to do.
 err_t device_open(device **out, const device_options *o);
 void device_close(device *d);
-// From the next call on matmul and attention multiply these: for weights that were trained so. Call it while the device
+// From the next call on matmul, attention and convolutions multiply these: for weights that were trained so. Call it while the device
 // is idle. ERR_UNAVAILABLE: a device that has FP32 only.
 err_t device_set_products(device *d, products p);
 // How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without a driver. The

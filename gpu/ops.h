@@ -516,7 +516,8 @@ typedef struct lars_ratio_args {
 //            convolution of dy by the filters turned round. With a stride a pixel has those taps that reach a result's
 //            place, inside of the image or outside; without any, dx is +0.
 //   weights  one chain over results (n,p,q) ascending, from zero, added once.
-// Chains are summed in blocks, as a matrix product's (gpu/cpu/kernel/conv.c); a CPU refuses `products = bf16-pairs`.
+// Chains are summed in blocks, as a matrix product's (gpu/cpu/kernel/conv.c); a CPU with `products = bf16-pairs` takes
+// them in pairs, of channels, of filters or of results.
 // A GPU sums BF16 and FP16 in the order of its tensor cores, and of weights ranges of pixels, which it adds in order.
 typedef struct conv_forward_args {
     tensor *y;               // (N,P,Q,K) E (=), may be residual itself

@@ -41,6 +41,9 @@ typedef struct cpu_pairs {
     err_t (*attention_forward)(const attention_forward_args *args, stream *s);
     err_t (*attention_backward)(const attention_backward_args *args, stream *s);
     err_t (*attention_past)(const attention_past_args *args, stream *s);
+    err_t (*conv_forward)(const conv_forward_args *args, stream *s);
+    err_t (*conv_inputs)(const conv_inputs_args *args, stream *s);
+    err_t (*conv_weights)(const conv_weights_args *args, stream *s);
     bool (*holds)(void);
 } cpu_pairs;
 extern const cpu_pairs cpu_pairs_portable;

@@ -177,17 +177,6 @@ bool cpu_has_native_pairs(void) {
     return false;
 }
 
-// Convolutions of BF16 pairs: their sums are not written down yet.
-#define REFUSED(op) \
-    static err_t refuse_##op(const op##_args *args, stream *s) { \
-        (void)args, (void)s; \
-        return err_set(ERR_UNAVAILABLE, \
-                       "cpu: " #op " has no products of BF16 pairs; set [precision] products = fp32"); \
-    }
-REFUSED(conv_forward)
-REFUSED(conv_inputs)
-REFUSED(conv_weights)
-
 static err_t set_products(device *d, products p) {
     cpu_device *c = (cpu_device *)d;
     width_row width = {0};
@@ -197,8 +186,8 @@ static err_t set_products(device *d, products p) {
         c->table.matmul = width.pairs->matmul, c->table.attention_forward = width.pairs->attention_forward;
         c->table.attention_backward = width.pairs->attention_backward,
         c->table.attention_past = width.pairs->attention_past;
-        c->table.conv_forward = refuse_conv_forward, c->table.conv_inputs = refuse_conv_inputs,
-        c->table.conv_weights = refuse_conv_weights;
+        c->table.conv_forward = width.pairs->conv_forward, c->table.conv_inputs = width.pairs->conv_inputs;
+        c->table.conv_weights = width.pairs->conv_weights;
     }
     int threads = c->head.info.threads;
     snprintf(c->head.info.name, sizeof c->head.info.name, "cpu %s x%d thread%s", width.name, threads,

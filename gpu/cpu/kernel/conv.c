@@ -15,6 +15,15 @@
 //
 // Neither threads, nor the width of vectors, nor where an image lies in the batch enter.
 //
+// With products = bf16-pairs x and w are rounded to BF16, and the chain takes them in pairs (products.h), each of two
+// channels of a tap, or of two filters where dx is computed. Pairs don't cross taps: of an odd number of channels, the
+// last one of each tap has +0 beside it, in x and in w. With C' = C/G, or one more if that is odd, and C' in the place
+// of C/G in J and j (K' likewise):
+//
+//     for each block:  p = +0;  for pairs (j, j+1), ascending: p = step(x[j], w[j], step(x[j+1], w[j+1], p))
+//
+// A +0 beside a channel, of both, changes no number; p = -0 becomes +0 by it, for all widths alike.
+//
 // The way: filters are packed once a call, into panels of columns [j][width]. An item of work is a band of output rows
 // (conv_band.h), of about BAND pixels from one image or several, and some panels. It goes block by block through j: a
 // block of a panel (98 KB at most) is used from the L2 for all pixels of the band, in register tiles of a few pixels
@@ -37,7 +46,8 @@ CONV_MICRO(tile_of_pixels, true)
 
 typedef struct conv_job {
     conv_source in;  // of group 0
-    int64_t groups, columns, J;
+    int64_t groups, columns;
+    int64_t J;  // cells of a chain
     // Filters; with `turned`, those of a class of inputs: tap r' is tap last_r - stride * r' of w
     const tensor *w;
     bool turned;
@@ -80,28 +90,33 @@ static float *packed_at(const conv_job *j, int64_t group, int64_t column, int64_
     return j->packed + (group * padded(j->columns) + start) * j->J + column - start;
 }
 
-// Products from .. to-1 of the filters column .. column+15, which are rows of w.
+// Cells from .. to-1 of the filters column .. column+15, which are rows of w. A row is one piece, or has one for each
+// tap, if the last cell of a tap is not full.
 BODY void pack_rows(dtype t, const conv_job *j, int64_t group, int64_t column, int64_t from, int64_t to) {
+    const int64_t *w = j->w->size, row = w[1] * w[2] * w[3], piece = j->in.depth == w[3] ? row : w[3],
+                  cells = product_cells(piece);
     int64_t width, rows = conv_min(VL, j->columns - column), first = group * j->columns + column;
     float *out = packed_at(j, group, column, &width);
-    for (int64_t at = from; at < to; at += VL) {
+    for (int64_t at = from, some; at < to; at += some) {
+        int64_t in = at % cells, place = at / cells * piece + in * CELL_K;
         vf x[VL];
+        some = conv_min(VL, conv_min(to - at, cells - in));
         for (int64_t i = 0; i < VL; i++)
-            x[i] = i < rows ? typed_load_n(j->w->data, t, (first + i) * j->J + at, to - at) : vf_zero();
+            x[i] = i < rows ? cells_along_n(t, j->w->data, (first + i) * row + place, piece - in * CELL_K) : vf_zero();
         transpose16(x);
-        for (int64_t i = 0; i < conv_min(VL, to - at); i++) vf_store(out + (at + i) * width, x[i]);
+        for (int64_t i = 0; i < some; i++) vf_store(out + (at + i) * width, x[i]);
     }
 }
 
 // ... of the channels column .. column+15, which are neighbours in w.
 BODY void pack_turned(dtype t, const conv_job *j, int64_t group, int64_t column, int64_t from, int64_t to) {
-    const int64_t *w = j->w->size, K = j->in.C;
+    const int64_t *w = j->w->size, K = j->in.C, cells = product_cells(K), filter = w[1] * w[2] * w[3];
     int64_t width;
     float *out = packed_at(j, group, column, &width);
     for (int64_t at = from; at < to; at++) {
-        int64_t tap = at / K, r = j->last_r - tap / j->in.S * j->stride, s = j->last_s - tap % j->in.S * j->stride;
-        int64_t place = (((group * K + at % K) * w[1] + r) * w[2] + s) * w[3] + column;
-        vf_store(out + at * width, typed_load_n(j->w->data, t, place, j->columns - column));
+        int64_t tap = at / cells, r = j->last_r - tap / j->in.S * j->stride, s = j->last_s - tap % j->in.S * j->stride,
+                k = at % cells * CELL_K, place = (group * K + k) * filter + (r * w[2] + s) * w[3] + column;
+        vf_store(out + at * width, conv_across(t, j->w->data, place, place + filter, j->columns - column, K - k));
     }
 }
 
@@ -128,13 +143,13 @@ typedef struct conv_work {
     float *sums;       // scratch, or NULL: in y
 } conv_work;
 
-// Runs of the products from .. to-1, for a panel of `width` columns.
-static int conv_runs(const conv_work *w, int64_t from, int64_t to, int64_t width, conv_run run[CONV_KC]) {
-    const int64_t SC = w->job->in.S * w->job->in.C;
+// Runs of the cells from .. to-1, for a panel of `width` columns.
+static int conv_runs(const conv_work *w, int64_t from, int64_t to, int64_t width, conv_run run[CONV_BLOCK]) {
+    const int64_t SC = w->job->in.S * w->job->in.depth / CELL_K, row = w->band.row / CELL_K;
     int n = 0;
     for (int64_t j = from; j < to; n++) {
         int64_t length = conv_min(to, (j / SC + 1) * SC) - j;
-        run[n] = (conv_run){j / SC * w->band.row + j % SC, (j - from) * width, length};
+        run[n] = (conv_run){j / SC * row + j % SC, (j - from) * width, length};
         j += length;
     }
     return n;
@@ -142,7 +157,7 @@ static int conv_runs(const conv_work *w, int64_t from, int64_t to, int64_t width
 
 static void multiply(const conv_work *w, int64_t from, int64_t to) {
     const conv_job *j = w->job;
-    conv_run run[CONV_KC];
+    conv_run run[CONV_BLOCK];
     int64_t width;
     for (int64_t column = w->first; column < w->end; column += width) {
         const float *v = packed_at(j, w->group, column, &width);
@@ -175,10 +190,10 @@ static void place_pixels(conv_work *w, const conv_source *in) {
     const conv_job *j = w->job;
     int64_t m = 0, ld = padded(w->end - w->first), column = j->out + w->group * j->columns + w->first;
     for (int64_t row = w->band.row0; row < w->band.row1; row++) {
-        const float *from = conv_band_at(in, &w->band, row);
+        int64_t from = conv_band_at(in, &w->band, row);
         int64_t out = column + row / in->P * j->out_n + row % in->P * j->out_p;
         for (int64_t q = 0; q < in->Q; q++, m++) {
-            w->at[m] = from + q * w->band.pixel;
+            w->at[m] = typed_at(w->band.base, BAND_TYPE, from + q * w->band.pixel);
             w->out[m] = out + q * j->out_q;
             w->sum[m] = j->sums_in_y ? (float *)j->y->data + w->out[m] : w->sums + m * ld;
         }
@@ -209,7 +224,7 @@ static void band_item(void *ctx, int64_t item, int thread) {
     w.sum = (float **)(void *)(w.at + most), w.out = (int64_t *)(void *)(w.sum + most);
     if (j->J) BY_TYPE(in.type, conv_band_fill, &in, &w.band, base, 0, conv_band_rows(&in, &w.band));
     place_pixels(&w, &in);
-    for (int64_t at = 0; at < j->J; at += CONV_KC) multiply(&w, at, conv_min(at + CONV_KC, j->J));
+    for (int64_t at = 0; at < j->J; at += CONV_BLOCK) multiply(&w, at, conv_min(at + CONV_BLOCK, j->J));
     for (int64_t m = 0; j->J == 0 && m < w.pixels; m++) memset(w.sum[m], 0, (size_t)(w.end - w.first) * sizeof(float));
     if (!j->sums_in_y || j->residual) BY_TYPE(j->y->type, finish_typed, &w);
 }
@@ -248,6 +263,8 @@ static err_t plan_memory(conv_job *j) {
 }
 
 static err_t convolve(conv_job *j) {
+    assert(!PAIRED || j->in.type != FP16);
+    conv_take_cells(&j->in);
     if (j->in.N * j->in.P * j->in.Q * j->columns == 0) return ERR_OK;
     plan_bands(j);
     TRY(plan_memory(j));
@@ -265,7 +282,7 @@ err_t KERNEL(conv_forward)(const conv_forward_args *args, stream *s) {
     conv_job j = {.in = conv_source_of(args->x, args->y, args->w, args->stride, args->pad),
                   .groups = args->groups,
                   .columns = w[0] / args->groups,
-                  .J = w[1] * w[2] * w[3],
+                  .J = w[1] * w[2] * product_cells(w[3]),
                   .w = args->w,
                   .y = args->y,
                   .residual = args->residual,
@@ -314,7 +331,7 @@ static err_t inputs_of_class(const conv_inputs_args *args, int64_t h, int64_t w,
                          .Q = b.pixels},
                   .groups = args->groups,
                   .columns = f[3],
-                  .J = a.taps * b.taps * (f[0] / args->groups),
+                  .J = a.taps * b.taps * product_cells(f[0] / args->groups),
                   .w = args->w,
                   .turned = true,
                   .last_r = a.last,

@@ -9,14 +9,22 @@
 // In a band the S*C inputs that one row of taps covers are neighbours, for every output pixel: no input is copied for
 // each tap (im2col), only for each band, 1.05 to 1.5 times. Where filters have one tap and nothing reaches beyond the
 // image, FP32 is read where it lies.
+//
+// For products of BF16 pairs what is copied is rounded, once for all taps: to BF16, two bytes, where the processor
+// multiplies those by itself; else to floats that are BF16 numbers. A convolution takes pairs of channels, of which
+// each pixel has whole ones: an odd number gets a zero beside it. Where nothing has to be changed, BF16 is then read
+// where it lies. A gradient of weights takes pairs of pixels, and makes them as it packs what is here.
 #ifndef GPU_CPU_KERNEL_CONV_BAND_H
 #define GPU_CPU_KERNEL_CONV_BAND_H
 
-#include "gpu/cpu/kernel/typed.h"
+#include "gpu/cpu/kernel/cells.h"
 
 #include <stdbool.h>
 
-enum { CONV_KC = 384 };  // steps of a block of the sum: the specification's
+// Steps of a block of the sum: the specification's. What those are in cells.
+enum { CONV_KC = 384, CONV_BLOCK = CONV_KC / CELL_K };
+
+#define BAND_TYPE (WORDS ? BF16 : FP32)  // of a band's elements, where they were copied
 
 static inline int64_t conv_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t conv_max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -31,9 +39,11 @@ typedef struct conv_source {
     int64_t pixel;    // elements from pixel to pixel
     int64_t C;        // channels of the group
     int64_t R, S, stride, pad_h, pad_w, P, Q;
+    int64_t depth;  // elements of a pixel in a band: its channels, or whole cells of them
+    bool copied;    // it can't be read where it lies
 } conv_source;
 
-// Of all groups: the first one's inputs. x (N,H,W,C), y (N,P,Q,K), w (K,R,S,C/groups).
+// Of all groups: the first one's inputs, whose channels are elements. x (N,H,W,C), y (N,P,Q,K), w (K,R,S,C/groups).
 static inline conv_source conv_source_of(const tensor *x, const tensor *y, const tensor *w, int stride, int pad) {
     return (conv_source){.x = x->data,
                          .type = x->type,
@@ -48,33 +58,43 @@ static inline conv_source conv_source_of(const tensor *x, const tensor *y, const
                          .pad_h = pad,
                          .pad_w = pad,
                          .P = y->size[1],
-                         .Q = y->size[2]};
+                         .Q = y->size[2],
+                         .depth = w->size[3],
+                         .copied = !PAIRED && x->type != FP32};
+}
+
+// From now on channels are cells, which are multiplied as they are.
+static inline void conv_take_cells(conv_source *s) {
+    s->depth = product_cells(s->C) * CELL_K;
+    s->copied = s->type != BAND_TYPE || s->depth != s->C || (PAIRED && !WORDS);
 }
 
 typedef struct conv_band {
-    const float *base;
+    const void *base;
+    dtype type;  // of its elements
     bool in_place;
     int64_t row0, row1;   // output rows n * P + p
     int64_t width;        // pixels of a row of the band
-    int64_t row, pixel;   // floats from row to row, from output pixel to output pixel
+    int64_t row, pixel;   // elements from row to row, from output pixel to output pixel
     int64_t first_rows;   // rows of the first image, of which it may have a part
     int64_t images_rows;  // of each that follows
 } conv_band;
 
 static inline bool conv_in_place(const conv_source *s) {
-    return s->type == FP32 && s->R == 1 && s->S == 1 && s->pad_h == 0 && s->pad_w == 0 &&
-           (s->P - 1) * s->stride < s->H && (s->Q - 1) * s->stride < s->W;
+    return !s->copied && s->R == 1 && s->S == 1 && s->pad_h == 0 && s->pad_w == 0 && (s->P - 1) * s->stride < s->H &&
+           (s->Q - 1) * s->stride < s->W;
 }
 
 static inline int64_t conv_rows_for(const conv_source *s, int64_t outputs) { return (outputs - 1) * s->stride + s->R; }
 
 // `base`: where it is filled in, if it is not in place.
-static inline conv_band conv_band_of(const conv_source *s, int64_t row0, int64_t row1, const float *base) {
+static inline conv_band conv_band_of(const conv_source *s, int64_t row0, int64_t row1, const void *base) {
     conv_band b = {.row0 = row0, .row1 = row1, .in_place = conv_in_place(s)};
     b.width = b.in_place ? s->W : (s->Q - 1) * s->stride + s->S;
-    b.row = b.in_place ? s->W * s->pixel : b.width * s->C;
-    b.pixel = s->stride * (b.in_place ? s->pixel : s->C);
-    b.base = b.in_place ? (const float *)s->x + s->first : base;
+    b.row = b.in_place ? s->W * s->pixel : b.width * s->depth;
+    b.pixel = s->stride * (b.in_place ? s->pixel : s->depth);
+    b.type = b.in_place ? s->type : BAND_TYPE;
+    b.base = b.in_place ? typed_at(s->x, s->type, s->first) : base;
     b.first_rows = conv_rows_for(s, conv_min(row1, (row0 / s->P + 1) * s->P) - row0);
     b.images_rows = conv_rows_for(s, s->P);
     return b;
@@ -89,27 +109,49 @@ static inline int64_t conv_band_rows(const conv_source *s, const conv_band *b) {
 }
 
 static inline size_t conv_band_floats(const conv_source *s, const conv_band *b) {
-    return (size_t)(conv_band_rows(s, b) * b->row);
+    return ((size_t)(conv_band_rows(s, b) * b->row) * dtype_bytes(b->type) + sizeof(float) - 1) / sizeof(float);
 }
 
-// Where output row `row` reads its first pixel, tap (0,0).
-static inline const float *conv_band_at(const conv_source *s, const conv_band *b, int64_t row) {
+// The element from which output row `row` reads its first pixel, tap (0,0).
+static inline int64_t conv_band_at(const conv_source *s, const conv_band *b, int64_t row) {
     int64_t n = row / s->P, p = row % s->P, n0 = b->row0 / s->P;
-    if (b->in_place) return b->base + (n * s->H + p * s->stride) * b->row;
-    if (n == n0) return b->base + (row - b->row0) * s->stride * b->row;
-    return b->base + (b->first_rows + (n - n0 - 1) * b->images_rows + p * s->stride) * b->row;
+    if (b->in_place) return (n * s->H + p * s->stride) * b->row;
+    if (n == n0) return (row - b->row0) * s->stride * b->row;
+    return (b->first_rows + (n - n0 - 1) * b->images_rows + p * s->stride) * b->row;
 }
 
-BODY void conv_copy(dtype t, float *to, const void *from, int64_t at, int64_t n) {
-    if (t == FP32) {
-        memcpy(to, (const float *)from + at, (size_t)n * sizeof *to);
+// A row of cells: n columns, or the first sixteen, of the rows of steps that begin at elements `first` and `second`; of
+// steps `left` are there.
+BODY vf conv_across(dtype t, const void *p, int64_t first, int64_t second, int64_t n, int64_t left) {
+    if (left <= 0) return vf_zero();
+    if (n >= VL && left >= CELL_K) return cells_across(t, p, first, second);
+    return cells_across_n(t, p, first, second, n, left >= CELL_K);
+}
+
+// n elements, from `at` on, as those of a band.
+BODY void conv_copy(dtype t, void *to, const void *from, int64_t at, int64_t n) {
+    if (t == BAND_TYPE && (!PAIRED || WORDS)) {
+        memcpy(to, typed_at(from, t, at), (size_t)n * dtype_bytes(t));
         return;
     }
-    for (int64_t i = 0; i < n; i += VL) typed_store_n(to, FP32, i, typed_load_n(from, t, at + i, n - i), n - i);
+    for (int64_t i = 0; i < n; i += VL) {
+        vf x = typed_load_n(from, t, at + i, n - i);
+        if (!PAIRED) typed_store_n(to, FP32, i, x, n - i);
+        else if (n - i >= VL) cells_put_along(typed_at_mut(to, BAND_TYPE, i), 0, x);
+        else {
+            float rest[VL];
+            cells_put_along(rest, 0, x);
+            memcpy(typed_at_mut(to, BAND_TYPE, i), rest, (size_t)(n - i) * dtype_bytes(BAND_TYPE));
+        }
+    }
+}
+
+BODY void conv_zero(void *to, int64_t at, int64_t n) {
+    memset(typed_at_mut(to, BAND_TYPE, at), 0, (size_t)n * dtype_bytes(BAND_TYPE));
 }
 
 // Rows from .. to-1 of the band.
-BODY void conv_band_fill(dtype t, const conv_source *s, const conv_band *b, float *base, int64_t from, int64_t to) {
+BODY void conv_band_fill(dtype t, const conv_source *s, const conv_band *b, void *base, int64_t from, int64_t to) {
     const int64_t left = conv_min(conv_max(s->pad_w, 0), b->width),
                   right = conv_max(conv_min(s->W + s->pad_w, b->width), left);  // pixels left .. right-1 are inside
     for (int64_t row = from; row < to; row++) {
@@ -119,17 +161,21 @@ BODY void conv_band_fill(dtype t, const conv_source *s, const conv_band *b, floa
             h = (row - b->first_rows) % b->images_rows;
         }
         h -= s->pad_h;
-        float *d = base + row * b->row;
+        void *d = typed_at_mut(base, BAND_TYPE, row * b->row);
         if (h < 0 || h >= s->H || left == right) {
-            memset(d, 0, (size_t)b->row * sizeof *d);
+            conv_zero(d, 0, b->row);
             continue;
         }
-        memset(d, 0, (size_t)(left * s->C) * sizeof *d);
-        memset(d + right * s->C, 0, (size_t)((b->width - right) * s->C) * sizeof *d);
+        conv_zero(d, 0, left * s->depth);
+        conv_zero(d, right * s->depth, (b->width - right) * s->depth);
         const int64_t at = s->first + ((n * s->H + h) * s->W + left - s->pad_w) * s->pixel;
-        if (s->pixel == s->C) conv_copy(t, d + left * s->C, s->x, at, (right - left) * s->C);
+        if (s->pixel == s->C && s->depth == s->C)
+            conv_copy(t, typed_at_mut(d, BAND_TYPE, left * s->C), s->x, at, (right - left) * s->C);
         else
-            for (int64_t i = left; i < right; i++) conv_copy(t, d + i * s->C, s->x, at + (i - left) * s->pixel, s->C);
+            for (int64_t i = left; i < right; i++) {
+                conv_copy(t, typed_at_mut(d, BAND_TYPE, i * s->depth), s->x, at + (i - left) * s->pixel, s->C);
+                conv_zero(d, i * s->depth + s->C, s->depth - s->C);
+            }
     }
 }
 

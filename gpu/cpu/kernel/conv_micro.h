@@ -1,12 +1,14 @@
 // gpu/cpu/kernel/conv_micro.h: the inner loop of convolutions: a tile of outputs that lives in registers.
 //
 // As in a matrix product (gemm_micro.h) every output has one accumulator, and a step does acc[i][j] = fma(s[i], v[j],
-// acc[i][j]). But s is not packed: forward each row of the tile has a pointer of its own, to wherever its pixel lies,
+// acc[i][j]), or, with products = bf16-pairs, product_step of cells (products.h). Cells lie in the order of their
+// channels or pixels; where a pair has two, its second is taken first. But s is not packed: forward each row of the tile has a pointer of its own, to wherever its pixel lies,
 // and all rows move on by the same distance; filters of dy are neighbours, and have one. Steps come in runs, since what
 // a pixel needs of an image is contiguous row by row:
 //
 //     forward  a row is an output pixel, a run the S*C inputs that a row of taps covers; v is packed filters
-//     weights  a row is a filter of dy, a run the output pixels of a row; v is inputs, packed or where they lie
+//     weights  a row is a filter of dy, a run the output pixels of a row; v is inputs, packed or where they lie. Pairs
+//              of pixels are always packed, both of dy and of inputs
 //
 // Tiles, rows x columns, chosen by the number of columns that are left:
 //
@@ -14,7 +16,7 @@
 #ifndef GPU_CPU_KERNEL_CONV_MICRO_H
 #define GPU_CPU_KERNEL_CONV_MICRO_H
 
-#include "gpu/cpu/kernel/typed.h"
+#include "gpu/cpu/kernel/cells.h"
 
 #include <stdbool.h>
 
@@ -38,7 +40,7 @@ static inline int conv_panel(int64_t left, int most) {
     return vectors == most + 1 && most >= 3 ? most - 1 : most;
 }
 
-// Steps i = 0 .. length-1: row r takes s[r][s_at + i * s_step], columns v[v_at + i * v_step ..].
+// Steps i = 0 .. length-1, whole pairs of them: row r takes s[r][s_at + i * s_step], columns v[v_at + i * v_step ..].
 typedef struct conv_run {
     int64_t s_at, v_at, length;
 } conv_run;
@@ -63,8 +65,8 @@ typedef struct conv_tile {
 } conv_tile;
 typedef void (*conv_micro)(const conv_tile *t);
 
-VEC void conv_step(int rows, int vectors, bool apart, vf acc[CONV_ROWS][CONV_VECTORS], const float *const *s,
-                   int64_t at, const float *v) {
+VEC void conv_step(int rows, int vectors, bool apart, product_state *p, vf acc[CONV_ROWS][CONV_VECTORS],
+                   const float *const *s, int64_t at, const float *v) {
     vf b[CONV_VECTORS];
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; j++) b[j] = vf_load(v + j * VL);
@@ -72,8 +74,31 @@ VEC void conv_step(int rows, int vectors, bool apart, vf acc[CONV_ROWS][CONV_VEC
     for (int i = 0; i < rows; i++) {
         vf a = vf_set1(apart ? s[i][at] : s[0][at + i]);
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) acc[i][j] = vf_fma(a, b[j], acc[i][j]);
+        for (int j = 0; j < vectors; j++) acc[i][j] = product_step(p, a, b[j], acc[i][j]);
     }
+}
+
+// The cells that are taken together.
+VEC void conv_steps(int rows, int vectors, bool apart, product_state *p, vf acc[CONV_ROWS][CONV_VECTORS],
+                    const float *const *s, int64_t at, int64_t s_step, const float *v, int64_t v_step) {
+    if (PAIR_CELLS == 2) conv_step(rows, vectors, apart, p, acc, s, at + s_step, v + v_step);
+    conv_step(rows, vectors, apart, p, acc, s, at, v);
+}
+
+// The same chains as they are specified.
+static __attribute__((unused)) void conv_again(int rows, int vectors, bool packed, vf acc[CONV_ROWS][CONV_VECTORS],
+                                               const conv_tile *t) {
+    const int64_t s_step = packed ? 1 : t->s_step, v_step = vectors * VL;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++) {
+            acc[i][j] = vf_zero();
+            for (const conv_run *r = t->run; r < t->run + t->runs; r++)
+                for (int64_t n = 0; n < r->length; n++) {
+                    int64_t c = cell_place(n), at = r->s_at + c * s_step;
+                    acc[i][j] = product_exact(vf_set1(packed ? t->s[i][at] : t->s[0][at + i]),
+                                              vf_load(t->v + r->v_at + c * v_step + j * VL), acc[i][j]);
+                }
+        }
 }
 
 VEC void conv_store(int rows, int vectors, vf acc[CONV_ROWS][CONV_VECTORS], const conv_tile *t, bool onto) {
@@ -89,11 +114,12 @@ VEC void conv_store(int rows, int vectors, vf acc[CONV_ROWS][CONV_VECTORS], cons
 }
 
 // packed: s_step is 1 and v_step the panel's width, as the compiler then knows. Else rows are neighbours: with a
-// pointer for each, pointers and strides did not fit into registers, and 5 to 10 % were lost.
+// pointer for each, pointers and strides did not fit into registers, and 5 to 10 % were lost. Pairs always have
+// panels.
 VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t) {
     vf acc[CONV_ROWS][CONV_VECTORS];
     const float *s[CONV_ROWS];
-    const int64_t s_step = packed ? 1 : t->s_step, v_step = packed ? vectors * VL : t->v_step;
+    const int64_t s_step = packed ? 1 : t->s_step, v_step = packed || PAIRED ? vectors * VL : t->v_step;
     const char *line = packed ? NULL : t->ahead->at;
     int64_t by = packed ? 0 : t->ahead->by;
 #pragma GCC unroll 12
@@ -102,6 +128,7 @@ VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) acc[i][j] = vf_zero();
     }
+    product_state p = product_begin();
     for (int r = 0; r < t->runs; r++) {
         int64_t at = t->run[r].s_at, n = t->run[r].length;
         const float *v = t->v + t->run[r].v_at;
@@ -109,16 +136,24 @@ VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t)
             for (; n >= 8; n -= 8, at += 8, v += 8 * v_step) {
                 __builtin_prefetch(v + 16 * v_step);
 #pragma GCC unroll 8
-                for (int k = 0; k < 8; k++) conv_step(rows, vectors, true, acc, s, at + k, v + k * v_step);
+                for (int k = 0; k < 8; k += PAIR_CELLS)
+                    conv_steps(rows, vectors, true, &p, acc, s, at + k, s_step, v + k * v_step, v_step);
             }
         else
             for (; n >= 4; n -= 4, line += by) {
                 __builtin_prefetch(line, 0, 2), __builtin_prefetch(line + 64, 0, 2);
 #pragma GCC unroll 4
-                for (int k = 0; k < 4; k++, at += s_step, v += v_step) conv_step(rows, vectors, false, acc, s, at, v);
+                for (int k = 0; k < 4; k += PAIR_CELLS, at += PAIR_CELLS * s_step, v += PAIR_CELLS * v_step)
+                    conv_steps(rows, vectors, false, &p, acc, s, at, s_step, v, v_step);
             }
-        for (; n > 0; n--, at += s_step, v += v_step) conv_step(rows, vectors, packed, acc, s, at, v);
+        for (; n > 0; n -= PAIR_CELLS, at += PAIR_CELLS * s_step, v += PAIR_CELLS * v_step)
+            conv_steps(rows, vectors, packed, &p, acc, s, at, s_step, v, v_step);
     }
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) product_hold(&acc[i][j]);
+    if (product_end(&p)) conv_again(rows, vectors, packed, acc, t);
     if (!packed) {
         if (line >= t->ahead->end) line = t->ahead->end, t->ahead->by = 0;
         t->ahead->at = line;

@@ -8,6 +8,11 @@
 //         sum = q for the first block, else sum + q
 //     dw = sum where fresh, else dw + sum
 //
+// With products = bf16-pairs dy and x are rounded to BF16, and the chain takes pixels in pairs (products.h), whatever
+// rows and images they are of; the last block's last pixel may be alone, with +0 beside it:
+//
+//     for each block:  q = +0;  for pairs (m, m+1), ascending: q = step(dy[m], x[m], step(dy[m+1], x[m+1], q))
+//
 // The way: a block of pixels has a band of inputs (conv_band.h), in which the S*C inputs of a row of taps are
 // neighbours: they are the columns of a tile, and filters its rows (conv_micro.h). Measured on a Zen 5, in FP32:
 //
@@ -19,6 +24,7 @@
 //   narrow   where panels of columns are one vector wide (AVX2, NEON), lines of both that a tile reads fill the L1
 //            badly: dy is then always copied into panels, and inputs if more than REUSED filters use the copy
 //   ahead    the dy and x of the next block are prefetched while a block is multiplied: 72 to 79 % with the two above
+//   pairs    are nowhere in memory, and are made as both are copied into panels
 //
 // Threads share a block, each with some of the columns. Where filters are small (SMALL) that leaves too little to each:
 // there threads take blocks, which the specification sums apart, and the blocks' sums are added in order after that.
@@ -74,11 +80,11 @@ typedef struct weights_block {
     int64_t group, first, end;
     conv_source in;
     conv_band band;
-    float *base;          // of the band, where it is filled in
-    const float *origin;  // the first pixel's inputs, tap (0,0)
-    conv_run *run;        // the pixels, as runs of those that are equally far apart; those from KC on are of runs[1]
+    float *base;    // of the band, where it is filled in
+    conv_run *run;  // the pixels, as runs of those that are equally far apart; those from KC on are of runs[1]
     int runs[2];
-    float *dy;  // panels, or NULL: where it lies
+    int64_t *pixel;  // ... for pairs each: the element of the band that is its tap (0,0), channel 0
+    float *dy;       // panels, or NULL: where it lies
 } weights_block;
 
 // Room for this many runs. It fills whole cache lines, so what follows it is aligned, too.
@@ -100,23 +106,23 @@ static weights_block block_of(const weights_job *j, int64_t group, int64_t first
     return b;
 }
 
-// Floats from pixel to pixel.
+// Floats from pixel to pixel, or cells.
 static int64_t dy_step(const weights_job *j) { return j->dy_in_place ? j->dy->size[3] : j->tile; }
 
-// `count` pixels of a row of outputs, from pixel m of the block on.
-static void add_run(weights_block *b, int64_t m, int64_t count, const float *from, int64_t s_step) {
-    for (int64_t some; count > 0; count -= some, m += some, from += some * b->band.pixel) {
+// `count` pixels of a row of outputs, from pixel m of the block on; their inputs begin with element `from` of the band.
+static void add_run(weights_block *b, int64_t m, int64_t count, int64_t from, int64_t s_step) {
+    for (int64_t i = 0; PAIRED && i < count; i++) b->pixel[m + i] = from + i * b->band.pixel;
+    for (int64_t some; !PAIRED && count > 0; count -= some, m += some, from += some * b->band.pixel) {
         const int half = m >= CONV_KC, n = b->runs[0] + b->runs[1];
         conv_run *last = b->runs[half] ? &b->run[n - 1] : NULL;
         some = half ? count : conv_min(count, CONV_KC - m);
-        if (last && from == b->origin + last->v_at + last->length * b->band.pixel) last->length += some;
-        else b->run[n] = (conv_run){m * s_step, from - b->origin, some}, b->runs[half]++;
+        if (last && from == last->v_at + last->length * b->band.pixel) last->length += some;
+        else b->run[n] = (conv_run){m * s_step, from, some}, b->runs[half]++;
     }
 }
 
 static void place_pixels(const weights_job *j, weights_block *b) {
     int64_t Q = b->in.Q, m = b->first, q = m % Q, count;
-    b->origin = conv_band_at(&b->in, &b->band, b->band.row0) + q * b->band.pixel;
     for (int64_t row = b->band.row0; row < b->band.row1; row++, m += count, q = 0) {
         count = conv_min(Q - q, b->end - m);
         add_run(b, m - b->first, count, conv_band_at(&b->in, &b->band, row) + q * b->band.pixel, dy_step(j));
@@ -125,30 +131,63 @@ static void place_pixels(const weights_job *j, weights_block *b) {
 
 static int64_t dy_panels(const weights_job *j) { return j->dy_in_place ? 0 : conv_parts(j->K, j->tile); }
 static int64_t dy_panel_floats(const weights_job *j, const weights_block *b) {
-    return (b->end - b->first) * j->tile + VL;
+    return product_cells(b->end - b->first) * j->tile + VL;
 }
 
-// Filters of dy as panels [pixel][tile]. Whole vectors are stored: what is beyond a row is overwritten by the next.
+// Filters of dy as panels [pixel][tile], or [cell]. Whole vectors are stored: what is beyond a row is overwritten by
+// the next.
 BODY void pack_dy(dtype t, const weights_job *j, const weights_block *b, int64_t from, int64_t to) {
-    const int64_t filters = j->dy->size[3], apart = dy_panel_floats(j, b);
-    for (int64_t m = b->first; m < b->end; m++)
-        for (int64_t p = from; p < to; p++)
-            vf_store(b->dy + p * apart + (m - b->first) * j->tile,
-                     typed_load_n(j->dy->data, t, m * filters + b->group * j->K + p * j->tile, j->K - p * j->tile));
+    const int64_t filters = j->dy->size[3], apart = dy_panel_floats(j, b), cells = product_cells(b->end - b->first);
+    for (int64_t c = 0, m = b->first; c < cells; c++, m += CELL_K)
+        for (int64_t p = from, at; p < to; p++) {
+            at = m * filters + b->group * j->K + p * j->tile;
+            vf_store(b->dy + p * apart + c * j->tile,
+                     conv_across(t, j->dy->data, at, at + filters, j->K - p * j->tile, b->end - m));
+        }
+}
+
+// What of a panel of columns is of one row of taps: `count` of them from column `at` on, which lie `from` elements
+// after a pixel's first.
+typedef struct piece {
+    int64_t at, from, count;
+} piece;
+
+static int pieces_of(const weights_job *j, const weights_block *b, int64_t first, int64_t count,
+                     piece to[CONV_COLUMNS]) {
+    int n = 0;
+    for (int64_t i = 0; i < count; i += to[n++].count) {
+        int64_t in = (first + i) % j->SC;
+        to[n] = (piece){i, (first + i) / j->SC * b->band.row + in, conv_min(count - i, j->SC - in)};
+    }
+    return n;
 }
 
 // Columns first .. first+count-1 as a panel [pixel][width]. Whole vectors are stored here, too.
 static void pack_columns(const weights_job *j, const weights_block *b, int64_t first, int64_t count, float *to) {
     const int64_t width = conv_parts(count, VL) * VL;
+    const float *base = b->band.base;
     for (const conv_run *r = b->run; r < b->run + b->runs[0] + b->runs[1]; r++)
         for (int64_t m = 0; m < r->length; m++, to += width)
             for (int64_t i = 0, some; i < count; i += some) {
                 int64_t column = first + i;
-                const float *from =
-                    b->origin + r->v_at + m * b->band.pixel + column / j->SC * b->band.row + column % j->SC;
+                const float *from = base + r->v_at + m * b->band.pixel + column / j->SC * b->band.row + column % j->SC;
                 some = conv_min(count - i, j->SC - column % j->SC);
                 for (int64_t k = 0; k < some; k += VL) vf_store(to + i + k, typed_load_n(from, FP32, k, some - k));
             }
+}
+
+// ... as a panel [cell][width].
+BODY void pack_pairs(dtype t, const weights_job *j, const weights_block *b, int64_t first, int64_t count, float *to) {
+    const int64_t width = conv_parts(count, VL) * VL, pixels = b->end - b->first, cells = product_cells(pixels);
+    piece part[CONV_COLUMNS];
+    const int parts = pieces_of(j, b, first, count, part);
+    for (int64_t c = 0, m = 0; c < cells; c++, m += CELL_K, to += width) {
+        int64_t x = b->pixel[conv_min(m, pixels - 1)], y = b->pixel[conv_min(m + 1, pixels - 1)];
+        for (const piece *p = part; p < part + parts; p++)
+            for (int64_t k = 0; k < p->count; k += VL)
+                vf_store(to + p->at + k,
+                         conv_across(t, b->band.base, x + p->from + k, y + p->from + k, p->count - k, pixels - m));
+    }
 }
 
 // --- a panel of columns ----------------------------------------------------------------------------------------------
@@ -157,23 +196,25 @@ static void pack_columns(const weights_job *j, const weights_block *b, int64_t f
 static void weights_panel(const weights_job *j, const weights_block *b, int64_t panel, int64_t k0, int64_t k1,
                           float *out, bool onto, float *packed, conv_ahead *ahead) {
     const int64_t first = j->start[panel], count = j->start[panel + 1] - first, filters = j->dy->size[3],
-                  apart = dy_panel_floats(j, b), pixels = b->end - b->first;
+                  apart = dy_panel_floats(j, b), cells = product_cells(b->end - b->first);
     const int vectors = (int)conv_parts(count, VL);
     const float *dy = (const float *)j->dy->data + b->first * filters + b->group * j->K, *s;
     float *c[CONV_ROWS];
     conv_run one;
     int64_t most = conv_tile_rows(vectors), rows;
-    if (!j->direct) pack_columns(j, b, first, count, packed);
+    if (PAIRED) BY_TYPE(b->band.type, pack_pairs, j, b, first, count, packed);
+    else if (!j->direct) pack_columns(j, b, first, count, packed);
     conv_tile t = {.s = &s,
                    .s_step = dy_step(j),
                    .v_step = j->direct ? b->band.pixel : vectors * VL,
-                   .v = j->direct ? b->origin + first / j->SC * b->band.row + first % j->SC : packed,
+                   .v = packed,
                    .c = c,
                    .column = first,
                    .lanes = (int)(count - (vectors - 1) * VL),
                    .ahead = ahead};
-    for (int64_t from = 0, to; from < pixels; from = to) {
-        to = conv_min(pixels, from + CONV_KC);
+    if (j->direct) t.v = (const float *)b->band.base + first / j->SC * b->band.row + first % j->SC;
+    for (int64_t from = 0, to; from < cells; from = to) {
+        to = conv_min(cells, from + CONV_BLOCK);
         one = (conv_run){from * t.s_step, from * t.v_step, to - from};
         t.run = j->direct ? b->run + (from ? b->runs[0] : 0) : &one;
         t.runs = j->direct ? b->runs[from > 0] : 1;
@@ -191,11 +232,11 @@ static void weights_panel(const weights_job *j, const weights_block *b, int64_t 
 // --- threads take blocks ---------------------------------------------------------------------------------------------
 
 static size_t panel_floats(const weights_job *j) {
-    return j->direct ? 0 : (size_t)(PIXELS_MOST * j->vectors * VL + VL);
+    return j->direct ? 0 : (size_t)(product_cells(PIXELS_MOST) * j->vectors * VL + VL);
 }
 
 static size_t block_bytes(const weights_job *j) {
-    return (j->band_floats + j->dy_floats) * sizeof(float) + PLACES * sizeof(conv_run) + 256;
+    return (j->band_floats + j->dy_floats) * sizeof(float) + PLACES * (sizeof(conv_run) + sizeof(int64_t)) + 256;
 }
 
 // A block's memory: its band, panels of dy, and pixels. Returns what follows.
@@ -203,7 +244,8 @@ static float *lay_out(const weights_job *j, weights_block *b, void *memory) {
     float *base = memory;
     b->dy = j->dy_in_place ? NULL : base + j->band_floats;
     b->run = (conv_run *)(void *)(base + j->band_floats + j->dy_floats);
-    return (float *)(void *)(b->run + PLACES);
+    b->pixel = (int64_t *)(void *)(b->run + PLACES);
+    return (float *)(void *)(b->pixel + PLACES);
 }
 
 static void block_item(void *ctx, int64_t item, int thread) {
@@ -272,7 +314,7 @@ static conv_ahead ahead_of(const weights_job *j, int64_t item, int64_t filters) 
     const char *from = is_x ? (const char *)j->in.x + (n * j->in.H + h) * j->in.W * j->in.pixel * bytes
                             : (const char *)j->dy->data + b->end * j->dy->size[3] * bytes;
     const int64_t all = is_x ? of_x : of_dy, share = is_x ? item - half : item;
-    const int64_t steps = (b->end - b->first) * conv_parts(filters, j->tile) * items / 4 + 1;
+    const int64_t steps = product_cells(b->end - b->first) * conv_parts(filters, j->tile) * items / 4 + 1;
     return (conv_ahead){from + all * share / half, from + all * (share + 1) / half,
                         (of_x + of_dy) / steps > 64 ? 128 : 64};
 }
@@ -321,21 +363,22 @@ static void blocks_together(weights_job *j, void *memory) {
 static void plan_weights(weights_job *j) {
     const int64_t blocks = conv_parts(j->pixels, CONV_KC), weights = j->groups * j->K * j->J;
     const bool fp32 = j->in.type == FP32;
-    j->direct = j->SC % VL == 0 && (WIDE || j->K <= REUSED) &&
+    j->direct = !PAIRED && j->SC % VL == 0 && (WIDE || j->K <= REUSED) &&
                 (conv_in_place(&j->in) ? j->in.pixel : j->in.C) * j->in.stride <= DIRECT;
     j->vectors = CONV_VECTORS >= 3 && j->SC % 48 == 0 ? 3 : CONV_VECTORS;
     j->tile = conv_tile_rows(conv_panel(j->J, j->vectors));
     j->apart = weights <= SMALL && blocks * j->groups >= pool_threads(j->workers);
     j->wave = conv_min(blocks, conv_max(WAVE / weights, 1));
     for (int64_t column = 0; column < j->J; j->panels++) column += panel_vectors(j, column) * VL;
-    j->dy_in_place = fp32 && WIDE && j->dy->size[3] <= NARROW && j->panels < OFTEN;
+    j->dy_in_place = !PAIRED && fp32 && WIDE && j->dy->size[3] <= NARROW && j->panels < OFTEN;
     j->parts = j->panels < FEW ? conv_min(2 * pool_threads(j->workers), conv_parts(j->K, j->tile)) : 1;
     for (int64_t first = 0; first < j->pixels; first += CONV_KC) {
         weights_block b = block_of(j, 0, first, conv_min(first + PIXELS_MOST, j->pixels), NULL);
         size_t floats = (conv_band_floats(&b.in, &b.band) + 63) & ~(size_t)15;
         if (floats > j->band_floats) j->band_floats = floats;
     }
-    if (!j->dy_in_place) j->dy_floats = ((size_t)(dy_panels(j) * (PIXELS_MOST * j->tile + VL)) + 15) & ~(size_t)15;
+    if (!j->dy_in_place)
+        j->dy_floats = ((size_t)(dy_panels(j) * (product_cells(PIXELS_MOST) * j->tile + VL)) + 15) & ~(size_t)15;
 }
 
 static err_t plan_memory(weights_job *j, void **block) {
@@ -373,7 +416,7 @@ err_t KERNEL(conv_weights)(const conv_weights_args *args, stream *s) {
     const int64_t *y = args->dy->size, *w = args->dw->size;
     void *memory;
     conv_check(args->x, args->dy, args->dw, args->stride, args->pad, args->groups);
-    assert(args->dw->type == FP32);
+    assert(args->dw->type == FP32 && !(PAIRED && args->x->type == FP16));
     weights_job j = {.in = conv_source_of(args->x, args->dy, args->dw, args->stride, args->pad),
                      .dy = args->dy,
                      .dw = args->dw->data,

@@ -68,4 +68,7 @@ const cpu_pairs KERNEL_GLUE(cpu_pairs, SIMD) = {.matmul = KERNEL(matmul),
                                                 .attention_forward = KERNEL(attention_forward),
                                                 .attention_backward = KERNEL(attention_backward),
                                                 .attention_past = KERNEL(attention_past),
+                                                .conv_forward = KERNEL(conv_forward),
+                                                .conv_inputs = KERNEL(conv_inputs),
+                                                .conv_weights = KERNEL(conv_weights),
                                                 .holds = holds};
