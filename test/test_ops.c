@@ -9,6 +9,7 @@
 //     test_ops --bench [op]             no tests: the benchmark table, of the device that a run would choose or of
 //                                       --device
 //     test_ops --bench resnet50         the convolutions and norms of a net (bench_net.c), weighted by their work
+//     test_ops --bench --pairs [op]     the same with [precision] products = bf16-pairs
 //     test_ops --bench --scale 64 [op]  every size and the repetitions divided by 64: does it run to its end? No
 //     figures to be quoted
 #include "test/ops/op_test.h"
@@ -84,6 +85,7 @@ static int tell_about(device_kind kind) {
 
 typedef struct command {
     bool bench, once, about;
+    products products;
     device_kind kind;
     int64_t scale;
     const char *only;
@@ -94,6 +96,7 @@ static bool parse(command *c, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--bench")) c->bench = true;
+        else if (!strcmp(argv[i], "--pairs")) c->products = PRODUCTS_BF16_PAIRS;
         else if (!strcmp(argv[i], "--once")) c->once = true;
         else if (!strcmp(argv[i], "--about")) c->about = true;
         else if (!strcmp(argv[i], "--device")) {
@@ -107,17 +110,18 @@ static bool parse(command *c, int argc, char **argv) {
         } else if (argv[i][0] == '-' || c->only) return false;
         else c->only = argv[i];
     }
-    return true;
+    return c->bench || c->products == PRODUCTS_FP32;
 }
 
 int main(int argc, char **argv) {
     command c;
     if (!parse(&c, argc, argv)) {
-        fprintf(stderr, "usage: test_ops [--device cpu|cuda] [--about] [--once] [--bench [--scale N]] [name]\n");
+        fprintf(stderr,
+                "usage: test_ops [--device cpu|cuda] [--about] [--once] [--bench [--pairs] [--scale N]] [name]\n");
         return 64;
     }
     if (c.about) return tell_about(c.kind);
-    if (c.bench) return bench_run(c.kind, c.scale, c.only);
+    if (c.bench) return bench_run(c.kind, c.products, c.scale, c.only);
     fixtures all;
     char why[WHY] = "";
     if (!fixtures_open(&all, c.kind, why)) {

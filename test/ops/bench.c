@@ -119,11 +119,19 @@ static op_row scaled(const op_row *row, int64_t scale) {
     return s;
 }
 
+const char *bench_unit(const op_bench *b) { return b->pairs && cpu_has_native_pairs() ? "BF16 pairs" : "FMA"; }
+
+double bench_peak(const op_bench *b) {
+    const int threads = device_about(b->f.dev)->threads;
+    double pairs = b->pairs ? peak_pairs(threads) : 0;
+    return pairs > 0 ? pairs : peak_fma(threads);
+}
+
 static void measure_peaks(op_bench *b) {
     b->bandwidth_before = b->bandwidth;
     memcpy(b->flops_before, b->flops, sizeof b->flops);
     b->bandwidth = peak_bandwidth(b->f.dev, b->f.s, b->scale);
-    double fma = b->cuda ? 0 : peak_fma(device_about(b->f.dev)->threads);
+    double fma = b->cuda ? 0 : bench_peak(b);
     for (int t = FP32; t <= FP16; t++)
         b->flops[t] = b->cuda ? peak_matmul(b->f.dev, b->f.s, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
 }
@@ -165,13 +173,14 @@ static void print_peaks(const op_bench *b) {
     if (b->cuda)
         printf("matmul fp32 %.1f, bf16 %.1f, fp16 %.1f TFLOP/s", 1e-12 * b->flops[FP32], 1e-12 * b->flops[BF16],
                1e-12 * b->flops[FP16]);
-    else printf("FMA %.0f GFLOP/s", 1e-9 * b->flops[FP32]);
+    else printf("%s %.0f GFLOP/s", bench_unit(b), 1e-9 * b->flops[FP32]);
     printf("   medians; bytes and flops are those that must move\n");
 }
 
-int bench_run(device_kind kind, int64_t scale, const char *only) {
-    op_bench b = {.scale = scale};
-    if (device_open(&b.f.dev, &(device_options){.kind = kind}) != ERR_OK || stream_open(b.f.dev, &b.f.s) != ERR_OK) {
+int bench_run(device_kind kind, products products, int64_t scale, const char *only) {
+    op_bench b = {.scale = scale, .pairs = products == PRODUCTS_BF16_PAIRS};
+    if (device_open(&b.f.dev, &(device_options){.kind = kind, .products = products}) != ERR_OK ||
+        stream_open(b.f.dev, &b.f.s) != ERR_OK) {
         fprintf(stderr, "test_ops: %s\n", err_last()->text);
         return 1;
     }

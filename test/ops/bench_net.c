@@ -1,8 +1,7 @@
 // test/ops/bench_net.c: the convolutions and batch norms of a net's training step, one line for each kind, weighted by
-// their work: shares of the FMA peak of the same run, and the time of a step.
+// their work: shares of the FMA peak of the same run, and the time of a step. Of products of BF16 pairs: shares of what
+// those can reach, with FP32 and with BF16 storage.
 #include "test/ops/bench.h"
-
-#include "gpu/peak.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -73,26 +72,26 @@ static const op_id conv_ops[] = {OP_conv_forward, OP_conv_inputs, OP_conv_weight
 static const op_id norm_ops[] = {OP_batch_norm_sums, OP_batch_norm_apply, OP_batch_norm_back_sums, OP_batch_norm_back};
 
 // Times the layer's convolutions and adds them to the tally of its class. A stem's inputs need no gradient.
-static bool time_convs(op_bench *b, int64_t batch, const layer *l, tally t[3]) {
+static bool time_convs(op_bench *b, dtype type, int64_t batch, const layer *l, tally t[3]) {
     bool ok = true;
     for (int k = 0; k < 3; k++) {
         op_row row = {
             conv_ops[k], {batch, l->pixels, l->pixels, l->channels, l->filters, l->taps, l->taps, l->stride, l->pad},
-            FP32,        k == 2 ? OPT_FRESH : 0,
+            type,        k == 2 ? OPT_FRESH : 0,
             0,           ""};
         if (k != 1 || l->class != 4) ok &= add_time(b, row, l->count, &t[k]);
     }
     return ok;
 }
 
-static bool time_norms(op_bench *b, int64_t batch, const layer *l, tally t[4]) {
+static bool time_norms(op_bench *b, dtype type, int64_t batch, const layer *l, tally t[4]) {
     const int64_t out = conv_out(l->pixels, l->taps, l->stride, l->pad), rows = batch * out * out;
     bool ok = true;
     for (int k = 0; k < 4; k++) {
         unsigned options = k && l->after != NOTHING ? OPT_RELU : 0;
         if (l->after == ADD_RELU && (k == 1 || k == 3)) options |= OPT_RESIDUAL;
         if (k == 2) options |= OPT_FRESH;
-        ok &= add_time(b, (op_row){norm_ops[k], {rows, l->filters, k == 3 ? rows : 0}, FP32, options, 0, ""}, l->count,
+        ok &= add_time(b, (op_row){norm_ops[k], {rows, l->filters, k == 3 ? rows : 0}, type, options, 0, ""}, l->count,
                        &t[k]);
     }
     return ok;
@@ -110,22 +109,23 @@ static void print_line(const char *what, const tally t[3], double peak) {
     putchar('\n');
 }
 
-static bool time_net(op_bench *b, const net *n) {
+static bool time_net(op_bench *b, const net *n, dtype type) {
     tally conv[CLASSES + 1][3] = {0}, norm[4] = {0}, passes = {0};
     static const char *const pass[] = {"sums", "apply", "back sums", "back"};
-    const int threads = device_about(b->f.dev)->threads;
     const int64_t batch = (n->batch + b->scale - 1) / b->scale;
-    double peak = peak_fma(threads);
+    double peak = bench_peak(b);
     bool ok = true;
     for (int i = 0; i < n->layers && ok; i++) {
-        ok = time_convs(b, batch, &n->layer[i], conv[n->layer[i].class]) && time_norms(b, batch, &n->layer[i], norm);
-        peak = fmax(peak, peak_fma(threads));
+        ok = time_convs(b, type, batch, &n->layer[i], conv[n->layer[i].class]) &&
+             time_norms(b, type, batch, &n->layer[i], norm);
+        peak = fmax(peak, bench_peak(b));
     }
     if (!ok) {
         printf("%s failed: %s\n", n->name, err_last()->text);
         return false;
     }
-    printf("%s, batch %d, fp32: time, and share of %.0f GFLOP/s of FMA\n", n->name, (int)batch, 1e-9 * peak);
+    printf("%s, batch %d, %s: time, and share of %.0f GFLOP/s of %s\n", n->name, (int)batch, dtype_name(type),
+           1e-9 * peak, bench_unit(b));
     printf("%-14s   %-19s   %-19s   %-19s   %-19s\n", "", "forward", "inputs", "weights", "all");
     for (int c = 0; c < CLASSES; c++) {
         for (int k = 0; k < 3; k++)
@@ -145,7 +145,8 @@ static bool time_net(op_bench *b, const net *n) {
 bool bench_net(op_bench *b, const char *name, int *failures) {
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         if (strcmp(name, nets[i].name) != 0) continue;
-        *failures += !time_net(b, &nets[i]);
+        *failures += !time_net(b, &nets[i], FP32);
+        if (b->pairs) *failures += !time_net(b, &nets[i], BF16);
         return true;
     }
     return false;

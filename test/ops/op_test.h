@@ -204,6 +204,6 @@ extern const int special_count;
 
 // bench.c: the exit status. Sizes are divided by `scale`; only: the name of one operation or of a net
 // (bench_net.c), or NULL.
-int bench_run(device_kind kind, int64_t scale, const char *only);
+int bench_run(device_kind kind, products products, int64_t scale, const char *only);
 
 #endif

@@ -353,12 +353,17 @@ static bool same_bits(op_run *r, const char *what, const fixture *f, const outco
     return true;
 }
 
+static bool is_convolution(const op_row *row) {
+    return row->op == OP_conv_forward || row->op == OP_conv_inputs || row->op == OP_conv_weights;
+}
+
 // Whether devices of BF16 pairs have this operation of their own, and the row can be held against the true value: they
 // refuse FP16, and scores of hundreds that are made of rounded FP32 numbers are off by whole numbers.
 static bool is_paired(const op_row *row) {
     bool attention =
         row->op == OP_attention_forward || row->op == OP_attention_backward || row->op == OP_attention_past;
-    return (row->op == OP_matmul || (attention && !(row->type == FP32 && row->options & OPT_EXTREME))) &&
+    return (row->op == OP_matmul || is_convolution(row) ||
+            (attention && !(row->type == FP32 && row->options & OPT_EXTREME))) &&
            row->type != FP16;
 }
 
@@ -366,10 +371,14 @@ static bool is_paired(const op_row *row) {
 // one of them does: 0.4 u^2 for each operand that is rounded (values.c). Those are, in FP32, both of matmul; in
 // attention probabilities (or gradients of scores) and what they meet, and what made them: q and k, whose error the
 // exponential of a score passes on, scores being about 1, and in backward dy and v. In BF16 all is as it is stored but
-// probabilities and gradients of scores.
-static double pairs_nmse(const op_row *row) {
-    int forward = row->type == FP32 ? 4 : 1, backward = row->type == FP32 ? 6 : 1, matmul = row->type == FP32 ? 2 : 0;
-    return 0.4 * 0x1p-16 * (row->op == OP_matmul ? matmul : row->op == OP_attention_backward ? backward : forward);
+// probabilities and gradients of scores. A single product is no mean: it errs by 2 u at most.
+static double pairs_nmse(const op_run *r) {
+    const op_row *row = r->row;
+    int forward = row->type == FP32 ? 4 : 1, backward = row->type == FP32 ? 6 : 1, dense = row->type == FP32 ? 2 : 0;
+    double bytes, flops;
+    kind_of(row->op)->cost(r, &bytes, &flops);
+    if (row->op == OP_matmul || is_convolution(row)) return (flops <= 2 ? 2 : 0.4) * 0x1p-16 * dense;
+    return 0.4 * 0x1p-16 * (row->op == OP_attention_backward ? backward : forward);
 }
 
 static bool values_match(op_run *r, const fixture *f, const outcome *got) {
@@ -379,7 +388,7 @@ static bool values_match(op_run *r, const fixture *f, const outcome *got) {
         char why[WHY];
         if (!is_output(a) || !a->want) continue;
         if (!values_near(a->name, a->t.type, got->data[i], a->want, tensor_count(&a->t),
-                         r->row->nmse + (f->kin == KIN_PAIRS ? pairs_nmse(r->row) : 0), gpu ? a->rounded : 0, why))
+                         r->row->nmse + (f->kin == KIN_PAIRS ? pairs_nmse(r) : 0), gpu ? a->rounded : 0, why))
             return failed(r, "%.60s: %.400s", f->name, why);
     }
     return true;
