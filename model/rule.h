@@ -13,7 +13,6 @@ enum { RULE_DIVIDED = 32, RULE_KEYS = 4 };  // 32: half of the hidden layers tha
 typedef struct model_rule {
     int64_t micro;                      // samples of a micro-batch
     bool gpu;                           // the run is on GPUs
-    bool pairs;                         // [precision] products = bf16-pairs
     int64_t slices;                     // [parallel] slices; 0: 1
     bool rows;                          // [parallel] sequence: the residual stream's rows are divided
     int64_t tokens;                     // [parallel] token_slices; 0: 1

@@ -41,6 +41,30 @@ llama_of() {
 llama_fp32() { llama_of; }
 llama_bf16() { llama_of precision.compute=bf16 precision.rounding=stochastic; }
 
+# A residual network, of odd numbers of channels.
+resnet_of() {
+    sed -i -e '/^\[model\]/,/^\[data\]/{/^\[data\]/!d}' -e '/^\[parallel\]/,/^\[log\]/{/^\[log\]/!d}' \
+        -e "s|^train = .*|train = $top/test/golden/resnet-basic-images.idx $top/test/golden/resnet-basic-labels.idx|" base.ini
+    net="model.type=resnet20 model.width=7 model.image=16 model.classes=12 batch.micro=3 batch.lanes=2
+        optimizer.type=sgd optimizer.lr=0.05"
+    trained one $net "$@"
+    says ", products bf16-pairs"
+    same_widths $net "$@"
+    while read -r deal ranks more; do
+        trained "$deal" $net "$@" device.ranks="$ranks" reduce.bucket_mb=0.02 $more
+        as_one "$deal"
+    done <<'DEALS'
+two 2
+two-sharded 2 parallel.zero=3 parallel.recompute=selective
+stages 2 parallel.pipeline=2 parallel.schedule=zb-h1
+recomputed 1 parallel.recompute=block
+DEALS
+    trained plain $net "$@" precision.products=fp32
+    ! cmp -s one.hashes plain.hashes || fail "pairs change no bit"
+}
+resnet_fp32() { resnet_of; }
+resnet_bf16() { resnet_of precision.compute=bf16; }
+
 # Killed without warning, and continued in another layout.
 killed() {
     long="run.steps=60 model.dropout=0.1 precision.compute=bf16"
@@ -226,7 +250,7 @@ named() {
 }
 
 for case in gpt_fp32 gpt_bf16 killed keeps_its_products forked looked_at refused on_a_gpu advised named llama_fp32 \
-    llama_bf16; do
+    llama_bf16 resnet_fp32 resnet_bf16; do
     try $case
 done
 finish

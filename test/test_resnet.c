@@ -221,8 +221,6 @@ static void settings_are_refused_in_words(void **state) {
         {"[model]\ntype = resnet\n[parallel]\nslices = 2\n",
          "[parallel] slices: the layers of a residual network can't be divided"},
         {"[model]\ntype = resnet\n[parallel]\nsequence = yes\n", "a residual network has no residual stream to divide"},
-        {"[model]\ntype = resnet\n[precision]\nproducts = bf16-pairs\n",
-         "[precision] products: convolutions have no products of BF16 pairs"},
         {"[model]\ntype = resnet\n[batch]\nbn_span = 3\n", "[batch] bn_span: bn_span = 3 is not a power of two"},
         {"[model]\ntype = resnet\n[batch]\nbn_span = 4\n", "bn_span = 4 is more than the lanes = 2 of a step"},
         {"[model]\ntype = resnet\n[batch]\nglobal = 48\nmicro = 8\nlanes = 2\nbn_span = 0\n",
@@ -312,11 +310,12 @@ static void any_layout_has_the_same_bits(void **state) {
                    {3, "pipeline = 3\nschedule = gpipe\nrecompute = selective"},
                    {4, "pipeline = 2\nschedule = interleaved\nzero = 1"}};
     static const char *const kinds[] = {"", "[precision]\ncompute = bf16\nrounding = stochastic",
+                                        "[precision]\nproducts = bf16-pairs",
                                         "[optimizer]\ntype = lars\nlr = 10\nmomentum = 0.9"};
     (void)state;
     char *dir = rank_dir();
     write_images(dir);
-    for (int k = 0; k < 3; k++) {
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         finding one = {.hash = ""};
         for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
             try_world(dir, small_run, kinds[k], layouts[i].ranks, layouts[i].how, &one);

@@ -150,8 +150,6 @@ static err_t resnet_resolve(void *options, model_rule *r) {
     resnet_options *o = options;
     const net_depth *d = resnet_depths, *end = resnet_depths + RESNET_DEPTHS;
     TRY(rule_divide_samples(r, "residual network", &o->by));
-    if (r->pairs)
-        return rule_break(r, KEYS("precision.products"), "convolutions have no products of BF16 pairs: expected fp32");
     while (d < end && d->depth != o->depth) d++;
     if (d == end)
         return rule_break(r, KEYS("depth"), "expected 18, 34, 50, 101, 20, 32 or 56, found %" PRId64, o->depth);

@@ -38,7 +38,6 @@ static err_t judge_slices(judge *j, const model_rule *r) {
 err_t judge_model(judge *j, config *c) {
     model_rule r = {.micro = c->resolved.micro,
                     .gpu = c->resolved.kind == DEVICE_CUDA,
-                    .pairs = c->precision.products == PRODUCTS_BF16_PAIRS,
                     .slices = c->parallel.slices,
                     .rows = c->parallel.sequence,
                     .tokens = c->parallel.token_slices,
