@@ -51,6 +51,14 @@ VEC vf cells_across(dtype t, const void *p, int64_t first, int64_t second) {
     return cells_of_words(_mm512_permutexvar_epi16(_mm512_loadu_si512(in_pairs), x));
 }
 VEC vf cells_across_n(dtype t, const void *p, int64_t first, int64_t second, int64_t n, bool has_second) {
+    if (t == BF16) {
+        __mmask16 there = n >= VL ? 0xffff : n > 0 ? (__mmask16)((1u << n) - 1) : 0;
+        const uint16_t *h = p;
+        __m256i low = _mm256_maskz_loadu_epi16(there, h + first),
+                high = has_second ? _mm256_maskz_loadu_epi16(there, h + second) : _mm256_setzero_si256();
+        return cells_of_words(_mm512_permutexvar_epi16(_mm512_loadu_si512(in_pairs),
+                                                       _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)));
+    }
     vf x = typed_load_n(p, t, first, n), y = has_second ? typed_load_n(p, t, second, n) : vf_zero();
     return cells_of_words(_mm512_permutexvar_epi16(_mm512_loadu_si512(in_pairs), words_of(x, y)));
 }

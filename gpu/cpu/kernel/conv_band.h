@@ -150,6 +150,16 @@ BODY void conv_zero(void *to, int64_t at, int64_t n) {
     memset(typed_at_mut(to, BAND_TYPE, at), 0, (size_t)n * dtype_bytes(BAND_TYPE));
 }
 
+// n pixels of C elements in the last n * C places of n * depth become pixels of `depth`, with zeros.
+BODY void conv_widen(void *at, int64_t n, int64_t C, int64_t depth) {
+    const int64_t from = n * (depth - C);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < depth; c++) {
+            if (WORDS) ((uint16_t *)at)[i * depth + c] = c < C ? ((uint16_t *)at)[from + i * C + c] : 0;
+            else ((float *)at)[i * depth + c] = c < C ? ((float *)at)[from + i * C + c] : 0;
+        }
+}
+
 // Rows from .. to-1 of the band.
 BODY void conv_band_fill(dtype t, const conv_source *s, const conv_band *b, void *base, int64_t from, int64_t to) {
     const int64_t left = conv_min(conv_max(s->pad_w, 0), b->width),
@@ -169,9 +179,12 @@ BODY void conv_band_fill(dtype t, const conv_source *s, const conv_band *b, void
         conv_zero(d, 0, left * s->depth);
         conv_zero(d, right * s->depth, (b->width - right) * s->depth);
         const int64_t at = s->first + ((n * s->H + h) * s->W + left - s->pad_w) * s->pixel;
-        if (s->pixel == s->C && s->depth == s->C)
-            conv_copy(t, typed_at_mut(d, BAND_TYPE, left * s->C), s->x, at, (right - left) * s->C);
-        else
+        if (s->pixel == s->C) {
+            void *to_pixels = typed_at_mut(d, BAND_TYPE, left * s->depth);
+            const int64_t n = right - left, more = n * (s->depth - s->C);
+            conv_copy(t, typed_at_mut(to_pixels, BAND_TYPE, more), s->x, at, n * s->C);
+            if (more) conv_widen(to_pixels, n, s->C, s->depth);
+        } else
             for (int64_t i = left; i < right; i++) {
                 conv_copy(t, typed_at_mut(d, BAND_TYPE, i * s->depth), s->x, at + (i - left) * s->pixel, s->C);
                 conv_zero(d, i * s->depth + s->C, s->depth - s->C);

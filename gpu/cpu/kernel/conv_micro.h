@@ -128,6 +128,9 @@ VEC void conv_micro_body(int rows, int vectors, bool packed, const conv_tile *t)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) acc[i][j] = vf_zero();
     }
+    // a short chain of pairs is over before its outputs have come
+    for (int i = 0; WORDS && packed && i < rows; i++)
+        for (int j = 0; j < vectors; j++) __builtin_prefetch(t->c[i] + t->column + j * VL, 1);
     product_state p = product_begin();
     for (int r = 0; r < t->runs; r++) {
         int64_t at = t->run[r].s_at, n = t->run[r].length;

@@ -24,7 +24,8 @@
 //   narrow   where panels of columns are one vector wide (AVX2, NEON), lines of both that a tile reads fill the L1
 //            badly: dy is then always copied into panels, and inputs if more than REUSED filters use the copy
 //   ahead    the dy and x of the next block are prefetched while a block is multiplied: 72 to 79 % with the two above
-//   pairs    are nowhere in memory, and are made as both are copied into panels
+//   pairs    are nowhere in memory, and are made as both are copied into panels: dy into wide ones, which several tiles
+//            use side by side, since a vector is made as soon as a part of one
 //
 // Threads share a block, each with some of the columns. Where filters are small (SMALL) that leaves too little to each:
 // there threads take blocks, which the specification sums apart, and the blocks' sums are added in order after that.
@@ -36,16 +37,17 @@
 #include <inttypes.h>
 
 enum {
-    DIRECT = 256,       // floats from pixel to pixel in a band
-    NARROW = 1024,      // filters
-    OFTEN = 16,         // panels of columns that use dy
-    SMALL = 1 << 16,    // weights
-    WAVE = 4 << 20,     // floats of blocks' sums that wait to be added
-    SHORT = 96,         // a last block of fewer pixels is taken with the block before it
-    PANELS_A_TURN = 8,  // panels of dy that are packed as one item
-    ROWS_A_TURN = 4,    // rows of a band
-    REUSED = 96,        // filters that use a copy of inputs in narrow panels, at least
-    FEW = 8,            // panels of columns; fewer are divided by filters
+    DIRECT = 256,                    // floats from pixel to pixel in a band
+    NARROW = 1024,                   // filters
+    OFTEN = 16,                      // panels of columns that use dy
+    SMALL = 1 << 16,                 // weights
+    WAVE = 4 << 20,                  // floats of blocks' sums that wait to be added
+    SHORT = 96,                      // a last block of fewer pixels is taken with the block before it
+    PANELS_A_TURN = PAIRED ? 1 : 8,  // panels of dy that are packed as one item
+    PAIRS_TILE = 48,  // filters of a panel of dy, for pairs: whole tiles of each kind, and an odd number of lines
+    ROWS_A_TURN = 4,  // rows of a band
+    REUSED = 96,      // filters that use a copy of inputs in narrow panels, at least
+    FEW = 8,          // panels of columns; fewer are divided by filters
 };
 
 enum { WIDE = CONV_VECTORS > 1 };
@@ -60,7 +62,8 @@ typedef struct weights_job {
     int64_t groups, K, J, SC, pixels;  // K filters of J weights each, of a group
     bool direct, dy_in_place;
     int vectors;     // of a panel of columns, at most
-    int64_t tile;    // rows of a panel of dy
+    int64_t rows;    // of a tile
+    int64_t tile;    // filters of a panel of dy
     int64_t *start;  // where each panel of columns begins; J after the last one
     int64_t panels;
     size_t band_floats, dy_floats;  // of a block
@@ -139,10 +142,11 @@ static int64_t dy_panel_floats(const weights_job *j, const weights_block *b) {
 BODY void pack_dy(dtype t, const weights_job *j, const weights_block *b, int64_t from, int64_t to) {
     const int64_t filters = j->dy->size[3], apart = dy_panel_floats(j, b), cells = product_cells(b->end - b->first);
     for (int64_t c = 0, m = b->first; c < cells; c++, m += CELL_K)
-        for (int64_t p = from, at; p < to; p++) {
-            at = m * filters + b->group * j->K + p * j->tile;
-            vf_store(b->dy + p * apart + c * j->tile,
-                     conv_across(t, j->dy->data, at, at + filters, j->K - p * j->tile, b->end - m));
+        for (int64_t p = from, at, count; p < to; p++) {
+            at = m * filters + b->group * j->K + p * j->tile, count = j->K - p * j->tile;
+            for (int64_t i = 0; i < conv_min(j->tile, count); i += VL)
+                vf_store(b->dy + p * apart + c * j->tile + i,
+                         conv_across(t, j->dy->data, at + i, at + filters + i, count - i, b->end - m));
         }
 }
 
@@ -183,10 +187,14 @@ BODY void pack_pairs(dtype t, const weights_job *j, const weights_block *b, int6
     const int parts = pieces_of(j, b, first, count, part);
     for (int64_t c = 0, m = 0; c < cells; c++, m += CELL_K, to += width) {
         int64_t x = b->pixel[conv_min(m, pixels - 1)], y = b->pixel[conv_min(m + 1, pixels - 1)];
-        for (const piece *p = part; p < part + parts; p++)
-            for (int64_t k = 0; k < p->count; k += VL)
+        for (const piece *p = part; p < part + parts; p++) {
+            int64_t k = 0;
+            for (; pixels - m >= CELL_K && k + VL <= p->count; k += VL)
+                vf_store(to + p->at + k, cells_across(t, b->band.base, x + p->from + k, y + p->from + k));
+            for (; k < p->count; k += VL)
                 vf_store(to + p->at + k,
                          conv_across(t, b->band.base, x + p->from + k, y + p->from + k, p->count - k, pixels - m));
+        }
     }
 }
 
@@ -314,7 +322,7 @@ static conv_ahead ahead_of(const weights_job *j, int64_t item, int64_t filters) 
     const char *from = is_x ? (const char *)j->in.x + (n * j->in.H + h) * j->in.W * j->in.pixel * bytes
                             : (const char *)j->dy->data + b->end * j->dy->size[3] * bytes;
     const int64_t all = is_x ? of_x : of_dy, share = is_x ? item - half : item;
-    const int64_t steps = product_cells(b->end - b->first) * conv_parts(filters, j->tile) * items / 4 + 1;
+    const int64_t steps = product_cells(b->end - b->first) * conv_parts(filters, j->rows) * items / 4 + 1;
     return (conv_ahead){from + all * share / half, from + all * (share + 1) / half,
                         (of_x + of_dy) / steps > 64 ? 128 : 64};
 }
@@ -322,8 +330,8 @@ static conv_ahead ahead_of(const weights_job *j, int64_t item, int64_t filters) 
 static void panel_item(void *ctx, int64_t item, int thread) {
     const weights_job *j = ctx;
     const weights_block *b = j->block;
-    int64_t panel = item / j->parts, part = item % j->parts, tiles = conv_parts(j->K, j->tile);
-    int64_t k0 = tiles * part / j->parts * j->tile, k1 = conv_min(j->K, tiles * (part + 1) / j->parts * j->tile);
+    int64_t panel = item / j->parts, part = item % j->parts, tiles = conv_parts(j->K, j->rows);
+    int64_t k0 = tiles * part / j->parts * j->rows, k1 = conv_min(j->K, tiles * (part + 1) / j->parts * j->rows);
     float *packed = pool_scratch(j->workers, thread, (panel_floats(j) + VL) * sizeof *packed);
     float *out = (j->fresh ? j->dw : j->sums) + b->group * j->K * j->J;
     conv_ahead ahead = ahead_of(j, item, k1 - k0);
@@ -366,12 +374,13 @@ static void plan_weights(weights_job *j) {
     j->direct = !PAIRED && j->SC % VL == 0 && (WIDE || j->K <= REUSED) &&
                 (conv_in_place(&j->in) ? j->in.pixel : j->in.C) * j->in.stride <= DIRECT;
     j->vectors = CONV_VECTORS >= 3 && j->SC % 48 == 0 ? 3 : CONV_VECTORS;
-    j->tile = conv_tile_rows(conv_panel(j->J, j->vectors));
+    j->rows = conv_tile_rows(conv_panel(j->J, j->vectors));
+    j->tile = PAIRED ? PAIRS_TILE : j->rows;
     j->apart = weights <= SMALL && blocks * j->groups >= pool_threads(j->workers);
     j->wave = conv_min(blocks, conv_max(WAVE / weights, 1));
     for (int64_t column = 0; column < j->J; j->panels++) column += panel_vectors(j, column) * VL;
     j->dy_in_place = !PAIRED && fp32 && WIDE && j->dy->size[3] <= NARROW && j->panels < OFTEN;
-    j->parts = j->panels < FEW ? conv_min(2 * pool_threads(j->workers), conv_parts(j->K, j->tile)) : 1;
+    j->parts = j->panels < FEW ? conv_min(2 * pool_threads(j->workers), conv_parts(j->K, j->rows)) : 1;
     for (int64_t first = 0; first < j->pixels; first += CONV_KC) {
         weights_block b = block_of(j, 0, first, conv_min(first + PIXELS_MOST, j->pixels), NULL);
         size_t floats = (conv_band_floats(&b.in, &b.band) + 63) & ~(size_t)15;
