@@ -61,7 +61,8 @@ on_arm64() { qemu-aarch64-static -E LD_LIBRARY_PATH="$root/usr/lib/$target" "$@"
 it_compiles() {
     [ -z "$missing" ] || skip "$missing"
     (cd "$top" && ${MAKE:-make} --no-print-directory -j2 CUDA=none CC="$target-gcc $flags" AR=$target-ar SAN= \
-        BUILD=$at CBUILD=$at BIN=$at/lockstep $at/lockstep $at/test/test_vec $at/test/test_matmul) >"$out" 2>&1 ||
+        BUILD=$at CBUILD=$at BIN=$at/lockstep $at/lockstep $at/test/test_vec $at/test/test_matmul \
+        $at/test/test_conv) >"$out" 2>&1 ||
         fail "the build failed"
 }
 
@@ -81,6 +82,9 @@ products_flush_as_x86() {
     [ -x "$built/test/test_matmul" ] || skip "${missing:-test_matmul was not built}"
     on_arm64 "$built/test/test_matmul" edges >"$out" 2>&1 || fail "edges failed"
     [ "$(grep -c '\[       OK \] edges' "$out")" -eq 2 ] || fail "expected edges in both arithmetics"
+    [ -x "$built/test/test_conv" ] || fail "test_conv was not built"
+    on_arm64 "$built/test/test_conv" edges >"$out" 2>&1 || fail "edges of convolutions failed"
+    says "[       OK ] edges"
 }
 
 ini >base.ini <<'END'

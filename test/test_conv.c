@@ -416,7 +416,8 @@ static int close_all(void **state) {
     return 0;
 }
 
-int main(void) {
+// An argument is the name of the only test to run.
+int main(int argc, char **argv) {
     const struct CMUnitTest fp32[] = {
         cmocka_unit_test(specified_bits),
         cmocka_unit_test(ways_through_the_plan),
@@ -426,6 +427,7 @@ int main(void) {
         cmocka_unit_test(specified_bits), cmocka_unit_test(ways_through_the_plan), cmocka_unit_test(many_pixels),
         cmocka_unit_test(edges),          cmocka_unit_test(mode_is_left_alone),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     int failures = cmocka_run_group_tests_name("fp32", fp32, open_fp32, close_all);
     return failures + cmocka_run_group_tests_name("pairs", pairs, open_pairs, close_all);
 }
