@@ -128,8 +128,8 @@ typedef struct device_info {
 // ERR_UNAVAILABLE says what is missing and what to do.
 err_t device_open(device **out, const device_options *o);
 void device_close(device *d);
-// From the next call on matmul, attention and convolutions multiply these: for weights that were trained so. Call it while the device
-// is idle. ERR_UNAVAILABLE: a device that has FP32 only.
+// From the next call on matmul, attention and convolutions multiply these: for weights that were trained so. Call it
+// while the device is idle. ERR_UNAVAILABLE: a device that has FP32 only.
 err_t device_set_products(device *d, products p);
 // How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without a driver. The
 // call initialises CUDA: a process that will fork must call it in a child.

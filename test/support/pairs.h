@@ -19,8 +19,8 @@ static inline float operand(float x) {
     return x;
 }
 
-// a*b + c, rounded as if exponents had no lower end; what is then below 2^-126 is a zero. Where a result of just that is
-// looked at 2^24 times as large, an infinite a has b = 0 beside it, and the result was exact.
+// a*b + c, rounded as if exponents had no lower end; what is then below 2^-126 is a zero. A result of just 2^-126 is
+// looked at 2^24 times as large; if a becomes infinite by that, b is 0, and the result was exact.
 static inline float step(float a, float b, float c) {
     float r = fmaf(a, b, c);
     if (!(fabsf(r) <= 0x1p-126f)) return r;

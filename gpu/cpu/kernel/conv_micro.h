@@ -1,14 +1,16 @@
 // gpu/cpu/kernel/conv_micro.h: the inner loop of convolutions: a tile of outputs that lives in registers.
 //
 // As in a matrix product (gemm_micro.h) every output has one accumulator, and a step does acc[i][j] = fma(s[i], v[j],
-// acc[i][j]), or, with products = bf16-pairs, product_step of cells (products.h). Cells lie in the order of their
-// channels or pixels; where a pair has two, its second is taken first. But s is not packed: forward each row of the tile has a pointer of its own, to wherever its pixel lies,
+// acc[i][j]). But s is not packed: forward each row of the tile has a pointer of its own, to wherever its pixel lies,
 // and all rows move on by the same distance; filters of dy are neighbours, and have one. Steps come in runs, since what
 // a pixel needs of an image is contiguous row by row:
 //
 //     forward  a row is an output pixel, a run the S*C inputs that a row of taps covers; v is packed filters
 //     weights  a row is a filter of dy, a run the output pixels of a row; v is inputs, packed or where they lie. Pairs
 //              of pixels are always packed, both of dy and of inputs
+//
+// With products = bf16-pairs a step is product_step, of cells (products.h). They lie in the order of their channels or
+// pixels; where a pair is two cells, the second one is taken first.
 //
 // Tiles, rows x columns, chosen by the number of columns that are left:
 //
