@@ -130,10 +130,23 @@ text() {
     says "sample.py: " "broken gpt2.ini: 3: no memory"
 }
 
+# The convolutions of a net, in products of FP32 and of pairs, the latter with both types of storage.
+nets() {
+    [ -x "$build/test/test_ops" ] || skip "$build/test/test_ops is not built: make tests"
+    expect 0 "$build/test/test_ops" --device cpu --bench --scale 64 resnet20
+    rows 1 '^resnet20, batch 1, fp32: time, and share of [0-9]+ GFLOP/s of FMA$'
+    expect 0 "$build/test/test_ops" --device cpu --bench --pairs --scale 64 resnet20
+    rows 1 '^resnet20, batch 1, fp32: time, and share of [0-9]+ GFLOP/s of (FMA|BF16 pairs)$'
+    rows 1 '^resnet20, batch 1, bf16: time, and share of [0-9]+ GFLOP/s of (FMA|BF16 pairs)$'
+    rows 2 '^convolutions( +[0-9.]+ ms +[0-9.]+ %){4}$'
+    expect 64 "$build/test/test_ops" --pairs
+}
+
 try a_page
 try without_pytorch
 try beside_a_slow_pytorch
 try errors
 try a_step_on_paper
 try text
+try nets
 finish
