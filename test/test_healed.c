@@ -83,16 +83,20 @@ static void who_lives_keeps_its_process(void **state) {
 }
 
 // Lost while it saved or evaluated, with a snapshot sealed and a turn ahead; the next world begins with nobody ready,
-// nobody who does that, and nothing sealed.
+// nobody who does that, nothing sealed, and no time of a loss.
 static err_t die_while_looking(const config *c, const launch *at, board *b) {
     for (bool over = false; !over;) {
         int w = enter(c, at, b), ready = atomic_load(&b->ready), looking = atomic_load(&b->looking);
         int turn = atomic_load(&b->turn), sealed = (int)atomic_load(&b->sealed);
-        if (w == 1 && ready == at->world && looking == 0 && turn == 0 && sealed == -1) return ERR_OK;
+        double lost_at = atomic_load(&b->lost_at), alive_at = atomic_load(&b->alive_at);
+        bool lost = lost_at != 0 || alive_at != 0;
+        if (w == 1 && ready == at->world && looking == 0 && turn == 0 && sealed == -1 && !lost) return ERR_OK;
         if (w == 1)
-            return err_set(ERR_INTERNAL, "%d are ready, %d look, turn %d, sealed %d", ready, looking, turn, sealed);
+            return err_set(ERR_INTERNAL, "%d are ready, %d look, turn %d, sealed %d, lost at %g, alive at %g", ready,
+                           looking, turn, sealed, lost_at, alive_at);
         nap(0.1);
         if (at->rank == 1) atomic_store(&b->turn, 1), atomic_store(&b->sealed, 12), atomic_fetch_add(&b->looking, 1);
+        if (at->rank == 1) board_lost(b, seconds(), seconds() - 1);
         if (at->rank == 1) raise(SIGKILL);
         while (!peer_lost(b)) nap(0.002);
         TRY(leave(at, &over));
