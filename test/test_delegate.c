@@ -3,6 +3,8 @@
 #include "test/support/port.h"
 
 #include "base/clock.h"
+#include "base/version.h"
+#include "trainer/node/cluster.h"
 #include "trainer/node/delegate.h"
 
 #include <math.h>
@@ -93,14 +95,16 @@ static void start_node(run *r, int i) {
     _exit(rc);
 }
 
+static void turn_of(run *r, int i) {
+    node *n = &r->node[i];
+    delegate_reap(&n->d);
+    start_node(r, i);
+    delegate_tell(&n->d, &n->f);
+    (void)delegate_hear(&n->d, &n->told);
+}
+
 static void turn(run *r) {
-    for (int i = 0; i < (r->alone ? 1 : r->nodes); i++) {
-        node *n = &r->node[i];
-        delegate_reap(&n->d);
-        start_node(r, i);
-        delegate_tell(&n->d, &n->f);
-        (void)delegate_hear(&n->d, &n->told);
-    }
+    for (int i = 0; i < (r->alone ? 1 : r->nodes); i++) turn_of(r, i);
     nap(0.005);
 }
 
@@ -213,6 +217,58 @@ static void a_place_that_is_gone_is_a_failure(void **state) {
     close_run(r);
 }
 
+// The council of node 0, which the test plays to read what the others say.
+static council_net *sit_as_node_0(run *r) {
+    council_net *net;
+    council_net_options o = {.nodes = r->nodes, .host = r->cl[0].host, .port = (int)r->c.cluster.port};
+    char hash[17];
+    config_hash(&r->c, hash);
+    snprintf(o.job, sizeof o.job, "%s", r->c.run.name);
+    snprintf(o.build, sizeof o.build, "%s", version_sources());
+    snprintf(o.config_hash, sizeof o.config_hash, "%s", hash);
+    assert_int_equal(cluster_secret(&r->c, o.secret), ERR_OK);
+    if (council_net_open(&net, &o) != ERR_OK) fail_msg("%s", err_last()->text);
+    return net;
+}
+
+// Record 1 of two nodes with a slot each, of which one rank is enough.
+static council_record with_a_spare(const run *r) {
+    council_record one = {.run = "a run", .k = 1, .epoch = 1, .kind = DECREE_FORM, .nodes = 2, .grid = {1, 1, 1, 1}};
+    one.lanes = one.ranks = one.spares = 1, one.deal[0] = 1;
+    for (int j = 0; j < 2; j++) {
+        set_add(&one.members, j), set_add(&one.voters, j);
+        one.slots[j] = one.weight[j] = 1, one.life[j] = j ? r->node[j].d.life : 5;
+        one.seat[j].node = (uint16_t)j;
+    }
+    return one;
+}
+
+// A node whose slots are all spare works by being there, and has sealed all that it has: others would wait for ever
+// until all members have.
+static void a_node_of_spares_has_sealed(void **state) {
+    (void)state;
+    run *r = open_run(2);
+    node *n = &r->node[1];
+    turn_of(r, 1);
+    council_net *net = sit_as_node_0(r);
+    council_room *room = malloc(sizeof *room);
+    council_record one = with_a_spare(r);
+    const council_message formed = {.type = COUNCIL_FORMED, .life = 5, .newest = &one};
+    council_message m = {.type = COUNCIL_FORMED};
+    for (double until = clock_now() + PATIENCE_S; m.type != COUNCIL_REPORT || m.report.state != COUNCIL_WORKING;) {
+        if (clock_now() > until) fail_msg("node 1 does not work: %s", n->told.why);
+        council_net_send(net, 1, &formed);
+        assert_int_equal(council_net_turn(net, -1, clock_now() + 0.02), ERR_OK);
+        if (!council_net_next(net, &m, room)) m.type = COUNCIL_FORMED;
+        turn_of(r, 1);
+        n->f.entered = n->told.has_record ? n->told.record.epoch : 0;
+    }
+    assert_int_equal(m.report.sealed, 0);
+    council_net_close(net);
+    free(room);
+    close_run(r);
+}
+
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -282,9 +338,11 @@ static void what_others_say_is_acted_upon_at_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_heartbeats), cmocka_unit_test(the_highest_step_is_told),
-        cmocka_unit_test(a_place_that_is_gone_is_a_failure), cmocka_unit_test(what_is_said_is_acted_upon_at_once),
-        cmocka_unit_test(what_others_say_is_acted_upon_at_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_heartbeats),
+                                       cmocka_unit_test(the_highest_step_is_told),
+                                       cmocka_unit_test(a_place_that_is_gone_is_a_failure),
+                                       cmocka_unit_test(a_node_of_spares_has_sealed),
+                                       cmocka_unit_test(what_is_said_is_acted_upon_at_once),
+                                       cmocka_unit_test(what_others_say_is_acted_upon_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
