@@ -1,4 +1,5 @@
-// test/test_lies.c: when a rank that lies has lied once too often: what the points of one or two suspects say.
+// test/test_lies.c: when a rank that lies has lied once too often: what the points of one or two suspects say; and how
+// far a suspect's numbers were from what all hold now.
 #include "trainer/lies.h"
 
 #include <setjmp.h>
@@ -6,7 +7,9 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 // Of two suspects either one's points are enough; nobody else's are.
 static void either_of_two_suspects_counts(void **state) {
@@ -37,7 +40,47 @@ static void either_of_two_suspects_counts(void **state) {
     free(l);
 }
 
+// The sum of the squares. A bit that flipped in an exponent may have made a number that is none: nothing is farther.
+static void how_far_a_copy_is(void **state) {
+    (void)state;
+    enum { COUNT = 3 };
+    static const struct {
+        float had[COUNT], now[COUNT];
+        double far;
+    } of[] = {
+        {{1, 2, 3}, {1, 2, 3}, 0},
+        {{1, 2, 3}, {1, 4, 0}, 13},
+        {{1, 1e30f, 3}, {1, 0, 3}, 1e60},
+        {{1, 2, NAN}, {1, 2, 3}, 1e300},
+        {{-INFINITY, 2, 3}, {1, 2, 3}, 1e300},
+    };
+    param row = {.dims = 1, .size = {COUNT}, .tied = -1};
+    model net = {.params = 1, .param = &row};
+    zero_piece whole = {.count = COUNT};
+    float values[COUNT];
+    train_state *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    assert_int_equal(device_open(&t->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}), ERR_OK);
+    assert_int_equal(stream_open(t->dev, &t->s), ERR_OK);
+    t->net = &net, t->zero.whole = &whole, t->zero.wholes = 1;
+    t->masters.t = (tensor){.data = values, .type = FP32, .dims = 1, .size = {COUNT}};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        replica_copy had = {0};
+        double far;
+        memcpy(values, of[k].had, sizeof values);
+        assert_int_equal(replica_keep(t, 0, &had), ERR_OK);
+        memcpy(values, of[k].now, sizeof values);
+        assert_int_equal(replica_far(t, &had, &far), ERR_OK);
+        if (!(fabs(far - of[k].far) <= 1e-6 * of[k].far)) fail_msg("case %zu: %g", k, far);
+        replica_drop(&had);
+    }
+    stream_close(t->s);
+    device_close(t->dev);
+    free(t);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(either_of_two_suspects_counts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(either_of_two_suspects_counts),
+                                       cmocka_unit_test(how_far_a_copy_is)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
