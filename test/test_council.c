@@ -468,6 +468,31 @@ static void who_proposes(void **state) {
     assert_false(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));
 }
 
+// A need that has just come up has not waited, however long all was well before: the first of the voters proposes, and
+// the others leave it to that one.
+static void a_new_need_has_not_waited(void **state) {
+    (void)state;
+    static council c;
+    static council_outbox out;
+    for (int me = 0; me < 3; me++) {
+        scene s;
+        begin(&s, 3, me);
+        c = (council){.rules = s.k, .view = s.v, .page = {.has_record = true, .record = s.r}};
+        c.view.need_at = c.view.entered, c.proposed_at = COUNCIL_NEVER;
+        council_report own = s.v.of[me].says, fails = own;
+        council_tick(&c, &s.d, &out, NOW, &own);
+        assert_int_equal(s.d.action, COUNCIL_STAY);
+        fails.failed = true;
+        if (me == 2) own = fails;
+        else council_said(&c.view, NOW + 0.2, 2, &fails);
+        for (int tick = 1; tick <= 5; tick++) {
+            council_tick(&c, &s.d, &out, NOW + 0.3 * tick, &own);
+            assert_int_equal(s.d.action, COUNCIL_HEAL);
+            assert_int_equal(c.bid.open, me == 0 || (me == 1 && tick == 5));  // in its place, where the first does not
+        }
+    }
+}
+
 static void who_works(void **state) {
     (void)state;
     scene s;
@@ -654,6 +679,7 @@ int main(void) {
         cmocka_unit_test(the_largest_set),
         cmocka_unit_test(the_largest_set_of_many),
         cmocka_unit_test(who_proposes),
+        cmocka_unit_test(a_new_need_has_not_waited),
         cmocka_unit_test(who_works),
         cmocka_unit_test(the_back_off),
         cmocka_unit_test(what_was_slept_does_not_count),
