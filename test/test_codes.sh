@@ -52,7 +52,8 @@ killed() {
 continued() {
     settings stopped $small $codes run.steps=16 checkpoint.every=7 device.ranks=4 run.faults=unit@40:1
     expect 69 train stopped
-    settings stopped $small $codes run.steps=16 checkpoint.every=7 device.ranks=2 parallel.zero=1 run.resume=must
+    settings stopped $small $codes run.steps=16 checkpoint.every=7 device.ranks=2 parallel.zero=1 run.resume=must \
+        checkpoint.async=yes checkpoint.compress=zstd
     expect 0 train stopped
     same_steps one stopped
     same_state one stopped
