@@ -615,6 +615,31 @@ static void schedules_have_their_shapes(void **state) {
     assert_true(schedule_lr(&c, 1) == 2);
 }
 
+// --- lanes in codes --------------------------------------------------------------------------------------------------
+
+static const char coded[] = "[reduce]\ncompress = int8\ncompress_back = int8\n";
+
+// A rest is of the gradient itself: another loss scale, a power of two, changes no bit of what follows.
+static void what_was_left_out_survives_another_loss_scale(void **state) {
+    (void)state;
+    char hash[2][17];
+    for (int k = 0; k < 2; k++) {
+        rig r;
+        step_state s;
+        step_result out;
+        rig_open(&r, coded, true);
+        for (int i = 0; i < 4; i++) {
+            OK(session_step(&r.x, &out));
+            OK(state_get_step(&r.x.state, &s));
+            s.loss_scale = k && i % 2 == 0 ? 1024 : 1;
+            OK(state_set_step(&r.x.state, &s));
+        }
+        ckpt_hash(&r.x.state.ckpt, hash[k]);
+        rig_close(&r);
+    }
+    assert_string_equal(hash[0], hash[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_pytorch),
@@ -637,6 +662,7 @@ int main(void) {
         cmocka_unit_test(evaluation_does_not_touch_training),
         cmocka_unit_test(samples_repeat_and_obey_top_k),
         cmocka_unit_test(schedules_have_their_shapes),
+        cmocka_unit_test(what_was_left_out_survives_another_loss_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
