@@ -533,6 +533,33 @@ static void lanes_in_codes_give_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// Each lane is coded once, and decoded once by its owners; sums are coded once, and decoded by their owners, in stage 0
+// by all. Without codes each lane is added once.
+static void a_plan_counts_what_is_coded(void **state) {
+    (void)state;
+    enum { WORLD = 3, LANES = 8 };
+    comm_place place[WORLD];
+    char *dir = texts_dir(), more[512];
+    for (int r = 0; r < WORLD; r++) place[r] = (comm_place){.local = r, .rank = r};
+    for (int zero = 0; zero <= 3; zero++) {
+        config c;
+        plan_rank p;
+        int64_t encoded = 0, decoded = 0, added = 0;
+        snprintf(more, sizeof more, "%s[parallel]\nzero = %d\n", coded[1], zero);
+        load_config(&c, dir, small_model, more);
+        for (int r = 0; r < WORLD; r++) {
+            OK(plan_one(&c, r, WORLD, place, &p));
+            encoded += p.encoded, decoded += p.decoded, added += p.added;
+        }
+        int64_t values = encoded / (LANES + 1);
+        assert_true(values > 72 * 512);
+        assert_int_equal(encoded, (LANES + 1) * values);
+        assert_int_equal(decoded, (LANES + (zero ? 1 : WORLD)) * values);
+        assert_int_equal(added, (LANES - 1) * values);
+    }
+    drop_dir(dir);
+}
+
 // What was left out of a lane goes where the lane goes.
 static void what_was_left_out_is_saved_with_its_lane(void **state) {
     (void)state;
@@ -646,6 +673,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(any_deal_gives_the_same_bits),
         cmocka_unit_test(lanes_dealt_anew_between_steps_give_the_same_bits),
         cmocka_unit_test(lanes_in_codes_give_the_same_bits),
+        cmocka_unit_test(a_plan_counts_what_is_coded),
         cmocka_unit_test(what_was_left_out_is_saved_with_its_lane),
         cmocka_unit_test(what_some_ranks_saved_others_continue),
         cmocka_unit_test(ranks_begin_from_a_file_as_one_does),
