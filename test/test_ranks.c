@@ -155,6 +155,21 @@ static err_t deal_anew(session *x) {
     return session_deal(x, deal);
 }
 
+// Memory for a snapshot is asked for by state_saved: for all that a checkpoint has of this rank, and for no more than
+// the rows with what fills them up.
+static err_t look_at_room(const session *x) {
+    const ckpt_state *c = &x->state.ckpt;
+    int64_t values = 0, most = 0, room = state_saved(&x->state);
+    for (int g = 0; g < c->groups; g++)
+        for (int i = 0; i < c->params; i++) values += c->group[g].tensor[i].count;
+    for (int i = 0; i < x->net->params; i++) {
+        const param *p = &x->net->param[i];
+        if (p->tied < 0) most += param_slice_room(p) * param_slices(p) - shape_count(p->dims, p->size) + 64;
+    }
+    if (values <= room && room - values <= c->groups * most) return ERR_OK;
+    return err_set(ERR_INTERNAL, "%" PRId64 " values are saved, and there is room for %" PRId64, values, room);
+}
+
 static err_t measure(session *x, const world *w, finding *f) {
     step_result s;
     int64_t windows, last = w->saves ? w->saves : STEPS;
@@ -176,6 +191,7 @@ static err_t measure(session *x, const world *w, finding *f) {
     TRY(answer(x, f->asked));
     TRY(session_settle(x));
     TRY(look_at_padding(x));
+    TRY(look_at_room(x));
     TRY(session_fetch(x));
     if (w->saves) TRY(ckpt_save(x->dir, &x->state.ckpt, &x->progress, 1, NULL));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
