@@ -225,6 +225,8 @@ static void settings_are_refused_in_words(void **state) {
         {"[model]\ntype = resnet\n[batch]\nbn_span = 4\n", "bn_span = 4 is more than the lanes = 2 of a step"},
         {"[model]\ntype = resnet\n[batch]\nglobal = 48\nmicro = 8\nlanes = 2\nbn_span = 0\n",
          "each of the lanes = 2 computes 3 micro-batches one after the other"},
+        {"[model]\ntype = resnet\n[batch]\nbn_span = 0\n[reduce]\ncompress = int8\n",
+         "compress = int8 codes each lane by itself, and bn_span computes 2 of them at once"},
         {"[batch]\nbn_span = 0\n", "and this model has none: expected 1"},
         {"[model]\ntype = mlp\n[batch]\nbn_span = 2\n", "and this model has none: expected 1"},
         {"[model]\ntype = resnet\n[parallel]\ntoken_slices = 2\nslices = 2\n",
@@ -366,10 +368,14 @@ static void spans_have_the_same_bits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_steps_are_those_of_pytorch),  cmocka_unit_test(weights_go_there_and_back),
-        cmocka_unit_test(files_are_known_by_their_tensors), cmocka_unit_test(units_are_those_of_the_file),
-        cmocka_unit_test(settings_are_refused_in_words),    cmocka_unit_test(the_smallest_images_are_taken),
-        cmocka_unit_test(any_layout_has_the_same_bits),     cmocka_unit_test(spans_have_the_same_bits),
+        cmocka_unit_test(five_steps_are_those_of_pytorch),
+        cmocka_unit_test(weights_go_there_and_back),
+        cmocka_unit_test(files_are_known_by_their_tensors),
+        cmocka_unit_test(units_are_those_of_the_file),
+        cmocka_unit_test(settings_are_refused_in_words),
+        cmocka_unit_test(the_smallest_images_are_taken),
+        cmocka_unit_test(any_layout_has_the_same_bits),
+        cmocka_unit_test(spans_have_the_same_bits),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);
 }
