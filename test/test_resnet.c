@@ -326,6 +326,26 @@ static void any_layout_has_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// Filters are coded as all weights are, and are most of what a rank sends: in bytes that is about a quarter of floats.
+static void filters_go_in_codes(void **state) {
+    static const char *const kinds[] = {"", "[reduce]\ncompress = int8\ncompress_back = int8\n"};
+    static const comm_place place[] = {{.rank = 0}, {.local = 1, .rank = 1}};
+    (void)state;
+    char *dir = rank_dir(), more[256];
+    int64_t sent[2];
+    write_images(dir);
+    for (int k = 0; k < 2; k++) {
+        config c;
+        plan_rank p;
+        snprintf(more, sizeof more, "%s[batch]\nlanes = 2\nmicro = 12\n", kinds[k]);
+        load_config(&c, dir, small_run, more);
+        OK(plan_one(&c, 0, 2, place, &p));
+        sent[k] = p.to[PLAN_DATA].sent;
+    }
+    if (sent[1] >= 3 * sent[0] / 10) fail_msg("%" PRId64 " bytes in codes, %" PRId64 " without", sent[1], sent[0]);
+    drop_dir(dir);
+}
+
 // Batch norms over several lanes: a span's samples on one rank, which has a gradient for each lane, or on several,
 // which exchange sums. 13 samples are held out, so in its last round some rank has none. With 12 classes an evaluation
 // has a second figure, top_5.
@@ -374,6 +394,7 @@ int main(void) {
         cmocka_unit_test(units_are_those_of_the_file),
         cmocka_unit_test(settings_are_refused_in_words),
         cmocka_unit_test(the_smallest_images_are_taken),
+        cmocka_unit_test(filters_go_in_codes),
         cmocka_unit_test(any_layout_has_the_same_bits),
         cmocka_unit_test(spans_have_the_same_bits),
     };
