@@ -78,6 +78,8 @@ RUNS
 forked() {
     expect 78 "$bin" fork runs/one other -o reduce.compress_back=none
     says "what was left out of the lanes would not fit"
+    expect 78 "$bin" fork runs/one other -o reduce.compress=none -o reduce.compress_back=none
+    says "what was left out of the lanes would not fit"
     expect 0 "$bin" fork runs/one other -o optimizer.lr=1e-4 -o run.steps=18
     expect 0 "$bin" runs/other/config.ini
     says "step   18/18"
