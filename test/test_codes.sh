@@ -59,6 +59,21 @@ continued() {
     same_state one stopped
 }
 
+# Rows that ranks of a layer don't divide, as GPT's positions, are read by the first of them, which gives to the others
+# what was left out.
+undivided() {
+    some="$codes device.threads=1 log.watch=no checkpoint.keep_best=no batch.micro=1 batch.lanes=4 parallel.slices=2
+        run.steps=16 checkpoint.every=7"
+    settings alone $some
+    expect 0 train alone
+    settings shared $some device.ranks=2 parallel.tensor=2 run.faults=unit@160:1
+    expect 69 train shared
+    settings shared $some device.ranks=2 parallel.tensor=2 run.resume=must
+    expect 0 train shared
+    same_steps alone shared
+    same_state alone shared
+}
+
 # Each names the keys, and what works.
 refused() {
     while IFS='|' read -r more words; do
@@ -89,6 +104,7 @@ try layouts
 try near_the_plain_run
 try killed
 try continued
+try undivided
 try refused
 try forked
 finish
