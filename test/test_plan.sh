@@ -202,6 +202,18 @@ many_ranks() {
     planned device.ranks=128 batch.lanes=128 batch.global=128 batch.micro=1
     says "zero    with more than 64 ranks, stages are compared by a plan of each: -o parallel.zero=2"
 }
+# Where codes pay follows from what is said before: the bytes that they save, in the time that they take longer. Times
+# are rounded to 0.1 ms, so their difference is off by as much. Where codes are no slower nothing is said.
+codes_pay_over_thin_wires() {
+    planned model.embed=512 device.ranks=4 reduce.compress=int8 reduce.compress_back=int8
+    awk '/^codes/ { gigabit = 8e-9 * ($16 - $10) * 1e6; units = $11 $17 }
+         / they take a rank / { longer = ($5 - $13) / 1e3 }
+         / they pay where / { said = $10 }
+         END { least = 0.99 * gigabit / (longer + 1.1e-4); near = longer > 1.1e-4
+               most = near ? 1.01 * gigabit / (longer - 1.1e-4) : said
+               exit !(units == "MBMB" && (longer < -1e-4 ? !said : !near || (said >= least && said <= most))) }' \
+        "$out" || fail "expected the bits saved, by the time that codes take longer"
+}
 
 try says_how_large
 try lanes_are_dealt
@@ -212,5 +224,6 @@ try cheapest_stage
 try some_stages_only
 try whole_gradients
 try traffic_is_between_nodes_or_not
+try codes_pay_over_thin_wires
 try many_ranks
 finish
