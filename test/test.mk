@@ -62,8 +62,8 @@ $(BUILD)/test/test_durable $(BUILD)/test/test_durable_run: LIBS += $(WRAPPED:%=-
 $(BUILD)/test/test_calls: LIBS += -Wl,--wrap=stream_zero
 # Rows that are FP32 in 16-bit passes, of a page and operations that know none.
 $(BUILD)/test/test_exact: LIBS += -Wl,--wrap=graph_param -Wl,--wrap=device_ops
-# With which products devices are opened.
-$(BUILD)/test/test_speed: LIBS += -Wl,--wrap=device_open
+# With which products devices are opened, and how long their operations take.
+$(BUILD)/test/test_speed: LIBS += -Wl,--wrap=device_open -Wl,--wrap=device_ops
 $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared.
 # $(call HEADER,FILE...): the first of these that is there.
