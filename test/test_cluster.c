@@ -223,6 +223,23 @@ static void test_slurm_errors(void **state) {
     assert_says(ERR_CONFIG, "in no job of Slurm's", "by srun, one task a node", NULL);
 }
 
+// A list that fills its place, with what ends it, and one that is a letter longer.
+static void test_longest_list(void **state) {
+    (void)state;
+    struct {
+        char nodes[16], beside;
+    } x = {.beside = 'x'};
+    setenv("SLURM_JOB_NODELIST", "a,bcd,efgh", 1);
+    strcpy(x.nodes, "slurm");
+    assert_int_equal(nodes_of(x.nodes, sizeof x.nodes), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "longer than 15 letters", NULL, NULL);
+    assert_true(x.beside == 'x');
+    setenv("SLURM_JOB_NODELIST", "a,bcd,efg", 1);
+    assert_int_equal(nodes_of(x.nodes, sizeof x.nodes), ERR_OK);
+    assert_string_equal(x.nodes, "a:1,bcd:1,efg:1");
+    unsetenv("SLURM_JOB_NODELIST");
+}
+
 static void test_hosts_file(void **state) {
     fixture *x = *state;
     static const struct {
@@ -532,10 +549,10 @@ static void test_credentials(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_parse),        TEST(test_parse_errors),   TEST(test_slurm), TEST(test_slurm_errors),
-        TEST(test_hosts_file),   TEST(test_parse_anything), TEST(test_alone), TEST(test_told),
-        TEST(test_find_self),    TEST(test_find_outer),     TEST(test_rules), TEST(test_secret),
-        TEST(test_secret_kinds), TEST(test_credentials),
+        TEST(test_parse),        TEST(test_parse_errors), TEST(test_slurm),          TEST(test_slurm_errors),
+        TEST(test_longest_list), TEST(test_hosts_file),   TEST(test_parse_anything), TEST(test_alone),
+        TEST(test_told),         TEST(test_find_self),    TEST(test_find_outer),     TEST(test_rules),
+        TEST(test_secret),       TEST(test_secret_kinds), TEST(test_credentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
