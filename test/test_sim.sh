@@ -9,9 +9,10 @@ bugs_in_kernels() { runs "0 $sim/test/sim/test_simt"; }
 bugs_on_the_host() { runs "0 $sim/test/test_cudart"; }
 models_of_instructions() { runs "1 $sim/test/sim/test_wrappers"; }
 products() { runs "0 $sim/test/test_cublaslt"; }
-# Of the operations the rows of BF16, in which models are trained; check_sim.sh has all.
+# Of the operations the rows of BF16, in which models are trained, and codes, which have none; check_sim.sh has all.
 operations_and_the_trainer() {
-    runs "0 $sim/test/test_device *_like_*" "0 $sim/test/test_ops --device cuda --once bf16"
+    runs "0 $sim/test/test_device *_like_*" "0 $sim/test/test_ops --device cuda --once bf16" \
+        "0 $sim/test/test_ops --device cuda --once code"
 }
 # Llama and the families after it, against transformers: logits, gradients, steps.
 families() { runs "0 $sim/test/test_families cuda"; }
