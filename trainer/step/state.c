@@ -173,11 +173,6 @@ static err_t declare_codes(train_state *t) {
     return is_on_gpu(t) ? arena_1d(&t->host, &t->back_mirror, FP32, (int64_t)t->zero.shard) : ERR_OK;
 }
 
-int64_t state_saved(const train_state *t) {
-    int64_t own = (int64_t)t->zero.shard_values;
-    return own * (1 + t->arrays) + t->rests * (int64_t)t->zero.values + (t->rest_back.dims ? own : 0);
-}
-
 // --- gradients -------------------------------------------------------------------------------------------------------
 
 // The buffer that holds the first of this rank's subtrees after its last lane.
@@ -276,19 +271,8 @@ static err_t declare_tie(train_state *t) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-static optimizer_scalar scalar_of(const train_state *t, int k) {
-    optimizer_scalar x = {0};
-    t->o.optimizer->scalar(t->o.keys, k, &x);
-    return x;
-}
-
-// Groups of a checkpoint after those of the optimizer: what was left out of each lane, and of their sums.
-static int rest_groups(const train_state *t) {
-    return state_codes(t) ? (int)t->o.lanes + (t->o.back != CODEC_NONE) : 0;
-}
-
 static err_t allocate_tables(train_state *t) {
-    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays + (size_t)rest_groups(t);
+    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays + (size_t)state_rest_groups(t);
     t->master = calloc(n, sizeof(tensor));
     t->w = calloc(n, sizeof(tensor));
     t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
@@ -302,7 +286,7 @@ static err_t allocate_tables(train_state *t) {
     if (!t->master || !t->w || !t->cuts || !t->array || !t->of_piece || !t->mirror || !t->ckpt.group || !t->tensors ||
         !t->scalar || !t->ckpt.scalar)
         return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
-    for (int k = 0; k < t->scalars; k++) t->scalar[k] = scalar_of(t, k).begin;
+    for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
     return ERR_OK;
 }
 
@@ -382,110 +366,6 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
 
 size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.bytes; }
 
-// Masters (0), then what the optimizer keeps.
-static store *store_of(train_state *t, int k) { return k == 0 ? &t->masters : &t->array[k - 1]; }
-
-// Where the host reads and writes a piece of a store, or of what was left out of sums.
-enum { REST_BACK = -1 };
-static float *host_piece(train_state *t, int k, const zero_piece *p) {
-    if (k == REST_BACK) return (float *)(t->back_mirror.data ? t->back_mirror.data : t->rest_back.data) + p->shard;
-    return t->mirror[k].data ? (float *)t->mirror[k].data + p->shard : store_view(store_of(t, k), p).data;
-}
-
-// The order in which a row lies in memory.
-static void fill_slices(ckpt_tensor *c, const param *p) {
-    _Static_assert((int)CKPT_SHARES == (int)PARAM_SHARES, "a row's shares are those of a checkpoint");
-    if (param_slices(p) == 1) return;
-    c->axis = p->axis, c->slices = p->slices;
-    c->split.padded = p->rows_in_memory;
-    memcpy(c->split.rows, p->share, sizeof p->share);
-}
-
-ckpt_order state_order(const train_state *t, int row) {
-    const param *p = &t->net->param[row];
-    ckpt_tensor c = {.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
-    fill_slices(&c, p);
-    return ckpt_order_of(&c);
-}
-
-// Of ranks that share layers, the first one speaks for the rows that all of them have.
-static bool speaks_for(const train_state *t, const param *p) {
-    return param_slices(p) > 1 || !t->o.tensor || t->o.tensor->rank == 0;
-}
-
-// A row's pieces, which follow each other in memory as they do in the order of its slices.
-static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, int row, int k) {
-    const param *p = &t->net->param[row];
-    *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
-    memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
-    fill_slices(c, p);
-    for (int i = 0; i < t->zero.owned; i++) {
-        const zero_piece *piece = &t->zero.piece[i];
-        if (piece->row != row || !speaks_for(t, p)) continue;
-        if (!c->count) c->first = piece->slice * param_slice_room(p) + piece->first, c->data = host_piece(t, k, piece);
-        c->count += piece->count;
-    }
-}
-
-// What was left out of a lane: all that is here of a row, where the lane is; else nothing. data: where the host has it.
-static void fill_rest_tensor(train_state *t, ckpt_tensor *c, int row, float *data) {
-    const param *p = &t->net->param[row];
-    *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
-    memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
-    fill_slices(c, p);
-    for (int i = 0; data && i < t->zero.wholes; i++) {
-        const zero_piece *piece = &t->zero.whole[i];
-        if (piece->row != row || !speaks_for(t, p)) continue;
-        if (!c->count) c->first = piece->slice * param_slice_room(p) + piece->first, c->data = data + piece->slab;
-        c->count += piece->count;
-    }
-}
-
-// The lane's rest, where the host reads it; NULL: another rank has it.
-static float *host_rest(const train_state *t, int64_t lane) {
-    for (int i = 0; i < t->rests; i++)
-        if (lane_table_lane(reduce_lanes(t->reduce), t->ranks->rank, i) == lane)
-            return t->rest_mirror[i].data ? t->rest_mirror[i].data : t->rest[i].data;
-    return NULL;
-}
-
-static void name_rests(train_state *t, int n) {
-    ckpt_group *g = t->ckpt.group + 1 + t->arrays;
-    ckpt_tensor *tensors = t->tensors + (1 + t->arrays) * n;
-    for (int64_t lane = 0; lane < t->o.lanes; lane++) {
-        snprintf(t->rest_name[lane], sizeof *t->rest_name, "rest%" PRId64, lane);
-        g[lane] = (ckpt_group){t->rest_name[lane], tensors + lane * n};
-    }
-    if (t->o.back != CODEC_NONE) g[t->o.lanes] = (ckpt_group){"restback", tensors + t->o.lanes * n};
-}
-
-static void link_rests(train_state *t, int row, int at) {
-    const ckpt_group *g = t->ckpt.group + 1 + t->arrays;
-    for (int64_t lane = 0; lane < t->o.lanes; lane++) fill_rest_tensor(t, &g[lane].tensor[at], row, host_rest(t, lane));
-    if (t->o.back != CODEC_NONE) fill_ckpt_tensor(t, &g[t->o.lanes].tensor[at], row, REST_BACK);
-}
-
-static err_t link_checkpoint(train_state *t) {
-    ckpt_state *c = &t->ckpt;
-    int n = t->net->params;
-    c->groups = 1 + t->arrays + rest_groups(t);
-    for (int k = 0; k < 1 + t->arrays; k++) c->group[k] = (ckpt_group){store_of(t, k)->name, t->tensors + k * n};
-    if (state_codes(t)) name_rests(t, n);
-    for (int k = 0; k < t->scalars; k++) {
-        optimizer_scalar x = scalar_of(t, k);
-        if (!x.follows) c->scalar[c->scalars++] = (ckpt_scalar){x.name, &t->scalar[k].value};
-    }
-    c->ranks = t->all;
-    c->s = t->s;
-    for (int i = 0; i < n; i++) {
-        if (t->net->param[i].tied >= 0) continue;
-        for (int k = 0; k < 1 + t->arrays; k++) fill_ckpt_tensor(t, &c->group[k].tensor[c->params], i, k);
-        if (state_codes(t)) link_rests(t, i, c->params);
-        c->params++;
-    }
-    return ckpt_prepare(c);
-}
-
 err_t state_commit(train_state *t) {
     TRY(arena_commit(&t->memory));
     TRY(arena_commit(&t->host));
@@ -495,7 +375,7 @@ err_t state_commit(train_state *t) {
         TRY(stream_open(t->host_dev, &t->host_s));
     }
     link_rows(t);
-    return link_checkpoint(t);
+    return state_link(t);
 }
 
 err_t state_deal(train_state *t, const int64_t *deal) {
@@ -539,10 +419,6 @@ int64_t state_count_of(const train_state *t, int row) {
     for (int i = 0; i < count; i++)
         if (p[i].row == row) n += p[i].count;
     return n;
-}
-
-tensor store_view(const store *x, const zero_piece *p) {
-    return flat(at(&x->t, x->sharded ? p->shard : p->slab), x->t.type, p->count);
 }
 
 tensor state_gradient(const train_state *t, const zero_piece *p) {
@@ -662,7 +538,7 @@ static err_t copy_mirrors(train_state *t, int count, bool to_host) {
         for (int i = 0; i < t->zero.owned; i++) {
             const zero_piece *p = &t->zero.piece[i];
             if (t->net->param[p->row].tied >= 0) continue;
-            void *host = host_piece(t, k, p), *there = store_view(store_of(t, k), p).data;
+            void *host = state_host(t, k, p), *there = store_view(state_store(t, k), p).data;
             TRY(stream_copy(t->s, to_host ? host : there, to_host ? there : host, (size_t)p->count * sizeof(float)));
         }
     return t->mirror[0].data ? stream_wait(t->s) : ERR_OK;
@@ -737,7 +613,7 @@ static err_t publish_scalars(train_state *t) {
     if (!t->scalars) return ERR_OK;
     TRY(state_get_step(t, &here));
     for (int k = 0; k < t->scalars; k++) {
-        optimizer_scalar x = scalar_of(t, k);
+        optimizer_scalar x = state_scalar(t, k);
         if (x.follows) t->scalar[k].value = value_after(&x.begin, here.updates);
     }
     TRY(stream_copy(t->s, state_scalars(state_step(t)), t->scalar, (size_t)t->scalars * sizeof *t->scalar));
@@ -750,8 +626,8 @@ err_t state_publish(train_state *t) {
     TRY(copy_rests(t, false));
     TRY(copy_shared_rests(t));
     for (int k = 0; k < 1 + t->arrays; k++) {
-        TRY(copy_shared(t, store_of(t, k)));
-        TRY(spread(t, store_of(t, k)));
+        TRY(copy_shared(t, state_store(t, k)));
+        TRY(spread(t, state_store(t, k)));
     }
     TRY(round_weights(t));
     TRY(fill_exact(t));
@@ -778,7 +654,7 @@ static err_t read_columns(train_state *t, const zero_piece *p, const values *fro
     const param *row = &t->net->param[p->row];
     int64_t cols = row->size[1], width = cols / row->slices, end = p->first + p->count;
     int64_t rows = SOME / cols > 0 ? SOME / cols : 1;
-    float *dst = host_piece(t, 0, p), *some = malloc((size_t)(rows * cols) * sizeof *some);
+    float *dst = state_host(t, 0, p), *some = malloc((size_t)(rows * cols) * sizeof *some);
     err_t rc = some ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %" PRId64 " rows of %s", rows, row->name);
     for (int64_t r = p->first / width; r * width < end && rc == ERR_OK; r += rows) {
         int64_t n = (end + width - 1) / width - r < rows ? (end + width - 1) / width - r : rows;
@@ -799,7 +675,7 @@ static err_t read_piece(train_state *t, const zero_piece *p, const values *from)
     const param *row = &t->net->param[p->row];
     if (from->map && param_slices(row) > 1 && row->axis == 1) return read_columns(t, p, from);
     const ckpt_order o = state_order(t, p->row);
-    float *dst = host_piece(t, 0, p);
+    float *dst = state_host(t, 0, p);
     for (int64_t k = 0, run; k < p->count; k += run) {
         int64_t first = order_logical(&o, p->slice * param_slice_room(row) + p->first + k, &run);
         if (run > p->count - k) run = p->count - k;
@@ -812,7 +688,7 @@ err_t state_forget(train_state *t) {
     int count;
     const zero_piece *p = state_pieces(t, &count);
     stream *s = t->o.offload ? t->host_s : t->s;
-    for (int k = 0; k < t->scalars; k++) t->scalar[k] = scalar_of(t, k).begin;
+    for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < t->arrays; k++) {
             tensor of = store_view(&t->array[k], &p[i]);

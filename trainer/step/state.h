@@ -162,7 +162,10 @@ int64_t state_count_of(const train_state *t, int row);
 ckpt_order state_order(const train_state *t, int row);
 
 // Views of a piece, one-dimensional.
-tensor store_view(const store *x, const zero_piece *p);
+static inline tensor store_view(const store *x, const zero_piece *p) {
+    size_t at = (x->sharded ? p->shard : p->slab) * dtype_bytes(x->t.type);
+    return (tensor){x->t.data ? (char *)x->t.data + at : NULL, x->t.type, 1, {p->count, 1, 1, 1}};
+}
 tensor state_gradient(const train_state *t, const zero_piece *p);  // of the step's complete sum
 
 // Does a pass through the block read this segment's values? (The block's own rows, and the rows that its tied rows
@@ -199,6 +202,21 @@ static inline step_state *state_step(const train_state *t) { return t->step.data
 
 // The optimizer's scalars, which follow their step_state in memory.
 static inline step_scalar *state_scalars(const step_state *of) { return (step_scalar *)(void *)(of + 1); }
+
+// --- for state.c, of state_saved.c -----------------------------------------------------------------------------------
+
+// Masters (0), then what the optimizer keeps; and where the host reads and writes a piece of it.
+store *state_store(train_state *t, int k);
+float *state_host(train_state *t, int k, const zero_piece *p);
+
+// The optimizer's k-th scalar.
+optimizer_scalar state_scalar(const train_state *t, int k);
+
+// Groups of a checkpoint after those of the optimizer: what was left out of each lane, and of their sums.
+int state_rest_groups(const train_state *t);
+
+// After state_commit has its memory: t->ckpt (=) the groups of a checkpoint. Collective.
+err_t state_link(train_state *t);
 
 // step_state from a run's progress.
 void state_from_progress(step_state *to, const run_progress *at, const config *c);

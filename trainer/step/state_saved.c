@@ -1,0 +1,129 @@
+// trainer/step/state_saved.c: the state as a checkpoint sees it: groups of tensors, and of each tensor the range that
+// this rank has, in memory that the host reads. Masters come first, then what the optimizer keeps, then what was left
+// out of each lane ([reduce] compress), and of the sums of all lanes.
+#include "trainer/step/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+store *state_store(train_state *t, int k) { return k == 0 ? &t->masters : &t->array[k - 1]; }
+
+float *state_host(train_state *t, int k, const zero_piece *p) {
+    return t->mirror[k].data ? (float *)t->mirror[k].data + p->shard : store_view(state_store(t, k), p).data;
+}
+
+optimizer_scalar state_scalar(const train_state *t, int k) {
+    optimizer_scalar x = {0};
+    t->o.optimizer->scalar(t->o.keys, k, &x);
+    return x;
+}
+
+int state_rest_groups(const train_state *t) { return state_codes(t) ? (int)t->o.lanes + (t->o.back != CODEC_NONE) : 0; }
+
+int64_t state_saved(const train_state *t) {
+    int64_t own = (int64_t)t->zero.shard_values;
+    return own * (1 + t->arrays) + t->rests * (int64_t)t->zero.values + (t->rest_back.dims ? own : 0);
+}
+
+// --- a row -----------------------------------------------------------------------------------------------------------
+
+// The order in which it lies in memory.
+static void fill_slices(ckpt_tensor *c, const param *p) {
+    _Static_assert((int)CKPT_SHARES == (int)PARAM_SHARES, "a row's shares are those of a checkpoint");
+    if (param_slices(p) == 1) return;
+    c->axis = p->axis, c->slices = p->slices;
+    c->split.padded = p->rows_in_memory;
+    memcpy(c->split.rows, p->share, sizeof p->share);
+}
+
+ckpt_order state_order(const train_state *t, int row) {
+    const param *p = &t->net->param[row];
+    ckpt_tensor c = {.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
+    fill_slices(&c, p);
+    return ckpt_order_of(&c);
+}
+
+// Of ranks that share layers, the first one speaks for the rows that all of them have.
+static bool speaks_for(const train_state *t, const param *p) {
+    return param_slices(p) > 1 || !t->o.tensor || t->o.tensor->rank == 0;
+}
+
+static void begin_tensor(ckpt_tensor *c, const param *p) {
+    *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
+    memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
+    fill_slices(c, p);
+}
+
+// A row's pieces follow each other in memory as they do in the order of its slices. data: where this one is.
+static void add_piece(ckpt_tensor *c, const param *p, const zero_piece *piece, float *data) {
+    if (!c->count) c->first = piece->slice * param_slice_room(p) + piece->first, c->data = data;
+    c->count += piece->count;
+}
+
+// What this rank owns of a row: of group k, or, k = REST_BACK, of what was left out of sums.
+enum { REST_BACK = -1 };
+static void fill_owned(train_state *t, ckpt_tensor *c, int row, int k) {
+    const param *p = &t->net->param[row];
+    float *left_out = t->back_mirror.data ? t->back_mirror.data : t->rest_back.data;
+    begin_tensor(c, p);
+    for (int i = 0; i < t->zero.owned && speaks_for(t, p); i++) {
+        const zero_piece *piece = &t->zero.piece[i];
+        if (piece->row == row)
+            add_piece(c, p, piece, k == REST_BACK ? left_out + piece->shard : state_host(t, k, piece));
+    }
+}
+
+// What was left out of a lane: all that is here of a row. rest: where the host has it; NULL: another rank has the lane.
+static void fill_rest(const train_state *t, ckpt_tensor *c, int row, float *rest) {
+    const param *p = &t->net->param[row];
+    begin_tensor(c, p);
+    for (int i = 0; rest && i < t->zero.wholes && speaks_for(t, p); i++)
+        if (t->zero.whole[i].row == row) add_piece(c, p, &t->zero.whole[i], rest + t->zero.whole[i].slab);
+}
+
+// --- the groups ------------------------------------------------------------------------------------------------------
+
+static float *host_rest(const train_state *t, int64_t lane) {
+    for (int i = 0; i < t->rests; i++)
+        if (lane_table_lane(reduce_lanes(t->reduce), t->ranks->rank, i) == lane)
+            return t->rest_mirror[i].data ? t->rest_mirror[i].data : t->rest[i].data;
+    return NULL;
+}
+
+static void name_rests(train_state *t, int n) {
+    ckpt_group *g = t->ckpt.group + 1 + t->arrays;
+    ckpt_tensor *tensors = t->tensors + (1 + t->arrays) * n;
+    for (int64_t lane = 0; lane < t->o.lanes; lane++) {
+        snprintf(t->rest_name[lane], sizeof *t->rest_name, "rest%" PRId64, lane);
+        g[lane] = (ckpt_group){t->rest_name[lane], tensors + lane * n};
+    }
+    if (t->o.back != CODEC_NONE) g[t->o.lanes] = (ckpt_group){"restback", tensors + t->o.lanes * n};
+}
+
+static void link_rests(train_state *t, int row, int at) {
+    const ckpt_group *g = t->ckpt.group + 1 + t->arrays;
+    for (int64_t lane = 0; lane < t->o.lanes; lane++) fill_rest(t, &g[lane].tensor[at], row, host_rest(t, lane));
+    if (t->o.back != CODEC_NONE) fill_owned(t, &g[t->o.lanes].tensor[at], row, REST_BACK);
+}
+
+err_t state_link(train_state *t) {
+    ckpt_state *c = &t->ckpt;
+    int n = t->net->params;
+    c->groups = 1 + t->arrays + state_rest_groups(t);
+    for (int k = 0; k < 1 + t->arrays; k++) c->group[k] = (ckpt_group){state_store(t, k)->name, t->tensors + k * n};
+    if (state_codes(t)) name_rests(t, n);
+    for (int k = 0; k < t->scalars; k++) {
+        optimizer_scalar x = state_scalar(t, k);
+        if (!x.follows) c->scalar[c->scalars++] = (ckpt_scalar){x.name, &t->scalar[k].value};
+    }
+    c->ranks = t->all;
+    c->s = t->s;
+    for (int i = 0; i < n; i++) {
+        if (t->net->param[i].tied >= 0) continue;
+        for (int k = 0; k < 1 + t->arrays; k++) fill_owned(t, &c->group[k].tensor[c->params], i, k);
+        if (state_codes(t)) link_rests(t, i, c->params);
+        c->params++;
+    }
+    return ckpt_prepare(c);
+}
