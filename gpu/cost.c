@@ -275,18 +275,19 @@ op_cost lars_ratio_cost(const lars_ratio_args *args) {
                      0};
 }
 
-// Elements are read twice: for the largest, and to be coded.
+// A chunk is read twice, the second time from a cache.
 op_cost encode_cost(const encode_args *args) {
     return (op_cost){FP32,
-                     {tensor_count(args->x)},
+                     {tensor_count(args->x), args->codec},
                      0,
-                     2 * size_of(args->x) + 3 * size_of(args->rest) + size_of(args->wire),
-                     args->codec};
+                     size_of(args->x) + 2 * size_of(args->rest) + size_of(args->wire) +
+                         (args->state ? (double)sizeof *args->state : 0),
+                     0};
 }
 
 op_cost decode_cost(const decode_args *args) {
     return (op_cost){
-        FP32, {tensor_count(args->y)}, 0, (args->add ? 2 : 1) * size_of(args->y) + size_of(args->wire), args->codec};
+        FP32, {tensor_count(args->y), args->codec}, 0, (args->add ? 2 : 1) * size_of(args->y) + size_of(args->wire), 0};
 }
 
 // One product of rows of pixels and filters; each tensor once.
