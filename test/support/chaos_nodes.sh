@@ -120,6 +120,8 @@ end_who_waits() {
         elif grep -q "4 times in a row, and no new step" "node$k/out"; then
             [ "$(last_step "node$k/runs/$run")" -lt "$steps" ] || fail "node $k: gives up what it has finished"
             codes="$codes 69"
+        elif grep -q "all members have ended the run, without this node" "node$k/out"; then
+            codes="$codes 75"
         else codes="$codes 0"; fi
     done
 }
