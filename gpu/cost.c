@@ -280,7 +280,7 @@ op_cost encode_cost(const encode_args *args) {
     return (op_cost){FP32,
                      {tensor_count(args->x), args->codec},
                      0,
-                     size_of(args->x) + 2 * size_of(args->rest) + size_of(args->wire) +
+                     size_of(args->x) + 2 * size_of(args->residual) + size_of(args->wire) +
                          (args->state ? (double)sizeof *args->state : 0),
                      0};
 }

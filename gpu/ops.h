@@ -664,21 +664,21 @@ static inline size_t codec_bytes(codec c, int64_t n) {
     return codec_scales(n) + ((size_t)n * codec_each(c) + 15) / 16 * 16;
 }
 
-// Writes x, and what earlier calls left out of theirs, in codes; what these leave out is left in `rest` for the next
-// call (error feedback: Seide et al., "1-bit stochastic gradient descent", 2014). With s = state->loss_scale, a chunk
-// at a time, each operation rounded to FP32 where it is not exact:
-//     v = x + rest * s,  m = the largest |v|
+// Writes x, and what earlier calls left out of theirs, in codes; what these leave out is left in `residual` for the
+// next call (error feedback: Seide et al., "1-bit stochastic gradient descent", 2014). With s = state->loss_scale, a
+// chunk at a time, each operation rounded to FP32 where it is not exact:
+//     v = x + residual * s,  m = the largest |v|
 //     INT8   scale = m / 127,        code = v * (127 / m), to nearest even: -127 .. 127
 //     FP16   scale = 2^(e-14) with 2^e <= m < 2^(e+1),    code = v / scale as FP16, to nearest even
-//     rest = (v - code * scale) * (1 / s)
-// So a rest is of the gradient itself, and survives a change of s, which is a power of two. Where m < CODEC_LEAST the
-// scale is 0, and so are codes: all of v stays in rest. Where m is not finite the scale is NaN, and rest stays as it
-// is: a step with such a chunk is skipped.
+//     residual = (v - code * scale) * (1 / s)
+// So a residual is of the gradient itself, and survives a change of s, which is a power of two. Where m < CODEC_LEAST
+// the scale is 0, and so are codes: all of v stays in residual. Where m is not finite the scale is NaN, and residual
+// stays as it is: a step with such a chunk is skipped.
 #define CODEC_LEAST 0x1p-96f
 typedef struct encode_args {
-    tensor *wire;     // (codec_bytes(codec, n)) UINT8 (=)
-    tensor *rest;     // (n) FP32, read and (=)
-    const tensor *x;  // (n) FP32
+    tensor *wire;      // (codec_bytes(codec, n)) UINT8 (=)
+    tensor *residual;  // (n) FP32, read and (=)
+    const tensor *x;   // (n) FP32
     codec codec;
     const step_state *state;  // NULL: s = 1
 } encode_args;

@@ -123,7 +123,7 @@ static tensor wire_of(const tensor *t, codec c) {
 }
 static err_t encode_as(codec c, const ops *o, tensor *t, stream *s) {
     tensor wire = wire_of(t, c);
-    return o->encode(&(encode_args){.wire = &wire, .rest = &t[1], .x = &t[0], .codec = c}, s);
+    return o->encode(&(encode_args){.wire = &wire, .residual = &t[1], .x = &t[0], .codec = c}, s);
 }
 static err_t decode_as(codec c, const ops *o, tensor *t, stream *s) {
     tensor wire = wire_of(t, c);

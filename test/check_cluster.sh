@@ -69,18 +69,25 @@ near_uneven_nodes() { near 1 3 1 && as_one near131 parallel.zero=2; }
 far_one_node() { far 4 && alone ref 1 && together far-4 && boot far-4 && ended 0 && nodes_like runs/ref far-4; }
 far_four_nodes() { far 1 1 1 1 && as_one far-1111; }
 
+# stages_over REF RUN "CABLE" STAGES SETTING...: one node of one rank and one of two, over this cable, in each stage.
+stages_over() {
+    ref=$1 run_as=$2 cable_of=$3 stages=$4
+    shift 4
+    for stage in $stages; do
+        lossy $cable_of 1 2
+        together $run_as-$stage "$@" parallel.zero=$stage
+        boot $run_as-$stage
+        ended 0
+        nodes_like runs/$ref $run_as-$stage
+        reap
+    done
+}
+
 # The same in the other stages, with a rank that has a neighbour, and without any hash but those of checkpoints.
 stages_over_a_bad_cable() {
     set -- run.steps=6 model.layers=1 model.embed=16 eval.every=3 eval.batches=4 log.hash_every=0
     alone bare 1 "$@"
-    for stage in 0 2 3; do
-        lossy 20 1 1 2
-        together bad-$stage "$@" parallel.zero=$stage
-        boot bad-$stage
-        ended 0
-        nodes_like runs/bare bad-$stage
-        reap
-    done
+    stages_over bare bad "20 1" "0 2 3" "$@"
 }
 
 # Lanes in codes over thin wires, in a stage that sends sums back and in one that sends weights.
@@ -89,14 +96,7 @@ codes_over_thin_wires() {
         reduce.compress_back=int8
     alone coded 1 "$@"
     mbit=100
-    for stage in 0 2; do
-        lossy 0 0 1 1 2
-        together thin-$stage "$@" parallel.zero=$stage
-        boot thin-$stage
-        ended 0
-        nodes_like runs/coded thin-$stage
-        reap
-    done
+    stages_over coded thin "0 0" "0 2" "$@"
 }
 
 # One of four machines has a cable of a tenth.

@@ -253,7 +253,7 @@ static void test_hosts_file(void **state) {
         {"a slots=2 x\n", ":1: expected host"},
         {"a:2 slots=2\n", ":1: expected host"},
         {"a:\n", ":1: expected host"},
-        {"# nobody\n", ": no host is in it"},
+        {"# no hosts\n", ": no host is in it"},
     };
     char path[300], nodes[900], text[4096];
     snprintf(path, sizeof path, "%s/hosts", x->dir);

@@ -36,7 +36,7 @@ near_the_plain_run() {
         END { exit NR != 16 || wrong || !other }' both || fail "losses with codes, and without: $(cat both)"
 }
 
-# From memory: what was left out of a lane is the lane's, whoever runs it then. Live state has it not.
+# The run goes on from snapshots in memory, which hold the residual of each lane. Live state does not, so it is not used.
 killed() {
     long="$small $codes run.steps=400 checkpoint.every=100 eval.every=200 snapshot.every=4"
     settings whole $long

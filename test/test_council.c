@@ -315,7 +315,7 @@ static void ends(void **state) {
     assert_true(s.d.code == ERR_UNAVAILABLE && !s.d.saves);
     s.v.worked_at = NOW - 40, assert_int_equal(next(&s), COUNCIL_WAIT);
     s.v.worked_at = NOW - 41, s.r.voters.word[0] = 1;
-    // whoever does not vote waits to be taken in, as long as there is somebody
+    // a node without a vote waits to be taken in for as long as it hears a member
     s.v.of[0].at = NOW - 39, assert_int_equal(next(&s), COUNCIL_WAIT);
     s.v.of[0].at = NOW - 45, is(&s, COUNCIL_END, "no member has been heard for 41 s: gives up");
     assert_true(s.d.code == ERR_UNAVAILABLE);

@@ -82,8 +82,8 @@ static void who_lives_keeps_its_process(void **state) {
     drop(t);
 }
 
-// Lost while it saved or evaluated, with a snapshot sealed and a turn ahead; the next world begins with nobody ready,
-// nobody who does that, nothing sealed, and no time of a loss.
+// A rank is lost while it saves or evaluates, with a snapshot sealed and a turn ahead. The next world begins with no
+// rank ready, none that saves or evaluates, nothing sealed, and no time of a loss.
 static err_t die_while_looking(const config *c, const launch *at, board *b) {
     for (bool over = false; !over;) {
         int w = enter(c, at, b), ready = atomic_load(&b->ready), looking = atomic_load(&b->looking);

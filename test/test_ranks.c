@@ -576,27 +576,36 @@ static void a_plan_counts_what_is_coded(void **state) {
     drop_dir(dir);
 }
 
-// What was left out of a lane goes where the lane goes.
+// Two steps by `from` ranks, which save, and the third by `to` ranks, which must end as `one` did.
+typedef struct party {
+    int ranks;
+    const char *more;
+} party;
+
+static void hand_over(const char *what, char *dir, party from, party to, finding *saved, finding *one) {
+    char name[96], runs[512];
+    snprintf(runs, sizeof runs, "%s/runs", dir);
+    OK(io_remove_tree(runs));
+    snprintf(name, sizeof name, "%s, saved by %d ranks", what, from.ranks);
+    try_this(name, &(world){.dir = dir, .more = from.more, .nodes = 1, .ranks = {from.ranks}, .saves = 2}, saved);
+    snprintf(name, sizeof name, "%s, saved by %d ranks, continued by %d", what, from.ranks, to.ranks);
+    try_this(name, &(world){.dir = dir, .more = to.more, .nodes = 1, .ranks = {to.ranks}, .resumes = true}, one);
+}
+
+// The residual of a lane goes where the lane goes.
 static void what_was_left_out_is_saved_with_its_lane(void **state) {
     (void)state;
     static const struct { int ranks, zero; } worlds[] = {{1, 0}, {3, 3}, {2, 1}, {4, 0}};
-    char *dir = texts_dir(), name[64], more[512], runs[512];
-    snprintf(runs, sizeof runs, "%s/runs", dir);
+    char *dir = texts_dir(), name[64], from[512], to[512];
     for (int k = 1; k < 3; k++) {
         finding one = {.hash = ""}, saved = {.hash = ""};
         try_world("one rank", dir, coded[k], 1, (int[]){1}, &one);
         for (int i = 0; i < 4; i++) {
-            int to = (i + 1) % 4;
-            OK(io_remove_tree(runs));
-            snprintf(name, sizeof name, "kind %d, saved by %d ranks", k, worlds[i].ranks);
-            snprintf(more, sizeof more, "%s[parallel]\nzero = %d\n", coded[k], worlds[i].zero);
-            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[i].ranks}, .saves = 2},
-                     &saved);
-            snprintf(name, sizeof name, "kind %d, saved by %d ranks, continued by %d", k, worlds[i].ranks,
-                     worlds[to].ranks);
-            snprintf(more, sizeof more, "%s[parallel]\nzero = %d\n", coded[k], worlds[to].zero);
-            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[to].ranks}, .resumes = true},
-                     &one);
+            int next = (i + 1) % 4;
+            snprintf(name, sizeof name, "kind %d", k);
+            snprintf(from, sizeof from, "%s[parallel]\nzero = %d\n", coded[k], worlds[i].zero);
+            snprintf(to, sizeof to, "%s[parallel]\nzero = %d\n", coded[k], worlds[next].zero);
+            hand_over(name, dir, (party){worlds[i].ranks, from}, (party){worlds[next].ranks, to}, &saved, &one);
         }
     }
     drop_dir(dir);
@@ -630,25 +639,18 @@ static void what_some_ranks_saved_others_continue(void **state) {
                   {2, "[parallel]\nzero = 1\n"},
                   {4, "[parallel]\nzero = 2\noffload = yes\n"}};
     static const char *const widths[] = {"", "[model]\nembed = 252\nlayers = 1\n[precision]\ncompute = bf16\n"};
-    char *dir = texts_dir(), name[64], more[256], runs[512];
+    char *dir = texts_dir(), name[64], from[256], to[256];
     write_tokens(dir, "val.bin", 300);
-    snprintf(runs, sizeof runs, "%s/runs", dir);
     for (int k = 0; k < 2; k++) {
         finding one = {.hash = ""}, saved = {.hash = ""};
         try_world("one rank", dir, widths[k], 1, (int[]){1}, &one);
         for (int i = 0; i < 4; i++) {
-            int to = (i + 1) % 4;
-            OK(io_remove_tree(runs));
-            snprintf(name, sizeof name, "width %d, saved by %d ranks", k, worlds[i].ranks);
-            snprintf(more, sizeof more, "%s%s", widths[k], worlds[i].zero);
-            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[i].ranks}, .saves = 2},
-                     &saved);
+            int next = (i + 1) % 4;
+            snprintf(name, sizeof name, "width %d", k);
+            snprintf(from, sizeof from, "%s%s", widths[k], worlds[i].zero);
+            snprintf(to, sizeof to, "%s%s", widths[k], worlds[next].zero);
+            hand_over(name, dir, (party){worlds[i].ranks, from}, (party){worlds[next].ranks, to}, &saved, &one);
             if (k == 0 && worlds[i].ranks == 1) expect_saved_shapes(dir);
-            snprintf(name, sizeof name, "width %d, saved by %d ranks, continued by %d", k, worlds[i].ranks,
-                     worlds[to].ranks);
-            snprintf(more, sizeof more, "%s%s", widths[k], worlds[to].zero);
-            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[to].ranks}, .resumes = true},
-                     &one);
         }
     }
     drop_dir(dir);

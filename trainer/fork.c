@@ -318,7 +318,7 @@ static const change *changed(const forking *f, const char *key) {
 }
 
 // Arrays of what was left out of lanes and their sums ([reduce] compress).
-static int rests_of(const config *c) {
+static int residuals_of(const config *c) {
     return c->reduce.compress == CODEC_NONE ? 0 : (int)c->resolved.lanes + (c->reduce.compress_back != CODEC_NONE);
 }
 
@@ -326,8 +326,8 @@ static int rests_of(const config *c) {
 static err_t compare_kept(const forking *f) {
     const optimizer_keys *o = &f->is->optimizer;
     const optimizer *rule = optimizers[o->type];
-    int arrays = optimizer_arrays(rule, o), kept = 0, rests = rests_of(f->is);
-    bool same = f->m.groups == 1 + arrays + rests;
+    int arrays = optimizer_arrays(rule, o), kept = 0, residuals = residuals_of(f->is);
+    bool same = f->m.groups == 1 + arrays + residuals;
     for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, rule->array(o, k));
     for (int k = 0; k < optimizer_scalars(rule, o); k++) {
         optimizer_scalar x;
@@ -340,7 +340,7 @@ static err_t compare_kept(const forking *f) {
     static const char *const coded[] = {"reduce.compress", "reduce.compress_back", "batch.lanes"};
     for (size_t k = 0; k < sizeof coded / sizeof *coded; k++) {
         c = changed(f, coded[k]);
-        if (c && (rests || rests_of(f->was)))
+        if (c && (residuals || residuals_of(f->was)))
             return forbid(f, c->key, c->was, c->is, "what was left out of the lanes would not fit");
     }
     return err_set(

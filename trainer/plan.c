@@ -20,7 +20,7 @@ static size_t aligned(const tensor *t) {
 }
 
 size_t plan_bytes(const plan_rank *p) {
-    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->rests + p->gather +
+    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->residuals + p->gather +
            p->activations + p->staging + p->ring + p->tied + p->snapshots + p->rest;
 }
 
@@ -35,8 +35,8 @@ static void count_memory(const session *x, plan_rank *p) {
     for (int i = 0; i < t->kepts; i++) p->counters += aligned(&t->kept[i]);
     p->counters += aligned(&t->sum);
     p->scratch = aligned(&t->scratch) + aligned(&t->out) + aligned(&t->in);
-    for (int i = 0; i < t->rests; i++) p->rests += aligned(&t->rest[i]);
-    p->rests += aligned(&t->rest_back);
+    for (int i = 0; i < t->residuals; i++) p->residuals += aligned(&t->residual[i]);
+    p->residuals += aligned(&t->residual_back);
     p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]);
     p->activations = x->runner.memory.bytes;
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g);
@@ -49,8 +49,8 @@ static void count_memory(const session *x, plan_rank *p) {
     int64_t used;
     if (!p->on_gpu || device_memory(x->dev, &used, &p->gpu_total) != ERR_OK) p->gpu_total = -1;
     p->rest = state_bytes(t) + x->runner.staging.bytes -
-              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->rests + p->gather +
-               p->staging + p->tied);
+              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->residuals +
+               p->gather + p->staging + p->tied);
 }
 
 static void add(plan_rank *p, plan_group to, comm_cost x) {
@@ -98,9 +98,9 @@ static void count_codes(const session *x, plan_rank *p) {
     bool back = t->o.back != CODEC_NONE, whole = !t->shards.masters;
     for (int i = 0; i < t->zero.wholes; i++) all += t->zero.whole[i].count;
     for (int i = 0; i < t->zero.owned; i++) own += t->zero.piece[i].count;
-    p->encoded = t->rests * all + (back ? own : 0);
+    p->encoded = t->residuals * all + (back ? own : 0);
     p->decoded = lanes * own + (whole ? all : back ? own : 0);
-    p->added = (t->rests > 1 ? t->rests - 1 : 0) * all + (t->ranks->world - 1) * own;
+    p->added = (t->residuals > 1 ? t->residuals - 1 : 0) * all + (t->ranks->world - 1) * own;
 }
 
 static void note_stages(const session *x, plan_rank *p) {
@@ -136,15 +136,24 @@ typedef struct column {
     size_t offset;
 } column;
 
+// clang-format off
 static const column columns[] = {
-    {"weights", offsetof(plan_rank, weights)},         {"masters (fp32)", offsetof(plan_rank, masters)},
-    {"moments", offsetof(plan_rank, moments)},         {"gradients", offsetof(plan_rank, gradients)},
-    {"sums of shares", offsetof(plan_rank, counters)}, {"reduction", offsetof(plan_rank, scratch)},
-    {"left out of lanes", offsetof(plan_rank, rests)}, {"gathered weights", offsetof(plan_rank, gather)},
-    {"activations", offsetof(plan_rank, activations)}, {"tied tensor", offsetof(plan_rank, tied)},
-    {"staging", offsetof(plan_rank, staging)},         {"loader's ring", offsetof(plan_rank, ring)},
-    {"snapshots", offsetof(plan_rank, snapshots)},     {"rest", offsetof(plan_rank, rest)},
+    {"weights", offsetof(plan_rank, weights)},
+    {"masters (fp32)", offsetof(plan_rank, masters)},
+    {"moments", offsetof(plan_rank, moments)},
+    {"gradients", offsetof(plan_rank, gradients)},
+    {"sums of shares", offsetof(plan_rank, counters)},
+    {"reduction", offsetof(plan_rank, scratch)},
+    {"residuals", offsetof(plan_rank, residuals)},
+    {"gathered weights", offsetof(plan_rank, gather)},
+    {"activations", offsetof(plan_rank, activations)},
+    {"tied tensor", offsetof(plan_rank, tied)},
+    {"staging", offsetof(plan_rank, staging)},
+    {"loader's ring", offsetof(plan_rank, ring)},
+    {"snapshots", offsetof(plan_rank, snapshots)},
+    {"rest", offsetof(plan_rank, rest)},
 };
+// clang-format on
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
 
@@ -550,6 +559,8 @@ static err_t print_codes(FILE *out, const config *c, int world, const comm_place
     if (more > less && coding > adding)
         fprintf(out, "        they pay where a rank's wire carries less than %.3g Gbit/s\n",
                 8e-9 * (double)(more - less) / (coding - adding));
+    if (more <= less)
+        fprintf(out, "        they never pay here: each lane travels by itself; give each rank fewer [batch] lanes\n");
     if (place[world - 1].node == 0)
         fprintf(out, "        ranks of one machine send through memory: leave compress = none\n");
     return ERR_OK;

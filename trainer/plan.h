@@ -21,7 +21,7 @@ typedef struct plan_rank {
     // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
     size_t weights, masters, moments;
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
-    size_t rests;                         // what was left out of lanes that were coded
+    size_t residuals;                     // what was left out of lanes that were coded
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
     size_t snapshots;  // of the state: for the case that a rank is lost, and for a checkpoint beside the steps

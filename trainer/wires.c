@@ -2,6 +2,7 @@
 #include "trainer/wires.h"
 
 #include "base/clock.h"
+#include "comm/hosts.h"
 #include "trainer/machine.h"
 #include "trainer/waiting.h"
 
@@ -140,8 +141,8 @@ static err_t measure(probe *p, int peer) {
     return ERR_OK;
 }
 
-// Players are the ranks first .. first + n - 1, or, with `first_of`, the ranks that it names. Every rank takes part in
-// every round's end.
+// This rank is player `me` of n, whose ranks rank_of names; -1: it does not play. All ranks wait for the end of each
+// round.
 static err_t tournament(probe *p, int rounds, int me, int n, const int *rank_of) {
     comm *host = p->x->ranks->host;
     for (int r = 0; r < rounds; r++) {
@@ -152,24 +153,12 @@ static err_t tournament(probe *p, int rounds, int me, int n, const int *rank_of)
     return ERR_OK;
 }
 
-// Ranks by machine: those of this one, and the first of each.
-typedef struct machines {
-    int nodes, here, most;  // most: ranks of a machine
-    int *local, *first;
-} machines;
+static int ranks_of(const hosts *h, int node) { return h->first[node + 1] - h->first[node]; }
 
-static err_t find_machines(machines *m, const comm *c) {
-    *m = (machines){.nodes = comm_nodes(c)};
-    m->local = calloc((size_t)c->world, sizeof *m->local);
-    m->first = calloc((size_t)m->nodes, sizeof *m->first);
-    if (!m->local || !m->first) return err_set(ERR_INTERNAL, "no memory for a list of %d ranks", c->world);
-    for (int k = c->world - 1; k >= 0; k--) m->first[c->place[k].node] = k;
-    for (int k = 0; k < c->world; k++) {
-        int of = k - m->first[c->place[k].node] + 1;
-        if (c->place[k].node == c->place[c->rank].node) m->local[m->here++] = k;
-        if (of > m->most) m->most = of;
-    }
-    return ERR_OK;
+static int most_ranks(const hosts *h) {
+    int most = 0;
+    for (int n = 0; n < h->nodes; n++) most = ranks_of(h, n) > most ? ranks_of(h, n) : most;
+    return most;
 }
 
 static const char *machine_name(const void *of, int player, char to[WIRES_NAME]) {
@@ -180,9 +169,9 @@ static const char *machine_name(const void *of, int player, char to[WIRES_NAME])
     return to;
 }
 
-// of: the machine's first rank.
+// of: the ranks of the machine.
 static const char *rank_name(const void *of, int player, char to[WIRES_NAME]) {
-    snprintf(to, WIRES_NAME, "rank %d", *(const int *)of + player);
+    snprintf(to, WIRES_NAME, "rank %d", ((const int *)of)[player]);
     return to;
 }
 
@@ -203,46 +192,48 @@ static err_t print_kind(const probe *p, wires w, const int *rank_of) {
     return ERR_OK;
 }
 
-static err_t print_all(const probe *p, const machines *m) {
+// first [nodes]: the first rank of each machine.
+static err_t print_all(const probe *p, const hosts *h, const int *first) {
     const comm *c = p->x->ranks;
     char what[COMM_HOST + 32];
-    for (int node = 0; node < m->nodes; node++) {
-        int first = m->first[node], end = node + 1 < m->nodes ? m->first[node + 1] : c->world;
-        int rank_of[end - first];
-        for (int k = first; k < end; k++) rank_of[k - first] = k;
-        snprintf(what, sizeof what, "ranks of %s", c->place[first].host);
-        TRY(print_kind(p, (wires){what, end - first, rank_name, &first, NULL, NULL}, rank_of));
+    for (int node = 0; node < h->nodes; node++) {
+        const int *here = h->member + h->first[node];
+        snprintf(what, sizeof what, "ranks of %s", c->place[first[node]].host);
+        TRY(print_kind(p, (wires){what, ranks_of(h, node), rank_name, here, NULL, NULL}, here));
     }
-    return print_kind(p, (wires){"machines", m->nodes, machine_name, c, NULL, NULL}, m->first);
+    return print_kind(p, (wires){"machines", h->nodes, machine_name, c, NULL, NULL}, first);
 }
 
-static err_t run_probe(probe *p, const machines *m) {
+static err_t run_probe(probe *p, const hosts *h) {
     comm *c = p->x->ranks, *host = c->host;
     const comm_place *at = &c->place[c->rank];
     size_t n = (size_t)c->world * (size_t)c->world;
-    TRY(tournament(p, wires_rounds(m->most), c->rank - m->first[at->node], m->here, m->local));
-    TRY(tournament(p, wires_rounds(m->nodes), c->rank == m->first[at->node] ? at->node : -1, m->nodes, m->first));
+    int first[h->nodes];
+    for (int node = 0; node < h->nodes; node++) first[node] = h->member[h->first[node]];
+    TRY(tournament(p, wires_rounds(most_ranks(h)), at->local, ranks_of(h, at->node), h->member + h->first[at->node]));
+    TRY(tournament(p, wires_rounds(h->nodes), at->local == 0 ? at->node : -1, h->nodes, first));
     TRY(host->table->all_reduce(host, p->bytes_s, n, FP64, REDUCE_SUM, p->x->s));
     TRY(host->table->all_reduce(host, p->seconds, n, FP64, REDUCE_SUM, p->x->s));
-    return c->rank == 0 ? print_all(p, m) : ERR_OK;
+    return c->rank == 0 ? print_all(p, h, first) : ERR_OK;
 }
 
 static err_t probe_links(session *x) {
-    size_t n = (size_t)x->ranks->world * (size_t)x->ranks->world;
-    probe p = {.x = x, .bytes_s = calloc(n, sizeof(double)), .seconds = calloc(n, sizeof(double))};
-    machines m = {0};
+    int world = x->ranks->world, by_node[world + 1], member[world];
+    size_t n = (size_t)world * (size_t)world;
+    hosts h = {0, by_node, member};
     void *memory = NULL;
-    if (x->ranks->world == 1)
+    if (world == 1)
         return err_set(ERR_CONFIG, "bench links: this run has one rank, which has no links; see [device] ranks and "
                                    "[cluster] nodes");
-    err_t rc = p.bytes_s && p.seconds ? find_machines(&m, x->ranks)
-                                      : err_set(ERR_INTERNAL, "no memory for a table of %zu links", n);
+    hosts_of(&h, x->ranks);
+    probe p = {.x = x, .bytes_s = calloc(n, sizeof(double)), .seconds = calloc(n, sizeof(double))};
+    err_t rc = p.bytes_s && p.seconds ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a table of %zu links", n);
     if (rc == ERR_OK) rc = device_alloc(x->dev, MEMORY_DEVICE, 2 * MESSAGE, &memory);
     p.send = memory, p.recv = memory ? (char *)memory + MESSAGE : NULL;
     if (rc == ERR_OK) rc = transport_register(x->ranks, memory, 2 * MESSAGE);
-    if (rc == ERR_OK) rc = run_probe(&p, &m);
+    if (rc == ERR_OK) rc = run_probe(&p, &h);
     if (memory) device_free(x->dev, MEMORY_DEVICE, memory, 2 * MESSAGE);
-    free(p.bytes_s), free(p.seconds), free(m.local), free(m.first);
+    free(p.bytes_s), free(p.seconds);
     return rc;
 }
 

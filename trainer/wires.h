@@ -15,7 +15,7 @@
 
 err_t wires_rank(const config *c, const launch *at, board *b);
 
-// Whom player `me` of n meets in a round, 0 .. wires_rounds(n)-1; -1: nobody. Everybody meets everybody once.
+// The partner of player `me` of n in a round, 0 .. wires_rounds(n)-1; -1: it has none. Each two meet once.
 int wires_partner(int me, int round, int n);
 int wires_rounds(int n);
 

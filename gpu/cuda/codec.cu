@@ -72,39 +72,39 @@ template <class T> __device__ __forceinline__ void write_ends(float *scales, T *
 // reference  gpu/cpu/kernel/codec.c, to the bit
 template <codec C>
 __global__ void __launch_bounds__(CODEC_THREADS)
-    encode_kernel(float *scales, typename coded<C>::type *codes, float *rest, const float *x, int64_t count,
+    encode_kernel(float *scales, typename coded<C>::type *codes, float *residual, const float *x, int64_t count,
                   const step_state *state) {
     K_SMEM(uint32_t, room, [CODEC_THREADS / WARP]);
     int64_t from = (int64_t)blockIdx.x * CHUNK, to = from + CHUNK < count ? from + CHUNK : count;
     float by = state ? state->loss_scale : 1.0f, back = 1.0f / by;
     uint32_t most = 0;
     for (int64_t i = from + threadIdx.x; i < to; i += CODEC_THREADS) {
-        uint32_t size = __float_as_uint(__fadd_rn(x[i], __fmul_rn(rest[i], by))) & 0x7fffffffu;
+        uint32_t size = __float_as_uint(__fadd_rn(x[i], __fmul_rn(residual[i], by))) & 0x7fffffffu;
         most = size > most ? size : most;
     }
     chunk_scale of = scale_of(C, block_most(most, room));
     if (threadIdx.x == 0) scales[blockIdx.x] = of.scale;
     if (blockIdx.x == gridDim.x - 1) write_ends(scales, codes, count);
     for (int64_t i = from + threadIdx.x; i < to; i += CODEC_THREADS) {
-        float v = __fadd_rn(x[i], __fmul_rn(rest[i], by));
+        float v = __fadd_rn(x[i], __fmul_rn(residual[i], by));
         bool finite = of.scale == of.scale;
         float code = to_code(&codes[i], finite ? __fmul_rn(v, of.inverse) : 0.0f);
-        if (finite) rest[i] = __fmul_rn(__fsub_rn(v, __fmul_rn(code, of.scale)), back);
+        if (finite) residual[i] = __fmul_rn(__fsub_rn(v, __fmul_rn(code, of.scale)), back);
     }
 }
 
 template <codec C> static err_t encode_as(const encode_args *args, int64_t n, stream *s) {
     char *wire = (char *)args->wire->data;
     LAUNCH((encode_kernel<C>), (unsigned)ceil_div(n, CHUNK), CODEC_THREADS, 0, s, (float *)wire,
-           (typename coded<C>::type *)(wire + codec_scales(n)), (float *)args->rest->data, (const float *)args->x->data,
-           n, args->state);
+           (typename coded<C>::type *)(wire + codec_scales(n)), (float *)args->residual->data,
+           (const float *)args->x->data, n, args->state);
     return ERR_OK;
 }
 
 err_t cuda_encode(const encode_args *args, stream *s) {
     int64_t n = tensor_count(args->x);
-    assert(args->codec != CODEC_NONE && args->x->type == FP32 && args->rest->type == FP32);
-    assert(tensor_count(args->rest) == n && (size_t)tensor_count(args->wire) == codec_bytes(args->codec, n));
+    assert(args->codec != CODEC_NONE && args->x->type == FP32 && args->residual->type == FP32);
+    assert(tensor_count(args->residual) == n && (size_t)tensor_count(args->wire) == codec_bytes(args->codec, n));
     return args->codec == CODEC_INT8 ? encode_as<CODEC_INT8>(args, n, s) : encode_as<CODEC_FP16>(args, n, s);
 }
 

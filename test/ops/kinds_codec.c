@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EN_WIRE, EN_REST, EN_X, EN_STATE };
+enum { EN_WIRE, EN_RESIDUAL, EN_X, EN_STATE };
 enum { DE_Y, DE_WIRE };
 
 static void traffic_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
@@ -84,7 +84,7 @@ static void encode_setup(op_run *r) {
     int64_t n = r->row->size[0];
     bool hard = r->row->options & OPT_EXTREME;
     arg_add(r, "wire", OUT, UINT8, 1, (int64_t)codec_bytes(codec_of(r), n), 0, 0);
-    arg *rest = arg_add(r, "rest", UPDATES, FP32, 1, n, 0, 0), *x = arg_add(r, "x", IN, FP32, 1, n, 0, 0);
+    arg *residual = arg_add(r, "residual", UPDATES, FP32, 1, n, 0, 0), *x = arg_add(r, "x", IN, FP32, 1, n, 0, 0);
     arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
     r->state = (step_state){.loss_scale = 1024};
     arg_fill_bytes(state, &r->state);
@@ -94,17 +94,17 @@ static void encode_setup(op_run *r) {
         extreme(values, n);
         arg_fill_with(r, x, values);
         memset(values, 0, (size_t)n * sizeof *values);
-        arg_fill_with(r, rest, values);
+        arg_fill_with(r, residual, values);
         free(values);
     } else {
         arg_fill(r, x, 3, 0);
-        arg_fill(r, rest, 1e-5, 0);
+        arg_fill(r, residual, 1e-5, 0);
     }
 }
 
 static err_t encode_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     return o->encode(&(encode_args){.wire = t[EN_WIRE],
-                                    .rest = t[EN_REST],
+                                    .residual = t[EN_RESIDUAL],
                                     .x = t[EN_X],
                                     .codec = codec_of(r),
                                     .state = t[EN_STATE] ? (const step_state *)t[EN_STATE]->data : NULL},
@@ -118,7 +118,7 @@ static void encode_reference(op_run *r) {
     unsigned char *wire = malloc(bytes);
     float by = r->arg[EN_STATE].absent ? 1 : 1024;
     for (int64_t i = 0; i < n; i++) {
-        float fed = (float)r->arg[EN_REST].value[i] * by;
+        float fed = (float)r->arg[EN_RESIDUAL].value[i] * by;
         v[i] = (float)r->arg[EN_X].value[i] + fed;
     }
     memcpy(said, v, (size_t)n * sizeof *v);
@@ -126,7 +126,7 @@ static void encode_reference(op_run *r) {
     for (size_t i = 0; i < bytes; i++) r->arg[EN_WIRE].want[i] = wire[i];
     for (int64_t i = 0; i < n; i++) {
         float left = v[i] - said[i];
-        r->arg[EN_REST].want[i] = isnan(said[i]) ? r->arg[EN_REST].value[i] : (double)(left / by);
+        r->arg[EN_RESIDUAL].want[i] = isnan(said[i]) ? r->arg[EN_RESIDUAL].value[i] : (double)(left / by);
     }
     free(v), free(said), free(wire);
 }
@@ -137,9 +137,9 @@ static bool encode_exact(op_run *r, const outcome *got) {
         if (got->data[EN_WIRE][i] != (unsigned char)r->arg[EN_WIRE].want[i])
             return failed(r, "byte %" PRId64 " is %d, expected %g", i, got->data[EN_WIRE][i], r->arg[EN_WIRE].want[i]);
     for (int64_t i = 0; i < n; i++) {
-        float now = ((const float *)got->data[EN_REST])[i], want = (float)r->arg[EN_REST].want[i];
+        float now = ((const float *)got->data[EN_RESIDUAL])[i], want = (float)r->arg[EN_RESIDUAL].want[i];
         if (now != want || signbit(now) != signbit(want))
-            return failed(r, "rest[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now, (double)want);
+            return failed(r, "residual[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now, (double)want);
     }
     return true;
 }

@@ -18,11 +18,11 @@ static tensor floats(const tensor *of, size_t at, int64_t n) {
 
 static tensor bytes_of(void *data, size_t n) { return (tensor){data, UINT8, 1, {(int64_t)n, 1, 1, 1}}; }
 
-static err_t encode(const part *k, const packed_piece *p, codec c, const tensor *x, tensor *rest, char *to) {
+static err_t encode(const part *k, const packed_piece *p, codec c, const tensor *x, tensor *residual, char *to) {
     tensor wire = bytes_of(to, packed_bytes(p, c));
     if (!p->codes || c == CODEC_NONE) return stream_copy(k->s, to, x->data, (size_t)p->count * sizeof(float));
-    return k->x->ops->encode(&(encode_args){.wire = &wire, .rest = rest, .x = x, .codec = c, .state = state_step(k->t)},
-                             k->s);
+    return k->x->ops->encode(
+        &(encode_args){.wire = &wire, .residual = residual, .x = x, .codec = c, .state = state_step(k->t)}, k->s);
 }
 
 static err_t decode(const part *k, const packed_piece *p, codec c, char *from, bool add, tensor *y) {
@@ -35,12 +35,13 @@ static err_t decode(const part *k, const packed_piece *p, codec c, char *from, b
 
 // --- lanes to owners -------------------------------------------------------------------------------------------------
 
-// Which of its lanes a rank runs at a turn: it takes part in the first ones.
+// A rank takes part in the first turns, a lane in each, so the turn is the number of its lane.
 static err_t encode_lane(const part *k) {
     const int *first = packed_first(k->p, k->bucket);
     for (const packed_piece *p = k->p->piece + first[0]; p < k->p->piece + first[k->p->world]; p++) {
-        tensor x = floats(&k->t->slab[0], p->slab, p->count), rest = floats(&k->t->rest[k->turn], p->slab, p->count);
-        TRY(encode(k, p, k->p->to, &x, &rest, (char *)k->t->out.data + p->there));
+        tensor x = floats(&k->t->slab[0], p->slab, p->count),
+               residual = floats(&k->t->residual[k->turn], p->slab, p->count);
+        TRY(encode(k, p, k->p->to, &x, &residual, (char *)k->t->out.data + p->there));
     }
     return ERR_OK;
 }
@@ -52,7 +53,7 @@ static size_t own_bytes(const part *k, int owner) {
 
 static bool has_lane(const part *k, int rank) { return lane_table_at(reduce_lanes(k->t->reduce), rank, k->turn) >= 0; }
 
-// What a rank sends to others, in x->send, and what it receives, in x->recv. Returns how many there are of each.
+// What this rank sends to others and receives from them, and how many messages that is.
 static void list_parts(const part *k, comm_part *send, int *sends, comm_part *recv, int *recvs) {
     int me = k->t->ranks->rank;
     const size_t *cut = packed_there(k->p, k->bucket);
@@ -77,7 +78,7 @@ static err_t add_pieces(const part *k, int into, int from) {
     return ERR_OK;
 }
 
-// The codes of one lane's pieces of this rank, which begin at `from` less the place of the first.
+// One lane's codes of the pieces that this rank owns: `from` is where its part of the message begins.
 static err_t add_lane(const part *k, char *from, lane_place to) {
     int me = k->t->ranks->rank;
     const int *first = packed_first(k->p, k->bucket) + me;
@@ -113,9 +114,10 @@ static err_t add_turn(const part *k) {
 static err_t code_sums(const part *k) {
     const int *first = packed_first(k->p, k->bucket) + k->t->ranks->rank;
     for (const packed_piece *p = k->p->piece + first[0]; p < k->p->piece + first[1]; p++) {
-        tensor sum = floats(&k->t->kept[0], p->shard, p->count), rest = floats(&k->t->rest_back, p->shard, p->count);
+        tensor sum = floats(&k->t->kept[0], p->shard, p->count),
+               residual = floats(&k->t->residual_back, p->shard, p->count);
         char *wire = (char *)k->t->out.data + p->back;
-        TRY(encode(k, p, k->p->from, &sum, &rest, wire));
+        TRY(encode(k, p, k->p->from, &sum, &residual, wire));
         if (k->t->shards.masters) TRY(decode(k, p, k->p->from, wire, false, &sum));
     }
     return ERR_OK;

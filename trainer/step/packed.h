@@ -1,10 +1,11 @@
 // trainer/step/packed.h: [reduce] compress. A lane's gradient goes to its owners in codes of 8 or 16 bits, and the
-// owners add what the codes say along the tree of lanes. What a code leaves out stays with the lane, as its rest, and
-// is added to the lane's next gradient. Both depend on lanes and chunks only, so the bits are the same in every layout.
+// owners add what the codes say along the tree of lanes. What a code leaves out stays with the lane, as its residual,
+// and is added to the lane's next gradient. Both depend on lanes and chunks only, so the bits are the same in every
+// layout.
 //
 // Sums of lanes are never coded on their way to the owners: lanes are dealt in turns, and each travels by itself, from
 // its rank to all owners, also between nodes. With [reduce] compress_back the sum of all lanes is coded once more, by
-// its owner, whose rest it has; all ranks, owners too, use what those codes say.
+// its owner, whose residual it has; all ranks, owners too, use what those codes say.
 //
 // Rows of one dimension (gains, biases) and running statistics travel as they are.
 #ifndef TRAINER_STEP_PACKED_H
@@ -18,7 +19,7 @@
 typedef struct packed_piece {
     int owner;
     bool codes;    // else it travels as it is
-    size_t slab;   // where it begins in a slab, and in a lane's rest, floats
+    size_t slab;   // where it begins in a slab, and in a lane's residual, floats
     size_t shard;  // where its owner has it; of other owners' pieces without meaning
     int64_t count;
     size_t there, back;  // where it begins in its bucket's message to owners, and in the one from them, bytes

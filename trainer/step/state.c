@@ -143,33 +143,33 @@ static err_t declare_scratch(train_state *t) {
 
 // --- lanes in codes --------------------------------------------------------------------------------------------------
 
-static err_t allocate_rests(train_state *t) {
-    t->rests = (int)reduce_lane_count(t->reduce, t->ranks->rank);
+static err_t allocate_residuals(train_state *t) {
+    t->residuals = (int)reduce_lane_count(t->reduce, t->ranks->rank);
     t->kepts = lane_counter_buffers(0, t->o.lanes, true);
     t->kept = calloc((size_t)t->kepts, sizeof *t->kept);
-    t->rest = calloc((size_t)t->rests + 1, sizeof *t->rest);
-    t->rest_mirror = calloc((size_t)t->rests + 1, sizeof *t->rest_mirror);
-    t->rest_name = calloc((size_t)t->o.lanes, sizeof *t->rest_name);
-    if (t->kept && t->rest && t->rest_mirror && t->rest_name) return ERR_OK;
+    t->residual = calloc((size_t)t->residuals + 1, sizeof *t->residual);
+    t->residual_mirror = calloc((size_t)t->residuals + 1, sizeof *t->residual_mirror);
+    t->residual_name = calloc((size_t)t->o.lanes, sizeof *t->residual_name);
+    if (t->kept && t->residual && t->residual_mirror && t->residual_name) return ERR_OK;
     return err_set(ERR_INTERNAL, "no memory for the tables of %" PRId64 " lanes", t->o.lanes);
 }
 
 // A rank without lanes still adds up its ranges of others' lanes.
 static err_t declare_codes(train_state *t) {
-    TRY(allocate_rests(t));
+    TRY(allocate_residuals(t));
     TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back));
     size_t out = t->packed.most_there > t->packed.most_back ? t->packed.most_there : t->packed.most_back,
            in = t->packed.most_own * (size_t)(t->ranks->world - 1);
     TRY(arena_1d(&t->memory, &t->out, UINT8, (int64_t)out));
     if (in) TRY(arena_1d(&t->memory, &t->in, UINT8, (int64_t)in));
-    for (int i = 0; i < t->rests; i++) {
-        TRY(arena_1d(&t->memory, &t->rest[i], FP32, (int64_t)t->zero.slab));
-        if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->rest_mirror[i], FP32, (int64_t)t->zero.slab));
+    for (int i = 0; i < t->residuals; i++) {
+        TRY(arena_1d(&t->memory, &t->residual[i], FP32, (int64_t)t->zero.slab));
+        if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->residual_mirror[i], FP32, (int64_t)t->zero.slab));
     }
     if (!t->zero.shard) return ERR_OK;
     for (int i = 0; i < t->kepts; i++) TRY(arena_1d(&t->memory, &t->kept[i], FP32, (int64_t)t->zero.shard));
     if (t->o.back == CODEC_NONE) return ERR_OK;
-    TRY(arena_1d(&t->memory, &t->rest_back, FP32, (int64_t)t->zero.shard));
+    TRY(arena_1d(&t->memory, &t->residual_back, FP32, (int64_t)t->zero.shard));
     return is_on_gpu(t) ? arena_1d(&t->host, &t->back_mirror, FP32, (int64_t)t->zero.shard) : ERR_OK;
 }
 
@@ -272,7 +272,7 @@ static err_t declare_tie(train_state *t) {
 // --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t allocate_tables(train_state *t) {
-    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays + (size_t)state_rest_groups(t);
+    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays + (size_t)state_residual_groups(t);
     t->master = calloc(n, sizeof(tensor));
     t->w = calloc(n, sizeof(tensor));
     t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
@@ -322,7 +322,7 @@ static void link_rows(train_state *t) {
     }
 }
 
-// See zero_options. A lane that is coded has one gradient of a tied tensor, and one rest.
+// See zero_options. A lane that is coded has one gradient of a tied tensor, and one residual.
 static bool joins_tied(const train_state *t) {
     const state_options *o = &t->o;
     if (o->chunk) return false;
@@ -397,8 +397,8 @@ void state_close(train_state *t) {
     if (t->host_dev) device_close(t->host_dev);
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
-        free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->rest), free(t->rest_mirror),
-        free(t->rest_name);
+        free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->residual), free(t->residual_mirror),
+        free(t->residual_name);
     packed_close(&t->packed);
     *t = (train_state){0};
 }
@@ -544,33 +544,33 @@ static err_t copy_mirrors(train_state *t, int count, bool to_host) {
     return t->mirror[0].data ? stream_wait(t->s) : ERR_OK;
 }
 
-static err_t copy_rest(train_state *t, const tensor *there, const tensor *host, bool to_host) {
+static err_t copy_residual(train_state *t, const tensor *there, const tensor *host, bool to_host) {
     if (!host->data) return ERR_OK;
     const tensor *to = to_host ? host : there, *from = to_host ? there : host;
     return stream_copy(t->s, to->data, from->data, tensor_bytes(to));
 }
 
-static err_t copy_rests(train_state *t, bool to_host) {
-    for (int i = 0; i < t->rests; i++) TRY(copy_rest(t, &t->rest[i], &t->rest_mirror[i], to_host));
-    TRY(copy_rest(t, &t->rest_back, &t->back_mirror, to_host));
+static err_t copy_residuals(train_state *t, bool to_host) {
+    for (int i = 0; i < t->residuals; i++) TRY(copy_residual(t, &t->residual[i], &t->residual_mirror[i], to_host));
+    TRY(copy_residual(t, &t->residual_back, &t->back_mirror, to_host));
     return state_codes(t) ? stream_wait(t->s) : ERR_OK;
 }
 
 // As copy_shared: of rows that are not divided, only the first rank of a layer reads what was left out. Ranks of a
 // layer have the same lanes, and own the same ranges.
-static err_t copy_shared_rests(train_state *t) {
+static err_t copy_shared_residuals(train_state *t) {
     comm *over = t->o.tensor;
     if (!over || over->world == 1) return ERR_OK;
     for (int i = 0; i < t->zero.wholes; i++) {
         const zero_piece *p = &t->zero.whole[i];
         if (param_slices(&t->net->param[p->row]) > 1) continue;
-        for (int k = 0; k < t->rests; k++)
-            TRY(over->table->broadcast(over, at(&t->rest[k], p->slab), (size_t)p->count * sizeof(float), 0, t->s));
+        for (int k = 0; k < t->residuals; k++)
+            TRY(over->table->broadcast(over, at(&t->residual[k], p->slab), (size_t)p->count * sizeof(float), 0, t->s));
     }
-    for (int i = 0; i < t->zero.owned && t->rest_back.dims; i++) {
+    for (int i = 0; i < t->zero.owned && t->residual_back.dims; i++) {
         const zero_piece *p = &t->zero.piece[i];
         if (param_slices(&t->net->param[p->row]) > 1) continue;
-        TRY(over->table->broadcast(over, at(&t->rest_back, p->shard), (size_t)p->count * sizeof(float), 0, t->s));
+        TRY(over->table->broadcast(over, at(&t->residual_back, p->shard), (size_t)p->count * sizeof(float), 0, t->s));
     }
     return ERR_OK;
 }
@@ -591,7 +591,7 @@ static err_t fill_exact(train_state *t) {
 
 err_t state_fetch(train_state *t, bool all) {
     TRY(copy_mirrors(t, all ? 1 + t->arrays : 1, true));
-    if (all) TRY(copy_rests(t, true));
+    if (all) TRY(copy_residuals(t, true));
     if (!all || !t->scalars) return ERR_OK;
     TRY(stream_copy(t->s, t->scalar, state_scalars(state_step(t)), (size_t)t->scalars * sizeof *t->scalar));
     return stream_wait(t->s);
@@ -623,8 +623,8 @@ static err_t publish_scalars(train_state *t) {
 err_t state_publish(train_state *t) {
     TRY(publish_scalars(t));
     TRY(copy_mirrors(t, 1 + t->arrays, false));
-    TRY(copy_rests(t, false));
-    TRY(copy_shared_rests(t));
+    TRY(copy_residuals(t, false));
+    TRY(copy_shared_residuals(t));
     for (int k = 0; k < 1 + t->arrays; k++) {
         TRY(copy_shared(t, state_store(t, k)));
         TRY(spread(t, state_store(t, k)));
@@ -694,8 +694,8 @@ err_t state_forget(train_state *t) {
             tensor of = store_view(&t->array[k], &p[i]);
             TRY(stream_zero(s, of.data, tensor_bytes(&of)));
         }
-    for (int i = 0; i < t->rests; i++) TRY(stream_zero(t->s, t->rest[i].data, tensor_bytes(&t->rest[i])));
-    if (t->rest_back.data) TRY(stream_zero(t->s, t->rest_back.data, tensor_bytes(&t->rest_back)));
+    for (int i = 0; i < t->residuals; i++) TRY(stream_zero(t->s, t->residual[i].data, tensor_bytes(&t->residual[i])));
+    if (t->residual_back.data) TRY(stream_zero(t->s, t->residual_back.data, tensor_bytes(&t->residual_back)));
     TRY(stream_wait(t->s));
     return stream_wait(s);
 }

@@ -92,10 +92,10 @@ typedef struct train_state {
     // slab, and of the sums that it owns.
     packed packed;
     tensor out, in;  // bytes
-    int rests;
-    tensor *rest, rest_back;
-    tensor *rest_mirror, back_mirror;    // pinned copies, as `mirror`
-    char (*rest_name)[CKPT_GROUP_NAME];  // [lanes]
+    int residuals;
+    tensor *residual, residual_back;
+    tensor *residual_mirror, back_mirror;    // pinned copies, as `mirror`
+    char (*residual_name)[CKPT_GROUP_NAME];  // [lanes]
     // A row of the last stage that shares the values of one of the first: a copy of the values there; the gradient that
     // comes from there, here.
     // the row of values, of which another stage has a use; the row that uses another stage's. -1: none
@@ -213,7 +213,7 @@ float *state_host(train_state *t, int k, const zero_piece *p);
 optimizer_scalar state_scalar(const train_state *t, int k);
 
 // Groups of a checkpoint after those of the optimizer: what was left out of each lane, and of their sums.
-int state_rest_groups(const train_state *t);
+int state_residual_groups(const train_state *t);
 
 // After state_commit has its memory: t->ckpt (=) the groups of a checkpoint. Collective.
 err_t state_link(train_state *t);

@@ -19,11 +19,13 @@ optimizer_scalar state_scalar(const train_state *t, int k) {
     return x;
 }
 
-int state_rest_groups(const train_state *t) { return state_codes(t) ? (int)t->o.lanes + (t->o.back != CODEC_NONE) : 0; }
+int state_residual_groups(const train_state *t) {
+    return state_codes(t) ? (int)t->o.lanes + (t->o.back != CODEC_NONE) : 0;
+}
 
 int64_t state_saved(const train_state *t) {
     int64_t own = (int64_t)t->zero.shard_values;
-    return own * (1 + t->arrays) + t->rests * (int64_t)t->zero.values + (t->rest_back.dims ? own : 0);
+    return own * (1 + t->arrays) + t->residuals * (int64_t)t->zero.values + (t->residual_back.dims ? own : 0);
 }
 
 // --- a row -----------------------------------------------------------------------------------------------------------
@@ -61,58 +63,60 @@ static void add_piece(ckpt_tensor *c, const param *p, const zero_piece *piece, f
     c->count += piece->count;
 }
 
-// What this rank owns of a row: of group k, or, k = REST_BACK, of what was left out of sums.
-enum { REST_BACK = -1 };
+// What this rank owns of a row: of group k, or, k = RESIDUAL_BACK, of what was left out of sums.
+enum { RESIDUAL_BACK = -1 };
 static void fill_owned(train_state *t, ckpt_tensor *c, int row, int k) {
     const param *p = &t->net->param[row];
-    float *left_out = t->back_mirror.data ? t->back_mirror.data : t->rest_back.data;
+    float *left_out = t->back_mirror.data ? t->back_mirror.data : t->residual_back.data;
     begin_tensor(c, p);
     for (int i = 0; i < t->zero.owned && speaks_for(t, p); i++) {
         const zero_piece *piece = &t->zero.piece[i];
         if (piece->row == row)
-            add_piece(c, p, piece, k == REST_BACK ? left_out + piece->shard : state_host(t, k, piece));
+            add_piece(c, p, piece, k == RESIDUAL_BACK ? left_out + piece->shard : state_host(t, k, piece));
     }
 }
 
-// What was left out of a lane: all that is here of a row. rest: where the host has it; NULL: another rank has the lane.
-static void fill_rest(const train_state *t, ckpt_tensor *c, int row, float *rest) {
+// What was left out of a lane: all that is here of a row. residual: where the host has it; NULL: another rank has the
+// lane.
+static void fill_residual(const train_state *t, ckpt_tensor *c, int row, float *residual) {
     const param *p = &t->net->param[row];
     begin_tensor(c, p);
-    for (int i = 0; rest && i < t->zero.wholes && speaks_for(t, p); i++)
-        if (t->zero.whole[i].row == row) add_piece(c, p, &t->zero.whole[i], rest + t->zero.whole[i].slab);
+    for (int i = 0; residual && i < t->zero.wholes && speaks_for(t, p); i++)
+        if (t->zero.whole[i].row == row) add_piece(c, p, &t->zero.whole[i], residual + t->zero.whole[i].slab);
 }
 
 // --- the groups ------------------------------------------------------------------------------------------------------
 
-static float *host_rest(const train_state *t, int64_t lane) {
-    for (int i = 0; i < t->rests; i++)
+static float *host_residual(const train_state *t, int64_t lane) {
+    for (int i = 0; i < t->residuals; i++)
         if (lane_table_lane(reduce_lanes(t->reduce), t->ranks->rank, i) == lane)
-            return t->rest_mirror[i].data ? t->rest_mirror[i].data : t->rest[i].data;
+            return t->residual_mirror[i].data ? t->residual_mirror[i].data : t->residual[i].data;
     return NULL;
 }
 
-static void name_rests(train_state *t, int n) {
+static void name_residuals(train_state *t, int n) {
     ckpt_group *g = t->ckpt.group + 1 + t->arrays;
     ckpt_tensor *tensors = t->tensors + (1 + t->arrays) * n;
     for (int64_t lane = 0; lane < t->o.lanes; lane++) {
-        snprintf(t->rest_name[lane], sizeof *t->rest_name, "rest%" PRId64, lane);
-        g[lane] = (ckpt_group){t->rest_name[lane], tensors + lane * n};
+        snprintf(t->residual_name[lane], sizeof *t->residual_name, "residual%" PRId64, lane);
+        g[lane] = (ckpt_group){t->residual_name[lane], tensors + lane * n};
     }
-    if (t->o.back != CODEC_NONE) g[t->o.lanes] = (ckpt_group){"restback", tensors + t->o.lanes * n};
+    if (t->o.back != CODEC_NONE) g[t->o.lanes] = (ckpt_group){"residual-back", tensors + t->o.lanes * n};
 }
 
-static void link_rests(train_state *t, int row, int at) {
+static void link_residuals(train_state *t, int row, int at) {
     const ckpt_group *g = t->ckpt.group + 1 + t->arrays;
-    for (int64_t lane = 0; lane < t->o.lanes; lane++) fill_rest(t, &g[lane].tensor[at], row, host_rest(t, lane));
-    if (t->o.back != CODEC_NONE) fill_owned(t, &g[t->o.lanes].tensor[at], row, REST_BACK);
+    for (int64_t lane = 0; lane < t->o.lanes; lane++)
+        fill_residual(t, &g[lane].tensor[at], row, host_residual(t, lane));
+    if (t->o.back != CODEC_NONE) fill_owned(t, &g[t->o.lanes].tensor[at], row, RESIDUAL_BACK);
 }
 
 err_t state_link(train_state *t) {
     ckpt_state *c = &t->ckpt;
     int n = t->net->params;
-    c->groups = 1 + t->arrays + state_rest_groups(t);
+    c->groups = 1 + t->arrays + state_residual_groups(t);
     for (int k = 0; k < 1 + t->arrays; k++) c->group[k] = (ckpt_group){state_store(t, k)->name, t->tensors + k * n};
-    if (state_codes(t)) name_rests(t, n);
+    if (state_codes(t)) name_residuals(t, n);
     for (int k = 0; k < t->scalars; k++) {
         optimizer_scalar x = state_scalar(t, k);
         if (!x.follows) c->scalar[c->scalars++] = (ckpt_scalar){x.name, &t->scalar[k].value};
@@ -122,7 +126,7 @@ err_t state_link(train_state *t) {
     for (int i = 0; i < n; i++) {
         if (t->net->param[i].tied >= 0) continue;
         for (int k = 0; k < 1 + t->arrays; k++) fill_owned(t, &c->group[k].tensor[c->params], i, k);
-        if (state_codes(t)) link_rests(t, i, c->params);
+        if (state_codes(t)) link_residuals(t, i, c->params);
         c->params++;
     }
     return ckpt_prepare(c);

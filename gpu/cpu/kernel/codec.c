@@ -10,7 +10,7 @@ typedef struct encode_job {
     codec codec;
     float *scale;
     void *code;
-    float *rest;
+    float *residual;
     const float *x;
     int64_t count;
     float by, back;  // the loss scale, and 1 / that
@@ -37,7 +37,7 @@ static chunk_scale scale_of(codec c, uint32_t most) {
 }
 
 BODY vf element(const encode_job *j, int64_t i, int64_t n) {
-    return vf_add(typed_load_n(j->x, FP32, i, n), vf_mul(typed_load_n(j->rest, FP32, i, n), vf_set1(j->by)));
+    return vf_add(typed_load_n(j->x, FP32, i, n), vf_mul(typed_load_n(j->residual, FP32, i, n), vf_set1(j->by)));
 }
 
 BODY void look(const encode_job *j, vi *most, int64_t i, int64_t n) {
@@ -84,7 +84,7 @@ BODY void write_codes(codec c, const encode_job *j, chunk_scale of, int64_t i, i
         code = typed_load_n(j->code, FP16, i, n);
     }
     vf left = vf_sub(v, vf_mul(code, vf_set1(of.scale)));
-    typed_store_n(j->rest, FP32, i, vf_mul(left, vf_set1(j->back)), n);
+    typed_store_n(j->residual, FP32, i, vf_mul(left, vf_set1(j->back)), n);
 }
 
 BODY void write_nothing(codec c, const encode_job *j, int64_t from, int64_t to) {
@@ -113,16 +113,16 @@ static void write_ends(char *wire, codec c, int64_t n) {
     memset(wire + codes, 0, codec_bytes(c, n) - codes);
 }
 
-// moves: x and rest are read twice, the second time from a cache; 13 or 14 bytes an element beside
+// moves: x and residual are read twice, the second time from a cache; 13 or 14 bytes an element beside
 err_t KERNEL(encode)(const encode_args *args, stream *s) {
     int64_t n = tensor_count(args->x);
-    assert(args->codec != CODEC_NONE && args->x->type == FP32 && args->rest->type == FP32);
-    assert(tensor_count(args->rest) == n && (size_t)tensor_count(args->wire) == codec_bytes(args->codec, n));
+    assert(args->codec != CODEC_NONE && args->x->type == FP32 && args->residual->type == FP32);
+    assert(tensor_count(args->residual) == n && (size_t)tensor_count(args->wire) == codec_bytes(args->codec, n));
     float by = args->state ? args->state->loss_scale : 1.0f;
     encode_job j = {.codec = args->codec,
                     .scale = args->wire->data,
                     .code = (char *)args->wire->data + codec_scales(n),
-                    .rest = args->rest->data,
+                    .residual = args->residual->data,
                     .x = args->x->data,
                     .count = n,
                     .by = by,
