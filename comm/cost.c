@@ -5,9 +5,6 @@
 
 #include <stdlib.h>
 
-static bool one_host(const comm *c) { return comm_nodes(c) == 1; }
-static int right_of(const comm *c) { return (c->rank + 1) % c->world; }
-
 static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) {
     *x = cost_add(*x, cost_send(c, peer, bytes, 1));
 }
@@ -34,19 +31,21 @@ comm_cost cost_all_gather(const comm *c, const size_t *cut) {
     return x;
 }
 
-// The second half of an all_reduce: on one host as above, else in a ring, in which a rank sends every piece but one.
-static comm_cost cost_gather_again(const comm *c, const size_t *cut) {
-    int right = right_of(c);
-    if (one_host(c)) return cost_all_gather(c, cut);
-    return cost_send(c, right, (int64_t)cut[c->world] - piece_bytes(cut, right), c->world - 1);
-}
-
-// On one host a rank sends every other rank its piece; in a ring it sends all pieces but its own to one neighbour. Both
-// are the same bytes.
+// A rank sends each of its node the pieces which that one collects, and the node's sums of those that it collects
+// itself to their owners.
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) {
-    if (c->world == 1) return (comm_cost){0};
-    int64_t own = (int64_t)(cut[c->rank + 1] - cut[c->rank]), all = (int64_t)cut[c->world];
-    return cost_send(c, right_of(c), (all - own) * (int64_t)element, c->world - 1);  // its own piece is only received
+    int first[c->world + 1], member[c->world];
+    hosts h = {0, first, member};
+    comm_cost x = {0};
+    hosts_of(&h, c);
+    for (int r = 0; r < c->world; r++)
+        for (int by = 0; by < c->world; by++) {
+            bool near = c->place[by].node == c->place[c->rank].node, collects = by == r || hosts_hands_on(&h, c, by, r);
+            int64_t bytes = piece_bytes(cut, r) * (int64_t)element;
+            if (near && collects && by != c->rank) add(&x, c, by, bytes);
+            if (by == c->rank && collects && r != by) add(&x, c, r, bytes);
+        }
+    return x;
 }
 
 // Up the binomial tree to rank 0 and down again: once to the parent, once to each child.
@@ -75,7 +74,7 @@ comm_cost cost_all_reduce(const comm *c, size_t count, size_t element) {
         cut[r] =
             (r == c->world ? count : count / (size_t)c->world * (size_t)r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS) *
             element;
-    return cost_add(cost_reduce_scatter(c, cut, 1), cost_gather_again(c, cut));
+    return cost_add(cost_reduce_scatter(c, cut, 1), cost_all_gather(c, cut));
 }
 
 static void close_imaginary(comm *c) { free(c); }
