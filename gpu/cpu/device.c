@@ -1,4 +1,5 @@
 // gpu/cpu/device.c: the CPU as a device: its memory, and which body of kernels this processor can run.
+#include "base/cores.h"
 #include "base/memory.h"
 #include "gpu/backend.h"
 #include "gpu/cpu/cpu.h"
@@ -8,7 +9,6 @@
 #include <cpuid.h>
 #endif
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,29 +22,6 @@ typedef struct cpu_device {
     vector_width wanted;  // as it was opened
     ops table;            // of the width, with the products that were asked for
 } cpu_device;
-
-// Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be
-// stopped in turns.
-static int within_quota(int cores) {
-    double quota, period;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (!f) return cores;
-    bool limited = fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0;
-    fclose(f);
-    int whole = limited && quota / period < cores ? (int)(quota / period) : cores;
-    return whole > 0 ? whole : 1;
-}
-
-// What this process may use, which in a container or under taskset is less than what the machine has.
-static int usable_cores(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) {  // more processors than the set has room for
-        long online = sysconf(_SC_NPROCESSORS_ONLN);
-        return within_quota(online > 0 ? (int)online : 1);
-    }
-    int n = CPU_COUNT(&set);
-    return within_quota(n > 0 ? n : 1);
-}
 
 static void cpu_close(device *d) {
     cpu_device *c = (cpu_device *)d;
@@ -199,7 +176,7 @@ err_t cpu_device_open(device **out, const device_options *o) {
     *out = NULL;
     cpu_device *c = calloc(1, sizeof *c);
     if (!c) return err_set(ERR_INTERNAL, "no memory for a device");
-    int threads = o->threads > 0 ? o->threads : usable_cores();
+    int threads = o->threads > 0 ? o->threads : cores_usable();
     c->head = (device){.backend = &cpu_backend, .ops = &c->table, .info = {.kind = DEVICE_CPU, .threads = threads}};
     c->wanted = o->width;
     err_t rc = set_products(&c->head, o->products);

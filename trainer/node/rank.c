@@ -1,11 +1,11 @@
 // trainer/node/rank.c: see trainer/node/rank.h.
 #include "trainer/node/rank.h"
 
+#include "base/cores.h"
 #include "trainer/node/notify.h"
 
 #include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,40 +43,12 @@ static err_t start_listener(pthread_t *listener, board *b, const sigset_t *befor
     return failed ? err_set(ERR_INTERNAL, "no thread to listen for SIGTERM: %s", strerror(failed)) : ERR_OK;
 }
 
-// Whole cores of a container's quota (cgroup v2); more threads than that would be throttled.
-static int quota_cores(int cores) {
-    double quota, period;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (!f) return cores;
-    bool limited = fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0 && quota / period < cores;
-    fclose(f);
-    return limited ? (int)(quota / period) : cores;
-}
-
-// Binds this rank to its equal share of the cores; neighbouring ranks get neighbouring cores. If there are more ranks
-// than cores, each gets one thread. Returns the number of threads, 0: not known.
-static int take_cores(int local, int locals) {
-    cpu_set_t all, mine;
-    if (sched_getaffinity(0, sizeof all, &all) != 0) return 0;
-    int n = CPU_COUNT(&all), from = local * n / locals, to = (local + 1) * n / locals, seen = 0;
-    if (locals > n) from = local % n, to = from + 1;
-    CPU_ZERO(&mine);
-    for (int core = 0; core < CPU_SETSIZE; core++) {
-        if (!CPU_ISSET(core, &all)) continue;
-        if (seen >= from && seen < to) CPU_SET(core, &mine);
-        seen++;
-    }
-    sched_setaffinity(0, sizeof mine, &mine);  // a refusal costs some speed; the number of threads is still right
-    int allowed = quota_cores(n) / locals, share = to - from;
-    return share < allowed ? share : allowed > 1 ? allowed : 1;
-}
-
 static err_t run_body(const config *c, const launch *at, board *b, rank_body body) {
     if (at->locals == 1 || c->device.threads) return body(c, at, b);
     config *mine = malloc(sizeof *mine);
     if (!mine) return err_set(ERR_INTERNAL, "no memory for a rank's settings");
     *mine = *c;
-    mine->device.threads = take_cores(at->local, at->locals);
+    mine->device.threads = cores_take(at->local, at->locals);
     err_t rc = body(mine, at, b);
     free(mine);
     return rc;
