@@ -114,6 +114,28 @@ heals() {
     done
 }
 
+# The same with two machines: a rank of one is killed, then all of the other one. Those that are left meet anew over NCCL.
+heals_over_nodes() {
+    export SIM_SEED=15 SIM_DEVICES=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i 's/^steps = .*/steps = 24/' base.ini
+    settings one
+    expect 0 timeout 300 "$bin" base.ini one.ini
+    near 2 1
+    settings over cluster.nodes="$list" cluster.port="$port" cluster.elastic=yes cluster.heartbeat=0.2 cluster.dead_s=2 \
+        parallel.zero=2 snapshot.every=2 run.faults=unit@40:1
+    boot over
+    events=node0/runs/over/events.jsonl
+    until_true 60 grep -sq 'rank 1 (127.0.0.1) was killed by signal 9.*world 2 of this run began' $events
+    until_true 60 grep -sq '"step":14,' node0/runs/over/log.jsonl
+    kill -9 $(supervisor 1) $(children "$(supervisor 1)")
+    ended 0 137
+    grep -q 'world 3 of this run began' $events || fail "the loss of a machine is not in $events"
+    told runs/one >told.want
+    told node0/runs/over >told.found
+    same told.want told.found "what one rank and a run that lost a rank and a machine log of their steps"
+}
+
 # A bit flips in one GPU's memory: with nothing in memory to go back to, it is the newest checkpoint. A norm that is far
 # above the mean, and one that is no number, are skipped by all.
 lies() {
@@ -738,6 +760,7 @@ try context
 try context_llama
 try tensor_gemma
 try heals
+try heals_over_nodes
 try lies
 try perceptron
 try residual_network
