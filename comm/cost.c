@@ -38,13 +38,11 @@ comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) 
     hosts h = {0, first, member};
     comm_cost x = {0};
     hosts_of(&h, c);
-    for (int r = 0; r < c->world; r++)
-        for (int by = 0; by < c->world; by++) {
-            bool near = c->place[by].node == c->place[c->rank].node, collects = by == r || hosts_hands_on(&h, c, by, r);
-            int64_t bytes = piece_bytes(cut, r) * (int64_t)element;
-            if (near && collects && by != c->rank) add(&x, c, by, bytes);
-            if (by == c->rank && collects && r != by) add(&x, c, r, bytes);
-        }
+    int node = c->place[c->rank].node;
+    for (int r = 0; r < c->world; r++) {
+        int by = c->place[r].node == node ? r : hosts_stand_in(&h, c, r, node), to = by == c->rank ? r : by;
+        if (to != c->rank) add(&x, c, to, piece_bytes(cut, r) * (int64_t)element);
+    }
     return x;
 }
 
