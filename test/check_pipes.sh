@@ -12,11 +12,11 @@ small="model.embed=16 model.context=16 device.threads=1 reduce.bucket_mb=0.01 cl
 
 # --- the same bits ----------------------------------------------------------------------------------------------------
 
-# same_layout TYPE SCHEDULE PIPELINE DATA ZERO [SETTING...]: 50 steps with that layout are those of one rank.
+# same_layout TYPE SCHEDULE PIPELINE DATA ZERO [SETTING...]: 24 steps with that layout are those of one rank.
 same_layout() {
     type=$1 schedule=$2 pipeline=$3 data=$4 zero=$5
     shift 5
-    all="$deep $small batch.global=24 run.steps=50 eval.every=25 sample.tokens=12 precision.compute=$type"
+    all="$deep $small batch.global=24 run.steps=24 eval.every=12 sample.tokens=12 precision.compute=$type"
     alone "ref-$type" 1 $all
     layout=$type-$schedule-$pipeline-$data-$zero
     alone "$layout" $((pipeline * data)) $(pipes "$schedule" "$pipeline") parallel.zero=$zero $all "$@"

@@ -104,7 +104,7 @@ heals() {
     settings one
     expect 0 timeout 300 "$bin" base.ini one.ini
     for zero in 0 2; do
-        settings healed$zero device.ranks=2 parallel.zero=$zero cluster.elastic=yes snapshot.every=2 "run.faults=unit@20:1"
+        settings healed$zero device.ranks=2 parallel.zero=$zero cluster.elastic=yes snapshot.every=2 "run.faults=unit@14:1"
         expect 0 timeout 300 "$bin" base.ini healed$zero.ini
         event healed$zero healed "rank 1 (localhost) was killed by signal 9 (Killed); world 2 of this run began"
         [ $zero = 0 ] || event healed$zero healed "from the snapshot in memory"
@@ -123,7 +123,7 @@ heals_over_nodes() {
     expect 0 timeout 300 "$bin" base.ini one.ini
     near 2 1
     settings over cluster.nodes="$list" cluster.port="$port" cluster.elastic=yes cluster.heartbeat=0.2 cluster.dead_s=2 \
-        parallel.zero=2 snapshot.every=2 run.faults=unit@40:1
+        parallel.zero=2 snapshot.every=2 run.faults=unit@20:1
     boot over
     events=node0/runs/over/events.jsonl
     until_true 60 grep -sq 'rank 1 (127.0.0.1) was killed by signal 9.*world 2 of this run began' $events
@@ -337,14 +337,14 @@ ahead() {
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     printf '[parallel]\nslices = 2\n' >>base.ini
     while read -r name ranks more; do
-        settings "told-$name" device.ranks=$ranks run.steps=9 device.graph=no $more
-        settings "late-$name" device.ranks=$ranks run.steps=9 log.hash_every=9 eval.every=9 $more
+        settings "told-$name" device.ranks=$ranks run.steps=6 device.graph=no $more
+        settings "late-$name" device.ranks=$ranks run.steps=6 log.hash_every=6 eval.every=6 $more
         for run in told late; do
             SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run-$name.ini"
             said "runs/$run-$name" >"$run.said"
-            "$bin" hash "runs/$run-$name/ckpt/step-00000009" | sed 's/  [^ ]*$//' >>"$run.said"
+            "$bin" hash "runs/$run-$name/ckpt/step-00000006" | sed 's/  [^ ]*$//' >>"$run.said"
         done
-        [ "$(wc -l <told.said)" -eq 10 ] || fail "$(wc -l <told.said) lines, expected 9 steps and the hashes"
+        [ "$(wc -l <told.said)" -eq 7 ] || fail "$(wc -l <told.said) lines, expected 6 steps and the hashes"
         same told.said late.said "what $ranks ranks ($name) say of their steps at once and one step late"
         timed "runs/late-$name"
         one=one$(echo "$more" | tr ' ' '\n' | grep -v '^parallel\.' | tr -dc 'a-z0-9').said

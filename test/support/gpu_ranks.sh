@@ -17,7 +17,7 @@ device backend=cuda
 model layers=2 heads=2 embed=32 context=16 vocab=259 dropout=0.1
 data train=data/plain-train-*.bin val=data/plain-val-*.bin
 pack input=text.txt output=data/plain
-batch global=12 micro=1 lanes=4
+batch global=8 micro=1 lanes=4
 schedule warmup=2
 checkpoint every=0 keep_best=no
 eval every=5 batches=2

@@ -6,7 +6,7 @@ sed -i -e 's/^layers = .*/layers = 6/' -e 's/^heads = .*/heads = 4\nvocab = 259/
     -e 's/^global = .*/global = 8/' base.ini
 ini >>base.ini <<'END'
 device threads=1
-precision scale_window=4
+precision scale_window=2
 parallel slices=4
 reduce bucket_mb=0.01
 cluster heartbeat=0.1
