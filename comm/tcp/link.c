@@ -3,21 +3,11 @@
 #include "comm/tcp/link.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-
-enum { MAGIC = 0x6b636f6c };  // "lock"
-
-// Little-endian on all machines that take part: the team refuses other builds.
-typedef struct frame_head {
-    uint32_t magic, length;
-    message m;
-} frame_head;
-_Static_assert(sizeof(frame_head) == LINK_HEAD, "the head has no holes");
-_Static_assert(crypto_onetimeauth_BYTES == LINK_TAG && crypto_onetimeauth_KEYBYTES == 32, "Poly1305");
-_Static_assert(crypto_stream_chacha20_ietf_KEYBYTES == TEAM_KEY, "ChaCha20");
 
 err_t link_open(link_end *l, const team_link *t) {
     *l = (link_end){.fd = t->fd};
@@ -33,36 +23,30 @@ void link_close(link_end *l) {
     l->fd = -1;
 }
 
-typedef struct frame_keys {
-    uint8_t head[32], payload[32];
-} frame_keys;
-
-static void keys_of(frame_keys *k, const uint8_t key[TEAM_KEY], uint64_t number) {
-    uint8_t nonce[crypto_stream_chacha20_ietf_NONCEBYTES] = {0};
-    memcpy(nonce, &number, sizeof number);
-    crypto_stream_chacha20_ietf((uint8_t *)k, sizeof *k, nonce, key);
-}
-
-static link_result broken(link_end *l, const char *why) {
-    snprintf(l->why, sizeof l->why, "%s", why);
+link_result link_broken(link_end *l, bool lost, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(l->why, sizeof l->why, fmt, args);
+    va_end(args);
+    l->lost |= lost;
     return LINK_FAILED;
 }
 
 static link_result broken_by(link_end *l, const char *what) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return LINK_BLOCKED;
-    snprintf(l->why, sizeof l->why, "the connection is lost (%s: %s)", what, strerror(errno));
-    l->lost = true;
-    return LINK_FAILED;
+    return link_broken(l, true, "the connection is lost (%s: %s)", what, strerror(errno));
 }
 
 // --- sending ---------------------------------------------------------------------------------------------------------
 
-void link_post(link_end *l, const message *m, const void *data, size_t bytes) {
-    frame_head h = {MAGIC, (uint32_t)bytes, *m};
-    frame_keys k;
-    keys_of(&k, l->send_key, l->sent++);
-    memcpy(l->head, &h, sizeof h);
-    crypto_onetimeauth(l->head + LINK_HEAD, l->head, LINK_HEAD, k.head);
+void link_post(link_end *l, const message *m, const void *data, size_t bytes, bool last) {
+    if (l->by) {
+        l->by->post(l, m, data, bytes, last);
+        return;
+    }
+    seal_keys k;
+    seal_keys_of(&k, l->send_key, l->sent++);
+    seal_head(l->head, &k, m, (uint32_t)bytes);
     if (bytes) crypto_onetimeauth(l->tag, data, bytes, k.payload);
     l->rest[0] = (struct iovec){l->head, sizeof l->head};
     l->rest[1] = (struct iovec){(void *)data, bytes};
@@ -86,6 +70,7 @@ static void written(link_end *l, size_t n) {
 }
 
 link_result link_push(link_end *l) {
+    if (l->by) return l->by->push(l);
     bool moved = false;
     while (link_sending(l)) {
         struct msghdr h = {.msg_iov = l->rest + l->first, .msg_iovlen = (size_t)(l->count - l->first)};
@@ -113,17 +98,15 @@ static link_result fetch(link_end *l, void *dst, size_t want, size_t *got) {
     while (n < 0 && errno == EINTR);
     *got = 0;
     if (n < 0) return broken_by(l, "receive");
-    if (n == 0) {
-        l->lost = true;
-        return broken(l, "the connection was closed from there");
-    }
+    if (n == 0) return link_broken(l, true, "the connection was closed from there");
     *got = (size_t)n < want ? (size_t)n : want;
     l->to += (size_t)n - *got;
     return LINK_MOVED;
 }
 
 link_result link_head(link_end *l, message *m, uint32_t *length) {
-    size_t need = LINK_HEAD + LINK_TAG, got;
+    if (l->by) return l->by->head(l, m, length);
+    size_t need = LINK_SEALED, got;
     if (l->to - l->from < need) {
         memmove(l->buffer, l->buffer + l->from, l->to - l->from);
         l->to -= l->from;
@@ -132,20 +115,15 @@ link_result link_head(link_end *l, message *m, uint32_t *length) {
         if (r != LINK_MOVED || l->to < need) return r;
     }
     const uint8_t *p = l->buffer + l->from;
-    frame_keys k;
-    frame_head h;
-    keys_of(&k, l->recv_key, l->received++);
-    if (crypto_onetimeauth_verify(p + LINK_HEAD, p, LINK_HEAD, k.head) != 0)
-        return broken(l, "a frame's head does not verify: it was changed on the way, or is not from there");
-    memcpy(&h, p, sizeof h);
+    seal_keys k;
+    seal_keys_of(&k, l->recv_key, l->received++);
+    const char *wrong = seal_open(p, &k, m, length);
+    if (wrong) return link_broken(l, false, "%s", wrong);
     l->from += need;
-    if (h.magic != MAGIC || h.length > LINK_FRAME) return broken(l, "a frame that verifies and makes no sense");
     crypto_onetimeauth_init(&l->auth, k.payload);
-    l->length = h.length;
+    l->length = *length;
     l->done = l->tagged = 0;
-    l->in_frame = h.length > 0;
-    *m = h.m;
-    *length = h.length;
+    l->in_frame = *length > 0;
     return LINK_DONE;
 }
 
@@ -161,7 +139,8 @@ static bool from_buffer(link_end *l, uint8_t *dst) {
     return n + t > 0;
 }
 
-link_result link_body(link_end *l, void *dst) {
+link_result link_body(link_end *l, void *dst, size_t ahead) {
+    if (l->by) return l->by->body(l, dst, ahead);
     bool moved = from_buffer(l, dst);
     while (l->tagged < LINK_TAG) {  // then the buffer is empty
         size_t got;
@@ -175,7 +154,6 @@ link_result link_body(link_end *l, void *dst) {
     uint8_t tag[LINK_TAG];
     crypto_onetimeauth_final(&l->auth, tag);
     l->in_frame = false;
-    if (sodium_memcmp(tag, l->got_tag, LINK_TAG) != 0)
-        return broken(l, "a frame's payload does not verify: it was changed on the way, or is not from there");
+    if (sodium_memcmp(tag, l->got_tag, LINK_TAG) != 0) return link_broken(l, false, "%s", seal_payload_changed);
     return LINK_DONE;
 }

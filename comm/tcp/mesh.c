@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 // TURN: a flow moves at most this many bytes before the next one has its turn. What one flow received is then still in
 // the cache when another one sends it on.
@@ -25,8 +27,8 @@ enum {
     CROWD_NS = 1000000,
     CROWD_WAITS = 256,
     NEWS_MS = 300,
-    LONGEST_MS = 60000
 };
+static const int64_t LONGEST_NS = 60000000000;
 
 struct mesh {
     team *team;
@@ -39,7 +41,8 @@ struct mesh {
     int lives, users;
     const flow *clash;  // of this call, which found its wire busy
     struct pollfd *watched;
-    char *frame;  // where a frame waits for its verification before it is added
+    link_sleeper sleeper;  // fd -1: no engine
+    char *frame;           // where a frame waits for its verification before it is added
     int64_t timeout_ns, pause_ns;
     int crowded;  // waits that will not yield
     uint64_t serial;
@@ -69,13 +72,15 @@ static err_t new_mesh(mesh **out, wires *w, int channel) {
         wires_close(w);
         return err_set(ERR_INTERNAL, "no memory for a communicator");
     }
-    *m = (mesh){.team = w->team, .at = w->at, .wires = w, .channel = channel, .seat = -1, .users = 1};
+    *m = (mesh){.team = w->team, .at = w->at, .wires = w, .channel = channel, .seat = -1, .users = 1, .sleeper.fd = -1};
     m->pause_ns = pause_for(w->at->locals);
     m->out = calloc(world, sizeof *m->out);
     m->in = calloc(world, sizeof *m->in);
     m->live = calloc(2 * world, sizeof *m->live);
-    m->watched = calloc(2 * world + 2, sizeof *m->watched);
+    m->watched = calloc(2 * world + 2 + LINK_WATCHED + 1, sizeof *m->watched);
     m->frame = malloc(LINK_FRAME);
+    if (w->engine && (m->sleeper.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0)
+        return err_set(ERR_INTERNAL, "eventfd: %s", strerror(errno));
     if (m->out && m->in && m->live && m->watched && m->frame) return ERR_OK;
     return err_set(ERR_INTERNAL, "no memory for a communicator of %zu ranks", world);
 }
@@ -91,14 +96,19 @@ static err_t open_all(mesh *m) {
     TRY(shm_attach(&m->near, m->at));
     for (int r = 0; r < m->at->world; r++)
         if (r != m->at->rank) TRY(wires_connect(m->wires, 0, r));
+    for (int r = 0; r < m->at->world; r++)
+        if (r != m->at->rank) TRY(wires_meet(m->wires, 0, r));
     return ERR_OK;
 }
 
-err_t mesh_open(mesh **out, team *t, double timeout_s) {
+err_t mesh_open(mesh **out, team *t, double timeout_s, link_engine *engine) {
     wires *w;
     mesh *m;
-    if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
-    TRY(wires_open(&w, t));
+    TRY(wires_open(&w, t, engine));
+    if (sodium_init() < 0) {
+        wires_close(w);
+        return err_set(ERR_INTERNAL, "libsodium does not start");
+    }
     err_t rc = new_mesh(&m, w, 0);
     if (rc == ERR_OK) rc = open_all(m);
     if (rc != ERR_OK) return unmade(m);
@@ -114,6 +124,8 @@ static err_t open_some(mesh *m, const int *map, const int *seat, int world) {
         if (seat[i] >= 0 && p->node == m->at->node) shm_sit(&m->near, m->at, p->local, seat[i]);
         if (map[i] != m->at->rank) TRY(wires_connect(m->wires, m->channel, map[i]));
     }
+    for (int i = 0; i < world; i++)
+        if (map[i] != m->at->rank) TRY(wires_meet(m->wires, m->channel, map[i]));
     return ERR_OK;
 }
 
@@ -139,6 +151,7 @@ void mesh_close(mesh *m) {
     shm_detach(&m->near);
     wires_leave_seat(m->wires, m->seat);
     wires_close(m->wires);
+    if (m->sleeper.fd >= 0) close(m->sleeper.fd);
     free(m->out), free(m->in), free(m->live), free(m->watched), free(m->frame), free(m);
 }
 
@@ -310,7 +323,7 @@ static err_t wire_push(const mesh_call *x, flow *f, bool *moved) {
             f->frame = frame_of(f);
             if (allowed(f) - f->done < f->frame) break;
             message h = head_of(x, f);
-            link_post(l, &h, f->data + f->done, f->frame);
+            link_post(l, &h, f->data + f->done, f->frame, f->done + f->frame == f->bytes);
         }
         int64_t before = l->wire;
         link_result r = link_push(l);
@@ -344,9 +357,10 @@ static err_t wire_pull(const mesh_call *x, flow *f, bool *moved) {
     link_end *l = &f->wire->far;
     for (int turn = 0; f->k < f->n && turn < 2; turn++) {
         link_result r = LINK_DONE;
-        char *to = f->add || !f->bytes ? x->m->frame : f->data + f->done;
+        bool aside = f->add || !f->bytes;
+        char *to = aside ? x->m->frame : f->data + f->done;
         if (!l->in_frame) TRY(wire_head(x, f, &r));
-        if (r == LINK_DONE && f->frame > 0) r = link_body(l, to);
+        if (r == LINK_DONE && f->frame > 0) r = link_body(l, to, aside ? 0 : f->bytes - f->done - f->frame);
         if (r == LINK_FAILED) return broken_link(x, f);
         *moved |= r != LINK_BLOCKED;
         if (r == LINK_BLOCKED) break;
@@ -361,7 +375,9 @@ static err_t wire_pull(const mesh_call *x, flow *f, bool *moved) {
 // One turn for every flow. Those that are done leave the list; the order of the others stays.
 static err_t move_all(const mesh_call *x, bool *moved) {
     mesh *m = x->m;
+    link_engine *engine = m->wires->engine;
     TRY(team_query(m->team));
+    if (engine) engine->turn(engine);
     *moved = false;
     int kept = 0, lives = m->lives;
     for (int i = 0; i < lives; i++) {
@@ -431,17 +447,23 @@ static err_t too_long(const mesh_call *x, int64_t waited) {
     return give_up(x, "no progress for %.0f s: %s", (double)waited / 1e9, why);
 }
 
-static int watch(mesh *m) {
+// What to wait for, and for how long at most. -1: look again instead.
+static int watch(mesh *m, int64_t *most_ns) {
+    link_engine *engine = m->wires->engine;
     int n = 0;
     m->watched[n++] = (struct pollfd){.fd = team_fd(m->team), .events = POLLIN};
     m->watched[n++] = (struct pollfd){.fd = shm_bell(&m->near), .events = POLLIN};
     for (int i = 0; i < m->lives; i++) {
         const flow *f = m->live[i];
         const link_end *l = &f->wire->far;
-        if (l->fd >= 0 && (!f->out || link_sending(l)))
-            m->watched[n++] = (struct pollfd){.fd = l->fd, .events = f->out ? POLLOUT : POLLIN};
+        bool waits = l->by || !f->out;  // for news; or for room
+        if (l->fd >= 0 && (waits || link_sending(l)))
+            m->watched[n++] = (struct pollfd){.fd = l->fd, .events = waits ? POLLIN : POLLOUT};
     }
-    return n;
+    if (!engine) return n;
+    m->watched[n++] = (struct pollfd){.fd = m->sleeper.fd, .events = POLLIN};
+    int more = engine->watch(engine, m->watched + n, most_ns);
+    return more < 0 ? -1 : n + more;
 }
 
 static bool patient(const mesh_call *x) { return comm_is_patient(x->c) || comm_is_patient(x->m->wires->first); }
@@ -450,6 +472,18 @@ static void yield(mesh *m) {
     int64_t since = now_ns();
     sched_yield();
     if (now_ns() - since > CROWD_NS) m->crowded = CROWD_WAITS;
+}
+
+static void doze(mesh *m) {
+    link_engine *engine = m->wires->engine;
+    shm_doze(&m->near);
+    if (engine) engine->doze(engine, &m->sleeper);
+}
+
+static void rise(mesh *m, bool rang) {
+    link_engine *engine = m->wires->engine;
+    shm_rise(&m->near, rang);
+    if (engine) engine->rise(engine, &m->sleeper);
 }
 
 // Nothing could be moved since `*idle`: polls for a moment, then sleeps until a neighbour rings, a socket is ready, the
@@ -471,15 +505,16 @@ static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
         return ERR_OK;
     }
     bool moved = false, rang = false;
-    shm_doze(&m->near);
+    doze(m);
     err_t rc = move_all(x, &moved);
     if (rc == ERR_OK && !moved) {
-        int64_t left = patient(x) ? LONGEST_MS : (m->timeout_ns - waited) / 1000000 + 1;
-        int n = watch(m);
-        rang =
-            poll(m->watched, (nfds_t)n, left > LONGEST_MS ? LONGEST_MS : (int)left) > 0 && m->watched[1].revents != 0;
+        int64_t left = patient(x) ? LONGEST_NS : m->timeout_ns - waited;
+        if (left > LONGEST_NS) left = LONGEST_NS;
+        int n = watch(m, &left);
+        struct timespec most = {left / 1000000000, left % 1000000000};
+        rang = n >= 0 && ppoll(m->watched, (nfds_t)n, &most, NULL) > 0 && m->watched[1].revents != 0;
     }
-    shm_rise(&m->near, rang);
+    rise(m, rang);
     if (moved) *idle = 0;
     return rc;
 }
@@ -514,7 +549,7 @@ flow *mesh_flow(const mesh_call *x, int rank, bool out) {
     return f;
 }
 
-err_t mesh_run(mesh_call *x) {
+static err_t run(mesh_call *x) {
     mesh *m = x->m;
     int64_t idle = 0;
     char name[COMM_NAME];
@@ -533,4 +568,14 @@ err_t mesh_run(mesh_call *x) {
     }
     m->serial++;
     return ERR_OK;
+}
+
+// A call that has failed leaves its memory to its owner: whatever an engine would still write there must not come.
+err_t mesh_run(mesh_call *x) {
+    link_engine *engine = x->m->wires->engine;
+    err_t rc = run(x);
+    if (rc == ERR_OK || !engine) return rc;
+    err_record why = *err_last();
+    engine->abandon(engine);
+    return err_restore(&why);
 }

@@ -63,8 +63,9 @@ typedef struct mesh_call {
     mesh *m;
 } mesh_call;
 
-// Channel 0, to all ranks of the team.
-err_t mesh_open(mesh **out, team *t, double timeout_s);
+// Channel 0, to all ranks of the team. engine: what carries frames between hosts, which the mesh owns from now on, also
+// when this fails; NULL: sockets.
+err_t mesh_open(mesh **out, team *t, double timeout_s, link_engine *engine);
 // Another channel, among ranks map[world]; seat[i]: the seat of rank map[i], if it is on this host. The mesh owns this
 // rank's seat from then on, unless this fails.
 err_t mesh_branch(mesh **out, mesh *from, int channel, const int *map, const int *seat, int world);
@@ -78,5 +79,10 @@ err_t mesh_begin(mesh_call *x);
 flow *mesh_flow(const mesh_call *x, int rank, bool out);  // takes part from now on, so far with n = 0 messages
 static inline void mesh_add(const mesh_call *x, int rank, bool out, int n) { mesh_flow(x, rank, out)->n += n; }
 err_t mesh_run(mesh_call *x);
+
+// comm/tcp/tcp.c: comm_tcp_open, with the frames between hosts carried by an engine, which the communicator owns from
+// now on, also when this fails.
+struct transport_options;
+err_t comm_tcp_open_over(comm **out, team *t, const struct transport_options *o, link_engine *engine);
 
 #endif

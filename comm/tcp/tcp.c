@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TCP_BY = 256 };  // bytes of a text that describes what carries frames
+
 typedef struct tcp_comm {
     comm head;
     mesh *m;
@@ -423,12 +425,12 @@ static err_t make(tcp_comm **out, mesh *m, const int *map, int world, int rank) 
     return ERR_OK;
 }
 
-err_t comm_tcp_open(comm **out, team *t, const transport_options *o) {
+err_t comm_tcp_open_over(comm **out, team *t, const transport_options *o, link_engine *engine) {
     const launch *at = team_at(t);
     mesh *m;
     tcp_comm *c;
     *out = NULL;
-    TRY(mesh_open(&m, t, o->timeout_s));
+    TRY(mesh_open(&m, t, o->timeout_s, engine));
     TRY(make(&c, m, NULL, at->world, at->rank));
     c->head.place = at->place;
     hosts_of(&c->hosts, &c->head);
@@ -436,6 +438,8 @@ err_t comm_tcp_open(comm **out, team *t, const transport_options *o) {
     *out = &c->head;
     return ERR_OK;
 }
+
+err_t comm_tcp_open(comm **out, team *t, const transport_options *o) { return comm_tcp_open_over(out, t, o, NULL); }
 
 // What a rank says of itself when a communicator is split. seat: of a communicator of another channel, -1 where it
 // needs none.
@@ -591,7 +595,15 @@ static void tcp_abort(comm *c, const char *why) {
 static void tcp_describe(const comm *c, char *dst, size_t room) {
     bool near = false, far = comm_nodes(c) > 1;
     for (int r = 1; r < c->world; r++) near |= c->place[r].node == c->place[r - 1].node;
-    snprintf(dst, room, "%s%s%s", near ? "shared memory" : "", near && far ? " and " : "", far ? "TCP" : "");
+    const link_engine *engine = mesh_wires(((const tcp_comm *)c)->m)->engine;
+    char by[TCP_BY] = "TCP";
+    if (engine) engine->describe(engine, by, sizeof by);
+    snprintf(dst, room, "%s%s%s", near ? "shared memory" : "", near && far ? " and " : "", far ? by : "");
+}
+
+static err_t tcp_register(comm *c, void *base, size_t bytes) {
+    link_engine *engine = mesh_wires(((tcp_comm *)c)->m)->engine;
+    return engine ? engine->register_memory(engine, base, bytes) : ERR_OK;
 }
 
 static const comm_table tcp_table = {
@@ -607,6 +619,7 @@ static const comm_table tcp_table = {
     .alive = tcp_alive,
     .query = tcp_query,
     .abort = tcp_abort,
+    .register_memory = tcp_register,
     .describe = tcp_describe,
     .close = tcp_close,
 };

@@ -5,12 +5,13 @@
 
 enum { LINE = 64 };
 
-err_t wires_open(wires **out, team *t) {
+err_t wires_open(wires **out, team *t, link_engine *engine) {
     const launch *at = team_at(t);
     wires *w = calloc(1, sizeof *w);
     *out = NULL;
+    if (!w && engine) engine->leave(engine), engine->close(engine);
     if (!w) return err_set(ERR_INTERNAL, "no memory for the connections of %d ranks", at->world);
-    *w = (wires){.team = t, .at = at, .users = 1, .next_id = 1};
+    *w = (wires){.team = t, .at = at, .users = 1, .next_id = 1, .engine = engine};
     w->wire = calloc((size_t)(1 + at->plan.channels) * (size_t)at->world, sizeof *w->wire);
     w->taken = calloc((size_t)at->plan.seats + 1, sizeof *w->taken);
     *out = w;
@@ -27,10 +28,12 @@ wires *wires_share(wires *w) {
 
 void wires_close(wires *w) {
     if (!w || --w->users > 0) return;
+    if (w->engine) w->engine->leave(w->engine);
     for (int i = 0; w->wire && i < (1 + w->at->plan.channels) * w->at->world; i++) {
         if (w->wire[i] && w->wire[i]->far.fd >= 0) link_close(&w->wire[i]->far);
         free(w->wire[i]);
     }
+    if (w->engine) w->engine->close(w->engine);
     free(w->wire), free(w->taken), free(w);
 }
 
@@ -43,6 +46,8 @@ static err_t open_far(wire *x, const wires *w, int channel, int rank) {
                        comm_place_text(&w->at->place[rank], name));
     err_t rc = link_open(&x->far, &l);
     sodium_memzero(&l, sizeof l);
+    if (rc == ERR_OK && w->engine) rc = w->engine->attach(w->engine, &x->far, channel, rank);
+    if (rc != ERR_OK) link_close(&x->far);
     return rc;
 }
 
@@ -59,6 +64,14 @@ err_t wires_connect(wires *w, int channel, int rank) {
     if (rc == ERR_OK) *to = x;
     else free(x);
     return rc;
+}
+
+err_t wires_meet(wires *w, int channel, int rank) {
+    wire *x = wires_to(w, channel, rank);
+    if (x->met || x->far.fd < 0 || !w->engine) return ERR_OK;
+    TRY(w->engine->meet(w->engine, &x->far));
+    x->met = true;
+    return ERR_OK;
 }
 
 int wires_take_seat(wires *w) {

@@ -18,25 +18,30 @@ typedef struct wire {
     link_end far;  // fd -1: a rank of this host, reached by rings
     ring out, in;
     uint32_t sequence[2];  // WIRE_IN, WIRE_OUT: messages so far
+    bool met;              // wires_meet
     _Atomic bool busy[2];  // a call uses that direction now
 } wire;
 
 typedef struct wires {
     team *team;
     const launch *at;
-    const comm *first;  // the communicator that the transport opened: its patience is everybody's
-    wire **wire;        // (1 + channels, world), NULL: not made yet
-    bool *taken;        // seats
-    uint16_t next_id;   // of communicators
+    const comm *first;    // the communicator that the transport opened: its patience is everybody's
+    wire **wire;          // (1 + channels, world), NULL: not made yet
+    bool *taken;          // seats
+    uint16_t next_id;     // of communicators
+    link_engine *engine;  // NULL: sockets
     int users;
 } wires;
 
-err_t wires_open(wires **out, team *t);
+// The wires own the engine, also when this fails.
+err_t wires_open(wires **out, team *t, link_engine *engine);
 wires *wires_share(wires *w);
 void wires_close(wires *w);  // frees all when no user is left
 
-// Makes what is missing between this rank and that one on a channel.
+// Makes what is missing between this rank and that one on a channel. wires_meet: the other half, once this was called
+// for all ranks of a communicator.
 err_t wires_connect(wires *w, int channel, int rank);
+err_t wires_meet(wires *w, int channel, int rank);
 static inline wire *wires_to(const wires *w, int channel, int rank) { return w->wire[channel * w->at->world + rank]; }
 
 // A free seat, or -1. Where the ranks of this host share nothing there are none, and none is needed.
