@@ -37,7 +37,11 @@ ROOMS   := base data data/text data/image data/tokenizer \
            model $(patsubst %/,%,$(sort $(dir $(wildcard model/*/*.c)))) \
            trainer $(addprefix trainer/,config checkpoint node log report step watch) \
            comm comm/team comm/tcp comm/nccl gpu gpu/cpu
-SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
+# The transport over libfabric is compiled where its headers are (FABRIC=yes), else says so (FABRIC=none).
+FABRIC  ?= $(shell $(CC) -include rdma/fi_tagged.h -x c -fsyntax-only /dev/null 2>/dev/null && echo yes || echo none)
+FABRIC  := $(FABRIC)
+SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS))) \
+           $(if $(filter yes,$(FABRIC)),$(filter-out %/absent.c,$(wildcard comm/fabric/*.c)),comm/fabric/absent.c)
 # Those that multiply are compiled a second time for each width, for [precision] products = bf16-pairs, and for a width
 # that has only them.
 PAIRED  := $(addprefix gpu/cpu/kernel/,matmul.c attention.c attention_past.c conv.c conv_weights.c pairs.c)
@@ -94,7 +98,8 @@ endif
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 # What decides the bits, the same for every kind of build (base/version.h): CUDA's files always, flags only if they are
 # more than -O, -g and -W.
-MAKES_BITS := $(sort $(wildcard $(addsuffix /*.[ch],$(ROOMS) gpu/cpu/kernel gpu/cuda) gpu/cuda/*.cu main.c Makefile))
+MAKES_BITS := $(sort $(wildcard $(addsuffix /*.[ch],$(ROOMS) comm/fabric gpu/cpu/kernel gpu/cuda) \
+              gpu/cuda/*.cu main.c Makefile))
 OTHER_FLAGS = $(filter-out -O -O0 -O1 -O2 -O3 -Os -Og -g% -W%,$(CFLAGS))
 SOURCES := $(shell { sha256sum $(MAKES_BITS); echo '$(OTHER_FLAGS)'; } | sha256sum | cut -c 1-16)
 

@@ -3,6 +3,7 @@
 //   self   one rank: touches no library and moves no byte
 //   tcp    CPUs and tests: ranks of one host exchange through shared memory, hosts through authenticated TCP
 //          connections
+//   fabric the same, with libfabric between hosts, opened at run time
 //   nccl   GPUs, opened at run time
 //
 // Order      All ranks of a communicator call the same collectives in the same order, from one thread at a time. The

@@ -38,9 +38,9 @@ err_t transport_open(comm **out, team *t, const transport_options *o, stream *s)
     *out = NULL;
     if (team_at(t)->world == 1) return comm_self_open(out);
     comm *over;
-    TRY(comm_tcp_open(&over, t, o));
+    TRY(o->kind == TRANSPORT_FABRIC ? comm_fabric_open(&over, t, o) : comm_tcp_open(&over, t, o));
     err_t rc = o->arithmetic ? compare_devices(over, o->arithmetic, s) : ERR_OK;
-    if (rc == ERR_OK && o->kind == TRANSPORT_TCP) *out = over;
+    if (rc == ERR_OK && o->kind != TRANSPORT_NCCL) *out = over;
     else if (rc == ERR_OK) rc = comm_nccl_open(out, t, over, o, s);
     if (rc == ERR_OK) return ERR_OK;
     err_record why = *err_last();

@@ -9,7 +9,8 @@
 #define TRANSPORT_WORDS(X) \
     X(TRANSPORT_AUTO, "auto") \
     X(TRANSPORT_TCP, "tcp") \
-    X(TRANSPORT_NCCL, "nccl")
+    X(TRANSPORT_NCCL, "nccl") \
+    X(TRANSPORT_FABRIC, "fabric")
 typedef enum { TRANSPORT_WORDS(WORD_ENUM) } transport_kind;
 
 typedef struct transport_options {
@@ -22,6 +23,10 @@ typedef struct transport_options {
     const char *interface;  // NCCL_SOCKET_IFNAME
     const char *algorithm;  // NCCL_ALGO
     int infiniband;         // NCCL_IB_DISABLE: -1 its own choice, 0 off, 1 on
+    // libfabric only; NULL or empty: its own choice
+    const char *provider;  // "tcp", "verbs;ofi_rxm", "efa"
+    const char *domain;    // its name of the device: "eth0", "mlx5_0"
+    bool registers;        // every payload is registered, also where the provider does not ask for it
 } transport_options;
 
 // Collective over the team. With one rank both are comm_self_open. ERR_CONFIG names two ranks whose devices give
@@ -31,6 +36,9 @@ err_t transport_open(comm **out, team *t, const transport_options *o, stream *s)
 
 // comm/tcp/tcp.c
 err_t comm_tcp_open(comm **out, team *t, const transport_options *o);
+// comm/fabric/fabric.c: ranks of one machine as with tcp; between machines frames go through libfabric, which is opened
+// where there are several.
+err_t comm_fabric_open(comm **out, team *t, const transport_options *o);
 // comm/nccl/nccl.c: the id of the NCCL communicator is sent through `over`, which is kept for small host-side messages
 // and closed with the new communicator. On failure `over` stays the caller's.
 err_t comm_nccl_open(comm **out, team *t, comm *over, const transport_options *o, stream *s);

@@ -27,13 +27,14 @@ check: deps
 	@export LOCKSTEP_FUZZ_SECONDS=10 LOCKSTEP_FUZZ_FIRST=$(FUZZ_FIRST) LOCKSTEP_TEST_LIMIT=1800; \
 	$(call RUN_TSAN,$(THE_REST))
 
-# What check_fresh.sh, check_systemd.sh, check_arm64.sh, check_browser.sh, check_promtool.sh and test_format.sh want
-# beyond that. CI calls it (.ci/run). Where it can't be had, those scripts say what they skip, so this goal never fails.
+# What check_fabric.sh, check_fresh.sh, check_systemd.sh, check_arm64.sh, check_browser.sh, check_promtool.sh and
+# test_format.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those scripts say what they skip, so
+# this goal never fails.
 # Debian's prometheus would start a server on port 9090: its programs are only unpacked, into build/.
 ON_X86_HOST    := $(filter x86_64,$(shell uname -m))
-CHECK_PACKAGES := clang-format debootstrap systemd-container python3 chromium-headless-shell \
-                  $(if $(ON_X86_HOST),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
-CHECK_TOOLS    := clang-format debootstrap systemd-nspawn python3 chromium-headless-shell \
+CHECK_PACKAGES := clang-format debootstrap systemd-container python3 chromium-headless-shell libfabric-dev \
+                  libfabric-bin $(if $(ON_X86_HOST),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+CHECK_TOOLS    := clang-format debootstrap systemd-nspawn python3 chromium-headless-shell fi_info \
                   $(if $(ON_X86_HOST),qemu-aarch64-static aarch64-linux-gnu-gcc)
 check-deps:
 	@missing=; for tool in $(CHECK_TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
@@ -62,6 +63,8 @@ $(BUILD)/test/test_durable $(BUILD)/test/test_durable_run: LIBS += $(WRAPPED:%=-
 $(BUILD)/test/test_calls: LIBS += -Wl,--wrap=stream_zero
 # Rows that are FP32 in 16-bit passes, of a page and operations that know none.
 $(BUILD)/test/test_exact: LIBS += -Wl,--wrap=graph_param -Wl,--wrap=device_ops
+# What libfabric is given is changed on its way (test_fabric).
+$(BUILD)/test/test_fabric: LIBS += -Wl,--wrap=endpoint_send
 # With which products devices are opened, and how long their operations take.
 $(BUILD)/test/test_speed: LIBS += -Wl,--wrap=device_open -Wl,--wrap=device_ops
 $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)

@@ -13,7 +13,7 @@
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include "test/support/heap.h"
 #else
-static atomic_long heap_calls;
+static atomic_long heap_calls, heap_own;
 #endif
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
@@ -434,6 +434,11 @@ static void half_of_a_sum_crosses(void **state) {
     run_ranks(&mixed4, 30, body_half_crosses, NULL, 0);
 }
 
+// Over libfabric a receiver sends 40 bytes to grant or to confirm one frame or several.
+static int64_t most_beside(size_t bytes) {
+    return carrier_is_fabric() ? 40 * (((int64_t)bytes + 262143) / 262144 + 1) : 0;
+}
+
 // 40 bytes of head and tag for each frame, 16 for the tag of its payload.
 static void body_wire(comm *c, void *ctx) {
     (void)ctx;
@@ -443,7 +448,8 @@ static void body_wire(comm *c, void *ctx) {
         int64_t before = c->traffic.wire;
         RUNS(c->table->exchange(c, &(comm_part){!c->rank, x, sizes[i]}, 1,
                                 &(comm_part){!c->rank, x + 1000000, sizes[i]}, 1, NULL));
-        CHECK(c->traffic.wire - before == wire_of(sizes[i]),
+        int64_t most = wire_of(sizes[i]) + most_beside(sizes[i]);
+        CHECK(c->traffic.wire - before >= wire_of(sizes[i]) && c->traffic.wire - before <= most,
               "%zu bytes make %" PRId64 " on the wire, expected %" PRId64, sizes[i], (c->traffic.wire - before),
               wire_of(sizes[i]));
     }
@@ -460,7 +466,9 @@ static void body_heap(comm *c, void *ctx) {
     size_t n = 300000, cut[65];
     char *x = calloc((size_t)c->world, 4 * n), *y = calloc((size_t)c->world, 4 * n);
     for (size_t r = 0; r <= (size_t)c->world; r++) cut[r] = r * n;
-    long before = atomic_load(&heap_calls);
+    // libfabric's providers make some; nothing else does
+    atomic_long *counter = carrier_is_fabric() ? &heap_own : &heap_calls;
+    long before = atomic_load(counter);
     for (int i = 0; i < 3; i++) {
         RUNS(c->table->all_reduce(c, x, 5, FP32, REDUCE_SUM, NULL));
         RUNS(c->table->all_reduce(c, x, n, FP32, REDUCE_SUM, NULL));
@@ -473,11 +481,11 @@ static void body_heap(comm *c, void *ctx) {
                                 &(comm_part){(c->rank + c->world - 1) % c->world, y, n}, 1, NULL));
         RUNS(c->table->query(c));
     }
-    long made = atomic_load(&heap_calls) - before;
+    long made = atomic_load(counter) - before;
     CHECK(made == 0, "%ld heap calls, expected 0", made);
     free(x), free(y);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK(atomic_load(&heap_calls) == before + 2, "the counter does not count");
+    CHECK(atomic_load(counter) == before + 2, "the counter does not count");
 #endif
 }
 

@@ -94,7 +94,7 @@ static void test_words(void **state) {
         {"parallel", "recompute", {"none", "selective", "block"}, &c->parallel.recompute},
         {"parallel", "balance", {"none", "auto"}, &c->parallel.balance},
         {"reduce", "order", {"fixed", "any"}, &c->reduce.order},
-        {"reduce", "transport", {"auto", "tcp", "nccl"}, &c->reduce.transport},
+        {"reduce", "transport", {"auto", "tcp", "nccl", "fabric"}, &c->reduce.transport},
         {"reduce", "nccl_ib", {"auto", "no", "yes"}, &c->reduce.nccl_ib},
         {"eval", "protocol", {"lm-eval", "llmc"}, &c->eval.protocol},
     };
@@ -510,11 +510,11 @@ static const char classes_of[] =
     "optimizer.momentum optimizer.nesterov optimizer.trust schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back | "
     "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
     "parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
-    "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.batches eval.protocol "
+    "reduce.nccl_ib reduce.nccl_algorithm reduce.fabric_provider cluster.nodes cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.batches eval.protocol "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.workers data.retry pack.input pack.images pack.val_input pack.output pack.tokenizer pack.text_key pack.shard_tokens pack.val_fraction "
-    "pack.shard_images pack.size pack.bad_most pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep checkpoint.compress_level eval.text eval.choices sample.batch sample.tokenizer log.every "
+    "pack.shard_images pack.size pack.bad_most pack.compress reduce.nccl_library reduce.nccl_interface reduce.fabric_domain cluster.secret_file checkpoint.keep checkpoint.compress_level eval.text eval.choices sample.batch sample.tokenizer log.every "
     "log.jsonl log.tensorboard log.report log.ranks_every log.watch log.machine_every log.http log.http_token log.prom_file ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {

@@ -20,6 +20,7 @@ below() {
     model/*) echo model/op model gpu base ;;  # an architecture
     comm) echo comm/team gpu base ;;
     comm/team) echo base ;;
+    comm/fabric) echo comm/tcp comm/team comm gpu base ;;
     comm/tcp | comm/nccl) echo comm/team comm gpu base ;;
     trainer/config) echo comm comm/team data model gpu base ;;
     trainer/checkpoint) echo comm model gpu base ;;

@@ -74,7 +74,8 @@ static err_t open_ranks(session *x, const launch *at) {
     if (gpu && choose_transport(x) != TRANSPORT_NCCL)
         return err_set(
             ERR_CONFIG,
-            "[reduce] transport = tcp moves host memory, and this run is on GPUs; set it to auto or nccl, or [device] backend = cpu");
+            "[reduce] transport = %s moves host memory, and this run is on GPUs; set it to auto or nccl, or [device] backend = cpu",
+            choose_transport(x) == TRANSPORT_FABRIC ? "fabric" : "tcp");
     team_options o;
     char *settings = NULL;
     err_t rc = describe_team(x, at, &o);
@@ -95,7 +96,9 @@ static err_t open_ranks(session *x, const launch *at) {
                                                .nccl_path = c->reduce.nccl_library,
                                                .interface = c->reduce.nccl_interface,
                                                .algorithm = c->reduce.nccl_algorithm,
-                                               .infiniband = infiniband[c->reduce.nccl_ib]},
+                                               .infiniband = infiniband[c->reduce.nccl_ib],
+                                               .provider = c->reduce.fabric_provider,
+                                               .domain = c->reduce.fabric_domain},
                           x->s);
 }
 

@@ -1,5 +1,5 @@
-// test/bench/bench_comm.c: collectives of the tcp transport by size, FP32, beside which test/bench/gloo.py puts the
-// same of PyTorch's gloo.
+// test/bench/bench_comm.c: collectives by size, FP32, of the tcp transport or of the one that test/support/carrier.h
+// says, beside which test/bench/gloo.py puts the same of PyTorch's gloo.
 //
 //     bench_comm RANKS           ranks of one host: shared memory
 //     bench_comm RANKS links     as many nodes of one rank: connections over the loopback device, every frame verified
@@ -9,6 +9,7 @@
 // by it. "message" is one way over a link between two neighbours, on a channel of its own, as between the stages of a
 // pipeline: half of there and back.
 #include "comm/transport.h"
+#include "test/support/carrier.h"
 #include "test/support/team_stub.h"
 
 #include <sys/wait.h>
@@ -92,7 +93,13 @@ static void print_row(const char *op, size_t bytes, const times *t, int ranks) {
 static int be_rank(team *t, launch *node, int rank, times *all) {
     comm *c;
     stub_become(t, node, rank);
-    err_t rc = comm_tcp_open(&c, t, &(transport_options){.timeout_s = 60});
+    char by[256];
+    err_t rc = carrier_open(&c, t, &(transport_options){.timeout_s = 60});
+    if (rc == ERR_OK && rank == 0) {
+        c->table->describe(c, by, sizeof by);
+        printf("lockstep, %d ranks, %s\n", c->world, by);
+        fflush(stdout);
+    }
     if (rc == ERR_OK) rc = measure(c, all);
     if (rc != ERR_OK) fprintf(stderr, "%s\n", err_last()->text);
     return rc;
@@ -119,7 +126,6 @@ int main(int argc, char **argv) {
         team_fail(&t, "a rank is lost");
     }
     if (bad) return 70;
-    printf("lockstep tcp, %d ranks, %s\n", ranks, links ? "connections over the loopback device" : "shared memory");
     for (int op = 0; op < OPS; op++)
         for (int i = 0; i < SIZES; i++) print_row(ops[op], sizes[i], &all[op * SIZES + i], ranks);
     return 0;

@@ -1,11 +1,11 @@
 #!/bin/sh
-# test/bench/ranks.sh BUILD BIN [part...]: what many ranks cost on this machine, as Markdown. Parts: bandwidth steps
-# hidden start (all of them). Runs that are compared take turns, and the median of their medians is compared. Run it on
+# test/bench/ranks.sh BUILD BIN [part...]: what many ranks cost on this machine, as Markdown. Parts: bandwidth links
+# steps hidden start (all of them). Runs that are compared take turns, and the median of their medians is compared. Run it on
 # a quiet machine.
 set -eu
 build=${1:-build} bin=${2:-./lockstep}
 [ $# -lt 2 ] || shift 2
-parts=${*:-bandwidth steps hidden start}
+parts=${*:-bandwidth links steps hidden start}
 case $bin in /*) ;; *) bin=$PWD/$bin ;; esac
 dir=$(mktemp -d)
 ns=lkb$$
@@ -30,6 +30,16 @@ bandwidth() {
             echo "(no PyTorch here: no gloo to compare with)"
         fi
     done
+}
+
+# --- between two machines, of which this one plays both: our TCP, libfabric, gloo --------------------------------------
+
+links() {
+    "$build/bench_comm" 2 links
+    for provider in tcp shm; do
+        LOCKSTEP_TEST_FABRIC=$provider "$build/bench_comm" 2 links || echo "(no libfabric with $provider here)"
+    done
+    if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then /usr/bin/python3 test/bench/gloo.py 2; fi
 }
 
 # --- steps: order fixed, order any, one rank --------------------------------------------------------------------------
@@ -116,6 +126,7 @@ section() {
 for part in $parts; do
     case $part in
     bandwidth) section "Collectives of local ranks, beside PyTorch's gloo" bandwidth ;;
+    links) section "Between two machines that this one plays: TCP, libfabric, gloo" links ;;
     steps) section "Steps of many ranks: order fixed, order any, one rank" steps ;;
     hidden) section "Communication hidden behind backward, 1 Gbit/s" hidden \
         "6 layers, 384 channels, 8 x 256 tokens, lanes 2" '[model]\nlayers=6\nheads=6\nembed=384\ncontext=256\n[batch]\nglobal=8\nmicro=4\nlanes=2\n[device]\nthreads=1\n' 6 ;;

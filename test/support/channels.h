@@ -4,6 +4,7 @@
 
 #include "comm/groups.h"
 #include "comm/transport.h"
+#include "test/support/carrier.h"
 #include "test/support/standin.h"
 #include "test/support/team.h"
 
@@ -48,7 +49,7 @@ static inline comm *open_world(scene *s, team *t, result *r, double timeout_s) {
     err_t rc = device_open(&host, &(device_options){.kind = DEVICE_CPU, .threads = 1});
     transport_options o = {.dev = host, .timeout_s = timeout_s, .nccl_path = library, .infiniband = -1};
     if (rc == ERR_OK) rc = stream_open(host, &own);
-    if (rc == ERR_OK) rc = comm_tcp_open(&over, t, &o);
+    if (rc == ERR_OK) rc = carrier_open(&over, t, &o);
     if (rc == ERR_OK && by_nccl) rc = comm_nccl_open(&c, t, over, &o, own);
     else c = over;
     if (rc != ERR_OK) wrong(r, "%s", err_last()->text);

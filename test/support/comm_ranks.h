@@ -1,9 +1,11 @@
-// test/support/comm_ranks.h: forked ranks over the tcp transport, on one "node" that shares memory or on several that
-// are joined by connections over the loopback device, and what each has to say.
+// test/support/comm_ranks.h: forked ranks over the tcp transport, or the one that test/support/carrier.h says, on one
+// "node" that shares memory or on several that are joined by connections over the loopback device, and what each has to
+// say.
 #ifndef TEST_SUPPORT_COMM_RANKS_H
 #define TEST_SUPPORT_COMM_RANKS_H
 
 #include "comm/transport.h"
+#include "test/support/carrier.h"
 #include "test/support/team_stub.h"
 
 #include <errno.h>
@@ -67,7 +69,7 @@ static inline void be_rank(team *t, launch *node, int rank, double timeout_s, bo
     alarm(LIMIT_S);
     stub_become(t, node, rank);
     comm *c;
-    RUNS(comm_tcp_open(&c, t, &(transport_options){.timeout_s = timeout_s}));
+    RUNS(carrier_open(&c, t, &(transport_options){.timeout_s = timeout_s}));
     CHECK(c->world == node[0].world && c->rank == rank && c->host == c, "a communicator of other ranks");
     run(c, ctx);
     c->table->close(c);

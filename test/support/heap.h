@@ -13,6 +13,14 @@ extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
 static atomic_long heap_calls, heap_blocks;  // calls so far; blocks that are not freed
+static atomic_long heap_own;                 // of the calls, those out of the program itself, without its libraries
+
+extern const char __executable_start[], etext[];
+#define HEAP_CALL() \
+    do { \
+        const char *from_ = __builtin_return_address(0); \
+        if (from_ >= __executable_start && from_ < etext) atomic_fetch_add(&heap_own, 1); \
+    } while (0)
 
 static void *heap_took(void *p) {
     atomic_fetch_add(&heap_calls, 1);
@@ -20,15 +28,29 @@ static void *heap_took(void *p) {
     return p;
 }
 
-void *malloc(size_t n) { return heap_took(__libc_malloc(n)); }
-void *calloc(size_t n, size_t m) { return heap_took(__libc_calloc(n, m)); }
-void *memalign(size_t a, size_t n) { return heap_took(__libc_memalign(a, n)); }
-void *aligned_alloc(size_t a, size_t n) { return heap_took(__libc_memalign(a, n)); }
+void *malloc(size_t n) {
+    HEAP_CALL();
+    return heap_took(__libc_malloc(n));
+}
+void *calloc(size_t n, size_t m) {
+    HEAP_CALL();
+    return heap_took(__libc_calloc(n, m));
+}
+void *memalign(size_t a, size_t n) {
+    HEAP_CALL();
+    return heap_took(__libc_memalign(a, n));
+}
+void *aligned_alloc(size_t a, size_t n) {
+    HEAP_CALL();
+    return heap_took(__libc_memalign(a, n));
+}
 int posix_memalign(void **p, size_t a, size_t n) {
+    HEAP_CALL();
     *p = heap_took(__libc_memalign(a, n));
     return *p ? 0 : 12;
 }
 void *realloc(void *p, size_t n) {
+    HEAP_CALL();
     if (!p) return heap_took(__libc_realloc(p, n));
     atomic_fetch_add(&heap_calls, 1);
     void *to = __libc_realloc(p, n);
@@ -36,6 +58,7 @@ void *realloc(void *p, size_t n) {
     return to;
 }
 void free(void *p) {
+    HEAP_CALL();
     if (p) atomic_fetch_add(&heap_calls, 1), atomic_fetch_sub(&heap_blocks, 1);
     __libc_free(p);
 }

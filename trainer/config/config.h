@@ -159,10 +159,12 @@ typedef struct config {
         codec compress, compress_back;
         transport_kind transport;
         choice_mode nccl_ib;
-        double bucket_mb;                  // megabytes of gradients that are sent together
-        char nccl_library[CONFIG_TEXT];    // "": the usual places
-        char nccl_interface[CONFIG_TEXT];  // "": NCCL's choice
-        char nccl_algorithm[CONFIG_TEXT];  // "": NCCL's choice
+        double bucket_mb;                   // megabytes of gradients that are sent together
+        char nccl_library[CONFIG_TEXT];     // "": the usual places
+        char nccl_interface[CONFIG_TEXT];   // "": NCCL's choice
+        char nccl_algorithm[CONFIG_TEXT];   // "": NCCL's choice
+        char fabric_provider[CONFIG_TEXT];  // "": libfabric's choice
+        char fabric_domain[CONFIG_TEXT];    // "": libfabric's choice
     } reduce;
     struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
