@@ -4,6 +4,10 @@
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
+steps=200
+. "$top/test/support/healing.sh"
+# ranks are killed here, no nodes: a busy machine is not to take a slow one for dead
+elastic=$(echo "$elastic" | sed 's/dead_s=0.6/dead_s=10/')
 
 # Two nodes ask for a provider that does not exist: libfabric, if it is here, says which ones it has.
 needs_fabric() {
@@ -75,6 +79,20 @@ rank_lost() {
     on 0 "rank 3 (127.0.0.2)"
 }
 
+# The survivors go on in a world of their own, over an endpoint of its own, to the bits of one rank.
+healed() {
+    needs_fabric
+    near 2 2
+    saves=1000 heals healed parallel.zero=2 reduce.transport=fabric reduce.fabric_provider="$1"
+    after 0 30
+    kill -9 "$(rank 1 0)"
+    until_true 40 has_event 0 healed "world 2 of this run"
+    after 0 60
+    kill -9 "$(rank 0 0)"
+    until_true 40 has_event 0 healed "world 3 of this run"
+    ends_well 0 1
+}
+
 try collectives
 try failures
 try channels
@@ -82,4 +100,6 @@ try one_hash
 try over_a_cable
 try rank_lost_tcp rank_lost tcp
 try rank_lost_shm rank_lost shm
+try healed_tcp healed tcp
+try healed_shm healed shm
 finish
