@@ -225,6 +225,7 @@ static err_t copy_file(const export *e, const char *from, const char *name) {
 // GPT-2's two files get the names under which transformers looks for them.
 static err_t copy_tokenizer(const export *e, const tokenizer_files *f) {
     if (f->json[0]) return copy_file(e, f->json, "tokenizer.json");
+    if (f->words[0]) return copy_file(e, f->words, "vocab.txt");
     if (!f->vocab[0]) return write_json(e, "tokenizer.json", bytes_tokenizer());
     TRY(copy_file(e, f->vocab, "vocab.json"));
     return copy_file(e, f->merges, "merges.txt");
@@ -233,17 +234,18 @@ static err_t copy_tokenizer(const export *e, const tokenizer_files *f) {
 static void add_token(json_t *config, const tokenizer *t, const char *name, int32_t id) {
     const uint8_t *text;
     int64_t n;
-    if (id >= 0 && tokenizer_piece(t, id, &text, &n) == ERR_OK)
+    if (id >= 0 && tokenizer_first_piece(t, id, &text, &n) == ERR_OK)
         json_object_set_new(config, name, json_stringn((const char *)text, (size_t)n));
 }
 
 static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenizer_info *about) {
     tokenizer_files f;
     TRY(tokenizer_find(&f, t ? e->words : "bytes"));
-    json_t *c =
-        json_pack("{s:s, s:I, s:b}", "tokenizer_class", f.vocab[0] ? "GPT2Tokenizer" : "PreTrainedTokenizerFast",
-                  "model_max_length", (json_int_t)e->x->net->context, "clean_up_tokenization_spaces", 0);
+    const char *class = f.words[0] ? "BertTokenizer" : f.vocab[0] ? "GPT2Tokenizer" : "PreTrainedTokenizerFast";
+    json_t *c = json_pack("{s:s, s:I, s:b}", "tokenizer_class", class, "model_max_length",
+                          (json_int_t)e->x->net->context, "clean_up_tokenization_spaces", 0);
     if (!c) return err_set(ERR_INTERNAL, "tokenizer_config.json: no memory");
+    if (f.words[0]) json_object_set_new(c, "do_lower_case", json_boolean(f.lower));
     if (t) add_token(c, t, "bos_token", about->bos), add_token(c, t, "eos_token", about->end_of_text);
     TRY(write_json(e, "tokenizer_config.json", c));
     return copy_tokenizer(e, &f);

@@ -60,10 +60,36 @@ static bool may_cut(const tokenizer *t, const uint8_t *text, int64_t n, int64_t 
     return t->longest == 0 || !(may_change(t, text, n, c) || bound(t, text, n, c, special));
 }
 
+// A letter that no step of a normalizer joins with its neighbours, takes out, or makes something unforeseen of.
+static bool steady(const tokenizer *t, const uint8_t *text, int64_t n) {
+    uint32_t p;
+    if (!utf8_next(text, n, &p) || !(t->table[p] & CLASS_LETTER) || t->table[p] & CLASS_MOVES) return false;
+    if (t->words.table[p] & (WORD_GONE | WORD_ACCENT | WORD_MARK)) return false;
+    const unicode_range *r = unicode_find(unicode_graphemes, unicode_graphemes_count, p);
+    if (r && r->value != GRAPHEME_CONSONANT) return false;
+    for (int64_t i = 0; i < t->words.steps.n; i++) {
+        const normal_step *s = &t->words.steps.at[i];
+        if (s->kind == NORMAL_CHARSMAP && charsmap_has(&s->map, text, n < 4 ? n : 4)) return false;
+    }
+    return true;
+}
+
+// Words do not depend on their neighbours: before the space, or line end, between two letters.
+static bool may_cut_words(const tokenizer *t, const uint8_t *text, int64_t n, int64_t c, bool special) {
+    int64_t before = c - 1;
+    bool end = text[c] == '\n' && (t->words.by_space || t->words.by_bert);
+    if (text[c] != ' ' && !end) return false;
+    while (before > 0 && (text[before] & 0xC0) == 0x80) before--;
+    if (!steady(t, text + before, c - before) || !steady(t, text + c + 1, n - c - 1)) return false;
+    return t->longest == 0 || !bound(t, text, n, c, special);
+}
+
 int64_t tokenizer_cut(const tokenizer *t, const void *text, int64_t n, int how) {
     const uint8_t *s = text;
     if (t->pattern == SPLIT_BYTES) return n;
+    if (t->kind != KIND_BPE && (t->words.uncut || (t->normal.count && t->words.steps.n))) return 0;
     for (int64_t c = n - NEAR - t->longest; c > 0; c--)
-        if ((s[c] & 0xC0) != 0x80 && may_cut(t, s, n, c, how & ENCODE_SPECIAL)) return c;
+        if ((s[c] & 0xC0) != 0x80 && (t->kind == KIND_BPE ? may_cut : may_cut_words)(t, s, n, c, how & ENCODE_SPECIAL))
+            return c;
     return 0;
 }

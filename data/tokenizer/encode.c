@@ -18,8 +18,13 @@ struct encoder {
     const tokenizer *t;
     cached *cache;  // (2^CACHE_BITS)
     merge_work work;
+    path_work path;
     nfc_points points;
     bytes normal;
+    normal_work words;
+    bytes marked;          // words, with marks for spaces
+    const uint8_t *begin;  // of the text
+    bool at_begin;         // what is encoded stands there
     id_list out;
 };
 
@@ -42,6 +47,9 @@ void encoder_close(encoder *e) {
     if (!e) return;
     free(e->cache);
     merge_work_free(&e->work);
+    free(e->path.at);
+    free(e->marked.at);
+    normal_work_free(&e->words);
     free(e->points.at);
     free(e->normal.at);
     free(e->out.at);
@@ -62,9 +70,18 @@ static inline void load_key(uint64_t key[3], const uint8_t *text, int64_t n, int
     }
 }
 
+static err_t encode_by_model(encoder *e, const uint8_t *text, int64_t n) {
+    const piece_model *m = &e->t->words.model;
+    switch (e->t->kind) {
+    case KIND_WORDPIECE: return wordpiece_encode(m, text, n, &e->out);
+    case KIND_UNIGRAM: return unigram_encode(m, text, n, &e->path, &e->out);
+    default: return vocab_encode(&e->t->v, text, n, &e->work, &e->out);
+    }
+}
+
 static err_t encode_piece(encoder *e, const uint8_t *text, int64_t n, int64_t readable) {
     uint64_t key[3];
-    if (n > KEY) return vocab_encode(&e->t->v, text, n, &e->work, &e->out);
+    if (n > KEY) return encode_by_model(e, text, n);
     load_key(key, text, n, readable);
     uint64_t h = hash_mix(hash_mix(key[0], key[1]), key[2] ^ (uint64_t)n);
     cached *c = &e->cache[h >> (64 - CACHE_BITS)];
@@ -76,13 +93,77 @@ static err_t encode_piece(encoder *e, const uint8_t *text, int64_t n, int64_t re
         return ERR_OK;
     }
     int64_t before = e->out.n;
-    TRY(vocab_encode(&e->t->v, text, n, &e->work, &e->out));
+    TRY(encode_by_model(e, text, n));
     if (e->out.n - before > VALUES) return ERR_OK;
     memcpy(c->key, key, sizeof key);
     memcpy(c->id, e->out.at + before, (size_t)(e->out.n - before) * sizeof *c->id);
     c->bytes = (uint8_t)n;
     c->count = (uint8_t)(e->out.n - before);
     return ERR_OK;
+}
+
+// Words that begin with a mark where there was a space, or the whole of them.
+static err_t encode_marked(encoder *e, const uint8_t *text, int64_t n, bool begins) {
+    const word_parts *w = &e->t->words;
+    bytes *to = &e->marked;
+    int64_t at = 0, next;
+    bool has = n >= w->mark_n && memcmp(text, w->mark, (size_t)w->mark_n) == 0;
+    ROOM_FOR(to, n * w->mark_n + w->mark_n);
+    to->n = 0;
+    if (!has && text[0] != ' ' && (w->before == SPACE_ALWAYS || (w->before == SPACE_FIRST && begins))) {
+        memcpy(to->at, w->mark, (size_t)w->mark_n);
+        to->n = w->mark_n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (text[i] != ' ') {
+            to->at[to->n++] = text[i];
+            continue;
+        }
+        memcpy(to->at + to->n, w->mark, (size_t)w->mark_n);
+        to->n += w->mark_n;
+    }
+    for (; at < to->n; at = next) {
+        const uint8_t *found = w->split && to->n - at > 1
+                                   ? memmem(to->at + at + 1, (size_t)(to->n - at - 1), w->mark, (size_t)w->mark_n)
+                                   : NULL;
+        next = found ? found - to->at : to->n;
+        TRY(encode_piece(e, to->at + at, next - at, to->n - at));
+    }
+    return ERR_OK;
+}
+
+// Does the character at text[0] divide words? Its bytes. White space goes; a punctuation mark is a word.
+static int divider(const tokenizer *t, const uint8_t *text, int64_t n, bool *space) {
+    uint32_t c;
+    int bytes = utf8_next(text, n, &c);
+    if (!bytes) return *space = false, 0;
+    *space = t->table[c] & CLASS_SPACE;
+    return *space || (t->words.by_bert && t->words.table[c] & WORD_PUNCTUATION) ? bytes : 0;
+}
+
+static err_t encode_word(encoder *e, const uint8_t *text, int64_t n, int64_t readable) {
+    return e->t->words.by_mark ? encode_marked(e, text, n, false) : encode_piece(e, text, n, readable);
+}
+
+// Text without added tokens, normalized, of a tokenizer of words.
+static err_t encode_words(encoder *e, const uint8_t *text, int64_t n, bool begins) {
+    const word_parts *w = &e->t->words;
+    int64_t from = 0;
+    bool space;
+    if (n == 0) return ERR_OK;
+    if (!w->by_space && !w->by_bert)
+        return w->by_mark ? encode_marked(e, text, n, begins) : encode_piece(e, text, n, n);
+    for (int64_t i = 0; i < n;) {
+        int bytes = divider(e->t, text + i, n - i, &space);
+        if (!bytes) {
+            i++;
+            continue;
+        }
+        if (i > from) TRY(encode_word(e, text + from, i - from, n - from));
+        if (!space) TRY(encode_word(e, text + i, bytes, n - i));
+        from = i += bytes;
+    }
+    return n > from ? encode_word(e, text + from, n - from, n - from) : ERR_OK;
 }
 
 // Text without added tokens, normalized.
@@ -118,7 +199,15 @@ static err_t encode_added(encoder *e, const added_set *set, const uint8_t *text,
 
 static err_t encode_normal(encoder *e, const uint8_t *text, int64_t n, int how) {
     (void)how;
-    return encode_plain(e, text, n);
+    if (e->t->kind == KIND_BPE) return encode_plain(e, text, n);
+    return encode_words(e, text, n, e->at_begin && text == e->words.from.at);
+}
+
+static err_t encode_raw_words(encoder *e, const uint8_t *text, int64_t n, int how) {
+    const tokenizer *t = e->t;
+    e->at_begin = text == e->begin;
+    TRY(normal_apply(&t->words.steps, &t->pairs, t->table, t->words.table, text, n, &e->words, &text, &n));
+    return encode_added(e, &t->normal, text, n, how, encode_normal);
 }
 
 static err_t encode_raw(encoder *e, const uint8_t *text, int64_t n, int how) {
@@ -140,7 +229,8 @@ err_t encoder_encode(encoder *e, const void *text, int64_t n, int how, const int
     const tokenizer *t = e->t;
     e->out.n = 0;
     if (how & ENCODE_BEGIN) TRY(add_all(&e->out, &t->before));
-    TRY(encode_added(e, &t->raw, text, n, how, encode_raw));
+    e->begin = text;
+    TRY(encode_added(e, &t->raw, text, n, how, t->kind == KIND_BPE ? encode_raw : encode_raw_words));
     if (how & ENCODE_END) TRY(add_all(&e->out, &t->after));
     *ids = e->out.at;
     *count = e->out.n;

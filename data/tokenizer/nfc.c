@@ -57,13 +57,8 @@ static uint32_t compose(const nfc_pairs *pairs, uint32_t a, uint32_t b) {
 }
 
 static uint32_t combining(uint32_t c) {
-    int low = 0, high = unicode_combining_count;
-    while (low < high) {
-        int mid = (low + high) / 2;
-        if (unicode_combining[mid].last < c) low = mid + 1;
-        else high = mid;
-    }
-    return low < unicode_combining_count && unicode_combining[low].first <= c ? unicode_combining[low].value : 0;
+    const unicode_range *r = unicode_find(unicode_combining, unicode_combining_count, c);
+    return r ? r->value : 0;
 }
 
 static const unicode_pair *decomposition(uint32_t c) {
@@ -101,6 +96,20 @@ static err_t add_decomposed(nfc_points *w, uint32_t c) {
     }
     TRY(add_point(w, c));
     while (n > 0) TRY(add_point(w, tail[--n]));  // the parts of b are b alone: no second half decomposes further
+    return ERR_OK;
+}
+
+// Adds what c is compatible with, if that is something else. False: it is not.
+static err_t add_compatible(nfc_points *w, uint32_t c, bool *added) {
+    int low = 0, high = unicode_compat_count - 1;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        if (unicode_compat[mid].point < c) low = mid + 1;
+        else high = mid;
+    }
+    const unicode_long *row = &unicode_compat[low];
+    *added = row->point == c && c < UNICODE_POINTS;
+    for (int32_t i = row->at; *added && i < row[1].at; i++) TRY(add_point(w, unicode_compat_points[i]));
     return ERR_OK;
 }
 
@@ -166,6 +175,43 @@ int64_t nfc_clean(const uint8_t *table, const uint8_t *text, int64_t n) {
     for (int64_t i = 0; i < n; i += bytes)
         if (class_at(table, text + i, n - i, &bytes) & CLASS_MOVES) return i;
     return n;
+}
+
+// A stretch of characters that are not ASCII, and the one before it. ASCII never changes, and begins anew.
+static err_t apply_stretch(const nfc_pairs *pairs, const uint8_t *text, int64_t n, nfc_form form, nfc_points *work,
+                           bytes *out) {
+    int bytes;
+    work->n = 0;
+    for (int64_t i = 0; i < n; i += bytes) {
+        uint32_t c;
+        bool added = false;
+        bytes = utf8_next(text + i, n - i, &c);
+        if (!bytes) {
+            bytes = 1;
+            TRY(add_point(work, INVALID + text[i]));
+            continue;
+        }
+        if (form == FORM_KD || form == FORM_KC) TRY(add_compatible(work, c, &added));
+        if (!added) TRY(add_decomposed(work, c));
+    }
+    order(work);
+    if (form == FORM_C || form == FORM_KC) join(pairs, work);
+    return put_points(work, out);
+}
+
+err_t nfc_form_apply(const nfc_pairs *pairs, nfc_form form, const uint8_t *text, int64_t n, nfc_points *work,
+                     bytes *out) {
+    out->n = 0;
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i; end < n && text[end] < 0x80; end++) continue;
+        if (end < n && end > i) end--;
+        TRY(put_text(text + i, end - i, out));
+        int64_t from = end;
+        if (end < n && text[end] < 0x80) end++;
+        while (end < n && text[end] >= 0x80) end++;
+        if (end > from) TRY(apply_stretch(pairs, text + from, end - from, form, work, out));
+    }
+    return ERR_OK;
 }
 
 err_t nfc_apply(const nfc_pairs *pairs, const uint8_t *table, const uint8_t *text, int64_t n, nfc_points *work,

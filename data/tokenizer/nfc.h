@@ -1,4 +1,4 @@
-// data/tokenizer/nfc.h: Unicode's normal form C, as the tables of unicode.h have it. Invalid bytes stay as they are.
+// data/tokenizer/nfc.h: Unicode's normal forms, as the tables of unicode.h have them. Invalid bytes stay as they are.
 #ifndef DATA_TOKENIZER_NFC_H
 #define DATA_TOKENIZER_NFC_H
 
@@ -24,5 +24,10 @@ int64_t nfc_clean(const uint8_t *table, const uint8_t *text, int64_t n);
 // out = the text in form C. table: of unicode_table. ERR_INTERNAL: no memory.
 err_t nfc_apply(const nfc_pairs *pairs, const uint8_t *table, const uint8_t *text, int64_t n, nfc_points *work,
                 bytes *out);
+
+// The same in any form; of C it is slower.
+typedef enum nfc_form { FORM_C, FORM_D, FORM_KC, FORM_KD } nfc_form;
+err_t nfc_form_apply(const nfc_pairs *pairs, nfc_form form, const uint8_t *text, int64_t n, nfc_points *work,
+                     bytes *out);
 
 #endif

@@ -1,20 +1,11 @@
 // data/tokenizer/read.c: tokenizer.json, and GPT-2's older pair of files. Every member that could change an id is
 // looked at; what is not implemented is an error that names it.
 #include "base/io.h"
-#include "data/tokenizer/inside.h"
+#include "data/tokenizer/reader.h"
 
-#include <jansson.h>
 #include <string.h>
 
-enum { FILE_MOST = 1 << 30, SHOWN = 300 };
-
-typedef struct reader {
-    tokenizer *t;
-    const char *path;
-    json_t *vocab;
-    int16_t byte_of[0x180];  // of a character that stands for a byte; -1: it is none
-    bool level;              // a ByteLevel pre-tokenizer was there
-} reader;
+enum { FILE_MOST = 1 << 30 };
 
 // --- bytes and the characters that stand for them --------------------------------------------------------------------
 
@@ -39,24 +30,6 @@ static bool plain_bytes(const reader *r, const char *token, size_t n, bytes *out
     }
     return true;
 }
-
-// --- what is refused -------------------------------------------------------------------------------------------------
-
-// "PATH: WHAT: {...} is not implemented: WHY"
-static err_t refuse(const reader *r, const char *what, const json_t *value, const char *why) {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
-    err_t rc = err_set(ERR_DATA, "%s: %s: %.*s%s is not implemented: %s", r->path, what, SHOWN, text ? text : "null",
-                       text && strlen(text) > SHOWN ? "..." : "", why);
-    free(text);
-    return rc;
-}
-
-static bool is_type(const json_t *node, const char *type) {
-    const char *has = json_string_value(json_object_get(node, "type"));
-    return has && strcmp(has, type) == 0;
-}
-
-static bool given(const json_t *value) { return value && !json_is_null(value); }
 
 // --- the model -------------------------------------------------------------------------------------------------------
 
@@ -96,18 +69,13 @@ static err_t read_vocab(reader *r) {
     return ERR_OK;
 }
 
-static int32_t id_of(const reader *r, const char *text) {
-    const json_t *id = json_object_get(r->vocab, text);
-    return id ? (int32_t)json_integer_value(id) : -1;
-}
-
 static err_t add_merge(reader *r, int32_t rank, const char *left, const char *right, bytes *work) {
     size_t a = strlen(left), b = strlen(right);
-    int32_t l = id_of(r, left), h = id_of(r, right);
+    int32_t l = reader_id(r, left), h = reader_id(r, right);
     ROOM_FOR(work, (int64_t)(a + b + 1));
     memcpy(work->at, left, a);
     memcpy(work->at + a, right, b + 1);
-    int32_t id = id_of(r, (const char *)work->at);
+    int32_t id = reader_id(r, (const char *)work->at);
     if (l < 0 || h < 0 || id < 0)
         return err_set(ERR_DATA, "%s: merge %d, \"%.100s %.100s\": \"%.200s\" is not in the vocabulary", r->path, rank,
                        left, right,
@@ -158,15 +126,17 @@ static err_t check_model(const reader *r, const json_t *model) {
     const json_t *dropout = json_object_get(model, "dropout");
     const json_t *type = json_object_get(model, "type");
     if (!json_is_object(model)) return err_set(ERR_DATA, "%s: no \"model\", expected a tokenizer.json", r->path);
-    if (type && !is_type(model, "BPE")) return refuse(r, "model: type", type, "expected BPE");
-    if (given(dropout) && json_number_value(dropout) != 0) return refuse(r, "model: dropout", dropout, "expected none");
+    if (type && !node_is(model, "BPE"))
+        return reader_refuse(r, "model: type", type, "expected BPE, WordPiece or Unigram");
+    if (node_given(dropout) && json_number_value(dropout) != 0)
+        return reader_refuse(r, "model: dropout", dropout, "expected none");
     for (int i = 0; i < 2; i++) {
         const json_t *text = json_object_get(model, texts[i]);
-        if (given(text) && (!json_is_string(text) || json_string_length(text)))
-            return refuse(r, texts[i], text, "expected none");
+        if (node_given(text) && (!json_is_string(text) || json_string_length(text)))
+            return reader_refuse(r, texts[i], text, "expected none");
     }
     if (json_is_true(json_object_get(model, "byte_fallback")))
-        return refuse(r, "model: byte_fallback", json_true(), "expected false");
+        return reader_refuse(r, "model: byte_fallback", json_true(), "expected false");
     return ERR_OK;
 }
 
@@ -180,13 +150,14 @@ static err_t read_model(reader *r, const json_t *model) {
 // --- what stands before it and after it ------------------------------------------------------------------------------
 
 static err_t read_normalizer(reader *r, const json_t *node) {
-    if (!given(node)) return ERR_OK;
-    if (is_type(node, "NFC")) return r->t->nfc = true, ERR_OK;
+    if (!node_given(node)) return ERR_OK;
+    if (node_is(node, "NFC")) return r->t->nfc = true, ERR_OK;
     const json_t *all = json_object_get(node, "normalizers");
-    if (!is_type(node, "Sequence") || !json_is_array(all)) return refuse(r, "normalizer", node, "expected NFC or none");
+    if (!node_is(node, "Sequence") || !json_is_array(all))
+        return reader_refuse(r, "normalizer", node, "expected NFC or none");
     for (size_t i = 0; i < json_array_size(all); i++) {
-        if (!is_type(json_array_get(all, i), "NFC"))
-            return refuse(r, "normalizer", json_array_get(all, i), "expected NFC or none");
+        if (!node_is(json_array_get(all, i), "NFC"))
+            return reader_refuse(r, "normalizer", json_array_get(all, i), "expected NFC or none");
         r->t->nfc = true;
     }
     return ERR_OK;
@@ -197,13 +168,13 @@ static err_t read_split(reader *r, const json_t *node) {
     const char *behavior = json_string_value(json_object_get(node, "behavior"));
     char why[96];
     if (!behavior || strcmp(behavior, "Isolated") != 0)
-        return refuse(r, "pre_tokenizer", node, "expected the behavior Isolated");
+        return reader_refuse(r, "pre_tokenizer", node, "expected the behavior Isolated");
     if (!json_is_false(json_object_get(node, "invert")))
-        return refuse(r, "pre_tokenizer", node, "expected \"invert\": false");
+        return reader_refuse(r, "pre_tokenizer", node, "expected \"invert\": false");
     split_pattern found = regex ? split_find(regex) : SPLIT_WHOLE;
     snprintf(why, sizeof why, "the patterns that this build knows are %s", split_names);
-    if (found == SPLIT_WHOLE) return refuse(r, "pre_tokenizer", node, why);
-    if (r->t->pattern != SPLIT_WHOLE) return refuse(r, "pre_tokenizer", node, "a text is split by two patterns");
+    if (found == SPLIT_WHOLE) return reader_refuse(r, "pre_tokenizer", node, why);
+    if (r->t->pattern != SPLIT_WHOLE) return reader_refuse(r, "pre_tokenizer", node, "a text is split by two patterns");
     r->t->pattern = found;
     return ERR_OK;
 }
@@ -211,10 +182,10 @@ static err_t read_split(reader *r, const json_t *node) {
 static err_t read_level(reader *r, const json_t *node) {
     const json_t *regex = json_object_get(node, "use_regex");
     if (!json_is_false(json_object_get(node, "add_prefix_space")))
-        return refuse(r, "pre_tokenizer", node, "expected \"add_prefix_space\": false");
+        return reader_refuse(r, "pre_tokenizer", node, "expected \"add_prefix_space\": false");
     r->level = true;
     if (json_is_false(regex)) return ERR_OK;
-    if (r->t->pattern != SPLIT_WHOLE) return refuse(r, "pre_tokenizer", node, "a text is split by two patterns");
+    if (r->t->pattern != SPLIT_WHOLE) return reader_refuse(r, "pre_tokenizer", node, "a text is split by two patterns");
     r->t->pattern = SPLIT_GPT2;
     return ERR_OK;
 }
@@ -222,24 +193,24 @@ static err_t read_level(reader *r, const json_t *node) {
 // Digits, then Split, then ByteLevel: any of them may be absent but the last.
 static err_t read_step(reader *r, const json_t *node) {
     tokenizer *t = r->t;
-    if (r->level) return refuse(r, "pre_tokenizer", node, "expected nothing after ByteLevel");
-    if (is_type(node, "ByteLevel")) return read_level(r, node);
-    if (is_type(node, "Split")) return read_split(r, node);
-    if (!is_type(node, "Digits")) return refuse(r, "pre_tokenizer", node, "expected Digits, Split or ByteLevel");
+    if (r->level) return reader_refuse(r, "pre_tokenizer", node, "expected nothing after ByteLevel");
+    if (node_is(node, "ByteLevel")) return read_level(r, node);
+    if (node_is(node, "Split")) return read_split(r, node);
+    if (!node_is(node, "Digits")) return reader_refuse(r, "pre_tokenizer", node, "expected Digits, Split or ByteLevel");
     if (t->digits != DIGITS_ANY || t->pattern != SPLIT_WHOLE)
-        return refuse(r, "pre_tokenizer", node, "expected Digits first");
+        return reader_refuse(r, "pre_tokenizer", node, "expected Digits first");
     t->digits = json_is_true(json_object_get(node, "individual_digits")) ? DIGITS_EACH : DIGITS_RUNS;
     return ERR_OK;
 }
 
 static err_t read_pre_tokenizer(reader *r, const json_t *node) {
     const json_t *all = json_object_get(node, "pretokenizers");
-    if (is_type(node, "Sequence") && json_is_array(all))
+    if (node_is(node, "Sequence") && json_is_array(all))
         for (size_t i = 0; i < json_array_size(all); i++) TRY(read_step(r, json_array_get(all, i)));
     else TRY(read_step(r, node));
-    if (!r->level) return refuse(r, "pre_tokenizer", node, "expected ByteLevel at its end");
+    if (!r->level) return reader_refuse(r, "pre_tokenizer", node, "expected ByteLevel at its end");
     if (r->t->pattern == SPLIT_WHOLE)
-        return refuse(r, "pre_tokenizer", node, "expected a pattern that splits the text");
+        return reader_refuse(r, "pre_tokenizer", node, "expected a pattern that splits the text");
     return ERR_OK;
 }
 
@@ -263,35 +234,51 @@ static err_t read_template_token(reader *r, const json_t *post, const json_t *to
 static err_t read_template(reader *r, const json_t *post) {
     const json_t *single = json_object_get(post, "single");
     id_list *to = &r->t->before;
-    if (r->t->before.n + r->t->after.n) return refuse(r, "post_processor", post, "expected one template");
+    if (r->t->before.n + r->t->after.n) return reader_refuse(r, "post_processor", post, "expected one template");
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *part = json_array_get(single, i), *token = json_object_get(part, "SpecialToken");
         if (token) TRY(read_template_token(r, post, token, to));
         else if (json_object_get(part, "Sequence") && to == &r->t->before) to = &r->t->after;
-        else return refuse(r, "post_processor", part, "expected special tokens and one sequence");
+        else return reader_refuse(r, "post_processor", part, "expected special tokens and one sequence");
     }
-    return to == &r->t->after ? ERR_OK : refuse(r, "post_processor", post, "expected special tokens and one sequence");
+    return to == &r->t->after ? ERR_OK
+                              : reader_refuse(r, "post_processor", post, "expected special tokens and one sequence");
+}
+
+// BertProcessing and RobertaProcessing: "cls" is a token and its id, put first; "sep" one put last.
+static err_t read_ends(reader *r, const json_t *node) {
+    static const char *const names[] = {"cls", "sep"};
+    for (int i = 0; i < 2; i++) {
+        const json_t *id = json_array_get(json_object_get(node, names[i]), 1);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= VOCAB_MOST)
+            return reader_refuse(r, "post_processor", node, "expected cls and sep, each a token and its id");
+        TRY(ids_add(i ? &r->t->after : &r->t->before, (int32_t)json_integer_value(id)));
+    }
+    return ERR_OK;
 }
 
 static err_t read_post(reader *r, const json_t *node) {
     const json_t *all = json_object_get(node, "processors");
-    if (!given(node) || is_type(node, "ByteLevel")) return ERR_OK;
-    if (is_type(node, "TemplateProcessing")) return read_template(r, node);
-    if (!is_type(node, "Sequence") || !json_is_array(all))
-        return refuse(r, "post_processor", node, "expected ByteLevel or TemplateProcessing");
+    if (!node_given(node) || node_is(node, "ByteLevel")) return ERR_OK;
+    if (node_is(node, "TemplateProcessing")) return read_template(r, node);
+    if (r->t->kind != KIND_BPE && (node_is(node, "BertProcessing") || node_is(node, "RobertaProcessing")))
+        return read_ends(r, node);
+    if (!node_is(node, "Sequence") || !json_is_array(all))
+        return reader_refuse(r, "post_processor", node, "expected ByteLevel or TemplateProcessing");
     for (size_t i = 0; i < json_array_size(all); i++) {
         const json_t *each = json_array_get(all, i);
-        if (is_type(each, "TemplateProcessing")) TRY(read_template(r, each));
-        else if (!is_type(each, "ByteLevel"))
-            return refuse(r, "post_processor", each, "expected ByteLevel or TemplateProcessing");
+        if (node_is(each, "TemplateProcessing")) TRY(read_template(r, each));
+        else if (!node_is(each, "ByteLevel"))
+            return reader_refuse(r, "post_processor", each, "expected ByteLevel or TemplateProcessing");
     }
     return ERR_OK;
 }
 
 static err_t check_decoder(const reader *r, const json_t *node) {
     const json_t *all = json_object_get(node, "decoders");
-    if (is_type(node, "Sequence") && json_array_size(all) == 1) node = json_array_get(all, 0);
-    return !given(node) || is_type(node, "ByteLevel") ? ERR_OK : refuse(r, "decoder", node, "expected ByteLevel");
+    if (node_is(node, "Sequence") && json_array_size(all) == 1) node = json_array_get(all, 0);
+    return !node_given(node) || node_is(node, "ByteLevel") ? ERR_OK
+                                                           : reader_refuse(r, "decoder", node, "expected ByteLevel");
 }
 
 // --- added tokens ----------------------------------------------------------------------------------------------------
@@ -305,7 +292,10 @@ static err_t add_special(reader *r, added_token *a, const char *text, size_t n) 
     memcpy(a->text, text, n);
     a->text[n] = 0;
     a->bytes = (int32_t)n;
-    int32_t id = strlen(text) == n ? id_of(r, text) : -1;
+    int32_t id = strlen(text) == n ? reader_id(r, text) : -1;
+    if (r->t->kind != KIND_BPE && id == a->id) return ERR_OK;
+    if (r->t->kind != KIND_BPE && id < 0 && (a->id >= v->size || v->token[a->id].at < 0))
+        return read_words_added(r, a->id, text, n);
     TRY(vocab_add(v, a->id, text, (int64_t)n, false, &taken));
     if ((id >= 0 && id != a->id) || (taken && id < 0))
         return err_set(ERR_DATA,
@@ -325,7 +315,7 @@ static err_t read_added_token(reader *r, const json_t *node) {
     added_token *a = &r->t->added[r->t->added_count];
     if (!json_is_string(content) || !json_is_integer(id) || json_integer_value(id) < 0 ||
         json_integer_value(id) >= VOCAB_MOST)
-        return refuse(r, "added_tokens", node, "expected a string as content, and an id");
+        return reader_refuse(r, "added_tokens", node, "expected a string as content, and an id");
     r->t->added_count++;
     *a = (added_token){.id = (int32_t)json_integer_value(id),
                        .special = json_is_true(json_object_get(node, "special")),
@@ -336,26 +326,38 @@ static err_t read_added_token(reader *r, const json_t *node) {
     return add_special(r, a, json_string_value(content), json_string_length(content));
 }
 
+// An added token as the normalizer leaves it.
+static err_t put_normal(tokenizer *t, int32_t k, normal_work *work) {
+    const uint8_t *text;
+    int64_t n;
+    TRY(normal_apply(&t->words.steps, &t->pairs, t->table, t->words.table, t->added[k].text, t->added[k].bytes, work,
+                     &text, &n));
+    return added_put(&t->normal, t->added, k, text, n);
+}
+
 static err_t build_sets(tokenizer *t) {
     nfc_points work = {0};
+    normal_work words = {0};
     bytes normal = {0};
     err_t rc = ERR_OK;
-    if (t->nfc) nfc_fill(&t->pairs);
+    if (t->nfc || t->kind != KIND_BPE) nfc_fill(&t->pairs);
     for (int32_t k = 0; k < t->added_count && rc == ERR_OK; k++) {
         const added_token *a = &t->added[k];
         if (a->bytes > t->longest) t->longest = a->bytes;
         if (!a->after_normal) rc = added_put(&t->raw, t->added, k, a->text, a->bytes);
+        else if (t->kind != KIND_BPE) rc = put_normal(t, k, &words);
         else if (!t->nfc) rc = added_put(&t->normal, t->added, k, a->text, a->bytes);
         else if ((rc = nfc_apply(&t->pairs, t->table, a->text, a->bytes, &work, &normal)) == ERR_OK)
             rc = added_put(&t->normal, t->added, k, normal.at, normal.n);
     }
     free(work.at);
     free(normal.at);
+    normal_work_free(&words);
     return rc;
 }
 
 static err_t read_added(reader *r, const json_t *all) {
-    if (given(all) && !json_is_array(all)) return refuse(r, "added_tokens", all, "expected an array");
+    if (node_given(all) && !json_is_array(all)) return reader_refuse(r, "added_tokens", all, "expected an array");
     r->t->added = calloc(json_array_size(all) + 1, sizeof *r->t->added);
     if (!r->t->added) return err_set(ERR_INTERNAL, "%s: no memory for added tokens", r->path);
     for (size_t i = 0; i < json_array_size(all); i++) TRY(read_added_token(r, json_array_get(all, i)));
@@ -378,10 +380,10 @@ static reader reader_of(tokenizer *t, const char *path) {
 }
 
 static err_t finish(reader *r) {
-    static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
+    static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "[SEP]"};
     tokenizer *t = r->t;
     t->end_of_text = -1;
-    for (int i = 0; i < 3 && t->end_of_text < 0; i++) t->end_of_text = tokenizer_special(t, ends[i]);
+    for (int i = 0; i < 4 && t->end_of_text < 0; i++) t->end_of_text = tokenizer_special(t, ends[i]);
     for (int64_t i = 0; i < t->before.n + t->after.n; i++) {
         int32_t id = i < t->before.n ? t->before.at[i] : t->after.at[i - t->before.n];
         if (id >= t->v.size || t->v.token[id].at < 0)
@@ -390,22 +392,28 @@ static err_t finish(reader *r) {
     return build_sets(t);
 }
 
+static err_t read_bpe(reader *r, const json_t *root, const json_t *model) {
+    TRY(check_model(r, model));
+    TRY(read_normalizer(r, json_object_get(root, "normalizer")));
+    TRY(read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer")));
+    TRY(check_decoder(r, json_object_get(root, "decoder")));
+    TRY(read_model(r, model));
+    return json_is_true(json_object_get(model, "ignore_merges")) ? vocab_words(&r->t->v) : ERR_OK;
+}
+
 static err_t read_root(reader *r, const json_t *root) {
     // How others cut texts to a length, and fill them up to it. Which tokens a text has does not depend on it, so
     // neither is done here.
     static const char *const lengths[] = {"truncation", "padding"};
     for (int i = 0; i < 2; i++) {
         const json_t *how = json_object_get(root, lengths[i]);
-        if (given(how) && !json_is_object(how)) return refuse(r, lengths[i], how, "expected null or an object");
+        if (node_given(how) && !json_is_object(how))
+            return reader_refuse(r, lengths[i], how, "expected null or an object");
     }
     const json_t *model = json_object_get(root, "model");
-    TRY(check_model(r, model));
-    TRY(read_normalizer(r, json_object_get(root, "normalizer")));
-    TRY(read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer")));
+    if (node_is(model, "WordPiece") || node_is(model, "Unigram")) TRY(read_words(r, root));
+    else TRY(read_bpe(r, root, model));
     TRY(read_post(r, json_object_get(root, "post_processor")));
-    TRY(check_decoder(r, json_object_get(root, "decoder")));
-    TRY(read_model(r, model));
-    if (json_is_true(json_object_get(model, "ignore_merges"))) TRY(vocab_words(&r->t->v));
     TRY(read_added(r, json_object_get(root, "added_tokens")));
     return finish(r);
 }
@@ -423,6 +431,7 @@ err_t read_json(tokenizer *t, const char *path, const char *text, int64_t n) {
     json_t *root;
     TRY(parse(path, text, n, &root));
     err_t rc = read_root(&r, root);
+    json_decref(r.names);
     json_decref(root);
     return rc;
 }
@@ -450,7 +459,7 @@ static err_t read_merge_lines(reader *r, char *text) {
 // The special token that GPT-2's files do not mark as one.
 static err_t add_end_of_text(reader *r) {
     json_t *all = json_array();
-    int32_t id = id_of(r, "<|endoftext|>");
+    int32_t id = reader_id(r, "<|endoftext|>");
     if (id >= 0)
         json_array_append_new(all, json_pack("{s:i,s:s,s:b}", "id", id, "content", "<|endoftext|>", "special", 1));
     err_t rc = read_added(r, all);

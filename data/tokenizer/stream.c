@@ -91,7 +91,8 @@ err_t detokenize_stream(const tokenizer *t, FILE *in, FILE *out) {
         if (digits == 0 || (c != EOF && !is_space(c)))
             return err_set(ERR_DATA, "standard input: word %lld is not a token's id, expected whole numbers",
                            (long long)count);
-        err_t rc = tokenizer_piece(t, id > INT32_MAX ? INT32_MAX : (int32_t)id, &text, &n);
+        int32_t token = id > INT32_MAX ? INT32_MAX : (int32_t)id;
+        err_t rc = count == 1 ? tokenizer_first_piece(t, token, &text, &n) : tokenizer_piece(t, token, &text, &n);
         if (rc != ERR_OK) return err_prefix("standard input: word %lld", (long long)count);
         TRY(put(out, text, (size_t)n));
     }

@@ -1,10 +1,11 @@
 // data/tokenizer/tokenizer.h: text to tokens and back, exactly as Hugging Face's `tokenizers` does it for byte-level
-// BPE: GPT-2, Llama 3, Qwen 2, SmolLM and what is made like them. What a file asks for and this code does not do is
-// refused by its name, never passed over; but for `truncation` and `padding`, which say how long the rows of a batch
-// are, and not what a text's tokens are: a text is encoded whole.
+// BPE (GPT-2, Llama 3, Qwen 2, SmolLM), WordPiece (BERT) and Unigram (T5, ALBERT) and what is made like them.
+// What a file asks for and this code does not do is refused by its name, never passed over; but for `truncation` and
+// `padding`, which say how long the rows of a batch are, and not what a text's tokens are: a text is encoded whole.
 //
-// A text is bytes. What is no UTF-8 is encoded too, byte by byte. Decoding gives the same bytes again, unless the
-// tokenizer normalizes (Qwen 2: NFC) or one of its added tokens takes white space along.
+// A text is bytes. What is no UTF-8 is encoded too, byte by byte; WordPiece and Unigram take such a byte for U+FFFD.
+// Decoding gives the same bytes again, unless the tokenizer is one of these two, or normalizes (Qwen 2: NFC), or one of
+// its added tokens takes white space along.
 #ifndef DATA_TOKENIZER_TOKENIZER_H
 #define DATA_TOKENIZER_TOKENIZER_H
 
@@ -17,14 +18,17 @@ typedef struct tokenizer tokenizer;  // read only once it is open: any number of
 typedef struct encoder encoder;      // what one thread needs to encode: a cache of pieces, and room
 
 // PATH is "bytes" (token = byte), a tokenizer.json, or a folder: with tokenizer.json, or with encoder.json or
-// vocab.json and vocab.bpe or merges.txt, which are taken for GPT-2's kind. ERR_IO: it can't be read. ERR_DATA: it is
+// vocab.json and vocab.bpe or merges.txt, which are taken for GPT-2's kind, or with BERT's vocab.txt; or such a file
+// itself, whose name ends in .txt. Whether it keeps capital letters a tokenizer_config.json beside it says
+// (do_lower_case; without one it does not). ERR_IO: it can't be read. ERR_DATA: it is
 // damaged, or something in it is not implemented.
 err_t tokenizer_open(tokenizer **out, const char *path);
 
-// What a PATH stands for: `json`, or `vocab` and `merges`, or for "bytes" nothing. What there isn't is empty. Errors as
-// above.
+// What a PATH stands for: `json`, or `vocab` and `merges`, or BERT's `words`, or for "bytes" nothing. What there isn't
+// is empty. Errors as above.
 typedef struct tokenizer_files {
-    char json[IO_PATH], vocab[IO_PATH], merges[IO_PATH];
+    char json[IO_PATH], vocab[IO_PATH], merges[IO_PATH], words[IO_PATH];
+    bool lower;  // of `words`
 } tokenizer_files;
 err_t tokenizer_find(tokenizer_files *f, const char *path);
 
@@ -43,8 +47,10 @@ tokenizer_info tokenizer_about(const tokenizer *t);
 // The id of a token's text; -1: none has it. Special tokens only.
 int32_t tokenizer_special(const tokenizer *t, const char *text);
 
-// The bytes of a token. ERR_DATA: there is no such id. Decoding is one after the other.
+// The bytes of a token after others. ERR_DATA: there is no such id. Decoding is one after the other. A token that is a
+// text's first may be written without the space before it: the second one says how.
 err_t tokenizer_piece(const tokenizer *t, int32_t id, const uint8_t **text, int64_t *n);
+err_t tokenizer_first_piece(const tokenizer *t, int32_t id, const uint8_t **text, int64_t *n);
 
 // 16 hex digits of BLAKE2b-256 over all ids and their bytes: of two files with the same hash, either decodes what the
 // other has encoded.

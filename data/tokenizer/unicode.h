@@ -1,6 +1,6 @@
 // data/tokenizer/unicode.h: what tokenizers know of characters. The tables are made by unicode.py, which also says
 // which versions of Unicode they are: those that Hugging Face's `tokenizers` has, one for patterns, another for digits,
-// a third for NFC.
+// a third for normal forms.
 #ifndef DATA_TOKENIZER_UNICODE_H
 #define DATA_TOKENIZER_UNICODE_H
 
@@ -21,6 +21,32 @@ enum {
     CLASS_MOVES = 32,  // NFC may change or move it, or join it with what stands before it
 };
 
+// Of a character, for the tokenizers of words: a table apart.
+enum {
+    WORD_GONE = 1,         // BertNormalizer's clean_text takes it out
+    WORD_PUNCTUATION = 2,  // BertPreTokenizer makes it a piece of its own
+    WORD_ACCENT = 4,       // BertNormalizer's strip_accents takes it out, after NFD
+    WORD_MARK = 8,         // StripAccents takes it out
+    WORD_CHINESE = 16,     // BertNormalizer puts a space on either side
+    WORD_UPPER = 32,       // it has a lower case
+    WORD_COMPAT = 64,      // NFKD makes something else of it than NFD
+};
+
+// How it joins its neighbours (Unicode Standard Annex 29). An extender that is "alone" does not keep a conjunct
+// together.
+typedef enum grapheme_class {
+    GRAPHEME_OTHER,
+    GRAPHEME_CONTROL,
+    GRAPHEME_PREPEND,
+    GRAPHEME_EXTEND,
+    GRAPHEME_EXTEND_ALONE,
+    GRAPHEME_LINKER,
+    GRAPHEME_JOINER,
+    GRAPHEME_SPACING,
+    GRAPHEME_CONSONANT,
+    GRAPHEME_PICTURE
+} grapheme_class;
+
 typedef struct unicode_range {
     uint32_t first : 24, value : 8, last;
 } unicode_range;
@@ -29,6 +55,25 @@ typedef struct unicode_pair {
     uint32_t point, a, b;  // point becomes a b; b = 0: a alone
     uint8_t composes;      // and a b becomes point
 } unicode_pair;
+
+typedef struct unicode_shift {
+    uint32_t first, last, step;  // of first, first + step, ..., last
+    int32_t difference;          // what is added
+} unicode_shift;
+
+typedef struct unicode_long {
+    uint32_t point;
+    int32_t at;  // the first of what it becomes; the next row says where that ends
+} unicode_long;
+
+// values: bits WORD_...; a grapheme_class. Lower case of all but U+0130, which becomes two. What NFKD makes of a
+// character, all of it; the last row is an end.
+extern const unicode_range unicode_words[], unicode_graphemes[];
+extern const unicode_shift unicode_lower[];
+extern const unicode_long unicode_compat[];
+extern const uint32_t unicode_compat_points[];
+extern const int unicode_words_count, unicode_graphemes_count, unicode_lower_count, unicode_compat_count,
+    unicode_compat_points_count;
 
 // values: bits CLASS_LETTER to CLASS_WORD; combining class
 extern const unicode_range unicode_classes[], unicode_combining[];
@@ -62,8 +107,15 @@ static inline int utf8_put(uint8_t *s, uint32_t c) {
     return s[2] = (uint8_t)(0x80 | (c >> 6 & 0x3F)), s[3] = (uint8_t)(0x80 | (c & 0x3F)), 4;
 }
 
-// A table of the class of each character, which the caller frees; NULL: no memory.
+// A table of the class of each character, which the caller frees; NULL: no memory. The second is of WORD_...
 uint8_t *unicode_table(void);
+uint8_t *unicode_word_table(void);
+
+// The range that has c, of `count` in rising order; NULL: none.
+const unicode_range *unicode_find(const unicode_range *ranges, int count, uint32_t c);
+
+// The lower case of a character but U+0130.
+uint32_t unicode_to_lower(uint32_t c);
 
 // The class of the character at s, of n > 0 bytes, and how many bytes it has: an invalid byte is one, of class 0.
 static inline uint8_t class_at(const uint8_t *table, const uint8_t *s, int64_t n, int *bytes) {
