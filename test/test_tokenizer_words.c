@@ -192,6 +192,23 @@ static void test_cuts(void **state) {
     }
 }
 
+// Where a byte has no token, all of the run is the unknown token.
+static void test_missing_byte(void **state) {
+    static const char json[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,"
+                               "\"vocab\":[[\"<unk>\",0],[\"a\",-1],[\"<0x62>\",-2]]}}";
+    static const int32_t want[] = {1, 2, 2, 1, 0};
+    const int32_t *ids;
+    int64_t count;
+    pair p;
+    (void)state;
+    assert_ok(tokenizer_parse(&p.t, "t.json", json, sizeof json - 1));
+    assert_ok(encoder_open(&p.e, p.t));
+    assert_ok(encoder_encode(p.e, "abbabc", 6, ENCODE_TEXT, &ids, &count));
+    assert_int_equal(count, 5);
+    assert_memory_equal(ids, want, sizeof want);
+    close_pair(&p);
+}
+
 // --- files -----------------------------------------------------------------------------------------------------------
 
 static void copy(place *p, const char *from, const char *name) {
@@ -299,7 +316,7 @@ int main(void) {
         cmocka_unit_test(test_answers), cmocka_unit_test(test_about),
         cmocka_unit_test(test_long),    cmocka_unit_test(test_invalid),
         cmocka_unit_test(test_cuts),    cmocka_unit_test_setup_teardown(test_vocab_txt, place_enter, place_leave),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_missing_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,10 +49,13 @@ static void extend(const piece_model *m, const uint8_t *text, int64_t n, int64_t
     if (!single) offer(&path[at + one], m->no_score + score, at, m->unknown);
 }
 
-// A run of unknown characters is one token: one with these bytes, if there is; else each byte's, or the unknown one.
+// A run of unknown characters is one token: one with these bytes, if there is; else each byte's, if all have one, or the
+// unknown one.
 static err_t add_unknown(const piece_model *m, const uint8_t *text, int64_t n, id_list *out) {
     int32_t node = trie_walk(&m->words, text, n), id = node >= 0 ? m->words.nodes.at[node] : -1;
-    if (id >= 0 || !m->bytes_known) return ids_add(out, id >= 0 ? id : m->unknown);
+    bool known = m->bytes_known;
+    for (int64_t i = 0; i < n && known && id < 0; i++) known = m->byte_id[text[i]] >= 0;
+    if (id >= 0 || !known) return ids_add(out, id >= 0 ? id : m->unknown);
     for (int64_t i = 0; i < n; i++) TRY(ids_add(out, m->byte_id[text[i]]));
     return ERR_OK;
 }

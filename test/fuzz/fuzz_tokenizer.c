@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 bool lockstep_fuzz_try(const uint8_t *data, size_t size);
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
-enum { ROOM = 1 << 14, SEEDS = 5 };
+enum { ROOM = 1 << 14, LEVELS = 5, SEEDS = 8 };
 
 static void expect(bool truth) {
     if (!truth) abort();
@@ -25,7 +25,7 @@ static void expect(bool truth) {
     "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\",\"invert\":false}"
 #define BOTH(a, b) "{\"type\":\"Sequence\",\"pretokenizers\":[" a "," b "]}"
 
-static const char *const steps[SEEDS] = {
+static const char *const steps[LEVELS] = {
     LEVEL("true"),
     BOTH(SPLIT("{1,3}"), LEVEL("false")),
     BOTH(SPLIT(""), LEVEL("false")),
@@ -42,11 +42,54 @@ static const char template[] =
     "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"b\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\","
     "\"type_id\":0}}],\"special_tokens\":{\"b\":{\"id\":\"b\",\"ids\":[260],\"tokens\":[\"b\"]}}}";
 
+// Of words: BERT's kind, and two of sentencepiece's, one of them with a double array that has 0xBD, e and 0xA0.
+static const char charsmap[] =
+    "AAQAAAAEAAAAAAAAAAAAAAQAAIACAACAAAAAgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABl"
+    "hQEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAKCZAgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAvfECAAAAAAAAAAAAAAAAAMIEAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABFACAAMQA=";
+static const char bert[] =
+    "{\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+    "\"added_tokens\":[{\"id\":1,\"content\":\"[CLS]\",\"special\":true}],\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\"},"
+    "\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\",1],\"sep\":[\"[UNK]\",0]},"
+    "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":9,"
+    "\"vocab\":{\"[UNK]\":0,\"[CLS]\":1,\"th\":2,\"the\":3,\"##a\":4,\"a\":5,\"##aa\":6,\".\":7,\"an\":8,\"e\":9,\"##1\":10,\"1\":11}}}";
+static const char t5[] =
+    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"},"
+    "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},"
+    "\"content\":\"_\"}]},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"},"
+    "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}]},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"_\"},"
+    "\"added_tokens\":[{\"id\":0,\"content\":\"<l>\",\"special\":true}],\"model\":{\"type\":\"Unigram\",\"unk_id\":0,"
+    "\"vocab\":[[\"<l>\",0],[\"_\",-2.5],[\"_th\",-3],[\"E\",-4.25],[\"a\",-3],[\"aa\",-5.5],[\"thE\",-6],[\"1\",-4]]}}";
+static const char pieces[] =
+    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"},{\"type\":\"Lowercase\"},"
+    "{\"type\":\"Nmt\"},{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"an\"},\"content\":\"n\"}]},"
+    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"split\":true},"
+    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":\" \"},"
+    "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},"
+    "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,"
+    "\"vocab\":[[\"<unk>\",0],[\"_\",-2],[\"_th\",-3],[\"e\",-4],[\"<0xFF>\",-9],[\"aa\",-5]]}}";
+
+static size_t make_words(int k, char text[ROOM]) {
+    if (k == LEVELS + 1) return (size_t)snprintf(text, ROOM, t5, charsmap);
+    return (size_t)snprintf(text, ROOM, "%s", k == LEVELS ? bert : pieces);
+}
+
 // What can be found by mutation comes first, the long list of bytes last.
 static size_t make_seed(int k, char text[ROOM]) {
     static const char *const words[] = {"th", "the", "\\u0120t", "aa"};
     int spare = 0x100;
     char *to = text;
+    if (k >= LEVELS) return make_words(k, text);
     to += sprintf(
         to,
         "{\"normalizer\":%s,\"added_tokens\":%s,\"pre_tokenizer\":%s,\"post_processor\":%s,\"model\":{\"ignore_merges\":%s,\"merges\":%s,\"vocab\":{",
