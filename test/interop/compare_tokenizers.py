@@ -4,13 +4,16 @@
     make build/test/tokens
     python3 test/interop/compare_tokenizers.py [--strings N] [--seed S] [--text FILE]... [--family NAME] [--speed SECONDS | --train]
 
-Run from the top directory, with the packages tokenizers==0.23.3 and tiktoken==0.14.0; nothing is downloaded. Texts: random strings over all of
+Run from the top directory, with the packages tokenizers==0.23.3, tiktoken==0.14.0 and sentencepiece==0.2.3; nothing is downloaded. Texts: random strings over all of
 Unicode, this project's sources, and each FILE. GPT-2's own vocabulary is used where LOCKSTEP_TEST_DATA has gpt2-bpe; the other families are trained on
 this project's sources, with their own normalizer, patterns, added tokens and template. tiktoken has no normalizer and no white space to take along,
 so it is compared where those are not. Texts are also decoded again, where that gives the text. --speed times encoding, alternating; --train compares what
 `lockstep tokenize --train` makes of such texts with what BpeTrainer makes.
 """
 import argparse
+import base64
+import io
+import itertools
 import json
 import os
 import pathlib
@@ -21,12 +24,14 @@ import sys
 import tempfile
 import time
 
+import sentencepiece
 import tiktoken
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden" / "tokenizer"))
 import make_tokenizers as make
+import make_words
 
 TOKENS = "build/test/tokens"
 BYTE_OF = {}  # of a character that tokenizer.json writes for a byte
@@ -52,7 +57,8 @@ def valid(text):
 class Strings:
     """Random strings: characters of one kind or of all, runs, what patterns look for, marks, and pieces of added tokens."""
 
-    SPECIAL = "'s 't 're 've 'm 'll 'd 'S 'ſ \r\n \n \t  \u00a0 \u3000 ' - . , ! 1 22 333 ٣ ² <| |> < > <|endoftext|> <mask> <r> <lr> solo two\u0020words <tool_call>".split(" ")
+    WORDS = "[CLS] [SEP] [MASK] </s> <pad> <unk> <extra_id_0> ▁ ▁▁ `` '' ½\u0301 ™\u0301 ﬁ \u200d \u0600 \u0958 \u094d <0x0A> ﷺ İ ß".split(" ")
+    SPECIAL = WORDS + "'s 't 're 've 'm 'll 'd 'S 'ſ \r\n \n \t  \u00a0 \u3000 ' - . , ! 1 22 333 ٣ ² <| |> < > <|endoftext|> <mask> <r> <lr> solo two\u0020words <tool_call>".split(" ")
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
@@ -161,6 +167,61 @@ def families(folder, texts, wanted):
             yield name, path, Tokenizer.from_file(path), tiktoken_of(name, hf)
 
 
+def field(message, number):
+    """The bytes of a field of a serialized protocol buffer."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        size = {0: lambda: varint() and 0, 1: lambda: 8, 2: varint, 5: lambda: 4}[key & 7]()
+        if key == number << 3 | 2:
+            return message[at : at + size]
+        at += size
+    return b""
+
+
+def sentencepiece_charsmap(rules):
+    """The precompiled_charsmap that sentencepiece puts into models with this normalization."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(make_words.WORDS * 4), model_writer=model, vocab_size=300, hard_vocab_limit=False,
+                                             normalization_rule_name=rules, minloglevel=2)
+    return base64.b64encode(field(field(model.getvalue(), 3), 2)).decode()
+
+
+def with_charsmap(t, rules):
+    """The same tokenizer with sentencepiece's own rules in place of ours."""
+    j = json.loads(t.to_str())
+    for step in j["normalizer"]["normalizers"]:
+        if step["type"] == "Precompiled":
+            step["precompiled_charsmap"] = sentencepiece_charsmap(rules)
+    return Tokenizer.from_str(json.dumps(j))
+
+
+def word_families(folder, texts, wanted):
+    """Of words: BERT's, with and without case, and sentencepiece's with its own normalization."""
+    texts = [t[:200000] for t in texts]
+    all_of = {"bert": lambda: make_words.bert(texts, 8000), "bert-cased": lambda: make_words.bert(texts, 8000, lowercase=False),
+              "bert-plain": lambda: make_words.bert(texts, 3000, clean_text=False, handle_chinese_chars=False, strip_accents=False),
+              "t5": lambda: with_charsmap(make_words.t5(texts, 8000), "nmt_nfkc"), "albert": lambda: with_charsmap(make_words.albert(texts, 4000), "nfkc"),
+              "t5-fold": lambda: with_charsmap(make_words.t5(texts, 2000), "nmt_nfkc_cf"), "llama": lambda: make_words.llama(texts, 4000)}
+    for name, of in all_of.items():
+        if wanted in (None, name):
+            path = str(folder / f"{name}.json")
+            of().save(path)
+            yield name, path, Tokenizer.from_file(path), None
+
+
 def ours_speed(path, text, seconds):
     out = subprocess.run([TOKENS, path, "time", str(seconds)], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
     return float(out.split()[0])
@@ -227,12 +288,13 @@ def main():
         if a.train:
             texts = {"the project's sources": "".join(code), "random strings": "\n".join(strings.one() for _ in range(a.strings)), **files}
             sys.exit(train(pathlib.Path(folder), texts, (300, 2000, 16000)) > 0)
-        for name, path, hf, tik in families(pathlib.Path(folder), code + list(make.corpus()), a.family):
+        learnt = code + list(make.corpus())
+        for name, path, hf, tik in itertools.chain(families(pathlib.Path(folder), learnt, a.family), word_families(pathlib.Path(folder), learnt, a.family)):
             if a.speed:
                 speed(name, path, hf, tik, {**{n: t * 10 for n, t in files.items()}, "the project's sources": "".join(code)}, a.speed)
                 continue
             groups = {"random strings": [strings.one() for _ in range(a.strings)], "every character": list(every_character()), "sources": code}
-            groups |= {n: [t] for n, t in files.items()} | {"golden texts": make.TEXTS}
+            groups |= {n: [t] for n, t in files.items()} | {"golden texts": make.TEXTS + make_words.TEXTS}
             different += compare(name, path, hf, tik, groups)
     sys.exit(different > 0)
 
