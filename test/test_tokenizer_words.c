@@ -304,6 +304,7 @@ static void test_refused(void **state) {
         {"t5", "[\"</s>\",0.0]", "[\"</s>\"]", "token 1 of the vocabulary"},
         {"albert", "\"type\":\"NFKD\"", "\"type\":\"ByteLevel\"", "normalizer: {\"type\":\"ByteLevel\"}"},
         {"albert", "\"type\":\"Metaspace\"", "\"type\":\"Digits\"", "Digits"},
+        {"llama", "\"type\":\"NFC\"", "\"type\":\"Nmt\"", "with the prepend_scheme first"},
         {"llama", "\"type\":\"Fuse\"", "\"type\":\"Fuze\"", "decoder: {\"type\":\"Fuze\"}"},
     };
     (void)state;

@@ -49,8 +49,8 @@ static void extend(const piece_model *m, const uint8_t *text, int64_t n, int64_t
     if (!single) offer(&path[at + one], m->no_score + score, at, m->unknown);
 }
 
-// A run of unknown characters is one token: one with these bytes, if there is; else each byte's, if all have one, or the
-// unknown one.
+// A run of unknown characters is one token: one with these bytes, if there is; else each byte's, if all have one, or
+// the unknown one.
 static err_t add_unknown(const piece_model *m, const uint8_t *text, int64_t n, id_list *out) {
     int32_t node = trie_walk(&m->words, text, n), id = node >= 0 ? m->words.nodes.at[node] : -1;
     bool known = m->bytes_known;

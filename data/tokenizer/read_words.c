@@ -164,6 +164,17 @@ static err_t read_pre_tokenizer(reader *r, const json_t *node) {
     return ERR_OK;
 }
 
+// "first" asks whether a text's first character is still there. Only steps that never take it out go with it.
+static err_t check_first(const reader *r, const json_t *node) {
+    const normal_steps *steps = &r->t->words.steps;
+    bool may_go = false;
+    for (int64_t i = 0; i < steps->n; i++)
+        may_go |= steps->at[i].kind != NORMAL_FORM && steps->at[i].kind != NORMAL_LOWER;
+    if (r->t->words.before != SPACE_FIRST || !may_go) return ERR_OK;
+    return reader_refuse(r, "normalizer", node,
+                         "with the prepend_scheme first, expected no more than NFC, NFD, NFKC, NFKD and Lowercase");
+}
+
 // Where words do not depend on their neighbours, a text may be cut.
 static void find_uncut(word_parts *w) {
     w->uncut |= !(w->by_space || w->by_bert || (w->by_mark && w->split));
@@ -410,6 +421,7 @@ err_t read_words(reader *r, const json_t *root) {
     if (!t->words.table) return no_memory(r);
     TRY(read_normalizer(r, json_object_get(root, "normalizer")));
     TRY(read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer")));
+    TRY(check_first(r, json_object_get(root, "normalizer")));
     find_uncut(&t->words);
     TRY(read_decoder(r, json_object_get(root, "decoder")));
     r->vocab = json_object_get(model, "vocab");

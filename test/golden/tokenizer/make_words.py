@@ -108,12 +108,12 @@ def albert(texts, vocab, rules=RULES):
     t = unigram(texts, vocab, normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]), pre_tokenizers.Metaspace(),
                 decoders.Metaspace(), ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], "[SEP]")
     quotes = [{"type": "Replace", "pattern": {"String": s}, "content": '"'} for s in ("``", "''")]
-    return with_normalizers(t, quotes + [{"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, precompiled(rules)])
+    return with_normalizers(t, quotes + [{"type": "Nmt"}, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, precompiled(rules)])
 
 
 def llama(texts, vocab):
     """Unigram with bytes, on the whole text: the mark only at its beginning."""
-    t = unigram(texts, vocab, normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC()]), pre_tokenizers.Metaspace(),
+    t = unigram(texts, vocab, normalizers.Sequence([normalizers.NFKC(), normalizers.NFC()]), pre_tokenizers.Metaspace(),
                 decoders.Metaspace(), ["<unk>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)], "</s>", byte_fallback=True)
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
