@@ -650,8 +650,8 @@ power() {
     [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
     export SIM_SEED=2 SIM_DEVICES=2
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
-    settings pair device.ranks=2 run.steps=6 log.power_every=2 log.hash_every=0 eval.every=0
-    settings alone device.ranks=2 run.steps=6 log.power_every=2 log.hash_every=0 eval.every=0
+    settings pair device.ranks=2 run.steps=6 batch.global=12 log.power_every=2 log.hash_every=0 eval.every=0
+    settings alone device.ranks=2 run.steps=6 batch.global=12 log.power_every=2 log.hash_every=0 eval.every=0
     # The first reading is before the first step; a step is 12 x 16 tokens.
     LOCKSTEP_NVML_41="power=250500 energy=5000,5384,5768,6536 heat=60 clock=1980 reasons=0" \
     LOCKSTEP_NVML_42="power=199500 energy=70000,70768,71536,72304 heat=85 clock=1980,1200,1980 reasons=0,72,0" \
