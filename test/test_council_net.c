@@ -433,6 +433,31 @@ static void a_silent_connection_is_made_anew(void **state) {
     nets_close(n);
 }
 
+// The other side falls silent when it has this one's proof, and owes its last word. A council calls again.
+static void a_last_word_that_does_not_come(void **state) {
+    (void)state;
+    nets *n = nets_open(2);
+    int listener = listen_at(0, n->port), fd[2];
+    net_open(n, 1);
+    for (int i = 0; i < 2; i++) {
+        hand h = {.node = 0};
+        hello mine = {.version = HELLO_VERSION, .role = ROLE_COUNCIL, .nonce = {(uint8_t)(1 + i)}};
+        struct pollfd p = {.fd = listener, .events = POLLIN};
+        for (double until = now_s() + WAIT_MOST_S; poll(&p, 1, 0) == 0; nets_turn(n))
+            if (now_s() > until) fail_msg("call %d: it does not come", i);
+        h.fd = fd[i] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        handshake_answer(&h.shake, &mine, secret);
+        assert_true(hand_shakes(n, &h));
+        if (i == 0) continue;
+        assert_true(write_all(h.fd, h.shake.out + h.shake.sent, h.shake.queued - h.shake.sent));
+        hand_reports(&h, 2, 1);
+        for (double until = now_s() + WAIT_MOST_S; heard_from(n, 1, 0, 2) < 1; nets_turn(n))
+            assert_true(now_s() < until);
+    }
+    close(fd[0]), close(fd[1]), close(listener);
+    nets_close(n);
+}
+
 static void a_turn_ends_in_time_or_when_woken(void **state) {
     (void)state;
     int wake[2];
@@ -481,6 +506,7 @@ int main(void) {
         cmocka_unit_test(another_run_disturbs_nobody),
         cmocka_unit_test(a_full_buffer_drops_and_recovers),
         cmocka_unit_test(a_silent_connection_is_made_anew),
+        cmocka_unit_test(a_last_word_that_does_not_come),
         cmocka_unit_test(a_turn_ends_in_time_or_when_woken),
         cmocka_unit_test(a_port_that_is_taken_is_named),
     };

@@ -25,6 +25,15 @@ static err_t all_lost(const config *c, const launch *at, board *b) {
     return err_set(ERR_UNAVAILABLE, "the other node is lost");
 }
 
+// Rank 0 stops on request; the others find it gone, before it or after it.
+static err_t stop_and_miss_it(const config *c, const launch *at, board *b) {
+    begin(c, at, b);
+    if ((at->rank == 0) == (c->run.seed == 1)) await_flag(2), nap(0.1);
+    atomic_fetch_add(&here->flag, at->rank == 0 ? 2 : 1);
+    return at->rank == 0 ? err_set(ERR_INTERRUPTED, "stopped after step 7")
+                         : err_set(ERR_UNAVAILABLE, "rank 0 is lost");
+}
+
 static err_t die_by_kill(const config *c, const launch *at, board *b) {
     begin(c, at, b);
     if (at->rank == 1) {
@@ -185,6 +194,20 @@ static void test_stop(void **state) {
         assert_int_equal(l->saved, 3);
         assert_string_equal(l->said[0], "stopped after step 7");
         assert_true(t->took < 4);
+        drop(t);
+    }
+}
+
+// Whoever ends last: a rank that only misses one that was asked to stop makes no failure of it.
+static void test_stop_and_loss(void **state) {
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        trial *t = prepare(stop_and_miss_it, 3);
+        t->c.run.seed = first;
+        start(t);
+        lab *l = finish(t);
+        assert_int_equal(l->code, ERR_INTERRUPTED);
+        assert_string_equal(l->said[0], "stopped after step 7");
         drop(t);
     }
 }
@@ -566,11 +589,11 @@ static void test_watchdog(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_all_well),    TEST(test_one_fails),  TEST(test_root_cause),      TEST(test_killed),
-        TEST(test_stop),        TEST(test_stop_twice), TEST(test_kill_supervisor), TEST(test_surroundings),
-        TEST(test_cores),       TEST(test_no_start),
+        TEST(test_all_well),     TEST(test_one_fails),  TEST(test_root_cause),    TEST(test_killed),
+        TEST(test_stop),         TEST(test_stop_twice), TEST(test_stop_and_loss), TEST(test_kill_supervisor),
+        TEST(test_surroundings), TEST(test_cores),      TEST(test_no_start),
 
-        TEST(test_second_node), TEST(test_notify),     TEST(test_notify_edges),    TEST(test_watchdog),
+        TEST(test_second_node),  TEST(test_notify),     TEST(test_notify_edges),  TEST(test_watchdog),
         TEST(test_deaf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
