@@ -10,23 +10,27 @@
 // --- layouts ---------------------------------------------------------------------------------------------------------
 
 static err_t no_grid(const grid *wanted, int world) {
-    char data[16] = "the rest", context[40] = "", tensor[40] = "";
+    char data[16] = "the rest", context[40] = "", tensor[40] = "", islands[48] = "";
     if (wanted->data) snprintf(data, sizeof data, "%d", wanted->data);
     if (grid_context(wanted) > 1) snprintf(context, sizeof context, "context = %d, ", grid_context(wanted));
     if (wanted->tensor > 1) snprintf(tensor, sizeof tensor, "tensor = %d, ", wanted->tensor);
-    return err_set(
-        ERR_CONFIG, "[parallel] data = %s, %s%spipeline = %d %s %d rank%s: their product must be that number", data,
-        context, tensor, wanted->pipeline, wanted->data ? "are not" : "does not divide", world, world == 1 ? "" : "s");
+    if (grid_islands(wanted) > 1) snprintf(islands, sizeof islands, " and [outer] islands = %d", grid_islands(wanted));
+    return err_set(ERR_CONFIG,
+                   "[parallel] data = %s, %s%spipeline = %d%s %s %d rank%s: their product must be that number", data,
+                   context, tensor, wanted->pipeline, islands, wanted->data ? "are not" : "does not divide", world,
+                   world == 1 ? "" : "s");
 }
 
 err_t grid_of(grid *out, int world, const grid *wanted) {
     grid g = *wanted;
-    if (world < 1 || g.data < 0 || g.tensor < 1 || g.pipeline < 1 || g.context < 0)
+    if (world < 1 || g.data < 0 || g.tensor < 1 || g.pipeline < 1 || g.context < 0 || g.islands < 0)
         return err_set(
             ERR_CONFIG,
-            "[parallel] data = %d, context = %d, tensor = %d, pipeline = %d: expected 0 or more, and 1 or more", g.data,
-            grid_context(&g), g.tensor, g.pipeline);
+            "[parallel] data = %d, context = %d, tensor = %d, pipeline = %d, [outer] islands = %d: expected 0 or more, and 1 or more",
+            g.data, grid_context(&g), g.tensor, g.pipeline, grid_islands(&g));
     int64_t model = (int64_t)g.tensor * g.pipeline * grid_context(&g);
+    if (model > world) return no_grid(wanted, world);
+    model *= grid_islands(&g);
     if (g.data == 0 && world % model == 0) g.data = (int)(world / model);
     if (g.data * model != world) return no_grid(wanted, world);
     *out = g;
@@ -34,22 +38,26 @@ err_t grid_of(grid *out, int world, const grid *wanted) {
 }
 
 grid_place grid_at(const grid *g, int rank) {
-    int replica = rank / g->tensor, context = grid_context(g);
-    return (grid_place){.stage = replica / context / g->data,
+    int island = grid_island(g), replica = rank % island / g->tensor, context = grid_context(g);
+    return (grid_place){.island = rank / island,
+                        .stage = replica / context / g->data,
                         .data = replica / context % g->data,
                         .context = replica % context,
                         .tensor = rank % g->tensor};
 }
 
 int grid_rank(const grid *g, grid_place p) {
-    return ((p.stage * g->data + p.data) * grid_context(g) + p.context) * g->tensor + p.tensor;
+    int rank = ((p.stage * g->data + p.data) * grid_context(g) + p.context) * g->tensor + p.tensor;
+    return p.island * grid_island(g) + rank;
 }
 
 const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]) {
     grid_place p = grid_at(g, rank);
-    char context[24] = "";
+    char context[24] = "", island[24] = "";
     if (grid_context(g) > 1) snprintf(context, sizeof context, "context %d, ", p.context);
-    snprintf(dst, GRID_TEXT, "rank %d (stage %d, data %d, %stensor %d)", rank, p.stage, p.data, context, p.tensor);
+    if (grid_islands(g) > 1) snprintf(island, sizeof island, "island %d, ", p.island);
+    snprintf(dst, GRID_TEXT, "rank %d (%sstage %d, data %d, %stensor %d)", rank, island, p.stage, p.data, context,
+             p.tensor);
     return dst;
 }
 
@@ -58,16 +66,18 @@ const char *grid_shape(const grid *g, char dst[GRID_SHAPE]) {
     if (g->tensor > 1) text_put(&t, "tensor %d x ", g->tensor);
     if (grid_context(g) > 1) text_put(&t, "context %d x ", grid_context(g));
     text_put(&t, "pipeline %d x data %d", g->pipeline, g->data);
+    if (grid_islands(g) > 1) text_put(&t, " x islands %d", grid_islands(g));
     return dst;
 }
 
 const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]) {
     grid_place p = grid_at(g, rank);
-    const char *const name[] = {"stage", "data", "context", "tensor"};
-    const int of[] = {g->pipeline, g->data, grid_context(g), g->tensor}, at[] = {p.stage, p.data, p.context, p.tensor};
+    const char *const name[] = {"island", "stage", "data", "context", "tensor"};
+    const int of[] = {grid_islands(g), g->pipeline, g->data, grid_context(g), g->tensor},
+              at[] = {p.island, p.stage, p.data, p.context, p.tensor};
     text t = {.at = dst, .room = COMM_ROLE};
     dst[0] = 0;
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 5; k++)
         if (of[k] > 1) text_put(&t, ", %s %d", name[k], at[k]);
     return dst;
 }
@@ -81,6 +91,7 @@ int grid_group_size(const grid *g, group_kind kind) {
     case GROUP_STAGE: return g->data * grid_context(g) * g->tensor;
     case GROUP_LINE: return g->pipeline;
     case GROUP_CONTEXT: return grid_context(g);
+    case GROUP_ISLANDS: return grid_islands(g);
     case GROUP_KINDS: break;
     }
     return 0;
@@ -95,6 +106,7 @@ int grid_group_index(const grid *g, group_kind kind, int rank) {
     case GROUP_STAGE: return replica * g->tensor + p.tensor;
     case GROUP_LINE: return p.stage;
     case GROUP_CONTEXT: return p.context;
+    case GROUP_ISLANDS: return p.island;
     case GROUP_KINDS: break;
     }
     return 0;
@@ -111,6 +123,7 @@ int grid_group_member(const grid *g, group_kind kind, int rank, int index) {
         break;
     case GROUP_LINE: p.stage = index; break;
     case GROUP_CONTEXT: p.context = index; break;
+    case GROUP_ISLANDS: p.island = index; break;
     case GROUP_KINDS: break;
     }
     return grid_rank(g, p);
@@ -232,6 +245,7 @@ err_t groups_open(groups *x, const grid *g, comm *world) {
         TRY_GOTO(comm_self_open(&x->group[GROUP_TENSOR]), fail);
         TRY_GOTO(comm_self_open(&x->group[GROUP_LINE]), fail);
         TRY_GOTO(comm_self_open(&x->group[GROUP_CONTEXT]), fail);
+        TRY_GOTO(comm_self_open(&x->group[GROUP_ISLANDS]), fail);
         return ERR_OK;
     }
     for (int k = 0; k < GROUP_KINDS; k++) TRY_GOTO(open_group(x, (group_kind)k), fail);

@@ -14,6 +14,11 @@
 // Context ranks share the positions of the same samples. Their groups have the same stage, d and t; they have whole
 // weights, so they are in one data group, with those of other d: member d * context + c.
 //
+// Islands divide all of this once more: each has ranks, and groups, of its own, and takes its own steps from its own
+// share of the lanes. The ranks with the same place in all islands are a group, in which weights are mixed:
+//
+//     rank = island * (ranks of an island) + rank in it
+//
 // Each kind of group has a channel of its own (comm/comm.h), and so has each kind of link, which joins two ranks of a
 // line. So all of them may be in calls at the same time, also a rank's two links of one kind: to the stage before, and
 // to the one after.
@@ -23,7 +28,15 @@
 #include "comm/comm.h"
 #include "comm/team/team.h"
 
-typedef enum { GROUP_DATA, GROUP_TENSOR, GROUP_STAGE, GROUP_LINE, GROUP_CONTEXT, GROUP_KINDS } group_kind;
+typedef enum {
+    GROUP_DATA,
+    GROUP_TENSOR,
+    GROUP_STAGE,
+    GROUP_LINE,
+    GROUP_CONTEXT,
+    GROUP_ISLANDS,
+    GROUP_KINDS
+} group_kind;
 
 // What travels on a link. A schedule says which ones it uses: bits of grid.links.
 typedef enum {
@@ -44,27 +57,33 @@ enum {
 };
 
 typedef struct grid {
-    int data, tensor, pipeline;
-    int context;  // 0: 1
+    int data, tensor, pipeline;  // of an island
+    int context;                 // 0: 1
+    int islands;                 // 0: 1
     unsigned links;
     bool beside;  // a channel more, between all ranks: of a thread that works beside the steps
 } grid;
 
 typedef struct grid_place {
-    int stage, data, tensor, context;
+    int stage, data, tensor, context, island;
 } grid_place;
 
 // From what is wanted; data = 0: what the others leave of the world. ERR_CONFIG: the product is not the world.
 err_t grid_of(grid *out, int world, const grid *wanted);
 
 static inline int grid_context(const grid *g) { return g->context ? g->context : 1; }
-static inline int grid_world(const grid *g) { return g->data * grid_context(g) * g->tensor * g->pipeline; }
+static inline int grid_islands(const grid *g) { return g->islands ? g->islands : 1; }
+// ranks of one
+static inline int grid_island(const grid *g) { return g->data * grid_context(g) * g->tensor * g->pipeline; }
+static inline int grid_world(const grid *g) { return grid_islands(g) * grid_island(g); }
 // not only the data
-static inline bool grid_is_divided(const grid *g) { return grid_context(g) * g->tensor * g->pipeline > 1; }
+static inline bool grid_is_divided(const grid *g) {
+    return grid_islands(g) * grid_context(g) * g->tensor * g->pipeline > 1;
+}
 grid_place grid_at(const grid *g, int rank);
 int grid_rank(const grid *g, grid_place p);
 
-// "rank 5 (stage 2, data 0, tensor 1)", with its context where there are several, into dst. Returns dst.
+// "rank 5 (stage 2, data 0, tensor 1)", with its context and island where there are several, into dst. Returns dst.
 enum { GRID_TEXT = 96 };
 const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]);
 

@@ -15,32 +15,48 @@ enum { MOST = 24, ALL_LINKS = (1 << LINK_KINDS) - 1 };
 
 typedef void check(const grid *g);
 
+// All islands of a world, from none, which is one.
+static void each_island(int world, const grid *wanted, check *f) {
+    int one = wanted->pipeline * wanted->tensor * grid_context(wanted);
+    for (int i = 0; i <= world / one; i++) {
+        grid with = *wanted, g;
+        if (world % (one * (i ? i : 1))) continue;
+        with.islands = i;
+        assert_int_equal(grid_of(&g, world, &with), ERR_OK);
+        assert_int_equal(grid_world(&g), world);
+        assert_int_equal(grid_island(&g) * (i ? i : 1), world);
+        f(&g);
+    }
+}
+
 static void each_layout(check *f) {
     for (int world = 1; world <= MOST; world++)
         for (int p = 1; p <= world; p++)
             for (int t = 1; t <= world / p; t++)
-                for (int c = 0; c <= world / p / t; c++) {
-                    grid g;
-                    if (world % (p * t * (c ? c : 1))) continue;
-                    assert_int_equal(
-                        grid_of(&g, world,
-                                &(grid){.data = 0, .tensor = t, .pipeline = p, .context = c, .links = ALL_LINKS}),
-                        ERR_OK);
-                    assert_int_equal(grid_world(&g), world);
-                    f(&g);
-                }
+                for (int c = 0; c <= world / p / t; c++)
+                    each_island(world, &(grid){.tensor = t, .pipeline = p, .context = c, .links = ALL_LINKS}, f);
 }
 
-static void places(const grid *g) {
-    for (int stage = 0, rank = 0; stage < g->pipeline; stage++)
+// From rank `first` on. Returns the rank after the island's.
+static int island_places(const grid *g, int island, int first) {
+    int rank = first;
+    for (int stage = 0; stage < g->pipeline; stage++)
         for (int d = 0; d < g->data; d++)
             for (int c = 0; c < grid_context(g); c++)
                 for (int t = 0; t < g->tensor; t++, rank++) {
                     grid_place p = grid_at(g, rank);
-                    assert_true(p.stage == stage && p.data == d && p.context == c && p.tensor == t);
+                    assert_true(p.island == island && p.stage == stage && p.data == d && p.context == c &&
+                                p.tensor == t);
                     assert_int_equal(grid_rank(g, p), rank);
-                    assert_int_equal(rank, ((stage * g->data + d) * grid_context(g) + c) * g->tensor + t);
+                    assert_int_equal(rank - first, ((stage * g->data + d) * grid_context(g) + c) * g->tensor + t);
                 }
+    return rank;
+}
+
+static void places(const grid *g) {
+    int rank = 0;
+    for (int island = 0; island < grid_islands(g); island++) rank = island_places(g, island, rank);
+    assert_int_equal(rank, grid_world(g));
 }
 
 static void a_rank_is_a_place(void **state) {
@@ -52,6 +68,9 @@ static void a_rank_is_a_place(void **state) {
     assert_string_equal(grid_text(&g, 5, text), "rank 5 (stage 2, data 0, tensor 1)");
     assert_int_equal(grid_of(&g, 8, &(grid){.data = 2, .tensor = 1, .pipeline = 2, .context = 2}), ERR_OK);
     assert_string_equal(grid_text(&g, 5, text), "rank 5 (stage 1, data 0, context 1, tensor 0)");
+    assert_int_equal(grid_of(&g, 8, &(grid){.data = 0, .tensor = 2, .pipeline = 1, .islands = 2}), ERR_OK);
+    assert_int_equal(g.data, 2);
+    assert_string_equal(grid_text(&g, 7, text), "rank 7 (island 1, stage 0, data 1, tensor 1)");
 }
 
 static void says_with(int context, int data, int tensor, int pipeline, int rank, const char *role) {
@@ -77,6 +96,9 @@ static void a_role_says_what_there_is_more_than_one_of(void **state) {
     says_with(4, 1, 1, 1, 3, ", context 3");
     says_with(2, 2, 1, 1, 3, ", data 1, context 1");
     says_with(16, 16, 4, 16, 16383, ", stage 15, data 15, context 15, tensor 3");
+    grid g = {.data = 16, .tensor = 4, .pipeline = 16, .context = 16, .islands = 16};
+    char text[COMM_ROLE];
+    assert_string_equal(grid_role(&g, 262143, text), ", island 15, stage 15, data 15, context 15, tensor 3");
 }
 
 static void a_shape_says_what_is_divided(void **state) {
@@ -87,6 +109,8 @@ static void a_shape_says_what_is_divided(void **state) {
                         "tensor 2 x pipeline 1 x data 1");
     assert_string_equal(grid_shape(&(grid){.data = 2, .tensor = 2, .pipeline = 1, .context = 4}, text),
                         "tensor 2 x context 4 x pipeline 1 x data 2");
+    assert_string_equal(grid_shape(&(grid){.data = 2, .tensor = 1, .pipeline = 1, .islands = 4}, text),
+                        "pipeline 1 x data 2 x islands 4");
 }
 
 static char *placed(const launch *l, int rank) {
@@ -141,6 +165,8 @@ static bool together(const grid *g, group_kind kind, int a, int b) {
     grid_place x = grid_at(g, a), y = grid_at(g, b);
     bool stage = x.stage == y.stage, data = x.data == y.data, tensor = x.tensor == y.tensor,
          context = x.context == y.context;
+    if (kind == GROUP_ISLANDS) return stage && data && tensor && context;
+    if (x.island != y.island) return false;
     if (kind == GROUP_DATA) return stage && tensor;
     if (kind == GROUP_TENSOR) return stage && data && context;
     if (kind == GROUP_CONTEXT) return stage && data && tensor;
@@ -194,6 +220,7 @@ static void neighbours(const grid *g) {
                 channel = 0, met = 0;
             assert_int_equal(peer, stage < 0 ? -1
                                              : grid_rank(g, (grid_place){.stage = stage,
+                                                                         .island = p.island,
                                                                          .data = p.data,
                                                                          .tensor = p.tensor,
                                                                          .context = p.context}));
@@ -238,7 +265,7 @@ static void seats_with(const grid *g, unsigned links) {
             for (int half = 0; half < 2; half++) n += grid_link_split(g, (link_kind)k, half, a).color >= 0;
         if (n > most) most = n;
     }
-    bool plain = g->tensor == 1 && g->pipeline == 1 && g->context <= 1;
+    bool plain = g->tensor == 1 && g->pipeline == 1 && g->context <= 1 && g->islands <= 1;
     assert_in_range(grid_channels(g).seats, plain ? 0 : most, plain ? 0 : most + spare);
     assert_int_equal(grid_channels(g).channels, plain ? 0 : GROUP_KINDS + LINK_KINDS);
 }
@@ -302,6 +329,10 @@ static void a_layout_that_does_not_fit_is_refused(void **state) {
     refused_with(-1, 4, 0, 1, 1, "expected 0 or more, and 1 or more");
     refused_with(2, 12, 0, 4, 1, "context = 2, tensor = 4, pipeline = 1 does not divide 12 ranks");
     refused_with(3, 8, 0, 1, 1, "context = 3, pipeline = 1 does not divide 8 ranks");
+    grid g;
+    assert_int_equal(grid_of(&g, 6, &(grid){.tensor = 1, .pipeline = 1, .islands = 4}), ERR_CONFIG);
+    assert_string_equal(err_last()->text, "[parallel] data = the rest, pipeline = 1 and [outer] islands = 4 does not "
+                                          "divide 6 ranks: their product must be that number");
 }
 
 int main(void) {

@@ -82,10 +82,12 @@ static void each_layout(check *f) {
             for (int d = 1; d <= 4; d++)
                 for (int c = 1; c <= 3; c++) {
                     if (p * t * d * c > MOST) continue;
-                    for (size_t k = 0; k < sizeof links / sizeof *links; k++) {
-                        grid g = {.data = d, .tensor = t, .pipeline = p, .context = c, .links = links[k]};
-                        f(&g);
-                    }
+                    for (size_t k = 0; k < sizeof links / sizeof *links; k++)
+                        for (int i = 0; i <= 3 && p * t * d * c * i <= MOST; i++) {
+                            grid g = {
+                                .data = d, .tensor = t, .pipeline = p, .context = c, .islands = i, .links = links[k]};
+                            f(&g);
+                        }
                 }
 }
 
@@ -157,7 +159,7 @@ static void made_and_closed(const grid *g) {
     for (int r = 0; r < world; r++) {  // the same calls on all
         assert_int_equal(all[r].splits, all[0].splits);
         for (int i = 0; i < all[0].splits; i++) assert_int_equal(all[r].split[i].channel, all[0].split[i].channel);
-        if (g->context * g->tensor * g->pipeline > 1) right_groups(g, all, &x[r], r);
+        if (grid_is_divided(g)) right_groups(g, all, &x[r], r);
         else
             assert_true(all[r].splits == 0 && x[r].group[GROUP_DATA] == &all[r].c &&
                         x[r].group[GROUP_STAGE] == &all[r].c);
