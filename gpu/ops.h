@@ -72,6 +72,7 @@ typedef struct step_rules {
     bool dynamic_scale;  // halve on overflow, double after scale_window good steps; else the scale never changes
     int64_t scale_window;
     double skip_norm;  // a norm above so many times norm_mean is an outlier; 0: none is
+    int islands;       // whose gradients' sums of squares follow each other: the norm is the root of their mean. 0: 1
 } step_rules;
 
 // The mean of norms: of the first NORMS_MOST the plain one, then each new one moves it by 1/NORMS_MOST of what it is

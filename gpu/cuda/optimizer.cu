@@ -61,6 +61,7 @@ __device__ static void count_norm(step_state *s, double norm) {
 // The decision, line by line as in gpu/cpu/kernel/optimizer.c.
 __device__ static void decide(step_state *state, double total, double share, step_rules r, step_scalar *scalars,
                               int scalar_count) {
+    if (r.islands) total /= r.islands;
     double scale = state->loss_scale * share, norm = share > 0 ? sqrt(total) / scale : nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
     state->grad_norm = norm;

@@ -453,7 +453,7 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
 
 static bool adamw_steps(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {1.5, true, 3, 0};
+    const step_rules rules = {1.5, true, 3, 0, 0};
     const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
     const step_state start = {.lr = 3e-3f, .loss_scale = 1024};
     const step_scalar powers[] = {{1, 0.9, 0}, {1, 0.95, 0}};
@@ -558,7 +558,7 @@ static err_t rows(const fixture *f, optimizer by, tensor t[OPT_TENSORS]) {
 static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round,
                       void *out[OPT_TENSORS], char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {1e3, true, 2, 0};
+    const step_rules rules = {1e3, true, 2, 0, 0};
     const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .updates = 2};
     const step_scalar powers[] = {{0.9 * 0.9, 0.9, 0}, {0.95 * 0.95, 0.95, 0}};
     tensor t[OPT_TENSORS];

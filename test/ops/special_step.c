@@ -35,7 +35,9 @@ static const decision decisions[] = {
     {"overflow under fixed scale", {NAN, 1}, 1, false, 10, 3, false, 0, 0, 64, -1},
 };
 
-static void decide_one(bench *b, tensor *st, tensor *sums, tensor *scalars, const decision *d) {
+// With islands the sums are those of all of them, which are as many times as much here.
+static void decide_one(bench *b, tensor *st, tensor *sums, tensor *scalars, const decision *d, int islands) {
+    const double all[] = {d->sums[0] * (islands ? islands : 1), d->sums[1] * (islands ? islands : 1)};
     const step_state before = {.lr = 0.125f,
                                .apply = 77,
                                .grad_factor = 77,
@@ -44,10 +46,10 @@ static void decide_one(bench *b, tensor *st, tensor *sums, tensor *scalars, cons
                                .updates = 41,
                                .good_steps = d->good_steps,
                                .skipped = 6};
-    const step_rules rules = {d->clip, d->dynamic, d->window, 0};
+    const step_rules rules = {d->clip, d->dynamic, d->window, 0, islands};
     const step_scalar powers[] = {{0.25, 0.5, 0}, {0.5, 0.75, 0}};
     put(b, st, &before);
-    put(b, sums, d->sums);
+    put(b, sums, all);
     put(b, scalars, powers);
     step_decide_args args = {
         .state = st->data, .sums = sums, .rules = &rules, .scalars = scalars->data, .scalar_count = 2};
@@ -83,7 +85,7 @@ bool decide_counts(const fixture *f, char why[WHY]) {
                  {{3, 2, 0, 5}, true, 20, 4.0 / 64 / 2},
                  {{10, 10, 10, 10}, true, 5, 1.0 / 64},
                  {{0}, false, 0, 0}};
-    const step_rules rules = {10, true, 100, 0};
+    const step_rules rules = {10, true, 100, 0, 0};
     const step_state before = {.loss_scale = 64, .updates = 3, .good_steps = 7, .skipped = 2};
     tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
            *counts = box(&b, FP64, 4, 0, NULL);
@@ -109,7 +111,7 @@ bool decide_counts(const fixture *f, char why[WHY]) {
 // Norms of 1, then one of `norm`: the mean is of those that were applied, and what is skipped changes nothing else, the
 // loss scale above all.
 static void decide_after(bench *b, tensor *st, tensor *sums, int before, double norm, bool applies) {
-    const step_rules rules = {0, true, 1000, 3};
+    const step_rules rules = {0, true, 1000, 3, 0};
     const step_state start = {.loss_scale = 64};
     put(b, st, &start);
     for (int i = 0; i <= before && b->ok; i++) {
@@ -147,8 +149,9 @@ bool decide_table(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL),
            *scalars = box(&b, FP64, 6, 0, NULL);
-    for (size_t i = 0; i < sizeof decisions / sizeof *decisions && b.ok; i++)
-        decide_one(&b, st, sums, scalars, &decisions[i]);
+    for (size_t i = 0; i < sizeof decisions / sizeof *decisions; i++)
+        for (int islands = 0; islands <= 4 && b.ok; islands += 4)
+            decide_one(&b, st, sums, scalars, &decisions[i], islands);
     return done(&b);
 }
 
@@ -162,7 +165,7 @@ bool decide_aborted(const fixture *f, char why[WHY]) {
         bool apply;
     } cases[] = {{{1, 1, 1}, 0, true},  {{3, 1, 2}, 0, true},    {{1, 1, 1}, 1, false}, {{0, 1, 1}, 0, false},
                  {{1, 1, 0}, 0, false}, {{1, NAN, 1}, 0, false}, {{1, -7, 1}, 0, false}};
-    const step_rules rules = {1, true, 1, 3};
+    const step_rules rules = {1, true, 1, 3, 0};
     const step_scalar power = {0.25, 0.5, 0};
     const step_state before = {
         .loss_scale = 64, .apply = 1, .updates = 3, .good_steps = 7, .skipped = 2, .norm_mean = 5, .norms = 3};
@@ -201,7 +204,7 @@ bool decide_aborted(const fixture *f, char why[WHY]) {
 // Hundreds of overflows, or of doublings, leave a scale that a good step can use.
 bool scale_limits(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
-    const step_rules rules = {0, true, 1, 0};
+    const step_rules rules = {0, true, 1, 0, 0};
     const double bad = NAN, good = 4;
     step_state start = {.loss_scale = 64};
     tensor *st = box(&b, INT32, sizeof start / 4, 0, NULL), *sums = box(&b, FP64, 1, 0, NULL);

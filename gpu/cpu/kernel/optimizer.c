@@ -44,6 +44,7 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     int64_t n = tensor_count(args->sums);
     double total = 0;
     for (int64_t i = 0; i < n; i++) total += sum[i];
+    if (args->rules->islands) total /= args->rules->islands;
     double share = counted_share(args), scale = args->state->loss_scale * share,
            norm = share > 0 ? __builtin_sqrt(total) / scale : __builtin_nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
