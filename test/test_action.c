@@ -144,6 +144,18 @@ static void lanes_in_codes_are_reduced_one_by_one(void **state) {
         "settle; squares; share; update; spread");
 }
 
+// After the update, before the new weights leave for other ranks. Between boundaries the executor passes over it.
+static void islands_mix_what_was_updated(void **state) {
+    (void)state;
+    action_layout l = layout_of(2, 2, 1, 1, true, false);
+    l.islands = l.tied = true;
+    expect_list(
+        l, 0,
+        "load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
+        "backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; means; losses; "
+        "settle; tie gradients; squares; share; update; outer; spread; tie values");
+}
+
 // Of weights, which are there: while the last gradients are on their way.
 static void squares_of_masters_do_not_wait_for_gradients(void **state) {
     (void)state;
@@ -416,6 +428,7 @@ int main(void) {
         cmocka_unit_test(zero_3_gathers_one_block_ahead),
         cmocka_unit_test(lanes_in_codes_are_reduced_one_by_one),
         cmocka_unit_test(squares_of_masters_do_not_wait_for_gradients),
+        cmocka_unit_test(islands_mix_what_was_updated),
         cmocka_unit_test(all_layouts_are_complete_and_agree),
         cmocka_unit_test(nothing_is_gathered_in_vain),
         cmocka_unit_test(the_adds_are_those_of_the_tree),

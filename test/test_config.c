@@ -8,6 +8,8 @@ typedef struct bad {
     const char *text, *start, *part1, *part2;
 } bad;
 
+#define ISLANDS "[device]\nranks = 2\n[outer]\nislands = 2\n"
+
 static const bad bad_files[] = {
     // the shape of a file
     {"[run]\nsteps 5\n", ":2: no = in this line, expected key = value: `steps 5`", NULL, NULL},
@@ -50,10 +52,11 @@ static const bad bad_files[] = {
     {"[optimizer]\nLR = 0.9\n", ":2: [optimizer] LR: no such key. Did you mean `lr`?", NULL, NULL},
     {"[optimizer]\nrl = 0.9\n", ":2: [optimizer] rl: no such key. Did you mean `lr`?", NULL, NULL},
     {"[model]\nn_layer = 4\n", ":2: [model] n_layer: no such key. Did you mean `layers`?", NULL, NULL},
-    {"[run]\nlr = 1\n", ":2: [run] lr: no such key. `lr` is a key of [optimizer].",
+    {"[run]\nlr = 1\n", ":2: [run] lr: no such key. `lr` is a key of [optimizer] [outer].",
      "(keys: name dir seed steps bad_steps resume faults;", NULL},
     {"[run]\nevery = 1\n",
-     ":2: [run] every: no such key. `every` is a key of [snapshot] [checkpoint] [eval] [sample] [log].", NULL, NULL},
+     ":2: [run] every: no such key. `every` is a key of [outer] [snapshot] [checkpoint] [eval] [sample] [log].", NULL,
+     NULL},
     {"[run]\nlearning_rates = 1\n", ":2: [run] learning_rates: no such key. Did you mean `lr` of [optimizer]?", NULL,
      NULL},
     {"[log]\nxyzzy_plugh_plover = 7\n", ":2: [log] xyzzy_plugh_plover: no such key. The nearest is `",
@@ -286,6 +289,49 @@ static const bad bad_files[] = {
      "Nearest that works: [data] holdout = 0.", NULL},
     {"[reduce]\ntransport = nccl\n[device]\nbackend = cpu\n", ":4: [device] backend: transport = nccl",
      "[reduce] transport = auto", NULL},
+    // islands
+    {"[outer]\nislands = 3\n[device]\nranks = 3\n", ":2: [outer] islands: islands = 3 is not a power of two.",
+     "[outer] islands = 2", NULL},
+    {"[outer]\nislands = 4\n[device]\nranks = 4\n", ":2: [outer] islands: islands = 4 are more than the lanes = 2",
+     "[batch] micro = 4", NULL},
+    {"[outer]\nevery = 10\n", ":2: [outer] every: every = 10 is how often islands mix their weights, and islands = 1.",
+     "[outer] every = 1", NULL},
+    {"[outer]\ntype = nesterov\n",
+     ":2: [outer] type: type = nesterov is how islands mix their weights, and islands = 1.", "[outer] type = average",
+     NULL},
+    {"[outer]\nislands = 2\n[device]\nranks = 3\n", ":4: [device] ranks: 3 ranks ([device] ranks)",
+     "[device] ranks = 2", NULL},
+    {ISLANDS "[reduce]\norder = any\n", ":6: [reduce] order: islands are added along the tree of lanes",
+     "order = fixed", NULL},
+    {ISLANDS "[reduce]\ncompress = int8\n", ":6: [reduce] compress: what [reduce] compress leaves out of a lane",
+     "compress = none", NULL},
+    {ISLANDS "[parallel]\noffload = yes\n", ":6: [parallel] offload: islands mix their state where steps are computed",
+     "offload = no", NULL},
+    {ISLANDS "[parallel]\nbalance = auto\n", ":6: [parallel] balance: balance = auto would move lanes",
+     "balance = none", NULL},
+    {ISLANDS "[parallel]\ndeal = 1,1\n", ":6: [parallel] deal: each island has an equal share of the lanes",
+     "deal = ", NULL},
+    {ISLANDS "[cluster]\nelastic = yes\n", ":6: [cluster] elastic: a run that heals goes on from any step",
+     "elastic = no", NULL},
+    {ISLANDS "[data]\nignore = 0\n", ":6: [data] ignore: with [data] ignore losses are weighed over all samples",
+     "ignore = -1", NULL},
+    {ISLANDS "[optimizer]\ntype = lars\n", ":6: [optimizer] type: lars weighs an island's gradient",
+     "[optimizer] type = adamw", NULL},
+    {ISLANDS "[model]\ntype = resnet20\n[batch]\nmicro = 4\nlanes = 4\nbn_span = 2\n",
+     ":10: [batch] bn_span: bn_span takes moments over 2 lanes", NULL, NULL},
+    {ISLANDS "[run]\nsteps = 605\n[outer]\nevery = 10\n",
+     ":8: [outer] every: [run] steps = 605 is no multiple of [outer] every = 10, and only then do the islands hold the same weights",
+     "[run] steps = 610", "[run] steps = 600"},
+    {ISLANDS "[checkpoint]\nevery = 25\n[outer]\nevery = 10\n",
+     ":8: [outer] every: [checkpoint] every = 25 is no multiple of [outer] every = 10", "[checkpoint] every = 30",
+     "[checkpoint] every = 20"},
+    {ISLANDS "[eval]\nevery = 25\n[outer]\nevery = 50\n",
+     ":8: [outer] every: [eval] every = 25 is no multiple of [outer] every = 50", "[eval] every = 50", NULL},
+    {ISLANDS "[sample]\nevery = 30\n[outer]\nevery = 25\n",
+     ":8: [outer] every: [sample] every = 30 is no multiple of [outer] every = 25", "[sample] every = 25", NULL},
+    {ISLANDS "[log]\nhash_every = 3\n[outer]\nevery = 2\n",
+     ":8: [outer] every: [log] hash_every = 3 is no multiple of [outer] every = 2", "[log] hash_every = 4",
+     "[log] hash_every = 2"},
 };
 
 static void test_bad_files(void **state) {

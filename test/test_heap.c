@@ -132,6 +132,19 @@ static void nor_do_those_of_several_ranks(void **state) {
     }
 }
 
+// Two islands of two ranks, which mix after every second step.
+static void nor_do_those_of_islands(void **state) {
+    (void)state;
+    for (int zero = 0; zero <= 3; zero++) {
+        char more[256];
+        snprintf(more, sizeof more,
+                 "[run]\nsteps = 40\n[eval]\nevery = 40\n[checkpoint]\nevery = 40\n[sample]\nevery = 40\n"
+                 "[outer]\nislands = 2\nevery = 2\ntype = %s\n[parallel]\nzero = %d\n",
+                 zero % 2 ? "average" : "nesterov", zero);
+        expect_no_call(more, 4, more);
+    }
+}
+
 // Two pipelines of two ranks.
 static void nor_do_those_of_pipelines(void **state) {
     (void)state;
@@ -231,6 +244,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts),
                                        cmocka_unit_test(steady_steps_make_no_heap_call),
                                        cmocka_unit_test(nor_do_those_of_several_ranks),
+                                       cmocka_unit_test(nor_do_those_of_islands),
                                        cmocka_unit_test(nor_do_those_of_pipelines),
                                        cmocka_unit_test(nor_do_those_that_share_layers),
                                        cmocka_unit_test(nor_do_those_that_share_positions),

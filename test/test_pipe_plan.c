@@ -27,6 +27,9 @@ typedef struct layout {
 
 #define FOUR "[model]\nheads = 4\n"
 #define BF16 "[precision]\ncompute = bf16\n"
+#define ISLANDS(n) \
+    "[run]\nsteps = 4\n[checkpoint]\nevery = 0\n[eval]\nevery = 0\n[sample]\ntokens = 0\n" \
+    "[outer]\nevery = 2\nislands = " #n "\n"
 #define ONE(n) \
     { \
         1, { n } \
@@ -95,6 +98,13 @@ static const layout layouts[] = {
     {llama, "[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\n[reduce]\norder = any\n", TWO(1, 1)},
     {mlp, "[parallel]\nslices = 8\ntensor = 4\npipeline = 2\nschedule = zb-h1\n", ONE(8)},
     {mlp, BF16 "[parallel]\nslices = 4\ntensor = 2\nzero = 3\n", ONE(4)},
+    // steps 2 and 3: a boundary, and none
+    {gpt, ISLANDS(2), ONE(2)},
+    {gpt, ISLANDS(2) "type = nesterov\n" BF16 "[parallel]\nzero = 1\n", TWO(2, 4)},
+    {gpt, ISLANDS(4) "type = nesterov\n[parallel]\nzero = 2\n", TWO(3, 5)},
+    {gpt, ISLANDS(2) BF16 "[parallel]\nzero = 3\n", ONE(6)},
+    {gpt, FOUR ISLANDS(2) "type = nesterov\n" BF16 "[parallel]\nslices = 4\ntensor = 2\npipeline = 2\n", ONE(8)},
+    {llama, ISLANDS(2) "[model]\ntied = yes\n[parallel]\npipeline = 2\nzero = 1\n", TWO(4, 4)},
 };
 
 // --- a rank ----------------------------------------------------------------------------------------------------------
@@ -114,6 +124,7 @@ static void sent_so_far(const session *x, comm_cost to[PLAN_GROUPS]) {
         if (g->group[k] != x->ranks)
             add_traffic(&to[k == GROUP_TENSOR    ? PLAN_TENSOR
                             : k == GROUP_CONTEXT ? PLAN_CONTEXT
+                            : k == GROUP_ISLANDS ? PLAN_ISLANDS
                                                  : PLAN_DATA],
                         g->group[k]);
     for (int k = 0; k < LINK_KINDS; k++)
@@ -144,14 +155,18 @@ static err_t expect_sent(const char *what, const comm_cost *before, const comm_c
 
 static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS],
                              plan_rank p) {
-    static const char *const name[] = {[PLAN_DATA] = "sent to the data group",
-                                       [PLAN_TENSOR] = "sent to the tensor group",
-                                       [PLAN_CONTEXT] = "sent to the context group",
-                                       [PLAN_STAGES] = "sent to stages",
-                                       [PLAN_ALL] = "sent to all"};
+    static const char *const name[] = {
+        [PLAN_DATA] = "sent to the data group",       [PLAN_TENSOR] = "sent to the tensor group",
+        [PLAN_CONTEXT] = "sent to the context group", [PLAN_STAGES] = "sent to stages",
+        [PLAN_ISLANDS] = "sent to islands",           [PLAN_ALL] = "sent to all"};
     if (!grid_is_divided(&x->shape))
         p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
     comm_cost all = {0};
+    bool mixed = x->shape.islands > 1 && x->progress.step % x->cfg->outer.every == 0;
+    for (int g = 0; g < PLAN_GROUPS && mixed; g++) {
+        p.to[g] = cost_add(p.to[g], p.mixed[g]);
+        p.sent += p.mixed[g].sent, p.sent_far += p.mixed[g].sent_far;
+    }
     for (int g = 0; g < PLAN_GROUPS; g++) {
         TRY(expect_sent(name[g], &before[g], &after[g], &p.to[g]));
         all = cost_add(all, p.to[g]);

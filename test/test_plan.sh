@@ -215,6 +215,33 @@ codes_pay_over_thin_wires() {
         "$out" || fail "expected the bits saved, by the time that codes take longer"
 }
 
+# Islands: their ranks share no gradient, and each mixes masters and moments, 12 bytes a value, with the others every so
+# many steps: it sends three slices of four, and three times the mean of one; nesterov keeps an anchor and a momentum beside. Without moments it is a third.
+islands_mix_now_and_then() {
+    while read -r times wide more; do
+        planned device.ranks=4 outer.islands=4 outer.every=10 run.steps=50 checkpoint.every=0 eval.every=0 sample.tokens=0 $more
+        says "layout  pipeline 1 x data 1 x islands 4" "lanes   4 on 4 ranks, at most 1 each: 0.0 % of the time idle"
+        awk -v times="$times" -v wide="$wide" '
+            /^model/ { values = substr($NF, 2) + 0 }
+            /^  masters/ { masters = $3 }
+            /^  outer optimizer/ { outer = $3 }
+            /^traffic of a step/ { step = 1 } /^traffic of a boundary/ { step = 0; boundary = 1 } /^messages/ { step = boundary = 0 }
+            / data groups/ && (step || boundary) && $3 { bad = 1 }
+            / islands/ && step { bad = 1 }
+            / islands/ && boundary { sent = $2 }
+            /^islands 4 mix their weights every 10 steps: for that a rank sends at most/ { unit = $17 == "MB" ? 1e6 : 1e3; said = $16 * unit }
+            END { each = sent / 4; least = 2 * 3 / 4 * 4 * times * values
+                  room = outer - wide * masters
+                  exit !(!bad && each >= least && each < 1.02 * least && (said - each / 10) ^ 2 < (0.06 * unit) ^ 2 &&
+                         room >= 2 * masters && room < 2.1 * masters) }' "$out" ||
+            fail "$more: expected each rank to send $times times 6/4 of its masters, every ten steps"
+    done <<'ISLANDS'
+3 2 outer.type=nesterov
+3 0 outer.type=average
+1 2 outer.type=nesterov optimizer.type=sgd
+ISLANDS
+}
+
 try says_how_large
 try lanes_are_dealt
 try rows_are_what_they_say
@@ -225,5 +252,6 @@ try some_stages_only
 try whole_gradients
 try traffic_is_between_nodes_or_not
 try codes_pay_over_thin_wires
+try islands_mix_now_and_then
 try many_ranks
 finish

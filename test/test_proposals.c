@@ -96,14 +96,22 @@ static void draw_ranks(settings *s, chance *c) {
     if (draw(c, 20) == 0) set(s, "data.holdout", "10");
 }
 
+static void draw_islands(settings *s, chance *c) {
+    if (draw(c, 6)) return;
+    set(s, "outer.islands", "%d", ONE_OF(c, 1, 2, 2, 4, 3));
+    if (draw(c, 2)) set(s, "outer.every", "%d", ONE_OF(c, 1, 10, 50, 7));
+    if (draw(c, 2)) set(s, "outer.type", "nesterov");
+}
+
 static void draw_all(settings *s, int number) {
     chance c = {88172645463325252u + 0x9e3779b97f4a7c15u * (uint64_t)(number + 1)};
     s->n = 0;
-    draw_model(s, &c), draw_batch(s, &c), draw_layout(s, &c), draw_ranks(s, &c);
+    draw_model(s, &c), draw_batch(s, &c), draw_layout(s, &c), draw_ranks(s, &c), draw_islands(s, &c);
 }
 
 static int64_t shared_by(const config *c) {
-    return c->parallel.tensor * c->parallel.context * c->parallel.pipeline * (c->parallel.data ? c->parallel.data : 1);
+    return c->outer.islands * c->parallel.tensor * c->parallel.context * c->parallel.pipeline *
+           (c->parallel.data ? c->parallel.data : 1);
 }
 
 // A run that could begin: all rules, and the stages and schedules of its pipelines made for real. Where nothing says

@@ -322,12 +322,15 @@ static int residuals_of(const config *c) {
     return c->reduce.compress == CODEC_NONE ? 0 : (int)c->resolved.lanes + (c->reduce.compress_back != CODEC_NONE);
 }
 
+// Does the outer optimizer of islands keep an array?
+static bool keeps_outer(const config *c) { return c->outer.islands > 1 && c->outer.type == OUTER_NESTEROV; }
+
 // What the optimizer keeps must be what the checkpoint has, and what was left out of lanes.
 static err_t compare_kept(const forking *f) {
     const optimizer_keys *o = &f->is->optimizer;
     const optimizer *rule = optimizers[o->type];
     int arrays = optimizer_arrays(rule, o), kept = 0, residuals = residuals_of(f->is);
-    bool same = f->m.groups == 1 + arrays + residuals;
+    bool same = f->m.groups == 1 + arrays + residuals + keeps_outer(f->is);
     for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, rule->array(o, k));
     for (int k = 0; k < optimizer_scalars(rule, o); k++) {
         optimizer_scalar x;
@@ -337,6 +340,9 @@ static err_t compare_kept(const forking *f) {
     if (same && f->m.scalars == kept) return ERR_OK;
     const change *c = changed(f, "optimizer.momentum");
     if (c) return forbid(f, c->key, c->was, c->is, "what the optimizer keeps of each weight would not fit");
+    c = changed(f, changed(f, "outer.type") ? "outer.type" : "outer.islands");
+    if (c && keeps_outer(f->is) != keeps_outer(f->was))
+        return forbid(f, c->key, c->was, c->is, "the momentum of islands is in one of both only");
     static const char *const coded[] = {"reduce.compress", "reduce.compress_back", "batch.lanes"};
     for (size_t k = 0; k < sizeof coded / sizeof *coded; k++) {
         c = changed(f, coded[k]);

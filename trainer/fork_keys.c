@@ -51,6 +51,11 @@ static const struct {
     {"parallel.slices", NULL},
     {"parallel.token_slices", NULL},
     {"reduce.order", NULL},
+    {"outer.islands", NULL},  // whether the outer momentum is there is compared
+    {"outer.every", NULL},
+    {"outer.type", NULL},
+    {"outer.lr", NULL},
+    {"outer.momentum", NULL},
     {"reduce.compress", NULL},  // whether the rests are there is compared
     {"reduce.compress_back", NULL},
 };

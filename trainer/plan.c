@@ -7,6 +7,7 @@
 #include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
 #include "trainer/session.h"
+#include "trainer/step/outer.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
 
@@ -20,8 +21,14 @@ static size_t aligned(const tensor *t) {
 }
 
 size_t plan_bytes(const plan_rank *p) {
-    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->residuals + p->gather +
-           p->activations + p->staging + p->ring + p->tied + p->snapshots + p->rest;
+    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->residuals + p->outer +
+           p->gather + p->activations + p->staging + p->ring + p->tied + p->snapshots + p->rest;
+}
+
+// The ranks that mix wait for each other, and then those of an island.
+static void count_mixing(session *x, plan_rank *p) {
+    p->mixed[PLAN_ISLANDS] = outer_cost(&x->state);
+    p->mixed[PLAN_DATA] = state_mixed_cost(&x->state);
 }
 
 static void count_memory(const session *x, plan_rank *p) {
@@ -29,7 +36,10 @@ static void count_memory(const session *x, plan_rank *p) {
     bool same = t->o.compute == FP32 && !t->o.offload;
     p->weights = (same ? 0 : aligned(&t->weights.t)) + aligned(&t->exact);
     p->masters = aligned(&t->masters.t);
-    for (int k = 0; k < t->arrays; k++) p->moments += aligned(&t->array[k].t);
+    int own = t->arrays - state_steps_outer(t);
+    for (int k = 0; k < own; k++) p->moments += aligned(&t->array[k].t);
+    for (int k = own; k < t->arrays; k++) p->outer += aligned(&t->array[k].t);
+    p->outer += aligned(&t->anchor.t) + aligned(&t->outer.room) + aligned(&t->outer.whole) + aligned(&t->outer.step);
     for (int i = 0; t->slab && i < t->buffers; i++) p->gradients += aligned(&t->slab[i]);
     for (int i = 0; i < t->slots; i++) p->gradients += aligned(&t->slot[i]);
     for (int i = 0; i < t->kepts; i++) p->counters += aligned(&t->kept[i]);
@@ -50,7 +60,7 @@ static void count_memory(const session *x, plan_rank *p) {
     if (!p->on_gpu || device_memory(x->dev, &used, &p->gpu_total) != ERR_OK) p->gpu_total = -1;
     p->rest = state_bytes(t) + x->runner.staging.bytes -
               (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->residuals +
-               p->gather + p->staging + p->tied);
+               p->outer + p->gather + p->staging + p->tied);
 }
 
 static void add(plan_rank *p, plan_group to, comm_cost x) {
@@ -77,6 +87,7 @@ static err_t count_traffic(session *x, plan_rank *p) {
         if (a->kind == ACTION_GATHER) cost = weights->gather_cost(t, a->first);
         if (a->kind == ACTION_SPREAD) cost = weights->spread_cost(t);
         add(p, PLAN_DATA, cost);
+        if (a->kind == ACTION_OUTER) count_mixing(x, p);
         if (a->kind == ACTION_POST) add(p, PLAN_STAGES, message_cost(x, &x->stages.table.message[a->message]));
         if (a->kind == ACTION_SHARE)
             add(p, PLAN_ALL,
@@ -145,6 +156,7 @@ static const column columns[] = {
     {"sums of shares", offsetof(plan_rank, counters)},
     {"reduction", offsetof(plan_rank, scratch)},
     {"residuals", offsetof(plan_rank, residuals)},
+    {"outer optimizer", offsetof(plan_rank, outer)},
     {"gathered weights", offsetof(plan_rank, gather)},
     {"activations", offsetof(plan_rank, activations)},
     {"tied tensor", offsetof(plan_rank, tied)},
@@ -234,54 +246,61 @@ typedef struct amount {
     int64_t sent, far;
 } amount;
 
+// What is in a table of traffic.
+typedef struct counted {
+    bool messages;  // not bytes
+    bool mixed;     // at a boundary of islands, beside a step
+} counted;
+
 // What a rank sends to a group; PLAN_GROUPS: to all of them.
-static amount amount_of(const plan_rank *p, int group, bool messages) {
+static amount amount_of(const plan_rank *p, int group, counted of) {
     amount x = {0};
     for (int g = 0; g < PLAN_GROUPS; g++) {
         if (group != PLAN_GROUPS && group != g) continue;
-        const comm_cost *c = &p->to[g];
-        x.sent += messages ? c->messages : c->sent, x.far += messages ? c->messages_far : c->sent_far;
+        const comm_cost *c = of.mixed ? &p->mixed[g] : &p->to[g];
+        x.sent += of.messages ? c->messages : c->sent, x.far += of.messages ? c->messages_far : c->sent_far;
     }
     return x;
 }
 
 static void print_group(FILE *out, const char *indent, const char *name, const plan_rank *p, int world, int group,
-                        bool messages) {
+                        counted of) {
     amount all = {0};
     for (int k = 0; k < world; k++) {
-        amount x = amount_of(&p[k], group, messages);
+        amount x = amount_of(&p[k], group, of);
         all.sent += x.sent, all.far += x.far;
     }
     char text[HUMAN], beside[64];
     snprintf(beside, sizeof beside, "of these %" PRId64 " between nodes", all.far);
     fprintf(out, "%s%-*s %16" PRId64 "   ", indent, 20 - (int)strlen(indent), name, all.sent);
-    if (messages) fprintf(out, "%s\n", beside);
+    if (of.messages) fprintf(out, "%s\n", beside);
     else fprintf(out, "%-36s %10s\n", beside, human(text, (double)all.sent));
 }
 
 // Of a model that ranks share: what goes on which connections, too.
-static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool messages) {
-    static const char *const name[] = {[PLAN_DATA] = "data groups",
-                                       [PLAN_TENSOR] = "tensor groups",
-                                       [PLAN_CONTEXT] = "context groups",
-                                       [PLAN_STAGES] = "stages",
-                                       [PLAN_ALL] = "all ranks"};
+static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, counted of) {
+    static const char *const name[] = {
+        [PLAN_DATA] = "data groups", [PLAN_TENSOR] = "tensor groups", [PLAN_CONTEXT] = "context groups",
+        [PLAN_STAGES] = "stages",    [PLAN_ISLANDS] = "islands",      [PLAN_ALL] = "all ranks"};
     const bool has[] = {[PLAN_DATA] = true,
-                        [PLAN_TENSOR] = shape->tensor > 1,
-                        [PLAN_CONTEXT] = grid_context(shape) > 1,
-                        [PLAN_STAGES] = shape->pipeline > 1,
-                        [PLAN_ALL] = true};
+                        [PLAN_TENSOR] = shape->tensor > 1 && !of.mixed,
+                        [PLAN_CONTEXT] = grid_context(shape) > 1 && !of.mixed,
+                        [PLAN_STAGES] = shape->pipeline > 1 && !of.mixed,
+                        [PLAN_ISLANDS] = of.mixed,
+                        [PLAN_ALL] = !of.mixed};
     int64_t least = INT64_MAX, most = 0;
     int world = grid_world(shape);
     for (int k = 0; k < world; k++) {
-        int64_t n = amount_of(&p[k], PLAN_GROUPS, messages).sent;
+        int64_t n = amount_of(&p[k], PLAN_GROUPS, of).sent;
         least = n < least ? n : least, most = n > most ? n : most;
     }
-    fprintf(out, "%s\n", messages ? "messages of a step, to other ranks" : "traffic of a step, bytes");
-    print_row(out, "sent by a rank", least, most, !messages);
-    print_group(out, "  ", "by all", p, world, PLAN_GROUPS, messages);
+    const char *when = of.mixed ? "boundary, beside its step's" : "step";
+    if (of.messages) fprintf(out, "messages of a %s, to other ranks\n", when);
+    else fprintf(out, "traffic of a %s, bytes\n", when);
+    print_row(out, "sent by a rank", least, most, !of.messages);
+    print_group(out, "  ", "by all", p, world, PLAN_GROUPS, of);
     for (int g = 0; g < PLAN_GROUPS && grid_is_divided(shape); g++)
-        if (has[g]) print_group(out, "    ", name[g], p, world, g, messages);
+        if (has[g]) print_group(out, "    ", name[g], p, world, g, of);
 }
 
 // Of each of those that share the lanes, where they were dealt by hand.
@@ -293,14 +312,14 @@ static void print_deal(FILE *out, const config *c, const plan_rank *p, const gri
 
 // Lanes are not divided, so a rank with fewer lanes than another waits, if it is as fast.
 static void print_lanes(FILE *out, const config *c, const plan_rank *p, const grid *g) {
-    int64_t most = 0, lanes = c->resolved.lanes;
+    int64_t most = 0, lanes = c->resolved.lanes, shares = g->data * grid_islands(g);
     for (int k = 0; k < grid_world(g); k++) most = p[k].lanes > most ? p[k].lanes : most;
     // whose ranks have the same lanes
     const char *who = g->tensor * grid_context(g) > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";
-    fprintf(out, "lanes   %" PRId64 " on %d %s%s", lanes, g->data, who, g->data == 1 ? "" : "s");
+    fprintf(out, "lanes   %" PRId64 " on %" PRId64 " %s%s", lanes, shares, who, shares == 1 ? "" : "s");
     print_deal(out, c, p, g);
     fprintf(out, ", at most %" PRId64 " each: %.1f %% of the time idle\n", most,
-            100 * (1 - (double)lanes / (double)(most * g->data)));
+            100 * (1 - (double)lanes / (double)(most * shares)));
     if (c->parallel.balance == BALANCE_AUTO && g->data > 1)
         fprintf(out, "        and while it runs dealt by measured speed: memory is for any deal\n");
 }
@@ -475,7 +494,7 @@ static err_t plan_stage(const config *c, int zero, int world, const comm_place *
     *out = (stage_plan){.possible = rc == ERR_OK};
     if (rc != ERR_OK) return rc == ERR_CONFIG ? ERR_OK : rc;
     out->most = memory_of(p, world).most;
-    for (int k = 0; k < world; k++) out->sent += amount_of(&p[k], PLAN_GROUPS, false).sent;
+    for (int k = 0; k < world; k++) out->sent += amount_of(&p[k], PLAN_GROUPS, (counted){0}).sent;
     return ERR_OK;
 }
 
@@ -566,6 +585,22 @@ static err_t print_codes(FILE *out, const config *c, int world, const comm_place
     return ERR_OK;
 }
 
+// What goes between islands, whose ranks share nothing in a step but what decides it: spread over the steps between two
+// boundaries, beside what gradients would take.
+static void print_islands(FILE *out, const config *c, const plan_rank *p, int world) {
+    int64_t most = 0;
+    char text[HUMAN];
+    for (int k = 0; k < world; k++) {
+        int64_t n = amount_of(&p[k], PLAN_GROUPS, (counted){.mixed = true}).sent;
+        most = n > most ? n : most;
+    }
+    fprintf(out,
+            "islands %" PRId64 " mix their weights every %" PRId64 " step%s: for that a rank sends at most %s a step, "
+            "on average\n",
+            c->outer.islands, c->outer.every, c->outer.every == 1 ? "" : "s",
+            human(text, (double)most / (double)c->outer.every));
+}
+
 static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const comm_place *place, bool draw,
                       FILE *out) {
     static const char *const again[] = {[RECOMPUTE_NONE] = "",
@@ -584,7 +619,11 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const c
     print_memory(out, c, p, world);
     print_machine(out, who, p);
     if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, place));
-    if (world > 1) print_traffic(out, p, &shape, false), print_traffic(out, p, &shape, true);
+    for (int k = 0; k < 4 && world > 1; k++) {
+        counted of = {.messages = k % 2, .mixed = k / 2};
+        if (!of.mixed || grid_islands(&shape) > 1) print_traffic(out, p, &shape, of);
+    }
+    if (grid_islands(&shape) > 1) print_islands(out, c, p, world);
     if (world > 1 && c->reduce.compress != CODEC_NONE) TRY(print_codes(out, c, world, place, p));
     fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
     return ERR_OK;

@@ -14,7 +14,7 @@
 enum { PLAN_CHUNKS = 64 };
 
 // Whom a rank sends to: a row each in the table of traffic. Where no ranks share a model, the data group is all ranks.
-typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_CONTEXT, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
+typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_CONTEXT, PLAN_STAGES, PLAN_ISLANDS, PLAN_ALL, PLAN_GROUPS } plan_group;
 
 typedef struct plan_rank {
     int64_t lanes;  // of a step
@@ -22,6 +22,7 @@ typedef struct plan_rank {
     size_t weights, masters, moments;
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
     size_t residuals;                     // what was left out of lanes that were coded
+    size_t outer;                         // to mix islands: anchor and momentum, and the room
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
     size_t snapshots;  // of the state: for the case that a rank is lost, and for a checkpoint beside the steps
@@ -34,6 +35,7 @@ typedef struct plan_rank {
     // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and
     // after, and of a tied tensor between the first and the last one; to all, what decides the step.
     comm_cost to[PLAN_GROUPS];
+    comm_cost mixed[PLAN_GROUPS];  // beside these, at a boundary of islands
     // Where lanes are coded, elements in a step: coded here, read from codes, and added if lanes were not coded.
     int64_t encoded, decoded, added;
     int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none

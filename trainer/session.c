@@ -136,8 +136,12 @@ static state_options state_options_of(const session *x) {
         .back = c->reduce.compress_back,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,
-        .lanes = c->resolved.lanes * grid_context(&x->shape),
+        .lanes = c->resolved.lanes / grid_islands(&x->shape) * grid_context(&x->shape),
         .deal = x->deal,
+        .islands = grid_islands(&x->shape) > 1 ? x->groups.group[GROUP_ISLANDS] : NULL,
+        .steps_outer = c->outer.type == OUTER_NESTEROV,
+        .outer_lr = c->outer.lr,
+        .outer_momentum = c->outer.momentum,
         .moves = x->kind == SESSION_TRAIN && x->shape.data > 1 && c->parallel.balance == BALANCE_AUTO,
         .micros = micros,
         .once_each = once,
@@ -231,6 +235,11 @@ void session_abort(session *x, err_t rc) {
 
 err_t session_settle(session *x) { return parallel_wait(&x->runner.together); }
 
+// Of this rank's island.
+static int64_t first_lane(const session *x) {
+    return grid_at(&x->shape, x->ranks->rank).island * (x->cfg->resolved.lanes / grid_islands(&x->shape));
+}
+
 // This rank's lanes of every step.
 static loader_options feed_options(const session *x, int64_t last) {
     const config *c = x->cfg;
@@ -253,7 +262,7 @@ static loader_options feed_options(const session *x, int64_t last) {
     const lane_table *t = reduce_lanes(x->state.reduce);
     int rank = x->state.ranks->rank, context = grid_context(&x->shape);
     o.lane_count = lane_table_count(t, rank);
-    o.first_lane = o.lane_count ? lane_table_lane(t, rank, 0) / context : 0;
+    o.first_lane = o.lane_count ? first_lane(x) + lane_table_lane(t, rank, 0) / context : 0;
     o.lane_stride = t->turns ? t->world / context : 1;
     o.lane_list = x->lanes;
     return o;
@@ -267,7 +276,7 @@ static err_t list_lanes(session *x) {
     if (!t->turns || !t->count) return ERR_OK;
     x->lanes = calloc((size_t)count + 1, sizeof *x->lanes);
     if (!x->lanes) return err_set(ERR_INTERNAL, "no memory for a list of %" PRId64 " lanes", count);
-    for (int64_t i = 0; i < count; i++) x->lanes[i] = lane_table_lane(t, rank, i) / context;
+    for (int64_t i = 0; i < count; i++) x->lanes[i] = first_lane(x) + lane_table_lane(t, rank, i) / context;
     return ERR_OK;
 }
 

@@ -282,10 +282,15 @@ static err_t compare_ranks(run *r, bool *back) {
     return *back ? go_back_from_lie(r) : lies_end(&r->lies, &r->x, &v, r->saved);
 }
 
+// Are islands mixed after this step? Where there is one only, no step ends anything.
+static bool ends_period(const run *r, int64_t step) {
+    return r->x.cfg->outer.islands > 1 && config_is_boundary(r->x.cfg, step);
+}
+
 // Must the queue drain now, because something other than a step comes next?
 static bool must_drain(const run *r) {
     bool last = run_step(r) == r->x.cfg->run.steps || spike_skips(&r->x.progress, run_step(r) + 1);
-    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) ||
+    return last || ends_period(r, run_step(r)) || !r->confirmed || !step_runs_ahead(&r->x.runner) ||
            run_is_due(run_step(r), r->x.cfg->log.hash_every) || eval_or_sample_is_due(r, last) || run_save_is_due(r) ||
            snapshot_is_due(r) || redeal_is_due(&r->lanes, run_step(r));
 }
@@ -302,7 +307,8 @@ static err_t collect_step(run *r, step_wish *wish) {
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
     run_say_caught_up(r, s.step);
-    if (s.wish > *wish) *wish = s.wish;
+    // islands go on to where they hold the same: a stop is asked for again there, and saves what all have learned
+    if (s.wish > *wish && config_is_boundary(r->x.cfg, s.step)) *wish = s.wish;
     r->written |= s.written;
     return ERR_OK;
 }
@@ -341,6 +347,7 @@ static err_t balance_lanes(run *r) {
 static err_t step_or_save(run *r, step_wish *wish) {
     err_t rc = advance(r, wish);
     if ((rc != ERR_DATA && rc != ERR_IO) || run_step(r) == 0 || r->saved == run_step(r)) return rc;
+    if (!config_is_boundary(r->x.cfg, run_step(r))) return rc;  // the newest checkpoint is all that islands agree on
     err_record why = *err_last();
     bool back = false;
     if (r->x.cfg->checkpoint.compare) TRY(compare_ranks(r, &back));

@@ -38,7 +38,7 @@ enum {
     CKPT_DIGEST = 32,
     CKPT_KEY = 64,
     CKPT_VALUE = 1024,
-    CKPT_KEYS_MAX = 64,
+    CKPT_KEYS_MAX = 128,
     CKPT_GROUP_NAME = 16,
     CKPT_DIMS = 4,
     CKPT_SOURCES = 17,

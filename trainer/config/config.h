@@ -167,6 +167,12 @@ typedef struct config {
         char fabric_domain[CONFIG_TEXT];    // "": libfabric's choice
     } reduce;
     struct {
+        int64_t islands;  // 1: all ranks share every step's gradient
+        int64_t every;    // steps between two boundaries
+        outer_kind type;
+        double lr, momentum;  // nesterov's
+    } outer;
+    struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
         char secret_file[CONFIG_TEXT];  // "": systemd's credential
         int64_t port;
@@ -263,6 +269,11 @@ err_t config_fits(const config *c, int world);
 
 // How `world` ranks are arranged, as [parallel] says and config_fits allows; one rank alone has all of the model.
 grid config_grid(const config *c, int world);
+
+// Do all islands hold the same after this step? What is kept, compared or shown is of such a step.
+static inline bool config_is_boundary(const config *c, int64_t step) {
+    return c->outer.islands == 1 || step % c->outer.every == 0;
+}
 
 // Stages of each rank of a pipeline.
 static inline int config_chunks(const config *c) {

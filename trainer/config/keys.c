@@ -190,6 +190,15 @@ static const setting more_keys[] = {
     TEXT(reduce, fabric_provider, LAYOUT, "", 0, "FI_PROVIDER", "provider of libfabric, such as verbs;ofi_rxm, efa or tcp; empty = its own choice"),
     TEXT(reduce, fabric_domain, LOCAL, "", 0, "FABRIC_IFACE", "device that libfabric uses, such as mlx5_0 or eth0; empty = that of the node's address, or its own choice"),
 
+    INT(outer, islands, BITS, "1", 1, 1024, "replicas diloco_workers num_islands",
+        "a power of two: groups of ranks that take steps of their own, each with its share of the lanes; 1 = all share every gradient"),
+    INT(outer, every, BITS, "1", 1, MANY, "sync_every inner_steps local_steps sync_interval h",
+        "islands mix their weights after so many steps; only then is anything saved, evaluated or hashed"),
+    WORD(outer, type, BITS, "average", OUTER_WORDS(WORD_TEXT) + 1, "outer_optimizer",
+         "what becomes of the islands' weights: their mean, or a step with Nesterov's momentum towards it (DiLoCo)"),
+    REAL(outer, lr, BITS, "0.7", 0, 10, "outer_lr outer_learning_rate", "nesterov: learning rate of the step towards the mean"),
+    REAL(outer, momentum, BITS, "0.9", 0, 0.9999, "outer_momentum", "nesterov: momentum of the step towards the mean"),
+
     TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
          "every node as host:ranks, comma between, gpu[01-16]:8 for 16; or slurm, or file:HOSTS; empty = this machine alone"),
     INT(cluster, port, LAYOUT, "28100", 1, 65535, "master_port",
@@ -277,6 +286,7 @@ static const struct { const char *name, *comment; } sections[] = {
     {"schedule", "the learning rate over time"},
     {"parallel", "how the work is dealt to the ranks"},
     {"reduce", "how their gradients are added"},
+    {"outer", "groups of ranks that mix their weights every so many steps"},
     {"cluster", "who takes part"},
     {"snapshot", "what survives a lost rank"},
     {"checkpoint", "what survives a crash"},

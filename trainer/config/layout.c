@@ -168,7 +168,99 @@ static err_t judge_compress(judge *j) {
                         word);
 }
 
+// Islands are cut off the tree of lanes, and what they mix is the whole of their state.
+static err_t judge_islands(judge *j) {
+    const config *c = j->c;
+    int64_t islands = c->outer.islands;
+    if (islands & (islands - 1)) {
+        int64_t fits = 1;
+        while (fits * 2 < islands) fits *= 2;
+        judge_number(j, (double)fits), judge_number(j, (double)(2 * fits));
+        return judge_refuse(j, ROWS(ROW(outer, islands)), "islands = %" PRId64 " is not a power of two", islands);
+    }
+    if (islands > c->resolved.lanes) {
+        judge_number(j, (double)c->resolved.lanes);
+        judge_number(j, (double)(islands * c->resolved.micro));
+        return judge_refuse(j, ROWS(ROW(outer, islands), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
+                            "islands = %" PRId64 " are more than the lanes = %" PRId64
+                            " of a step: one without a lane would learn nothing",
+                            islands, c->resolved.lanes);
+    }
+    if (islands > 1) return ERR_OK;
+    if (c->outer.every > 1)
+        return judge_refuse(j, ROWS(ROW(outer, every), ROW(outer, islands)),
+                            "every = %" PRId64 " is how often islands mix their weights, and islands = 1",
+                            c->outer.every);
+    if (c->outer.type == OUTER_AVERAGE) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(outer, type), ROW(outer, islands)),
+                        "type = nesterov is how islands mix their weights, and islands = 1");
+}
+
+// What can't be had with islands yet.
+static err_t judge_beside_islands(judge *j) {
+    const config *c = j->c;
+    if (c->outer.islands == 1) return ERR_OK;
+    const int islands = ROW(outer, islands);
+    if (c->reduce.order == ORDER_ANY)
+        return judge_refuse(j, ROWS(islands, ROW(reduce, order)),
+                            "islands are added along the tree of lanes, which order = any leaves to the transport");
+    if (c->reduce.compress != CODEC_NONE)
+        return judge_refuse(j, ROWS(islands, ROW(reduce, compress)),
+                            "what [reduce] compress leaves out of a lane would be saved by one island only");
+    if (c->parallel.offload)
+        return judge_refuse(j, ROWS(islands, ROW(parallel, offload)),
+                            "islands mix their state where steps are computed, and offload = yes keeps it on the host");
+    if (c->parallel.balance != BALANCE_NONE)
+        return judge_refuse(j, ROWS(islands, ROW(parallel, balance)),
+                            "balance = auto would move lanes from one island to another, which changes the result");
+    if (*c->parallel.deal)
+        return judge_refuse(j, ROWS(islands, ROW(parallel, deal)),
+                            "each island has an equal share of the lanes, and deal is a list of all ranks'");
+    if (c->cluster.elastic)
+        return judge_refuse(j, ROWS(islands, ROW(cluster, elastic)),
+                            "a run that heals goes on from any step, and islands hold the same at boundaries only");
+    if (c->resolved.span > 1)
+        return judge_refuse(j, ROWS(islands, ROW(batch, bn_span)),
+                            "bn_span takes moments over %" PRId64 " lanes, which islands may divide", c->resolved.span);
+    if (c->data.ignore >= 0)
+        return judge_refuse(j, ROWS(islands, ROW(data, ignore)),
+                            "with [data] ignore losses are weighed over all samples of a step, which an island "
+                            "does not know");
+    if (c->optimizer.type == OPTIMIZER_LARS)
+        return judge_refuse(j, ROWS(islands, ROW(optimizer, type)),
+                            "lars weighs an island's gradient by norms of whole rows, which are added over all ranks");
+    return ERR_OK;
+}
+
+// What shows or keeps the weights does so where all islands hold the same.
+static err_t judge_boundaries(judge *j) {
+    const config *c = j->c;
+    const struct {
+        int row;
+        int64_t every;
+    } due[] = {{ROW(run, steps), c->run.steps},
+               {ROW(checkpoint, every), c->checkpoint.every},
+               {ROW(eval, every), c->eval.every},
+               {ROW(sample, every), c->sample.tokens ? c->sample.every : 0},
+               {ROW(log, hash_every), c->log.hash_every}};
+    if (c->outer.islands == 1) return ERR_OK;
+    for (size_t k = 0; k < sizeof due / sizeof *due; k++) {
+        if (due[k].every % c->outer.every == 0) continue;
+        const setting *s = config_key(due[k].row);
+        judge_number(j, (double)((due[k].every / c->outer.every + 1) * c->outer.every));
+        if (due[k].every > c->outer.every) judge_number(j, (double)(due[k].every / c->outer.every * c->outer.every));
+        return judge_refuse(j, ROWS(due[k].row, ROW(outer, every)),
+                            "[%s] %s = %" PRId64 " is no multiple of [outer] every = %" PRId64
+                            ", and only then do the islands hold the same weights",
+                            s->section, s->key, due[k].every, c->outer.every);
+    }
+    return ERR_OK;
+}
+
 err_t judge_layout(judge *j) {
+    RULE(j, judge_islands(j));
+    RULE(j, judge_beside_islands(j));
+    RULE(j, judge_boundaries(j));
     RULE(j, judge_tensor(j));
     RULE(j, judge_token_slices(j));
     RULE(j, judge_context(j));
@@ -189,8 +281,10 @@ static unsigned links_of(const config *c) {
 
 grid config_grid(const config *c, int world) {
     if (world == 1) return (grid){.data = 1, .tensor = 1, .pipeline = 1, .context = 1};
-    int pipeline = (int)c->parallel.pipeline, tensor = (int)c->parallel.tensor, context = (int)c->parallel.context;
-    return (grid){.data = world / pipeline / tensor / context,
+    int pipeline = (int)c->parallel.pipeline, tensor = (int)c->parallel.tensor, context = (int)c->parallel.context,
+        islands = (int)c->outer.islands;
+    return (grid){.data = world / pipeline / tensor / context / islands,
+                  .islands = islands,
                   .tensor = tensor,
                   .pipeline = pipeline,
                   .context = context,
@@ -207,12 +301,12 @@ static const char *counted(const config *c) { return *c->cluster.nodes ? "[clust
 // What the ranks' number must be a multiple of, and what each factor of it may be.
 static void grid_numbers(judge *j, int world) {
     int64_t t = j->c->parallel.tensor, x = j->c->parallel.context, p = j->c->parallel.pipeline,
-            d = j->c->parallel.data ? j->c->parallel.data : 1;
-    const int64_t others[] = {x * p * d, t * p * d, t * x * d, t * x * p};
+            d = j->c->parallel.data ? j->c->parallel.data : 1, i = j->c->outer.islands;
+    const int64_t others[] = {x * p * d * i, t * p * d * i, t * x * d * i, t * x * p * i, t * x * p * d};
     judge_number(j, world);
-    judge_number(j, (double)(t * x * p * d));
-    for (int i = 0; i < 4; i++)
-        if (world % others[i] == 0) judge_number(j, (double)(world / others[i]));
+    judge_number(j, (double)(t * x * p * d * i));
+    for (int k = 0; k < 5; k++)
+        if (world % others[k] == 0) judge_number(j, (double)(world / others[k]));
 }
 
 static err_t judge_grid(judge *j, int world) {
@@ -220,12 +314,13 @@ static err_t judge_grid(judge *j, int world) {
     grid g = {.data = (int)c->parallel.data,
               .tensor = (int)c->parallel.tensor,
               .pipeline = (int)c->parallel.pipeline,
-              .context = (int)c->parallel.context};
+              .context = (int)c->parallel.context,
+              .islands = (int)c->outer.islands};
     if (grid_of(&g, world, &g) == ERR_OK) return ERR_OK;
     grid_numbers(j, world);
     return judge_refuse(j,
                         ROWS(ROW(parallel, pipeline), ROW(parallel, tensor), ROW(parallel, context),
-                             ROW(parallel, data), counted_in(c), ROW(parallel, token_slices)),
+                             ROW(parallel, data), counted_in(c), ROW(parallel, token_slices), ROW(outer, islands)),
                         "%d rank%s (%s): %s", world, S(world), counted(c), err_last()->text);
 }
 
@@ -329,7 +424,7 @@ static err_t judge_deal(judge *j, int world) {
 err_t judge_ranks(judge *j, int world) {
     const config *c = j->c;
     RULE(j, judge_spans(j, world));
-    if (c->parallel.tensor * c->parallel.context * c->parallel.pipeline > 1) {
+    if (c->parallel.tensor * c->parallel.context * c->parallel.pipeline * c->outer.islands > 1) {
         RULE(j, judge_grid(j, world));
         RULE(j, judge_models(j, world));
         RULE(j, judge_deal(j, world));

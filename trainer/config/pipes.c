@@ -66,6 +66,6 @@ int64_t pipe_micros(const config *c, const grid *g, int d) {
     bool turns = (grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2) || c->reduce.compress != CODEC_NONE;
     int64_t deal[g->data + 1];
     bool dealt = *c->parallel.deal && pipe_deal(c->parallel.deal, g->data, c->resolved.lanes, deal);
-    lane_table t = {c->resolved.lanes, g->data, turns, dealt ? deal : NULL};
+    lane_table t = {c->resolved.lanes / grid_islands(g), g->data, turns, dealt ? deal : NULL};
     return pipe_micros_of(c, turns ? lane_table_turns(&t) : lane_table_count(&t, d));
 }

@@ -94,7 +94,8 @@ static void set_value(config *c, int row, double to) {
 
 // Texts that may be emptied. Another architecture, or another list of nodes, is nothing to propose.
 static bool may_change(const config *c, int row) {
-    bool empties = row == ROW(parallel, stages) || (row == ROW(data, val) && c->data.holdout);
+    bool empties = row == ROW(parallel, stages) || (row == ROW(data, val) && c->data.holdout) ||
+                   (row == ROW(parallel, deal) && c->outer.islands > 1);
     return is_number(config_key(row)) || config_key(row)->type == KEY_BOOL ||
            (config_key(row)->type == KEY_WORD && row != ROW(model, type)) || empties;
 }
@@ -274,7 +275,8 @@ static void think(search *s, const trial *so_far, int row) {
 // --- asking ----------------------------------------------------------------------------------------------------------
 
 static int64_t shared_by(const config *c) {
-    return c->parallel.tensor * c->parallel.context * c->parallel.pipeline * (c->parallel.data ? c->parallel.data : 1);
+    return c->outer.islands * c->parallel.tensor * c->parallel.context * c->parallel.pipeline *
+           (c->parallel.data ? c->parallel.data : 1);
 }
 
 // Are the ranks those that the machine was found to have?

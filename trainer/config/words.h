@@ -46,6 +46,11 @@
     X(ORDER_FIXED, "fixed") \
     X(ORDER_ANY, "any")
 
+// How islands mix their weights (trainer/step/outer.h).
+#define OUTER_WORDS(X) \
+    X(OUTER_AVERAGE, "average") \
+    X(OUTER_NESTEROV, "nesterov")
+
 // What is done to the files of checkpoints.
 #define COMPRESS_WORDS(X) \
     X(COMPRESS_NONE, "none") \
@@ -63,6 +68,7 @@ typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;
 typedef enum pipeline_kind { PIPELINE_WORDS(WORD_ENUM) PIPELINE_KINDS } pipeline_kind;
 typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;
 typedef enum { ORDER_WORDS(WORD_ENUM) } order_mode;
+typedef enum { OUTER_WORDS(WORD_ENUM) } outer_kind;
 typedef enum { COMPRESS_WORDS(WORD_ENUM) } compress_kind;
 typedef enum { CHOICE_WORDS(WORD_ENUM) } choice_mode;
 

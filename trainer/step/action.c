@@ -396,12 +396,14 @@ static err_t end(maker *m) {
 // Is this one of the last actions of a step?
 static bool ends_with(const action_layout *l, action_kind kind) {
     if (kind == ACTION_MASTERS) return l->masters;
+    if (kind == ACTION_OUTER) return l->islands;
     return l->tied || (kind != ACTION_TIE_GRADIENTS && kind != ACTION_TIE_VALUES);
 }
 
 err_t action_step(const action_layout *l, int rank, action_list *out) {
-    static const action_kind last[] = {ACTION_MASTERS, ACTION_SETTLE, ACTION_TIE_GRADIENTS, ACTION_SQUARES,
-                                       ACTION_SHARE,   ACTION_UPDATE, ACTION_SPREAD,        ACTION_TIE_VALUES};
+    static const action_kind last[] = {ACTION_MASTERS, ACTION_SETTLE, ACTION_TIE_GRADIENTS,
+                                       ACTION_SQUARES, ACTION_SHARE,  ACTION_UPDATE,
+                                       ACTION_OUTER,   ACTION_SPREAD, ACTION_TIE_VALUES};
     maker m = {.l = l, .out = out, .held = {-1, -1}, .records = !l->unrecorded, .run = -1};
     *out = (action_list){0};
     lanes(&m, rank);
@@ -449,6 +451,7 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
                                         [ACTION_SQUARES] = "squares",
                                         [ACTION_SHARE] = "share",
                                         [ACTION_UPDATE] = "update",
+                                        [ACTION_OUTER] = "outer",
                                         [ACTION_SPREAD] = "spread",
                                         [ACTION_INPUTS] = "inputs",
                                         [ACTION_WEIGHTS] = "weights",

@@ -42,6 +42,7 @@ typedef enum action_kind {
     ACTION_SQUARES,        // of the gradient, chunk by chunk
     ACTION_SHARE,          // all ranks learn all ranks' squares, losses and times
     ACTION_UPDATE,         // decide, and update what this rank owns
+    ACTION_OUTER,          // every so many steps: what this rank owns becomes the mean over all islands
     ACTION_SPREAD,         // new weights begin to go to all ranks (ZeRO 1 and 2)
     ACTION_TIE_VALUES,     // ... and those of the shared tensor from the first stage to the last
     ACTION_KINDS,
@@ -87,6 +88,7 @@ typedef struct action_layout {
     int blocks, buckets;
     const action_bucket *bucket;  // in the order in which backward finishes them, chunk by chunk
     bool tied;                    // this rank's stage and another one share a tensor
+    bool islands;                 // there are several
     bool masters;                 // the optimizer reads norms of weights
     bool unrecorded;              // recordings are not marked: for a list that is only read
     const stages *pipe;           // what of the model is here, and in which order this rank's units run

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "model/slices.h"
 #include "trainer/step/finish.h"
+#include "trainer/step/outer.h"
 #include "trainer/step/tied.h"
 
 #include <time.h>
@@ -39,6 +40,7 @@ action_layout executor_layout(const step_runner *r) {
                            .buckets = t->zero.buckets,
                            .bucket = r->bucket,
                            .tied = r->pipelined && t->o.tie,
+                           .islands = t->o.islands != NULL,
                            .masters = state_has_rows(t),
                            .pipe = r->stages};
 }
@@ -69,7 +71,7 @@ static err_t load(run *x, const action *a) {
     inputs *in = &r->inputs;
     input_slot *p = inputs_turn(in, a->input_slot);
     stopwatch *watch = &r->together.watch;
-    int64_t lane = a->lane / step_contexts(r);
+    int64_t lane = step_island(r) * (r->cfg->resolved.lanes / step_islands(r)) + a->lane / step_contexts(r);
     p->number = lane * r->state->o.micros + a->micro;
     board_waiting(r->board, WAIT_DATA, "wait for data", p->number, x->step);
     TRY(stopwatch_begin(watch, SPAN_DATA, r->s));
@@ -121,7 +123,7 @@ static pass micro_pass(step_runner *r, const action *a) {
     p.fresh = a->fresh;
     p.dw = &r->state->grad[a->buffer * r->net->params];
     p.more_dw = r->state->tables > 1 ? &r->state->grad[r->state->table * r->net->params] : NULL;
-    p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
+    p.loss_factor = (float)(step_islands(r) / ((double)r->cfg->batch.global * (double)r->net->losses));
     p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
                            .step = (uint32_t)at->b.step,
                            .first_sample = (uint32_t)at->b.first,
@@ -248,6 +250,17 @@ static err_t square(step_runner *r) {
     return stopwatch_end(&r->together.watch, SPAN_STEP, r->s);
 }
 
+// Weights that are still on their way between ranks of an island would overtake those that follow from the mean.
+static err_t mix_islands(const run *x) {
+    step_runner *r = x->r;
+    if (!config_is_boundary(r->cfg, x->step)) return ERR_OK;
+    board_waiting(r->board, WAIT_RANKS, "mix weights of islands", -1, x->step);
+    TRY(parallel_join(&r->together));
+    comm *c = r->state->o.islands;
+    c->phase = r->state->ranks->phase = (comm_phase){"mix weights of islands", x->step, 0};
+    return outer_mix(r->state);
+}
+
 // The weights travel while the next step begins, and may arrive after this step is collected.
 static err_t spread(step_runner *r) {
     stopwatch_turn(&r->together.watch);
@@ -288,6 +301,7 @@ static err_t run_action(run *x, const action *a) {
     case ACTION_SQUARES: return square(r);
     case ACTION_SHARE: return finish_share(r, results_of(&r->results, x->step));
     case ACTION_UPDATE: return finish_update(r, results_of(&r->results, x->step));
+    case ACTION_OUTER: return mix_islands(x);
     case ACTION_SPREAD: return spread(r);
     case ACTION_TIE_VALUES: return tie_values(r);
     default: return err_set(ERR_INTERNAL, "action %d has no place in a step", (int)a->kind);

@@ -14,6 +14,7 @@ void finish_open(step_runner *r) {
     r->end = (step_end){.rules = {.grad_clip = c->optimizer.grad_clip,
                                   .dynamic_scale = c->precision.compute == FP16 && c->precision.loss_scale == 0,
                                   .scale_window = c->precision.scale_window,
+                                  .islands = grid_islands(&r->groups->shape),
                                   .skip_norm = c->optimizer.skip_norm}};
 }
 
@@ -60,6 +61,7 @@ static tensor sums_of(const step_runner *r, const tensor *all, const zero_piece 
     // chunks of earlier slices, which are full
     int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);
     tensor sums = view1(all, (p->count + CHUNK - 1) / CHUNK);
+    if (all == &r->results.sums) before += step_island(r) * r->results.sums_at[r->net->params];
     sums.data = (double *)all->data + r->results.sums_at[p->row] + before + p->first / CHUNK;
     return sums;
 }
@@ -216,7 +218,9 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, round
 }
 
 // Of each span of samples BatchNorm takes moments: a micro-batch is one.
-static int64_t spans(const step_runner *r) { return r->cfg->batch.global / r->cfg->resolved.micro; }
+static int64_t spans(const step_runner *r) {
+    return r->cfg->batch.global / r->cfg->resolved.micro / grid_islands(&r->groups->shape);
+}
 
 static err_t average(const step_runner *r, const param *row, const ops *on, optimizer_piece *x, stream *s) {
     TRY(on->average(

@@ -47,13 +47,14 @@ err_t results_open(results *x, const config *c, const model *net, const result_o
     bool weighs = c->data.ignore >= 0;  // some losses may not count
     *x = (results){.slots = o->slots};
     TRY(number_sums(x, net, &chunks));
-    x->sums = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
+    int64_t all = chunks * o->islands;
+    x->sums = (tensor){NULL, FP64, 1, {all, 1, 1, 1}};
     x->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
     x->reports = (tensor){NULL, FP64, 2, {o->world, REPORT_ITEMS, 1, 1}};
     if (weighs) x->sample_counts = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
     TRY(open_rows(x, o, net->params, chunks));
     int64_t told = G + o->world * REPORT_ITEMS + (weighs ? G : 0);  // numbers that the host reads
-    TRY(arena_1d(o->memory, &x->shared, FP64, chunks + (o->rows ? chunks : 0) + told));
+    TRY(arena_1d(o->memory, &x->shared, FP64, all + (o->rows ? chunks : 0) + told));
     TRY(arena_1d(o->memory, &x->micro_loss, FP64, B));
     if (weighs) TRY(arena_1d(o->memory, &x->micro_counts, FP64, B));
     for (int k = 0; k < o->slots; k++) TRY(open_slot(&x->slot[k], o, told));

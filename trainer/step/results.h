@@ -42,6 +42,7 @@ typedef struct results {
 
 typedef struct result_options {
     int world;
+    int islands;    // each has sums of its own
     int slots;      // steps that may be queued and not collected
     int64_t words;  // of the step_state with its scalars
     bool rows;      // the optimizer looks at whole rows

@@ -75,13 +75,17 @@ static inline bool step_runs_ahead(const step_runner *r) { return r->ahead > 1; 
 // Ranks that share positions, and the number of this one among them.
 static inline int step_contexts(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->world : 1; }
 static inline int step_context(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->rank : 0; }
+// Which of several islands this rank is in, and how many there are (trainer/step/outer.h).
+static inline int step_islands(const step_runner *r) { return grid_islands(&r->groups->shape); }
+static inline int step_island(const step_runner *r) { return r->ranks->rank / grid_island(&r->groups->shape); }
 // Samples of one round of an evaluation, on all ranks together; and where this rank's begin among them. The ranks of a
 // pipeline evaluate the same samples, and so do those that share layers or positions.
 static inline int64_t step_round(const step_runner *r) {
-    return r->state->ranks->world / step_contexts(r) * r->cfg->resolved.micro;
+    return step_islands(r) * (r->state->ranks->world / step_contexts(r)) * r->cfg->resolved.micro;
 }
 static inline int64_t step_share(const step_runner *r) {
-    return r->state->ranks->rank / step_contexts(r) * r->cfg->resolved.micro;
+    int models = r->state->ranks->world / step_contexts(r);
+    return (step_island(r) * models + r->state->ranks->rank / step_contexts(r)) * r->cfg->resolved.micro;
 }
 // Do several ranks run the same passes? They share layers, each with some slices, or positions.
 static inline bool step_shares_layers(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }

@@ -43,10 +43,28 @@ static err_t declare_mirrors(train_state *t) {
 // The optimizer's, by the names that it gives them; none where nothing is updated.
 static err_t declare_arrays(train_state *t, arena *a) {
     for (int k = 0; k < t->arrays; k++) {
-        t->array[k].name = t->o.optimizer->array(t->o.keys, k);
+        const char *name = t->o.optimizer->array(t->o.keys, k);
+        t->array[k].name = name ? name : "outer";
         TRY(declare_store(a, &t->array[k], FP32, t->shards.masters, &t->zero));
     }
     return ERR_OK;
+}
+
+static err_t declare_outer(train_state *t) {
+    const int64_t words = (int64_t)(sizeof(step_state) + 3) / 4;
+    outer_room *x = &t->outer;
+    if (!t->o.training || !t->o.islands) return ERR_OK;
+    int64_t all = 0;
+    for (int i = 0; i < t->zero.owned; i++)
+        if (t->net->param[t->zero.piece[i].row].tied < 0)
+            all += (t->zero.piece[i].count + OUTER_ALIGN - 1) / OUTER_ALIGN * OUTER_ALIGN;
+    int64_t unit = OUTER_ALIGN * t->o.islands->world;
+    all = all ? (all + unit - 1) / unit * unit : unit;
+    x->most = all > OUTER_MOST ? OUTER_MOST : all;
+    TRY(arena_2d(&t->memory, &x->room, FP32, 2, x->most));
+    TRY(arena_1d(&t->memory, &x->whole, INT32, words));
+    TRY(arena_1d(&t->memory, &x->step, INT32, words));
+    return state_steps_outer(t) ? declare_store(&t->memory, &t->anchor, FP32, t->shards.masters, &t->zero) : ERR_OK;
 }
 
 static err_t declare_values(train_state *t) {
@@ -56,6 +74,7 @@ static err_t declare_values(train_state *t) {
     TRY(declare_store(a, &t->masters, FP32, share ? t->shards.weights : t->shards.masters, z));
     if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->shards.weights, z));
     TRY(declare_arrays(t, a));
+    TRY(declare_outer(t));
     if (!t->o.training || !t->o.offload) return ERR_OK;
     TRY(arena_1d(a, &t->stage_w, t->o.compute, (int64_t)largest_piece(t)));
     return arena_1d(a, &t->stage_g, FP32, (int64_t)largest_piece(t));
@@ -341,7 +360,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
-    t->arrays = o->training ? optimizer_arrays(o->optimizer, o->keys) : 0;
+    t->arrays = o->training ? optimizer_arrays(o->optimizer, o->keys) + state_steps_outer(t) : 0;
     t->scalars = o->training ? optimizer_scalars(o->optimizer, o->keys) : 0;
     TRY(allocate_tables(t));
     TRY(zero_open(&t->zero, net,
@@ -499,6 +518,28 @@ static err_t copy_shared(train_state *t, store *x) {
     return ERR_OK;
 }
 
+// Only the first island reads a checkpoint.
+static err_t copy_islands(train_state *t, store *x) {
+    comm *over = t->o.islands;
+    if (!over || !x->t.data) return ERR_OK;
+    for (int i = 0; i < t->zero.owned; i++) {
+        tensor part = store_view(x, &t->zero.piece[i]);
+        if (t->net->param[t->zero.piece[i].row].tied < 0)
+            TRY(over->table->broadcast(over, part.data, tensor_bytes(&part), 0, t->s));
+    }
+    return ERR_OK;
+}
+
+// What is published is a boundary's.
+static err_t drop_anchor(train_state *t) {
+    for (int i = 0; i < t->zero.owned && state_steps_outer(t); i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        tensor from = store_view(&t->masters, p), to = store_view(&t->anchor, p);
+        if (t->net->param[p->row].tied < 0) TRY(stream_copy(t->s, to.data, from.data, tensor_bytes(&to)));
+    }
+    return ERR_OK;
+}
+
 // Rounds on the device, or with offload on the host, exactly as the update that `at` counted last.
 static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const tensor *master, const step_state *at) {
     rounding_key key;
@@ -626,12 +667,37 @@ err_t state_publish(train_state *t) {
     TRY(copy_residuals(t, false));
     TRY(copy_shared_residuals(t));
     for (int k = 0; k < 1 + t->arrays; k++) {
+        TRY(copy_islands(t, state_store(t, k)));
         TRY(copy_shared(t, state_store(t, k)));
-        TRY(spread(t, state_store(t, k)));
     }
+    TRY(drop_anchor(t));
+    return state_mixed(t);
+}
+
+err_t state_mixed(train_state *t) {
+    for (int k = 0; k < 1 + t->arrays; k++) TRY(spread(t, state_store(t, k)));
     TRY(round_weights(t));
     TRY(fill_exact(t));
     return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
+}
+
+static comm_cost spread_cost(train_state *t, const store *x) {
+    comm_cost sum = {0};
+    for (int g = 0; g < t->zero.segments && !x->sharded && x->t.dims; g++)
+        if (!t->zero.segment[g].tied)
+            sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(x->t.type))));
+    return sum;
+}
+
+comm_cost state_mixed_cost(train_state *t) {
+    comm_cost sum = {0};
+    for (int k = 0; k < 1 + t->arrays; k++) sum = cost_add(sum, spread_cost(t, state_store(t, k)));
+    for (int g = 0; t->shards.masters && g < t->zero.segments; g++) {
+        char *to;
+        if (state_has_exact(t, g)) sum = cost_add(sum, cost_all_gather(t->ranks, state_exact_cuts(t, g, &to)));
+    }
+    if (t->shards.masters && !shares_masters(t)) sum = cost_add(sum, spread_cost(t, &t->weights));
+    return sum;
 }
 
 // Where values come from: files of others, or, where that is NULL, chance.

@@ -3,6 +3,7 @@
 #ifndef TRAINER_STEP_STATE_H
 #define TRAINER_STEP_STATE_H
 
+#include "comm/cost.h"
 #include "comm/reduce.h"
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
@@ -36,8 +37,11 @@ typedef struct state_options {
     int64_t lanes, micros;
     const int64_t *deal;  // lanes of each rank that shares rows; NULL: as equal as they can be (comm/ordered.h)
     bool moves;           // state_deal may follow
-    bool once_each;       // a token slice of a lane adds to every element of its gradient once
-    bool once;            // so does a lane, which has one (comm/ordered.h: joins)
+    comm *islands;        // ranks with the same place in other islands (trainer/step/outer.h). NULL: there are none
+    bool steps_outer;     // [outer] type = nesterov, with its lr and momentum
+    double outer_lr, outer_momentum;
+    bool once_each;  // a token slice of a lane adds to every element of its gradient once
+    bool once;       // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;  // offload: of the host's update
     // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the
@@ -49,6 +53,14 @@ typedef struct state_options {
     comm *tensor;
     model_tokens tokens;  // token slices that are here. count 0: all
 } state_options;
+
+// Where islands mix, `most` elements at a time (trainer/step/outer.c).
+enum { OUTER_ISLANDS = 1024, OUTER_MOST = 1 << 20, OUTER_ALIGN = 64 };  // OUTER_ALIGN: elements, where each run begins
+typedef struct outer_room {
+    tensor room;  // FP32 (2, most): what this rank brings and gets; of its slice of it, what all bring
+    int64_t most;
+    tensor whole, step;  // INT32: a step_state each, of the mean and of the outer step
+} outer_room;
 
 typedef struct train_state {
     model *net;
@@ -65,8 +77,10 @@ typedef struct train_state {
     arena host;     // offload: masters, optimizer state and the staging below
     store masters;  // FP32 weights
     int arrays;
-    store *array;             // [arrays] FP32: what the optimizer keeps
-    tensor *of_piece;         // [arrays] of the piece that is being updated
+    store *array;      // [arrays] FP32: what the optimizer keeps; the last one is the outer optimizer's, if any
+    tensor *of_piece;  // [arrays] of the piece that is being updated
+    store anchor;      // the masters of the last boundary, as what the optimizer keeps: [outer] type = nesterov
+    outer_room outer;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
     tensor stage_w, stage_g;  // offload: staging for the largest piece, compute type and FP32
     device *host_dev;         // offload: the CPU that updates
@@ -145,6 +159,10 @@ err_t state_init_from(train_state *t, const char *path, const void *options, boo
 // updates are computed again. Collective. In a pipeline, tied_values (trainer/step/tied.h) follows.
 err_t state_publish(train_state *t);
 
+// After this rank's own masters and optimizer state were mixed on the device: what is derived from them. Collective.
+err_t state_mixed(train_state *t);
+comm_cost state_mixed_cost(train_state *t);  // what this rank sends for that
+
 // Before a checkpoint or a hash: brings the owned masters, and with `all` also what the optimizer keeps, to where the
 // host reads them. Waits for the device.
 err_t state_fetch(train_state *t, bool all);
@@ -184,6 +202,9 @@ const size_t *state_cuts(train_state *t, int segment, size_t element);
 bool state_has_exact(const train_state *t, int segment);
 err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s);
 const size_t *state_exact_cuts(train_state *t, int segment, char **at);
+
+// Is the mean over islands the gradient of an outer step?
+static inline bool state_steps_outer(const train_state *t) { return t->o.training && t->o.islands && t->o.steps_outer; }
 
 // Are lanes coded on their way?
 static inline bool state_codes(const train_state *t) { return t->o.training && t->o.compress != CODEC_NONE; }

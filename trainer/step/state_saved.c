@@ -46,8 +46,10 @@ ckpt_order state_order(const train_state *t, int row) {
     return ckpt_order_of(&c);
 }
 
-// Of ranks that share layers, the first one speaks for the rows that all of them have.
+// Of islands, which hold the same where one is saved, the first one speaks. Of ranks that share layers, the first one
+// speaks for the rows that all of them have.
 static bool speaks_for(const train_state *t, const param *p) {
+    if (t->o.islands && t->o.islands->rank > 0) return false;
     return param_slices(p) > 1 || !t->o.tensor || t->o.tensor->rank == 0;
 }
 

@@ -138,6 +138,7 @@ static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {
                                      .staging = &r->staging}));
     return results_open(&r->results, cfg, net,
                         &(result_options){.world = r->ranks->world,
+                                          .islands = grid_islands(&r->groups->shape),
                                           .slots = r->ahead,
                                           .words = tensor_count(&r->state->step),
                                           .rows = state_has_rows(r->state),

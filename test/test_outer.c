@@ -1,0 +1,345 @@
+// test/test_outer.c: islands that mix their weights every so many steps ([outer]). What they do is what forty lines say
+// that mix the weights of plain runs; and whatever the layout of an island, its bits are the same, also after a
+// checkpoint that other ranks continue.
+#include "test/support/idx.h"
+#include "test/support/ranks.h"
+#include "trainer/restore.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { STEPS = 6, EVERY = 3, MOST = 8 };
+
+// --- forty lines -----------------------------------------------------------------------------------------------------
+
+enum { ISLANDS = 2, GLOBAL = 8, SIDE = 10, PIXELS = SIDE * SIDE, ELEMENTS = 1 << 16 };
+
+// Its first matrix has two chunks. Samples are read in their order, and gradients are not clipped: an island knows no
+// norm but that of all of them.
+static const char perceptron[] =
+    "[model]\ntype = mlp\ninputs = 100\nhidden = 200\nclasses = 7\n[optimizer]\nlr = 3e-3\ngrad_clip = 0\n"
+    "[data]\nshuffle = no\nval =\nholdout = 8\n[eval]\nevery = 0\n[schedule]\nwarmup = 2\n[sample]\ntokens = 0\n[device]\nthreads = 1\n"
+    "[run]\nsteps = 6\n[checkpoint]\nevery = 6\n";
+
+// Images `first`, first + 1, ... of each step: `each` of GLOBAL.
+static void write_images(const char *dir, const char *name, int first, int each) {
+    enum { IMAGES = GLOBAL * (STEPS + 1) };  // the last step's are held out
+    static uint8_t pixels[IMAGES * PIXELS], label[IMAGES];
+    char path[1024];
+    uint32_t n = 0;
+    for (int k = 0; k < IMAGES; k++) {
+        bool out = k >= GLOBAL * STEPS;
+        if (!out && (k % GLOBAL < first || k % GLOBAL >= first + each)) continue;
+        label[n] = (uint8_t)(k * 5 % 7);
+        for (int i = 0; i < PIXELS; i++)
+            pixels[n * PIXELS + (uint32_t)i] = (uint8_t)(k * 37 + i * i * 11 + (i / 14 == label[n]) * 90);
+        n++;
+    }
+    snprintf(path, sizeof path, "%s/%s-images", dir, name);
+    write_idx(path, 3, (uint32_t[]){n, SIDE, SIDE}, pixels, false);
+    snprintf(path, sizeof path, "%s/%s-labels", dir, name);
+    write_idx(path, 1, (uint32_t[]){n}, label, false);
+}
+
+static void perceptron_config(config *c, const char *dir, const char *files, int global, int lanes, const char *more) {
+    char all[1024];
+    snprintf(all, sizeof all,
+             "[data]\ntrain = %s/%s-images %s/%s-labels\n[batch]\nglobal = %d\nlanes = %d\nmicro = 1\n%s", dir, files,
+             dir, files, global, lanes, more);
+    rank_config(c, dir, perceptron, all);
+}
+
+// What all islands' optimizers keep becomes the mean of it, and so do the masters, or the anchor goes that way.
+static void mix(session x[ISLANDS], float *anchor, float *momentum, bool nesterov) {
+    for (int k = 0; k < 3; k++) {
+        float *a = state_store(&x[0].state, k)->t.data, *b = state_store(&x[1].state, k)->t.data;
+        int64_t n = tensor_count(&state_store(&x[0].state, k)->t);
+        assert_true(n <= ELEMENTS);
+        for (int64_t i = 0; i < n; i++) {
+            float mean = (a[i] + b[i]) / 2;
+            if (k == 0 && nesterov) {
+                float delta = anchor[i] - mean;
+                momentum[i] = fmaf(0.9f, momentum[i], delta);
+                mean = anchor[i] = fmaf(-0.7f, fmaf(0.9f, momentum[i], delta), anchor[i]);
+            }
+            a[i] = b[i] = mean;
+        }
+    }
+}
+
+// Plain runs of half the samples each, beside each other. masters: what they have at the end.
+static void run_plainly(const char *dir, bool nesterov, float *masters, int64_t *count) {
+    static const char *const files[ISLANDS] = {"first", "second"};
+    session x[ISLANDS];
+    config c[ISLANDS];
+    float *anchor = calloc(ELEMENTS, sizeof *anchor), *momentum = calloc(ELEMENTS, sizeof *momentum);
+    assert_true(anchor && momentum);
+    for (int k = 0; k < ISLANDS; k++) {
+        perceptron_config(&c[k], dir, files[k], GLOBAL / ISLANDS, 2, "");
+        OK(session_open(&x[k], &c[k], SESSION_TRAIN, NULL));
+        OK(session_init(&x[k]));
+        OK(session_feed(&x[k], STEPS));
+    }
+    const tensor *w = &x[0].state.masters.t;
+    *count = tensor_count(w);
+    memcpy(anchor, w->data, (size_t)*count * sizeof *anchor);
+    for (int step = 1; step <= STEPS; step++) {
+        step_result s;
+        for (int k = 0; k < ISLANDS; k++) OK(session_step(&x[k], &s));
+        for (int k = 0; k < ISLANDS; k++) OK(session_settle(&x[k]));
+        if (step % EVERY == 0) mix(x, anchor, momentum, nesterov);
+        if (step == EVERY - 1) assert_memory_not_equal(w->data, x[1].state.masters.t.data, 100);
+    }
+    memcpy(masters, w->data, (size_t)*count * sizeof *masters);
+    for (int k = 0; k < ISLANDS; k++) session_close(&x[k]);
+    free(anchor), free(momentum);
+}
+
+static err_t keep_masters(const config *c, const launch *at, void *ctx) {
+    float *to = (float *)ctx + (size_t)at->rank * ELEMENTS;
+    session x;
+    step_result s;
+    err_t rc = session_open(&x, c, SESSION_TRAIN, at);
+    if (rc == ERR_OK) rc = session_init(&x);
+    if (rc == ERR_OK) rc = session_feed(&x, STEPS);
+    while (rc == ERR_OK && x.progress.step < STEPS) rc = session_step(&x, &s);
+    if (rc == ERR_OK) rc = session_settle(&x);
+    if (rc == ERR_OK) memcpy(to, x.state.masters.t.data, tensor_bytes(&x.state.masters.t));
+    session_abort(&x, rc);
+    session_close(&x);
+    return rc;
+}
+
+static void islands_do_what_forty_lines_say(void **state) {
+    (void)state;
+    char *dir = rank_dir(), more[128];
+    float *plain = calloc(ELEMENTS, sizeof *plain), *mixed = share_memory(ISLANDS * ELEMENTS * sizeof *mixed);
+    write_images(dir, "all", 0, GLOBAL);
+    write_images(dir, "first", 0, GLOBAL / 2);
+    write_images(dir, "second", GLOBAL / 2, GLOBAL / 2);
+    for (int nesterov = 0; nesterov <= 1; nesterov++) {
+        config c;
+        int64_t n = 0;
+        const char *type = nesterov ? "nesterov" : "average";
+        run_plainly(dir, nesterov, plain, &n);
+        assert_true(n > 20000);
+        snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = 3\ntype = %s\n", type);
+        perceptron_config(&c, dir, "all", GLOBAL, 4, more);
+        run_ranks(type, &(rank_world){1, {ISLANDS}}, &c, keep_masters, mixed);
+        for (int k = 0; k < ISLANDS; k++)
+            for (int64_t i = 0; i < n; i++)
+                if (mixed[k * ELEMENTS + i] != plain[i])
+                    fail_msg("%s, island %d: weight %" PRId64 " is %.9g, expected %.9g", type, k, i,
+                             (double)mixed[k * ELEMENTS + i], (double)plain[i]);
+    }
+    free(plain), munmap(mixed, ISLANDS * ELEMENTS * sizeof *mixed);
+    drop_dir(dir);
+}
+
+// --- layouts ---------------------------------------------------------------------------------------------------------
+
+// Matrices of several chunks, and dropout, which is each sample's own.
+static const char gpt[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 72\ncontext = 16\nvocab = 512\ndropout = 0.1\n"
+    "[batch]\nglobal = 16\nmicro = 1\nlanes = 8\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n"
+    "[run]\nsteps = 6\n[checkpoint]\nevery = 3\n[eval]\nevery = 3\n[sample]\ntokens = 0\n[reduce]\nbucket_mb = 0.05\n"
+    "[cluster]\ntimeout = 20\n[outer]\nevery = 3\n[parallel]\nslices = 2\n";
+
+typedef struct finding {
+    char hash[17], state_hash[17];
+    double loss[STEPS], norm[STEPS], eval;
+    bool applied[STEPS];
+} finding;
+
+typedef struct trial {
+    finding *all;
+    int from, to;  // steps: resumed after the first, 0: begun; saved after the last one if that is not the end
+} trial;
+
+static err_t begin(session *x, int from) {
+    bool found;
+    monitor m = {0};
+    if (from == 0) return session_init(x);
+    TRY(session_resume(x, &found, &m));
+    return found && x->progress.step == from ? ERR_OK : err_set(ERR_DATA, "%s: nothing of step %d", x->dir, from);
+}
+
+static err_t steps_of(session *x, const trial *t, finding *f) {
+    step_result s;
+    int64_t windows;
+    TRY(begin(x, t->from));
+    TRY(session_feed(x, STEPS));
+    while (x->progress.step < t->to) {
+        TRY(session_step(x, &s));
+        f->loss[s.step - 1] = s.loss, f->norm[s.step - 1] = s.grad_norm, f->applied[s.step - 1] = s.applied;
+    }
+    TRY(session_settle(x));
+    TRY(eval_loss(x, 0, &f->eval, &windows));
+    TRY(session_settle(x));
+    TRY(session_fetch(x));
+    if (t->to < STEPS) TRY(ckpt_save(x->dir, &x->state.ckpt, &x->progress, 1, NULL));
+    TRY(ckpt_hash(&x->state.ckpt, f->hash));
+    return ckpt_state_hash(&x->state.ckpt, &x->progress, f->state_hash);
+}
+
+static err_t live(const config *c, const launch *at, void *ctx) {
+    const trial *t = ctx;
+    session x;
+    err_t rc = session_open(&x, c, SESSION_TRAIN, at);
+    if (rc == ERR_OK) rc = steps_of(&x, t, &t->all[at->rank]);
+    session_abort(&x, rc);
+    session_close(&x);
+    return rc;
+}
+
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+static void compare(const char *what, int rank, const trial *t, const finding *one) {
+    const finding *f = &t->all[rank];
+    for (int i = t->from; i < t->to; i++)
+        if (f->loss[i] != one->loss[i] || !same(f->norm[i], one->norm[i]) || f->applied[i] != one->applied[i])
+            fail_msg("%s, rank %d, step %d: loss %.17g norm %.17g applied %d, expected %.17g, %.17g, %d", what, rank,
+                     i + 1, f->loss[i], f->norm[i], f->applied[i], one->loss[i], one->norm[i], one->applied[i]);
+    if (strlen(f->hash) != 16 || strcmp(f->hash, one->hash) != 0 || strcmp(f->state_hash, one->state_hash) != 0 ||
+        f->eval != one->eval)
+        fail_msg("%s, rank %d: hash %s state %s evaluation %.17g, expected %s, %s and %.17g", what, rank, f->hash,
+                 f->state_hash, f->eval, one->hash, one->state_hash, one->eval);
+}
+
+// kind and more: settings. one: what all ranks must find; empty: what the first one found is left there.
+static void try_layout(const char *dir, const char *kind, const char *more, rank_world w, trial t, finding *one) {
+    char all[1024], what[1100];
+    config c;
+    snprintf(all, sizeof all, "%s%s", kind, more);
+    snprintf(what, sizeof what, "%d ranks on %d nodes, steps %d to %d:\n%s", rank_count(&w), w.nodes, t.from, t.to,
+             all);
+    rank_config(&c, dir, gpt, all);
+    t.all = share_memory(MOST * sizeof *t.all);
+    run_ranks(what, &w, &c, live, &t);
+    if (!one->hash[0]) *one = t.all[0];
+    for (int k = 0; k < rank_count(&w); k++) compare(what, k, &t, one);
+    munmap(t.all, MOST * sizeof *t.all);
+}
+
+typedef struct layout {
+    const char *more;
+    rank_world world;
+} layout;
+
+#define ONE(n) \
+    { \
+        1, { n } \
+    }
+#define TWO(a, b) \
+    { \
+        2, { a, b } \
+    }
+#define NESTEROV "[outer]\nislands = 2\ntype = nesterov\n"
+
+static const layout layouts[] = {
+    {"", ONE(2)},
+    {"[parallel]\nzero = 0\n", ONE(4)},
+    {"[parallel]\nzero = 1\n", ONE(8)},
+    {"[parallel]\nzero = 2\n", ONE(4)},
+    {"[parallel]\nzero = 3\n", ONE(6)},  // an island's four lanes are dealt to three ranks
+    {"[parallel]\npipeline = 2\nschedule = zb-h1\n", ONE(4)},
+    {"[parallel]\ntensor = 2\nzero = 1\n", ONE(8)},
+    {"[parallel]\ntensor = 2\npipeline = 2\n", ONE(8)},
+    {"[parallel]\nzero = 1\n", TWO(1, 3)},
+    {"[parallel]\nzero = 3\nrecompute = block\n", TWO(2, 2)},
+};
+
+// The matrices of several chunks have several owners, and those of a pipeline a stage each.
+static void any_layout_of_an_island_gives_the_same_bits(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    finding one = {.hash = ""};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        try_layout(dir, NESTEROV, layouts[i].more, layouts[i].world, (trial){.to = STEPS}, &one);
+    drop_dir(dir);
+}
+
+// Four of them, the mean, boundaries after each step, other types, and losses that overflow: a step that one island
+// can't take none takes.
+static void kinds_of_islands_do_not_matter(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind;
+        rank_world few, many;
+    } kinds[] = {
+        {"[outer]\nislands = 4\ntype = nesterov\nlr = 0.5\nmomentum = 0.8\n", ONE(4), ONE(8)},
+        {"[outer]\nislands = 4\nevery = 1\n", ONE(4), TWO(4, 4)},
+        {"[outer]\nislands = 2\ntype = nesterov\nmomentum = 0\n[optimizer]\ntype = sgd\nlr = 0.1\n", ONE(2), ONE(4)},
+        {NESTEROV "[precision]\ncompute = bf16\nrounding = stochastic\n", ONE(2), ONE(4)},
+        {NESTEROV
+         "[precision]\ncompute = fp16\nscale_window = 1\n[model]\ncontext = 2\n[batch]\nglobal = 8\n[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\n",
+         ONE(2), ONE(6)},
+        {"[outer]\nislands = 8\nevery = 2\n[checkpoint]\nevery = 2\n[eval]\nevery = 2\n", ONE(8), TWO(3, 5)},
+    };
+    char *dir = rank_dir(), more[64];
+    finding before = {.hash = ""};
+    for (int k = 0; k < (int)(sizeof kinds / sizeof *kinds); k++) {
+        finding one = {.hash = ""};
+        try_layout(dir, kinds[k].kind, "", kinds[k].few, (trial){.to = STEPS}, &one);
+        assert_string_not_equal(one.hash, before.hash);
+        before = one;
+        for (int zero = k % 2; zero <= 3; zero += 2) {
+            snprintf(more, sizeof more, "[parallel]\nzero = %d\n", zero);
+            try_layout(dir, kinds[k].kind, more, kinds[k].many, (trial){.to = STEPS}, &one);
+        }
+        bool all = true;
+        for (int i = 0; i < STEPS; i++) all = all && one.applied[i];
+        assert_int_equal(all, !strstr(kinds[k].kind, "fp16"));
+    }
+    drop_dir(dir);
+}
+
+// Mixing after each step is no gradient of all, and what steps have learned alone is more than a plain run's rounding.
+// But one island is a plain run.
+static void islands_are_not_a_plain_run(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    finding plain = {.hash = ""}, mean = {.hash = ""}, anchored = {.hash = ""};
+    try_layout(dir, "[outer]\nevery = 1\n", "", (rank_world)ONE(1), (trial){.to = STEPS}, &plain);
+    try_layout(dir, "[outer]\nislands = 1\nevery = 1\ntype = average\nlr = 0.1\n", "[parallel]\nzero = 1\n",
+               (rank_world)ONE(2), (trial){.to = STEPS}, &plain);
+    try_layout(dir, "[outer]\nislands = 2\n", "", (rank_world)ONE(2), (trial){.to = STEPS}, &mean);
+    try_layout(dir, NESTEROV, "", (rank_world)ONE(2), (trial){.to = STEPS}, &anchored);
+    assert_string_not_equal(plain.hash, mean.hash);
+    assert_string_not_equal(plain.hash, anchored.hash);
+    assert_string_not_equal(mean.hash, anchored.hash);
+    // the first step begins from the same weights, with the same samples and the same dropout
+    assert_true(plain.loss[0] == mean.loss[0] && plain.loss[0] == anchored.loss[0]);
+    assert_true(plain.loss[STEPS - 1] != mean.loss[STEPS - 1]);
+    drop_dir(dir);
+}
+
+// A checkpoint of a boundary is that of one island, with the outer momentum; the anchor is its masters.
+static void a_boundary_is_continued_by_other_ranks(void **state) {
+    (void)state;
+    char *dir = rank_dir(), runs[1024];
+    finding one = {.hash = ""}, saved = {.hash = ""};
+    const int few[] = {0, 3, 6, 2, 7, 4}, n = sizeof few / sizeof *few;
+    try_layout(dir, NESTEROV, "", (rank_world)ONE(2), (trial){.to = STEPS}, &one);
+    snprintf(runs, sizeof runs, "%s/runs", dir);
+    for (int i = 0; i < n; i++) {
+        const layout *from = &layouts[few[i]], *to = &layouts[few[(i + 1) % n]];
+        OK(io_remove_tree(runs));
+        try_layout(dir, NESTEROV, from->more, from->world, (trial){.to = EVERY}, &saved);
+        try_layout(dir, NESTEROV, to->more, to->world, (trial){.from = EVERY, .to = STEPS}, &one);
+    }
+    drop_dir(dir);
+}
+
+// test_outer [PATTERN]: the tests whose name it matches, as in a shell.
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(islands_do_what_forty_lines_say),
+        cmocka_unit_test(any_layout_of_an_island_gives_the_same_bits),
+        cmocka_unit_test(kinds_of_islands_do_not_matter),
+        cmocka_unit_test(islands_are_not_a_plain_run),
+        cmocka_unit_test(a_boundary_is_continued_by_other_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,67 @@
+#!/bin/sh
+# test/test_outer.sh: [outer] from the outside: islands that mix their weights every so many steps. A run is killed,
+# stopped and continued by other ranks, is evaluated by one rank, and another one begins from it.
+. test/support/runs.sh
+islands="device.threads=1 log.watch=no log.hash_every=5 outer.islands=2 outer.every=5 outer.type=nesterov"
+common="$islands run.steps=60 checkpoint.every=10 eval.every=20"
+
+# said RUN: what it says of the model, of each step, evaluation and checkpoint, without what clocks and ranks said.
+said() { untimed "$1" | sed 's/"comm_ms".*"loss_scale"/"loss_scale"/'; }
+
+# After a kill the newest boundary that was saved is where the others go on.
+killed() {
+    settings whole $common device.ranks=2
+    expect 0 train whole
+    settings killed $common device.ranks=4 parallel.zero=3
+    start "$bin" base.ini killed.ini
+    until_true 60 has_saved killed 10
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    pid=
+    settings killed $common device.ranks=4 parallel.pipeline=2 run.resume=must
+    expect 0 train killed
+    said whole >said.want
+    said killed >said.found
+    [ "$(wc -l <said.want)" -ge 69 ] || fail "expected 60 steps, 3 evaluations and 6 checkpoints"
+    same said.want said.found "what the runs say of their steps"
+    same_state whole killed
+}
+
+# A stop waits for the next boundary, where all islands hold the same, and saves that.
+stopped() {
+    settings stopped $islands device.ranks=4 run.steps=100000 checkpoint.every=0 eval.every=0
+    start "$bin" base.ini stopped.ini
+    until_true 60 has_logged stopped 7
+    kill -TERM "$pid"
+    await 75
+    last=$(last_step stopped)
+    [ "$last" -ge 10 ] && [ $((last % 5)) -eq 0 ] || fail "it ended after step $last, and boundaries are 5, 10, ..."
+    saved stopped
+    [ "$newest" -eq "$last" ] || fail "it saved step $newest, and ended after step $last"
+}
+
+# What is saved is a model like any other, and is evaluated with the same words.
+shown() {
+    loss=$(sed -n 's/^{"t":"eval","step":60,.*"loss":\([0-9.]*\),.*/\1/p' runs/whole/log.jsonl)
+    expect 0 "$bin" eval base.ini whole.ini
+    says "$(printf "%.4f" "$loss")"
+    expect 78 "$bin" base.ini whole.ini -o device.ranks=1 -o run.name=alone
+    says "[outer] islands = 2 does not divide 1 rank" "[device] ranks = 2"
+}
+
+# The momentum of islands goes with a fork, and is nothing that another type could begin with.
+forked() {
+    expect 78 "$bin" fork runs/whole other -o outer.type=average
+    says "the momentum of islands is in one of both only"
+    expect 78 "$bin" fork runs/whole other -o outer.islands=1 -o outer.type=average -o outer.every=1
+    says "the momentum of islands is in one of both only"
+    expect 0 "$bin" fork runs/whole other -o outer.every=10 -o run.steps=80 -o log.hash_every=10
+    expect 0 "$bin" runs/other/config.ini
+    says "step   80/80"
+}
+
+try killed
+try stopped
+try shown
+try forked
+finish

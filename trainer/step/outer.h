@@ -1,0 +1,28 @@
+// trainer/step/outer.h: islands of ranks take steps of their own and mix what they have learned every so many steps:
+// local SGD (McMahan et al. 2017; Stich 2019), and with a Nesterov step on the means DiLoCo (Douillard et al. 2023,
+// algorithm 1). Between two boundaries nothing of the weights' size leaves an island.
+//
+// At a boundary each master, and each element of what the optimizer keeps, becomes the mean over the islands, added
+// along the tree of lanes, whose upper part the islands are. So the state is the same on all islands, and a checkpoint
+// of a boundary is that of one island. With `nesterov` the masters' mean is not taken as it is: how far it is from the
+// masters of the boundary before, the anchor, is the gradient of one more step of SGD with Nesterov's momentum.
+//
+//     step           1  2  ...  H | H+1  ...  2H |
+//     island 0       o--o--...--o-+--o---...--o--+       own lanes, own gradients
+//     island 1       o--o--...--o-+--o---...--o--+
+//                               mean           mean
+#ifndef TRAINER_STEP_OUTER_H
+#define TRAINER_STEP_OUTER_H
+
+#include "trainer/step/state.h"
+
+// At a boundary: mixes the pieces that this rank owns with those of the ranks at the same place in the other islands
+// (state_options.islands), and rounds the weights in use from the result. Collective. Of K islands each adds a share of
+// what is mixed: an all_to_all brings it the others' values, and an all_gather gives all the means. So a rank sends
+// 8 (K - 1) / K bytes of each element that it owns of the masters and of each array of the optimizer.
+err_t outer_mix(train_state *t);
+
+// What this rank sends to the other islands for that. state_mixed_cost is what it sends inside its own.
+comm_cost outer_cost(const train_state *t);
+
+#endif
