@@ -379,6 +379,37 @@ RUNS
         fail "the last step logged is $last; saved: $(ls runs/stopped/ckpt)"
 }
 
+# Islands, whose steps are queued ahead of each other between boundaries: two devices, and four in which islands share
+# their weights and their moments in each way. A run goes on from a boundary with other devices.
+islands() {
+    export SIM_SEED=4
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    printf '[parallel]\nslices = 2\n[outer]\nislands = 2\nevery = 3\n' >>base.ini
+    sed -i 's/^hash_every = 1/hash_every = 3/; s/^steps = 5/steps = 6/; s/^every = 5/every = 6/; s/^\(\[schedule\]\)/\1\ndecay_steps = 6/' base.ini
+    while read -r name ranks more; do
+        settings "$name" device.ranks=$ranks $more
+        SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$name.ini"
+        said "runs/$name" >"$name.said"
+        "$bin" hash "runs/$name/ckpt/step-00000006" | sed 's/  [^ ]*$//' >>"$name.said"
+        [ "$(wc -l <"$name.said")" -eq 7 ] || fail "$(wc -l <"$name.said") lines, expected 6 steps and the hashes"
+        one=one$(echo "$more" | tr ' ' '\n' | grep -v '^parallel\.' | tr -dc 'a-z0-9').said
+        [ -e "$one" ] || cp "$name.said" "$one"
+        same "$one" "$name.said" "what islands of one device and those of $name say of their steps"
+    done <<'RUNS'
+mean 2
+mean4 4 parallel.zero=1
+half 2 outer.type=nesterov precision.compute=bf16
+halves 4 outer.type=nesterov precision.compute=bf16 parallel.zero=3
+pipes 4 outer.type=nesterov precision.compute=bf16 parallel.pipeline=2 parallel.zero=2
+layers 4 outer.type=nesterov precision.compute=bf16 parallel.tensor=2
+RUNS
+    settings on device.ranks=2 run.steps=3 outer.type=nesterov precision.compute=bf16
+    SIM_DEVICES=2 expect 0 timeout 100 "$bin" base.ini on.ini
+    settings on device.ranks=4 outer.type=nesterov precision.compute=bf16 parallel.zero=2 run.resume=must
+    SIM_DEVICES=4 expect 0 timeout 100 "$bin" base.ini on.ini
+    same_state half on
+}
+
 # The same from the inside: every part of a pipeline's unit is one submission, and is recorded in the first steps.
 recorded() {
     SIM_SEED=3 expect 0 timeout 300 "$sim/test/test_recordings"
@@ -766,6 +797,7 @@ try perceptron
 try residual_network
 try likelihoods
 try ahead
+try islands
 try recorded
 try plans
 try tuned
