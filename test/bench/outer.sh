@@ -1,0 +1,44 @@
+#!/bin/sh
+# test/bench/outer.sh BIN TEXT [SEED...]: what rarer synchronisation costs in loss, as Markdown: a GPT of 4 layers and
+# 128 channels, context 64, on the bytes of TEXT (tinyshakespeare), 600 steps of 16 samples in 4 lanes, by 1 island, and
+# by 4 that mix their weights every EVERY (10 50) steps. The loss is that of the last tenth of the text, which no run
+# trains on. The figures depend on no machine, and a run takes a few minutes of one.
+LOCKSTEP_BIN=${1:-./lockstep} text=$(realpath "${2:?the text to train on}")
+shift 2
+. test/support/lib.sh
+ini >base.ini <<END
+run steps=600
+device ranks=4 threads=1
+model layers=4 heads=4 embed=128 context=64
+data train=data/t-train-*.bin val=data/t-val-*.bin
+pack input=$text output=data/t tokenizer=bytes
+batch global=16 micro=4 lanes=4
+optimizer type=adamw lr=1e-3 beta1=0.9 beta2=0.99 grad_clip=1
+schedule type=cosine warmup=20
+checkpoint every=0 keep_best=no
+eval every=600 batches=0
+sample tokens=0
+log watch=no
+END
+timeout 100 "$bin" pack base.ini >"$out" 2>&1 || fail "packing $text"
+
+row() { # NAME SEED SETTING...: prints it, beside the first row of its table
+    run=$1 seed=$2
+    shift 2
+    settings "$run" run.seed="$seed" "$@"
+    "$bin" base.ini "$run.ini" >"$out" 2>&1 || fail "$run"
+    loss=$(sed -n 's/^{"t":"eval",.*"loss":\([0-9.]*\).*/\1/p' "runs/$run/log.jsonl" | tail -n 1)
+    first=${first:-$loss}
+    echo "| $run | $loss | $(awk -v a="$first" -v b="$loss" 'BEGIN { printf "%+.1f %%", 100 * (b / a - 1) }') |"
+}
+
+for seed in ${*:-1}; do
+    first=
+    printf '\n%s\n\n| seed %s | loss | against plain |\n|---|---|---|\n' "$(basename "$text"), $("$bin" version | head -n 1)" "$seed"
+    row "plain-$seed" "$seed"
+    for every in ${EVERY:-10 50}; do
+        for type in nesterov average; do
+            row "$type-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=$type
+        done
+    done
+done
