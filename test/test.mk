@@ -120,7 +120,7 @@ READERS   := $(addprefix build/asan/test/test_,config config_keys runlog runlog_
              council_bytes council_net http_parse status flight_verdict)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices $(BLOCKS) \
              ranks pipes pipe_plan slices door durable evaluate answers likelihood sample log tensorboard watch alarms \
-             alarms_slow http metrics tokens)
+             alarms_slow http metrics tokens spill)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep \
@@ -132,7 +132,7 @@ asan: deps all
 # is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
               PLAIN="$(NARROW)"
-TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board flight)
+TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board flight spill)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
              sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
 tsan-programs: all
