@@ -130,6 +130,16 @@ text() {
     says "sample.py: " "broken gpt2.ini: 3: no memory"
 }
 
+# A disk, and a walk over an array in a file there.
+spill() {
+    [ -x "$build/bench_spill" ] || skip "$build/bench_spill is not built: make bench-programs"
+    expect 64 "$build/bench_spill"
+    dd if=/dev/zero of=direct bs=4096 count=1 oflag=direct 2>/dev/null || skip "no O_DIRECT in $PWD"
+    expect 0 "$build/bench_spill" . 10 2 3 2
+    rows 2 '^round [12]: bound [0-9]+ MB/s, walk [0-9]+ MB/s$'
+    rows 1 '^2 threads, 3 windows: bound [0-9]+ MB/s, walk [0-9]+ MB/s, [0-9.]+ of it$'
+}
+
 # The convolutions of a net, in products of FP32 and of pairs, the latter with both types of storage.
 nets() {
     [ -x "$build/test/test_ops" ] || skip "$build/test/test_ops is not built: make tests"
@@ -148,5 +158,6 @@ try beside_a_slow_pytorch
 try errors
 try a_step_on_paper
 try text
+try spill
 try nets
 finish

@@ -174,7 +174,8 @@ gpu-check:
 include test/kit/kit.mk
 
 # --- figures of this machine, on standard output; those that were kept are in test/bench/results/ ---------------------
-BENCHES := $(addprefix $(BUILD)/,bench_gemm bench_comm bench_pipeline bench_read bench_images bench_blocks predict)
+BENCHES := $(addprefix $(BUILD)/,bench_gemm bench_comm bench_pipeline bench_read bench_images bench_blocks bench_spill \
+             predict)
 $(BENCHES): $(BUILD)/%: $(BUILD)/test/bench/%.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 bench-programs: $(BENCHES) $(BUILD)/test/test_ops

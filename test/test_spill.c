@@ -202,6 +202,10 @@ static void faults_are_final(void **state) {
                 assert_error(spill_walk(s.x, SPILL_UPDATE, 0, BLOCKS, nothing, NULL), cases[i].code, cases[i].words,
                              "/state.", "offset");
             assert_error(spill_walk(s.x, SPILL_READ, 0, 1, nothing, NULL), cases[i].code, cases[i].words);
+            if (threads == 1) {  // nothing was asked of the disk after it
+                assert_true(faults.seen[FAULT_READ] == faults.first[FAULT_READ] || !faults.first[FAULT_READ]);
+                assert_true(faults.seen[FAULT_WRITE] == faults.first[FAULT_WRITE] || !faults.first[FAULT_WRITE]);
+            }
             close_one(&s);
         }
 }
@@ -255,6 +259,17 @@ static void damage_is_found_where_it_is(void **state) {
         assert_error(spill_walk(s.x, SPILL_READ, 7, 1, nothing, NULL), ERR_DATA, "/state.", words);
         close_one(&s);
     }
+}
+
+// As another file there says.
+static void the_page_cache_is_left_out(void **state) {
+    place *p = *state;
+    const spill_options o = options_of(p, 2, 1, 1);
+    opened s = open_one(&o);
+    int fd = open(at(p, "other"), O_CREAT | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+    assert_int_equal(spill_is_direct(s.x), fd >= 0);
+    if (fd >= 0) close(fd);
+    close_one(&s);
 }
 
 static void no_file_is_left(void **state) {
@@ -343,9 +358,15 @@ static void a_small_disk_in_memory(void **state) {
 
 #define IN_PLACE(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        IN_PLACE(windows_change_no_bit),   IN_PLACE(parts_leave_the_rest),         IN_PLACE(faults_are_final),
-        IN_PLACE(a_failed_visit_is_final), IN_PLACE(damage_is_found_where_it_is),  IN_PLACE(no_file_is_left),
-        IN_PLACE(mistakes_are_named),      IN_PLACE(a_full_disk_is_found_at_once), IN_PLACE(a_small_disk_in_memory)};
+    const struct CMUnitTest tests[] = {IN_PLACE(windows_change_no_bit),
+                                       IN_PLACE(parts_leave_the_rest),
+                                       IN_PLACE(faults_are_final),
+                                       IN_PLACE(a_failed_visit_is_final),
+                                       IN_PLACE(damage_is_found_where_it_is),
+                                       IN_PLACE(the_page_cache_is_left_out),
+                                       IN_PLACE(no_file_is_left),
+                                       IN_PLACE(mistakes_are_named),
+                                       IN_PLACE(a_full_disk_is_found_at_once),
+                                       IN_PLACE(a_small_disk_in_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
