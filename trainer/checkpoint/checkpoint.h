@@ -54,12 +54,23 @@ typedef struct ckpt_split {
     int64_t rows[CKPT_SHARES];
 } ckpt_split;
 
+typedef struct ckpt_tensor ckpt_tensor;
+
+// Of values that are not in memory: both functions move elements k .. k+n-1 of the tensor's range, n at most
+// ORDER_PIECE (trainer/checkpoint/order.h).
+typedef struct ckpt_away {
+    err_t (*get)(void *ctx, const ckpt_tensor *t, int64_t k, int64_t n, float *x);
+    err_t (*put)(void *ctx, const ckpt_tensor *t, int64_t k, int64_t n, const float *x);
+    void *ctx;
+    float *room;  // [ORDER_PIECE] for what is read, one piece at a time
+} ckpt_away;
+
 // One tensor of the state, FP32, and the range of it that this rank saves and loads, in host memory: elements first ..
 // first+count-1. They count in row-major order; with slices > 1, slice after slice, cut along `axis`, each slice in
 // row-major order (trainer/checkpoint/order.h). The ranges of all ranks, whichever has which, make up the tensor
 // without overlap. A range begins and ends a multiple of CHUNK after the beginning of a slice, or with a slice: it may
 // hold several. With one rank it is the whole tensor. count = 0: this rank has nothing of it, and data is unused.
-typedef struct ckpt_tensor {
+struct ckpt_tensor {
     char name[CKPT_NAME];
     int dims;
     int64_t size[CKPT_DIMS];
@@ -67,7 +78,9 @@ typedef struct ckpt_tensor {
     ckpt_split split;
     int64_t first, count;
     float *data;
-} ckpt_tensor;
+    const ckpt_away *away;  // the range is not in memory, and data is NULL. NULL: it is
+    int64_t at;             // where the range begins there, as `away` counts
+};
 
 // Tensors of which there is one for each parameter, in name-table order, under the parameters' names, with their shapes
 // and slices.
@@ -198,8 +211,8 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at);
 // or each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash
 // adds the other groups, the scalars, and what later steps depend on of the progress (step, updates, skipped,
 // loss_scale, good_steps).
-// Collective; does not depend on how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty
-// hash.
+// Collective; does not depend on how the parts are dealt. No heap calls. Fails, with an empty hash, only when ranks are
+// lost or what is not in memory can't be read.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);
 err_t ckpt_state_hash(const ckpt_state *s, const run_progress *at, char hash[17]);
 

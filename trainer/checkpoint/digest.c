@@ -1,6 +1,8 @@
 // trainer/checkpoint/digest.c: see trainer/checkpoint/digest.h.
 #include "trainer/checkpoint/digest.h"
 
+#include "trainer/checkpoint/away.h"
+
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -46,19 +48,33 @@ uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const 
     return out;
 }
 
-void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
+err_t range_digests(const ckpt_tensor *t, uint8_t **out) {
+    ckpt_order o = ckpt_order_of(t);
+    const float *x;
+    for (int64_t k = 0, n; k < t->count; k += n) {
+        n = order_piece(&o, t->first + k, t->first + t->count);
+        TRY(away_get(t, k, n, &x));
+        *out = chunk_digests(&o, t->first + k, n, x, *out);
+    }
+    return ERR_OK;
+}
+
+err_t group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
     digest group;
     digest_begin(&group);
     for (int i = 0; i < n; i++) {
         ckpt_order o = ckpt_order_of(&t[i]);
+        const float *x;
         group_tensor(&group, &t[i]);
-        for (int64_t k = 0; k < t[i].count; k += order_chunk_size(&o, k)) {
-            uint8_t chunk[CKPT_DIGEST];
-            chunk_digest(t[i].data + k, order_chunk_size(&o, k), chunk);
-            digest_put(&group, chunk, sizeof chunk);
+        for (int64_t k = 0, size; k < t[i].count; k += size) {
+            uint8_t chunk[ORDER_PIECE / CHUNK * CKPT_DIGEST];
+            size = order_piece(&o, k, t[i].count);
+            TRY(away_get(&t[i], k, size, &x));
+            digest_put(&group, chunk, (size_t)(chunk_digests(&o, k, size, x, chunk) - chunk));
         }
     }
     digest_end(&group, out);
+    return ERR_OK;
 }
 
 void state_digest_begin(state_digest *x) {
@@ -75,7 +91,9 @@ void state_digest_put(state_digest *x, const uint8_t group[CKPT_DIGEST]) {
 static void put_missing(state_digest *x) {
     enum { LEAST = 3 };
     uint8_t none[CKPT_DIGEST];
-    group_digest(NULL, 0, none);
+    digest group;
+    digest_begin(&group);
+    digest_end(&group, none);
     while (x->groups < LEAST) state_digest_put(x, none);
 }
 

@@ -34,8 +34,11 @@ void group_tensor(digest *group, const ckpt_tensor *t);
 // where the next digest belongs.
 uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const float *x, uint8_t *out);
 
+// The same of the range of t, wherever it is. *out (=) where the next digest belongs.
+err_t range_digests(const ckpt_tensor *t, uint8_t **out);
+
 // The digest of a group of n tensors whose elements are all on this rank.
-void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
+err_t group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
 
 // The digest of a state: put the digests of its groups, masters first, then its scalars; the end adds the counters.
 typedef struct state_digest {

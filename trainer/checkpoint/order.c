@@ -1,6 +1,8 @@
 // trainer/checkpoint/order.c: see trainer/checkpoint/order.h.
 #include "trainer/checkpoint/order.h"
 
+#include "trainer/checkpoint/away.h"
+
 #include <string.h>
 
 static const ckpt_split EQUAL = {0};
@@ -90,13 +92,14 @@ static int64_t clip(const ckpt_tensor *t, int64_t at, int64_t n, int64_t *skip) 
     return end - at - *skip;
 }
 
-void order_copy(const ckpt_order *o, int64_t k, int64_t n, const float *x, const ckpt_tensor *t) {
+err_t order_copy(const ckpt_order *o, int64_t k, int64_t n, const float *x, const ckpt_tensor *t) {
     const ckpt_order to = ckpt_order_of(t);
     for (int64_t run, at, skip; n > 0; k += run, x += run, n -= run) {
         run = next_run(o, &to, k, n, &at);
         int64_t count = clip(t, at, run, &skip);
-        if (count > 0) memcpy(t->data + (at + skip - t->first), x + skip, (size_t)count * sizeof *x);
+        if (count > 0) TRY(away_put(t, at + skip - t->first, count, x + skip));
     }
+    return ERR_OK;
 }
 
 bool order_overlaps(const ckpt_order *o, int64_t k, int64_t n, const ckpt_tensor *t) {

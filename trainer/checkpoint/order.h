@@ -66,7 +66,7 @@ int64_t order_stored(const ckpt_order *o, int64_t logical, int64_t *run);
 
 // Copies those of the elements k .. k+n-1 at x, which are in order o, that t has, to their places in t, whose order may
 // be another.
-void order_copy(const ckpt_order *o, int64_t k, int64_t n, const float *x, const ckpt_tensor *t);
+err_t order_copy(const ckpt_order *o, int64_t k, int64_t n, const float *x, const ckpt_tensor *t);
 // Does t have any of them?
 bool order_overlaps(const ckpt_order *o, int64_t k, int64_t n, const ckpt_tensor *t);
 

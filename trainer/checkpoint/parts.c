@@ -202,9 +202,10 @@ void work_close_own(ckpt_work *w, const ckpt_state *s) {
 
 // --- digests ---------------------------------------------------------------------------------------------------------
 
-void work_digest(ckpt_work *w, int group, const ckpt_tensor *t) {
+err_t work_digest(ckpt_work *w, int group, const ckpt_tensor *t) {
     uint8_t *to = w->mine[group];
-    for (int i = 0; i < w->params; i++) to = chunk_digests(&w->order[i], t[i].first, t[i].count, t[i].data, to);
+    for (int i = 0; i < w->params; i++) TRY(range_digests(&t[i], &to));
+    return ERR_OK;
 }
 
 err_t work_gather(ckpt_work *w, int group) {

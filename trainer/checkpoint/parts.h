@@ -39,7 +39,7 @@ err_t work_open(ckpt_work **w, const ckpt_state *s);
 void work_close_own(ckpt_work *w, const ckpt_state *s);
 
 // Digests of what this rank has of a group into w->mine.
-void work_digest(ckpt_work *w, int group, const ckpt_tensor *t);
+err_t work_digest(ckpt_work *w, int group, const ckpt_tensor *t);
 // Collective. w->chunk (=) the digests of all chunks of a group, from w->mine of all ranks.
 err_t work_gather(ckpt_work *w, int group);
 // After work_gather: the digest of elements first .. first+count-1 of tensor i, and of the whole group.

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "model/blocks.h"
 #include "model/safetensors.h"
+#include "trainer/checkpoint/away.h"
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/parts.h"
 
@@ -120,7 +121,7 @@ static err_t verify_part(const st_file *f, const manifest *m, const manifest_ten
         n = order_piece(&o, k, end);
         TRY(read_piece(f, at, k - first, n, scratch));
         digest_put(&d, chunk, (size_t)(chunk_digests(&o, k, n, scratch, chunk) - chunk));
-        if (to) order_copy(&o, k, n, scratch, to);
+        if (to) TRY(order_copy(&o, k, n, scratch, to));
         ckpt_beat(&m->pulse);
     }
     digest_end(&d, found);
@@ -227,19 +228,20 @@ static void source_close(source *x) {
     free(x->scratch);
 }
 
-// Reads elements [from, to) of a tensor, which are in part p, to y (NULL: discards them). Adds the digests of their
-// chunks.
-static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y,
-                        uint8_t **chunk) {
+// Reads elements [from, to) of a tensor, which are in part p, to their places in y, unless it has no room for any. Adds
+// the digests of their chunks.
+static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to,
+                        const ckpt_tensor *y, uint8_t **chunk) {
     const ckpt_order o = manifest_order(t);
     const st_file *f;
     const st_tensor *at;
     TRY(source_file(x, p->file, &f));
     TRY(find_part(f, t, p, &at));
     for (int64_t k = from, n; k < to; k += n) {
-        float *piece = y ? y + (k - from) : x->scratch;
+        float *piece = y->data ? y->data + (k - y->first) : x->scratch;
         n = order_piece(&o, k, to);
         TRY(read_piece(f, at, k - manifest_part_first(t, p), n, piece));
+        if (y->away) TRY(away_put(y, k - y->first, n, piece));
         *chunk = chunk_digests(&o, k, n, piece, *chunk);
     }
     return ERR_OK;
@@ -251,22 +253,21 @@ static err_t read_tensor(source *x, const manifest_tensor *t, const ckpt_tensor 
     for (const manifest_part *p = x->m->part + t->part; p < x->m->part + t->part + t->parts; p++) {
         int64_t begin = manifest_part_first(t, p);
         int64_t a = first > begin ? first : begin, b = end < begin + p->count ? end : begin + p->count;
-        if (a < b) TRY(read_range(x, t, p, a, b, to->data ? to->data + (a - first) : NULL, chunk));
+        if (a < b) TRY(read_range(x, t, p, a, b, to, chunk));
     }
     return ERR_OK;
 }
 
 // A tensor of other slices. Its chunks are not this rank's, so it verifies each part that it needs something of alone.
 static err_t convert_tensor(source *x, const manifest_tensor *t, const ckpt_tensor *to, uint8_t **chunk) {
-    const ckpt_order o = manifest_order(t), mine = ckpt_order_of(to);
+    const ckpt_order o = manifest_order(t);
     for (const manifest_part *p = x->m->part + t->part; p < x->m->part + t->part + t->parts; p++) {
         const st_file *f;
         if (!order_overlaps(&o, manifest_part_first(t, p), p->count, to)) continue;
         TRY(source_file(x, p->file, &f));
         TRY(verify_part(f, x->m, t, p, x->scratch, to));
     }
-    *chunk = chunk_digests(&mine, to->first, to->count, to->data, *chunk);
-    return ERR_OK;
+    return range_digests(to, chunk);
 }
 
 static bool is_converted(const manifest_tensor *t, const ckpt_order *now) {

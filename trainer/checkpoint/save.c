@@ -18,6 +18,7 @@
 #include "trainer/checkpoint/save.h"
 
 #include "model/safetensors.h"
+#include "trainer/checkpoint/away.h"
 #include "trainer/checkpoint/copy.h"
 #include "trainer/checkpoint/describe.h"
 #include "trainer/checkpoint/digest.h"
@@ -47,9 +48,11 @@ static err_t put_group(st_writer *to, ckpt_work *w, int group, const ckpt_tensor
     for (int i = 0; i < w->params; i++) {
         TRY(ckpt_query(w->of));
         for (int64_t k = 0, n; k < t[i].count; k += n) {
+            const float *x;
             n = order_piece(&w->order[i], t[i].first + k, t[i].first + t[i].count);
-            chunk = chunk_digests(&w->order[i], t[i].first + k, n, t[i].data + k, chunk);
-            TRY(st_put(to, t[i].data + k, (size_t)n * 4));
+            TRY(away_get(&t[i], k, n, &x));
+            chunk = chunk_digests(&w->order[i], t[i].first + k, n, x, chunk);
+            TRY(st_put(to, x, (size_t)n * 4));
             ckpt_beat(&w->of->pulse);
         }
     }

@@ -7,13 +7,10 @@
 // digests are gathered in memory from ckpt_prepare.
 static err_t hash_group(const ckpt_state *s, int g, uint8_t out[CKPT_DIGEST]) {
     const ckpt_tensor *t = s->group[g].tensor;
-    if (ckpt_alone(s)) {
-        group_digest(t, s->params, out);
-        return ERR_OK;
-    }
+    if (ckpt_alone(s)) return group_digest(t, s->params, out);
     if (!s->work) return err_set(ERR_INTERNAL, "a state of %d ranks is hashed before ckpt_prepare", s->ranks->world);
     s->work->of = s;
-    work_digest(s->work, g, t);
+    TRY(work_digest(s->work, g, t));
     TRY(work_gather(s->work, g));
     work_group_digest(s->work, t, out);
     return ERR_OK;
