@@ -24,6 +24,9 @@
     X(FAULT_NAN, "nan")       /* a step's gradient is summed, and a number of what this rank owns of it is NaN */ \
     X(FAULT_DRAG, "drag")     /* a micro-batch takes FAULT_DRAG_MS longer to compute */ \
     X(FAULT_TWICE, "twice")   /* a micro-batch takes as long again: of a rank at half speed */ \
+    X(FAULT_SPILL_READ, "spill_read")   /* a read of what memory has no room for returns EIO (base/spill.h) */ \
+    X(FAULT_SPILL_WRITE, "spill_write") /* a write of it returns ENOSPC */ \
+    X(FAULT_SPILL_FLIP, "spill_flip")   /* a write of it succeeds, and a bit of what it wrote is wrong */ \
     FAULT_KILLS(X)
 // ... and where the process is killed. Of a rank:
 #define FAULT_KILLS(X) \

@@ -41,6 +41,7 @@ struct spill {
     slot slot[SPILL_WINDOWS];
     int queued, queue[SPILL_WINDOWS];  // slots with blocks that no thread has taken, oldest first
     err_record failed;                 // the first failure; from then on nothing is read or written
+    int64_t failed_at;                 // its block, -1: there is none, or a visit failed
     // the walk
     spill_mode mode;
     int64_t from, count, windows;
@@ -113,7 +114,7 @@ static int64_t offset_of(const spill *x, int64_t block) { return block * (int64_
 
 static err_t get_block(spill *x, int64_t block, void *data) {
     int64_t at = offset_of(x, block);
-    if (fault_hit(x->o.faults, FAULT_READ))
+    if (fault_hit(x->o.faults, FAULT_SPILL_READ))
         return err_set(ERR_IO, "%s: read of %zu bytes at offset %" PRId64 ": %s", x->path, x->o.block_bytes, at,
                        strerror(EIO));
     TRY(io_read_at(x->fd, x->path, at, data, x->o.block_bytes));
@@ -129,7 +130,7 @@ static err_t get_block(spill *x, int64_t block, void *data) {
 static err_t write_at(spill *x, int64_t at, const char *data) {
     size_t done = 0, n = x->o.block_bytes;
     while (done < n) {
-        bool fails = fault_hit(x->o.faults, FAULT_WRITE);
+        bool fails = fault_hit(x->o.faults, FAULT_SPILL_WRITE);
         ssize_t put = fails ? -1 : pwrite(x->fd, data + done, n - done, (off_t)at + (off_t)done);
         if (fails) errno = ENOSPC;
         if (put < 0 && errno == EINTR) continue;
@@ -143,7 +144,7 @@ static err_t write_at(spill *x, int64_t at, const char *data) {
 
 static err_t put_block(spill *x, int64_t block, char *data) {
     x->crc[block] = crc_of(x, data);
-    if (!fault_hit(x->o.faults, FAULT_FLIP)) return write_at(x, offset_of(x, block), data);
+    if (!fault_hit(x->o.faults, FAULT_SPILL_FLIP)) return write_at(x, offset_of(x, block), data);
     char *wrong = data + x->o.block_bytes / 2;
     *wrong ^= 0x10;
     err_t rc = write_at(x, offset_of(x, block), data);
@@ -196,7 +197,7 @@ static void do_block(spill *x) {
     pthread_mutex_unlock(&x->lock);
     err_t rc = skips ? ERR_OK : writes ? put_block(x, s->first + k, data) : get_block(x, s->first + k, data);
     pthread_mutex_lock(&x->lock);
-    if (rc != ERR_OK && x->failed.code == ERR_OK) x->failed = *err_last();
+    if (rc != ERR_OK && x->failed.code == ERR_OK) x->failed = *err_last(), x->failed_at = s->first + k;
     if (++s->done == s->count) settle(x, s);
 }
 
@@ -226,6 +227,7 @@ err_t spill_open(spill **out, const spill_options *o, void *memory) {
     x->o = *o;
     x->memory = memory;
     x->fd = -1;
+    x->failed_at = -1;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->work, NULL);
     pthread_cond_init(&x->settled, NULL);
@@ -256,6 +258,11 @@ void spill_close(spill *x) {
 }
 
 bool spill_is_direct(const spill *x) { return x->direct; }
+
+bool spill_failed(const spill *x, int64_t *block) {
+    *block = x->failed_at;
+    return x->failed.code != ERR_OK;
+}
 
 // False: something failed.
 static bool wait_for(spill *x, const slot *s, slot_state state) {

@@ -27,9 +27,7 @@ typedef struct spill_options {
     int windows;            // 2 .. SPILL_WINDOWS; with 2 nothing is read while a window waits for its write
     int64_t window_blocks;  // blocks that are visited together
     int threads;            // requests at a time: 1 .. SPILL_THREADS
-    // NULL: none. FAULT_READ: a read returns EIO. FAULT_WRITE: a write returns ENOSPC. FAULT_FLIP: a bit of what was
-    // written is wrong.
-    fault_list *faults;
+    fault_list *faults;     // FAULT_SPILL_READ, _WRITE, _FLIP; NULL: none
 } spill_options;
 
 typedef struct spill spill;
@@ -51,6 +49,9 @@ void spill_close(spill *x);
 
 // Does the file bypass the page cache?
 bool spill_is_direct(const spill *x);
+
+// Has a walk failed for good? *block (=) where the disk did first; -1: it did not.
+bool spill_failed(const spill *x, int64_t *block);
 
 // SPILL_READ: what is visited stays as it is. SPILL_UPDATE: it is written back. SPILL_FILL: nothing is read, the visit
 // sets all of it.

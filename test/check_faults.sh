@@ -118,6 +118,9 @@ walk() {
     flip) fails_to_save flip@9:1 ;;
     lie) zero=0 one lie@62:2 ;;
     nan) skipped_bits ;;
+    spill_read) ends_with 74 spill_read@2000:0 ;;
+    spill_write) ends_with 74 spill_write@1500:0 ;;
+    spill_flip) ends_with 65 spill_flip@1500:0 ;;
     unit) one unit@300:1 1 && one unit@300:0,update@300:2 0 2 && nodes unit@300:1 1 ;;
     update) one update@100:1 1 && one update@101:0,unit@900:2 0 2 && nodes update@101:0 0 ;;
     save) for pass in 5 6 7 8; do one save@$pass:0 0; one save@$pass:1 1; done ;;
@@ -142,6 +145,20 @@ walk() {
     give) supervised 2 unit@300:0,give@2:2 ;;
     *) fail "there is no such case" ;;
     esac
+}
+# What masters and moments are in fails after so many blocks of a rank, of which one update reads and writes 20 or so:
+# the run ends, and the same command continues after its newest checkpoint.
+ends_with() {
+    alone calm 1 $small run.steps=$steps checkpoint.every=20
+    many=$((${many:-0} + 1)) run=$name-$many
+    files="$small device.ranks=3 parallel.zero=1 parallel.offload=nvme run.steps=$steps checkpoint.every=20"
+    settings "$run" $files "run.faults=$2"
+    expect "$1" train "$run"
+    says "optimizer-state-of-rank-0" "tensor "
+    newest_name "runs/$run" | grep -q step- || fail "$2: there was no checkpoint"
+    settings "$run" $files
+    expect 0 train "$run"
+    like runs/calm "runs/$run"
 }
 # A step with a NaN changes no weight, so its bits are others than the calm run's.
 skipped_bits() {

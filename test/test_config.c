@@ -306,7 +306,7 @@ static const bad bad_files[] = {
     {ISLANDS "[reduce]\ncompress = int8\n", ":6: [reduce] compress: what [reduce] compress leaves out of a lane",
      "compress = none", NULL},
     {ISLANDS "[parallel]\noffload = yes\n", ":6: [parallel] offload: islands mix their state where steps are computed",
-     "offload = no", NULL},
+     "offload = none", NULL},
     {ISLANDS "[parallel]\nbalance = auto\n", ":6: [parallel] balance: balance = auto would move lanes",
      "balance = none", NULL},
     {ISLANDS "[parallel]\ndeal = 1,1\n", ":6: [parallel] deal: each island has an equal share of the lanes",

@@ -517,7 +517,7 @@ static const char classes_of[] =
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.workers data.retry pack.input pack.images pack.val_input pack.output pack.tokenizer pack.text_key pack.shard_tokens pack.val_fraction "
-    "pack.shard_images pack.size pack.bad_most pack.compress reduce.nccl_library reduce.nccl_interface reduce.fabric_domain cluster.secret_file checkpoint.keep checkpoint.compress_level eval.text eval.choices sample.batch sample.tokenizer log.every "
+    "pack.shard_images pack.size pack.bad_most pack.compress parallel.offload_dir reduce.nccl_library reduce.nccl_interface reduce.fabric_domain cluster.secret_file checkpoint.keep checkpoint.compress_level eval.text eval.choices sample.batch sample.tokenizer log.every "
     "log.jsonl log.tensorboard log.report log.ranks_every log.watch log.machine_every log.http log.http_token log.prom_file ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {

@@ -24,6 +24,7 @@ static const char *const kinds[] = {"",
                                     "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
                                     "[precision]\ncompute = fp16\n[device]\nthreads = 1\n",
                                     "[parallel]\nrecompute = block\n",
+                                    "[parallel]\noffload = nvme\n",
                                     "[log]\ntensorboard = yes\n",
                                     "[reduce]\ncompress = int8\ncompress_back = fp16\n"};
 
@@ -127,7 +128,7 @@ static void nor_do_those_of_several_ranks(void **state) {
     (void)state;
     for (int zero = 0; zero <= 3; zero++) {
         char more[64];
-        snprintf(more, sizeof more, "[parallel]\nzero = %d\n", zero);
+        snprintf(more, sizeof more, "[parallel]\nzero = %d\noffload = %s\n", zero, zero == 2 ? "nvme" : "none");
         expect_no_call(more, 3, more);
     }
 }

@@ -189,7 +189,7 @@ static void a_gpt_with_dropout_and_a_tied_head(void **state) {
         {"zb-h1", 5, 1, 0, "stages = 1 1 1 1 1", 0, {0}},
         {"zb-v", 2, 2, 0, "chunks = 2\noffload = yes", 0, {0}},
         {"1f1b", 2, 3, 1, "stages = 1 4", 0, {0}},  // 3 pipelines share 8 lanes: 3, 3 and 2
-        {"zb-h1", 2, 3, 2, "offload = yes", 0, {0}},
+        {"zb-h1", 2, 3, 2, "offload = nvme", 0, {0}},
         {"zb-v", 2, 3, 3, "chunks = 2\nrecompute = block", 0, {0}},
         {"interleaved", 2, 2, 3, "chunks = 2", 0, {0}},
         {"1f1b", 2, 2, 2, NULL, 2, {2, 2}},
@@ -245,7 +245,7 @@ static void ranks_that_share_a_model_of_one_stage(void **state) {
 static void a_gpt_in_bf16(void **state) {
     (void)state;
     static const layout layouts[] = {
-        {"zb-h1", 3, 1, 0, "offload = yes", 0, {0}},
+        {"zb-h1", 3, 1, 0, "offload = nvme", 0, {0}},
         {"1f1b", 2, 3, 3, NULL, 0, {0}},
         {"zb-v", 2, 2, 2, "chunks = 2\nrecompute = selective", 0, {0}},
         {"interleaved", 2, 3, 1, "chunks = 2", 0, {0}},
@@ -265,7 +265,7 @@ static void a_gpt_in_fp16_that_overflows(void **state) {
     static const layout layouts[] = {
         {"1f1b", 3, 1, 0, NULL, 0, {0}},
         {"zb-h1", 2, 2, 3, NULL, 0, {0}},
-        {"zb-v", 2, 1, 0, "chunks = 2\noffload = yes", 0, {0}},
+        {"zb-v", 2, 1, 0, "chunks = 2\noffload = nvme", 0, {0}},
         {"gpipe", 2, 3, 2, NULL, 0, {0}},
     };
     char *dir = rank_dir();

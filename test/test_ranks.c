@@ -374,12 +374,14 @@ static void precision_dropout_and_offload_do_not_matter(void **state) {
         finding one = {.hash = ""};
         try_world("one rank", dir, kinds[k], 1, (int[]){1}, &one);
         for (int zero = 0; zero <= 3; zero++)
-            for (int offload = 0; offload <= 1; offload++) {
-                snprintf(name, sizeof name, "kind %d, 3 ranks, zero %d, offload %d", k, zero, offload);
-                snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], zero,
-                         offload ? "yes" : "no");
+            for (int offload = 0; offload <= (zero > 0); offload++) {
+                const char *to = offload == 0 ? "none" : (zero + k) % 3 ? "nvme" : "host";
+                snprintf(name, sizeof name, "kind %d, 3 ranks, zero %d, offload %s", k, zero, to);
+                snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], zero, to);
                 try_world(name, dir, more, 1, (int[]){3}, &one);
             }
+        snprintf(more, sizeof more, "%s[parallel]\noffload = %s\n", kinds[k], k % 2 ? "yes" : "no");
+        try_world("zero 0, as offload was spelled", dir, more, 1, (int[]){3}, &one);
     }
     drop_dir(dir);
 }
@@ -401,15 +403,18 @@ static void another_optimizer_does_not_matter(void **state) {
         try_world("one rank", dir, kinds[k], 1, (int[]){1}, &one);
         for (int world = 2; world <= 3; world++)
             for (int zero = 0; zero <= 3; zero++) {
-                const char *offload = (world + zero) % 2 ? "yes" : "no";
+                const char *offload = (world + zero) % 2 == 0 ? "none" : zero ? "nvme" : "host";
                 snprintf(name, sizeof name, "kind %d, %d ranks, zero %d, offload %s", k, world, zero, offload);
                 snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], zero, offload);
                 try_world(name, dir, more, 1, &world, &one);
             }
-        snprintf(more, sizeof more, "%s[parallel]\nzero = 3\n", kinds[k]);
+        snprintf(more, sizeof more, "%s[parallel]\nzero = 3\noffload = %s\n", kinds[k], k ? "nvme" : "none");
         try_this("saved by 3 ranks", &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {3}, .saves = 2}, &saved);
         // In stage 0 every rank updates all with what the owners have read.
-        snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], k, k ? "yes" : "no");
+        snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], k,
+                 k == 2 ? "nvme"
+                 : k    ? "host"
+                        : "none");
         try_this("saved by 3 ranks, continued by 2",
                  &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {2}, .resumes = true}, &one);
         snprintf(more, sizeof more, "%s/runs", dir);
@@ -634,10 +639,10 @@ static void what_some_ranks_saved_others_continue(void **state) {
     static const struct {
         int ranks;
         const char *zero;
-    } worlds[] = {{1, ""},
+    } worlds[] = {{1, "[parallel]\noffload = nvme\n"},
                   {3, "[parallel]\nzero = 3\n"},
-                  {2, "[parallel]\nzero = 1\n"},
-                  {4, "[parallel]\nzero = 2\noffload = yes\n"}};
+                  {2, "[parallel]\nzero = 1\noffload = nvme\n"},
+                  {4, "[parallel]\nzero = 2\noffload = host\n"}};
     static const char *const widths[] = {"", "[model]\nembed = 252\nlayers = 1\n[precision]\ncompute = bf16\n"};
     char *dir = texts_dir(), name[64], from[256], to[256];
     write_tokens(dir, "val.bin", 300);

@@ -304,7 +304,7 @@ static void any_layout_has_the_same_bits(void **state) {
                    {2, "zero = 0"},
                    {2, "zero = 3\nrecompute = block"},
                    {3, "zero = 1"},
-                   {3, "zero = 2\noffload = yes"},
+                   {3, "zero = 2\noffload = nvme"},
                    {4, "zero = 3"},
                    {8, "zero = 2"},
                    {2, "pipeline = 2"},

@@ -117,7 +117,7 @@ lars_layouts() {
     done <<'DEALS'
 offload 1 parallel.offload=yes
 pipe 2 parallel.pipeline=2
-pipe-offload 4 parallel.pipeline=2 parallel.zero=1 parallel.offload=yes
+pipe-offload 4 parallel.pipeline=2 parallel.zero=1 parallel.offload=nvme
 2 2 parallel.tensor=2
 2x2 4 parallel.tensor=2 parallel.zero=3 reduce.bucket_mb=0.02
 2x1x2 4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.zero=2

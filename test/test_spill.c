@@ -185,11 +185,14 @@ static void faults_are_final(void **state) {
         const char *faults, *words;
         err_t code;
         int walks;  // that succeed
-    } cases[] = {
-        {"read@1", "Input/output error", ERR_IO, 0},        {"read@11", "Input/output error", ERR_IO, 0},
-        {"read@15", "Input/output error", ERR_IO, 1},       {"write@1", "No space left", ERR_IO, 0},
-        {"write@11", "No space left", ERR_IO, 0},           {"write@12x90", "No space left", ERR_IO, 1},
-        {"flip@1", "the disk did not return", ERR_DATA, 1}, {"flip@14", "the disk did not return", ERR_DATA, 2}};
+    } cases[] = {{"spill_read@1", "Input/output error", ERR_IO, 0},
+                 {"spill_read@11", "Input/output error", ERR_IO, 0},
+                 {"spill_read@15", "Input/output error", ERR_IO, 1},
+                 {"spill_write@1", "No space left", ERR_IO, 0},
+                 {"spill_write@11", "No space left", ERR_IO, 0},
+                 {"spill_write@12x90", "No space left", ERR_IO, 1},
+                 {"spill_flip@1", "the disk did not return", ERR_DATA, 1},
+                 {"spill_flip@14", "the disk did not return", ERR_DATA, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int threads = 1; threads <= 8; threads += 7) {
             fault_list faults;
@@ -203,8 +206,10 @@ static void faults_are_final(void **state) {
                              "/state.", "offset");
             assert_error(spill_walk(s.x, SPILL_READ, 0, 1, nothing, NULL), cases[i].code, cases[i].words);
             if (threads == 1) {  // nothing was asked of the disk after it
-                assert_true(faults.seen[FAULT_READ] == faults.first[FAULT_READ] || !faults.first[FAULT_READ]);
-                assert_true(faults.seen[FAULT_WRITE] == faults.first[FAULT_WRITE] || !faults.first[FAULT_WRITE]);
+                assert_true(faults.seen[FAULT_SPILL_READ] == faults.first[FAULT_SPILL_READ] ||
+                            !faults.first[FAULT_SPILL_READ]);
+                assert_true(faults.seen[FAULT_SPILL_WRITE] == faults.first[FAULT_SPILL_WRITE] ||
+                            !faults.first[FAULT_SPILL_WRITE]);
             }
             close_one(&s);
         }

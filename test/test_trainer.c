@@ -377,7 +377,7 @@ static void restarts_bring_back_stochastic_weights(void **state) {
         OK(session_fetch(&part.x));
         OK(ckpt_save(part.x.dir, &part.x.state.ckpt, &part.x.progress, 1, NULL));
         session_close(&part.x);
-        snprintf(more, sizeof more, "%s[parallel]\noffload = %s\n", settings, i == 1 ? "yes" : "no");
+        snprintf(more, sizeof more, "%s[parallel]\noffload = %s\n", settings, i == 1 ? "nvme" : "none");
         load_config(&part.c, part.dir, small_model, more);
         OK(session_open(&part.x, &part.c, SESSION_TRAIN, NULL));
         OK(session_resume(&part.x, &found, &m));

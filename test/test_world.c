@@ -163,7 +163,7 @@ static void other_numbers_of_ranks_train_on_to_the_same_bits(void **state) {
     static const int ranks[WORLDS] = {4, 2, 1, 3, 4};
     expect_hashes_of_one_rank(ranks, "");
     expect_hashes_of_one_rank(ranks, "[parallel]\nzero = 3\n[precision]\ncompute = bf16\n");
-    expect_hashes_of_one_rank(ranks, "[parallel]\nzero = 2\noffload = yes\nrecompute = block\n");
+    expect_hashes_of_one_rank(ranks, "[parallel]\nzero = 2\noffload = nvme\nrecompute = block\n");
 }
 
 static void so_do_pipelines(void **state) {
@@ -176,15 +176,14 @@ static void so_do_pipelines(void **state) {
 
 // A rank alone enters and leaves many times: what it holds does not grow. Blocks of memory are counted, not their
 // bytes: how many of those are in use depends on the caches of the allocator, and so on when threads run.
-static void nothing_is_left_behind(void **state) {
-    (void)state;
+static void leaves_nothing(const char *more) {
     char *dir = rank_dir();
     config c;
     session x;
     step_result s;
     long after = 0;
     holdings first = {0};
-    rank_config(&c, dir, small_model, "");
+    rank_config(&c, dir, small_model, more);
     OK(session_machine(&x, &c, SESSION_TRAIN, 0));
     for (int i = 0; i < 3 * WARM; i++) {
         OK(session_enter(&x, NULL));
@@ -203,6 +202,12 @@ static void nothing_is_left_behind(void **state) {
     }
     session_close(&x);
     drop_dir(dir);
+}
+
+static void nothing_is_left_behind(void **state) {
+    (void)state;
+    leaves_nothing("");
+    leaves_nothing("[parallel]\noffload = nvme\n");
 }
 
 int main(void) {

@@ -16,7 +16,10 @@ static void greet_ranks(const session *x, monitor *m) {
                  x->stages.pipe.micros);
     if (grid_is_divided(&x->shape)) monitor_say(m, "layout  %s%s", grid_shape(&x->shape, shape), order);
     monitor_say(m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
-                comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "",
+                comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage,
+                x->state.o.offload == OFFLOAD_NVME ? " offload to files"
+                : x->state.o.offload               ? " offload"
+                                                   : "",
                 x->state.o.fixed ? "fixed" : "any", via);
 }
 

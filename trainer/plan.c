@@ -49,7 +49,10 @@ static void count_memory(const session *x, plan_rank *p) {
     p->residuals += aligned(&t->residual_back);
     p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]);
     p->activations = x->runner.memory.bytes;
-    p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g);
+    p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g) + aligned(&t->spilled.windows) +
+                 aligned(&t->spilled.room) + aligned(&t->spilled.kept_block);
+    p->disk = state_spills(t) ? spilled_bytes(&t->spilled) : 0;
+    p->disk_reads = state_has_rows(t) ? 2 : 1;
     p->ring = x->ring_bytes;
     p->snapshots = (size_t)session_snapshots(x);
     p->tied = aligned(&t->copy) + aligned(&t->use);
@@ -499,7 +502,8 @@ static err_t plan_stage(const config *c, int zero, int world, const comm_place *
 }
 
 // Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's
-// gradient when the lane ends. A plan of many ranks takes seconds, and this would be four of them.
+// gradient when the lane ends. A file has what its rank owns, in stages 1 to 3. A plan of many ranks takes seconds, and
+// this would be four of them.
 static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_place *place) {
     enum { STAGES = 4, COMPARED = 64 };
     if (grid_world(g) > COMPARED) {
@@ -512,7 +516,8 @@ static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_pl
     char a[HUMAN], b[HUMAN];
     plan_rank *p = calloc((size_t)grid_world(g), sizeof *p);
     err_t rc = p ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", grid_world(g));
-    for (int z = grid_context(g) > 1 ? 2 : 0; z < STAGES && rc == ERR_OK; z++) {
+    int least = grid_context(g) > 1 ? 2 : c->parallel.offload == OFFLOAD_NVME ? 1 : 0;
+    for (int z = least; z < STAGES && rc == ERR_OK; z++) {
         rc = plan_stage(c, z, grid_world(g), place, p, &at[z]);
         if (at[z].possible && (best < 0 || at[z].most < at[best].most)) best = z;
     }
@@ -601,23 +606,36 @@ static void print_islands(FILE *out, const config *c, const plan_rank *p, int wo
             human(text, (double)most / (double)c->outer.every));
 }
 
+// Of the rank that has most there.
+static void print_disk(FILE *out, const plan_rank *p, int world) {
+    char has[HUMAN], reads[HUMAN];
+    const plan_rank *most = p;
+    for (int k = 1; k < world; k++) most = p[k].disk > most->disk ? &p[k] : most;
+    human(reads, (double)(most->disk * most->disk_reads));
+    fprintf(out, "disk    a rank has a file of %" PRId64 " bytes, of which a step reads %s and writes %s\n", most->disk,
+            reads, human(has, (double)most->disk));
+}
+
 static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const comm_place *place, bool draw,
                       FILE *out) {
     static const char *const again[] = {[RECOMPUTE_NONE] = "",
                                         [RECOMPUTE_SELECTIVE] = ", recompute selective",
                                         [RECOMPUTE_BLOCK] = ", recompute block"};
+    static const char *const offload[] = {
+        [OFFLOAD_NONE] = "", [OFFLOAD_HOST] = " offload", [OFFLOAD_NVME] = " offload to files"};
     int world = who->world;
     TRY(plan_ranks(c, world, place, p));
     grid shape = config_grid(c, world);
     TRY(print_model(out, c));
     print_layout(out, &shape);
     fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes,
-            who->nodes == 1 ? "" : "s", world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "",
+            who->nodes == 1 ? "" : "s", world > 1 ? c->parallel.zero : 0, offload[c->parallel.offload],
             again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, c, p, &shape);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, c, p, world);
     print_machine(out, who, p);
+    if (c->parallel.offload == OFFLOAD_NVME) print_disk(out, p, world);
     if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, place));
     for (int k = 0; k < 4 && world > 1; k++) {
         counted of = {.messages = k % 2, .mixed = k / 2};

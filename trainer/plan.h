@@ -23,8 +23,10 @@ typedef struct plan_rank {
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
     size_t residuals;                     // what was left out of lanes that were coded
     size_t outer;                         // to mix islands: anchor and momentum, and the room
+    int64_t disk;                         // offload = nvme: bytes of this rank's file, all of which an update writes
+    int64_t disk_reads;                   // ... and how often a step reads it
     size_t gather;                        // stage 3: weights on their way
-    size_t activations, staging, ring, rest;
+    size_t activations, staging, ring, rest;  // staging: with the windows of a file
     size_t snapshots;  // of the state: for the case that a rank is lost, and for a checkpoint beside the steps
     size_t tied;       // copy and gradient of a tensor that another stage has too
     bool whole;        // gradients: of all parameters here, although the ZeRO stage keeps only a share of their sum

@@ -127,7 +127,8 @@ static state_options state_options_of(const session *x) {
     return (state_options){
         .compute = c->precision.compute,
         .stage = grid_group_size(&x->shape, GROUP_DATA) > 1 ? (int)c->parallel.zero : 0,
-        .offload = x->kind != SESSION_INFERENCE && c->parallel.offload,
+        .offload = x->kind == SESSION_INFERENCE ? OFFLOAD_NONE : c->parallel.offload,
+        .spilled = {.dir = *c->parallel.offload_dir ? c->parallel.offload_dir : x->dir, .rank = x->ranks->rank},
         .training = x->kind != SESSION_INFERENCE,
         .optimizer = optimizers[c->optimizer.type],
         .keys = &c->optimizer,
@@ -218,6 +219,7 @@ static err_t open_deal(session *x) {
 static err_t plan_tensors(session *x) {
     TRY(open_deal(x));
     state_options o = state_options_of(x);
+    o.spilled.faults = &x->faults;
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));
     TRY(step_open(&x->runner, x->cfg, x->dev, x->s, &(step_ranks){x->ranks, &x->groups, &x->stages}, x->net,
                   &x->state));

@@ -343,11 +343,12 @@ static err_t balance_lanes(run *r) {
 }
 
 // Data that can't be read ends the run, but only after the weights of the last step are saved. The failed step has
-// updated nothing.
+// updated nothing, unless what failed was the file that masters are in: then there is nothing to save.
 static err_t step_or_save(run *r, step_wish *wish) {
     err_t rc = advance(r, wish);
     if ((rc != ERR_DATA && rc != ERR_IO) || run_step(r) == 0 || r->saved == run_step(r)) return rc;
     if (!config_is_boundary(r->x.cfg, run_step(r))) return rc;  // the newest checkpoint is all that islands agree on
+    if (spilled_is_lost(&r->x.state.spilled)) return rc;
     err_record why = *err_last();
     bool back = false;
     if (r->x.cfg->checkpoint.compare) TRY(compare_ranks(r, &back));

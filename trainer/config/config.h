@@ -148,11 +148,12 @@ typedef struct config {
         int64_t token_slices;
         pipeline_kind schedule;
         recomputation recompute;
-        bool offload;
+        offload_kind offload;
         bool sequence;
         balance_kind balance;
-        char deal[CONFIG_TEXT];    // lanes of each of those that share them; "": as equal as they can be
-        char stages[CONFIG_TEXT];  // blocks of each stage; "": cut by flops
+        char offload_dir[CONFIG_TEXT];  // "": the run's
+        char deal[CONFIG_TEXT];         // lanes of each of those that share them; "": as equal as they can be
+        char stages[CONFIG_TEXT];       // blocks of each stage; "": cut by flops
     } parallel;
     struct {
         order_mode order;

@@ -173,7 +173,9 @@ static const setting more_keys[] = {
         "parts of each sum over positions, a power of two up to `slices`; context parallelism divides them"),
     WORD(parallel, recompute, LAYOUT, "none", RECOMPUTE_WORDS(WORD_TEXT) + 1, "checkpointing gradient_checkpointing activation_checkpointing remat",
          "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
-    BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and optimizer state in host memory and update them there"),
+    WORD(parallel, offload, LAYOUT, "none", OFFLOAD_WORDS(WORD_TEXT) + 1, "cpu_offload offload_optimizer",
+         "where masters and optimizer state are kept and updated: host = in host memory, nvme = in files of offload_dir"),
+    TEXT(parallel, offload_dir, LOCAL, "", 0, "nvme_path nvme_dir", "directory of a local disk for offload = nvme; empty = the run's"),
 
     WORD(reduce, order, BITS, "fixed", ORDER_WORDS(WORD_TEXT) + 1, "",
          "fixed: the same bits for every number of ranks; any: the transport's own sums"),

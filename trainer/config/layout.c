@@ -209,7 +209,7 @@ static err_t judge_beside_islands(judge *j) {
                             "what [reduce] compress leaves out of a lane would be saved by one island only");
     if (c->parallel.offload)
         return judge_refuse(j, ROWS(islands, ROW(parallel, offload)),
-                            "islands mix their state where steps are computed, and offload = yes keeps it on the host");
+                            "islands mix their state where steps are computed, and offload keeps it elsewhere");
     if (c->parallel.balance != BALANCE_NONE)
         return judge_refuse(j, ROWS(islands, ROW(parallel, balance)),
                             "balance = auto would move lanes from one island to another, which changes the result");
@@ -257,6 +257,23 @@ static err_t judge_boundaries(judge *j) {
     return ERR_OK;
 }
 
+// What would copy the state in memory has no memory that it is in.
+static err_t judge_offload(judge *j) {
+    const config *c = j->c;
+    if (c->parallel.offload != OFFLOAD_NVME) return ERR_OK;
+    if (c->checkpoint.async)
+        return judge_refuse(j, ROWS(ROW(checkpoint, async), ROW(parallel, offload)),
+                            "async = yes writes checkpoints from a copy of the state in memory, and offload = nvme "
+                            "keeps the state in files because memory has no room for it");
+    if (!c->cluster.elastic || !c->snapshot.every) return ERR_OK;
+    judge_number(j, 0);
+    return judge_refuse(j, ROWS(ROW(snapshot, every), ROW(parallel, offload), ROW(cluster, elastic)),
+                        "snapshot.every = %" PRId64
+                        " keeps copies of the state in memory for an elastic run, and offload = nvme keeps the state "
+                        "in files because memory has no room for it; with 0 such a run goes back to its checkpoints",
+                        c->snapshot.every);
+}
+
 err_t judge_layout(judge *j) {
     RULE(j, judge_islands(j));
     RULE(j, judge_beside_islands(j));
@@ -266,6 +283,7 @@ err_t judge_layout(judge *j) {
     RULE(j, judge_context(j));
     RULE(j, judge_balance(j));
     RULE(j, judge_compress(j));
+    RULE(j, judge_offload(j));
     return j->c->parallel.pipeline == 1 ? judge_no_pipeline(j) : judge_stages(j);
 }
 
@@ -421,6 +439,19 @@ static err_t judge_deal(judge *j, int world) {
                         c->parallel.deal, data, S(data), c->resolved.lanes);
 }
 
+// A file has what its rank owns.
+static err_t judge_files(judge *j, int world) {
+    const config *c = j->c;
+    grid g = config_grid(c, world);
+    if (c->parallel.offload != OFFLOAD_NVME || c->parallel.zero || grid_group_size(&g, GROUP_DATA) == 1) return ERR_OK;
+    judge_number(j, 1);
+    return judge_refuse(
+        j, ROWS(ROW(parallel, zero), ROW(parallel, offload), counted_in(c)),
+        "offload = nvme keeps in a file what a rank owns, and with zero = 0 each of %d ranks has masters "
+        "and optimizer state of its own: zero = 1 divides them",
+        grid_group_size(&g, GROUP_DATA));
+}
+
 err_t judge_ranks(judge *j, int world) {
     const config *c = j->c;
     RULE(j, judge_spans(j, world));
@@ -428,9 +459,11 @@ err_t judge_ranks(judge *j, int world) {
         RULE(j, judge_grid(j, world));
         RULE(j, judge_models(j, world));
         RULE(j, judge_deal(j, world));
+        RULE(j, judge_files(j, world));
         return c->parallel.pipeline > 1 ? judge_micros(j, world) : ERR_OK;
     }
     RULE(j, judge_lanes(j, world));
     RULE(j, judge_deal(j, world));
+    RULE(j, judge_files(j, world));
     return judge_data(j, world);
 }

@@ -82,6 +82,11 @@ static err_t parse_real(const setting *k, const char *text, double *out) {
     return ERR_OK;
 }
 
+// [parallel] offload was yes or no, when there was one place to offload to.
+static const char *offload_word(const char *text) {
+    return strcmp(text, "no") == 0 ? "none" : strcmp(text, "yes") == 0 ? "host" : text;
+}
+
 static err_t parse_word(const setting *k, const char *text, int *out) {
     char word[CONFIG_WORD];
     for (int i = 0; config_word(k->words, i, word); i++) {
@@ -127,7 +132,9 @@ static err_t parse_value(config *c, int row, const char *text) {
         TRY(parse_text(k, text, at));
         if (row == config_row(offsetof(config, cluster.nodes))) return nodes_of(at, PRINTED);
         return row == config_row(offsetof(config, run.faults)) ? fault_parse(&(fault_list){0}, text) : ERR_OK;
-    case KEY_WORD: return parse_word(k, text, at);
+    case KEY_WORD:
+        if (row == config_row(offsetof(config, parallel.offload))) text = offload_word(text);
+        return parse_word(k, text, at);
     case KEY_BOOL: TRY(parse_word(k, text, &which)); *(bool *)at = which == 1;
     }
     return ERR_OK;

@@ -39,6 +39,12 @@
     X(PIPELINE_ZB_H1, "zb-h1") \
     X(PIPELINE_ZB_V, "zb-v")
 
+// Where masters and optimizer state are: on the device, in host memory, or in files.
+#define OFFLOAD_WORDS(X) \
+    X(OFFLOAD_NONE, "none") \
+    X(OFFLOAD_HOST, "host") \
+    X(OFFLOAD_NVME, "nvme")
+
 #define BALANCE_WORDS(X) \
     X(BALANCE_NONE, "none") \
     X(BALANCE_AUTO, "auto")
@@ -66,6 +72,7 @@ typedef enum { ROUNDING_WORDS(WORD_ENUM) } rounding_mode;
 typedef enum { OPTIMIZER_WORDS(WORD_ENUM) } optimizer_kind;
 typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;
 typedef enum pipeline_kind { PIPELINE_WORDS(WORD_ENUM) PIPELINE_KINDS } pipeline_kind;
+typedef enum { OFFLOAD_WORDS(WORD_ENUM) } offload_kind;
 typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;
 typedef enum { ORDER_WORDS(WORD_ENUM) } order_mode;
 typedef enum { OUTER_WORDS(WORD_ENUM) } outer_kind;

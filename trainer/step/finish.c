@@ -83,16 +83,30 @@ static bool counts_masters(const step_runner *r, const zero_piece *p) {
     return counts(r, p) && r->net->param[p->row].decay;
 }
 
-// ... of the masters, into these sums, by the device in whose memory both are.
+// ... of the masters of a piece, which are at w, into these sums, by the device in whose memory both are.
+static err_t master_sum_on(step_runner *r, const zero_piece *p, const tensor *w, const tensor *all, device *dev,
+                           stream *s) {
+    if (!counts_masters(r, p)) return ERR_OK;
+    tensor sums = sums_of(r, all, p);
+    return device_ops(dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = w}, s);
+}
+
 static err_t master_sums_on(step_runner *r, const tensor *all, device *dev, stream *s) {
     const train_state *t = r->state;
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];
-        if (!counts_masters(r, p)) continue;
-        tensor w = store_view(&t->masters, p), sums = sums_of(r, all, p);
-        TRY(device_ops(dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = &w}, s));
+        tensor w = store_view(&t->masters, p);
+        TRY(master_sum_on(r, p, &w, all, dev, s));
     }
     return ERR_OK;
+}
+
+// The masters' place in the windows is used again when this returns.
+static err_t master_sum_of_chunk(void *ctx, const zero_piece *p, tensor *value) {
+    step_runner *r = ctx;
+    const train_state *t = r->state;
+    TRY(master_sum_on(r, p, &value[0], &r->results.host_masters, t->host_dev, t->host_s));
+    return stream_wait(t->host_s);
 }
 
 static err_t master_sums(void *ctx) {
@@ -102,9 +116,10 @@ static err_t master_sums(void *ctx) {
 
 // The host waits once for all of them.
 static err_t master_sums_on_host(step_runner *r) {
-    const train_state *t = r->state;
+    train_state *t = r->state;
     const results *x = &r->results;
-    TRY(master_sums_on(r, &x->host_masters, t->host_dev, t->host_s));
+    TRY(state_spills(t) ? spilled_walk(&t->spilled, SPILL_READ, master_sum_of_chunk, r)
+                        : master_sums_on(r, &x->host_masters, t->host_dev, t->host_s));
     TRY(stream_wait(t->host_s));
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];
@@ -204,16 +219,17 @@ err_t finish_share(step_runner *r, const result_slot *to) {
 
 // --- update ----------------------------------------------------------------------------------------------------------
 
-// Everything of a piece that does not depend on the device that updates it.
-static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, rounding_key *key) {
+// Everything of a piece that does not depend on the device that updates it. value: its master and arrays, where they
+// are in windows of a file; NULL: they are in memory.
+static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, const tensor *value, rounding_key *key) {
     const train_state *t = r->state;
-    optimizer_piece x = {.master = store_view(&t->masters, p),
+    optimizer_piece x = {.master = value ? value[0] : store_view(&t->masters, p),
                          .array = t->of_piece,
                          .round = state_rounding(t, p, key),
                          .decay = r->net->param[p->row].decay};
     const tensor *of_row = t->o.offload ? &r->results.host_of_row : &r->results.of_row;
     if (of_row->data) x.of_row = (const float *)of_row->data + p->row;
-    for (int k = 0; k < t->arrays; k++) x.array[k] = store_view(&t->array[k], p);
+    for (int k = 0; k < t->arrays; k++) x.array[k] = value ? value[k + 1] : store_view(&t->array[k], p);
     return x;
 }
 
@@ -240,21 +256,21 @@ static err_t update(const step_runner *r, const zero_piece *p, device *on, optim
 static err_t update_piece(step_runner *r, const zero_piece *p) {
     train_state *t = r->state;
     rounding_key key;
-    optimizer_piece x = piece_of(r, p, &key);
+    optimizer_piece x = piece_of(r, p, NULL, &key);
     tensor w = store_view(&t->weights, p);
     if (w.data != x.master.data) x.w = w;
     x.grad = state_gradient(t, p);
     x.state = state_step(t);
     x.scalar = state_scalars(x.state);
     TRY(update(r, p, r->dev, &x, r->s));
-    return state_copy_exact(t, p, r->s);
+    return state_copy_exact(t, p, &x.master, r->s);
 }
 
 // Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
-static err_t update_on_host(step_runner *r, const zero_piece *p, const step_state *decided) {
+static err_t update_on_host(step_runner *r, const zero_piece *p, const tensor *value, const step_state *decided) {
     train_state *t = r->state;
     rounding_key key;
-    optimizer_piece x = piece_of(r, p, &key);
+    optimizer_piece x = piece_of(r, p, value, &key);
     tensor w = store_view(&t->weights, p), grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count);
     if (!decided->apply) return ERR_OK;
     if (host_w.type != FP32) x.w = host_w;
@@ -266,7 +282,7 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     TRY(update(r, p, t->host_dev, &x, t->host_s));
     TRY(stream_wait(t->host_s));
     TRY(stream_copy(r->s, w.data, x.w.data ? x.w.data : x.master.data, tensor_bytes(&w)));
-    TRY(state_copy_exact(t, p, r->s));
+    TRY(state_copy_exact(t, p, &x.master, r->s));
     return stream_wait(r->s);
 }
 
@@ -309,9 +325,27 @@ static err_t update_pieces(step_runner *r, const step_state *decided) {
     const zero_piece *p = state_pieces(r->state, &count);
     for (int i = 0; i < count; i++) {
         fault_kill(r->faults, FAULT_UPDATE);
-        if (r->net->param[p[i].row].tied < 0) TRY(decided ? update_on_host(r, &p[i], decided) : update_piece(r, &p[i]));
+        if (r->net->param[p[i].row].tied < 0)
+            TRY(decided ? update_on_host(r, &p[i], NULL, decided) : update_piece(r, &p[i]));
     }
     return ERR_OK;
+}
+
+// offload = nvme: chunk by chunk, as they come from the file. A step that is skipped reads nothing.
+typedef struct chunk_update {
+    step_runner *r;
+    const step_state *decided;
+} chunk_update;
+
+static err_t update_chunk(void *ctx, const zero_piece *p, tensor *value) {
+    const chunk_update *c = ctx;
+    fault_kill(c->r->faults, FAULT_UPDATE);
+    return update_on_host(c->r, p, value, c->decided);
+}
+
+static err_t update_spilled(step_runner *r, const step_state *decided) {
+    chunk_update c = {r, decided};
+    return decided->apply ? spilled_walk(&r->state->spilled, SPILL_UPDATE, update_chunk, &c) : ERR_OK;
 }
 
 typedef struct update_call {
@@ -337,5 +371,5 @@ err_t finish_update(step_runner *r, const result_slot *to) {
     TRY(look_at_rows(r));
     TRY(event_record(to->done, r->s));
     TRY(stream_wait(r->s));
-    return update_pieces(r, to->state[1].data);
+    return state_spills(r->state) ? update_spilled(r, to->state[1].data) : update_pieces(r, to->state[1].data);
 }

@@ -107,8 +107,20 @@ static err_t sum_step(look *l) {
     return ERR_OK;
 }
 
+// Masters and arrays in a file: the ranks of a layer have the same chunks of rows that are not divided.
+static err_t sum_chunk(void *ctx, const zero_piece *p, tensor *value) {
+    look *l = ctx;
+    if (param_slices(&l->t->net->param[p->row]) > 1) return ERR_OK;
+    for (int set = 0; set <= l->t->arrays; set++) {
+        uint64_t *sum = &l->sum[AMONG_TENSOR][set * l->rows + p->row];
+        *sum = stir(*sum, sum_bytes(1, value[set].data, tensor_bytes(&value[set])));
+    }
+    return ERR_OK;
+}
+
 static err_t sum_all(look *l) {
     for (int set = 0; set < l->sets; set++) TRY(sum_store(l, set));
+    if (state_spills(l->t) && l->ranks[AMONG_TENSOR]) TRY(spilled_walk(&l->t->spilled, SPILL_READ, sum_chunk, l));
     return sum_step(l);
 }
 
@@ -293,7 +305,8 @@ void replica_drop(replica_copy *c) {
 }
 
 err_t replicas_flip(train_state *t) {
-    store *x = !t->masters.sharded || t->weights.sharded ? &t->masters : &t->weights;
+    bool masters = !t->masters.sharded || t->weights.sharded;
+    store *x = masters && !state_spills(t) ? &t->masters : &t->weights;
     int count, i;
     const zero_piece *p = pieces_of(t, x, &count);
     for (i = count - 1; i >= 0 && t->net->param[p[i].row].tied >= 0; i--) {}

@@ -43,7 +43,8 @@ err_t replica_keep(train_state *t, int index, replica_copy *to);
 err_t replica_far(train_state *t, const replica_copy *of, double *far);  // sum of squares; 0 without a copy
 void replica_drop(replica_copy *c);
 
-// For rehearsals: one bit of one number of which others have a copy, or, if there is none, of a master.
+// For rehearsals: one bit of one number of which others have a copy, or, if there is none, of a master, or of a weight
+// in use where the masters are in a file.
 err_t replicas_flip(train_state *t);
 
 #endif

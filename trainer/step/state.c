@@ -42,11 +42,7 @@ static err_t declare_mirrors(train_state *t) {
 
 // The optimizer's, by the names that it gives them; none where nothing is updated.
 static err_t declare_arrays(train_state *t, arena *a) {
-    for (int k = 0; k < t->arrays; k++) {
-        const char *name = t->o.optimizer->array(t->o.keys, k);
-        t->array[k].name = name ? name : "outer";
-        TRY(declare_store(a, &t->array[k], FP32, t->shards.masters, &t->zero));
-    }
+    for (int k = 0; k < t->arrays; k++) TRY(declare_store(a, &t->array[k], FP32, t->shards.masters, &t->zero));
     return ERR_OK;
 }
 
@@ -67,10 +63,19 @@ static err_t declare_outer(train_state *t) {
     return state_steps_outer(t) ? declare_store(&t->memory, &t->anchor, FP32, t->shards.masters, &t->zero) : ERR_OK;
 }
 
+// Nothing of them is in memory but windows.
+static err_t declare_spilled(train_state *t) {
+    TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->shards.weights, &t->zero));
+    TRY(spilled_open(&t->spilled, &t->host, &t->zero, t->net, t->arrays, &t->o.spilled));
+    TRY(arena_1d(&t->host, &t->stage_w, t->o.compute, CHUNK));
+    return arena_1d(&t->host, &t->stage_g, FP32, CHUNK);
+}
+
 static err_t declare_values(train_state *t) {
     const zero_layout *z = &t->zero;
     arena *a = t->o.offload ? &t->host : &t->memory;
     bool share = shares_masters(t);
+    if (state_spills(t)) return declare_spilled(t);
     TRY(declare_store(a, &t->masters, FP32, share ? t->shards.weights : t->shards.masters, z));
     if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->shards.weights, z));
     TRY(declare_arrays(t, a));
@@ -306,6 +311,10 @@ static err_t allocate_tables(train_state *t) {
         !t->scalar || !t->ckpt.scalar)
         return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
+    for (int k = 0; k < t->arrays; k++) {
+        const char *name = t->o.optimizer->array(t->o.keys, k);
+        t->array[k].name = name ? name : "outer";
+    }
     return ERR_OK;
 }
 
@@ -393,6 +402,7 @@ err_t state_commit(train_state *t) {
         TRY(device_open(&t->host_dev, &(device_options){.kind = DEVICE_CPU, .threads = t->o.threads}));
         TRY(stream_open(t->host_dev, &t->host_s));
     }
+    if (state_spills(t)) TRY(spilled_commit(&t->spilled));
     link_rows(t);
     return state_link(t);
 }
@@ -408,6 +418,7 @@ err_t state_deal(train_state *t, const int64_t *deal) {
 
 void state_close(train_state *t) {
     ckpt_release(&t->ckpt);
+    spilled_close(&t->spilled);
     reduce_close(t->reduce);
     zero_close(&t->zero);
     arena_close(&t->memory);
@@ -466,11 +477,10 @@ bool state_has_exact(const train_state *t, int segment) {
     return any;
 }
 
-err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s) {
-    tensor master = store_view(&t->masters, p);
+err_t state_copy_exact(train_state *t, const zero_piece *p, const tensor *master, stream *s) {
     if (!t->exact.data || !t->net->param[p->row].fp32) return ERR_OK;
-    return stream_copy(s, at(&t->exact, t->exact_at[p->row] + (p->slab - t->zero.row_at[p->row])), master.data,
-                       tensor_bytes(&master));
+    return stream_copy(s, at(&t->exact, t->exact_at[p->row] + (p->slab - t->zero.row_at[p->row])), master->data,
+                       tensor_bytes(master));
 }
 
 const size_t *state_exact_cuts(train_state *t, int segment, char **to) {
@@ -550,6 +560,15 @@ static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const t
                  : on->cast(&(cast_args){.y = w, .x = master}, s);
 }
 
+// Rounds on the host and copies to the device.
+static err_t round_on_host(train_state *t, const zero_piece *p, const tensor *master, const step_state *at) {
+    tensor w = store_view(&t->weights, p), staged = flat(t->stage_w.data, t->o.compute, p->count);
+    TRY(stream_wait(t->s));
+    TRY(round_piece(t, p, &staged, master, at));
+    TRY(stream_wait(t->host_s));
+    return stream_copy(t->s, w.data, staged.data, tensor_bytes(&w));
+}
+
 // Rounds the masters to weights. Masters are already where their owners' optimizer reads them, in host memory or not.
 static err_t round_weights(train_state *t) {
     if (t->weights.t.data == t->masters.t.data) return ERR_OK;
@@ -560,15 +579,7 @@ static err_t round_weights(train_state *t) {
     for (int i = 0; i < count; i++) {
         if (t->net->param[p[i].row].tied >= 0) continue;
         tensor w = store_view(&t->weights, &p[i]), master = store_view(&t->masters, &p[i]);
-        if (!t->o.offload) {
-            TRY(round_piece(t, &p[i], &w, &master, state_step(t)));
-            continue;
-        }
-        tensor staged = flat(t->stage_w.data, t->o.compute, p[i].count);
-        TRY(stream_wait(t->s));
-        TRY(round_piece(t, &p[i], &staged, &master, &here));
-        TRY(stream_wait(t->host_s));
-        TRY(stream_copy(t->s, w.data, staged.data, tensor_bytes(&w)));
+        TRY(t->o.offload ? round_on_host(t, &p[i], &master, &here) : round_piece(t, &p[i], &w, &master, state_step(t)));
     }
     return stream_wait(t->s);
 }
@@ -616,11 +627,19 @@ static err_t copy_shared_residuals(train_state *t) {
     return ERR_OK;
 }
 
-// From the masters, here and on other ranks.
-static err_t fill_exact(train_state *t) {
+// From the masters here.
+static err_t copy_all_exact(train_state *t) {
     int count;
     const zero_piece *p = state_pieces(t, &count);
-    for (int i = 0; i < count; i++) TRY(state_copy_exact(t, &p[i], t->s));
+    for (int i = 0; i < count; i++) {
+        tensor master = store_view(&t->masters, &p[i]);
+        TRY(state_copy_exact(t, &p[i], &master, t->s));
+    }
+    return ERR_OK;
+}
+
+// From the other ranks.
+static err_t gather_exact(train_state *t) {
     for (int g = 0; t->shards.masters && g < t->zero.segments; g++) {
         char *to;
         if (!state_has_exact(t, g)) continue;
@@ -661,11 +680,7 @@ static err_t publish_scalars(train_state *t) {
     return stream_wait(t->s);
 }
 
-err_t state_publish(train_state *t) {
-    TRY(publish_scalars(t));
-    TRY(copy_mirrors(t, 1 + t->arrays, false));
-    TRY(copy_residuals(t, false));
-    TRY(copy_shared_residuals(t));
+static err_t publish_stores(train_state *t) {
     for (int k = 0; k < 1 + t->arrays; k++) {
         TRY(copy_islands(t, state_store(t, k)));
         TRY(copy_shared(t, state_store(t, k)));
@@ -677,7 +692,49 @@ err_t state_publish(train_state *t) {
 err_t state_mixed(train_state *t) {
     for (int k = 0; k < 1 + t->arrays; k++) TRY(spread(t, state_store(t, k)));
     TRY(round_weights(t));
-    TRY(fill_exact(t));
+    return copy_all_exact(t);
+}
+
+// As copy_shared, of all values of a chunk.
+static err_t copy_shared_chunk(void *ctx, const zero_piece *p, tensor *value) {
+    train_state *t = ctx;
+    const param *row = &t->net->param[p->row];
+    comm *over = t->o.tensor->host;
+    if (param_slices(row) > 1) return ERR_OK;
+    for (int k = 0; k < t->spilled.values; k++)
+        TRY(over->table->broadcast(over, value[k].data, tensor_bytes(&value[k]), 0, t->s));
+    return stream_wait(t->s);
+}
+
+typedef struct publishing {
+    train_state *t;
+    step_state at;
+} publishing;
+
+// The chunk's place in the file's windows is used again when this returns.
+static err_t publish_chunk(void *ctx, const zero_piece *p, tensor *value) {
+    const publishing *x = ctx;
+    TRY(round_on_host(x->t, p, &value[0], &x->at));
+    TRY(state_copy_exact(x->t, p, &value[0], x->t->s));
+    return stream_wait(x->t->s);
+}
+
+static err_t publish_spilled(train_state *t) {
+    publishing x = {.t = t};
+    const comm *layer = t->o.tensor;
+    TRY(state_get_step(t, &x.at));
+    if (layer && layer->world > 1)
+        TRY(spilled_walk(&t->spilled, layer->rank == 0 ? SPILL_READ : SPILL_UPDATE, copy_shared_chunk, t));
+    return spilled_walk(&t->spilled, SPILL_READ, publish_chunk, &x);
+}
+
+err_t state_publish(train_state *t) {
+    TRY(publish_scalars(t));
+    TRY(copy_mirrors(t, 1 + t->arrays, false));
+    TRY(copy_residuals(t, false));
+    TRY(copy_shared_residuals(t));
+    TRY(state_spills(t) ? publish_spilled(t) : publish_stores(t));
+    TRY(gather_exact(t));
     return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
 }
 
@@ -715,12 +772,12 @@ static err_t read_logical(const train_state *t, int row, const values *from, int
 
 // A piece of a row whose columns are divided, from files: whole rows are read, a few at a time, and a part of each is
 // taken.
-static err_t read_columns(train_state *t, const zero_piece *p, const values *from) {
+static err_t read_columns(const train_state *t, const zero_piece *p, const values *from, float *dst) {
     enum { SOME = 1 << 20 };
     const param *row = &t->net->param[p->row];
     int64_t cols = row->size[1], width = cols / row->slices, end = p->first + p->count;
     int64_t rows = SOME / cols > 0 ? SOME / cols : 1;
-    float *dst = state_host(t, 0, p), *some = malloc((size_t)(rows * cols) * sizeof *some);
+    float *some = malloc((size_t)(rows * cols) * sizeof *some);
     err_t rc = some ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %" PRId64 " rows of %s", rows, row->name);
     for (int64_t r = p->first / width; r * width < end && rc == ERR_OK; r += rows) {
         int64_t n = (end + width - 1) / width - r < rows ? (end + width - 1) / width - r : rows;
@@ -736,12 +793,11 @@ static err_t read_columns(train_state *t, const zero_piece *p, const values *fro
     return rc;
 }
 
-// The masters of a piece, by their coordinates.
-static err_t read_piece(train_state *t, const zero_piece *p, const values *from) {
+// The masters of a piece, by their coordinates, to dst.
+static err_t read_piece(const train_state *t, const zero_piece *p, const values *from, float *dst) {
     const param *row = &t->net->param[p->row];
-    if (from->map && param_slices(row) > 1 && row->axis == 1) return read_columns(t, p, from);
+    if (from->map && param_slices(row) > 1 && row->axis == 1) return read_columns(t, p, from, dst);
     const ckpt_order o = state_order(t, p->row);
-    float *dst = state_host(t, 0, p);
     for (int64_t k = 0, run; k < p->count; k += run) {
         int64_t first = order_logical(&o, p->slice * param_slice_room(row) + p->first + k, &run);
         if (run > p->count - k) run = p->count - k;
@@ -750,38 +806,59 @@ static err_t read_piece(train_state *t, const zero_piece *p, const values *from)
     return ERR_OK;
 }
 
-err_t state_forget(train_state *t) {
+static err_t forget_chunk(void *ctx, const zero_piece *p, tensor *value) {
+    const train_state *t = ctx;
+    (void)p;
+    for (int k = 1; k <= t->arrays; k++) memset(value[k].data, 0, tensor_bytes(&value[k]));
+    return ERR_OK;
+}
+
+static err_t forget_arrays(train_state *t, stream *s) {
     int count;
     const zero_piece *p = state_pieces(t, &count);
-    stream *s = t->o.offload ? t->host_s : t->s;
-    for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
+    if (state_spills(t)) return spilled_walk(&t->spilled, SPILL_UPDATE, forget_chunk, t);
     for (int i = 0; i < count; i++)
         for (int k = 0; k < t->arrays; k++) {
             tensor of = store_view(&t->array[k], &p[i]);
             TRY(stream_zero(s, of.data, tensor_bytes(&of)));
         }
+    return ERR_OK;
+}
+
+err_t state_forget(train_state *t) {
+    stream *s = t->o.offload ? t->host_s : t->s;
+    for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
+    TRY(forget_arrays(t, s));
     for (int i = 0; i < t->residuals; i++) TRY(stream_zero(t->s, t->residual[i].data, tensor_bytes(&t->residual[i])));
     if (t->residual_back.data) TRY(stream_zero(t->s, t->residual_back.data, tensor_bytes(&t->residual_back)));
     TRY(stream_wait(t->s));
     return stream_wait(s);
 }
 
-err_t state_init(train_state *t, uint64_t seed) {
-    for (int i = 0; i < t->zero.owned; i++) {
-        const zero_piece *p = &t->zero.piece[i];
-        if (t->net->param[p->row].tied >= 0) continue;
-        TRY(read_piece(t, p, &(values){NULL, seed}));
-    }
-    return state_publish(t);
+typedef struct reading {
+    const train_state *t;
+    values from;
+} reading;
+
+static err_t read_chunk(void *ctx, const zero_piece *p, tensor *value) {
+    const reading *r = ctx;
+    return read_piece(r->t, p, &r->from, value[0].data);
 }
 
 // The pieces of the masters that this rank owns, and no others.
 static err_t read_pieces(train_state *t, const weights_map *map, uint64_t seed) {
+    const values from = {map, seed};
+    if (state_spills(t)) return spilled_walk(&t->spilled, SPILL_FILL, read_chunk, &(reading){t, from});
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];
-        if (t->net->param[p->row].tied < 0) TRY(read_piece(t, p, &(values){map, seed}));
+        if (t->net->param[p->row].tied < 0) TRY(read_piece(t, p, &from, state_host(t, 0, p)));
     }
     return ERR_OK;
+}
+
+err_t state_init(train_state *t, uint64_t seed) {
+    TRY(read_pieces(t, NULL, seed));
+    return state_publish(t);
 }
 
 static err_t read_weights(train_state *t, const char *path, const void *options, bool resize, uint64_t seed) {

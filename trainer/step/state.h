@@ -12,6 +12,7 @@
 #include "trainer/config/config.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/packed.h"
+#include "trainer/step/spilled.h"
 #include "trainer/step/zero.h"
 
 // One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns.
@@ -24,9 +25,9 @@ typedef struct store {
 
 typedef struct state_options {
     dtype compute;
-    int stage;      // ZeRO, 0 with one rank
-    bool offload;   // masters and optimizer state in host memory
-    bool training;  // else no optimizer state and no gradients
+    int stage;             // ZeRO, 0 with one rank
+    offload_kind offload;  // masters and optimizer state in host memory, or in a file
+    bool training;         // else no optimizer state and no gradients
     const optimizer *optimizer;
     const optimizer_keys *keys;  // what [optimizer] says
     bool fixed;                  // [reduce] order
@@ -43,7 +44,8 @@ typedef struct state_options {
     bool once_each;  // a token slice of a lane adds to every element of its gradient once
     bool once;       // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
-    int threads;  // offload: of the host's update
+    int threads;              // offload: of the host's update
+    spilled_options spilled;  // offload = nvme
     // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the
     // last share a tensor, the link between them. NULL: no pipeline.
     const int *chunk;
@@ -73,16 +75,17 @@ typedef struct train_state {
     bool turns;          // lanes are dealt in turns, each of which is reduced
     zero_layout zero;
     reducer *reduce;
-    arena memory;   // on the device
-    arena host;     // offload: masters, optimizer state and the staging below
-    store masters;  // FP32 weights
+    arena memory;     // on the device
+    arena host;       // offload: masters and optimizer state, or windows of them, and the staging below
+    spilled spilled;  // of offload = nvme: then the masters and the optimizer's arrays are there, and have no data here
+    store masters;    // FP32 weights
     int arrays;
     store *array;      // [arrays] FP32: what the optimizer keeps; the last one is the outer optimizer's, if any
     tensor *of_piece;  // [arrays] of the piece that is being updated
     store anchor;      // the masters of the last boundary, as what the optimizer keeps: [outer] type = nesterov
     outer_room outer;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
-    tensor stage_w, stage_g;  // offload: staging for the largest piece, compute type and FP32
+    tensor stage_w, stage_g;  // offload: staging for the largest piece, or a chunk of one, compute type and FP32
     device *host_dev;         // offload: the CPU that updates
     stream *host_s;
     // Rows as the model sees them. Stage 3: data is set when a block's weights are gathered.
@@ -197,10 +200,10 @@ static inline bool state_uses(const train_state *t, int block, int segment) {
 const size_t *state_cuts(train_state *t, int segment, size_t element);
 
 // Rows whose values are FP32 in 16-bit passes, where each rank needs a copy of what others update. Has a segment any?
-// The piece's new values, to its place on the device. A segment's places, and where they are cut between ranks (bytes,
-// as state_cuts; none: all zero).
+// The piece's new values, which are at `master`, to its place on the device. A segment's places, and where they are cut
+// between ranks (bytes, as state_cuts; none: all zero).
 bool state_has_exact(const train_state *t, int segment);
-err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s);
+err_t state_copy_exact(train_state *t, const zero_piece *p, const tensor *master, stream *s);
 const size_t *state_exact_cuts(train_state *t, int segment, char **at);
 
 // Is the mean over islands the gradient of an outer step?
@@ -211,6 +214,9 @@ static inline bool state_codes(const train_state *t) { return t->o.training && t
 
 // Numbers of this rank that a checkpoint saves.
 int64_t state_saved(const train_state *t);
+
+// Are masters and optimizer state in a file?
+static inline bool state_spills(const train_state *t) { return t->o.offload == OFFLOAD_NVME; }
 
 // Does the optimizer look at whole rows?
 static inline bool state_has_rows(const train_state *t) { return t->o.training && t->o.optimizer->rows; }
@@ -226,7 +232,7 @@ static inline step_scalar *state_scalars(const step_state *of) { return (step_sc
 
 // --- for state.c, of state_saved.c -----------------------------------------------------------------------------------
 
-// Masters (0), then what the optimizer keeps; and where the host reads and writes a piece of it.
+// Masters (0), then what the optimizer keeps; and where the host reads and writes a piece of it, NULL: in a file.
 store *state_store(train_state *t, int k);
 float *state_host(train_state *t, int k, const zero_piece *p);
 

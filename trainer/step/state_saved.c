@@ -73,8 +73,10 @@ static void fill_owned(train_state *t, ckpt_tensor *c, int row, int k) {
     begin_tensor(c, p);
     for (int i = 0; i < t->zero.owned && speaks_for(t, p); i++) {
         const zero_piece *piece = &t->zero.piece[i];
-        if (piece->row == row)
-            add_piece(c, p, piece, k == RESIDUAL_BACK ? left_out + piece->shard : state_host(t, k, piece));
+        if (piece->row != row) continue;
+        if (k != RESIDUAL_BACK && state_spills(t) && !c->count)
+            c->away = spilled_away(&t->spilled, k), c->at = spilled_at(&t->spilled, piece);
+        add_piece(c, p, piece, k == RESIDUAL_BACK ? left_out + piece->shard : state_host(t, k, piece));
     }
 }
 
