@@ -19,7 +19,7 @@ ranks() {
     dealt four 4 parallel.zero=3 precision.compute=fp16
     lars="optimizer.type=lars optimizer.lr=0.5 optimizer.trust=0.02 optimizer.momentum=0.9"
     dealt lars-2 2 parallel.zero=2 $lars
-    dealt lars-3 3 parallel.zero=1 parallel.offload=yes $lars
+    dealt lars-3 3 parallel.zero=1 parallel.offload=nvme $lars
     dealt lars-pipes 4 parallel.pipeline=2 parallel.zero=3 $lars
 }
 
@@ -53,7 +53,7 @@ pipelines() {
         precision.rounding=stochastic
     dealt bf16-h1 3 parallel.pipeline=3 parallel.schedule=zb-h1 precision.compute=bf16 precision.rounding=stochastic
     dealt fp16 4 parallel.pipeline=2 parallel.zero=1 precision.compute=fp16
-    dealt offload 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.offload=yes \
+    dealt offload 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.offload=nvme \
         precision.compute=fp16
 }
 
@@ -68,7 +68,7 @@ tensor() {
     dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.sequence=yes
     bf16="precision.compute=bf16 precision.rounding=stochastic"
     dealt t2-zero-3 4 parallel.tensor=2 parallel.zero=3 parallel.sequence=yes $bf16
-    dealt t4-offload 4 parallel.tensor=4 parallel.offload=yes $bf16
+    dealt t4-offload 4 parallel.tensor=4 parallel.offload=nvme $bf16
     dealt t2-cube 8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=2 $bf16
     dealt t4-h1 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes \
         parallel.recompute=block $bf16
@@ -246,7 +246,7 @@ two-2 2 parallel.zero=2
 two-3 2 parallel.zero=3
 pipe 3 parallel.pipeline=3 parallel.schedule=zb-h1
 pipes 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=2
-tensor 2 parallel.tensor=2 parallel.offload=yes
+tensor 2 parallel.tensor=2 parallel.offload=nvme
 tensor-4 8 parallel.tensor=4 parallel.zero=2
 tensor-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
 RUNS
@@ -366,7 +366,7 @@ halves 4 parallel.pipeline=2 parallel.zero=2 parallel.recompute=selective precis
 all 2 parallel.pipeline=2 parallel.schedule=gpipe precision.compute=fp16
 coded 1 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16
 codes 4 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.tensor=2 parallel.zero=1
-codes3 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=3 parallel.offload=yes
+codes3 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=3 parallel.offload=nvme
 codes0 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=0
 RUNS
     settings stopped run.steps=1000000 log.hash_every=0 eval.every=0

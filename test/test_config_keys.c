@@ -92,6 +92,7 @@ static void test_words(void **state) {
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
         {"parallel", "schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}, &c->parallel.schedule},
         {"parallel", "recompute", {"none", "selective", "block"}, &c->parallel.recompute},
+        {"parallel", "offload", {"none", "host", "nvme"}, &c->parallel.offload},
         {"parallel", "balance", {"none", "auto"}, &c->parallel.balance},
         {"reduce", "order", {"fixed", "any"}, &c->reduce.order},
         {"reduce", "transport", {"auto", "tcp", "nccl", "fabric"}, &c->reduce.transport},
@@ -126,6 +127,12 @@ static void test_words(void **state) {
         assert_int_equal(c->data.shuffle, bools[i].value);
         assert_int_equal(c->pack.compress, bools[i].value);
     }
+    // as it was spelled when there was one place to offload to
+    assert_int_equal(load_text(x, "[parallel]\noffload = yes\n"), ERR_OK);
+    assert_int_equal(c->parallel.offload, OFFLOAD_HOST);
+    assert_int_equal(load_text(x, "[parallel]\noffload = no\n"), ERR_OK);
+    assert_int_equal(c->parallel.offload, OFFLOAD_NONE);
+    assert_int_equal(load_text(x, "[parallel]\nrecompute = no\n"), ERR_CONFIG);
 }
 
 // What the kind of device chooses, is chosen again when `auto` is decided; what the file says stays.

@@ -234,10 +234,13 @@ static void offload_changes_nothing(void **state) {
     course one = run_steps("cuda", "[precision]\ncompute = bf16\n", SHORT),
            two = run_steps("cuda", "[precision]\ncompute = bf16\n[parallel]\noffload = yes\n", SHORT);
     same(&one, &two, "offload");
+    two = run_steps("cuda", "[precision]\ncompute = bf16\n[parallel]\noffload = nvme\n", SHORT);
+    same(&one, &two, "offload to files");
     one = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n", BRIEF);
     two = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n[parallel]\noffload = yes\n", BRIEF);
     same(&one, &two, "offload with stochastic rounding");
     lars_is_the_same("offload with lars", "[parallel]\noffload = yes\n");
+    lars_is_the_same("offload to files with lars", "[parallel]\noffload = nvme\n");
 }
 
 // What is computed again is part of the recording, where there is one; each mode runs both ways. Two steps are eight

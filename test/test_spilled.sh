@@ -30,6 +30,21 @@ MORE
     same_state one moved
 }
 
+# A fork whose matrices are cut into other slices: what a file of the checkpoint has in one place goes to many.
+other_slices() {
+    settings cut $small run.steps=10 parallel.slices=2
+    expect 0 train cut
+    for run in whole pieces; do
+        settings $run $small run.steps=14 parallel.slices=1
+        expect 0 "$bin" fork runs/cut $run $run.ini
+    done
+    expect 0 train whole
+    settings pieces $small $files run.steps=14 parallel.slices=1
+    expect 0 train pieces
+    same_steps whole pieces
+    same_state whole pieces
+}
+
 # They share a directory, and it is made for them.
 two_at_once() {
     settings a $small $nvme parallel.offload_dir=disk/of/both run.steps=16
@@ -90,5 +105,5 @@ what_wants_memory_is_refused() {
 }
 
 mkdir disk
-for case in killed_and_moved two_at_once a_bit_changes a_full_disk what_wants_memory_is_refused; do try $case; done
+for case in killed_and_moved other_slices two_at_once a_bit_changes a_full_disk what_wants_memory_is_refused; do try $case; done
 finish
