@@ -290,6 +290,22 @@ op_cost decode_cost(const decode_args *args) {
         FP32, {tensor_count(args->y), args->codec}, 0, (args->add ? 2 : 1) * size_of(args->y) + size_of(args->wire), 0};
 }
 
+// A chunk is read five times, but for the first time from a cache.
+op_cost encode_sparse_cost(const encode_sparse_args *args) {
+    return (op_cost){FP32,
+                     {tensor_count(args->x), args->kept},
+                     0,
+                     size_of(args->x) + 2 * size_of(args->velocity) + 2 * size_of(args->residual) +
+                         size_of(args->wire) + (args->state ? (double)sizeof *args->state : 0),
+                     0};
+}
+
+// Only what is added to is read and written.
+op_cost decode_sparse_cost(const decode_sparse_args *args) {
+    int64_t n = tensor_count(args->y);
+    return (op_cost){FP32, {n, args->kept}, 0, 8.0 * (double)sparse_kept(n, args->kept) + size_of(args->wire), 0};
+}
+
 // One product of rows of pixels and filters; each tensor once.
 static op_cost conv_cost(const tensor *x, const tensor *y, const tensor *w, double bytes, unsigned options) {
     double per_output = (double)(tensor_count(w) / w->size[0]);

@@ -692,6 +692,50 @@ typedef struct decode_args {
     bool add;
 } decode_args;
 
+// Elements that a chunk of n sends where whole chunks send `kept` of theirs, 1 <= kept <= CHUNK: the same share,
+// rounded up, so at least 1.
+static inline int64_t sparse_of_chunk(int64_t n, int64_t kept) { return (n * kept + CHUNK - 1) / CHUNK; }
+static inline int64_t sparse_kept(int64_t n, int64_t kept) {
+    return n / CHUNK * kept + sparse_of_chunk(n % CHUNK, kept);
+}
+// Bytes of n elements: the values that are sent (FP32), then where in its chunk each is (16 bits), a chunk after the
+// other, each followed by zeros up to a multiple of 16 bytes.
+static inline size_t sparse_values(int64_t n, int64_t kept) {
+    return ((size_t)sparse_kept(n, kept) * 4 + 15) / 16 * 16;
+}
+static inline size_t sparse_bytes(int64_t n, int64_t kept) {
+    return sparse_values(n, kept) + ((size_t)sparse_kept(n, kept) * 2 + 15) / 16 * 16;
+}
+
+// Writes the largest elements of what has gathered, for SGD with momentum (Lin et al., "Deep gradient compression",
+// 2018, section 3: momentum correction and factor masking; Nesterov's as in its authors' code). With s =
+// state->loss_scale, each operation rounded to FP32:
+//     g = x * (1 / s)
+//     velocity = momentum * velocity + g
+//     d = velocity, or with `nesterov` g + momentum * velocity
+//     residual = residual + d
+// Of each chunk the sparse_of_chunk() elements whose |residual| is largest are sent, of equal ones those with the lower
+// index, in ascending order: residual * s is their value, and 0 is left of their velocity and residual. So both are of
+// the gradient itself, and survive a change of s, which is a power of two. Where an element is not finite, or would not
+// be as it is sent, the chunk's values are NaN, at its first indices, and velocity and residual stay as they are: a
+// step with such a chunk is skipped.
+typedef struct encode_sparse_args {
+    tensor *wire;                 // (sparse_bytes(n, kept)) UINT8 (=)
+    tensor *velocity, *residual;  // (n) FP32, read and (=)
+    const tensor *x;              // (n) FP32
+    int64_t kept;                 // of CHUNK
+    float momentum;
+    bool nesterov;
+    const step_state *state;  // NULL: s = 1
+} encode_sparse_args;
+
+// y[i] += value, where there is one
+typedef struct decode_sparse_args {
+    tensor *y;           // (n) FP32 (+=)
+    const tensor *wire;  // (sparse_bytes(n, kept)) UINT8
+    int64_t kept;
+} decode_sparse_args;
+
 // All operations. Tables, declarations, the profile's wrappers and names are made from this list. A new one is the
 // last: the random inputs of a test's row follow its operation's number.
 // clang-format off
@@ -704,7 +748,7 @@ typedef struct decode_args {
     X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)                  \
     X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
-    X(lars_ratio) X(encode) X(decode)
+    X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse)
 // clang-format on
 
 typedef struct ops {

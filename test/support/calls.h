@@ -309,6 +309,8 @@ OP(average) (void)a; END
 OP(lars_ratio) (void)a; END
 OP(encode) (void)a; END
 OP(decode) (void)a; END
+OP(encode_sparse) (void)a; END
+OP(decode_sparse) (void)a; END
 // clang-format on
 
 #define REC_ENTRY(op) .op = rec_##op,
