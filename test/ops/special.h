@@ -47,6 +47,10 @@ bool decide_aborted(const fixture *f, char why[WHY]);
 bool decide_table(const fixture *f, char why[WHY]);
 bool scale_limits(const fixture *f, char why[WHY]);
 
+// --- special_sparse.c ------------------------------------------------------------------------------------------------
+
+bool sparse_steps(const fixture *f, char why[WHY]);
+
 // --- special_rounding.c ----------------------------------------------------------------------------------------------
 
 bool rounding_share(const fixture *f, char why[WHY]);
