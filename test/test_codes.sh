@@ -74,6 +74,38 @@ undivided() {
     same_state alone shared
 }
 
+# Lanes send their largest elements alone: 1 in 100 of a chunk. All lanes go to all ranks in stage 0, to owners in others.
+topk="$small optimizer.type=sgd optimizer.momentum=0.9 optimizer.lr=0.02 optimizer.grad_clip=0 reduce.compress=topk run.steps=12"
+largest() {
+    settings largest $topk checkpoint.every=0
+    expect 0 train largest
+    while read -r run more; do
+        settings "$run" $topk checkpoint.every=0 $more
+        expect 0 train "$run"
+        same_steps largest "$run"
+        same_state largest "$run"
+    done <<'RUNS'
+two0 device.ranks=2
+three0 device.ranks=3
+four0 device.ranks=4 reduce.bucket_mb=0.1
+three1 device.ranks=3 parallel.zero=1
+four2 device.ranks=4 parallel.zero=2
+two3 device.ranks=2 parallel.zero=3 parallel.offload=yes
+tensor2 device.ranks=4 parallel.tensor=2 parallel.zero=2
+pipe1 device.ranks=4 parallel.pipeline=2 parallel.schedule=zb-h1
+RUNS
+}
+
+# What was not sent, and the momentum of each lane, move with the lanes.
+largest_continued() {
+    settings moved $topk checkpoint.every=5 device.ranks=4 run.faults=unit@30:1
+    expect 69 train moved
+    settings moved $topk checkpoint.every=5 device.ranks=2 parallel.zero=1 run.resume=must
+    expect 0 train moved
+    same_steps largest moved
+    same_state largest moved
+}
+
 # Each names the keys, and what works.
 refused() {
     while IFS='|' read -r more words; do
@@ -84,7 +116,11 @@ reduce.order=any|compress = int8 codes each lane by itself, and with order = any
 parallel.token_slices=2|and token_slices = 2 cut a lane into parts that several ranks may have
 parallel.balance=auto device.ranks=2|balance = auto would move lanes, and deal = a list of lanes does not
 reduce.compress=none|compress_back codes the sums of lanes that were coded, and compress = none
-reduce.compress=topk|There are fp16 and int8.
+reduce.compress=powersgd|There are fp16, int8 and topk.
+reduce.compress=topk reduce.compress_back=none optimizer.type=adamw|compress = topk corrects the momentum of sgd
+reduce.compress=topk optimizer.type=sgd|and compress = topk sends few elements of them
+reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1|it wants grad_clip = 0
+reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=0 precision.compute=fp16|and FP16 skips some
 model.tied=yes device.ranks=2 parallel.pipeline=2|of the embedding, which is the head too, two stages of a pipeline have a part each
 RUNS
 }
@@ -105,6 +141,8 @@ try near_the_plain_run
 try killed
 try continued
 try undivided
+try largest
+try largest_continued
 try refused
 try forked
 finish

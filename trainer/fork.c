@@ -319,7 +319,8 @@ static const change *changed(const forking *f, const char *key) {
 
 // Arrays of what was left out of lanes and their sums ([reduce] compress).
 static int residuals_of(const config *c) {
-    return c->reduce.compress == CODEC_NONE ? 0 : (int)c->resolved.lanes + (c->reduce.compress_back != CODEC_NONE);
+    int of_a_lane = c->reduce.compress == SEND_ALL ? 0 : c->reduce.compress == SEND_TOPK ? 2 : 1;
+    return of_a_lane * (int)c->resolved.lanes + (c->reduce.compress_back != CODEC_NONE);
 }
 
 // Does the outer optimizer of islands keep an array?

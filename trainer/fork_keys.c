@@ -58,6 +58,7 @@ static const struct {
     {"outer.momentum", NULL},
     {"reduce.compress", NULL},  // whether the rests are there is compared
     {"reduce.compress_back", NULL},
+    {"reduce.density", NULL},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 

@@ -45,7 +45,7 @@ static void count_memory(const session *x, plan_rank *p) {
     for (int i = 0; i < t->kepts; i++) p->counters += aligned(&t->kept[i]);
     p->counters += aligned(&t->sum);
     p->scratch = aligned(&t->scratch) + aligned(&t->out) + aligned(&t->in);
-    for (int i = 0; i < t->residuals; i++) p->residuals += aligned(&t->residual[i]);
+    for (int i = 0; i < t->residuals; i++) p->residuals += aligned(&t->residual[i]) + aligned(&t->velocity[i]);
     p->residuals += aligned(&t->residual_back);
     p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]);
     p->activations = x->runner.memory.bytes;
@@ -112,6 +112,10 @@ static void count_codes(const session *x, plan_rank *p) {
     bool back = t->o.back != CODEC_NONE, whole = !t->shards.masters;
     for (int i = 0; i < t->zero.wholes; i++) all += t->zero.whole[i].count;
     for (int i = 0; i < t->zero.owned; i++) own += t->zero.piece[i].count;
+    if (t->o.kept) {
+        p->encoded = t->residuals * all, p->decoded = lanes * (whole ? all : own);
+        return;
+    }
     p->encoded = t->residuals * all + (back ? own : 0);
     p->decoded = lanes * own + (whole ? all : back ? own : 0);
     p->added = (t->residuals > 1 ? t->residuals - 1 : 0) * all + (t->ranks->world - 1) * own;
@@ -217,7 +221,7 @@ static void print_whole(FILE *out, const config *c, const plan_rank *p) {
     if (!p->whole) return;
     fprintf(out, "  gradients are whole: ");
     if (c->parallel.pipeline > 1) fprintf(out, "in a pipeline several micro-batches are under way at a time\n");
-    else if (c->reduce.compress != CODEC_NONE) fprintf(out, "a lane is coded when its whole gradient is there\n");
+    else if (c->reduce.compress != SEND_ALL) fprintf(out, "a lane is coded when its whole gradient is there\n");
     else if (micros == 1) fprintf(out, "a rank that has several token slices adds them up before they are sent\n");
     else {
         fprintf(out, "a lane adds up its %" PRId64 " micro-batches before it is sent", micros);
@@ -548,13 +552,22 @@ static err_t time_codes(const config *c, const plan_rank *p, int world, const co
     TRY(comm_imaginary_open(&ranks, 0, world, place));
     err_t rc = session_plan(&x, c, ranks);
     if (rc == ERR_OK) {
-        peak_codec rate = peak_codes(x.dev, x.s, c->reduce.compress, 1);
+        peak_codec rate = peak_codes(x.dev, x.s, x.state.o.compress, 1);
         double sums = peak_bandwidth(x.dev, x.s, 1) / (3 * sizeof(float));
         *coding = rate.encoded > 0 ? (double)p->encoded / rate.encoded + (double)p->decoded / rate.decoded : NAN;
         *adding = sums > 0 ? (double)p->added / sums : NAN;
     }
     session_close(&x);
     return rc;
+}
+
+// In ZeRO 1 to 3 sums don't come back, but the weights that were made of them do, whole.
+static err_t print_largest(FILE *out, const config *c, int64_t plain, int64_t sent) {
+    char coded[HUMAN], without[HUMAN];
+    fprintf(out, "codes   topk, %g of each lane: a rank sends %s a step, without %s\n", c->reduce.density,
+            human(coded, (double)sent), human(without, (double)plain));
+    if (c->parallel.zero > 0) fprintf(out, "        most of it is weights on their way back: zero = 0 sends none\n");
+    return ERR_OK;
 }
 
 // What codes save, and what they take: they pay where the wire takes longer for the difference in bytes than a rank
@@ -567,12 +580,13 @@ static err_t print_codes(FILE *out, const config *c, int world, const comm_place
     err_t rc = other && without ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", world);
     if (rc == ERR_OK) {
         *other = *c;
-        other->reduce.compress = other->reduce.compress_back = CODEC_NONE;
+        other->reduce.compress = SEND_ALL, other->reduce.compress_back = CODEC_NONE;
         rc = plan_ranks(other, world, place, without);
     }
     int64_t more = rc == ERR_OK ? most_sent(without, world) : 0, less = most_sent(p, world);
     free(other), free(without);
     TRY(rc);
+    if (c->reduce.compress == SEND_TOPK) return print_largest(out, c, more, less);
     TRY(time_codes(c, &p[0], world, place, &coding, &adding));
     config_word(config_key(config_find(c, "reduce", "compress"))->words, c->reduce.compress, to);
     config_word(config_key(config_find(c, "reduce", "compress_back"))->words, c->reduce.compress_back, from);
@@ -642,7 +656,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const c
         if (!of.mixed || grid_islands(&shape) > 1) print_traffic(out, p, &shape, of);
     }
     if (grid_islands(&shape) > 1) print_islands(out, c, p, world);
-    if (world > 1 && c->reduce.compress != CODEC_NONE) TRY(print_codes(out, c, world, place, p));
+    if (world > 1 && c->reduce.compress != SEND_ALL) TRY(print_codes(out, c, world, place, p));
     fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
     return ERR_OK;
 }

@@ -15,6 +15,7 @@
 #include "trainer/step/replicas.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,12 @@ static model_tokens tokens_here(const session *x) {
     return (model_tokens){of, c->rank * count, count};
 }
 
+// Words of [reduce] compress are those of codecs, and topk, which is none.
+static codec codec_of(send_kind x) {
+    _Static_assert((int)SEND_FP16 == (int)CODEC_FP16 && (int)SEND_INT8 == (int)CODEC_INT8, "the same order of words");
+    return x == SEND_TOPK ? CODEC_NONE : (codec)x;
+}
+
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
@@ -133,7 +140,8 @@ static state_options state_options_of(const session *x) {
         .optimizer = optimizers[c->optimizer.type],
         .keys = &c->optimizer,
         .fixed = c->reduce.order == ORDER_FIXED,
-        .compress = c->reduce.compress,
+        .compress = codec_of(c->reduce.compress),
+        .kept = c->reduce.compress == SEND_TOPK ? (int64_t)ceil(c->reduce.density * CHUNK) : 0,
         .back = c->reduce.compress_back,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,

@@ -46,6 +46,7 @@ typedef struct optimizer_keys {
     double momentum;
     bool nesterov;
     double trust;
+    bool by_lanes;  // no key: momentum is that of each lane ([reduce] compress = topk)
 } optimizer_keys;
 
 enum { SAMPLE_BATCH_MOST = 256 };  // texts that grow at the same time
@@ -157,7 +158,9 @@ typedef struct config {
     } parallel;
     struct {
         order_mode order;
-        codec compress, compress_back;
+        send_kind compress;
+        codec compress_back;
+        double density;  // topk: the share of a chunk that is sent
         transport_kind transport;
         choice_mode nccl_ib;
         double bucket_mb;                   // megabytes of gradients that are sent together

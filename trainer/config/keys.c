@@ -179,10 +179,11 @@ static const setting more_keys[] = {
 
     WORD(reduce, order, BITS, "fixed", ORDER_WORDS(WORD_TEXT) + 1, "",
          "fixed: the same bits for every number of ranks; any: the transport's own sums"),
-    WORD(reduce, compress, BITS, "none", CODEC_WORDS(WORD_TEXT) + 1, "compression gradient_compression fp16_compression communication_data_type",
+    WORD(reduce, compress, BITS, "none", SEND_WORDS(WORD_TEXT) + 1, "compression gradient_compression fp16_compression communication_data_type",
          "each lane's gradient is sent in so few bits; what rounding leaves out is sent with the next one"),
     WORD(reduce, compress_back, BITS, "none", CODEC_WORDS(WORD_TEXT) + 1, "",
          "the same for the sum of the lanes on its way back to all ranks, which ZeRO stage 0 sends"),
+    REAL(reduce, density, BITS, "0.01", 0.0001, 1, "compress_ratio sparsity", "topk: the share of each lane's gradient that is sent in a step"),
     REAL(reduce, bucket_mb, LAYOUT, "25", 0.001, 65536, "bucket_cap_mb bucket_size", "megabytes of gradients, and at least a block's, that are sent together while backward goes on"),
     WORD(reduce, transport, LAYOUT, "auto", TRANSPORT_WORDS(WORD_TEXT) + 1, "backend", "auto: NCCL between GPUs, else shared memory and TCP; fabric: between CPU nodes, over libfabric"),
     TEXT(reduce, nccl_library, LOCAL, "", 0, "", "path of libnccl.so.2; empty = the usual places"),

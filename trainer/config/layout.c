@@ -132,13 +132,36 @@ static err_t judge_balance(judge *j) {
                         "choose the result");
 }
 
+// Lin et al. 2018 correct momentum, which is sgd's. A step that overflows in FP16 would lose what other chunks have
+// sent.
+static err_t judge_topk(judge *j) {
+    const config *c = j->c;
+    if (c->reduce.compress != SEND_TOPK) return ERR_OK;
+    if (c->optimizer.type != OPTIMIZER_SGD)
+        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(optimizer, type)),
+                            "compress = topk corrects the momentum of sgd; adamw and lars divide by what they see of a "
+                            "gradient, which would be few elements of it, and int8 works with them");
+    if (c->reduce.compress_back != CODEC_NONE)
+        return judge_refuse(j, ROWS(ROW(reduce, compress_back), ROW(reduce, compress)),
+                            "compress_back codes whole sums, and compress = topk sends few elements of them");
+    if (c->optimizer.grad_clip > 0)
+        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(optimizer, grad_clip)),
+                            "compress = topk sends what gathered over many steps, which grad_clip = %g would cut as if "
+                            "it were one gradient: it wants grad_clip = 0",
+                            c->optimizer.grad_clip);
+    if (c->precision.compute != FP16) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(precision, compute)),
+                        "compress = topk loses what it has sent in a step that is skipped, and FP16 skips some: bf16 "
+                        "and fp32 don't");
+}
+
 // A lane that is coded is coded whole, by the one rank that has it, and its rest stays where the lane is.
 static err_t judge_compress(judge *j) {
     const config *c = j->c;
     char word[CONFIG_WORD];
     bool back = c->reduce.compress_back != CODEC_NONE;
-    if (c->reduce.compress == CODEC_NONE && !back) return ERR_OK;
-    if (c->reduce.compress == CODEC_NONE)
+    if (c->reduce.compress == SEND_ALL && !back) return ERR_OK;
+    if (c->reduce.compress == SEND_ALL)
         return judge_refuse(j, ROWS(ROW(reduce, compress_back), ROW(reduce, compress)),
                             "compress_back codes the sums of lanes that were coded, and compress = none");
     config_word(config_key(ROW(reduce, compress))->words, c->reduce.compress, word);
@@ -204,7 +227,7 @@ static err_t judge_beside_islands(judge *j) {
     if (c->reduce.order == ORDER_ANY)
         return judge_refuse(j, ROWS(islands, ROW(reduce, order)),
                             "islands are added along the tree of lanes, which order = any leaves to the transport");
-    if (c->reduce.compress != CODEC_NONE)
+    if (c->reduce.compress != SEND_ALL)
         return judge_refuse(j, ROWS(islands, ROW(reduce, compress)),
                             "what [reduce] compress leaves out of a lane would be saved by one island only");
     if (c->parallel.offload)
@@ -284,6 +307,7 @@ err_t judge_layout(judge *j) {
     RULE(j, judge_balance(j));
     RULE(j, judge_compress(j));
     RULE(j, judge_offload(j));
+    RULE(j, judge_topk(j));
     return j->c->parallel.pipeline == 1 ? judge_no_pipeline(j) : judge_stages(j);
 }
 

@@ -63,7 +63,7 @@ int64_t pipe_micros_of(const config *c, int64_t lanes) {
 
 int64_t pipe_micros(const config *c, const grid *g, int d) {
     // lanes take turns where ranks keep shares of gradients, and where each lane travels by itself
-    bool turns = (grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2) || c->reduce.compress != CODEC_NONE;
+    bool turns = (grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2) || c->reduce.compress != SEND_ALL;
     int64_t deal[g->data + 1];
     bool dealt = *c->parallel.deal && pipe_deal(c->parallel.deal, g->data, c->resolved.lanes, deal);
     lane_table t = {c->resolved.lanes / grid_islands(g), g->data, turns, dealt ? deal : NULL};

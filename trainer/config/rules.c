@@ -295,6 +295,7 @@ static err_t judge_cluster(judge *j) {
 // --- all of them -----------------------------------------------------------------------------------------------------
 
 err_t judge_all(judge *j, config *c) {
+    c->optimizer.by_lanes = c->reduce.compress == SEND_TOPK;
     j->keys = j->numbers = j->passed = 0;
     c->resolved.lanes = c->batch.lanes;
     c->resolved.warmup = c->schedule.warmup;

@@ -57,6 +57,13 @@
     X(OUTER_AVERAGE, "average") \
     X(OUTER_NESTEROV, "nesterov")
 
+// What is sent of a lane: all of it, in the codes of gpu/ops.h, or its largest elements alone.
+#define SEND_WORDS(X) \
+    X(SEND_ALL, "none") \
+    X(SEND_FP16, "fp16") \
+    X(SEND_INT8, "int8") \
+    X(SEND_TOPK, "topk")
+
 // What is done to the files of checkpoints.
 #define COMPRESS_WORDS(X) \
     X(COMPRESS_NONE, "none") \
@@ -76,6 +83,7 @@ typedef enum { OFFLOAD_WORDS(WORD_ENUM) } offload_kind;
 typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;
 typedef enum { ORDER_WORDS(WORD_ENUM) } order_mode;
 typedef enum { OUTER_WORDS(WORD_ENUM) } outer_kind;
+typedef enum { SEND_WORDS(WORD_ENUM) } send_kind;
 typedef enum { COMPRESS_WORDS(WORD_ENUM) } compress_kind;
 typedef enum { CHOICE_WORDS(WORD_ENUM) } choice_mode;
 

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-size_t packed_bytes(const packed_piece *p, codec c) {
+size_t packed_bytes(const packed_piece *p, codec c, int64_t kept) {
+    if (p->codes && kept) return sparse_bytes(p->count, kept);
     if (p->codes && c != CODEC_NONE) return codec_bytes(c, p->count);
     return ((size_t)p->count * sizeof(float) + 15) / 16 * 16;
 }
@@ -16,17 +17,21 @@ int64_t packed_before(const lane_table *lanes, int64_t turn) {
     return lanes->lanes;
 }
 
-static bool codes(const param *p) { return p->dims > 1 && p->rule != PARAM_AVERAGE; }
+// With topk all rows that an optimizer changes: momentum is that of lanes, for rows of one dimension, too.
+static bool codes(const param *p, const packed_sparse *s) {
+    return (p->dims > 1 || s->kept) && p->rule != PARAM_AVERAGE;
+}
 
 // What of a slice is in an owner's range of its segment. Returns whether there is anything.
-static bool part_of(const zero_layout *z, const model *net, const zero_piece *slice, int owner, packed_piece *out) {
+static bool part_of(const packed *x, const zero_layout *z, const model *net, const zero_piece *slice, int owner,
+                    packed_piece *out) {
     const size_t *cut = &z->cut[(size_t)slice->segment * (size_t)(z->world + 1)];
     size_t base = z->segment[slice->segment].at, begin = base + cut[owner], end = base + cut[owner + 1];
     size_t from = slice->slab > begin ? slice->slab : begin, to = slice->slab + (size_t)slice->count;
     if (to > end) to = end;
     if (from >= to) return false;
     *out = (packed_piece){.owner = owner,
-                          .codes = codes(&net->param[slice->row]),
+                          .codes = codes(&net->param[slice->row], &x->sparse),
                           .slab = from,
                           .shard = z->shard_at[slice->segment] + (from - begin),
                           .count = (int64_t)(to - from)};
@@ -45,9 +50,9 @@ static int fill_bucket(packed *x, const zero_layout *z, const model *net, int k,
         x->there[k * (x->world + 1) + r] = there, x->back[k * (x->world + 1) + r] = back;
         for (int i = 0; i < z->wholes; i++) {
             packed_piece *p = &x->piece[n];
-            if (!is_in(&z->bucket[k], &z->whole[i]) || !part_of(z, net, &z->whole[i], r, p)) continue;
+            if (!is_in(&z->bucket[k], &z->whole[i]) || !part_of(x, z, net, &z->whole[i], r, p)) continue;
             p->there = there, p->back = back;
-            there += packed_bytes(p, x->to), back += packed_bytes(p, x->from);
+            there += packed_bytes(p, x->to, x->sparse.kept), back += packed_bytes(p, x->from, 0);
             n++;
         }
     }
@@ -56,12 +61,13 @@ static int fill_bucket(packed *x, const zero_layout *z, const model *net, int k,
     if (there > x->most_there) x->most_there = there;
     if (back > x->most_back) x->most_back = back;
     const size_t *cut = packed_there(x, k) + z->rank;
-    if (cut[1] - cut[0] > x->most_own) x->most_own = cut[1] - cut[0];
+    size_t own = x->sparse.all ? there : cut[1] - cut[0];
+    if (own > x->most_own) x->most_own = own;
     return n;
 }
 
-err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, codec from) {
-    *x = (packed){.to = to, .from = from, .world = z->world};
+err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, codec from, packed_sparse sparse) {
+    *x = (packed){.sparse = sparse, .to = to, .from = from, .world = z->world};
     size_t cuts = (size_t)z->buckets * (size_t)(z->world + 1);
     // a slice lies in one segment, which has a cut between each two owners
     x->piece = calloc((size_t)z->wholes + (size_t)z->segments * (size_t)z->world + 1, sizeof *x->piece);

@@ -8,6 +8,8 @@
 // its owner, whose residual it has; all ranks, owners too, use what those codes say.
 //
 // Rows of one dimension (gains, biases) and running statistics travel as they are.
+//
+// compress = topk sends the largest elements of a lane alone, with the momentum of that lane; see packed_sparse.
 #ifndef TRAINER_STEP_PACKED_H
 #define TRAINER_STEP_PACKED_H
 
@@ -25,7 +27,17 @@ typedef struct packed_piece {
     size_t there, back;  // where it begins in its bucket's message to owners, and in the one from them, bytes
 } packed_piece;
 
+// [reduce] compress = topk: of each chunk the largest elements are sent (gpu/ops.h: encode_sparse), and all lanes are
+// added to zeros in their order, so that no lane waits in a buffer for its sibling.
+typedef struct packed_sparse {
+    int64_t kept;  // of CHUNK; 0: no topk
+    // ZeRO 0: all ranks get all lanes' codes and add them themselves. A sum of few lanes is sparse, too, so this is
+    // less than sums in FP32 that come back from the owners.
+    bool all;
+} packed_sparse;
+
 typedef struct packed {
+    packed_sparse sparse;
     codec to, from;  // towards owners; from them, CODEC_NONE: sums are not coded
     int world;
     packed_piece *piece;   // by bucket, and in it by owner
@@ -34,7 +46,7 @@ typedef struct packed {
     size_t most_there, most_back, most_own;  // the longest messages, and the longest part of one to this rank
 } packed;
 
-err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, codec from);
+err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, codec from, packed_sparse sparse);
 void packed_close(packed *x);
 
 // Of a bucket: (world+1) numbers, as above.
@@ -43,7 +55,7 @@ static inline const size_t *packed_there(const packed *x, int bucket) { return x
 static inline const size_t *packed_back(const packed *x, int bucket) { return x->back + bucket * (x->world + 1); }
 
 // The bytes of a piece in a message.
-size_t packed_bytes(const packed_piece *p, codec c);
+size_t packed_bytes(const packed_piece *p, codec c, int64_t kept);
 
 // Lanes that end before a turn: the first lane that anyone runs in it.
 int64_t packed_before(const lane_table *lanes, int64_t turn);

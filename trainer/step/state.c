@@ -169,19 +169,23 @@ static err_t declare_scratch(train_state *t) {
 
 static err_t allocate_residuals(train_state *t) {
     t->residuals = (int)reduce_lane_count(t->reduce, t->ranks->rank);
-    t->kepts = lane_counter_buffers(0, t->o.lanes, true);
+    t->kepts = t->o.kept ? 1 : lane_counter_buffers(0, t->o.lanes, true);
     t->kept = calloc((size_t)t->kepts, sizeof *t->kept);
     t->residual = calloc((size_t)t->residuals + 1, sizeof *t->residual);
     t->residual_mirror = calloc((size_t)t->residuals + 1, sizeof *t->residual_mirror);
-    t->residual_name = calloc((size_t)t->o.lanes, sizeof *t->residual_name);
-    if (t->kept && t->residual && t->residual_mirror && t->residual_name) return ERR_OK;
+    t->velocity = calloc((size_t)t->residuals + 1, sizeof *t->velocity);
+    t->velocity_mirror = calloc((size_t)t->residuals + 1, sizeof *t->velocity_mirror);
+    t->residual_name = calloc(2 * (size_t)t->o.lanes, sizeof *t->residual_name);
+    if (t->kept && t->residual && t->residual_mirror && t->velocity && t->velocity_mirror && t->residual_name)
+        return ERR_OK;
     return err_set(ERR_INTERNAL, "no memory for the tables of %" PRId64 " lanes", t->o.lanes);
 }
 
 // A rank without lanes still adds up its ranges of others' lanes.
 static err_t declare_codes(train_state *t) {
+    packed_sparse sparse = {t->o.kept, t->o.kept && !t->shards.masters};
     TRY(allocate_residuals(t));
-    TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back));
+    TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back, sparse));
     size_t out = t->packed.most_there > t->packed.most_back ? t->packed.most_there : t->packed.most_back,
            in = t->packed.most_own * (size_t)(t->ranks->world - 1);
     TRY(arena_1d(&t->memory, &t->out, UINT8, (int64_t)out));
@@ -189,9 +193,13 @@ static err_t declare_codes(train_state *t) {
     for (int i = 0; i < t->residuals; i++) {
         TRY(arena_1d(&t->memory, &t->residual[i], FP32, (int64_t)t->zero.slab));
         if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->residual_mirror[i], FP32, (int64_t)t->zero.slab));
+        if (!t->o.kept) continue;
+        TRY(arena_1d(&t->memory, &t->velocity[i], FP32, (int64_t)t->zero.slab));
+        if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->velocity_mirror[i], FP32, (int64_t)t->zero.slab));
     }
-    if (!t->zero.shard) return ERR_OK;
-    for (int i = 0; i < t->kepts; i++) TRY(arena_1d(&t->memory, &t->kept[i], FP32, (int64_t)t->zero.shard));
+    size_t sums = t->packed.sparse.all ? t->zero.slab : t->zero.shard;
+    if (!sums) return ERR_OK;
+    for (int i = 0; i < t->kepts; i++) TRY(arena_1d(&t->memory, &t->kept[i], FP32, (int64_t)sums));
     if (t->o.back == CODEC_NONE) return ERR_OK;
     TRY(arena_1d(&t->memory, &t->residual_back, FP32, (int64_t)t->zero.shard));
     return is_on_gpu(t) ? arena_1d(&t->host, &t->back_mirror, FP32, (int64_t)t->zero.shard) : ERR_OK;
@@ -428,7 +436,7 @@ void state_close(train_state *t) {
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
         free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->residual), free(t->residual_mirror),
-        free(t->residual_name);
+        free(t->residual_name), free(t->velocity), free(t->velocity_mirror);
     packed_close(&t->packed);
     *t = (train_state){0};
 }
@@ -453,6 +461,7 @@ int64_t state_count_of(const train_state *t, int row) {
 
 tensor state_gradient(const train_state *t, const zero_piece *p) {
     if (t->shards.masters && state_codes(t)) return flat(at(&t->kept[0], p->shard), FP32, p->count);
+    if (state_codes(t) && t->packed.sparse.all) return flat(at(&t->kept[0], p->slab), FP32, p->count);
     if (t->shards.gradients) return flat(at(&t->sum, p->shard), FP32, p->count);
     return flat(at(&t->slab[t->sum_buffer], p->slab), FP32, p->count);
 }
@@ -603,7 +612,10 @@ static err_t copy_residual(train_state *t, const tensor *there, const tensor *ho
 }
 
 static err_t copy_residuals(train_state *t, bool to_host) {
-    for (int i = 0; i < t->residuals; i++) TRY(copy_residual(t, &t->residual[i], &t->residual_mirror[i], to_host));
+    for (int i = 0; i < t->residuals; i++) {
+        TRY(copy_residual(t, &t->residual[i], &t->residual_mirror[i], to_host));
+        TRY(copy_residual(t, &t->velocity[i], &t->velocity_mirror[i], to_host));
+    }
     TRY(copy_residual(t, &t->residual_back, &t->back_mirror, to_host));
     return state_codes(t) ? stream_wait(t->s) : ERR_OK;
 }
@@ -616,8 +628,11 @@ static err_t copy_shared_residuals(train_state *t) {
     for (int i = 0; i < t->zero.wholes; i++) {
         const zero_piece *p = &t->zero.whole[i];
         if (param_slices(&t->net->param[p->row]) > 1) continue;
-        for (int k = 0; k < t->residuals; k++)
-            TRY(over->table->broadcast(over, at(&t->residual[k], p->slab), (size_t)p->count * sizeof(float), 0, t->s));
+        for (int k = 0; k < t->residuals; k++) {
+            size_t bytes = (size_t)p->count * sizeof(float);
+            TRY(over->table->broadcast(over, at(&t->residual[k], p->slab), bytes, 0, t->s));
+            if (t->o.kept) TRY(over->table->broadcast(over, at(&t->velocity[k], p->slab), bytes, 0, t->s));
+        }
     }
     for (int i = 0; i < t->zero.owned && t->residual_back.dims; i++) {
         const zero_piece *p = &t->zero.piece[i];
@@ -829,7 +844,10 @@ err_t state_forget(train_state *t) {
     stream *s = t->o.offload ? t->host_s : t->s;
     for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
     TRY(forget_arrays(t, s));
-    for (int i = 0; i < t->residuals; i++) TRY(stream_zero(t->s, t->residual[i].data, tensor_bytes(&t->residual[i])));
+    for (int i = 0; i < t->residuals; i++) {
+        TRY(stream_zero(t->s, t->residual[i].data, tensor_bytes(&t->residual[i])));
+        if (t->o.kept) TRY(stream_zero(t->s, t->velocity[i].data, tensor_bytes(&t->velocity[i])));
+    }
     if (t->residual_back.data) TRY(stream_zero(t->s, t->residual_back.data, tensor_bytes(&t->residual_back)));
     TRY(stream_wait(t->s));
     return stream_wait(s);

@@ -32,6 +32,7 @@ typedef struct state_options {
     const optimizer_keys *keys;  // what [optimizer] says
     bool fixed;                  // [reduce] order
     codec compress, back;        // [reduce] compress, compress_back
+    int64_t kept;                // compress = topk: elements of a chunk that are sent; 0: no topk
     bool stochastic;             // [precision] rounding; seed: [run] seed
     uint64_t seed;
     // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
@@ -110,9 +111,9 @@ typedef struct train_state {
     packed packed;
     tensor out, in;  // bytes
     int residuals;
-    tensor *residual, residual_back;
-    tensor *residual_mirror, back_mirror;    // pinned copies, as `mirror`
-    char (*residual_name)[CKPT_GROUP_NAME];  // [lanes]
+    tensor *residual, residual_back, *velocity;              // velocity: topk only, as residual
+    tensor *residual_mirror, back_mirror, *velocity_mirror;  // pinned copies, as `mirror`
+    char (*residual_name)[CKPT_GROUP_NAME];                  // [2*lanes]: residuals, velocities
     // A row of the last stage that shares the values of one of the first: a copy of the values there; the gradient that
     // comes from there, here.
     // the row of values, of which another stage has a use; the row that uses another stage's. -1: none
@@ -210,7 +211,9 @@ const size_t *state_exact_cuts(train_state *t, int segment, char **at);
 static inline bool state_steps_outer(const train_state *t) { return t->o.training && t->o.islands && t->o.steps_outer; }
 
 // Are lanes coded on their way?
-static inline bool state_codes(const train_state *t) { return t->o.training && t->o.compress != CODEC_NONE; }
+static inline bool state_codes(const train_state *t) {
+    return t->o.training && (t->o.compress != CODEC_NONE || t->o.kept);
+}
 
 // Numbers of this rank that a checkpoint saves.
 int64_t state_saved(const train_state *t);

@@ -19,13 +19,17 @@ optimizer_scalar state_scalar(const train_state *t, int k) {
     return x;
 }
 
+// With topk a lane has a velocity, too.
+static int lane_groups(const train_state *t) { return (int)t->o.lanes * (t->o.kept ? 2 : 1); }
+
 int state_residual_groups(const train_state *t) {
-    return state_codes(t) ? (int)t->o.lanes + (t->o.back != CODEC_NONE) : 0;
+    return state_codes(t) ? lane_groups(t) + (t->o.back != CODEC_NONE) : 0;
 }
 
 int64_t state_saved(const train_state *t) {
     int64_t own = (int64_t)t->zero.shard_values;
-    return own * (1 + t->arrays) + t->residuals * (int64_t)t->zero.values + (t->residual_back.dims ? own : 0);
+    return own * (1 + t->arrays) + t->residuals * (t->o.kept ? 2 : 1) * (int64_t)t->zero.values +
+           (t->residual_back.dims ? own : 0);
 }
 
 // --- a row -----------------------------------------------------------------------------------------------------------
@@ -91,27 +95,30 @@ static void fill_residual(const train_state *t, ckpt_tensor *c, int row, float *
 
 // --- the groups ------------------------------------------------------------------------------------------------------
 
-static float *host_residual(const train_state *t, int64_t lane) {
+static float *host_residual(const train_state *t, int64_t lane, bool velocity) {
+    const tensor *of = velocity ? t->velocity : t->residual,
+                 *mirror = velocity ? t->velocity_mirror : t->residual_mirror;
     for (int i = 0; i < t->residuals; i++)
         if (lane_table_lane(reduce_lanes(t->reduce), t->ranks->rank, i) == lane)
-            return t->residual_mirror[i].data ? t->residual_mirror[i].data : t->residual[i].data;
+            return mirror[i].data ? mirror[i].data : of[i].data;
     return NULL;
 }
 
 static void name_residuals(train_state *t, int n) {
     ckpt_group *g = t->ckpt.group + 1 + t->arrays;
     ckpt_tensor *tensors = t->tensors + (1 + t->arrays) * n;
-    for (int64_t lane = 0; lane < t->o.lanes; lane++) {
-        snprintf(t->residual_name[lane], sizeof *t->residual_name, "residual%" PRId64, lane);
-        g[lane] = (ckpt_group){t->residual_name[lane], tensors + lane * n};
+    for (int k = 0; k < lane_groups(t); k++) {
+        snprintf(t->residual_name[k], sizeof *t->residual_name, "%s%" PRId64, k < t->o.lanes ? "residual" : "velocity",
+                 k % t->o.lanes);
+        g[k] = (ckpt_group){t->residual_name[k], tensors + k * n};
     }
     if (t->o.back != CODEC_NONE) g[t->o.lanes] = (ckpt_group){"residual-back", tensors + t->o.lanes * n};
 }
 
 static void link_residuals(train_state *t, int row, int at) {
     const ckpt_group *g = t->ckpt.group + 1 + t->arrays;
-    for (int64_t lane = 0; lane < t->o.lanes; lane++)
-        fill_residual(t, &g[lane].tensor[at], row, host_residual(t, lane));
+    for (int k = 0; k < lane_groups(t); k++)
+        fill_residual(t, &g[k].tensor[at], row, host_residual(t, k % t->o.lanes, k >= t->o.lanes));
     if (t->o.back != CODEC_NONE) fill_owned(t, &g[t->o.lanes].tensor[at], row, RESIDUAL_BACK);
 }
 
