@@ -695,6 +695,12 @@ static err_t publish_scalars(train_state *t) {
     return stream_wait(t->s);
 }
 
+// What the ranks have rounded of their masters, on all of them.
+static err_t gather_weights(train_state *t) {
+    TRY(gather_exact(t));
+    return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
+}
+
 static err_t publish_stores(train_state *t) {
     for (int k = 0; k < 1 + t->arrays; k++) {
         TRY(copy_islands(t, state_store(t, k)));
@@ -707,7 +713,8 @@ static err_t publish_stores(train_state *t) {
 err_t state_mixed(train_state *t) {
     for (int k = 0; k < 1 + t->arrays; k++) TRY(spread(t, state_store(t, k)));
     TRY(round_weights(t));
-    return copy_all_exact(t);
+    TRY(copy_all_exact(t));
+    return gather_weights(t);
 }
 
 // As copy_shared, of all values of a chunk.
@@ -748,9 +755,9 @@ err_t state_publish(train_state *t) {
     TRY(copy_mirrors(t, 1 + t->arrays, false));
     TRY(copy_residuals(t, false));
     TRY(copy_shared_residuals(t));
-    TRY(state_spills(t) ? publish_spilled(t) : publish_stores(t));
-    TRY(gather_exact(t));
-    return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
+    if (!state_spills(t)) return publish_stores(t);
+    TRY(publish_spilled(t));
+    return gather_weights(t);
 }
 
 static comm_cost spread_cost(train_state *t, const store *x) {
