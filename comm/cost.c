@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 
+static bool one_host(const comm *c) { return comm_nodes(c) == 1; }
+static int right_of(const comm *c) { return (c->rank + 1) % c->world; }
+
 static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) {
     *x = cost_add(*x, cost_send(c, peer, bytes, 1));
 }
@@ -31,19 +34,19 @@ comm_cost cost_all_gather(const comm *c, const size_t *cut) {
     return x;
 }
 
-// A rank sends each of its node the pieces which that one collects, and the node's sums of those that it collects
-// itself to their owners.
+// The second half of an all_reduce: on one host as above, else in a ring, in which a rank sends every piece but one.
+static comm_cost cost_gather_again(const comm *c, const size_t *cut) {
+    int right = right_of(c);
+    if (one_host(c)) return cost_all_gather(c, cut);
+    return cost_send(c, right, (int64_t)cut[c->world] - piece_bytes(cut, right), c->world - 1);
+}
+
+// On one host a rank sends every other rank its piece; in a ring it sends all pieces but its own to one neighbour. Both
+// are the same bytes.
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) {
-    int first[c->world + 1], member[c->world];
-    hosts h = {0, first, member};
-    comm_cost x = {0};
-    hosts_of(&h, c);
-    int node = c->place[c->rank].node;
-    for (int r = 0; r < c->world; r++) {
-        int by = c->place[r].node == node ? r : hosts_stand_in(&h, c, r, node), to = by == c->rank ? r : by;
-        if (to != c->rank) add(&x, c, to, piece_bytes(cut, r) * (int64_t)element);
-    }
-    return x;
+    if (c->world == 1) return (comm_cost){0};
+    int64_t own = (int64_t)(cut[c->rank + 1] - cut[c->rank]), all = (int64_t)cut[c->world];
+    return cost_send(c, right_of(c), (all - own) * (int64_t)element, c->world - 1);  // its own piece is only received
 }
 
 // Up the binomial tree to rank 0 and down again: once to the parent, once to each child.
@@ -72,7 +75,7 @@ comm_cost cost_all_reduce(const comm *c, size_t count, size_t element) {
         cut[r] =
             (r == c->world ? count : count / (size_t)c->world * (size_t)r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS) *
             element;
-    return cost_add(cost_reduce_scatter(c, cut, 1), cost_all_gather(c, cut));
+    return cost_add(cost_reduce_scatter(c, cut, 1), cost_gather_again(c, cut));
 }
 
 static void close_imaginary(comm *c) { free(c); }

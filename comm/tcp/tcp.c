@@ -4,12 +4,11 @@
 //
 // What a rank sends, N ranks, B bytes (what it receives follows by symmetry, where there is one):
 //     exchange, all_to_all       what the lists say; B to each other rank
-//     reduce_scatter             to each rank of its host the pieces that it collects there, its own and those that it
-//                                would hand on; then the host's sum of each of these to its owner on another host
+//     reduce_scatter             its share of the others' pieces: B minus its own piece
 //     all_gather                 its own piece to each rank of its host, and once to each other host; there the rank
 //                                that it comes to hands it on
 //     all_reduce, small          B to each other rank (N <= COST_SMALL_RANKS), else up a binomial tree and down again
-//     all_reduce, beyond         a reduce_scatter and an all_gather of equal pieces in one call
+//     all_reduce, beyond         a reduce_scatter and an all_gather of equal pieces in one go: 2 B (N-1)/N
 //     broadcast                  B once along a chain, from COST_CHAIN_BYTES on; below that down a binomial tree
 //     barrier                    nothing: messages without payload
 #include "comm/cost.h"
@@ -133,6 +132,17 @@ static void next_direct(const mesh_call *x, flow *f) {
     if (!f->out && before != me) f->gate = mesh_flow(x, before, false);
 }
 
+// Several hosts: a ring in rank order, so that one flow leaves and one enters each host. Piece r-1 starts at rank r, is
+// added to on its way round until it reaches its owner, and then goes round once more unchanged. Message k+1 out is
+// message k in.
+static void next_ring(const mesh_call *x, flow *f) {
+    const pieces *p = x->plan;
+    int me = x->c->rank, world = x->c->world, adds = p->add ? world - 1 : 0, turn = p->add ? f->k : f->k + world - 1;
+    take_piece(p, f, wrap(me - 1 - turn - !f->out, world));
+    if (!f->out && f->k < adds) f->add = p->add;
+    if (f->out && f->k > 0) f->gate = mesh_flow(x, left_of(me, world), false), f->gate_k = f->k - 1;
+}
+
 // all_gather over several hosts: a piece crosses to each other host once, to a rank that hands it on to all of that
 // host. A rank sends another one of its host its own piece, and then those that it hands on, in order of owners.
 static void next_staged(const mesh_call *x, flow *f) {
@@ -155,84 +165,34 @@ static int handed_on(const tcp_comm *t, int by) {
     return n;
 }
 
-static err_t gather_staged(tcp_comm *t, mesh_call *x) {
+static err_t gather_staged(tcp_comm *t, const pieces *p) {
     const comm *c = &t->head;
     int me = c->rank, mine = handed_on(t, me);
-    x->next = next_staged;
+    mesh_call x = call_of(t, OP_ALL_GATHER, next_staged, p);
+    TRY(mesh_begin(&x));
     for (int r = 0; r < c->world; r++) {
         bool near = c->place[r].node == c->place[me].node;
         if (r == me) continue;
-        if (near || hosts_hands_on(&t->hosts, c, me, r)) mesh_add(x, r, false, near ? 1 + handed_on(t, r) : 1);
-        if (near || hosts_hands_on(&t->hosts, c, r, me)) mesh_add(x, r, true, near ? 1 + mine : 1);
+        if (near || hosts_hands_on(&t->hosts, c, me, r)) mesh_add(&x, r, false, near ? 1 + handed_on(t, r) : 1);
+        if (near || hosts_hands_on(&t->hosts, c, r, me)) mesh_add(&x, r, true, near ? 1 + mine : 1);
     }
-    return mesh_run(x);
-}
-
-// reduce_scatter over several hosts, inside a host: the rank that hands a piece on to its owner collects it, and each
-// rank its own. Message k of a flow is the collector's k-th piece; what the ranks have is added one after the other.
-static void next_collected(const mesh_call *x, flow *f) {
-    const comm *c = x->c;
-    const pieces *p = x->plan;
-    const hosts *h = &((const tcp_comm *)c)->hosts;
-    int by = f->out ? f->rank : c->rank, piece = f->k ? f->cursor : 0, before = f->rank;
-    while (piece != by && !hosts_hands_on(h, c, by, piece)) piece++;
-    f->cursor = piece + 1;
-    take_piece(p, f, piece);
-    if (f->out) return;
-    f->add = p->add;
-    do before = left_of(before, c->world);
-    while (c->place[before].node != c->place[by].node);
-    if (before != by) f->gate = mesh_flow(x, before, false), f->gate_k = f->k;
-}
-
-// Between hosts: the host's sum of a piece goes to its owner.
-static void next_owned(const mesh_call *x, flow *f) {
-    const pieces *p = x->plan;
-    take_piece(p, f, f->out ? f->rank : x->c->rank);
-    if (!f->out) f->add = p->add;
-}
-
-// A host's sums cross once, and each of its ranks has a flow of its own. Owners take them from one host after the
-// other, in one order.
-static err_t reduce_staged(tcp_comm *t, mesh_call *x) {
-    const comm *c = &t->head;
-    const hosts *h = &t->hosts;
-    int me = c->rank, node = c->place[me].node;
-    x->next = next_collected;
-    for (int i = 1; i < c->world; i++) {
-        int r = (me + i) % c->world;
-        if (c->place[r].node != node) continue;
-        mesh_add(x, r, false, 1 + handed_on(t, me));
-        mesh_add(x, r, true, 1 + handed_on(t, r));
-    }
-    TRY(mesh_run(x));
-    x->next = next_owned;
-    for (int i = 1; i < h->nodes; i++) {
-        int to = (node + i) % h->nodes;
-        mesh_add(x, hosts_stand_in(h, c, me, wrap(node - i, h->nodes)), false, 1);
-        for (int m = h->first[to]; m < h->first[to + 1]; m++)
-            if (hosts_hands_on(h, c, me, h->member[m])) mesh_add(x, h->member[m], true, 1);
-        TRY(mesh_run(x));
-    }
-    return ERR_OK;
-}
-
-static err_t move_direct(tcp_comm *t, mesh_call *x, const pieces *p) {
-    int world = t->head.world, me = t->head.rank, phases = (p->add != NULL) + p->gather;
-    x->next = next_direct;
-    for (int i = 1; i < world; i++) {
-        mesh_add(x, (me + i) % world, false, phases);
-        mesh_add(x, wrap(me - i, world), true, phases);
-    }
-    return mesh_run(x);
+    return mesh_run(&x);
 }
 
 static err_t move_pieces(tcp_comm *t, mesh_op op, const pieces *p) {
-    mesh_call x = call_of(t, op, NULL, p);
+    int world = t->head.world, me = t->head.rank, phases = (p->add != NULL) + p->gather;
+    mesh_call x = call_of(t, op, t->one_host ? next_direct : next_ring, p);
     TRY(mesh_begin(&x));
-    if (t->one_host) return move_direct(t, &x, p);
-    if (p->add) TRY(reduce_staged(t, &x));
-    return p->gather ? gather_staged(t, &x) : ERR_OK;
+    if (t->one_host)
+        for (int i = 1; i < world; i++) {
+            mesh_add(&x, (me + i) % world, false, phases);
+            mesh_add(&x, wrap(me - i, world), true, phases);
+        }
+    else if (world > 1) {
+        mesh_add(&x, left_of(me, world), false, phases * (world - 1));
+        mesh_add(&x, (me + 1) % world, true, phases * (world - 1));
+    }
+    return mesh_run(&x);
 }
 
 static err_t adder(sum_fn **add, dtype type, reduce_op op) {
@@ -250,7 +210,9 @@ static err_t tcp_reduce_scatter(comm *c, void *data, const size_t *cut, dtype ty
 
 static err_t tcp_all_gather(comm *c, void *data, const size_t *cut, stream *s) {
     (void)s;
-    return move_pieces((tcp_comm *)c, OP_ALL_GATHER, &(pieces){.data = data, .cut = cut, .unit = 1, .gather = true});
+    tcp_comm *t = (tcp_comm *)c;
+    pieces p = {.data = data, .cut = cut, .unit = 1, .gather = true};
+    return t->one_host ? move_pieces(t, OP_ALL_GATHER, &p) : gather_staged(t, &p);
 }
 
 // --- one block: broadcast, small all_reduce --------------------------------------------------------------------------
