@@ -368,6 +368,9 @@ coded 1 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16
 codes 4 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.tensor=2 parallel.zero=1
 codes3 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=3 parallel.offload=nvme
 codes0 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=0
+largest 1 optimizer.type=sgd optimizer.momentum=0.9 optimizer.grad_clip=0 reduce.compress=topk reduce.density=0.1 precision.compute=bf16
+largest0 2 optimizer.type=sgd optimizer.momentum=0.9 optimizer.grad_clip=0 reduce.compress=topk reduce.density=0.1 precision.compute=bf16 parallel.zero=0
+largest3 2 optimizer.type=sgd optimizer.momentum=0.9 optimizer.grad_clip=0 reduce.compress=topk reduce.density=0.1 precision.compute=bf16 parallel.zero=3
 RUNS
     settings stopped run.steps=1000000 log.hash_every=0 eval.every=0
     start "$bin" base.ini stopped.ini
