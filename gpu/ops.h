@@ -729,7 +729,7 @@ typedef struct encode_sparse_args {
     const step_state *state;  // NULL: s = 1
 } encode_sparse_args;
 
-// y[i] += value, where there is one
+// y[i] += value, where there is one. Indices beyond their chunk, which no encoder writes, add nothing.
 typedef struct decode_sparse_args {
     tensor *y;           // (n) FP32 (+=)
     const tensor *wire;  // (sparse_bytes(n, kept)) UINT8

@@ -159,9 +159,11 @@ err_t cuda_encode_sparse(const encode_sparse_args *args, stream *s) {
 // moves      8 bytes for each element that was sent, and the wire; memory bound
 // reference  gpu/cpu/kernel/sparse.c, to the bit
 __global__ void __launch_bounds__(SPARSE_THREADS)
-    decode_sparse_kernel(float *y, const float *values, const uint16_t *indices, int64_t kept, int64_t total) {
+    decode_sparse_kernel(float *y, const float *values, const uint16_t *indices, int64_t n, int64_t kept,
+                         int64_t total) {
     int64_t from = (int64_t)blockIdx.x * CHUNK, first = blockIdx.x * kept, end = first + of_chunk(total, kept);
     for (int64_t i = first + threadIdx.x; i < end; i += SPARSE_THREADS) {
+        if (indices[i] >= CHUNK || from + indices[i] >= n) continue;
         float *to = &y[from + indices[i]];
         *to = __fadd_rn(*to, values[i]);
     }
@@ -173,7 +175,7 @@ err_t cuda_decode_sparse(const decode_sparse_args *args, stream *s) {
     assert((size_t)tensor_count(args->wire) == sparse_bytes(n, args->kept));
     const char *wire = (const char *)args->wire->data;
     LAUNCH(decode_sparse_kernel, (unsigned)ceil_div(n, CHUNK), SPARSE_THREADS, 0, s, (float *)args->y->data,
-           (const float *)wire, (const uint16_t *)(wire + sparse_values(n, args->kept)), args->kept,
+           (const float *)wire, (const uint16_t *)(wire + sparse_values(n, args->kept)), n, args->kept,
            sparse_kept(n, args->kept));
     return ERR_OK;
 }

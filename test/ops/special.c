@@ -663,6 +663,7 @@ const special specials[] = {
     {"adamw: five steps with one skipped", adamw_steps},
     {"optimizer step: the CPU's bits", step_as_cpu},
     {"encode_sparse: steps of lanes are those of deep gradient compression", sparse_steps},
+    {"decode_sparse: indices beyond their chunk", sparse_strange_indices},
     {"stochastic rounding: the share that goes up", rounding_share},
     {"stochastic rounding: what it leaves alone", rounding_leaves},
     {"stochastic rounding: no bias over many updates", rounding_mean},

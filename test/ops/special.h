@@ -50,6 +50,7 @@ bool scale_limits(const fixture *f, char why[WHY]);
 // --- special_sparse.c ------------------------------------------------------------------------------------------------
 
 bool sparse_steps(const fixture *f, char why[WHY]);
+bool sparse_strange_indices(const fixture *f, char why[WHY]);
 
 // --- special_rounding.c ----------------------------------------------------------------------------------------------
 

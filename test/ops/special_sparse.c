@@ -104,3 +104,26 @@ bool sparse_steps(const fixture *f, char why[WHY]) {
     free(l), free(w), free(g), free(sum);
     return done(&b);
 }
+
+// The second chunk is short, and an index beyond it would be outside y, or in another chunk.
+bool sparse_strange_indices(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    size_t bytes = sparse_bytes(WEIGHTS, KEPT);
+    int64_t all = sparse_kept(WEIGHTS, KEPT);
+    char *host = calloc(1, bytes);
+    float *value = (float *)(void *)host;
+    uint16_t *index = (uint16_t *)(void *)(host + sparse_values(WEIGHTS, KEPT));
+    for (int64_t i = 0; i < all; i++) value[i] = 1, index[i] = (uint16_t)(i % KEPT);
+    index[0] = CHUNK, index[1] = UINT16_MAX, index[KEPT] = WEIGHTS - CHUNK, index[KEPT + 1] = CHUNK;
+    tensor *wire = box(&b, UINT8, (int64_t)bytes, 0, host), *y = box(&b, FP32, WEIGHTS, 0, NULL);
+    did(&b, b.f->table->decode_sparse(&(decode_sparse_args){.y = y, .wire = wire, .kept = KEPT}, b.f->s));
+    if (b.ok) did(&b, stream_wait(b.f->s));
+    float *got = take(&b, y);
+    for (int i = 0; i < WEIGHTS && b.ok; i++) {
+        int at = i % CHUNK;
+        bool sent = at > 1 && at < (i < CHUNK ? KEPT : all - KEPT);
+        if (got[i] != (float)sent) say(&b, "y[%d] is %g, expected %d", i, (double)got[i], sent);
+    }
+    free(host), free(got);
+    return done(&b);
+}

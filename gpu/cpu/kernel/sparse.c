@@ -150,7 +150,8 @@ static void decode_item(void *ctx, int64_t item, int thread) {
     const add_job *j = ctx;
     int64_t from = item * CHUNK, n = from + CHUNK < j->count ? CHUNK : j->count - from;
     int64_t first = item * j->kept, k = sparse_of_chunk(n, j->kept);
-    for (int64_t i = first; i < first + k; i++) j->y[from + j->index[i]] += j->value[i];
+    for (int64_t i = first; i < first + k; i++)
+        if (j->index[i] < n) j->y[from + j->index[i]] += j->value[i];
 }
 
 // moves: 8 bytes for each element that was sent, and the wire
