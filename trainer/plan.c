@@ -33,7 +33,7 @@ static void count_mixing(session *x, plan_rank *p) {
 
 static void count_memory(const session *x, plan_rank *p) {
     const train_state *t = &x->state;
-    bool same = t->o.compute == FP32 && !t->o.offload;
+    bool same = state_shares_masters(t);
     p->weights = (same ? 0 : aligned(&t->weights.t)) + aligned(&t->exact);
     p->masters = aligned(&t->masters.t);
     int own = t->arrays - state_steps_outer(t);

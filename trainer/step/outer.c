@@ -47,7 +47,8 @@ static int64_t end_of(const outer_run *r) {
     return (r->at + r->of.count + OUTER_ALIGN - 1) / OUTER_ALIGN * OUTER_ALIGN;
 }
 
-// How many elements of a part the runs from the cursor on take, which it then is behind: equal slices for all islands.
+// Moves the cursor on by as many runs as the room takes. Returns the elements of it that they use: equal slices for all
+// islands.
 static int64_t fill(const train_state *t, cursor *c) {
     int64_t unit = OUTER_ALIGN * t->o.islands->world;
     outer_run r = {0};

@@ -233,7 +233,15 @@ static inline step_state *state_step(const train_state *t) { return t->step.data
 // The optimizer's scalars, which follow their step_state in memory.
 static inline step_scalar *state_scalars(const step_state *of) { return (step_scalar *)(void *)(of + 1); }
 
-// --- for state.c, of state_saved.c -----------------------------------------------------------------------------------
+// --- for state.c, state_values.c and state_saved.c -------------------------------------------------------------------
+
+static inline void *state_at(const tensor *t, size_t element) {
+    return t->data ? (char *)t->data + element * dtype_bytes(t->type) : NULL;
+}
+static inline tensor state_flat(void *data, dtype type, int64_t n) { return (tensor){data, type, 1, {n, 1, 1, 1}}; }
+
+// Does a pass read the masters themselves?
+static inline bool state_shares_masters(const train_state *t) { return t->o.compute == FP32 && !t->o.offload; }
 
 // Masters (0), then what the optimizer keeps; and where the host reads and writes a piece of it, NULL: in a file.
 store *state_store(train_state *t, int k);
