@@ -403,6 +403,14 @@ static void a_full_buffer_drops_and_recovers(void **state) {
     nets_close(n);
 }
 
+// The next call that comes to a listener.
+static int hand_accepts(nets *n, int listener) {
+    struct pollfd p = {.fd = listener, .events = POLLIN};
+    for (double until = now_s() + WAIT_MOST_S; poll(&p, 1, 0) == 0; nets_turn(n))
+        if (now_s() > until) fail_msg("no call comes");
+    return accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+}
+
 // The cable is out: no end of the connection comes, and nothing else. The one who calls makes it anew, so many seconds
 // after the last word, not after the first.
 static void a_silent_connection_is_made_anew(void **state) {
@@ -414,13 +422,8 @@ static void a_silent_connection_is_made_anew(void **state) {
         hand h = {.node = 0};
         hello mine = {.version = HELLO_VERSION, .role = ROLE_COUNCIL, .nonce = {(uint8_t)(1 + i)}};
         double since = now_s();
-        struct pollfd p = {.fd = listener, .events = POLLIN};
-        while (poll(&p, 1, 0) == 0) {
-            if (now_s() > since + WAIT_MOST_S) fail_msg("call %d: it does not come", i);
-            nets_turn(n);
-        }
+        h.fd = fd[i] = hand_accepts(n, listener);
         if (i == 1 && now_s() < since + 0.9 * COUNCIL_SILENT_S) fail_msg("called again too soon");
-        h.fd = fd[i] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         handshake_answer(&h.shake, &mine, secret);
         assert_true(hand_shakes(n, &h));
         assert_true(write_all(h.fd, h.shake.out + h.shake.sent, h.shake.queued - h.shake.sent));
@@ -442,10 +445,7 @@ static void a_last_word_that_does_not_come(void **state) {
     for (int i = 0; i < 2; i++) {
         hand h = {.node = 0};
         hello mine = {.version = HELLO_VERSION, .role = ROLE_COUNCIL, .nonce = {(uint8_t)(1 + i)}};
-        struct pollfd p = {.fd = listener, .events = POLLIN};
-        for (double until = now_s() + WAIT_MOST_S; poll(&p, 1, 0) == 0; nets_turn(n))
-            if (now_s() > until) fail_msg("call %d: it does not come", i);
-        h.fd = fd[i] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        h.fd = fd[i] = hand_accepts(n, listener);
         handshake_answer(&h.shake, &mine, secret);
         assert_true(hand_shakes(n, &h));
         if (i == 0) continue;

@@ -226,14 +226,6 @@ typedef struct layout {
     rank_world world;
 } layout;
 
-#define ONE(n) \
-    { \
-        1, { n } \
-    }
-#define TWO(a, b) \
-    { \
-        2, { a, b } \
-    }
 #define NESTEROV "[outer]\nislands = 2\ntype = nesterov\n"
 
 static const layout layouts[] = {

@@ -30,15 +30,6 @@ typedef struct layout {
 #define ISLANDS(n) \
     "[run]\nsteps = 4\n[checkpoint]\nevery = 0\n[eval]\nevery = 0\n[sample]\ntokens = 0\n" \
     "[outer]\nevery = 2\nislands = " #n "\n"
-#define ONE(n) \
-    { \
-        1, { n } \
-    }
-#define TWO(a, b) \
-    { \
-        2, { a, b } \
-    }
-
 static const layout layouts[] = {
     {gpt, "[parallel]\npipeline = 1\nzero = 2\n", ONE(2)},
     {gpt, "[parallel]\npipeline = 2\n", ONE(2)},

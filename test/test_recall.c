@@ -130,15 +130,6 @@ static void expect(const char *what, const char *more, const loss *of) {
     drop_dir(dir);
 }
 
-#define ONE(n) \
-    { \
-        1, { n } \
-    }
-#define TWO(a, b) \
-    { \
-        2, { a, b } \
-    }
-
 static void the_newest_step_in_common_is_found(void **state) {
     (void)state;
     expect("all have both", "", &(loss){ONE(2), ONE(2), .ahead = 3, .found = LAST});

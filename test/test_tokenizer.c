@@ -14,23 +14,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-typedef struct pair {
-    tokenizer *t;
-    encoder *e;
-} pair;
-
-static pair open_pair(const char *path) {
-    pair p;
-    assert_ok(tokenizer_open(&p.t, path));
-    assert_ok(encoder_open(&p.e, p.t));
-    return p;
-}
-
-static void close_pair(pair *p) {
-    encoder_close(p->e);
-    tokenizer_close(p->t);
-}
-
 // --- golden ids ------------------------------------------------------------------------------------------------------
 
 static int64_t from_hex(const char *hex, uint8_t *out) {
@@ -519,31 +502,6 @@ static void test_bad_ids(void **state) {
 }
 
 // --- what is refused -------------------------------------------------------------------------------------------------
-
-// The golden file with the first `from` replaced by `to`.
-static char *change(const char *file, const char *from, const char *to) {
-    char *text;
-    size_t n;
-    assert_ok(io_read_file(file, LONG, &text, &n));
-    char *at = strstr(text, from), *changed = malloc(n + strlen(to) + 1);
-    if (!at) fail_msg("%s has no %s", file, from);
-    size_t head = (size_t)(at - text);
-    memcpy(changed, text, head);
-    strcpy(changed + head, to);
-    strcat(changed + head, at + strlen(from));
-    free(text);
-    return changed;
-}
-
-static err_t open_changed(const char *file, const char *from, const char *to) {
-    tokenizer *t;
-    char *changed = change(file, from, to);
-    err_t rc = tokenizer_parse(&t, "t.json", changed, (int64_t)strlen(changed));
-    assert_true((rc == ERR_OK) == (t != NULL));
-    tokenizer_close(t);
-    free(changed);
-    return rc;
-}
 
 // A file that others saved with them set has the golden file's tokens, all of them.
 static void lengths_of_batches_change_no_token(void **state) {

@@ -7,9 +7,9 @@
 //     payload of frame n ---->                 verified
 //                    <--- control: taken n     now and then: the place of a head is free again
 //
-// So whatever comes meets a receive that is posted: a provider never keeps a message that nobody has asked for, and one
-// link never stands in the way of another. Each message has a tag of its own (kind, channel, sender, number), so the
-// provider need not keep any order. Several frames of a message are under way at the same time.
+// So a receive is posted before each message comes: a provider never has to keep one, and no link blocks another. Each
+// message has a tag of its own (kind, channel, sender, number), so the provider need not keep any order. Several frames
+// of a message are under way at the same time.
 //
 // libfabric authenticates nothing. Heads, payload and control messages are sealed as frames over TCP are; control
 // messages have numbers with the top bit set. Where to reach each other, ranks say over the team's own connection, as

@@ -20,6 +20,16 @@ typedef struct rank_world {
     int nodes, ranks[RANK_NODES];
 } rank_world;
 
+// Of one node, and of two. For tables.
+#define ONE(n) \
+    { \
+        1, { n } \
+    }
+#define TWO(a, b) \
+    { \
+        2, { a, b } \
+    }
+
 typedef err_t (*rank_work)(const config *c, const launch *at, void *ctx);
 
 static inline int rank_count(const rank_world *w) {

@@ -470,7 +470,7 @@ static err_t judge_files(judge *j, int world) {
     if (c->parallel.offload != OFFLOAD_NVME || c->parallel.zero || grid_group_size(&g, GROUP_DATA) == 1) return ERR_OK;
     judge_number(j, 1);
     return judge_refuse(
-        j, ROWS(ROW(parallel, zero), ROW(parallel, offload), counted_in(c)),
+        j, ROWS(ROW(parallel, zero), ROW(parallel, offload)),
         "offload = nvme keeps in a file what a rank owns, and with zero = 0 each of %d ranks has masters "
         "and optimizer state of its own: zero = 1 divides them",
         grid_group_size(&g, GROUP_DATA));
