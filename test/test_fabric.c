@@ -3,7 +3,9 @@
 // the programs for tcp (test/test_fabric.sh runs them so).
 #include "test/support/comm_ranks.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 
 // --- what libfabric is given -----------------------------------------------------------------------------------------
@@ -167,6 +169,56 @@ static void who_starts_a_run_is_told(void **state) {
     expect_text("tcp,shm", &far2, 2, (const char *const[]){"tcp", "shm", "rank 1 (127.0.0.2)", "fabric_provider"}, 4);
 }
 
+// The name under /dev/shm that the provider shm gave this process' memory.
+static void body_name(comm *c, void *ctx) {
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    (void)ctx;
+    DIR *d = opendir("/dev/shm");
+    for (const struct dirent *f; d && (f = readdir(d));)
+        if (strstr(f->d_name, pid))
+            snprintf(mine->text, sizeof mine->text, "%d %s", (int)getpid(), f->d_name);
+    if (d) closedir(d);
+    RUNS(c->table->barrier(c, NULL));
+}
+
+// Leaves memory of killed processes under the names that the `n` processes after this one would use, or takes it away. like: "PID
+// NAME" of one that had such memory. Returns how many were made or taken away.
+static int litter(const char *like, int n, bool leave) {
+    static uint8_t old[1 << 16];
+    char pid[16], name[256];
+    int were = 0, root = open("/dev/shm", O_RDONLY | O_DIRECTORY);
+    if (sscanf(like, "%15s %255s", pid, name) != 2) fail_msg("\"%s\" is no name", like);
+    char *at = strstr(name, pid);
+    memset(old, 0xff, sizeof old);
+    for (int next = atoi(pid) + 1, i = 0; i < n; i++, next++) {
+        char its[300];
+        snprintf(its, sizeof its, "%.*s%d%s", (int)(at - name), name, next, at + strlen(pid));
+        if (!leave) {
+            were += unlinkat(root, its, 0) == 0;
+            continue;
+        }
+        int fd = openat(root, its, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        if (fd < 0) continue;  // somebody's
+        were += write(fd, old, sizeof old) == (ssize_t)sizeof old;
+        close(fd);
+    }
+    close(root);
+    return were;
+}
+
+// Numbers of processes come again.
+static void memory_of_killed_ranks_is_replaced(void **state) {
+    NEEDS_FABRIC();
+    enum { NEXT = 400 };
+    use("shm");
+    char like[ERR_TEXT];
+    snprintf(like, sizeof like, "%s", run_ranks(&far2, 5, body_name, NULL, 0)[0].text);
+    litter(like, NEXT, true);
+    run_ranks(&far2, 5, body_describe, NULL, 0);
+    assert_in_range(litter(like, NEXT, false), 0, NEXT - 1);
+}
+
 static void one_machine_needs_no_libfabric(void **state) {
     (void)state;
     expect_text("nothing", &near2, 0, (const char *const[]){"shared memory"}, 1);
@@ -184,6 +236,7 @@ int main(void) {
         cmocka_unit_test(changed_messages_are_not_believed),
         cmocka_unit_test(a_sender_waits_for_its_reader),
         cmocka_unit_test(who_starts_a_run_is_told),
+        cmocka_unit_test(memory_of_killed_ranks_is_replaced),
         cmocka_unit_test(one_machine_needs_no_libfabric),
         cmocka_unit_test(without_it_the_message_says_what_to_install),
     };

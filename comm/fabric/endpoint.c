@@ -40,6 +40,14 @@ static err_t open_queue(endpoint *e) {
     return ERR_OK;
 }
 
+// shm names its memory after the process. One that was killed leaves it there, and a later one of the same number finds
+// it in use (prov/shm: smr_retry_map). The first try removes what it finds, so that another one starts.
+static int start(endpoint *e) {
+    int code = fi_enable(e->ep);
+    for (int i = 0; i < 3 && code == -FI_EBUSY; i++) code = fi_enable(e->ep);
+    return code;
+}
+
 static err_t open_all(endpoint *e) {
     struct fi_av_attr a = {.type = e->info->domain_attr->av_type};
     if (a.type == FI_AV_UNSPEC) a.type = FI_AV_TABLE;
@@ -50,7 +58,7 @@ static err_t open_all(endpoint *e) {
     FABRIC("opening an endpoint", fi_endpoint(e->domain, e->info, &e->ep, NULL));
     FABRIC("binding the endpoint", fi_ep_bind(e->ep, &e->av->fid, 0));
     FABRIC("binding the endpoint", fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV));
-    FABRIC("starting the endpoint", fi_enable(e->ep));
+    FABRIC("starting the endpoint", start(e));
     return ERR_OK;
 }
 
