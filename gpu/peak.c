@@ -2,66 +2,24 @@
 #include "gpu/peak.h"
 
 #include "base/clock.h"
+#include "gpu/cpu/chains.h"
 #include "gpu/ops.h"
 
 #include <pthread.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-
-// Twelve chains hide a latency of four to five cycles on two units. The sum is returned, or the compiler would remove
-// the work.
-enum { CHAINS = 12, TURNS = 4000000 };
-
-__attribute__((target("avx512f"))) static float fma512(void) {
-    __m512 a[CHAINS], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
-    for (int c = 0; c < CHAINS; c++) a[c] = _mm512_set1_ps((float)c);
-    for (int t = 0; t < TURNS; t++)
-#pragma GCC unroll 12
-        for (int c = 0; c < CHAINS; c++) a[c] = _mm512_fmadd_ps(a[c], x, y);
-    for (int c = 1; c < CHAINS; c++) a[0] = _mm512_add_ps(a[0], a[c]);
-    return _mm512_reduce_add_ps(a[0]);
-}
-
-__attribute__((target("avx2,fma"))) static float fma256(void) {
-    __m256 a[CHAINS], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
-    float out[8];
-    for (int c = 0; c < CHAINS; c++) a[c] = _mm256_set1_ps((float)c);
-    for (int t = 0; t < TURNS; t++)
-#pragma GCC unroll 12
-        for (int c = 0; c < CHAINS; c++) a[c] = _mm256_fmadd_ps(a[c], x, y);
-    for (int c = 1; c < CHAINS; c++) a[0] = _mm256_add_ps(a[0], a[c]);
-    _mm256_storeu_ps(out, a[0]);
-    return out[0];
-}
-
-// The latency is longer: twice as many chains, half as often.
-__attribute__((target("avx512f,avx512bf16"))) static float pairs512(void) {
-    enum { MORE = 2 * CHAINS };
-    __m512 a[MORE];
-    // 0.996 and 0.001, twice
-    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f7f3f7f), y = (__m512bh)_mm512_set1_epi32(0x3a833a83);
-    for (int c = 0; c < MORE; c++) a[c] = _mm512_set1_ps((float)c);
-    for (int t = 0; t < TURNS / 2; t++)
-#pragma GCC unroll 24
-        for (int c = 0; c < MORE; c++) a[c] = _mm512_dpbf16_ps(a[c], x, y);
-    for (int c = 1; c < MORE; c++) a[0] = _mm512_add_ps(a[0], a[c]);
-    return _mm512_reduce_add_ps(a[0]);
-}
-
 typedef struct spin {
-    float result;
-    float (*chains)(void);
+    chain_kind kind;
+    double done;  // multiply-adds
+    float sum;
 } spin;
 
 static void *spin_run(void *p) {
     spin *s = p;
-    s->result = s->chains();
+    s->done = chains_run(s->kind, 4000000, &s->sum);
     return NULL;
 }
 
-// each: multiply-adds of one instruction.
-static double rate_of_chains(float (*chains)(void), int each, int threads) {
+static double rate_of_chains(chain_kind kind, int threads) {
     enum { MOST = 256 };
     pthread_t id[MOST];
     spin s[MOST];
@@ -69,28 +27,20 @@ static double rate_of_chains(float (*chains)(void), int each, int threads) {
     if (threads > MOST) return 0;
     for (int round = 0; round < 20; round++) {
         int n = 0;
-        double start = clock_now();
+        double start = clock_now(), done = 0;
         for (; n < threads; n++) {
-            s[n] = (spin){0, chains};
+            s[n] = (spin){.kind = kind};
             if (pthread_create(&id[n], NULL, spin_run, &s[n])) break;
         }
-        for (int i = 0; i < n; i++) pthread_join(id[i], NULL);
-        double rate = 2.0 * each * CHAINS * TURNS * n / (clock_now() - start);
+        for (int i = 0; i < n; i++) pthread_join(id[i], NULL), done += s[i].done;
+        double rate = 2 * done / (clock_now() - start);
         if (rate > best) best = rate;
     }
     return best;
 }
 
-double peak_fma(int threads) {
-    if (__builtin_cpu_supports("avx512f")) return rate_of_chains(fma512, 16, threads);
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? rate_of_chains(fma256, 8, threads) : 0;
-}
-
-double peak_pairs(int threads) { return cpu_has_native_pairs() ? rate_of_chains(pairs512, 32, threads) : 0; }
-#else
-double peak_fma(int threads) { return (void)threads, 0; }
-double peak_pairs(int threads) { return (void)threads, 0; }
-#endif
+double peak_fma(int threads) { return rate_of_chains(CHAIN_FMA, threads); }
+double peak_pairs(int threads) { return cpu_native_pairs_pay() ? rate_of_chains(CHAIN_PAIRS, threads) : 0; }
 
 // Best of several rounds of `calls` calls; negative when one failed.
 static double best_seconds(const ops *o, stream *s, int rounds, int calls,

@@ -17,7 +17,7 @@ peak_codec peak_codes(device *d, stream *s, codec c, int64_t scale);
 // FLOP/s of fused multiply-adds on registers alone, on `threads` threads of this processor. 0: not known.
 double peak_fma(int threads);
 
-// The same of products of BF16 pairs, by the processor's own instruction. 0: it has none.
+// The same of products of BF16 pairs, by the processor's own instruction. 0: it has none, or FMAs are quicker.
 double peak_pairs(int threads);
 
 // FLOP/s of a matrix product n x n x n of zeros, with which a GPU needs less power and clocks higher than with data. 0:

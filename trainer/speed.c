@@ -54,7 +54,7 @@ bool speed_faster(const session *x, char dst[SPEED_FASTER]) {
          cpu = device_about(x->dev)->kind == DEVICE_CPU;
     dst[0] = 0;
     if (!cpu || !native || c->precision.products != PRODUCTS_FP32 || c->precision.compute == FP16 ||
-        !cpu_has_native_pairs())
+        !cpu_native_pairs_pay())
         return false;
     snprintf(dst, SPEED_FASTER,
              "[precision] products = bf16-pairs multiplies about twice as fast here; %sthe bits are another run's",

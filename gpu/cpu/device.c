@@ -2,6 +2,7 @@
 #include "base/cores.h"
 #include "base/memory.h"
 #include "gpu/backend.h"
+#include "gpu/cpu/chains.h"
 #include "gpu/cpu/cpu.h"
 #include "gpu/cpu/rapl.h"
 
@@ -123,8 +124,8 @@ static int widths(width_row row[WIDTHS]) {
     return n;
 }
 
-// A processor whose products of pairs are not the written-down ones is asked for the next width. For products of FP32,
-// avx512bf16 is avx512.
+// A processor whose products of pairs are not the written-down ones is asked for the next width, as is one that
+// multiplies them faster by FMAs. For products of FP32, avx512bf16 is avx512.
 static err_t choose_width(vector_width wanted, products products, width_row *chosen) {
     width_row row[WIDTHS];
     int n = widths(row);
@@ -133,7 +134,9 @@ static err_t choose_width(vector_width wanted, products products, width_row *cho
         if (!row[i].usable || (wanted != WIDTH_AUTO && wanted != row[i].width)) continue;
         differs = products == PRODUCTS_BF16_PAIRS && !row[i].pairs->holds();
         if (differs) continue;
-        if (products == PRODUCTS_FP32 && row[i].width == WIDTH_AVX512BF16 && wanted == WIDTH_AUTO) continue;
+        if (row[i].width == WIDTH_AVX512BF16 && wanted == WIDTH_AUTO &&
+            (products == PRODUCTS_FP32 || !chains_pairs_pay()))
+            continue;
         *chosen = row[i];
         return ERR_OK;
     }
@@ -153,6 +156,8 @@ bool cpu_has_native_pairs(void) {
         if (row[i].width == WIDTH_AVX512BF16) return row[i].usable && row[i].pairs->holds();
     return false;
 }
+
+bool cpu_native_pairs_pay(void) { return cpu_has_native_pairs() && chains_pairs_pay(); }
 
 static err_t set_products(device *d, products p) {
     cpu_device *c = (cpu_device *)d;

@@ -119,7 +119,7 @@ static op_row scaled(const op_row *row, int64_t scale) {
     return s;
 }
 
-const char *bench_unit(const op_bench *b) { return b->pairs && cpu_has_native_pairs() ? "BF16 pairs" : "FMA"; }
+const char *bench_unit(const op_bench *b) { return b->pairs && cpu_native_pairs_pay() ? "BF16 pairs" : "FMA"; }
 
 double bench_peak(const op_bench *b) {
     const int threads = device_about(b->f.dev)->threads;
