@@ -176,14 +176,13 @@ static void body_name(comm *c, void *ctx) {
     (void)ctx;
     DIR *d = opendir("/dev/shm");
     for (const struct dirent *f; d && (f = readdir(d));)
-        if (strstr(f->d_name, pid))
-            snprintf(mine->text, sizeof mine->text, "%d %s", (int)getpid(), f->d_name);
+        if (strstr(f->d_name, pid)) snprintf(mine->text, sizeof mine->text, "%d %s", (int)getpid(), f->d_name);
     if (d) closedir(d);
     RUNS(c->table->barrier(c, NULL));
 }
 
-// Leaves memory of killed processes under the names that the `n` processes after this one would use, or takes it away. like: "PID
-// NAME" of one that had such memory. Returns how many were made or taken away.
+// Leaves memory of killed processes under the names that the `n` processes after this one would use, or takes it away.
+// like: "PID NAME" of one that had such memory. Returns how many were made or taken away.
 static int litter(const char *like, int n, bool leave) {
     static uint8_t old[1 << 16];
     char pid[16], name[256];
