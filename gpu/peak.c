@@ -2,7 +2,7 @@
 #include "gpu/peak.h"
 
 #include "base/clock.h"
-#include "gpu/cpu/chains.h"
+#include "gpu/chains.h"
 #include "gpu/ops.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "base/cores.h"
 #include "base/memory.h"
 #include "gpu/backend.h"
-#include "gpu/cpu/chains.h"
+#include "gpu/chains.h"
 #include "gpu/cpu/cpu.h"
 #include "gpu/cpu/rapl.h"
 

@@ -1,5 +1,5 @@
-// gpu/cpu/chains.c: see gpu/cpu/chains.h.
-#include "gpu/cpu/chains.h"
+// gpu/chains.c: see gpu/cpu/chains.h.
+#include "gpu/chains.h"
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
-// gpu/cpu/chains.h: chains of multiply-adds on registers alone. They tell how fast a processor's instructions are.
-#ifndef GPU_CPU_CHAINS_H
-#define GPU_CPU_CHAINS_H
+// gpu/chains.h: chains of multiply-adds on registers alone. They tell how fast a processor's instructions are.
+#ifndef GPU_CHAINS_H
+#define GPU_CHAINS_H
 
 #include <stdbool.h>
 
