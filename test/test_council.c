@@ -1,6 +1,5 @@
 // test/test_council.c: each decision of the council by itself, with the reason that it gives.
 #include "comm/team/council.h"
-#include "comm/team/council_heal.h"
 #include "test/support/council_scene.h"
 
 #include <setjmp.h>
@@ -610,50 +609,6 @@ static void a_seal_of_all(void **state) {
     silent(&s, 1, 2), council_own(&s.v, NOW, &s.r, &own, 2);
     assert_int_equal(s.v.of[0].says.hears.word[0], 5);
 }
-// --- state -----------------------------------------------------------------------------------------------------------
-
-static void moves_are_shared(void **state) {
-    (void)state;
-    heal_holding of[9];
-    const heal_want wants[] = {{4, 0, 4}, {0, 0, 4}, {5, 2, 1}};
-    heal_move move[9];
-    heal_plan p;
-    for (int i = 0; i < 4; i++) of[i] = (heal_holding){i, 0, 4, 8, i % 2 == 0, false, i % 2};
-    assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_OK);
-    assert_string_equal(p.why, "continues after step 8, the newest whose 4 parts are all there, each twice");
-    assert_int_equal(p.moves, 9);
-    for (int i = 0; i < 4; i++) assert_true(move[i].part == i && move[i].from == i && move[i].to == 4);
-    for (int i = 4; i < 8; i++) assert_true(move[i].from == 0 && move[i].to == 0);
-    assert_true(move[8].part == 2 && move[8].from == 0 && move[8].to == 5);
-    assert_int_equal(heal_choose(&p, move, 8, of, 4, 4, wants, 3), ERR_INTERNAL);
-    of[0].count = 5, assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_INTERNAL);
-    of[0].count = 4, of[0].first = -1, assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_INTERNAL);
-    of[0].first = 0, of[1].sealed = false, of[2].live = false, of[3].torn = true, of[0].first = 1, of[0].count = 3;
-    assert_int_equal(heal_choose(&p, move, 9, of, 4, 4, wants, 3), ERR_OK);
-    assert_int_equal(p.step, -1);
-    assert_int_equal(p.moves, 0);
-    assert_string_equal(p.why, "no step has all its parts in memory: all load from disk");
-}
-
-// One holder that has a part twice, in use and as a copy, is one holder.
-static void twice_is_two_holders(void **state) {
-    (void)state;
-    const heal_holding of[] = {{0, 0, 2, 8, true, false, false}, {0, 0, 2, 8, false, false, true},
-                               {1, 0, 1, 7, true, false, false}, {1, 1, 1, 7, false, false, true},
-                               {2, 0, 2, 7, true, false, false}, {3, 0, 2, 6, true, false, false}};
-    heal_plan p;
-    assert_int_equal(heal_choose(&p, NULL, 0, of, 6, 2, NULL, 0), ERR_OK);
-    assert_true(p.step == 7 && p.twice);
-    assert_int_equal(heal_choose(&p, NULL, 0, of, 4, 2, NULL, 0), ERR_OK);
-    assert_true(p.step == 8 && !p.twice);
-    assert_string_equal(p.why, "continues after step 8, the newest whose 2 parts are all there");
-    heal_holding many[HEAL_STEPS + 1];
-    for (int i = 0; i <= HEAL_STEPS; i++) many[i] = (heal_holding){0, 0, 1, i, true, false, false};
-    assert_int_equal(heal_choose(&p, NULL, 0, many, HEAL_STEPS, 1, NULL, 0), ERR_OK);
-    assert_int_equal(p.step, HEAL_STEPS - 1);
-    assert_int_equal(heal_choose(&p, NULL, 0, many, HEAL_STEPS + 1, 1, NULL, 0), ERR_INTERNAL);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_majorities_share_a_node),
@@ -687,8 +642,6 @@ int main(void) {
         cmocka_unit_test(a_new_record_is_not_worked_with_yet),
         cmocka_unit_test(a_report_of_another_life_counts_no_more),
         cmocka_unit_test(a_seal_of_all),
-        cmocka_unit_test(moves_are_shared),
-        cmocka_unit_test(twice_is_two_holders),
     };
     return cmocka_run_group_tests_name("council", tests, NULL, NULL);
 }

@@ -144,9 +144,7 @@ static void write_rest(vault_head *h, const ckpt_state *s) {
 static int64_t step_of(const vault_area *a) { return a->at ? atomic_load(&vault_head_of(a)->step) : -1; }
 
 int vault_to_overwrite(const vault_area is[GENERATIONS], int64_t step) {
-    int64_t a = step_of(&is[0]), b = step_of(&is[1]);
-    if (a >= step) return 0;
-    return b < step && b > a ? 0 : 1;
+    return vault_overwrites((const int64_t[GENERATIONS]){step_of(&is[0]), step_of(&is[1])}, step);
 }
 
 // from: NULL: the host reads what is to be written.

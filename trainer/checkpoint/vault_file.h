@@ -4,13 +4,14 @@
 #define TRAINER_CHECKPOINT_VAULT_FILE_H
 
 #include "trainer/checkpoint/vault.h"
+#include "trainer/checkpoint/vault_choose.h"
 
 #include <stdatomic.h>
 #include <sys/types.h>
 
 // A file has a place of two generations for each rank that a node may have, and as many again for copies of the ranks
 // of the node before. What was never written is a hole. Addresses of a generation: 256 GiB, more than a rank keeps.
-enum { GENERATIONS = 2, ALIGNED = 64, VAULT_COPIES = 1024, VAULT_PLACES = 2 * VAULT_COPIES };
+enum { ALIGNED = 64, VAULT_COPIES = 1024, VAULT_PLACES = 2 * VAULT_COPIES };
 #define VAULT_ROOM ((off_t)1 << 38)
 
 // Of a generation. step is written last; -1: the rest is not, or no longer, whole.
@@ -77,8 +78,7 @@ bool vault_is_sound(const vault_area *a, err_record *damage);
 // Puts what is not values into s, at and saved.
 void vault_read_rest(vault_head *h, ckpt_state *s, run_progress *at, int64_t *saved);
 
-// Into which of a place's two generations goes the snapshot of `step`: the newest of an earlier step stays, as the
-// ranks may have no other one in common.
+// As vault_overwrites.
 int vault_to_overwrite(const vault_area is[GENERATIONS], int64_t step);
 
 #endif

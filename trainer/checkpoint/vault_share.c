@@ -96,35 +96,12 @@ err_t vault_mirror(vault *v, comm *c, stream *s) {
 
 // --- what there is ---------------------------------------------------------------------------------------------------
 
-// A range of a tensor: that a generation of a node holds; or that a rank needs, and then step and the rest are unused.
-typedef struct piece {
-    int32_t group, tensor, owner, live;  // owner: a node; or a rank
-    int64_t step, first, count;
-    int64_t area, offset;  // in the node's set; of the values in it
-    int64_t of;            // of live state, as in vault_range
-    uint64_t sum;
-} piece;
-
-typedef struct list {
-    piece *at;
-    int n;
-} list;
-
-static int compare(const void *a, const void *b) {
-    const piece *x = a, *y = b;
-    if (x->step != y->step) return x->step > y->step ? -1 : 1;
-    if (x->group != y->group) return x->group < y->group ? -1 : 1;
-    if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
-    if (x->first != y->first) return x->first < y->first ? -1 : 1;
-    return x->owner != y->owner ? (x->owner < y->owner ? -1 : 1) : (x->area > y->area) - (x->area < y->area);
-}
-
 // Of the generations of a node each of its ranks looks at every so-manyth: their sums take time.
-static err_t list_pieces(list *l, const vault *v, const vault_set *x, const comm *c, const vault_recall *r) {
+static err_t list_pieces(vault_list *l, const vault *v, const vault_set *x, const comm *c, const vault_recall *r) {
     const comm_place *me = &c->place[c->rank];
     int most = 0, ranks = ranks_of_node(c, me->node), node = me->node;
     for (int i = 0; i < x->count; i++) most += vault_head_at(x, i)->parts;
-    *l = (list){.at = calloc((size_t)most + 1, sizeof *l->at)};
+    *l = (vault_list){.at = calloc((size_t)most + 1, sizeof *l->at)};
     if (!l->at) return err_set(ERR_INTERNAL, "no memory for an inventory of %d parts", most);
     for (int i = me->local; i < x->count; i += ranks) {
         vault_head *h = vault_head_at(x, i);
@@ -132,26 +109,27 @@ static err_t list_pieces(list *l, const vault *v, const vault_set *x, const comm
         if (step < r->first || (h->live && step != r->live)) continue;
         for (const vault_part *p = vault_parts(h), *end = p + h->parts; p < end; p++)
             if (p->count && vault_part_is_sound(&x->area[i], (int)(p - vault_parts(h)), v->damage))
-                l->at[l->n++] =
-                    (piece){p->group, p->tensor, node, h->live, step, p->first, p->count, i, p->offset, p->of, p->sum};
+                l->at[l->n++] = (vault_piece){p->group, p->tensor, node,      h->live, step,  p->first,
+                                              p->count, i,         p->offset, p->of,   p->sum};
     }
     return ERR_OK;
 }
 
-static err_t list_needs(list *l, const ckpt_state *s, int rank) {
-    *l = (list){.at = calloc((size_t)(s->groups * s->params) + 1, sizeof *l->at)};
+static err_t list_needs(vault_list *l, const ckpt_state *s, int rank) {
+    *l = (vault_list){.at = calloc((size_t)(s->groups * s->params) + 1, sizeof *l->at)};
     if (!l->at) return err_set(ERR_INTERNAL, "no memory for a list of %d tensors", s->groups * s->params);
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < s->params; i++) {
             const ckpt_tensor *t = &s->group[g].tensor[i];
             if (t->count)
-                l->at[l->n++] = (piece){.group = g, .tensor = i, .owner = rank, .first = t->first, .count = t->count};
+                l->at[l->n++] =
+                    (vault_piece){.group = g, .tensor = i, .owner = rank, .first = t->first, .count = t->count};
         }
     return ERR_OK;
 }
 
 // all (=) what all ranks have in theirs, in the order of the ranks.
-static err_t gather(list *all, const list *mine, comm *c, stream *s) {
+static err_t gather(vault_list *all, const vault_list *mine, comm *c, stream *s) {
     size_t world = (size_t)c->world;
     int64_t *n = calloc(world, sizeof *n);
     size_t *cut = calloc(world + 1, sizeof *cut);
@@ -162,7 +140,7 @@ static err_t gather(list *all, const list *mine, comm *c, stream *s) {
     if (rc == ERR_OK) rc = stream_wait(s);
     for (size_t r = 0; rc == ERR_OK && r < world; r++) cut[r + 1] = cut[r] + (size_t)n[r] * sizeof *all->at;
     if (rc == ERR_OK) {
-        *all = (list){calloc(1, cut[world] + 1), (int)(cut[world] / sizeof *all->at)};
+        *all = (vault_list){calloc(1, cut[world] + 1), (int)(cut[world] / sizeof *all->at)};
         rc = comm_agree_ok(c, all->at ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a list of %zu bytes", cut[world]),
                            s);
     }
@@ -171,59 +149,6 @@ static err_t gather(list *all, const list *mine, comm *c, stream *s) {
     if (rc == ERR_OK) rc = stream_wait(s);
     free(n), free(cut);
     return rc;
-}
-
-// --- what is chosen --------------------------------------------------------------------------------------------------
-
-// What holds element `first` of a tensor at that step: the node's own, or else the lowest node's; NULL: nobody. `of` is
-// sorted.
-static const piece *holder(const list *of, const piece *need, int64_t step, int64_t first, int node) {
-    piece key = {.step = step, .group = need->group, .tensor = need->tensor, .first = INT64_MIN};
-    const piece *found = NULL;
-    int low = 0, high = of->n;
-    while (low < high) {
-        int mid = low + (high - low) / 2;
-        if (compare(&of->at[mid], &key) < 0) low = mid + 1;
-        else high = mid;
-    }
-    for (const piece *p = of->at + low; p < of->at + of->n; p++) {
-        if (p->step != step || p->group != key.group || p->tensor != key.tensor || p->first > first) break;
-        if (first >= p->first + p->count) continue;
-        if (!found || (found->owner != node && (p->owner == node || p->owner < found->owner))) found = p;
-    }
-    return found;
-}
-
-static bool is_whole(const list *of, const list *needs, int64_t step) {
-    for (const piece *n = needs->at; n < needs->at + needs->n; n++)
-        for (int64_t at = n->first; at < n->first + n->count;) {
-            const piece *p = holder(of, n, step, at, -1);
-            if (!p) return false;
-            at = p->first + p->count;
-        }
-    return true;
-}
-
-// Live state of which a part was cut from a range that another rank held otherwise: some rank holds what is wrong.
-static const piece *torn_at(const list *of, int64_t step) {
-    for (const piece *p = of->at; p < of->at + of->n; p++)
-        for (const piece *q = p + 1; p->step == step && p->live && q < of->at + of->n; q++) {
-            if (q->step != step || q->group != p->group || q->tensor != p->tensor) break;
-            if (q->live && q->of == p->of && q->sum != p->sum) return p;
-        }
-    return NULL;
-}
-
-// Which is the newest step of which everything is there?
-static void choose(vault_recall *r, const list *of, const list *needs, const ckpt_state *s) {
-    for (int i = 0; i < of->n; i++) {
-        int64_t step = of->at[i].step;
-        if ((i > 0 && step == of->at[i - 1].step) || !is_whole(of, needs, step)) continue;
-        const piece *torn = torn_at(of, step);
-        r->step = torn ? -1 : step;
-        if (!torn) return;
-        snprintf(r->torn, sizeof r->torn, "%s", s->group[torn->group].tensor[torn->tensor].name);
-    }
 }
 
 // --- bringing it -----------------------------------------------------------------------------------------------------
@@ -248,12 +173,13 @@ static bool add(comm_part **to, int *n, moves *m, comm_part part) {
 }
 
 // One rank's need: what its own node has is copied, the rest comes from the first rank of the node that has it.
-static bool bring(moves *m, const ckpt_state *s, const vault_set *x, const list *of, const piece *need, int64_t step) {
+static bool bring(moves *m, const ckpt_state *s, const vault_set *x, const vault_list *of, const vault_piece *need,
+                  int64_t step) {
     const comm *c = s->ranks->host;
     int node = c->place[need->owner].node;
     const ckpt_tensor *t = &s->group[need->group].tensor[need->tensor];
     for (int64_t at = need->first, end = need->first + need->count, n; at < end; at += n) {
-        const piece *p = holder(of, need, step, at, node);
+        const vault_piece *p = vault_holder(of, need, step, at, node);
         n = p->first + p->count - at < end - at ? p->first + p->count - at : end - at;
         int from = first_of_node(c, p->owner);
         size_t bytes = (size_t)n * sizeof(float);
@@ -270,7 +196,8 @@ static bool bring(moves *m, const ckpt_state *s, const vault_set *x, const list 
     return true;
 }
 
-static err_t bring_all(const ckpt_state *s, const vault_set *x, const list *of, const list *needs, int64_t step) {
+static err_t bring_all(const ckpt_state *s, const vault_set *x, const vault_list *of, const vault_list *needs,
+                       int64_t step) {
     comm *c = s->ranks->host;
     moves m = {0};
     bool ok = true;
@@ -283,7 +210,7 @@ static err_t bring_all(const ckpt_state *s, const vault_set *x, const list *of, 
 }
 
 // Counters and scalars are the same in every generation of a step: those of the first node that has one.
-static err_t bring_rest(ckpt_state *s, const vault_set *x, const piece *of, run_progress *at, vault_recall *r) {
+static err_t bring_rest(ckpt_state *s, const vault_set *x, const vault_piece *of, run_progress *at, vault_recall *r) {
     comm *c = s->ranks->host;
     int root = first_of_node(c, of->owner);
     int64_t bytes = c->rank == root ? (int64_t)vault_values(vault_head_at(x, (int)of->area)) : 0;
@@ -298,16 +225,16 @@ static err_t bring_rest(ckpt_state *s, const vault_set *x, const piece *of, run_
     return rc;
 }
 
-static const piece *first_at(const list *of, int64_t step) {
-    const piece *p = of->at;
+static const vault_piece *first_at(const vault_list *of, int64_t step) {
+    const vault_piece *p = of->at;
     while (p->step != step) p++;
     return p;
 }
 
-static err_t gather_both(const vault *v, ckpt_state *s, const vault_set *x, const vault_recall *r, list *of,
-                         list *needs) {
+static err_t gather_both(const vault *v, ckpt_state *s, const vault_set *x, const vault_recall *r, vault_list *of,
+                         vault_list *needs) {
     comm *c = s->ranks->host;
-    list has = {0}, wants = {0};
+    vault_list has = {0}, wants = {0};
     err_t rc = list_pieces(&has, v, x, c, r);
     if (rc == ERR_OK) rc = list_needs(&wants, s, c->rank);
     rc = comm_agree_ok(c, rc, s->s);
@@ -324,15 +251,21 @@ static err_t forget(const vault *v, const ckpt_state *s, int64_t after) {
     return c->place[c->rank].local == 0 ? vault_forget(v, after) : ERR_OK;
 }
 
+static void name_torn(vault_recall *r, const vault_piece *torn, const ckpt_state *s) {
+    snprintf(r->torn, sizeof r->torn, "%s", s->group[torn->group].tensor[torn->tensor].name);
+}
+
 err_t vault_gather(const vault *v, ckpt_state *s, vault_recall *r, run_progress *at) {
     vault_set x;
-    list of = {0}, needs = {0};
+    vault_list of = {0}, needs = {0};
     r->step = -1, r->is_live = false, r->torn[0] = 0;
     err_t rc = comm_agree_ok(s->ranks->host, vault_open_set(&x, v), s->s);
     if (rc == ERR_OK) rc = gather_both(v, s, &x, r, &of, &needs);
     if (rc == ERR_OK) {
-        qsort(of.at, (size_t)of.n, sizeof *of.at, compare);
-        choose(r, &of, &needs, s);
+        vault_sort(&of);
+        vault_chosen chosen = vault_choose(&of, &needs);
+        r->step = chosen.step;
+        if (chosen.torn) name_torn(r, chosen.torn, s);
     }
     fault_kill(v->faults, FAULT_GATHER);
     if (rc == ERR_OK && r->step >= 0) rc = bring_all(s, &x, &of, &needs, r->step);
