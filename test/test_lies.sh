@@ -89,6 +89,14 @@ in_a_run_that_does_not_heal() {
     expect 0 train mortal
     same_state whole mortal
 }
+# What was said of the loss before is of steps that are taken again: where it is as bad again, it is said again.
+of_a_run_that_is_ruined() {
+    settings ruined device.threads=1 log.watch=no eval.every=0 $elastic device.ranks=3 run.steps=170 \
+        schedule.type=constant optimizer.lr=3 run.faults=lie@102:2
+    expect 0 train ruined
+    event ruined lie "rank 2 (localhost) holds other values"
+    [ "$(grep -c '"kind":"ruined"' runs/ruined/events.jsonl)" -eq 2 ] || fail "expected to hear twice that it is ruined"
+}
 # Then it is not noticed: the test of the tests.
 without_comparing() {
     settings blind $healing device.ranks=3 run.faults=lie@14:2 checkpoint.compare=no
@@ -165,6 +173,7 @@ try of_weights_in_use
 try again_and_again
 try in_another_world
 try in_a_run_that_does_not_heal
+try of_a_run_that_is_ruined
 try without_comparing
 try skips_in_one
 try skips_in_all_layouts
