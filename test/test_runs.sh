@@ -612,6 +612,47 @@ best_is_kept() {
         fail "kept: $(ls runs/nobest/ckpt | tr '\n' ' ')"
 }
 
+# With a learning rate of 0 no evaluation is better than the first: the one after step 5.
+patience="run.steps=60 optimizer.lr=0 eval.every=5 eval.patience=2 checkpoint.every=1000"
+ends_for_lack_of_patience() {
+    settings patient $patience checkpoint.keep_best=no
+    for time in first second; do
+        expect 0 train patient
+        event patient patience "ended after step 15 by [eval] patience = 2: the validation loss was lowest" "at step 5, and 2"
+        [ "$(steps patient | wc -l)" -eq 15 ] || fail "the $time time: $(steps patient | wc -l) steps"
+    done
+    says "done    15 steps"
+    for more in "device.ranks=2 checkpoint.async=yes" "device.ranks=3 cluster.elastic=yes snapshot.every=4 run.faults=unit@30:1"; do
+        settings again $patience checkpoint.keep_best=no $more
+        rm -rf runs/again
+        expect 0 train again
+        same_steps patient again
+        same_state patient again
+    done
+    settings patient run.steps=60 optimizer.lr=0 eval.every=5 eval.patience=4 checkpoint.every=1000 checkpoint.keep_best=no
+    expect 0 train patient
+    event patient patience "ended after step 25 by" "at step 5, and 4"
+}
+# The count goes on where a run was stopped.
+patience_is_kept() {
+    kept="run.steps=60 optimizer.lr=0 eval.every=5 eval.patience=2 checkpoint.every=10 checkpoint.keep_best=no"
+    settings stopped $kept run.faults=unit@100
+    expect 69 train stopped
+    saved stopped
+    [ "$newest" = 10 ] || fail "killed after step $newest, expected 10"
+    settings stopped $kept
+    expect 0 train stopped
+    same_steps again stopped
+}
+refuses_to_wait() {
+    settings never eval.patience=2 eval.every=0
+    expect 78 train never
+    says "[eval] patience" "patience = 2 counts evaluations, and every = 0 asks for none"
+    settings blind eval.patience=2 data.val=
+    expect 78 train blind
+    says "patience = 2 looks at the loss on validation data, and there is none"
+}
+
 # Energy counters of two processors, in a /sys/class of its own; they stand still, so that what is logged is known. The
 # first rank of the machine reads them.
 energy_of_processors() {
@@ -667,4 +708,7 @@ try resume_modes
 try changed_settings
 try extended
 try best_is_kept
+try ends_for_lack_of_patience
+try patience_is_kept
+try refuses_to_wait
 finish

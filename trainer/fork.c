@@ -383,7 +383,7 @@ static void set_revision(forking *f) {
 static err_t set_counters(forking *f, int64_t log_bytes) {
     run_progress *at = &f->as.at;
     source_info data = source_about(f->x.train);
-    if (at->best_step != at->step) at->best_step = 0, at->best_loss = INFINITY;
+    if (at->best_step != at->step) at->best_step = 0, at->best_loss = INFINITY, at->no_better = 0;
     at->bad_steps = 0;
     if (f->is->optimizer.skip_norm == 0) at->norms = 0, at->norm_mean = 0;
     // what it left out were steps of that run's data, with that run's losses

@@ -106,6 +106,9 @@ err_t run_log_step(run *r, const step_result *s, double ms);
 // was stopped reads like that of one that was not.
 bool run_save_is_due(const run *r);
 
+// Were the last [eval] patience evaluations all no better than the best? Then the run is over.
+bool run_gave_up_waiting(const run *r);
+
 // due: its step was to be saved without a request to stop.
 void run_log_checkpoint(run *r, const checkpoint_record *said, bool due);
 

@@ -10,7 +10,13 @@
 bool run_save_is_due(const run *r) {
     const config *c = r->x.cfg;
     bool best = c->checkpoint.keep_best && r->x.progress.best_step == run_step(r);
-    return run_is_due(run_step(r), c->checkpoint.every) || run_step(r) == c->run.steps || best;
+    return run_is_due(run_step(r), c->checkpoint.every) || run_step(r) == c->run.steps || best ||
+           run_gave_up_waiting(r);
+}
+
+bool run_gave_up_waiting(const run *r) {
+    const int64_t patience = r->x.cfg->eval.patience;
+    return patience > 0 && r->x.progress.no_better >= patience;
 }
 
 void run_log_checkpoint(run *r, const checkpoint_record *said, bool due) {

@@ -181,6 +181,7 @@ static err_t evaluate_now(run *r, bool *improved) {
     run_progress *at = &x->progress;
     *improved = e.loss < at->best_loss;
     if (*improved) at->best_loss = e.loss, at->best_step = x->progress.step;
+    at->no_better = *improved ? 0 : at->no_better + 1;
     const eval_record said = {
         .step = x->progress.step,
         .samples = e.samples,
@@ -243,7 +244,7 @@ static err_t between_steps(run *r, bool stopping) {
     if (stopping && eval_or_sample_is_due(r, last))
         TRY(run_save(r, true));  // evaluating may take longer than the stop may last
     if (evaluate_and_sample(r, last, &improved) != ERR_OK) why = *err_last();
-    bool waits = !r->x.writer || last || stopping || why.code;
+    bool waits = !r->x.writer || last || stopping || why.code || run_gave_up_waiting(r);
     if (waits && (run_save_is_due(r) || stopping || why.code)) TRY(run_save(r, false));
     if (!waits && run_save_is_due(r)) return run_begin_writing(r, &before);
     bool saved = r->saved == run_step(r);
@@ -448,7 +449,7 @@ static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
     run_log_start(r);
     board_enter(r->mine, PHASE_STEPPING, run_step(r));
-    while (run_step(r) < c->run.steps) {
+    while (run_step(r) < c->run.steps && !run_gave_up_waiting(r)) {
         step_wish wish = STEP_GO_ON;
         TRY(leave_out(r));
         if (run_step(r) == c->run.steps) break;
@@ -490,11 +491,23 @@ static err_t check_saved(const run *r) {
                    run_step(r), r->saved < 0 ? 0 : r->saved);
 }
 
+static void say_patience(run *r) {
+    const run_progress *at = &r->x.progress;
+    char text[320];
+    if (r->x.ranks->rank != 0) return;
+    snprintf(text, sizeof text,
+             "ended after step %" PRId64 " by [eval] patience = %" PRId64 ": the validation loss was lowest, %.4f, at "
+             "step %" PRId64 ", and %" PRId64 " evaluations since were no better; a larger patience goes on",
+             at->step, r->x.cfg->eval.patience, at->best_loss, at->best_step, at->no_better);
+    monitor_event(&r->m, "patience", at->step, text);
+}
+
 static err_t train_in_world(run *r, const config *c, const launch *at) {
     TRY(enter_world(r, c, at));
     TRY(run_steps(r));
     run_say_if_ruined(r);
     TRY(comm_agree_ok(r->x.ranks, check_saved(r), r->x.s));
+    if (run_gave_up_waiting(r)) say_patience(r);
     monitor_say(&r->m, "done    %" PRId64 " steps; run directory %s", run_step(r), r->x.dir);
     return ERR_OK;
 }

@@ -130,6 +130,7 @@ static json_t *counters_json(const run_progress *at) {
                   "least_loss", least, "sound_step", sound);
     if (at->norms) json_object_set_new(counters, "norm_mean", json_real(at->norm_mean));
     if (at->norms) json_object_set_new(counters, "norms", json_integer((json_int_t)at->norms));
+    if (at->no_better) json_object_set_new(counters, "no_better", json_integer((json_int_t)at->no_better));
     set_spikes(counters, at);
     return counters;
 }
@@ -326,6 +327,7 @@ static err_t read_counters(reader *r) {
     at->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     at->least_loss = json_is_number(least) ? json_number_value(least) : INFINITY;
     if (json_object_get(from, "norms")) TRY(get_count(r, from, "norms", &at->norms));
+    if (json_object_get(from, "no_better")) TRY(get_count(r, from, "no_better", &at->no_better));
     at->norm_mean = at->norms ? json_number_value(json_object_get(from, "norm_mean")) : 0;
     at->sound_step = -1;
     if (json_is_integer(json_object_get(from, "sound_step"))) TRY(get_count(r, from, "sound_step", &at->sound_step));

@@ -27,6 +27,7 @@ typedef struct run_progress {
     // Of evaluations and of the log.
     double best_loss;   // of the validation split; INFINITY before the first evaluation (stored as null)
     int64_t best_step;  // 0: none yet
+    int64_t no_better;  // evaluations since, up to this step, that were no better
     int64_t log_bytes;  // length of log.jsonl when this state was current
     // Of the losses of steps (trainer/diverged.h).
     int64_t bad_steps;   // in a row, up to this one, whose loss or gradient was not finite

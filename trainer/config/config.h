@@ -209,6 +209,7 @@ typedef struct config {
         char text[CONFIG_TEXT];     // file; "": none
         char choices[CONFIG_TEXT];  // file; "": none
         question_protocol protocol;
+        int64_t patience;  // evaluations; 0: never ends
     } eval;
     struct {
         int64_t every;   // steps; 0: at the end only

@@ -242,6 +242,8 @@ static const setting more_keys[] = {
     BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
 
     INT(eval, every, LAYOUT, "250", 0, MANY, "eval_interval val_loss_every", "steps between evaluations; 0 = never"),
+    INT(eval, patience, LAYOUT, "0", 0, MANY, "early_stopping early_stop early_stopping_patience",
+        "end the run after so many evaluations in a row that are no better than the best; 0 = never"),
     INT(eval, batches, LAYOUT, "0", 0, MANY, "eval_iters", "micro-batches of one evaluation; 0 = all of the validation data"),
     TEXT(eval, text, LOCAL, "", 0, "", "bits per byte of this text are computed too: any file, or the member [pack] text_key of a JSONL file's lines"),
     TEXT(eval, choices, LOCAL, "", 0, "", "accuracy on these questions is computed too: a JSONL file, as trainer/README.md says"),

@@ -104,8 +104,6 @@ static const struct {
      "[parallel] zero = 1, 2 or 3 keeps shares of state, gradients and weights."},
     {NULL, "moe experts num_experts num_local_experts top_k_experts expert_parallel ep", false,
      "All layers are dense."},
-    {NULL, "patience early_stopping early_stop early_stopping_patience", false,
-     "[checkpoint] keep_best keeps the best; SIGTERM ends a run."},
     {NULL, "packing document_mask reset_attention_mask", false,
      "A sample is a window of the tokens, whatever documents are in it."},
     {NULL, "chat_template completion_only_loss train_on_inputs assistant_only_loss", false,

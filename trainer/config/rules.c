@@ -63,6 +63,20 @@ static err_t judge_holdout(judge *j) {
                         c->data.holdout);
 }
 
+// What never improves because it is never measured would end no run, or the first one.
+static err_t judge_patience(judge *j) {
+    const config *c = j->c;
+    if (!c->eval.patience) return ERR_OK;
+    judge_number(j, 0);
+    if (!c->eval.every)
+        return judge_refuse(j, ROWS(ROW(eval, patience), ROW(eval, every)),
+                            "patience = %" PRId64 " counts evaluations, and every = 0 asks for none", c->eval.patience);
+    if (c->data.val[0] || c->data.holdout) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(eval, patience), ROW(data, val), ROW(data, holdout)),
+                        "patience = %" PRId64 " looks at the loss on validation data, and there is none",
+                        c->eval.patience);
+}
+
 // A token is ignored by its number, so the model must have tokens, and this one among them.
 static err_t judge_ignore(judge *j, const config *c) {
     int vocab = row_of(c, "vocab");
@@ -305,6 +319,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_model(j, c));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));
+    RULE(j, judge_patience(j));
     RULE(j, judge_ignore(j, c));
     RULE(j, judge_mix(j));
     RULE(j, judge_products(j));
