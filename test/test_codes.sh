@@ -106,6 +106,40 @@ largest_continued() {
     same_state largest moved
 }
 
+# The first steps send more: two of them a quarter of each chunk, two a sixteenth, two a 64th.
+warm="$topk checkpoint.every=5 reduce.density_warmup=6"
+warmed_up() {
+    settings warm $warm
+    expect 0 train warm
+    steps warm | tail -1 | cut -d ' ' -f 3 >warm.end
+    ! steps largest | tail -1 | cut -d ' ' -f 3 | cmp -s - warm.end || fail "warming up changed nothing"
+    settings quarter $topk checkpoint.every=5 reduce.density=0.25
+    expect 0 train quarter
+    steps quarter | head -2 >quarter.steps
+    steps warm | head -2 >warm.steps
+    same quarter.steps warm.steps "the first two steps"
+    ! steps quarter | sed -n 3p | cut -d ' ' -f 3 | grep -qx "$(steps warm | sed -n 3p | cut -d ' ' -f 3)" ||
+        fail "step 3 sends a quarter, too"
+    while read -r run more; do
+        settings "$run" $warm $more
+        expect 0 train "$run"
+        same_steps warm "$run"
+        same_state warm "$run"
+    done <<'RUNS'
+warm4 device.ranks=4
+warm3 device.ranks=3 parallel.zero=2
+warmp device.ranks=4 parallel.pipeline=2 parallel.schedule=zb-h1
+RUNS
+    settings chilled $warm device.ranks=4 run.faults=unit@30:1
+    expect 69 train chilled
+    settings chilled $warm device.ranks=2 parallel.zero=1 run.resume=must
+    expect 0 train chilled
+    same_steps warm chilled
+    same_state warm chilled
+    expect 0 "$bin" plan base.ini warm4.ini
+    says "codes   topk, 0.01 of each lane: a rank sends " "until step 6 more, first a quarter of each lane: "
+}
+
 # Each names the keys, and what works.
 refused() {
     while IFS='|' read -r more words; do
@@ -121,6 +155,8 @@ reduce.compress=topk reduce.compress_back=none optimizer.type=adamw|compress = t
 reduce.compress=topk optimizer.type=sgd|and compress = topk sends few elements of them
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1|it wants grad_clip = 0
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=0 precision.compute=fp16|and FP16 skips some
+reduce.density_warmup=10|density_warmup = 10 are steps that send a quarter of a gradient and less, until compress = topk
+reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=0 reduce.density_warmup=10 reduce.density=0.3|it wants topk, and less than 0.25
 model.tied=yes device.ranks=2 parallel.pipeline=2|of the embedding, which is the head too, two stages of a pipeline have a part each
 RUNS
 }
@@ -143,6 +179,7 @@ try continued
 try undivided
 try largest
 try largest_continued
+try warmed_up
 try refused
 try forked
 finish

@@ -545,7 +545,7 @@ static void lanes_in_codes_give_the_same_bits(void **state) {
         assert_string_not_equal(one.hash, plain.hash);
         for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
             for (int zero = 0; zero <= 3; zero++) {
-                if (k >= 2 && worlds[i].ranks[0] > 4) continue;
+                if (k == 2 && worlds[i].ranks[0] > 4) continue;  // of 4 lanes
                 const char *deal = !worlds[i].dealt ? "" : k == 2 ? "deal = 2,0,2\n" : "deal = 2,0,6\n";
                 snprintf(name, sizeof name, "kind %d, world %zu, zero %d", k, i, zero);
                 snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n%s", coded[k], zero,

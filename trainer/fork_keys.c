@@ -59,6 +59,7 @@ static const struct {
     {"reduce.compress", NULL},  // whether the rests are there is compared
     {"reduce.compress_back", NULL},
     {"reduce.density", NULL},
+    {"reduce.density_warmup", NULL},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 

@@ -562,10 +562,14 @@ static err_t time_codes(const config *c, const plan_rank *p, int world, const co
 }
 
 // In ZeRO 1 to 3 sums don't come back, but the weights that were made of them do, whole.
-static err_t print_largest(FILE *out, const config *c, int64_t plain, int64_t sent) {
+// at_first: in the first steps of density_warmup; 0: there are none.
+static err_t print_largest(FILE *out, const config *c, int64_t plain, int64_t sent, int64_t at_first) {
     char coded[HUMAN], without[HUMAN];
     fprintf(out, "codes   topk, %g of each lane: a rank sends %s a step, without %s\n", c->reduce.density,
             human(coded, (double)sent), human(without, (double)plain));
+    if (at_first)
+        fprintf(out, "        until step %" PRId64 " more, first a quarter of each lane: %s\n",
+                c->reduce.density_warmup, human(coded, (double)at_first));
     if (c->parallel.zero > 0) fprintf(out, "        most of it is weights on their way back: zero = 0 sends none\n");
     return ERR_OK;
 }
@@ -583,10 +587,16 @@ static err_t print_codes(FILE *out, const config *c, int world, const comm_place
         other->reduce.compress = SEND_ALL, other->reduce.compress_back = CODEC_NONE;
         rc = plan_ranks(other, world, place, without);
     }
-    int64_t more = rc == ERR_OK ? most_sent(without, world) : 0, less = most_sent(p, world);
+    int64_t more = rc == ERR_OK ? most_sent(without, world) : 0, less = most_sent(p, world), at_first = 0;
+    if (rc == ERR_OK && c->reduce.density_warmup) {
+        *other = *c;
+        other->reduce.density = 0.25, other->reduce.density_warmup = 0;
+        rc = plan_ranks(other, world, place, without);
+        at_first = rc == ERR_OK ? most_sent(without, world) : 0;
+    }
     free(other), free(without);
     TRY(rc);
-    if (c->reduce.compress == SEND_TOPK) return print_largest(out, c, more, less);
+    if (c->reduce.compress == SEND_TOPK) return print_largest(out, c, more, less, at_first);
     TRY(time_codes(c, &p[0], world, place, &coding, &adding));
     config_word(config_key(config_find(c, "reduce", "compress"))->words, c->reduce.compress, to);
     config_word(config_key(config_find(c, "reduce", "compress_back"))->words, c->reduce.compress_back, from);

@@ -142,6 +142,7 @@ static state_options state_options_of(const session *x) {
         .fixed = c->reduce.order == ORDER_FIXED,
         .compress = codec_of(c->reduce.compress),
         .kept = c->reduce.compress == SEND_TOPK ? (int64_t)ceil(c->reduce.density * CHUNK) : 0,
+        .density_warmup = c->reduce.density_warmup,
         .back = c->reduce.compress_back,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,

@@ -160,7 +160,8 @@ typedef struct config {
         order_mode order;
         send_kind compress;
         codec compress_back;
-        double density;  // topk: the share of a chunk that is sent
+        double density;          // topk: the share of a chunk that is sent
+        int64_t density_warmup;  // steps that send more
         transport_kind transport;
         choice_mode nccl_ib;
         double bucket_mb;                   // megabytes of gradients that are sent together

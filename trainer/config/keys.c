@@ -184,6 +184,8 @@ static const setting more_keys[] = {
     WORD(reduce, compress_back, BITS, "none", CODEC_WORDS(WORD_TEXT) + 1, "",
          "the same for the sum of the lanes on its way back to all ranks, which ZeRO stage 0 sends"),
     REAL(reduce, density, BITS, "0.01", 0.0001, 1, "compress_ratio sparsity", "topk: the share of each lane's gradient that is sent in a step"),
+    INT(reduce, density_warmup, BITS, "0", 0, MANY, "warmup_density rampup",
+        "topk: so many steps send more, first a quarter, then a sixteenth, and so on until it is no more than density"),
     REAL(reduce, bucket_mb, LAYOUT, "25", 0.001, 65536, "bucket_cap_mb bucket_size", "megabytes of gradients, and at least a block's, that are sent together while backward goes on"),
     WORD(reduce, transport, LAYOUT, "auto", TRANSPORT_WORDS(WORD_TEXT) + 1, "backend", "auto: NCCL between GPUs, else shared memory and TCP; fabric: between CPU nodes, over libfabric"),
     TEXT(reduce, nccl_library, LOCAL, "", 0, "", "path of libnccl.so.2; empty = the usual places"),

@@ -136,6 +136,14 @@ static err_t judge_balance(judge *j) {
 // sent.
 static err_t judge_topk(judge *j) {
     const config *c = j->c;
+    if (c->reduce.density_warmup && (c->reduce.compress != SEND_TOPK || c->reduce.density >= 0.25)) {
+        judge_number(j, 0);
+        return judge_refuse(j, ROWS(ROW(reduce, density_warmup), ROW(reduce, compress), ROW(reduce, density)),
+                            "density_warmup = %" PRId64
+                            " are steps that send a quarter of a gradient and less, until compress = topk sends the "
+                            "share density: it wants topk, and less than 0.25",
+                            c->reduce.density_warmup);
+    }
     if (c->reduce.compress != SEND_TOPK) return ERR_OK;
     if (c->optimizer.type != OPTIMIZER_SGD)
         return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(optimizer, type)),

@@ -207,7 +207,7 @@ static err_t finish(const part *k) {
 
 static err_t reduce(parallel *x, int bucket, int64_t turn, stream *inner) {
     train_state *t = x->state;
-    part k = {.x = x, .t = t, .p = &t->packed, .bucket = bucket, .turn = turn, .s = inner};
+    part k = {.x = x, .t = t, .p = packed_at(&t->packed, x->step), .bucket = bucket, .turn = turn, .s = inner};
     int world = t->ranks->world, sends, recvs;
     comm_part send[world], recv[world];
     if (has_lane(&k, t->ranks->rank)) TRY(encode_lane(&k));
@@ -217,8 +217,9 @@ static err_t reduce(parallel *x, int bucket, int64_t turn, stream *inner) {
     return turn + 1 == reduce_turns(t->reduce) ? finish(&k) : ERR_OK;
 }
 
+// Of steps after those of density_warmup.
 static err_t cost(train_state *t, int bucket, int64_t turn, comm_cost *out) {
-    part k = {.t = t, .p = &t->packed, .bucket = bucket, .turn = turn};
+    part k = {.t = t, .p = packed_last(&t->packed), .bucket = bucket, .turn = turn};
     int me = t->ranks->rank;
     *out = (comm_cost){0};
     for (int r = 0; r < k.p->world; r++)

@@ -66,7 +66,12 @@ static int fill_bucket(packed *x, const zero_layout *z, const model *net, int k,
     return n;
 }
 
-err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, codec from, packed_sparse sparse) {
+static void close_one(packed *x) {
+    free(x->piece), free(x->first), free(x->there), free(x->back);
+    *x = (packed){0};
+}
+
+static err_t open_one(packed *x, const zero_layout *z, const model *net, codec to, codec from, packed_sparse sparse) {
     *x = (packed){.sparse = sparse, .to = to, .from = from, .world = z->world};
     size_t cuts = (size_t)z->buckets * (size_t)(z->world + 1);
     // a slice lies in one segment, which has a cut between each two owners
@@ -74,16 +79,38 @@ err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, c
     x->first = calloc(cuts, sizeof *x->first);
     x->there = calloc(cuts, sizeof *x->there);
     x->back = calloc(cuts, sizeof *x->back);
-    if (!x->piece || !x->first || !x->there || !x->back) {
-        packed_close(x);
+    if (!x->piece || !x->first || !x->there || !x->back)
         return err_set(ERR_INTERNAL, "no memory for the coded pieces of %d segments on %d ranks", z->segments,
                        z->world);
-    }
     for (int k = 0, n = 0; k < z->buckets; k++) n = fill_bucket(x, z, net, k, n);
     return ERR_OK;
 }
 
-void packed_close(packed *x) {
-    free(x->piece), free(x->first), free(x->there), free(x->back);
-    *x = (packed){0};
+int packed_stage_of(const packed_stages *x, int64_t step) {
+    if (step > x->warmup) return x->count - 1;
+    return (int)((step - 1) * (x->count - 1) / x->warmup);
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+err_t packed_open(packed_stages *x, const zero_layout *z, const model *net, codec to, codec from, packed_sparse sparse,
+                  int64_t warmup) {
+    *x = (packed_stages){.warmup = warmup};
+    err_t rc = ERR_OK;
+    for (bool last = false; rc == ERR_OK && !last;) {
+        packed_sparse now = {CHUNK >> 2 * (x->count + 1), sparse.all};
+        last = warmup == 0 || now.kept <= sparse.kept;
+        packed *p = &x->of[x->count++];
+        rc = open_one(p, z, net, to, from, last ? sparse : now);
+        x->most_there = larger(x->most_there, p->most_there), x->most_back = larger(x->most_back, p->most_back);
+        x->most_own = larger(x->most_own, p->most_own);
+    }
+    if (rc == ERR_OK && x->count == 1) x->warmup = 0;
+    if (rc != ERR_OK) packed_close(x);
+    return rc;
+}
+
+void packed_close(packed_stages *x) {
+    for (int i = 0; i < x->count; i++) close_one(&x->of[i]);
+    *x = (packed_stages){0};
 }

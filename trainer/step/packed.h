@@ -46,8 +46,28 @@ typedef struct packed {
     size_t most_there, most_back, most_own;  // the longest messages, and the longest part of one to this rank
 } packed;
 
-err_t packed_open(packed *x, const zero_layout *z, const model *net, codec to, codec from, packed_sparse sparse);
-void packed_close(packed *x);
+// Messages of all steps. With [reduce] density_warmup the first steps send more (Lin et al. 2018, section 3.3): a
+// quarter of each chunk, a sixteenth, and so on, each for an equal share of them, until that is no more than what later
+// steps send. So all counts are powers of two, and the same on every machine.
+//
+//     density = 0.01, density_warmup = 300      steps  1-100  101-200  201-300  301-
+//                                               of a chunk's 16,384    4,096    1,024      256   164
+enum { PACKED_STAGES = 8 };
+typedef struct packed_stages {
+    packed of[PACKED_STAGES];  // the last one is that of all later steps
+    int count;
+    int64_t warmup;                          // steps before that
+    size_t most_there, most_back, most_own;  // of all
+} packed_stages;
+
+// What stage a step (from 1 on) is in.
+int packed_stage_of(const packed_stages *x, int64_t step);
+static inline const packed *packed_at(const packed_stages *x, int64_t step) { return &x->of[packed_stage_of(x, step)]; }
+static inline const packed *packed_last(const packed_stages *x) { return &x->of[x->count - 1]; }
+
+err_t packed_open(packed_stages *x, const zero_layout *z, const model *net, codec to, codec from, packed_sparse sparse,
+                  int64_t warmup);
+void packed_close(packed_stages *x);
 
 // Of a bucket: (world+1) numbers, as above.
 static inline const int *packed_first(const packed *x, int bucket) { return x->first + bucket * (x->world + 1); }

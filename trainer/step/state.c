@@ -181,7 +181,7 @@ static err_t allocate_residuals(train_state *t) {
 static err_t declare_codes(train_state *t) {
     packed_sparse sparse = {t->o.kept, t->o.kept && !t->shards.masters};
     TRY(allocate_residuals(t));
-    TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back, sparse));
+    TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back, sparse, t->o.density_warmup));
     size_t out = t->packed.most_there > t->packed.most_back ? t->packed.most_there : t->packed.most_back,
            in = t->packed.most_own * (size_t)(t->ranks->world - 1);
     TRY(arena_1d(&t->memory, &t->out, UINT8, (int64_t)out));
@@ -193,7 +193,7 @@ static err_t declare_codes(train_state *t) {
         TRY(arena_1d(&t->memory, &t->velocity[i], FP32, (int64_t)t->zero.slab));
         if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->velocity_mirror[i], FP32, (int64_t)t->zero.slab));
     }
-    size_t sums = t->packed.sparse.all ? t->zero.slab : t->zero.shard;
+    size_t sums = packed_last(&t->packed)->sparse.all ? t->zero.slab : t->zero.shard;
     if (!sums) return ERR_OK;
     for (int i = 0; i < t->kepts; i++) TRY(arena_1d(&t->memory, &t->kept[i], FP32, (int64_t)sums));
     if (t->o.back == CODEC_NONE) return ERR_OK;
@@ -451,7 +451,8 @@ int64_t state_count_of(const train_state *t, int row) {
 
 tensor state_gradient(const train_state *t, const zero_piece *p) {
     if (t->shards.masters && state_codes(t)) return state_flat(state_at(&t->kept[0], p->shard), FP32, p->count);
-    if (state_codes(t) && t->packed.sparse.all) return state_flat(state_at(&t->kept[0], p->slab), FP32, p->count);
+    if (state_codes(t) && packed_last(&t->packed)->sparse.all)
+        return state_flat(state_at(&t->kept[0], p->slab), FP32, p->count);
     if (t->shards.gradients) return state_flat(state_at(&t->sum, p->shard), FP32, p->count);
     return state_flat(state_at(&t->slab[t->sum_buffer], p->slab), FP32, p->count);
 }

@@ -33,6 +33,7 @@ typedef struct state_options {
     bool fixed;                  // [reduce] order
     codec compress, back;        // [reduce] compress, compress_back
     int64_t kept;                // compress = topk: elements of a chunk that are sent; 0: no topk
+    int64_t density_warmup;      // steps that send more
     bool stochastic;             // [precision] rounding; seed: [run] seed
     uint64_t seed;
     // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
@@ -108,7 +109,7 @@ typedef struct train_state {
     tensor *kept, sum;
     // Where lanes are coded (trainer/step/packed.h): messages, and what was left out: of each lane of this rank, like a
     // slab, and of the sums that it owns.
-    packed packed;
+    packed_stages packed;
     tensor out, in;  // bytes
     int residuals;
     tensor *residual, residual_back, *velocity;              // velocity: topk only, as residual
