@@ -450,6 +450,8 @@ static void test_absent(void **state) {
          "no such key. It is [batch] global / (lanes * micro): for so many steps set global to"},
         {"outer.type=diloco", "no such value `diloco`. It is nesterov."},
         {"outer.type=slowmo", "`slowmo` is not supported. There are average and nesterov."},
+        {"outer.compress=fp8", "no such value `fp8`. It is int8."},
+        {"outer.compress=int4", "`int4` is not supported. There are fp16 and int8."},
         {"run.diloco=yes", "no such key. Set [outer] islands, every and type."},
         {"run.epochs=3", "no such key. Set [run] steps"},
         {"log.wandb=yes", "not supported. [log] tensorboard"},
@@ -517,7 +519,7 @@ static const char classes_of[] =
     "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.crop data.area data.shift data.flip data.shuffle data.holdout data.ignore batch.global "
     "batch.micro batch.lanes batch.bn_span precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm optimizer.rollback "
-    "optimizer.momentum optimizer.nesterov optimizer.trust schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum | "
+    "optimizer.momentum optimizer.nesterov optimizer.trust schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum outer.compress outer.moments | "
     "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
     "parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm reduce.fabric_provider cluster.nodes cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.patience eval.batches eval.protocol "

@@ -140,8 +140,8 @@ static void nor_do_those_of_islands(void **state) {
         char more[256];
         snprintf(more, sizeof more,
                  "[run]\nsteps = 40\n[eval]\nevery = 40\n[checkpoint]\nevery = 40\n[sample]\nevery = 40\n"
-                 "[outer]\nislands = 2\nevery = 2\ntype = %s\n[parallel]\nzero = %d\n",
-                 zero % 2 ? "average" : "nesterov", zero);
+                 "[outer]\nislands = 2\nevery = 2\ntype = %s\ncompress = %s\n[parallel]\nzero = %d\n",
+                 zero % 2 ? "average" : "nesterov", zero < 2 ? "none" : "int8", zero);
         expect_no_call(more, 4, more);
     }
 }

@@ -49,31 +49,79 @@ static void perceptron_config(config *c, const char *dir, const char *files, int
     rank_config(c, dir, perceptron, all);
 }
 
-// What all islands' optimizers keep becomes the mean of it, and so do the masters, or the anchor goes that way.
-static void mix(session x[ISLANDS], float *anchor, float *momentum, bool nesterov) {
-    for (int k = 0; k < 3; k++) {
+typedef struct kind {
+    const char *name, *more;
+    bool nesterov, codes, own;
+} kind;
+
+// What islands have beside their weights: rest[ISLANDS] is the owner's.
+typedef struct beside {
+    float anchor[ELEMENTS], momentum[ELEMENTS], rest[ISLANDS + 1][ELEMENTS];
+} beside;
+
+static void step_outer(beside *of, int64_t i, float delta, bool nesterov) {
+    float *momentum = &of->momentum[i], *anchor = &of->anchor[i];
+    if (nesterov) *momentum = fmaf(0.9f, *momentum, delta);
+    *anchor = nesterov ? fmaf(-0.7f, fmaf(0.9f, *momentum, delta), *anchor) : *anchor - delta;
+}
+
+// What optimizers keep becomes the mean of it, and so do the masters, or the anchor goes that way.
+static void mix(session x[ISLANDS], beside *of, const kind *how) {
+    for (int k = how->codes ? 1 : 0; k < (how->own ? 1 : 3); k++) {
         float *a = state_store(&x[0].state, k)->t.data, *b = state_store(&x[1].state, k)->t.data;
         int64_t n = tensor_count(&state_store(&x[0].state, k)->t);
         assert_true(n <= ELEMENTS);
         for (int64_t i = 0; i < n; i++) {
             float mean = (a[i] + b[i]) / 2;
-            if (k == 0 && nesterov) {
-                float delta = anchor[i] - mean;
-                momentum[i] = fmaf(0.9f, momentum[i], delta);
-                mean = anchor[i] = fmaf(-0.7f, fmaf(0.9f, momentum[i], delta), anchor[i]);
-            }
+            if (k == 0 && how->nesterov) step_outer(of, i, of->anchor[i] - mean, true), mean = of->anchor[i];
             a[i] = b[i] = mean;
         }
     }
 }
 
+// v and what was left of it before becomes what its codes of 8 bits say, chunk by chunk.
+static void code(float *v, float *rest, int64_t n) {
+    for (int64_t first = 0; first < n; first += CHUNK) {
+        int64_t end = first + CHUNK < n ? first + CHUNK : n;
+        float most = 0;
+        for (int64_t i = first; i < end; i++) v[i] += rest[i], most = fmaxf(most, fabsf(v[i]));
+        assert_true(most > CODEC_LEAST);
+        float scale = most / 127, back = 127 / most;
+        for (int64_t i = first; i < end; i++) {
+            float says = rintf(v[i] * back) * scale;
+            rest[i] = v[i] - says, v[i] = says;
+        }
+    }
+}
+
+// Matrices only.
+static void mix_codes(session x[ISLANDS], beside *of, const kind *how) {
+    static float delta[ISLANDS][ELEMENTS];
+    const train_state *t = &x[0].state;
+    for (int row = 0; row < t->net->params; row++) {
+        size_t at = t->zero.row_at[row];
+        int64_t n = tensor_count(&t->master[row]);
+        for (int k = 0; k < ISLANDS; k++) {
+            const float *mine = x[k].state.master[row].data;
+            for (int64_t i = 0; i < n; i++) delta[k][i] = of->anchor[at + (size_t)i] - mine[i];
+            if (t->master[row].dims > 1) code(delta[k], of->rest[k] + at, n);
+        }
+        for (int64_t i = 0; i < n; i++) delta[0][i] += delta[1][i];
+        if (t->master[row].dims > 1) code(delta[0], of->rest[ISLANDS] + at, n);
+        for (int64_t i = 0; i < n; i++) {
+            step_outer(of, (int64_t)at + i, delta[0][i] / 2, how->nesterov);
+            for (int k = 0; k < ISLANDS; k++) ((float *)x[k].state.master[row].data)[i] = of->anchor[at + (size_t)i];
+        }
+    }
+}
+
 // Plain runs of half the samples each, beside each other. masters: what they have at the end.
-static void run_plainly(const char *dir, bool nesterov, float *masters, int64_t *count) {
+static void run_plainly(const char *dir, const kind *how, float *masters, int64_t *count) {
     static const char *const files[ISLANDS] = {"first", "second"};
     session x[ISLANDS];
     config c[ISLANDS];
-    float *anchor = calloc(ELEMENTS, sizeof *anchor), *momentum = calloc(ELEMENTS, sizeof *momentum);
-    assert_true(anchor && momentum);
+    beside *of = calloc(1, sizeof *of);
+    assert_non_null(of);
     for (int k = 0; k < ISLANDS; k++) {
         perceptron_config(&c[k], dir, files[k], GLOBAL / ISLANDS, 2, "");
         OK(session_open(&x[k], &c[k], SESSION_TRAIN, NULL));
@@ -82,17 +130,18 @@ static void run_plainly(const char *dir, bool nesterov, float *masters, int64_t 
     }
     const tensor *w = &x[0].state.masters.t;
     *count = tensor_count(w);
-    memcpy(anchor, w->data, (size_t)*count * sizeof *anchor);
+    memcpy(of->anchor, w->data, (size_t)*count * sizeof *of->anchor);
     for (int step = 1; step <= STEPS; step++) {
         step_result s;
         for (int k = 0; k < ISLANDS; k++) OK(session_step(&x[k], &s));
         for (int k = 0; k < ISLANDS; k++) OK(session_settle(&x[k]));
-        if (step % EVERY == 0) mix(x, anchor, momentum, nesterov);
+        if (step % EVERY == 0) mix(x, of, how);
+        if (step % EVERY == 0 && how->codes) mix_codes(x, of, how);
         if (step == EVERY - 1) assert_memory_not_equal(w->data, x[1].state.masters.t.data, 100);
     }
     memcpy(masters, w->data, (size_t)*count * sizeof *masters);
     for (int k = 0; k < ISLANDS; k++) session_close(&x[k]);
-    free(anchor), free(momentum);
+    free(of);
 }
 
 static err_t keep_masters(const config *c, const launch *at, void *ctx) {
@@ -112,24 +161,31 @@ static err_t keep_masters(const config *c, const launch *at, void *ctx) {
 
 static void islands_do_what_forty_lines_say(void **state) {
     (void)state;
+    static const kind kinds[] = {
+        {"average", "type = average\n", false, false, false},
+        {"nesterov", "type = nesterov\n", true, false, false},
+        {"average, codes", "type = average\ncompress = int8\n", false, true, false},
+        {"nesterov, codes", "type = nesterov\ncompress = int8\n", true, true, false},
+        {"nesterov, own", "type = nesterov\nmoments = own\n", true, false, true},
+        {"nesterov, codes, own", "type = nesterov\ncompress = int8\nmoments = own\n", true, true, true},
+    };
     char *dir = rank_dir(), more[128];
     float *plain = calloc(ELEMENTS, sizeof *plain), *mixed = share_memory(ISLANDS * ELEMENTS * sizeof *mixed);
     write_images(dir, "all", 0, GLOBAL);
     write_images(dir, "first", 0, GLOBAL / 2);
     write_images(dir, "second", GLOBAL / 2, GLOBAL / 2);
-    for (int nesterov = 0; nesterov <= 1; nesterov++) {
+    for (const kind *how = kinds; how < kinds + sizeof kinds / sizeof *kinds; how++) {
         config c;
         int64_t n = 0;
-        const char *type = nesterov ? "nesterov" : "average";
-        run_plainly(dir, nesterov, plain, &n);
+        run_plainly(dir, how, plain, &n);
         assert_true(n > 20000);
-        snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = 3\ntype = %s\n", type);
+        snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = 3\n%s", how->more);
         perceptron_config(&c, dir, "all", GLOBAL, 4, more);
-        run_ranks(type, &(rank_world){1, {ISLANDS}}, &c, keep_masters, mixed);
+        run_ranks(how->name, &(rank_world){1, {ISLANDS}}, &c, keep_masters, mixed);
         for (int k = 0; k < ISLANDS; k++)
             for (int64_t i = 0; i < n; i++)
                 if (mixed[k * ELEMENTS + i] != plain[i])
-                    fail_msg("%s, island %d: weight %" PRId64 " is %.9g, expected %.9g", type, k, i,
+                    fail_msg("%s, island %d: weight %" PRId64 " is %.9g, expected %.9g", how->name, k, i,
                              (double)mixed[k * ELEMENTS + i], (double)plain[i]);
     }
     free(plain), munmap(mixed, ISLANDS * ELEMENTS * sizeof *mixed);
@@ -227,6 +283,8 @@ typedef struct layout {
 } layout;
 
 #define NESTEROV "[outer]\nislands = 2\ntype = nesterov\n"
+#define CODED NESTEROV "compress = int8\n"
+#define OWN NESTEROV "compress = int8\nmoments = own\n"
 
 static const layout layouts[] = {
     {"", ONE(2)},
@@ -244,10 +302,13 @@ static const layout layouts[] = {
 // The matrices of several chunks have several owners, and those of a pipeline a stage each.
 static void any_layout_of_an_island_gives_the_same_bits(void **state) {
     (void)state;
+    static const char *const kinds[] = {NESTEROV, OWN};
     char *dir = rank_dir();
-    finding one = {.hash = ""};
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        try_layout(dir, NESTEROV, layouts[i].more, layouts[i].world, (trial){.to = STEPS}, &one);
+    for (int k = 0; k < 2; k++) {
+        finding one = {.hash = ""};
+        for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+            try_layout(dir, kinds[k], layouts[i].more, layouts[i].world, (trial){.to = STEPS}, &one);
+    }
     drop_dir(dir);
 }
 
@@ -266,6 +327,12 @@ static void kinds_of_islands_do_not_matter(void **state) {
         {NESTEROV
          "[precision]\ncompute = fp16\nscale_window = 1\n[model]\ncontext = 2\n[batch]\nglobal = 8\n[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\n",
          ONE(2), ONE(6)},
+        {CODED "[precision]\ncompute = bf16\n", ONE(2), ONE(4)},
+        {"[outer]\nislands = 4\ncompress = int8\n", ONE(4), TWO(4, 4)},
+        {"[outer]\nislands = 4\ntype = nesterov\ncompress = fp16\nmoments = own\n", ONE(4), ONE(8)},
+        {"[outer]\nislands = 2\nmoments = own\n[optimizer]\ntype = sgd\nlr = 0.1\n", ONE(2), ONE(6)},
+        {"[outer]\nislands = 8\nevery = 2\ncompress = int8\n[checkpoint]\nevery = 2\n[eval]\nevery = 2\n", ONE(8),
+         TWO(3, 5)},
         {"[outer]\nislands = 8\nevery = 2\n[checkpoint]\nevery = 2\n[eval]\nevery = 2\n", ONE(8), TWO(3, 5)},
     };
     char *dir = rank_dir(), more[64];
@@ -281,7 +348,7 @@ static void kinds_of_islands_do_not_matter(void **state) {
         }
         bool all = true;
         for (int i = 0; i < STEPS; i++) all = all && one.applied[i];
-        assert_int_equal(all, !strstr(kinds[k].kind, "fp16"));
+        assert_int_equal(all, !strstr(kinds[k].kind, "compute = fp16"));
     }
     drop_dir(dir);
 }
@@ -306,19 +373,23 @@ static void islands_are_not_a_plain_run(void **state) {
     drop_dir(dir);
 }
 
-// A checkpoint of a boundary is that of one island, with the outer momentum; the anchor is its masters.
+// A checkpoint of a boundary is that of one island, with the outer momentum; the anchor is its masters. What codes left
+// out, and moments of their own, are of all islands.
 static void a_boundary_is_continued_by_other_ranks(void **state) {
     (void)state;
+    static const char *const kinds[] = {NESTEROV, CODED, OWN};
     char *dir = rank_dir(), runs[1024];
-    finding one = {.hash = ""}, saved = {.hash = ""};
     const int few[] = {0, 3, 6, 2, 7, 4}, n = sizeof few / sizeof *few;
-    try_layout(dir, NESTEROV, "", (rank_world)ONE(2), (trial){.to = STEPS}, &one);
     snprintf(runs, sizeof runs, "%s/runs", dir);
-    for (int i = 0; i < n; i++) {
-        const layout *from = &layouts[few[i]], *to = &layouts[few[(i + 1) % n]];
-        OK(io_remove_tree(runs));
-        try_layout(dir, NESTEROV, from->more, from->world, (trial){.to = EVERY}, &saved);
-        try_layout(dir, NESTEROV, to->more, to->world, (trial){.from = EVERY, .to = STEPS}, &one);
+    for (int k = 0; k < 3; k++) {
+        finding one = {.hash = ""}, saved = {.hash = ""};
+        try_layout(dir, kinds[k], "", (rank_world)ONE(2), (trial){.to = STEPS}, &one);
+        for (int i = 0; i < n; i++) {
+            const layout *from = &layouts[few[i]], *to = &layouts[few[(i + 1) % n]];
+            OK(io_remove_tree(runs));
+            try_layout(dir, kinds[k], from->more, from->world, (trial){.to = EVERY}, &saved);
+            try_layout(dir, kinds[k], to->more, to->world, (trial){.from = EVERY, .to = STEPS}, &one);
+        }
     }
     drop_dir(dir);
 }

@@ -94,6 +94,10 @@ static const layout layouts[] = {
     {gpt, ISLANDS(2) "type = nesterov\n" BF16 "[parallel]\nzero = 1\n", TWO(2, 4)},
     {gpt, ISLANDS(4) "type = nesterov\n[parallel]\nzero = 2\n", TWO(3, 5)},
     {gpt, ISLANDS(2) BF16 "[parallel]\nzero = 3\n", ONE(6)},
+    {gpt, ISLANDS(2) "compress = int8\n", ONE(2)},
+    {gpt, ISLANDS(4) "type = nesterov\ncompress = int8\n" BF16 "[parallel]\nzero = 1\n", TWO(3, 5)},
+    {gpt, FOUR ISLANDS(2) "compress = fp16\nmoments = own\n[parallel]\nslices = 2\ntensor = 2\nzero = 2\n", ONE(8)},
+    {llama, ISLANDS(2) "compress = int8\nmoments = own\n[model]\ntied = yes\n[parallel]\npipeline = 2\n", TWO(2, 2)},
     {gpt, FOUR ISLANDS(2) "type = nesterov\n" BF16 "[parallel]\nslices = 4\ntensor = 2\npipeline = 2\n", ONE(8)},
     {llama, ISLANDS(2) "[model]\ntied = yes\n[parallel]\npipeline = 2\nzero = 1\n", TWO(4, 4)},
 };

@@ -326,12 +326,20 @@ static int residuals_of(const config *c) {
 // Does the outer optimizer of islands keep an array?
 static bool keeps_outer(const config *c) { return c->outer.islands > 1 && c->outer.type == OUTER_NESTEROV; }
 
+// What each island has of its own: moments, and what was left out of deltas.
+static int islands_of(const config *c) {
+    int islands = (int)c->outer.islands;
+    bool own = c->outer.moments == MOMENTS_OWN;
+    return (own ? (islands - 1) * optimizer_arrays(optimizers[c->optimizer.type], &c->optimizer) : 0) +
+           (c->outer.compress != CODEC_NONE ? islands + 1 : 0);
+}
+
 // What the optimizer keeps must be what the checkpoint has, and what was left out of lanes.
 static err_t compare_kept(const forking *f) {
     const optimizer_keys *o = &f->is->optimizer;
     const optimizer *rule = optimizers[o->type];
     int arrays = optimizer_arrays(rule, o), kept = 0, residuals = residuals_of(f->is);
-    bool same = f->m.groups == 1 + arrays + residuals + keeps_outer(f->is);
+    bool same = f->m.groups == 1 + arrays + residuals + keeps_outer(f->is) + islands_of(f->is);
     for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, rule->array(o, k));
     for (int k = 0; k < optimizer_scalars(rule, o); k++) {
         optimizer_scalar x;
@@ -344,6 +352,12 @@ static err_t compare_kept(const forking *f) {
     c = changed(f, changed(f, "outer.type") ? "outer.type" : "outer.islands");
     if (c && keeps_outer(f->is) != keeps_outer(f->was))
         return forbid(f, c->key, c->was, c->is, "the momentum of islands is in one of both only");
+    static const char *const outer[] = {"outer.compress", "outer.moments", "outer.islands"};
+    for (size_t k = 0; k < sizeof outer / sizeof *outer; k++) {
+        c = changed(f, outer[k]);
+        if (c && islands_of(f->is) != islands_of(f->was))
+            return forbid(f, c->key, c->was, c->is, "what each island has of its own would not fit");
+    }
     static const char *const coded[] = {"reduce.compress", "reduce.compress_back", "batch.lanes"};
     for (size_t k = 0; k < sizeof coded / sizeof *coded; k++) {
         c = changed(f, coded[k]);

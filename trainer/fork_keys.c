@@ -56,6 +56,8 @@ static const struct {
     {"outer.type", NULL},
     {"outer.lr", NULL},
     {"outer.momentum", NULL},
+    {"outer.compress", NULL},  // whether the rests and the islands' own moments are there is compared
+    {"outer.moments", NULL},
     {"reduce.compress", NULL},  // whether the rests are there is compared
     {"reduce.compress_back", NULL},
     {"reduce.density", NULL},

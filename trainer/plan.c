@@ -36,17 +36,18 @@ static void count_memory(const session *x, plan_rank *p) {
     bool same = state_shares_masters(t);
     p->weights = (same ? 0 : aligned(&t->weights.t)) + aligned(&t->exact);
     p->masters = aligned(&t->masters.t);
-    int own = t->arrays - state_steps_outer(t);
+    int own = state_moments(t);
     for (int k = 0; k < own; k++) p->moments += aligned(&t->array[k].t);
     for (int k = own; k < t->arrays; k++) p->outer += aligned(&t->array[k].t);
-    p->outer += aligned(&t->anchor.t) + aligned(&t->outer.room) + aligned(&t->outer.whole) + aligned(&t->outer.step);
+    p->outer += aligned(&t->anchor.t) + aligned(&t->outer.room) + aligned(&t->outer.whole) + aligned(&t->outer.step) +
+                aligned(&t->outer.out) + aligned(&t->outer.in) + aligned(&t->outer.sums);
     for (int i = 0; t->slab && i < t->buffers; i++) p->gradients += aligned(&t->slab[i]);
     for (int i = 0; i < t->slots; i++) p->gradients += aligned(&t->slot[i]);
     for (int i = 0; i < t->kepts; i++) p->counters += aligned(&t->kept[i]);
     p->counters += aligned(&t->sum);
     p->scratch = aligned(&t->scratch) + aligned(&t->out) + aligned(&t->in);
     for (int i = 0; i < t->residuals; i++) p->residuals += aligned(&t->residual[i]) + aligned(&t->velocity[i]);
-    p->residuals += aligned(&t->residual_back);
+    p->residuals += aligned(&t->residual_back) + aligned(&t->outer.residual) + aligned(&t->outer.residual_back);
     p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]);
     p->activations = x->runner.memory.bytes;
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g) + aligned(&t->spilled.windows) +
@@ -618,7 +619,8 @@ static err_t print_codes(FILE *out, const config *c, int world, const comm_place
 // boundaries, beside what gradients would take.
 static void print_islands(FILE *out, const config *c, const plan_rank *p, int world) {
     int64_t most = 0;
-    char text[HUMAN];
+    char text[HUMAN], codes[CONFIG_WORD];
+    config_word(config_key(config_find(c, "outer", "compress"))->words, c->outer.compress, codes);
     for (int k = 0; k < world; k++) {
         int64_t n = amount_of(&p[k], PLAN_GROUPS, (counted){.mixed = true}).sent;
         most = n > most ? n : most;
@@ -628,6 +630,10 @@ static void print_islands(FILE *out, const config *c, const plan_rank *p, int wo
             "on average\n",
             c->outer.islands, c->outer.every, c->outer.every == 1 ? "" : "s",
             human(text, (double)most / (double)c->outer.every));
+    if (c->outer.compress != CODEC_NONE)
+        fprintf(out, "        weights go in %s%s\n", codes,
+                c->outer.moments == MOMENTS_OWN ? ""
+                                                : ", moments in fp32: moments = own would leave them where they are");
 }
 
 // Of the rank that has most there.

@@ -152,6 +152,8 @@ static state_options state_options_of(const session *x) {
         .steps_outer = c->outer.type == OUTER_NESTEROV,
         .outer_lr = c->outer.lr,
         .outer_momentum = c->outer.momentum,
+        .outer_codec = c->outer.compress,
+        .own_moments = c->outer.moments == MOMENTS_OWN,
         .moves = x->kind == SESSION_TRAIN && x->shape.data > 1 && c->parallel.balance == BALANCE_AUTO,
         .micros = micros,
         .once_each = once,

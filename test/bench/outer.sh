@@ -1,8 +1,9 @@
 #!/bin/sh
 # test/bench/outer.sh BIN TEXT [SEED...]: what rarer synchronisation costs in loss, as Markdown: a GPT of 4 layers and
 # 128 channels, context 64, on the bytes of TEXT (tinyshakespeare), 600 steps of 16 samples in 4 lanes, by 1 island, and
-# by 4 that mix their weights every EVERY (10 50) steps. The loss is that of the last tenth of the text, which no run
-# trains on. The figures depend on no machine, and a run takes a few minutes of one.
+# by 4 that mix their weights every EVERY (10 50) steps, also in codes and with moments of their own. The loss is that of
+# the last tenth of the text, which no run trains on. The figures depend on no machine, and a run takes a few minutes of
+# one.
 LOCKSTEP_BIN=${1:-./lockstep} text=$(realpath "${2:?the text to train on}")
 shift 2
 . test/support/lib.sh
@@ -40,5 +41,10 @@ for seed in ${*:-1}; do
         for type in nesterov average; do
             row "$type-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=$type
         done
+        for more in compress=int8 moments=own; do
+            row "nesterov-$more-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=nesterov outer.$more
+        done
+        row "nesterov-int8-own-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=nesterov \
+            outer.compress=int8 outer.moments=own
     done
 done

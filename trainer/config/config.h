@@ -176,6 +176,8 @@ typedef struct config {
         int64_t every;    // steps between two boundaries
         outer_kind type;
         double lr, momentum;  // nesterov's
+        codec compress;       // what goes between islands of the weights
+        moments_kind moments;
     } outer;
     struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone

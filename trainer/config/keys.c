@@ -203,6 +203,10 @@ static const setting more_keys[] = {
          "what becomes of the islands' weights: their mean, or a step with Nesterov's momentum towards it (DiLoCo)"),
     REAL(outer, lr, BITS, "0.7", 0, 10, "outer_lr outer_learning_rate", "nesterov: learning rate of the step towards the mean"),
     REAL(outer, momentum, BITS, "0.9", 0, 0.9999, "outer_momentum", "nesterov: momentum of the step towards the mean"),
+    WORD(outer, compress, BITS, "none", CODEC_WORDS(WORD_TEXT) + 1, "outer_compression quantize_outer",
+         "codes in which islands send how far their weights have gone; what a code leaves out is sent the next time"),
+    WORD(outer, moments, BITS, "mean", MOMENTS_WORDS(WORD_TEXT) + 1, "outer_moments",
+         "what optimizers keep of each weight: its mean over the islands, or each island's own, of which nothing is sent"),
 
     TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
          "every node as host:ranks, comma between, gpu[01-16]:8 for 16; or slurm, or file:HOSTS; empty = this machine alone"),

@@ -222,6 +222,12 @@ static err_t judge_islands(judge *j) {
         return judge_refuse(j, ROWS(ROW(outer, every), ROW(outer, islands)),
                             "every = %" PRId64 " is how often islands mix their weights, and islands = 1",
                             c->outer.every);
+    if (c->outer.compress != CODEC_NONE)
+        return judge_refuse(j, ROWS(ROW(outer, compress), ROW(outer, islands)),
+                            "compress is how islands send their weights, and islands = 1");
+    if (c->outer.moments != MOMENTS_MEAN)
+        return judge_refuse(j, ROWS(ROW(outer, moments), ROW(outer, islands)),
+                            "moments = own is what islands have of their optimizers, and islands = 1");
     if (c->outer.type == OUTER_AVERAGE) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(outer, type), ROW(outer, islands)),
                         "type = nesterov is how islands mix their weights, and islands = 1");

@@ -56,6 +56,10 @@
 #define OUTER_WORDS(X) \
     X(OUTER_AVERAGE, "average") \
     X(OUTER_NESTEROV, "nesterov")
+// What becomes of what their optimizers keep.
+#define MOMENTS_WORDS(X) \
+    X(MOMENTS_MEAN, "mean") \
+    X(MOMENTS_OWN, "own")
 
 // What is sent of a lane: all of it, in the codes of gpu/ops.h, or its largest elements alone.
 #define SEND_WORDS(X) \
@@ -83,6 +87,7 @@ typedef enum { OFFLOAD_WORDS(WORD_ENUM) } offload_kind;
 typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;
 typedef enum { ORDER_WORDS(WORD_ENUM) } order_mode;
 typedef enum { OUTER_WORDS(WORD_ENUM) } outer_kind;
+typedef enum { MOMENTS_WORDS(WORD_ENUM) } moments_kind;
 typedef enum { SEND_WORDS(WORD_ENUM) } send_kind;
 typedef enum { COMPRESS_WORDS(WORD_ENUM) } compress_kind;
 typedef enum { CHOICE_WORDS(WORD_ENUM) } choice_mode;

@@ -2,7 +2,12 @@
 // fit are put side by side in the room and travel together.
 #include "trainer/step/outer.h"
 
-// Where the walk over all that is mixed has come to: the masters (store 0), then each array of the optimizer.
+#include "comm/ordered.h"
+
+// --- as it is --------------------------------------------------------------------------------------------------------
+
+// Where the walk over all that travels as it is has come to: the masters (store 0), where they are not coded, then each
+// array of the optimizer that is mixed.
 typedef struct cursor {
     int store, piece;
     int64_t first;  // element of the piece
@@ -22,14 +27,15 @@ static tensor part(const outer_room *x, int k, int64_t first, int64_t n) {
 }
 
 // The outer optimizer's own momentum is the same on all islands.
-static int stores(const train_state *t) { return 1 + t->arrays - state_steps_outer(t); }
+static int stores(const train_state *t) { return 1 + (t->o.own_moments ? 0 : state_moments(t)); }
+static cursor beginning(const train_state *t) { return (cursor){.store = outer_codes(&t->outer) ? 1 : 0}; }
 
 // The next run, to stand at out->at. False: there is no room for more in this part, or no more.
 static bool next_run(const train_state *t, cursor *c, outer_run *out) {
     const zero_layout *z = &t->zero;
     int64_t room = t->outer.most - out->at;
     for (;;) {
-        if (c->store == stores(t) || room <= 0) return false;
+        if (c->store >= stores(t) || room <= 0) return false;
         if (c->piece == z->owned) c->store++, c->piece = 0;
         else if (t->net->param[z->piece[c->piece].row].tied >= 0) c->piece++;
         else break;
@@ -100,20 +106,28 @@ static err_t take_means(train_state *t, int64_t each) {
     return c->table->all_gather(c, all.data, cut, t->s);
 }
 
-// The anchor's step: the gradient is how far the mean has gone from it, with the sign turned (algorithm 1, lines 12 and
-// 14). delta: room for it.
-static err_t step_anchor(train_state *t, tensor *anchor, tensor *momentum, const tensor *mean, tensor *delta) {
+// y = anchor - x: how far x has gone from a piece of it, with the sign turned, as a gradient is (algorithm 1, line 12).
+static err_t take_delta(train_state *t, const zero_piece *p, const tensor *x, tensor *y) {
     static const sgd_rules plain = {0};
-    sgd_rules rules = {.momentum = t->o.outer_momentum, .nesterov = true};
-    const ops *o = device_ops(t->dev);
-    TRY(stream_copy(t->s, delta->data, anchor->data, tensor_bytes(delta)));
-    TRY(o->sgd(&(sgd_args){.master = delta, .grad = mean, .state = t->outer.whole.data, .rules = &plain}, t->s));
-    return o->sgd(&(sgd_args){.master = anchor,
-                              .buf = rules.momentum > 0 ? momentum : NULL,
-                              .grad = delta,
-                              .state = t->outer.step.data,
-                              .rules = &rules},
-                  t->s);
+    tensor anchor = store_view(&t->anchor, p);
+    TRY(stream_copy(t->s, y->data, anchor.data, tensor_bytes(y)));
+    return device_ops(t->dev)->sgd(&(sgd_args){.master = y, .grad = x, .state = t->outer.whole.data, .rules = &plain},
+                                   t->s);
+}
+
+// A piece of the anchor takes its step (line 14), or goes all the way, and the masters begin from there.
+static err_t step_anchor(train_state *t, const zero_piece *p, const tensor *delta) {
+    bool steps = state_steps_outer(t);
+    sgd_rules rules = {.momentum = steps ? t->o.outer_momentum : 0, .nesterov = steps};
+    tensor anchor = store_view(&t->anchor, p), mine = store_view(&t->masters, p), momentum;
+    if (rules.momentum > 0) momentum = store_view(&t->array[t->arrays - 1], p);
+    TRY(device_ops(t->dev)->sgd(&(sgd_args){.master = &anchor,
+                                            .buf = rules.momentum > 0 ? &momentum : NULL,
+                                            .grad = delta,
+                                            .state = steps ? t->outer.step.data : t->outer.whole.data,
+                                            .rules = &rules},
+                                t->s));
+    return stream_copy(t->s, mine.data, anchor.data, tensor_bytes(&mine));
 }
 
 static err_t put_run(train_state *t, const outer_run *r) {
@@ -121,10 +135,127 @@ static err_t put_run(train_state *t, const outer_run *r) {
     tensor mine = store_view(state_store(t, r->store), &r->of), mean = part(&t->outer, 0, r->at, n),
            delta = part(&t->outer, 1, r->at, n);
     if (r->store > 0 || !state_steps_outer(t)) return stream_copy(t->s, mine.data, mean.data, tensor_bytes(&mine));
-    tensor anchor = store_view(&t->anchor, &r->of), momentum = store_view(&t->array[t->arrays - 1], &r->of);
-    TRY(step_anchor(t, &anchor, &momentum, &mean, &delta));
-    return stream_copy(t->s, mine.data, anchor.data, tensor_bytes(&mine));
+    TRY(take_delta(t, &r->of, &mean, &delta));
+    return step_anchor(t, &r->of, &delta);
 }
+
+static err_t mix_plainly(train_state *t) {
+    for (cursor from = beginning(t), to = from;; from = to) {
+        int64_t each = fill(t, &to);
+        if (each == 0) return ERR_OK;
+        TRY(copy_runs(t, from));
+        TRY(take_means(t, each));
+        cursor c = from;
+        for (outer_run r = {0}; next_run(t, &c, &r); r.at = end_of(&r)) TRY(put_run(t, &r));
+    }
+}
+
+// --- in codes --------------------------------------------------------------------------------------------------------
+
+static tensor sum_of(const outer_room *x, int buffer, int64_t n) {
+    return (tensor){(float *)x->sums.data + buffer * x->sums.size[1], FP32, 1, {n, 1, 1, 1}};
+}
+
+static tensor floats_of(const tensor *of, size_t at, int64_t n) {
+    return (tensor){(float *)of->data + at, FP32, 1, {n, 1, 1, 1}};
+}
+
+static tensor wire_of(const outer_room *x, const outer_piece *p, char *at) {
+    return (tensor){at, UINT8, 1, {(int64_t)outer_bytes(x, p), 1, 1, 1}};
+}
+
+static err_t encode(train_state *t, const outer_piece *p, const tensor *v, tensor *residual) {
+    const outer_room *x = &t->outer;
+    tensor wire = wire_of(x, p, (char *)x->out.data + p->there);
+    if (!p->codes) return stream_copy(t->s, wire.data, v->data, tensor_bytes(v));
+    return device_ops(t->dev)->encode(&(encode_args){.wire = &wire, .residual = residual, .x = v, .codec = x->codec},
+                                      t->s);
+}
+
+static err_t decode(train_state *t, const outer_piece *p, char *from, bool add, tensor *y) {
+    const outer_room *x = &t->outer;
+    const ops *o = device_ops(t->dev);
+    tensor wire = wire_of(x, p, from), plain = {from, FP32, 1, {p->of.count, 1, 1, 1}};
+    if (p->codes) return o->decode(&(decode_args){.y = y, .wire = &wire, .codec = x->codec, .add = add}, t->s);
+    if (add) return o->add(&(add_args){.y = y, .a = y, .b = &plain}, t->s);
+    return stream_copy(t->s, y->data, from, tensor_bytes(y));
+}
+
+// How far this island's masters have gone, to each piece's owner.
+static err_t send_deltas(train_state *t) {
+    outer_room *x = &t->outer;
+    int sends = 0, recvs = 0, own = x->island;
+    comm_part send[OUTER_ISLANDS], recv[OUTER_ISLANDS];
+    for (const outer_piece *p = x->piece; p < x->piece + x->first[x->islands]; p++) {
+        tensor mine = store_view(&t->masters, &p->of), delta = sum_of(x, 0, p->of.count),
+               residual = floats_of(&x->residual, p->of.shard, p->of.count);
+        TRY(take_delta(t, &p->of, &mine, &delta));
+        TRY(encode(t, p, &delta, &residual));
+    }
+    for (int k = 0; k < x->islands; k++) {
+        if (k == own) continue;
+        if (outer_part(x, k)) send[sends++] = (comm_part){k, (char *)x->out.data + x->cut[k], outer_part(x, k)};
+        if (!outer_part(x, own)) continue;
+        recv[recvs] = (comm_part){k, (char *)x->in.data + (size_t)recvs * outer_part(x, own), outer_part(x, own)};
+        recvs++;
+    }
+    return t->o.islands->table->exchange(t->o.islands, send, sends, recv, recvs, t->s);
+}
+
+// What all islands' codes of a piece say, added along the tree of lanes, to the first buffer.
+static err_t add_deltas(train_state *t, const outer_piece *p) {
+    const outer_room *x = &t->outer;
+    int64_t n = p->of.count;
+    size_t at = p->there - x->cut[x->island];
+    char *in = x->in.data;
+    lane_counter c = {0};
+    for (int k = 0; k < x->islands; k++) {
+        lane_place to = lane_counter_begin(&c, k, true);
+        tensor y = sum_of(x, to.buffer, n);
+        TRY(decode(t, p, k == x->island ? (char *)x->out.data + p->there : in + at, to.joins, &y));
+        if (k != x->island) in += outer_part(x, x->island);
+        lane_counter_end(&c, k, to);
+        for (int into, from; lane_counter_merge(&c, &into, &from);) {
+            tensor sum = sum_of(x, into, n), more = sum_of(x, from, n);
+            TRY(device_ops(t->dev)->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, t->s));
+        }
+    }
+    return ERR_OK;
+}
+
+// The sums go to all islands, coded once more.
+static err_t return_sums(train_state *t) {
+    const outer_room *x = &t->outer;
+    for (const outer_piece *p = x->piece + x->first[x->island]; p < x->piece + x->first[x->island + 1]; p++) {
+        tensor sum = sum_of(x, 0, p->of.count),
+               residual = floats_of(&x->residual_back, p->of.shard - x->back_at, p->of.count);
+        TRY(add_deltas(t, p));
+        TRY(encode(t, p, &sum, &residual));
+    }
+    return t->o.islands->table->all_gather(t->o.islands, x->out.data, x->cut, t->s);
+}
+
+// All islands, owners too, use what these codes say.
+static err_t put_codes(train_state *t, const outer_piece *p) {
+    const outer_room *x = &t->outer;
+    tensor sum = sum_of(x, 0, p->of.count), mean = sum_of(x, 1, p->of.count);
+    TRY(decode(t, p, (char *)x->out.data + p->there, false, &sum));
+    TRY(stream_zero(t->s, mean.data, tensor_bytes(&mean)));
+    TRY(device_ops(t->dev)->average(
+        &(average_args){.x = &mean, .sum = &sum, .count = x->islands, .momentum = 1, .state = x->whole.data}, t->s));
+    return step_anchor(t, &p->of, &mean);
+}
+
+static err_t mix_codes(train_state *t) {
+    const outer_room *x = &t->outer;
+    if (!outer_codes(x) || !x->cut[x->islands]) return ERR_OK;  // a rank may own nothing, on no island
+    TRY(send_deltas(t));
+    TRY(return_sums(t));
+    for (const outer_piece *p = x->piece; p < x->piece + x->first[x->islands]; p++) TRY(put_codes(t, p));
+    return ERR_OK;
+}
+
+// --- both ------------------------------------------------------------------------------------------------------------
 
 // What the two operations read of a step: it counts, and its gradients are as they are.
 static err_t put_rules(train_state *t) {
@@ -137,21 +268,26 @@ static err_t put_rules(train_state *t) {
 
 err_t outer_mix(train_state *t) {
     TRY(put_rules(t));
-    for (cursor from = {0}, to = {0};; from = to) {
-        int64_t each = fill(t, &to);
-        if (each == 0) return state_mixed(t);
-        TRY(copy_runs(t, from));
-        TRY(take_means(t, each));
-        cursor c = from;
-        for (outer_run r = {0}; next_run(t, &c, &r); r.at = end_of(&r)) TRY(put_run(t, &r));
-    }
+    TRY(mix_codes(t));
+    TRY(mix_plainly(t));
+    return state_mixed(t);
+}
+
+static comm_cost codes_cost(const train_state *t) {
+    const comm *over = t->o.islands;
+    const outer_room *x = &t->outer;
+    comm_cost sum = {0};
+    if (!outer_codes(x) || !x->cut[x->islands]) return sum;
+    for (int k = 0; k < x->islands; k++)
+        if (k != x->island && outer_part(x, k)) sum = cost_add(sum, cost_send(over, k, (int64_t)outer_part(x, k), 1));
+    return cost_add(sum, cost_all_gather(over, x->cut));
 }
 
 comm_cost outer_cost(const train_state *t) {
     const comm *over = t->o.islands;
-    comm_cost sum = {0};
+    comm_cost sum = codes_cost(t);
     size_t cut[OUTER_ISLANDS + 1];
-    cursor c = {0};
+    cursor c = beginning(t);
     for (int64_t each; (each = fill(t, &c)) > 0;) {
         cuts_of(t, each / over->world, cut);
         for (int k = 0; k < over->world; k++)

@@ -7,6 +7,14 @@
 // of a boundary is that of one island. With `nesterov` the masters' mean is not taken as it is: how far it is from the
 // masters of the boundary before, the anchor, is the gradient of one more step of SGD with Nesterov's momentum.
 //
+// With [outer] compress the masters are not sent: islands send how far they have gone from the anchor, which is then
+// kept with `average`, too, in codes of 8 or 16 bits. What a code leaves out stays with the island, as the residual of a
+// chunk, and is added to the next delta. The island that adds a chunk up codes the sum once more, whose residual it has,
+// and all islands, it too, use what those codes say. Residuals belong to (island, chunk) and to a chunk, so the bits are
+// the same in every layout, and a checkpoint has them. The optimizer's moments are no deltas: a code would leave a share
+// of each out for good, or take residuals and anchors of their own, 16 bytes a parameter. So they travel in FP32, or,
+// with [outer] moments = own, not at all: each island keeps its own, as DiLoCo does, and a checkpoint has all of them.
+//
 //     step           1  2  ...  H | H+1  ...  2H |
 //     island 0       o--o--...--o-+--o---...--o--+       own lanes, own gradients
 //     island 1       o--o--...--o-+--o---...--o--+
@@ -19,7 +27,8 @@
 // At a boundary: mixes the pieces that this rank owns with those of the ranks at the same place in the other islands
 // (state_options.islands), and rounds the weights in use from the result. Collective. Of K islands each adds a share of
 // what is mixed: an all_to_all brings it the others' values, and an all_gather gives all the means. So a rank sends
-// 8 (K - 1) / K bytes of each element that it owns of the masters and of each array of the optimizer.
+// 8 (K - 1) / K bytes of each element that it owns of the masters and of each array of the optimizer, and a quarter of
+// that of masters in INT8.
 err_t outer_mix(train_state *t);
 
 // What this rank sends to the other islands for that. state_mixed_cost is what it sends inside its own.

@@ -43,20 +43,14 @@ static err_t declare_arrays(train_state *t, arena *a) {
 }
 
 static err_t declare_outer(train_state *t) {
-    const int64_t words = (int64_t)(sizeof(step_state) + 3) / 4;
-    outer_room *x = &t->outer;
     if (!t->o.training || !t->o.islands) return ERR_OK;
-    int64_t all = 0;
-    for (int i = 0; i < t->zero.owned; i++)
-        if (t->net->param[t->zero.piece[i].row].tied < 0)
-            all += (t->zero.piece[i].count + OUTER_ALIGN - 1) / OUTER_ALIGN * OUTER_ALIGN;
-    int64_t unit = OUTER_ALIGN * t->o.islands->world;
-    all = all ? (all + unit - 1) / unit * unit : unit;
-    x->most = all > OUTER_MOST ? OUTER_MOST : all;
-    TRY(arena_2d(&t->memory, &x->room, FP32, 2, x->most));
-    TRY(arena_1d(&t->memory, &x->whole, INT32, words));
-    TRY(arena_1d(&t->memory, &x->step, INT32, words));
-    return state_steps_outer(t) ? declare_store(&t->memory, &t->anchor, FP32, t->shards.masters, &t->zero) : ERR_OK;
+    const outer_options o = {.islands = t->o.islands->world,
+                             .island = t->o.islands->rank,
+                             .codec = t->o.outer_codec,
+                             .moments = !t->o.own_moments && state_moments(t) > 0,
+                             .on_gpu = is_on_gpu(t)};
+    TRY(outer_room_open(&t->outer, &t->zero, t->net, &o, &t->memory, &t->host));
+    return state_has_anchor(t) ? declare_store(&t->memory, &t->anchor, FP32, t->shards.masters, &t->zero) : ERR_OK;
 }
 
 // Nothing of them is in memory but windows.
@@ -300,7 +294,8 @@ static err_t declare_tie(train_state *t) {
 // --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t allocate_tables(train_state *t) {
-    size_t n = (size_t)t->net->params, groups = 1 + (size_t)t->arrays + (size_t)state_residual_groups(t);
+    size_t n = (size_t)t->net->params, islands = (size_t)state_island_groups(t),
+           groups = 1 + (size_t)t->arrays + (size_t)state_residual_groups(t) + islands;
     t->master = calloc(n, sizeof(tensor));
     t->w = calloc(n, sizeof(tensor));
     t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
@@ -309,10 +304,11 @@ static err_t allocate_tables(train_state *t) {
     t->mirror = calloc(groups, sizeof *t->mirror);
     t->ckpt.group = calloc(groups, sizeof *t->ckpt.group);
     t->tensors = calloc(groups * n, sizeof *t->tensors);
+    t->island_name = calloc(islands + 1, sizeof *t->island_name);
     t->scalar = calloc((size_t)t->scalars + 1, sizeof *t->scalar);
     t->ckpt.scalar = calloc((size_t)t->scalars + 1, sizeof *t->ckpt.scalar);
     if (!t->master || !t->w || !t->cuts || !t->array || !t->of_piece || !t->mirror || !t->ckpt.group || !t->tensors ||
-        !t->scalar || !t->ckpt.scalar)
+        !t->scalar || !t->ckpt.scalar || !t->island_name)
         return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
     for (int k = 0; k < t->arrays; k++) {
@@ -428,7 +424,8 @@ void state_close(train_state *t) {
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
         free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->residual), free(t->residual_mirror),
-        free(t->residual_name), free(t->velocity), free(t->velocity_mirror);
+        free(t->residual_name), free(t->velocity), free(t->velocity_mirror), free(t->island_name);
+    outer_room_close(&t->outer);
     packed_close(&t->packed);
     *t = (train_state){0};
 }

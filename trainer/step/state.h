@@ -11,6 +11,7 @@
 #include "trainer/checkpoint/order.h"
 #include "trainer/config/config.h"
 #include "trainer/step/optimizer.h"
+#include "trainer/step/outer_room.h"
 #include "trainer/step/packed.h"
 #include "trainer/step/spilled.h"
 #include "trainer/step/zero.h"
@@ -43,8 +44,10 @@ typedef struct state_options {
     comm *islands;        // ranks with the same place in other islands (trainer/step/outer.h). NULL: there are none
     bool steps_outer;     // [outer] type = nesterov, with its lr and momentum
     double outer_lr, outer_momentum;
-    bool once_each;  // a token slice of a lane adds to every element of its gradient once
-    bool once;       // so does a lane, which has one (comm/ordered.h: joins)
+    codec outer_codec;  // [outer] compress
+    bool own_moments;   // what the optimizer keeps is each island's own
+    bool once_each;     // a token slice of a lane adds to every element of its gradient once
+    bool once;          // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;              // offload: of the host's update
     spilled_options spilled;  // offload = nvme
@@ -57,14 +60,6 @@ typedef struct state_options {
     comm *tensor;
     model_tokens tokens;  // token slices that are here. count 0: all
 } state_options;
-
-// Where islands mix, `most` elements at a time (trainer/step/outer.c).
-enum { OUTER_ISLANDS = 1024, OUTER_MOST = 1 << 20, OUTER_ALIGN = 64 };  // OUTER_ALIGN: elements, where each run begins
-typedef struct outer_room {
-    tensor room;  // FP32 (2, most): what this rank brings and gets; of its slice of it, what all bring
-    int64_t most;
-    tensor whole, step;  // INT32: a step_state each, of the mean and of the outer step
-} outer_room;
 
 typedef struct train_state {
     model *net;
@@ -84,7 +79,7 @@ typedef struct train_state {
     int arrays;
     store *array;      // [arrays] FP32: what the optimizer keeps; the last one is the outer optimizer's, if any
     tensor *of_piece;  // [arrays] of the piece that is being updated
-    store anchor;      // the masters of the last boundary, as what the optimizer keeps: [outer] type = nesterov
+    store anchor;      // the masters of the last boundary, as what the optimizer keeps: state_has_anchor
     outer_room outer;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
     tensor stage_w, stage_g;  // offload: staging for the largest piece, or a chunk of one, compute type and FP32
@@ -115,6 +110,7 @@ typedef struct train_state {
     tensor *residual, residual_back, *velocity;              // velocity: topk only, as residual
     tensor *residual_mirror, back_mirror, *velocity_mirror;  // pinned copies, as `mirror`
     char (*residual_name)[CKPT_GROUP_NAME];                  // [2*lanes]: residuals, velocities
+    char (*island_name)[CKPT_GROUP_NAME];                    // [state_island_groups]
     // A row of the last stage that shares the values of one of the first: a copy of the values there; the gradient that
     // comes from there, here.
     // the row of values, of which another stage has a use; the row that uses another stage's. -1: none
@@ -211,6 +207,14 @@ const size_t *state_exact_cuts(train_state *t, int segment, char **at);
 // Is the mean over islands the gradient of an outer step?
 static inline bool state_steps_outer(const train_state *t) { return t->o.training && t->o.islands && t->o.steps_outer; }
 
+// Do islands send how far they have gone from the masters of the last boundary, or go on from these?
+static inline bool state_has_anchor(const train_state *t) {
+    return t->o.training && t->o.islands && (t->o.steps_outer || t->o.outer_codec != CODEC_NONE);
+}
+
+// Arrays of the optimizer of steps, without that of islands.
+static inline int state_moments(const train_state *t) { return t->arrays - state_steps_outer(t); }
+
 // Are lanes coded on their way?
 static inline bool state_codes(const train_state *t) {
     return t->o.training && (t->o.compress != CODEC_NONE || t->o.kept);
@@ -253,6 +257,9 @@ optimizer_scalar state_scalar(const train_state *t, int k);
 
 // Groups of a checkpoint after those of the optimizer: what was left out of each lane, and of their sums.
 int state_residual_groups(const train_state *t);
+
+// And after these: what each island but the first has of its own, and what was left out of islands' deltas.
+int state_island_groups(const train_state *t);
 
 // After state_commit has its memory: t->ckpt (=) the groups of a checkpoint. Collective.
 err_t state_link(train_state *t);

@@ -1,6 +1,7 @@
 // trainer/step/state_saved.c: the state as a checkpoint sees it: groups of tensors, and of each tensor the range that
 // this rank has, in memory that the host reads. Masters come first, then what the optimizer keeps, then what was left
-// out of each lane ([reduce] compress), and of the sums of all lanes.
+// out of each lane ([reduce] compress), and of the sums of all lanes. Of islands ([outer]) follow what the optimizers of
+// all but the first keep, where that is each one's own, and what was left out of their deltas and of the means of these.
 #include "trainer/step/state.h"
 
 #include <inttypes.h>
@@ -26,10 +27,25 @@ int state_residual_groups(const train_state *t) {
     return state_codes(t) ? lane_groups(t) + (t->o.back != CODEC_NONE) : 0;
 }
 
+static int own_moments(const train_state *t) {
+    return t->o.training && t->o.islands && t->o.own_moments ? state_moments(t) : 0;
+}
+
+static bool codes_islands(const train_state *t) {
+    return t->o.training && t->o.islands && t->o.outer_codec != CODEC_NONE;
+}
+
+int state_island_groups(const train_state *t) {
+    int islands = t->o.islands ? t->o.islands->world : 1;
+    return (islands - 1) * own_moments(t) + (codes_islands(t) ? islands + 1 : 0);
+}
+
+static int64_t elements(const tensor *t) { return t->dims ? tensor_count(t) : 0; }
+
 int64_t state_saved(const train_state *t) {
     int64_t own = (int64_t)t->zero.shard_values;
     return own * (1 + t->arrays) + t->residuals * (t->o.kept ? 2 : 1) * (int64_t)t->zero.values +
-           (t->residual_back.dims ? own : 0);
+           (t->residual_back.dims ? own : 0) + elements(&t->outer.residual) + elements(&t->outer.residual_back);
 }
 
 // --- a row -----------------------------------------------------------------------------------------------------------
@@ -50,10 +66,10 @@ ckpt_order state_order(const train_state *t, int row) {
     return ckpt_order_of(&c);
 }
 
-// Of islands, which hold the same where one is saved, the first one speaks. Of ranks that share layers, the first one
-// speaks for the rows that all of them have.
-static bool speaks_for(const train_state *t, const param *p) {
-    if (t->o.islands && t->o.islands->rank > 0) return false;
+// Of what islands hold alike where it is saved, the first one speaks. Of ranks that share layers, the first one speaks
+// for the rows that all of them have.
+static bool speaks_for(const train_state *t, const param *p, int island) {
+    if (t->o.islands && t->o.islands->rank != island) return false;
     return param_slices(p) > 1 || !t->o.tensor || t->o.tensor->rank == 0;
 }
 
@@ -69,13 +85,13 @@ static void add_piece(ckpt_tensor *c, const param *p, const zero_piece *piece, f
     c->count += piece->count;
 }
 
-// What this rank owns of a row: of group k, or, k = RESIDUAL_BACK, of what was left out of sums.
+// What this rank owns of a row: of store k of an island, or, k = RESIDUAL_BACK, of what was left out of sums.
 enum { RESIDUAL_BACK = -1 };
-static void fill_owned(train_state *t, ckpt_tensor *c, int row, int k) {
+static void fill_owned(train_state *t, ckpt_tensor *c, int row, int k, int island) {
     const param *p = &t->net->param[row];
     float *left_out = t->back_mirror.data ? t->back_mirror.data : t->residual_back.data;
     begin_tensor(c, p);
-    for (int i = 0; i < t->zero.owned && speaks_for(t, p); i++) {
+    for (int i = 0; i < t->zero.owned && speaks_for(t, p, island); i++) {
         const zero_piece *piece = &t->zero.piece[i];
         if (piece->row != row) continue;
         if (k != RESIDUAL_BACK && state_spills(t) && !c->count)
@@ -89,7 +105,7 @@ static void fill_owned(train_state *t, ckpt_tensor *c, int row, int k) {
 static void fill_residual(const train_state *t, ckpt_tensor *c, int row, float *residual) {
     const param *p = &t->net->param[row];
     begin_tensor(c, p);
-    for (int i = 0; residual && i < t->zero.wholes && speaks_for(t, p); i++)
+    for (int i = 0; residual && i < t->zero.wholes && speaks_for(t, p, 0); i++)
         if (t->zero.whole[i].row == row) add_piece(c, p, &t->zero.whole[i], residual + t->zero.whole[i].slab);
 }
 
@@ -119,15 +135,56 @@ static void link_residuals(train_state *t, int row, int at) {
     const ckpt_group *g = t->ckpt.group + 1 + t->arrays;
     for (int k = 0; k < lane_groups(t); k++)
         fill_residual(t, &g[k].tensor[at], row, host_residual(t, k % t->o.lanes, k >= t->o.lanes));
-    if (t->o.back != CODEC_NONE) fill_owned(t, &g[t->o.lanes].tensor[at], row, RESIDUAL_BACK);
+    if (t->o.back != CODEC_NONE) fill_owned(t, &g[t->o.lanes].tensor[at], row, RESIDUAL_BACK, 0);
+}
+
+// --- of islands ------------------------------------------------------------------------------------------------------
+
+// The groups in their order: moments, by island, then deltas, by island, and the means.
+static ckpt_group *island_group(const train_state *t, int k) {
+    return &t->ckpt.group[1 + t->arrays + state_residual_groups(t) + k];
+}
+
+static void name_islands(train_state *t, int n) {
+    int at = 1 + t->arrays + state_residual_groups(t), own = own_moments(t), k = 0;
+    for (int island = 1; own && island < t->o.islands->world; island++)
+        for (int a = 0; a < own; a++)
+            snprintf(t->island_name[k++], sizeof *t->island_name, "%s%d", t->array[a].name, island);
+    for (int island = 0; codes_islands(t) && island < t->o.islands->world; island++)
+        snprintf(t->island_name[k++], sizeof *t->island_name, "delta-rest%d", island);
+    if (codes_islands(t)) snprintf(t->island_name[k++], sizeof *t->island_name, "mean-rest");
+    for (int i = 0; i < k; i++) *island_group(t, i) = (ckpt_group){t->island_name[i], t->tensors + (at + i) * n};
+}
+
+// What was left out of deltas that this rank has coded, of all islands or of its own part.
+static void fill_rest(const train_state *t, ckpt_tensor *c, int row, int island, bool back) {
+    const outer_room *x = &t->outer;
+    const param *p = &t->net->param[row];
+    int first = back ? x->first[x->island] : 0, end = x->first[back ? x->island + 1 : x->islands];
+    const tensor *of = back ? &x->residual_back : &x->residual, *mirror = back ? &x->back_mirror : &x->residual_mirror;
+    float *data = mirror->data ? mirror->data : of->data;
+    begin_tensor(c, p);
+    for (int i = first; i < end && speaks_for(t, p, island); i++)
+        if (x->piece[i].of.row == row)
+            add_piece(c, p, &x->piece[i].of, data + (x->piece[i].of.shard - (back ? x->back_at : 0)));
+}
+
+static void link_islands(train_state *t, int row, int at) {
+    int own = own_moments(t), k = 0;
+    for (int island = 1; own && island < t->o.islands->world; island++)
+        for (int a = 0; a < own; a++) fill_owned(t, &island_group(t, k++)->tensor[at], row, 1 + a, island);
+    for (int island = 0; codes_islands(t) && island < t->o.islands->world; island++)
+        fill_rest(t, &island_group(t, k++)->tensor[at], row, island, false);
+    if (codes_islands(t)) fill_rest(t, &island_group(t, k)->tensor[at], row, t->o.islands->rank, true);
 }
 
 err_t state_link(train_state *t) {
     ckpt_state *c = &t->ckpt;
     int n = t->net->params;
-    c->groups = 1 + t->arrays + state_residual_groups(t);
+    c->groups = 1 + t->arrays + state_residual_groups(t) + state_island_groups(t);
     for (int k = 0; k < 1 + t->arrays; k++) c->group[k] = (ckpt_group){state_store(t, k)->name, t->tensors + k * n};
     if (state_codes(t)) name_residuals(t, n);
+    name_islands(t, n);
     for (int k = 0; k < t->scalars; k++) {
         optimizer_scalar x = state_scalar(t, k);
         if (!x.follows) c->scalar[c->scalars++] = (ckpt_scalar){x.name, &t->scalar[k].value};
@@ -136,8 +193,9 @@ err_t state_link(train_state *t) {
     c->s = t->s;
     for (int i = 0; i < n; i++) {
         if (t->net->param[i].tied >= 0) continue;
-        for (int k = 0; k < 1 + t->arrays; k++) fill_owned(t, &c->group[k].tensor[c->params], i, k);
+        for (int k = 0; k < 1 + t->arrays; k++) fill_owned(t, &c->group[k].tensor[c->params], i, k, 0);
         if (state_codes(t)) link_residuals(t, i, c->params);
+        link_islands(t, i, c->params);
         c->params++;
     }
     return ckpt_prepare(c);

@@ -52,7 +52,7 @@ static err_t copy_islands(train_state *t, store *x) {
 
 // What is published is a boundary's.
 static err_t drop_anchor(train_state *t) {
-    for (int i = 0; i < t->zero.owned && state_steps_outer(t); i++) {
+    for (int i = 0; i < t->zero.owned && state_has_anchor(t); i++) {
         const zero_piece *p = &t->zero.piece[i];
         tensor from = store_view(&t->masters, p), to = store_view(&t->anchor, p);
         if (t->net->param[p->row].tied < 0) TRY(stream_copy(t->s, to.data, from.data, tensor_bytes(&to)));
@@ -117,12 +117,15 @@ static err_t copy_residual(train_state *t, const tensor *there, const tensor *ho
 }
 
 static err_t copy_residuals(train_state *t, bool to_host) {
+    outer_room *x = &t->outer;
+    TRY(copy_residual(t, &x->residual, &x->residual_mirror, to_host));
+    TRY(copy_residual(t, &x->residual_back, &x->back_mirror, to_host));
     for (int i = 0; i < t->residuals; i++) {
         TRY(copy_residual(t, &t->residual[i], &t->residual_mirror[i], to_host));
         TRY(copy_residual(t, &t->velocity[i], &t->velocity_mirror[i], to_host));
     }
     TRY(copy_residual(t, &t->residual_back, &t->back_mirror, to_host));
-    return state_codes(t) ? stream_wait(t->s) : ERR_OK;
+    return state_codes(t) || x->residual.data ? stream_wait(t->s) : ERR_OK;
 }
 
 // As copy_shared: of rows that are not divided, only the first rank of a layer reads what was left out. Ranks of a
@@ -144,6 +147,22 @@ static err_t copy_shared_residuals(train_state *t) {
         if (param_slices(&t->net->param[p->row]) > 1) continue;
         TRY(over->table->broadcast(over, state_at(&t->residual_back, p->shard), (size_t)p->count * sizeof(float), 0,
                                    t->s));
+    }
+    return ERR_OK;
+}
+
+// The same of what was left out of this island's deltas, and of the means that it adds up.
+static err_t copy_shared_rests(train_state *t) {
+    comm *over = t->o.tensor;
+    const outer_room *x = &t->outer;
+    if (!over || over->world == 1 || !x->piece) return ERR_OK;
+    for (int i = 0; i < x->first[x->islands]; i++) {
+        const outer_piece *p = &x->piece[i];
+        size_t bytes = (size_t)p->of.count * sizeof(float);
+        if (param_slices(&t->net->param[p->of.row]) > 1) continue;
+        TRY(over->table->broadcast(over, state_at(&x->residual, p->of.shard), bytes, 0, t->s));
+        if (p->owner == x->island)
+            TRY(over->table->broadcast(over, state_at(&x->residual_back, p->of.shard - x->back_at), bytes, 0, t->s));
     }
     return ERR_OK;
 }
@@ -211,7 +230,8 @@ static err_t gather_weights(train_state *t) {
 
 static err_t publish_stores(train_state *t) {
     for (int k = 0; k < 1 + t->arrays; k++) {
-        TRY(copy_islands(t, state_store(t, k)));
+        bool own = t->o.own_moments && k > 0 && k <= state_moments(t);
+        if (!own) TRY(copy_islands(t, state_store(t, k)));
         TRY(copy_shared(t, state_store(t, k)));
     }
     TRY(drop_anchor(t));
@@ -263,6 +283,7 @@ err_t state_publish(train_state *t) {
     TRY(copy_mirrors(t, 1 + t->arrays, false));
     TRY(copy_residuals(t, false));
     TRY(copy_shared_residuals(t));
+    TRY(copy_shared_rests(t));
     if (!state_spills(t)) return publish_stores(t);
     TRY(publish_spilled(t));
     return gather_weights(t);
@@ -366,6 +387,9 @@ err_t state_forget(train_state *t) {
         if (t->o.kept) TRY(stream_zero(t->s, t->velocity[i].data, tensor_bytes(&t->velocity[i])));
     }
     if (t->residual_back.data) TRY(stream_zero(t->s, t->residual_back.data, tensor_bytes(&t->residual_back)));
+    const outer_room *x = &t->outer;
+    if (x->residual.data) TRY(stream_zero(t->s, x->residual.data, tensor_bytes(&x->residual)));
+    if (x->residual_back.data) TRY(stream_zero(t->s, x->residual_back.data, tensor_bytes(&x->residual_back)));
     TRY(stream_wait(t->s));
     return stream_wait(s);
 }

@@ -1,0 +1,61 @@
+// trainer/step/outer_room.h: the memory in which islands mix (trainer/step/outer.h). What travels as it is goes through
+// a room of bounded size. What is coded has a place in a message for each piece of the masters that the rank owns:
+//
+//     out    piece | piece | ... piece |         codes of this rank's deltas, later those of the means
+//            of island 0 |  of island 1 | ...    which island adds a piece up: its owner
+//     in     this island's pieces, from each of the others
+//
+// A piece has whole chunks, so codes and what they leave out depend on no layout.
+#ifndef TRAINER_STEP_OUTER_ROOM_H
+#define TRAINER_STEP_OUTER_ROOM_H
+
+#include "gpu/gpu.h"
+#include "gpu/ops.h"
+#include "trainer/step/zero.h"
+
+// OUTER_ALIGN: elements, where each run begins. OUTER_PIECE: elements of a coded piece, at most.
+enum { OUTER_ISLANDS = 1024, OUTER_MOST = 1 << 20, OUTER_ALIGN = 64, OUTER_PIECE = 16 * CHUNK };
+
+typedef struct outer_options {
+    int islands, island;
+    codec codec;   // of deltas; CODEC_NONE: masters travel as they are
+    bool moments;  // are mixed, too
+    bool on_gpu;   // a checkpoint reads a copy
+} outer_options;
+
+// Part of a piece that this rank owns of the masters.
+typedef struct outer_piece {
+    zero_piece of;
+    int owner;     // the island that adds it up
+    bool codes;    // else its delta travels as it is: rows of one dimension, running statistics
+    size_t there;  // where it begins in a message, bytes
+} outer_piece;
+
+typedef struct outer_room {
+    tensor room;  // FP32 (2, most): what this rank brings and gets; of its slice of it, what all bring. 0: no use
+    int64_t most;
+    tensor whole, step;  // INT32: a step_state each, of the mean and of the outer step
+    codec codec;
+    int islands, island, buffers;
+    outer_piece *piece;  // by owner
+    int *first;          // [islands+1] an owner's pieces; their bytes in a message
+    size_t *cut;
+    tensor out, in;  // bytes
+    tensor sums;     // FP32 (buffers, OUTER_PIECE at most)
+    // What was left out of this island's deltas, as a shard; of the means that it adds up, from back_at on.
+    tensor residual, residual_back, residual_mirror, back_mirror;
+    size_t back_at;
+} outer_room;
+
+// Declares it in memory, or host: what a checkpoint reads.
+err_t outer_room_open(outer_room *x, const zero_layout *z, const model *net, const outer_options *o, arena *memory,
+                      arena *host);
+void outer_room_close(outer_room *x);
+
+static inline bool outer_codes(const outer_room *x) { return x->codec != CODEC_NONE; }
+
+// Bytes of a piece in a message, and those of all pieces that an island adds up.
+size_t outer_bytes(const outer_room *x, const outer_piece *p);
+static inline size_t outer_part(const outer_room *x, int island) { return x->cut[island + 1] - x->cut[island]; }
+
+#endif
