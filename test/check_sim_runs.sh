@@ -405,12 +405,19 @@ half 2 outer.type=nesterov precision.compute=bf16
 halves 4 outer.type=nesterov precision.compute=bf16 parallel.zero=3
 pipes 4 outer.type=nesterov precision.compute=bf16 parallel.pipeline=2 parallel.zero=2
 layers 4 outer.type=nesterov precision.compute=bf16 parallel.tensor=2
+codes 2 outer.compress=int8 outer.moments=own
+codes4 4 outer.compress=int8 outer.moments=own parallel.zero=2
 RUNS
     settings on device.ranks=2 run.steps=3 outer.type=nesterov precision.compute=bf16
     SIM_DEVICES=2 expect 0 timeout 100 "$bin" base.ini on.ini
     settings on device.ranks=4 outer.type=nesterov precision.compute=bf16 parallel.zero=2 run.resume=must
     SIM_DEVICES=4 expect 0 timeout 100 "$bin" base.ini on.ini
     same_state half on
+    settings rests device.ranks=2 run.steps=3 outer.compress=int8 outer.moments=own
+    SIM_DEVICES=2 expect 0 timeout 100 "$bin" base.ini rests.ini
+    settings rests device.ranks=4 outer.compress=int8 outer.moments=own parallel.tensor=2 run.resume=must
+    SIM_DEVICES=4 expect 0 timeout 100 "$bin" base.ini rests.ini
+    same_state codes rests
 }
 
 # The same from the inside: every part of a pipeline's unit is one submission, and is recorded in the first steps.

@@ -60,7 +60,33 @@ forked() {
     says "step   80/80"
 }
 
+# What codes left out, and moments of their own, are each island's: a checkpoint has all of them.
+killed_with_codes() {
+    codes="$common outer.compress=int8 outer.moments=own"
+    settings coded $codes device.ranks=2
+    expect 0 train coded
+    settings stumbled $codes device.ranks=4 parallel.zero=2
+    start "$bin" base.ini stumbled.ini
+    until_true 60 has_saved stumbled 10
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    pid=
+    settings stumbled $codes device.ranks=4 parallel.pipeline=2 run.resume=must
+    expect 0 train stumbled
+    same_state coded stumbled
+    expect 78 "$bin" fork runs/coded other-codes -o outer.moments=mean
+    says "outer.moments is own" "what each island has of its own would not fit"
+    expect 78 "$bin" fork runs/coded other-codes -o outer.compress=none
+    says "what each island has of its own would not fit"
+    expect 0 "$bin" fork runs/coded other-codes -o outer.compress=fp16 -o run.steps=65
+    expect 0 "$bin" runs/other-codes/config.ini
+    says "step   65/65"
+    expect 0 "$bin" plan base.ini coded.ini
+    says "weights go in int8"
+}
+
 try killed
+try killed_with_codes
 try stopped
 try shown
 try forked
