@@ -328,6 +328,7 @@ static void kinds_of_islands_do_not_matter(void **state) {
          "[precision]\ncompute = fp16\nscale_window = 1\n[model]\ncontext = 2\n[batch]\nglobal = 8\n[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\n",
          ONE(2), ONE(6)},
         {CODED "[precision]\ncompute = bf16\n", ONE(2), ONE(4)},
+        {CODED "[model]\nvocab = 4096\n", ONE(2), ONE(6)},  // of more elements than OUTER_PIECE
         {"[outer]\nislands = 4\ncompress = int8\n", ONE(4), TWO(4, 4)},
         {"[outer]\nislands = 4\ntype = nesterov\ncompress = fp16\nmoments = own\n", ONE(4), ONE(8)},
         {"[outer]\nislands = 2\nmoments = own\n[optimizer]\ntype = sgd\nlr = 0.1\n", ONE(2), ONE(6)},
@@ -377,7 +378,7 @@ static void islands_are_not_a_plain_run(void **state) {
 // out, and moments of their own, are of all islands.
 static void a_boundary_is_continued_by_other_ranks(void **state) {
     (void)state;
-    static const char *const kinds[] = {NESTEROV, CODED, OWN};
+    static const char *const kinds[] = {NESTEROV, "[outer]\nislands = 2\ncompress = int8\n", OWN};
     char *dir = rank_dir(), runs[1024];
     const int few[] = {0, 3, 6, 2, 7, 4}, n = sizeof few / sizeof *few;
     snprintf(runs, sizeof runs, "%s/runs", dir);

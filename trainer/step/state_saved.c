@@ -1,7 +1,8 @@
 // trainer/step/state_saved.c: the state as a checkpoint sees it: groups of tensors, and of each tensor the range that
 // this rank has, in memory that the host reads. Masters come first, then what the optimizer keeps, then what was left
-// out of each lane ([reduce] compress), and of the sums of all lanes. Of islands ([outer]) follow what the optimizers of
-// all but the first keep, where that is each one's own, and what was left out of their deltas and of the means of these.
+// out of each lane ([reduce] compress), and of the sums of all lanes. Of islands ([outer]) two kinds follow: what the
+// optimizers of all but the first keep, where that is each one's own, and what was left out of their deltas and of the
+// means of these.
 #include "trainer/step/state.h"
 
 #include <inttypes.h>
