@@ -32,6 +32,7 @@ typedef struct source_options {
     // of tokens: a target that is `ignored` is -1 instead, so that its loss does not count (gpu/ops.h: cross_entropy)
     bool ignores;
     int64_t ignored;
+    bool answers;        // of tokens: targets that are not marked as an answer's are -1 too (data/text/shard.h)
     int64_t held_out;    // so many samples at the end are set apart, 0: none
     bool only_held_out;  // these are the source; else those before them
     const char *packed;  // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none

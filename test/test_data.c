@@ -372,7 +372,7 @@ static void test_lying_headers(void **state) {
         {8, 4, 2, "offset 8: shard version is 2"},
         {12, 4, 3, "offset 12: bytes per token is 3"},
         {12, 4, 0, "offset 12"},
-        {16, 4, 2, "offset 16: flags is 2"},
+        {16, 4, 4, "offset 16: flags is 4"},
         {20, 4, 0, "offset 20"},
         {20, 4, 0xffffffff, "offset 20"},
         {24, 8, 0, "offset 24"},

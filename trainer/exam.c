@@ -31,8 +31,7 @@ static err_t check_vocabulary(const tokenizer *words, const char *path, const ab
         path, hash, a->tokenizer, a->vocabulary[0] ? a->vocabulary : "a token is a byte");
 }
 
-// at, which may be NULL: where it was; "" without one.
-static err_t find_words(tokenizer **out, char at[IO_PATH], const config *c, const model *net, bool trains) {
+err_t exam_words(tokenizer **out, char at[IO_PATH], const config *c, const model *net, bool trains) {
     const char *path = c->sample.tokenizer;
     bool bytes = strcmp(path, "bytes") == 0;
     about a;
@@ -45,21 +44,13 @@ static err_t find_words(tokenizer **out, char at[IO_PATH], const config *c, cons
     return *out && trains ? check_vocabulary(*out, path, &a) : ERR_OK;
 }
 
-err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains) {
-    return find_words(out, NULL, c, net, trains);
-}
-
-err_t exam_words_at(tokenizer **out, char at[IO_PATH], const config *c, const model *net) {
-    return find_words(out, at, c, net, false);
-}
-
 static err_t open_words(exam *x, const config *c, const model *net) {
     const char *key = c->eval.text[0] ? "text" : "choices";
     if (!net->vocab)
         return err_set(ERR_CONFIG,
                        "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text",
                        key, net->type->name);
-    TRY(exam_words(&x->words, c, net, false));
+    TRY(exam_words(&x->words, NULL, c, net, false));
     return x->words ? ERR_OK : tokenizer_open(&x->words, "bytes");  // of bytes a text need not have all
 }
 

@@ -17,11 +17,9 @@ typedef struct exam {
 
 // What the tokens of this run are: [sample] tokenizer, or where that is "bytes", the tokenizer that the shards of
 // [data] train name (data/text/about.h). *out NULL: bytes. ERR_CONFIG: it has ids that the model doesn't know, or is
-// not found, or, where it trains on them, has another vocabulary than the shards.
-err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains);
-
-// The same for who does not train, and where it was found; "": bytes.
-err_t exam_words_at(tokenizer **out, char at[IO_PATH], const config *c, const model *net);
+// not found, or, where it trains on them, has another vocabulary than the shards. at, which may be NULL: where it was
+// found; "" where a token is a byte.
+err_t exam_words(tokenizer **out, char at[IO_PATH], const config *c, const model *net, bool trains);
 
 // Reads and encodes the files as [eval] says, with the tokenizer of [sample]. Nothing is open if neither is set.
 // ERR_CONFIG: the model predicts no tokens, or the tokenizer has others than the model.

@@ -293,7 +293,7 @@ static err_t open_words(export *e, tokenizer **t) {
     const char *given = e->o->tokenizer;
     if (given && tokenizer_open(t, given) != ERR_OK) return err_prefix("--tokenizer");
     if (given) return io_path(e->words, "%s", given);
-    if (!e->x->net->vocab || exam_words_at(t, e->words, e->x->cfg, e->x->net) == ERR_OK) return ERR_OK;
+    if (!e->x->net->vocab || exam_words(t, e->words, e->x->cfg, e->x->net, false) == ERR_OK) return ERR_OK;
     snprintf(e->lost, sizeof e->lost, ": %s", err_last()->text);
     tokenizer_close(*t);
     *t = NULL;

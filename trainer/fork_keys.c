@@ -19,6 +19,7 @@ static const struct {
     {"data.shuffle", NULL},
     {"data.holdout", NULL},
     {"data.ignore", NULL},
+    {"data.answers", NULL},
     {"data.crop", NULL},  // the shape of the weights says whether it fits
     {"data.area", NULL},
     {"data.shift", NULL},

@@ -48,6 +48,7 @@ static source_options source_options_of(session *x, const char *files, bool held
                             .inputs = x->net->inputs,
                             .ignores = c->data.ignore >= 0,
                             .ignored = c->data.ignore,
+                            .answers = c->data.answers,
                             .held_out = c->data.holdout,
                             .only_held_out = held_out,
                             .view = {c->data.crop, c->data.area, c->data.shift, c->data.flip},
@@ -108,10 +109,38 @@ static err_t open_answers(session *x) {
 
 // --- text ------------------------------------------------------------------------------------------------------------
 
+// A sample ends before what ends an answer, too. In a list of texts to stop at, a bar is written as two.
+static void stop_at_end(session *x) {
+    size_t n = strlen(x->stop);
+    if (n) x->stop[n++] = '|';
+    for (const char *c = chat_end(x->chat); *c && n + 2 < sizeof x->stop; c++) {
+        if (*c == '|') x->stop[n++] = '|';
+        x->stop[n++] = *c;
+    }
+    x->stop[n] = 0;
+}
+
 // What samples are written with. That it fits the model and the shards is known before the run, not at its end.
 static err_t open_words(session *x) {
     if (!x->net->vocab || !x->cfg->sample.tokens || x->kind >= SESSION_BENCH) return ERR_OK;
-    return exam_words(&x->words, x->cfg, x->net, x->kind == SESSION_TRAIN);
+    char at[IO_PATH];
+    const config *c = x->cfg;
+    TRY(exam_words(&x->words, at, c, x->net, x->kind == SESSION_TRAIN));
+    snprintf(x->stop, sizeof x->stop, "%s", c->sample.stop);
+    if (c->sample.template == CHAT_NO) return ERR_OK;
+    if (chat_open(&x->chat, c->sample.template, at, x->words) != ERR_OK) return config_blame(c, "sample", "template");
+    stop_at_end(x);
+    return ERR_OK;
+}
+
+err_t session_encode(const session *x, encoder *e, const char *prompt, const int32_t **ids, int64_t *count) {
+    chat_tokens asked;
+    *ids = NULL, *count = (int64_t)strlen(prompt);
+    if (!x->chat && !e) return ERR_OK;
+    if (!x->chat) return encoder_encode(e, prompt, *count, ENCODE_TEXT | ENCODE_BEGIN, ids, count);
+    TRY(chat_ask(x->chat, prompt, &asked));
+    *ids = asked.ids, *count = asked.count;
+    return ERR_OK;
 }
 
 err_t session_check_prompt(const session *x, const char *prompt) {
@@ -120,8 +149,7 @@ err_t session_check_prompt(const session *x, const char *prompt) {
     encoder *e = NULL;
     if (!x->net->vocab || !x->cfg->sample.tokens) return ERR_OK;
     if (x->words) TRY(encoder_open(&e, x->words));
-    err_t rc =
-        e ? encoder_encode(e, prompt, (int64_t)strlen(prompt), ENCODE_TEXT | ENCODE_BEGIN, &ids, &count) : ERR_OK;
+    err_t rc = session_encode(x, e, prompt, &ids, &count);
     if (rc == ERR_OK && (!e || count > 0)) rc = predict_check(x->net, prompt, ids, count);
     if (e) encoder_close(e);
     return rc;
@@ -181,6 +209,7 @@ void session_close_machine(session *x) {
     if (x->val) source_close(x->val);
     free(x->answers);
     if (x->net) model_close(x->net);
+    chat_close(x->chat);
     tokenizer_close(x->words);
     exam_close(&x->exam);
     if (x->s) stream_close(x->s);

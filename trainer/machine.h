@@ -29,6 +29,10 @@ void session_part(const session *x, int k, char dst[SESSION_PART]);
 // [sample] tokens = 0. Opening a session that trains checks [sample] prompt.
 err_t session_check_prompt(const session *x, const char *prompt);
 
+// The tokens that a sample begins with: the prompt, in [sample] template. e: an encoder of x->words, NULL without. *ids
+// NULL: the prompt's bytes. They are valid until the next call.
+err_t session_encode(const session *x, encoder *e, const char *prompt, const int32_t **ids, int64_t *count);
+
 // DIR/config.ini: the settings in force, with the build and the data's hash.
 err_t session_write_config(const session *x, const char *dir);
 

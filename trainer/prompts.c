@@ -53,7 +53,7 @@ static err_t sample_one(session *x, const char *prompt, FILE *out) {
     screen s = {.out = out, .terminal = isatty(fileno(out))};
     sample_text one = {.prompt = prompt};
     double began = clock_now();
-    s.full = fputs(prompt, out) < 0;
+    s.full = fputs(prompt, out) < 0 || (x->chat && fputs("\n", out) < 0);
     err_t rc = session_samples(x, &one, 1, &(sample_listener){show_grown, &s});
     if (rc == ERR_OK) s.full |= fputs("\n", out) < 0;
     if (rc == ERR_OK) print_pace(&one, began);

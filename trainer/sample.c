@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "trainer/machine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -83,10 +84,10 @@ static bool next_stop(const char **list, char stop[CONFIG_TEXT]) {
     return n > 0 || *c;
 }
 
-// Whether one of [sample] stop is in the text, of which the first `before` bytes were looked at before; the text then
+// Whether one of x->stop is in the text, of which the first `before` bytes were looked at before; the text then
 // ends where the first one begins.
 static bool stops(text_sink *t, size_t before) {
-    const char *list = t->x->cfg->sample.stop;
+    const char *list = t->x->stop;
     char stop[CONFIG_TEXT], *first = NULL;
     while (next_stop(&list, stop)) {
         size_t length = strlen(stop), from = before > length ? before - length : 0;
@@ -99,7 +100,7 @@ static bool stops(text_sink *t, size_t before) {
 
 // Bytes at the end that are not final.
 static size_t unsure(const text_sink *t) {
-    const char *list = t->x->cfg->sample.stop, *end = t->of->text + t->n;
+    const char *list = t->x->stop, *end = t->of->text + t->n;
     char stop[CONFIG_TEXT];
     size_t most = utf8_begun(t->of->text, t->n);
     while (next_stop(&list, stop))
@@ -173,19 +174,19 @@ static err_t texts_open(texts *t, session *x, sample_text *of, int count, const 
 
 // Each has its own encoding: the encoder's memory serves the next one.
 static err_t encode(texts *t) {
-    encoder *e;
-    if (!t->x->words) return ERR_OK;
-    TRY(encoder_open(&e, t->x->words));
+    encoder *e = NULL;
+    if (t->x->words) TRY(encoder_open(&e, t->x->words));
     err_t rc = ERR_OK;
     for (int i = 0; i < t->count && rc == ERR_OK; i++) {
         predict_text *p = &t->text[i];
         const int32_t *ids;
-        rc = encoder_encode(e, p->prompt, p->count, ENCODE_TEXT | ENCODE_BEGIN, &ids, &p->count);
-        int32_t *own = rc == ERR_OK ? malloc((size_t)(p->count + 1) * sizeof *own) : NULL;
-        if (rc == ERR_OK && !own) rc = err_set(ERR_INTERNAL, "no memory for a prompt of %" PRId64 " tokens", p->count);
-        if (rc == ERR_OK) p->ids = memcpy(own, ids, (size_t)p->count * sizeof *own);
+        rc = session_encode(t->x, e, p->prompt, &ids, &p->count);
+        if (rc != ERR_OK || !ids) continue;
+        int32_t *own = malloc((size_t)(p->count + 1) * sizeof *own);
+        if (!own) rc = err_set(ERR_INTERNAL, "no memory for a prompt of %" PRId64 " tokens", p->count);
+        else p->ids = memcpy(own, ids, (size_t)p->count * sizeof *own);
     }
-    encoder_close(e);
+    if (e) encoder_close(e);
     return rc;
 }
 

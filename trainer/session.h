@@ -11,6 +11,7 @@
 #include "comm/groups.h"
 #include "comm/team/team.h"
 #include "data/loader.h"
+#include "data/text/chat.h"
 #include "data/tokenizer/tokenizer.h"
 #include "trainer/checkpoint/progress.h"
 #include "trainer/checkpoint/vault.h"
@@ -35,12 +36,14 @@ typedef struct session {
     device *dev;
     stream *s;
     model *net;
-    source *train, *val;    // NULL: not opened
-    tokenizer *words;       // of samples; NULL: bytes
-    exam exam;              // a text and questions of evaluations; empty: none
-    double possible;        // the best possible loss on the validation data; 0: not known
-    class_answer *answers;  // (samples of val) of the newest evaluation, of a model of classes; NULL: not wanted
-    char plans[17];         // hash of the file of [device] plans; "" without one
+    source *train, *val;         // NULL: not opened
+    tokenizer *words;            // of samples; NULL: bytes
+    chat *chat;                  // what prompts are put into; NULL: they are as they are
+    char stop[2 * CONFIG_TEXT];  // [sample] stop, and what ends an answer
+    exam exam;                   // a text and questions of evaluations; empty: none
+    double possible;             // the best possible loss on the validation data; 0: not known
+    class_answer *answers;       // (samples of val) of the newest evaluation, of a model of classes; NULL: not wanted
+    char plans[17];              // hash of the file of [device] plans; "" without one
     // The world.
     flight_rank *flight;   // records the world's calls; set as `waiting` is, NULL: nothing does
     team_waiting waiting;  // set between session_machine and session_enter, or left empty

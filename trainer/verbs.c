@@ -184,12 +184,37 @@ static err_t pack_images(const config *c, FILE *out) {
     return ERR_OK;
 }
 
+// How many tokens the model reads at once, where samples are made for it.
+static err_t context_of(const config *c, int64_t *context) {
+    model *net;
+    *context = 0;
+    if (c->pack.template == CHAT_NO) return ERR_OK;
+    TRY(model_open(&net, model_types[c->model.type], &c->model.of));
+    *context = net->vocab ? net->context : 0;
+    model_close(net);
+    if (*context) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "[pack] template makes samples as long as [model] context, and a model of type %s reads no tokens: "
+                   "set [model] type and context as the run will have them",
+                   model_types[c->model.type]->name);
+}
+
+static void print_answers(const config *c, const pack_report *r, int64_t context, FILE *out) {
+    if (c->pack.template == CHAT_NO) return;
+    fprintf(out,
+            "        samples for a context of %" PRId64 " tokens, %" PRId64 " of all are answers; %" PRId64
+            " samples cut at the end, %" PRId64 " left out, whose prompt fills the context\n",
+            context, r->answers, r->cut, r->left_out);
+}
+
 err_t verb_pack(const config *c, FILE *out) {
     if (c->pack.images != IMAGES_NO) return pack_images(c, out);
     if (!c->pack.input[0] || !c->pack.output[0]) return err_set(ERR_CONFIG, "[pack] input and output must both be set");
     pack_report r;
     pack_bar bar = {.began = clock_now()};
     bool draws = isatty(STDERR_FILENO);
+    int64_t context;
+    TRY(context_of(c, &context));
     TRY(pack_run(&(pack_options){.input = c->pack.input,
                                  .output = c->pack.output,
                                  .shard_tokens = c->pack.shard_tokens,
@@ -197,6 +222,8 @@ err_t verb_pack(const config *c, FILE *out) {
                                  .compress = c->pack.compress,
                                  .tokenizer = c->pack.tokenizer,
                                  .text_key = c->pack.text_key,
+                                 .template = c->pack.template,
+                                 .context = context,
                                  .threads = (int)c->device.threads,
                                  .progress = draws ? draw_pack : NULL,
                                  .ctx = &bar},
@@ -213,6 +240,7 @@ err_t verb_pack(const config *c, FILE *out) {
                 "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n",
                 r.documents, r.text_bytes, (double)r.text_bytes / (double)(r.train_tokens + r.val_tokens), s,
                 (double)r.text_bytes / 1e6 / s);
+    print_answers(c, &r, context, out);
     if (r.best_loss > 0) fprintf(out, "        the best possible loss on it is %.4f\n", r.best_loss);
     return ERR_OK;
 }

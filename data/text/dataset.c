@@ -30,6 +30,8 @@ static void hash_tokens(dataset *d) {
         crypto_generichash_update(&state, b, 8);
         le32_put(b, s->crc);
         if (s->format != FORMAT_LOCKSTEP) crypto_generichash_update(&state, b, 4);
+        le32_put(b, (uint32_t)s->row_tokens);
+        if (s->row_tokens) crypto_generichash_update(&state, b, 4);
         for (int64_t k = 0; k < s->blocks; k++) {
             le32_put(b, s->table[k].raw_crc);
             crypto_generichash_update(&state, b, 4);
@@ -37,6 +39,20 @@ static void hash_tokens(dataset *d) {
     }
     crypto_generichash_final(&state, digest, sizeof digest);
     sodium_bin2hex(d->info.hash, sizeof d->info.hash, digest, 8);
+}
+
+// Of all files answers are marked, in rows of one length, or of none.
+static err_t check_rows(const dataset *d, const shard *s) {
+    const shard *first = &d->shards[0];
+    if (s->row_tokens == first->row_tokens) return ERR_OK;
+    if (!s->row_tokens || !first->row_tokens)
+        return err_set(ERR_DATA, "%s: answers are marked in it, and not in %s: expected the same of all files",
+                       s->row_tokens ? s->file.path : first->file.path,
+                       s->row_tokens ? first->file.path : s->file.path);
+    return err_set(ERR_DATA,
+                   "%s: its samples have %" PRId64 " tokens, and those of %s %" PRId64
+                   ": expected one length. Pack one of them again",
+                   s->file.path, s->row_tokens, first->file.path, first->row_tokens);
 }
 
 static err_t open_all(dataset *d, const file_list *files, const dataset_options *o) {
@@ -48,6 +64,7 @@ static err_t open_all(dataset *d, const file_list *files, const dataset_options 
         shard *s = &d->shards[i];
         d->count = i + 1;
         TRY(shard_open(s, &d->io, files->path[i], o->format));
+        TRY(check_rows(d, s));
         if (s->tokens > INT64_MAX / 2 - d->start[i])
             return err_set(ERR_DATA, "%s: more than 2^62 tokens in all", s->file.path);
         d->start[i + 1] = d->start[i] + s->tokens;
@@ -55,6 +72,7 @@ static err_t open_all(dataset *d, const file_list *files, const dataset_options 
         if (bytes > d->info.token_bytes) d->info.token_bytes = bytes;
     }
     d->info.files = count;
+    d->info.row_tokens = d->shards[0].row_tokens;
     d->info.tokens = d->start[count];
     hash_tokens(d);
     return shard_io_reserve(&d->io, d->shards, count);
@@ -105,14 +123,19 @@ static int shard_of(const dataset *d, int64_t k) {
 }
 
 err_t dataset_read(dataset *d, int64_t first, int64_t n, int32_t *out) {
+    return dataset_read_marked(d, first, n, out, NULL);
+}
+
+err_t dataset_read_marked(dataset *d, int64_t first, int64_t n, int32_t *out, uint8_t *marks) {
     if (first < 0 || n < 0 || first > d->info.tokens || n > d->info.tokens - first)
         return err_set(ERR_INTERNAL, "tokens %" PRId64 " .. +%" PRId64 " asked of a dataset of %" PRId64, first, n,
                        d->info.tokens);
     for (int i = shard_of(d, first); n > 0; i++) {
         int64_t left = d->start[i + 1] - first, some = n < left ? n : left;
-        TRY(shard_read(&d->shards[i], &d->io, first - d->start[i], some, out));
+        TRY(shard_read(&d->shards[i], &d->io, first - d->start[i], some, out, marks));
         first += some;
         out += some;
+        if (marks) marks += some;
         n -= some;
     }
     return ERR_OK;

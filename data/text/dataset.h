@@ -24,7 +24,8 @@ typedef struct dataset_options {
 typedef struct dataset_info {
     int64_t tokens;
     int files;
-    int token_bytes;  // that hold the tokens of every file: 1, 2 or 4
+    int64_t row_tokens;  // of a sample, where answers are marked (data/text/shard.h); else 0
+    int token_bytes;     // that hold the tokens of every file: 1, 2 or 4
     // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes'
     // CRC)
     char hash[17];
@@ -37,6 +38,9 @@ dataset_info dataset_about(const dataset *d);
 
 // out[0..n) = tokens first .. first+n of the stream; may cross shard files. One thread at a time.
 err_t dataset_read(dataset *d, int64_t first, int64_t n, int32_t *out);
+
+// The same with marks[0..n) = 1 for the tokens of an answer, where they are marked.
+err_t dataset_read_marked(dataset *d, int64_t first, int64_t n, int32_t *out, uint8_t *marks);
 
 // Reads everything and checks every checksum. Calls report(ctx, text) for each damaged block; returns ERR_DATA if there
 // was one.

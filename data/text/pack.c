@@ -10,11 +10,15 @@
 // Input may be larger than memory. The first pass finds the files and adds up their sizes, which give the split and the
 // size of every shard; the second streams the files. A file whose size has changed in between is an error.
 //
+// With a template a line is a conversation. All are encoded to a temporary file too, in rows (chat_spool.h), and what
+// follows counts in whole rows.
+//
 // No shard gets its name before all are on disk and the old ones are removed. A run that dies leaves *.tmp files, which
 // the next run removes.
 #include "data/text/pack.h"
 #include "data/shard_set.h"
 #include "data/text/about.h"
+#include "data/text/chat_spool.h"
 #include "data/text/document.h"
 #include "data/text/inflate.h"
 #include "data/text/shard.h"
@@ -54,12 +58,14 @@ typedef struct pack {
     int64_t tokens[2];  // of the train and val streams
     shard_set set;
     int split, shard;      // being written
+    int64_t shard_tokens;  // most of a shard
     int64_t done, left;    // tokens of the split written; tokens the open shard still takes
     shard_writer *writer;  // NULL: none open
     uint8_t *piece;
     bool t_wanted;
     tokenizer *t;  // NULL: bytes
-    spool spool;
+    spool spool;   // of tokens, with a tokenizer or a template
+    int64_t unit;  // tokens that stay together: a row's with a template, else 1
     int token_bytes;
     about_writer *about;
 } pack;
@@ -187,15 +193,18 @@ static err_t find_sources(pack *p) {
 
 // --- split and shards ------------------------------------------------------------------------------------------------
 
-// The first floor(n * (1 - val_fraction)) tokens are for training, the rest for validation.
+static bool spools(const pack *p) { return p->t || p->o->template != CHAT_NO; }
+
+// The first floor(n * (1 - val_fraction)) tokens, or rows, are for training, the rest for validation.
 static err_t plan(pack *p) {
-    int64_t total = p->spool.tokens;
-    for (int64_t i = 0; i < p->count && !p->t; i++) total += p->files[i].size + p->files[i].line_open;
-    p->tokens[0] = (int64_t)((double)total * (1.0 - p->o->val_fraction));
+    int64_t total = p->spool.tokens, whole = p->o->shard_tokens / p->unit;
+    for (int64_t i = 0; i < p->count && !spools(p); i++) total += p->files[i].size + p->files[i].line_open;
+    p->shard_tokens = (whole > 0 ? whole : 1) * p->unit;
+    p->tokens[0] = (int64_t)((double)(total / p->unit) * (1.0 - p->o->val_fraction)) * p->unit;
     if (p->o->val_fraction == 0) p->tokens[0] = total;  // also beyond 2^53
     p->tokens[1] = total - p->tokens[0];
     for (int s = 0; s < 2; s++) {
-        int64_t shards = p->tokens[s] ? (p->tokens[s] - 1) / p->o->shard_tokens + 1 : 0;
+        int64_t shards = p->tokens[s] ? (p->tokens[s] - 1) / p->shard_tokens + 1 : 0;
         if (shards > SHARDS_MAX)
             return err_set(ERR_CONFIG,
                            "[pack] shard_tokens = %" PRId64 " makes %" PRId64
@@ -210,9 +219,11 @@ static err_t begin_shard(pack *p) {
     char path[IO_PATH];
     while (p->done == p->tokens[p->split]) p->split++, p->shard = 0, p->done = 0;
     int64_t rest = p->tokens[p->split] - p->done;
-    p->left = rest < p->o->shard_tokens ? rest : p->o->shard_tokens;
+    p->left = rest < p->shard_tokens ? rest : p->shard_tokens;
     TRY(shard_set_path(&p->set, path, p->split, p->shard, ".tmp"));
-    return shard_write_open(&p->writer, path, p->token_bytes, p->left, p->o->compress);
+    TRY(shard_write_open(&p->writer, path, p->token_bytes, p->left, p->o->compress));
+    if (p->unit > 1) shard_write_rows(p->writer, p->unit);
+    return ERR_OK;
 }
 
 static err_t end_shard(pack *p) {
@@ -437,6 +448,47 @@ static err_t encode_files(pack *p) {
     return err_set(ERR_DATA, "[pack] input = %s: there are no tokens in it", p->o->input);
 }
 
+static err_t fill_rows(pack *p, const char *path, const char *const *names) {
+    chat_spooled done;
+    chat_spool_options o = {.vocab = p->t ? tokenizer_about(p->t).vocab : 256,
+                            .row_tokens = p->unit,
+                            .progress = p->o->progress ? tell : NULL,
+                            .ctx = p};
+    if (chat_open(&o.chat, p->o->template, p->t_wanted ? p->o->tokenizer : "bytes", p->t) != ERR_OK)
+        return err_prefix("[pack] template");
+    err_t rc = chat_spool_fill(&p->spool, path, names, p->count, &o, &done);
+    chat_close(o.chat);
+    TRY(rc);
+    p->r->cut = done.cut, p->r->left_out = done.left_out, p->r->answers = done.answers;
+    if (p->spool.tokens > 0) return ERR_OK;
+    return err_set(ERR_DATA,
+                   "[pack] input = %s: no sample has an answer within its first %" PRId64 " tokens (%" PRId64
+                   " were left out): raise [model] context",
+                   p->o->input, p->unit, done.left_out);
+}
+
+// Conversations become rows.
+static err_t encode_chats(pack *p) {
+    char path[IO_PATH];
+    p->unit = p->o->context + 1;
+    if (p->t_wanted && strncmp(p->o->tokenizer, "train:", 6) == 0)
+        return err_set(ERR_CONFIG,
+                       "[pack] tokenizer = %s: a tokenizer is made from texts, and with a template the input is "
+                       "conversations: make it from texts first, and name its file here",
+                       p->o->tokenizer);
+    if (p->t_wanted && tokenizer_open(&p->t, p->o->tokenizer) != ERR_OK) return err_prefix("[pack] tokenizer");
+    const char **names = calloc((size_t)p->count, sizeof *names);
+    if (!names) return err_set(ERR_INTERNAL, "no memory for a list of files");
+    for (int64_t i = 0; i < p->count; i++) names[i] = p->files[i].path;
+    err_t rc = io_path(path, "%s-tokens.tmp", p->o->output);
+    if (rc == ERR_OK) rc = fill_rows(p, path, names);
+    free(names);
+    p->token_bytes = p->spool.token_bytes;
+    p->r->documents = p->spool.documents;
+    p->r->text_bytes = p->spool.bytes;
+    return rc;
+}
+
 static err_t stream_spool(pack *p) {
     int64_t fit = PIECE / p->token_bytes;
     TRY(spool_rewind(&p->spool));
@@ -493,6 +545,9 @@ static err_t check(const pack_options *o) {
         return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
     if (!(o->val_fraction >= 0 && o->val_fraction < 1))
         return err_set(ERR_CONFIG, "[pack] val_fraction = %g, expected 0 to less than 1", o->val_fraction);
+    if (o->template != CHAT_NO && (o->context < 1 || o->context >= SHARD_ROW_MAX))
+        return err_set(ERR_CONFIG, "[model] context = %" PRId64 ", expected 1 to %d to pack conversations for it",
+                       o->context, SHARD_ROW_MAX - 1);
     return ERR_OK;
 }
 
@@ -504,10 +559,10 @@ static err_t run(pack *p) {
     for (int64_t i = 0; i < p->count; i++) p->r->bytes_in += p->files[i].size;
     p->r->files_in = p->count;
     TRY(shard_set_begin(&p->set));
-    TRY(p->t_wanted ? encode_files(p) : count_jsonl(p));
+    TRY(p->o->template != CHAT_NO ? encode_chats(p) : p->t_wanted ? encode_files(p) : count_jsonl(p));
     TRY(plan(p));
-    if (p->t) TRY(stream_spool(p));
-    for (int64_t i = 0; i < p->count && !p->t; i++) TRY(stream_file(p, &p->files[i]));
+    if (spools(p)) TRY(stream_spool(p));
+    for (int64_t i = 0; i < p->count && !spools(p); i++) TRY(stream_file(p, &p->files[i]));
     // all new files are on disk: a crash from here on leaves too few files, never a mixture
     TRY(shard_set_clear(&p->set, true));
     TRY(write_about(p));
@@ -522,6 +577,7 @@ err_t pack_run(const pack_options *o, pack_report *r) {
               .r = r,
               .set.output = o->output,
               .token_bytes = 1,
+              .unit = 1,
               .t_wanted = o->tokenizer && strcmp(o->tokenizer, "bytes") != 0};
     *r = (pack_report){0};
     err_t rc = run(&p);

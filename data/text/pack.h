@@ -3,6 +3,7 @@
 #define DATA_TEXT_PACK_H
 
 #include "base/err.h"
+#include "data/chat.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +18,10 @@ typedef struct pack_options {
     // train:SIZE:KIND, which trains one on the input and leaves it at PREFIX-tokenizer.json.
     const char *tokenizer;
     const char *text_key;  // of JSONL lines. NULL: text
+    // Not CHAT_NO: a line of JSONL is a conversation (data/text/chat.h), and becomes a sample of context + 1 tokens, in
+    // which answers are marked
+    chat_template template;
+    int64_t context;
     // Only with a tokenizer:
     int threads;                                               // 0: as many as there are processors
     void (*progress)(void *ctx, int64_t done, int64_t bytes);  // of the input, as it is stored; NULL: not wanted
@@ -25,7 +30,8 @@ typedef struct pack_options {
 
 typedef struct pack_report {
     int64_t files_in, files_skipped, bytes_in, train_tokens, val_tokens;
-    int64_t documents, text_bytes;  // with a tokenizer: of text, uncompressed
+    int64_t documents, text_bytes;   // with a tokenizer: of text, uncompressed
+    int64_t cut, left_out, answers;  // with a template, as in chat_spooled
     int shards_out;
     double best_loss;  // of a token, for the best possible reader; 0: not known (data/text/about.h)
 } pack_report;

@@ -5,6 +5,7 @@
 
 #include "data/text/case.h"
 #include "data/text/document.h"
+#include "data/text/strip.h"
 #include "data/tokenizer/unicode.h"
 
 #include <inttypes.h>
@@ -60,35 +61,6 @@ static err_t put_string(bytes *to, const json_t *s) {
     return put(to, json_string_value(s), (int64_t)json_string_length(s));
 }
 
-// What Python's str.strip takes away: \s and U+001C to U+001F.
-static bool is_space(uint32_t c) {
-    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-// The bytes before the white space at the end.
-static int64_t without_end(const bytes *x) {
-    int64_t n = x->n;
-    while (n > 0) {
-        int64_t at = n - 1;
-        uint32_t c;
-        while (at > 0 && (x->at[at] & 0xC0) == 0x80) at--;
-        utf8_next(x->at + at, n - at, &c);
-        if (!is_space(c)) break;
-        n = at;
-    }
-    return n;
-}
-
-static void strip(bytes *x) {
-    int64_t first = 0;
-    uint32_t c;
-    x->n = without_end(x);
-    for (int k; first < x->n && (k = utf8_next(x->at + first, x->n - first, &c)) > 0 && is_space(c);) first += k;
-    if (first) memmove(x->at, x->at + first, (size_t)(x->n - first));
-    x->n -= first;
-}
-
 // Every `from` becomes `to`, which is not longer; what is written is not looked at again.
 static void replace(bytes *x, const char *from, const char *to) {
     int64_t n = (int64_t)strlen(from), m = (int64_t)strlen(to), end = 0;
@@ -119,7 +91,7 @@ static void take_out_brackets(bytes *x) {
 
 // " [title]" and brackets are what is left of the markup of the pages that HellaSwag's texts were taken from.
 static void clean(bytes *x) {
-    strip(x);
+    strip_both(x);
     replace(x, " [title]", ". ");
     take_out_brackets(x);
     replace(x, "  ", " ");
@@ -190,7 +162,7 @@ static err_t encode_llmc(maker *m, int64_t *before) {
 // asked are the others of the whole, even if the tokens at the seam are not the query's own.
 static err_t encode_lm_eval(maker *m, int64_t *before) {
     bytes query = m->query;
-    query.n = without_end(&query);
+    query.n = strip_end(&query);
     m->ids.n = m->rest.n = 0;
     if (query.n) TRY(put_ids(m, &query, ENCODE_TEXT | ENCODE_BEGIN));
     else TRY(put_prefix(m));

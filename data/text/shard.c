@@ -186,6 +186,21 @@ static err_t wrong(const shard *s, int offset, const char *what, uint64_t found,
                    expected);
 }
 
+// A shard without marks has no rows. One with marks has whole ones: a file is cut between samples.
+static err_t check_rows(shard *s, const uint8_t *h) {
+    uint32_t row = le32_get(h + 52), width = le32_get(h + 12);
+    uint64_t tokens = le64_get(h + 24);
+    bool marks = le32_get(h + 16) & SHARD_MARKS;
+    if (le32_get(h + 56) != 0) return wrong(s, 56, "reserved field", le32_get(h + 56), "0");
+    if (!marks && row != 0) return wrong(s, 52, "tokens of a row", row, "0, where no answers are marked");
+    if (!marks) return ERR_OK;
+    if (width == 1) return wrong(s, 12, "bytes per token", width, "2 or 4, where answers are marked");
+    if (row < 2 || row > SHARD_ROW_MAX) return wrong(s, 52, "tokens of a row", row, "2 to 16777216");
+    if (tokens % row) return wrong(s, 24, "token count", tokens, "a multiple of the tokens of a row");
+    s->row_tokens = row;
+    return ERR_OK;
+}
+
 // Checks that the header agrees with itself and with the size of the file. Every product stays below 2^63, because
 // tokens <= 2^58 is checked first.
 static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
@@ -201,13 +216,13 @@ static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     uint64_t tokens = le64_get(h + 24), blocks = le64_get(h + 32), bytes = le64_get(h + 40);
     if (version != SHARD_VERSION) return wrong(s, 8, "shard version", version, "1; a newer lockstep reads it");
     if (width != 1 && width != 2 && width != 4) return wrong(s, 12, "bytes per token", width, "1, 2 or 4");
-    if (flags & ~(uint32_t)SHARD_ZLIB) return wrong(s, 16, "flags", flags, "0 or 1");
+    if (flags & ~(uint32_t)(SHARD_ZLIB | SHARD_MARKS)) return wrong(s, 16, "flags", flags, "0 to 3");
     if (block < 1 || block > SHARD_BLOCK_MAX / width)
         return wrong(s, 20, "tokens per block", block, "1 to 4 MiB of tokens");
     if (tokens < 1 || tokens > UINT64_C(1) << 58) return wrong(s, 24, "token count", tokens, "1 to 2^58");
     if (blocks != (tokens - 1) / block + 1)
         return wrong(s, 32, "block count", blocks, "tokens / block tokens, rounded up");
-    if (le64_get(h + 52) != 0) return wrong(s, 52, "reserved field", le64_get(h + 52), "0");
+    TRY(check_rows(s, h));
     if (bytes != (uint64_t)s->file.size)
         return err_set(
             ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRIu64 " as its header says at offset 40: the file is %s",

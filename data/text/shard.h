@@ -6,13 +6,14 @@
 //      0  magic         8 bytes  93 'LSHARD' 0a
 //      8  version       u32      1
 //     12  token bytes   u32      1, 2 or 4
-//     16  flags         u32      bit 0: blocks may be zlib streams
+//     16  flags         u32      bit 0: blocks may be zlib streams; bit 1: answers are marked
 //     20  block tokens  u32      tokens of every block but the last
 //     24  tokens        u64
 //     32  blocks        u64
 //     40  file bytes    u64
 //     48  table CRC     u32
-//     52  zero          u64
+//     52  row tokens    u32      where answers are marked: tokens of a sample; else 0
+//     56  zero          u32
 //     60  header CRC    u32      of bytes 0..59
 //     64  table: for each block  offset u64, stored bytes u32, CRC of the stored bytes u32, CRC of the tokens' bytes
 //         u32 blocks, one after the other, in order
@@ -20,6 +21,9 @@
 // A block with fewer stored bytes than its tokens have is a zlib stream (RFC 1950); with as many, it is the tokens
 // themselves, because they did not shrink. CRC is the CRC-32 of zlib and gzip (RFC 1952). With the second CRC of a
 // block the hash of a dataset does not depend on compression.
+//
+// Where answers are marked, tokens have 2 or 4 bytes, and the highest bit of one says that it is part of an answer: its
+// loss counts where it is the next one. The tokens are rows of equal length, a sample each.
 //
 // Foreign formats, read as they are:
 //   llm.c     256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2,
@@ -43,7 +47,9 @@ enum {
     SHARD_ENTRY = 20,
     SHARD_MAGIC_BYTES = 8,
     SHARD_VERSION = 1,
-    SHARD_ZLIB = 1,             // flag
+    SHARD_ZLIB = 1,  // flags
+    SHARD_MARKS = 2,
+    SHARD_ROW_MAX = 1 << 24,    // most tokens of a marked row
     SHARD_BLOCK_MAX = 1 << 22,  // most bytes of the tokens of a block: bounds what a reader allocates
     // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
     SHARD_BLOCK = 1 << 15,
@@ -72,6 +78,7 @@ typedef struct shard {
     int64_t stretches;
     uint32_t crc;          // of the tokens' bytes (foreign formats)
     int64_t block_tokens;  // lockstep format, to the end
+    int64_t row_tokens;    // of a sample, where answers are marked; else 0
     int64_t blocks;
     shard_block *table;
     uint64_t *checked;  // a bit for each plain block whose CRC has been found right
@@ -110,8 +117,9 @@ void shard_io_close(shard_io *io);
 err_t shard_open(shard *s, shard_io *io, const char *path, source_format format);
 void shard_close(shard *s, shard_io *io);
 
-// out[0..n) = tokens first .. first+n, all inside the shard. ERR_DATA: a wrong checksum, or a token >= vocab.
-err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out);
+// out[0..n) = tokens first .. first+n, all inside the shard, and marks[0..n) = 1 for those of an answer (NULL: not
+// wanted). ERR_DATA: a wrong checksum, or a token >= vocab.
+err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out, uint8_t *marks);
 
 // Reads and checks all of the shard; report(ctx, text) for each fault found; *faults += their number.
 void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *text), void *ctx, int64_t *faults);
@@ -124,6 +132,8 @@ typedef struct shard_writer shard_writer;
 // 1. shard_write_finish() returns when it is on disk. Close in any case; closing an unfinished one leaves a useless
 // file.
 err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
+// Answers are marked, in rows of so many tokens. Before the first shard_write.
+void shard_write_rows(shard_writer *w, int64_t row_tokens);
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
 err_t shard_write_finish(shard_writer *w);
 // the header's, of a finished one: it covers the table, which covers all tokens

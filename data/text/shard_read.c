@@ -190,9 +190,19 @@ static int64_t number_at(const shard *s, const uint8_t *raw, int64_t i) {
     }
 }
 
-// out = n tokens from their bytes; `first` is the index of the first of them. A number that no int32 holds becomes -1
-// first. Seen as unsigned, it and all negative ones exceed any limit.
-static err_t decode(const shard *s, const shard_io *io, const uint8_t *raw, int64_t first, int64_t n, int32_t *out) {
+// The marks of n tokens go from the tokens to marks, unless it is NULL. A token of 2 bytes is not negative yet.
+static void take_marks(const shard *s, int64_t n, int32_t *tokens, uint8_t *marks) {
+    uint32_t mark = s->row_tokens ? UINT32_C(1) << (8 * s->token_bytes - 1) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (marks) marks[i] = ((uint32_t)tokens[i] & mark) != 0;
+        tokens[i] = (int32_t)((uint32_t)tokens[i] & ~mark);
+    }
+}
+
+// out = n tokens from their bytes; `first` is the index of the first of them; marks as in shard_read. A number that no
+// int32 holds becomes -1 first. Seen as unsigned, it and all negative ones exceed any limit.
+static err_t decode(const shard *s, const shard_io *io, const uint8_t *raw, int64_t first, int64_t n, int32_t *out,
+                    uint8_t *marks) {
     uint32_t largest = 0, limit = io->vocab > 0 && io->vocab <= INT32_MAX ? (uint32_t)io->vocab : INT32_MAX;
     switch (s->is_signed ? -s->token_bytes : s->token_bytes) {
     case 1:
@@ -212,21 +222,23 @@ static err_t decode(const shard *s, const shard_io *io, const uint8_t *raw, int6
         }
         break;
     }
+    if (s->row_tokens || marks) take_marks(s, n, out, marks);
     for (int64_t i = 0; i < n; i++) largest = (uint32_t)out[i] > largest ? (uint32_t)out[i] : largest;
     if (largest < limit) return ERR_OK;
     int64_t i = 0;
     while ((uint32_t)out[i] < limit) i++;
-    return bad_token(s, io, first + i, number_at(s, raw, i));
+    return bad_token(s, io, first + i, s->row_tokens ? out[i] : number_at(s, raw, i));
 }
 
-err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out) {
+err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out, uint8_t *marks) {
     while (n > 0) {
         const uint8_t *raw;
         int64_t take = n;
         TRY(fetch(s, io, first, &take, &raw));
-        TRY(decode(s, io, raw, first, take, out));
+        TRY(decode(s, io, raw, first, take, out, marks));
         first += take;
         out += take;
+        if (marks) marks += take;
         n -= take;
     }
     return ERR_OK;
@@ -248,7 +260,7 @@ static err_t verify_range(shard *s, shard_io *io, int64_t first, int64_t n, uint
         *crc = (uint32_t)crc32(*crc, raw, (uInt)(some * s->token_bytes));
         for (int64_t i = 0; i < some; i += DECODE_TOKENS) {
             int64_t few = some - i < DECODE_TOKENS ? some - i : DECODE_TOKENS;
-            TRY(decode(s, io, raw + i * s->token_bytes, first + i, few, tokens));
+            TRY(decode(s, io, raw + i * s->token_bytes, first + i, few, tokens, NULL));
         }
     }
     return ERR_OK;

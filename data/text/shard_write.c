@@ -17,6 +17,7 @@ struct shard_writer {
     char path[IO_PATH];
     int fd, token_bytes;
     bool compress;
+    int64_t row_tokens;  // 0: answers are not marked
     int64_t tokens, block_tokens, blocks;
     int64_t done, block, at;  // tokens taken, blocks written, offset of the next block
     int64_t fill, room;       // bytes in raw, and bytes that fit
@@ -46,6 +47,8 @@ err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, in
     if (lseek(w->fd, w->at, SEEK_SET) < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
     return ERR_OK;
 }
+
+void shard_write_rows(shard_writer *w, int64_t row_tokens) { w->row_tokens = row_tokens; }
 
 // Compresses the block into `packed` as a zlib stream. Returns its bytes, or 0 when it is not shorter.
 static int64_t deflate_block(shard_writer *w) {
@@ -97,12 +100,13 @@ err_t shard_write_finish(shard_writer *w) {
     memcpy(w->head, shard_magic, SHARD_MAGIC_BYTES);
     le32_put(w->head + 8, SHARD_VERSION);
     le32_put(w->head + 12, (uint32_t)w->token_bytes);
-    le32_put(w->head + 16, w->compress ? SHARD_ZLIB : 0);
+    le32_put(w->head + 16, (w->compress ? SHARD_ZLIB : 0) | (w->row_tokens ? SHARD_MARKS : 0));
     le32_put(w->head + 20, (uint32_t)w->block_tokens);
     le64_put(w->head + 24, (uint64_t)w->tokens);
     le64_put(w->head + 32, (uint64_t)w->blocks);
     le64_put(w->head + 40, (uint64_t)w->at);
     le32_put(w->head + 48, (uint32_t)crc32_z(0, w->head + SHARD_HEADER, (size_t)table));
+    le32_put(w->head + 52, (uint32_t)w->row_tokens);
     le32_put(w->head + 60, (uint32_t)crc32(0, w->head, 60));
     if (lseek(w->fd, 0, SEEK_SET) < 0) return err_set(ERR_IO, "%s: %s", w->path, strerror(errno));
     TRY(io_write(w->fd, w->path, w->head, (size_t)(SHARD_HEADER + table), NULL));

@@ -1,5 +1,6 @@
 // data/text/text.c: shards of tokens as a source. Sample k is window k: T tokens from k*T on, and as targets the token
-// that follows each. T is what the model reads.
+// that follows each. T is what the model reads. Where answers are marked, sample k is row k of T+1 tokens, and a target
+// that is no part of an answer is -1.
 #include "data/source.h"
 #include "data/text/dataset.h"
 
@@ -11,21 +12,26 @@ typedef struct text_source {
     source head;
     dataset *tokens;
     int64_t T;
+    int64_t step;  // tokens from one sample to the next
     bool ignores;
     int64_t ignored;
     int32_t *window;  // (T+1)
+    uint8_t *marks;   // (T+1); NULL: all targets count
 } text_source;
 
 enum { TOKENS, TARGETS };
 
 static void copy_targets(const text_source *x, int32_t *to) {
-    for (int64_t t = 0; t < x->T; t++) to[t] = x->ignores && x->window[t + 1] == x->ignored ? -1 : x->window[t + 1];
+    for (int64_t t = 0; t < x->T; t++) {
+        int32_t next = x->window[t + 1];
+        to[t] = (x->ignores && next == x->ignored) || (x->marks && !x->marks[t + 1]) ? -1 : next;
+    }
 }
 
 static err_t text_read(source *s, const source_draw *d, void *const *out) {
     text_source *x = (text_source *)s;
     size_t bytes = (size_t)x->T * sizeof *x->window;
-    TRY(dataset_read(x->tokens, d->sample * x->T, x->T + 1, x->window));
+    TRY(dataset_read_marked(x->tokens, d->sample * x->step, x->T + 1, x->window, x->marks));
     if (out[TOKENS]) memcpy(out[TOKENS], x->window, bytes);
     if (out[TARGETS]) copy_targets(x, out[TARGETS]);
     return ERR_OK;
@@ -43,29 +49,48 @@ static void text_counts(const source *s, int64_t *retries, int64_t *read) {
 static void text_close(source *s) {
     text_source *x = (text_source *)s;
     dataset_close(x->tokens);
-    free(x->window);
+    free(x->window), free(x->marks);
     free(x);
 }
 
 static const source_type type = {
     .read = text_read, .verify = text_verify, .cancel = text_cancel, .counts = text_counts, .close = text_close};
 
-// How many windows the tokens hold: the token after a window is its last target.
-static int64_t windows_of(int64_t tokens, int64_t T) { return tokens > 0 ? (tokens - 1) / T : 0; }
+// How many samples the tokens hold: rows, or windows, of which the token after each is its last target.
+static int64_t samples_of(const text_source *x, dataset_info d) {
+    if (d.row_tokens) return d.tokens / d.row_tokens;
+    return d.tokens > 0 ? (d.tokens - 1) / x->T : 0;
+}
 
 static void describe(text_source *x, int64_t vocab) {
     dataset_info d = dataset_about(x->tokens);
     source *s = &x->head;
-    s->about = (source_info){.samples = windows_of(d.tokens, x->T),
-                             .units = d.tokens,
-                             .units_per_sample = x->T,
-                             .unit = "tokens",
-                             .files = d.files};
+    s->about = (source_info){
+        .samples = samples_of(x, d), .units = d.tokens, .units_per_sample = x->T, .unit = "tokens", .files = d.files};
     memcpy(s->about.hash, d.hash, sizeof s->about.hash);
     s->tensors = 2;
     s->tensor[TOKENS] = (tensor_spec){.name = "tokens", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
     s->tensor[TARGETS] =
         (tensor_spec){.name = "targets", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
+}
+
+// What is marked must be what the run asks for, in rows as long as the model reads.
+static err_t check_rows(const text_source *x, const source_options *o) {
+    int64_t row = dataset_about(x->tokens).row_tokens;
+    if (o->answers && !row)
+        return err_set(
+            ERR_CONFIG,
+            "[data] answers = yes, and in these files no answers are marked: pack them with [pack] template, "
+            "or set answers = no");
+    if (row && !o->answers)
+        return err_set(ERR_CONFIG,
+                       "answers are marked in these files, and the rest is prompts and padding: set [data] answers = "
+                       "yes");
+    if (!row || row == x->T + 1) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "these samples were packed for [model] context = %" PRId64 ", and the model reads %" PRId64
+                   " tokens: set context = %" PRId64 ", or pack them again",
+                   row - 1, x->T, row - 1);
 }
 
 static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
@@ -78,13 +103,20 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
                                                     .faults = o->faults}));
     x->T = window ? window->size[0] : 1;
     x->ignores = o->ignores, x->ignored = o->ignored;
+    int64_t row = dataset_about(x->tokens).row_tokens;
+    if (window) TRY(check_rows(x, o));
+    else if (row) x->T = row - 1;
+    x->step = row ? row : x->T;
     describe(x, window ? window->limit : 0);
     if (window && x->head.about.samples < 1)
         return err_set(ERR_DATA,
                        "%" PRId64 " tokens, expected more than the model reads at once, %" PRId64 " ([model] context)",
                        x->head.about.units, x->T);
     x->window = malloc((size_t)(x->T + 1) * sizeof *x->window);
-    return x->window ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a window of %" PRId64 " tokens", x->T);
+    if (row) x->marks = malloc((size_t)(x->T + 1));
+    return x->window && (x->marks || !row)
+               ? ERR_OK
+               : err_set(ERR_INTERNAL, "no memory for a window of %" PRId64 " tokens", x->T);
 }
 
 err_t text_open(source **out, const source_options *o) {

@@ -31,6 +31,9 @@ static err_t describe(const shard *s, FILE *out) {
     for (int64_t k = 0; k < s->blocks; k++) stored += s->table[k].stored;
     fprintf(out, ", %" PRId64 " blocks with checksums%s\n", s->blocks,
             stored < s->tokens * s->token_bytes ? ", compressed" : "");
+    if (s->row_tokens)
+        fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", answers marked\n",
+                s->tokens / s->row_tokens, s->row_tokens - 1);
     about a;
     TRY(about_find(&a, s->file.path));
     if (!a.known) return ERR_OK;
@@ -119,6 +122,8 @@ static err_t put_llmc_header(conversion *c) {
 static err_t begin(conversion *c) {
     dataset_info about = dataset_about(c->from);
     c->tokens = about.tokens;
+    if (about.row_tokens)
+        return err_set(ERR_DATA, "answers are marked in these files, and a file of another kind would not say which");
     c->token_bytes = c->format == FORMAT_LOCKSTEP ? about.token_bytes
                      : c->format == FORMAT_RAW16 || (c->format == FORMAT_LLMC && about.token_bytes <= 2) ? 2
                                                                                                          : 4;

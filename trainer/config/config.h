@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "comm/groups.h"
 #include "comm/transport.h"
+#include "data/chat.h"
 #include "data/images.h"
 #include "data/protocol.h"
 #include "data/source.h"
@@ -102,6 +103,7 @@ typedef struct config {
         int64_t retry;    // times that a failed read is tried again
         int64_t holdout;  // samples at the end of train that are validation data
         int64_t ignore;   // a token whose loss does not count; -1: all count
+        bool answers;     // only marked tokens count
         bool shuffle;
     } data;
     struct {
@@ -111,6 +113,7 @@ typedef struct config {
         char output[CONFIG_TEXT];  // the shards' names begin with it
         char tokenizer[CONFIG_TEXT];
         char text_key[CONFIG_TEXT];  // member of a JSONL line
+        chat_template template;      // of conversations
         int64_t shard_tokens;        // most tokens of a shard
         double val_fraction;         // of the tokens, or images
         int64_t shard_images;        // most images of a shard
@@ -222,9 +225,10 @@ typedef struct config {
         char prompt[CONFIG_TEXT];
         char stop[CONFIG_TEXT];  // texts, | between; "": none
         char tokenizer[CONFIG_TEXT];
-        double temperature;  // 0: always the likeliest token
-        double top_p;        // 1: all tokens
-        double min_p;        // 0: all tokens
+        chat_template template;  // the prompt is put into it
+        double temperature;      // 0: always the likeliest token
+        double top_p;            // 1: all tokens
+        double min_p;            // 0: all tokens
     } sample;
     struct {
         int64_t every;          // steps
@@ -277,6 +281,9 @@ err_t config_fits(const config *c, int world);
 
 // How `world` ranks are arranged, as [parallel] says and config_fits allows; one rank alone has all of the model.
 grid config_grid(const config *c, int world);
+
+// May a target's loss not count? Then losses are weighed over all samples of a step.
+static inline bool config_weighs(const config *c) { return c->data.ignore >= 0 || c->data.answers; }
 
 // Do all islands hold the same after this step? What is kept, compared or shown is of such a step.
 static inline bool config_is_boundary(const config *c, int64_t step) {

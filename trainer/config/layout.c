@@ -259,10 +259,11 @@ static err_t judge_beside_islands(judge *j) {
     if (c->resolved.span > 1)
         return judge_refuse(j, ROWS(islands, ROW(batch, bn_span)),
                             "bn_span takes moments over %" PRId64 " lanes, which islands may divide", c->resolved.span);
-    if (c->data.ignore >= 0)
-        return judge_refuse(j, ROWS(islands, ROW(data, ignore)),
-                            "with [data] ignore losses are weighed over all samples of a step, which an island "
-                            "does not know");
+    if (config_weighs(c))
+        return judge_refuse(
+            j, ROWS(islands, c->data.answers ? ROW(data, answers) : ROW(data, ignore)),
+            "with [data] ignore or answers losses are weighed over all samples of a step, which an island "
+            "does not know");
     if (c->optimizer.type == OPTIMIZER_LARS)
         return judge_refuse(j, ROWS(islands, ROW(optimizer, type)),
                             "lars weighs an island's gradient by norms of whole rows, which are added over all ranks");

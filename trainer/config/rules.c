@@ -95,6 +95,13 @@ static err_t judge_ignore(judge *j, const config *c) {
                         tokens - 1);
 }
 
+// Answers are of tokens.
+static err_t judge_answers(judge *j, const config *c) {
+    if (!c->data.answers || row_of(c, "vocab") >= 0) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(data, answers), ROW(model, type)),
+                        "answers = yes is for texts, and type = %s reads no tokens", model_types[c->model.type]->name);
+}
+
 // How many parts the key's names are a mix of; 1: none.
 static err_t count_parts(judge *j, int row, const char *files, int *parts) {
     weights w = {0};
@@ -321,6 +328,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_holdout(j));
     RULE(j, judge_patience(j));
     RULE(j, judge_ignore(j, c));
+    RULE(j, judge_answers(j, c));
     RULE(j, judge_mix(j));
     RULE(j, judge_products(j));
     RULE(j, judge_rounding(j));

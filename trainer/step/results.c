@@ -44,7 +44,7 @@ static err_t open_rows(results *x, const result_options *o, int64_t rows, int64_
 
 err_t results_open(results *x, const config *c, const model *net, const result_options *o) {
     int64_t chunks, G = c->batch.global, B = c->resolved.micro;
-    bool weighs = c->data.ignore >= 0;  // some losses may not count
+    bool weighs = config_weighs(c);  // some losses may not count
     *x = (results){.slots = o->slots};
     TRY(number_sums(x, net, &chunks));
     int64_t all = chunks * o->islands;

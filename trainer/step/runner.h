@@ -99,7 +99,7 @@ static inline bool step_contributes(const step_runner *r) {
     return step_contributes_gradients(r) && step_context(r) == 0;
 }
 // May some losses not count? Then a step also sums how many of each sample count.
-static inline bool step_weighs(const step_runner *r) { return r->cfg->data.ignore >= 0; }
+static inline bool step_weighs(const step_runner *r) { return config_weighs(r->cfg); }
 // Does this rank run the last block?
 static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }
 
