@@ -64,14 +64,14 @@ LAYOUTS
 any_layout_bf16() { any_layout precision.compute=bf16; }
 
 goes_on() {
-    trained one
+    trained one data.val=
     rm -rf runs/two
-    settings two run.steps=4 schedule.decay_steps=6
+    settings two data.val= run.steps=4 schedule.decay_steps=6
     expect 0 timeout 100 "$bin" base.ini two.ini
-    settings two schedule.decay_steps=6 data.answers=no
+    settings two data.val= schedule.decay_steps=6 data.answers=no
     expect 78 timeout 100 "$bin" base.ini two.ini
     says answers
-    settings two schedule.decay_steps=6 device.ranks=2 parallel.zero=2
+    settings two data.val= schedule.decay_steps=6 device.ranks=2 parallel.zero=2
     expect 0 timeout 100 "$bin" base.ini two.ini
     told two 12
     same one.told two.told "what was logged in one go and in two"
@@ -106,7 +106,7 @@ it_answers() {
     done
     printf 'sky\ncoal\n' >asked.txt
     expect 0 "$bin" sample base.ini colours.ini --prompts asked.txt
-    says '{"prompt":"sky","text":"blue","prompt_tokens":51,"tokens":14,"ended":"stop"}' '"text":"black"'
+    says '{"prompt":"sky","text":"blue","prompt_tokens":53,"tokens":14,"ended":"stop"}' '"text":"black"'
 }
 
 refused() {
