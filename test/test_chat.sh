@@ -31,7 +31,7 @@ sample tokens=0 template=plain
 log every=1 hash_every=1
 END2
 expect 0 "$bin" pack base.ini
-says "packed  1 file" "into 4 shards: train 2000 tokens, val 500" "100 documents" "0 samples cut at the end, 0 left out"
+says "packed  1 file" "into 4 shards: train 2000 tokens, val 500" "100 samples for a context of 24 tokens" "0 cut at the end, 0 left out"
 
 # told RUN COUNT: hashes, losses and norms of its steps and evaluations are in RUN.told.
 told() {

@@ -199,12 +199,11 @@ static err_t context_of(const config *c, int64_t *context) {
                    model_types[c->model.type]->name);
 }
 
-static void print_answers(const config *c, const pack_report *r, int64_t context, FILE *out) {
-    if (c->pack.template == CHAT_NO) return;
+static void print_answers(const pack_report *r, int64_t context, FILE *out) {
     fprintf(out,
-            "        samples for a context of %" PRId64 " tokens, %" PRId64 " of all are answers; %" PRId64
-            " samples cut at the end, %" PRId64 " left out, whose prompt fills the context\n",
-            context, r->answers, r->cut, r->left_out);
+            "        %" PRId64 " samples for a context of %" PRId64 " tokens, with %" PRId64
+            " tokens of answers; %" PRId64 " cut at the end, %" PRId64 " left out, as no answer was left of them\n",
+            r->documents, context, r->answers, r->cut, r->left_out);
 }
 
 err_t verb_pack(const config *c, FILE *out) {
@@ -235,12 +234,12 @@ err_t verb_pack(const config *c, FILE *out) {
             r.files_in, r.files_in == 1 ? "" : "s", r.bytes_in, r.files_skipped, r.shards_out,
             r.shards_out == 1 ? "" : "s", r.train_tokens, r.val_tokens);
     double s = clock_now() - bar.began;
-    if (r.documents)
+    if (context) print_answers(&r, context, out);
+    else if (r.documents)
         fprintf(out,
                 "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n",
                 r.documents, r.text_bytes, (double)r.text_bytes / (double)(r.train_tokens + r.val_tokens), s,
                 (double)r.text_bytes / 1e6 / s);
-    print_answers(c, &r, context, out);
     if (r.best_loss > 0) fprintf(out, "        the best possible loss on it is %.4f\n", r.best_loss);
     return ERR_OK;
 }
