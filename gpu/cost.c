@@ -224,6 +224,12 @@ op_cost add_cost(const add_args *args) {
         args->y->type, {tensor_count(args->y)}, 0, size_of(args->y) + size_of(args->a) + size_of(args->b), 0};
 }
 
+// What it adds to is read, too.
+op_cost scale_columns_cost(const scale_columns_args *args) {
+    int64_t count = args->x->size[0] * args->width;
+    return (op_cost){args->x->type, {count}, 0, (args->add ? 3 : 2) * count * (int64_t)dtype_bytes(args->x->type), 0};
+}
+
 op_cost cast_cost(const cast_args *args) {
     return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};
 }

@@ -398,6 +398,17 @@ typedef struct add_args {
     tensor *y;
     const tensor *a, *b;
 } add_args;  // y = a + b, rounded to y's type; all of one type; y may be a or b
+
+// y[n, y_first + j] = round_E(factor * x[n, x_first + j]) for j < width; with add, of fma(factor, x, y). Other columns
+// of y stay. y is not x.
+typedef struct scale_columns_args {
+    tensor *y;        // (N,at least y_first+width) E (=), or (+=)
+    const tensor *x;  // (N,at least x_first+width) E
+    int64_t width, y_first, x_first;
+    float factor;
+    bool add;
+} scale_columns_args;
+
 typedef struct cast_args {
     tensor *y;
     const tensor *x;
@@ -748,7 +759,7 @@ typedef struct decode_sparse_args {
     X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)                  \
     X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
-    X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse)
+    X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)
 // clang-format on
 
 typedef struct ops {

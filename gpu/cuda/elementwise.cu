@@ -57,6 +57,45 @@ err_t cuda_add(const add_args *args, stream *s) {
     return ERR_OK;
 }
 
+// scale_columns: a thread an element of the columns.
+// alias      none
+// moves      2 * sizeof(E) bytes an element of the columns, 3 where it adds; memory bound
+// reference  gpu/cpu/kernel/elementwise.c, to the bit in FP32
+template <class T> struct columns_shape {
+    T *y;
+    const T *x;
+    int64_t count, width, y_row, x_row;
+    float factor;
+    bool add;
+};
+template <class T> __global__ void __launch_bounds__(BLOCK) scale_columns_kernel(columns_shape<T> z) {
+    int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= z.count) return;
+    int64_t row = i / z.width, column = i % z.width;
+    T *y = z.y + row * z.y_row + column;
+    float x = to_float(z.x[row * z.x_row + column]);
+    round_to(y, z.add ? fmaf(z.factor, x, to_float(*y)) : z.factor * x);
+}
+
+err_t cuda_scale_columns(const scale_columns_args *args, stream *s) {
+    const int64_t rows = args->y->size[0];
+    assert(args->y->dims == 2 && args->x->dims == 2 && args->x->type == args->y->type && args->x->size[0] == rows);
+    assert(args->width >= 1 && args->y_first + args->width <= args->y->size[1] &&
+           args->x_first + args->width <= args->x->size[1]);
+    BY_TYPE(args->y->type, T, {
+        columns_shape<T> z = {(T *)args->y->data + args->y_first,
+                              (const T *)args->x->data + args->x_first,
+                              rows * args->width,
+                              args->width,
+                              args->y->size[1],
+                              args->x->size[1],
+                              args->factor,
+                              args->add};
+        LAUNCH((scale_columns_kernel<T>), (unsigned)ceil_div(z.count, BLOCK), BLOCK, 0, s, z);
+    });
+    return ERR_OK;
+}
+
 // sum_slices: a thread an element. A binary counter of sums: siblings are added as soon as both are there.
 // alias      y == residual allowed
 // sums       FP32, along the tree of slices: the same bits as the CPU's

@@ -423,3 +423,49 @@ const op_kind kind_swiglu_backward = {
     "swiglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL, stream_cost};
 const op_kind kind_geglu_backward = {
     "geglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL, stream_cost};
+
+// --- scale_columns: N width, y_first x_first, more columns of y and of x ---------------------------------------------
+// OPT_FRESH: y is (=).
+
+static void columns_setup(op_run *r) {
+    const int64_t *n = r->row->size;
+    arg *y = arg_add(r, "y", UPDATES, r->row->type, 2, n[0], n[2] + n[1] + n[4], 0),
+        *x = arg_add(r, "x", IN, r->row->type, 2, n[0], n[3] + n[1] + n[4], 0);
+    y->batch = x->batch = true;
+    arg_fill(r, y, 1, 0);
+    arg_fill(r, x, 2, 0);
+}
+
+static const float columns_factor = 0.37f;
+
+static err_t columns_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    const int64_t *n = r->row->size;
+    return o->scale_columns(&(scale_columns_args){.y = t[0],
+                                                  .x = t[1],
+                                                  .width = n[1],
+                                                  .y_first = n[2],
+                                                  .x_first = n[3],
+                                                  .factor = columns_factor,
+                                                  .add = !(r->row->options & OPT_FRESH)},
+                            s);
+}
+
+static void columns_reference(op_run *r) {
+    const int64_t *n = r->row->size, Y = n[2] + n[1] + n[4], X = n[3] + n[1] + n[4];
+    const double *y = r->arg[0].value, *x = r->arg[1].value;
+    for (int64_t i = 0; i < n[0] * Y; i++) {
+        int64_t row = i / Y, column = i % Y - n[2];
+        bool in = column >= 0 && column < n[1];
+        double more = in ? columns_factor * x[row * X + n[3] + column] : 0;
+        r->arg[0].want[i] = in && r->row->options & OPT_FRESH ? more : y[i] + more;
+    }
+}
+
+static void columns_cost_of(const op_run *r, double *bytes, double *flops) {
+    const int64_t *n = r->row->size;
+    *bytes = (r->row->options & OPT_FRESH ? 2.0 : 3.0) * (double)(n[0] * n[1]) * (double)dtype_bytes(r->row->type);
+    *flops = 0;
+}
+
+const op_kind kind_scale_columns = {"scale_columns", columns_setup, columns_call, columns_reference, NULL, NULL,
+                                    columns_cost_of};

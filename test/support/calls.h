@@ -283,6 +283,7 @@ OP(loss_means) R(losses) W(means) END
 OP(count_targets) R(targets) W(counts) END
 OP(dropout) DROP FLAG(sample) FLAG(first) R(x) W(y) END
 OP(add) R(a) R(b) W(y) END
+OP(scale_columns) FLAG(add) FLAG(x_first) R(x) columns(a->add ? 'u' : 'w', "y", a->y, a->y_first, a->width, a->y->size[1]); END
 OP(sum_slices) FLAG(add) R(parts) R(bias) R(residual) operand(a->add ? 'u' : 'w', "y", a->y); END
 OP(cast) if (a->x->type == a->y->type) return copy_call(a->y, a->x); R(x) W(y) END
 OP(conv_forward) FLAG(stride) FLAG(pad) FLAG(groups) R(x) R(w) R(residual) W(y) END

@@ -34,6 +34,54 @@ err_t KERNEL(add)(const add_args *args, stream *s) {
     return ERR_OK;
 }
 
+// --- columns ---------------------------------------------------------------------------------------------------------
+
+typedef struct columns_job {
+    dtype type;
+    void *y;
+    const void *x;
+    int64_t rows, width, y_row, x_row, y_first, x_first;
+    float factor;
+    bool add;
+} columns_job;
+
+BODY void columns_vector(dtype t, const columns_job *j, int64_t row, int64_t i, int64_t n) {
+    int64_t at = row * j->y_row + j->y_first + i;
+    vf x = typed_load_n(j->x, t, row * j->x_row + j->x_first + i, n), factor = vf_set1(j->factor);
+    typed_store_n(j->y, t, at, j->add ? vf_fma(factor, x, typed_load_n(j->y, t, at, n)) : vf_mul(factor, x), n);
+}
+
+BODY void columns_rows(dtype t, const columns_job *j, int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; row++) EACH_VECTOR(0, j->width, columns_vector, t, j, row);
+}
+
+static void columns_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const columns_job j = *(const columns_job *)ctx;
+    int64_t rows = rows_per_item(j.width), to = (item + 1) * rows;
+    BY_TYPE(j.type, columns_rows, &j, item * rows, to < j.rows ? to : j.rows);
+}
+
+// moves: 2 * sizeof(E) bytes an element of the columns, 3 where it adds; memory bound
+err_t KERNEL(scale_columns)(const scale_columns_args *args, stream *s) {
+    columns_job j = {.type = args->y->type,
+                     .y = args->y->data,
+                     .x = args->x->data,
+                     .rows = args->y->size[0],
+                     .width = args->width,
+                     .y_row = args->y->size[1],
+                     .x_row = args->x->size[1],
+                     .y_first = args->y_first,
+                     .x_first = args->x_first,
+                     .factor = args->factor,
+                     .add = args->add};
+    assert(args->y->dims == 2 && args->x->dims == 2 && args->x->type == j.type && args->x->size[0] == j.rows);
+    assert(j.width >= 1 && j.y_first + j.width <= j.y_row && j.x_first + j.width <= j.x_row);
+    int64_t per_item = rows_per_item(j.width);
+    pool_run(s->workers, (j.rows + per_item - 1) / per_item, columns_item, &j);
+    return ERR_OK;
+}
+
 // --- cast ------------------------------------------------------------------------------------------------------------
 
 typedef struct cast_job {
