@@ -154,7 +154,8 @@ int graph_param_of(graph *g, const char *name, const char *suffix, int dims, con
                  .decay = dims > 1,
                  .init_std = std,
                  .init_value = initial,
-                 .tied = -1};
+                 .tied = -1,
+                 .rule = model_adapts(m)->rank ? PARAM_FROZEN : PARAM_OPTIMIZER};
     if ((size_t)snprintf(p->name, sizeof p->name, "%s%s%s", g->prefix, name, suffix) >= sizeof p->name)
         graph_mistake(g, name, "a name has at most %d letters", MODEL_NAME - 1);
     for (int i = 0; i < m->params; i++)
@@ -177,9 +178,12 @@ void graph_rule(graph *g, int row, param_rule rule) {
         [PARAM_TABLE] =
             {"table",
              "rows that begin when a sample first names them, and gradients, moments and parts of checkpoints of those rows alone"},
-        [PARAM_FROZEN] = {"frozen", "rows that have values, and neither gradient, master nor moments"},
     };
-    if (g->rc != ERR_OK || rule < PARAM_TABLE) return;
+    if (g->rc != ERR_OK) return;
+    if (rule != PARAM_TABLE) {
+        g->m->param[row].rule = rule;
+        return;
+    }
     graph_mistake(g, g->m->param[row].name, "the rule \"%s\" is not built: it needs %s", needs[rule][0],
                   needs[rule][1]);
 }
@@ -233,8 +237,9 @@ static bool alike(const operation *a, const operation *b) {
     return a->type == b->type && a->site == b->site && a->heads == b->heads && a->kv_heads == b->kv_heads &&
            a->first_head == b->first_head && a->window == b->window && a->rope == b->rope &&
            a->head_size == b->head_size && a->eps == b->eps && a->shift == b->shift && a->factor == b->factor &&
-           a->classes == b->classes && a->classes_in_memory == b->classes_in_memory && a->constant == b->constant &&
-           a->taps == b->taps && a->stride == b->stride && a->pad == b->pad && a->groups == b->groups;
+           a->classes == b->classes && a->classes_in_memory == b->classes_in_memory && a->first == b->first &&
+           a->outputs == b->outputs && a->constant == b->constant && a->taps == b->taps && a->stride == b->stride &&
+           a->pad == b->pad && a->groups == b->groups;
 }
 
 static bool same_value(const graph_value *a, const graph_value *b) {
@@ -298,6 +303,26 @@ static void check_fp32(graph *g) {
             graph_mistake(g, table[i].name, "a row that is tied can't be FP32 in 16-bit passes");
 }
 
+// Frozen rows have no memory for a gradient.
+static void check_frozen(graph *g, const block_graph *k) {
+    for (int i = 0; i < k->ops; i++) {
+        const operation *o = &k->op[i];
+        if (o->at.w >= 0 && !o->type->freezes && param_is_frozen(&g->m->param[o->at.w]))
+            graph_mistake(g, o->name, "the rule \"frozen\" is not built for the weights of a %s", o->type->name);
+    }
+}
+
+static err_t check_targets(const graph *g) {
+    const char *t = model_adapts(g->m)->targets;
+    size_t n;
+    for (int k = 0; model_adapts(g->m)->rank && *(t = adapter_target(t, &n)); k++, t += n)
+        if (!(g->targets >> k % 64 & 1))
+            return err_set(ERR_CONFIG,
+                           "[lora] targets: %.*s names no product of this model: expected ends of names such as %s",
+                           (int)n, t, g->named);
+    return ERR_OK;
+}
+
 err_t graph_end(graph *g) {
     model *m = g->m;
     if (g->rc == ERR_OK && (g->b < 0 || g->block[g->b].out || !g->head.classes))
@@ -311,8 +336,9 @@ err_t graph_end(graph *g) {
         g->b = b;
         if (b < m->blocks - 1 && !g->block[b].out) graph_mistake(g, "leave", "there is nothing for the next block");
         check_gradients(g, &g->block[b]);
+        check_frozen(g, &g->block[b]);
         describe_block(g, b);
     }
     check_fp32(g);
-    return g->rc;
+    return g->rc == ERR_OK ? check_targets(g) : g->rc;
 }

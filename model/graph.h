@@ -75,6 +75,8 @@ typedef struct op_type {
     op_role role;
     // its backward adds to the gradient of its input that later operations have formed
     bool adds;
+    // it does without the gradients of frozen weights
+    bool freezes;
     // cheap to compute again: its first result need not be kept
     bool cheap;
     // without dropout it does nothing
@@ -103,7 +105,8 @@ typedef struct operation {
     int64_t classes, classes_in_memory;
     int constant;                   // the first of its constants
     int taps, stride, pad, groups;  // of a convolution or a pool: windows of taps x taps pixels
-    int64_t outputs;                // of a sample
+    int64_t outputs;                // of a sample; of an adapter, those of its part of a product
+    int64_t first;                  // of an adapter: the part's first output, in a slice
     int mean, variance;             // rows of the parameter table: running statistics
 } operation;
 
@@ -137,6 +140,9 @@ typedef struct graph {
     int ropes;
     float constant[GRAPH_CONSTANTS];  // numbers that operations read on the device, such as the mean of each channel
     int constants;
+    // Of [lora] targets: which have named a product, and names that they might have.
+    uint64_t targets;
+    char named[160];
     // The block that is being written.
     int b;
     char prefix[MODEL_NAME];

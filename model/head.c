@@ -62,18 +62,22 @@ static err_t logits_of(const head *h, const pass *p, tensor *logits, const tenso
     return h->at.division == LINEAR_INPUTS ? slices_sum(h->at.of, p, &args, false) : p->ops->matmul(&args, p->s);
 }
 
-// dlogits gives the gradients of W and b, and then of x. The first chunk overwrites a fresh gradient, the others add to
-// it.
-static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int64_t first, const tensor *dlogits,
-                            const tensor *x) {
-    tensor w = with_padding(h, &p->w[h->at.w]), dw = with_padding(h, &p->dw[h->at.w]);
+// The first chunk overwrites a fresh gradient, the others add to it.
+static err_t chunk_weights(const head *h, const pass *p, int64_t first, const tensor *dlogits, const tensor *x) {
+    tensor dw = with_padding(h, &p->dw[h->at.w]);
     bool fresh = p->fresh && first == 0;
     TRY(p->ops->matmul(
         &(matmul_args){.d = &dw, .a = dlogits, .ta = true, .b = x, .epilogue = fresh ? 0 : MATMUL_ACCUMULATE}, p->s));
-    if (h->at.b >= 0) {
-        tensor db = with_padding(h, &p->dw[h->at.b]);
-        TRY(p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits, .fresh = fresh}, p->s));
-    }
+    if (h->at.b < 0) return ERR_OK;
+    tensor db = with_padding(h, &p->dw[h->at.b]);
+    return p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits, .fresh = fresh}, p->s);
+}
+
+// dlogits gives the gradients of W and b, and then of x.
+static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int64_t first, const tensor *dlogits,
+                            const tensor *x) {
+    tensor w = with_padding(h, &p->w[h->at.w]);
+    if (!h->frozen) TRY(chunk_weights(h, p, first, dlogits, x));
     if (!dx) return ERR_OK;
     tensor out = rows_of(dx, first, matrix_rows(x));
     matmul_args args = {.d = &out, .a = dlogits, .b = &w, .rows = h->rows};

@@ -18,6 +18,7 @@
 typedef struct head {
     linear at;  // W (V,C), b (V). Divided: by its outputs, without a bias, or by its inputs
     int64_t classes, Vp;
+    bool frozen;      // W has no gradient
     float smoothing;  // of the targets, in training (ops.h: cross_entropy)
     int64_t top;      // the second metric: is the target among so many largest? 0: there is none
     int64_t rows;     // of a chunk

@@ -64,6 +64,12 @@ static value make_named(lowering *L, value x, const char *before, const char *af
 value make_gradient(lowering *L, value x, layout at) { return make_named(L, x, "d", "", at); }
 value make_like(lowering *L, value x, const char *after, layout at) { return make_named(L, x, "", after, at); }
 
+value make_unread(lowering *L, int row) {
+    graph_value x = {.name = "unread", .letters = "C", .width = L->g->m->param[row].size[0], .shape = SHAPE_PLAIN};
+    x.type = FP32;
+    return make_value(L, &x);
+}
+
 int only_user(const lowering *L, value v, op_role r) {
     return L->v[v].users == 1 && L->op[L->v[v].user[0]].type->role == r ? L->v[v].user[0] : -1;
 }

@@ -23,6 +23,14 @@ int64_t model_elements(const model *m) {
     return n;
 }
 
+int64_t model_trained(const model *m) {
+    int64_t n = 0;
+    for (int i = 0; i < m->params; i++)
+        if (m->param[i].tied < 0 && !param_is_frozen(&m->param[i]))
+            n += shape_count(m->param[i].dims, m->param[i].size);
+    return n;
+}
+
 int model_find(const model *m, const char *name) {
     for (int i = 0; i < m->params; i++)
         if (strcmp(m->param[i].name, name) == 0) return i;
@@ -40,9 +48,14 @@ static void normal4(double z[4], const uint32_t bits[4]) {
     }
 }
 
+// Four numbers of (-1, 1).
+static void uniform4(double z[4], const uint32_t bits[4]) {
+    for (int i = 0; i < 4; i++) z[i] = 2 * ((bits[i] + 0.5) * 0x1p-32) - 1;
+}
+
 void model_init(const model *m, int index, uint64_t seed, int64_t first, int64_t count, float *dst) {
     const param *p = &m->param[index];
-    if (p->init_std == 0) {
+    if (p->init_std == 0 && p->init_bound == 0) {
         for (int64_t i = 0; i < count; i++) dst[i] = p->init_value;
         return;
     }
@@ -51,8 +64,9 @@ void model_init(const model *m, int index, uint64_t seed, int64_t first, int64_t
         uint32_t bits[4];
         double z[4];
         philox4x32(bits, seed, (uint32_t)group, SITE_INIT, (uint32_t)index, (uint32_t)(group >> 32));
-        normal4(z, bits);
-        for (int64_t j = i < 0 ? 0 : i; j < i + 4 && j < count; j++) dst[j] = (float)(z[j - i] * p->init_std);
+        p->init_std == 0 ? uniform4(z, bits) : normal4(z, bits);
+        double scale = p->init_std == 0 ? p->init_bound : p->init_std;
+        for (int64_t j = i < 0 ? 0 : i; j < i + 4 && j < count; j++) dst[j] = (float)(z[j - i] * scale);
     }
 }
 

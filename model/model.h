@@ -114,12 +114,18 @@ err_t model_declare(model *m, arena *a, const model_plan *o);
 err_t model_fill(model *m, stream *s);
 void model_forget(model *m);
 
-// Elements of all parameters (a tied one is not counted again).
+// Its adapters (model/rule.h). An architecture's options begin with it.
+static inline const model_adapters *model_adapts(const model *m) {
+    return &((const model_division *)m->options)->adapters;
+}
+
+// Elements of all parameters (a tied one is not counted again); and of those that are trained.
 int64_t model_elements(const model *m);
+int64_t model_trained(const model *m);
 int model_find(const model *m, const char *name);  // index of that parameter; -1: none
 
 // dst (host, FP32, count) = initial values of elements first .. first+count-1, in row-major order whatever the slices:
-// Philox keyed by (seed, row of the table, element), Box-Muller.
+// Philox keyed by (seed, row of the table, element); of normal ones Box-Muller.
 void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t count, float *dst);
 
 // Blocks first .. last, in that order; backward from last down to first. PASS_INPUTS and PASS_WEIGHTS are the halves of

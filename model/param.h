@@ -6,14 +6,16 @@
 
 enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
 
-// What changes a row's values. A page may name any of these; so far opening the model refuses the last two.
+// What changes a row's values. A page may name any of these; so far opening the model refuses PARAM_TABLE.
 typedef enum param_rule {
     PARAM_OPTIMIZER,  // the run's optimizer, by their gradient
     // a running statistic of the samples, such as BatchNorm's: backward adds to its gradient what each span of samples
     // has, and the step moves it towards their mean (ops.h: average)
     PARAM_AVERAGE,
     PARAM_TABLE,   // as the first, but rows are made when a sample first names them
-    PARAM_FROZEN,  // nothing: weights that adapters are added to
+    // nothing: weights that adapters are added to. Such a row has values of the compute type, and neither gradient,
+    // master nor moments
+    PARAM_FROZEN,
 } param_rule;
 
 // One row of the parameter table. Norms, hashes and files follow the order of the table.
@@ -32,13 +34,18 @@ typedef struct param {
     param_rule rule;
     float momentum;   // of an average: what a step takes of the new
     bool decay;       // weight decay applies: matrices and embeddings, not biases and gains
-    double init_std;  // values start normal(0, init_std), or, where it is 0, at init_value
+    // values start normal(0, init_std), or, where it is 0, uniform in +-init_bound, or, where that is 0 too, at
+    // init_value
+    double init_std, init_bound;
     float init_value;
     // -1, or the row whose values this one shares. It has its own gradient, which is added to that row's at the end. A
     // backward pass finishes this gradient before it adds to that row's, once, so both may use the same memory
     int tied;
 } param;
 
+static inline bool param_is_frozen(const param *p) { return p->rule == PARAM_FROZEN; }
+// A checkpoint has it.
+static inline bool param_is_saved(const param *p) { return p->tied < 0 && !param_is_frozen(p); }
 static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }
 
 // Elements of a slice in memory; and how many of them are not padding.

@@ -11,6 +11,12 @@ void rule_choose(model_rule *r, const char *key, int64_t *at, int64_t value) {
     r->chosen[n] = key;
 }
 
+const char *adapter_target(const char *t, size_t *n) {
+    t += strspn(t, " ,");
+    *n = strcspn(t, " ,");
+    return t;
+}
+
 // Samples that a token slice would cut in the middle are refused.
 static err_t check_tokens(model_rule *r, int64_t context) {
     if (r->tokens <= 1 || r->micro % r->tokens == 0 || r->tokens % r->micro == 0) return ERR_OK;
@@ -37,10 +43,28 @@ static err_t check_span(model_rule *r) {
         "bn_span says which samples batch norms take their moments of, and this model has none: expected 1");
 }
 
+static bool adapts(const model_rule *r) { return r->adapters && r->adapters->rank > 0; }
+
+// An adapter's first matrix reads all rows, and its gradient sums over them.
+static err_t check_adapters(model_rule *r) {
+    if (!adapts(r) || !r->rows) return ERR_OK;
+    return rule_break(r, KEYS("lora.rank", "parallel.sequence"),
+                      "adapters read all rows of a layer's input, which [parallel] sequence = yes divides");
+}
+
+// Weights are frozen where text is read.
+static err_t check_no_adapters(model_rule *r) {
+    if (!adapts(r)) return ERR_OK;
+    return rule_break(r, KEYS("lora.rank", "type"),
+                      "adapters are for models of text: expected rank = 0, found %" PRId64, r->adapters->rank);
+}
+
 err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_division *by) {
     TRY(check_span(r));
     TRY(check_rows(r, context));
-    *by = (model_division){r->slices, r->tokens};
+    TRY(check_adapters(r));
+    *by = (model_division){.slices = r->slices, .tokens = r->tokens};
+    if (r->adapters) by->adapters = *r->adapters;
     if ((!r->rows && r->tokens <= 1) || dropped % 4 == 0) return ERR_OK;
     return rule_break(r, KEYS("embed", "dropout", r->rows ? "parallel.sequence" : "parallel.token_slices"),
                       "embed = %" PRId64 " is not a multiple of 4, as dropout wants where [parallel] %s", dropped,
@@ -56,13 +80,15 @@ static err_t check_positions(model_rule *r, const char *what) {
 }
 
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by) {
-    *by = (model_division){r->slices, 1};
+    *by = (model_division){.slices = r->slices, .tokens = 1};
+    TRY(check_no_adapters(r));
     TRY(check_span(r));
     return check_positions(r, what);
 }
 
 err_t rule_divide_samples(model_rule *r, const char *what, model_division *by) {
-    *by = (model_division){1, r->span};
+    *by = (model_division){.slices = 1, .tokens = r->span};
+    TRY(check_no_adapters(r));
     TRY(check_positions(r, what));
     if (r->slices <= 1) return ERR_OK;
     return rule_break(r, KEYS("parallel.slices"),

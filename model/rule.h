@@ -8,6 +8,18 @@
 #include <stdint.h>
 #include <string.h>
 
+// Adapters: low-rank matrices beside frozen ones (Hu et al. 2022). y = x W^T + alpha / rank * (x A^T) B^T, A (rank,I),
+// B (O,rank), where `targets` names W.
+enum { ADAPTER_TARGETS = 256 };
+typedef struct model_adapters {
+    int64_t rank;  // 0: there are none, and nothing is frozen
+    double alpha;
+    char targets[ADAPTER_TARGETS];  // ends of names, space between (model/op/adapter.h)
+} model_adapters;
+
+// The next of the targets at `t`, and its length; "": there is none.
+const char *adapter_target(const char *t, size_t *n);
+
 enum { RULE_DIVIDED = 32, RULE_KEYS = 4 };  // 32: half of the hidden layers that a perceptron may have
 // Input and result of model_type.resolve. Keys are given by name, those of other sections as "parallel.slices".
 typedef struct model_rule {
@@ -17,6 +29,7 @@ typedef struct model_rule {
     bool rows;                          // [parallel] sequence: the residual stream's rows are divided
     int64_t tokens;                     // [parallel] token_slices; 0: 1
     int64_t span;                       // [batch] bn_span, in lanes: of micro-batches that are computed as one; 0: 1
+    const model_adapters *adapters;     // [lora]; NULL: none
     int blocks;                         // which the stages of a pipeline divide among them
     bool tied;                          // the first block and the last one share a tensor
     const char *chosen[RULE_KEYS];      // keys that were left open and are now filled in; NULL: no more
@@ -25,9 +38,11 @@ typedef struct model_rule {
     int64_t value[RULE_DIVIDED];        // ... and these values
 } model_rule;
 
-// What the options of every architecture begin with: how the model is divided. Filled in by resolve.
+// What the options of every architecture begin with: how the model is divided, and what is added to it. Filled in by
+// resolve.
 typedef struct model_division {
     int64_t slices, tokens;  // 0: 1
+    model_adapters adapters;
 } model_division;
 
 // Divides a model of texts with `context` positions. `dropped`: the width of what dropout acts on; 0: nothing.

@@ -256,13 +256,18 @@ static int own_part(const param *p, weight_part *part) {
     return 1;
 }
 
+// Weights to which adapters are added come without them.
+static bool is_read(const model *m, const param *p) {
+    return p->tied < 0 && (!model_adapts(m)->rank || param_is_frozen(p));
+}
+
 // The parameter as one tensor of its own name, as our own files have it.
 static bool match_own(const weights *w, const model *m, weights_map *map) {
     for (int i = 0; i < m->params; i++) {
         const param *p = &m->param[i];
         source *at = &map->at[i];
-        if (p->tied >= 0) continue;
         *at = (source){0};
+        if (!is_read(m, p)) continue;
         at->parts = own_part(p, at->part);
         at->part[0].table = is_table(m, i);
         at->tensor[0] = weights_find(w, p->name, &at->file[0]);
@@ -287,7 +292,7 @@ static void match_foreign(const weights *w, const model *m, weights_map *map, fa
     for (int i = 0; i < m->params; i++) {
         source *at = &map->at[i];
         *at = (source){0};
-        if (m->param[i].tied >= 0) continue;
+        if (!is_read(m, &m->param[i])) continue;
         at->parts =
             m->type->parts ? m->type->parts(m->options, &m->param[i], at->part) : own_part(&m->param[i], at->part);
         for (int k = 0; k < at->parts; k++) {

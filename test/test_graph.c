@@ -71,7 +71,7 @@ static const char *const said[MISTAKES] = {
     [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
     [RULE_TABLE] =
         "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
-    [RULE_FROZEN] = "block 1 (layer), h.0.bn.mean: the rule \"frozen\" is not built: it needs rows that have values",
+    [RULE_FROZEN] = "block 1 (layer), conv: the rule \"frozen\" is not built for the weights of a convolution",
     [NO_IMAGE] = "block 1 (layer), bn: x is no image",
     [GROUPS] = "block 1 (layer), conv: 6 channels and 8 filters can't be divided into 4 groups",
     [WINDOW] = "block 1 (layer), conv: windows of 5 x 5 pixels do not fit into 4 x 3",
@@ -124,10 +124,11 @@ static value layer(graph *g, int mistake, value x) {
     case GROUPS: return conv(g, an_image(g, x, 3, 4, 6), "conv", (convolution){8, 1, 1, 0, 4});
     case WINDOW: return conv(g, an_image(g, x, 3, 4, 6), "conv", (convolution){8, 5, 1, 0, 1});
     case POOL_WINDOW: return max_pool(g, x, 3, 2, 1);
-    case RULE_TABLE:
+    case RULE_TABLE: graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), PARAM_TABLE); return x;
     case RULE_FROZEN:
-        graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_TABLE + mistake - RULE_TABLE));
-        return x;
+        y = conv(g, an_image(g, x, 1, 1, C), "conv", (convolution){C, 1, 1, 0, 1});
+        graph_rule(g, g->m->params - 1, PARAM_FROZEN);
+        return y;
     case TIED_FP32: graph_fp32(g, 0); return x;
     case LONG_BLOCK:
         for (int i = 0; i < 40; i++) x = gelu(g, x);

@@ -16,6 +16,9 @@ static const struct {
     {"run.seed", NULL},
     {"device.plans", NULL},  // the checkpoint keeps its own, and the run compares them
     {"model.type", SHAPE},
+    {"lora.rank", SHAPE},
+    {"lora.alpha", MEANING},
+    {"lora.targets", SHAPE},
     {"data.shuffle", NULL},
     {"data.holdout", NULL},
     {"data.ignore", NULL},

@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/version.h"
+#include "trainer/step/frozen_values.h"
 #include "trainer/step/live.h"
 #include "trainer/step/tied.h"
 
@@ -56,6 +57,7 @@ err_t session_describe(session *x) {
     s->pulse = (ckpt_pulse){beat, x};
     s->compress = x->cfg->checkpoint.compress == COMPRESS_ZSTD ? (int)x->cfg->checkpoint.compress_level : 0;
     TRY(config_each(x->cfg, CLASS_BITS, copy_key, x));
+    if (x->state.frozen.hash[0]) TRY(copy_key(x, "lora.base", x->state.frozen.hash));
     TRY(compare_with_defaults(s));
     s->dev = x->dev;
     s->any_device = !x->cfg->device.match;
@@ -132,9 +134,26 @@ static err_t init_from(session *x) {
     return load_masters(x, dir);
 }
 
+err_t session_freeze(session *x) {
+    const config *c = x->cfg;
+    char dir[IO_PATH];
+    const char *from = c->model.init_from[0] ? c->model.init_from : NULL;
+    if (!model_adapts(x->net)->rank) return ERR_OK;
+    err_t rc = from ? find_own(x, dir) : ERR_OK;
+    if (rc == ERR_OK && from && *dir)
+        rc = err_set(
+            ERR_CONFIG,
+            "%s: adapters are added to weights in files, and this is a run: lockstep export %s DIR writes them, "
+            "and init_from = DIR reads them",
+            from, from);
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    rc = frozen_read(&x->state, from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+    return rc == ERR_OK || !from ? rc : config_blame(c, "model", "init_from");
+}
+
 err_t session_init(session *x) {
     TRY(adopt_progress(x));
-    if (x->cfg->model.init_from[0]) TRY(init_from(x));
+    if (x->cfg->model.init_from[0] && !model_adapts(x->net)->rank) TRY(init_from(x));
     else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
     return tied_values(&x->state, x->s);
 }

@@ -41,6 +41,9 @@ err_t session_snapshot(session *x, int64_t saved, monitor *m);
 // don't know of. *kept: false where the state is of another step, or ranks hold nothing alike.
 err_t session_keep(session *x, int64_t step, int64_t before, int64_t saved, bool *kept);
 
+// The values of frozen rows, before session_describe. A checkpoint does not have them.
+err_t session_freeze(session *x);
+
 // path = of a run's directory the best checkpoint, *best = true; or else the newest, *best = false. *found = false: it
 // has none.
 err_t run_checkpoint(const char *run_dir, char path[IO_PATH], bool *best, bool *found);

@@ -328,6 +328,7 @@ err_t session_enter(session *x, const launch *at) {
     TRY(memory_advise(state_commit(&x->state)));
     TRY(memory_advise(step_commit(&x->runner)));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
+    TRY(session_freeze(x));
     TRY(session_describe(x));
     if (!writes_beside(x)) return ERR_OK;
     return memory_advise(ckpt_writer_open(&x->writer, x->dir, &x->state.ckpt, x->groups.beside, &x->faults));

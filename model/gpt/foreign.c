@@ -1,4 +1,5 @@
-// model/gpt/foreign.c: GPT-2 as Hugging Face has it: matrices of layers lie as (in,out).
+// model/gpt/foreign.c: GPT-2 as Hugging Face has it: matrices of layers lie as (in,out), those of
+// adapters as PEFT has them.
 #include "model/foreign.h"
 #include "model/gpt/gpt.h"
 
@@ -7,7 +8,7 @@
 
 int gpt_parts(const void *options, const param *p, weight_part *part) {
     (void)options;
-    bool layer = strncmp(p->name, "h.", 2) == 0,
+    bool layer = strncmp(p->name, "h.", 2) == 0 && !strstr(p->name, ".lora_"),
          table = strcmp(p->name, "wte.weight") == 0 || strcmp(p->name, "wpe.weight") == 0;
     part[0] = (weight_part){.prefixed = true, .transposed = layer && p->dims == 2, .table = table, .rows = p->size[0]};
     snprintf(part[0].name, sizeof part[0].name, "%s", p->name);

@@ -113,6 +113,7 @@ static void forward(lowering *L, int op, const operation *o) {
 
 static void backward(lowering *L, int op, const operation *o) {
     const model *m = L->g->m;
+    if (!is_trained(L, o->at.w)) return;
     value all = as(L, L->given[op], LAYOUT_MATRIX);
     int64_t sorted = L->o->B * m->losses + (m->slices.of > 1 ? o->classes_in_memory : o->classes) + 1;
     graph_value scratch = {.name = "sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32};
@@ -120,7 +121,7 @@ static void backward(lowering *L, int op, const operation *o) {
     adds(s, o->at.w), adds(s, o->at.b);
 }
 
-static const op_type type = {.name = "embedding", .forward = forward, .backward = backward};
+static const op_type type = {.name = "embedding", .freezes = true, .forward = forward, .backward = backward};
 
 value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C,
                 double std, double factor) {

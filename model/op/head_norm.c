@@ -5,8 +5,9 @@
 
 #include <stdio.h>
 
-enum { Y, KEPT, RSTD };                          // results: in place; what the heads were; 1 / their root mean squares
-enum { B_DX, B_KEPT, B_RSTD, B_PARTS, B_PART };  // operands of backward
+enum { Y, KEPT, RSTD };  // results: in place; what the heads were; 1 / their root mean squares
+// operands of backward; UNREAD: instead of the gradient of a frozen w
+enum { B_DX, B_KEPT, B_RSTD, B_PARTS, B_PART, B_UNREAD };
 
 static int first_of(const frame *f, const step *s) { return f->op[s->op].first_head / f->m->slices.of; }
 
@@ -65,6 +66,11 @@ static err_t norm_backward(const frame *f, const step *s) {
                                     .first = first_of(f, s),
                                     .shift = o->shift,
                                     .fresh = f->p->fresh};
+    tensor unread;
+    if (at_if(f, s->v[B_UNREAD], &unread)) {
+        args.dw = &unread, args.fresh = true;
+        return f->matrix ? f->p->ops->head_norm_backward(&args, f->p->s) : ERR_OK;
+    }
     if (f->m->slices.of == 1) return f->p->ops->head_norm_backward(&args, f->p->s);
     for (int k = 0; k < f->m->tokens.count; k++) {
         token_part own = model_token_part(f->m, f->p, k, f->all);
@@ -90,16 +96,21 @@ static void backward(lowering *L, int op, const operation *o) {
     value d = as(L, L->given[op], LAYOUT_SLICES);
     int64_t D = m->param[o->at.w].size[0];
     step *s = emit(L, "head norm's gradient", norm_backward, op, "urr", d, o->out[KEPT], o->out[RSTD]);
+    L->grad[o->in[0]] = d;
+    uses(s, o->at.w);
+    if (!is_trained(L, o->at.w)) {
+        add_operand(s, 'w', 0), add_operand(s, 'w', 0), add_operand(s, 'w', make_unread(L, o->at.w));
+        return;
+    }
     if (m->slices.of > 1) {
         add_operand(s, 'w', scratch(L, o, ".sums", "SD", m->slices.count * D));
         add_operand(s, 'w', scratch(L, o, ".sum", "D", D));
     }
-    uses(s, o->at.w), adds(s, o->at.w);
+    adds(s, o->at.w);
     s->meets = MEET_SUM;
-    L->grad[o->in[0]] = d;
 }
 
-static const op_type type = {.name = "head norm", .forward = forward, .backward = backward};
+static const op_type type = {.name = "head norm", .freezes = true, .forward = forward, .backward = backward};
 
 value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps,
                 double shift) {

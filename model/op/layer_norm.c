@@ -12,7 +12,8 @@ static const float NORM_EPS = 1e-5f;
 
 enum { Y, MEAN, RSTD };                                // results
 enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };  // operands of forward
-enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };      // operands of backward
+// operands of backward; UNREAD: instead of the gradients of a frozen w and b
+enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD, B_UNREAD_W, B_UNREAD_B };
 // products whose bias gradients it forms; BEFORE: the one before it in forward, in the sum
 enum { BEFORE, AFTER };
 
@@ -39,25 +40,28 @@ static err_t norm_backward(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
     tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), mean = at(f, s->v[B_MEAN]),
            rstd = at(f, s->v[B_RSTD]), past;
-    return slices_layer_norm_backward(f->m, f->p, f->all,
-                                      &(layer_norm_backward_args){.dx = &dx,
-                                                                  .dw = &f->p->dw[l->w],
-                                                                  .db = &f->p->dw[l->b],
-                                                                  .dx_sums = bias_of(f, s->other[BEFORE]),
-                                                                  .dresidual_sums = bias_of(f, s->other[AFTER]),
-                                                                  .dy = &dy,
-                                                                  .dresidual = at_if(f, s->v[B_PAST], &past),
-                                                                  .x = &x,
-                                                                  .w = &f->p->w[l->w],
-                                                                  .mean = &mean,
-                                                                  .rstd = &rstd});
+    tensor unread[2], *dw = at_if(f, s->v[B_UNREAD_W], &unread[0]), *db = at_if(f, s->v[B_UNREAD_B], &unread[1]);
+    layer_norm_backward_args args = {.dx = &dx,
+                                     .dw = dw ? dw : &f->p->dw[l->w],
+                                     .db = db ? db : &f->p->dw[l->b],
+                                     .dx_sums = bias_of(f, s->other[BEFORE]),
+                                     .dresidual_sums = bias_of(f, s->other[AFTER]),
+                                     .dy = &dy,
+                                     .dresidual = at_if(f, s->v[B_PAST], &past),
+                                     .x = &x,
+                                     .w = &f->p->w[l->w],
+                                     .mean = &mean,
+                                     .rstd = &rstd,
+                                     .fresh = dw};
+    if (!dw) return slices_layer_norm_backward(f->m, f->p, f->all, &args);
+    return dx.size[0] ? f->p->ops->layer_norm_backward(&args, f->p->s) : ERR_OK;
 }
 
 // The product with a bias that is an operand of the sum `op`; -1: none.
 static int product_of_sum(const lowering *L, int op) {
     if (op < 0 || op_at(L, op)->type->role != ROLE_SUM) return -1;
     value b = op_at(L, op)->in[1];
-    return is_made_by(L, b, ROLE_PRODUCT) && op_at(L, maker_of(L, b))->at.b >= 0 ? maker_of(L, b) : -1;
+    return is_made_by(L, b, ROLE_PRODUCT) && is_trained(L, op_at(L, maker_of(L, b))->at.b) ? maker_of(L, b) : -1;
 }
 
 static void claim_sum(lowering *L, int op, int sum) {
@@ -87,8 +91,9 @@ static void backward(lowering *L, int op, const operation *o) {
     step *s = emit(L, "layer norm's gradient", norm_backward, op, "wrrrrr", dx, L->given[op], past, x, o->out[MEAN],
                    o->out[RSTD]);
     s->into = B_DX, s->over = past ? B_PAST : -1;
-    uses(s, o->at.w), adds(s, o->at.w), adds(s, o->at.b);
-    s->meets = MEET_SUM_OF_ROWS;
+    uses(s, o->at.w);
+    if (is_trained(L, o->at.w)) adds(s, o->at.w), adds(s, o->at.b), s->meets = MEET_SUM_OF_ROWS;
+    else add_operand(s, 'w', make_unread(L, o->at.w)), add_operand(s, 'w', make_unread(L, o->at.b));
     int before = product_of_sum(L, maker_of(L, x));
     if (before >= 0 && L->bias_by[before] == op) s->other[BEFORE] = before, adds(s, op_at(L, before)->at.b);
     for (int k = 0; k < L->v[x].users; k++) {
@@ -100,6 +105,7 @@ static void backward(lowering *L, int op, const operation *o) {
 
 static const op_type type = {.name = "layer norm",
                              .adds = true,
+                             .freezes = true,
                              .role = ROLE_SUM_NORM,
                              .cheap = true,
                              .claim = claim,

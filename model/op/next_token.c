@@ -24,15 +24,17 @@ static void forward(lowering *L, int op, const operation *o) { losses_step(L, op
 
 static void backward(lowering *L, int op, const operation *o) {
     step *s = losses_step(L, op, o, "losses and their gradient");
-    adds(s, o->at.w);
+    if (is_trained(L, o->at.w)) adds(s, o->at.w);
     L->grad[o->in[0]] = as(L, s->v[0], LAYOUT_STREAM);
 }
 
 static double flops(const model *m, const operation *o) {
-    return 6 * (double)m->context * (double)shape_count(2, m->param[o->at.w].size);
+    return (param_is_frozen(&m->param[o->at.w]) ? 4 : 6) * (double)m->context *
+           (double)shape_count(2, m->param[o->at.w].size);
 }
 
-static const op_type type = {.name = "next tokens", .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {
+    .name = "next tokens", .freezes = true, .forward = forward, .backward = backward, .flops = flops};
 
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std) {
     operation *o = graph_add(g, &type, weight, x, 0);
@@ -45,6 +47,7 @@ void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int t
     if (g->rc != ERR_OK) return;
     g->head = (head){.at = {.w = w, .b = -1}, .classes = vocab, .Vp = head_rows_in_memory(vocab, m->slices.of)};
     g->chunks = chunks;
+    g->head.frozen = param_is_frozen(&m->param[w]);
     m->param[w].tied = tied;
     m->param[w].rows_in_memory = g->head.Vp;
     linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);

@@ -1,7 +1,7 @@
 // model/op/project.c: y = x W^T + b (model/linear.h). A GELU or a sum that is y's only reader is done with the
 // product. If inputs are divided, the product adds the slices that are here; if other ranks have slices, bias, sum and
 // GELU wait for the sum of all (model/slices.h).
-#include "model/op/op.h"
+#include "model/op/adapter.h"
 
 enum { F_Y, F_X, F_PRE, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PRE };            // of the input's gradient
@@ -57,6 +57,7 @@ static void forward(lowering *L, int op, const operation *o) {
 }
 
 static void weights_step(lowering *L, int op, const operation *o, value dy) {
+    if (!is_trained(L, o->at.w)) return;
     value x = as(L, o->in[0], layout_of_x(o));
     step *s = emit(L, "weights' gradient", L->bias_by[op] < 0 ? weights_and_bias : weights, op, "rr", dy, x);
     adds(s, o->at.w);
@@ -65,7 +66,7 @@ static void weights_step(lowering *L, int op, const operation *o, value dy) {
 
 // Includes a GELU before it, unless another operation reads that result.
 static void inputs_step(lowering *L, int op, const operation *o, value dy) {
-    bool through = is_made_by(L, o->in[0], ROLE_GELU) && o->at.division != LINEAR_OUTPUTS;
+    bool through = is_made_by(L, o->in[0], ROLE_GELU) && o->at.division != LINEAR_OUTPUTS && L->v[o->in[0]].users == 1;
     int act = through ? maker_of(L, o->in[0]) : -1;
     value to = through ? op_at(L, act)->in[0] : o->in[0];
     layout x = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
@@ -89,25 +90,33 @@ static void backward(lowering *L, int op, const operation *o) {
 
 static double flops(const model *m, const operation *o) {
     const param *w = &m->param[o->at.w];
-    bool first = !m->stream && !w->block;  // the model's input has no gradient
-    return (first ? 4 : 6) * (double)(m->stream ? m->context : 1) * (double)shape_count(2, w->size);
+    int products = 3 - (!m->stream && !w->block) - param_is_frozen(w);  // the model's input has no gradient
+    return 2 * products * (double)(m->stream ? m->context : 1) * (double)shape_count(2, w->size);
 }
 
-static const op_type type = {
-    .name = "product", .role = ROLE_PRODUCT, .halves = true, .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {.name = "product",
+                             .role = ROLE_PRODUCT,
+                             .halves = true,
+                             .freezes = true,
+                             .forward = forward,
+                             .backward = backward,
+                             .flops = flops};
 
 value project(graph *g, value x, const char *name, projection p) {
-    operation *o = graph_add(g, &type, name, x, 0);
     model *m = g->m;
     const graph_value *in = graph_at(g, x);
     if (p.divide == LINEAR_OUTPUTS && p.outputs % m->slices.of)
         graph_mistake(g, name, "%lld outputs can't be divided among %d slices", (long long)p.outputs, m->slices.of);
-    o->at.w = graph_param(g, name, ".weight", p.outputs, in->width, p.std, 0);
-    o->at.b = p.bias ? graph_param(g, name, ".bias", p.outputs, 0, 0, 0) : -1;
+    int w = graph_param(g, name, ".weight", p.outputs, in->width, p.std, 0),
+        b = p.bias ? graph_param(g, name, ".bias", p.outputs, 0, 0, 0) : -1;
+    adapters more = adapters_down(g, x, w, &p);
+    operation *o = graph_add(g, &type, name, x, 0);
+    o->at.w = w, o->at.b = b;
     if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.share);
     bool divided = o->at.division == LINEAR_OUTPUTS;
-    return graph_result(
+    value y = graph_result(
         g, o, 0,
         (graph_value){
             .letters = p.letters, .width = p.outputs, .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM, .is_E = true});
+    return adapters_up(g, y, &more);
 }

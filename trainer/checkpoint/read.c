@@ -435,6 +435,14 @@ static int differing_keys(const manifest *m, const ckpt_state *s, char text[ERR_
     return n;
 }
 
+// Frozen weights are no setting, but those that init_from names.
+static err_t refuse_base(const char *dir, const char *then, const char *now) {
+    return err_set(ERR_CONFIG,
+                   "%s: its adapters were trained beside weights with the hash %s, and these have %s (lora.base): set [model] "
+                   "init_from to what it was, or start another [run] name",
+                   dir, then, now);
+}
+
 static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *s) {
     char all[ERR_TEXT - 320];
     int differ = differing_keys(m, s, all);
@@ -453,6 +461,7 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
                 "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
                 "start another [run] name",
                 dir, name, now, m->build, usual);
+        if (strcmp(then, now) != 0 && strcmp(name, "lora.base") == 0) return refuse_base(dir, then, now);
         if (strcmp(then, now) != 0 && !s->key[i].open)
             return err_set(
                 ERR_CONFIG,

@@ -91,6 +91,11 @@ typedef struct config {
         bool init_resize;
     } model;
     struct {
+        int64_t rank;  // 0: no adapters
+        double alpha;
+        char targets[CONFIG_TEXT];
+    } lora;
+    struct {
         char train[CONFIG_TEXT];  // files and globs, space between
         char val[CONFIG_TEXT];    // "": no evaluation
         source_format format;

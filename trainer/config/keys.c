@@ -73,6 +73,12 @@ static const setting more_keys[] = {
          "start from weights: a run, a checkpoint, a safetensors file, a directory of Hugging Face, a .bin of llm.c; empty = random"),
     BOOL(model, init_resize, LAYOUT, "no", "", "take as many rows of the embeddings of init_from as there are; rows that it lacks start as random ones"),
 
+    INT(lora, rank, BITS, "0", 0, 4096, "lora_r lora_rank",
+        "train adapters of this rank beside frozen weights, those of init_from; 0 = train all weights"),
+    REAL(lora, alpha, BITS, "16", 1e-6, 1e6, "lora_alpha", "what an adapter adds is multiplied by alpha / rank"),
+    TEXT(lora, targets, BITS, "", 0, "target_modules lora_target",
+         "ends of the names of what gets adapters, as in files of Hugging Face, such as: q_proj v_proj"),
+
     TEXT(data, train, LOCAL, "datasets/text-train-*.bin", 1, "train_data",
          "training data: files or globs, space between; NAME@WEIGHT for each mixes them by weight"),
     TEXT(data, val, LOCAL, "datasets/text-val-*.bin", 0, "validation valid eval_data",
@@ -292,6 +298,7 @@ static const struct { const char *name, *comment; } sections[] = {
     {"run", "the run as a whole"},
     {"device", "where it is computed"},
     {"model", "what is trained"},
+    {"lora", "adapters that are trained beside frozen weights"},
     {"data", "what it is trained on"},
     {"pack", "how `lockstep pack` makes shards of text or images"},
     {"batch", "how much of it at a time"},

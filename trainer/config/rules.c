@@ -36,12 +36,15 @@ static err_t judge_slices(judge *j, const model_rule *r) {
 
 // What the architecture chooses and demands.
 err_t judge_model(judge *j, config *c) {
+    model_adapters lora = {.rank = c->lora.rank, .alpha = c->lora.alpha};
+    snprintf(lora.targets, sizeof lora.targets, "%s", c->lora.targets);
     model_rule r = {.micro = c->resolved.micro,
                     .gpu = c->resolved.kind == DEVICE_CUDA,
                     .slices = c->parallel.slices,
                     .rows = c->parallel.sequence,
                     .tokens = c->parallel.token_slices,
-                    .span = c->resolved.span};
+                    .span = c->resolved.span,
+                    .adapters = &lora};
     err_t rc = model_types[c->model.type]->resolve(&c->model.of, &r);
     // Also where it is refused: what it chose before that is open in a proposal.
     for (int i = 0; i < RULE_KEYS && r.chosen[i]; i++) c->origin[row_of(c, r.chosen[i])].chosen = true;
@@ -51,6 +54,22 @@ err_t judge_model(judge *j, config *c) {
             "%s", err_last()->text);
     j->blocks = r.blocks, j->tied = r.tied;
     return judge_slices(j, &r);
+}
+
+// What adapters can't be had with so far.
+static err_t judge_lora(judge *j) {
+    const config *c = j->c;
+    if (!c->lora.rank) return ERR_OK;
+    if (!c->lora.targets[0])
+        return judge_refuse(j, ROWS(ROW(lora, targets), ROW(lora, rank)),
+                            "rank = %" PRId64
+                            " makes adapters, and targets names nothing that gets one: expected names "
+                            "such as q_proj v_proj",
+                            c->lora.rank);
+    if (strlen(c->lora.targets) >= ADAPTER_TARGETS)
+        return judge_refuse(j, ROWS(ROW(lora, targets)), "targets has %zu letters: %d are the most",
+                            strlen(c->lora.targets), ADAPTER_TARGETS - 1);
+    return ERR_OK;
 }
 
 // --- data ------------------------------------------------------------------------------------------------------------
@@ -323,6 +342,7 @@ err_t judge_all(judge *j, config *c) {
     c->resolved.decay_steps = c->schedule.decay_steps;
     RULE(j, judge_batch(j, c));
     RULE(j, judge_span(j, c));
+    RULE(j, judge_lora(j));
     RULE(j, judge_model(j, c));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));

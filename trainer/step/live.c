@@ -31,10 +31,10 @@ int64_t live_values(const train_state *t) {
     return n * (1 + t->arrays);
 }
 
-// As rows are counted in a checkpoint, which has none that are tied.
+// As rows are counted in a checkpoint, which has none that are tied or frozen.
 static int tensor_of(const train_state *t, int row) {
     int n = 0;
-    for (int i = 0; i < row; i++) n += t->net->param[i].tied < 0;
+    for (int i = 0; i < row; i++) n += param_is_saved(&t->net->param[i]);
     return n;
 }
 

@@ -14,7 +14,7 @@ static err_t number_sums(results *x, const model *net, int64_t *chunks) {
     *chunks = 0;
     for (int i = 0; i < net->params; i++) {
         x->sums_at[i] = (int32_t)*chunks;
-        if (net->param[i].tied >= 0) continue;
+        if (!param_is_saved(&net->param[i])) continue;
         for (int c = 0; c < param_slices(&net->param[i]); c++)
             *chunks += (param_slice_count(&net->param[i], c) + CHUNK - 1) / CHUNK;
     }

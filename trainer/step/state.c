@@ -331,10 +331,12 @@ static void link_rows(train_state *t) {
     for (int i = 0; i < t->net->params; i++) {
         const param *p = &t->net->param[i];
         size_t row = t->zero.row_at[p->tied >= 0 ? p->tied : i], own = t->zero.row_at[i];
+        bool keeps = frozen_has(&t->frozen, i);
         bool values = row != ZERO_ELSEWHERE;
         t->master[i] = row_view(&t->zero, t->masters.sharded || !values ? NULL : state_at(&t->masters.t, row), FP32, p);
         t->w[i] = row_view(&t->zero,
-                           i == t->borrowed                ? t->copy.data
+                           keeps                           ? state_at(&t->frozen.at, t->frozen.row_at[i])
+                           : i == t->borrowed              ? t->copy.data
                            : t->weights.sharded || !values ? NULL
                                                            : state_at(&t->weights.t, row),
                            t->o.compute, p);
@@ -375,6 +377,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
                                   .chunk = o->chunk,
                                   .bucket_bytes = o->bucket_bytes,
                                   .joined = joins_tied(t)}));
+    TRY(frozen_open(&t->frozen, net, &t->zero, o->chunk, o->compute, &t->memory));
     find_tie(t);
     TRY(fill_uses(t));
     TRY(declare_values(t));
@@ -417,6 +420,7 @@ void state_close(train_state *t) {
     spilled_close(&t->spilled);
     reduce_close(t->reduce);
     zero_close(&t->zero);
+    frozen_close(&t->frozen);
     arena_close(&t->memory);
     arena_close(&t->host);
     if (t->host_s) stream_close(t->host_s);

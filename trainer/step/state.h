@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "trainer/checkpoint/order.h"
 #include "trainer/config/config.h"
+#include "trainer/step/frozen.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/outer_room.h"
 #include "trainer/step/packed.h"
@@ -81,6 +82,7 @@ typedef struct train_state {
     tensor *of_piece;  // [arrays] of the piece that is being updated
     store anchor;      // the masters of the last boundary, as what the optimizer keeps: state_has_anchor
     outer_room outer;
+    frozen frozen;            // rows that are in no store
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
     tensor stage_w, stage_g;  // offload: staging for the largest piece, or a chunk of one, compute type and FP32
     device *host_dev;         // offload: the CPU that updates

@@ -193,7 +193,7 @@ err_t state_link(train_state *t) {
     c->ranks = t->all;
     c->s = t->s;
     for (int i = 0; i < n; i++) {
-        if (t->net->param[i].tied >= 0) continue;
+        if (!param_is_saved(&t->net->param[i])) continue;
         for (int k = 0; k < 1 + t->arrays; k++) fill_owned(t, &c->group[k].tensor[c->params], i, k, 0);
         if (state_codes(t)) link_residuals(t, i, c->params);
         link_islands(t, i, c->params);

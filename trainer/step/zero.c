@@ -35,7 +35,7 @@ static int chunk_of(const zero_options *o, const model *net, int row) {
 static void find_segments(zero_layout *z, const model *net, const zero_options *o) {
     for (int i = 0; i < net->params; i++) {
         z->row_at[i] = ZERO_ELSEWHERE;
-        if (chunk_of(o, net, i) < 0) continue;
+        if (chunk_of(o, net, i) < 0 || param_is_frozen(&net->param[i])) continue;
         const zero_segment *last = z->segments ? &z->segment[z->segments - 1] : NULL;
         bool join = last && last->block == net->param[i].block && last->first + last->rows == i && !shares(net, i) &&
                     !shares(net, last->first);

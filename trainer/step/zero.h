@@ -48,7 +48,7 @@ typedef struct zero_layout {
     zero_segment *segment;
     size_t *cut;                 // (segments, world+1) floats from the segment's start
     zero_bucket *bucket;         // in the order of backward: the last block's first
-    size_t *row_at;              // where each row begins in the slab; ZERO_ELSEWHERE: it is not here
+    size_t *row_at;              // where each row begins in the slab; ZERO_ELSEWHERE: it is not here, or frozen
     zero_piece *piece;           // what this rank owns, `owned` of them, in order of the table, tied rows included
     zero_piece *whole;           // all slices of the rows that are here, `wholes` of them, as pieces
     size_t *shard_at;            // [segments] where this rank's range begins in its shard

@@ -1,0 +1,259 @@
+// test/test_lora.c: adapters beside frozen weights. Beside a model with adapters stands one without, whose weights are
+// W + alpha / rank * B A: it must have the same losses, and by the chain rule its gradient dW gives those of the
+// adapters, dA = alpha / rank * B^T dW and dB = alpha / rank * dW A^T. Frozen rows have no gradient: their places
+// are NULL here, so that a write would end the test. And values begin as PEFT's.
+#include "model/foreign.h"
+#include "test/support/models.h"
+
+enum { B = 3, RANK = 2 };
+static const double ALPHA = 6;
+
+typedef struct kind {
+    const char *name;
+    int type;
+    any_options o;
+    const char *targets;
+} kind;
+
+static const kind kinds[] = {
+    {"gpt", MODEL_gpt, {.gpt = {GPT_OPTIONS(2, 2, 24, 37, 11, 2)}}, "c_attn attn.c_proj c_fc mlp.c_proj"},
+    {"gpt, the attention alone", MODEL_gpt, {.gpt = {GPT_OPTIONS(2, 4, 20, 37, 11, 1)}}, "c_attn"},
+    {"gpt, after a GELU", MODEL_gpt, {.gpt = {GPT_OPTIONS(2, 4, 20, 37, 11, 1)}}, "mlp.c_proj"},
+    {"gpt, before a GELU", MODEL_gpt, {.gpt = {GPT_OPTIONS(2, 4, 20, 37, 11, 1)}}, "c_fc"},
+    {"llama", MODEL_llama, {.llama = {LLAMA_OPTIONS(2, 11, 2)}}, "q_proj,v_proj"},
+    {"llama, all",
+     MODEL_llama,
+     {.llama = {LLAMA_WITH_ALL(2, 4, 1, 37), STRETCHED_ROPE}},
+     "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"},
+    {"llama, by our names", MODEL_llama, {.llama = {LLAMA_OPTIONS(2, 11, 1)}}, "qkv_proj mlp.gate_up_proj"},
+    {"gemma", MODEL_gemma, {.gemma = {GEMMA_OPTIONS(2)}}, "k_proj o_proj up_proj"},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+typedef struct rig {
+    net net;
+    tensor in[1][MODEL_INPUTS], w[2 * MOST], dw[2 * MOST];
+    double loss;
+} rig;
+
+static void rig_open(rig *r, const kind *k, bool adapts, recomputation recompute, bool halves) {
+    model_adapters is = {.rank = adapts ? RANK : 0, .alpha = ALPHA};
+    model_plan plan = {.compute = FP32, .B = B, .recompute = recompute, .halves = halves};
+    *r = (rig){0};
+    snprintf(is.targets, sizeof is.targets, "%s", k->targets);
+    net_open(&r->net, k->type, &k->o, &(model_rule){.micro = B, .adapters = &is}, plan, 1, 2);
+    for (int i = 0; i < r->net.m->params; i++) {
+        const param *p = &r->net.m->param[i];
+        int64_t rows = p->rows_in_memory ? p->rows_in_memory : p->size[0];
+        OK(arena_tensor(&r->net.memory, &r->w[i], FP32, p->dims, rows, p->size[1], 1, 1));
+        if (!param_is_frozen(p)) OK(arena_tensor(&r->net.memory, &r->dw[i], FP32, p->dims, rows, p->size[1], 1, 1));
+    }
+    declare_inputs(&r->net, r->in, 1, B);
+    net_commit(&r->net, 0);
+    ((step_state *)r->net.step.data)->loss_scale = 1;
+    fill_inputs(&r->net, r->in, 1, B);
+    for (int i = 0; i < r->net.m->params; i++) r->w[i].size[0] = r->net.m->param[i].size[0];
+    for (int i = 0; i < r->net.m->params; i++)
+        if (r->dw[i].data) r->dw[i].size[0] = r->net.m->param[i].size[0];
+}
+
+// By its name, so that a row has the same values with adapters and without.
+static void fill_row(rig *r, int i) {
+    const param *p = &r->net.m->param[i];
+    int64_t n = shape_count(p->dims, p->size);
+    float *x = r->w[i].data;
+    uint64_t word = 88172645463325252u;
+    for (const char *c = p->name; *c; c++) word = word * 31 + (uint64_t)*c;
+    if (p->tied >= 0) {
+        memcpy(x, r->w[p->tied].data, (size_t)n * sizeof *x);
+        return;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        word ^= word << 13, word ^= word >> 7, word ^= word << 17;  // Marsaglia 2003
+        x[e] = (float)((double)(word >> 40) / 0x1p24 - 0.5) * 0.6f + (p->dims == 1 ? 0.5f : 0);
+    }
+}
+
+static void run(rig *r, bool halves, bool fresh) {
+    pass p = {.ops = device_ops(r->net.dev),
+              .s = r->net.s,
+              .B = B,
+              .w = r->w,
+              .dw = r->dw,
+              .fresh = fresh,
+              .state = r->net.step.data,
+              .loss_factor = 1.0f / (float)(B * r->net.m->losses),
+              .losses = r->net.losses};
+    for (int i = 0; i < r->net.m->inputs; i++) p.in[i] = r->in[0][i];
+    flow_use(&r->net.flow, &p);
+    OK(model_forward(r->net.m, &p));
+    if (halves) {
+        OK(model_run(r->net.m, PASS_INPUTS, 0, r->net.m->blocks - 1, &p));
+        OK(model_run(r->net.m, PASS_WEIGHTS, 0, r->net.m->blocks - 1, &p));
+    } else OK(model_backward(r->net.m, &p));
+    r->loss = 0;
+    for (int64_t i = 0; i < B * r->net.m->losses; i++)
+        r->loss += ((float *)r->net.losses.data)[i] / (double)(B * r->net.m->losses);
+}
+
+// An adapter: its two rows, and the frozen row with the first of its outputs there.
+typedef struct pair {
+    int a, b, row;
+    int64_t first;
+} pair;
+
+// By the names that files have of a row's parts.
+static int pairs_of(const rig *r, pair *out) {
+    const model *m = r->net.m;
+    int n = 0;
+    for (int i = 0; i < m->params; i++) {
+        weight_part part[WEIGHT_PARTS];
+        int64_t first = 0;
+        int parts =
+            m->param[i].dims == 2 && param_is_frozen(&m->param[i]) ? m->type->parts(m->options, &m->param[i], part) : 0;
+        for (int k = 0; k < parts; first += part[k++].rows) {
+            char name[2][MODEL_NAME + 16];
+            size_t end = strlen(part[k].name) - strlen(".weight");
+            for (int x = 0; x < 2; x++)
+                snprintf(name[x], sizeof name[x], "%.*s.lora_%c.weight", (int)end, part[k].name, "AB"[x]);
+            int a = model_find(m, name[0]);
+            if (a >= 0) out[n++] = (pair){a, model_find(m, name[1]), i, first};
+        }
+    }
+    return n;
+}
+
+static int same_row(const rig *plain, const rig *adapted, int row) {
+    int at = model_find(plain->net.m, adapted->net.m->param[row].name);
+    assert_true(at >= 0);
+    return at;
+}
+
+static void add_adapters(const rig *adapted, rig *plain, const pair *x, int n) {
+    for (int k = 0; k < n; k++) {
+        const param *a = &adapted->net.m->param[x[k].a], *b = &adapted->net.m->param[x[k].b];
+        int64_t I = a->size[1], O = b->size[0];
+        float *w = (float *)plain->w[same_row(plain, adapted, x[k].row)].data + x[k].first * I;
+        const float *A = adapted->w[x[k].a].data, *Bs = adapted->w[x[k].b].data;
+        assert_true(a->size[0] == RANK && b->size[1] == RANK);
+        for (int64_t o = 0; o < O; o++)
+            for (int64_t i = 0; i < I; i++)
+                for (int r = 0; r < RANK; r++) w[o * I + i] += (float)(ALPHA / RANK) * Bs[o * RANK + r] * A[r * I + i];
+    }
+}
+
+static void expect_near(const char *kind, const char *name, int64_t at, double found, double wanted, double scale) {
+    if (fabs(found - wanted) > 2e-5 * scale)
+        fail_msg("%s: %s[%lld] is %.9g, expected %.9g", kind, name, (long long)at, found, wanted);
+}
+
+static double largest(const float *x, int64_t n) {
+    double most = 1e-3;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(x[i]));
+    return most;
+}
+
+// `times`: passes whose gradients were added.
+static void expect_gradients(const kind *k, const rig *adapted, const rig *plain, const pair *x, int times) {
+    const model *m = adapted->net.m;
+    int64_t I = m->param[x->a].size[1], O = m->param[x->b].size[0];
+    const float *A = adapted->w[x->a].data, *Bs = adapted->w[x->b].data, *dA = adapted->dw[x->a].data,
+                *dB = adapted->dw[x->b].data,
+                *dW = (float *)plain->dw[same_row(plain, adapted, x->row)].data + x->first * I;
+    double scale = ALPHA / RANK * times;
+    for (int64_t r = 0; r < RANK; r++)
+        for (int64_t i = 0; i < I; i++) {
+            double sum = 0;
+            for (int64_t o = 0; o < O; o++) sum += Bs[o * RANK + r] * (double)dW[o * I + i];
+            expect_near(k->name, m->param[x->a].name, r * I + i, dA[r * I + i], scale * sum, largest(dA, RANK * I));
+        }
+    for (int64_t o = 0; o < O; o++)
+        for (int64_t r = 0; r < RANK; r++) {
+            double sum = 0;
+            for (int64_t i = 0; i < I; i++) sum += dW[o * I + i] * (double)A[r * I + i];
+            expect_near(k->name, m->param[x->b].name, o * RANK + r, dB[o * RANK + r], scale * sum,
+                        largest(dB, O * RANK));
+        }
+}
+
+static void compare(const kind *k, recomputation recompute, bool halves) {
+    rig adapted, plain;
+    pair x[2 * MOST];
+    rig_open(&adapted, k, true, recompute, halves);
+    rig_open(&plain, k, false, RECOMPUTE_NONE, false);
+    for (int i = 0; i < adapted.net.m->params; i++) fill_row(&adapted, i);
+    for (int i = 0; i < plain.net.m->params; i++) fill_row(&plain, i);
+    int n = pairs_of(&adapted, x);
+    assert_true(n >= 2);
+    add_adapters(&adapted, &plain, x, n);
+    run(&plain, false, true);
+    for (int times = 1; times <= 2; times++) {
+        run(&adapted, halves, times == 1);
+        expect_near(k->name, "loss", 0, adapted.loss, plain.loss, 1);
+        for (int i = 0; i < n; i++) expect_gradients(k, &adapted, &plain, &x[i], times);
+    }
+    net_close(&adapted.net), net_close(&plain.net);
+}
+
+static void adapters_are_a_matrix_that_is_added(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++)
+        for (recomputation r = RECOMPUTE_NONE; r <= RECOMPUTE_BLOCK; r++) compare(&kinds[k], r, false);
+    for (int k = 0; k < KINDS; k++) compare(&kinds[k], RECOMPUTE_NONE, true);
+}
+
+// A uniform in +-1/sqrt(inputs), B zero, and everything else frozen.
+static void they_begin_as_pefts(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++) {
+        rig r;
+        int trained = 0;
+        rig_open(&r, &kinds[k], true, RECOMPUTE_NONE, false);
+        for (int i = 0; i < r.net.m->params; i++) {
+            const param *p = &r.net.m->param[i];
+            int64_t n = shape_count(p->dims, p->size);
+            float *x = r.w[i].data;
+            bool a = strstr(p->name, ".lora_A.weight"), b = strstr(p->name, ".lora_B.weight");
+            assert_true(param_is_frozen(p) == !(a || b));
+            if (!a && !b) continue;
+            double bound = a ? 1 / sqrt((double)p->size[1]) : 0, sum = 0;
+            model_init(r.net.m, i, 5, 0, n, x);
+            for (int64_t e = 0; e < n; e++) assert_true(fabs(x[e]) <= bound), sum += x[e] * x[e];
+            if (a) assert_true(fabs(sum / (double)n / (bound * bound / 3) - 1) < 0.5);
+            assert_true(p->decay);
+            trained += (int)n;
+        }
+        assert_int_equal(model_trained(r.net.m), trained);
+        net_close(&r.net);
+    }
+}
+
+static void wrong_targets_are_named(void **state) {
+    static const struct {
+        const char *targets, *said;
+    } wrong[] = {
+        {"q_proj vproj", "targets: vproj names no product of this model: expected ends of names such as "},
+        {"proj", "targets: proj names no"},
+        {"embed_tokens", "targets: embed_tokens names no"},
+    };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        any_options o = {.llama = {LLAMA_OPTIONS(2, 11, 1)}};
+        model_adapters is = {.rank = RANK, .alpha = 1};
+        model *m;
+        snprintf(is.targets, sizeof is.targets, "%s", wrong[i].targets);
+        OK(model_llama.resolve(&o, &(model_rule){.micro = B, .adapters = &is}));
+        assert_int_equal(model_open(&m, &model_llama, &o), ERR_CONFIG);
+        if (!strstr(err_last()->text, wrong[i].said) || !strstr(err_last()->text, "self_attn.q_proj"))
+            fail_msg("found \"%s\", expected \"%s\"", err_last()->text, wrong[i].said);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adapters_are_a_matrix_that_is_added),
+        cmocka_unit_test(they_begin_as_pefts),
+        cmocka_unit_test(wrong_targets_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

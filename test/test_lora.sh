@@ -1,0 +1,150 @@
+#!/bin/sh
+# test/test_lora.sh: [lora] from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names. Adapters have the
+# same bits on any number of ranks, in every ZeRO stage, in pipelines, with shared layers and after every restart; the
+# weights beside them do not change; a checkpoint has the adapters and refuses other weights; and what is exported,
+# merged, is what was trained.
+. test/support/lib.sh
+
+text 30000 >text.txt
+ini >base.ini <<'END'
+run steps=6
+device backend=cpu threads=1
+model type=llama layers=3 heads=4 kv_heads=4 embed=32 hidden=64 vocab=259 context=24
+data train=data/a-train-*.bin val=
+pack input=text.txt output=data/a
+batch global=12 micro=1 lanes=4
+checkpoint every=3 keep=9
+sample tokens=0
+parallel slices=4
+log every=1 hash_every=1
+END
+expect 0 "$bin" pack base.ini
+lora="lora.rank=4 lora.alpha=8 optimizer.lr=0.01 schedule.warmup=-1"
+some="$lora lora.targets=q_proj,v_proj"
+all="$lora lora.targets=qkv_proj,o_proj,gate_proj,down_proj"
+
+# hashes RUN: of each step, and of the last state.
+hashes() {
+    sed -n 's/^{"t":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl"
+    "$bin" hash "$(ls -d "runs/$1"/ckpt/step-* | tail -n 1)" | sed 's/  [^ ]*$//'
+}
+
+# trained RUN SETTING...: its hashes are in RUN.hashes.
+trained() {
+    run=$1
+    rm -rf "runs/$run"
+    settings "$@"
+    expect 0 timeout 100 "$bin" base.ini "$run.ini"
+    hashes "$run" >"$run.hashes"
+    [ "$(wc -l <"$run.hashes")" -ge 7 ] || fail "$run has no hash of each step"
+}
+
+losses() { sed -n 's/^{"t":"step","step":[0-9]*,"loss":\([0-9.e+-]*\),.*/\1/p' "runs/$1/log.jsonl"; }
+
+any_layout() {
+    trained one "$@"
+    while read -r deal ranks more; do
+        trained "on-$deal" "$@" device.ranks=$ranks $more
+        same one.hashes "on-$deal.hashes" "the hashes of one rank and of $ranks ($more)"
+    done <<'DEALS'
+portable 1 device.simd=portable device.threads=2
+2.0 2 parallel.zero=0 reduce.bucket_mb=0.02
+2.1 2 parallel.zero=1
+3.2 3 parallel.zero=2 reduce.bucket_mb=0.02
+4.3 4 parallel.zero=3
+t2 2 parallel.tensor=2
+t4 4 parallel.tensor=4 parallel.recompute=selective
+t2z3 4 parallel.tensor=2 parallel.zero=3 parallel.recompute=block
+p2 2 parallel.pipeline=2
+p2t2 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
+offload 2 parallel.offload=host parallel.zero=1
+DEALS
+}
+
+few_adapters_in_any_layout() { any_layout $some; }
+many_adapters_in_any_layout() { any_layout $all; }
+adapters_in_16_bits() { any_layout $all precision.compute=bf16; }
+
+context_shares_positions() {
+    trained one $some parallel.token_slices=2
+    trained two $some parallel.token_slices=2 device.ranks=2 parallel.context=2 parallel.zero=2
+    same one.hashes two.hashes "the hashes of one rank and of two that share positions"
+}
+
+# Slices are other sums: near, and not the same.
+slices_are_near() {
+    trained four $all
+    trained whole $all parallel.slices=1
+    losses four >four.losses
+    losses whole >whole.losses
+    paste four.losses whole.losses | awk '{ d = $1 - $2; if (d * d > 1e-8) exit 1 } END { exit NR != 6 }' ||
+        fail "losses with slices and without differ"
+    awk 'NR == 1 { first = $1 } END { exit !($1 < first - 0.1) }' four.losses || fail "adapters have learned nothing"
+}
+
+restarts_are_exact() {
+    trained whole $some
+    for ranks in 1 2; do
+        rm -rf runs/parts
+        settings parts $some run.steps=4 schedule.decay_steps=6 device.ranks=$ranks parallel.zero=$((ranks + 1))
+        expect 0 timeout 100 "$bin" base.ini parts.ini
+        settings parts $some run.steps=6 device.ranks=2
+        expect 0 timeout 100 "$bin" base.ini parts.ini
+        hashes parts >parts.hashes
+        [ "$(tail -n 1 parts.hashes)" = "$(tail -n 1 whole.hashes)" ] || fail "a restart changes bits"
+    done
+}
+
+# A checkpoint has the adapters alone, whatever is in them; plan knows what is allocated.
+checkpoints_hold_adapters() {
+    trained held $some
+    for each in runs/held/ckpt/step-*/; do
+        bytes=$(cat "$each"*.safetensors* | wc -c)
+        # 3 layers, 2 adapters of 4 * (32 + 32), master and two moments
+        [ "$bytes" -lt $((3 * 2 * 4 * 64 * 4 * 3 + 20000)) ] || fail "$each has $bytes bytes"
+    done
+    grep -q '"lora.base"' runs/held/ckpt/step-*/manifest.json || fail "no hash of the weights in the manifest"
+}
+
+other_weights_are_refused() {
+    trained held $some
+    settings held $some run.steps=8 run.seed=5
+    settings other run.seed=5
+    expect 0 timeout 100 "$bin" base.ini other.ini
+    expect 0 "$bin" export runs/other other-model
+    settings held $some run.steps=8 model.init_from=other-model
+    expect 78 "$bin" base.ini held.ini
+    says 'its adapters were trained beside weights with the hash' 'set [model] init_from to what it was'
+}
+
+merged_is_what_was_trained() {
+    settings plain run.steps=3
+    expect 0 timeout 100 "$bin" base.ini plain.ini
+    expect 0 "$bin" export runs/plain plain-model
+    trained tuned $all model.init_from=plain-model data.val='data/a-val-*.bin' eval.batches=0 eval.every=0
+    expect 0 "$bin" export runs/tuned merged-model --merge
+    expect 0 "$bin" export runs/tuned adapters
+    [ -s adapters/adapter_model.safetensors ] && [ -s adapters/adapter_config.json ] || fail "no files of adapters"
+    settings tuned $all model.init_from=plain-model data.val='data/a-val-*.bin' eval.batches=0
+    expect 0 "$bin" eval base.ini tuned.ini
+    a=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$out" | tail -n 1)
+    settings merged model.init_from=merged-model data.val='data/a-val-*.bin' eval.batches=0
+    expect 0 "$bin" eval base.ini merged.ini
+    b=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$out" | tail -n 1)
+    settings plain2 model.init_from=plain-model data.val='data/a-val-*.bin' eval.batches=0
+    expect 0 "$bin" eval base.ini plain2.ini
+    c=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$out" | tail -n 1)
+    echo "$a $b $c" | awk '{ d = $1 - $2; exit !(d * d < 1e-10 && $1 != "" && $3 - $1 > 0.01) }' ||
+        fail "loss $a with adapters, $b merged, $c without"
+}
+
+try few_adapters_in_any_layout
+try many_adapters_in_any_layout
+try adapters_in_16_bits
+try context_shares_positions
+try slices_are_near
+try restarts_are_exact
+try checkpoints_hold_adapters
+try other_weights_are_refused
+try merged_is_what_was_trained
+finish
