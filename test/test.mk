@@ -66,7 +66,8 @@ $(BUILD)/test/test_exact: LIBS += -Wl,--wrap=graph_param -Wl,--wrap=device_ops
 # What libfabric is given is changed on its way (test_fabric).
 $(BUILD)/test/test_fabric: LIBS += -Wl,--wrap=endpoint_send
 # With which products devices are opened, and how long their operations take.
-$(BUILD)/test/test_speed: LIBS += -Wl,--wrap=device_open -Wl,--wrap=device_ops
+$(BUILD)/test/test_speed: LIBS += -Wl,--wrap=device_open -Wl,--wrap=device_ops -Wl,--wrap=chains_pairs_pay \
+    -Wl,--wrap=cpu_native_pairs_pay
 $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared.
 # $(call HEADER,FILE...): the first of these that is there.
