@@ -1,6 +1,7 @@
 // base/cores.c: see base/cores.h.
 #include "base/cores.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
@@ -84,16 +85,63 @@ void cores_sort(cores *c, const char *sys) {
     for (int i = 0; i < c->n; i++) c->cpu[i] = all[i].cpu;
 }
 
-int cores_take(int local, int locals) {
-    cores all;
-    cpu_set_t mine;
+// --- shares ----------------------------------------------------------------------------------------------------------
+
+// The kernel's names have small letters, CUDA's large ones.
+int cores_near_pci(const char *sys, const char *address) {
+    char path[SYS_PATH], name[32];
+    int node = -1, n = 0;
+    for (; address[n] && n < (int)sizeof name - 1; n++) name[n] = (char)tolower((unsigned char)address[n]);
+    name[n] = 0;
+    snprintf(path, sizeof path, "%.400s/bus/pci/devices/%s/numa_node", sys, name);
+    FILE *f = n ? fopen(path, "re") : NULL;
+    if (!f) return -1;
+    if (fscanf(f, "%d", &node) != 1) node = -1;
+    fclose(f);
+    return node < 0 ? -1 : node;
+}
+
+// Those of one NUMA node, in their order.
+static void only_of(cores *out, const cores *all, const char *sys, int node) {
+    out->n = 0;
+    for (int i = 0; i < all->n; i++)
+        if (node_of(sys, all->cpu[i]) == node) out->cpu[out->n++] = all->cpu[i];
+}
+
+// The rank's place among those near its node, and how many they are. False: some rank's node has no processors here.
+static bool place_near(const cores *all, const char *sys, const int *near, int *local, int *locals) {
+    cores some;
+    int place = 0, count = 0;
+    for (int i = 0; i < *locals; i++) {
+        only_of(&some, all, sys, near[i]);
+        if (near[i] < 0 || !some.n) return false;
+        if (near[i] != near[*local]) continue;
+        place += i < *local;
+        count++;
+    }
+    *local = place, *locals = count;
+    return true;
+}
+
+void cores_share(cores *mine, const cores *all, const char *sys, const int *near, int local, int locals) {
+    cores from = *all;
+    int node = near ? near[local] : -1;
+    if (near && place_near(all, sys, near, &local, &locals)) only_of(&from, all, sys, node);
+    cores_sort(&from, sys);
+    int first = local * from.n / locals, end = (local + 1) * from.n / locals;
+    if (locals > from.n) first = local % from.n, end = first + 1;
+    mine->n = 0;
+    for (int i = first; i < end; i++) mine->cpu[mine->n++] = from.cpu[i];
+}
+
+int cores_take(int local, int locals, const int *near) {
+    cores all, mine;
+    cpu_set_t set;
     if (!cores_here(&all)) return 0;
-    cores_sort(&all, "/sys");
-    int n = all.n, from = local * n / locals, to = (local + 1) * n / locals;
-    if (locals > n) from = local % n, to = from + 1;
-    CPU_ZERO(&mine);
-    for (int i = from; i < to; i++) CPU_SET(all.cpu[i], &mine);
-    sched_setaffinity(0, sizeof mine, &mine);  // a refusal costs some speed; the number of threads is still right
-    int allowed = within_quota(n) / locals, share = to - from;
-    return share < allowed ? share : allowed > 1 ? allowed : 1;
+    cores_share(&mine, &all, "/sys", near, local, locals);
+    CPU_ZERO(&set);
+    for (int i = 0; i < mine.n; i++) CPU_SET(mine.cpu[i], &set);
+    sched_setaffinity(0, sizeof set, &set);  // a refusal costs some speed; the number of threads is still right
+    int allowed = within_quota(all.n) / locals;
+    return mine.n < allowed ? mine.n : allowed > 1 ? allowed : 1;
 }

@@ -23,10 +23,17 @@ bool cores_here(cores *out);
 // not tell keeps the order of numbers. sys: "/sys", or a folder like it.
 void cores_sort(cores *c, const char *sys);
 
-// Binds the calling thread, and those that it will start, to the share of rank `local` of `locals`: neighbours of the
-// sorted list, as many as of each other rank. Memory is then of that socket, too: Linux takes it from the node of the
-// thread that touches it first. With more ranks than processors each gets one of them. Returns the number of threads
-// that have a processor each, at least 1; 0: not known, and nothing is bound.
-int cores_take(int local, int locals);
+// The NUMA node to which a device on the PCI bus is attached, "0000:C1:00.0"; -1: the system does not say.
+int cores_near_pci(const char *sys, const char *address);
+
+// The share of rank `local` of `locals`: neighbours of the sorted list, as many as of each other rank; with more ranks
+// than processors one of them. near: [locals] the NUMA node near which each rank's device is; the ranks of a node share
+// out its processors alone. NULL, or one is -1 or has no processor here: all ranks share out all.
+void cores_share(cores *mine, const cores *all, const char *sys, const int *near, int local, int locals);
+
+// Binds the calling thread, and those that it will start, to that share of its processors. Memory is then of that
+// socket, too: Linux takes it from the node of the thread that touches it first. Returns the number of threads that
+// have a processor each, at least 1; 0: not known, and nothing is bound.
+int cores_take(int local, int locals, const int *near);
 
 #endif

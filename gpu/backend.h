@@ -61,6 +61,7 @@ err_t cpu_device_open(device **out, const device_options *o);
 // gpu/cuda/: the real one where nvcc is, else absent.c. ERR_UNAVAILABLE says what is missing.
 err_t cuda_device_open(device **out, const device_options *o);
 int cuda_device_count(void);
+bool cuda_device_bus(int index, char dst[DEVICE_BUS]);
 
 // gpu/profile.c: the table and the calls of a device that has a profile.
 extern const ops profile_ops;

@@ -53,6 +53,10 @@ err_t device_set_products(device *d, products p) {
 
 int device_count(device_kind kind) { return kind == DEVICE_CPU ? 1 : cuda_device_count(); }
 
+bool device_bus(device_kind kind, int index, char dst[DEVICE_BUS]) {
+    return kind != DEVICE_CPU && cuda_device_bus(index, dst);
+}
+
 #define STREAM_DEVICE(s) (((struct stream_head *)(s))->dev)
 #define EVENT_DEVICE(e) (((struct event_head *)(e))->dev)
 

@@ -117,12 +117,13 @@ typedef struct device_options {
     const char *why;     // why this kind, for device_about; NULL: as the INI says
 } device_options;
 
+enum { DEVICE_BUS = 32 };
 typedef struct device_info {
     device_kind kind;
     char name[96];     // "cpu avx512 x2 threads"
     char choice[256];  // why this device: "auto: built without CUDA"
     int threads;
-    char bus_id[32];  // a GPU's on the PCI bus: "0000:41:00.0"; "" of a CPU
+    char bus_id[DEVICE_BUS];  // a GPU's on the PCI bus: "0000:41:00.0"; "" of a CPU
 } device_info;
 
 // ERR_UNAVAILABLE says what is missing and what to do.
@@ -134,6 +135,8 @@ err_t device_set_products(device *d, products p);
 // How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without a driver. The
 // call initialises CUDA: a process that will fork must call it in a child.
 int device_count(device_kind kind);
+// A GPU's address on the PCI bus, as device_info has it, without opening it. Initialises CUDA. False: no such device.
+bool device_bus(device_kind kind, int index, char dst[DEVICE_BUS]);
 // Whether this machine's CPU multiplies pairs of BF16 numbers by an instruction of its own.
 bool cpu_has_native_pairs(void);
 // And faster than by FMAs, which is measured (0.1 ms): products = bf16-pairs then has up to twice the rate of FP32.

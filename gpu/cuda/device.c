@@ -164,6 +164,12 @@ int cuda_device_count(void) {
     return 0;
 }
 
+bool cuda_device_bus(int index, char dst[DEVICE_BUS]) {
+    if (cudaDeviceGetPCIBusId(dst, DEVICE_BUS, index) == cudaSuccess) return true;
+    (void)cudaGetLastError();
+    return dst[0] = 0, false;
+}
+
 err_t cuda_device_open(device **out, const device_options *o) {
     *out = NULL;
     cuda_device *d = calloc(1, sizeof *d);

@@ -43,12 +43,23 @@ static err_t start_listener(pthread_t *listener, board *b, const sigset_t *befor
     return failed ? err_set(ERR_INTERNAL, "no thread to listen for SIGTERM: %s", strerror(failed)) : ERR_OK;
 }
 
+// The NUMA nodes of the GPUs of this machine's ranks; NULL: they have none. Free it.
+static int *gpu_nodes(const config *c, int locals) {
+    int *near = c->resolved.kind == DEVICE_CUDA ? malloc((size_t)locals * sizeof *near) : NULL;
+    char bus[DEVICE_BUS];
+    for (int i = 0; near && i < locals; i++)
+        near[i] = device_bus(c->resolved.kind, i, bus) ? cores_near_pci("/sys", bus) : -1;
+    return near;
+}
+
 static err_t run_body(const config *c, const launch *at, board *b, rank_body body) {
     if (at->locals == 1 || c->device.threads) return body(c, at, b);
     config *mine = malloc(sizeof *mine);
     if (!mine) return err_set(ERR_INTERNAL, "no memory for a rank's settings");
     *mine = *c;
-    mine->device.threads = cores_take(at->local, at->locals);
+    int *near = gpu_nodes(c, at->locals);
+    mine->device.threads = cores_take(at->local, at->locals, near);
+    free(near);
     err_t rc = body(mine, at, b);
     free(mine);
     return rc;
