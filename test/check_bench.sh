@@ -152,6 +152,45 @@ nets() {
     expect 64 "$build/test/test_ops" --pairs
 }
 
+# Collectives beside gloo's: a row for each call and size, with both where there is a PyTorch; a script stands in for it.
+beside_gloo() {
+    [ -x "$build/bench_comm" ] || skip "$build/bench_comm is not built: make bench-programs"
+    cat >gloo <<'END'
+#!/bin/sh
+case "$1" in
+-c) exit 0 ;;
+*) printf 'torch made up, %s ranks\n' "$2"
+   for op in all_reduce reduce_scatter all_to_all message; do
+       for kb in 1 8; do printf '%s %s KB 1000000.0 us 0.001 GB/s   as ever\n' $op $kb; done
+   done ;;
+esac
+END
+    chmod +x gloo
+    cd "$top" || exit 1
+    for part in bandwidth links; do
+        tables=$([ $part = bandwidth ] && echo 2 || echo 1)
+        PYTHON=$work/gloo expect 0 sh test/bench/ranks.sh "$build" "$bin" quick $part
+        rows $tables '^torch made up, [24] ranks$'
+        rows $((8 * tables)) '^(all_reduce|reduce_scatter|all_to_all|message) +[18] KB +[0-9.]+ +[0-9.]+ +1000000.0 +0.001 +[0-9.]+$'
+        PYTHON=false expect 0 sh test/bench/ranks.sh "$build" "$bin" quick $part
+        rows $tables '^\(no PyTorch in false here: no gloo to compare with\)$'
+        rows $((8 * tables)) '^(all_reduce|reduce_scatter|all_to_all|message) +[18] KB +[0-9.]+ +[0-9.]+$'
+    done
+}
+
+# Where codes begin to pay (test/bench/breakeven.sh), at sizes whose figures say nothing.
+break_even() {
+    [ "$(id -u)" -eq 0 ] || skip "needs root, for network namespaces"
+    cd "$top" || exit 1
+    LOCKSTEP_BIN=$bin sh test/bench/breakeven.sh "$bin" quick int8,int8 >"$out" 2>&1
+    code=$?
+    ! grep -q '^skipped' "$out" || skip "$(sed -n 's/^skipped: //p' "$out")"
+    [ $code -eq 0 ] || fail "it ended with $code"
+    rows 1 '^2 nodes, int8 to owners, int8 back$'
+    rows 2 '^\| [0-9]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \|$'
+    rows 1 '^break-even: plan says .*; measured .* \(cables: (tbf|lossy)\)$'
+}
+
 try a_page
 try without_pytorch
 try beside_a_slow_pytorch
@@ -160,4 +199,6 @@ try a_step_on_paper
 try text
 try spill
 try nets
+try beside_gloo
+try break_even
 finish

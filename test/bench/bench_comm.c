@@ -3,6 +3,7 @@
 //
 //     bench_comm RANKS           ranks of one host: shared memory
 //     bench_comm RANKS links     as many nodes of one rank: connections over the loopback device, every frame verified
+//     bench_comm ... quick       the smallest sizes, a few times: for tests
 //
 // "bytes" is the size of the buffer that a rank hands in: the vector of all_reduce and reduce_scatter, all rows of
 // all_to_all. A call's time is that of its slowest rank, from a barrier on; a row gives the median, and bytes divided
@@ -30,7 +31,13 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int turns_for(size_t bytes) {
+// What is measured: so many of the sizes, each so often at most.
+typedef struct extent {
+    int sizes, turns;
+} extent;
+
+static int turns_for(extent all, size_t bytes) {
+    if (all.turns < TURNS_MAX) return all.turns;
     return bytes >= 64 << 20 ? 7 : bytes >= 4 << 20 ? 41 : bytes >= 64 << 10 ? 301 : TURNS_MAX;
 }
 
@@ -50,8 +57,8 @@ static err_t call(comm *c, comm *link, int op, char *in, char *out, size_t bytes
     return c->table->all_to_all(c, out, in, bytes / (size_t)c->world, NULL);
 }
 
-static err_t measure(comm *c, times *t) {
-    size_t most = sizes[SIZES - 1];
+static err_t measure(comm *c, extent all, times *t) {
+    size_t most = sizes[all.sizes - 1];
     char *in = malloc(most), *out = malloc(most);
     comm *link;
     TRY(c->table->split(c, c->rank / 2, 0, 1, &link));
@@ -59,8 +66,8 @@ static err_t measure(comm *c, times *t) {
     // pages of their own, before anything is timed
     for (size_t i = 0; i < most / 4; i++) ((float *)in)[i] = ((float *)out)[i] = 1.0f;
     for (int op = 0; op < OPS; op++)
-        for (int i = 0; i < SIZES; i++) {
-            int turns = turns_for(sizes[i]);
+        for (int i = 0; i < all.sizes; i++) {
+            int turns = turns_for(all, sizes[i]);
             memset(in, 0, sizes[i]);  // or sums would grow without end
             for (int k = -2; k < turns; k++) {
                 TRY(c->table->barrier(c, NULL));
@@ -78,9 +85,9 @@ static int by_value(const void *a, const void *b) {
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-static void print_row(const char *op, size_t bytes, const times *t, int ranks) {
+static void print_row(const char *op, extent all, size_t bytes, const times *t, int ranks) {
     double s[TURNS_MAX];
-    int turns = turns_for(bytes);
+    int turns = turns_for(all, bytes);
     for (int k = 0; k < turns; k++) {
         s[k] = 0;
         for (int r = 0; r < ranks; r++) s[k] = t->s[r][k] > s[k] ? t->s[r][k] : s[k];
@@ -90,7 +97,7 @@ static void print_row(const char *op, size_t bytes, const times *t, int ranks) {
            (double)bytes / s[turns / 2] * 1e-9);
 }
 
-static int be_rank(team *t, launch *node, int rank, times *all) {
+static int be_rank(team *t, launch *node, int rank, extent of, times *all) {
     comm *c;
     stub_become(t, node, rank);
     char by[256];
@@ -100,16 +107,17 @@ static int be_rank(team *t, launch *node, int rank, times *all) {
         printf("lockstep, %d ranks, %s\n", c->world, by);
         fflush(stdout);
     }
-    if (rc == ERR_OK) rc = measure(c, all);
+    if (rc == ERR_OK) rc = measure(c, of, all);
     if (rc != ERR_OK) fprintf(stderr, "%s\n", err_last()->text);
     return rc;
 }
 
 int main(int argc, char **argv) {
     int ranks = argc > 1 ? atoi(argv[1]) : 2, each[RANKS_MAX], bad = 0;
-    bool links = argc > 2;
+    bool links = argc > 2 && strcmp(argv[2], "links") == 0, quick = argc > 2 && strcmp(argv[argc - 1], "quick") == 0;
+    extent of = quick ? (extent){2, 5} : (extent){SIZES, TURNS_MAX};
     if (ranks < 2 || ranks > RANKS_MAX)
-        return fprintf(stderr, "bench_comm RANKS [links]: 2 to %d ranks\n", RANKS_MAX), 64;
+        return fprintf(stderr, "bench_comm RANKS [links] [quick]: 2 to %d ranks\n", RANKS_MAX), 64;
     static team t;
     static launch node[RANKS_MAX];
     for (int i = 0; i < RANKS_MAX; i++) each[i] = links ? 1 : ranks;
@@ -117,7 +125,7 @@ int main(int argc, char **argv) {
                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     stub_open_channels(&t, node, links ? ranks : 1, each, &(channel_plan){.channels = 1, .seats = 1});
     for (int r = 0; r < ranks; r++)
-        if (fork() == 0) _exit(be_rank(&t, node, r, all));
+        if (fork() == 0) _exit(be_rank(&t, node, r, of, all));
     stub_let_go(&t);
     for (int r = 0, status; r < ranks; r++) {
         wait(&status);
@@ -127,6 +135,6 @@ int main(int argc, char **argv) {
     }
     if (bad) return 70;
     for (int op = 0; op < OPS; op++)
-        for (int i = 0; i < SIZES; i++) print_row(ops[op], sizes[i], &all[op * SIZES + i], ranks);
+        for (int i = 0; i < of.sizes; i++) print_row(ops[op], of, sizes[i], &all[op * SIZES + i], ranks);
     return 0;
 }

@@ -1,11 +1,15 @@
 #!/bin/sh
-# test/bench/ranks.sh BUILD BIN [part...]: what many ranks cost on this machine, as Markdown. Parts: bandwidth links
-# steps hidden start (all of them). Runs that are compared take turns, and the median of their medians is compared. Run it on
-# a quiet machine.
+# test/bench/ranks.sh BUILD BIN [quick] [part...]: what many ranks cost on this machine, as Markdown. Parts: bandwidth
+# links steps hidden start (all of them). Runs that are compared take turns, and the median of their medians is compared.
+# $PYTHON is the one that has PyTorch. Run it on a quiet machine. `quick` is for tests of bandwidth and links: the
+# smallest sizes, whose figures say nothing.
 set -eu
 build=${1:-build} bin=${2:-./lockstep}
 [ $# -lt 2 ] || shift 2
+quick=
+if [ "${1:-}" = quick ]; then quick=quick && shift; fi
 parts=${*:-bandwidth links steps hidden start}
+python=${PYTHON:-python3}
 case $bin in /*) ;; *) bin=$PWD/$bin ;; esac
 dir=$(mktemp -d)
 ns=lkb$$
@@ -21,25 +25,37 @@ ms() { sed -n 's/.*steps: median \([0-9.]*\) ms.*/\1/p'; }
 
 # --- collectives beside PyTorch's gloo --------------------------------------------------------------------------------
 
-bandwidth() {
-    for n in 2 4; do
-        "$build/bench_comm" $n
-        if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
-            /usr/bin/python3 test/bench/gloo.py $n
-        else
-            echo "(no PyTorch here: no gloo to compare with)"
-        fi
-    done
+has_torch() { "$python" -c 'import torch.distributed' 2>/dev/null; }
+
+# beside OURS GLOO: two such outputs as one table, a row for each call and size; without the second, ours alone.
+beside() {
+    head -n 1 "$1"
+    if [ -s "$2" ]; then head -n 1 "$2"; else echo "(no PyTorch in $python here: no gloo to compare with)"; fi
+    awk '
+        NF < 7 || $3 != "KB" { next }
+        FILENAME == ARGV[1] { us[$1, $2] = $4; gb[$1, $2] = $6; next }
+        !said++ { printf "%-16s %10s    %12s %9s   %12s %9s %8s\n", "", "", "ours us", "GB/s", "gloo us", "GB/s", "faster" }
+        (($1, $2) in us) { printf "%-16s %10d KB %12.1f %9.3f   %12.1f %9.3f %8.2f\n", $1, $2, $4, $6, us[$1, $2], gb[$1, $2], us[$1, $2] / $4; next }
+        { printf "%-16s %10d KB %12.1f %9.3f\n", $1, $2, $4, $6 }' "$2" "$1"
 }
+
+# compare RANKS [links]: over shared memory, or over connections.
+compare() {
+    "$build/bench_comm" "$@" $quick >"$dir/ours" || return
+    : >"$dir/gloo"
+    ! has_torch || "$python" test/bench/gloo.py "$1" $quick >"$dir/gloo" || return
+    beside "$dir/ours" "$dir/gloo"
+}
+
+bandwidth() { for n in 2 4; do compare $n || return; done; }
 
 # --- between two machines, of which this one plays both: our TCP, libfabric, gloo --------------------------------------
 
 links() {
-    "$build/bench_comm" 2 links
+    compare 2 links || return
     for provider in tcp shm; do
-        LOCKSTEP_TEST_FABRIC=$provider "$build/bench_comm" 2 links || echo "(no libfabric with $provider here)"
+        LOCKSTEP_TEST_FABRIC=$provider "$build/bench_comm" 2 links $quick || echo "(no libfabric with $provider here)"
     done
-    if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then /usr/bin/python3 test/bench/gloo.py 2; fi
 }
 
 # --- steps: order fixed, order any, one rank --------------------------------------------------------------------------
