@@ -48,8 +48,10 @@ typedef struct comm_part {
 typedef struct comm_traffic {
     int64_t sent, received;  // bytes of payload, to and from other ranks
     int64_t sent_far;        // of these, to ranks of other nodes
+    int64_t sent_racks;      // of these, to ranks of other racks
     int64_t messages;        // sends to other ranks, also of no bytes: a part of an exchange, a piece of a collective
     int64_t messages_far;    // of these, to ranks of other nodes
+    int64_t messages_racks;  // of these, to ranks of other racks
     int64_t wire;            // bytes written to sockets
     int64_t calls;
 } comm_traffic;
@@ -120,6 +122,16 @@ struct comm {
 // --- calls -----------------------------------------------------------------------------------------------------------
 
 static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
+static inline int comm_racks(const comm *c) { return c->place[c->world - 1].rack + 1; }
+
+// Counts a message that a transport has sent to a rank of c.
+static inline void comm_count_sent(comm *c, int peer, size_t bytes) {
+    const comm_place *from = &c->place[c->rank], *to = &c->place[peer];
+    int64_t n = (int64_t)bytes;
+    c->traffic.sent += n, c->traffic.messages++;
+    if (to->node != from->node) c->traffic.sent_far += n, c->traffic.messages_far++;
+    if (to->rack != from->rack) c->traffic.sent_racks += n, c->traffic.messages_racks++;
+}
 
 // While patient, a call does not time out as long as every rank shows signs of life: disks may be slow. Set it on the
 // communicator that the transport opened (on its `host`); all its splits follow.

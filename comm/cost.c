@@ -1,7 +1,7 @@
 // comm/cost.c: see comm/cost.h, and the table of what a rank sends at the top of comm/tcp/tcp.c, which this follows.
 #include "comm/cost.h"
 
-#include "comm/hosts.h"
+#include "comm/levels.h"
 
 #include <stdlib.h>
 
@@ -14,23 +14,32 @@ static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) {
 
 static int64_t piece_bytes(const size_t *cut, int rank) { return (int64_t)(cut[rank + 1] - cut[rank]); }
 
-// A rank sends its own piece to all of its node and once to each other node, and the pieces of other nodes that it
-// hands on to all of its own.
+// To all others of its node.
+static void add_near(comm_cost *x, const comm *c, const levels *l, int64_t bytes) {
+    int node = l->node[c->rank], others = l->first[node + 1] - l->first[node] - 1;
+    if (others > 0) *x = cost_add(*x, cost_send(c, c->rank, others * bytes, others));
+}
+
+// To those that stand for a piece's owner in the other nodes of this rank's rack.
+static void add_rack(comm_cost *x, const comm *c, const levels *l, int owner, int64_t bytes) {
+    int rack = l->rack[c->rank];
+    for (int n = l->rack_first[rack]; n < l->rack_first[rack + 1]; n++)
+        if (n != l->node[c->rank]) add(x, c, levels_in_node(l, owner, n), bytes);
+}
+
+// A rank sends its own piece on all routes of comm/levels.h, and hands on those for whose owners it stands.
 comm_cost cost_all_gather(const comm *c, const size_t *cut) {
-    int first[c->world + 1], member[c->world], here = 0;
-    hosts h = {0, first, member};
+    int me = c->rank, room[levels_room(c->world)];
+    levels l;
     comm_cost x = {0};
-    hosts_of(&h, c);
+    levels_of(&l, c, room);
+    for (int k = 0; k < l.racks; k++)
+        if (k != l.rack[me]) add(&x, c, levels_in_rack(&l, me, k), piece_bytes(cut, me));
     for (int r = 0; r < c->world; r++) {
-        bool near = c->place[r].node == c->place[c->rank].node;
-        here += near && r != c->rank;
-        if (r != c->rank && (near || hosts_hands_on(&h, c, r, c->rank))) add(&x, c, r, piece_bytes(cut, c->rank));
+        bool stands = levels_in_node(&l, r, l.node[me]) == me, enters = levels_in_rack(&l, r, l.rack[me]) == me;
+        if (enters) add_rack(&x, c, &l, r, piece_bytes(cut, r));
+        if (r == me || (stands && l.node[r] != l.node[me])) add_near(&x, c, &l, piece_bytes(cut, r));
     }
-    for (int r = 0; r < c->world; r++)
-        if (hosts_hands_on(&h, c, c->rank, r)) {
-            x.sent += here * piece_bytes(cut, r);
-            x.messages += here;
-        }
     return x;
 }
 

@@ -20,17 +20,32 @@ enum {
 typedef struct comm_cost {
     int64_t sent, sent_far;  // bytes of payload, of these to other nodes
     int64_t messages, messages_far;
+    int64_t sent_racks, messages_racks;  // of those to other nodes, to other racks
 } comm_cost;
 
+// What was counted between two moments.
+static inline comm_cost cost_between(const comm_traffic *before, const comm_traffic *after) {
+    return (comm_cost){after->sent - before->sent,
+                       after->sent_far - before->sent_far,
+                       after->messages - before->messages,
+                       after->messages_far - before->messages_far,
+                       after->sent_racks - before->sent_racks,
+                       after->messages_racks - before->messages_racks};
+}
+
 static inline comm_cost cost_add(comm_cost a, comm_cost b) {
-    return (comm_cost){a.sent + b.sent, a.sent_far + b.sent_far, a.messages + b.messages,
-                       a.messages_far + b.messages_far};
+    return (comm_cost){a.sent + b.sent,
+                       a.sent_far + b.sent_far,
+                       a.messages + b.messages,
+                       a.messages_far + b.messages_far,
+                       a.sent_racks + b.sent_racks,
+                       a.messages_racks + b.messages_racks};
 }
 
 // Messages of so many bytes in all to a rank of c.
 static inline comm_cost cost_send(const comm *c, int peer, int64_t bytes, int64_t messages) {
-    bool far = c->place[peer].node != c->place[c->rank].node;
-    return (comm_cost){bytes, far ? bytes : 0, messages, far ? messages : 0};
+    bool far = c->place[peer].node != c->place[c->rank].node, racks = c->place[peer].rack != c->place[c->rank].rack;
+    return (comm_cost){bytes, far ? bytes : 0, messages, far ? messages : 0, racks ? bytes : 0, racks ? messages : 0};
 }
 
 // c gives rank, world and places; nothing is called.

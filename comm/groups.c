@@ -259,13 +259,15 @@ fail:;
 
 // --- on paper --------------------------------------------------------------------------------------------------------
 
-// Nodes are counted anew in each communicator, and so are a node's ranks.
+// Nodes are counted anew in each communicator, and so are a node's ranks, and racks.
 static void count_nodes(comm_place *place, int n) {
-    for (int i = 0, node = 0, local = 0, before = 0; i < n; i++) {
-        bool same = i && place[i].node == before;
-        before = place[i].node;
-        node += i && !same, local = same ? local + 1 : 0;
-        place[i].node = node, place[i].local = local;
+    comm_place before = {0};
+    for (int i = 0, node = 0, local = 0, rack = 0; i < n; i++) {
+        comm_place was = place[i];
+        bool same = i && was.node == before.node;
+        node += i && !same, rack += i && was.rack != before.rack, local = same ? local + 1 : 0;
+        place[i].node = node, place[i].local = local, place[i].rack = rack;
+        before = was;
     }
 }
 

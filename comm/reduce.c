@@ -1,6 +1,6 @@
-// comm/reduce.c: see comm/reduce.h. Lanes, ranks and nodes alone determine which rank holds which subtrees after each
-// phase, so every rank computes it for all: messages carry gradients only, and a job's cost is found by walking it
-// without moving anything.
+// comm/reduce.c: see comm/reduce.h. Lanes and places alone determine which rank holds which subtrees after each phase,
+// so every rank computes it for all: messages carry gradients only, and a job's cost is found by walking it without
+// moving anything.
 #include "comm/reduce.h"
 
 #include <inttypes.h>
@@ -16,11 +16,22 @@ typedef struct source {
     float *base;
 } source;
 
+// Groups of ranks that are neighbours.
+typedef struct level {
+    int groups;
+    int *first;  // [groups+1]: the first rank of each
+    int *of;     // [world]: each rank's group
+} level;
+
+// Each rank by itself, those of a node, of a rack, and all.
+enum { LEVELS = 4 };
+
 struct reducer {
     comm *ranks;
     const ops *ops;
-    int rank, world, nodes;
-    int *first_rank;  // nodes+1: first rank of each node
+    int rank, world;
+    int levels;           // of these, those that have fewer groups than the one before
+    level level[LEVELS];  // with one array, level[0].first
     lane_table lanes;
     int64_t *deal;  // [world] what lanes.count points at
     bool moves, once;
@@ -29,10 +40,12 @@ struct reducer {
     lane_counter *kept;  // turns+1: before turn t
     comm_part *send, *recv;
     int sends, recvs, send_room, recv_room;
-    source *sources;   // phase 1: room for the subtrees of all ranks of this node
-    source *result;    // what they merge to
-    source *gathered;  // phase 2: room for those of all nodes
+    source *sources;  // what comes together on this rank in a phase, of one owner
+    source *result;   // what the owner merges it to
     int room;
+    // Of each owner whose ranges this rank has to pass on: what it merged in the phases before.
+    source *held;  // (world, ORDERED_SPANS)
+    int *helds;    // [world]
 };
 
 // --- who holds what --------------------------------------------------------------------------------------------------
@@ -48,9 +61,12 @@ static lane_counter rank_spans(const reducer *r, int rank, int64_t turn) {
     return lane_counter_of(lane_table_first(&r->lanes, rank), lane_table_count(&r->lanes, rank), r->once);
 }
 
-static lane_counter node_spans(const reducer *r, int node, int64_t turn) {
+// Those that a group holds once it has merged them.
+static lane_counter group_spans(const reducer *r, int at, int group, int64_t turn) {
+    const level *l = &r->level[at];
     lane_counter c = {0};
-    for (int k = r->first_rank[node]; k < r->first_rank[node + 1]; k++) {
+    if (at == 0) return rank_spans(r, group, turn);
+    for (int k = l->first[group]; k < l->first[group + 1]; k++) {
         lane_counter one = rank_spans(r, k, turn);
         for (int i = 0; i < one.count; i++) {
             lane_counter_push(&c, one.span[i]);
@@ -64,14 +80,11 @@ static lane_counter node_spans(const reducer *r, int node, int64_t turn) {
 static void fill_kept(reducer *r) {
     enum { FRESH = 1 << 20 };
     for (int64_t t = 0; t < reduce_turns(r); t++) {
-        lane_counter c = r->kept[t];
-        for (int n = 0; n < r->nodes; n++) {
-            lane_counter one = node_spans(r, n, t);
-            for (int i = 0; i < one.count; i++) {
-                one.span[i].buffer = FRESH;
-                lane_counter_push(&c, one.span[i]);
-                for (int into, from; lane_counter_merge(&c, &into, &from);) {}
-            }
+        lane_counter c = r->kept[t], all = group_spans(r, r->levels - 1, 0, t);
+        for (int i = 0; i < all.count; i++) {
+            all.span[i].buffer = FRESH;
+            lane_counter_push(&c, all.span[i]);
+            for (int into, from; lane_counter_merge(&c, &into, &from);) {}
         }
         for (int i = 0; i < c.count; i++)
             if (c.span[i].buffer == FRESH) c.span[i].buffer = lane_counter_free(&c);
@@ -79,10 +92,29 @@ static void fill_kept(reducer *r) {
     }
 }
 
-// The rank of a node that merges what the node has of an owner's ranges: the owner itself on its own node.
-static int collector(const reducer *r, int owner, int node) {
-    const comm_place *p = &r->ranks->place[owner];
-    return p->node == node ? owner : r->first_rank[node] + p->local % (r->first_rank[node + 1] - r->first_rank[node]);
+// The groups of the level below that make up a group: the first one, and the first of the next group.
+static int parts_from(const reducer *r, int at, int group) { return r->level[at - 1].of[r->level[at].first[group]]; }
+static int parts_to(const reducer *r, int at, int group) {
+    return r->level[at - 1].of[r->level[at].first[group + 1] - 1] + 1;
+}
+
+// The rank of a group that merges what the group has of an owner's ranges: the owner itself in its own groups. In
+// others, level by level, the part with the place that the owner's has in its own group.
+static int collector(const reducer *r, int owner, int at, int group) {
+    if (r->level[at].of[owner] == group) return owner;
+    while (at > 0) {
+        int place = r->level[at - 1].of[owner] - parts_from(r, at, r->level[at].of[owner]);
+        int from = parts_from(r, at, group), parts = parts_to(r, at, group) - from;
+        group = from + place % parts;
+        at--;
+    }
+    return group;
+}
+
+static int own_group(const reducer *r, int at) { return r->level[at].of[r->rank]; }
+
+static bool collects(const reducer *r, int owner, int at) {
+    return collector(r, owner, at, own_group(r, at)) == r->rank;
 }
 
 int64_t reduce_turns(const reducer *r) { return lane_table_turns(&r->lanes); }
@@ -111,10 +143,29 @@ int reduce_kept(const reducer *r) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-static void count_nodes(reducer *r) {
-    r->nodes = comm_nodes(r->ranks);
-    for (int k = r->world - 1; k >= 0; k--) r->first_rank[r->ranks->place[k].node] = k;
-    r->first_rank[r->nodes] = r->world;
+// Ranks of one group are neighbours: what tells a group from the next one.
+static int mark(const reducer *r, int at, int rank) {
+    const comm_place *p = &r->ranks->place[rank];
+    return at == 0 ? rank : at == 1 ? p->node : at == 2 ? p->rack : 0;
+}
+
+// One array for all, since they are few numbers.
+static err_t group_ranks(reducer *r) {
+    size_t each = 2 * (size_t)r->world + 1;
+    int *room = calloc(LEVELS * each, sizeof *room);
+    if (!room) return err_set(ERR_INTERNAL, "no memory for the groups of %d ranks", r->world);
+    for (int at = 0; at < LEVELS; at++) {
+        level l = {.first = room + (size_t)r->levels * each};
+        l.of = l.first + r->world + 1;
+        for (int k = 0; k < r->world; k++) {
+            if (k == 0 || mark(r, at, k) != mark(r, at, k - 1)) l.first[l.groups++] = k;
+            l.of[k] = l.groups - 1;
+        }
+        l.first[l.groups] = r->world;
+        bool more = at == 0 || l.groups < r->level[r->levels - 1].groups;
+        if (more) r->level[r->levels++] = l;
+    }
+    return ERR_OK;
 }
 
 // Subtrees that come together on one rank, at most: those of all ranks, and those kept.
@@ -158,17 +209,17 @@ err_t reduce_open(reducer **out, const reduce_options *o) {
                    .once = o->once,
                    .segments = o->segments,
                    .cut = o->cut};
-    r->first_rank = calloc((size_t)comm_nodes(o->ranks) + 1, sizeof *r->first_rank);
-    if (r->first_rank) count_nodes(r);
     r->deal = calloc((size_t)r->world, sizeof *r->deal);
-    err_t rc = r->deal ? take_deal(r, o->deal) : ERR_OK;
+    err_t rc = group_ranks(r);
+    if (rc == ERR_OK && r->deal) rc = take_deal(r, o->deal);
     if (rc != ERR_OK) return reduce_close(r), rc;
     r->room = most_sources(r);
     r->sources = calloc((size_t)r->room, sizeof *r->sources);
     r->result = calloc((size_t)r->room, sizeof *r->result);
-    r->gathered = calloc((size_t)r->room, sizeof *r->gathered);
+    r->held = calloc((size_t)r->world * ORDERED_SPANS, sizeof *r->held);
+    r->helds = calloc((size_t)r->world, sizeof *r->helds);
     r->kept = calloc((size_t)reduce_turns(r) + 1, sizeof *r->kept);
-    if (!r->first_rank || !r->deal || !r->sources || !r->result || !r->gathered || !r->kept) {
+    if (!r->deal || !r->sources || !r->result || !r->held || !r->helds || !r->kept) {
         reduce_close(r);
         return err_set(ERR_INTERNAL, "no memory for a reduction over %d ranks", o->ranks->world);
     }
@@ -179,8 +230,8 @@ err_t reduce_open(reducer **out, const reduce_options *o) {
 
 void reduce_close(reducer *r) {
     if (!r) return;
-    free(r->first_rank), free(r->deal), free(r->kept), free(r->send), free(r->recv), free(r->sources), free(r->result),
-        free(r->gathered);
+    free(r->level[0].first), free(r->deal), free(r->kept), free(r->send), free(r->recv), free(r->sources),
+        free(r->result), free(r->held), free(r->helds);
     free(r);
 }
 
@@ -311,98 +362,40 @@ static source own_source(const walk *w, lane_span span) {
     return (source){span, IN_LANE, w->dry ? NULL : w->job->lane[span.buffer]};
 }
 
-// --- phase 1: inside the node ----------------------------------------------------------------------------------------
+// --- phases ----------------------------------------------------------------------------------------------------------
 
-static err_t send_to_collectors(walk *w, int node) {
-    lane_counter mine = rank_spans(w->r, w->r->rank, w->job->turn);
-    for (int owner = 0; owner < w->r->world; owner++) {
-        int peer = collector(w->r, owner, node);
-        if (peer == w->r->rank) continue;
-        for (int i = 0; i < mine.count; i++) {
-            source x = own_source(w, mine.span[i]);
-            TRY(list_ranges(w, true, peer, owner, &x));
-        }
-    }
-    return ERR_OK;
-}
-
-// The node's subtrees of an owner's ranges, in order of lane: this rank's where they are, the others' where they will
-// arrive.
-static err_t list_collected(walk *w, int node, int owner, source *list, int *count) {
-    reducer *r = w->r;
-    for (int k = r->first_rank[node]; k < r->first_rank[node + 1]; k++) {
-        lane_counter c = rank_spans(r, k, w->job->turn);
-        for (int i = 0; i < c.count; i++) {
-            source x = k == r->rank ? own_source(w, c.span[i]) : take_scratch(w, c.span[i], owner);
-            if (k != r->rank) TRY(list_ranges(w, false, k, owner, &x));
-            list[(*count)++] = x;
-        }
-    }
-    return ERR_OK;
-}
-
-// Finds where each collected owner's ranges begin in scratch by walking in the order in which they were placed.
-static err_t merge_collected(walk *w, int node, int owner, source *stack, int *top) {
-    int count = 0;
-    int recvs = w->r->recvs;
-    TRY(list_collected(w, node, owner, w->r->sources, &count));
-    w->r->recvs = recvs;
-    source out = {{0, 0, 0}, IN_OWN, w->job->out};
-    return merge(w, owner, stack, top, w->r->sources, count, w->r->nodes == 1 ? &out : NULL);
-}
-
-static err_t phase_one(walk *w, int node) {
-    float *scratch = w->scratch;
-    size_t used = w->cost.scratch;
-    TRY(send_to_collectors(w, node));
-    for (int owner = 0; owner < w->r->world; owner++) {
-        int count = 0;
-        if (collector(w->r, owner, node) == w->r->rank) TRY(list_collected(w, node, owner, w->r->sources, &count));
-    }
-    TRY(exchange(w));
-    w->scratch = scratch;
-    w->cost.scratch = used;
-    return ERR_OK;
-}
-
-// --- phase 2: between nodes ------------------------------------------------------------------------------------------
-
-// Merges what the node has for every owner elsewhere and lists it for sending; its own ranges stay, merged, in *mine.
-static err_t merge_node(walk *w, int node, source *mine, int *mines) {
+// What this rank holds of an owner's ranges goes to the collector of the group above.
+static err_t send_up(walk *w, int at) {
     reducer *r = w->r;
     for (int owner = 0; owner < r->world; owner++) {
-        if (collector(r, owner, node) != r->rank) continue;
-        bool here = r->ranks->place[owner].node == node;
-        source *stack = here ? mine : r->result;
-        int top = 0;
-        TRY(merge_collected(w, node, owner, stack, &top));
-        if (here) *mines = top;
-        for (int i = 0; i < top && !here; i++) TRY(list_ranges(w, true, owner, owner, &stack[i]));
+        if (!collects(r, owner, at - 1)) continue;
+        int peer = collector(r, owner, at, own_group(r, at));
+        for (int i = 0; peer != r->rank && i < r->helds[owner]; i++)
+            TRY(list_ranges(w, true, peer, owner, &r->held[owner * ORDERED_SPANS + i]));
     }
     return ERR_OK;
 }
 
-static err_t receive_nodes(walk *w, int node, source *list, int *count) {
+// The group's subtrees of an owner's ranges, in order of lane: what this rank holds where it is, the others' where they
+// will arrive.
+static err_t list_collected(walk *w, int at, int owner, int *count) {
     reducer *r = w->r;
-    for (int n = 0; n < r->nodes; n++) {
-        if (n == node) continue;
-        lane_counter c = node_spans(r, n, w->job->turn);
+    int group = own_group(r, at), own = own_group(r, at - 1);
+    *count = 0;
+    for (int part = parts_from(r, at, group); part < parts_to(r, at, group); part++) {
+        if (part == own) {
+            memcpy(&r->sources[*count], &r->held[owner * ORDERED_SPANS], (size_t)r->helds[owner] * sizeof *r->sources);
+            *count += r->helds[owner];
+            continue;
+        }
+        lane_counter c = group_spans(r, at - 1, part, w->job->turn);
         for (int i = 0; i < c.count; i++) {
-            source x = take_scratch(w, c.span[i], r->rank);
-            TRY(list_ranges(w, false, collector(r, r->rank, n), r->rank, &x));
-            list[(*count)++] = x;
+            source x = take_scratch(w, c.span[i], owner);
+            TRY(list_ranges(w, false, collector(r, owner, at - 1, part), owner, &x));
+            r->sources[(*count)++] = x;
         }
     }
     return ERR_OK;
-}
-
-// Inserts the own node's subtrees between those of the nodes before and after it.
-static void put_between(source *list, int *count, const source *mine, int mines) {
-    int at = 0;
-    while (mines && at < *count && list[at].span.first < mine[0].span.first) at++;
-    memmove(&list[at + mines], &list[at], (size_t)(*count - at) * sizeof *list);
-    memcpy(&list[at], mine, (size_t)mines * sizeof *list);
-    *count += mines;
 }
 
 // --- the owner -------------------------------------------------------------------------------------------------------
@@ -426,28 +419,54 @@ static err_t finish(walk *w, const source *list, int count) {
     return ERR_OK;
 }
 
-static err_t walk_job(walk *w) {
+// The owner is in the last group, which is of all ranks.
+static err_t merge_collected(walk *w, int at, int owner) {
     reducer *r = w->r;
-    int node = r->ranks->place[r->rank].node, count = 0, mines = 0;
-    source mine[ORDERED_SPANS];
-    r->sends = r->recvs = 0;
-    TRY(phase_one(w, node));
-    TRY(merge_node(w, node, mine, &mines));
-    TRY(receive_nodes(w, node, r->gathered, &count));
-    TRY(exchange(w));
-    put_between(r->gathered, &count, mine, mines);
-    return finish(w, r->gathered, count);
+    int count, recvs = r->recvs;
+    TRY(list_collected(w, at, owner, &count));
+    r->recvs = recvs;
+    if (at == r->levels - 1) return finish(w, r->sources, count);
+    r->helds[owner] = 0;
+    return merge(w, owner, &r->held[owner * ORDERED_SPANS], &r->helds[owner], r->sources, count, NULL);
 }
 
-// Of any deal: the subtrees of this node's other ranks for each owner whose ranges this rank collects, and of its own
-// ranges those of the other nodes.
+// Each group of a level merges what its parts hold. Where an owner's ranges begin in scratch is found twice by walking
+// in the same order: for the messages, and for the sums.
+static err_t phase(walk *w, int at) {
+    reducer *r = w->r;
+    float *scratch = w->scratch;
+    size_t used = w->cost.scratch;
+    TRY(send_up(w, at));
+    for (int owner = 0, count; owner < r->world; owner++)
+        if (collects(r, owner, at)) TRY(list_collected(w, at, owner, &count));
+    TRY(exchange(w));
+    w->scratch = scratch;
+    w->cost.scratch = used;
+    for (int owner = 0; owner < r->world; owner++)
+        if (collects(r, owner, at)) TRY(merge_collected(w, at, owner));
+    return ERR_OK;
+}
+
+static err_t walk_job(walk *w) {
+    reducer *r = w->r;
+    lane_counter mine = rank_spans(r, r->rank, w->job->turn);
+    r->sends = r->recvs = 0;
+    for (int owner = 0; owner < r->world; owner++) {
+        r->helds[owner] = mine.count;
+        for (int i = 0; i < mine.count; i++) r->held[owner * ORDERED_SPANS + i] = own_source(w, mine.span[i]);
+    }
+    for (int at = 1; at < r->levels; at++) TRY(phase(w, at));
+    return r->levels == 1 ? finish(w, r->held, mine.count) : ERR_OK;
+}
+
+// Of any deal: the subtrees of the other parts of each group for each owner whose ranges this rank collects there.
 static size_t most_scratch(const walk *w) {
     const reducer *r = w->r;
-    int node = r->ranks->place[r->rank].node;
     size_t spans = (size_t)lane_spans_most(r->lanes.lanes, r->world), floats = 0;
-    for (int owner = 0; owner < r->world; owner++)
-        if (collector(r, owner, node) == r->rank) floats += ranges_floats(w, owner) * spans;
-    return floats + (r->nodes > 1 ? ranges_floats(w, r->rank) * spans : 0);
+    for (int at = 1; at < r->levels; at++)
+        for (int owner = 0; owner < r->world; owner++)
+            if (collects(r, owner, at)) floats += ranges_floats(w, owner) * spans;
+    return floats;
 }
 
 err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *out) {

@@ -4,8 +4,9 @@
 // A rank holds the sums of a few subtrees. It sends each owner its ranges of them, and the owner merges pairs of
 // siblings: the bytes of a reduce-scatter, added in place where they arrive. With several nodes there are two phases.
 // Inside the node one collector for each owner merges what the node's ranks have. Then the collector sends only what is
-// left to the owner, in one flow between nodes for each local rank. Only siblings are ever added, in either phase, so
-// the bits are the same.
+// left to the owner, in one flow between nodes for each local rank. With several racks there is a phase between them:
+// the collectors of a rack's nodes send to one of the rack, and only what that has left goes on. Only siblings are ever
+// added, in any phase, so the bits are the same.
 //
 // Ranks run their lanes in one of two ways. Contiguous ranges: each keeps its leftover subtrees until its last lane,
 // then there is one reduction a step. Turns: at turn t rank r runs lane t*world + r, every turn is reduced, and the

@@ -13,6 +13,8 @@ typedef struct peak_codec {
     double encoded, decoded;
 } peak_codec;
 peak_codec peak_codes(device *d, stream *s, codec c, int64_t scale);
+// The same where the `kept` largest elements of each chunk are coded (gpu/ops.h: encode_sparse).
+peak_codec peak_largest(device *d, stream *s, int64_t kept, int64_t scale);
 
 // FLOP/s of fused multiply-adds on registers alone, on `threads` threads of this processor. 0: not known.
 double peak_fma(int threads);

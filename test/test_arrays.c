@@ -160,7 +160,7 @@ static void other_layouts_go_on_with_it(void **state) {
         assert_string_not_equal(saved.state_hash, end.state_hash);
 
         rank_config(&two, dir, small_model, layouts[i]);
-        run_ranks(layouts[i], &(rank_world){1, {2}}, &two, go_on, k);
+        run_ranks(layouts[i], &(rank_world){.nodes = 1, .ranks = {2}}, &two, go_on, k);
         assert_true(k->shared);
         expect_same("loaded by two ranks", &k->loaded, &saved);
         expect_same("trained on by two ranks", &k->end, &end);

@@ -85,7 +85,8 @@ static char *run_facts(char *dir, const char *name, const char *more, const rank
 }
 
 static void as_one_rank(const char *more, const rank_world *w, int worlds, const int *stages) {
-    char *dir = rank_dir(), name[64], all[512], *one = run_facts(dir, "one", more, &(rank_world){1, {1}});
+    char *dir = rank_dir(), name[64], all[512],
+         *one = run_facts(dir, "one", more, &(rank_world){.nodes = 1, .ranks = {1}});
     assert_int_equal(count_of(one, "{\"t\":\"step\""), 12);
     assert_int_equal(count_of(one, "{\"t\":\"eval\""), 3);
     assert_int_equal(count_of(one, "{\"t\":\"sample\""), 2);
@@ -105,7 +106,11 @@ static void as_one_rank(const char *more, const rank_world *w, int worlds, const
 // One micro-batch a lane: stages 2 and 3 take turns in slots, one of them still on its way.
 static void lanes_of_one_micro_batch(void **state) {
     (void)state;
-    static const rank_world w[] = {{1, {2}}, {1, {3}}, {1, {2}}, {1, {3}}, {1, {2}}};
+    static const rank_world w[] = {{.nodes = 1, .ranks = {2}},
+                                   {.nodes = 1, .ranks = {3}},
+                                   {.nodes = 1, .ranks = {2}},
+                                   {.nodes = 1, .ranks = {3}},
+                                   {.nodes = 1, .ranks = {2}}};
     as_one_rank("[batch]\nlanes = 8\n", w, 5, (int[]){0, 1, 2, 3, 3});
 }
 
@@ -113,13 +118,14 @@ static void lanes_of_one_micro_batch(void **state) {
 // masters.
 static void lanes_of_two_micro_batches(void **state) {
     (void)state;
-    static const rank_world w[] = {{1, {3}}, {1, {2}}, {1, {3}}, {1, {2}}};
+    static const rank_world w[] = {
+        {.nodes = 1, .ranks = {3}}, {.nodes = 1, .ranks = {2}}, {.nodes = 1, .ranks = {3}}, {.nodes = 1, .ranks = {2}}};
     as_one_rank("[batch]\nlanes = 4\n[precision]\ncompute = bf16\n", w, 4, (int[]){1, 2, 2, 3});
 }
 
 static void several_nodes(void **state) {
     (void)state;
-    static const rank_world w[] = {{2, {1, 1}}, {2, {2, 1}}};
+    static const rank_world w[] = {{.nodes = 2, .ranks = {1, 1}}, {.nodes = 2, .ranks = {2, 1}}};
     as_one_rank("[batch]\nlanes = 8\n", w, 2, (int[]){1, 2});
 }
 

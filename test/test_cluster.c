@@ -166,6 +166,54 @@ static void test_parse_errors(void **state) {
 }
 
 // Any bytes get an answer; what is accepted is within the limits.
+// --- racks -----------------------------------------------------------------------------------------------------------
+
+static void test_racks(void **state) {
+    fixture *x = *state;
+    static const struct {
+        const char *racks, *expected;  // of five nodes and of four: "": refused
+        int nodes;
+    } rows[] = {{"", "0000", 4},        {"1", "0000", 4},     {"2", "0011", 4},      {"4", "0123", 4},
+                {"0-1,2-3", "0011", 4}, {"0,1-3", "0111", 4}, {" 0 - 2 , 3", "", 4}, {" 0-2 , 3 ", "0001", 4},
+                {"0-3", "0000", 4},     {"3", "", 4},         {"0", "", 4},          {"5", "", 4},
+                {"0-1,3", "", 4},       {"1-3", "", 4},       {"0-1,1-3", "", 4},    {"0-4", "", 4},
+                {"0-1,2-3,", "", 4},    {"0-1 2-3", "", 4},   {"0-1,3-2", "", 4},    {"two", "", 4},
+                {"0-3,4", "00001", 5},  {"2", "", 5},         {"5", "01234", 5},     {"0-0,1-4", "01111", 5},
+                {",0-4", "", 5},        {"0-4x", "", 5},      {"-1", "", 5},         {"1", "0", 1},
+                {"2", "", 1},           {"0", "", 1},         {"0-0", "0", 1}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char nodes[32], found[8] = "";
+        snprintf(nodes, sizeof nodes, "n[1-%d]", rows[i].nodes);
+        assert_int_equal(cluster_parse(&x->cl, nodes), ERR_OK);
+        if (cluster_racks(&x->cl, rows[i].racks) == ERR_OK)
+            for (int n = 0; n < x->cl.nodes; n++) found[n] = (char)('0' + x->cl.rack[n]);
+        if (strcmp(found, rows[i].expected) != 0)
+            fail_msg("`%s` of %d nodes: racks %s, expected `%s`", rows[i].racks, rows[i].nodes, found,
+                     rows[i].expected);
+        if (*found) assert_int_equal(x->cl.racks, 1 + found[x->cl.nodes - 1] - '0');
+    }
+    assert_int_equal(cluster_parse(&x->cl, "n[1-5]"), ERR_OK);
+    assert_int_equal(cluster_racks(&x->cl, "2"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "nodes has 5", "such as 0-3,4", NULL);
+    assert_int_equal(cluster_racks(&x->cl, "0-2,4"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "`0-2,4`", "expected node 3 next", "end with node 4");
+}
+
+// As the INI has them, into the list of nodes; and refused by its rules.
+static void test_racks_of_a_run(void **state) {
+    fixture *x = *state;
+    snprintf(x->c.cluster.nodes, sizeof x->c.cluster.nodes, "10.0.0.[1-4]:2");
+    snprintf(x->c.cluster.racks, sizeof x->c.cluster.racks, "2");
+    assert_int_equal(cluster_planned(&x->cl, &x->c), ERR_OK);
+    assert_true(x->cl.racks == 2 && x->cl.rack[1] == 0 && x->cl.rack[2] == 1);
+    setenv("LOCKSTEP_NODE", "1", 1);
+    assert_int_equal(cluster_resolve(&x->cl, &x->c), ERR_OK);
+    assert_true(x->cl.racks == 2 && x->cl.rack[1] == 0 && x->cl.rack[2] == 1);
+    snprintf(x->c.cluster.racks, sizeof x->c.cluster.racks, "3");
+    assert_int_equal(cluster_planned(&x->cl, &x->c), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "[cluster] racks", "3 racks", NULL);
+}
+
 // --- lists of others -------------------------------------------------------------------------------------------------
 
 static void test_slurm(void **state) {
@@ -549,10 +597,11 @@ static void test_credentials(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_parse),        TEST(test_parse_errors), TEST(test_slurm),          TEST(test_slurm_errors),
-        TEST(test_longest_list), TEST(test_hosts_file),   TEST(test_parse_anything), TEST(test_alone),
-        TEST(test_told),         TEST(test_find_self),    TEST(test_find_outer),     TEST(test_rules),
-        TEST(test_secret),       TEST(test_secret_kinds), TEST(test_credentials),
+        TEST(test_parse),          TEST(test_parse_errors), TEST(test_racks),        TEST(test_racks_of_a_run),
+        TEST(test_slurm),          TEST(test_slurm_errors), TEST(test_longest_list), TEST(test_hosts_file),
+        TEST(test_parse_anything), TEST(test_alone),        TEST(test_told),         TEST(test_find_self),
+        TEST(test_find_outer),     TEST(test_rules),        TEST(test_secret),       TEST(test_secret_kinds),
+        TEST(test_credentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

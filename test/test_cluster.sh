@@ -76,6 +76,12 @@ others_lists() {
     done
     on 0 "on 2 nodes"
 }
+# Each node finds the racks in its settings, and the start says so.
+racks_of_nodes() {
+    near 1 2 1 1
+    as_one racked cluster.racks=0-1,2-3 parallel.zero=1
+    on 0 "ranks   5 on 4 nodes in 2 racks  zero 1"
+}
 far_two_nodes() { far 2 2 && as_one far-22 parallel.zero=2; }
 
 # Hashed every fifth step only: most steps are followed by the next one, one by an evaluation, while weights are on
@@ -340,6 +346,7 @@ try through_nccl
 try near_two_nodes
 try links
 try others_lists
+try racks_of_nodes
 try far_two_nodes
 try over_a_bad_cable
 try questions_on_nodes

@@ -3,6 +3,7 @@
 // are small whole numbers wherever sums are compared, so that every order of additions gives the same bits, and they
 // are compared without a tolerance.
 #include "base/philox.h"
+#include "comm/cost.h"
 #include "comm/tcp/sum.h"
 #include "test/support/comm_ranks.h"
 
@@ -251,8 +252,8 @@ static void sixty_four_ranks_of_one_host_do_too(void **state) {
 
 static void ranks_of_several_hosts_get_what_was_computed(void **state) {
     (void)state;
-    const layout *const all[] = {&far2, &far3, &mixed4, &mixed5, &mixed12};
-    for (uint32_t i = 0; i < 5; i++) mixed_on(all[i], 50 + i);
+    const layout *const all[] = {&far2, &far3, &mixed4, &mixed5, &mixed12, &racks4, &racks8, &racks12};
+    for (uint32_t i = 0; i < 8; i++) mixed_on(all[i], 50 + i);
 }
 
 // A part has its ranks in the order of the keys, may be split again, and lives beside the whole.
@@ -292,6 +293,8 @@ static void parts_of_a_communicator_work_beside_it(void **state) {
     run_ranks(&near8, 30, body_split, NULL, 0);
     run_ranks(&mixed5, 30, body_split, NULL, 0);
     run_ranks(&mixed12, 30, body_split, NULL, 0);
+    run_ranks(&racks8, 30, body_split, NULL, 0);
+    run_ranks(&racks12, 30, body_split, NULL, 0);
 }
 
 // Numbers that do not add up exactly: everybody must still hold the same bits, and the same in every run.
@@ -419,6 +422,50 @@ static void traffic_is_counted_to_the_byte(void **state) {
     run_ranks(&mixed5, 30, body_traffic, NULL, 0);
 }
 
+// What all ranks together sent to other nodes and other racks since the last call.
+static void expect_crossed(comm *c, const char *what, int64_t far, int64_t racks) {
+    double sum[2] = {(double)c->traffic.sent_far, (double)c->traffic.sent_racks};
+    RUNS(c->table->all_reduce(c, sum, 2, FP64, REDUCE_SUM, NULL));
+    CHECK(sum[0] == (double)far && sum[1] == (double)racks,
+          "%s: %.0f bytes between nodes, of these %.0f between racks; expected %" PRId64 " and %" PRId64, what, sum[0],
+          sum[1], far, racks);
+    c->traffic = (comm_traffic){0};
+}
+
+static void expect_cost(const comm *c, const char *what, comm_cost want) {
+    comm_cost got = cost_between(&(comm_traffic){0}, &c->traffic);
+    CHECK(memcmp(&got, &want, sizeof got) == 0,
+          "%s on rank %d: %" PRId64 " bytes, %" PRId64 " far, %" PRId64 " to racks, in %" PRId64 " messages, %" PRId64
+          " far, %" PRId64 " to racks; planned %" PRId64 " %" PRId64 " %" PRId64 ", %" PRId64 " %" PRId64 " %" PRId64,
+          what, c->rank, got.sent, got.sent_far, got.sent_racks, got.messages, got.messages_far, got.messages_racks,
+          want.sent, want.sent_far, want.sent_racks, want.messages, want.messages_far, want.messages_racks);
+}
+
+// ctx: the number of racks. Bytes enter each node once, and each rack once, whoever has them.
+static void body_levels(comm *c, void *ctx) {
+    int64_t nodes = comm_nodes(c), racks = *(int *)ctx, n = 300000;
+    size_t cut[65] = {0};
+    char *x = calloc((size_t)n, 1);
+    for (int r = 0; r < c->world; r++) cut[r + 1] = cut[r] + (size_t)(r % 3 ? 1000 * r : 0);
+    RUNS(c->table->all_gather(c, x, cut, NULL));
+    expect_cost(c, "all_gather", cost_all_gather(c, cut));
+    expect_crossed(c, "all_gather", (nodes - 1) * (int64_t)cut[c->world], (racks - 1) * (int64_t)cut[c->world]);
+    for (int root = 0; root < c->world; root++) {
+        RUNS(c->table->broadcast(c, x, (size_t)n, root, NULL));
+        expect_crossed(c, "broadcast", (nodes - 1) * n, (racks - 1) * n);
+    }
+    free(x);
+}
+
+static void bytes_enter_each_rack_once(void **state) {
+    (void)state;
+    int one = 1, two = 2, three = 3;
+    run_ranks(&mixed12, 30, body_levels, &one, 0);
+    run_ranks(&racks4, 30, body_levels, &two, 0);
+    run_ranks(&racks8, 30, body_levels, &two, 0);
+    run_ranks(&racks12, 30, body_levels, &three, 0);
+}
+
 // Over libfabric a receiver sends 40 bytes to grant or to confirm one frame or several.
 static int64_t most_beside(size_t bytes) {
     return carrier_is_fabric() ? 40 * (((int64_t)bytes + 262143) / 262144 + 1) : 0;
@@ -491,6 +538,7 @@ int main(void) {
         cmocka_unit_test(parts_of_a_communicator_work_beside_it),
         cmocka_unit_test(sums_have_the_same_bits_everywhere_and_always),
         cmocka_unit_test(traffic_is_counted_to_the_byte),
+        cmocka_unit_test(bytes_enter_each_rack_once),
         cmocka_unit_test(bytes_on_the_wire_are_counted),
         cmocka_unit_test(no_heap_call_after_open),
     };

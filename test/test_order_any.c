@@ -302,7 +302,7 @@ static void against_fixed(const char *lanes, const rank_world *w, int worlds, do
     char *dir = rank_dir();
     find_truth(&t, dir, lanes);
     rank_config(&c, dir, small_model, lanes);
-    run_findings("order fixed, one rank", &fixed, &t, &(rank_world){1, {1}}, &c);
+    run_findings("order fixed, one rank", &fixed, &t, &(rank_world){.nodes = 1, .ranks = {1}}, &c);
     expect_gradients("order fixed, one rank", &fixed, &t);
     for (int i = 0; i < worlds; i++)
         for (int stage = 0; stage <= (rank_count(&w[i]) == 1 ? 0 : 3); stage++)
@@ -312,8 +312,10 @@ static void against_fixed(const char *lanes, const rank_world *w, int worlds, do
     drop_dir(dir);
 }
 
-static const rank_world near[] = {{1, {1}}, {1, {2}}, {1, {3}}, {1, {4}}};
-static const rank_world far[] = {{2, {1, 1}}, {2, {2, 1}}, {2, {2, 2}}};
+static const rank_world near[] = {
+    {.nodes = 1, .ranks = {1}}, {.nodes = 1, .ranks = {2}}, {.nodes = 1, .ranks = {3}}, {.nodes = 1, .ranks = {4}}};
+static const rank_world far[] = {
+    {.nodes = 2, .ranks = {1, 1}}, {.nodes = 2, .ranks = {2, 1}}, {.nodes = 2, .ranks = {2, 2}}};
 
 // Eight lanes of one micro-batch: three ranks have three turns, the last one without a lane on one of them.
 static void lanes_of_one_micro_batch(void **state) {

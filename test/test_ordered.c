@@ -149,6 +149,53 @@ static void the_worst_range_and_the_worst_deal_are_known(void **state) {
             }
 }
 
+// Nodes of `each` ranks, racks of `nodes` nodes.
+static comm_cost sums_cost(int world, int each, int nodes, int lanes, size_t *gathered) {
+    enum { WORLDS = 16, EACH = 1000 };
+    comm_place place[WORLDS];
+    size_t cut[WORLDS + 1];
+    comm_cost all = {0}, gather = {0};
+    for (int r = 0; r <= world; r++) cut[r] = (size_t)r * EACH;
+    for (int r = 0; r < world; r++)
+        place[r] = (comm_place){.node = r / each, .local = r % each, .rank = r, .rack = r / each / nodes};
+    for (int rank = 0; rank < world; rank++) {
+        comm *ranks;
+        reducer *r;
+        reduce_cost one;
+        assert_int_equal(comm_imaginary_open(&ranks, rank, world, place), ERR_OK);
+        reduce_options o = {.ranks = ranks, .lanes = lanes, .segments = 1, .cut = cut};
+        assert_int_equal(reduce_open(&r, &o), ERR_OK);
+        assert_int_equal(reduce_plan(r, 0, 0, 1, &one), ERR_OK);
+        all = cost_add(all, one.moves), gather = cost_add(gather, cost_all_gather(ranks, cut));
+        reduce_close(r);
+        ranks->table->close(ranks);
+    }
+    // what is gathered enters each node and each rack once
+    assert_int_equal(gather.sent, cut[world] * (size_t)(world - 1));
+    assert_int_equal(gather.sent_far, cut[world] * (size_t)(world / each - 1));
+    assert_int_equal(gather.sent_racks, cut[world] * (size_t)(world / each / nodes - 1));
+    *gathered = cut[world] * sizeof(float);
+    return all;
+}
+
+// Where each node and each rack has one subtree, each sends of all elements what others own, once.
+static void sums_leave_each_rack_once(void **state) {
+    (void)state;
+    for (int each = 1; each <= 4; each *= 2)
+        for (int nodes = 1; nodes <= 4; nodes *= 2)
+            for (int racks = 1; each * nodes * racks <= 16 && racks <= 4; racks *= 2) {
+                int world = each * nodes * racks;
+                size_t n;
+                comm_cost x = sums_cost(world, each, nodes, 16, &n);
+                assert_int_equal(x.sent_racks, (size_t)(racks - 1) * n);
+                assert_int_equal(x.sent_far, (size_t)(nodes * racks - 1) * n);
+                assert_int_equal(x.sent, (size_t)(world - 1) * n);
+            }
+    size_t n;
+    comm_cost x = sums_cost(12, 2, 3, 4, &n);  // lanes 0, 1 | 2, 3 in two racks of three nodes
+    assert_int_equal(x.sent_racks, n);
+}
+
 static int64_t lanes_run(const lane_table *t, int rank, bool *ran) {
     int64_t n = lane_table_count(t, rank), before = -1;
     for (int64_t i = 0; i < n; i++) {
@@ -213,6 +260,7 @@ int main(void) {
         cmocka_unit_test(buffers_are_as_many_as_planned),
         cmocka_unit_test(owners_keep_as_few_buffers_as_there_are_sums),
         cmocka_unit_test(the_worst_range_and_the_worst_deal_are_known),
+        cmocka_unit_test(sums_leave_each_rack_once),
         cmocka_unit_test(every_lane_is_run_once_in_any_deal),
         cmocka_unit_test(the_equal_deal_is_the_one_without_a_list),
     };

@@ -181,7 +181,7 @@ static void islands_do_what_forty_lines_say(void **state) {
         assert_true(n > 20000);
         snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = 3\n%s", how->more);
         perceptron_config(&c, dir, "all", GLOBAL, 4, more);
-        run_ranks(how->name, &(rank_world){1, {ISLANDS}}, &c, keep_masters, mixed);
+        run_ranks(how->name, &(rank_world){.nodes = 1, .ranks = {ISLANDS}}, &c, keep_masters, mixed);
         for (int k = 0; k < ISLANDS; k++)
             for (int64_t i = 0; i < n; i++)
                 if (mixed[k * ELEMENTS + i] != plain[i])

@@ -89,6 +89,11 @@ static const layout layouts[] = {
     {llama, "[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\n[reduce]\norder = any\n", TWO(1, 1)},
     {mlp, "[parallel]\nslices = 8\ntensor = 4\npipeline = 2\nschedule = zb-h1\n", ONE(8)},
     {mlp, BF16 "[parallel]\nslices = 4\ntensor = 2\nzero = 3\n", ONE(4)},
+    {gpt, "[parallel]\npipeline = 2\nzero = 3\n", RACKS(1, 1, 2, 2)},
+    {gpt, FOUR "[parallel]\nslices = 4\ntensor = 2\nzero = 1\n", RACKS(2, 2, 2, 2)},
+    {llama, BF16 "[parallel]\npipeline = 1\nzero = 2\n", RACKS(1, 1, 1, 1)},
+    {gpt, "[parallel]\npipeline = 1\nzero = 1\n[reduce]\norder = any\n", RACKS(1, 1, 1, 1)},
+    {gpt, ISLANDS(2) "type = nesterov\n[parallel]\nzero = 1\n", RACKS(2, 1, 2, 1)},
     // steps 2 and 3: a boundary, and none
     {gpt, ISLANDS(2), ONE(2)},
     {gpt, ISLANDS(2) "type = nesterov\n" BF16 "[parallel]\nzero = 1\n", TWO(2, 4)},
@@ -105,9 +110,7 @@ static const layout layouts[] = {
 // --- a rank ----------------------------------------------------------------------------------------------------------
 
 static void add_traffic(comm_cost *to, const comm *c) {
-    if (c)
-        *to = cost_add(*to,
-                       (comm_cost){c->traffic.sent, c->traffic.sent_far, c->traffic.messages, c->traffic.messages_far});
+    if (c) *to = cost_add(*to, cost_between(&(comm_traffic){0}, &c->traffic));
 }
 
 // Since the communicators were opened.
@@ -140,12 +143,15 @@ static err_t expect(const char *what, const char *unit, int64_t found, int64_t p
 }
 
 static err_t expect_sent(const char *what, const comm_cost *before, const comm_cost *after, const comm_cost *planned) {
-    char far[64];
+    char far[64], racks[64];
     snprintf(far, sizeof far, "%s on other nodes", what);
+    snprintf(racks, sizeof racks, "%s in other racks", what);
     TRY(expect(what, "bytes", after->sent - before->sent, planned->sent));
     TRY(expect(far, "bytes", after->sent_far - before->sent_far, planned->sent_far));
+    TRY(expect(racks, "bytes", after->sent_racks - before->sent_racks, planned->sent_racks));
     TRY(expect(what, "messages", after->messages - before->messages, planned->messages));
-    return expect(far, "messages", after->messages_far - before->messages_far, planned->messages_far);
+    TRY(expect(far, "messages", after->messages_far - before->messages_far, planned->messages_far));
+    return expect(racks, "messages", after->messages_racks - before->messages_racks, planned->messages_racks);
 }
 
 static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS],
@@ -160,14 +166,15 @@ static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUP
     bool mixed = x->shape.islands > 1 && x->progress.step % x->cfg->outer.every == 0;
     for (int g = 0; g < PLAN_GROUPS && mixed; g++) {
         p.to[g] = cost_add(p.to[g], p.mixed[g]);
-        p.sent += p.mixed[g].sent, p.sent_far += p.mixed[g].sent_far;
+        p.sent += p.mixed[g].sent, p.sent_far += p.mixed[g].sent_far, p.sent_racks += p.mixed[g].sent_racks;
     }
     for (int g = 0; g < PLAN_GROUPS; g++) {
         TRY(expect_sent(name[g], &before[g], &after[g], &p.to[g]));
         all = cost_add(all, p.to[g]);
     }
     TRY(expect("sent", "bytes", all.sent, p.sent));
-    return expect("sent to other nodes", "bytes", all.sent_far, p.sent_far);
+    TRY(expect("sent to other nodes", "bytes", all.sent_far, p.sent_far));
+    return expect("sent to other racks", "bytes", all.sent_racks, p.sent_racks);
 }
 
 static err_t compare_memory(const session *x, const plan_rank *p) {

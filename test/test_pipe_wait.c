@@ -51,7 +51,7 @@ static void run_two(const char *name, slow_run *r) {
     char *dir = rank_dir();
     config c;
     rank_config(&c, dir, settings, "");
-    run_ranks(name, &(rank_world){1, {2}}, &c, run_rank, r);
+    run_ranks(name, &(rank_world){.nodes = 1, .ranks = {2}}, &c, run_rank, r);
     drop_dir(dir);
 }
 

@@ -172,7 +172,7 @@ traffic_is_between_nodes_or_not() {
             /^ranks/ { world = $2 }
             /^traffic|^messages/ { bad += tables && !adds_up(); tables++; rows = sum = 0 }
             /sent by a rank/ { most = $5; least = $NF ~ /B$/ ? $(NF - 2) : $NF }
-            /between nodes/ {
+            /of these [0-9]+ between nodes/ {
                 i = $2 ~ /^[0-9]/ ? 2 : 3
                 sent = $i; apart = $(i + 3)
                 if ($1 == "by") total = sent
@@ -195,6 +195,39 @@ data cluster.nodes=10.0.0.1:2,10.0.0.2:2 parallel.tensor=2 parallel.slices=2 par
 PLACES
 }
 
+# levels WHAT: of bytes, what all send within nodes, between nodes, and between racks.
+levels() { awk -v row="$1" '/^traffic/ { on = 1 } /^messages/ { on = 0 } on && $1 " " $2 == row { print $3 }' "$out"; }
+
+# Of four nodes each sends the other three what they own of its sums, and what it owns itself: two thirds of that would
+# go to another rack of two nodes. With racks that is halved: a third. The figures by level add up to all.
+racks_send_less() {
+    four=cluster.nodes=10.0.0.1:2,10.0.0.2:2,10.0.0.3:2,10.0.0.4:2
+    for zero in 0 1; do
+        planned cluster.secret_file=none batch.lanes=8 batch.global=16 $four parallel.zero=$zero
+        [ -z "$(levels "between racks")" ] || fail "there are no racks"
+        flat=$(levels "between nodes") all=$(awk '/^traffic/ { on = 1 } on && $1 == "by" && $2 == "all" { print $3; exit }' "$out")
+        [ $((flat + $(levels "within nodes"))) -eq "$all" ] || fail "the levels don't add up to $all"
+        planned cluster.secret_file=none batch.lanes=8 batch.global=16 $four parallel.zero=$zero cluster.racks=2
+        says "ranks   8 on 4 nodes in 2 racks, zero $zero"
+        racks=$(levels "between racks") near=$(levels "between nodes")
+        awk -v flat="$flat" -v racks="$racks" -v near="$near" \
+            'BEGIN { exit !(racks > 0.99 * flat / 3 && racks < 1.05 * flat / 3 && near + racks == flat) }' ||
+            fail "zero $zero: $racks between racks and $near between nodes, of $flat before: expected a third"
+        all=$(awk '/^traffic/ { on = 1 } on && $1 == "by" && $2 == "all" { print $3; exit }' "$out")
+        [ $((racks + near + $(levels "within nodes"))) -eq "$all" ] || fail "the levels don't add up to $all"
+        awk '/^messages/ { on = 1 } on && / racks / { exit !($3 > 0 && $9 <= $3 && 8 * $9 >= $3) }' "$out" ||
+            fail "expected messages between racks, and those of the rank with most"
+    done
+    planned device.ranks=4
+    [ -z "$(levels "within nodes")$(levels "between nodes")" ] || fail "one node has no levels"
+    settings plan cluster.secret_file=none $four cluster.racks=3
+    expect 78 "$bin" plan base.ini plan.ini
+    says "3 racks of as many nodes each, and nodes has 4" "such as 0-2,3"
+    settings plan device.ranks=4 cluster.racks=2
+    expect 78 "$bin" plan base.ini plan.ini
+    says "racks = 2, and nodes is empty"
+}
+
 # Beyond 64 ranks a plan is one plan, not four.
 many_ranks() {
     planned device.ranks=64 batch.lanes=64 batch.global=64 batch.micro=1
@@ -206,6 +239,7 @@ many_ranks() {
 # are rounded to 0.1 ms, so their difference is off by as much. Where codes are no slower nothing is said.
 codes_pay_over_thin_wires() {
     planned model.embed=512 device.ranks=4 reduce.compress=int8 reduce.compress_back=int8
+    says "ranks of one machine send through memory: leave compress = none"
     awk '/^codes/ { gigabit = 8e-9 * ($16 - $10) * 1e6; units = $11 $17 }
          / they take a rank / { longer = ($5 - $13) / 1e3 }
          / they pay where / { said = $10 }
@@ -213,6 +247,23 @@ codes_pay_over_thin_wires() {
                most = near ? 1.01 * gigabit / (longer - 1.1e-4) : said
                exit !(units == "MBMB" && (longer < -1e-4 ? !said : !near || (said >= least && said <= most))) }' \
         "$out" || fail "expected the bits saved, by the time that codes take longer"
+}
+
+# topk takes time, too. On one machine codes don't pay, and the plan says so; of several it names the machine's wire.
+what_codes_take() {
+    sparse="optimizer.type=sgd optimizer.momentum=0.9 optimizer.grad_clip=0 reduce.compress=topk reduce.density=0.01"
+    alone="ranks of one machine send through memory: leave compress = none"
+    planned model.embed=256 device.ranks=4 $sparse parallel.zero=1
+    says "codes   topk, 0.01 of each lane: a rank sends " "they take a rank " "$alone" \
+        "most of it is weights on their way back: zero = 0 sends none"
+    awk '/ they take a rank / { exit !($5 > 0 && $13 > 0) }' "$out" || fail "expected that coding takes time"
+    # the machine's wire carries what goes to the other one, of both its ranks
+    planned model.embed=256 cluster.secret_file=none cluster.nodes=10.0.0.1:2,10.0.0.2:2 reduce.compress=fp16 reduce.compress_back=fp16
+    says "codes   fp16 to owners, fp16 back: a machine sends "
+    ! grep -q "$alone" "$out" || fail "these are two machines"
+    awk '/^traffic/ { on = 1 } /^messages/ { on = 0 } on && $1 == "between" { far = $3 }
+         /^codes/ { exit !($10 " " $11 == sprintf("%.1f MB", far / 2e6)) }' "$out" ||
+        fail "expected a machine to send half of what goes between both"
 }
 
 # Islands: their ranks share no gradient, and each mixes masters and moments, 12 bytes a value, with the others every so
@@ -251,7 +302,9 @@ try cheapest_stage
 try some_stages_only
 try whole_gradients
 try traffic_is_between_nodes_or_not
+try racks_send_less
 try codes_pay_over_thin_wires
+try what_codes_take
 try islands_mix_now_and_then
 try many_ranks
 finish

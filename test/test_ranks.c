@@ -37,7 +37,7 @@ enum { STEPS = 3, RANKS_MOST = 8 };
 typedef struct world {
     char *dir;
     const char *more;
-    int nodes, ranks[4];
+    int nodes, ranks[4], rack[4];
     bool resumes;
     int saves;     // the step after which it saves and ends, 0: none
     bool redeals;  // before each step the lanes are dealt anew, before the last one as they were at first
@@ -183,9 +183,7 @@ static err_t measure(session *x, const world *w, finding *f) {
         TRY(session_step(x, &s));
         TRY(session_settle(x));
     }
-    comm_traffic after = x->ranks->traffic;
-    f->sent = (comm_cost){after.sent - before.sent, after.sent_far - before.sent_far, after.messages - before.messages,
-                          after.messages_far - before.messages_far};
+    f->sent = cost_between(&before, &x->ranks->traffic);
     f->loss = s.loss;
     TRY(eval_loss(x, 0, &f->eval, &windows));
     TRY(answer(x, f->asked));
@@ -208,7 +206,8 @@ static err_t compare_plan(session *x, const config *c, finding *f) {
     f->memory = (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes);
     f->planned = (int64_t)plan_bytes(&p);
     for (int g = 0; g < PLAN_GROUPS; g++) f->planned_sent = cost_add(f->planned_sent, p.to[g]);
-    if (f->planned_sent.sent != p.sent || f->planned_sent.sent_far != p.sent_far)
+    if (f->planned_sent.sent != p.sent || f->planned_sent.sent_far != p.sent_far ||
+        f->planned_sent.sent_racks != p.sent_racks)
         return err_set(ERR_INTERNAL, "the groups are not all that is sent");
     return ERR_OK;
 }
@@ -260,6 +259,7 @@ static void run_world(const world *w, int port, finding *all) {
     for (int node = 0; node < w->nodes; node++) {
         launch l;
         OK(launch_open(&l, w->nodes, w->ranks, hosts, node));
+        launch_racks(&l, w->rack);
         for (int i = 0; i < w->ranks[node]; i++, started++) {
             pid[started] = fork();
             assert_true(pid[started] >= 0);
@@ -311,6 +311,10 @@ static void expect_same(const char *what, const finding *all, int n, const findi
         if (found->messages != want->messages || found->messages_far != want->messages_far)
             fail_msg("%s: rank %d of %d sent %" PRId64 " messages (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")",
                      what, k, n, found->messages, found->messages_far, want->messages, want->messages_far);
+        if (found->sent_racks != want->sent_racks || found->messages_racks != want->messages_racks)
+            fail_msg("%s: rank %d of %d sent %" PRId64 " bytes in %" PRId64 " messages to other racks, planned %" PRId64
+                     " in %" PRId64,
+                     what, k, n, found->sent_racks, found->messages_racks, want->sent_racks, want->messages_racks);
     }
 }
 
@@ -471,6 +475,32 @@ static void any_number_of_nodes_gives_the_same_bits(void **state) {
             snprintf(name, sizeof name, "world %zu of %d nodes, zero %d", i, worlds[i].nodes, zero);
             snprintf(more, sizeof more, "[parallel]\nzero = %d\n", zero);
             try_world(name, dir, more, worlds[i].nodes, worlds[i].ranks, &one);
+        }
+    drop_dir(dir);
+}
+
+// Racks of as many nodes, and of unlike ones; with lanes dealt by hand; sums that the transport makes.
+static void racks_give_the_same_bits(void **state) {
+    (void)state;
+    static const struct {
+        world at;
+        const char *more;
+    } worlds[] = {{{.nodes = 4, .ranks = {1, 1, 1, 1}, .rack = {0, 0, 1, 1}}, ""},
+                  {{.nodes = 4, .ranks = {2, 2, 2, 2}, .rack = {0, 0, 1, 1}}, ""},
+                  {{.nodes = 4, .ranks = {2, 1, 2, 2}, .rack = {0, 0, 0, 1}}, ""},
+                  {{.nodes = 3, .ranks = {1, 2, 2}, .rack = {0, 1, 1}}, "deal = 3,0,1,3,1\n"},
+                  {{.nodes = 4, .ranks = {1, 2, 1, 1}, .rack = {0, 0, 1, 1}}, "balance = auto\n"}};
+    char *dir = texts_dir(), name[64], more[128];
+    finding one = {.hash = ""};
+    try_world("one rank", dir, "", 1, (int[]){1}, &one);
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
+        for (int zero = 0; zero <= 3; zero++) {
+            world w = worlds[i].at;
+            if (i > 0 && zero % 2 != (int)i % 2) continue;
+            snprintf(name, sizeof name, "racks %zu, zero %d", i, zero);
+            snprintf(more, sizeof more, "[parallel]\nzero = %d\n%s", i == 4 ? zero / 2 : zero, worlds[i].more);
+            w.dir = dir, w.more = more, w.redeals = i == 4;
+            try_this(name, &w, &one);
         }
     drop_dir(dir);
 }
@@ -695,6 +725,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(recomputation_does_not_matter),
         cmocka_unit_test(chunks_of_the_head_do_not_matter),
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),
+        cmocka_unit_test(racks_give_the_same_bits),
         cmocka_unit_test(any_deal_gives_the_same_bits),
         cmocka_unit_test(lanes_dealt_anew_between_steps_give_the_same_bits),
         cmocka_unit_test(lanes_in_codes_give_the_same_bits),

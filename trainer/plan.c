@@ -70,6 +70,7 @@ static void count_memory(const session *x, plan_rank *p) {
 static void add(plan_rank *p, plan_group to, comm_cost x) {
     p->sent += x.sent;
     p->sent_far += x.sent_far;
+    p->sent_racks += x.sent_racks;
     p->to[to] = cost_add(p->to[to], x);
 }
 
@@ -106,20 +107,20 @@ static err_t count_traffic(session *x, plan_rank *p) {
     return ERR_OK;
 }
 
-// ZeRO 0 reads all sums from codes, or from copies of them.
+// ZeRO 0 reads all sums from codes, or from copies of them. With topk all ranks add all lanes there.
 static void count_codes(const session *x, plan_rank *p) {
     const train_state *t = &x->state;
     int64_t all = 0, own = 0, lanes = t->o.lanes;
     bool back = t->o.back != CODEC_NONE, whole = !t->shards.masters;
     for (int i = 0; i < t->zero.wholes; i++) all += t->zero.whole[i].count;
     for (int i = 0; i < t->zero.owned; i++) own += t->zero.piece[i].count;
+    p->added = (t->residuals > 1 ? t->residuals - 1 : 0) * all + (t->ranks->world - 1) * own;
     if (t->o.kept) {
         p->encoded = t->residuals * all, p->decoded = lanes * (whole ? all : own);
         return;
     }
     p->encoded = t->residuals * all + (back ? own : 0);
     p->decoded = lanes * own + (whole ? all : back ? own : 0);
-    p->added = (t->residuals > 1 ? t->residuals - 1 : 0) * all + (t->ranks->world - 1) * own;
 }
 
 static void note_stages(const session *x, plan_rank *p) {
@@ -251,7 +252,7 @@ static void print_memory(FILE *out, const config *c, const plan_rank *p, int wor
 }
 
 typedef struct amount {
-    int64_t sent, far;
+    int64_t sent, far, racks;
 } amount;
 
 // What is in a table of traffic.
@@ -267,6 +268,7 @@ static amount amount_of(const plan_rank *p, int group, counted of) {
         if (group != PLAN_GROUPS && group != g) continue;
         const comm_cost *c = of.mixed ? &p->mixed[g] : &p->to[g];
         x.sent += of.messages ? c->messages : c->sent, x.far += of.messages ? c->messages_far : c->sent_far;
+        x.racks += of.messages ? c->messages_racks : c->sent_racks;
     }
     return x;
 }
@@ -285,8 +287,29 @@ static void print_group(FILE *out, const char *indent, const char *name, const p
     else fprintf(out, "%-36s %10s\n", beside, human(text, (double)all.sent));
 }
 
+typedef enum { WITHIN_NODES, BETWEEN_NODES, BETWEEN_RACKS } crossing;
+
+static int64_t crosses(amount x, crossing what) {
+    return what == WITHIN_NODES ? x.sent - x.far : what == BETWEEN_NODES ? x.far - x.racks : x.racks;
+}
+
+// Which wires that takes: what crosses between racks is not counted between nodes again.
+static void print_levels(FILE *out, const plan_rank *p, const cluster *who, counted of) {
+    static const char *const name[] = {"within nodes", "between nodes", "between racks"};
+    for (int k = WITHIN_NODES; who->nodes > 1 && k <= (who->racks > 1 ? BETWEEN_RACKS : BETWEEN_NODES); k++) {
+        int64_t all = 0, most = 0;
+        char beside[64];
+        for (int r = 0; r < who->world; r++) {
+            int64_t n = crosses(amount_of(&p[r], PLAN_GROUPS, of), (crossing)k);
+            all += n, most = n > most ? n : most;
+        }
+        snprintf(beside, sizeof beside, "by the rank with most %" PRId64, most);
+        print_number(out, name[k], all, beside, !of.messages);
+    }
+}
+
 // Of a model that ranks share: what goes on which connections, too.
-static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, counted of) {
+static void print_traffic(FILE *out, const plan_rank *p, const cluster *who, const grid *shape, counted of) {
     static const char *const name[] = {
         [PLAN_DATA] = "data groups", [PLAN_TENSOR] = "tensor groups", [PLAN_CONTEXT] = "context groups",
         [PLAN_STAGES] = "stages",    [PLAN_ISLANDS] = "islands",      [PLAN_ALL] = "all ranks"};
@@ -307,6 +330,7 @@ static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, coun
     else fprintf(out, "traffic of a %s, bytes\n", when);
     print_row(out, "sent by a rank", least, most, !of.messages);
     print_group(out, "  ", "by all", p, world, PLAN_GROUPS, of);
+    print_levels(out, p, who, of);
     for (int g = 0; g < PLAN_GROUPS && grid_is_divided(shape); g++)
         if (has[g]) print_group(out, "    ", name[g], p, world, g, of);
 }
@@ -537,10 +561,17 @@ static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_pl
     return ERR_OK;
 }
 
-// The most that a rank sends in a step.
-static int64_t most_sent(const plan_rank *p, int world) {
+// The most that a machine sends to others in a step; of one machine, the most that a rank does.
+static int64_t most_sent(const cluster *who, const plan_rank *p) {
     int64_t most = 0;
-    for (int k = 0; k < world; k++) most = p[k].sent > most ? p[k].sent : most;
+    for (int n = 0, r = 0; n < who->nodes; n++) {
+        int64_t sent = 0;
+        for (int i = 0; i < who->ranks[n]; i++, r++) {
+            sent += p[r].sent_far;
+            if (who->nodes == 1 && p[r].sent > most) most = p[r].sent;
+        }
+        most = sent > most ? sent : most;
+    }
     return most;
 }
 
@@ -553,7 +584,8 @@ static err_t time_codes(const config *c, const plan_rank *p, int world, const co
     TRY(comm_imaginary_open(&ranks, 0, world, place));
     err_t rc = session_plan(&x, c, ranks);
     if (rc == ERR_OK) {
-        peak_codec rate = peak_codes(x.dev, x.s, x.state.o.compress, 1);
+        const state_options *o = &x.state.o;
+        peak_codec rate = o->kept ? peak_largest(x.dev, x.s, o->kept, 1) : peak_codes(x.dev, x.s, o->compress, 1);
         double sums = peak_bandwidth(x.dev, x.s, 1) / (3 * sizeof(float));
         *coding = rate.encoded > 0 ? (double)p->encoded / rate.encoded + (double)p->decoded / rate.decoded : NAN;
         *adding = sums > 0 ? (double)p->added / sums : NAN;
@@ -562,56 +594,62 @@ static err_t time_codes(const config *c, const plan_rank *p, int world, const co
     return rc;
 }
 
+// "int8 to owners, int8 back"
+static const char *codes_text(const config *c, char dst[2 * CONFIG_WORD + 32]) {
+    char to[CONFIG_WORD], from[CONFIG_WORD];
+    config_word(config_key(config_find(c, "reduce", "compress"))->words, c->reduce.compress, to);
+    config_word(config_key(config_find(c, "reduce", "compress_back"))->words, c->reduce.compress_back, from);
+    if (c->reduce.compress == SEND_TOPK)
+        snprintf(dst, 2 * CONFIG_WORD + 32, "%s, %g of each lane", to, c->reduce.density);
+    else snprintf(dst, 2 * CONFIG_WORD + 32, "%s to owners, %s back", to, from);
+    return dst;
+}
+
 // In ZeRO 1 to 3 sums don't come back, but the weights that were made of them do, whole.
-// at_first: in the first steps of density_warmup; 0: there are none.
-static err_t print_largest(FILE *out, const config *c, int64_t plain, int64_t sent, int64_t at_first) {
-    char coded[HUMAN], without[HUMAN];
-    fprintf(out, "codes   topk, %g of each lane: a rank sends %s a step, without %s\n", c->reduce.density,
-            human(coded, (double)sent), human(without, (double)plain));
-    if (at_first)
-        fprintf(out, "        until step %" PRId64 " more, first a quarter of each lane: %s\n",
-                c->reduce.density_warmup, human(coded, (double)at_first));
-    if (c->parallel.zero > 0) fprintf(out, "        most of it is weights on their way back: zero = 0 sends none\n");
-    return ERR_OK;
+static void advise(FILE *out, const config *c, const cluster *who, int64_t saved) {
+    if (c->reduce.compress == SEND_TOPK && c->parallel.zero > 0)
+        fprintf(out, "        most of it is weights on their way back: zero = 0 sends none\n");
+    if (saved <= 0)
+        fprintf(out, "        they never pay here: each lane travels by itself; give each rank fewer [batch] lanes\n");
+    if (who->nodes == 1) fprintf(out, "        ranks of one machine send through memory: leave compress = none\n");
 }
 
 // What codes save, and what they take: they pay where the wire takes longer for the difference in bytes than a rank
 // takes for the difference in work. Both are as if nothing went beside anything else.
-static err_t print_codes(FILE *out, const config *c, int world, const comm_place *place, const plan_rank *p) {
-    char to[CONFIG_WORD], from[CONFIG_WORD], coded[HUMAN], plain[HUMAN];
+static err_t print_codes(FILE *out, const config *c, const cluster *who, const comm_place *place, const plan_rank *p) {
+    char text[2 * CONFIG_WORD + 32], coded[HUMAN], plain[HUMAN];
     double coding, adding;
     config *other = malloc(sizeof *other);
-    plan_rank *without = calloc((size_t)world, sizeof *without);
-    err_t rc = other && without ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", world);
+    plan_rank *without = calloc((size_t)who->world, sizeof *without);
+    err_t rc = other && without ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who->world);
     if (rc == ERR_OK) {
         *other = *c;
         other->reduce.compress = SEND_ALL, other->reduce.compress_back = CODEC_NONE;
-        rc = plan_ranks(other, world, place, without);
+        rc = plan_ranks(other, who->world, place, without);
     }
-    int64_t more = rc == ERR_OK ? most_sent(without, world) : 0, less = most_sent(p, world), at_first = 0;
+    int64_t more = rc == ERR_OK ? most_sent(who, without) : 0, less = most_sent(who, p), at_first = 0;
     if (rc == ERR_OK && c->reduce.density_warmup) {
         *other = *c;
         other->reduce.density = 0.25, other->reduce.density_warmup = 0;
-        rc = plan_ranks(other, world, place, without);
-        at_first = rc == ERR_OK ? most_sent(without, world) : 0;
+        rc = plan_ranks(other, who->world, place, without);
+        at_first = rc == ERR_OK ? most_sent(who, without) : 0;
     }
     free(other), free(without);
     TRY(rc);
-    if (c->reduce.compress == SEND_TOPK) return print_largest(out, c, more, less, at_first);
-    TRY(time_codes(c, &p[0], world, place, &coding, &adding));
-    config_word(config_key(config_find(c, "reduce", "compress"))->words, c->reduce.compress, to);
-    config_word(config_key(config_find(c, "reduce", "compress_back"))->words, c->reduce.compress_back, from);
-    fprintf(out, "codes   %s to owners, %s back: a rank sends %s a step, without them %s\n", to, from,
+    TRY(time_codes(c, &p[0], who->world, place, &coding, &adding));
+    const char *one = who->nodes > 1 ? "machine" : "rank";
+    fprintf(out, "codes   %s: a %s sends %s a step, without them %s\n", codes_text(c, text), one,
             human(coded, (double)less), human(plain, (double)more));
+    if (at_first)
+        fprintf(out, "        until step %" PRId64 " more, first a quarter of each lane: %s\n",
+                c->reduce.density_warmup, human(coded, (double)at_first));
     fprintf(out, "        they take a rank %.1f ms of a step, adding without them %.1f ms (measured here, now)\n",
             1e3 * coding, 1e3 * adding);
     if (more > less && coding > adding)
-        fprintf(out, "        they pay where a rank's wire carries less than %.3g Gbit/s\n",
+        fprintf(out, "        they pay where a %s's wire carries less than %.3g Gbit/s\n", one,
                 8e-9 * (double)(more - less) / (coding - adding));
-    if (more <= less)
-        fprintf(out, "        they never pay here: each lane travels by itself; give each rank fewer [batch] lanes\n");
-    if (place[world - 1].node == 0)
-        fprintf(out, "        ranks of one machine send through memory: leave compress = none\n");
+    else if (more > less) fprintf(out, "        they are no slower than adding: they pay on any wire\n");
+    advise(out, c, who, more - less);
     return ERR_OK;
 }
 
@@ -658,8 +696,9 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const c
     grid shape = config_grid(c, world);
     TRY(print_model(out, c));
     print_layout(out, &shape);
-    fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes,
-            who->nodes == 1 ? "" : "s", world > 1 ? c->parallel.zero : 0, offload[c->parallel.offload],
+    fprintf(out, "ranks   %d on %d node%s", world, who->nodes, who->nodes == 1 ? "" : "s");
+    if (who->racks > 1) fprintf(out, " in %d racks", who->racks);
+    fprintf(out, ", zero %" PRId64 "%s%s, order %s\n", world > 1 ? c->parallel.zero : 0, offload[c->parallel.offload],
             again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, c, p, &shape);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
@@ -669,10 +708,10 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const c
     if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, place));
     for (int k = 0; k < 4 && world > 1; k++) {
         counted of = {.messages = k % 2, .mixed = k / 2};
-        if (!of.mixed || grid_islands(&shape) > 1) print_traffic(out, p, &shape, of);
+        if (!of.mixed || grid_islands(&shape) > 1) print_traffic(out, p, who, &shape, of);
     }
     if (grid_islands(&shape) > 1) print_islands(out, c, p, world);
-    if (world > 1 && c->reduce.compress != SEND_ALL) TRY(print_codes(out, c, world, place, p));
+    if (world > 1 && c->reduce.compress != SEND_ALL) TRY(print_codes(out, c, who, place, p));
     fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
     return ERR_OK;
 }
@@ -683,7 +722,7 @@ err_t plan_places(const config *c, cluster *who, comm_place **place) {
     if (!at) return err_set(ERR_INTERNAL, "no memory for the places of %d ranks", who->world);
     for (int n = 0, rank = 0; n < who->nodes; n++)
         for (int i = 0; i < who->ranks[n]; i++, rank++) {
-            at[rank] = (comm_place){.node = n, .local = i, .rank = rank};
+            at[rank] = (comm_place){.node = n, .local = i, .rank = rank, .rack = who->rack[n]};
             snprintf(at[rank].host, sizeof at[rank].host, "%s", who->host[n]);
         }
     return ERR_OK;

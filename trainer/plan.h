@@ -34,6 +34,7 @@ typedef struct plan_rank {
     size_t host;
     int64_t gpu_total;       // bytes that this machine's GPU has, -1: not known
     int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes
+    int64_t sent_racks;      // of these, to other racks
     // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and
     // after, and of a tied tensor between the first and the last one; to all, what decides the step.
     comm_cost to[PLAN_GROUPS];

@@ -2,7 +2,7 @@
 #include "trainer/wires.h"
 
 #include "base/clock.h"
-#include "comm/hosts.h"
+#include "comm/levels.h"
 #include "trainer/machine.h"
 #include "trainer/waiting.h"
 
@@ -153,9 +153,9 @@ static err_t tournament(probe *p, int rounds, int me, int n, const int *rank_of)
     return ERR_OK;
 }
 
-static int ranks_of(const hosts *h, int node) { return h->first[node + 1] - h->first[node]; }
+static int ranks_of(const levels *h, int node) { return h->first[node + 1] - h->first[node]; }
 
-static int most_ranks(const hosts *h) {
+static int most_ranks(const levels *h) {
     int most = 0;
     for (int n = 0; n < h->nodes; n++) most = ranks_of(h, n) > most ? ranks_of(h, n) : most;
     return most;
@@ -193,7 +193,7 @@ static err_t print_kind(const probe *p, wires w, const int *rank_of) {
 }
 
 // first [nodes]: the first rank of each machine.
-static err_t print_all(const probe *p, const hosts *h, const int *first) {
+static err_t print_all(const probe *p, const levels *h, const int *first) {
     const comm *c = p->x->ranks;
     char what[COMM_HOST + 32];
     for (int node = 0; node < h->nodes; node++) {
@@ -204,7 +204,7 @@ static err_t print_all(const probe *p, const hosts *h, const int *first) {
     return print_kind(p, (wires){"machines", h->nodes, machine_name, c, NULL, NULL}, first);
 }
 
-static err_t run_probe(probe *p, const hosts *h) {
+static err_t run_probe(probe *p, const levels *h) {
     comm *c = p->x->ranks, *host = c->host;
     const comm_place *at = &c->place[c->rank];
     size_t n = (size_t)c->world * (size_t)c->world;
@@ -218,14 +218,14 @@ static err_t run_probe(probe *p, const hosts *h) {
 }
 
 static err_t probe_links(session *x) {
-    int world = x->ranks->world, by_node[world + 1], member[world];
+    int world = x->ranks->world, room[levels_room(world)];
     size_t n = (size_t)world * (size_t)world;
-    hosts h = {0, by_node, member};
+    levels h;
     void *memory = NULL;
     if (world == 1)
         return err_set(ERR_CONFIG, "bench links: this run has one rank, which has no links; see [device] ranks and "
                                    "[cluster] nodes");
-    hosts_of(&h, x->ranks);
+    levels_of(&h, x->ranks, room);
     probe p = {.x = x, .bytes_s = calloc(n, sizeof(double)), .seconds = calloc(n, sizeof(double))};
     err_t rc = p.bytes_s && p.seconds ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a table of %zu links", n);
     if (rc == ERR_OK) rc = device_alloc(x->dev, MEMORY_DEVICE, 2 * MESSAGE, &memory);

@@ -255,10 +255,7 @@ static err_t leave(nccl_comm *n, const char *what, ncclResult_t r) {
 // NCCL chooses the route of the bytes. We count the minimum: each part goes straight from the rank that has it to the
 // one that needs it, as one message.
 static void count_sent(comm *c, int to, size_t bytes) {
-    comm_traffic *t = &c->traffic;
-    if (to == c->rank) return;
-    t->sent += (int64_t)bytes, t->messages++;
-    if (c->place[to].node != c->place[c->rank].node) t->sent_far += (int64_t)bytes, t->messages_far++;
+    if (to != c->rank) comm_count_sent(c, to, bytes);
 }
 
 static void count_received(comm *c, int from, size_t bytes) {

@@ -241,10 +241,8 @@ static void put_next(const mesh_call *x, flow *f) {
 }
 
 static void finish(const mesh_call *x, flow *f) {
-    comm_traffic *t = &x->c->traffic;
-    if (f->out) t->sent += (int64_t)f->bytes, t->messages++;
-    else t->received += (int64_t)f->bytes;
-    if (f->out && f->wire->far.fd >= 0) t->sent_far += (int64_t)f->bytes, t->messages_far++;
+    if (f->out) comm_count_sent(x->c, f->rank, f->bytes);
+    else x->c->traffic.received += (int64_t)f->bytes;
     f->wire->sequence[f->out]++;
     if (++f->k < f->n) put_next(x, f);
 }

@@ -5,14 +5,15 @@
 // What a rank sends, N ranks, B bytes (what it receives follows by symmetry, where there is one):
 //     exchange, all_to_all       what the lists say; B to each other rank
 //     reduce_scatter             its share of the others' pieces: B minus its own piece
-//     all_gather                 its own piece to each rank of its host, and once to each other host; there the rank
-//                                that it comes to hands it on
+//     all_gather                 its own piece to each rank of its host, and once to each other host of its rack and to
+//                                each other rack; there the rank that it comes to hands it on (comm/levels.h)
 //     all_reduce, small          B to each other rank (N <= COST_SMALL_RANKS), else up a binomial tree and down again
 //     all_reduce, beyond         a reduce_scatter and an all_gather of equal pieces in one go: 2 B (N-1)/N
-//     broadcast                  B once along a chain, from COST_CHAIN_BYTES on; below that down a binomial tree
+//     broadcast                  B once along a chain, from COST_CHAIN_BYTES on; below that down a binomial tree over
+//                                the ranks in the chain's order
 //     barrier                    nothing: messages without payload
 #include "comm/cost.h"
-#include "comm/hosts.h"
+#include "comm/levels.h"
 #include "comm/tcp/mesh.h"
 #include "comm/transport.h"
 
@@ -29,7 +30,11 @@ typedef struct tcp_comm {
     bool one_host;
     int *map;           // rank here -> rank in the team
     comm_place *place;  // of a part of the team: its own, with its nodes counted anew. The whole team uses the launch's
-    hosts hosts;
+    levels at;
+    int *room;        // of `at`
+    int *in, *out;    // [world] pieces of an all_gather that come from a rank, and go there
+    int *turn;        // [world] which of those that come on its way here a rank's piece is
+    int *order;       // [world] for broadcast
     size_t *cut;      // world + 1, for all_reduce
     comm_part *part;  // 2 * world, for all_to_all
     char *scratch;    // what others sent of a small all_reduce: COST_SMALL_RANKS or log2(world) slots
@@ -143,38 +148,44 @@ static void next_ring(const mesh_call *x, flow *f) {
     if (f->out && f->k > 0) f->gate = mesh_flow(x, left_of(me, world), false), f->gate_k = f->k - 1;
 }
 
-// all_gather over several hosts: a piece crosses to each other host once, to a rank that hands it on to all of that
-// host. A rank sends another one of its host its own piece, and then those that it hands on, in order of owners.
+// all_gather over several hosts: pieces go on the routes of comm/levels.h. A rank sends another one its own piece
+// first, if that is its way, and then those that it hands on, in order of owners.
 static void next_staged(const mesh_call *x, flow *f) {
     const pieces *p = x->plan;
-    const comm *c = x->c;
-    const hosts *h = &((const tcp_comm *)c)->hosts;
-    int from = f->out ? c->rank : f->rank, piece = from;
+    const tcp_comm *t = (const tcp_comm *)x->c;
+    int me = x->c->rank, from = f->out ? me : f->rank, to = f->out ? f->rank : me, piece = from;
     if (f->k == 0) f->cursor = 0;
-    else {
-        for (piece = f->cursor; !hosts_hands_on(h, c, from, piece); piece++) {}
+    if (f->k > 0 || levels_from(&t->at, from, to) != from) {
+        for (piece = f->cursor; piece == from || levels_from(&t->at, piece, to) != from; piece++) {}
         f->cursor = piece + 1;
-        if (f->out) f->gate = mesh_flow(x, piece, false);
+    }
+    if (f->out && piece != me) {
+        f->gate = mesh_flow(x, levels_from(&t->at, piece, me), false);
+        f->gate_k = t->turn[piece];
     }
     take_piece(p, f, piece);
 }
 
-static int handed_on(const tcp_comm *t, int by) {
-    int n = 0;
-    for (int r = 0; r < t->head.world; r++) n += hosts_hands_on(&t->hosts, &t->head, by, r);
-    return n;
+// What all_gather sends on which way. It is the same in all calls.
+static void count_pieces(tcp_comm *t) {
+    int world = t->head.world, me = t->head.rank;
+    for (int r = 0; r < world; r++) {
+        t->in[r] = r != me && levels_from(&t->at, r, me) == r;
+        t->turn[r] = t->out[r] = 0;
+        for (int p = 0; p < world; p++) t->out[r] += levels_from(&t->at, p, r) == me;
+    }
+    for (int p = 0; p < world; p++) {
+        int from = levels_from(&t->at, p, me);
+        if (from >= 0 && from != p) t->turn[p] = t->in[from]++;
+    }
 }
 
 static err_t gather_staged(tcp_comm *t, const pieces *p) {
-    const comm *c = &t->head;
-    int me = c->rank, mine = handed_on(t, me);
     mesh_call x = call_of(t, OP_ALL_GATHER, next_staged, p);
     TRY(mesh_begin(&x));
-    for (int r = 0; r < c->world; r++) {
-        bool near = c->place[r].node == c->place[me].node;
-        if (r == me) continue;
-        if (near || hosts_hands_on(&t->hosts, c, me, r)) mesh_add(&x, r, false, near ? 1 + handed_on(t, r) : 1);
-        if (near || hosts_hands_on(&t->hosts, c, r, me)) mesh_add(&x, r, true, near ? 1 + mine : 1);
+    for (int r = 0; r < t->head.world; r++) {
+        if (t->in[r]) mesh_add(&x, r, false, t->in[r]);
+        if (t->out[r]) mesh_add(&x, r, true, t->out[r]);
     }
     return mesh_run(&x);
 }
@@ -240,26 +251,32 @@ static int low_bit(int v, int world) {
     return bit;
 }
 
-static void broadcast_down(const mesh_call *x, block *b, int root) {
-    int world = x->c->world, v = wrap(x->c->rank - root, world), low = low_bit(v, world);
+// order: the ranks from the root on; NULL: as they are numbered.
+static void broadcast_down(const mesh_call *x, block *b, const int *order) {
+    int world = x->c->world, v = 0;
+    while ((order ? order[v] : v) != x->c->rank) v++;
+    int low = low_bit(v, world);
     bool chain = b->bytes >= COST_CHAIN_BYTES;
     if (v > 0) {
-        flow *in = mesh_flow(x, wrap((chain ? v - 1 : v - low) + root, world), false);
+        int from = chain ? v - 1 : v - low;
+        flow *in = mesh_flow(x, order ? order[from] : from, false);
         in->n = 1;
         b->from = in;
     }
-    if (chain && v + 1 < world) mesh_add(x, wrap(v + 1 + root, world), true, 1);
+    if (chain && v + 1 < world) mesh_add(x, order ? order[v + 1] : v + 1, true, 1);
     for (int bit = low / 2; !chain && bit > 0; bit /= 2)
-        if (v + bit < world) mesh_add(x, wrap(v + bit + root, world), true, 1);
+        if (v + bit < world) mesh_add(x, order ? order[v + bit] : v + bit, true, 1);
 }
 
 static err_t tcp_broadcast(comm *c, void *data, size_t bytes, int root, stream *s) {
     (void)s;
     if (root < 0 || root >= c->world) return err_set(ERR_INTERNAL, "a broadcast from rank %d of %d", root, c->world);
+    tcp_comm *t = (tcp_comm *)c;
     block b = {.data = data, .bytes = bytes};
-    mesh_call x = call_of((tcp_comm *)c, OP_BROADCAST, next_block, &b);
+    mesh_call x = call_of(t, OP_BROADCAST, next_block, &b);
     TRY(mesh_begin(&x));
-    broadcast_down(&x, &b, root);
+    levels_chain(&t->at, root, t->order);
+    broadcast_down(&x, &b, t->order);
     return mesh_run(&x);
 }
 
@@ -293,7 +310,7 @@ static err_t reduce_by_tree(tcp_comm *t, mesh_call *x, block *b, sum_fn *add) {
     if (me > 0) mesh_add(x, me - low, true, 1);
     TRY(mesh_run(x));
     b->slots = NULL;
-    broadcast_down(x, b, 0);
+    broadcast_down(x, b, NULL);
     return mesh_run(x);
 }
 
@@ -347,8 +364,7 @@ static const comm_table tcp_table;
 static void tcp_close(comm *c) {
     tcp_comm *t = (tcp_comm *)c;
     mesh_close(t->m);
-    free(t->map), free(t->place), free(t->hosts.first), free(t->hosts.member), free(t->cut), free(t->part),
-        free(t->scratch), free(t);
+    free(t->map), free(t->place), free(t->room), free(t->cut), free(t->part), free(t->scratch), free(t);
 }
 
 static size_t scratch_bytes(int world) {
@@ -371,9 +387,8 @@ static err_t make(tcp_comm **out, mesh *m, const int *map, int world, int rank) 
     t->cut = malloc((n + 1) * sizeof *t->cut);
     t->part = malloc(2 * n * sizeof *t->part);
     t->scratch = malloc(scratch_bytes(world));
-    t->hosts.first = malloc((n + 1) * sizeof *t->hosts.first);
-    t->hosts.member = malloc(n * sizeof *t->hosts.member);
-    if (!t->hosts.first || !t->hosts.member || !t->map || !t->cut || !t->part || !t->scratch) {
+    t->room = malloc(((size_t)levels_room(world) + 4 * n) * sizeof *t->room);
+    if (!t->room || !t->map || !t->cut || !t->part || !t->scratch) {
         tcp_close(&t->head);
         return err_set(ERR_INTERNAL, "no memory for a communicator of %d ranks", world);
     }
@@ -387,6 +402,14 @@ static err_t make(tcp_comm **out, mesh *m, const int *map, int world, int rank) 
     return ERR_OK;
 }
 
+// Once it has its places.
+static void look_around(tcp_comm *t) {
+    int n = t->head.world;
+    levels_of(&t->at, &t->head, t->room);
+    t->in = t->room + levels_room(n), t->out = t->in + n, t->turn = t->out + n, t->order = t->turn + n;
+    if (!t->one_host) count_pieces(t);
+}
+
 err_t comm_tcp_open_over(comm **out, team *t, const transport_options *o, link_engine *engine) {
     const launch *at = team_at(t);
     mesh *m;
@@ -395,7 +418,7 @@ err_t comm_tcp_open_over(comm **out, team *t, const transport_options *o, link_e
     TRY(mesh_open(&m, t, o->timeout_s, engine));
     TRY(make(&c, m, NULL, at->world, at->rank));
     c->head.place = at->place;
-    hosts_of(&c->hosts, &c->head);
+    look_around(c);
     mesh_wires(m)->first = &c->head;
     *out = &c->head;
     return ERR_OK;
@@ -415,22 +438,24 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : x->rank - y->rank;
 }
 
-// Where the ranks of a part are: nodes are counted anew, in the order in which they appear.
+// Where the ranks of a part are: nodes and racks are counted anew, in the order in which they appear.
 static err_t places_of(tcp_comm *child) {
     const comm_place *all = team_at(mesh_team(child->m))->place;
-    int world = child->head.world, nodes = 0;
+    int world = child->head.world, nodes = 0, racks = 0;
     child->place = calloc((size_t)world, sizeof *child->place);
     if (!child->place) return err_set(ERR_INTERNAL, "no memory for the places of %d ranks", world);
     for (int r = 0; r < world; r++) {
         comm_place *p = &child->place[r];
         *p = all[child->map[r]];
-        int node = p->node, same = 0;
+        int node = p->node, rack = p->rack, same = 0, beside = 0;
+        while (beside < r && all[child->map[beside]].rack != rack) beside++;
+        p->rack = beside < r ? child->place[beside].rack : racks++;
         for (p->local = 0; same < r && all[child->map[same]].node != node; same++) {}
         p->node = same < r ? child->place[same].node : nodes++;
         for (; same < r; same++) p->local += child->place[same].node == p->node;
     }
     child->head.place = child->place;
-    hosts_of(&child->hosts, &child->head);
+    look_around(child);
     return ERR_OK;
 }
 

@@ -117,6 +117,14 @@ err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hos
     return err_restore(&why);
 }
 
+// Counted from 0, without gaps: a world may have no node of some rack.
+void launch_racks(launch *l, const int *rack) {
+    for (int r = 0, at = 0; r < l->world; r++) {
+        at += r > 0 && rack[l->place[r].node] != rack[l->place[r - 1].node];
+        l->place[r].rack = at;
+    }
+}
+
 err_t launch_watch(launch *l) { return hang_bells(&l->over, 1, l->locals); }
 
 // --- further channels ------------------------------------------------------------------------------------------------

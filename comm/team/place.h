@@ -8,10 +8,11 @@
 // channels 1 .. COMM_CHANNELS can be declared
 enum { COMM_HOST = 64, COMM_ROLE = 64, COMM_NAME = COMM_HOST + COMM_ROLE + 32, COMM_CHANNELS = 32 };
 
-// Ranks of one node are neighbours in rank order. In a part of the world node and local are counted anew; rank is the
-// world's, so that a message names a rank in the same way everywhere.
+// Ranks of one node are neighbours in rank order, and nodes of one rack are neighbours. In a part of the world node,
+// local and rack are counted anew; rank is the world's, so that a message names a rank in the same way everywhere.
 typedef struct comm_place {
     int node, local, rank;
+    int rack;  // of the node; 0 for all where [cluster] racks says nothing
     char host[COMM_HOST];
     // ", stage 2, tensor 1": what the rank does in a divided run (comm/groups.h); empty: the same as all
     char role[COMM_ROLE];

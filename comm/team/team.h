@@ -69,6 +69,10 @@ typedef struct launch {
 // "localhost"). Nodes' ranks are numbered one node after the other.
 err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hosts, int node);
 
+// After launch_open: the rack of each node, by any numbers. Neighbours of one number are a rack. Without it all nodes
+// are in one.
+void launch_racks(launch *l, const int *rack);
+
 // After launch_open, before the fork: makes the further channels. The memory is only address space until it is used.
 // launch_close frees what was made, also after a failure.
 err_t launch_channels(launch *l, const channel_plan *plan);

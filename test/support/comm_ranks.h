@@ -20,13 +20,20 @@
 enum { NODES = 8, LIMIT_S = 100 };
 
 typedef struct layout {
-    int nodes, ranks[NODES];
+    int nodes, ranks[NODES], rack[NODES];
 } layout;
 
-static const layout near2 = {1, {2}}, near3 = {1, {3}}, near4 = {1, {4}}, near5 = {1, {5}}, near8 = {1, {8}},
-                    near11 = {1, {11}}, near64 = {1, {64}};
-static const layout far2 = {2, {1, 1}}, far3 = {3, {1, 1, 1}}, mixed4 = {2, {2, 2}}, mixed5 = {3, {3, 1, 1}},
-                    mixed12 = {3, {5, 3, 4}};
+#define NEAR(n) \
+    { \
+        .nodes = 1, .ranks = { n } \
+    }
+static const layout near2 = NEAR(2), near3 = NEAR(3), near4 = NEAR(4), near5 = NEAR(5), near8 = NEAR(8),
+                    near11 = NEAR(11), near64 = NEAR(64);
+static const layout far2 = {.nodes = 2, .ranks = {1, 1}}, far3 = {.nodes = 3, .ranks = {1, 1, 1}},
+                    mixed4 = {.nodes = 2, .ranks = {2, 2}}, mixed5 = {.nodes = 3, .ranks = {3, 1, 1}},
+                    mixed12 = {.nodes = 3, .ranks = {5, 3, 4}};
+static const layout racks4 = {4, {1, 1, 1, 1}, {0, 0, 1, 1}}, racks8 = {4, {2, 2, 2, 2}, {0, 0, 1, 1}},
+                    racks12 = {6, {2, 1, 3, 2, 1, 3}, {0, 0, 0, 1, 1, 2}};
 
 typedef void body(comm *c, void *ctx);
 
@@ -111,6 +118,7 @@ static inline report *run_ranks(const layout *l, double timeout_s, body *run, vo
     memset(r, 0, 64 * sizeof *r);
     fflush(NULL);
     stub_open(t, node, l->nodes, l->ranks);
+    for (int n = 0; n < l->nodes; n++) launch_racks(&node[n], l->rack);
     int world = node[0].world;
     for (int i = 0; i < world; i++)
         if ((pid[i] = fork()) == 0) be_rank(t, node, i, timeout_s, run, ctx, r);

@@ -17,17 +17,21 @@
 enum { RANK_NODES = 4, RANK_LIMIT = 60 };  // seconds that a rank may take, at most
 
 typedef struct rank_world {
-    int nodes, ranks[RANK_NODES];
+    int nodes, ranks[RANK_NODES], rack[RANK_NODES];
 } rank_world;
 
-// Of one node, and of two. For tables.
+// Of one node, of two, and of two racks of two each. For tables.
+#define RACKS(a, b, c, d) \
+    { \
+        .nodes = 4, .ranks = {a, b, c, d}, .rack = { 0, 0, 1, 1 } \
+    }
 #define ONE(n) \
     { \
-        1, { n } \
+        .nodes = 1, .ranks = { n } \
     }
 #define TWO(a, b) \
     { \
-        2, { a, b } \
+        .nodes = 2, .ranks = { a, b } \
     }
 
 typedef err_t (*rank_work)(const config *c, const launch *at, void *ctx);
@@ -93,6 +97,7 @@ static inline void run_ranks(const char *what, const rank_world *w, const config
     for (int node = 0; node < w->nodes; node++) {
         launch l;
         OK(launch_open(&l, w->nodes, w->ranks, hosts, node));
+        launch_racks(&l, w->rack);
         grid shape = config_grid(c, n);
         channel_plan plan = grid_channels(&shape);
         if (plan.channels) OK(launch_channels(&l, &plan));

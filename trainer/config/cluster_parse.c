@@ -131,7 +131,7 @@ static err_t parse_entry(cluster *out, const entry *e) {
 }
 
 err_t cluster_parse(cluster *out, const char *nodes) {
-    *out = (cluster){0};
+    *out = (cluster){.racks = 1};
     entry e = {.number = 1};
     for (const char *p = nodes; p; e.number++) {
         int depth = 0;
@@ -143,6 +143,51 @@ err_t cluster_parse(cluster *out, const char *nodes) {
         snprintf(e.text, sizeof e.text, "%.*s", (int)(end - p), p);
         TRY(parse_entry(out, &e));
         p = next;
+    }
+    return ERR_OK;
+}
+
+// --- racks -----------------------------------------------------------------------------------------------------------
+
+static err_t equal_racks(cluster *out, int racks) {
+    if (out->nodes == 1 && racks != 1) return err_set(ERR_CONFIG, "%d racks, and nodes has one node", racks);
+    if (racks < 1 || racks > out->nodes || out->nodes % racks)
+        return err_set(ERR_CONFIG,
+                       "%d racks of as many nodes each, and nodes has %d: expected a number that divides it, or the "
+                       "nodes of each rack, such as 0-%d,%d",
+                       racks, out->nodes, out->nodes - 2, out->nodes - 1);
+    for (int n = 0; n < out->nodes; n++) out->rack[n] = n / (out->nodes / racks);
+    out->racks = racks;
+    return ERR_OK;
+}
+
+// "4-7" or "8" at *p: the nodes from `next` on. Moves *p past it; returns the last node, or -1.
+static int rack_nodes(const char **p, int next, int nodes) {
+    while (**p == ' ' || **p == '\t') (*p)++;
+    int from = cluster_number(p), to = from;
+    if (**p == '-') (*p)++, to = cluster_number(p);
+    while (**p == ' ' || **p == '\t') (*p)++;
+    return from == next && to >= from && to < nodes && (!**p || **p == ',') ? to : -1;
+}
+
+err_t cluster_racks(cluster *out, const char *racks) {
+    const char *p = racks;
+    int next = 0;
+    out->racks = 1;
+    memset(out->rack, 0, sizeof out->rack);
+    if (!*racks) return ERR_OK;
+    int alone = cluster_number(&p);
+    if (alone >= 0 && !*p) return equal_racks(out, alone);
+    p = racks;
+    for (out->racks = 0; next < out->nodes; out->racks++) {
+        int last = rack_nodes(&p, next, out->nodes);
+        if (last < 0 || (last + 1 < out->nodes) != (*p == ','))
+            return err_set(ERR_CONFIG,
+                           "`%.200s`: expected node %d next. Racks are ranges of neighbours in nodes, counted from 0, "
+                           "comma between, that end with node %d: 0-3,4-7",
+                           racks, next, out->nodes - 1);
+        while (next <= last) out->rack[next++] = out->racks;
+        p += *p == ',';
     }
     return ERR_OK;
 }

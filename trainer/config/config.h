@@ -189,6 +189,7 @@ typedef struct config {
     } outer;
     struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
+        char racks[CONFIG_TEXT];        // how many, or the nodes of each; "": one
         char secret_file[CONFIG_TEXT];  // "": systemd's credential
         int64_t port;
         int64_t timeout;    // seconds

@@ -319,6 +319,9 @@ static err_t judge_signs(judge *j) {
 static err_t judge_cluster(judge *j) {
     const config *c = j->c;
     RULE(j, judge_signs(j));
+    if (!*c->cluster.nodes && *c->cluster.racks)
+        return judge_refuse(j, ROWS(ROW(cluster, racks), ROW(cluster, nodes)),
+                            "racks = %s, and nodes is empty: this machine is the only one", c->cluster.racks);
     if (!*c->cluster.nodes) {
         int world = c->device.ranks ? (int)c->device.ranks : j->world;
         return world ? judge_ranks(j, world) : ERR_OK;
@@ -326,6 +329,8 @@ static err_t judge_cluster(judge *j) {
     cluster cl;
     if (cluster_parse(&cl, c->cluster.nodes) != ERR_OK)
         return judge_refuse(j, ROWS(ROW(cluster, nodes)), "%s", err_last()->text);
+    if (cluster_racks(&cl, c->cluster.racks) != ERR_OK)
+        return judge_refuse(j, ROWS(ROW(cluster, racks), ROW(cluster, nodes)), "%s", err_last()->text);
     RULE(j, judge_ports(j, &cl));
     RULE(j, judge_entries(j, &cl));
     RULE(j, judge_elastic(j, &cl));

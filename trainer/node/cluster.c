@@ -171,10 +171,15 @@ static int default_ranks(const config *c) {
 }
 
 static err_t alone(cluster *out, const config *c) {
-    *out = (cluster){.nodes = 1};
+    *out = (cluster){.nodes = 1, .racks = 1};
     out->world = out->ranks[0] = c->device.ranks ? (int)c->device.ranks : default_ranks(c);
     snprintf(out->host[0], COMM_HOST, "localhost");
     return getenv("LOCKSTEP_NODE") ? find_self(out) : ERR_OK;
+}
+
+static err_t listed(cluster *out, const config *c) {
+    if (cluster_parse(out, c->cluster.nodes) != ERR_OK) return err_prefix("[cluster] nodes");
+    return cluster_racks(out, c->cluster.racks) == ERR_OK ? ERR_OK : err_prefix("[cluster] racks");
 }
 
 err_t cluster_resolve(cluster *out, const config *c) {
@@ -182,7 +187,7 @@ err_t cluster_resolve(cluster *out, const config *c) {
         TRY(alone(out, c));
         return config_fits(c, out->world);
     }
-    if (cluster_parse(out, c->cluster.nodes) != ERR_OK) return err_prefix("[cluster] nodes");
+    TRY(listed(out, c));
     TRY(find_self(out));
     int here = out->ranks[out->node];
     if (c->device.ranks && c->device.ranks != here)
@@ -196,7 +201,7 @@ err_t cluster_resolve(cluster *out, const config *c) {
 
 err_t cluster_planned(cluster *out, const config *c) {
     if (!*c->cluster.nodes) return cluster_resolve(out, c);
-    if (cluster_parse(out, c->cluster.nodes) != ERR_OK) return err_prefix("[cluster] nodes");
+    TRY(listed(out, c));
     return config_fits(c, out->world);
 }
 

@@ -33,6 +33,7 @@ err_t crew_name_ranks(crew *w, const cluster *cl) {
     const char *hosts[TEAM_NODES_MAX];
     for (int i = 0; i < cl->nodes; i++) hosts[i] = cl->host[i];
     TRY(launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node));
+    launch_racks(&w->at, cl->rack);
     w->at.waits = w->cl != NULL;
     return ERR_OK;
 }

@@ -64,18 +64,26 @@ static void leave_epoch(crew *w, double now) {
 
 // --- entering --------------------------------------------------------------------------------------------------------
 
-// The nodes that have a place in the world of r, with how many ranks each, and this node among them; -1: it has none.
-static int seats_of(const crew *w, const council_record *r, const char **host, int *ranks, int *nodes) {
+// The nodes that have a place in a world.
+typedef struct seated {
+    int nodes;
+    const char *host[TEAM_NODES_MAX];
+    int ranks[TEAM_NODES_MAX], rack[TEAM_NODES_MAX];
+} seated;
+
+// Those of the world of r. Returns which one is this node; -1: it has no place.
+static int seats_of(const crew *w, const council_record *r, seated *out) {
     int here = -1, last = -1;
-    *nodes = 0;
+    out->nodes = 0;
     for (int i = 0; i < r->ranks; i++) {
         int node = r->seat[i].node;
         if (node != last) {
-            if (node == w->node) here = *nodes;
-            host[*nodes] = w->cl->host[node], ranks[(*nodes)++] = 0;
+            if (node == w->node) here = out->nodes;
+            out->host[out->nodes] = w->cl->host[node], out->rack[out->nodes] = w->cl->rack[node];
+            out->ranks[out->nodes++] = 0;
             last = node;
         }
-        ranks[*nodes - 1]++;
+        out->ranks[out->nodes - 1]++;
     }
     return here;
 }
@@ -87,13 +95,14 @@ static int first_of(const launch *at) {
 }
 
 static err_t open_epoch(crew *w, const config *c, const council_record *r) {
-    const char *host[TEAM_NODES_MAX];
-    int ranks[TEAM_NODES_MAX], nodes, here = seats_of(w, r, host, ranks, &nodes);
-    w->seats = here < 0 ? 0 : ranks[here];
+    seated of;
+    int here = seats_of(w, r, &of);
+    w->seats = here < 0 ? 0 : of.ranks[here];
     w->world = r->ranks, w->voice.locals = w->seats;
     atomic_store(&w->b->seats, w->seats);
     if (here < 0) return ERR_OK;
-    TRY(launch_open(&w->at, nodes, ranks, host, here));
+    TRY(launch_open(&w->at, of.nodes, of.ranks, of.host, here));
+    launch_racks(&w->at, of.rack);
     w->at.epoch = (uint32_t)r->epoch - 1, w->at.fenced = true;
     council_fence(w->at.fence, r);
     TRY(launch_watch(&w->at));
