@@ -585,7 +585,7 @@ static err_t time_codes(const config *c, const plan_rank *p, int world, const co
     err_t rc = session_plan(&x, c, ranks);
     if (rc == ERR_OK) {
         const state_options *o = &x.state.o;
-        peak_codec rate = o->kept ? peak_largest(x.dev, x.s, o->kept, 1) : peak_codes(x.dev, x.s, o->compress, 1);
+        peak_codec rate = o->kept ? peak_largest(x.dev, x.s, o->kept, 4) : peak_codes(x.dev, x.s, o->compress, 1);
         double sums = peak_bandwidth(x.dev, x.s, 1) / (3 * sizeof(float));
         *coding = rate.encoded > 0 ? (double)p->encoded / rate.encoded + (double)p->decoded / rate.decoded : NAN;
         *adding = sums > 0 ? (double)p->added / sums : NAN;
