@@ -118,6 +118,24 @@ static void victims_are_not_named(void **state) {
     flight_view_close(&v);
 }
 
+// A rank whose own work failed has left it, too, but it ended by itself: no other one made it.
+static void who_ended_by_itself_is_no_victim(void **state) {
+    (void)state;
+    flight_view v = {.world = 3};
+    for (int r = 0; r < 3; r++) {
+        bool cause = r == 2;
+        add_rank(&v, r, cause ? "ended with 74" : "", "");
+        stands(&v, ALL, 7, FLIGHT_ALL_REDUCE, cause ? FLIGHT_DONE : FLIGHT_FAILED, cause ? 8 : 9);
+        v.who[r].failed = true;
+    }
+    says(
+        &v,
+        "rank 2 (10.0.0.2) has not entered all_reduce #9 of ranks 0-2 (reduce gradients 3 of step 41); ranks 0, 1 wait "
+        "in it since 31 s\n"
+        "rank 2 (10.0.0.2) ended with 74\n");
+    flight_view_close(&v);
+}
+
 static void all_are_in(void **state) {
     (void)state;
     flight_view v = {.world = 2};
@@ -356,6 +374,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_is_behind),
         cmocka_unit_test(several_are_behind),
+        cmocka_unit_test(who_ended_by_itself_is_no_victim),
         cmocka_unit_test(all_are_in),
         cmocka_unit_test(victims_are_not_named),
         cmocka_unit_test(nobody_waits),
