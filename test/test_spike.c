@@ -76,12 +76,22 @@ static void what_is_left_out(void **state) {
     assert_int_equal(older.losses, 18);  // as they were then
 }
 
+// The state may be of a step within the spike: what was counted until then is left out with these steps.
+static void the_count_begins_anew(void **state) {
+    (void)state;
+    run_progress was = after(32), old = after(32);
+    for (int i = 0; i < SPIKE_STEPS - 1; i++) assert_false(spike_step(&old, 3, 7));
+    spike_leave_out(&old, &was, 40);
+    for (int i = 0; i < SPIKE_STEPS; i++) assert_true(spike_step(&old, 3, 7) == (i == SPIKE_STEPS - 1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_losses),
         cmocka_unit_test(the_last_losses_count),
         cmocka_unit_test(far_losses_are_not_remembered),
         cmocka_unit_test(what_is_left_out),
+        cmocka_unit_test(the_count_begins_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
