@@ -210,6 +210,27 @@ static void a_loss_is_reported_before_its_proposal(void **state) {
     assert_int_equal(out.out[1].m.type, COUNCIL_PREPARE);
 }
 
+// Nor is a loss work while no vote decides it: the wait counts, and the node gives up in the end.
+static void a_heal_that_is_not_decided_is_no_work(void **state) {
+    (void)state;
+    static council c;
+    static council_outbox out;
+    static council_decision d;
+    scene s;
+    vote_page page = {.has_record = true};
+    begin(&s, 3, 0), page.record = s.r;
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW - 5);
+    s.v.entered = s.v.worked_at = NOW - 5, c.view = s.v;
+    council_report own = s.v.of[0].says;
+    council_tick(&c, &d, &out, NOW, &own);
+    assert_true(d.action == COUNCIL_STAY && c.view.worked_at == NOW);
+    own.failed = true;
+    for (int i = 1; i < 10; i++) {
+        council_tick(&c, &d, &out, NOW + 0.1 * i, &own);
+        assert_true(d.action == COUNCIL_HEAL && c.view.worked_at == NOW);
+    }
+}
+
 // Does the node propose at once, when a ballot that it has just opened was refused, with this ballot promised?
 static bool asks_again(council_ballot promised) {
     static council c;
@@ -249,6 +270,7 @@ int main(void) {
         cmocka_unit_test(a_promise_holds_back),
         cmocka_unit_test(a_record_ends_the_pause),
         cmocka_unit_test(a_loss_is_reported_before_its_proposal),
+        cmocka_unit_test(a_heal_that_is_not_decided_is_no_work),
         cmocka_unit_test(who_has_not_heard_of_the_loss_is_asked_again),
     };
     return cmocka_run_group_tests_name("council vote", tests, NULL, NULL);
