@@ -2,6 +2,7 @@
 // find in memory, whichever ranks had come further, or the checkpoint on disk where that is newer.
 #include "test/support/ranks.h"
 
+#include "trainer/checkpoint/vault_file.h"
 #include "trainer/machine.h"
 #include "trainer/node/yard.h"
 #include "trainer/restore.h"
@@ -25,12 +26,13 @@ typedef struct loss {
     // the step before. The log goes on to step LAST where `told`, else to the one before.
     unsigned kept, behind;
     bool told;
+    bool damaged;  // a bit of rank 0's copy of step LAST has flipped
 } loss;
 
 typedef struct book {
     int fd[RANK_NODES];
     const loss *of;
-    char hash[LAST + 1][17];
+    char hash[LAST + 1][17], dir[512];
 } book;
 
 static err_t open_rank(session *x, launch *own, yard *y, const config *c, const launch *at, const book *k) {
@@ -50,7 +52,11 @@ static err_t keep(session *x, book *k, int step, int64_t saved) {
     if (x->ranks->rank == 0) strcpy(k->hash[step], hash);
     if (step == SEALED) TRY(session_snapshot(x, saved, &(monitor){0}));
     bool alone = k->of->ahead >> x->ranks->rank & 1;
-    return step == LAST && alone ? vault_save(&x->vault, &x->state.ckpt, &x->progress, saved) : ERR_OK;
+    if (step != LAST || !alone) return ERR_OK;
+    TRY(vault_save(&x->vault, &x->state.ckpt, &x->progress, saved));
+    vault_area *a = &x->vault.own[x->vault.newest];
+    if (k->of->damaged && x->ranks->rank == 0) a->at[vault_values(vault_head_of(a))] ^= 1;
+    return ERR_OK;
 }
 
 static err_t keep_live(session *x, const book *k) {
@@ -115,20 +121,51 @@ static err_t go_on(const config *c, const launch *at, void *ctx) {
     return ERR_OK;
 }
 
-static void expect(const char *what, const char *more, const loss *of) {
+// What was damaged is said once, and not with what is recalled or copied later.
+static err_t go_on_twice(const config *c, const launch *at, void *ctx) {
+    static const sink *const events[] = {&sink_events, NULL};
+    const book *k = ctx;
+    launch own;
+    yard y;
+    session x;
+    monitor m = {0};
+    int said = 0;
+    TRY(open_rank(&x, &own, &y, c, at, k));
+    if (at->rank == 0) TRY(monitor_open_list(&m, &(log_setup){.dir = k->dir, .c = c}, events));
+    for (int i = 0; i < 2; i++) {
+        session_recalled from = {.least = RECALL_NEWEST, .logged = -1, .kept = RECALL_NEW, .saved = -7};
+        TRY(session_recall(&x, &from, &m));
+        if (!from.found || x.progress.step != k->of->found) return err_set(ERR_INTERNAL, "another step was found");
+    }
+    monitor_close(&m);
+    session_close(&x);
+    if (at->rank != 0) return ERR_OK;
+    char path[IO_PATH], *bytes;
+    size_t n;
+    TRY(io_path(path, "%s/events.jsonl", k->dir));
+    TRY(io_read_file(path, 1 << 20, &bytes, &n));
+    for (char *s = bytes; (s = strstr(s, "\"damaged\"")); s++) said++;
+    free(bytes);
+    return said == 1 ? ERR_OK : err_set(ERR_INTERNAL, "damage was said %d times", said);
+}
+
+static void expect_by(rank_work body, const char *what, const char *more, const loss *of) {
     char *dir = rank_dir();
     config c;
     book *k = share_memory(sizeof *k);
     rank_config(&c, dir, small_model, more);
     k->of = of;
+    snprintf(k->dir, sizeof k->dir, "%s", dir);
     for (int i = 0; i < RANK_NODES; i++)
         if ((k->fd[i] = vault_make()) < 0) fail_msg("%s", err_last()->text);
     run_ranks(what, &of->before, &c, train_and_be_lost, k);
-    run_ranks(what, &of->after, &c, go_on, k);
+    run_ranks(what, &of->after, &c, body, k);
     for (int i = 0; i < RANK_NODES; i++) close(k->fd[i]);
     munmap(k, sizeof *k);
     drop_dir(dir);
 }
+
+static void expect(const char *what, const char *more, const loss *of) { expect_by(go_on, what, more, of); }
 
 static void the_newest_step_in_common_is_found(void **state) {
     (void)state;
@@ -145,6 +182,12 @@ static void so_it_is_over_nodes(void **state) {
     expect("node 0 is ahead", zero, &(loss){TWO(2, 1), TWO(2, 1), .ahead = 3, .found = SEALED});
     expect("all have both", zero, &(loss){TWO(1, 1), TWO(1, 1), .ahead = 3, .found = LAST});
     expect("others", zero, &(loss){TWO(2, 1), TWO(1, 2), .ahead = 4, .found = SEALED});
+}
+
+static void damage_is_said_once(void **state) {
+    (void)state;
+    const loss flipped = {ONE(2), ONE(2), .ahead = 3, .damaged = true, .found = SEALED};
+    expect_by(go_on_twice, "a bit has flipped", "", &flipped);
 }
 
 // On disk: what is newer than all in memory; what is as old as the snapshot that knows nothing of it.
@@ -174,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_step_in_common_is_found),
         cmocka_unit_test(so_it_is_over_nodes),
+        cmocka_unit_test(damage_is_said_once),
         cmocka_unit_test(disk_and_memory),
         cmocka_unit_test(live_state_of_a_logged_step),
     };
