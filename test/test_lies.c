@@ -1,5 +1,5 @@
-// test/test_lies.c: when a rank that lies has lied once too often: what the points of one or two suspects say; how far a
-// suspect's numbers were from what all hold now; and that of two it is the liar who gets a point for that.
+// test/test_lies.c: when a rank that lies has lied once too often: what the points of one or two suspects say; how far
+// a suspect's numbers were from what all hold now; and which of two suspects gets a point for that.
 #include "trainer/lies.h"
 
 #include "test/support/ranks.h"
