@@ -319,6 +319,8 @@ static const bad bad_files[] = {
      "[outer] moments = mean", NULL},
     {ISLANDS "[data]\nignore = 0\n",
      ":6: [data] ignore: with [data] ignore or answers losses are weighed over all samples", "ignore = -1", NULL},
+    {ISLANDS "[data]\nanswers = yes\n", ":6: [data] answers: with [data] ignore or answers losses are weighed",
+     "answers = no", NULL},
     {ISLANDS "[optimizer]\ntype = lars\n", ":6: [optimizer] type: lars weighs an island's gradient",
      "[optimizer] type = adamw", NULL},
     {ISLANDS "[model]\ntype = resnet20\n[batch]\nmicro = 4\nlanes = 4\nbn_span = 2\n",
