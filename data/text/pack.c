@@ -20,7 +20,7 @@
 #include "data/text/about.h"
 #include "data/text/chat_spool.h"
 #include "data/text/document.h"
-#include "data/text/inflate.h"
+#include "data/text/pack_files.h"
 #include "data/text/shard.h"
 #include "data/text/spool.h"
 #include "data/text/stories.h"
@@ -28,10 +28,8 @@
 
 #include "base/io.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,22 +37,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SNIFF = 8192, PIECE = 1 << 18 };
-
-typedef enum source_kind { PLAIN, JSONL, STORIES } source_kind;
-
-typedef struct source {
-    char *path;
-    int64_t size;  // of what it adds to the stream: of a JSONL file that is known when all of it was read
-    source_kind kind;
-    bool line_open;  // may not end in a line end
-} source;
+enum { PIECE = 1 << 18 };
 
 typedef struct pack {
     const pack_options *o;
     pack_report *r;
-    source *files;
-    int64_t count, room;
+    pack_files in;
     int64_t tokens[2];  // of the train and val streams
     shard_set set;
     int split, shard;      // being written
@@ -70,127 +58,6 @@ typedef struct pack {
     about_writer *about;
 } pack;
 
-// --- first pass: which files -----------------------------------------------------------------------------------------
-
-static err_t add_source(pack *p, source_kind kind, const char *path, int64_t size, bool line_open) {
-    if (p->count == p->room) {
-        int64_t room = p->room ? 2 * p->room : 64;
-        source *files = realloc(p->files, (size_t)room * sizeof *files);
-        if (!files) return err_set(ERR_INTERNAL, "no memory for a list of %" PRId64 " files", room);
-        p->files = files;
-        p->room = room;
-    }
-    char *copy = strdup(path);
-    if (!copy) return err_set(ERR_INTERNAL, "no memory for a list of files");
-    p->files[p->count++] = (source){copy, size, kind, line_open};
-    return ERR_OK;
-}
-
-// Binary: a NUL byte is in its first n bytes, or it is compressed. With a tokenizer, and of JSONL, what is gzip or zstd
-// is text; what is compressed in another way and was named is taken too, so that opening it says what is wrong.
-static bool is_binary(const pack *p, source_kind kind, const char *head, size_t n, bool named) {
-    packing how = packing_of(head, n);
-    if (how == PACKING_NONE) return memchr(head, 0, n) != NULL;
-    return (!p->t_wanted && kind != JSONL) || (!named && how != PACKING_GZIP && how != PACKING_ZSTD);
-}
-
-// Takes the file unless it is empty or binary. named: not found in a directory.
-static err_t add_file(pack *p, const char *path, bool named) {
-    char head[SNIFF], last = 0;
-    struct stat st;
-    err_t rc = ERR_OK;
-    source_kind kind = document_names_jsonl(path) ? JSONL : PLAIN;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    if (fstat(fd, &st) != 0) TRY_GOTO(err_set(ERR_IO, "%s: %s", path, strerror(errno)), out);
-    if (!S_ISREG(st.st_mode) || st.st_size == 0) {
-        p->r->files_skipped++;
-        goto out;
-    }
-    size_t n = st.st_size < SNIFF ? (size_t)st.st_size : SNIFF;
-    TRY_GOTO(io_read_at(fd, path, 0, head, n), out);
-    TRY_GOTO(io_read_at(fd, path, st.st_size - 1, &last, 1), out);
-    if (is_binary(p, kind, head, n, named)) p->r->files_skipped++;
-    else rc = add_source(p, kind, path, st.st_size, kind == PLAIN && last != '\n');
-out:
-    close(fd);
-    return rc;
-}
-
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
-
-// A directory, recursively. Links are not followed: they may form a circle, or lead out of the directory.
-static err_t add_tree(pack *p, const char *dir) {
-    struct dirent **names;
-    int n = scandir(dir, &names, not_hidden, by_name);
-    if (n < 0) return err_set(ERR_IO, "%s: %s", dir, strerror(errno));
-    err_t rc = ERR_OK;
-    const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/";
-    for (int i = 0; i < n; i++) {
-        char path[IO_PATH];
-        struct stat st;
-        if (rc == ERR_OK) rc = io_path(path, "%s%s%s", dir, slash, names[i]->d_name);
-        free(names[i]);
-        if (rc != ERR_OK) continue;
-        if (lstat(path, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
-        else if (S_ISDIR(st.st_mode)) rc = add_tree(p, path);
-        else if (S_ISREG(st.st_mode)) rc = add_file(p, path, false);
-        else p->r->files_skipped++;
-    }
-    free(names);
-    return rc;
-}
-
-// A path that was named is taken, also if it is a link.
-static err_t add_named(pack *p, const char *path) {
-    struct stat st;
-    if (stat(path, &st) != 0) return err_set(ERR_CONFIG, "[pack] input: %s: %s", path, strerror(errno));
-    return S_ISDIR(st.st_mode) ? add_tree(p, path) : add_file(p, path, true);
-}
-
-static err_t add_pattern(pack *p, const char *pattern) {
-    glob_t g = {0};
-    err_t rc = ERR_OK;
-    bool tells;
-    uint64_t seed;
-    int64_t size;
-    if (stories_parse(pattern, &tells, &seed, &size) != ERR_OK) return err_prefix("[pack] input");
-    if (tells) return add_source(p, STORIES, pattern, size, true);
-    int found = glob(pattern, GLOB_NOSORT, NULL, &g);
-    if (found == GLOB_NOMATCH) return err_set(ERR_CONFIG, "[pack] input: no file matches \"%s\"", pattern);
-    if (found != 0)
-        return err_set(found == GLOB_NOSPACE ? ERR_INTERNAL : ERR_IO, "[pack] input: \"%s\" can't be expanded",
-                       pattern);
-    qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
-    for (size_t i = 0; i < g.gl_pathc && rc == ERR_OK; i++) rc = add_named(p, g.gl_pathv[i]);
-    globfree(&g);
-    return rc;
-}
-
-static err_t find_sources(pack *p) {
-    for (const char *at = p->o->input;;) {
-        at += strspn(at, " \t");
-        size_t n = strcspn(at, " \t");
-        if (n == 0) break;
-        char *pattern = strndup(at, n);
-        if (!pattern) return err_set(ERR_INTERNAL, "no memory for a list of files");
-        err_t rc = add_pattern(p, pattern);
-        free(pattern);
-        TRY(rc);
-        at += n;
-    }
-    if (p->count == 0)
-        return err_set(
-            ERR_CONFIG,
-            "[pack] input = %s: no text in it (%" PRId64
-            " files skipped: empty, binary or links). Of pictures, say how they come: [pack] images = folders",
-            p->o->input, p->r->files_skipped);
-    p->files[p->count - 1].line_open = false;
-    return ERR_OK;
-}
-
 // --- split and shards ------------------------------------------------------------------------------------------------
 
 static bool spools(const pack *p) { return p->t || p->o->template != CHAT_NO; }
@@ -198,7 +65,7 @@ static bool spools(const pack *p) { return p->t || p->o->template != CHAT_NO; }
 // The first floor(n * (1 - val_fraction)) tokens, or rows, are for training, the rest for validation.
 static err_t plan(pack *p) {
     int64_t total = p->spool.tokens, whole = p->o->shard_tokens / p->unit;
-    for (int64_t i = 0; i < p->count && !spools(p); i++) total += p->files[i].size + p->files[i].line_open;
+    for (int64_t i = 0; i < p->in.count && !spools(p); i++) total += p->in.at[i].size + p->in.at[i].line_open;
     p->shard_tokens = (whole > 0 ? whole : 1) * p->unit;
     p->tokens[0] = (int64_t)((double)(total / p->unit) * (1.0 - p->o->val_fraction)) * p->unit;
     if (p->o->val_fraction == 0) p->tokens[0] = total;  // also beyond 2^53
@@ -256,14 +123,14 @@ static const char *text_key(const pack *p) { return p->o->text_key && *p->o->tex
 
 // --- second pass -----------------------------------------------------------------------------------------------------
 
-static err_t changed(const source *f, int64_t size) {
+static err_t changed(const pack_file *f, int64_t size) {
     return err_set(ERR_DATA,
                    "%s: had %" PRId64 " bytes at first and has %" PRId64 " now: it was written to while it was packed; "
                    "run pack again",
                    f->path, f->size, size);
 }
 
-static err_t stream_plain(pack *p, const source *f) {
+static err_t stream_plain(pack *p, const pack_file *f) {
     struct stat st;
     err_t rc = ERR_OK;
     int fd;
@@ -296,7 +163,7 @@ static err_t read_text(document_reader *d, bytes *text, bool *more) {
 }
 
 // *size = the bytes of its texts; counts: nothing more.
-static err_t stream_jsonl(pack *p, const source *f, bool counts, int64_t *size) {
+static err_t stream_jsonl(pack *p, const pack_file *f, bool counts, int64_t *size) {
     document_reader *d;
     bytes text = {0};
     bool more = true;
@@ -314,7 +181,7 @@ static err_t stream_jsonl(pack *p, const source *f, bool counts, int64_t *size) 
     return rc;
 }
 
-static err_t stream_stories(pack *p, const source *f) {
+static err_t stream_stories(pack *p, const pack_file *f) {
     stories *s;
     bool tells;
     uint64_t seed;
@@ -331,18 +198,18 @@ static err_t stream_stories(pack *p, const source *f) {
     return rc;
 }
 
-static err_t stream_file(pack *p, const source *f) {
+static err_t stream_file(pack *p, const pack_file *f) {
     int64_t size;
-    if (f->kind == STORIES) return stream_stories(p, f);
-    if (f->kind == PLAIN) return stream_plain(p, f);
+    if (f->kind == PACK_STORIES) return stream_stories(p, f);
+    if (f->kind == PACK_PLAIN) return stream_plain(p, f);
     TRY(stream_jsonl(p, f, false, &size));
     return size == f->size ? ERR_OK : changed(f, size);
 }
 
 // Counts the bytes of text in the JSONL files. Only packing as bytes needs them: they decide where validation begins.
 static err_t count_jsonl(pack *p) {
-    for (int64_t i = 0; i < p->count; i++)
-        if (p->files[i].kind == JSONL) TRY(stream_jsonl(p, &p->files[i], true, &p->files[i].size));
+    for (int64_t i = 0; i < p->in.count; i++)
+        if (p->in.at[i].kind == PACK_JSONL) TRY(stream_jsonl(p, &p->in.at[i], true, &p->in.at[i].size));
     return ERR_OK;
 }
 
@@ -379,11 +246,11 @@ static err_t feed_file(bpe_trainer *b, document_reader *d, const char *path, byt
 static err_t feed_files(pack *p, bpe_trainer *b) {
     bytes text = {0};
     err_t rc = ERR_OK;
-    for (int64_t i = 0; i < p->count && rc == ERR_OK; i++) {
+    for (int64_t i = 0; i < p->in.count && rc == ERR_OK; i++) {
         document_reader *d;
-        rc = document_open(&d, p->files[i].path, text_key(p));
+        rc = document_open(&d, p->in.at[i].path, text_key(p));
         if (rc != ERR_OK) break;
-        rc = feed_file(b, d, p->files[i].path, &text);
+        rc = feed_file(b, d, p->in.at[i].path, &text);
         document_close(d);
     }
     free(text.at);
@@ -424,9 +291,9 @@ static void tell(void *ctx, int64_t done) {
 static err_t encode_files(pack *p) {
     char path[IO_PATH];
     bool train = strncmp(p->o->tokenizer, "train:", 6) == 0;
-    const char **names = calloc((size_t)p->count, sizeof *names);
+    const char **names = calloc((size_t)p->in.count, sizeof *names);
     if (!names) return err_set(ERR_INTERNAL, "no memory for a list of files");
-    for (int64_t i = 0; i < p->count; i++) names[i] = p->files[i].path;
+    for (int64_t i = 0; i < p->in.count; i++) names[i] = p->in.at[i].path;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     err_t rc = train ? train_tokenizer(p, p->o->tokenizer + 6) : tokenizer_open(&p->t, p->o->tokenizer);
     if (rc != ERR_OK && !train) err_prefix("[pack] tokenizer");
@@ -438,7 +305,7 @@ static err_t encode_files(pack *p) {
                                                     : 1,
                        .progress = p->o->progress ? tell : NULL,
                        .ctx = p};
-    if (rc == ERR_OK) rc = spool_fill(&p->spool, path, names, p->count, &o);
+    if (rc == ERR_OK) rc = spool_fill(&p->spool, path, names, p->in.count, &o);
     free(names);
     TRY(rc);
     p->token_bytes = p->spool.token_bytes;
@@ -456,7 +323,7 @@ static err_t fill_rows(pack *p, const char *path, const char *const *names) {
                             .ctx = p};
     if (chat_open(&o.chat, p->o->template, p->t_wanted ? p->o->tokenizer : "bytes", p->t) != ERR_OK)
         return err_prefix("[pack] template");
-    err_t rc = chat_spool_fill(&p->spool, path, names, p->count, &o, &done);
+    err_t rc = chat_spool_fill(&p->spool, path, names, p->in.count, &o, &done);
     chat_close(o.chat);
     TRY(rc);
     p->r->cut = done.cut, p->r->left_out = done.left_out, p->r->answers = done.answers;
@@ -477,9 +344,9 @@ static err_t encode_chats(pack *p) {
                        "conversations: make it from texts first, and name its file here",
                        p->o->tokenizer);
     if (p->t_wanted && tokenizer_open(&p->t, p->o->tokenizer) != ERR_OK) return err_prefix("[pack] tokenizer");
-    const char **names = calloc((size_t)p->count, sizeof *names);
+    const char **names = calloc((size_t)p->in.count, sizeof *names);
     if (!names) return err_set(ERR_INTERNAL, "no memory for a list of files");
-    for (int64_t i = 0; i < p->count; i++) names[i] = p->files[i].path;
+    for (int64_t i = 0; i < p->in.count; i++) names[i] = p->in.at[i].path;
     err_t rc = io_path(path, "%s-tokens.tmp", p->o->output);
     if (rc == ERR_OK) rc = fill_rows(p, path, names);
     free(names);
@@ -517,8 +384,8 @@ static void remove_temps(pack *p) {
 static err_t find_best(pack *p, double *best) {
     stories *s;
     *best = 0;
-    for (int64_t i = 0; i < p->count; i++)
-        if (p->files[i].kind != STORIES) return ERR_OK;
+    for (int64_t i = 0; i < p->in.count; i++)
+        if (p->in.at[i].kind != PACK_STORIES) return ERR_OK;
     TRY(stories_open(&s, 0));
     *best = stories_best(s);
     if (p->t) *best *= (double)p->r->bytes_in / (double)p->spool.tokens;
@@ -551,18 +418,23 @@ static err_t check(const pack_options *o) {
     return ERR_OK;
 }
 
+static err_t find_files(pack *p) {
+    err_t rc = pack_files_find(&p->in, p->o->input, p->t_wanted);
+    p->r->files_skipped = p->in.skipped, p->r->files_in = p->in.count;
+    for (int64_t i = 0; i < p->in.count; i++) p->r->bytes_in += p->in.at[i].size;
+    return rc;
+}
+
 static err_t run(pack *p) {
     TRY(check(p->o));
     if (!(p->piece = malloc(PIECE))) return err_set(ERR_INTERNAL, "no memory for a buffer of %d bytes", PIECE);
     TRY(about_write_open(&p->about));
-    TRY(find_sources(p));
-    for (int64_t i = 0; i < p->count; i++) p->r->bytes_in += p->files[i].size;
-    p->r->files_in = p->count;
+    TRY(find_files(p));
     TRY(shard_set_begin(&p->set));
     TRY(p->o->template != CHAT_NO ? encode_chats(p) : p->t_wanted ? encode_files(p) : count_jsonl(p));
     TRY(plan(p));
     if (spools(p)) TRY(stream_spool(p));
-    for (int64_t i = 0; i < p->count && !spools(p); i++) TRY(stream_file(p, &p->files[i]));
+    for (int64_t i = 0; i < p->in.count && !spools(p); i++) TRY(stream_file(p, &p->in.at[i]));
     // all new files are on disk: a crash from here on leaves too few files, never a mixture
     TRY(shard_set_clear(&p->set, true));
     TRY(write_about(p));
@@ -586,8 +458,7 @@ err_t pack_run(const pack_options *o, pack_report *r) {
     if (rc != ERR_OK) remove_temps(&p);
     spool_close(&p.spool);
     tokenizer_close(p.t);
-    for (int64_t i = 0; i < p.count; i++) free(p.files[i].path);
-    free(p.files);
+    pack_files_free(&p.in);
     free(p.piece);
     return rc;
 }
