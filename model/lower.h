@@ -102,9 +102,7 @@ void add_operand(step *s, char how, value v);
 void uses(step *s, int row);
 void adds(step *s, int row);
 // Does the row have a gradient? -1: there is none.
-static inline bool is_trained(const lowering *L, int row) {
-    return row >= 0 && !param_is_frozen(&L->g->m->param[row]);
-}
+static inline bool is_trained(const lowering *L, int row) { return row >= 0 && !param_is_frozen(&L->g->m->param[row]); }
 // Room for the gradient of a frozen vector that an operation forms together with others: FP32, read by nothing.
 value make_unread(lowering *L, int row);
 // A new value of these lists, with the width and letters of `x`: its gradient, "dx"; or `x` in another form, "x.own".

@@ -12,7 +12,7 @@ typedef enum param_rule {
     // a running statistic of the samples, such as BatchNorm's: backward adds to its gradient what each span of samples
     // has, and the step moves it towards their mean (ops.h: average)
     PARAM_AVERAGE,
-    PARAM_TABLE,   // as the first, but rows are made when a sample first names them
+    PARAM_TABLE,  // as the first, but rows are made when a sample first names them
     // nothing: weights that adapters are added to. Such a row has values of the compute type, and neither gradient,
     // master nor moments
     PARAM_FROZEN,
@@ -32,8 +32,8 @@ typedef struct param {
     int slices, axis;             // 0 or 1 slices: it is whole
     int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
     param_rule rule;
-    float momentum;   // of an average: what a step takes of the new
-    bool decay;       // weight decay applies: matrices and embeddings, not biases and gains
+    float momentum;  // of an average: what a step takes of the new
+    bool decay;      // weight decay applies: matrices and embeddings, not biases and gains
     // values start normal(0, init_std), or, where it is 0, uniform in +-init_bound, or, where that is 0 too, at
     // init_value
     double init_std, init_bound;

@@ -438,7 +438,7 @@ static void test_absent(void **state) {
         {"optimizer.type=adam", "no such value `adam`. It is adamw with weight_decay = 0."},
         {"optimizer.label_smoothing=0.1", "[optimizer] label_smoothing: not supported. The loss is"},
         {"run.ema_decay=0.999", "[run] ema_decay: not supported."},
-        {"model.lora_rank=8", "not supported. All weights are trained"},
+        {"model.lora_rank=8", "Did you mean `rank` of [lora]?"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
         {"model.type=mixtral",
          "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet; families: gpt2 "},

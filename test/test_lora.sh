@@ -138,6 +138,19 @@ merged_is_what_was_trained() {
         fail "loss $a with adapters, $b merged, $c without"
 }
 
+# planned NAME: bytes of a rank.
+planned() { awk -v name="$1" '$0 ~ "^  " name { sub("^  " name, ""); print $1; exit }' "$out"; }
+
+# The 8,030,261,248 weights of Llama 3.1 8B in BF16, and of each adapter 16 * (4096 + 4096), or + 1024 for values.
+plan_counts_masters_of_adapters_alone() {
+    expect 0 "$bin" plan "$top/model/llama/8b.ini" -o device.backend=cpu -o device.ranks=1 -o precision.compute=bf16 -o lora.rank=16 \
+        -o 'lora.targets=q_proj v_proj'
+    adapters=$((32 * 16 * (2 * 4096 + 4096 + 1024)))
+    [ "$(planned 'masters .fp32.')" = $((4 * adapters)) ] || fail "masters are not those of the adapters"
+    [ "$(planned moments)" = $((8 * adapters)) ] || fail "moments are not those of the adapters"
+    [ "$(planned weights)" = $((2 * (8030261248 + adapters))) ] || fail "weights are not two bytes each"
+}
+
 try few_adapters_in_any_layout
 try many_adapters_in_any_layout
 try adapters_in_16_bits
@@ -146,5 +159,6 @@ try slices_are_near
 try restarts_are_exact
 try checkpoints_hold_adapters
 try other_weights_are_refused
+try plan_counts_masters_of_adapters_alone
 try merged_is_what_was_trained
 finish

@@ -19,6 +19,7 @@ typedef struct export_options {
     char to[IO_PATH];              // a directory that is made, without a slash at its end
     st_type type;
     int64_t shard;  // most bytes of a file
+    bool merge;     // adapters are added to the weights beside them
 } export_options;
 
 // A tensor of the files: rows of a parameter.
@@ -43,17 +44,26 @@ export;
 
 // --- which tensors, in which files -----------------------------------------------------------------------------------
 
+// Are the adapters alone written?
+static bool is_adapters(const export *e) { return model_adapts(e->x->net)->rank && !e->o->merge; }
+
+static bool is_written(const export *e, const param *p) {
+    if (p->tied >= 0) return false;
+    return !model_adapts(e->x->net)->rank || param_is_frozen(p) == e->o->merge;
+}
+
 static void add_piece(export *e, int param_index, const weight_part *part, int64_t first, int64_t *used) {
     const model *m = e->x->net;
     const param *p = &m->param[param_index];
     piece *k = &e->piece[e->pieces++];
     *k = (piece){.param = param_index, .first = first, .part = *part};
     st_tensor *t = &k->tensor;
-    snprintf(t->name, sizeof t->name, "%s%s", part->prefixed ? m->type->prefix : "", part->name);
+    snprintf(t->name, sizeof t->name, "%s%s%s", is_adapters(e) ? "base_model.model." : "",
+             part->prefixed ? m->type->prefix : "", part->name);
     t->type = e->o->type;
     t->dims = weight_part_shape(part, p, part->rows, t->size);
     int64_t bytes = shape_count(t->dims, t->size) * (e->o->type == ST_F32 ? 4 : 2);
-    if (*used > 0 && *used + bytes > e->o->shard) e->files++, *used = 0;
+    if (*used > 0 && *used + bytes > e->o->shard && !is_adapters(e)) e->files++, *used = 0;
     *used += bytes;
     e->bytes += bytes;
     k->file = e->files - 1;
@@ -68,7 +78,7 @@ static err_t plan_pieces(export *e) {
     for (int i = 0; i < m->params; i++) {
         weight_part part[WEIGHT_PARTS];
         int64_t first = 0;
-        if (m->param[i].tied >= 0) continue;
+        if (!is_written(e, &m->param[i])) continue;
         int parts = m->type->parts(m->options, &m->param[i], part);
         for (int k = 0; k < parts; k++) {
             add_piece(e, i, &part[k], first, &used);
@@ -81,15 +91,50 @@ static err_t plan_pieces(export *e) {
 // --- weights ---------------------------------------------------------------------------------------------------------
 
 static err_t file_name(const export *e, int file, char dst[64]) {
-    if (e->files == 1) snprintf(dst, 64, "model.safetensors");
+    if (is_adapters(e)) snprintf(dst, 64, "adapter_model.safetensors");
+    else if (e->files == 1) snprintf(dst, 64, "model.safetensors");
     else snprintf(dst, 64, "model-%05d-of-%05d.safetensors", file + 1, e->files);
     return ERR_OK;
 }
 
-// Elements first .. first+n-1 of a piece in the order of the file, as FP32.
+// Element `at` of a row in row-major order.
+static float element(const export *e, int row, int64_t at) {
+    const float *w = e->x->state.w[row].data;
+    int64_t run;
+    if (param_slices(&e->x->net->param[row]) == 1) return w[at];
+    const ckpt_order o = state_order(&e->x->state, row);
+    return w[order_stored(&o, at, &run)];
+}
+
+// The row of one of the matrices of the piece's adapter, suffix "A" or "B"; -1: it has none.
+static int adapter_of(const export *e, const piece *k, const char *which) {
+    char name[MODEL_NAME + 16];
+    const char *end = strstr(k->part.name, ".weight");
+    if (!end) return -1;
+    snprintf(name, sizeof name, "%.*s.lora_%s.weight", (int)(end - k->part.name), k->part.name, which);
+    return model_find(e->x->net, name);
+}
+
+// out += factor * B A, of elements `first` and on in the order of the file.
+static void merge(const export *e, const piece *k, int64_t first, int64_t n, float *out) {
+    const model_adapters *is = model_adapts(e->x->net);
+    const param *p = &e->x->net->param[k->param];
+    int a = e->o->merge && is->rank ? adapter_of(e, k, "A") : -1, b = a < 0 ? -1 : adapter_of(e, k, "B");
+    float factor = (float)(is->alpha / (double)is->rank);
+    if (b < 0) return;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = weight_part_element(&k->part, p, first + i), row = at / p->size[1], column = at % p->size[1];
+        float sum = 0;
+        for (int64_t r = 0; r < is->rank; r++)
+            sum += element(e, b, row * is->rank + r) * element(e, a, r * p->size[1] + column);
+        out[i] += factor * sum;
+    }
+}
+
+// Elements first .. first+n-1 of a piece in the order of the file, as FP32. In FP32 the weights in use are the masters.
 static void gather(const export *e, const piece *k, int64_t first, int64_t n, float *out) {
     const param *p = &e->x->net->param[k->param];
-    const float *w = (const float *)e->x->state.master[k->param].data + k->first;
+    const float *w = (const float *)e->x->state.w[k->param].data + k->first;
     bool cut = param_slices(p) > 1;
     int64_t run;
     if (!cut && !k->part.transposed && !k->part.filters) {
@@ -113,6 +158,7 @@ static err_t put_piece(const export *e, st_writer *w, const piece *k) {
         int64_t n = count - i < SOME ? count - i : SOME;
         tensor from = {x, FP32, 1, {n, 1, 1, 1}}, to = {y, e->o->type == ST_BF16 ? BF16 : FP16, 1, {n, 1, 1, 1}};
         gather(e, k, i, n, x);
+        merge(e, k, i, n, x);
         if (e->o->type != ST_F32) rc = device_ops(e->x->dev)->cast(&(cast_args){.y = &to, .x = &from}, e->x->s);
         if (rc == ERR_OK) rc = st_put(w, e->o->type == ST_F32 ? (void *)x : y, (size_t)(n * each));
     }
@@ -172,6 +218,35 @@ static err_t write_index(const export *e) {
     }
     return write_json(e, "model.safetensors.index.json",
                       json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)e->bytes, "weight_map", map));
+}
+
+// The targets as files have them, whatever they are called in the INI: ends of names, each once.
+static json_t *target_modules(const export *e) {
+    json_t *names = json_array();
+    for (int i = 0; i < e->pieces; i++) {
+        const char *name = e->piece[i].part.name, *end = strstr(name, ".lora_A.weight"), *at = end;
+        if (!end) continue;
+        for (int dots = 0; at > name && (dots += at[-1] == '.') < 2;) at--;
+        json_t *one = json_stringn(at, (size_t)(end - at));
+        bool there = false;
+        for (size_t k = 0; k < json_array_size(names); k++) there |= json_equal(json_array_get(names, k), one);
+        if (there) json_decref(one);
+        else json_array_append_new(names, one);
+    }
+    return names;
+}
+
+// What PEFT reads. GPT-2's layers hold their matrices as (in,out).
+static err_t write_adapter_config(const export *e) {
+    const model_adapters *is = model_adapts(e->x->net);
+    const char *base = e->x->cfg->model.init_from;
+    return write_json(e, "adapter_config.json",
+                      json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:o, s:s, s:b, s:b, s:b}", "peft_type", "LORA",
+                                "task_type", "CAUSAL_LM", "base_model_name_or_path",
+                                *base ? json_string(base) : json_null(), "r", (json_int_t)is->rank, "lora_alpha",
+                                is->alpha, "lora_dropout", 0.0, "target_modules", target_modules(e), "bias", "none",
+                                "fan_in_fan_out", strcmp(e->x->net->type->name, "gpt") == 0, "inference_mode", 1,
+                                "init_lora_weights", 1));
 }
 
 static json_t *id_or_null(int32_t id) { return id < 0 ? json_null() : json_integer(id); }
@@ -260,6 +335,10 @@ static err_t write_all(export *e, const tokenizer *t) {
     tokenizer_info about = t ? tokenizer_about(t) : (tokenizer_info){.end_of_text = -1, .bos = -1};
     TRY(plan_pieces(e));
     for (int i = 0; i < e->files; i++) TRY(write_file(e, i));
+    if (is_adapters(e)) {
+        TRY(write_adapter_config(e));
+        return io_sync_dir(e->dir, NULL);
+    }
     TRY(write_index(e));
     if (e->x->net->type->to_foreign) TRY(write_config(e, &about));
     if (has_words(e, t)) TRY(write_tokenizer(e, t, &about));
@@ -310,6 +389,8 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
                        x->net->type->name, ckpt);
     if (lstat(o->to, &st) == 0)
         return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
+    if (o->merge && !model_adapts(x->net)->rank)
+        return err_set(ERR_USAGE, "--merge: %s has no adapters ([lora] rank = 0): leave it out", o->from);
     TRY(session_load(x, ckpt));
     TRY(open_words(&e, &t));
     err_t rc = check_tokenizer(&e, t);
@@ -391,6 +472,10 @@ static err_t parse(int argc, char **argv, export_options *o) {
             else o->from = argv[i];
             continue;
         }
+        if (strcmp(argv[i], "--merge") == 0) {
+            o->merge = true;
+            continue;
+        }
         if (!value) return err_set(ERR_USAGE, "%s: expected a value after it", argv[i]);
         if (strcmp(argv[i], "--tokenizer") == 0) o->tokenizer = value;
         else if (strcmp(argv[i], "--dtype") == 0) TRY(parse_type(value, &o->type));
@@ -401,7 +486,8 @@ static err_t parse(int argc, char **argv, export_options *o) {
                 return err_set(ERR_USAGE, "--shard-mb %s: expected a number of megabytes above 0", value);
             o->shard = (int64_t)(mb * 1e6);
         } else
-            return err_set(ERR_USAGE, "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N)",
+            return err_set(ERR_USAGE,
+                           "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N, --merge)",
                            argv[i]);
         i++;
     }

@@ -143,7 +143,9 @@ const verb_page verb_pages[VERB_COUNT] = {
          .option = {{"--dtype", "TYPE", "of the numbers: f32, bf16 or f16; without it f32"},
                     {"--tokenizer", "PATH",
                      "add this tokenizer, a tokenizer.json or a folder with one, in place of that"},
-                    {"--shard-mb", "N", "most megabytes in one file; without it 5000"}}},
+                    {"--shard-mb", "N", "most megabytes in one file; without it 5000"},
+                    {"--merge", NULL,
+                     "adds adapters to the weights beside them, and writes these; without it the adapters alone"}}},
     [VERB_inspect] =
         {"inspect", "WEIGHTS",
          "Says what weights of others are: files, tensors, types, and the [model] section that fits them, where that is known.\n"

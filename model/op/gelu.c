@@ -18,7 +18,8 @@ static void claim(lowering *L, int op, const operation *o) {
     // its input's gradient comes with the slope
     bool through = next >= 0 && op_at(L, next)->at.division != LINEAR_OUTPUTS;
     bool makes = is_made_by(L, o->in[0], ROLE_PRODUCT);
-    if (through && makes && is_trained(L, op_at(L, maker_of(L, o->in[0]))->at.b)) L->bias_by[maker_of(L, o->in[0])] = op;
+    if (through && makes && is_trained(L, op_at(L, maker_of(L, o->in[0]))->at.b))
+        L->bias_by[maker_of(L, o->in[0])] = op;
 }
 
 static void forward(lowering *L, int op, const operation *o) {

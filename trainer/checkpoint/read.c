@@ -437,10 +437,11 @@ static int differing_keys(const manifest *m, const ckpt_state *s, char text[ERR_
 
 // Frozen weights are no setting, but those that init_from names.
 static err_t refuse_base(const char *dir, const char *then, const char *now) {
-    return err_set(ERR_CONFIG,
-                   "%s: its adapters were trained beside weights with the hash %s, and these have %s (lora.base): set [model] "
-                   "init_from to what it was, or start another [run] name",
-                   dir, then, now);
+    return err_set(
+        ERR_CONFIG,
+        "%s: its adapters were trained beside weights with the hash %s, and these have %s (lora.base): set [model] "
+        "init_from to what it was, or start another [run] name",
+        dir, then, now);
 }
 
 static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *s) {
