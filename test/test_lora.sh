@@ -138,6 +138,21 @@ merged_is_what_was_trained() {
         fail "loss $a with adapters, $b merged, $c without"
 }
 
+# PEFT's losses, from the same values on the same samples (test/golden/make_lora.py).
+as_peft_trains_them() {
+    awk 'BEGIN { s = 1; for (i = 0; i < 6000; i++) { s = (s * 1229 + 351) % 65536; printf "\\%03o\\000", int(s / 64) % 61 } }' >octal
+    printf "$(cat octal)" >tokens.bin
+    [ "$(wc -c <tokens.bin)" -eq 12000 ] || fail "tokens.bin is not whole"
+    mkdir base && cp "$top/test/golden/families/llama/model.safetensors" base
+    sed 's/\("max_position_embeddings": \)[0-9]*/\132/' "$top/test/golden/families/llama/config.json" >base/config.json
+    sed -n "/^INI = /,/^'''/p" "$top/test/golden/make_lora.py" |
+        sed -e '1s/.*/[run]/' -e "/^'''/d" -e 's/{name}/peft/' -e 's/{steps}/20/' -e 's/{lr}/0.01/' >peft.ini
+    expect 0 timeout 100 "$bin" peft.ini
+    losses peft >peft.losses
+    paste peft.losses "$top/test/golden/lora.txt" |
+        awk '{ d = $1 - $2; if (d * d > 1e-12) exit 1 } END { exit NR != 20 }' || fail "losses are not PEFT's"
+}
+
 # planned NAME: bytes of a rank.
 planned() { awk -v name="$1" '$0 ~ "^  " name { sub("^  " name, ""); print $1; exit }' "$out"; }
 
@@ -160,5 +175,6 @@ try restarts_are_exact
 try checkpoints_hold_adapters
 try other_weights_are_refused
 try plan_counts_masters_of_adapters_alone
+try as_peft_trains_them
 try merged_is_what_was_trained
 finish
