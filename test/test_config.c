@@ -63,7 +63,7 @@ static const bad bad_files[] = {
      "(keys: every hash_every jsonl tensorboard report power_every ranks_every watch machine_every http http_token prom_file;",
      NULL},
     {"\n[optimiser]\nlr = 1\n",
-     ":2: [optimiser]: no such section. Did you mean [optimizer]? (sections: run device model data ", NULL, NULL},
+     ":2: [optimiser]: no such section. Did you mean [optimizer]? (sections: run device model lora data ", NULL, NULL},
     {"[Run]\n", ":1: [Run]: no such section. Did you mean [run]?", NULL, NULL},
 
     // whole numbers
