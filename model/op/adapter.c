@@ -176,9 +176,10 @@ static void begin_adapter(graph *g, adapter *one, value x, const projection *of)
     int64_t rank = model_adapts(g->m)->rank, I = graph_at(g, x)->width;
     linear_division divide = of->divide == LINEAR_INPUTS ? of->divide : LINEAR_WHOLE;
     operation *o = graph_add(g, &down_type, one->name, x, 0);
-    if (rank > I || rank > one->outputs)
-        graph_mistake(g, one->name, "[lora] rank = %lld is above its %lld inputs or %lld outputs", (long long)rank,
-                      (long long)I, (long long)one->outputs);
+    int64_t most = I < one->outputs ? I : one->outputs;
+    if (g->rc == ERR_OK && rank > most)
+        g->rc = err_set(ERR_CONFIG, "[lora] rank = %lld is more than %s can have: expected at most %lld",
+                        (long long)rank, one->name, (long long)most);
     o->at = trained(g, one, ".lora_A.weight", rank, I, divide, NULL);
     // Kaiming's uniform values with a = sqrt(5)
     if (g->rc == ERR_OK) g->m->param[o->at.w].init_bound = 1 / __builtin_sqrt((double)I);
