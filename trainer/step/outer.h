@@ -7,13 +7,15 @@
 // of a boundary is that of one island. With `nesterov` the masters' mean is not taken as it is: how far it is from the
 // masters of the boundary before, the anchor, is the gradient of one more step of SGD with Nesterov's momentum.
 //
-// With [outer] compress the masters are not sent: islands send how far they have gone from the anchor, which is then
-// kept with `average`, too, in codes of 8 or 16 bits. What a code leaves out stays with the island, as the residual of a
+// With [outer] compress the masters are not sent: islands send how far they have gone from the anchor, in codes of 8 or
+// 16 bits, and keep an anchor with `average`, too. What a code leaves out stays with the island, as the residual of a
 // chunk, and is added to the next delta. The island that adds a chunk up codes the sum once more, whose residual it has,
 // and all islands, it too, use what those codes say. Residuals belong to (island, chunk) and to a chunk, so the bits are
-// the same in every layout, and a checkpoint has them. The optimizer's moments are no deltas: a code would leave a share
-// of each out for good, or take residuals and anchors of their own, 16 bytes a parameter. So they travel in FP32, or,
-// with [outer] moments = own, not at all: each island keeps its own, as DiLoCo does, and a checkpoint has all of them.
+// the same in every layout, and a checkpoint has them.
+//
+// The optimizer's moments are no deltas. A code would leave a share of each out for good, or take anchors and residuals
+// of their own, 8 bytes or more for each of them. So they travel in FP32, or, with [outer] moments = own, not at all:
+// each island keeps its own, as DiLoCo does, and a checkpoint has all of them.
 //
 //     step           1  2  ...  H | H+1  ...  2H |
 //     island 0       o--o--...--o-+--o---...--o--+       own lanes, own gradients
