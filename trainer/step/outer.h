@@ -9,9 +9,9 @@
 //
 // With [outer] compress the masters are not sent: islands send how far they have gone from the anchor, in codes of 8 or
 // 16 bits, and keep an anchor with `average`, too. What a code leaves out stays with the island, as the residual of a
-// chunk, and is added to the next delta. The island that adds a chunk up codes the sum once more, whose residual it has,
-// and all islands, it too, use what those codes say. Residuals belong to (island, chunk) and to a chunk, so the bits are
-// the same in every layout, and a checkpoint has them.
+// chunk, and is added to the next delta. The island that adds a chunk up codes the sum once more, whose residual it
+// has, and all islands, it too, use what those codes say. Residuals belong to (island, chunk) and to a chunk, so the
+// bits are the same in every layout, and a checkpoint has them.
 //
 // The optimizer's moments are no deltas. A code would leave a share of each out for good, or take anchors and residuals
 // of their own, 8 bytes or more for each of them. So they travel in FP32, or, with [outer] moments = own, not at all:
