@@ -721,7 +721,7 @@ static inline size_t sparse_bytes(int64_t n, int64_t kept) {
 // Writes the largest elements of what has gathered, for SGD with momentum (Lin et al., "Deep gradient compression",
 // 2018, section 3: momentum correction and factor masking; Nesterov's as in its authors' code). With s =
 // state->loss_scale, each operation rounded to FP32:
-//     g = x * (1 / s)
+//     g = x * (1 / s), or with `clip` x * clip->grad_factor
 //     velocity = momentum * velocity + g
 //     d = velocity, or with `nesterov` g + momentum * velocity
 //     residual = residual + d
@@ -738,6 +738,7 @@ typedef struct encode_sparse_args {
     float momentum;
     bool nesterov;
     const step_state *state;  // NULL: s = 1
+    const step_state *clip;   // decided for this lane by itself; NULL: it is not clipped
 } encode_sparse_args;
 
 // y[i] += value, where there is one. Indices beyond their chunk, which no encoder writes, add nothing.

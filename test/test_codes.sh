@@ -140,6 +140,55 @@ RUNS
     says "codes   topk, 0.01 of each lane: a rank sends " "until step 6 more, first a quarter of each lane: "
 }
 
+# Two lanes of the same samples have half of a gradient each, and clipped to c / sqrt(2) they add up to one that is
+# clipped to c * sqrt(2). So does a lane that is alone, to c. All is sent, so nothing is left to gather.
+clipped() {
+    all="$(printf %s "$small" | sed 's/batch.lanes=4//') optimizer.type=sgd optimizer.momentum=0 optimizer.lr=0.1
+        run.steps=6 checkpoint.every=0 eval.every=0 data.train=data/again-train-*.bin data.val=data/again-val-*.bin"
+    two="batch.lanes=2 batch.global=2" single="batch.lanes=1 batch.global=1"
+    whole="reduce.compress=topk reduce.density=1 reduce.bucket_mb=0.01"
+    awk 'BEGIN { for (i = 0; i < 2000; i++) printf "clipped " }' >again.txt
+    settings again pack.input=again.txt pack.output=data/again
+    expect 0 "$bin" pack base.ini again.ini
+    settings halves $all $two $whole optimizer.grad_clip=0.5
+    settings dense $all $two optimizer.grad_clip=0.70710678118654757
+    settings alone1 $all $single $whole optimizer.grad_clip=0.5
+    settings dense1 $all $single optimizer.grad_clip=0.5
+    settings loose $all $two optimizer.grad_clip=0
+    for run in halves dense alone1 dense1 loose; do
+        expect 0 train "$run"
+        steps "$run" | cut -d ' ' -f 3 >"$run.hashes"
+    done
+    same dense.hashes halves.hashes "two lanes, clipped each"
+    same dense1.hashes alone1.hashes "one lane, clipped"
+    ! cmp -s dense.hashes loose.hashes || fail "nothing was clipped"
+}
+
+# Lanes are clipped alike on any ranks, while the density falls, and after a kill.
+clipped_elsewhere() {
+    cut=$(printf %s "$warm" | sed 's/grad_clip=0/grad_clip=0.5/')
+    settings cut $cut
+    expect 0 train cut
+    ! steps cut | tail -1 | cut -d ' ' -f 3 | cmp -s - warm.end || fail "clipping changed nothing"
+    while read -r run more; do
+        settings "$run" $cut $more
+        expect 0 train "$run"
+        same_steps cut "$run"
+        same_state cut "$run"
+    done <<'RUNS'
+cut4 device.ranks=4 reduce.bucket_mb=0.01
+cut3 device.ranks=3 parallel.zero=1
+cutz device.ranks=4 parallel.zero=2
+cutw device.ranks=2 parallel.zero=3
+RUNS
+    settings regrown $cut device.ranks=4 parallel.zero=2 run.faults=unit@30:1
+    expect 69 train regrown
+    settings regrown $cut device.ranks=2 run.resume=must
+    expect 0 train regrown
+    same_steps cut regrown
+    same_state cut regrown
+}
+
 # Each names the keys, and what works.
 refused() {
     while IFS='|' read -r more words; do
@@ -153,7 +202,9 @@ reduce.compress=none|compress_back codes the sums of lanes that were coded, and 
 reduce.compress=powersgd|There are fp16, int8 and topk.
 reduce.compress=topk reduce.compress_back=none optimizer.type=adamw|compress = topk corrects the momentum of sgd
 reduce.compress=topk optimizer.type=sgd|and compress = topk sends few elements of them
-reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1|it wants grad_clip = 0
+reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 device.ranks=2 parallel.pipeline=2|it wants pipeline = 1 and tensor = 1, or grad_clip = 0
+reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 device.ranks=2 parallel.tensor=2|it wants pipeline = 1 and tensor = 1, or grad_clip = 0
+reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 model.tied=yes|it wants tied = no, or grad_clip = 0
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=0 precision.compute=fp16|and FP16 skips some
 reduce.density_warmup=10|density_warmup = 10 are steps that send a quarter of a gradient and less, until compress = topk
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=0 reduce.density_warmup=10 reduce.density=0.3|it wants topk, and less than 0.25
@@ -180,6 +231,8 @@ try undivided
 try largest
 try largest_continued
 try warmed_up
+try clipped
+try clipped_elsewhere
 try refused
 try forked
 finish

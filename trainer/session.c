@@ -125,6 +125,13 @@ static codec codec_of(send_kind x) {
     return x == SEND_TOPK ? CODEC_NONE : (codec)x;
 }
 
+// Each of N lanes has 1/N of the gradient. Lanes that agree in nothing add up to a norm sqrt(N) times as large as one
+// lane's (Lin et al. 2018, section 3.2).
+static double lane_clip(const config *c, int islands) {
+    if (c->reduce.compress != SEND_TOPK) return 0;
+    return c->optimizer.grad_clip / sqrt((double)(c->resolved.lanes / islands));
+}
+
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
@@ -143,6 +150,7 @@ static state_options state_options_of(const session *x) {
         .compress = codec_of(c->reduce.compress),
         .kept = c->reduce.compress == SEND_TOPK ? (int64_t)ceil(c->reduce.density * CHUNK) : 0,
         .density_warmup = c->reduce.density_warmup,
+        .lane_clip = lane_clip(c, grid_islands(&x->shape)),
         .back = c->reduce.compress_back,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,

@@ -8,7 +8,7 @@ enum { SPARSE_THREADS = 256, SPARSE_WARPS = SPARSE_THREADS / WARP, DIGIT_VALUES 
 typedef struct sparse_in {
     float *velocity, *residual;
     const float *x;
-    float momentum, by, back;  // the loss scale, and 1 / that
+    float momentum, by, back;  // the loss scale, and 1 / that, clipped
     bool nesterov;
 } sparse_in;
 
@@ -112,7 +112,7 @@ __device__ __forceinline__ void write_ends(float *values, uint16_t *indices, int
 // reference  gpu/cpu/kernel/sparse.c, to the bit
 __global__ void __launch_bounds__(SPARSE_THREADS)
     encode_sparse_kernel(float *values, uint16_t *indices, sparse_in in, int64_t count, int64_t kept, int64_t total,
-                         const step_state *state) {
+                         const step_state *state, const step_state *clip) {
     K_SMEM(int, counts, [DIGIT_VALUES]);
     K_SMEM(int, room, [SPARSE_WARPS]);
     K_SMEM(uint32_t, most, [1]);
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(SPARSE_THREADS)
     int k = of_chunk(total, kept);
     float *value = values + blockIdx.x * kept;
     uint16_t *index = indices + blockIdx.x * kept;
-    in.by = state ? state->loss_scale : 1.0f, in.back = 1.0f / in.by;
+    in.by = state ? state->loss_scale : 1.0f, in.back = clip ? clip->grad_factor : 1.0f / in.by;
     if (threadIdx.x == 0) most[0] = 0, which[0].least = 0, which[0].ties = k, which[0].finite = true;
     if (blockIdx.x == gridDim.x - 1) write_ends(values, indices, total);
     choose_digit(in, from, to, 20, 11, counts, most, which);
@@ -150,7 +150,7 @@ err_t cuda_encode_sparse(const encode_sparse_args *args, stream *s) {
                     args->nesterov};
     LAUNCH(encode_sparse_kernel, (unsigned)ceil_div(n, CHUNK), SPARSE_THREADS, 0, s, (float *)wire,
            (uint16_t *)(wire + sparse_values(n, args->kept)), in, n, args->kept, sparse_kept(n, args->kept),
-           args->state);
+           args->state, args->clip);
     return ERR_OK;
 }
 

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ES_WIRE, ES_VELOCITY, ES_RESIDUAL, ES_X, ES_STATE };
+enum { ES_WIRE, ES_VELOCITY, ES_RESIDUAL, ES_X, ES_STATE, ES_CLIP };
 enum { DS_Y, DS_WIRE };
 #define MOMENTUM 0.9f
+#define CLIPPED 0.0003f  // of the gradient, its scale included
 
 static int64_t chunk_end(int64_t from, int64_t n) { return from + CHUNK < n ? from + CHUNK : n; }
 
@@ -76,6 +77,9 @@ static void encode_sparse_setup(op_run *r) {
     r->state = (step_state){.loss_scale = 1024};
     arg_fill_bytes(state, &r->state);
     state->absent = kept == CHUNK;
+    arg *clip = arg_add(r, "clip", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    arg_fill_bytes(clip, &(step_state){.loss_scale = 2, .grad_factor = CLIPPED});
+    clip->absent = !(r->row->options & OPT_FACTOR);
     if (r->row->options & OPT_EXTREME) {
         double *values = calloc((size_t)n * 3, sizeof *values);
         extreme(values, values + n, n);
@@ -98,14 +102,16 @@ static err_t encode_sparse_call(const op_run *r, const ops *o, tensor *t[ARGS], 
                                                   .kept = r->row->size[1],
                                                   .momentum = MOMENTUM,
                                                   .nesterov = (r->row->options & OPT_NESTEROV) != 0,
-                                                  .state = t[ES_STATE] ? (const step_state *)t[ES_STATE]->data : NULL},
+                                                  .state = t[ES_STATE] ? (const step_state *)t[ES_STATE]->data : NULL,
+                                                  .clip = t[ES_CLIP] ? (const step_state *)t[ES_CLIP]->data : NULL},
                             s);
 }
 
 // u[n], v[n] (=) velocity and residual with the gradient, before anything is sent.
 static void gather(const op_run *r, float by, float *u, float *v) {
     for (int64_t i = 0; i < r->row->size[0]; i++) {
-        float g = (float)r->arg[ES_X].value[i] / by, old = MOMENTUM * (float)r->arg[ES_VELOCITY].value[i];
+        float x = (float)r->arg[ES_X].value[i], g = r->arg[ES_CLIP].absent ? x / by : x * CLIPPED,
+              old = MOMENTUM * (float)r->arg[ES_VELOCITY].value[i];
         u[i] = old + g;
         float ahead = MOMENTUM * u[i], d = r->row->options & OPT_NESTEROV ? g + ahead : u[i];
         v[i] = (float)r->arg[ES_RESIDUAL].value[i] + d;

@@ -54,7 +54,7 @@ enum {
     OPT_CUT_N = 1 << 24,        // ... and of operations on rows, whose columns are cut
     OPT_CUT_K = 1 << 25,
     OPT_SHIFT = 1 << 26,   // norms of rows and of heads: the gain is 1 + w
-    OPT_FACTOR = 1 << 27,  // embedding: the table's rows are multiplied
+    OPT_FACTOR = 1 << 27,  // embedding: the table's rows are multiplied; encode_sparse: the gradient is clipped
     OPT_RELU = 1 << 28,    // batch norm: with a relu after it
     OPT_RATIO = 1 << 29,   // sgd: with a ratio of the row
 };

@@ -152,10 +152,16 @@ static err_t judge_topk(judge *j) {
     if (c->reduce.compress_back != CODEC_NONE)
         return judge_refuse(j, ROWS(ROW(reduce, compress_back), ROW(reduce, compress)),
                             "compress_back codes whole sums, and compress = topk sends few elements of them");
-    if (c->optimizer.grad_clip > 0)
-        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(optimizer, grad_clip)),
-                            "compress = topk sends what gathered over many steps, which grad_clip = %g would cut as if "
-                            "it were one gradient: it wants grad_clip = 0",
+    if (c->optimizer.grad_clip > 0 && c->parallel.pipeline * c->parallel.tensor > 1)
+        return judge_refuse(
+            j, ROWS(ROW(reduce, compress), ROW(optimizer, grad_clip), ROW(parallel, pipeline), ROW(parallel, tensor)),
+            "with compress = topk grad_clip = %g clips each lane by its own norm, and no rank has the "
+            "whole of a lane: it wants pipeline = 1 and tensor = 1, or grad_clip = 0",
+            c->optimizer.grad_clip);
+    if (c->optimizer.grad_clip > 0 && j->tied)
+        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(optimizer, grad_clip), config_find(c, "model", "tied")),
+                            "with compress = topk grad_clip = %g clips each lane by its own norm, and a tied embedding "
+                            "has two gradients in a lane, which are added later: it wants tied = no, or grad_clip = 0",
                             c->optimizer.grad_clip);
     if (c->precision.compute != FP16) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(precision, compute)),

@@ -141,7 +141,7 @@ static void backward(maker *m, action_kind kind, int first, int last, int next) 
             if (l->bucket[k].highest == b) push(m, (action){.kind = ACTION_TAKE, .bucket = k});
         push_blocks(m, kind, b, b);
         for (int k = 0; ends && k < l->buckets; k++)
-            if (l->bucket[k].lowest == b) finish_bucket(m, k);
+            if ((l->clips_lanes ? 0 : l->bucket[k].lowest) == b) finish_bucket(m, k);
     }
 }
 

@@ -82,6 +82,7 @@ typedef struct action_layout {
     int tables, table;
     bool turns;           // ZeRO 2 and 3, and where lanes are coded: lanes in turns, every turn is reduced
     bool codes;           // [reduce] compress: one rank alone codes its lanes, too
+    bool clips_lanes;     // no bucket is reduced before the whole lane is there
     bool shards_weights;  // ZeRO 3: blocks' weights are gathered before use
     bool spreads;         // ZeRO 1 and 2: weights arrive while the next step begins
     bool slots;           // buckets take turns in slots (one micro-batch a lane)

@@ -33,6 +33,7 @@ action_layout executor_layout(const step_runner *r) {
                            .once = t->o.once,
                            .turns = t->turns,
                            .codes = state_codes(t),
+                           .clips_lanes = t->o.lane_clip > 0,
                            .shards_weights = t->shards.weights,
                            .spreads = t->shards.masters && !t->shards.weights,
                            .slots = t->slots > 0,

@@ -11,7 +11,9 @@
 
 void finish_open(step_runner *r) {
     const config *c = r->cfg;
-    r->end = (step_end){.rules = {.grad_clip = c->optimizer.grad_clip,
+    // with topk lanes were clipped, and what they send has gathered over many steps
+    bool whole = r->state->o.lane_clip <= 0;
+    r->end = (step_end){.rules = {.grad_clip = whole ? c->optimizer.grad_clip : 0,
                                   .dynamic_scale = c->precision.compute == FP16 && c->precision.loss_scale == 0,
                                   .scale_window = c->precision.scale_window,
                                   .islands = grid_islands(&r->groups->shape),

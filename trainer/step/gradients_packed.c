@@ -48,7 +48,8 @@ static err_t encode_largest(const part *k, const packed_piece *p) {
                                                           .kept = kept,
                                                           .momentum = (float)o->momentum,
                                                           .nesterov = o->nesterov,
-                                                          .state = state_step(k->t)},
+                                                          .state = state_step(k->t),
+                                                          .clip = k->t->lane_step.data},
                                     k->s);
 }
 
@@ -56,6 +57,25 @@ static err_t decode_largest(const part *k, const packed_piece *p, char *from, te
     int64_t kept = k->p->sparse.kept;
     tensor wire = bytes_of(from, packed_bytes(p, CODEC_NONE, kept));
     return k->x->ops->decode_sparse(&(decode_sparse_args){.y = y, .wire = &wire, .kept = kept}, k->s);
+}
+
+// Decides how much of this rank's lane is left when it is clipped (Lin et al. 2018, section 3.2), as it is decided for
+// a whole gradient: all of the lane is here before its first bucket is reduced.
+static err_t decide_clip(const part *k) {
+    train_state *t = k->t;
+    int64_t n = 0;
+    for (int i = 0; i < t->zero.wholes; i++) {
+        const zero_piece *p = &t->zero.whole[i];
+        if (t->net->param[p->row].rule == PARAM_AVERAGE) continue;
+        tensor x = floats(&t->slab[0], p->slab, p->count);
+        tensor sums = {(double *)t->lane_sums.data + n, FP64, 1, {(p->count + CHUNK - 1) / CHUNK, 1, 1, 1}};
+        TRY(k->x->ops->sum_squares(&(sum_squares_args){.sums = &sums, .g = &x}, k->s));
+        n += tensor_count(&sums);
+    }
+    tensor all = {t->lane_sums.data, FP64, 1, {n, 1, 1, 1}};
+    TRY(stream_copy(k->s, t->lane_step.data, t->step.data, sizeof(step_state)));
+    return k->x->ops->step_decide(
+        &(step_decide_args){.state = t->lane_step.data, .sums = &all, .rules = &t->lane_rules}, k->s);
 }
 
 // --- lanes to owners -------------------------------------------------------------------------------------------------
@@ -210,6 +230,7 @@ static err_t reduce(parallel *x, int bucket, int64_t turn, stream *inner) {
     part k = {.x = x, .t = t, .p = packed_at(&t->packed, x->step), .bucket = bucket, .turn = turn, .s = inner};
     int world = t->ranks->world, sends, recvs;
     comm_part send[world], recv[world];
+    if (has_lane(&k, t->ranks->rank) && t->o.lane_clip > 0 && bucket == 0) TRY(decide_clip(&k));
     if (has_lane(&k, t->ranks->rank)) TRY(encode_lane(&k));
     list_parts(&k, send, &sends, recv, &recvs);
     if (world > 1) TRY(x->ranks->table->exchange(x->ranks, send, sends, recv, recvs, inner));

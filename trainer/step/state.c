@@ -171,10 +171,20 @@ static err_t allocate_residuals(train_state *t) {
     return err_set(ERR_INTERNAL, "no memory for the tables of %" PRId64 " lanes", t->o.lanes);
 }
 
+static err_t declare_clip(train_state *t) {
+    int64_t chunks = 0;
+    if (t->o.lane_clip <= 0) return ERR_OK;
+    for (int i = 0; i < t->zero.wholes; i++) chunks += (t->zero.whole[i].count + CHUNK - 1) / CHUNK;
+    t->lane_rules = (step_rules){.grad_clip = t->o.lane_clip};
+    TRY(arena_1d(&t->memory, &t->lane_sums, FP64, chunks));
+    return arena_1d(&t->memory, &t->lane_step, UINT8, (int64_t)sizeof(step_state));
+}
+
 // A rank without lanes still adds up its ranges of others' lanes.
 static err_t declare_codes(train_state *t) {
     packed_sparse sparse = {t->o.kept, t->o.kept && !t->shards.masters};
     TRY(allocate_residuals(t));
+    TRY(declare_clip(t));
     TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back, sparse, t->o.density_warmup));
     size_t out = t->packed.most_there > t->packed.most_back ? t->packed.most_there : t->packed.most_back,
            in = t->packed.most_own * (size_t)(t->ranks->world - 1);

@@ -36,6 +36,7 @@ typedef struct state_options {
     codec compress, back;        // [reduce] compress, compress_back
     int64_t kept;                // compress = topk: elements of a chunk that are sent; 0: no topk
     int64_t density_warmup;      // steps that send more
+    double lane_clip;            // topk: the largest norm of a lane's gradient; 0: it is not clipped
     bool stochastic;             // [precision] rounding; seed: [run] seed
     uint64_t seed;
     // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
@@ -108,6 +109,9 @@ typedef struct train_state {
     // slab, and of the sums that it owns.
     packed_stages packed;
     tensor out, in;  // bytes
+    // With lane_clip: squares of a lane's chunks, and a step_state that is decided for the lane alone.
+    tensor lane_sums, lane_step;
+    step_rules lane_rules;
     int residuals;
     tensor *residual, residual_back, *velocity;              // velocity: topk only, as residual
     tensor *residual_mirror, back_mirror, *velocity_mirror;  // pinned copies, as `mirror`

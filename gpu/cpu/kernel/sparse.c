@@ -15,7 +15,7 @@ typedef struct sparse_job {
     float *velocity, *residual;
     const float *x;
     int64_t count, kept;
-    float momentum, by, back;  // the loss scale, and 1 / that
+    float momentum, by, back;  // the loss scale, and 1 / that, clipped
     bool nesterov;
 } sparse_job;
 
@@ -131,7 +131,7 @@ err_t KERNEL(encode_sparse)(const encode_sparse_args *args, stream *s) {
                     .kept = args->kept,
                     .momentum = args->momentum,
                     .by = by,
-                    .back = 1.0f / by,
+                    .back = args->clip ? args->clip->grad_factor : 1.0f / by,
                     .nesterov = args->nesterov};
     write_ends(wire, n, args->kept);
     pool_run(s->workers, (n + CHUNK - 1) / CHUNK, encode_item, &j);
