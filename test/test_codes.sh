@@ -204,7 +204,7 @@ reduce.compress=topk reduce.compress_back=none optimizer.type=adamw|compress = t
 reduce.compress=topk optimizer.type=sgd|and compress = topk sends few elements of them
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 device.ranks=2 parallel.pipeline=2|it wants pipeline = 1 and tensor = 1, or grad_clip = 0
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 device.ranks=2 parallel.tensor=2|it wants pipeline = 1 and tensor = 1, or grad_clip = 0
-reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 model.tied=yes|it wants tied = no, or grad_clip = 0
+reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 model.tied=yes|it wants grad_clip = 0, or a head apart
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=0 precision.compute=fp16|and FP16 skips some
 reduce.density_warmup=10|density_warmup = 10 are steps that send a quarter of a gradient and less, until compress = topk
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=0 reduce.density_warmup=10 reduce.density=0.3|it wants topk, and less than 0.25

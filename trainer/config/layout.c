@@ -159,10 +159,11 @@ static err_t judge_topk(judge *j) {
             "whole of a lane: it wants pipeline = 1 and tensor = 1, or grad_clip = 0",
             c->optimizer.grad_clip);
     if (c->optimizer.grad_clip > 0 && j->tied)
-        return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(optimizer, grad_clip), config_find(c, "model", "tied")),
-                            "with compress = topk grad_clip = %g clips each lane by its own norm, and a tied embedding "
-                            "has two gradients in a lane, which are added later: it wants tied = no, or grad_clip = 0",
-                            c->optimizer.grad_clip);
+        return judge_refuse(
+            j, ROWS(ROW(reduce, compress), ROW(optimizer, grad_clip), config_find(c, "model", "tied")),
+            "with compress = topk grad_clip = %g clips each lane by its own norm, and a tied embedding "
+            "has two gradients in a lane, which are added later: it wants grad_clip = 0, or a head apart",
+            c->optimizer.grad_clip);
     if (c->precision.compute != FP16) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(reduce, compress), ROW(precision, compute)),
                         "compress = topk loses what it has sent in a step that is skipped, and FP16 skips some: bf16 "
