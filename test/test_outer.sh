@@ -62,7 +62,7 @@ forked() {
 
 # What codes left out, and moments of their own, are each island's: a checkpoint has all of them.
 killed_with_codes() {
-    codes="$common outer.compress=int8 outer.moments=own"
+    codes="$common outer.compress=int8 outer.moments=own parallel.slices=2"
     settings coded $codes device.ranks=2
     expect 0 train coded
     settings stumbled $codes device.ranks=4 parallel.zero=2
@@ -71,9 +71,14 @@ killed_with_codes() {
     kill -9 "$pid"
     wait "$pid" 2>/dev/null
     pid=
+    cp -r runs/stumbled runs/slanted
     settings stumbled $codes device.ranks=4 parallel.pipeline=2 run.resume=must
     expect 0 train stumbled
     same_state coded stumbled
+    # rows that ranks of a layer don't divide: both have what was left out of them
+    settings slanted $codes device.ranks=4 parallel.tensor=2 run.resume=must
+    expect 0 train slanted
+    same_state coded slanted
     expect 78 "$bin" fork runs/coded other-codes -o outer.moments=mean
     says "outer.moments is own" "what each island has of its own would not fit"
     expect 78 "$bin" fork runs/coded other-codes -o outer.compress=none
