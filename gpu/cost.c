@@ -302,7 +302,8 @@ op_cost encode_sparse_cost(const encode_sparse_args *args) {
                      {tensor_count(args->x), args->kept},
                      0,
                      size_of(args->x) + 2 * size_of(args->velocity) + 2 * size_of(args->residual) +
-                         size_of(args->wire) + (args->state ? (double)sizeof *args->state : 0),
+                         size_of(args->wire) +
+                         (double)sizeof(step_state) * ((args->state != NULL) + (args->clip != NULL)),
                      0};
 }
 

@@ -636,13 +636,13 @@ ends_for_lack_of_patience() {
 # The count goes on where a run was stopped.
 patience_is_kept() {
     kept="run.steps=60 optimizer.lr=0 eval.every=5 eval.patience=2 checkpoint.every=10 checkpoint.keep_best=no"
-    settings stopped $kept run.faults=unit@100
-    expect 69 train stopped
-    saved stopped
+    settings impatient $kept run.faults=unit@100
+    expect 69 train impatient
+    saved impatient
     [ "$newest" = 10 ] || fail "killed after step $newest, expected 10"
-    settings stopped $kept
-    expect 0 train stopped
-    same_steps again stopped
+    settings impatient $kept
+    expect 0 train impatient
+    same_steps again impatient
 }
 refuses_to_wait() {
     settings never eval.patience=2 eval.every=0
