@@ -65,6 +65,25 @@ few_adapters_in_any_layout() { any_layout $some; }
 many_adapters_in_any_layout() { any_layout $all; }
 adapters_in_16_bits() { any_layout $all precision.compute=bf16; }
 
+# What is sent in fewer bits, or now and then, is of adapters alone.
+beside() {
+    trained few $some "$@"
+    trained many $some "$@" device.ranks=4 parallel.zero=2
+    same few.hashes many.hashes "the hashes of one rank and of 4 ($*)"
+}
+over_thin_wires() {
+    beside reduce.compress=int8 reduce.compress_back=int8
+    beside optimizer.type=sgd optimizer.momentum=0.9 optimizer.grad_clip=0.5 reduce.compress=topk \
+        reduce.density_warmup=4
+    for ranks in 2 4; do
+        settings island$ranks $some outer.islands=2 outer.every=3 outer.compress=int8 log.hash_every=3 eval.every=0 \
+            device.ranks=$ranks
+        expect 0 "$bin" base.ini island$ranks.ini
+        "$bin" hash runs/island$ranks/ckpt/step-00000006 | cut -d ' ' -f 1,2 >island$ranks.hash
+    done
+    [ -s island2.hash ] && same island2.hash island4.hash "the hashes of islands of one rank and of two"
+}
+
 context_shares_positions() {
     trained one $some parallel.token_slices=2
     trained two $some parallel.token_slices=2 device.ranks=2 parallel.context=2 parallel.zero=2
@@ -169,6 +188,7 @@ plan_counts_masters_of_adapters_alone() {
 try few_adapters_in_any_layout
 try many_adapters_in_any_layout
 try adapters_in_16_bits
+try over_thin_wires
 try context_shares_positions
 try slices_are_near
 try restarts_are_exact
