@@ -189,6 +189,19 @@ RUNS
     same_state cut regrown
 }
 
+# Lanes that are dealt in turns give each of 3 ranks two micro-batches; without codes one would have too few for zb-v.
+planned_alone() {
+    some="$small $codes batch.global=4"
+    settings uneven $some device.ranks=6 parallel.pipeline=2 \
+        parallel.schedule=zb-v parallel.chunks=2 parallel.zero=1
+    expect 0 "$bin" plan base.ini uneven.ini
+    says "codes   int8 to owners" "without them there is no such layout"
+    settings uneven $some device.ranks=4 parallel.pipeline=2 \
+        parallel.schedule=zb-v parallel.chunks=2 parallel.zero=1
+    expect 0 "$bin" plan base.ini uneven.ini
+    says "a step, without them "
+}
+
 # Each names the keys, and what works.
 refused() {
     while IFS='|' read -r more words; do
@@ -233,6 +246,7 @@ try largest_continued
 try warmed_up
 try clipped
 try clipped_elsewhere
+try planned_alone
 try refused
 try forked
 finish

@@ -65,6 +65,19 @@ few_adapters_in_any_layout() { any_layout $some; }
 many_adapters_in_any_layout() { any_layout $all; }
 adapters_in_16_bits() { any_layout $all precision.compute=bf16; }
 
+# The first rank has the embedding and the head, and nothing that is trained.
+a_rank_has_none() {
+    trained one $some model.layers=2
+    for zero in 0 1 2 3; do
+        trained bare $some model.layers=2 device.ranks=4 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 \
+            parallel.zero=$zero
+        same one.hashes bare.hashes "the hashes of one rank and of four, two of which train nothing, with zero = $zero"
+    done
+    trained bare $some model.layers=2 device.ranks=2 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 \
+        parallel.offload=host
+    same one.hashes bare.hashes "the hashes of one rank and of two, one of which trains nothing"
+}
+
 # What is sent in fewer bits, or now and then, is of adapters alone.
 beside() {
     trained few $some "$@"
@@ -188,6 +201,7 @@ plan_counts_masters_of_adapters_alone() {
 try few_adapters_in_any_layout
 try many_adapters_in_any_layout
 try adapters_in_16_bits
+try a_rank_has_none
 try over_thin_wires
 try context_shares_positions
 try slices_are_near

@@ -635,6 +635,11 @@ static err_t print_codes(FILE *out, const config *c, const cluster *who, const c
         at_first = rc == ERR_OK ? most_sent(who, without) : 0;
     }
     free(other), free(without);
+    if (rc == ERR_CONFIG) {  // codes deal lanes in turns: without them, ranks may have too few for a schedule
+        fprintf(out, "codes   %s: a rank sends %s a step at most; without them there is no such layout\n",
+                codes_text(c, text), human(coded, (double)less));
+        return ERR_OK;
+    }
     TRY(rc);
     TRY(time_codes(c, &p[0], who->world, place, &coding, &adding));
     const char *one = who->nodes > 1 ? "machine" : "rank";

@@ -9,11 +9,16 @@
 
 // --- planning --------------------------------------------------------------------------------------------------------
 
+// Of one dimension. A rank may own nothing, or, beside frozen weights, have nothing that is trained.
+static err_t declare(arena *a, tensor *t, dtype type, size_t n) {
+    t->type = type;
+    return n ? arena_1d(a, t, type, (int64_t)n) : ERR_OK;
+}
+
 static err_t declare_store(arena *a, store *x, dtype type, bool sharded, const zero_layout *z) {
     size_t n = sharded ? z->shard_values : z->values;
     x->sharded = sharded;
-    x->t.type = type;
-    return n ? arena_1d(a, &x->t, type, (int64_t)n) : ERR_OK;  // a rank may own nothing
+    return declare(a, &x->t, type, n);
 }
 
 static size_t largest_piece(const train_state *t) {
@@ -32,7 +37,7 @@ static bool needs_mirrors(const train_state *t) { return is_on_gpu(t) && !t->o.o
 
 static err_t declare_mirrors(train_state *t) {
     if (!needs_mirrors(t) || !t->zero.shard_values) return ERR_OK;
-    for (int k = 0; k < 1 + t->arrays; k++) TRY(arena_1d(&t->host, &t->mirror[k], FP32, (int64_t)t->zero.shard_values));
+    for (int k = 0; k < 1 + t->arrays; k++) TRY(declare(&t->host, &t->mirror[k], FP32, t->zero.shard_values));
     return ERR_OK;
 }
 
@@ -117,7 +122,7 @@ static err_t declare_slots(train_state *t) {
         size_t most = 0;
         for (int k = i; k < z->buckets; k += t->slots)
             if (z->bucket[k].floats > most) most = z->bucket[k].floats;
-        TRY(arena_1d(&t->memory, &t->slot[i], FP32, (int64_t)most));
+        TRY(declare(&t->memory, &t->slot[i], FP32, most));
     }
     return ERR_OK;
 }
@@ -125,7 +130,7 @@ static err_t declare_slots(train_state *t) {
 static err_t declare_slabs(train_state *t) {
     t->slab = calloc((size_t)t->buffers, sizeof *t->slab);
     if (!t->slab) return err_set(ERR_INTERNAL, "no memory for %d buffers", t->buffers);
-    for (int b = 0; b < t->buffers; b++) TRY(arena_1d(&t->memory, &t->slab[b], FP32, (int64_t)t->zero.slab));
+    for (int b = 0; b < t->buffers; b++) TRY(declare(&t->memory, &t->slab[b], FP32, t->zero.slab));
     return ERR_OK;
 }
 
@@ -188,14 +193,14 @@ static err_t declare_codes(train_state *t) {
     TRY(packed_open(&t->packed, &t->zero, t->net, t->o.compress, t->o.back, sparse, t->o.density_warmup));
     size_t out = t->packed.most_there > t->packed.most_back ? t->packed.most_there : t->packed.most_back,
            in = t->packed.most_own * (size_t)(t->ranks->world - 1);
-    TRY(arena_1d(&t->memory, &t->out, UINT8, (int64_t)out));
+    TRY(declare(&t->memory, &t->out, UINT8, out));
     if (in) TRY(arena_1d(&t->memory, &t->in, UINT8, (int64_t)in));
     for (int i = 0; i < t->residuals; i++) {
-        TRY(arena_1d(&t->memory, &t->residual[i], FP32, (int64_t)t->zero.slab));
-        if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->residual_mirror[i], FP32, (int64_t)t->zero.slab));
+        TRY(declare(&t->memory, &t->residual[i], FP32, t->zero.slab));
+        if (is_on_gpu(t)) TRY(declare(&t->host, &t->residual_mirror[i], FP32, t->zero.slab));
         if (!t->o.kept) continue;
-        TRY(arena_1d(&t->memory, &t->velocity[i], FP32, (int64_t)t->zero.slab));
-        if (is_on_gpu(t)) TRY(arena_1d(&t->host, &t->velocity_mirror[i], FP32, (int64_t)t->zero.slab));
+        TRY(declare(&t->memory, &t->velocity[i], FP32, t->zero.slab));
+        if (is_on_gpu(t)) TRY(declare(&t->host, &t->velocity_mirror[i], FP32, t->zero.slab));
     }
     size_t sums = packed_last(&t->packed)->sparse.all ? t->zero.slab : t->zero.shard;
     if (!sums) return ERR_OK;
