@@ -2,6 +2,7 @@
 # test/test_chat.sh: conversations from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: packed with a
 # template, learned in the same bits in any layout, and answered.
 . test/support/lib.sh
+. "$top/test/support/told.sh"
 
 # sums FROM TO: additions and their results, as lines of JSON. Some results are written in words, so that the number of
 # tokens that count differs.
@@ -32,21 +33,6 @@ log every=1 hash_every=1
 END2
 expect 0 "$bin" pack base.ini
 says "packed  1 file" "into 4 shards: train 2000 tokens, val 500" "100 samples for a context of 24 tokens" "0 cut at the end, 0 left out"
-
-# told RUN COUNT: hashes, losses and norms of its steps and evaluations are in RUN.told.
-told() {
-    sed -n 's/^{"t":"\(step\|eval\)","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2 \3/p' "runs/$1/log.jsonl" >"$1.told"
-    sed -n 's/^{"t":"step".*"grad_norm":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl" >>"$1.told"
-    [ "$(wc -l <"$1.told")" -ge "$2" ] || fail "$1 told of $(wc -l <"$1.told") numbers, expected $2"
-}
-
-trained() {
-    run=$1
-    rm -rf "runs/$run"
-    settings "$@"
-    expect 0 timeout 100 "$bin" base.ini "$run.ini"
-    told "$run" 12
-}
 
 any_layout() {
     trained one ${1:-}

@@ -441,7 +441,7 @@ static void expect_cost(const comm *c, const char *what, comm_cost want) {
           want.sent, want.sent_far, want.sent_racks, want.messages, want.messages_far, want.messages_racks);
 }
 
-// ctx: the number of racks. Bytes enter each node once, and each rack once, whoever has them.
+// ctx: the number of racks. Bytes enter each node once, and each rack once, whichever rank they come from.
 static void body_levels(comm *c, void *ctx) {
     int64_t nodes = comm_nodes(c), racks = *(int *)ctx, n = 300000;
     size_t cut[65] = {0};

@@ -401,8 +401,8 @@ static void trace_9_to_settle_is_no_step(void **state) {
     world_close(w);
 }
 
-// 10: ranks that are told to leave: test_healing. 11 to 13, 15: snapshots, and what is chosen: test_vault_choose. 17:
-// what is pruned: test_checkpoint.
+// 10: ranks leave an epoch that is over: test_healing. 11 to 13, 15: snapshots, and which is chosen: test_vault_choose.
+// 17: pruning: test_checkpoint.
 
 // --- 14: the first seal ----------------------------------------------------------------------------------------------
 

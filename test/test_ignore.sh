@@ -3,6 +3,7 @@
 # padding don't count, and a step's gradient is the mean over those that do, in the same bits on any number of ranks in
 # any layout.
 . test/support/lib.sh
+. "$top/test/support/told.sh"
 
 ini >base.ini <<'END'
 run steps=6
@@ -35,21 +36,6 @@ windows 4 0 >real.bin
 windows 4 4 >padded.bin
 windows 0 4 >nothing.bin
 windows 12 0 >text.bin
-
-# told RUN: hashes, losses and norms of its steps and evaluations are in RUN.told.
-told() {
-    sed -n 's/^{"t":"\(step\|eval\)","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2 \3/p' "runs/$1/log.jsonl" >"$1.told"
-    sed -n 's/^{"t":"step".*"grad_norm":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl" >>"$1.told"
-    [ "$(wc -l <"$1.told")" -ge "$2" ] || fail "$1 told of $(wc -l <"$1.told") numbers, expected $2"
-}
-
-trained() {
-    run=$1
-    rm -rf "runs/$run"
-    settings "$@"
-    expect 0 timeout 100 "$bin" base.ini "$run.ini"
-    told "$run" 12
-}
 
 # Windows of padding alone change no bit, although each of the others then has half the share of the batch: not of
 # losses, norms, weights or evaluations.

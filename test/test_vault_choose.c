@@ -261,7 +261,7 @@ static int kept_by_all(const ranks *s, int w, int x, unsigned keepers) {
 static void second_loss(const ranks *before, int w, int x, unsigned keepers, int *alive) {
     ranks s = *before;
     int live[RANKS][GENERATIONS], sealed = by_all(before, w), at = kept_by_all(before, w, x, keepers);
-    bool whole = at >= 0;  // the live state is all there: nobody had a snapshot of that step instead
+    bool whole = at >= 0;  // the live state is all there: no rank had a snapshot of that step instead
     memset(live, -1, sizeof live);
     for (int r = 0; r < w; r++) {
         if (r == x || !(keepers >> r & 1)) continue;
