@@ -17,6 +17,7 @@ enum {
     SITE_SAMPLE = 0x30000000,   // text generation: sample = step of the weights, step = token number
     SITE_FAULT = 0x40000000,    // seeded fault points
     SITE_DROPOUT = 0x50000000,  // + 8 * block + which
+    SITE_ADAPTER = 0x58000000,  // + (64 * block + adapter) * 1024 + slice: dropout before an adapter
     SITE_MADE_UP = 0x70000000,  // benchmarks' samples: sample = input
     // stochastic rounding: + index in the parameter table, sample = element / 2^34, step = Adam's t
     SITE_ROUND = 0x60000000,

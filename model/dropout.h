@@ -11,4 +11,7 @@ const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *
 // y may be x. C is a multiple of 4 where rows are divided.
 err_t dropout_rows(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x);
 
+// The same of what adapter `which` (0..63) of a block reads: x as it is, or each slice's part of the columns by itself.
+err_t dropout_adapted(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x);
+
 #endif

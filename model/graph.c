@@ -216,6 +216,8 @@ int graph_constant(graph *g, const float *x, int n) {
 
 void dropout_rate(graph *g, double p) { g->dropout = g->m->dropout = p; }
 
+bool graph_drops(const graph *g) { return g->dropout > 0 || model_adapts(g->m)->dropout > 0; }
+
 // --- the whole -------------------------------------------------------------------------------------------------------
 
 void graph_open(graph *g, model *m) { *g = (graph){.m = m, .b = -1}; }

@@ -158,6 +158,9 @@ typedef struct graph {
 // The probability that an element is dropped in training, at every `dropout` of the page.
 void dropout_rate(graph *g, double p);
 
+// Is anything dropped in training, by the page or before an adapter?
+bool graph_drops(const graph *g);
+
 // Begins the next block; returns its input, the output of the block before. prefix: of the names of a layer's
 // parameters.
 value begin_block(graph *g, const char *name);

@@ -49,7 +49,7 @@ static err_t declare_memory(net *l, arena *a, const model_plan *o) {
 }
 
 static err_t lower_forms(net *l, const model_plan *o) {
-    for (int i = 0; i < (l->g.dropout > 0 ? VARIANTS : 1); i++)
+    for (int i = 0; i < (graph_drops(&l->g) ? VARIANTS : 1); i++)
         for (int b = 0; b < l->g.m->blocks; b++) {
             int form = l->g.block[b].form;
             if (!o->slots[b] || l->form[i][form].v) continue;
@@ -132,7 +132,8 @@ static err_t run_backward(net *l, const frame *f, bool is_last) {
 static err_t net_run(net *l, int b, pass *p, pass_part part) {
     model *m = l->g.m;
     bool is_last = b == m->blocks - 1;
-    const lists *x = &l->form[p->drop.p > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][l->g.block[b].form];
+    const lists *x =
+        &l->form[p->drop.p > 0 || p->drop_adapted > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][l->g.block[b].form];
     frame f = frame_with(l, b, p, x);
     if (part == PASS_FORWARD) {
         if (is_last && p->dw) return ERR_OK;  // waits for the backward pass: other micro-batches may come in between

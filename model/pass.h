@@ -39,7 +39,8 @@ typedef struct pass {
     bool fresh;                // dw is (=): it is not initialized
     const step_state *state;   // on the device: the loss scale
     float loss_factor;         // 1 / (G * model.losses): the share of one loss in the step's mean loss
-    dropout_key drop;          // seed, step and first sample; p = 0: no dropout
+    dropout_key drop;          // seed, step and first sample; p = 0: no dropout of the model's own
+    float drop_adapted;        // the same probability for what adapters read
     // (B, model.losses) FP32 (=), the caller's memory: the last block writes it, in forward, or, if dw is given, in
     // backward
     tensor losses;

@@ -8,12 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
-// Adapters: low-rank matrices beside frozen ones (Hu et al. 2022). y = x W^T + alpha / rank * (x A^T) B^T, A (rank,I),
-// B (O,rank), where `targets` names W.
+// Adapters: low-rank matrices beside frozen ones (Hu et al. 2022). y = x W^T + alpha / rank * (d(x) A^T) B^T, A
+// (rank,I), B (O,rank), where `targets` names W; d drops elements in training.
 enum { ADAPTER_TARGETS = 256 };
 typedef struct model_adapters {
     int64_t rank;  // 0: there are none, and nothing is frozen
     double alpha;
+    double dropout;                 // the probability that an element of x is dropped
     char targets[ADAPTER_TARGETS];  // ends of names, space between (model/op/adapter.h)
 } model_adapters;
 

@@ -414,7 +414,7 @@ void show_lists(const model *m, int form, FILE *out) {
     pass p = {.B = l->B, .in = {{.size = {l->B, m->context ? m->context : 1, 1, 1}}}};
     showing s = {.m = m,
                  .k = &l->g.block[form],
-                 .x = &l->form[l->g.dropout > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][form],
+                 .x = &l->form[graph_drops(&l->g) ? WITH_DROPOUT : WITHOUT_DROPOUT][form],
                  .out = out};
     s.f = frame_of(l, form, &p, s.x);
     for (int i = 0; i < REGIONS; i++) s.f.base[i] = &somewhere;

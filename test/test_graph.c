@@ -275,6 +275,22 @@ static void layers_with_another_window_or_other_angles_are_not_alike(void **stat
     model_close(m);
 }
 
+// What is dropped before an adapter follows from its number in its block: each of them has one of its own.
+static void adapters_of_a_block_are_numbered(void **state) {
+    static const model_type type = {.name = "turning", .page = turning_page, .options = sizeof(options)};
+    options o = {.by = {.adapters = {.rank = 2, .alpha = 1, .targets = "o qkv"}}};
+    model *m;
+    (void)state;
+    assert_int_equal(model_open(&m, &type, &o), ERR_OK);
+    for (int l = 0, n = 0; l < TURNINGS; l++, n = 0) {
+        const block_graph *b = &m->net->g.block[1 + l];
+        for (int i = 0; i < b->ops; i++)
+            if (strcmp(b->op[i].type->name, "adapter, down") == 0) assert_int_equal(b->op[i].site, n++);
+        assert_int_equal(n, 2);
+    }
+    model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_named),
@@ -282,6 +298,7 @@ int main(void) {
         cmocka_unit_test(equal_layers_have_one_form),
         cmocka_unit_test(layers_with_another_window_or_other_angles_are_not_alike),
         cmocka_unit_test(a_shift_is_part_of_the_form),
+        cmocka_unit_test(adapters_of_a_block_are_numbered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 // test/test_lora.c: adapters beside frozen weights. Beside a model with adapters stands one without, whose weights are
 // W + alpha / rank * B A: it must have the same losses, and by the chain rule its gradient dW gives those of the
 // adapters, dA = alpha / rank * B^T dW and dB = alpha / rank * dW A^T. Frozen rows have no gradient: their places
-// are NULL here, so that a write would end the test. And values begin as PEFT's.
+// are NULL here, so that a write would end the test. And values begin as PEFT's. Where what an adapter reads is dropped
+// there is no such matrix: gradients are then compared with differences of losses under the same masks.
+#include "model/dropout.h"
 #include "model/foreign.h"
 #include "test/support/models.h"
 
@@ -33,11 +35,12 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 typedef struct rig {
     net net;
     tensor in[1][MODEL_INPUTS], w[2 * MOST], dw[2 * MOST];
+    float drops;  // in the next run
     double loss;
 } rig;
 
-static void rig_open(rig *r, const kind *k, bool adapts, recomputation recompute, bool halves) {
-    model_adapters is = {.rank = adapts ? RANK : 0, .alpha = ALPHA};
+static void rig_open_with(rig *r, const kind *k, bool adapts, recomputation recompute, bool halves, double dropout) {
+    model_adapters is = {.rank = adapts ? RANK : 0, .alpha = ALPHA, .dropout = dropout};
     model_plan plan = {.compute = FP32, .B = B, .recompute = recompute, .halves = halves};
     *r = (rig){0};
     snprintf(is.targets, sizeof is.targets, "%s", k->targets);
@@ -55,6 +58,10 @@ static void rig_open(rig *r, const kind *k, bool adapts, recomputation recompute
     for (int i = 0; i < r->net.m->params; i++) r->w[i].size[0] = r->net.m->param[i].size[0];
     for (int i = 0; i < r->net.m->params; i++)
         if (r->dw[i].data) r->dw[i].size[0] = r->net.m->param[i].size[0];
+}
+
+static void rig_open(rig *r, const kind *k, bool adapts, recomputation recompute, bool halves) {
+    rig_open_with(r, k, adapts, recompute, halves, 0);
 }
 
 // By its name, so that a row has the same values with adapters and without.
@@ -83,6 +90,8 @@ static void run(rig *r, bool halves, bool fresh) {
               .fresh = fresh,
               .state = r->net.step.data,
               .loss_factor = 1.0f / (float)(B * r->net.m->losses),
+              .drop = {.seed = 11, .step = 3, .first_sample = 40},
+              .drop_adapted = r->drops,
               .losses = r->net.losses};
     for (int i = 0; i < r->net.m->inputs; i++) p.in[i] = r->in[0][i];
     flow_use(&r->net.flow, &p);
@@ -202,6 +211,89 @@ static void adapters_are_a_matrix_that_is_added(void **state) {
     for (int k = 0; k < KINDS; k++) compare(&kinds[k], RECOMPUTE_NONE, true);
 }
 
+// --- dropout ---------------------------------------------------------------------------------------------------------
+
+static double loss_at(rig *r, int row, const float *at, const float *along, double h) {
+    int64_t n = shape_count(r->net.m->param[row].dims, r->net.m->param[row].size);
+    float *w = r->w[row].data;
+    for (int64_t i = 0; i < n; i++) w[i] = at[i] + (float)(h * along[i]);
+    run(r, false, true);
+    memcpy(w, at, (size_t)n * sizeof *w);
+    return r->loss;
+}
+
+// Along a row's own gradient the loss grows by the square of its length.
+static void expect_slope(rig *r, const char *kind, int row) {
+    int64_t n = shape_count(r->net.m->param[row].dims, r->net.m->param[row].size);
+    float *at = malloc((size_t)n * sizeof *at), *g = malloc((size_t)n * sizeof *g);
+    double square = 0;
+    run(r, false, true);
+    memcpy(at, r->w[row].data, (size_t)n * sizeof *at);
+    memcpy(g, r->dw[row].data, (size_t)n * sizeof *g);
+    for (int64_t i = 0; i < n; i++) square += (double)g[i] * g[i];
+    assert_true(square > 0);
+    double h = 5e-3 / sqrt(square), found = (loss_at(r, row, at, g, h) - loss_at(r, row, at, g, -h)) / (2 * h);
+    if (fabs(found / square - 1) > 0.02)
+        fail_msg("%s: %s: the loss grows by %g along a gradient of square %g", kind, r->net.m->param[row].name, found,
+                 square);
+    free(at), free(g);
+}
+
+static void what_they_read_is_dropped(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++)
+        for (recomputation how = RECOMPUTE_NONE; how <= RECOMPUTE_BLOCK; how += RECOMPUTE_BLOCK) {
+            rig r, plain;
+            pair x[2 * MOST];
+            rig_open_with(&r, &kinds[k], true, how, false, 0.3);
+            rig_open(&plain, &kinds[k], true, how, false);
+            for (int i = 0; i < r.net.m->params; i++) fill_row(&r, i), fill_row(&plain, i);
+            int n = pairs_of(&r, x);
+            run(&r, false, true), run(&plain, false, true);
+            assert_true(r.loss == plain.loss);  // not in training
+            r.drops = 0.3f;
+            run(&r, false, true);
+            assert_true(r.loss != plain.loss);
+            for (int i = 0; i < n; i++)
+                expect_slope(&r, kinds[k].name, x[i].a), expect_slope(&r, kinds[k].name, x[i].b);
+            net_close(&r.net), net_close(&plain.net);
+        }
+}
+
+// The matrix that is left of ones, (2,2,6) or (4,6), of so many samples from `first` on.
+static void masks_of(rig *r, int block, int which, int dims, uint32_t first, float *out) {
+    tensor in = view2(&r->in[0][0], 2, 2), y = {out, FP32, dims, {2, 2, 6}};
+    pass p = {.ops = device_ops(r->net.dev), .s = r->net.s, .B = 2, .in = {in}};
+    if (dims == 2) y.size[0] = 4, y.size[1] = 6;
+    p.drop = (dropout_key){.seed = 5, .step = 9, .first_sample = first}, p.drop_adapted = 0.5f;
+    for (int i = 0; i < 24; i++) out[i] = 1;
+    if (dims == 3) p.B = 1;
+    OK(dropout_adapted(r->net.m, &p, block, which, &y, &y));
+    OK(stream_wait(r->net.s));
+    for (int i = 0; i < 24; i++) assert_true(out[i] == 0 || out[i] == 2);
+}
+
+// Every adapter of a block has masks of its own (test_graph: they are numbered), and so has every slice and sample.
+static void each_has_its_masks(void **state) {
+    rig r;
+    float a[24], b[24];
+    (void)state;
+    rig_open_with(&r, &kinds[5], true, RECOMPUTE_NONE, false, 0.5);
+    masks_of(&r, 1, 0, 2, 0, a), masks_of(&r, 1, 0, 2, 0, b);
+    assert_memory_equal(a, b, sizeof a);
+    masks_of(&r, 1, 1, 2, 0, b);
+    assert_memory_not_equal(a, b, sizeof a);
+    masks_of(&r, 2, 0, 2, 0, b);
+    assert_memory_not_equal(a, b, sizeof a);
+    assert_memory_not_equal(a, a + 12, sizeof a / 2);
+    masks_of(&r, 1, 0, 2, 1, b);
+    assert_memory_equal(a + 12, b, sizeof a / 2);
+    masks_of(&r, 1, 0, 3, 0, b);
+    assert_memory_equal(a, b, sizeof a / 2);
+    assert_memory_not_equal(b, b + 12, sizeof a / 2);
+    net_close(&r.net);
+}
+
 // A uniform in +-1/sqrt(inputs), B zero, and everything else frozen.
 static void they_begin_as_pefts(void **state) {
     (void)state;
@@ -252,6 +344,8 @@ static void wrong_targets_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_a_matrix_that_is_added),
+        cmocka_unit_test(what_they_read_is_dropped),
+        cmocka_unit_test(each_has_its_masks),
         cmocka_unit_test(they_begin_as_pefts),
         cmocka_unit_test(wrong_targets_are_named),
     };

@@ -63,7 +63,7 @@ DEALS
 
 few_adapters_in_any_layout() { any_layout $some; }
 many_adapters_in_any_layout() { any_layout $all; }
-adapters_in_16_bits() { any_layout $all precision.compute=bf16; }
+adapters_in_16_bits() { any_layout $all precision.compute=bf16 lora.dropout=0.1; }
 
 # The first rank has the embedding and the head, and nothing that is trained.
 a_rank_has_none() {
@@ -98,8 +98,8 @@ over_thin_wires() {
 }
 
 context_shares_positions() {
-    trained one $some parallel.token_slices=2
-    trained two $some parallel.token_slices=2 device.ranks=2 parallel.context=2 parallel.zero=2
+    trained one $all parallel.token_slices=2 lora.dropout=0.3
+    trained two $all parallel.token_slices=2 lora.dropout=0.3 device.ranks=2 parallel.context=2 parallel.zero=2
     same one.hashes two.hashes "the hashes of one rank and of two that share positions"
 }
 
@@ -153,11 +153,12 @@ merged_is_what_was_trained() {
     settings plain run.steps=3
     expect 0 timeout 100 "$bin" base.ini plain.ini
     expect 0 "$bin" export runs/plain plain-model
-    trained tuned $all model.init_from=plain-model data.val='data/a-val-*.bin' eval.batches=0 eval.every=0
+    trained tuned $all lora.dropout=0.0625 model.init_from=plain-model data.val='data/a-val-*.bin' eval.batches=0 eval.every=0
     expect 0 "$bin" export runs/tuned merged-model --merge
     expect 0 "$bin" export runs/tuned adapters
+    grep -q '"lora_dropout": *0.0625' adapters/adapter_config.json || fail "the probability is not in its file"
     [ -s adapters/adapter_model.safetensors ] && [ -s adapters/adapter_config.json ] || fail "no files of adapters"
-    settings tuned $all model.init_from=plain-model data.val='data/a-val-*.bin' eval.batches=0
+    settings tuned $all lora.dropout=0.0625 model.init_from=plain-model data.val='data/a-val-*.bin' eval.batches=0
     expect 0 "$bin" eval base.ini tuned.ini
     a=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$out" | tail -n 1)
     settings merged model.init_from=merged-model data.val='data/a-val-*.bin' eval.batches=0

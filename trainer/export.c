@@ -244,9 +244,9 @@ static err_t write_adapter_config(const export *e) {
                       json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:o, s:s, s:b, s:b, s:b}", "peft_type", "LORA",
                                 "task_type", "CAUSAL_LM", "base_model_name_or_path",
                                 *base ? json_string(base) : json_null(), "r", (json_int_t)is->rank, "lora_alpha",
-                                is->alpha, "lora_dropout", 0.0, "target_modules", target_modules(e), "bias", "none",
-                                "fan_in_fan_out", strcmp(e->x->net->type->name, "gpt") == 0, "inference_mode", 1,
-                                "init_lora_weights", 1));
+                                is->alpha, "lora_dropout", is->dropout, "target_modules", target_modules(e), "bias",
+                                "none", "fan_in_fan_out", strcmp(e->x->net->type->name, "gpt") == 0, "inference_mode",
+                                1, "init_lora_weights", 1));
 }
 
 static json_t *id_or_null(int32_t id) { return id < 0 ? json_null() : json_integer(id); }

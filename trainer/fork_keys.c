@@ -18,6 +18,7 @@ static const struct {
     {"model.type", SHAPE},
     {"lora.rank", SHAPE},
     {"lora.alpha", MEANING},
+    {"lora.dropout", NULL},
     {"lora.targets", SHAPE},
     {"data.shuffle", NULL},
     {"data.holdout", NULL},

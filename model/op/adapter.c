@@ -1,6 +1,7 @@
-// model/op/adapter.c: y += alpha / rank * (x A^T) B^T beside a frozen product y = x W^T    (Hu et al. 2022, section
-// 4.1). A product of several matrices side by side, such as queries, keys and values, has a pair A, B for each that is
-// named, as its files have.
+// model/op/adapter.c: y += alpha / rank * (d(x) A^T) B^T beside a frozen product y = x W^T    (Hu et al. 2022, section
+// 4.1). In training d drops elements of x, for each adapter others; its mask is drawn again in backward. A product of
+// several matrices side by side, such as queries, keys and values, has a pair A, B for each that is named, as its files
+// have.
 //
 //   outputs divided   A whole, on all ranks the same; B by its outputs      x A^T needs no other rank; the gradient of
 //                                                                           x A^T is a sum over slices
@@ -9,13 +10,15 @@
 // x A^T comes before the product and its sum after it. So backward adds to the gradient of x that the product has made.
 #include "model/op/adapter.h"
 
+#include "model/dropout.h"
+
 #include <stdio.h>
 #include <string.h>
 
-enum { D_U, D_X };                              // of x A^T: forward
-enum { DB_DX, DB_MINE, DB_DU, DB_PAST, DB_X };  // ... and backward
-enum { U_Y, U_U, U_PART };                      // of what is added: forward
-enum { UB_PART, UB_DY, UB_U, UB_DU };           // ... and backward
+enum { D_U, D_X, D_DROPPED };                               // of x A^T: forward
+enum { DB_DX, DB_MINE, DB_DU, DB_PAST, DB_X, DB_DROPPED };  // ... and backward
+enum { U_Y, U_U, U_PART };                                  // of what is added: forward
+enum { UB_PART, UB_DY, UB_U, UB_DU };                       // ... and backward
 
 static layout layout_of_x(const operation *o) {
     return o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX;
@@ -30,8 +33,18 @@ static double flops(const model *m, const operation *o) {
 
 // --- u = x A^T -------------------------------------------------------------------------------------------------------
 
+// Makes *x what is left of it, in the memory of `dropped`, if that is there. No rows: nothing.
+static err_t drop(const frame *f, const step *s, value dropped, tensor *x) {
+    tensor to, *y = at_if(f, dropped, &to);
+    if (!y) return ERR_OK;
+    if (matrix_rows(x)) TRY(dropout_adapted(f->m, f->p, f->b, f->op[s->op].site, y, x));
+    *x = *y;
+    return ERR_OK;
+}
+
 static err_t down(const frame *f, const step *s) {
     tensor u = at(f, s->v[D_U]), x = at(f, s->v[D_X]);
+    TRY(drop(f, s, s->v[D_DROPPED], &x));
     return linear_forward(f->p, &f->op[s->op].at, &u, &x, NULL, NULL);
 }
 
@@ -39,13 +52,22 @@ static err_t down_gradients(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
     tensor dx = at(f, s->v[DB_DX]), mine = at(f, s->v[DB_MINE]), du = at(f, s->v[DB_DU]), past = at(f, s->v[DB_PAST]),
            x = at(f, s->v[DB_X]);
+    TRY(drop(f, s, s->v[DB_DROPPED], &x));
     TRY(linear_weights_only(f->p, l, &du, &x));
     TRY(linear_inputs(f->p, l, &mine, &du, NULL, NULL));
+    if (s->v[DB_DROPPED] && matrix_rows(&mine)) TRY(dropout_adapted(f->m, f->p, f->b, f->op[s->op].site, &mine, &mine));
     return matrix_rows(&dx) ? f->p->ops->add(&(add_args){.y = &dx, .a = &past, .b = &mine}, f->p->s) : ERR_OK;
+}
+
+// What is left of x; 0: nothing is dropped.
+static value make_dropped(lowering *L, const operation *o) {
+    graph_value x = {.name = "left", .letters = "I", .width = L->v[o->in[0]].width, .at = layout_of_x(o), .is_E = true};
+    return L->drops && model_adapts(L->g->m)->dropout > 0 ? make_value(L, &x) : 0;
 }
 
 static void down_forward(lowering *L, int op, const operation *o) {
     step *s = emit(L, "adapter, down", down, op, "wr", o->out[0], as(L, o->in[0], layout_of_x(o)));
+    add_operand(s, 'w', make_dropped(L, o));
     uses(s, o->at.w);
     if (o->at.division == LINEAR_INPUTS) s->meets = MEET_SUM;
 }
@@ -56,6 +78,7 @@ static void down_backward(lowering *L, int op, const operation *o) {
     layout at = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
     value in = as(L, x, layout_of_x(o)), mine = make_gradient(L, x, at), dx = make_gradient(L, x, at);
     step *s = emit(L, "adapter's gradients, down", down_gradients, op, "wwrrr", dx, mine, L->given[op], past, in);
+    add_operand(s, 'w', make_dropped(L, o));
     s->into = DB_DX, s->over = DB_PAST;
     uses(s, o->at.w), adds(s, o->at.w);
     L->grad[x] = dx;
@@ -172,14 +195,34 @@ static linear trained(graph *g, const adapter *a, const char *suffix, int64_t ro
     return l;
 }
 
+static err_t check_adapter(const graph *g, const adapter *one, int64_t I, linear_division divide) {
+    const model_adapters *is = model_adapts(g->m);
+    int64_t most = I < one->outputs ? I : one->outputs, width = divide == LINEAR_INPUTS ? I / g->m->slices.of : I;
+    if (is->rank > most)
+        return err_set(ERR_CONFIG, "[lora] rank = %lld is more than %s can have: expected at most %lld",
+                       (long long)is->rank, one->name, (long long)most);
+    if (is->dropout > 0 && g->m->tokens.of > 1 && width % 4 != 0)
+        return err_set(ERR_CONFIG,
+                       "[lora] dropout = %g: %s reads %lld numbers of a position in a slice, which with [parallel] "
+                       "token_slices must be a multiple of 4: leave one of them out",
+                       is->dropout, one->name, (long long)width);
+    return ERR_OK;
+}
+
+// Adapters of the block that is being written.
+static int count_adapters(const graph *g) {
+    int n = 0;
+    for (int i = 0; i < g->ops; i++) n += g->op[i].type == &down_type;
+    return n;
+}
+
 static void begin_adapter(graph *g, adapter *one, value x, const projection *of) {
     int64_t rank = model_adapts(g->m)->rank, I = graph_at(g, x)->width;
     linear_division divide = of->divide == LINEAR_INPUTS ? of->divide : LINEAR_WHOLE;
+    int site = count_adapters(g);
     operation *o = graph_add(g, &down_type, one->name, x, 0);
-    int64_t most = I < one->outputs ? I : one->outputs;
-    if (g->rc == ERR_OK && rank > most)
-        g->rc = err_set(ERR_CONFIG, "[lora] rank = %lld is more than %s can have: expected at most %lld",
-                        (long long)rank, one->name, (long long)most);
+    if (g->rc == ERR_OK) g->rc = check_adapter(g, one, I, divide);
+    o->site = site;
     o->at = trained(g, one, ".lora_A.weight", rank, I, divide, NULL);
     // Kaiming's uniform values with a = sqrt(5)
     if (g->rc == ERR_OK) g->m->param[o->at.w].init_bound = 1 / __builtin_sqrt((double)I);

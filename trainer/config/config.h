@@ -93,6 +93,7 @@ typedef struct config {
     struct {
         int64_t rank;  // 0: no adapters
         double alpha;
+        double dropout;
         char targets[CONFIG_TEXT];
     } lora;
     struct {

@@ -36,7 +36,7 @@ static err_t judge_slices(judge *j, const model_rule *r) {
 
 // What the architecture chooses and demands.
 err_t judge_model(judge *j, config *c) {
-    model_adapters lora = {.rank = c->lora.rank, .alpha = c->lora.alpha};
+    model_adapters lora = {.rank = c->lora.rank, .alpha = c->lora.alpha, .dropout = c->lora.rank ? c->lora.dropout : 0};
     snprintf(lora.targets, sizeof lora.targets, "%s", c->lora.targets);
     model_rule r = {.micro = c->resolved.micro,
                     .gpu = c->resolved.kind == DEVICE_CUDA,

@@ -130,6 +130,7 @@ static pass micro_pass(step_runner *r, const action *a) {
                            .first_sample = (uint32_t)at->b.first,
                            .p = (float)r->net->dropout,
                            .at = at->draw.data};
+    p.drop_adapted = (float)model_adapts(r->net)->dropout;
     flow_use(&r->flow, &p);
     return p;
 }

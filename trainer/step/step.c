@@ -85,7 +85,7 @@ static err_t count_merges(step_runner *r, pass *p) {
     TRY(walk(r, p->dw ? &r->actions : &r->forward, p));
     comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
     int merges = r->merge.calls, swaps = r->swap.at.calls;
-    p->dw = NULL, p->drop.p = 0;
+    p->dw = NULL, p->drop.p = 0, p->drop_adapted = 0;
     TRY(walk(r, &r->forward, p));
     r->merge.sent = merged, r->swap.at.sent = swapped;
     r->merge.calls = merges, r->swap.at.calls = swaps;
@@ -113,6 +113,7 @@ static err_t plan_merges(step_runner *r) {
     p.dw = tables ? row + n : NULL;
     p.more_dw = tables > 1 ? row + 2 * n : NULL;
     p.drop.p = tables ? (float)r->net->dropout : 0;
+    p.drop_adapted = tables ? (float)model_adapts(r->net)->dropout : 0;
     p.ops = &ops_on_paper;
     if (step_shares_layers(r)) merge_on_paper(&r->merge, &p, &paper);
     if (step_contexts(r) > 1) swap_on_paper(&r->swap, &p, &swapped);
