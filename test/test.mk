@@ -18,10 +18,11 @@ test: deps
 # All else: other orders of threads and races on the simulated GPU, all layouts of a cluster, ASan, TSan, long fuzzing
 # of inputs that follow from the commit (`make test` has the first ones of all), the README, other machines.
 FUZZ_FIRST := $(or $(shell git rev-list --count HEAD 2>/dev/null),1)000000000
-THE_REST = $(wildcard test/check_*.sh) $(TSAN_TESTS) $(MORE_ASAN) $(ASAN_FUZZERS)
+THE_REST = $(wildcard test/check_*.sh) $(TSAN_TESTS) $(MORE_ASAN) $(ASAN_KERNELS) $(ASAN_FUZZERS)
 check: deps
 	@$(MAKE) --no-print-directory all tests bench-programs
-	@$(MAKE) --no-print-directory $(ASAN) all $(MORE_ASAN) fuzzers
+	@$(MAKE) --no-print-directory $(ASAN) KBUILD=$(KBUILD) all $(MORE_ASAN) fuzzers
+	@$(MAKE) --no-print-directory $(ASAN) BUILD=build/asan-kernels CBUILD=build/asan $(ASAN_KERNELS)
 	@$(MAKE) --no-print-directory sim sim-race sim-asan
 	@$(MAKE) --no-print-directory tsan-programs
 	@export LOCKSTEP_FUZZ_SECONDS=10 LOCKSTEP_FUZZ_FIRST=$(FUZZ_FIRST) LOCKSTEP_TEST_LIMIT=1800; \
@@ -113,15 +114,17 @@ WIDEST  := $(if $(filter x86_64,$(CPU)),$(ON_X86),$(lastword $(SIMDS)))
 WIDE    := $(WIDEST) $(if $(filter avx512,$(WIDEST)),$(if $(call HAS,avx512_bf16),avx512bf16))
 NARROW  := $(filter-out $(WIDE),$(PAIRS))
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign
-# bytes, over kernels that are not instrumented; `make check` MORE_ASAN, over kernels that are.
+# bytes, and `make check` MORE_ASAN, over kernels that are not instrumented: those would take four times as long. What
+# calls kernels in many shapes is ASAN_KERNELS, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" \
              SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)"
 READERS   := $(addprefix build/asan/test/test_,config config_keys runlog runlog_known page page_answers data pack_bytes inflate pack \
              questions idx picture images image_pack tokenizer tokenizer_words megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
              council_bytes council_net http_parse status flight_verdict)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices $(BLOCKS) \
-             ranks pipes pipe_plan slices door durable evaluate answers likelihood sample log tensorboard watch alarms \
-             alarms_slow http metrics tokens spill)
+             ranks pipes pipe_plan door durable evaluate answers log tensorboard watch alarms alarms_slow http metrics \
+             spill)
+ASAN_KERNELS := $(addprefix build/asan-kernels/test/test_,slices tokens sample likelihood)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep \
