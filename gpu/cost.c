@@ -8,9 +8,11 @@ static double gradient_of(const tensor *t, bool fresh) { return size_of(t) * (fr
 
 #define ROWS(t) (t)->size[0], (t)->size[1]
 
-// Multiply-adds of one T x T product under the diagonal, of all heads; of a window only what it shows.
-static double pairs(const tensor *y, int window) {
+// Multiply-adds of one T x T product under the diagonal, of all heads; of a window only what it shows. all: also those
+// above it, of samples as long as they may be.
+static double pairs(const tensor *y, int window, bool all) {
     double T = (double)y->size[1], W = window && window < T ? window : T;
+    if (all) return T * (double)tensor_count(y);
     return (double)y->size[0] * (W * (W + 1) / 2 + (T - W) * W) * (double)y->size[2];
 }
 
@@ -52,7 +54,7 @@ op_cost attention_forward_cost(const attention_forward_args *args) {
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
                      size_of(args->y) + size_of(args->lse) + size_of(args->qkv),
-                     4 * pairs(args->y, args->window)};
+                     4 * pairs(args->y, args->window, args->all)};
 }
 
 // Keys and values are read up to the last position, by each row what it sees.
@@ -75,7 +77,7 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
                      args->drop ? COST_DROPOUT : 0,
                      size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) +
                          size_of(args->lse) + size_of(args->qkv),
-                     10 * pairs(args->y, args->window)};
+                     10 * pairs(args->y, args->window, args->all)};
 }
 
 op_cost layer_norm_forward_cost(const layer_norm_forward_args *args) {
@@ -160,6 +162,27 @@ op_cost relu_forward_cost(const relu_forward_args *args) {
 op_cost relu_backward_cost(const relu_backward_args *args) {
     return (op_cost){
         args->y->type, {tensor_count(args->y)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->y), 0};
+}
+
+op_cost tanh_forward_cost(const tanh_forward_args *args) {
+    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};
+}
+
+op_cost tanh_backward_cost(const tanh_backward_args *args) {
+    return (op_cost){
+        args->y->type, {tensor_count(args->y)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->y), 0};
+}
+
+op_cost gather_rows_cost(const gather_rows_args *args) {
+    return (op_cost){args->y->type, {ROWS(args->y), args->y->size[2]}, 0, 2 * size_of(args->y) + size_of(args->at), 0};
+}
+
+op_cost scatter_rows_cost(const scatter_rows_args *args) {
+    return (op_cost){args->dx->type,
+                     {ROWS(args->dx), args->dx->size[2]},
+                     0,
+                     size_of(args->dx) + size_of(args->dy) + size_of(args->at),
+                     0};
 }
 
 // A row of each table is read for each that is written.

@@ -103,7 +103,7 @@ enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed,
 //                      unfused pair would
 //   MATMUL_DGELU       d = round_E(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
 //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
-// gelu is the tanh form (Hendrycks & Gimpel 2016).
+// gelu is the tanh form (Hendrycks & Gimpel 2016), or with `erf` x times the normal distribution's share below x itself.
 // A matrix of three dimensions, (S,r,c), is one of (r,S*c) whose columns are cut into S slices, each of them dense: so
 // what belongs to a slice is a matrix of its own, and so are the rows of a slice of a matrix of two dimensions, one
 // slice below the other. Where k is cut, in a or in both, S is a power of two: each slice is summed as the whole would
@@ -128,6 +128,7 @@ typedef struct matmul_args {
     bool fresh;    // dbias is (=)
     int64_t rows;  // of the whole batch of which a's rows are a part; 0: M. Not with ta
     unsigned epilogue;
+    bool erf;  // the form of GELU and DGELU
 } matmul_args;
 
 static inline int64_t matrix_slices(const tensor *t) { return t->dims == 3 ? t->size[0] : 1; }
@@ -147,7 +148,9 @@ typedef struct bias_backward_args {
 // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
 // A row of qkv holds the position's heads side by side, each of D elements: H of q, KV of k, KV of v. Query head h
 // meets k and v of head h / (H / KV), which are not copied (Ainslie et al. 2023). With a window W a position sees
-// itself and the W - 1 before it. A device may round probabilities, and in backward gradients of scores, to E before
+// itself and the W - 1 before it. With `all` it is not causal: each position sees all of the sample's first lengths[b]
+// positions, and no other (Vaswani et al. 2017). A length below 1 counts as 1, and one above T as T. Then KV = H, and
+// there is no window. A device may round probabilities, and in backward gradients of scores, to E before
 // they are multiplied with rows of E, as tensor cores want them: each sum then errs by as much as its own storage
 // would.
 typedef struct attention_forward_args {
@@ -157,6 +160,8 @@ typedef struct attention_forward_args {
     int heads;
     int kv_heads;             // KV, a divisor of H; 0: H
     int window;               // W; 0: a position sees all before it
+    bool all;                 // a position sees those after it, too
+    const tensor *lengths;    // with all: (B) INT32, of each sample; NULL: T
     const dropout_key *drop;  // acts on the probabilities; NULL: none
     // For dropout, where B is several slices of the heads, of so many samples each, one after the other: head h of
     // sample b of slice s is head first_head + s * H + h of sample b. 0: one slice
@@ -184,6 +189,8 @@ typedef struct attention_backward_args {
     const tensor *dy, *y;  // (B,T,H*D) E
     const tensor *lse, *qkv;
     int heads, kv_heads, window;
+    bool all;
+    const tensor *lengths;
     const dropout_key *drop;
     int64_t samples;
     int first_head;  // as attention_forward's
@@ -284,12 +291,13 @@ typedef gated_backward_args swiglu_backward_args, geglu_backward_args;
 typedef struct gelu_forward_args {
     tensor *y;
     const tensor *x;
+    bool erf;         // as matmul's
 } gelu_forward_args;  // any shape, E
 typedef struct gelu_backward_args {
     tensor *dx;
     tensor *dbias;  // (C) FP32 (+=), or NULL: column sums of dx as it is stored, C = its last dimension
     const tensor *dy, *x;
-    bool fresh;
+    bool fresh, erf;
 } gelu_backward_args;  // dx (=) = dy * gelu'(x), dx may be dy
 
 // y = x > 0 ? x : +0, and NaN for NaN; y may be x. Backward reads the output y, so that x need not be kept: dx (=) y >
@@ -302,6 +310,31 @@ typedef struct relu_backward_args {
     tensor *dx;
     const tensor *dy, *y;
 } relu_backward_args;
+
+// y = tanh(x); y may be x. Backward reads the output y: dx (=) dy * (1 - y*y), dx may be dy.
+typedef struct tanh_forward_args {
+    tensor *y;
+    const tensor *x;
+} tanh_forward_args;  // any shape, E
+typedef struct tanh_backward_args {
+    tensor *dx;
+    const tensor *dy, *y;
+} tanh_backward_args;
+
+// y[b,m] = x[b,at[b,m]]: some rows of each sample. at NULL: its first M rows
+typedef struct gather_rows_args {
+    tensor *y;         // (B,M,C) E (=)
+    const tensor *x;   // (B,T,C) E
+    const tensor *at;  // (B,M) INT32, each in [0,T), or NULL
+} gather_rows_args;
+
+// Its gradient: dx[b,t] = the sum of dy[b,m] over the m with at[b,m] = t, m ascending from zero, rounded once; +0 where
+// there is none
+typedef struct scatter_rows_args {
+    tensor *dx;        // (B,T,C) E (=)
+    const tensor *dy;  // (B,M,C) E
+    const tensor *at;  // as gather_rows'
+} scatter_rows_args;
 
 // x[b,t] = factor * wte[token[b,t]] + wpe[t]; wpe NULL: without it. Product and sum are rounded to FP32, then x to E.
 // Of a part of a table, x of a token that is not in it is zero, all bits.
@@ -760,7 +793,8 @@ typedef struct decode_sparse_args {
     X(geglu_forward) X(geglu_backward) X(count_targets) X(conv_forward) X(conv_inputs) X(conv_weights)                  \
     X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
-    X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)
+    X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)                  \
+    X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows)
 // clang-format on
 
 typedef struct ops {

@@ -65,7 +65,8 @@ err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own) {
         .d = &part, .a = args->a, .b = args->b, .tb = args->tb, .partials = args->partials, .rows = args->rows};
     TRY(p->ops->matmul(&here, p->s));
     TRY(finish_rows(m, p, args, args->pre ? args->pre : &d, &part, own));
-    return args->pre ? p->ops->gelu_forward(&(gelu_forward_args){.y = &d, .x = args->pre}, p->s) : ERR_OK;
+    return args->pre ? p->ops->gelu_forward(&(gelu_forward_args){.y = &d, .x = args->pre, .erf = args->erf}, p->s)
+                     : ERR_OK;
 }
 
 // --- rows of one's own -----------------------------------------------------------------------------------------------

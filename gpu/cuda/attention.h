@@ -22,18 +22,21 @@ enum { ATT_OWN = 64, ATT_WARPS = 4, ATT_THREADS = ATT_WARPS * WARP, ATT_HEAD_MOS
 static const float ATT_NO_SCORE = -1e30f;
 
 // What a kernel is compiled for. PLAIN, the usual case: rows are whole chunks of 16 bytes, nothing is dropped, and
-// there is no window. MORE: such rows, with dropout or a window or both. ANY finds all of that out when it runs.
+// it is causal without a window. MORE: such rows, with dropout, a window, or all positions to be seen. ANY finds all of
+// that out when it runs.
 enum att_variant { ATT_PLAIN, ATT_MORE, ATT_ANY };
 
 typedef struct attention_shape {
-    int time, heads, head;  // T, H, D
-    int kv_heads, group;    // KV; H / KV
-    int window;             // positions that one sees: T where there is no window
-    int row;                // elements of a position in qkv
-    int apart;              // from k to v: KV * D
-    int64_t channels;       // of a position in y: H * D
-    float scale;            // 1 / sqrt(D)
-    bool wide;              // rows begin at multiples of 16 bytes and are whole chunks
+    int time, heads, head;   // T, H, D
+    int kv_heads, group;     // KV; H / KV
+    int window;              // positions that one sees: T where there is no window
+    int row;                 // elements of a position in qkv
+    int apart;               // from k to v: KV * D
+    int64_t channels;        // of a position in y: H * D
+    float scale;             // 1 / sqrt(D)
+    bool all;                // a position sees those after it, too
+    const int32_t *lengths;  // with all: of samples; NULL: T
+    bool wide;               // rows begin at multiples of 16 bytes and are whole chunks
     bool drop;
     uint32_t limit;  // dropout: words below are dropped
     float stays;     // 1 / (1-p), or 1 without dropout
@@ -101,6 +104,14 @@ static inline attention_shape attention_shape_of(const tensor *qkv, int heads, i
     return z;
 }
 
+// Where it is not causal.
+static inline void attention_sees_all(attention_shape *z, const tensor *qkv, bool all, const tensor *lengths) {
+    assert((all || !lengths) && (!all || (z->window == z->time && z->group == 1)));
+    assert(!lengths || (lengths->type == INT32 && qkv->size[0] % tensor_count(lengths) == 0));
+    z->all = all, z->lengths = lengths ? (const int32_t *)lengths->data : NULL;
+    z->samples = (int)(lengths ? tensor_count(lengths) : z->samples ? z->samples : qkv->size[0]);
+}
+
 // Blocks for every tile of `rows` rows of every one of `heads` heads of every sample.
 static inline unsigned attention_blocks(const tensor *qkv, const attention_shape *z, int heads, int rows) {
     return (unsigned)(qkv->size[0] * heads * ceil_div(z->time, rows));
@@ -138,6 +149,11 @@ __device__ __forceinline__ int64_t att_k(const attention_shape &z, int sample, i
 }
 __device__ __forceinline__ int64_t att_y(const attention_shape &z, int sample, int t, int head) {
     return ((int64_t)sample * z.time + t) * z.channels + (int64_t)head * z.head;
+}
+
+// Positions of a sample that are seen.
+__device__ __forceinline__ int att_length(const attention_shape &z, int sample) {
+    return z.lengths ? max(1, min(z.lengths[sample % z.samples], z.time)) : z.time;
 }
 
 // And from the start of lse and delta.

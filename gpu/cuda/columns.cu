@@ -20,7 +20,7 @@ err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/gelu.c: gelu_backward
 enum { DGELU_ROWS = 4 };
-template <class T, bool PACKED>
+template <class T, bool PACKED, bool ERF>
 __global__ void __launch_bounds__(COLUMN_THREADS) gelu_columns_kernel(column_args<T> a, T *dx) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, part, [1][W * COLUMN_THREADS]);
@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(COLUMN_THREADS) gelu_columns_kernel(column_arg
             float v[W];
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                v[k] = rounded<T>(to_float(d[r].v[k]) * gelu_slope(to_float(x[r].v[k])));
+                float at = to_float(x[r].v[k]);
+                v[k] = rounded<T>(to_float(d[r].v[k]) * (ERF ? gelu_erf_slope(at) : gelu_slope(at)));
                 sum[0][k] += v[k];
             }
             store_row<PACKED>(dx + (row + r * step) * a.width, v, at.i, a.width);
@@ -50,7 +51,8 @@ __global__ void __launch_bounds__(COLUMN_THREADS) gelu_columns_kernel(column_arg
     column_finish<1>(a, at, sum, part, false);
 }
 
-template <class T> static err_t gelu_columns(const gelu_backward_args *args, int64_t rows, int64_t width, stream *s) {
+template <class T, bool ERF>
+static err_t gelu_columns(const gelu_backward_args *args, int64_t rows, int64_t width, stream *s) {
     int64_t groups = column_groups(rows, width, 1);
     bool one = groups == 1;
     float *dbias = (float *)args->dbias->data;
@@ -70,14 +72,17 @@ template <class T> static err_t gelu_columns(const gelu_backward_args *args, int
     dim3 grid, block;
     columns_tile(&a, COLUMN_LANES, groups, 1, &grid, &block);
     if (packs<T>(a.dy, width) && packs<T>(a.x, width) && packs<T>(dx, width))
-        LAUNCH((gelu_columns_kernel<T, true>), grid, block, 0, s, a, dx);
-    else LAUNCH((gelu_columns_kernel<T, false>), grid, block, 0, s, a, dx);
+        LAUNCH((gelu_columns_kernel<T, true, ERF>), grid, block, 0, s, a, dx);
+    else LAUNCH((gelu_columns_kernel<T, false, ERF>), grid, block, 0, s, a, dx);
     return one ? ERR_OK : add_parts(dbias, NULL, (const float *)s->scratch, groups, width, args->fresh, s);
 }
 
 err_t columns_gelu_backward(const gelu_backward_args *args, stream *s) {
     int64_t width = tensor_count(args->dbias), rows = tensor_count(args->x) / width;
     assert(args->dbias->type == FP32 && rows * width == tensor_count(args->x));
-    BY_TYPE(args->x->type, T, TRY(gelu_columns<T>(args, rows, width, s)));
+    BY_TYPE(args->x->type, T, {
+        if (args->erf) TRY((gelu_columns<T, true>(args, rows, width, s)));
+        else TRY((gelu_columns<T, false>(args, rows, width, s)));
+    });
     return ERR_OK;
 }

@@ -1,13 +1,24 @@
-// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, ReLU, cast, dropout. Each thread takes
+// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, tanh, ReLU, cast, dropout. Each thread takes
 // 16 bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple of 16
 // bytes, one element.
 #include "gpu/cuda/columns.h"
 
 enum { BLOCK = 256 };
 
-// --- add, gelu, relu, cast -------------------------------------------------------------------------------------------
+// --- add, gelu, tanh, relu, cast -------------------------------------------------------------------------------------------
 
-typedef enum each_op { EACH_ADD, EACH_GELU, EACH_DGELU, EACH_RELU, EACH_DRELU, EACH_CAST } each_op;
+typedef enum each_op {
+    EACH_ADD,
+    EACH_GELU,
+    EACH_DGELU,
+    EACH_RELU,
+    EACH_DRELU,
+    EACH_CAST,
+    EACH_ERF,
+    EACH_DERF,
+    EACH_TANH,
+    EACH_DTANH
+} each_op;
 
 // y = op(a, b) in FP32, rounded once.
 // alias      y may be a or b: what a thread writes it has read before
@@ -20,13 +31,17 @@ template <each_op OP> __device__ __forceinline__ float each(float a, float b) {
     case EACH_DGELU: return a * gelu_slope(b);
     case EACH_RELU: return a <= 0.0f ? 0.0f : a;  // a NaN is not, and stays
     case EACH_DRELU: return b > 0.0f ? a : 0.0f;
+    case EACH_ERF: return gelu_erf(a);
+    case EACH_DERF: return a * gelu_erf_slope(b);
+    case EACH_TANH: return tanhf(a);
+    case EACH_DTANH: return a * fmaf(-b, b, 1.0f);
     default: return a;
     }
 }
 
 template <each_op OP, int W, class U, class T>
 __global__ void __launch_bounds__(BLOCK) each_kernel(U *y, const T *a, const T *b, int64_t count) {
-    constexpr bool TWO = OP == EACH_ADD || OP == EACH_DGELU || OP == EACH_DRELU;
+    constexpr bool TWO = OP == EACH_ADD || OP == EACH_DGELU || OP == EACH_DRELU || OP == EACH_DERF || OP == EACH_DTANH;
     int64_t i = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
     if (i + W <= count) {
         float u[W], v[W] = {0};
@@ -181,7 +196,10 @@ err_t cuda_kernel_code(int *machine, int *ptx) {
 
 err_t cuda_gelu_forward(const gelu_forward_args *args, stream *s) {
     assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
-    BY_TYPE(args->y->type, T, TRY((each_of<EACH_GELU, T, T>(args->y, args->x, args->x, s))));
+    BY_TYPE(args->y->type, T, {
+        if (args->erf) TRY((each_of<EACH_ERF, T, T>(args->y, args->x, args->x, s)));
+        else TRY((each_of<EACH_GELU, T, T>(args->y, args->x, args->x, s)));
+    });
     return ERR_OK;
 }
 
@@ -189,7 +207,23 @@ err_t cuda_gelu_backward(const gelu_backward_args *args, stream *s) {
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type);
     assert(tensor_count(args->dx) == tensor_count(args->x) && tensor_count(args->dy) == tensor_count(args->x));
     if (args->dbias) return columns_gelu_backward(args, s);
-    BY_TYPE(args->dx->type, T, TRY((each_of<EACH_DGELU, T, T>(args->dx, args->dy, args->x, s))));
+    BY_TYPE(args->dx->type, T, {
+        if (args->erf) TRY((each_of<EACH_DERF, T, T>(args->dx, args->dy, args->x, s)));
+        else TRY((each_of<EACH_DGELU, T, T>(args->dx, args->dy, args->x, s)));
+    });
+    return ERR_OK;
+}
+
+err_t cuda_tanh_forward(const tanh_forward_args *args, stream *s) {
+    assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
+    BY_TYPE(args->y->type, T, TRY((each_of<EACH_TANH, T, T>(args->y, args->x, args->x, s))));
+    return ERR_OK;
+}
+
+err_t cuda_tanh_backward(const tanh_backward_args *args, stream *s) {
+    assert(args->dx->type == args->y->type && args->dy->type == args->y->type);
+    assert(tensor_count(args->dx) == tensor_count(args->y) && tensor_count(args->dy) == tensor_count(args->y));
+    BY_TYPE(args->dx->type, T, TRY((each_of<EACH_DTANH, T, T>(args->dx, args->dy, args->y, s))));
     return ERR_OK;
 }
 

@@ -216,6 +216,14 @@ __device__ __forceinline__ float gelu_slope(float x) {
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du;
 }
 
+// x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2   (the same paper, its first form)
+__device__ __forceinline__ float normal_below(float x) { return 0.5f * erfcf(x * -0.70710678118654752f); }
+__device__ __forceinline__ float gelu_erf(float x) { return x * normal_below(x); }
+__device__ __forceinline__ float gelu_erf_slope(float x) {
+    x = x > 14.0f ? 14.0f : x < -14.0f ? -14.0f : x;  // it is 1 or 0 there; NaN stays
+    return fmaf(0.3989422804014327f * x, expf(-0.5f * x * x), normal_below(x));
+}
+
 // The limit for probability p, on the host: p * 2^32, rounded up where p has bits below 2^-32. As
 // gpu/cpu/kernel/vmath.h.
 static inline uint32_t dropout_limit(float p) {

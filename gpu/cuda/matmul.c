@@ -151,12 +151,16 @@ static err_t matmul_whole(const matmul_args *args, stream *s) {
     if (args->epilogue & MATMUL_BIAS) TRY(bias_for(args, &g.bias, s));
     if (args->epilogue & MATMUL_GELU) out.data = args->pre->data;
     TRY(multiply(p, &g, step_of(&g), out.data, g.residual, s));
-    if (args->epilogue & MATMUL_GELU) return cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre}, s);
+    if (args->epilogue & MATMUL_GELU)
+        return cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre, .erf = args->erf}, s);
     if (args->epilogue & MATMUL_DGELU)
-        return cuda_gelu_backward(
-            &(gelu_backward_args){
-                .dx = args->d, .dbias = args->dbias, .dy = args->d, .x = args->pre, .fresh = args->fresh},
-            s);
+        return cuda_gelu_backward(&(gelu_backward_args){.dx = args->d,
+                                                        .dbias = args->dbias,
+                                                        .dy = args->d,
+                                                        .x = args->pre,
+                                                        .fresh = args->fresh,
+                                                        .erf = args->erf},
+                                  s);
     return ERR_OK;
 }
 
@@ -190,7 +194,7 @@ static err_t sum_of_slices(const matmul_args *args, int64_t S, stream *s) {
                                            .residual = args->residual,
                                            .add = args->epilogue & MATMUL_ACCUMULATE},
                         s));
-    return gelu ? cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre}, s) : ERR_OK;
+    return gelu ? cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre, .erf = args->erf}, s) : ERR_OK;
 }
 
 // Rows or columns of d, slice by slice. Of a and b it is the one that d's cut dimension comes from.

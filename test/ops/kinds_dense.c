@@ -11,6 +11,12 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
+// The form that the row asks for.
+static double gelu_of(const op_run *r, double x) { return r->row->options & OPT_ERF ? ref_gelu_erf(x) : ref_gelu(x); }
+static double gelu_slope(const op_run *r, double x) {
+    return r->row->options & OPT_ERF ? ref_gelu_erf_grad(x) : ref_gelu_grad(x);
+}
+
 // --- matmul: M N K, and slices, of what options say ------------------------------------------------------------------
 
 // A gradient that is added to, or, in a row of OPT_FRESH, overwritten.
@@ -90,7 +96,8 @@ static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream 
                                     .partials = t[MM_PARTS],
                                     .fresh = opt & OPT_FRESH,
                                     .rows = opt & OPT_TA ? 0 : r->row->size[0],
-                                    .epilogue = opt & 15},
+                                    .epilogue = opt & 15,
+                                    .erf = opt & OPT_ERF},
                      s);
 }
 
@@ -116,7 +123,7 @@ static void matmul_reference(op_run *r) {
     }
     if (o & MATMUL_DGELU)
         for (int64_t i = 0; i < n; i++)
-            d[i] = storage_round(r->row->type, d[i]) * ref_gelu_grad(r->arg[MM_PRE].value[i]);
+            d[i] = storage_round(r->row->type, d[i]) * gelu_slope(r, r->arg[MM_PRE].value[i]);
 }
 
 // d is the GELU of the pre that was kept, as the unfused pair would have it, not of the sum.
@@ -125,7 +132,7 @@ static bool matmul_exact(op_run *r, const outcome *got) {
     const arg *d = &r->arg[MM_D], *pre = &r->arg[MM_PRE];
     int64_t n = tensor_count(&d->t);
     double *want = doubles(n);
-    for (int64_t i = 0; i < n; i++) want[i] = ref_gelu(storage_get(got->data[MM_PRE], pre->t.type, i));
+    for (int64_t i = 0; i < n; i++) want[i] = gelu_of(r, storage_get(got->data[MM_PRE], pre->t.type, i));
     bool ok = values_near("d = gelu(pre)", d->t.type, got->data[MM_D], want, n, r->row->nmse, 0, r->why);
     free(want);
     return ok;
@@ -137,7 +144,7 @@ static double matmul_loss(void *ctx) {
     double *d = doubles(n), sum = 0;
     matmul_sum(r, d);
     for (int64_t i = 0; i < n; i++)
-        sum += loss_weight(i) * d[i] * (r->row->options & MATMUL_DGELU ? ref_gelu(r->arg[MM_PRE].value[i]) : 1);
+        sum += loss_weight(i) * d[i] * (r->row->options & MATMUL_DGELU ? gelu_of(r, r->arg[MM_PRE].value[i]) : 1);
     free(d);
     return sum;
 }
@@ -152,7 +159,7 @@ static bool matmul_gradient(op_run *r) {
     double *dy = doubles(n), *da = doubles(M * K), *db = doubles(K * N);
     if (o & MATMUL_DGELU) {
         matmul_sum(r, dy);
-        for (int64_t i = 0; i < n; i++) dy[i] *= loss_weight(i) * ref_gelu_grad(pre->value[i]);
+        for (int64_t i = 0; i < n; i++) dy[i] *= loss_weight(i) * gelu_slope(r, pre->value[i]);
         ok = gradient_near(r, "dpre", matmul_loss, r, pre->value, dy, n);
     } else {
         for (int64_t i = 0; i < n; i++) dy[i] = loss_weight(i);
@@ -436,11 +443,10 @@ static void gelu_setup(op_run *r) {
     arg_fill(r, x, r->row->options & OPT_EXTREME ? 1000 : 2, 0);
 }
 static err_t gelu_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
-    return o->gelu_forward(&(gelu_forward_args){.y = t[0], .x = t[1]}, s);
+    return o->gelu_forward(&(gelu_forward_args){.y = t[0], .x = t[1], .erf = r->row->options & OPT_ERF}, s);
 }
 static void gelu_reference(op_run *r) {
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = ref_gelu(r->arg[1].value[i]);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = gelu_of(r, r->arg[1].value[i]);
 }
 const op_kind kind_gelu_forward = {"gelu_forward", gelu_setup, gelu_call, gelu_reference, NULL, NULL, stream_cost};
 
@@ -455,20 +461,24 @@ static void gelu_back_setup(op_run *r) {
     arg_fill(r, x, r->row->options & OPT_EXTREME ? 1000 : 2, 0);
 }
 static err_t gelu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->gelu_backward(
-        &(gelu_backward_args){.dx = t[0], .dbias = t[3], .dy = t[1], .x = t[2], .fresh = r->row->options & OPT_FRESH},
-        s);
+    return o->gelu_backward(&(gelu_backward_args){.dx = t[0],
+                                                  .dbias = t[3],
+                                                  .dy = t[1],
+                                                  .x = t[2],
+                                                  .fresh = r->row->options & OPT_FRESH,
+                                                  .erf = r->row->options & OPT_ERF},
+                            s);
 }
 static bool gelu_back_exact(op_run *r, const outcome *got) { return sums_near(r, got, 3, 0); }
 static void gelu_back_reference(op_run *r) {
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
-        r->arg[0].want[i] = r->arg[1].value[i] * ref_gelu_grad(r->arg[2].value[i]);
+        r->arg[0].want[i] = r->arg[1].value[i] * gelu_slope(r, r->arg[2].value[i]);
 }
 static double gelu_loss(void *ctx) {
     op_run *r = ctx;
     double sum = 0;
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
-        sum += r->arg[1].value[i] * ref_gelu(r->arg[2].value[i]);
+        sum += r->arg[1].value[i] * gelu_of(r, r->arg[2].value[i]);
     return sum;
 }
 static bool gelu_back_gradient(op_run *r) {
@@ -476,6 +486,42 @@ static bool gelu_back_gradient(op_run *r) {
 }
 const op_kind kind_gelu_backward = {"gelu_backward",    gelu_back_setup, gelu_back_call, gelu_back_reference,
                                     gelu_back_gradient, gelu_back_exact, stream_cost};
+
+// --- tanh: N C -------------------------------------------------------------------------------------------------------
+
+static void tanh_setup(op_run *r) {
+    gelu_setup(r);
+    if (r->row->options & OPT_ALIAS) r->arg[0].alias = 2;
+}
+static err_t tanh_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->tanh_forward(&(tanh_forward_args){.y = t[0], .x = t[1]}, s);
+}
+static void tanh_reference(op_run *r) {
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = tanh(r->arg[1].value[i]);
+}
+const op_kind kind_tanh_forward = {"tanh_forward", tanh_setup, tanh_call, tanh_reference, NULL, NULL, stream_cost};
+
+// The result y, which backward reads, is within (-1,1).
+static void tanh_back_setup(op_run *r) {
+    arg *dx = arg_add(r, "dx", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *dy = arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *y = arg_add(r, "y", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    dx->batch = dy->batch = y->batch = true;
+    if (r->row->options & OPT_ALIAS) dx->alias = 2;
+    arg_fill(r, dy, 1, 0);
+    arg_fill(r, y, 0.5, 0);
+}
+static err_t tanh_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->tanh_backward(&(tanh_backward_args){.dx = t[0], .dy = t[1], .y = t[2]}, s);
+}
+static void tanh_back_reference(op_run *r) {
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
+        r->arg[0].want[i] = r->arg[1].value[i] * (1 - r->arg[2].value[i] * r->arg[2].value[i]);
+}
+const op_kind kind_tanh_backward = {"tanh_backward", tanh_back_setup, tanh_back_call, tanh_back_reference, NULL, NULL,
+                                    stream_cost};
 
 // --- relu: N C -------------------------------------------------------------------------------------------------------
 

@@ -10,13 +10,27 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- attention: B T C H, and heads of k and v, window ----------------------------------------------------------------
+// --- attention: B T C H, and heads of k and v, window, 1: with lengths ----------------------------------------------------------------
 
-enum { AT_Y, AT_LSE, AT_QKV };
+enum { AT_Y, AT_LSE, AT_QKV, AT_LENGTHS };
 
 static ref_attention shape_of(const op_run *r) {
     const int64_t *z = r->row->size;
-    return (ref_attention){z[0], z[1], z[2], z[3], z[4], z[5], r->has_drop ? &r->drop : NULL};
+    return (ref_attention){z[0], z[1], z[2], z[3], z[4], z[5], r->has_drop ? &r->drop : NULL, r->row->options & OPT_ERF,
+                           NULL};
+}
+
+// From 0, which counts as 1, to more than T.
+static void add_lengths(op_run *r) {
+    arg *lengths = arg_add(r, "lengths", IN, INT32, 1, r->row->size[0], 0, 0);
+    lengths->absent = !r->row->size[6];
+    lengths->batch = true;
+    arg_fill_index(r, lengths, r->row->size[1] + 2, 0);
+}
+static ref_attention shape_with(const op_run *r, int lengths) {
+    ref_attention s = shape_of(r);
+    if (r->row->size[6]) s.lengths = r->arg[lengths].value;
+    return s;
 }
 
 static void attention_key(op_run *r) {
@@ -33,6 +47,7 @@ static void attention_setup(op_run *r) {
     arg *qkv = arg_add(r, "qkv", IN, r->row->type, 3, B, T, ref_attention_row(&shape));
     y->batch = lse->batch = qkv->batch = true;
     y->rounded = 1;  // probabilities, before they meet v
+    add_lengths(r);
     attention_key(r);
     arg_fill(r, qkv, r->row->options & OPT_EXTREME ? 12 : 1, 0);  // exp without a maximum would overflow
 }
@@ -45,18 +60,21 @@ static err_t attention_call(const op_run *r, const ops *o, tensor *t[ARGS], stre
                                                           .heads = (int)r->row->size[3],
                                                           .kv_heads = (int)r->row->size[4],
                                                           .window = (int)r->row->size[5],
+                                                          .all = r->row->options & OPT_ERF,
+                                                          .lengths = t[AT_LENGTHS],
                                                           .drop = r->has_drop ? &key : NULL},
                                 s);
 }
 
 static void attention_reference(op_run *r) {
-    ref_attention s = shape_of(r);
+    ref_attention s = shape_with(r, AT_LENGTHS);
     ref_attention_forward(r->arg[AT_Y].want, r->arg[AT_LSE].want, r->arg[AT_QKV].value, &s);
 }
 
 static double pairs(const op_run *r) {  // multiply-adds of one T x T product under the diagonal
     double T = (double)r->row->size[1],
            W = r->row->size[5] && (double)r->row->size[5] < T ? (double)r->row->size[5] : T;
+    if (r->row->options & OPT_ERF) return (double)r->row->size[0] * T * T * (double)r->row->size[2];
     return (double)r->row->size[0] * (W * (W + 1) / 2 + (T - W) * W) * (double)r->row->size[2];
 }
 static void attention_cost(const op_run *r, double *bytes, double *flops) {
@@ -101,7 +119,7 @@ static err_t past_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s
 static void past_reference(op_run *r) {
     const int64_t *z = r->row->size;
     int64_t n = z[0], first = z[1], C = z[2], P = past_row(r), R = C + P;
-    ref_attention s = {1, first + n, C, z[3], z[4], z[5], NULL};
+    ref_attention s = {1, first + n, C, z[3], z[4], z[5], NULL, false, NULL};
     double *qkv = doubles((first + n) * R), *y = doubles((first + n) * C), *lse = doubles(z[3] * (first + n));
     arg *past = &r->arg[AP_PAST];
     memcpy(past->want, past->value, (size_t)tensor_count(&past->t) * sizeof(double));
@@ -140,7 +158,7 @@ static void past_cost(const op_run *r, double *bytes, double *flops) {
 const op_kind kind_attention_past = {"attention_past", past_setup, past_call, past_reference, NULL,
                                      past_exact,       past_cost};
 
-enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV };
+enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV, AB_LENGTHS };
 
 static void attention_back_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], H = r->row->size[3];
@@ -152,13 +170,14 @@ static void attention_back_setup(op_run *r) {
     arg *lse = arg_add(r, "lse", IN, FP32, 3, B, H, T), *qkv = arg_add(r, "qkv", IN, type, 3, B, T, row);
     dqkv->batch = delta->batch = dy->batch = y->batch = lse->batch = qkv->batch = true;
     dqkv->rounded = 1;  // probabilities, and gradients of scores
+    add_lengths(r);
     attention_key(r);
     arg_fill(r, dy, 1, 0);
     arg_fill(r, qkv, 1, 0);
     arg_fill(r, y, 0.1, 0);
     arg_fill(r, lse, 0.1, log((double)T) + 0.5);
     if (r->bench) return;
-    ref_attention s = shape_of(r);
+    ref_attention s = shape_with(r, AB_LENGTHS);
     double *y64 = doubles(B * T * C), *l64 = doubles(B * H * T);
     ref_attention_forward(y64, l64, qkv->value, &s);
     arg_fill_with(r, y, y64);
@@ -177,12 +196,14 @@ static err_t attention_back_call(const op_run *r, const ops *o, tensor *t[ARGS],
                                                             .heads = (int)r->row->size[3],
                                                             .kv_heads = (int)r->row->size[4],
                                                             .window = (int)r->row->size[5],
+                                                            .all = r->row->options & OPT_ERF,
+                                                            .lengths = t[AB_LENGTHS],
                                                             .drop = r->has_drop ? &key : NULL},
                                  s);
 }
 
 static void attention_back_reference(op_run *r) {
-    ref_attention s = shape_of(r);
+    ref_attention s = shape_with(r, AB_LENGTHS);
     arg *a = r->arg;
     ref_attention_backward(a[AB_DQKV].want, a[AB_DELTA].want, a[AB_DY].value, a[AB_Y].value, a[AB_LSE].value,
                            a[AB_QKV].value, &s);
@@ -202,7 +223,7 @@ static double attention_loss(void *ctx) {
 }
 
 static bool attention_back_gradient(op_run *r) {  // with the exact y and lse
-    ref_attention s = shape_of(r);
+    ref_attention s = shape_with(r, AB_LENGTHS);
     int64_t n = s.B * s.T * s.C, stats = s.B * s.H * s.T, all = s.B * s.T * ref_attention_row(&s);
     attention_ctx c = {r, s, doubles(n), doubles(stats)};
     double *dqkv = doubles(all), *delta = doubles(stats);
@@ -619,3 +640,70 @@ static bool counts_exact(op_run *r, const outcome *got) {
 }
 const op_kind kind_count_targets = {"count_targets", counts_setup, counts_call, counts_reference, NULL,
                                     counts_exact,    traffic_cost};
+
+// --- gather_rows: B T C M, 1: the first M rows -----------------------------------------------------------------------
+
+enum { GA_Y, GA_X, GA_AT };
+
+// The row of x that row m of a sample's y is.
+static int64_t gathered(const op_run *r, int at, int64_t b, int64_t m) {
+    return r->row->size[4] ? m : (int64_t)r->arg[at].value[b * r->row->size[3] + m];
+}
+
+static void add_places(op_run *r) {
+    arg *at = arg_add(r, "at", IN, INT32, 2, r->row->size[0], r->row->size[3], 0);
+    at->absent = r->row->size[4];
+    at->batch = true;
+    arg_fill_index(r, at, r->row->size[1], 0);
+}
+
+static void gather_setup(op_run *r) {
+    const int64_t *z = r->row->size;
+    arg *y = arg_add(r, "y", OUT, r->row->type, 3, z[0], z[3], z[2]),
+        *x = arg_add(r, "x", IN, r->row->type, 3, z[0], z[1], z[2]);
+    y->batch = x->batch = true;
+    arg_fill(r, x, 1, 0);
+    add_places(r);
+}
+static err_t gather_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->gather_rows(&(gather_rows_args){.y = t[GA_Y], .x = t[GA_X], .at = t[GA_AT]}, s);
+}
+static void gather_reference(op_run *r) {
+    int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], M = r->row->size[3];
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t m = 0; m < M; m++)
+            for (int64_t c = 0; c < C; c++)
+                r->arg[GA_Y].want[(b * M + m) * C + c] = r->arg[GA_X].value[(b * T + gathered(r, GA_AT, b, m)) * C + c];
+}
+static void gather_cost(const op_run *r, double *bytes, double *flops) {
+    *bytes = 2 * (double)tensor_bytes(&r->arg[0].t), *flops = 0;
+}
+const op_kind kind_gather_rows = {"gather_rows", gather_setup, gather_call, gather_reference, NULL, NULL, gather_cost};
+
+static void scatter_setup(op_run *r) {
+    const int64_t *z = r->row->size;
+    arg *dx = arg_add(r, "dx", OUT, r->row->type, 3, z[0], z[1], z[2]),
+        *dy = arg_add(r, "dy", IN, r->row->type, 3, z[0], z[3], z[2]);
+    dx->batch = dy->batch = true;
+    arg_fill(r, dy, 1, 0);
+    add_places(r);
+}
+static err_t scatter_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->scatter_rows(&(scatter_rows_args){.dx = t[GA_Y], .dy = t[GA_X], .at = t[GA_AT]}, s);
+}
+static void scatter_reference(op_run *r) {
+    int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], M = r->row->size[3];
+    memset(r->arg[GA_Y].want, 0, (size_t)(B * T * C) * sizeof(double));
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t m = 0; m < M; m++)
+            for (int64_t c = 0; c < C; c++)
+                r->arg[GA_Y].want[(b * T + gathered(r, GA_AT, b, m)) * C + c] +=
+                    r->arg[GA_X].value[(b * M + m) * C + c];
+}
+static void scatter_cost(const op_run *r, double *bytes, double *flops) {
+    *bytes = (double)tensor_bytes(&r->arg[0].t) + (double)tensor_bytes(&r->arg[1].t), *flops = 0;
+}
+const op_kind kind_scatter_rows = {"scatter_rows", scatter_setup, scatter_call, scatter_reference,
+                                   NULL,           NULL,          scatter_cost};

@@ -57,6 +57,7 @@ enum {
     OPT_FACTOR = 1 << 27,  // embedding: the table's rows are multiplied; encode_sparse: the gradient is clipped
     OPT_RELU = 1 << 28,    // batch norm: with a relu after it
     OPT_RATIO = 1 << 29,   // sgd: with a ratio of the row
+    OPT_ERF = 1 << 30,     // GELU: its erf form; attention: all positions are seen
 };
 
 enum { ROW_SIZES = 10 };

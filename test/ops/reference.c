@@ -32,6 +32,9 @@ double ref_gelu_grad(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
+double ref_gelu_erf(double x) { return 0.5 * x * erfc(-x / sqrt(2)); }
+double ref_gelu_erf_grad(double x) { return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * M_PI); }
+
 void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double *x, const double *w, const double *b,
                             double eps, int64_t N, int64_t C) {
     for (int64_t n = 0; n < N; n++) {
@@ -113,6 +116,12 @@ static int64_t at(const ref_attention *s, int64_t b, int64_t t, int part, int64_
 // The first key that position i sees.
 static int64_t sees(const ref_attention *s, int64_t i) { return s->window && i >= s->window ? i - s->window + 1 : 0; }
 
+// One past the last.
+static int64_t sees_to(const ref_attention *s, int64_t b, int64_t i) {
+    if (!s->all) return i + 1;
+    return s->lengths ? (int64_t)fmax(1, fmin(s->lengths[b], (double)s->T)) : s->T;
+}
+
 static double score(const double *qkv, const ref_attention *s, int64_t b, int64_t h, int64_t i, int64_t j) {
     const double *q = qkv + at(s, b, i, 0, h), *k = qkv + at(s, b, j, 1, h);
     double sum = 0;
@@ -127,10 +136,10 @@ void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t i = 0; i < T; i++) {
                 double most = -INFINITY, sum = 0;
-                for (int64_t j = sees(s, i); j <= i; j++) most = fmax(most, score(qkv, s, b, h, i, j));
-                for (int64_t j = sees(s, i); j <= i; j++) sum += exp(score(qkv, s, b, h, i, j) - most);
+                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) most = fmax(most, score(qkv, s, b, h, i, j));
+                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) sum += exp(score(qkv, s, b, h, i, j) - most);
                 double l = lse[(b * s->H + h) * T + i] = most + log(sum);
-                for (int64_t j = sees(s, i); j <= i; j++) {
+                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) {
                     double p = exp(score(qkv, s, b, h, i, j) - l) * ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
                     for (int64_t d = 0; d < D; d++) y[(b * T + i) * s->C + h * D + d] += p * qkv[at(s, b, j, 2, h) + d];
                 }
@@ -150,7 +159,7 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
                 double sum = 0;
                 for (int64_t d = 0; d < D; d++) sum += dy[row + d] * y[row + d];
                 delta[stat] = sum;
-                for (int64_t j = sees(s, i); j <= i; j++) {
+                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) {
                     double keep = ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
                     double p = exp(score(qkv, s, b, h, i, j) - lse[stat]), dp = 0;
                     for (int64_t d = 0; d < D; d++) dp += dy[row + d] * qkv[at(s, b, j, 2, h) + d];

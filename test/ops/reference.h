@@ -11,6 +11,8 @@ void ref_column_sums(double *y, const double *x, int64_t N, int64_t C);
 
 double ref_gelu(double x);
 double ref_gelu_grad(double x);
+double ref_gelu_erf(double x);
+double ref_gelu_erf_grad(double x);
 
 void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double *x, const double *w, const double *b,
                             double eps, int64_t N, int64_t C);
@@ -30,6 +32,8 @@ typedef struct ref_attention {
     int64_t B, T, C, H;  // C = H * D
     int64_t KV, window;  // 0: H heads of k and v; all positions before
     const dropout_key *drop;
+    bool all;               // not causal
+    const double *lengths;  // with all: of each sample; NULL: T
 } ref_attention;
 int64_t ref_attention_row(const ref_attention *s);  // elements of a position in qkv
 void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_attention *s);

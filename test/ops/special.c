@@ -178,6 +178,13 @@ static bool matmul_fused(const fixture *f, char why[WHY]) {
         did(&b, o->matmul(&(matmul_args){.d = d2, .a = x, .b = w, .tb = true}, f->s));
         did(&b, o->gelu_backward(&(gelu_backward_args){.dx = d2, .dy = d2, .x = pre}, f->s));
         expect_same(&b, "matmul+dgelu against matmul, then gelu_backward", d, d2);
+        did(&b,
+            o->matmul(
+                &(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .epilogue = MATMUL_DGELU, .erf = true},
+                f->s));
+        did(&b, o->matmul(&(matmul_args){.d = d2, .a = x, .b = w, .tb = true}, f->s));
+        did(&b, o->gelu_backward(&(gelu_backward_args){.dx = d2, .dy = d2, .x = pre, .erf = true}, f->s));
+        expect_same(&b, "the same of the erf form", d, d2);
         // An FP32 accumulator is c + the FP32 result, whatever T is.
         tensor *sum = random_box(&b, FP32, M, N, 3, 4), *c = random_box(&b, FP32, M, N, 3, 4),
                *z = box(&b, FP32, M, N, NULL);

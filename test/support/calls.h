@@ -241,15 +241,15 @@ static err_t copy_call(const tensor *y, const tensor *x) {
 #define FLAG(f) flag(#f, (int64_t)a->f);
 #define UNLESS(neutral, f) unless(neutral, #f, a->f);
 #define DROP flag("site", a->drop ? a->drop->site : 0);
-#define HEADS FLAG(heads) FLAG(kv_heads) FLAG(window) FLAG(samples) FLAG(first_head) DROP
+#define HEADS FLAG(heads) FLAG(kv_heads) FLAG(window) UNLESS(0, all) FLAG(samples) FLAG(first_head) DROP
 
 // clang-format off
-OP(matmul) FLAG(epilogue) FLAG(ta) FLAG(tb) FLAG(rows) flag("fresh", a->dbias && a->fresh);
+OP(matmul) FLAG(epilogue) UNLESS(0, erf) FLAG(ta) FLAG(tb) FLAG(rows) flag("fresh", a->dbias && a->fresh);
     R(a) R(b) R(bias) R(residual) operand(a->epilogue & MATMUL_DGELU ? 'r' : 'w', "pre", a->pre);
     operand(a->epilogue & MATMUL_ACCUMULATE ? 'u' : 'w', "d", a->d); GRAD(dbias) END
 OP(bias_backward) FLAG(fresh) R(dy) GRAD(dbias) END
-OP(attention_forward) HEADS R(qkv) W(y) W(lse) END
-OP(attention_backward) HEADS R(dy) R(y) R(lse) R(qkv) W(dqkv) W(delta) END
+OP(attention_forward) HEADS R(lengths) R(qkv) W(y) W(lse) END
+OP(attention_backward) HEADS R(lengths) R(dy) R(y) R(lse) R(qkv) W(dqkv) W(delta) END
 OP(attention_past) FLAG(heads) FLAG(kv_heads) FLAG(window) FLAG(first)
     int64_t width = a->past->size[1]; tensor before = view2(a->past, a->first, width), kept = tensor_rows(a->past, a->first, a->y->size[0]);
     R(qkv) if (a->first) operand('r', "past", &before); operand('w', "kept", &kept); W(y) END
@@ -266,8 +266,12 @@ OP(swiglu_forward) R(x) W(y) END
 OP(swiglu_backward) R(dy) R(x) W(dx) END
 OP(geglu_forward) R(x) W(y) END
 OP(geglu_backward) R(dy) R(x) W(dx) END
-OP(gelu_forward) R(x) W(y) END
-OP(gelu_backward) FLAG(fresh) R(dy) R(x) W(dx) GRAD(dbias) END
+OP(gelu_forward) UNLESS(0, erf) R(x) W(y) END
+OP(gelu_backward) UNLESS(0, erf) FLAG(fresh) R(dy) R(x) W(dx) GRAD(dbias) END
+OP(tanh_forward) R(x) W(y) END
+OP(tanh_backward) R(dy) R(y) W(dx) END
+OP(gather_rows) R(x) R(at) W(y) END
+OP(scatter_rows) R(dy) R(at) W(dx) END
 OP(relu_forward) R(x) W(y) END
 OP(relu_backward) R(dy) R(y) W(dx) END
 OP(embedding_forward) UNLESS(1, factor) FLAG(part) FLAG(first) R(tokens) R(wte) R(wpe) W(x) END

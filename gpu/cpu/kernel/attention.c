@@ -1,10 +1,13 @@
-// gpu/cpu/kernel/attention.c: causal self-attention without a T x T matrix (Dao et al. 2022, algorithms 1 and 4; Dao
+// gpu/cpu/kernel/attention.c: self-attention without a T x T matrix (Dao et al. 2022, algorithms 1 and 4; Dao
 // 2023; the running softmax is Milakov & Gimelshein 2018).
 //
 // Queries and keys are cut into tiles of 64, the same on every machine, so that a tile on the diagonal is square; tiles
 // right of it are never touched, nor those left of all windows. In a tile on the diagonal queries (in the gradient of k
 // and v: keys) are taken in strips of 16: a strip stops at the last key that one of its queries sees, and what is left
 // above the diagonal, or left of a window, is a probability of exactly 0.
+//
+// Where it is not causal there is no diagonal: every tile of queries meets every tile of keys within the sample's
+// length, of which the last one may have fewer than 64 keys; what is after them is a probability of exactly 0, too.
 //
 // The order of every sum, which is the same for any vector width, any number of threads and both forms of backward:
 //   s[i][j]   FMA over d ascending, q having been multiplied by 1/sqrt(D)
@@ -44,18 +47,28 @@ enum { FORWARD_TILES = 4, FORWARD_ROWS = FORWARD_TILES * TILE };
 
 typedef struct sizes {
     int64_t samples, time, heads, head;
-    int64_t group;          // query heads that share a head of k and v
-    int64_t window;         // positions that one sees: time where there is no window
-    int64_t row, channels;  // elements of a position in qkv, in y
-    int64_t width;          // of a row in scratch: head size, rounded up to whole vectors
-    int64_t along;          // ... of a tile along: as cells (attention_tile.h)
-    int64_t tiles;          // of 64 along time
-    float scale;            // 1 / sqrt(head size)
+    int64_t group;           // query heads that share a head of k and v
+    int64_t window;          // positions that one sees: time where there is no window
+    int64_t row, channels;   // elements of a position in qkv, in y
+    int64_t width;           // of a row in scratch: head size, rounded up to whole vectors
+    int64_t along;           // ... of a tile along: as cells (attention_tile.h)
+    int64_t tiles;           // of 64 along time
+    bool all;                // not causal
+    const int32_t *lengths;  // of samples, with all; NULL: time
+    float scale;             // 1 / sqrt(head size)
     dtype type;
     const dropout_key *drop;  // NULL: none
     int64_t together;         // samples of a slice of the heads
     int64_t first_head;
 } sizes;
+
+static void see_all(sizes *z, bool all, const tensor *lengths) {
+    assert(all || !lengths);
+    assert(!all || (z->window == z->time && z->group == 1));
+    assert(!lengths || (lengths->type == INT32 && z->samples % tensor_count(lengths) == 0));
+    z->all = all, z->lengths = lengths ? lengths->data : NULL;
+    if (lengths) z->together = tensor_count(lengths);
+}
 
 static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop, int64_t samples,
                       int first_head) {
@@ -103,6 +116,16 @@ static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const flo
 
 static int64_t rows_of_tile(const sizes *z, int64_t tile) { return least(TILE, z->time - tile * TILE); }
 
+// Positions of a sample that are seen, and those of a tile; 0: none.
+static int64_t length_of(const sizes *z, int64_t sample) {
+    int64_t n = z->lengths ? z->lengths[sample % z->together] : z->time;
+    return n < 1 ? 1 : least(n, z->time);
+}
+static int64_t keys_of_tile(const sizes *z, int64_t sample, int64_t tile) {
+    int64_t n = least(TILE, length_of(z, sample) - tile * TILE);
+    return n < 0 ? 0 : n;
+}
+
 // Element number of (sample, t, query head, 0) in qkv's part 0 (q), 1 (k) or 2 (v), and in y.
 static int64_t at_qkv(const sizes *z, int64_t sample, int64_t t, int64_t head, int part) {
     int64_t kv = z->heads / z->group, place = part == 0 ? head : z->heads + (part - 1) * kv + head / z->group;
@@ -136,33 +159,42 @@ static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sa
 typedef struct meeting {
     int64_t sample, head, query, key;
     int64_t rows, keys;  // of the two tiles
-    bool first;          // of the tiles of keys that the queries see
+    bool first, last;    // of the tiles of keys that the queries see
+    bool begins;         // the queries are the first that see these keys
     bool diagonal;
-    bool cut;        // by the window: some row does not see the tile's first keys
+    bool cut;        // by the window or the sample's end: some row does not see some of the tile's keys
     int64_t unseen;  // row r does not see keys before unseen + r
 } meeting;
 
-// The first tile of keys that a tile of queries sees, and the last tile of queries that see a tile of keys.
+// The first and the last tile of keys that a tile of queries sees, and of queries that see a tile of keys.
 static int64_t first_keys(const sizes *z, int64_t query) {
+    if (z->all) return 0;
     int64_t t = query * TILE - (z->window - 1);
     return t > 0 ? t / TILE : 0;
 }
+static int64_t last_keys(const sizes *z, int64_t sample, int64_t query) {
+    return z->all ? (length_of(z, sample) - 1) / TILE : query;
+}
+static int64_t first_queries(const sizes *z, int64_t key) { return z->all ? 0 : key; }
 static int64_t last_queries(const sizes *z, int64_t key) {
+    if (z->all) return z->tiles - 1;
     return least(z->tiles - 1, (key * TILE + TILE - 1 + z->window - 1) / TILE);
 }
 
 static meeting meeting_of(const sizes *z, int64_t sample, int64_t head, int64_t query, int64_t key) {
-    int64_t unseen = (query - key) * TILE - z->window + 1;
+    int64_t unseen = z->all ? -TILE : (query - key) * TILE - z->window + 1, keys = keys_of_tile(z, sample, key);
     return (meeting){.sample = sample,
                      .head = head,
                      .query = query,
                      .key = key,
                      .rows = rows_of_tile(z, query),
-                     .keys = rows_of_tile(z, key),
+                     .keys = keys,
                      .first = key == first_keys(z, query),
-                     .diagonal = query == key,
+                     .last = key == last_keys(z, sample, query),
+                     .begins = query == first_queries(z, key) && head % z->group == 0,
+                     .diagonal = query == key && !z->all,
                      .unseen = unseen,
-                     .cut = unseen + TILE - 1 > 0};
+                     .cut = unseen + TILE - 1 > 0 || (z->all && keys < TILE)};
 }
 
 // scores (TILE,TILE) = x y^T, for y transposed; on the diagonal only as far as each strip of rows sees.
@@ -186,13 +218,13 @@ static void add_over_keys(const sizes *z, float *out, const float *p, const floa
     tile_end(&mode);
 }
 
-// out (keys,width) += p^T x, p across, or = where the queries are the first that see these keys: on the diagonal, of
-// the first head that shares them.
+// out (keys,width) += p^T x, p across, or = where the queries are the first that see these keys, of the first head that
+// shares them.
 static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, const meeting *m) {
     int64_t w = z->width, lda = CELL_K * TILE;
-    bool first = m->head % z->group == 0;
+    bool first = m->begins;
     product_state mode = tile_begin();
-    if (!m->diagonal) product_transposed(out, w, p, lda, x, w, m->keys, w, product_cells(m->rows), false);
+    if (!m->diagonal) product_transposed(out, w, p, lda, x, w, m->keys, w, product_cells(m->rows), first);
     for (int64_t k = 0; m->diagonal && k < m->keys; k += STRIP)
         product_transposed(out + k * w, w, p + k * TILE + k, lda, x + k / CELL_K * w, w, least(STRIP, m->keys - k), w,
                            product_cells(m->rows - k), first);
@@ -205,14 +237,14 @@ static int vecs_seen(int64_t r, bool diagonal) { return diagonal ? (int)(r / VL)
 
 // What of vector v of row r is seen: x there, `else_` elsewhere.
 VEC vf seen_of(const meeting *m, int64_t r, int v, vf x, vf else_) {
-    int64_t from = m->unseen + r - v * VL, to = m->diagonal ? r + 1 - v * VL : VL;
+    int64_t from = m->unseen + r - v * VL, to = (m->diagonal ? r + 1 : m->keys) - v * VL;
     x = vf_select(vm_first((int)(to < 0 ? 0 : least(to, VL))), x, else_);
     return from > 0 ? vf_select(vm_first((int)least(from, VL)), else_, x) : x;
 }
 
 // 0 or 1/(1-p) for the probabilities of row r of the queries and the keys of a tile; 0 past the last key that it sees.
 static void keep_factors(const sizes *z, float *factor, const meeting *m, int64_t r) {
-    int64_t t = m->query * TILE + r, n = m->diagonal ? r + 1 : TILE;
+    int64_t t = m->query * TILE + r, n = m->diagonal ? r + 1 : m->keys;
     if (n < TILE) memset(factor, 0, TILE * sizeof *factor);
     int64_t head = z->first_head + m->sample / z->together * z->heads + m->head;
     dropout_factors(factor, (head * z->time + t) * z->time + m->key * TILE, n, z->drop,
@@ -272,7 +304,7 @@ static void row_maxima(float *max, const float *scores, int64_t rows, bool diago
     }
 }
 
-// The same where a window cuts the tile, row by row. A row that sees none of the keys has the least number there is as
+// The same where a window or the sample's end cuts the tile, row by row. A row that sees none of the keys has the least number there is as
 // its maximum, which the first key that it does see raises.
 static void cut_maxima(float *max, const float *scores, const meeting *m) {
     for (int64_t r = 0; r < m->rows; r++) {
@@ -353,7 +385,7 @@ BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const
 }
 
 // An item is a (sample, head) and FORWARD_ROWS queries; the last queries, which have the most keys, come first. Queries
-// are loaded at the first tile of keys and stored after the last, their own.
+// are loaded at the first tile of keys and stored after the last.
 static void forward_item(void *ctx, int64_t item, int thread) {
     const forward_job *j = ctx;
     const sizes *z = &j->z;
@@ -365,16 +397,16 @@ static void forward_item(void *ctx, int64_t item, int thread) {
     forward_layout(&f, z, pool_scratch(j->workers, thread, bytes));
 
     for (int64_t r = 0; r < (end - first) * TILE; r++) f.max[r] = -__builtin_inff();
-    for (int64_t k = first_keys(z, first); k < end; k++) {
-        load_transposed(z, f.kt, j->qkv, sample, k * TILE, head, 1, rows_of_tile(z, k));
-        load_qkv_across(z, f.v, j->qkv, sample, k * TILE, head, 2, rows_of_tile(z, k));
-        for (int64_t q = k > first ? k : first; q < end; q++) {
+    for (int64_t k = first_keys(z, first); k <= last_keys(z, sample, end - 1); k++) {
+        load_transposed(z, f.kt, j->qkv, sample, k * TILE, head, 1, keys_of_tile(z, sample, k));
+        load_qkv_across(z, f.v, j->qkv, sample, k * TILE, head, 2, keys_of_tile(z, sample, k));
+        for (int64_t q = k > first && !z->all ? k : first; q < end; q++) {
             meeting m = meeting_of(z, sample, head, q, k);
             int64_t from = (q - first) * TILE;
             if (k < first_keys(z, q)) break;  // nor do later queries see them
             if (m.first) load_qkv(z, f.q + from * z->along, j->qkv, sample, q * TILE, head, 0, m.rows);
             forward_tile(z, &f, &m, from);
-            if (m.diagonal) BY_TYPE(z->type, forward_store, z, &f, j, &m, from);
+            if (m.last) BY_TYPE(z->type, forward_store, z, &f, j, &m, from);
         }
     }
 }
@@ -386,6 +418,7 @@ err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
                      .lse = args->lse,
                      .qkv = args->qkv,
                      .workers = s->workers};
+    see_all(&j.z, args->all, args->lengths);
     assert(args->y->type == j.z.type && tensor_count(args->y) == j.z.samples * j.z.time * j.z.channels);
     assert(args->lse->type == FP32 && tensor_count(args->lse) == j.z.samples * j.z.heads * j.z.time);
     forward_room f;
@@ -538,24 +571,28 @@ static void load_queries(const backward_job *j, const backward_room *b, const me
 
 static void load_keys(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t tile) {
     const sizes *z = &j->z;
-    int64_t keys = rows_of_tile(z, tile);
+    int64_t keys = keys_of_tile(z, sample, tile);
     load_qkv_across(z, b->k, j->qkv, sample, tile * TILE, head, 1, keys);
     if (WORDS) load_transposed(z, b->kt, j->qkv, sample, tile * TILE, head, 1, keys);
     else load_columns(FP32, b->kt, z->width, b->k, 0, z->width, keys, z->width);
     load_transposed(z, b->vt, j->qkv, sample, tile * TILE, head, 2, keys);
 }
 
+// Keys beyond the sample's length have no gradient.
 static void store_keys(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t tile) {
+    int64_t keys = keys_of_tile(&j->z, sample, tile), w = j->z.width;
+    size_t beyond = (size_t)((rows_of_tile(&j->z, tile) - keys) * w) * sizeof *b->dk;
+    memset(b->dk + keys * w, 0, beyond), memset(b->dv + keys * w, 0, beyond);
     store_dqkv(&j->z, j->dqkv, b->dk, sample, tile * TILE, head, 1, rows_of_tile(&j->z, tile));
     store_dqkv(&j->z, j->dqkv, b->dv, sample, tile * TILE, head, 2, rows_of_tile(&j->z, tile));
 }
 
 // A tile of keys with all queries of a head that see it; queries are loaded at the first tile of keys that they see,
-// and stored after the last, their own. base: the head's first row in scratch.
+// and stored after the last. base: the head's first row in scratch.
 static void keys_with_head(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t k,
                            int64_t base) {
     const sizes *z = &j->z;
-    for (int64_t q = k; q <= last_queries(z, k); q++) {
+    for (int64_t q = first_queries(z, k); q <= last_queries(z, k); q++) {
         meeting m = meeting_of(z, sample, head, q, k);
         int64_t from = base + q * TILE;
         if (m.first) {
@@ -563,7 +600,7 @@ static void keys_with_head(const backward_job *j, const backward_room *b, int64_
             load_queries(j, b, &m, from);
         }
         backward_tile(j, b, &m, from, WANT_DKDV | WANT_DQ);
-        if (m.diagonal) store_dqkv(z, j->dqkv, b->dq + from * z->width, sample, q * TILE, head, 0, m.rows);
+        if (m.last) store_dqkv(z, j->dqkv, b->dq + from * z->width, sample, q * TILE, head, 0, m.rows);
     }
 }
 
@@ -575,7 +612,8 @@ static void backward_item(void *ctx, int64_t item, int thread) {
     int64_t kv = z->heads / z->group, sample = item / kv, head = item % kv * z->group;
     for (int64_t k = 0; k < z->tiles; k++) {
         load_keys(j, &b, sample, head, k);
-        for (int64_t i = 0; i < z->group; i++) keys_with_head(j, &b, sample, head + i, k, i * z->tiles * TILE);
+        for (int64_t i = 0; i < z->group && keys_of_tile(z, sample, k); i++)
+            keys_with_head(j, &b, sample, head + i, k, i * z->tiles * TILE);
         store_keys(j, &b, sample, head, k);
     }
 }
@@ -589,8 +627,8 @@ static void backward_keys_item(void *ctx, int64_t item, int thread) {
     int64_t kv = z->heads / z->group, pairs = z->samples * kv, sample = item % pairs / kv, head = item % kv * z->group,
             k = item / pairs;
     load_keys(j, &b, sample, head, k);
-    for (int64_t i = 0; i < z->group; i++)
-        for (int64_t q = k; q <= last_queries(z, k); q++) {
+    for (int64_t i = 0; i < z->group && keys_of_tile(z, sample, k); i++)
+        for (int64_t q = first_queries(z, k); q <= last_queries(z, k); q++) {
             meeting m = meeting_of(z, sample, head + i, q, k);
             load_queries(j, &b, &m, 0);
             backward_tile(j, &b, &m, 0, WANT_DKDV);
@@ -604,7 +642,7 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
     backward_room b = backward_room_of(j, thread);
     int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads;
     int64_t q = z->tiles - 1 - item / pairs;
-    for (int64_t k = first_keys(z, q); k <= q; k++) {
+    for (int64_t k = first_keys(z, q); k <= last_keys(z, sample, q); k++) {
         meeting m = meeting_of(z, sample, head, q, k);
         if (m.first) load_queries(j, &b, &m, 0);
         load_keys(j, &b, sample, head, k);
@@ -623,6 +661,7 @@ err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s)
                       .lse = args->lse,
                       .qkv = args->qkv,
                       .workers = s->workers};
+    see_all(&j.z, args->all, args->lengths);
     int64_t pairs = j.z.samples * j.z.heads, threads = pool_threads(s->workers);
     assert(args->dqkv->type == j.z.type && tensor_count(args->dqkv) == tensor_count(args->qkv));
     assert(args->y->type == j.z.type && tensor_count(args->y) == j.z.samples * j.z.time * j.z.channels);

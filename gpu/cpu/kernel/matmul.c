@@ -88,7 +88,7 @@ typedef struct gemm {
     pool *workers;
 } gemm;
 
-enum { ADD_RESIDUAL = 1 << 8 };  // of gemm.epilogue, beside those of gpu/ops.h
+enum { ADD_RESIDUAL = 1 << 8, GELU_ERF = 1 << 9 };  // of gemm.epilogue, beside those of gpu/ops.h
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
@@ -119,9 +119,12 @@ BODY void finish_vector(dtype t, unsigned epilogue, const gemm *g, const float *
     if (epilogue & MATMUL_GELU) {
         x = typed_round(t, x);
         typed_store_n(g->pre->data, t, at, x, left);
-        x = vf_gelu(x);
+        x = epilogue & GELU_ERF ? vf_gelu_erf(x) : vf_gelu(x);
     }
-    if (epilogue & MATMUL_DGELU) x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
+    if (epilogue & MATMUL_DGELU) {
+        vf pre = typed_load_n(g->pre->data, t, at, left);
+        x = vf_mul(typed_round(t, x), epilogue & GELU_ERF ? vf_gelu_erf_grad(pre) : vf_gelu_grad(pre));
+    }
     if (epilogue & MATMUL_ACCUMULATE) x = vf_add(typed_load_n(d->data, FP32, at, left), x);
     if (t == FP32 || d->type == FP32) typed_store_n(d->data, FP32, at, x, left);
     else typed_store_n(d->data, t, at, x, left);
@@ -171,6 +174,10 @@ static void finish(const gemm *g, const float *tile, const float *earlier, int64
         BY_TYPE(g->s.type, finish_typed, biased_gelu, g, tile, earlier, ld, m, n, rows);
     else if (g->epilogue == MATMUL_DGELU)
         BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU, g, tile, earlier, ld, m, n, rows);
+    else if (g->epilogue == (biased_gelu | GELU_ERF))
+        BY_TYPE(g->s.type, finish_typed, biased_gelu | GELU_ERF, g, tile, earlier, ld, m, n, rows);
+    else if (g->epilogue == (MATMUL_DGELU | GELU_ERF))
+        BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU | GELU_ERF, g, tile, earlier, ld, m, n, rows);
     else if (g->epilogue & gelu) BY_TYPE(g->s.type, finish_ragged, g, tile, earlier, ld, m, n, rows, cols);
     else BY_TYPE(g->s.type, finish_typed, g->epilogue & ~gelu, g, tile, earlier, ld, m, n, rows);
 }
@@ -743,7 +750,8 @@ err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
               .pre = args->pre,
               .bias = args->bias,
               .residual = args->residual,
-              .epilogue = args->epilogue | (args->residual ? ADD_RESIDUAL : 0),
+              .epilogue = args->epilogue | (args->residual ? ADD_RESIDUAL : 0) |
+                          (args->erf && args->epilogue & (MATMUL_GELU | MATMUL_DGELU) ? GELU_ERF : 0),
               .workers = st->workers};
     bool adds = g.epilogue == MATMUL_ACCUMULATE || (g.epilogue == MATMUL_BIAS && args->bias->type == FP32);
     g.plain = args->d->type == FP32 && (!g.epilogue || adds);

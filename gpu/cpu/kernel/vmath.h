@@ -95,6 +95,38 @@ VEC_LONG vf vf_gelu_grad(vf x) {
     return vf_fma(vf_mul(vf_mul(x, du), vf_mul(e, s)), s, s);
 }
 
+// GELU, erf form: x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2. With t = 1 / (1 + 0.3 |x|) the tail Phi(-|x|) is
+// e^(-x^2 / 2) t Q(t), where Q hardly bends (Hastings 1955, sheets 43 to 45, has the form). Q is a fit of degree 9.
+VEC vf vmath_tail(vf x, vf *density) {  // and e^(-x^2 / 2)
+    vf e = vf_exp_down(vf_mul(vf_mul(x, x), vf_set1(-0.5f)));
+    vf t = vf_div(vf_set1(1.0f), vf_fma(vf_abs(x), vf_set1(0x1.333334p-2f), vf_set1(1.0f)));
+    vf q = vf_fma(vf_set1(-0x1.5757fp-6f), t, vf_set1(0x1.d3ff9cp-4f));
+    q = vf_fma(q, t, vf_set1(-0x1.dc35b8p-3f));
+    q = vf_fma(q, t, vf_set1(0x1.949558p-3f));
+    q = vf_fma(q, t, vf_set1(-0x1.58f028p-4f));
+    q = vf_fma(q, t, vf_set1(0x1.945258p-4f));
+    q = vf_fma(q, t, vf_set1(0x1.3d836cp-4f));
+    q = vf_fma(q, t, vf_set1(0x1.c44618p-4f));
+    q = vf_fma(q, t, vf_set1(0x1.e9adb8p-4f));
+    q = vf_fma(q, t, vf_set1(0x1.ea3db4p-4f));
+    *density = e;
+    return vf_mul(vf_mul(e, t), q);
+}
+
+VEC vf vmath_below(vf x, vf tail) { return vf_select(vf_lt(x, vf_zero()), tail, vf_sub(vf_set1(1.0f), tail)); }
+
+VEC_LONG vf vf_gelu_erf(vf x) {
+    vf density, tail = vmath_tail(x, &density);
+    return vf_mul(x, vmath_below(x, tail));
+}
+
+// Phi(x) + x e^(-x^2 / 2) / sqrt(2 pi). Beyond |x| = 14 it is 0 or 1 to the last bit that a float has around 1.
+VEC_LONG vf vf_gelu_erf_grad(vf x) {
+    x = vf_max(vf_set1(-14.0f), vf_min(vf_set1(14.0f), x));
+    vf density, tail = vmath_tail(x, &density);
+    return vf_fma(vf_mul(x, density), vf_set1(0x1.988454p-2f), vmath_below(x, tail));
+}
+
 // --- silu ------------------------------------------------------------------------------------------------------------
 
 // x / (1 + e^-x)
