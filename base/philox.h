@@ -21,6 +21,8 @@ enum {
     SITE_MADE_UP = 0x70000000,  // benchmarks' samples: sample = input
     // stochastic rounding: + index in the parameter table, sample = element / 2^34, step = Adam's t
     SITE_ROUND = 0x60000000,
+    SITE_MASK =
+        0x01000000,  // masked tokens: element = position, sample and step = halves of n or of the sample's number
     SITE_VIEW = 0x04000000,     // what is seen of an image: sample and step = halves of n or of the sample's number
     SITE_STORIES = 0x02000000,  // stories: element = choice, sample, step = number of the story
 };

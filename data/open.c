@@ -88,7 +88,10 @@ static err_t open_one(source **out, const source_options *o) {
         return err_set(ERR_CONFIG,
                        "[data] crop, area, shift and flip are for shards of images, and %s is none: leave them out%s",
                        o->files, format == FORMAT_IDX ? ", or pack these files ([pack] images = idx)" : "");
-    TRY(format == FORMAT_IMAGES ? images_open(out, o) : format == FORMAT_IDX ? idx_open(out, o) : text_open(out, o));
+    if (format == FORMAT_IMAGES) TRY(images_open(out, o));
+    else if (format == FORMAT_IDX) TRY(idx_open(out, o));
+    else if (source_wants(o, "places")) TRY(masked_open(out, o));
+    else TRY(text_open(out, o));
     TRY_GOTO(match_inputs(*out, o), fail);
     TRY_GOTO(set_apart(*out, o), fail);
     return ERR_OK;

@@ -32,15 +32,16 @@ typedef struct source_options {
     // of tokens: a target that is `ignored` is -1 instead, so that its loss does not count (gpu/ops.h: cross_entropy)
     bool ignores;
     int64_t ignored;
-    bool answers;        // of tokens: targets that are not marked as an answer's are -1 too (data/text/shard.h)
-    int64_t held_out;    // so many samples at the end are set apart, 0: none
-    bool only_held_out;  // these are the source; else those before them
-    const char *packed;  // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
-    source_view view;    // of images; area 0 is 1
-    int readers;         // so many threads want to read at once; 0: one
-    int retry;           // how often a read that fails with an I/O error is tried again, with back-off
-    int shared_by;       // so many sources share this process's descriptors; 0, 1: it is the only one
-    fault_list *faults;  // may be NULL
+    int64_t mask, begin, end;  // of masked tokens: what stands for one, and what a sample begins and ends with
+    bool answers;              // of tokens: targets that are not marked as an answer's are -1 too (data/text/shard.h)
+    int64_t held_out;          // so many samples at the end are set apart, 0: none
+    bool only_held_out;        // these are the source; else those before them
+    const char *packed;        // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
+    source_view view;          // of images; area 0 is 1
+    int readers;               // so many threads want to read at once; 0: one
+    int retry;                 // how often a read that fails with an I/O error is tried again, with back-off
+    int shared_by;             // so many sources share this process's descriptors; 0, 1: it is the only one
+    fault_list *faults;        // may be NULL
 } source_options;
 
 typedef struct source_info {
@@ -143,6 +144,7 @@ void source_cancel(source *s, bool cancelled);
 // --- the openers, for data/open.c ------------------------------------------------------------------------------------
 
 err_t text_open(source **out, const source_options *o);    // data/text/text.c: windows of tokens
+err_t masked_open(source **out, const source_options *o);  // data/text/masked.c: tokens, some of them masked
 err_t idx_open(source **out, const source_options *o);     // data/image/idx.c: images and labels
 err_t images_open(source **out, const source_options *o);  // data/image/images.c: shards of images
 // Do these bytes begin a shard of images, though perhaps a damaged one?

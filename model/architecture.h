@@ -34,6 +34,8 @@ typedef struct model_type {
     // NULL: there are none of this model.
     const char *prefix;
     int (*parts)(const void *options, const param *p, struct weight_part *part);
+    // names that files may have and this model does not read, such as copies. NULL: there are none
+    bool (*ignores)(const void *options, const char *name);
     // its model_type there, or several: "llama mistral". NULL: it has none
     const char *foreign;
     void (*from_foreign)(void *options, struct foreign_reader *r);  // of which the defaults are set

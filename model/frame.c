@@ -5,6 +5,8 @@ static int64_t cuts(const model *m, width_span w) {
     return m->slices.of == 1 || w == WIDTH_WHOLE ? 1 : w == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
 }
 
+int64_t rows_of_samples(const frame *f, value v) { return f->x->v[v].rows ? f->p->B * f->x->v[v].rows : f->all; }
+
 static int64_t rows_of(const frame *f, row_span r) {
     return r == ROWS_ALL ? f->all : r == ROWS_MATRIX ? f->matrix : f->own;
 }
@@ -18,7 +20,7 @@ frame frame_of(net *l, int b, const pass *p, const lists *x) {
 
 tensor at(const frame *f, value v) {
     const graph_value *x = &f->x->v[v];
-    int64_t n = rows_of(f, x->at.rows), s = cuts(f->m, x->at.width), S = f->m->slices.of;
+    int64_t n = x->rows ? f->p->B * x->rows : rows_of(f, x->at.rows), s = cuts(f->m, x->at.width), S = f->m->slices.of;
     tensor t = {.data = f->base[f->x->place[v].in] + f->x->place[v].at, .type = x->is_E ? f->type : x->type};
     if (x->shape == SHAPE_PLAIN) return view1(&t, x->width);
     if (x->shape == SHAPE_PER_ROW) return view1(&t, n);

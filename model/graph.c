@@ -111,7 +111,7 @@ operation *graph_add(graph *g, const struct op_type *type, const char *name, val
     if (g->ops == GRAPH_OPS) graph_mistake(g, name, "a block has at most %d operations", GRAPH_OPS);
     use(g, a, g->ops, name), use(g, b, g->ops, name);
     operation *o = g->rc == ERR_OK ? &g->op[g->ops++] : &g->spare;
-    *o = (operation){.type = type, .in = {a, b}, .at = {.w = -1, .b = -1}, .site = -1};
+    *o = (operation){.type = type, .in = {a, b}, .at = {.w = -1, .b = -1}, .site = -1, .input = -1};
     snprintf(o->name, sizeof o->name, "%s", name);
     return o;
 }
@@ -201,6 +201,12 @@ void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limi
     add_input(g, name, &(tensor_spec){.type = type, .dims = n > 0, .size = {n ? n : 1, 1, 1}, .limit = limit});
 }
 
+int graph_find_input(const graph *g, const char *name) {
+    for (int i = 0; i < g->m->inputs; i++)
+        if (strcmp(g->m->input[i].name, name) == 0) return i;
+    return -1;
+}
+
 void graph_image_input(graph *g, const char *name, int64_t H, int64_t W, int64_t C) {
     add_input(g, name, &(tensor_spec){.type = UINT8, .dims = 3, .size = {H, W, C}});
 }
@@ -241,13 +247,13 @@ static bool alike(const operation *a, const operation *b) {
            a->head_size == b->head_size && a->eps == b->eps && a->shift == b->shift && a->factor == b->factor &&
            a->classes == b->classes && a->classes_in_memory == b->classes_in_memory && a->first == b->first &&
            a->outputs == b->outputs && a->constant == b->constant && a->taps == b->taps && a->stride == b->stride &&
-           a->pad == b->pad && a->groups == b->groups;
+           a->pad == b->pad && a->groups == b->groups && a->erf == b->erf && a->all == b->all && a->input == b->input;
 }
 
 static bool same_value(const graph_value *a, const graph_value *b) {
-    return a->width == b->width && a->H == b->H && a->W == b->W && a->C == b->C && a->at.rows == b->at.rows &&
-           a->at.width == b->at.width && a->shape == b->shape && a->type == b->type && a->is_E == b->is_E &&
-           a->maker == b->maker && a->storage == b->storage && a->users == b->users;
+    return a->width == b->width && a->rows == b->rows && a->H == b->H && a->W == b->W && a->C == b->C &&
+           a->at.rows == b->at.rows && a->at.width == b->at.width && a->shape == b->shape && a->type == b->type &&
+           a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage && a->users == b->users;
 }
 
 static bool same_form(const block_graph *a, const block_graph *b) {
@@ -267,10 +273,10 @@ static void check_gradients(graph *g, const block_graph *k) {
         if (x->maker >= 0 && k->op[x->maker].type->role == ROLE_INPUT) continue;
         for (int i = 0; i < x->users - (v != k->out); i++) {
             const operation *o = &k->op[x->user[i]];
-            if (!o->type->adds)
+            if (!o->type->adds || (o->type->role == ROLE_PRODUCT && o->at.division == LINEAR_INPUTS))
                 graph_mistake(
                     g, o->name,
-                    "%s is read again after it, and its gradient would be lost: only norms of rows and convolutions add the gradients of what follows",
+                    "%s is read again after it, and its gradient would be lost: only norms of rows, convolutions and products whose inputs are whole add the gradients of what follows",
                     x->name);
         }
     }

@@ -51,6 +51,7 @@ typedef struct graph_value {
     int64_t width;
     int64_t H, W, C;  // of images, H rows of W pixels of C channels: width = H * W * C. 0: it is none
     layout at;
+    int64_t rows;  // of a sample; 0: all its positions
     value_shape shape;
     bool is_E;      // of the run's compute type
     dtype type;     // else
@@ -108,6 +109,10 @@ typedef struct operation {
     int64_t outputs;                // of a sample; of an adapter, those of its part of a product
     int64_t first;                  // of an adapter: the part's first output, in a slice
     int mean, variance;             // rows of the parameter table: running statistics
+    bool erf;                       // the form of a GELU
+    bool all;                       // of attention: it is not causal
+    int input;                      // of the model, which it reads
+    int64_t rows;                   // of a sample, where it works on some; 0: all
 } operation;
 
 typedef struct block_graph {
@@ -191,6 +196,8 @@ void graph_rule(graph *g, int param, param_rule rule);
 void graph_average(graph *g, int param, float momentum);
 // The model's next input: n numbers of this type a sample; n 0: one number. limit: as tensor_spec.
 void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit);
+// Its index; -1: there is none of this name.
+int graph_find_input(const graph *g, const char *name);
 // The same: an image of bytes.
 void graph_image_input(graph *g, const char *name, int64_t H, int64_t W, int64_t C);
 // Where n numbers are among those that are on the device (lower.h: constants_at).

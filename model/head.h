@@ -16,7 +16,7 @@
 #include "model/linear.h"
 
 typedef struct head {
-    linear at;  // W (V,C), b (V). Divided: by its outputs, without a bias, or by its inputs
+    linear at;  // W (V,C), b (V). Divided: by its outputs or by its inputs
     int64_t classes, Vp;
     bool frozen;      // W has no gradient
     float smoothing;  // of the targets, in training (ops.h: cross_entropy)

@@ -17,7 +17,7 @@ static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
     return p->whole ? matrix_rows(x) / p->B * p->whole : 0;
 }
 
-err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre,
+err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, bool erf,
                      const tensor *residual) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);
@@ -29,7 +29,8 @@ err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tens
                         .bias = l->b >= 0 ? &p->w[l->b] : NULL,
                         .residual = residual,
                         .rows = whole_rows(p, l, x),
-                        .epilogue = epilogue};
+                        .epilogue = epilogue,
+                        .erf = erf};
     if (!matrix_rows(x)) return ERR_OK;
     return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s);
 }
@@ -37,18 +38,20 @@ err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tens
 // Each token slice has its own sum, which the product does not form.
 static bool forms_bias(const linear *l) { return !l->of || l->of->tokens.of == 1; }
 
-err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre,
-                    const linear *before) {
+err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, bool erf,
+                    const linear *before, const tensor *residual) {
     tensor d = *dx, sum = pre ? *pre : (tensor){0};
     bool forms = pre && before && forms_bias(l);
     matmul_args args = {.d = &d,
                         .pre = pre ? &sum : NULL,
                         .a = dy,
                         .b = &p->w[l->w],
+                        .residual = residual,
                         .dbias = forms ? linear_bias(p, before) : NULL,
                         .fresh = p->fresh,
                         .rows = whole_rows(p, l, dy),
-                        .epilogue = pre ? MATMUL_DGELU : 0};
+                        .epilogue = pre ? MATMUL_DGELU : 0,
+                        .erf = erf};
     TRY(l->division == LINEAR_OUTPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s));
     return pre && before && !forms ? linear_bias_only(p, before, dx) : ERR_OK;
 }

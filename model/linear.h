@@ -25,15 +25,16 @@ typedef struct linear {
 // rows of each.
 void linear_divide(linear *l, model *m, linear_division d, int matrices, const int64_t *rows);
 
-// y (=). pre: NULL, or y = gelu(pre) and pre (=) is the sum, in one operation. residual: NULL, or it is added before y
-// is rounded.
-err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre,
+// y (=). pre: NULL, or y = gelu(pre) and pre (=) is the sum, in one operation; erf: of that form. residual: NULL, or it
+// is added before y is rounded.
+err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, bool erf,
                      const tensor *residual);
 
 // dx (=) = dy W. pre: NULL, or x was gelu(pre), and dx is the gradient of pre. The layer `before` made pre; its bias
-// gradient is then formed too (NULL: it is not). Not with divided outputs.
-err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre,
-                    const linear *before);
+// gradient is then formed too (NULL: it is not). Not with divided outputs. residual: NULL, or it is added before dx is rounded; not
+// with divided inputs, nor with pre.
+err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, bool erf,
+                    const linear *before, const tensor *residual);
 
 // dW += dy^T x, and db += column sums of dy. `_only`: another operation forms db.
 err_t linear_weights(const pass *p, const linear *l, const tensor *dy, const tensor *x);

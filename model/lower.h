@@ -166,6 +166,8 @@ tensor at(const frame *f, value v);
 tensor *at_if(const frame *f, value v, tensor *t);
 // The same with slices as more rows, for operations that know no slices.
 tensor at_rows(const frame *f, value v);
+// Rows of all samples, those of other ranks included.
+int64_t rows_of_samples(const frame *f, value v);
 // The same as samples: (B or B * slices, T, width).
 tensor at_samples(const frame *f, value v);
 // Images: (B,H,W,C).

@@ -55,6 +55,7 @@ struct model {
     bool adds_once;  // a pass adds to each element of dw once
     double dropout;
     int64_t vocab, context;         // of what it predicts (model/predict.h); 0: there is nothing to sample
+    int64_t mask, begin, end;       // tokens for what is masked, and for a sample's ends; all 0: nothing is masked
     int64_t classes;                // it says to which of them a sample belongs; 0: it does not
     const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
     int64_t units;                  // of a sample
@@ -118,6 +119,9 @@ void model_forget(model *m);
 static inline const model_adapters *model_adapts(const model *m) {
     return &((const model_division *)m->options)->adapters;
 }
+
+// Rows of a sample in the residual stream.
+static inline int64_t model_positions(const model *m) { return m->context ? m->context : 1; }
 
 // Elements of all parameters (a tied one is not counted again); and of those that are trained.
 int64_t model_elements(const model *m);

@@ -66,7 +66,7 @@ static err_t lower_forms(net *l, const model_plan *o) {
 err_t model_declare(model *m, arena *a, const model_plan *o) {
     net *l = m->net;
     graph *g = &l->g;
-    TRY(model_plan_slices(m, a, o, o->B * m->losses, g->widest));
+    TRY(model_plan_slices(m, a, o, o->B * model_positions(m), g->widest));
     drop_plan(l);
     l->type = o->compute, l->B = o->B;
     l->recomputes = o->recompute != RECOMPUTE_NONE && !o->forward_only;
@@ -75,9 +75,9 @@ err_t model_declare(model *m, arena *a, const model_plan *o) {
     TRY(declare_memory(l, a, o));
     if (g->layers) {
         g->past.slices = model_head_slices(m);
-        TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->losses, g->head_size));
+        TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->context, g->head_size));
     }
-    for (int k = 0; k < g->ropes; k++) TRY(arena_2d(a, &l->angles[k], FP32, m->losses, g->rope[k].head_size));
+    for (int k = 0; k < g->ropes; k++) TRY(arena_2d(a, &l->angles[k], FP32, m->context, g->rope[k].head_size));
     if (g->constants) TRY(arena_1d(a, &l->constants, FP32, g->constants));
     return o->slots[m->blocks - 1] ? head_plan(&g->head, a, o, o->B * m->losses, g->chunks) : ERR_OK;
 }

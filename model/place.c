@@ -37,7 +37,7 @@ typedef struct placing {
 static int64_t room_of(const lowering *L, value v) {
     const graph_value *x = &L->v[v];
     const model *m = L->g->m;
-    int64_t T = m->losses, all = L->o->B * T, S = m->slices.of, width = x->width;
+    int64_t T = x->rows ? x->rows : model_positions(m), all = L->o->B * T, S = m->slices.of, width = x->width;
     int64_t n = x->at.rows == ROWS_ALL      ? all
                 : x->at.rows == ROWS_MATRIX ? model_most_matrix_rows(m, all)
                                             : model_most_rows(m, all);

@@ -86,6 +86,26 @@ err_t rule_divide_layers(model_rule *r, const char *what, model_division *by) {
     return check_positions(r, what);
 }
 
+err_t rule_divide_encoder(model_rule *r, const char *what, int64_t rows, model_division *by) {
+    *by = (model_division){.slices = r->slices, .tokens = 1};
+    if (adapts(r))
+        return rule_break(r, KEYS("lora.rank", "type"),
+                          "adapters are for models that continue texts: type = %s wants rank = 0, found %" PRId64, what,
+                          r->adapters->rank);
+    TRY(check_span(r));
+    if (r->rows || r->tokens > 1)
+        return rule_break(
+            r, KEYS(r->rows ? "parallel.sequence" : "parallel.token_slices"),
+            "type = %s works on whole samples, whose positions [parallel] %s would divide; tensor divides "
+            "its layers",
+            what, r->rows ? "sequence = yes" : "token_slices of more than 1");
+    if (r->slices <= r->micro * rows) return ERR_OK;
+    return rule_break(r, KEYS("parallel.slices", "batch.micro"),
+                      "micro-batches of %" PRId64 " samples, of each %" PRId64
+                      " rows in the head, can't have [parallel] slices = %" PRId64 ": each slice has some of the rows",
+                      r->micro, rows, r->slices);
+}
+
 err_t rule_divide_samples(model_rule *r, const char *what, model_division *by) {
     *by = (model_division){.slices = 1, .tokens = r->span};
     TRY(check_no_adapters(r));

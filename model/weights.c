@@ -214,12 +214,23 @@ int64_t weight_part_element(const weight_part *part, const param *p, int64_t at)
     return part->filters ? at - in + in % taps * C + in / taps : at;
 }
 
+// What TensorFlow's weights of norms were called: LayerNorm.gamma, LayerNorm.beta. false: it is none of these.
+static bool older_name(char *name) {
+    char *weight = strstr(name, "LayerNorm.weight"), *bias = strstr(name, "LayerNorm.bias");
+    if (weight) memcpy(weight + strlen("LayerNorm."), "gamma", sizeof "gamma");
+    else if (bias) memcpy(bias + strlen("LayerNorm."), "beta", sizeof "beta");
+    return weight || bias;
+}
+
 // Finds a part under its name in these files: with the prefix or without.
 static const st_tensor *find_part(const weights *w, const model *m, const weight_part *part, const st_file **file) {
     char name[2 * MODEL_NAME];
     snprintf(name, sizeof name, "%s%s", m->type->prefix ? m->type->prefix : "", part->name);
     const st_tensor *t = part->prefixed ? weights_find(w, name, file) : NULL;
-    return t ? t : weights_find(w, part->name, file);
+    if (!t) t = weights_find(w, part->name, file);
+    if (!t && part->prefixed && older_name(name)) t = weights_find(w, name, file);
+    snprintf(name, sizeof name, "%s", part->name);
+    return !t && older_name(name) ? weights_find(w, name, file) : t;
 }
 
 static bool shape_is(const st_tensor *t, const param *p, const weight_part *part, int64_t rows) {
@@ -287,19 +298,30 @@ static const char *prefix_in(const weights *w, const model *m) {
     return "";
 }
 
-static void match_foreign(const weights *w, const model *m, weights_map *map, faults *f) {
+// A parameter of which nothing is there may start as a new one, if something of the others is there.
+static void match_foreign(const weights *w, const model *m, weights_map *map, bool missing, faults *f) {
     const char *prefix = prefix_in(w, m);
+    int read = 0, absent = 0;
     for (int i = 0; i < m->params; i++) {
         source *at = &map->at[i];
         *at = (source){0};
         if (!is_read(m, &m->param[i])) continue;
         at->parts =
             m->type->parts ? m->type->parts(m->options, &m->param[i], at->part) : own_part(&m->param[i], at->part);
+        int found = 0;
         for (int k = 0; k < at->parts; k++) {
             at->tensor[k] = find_part(w, m, &at->part[k], &at->file[k]);
+            found += at->tensor[k] != NULL;
+        }
+        read += found > 0, absent += found == 0;
+        if (!found && missing) at->parts = 0;
+        for (int k = 0; k < at->parts; k++) {
             if (!at->tensor[k]) fault(f, "%s%s is missing", at->part[k].prefixed ? prefix : "", at->part[k].name);
         }
     }
+    if (missing && absent > read)
+        fault(f, "%d parameters are missing, more than are there: [model] init_missing = yes is for a new head",
+              absent);
 }
 
 static bool used(const weights_map *map, const st_tensor *t) {
@@ -350,6 +372,7 @@ static err_t check_unused(const weights *w, const weights_map *map, faults *f) {
             const st_tensor *t = &w->file[i].tensors[k];
             int tied = -1;
             if (used(map, t) || is_buffer(t->name)) continue;
+            if (m->type->ignores && m->type->ignores(m->options, t->name)) continue;
             for (int p = 0; p < m->params; p++)
                 if (m->param[p].tied >= 0 && strcmp(m->param[p].name, t->name) == 0) tied = m->param[p].tied;
             if (tied >= 0) TRY(check_tied(map, &w->file[i], t, tied, f));
@@ -358,23 +381,24 @@ static err_t check_unused(const weights *w, const weights_map *map, faults *f) {
     return ERR_OK;
 }
 
-static err_t match(weights_map *map, const weights *w, const void *options, bool resize) {
+static err_t match(weights_map *map, const weights *w, const void *options, unsigned lenient) {
     const model *m = map->m;
     faults f = {0};
     if (w->config) TRY(foreign_agrees(m->type, options, w->config, w->path));
-    if (!match_own(w, m, map)) match_foreign(w, m, map, &f);
+    if (!match_own(w, m, map)) match_foreign(w, m, map, lenient & WEIGHTS_MISSING, &f);
     if (f.count == 0)
         for (int i = 0; i < m->params; i++)
-            for (int k = 0; k < map->at[i].parts; k++) check_part(&map->at[i], k, &m->param[i], resize, &f);
+            for (int k = 0; k < map->at[i].parts; k++)
+                check_part(&map->at[i], k, &m->param[i], lenient & WEIGHTS_RESIZE, &f);
     if (f.count == 0) TRY(check_unused(w, map, &f));
     if (f.count == 0) return ERR_OK;
     return err_set(ERR_DATA, "%s: %d of its tensors are not those of the [model] section:%s", w->path, f.count, f.text);
 }
 
-err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, bool resize) {
+err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, unsigned lenient) {
     weights_map *map = *out = calloc(1, sizeof *map);
     if (map) *map = (weights_map){m, calloc((size_t)m->params, sizeof *map->at)};
-    err_t rc = map && map->at ? match(map, w, options, resize)
+    err_t rc = map && map->at ? match(map, w, options, lenient)
                               : err_set(ERR_INTERNAL, "no memory for a map of %d tensors", m->params);
     if (rc != ERR_OK) weights_map_close(map), *out = NULL;
     return rc;
@@ -429,6 +453,7 @@ static err_t read_part(const source *at, int k, const param *p, int64_t first, i
 err_t weights_read(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst) {
     const source *at = &map->at[param];
     int64_t cols = columns(&map->m->param[param]), begin = 0;
+    if (!at->parts) model_init(map->m, param, seed, first, count, dst);  // the file lacks it
     for (int k = 0; k < at->parts; k++) {
         const st_tensor *t = at->tensor[k];
         int64_t rows = at->part[k].rows,

@@ -35,9 +35,12 @@ typedef struct weights_map weights_map;
 
 // Every parameter of m must be there with its shape, and there must be nothing else. ERR_DATA lists what is missing,
 // unexpected or of another shape. A directory's config.json must describe the same model as `options`: ERR_CONFIG lists
-// the keys that differ, with both values. resize: tables of a row for each token or position may have another number of
-// rows. Those that the file lacks start as in a new model.
-err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, bool resize);
+// the keys that differ, with both values. lenient: of the following
+//   WEIGHTS_RESIZE   tables of a row for each token or position may have another number of rows. Those that the file
+//                    lacks start as in a new model
+//   WEIGHTS_MISSING  so do parameters that the file lacks: a new head on an old body
+enum { WEIGHTS_RESIZE = 1, WEIGHTS_MISSING = 2 };
+err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, unsigned lenient);
 void weights_map_close(weights_map *map);
 
 // dst (count) = elements first .. first+count-1 of a parameter that is not tied, as FP32. seed: of a new model's

@@ -268,6 +268,10 @@ static void test_every_bf16(void **state) {
 
 static long double exact_gelu_arg(long double x) { return 0.79788456080286535587989L * (x + 0.044715L * x * x * x); }
 static long double exact_gelu(long double x) { return x / (1 + expl(-2 * exact_gelu_arg(x))); }
+static long double exact_gelu_erf(long double x) { return x * erfcl(-x / sqrtl(2)) / 2; }
+static long double exact_gelu_erf_grad(long double x) {
+    return erfcl(-x / sqrtl(2)) / 2 + x * expl(-x * x / 2) / sqrtl(8 * atanl(1));
+}
 static long double exact_gelu_grad(long double x) {
     long double s = 1 / (1 + expl(-2 * exact_gelu_arg(x))), rest = 1 / (1 + expl(2 * exact_gelu_arg(x)));
     return s + 2 * x * s * rest * 0.79788456080286535587989L * (1 + 3 * 0.044715L * x * x);
@@ -321,12 +325,22 @@ static void check_math(const math_case *c) {
 static void test_math_errors(void **state) {
     (void)state;
     const math_case cases[] = {
-        {"exp", expl, 0, 88.72283f, 1, 1.1, 0},           {"exp", expl, 1e-30f, 103.9f, -1, 1.1, 0},
-        {"log", logl, 1e-45f, 3.4028234e38f, 1, 1.0, 0},  {"tanh", tanhl, 0, 100, 0, 2.5, 0},
-        {"gelu", exact_gelu, 0, 1e10f, 1, 2.0, 0},        {"gelu", exact_gelu, 1e-30f, 10, 0, 5.0, 0.0625},
-        {"gelu_grad", exact_gelu_grad, 0, 40, 1, 3.0, 0}, {"gelu_grad", exact_gelu_grad, 1e-30f, 40, 0, 3.0, 1},
-        {"silu", exact_silu, 0, 1e10f, 1, 2.5, 0},        {"silu", exact_silu, 1e-30f, 80, -1, 2.5, 0},
-        {"silu_grad", exact_silu_grad, 0, 80, 1, 3.0, 0}, {"silu_grad", exact_silu_grad, 1e-30f, 80, -1, 3.0, 1},
+        {"exp", expl, 0, 88.72283f, 1, 1.1, 0},
+        {"exp", expl, 1e-30f, 103.9f, -1, 1.1, 0},
+        {"log", logl, 1e-45f, 3.4028234e38f, 1, 1.0, 0},
+        {"tanh", tanhl, 0, 100, 0, 2.5, 0},
+        {"gelu", exact_gelu, 0, 1e10f, 1, 2.0, 0},
+        {"gelu", exact_gelu, 1e-30f, 10, 0, 5.0, 0.0625},
+        {"gelu_grad", exact_gelu_grad, 0, 40, 1, 3.0, 0},
+        {"gelu_grad", exact_gelu_grad, 1e-30f, 40, 0, 3.0, 1},
+        {"gelu_erf", exact_gelu_erf, 0, 1e10f, 1, 3.0, 0},
+        {"gelu_erf", exact_gelu_erf, 1e-30f, 12, 0, 5.0, 0.0625},
+        {"gelu_erf_grad", exact_gelu_erf_grad, 0, 40, 1, 3.0, 0},
+        {"gelu_erf_grad", exact_gelu_erf_grad, 1e-30f, 40, 0, 3.0, 1},
+        {"silu", exact_silu, 0, 1e10f, 1, 2.5, 0},
+        {"silu", exact_silu, 1e-30f, 80, -1, 2.5, 0},
+        {"silu_grad", exact_silu_grad, 0, 80, 1, 3.0, 0},
+        {"silu_grad", exact_silu_grad, 1e-30f, 80, -1, 3.0, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_math(&cases[i]);
 }
@@ -358,6 +372,10 @@ static void test_math_edges(void **state) {
     vf nan = vf_set1(NAN);
     assert_true(isnan(one(vf_exp(nan))) && isnan(one(vf_log(nan))) && isnan(one(vf_tanh(nan))));
     assert_true(isnan(one(vf_gelu(nan))) && isnan(one(vf_gelu_grad(nan))));
+    assert_true(isnan(one(vf_gelu_erf(nan))) && isnan(one(vf_gelu_erf_grad(nan))));
+    assert_true(one(vf_gelu_erf(vf_set1(-1e30f))) == 0 && one(vf_gelu_erf(vf_set1(1e30f))) == 1e30f);
+    assert_true(one(vf_gelu_erf_grad(vf_set1(INFINITY))) == 1 &&
+                fabsf(one(vf_gelu_erf_grad(vf_set1(-INFINITY)))) < 1e-30f);
     assert_true(isnan(one(vf_silu(nan))) && isnan(one(vf_silu_grad(nan))));
 }
 

@@ -73,6 +73,8 @@ PROBE(p_log, FLOATS(vf_log(A)))
 PROBE(p_tanh, FLOATS(vf_tanh(A)))
 PROBE(p_gelu, FLOATS(vf_gelu(A)))
 PROBE(p_gelu_grad, FLOATS(vf_gelu_grad(A)))
+PROBE(p_gelu_erf, FLOATS(vf_gelu_erf(A)))
+PROBE(p_gelu_erf_grad, FLOATS(vf_gelu_erf_grad(A)))
 PROBE(p_silu, FLOATS(vf_silu(A)))
 PROBE(p_silu_grad, FLOATS(vf_silu_grad(A)))
 PROBE(p_philox64, vi w[4]; vi_philox64(w, in[0] | (uint64_t)in[1] << 32, in[2], in[3], in[4], in[5]);
@@ -97,7 +99,7 @@ const probe_row KERNEL(probes)[] = {
     ROW(load_u16, PROBE_EXACT), ROW(store_u16, PROBE_EXACT), ROW(load_fp16, PROBE_EXACT), ROW(load_bf16, PROBE_EXACT),
     ROW(store_fp16, PROBE_EXACT), ROW(store_bf16, PROBE_EXACT), ROW(typed_load_n, PROBE_COUNT), ROW(typed_store_n, PROBE_COUNT),
     ROW(typed_round, PROBE_EXACT), ROW(exp, PROBE_FLOAT), ROW(log, PROBE_FLOAT), ROW(tanh, PROBE_FLOAT), ROW(gelu, PROBE_FLOAT),
-    ROW(gelu_grad, PROBE_FLOAT), ROW(silu, PROBE_FLOAT), ROW(silu_grad, PROBE_FLOAT), ROW(philox64, PROBE_EXACT), ROW(goes, PROBE_EXACT),
+    ROW(gelu_grad, PROBE_FLOAT), ROW(gelu_erf, PROBE_FLOAT), ROW(gelu_erf_grad, PROBE_FLOAT), ROW(silu, PROBE_FLOAT), ROW(silu_grad, PROBE_FLOAT), ROW(philox64, PROBE_EXACT), ROW(goes, PROBE_EXACT),
     ROW(stochastic_bf16, PROBE_EXACT), ROW(stochastic_fp16, PROBE_EXACT),
     ROW(product_operand, PROBE_FLOAT), ROW(product_exact, PROBE_FLOAT),
     {0, 0, 0},

@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/version.h"
+#include "model/weights.h"
 #include "trainer/step/frozen_values.h"
 #include "trainer/step/live.h"
 #include "trainer/step/tied.h"
@@ -92,7 +93,8 @@ static err_t find_own(const session *x, char dir[IO_PATH]) {
     bool best, found;
     const char *from = x->cfg->model.init_from;
     *dir = 0;
-    if (x->cfg->model.init_resize || stat(from, &st) != 0 || !S_ISDIR(st.st_mode)) return ERR_OK;
+    if (x->cfg->model.init_resize || x->cfg->model.init_missing || stat(from, &st) != 0 || !S_ISDIR(st.st_mode))
+        return ERR_OK;
     TRY(io_path(path, "%s/manifest.json", from));
     if (stat(path, &st) == 0) return io_path(dir, "%s", from);
     TRY(run_checkpoint(from, path, &best, &found));
@@ -116,6 +118,10 @@ static err_t load_masters(session *x, const char *dir) {
     return rc == ERR_OK ? state_publish(&x->state) : rc;
 }
 
+static unsigned lenient_of(const config *c) {
+    return (c->model.init_resize ? WEIGHTS_RESIZE : 0) | (c->model.init_missing ? WEIGHTS_MISSING : 0);
+}
+
 static err_t init_from(session *x) {
     const config *c = x->cfg;
     char dir[IO_PATH];
@@ -124,7 +130,7 @@ static err_t init_from(session *x) {
     TRY(comm_agree_ok(x->ranks, rc, x->s));
     TRY(comm_agree_max(x->ranks, &any, x->s));
     if (!any) {
-        rc = state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+        rc = state_init_from(&x->state, c->model.init_from, &c->model.of, lenient_of(c), (uint64_t)c->run.seed);
         return rc == ERR_OK ? ERR_OK : config_blame(c, "model", "init_from");
     }
     rc = own ? ERR_OK
@@ -147,7 +153,7 @@ err_t session_freeze(session *x) {
             "and init_from = DIR reads them",
             from, from);
     TRY(comm_agree_ok(x->ranks, rc, x->s));
-    rc = frozen_read(&x->state, from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+    rc = frozen_read(&x->state, from, &c->model.of, lenient_of(c), (uint64_t)c->run.seed);
     return rc == ERR_OK || !from ? rc : config_blame(c, "model", "init_from");
 }
 

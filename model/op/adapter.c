@@ -45,7 +45,7 @@ static err_t drop(const frame *f, const step *s, value dropped, tensor *x) {
 static err_t down(const frame *f, const step *s) {
     tensor u = at(f, s->v[D_U]), x = at(f, s->v[D_X]);
     TRY(drop(f, s, s->v[D_DROPPED], &x));
-    return linear_forward(f->p, &f->op[s->op].at, &u, &x, NULL, NULL);
+    return linear_forward(f->p, &f->op[s->op].at, &u, &x, NULL, false, NULL);
 }
 
 static err_t down_gradients(const frame *f, const step *s) {
@@ -54,7 +54,7 @@ static err_t down_gradients(const frame *f, const step *s) {
            x = at(f, s->v[DB_X]);
     TRY(drop(f, s, s->v[DB_DROPPED], &x));
     TRY(linear_weights_only(f->p, l, &du, &x));
-    TRY(linear_inputs(f->p, l, &mine, &du, NULL, NULL));
+    TRY(linear_inputs(f->p, l, &mine, &du, NULL, false, NULL, NULL));
     if (s->v[DB_DROPPED] && matrix_rows(&mine)) TRY(dropout_adapted(f->m, f->p, f->b, f->op[s->op].site, &mine, &mine));
     return matrix_rows(&dx) ? f->p->ops->add(&(add_args){.y = &dx, .a = &past, .b = &mine}, f->p->s) : ERR_OK;
 }
@@ -96,7 +96,7 @@ static const op_type down_type = {.name = "adapter, down",
 static err_t up(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
     tensor part = at(f, s->v[U_PART]), u = at(f, s->v[U_U]), from = at_rows(f, s->v[U_PART]), y = at_rows(f, s->v[U_Y]);
-    TRY(linear_forward(f->p, &o->at, &part, &u, NULL, NULL));
+    TRY(linear_forward(f->p, &o->at, &part, &u, NULL, false, NULL));
     if (!y.size[0]) return ERR_OK;
     return f->p->ops->scale_columns(
         &(scale_columns_args){
@@ -113,7 +113,7 @@ static err_t up_gradients(const frame *f, const step *s) {
             &(scale_columns_args){.y = &to, .x = &dy, .width = to.size[1], .x_first = o->first, .factor = o->factor},
             f->p->s));
     TRY(linear_weights_only(f->p, &o->at, &part, &u));
-    return linear_inputs(f->p, &o->at, &du, &part, NULL, NULL);
+    return linear_inputs(f->p, &o->at, &du, &part, NULL, false, NULL, NULL);
 }
 
 // The part's columns alone.

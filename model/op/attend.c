@@ -1,4 +1,4 @@
-// model/op/attend.c: causal attention of heads (gpu/ops.h). It works on all rows of a micro-batch, and the heads that
+// model/op/attend.c: attention of heads, causal or not (gpu/ops.h). It works on all rows of a micro-batch, and the heads that
 // are here. While a text grows, keys and values of earlier positions are kept (model/past.h).
 #include "model/op/op.h"
 
@@ -12,7 +12,8 @@ enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };  // of backward
 
 // Arguments that forward and backward share: the heads that are here, and dropout of their probabilities.
 #define HEADS \
-    .heads = heads_of(f, o->heads), .kv_heads = heads_of(f, o->kv_heads), .window = o->window, \
+    .heads = heads_of(f, o->heads), .kv_heads = heads_of(f, o->kv_heads), .window = o->window, .all = o->all, \
+    .lengths = o->input < 0 ? NULL : &f->p->in[o->input], \
     .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL, .samples = drops ? f->p->B : 0, \
     .first_head = drops ? model_head_first(f->m) * heads_of(f, o->heads) : 0
 
@@ -58,7 +59,9 @@ static void backward(lowering *L, int op, const operation *o) {
 // Counts pairs of a position and one that it sees.
 static double flops(const model *m, const operation *o) {
     double T = (double)m->context, W = o->window && o->window < T ? o->window : T,
-           pairs = W >= T ? T * T / 2 : W * (T - W / 2);
+           pairs = o->all   ? T * T
+                   : W >= T ? T * T / 2
+                            : W * (T - W / 2);
     return 12 * pairs * (double)(o->heads * o->head_size);
 }
 
@@ -84,7 +87,14 @@ value attend(graph *g, value qkv, attention_options a) {
                       (long long)kv, (long long)a.head_size, (long long)graph_at(g, qkv)->width);
     o->heads = (int)a.heads, o->head_size = a.head_size, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window,
     o->site = a.site;
-    keep_past(g, &a, kv);
+    o->all = a.all, o->input = a.lengths ? graph_find_input(g, a.lengths) : -1;
+    if (a.all && (a.window || kv != a.heads))
+        graph_mistake(g, "attention",
+                      "where all positions are seen there is no window, and each head has its own keys");
+    if (a.lengths && (!a.all || o->input < 0))
+        graph_mistake(g, "attention", "lengths are those of samples all of whose positions are seen, and an input: %s",
+                      a.lengths);
+    if (!a.all) keep_past(g, &a, kv);
     graph_result(g, o, Y,
                  (graph_value){.letters = a.letters, .width = a.heads * a.head_size, .at = LAYOUT_HEADS, .is_E = true});
     graph_result(g, o, LSE,

@@ -4,8 +4,6 @@
 
 #include "model/slices.h"
 
-enum { LABELS = 1 };  // input of the model
-
 // 16 bytes of a 16-bit type: rows of logits begin where tensor cores want them.
 enum { CLASS_ALIGN = 8 };
 
@@ -13,13 +11,15 @@ enum { CLASS_ALIGN = 8 };
 static err_t losses(const frame *f, const step *s) {
     pass p = *f->p;
     int64_t first = model_first_row(f->m, p.B);
-    tensor x = at(f, s->v[0]), all = view1(&p.losses, p.B), loss = tensor_rows(&all, first, f->own),
-           metrics = view2(&p.metrics, f->m->metrics, p.B), hits = metrics, labels = view1(&p.in[LABELS], p.B), dx;
-    labels = tensor_rows(&labels, first, f->own);
+    tensor x = at(f, s->v[0]), all = view1(&p.losses, p.B), loss = tensor_rows(&all, first, matrix_rows(&x)),
+           metrics = view2(&p.metrics, f->m->metrics, p.B), hits = metrics, labels = view1(&p.in[f->m->targets], p.B),
+           dx;
+    int64_t own = matrix_rows(&x);
+    labels = tensor_rows(&labels, first, own);
     hits.data = (double *)hits.data + first;  // each row from there on
     const tensor *to = at_if(f, s->v[1], &dx), *wanted = p.metrics.data ? &hits : NULL, scores = p.scores;
-    if (scores.data) p.scores = tensor_rows(&scores, first, f->own);
-    if (f->own) TRY(head_losses(&f->net->g.head, &p, &loss, wanted, to, &x, &labels));
+    if (scores.data) p.scores = tensor_rows(&scores, first, own);
+    if (own) TRY(head_losses(&f->net->g.head, &p, &loss, wanted, to, &x, &labels));
     TRY(slices_share_rows(&p, &all));
     if (scores.data) TRY(slices_share_rows(&p, &scores));
     for (int k = 0; wanted && k < f->m->metrics; k++) {
@@ -56,7 +56,7 @@ static const op_type type = {.name = "classes", .forward = forward, .backward = 
 void class_loss(graph *g, value x, const char *name, class_options c) {
     operation *o = graph_add(g, &type, name, x, 0);
     model *m = g->m;
-    m->targets = LABELS;
+    m->targets = m->inputs;
     m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";
     m->metrics = c.top ? 2 : 1, m->metric[0] = "accuracy", m->metric[1] = c.top == 5 ? "top_5" : "top_k";
     m->adds_once = true;

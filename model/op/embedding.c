@@ -115,7 +115,7 @@ static void backward(lowering *L, int op, const operation *o) {
     const model *m = L->g->m;
     if (!is_trained(L, o->at.w)) return;
     value all = as(L, L->given[op], LAYOUT_MATRIX);
-    int64_t sorted = L->o->B * m->losses + (m->slices.of > 1 ? o->classes_in_memory : o->classes) + 1;
+    int64_t sorted = L->o->B * m->context + (m->slices.of > 1 ? o->classes_in_memory : o->classes) + 1;
     graph_value scratch = {.name = "sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32};
     step *s = emit(L, "embedding's gradient", gradients, op, "rw", all, make_value(L, &scratch));
     adds(s, o->at.w), adds(s, o->at.b);

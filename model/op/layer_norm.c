@@ -30,7 +30,7 @@ static err_t norm(const frame *f, const step *s) {
                                                                     .residual = at_if(f, s->v[F_RESIDUAL], &residual),
                                                                     .w = &f->p->w[l->w],
                                                                     .b = &f->p->w[l->b],
-                                                                    .eps = NORM_EPS},
+                                                                    .eps = f->op[s->op].eps},
                                          f->p->s);
 }
 
@@ -53,7 +53,7 @@ static err_t norm_backward(const frame *f, const step *s) {
                                      .mean = &mean,
                                      .rstd = &rstd,
                                      .fresh = dw};
-    if (!dw) return slices_layer_norm_backward(f->m, f->p, f->all, &args);
+    if (!dw) return slices_layer_norm_backward(f->m, f->p, rows_of_samples(f, s->v[B_DX]), &args);
     return dx.size[0] ? f->p->ops->layer_norm_backward(&args, f->p->s) : ERR_OK;
 }
 
@@ -112,10 +112,13 @@ static const op_type type = {.name = "layer norm",
                              .forward = forward,
                              .backward = backward};
 
-value layer_norm(graph *g, value x, const char *name) {
+value layer_norm(graph *g, value x, const char *name) { return layer_norm_of(g, x, name, NORM_EPS); }
+
+value layer_norm_of(graph *g, value x, const char *name, double eps) {
     operation *o = graph_add(g, &type, name, x, 0);
     graph_value y = *graph_at(g, x),
-                row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
+                row = {.letters = "1", .width = 1, .at = y.at, .rows = y.rows, .shape = SHAPE_PER_ROW, .type = FP32};
+    o->eps = (float)eps;
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1);
     o->at.b = graph_param(g, name, ".bias", y.width, 0, 0, 0);
     graph_same(g, o);

@@ -10,7 +10,8 @@ value embedding(graph *g, const char *table, const char *positions, int64_t voca
                 double std, double factor);
 
 // (x - mean) * rstd * w + b, of each row    (Ba et al. 2016)
-value layer_norm(graph *g, value x, const char *name);
+value layer_norm(graph *g, value x, const char *name);  // eps = 1e-5
+value layer_norm_of(graph *g, value x, const char *name, double eps);
 
 // x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). w begins as 1 - shift.
 value rms_norm(graph *g, value x, const char *name, double eps, double shift);
@@ -39,12 +40,15 @@ typedef struct projection {
 value project(graph *g, value x, const char *name, projection o);
 
 value gelu(graph *g, value x);
+value gelu_erf(graph *g, value x);  // x times the normal distribution's share below x, exactly
 
-// softmax(q k^T / sqrt(D)) v of heads, causal. qkv holds them side by side.
+// softmax(q k^T / sqrt(D)) v of heads, causal or not. qkv holds them side by side.
 typedef struct attention_options {
     int64_t heads, kv_heads, head_size, window;  // kv_heads 0: heads; window 0: all
     const char *letters;
-    int site;  // of dropout of the probabilities; -1: none
+    int site;             // of dropout of the probabilities; -1: none
+    bool all;             // a position sees those after it, too
+    const char *lengths;  // with all: the input that has each sample's length; NULL: all positions
 } attention_options;
 value attend(graph *g, value qkv, attention_options o);
 
@@ -59,6 +63,28 @@ void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int t
 
 // The model's first input as a matrix of so many columns.
 value samples(graph *g, const char *name, int64_t width);
+
+// x + the row of a small table that the model's next input has for each position: of which text it is part.
+value token_types(graph *g, value x, const char *table, int64_t types, double std);
+
+// The model's next input is a sample's length, of all its positions.
+void sample_length(graph *g, const char *name);
+
+// Some rows of each sample, which the model's next input names, M of them; NULL: its first one. Nothing else reads x.
+value gather_rows(graph *g, value x, const char *input, int64_t M);
+
+// Softmax cross entropy of the logits x W^T + b against a token for each row: ends the last block. W as
+// next_token_loss'.
+typedef struct masked_options {
+    int64_t vocab, chunks;
+    int tied;
+    double std;
+    int64_t mask, begin, end;  // tokens: see model.mask
+} masked_options;
+void masked_loss(graph *g, value x, const char *weight, const char *bias, masked_options o);
+
+// tanh(x): in x's memory.
+value hyperbolic(graph *g, value x);
 
 // max(x, 0): in x's memory.
 value relu(graph *g, value x);

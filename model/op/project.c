@@ -4,22 +4,26 @@
 #include "model/op/adapter.h"
 
 enum { F_Y, F_X, F_PRE, F_RESIDUAL };  // operands of forward
-enum { B_DX, B_DY, B_PRE };            // of the input's gradient
+enum { B_DX, B_DY, B_PRE, B_MORE };    // of the input's gradient
 enum { W_DY, W_X };                    // of the weights'
 // other operations: a GELU, and the product before it, whose bias gradient is formed with the slope
 enum { THROUGH, BEFORE };
 enum { WITH };  // of forward: a GELU or a sum
 
+static bool erf_of(const frame *f, int op) { return op >= 0 && f->op[op].erf; }
+
 static err_t product(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
     tensor y = at(f, s->v[F_Y]), x = at(f, s->v[F_X]), pre, residual;
-    return linear_forward(f->p, l, &y, &x, at_if(f, s->v[F_PRE], &pre), at_if(f, s->v[F_RESIDUAL], &residual));
+    return linear_forward(f->p, l, &y, &x, at_if(f, s->v[F_PRE], &pre), erf_of(f, s->other[WITH]),
+                          at_if(f, s->v[F_RESIDUAL], &residual));
 }
 
 static err_t inputs(const frame *f, const step *s) {
     const linear *before = s->other[BEFORE] < 0 ? NULL : &f->op[s->other[BEFORE]].at;
-    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), pre;
-    return linear_inputs(f->p, &f->op[s->op].at, &dx, &dy, at_if(f, s->v[B_PRE], &pre), before);
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), pre, more;
+    return linear_inputs(f->p, &f->op[s->op].at, &dx, &dy, at_if(f, s->v[B_PRE], &pre), erf_of(f, s->other[THROUGH]),
+                         before, at_if(f, s->v[B_MORE], &more));
 }
 
 static err_t weights(const frame *f, const step *s) {
@@ -64,15 +68,20 @@ static void weights_step(lowering *L, int op, const operation *o, value dy) {
     if (L->bias_by[op] < 0) adds(s, o->at.b);
 }
 
-// Includes a GELU before it, unless another operation reads that result.
+// Includes a GELU before it, unless another operation reads that result. Where others read x after it, their gradient is
+// added.
 static void inputs_step(lowering *L, int op, const operation *o, value dy) {
     bool through = is_made_by(L, o->in[0], ROLE_GELU) && o->at.division != LINEAR_OUTPUTS && L->v[o->in[0]].users == 1;
     int act = through ? maker_of(L, o->in[0]) : -1;
     value to = through ? op_at(L, act)->in[0] : o->in[0];
     layout x = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
+    value more = !through && L->v[to].users > 1 ? L->grad[to] : 0;
     value dx = L->grad[to] = make_gradient(L, to, x);
-    step *s = emit(L, through ? "input's gradient, gelu's slope" : "input's gradient", inputs, op, "wrr", dx, dy,
-                   through ? to : 0);
+    step *s = emit(L,
+                   through ? "input's gradient, gelu's slope"
+                   : more  ? "input's gradient, sum"
+                           : "input's gradient",
+                   inputs, op, "wrrr", dx, dy, through ? to : 0, more);
     uses(s, o->at.w);
     if (o->at.division == LINEAR_OUTPUTS) s->meets = MEET_SUM;
     if (!through) return;
@@ -91,11 +100,12 @@ static void backward(lowering *L, int op, const operation *o) {
 static double flops(const model *m, const operation *o) {
     const param *w = &m->param[o->at.w];
     int products = 3 - (!m->stream && !w->block) - param_is_frozen(w);  // the model's input has no gradient
-    return 2 * products * (double)(m->stream ? m->context : 1) * (double)shape_count(2, w->size);
+    return 2 * products * (double)(o->rows ? o->rows : m->stream ? m->context : 1) * (double)shape_count(2, w->size);
 }
 
 static const op_type type = {.name = "product",
                              .role = ROLE_PRODUCT,
+                             .adds = true,
                              .halves = true,
                              .freezes = true,
                              .forward = forward,
@@ -111,12 +121,14 @@ value project(graph *g, value x, const char *name, projection p) {
         b = p.bias ? graph_param(g, name, ".bias", p.outputs, 0, 0, 0) : -1;
     adapters more = adapters_down(g, x, w, &p);
     operation *o = graph_add(g, &type, name, x, 0);
-    o->at.w = w, o->at.b = b;
+    o->at.w = w, o->at.b = b, o->rows = in->rows;
     if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.share);
     bool divided = o->at.division == LINEAR_OUTPUTS;
-    value y = graph_result(
-        g, o, 0,
-        (graph_value){
-            .letters = p.letters, .width = p.outputs, .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM, .is_E = true});
+    value y = graph_result(g, o, 0,
+                           (graph_value){.letters = p.letters,
+                                         .width = p.outputs,
+                                         .rows = in->rows,
+                                         .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM,
+                                         .is_E = true});
     return adapters_up(g, y, &more);
 }

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX = 224, CONFIG_FILES_MAX = 16 };
+enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX = 256, CONFIG_FILES_MAX = 16 };
 
 enum { ORIGIN_COMMAND_LINE = CONFIG_FILES_MAX + 1 };
 
@@ -88,7 +88,7 @@ typedef struct config {
         int type;                     // of model_types
         model_options of;             // the keys of that architecture, what it leaves open filled in
         char init_from[CONFIG_TEXT];  // "": random weights
-        bool init_resize;
+        bool init_resize, init_missing;
     } model;
     struct {
         int64_t rank;  // 0: no adapters

@@ -71,6 +71,7 @@ static const setting first_keys[] = {
 static const setting more_keys[] = {
     TEXT(model, init_from, LAYOUT, "", 0, "pretrained",
          "start from weights: a run, a checkpoint, a safetensors file, a directory of Hugging Face, a .bin of llm.c; empty = random"),
+    BOOL(model, init_missing, LAYOUT, "no", "ignore_mismatched_sizes", "parameters that init_from lacks, such as those of a new classifier, start as in a new model"),
     BOOL(model, init_resize, LAYOUT, "no", "", "take as many rows of the embeddings of init_from as there are; rows that it lacks start as random ones"),
 
     INT(lora, rank, BITS, "0", 0, 4096, "lora_r lora_rank",

@@ -105,11 +105,11 @@ static err_t add_up(const train_state *t, uint64_t *sum) {
     return ERR_OK;
 }
 
-static err_t read_from(reading *r, const char *path, const void *options, bool resize) {
+static err_t read_from(reading *r, const char *path, const void *options, unsigned lenient) {
     weights *w = NULL;
     weights_map *map = NULL;
     err_t rc = path ? weights_open(&w, path) : ERR_OK;
-    if (rc == ERR_OK && path) rc = weights_match(&map, w, r->t->net, options, resize);
+    if (rc == ERR_OK && path) rc = weights_match(&map, w, r->t->net, options, lenient);
     r->from.map = map;
     if (rc == ERR_OK) rc = read_all(r);
     weights_map_close(map);
@@ -120,9 +120,9 @@ static err_t read_from(reading *r, const char *path, const void *options, bool r
     return rc;
 }
 
-err_t frozen_read(train_state *t, const char *path, const void *options, bool resize, uint64_t seed) {
+err_t frozen_read(train_state *t, const char *path, const void *options, unsigned lenient, uint64_t seed) {
     reading r = {.t = t, .from.seed = seed};
-    TRY(comm_agree_ok(t->all, read_from(&r, path, options, resize), t->s));  // the files are each node's own
+    TRY(comm_agree_ok(t->all, read_from(&r, path, options, lenient), t->s));  // the files are each node's own
     TRY(add_up(t, &r.sum));
     snprintf(t->frozen.hash, sizeof t->frozen.hash, "%016" PRIx64, r.sum);
     return ERR_OK;

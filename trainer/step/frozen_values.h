@@ -6,6 +6,6 @@
 
 // After state_commit. path NULL: random values, as a model without adapters begins with. Then t->frozen.hash is the
 // same on all ranks, in every layout. Collective.
-err_t frozen_read(train_state *t, const char *path, const void *options, bool resize, uint64_t seed);
+err_t frozen_read(train_state *t, const char *path, const void *options, unsigned lenient, uint64_t seed);
 
 #endif

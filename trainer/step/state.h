@@ -159,7 +159,7 @@ err_t state_forget(train_state *t);
 // Random initial values (model_init), or weights that others made (model/weights.h), for a model of these options.
 // Collective.
 err_t state_init(train_state *t, uint64_t seed);
-err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed);
+err_t state_init_from(train_state *t, const char *path, const void *options, unsigned lenient, uint64_t seed);
 
 // After this rank's own masters, optimizer state and step_state were set from outside: updates everything derived from
 // them, here and on the other ranks of the stage. Scalars go to the device; those that follow from the number of

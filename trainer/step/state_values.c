@@ -369,19 +369,19 @@ err_t state_init(train_state *t, uint64_t seed) {
     return state_publish(t);
 }
 
-static err_t read_weights(train_state *t, const char *path, const void *options, bool resize, uint64_t seed) {
+static err_t read_weights(train_state *t, const char *path, const void *options, unsigned lenient, uint64_t seed) {
     weights *w;
     weights_map *map = NULL;
     TRY(weights_open(&w, path));
-    err_t rc = weights_match(&map, w, t->net, options, resize);
+    err_t rc = weights_match(&map, w, t->net, options, lenient);
     if (rc == ERR_OK) rc = read_pieces(t, map, seed);
     weights_map_close(map);
     weights_close(w);
     return rc;
 }
 
-err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed) {
-    err_t rc = read_weights(t, path, options, resize, seed);
+err_t state_init_from(train_state *t, const char *path, const void *options, unsigned lenient, uint64_t seed) {
+    err_t rc = read_weights(t, path, options, lenient, seed);
     TRY(comm_agree_ok(t->all, rc, t->s));  // the files are each node's own
     return state_publish(t);
 }
