@@ -9,7 +9,8 @@
     X(CHAT_AUTO, "auto") \
     X(CHAT_CHATML, "chatml") \
     X(CHAT_LLAMA3, "llama3") \
-    X(CHAT_PLAIN, "plain")
+    X(CHAT_PLAIN, "plain") \
+    X(CHAT_LABELS, "labels")
 typedef enum { CHAT_WORDS(WORD_ENUM) } chat_template;
 
 #endif

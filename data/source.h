@@ -143,10 +143,11 @@ void source_cancel(source *s, bool cancelled);
 
 // --- the openers, for data/open.c ------------------------------------------------------------------------------------
 
-err_t text_open(source **out, const source_options *o);    // data/text/text.c: windows of tokens
-err_t masked_open(source **out, const source_options *o);  // data/text/masked.c: tokens, some of them masked
-err_t idx_open(source **out, const source_options *o);     // data/image/idx.c: images and labels
-err_t images_open(source **out, const source_options *o);  // data/image/images.c: shards of images
+err_t text_open(source **out, const source_options *o);      // data/text/text.c: windows of tokens
+err_t masked_open(source **out, const source_options *o);    // data/text/masked.c: tokens, some of them masked
+err_t labelled_open(source **out, const source_options *o);  // data/text/labelled.c: texts with labels
+err_t idx_open(source **out, const source_options *o);       // data/image/idx.c: images and labels
+err_t images_open(source **out, const source_options *o);    // data/image/images.c: shards of images
 // Do these bytes begin a shard of images, though perhaps a damaged one?
 bool images_begin(const uint8_t *head, int64_t n);
 

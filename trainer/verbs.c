@@ -190,7 +190,7 @@ static err_t context_of(const config *c, int64_t *context) {
     *context = 0;
     if (c->pack.template == CHAT_NO) return ERR_OK;
     TRY(model_open(&net, model_types[c->model.type], &c->model.of));
-    *context = net->vocab ? net->context : 0;
+    *context = net->vocab || c->pack.template == CHAT_LABELS ? net->context : 0;
     model_close(net);
     if (*context) return ERR_OK;
     return err_set(ERR_CONFIG,
@@ -234,7 +234,12 @@ err_t verb_pack(const config *c, FILE *out) {
             r.files_in, r.files_in == 1 ? "" : "s", r.bytes_in, r.files_skipped, r.shards_out,
             r.shards_out == 1 ? "" : "s", r.train_tokens, r.val_tokens);
     double s = clock_now() - bar.began;
-    if (context) print_answers(&r, context, out);
+    if (r.classes)
+        fprintf(out,
+                "        %" PRId64 " samples of %" PRId64 " classes for a context of %" PRId64 " tokens; %" PRId64
+                " cut to fit\n",
+                r.documents, r.classes, context, r.cut);
+    else if (context) print_answers(&r, context, out);
     else if (r.documents)
         fprintf(out,
                 "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n",

@@ -44,6 +44,9 @@ static void hash_tokens(dataset *d) {
 // Of all files answers are marked, in rows of one length, or of none.
 static err_t check_rows(const dataset *d, const shard *s) {
     const shard *first = &d->shards[0];
+    if (s->labels != first->labels)
+        return err_set(ERR_DATA, "%s: its texts have labels, and those of %s have none: expected the same of all files",
+                       s->labels ? s->file.path : first->file.path, s->labels ? first->file.path : s->file.path);
     if (s->row_tokens == first->row_tokens) return ERR_OK;
     if (!s->row_tokens || !first->row_tokens)
         return err_set(ERR_DATA, "%s: answers are marked in it, and not in %s: expected the same of all files",
@@ -72,7 +75,7 @@ static err_t open_all(dataset *d, const file_list *files, const dataset_options 
         if (bytes > d->info.token_bytes) d->info.token_bytes = bytes;
     }
     d->info.files = count;
-    d->info.row_tokens = d->shards[0].row_tokens;
+    d->info.row_tokens = d->shards[0].row_tokens, d->info.labels = d->shards[0].labels;
     d->info.tokens = d->start[count];
     hash_tokens(d);
     return shard_io_reserve(&d->io, d->shards, count);

@@ -20,6 +20,7 @@
 #include "data/text/about.h"
 #include "data/text/chat_spool.h"
 #include "data/text/document.h"
+#include "data/text/labels.h"
 #include "data/text/pack_files.h"
 #include "data/text/shard.h"
 #include "data/text/spool.h"
@@ -89,7 +90,7 @@ static err_t begin_shard(pack *p) {
     p->left = rest < p->shard_tokens ? rest : p->shard_tokens;
     TRY(shard_set_path(&p->set, path, p->split, p->shard, ".tmp"));
     TRY(shard_write_open(&p->writer, path, p->token_bytes, p->left, p->o->compress));
-    if (p->unit > 1) shard_write_rows(p->writer, p->unit);
+    if (p->unit > 1) shard_write_rows(p->writer, p->unit, p->o->template == CHAT_LABELS);
     return ERR_OK;
 }
 
@@ -315,6 +316,21 @@ static err_t encode_files(pack *p) {
     return err_set(ERR_DATA, "[pack] input = %s: there are no tokens in it", p->o->input);
 }
 
+static err_t fill_labelled(pack *p, const char *path, const char *const *names) {
+    char file[IO_PATH];
+    labels_spooled done;
+    labels_options o = {
+        .words = p->t, .context = p->o->context, .names = file, .progress = p->o->progress ? tell : NULL, .ctx = p};
+    if (!p->t)
+        return err_set(ERR_CONFIG, "[pack] template = labels wants a tokenizer with tokens [CLS] and [SEP], such as "
+                                   "BERT's: name its file in [pack] tokenizer");
+    TRY(io_path(file, "%s-labels.json", p->o->output));
+    TRY(labels_spool_fill(&p->spool, path, names, p->in.count, &o, &done));
+    p->r->cut = done.cut, p->r->classes = done.classes;
+    if (p->spool.tokens > 0) return ERR_OK;
+    return err_set(ERR_DATA, "[pack] input = %s: there are no samples in it", p->o->input);
+}
+
 static err_t fill_rows(pack *p, const char *path, const char *const *names) {
     chat_spooled done;
     chat_spool_options o = {.vocab = p->t ? tokenizer_about(p->t).vocab : 256,
@@ -334,10 +350,11 @@ static err_t fill_rows(pack *p, const char *path, const char *const *names) {
                    p->o->input, p->unit, done.left_out);
 }
 
-// Conversations become rows.
+// Conversations, or texts with labels, become rows.
 static err_t encode_chats(pack *p) {
     char path[IO_PATH];
-    p->unit = p->o->context + 1;
+    bool labels = p->o->template == CHAT_LABELS;
+    p->unit = p->o->context + (labels ? LABEL_ROW : 1);
     if (p->t_wanted && strncmp(p->o->tokenizer, "train:", 6) == 0)
         return err_set(ERR_CONFIG,
                        "[pack] tokenizer = %s: a tokenizer is made from texts, and with a template the input is "
@@ -348,7 +365,7 @@ static err_t encode_chats(pack *p) {
     if (!names) return err_set(ERR_INTERNAL, "no memory for a list of files");
     for (int64_t i = 0; i < p->in.count; i++) names[i] = p->in.at[i].path;
     err_t rc = io_path(path, "%s-tokens.tmp", p->o->output);
-    if (rc == ERR_OK) rc = fill_rows(p, path, names);
+    if (rc == ERR_OK) rc = labels ? fill_labelled(p, path, names) : fill_rows(p, path, names);
     free(names);
     p->token_bytes = p->spool.token_bytes;
     p->r->documents = p->spool.documents;

@@ -6,7 +6,7 @@
 //      0  magic         8 bytes  93 'LSHARD' 0a
 //      8  version       u32      1
 //     12  token bytes   u32      1, 2 or 4
-//     16  flags         u32      bit 0: blocks may be zlib streams; bit 1: answers are marked
+//     16  flags         u32      bit 0: blocks may be zlib streams; bit 1: answers are marked; bit 2, with it: texts have labels
 //     20  block tokens  u32      tokens of every block but the last
 //     24  tokens        u64
 //     32  blocks        u64
@@ -23,7 +23,9 @@
 // block the hash of a dataset does not depend on compression.
 //
 // Where answers are marked, tokens have 2 or 4 bytes, and the highest bit of one says that it is part of an answer: its
-// loss counts where it is the next one. The tokens are rows of equal length, a sample each.
+// loss counts where it is the next one. The tokens are rows of equal length, a sample each. Where texts have labels, the
+// bit says that a token is of the second text, and a row's last two numbers are its length and its label
+// (data/text/labels.h).
 //
 // Foreign formats, read as they are:
 //   llm.c     256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2,
@@ -49,6 +51,7 @@ enum {
     SHARD_VERSION = 1,
     SHARD_ZLIB = 1,  // flags
     SHARD_MARKS = 2,
+    SHARD_LABELS = 4,
     SHARD_ROW_MAX = 1 << 24,    // most tokens of a marked row
     SHARD_BLOCK_MAX = 1 << 22,  // most bytes of the tokens of a block: bounds what a reader allocates
     // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
@@ -79,6 +82,7 @@ typedef struct shard {
     uint32_t crc;          // of the tokens' bytes (foreign formats)
     int64_t block_tokens;  // lockstep format, to the end
     int64_t row_tokens;    // of a sample, where answers are marked; else 0
+    bool labels;           // texts have labels
     int64_t blocks;
     shard_block *table;
     uint64_t *checked;  // a bit for each plain block whose CRC has been found right
@@ -133,7 +137,7 @@ typedef struct shard_writer shard_writer;
 // file.
 err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
 // Answers are marked, in rows of so many tokens. Before the first shard_write.
-void shard_write_rows(shard_writer *w, int64_t row_tokens);
+void shard_write_rows(shard_writer *w, int64_t row_tokens, bool labels);
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
 err_t shard_write_finish(shard_writer *w);
 // the header's, of a finished one: it covers the table, which covers all tokens

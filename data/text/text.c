@@ -77,6 +77,10 @@ static void describe(text_source *x, int64_t vocab) {
 // What is marked must be what the run asks for, in rows as long as the model reads.
 static err_t check_rows(const text_source *x, const source_options *o) {
     int64_t row = dataset_about(x->tokens).row_tokens;
+    if (dataset_about(x->tokens).labels)
+        return err_set(ERR_CONFIG,
+                       "these files have texts with labels, which [model] type = bert with task = classify reads: set "
+                       "these, or pack text without [pack] template");
     if (o->answers && !row)
         return err_set(
             ERR_CONFIG,

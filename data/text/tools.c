@@ -1,4 +1,5 @@
 // data/text/tools.c: see data/text/tools.h.
+#include "data/text/labels.h"
 #include "data/text/tools.h"
 
 #include "base/io.h"
@@ -31,7 +32,10 @@ static err_t describe(const shard *s, FILE *out) {
     for (int64_t k = 0; k < s->blocks; k++) stored += s->table[k].stored;
     fprintf(out, ", %" PRId64 " blocks with checksums%s\n", s->blocks,
             stored < s->tokens * s->token_bytes ? ", compressed" : "");
-    if (s->row_tokens)
+    if (s->labels)
+        fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", with labels\n", s->tokens / s->row_tokens,
+                s->row_tokens - LABEL_ROW);
+    else if (s->row_tokens)
         fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", answers marked\n",
                 s->tokens / s->row_tokens, s->row_tokens - 1);
     about a;

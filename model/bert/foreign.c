@@ -54,6 +54,8 @@ void bert_from_foreign(void *options, foreign_reader *r) {
     o->context = foreign_int(r, "max_position_embeddings", 512);
     o->types = foreign_int(r, "type_vocab_size", 2);
     o->norm_eps = foreign_real(r, "layer_norm_eps", 1e-12);
+    if (o->vocab > 2 && o->mask_token >= o->vocab)  // those of the published models are not in it
+        o->mask_token = o->vocab - 1, o->begin_token = o->vocab - 3, o->end_token = o->vocab - 2;
     read_task(o, r);
     if (strcmp(foreign_text(r, "hidden_act", "gelu"), "gelu") != 0)
         foreign_refuse(r, "hidden_act", "expected gelu, its form with erf");

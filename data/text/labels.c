@@ -1,0 +1,307 @@
+// data/text/labels.c: see data/text/labels.h. The files are read twice: only when all labels are known have their names
+// numbers.
+#include "data/text/labels.h"
+
+#include "base/io.h"
+#include "data/text/document.h"
+#include "data/text/shard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASSES_MOST = 32768, FIELD_TEXT = 0, FIELD_TEXT_B, FIELD_LABEL, FIELDS };
+
+typedef struct name_list {
+    char **at;
+    int64_t n, room;
+} name_list;
+
+// A sample's fields, valid until the next line. at NULL: there is none.
+typedef struct field {
+    const char *at;
+    int64_t n;
+    char number[24];
+} field;
+
+typedef struct filling {
+    spool *s;
+    const labels_options *o;
+    labels_spooled *done;
+    encoder *e;
+    int32_t begin, end;  // [CLS], [SEP]
+    name_list names;     // different labels, sorted once all are known
+    bool numbers;        // all are whole numbers
+    bool names_only;     // the first time
+    id_list a, b;
+    uint8_t *row;
+    int column[FIELDS];  // of a TSV file; -1: it has none
+    int64_t before;      // stored bytes of files that are done
+} filling;
+
+// --- labels ----------------------------------------------------------------------------------------------------------
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool is_number(const char *text) {
+    size_t n = strspn(text, "0123456789");
+    return n > 0 && n < 6 && text[n] == 0 && (n == 1 || text[0] != '0');
+}
+
+static err_t add_name(filling *f, const field *label) {
+    if (memchr(label->at, 0, (size_t)label->n)) return err_set(ERR_DATA, "its label holds a NUL");
+    for (int64_t i = 0; i < f->names.n; i++)
+        if (strlen(f->names.at[i]) == (size_t)label->n && memcmp(f->names.at[i], label->at, (size_t)label->n) == 0)
+            return ERR_OK;
+    if (f->names.n == CLASSES_MOST)
+        return err_set(ERR_DATA, "more than %d different labels: expected those of classes", CLASSES_MOST);
+    ROOM_FOR(&f->names, f->names.n + 1);
+    char *name = f->names.at[f->names.n] = strndup(label->at, (size_t)label->n);
+    if (!name) return err_set(ERR_INTERNAL, "no memory for the name of a label");
+    f->names.n++;
+    f->numbers &= is_number(name);
+    return ERR_OK;
+}
+
+static int64_t class_of(const filling *f, const field *label) {
+    char *name = strndup(label->at, (size_t)label->n), **found;
+    found = name ? bsearch(&name, f->names.at, (size_t)f->names.n, sizeof *f->names.at, by_bytes) : NULL;
+    int64_t class = !found ? -1 : f->numbers ? strtoll(name, NULL, 10) : found - f->names.at;
+    free(name);
+    return class;
+}
+
+static int64_t classes(const filling *f) {
+    int64_t most = 0;
+    for (int64_t i = 0; f->numbers && i < f->names.n; i++) {
+        int64_t k = strtoll(f->names.at[i], NULL, 10);
+        if (k > most) most = k;
+    }
+    return f->numbers ? most + 1 : f->names.n;
+}
+
+static err_t write_names(const filling *f) {
+    json_t *list = json_array();
+    for (int64_t k = 0; k < f->done->classes; k++) {
+        char number[24];
+        snprintf(number, sizeof number, "%" PRId64, k);
+        json_array_append_new(list, json_string(f->numbers ? number : f->names.at[k]));
+    }
+    char *text = list ? json_dumps(list, JSON_INDENT(1) | JSON_ENSURE_ASCII) : NULL;
+    err_t rc = text ? io_write_file(f->o->names, text, strlen(text), NULL)
+                    : err_set(ERR_DATA, "a label is not valid UTF-8: its name can't be written to %s", f->o->names);
+    free(text);
+    json_decref(list);
+    return rc;
+}
+
+// --- a row -----------------------------------------------------------------------------------------------------------
+
+static err_t encode(filling *f, const field *x, id_list *to) {
+    const int32_t *ids;
+    int64_t n;
+    to->n = 0;
+    if (!x->at) return ERR_OK;
+    TRY(encoder_encode(f->e, x->at, x->n, ENCODE_TEXT, &ids, &n));
+    ROOM_FOR(to, n + 1);
+    if (n) memcpy(to->at, ids, (size_t)n * sizeof *ids);
+    to->n = n;
+    return ERR_OK;
+}
+
+// Leaves `room` tokens in both: the longer one loses its end until both are equal, then each in turn, as `tokenizers`
+// has it in longest_first.
+static bool cut_longest(id_list *a, id_list *b, int64_t room) {
+    if (a->n + b->n <= room) return false;
+    id_list *less = a->n > b->n ? b : a, *more = a->n > b->n ? a : b;
+    if (less->n > room / 2) less->n = room / 2;
+    more->n = room - less->n;
+    return true;
+}
+
+static void put_number(filling *f, int64_t at, int64_t number, bool mark) {
+    int width = f->s->token_bytes;
+    uint32_t token = (uint32_t)number | (mark ? UINT32_C(1) << (8 * width - 1) : 0);
+    for (int k = 0; k < width; k++) f->row[at * width + k] = (uint8_t)(token >> 8 * k);
+}
+
+static int64_t put_text(filling *f, int64_t at, const id_list *x, bool second) {
+    for (int64_t i = 0; i < x->n; i++) put_number(f, at++, x->at[i], second);
+    put_number(f, at++, f->end, second);
+    return at;
+}
+
+static err_t put_row(filling *f, const field *x) {
+    int64_t T = f->o->context, row = T + LABEL_ROW, bytes = row * f->s->token_bytes, at = 0;
+    TRY(encode(f, &x[FIELD_TEXT], &f->a));
+    TRY(encode(f, &x[FIELD_TEXT_B], &f->b));
+    bool pair = x[FIELD_TEXT_B].at != NULL;
+    f->done->cut += cut_longest(&f->a, &f->b, T - (pair ? 3 : 2));
+    memset(f->row, 0, (size_t)bytes);
+    put_number(f, at++, f->begin, false);
+    at = put_text(f, at, &f->a, false);
+    if (pair) at = put_text(f, at, &f->b, true);
+    put_number(f, T, at, false), put_number(f, T + 1, class_of(f, &x[FIELD_LABEL]), false);
+    if (fwrite(f->row, 1, (size_t)bytes, f->s->file) != (size_t)bytes)
+        return err_set(ERR_IO, "%s: %s", f->s->path, strerror(errno));
+    f->s->tokens += row, f->s->documents++;
+    f->s->bytes += x[FIELD_TEXT].n + x[FIELD_TEXT_B].n;
+    return ERR_OK;
+}
+
+static err_t put_sample(filling *f, const field *x) {
+    if (!x[FIELD_TEXT].at || !x[FIELD_LABEL].at || x[FIELD_LABEL].n == 0)
+        return err_set(ERR_DATA,
+                       "it has no %s: expected a text and a label, such as {\"text\": \"well done\", "
+                       "\"label\": \"good\"}",
+                       x[FIELD_TEXT].at ? "label" : "text");
+    return f->names_only ? add_name(f, &x[FIELD_LABEL]) : put_row(f, x);
+}
+
+// --- lines -----------------------------------------------------------------------------------------------------------
+
+static err_t take_member(field *to, const json_t *from, const char *name, bool number) {
+    const json_t *x = json_object_get(from, name);
+    *to = (field){0};
+    if (!x || json_is_null(x)) return ERR_OK;
+    if (json_is_string(x)) to->at = json_string_value(x), to->n = (int64_t)json_string_length(x);
+    else if (number && json_is_integer(x))
+        to->n = snprintf(to->number, sizeof to->number, "%" JSON_INTEGER_FORMAT, json_integer_value(x)),
+        to->at = to->number;
+    else return err_set(ERR_DATA, "its %s is not a string%s", name, number ? " or a whole number" : "");
+    return ERR_OK;
+}
+
+static err_t put_json(filling *f, const uint8_t *line, int64_t n) {
+    char why[200];
+    field x[FIELDS];
+    json_t *sample = document_parse(line, n, why);
+    if (!sample) return err_set(ERR_DATA, "%s", why);
+    err_t rc = take_member(&x[FIELD_TEXT], sample, "text", false);
+    if (rc == ERR_OK) rc = take_member(&x[FIELD_TEXT_B], sample, "text_b", false);
+    if (rc == ERR_OK) rc = take_member(&x[FIELD_LABEL], sample, "label", true);
+    if (rc == ERR_OK) rc = put_sample(f, x);
+    json_decref(sample);
+    return rc;
+}
+
+// Column c of a line; at NULL: it has fewer.
+static field column_of(const uint8_t *line, int64_t n, int c) {
+    const uint8_t *end = line + n, *at = line;
+    for (; c > 0; c--) {
+        const uint8_t *tab = memchr(at, '\t', (size_t)(end - at));
+        if (!tab) return (field){0};
+        at = tab + 1;
+    }
+    const uint8_t *tab = memchr(at, '\t', (size_t)(end - at));
+    return (field){.at = (const char *)at, .n = (tab ? tab : end) - at};
+}
+
+static err_t read_header(filling *f, const uint8_t *line, int64_t n) {
+    static const char *const names[][2] = {{"text", "0"},   {"sentence", "0"},  {"sentence1", "0"},
+                                           {"text_b", "1"}, {"sentence2", "1"}, {"label", "2"}};
+    field x;
+    for (int k = 0; k < FIELDS; k++) f->column[k] = -1;
+    for (int c = 0; (x = column_of(line, n, c)).at; c++)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if ((size_t)x.n == strlen(names[i][0]) && memcmp(x.at, names[i][0], (size_t)x.n) == 0)
+                f->column[names[i][1][0] - '0'] = c;
+    if (f->column[FIELD_TEXT] >= 0 && f->column[FIELD_LABEL] >= 0) return ERR_OK;
+    return err_set(ERR_DATA,
+                   "its header names no column %s: expected text (or sentence, sentence1) and label, and of "
+                   "pairs text_b (or sentence2), with tabs between",
+                   f->column[FIELD_TEXT] < 0 ? "text" : "label");
+}
+
+static err_t put_columns(filling *f, const uint8_t *line, int64_t n) {
+    field x[FIELDS];
+    for (int k = 0; k < FIELDS; k++) x[k] = f->column[k] < 0 ? (field){0} : column_of(line, n, f->column[k]);
+    return put_sample(f, x);
+}
+
+static bool is_blank(const uint8_t *line, int64_t n) {
+    while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t')) n--;
+    return n == 0;
+}
+
+static err_t put_lines(filling *f, document_reader *d, const char *path, bool json) {
+    const uint8_t *line;
+    int64_t n, number = 0;
+    for (bool more = true; more;) {
+        TRY(document_line(d, &line, &n, &more));
+        if (!more) return ERR_OK;
+        if (n > 0 && line[n - 1] == '\r') n--;
+        number++;
+        if (is_blank(line, n)) continue;
+        err_t rc = json ? put_json(f, line, n) : number == 1 ? read_header(f, line, n) : put_columns(f, line, n);
+        if (rc != ERR_OK) return err_prefix("%s: line %" PRId64, path, number);
+        if (f->o->progress && !f->names_only && number % 256 == 0)
+            f->o->progress(f->o->ctx, f->before + document_at(d));
+    }
+    return ERR_OK;
+}
+
+static bool names_tsv(const char *path) {
+    static const char *const ends[] = {".tsv", ".tsv.gz", ".tsv.zst"};
+    size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0) return true;
+    return false;
+}
+
+static err_t put_file(filling *f, const char *path) {
+    document_reader *d;
+    bool json = document_names_jsonl(path);
+    if (!json && !names_tsv(path))
+        return err_set(ERR_DATA,
+                       "%s: texts with labels are lines of JSON or of a table: expected a name that ends in "
+                       ".jsonl, .ndjson or .tsv, or such a one compressed",
+                       path);
+    TRY(document_open(&d, path, NULL));
+    err_t rc = put_lines(f, d, path, json);
+    if (!f->names_only) f->before += document_at(d);
+    document_close(d);
+    return rc;
+}
+
+// --- all of it -------------------------------------------------------------------------------------------------------
+
+static err_t open_words(filling *f) {
+    f->begin = tokenizer_special(f->o->words, "[CLS]"), f->end = tokenizer_special(f->o->words, "[SEP]");
+    if (f->begin < 0 || f->end < 0)
+        return err_set(ERR_CONFIG,
+                       "[pack] tokenizer has no token %s, which stands at the %s of a text with a label: "
+                       "expected one like BERT's",
+                       f->begin < 0 ? "[CLS]" : "[SEP]", f->begin < 0 ? "beginning" : "end");
+    return encoder_open(&f->e, f->o->words);
+}
+
+static err_t fill(filling *f, const char *const *files, int64_t count) {
+    TRY(open_words(f));
+    for (int64_t i = 0; i < count; i++) TRY(put_file(f, files[i]));
+    if (f->names.n) qsort(f->names.at, (size_t)f->names.n, sizeof *f->names.at, by_bytes);
+    f->done->classes = classes(f), f->names_only = false;
+    int64_t vocab = tokenizer_about(f->o->words).vocab;
+    bool wide = vocab > 32768 || f->o->context >= 32768 || f->done->classes > 32768;
+    f->s->token_bytes = wide ? 4 : 2;
+    f->row = malloc((size_t)((f->o->context + LABEL_ROW) * f->s->token_bytes));
+    if (!f->row) return err_set(ERR_INTERNAL, "no memory for a row of %" PRId64 " tokens", f->o->context);
+    for (int64_t i = 0; i < count; i++) TRY(put_file(f, files[i]));
+    TRY(write_names(f));
+    return fflush(f->s->file) == 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", f->s->path, strerror(errno));
+}
+
+err_t labels_spool_fill(spool *s, const char *path, const char *const *files, int64_t count, const labels_options *o,
+                        labels_spooled *done) {
+    *s = (spool){.path = strdup(path), .file = fopen(path, "w+be")};
+    *done = (labels_spooled){0};
+    if (!s->path) return err_set(ERR_INTERNAL, "%s: no memory", path);
+    if (!s->file) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    filling f = {.s = s, .o = o, .done = done, .numbers = true, .names_only = true};
+    err_t rc = fill(&f, files, count);
+    if (f.e) encoder_close(f.e);
+    for (int64_t i = 0; i < f.names.n; i++) free(f.names.at[i]);
+    free(f.names.at), free(f.a.at), free(f.b.at), free(f.row);
+    return rc;
+}

@@ -1,0 +1,166 @@
+// test/test_bert.c: BERT, read from directories that save_pretrained wrote, against what transformers computes with it
+// (test/golden/bert): the last layer's output, the first gradient, ten AdamW steps, for masked tokens and for classes of
+// texts. Which positions are masked, and how texts are cut, comes from our own sources and must be the same. A new
+// classifier on an old body; names as older files have them; what is refused.
+//
+// LOCKSTEP_TEST_BERT=DIR: the same of DIR/mlm and DIR/classify instead (test/interop/compare_bert.py).
+#include "test/support/foreign.h"
+
+#include "data/text/pack.h"
+#include "model/foreign.h"
+#include "model/weights.h"
+#include "trainer/restore.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static const char *folder(void) {
+    const char *other = getenv("LOCKSTEP_TEST_BERT");
+    return other ? other : "test/golden/bert";
+}
+
+#define WORDS "test/golden/tokenizer/bert.json"
+
+static int64_t elements(const st_tensor *t) { return shape_count(t->dims, t->size); }
+
+static double *golden(const st_file *f, const char *name, int64_t *count) {
+    const st_tensor *t = st_find(f, name);
+    if (!t) fail_msg("%s has no %s", f->path, name);
+    *count = elements(t);
+    double *out = malloc((size_t)*count * sizeof *out);
+    float *x = malloc((size_t)*count * sizeof *x);
+    if (t->type == ST_F64) OK(st_read(f, t, out));
+    else OK(st_read_f32(f, t, x));
+    for (int64_t i = 0; i < *count && t->type != ST_F64; i++) out[i] = (double)x[i];
+    free(x);
+    return out;
+}
+
+// --- a run of a task -------------------------------------------------------------------------------------------------
+
+static const char rest[] = "[run]\nseed = 11\n[data]\nval =\nshuffle = no\n[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n"
+                           "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\n"
+                           "grad_clip = 1\n[schedule]\ntype = constant\nwarmup = -1\n[sample]\ntokens = 0\n";
+
+static void task_config(config *c, const char *dir, const char *task, const char *more) {
+    char path[PATH_MAX], text[8192];
+    snprintf(path, sizeof path, "%s/%s", folder(), task);
+    char *section = inspected(path);
+    bool masks = strcmp(task, "mlm") == 0;
+    snprintf(text, sizeof text, "%s%s", rest, section);
+    free(section);
+    if (masks)
+        snprintf(
+            path, sizeof path,
+            "[model]\nmask_token = 4\nbegin_token = 2\nend_token = 3\n[data]\ntrain = %s/tokens.bin\nformat = raw16\n%s",
+            folder(), more);
+    else snprintf(path, sizeof path, "[data]\ntrain = %s/data-train*.bin\n%s", dir, more);
+    load_config(c, dir, text, path);
+}
+
+static void pack_samples(const char *dir, const char *file, int64_t context) {
+    char output[PATH_MAX];
+    pack_report r;
+    snprintf(output, sizeof output, "%s/data", dir);
+    OK(pack_run(&(pack_options){.input = file,
+                                .output = output,
+                                .shard_tokens = 1000,
+                                .tokenizer = WORDS,
+                                .template = CHAT_LABELS,
+                                .context = context},
+                &r));
+}
+
+static void task_open(session *x, config *c, const char *dir, const char *task, const char *more) {
+    char samples[PATH_MAX];
+    snprintf(samples, sizeof samples, "%s/samples.jsonl", folder());
+    if (strcmp(task, "classify") == 0) pack_samples(dir, samples, 32);
+    task_config(c, dir, task, more);
+    OK(session_open(x, c, SESSION_TRAIN, NULL));
+    OK(session_init(x));
+    OK(session_feed(x, 10));
+}
+
+// --- comparing -------------------------------------------------------------------------------------------------------
+
+// The mean square of what differs, in that of what is wanted. Where that is rounding alone, as in a bias of keys, whose
+// gradient is 0, it says nothing.
+static void near(const char *task, const char *what, const float *found, const double *want, int64_t n, double nmse) {
+    double differs = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) differs += pow((double)found[i] - want[i], 2), all += want[i] * want[i];
+    if (!(differs <= nmse * all + (double)n * 1e-15))
+        fail_msg("%s: %s: nmse %g, at most %g", task, what, differs / all, nmse);
+}
+
+static void gradients_agree(session *x, const st_file *f, const char *task) {
+    model *m = x->net;
+    OK(step_gradient(&x->runner, x->data, 1));
+    tensor *grad = &x->state.grad[x->state.sum_buffer * m->params];
+    for (int i = 0; i < m->params; i++) {
+        const param *p = &m->param[i];
+        weight_part part[WEIGHT_PARTS];
+        if (p->tied >= 0) continue;
+        int parts = m->type->parts(m->options, p, part);
+        float *host = malloc(tensor_bytes(&grad[i])), *ours = host;
+        OK(stream_copy(x->s, host, grad[i].data, tensor_bytes(&grad[i])));
+        OK(stream_wait(x->s));
+        for (int k = 0; k < parts; k++) {
+            char name[256];
+            int64_t n, rows = part[k].rows * (p->dims > 1 ? p->size[1] : 1);
+            snprintf(name, sizeof name, "grad/%s%s", part[k].prefixed ? m->type->prefix : "", part[k].name);
+            double *want = golden(f, name, &n);
+            assert_true(n >= rows);
+            near(task, name, ours, want, rows, 1e-9);
+            free(want);
+            ours += rows;
+        }
+        free(host);
+    }
+}
+
+static void steps_agree(session *x, const st_file *f, const char *task) {
+    int64_t n, one;
+    double *losses = golden(f, "losses", &n), *norms = golden(f, "norms", &n), *last = golden(f, "final_loss", &one);
+    step_result s;
+    x->progress.step = 0;
+    OK(session_feed(x, n));
+    for (int64_t i = 0; i < n; i++) {
+        OK(session_step(x, &s));
+        if (!(fabs(s.loss - losses[i]) <= 1e-6 * losses[i]))
+            fail_msg("%s: step %" PRId64 ": loss %.9f, expected %.9f", task, i + 1, s.loss, losses[i]);
+        if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i]))
+            fail_msg("%s: step %" PRId64 ": norm %.9f, expected %.9f", task, i + 1, s.grad_norm, norms[i]);
+    }
+    x->progress.step = 0;
+    OK(session_feed(x, 1));
+    OK(session_step(x, &s));
+    if (!(fabs(s.loss - *last) <= 1e-6 * *last))
+        fail_msg("%s: after %" PRId64 " updates: loss %.9f, expected %.9f", task, n, s.loss, *last);
+    free(losses), free(norms), free(last);
+}
+
+static void task_agrees(const char *task) {
+    session x;
+    config c;
+    st_file f;
+    char *dir = make_dir(), path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s/golden.safetensors", folder(), task);
+    OK(st_open(&f, path));
+    task_open(&x, &c, dir, task, "");
+    gradients_agree(&x, &f, task);
+    steps_agree(&x, &f, task);
+    session_close(&x);
+    st_close(&f);
+    drop_dir(dir);
+}
+
+static void masked_tokens_as_transformers_learns_them(void **state) { (void)state, task_agrees("mlm"); }
+static void classes_as_transformers_learns_them(void **state) { (void)state, task_agrees("classify"); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masked_tokens_as_transformers_learns_them),
+        cmocka_unit_test(classes_as_transformers_learns_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
