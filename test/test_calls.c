@@ -36,6 +36,10 @@ typedef struct kind {
     .head_chunks = 2, .pattern = 2, .window = 5
 #define GPT .layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = T, .head_chunks = 2
 
+#define BERT \
+    .layers = 2, .heads = 4, .embed = 24, .hidden = 28, .vocab = 37, .context = T, .types = 2, .classes = 5, \
+    .masked = 0.5, .mask_token = 4, .begin_token = 2, .end_token = 3, .norm_eps = 1e-12, .head_chunks = 1
+
 static const kind kinds[] = {
     {"gpt", MODEL_gpt, {.gpt = {GPT}}},
     {"gpt with dropout", MODEL_gpt, {.gpt = {GPT, .dropout = 0.1}}},
@@ -50,6 +54,8 @@ static const kind kinds[] = {
      {.gemma = {GEMMA, .norm_eps = 1e-2, .rope_theta = 5000, .rope_factor = 8, .local_theta = 100}}},
     {"mlp", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36 12", .activation = MLP_RELU}}},
     {"mlp with gelu", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36", .activation = MLP_GELU}}},
+    {"bert", MODEL_bert, {.bert = {BERT, .dropout = 0.1}}},
+    {"bert of classes", MODEL_bert, {.bert = {BERT, .task = BERT_CLASSIFY}}},
 };
 
 // ranks share layers, and with `rows` the residual stream's rows, too; context: so many share positions.
@@ -356,8 +362,9 @@ static void run_case(rig *r, digest *d) {
 
 // --- lines -----------------------------------------------------------------------------------------------------------
 
-// A perceptron has no rows to divide, no positions, and nothing to recompute or to continue.
+// A perceptron has no rows to divide, no positions, and nothing to recompute or to continue. BERT has whole samples.
 static bool exists(const kind *k, const sharing *l, const manner *m) {
+    if (k->type == MODEL_bert) return !l->rows && l->tokens == 1 && m->what != GROW;
     return k->type != MODEL_mlp || (!l->rows && l->tokens == 1 && m->recompute == RECOMPUTE_NONE && m->what != GROW);
 }
 

@@ -422,7 +422,7 @@ static void test_family(void **state) {
     assert_int_equal(load_text(x, "[model]\ntype = qwen4\n"), ERR_CONFIG);
     assert_says(
         x->path,
-        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma resnet; families: gpt2 llama2 ",
+        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma resnet bert; families: gpt2 llama2 ",
         NULL, NULL);
 }
 
@@ -441,7 +441,7 @@ static void test_absent(void **state) {
         {"model.lora_rank=8", "Did you mean `rank` of [lora]?"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
         {"model.type=mixtral",
-         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet; families: gpt2 "},
+         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet bert; families: gpt2 "},
         {"precision.compute=fp8", "`fp8` is not supported. There are fp32, bf16 and fp16."},
         {"precision.compute=bfloat16", "no such value `bfloat16`. It is bf16."},
         {"device.backend=gpu", "no such value `gpu`. It is cuda."},
@@ -520,7 +520,7 @@ static const char classes_of[] =
     "batch.micro batch.lanes batch.bn_span precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm optimizer.rollback "
     "optimizer.momentum optimizer.nesterov optimizer.trust schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum outer.compress outer.moments | "
-    "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
+    "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_missing model.init_resize parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
     "parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm reduce.fabric_provider cluster.nodes cluster.racks cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.patience eval.batches eval.protocol "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop sample.template log.hash_every log.power_every | "

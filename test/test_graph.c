@@ -65,7 +65,7 @@ static const char *const said[MISTAKES] = {
     [NO_LOSS] = "block 1 (layer), the end: the last block has no loss",
     [USED_OFTEN] = "block 1 (layer), ln_4: x is read by more than 4 operations",
     [LONG_NAME] = "a name has at most 63 letters",
-    [GRADIENT_LOST] = "block 1 (layer), a: ln is read again after it, and its gradient would be lost",
+    [GRADIENT_LOST] = "block 1 (layer), gelu: ln is read again after it, and its gradient would be lost",
     [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
     [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
@@ -106,9 +106,9 @@ static value layer(graph *g, int mistake, value x) {
     case USED_OFTEN:
         for (int i = 0; i < 5; i++) layer_norm(g, x, names[i]);
         return x;
-    case GRADIENT_LOST:  // two branches of one norm
+    case GRADIENT_LOST:  // two branches of one norm, of which the first is no product
         x = layer_norm(g, x, "ln");
-        y = project(g, x, "a", wide(C, LINEAR_WHOLE));
+        y = gelu(g, x);
         return add(g, y, project(g, x, "b", wide(C, LINEAR_WHOLE)));
     case GRADIENT_LOST_OUT: gelu(g, x = project(g, x, "fc", wide(C, LINEAR_WHOLE))); return x;
     case ATTENDS_TWICE:

@@ -17,11 +17,13 @@ static const kind kinds[] = {
     {"llama", MODEL_llama, {.llama = {LLAMA_OPTIONS(3, 11, 2)}}},
     {"llama with all that its families add", MODEL_llama, {.llama = {LLAMA_WITH_ALL(3, 4, 1, 37), STRETCHED_ROPE}}},
     {"gemma", MODEL_gemma, {.gemma = {GEMMA_OPTIONS(3)}}},
+    {"bert", MODEL_bert, {.bert = {BERT_OPTIONS(3, 11), .dropout = 0.1}}},
+    {"bert of classes", MODEL_bert, {.bert = {BERT_OPTIONS(2, 11), .task = BERT_CLASSIFY}}},
     {"mlp relu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_RELU}}},
     {"mlp gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_GELU}}},
     {"mlp without hidden layers", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 5 };
+enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 7 };
 
 // A model with its memory, its weights and MICROS micro-batches of made-up samples.
 typedef struct rig {
@@ -189,6 +191,9 @@ static int64_t most_for_halves(const kind *k, dtype type) {
     else if (k->type == MODEL_gemma) {
         layers = k->o.gemma.layers, N = B * k->o.gemma.context, C = k->o.gemma.embed;
         wide = (k->o.gemma.heads + 2 * k->o.gemma.kv_heads) * k->o.gemma.head_dim;
+    } else if (k->type == MODEL_bert) {
+        // beside the stream's gradients, that of the MLP's product and of queries, keys and values
+        layers = k->o.bert.layers, N = B * k->o.bert.context, C = k->o.bert.embed, wide = 3 * C + k->o.bert.hidden;
     } else wide = (k->o.llama.heads + 2 * k->o.llama.kv_heads) * k->o.llama.head_dim;
     return layers * MICROS * (2 * place(N * C, type) + place(N * wide, type)) + ARENA_ALIGN;
 }
@@ -354,7 +359,8 @@ static bool ends_with(const char *name, const char *end) {
 // two a layer; gains of norms 1, biases 0. Gemma's gains are 1 + w, and norms follow what leads back: its scale is one.
 static void first_values(const kind *k, const param *p, double *mean, double *std) {
     int64_t layers = k->type == MODEL_gpt ? k->o.gpt.layers : k->o.llama.layers;
-    bool gain = strstr(p->name, "norm") || strstr(p->name, "ln_"), bias = ends_with(p->name, "bias");
+    bool gain = strstr(p->name, "norm") || strstr(p->name, "LayerNorm") || strstr(p->name, "ln_"),
+         bias = ends_with(p->name, "bias");
     bool back = ends_with(p->name, "c_proj.weight") || ends_with(p->name, "o_proj.weight") ||
                 ends_with(p->name, "down_proj.weight");
     *mean = gain && !bias && k->type != MODEL_gemma ? 1 : 0;

@@ -104,6 +104,24 @@ static err_t count_answers(tally *t) {
     return ERR_OK;
 }
 
+err_t answers_f1(const session *x, const evaluation *e, double *f1) {
+    tally t;
+    int64_t n = 0;
+    *f1 = 0;
+    if (!x->answers) return err_set(ERR_INTERNAL, "no answers were kept");
+    err_t rc = tally_open(&t, x, e->samples);
+    if (rc == ERR_OK) rc = count_answers(&t);
+    for (int64_t c = 0; rc == ERR_OK && c < x->net->classes; c++) {
+        const class_count *k = &t.count[c];
+        if (!k->of && !k->said) continue;
+        *f1 += 2 * (double)k->right / (double)(k->of + k->said);
+        n++;
+    }
+    if (n) *f1 /= (double)n;
+    tally_close(&t);
+    return rc;
+}
+
 // --- pictures --------------------------------------------------------------------------------------------------------
 
 typedef struct pictures {

@@ -21,6 +21,10 @@ enum {
     ANSWERS_PIXELS = 240000,  // most bytes of all examples, and of all mistakes, so that a page stays below 1 MB
 };
 
+// The mean over classes, of those that were seen or said, of F1 = 2 right / (of + said): how well each class is found,
+// whatever its size (macro F1). ERR_INTERNAL: x->answers is NULL.
+err_t answers_f1(const session *x, const evaluation *e, double *f1);
+
 // From x->answers, after the evaluation *e, to DIR/answers.json; nothing where x->answers is NULL. ERR_DATA, ERR_IO: a
 // picture can't be read; ERR_IO: the file can't be written.
 err_t answers_write(const session *x, const evaluation *e, const char *dir);

@@ -251,6 +251,26 @@ static err_t write_adapter_config(const export *e) {
 
 static json_t *id_or_null(int32_t id) { return id < 0 ? json_null() : json_integer(id); }
 
+// Classes of texts get the names that `pack` gave numbers to, if its list is still there and has as many.
+static void name_classes(const export *e, json_t *config) {
+    char path[IO_PATH], number[24];
+    json_error_t why;
+    const model *net = e->x->net;
+    if (!net->context || !net->classes || !e->x->cfg->pack.output[0]) return;
+    if (io_path(path, "%s-labels.json", e->x->cfg->pack.output) != ERR_OK) return;
+    json_t *list = json_load_file(path, 0, &why), *names = json_object(), *numbers = json_object(), *name;
+    size_t i;
+    if (json_is_array(list) && (int64_t)json_array_size(list) == net->classes) {
+        json_array_foreach(list, i, name) {
+            snprintf(number, sizeof number, "%zu", i);
+            json_object_set(names, number, name);
+            json_object_set_new(numbers, json_string_value(name), json_integer((json_int_t)i));
+        }
+        json_object_set(config, "id2label", names), json_object_set(config, "label2id", numbers);
+    }
+    json_decref(list), json_decref(names), json_decref(numbers);
+}
+
 static err_t write_config(const export *e, const tokenizer_info *about) {
     static const char *const words[] = {[ST_F32] = "float32", [ST_F16] = "float16", [ST_BF16] = "bfloat16"};
     const char *type = words[e->o->type];
@@ -261,6 +281,7 @@ static err_t write_config(const export *e, const tokenizer_info *about) {
                              "bos_token_id", id_or_null(about->bos), "eos_token_id", id_or_null(about->end_of_text));
     json_object_update(c, more);
     json_decref(more);
+    name_classes(e, c);
     TRY(write_json(e, "config.json", c));
     return write_json(e, "generation_config.json",
                       json_pack("{s:b, s:o, s:o}", "do_sample", 0, "bos_token_id", id_or_null(about->bos),
@@ -358,7 +379,8 @@ static err_t write_directory(export *e, const tokenizer *t) {
 }
 
 static err_t check_tokenizer(const export *e, const tokenizer *t) {
-    int64_t vocab = e->x->net->vocab;
+    const model *net = e->x->net;
+    int64_t vocab = net->vocab ? net->vocab : net->context ? net->input[0].limit : 0;
     if (!t || tokenizer_about(t).vocab <= vocab) return ERR_OK;
     return err_set(ERR_CONFIG,
                    "%s%s has ids up to %d, and the model knows %" PRId64

@@ -103,7 +103,8 @@ void session_part(const session *x, int k, char dst[SESSION_PART]) {
 
 // What a model of classes says of each validation sample is kept from an evaluation for people (trainer/answers.h).
 static err_t open_answers(session *x) {
-    bool asked = x->kind == SESSION_TRAIN || (x->kind == SESSION_INFERENCE && x->cfg->eval_answers);
+    bool texts = x->net->context > 0;  // whose F1 is said, too
+    bool asked = x->kind == SESSION_TRAIN || (x->kind == SESSION_INFERENCE && (texts || x->cfg->eval_answers));
     if (!asked || !x->val || !x->net->classes) return ERR_OK;
     int64_t samples = source_about(x->val).samples;
     x->answers = malloc((size_t)samples * sizeof *x->answers);

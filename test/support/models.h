@@ -44,6 +44,10 @@
     .head_chunks = 2, .pattern = 2, .window = 5, .norm_eps = 1e-2, .rope_theta = 5000, .rope_factor = 8, \
     .local_theta = 100
 
+#define BERT_OPTIONS(L, T) \
+    .layers = L, .heads = 4, .embed = 24, .hidden = 28, .vocab = 37, .context = T, .types = 2, .classes = 5, \
+    .masked = 0.2, .mask_token = 4, .begin_token = 2, .end_token = 3, .norm_eps = 1e-12, .head_chunks = 1
+
 // --- a model ---------------------------------------------------------------------------------------------------------
 
 enum { MOST = 64 };  // parameters, and blocks

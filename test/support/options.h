@@ -2,6 +2,7 @@
 #ifndef TEST_SUPPORT_OPTIONS_H
 #define TEST_SUPPORT_OPTIONS_H
 
+#include "model/bert/bert.h"
 #include "model/gemma/gemma.h"
 #include "model/gpt/gpt.h"
 #include "model/llama/llama.h"
@@ -13,6 +14,7 @@ typedef union any_options {
     llama_options llama;
     gemma_options gemma;
     mlp_options mlp;
+    bert_options bert;
 } any_options;
 
 // Those of a configuration.

@@ -69,7 +69,7 @@ static const struct {
     {"schedule.type", "warmup_stable_decay trapezoidal", true, "It is wsd."},
     {"schedule.type", "constant_with_warmup", true, "It is constant, with [schedule] warmup."},
     {"model.type",
-     "bert roberta t5 vit dlrm mamba rwkv mixtral gemma2 phi phi3 deepseek falcon bloom opt gptj gpt_neox moe", false,
+     "roberta t5 vit dlrm mamba rwkv mixtral gemma2 phi phi3 deepseek falcon bloom opt gptj gpt_neox moe", false,
      "There are these:"},
     {"precision.compute", "fp8 fp4 int8 mxfp8 nvfp4 tf32 fp64 float64", false, "There are fp32, bf16 and fp16."},
     {"precision.compute", "float32 full", true, "It is fp32."},
