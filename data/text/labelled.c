@@ -34,11 +34,15 @@ static err_t check_row(const labelled_source *x, int64_t sample) {
     return ERR_OK;
 }
 
+static err_t read_row(labelled_source *x, int64_t sample) {
+    int64_t n = x->T + LABEL_ROW;
+    TRY(dataset_read_marked(x->rows, sample * n, n, x->row, x->marks));
+    return check_row(x, sample);
+}
+
 static err_t labelled_read(source *s, const source_draw *d, void *const *out) {
     labelled_source *x = (labelled_source *)s;
-    int64_t n = x->T + LABEL_ROW;
-    TRY(dataset_read_marked(x->rows, d->sample * n, n, x->row, x->marks));
-    TRY(check_row(x, d->sample));
+    TRY(read_row(x, d->sample));
     if (out[TOKENS]) memcpy(out[TOKENS], x->row, (size_t)x->T * sizeof *x->row);
     for (int64_t t = 0; out[TYPES] && t < x->T; t++) ((int32_t *)out[TYPES])[t] = x->marks[t];
     if (out[LENGTH]) *(int32_t *)out[LENGTH] = x->row[x->T];
@@ -46,8 +50,14 @@ static err_t labelled_read(source *s, const source_draw *d, void *const *out) {
     return ERR_OK;
 }
 
+// Of values that the model does not have the first one is reported.
 static err_t labelled_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
-    return dataset_verify(((labelled_source *)s)->rows, report, ctx);
+    labelled_source *x = (labelled_source *)s;
+    err_t rc = dataset_verify(x->rows, report, ctx);
+    int64_t samples = dataset_about(x->rows).tokens / dataset_about(x->rows).row_tokens;
+    for (int64_t k = 0; k < samples && rc == ERR_OK; k++)
+        if ((rc = read_row(x, k)) != ERR_OK) report(ctx, err_last()->text);
+    return rc;
 }
 static void labelled_cancel(source *s, bool cancelled) { dataset_cancel(((labelled_source *)s)->rows, cancelled); }
 static void labelled_counts(const source *s, int64_t *retries, int64_t *read) {
