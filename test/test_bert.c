@@ -19,7 +19,11 @@ static const char *folder(void) {
     return other ? other : "test/golden/bert";
 }
 
-#define WORDS "test/golden/tokenizer/bert.json"
+static const char *words(void) {
+    static char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder());
+    return getenv("LOCKSTEP_TEST_BERT") ? path : "test/golden/tokenizer/bert.json";
+}
 
 static int64_t elements(const st_tensor *t) { return shape_count(t->dims, t->size); }
 
@@ -49,12 +53,13 @@ static void task_config(config *c, const char *dir, const char *task, const char
     bool masks = strcmp(task, "mlm") == 0;
     snprintf(text, sizeof text, "%s%s", rest, section);
     free(section);
-    if (masks)
-        snprintf(
-            path, sizeof path,
-            "[model]\nmask_token = 4\nbegin_token = 2\nend_token = 3\n[data]\ntrain = %s/tokens.bin\nformat = raw16\n%s",
-            folder(), more);
-    else snprintf(path, sizeof path, "[data]\ntrain = %s/data-train*.bin\n%s", dir, more);
+    char *ids;
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s/more.ini", folder(), task);
+    OK(io_read_file(path, 4096, &ids, &n));
+    if (masks) snprintf(path, sizeof path, "%s[data]\ntrain = %s/tokens.bin\nformat = raw16\n%s", ids, folder(), more);
+    else snprintf(path, sizeof path, "%s[data]\ntrain = %s/data-train*.bin\n%s", ids, dir, more);
+    free(ids);
     load_config(c, dir, text, path);
 }
 
@@ -65,7 +70,7 @@ static void pack_samples(const char *dir, const char *file, int64_t context) {
     OK(pack_run(&(pack_options){.input = file,
                                 .output = output,
                                 .shard_tokens = 1000,
-                                .tokenizer = WORDS,
+                                .tokenizer = words(),
                                 .template = CHAT_LABELS,
                                 .context = context},
                 &r));
@@ -139,6 +144,27 @@ static void steps_agree(session *x, const st_file *f, const char *task) {
     free(losses), free(norms), free(last);
 }
 
+// The last layer's output, of all samples of the first step, in one micro-batch.
+static void hidden_agrees(const char *task, const char *dir, const st_file *f) {
+    session x;
+    config c;
+    int64_t n;
+    task_open(&x, &c, dir, task, "[batch]\nmicro = 4\nlanes = 1\n");
+    OK(step_gradient(&x.runner, x.data, 1));
+    OK(stream_wait(x.s));
+    double *want = golden(f, "hidden", &n), largest = 0;
+    const tensor *last = flow_x(&x.runner.flow, x.net->blocks - 2, 0);
+    const float *found = last->data;
+    assert_int_equal(tensor_count(last), n);
+    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)found[i] - want[i]) <= 1e-5 * largest))
+            fail_msg("%s: element %" PRId64 " of the last layer is %.7f, expected %.7f", task, i, (double)found[i],
+                     want[i]);
+    free(want);
+    session_close(&x);
+}
+
 static void task_agrees(const char *task) {
     session x;
     config c;
@@ -146,6 +172,7 @@ static void task_agrees(const char *task) {
     char *dir = make_dir(), path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s/golden.safetensors", folder(), task);
     OK(st_open(&f, path));
+    hidden_agrees(task, dir, &f);
     task_open(&x, &c, dir, task, "");
     gradients_agree(&x, &f, task);
     steps_agree(&x, &f, task);

