@@ -377,7 +377,7 @@ static void rows_of_a_header_are_checked(void **state) {
         uint32_t value;
         const char *says;
     } lies[] = {{52, 4, 1, "offset 52"}, {52, 4, 0, "offset 52"}, {52, 4, 5, "offset 24"}, {56, 4, 1, "offset 56"},
-                {16, 4, 0, "offset 52"}, {16, 4, 6, "offset 16"}, {12, 4, 1, "offset 12"}};
+                {16, 4, 0, "offset 52"}, {16, 4, 4, "offset 16"}, {16, 4, 8, "offset 16"}, {12, 4, 1, "offset 12"}};
     job j = job_of(FIVE);
     pack_report r;
     char path[1200], *good;

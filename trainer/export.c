@@ -334,6 +334,25 @@ static void add_token(json_t *config, const tokenizer *t, const char *name, int3
         json_object_set_new(config, name, json_stringn((const char *)text, (size_t)n));
 }
 
+static bool reads_types(const model *net) {
+    for (int i = 0; i < net->inputs; i++)
+        if (strcmp(net->input[i].name, "types") == 0) return true;
+    return false;
+}
+
+// What a tokenizer of texts and pairs of texts is asked for by name, and that it gives the types of tokens too.
+static void add_words_of_bert(json_t *config, const tokenizer *t) {
+    static const char *const word[][2] = {{"cls_token", "[CLS]"},
+                                          {"sep_token", "[SEP]"},
+                                          {"mask_token", "[MASK]"},
+                                          {"pad_token", "[PAD]"},
+                                          {"unk_token", "[UNK]"}};
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        if (tokenizer_special(t, word[i][1]) >= 0) json_object_set_new(config, word[i][0], json_string(word[i][1]));
+    json_object_set_new(config, "model_input_names",
+                        json_pack("[s, s, s]", "input_ids", "token_type_ids", "attention_mask"));
+}
+
 static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenizer_info *about) {
     tokenizer_files f;
     TRY(tokenizer_find(&f, t ? e->words : "bytes"));
@@ -343,6 +362,7 @@ static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenize
     if (!c) return err_set(ERR_INTERNAL, "tokenizer_config.json: no memory");
     if (f.words[0]) json_object_set_new(c, "do_lower_case", json_boolean(f.lower));
     if (t) add_token(c, t, "bos_token", about->bos), add_token(c, t, "eos_token", about->end_of_text);
+    if (t && reads_types(e->x->net)) add_words_of_bert(c, t);
     TRY(write_json(e, "tokenizer_config.json", c));
     return copy_tokenizer(e, &f);
 }

@@ -32,6 +32,7 @@ static void hash_tokens(dataset *d) {
         if (s->format != FORMAT_LOCKSTEP) crypto_generichash_update(&state, b, 4);
         le32_put(b, (uint32_t)s->row_tokens);
         if (s->row_tokens) crypto_generichash_update(&state, b, 4);
+        if (s->labels) crypto_generichash_update(&state, b, 4);
         for (int64_t k = 0; k < s->blocks; k++) {
             le32_put(b, s->table[k].raw_crc);
             crypto_generichash_update(&state, b, 4);
