@@ -103,7 +103,7 @@ enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed,
 //                      unfused pair would
 //   MATMUL_DGELU       d = round_E(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
 //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
-// gelu is the tanh form (Hendrycks & Gimpel 2016), or with `erf` x times the normal distribution's share below x itself.
+// gelu is the tanh form (Hendrycks & Gimpel 2016), or with `erf` x times the normal distribution's share below x.
 // A matrix of three dimensions, (S,r,c), is one of (r,S*c) whose columns are cut into S slices, each of them dense: so
 // what belongs to a slice is a matrix of its own, and so are the rows of a slice of a matrix of two dimensions, one
 // slice below the other. Where k is cut, in a or in both, S is a power of two: each slice is summed as the whole would

@@ -31,8 +31,8 @@ err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tens
                      const tensor *residual);
 
 // dx (=) = dy W. pre: NULL, or x was gelu(pre), and dx is the gradient of pre. The layer `before` made pre; its bias
-// gradient is then formed too (NULL: it is not). Not with divided outputs. residual: NULL, or it is added before dx is rounded; not
-// with divided inputs, nor with pre.
+// gradient is then formed too (NULL: it is not). Not with divided outputs. residual: NULL, or it is added
+// before dx is rounded; not with divided inputs, nor with pre.
 err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, bool erf,
                     const linear *before, const tensor *residual);
 

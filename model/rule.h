@@ -53,8 +53,8 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
 // The same for a model without positions, called `what`: only its layers are divided.
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by);
 
-// The same for a model of texts, called `what`, that works on whole samples, and whose narrowest part has so many rows of
-// a sample: only its layers are divided.
+// The same for a model of texts, called `what`, that works on whole samples, and whose narrowest part has so many rows
+// of a sample: only its layers are divided.
 err_t rule_divide_encoder(model_rule *r, const char *what, int64_t rows, model_division *by);
 
 // The same for a model of images, called `what`, whose batch norms take moments of a span: its lanes are the token

@@ -1,7 +1,7 @@
 // test/test_bert.c: BERT, read from directories that save_pretrained wrote, against what transformers computes with it
-// (test/golden/bert): the last layer's output, the first gradient, ten AdamW steps, for masked tokens and for classes of
-// texts. Which positions are masked, and how texts are cut, comes from our own sources and must be the same. A new
-// classifier on an old body; names as older files have them; what is refused.
+// (test/golden/bert): the last layer's output, the first gradient, ten AdamW steps, for masked tokens and for classes
+// of texts. Which positions are masked, and how texts are cut, comes from our own sources and must be the same. Names
+// as older files have them, and what is refused.
 //
 // LOCKSTEP_TEST_BERT=DIR: the same of DIR/mlm and DIR/classify instead (test/interop/compare_bert.py).
 #include "test/support/foreign.h"

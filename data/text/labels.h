@@ -24,10 +24,10 @@ typedef struct labels_spooled {
     int64_t classes;  // different labels
 } labels_spooled;
 
-// Writes a row for each sample of `count` files, in their order: JSONL lines {"text": ..., "text_b": ..., "label": ...},
-// of which text_b may be missing, or TSV (.tsv, or compressed) with a header that names columns `text`, `text_b` and
-// `label`, or as GLUE does `sentence` or `sentence1`, `sentence2`. Whole numbers from 0 on are their own class; other
-// labels are names, numbered in the order of their bytes. ERR_DATA names file and line.
+// Writes a row for each sample of `count` files, in their order: JSONL lines with "text", "label" and, of a pair,
+// "text_b", or TSV (.tsv, or compressed) with a header that names columns `text`, `text_b` and `label`, or as GLUE does
+// `sentence` or `sentence1`, `sentence2`. Whole numbers from 0 on are their own class; other labels are names, numbered
+// in the order of their bytes. ERR_DATA names file and line.
 err_t labels_spool_fill(spool *s, const char *path, const char *const *files, int64_t count, const labels_options *o,
                         labels_spooled *done);
 

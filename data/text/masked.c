@@ -1,13 +1,13 @@
-// data/text/masked.c: shards of tokens as a source for models that guess masked tokens (Devlin et al. 2019, section 3.1).
-// Sample k is window k: the token that begins a sample, T-2 tokens from k*(T-2) on, and the token that ends it.
+// data/text/masked.c: shards of tokens as a source for models that guess masked tokens (Devlin et al. 2019, section
+// 3.1). Sample k is window k: the token that begins a sample, T-2 tokens from k*(T-2) on, and the token that ends it.
 //
-//   tokens   begin a b c d e f g h end     what the model reads: of M positions, 8 in 10 are the mask instead, 1 in 10 a
-//   places         1     4                 token drawn from all, and 1 in 10 what they were
+//   tokens   begin a b c d e f g h end     what the model reads: of M positions, 8 in 10 are the mask instead, 1 in
+//   places         1     4                 10 a token drawn from all, and 1 in 10 what they were
 //   targets        a     d                 what they were
 //
 // Which positions these are, and what becomes of them, is drawn by the position in the run: philox(seed; position,
-// SITE_MASK, n) has a word by which positions are ranked, the M least of which are taken, a word for what becomes of one
-// and a word for the token drawn. Looked at without chance, a sample has the masks of seed 0 and its own number.
+// SITE_MASK, n) has a word by which positions are ranked, the M least of which are taken, a word for what becomes of
+// one and a word for the token drawn. Looked at without chance, a sample has the masks of seed 0 and its own number.
 #include "base/philox.h"
 #include "data/source.h"
 #include "data/text/dataset.h"

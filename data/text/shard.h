@@ -6,7 +6,8 @@
 //      0  magic         8 bytes  93 'LSHARD' 0a
 //      8  version       u32      1
 //     12  token bytes   u32      1, 2 or 4
-//     16  flags         u32      bit 0: blocks may be zlib streams; bit 1: answers are marked; bit 2, with it: texts have labels
+//     16  flags         u32      bit 0: blocks may be zlib streams; bit 1: answers are marked; bit 2,
+//                            with it: texts have labels
 //     20  block tokens  u32      tokens of every block but the last
 //     24  tokens        u64
 //     32  blocks        u64
@@ -23,8 +24,8 @@
 // block the hash of a dataset does not depend on compression.
 //
 // Where answers are marked, tokens have 2 or 4 bytes, and the highest bit of one says that it is part of an answer: its
-// loss counts where it is the next one. The tokens are rows of equal length, a sample each. Where texts have labels, the
-// bit says that a token is of the second text, and a row's last two numbers are its length and its label
+// loss counts where it is the next one. The tokens are rows of equal length, a sample each. Where texts have labels,
+// the bit says that a token is of the second text, and a row's last two numbers are its length and its label
 // (data/text/labels.h).
 //
 // Foreign formats, read as they are:

@@ -1,11 +1,11 @@
-// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, tanh, ReLU, cast, dropout. Each thread takes
-// 16 bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple of 16
-// bytes, one element.
+// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, tanh, ReLU, cast, dropout. Each thread
+// takes 16 bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple
+// of 16 bytes, one element.
 #include "gpu/cuda/columns.h"
 
 enum { BLOCK = 256 };
 
-// --- add, gelu, tanh, relu, cast -------------------------------------------------------------------------------------------
+// --- add, gelu, tanh, relu, cast -------------------------------------------------------------------------------------
 
 typedef enum each_op {
     EACH_ADD,

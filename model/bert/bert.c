@@ -1,5 +1,6 @@
-// model/bert/bert.c: BERT (Devlin et al. 2019): embeddings of tokens, positions and texts, L post-norm transformer blocks
-// in which each position sees all others, and a head that says which tokens were masked, or of which class a sample is.
+// model/bert/bert.c: BERT (Devlin et al. 2019): embeddings of tokens, positions and texts, L post-norm transformer
+// blocks in which each position sees all others, and a head that says which tokens were masked, or of which class a
+// sample is.
 //
 // A sample has the same number of masked positions whatever it says, so that each loss has the same share of a step's
 // mean, in every layout.

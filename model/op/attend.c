@@ -1,5 +1,5 @@
-// model/op/attend.c: attention of heads, causal or not (gpu/ops.h). It works on all rows of a micro-batch, and the heads that
-// are here. While a text grows, keys and values of earlier positions are kept (model/past.h).
+// model/op/attend.c: attention of heads, causal or not (gpu/ops.h). It works on all rows of a micro-batch, and the
+// heads that are here. While a text grows, keys and values of earlier positions are kept (model/past.h).
 #include "model/op/op.h"
 
 #include "model/dropout.h"

@@ -68,8 +68,8 @@ static void weights_step(lowering *L, int op, const operation *o, value dy) {
     if (L->bias_by[op] < 0) adds(s, o->at.b);
 }
 
-// Includes a GELU before it, unless another operation reads that result. Where others read x after it, their gradient is
-// added.
+// Includes a GELU before it, unless another operation reads that result. Where others read x after it, their gradient
+// is added.
 static void inputs_step(lowering *L, int op, const operation *o, value dy) {
     bool through = is_made_by(L, o->in[0], ROLE_GELU) && o->at.division != LINEAR_OUTPUTS && L->v[o->in[0]].users == 1;
     int act = through ? maker_of(L, o->in[0]) : -1;

@@ -10,7 +10,7 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- attention: B T C H, and heads of k and v, window, 1: with lengths ----------------------------------------------------------------
+// --- attention: B T C H, and heads of k and v, window, 1: with lengths -----------------------------------------------
 
 enum { AT_Y, AT_LSE, AT_QKV, AT_LENGTHS };
 

@@ -304,8 +304,8 @@ static void row_maxima(float *max, const float *scores, int64_t rows, bool diago
     }
 }
 
-// The same where a window or the sample's end cuts the tile, row by row. A row that sees none of the keys has the least number there is as
-// its maximum, which the first key that it does see raises.
+// The same where a window or the sample's end cuts the tile, row by row. A row that sees none of the keys has the least
+// number there is as its maximum, which the first key that it does see raises.
 static void cut_maxima(float *max, const float *scores, const meeting *m) {
     for (int64_t r = 0; r < m->rows; r++) {
         vf lowest = vf_set1(-FLT_MAX), most = lowest;

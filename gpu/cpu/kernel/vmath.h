@@ -7,7 +7,7 @@
 //     vf_exp   1.08    vf_log   0.82    vf_tanh   2.40
 //     vf_gelu  1.8 for x > 0; for x < 0 4.7, of which results below 1/16 are counted in the unit of 1/16 (the error is
 //              absolute there: the exponent 2u itself is a rounded float)
-//     vf_gelu_grad  2.8 for x > 0, in the unit of 1 for x < 0 1.7
+//     vf_gelu_grad  2.8 for x > 0, in the unit of 1 for x < 0 1.7; vf_gelu_erf  1.6, and 5.5 as vf_gelu
 #ifndef GPU_CPU_KERNEL_VMATH_H
 #define GPU_CPU_KERNEL_VMATH_H
 
