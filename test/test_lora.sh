@@ -186,6 +186,57 @@ as_peft_trains_them() {
         awk '{ d = $1 - $2; if (d * d > 1e-12) exit 1 } END { exit NR != 20 }' || fail "losses are not PEFT's"
 }
 
+# Adapters that PEFT saved: with them the loss is PEFT's, and they are what is exported again.
+goes_on_from_pefts() {
+    [ -s peft.ini ] || fail "as_peft_trains_them made no settings"
+    sed -e 's/^name = .*/name = from/' -e 's/^steps = .*/steps = 1/' -e 's/^lr = .*/lr = 0/' peft.ini >from.ini
+    cp -r "$top/test/golden/peft" theirs
+    printf '[lora]\ninit_from = theirs\n[optimizer]\nweight_decay = 0\n[log]\nhash_every = 1\n' >more.ini
+    expect 0 timeout 100 "$bin" from.ini more.ini
+    losses from | paste - "$top/test/golden/peft/loss.txt" |
+        awk '{ d = $1 - $2; if (d * d > 1e-12) exit 1 } END { exit NR != 1 }' ||
+        fail "the loss with PEFT's adapters is $(losses from), expected $(cat "$top/test/golden/peft/loss.txt")"
+    expect 0 "$bin" export runs/from again
+    sed -e 's/^name = .*/name = again/' from.ini >again.ini
+    expect 0 timeout 100 "$bin" again.ini more.ini -o lora.init_from=again
+    hashes from >from.hashes
+    hashes again >again.hashes
+    same from.hashes again.hashes "the hashes with PEFT's adapters and with those that were exported again"
+    expect 0 "$bin" inspect theirs
+    says "rank = 3" "alpha = 6" "q_proj" "up_proj" "init_from = theirs"
+}
+
+# PEFT's files of other forms, and those that don't fit, are refused with what to set; nothing begins.
+other_adapters_are_refused() {
+    [ -d theirs ] || fail "goes_on_from_pefts made no copy"
+    refuses() {
+        expect "$1" "$bin" from.ini more.ini
+        shift
+        says "$@"
+    }
+    rm -rf runs/from
+    sed -i 's/^rank = .*/rank = 4/' from.ini
+    refuses 78 "[lora] init_from" "rank = 3, alpha = 6, and the settings say 4 and 6"
+    sed -i -e 's/^rank = .*/rank = 3/' -e 's/^targets = .*/targets = q_proj v_proj/' from.ini
+    refuses 65 "are not those of the [model] section with [lora] targets" "o_proj.lora_A.weight is not of this model"
+    sed -i 's/^targets = .*/targets = q_proj v_proj o_proj up_proj k_proj/' from.ini
+    refuses 65 "base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight is missing"
+    sed -i 's/^targets = .*/targets = q_proj v_proj o_proj up_proj/' from.ini
+    for form in use_dora use_rslora; do
+        sed -i "s/\"$form\": false/\"$form\": true/" theirs/adapter_config.json
+        refuses 65 "has $form, which adapters here have not"
+        sed -i "s/\"$form\": true/\"$form\": false/" theirs/adapter_config.json
+    done
+    sed -i 's/"bias": "none"/"bias": "all"/' theirs/adapter_config.json
+    refuses 65 "bias all: expected none"
+    sed -i 's/"bias": "all"/"bias": "none"/' theirs/adapter_config.json
+    sed -i 's/init_from = theirs/init_from = base/' more.ini
+    refuses 78 "expected adapters as PEFT saves them" "whole weights are for [model] init_from"
+    sed -i 's/^init_from = base/init_from = theirs/' from.ini
+    refuses 78 "holds adapters alone"
+    [ ! -d runs/from ] || [ ! -s runs/from/log.jsonl ] || fail "a run began"
+}
+
 # planned NAME: bytes of a rank.
 planned() { awk -v name="$1" '$0 ~ "^  " name { sub("^  " name, ""); print $1; exit }' "$out"; }
 
@@ -211,5 +262,7 @@ try checkpoints_hold_adapters
 try other_weights_are_refused
 try plan_counts_masters_of_adapters_alone
 try as_peft_trains_them
+try goes_on_from_pefts
+try other_adapters_are_refused
 try merged_is_what_was_trained
 finish

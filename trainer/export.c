@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/foreign.h"
+#include "model/peft.h"
 #include "model/safetensors.h"
 #include "trainer/restore.h"
 #include "trainer/verbs.h"
@@ -58,8 +59,8 @@ static void add_piece(export *e, int param_index, const weight_part *part, int64
     piece *k = &e->piece[e->pieces++];
     *k = (piece){.param = param_index, .first = first, .part = *part};
     st_tensor *t = &k->tensor;
-    snprintf(t->name, sizeof t->name, "%s%s%s", is_adapters(e) ? "base_model.model." : "",
-             part->prefixed ? m->type->prefix : "", part->name);
+    if (is_adapters(e)) peft_name(t->name, sizeof t->name, m, part);
+    else snprintf(t->name, sizeof t->name, "%s%s", part->prefixed ? m->type->prefix : "", part->name);
     t->type = e->o->type;
     t->dims = weight_part_shape(part, p, part->rows, t->size);
     int64_t bytes = shape_count(t->dims, t->size) * (e->o->type == ST_F32 ? 4 : 2);

@@ -2,6 +2,7 @@
 // fits them.
 #include "model/families.h"
 #include "model/foreign.h"
+#include "model/peft.h"
 #include "model/weights.h"
 #include "trainer/verbs.h"
 
@@ -63,10 +64,27 @@ static void print_tensors(const weights *w, FILE *out) {
         }
 }
 
+// What [lora] takes of PEFT's files, and where their base was found then.
+static err_t print_adapters(const weights *w, FILE *out) {
+    const json_t *c = w->adapters, *r = json_object_get(c, "r"), *alpha = json_object_get(c, "lora_alpha");
+    const char *base = json_string_value(json_object_get(c, "base_model_name_or_path"));
+    model_adapters is = {.rank = json_integer_value(r), .alpha = json_number_value(alpha)};
+    json_t *targets = json_object_get(c, "target_modules"), *one;
+    size_t i;
+    TRY(peft_agrees(c, w->path, &is));
+    fprintf(out, "[lora]\nrank = %" PRId64 "\nalpha = %g\ndropout = %g\ntargets =", is.rank, is.alpha,
+            json_number_value(json_object_get(c, "lora_dropout")));
+    json_array_foreach(targets, i, one) fprintf(out, " %s", json_is_string(one) ? json_string_value(one) : "");
+    fprintf(out, "\ninit_from = %s\n", w->path);
+    if (base) fprintf(out, "; beside the weights of: %s\n", base);
+    return ERR_OK;
+}
+
 // Of files without config.json what names and shapes of the tensors tell; if that is nothing, the tensors.
 static err_t print_section(const weights *w, FILE *out) {
     const model_type *type;
     void *options;
+    if (w->adapters) return print_adapters(w, out);
     if (w->config) TRY(foreign_options(&type, &options, w->config, w->path));
     else {
         tensor_shapes t = weights_shapes(w);

@@ -157,9 +157,17 @@ err_t session_freeze(session *x) {
     return rc == ERR_OK || !from ? rc : config_blame(c, "model", "init_from");
 }
 
+static err_t init_adapters(session *x) {
+    const config *c = x->cfg;
+    if (!c->lora.init_from[0]) return state_init(&x->state, (uint64_t)c->run.seed);
+    err_t rc = state_init_from(&x->state, c->lora.init_from, &c->model.of, WEIGHTS_ADAPTERS, (uint64_t)c->run.seed);
+    return rc == ERR_OK ? ERR_OK : config_blame(c, "lora", "init_from");
+}
+
 err_t session_init(session *x) {
     TRY(adopt_progress(x));
-    if (x->cfg->model.init_from[0] && !model_adapts(x->net)->rank) TRY(init_from(x));
+    if (model_adapts(x->net)->rank) TRY(init_adapters(x));
+    else if (x->cfg->model.init_from[0]) TRY(init_from(x));
     else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
     return tied_values(&x->state, x->s);
 }

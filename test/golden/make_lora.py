@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # Golden losses of adapters: PEFT trains them for 20 steps beside the Llama of families/llama, from the values that lockstep began with and exported.
 #
-#   python3 make_lora.py BIN            writes lora.txt: the loss of each step. Says how near lockstep's adapters are to PEFT's in the end
+#   python3 make_lora.py BIN            writes lora.txt: the loss of each step; and peft/: the adapters that PEFT saves after them, and the loss of the first
+#                                       samples with these. Says how near lockstep's adapters are to PEFT's in the end
 #
 # Needs torch, transformers and peft. test/test_lora.sh trains the same and compares the losses.
 import json, os, pathlib, subprocess, sys, tempfile
@@ -108,6 +109,11 @@ def main():
             y = wanted[name.replace('.weight', '.default.weight')]
             print(f'{name}: nmse {float(((x - y) ** 2).sum() / (y ** 2).sum()):.2e}')
         print('losses differ by at most', max(abs(a - b) for a, b in zip(ours, theirs)))
+        model.save_pretrained(HERE / 'peft')
+        (HERE / 'peft/README.md').unlink()
+        rows = torch.stack([stream[g * T:g * T + T + 1] for g in range(G)])
+        loss = torch.nn.functional.cross_entropy(model(rows[:, :-1]).logits.flatten(0, 1), rows[:, 1:].flatten())
+        (HERE / 'peft/loss.txt').write_text(f'{loss.item():.9f}\n')
         (HERE / 'lora.txt').write_text(''.join(f'{x:.9f}\n' for x in theirs))
 
 

@@ -95,6 +95,7 @@ typedef struct config {
         double alpha;
         double dropout;
         char targets[CONFIG_TEXT];
+        char init_from[CONFIG_TEXT];  // "": as new ones
     } lora;
     struct {
         char train[CONFIG_TEXT];  // files and globs, space between

@@ -80,6 +80,8 @@ static const setting more_keys[] = {
     REAL(lora, dropout, BITS, "0", 0, 0.99, "lora_dropout", "probability that an element of what an adapter reads is dropped, in training"),
     TEXT(lora, targets, BITS, "", 0, "target_modules lora_target",
          "ends of the names of what gets adapters, as in files of Hugging Face, such as: q_proj v_proj"),
+    TEXT(lora, init_from, LAYOUT, "", 0, "adapter_name_or_path adapters",
+         "start from adapters that PEFT or lockstep export wrote: their directory; empty = as new ones"),
 
     TEXT(data, train, LOCAL, "datasets/text-train-*.bin", 1, "train_data",
          "training data: files or globs, space between; NAME@WEIGHT for each mixes them by weight"),

@@ -22,10 +22,10 @@ void command_on(char *dst, size_t room, const char *words, const char *dir) {
 
 // Is one of the paths in the settings relative? Those of [data] may be several, with spaces between them.
 static bool has_relative(const char *dir) {
-    static const char *const paths[][2] = {
-        {"data", "train"},     {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
-        {"eval", "choices"},   {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"},
-        {"log", "http_token"}, {"log", "prom_file"}};
+    static const char *const paths[][2] = {{"data", "train"},     {"data", "val"},         {"model", "init_from"},
+                                           {"lora", "init_from"}, {"eval", "text"},        {"eval", "choices"},
+                                           {"device", "plans"},   {"sample", "tokenizer"}, {"cluster", "secret_file"},
+                                           {"log", "http_token"}, {"log", "prom_file"}};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         char value[IO_PATH], *rest = value;
         rundir_setting(dir, paths[i][0], paths[i][1], value, sizeof value);
