@@ -295,6 +295,18 @@ op_cost sgd_cost(const sgd_args *args) {
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
 }
 
+op_cost muon_direction_cost(const muon_direction_args *args) {
+    return (op_cost){FP32,
+                     {tensor_count(args->m)},
+                     0,
+                     size_of(args->d) + 2 * size_of(args->m) + size_of(args->grad) + (double)sizeof *args->state,
+                     0};
+}
+
+op_cost normalize_cost(const normalize_args *args) {
+    return (op_cost){FP32, {tensor_count(args->x)}, 0, 2 * size_of(args->x) + size_of(args->sums), 0};
+}
+
 op_cost lars_ratio_cost(const lars_ratio_args *args) {
     return (op_cost){args->weights->type,
                      {tensor_count(args->ratio), tensor_count(args->weights)},

@@ -79,13 +79,15 @@ typedef struct step_rules {
 // away from it. Before NORMS_LEAST are known nothing is an outlier.
 enum { NORMS_LEAST = 16, NORMS_MOST = 128 };
 
-// weight_decay 0 for tensors without decay
+// weight_decay 0 for tensors without decay. lr_factor: the learning rate is so many times that of the step; 0: 1
 typedef struct adamw_rules {
-    double beta1, beta2, eps, weight_decay;
+    double beta1, beta2, eps, weight_decay, lr_factor;
 } adamw_rules;
 typedef struct sgd_rules {
     double momentum, weight_decay;
     bool nesterov;
+    double lr_factor;
+    double factor;  // multiplies the gradient instead of state->grad_factor; 0: that does
 } sgd_rules;
 typedef struct lars_rules {
     double trust, weight_decay, eps;
@@ -521,6 +523,7 @@ typedef struct adamw_args {
     const rounding_key *round;
 } adamw_args;
 
+// lr is state->lr * lr_factor, here and below, rounded to double for adamw and to FP32 for sgd.
 // Nothing when !state->apply. Otherwise, with g = ratio * (grad * grad_factor + wd * master) (Sutskever et al. 2013,
 // section 2, as PyTorch's torch.optim.SGD writes it, without dampening; ratio: You et al. 2017):
 //   buf = momentum buf + g, from buf = 0;  d = nesterov ? g + momentum buf : buf;  master = master - lr d;
@@ -549,6 +552,25 @@ typedef struct lars_ratio_args {
     const step_state *state;
     const lars_rules *rules;
 } lars_ratio_args;
+
+// What Muon orthogonalises (Jordan et al. 2024, as torch.optim.Muon writes it): with g = grad * grad_factor
+//   m = momentum m + (1-momentum) g;  d = momentum m + (1-momentum) g
+// (1-momentum) g is one product, and each sum with it one FMA: the same on every device. When !state->apply, m stays
+// and d is 0.
+typedef struct muon_direction_args {
+    tensor *d;           // FP32 (=)
+    tensor *m;           // FP32 (+=), from 0
+    const tensor *grad;  // FP32
+    const step_state *state;
+    double momentum;  // 0 <= momentum < 1
+} muon_direction_args;
+
+// x = x / max(|x|, eps), |x| = the root of sums, added in order in double; the factor is rounded to FP32 once.
+typedef struct normalize_args {
+    tensor *x;           // FP32, in place
+    const tensor *sums;  // (ceil(count / CHUNK)) FP64: of its squares, as sum_squares leaves them
+    double eps;
+} normalize_args;
 
 // --- images: (N,H,W,C), the channels of a pixel side by side ---------------------------------------------------------
 
@@ -794,7 +816,7 @@ typedef struct decode_sparse_args {
     X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
     X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)                  \
-    X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows)
+    X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows) X(muon_direction) X(normalize)
 // clang-format on
 
 typedef struct ops {

@@ -155,9 +155,10 @@ int graph_param_of(graph *g, const char *name, const char *suffix, int dims, con
                  .init_std = std,
                  .init_value = initial,
                  .tied = -1,
-                 .rule = model_adapts(m)->rank ? PARAM_FROZEN : PARAM_OPTIMIZER};
+                 .rule = PARAM_OPTIMIZER};
     if ((size_t)snprintf(p->name, sizeof p->name, "%s%s%s", g->prefix, name, suffix) >= sizeof p->name)
         graph_mistake(g, name, "a name has at most %d letters", MODEL_NAME - 1);
+    if (model_adapts(m)->rank || adapters_freeze(model_adapts(m), p->name)) p->rule = PARAM_FROZEN;
     for (int i = 0; i < m->params; i++)
         if (strcmp(m->param[i].name, p->name) == 0) graph_mistake(g, name, "another parameter is called %s", p->name);
     return m->params++;
@@ -234,8 +235,18 @@ void graph_close(graph *g) {
     g->block = NULL;
 }
 
-// Operations are alike if they differ only in their parameters.
-static bool alike(const operation *a, const operation *b) {
+static bool is_frozen(const model *m, int row) { return row >= 0 && param_is_frozen(&m->param[row]); }
+
+// How many letters two names begin with alike.
+static int common(const char *a, const char *b) {
+    int n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    return n;
+}
+
+// Operations are alike if they differ only in their parameters, of which the same are frozen.
+static bool alike(const model *m, const operation *a, const operation *b) {
+    if (is_frozen(m, a->at.w) != is_frozen(m, b->at.w) || is_frozen(m, a->at.b) != is_frozen(m, b->at.b)) return false;
     if ((a->at.w < 0) != (b->at.w < 0) || (a->at.b < 0) != (b->at.b < 0) || a->at.division != b->at.division)
         return false;
     for (int i = 0; i < OP_INPUTS; i++)
@@ -256,10 +267,10 @@ static bool same_value(const graph_value *a, const graph_value *b) {
            a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage && a->users == b->users;
 }
 
-static bool same_form(const block_graph *a, const block_graph *b) {
+static bool same_form(const model *m, const block_graph *a, const block_graph *b) {
     if (a->ops != b->ops || a->values != b->values || a->in != b->in || a->out != b->out) return false;
     for (int i = 0; i < a->ops; i++)
-        if (!alike(&a->op[i], &b->op[i])) return false;
+        if (!alike(m, &a->op[i], &b->op[i])) return false;
     for (int i = 0; i < a->values; i++)
         if (!same_value(&a->v[i], &b->v[i])) return false;
     return true;
@@ -311,12 +322,17 @@ static void check_fp32(graph *g) {
             graph_mistake(g, table[i].name, "a row that is tied can't be FP32 in 16-bit passes");
 }
 
-// Frozen rows have no memory for a gradient.
+// Frozen rows have no memory for a gradient. An operation forms the gradients of all its weights or of none.
 static void check_frozen(graph *g, const block_graph *k) {
     for (int i = 0; i < k->ops; i++) {
         const operation *o = &k->op[i];
-        if (o->at.w >= 0 && !o->type->freezes && param_is_frozen(&g->m->param[o->at.w]))
+        bool w = is_frozen(g->m, o->at.w), b = is_frozen(g->m, o->at.b);
+        if ((w || b) && !o->type->freezes)
             graph_mistake(g, o->name, "the rule \"frozen\" is not built for the weights of a %s", o->type->name);
+        if (o->at.w >= 0 && o->at.b >= 0 && w != b)
+            graph_mistake(g, o->name, "%s is frozen and %s is not: freeze both, as %.*s* does, or neither",
+                          g->m->param[w ? o->at.w : o->at.b].name, g->m->param[w ? o->at.b : o->at.w].name,
+                          common(g->m->param[o->at.w].name, g->m->param[o->at.b].name), g->m->param[o->at.w].name);
     }
 }
 
@@ -339,7 +355,7 @@ err_t graph_end(graph *g) {
     if (!m->stream) g->widest = g->head.classes;
     for (int b = 0; b < m->blocks; b++) {
         int form = 0;
-        while (form < b && (g->block[form].form != form || !same_form(&g->block[form], &g->block[b]))) form++;
+        while (form < b && (g->block[form].form != form || !same_form(m, &g->block[form], &g->block[b]))) form++;
         g->block[b].form = form;
         g->b = b;
         if (b < m->blocks - 1 && !g->block[b].out) graph_mistake(g, "leave", "there is nothing for the next block");

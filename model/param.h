@@ -32,6 +32,10 @@ typedef struct param {
     int slices, axis;             // 0 or 1 slices: it is whole
     int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
     param_rule rule;
+    // a matrix between hidden layers, (outputs, inputs), whose `share` rows are matrices of their own: not a table, not
+    // the head, not what reads the model's input, not an adapter
+    bool hidden;
+    bool whole;      // set by who trains: what changes it needs all of it, so that no owner has only a part
     float momentum;  // of an average: what a step takes of the new
     bool decay;      // weight decay applies: matrices and embeddings, not biases and gains
     // values start normal(0, init_std), or, where it is 0, uniform in +-init_bound, or, where that is 0 too, at

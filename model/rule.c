@@ -1,7 +1,9 @@
 // model/rule.c: see model/rule.h.
 #include "model/rule.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 void rule_choose(model_rule *r, const char *key, int64_t *at, int64_t value) {
     int n = 0;
@@ -43,6 +45,17 @@ static err_t check_span(model_rule *r) {
         "bn_span says which samples batch norms take their moments of, and this model has none: expected 1");
 }
 
+bool adapters_freeze(const model_adapters *is, const char *name) {
+    char glob[FROZEN_GLOBS];
+    for (const char *at = is->frozen; *at;) {
+        size_t n = strcspn(at, " ");
+        snprintf(glob, sizeof glob, "%.*s", (int)n - 1, at + 1);
+        if (fnmatch(glob, name, 0) == 0) return *at == '-';
+        at += n, at += strspn(at, " ");
+    }
+    return false;
+}
+
 static bool adapts(const model_rule *r) { return r->adapters && r->adapters->rank > 0; }
 
 // An adapter's first matrix reads all rows, and its gradient sums over them.
@@ -81,6 +94,7 @@ static err_t check_positions(model_rule *r, const char *what) {
 
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by) {
     *by = (model_division){.slices = r->slices, .tokens = 1};
+    if (r->adapters) by->adapters = *r->adapters;
     TRY(check_no_adapters(r));
     TRY(check_span(r));
     return check_positions(r, what);
@@ -108,6 +122,7 @@ err_t rule_divide_encoder(model_rule *r, const char *what, int64_t rows, model_d
 
 err_t rule_divide_samples(model_rule *r, const char *what, model_division *by) {
     *by = (model_division){.slices = 1, .tokens = r->span};
+    if (r->adapters) by->adapters = *r->adapters;
     TRY(check_no_adapters(r));
     TRY(check_positions(r, what));
     if (r->slices <= 1) return ERR_OK;

@@ -10,13 +10,19 @@
 
 // Adapters: low-rank matrices beside frozen ones (Hu et al. 2022). y = x W^T + alpha / rank * (d(x) A^T) B^T, A
 // (rank,I), B (O,rank), where `targets` names W; d drops elements in training.
-enum { ADAPTER_TARGETS = 256 };
+enum { ADAPTER_TARGETS = 256, FROZEN_GLOBS = 512 };
 typedef struct model_adapters {
-    int64_t rank;  // 0: there are none, and nothing is frozen
+    int64_t rank;  // 0: there are none, and of the model's own weights only those are frozen that `frozen` says
     double alpha;
     double dropout;                 // the probability that an element of x is dropped
     char targets[ADAPTER_TARGETS];  // ends of names, space between (model/op/adapter.h)
+    // globs of parameters' names, space between. The first that matches decides: with `-` before it the parameter is
+    // frozen, with `+` it is trained, as is one that none matches
+    char frozen[FROZEN_GLOBS];
 } model_adapters;
+
+// Is the parameter of this name frozen by itself, whatever adapters there are?
+bool adapters_freeze(const model_adapters *is, const char *name);
 
 // The next of the targets at `t`, and its length; "": there is none.
 const char *adapter_target(const char *t, size_t *n);

@@ -30,6 +30,8 @@ static const struct {
      OPTIMIZER_LARS,
      0,
      {NULL}},
+    {"[optimizer]\ntype = muon\n", OPTIMIZER_MUON, 2, {"m", "v"}},
+    {"[optimizer]\ntype = muon\n[precision]\ncompute = bf16\nrounding = stochastic\n", OPTIMIZER_MUON, 2, {"m", "v"}},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, DESCENT = 2, MOMENTUM = 3, LARS = 5, STEPS = 6 };
 
@@ -292,7 +294,13 @@ static void every_setting_changes_the_bits(void **state) {
                                        "lars\ntrust = 0.01\n",
                                        "lars\neps = 0.1\n",
                                        "lars\nweight_decay = 0\n",
-                                       "lars\nmomentum = 0.9\n"};
+                                       "lars\nmomentum = 0.9\n",
+                                       "adamw\n",
+                                       "muon\n",
+                                       "muon\nmuon_momentum = 0.9\n",
+                                       "muon\nweight_decay = 0\n",
+                                       "muon\nbeta1 = 0.8\n",
+                                       "muon\ngroups = *.mlp.*: type=adamw\n"};
     enum { SETTINGS = sizeof more / sizeof *more };
     char *dir = data_dir(), hash[SETTINGS][17], text[128];
     for (int i = 0; i < SETTINGS; i++) {

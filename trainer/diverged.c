@@ -107,7 +107,7 @@ static err_t choose(choice *x, const diverged_run *r) {
 
 // A tenth, and no more than what the optimizer bears: of a rate that is far too high a tenth is too high as well.
 static double lower_lr(const config *c) {
-    double most = optimizers[c->optimizer.type]->highest_lr, tenth = c->optimizer.lr / 10;
+    double most = optimizer_of(&c->optimizer)->highest_lr, tenth = c->optimizer.lr / 10;
     return tenth < most ? tenth : most;
 }
 

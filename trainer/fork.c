@@ -330,14 +330,14 @@ static bool keeps_outer(const config *c) { return c->outer.islands > 1 && c->out
 static int islands_of(const config *c) {
     int islands = (int)c->outer.islands;
     bool own = c->outer.moments == MOMENTS_OWN;
-    return (own ? (islands - 1) * optimizer_arrays(optimizers[c->optimizer.type], &c->optimizer) : 0) +
+    return (own ? (islands - 1) * optimizer_arrays(optimizer_of(&c->optimizer), &c->optimizer) : 0) +
            (c->outer.compress != CODEC_NONE ? islands + 1 : 0);
 }
 
 // What the optimizer keeps must be what the checkpoint has, and what was left out of lanes.
 static err_t compare_kept(const forking *f) {
     const optimizer_keys *o = &f->is->optimizer;
-    const optimizer *rule = optimizers[o->type];
+    const optimizer *rule = optimizer_of(o);
     int arrays = optimizer_arrays(rule, o), kept = 0, residuals = residuals_of(f->is);
     bool same = f->m.groups == 1 + arrays + residuals + keeps_outer(f->is) + islands_of(f->is);
     for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, rule->array(o, k));

@@ -49,6 +49,8 @@ static const struct {
     {"optimizer.momentum", NULL},  // whether the arrays are there is compared
     {"optimizer.nesterov", NULL},
     {"optimizer.trust", NULL},
+    {"optimizer.muon_momentum", NULL},
+    {"optimizer.groups", "which weights are trained, and what the optimizer keeps of them, would be others"},
     {"schedule.type", NULL},
     {"schedule.warmup", NULL},
     {"schedule.decay_steps", NULL},

@@ -6,6 +6,7 @@
 #include "model/slices.h"
 #include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
+#include "trainer/plan_groups.h"
 #include "trainer/session.h"
 #include "trainer/step/outer.h"
 #include "trainer/step/sync.h"
@@ -31,6 +32,14 @@ static void count_mixing(session *x, plan_rank *p) {
     p->mixed[PLAN_DATA] = state_mixed_cost(&x->state);
 }
 
+// What matrices are orthogonalised in.
+static size_t muon_memory(const muon_room *m) {
+    size_t n = aligned(&m->d) + aligned(&m->sums);
+    for (int k = 0; k < 2; k++) n += aligned(&m->x[k]);
+    for (int k = 0; k < 3; k++) n += aligned(&m->square[k]);
+    return n;
+}
+
 static void count_memory(const session *x, plan_rank *p) {
     const train_state *t = &x->state;
     bool same = state_shares_masters(t);
@@ -45,7 +54,7 @@ static void count_memory(const session *x, plan_rank *p) {
     for (int i = 0; i < t->slots; i++) p->gradients += aligned(&t->slot[i]);
     for (int i = 0; i < t->kepts; i++) p->counters += aligned(&t->kept[i]);
     p->counters += aligned(&t->sum);
-    p->scratch = aligned(&t->scratch) + aligned(&t->out) + aligned(&t->in);
+    p->scratch = aligned(&t->scratch) + aligned(&t->out) + aligned(&t->in) + muon_memory(&t->muon);
     for (int i = 0; i < t->residuals; i++) p->residuals += aligned(&t->residual[i]) + aligned(&t->velocity[i]);
     p->residuals += aligned(&t->residual_back) + aligned(&t->outer.residual) + aligned(&t->outer.residual_back);
     p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]);
@@ -80,6 +89,17 @@ static comm_cost message_cost(const session *x, const message *m) {
     return links_cost(&x->groups, &x->stages, m, bytes);
 }
 
+// Directions of slices, to the ranks that share the layer.
+static comm_cost directions_cost(train_state *t) {
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    comm_cost sum = {0};
+    for (int i = 0; i < count; i++)
+        if (t->rule[p[i].row].muon && (i == 0 || p[i - 1].row != p[i].row))
+            sum = cost_add(sum, muon_gather_cost(&t->muon, &t->net->param[p[i].row], t->o.tensor));
+    return sum;
+}
+
 // What this rank sends in a step: the same list of actions that a run walks.
 static err_t count_traffic(session *x, plan_rank *p) {
     train_state *t = &x->state;
@@ -98,7 +118,7 @@ static err_t count_traffic(session *x, plan_rank *p) {
             add(p, PLAN_ALL,
                 cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.results.shared), sizeof(double)));
     }
-    add(p, PLAN_TENSOR, x->runner.merge.sent);
+    add(p, PLAN_TENSOR, cost_add(x->runner.merge.sent, directions_cost(t)));
     add(p, PLAN_CONTEXT, x->runner.swap.at.sent);
     if (!x->runner.pipelined) return ERR_OK;
     tied_costs tied = tied_cost(t);
@@ -469,8 +489,9 @@ static err_t print_model(FILE *out, const config *c) {
             samples, lanes, samples / lanes / micro, micro, each, config_span(c, span));
     fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
             (double)(samples * units) * (double)c->run.steps, c->run.steps);
+    err_t rc = plan_groups(out, net, &c->optimizer);
     model_close(net);
-    return ERR_OK;
+    return rc;
 }
 
 // Ranks of one node, or GPUs, against what this machine has.

@@ -144,13 +144,13 @@ err_t session_freeze(session *x) {
     const config *c = x->cfg;
     char dir[IO_PATH];
     const char *from = c->model.init_from[0] ? c->model.init_from : NULL;
-    if (!model_adapts(x->net)->rank) return ERR_OK;
+    if (model_trained(x->net) == model_elements(x->net)) return ERR_OK;
     err_t rc = from ? find_own(x, dir) : ERR_OK;
     if (rc == ERR_OK && from && *dir)
         rc = err_set(
             ERR_CONFIG,
-            "%s: adapters are added to weights in files, and this is a run: lockstep export %s DIR writes them, "
-            "and init_from = DIR reads them",
+            "%s: frozen weights are read from files, and this is a run: lockstep export %s DIR writes them, and "
+            "init_from = DIR reads them",
             from, from);
     TRY(comm_agree_ok(x->ranks, rc, x->s));
     rc = frozen_read(&x->state, from, &c->model.of, lenient_of(c), (uint64_t)c->run.seed);

@@ -144,7 +144,7 @@ static state_options state_options_of(const session *x) {
         .offload = x->kind == SESSION_INFERENCE ? OFFLOAD_NONE : c->parallel.offload,
         .spilled = {.dir = *c->parallel.offload_dir ? c->parallel.offload_dir : x->dir, .rank = x->ranks->rank},
         .training = x->kind != SESSION_INFERENCE,
-        .optimizer = optimizers[c->optimizer.type],
+        .optimizer = optimizer_of(&c->optimizer),
         .keys = &c->optimizer,
         .fixed = c->reduce.order == ORDER_FIXED,
         .compress = codec_of(c->reduce.compress),
@@ -239,7 +239,9 @@ static err_t plan_tensors(session *x) {
     TRY(open_deal(x));
     state_options o = state_options_of(x);
     o.spilled.faults = &x->faults;
-    TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));
+    err_t rc = state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o);
+    if (rc == ERR_CONFIG) return config_blame(x->cfg, "optimizer", *x->cfg->optimizer.groups ? "groups" : "type");
+    TRY(rc);
     TRY(step_open(&x->runner, x->cfg, x->dev, x->s, &(step_ranks){x->ranks, &x->groups, &x->stages}, x->net,
                   &x->state));
     x->runner.faults = &x->faults;

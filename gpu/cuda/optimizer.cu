@@ -199,7 +199,7 @@ typedef struct adam_step {
 
 // The constants of a step, in double and rounded once, as the CPU computes them.
 __device__ static adam_step constants(const step_state *state, const step_scalar *power, adamw_rules r) {
-    double lr = state->lr;
+    double lr = r.lr_factor > 0 ? state->lr * r.lr_factor : state->lr;
     adam_step c;
     c.factor = state->grad_factor;
     c.keep = (float)(1 - lr * r.weight_decay);
@@ -294,6 +294,8 @@ typedef struct sgd_job {
     float decay, momentum;
     bool nesterov;
     rounding_key round;
+    double lr_factor;
+    float factor;  // 0: the step's
 } sgd_job;
 
 // sgd: element by element; w may be NULL, or the master itself; buf is NULL without momentum. WIDE: all that there are
@@ -304,7 +306,8 @@ typedef struct sgd_job {
 template <class T, bool WIDE, bool STOCHASTIC>
 __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel(sgd_job j) {
     if (!j.state->apply) return;
-    const float factor = j.state->grad_factor, lr = j.state->lr, ratio = j.ratio ? *j.ratio : 1.0f;
+    const float factor = j.factor > 0 ? j.factor : j.state->grad_factor, ratio = j.ratio ? *j.ratio : 1.0f;
+    const float lr = j.lr_factor > 0 ? (float)(j.state->lr * j.lr_factor) : j.state->lr;
     for (int k = 0; k < UPDATE_GROUPS; k++) {
         int64_t i = (int64_t)blockIdx.x * UPDATE_SPAN + (k * UPDATE_THREADS + threadIdx.x) * 4;
         if (i >= j.count) return;
@@ -357,10 +360,69 @@ err_t cuda_sgd(const sgd_args *args, stream *s) {
                  (float)args->rules->weight_decay,
                  (float)args->rules->momentum,
                  args->rules->nesterov,
-                 args->round ? *args->round : rounding_key()};
+                 args->round ? *args->round : rounding_key(),
+                 args->rules->lr_factor,
+                 (float)args->rules->factor};
     if (args->round && args->w->type == BF16) return sgd_of<bf16, true>(j, s);
     if (args->round) return sgd_of<fp16, true>(j, s);
     BY_TYPE(args->w ? args->w->type : FP32, T, TRY((sgd_of<T, false>(j, s))));
+    return ERR_OK;
+}
+
+// --- muon_direction --------------------------------------------------------------------------------------------------
+
+// muon_direction: an element a thread.
+// alias      none
+// moves      16 bytes a weight; memory bound
+// reference  gpu/cpu/kernel/optimizer.c, to the bit
+__global__ void __launch_bounds__(UPDATE_THREADS)
+    muon_direction_kernel(float *d, float *m, const float *grad, int64_t count, const step_state *state, float momentum,
+                          float rest) {
+    int64_t i = (int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x;
+    if (i >= count) return;
+    if (!state->apply) {
+        d[i] = 0;
+        return;
+    }
+    float g = grad[i] * state->grad_factor * rest, next = fmaf(momentum, m[i], g);
+    m[i] = next;
+    d[i] = fmaf(momentum, next, g);
+}
+
+err_t cuda_muon_direction(const muon_direction_args *args, stream *s) {
+    int64_t count = tensor_count(args->m);
+    assert(args->d->type == FP32 && args->m->type == FP32 && args->grad->type == FP32);
+    assert(tensor_count(args->d) == count && tensor_count(args->grad) == count);
+    LAUNCH(muon_direction_kernel, (unsigned)ceil_div(count, UPDATE_THREADS), UPDATE_THREADS, 0, s,
+           (float *)args->d->data, (float *)args->m->data, (const float *)args->grad->data, count, args->state,
+           (float)args->momentum, (float)(1 - args->momentum));
+    return ERR_OK;
+}
+
+// --- normalize -------------------------------------------------------------------------------------------------------
+
+enum { NORMALIZE_SPAN = 64 * ORDERED_THREADS };  // elements of a block
+
+// normalize: every block adds the sums in order, which a cache has; of a matrix of 4096 x 4096 there are 1024.
+// alias      in place
+// moves      8 bytes an element; memory bound
+// reference  gpu/cpu/kernel/optimizer.c, to the bit
+__global__ void __launch_bounds__(ORDERED_THREADS)
+    normalize_kernel(float *x, const double *sums, int64_t chunks, int64_t count, double eps) {
+    K_SMEM(double, room, [2][ORDERED_TILE]);
+    K_SMEM(float, factor, [1]);
+    double norm = sqrt(ordered_sum(sums, chunks, room));
+    if (threadIdx.x == 0) factor[0] = (float)(1 / (norm > eps ? norm : eps));
+    __syncthreads();
+    int64_t from = (int64_t)blockIdx.x * NORMALIZE_SPAN, to = from + NORMALIZE_SPAN;
+    for (int64_t i = from + threadIdx.x; i < count && i < to; i += ORDERED_THREADS) x[i] *= factor[0];
+}
+
+err_t cuda_normalize(const normalize_args *args, stream *s) {
+    int64_t count = tensor_count(args->x), chunks = tensor_count(args->sums);
+    assert(args->x->type == FP32 && args->sums->type == FP64 && chunks == ceil_div(count, CHUNK));
+    LAUNCH(normalize_kernel, (unsigned)ceil_div(count, NORMALIZE_SPAN), ORDERED_THREADS, 0, s, (float *)args->x->data,
+           (const double *)args->sums->data, chunks, count, args->eps);
     return ERR_OK;
 }
 

@@ -47,8 +47,9 @@ void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int t
     if (g->rc != ERR_OK) return;
     g->head = (head){.at = {.w = w, .b = -1}, .classes = vocab, .Vp = head_rows_in_memory(vocab, m->slices.of)};
     g->chunks = chunks;
-    g->head.frozen = param_is_frozen(&m->param[w]);
     m->param[w].tied = tied;
+    if (tied >= 0) m->param[w].rule = m->param[tied].rule;
+    g->head.frozen = param_is_frozen(&m->param[w]);
     m->param[w].rows_in_memory = g->head.Vp;
     linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
     o->at = g->head.at;

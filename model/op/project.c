@@ -112,6 +112,10 @@ static const op_type type = {.name = "product",
                              .backward = backward,
                              .flops = flops};
 
+static bool reads_input(const graph *g, const graph_value *x) {
+    return x->maker >= 0 && g->op[x->maker].type->role == ROLE_INPUT;
+}
+
 value project(graph *g, value x, const char *name, projection p) {
     model *m = g->m;
     const graph_value *in = graph_at(g, x);
@@ -123,6 +127,8 @@ value project(graph *g, value x, const char *name, projection p) {
     operation *o = graph_add(g, &type, name, x, 0);
     o->at.w = w, o->at.b = b, o->rows = in->rows;
     if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.share);
+    for (int k = 0; k < p.matrices && g->rc == ERR_OK; k++) m->param[w].share[k] = p.share[k];
+    if (g->rc == ERR_OK) m->param[w].hidden = !reads_input(g, in);
     bool divided = o->at.division == LINEAR_OUTPUTS;
     value y = graph_result(g, o, 0,
                            (graph_value){.letters = p.letters,

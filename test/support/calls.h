@@ -312,6 +312,8 @@ OP(adamw) (void)a; END
 OP(sgd) (void)a; END
 OP(average) (void)a; END
 OP(lars_ratio) (void)a; END
+OP(muon_direction) (void)a; END
+OP(normalize) (void)a; END
 OP(encode) (void)a; END
 OP(decode) (void)a; END
 OP(encode_sparse) (void)a; END

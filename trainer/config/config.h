@@ -47,6 +47,8 @@ typedef struct optimizer_keys {
     double momentum;
     bool nesterov;
     double trust;
+    double muon_momentum;
+    char groups[CONFIG_TEXT];  // rules for parameters by name (trainer/config/groups.h); "": none
     bool by_lanes;  // no key: momentum is that of each lane ([reduce] compress = topk)
 } optimizer_keys;
 

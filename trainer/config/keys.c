@@ -151,6 +151,9 @@ static const setting more_keys[] = {
     BOOL(optimizer, nesterov, BITS, "no", "", "sgd, lars: look ahead along the momentum"),
     REAL(optimizer, trust, BITS, "0.001", 1e-30, 1000, "trust_coefficient trust_coeff eeta",
          "lars: step of a matrix at lr = 1, measured by the norm of its weights"),
+    REAL(optimizer, muon_momentum, BITS, "0.95", 0, 0.999999, "", "muon: share of a matrix's mean gradient that the next step goes on with"),
+    TEXT(optimizer, groups, BITS, "", 0, "param_groups parameter_groups",
+         "rules by name, the first that matches: wte.*: lr=0.1, h.0.*: frozen, *.mlp.*: decay=0 type=adamw; lr is a factor"),
 
     WORD(schedule, type, BITS, "cosine", SCHEDULE_WORDS(WORD_TEXT) + 1, "lr_scheduler",
          "course of the learning rate after the warm-up; wsd = warm-up, stable, decay"),

@@ -2,6 +2,7 @@
 // are in trainer/config/layout.c, what is done with a rule that does not hold in trainer/config/resolve.c.
 #include "data/weights.h"
 #include "trainer/config/cluster_parse.h"
+#include "trainer/config/groups.h"
 #include "trainer/config/judge.h"
 
 #include <inttypes.h>
@@ -37,7 +38,10 @@ static err_t judge_slices(judge *j, const model_rule *r) {
 // What the architecture chooses and demands.
 err_t judge_model(judge *j, config *c) {
     model_adapters lora = {.rank = c->lora.rank, .alpha = c->lora.alpha, .dropout = c->lora.rank ? c->lora.dropout : 0};
+    param_groups groups;
     snprintf(lora.targets, sizeof lora.targets, "%s", c->lora.targets);
+    TRY(groups_parse(&groups, c->optimizer.groups));  // as judge_groups found them
+    groups_frozen(&groups, lora.frozen, sizeof lora.frozen);
     model_rule r = {.micro = c->resolved.micro,
                     .gpu = c->resolved.kind == DEVICE_CUDA,
                     .slices = c->parallel.slices,
@@ -69,6 +73,29 @@ static err_t judge_lora(judge *j) {
     if (strlen(c->lora.targets) >= ADAPTER_TARGETS)
         return judge_refuse(j, ROWS(ROW(lora, targets)), "targets has %zu letters: %d are the most",
                             strlen(c->lora.targets), ADAPTER_TARGETS - 1);
+    return ERR_OK;
+}
+
+// Which parameters there are is known once there is a model.
+static err_t judge_groups(judge *j) {
+    const config *c = j->c;
+    param_groups g;
+    char frozen[FROZEN_GLOBS];
+    if (groups_parse(&g, c->optimizer.groups) != ERR_OK)
+        return judge_refuse(j, ROWS(ROW(optimizer, groups)), "%s", err_last()->text);
+    if (!groups_frozen(&g, frozen, sizeof frozen))
+        return judge_refuse(j, ROWS(ROW(optimizer, groups)),
+                            "where some are frozen the globs of all groups have %d letters at most", FROZEN_GLOBS - 1);
+    for (int i = 0; i < g.count; i++) {
+        bool mixes = c->optimizer.type == OPTIMIZER_ADAMW || c->optimizer.type == OPTIMIZER_MUON;
+        if (g.at[i].type >= 0 && !mixes)
+            return judge_refuse(j, ROWS(ROW(optimizer, groups), ROW(optimizer, type)),
+                                "%s: adamw and muon may stand side by side, and type = %s is neither", g.at[i].globs,
+                                c->optimizer.type == OPTIMIZER_SGD ? "sgd" : "lars");
+        if (g.at[i].decay >= 0 && c->optimizer.type == OPTIMIZER_LARS)
+            return judge_refuse(j, ROWS(ROW(optimizer, groups), ROW(optimizer, type)),
+                                "%s: lars measures all matrices with one weight_decay", g.at[i].globs);
+    }
     return ERR_OK;
 }
 
@@ -180,6 +207,16 @@ static err_t judge_nesterov(judge *j) {
     judge_number(j, 0.9);  // what most use
     return judge_refuse(j, ROWS(ROW(optimizer, nesterov), ROW(optimizer, momentum)),
                         "nesterov = yes looks ahead along the momentum, and with momentum = 0 there is none");
+}
+
+// A file's windows hold chunks, and a matrix is more.
+static err_t judge_muon(judge *j) {
+    const config *c = j->c;
+    bool muon = c->optimizer.type == OPTIMIZER_MUON || groups_have(c->optimizer.groups, OPTIMIZER_MUON);
+    if (!muon || c->parallel.offload != OFFLOAD_NVME) return ERR_OK;
+    return judge_refuse(j,
+                        ROWS(ROW(optimizer, type), ROW(parallel, offload)),
+                        "offload = nvme updates chunk by chunk, and muon needs a whole matrix: offload = host has it");
 }
 
 static err_t judge_rollback(judge *j) {
@@ -348,6 +385,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_batch(j, c));
     RULE(j, judge_span(j, c));
     RULE(j, judge_lora(j));
+    RULE(j, judge_groups(j));
     RULE(j, judge_model(j, c));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));
@@ -358,6 +396,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_products(j));
     RULE(j, judge_rounding(j));
     RULE(j, judge_nesterov(j));
+    RULE(j, judge_muon(j));
     RULE(j, judge_rollback(j));
     RULE(j, judge_schedule(j, c));
     return judge_cluster(j);

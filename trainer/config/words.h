@@ -18,7 +18,8 @@
 #define OPTIMIZER_WORDS(X) \
     X(OPTIMIZER_ADAMW, "adamw") \
     X(OPTIMIZER_SGD, "sgd") \
-    X(OPTIMIZER_LARS, "lars")
+    X(OPTIMIZER_LARS, "lars") \
+    X(OPTIMIZER_MUON, "muon")
 
 #define SCHEDULE_WORDS(X) \
     X(SCHEDULE_COSINE, "cosine") \

@@ -16,7 +16,7 @@ static bool scalar(const optimizer_keys *o, int k, optimizer_scalar *to) {
 }
 
 static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s) {
-    const adamw_rules rules = {o->beta1, o->beta2, o->eps, p->decay ? o->weight_decay : 0};
+    const adamw_rules rules = {o->beta1, o->beta2, o->eps, p->decay, p->lr};
     return on->adamw(&(adamw_args){.w = piece_weights(p),
                                    .master = &p->master,
                                    .m = &p->array[0],

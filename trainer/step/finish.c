@@ -228,7 +228,8 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, const
     optimizer_piece x = {.master = value ? value[0] : store_view(&t->masters, p),
                          .array = t->of_piece,
                          .round = state_rounding(t, p, key),
-                         .decay = r->net->param[p->row].decay};
+                         .lr = t->rule[p->row].lr,
+                         .decay = t->rule[p->row].decay};
     const tensor *of_row = t->o.offload ? &r->results.host_of_row : &r->results.of_row;
     if (of_row->data) x.of_row = (const float *)of_row->data + p->row;
     for (int k = 0; k < t->arrays; k++) x.array[k] = value ? value[k + 1] : store_view(&t->array[k], p);
@@ -255,37 +256,112 @@ static err_t update(const step_runner *r, const zero_piece *p, device *on, optim
     return r->state->o.optimizer->update(device_ops(on), &r->cfg->optimizer, x, s);
 }
 
-static err_t update_piece(step_runner *r, const zero_piece *p) {
+// On the device.
+static optimizer_piece piece_here(step_runner *r, const zero_piece *p, rounding_key *key) {
     train_state *t = r->state;
-    rounding_key key;
-    optimizer_piece x = piece_of(r, p, NULL, &key);
+    optimizer_piece x = piece_of(r, p, NULL, key);
     tensor w = store_view(&t->weights, p);
     if (w.data != x.master.data) x.w = w;
     x.grad = state_gradient(t, p);
     x.state = state_step(t);
     x.scalar = state_scalars(x.state);
+    return x;
+}
+
+static err_t update_piece(step_runner *r, const zero_piece *p) {
+    rounding_key key;
+    optimizer_piece x = piece_here(r, p, &key);
     TRY(update(r, p, r->dev, &x, r->s));
-    return state_copy_exact(t, p, &x.master, r->s);
+    return state_copy_exact(r->state, p, &x.master, r->s);
 }
 
 // Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
-static err_t update_on_host(step_runner *r, const zero_piece *p, const tensor *value, const step_state *decided) {
+static optimizer_piece piece_on_host(step_runner *r, const zero_piece *p, const tensor *value,
+                                     const step_state *decided, rounding_key *key) {
     train_state *t = r->state;
-    rounding_key key;
-    optimizer_piece x = piece_of(r, p, value, &key);
-    tensor w = store_view(&t->weights, p), grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count);
-    if (!decided->apply) return ERR_OK;
+    optimizer_piece x = piece_of(r, p, value, key);
+    tensor host_w = view1(&t->stage_w, p->count);
     if (host_w.type != FP32) x.w = host_w;
     x.grad = view1(&t->stage_g, p->count);
     x.state = decided;
     x.scalar = state_scalars(decided);
-    TRY(stream_copy(r->s, x.grad.data, grad.data, tensor_bytes(&grad)));
-    TRY(stream_wait(r->s));
-    TRY(update(r, p, t->host_dev, &x, t->host_s));
-    TRY(stream_wait(t->host_s));
-    TRY(stream_copy(r->s, w.data, x.w.data ? x.w.data : x.master.data, tensor_bytes(&w)));
-    TRY(state_copy_exact(t, p, &x.master, r->s));
+    return x;
+}
+
+static err_t gradient_to_host(step_runner *r, const zero_piece *p, const tensor *to) {
+    tensor grad = state_gradient(r->state, p);
+    TRY(stream_copy(r->s, to->data, grad.data, tensor_bytes(&grad)));
     return stream_wait(r->s);
+}
+
+static err_t weights_to_device(step_runner *r, const zero_piece *p, const optimizer_piece *x) {
+    train_state *t = r->state;
+    tensor w = store_view(&t->weights, p);
+    TRY(stream_wait(t->host_s));
+    TRY(stream_copy(r->s, w.data, x->w.data ? x->w.data : x->master.data, tensor_bytes(&w)));
+    TRY(state_copy_exact(t, p, &x->master, r->s));
+    return stream_wait(r->s);
+}
+
+static err_t update_on_host(step_runner *r, const zero_piece *p, const tensor *value, const step_state *decided) {
+    train_state *t = r->state;
+    rounding_key key;
+    optimizer_piece x = piece_on_host(r, p, value, decided, &key);
+    if (!decided->apply) return ERR_OK;
+    TRY(gradient_to_host(r, p, &x.grad));
+    TRY(update(r, p, t->host_dev, &x, t->host_s));
+    return weights_to_device(r, p, &x);
+}
+
+// --- update of whole matrices ----------------------------------------------------------------------------------------
+
+// All slices of a row that are here, n pieces. Ranks that share the layer own the same rows and meet here.
+static err_t turn_matrix(step_runner *r, const zero_piece *p, int n) {
+    train_state *t = r->state;
+    const param *row = &r->net->param[p->row];
+    const optimizer *by = t->o.optimizer;
+    const ops *on = device_ops(r->dev);
+    rounding_key key;
+    for (int i = 0; i < n; i++) {
+        optimizer_piece x = piece_here(r, &p[i], &key);
+        tensor d = muon_slice(&t->muon, row, p[i].slice, p[i].count);
+        TRY(by->direct(on, &r->cfg->optimizer, &x, &d, r->s));
+    }
+    TRY(muon_gather(&t->muon, row, t->o.tensor, r->s));
+    TRY(muon_orthogonalize(&t->muon, row, p->slice, n, on, r->s));
+    for (int i = 0; i < n; i++) {
+        optimizer_piece x = piece_here(r, &p[i], &key);
+        tensor d = muon_slice(&t->muon, row, p[i].slice, p[i].count);
+        TRY(by->turn(on, &r->cfg->optimizer, &x, &d, r->s));
+        TRY(state_copy_exact(t, &p[i], &x.master, r->s));
+    }
+    return ERR_OK;
+}
+
+static err_t turn_matrix_on_host(step_runner *r, const zero_piece *p, int n, const step_state *decided) {
+    train_state *t = r->state;
+    const param *row = &r->net->param[p->row];
+    const optimizer *by = t->o.optimizer;
+    const ops *on = device_ops(t->host_dev);
+    rounding_key key;
+    if (!decided->apply) return ERR_OK;
+    for (int i = 0; i < n; i++) {
+        optimizer_piece x = piece_on_host(r, &p[i], NULL, decided, &key);
+        tensor d = muon_slice(&t->muon, row, p[i].slice, p[i].count);
+        TRY(gradient_to_host(r, &p[i], &x.grad));
+        TRY(by->direct(on, &r->cfg->optimizer, &x, &d, t->host_s));
+        TRY(stream_wait(t->host_s));
+    }
+    TRY(muon_gather(&t->muon, row, t->o.tensor ? t->o.tensor->host : NULL, t->s));
+    TRY(stream_wait(t->s));
+    TRY(muon_orthogonalize(&t->muon, row, p->slice, n, on, t->host_s));
+    for (int i = 0; i < n; i++) {
+        optimizer_piece x = piece_on_host(r, &p[i], NULL, decided, &key);
+        tensor d = muon_slice(&t->muon, row, p[i].slice, p[i].count);
+        TRY(by->turn(on, &r->cfg->optimizer, &x, &d, t->host_s));
+        TRY(weights_to_device(r, &p[i], &x));
+    }
+    return ERR_OK;
 }
 
 // Queues the decision, and the copies of its results to the host.
@@ -325,10 +401,15 @@ static err_t look_at_rows(step_runner *r) {
 static err_t update_pieces(step_runner *r, const step_state *decided) {
     int count;
     const zero_piece *p = state_pieces(r->state, &count);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0, n = 1; i < count; i += n, n = 1) {
         fault_kill(r->faults, FAULT_UPDATE);
-        if (r->net->param[p[i].row].tied < 0)
+        if (r->net->param[p[i].row].tied >= 0) continue;
+        if (!r->state->rule[p[i].row].muon) {
             TRY(decided ? update_on_host(r, &p[i], NULL, decided) : update_piece(r, &p[i]));
+            continue;
+        }
+        while (i + n < count && p[i + n].row == p[i].row) n++;
+        TRY(decided ? turn_matrix_on_host(r, &p[i], n, decided) : turn_matrix(r, &p[i], n));
     }
     return ERR_OK;
 }

@@ -22,7 +22,7 @@ typedef struct optimizer_piece {
     const step_state *state;    // where the operation's device reads it
     const step_scalar *scalar;  // there, too: in the order in which the optimizer named them, as of this update
     const rounding_key *round;  // of w; NULL: to nearest
-    bool decay;                 // is this a weight that decays?
+    double lr, decay;           // a factor of the step's learning rate; what the weight decays by, 0: it does not
     const float *of_row;        // there, too: what `rows` has made of the whole row; NULL: the optimizer has no `rows`
 } optimizer_piece;
 
@@ -56,13 +56,18 @@ typedef struct optimizer {
     // Queues what it computes of whole rows, before the first update: a rank may have only pieces of them. NULL: it
     // needs nothing of them, and the squares of masters are not added up.
     err_t (*rows)(const ops *on, const optimizer_keys *o, optimizer_rows *x, stream *s);
+    // Of rows whose rule is Muon (trainer/step/row_rules.h), before matrices are made of the directions of their pieces
+    // (trainer/step/muon.h), and after: d (=) the piece's direction, of its size; then the update by what was made of
+    // it. NULL: it has no such rows.
+    err_t (*direct)(const ops *on, const optimizer_keys *o, optimizer_piece *p, tensor *d, stream *s);
+    err_t (*turn)(const ops *on, const optimizer_keys *o, optimizer_piece *p, const tensor *d, stream *s);
     double highest_lr;  // a learning rate as high as most models bear it
 } optimizer;
 
-extern const optimizer optimizer_adamw, optimizer_sgd, optimizer_lars;
+extern const optimizer optimizer_adamw, optimizer_sgd, optimizer_lars, optimizer_muon;
 
-// By optimizer_kind, which is the order of the words of [optimizer] type.
-extern const optimizer *const optimizers[];
+// Of [optimizer] type, and of the types that groups name.
+const optimizer *optimizer_of(const optimizer_keys *o);
 
 // How many arrays it keeps, and scalars.
 static inline int optimizer_arrays(const optimizer *x, const optimizer_keys *o) {

@@ -9,8 +9,10 @@ static const char *array(const optimizer_keys *o, int k) {
 }
 
 static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s) {
-    const sgd_rules rules = {o->by_lanes ? 0 : o->momentum, p->decay ? o->weight_decay : 0,
-                             o->nesterov && !o->by_lanes};
+    const sgd_rules rules = {.momentum = o->by_lanes ? 0 : o->momentum,
+                             .weight_decay = p->decay,
+                             .nesterov = o->nesterov && !o->by_lanes,
+                             .lr_factor = p->lr};
     return on->sgd(&(sgd_args){.w = piece_weights(p),
                                .master = &p->master,
                                .buf = o->momentum == 0 || o->by_lanes ? NULL : &p->array[0],

@@ -306,6 +306,15 @@ static err_t declare_tie(train_state *t) {
     return lent ? arena_1d(&t->memory, &t->use, FP32, lent) : ERR_OK;
 }
 
+// Room for the largest of the matrices that are updated here.
+static err_t declare_muon(train_state *t) {
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    for (int i = 0; t->o.training && i < count; i++)
+        if (t->rule[p[i].row].muon) muon_count(&t->muon, &t->net->param[p[i].row]);
+    return muon_declare(&t->muon, t->o.offload ? &t->host : &t->memory, t->o.tensor);
+}
+
 // --- opening ---------------------------------------------------------------------------------------------------------
 
 static err_t allocate_tables(train_state *t) {
@@ -385,6 +394,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     t->arrays = o->training ? optimizer_arrays(o->optimizer, o->keys) + state_steps_outer(t) : 0;
     t->scalars = o->training ? optimizer_scalars(o->optimizer, o->keys) : 0;
     TRY(allocate_tables(t));
+    TRY(row_rules_open(&t->rule, net, o->keys));
     TRY(zero_open(&t->zero, net,
                   &(zero_options){.rank = ranks->rank,
                                   .world = ranks->world,
@@ -401,6 +411,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     if (o->training) TRY(declare_gradients(t));
     if (t->shards.weights) TRY(declare_gather(t));
     TRY(declare_tie(t));
+    TRY(declare_muon(t));
     link_rows(t);  // their shapes, for plans
     size_t bytes = sizeof(step_state) + (size_t)t->scalars * sizeof(step_scalar);
     return arena_1d(&t->memory, &t->step, INT32, (int64_t)(bytes + 3) / 4);
@@ -443,7 +454,7 @@ void state_close(train_state *t) {
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
         free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->residual), free(t->residual_mirror),
-        free(t->residual_name), free(t->velocity), free(t->velocity_mirror), free(t->island_name);
+        free(t->rule), muon_close(&t->muon), free(t->residual_name), free(t->velocity), free(t->velocity_mirror), free(t->island_name);
     outer_room_close(&t->outer);
     packed_close(&t->packed);
     *t = (train_state){0};

@@ -13,7 +13,9 @@
 #include "trainer/step/frozen.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/outer_room.h"
+#include "trainer/step/muon.h"
 #include "trainer/step/packed.h"
+#include "trainer/step/row_rules.h"
 #include "trainer/step/spilled.h"
 #include "trainer/step/zero.h"
 
@@ -84,6 +86,8 @@ typedef struct train_state {
     store anchor;      // the masters of the last boundary, as what the optimizer keeps: state_has_anchor
     outer_room outer;
     frozen frozen;            // rows that are in no store
+    row_rule *rule;           // [params]
+    muon_room muon;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
     tensor stage_w, stage_g;  // offload: staging for the largest piece, or a chunk of one, compute type and FP32
     device *host_dev;         // offload: the CPU that updates

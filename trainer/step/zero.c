@@ -73,6 +73,46 @@ static void place_rows(zero_layout *z, const model *net) {
     }
 }
 
+// Is any row of the model whole where it is updated?
+static bool has_whole(const model *net) {
+    for (int i = 0; i < net->params; i++)
+        if (net->param[i].whole) return true;
+    return false;
+}
+
+// Gives the next rank its turn, until one has room for half of n more floats. load: of each rank so far; most: of all
+// segments so far, what each should have.
+static void find_room(size_t *cut, const size_t *load, int world, int *rank, size_t at, size_t n, size_t most) {
+    while (*rank < world - 1 && load[*rank] + n / 2 > most) cut[++*rank] = at;
+}
+
+// The same where some rows go to one rank each, with all their slices: a rank takes rows and chunks until it has its
+// share of this segment and all before it. So what is uneven in one segment is made up for in the next ones.
+static void deal_whole(zero_layout *z, const model *net, int g, size_t *load, size_t *all) {
+    const zero_segment *s = &z->segment[g];
+    size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
+    int rank = 0;
+    *all += s->count;
+    size_t most = *all / (size_t)z->world;
+    for (int i = s->first; i < s->first + s->rows; i++) {
+        const param *p = &net->param[i];
+        size_t row = z->row_at[i] - s->at, room = (size_t)param_slice_room(p), slices = (size_t)zero_slices(z, p);
+        if (p->whole) {
+            find_room(cut, load, z->world, &rank, row, slices * room, most);
+            load[rank] += slices * room;
+        }
+        for (size_t c = 0; c < slices && !p->whole; c++) {
+            size_t n = (size_t)param_slice_count(p, zero_first(z, p) + (int)c);
+            for (size_t k = 0; k < n; k += CHUNK) {
+                size_t of = n - k < CHUNK ? n - k : CHUNK;
+                find_room(cut, load, z->world, &rank, row + c * room + k, of, most);
+                load[rank] += of;
+            }
+        }
+    }
+    while (rank < z->world) cut[++rank] = s->count;
+}
+
 // A chunk belongs to the rank in whose equal share of the segment it begins. Chunks begin anew with each slice.
 static void deal(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
@@ -91,6 +131,14 @@ static void deal(zero_layout *z, const model *net, int g) {
         }
     }
     while (rank < z->world) cut[++rank] = s->count;
+}
+
+static void deal_all(zero_layout *z, const model *net, size_t *load) {
+    bool whole = has_whole(net);
+    size_t all = 0;
+    for (int g = 0; g < z->segments; g++)
+        if (whole) deal_whole(z, net, g, load, &all);
+        else deal(z, net, g);
 }
 
 // Backward goes from the last block to the first; a bucket takes whole blocks' segments until it is large enough.
@@ -163,13 +211,17 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     z->whole = calloc(slices_of(z, net), sizeof *z->whole);
     z->shard_at = calloc(n, sizeof *z->shard_at);
     z->slab_at = calloc(n, sizeof *z->slab_at);
-    if (!z->segment || !z->bucket || !z->cut || !z->row_at || !z->piece || !z->whole || !z->shard_at || !z->slab_at) {
+    size_t *load = calloc((size_t)world, sizeof *load);
+    if (!z->segment || !z->bucket || !z->cut || !z->row_at || !z->piece || !z->whole || !z->shard_at || !z->slab_at ||
+        !load) {
+        free(load);
         zero_close(z);
         return err_set(ERR_INTERNAL, "no memory for the layout of %zu parameters over %d ranks", n, world);
     }
     find_segments(z, net, o);
     place_rows(z, net);
-    for (int g = 0; g < z->segments; g++) deal(z, net, g);
+    deal_all(z, net, load);
+    free(load);
     fill_buckets(z, o->bucket_bytes);
     own_ranges(z);
     for (int g = 0; g < z->segments; g++) own_pieces(z, net, g);

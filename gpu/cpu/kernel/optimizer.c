@@ -189,6 +189,9 @@ static update_job update_of(const tensor *w, const tensor *master, const tensor 
     };
 }
 
+// 0: a factor that is not given.
+static double times(double lr, double factor) { return factor > 0 ? lr * factor : lr; }
+
 // The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1
 // - beta2^t) that
 // makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(E) bytes a weight; memory bound
@@ -197,7 +200,7 @@ err_t KERNEL(adamw)(const adamw_args *args, stream *s) {
     assert(args->m->type == FP32 && args->v->type == FP32 && tensor_count(args->m) == j.count &&
            tensor_count(args->v) == j.count);
     if (!args->state->apply) return ERR_OK;
-    double lr = args->state->lr;
+    double lr = times(args->state->lr, args->rules->lr_factor);
     j.adamw.m = args->m->data;
     j.adamw.v = args->v->data;
     j.adamw.keep = (float)(1 - lr * args->rules->weight_decay);
@@ -219,7 +222,8 @@ err_t KERNEL(sgd)(const sgd_args *args, stream *s) {
     assert(!args->buf || (args->buf->type == FP32 && tensor_count(args->buf) == j.count));
     if (!args->state->apply) return ERR_OK;
     j.sgd.buf = args->buf ? args->buf->data : NULL;
-    j.sgd.lr = args->state->lr;
+    j.sgd.lr = (float)times(args->state->lr, args->rules->lr_factor);
+    if (args->rules->factor > 0) j.factor = (float)args->rules->factor;
     j.sgd.decay = (float)args->rules->weight_decay;
     j.sgd.momentum = (float)args->rules->momentum;
     j.sgd.ratio = args->ratio ? *args->ratio : 1;
@@ -228,14 +232,83 @@ err_t KERNEL(sgd)(const sgd_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- ratios of rows --------------------------------------------------------------------------------------------------
-
+// The root of sums from .. to-1, added in order.
 static double root_of(const tensor *sums, int from, int to) {
     const double *x = sums->data;
     double total = 0;
     for (int i = from; i < to; i++) total += x[i];
     return __builtin_sqrt(total);
 }
+
+// --- what Muon orthogonalises ----------------------------------------------------------------------------------------
+
+typedef struct direction_job {
+    float *d, *m;
+    const float *grad;
+    int64_t count;
+    float factor, momentum, rest;
+    bool apply;
+} direction_job;
+
+BODY void direction_vector(const direction_job *j, int64_t i, int64_t n) {
+    vf g = vf_mul(vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor)), vf_set1(j->rest));
+    vf m = vf_fma(vf_set1(j->momentum), typed_load_n(j->m, FP32, i, n), g);
+    typed_store_n(j->m, FP32, i, m, n);
+    typed_store_n(j->d, FP32, i, vf_fma(vf_set1(j->momentum), m, g), n);
+}
+
+static void direction_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const direction_job j = *(const direction_job *)ctx;
+    int64_t from = item * SLICE, to = slice_end(item, j.count);
+    if (j.apply) EACH_VECTOR(from, to, direction_vector, &j);
+    else
+        for (int64_t i = from; i < to; i++) j.d[i] = 0;
+}
+
+// moves: 16 bytes a weight; memory bound
+err_t KERNEL(muon_direction)(const muon_direction_args *args, stream *s) {
+    direction_job j = {.d = args->d->data,
+                       .m = args->m->data,
+                       .grad = args->grad->data,
+                       .count = tensor_count(args->m),
+                       .factor = args->state->grad_factor,
+                       .momentum = (float)args->momentum,
+                       .rest = (float)(1 - args->momentum),
+                       .apply = args->state->apply};
+    assert(args->d->type == FP32 && args->m->type == FP32 && args->grad->type == FP32);
+    assert(tensor_count(args->d) == j.count && tensor_count(args->grad) == j.count);
+    pool_run(s->workers, slices(j.count), direction_item, &j);
+    return ERR_OK;
+}
+
+typedef struct normalize_job {
+    float *x, factor;
+    int64_t count;
+} normalize_job;
+
+BODY void normalize_vector(const normalize_job *j, int64_t i, int64_t n) {
+    typed_store_n(j->x, FP32, i, vf_mul(typed_load_n(j->x, FP32, i, n), vf_set1(j->factor)), n);
+}
+
+static void normalize_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const normalize_job j = *(const normalize_job *)ctx;
+    EACH_VECTOR(item * SLICE, slice_end(item, j.count), normalize_vector, &j);
+}
+
+// moves: 8 bytes an element; memory bound
+err_t KERNEL(normalize)(const normalize_args *args, stream *s) {
+    normalize_job j = {.x = args->x->data, .count = tensor_count(args->x)};
+    int64_t chunks = tensor_count(args->sums);
+    assert(args->x->type == FP32 && args->sums->type == FP64 && chunks == (j.count + CHUNK - 1) / CHUNK);
+    double norm = root_of(args->sums, 0, (int)chunks);
+    j.factor = (float)(1 / (norm > args->eps ? norm : args->eps));
+    pool_run(s->workers, slices(j.count), normalize_item, &j);
+    return ERR_OK;
+}
+
+// --- ratios of rows --------------------------------------------------------------------------------------------------
 
 // On one thread: a model has a few thousand chunks.
 err_t KERNEL(lars_ratio)(const lars_ratio_args *args, stream *s) {
