@@ -323,17 +323,23 @@ static void check_fp32(graph *g) {
 }
 
 // Frozen rows have no memory for a gradient. An operation forms the gradients of all its weights or of none.
-static void check_frozen(graph *g, const block_graph *k) {
-    for (int i = 0; i < k->ops; i++) {
-        const operation *o = &k->op[i];
-        bool w = is_frozen(g->m, o->at.w), b = is_frozen(g->m, o->at.b);
-        if ((w || b) && !o->type->freezes)
-            graph_mistake(g, o->name, "the rule \"frozen\" is not built for the weights of a %s", o->type->name);
-        if (o->at.w >= 0 && o->at.b >= 0 && w != b)
-            graph_mistake(g, o->name, "%s is frozen and %s is not: freeze both, as %.*s* does, or neither",
-                          g->m->param[w ? o->at.w : o->at.b].name, g->m->param[w ? o->at.b : o->at.w].name,
-                          common(g->m->param[o->at.w].name, g->m->param[o->at.b].name), g->m->param[o->at.w].name);
-    }
+static err_t check_frozen(const model *m, const operation *o) {
+    bool w = is_frozen(m, o->at.w), b = is_frozen(m, o->at.b);
+    if (!w && !b) return ERR_OK;
+    if (!o->type->freezes)
+        return err_set(ERR_CONFIG,
+                       "[optimizer] groups: %s is frozen, and a %s always forms its gradient: expected that it is not",
+                       m->param[w ? o->at.w : o->at.b].name, o->type->name);
+    if (o->at.w < 0 || o->at.b < 0 || w == b) return ERR_OK;
+    const char *one = m->param[o->at.w].name, *two = m->param[o->at.b].name;
+    return err_set(ERR_CONFIG,
+                   "[optimizer] groups: %s is frozen and %s is not, and their gradients are formed together: freeze "
+                   "both, as %.*s* does, or neither",
+                   w ? one : two, w ? two : one, common(one, two), one);
+}
+
+static void check_all_frozen(graph *g, const block_graph *k) {
+    for (int i = 0; i < k->ops && g->rc == ERR_OK; i++) g->rc = check_frozen(g->m, &k->op[i]);
 }
 
 static err_t check_targets(const graph *g) {
@@ -360,7 +366,7 @@ err_t graph_end(graph *g) {
         g->b = b;
         if (b < m->blocks - 1 && !g->block[b].out) graph_mistake(g, "leave", "there is nothing for the next block");
         check_gradients(g, &g->block[b]);
-        check_frozen(g, &g->block[b]);
+        check_all_frozen(g, &g->block[b]);
         describe_block(g, b);
     }
     check_fp32(g);

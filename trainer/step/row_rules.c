@@ -5,14 +5,17 @@
 
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The name that the glob comes nearest to.
+// The name that the glob comes nearest to, of which it may be the beginning.
 static const char *nearest(const model *net, const char *glob) {
     int best = -1, least = 0;
     for (int i = 0; i < net->params; i++) {
-        int d = edits_between(glob, net->param[i].name);
+        char start[GROUP_GLOB];
+        snprintf(start, sizeof start, "%.*s", (int)strlen(glob), net->param[i].name);
+        int d = edits_between(glob, start);
         if (best < 0 || d < least) best = i, least = d;
     }
     return best < 0 ? "" : net->param[best].name;
@@ -53,10 +56,10 @@ static err_t fill_all(row_rule *r, model *net, const param_groups *g, const opti
         TRY(fill(&r[i], &net->param[i], g, o));
         net->param[i].whole = r[i].muon, any |= r[i].muon;
     }
+    if (!model_trained(net)) return err_set(ERR_CONFIG, "all parameters are frozen: a run has to train some");
     if (wanted && !any)
         return err_set(ERR_CONFIG, "type = muon updates matrices between hidden layers, and a %s has none that is trained: "
                                    "expected adamw, sgd or lars", net->type->name);
-    if (!model_trained(net)) return err_set(ERR_CONFIG, "all parameters are frozen: a run has to train some");
     return ERR_OK;
 }
 

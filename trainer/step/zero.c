@@ -73,21 +73,41 @@ static void place_rows(zero_layout *z, const model *net) {
     }
 }
 
-// Is any row of the model whole where it is updated?
-static bool has_whole(const model *net) {
-    for (int i = 0; i < net->params; i++)
+// A chunk belongs to the rank in whose equal share of the segment it begins. Chunks begin anew with each slice.
+static void deal(zero_layout *z, const model *net, int g) {
+    const zero_segment *s = &z->segment[g];
+    size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
+    size_t at = 0;
+    int rank = 0;
+    for (int i = s->first; i < s->first + s->rows; i++) {
+        const param *p = &net->param[i];
+        for (int c = 0; c < zero_slices(z, p); c++) {
+            size_t slice = z->row_at[i] - s->at + (size_t)(c * param_slice_room(p));
+            for (int64_t k = 0; k < param_slice_count(p, zero_first(z, p) + c); k += CHUNK) {
+                at = slice + (size_t)k;
+                int owner = (int)((unsigned __int128)at * (unsigned)z->world / s->count);
+                while (rank < owner) cut[++rank] = at;
+            }
+        }
+    }
+    while (rank < z->world) cut[++rank] = s->count;
+}
+
+static bool has_whole(const zero_segment *s, const model *net) {
+    for (int i = s->first; i < s->first + s->rows; i++)
         if (net->param[i].whole) return true;
     return false;
 }
 
-// Gives the next rank its turn, until one has room for half of n more floats. load: of each rank so far; most: of all
-// segments so far, what each should have.
+// Gives the next rank its turn, until one has room for half of n more floats. load: of each rank so far; most: what each
+// should have.
 static void find_room(size_t *cut, const size_t *load, int world, int *rank, size_t at, size_t n, size_t most) {
     while (*rank < world - 1 && load[*rank] + n / 2 > most) cut[++*rank] = at;
 }
 
-// The same where some rows go to one rank each, with all their slices: a rank takes rows and chunks until it has its
-// share of this segment and all before it. So what is uneven in one segment is made up for in the next ones.
+// Where some rows go to one rank each, with all their slices: a rank takes rows and chunks until it has its share of
+// this segment and of all such segments before it. So what is uneven in one is made up for in the next ones. all: floats
+// of these segments.
 static void deal_whole(zero_layout *z, const model *net, int g, size_t *load, size_t *all) {
     const zero_segment *s = &z->segment[g];
     size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
@@ -113,31 +133,10 @@ static void deal_whole(zero_layout *z, const model *net, int g, size_t *load, si
     while (rank < z->world) cut[++rank] = s->count;
 }
 
-// A chunk belongs to the rank in whose equal share of the segment it begins. Chunks begin anew with each slice.
-static void deal(zero_layout *z, const model *net, int g) {
-    const zero_segment *s = &z->segment[g];
-    size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
-    size_t at = 0;
-    int rank = 0;
-    for (int i = s->first; i < s->first + s->rows; i++) {
-        const param *p = &net->param[i];
-        for (int c = 0; c < zero_slices(z, p); c++) {
-            size_t slice = z->row_at[i] - s->at + (size_t)(c * param_slice_room(p));
-            for (int64_t k = 0; k < param_slice_count(p, zero_first(z, p) + c); k += CHUNK) {
-                at = slice + (size_t)k;
-                int owner = (int)((unsigned __int128)at * (unsigned)z->world / s->count);
-                while (rank < owner) cut[++rank] = at;
-            }
-        }
-    }
-    while (rank < z->world) cut[++rank] = s->count;
-}
-
 static void deal_all(zero_layout *z, const model *net, size_t *load) {
-    bool whole = has_whole(net);
     size_t all = 0;
     for (int g = 0; g < z->segments; g++)
-        if (whole) deal_whole(z, net, g, load, &all);
+        if (has_whole(&z->segment[g], net)) deal_whole(z, net, g, load, &all);
         else deal(z, net, g);
 }
 
