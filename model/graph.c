@@ -326,7 +326,7 @@ static void check_fp32(graph *g) {
 static err_t check_frozen(const model *m, const operation *o) {
     bool w = is_frozen(m, o->at.w), b = is_frozen(m, o->at.b);
     if (!w && !b) return ERR_OK;
-    if (!o->type->freezes)
+    if (!o->type->freezes && adapters_freeze(model_adapts(m), m->param[w ? o->at.w : o->at.b].name))
         return err_set(ERR_CONFIG,
                        "[optimizer] groups: %s is frozen, and a %s always forms its gradient: expected that it is not",
                        m->param[w ? o->at.w : o->at.b].name, o->type->name);
@@ -339,7 +339,12 @@ static err_t check_frozen(const model *m, const operation *o) {
 }
 
 static void check_all_frozen(graph *g, const block_graph *k) {
-    for (int i = 0; i < k->ops && g->rc == ERR_OK; i++) g->rc = check_frozen(g->m, &k->op[i]);
+    for (int i = 0; i < k->ops && g->rc == ERR_OK; i++) {
+        const operation *o = &k->op[i];
+        g->rc = check_frozen(g->m, o);
+        if (!o->type->freezes && (is_frozen(g->m, o->at.w) || is_frozen(g->m, o->at.b)))
+            graph_mistake(g, o->name, "the rule \"frozen\" is not built for the weights of a %s", o->type->name);
+    }
 }
 
 static err_t check_targets(const graph *g) {

@@ -124,8 +124,8 @@ static const struct {
      "Set [precision] products = bf16-pairs (on a CPU), or compute = bf16, or both."},
     {NULL, "flash_attention use_flash_attn flash attn_implementation compile torch_compile", true,
      "It is always so, where the device can."},
-    {NULL, "param_groups lr_mult layerwise_lr_decay llrd", false,
-     "All weights have one lr; biases and norms do not decay."},
+    {NULL, "lr_mult layerwise_lr_decay llrd", true,
+     "Set [optimizer] groups, such as h.0.*: lr=0.5; biases and norms do not decay."},
     {NULL, "z_loss logit_softcap final_logit_softcapping attn_logit_softcapping", false,
      "The loss is the plain cross entropy of the logits."},
 };
