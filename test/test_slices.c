@@ -285,7 +285,7 @@ static void square_sums(place *p) {
 
 static void update(place *p) {
     const step_rules rules = {.grad_clip = 0.5};
-    const adamw_rules adam = {0.9, 0.99, 1e-8, 0.1};
+    const adamw_rules adam = {0.9, 0.99, 1e-8, 0.1, 0};
     square_sums(p);
     OK(device_ops(p->net.dev)
            ->step_decide(&(step_decide_args){.state = p->net.step.data,

@@ -69,7 +69,7 @@ static tensor chunk_at(float *x) { return (tensor){x, FP32, 1, {CHUNK, 1, 1, 1}}
 
 static err_t adamw_blocks(void *ctx, int64_t first, int64_t count, void *data) {
     updates *u = ctx;
-    const adamw_rules rules = {0.9f, 0.95f, 1e-8f, 0.1f};
+    const adamw_rules rules = {0.9f, 0.95f, 1e-8f, 0.1f, 0};
     assert_int_equal(first, u->next);
     u->next = first + count;
     for (int64_t k = 0; k < count; k++) {

@@ -113,6 +113,7 @@ static void adamw_setup(op_run *r) {
     free(w->want);
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->adamw = (adamw_rules){.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    if (o & OPT_FACTOR) r->adamw.lr_factor = 0.3;
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
     r->state = (step_state){
         .lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .updates = t};
@@ -145,7 +146,8 @@ static void adamw_reference(op_run *r) {
     for (int i = AW_MASTER; i <= AW_V; i++) memcpy(a[i].want, a[i].value, bytes);
     if (r->state.apply)
         ref_adamw(a[AW_MASTER].want, a[AW_M].want, a[AW_V].want, a[AW_GRAD].value, (double)r->state.grad_factor,
-                  (double)r->state.lr, r->state.updates, &r->adamw, r->row->size[0]);
+                  (double)r->state.lr * (r->adamw.lr_factor > 0 ? r->adamw.lr_factor : 1), r->state.updates, &r->adamw,
+                  r->row->size[0]);
 }
 
 // Of both optimizers, whose arguments begin with w and master: up to `last` they are updated. A skipped step changes
@@ -191,6 +193,7 @@ static void sgd_setup(op_run *r) {
     free(w->want);
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->sgd = (sgd_rules){.momentum = o & OPT_NO_MOMENTUM ? 0 : 0.9, .weight_decay = 0.1, .nesterov = o & OPT_NESTEROV};
+    if (o & OPT_FACTOR) r->sgd.lr_factor = 0.3, r->sgd.factor = 0.7;
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
     r->state = (step_state){
         .lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .updates = 3};
@@ -214,12 +217,18 @@ static err_t sgd_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s)
                   s);
 }
 
+// The factor of the gradient, and the learning rate.
+static float sgd_factor(const op_run *r) { return r->sgd.factor > 0 ? (float)r->sgd.factor : r->state.grad_factor; }
+static float sgd_rate(const op_run *r) {
+    return r->sgd.lr_factor > 0 ? (float)((double)r->state.lr * r->sgd.lr_factor) : r->state.lr;
+}
+
 static void sgd_reference(op_run *r) {
     arg *a = r->arg;
     for (int i = SG_MASTER; i <= SG_BUF; i++) memcpy(a[i].want, a[i].value, (size_t)r->row->size[0] * sizeof(double));
     if (r->state.apply)
         ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value,
-                (double)r->state.grad_factor, a[SG_RATIO].absent ? 1 : a[SG_RATIO].value[0], (double)r->state.lr,
+                (double)sgd_factor(r), a[SG_RATIO].absent ? 1 : a[SG_RATIO].value[0], (double)sgd_rate(r),
                 &r->sgd, r->row->size[0]);
 }
 
@@ -229,11 +238,11 @@ static bool sgd_exact(op_run *r, const outcome *got) {
     const float *ratio = r->arg[SG_RATIO].absent ? NULL : r->arg[SG_RATIO].t.data;
     const float *master = r->arg[SG_MASTER].t.data, *old = r->arg[SG_BUF].t.data, *grad = r->arg[SG_GRAD].t.data;
     for (int64_t i = 0; r->state.apply && i < r->row->size[0]; i++) {
-        float g = grad[i] * r->state.grad_factor, d = fmaf(decay, master[i], g);
+        float g = grad[i] * sgd_factor(r), d = fmaf(decay, master[i], g);
         if (ratio) d *= *ratio;
         float buf = fmaf(momentum, old[i], d);
         if (!r->arg[SG_BUF].absent) d = r->sgd.nesterov ? fmaf(momentum, buf, d) : buf;
-        float want = fmaf(-r->state.lr, d, master[i]);
+        float want = fmaf(-sgd_rate(r), d, master[i]);
         float now = ((const float *)got->data[SG_MASTER])[i], kept = ((const float *)got->data[SG_BUF])[i];
         if (now != want)
             return failed(r, "master[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now, (double)want);
@@ -244,6 +253,92 @@ static bool sgd_exact(op_run *r, const outcome *got) {
 }
 
 const op_kind kind_sgd = {"sgd", sgd_setup, sgd_call, sgd_reference, NULL, sgd_exact, traffic_cost};
+
+// --- muon_direction: n -----------------------------------------------------------------------------------------------
+
+enum { MU_D, MU_M, MU_GRAD, MU_STATE };
+static const double muon_momentum = 0.95;
+
+static void direction_setup(op_run *r) {
+    int64_t n = r->row->size[0];
+    arg_add(r, "d", OUT, FP32, 1, n, 0, 0);
+    arg *m = arg_add(r, "m", UPDATES, FP32, 1, n, 0, 0), *grad = arg_add(r, "grad", IN, FP32, 1, n, 0, 0);
+    arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    r->state = (step_state){.apply = !(r->row->options & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128};
+    arg_fill(r, m, 0.1, 0);
+    arg_fill(r, grad, 30, 0);
+    arg_fill_bytes(state, &r->state);
+}
+static err_t direction_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->muon_direction(&(muon_direction_args){.d = t[MU_D],
+                                                    .m = t[MU_M],
+                                                    .grad = t[MU_GRAD],
+                                                    .state = (const step_state *)t[MU_STATE]->data,
+                                                    .momentum = muon_momentum},
+                             s);
+}
+static void direction_reference(op_run *r) {
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        double m = r->arg[MU_M].value[i], g = (1 - muon_momentum) * r->arg[MU_GRAD].value[i] * 0.0078125;
+        double next = muon_momentum * m + g;
+        r->arg[MU_M].want[i] = r->state.apply ? next : m;
+        r->arg[MU_D].want[i] = r->state.apply ? muon_momentum * next + g : 0;
+    }
+}
+static bool direction_exact(op_run *r, const outcome *got) {
+    const float momentum = (float)muon_momentum, rest = (float)(1 - muon_momentum);
+    const float *m = r->arg[MU_M].t.data, *grad = r->arg[MU_GRAD].t.data;
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        float g = grad[i] * r->state.grad_factor * rest, next = fmaf(momentum, m[i], g), d = fmaf(momentum, next, g);
+        if (!r->state.apply) next = m[i], d = 0;
+        if (((const float *)got->data[MU_M])[i] != next || ((const float *)got->data[MU_D])[i] != d)
+            return failed(r, "m[%" PRId64 "] or d is not %.9g and %.9g to the bit", i, (double)next, (double)d);
+    }
+    return true;
+}
+const op_kind kind_muon_direction = {
+    "muon_direction", direction_setup, direction_call, direction_reference, NULL, direction_exact, traffic_cost};
+
+// --- normalize: n ----------------------------------------------------------------------------------------------------
+
+enum { NO_X, NO_SUMS };
+static const double least_norm = 1e-7;
+
+// OPT_EXTREME: of zeros.
+static void normalize_setup(op_run *r) {
+    int64_t n = r->row->size[0], chunks = (n + CHUNK - 1) / CHUNK;
+    arg *x = arg_add(r, "x", UPDATES, FP32, 1, n, 0, 0), *sums = arg_add(r, "sums", IN, FP64, 1, chunks, 0, 0);
+    arg_fill(r, x, r->row->options & OPT_EXTREME ? 0 : 3, 0);
+    arg_fill_wide(r, sums, 1e3);
+    for (int64_t i = 0; i < chunks && !r->bench; i++) {
+        sums->value[i] *= r->row->options & OPT_EXTREME ? 0 : sums->value[i];
+        storage_set(sums->t.data, FP64, i, sums->value[i]);
+    }
+}
+static err_t normalize_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->normalize(&(normalize_args){.x = t[NO_X], .sums = t[NO_SUMS], .eps = least_norm}, s);
+}
+static float normal_factor(const op_run *r) {
+    double sum = 0;
+    for (int64_t i = 0; i < tensor_count(&r->arg[NO_SUMS].t); i++) sum += r->arg[NO_SUMS].value[i];
+    return (float)(1 / fmax(sqrt(sum), least_norm));
+}
+static void normalize_reference(op_run *r) {
+    for (int64_t i = 0; i < r->row->size[0]; i++)
+        r->arg[NO_X].want[i] = r->arg[NO_X].value[i] * (double)normal_factor(r);
+}
+static bool normalize_exact(op_run *r, const outcome *got) {
+    float factor = normal_factor(r);
+    const float *x = r->arg[NO_X].t.data;
+    for (int64_t i = 0; i < r->row->size[0]; i++)
+        if (((const float *)got->data[NO_X])[i] != x[i] * factor)
+            return failed(r, "x[%" PRId64 "] is not %.9g to the bit", i, (double)(x[i] * factor));
+    return true;
+}
+const op_kind kind_normalize = {"normalize", normalize_setup, normalize_call, normalize_reference,
+                                NULL,        normalize_exact, traffic_cost};
 
 // --- lars_ratio: rows, chunks of the largest -------------------------------------------------------------------------
 

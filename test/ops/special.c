@@ -461,7 +461,7 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
 static bool adamw_steps(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     const step_rules rules = {1.5, true, 3, 0, 0};
-    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
+    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1, 0};
     const step_state start = {.lr = 3e-3f, .loss_scale = 1024};
     const step_scalar powers[] = {{1, 0.9, 0}, {1, 0.95, 0}};
     adam_ref *ref = calloc(1, sizeof *ref);
@@ -523,8 +523,8 @@ typedef enum optimizer { BY_ADAMW, BY_SGD, BY_NESTEROV, BY_LARS, OPTIMIZERS } op
 
 // sgd's buffer is where adamw's m is.
 static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const rounding_key *round) {
-    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
-    const sgd_rules sgd = {0.9, 0.1, by == BY_NESTEROV};
+    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1, 0};
+    const sgd_rules sgd = {0.9, 0.1, by == BY_NESTEROV, 0, 0};
     if (by == BY_ADAMW)
         return f->table->adamw(&(adamw_args){.w = &t[OPT_W],
                                              .master = &t[OPT_MASTER],

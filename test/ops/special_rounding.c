@@ -154,7 +154,7 @@ bool rounding_keys(const fixture *f, char why[WHY]) {
 // adamw's weights again.
 bool rounding_comes_back(const fixture *f, char why[WHY]) {
     enum { N = 2 * CHUNK + 101, CUT = CHUNK };
-    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
+    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1, 0};
     bool ok = true;
     for (int k = 0; k < 2 && ok; k++) {
         bench b = {.f = f, .ok = true, .why = why};
@@ -200,7 +200,7 @@ bool rounding_comes_back(const fixture *f, char why[WHY]) {
 bool rounding_shows_updates(const fixture *f, char why[WHY]) {
     enum { N = 20000, UPDATES = 8 };
     bench b = {.f = f, .ok = true, .why = why};
-    const adamw_rules adam = {0, 0, 1e-30, 0};
+    const adamw_rules adam = {0, 0, 1e-30, 0, 0};
     float *ones = malloc(N * sizeof *ones);
     for (int i = 0; i < N; i++) ones[i] = 1;
     tensor *w[2] = {box(&b, BF16, N, 0, NULL), box(&b, BF16, N, 0, NULL)}, *grad = box(&b, FP32, N, 0, ones);
