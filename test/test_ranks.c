@@ -586,6 +586,25 @@ static void lanes_in_codes_give_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// Owners have whole matrices.
+static void muon_gives_the_same_bits(void **state) {
+    (void)state;
+    static const char muon[] = "[optimizer]\ntype = muon\nlr = 0.004\n[parallel]\n";
+    static const struct {
+        int nodes, ranks[2];
+        const char *more;
+    } worlds[] = {{1, {1}, ""}, {2, {1, 2}, "zero = 2\n"}, {1, {4}, "zero = 3\n[reduce]\nbucket_mb = 0.02\n"},
+                  {1, {3}, "zero = 1\noffload = host\n"}};
+    char *dir = texts_dir(), name[64], more[512];
+    finding one = {.hash = ""};
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        snprintf(name, sizeof name, "world %zu", i);
+        snprintf(more, sizeof more, "%s%s", muon, worlds[i].more);
+        try_world(name, dir, more, worlds[i].nodes, worlds[i].ranks, &one);
+    }
+    drop_dir(dir);
+}
+
 // Each lane is coded once, and decoded once by its owners; sums are coded once, and decoded by their owners, in stage 0
 // by all. Without codes each lane is added once.
 static void a_plan_counts_what_is_coded(void **state) {
@@ -729,6 +748,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(any_deal_gives_the_same_bits),
         cmocka_unit_test(lanes_dealt_anew_between_steps_give_the_same_bits),
         cmocka_unit_test(lanes_in_codes_give_the_same_bits),
+        cmocka_unit_test(muon_gives_the_same_bits),
         cmocka_unit_test(a_plan_counts_what_is_coded),
         cmocka_unit_test(what_was_left_out_is_saved_with_its_lane),
         cmocka_unit_test(what_some_ranks_saved_others_continue),
