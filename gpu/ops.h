@@ -558,7 +558,7 @@ typedef struct lars_ratio_args {
 // (1-momentum) g is one product, and each sum with it one FMA: the same on every device. When !state->apply, m stays
 // and d is 0.
 typedef struct muon_direction_args {
-    tensor *d;           // FP32 (=)
+    tensor *d;           // FP32 (=), may be grad itself
     tensor *m;           // FP32 (+=), from 0
     const tensor *grad;  // FP32
     const step_state *state;

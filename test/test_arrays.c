@@ -49,7 +49,7 @@ static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, 
     return ERR_OK;
 }
 
-static const optimizer three = {array, scalar, update, NULL, 1};
+static const optimizer three = {array, scalar, update, NULL, NULL, NULL, 1};
 
 // --- a session that trains with it -----------------------------------------------------------------------------------
 
@@ -196,9 +196,9 @@ static bool turned_scalar(const optimizer_keys *o, int k, optimizer_scalar *to) 
 static void by_name_and_no_other(void **state) {
     (void)state;
     static const optimizer others[] = {
-        {array, renamed_scalar, update, NULL, 1}, {array, fewer_scalars, update, NULL, 1},
-        {array, NULL, update, NULL, 1},           {renamed_array, scalar, update, NULL, 1},
-        {fewer_arrays, scalar, update, NULL, 1},  {NULL, NULL, NULL, NULL, 0}};
+        {array, renamed_scalar, update, NULL, NULL, NULL, 1}, {array, fewer_scalars, update, NULL, NULL, NULL, 1},
+        {array, NULL, update, NULL, NULL, NULL, 1},           {renamed_array, scalar, update, NULL, NULL, NULL, 1},
+        {fewer_arrays, scalar, update, NULL, NULL, NULL, 1},  {NULL, NULL, NULL, NULL, NULL, NULL, 0}};
     char *dir = data_dir(), path[1200], text[1 << 16] = "";
     config c;
     session x;
@@ -226,7 +226,7 @@ static void by_name_and_no_other(void **state) {
     memcpy(copy, peak, tensor_bytes(&x.state.array[PEAK].t));
     session_close(&x);
 
-    static const optimizer turned = {turned_array, turned_scalar, update, NULL, 1};
+    static const optimizer turned = {turned_array, turned_scalar, update, NULL, NULL, NULL, 1};
     OK(open_with(&x, &c, NULL, &turned));
     OK(resume(&x));
     assert_true(x.state.scalar[POWER - COUNT].value == saved.count &&

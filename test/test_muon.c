@@ -16,8 +16,7 @@ static const char small_model[] =
 enum { STEPS = 20 };
 
 static void expect_near(int step, const char *what, double found, double wanted) {
-    if (!(fabs(found - wanted) <= 2e-6 * wanted))
-        fail_msg("step %d: %s %.9f, PyTorch %.9f", step, what, found, wanted);
+    if (!(fabs(found - wanted) <= 2e-6 * wanted)) fail_msg("step %d: %s %.9f, PyTorch %.9f", step, what, found, wanted);
 }
 
 static void twenty_steps_are_like_pytorch(void **state) {
@@ -133,10 +132,10 @@ static void expect_formula(const shape *s, const float *found) {
 
 static void any_matrix_is_as_the_formula_says(void **state) {
     (void)state;
-    static const shape shapes[] = {
-        {1, 1, {0}, 1, 0},           {1, 9, {0}, 1, 0},           {17, 5, {0}, 1, 0},         {5, 33, {0}, 1, 0},
-        {150, 120, {0}, 1, 0},       {24, 16, {0}, 4, 0},         {16, 24, {0}, 4, 1},        {96, 16, {0}, 2, 1},
-        {48, 20, {16, 16, 16}, 1, 0}, {48, 20, {32, 8, 8}, 1, 0}, {48, 20, {32, 8, 8}, 4, 0}, {40, 12, {20, 20}, 2, 0}};
+    static const shape shapes[] = {{1, 1, {0}, 1, 0},          {1, 9, {0}, 1, 0},          {17, 5, {0}, 1, 0},
+                                   {5, 33, {0}, 1, 0},         {150, 120, {0}, 1, 0},      {24, 16, {0}, 4, 0},
+                                   {16, 24, {0}, 4, 1},        {96, 16, {0}, 2, 1},        {48, 20, {16, 16, 16}, 1, 0},
+                                   {48, 20, {32, 8, 8}, 1, 0}, {48, 20, {32, 8, 8}, 4, 0}, {40, 12, {20, 20}, 2, 0}};
     device *dev;
     stream *s;
     OK(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
@@ -236,15 +235,14 @@ static void a_group_has_its_own_rate_and_decay(void **state) {
     (void)state;
     static const struct {
         const char *plain, *other, *group, *name;
-    } rows[] = {
-        {"lr = 0.004\n", "lr = 0.002\n", "groups = wpe.weight: lr=0.5\n", "wpe.weight"},
-        {"lr = 0.004\n", "lr = 0.004\nweight_decay = 0\n", "groups = h.1.mlp.c_fc.weight: decay=0, h.*: lr=1\n",
-         "h.1.mlp.c_fc.weight"},
-        {"type = sgd\nlr = 0.1\n", "type = sgd\nlr = 0.2\n", "groups = h.0.attn.c_attn.bias: lr=2\n",
-         "h.0.attn.c_attn.bias"},
-        {"type = lars\nlr = 0.5\n", "type = lars\nlr = 0.25\n", "groups = wte.weight: lr=0.5\n", "wte.weight"},
-        {"type = muon\nlr = 0.004\n", "type = muon\nlr = 0.002\n", "groups = h.0.attn.c_proj.*t: lr=0.5\n",
-         "h.0.attn.c_proj.weight"}};
+    } rows[] = {{"lr = 0.004\n", "lr = 0.002\n", "groups = wpe.weight: lr=0.5\n", "wpe.weight"},
+                {"lr = 0.004\n", "lr = 0.004\nweight_decay = 0\n", "groups = h.1.mlp.c_fc.weight: decay=0, h.*: lr=1\n",
+                 "h.1.mlp.c_fc.weight"},
+                {"type = sgd\nlr = 0.1\n", "type = sgd\nlr = 0.2\n", "groups = h.0.attn.c_attn.bias: lr=2\n",
+                 "h.0.attn.c_attn.bias"},
+                {"type = lars\nlr = 0.5\n", "type = lars\nlr = 0.25\n", "groups = wte.weight: lr=0.5\n", "wte.weight"},
+                {"type = muon\nlr = 0.004\n", "type = muon\nlr = 0.002\n", "groups = h.0.attn.c_proj.*t: lr=0.5\n",
+                 "h.0.attn.c_proj.weight"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *dir = data_dir(), text[256];
         after a, b, c;

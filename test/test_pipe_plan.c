@@ -94,7 +94,9 @@ static const layout layouts[] = {
     // what Muon sends of its directions
     {gpt, FOUR "[optimizer]\ntype = muon\n[parallel]\nslices = 4\ntensor = 2\nzero = 2\n", TWO(2, 2)},
     {gpt, FOUR "[optimizer]\ntype = muon\n[parallel]\nslices = 4\ntensor = 4\noffload = host\n", ONE(4)},
-    {llama, BF16 "[optimizer]\ntype = muon\ngroups = *norm*: frozen\n[parallel]\nslices = 2\ntensor = 2\npipeline = 2\n", ONE(4)},
+    {llama,
+     BF16 "[optimizer]\ntype = muon\ngroups = *norm*: frozen\n[parallel]\nslices = 2\ntensor = 2\npipeline = 2\n",
+     ONE(4)},
     {llama, BF16 "[parallel]\npipeline = 1\nzero = 2\n", RACKS(1, 1, 1, 1)},
     {gpt, "[parallel]\npipeline = 1\nzero = 1\n[reduce]\norder = any\n", RACKS(1, 1, 1, 1)},
     {gpt, ISLANDS(2) "type = nesterov\n[parallel]\nzero = 1\n", RACKS(2, 1, 2, 1)},

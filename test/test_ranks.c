@@ -593,7 +593,9 @@ static void muon_gives_the_same_bits(void **state) {
     static const struct {
         int nodes, ranks[2];
         const char *more;
-    } worlds[] = {{1, {1}, ""}, {2, {1, 2}, "zero = 2\n"}, {1, {4}, "zero = 3\n[reduce]\nbucket_mb = 0.02\n"},
+    } worlds[] = {{1, {1}, ""},
+                  {2, {1, 2}, "zero = 2\n"},
+                  {1, {4}, "zero = 3\n[reduce]\nbucket_mb = 0.02\n"},
                   {1, {3}, "zero = 1\noffload = host\n"}};
     char *dir = texts_dir(), name[64], more[512];
     finding one = {.hash = ""};

@@ -372,7 +372,7 @@ err_t cuda_sgd(const sgd_args *args, stream *s) {
 // --- muon_direction --------------------------------------------------------------------------------------------------
 
 // muon_direction: an element a thread.
-// alias      none
+// alias      d == grad
 // moves      16 bytes a weight; memory bound
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
 __global__ void __launch_bounds__(UPDATE_THREADS)

@@ -227,9 +227,8 @@ static void sgd_reference(op_run *r) {
     arg *a = r->arg;
     for (int i = SG_MASTER; i <= SG_BUF; i++) memcpy(a[i].want, a[i].value, (size_t)r->row->size[0] * sizeof(double));
     if (r->state.apply)
-        ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value,
-                (double)sgd_factor(r), a[SG_RATIO].absent ? 1 : a[SG_RATIO].value[0], (double)sgd_rate(r),
-                &r->sgd, r->row->size[0]);
+        ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value, (double)sgd_factor(r),
+                a[SG_RATIO].absent ? 1 : a[SG_RATIO].value[0], (double)sgd_rate(r), &r->sgd, r->row->size[0]);
 }
 
 // Which products and sums are one FMA is promised, so that every bit is known.
@@ -297,8 +296,8 @@ static bool direction_exact(op_run *r, const outcome *got) {
     }
     return true;
 }
-const op_kind kind_muon_direction = {
-    "muon_direction", direction_setup, direction_call, direction_reference, NULL, direction_exact, traffic_cost};
+const op_kind kind_muon_direction = {"muon_direction", direction_setup, direction_call, direction_reference, NULL,
+                                     direction_exact,  traffic_cost};
 
 // --- normalize: n ----------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ typedef struct optimizer_keys {
     double trust;
     double muon_momentum;
     char groups[CONFIG_TEXT];  // rules for parameters by name (trainer/config/groups.h); "": none
-    bool by_lanes;  // no key: momentum is that of each lane ([reduce] compress = topk)
+    bool by_lanes;             // no key: momentum is that of each lane ([reduce] compress = topk)
 } optimizer_keys;
 
 enum { SAMPLE_BATCH_MOST = 256 };  // texts that grow at the same time

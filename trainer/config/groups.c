@@ -48,7 +48,8 @@ static err_t read_rule(const char *word, param_group *g) {
     if (strncmp(word, "decay=", 6) == 0) return read_number(word, "decay=", 0, 100, &g->decay);
     if (strncmp(word, "type=", 5) == 0) return read_type(word, g);
     if (strcmp(word, "frozen") == 0) return g->frozen = true, ERR_OK;
-    return err_set(ERR_CONFIG, "`%s` is no rule of a group: expected lr=FACTOR, decay=NUMBER, type=adamw, type=muon or frozen",
+    return err_set(ERR_CONFIG,
+                   "`%s` is no rule of a group: expected lr=FACTOR, decay=NUMBER, type=adamw, type=muon or frozen",
                    word);
 }
 
@@ -63,7 +64,8 @@ static err_t read_globs(const char **at, param_group *g) {
         used += (size_t)snprintf(g->globs + used, sizeof g->globs - used, "%s%s", used ? " " : "", word);
     }
     if (**at != ':' || !used)
-        return err_set(ERR_CONFIG, "`%.*s`: expected a name with * for any letters, a colon and rules, such as *.bias: lr=0.5",
+        return err_set(ERR_CONFIG,
+                       "`%.*s`: expected a name with * for any letters, a colon and rules, such as *.bias: lr=0.5",
                        (int)(*at - from), from);
     return ++*at, ERR_OK;
 }
@@ -80,8 +82,7 @@ static err_t read_group(const char **at, param_group *g) {
         TRY(read_rule(word, g));
     }
     if (!rules) return err_set(ERR_CONFIG, "%s: expected rules after the colon, such as lr=0.1 or frozen", g->globs);
-    if (g->frozen && (rules > 1))
-        return err_set(ERR_CONFIG, "%s: frozen parameters have no other rules", g->globs);
+    if (g->frozen && (rules > 1)) return err_set(ERR_CONFIG, "%s: frozen parameters have no other rules", g->globs);
     return ERR_OK;
 }
 

@@ -214,8 +214,7 @@ static err_t judge_muon(judge *j) {
     const config *c = j->c;
     bool muon = c->optimizer.type == OPTIMIZER_MUON || groups_have(c->optimizer.groups, OPTIMIZER_MUON);
     if (!muon || c->parallel.offload != OFFLOAD_NVME) return ERR_OK;
-    return judge_refuse(j,
-                        ROWS(ROW(optimizer, type), ROW(parallel, offload)),
+    return judge_refuse(j, ROWS(ROW(optimizer, type), ROW(parallel, offload)),
                         "offload = nvme updates chunk by chunk, and muon needs a whole matrix: offload = host has it");
 }
 

@@ -338,29 +338,41 @@ static err_t turn_matrix(step_runner *r, const zero_piece *p, int n) {
     return ERR_OK;
 }
 
+// What is turned on the device is directed, and used, on the host: `staged` is the piece's place in both.
+static err_t direct_on_host(step_runner *r, const zero_piece *p, const step_state *decided) {
+    train_state *t = r->state;
+    const param *row = &r->net->param[p->row];
+    rounding_key key;
+    optimizer_piece x = piece_on_host(r, p, NULL, decided, &key);
+    tensor staged = x.grad, d = muon_slice(&t->muon, row, p->slice, p->count);
+    TRY(gradient_to_host(r, p, &x.grad));
+    TRY(t->o.optimizer->direct(device_ops(t->host_dev), &r->cfg->optimizer, &x, &staged, t->host_s));
+    TRY(stream_wait(t->host_s));
+    TRY(stream_copy(r->s, d.data, staged.data, tensor_bytes(&d)));
+    return stream_wait(r->s);
+}
+
+static err_t turn_on_host(step_runner *r, const zero_piece *p, const step_state *decided) {
+    train_state *t = r->state;
+    const param *row = &r->net->param[p->row];
+    rounding_key key;
+    optimizer_piece x = piece_on_host(r, p, NULL, decided, &key);
+    tensor staged = x.grad, d = muon_slice(&t->muon, row, p->slice, p->count);
+    TRY(stream_copy(r->s, staged.data, d.data, tensor_bytes(&d)));
+    TRY(stream_wait(r->s));
+    TRY(t->o.optimizer->turn(device_ops(t->host_dev), &r->cfg->optimizer, &x, &staged, t->host_s));
+    return weights_to_device(r, p, &x);
+}
+
+// Products on the host would have other bits than a GPU's.
 static err_t turn_matrix_on_host(step_runner *r, const zero_piece *p, int n, const step_state *decided) {
     train_state *t = r->state;
     const param *row = &r->net->param[p->row];
-    const optimizer *by = t->o.optimizer;
-    const ops *on = device_ops(t->host_dev);
-    rounding_key key;
     if (!decided->apply) return ERR_OK;
-    for (int i = 0; i < n; i++) {
-        optimizer_piece x = piece_on_host(r, &p[i], NULL, decided, &key);
-        tensor d = muon_slice(&t->muon, row, p[i].slice, p[i].count);
-        TRY(gradient_to_host(r, &p[i], &x.grad));
-        TRY(by->direct(on, &r->cfg->optimizer, &x, &d, t->host_s));
-        TRY(stream_wait(t->host_s));
-    }
-    TRY(muon_gather(&t->muon, row, t->o.tensor ? t->o.tensor->host : NULL, t->s));
-    TRY(stream_wait(t->s));
-    TRY(muon_orthogonalize(&t->muon, row, p->slice, n, on, t->host_s));
-    for (int i = 0; i < n; i++) {
-        optimizer_piece x = piece_on_host(r, &p[i], NULL, decided, &key);
-        tensor d = muon_slice(&t->muon, row, p[i].slice, p[i].count);
-        TRY(by->turn(on, &r->cfg->optimizer, &x, &d, t->host_s));
-        TRY(weights_to_device(r, &p[i], &x));
-    }
+    for (int i = 0; i < n; i++) TRY(direct_on_host(r, &p[i], decided));
+    TRY(muon_gather(&t->muon, row, t->o.tensor, r->s));
+    TRY(muon_orthogonalize(&t->muon, row, p->slice, n, device_ops(r->dev), r->s));
+    for (int i = 0; i < n; i++) TRY(turn_on_host(r, &p[i], decided));
     return ERR_OK;
 }
 

@@ -72,9 +72,7 @@ static const size_t *cuts(muon_room *m, const param *p, const comm *layer) {
     return m->cut;
 }
 
-static bool is_shared(const param *p, const comm *layer) {
-    return layer && layer->world > 1 && param_slices(p) > 1;
-}
+static bool is_shared(const param *p, const comm *layer) { return layer && layer->world > 1 && param_slices(p) > 1; }
 
 err_t muon_gather(muon_room *m, const param *p, comm *layer, stream *s) {
     if (!is_shared(p, layer)) return ERR_OK;
@@ -89,8 +87,8 @@ comm_cost muon_gather_cost(muon_room *m, const param *p, const comm *layer) {
 // --- the iteration ---------------------------------------------------------------------------------------------------
 
 static err_t add_columns(const ops *on, tensor *y, const tensor *x, float factor, bool add, stream *s) {
-    return on->scale_columns(
-        &(scale_columns_args){.y = y, .x = x, .width = x->size[1], .factor = factor, .add = add}, s);
+    return on->scale_columns(&(scale_columns_args){.y = y, .x = x, .width = x->size[1], .factor = factor, .add = add},
+                             s);
 }
 
 // x[1] = the next of x[0], of R rows and C columns.
@@ -116,8 +114,8 @@ static tensor rows_at(const tensor *of, int64_t at, int64_t rows, int64_t column
 }
 
 // A slice's share of a matrix: between its place in d and its place in x, either way.
-static err_t move(const muon_room *m, const param *p, part of, int slice, const tensor *whole, bool back,
-                  const ops *on, stream *s) {
+static err_t move(const muon_room *m, const param *p, part of, int slice, const tensor *whole, bool back, const ops *on,
+                  stream *s) {
     int64_t slices = param_slices(p), room = param_slice_room(p), columns = of.columns;
     float factor = back ? (float)(0.2 * sqrt((double)most(of.rows, of.columns))) : 1;
     scale_columns_args args = {.factor = factor};

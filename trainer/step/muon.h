@@ -1,5 +1,6 @@
-// trainer/step/muon.h: what Muon makes of the direction in which a matrix should move: the nearest matrix whose singular
-// values are all 1, or close to it (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks").
+// trainer/step/muon.h: what Muon makes of the direction in which a matrix should move: the nearest matrix whose
+// singular values are all 1, or close to it (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural
+// networks").
 //
 //   x = d / |d|;  five times:  a = x x^T (the smaller side),  x = 3.4445 x + (-4.7750 a + 2.0315 a a) x
 //
@@ -8,8 +9,8 @@
 // decay serve both (Liu et al. 2025, "Muon is scalable for LLM training", section 2.2). Where a row consists of several
 // matrices, one below the other, such as q, k and v, each is taken by itself.
 //
-// All is FP32, by the products of the device. A matrix is put together in the order of its own rows and columns, so that
-// the bits do not depend on where its slices were. Whoever updates has all of it: no owner of ZeRO has a part
+// All is FP32, by the products of the device. A matrix is put together in the order of its own rows and columns, so
+// that the bits do not depend on where its slices were. Whoever updates has all of it: no owner of ZeRO has a part
 // (model/param.h: whole), and ranks that share a layer send each other the directions of their slices.
 #ifndef TRAINER_STEP_MUON_H
 #define TRAINER_STEP_MUON_H

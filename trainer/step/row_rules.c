@@ -24,8 +24,8 @@ static const char *nearest(const model *net, const char *glob) {
 static err_t check_glob(const model *net, const char *glob) {
     for (int i = 0; i < net->params; i++)
         if (fnmatch(glob, net->param[i].name, 0) == 0) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s matches none of the %d parameters, such as %s: `lockstep graph` lists them", glob,
-                   net->params, nearest(net, glob));
+    return err_set(ERR_CONFIG, "%s matches none of the %d parameters, such as %s: `lockstep plan --graph` lists them",
+                   glob, net->params, nearest(net, glob));
 }
 
 static err_t check_globs(const model *net, const param_groups *g) {
@@ -58,8 +58,10 @@ static err_t fill_all(row_rule *r, model *net, const param_groups *g, const opti
     }
     if (!model_trained(net)) return err_set(ERR_CONFIG, "all parameters are frozen: a run has to train some");
     if (wanted && !any)
-        return err_set(ERR_CONFIG, "type = muon updates matrices between hidden layers, and a %s has none that is trained: "
-                                   "expected adamw, sgd or lars", net->type->name);
+        return err_set(ERR_CONFIG,
+                       "type = muon updates matrices between hidden layers, and a %s has none that is trained: "
+                       "expected adamw, sgd or lars",
+                       net->type->name);
     return ERR_OK;
 }
 

@@ -312,7 +312,7 @@ static err_t declare_muon(train_state *t) {
     const zero_piece *p = state_pieces(t, &count);
     for (int i = 0; t->o.training && i < count; i++)
         if (t->rule[p[i].row].muon) muon_count(&t->muon, &t->net->param[p[i].row]);
-    return muon_declare(&t->muon, t->o.offload ? &t->host : &t->memory, t->o.tensor);
+    return muon_declare(&t->muon, &t->memory, t->o.tensor);
 }
 
 // --- opening ---------------------------------------------------------------------------------------------------------
@@ -454,7 +454,8 @@ void state_close(train_state *t) {
     free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot),
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
         free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->residual), free(t->residual_mirror),
-        free(t->rule), muon_close(&t->muon), free(t->residual_name), free(t->velocity), free(t->velocity_mirror), free(t->island_name);
+        free(t->rule), muon_close(&t->muon), free(t->residual_name), free(t->velocity), free(t->velocity_mirror),
+        free(t->island_name);
     outer_room_close(&t->outer);
     packed_close(&t->packed);
     *t = (train_state){0};

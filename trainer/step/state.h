@@ -85,8 +85,8 @@ typedef struct train_state {
     tensor *of_piece;  // [arrays] of the piece that is being updated
     store anchor;      // the masters of the last boundary, as what the optimizer keeps: state_has_anchor
     outer_room outer;
-    frozen frozen;            // rows that are in no store
-    row_rule *rule;           // [params]
+    frozen frozen;   // rows that are in no store
+    row_rule *rule;  // [params]
     muon_room muon;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
     tensor stage_w, stage_g;  // offload: staging for the largest piece, or a chunk of one, compute type and FP32

@@ -99,14 +99,14 @@ static bool has_whole(const zero_segment *s, const model *net) {
     return false;
 }
 
-// Gives the next rank its turn, until one has room for half of n more floats. load: of each rank so far; most: what each
-// should have.
+// Gives the next rank its turn, until one has room for half of n more floats. load: of each rank so far; most: what
+// each should have.
 static void find_room(size_t *cut, const size_t *load, int world, int *rank, size_t at, size_t n, size_t most) {
     while (*rank < world - 1 && load[*rank] + n / 2 > most) cut[++*rank] = at;
 }
 
 // Where some rows go to one rank each, with all their slices: a rank takes rows and chunks until it has its share of
-// this segment and of all such segments before it. So what is uneven in one is made up for in the next ones. all: floats
+// this segment and of all such segments before it. What is uneven in one is made up for in the next ones. all: floats
 // of these segments.
 static void deal_whole(zero_layout *z, const model *net, int g, size_t *load, size_t *all) {
     const zero_segment *s = &z->segment[g];

@@ -5,8 +5,8 @@
 // ZeRO (Rajbhandari et al. 2020, section 5): the stage says of which tensors a rank keeps only the range that it owns:
 //   0  none: everything is everywhere     1  masters and optimizer state     2  also the sum of gradients     3  also
 //      weights
-// The owners depend on the model, on which of its rows have to be whole (model/param.h) and on the number of ranks only,
-// not on stage, bucket size or number of nodes.
+// The owners depend on the model, on which of its rows have to be whole (model/param.h) and on the number of ranks
+// only, not on stage, bucket size or number of nodes.
 #ifndef TRAINER_STEP_ZERO_H
 #define TRAINER_STEP_ZERO_H
 
