@@ -21,6 +21,9 @@ ranks() {
     dealt lars-2 2 parallel.zero=2 $lars
     dealt lars-3 3 parallel.zero=1 parallel.offload=nvme $lars
     dealt lars-pipes 4 parallel.pipeline=2 parallel.zero=3 $lars
+    muon="optimizer.type=muon optimizer.lr=0.004"
+    dealt muon-2 2 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic $muon
+    dealt muon-3 3 parallel.zero=1 parallel.offload=host $muon
 }
 
 # Lanes dealt by hand, and anew between two steps: what was recorded of the old deal is recorded again.
@@ -76,6 +79,7 @@ tensor() {
     dealt t2-zero-1 6 parallel.tensor=2 parallel.zero=1 $fp16
     dealt t2-loop 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 $fp16
     dealt t4-gpipe 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=gpipe parallel.sequence=yes $fp16
+    dealt t2-muon 4 parallel.tensor=2 parallel.zero=1 optimizer.type=muon optimizer.lr=0.004
 }
 
 # Ranks that share positions, each with one token slice or two, alone, beside each other, in pipelines, and with layers
