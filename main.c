@@ -87,7 +87,7 @@ static err_t do_plan(const config *c, const arguments *a) {
     if (block && given(a, "--draw"))
         return err_set(ERR_USAGE,
                        "--graph prints a model's blocks, --draw a pipeline's schedule: expected one of them");
-    return block ? verb_graph(c, block, stdout) : verb_plan(c, given(a, "--draw"), stdout);
+    return block ? verb_graph(c, block, stdout) : verb_plan(c, given(a, "--draw"), given(a, "--cluster"), stdout);
 }
 static err_t do_pack(const config *c, const arguments *a) {
     (void)a;

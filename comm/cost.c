@@ -43,13 +43,6 @@ comm_cost cost_all_gather(const comm *c, const size_t *cut) {
     return x;
 }
 
-// The second half of an all_reduce: on one host as above, else in a ring, in which a rank sends every piece but one.
-static comm_cost cost_gather_again(const comm *c, const size_t *cut) {
-    int right = right_of(c);
-    if (one_host(c)) return cost_all_gather(c, cut);
-    return cost_send(c, right, (int64_t)cut[c->world] - piece_bytes(cut, right), c->world - 1);
-}
-
 // On one host a rank sends every other rank its piece; in a ring it sends all pieces but its own to one neighbour. Both
 // are the same bytes.
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) {
@@ -75,16 +68,29 @@ static comm_cost cost_small(const comm *c, int64_t bytes) {
     return x;
 }
 
+// Where a rank's piece of an all_reduce begins, in elements.
+static size_t piece_at(const comm *c, size_t count, int rank) {
+    if (rank == c->world) return count;
+    return count / (size_t)c->world * (size_t)rank / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS;
+}
+
+// Two rings: first a rank sends every piece but its own, then every piece but its neighbour's.
+static comm_cost cost_rings(const comm *c, size_t count, size_t element) {
+    int me = c->rank, right = right_of(c);
+    size_t own = piece_at(c, count, me + 1) - piece_at(c, count, me),
+           next = piece_at(c, count, right + 1) - piece_at(c, count, right);
+    return cost_send(c, right, (int64_t)((2 * count - own - next) * element), 2 * (c->world - 1));
+}
+
+// On one host the second half goes to all others at once. There are as many ranks as a host has: few.
 comm_cost cost_all_reduce(const comm *c, size_t count, size_t element) {
-    size_t cut[c->world + 1];
     if (c->world == 1) return (comm_cost){0};
     if (count * element <= (c->world <= COST_SMALL_RANKS ? COST_SMALL_BYTES : COST_TREE_BYTES))
         return cost_small(c, (int64_t)(count * element));
-    for (int r = 0; r <= c->world; r++)
-        cut[r] =
-            (r == c->world ? count : count / (size_t)c->world * (size_t)r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS) *
-            element;
-    return cost_add(cost_reduce_scatter(c, cut, 1), cost_gather_again(c, cut));
+    if (!one_host(c)) return cost_rings(c, count, element);
+    size_t cut[c->world + 1];
+    for (int r = 0; r <= c->world; r++) cut[r] = piece_at(c, count, r) * element;
+    return cost_add(cost_reduce_scatter(c, cut, 1), cost_all_gather(c, cut));
 }
 
 static void close_imaginary(comm *c) { free(c); }

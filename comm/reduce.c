@@ -3,6 +3,8 @@
 // moving anything.
 #include "comm/reduce.h"
 
+#include "base/mix.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,37 +52,39 @@ struct reducer {
 
 // --- who holds what --------------------------------------------------------------------------------------------------
 
-// The subtrees that a rank holds at a turn, in its own buffers' numbers.
-static lane_counter rank_spans(const reducer *r, int rank, int64_t turn) {
-    lane_counter c = {0};
+// Adds the subtrees that a rank holds at a turn, in its own buffers' numbers.
+static void add_rank(const reducer *r, int rank, int64_t turn, lane_counter *c) {
     if (r->lanes.turns) {
         int64_t lane = lane_table_at(&r->lanes, rank, turn);
-        if (lane >= 0) lane_counter_push(&c, (lane_span){lane, 1, 0});
-        return c;
+        if (lane >= 0) lane_counter_push(c, (lane_span){lane, 1, 0});
+    } else {
+        lane_counter own =
+            lane_counter_of(lane_table_first(&r->lanes, rank), lane_table_count(&r->lanes, rank), r->once);
+        for (int i = 0; i < own.count; i++) lane_counter_push(c, own.span[i]);
     }
-    return lane_counter_of(lane_table_first(&r->lanes, rank), lane_table_count(&r->lanes, rank), r->once);
 }
 
-// Those that a group holds once it has merged them.
-static lane_counter group_spans(const reducer *r, int at, int group, int64_t turn) {
+// c (=) those that a group holds once it has merged them: of a rank, as they are. What is beyond c->count is not set.
+static void group_spans(const reducer *r, int at, int group, int64_t turn, lane_counter *c) {
     const level *l = &r->level[at];
-    lane_counter c = {0};
-    if (at == 0) return rank_spans(r, group, turn);
-    for (int k = l->first[group]; k < l->first[group + 1]; k++) {
-        lane_counter one = rank_spans(r, k, turn);
+    c->count = 0;
+    if (at == 0) add_rank(r, group, turn, c);
+    for (int k = l->first[group]; at > 0 && k < l->first[group + 1]; k++) {
+        lane_counter one;
+        group_spans(r, 0, k, turn, &one);
         for (int i = 0; i < one.count; i++) {
-            lane_counter_push(&c, one.span[i]);
-            for (int into, from; lane_counter_merge(&c, &into, &from);) {}
+            lane_counter_push(c, one.span[i]);
+            for (int into, from; lane_counter_merge(c, &into, &from);) {}
         }
     }
-    return c;
 }
 
 // The subtrees that an owner holds after each turn; `buffer` counts its kept buffers.
 static void fill_kept(reducer *r) {
     enum { FRESH = 1 << 20 };
     for (int64_t t = 0; t < reduce_turns(r); t++) {
-        lane_counter c = r->kept[t], all = group_spans(r, r->levels - 1, 0, t);
+        lane_counter c = r->kept[t], all;
+        group_spans(r, r->levels - 1, 0, t, &all);
         for (int i = 0; i < all.count; i++) {
             all.span[i].buffer = FRESH;
             lane_counter_push(&c, all.span[i]);
@@ -388,7 +392,8 @@ static err_t list_collected(walk *w, int at, int owner, int *count) {
             *count += r->helds[owner];
             continue;
         }
-        lane_counter c = group_spans(r, at - 1, part, w->job->turn);
+        lane_counter c;
+        group_spans(r, at - 1, part, w->job->turn, &c);
         for (int i = 0; i < c.count; i++) {
             source x = take_scratch(w, c.span[i], owner);
             TRY(list_ranges(w, false, collector(r, owner, at - 1, part), owner, &x));
@@ -449,7 +454,8 @@ static err_t phase(walk *w, int at) {
 
 static err_t walk_job(walk *w) {
     reducer *r = w->r;
-    lane_counter mine = rank_spans(r, r->rank, w->job->turn);
+    lane_counter mine;
+    group_spans(r, 0, r->rank, w->job->turn, &mine);
     r->sends = r->recvs = 0;
     for (int owner = 0; owner < r->world; owner++) {
         r->helds[owner] = mine.count;
@@ -474,6 +480,65 @@ err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *o
     TRY(walk_job(&w));
     *out = w.cost;
     if (r->moves) out->scratch = most_scratch(&w);
+    return ERR_OK;
+}
+
+// --- ranks that do the same ------------------------------------------------------------------------------------------
+
+static uint64_t mark_spans(uint64_t h, const lane_counter *c) {
+    for (int i = 0; i < c->count; i++) h = mix(h, (uint64_t)c->span[i].size);
+    return mix(h, (uint64_t)c->count);
+}
+
+// What a rank brings: its lanes, and the buffers that they need.
+static uint64_t mark_lanes(const reducer *r, int rank) {
+    int64_t count = lane_table_count(&r->lanes, rank);
+    uint64_t h = mix(0, (uint64_t)count);
+    if (!r->lanes.turns && !r->moves)
+        h = mix(h, (uint64_t)lane_counter_buffers(lane_table_first(&r->lanes, rank), count, r->once));
+    for (int64_t t = 0; t < reduce_turns(r); t++) {
+        lane_counter c;
+        group_spans(r, 0, rank, t, &c);
+        h = mark_spans(h, &c);
+    }
+    return h;
+}
+
+// What the parts of a group bring to it, each its own in another way than the others'.
+static void mark_group(const reducer *r, int at, int group, uint64_t *mark) {
+    const level *below = &r->level[at - 1];
+    uint64_t all = 0;
+    for (int own = 0; own < 2; own++)
+        for (int part = parts_from(r, at, group); part < parts_to(r, at, group); part++) {
+            uint64_t h = 0;
+            for (int64_t t = 0; t < reduce_turns(r); t++) {
+                lane_counter c;
+                group_spans(r, at - 1, part, t, &c);
+                h = mark_spans(h, &c);
+            }
+            if (!own) all = mix(all, h);
+            for (int k = below->first[part]; own && k < below->first[part + 1]; k++)
+                mark[k] = mix(mix(mark[k], h), all);
+        }
+}
+
+// The owners whose ranges a rank merges for its group, in any order.
+static void mark_owners(const reducer *r, int at, const uint64_t *ranges, uint64_t *sum, uint64_t *mark) {
+    memset(sum, 0, (size_t)r->world * sizeof *sum);
+    for (int owner = 0; owner < r->world; owner++)
+        for (int g = 0; g < r->level[at].groups; g++) sum[collector(r, owner, at, g)] += mix(1, ranges[owner]);
+    for (int k = 0; k < r->world; k++) mark[k] = mix(mark[k], sum[k]);
+}
+
+err_t reduce_marks(const reducer *r, const uint64_t *ranges, uint64_t *mark) {
+    uint64_t *sum = calloc((size_t)r->world, sizeof *sum);
+    if (!sum) return err_set(ERR_INTERNAL, "no memory to compare %d ranks", r->world);
+    for (int k = 0; k < r->world; k++) mark[k] = mix(mark_lanes(r, k), ranges[k]);
+    for (int at = 1; at < r->levels; at++) {
+        for (int g = 0; g < r->level[at].groups; g++) mark_group(r, at, g, mark);
+        if (at + 1 < r->levels) mark_owners(r, at, ranges, sum, mark);  // of all ranks each merges its own
+    }
+    free(sum);
     return ERR_OK;
 }
 

@@ -56,6 +56,11 @@ typedef struct reduce_cost {
 // What one job will need and move. Also allocates its message lists: call it for every job before the first one runs.
 err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *out);
 
+// For a plan of many ranks. ranges [world]: a number for each rank, equal where its ranges are as large in all
+// segments. mark [world] (=) numbers that are equal for ranks that hold, send, collect and merge the same in all jobs,
+// and send the same in an all_gather of the ranges.
+err_t reduce_marks(const reducer *r, const uint64_t *ranges, uint64_t *mark);
+
 typedef struct reduce_job {
     int64_t turn;           // 0 when ranges are contiguous
     int first, count;       // segments

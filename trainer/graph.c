@@ -1,7 +1,7 @@
 // trainer/graph.c: `lockstep plan --graph`: what a model's blocks do in a step of this run (model/show.h), and that
 // what they keep is what the plan counts.
 #include "model/show.h"
-#include "trainer/plan.h"
+#include "trainer/plan_ranks.h"
 #include "trainer/session.h"
 
 #include <inttypes.h>
@@ -112,10 +112,9 @@ static err_t print_ranks(const config *c, const char *which, int world, const co
 }
 
 err_t verb_graph(const config *c, const char *which, FILE *out) {
-    cluster who;
-    comm_place *place;
-    TRY(plan_places(c, &who, &place));
-    err_t rc = print_ranks(c, which, who.world, place, out);
-    free(place);
+    plan_world who;
+    TRY(plan_world_open(&who, c));
+    err_t rc = print_ranks(c, which, who.world, who.place, out);
+    plan_world_close(&who);
     return rc;
 }

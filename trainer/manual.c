@@ -50,9 +50,12 @@ const verb_page verb_pages[VERB_COUNT] = {
          "Prints what the run would take, to the byte: memory of each rank, and the traffic of a step; of a pipeline also each\n"
          "stage's blocks and idle time. Nothing is allocated and nothing is sent, so a large cluster can be planned on a laptop.\n",
          "lockstep plan model/llama/8b.ini -o device.ranks=8 -o parallel.zero=3", 1,
-         .option = {{"--draw", NULL, "draw a pipeline's schedule, too: which micro-batch each rank works on, and when"},
-                    {"--graph", "[BLOCK]",
-                     "instead: what the model's blocks do in a step, or one block, by its name or number"}}},
+         .option =
+             {{"--draw", NULL, "draw a pipeline's schedule, too: which micro-batch each rank works on, and when"},
+              {"--graph", "[BLOCK]",
+               "instead: what the model's blocks do in a step, or one block, by its name or number"},
+              {"--cluster", "NODESxDEVICES",
+               "plan for nodes of so many devices each, as 128x8, or in so many racks, as 128x8x4; none need exist"}}},
     [VERB_config] =
         {"config", "[" INI "]",
          "Prints every setting: its value, whether it may change when a run goes on (bits, layout or local), and where it came\n"

@@ -5,8 +5,7 @@
 #define TRAINER_PLAN_H
 
 #include "comm/cost.h"
-#include "trainer/config/config.h"
-#include "trainer/node/cluster.h"
+#include "trainer/session.h"
 #include "trainer/step/timeline.h"
 
 #include <stdio.h>
@@ -41,6 +40,7 @@ typedef struct plan_rank {
     comm_cost mixed[PLAN_GROUPS];  // beside these, at a boundary of islands
     // Where lanes are coded, elements in a step: coded here, read from codes, and added if lanes were not coded.
     int64_t encoded, decoded, added;
+    int64_t shared;                                     // numbers that all ranks tell each other at the end of a step
     int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none
     int first[PLAN_CHUNKS], last[PLAN_CHUNKS], chunks;  // its blocks, by stage
     // activations that each stage has memory for, of a micro-batch each
@@ -49,18 +49,27 @@ typedef struct plan_rank {
 
 size_t plan_bytes(const plan_rank *p);  // all memory
 
+// Where the ranks of a run are, in their order.
+typedef struct plan_world {
+    int world, nodes, racks;
+    comm_place *place;  // [world]
+} plan_world;
+
+// In steps, for many ranks one after the other: x, which was {0} before the first, becomes a rank, on paper; then what
+// that rank takes is counted. Freed with session_close, also after an error.
+err_t plan_begin(session *x, const config *c, int rank, const plan_world *w);
+err_t plan_count(session *x, plan_rank *out);
+
 // One rank of a run over these places.
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out);
-
-// Where all ranks of the run are, for all nodes. Free *place.
-err_t plan_places(const config *c, cluster *who, comm_place **place);
 
 // How a pipeline works through a step, on paper, if its blocks take as long as their flops say. Stage s has the blocks
 // cut[s] .. cut[s+1]-1. net NULL: all stages take the same. Freed with timeline_free.
 err_t plan_timeline(const pipeline_layout *l, const model *net, const int *cut, recomputation again, timeline *out);
 
-// All of the INI's run, as a table; draw: with the schedule of its pipeline.
-err_t verb_plan(const config *c, bool draw, FILE *out);
+// All of the INI's run, as a table; draw: with the schedule of its pipeline. cluster: as plan_world_made reads it;
+// NULL: the nodes that the INI names.
+err_t verb_plan(const config *c, bool draw, const char *cluster, FILE *out);
 
 // What the model's blocks do in a step, forward and backward, as text (trainer/graph.c). which: a block's name or
 // number; "": all of them. Of ranks that differ, the first one that has such a block.

@@ -349,16 +349,26 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
     return session_enter(x, at);
 }
 
+static err_t plan_world(session *x) {
+    TRY(open_stages(x, x->ranks->rank, x->ranks->world));
+    TRY(groups_imagine(&x->groups, &x->shape, x->ranks));
+    TRY(plan_tensors(x));
+    loader_options o = feed_options(x, x->cfg->run.steps);
+    x->ring_bytes = (size_t)loader_bytes(&o);
+    return ERR_OK;
+}
+
 err_t session_plan(session *x, const config *c, comm *ranks) {
     *x = (session){.cfg = c, .kind = SESSION_TRAIN, .ranks = ranks};
     TRY(session_open_device(x, 0));
     TRY(session_open_model(x));
-    TRY(open_stages(x, ranks->rank, ranks->world));
-    TRY(groups_imagine(&x->groups, &x->shape, ranks));
-    TRY(plan_tensors(x));
-    loader_options o = feed_options(x, c->run.steps);
-    x->ring_bytes = (size_t)loader_bytes(&o);
-    return ERR_OK;
+    return plan_world(x);
+}
+
+err_t session_plan_next(session *x, comm *ranks) {
+    session_leave(x);
+    x->ranks = ranks;
+    return plan_world(x);
 }
 
 static void stop_feeding(session *x) {

@@ -83,6 +83,9 @@ void session_leave(session *x);
 // For a plan: the same, without allocating memory, as rank `ranks->rank` of a world that need not exist.
 err_t session_plan(session *x, const config *c, comm *ranks);
 
+// The same once more, as another rank, on the same machine.
+err_t session_plan_next(session *x, comm *ranks);
+
 // A number that stands for the datasets of an open machine; never 0.
 uint64_t session_data_mark(const session *x);
 

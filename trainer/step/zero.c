@@ -196,6 +196,14 @@ static void own_pieces(zero_layout *z, const model *net, int g) {
     }
 }
 
+void zero_own(zero_layout *z, const model *net, int rank) {
+    z->rank = rank;
+    z->owned = z->wholes = 0;
+    z->shard = z->shard_values = 0;
+    own_ranges(z);
+    for (int g = 0; g < z->segments; g++) own_pieces(z, net, g);
+}
+
 err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     size_t n = (size_t)net->params;
     int world = o->world;
@@ -222,8 +230,7 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     deal_all(z, net, load);
     free(load);
     fill_buckets(z, o->bucket_bytes);
-    own_ranges(z);
-    for (int g = 0; g < z->segments; g++) own_pieces(z, net, g);
+    zero_own(z, net, o->rank);
     return ERR_OK;
 }
 

@@ -76,6 +76,9 @@ typedef struct zero_options {
 err_t zero_open(zero_layout *z, const model *net, const zero_options *o);
 void zero_close(zero_layout *z);
 
+// From now on the layout is that of another rank of those that share rows.
+void zero_own(zero_layout *z, const model *net, int rank);
+
 // Of a row the first slice that is here, and how many are. A row that is not divided has one, which is everywhere.
 static inline int zero_first(const zero_layout *z, const param *p) { return param_slices(p) > 1 ? z->here.first : 0; }
 static inline int zero_slices(const zero_layout *z, const param *p) { return param_slices(p) > 1 ? z->here.count : 1; }

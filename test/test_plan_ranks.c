@@ -1,0 +1,187 @@
+// test/test_plan_ranks.c: a plan of one rank of each kind says what a plan of every rank says, byte for byte, in
+// layouts of all sorts on even and uneven nodes and racks. And of a large cluster there are few kinds.
+#include "test/support/ranks.h"
+#include "trainer/plan_ranks.h"
+
+#include <inttypes.h>
+
+static const char gpt[] =
+    "[model]\nlayers = 3\nheads = 4\nembed = 32\ncontext = 16\nvocab = 131\n[reduce]\nbucket_mb = 0.02\n";
+static const char wide[] =  // rows of several chunks
+    "[model]\nlayers = 2\nheads = 8\nembed = 192\ncontext = 16\nvocab = 257\n[reduce]\nbucket_mb = 0.5\n";
+static const char even[] =  // whose rows tensor ranks share evenly
+    "[model]\nlayers = 2\nheads = 8\nembed = 64\ncontext = 128\nvocab = 256\n[reduce]\nbucket_mb = 0.1\n";
+static const char llama[] =
+    "[model]\ntype = llama\nlayers = 4\nheads = 4\nkv_heads = 2\nembed = 128\ncontext = 16\nvocab = 131\ntied = yes\n";
+static const char mlp[] =
+    "[model]\ntype = mlp\ninputs = 24\nhidden = 40 300 40 200\nclasses = 10\n[sample]\ntokens = 0\n";
+static const char resnet[] = "[model]\ntype = resnet\ndepth = 20\nclasses = 10\n[sample]\ntokens = 0\n";
+
+// Nodes by their ranks: "8.8/8.3" are two racks of two nodes each.
+typedef struct layout {
+    const char *model, *batch, *more, *nodes;
+} layout;
+
+#define BATCH(global, lanes) "[batch]\nmicro = 2\nglobal = " #global "\nlanes = " #lanes "\n"
+static const layout layouts[] = {
+    {gpt, BATCH(16, 8), "", "8"},
+    {gpt, BATCH(16, 8), "[parallel]\nzero = 1\n", "7"},
+    {gpt, BATCH(16, 8), "[parallel]\nzero = 2\n", "3.2.1"},
+    {gpt, BATCH(32, 16), "[parallel]\nzero = 3\n", "4.4/4.1"},
+    {gpt, BATCH(32, 16), "[parallel]\nzero = 2\n", "4.4/1.4"},
+    {gpt, BATCH(32, 16), "[parallel]\nzero = 1\ndeal = 3,2,1,0,4,1,2,3\n", "4.4"},
+    {gpt, BATCH(32, 16), "[parallel]\nzero = 2\ndeal = 3,2,1,0,4,1,2,3\n", "4.2/2"},
+    {gpt, BATCH(32, 16), "[parallel]\nbalance = auto\n", "4.4.2"},
+    {gpt, BATCH(64, 8), "[parallel]\nzero = 1\n", "1.1.1.1/1.1.1.1"},
+    {gpt, BATCH(64, 32), "[reduce]\norder = any\n", "6.3"},
+    {gpt, BATCH(64, 32), "[reduce]\norder = any\n[parallel]\nzero = 2\n", "3.3.3"},
+    {gpt, BATCH(64, 32), "[reduce]\ncompress = int8\n", "3.3.3"},
+    {gpt, BATCH(64, 32), "[parallel]\nzero = 1\nrecompute = block\n", "16.16"},
+    {gpt, BATCH(128, 64), "[parallel]\nzero = 1\n", "16.16.16.16"},
+    {gpt, BATCH(128, 64), "[precision]\ncompute = bf16\n[parallel]\nzero = 3\n", "8.8.8.8/8.8.8.8"},
+    {wide, BATCH(32, 16), "", "8.8"},
+    {wide, BATCH(32, 16), "[parallel]\nzero = 1\n", "8.8"},
+    {wide, BATCH(32, 16), "[parallel]\nzero = 2\n[precision]\ncompute = bf16\n", "5.5.5"},
+    {wide, BATCH(64, 32), "[parallel]\nzero = 3\n", "5.5/5.5"},
+    {wide, BATCH(64, 32), "[parallel]\nzero = 1\nslices = 8\ntensor = 2\n", "8.8"},
+    {wide, BATCH(64, 32), "[parallel]\nzero = 1\nslices = 8\ntensor = 8\n", "8.8.8.8"},
+    {wide, BATCH(64, 32), "[parallel]\nzero = 1\nslices = 8\ntensor = 8\nsequence = yes\n", "12.12"},
+    {wide, BATCH(64, 32), "[parallel]\nzero = 2\nslices = 4\ntensor = 4\npipeline = 2\n", "8.8.8.8"},
+    {wide, BATCH(64, 32), "[parallel]\nslices = 4\ntensor = 2\n[reduce]\norder = any\n", "8.8"},
+    {wide, BATCH(64, 32), "[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 4\nzero = 2\n", "8.8"},
+    {wide, BATCH(64, 32), "[parallel]\nslices = 4\ntoken_slices = 2\ncontext = 2\ntensor = 2\nzero = 3\n", "6.6/6.6"},
+    {wide, BATCH(64, 8), "[parallel]\noffload = yes\nzero = 1\n", "4.4"},
+    {wide, BATCH(64, 8), "[parallel]\noffload = nvme\nzero = 2\n", "4.4"},
+    {wide, BATCH(64, 8), "[checkpoint]\nasync = yes\n[parallel]\nzero = 1\n", "3.3"},
+    {wide, BATCH(64, 8), "[cluster]\nelastic = yes\n", "3.3"},
+    {wide, BATCH(16, 8), "[outer]\nislands = 2\nevery = 1\n[parallel]\nzero = 1\n", "4.4"},
+    {llama, BATCH(32, 16), "[parallel]\npipeline = 2\nzero = 1\n", "8.8"},
+    {llama, BATCH(32, 16), "[parallel]\npipeline = 4\nschedule = zb-h1\nzero = 2\n", "4.4/4.4"},
+    {llama, BATCH(64, 16), "[parallel]\npipeline = 2\nschedule = interleaved\nchunks = 2\n", "4.4.4"},
+    {llama, BATCH(64, 16), "[parallel]\npipeline = 2\nschedule = zb-v\nzero = 3\n", "4.4.4"},
+    {llama, BATCH(64, 16), "[parallel]\npipeline = 2\ntensor = 2\nslices = 2\n", "3.3.3.3"},
+    {mlp, BATCH(64, 32), "[parallel]\nzero = 3\n", "16.3"},
+    {mlp, BATCH(64, 32), "[optimizer]\ntype = lars\n[parallel]\nzero = 1\n", "8.8"},
+    {mlp, BATCH(64, 32), "[optimizer]\ntype = sgd\nmomentum = 0.9\n[parallel]\nzero = 2\npipeline = 3\n", "6.6"},
+    {gpt, BATCH(128, 64), "", "64"},
+    {gpt, BATCH(128, 64), "", "8.8.8.8.8.8.8.8"},
+    {gpt, BATCH(128, 64), "[parallel]\nzero = 1\n", "9.7.8/8.8.8"},
+    {gpt, BATCH(128, 64), "[parallel]\nzero = 2\n", "8.8.8/8.8.8"},
+    {gpt, BATCH(256, 64), "[parallel]\nzero = 2\npipeline = 2\n", "8.8.8.8/8.8.8.8"},
+    {gpt, BATCH(128, 64), "[parallel]\nzero = 3\n", "16.16.16.13"},
+    {gpt, BATCH(128, 64), "[parallel]\nzero = 1\nbalance = auto\n", "32.32"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 8\n", "8.8.8.8/8.8.8.8"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 8\nsequence = yes\nzero = 1\n", "64"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 4\nzero = 2\n", "8.8.8.8.4"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 4\nzero = 1\n", "6.6.6.6"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 4\npipeline = 4\nzero = 1\n", "8.8.8.8/8.8.8.8"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 2\npipeline = 2\nschedule = zb-v\n", "8.8.8.8"},
+    {even, BATCH(64, 32),
+     "[model]\nvocab = 251\n[parallel]\nslices = 8\ntensor = 8\nzero = 3\n[precision]\ncompute = bf16\n", "16.16.16"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntoken_slices = 8\ncontext = 4\nzero = 3\n", "8.8.8.8/8.8.8.8"},
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 2\npipeline = 4\nzero = 2\nrecompute = block\n",
+     "16.16.16.16"},
+    {even, BATCH(64, 32), "[reduce]\norder = any\n[parallel]\nslices = 8\ntensor = 4\npipeline = 2\n", "8.8.8.8"},
+    {resnet, BATCH(32, 16), "[parallel]\nzero = 1\n", "4.4"},
+    {resnet, BATCH(32, 16), "[batch]\nbn_span = 4\n", "2.2"},
+};
+
+static void places_of(plan_world *w, const char *nodes) {
+    int rank = 0;
+    *w = (plan_world){.nodes = 1, .racks = 1, .place = calloc(256, sizeof *w->place)};
+    for (const char *p = nodes; *p; p++) {
+        int n = (int)strtol(p, (char **)&p, 10);
+        for (int i = 0; i < n; i++, rank++)
+            w->place[rank] = (comm_place){.node = w->nodes - 1, .local = i, .rank = rank, .rack = w->racks - 1};
+        if (!*p) break;
+        w->nodes++, w->racks += *p == '/';
+    }
+    w->world = rank;
+}
+
+static void each_kind_is_every_rank(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    int fewer = 0;
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const layout *l = &layouts[i];
+        char more[1024];
+        config c;
+        plan_world w;
+        plan_ranks kinds, each;
+        snprintf(more, sizeof more, "%s%s", l->batch, l->more);
+        rank_config(&c, dir, l->model, more);
+        places_of(&w, l->nodes);
+        OK(config_fits(&c, w.world));
+        OK(plan_ranks_open(&kinds, &c, &w, false));
+        OK(plan_ranks_open(&each, &c, &w, true));
+        assert_int_equal(each.kinds, w.world);
+        for (int r = 0; r < w.world; r++)
+            if (memcmp(plan_of(&kinds, r), plan_of(&each, r), sizeof(plan_rank)) != 0)
+                fail_msg("layout %zu, %s on %s: rank %d is not as its kind: %zu bytes and sends %" PRId64
+                         ", its kind %zu and %" PRId64,
+                         i, l->more, l->nodes, r, plan_bytes(plan_of(&each, r)), plan_of(&each, r)->sent,
+                         plan_bytes(plan_of(&kinds, r)), plan_of(&kinds, r)->sent);
+        fewer += 4 * kinds.kinds <= 3 * w.world;
+        plan_ranks_close(&kinds), plan_ranks_close(&each), plan_world_close(&w);
+    }
+    assert_true(fewer >= 12);
+    drop_dir(dir);
+}
+
+// What keeps a plan of thousands of ranks fast.
+static void large_clusters_have_few_kinds(void **state) {
+    (void)state;
+    static const struct {
+        const char *more, *cluster;
+        int most;
+    } of[] = {{"", "128x8", 30}, {"[parallel]\nzero = 1\n", "128x8x4", 60}, {"[parallel]\nzero = 3\n", "1024x1", 60}};
+    char *dir = rank_dir();
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        config c;
+        plan_world w;
+        plan_ranks p;
+        char more[256];
+        snprintf(more, sizeof more, BATCH(2048, 1024) "%s", of[i].more);
+        rank_config(&c, dir, gpt, more);
+        OK(plan_world_made(&w, &c, of[i].cluster));
+        assert_int_equal(w.world, 1024);
+        OK(plan_ranks_open(&p, &c, &w, false));
+        if (p.kinds > of[i].most)
+            fail_msg("%s: %d kinds of 1,024 ranks, expected %d", of[i].cluster, p.kinds, of[i].most);
+        plan_ranks_close(&p), plan_world_close(&w);
+    }
+    drop_dir(dir);
+}
+
+static void clusters_are_made(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"",      "8",   "8x",  "x8",      "8x8x", "8x8x3",
+                                        "8x8x0", "0x8", "8x0", "8x8x2x2", "8x8 ", "200000x1"};
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    rank_config(&c, dir, gpt, BATCH(128, 64));
+    OK(plan_world_made(&w, &c, "6x4x3"));
+    assert_int_equal(w.nodes, 6);
+    assert_int_equal(w.racks, 3);
+    assert_int_equal(w.place[23].node, 5);
+    assert_int_equal(w.place[23].local, 3);
+    assert_int_equal(w.place[23].rack, 2);
+    assert_int_equal(w.place[7].rack, 0);
+    assert_int_equal(w.place[8].rack, 1);
+    plan_world_close(&w);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(plan_world_made(&w, &c, wrong[i]), ERR_USAGE);
+        assert_non_null(strstr(err_last()->text, "128x8x4"));
+    }
+    assert_int_equal(plan_world_made(&w, &c, "65x1"), ERR_CONFIG);  // of 64 lanes
+    drop_dir(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_is_every_rank),
+                                       cmocka_unit_test(large_clusters_have_few_kinds),
+                                       cmocka_unit_test(clusters_are_made)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,568 @@
+// trainer/plan_table.c: `lockstep plan` as a table: what trainer/plan.c counts, in words.
+#include "base/memory.h"
+#include "gpu/peak.h"
+#include "trainer/config/pipes.h"
+#include "trainer/config/table.h"
+#include "trainer/plan_groups.h"
+#include "trainer/plan_ranks.h"
+#include "trainer/session.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- the table -------------------------------------------------------------------------------------------------------
+
+typedef struct column {
+    const char *name;
+    size_t offset;
+} column;
+
+// clang-format off
+static const column columns[] = {
+    {"weights", offsetof(plan_rank, weights)},
+    {"masters (fp32)", offsetof(plan_rank, masters)},
+    {"moments", offsetof(plan_rank, moments)},
+    {"gradients", offsetof(plan_rank, gradients)},
+    {"sums of shares", offsetof(plan_rank, counters)},
+    {"reduction", offsetof(plan_rank, scratch)},
+    {"residuals", offsetof(plan_rank, residuals)},
+    {"outer optimizer", offsetof(plan_rank, outer)},
+    {"gathered weights", offsetof(plan_rank, gather)},
+    {"activations", offsetof(plan_rank, activations)},
+    {"tied tensor", offsetof(plan_rank, tied)},
+    {"staging", offsetof(plan_rank, staging)},
+    {"loader's ring", offsetof(plan_rank, ring)},
+    {"snapshots", offsetof(plan_rank, snapshots)},
+    {"rest", offsetof(plan_rank, rest)},
+};
+// clang-format on
+
+static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
+
+enum { HUMAN = 32 };
+
+// "22.7 MB"
+static const char *human(char dst[HUMAN], double bytes) {
+    static const char *const unit[] = {"kB", "MB", "GB", "TB", "PB"};
+    int k = 0;
+    for (bytes /= 1e3; bytes >= 999.95 && k < 4; k++) bytes /= 1e3;
+    snprintf(dst, HUMAN, "%.1f %s", bytes, unit[k]);
+    return dst;
+}
+
+// A number, what is said beside it, and the number again as people read bytes. bytes false: it counts something else.
+static void print_number(FILE *out, const char *name, int64_t n, const char *beside, bool bytes) {
+    char text[HUMAN];
+    if (bytes) fprintf(out, "  %-18s %16" PRId64 "   %-36s %10s\n", name, n, beside, human(text, (double)n));
+    else fprintf(out, "  %-18s %16" PRId64 "%s%s\n", name, n, *beside ? "   " : "", beside);
+}
+
+// The least and the most over the ranks: they differ where shares are uneven.
+static void print_row(FILE *out, const char *name, int64_t least, int64_t most, bool bytes) {
+    char beside[64] = "";
+    if (least != most) snprintf(beside, sizeof beside, "on the rank with least %" PRId64, least);
+    print_number(out, name, most, beside, bytes);
+}
+
+typedef struct range {
+    size_t least, most;
+} range;
+
+static range memory_of(const plan_ranks *p) {
+    range r = {plan_bytes(&p->kind[0]), plan_bytes(&p->kind[0])};
+    for (int k = 1; k < p->kinds; k++) {
+        size_t n = plan_bytes(&p->kind[k]);
+        r.least = n < r.least ? n : r.least, r.most = n > r.most ? n : r.most;
+    }
+    return r;
+}
+
+// Why the gradients are whole where the ZeRO stage would let a rank hold a few buckets of them at a time
+// (trainer/step/state.c).
+static void print_whole(FILE *out, const config *c, const plan_rank *p) {
+    int64_t lanes = c->batch.global / c->resolved.micro, micros = lanes / c->resolved.lanes;
+    if (!p->whole) return;
+    fprintf(out, "  gradients are whole: ");
+    if (c->parallel.pipeline > 1) fprintf(out, "in a pipeline several micro-batches are under way at a time\n");
+    else if (c->reduce.compress != SEND_ALL) fprintf(out, "a lane is coded when its whole gradient is there\n");
+    else if (micros == 1) fprintf(out, "a rank that has several token slices adds them up before they are sent\n");
+    else {
+        fprintf(out, "a lane adds up its %" PRId64 " micro-batches before it is sent", micros);
+        bool power = (lanes & (lanes - 1)) == 0;  // as lanes have to be
+        if (power && (double)lanes <= config_key(config_find(c, "batch", "lanes"))->max)
+            fprintf(out, "; a new run with lanes = %" PRId64 " has one in each", lanes);
+        fprintf(out, "\n");
+    }
+}
+
+static void print_memory(FILE *out, const config *c, const plan_ranks *p) {
+    fprintf(out, "memory of a rank, bytes\n");
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        size_t least = value(&p->kind[0], &columns[i]), most = least;
+        for (int k = 1; k < p->kinds; k++) {
+            size_t n = value(&p->kind[k], &columns[i]);
+            least = n < least ? n : least, most = n > most ? n : most;
+        }
+        if (most) print_row(out, columns[i].name, (int64_t)least, (int64_t)most, true);
+    }
+    range all = memory_of(p);
+    print_row(out, "all", (int64_t)all.least, (int64_t)all.most, true);
+    fprintf(out,
+            "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
+    print_whole(out, c, plan_of(p, 0));
+}
+
+typedef struct amount {
+    int64_t sent, far, racks;
+} amount;
+
+// What is in a table of traffic.
+typedef struct counted {
+    bool messages;  // not bytes
+    bool mixed;     // at a boundary of islands, beside a step
+} counted;
+
+// What a rank sends to a group; PLAN_GROUPS: to all of them.
+static amount amount_of(const plan_rank *p, int group, counted of) {
+    amount x = {0};
+    for (int g = 0; g < PLAN_GROUPS; g++) {
+        if (group != PLAN_GROUPS && group != g) continue;
+        const comm_cost *c = of.mixed ? &p->mixed[g] : &p->to[g];
+        x.sent += of.messages ? c->messages : c->sent, x.far += of.messages ? c->messages_far : c->sent_far;
+        x.racks += of.messages ? c->messages_racks : c->sent_racks;
+    }
+    return x;
+}
+
+static void print_group(FILE *out, const char *indent, const char *name, const plan_ranks *p, int group, counted of) {
+    amount all = {0};
+    for (int k = 0; k < p->world; k++) {
+        amount x = amount_of(plan_of(p, k), group, of);
+        all.sent += x.sent, all.far += x.far;
+    }
+    char text[HUMAN], beside[64];
+    snprintf(beside, sizeof beside, "of these %" PRId64 " between nodes", all.far);
+    fprintf(out, "%s%-*s %16" PRId64 "   ", indent, 20 - (int)strlen(indent), name, all.sent);
+    if (of.messages) fprintf(out, "%s\n", beside);
+    else fprintf(out, "%-36s %10s\n", beside, human(text, (double)all.sent));
+}
+
+typedef enum { WITHIN_NODES, BETWEEN_NODES, BETWEEN_RACKS } crossing;
+
+static int64_t crosses(amount x, crossing what) {
+    return what == WITHIN_NODES ? x.sent - x.far : what == BETWEEN_NODES ? x.far - x.racks : x.racks;
+}
+
+// Which wires that takes: what crosses between racks is not counted between nodes again.
+static void print_levels(FILE *out, const plan_ranks *p, const plan_world *who, counted of) {
+    static const char *const name[] = {"within nodes", "between nodes", "between racks"};
+    for (int k = WITHIN_NODES; who->nodes > 1 && k <= (who->racks > 1 ? BETWEEN_RACKS : BETWEEN_NODES); k++) {
+        int64_t all = 0, most = 0;
+        char beside[64];
+        for (int r = 0; r < who->world; r++) {
+            int64_t n = crosses(amount_of(plan_of(p, r), PLAN_GROUPS, of), (crossing)k);
+            all += n, most = n > most ? n : most;
+        }
+        snprintf(beside, sizeof beside, "by the rank with most %" PRId64, most);
+        print_number(out, name[k], all, beside, !of.messages);
+    }
+}
+
+// Of a model that ranks share: what goes on which connections, too.
+static void print_traffic(FILE *out, const plan_ranks *p, const plan_world *who, const grid *shape, counted of) {
+    static const char *const name[] = {
+        [PLAN_DATA] = "data groups", [PLAN_TENSOR] = "tensor groups", [PLAN_CONTEXT] = "context groups",
+        [PLAN_STAGES] = "stages",    [PLAN_ISLANDS] = "islands",      [PLAN_ALL] = "all ranks"};
+    const bool has[] = {[PLAN_DATA] = true,
+                        [PLAN_TENSOR] = shape->tensor > 1 && !of.mixed,
+                        [PLAN_CONTEXT] = grid_context(shape) > 1 && !of.mixed,
+                        [PLAN_STAGES] = shape->pipeline > 1 && !of.mixed,
+                        [PLAN_ISLANDS] = of.mixed,
+                        [PLAN_ALL] = !of.mixed};
+    int64_t least = INT64_MAX, most = 0;
+    for (int k = 0; k < p->kinds; k++) {
+        int64_t n = amount_of(&p->kind[k], PLAN_GROUPS, of).sent;
+        least = n < least ? n : least, most = n > most ? n : most;
+    }
+    const char *when = of.mixed ? "boundary, beside its step's" : "step";
+    if (of.messages) fprintf(out, "messages of a %s, to other ranks\n", when);
+    else fprintf(out, "traffic of a %s, bytes\n", when);
+    print_row(out, "sent by a rank", least, most, !of.messages);
+    print_group(out, "  ", "by all", p, PLAN_GROUPS, of);
+    print_levels(out, p, who, of);
+    for (int g = 0; g < PLAN_GROUPS && grid_is_divided(shape); g++)
+        if (has[g]) print_group(out, "    ", name[g], p, g, of);
+}
+
+// Of each of those that share the lanes, where they were dealt by hand.
+static void print_deal(FILE *out, const config *c, const plan_ranks *p, const grid *g) {
+    if (*c->parallel.deal) fprintf(out, ", dealt");
+    for (int d = 0; *c->parallel.deal && d < g->data; d++)
+        fprintf(out, "%s%" PRId64, d ? "," : " ", plan_of(p, grid_rank(g, (grid_place){.data = d}))->lanes);
+}
+
+// Lanes are not divided, so a rank with fewer lanes than another waits, if it is as fast.
+static void print_lanes(FILE *out, const config *c, const plan_ranks *p, const grid *g) {
+    int64_t most = 0, lanes = c->resolved.lanes, shares = g->data * grid_islands(g);
+    for (int k = 0; k < p->kinds; k++) most = p->kind[k].lanes > most ? p->kind[k].lanes : most;
+    // whose ranks have the same lanes
+    const char *who = g->tensor * grid_context(g) > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";
+    fprintf(out, "lanes   %" PRId64 " on %" PRId64 " %s%s", lanes, shares, who, shares == 1 ? "" : "s");
+    print_deal(out, c, p, g);
+    fprintf(out, ", at most %" PRId64 " each: %.1f %% of the time idle\n", most,
+            100 * (1 - (double)lanes / (double)(most * shares)));
+    if (c->parallel.balance == BALANCE_AUTO && g->data > 1)
+        fprintf(out, "        and while it runs dealt by measured speed: memory is for any deal\n");
+}
+
+static void print_layout(FILE *out, const grid *g) {
+    char text[GRID_SHAPE];
+    if (grid_is_divided(g)) fprintf(out, "layout  %s\n", grid_shape(g, text));
+}
+
+// --- a pipeline ------------------------------------------------------------------------------------------------------
+
+// The largest share of lanes decides how long a step takes.
+static int64_t most_micros(const config *c, const grid *g) {
+    int64_t most = 0;
+    for (int d = 0; d < g->data; d++) {
+        int64_t micros = pipe_micros(c, g, d);
+        most = micros > most ? micros : most;
+    }
+    return most;
+}
+
+static err_t draw_schedule(FILE *out, const pipeline_layout *l) {
+    timeline even;
+    TRY(plan_timeline(l, NULL, NULL, RECOMPUTE_NONE, &even));
+    size_t n = timeline_draw(&even, 1, NULL, 0);
+    char *text = malloc(n + 1);
+    if (text) timeline_draw(&even, 1, text, n + 1), fprintf(out, "%s", text);
+    timeline_free(&even);
+    free(text);
+    return text ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a drawing of %zu characters", n);
+}
+
+// Each rank of the first pipeline: its blocks, and what it holds.
+static void print_stages(FILE *out, const grid *g, const plan_ranks *p, const timeline *t) {
+    for (int s = 0; s < g->pipeline; s++) {
+        const plan_rank *k = plan_of(p, grid_rank(g, (grid_place){.stage = s}));
+        fprintf(out, "  stage rank %-3d blocks", s);
+        for (int c = 0; c < k->chunks && c < PLAN_CHUNKS; c++) {
+            if (k->first[c] == k->last[c]) fprintf(out, "%s %d", c ? "," : "", k->first[c]);
+            else fprintf(out, "%s %d-%d", c ? "," : "", k->first[c], k->last[c]);
+        }
+        fprintf(out, "  %zu bytes  micro-batches held", plan_bytes(k));
+        for (int c = 0; c < k->chunks && c < PLAN_CHUNKS; c++) fprintf(out, "%s%d", c ? " + " : " ", k->held[c]);
+        if (k->chunks > 1) fprintf(out, ", at once %d", t->rank[s].held);
+        fprintf(out, "  %.1f %% idle\n", 100 * t->rank[s].idle);
+    }
+}
+
+static err_t print_pipeline(FILE *out, const config *c, const grid *g, const plan_ranks *p, bool draw) {
+    pipeline_layout l = {.kind = c->parallel.schedule,
+                         .ranks = g->pipeline,
+                         .micros = (int)most_micros(c, g),
+                         .chunks = config_chunks(c)};
+    int count = pipeline_stages(&l), *cut = calloc((size_t)count + 1, sizeof *cut);
+    timeline t;
+    model *net;
+    if (!cut) return err_set(ERR_INTERNAL, "no memory for %d stages", count);
+    for (int r = 0; r < g->pipeline; r++)
+        for (int k = 0; k < l.chunks; k++)
+            cut[pipeline_stage_of(&l, r, k)] = plan_of(p, grid_rank(g, (grid_place){.stage = r}))->first[k];
+    err_t rc = model_open(&net, model_types[c->model.type], &c->model.of);
+    if (rc == ERR_OK) {
+        cut[count] = net->blocks;
+        rc = plan_timeline(&l, net, cut, c->parallel.recompute, &t);
+        model_close(net);
+    }
+    free(cut);
+    TRY(rc);
+    fprintf(out, "stages  %d on %d ranks, %s, %d micro-batches: %.1f %% of the time idle, by the blocks' flops\n",
+            count, g->pipeline, pipeline_name(l.kind), l.micros, 100 * t.idle);
+    print_stages(out, g, p, &t);
+    timeline_free(&t);
+    return draw ? draw_schedule(out, &l) : ERR_OK;
+}
+
+// --- the whole -------------------------------------------------------------------------------------------------------
+
+// How large the model is, and what a step reads.
+static err_t print_model(FILE *out, const config *c) {
+    int64_t samples = c->batch.global, lanes = c->resolved.lanes, micro = c->resolved.micro;
+    model *net;
+    char each[48] = "", span[CONFIG_SPAN];
+    TRY(model_open(&net, model_types[c->model.type], &c->model.of));
+    int64_t n = model_elements(net), units = net->units > 1 ? net->units : 1;
+    bool many = n >= 999995000;
+    fprintf(out, "model   %s, %.2f %s parameters (%" PRId64 ")\n", net->type->name, (double)n / (many ? 1e9 : 1e6),
+            many ? "B" : "M", n);
+    if (units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", units, net->unit);
+    fprintf(out, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s%s\n",
+            samples, lanes, samples / lanes / micro, micro, each, config_span(c, span));
+    fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
+            (double)(samples * units) * (double)c->run.steps, c->run.steps);
+    err_t rc = plan_groups(out, net, &c->optimizer);
+    model_close(net);
+    return rc;
+}
+
+// Ranks of one node, or GPUs, against what this machine has.
+static void print_fit(FILE *out, const char *whose, double needs, double has) {
+    char a[HUMAN], b[HUMAN];
+    if (has < 0) fprintf(out, "machine %s: needs %s; what this machine has is not known\n", whose, human(a, needs));
+    else
+        fprintf(out, "machine %s: needs %s, has %s%s: %s\n", whose, human(a, needs), human(b, has),
+                strstr(whose, "GPU") ? "" : " available here", needs <= has ? "fits" : "does not fit");
+}
+
+// The node whose ranks need most, beside this machine: the other nodes are out of sight.
+static void print_machine(FILE *out, const plan_world *who, const plan_ranks *p) {
+    double most = 0, gpu = 0;
+    int at = 0, ranks = 0;
+    char whose[64];
+    for (int n = 0, rank = 0; n < who->nodes; n++) {
+        double host = 0;
+        int first = rank;
+        for (; rank < who->world && who->place[rank].node == n; rank++) {
+            const plan_rank *k = plan_of(p, rank);
+            host += (double)(k->on_gpu ? k->host : plan_bytes(k));
+            if (k->on_gpu) gpu = fmax(gpu, (double)(plan_bytes(k) - k->host));
+        }
+        if (host > most) most = host, at = n, ranks = rank - first;
+    }
+    if (who->nodes == 1) snprintf(whose, sizeof whose, "%d rank%s", ranks, ranks == 1 ? "" : "s");
+    else snprintf(whose, sizeof whose, "%d rank%s of node %d", ranks, ranks == 1 ? "" : "s", at);
+    print_fit(out, whose, most, (double)memory_find("").available);
+    if (gpu > 0) print_fit(out, "a rank on its GPU", gpu, (double)plan_of(p, 0)->gpu_total);
+}
+
+typedef struct stage_plan {
+    bool possible;
+    size_t most;   // bytes of the rank with most
+    int64_t sent;  // by all ranks
+} stage_plan;
+
+// The same layout at another ZeRO stage. Not every layout can have every stage: a
+// pipeline's micro-batches depend on how lanes are dealt.
+static err_t plan_stage(const config *c, int zero, const plan_world *who, stage_plan *out) {
+    plan_ranks p;
+    config *other = malloc(sizeof *other);
+    if (!other) return err_set(ERR_INTERNAL, "no memory for the settings of ZeRO stage %d", zero);
+    *other = *c;
+    other->parallel.zero = zero;
+    err_t rc = plan_ranks_open(&p, other, who, false);
+    free(other);
+    *out = (stage_plan){.possible = rc == ERR_OK};
+    if (rc != ERR_OK) return rc == ERR_CONFIG ? ERR_OK : rc;
+    out->most = memory_of(&p).most;
+    for (int k = 0; k < p.world; k++) out->sent += amount_of(plan_of(&p, k), PLAN_GROUPS, (counted){0}).sent;
+    plan_ranks_close(&p);
+    return ERR_OK;
+}
+
+// Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's
+// gradient when the lane ends. A file has what its rank owns, in stages 1 to 3. A plan of thousands of ranks takes a
+// second, and this would be four of them.
+static err_t print_zero(FILE *out, const config *c, const grid *g, const plan_world *who) {
+    enum { STAGES = 4, COMPARED = 64 };
+    if (grid_world(g) > COMPARED) {
+        fprintf(out, "zero    with more than %d ranks, stages are compared by a plan of each: -o parallel.zero=2\n",
+                COMPARED);
+        return ERR_OK;
+    }
+    stage_plan at[STAGES] = {0};
+    int best = -1;
+    char a[HUMAN], b[HUMAN];
+    err_t rc = ERR_OK;
+    int least = grid_context(g) > 1 ? 2 : c->parallel.offload == OFFLOAD_NVME ? 1 : 0;
+    for (int z = least; z < STAGES && rc == ERR_OK; z++) {
+        rc = plan_stage(c, z, who, &at[z]);
+        if (at[z].possible && (best < 0 || at[z].most < at[best].most)) best = z;
+    }
+    TRY(rc);
+    fprintf(out, "zero    memory of a rank at each ZeRO stage; all ranks send in a step\n");
+    for (int z = 0; z < STAGES; z++)
+        if (at[z].possible)
+            fprintf(out, "  %d %16zu %10s %10s%s%s\n", z, at[z].most, human(a, (double)at[z].most),
+                    human(b, (double)at[z].sent), z == best ? "   takes least" : "",
+                    z == c->parallel.zero ? "   this run" : "");
+    return ERR_OK;
+}
+
+// The most that a machine sends to others in a step; of one machine, the most that a rank does.
+static int64_t most_sent(const plan_world *who, const plan_ranks *p) {
+    int64_t most = 0;
+    for (int n = 0, r = 0; n < who->nodes; n++) {
+        int64_t sent = 0;
+        for (; r < who->world && who->place[r].node == n; r++) {
+            const plan_rank *k = plan_of(p, r);
+            sent += k->sent_far;
+            if (who->nodes == 1 && k->sent > most) most = k->sent;
+        }
+        most = sent > most ? sent : most;
+    }
+    return most;
+}
+
+// The seconds that a rank codes in a step, and those that it would add lanes without codes: at the speed of the device
+// here, which is measured.
+static err_t time_codes(const config *c, const plan_rank *p, const plan_world *who, double *coding, double *adding) {
+    session x = {0};
+    comm *ranks;
+    TRY(comm_imaginary_open(&ranks, 0, who->world, who->place));
+    err_t rc = session_plan(&x, c, ranks);
+    if (rc == ERR_OK) {
+        const state_options *o = &x.state.o;
+        peak_codec rate = o->kept ? peak_largest(x.dev, x.s, o->kept, 4) : peak_codes(x.dev, x.s, o->compress, 1);
+        double sums = peak_bandwidth(x.dev, x.s, 1) / (3 * sizeof(float));
+        *coding = rate.encoded > 0 ? (double)p->encoded / rate.encoded + (double)p->decoded / rate.decoded : NAN;
+        *adding = sums > 0 ? (double)p->added / sums : NAN;
+    }
+    session_close(&x);
+    return rc;
+}
+
+// "int8 to owners, int8 back"
+static const char *codes_text(const config *c, char dst[2 * CONFIG_WORD + 32]) {
+    char to[CONFIG_WORD], from[CONFIG_WORD];
+    config_word(config_key(config_find(c, "reduce", "compress"))->words, c->reduce.compress, to);
+    config_word(config_key(config_find(c, "reduce", "compress_back"))->words, c->reduce.compress_back, from);
+    if (c->reduce.compress == SEND_TOPK)
+        snprintf(dst, 2 * CONFIG_WORD + 32, "%s, %g of each lane", to, c->reduce.density);
+    else snprintf(dst, 2 * CONFIG_WORD + 32, "%s to owners, %s back", to, from);
+    return dst;
+}
+
+// In ZeRO 1 to 3 sums don't come back, but the weights that were made of them do, whole.
+static void advise(FILE *out, const config *c, const plan_world *who, int64_t saved) {
+    if (c->reduce.compress == SEND_TOPK && c->parallel.zero > 0)
+        fprintf(out, "        most of it is weights on their way back: zero = 0 sends none\n");
+    if (saved <= 0)
+        fprintf(out, "        they never pay here: each lane travels by itself; give each rank fewer [batch] lanes\n");
+    if (who->nodes == 1) fprintf(out, "        ranks of one machine send through memory: leave compress = none\n");
+}
+
+// The most that a machine sends with other settings.
+static err_t sent_with(const config *c, const plan_world *who, int64_t *most) {
+    plan_ranks p;
+    TRY(plan_ranks_open(&p, c, who, false));
+    *most = most_sent(who, &p);
+    plan_ranks_close(&p);
+    return ERR_OK;
+}
+
+// What codes save, and what they take: they pay where the wire takes longer for the difference in bytes than a rank
+// takes for the difference in work. Both are as if nothing went beside anything else.
+static err_t print_codes(FILE *out, const config *c, const plan_world *who, const plan_ranks *p) {
+    char text[2 * CONFIG_WORD + 32], coded[HUMAN], plain[HUMAN];
+    double coding, adding;
+    int64_t more = 0, less = most_sent(who, p), at_first = 0;
+    config *other = malloc(sizeof *other);
+    if (!other) return err_set(ERR_INTERNAL, "no memory for the settings without codes");
+    *other = *c;
+    other->reduce.compress = SEND_ALL, other->reduce.compress_back = CODEC_NONE;
+    err_t rc = sent_with(other, who, &more);
+    if (rc == ERR_OK && c->reduce.density_warmup) {
+        *other = *c;
+        other->reduce.density = 0.25, other->reduce.density_warmup = 0;
+        rc = sent_with(other, who, &at_first);
+    }
+    free(other);
+    if (rc == ERR_CONFIG) {  // codes deal lanes in turns: without them, ranks may have too few for a schedule
+        fprintf(out, "codes   %s: a rank sends %s a step at most; without them there is no such layout\n",
+                codes_text(c, text), human(coded, (double)less));
+        return ERR_OK;
+    }
+    TRY(rc);
+    TRY(time_codes(c, plan_of(p, 0), who, &coding, &adding));
+    const char *one = who->nodes > 1 ? "machine" : "rank";
+    fprintf(out, "codes   %s: a %s sends %s a step, without them %s\n", codes_text(c, text), one,
+            human(coded, (double)less), human(plain, (double)more));
+    if (at_first)
+        fprintf(out, "        until step %" PRId64 " more, first a quarter of each lane: %s\n",
+                c->reduce.density_warmup, human(coded, (double)at_first));
+    fprintf(out, "        they take a rank %.1f ms of a step, adding without them %.1f ms (measured here, now)\n",
+            1e3 * coding, 1e3 * adding);
+    if (more > less && coding > adding)
+        fprintf(out, "        they pay where a %s's wire carries less than %.3g Gbit/s\n", one,
+                8e-9 * (double)(more - less) / (coding - adding));
+    else if (more > less) fprintf(out, "        they are no slower than adding: they pay on any wire\n");
+    advise(out, c, who, more - less);
+    return ERR_OK;
+}
+
+// What goes between islands, whose ranks share nothing in a step but what decides it: spread over the steps between two
+// boundaries, beside what gradients would take.
+static void print_islands(FILE *out, const config *c, const plan_ranks *p) {
+    int64_t most = 0;
+    char text[HUMAN], codes[CONFIG_WORD];
+    config_word(config_key(config_find(c, "outer", "compress"))->words, c->outer.compress, codes);
+    for (int k = 0; k < p->kinds; k++) {
+        int64_t n = amount_of(&p->kind[k], PLAN_GROUPS, (counted){.mixed = true}).sent;
+        most = n > most ? n : most;
+    }
+    fprintf(out,
+            "islands %" PRId64 " mix their weights every %" PRId64 " step%s: for that a rank sends at most %s a step, "
+            "on average\n",
+            c->outer.islands, c->outer.every, c->outer.every == 1 ? "" : "s",
+            human(text, (double)most / (double)c->outer.every));
+    if (c->outer.compress != CODEC_NONE)
+        fprintf(out, "        weights go in %s%s\n", codes,
+                c->outer.moments == MOMENTS_OWN ? ""
+                                                : ", moments in fp32: moments = own would leave them where they are");
+}
+
+// Of the rank that has most there.
+static void print_disk(FILE *out, const plan_ranks *p) {
+    char has[HUMAN], reads[HUMAN];
+    const plan_rank *most = p->kind;
+    for (int k = 1; k < p->kinds; k++) most = p->kind[k].disk > most->disk ? &p->kind[k] : most;
+    human(reads, (double)(most->disk * most->disk_reads));
+    fprintf(out, "disk    a rank has a file of %" PRId64 " bytes, of which a step reads %s and writes %s\n", most->disk,
+            reads, human(has, (double)most->disk));
+}
+
+static err_t print_plan(const config *c, const plan_world *who, const plan_ranks *p, bool draw, FILE *out) {
+    static const char *const again[] = {[RECOMPUTE_NONE] = "",
+                                        [RECOMPUTE_SELECTIVE] = ", recompute selective",
+                                        [RECOMPUTE_BLOCK] = ", recompute block"};
+    static const char *const offload[] = {
+        [OFFLOAD_NONE] = "", [OFFLOAD_HOST] = " offload", [OFFLOAD_NVME] = " offload to files"};
+    int world = who->world;
+    grid shape = config_grid(c, world);
+    TRY(print_model(out, c));
+    print_layout(out, &shape);
+    fprintf(out, "ranks   %d on %d node%s", world, who->nodes, who->nodes == 1 ? "" : "s");
+    if (who->racks > 1) fprintf(out, " in %d racks", who->racks);
+    fprintf(out, ", zero %" PRId64 "%s%s, order %s\n", world > 1 ? c->parallel.zero : 0, offload[c->parallel.offload],
+            again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
+    print_lanes(out, c, p, &shape);
+    if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
+    print_memory(out, c, p);
+    print_machine(out, who, p);
+    if (c->parallel.offload == OFFLOAD_NVME) print_disk(out, p);
+    if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, who));
+    for (int k = 0; k < 4 && world > 1; k++) {
+        counted of = {.messages = k % 2, .mixed = k / 2};
+        if (!of.mixed || grid_islands(&shape) > 1) print_traffic(out, p, who, &shape, of);
+    }
+    if (grid_islands(&shape) > 1) print_islands(out, c, p);
+    if (world > 1 && c->reduce.compress != SEND_ALL) TRY(print_codes(out, c, who, p));
+    fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
+    return ERR_OK;
+}
+
+err_t verb_plan(const config *c, bool draw, const char *cluster, FILE *out) {
+    plan_world who;
+    plan_ranks p;
+    TRY(cluster ? plan_world_made(&who, c, cluster) : plan_world_open(&who, c));
+    err_t rc = plan_ranks_open(&p, c, &who, false);
+    if (rc == ERR_OK) rc = print_plan(c, &who, &p, draw, out);
+    if (rc == ERR_OK) plan_ranks_close(&p);
+    plan_world_close(&who);
+    return rc;
+}
