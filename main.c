@@ -4,6 +4,7 @@
 #include "data/tokenizer/stream.h"
 #include "gpu/revision.h"
 #include "trainer/bench.h"
+#include "trainer/calls.h"
 #include "trainer/checkpoint/vault.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
@@ -28,7 +29,7 @@
 
 typedef struct arguments {
     command words;
-    bool parts, links;  // bench step, bench links
+    bool parts, links, comm;  // bench step, bench links, bench comm
 } arguments;
 
 static void print_error(err_t rc) {
@@ -141,9 +142,14 @@ static err_t do_bench(const config *c, const arguments *a) {
     config timed = *c;
     int rank, world;
     TRY(parse_steps(given(a, "--steps"), &timed.run.steps));
+    timed.save = given(a, "--save");
+    if (timed.save && !a->parts && !a->comm)
+        return err_set(ERR_USAGE, "--save %s: bench step saves times of operations, bench comm those of messages",
+                       timed.save);
     return supervise(&timed,
                      &(supervised){.fits = session_fits,
                                    .rank = a->links   ? wires_rank
+                                           : a->comm  ? calls_rank
                                            : a->parts ? bench_step_rank
                                                       : bench_rank},
                      &rank, &world);
@@ -232,7 +238,8 @@ static err_t run_config_verb(const verb *v, const command *words) {
     bool part = v->run == do_bench && words->count > 0;
     a.parts = part && strcmp(words->words[0], "step") == 0;
     a.links = part && strcmp(words->words[0], "links") == 0;
-    if (a.parts || a.links) a.words.words++, a.words.count--;
+    a.comm = part && strcmp(words->words[0], "comm") == 0;
+    if (a.parts || a.links || a.comm) a.words.words++, a.words.count--;
     config *c = calloc(1, sizeof *c);
     if (!c) return err_set(ERR_INTERNAL, "no memory for the settings");
     err_t rc = run_with(v, &a, c);

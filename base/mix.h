@@ -1,5 +1,5 @@
-// base/mix.h: numbers folded into one number of 64 bits, for tables of what is equal. Two lists that differ have the same
-// number with a chance of about 2^-64. It is no hash for adversaries.
+// base/mix.h: numbers folded into one of 64 bits, for tables of what is equal. Two lists that differ have the same
+// number with a chance of about 2^-64. It is no hash against adversaries.
 #ifndef BASE_MIX_H
 #define BASE_MIX_H
 

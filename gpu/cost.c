@@ -1,6 +1,76 @@
 // gpu/cost.c: see gpu/cost.h.
 #include "gpu/cost.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- as text ---------------------------------------------------------------------------------------------------------
+
+static const struct {
+    unsigned bit;
+    const char *name;
+} option[] = {
+    {MATMUL_BIAS, "bias"},
+    {MATMUL_GELU, "gelu"},
+    {MATMUL_DGELU, "dgelu"},
+    {MATMUL_ACCUMULATE, "acc"},
+    {COST_TA, "ta"},
+    {COST_TB, "tb"},
+    {COST_DROPOUT, "dropout"},
+    {COST_RESIDUAL, "residual"},
+    {COST_GRADIENT, "gradient"},
+    {COST_BYTES, "bytes"},
+    {COST_SUMS, "sums"},
+};
+enum { OPTIONS = sizeof option / sizeof *option };
+
+const char *cost_words(unsigned options, char dst[COST_WORDS]) {
+    int n = 0;
+    for (int i = 0; i < OPTIONS; i++)
+        if (options & option[i].bit)
+            n += snprintf(dst + n, COST_WORDS - (size_t)n, "%s%s", n ? "," : "", option[i].name);
+    if (!n) snprintf(dst, COST_WORDS, "-");
+    return dst;
+}
+
+bool cost_options(const char *words, unsigned *options) {
+    *options = 0;
+    if (strcmp(words, "-") == 0) return true;
+    for (const char *p = words;; p++) {
+        size_t n = strcspn(p, ",");
+        int i = 0;
+        while (i < OPTIONS && (strlen(option[i].name) != n || strncmp(option[i].name, p, n) != 0)) i++;
+        if (i == OPTIONS || *options & option[i].bit) return false;
+        *options |= option[i].bit;
+        p += n;
+        if (!*p) return true;
+    }
+}
+
+const char *cost_sizes(const int64_t size[4], char dst[COST_SIZES]) {
+    int n = 0;
+    for (int i = 0; i < 4 && size[i]; i++)
+        n += snprintf(dst + n, COST_SIZES - (size_t)n, i ? "x%" PRId64 : "%" PRId64, size[i]);
+    return dst;
+}
+
+bool cost_size(const char *text, int64_t size[4]) {
+    memset(size, 0, 4 * sizeof *size);
+    for (int i = 0; i < 4; i++) {
+        char *end;
+        if (*text < '1' || *text > '9') return false;
+        size[i] = strtoll(text, &end, 10);
+        if (!*end) return true;
+        if (*end != 'x') return false;
+        text = end + 1;
+    }
+    return false;
+}
+
+// --- operations ------------------------------------------------------------------------------------------------------
+
 static double size_of(const tensor *t) { return t ? (double)tensor_bytes(t) : 0; }
 
 // Of a gradient: read and written, unless it is fresh.

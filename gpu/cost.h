@@ -24,6 +24,15 @@ typedef struct op_cost {
     double flops;  // of matrix products; 0 for what memory bounds
 } op_cost;
 
+// "tb,bias": options as words, comma between; "-": none. Returns dst. Back: false: no such words.
+enum { COST_WORDS = 96, COST_SIZES = 96 };
+const char *cost_words(unsigned options, char dst[COST_WORDS]);
+bool cost_options(const char *words, unsigned *options);
+
+// "1024x3072x768". Returns dst. Back: false: not 1 to 4 numbers above 0.
+const char *cost_sizes(const int64_t size[4], char dst[COST_SIZES]);
+bool cost_size(const char *text, int64_t size[4]);
+
 #define COST_DECLARATION(op) op_cost op##_cost(const op##_args *args);
 OPS(COST_DECLARATION)
 #undef COST_DECLARATION

@@ -5,7 +5,6 @@
 #include "gpu/backend.h"
 #include "gpu/cost.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,32 +32,18 @@ struct profile {
 
 // --- lines -----------------------------------------------------------------------------------------------------------
 
+// "1024x3072x768 bf16 bias gelu"
 static void describe(profile_line *to, const line_key *k) {
-    static const struct {
-        unsigned bit;
-        const char *name;
-    } word[] = {
-        {MATMUL_BIAS, " bias"},
-        {MATMUL_GELU, " gelu"},
-        {MATMUL_DGELU, " dgelu"},
-        {MATMUL_ACCUMULATE, " acc"},
-        {COST_TA, " ta"},
-        {COST_TB, " tb"},
-        {COST_DROPOUT, " dropout"},
-        {COST_RESIDUAL, " residual"},
-        {COST_GRADIENT, " gradient"},
-        {COST_BYTES, " bytes"},
-        {COST_SUMS, " sums"},
-    };
-    int n = 0;
+    char sizes[COST_SIZES], words[COST_WORDS];
     to->op = k->op;
     to->type = k->type;
-    for (int i = 0; i < 4 && k->size[i]; i++)
-        n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, i ? "x%" PRId64 : "%" PRId64, k->size[i]);
-    if (!(k->options & COST_BYTES))
-        n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, " %s", dtype_name(k->type));
-    for (size_t i = 0; i < sizeof word / sizeof *word && n < PROFILE_SHAPE; i++)
-        if (k->options & word[i].bit) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, "%s", word[i].name);
+    to->options = k->options;
+    memcpy(to->size, k->size, sizeof to->size);
+    cost_words(k->options & ~(unsigned)COST_BYTES, words);
+    for (char *p = words; *p; p++) *p = *p == ',' ? ' ' : *p;
+    bool bytes = k->options & COST_BYTES;
+    snprintf(to->shape, sizeof to->shape, "%s %s%s%s", cost_sizes(k->size, sizes),
+             bytes ? "bytes" : dtype_name(k->type), *words == '-' ? "" : " ", *words == '-' ? "" : words);
 }
 
 // The line of this key, made if it is new. The last line is for all keys that find no room.
@@ -156,6 +141,7 @@ static err_t end(const call *c, err_t rc, const char *op, op_cost cost) {
     profile_line *l = find(p, &key);
     l->calls++;
     l->seconds += spent;
+    l->squares += spent * spent;
     l->bytes += cost.bytes;
     l->flops += cost.flops;
     pthread_mutex_unlock(&p->lock);

@@ -16,8 +16,11 @@ typedef struct profile_line {
     const char *op;             // as in gpu/ops.h; "copy", "zero"
     char shape[PROFILE_SHAPE];  // "1024x3072x768 bf16 bias gelu"
     dtype type;                 // of its inputs
+    int64_t size[4];            // with type and options the shape, as in gpu/cost.h; of "others" 0
+    unsigned options;
     int64_t calls;
     double seconds;       // these are sums over the calls
+    double squares;       // of seconds, of each call
     double bytes, flops;  // that must move and be computed: each operand once, what is added to twice, no scratch
 } profile_line;
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
+#include "trainer/costs.h"
 #include "trainer/log/report.h"
 #include "trainer/machine.h"
 #include "trainer/plan.h"
@@ -220,6 +221,36 @@ static void print_parts(const session *x, const profile_line *line, int lines, d
     print_line("a step: matrix products and attention by its whole time", &whole, seconds, top);
 }
 
+// The spread is the standard error of the mean, and no less than a percent: another day is another machine.
+static costs_figure mean_call(const profile_line *l) {
+    double n = (double)l->calls, mean = l->seconds / n, variance = fmax(l->squares / n - mean * mean, 0);
+    return (costs_figure){mean, fmax(sqrt(variance / n) / mean, 0.01)};
+}
+
+static err_t save_costs(const session *x, const profile_line *line, int lines, const ceilings *top) {
+    const double PEAKS = 0.05;  // from one hour to another
+    costs c;
+    int64_t used, total;
+    TRY(costs_begin(&c, x->cfg->save, device_about(x->dev)->name));
+    err_t rc = ERR_OK;
+    for (int t = FP32; t <= FP16; t++)
+        if (top->flops[t] > 0) c.peak[t] = (costs_figure){top->flops[t], PEAKS};
+    if (top->bandwidth > 0) c.copy = (costs_figure){top->bandwidth, PEAKS};
+    if (top->cuda && device_memory(x->dev, &used, &total) == ERR_OK) c.memory = (double)total;
+    for (int i = 0; i < lines && rc == ERR_OK; i++) {
+        costs_op o = {.type = line[i].type, .options = line[i].options, .calls = line[i].calls};
+        if (!line[i].size[0] || line[i].seconds <= 0) continue;  // "others"
+        snprintf(o.name, sizeof o.name, "%s", line[i].op);
+        memcpy(o.size, line[i].size, sizeof o.size);
+        o.s = mean_call(&line[i]);
+        rc = costs_set_op(&c, &o);
+    }
+    if (rc == ERR_OK) rc = costs_save(&c, x->cfg->save);
+    if (rc == ERR_OK) printf("saved   %d shapes of operations are in %s\n", c.ops, x->cfg->save);
+    costs_free(&c);
+    return rc;
+}
+
 // Of rank 0: in all timed steps.
 static double waited_ms(const rank_report *t) {
     return t->sum[REPORT_WAIT_MS] + t->sum[REPORT_BEFORE_MS] + t->sum[REPORT_AFTER_MS];
@@ -239,6 +270,7 @@ static err_t parts_of_steps(session *x, double *ms) {
         double mean = mean_of(ms, x->cfg->run.steps), steps = times.steps ? (double)times.steps : 1;
         print_parts(x, line, lines, 1e-3 * mean, 1e-3 * waited_ms(&times) / steps, &top);
         rc = print_ranks(x, &times, mean);
+        if (rc == ERR_OK && x->cfg->save) rc = save_costs(x, line, lines, &top);
     }
     report_close(&times);
     free(line);

@@ -155,12 +155,15 @@ const verb_page verb_pages[VERB_COUNT] = {
          "WEIGHTS is a safetensors file, a directory of Hugging Face, a .bin of llm.c, or a run: its best checkpoint or newest.\n",
          "lockstep inspect gpt2 >gpt2.ini", 0, .option = {{0}}},
     [VERB_bench] =
-        {"bench", "[step|links] " INI,
+        {"bench", "[step|links|comm] " INI,
          "Times training steps of the model on made-up samples: no data and no files are needed. `bench step` times them\n"
          "operation by operation, beside what memory and arithmetic of this machine could do. `bench links`, started on\n"
-         "every machine, measures each link between the run's ranks and names those that are slower than their equals.\n",
+         "every machine, measures each link between the run's ranks and names those that are slower than their equals;\n"
+         "`bench comm` times the collectives of all of them, by size.\n",
          "lockstep bench step config.ini --steps 10", 1,
-         .option = {{"--steps", "N", "how many steps, 1 to 1000000; without it 20"}}},
+         .option = {{"--steps", "N", "how many steps, 1 to 1000000; without it 20"},
+                    {"--save", "FILE",
+                     "of step and comm: add what was measured to this table, from which `plan --search` predicts"}}},
     [VERB_tune] =
         {"tune", INI,
          "Measures how this GPU best multiplies each pair of matrices that a step of the run multiplies, and writes the file that\n"

@@ -256,6 +256,7 @@ typedef struct config {
     } log;
     const char *eval_ckpt;     // no key: `eval --ckpt`, a checkpoint's directory. NULL: as session_load chooses
     const char *eval_answers;  // no key: `eval --answers`, the directory of answers.json. NULL: none is written
+    const char *save;          // `bench --save`: a table of costs that what is measured goes into; NULL: none
 
     config_resolved resolved;
     key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table
@@ -288,6 +289,10 @@ err_t config_decide(config *c, device_kind kind, const char *why);
 
 // Can `world` ranks share the work of a step? ERR_CONFIG says what would fit. (trainer/config/rules.c)
 err_t config_fits(const config *c, int world);
+
+// The same of settings that were changed since they were loaded, by all rules and without words; what was left open is
+// chosen anew.
+bool config_would(config *c, int world);
 
 // How `world` ranks are arranged, as [parallel] says and config_fits allows; one rank alone has all of the model.
 grid config_grid(const config *c, int world);

@@ -28,6 +28,12 @@ err_t config_fits(const config *c, int world) {
     return judge_ranks(&j, world) == ERR_OK ? ERR_OK : report(&j);
 }
 
+bool config_would(config *c, int world) {
+    judge j = {.c = c, .world = world, .silent = true};
+    judge_reopen(c, false);
+    return judge_all(&j, c) == ERR_OK && judge_ranks(&j, world) == ERR_OK;
+}
+
 err_t config_decide(config *c, device_kind kind, const char *why) {
     judge j = {.c = c};
     c->resolved.kind = kind;

@@ -92,29 +92,37 @@ static err_t count_merges(step_runner *r, pass *p) {
     return ERR_OK;
 }
 
-// Dry run with fake addresses: counts the calls and bytes of tensor- and context-parallel ranks.
-static err_t plan_merges(step_runner *r) {
+// A pass with fake addresses. row (=) its tables of parameters and gradients, to be freed.
+static err_t pass_on_paper(step_runner *r, pass *p, tensor **table) {
     size_t n = (size_t)r->net->params;
     int tables = r->state->o.training ? r->state->tables : 0;
-    slice_merge paper;
-    row_swap swapped;
-    if (!step_shares(r)) return ERR_OK;
     arena_imagine(&r->memory);
     flow_link(&r->flow);
-    tensor *row = malloc((size_t)(1 + tables) * n * sizeof *row);
+    tensor *row = *table = malloc((size_t)(1 + tables) * n * sizeof *row);
     if (!row) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     for (size_t i = 0; i < n; i++) {
         row[i] = r->state->w[i], row[i].data = r->losses.data;
         for (size_t k = 1; k <= (size_t)tables; k++)
             row[k * n + i] = r->state->grad[i], row[k * n + i].data = r->losses.data;
     }
-    pass p = executor_pass(r, r->cfg->resolved.micro);
-    p.w = row;
-    p.dw = tables ? row + n : NULL;
-    p.more_dw = tables > 1 ? row + 2 * n : NULL;
-    p.drop.p = tables ? (float)r->net->dropout : 0;
-    p.drop_adapted = tables ? (float)model_adapts(r->net)->dropout : 0;
-    p.ops = &ops_on_paper;
+    *p = executor_pass(r, r->cfg->resolved.micro);
+    p->w = row;
+    p->dw = tables ? row + n : NULL;
+    p->more_dw = tables > 1 ? row + 2 * n : NULL;
+    p->drop.p = tables ? (float)r->net->dropout : 0;
+    p->drop_adapted = tables ? (float)model_adapts(r->net)->dropout : 0;
+    p->ops = &ops_on_paper;
+    return ERR_OK;
+}
+
+// Dry run: counts the calls and bytes of tensor- and context-parallel ranks.
+static err_t plan_merges(step_runner *r) {
+    slice_merge paper;
+    row_swap swapped;
+    tensor *row;
+    pass p;
+    if (!step_shares(r)) return ERR_OK;
+    TRY(pass_on_paper(r, &p, &row));
     if (step_shares_layers(r)) merge_on_paper(&r->merge, &p, &paper);
     if (step_contexts(r) > 1) swap_on_paper(&r->swap, &p, &swapped);
     err_t rc = count_merges(r, &p);
@@ -122,6 +130,57 @@ static err_t plan_merges(step_runner *r) {
     TRY(rc);
     TRY(merge_declare(&r->merge, &r->memory));
     return merge_declare(&r->swap.at, &r->memory);
+}
+
+// Has the step's list this part of the block?
+static bool runs(const step_runner *r, action_kind kind, int block) {
+    for (int i = 0; i < r->actions.count; i++) {
+        const action *a = &r->actions.at[i];
+        if (a->kind == kind && a->first <= block && block <= a->last) return true;
+    }
+    return false;
+}
+
+static err_t walk_parts(step_runner *r, pass *p, const step_paper *paper) {
+    static const struct {
+        action_kind kind;
+        pass_part part;
+    } parts[] = {{ACTION_FORWARD, PASS_FORWARD},
+                 {ACTION_BACKWARD, PASS_BACKWARD},
+                 {ACTION_INPUTS, PASS_INPUTS},
+                 {ACTION_WEIGHTS, PASS_WEIGHTS}};
+    for (int b = 0; b < r->net->blocks; b++)
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            if (!runs(r, parts[k].kind, b)) continue;
+            comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
+            int merges = r->merge.calls, swaps = r->swap.at.calls;
+            TRY(model_run(r->net, parts[k].part, b, b, p));
+            step_part seen = {.kind = parts[k].kind,
+                              .block = b,
+                              .merged = r->merge.sent.sent - merged.sent,
+                              .merges = r->merge.calls - merges,
+                              .swapped = r->swap.at.sent.sent - swapped.sent,
+                              .swaps = r->swap.at.calls - swaps};
+            paper->done(paper->ctx, &seen);
+        }
+    return ERR_OK;
+}
+
+err_t step_on_paper(step_runner *r, const step_paper *paper) {
+    slice_merge merge;
+    row_swap swap;
+    tensor *row;
+    pass p;
+    comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
+    int merges = r->merge.calls, swaps = r->swap.at.calls;
+    TRY(pass_on_paper(r, &p, &row));
+    p.ops = paper->ops, p.s = paper->s;
+    if (step_shares_layers(r)) merge_on_paper(&r->merge, &p, &merge);
+    if (step_contexts(r) > 1) swap_on_paper(&r->swap, &p, &swap);
+    err_t rc = walk_parts(r, &p, paper);
+    free(row);
+    r->merge.sent = merged, r->swap.at.sent = swapped, r->merge.calls = merges, r->swap.at.calls = swaps;
+    return rc;
 }
 
 static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {

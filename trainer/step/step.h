@@ -31,6 +31,23 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
                 train_state *state);
 err_t step_commit(step_runner *r);
 
+// What a rank that is planned would compute in a step: runs each part of each block that its list has, once, on paper
+// (gpu/paper.h): ops and s see the operations, and after each part `done` hears what it sent to ranks that share layers
+// and positions, in bytes and in calls.
+typedef struct step_part {
+    action_kind kind;  // FORWARD, BACKWARD, INPUTS, WEIGHTS
+    int block;
+    int64_t merged, swapped;
+    int merges, swaps;
+} step_part;
+typedef struct step_paper {
+    const ops *ops;
+    stream *s;
+    void (*done)(void *ctx, const step_part *part);
+    void *ctx;
+} step_paper;
+err_t step_on_paper(step_runner *r, const step_paper *paper);
+
 // Between two steps, when none is queued: the lanes were dealt anew (state_deal, stages_deal), so this rank's list is
 // made again, and what was recorded of the old one is dropped.
 err_t step_deal(step_runner *r);

@@ -1,0 +1,167 @@
+// trainer/calls.c: see trainer/calls.h. Groups are the first 2, 4, 8, ... ranks, and all of them. A call's time is that
+// of its slowest rank, from a barrier on.
+#include "trainer/calls.h"
+
+#include "base/clock.h"
+#include "comm/transport.h"
+#include "trainer/costs.h"
+#include "trainer/machine.h"
+#include "trainer/waiting.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+static const double LONG = 0.03, SECONDS = 0.05;  // no larger sizes after a call of so long; spent on one size
+enum { SMALLEST = 1 << 10, LARGEST = 256 << 20, FACTOR = 4, MOST = 200, LEAST = 3 };
+
+// A rank's part in it.
+typedef struct prober {
+    session *x;
+    comm *c;          // the group
+    float *in, *out;  // of `room` bytes each, where the ranks' transport moves them
+    size_t room, *cut;
+    costs *found;  // of rank 0
+} prober;
+
+static err_t there_and_back(prober *p, size_t bytes) {
+    comm *c = p->c;
+    if (c->rank == 0) TRY(comm_send(c, 1, p->in, bytes, p->x->s));
+    TRY(comm_recv(c, !c->rank, p->out, bytes, p->x->s));
+    return c->rank == 1 ? comm_send(c, 0, p->in, bytes, p->x->s) : ERR_OK;
+}
+
+// bytes: of the whole buffer.
+static err_t make_call(prober *p, costs_call call, size_t bytes) {
+    comm *c = p->c;
+    const comm_table *t = c->table;
+    bool floats = call == CALL_REDUCE_SCATTER;
+    size_t n = bytes / sizeof(float);
+    for (size_t r = 0; r <= (size_t)c->world; r++) p->cut[r] = n * r / (size_t)c->world * (floats ? 1 : sizeof(float));
+    switch (call) {
+    case CALL_ALL_REDUCE: TRY(t->all_reduce(c, p->in, n, FP32, REDUCE_SUM, p->x->s)); break;
+    case CALL_REDUCE_SCATTER: TRY(t->reduce_scatter(c, p->in, p->cut, FP32, p->x->s)); break;
+    case CALL_ALL_GATHER: TRY(t->all_gather(c, p->in, p->cut, p->x->s)); break;
+    case CALL_ALL_TO_ALL: TRY(t->all_to_all(c, p->out, p->in, bytes / (size_t)c->world, p->x->s)); break;
+    default: TRY(there_and_back(p, bytes)); break;
+    }
+    return stream_wait(p->x->s);
+}
+
+// The largest over the ranks of the group, of a few numbers.
+static err_t largest(prober *p, double *v, size_t n) {
+    comm *host = p->c->host;
+    return host->table->all_reduce(host, v, n, FP64, REDUCE_MAX, p->x->s);
+}
+
+static err_t timed(prober *p, costs_call call, size_t bytes, double *s) {
+    comm *host = p->c->host;
+    TRY(host->table->barrier(host, p->x->s));
+    double start = clock_now();
+    TRY(make_call(p, call, bytes));
+    *s = (clock_now() - start) / (call == CALL_MESSAGE ? 2 : 1);
+    return ERR_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static costs_level level_of(const comm *c) {
+    return comm_racks(c) > 1 ? COSTS_SPINE : comm_nodes(c) > 1 ? COSTS_RACK : COSTS_NODE;
+}
+
+static err_t note(prober *p, costs_call call, double sent, double *s, int times) {
+    qsort(s, (size_t)times, sizeof *s, by_value);
+    double median = s[times / 2], half = (s[3 * times / 4] - s[times / 4]) / 2;  // half of what the middle ones span
+    costs_comm k = {.call = call,
+                    .level = level_of(p->c),
+                    .ranks = p->c->world,
+                    .bytes = sent,
+                    .s = {median, fmax(half / median, 0.01)}};
+    if (p->c->rank) return ERR_OK;
+    printf("%-15s %-6s %5d %12.0f %12.1f us %9.3f GB/s +- %.0f %%\n", costs_call_name[call], costs_level_name[k.level],
+           k.ranks, sent, 1e6 * median, 1e-9 * sent / median, 100 * k.s.spread);
+    return costs_set_comm(p->found, &k);
+}
+
+// *took (=) how long a call takes.
+static err_t measure(prober *p, costs_call call, size_t bytes, double *took) {
+    double s[MOST], before = (double)p->c->traffic.sent, sent;
+    TRY(stream_zero(p->x->s, p->in, bytes));  // or sums would grow without end
+    TRY(stream_wait(p->x->s));
+    TRY(timed(p, call, bytes, took));
+    sent = (double)p->c->traffic.sent - before;
+    double both[] = {*took, sent};
+    TRY(largest(p, both, 2));
+    *took = both[0], sent = both[1];
+    int times = (int)fmin(fmax(SECONDS / *took, LEAST), MOST);
+    for (int i = 0; i < times; i++) TRY(timed(p, call, bytes, &s[i]));
+    TRY(largest(p, s, (size_t)times));
+    return sent > 0 ? note(p, call, sent, s, times) : ERR_OK;
+}
+
+static err_t measure_group(prober *p) {
+    for (int call = 0; call < CALLS; call++) {
+        double took = 0;
+        if (call == CALL_MESSAGE && p->c->world != 2) continue;
+        for (size_t bytes = SMALLEST; bytes <= p->room && took < LONG; bytes *= FACTOR)
+            TRY(measure(p, (costs_call)call, bytes, &took));
+    }
+    return ERR_OK;
+}
+
+// The others wait: a communicator on channel 0 has the connections of all.
+static err_t groups_of_all(prober *p) {
+    comm *all = p->x->ranks;
+    for (int n = 2; n <= all->world; n = n < all->world && 2 * n > all->world ? all->world : 2 * n) {
+        TRY(all->table->split(all, all->rank < n ? 0 : -1, all->rank, 0, &p->c));
+        err_t rc = p->c ? measure_group(p) : ERR_OK;
+        if (p->c) p->c->table->close(p->c);
+        TRY(rc);
+        TRY(all->host->table->barrier(all->host, p->x->s));
+    }
+    return ERR_OK;
+}
+
+static err_t probe(session *x, costs *found) {
+    prober p = {.x = x, .room = LARGEST, .found = found, .cut = calloc((size_t)x->ranks->world + 1, sizeof *p.cut)};
+    void *memory = NULL;
+    err_t rc = p.cut ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the parts of %d ranks", x->ranks->world);
+    if (rc == ERR_OK) rc = device_alloc(x->dev, MEMORY_DEVICE, 2 * p.room, &memory);
+    p.in = memory, p.out = memory ? p.in + p.room / sizeof(float) : NULL;
+    if (rc == ERR_OK) rc = transport_register(x->ranks, memory, 2 * p.room);
+    if (rc == ERR_OK) rc = groups_of_all(&p);
+    if (memory) device_free(x->dev, MEMORY_DEVICE, memory, 2 * p.room);
+    free(p.cut);
+    return rc;
+}
+
+static err_t probe_and_save(session *x) {
+    costs found = {0};
+    const char *path = x->cfg->save;
+    if (x->ranks->world == 1)
+        return err_set(ERR_CONFIG, "bench comm: this run has one rank, which has nobody to talk to; see [device] ranks "
+                                   "and [cluster] nodes");
+    err_t rc = path && x->ranks->rank == 0 ? costs_begin(&found, path, device_about(x->dev)->name) : ERR_OK;
+    if (rc == ERR_OK) rc = probe(x, &found);
+    if (rc == ERR_OK && path && x->ranks->rank == 0) rc = costs_save(&found, path);
+    if (rc == ERR_OK && path && x->ranks->rank == 0)
+        printf("saved   %d times of messages are in %s\n", found.comms, path);
+    costs_free(&found);
+    return rc;
+}
+
+err_t calls_rank(const config *c, const launch *at, board *b) {
+    session x = {0};
+    err_t rc = session_machine(&x, c, SESSION_BENCH, at->local);
+    if (rc == ERR_OK) rc = waiting_enter(&x, at, b, false);
+    if (rc == ERR_OK) {
+        atomic_fetch_add(&b->ready, 1);
+        rc = probe_and_save(&x);
+    }
+    session_abort(&x, rc);
+    session_close(&x);
+    return rc;
+}

@@ -1,0 +1,98 @@
+// trainer/sheets.c: see trainer/sheets.h.
+#include "trainer/sheets.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+// What a product and a stream of bytes reach of the published peaks is a measured figure of one H100 (8192 x 8192 x
+// 8192 random BF16 numbers; a copy), and is taken for all three. Of links: all-reduces within a node of A100 reach 223
+// of NVLink's 300 GB/s, at 40 us for the smallest (vTrain, github.com/VIA-Research/vTrain, tables of a100, MIT
+// licence); the share is taken for all three, and for cards of InfiniBand.
+#define REACHED \
+    "reach matmul 0.8 0.1 spread\n" \
+    "reach attention_forward 0.35 0.25 spread\n" \
+    "reach attention_backward 0.3 0.25 spread\n" \
+    "reach other 0.85 0.15 spread\n"
+
+// clang-format off
+static const char h100[] =
+    "lockstep costs 1\n"
+    "device NVIDIA H100 SXM 80 GB, 8 in a node\n"
+    "sheet\n"
+    "# NVIDIA H100 Tensor Core GPU datasheet, 2023: dense BF16 and FP16, FP32, HBM3, NVLink 900 GB/s both ways\n"
+    "# memory: 80 GB less what CUDA and NCCL keep for themselves\n"
+    "memory 77e9 bytes\n"
+    "peak fp32 66.9e12 flop/s 0.1 spread\n"
+    "peak bf16 989.4e12 flop/s 0.05 spread\n"
+    "peak fp16 989.4e12 flop/s 0.05 spread\n"
+    "copy 3.35e12 bytes/s 0.05 spread\n"
+    "launch 2 us 0.25 spread\n"
+    "tiles 132 128 256 192\n"
+    REACHED
+    "link node 335e9 bytes/s 30 us 0.15 spread\n"
+    "# a card of 400 Gbit/s for each GPU: NVIDIA DGX H100 datasheet, 2023\n"
+    "link rack 37e9 bytes/s 45 us 0.25 spread\n"
+    "link spine 37e9 bytes/s 60 us 0.35 spread\n"
+    "end 15\n";
+
+static const char h200[] =
+    "lockstep costs 1\n"
+    "device NVIDIA H200 SXM 141 GB, 8 in a node\n"
+    "sheet\n"
+    "# NVIDIA H200 Tensor Core GPU datasheet, 2024: as the H100, with HBM3e\n"
+    "# memory: 141 GB less what CUDA and NCCL keep for themselves\n"
+    "memory 137e9 bytes\n"
+    "peak fp32 66.9e12 flop/s 0.1 spread\n"
+    "peak bf16 989.4e12 flop/s 0.05 spread\n"
+    "peak fp16 989.4e12 flop/s 0.05 spread\n"
+    "copy 4.8e12 bytes/s 0.05 spread\n"
+    "launch 2 us 0.25 spread\n"
+    "tiles 132 128 256 192\n"
+    REACHED
+    "link node 335e9 bytes/s 30 us 0.15 spread\n"
+    "# a card of 400 Gbit/s for each GPU: NVIDIA DGX H200 datasheet, 2024\n"
+    "link rack 37e9 bytes/s 45 us 0.25 spread\n"
+    "link spine 37e9 bytes/s 60 us 0.35 spread\n"
+    "end 15\n";
+
+static const char a100[] =
+    "lockstep costs 1\n"
+    "device NVIDIA A100 SXM 80 GB, 8 in a node\n"
+    "sheet\n"
+    "# NVIDIA A100 Tensor Core GPU datasheet, 2021: dense BF16 and FP16, FP32, HBM2e, NVLink 600 GB/s both ways\n"
+    "# memory: 80 GB less what CUDA and NCCL keep for themselves\n"
+    "memory 77e9 bytes\n"
+    "peak fp32 19.5e12 flop/s 0.1 spread\n"
+    "peak bf16 312e12 flop/s 0.05 spread\n"
+    "peak fp16 312e12 flop/s 0.05 spread\n"
+    "copy 2.039e12 bytes/s 0.05 spread\n"
+    "launch 3 us 0.25 spread\n"
+    "tiles 108 128 256 128\n"
+    REACHED
+    "link node 223e9 bytes/s 40 us 0.1 spread\n"
+    "# a card of 200 Gbit/s for each GPU: NVIDIA DGX A100 datasheet, 2021\n"
+    "link rack 18.5e9 bytes/s 50 us 0.25 spread\n"
+    "link spine 18.5e9 bytes/s 65 us 0.35 spread\n"
+    "end 15\n";
+// clang-format on
+
+static const struct { const char *name, *text; } sheets[] = {{"h100", h100}, {"h200", h200}, {"a100", a100}};
+const char sheet_names[] = "h100, h200, a100";
+
+const char *sheet_text(const char *name) {
+    for (size_t i = 0; i < sizeof sheets / sizeof *sheets; i++)
+        if (strcmp(sheets[i].name, name) == 0) return sheets[i].text;
+    return NULL;
+}
+
+err_t sheet_or_file(costs *out, const char *name) {
+    struct stat st;
+    const char *text = sheet_text(name);
+    if (stat(name, &st) == 0) return costs_load(out, name);
+    if (text) return costs_parse(out, name, text);
+    return err_set(
+        ERR_CONFIG,
+        "--costs %s: no such file, and no sheet of that name; expected a file of `lockstep bench step --save`, "
+        "or one of %s",
+        name, sheet_names);
+}
