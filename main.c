@@ -13,6 +13,7 @@
 #include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
 #include "trainer/report/report.h"
+#include "trainer/search.h"
 #include "trainer/session.h"
 #include "trainer/train.h"
 #include "trainer/verbs.h"
@@ -85,6 +86,10 @@ static err_t do_check(const config *c, const arguments *a) {
 }
 static err_t do_plan(const config *c, const arguments *a) {
     const char *block = given(a, "--graph");
+    search_asked asked = {given(a, "--cluster"), given(a, "--costs"), given(a, "--free"), given(a, "--json") != NULL};
+    if (given(a, "--search")) return verb_search(c, &asked, stdout);
+    if (asked.costs || asked.free || asked.json)
+        return err_set(ERR_USAGE, "--costs, --free and --json go with --search, which is not here");
     if (block && given(a, "--draw"))
         return err_set(ERR_USAGE,
                        "--graph prints a model's blocks, --draw a pipeline's schedule: expected one of them");

@@ -227,6 +227,15 @@ static costs_figure mean_call(const profile_line *l) {
     return (costs_figure){mean, fmax(sqrt(variance / n) / mean, 0.01)};
 }
 
+// Before anything is measured: can it be saved?
+static err_t check_save(const session *x) {
+    costs c;
+    if (!x->cfg->save || x->ranks->rank) return ERR_OK;
+    TRY(costs_begin(&c, x->cfg->save, device_about(x->dev)->name));
+    costs_free(&c);
+    return ERR_OK;
+}
+
 static err_t save_costs(const session *x, const profile_line *line, int lines, const ceilings *top) {
     const double PEAKS = 0.05;  // from one hour to another
     costs c;
@@ -258,11 +267,12 @@ static double waited_ms(const rank_report *t) {
 
 static err_t parts_of_steps(session *x, double *ms) {
     ceilings top = {0};
-    rank_report times;
+    rank_report times = {0};
     profile_line *line = calloc(PROFILE_LINES, sizeof *line);
     if (!line) return err_set(ERR_INTERNAL, "no memory for %d lines", PROFILE_LINES);
-    measure(x, &top);
-    err_t rc = report_open(&times, x->ranks->world);
+    err_t rc = check_save(x);
+    if (rc == ERR_OK) measure(x, &top);
+    if (rc == ERR_OK) rc = report_open(&times, x->ranks->world);
     if (rc == ERR_OK) rc = run_steps(x, ms, &times);
     int lines = rc == ERR_OK ? profile_read(device_profile(x->dev), line) : 0;  // before more is measured
     if (rc == ERR_OK) measure(x, &top);

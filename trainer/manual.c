@@ -55,7 +55,12 @@ const verb_page verb_pages[VERB_COUNT] = {
               {"--graph", "[BLOCK]",
                "instead: what the model's blocks do in a step, or one block, by its name or number"},
               {"--cluster", "NODESxDEVICES",
-               "plan for nodes of so many devices each, as 128x8, or in so many racks, as 128x8x4; none need exist"}}},
+               "plan for nodes of so many devices each, as 128x8, or in so many racks, as 128x8x4; none need exist"},
+              {"--search", NULL, "instead: the fastest layouts of this run on its ranks, with the INI lines of each"},
+              {"--costs", "FILE",
+               "of --search: what operations and messages take, as `bench --save` measured, or a sheet: h100, h200, a100"},
+              {"--free", "KEYS", "of --search: micro, lanes, slices, which change the run's bits, may be others, too"},
+              {"--json", NULL, "of --search: as JSON"}}},
     [VERB_config] =
         {"config", "[" INI "]",
          "Prints every setting: its value, whether it may change when a run goes on (bits, layout or local), and where it came\n"

@@ -79,7 +79,7 @@ static void add(plan_rank *p, plan_group to, comm_cost x) {
     p->to[to] = cost_add(p->to[to], x);
 }
 
-static comm_cost message_cost(const session *x, const message *m) {
+comm_cost plan_message(const session *x, const message *m) {
     size_t bytes = (size_t)model_left(x->net, x->stages.cut[m->stage] - 1, x->cfg->resolved.micro, 0) *
                    dtype_bytes(x->state.o.compute);
     return links_cost(&x->groups, &x->stages, m, bytes);
@@ -109,7 +109,7 @@ static err_t count_traffic(session *x, plan_rank *p) {
         if (a->kind == ACTION_SPREAD) cost = weights->spread_cost(t);
         add(p, PLAN_DATA, cost);
         if (a->kind == ACTION_OUTER) count_mixing(x, p);
-        if (a->kind == ACTION_POST) add(p, PLAN_STAGES, message_cost(x, &x->stages.table.message[a->message]));
+        if (a->kind == ACTION_POST) add(p, PLAN_STAGES, plan_message(x, &x->stages.table.message[a->message]));
         if (a->kind == ACTION_SHARE) add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)p->shared, sizeof(double)));
     }
     add(p, PLAN_TENSOR, cost_add(x->runner.merge.sent, directions_cost(t)));

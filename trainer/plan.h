@@ -60,6 +60,9 @@ typedef struct plan_world {
 err_t plan_begin(session *x, const config *c, int rank, const plan_world *w);
 err_t plan_count(session *x, plan_rank *out);
 
+// What a message of the rank's table sends, of the sender.
+comm_cost plan_message(const session *x, const message *m);
+
 // One rank of a run over these places.
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out);
 

@@ -35,7 +35,7 @@ err_t plan_world_open(plan_world *w, const config *c) {
     return ERR_OK;
 }
 
-err_t plan_world_made(plan_world *w, const config *c, const char *text) {
+err_t plan_world_any(plan_world *w, const char *text) {
     const char *p = text;
     int number[3] = {0, 0, 1}, n = 0;
     *w = (plan_world){0};
@@ -50,12 +50,18 @@ err_t plan_world_made(plan_world *w, const config *c, const char *text) {
                        "--cluster %s: expected nodes x devices of each, such as 128x8, at most %d devices in all; or "
                        "with racks of as many nodes each, 128x8x4",
                        text, PLAN_WORLD_MOST);
-    TRY(config_fits(c, nodes * each));
     *w = (plan_world){nodes * each, nodes, racks, calloc((size_t)nodes * (size_t)each, sizeof *w->place)};
     if (!w->place) return no_room(nodes * each);
     for (int r = 0; r < w->world; r++)
         w->place[r] = (comm_place){.node = r / each, .local = r % each, .rank = r, .rack = r / each / (nodes / racks)};
     return ERR_OK;
+}
+
+err_t plan_world_made(plan_world *w, const config *c, const char *text) {
+    TRY(plan_world_any(w, text));
+    err_t rc = config_fits(c, w->world);
+    if (rc != ERR_OK) plan_world_close(w);
+    return rc;
 }
 
 void plan_world_close(plan_world *w) {

@@ -11,14 +11,13 @@
 
 // Are `count` stages enough, if each has at most this much work and at least one block? Filled from the last block on,
 // so that later stages are full.
-static bool fits(const model *net, int count, double most, int *cut) {
-    int end = net->blocks;
+static bool fits(const double *work, int blocks, int count, double most, int *cut) {
+    int end = blocks;
     for (int s = count - 1; s >= 0; s--) {
         double sum = 0;
         int first = end;
         cut[s + 1] = end;
-        while (first > s && (first == end || sum + net->block[first - 1].flops <= most))
-            sum += net->block[--first].flops;
+        while (first > s && (first == end || sum + work[first - 1] <= most)) sum += work[--first];
         if (sum > most) return false;
         end = first;
     }
@@ -26,16 +25,23 @@ static bool fits(const model *net, int count, double most, int *cut) {
     return end == 0;
 }
 
-void stages_balance(const model *net, int count, int *cut) {
+void stages_cut(const double *work, int blocks, int count, int *cut) {
     double best = -1;
-    for (int first = 0; first < net->blocks; first++) {
+    for (int first = 0; first < blocks; first++) {
         double sum = 0;
-        for (int last = first; last < net->blocks; last++) {  // the largest stage is some range of blocks
-            sum += net->block[last].flops;
-            if ((best < 0 || sum < best) && fits(net, count, sum, cut)) best = sum;
+        for (int last = first; last < blocks; last++) {  // the largest stage is some range of blocks
+            sum += work[last];
+            if ((best < 0 || sum < best) && fits(work, blocks, count, sum, cut)) best = sum;
         }
     }
-    fits(net, count, best, cut);
+    fits(work, blocks, count, best, cut);
+}
+
+void stages_balance(const model *net, int count, int *cut) {
+    double work[net->blocks + 1];
+    work[0] = 0;
+    for (int b = 0; b < net->blocks; b++) work[b] = net->block[b].flops;
+    stages_cut(work, net->blocks, count, cut);
 }
 
 // Settings were checked for this already (trainer/config/layout.c).

@@ -48,8 +48,9 @@ static inline int stages_with(const stages *x, int block) {
 // The rank of the pipeline that has the stage.
 static inline int stages_rank(const stages *x, int stage) { return pipeline_rank_of(&x->pipe, stage); }
 
-// cut [count+1] (=) ranges of the blocks whose largest sum of flops is as small as can be; of those the first ones are
-// the shortest.
+// cut [count+1] (=) ranges of the blocks whose largest sum of work is as small as can be; of those the first ones are
+// the shortest. stages_balance: the work is the blocks' flops.
+void stages_cut(const double *work, int blocks, int count, int *cut);
 void stages_balance(const model *net, int count, int *cut);
 
 #endif

@@ -141,28 +141,33 @@ static bool runs(const step_runner *r, action_kind kind, int block) {
     return false;
 }
 
+typedef struct paper_part {
+    action_kind kind;
+    pass_part part;
+} paper_part;
+
+static err_t walk_part(step_runner *r, pass *p, const step_paper *paper, int b, paper_part k) {
+    comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
+    int merges = r->merge.calls, swaps = r->swap.at.calls;
+    if (!runs(r, k.kind, b)) return ERR_OK;
+    TRY(model_run(r->net, k.part, b, b, p));
+    step_part seen = {.kind = k.kind,
+                      .block = b,
+                      .merged = r->merge.sent.sent - merged.sent,
+                      .merges = r->merge.calls - merges,
+                      .swapped = r->swap.at.sent.sent - swapped.sent,
+                      .swaps = r->swap.at.calls - swaps};
+    paper->done(paper->ctx, &seen);
+    return ERR_OK;
+}
+
+// All blocks forward first: one that comes back at once has what it would else compute again.
 static err_t walk_parts(step_runner *r, pass *p, const step_paper *paper) {
-    static const struct {
-        action_kind kind;
-        pass_part part;
-    } parts[] = {{ACTION_FORWARD, PASS_FORWARD},
-                 {ACTION_BACKWARD, PASS_BACKWARD},
-                 {ACTION_INPUTS, PASS_INPUTS},
-                 {ACTION_WEIGHTS, PASS_WEIGHTS}};
-    for (int b = 0; b < r->net->blocks; b++)
-        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-            if (!runs(r, parts[k].kind, b)) continue;
-            comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
-            int merges = r->merge.calls, swaps = r->swap.at.calls;
-            TRY(model_run(r->net, parts[k].part, b, b, p));
-            step_part seen = {.kind = parts[k].kind,
-                              .block = b,
-                              .merged = r->merge.sent.sent - merged.sent,
-                              .merges = r->merge.calls - merges,
-                              .swapped = r->swap.at.sent.sent - swapped.sent,
-                              .swaps = r->swap.at.calls - swaps};
-            paper->done(paper->ctx, &seen);
-        }
+    static const paper_part back[] = {
+        {ACTION_BACKWARD, PASS_BACKWARD}, {ACTION_INPUTS, PASS_INPUTS}, {ACTION_WEIGHTS, PASS_WEIGHTS}};
+    for (int b = 0; b < r->net->blocks; b++) TRY(walk_part(r, p, paper, b, (paper_part){ACTION_FORWARD, PASS_FORWARD}));
+    for (int b = r->net->blocks - 1; b >= 0; b--)
+        for (size_t k = 0; k < sizeof back / sizeof *back; k++) TRY(walk_part(r, p, paper, b, back[k]));
     return ERR_OK;
 }
 
@@ -175,6 +180,7 @@ err_t step_on_paper(step_runner *r, const step_paper *paper) {
     int merges = r->merge.calls, swaps = r->swap.at.calls;
     TRY(pass_on_paper(r, &p, &row));
     p.ops = paper->ops, p.s = paper->s;
+    p.fresh = r->state->o.micros == 1;  // as most micro-batches are
     if (step_shares_layers(r)) merge_on_paper(&r->merge, &p, &merge);
     if (step_contexts(r) > 1) swap_on_paper(&r->swap, &p, &swap);
     err_t rc = walk_parts(r, &p, paper);

@@ -1,0 +1,276 @@
+// test/test_search.c: the search for the fastest layout: operations that are priced are those that a step runs; layouts
+// that are found work as settings and take the memory that a plan says; times follow the table of costs; and what is too
+// large, or changes bits, is left out.
+#include "gpu/paper.h"
+#include "gpu/profile.h"
+#include "test/support/ranks.h"
+#include "trainer/plan_ranks.h"
+#include "trainer/price.h"
+#include "trainer/restore.h"
+#include "trainer/search.h"
+#include "trainer/sheets.h"
+
+#include <math.h>
+
+static const char gpt[] = "[model]\nlayers = 4\nheads = 4\nembed = 32\ncontext = 16\nvocab = 131\n"
+                          "[batch]\nglobal = 16\nmicro = 1\nlanes = 16\n[reduce]\nbucket_mb = 0.02\n";
+static const char llama[] =
+    "[model]\ntype = llama\nlayers = 6\nheads = 4\nkv_heads = 4\nembed = 64\ncontext = 16\nvocab = 131\ntied = yes\n"
+    "[batch]\nglobal = 32\nmicro = 2\nlanes = 16\n[parallel]\nslices = 4\n";
+
+// A machine on which everything takes as long as its bytes.
+static const char bytes_only[] =
+    "lockstep costs 1\ndevice test\nmemory %g bytes\ncopy %g bytes/s 0.1 spread\nlaunch %g us 0.1 spread\n"
+    "link node %g bytes/s %g us 0.1 spread\nlink rack %g bytes/s %g us 0.2 spread\nend 5\n";
+
+static void table_of(costs *k, double memory, double slower) {
+    char text[1024];
+    snprintf(text, sizeof text, bytes_only, memory, 1e10 / slower, 1 * slower, 1e9 / slower, 2 * slower, 1e8 / slower,
+             20 * slower);
+    OK(costs_parse(k, "test", text));
+}
+
+static void world_of(plan_world *w, const char *text) { OK(plan_world_any(w, text)); }
+
+// --- what is priced --------------------------------------------------------------------------------------------------
+
+typedef struct op_sum {
+    char op[32];
+    int64_t calls;
+    double bytes, flops;
+} op_sum;
+typedef struct op_sums {
+    int n;
+    op_sum of[64];
+} op_sums;
+
+static op_sum *sum_of(op_sums *s, const char *op) {
+    int i = 0;
+    while (i < s->n && strcmp(s->of[i].op, op) != 0) i++;
+    if (i == s->n) snprintf(s->of[s->n++].op, sizeof s->of[i].op, "%s", op);
+    return &s->of[i];
+}
+
+static void add_up(void *ctx, const char *op, const op_cost *c) {
+    op_sum *s = sum_of(ctx, op);
+    s->calls++, s->bytes += c->bytes, s->flops += c->flops;
+}
+
+static void nothing(void *ctx, const step_part *part) { (void)ctx, (void)part; }
+
+// One micro-batch a step: on paper, and as the profile of a real step counts it.
+static void operations_are_those_of_a_step(void **state) {
+    (void)state;
+    static const char *const more[] = {"", "[parallel]\nrecompute = block\n", "[precision]\ncompute = bf16\n",
+                                       "[parallel]\nrecompute = selective\n"};
+    char *dir = rank_dir();
+    for (size_t m = 0; m < 2 * sizeof more / sizeof *more; m++) {
+        config c;
+        session x = {0}, real = {0};
+        comm *one;
+        stream *paper;
+        op_sums sums = {0}, found = {0};
+        step_result r;
+        profile_line *line = calloc(PROFILE_LINES, sizeof *line);
+        char text[512];
+        snprintf(text, sizeof text, "[batch]\nglobal = 2\nmicro = 2\nlanes = 1\n[device]\nthreads = 1\n%s",
+                 more[m / 2]);
+        rank_config(&c, dir, m % 2 ? llama : gpt, text);
+        comm_place here = {0};
+        OK(comm_imaginary_open(&one, 0, 1, &here));
+        OK(session_plan(&x, &c, one));
+        OK(paper_open(&paper, add_up, &sums));
+        OK(step_on_paper(&x.runner, &(step_paper){&ops_counted, paper, nothing, NULL}));
+        paper_close(paper);
+        session_close(&x);
+        OK(session_open(&real, &c, SESSION_PROFILE, NULL));
+        OK(session_init(&real));
+        OK(session_feed(&real, 2));
+        OK(session_step(&real, &r));
+        profile_clear(device_profile(real.dev));
+        OK(session_step(&real, &r));
+        int lines = profile_read(device_profile(real.dev), line), same = 0;
+        for (int i = 0; i < lines; i++) {
+            op_sum *s = sum_of(&found, line[i].op);
+            s->calls += line[i].calls, s->bytes += line[i].bytes, s->flops += line[i].flops;
+        }
+        for (int i = 0; i < sums.n; i++) {
+            const op_sum *a = &sums.of[i], *b = sum_of(&found, a->op);
+            if (strcmp(a->op, "zero") == 0 || strcmp(a->op, "copy") == 0) continue;
+            same++;
+            if (a->calls != b->calls || a->bytes != b->bytes || a->flops != b->flops)
+                fail_msg("%s, %s: %s: %d calls of %.0f bytes and %.0f flops on paper, %d of %.0f and %.0f in a step",
+                         m % 2 ? "llama" : "gpt", more[m / 2], a->op, (int)a->calls, a->bytes, a->flops, (int)b->calls,
+                         b->bytes, b->flops);
+        }
+        assert_true(same >= 8);
+        session_close(&real);
+        free(line);
+    }
+    drop_dir(dir);
+}
+
+// --- what is found ---------------------------------------------------------------------------------------------------
+
+// The lines to paste make settings that pass all rules, and whose fullest rank is as large as was said.
+static void check_found(const char *dir, const char *model, const config *c, const plan_world *w,
+                        const search_found *f) {
+    char lines[SEARCH_LINES];
+    config pasted;
+    plan_ranks p;
+    size_t most = 0;
+    search_lines(c, f, lines);
+    rank_config(&pasted, dir, model, lines);
+    OK(config_fits(&pasted, w->world));
+    grid g = config_grid(&pasted, w->world);
+    assert_int_equal(g.pipeline, f->is.pipeline);
+    assert_int_equal(g.tensor, f->is.tensor);
+    assert_int_equal(g.data, f->is.data);
+    assert_int_equal(pasted.parallel.zero, f->is.zero);
+    assert_int_equal(pasted.parallel.recompute, f->is.recompute);
+    OK(plan_ranks_open(&p, &pasted, w, false));
+    for (int k = 0; k < p.kinds; k++) {
+        size_t n = plan_bytes(&p.kind[k]) - p.kind[k].ring - p.kind[k].snapshots;
+        most = n > most ? n : most;
+    }
+    if (f->memory > most || (double)f->memory < 0.9 * (double)most)
+        fail_msg("%s: found %zu bytes, planned %zu", lines, f->memory, most);
+    plan_ranks_close(&p);
+}
+
+static void layouts_work_as_settings(void **state) {
+    (void)state;
+    static const char *const clusters[] = {"1x8", "2x4", "4x4x2"};
+    char *dir = rank_dir();
+    costs k;
+    table_of(&k, 1e9, 1);
+    for (int m = 0; m < 2; m++)
+        for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++) {
+            config c;
+            plan_world w;
+            search_result *r = malloc(sizeof *r);
+            rank_config(&c, dir, m ? llama : gpt, "");
+            world_of(&w, clusters[i]);
+            OK(search_run(r, &c, &w, &k, &(search_free){0}));
+            assert_true(r->found >= 5 && r->fits && r->simulated >= r->found);
+            for (int n = 0; n < r->found; n++) {
+                const search_found *f = &r->at[n];
+                check_found(dir, m ? llama : gpt, &c, &w, f);
+                assert_int_equal(f->is.tensor * f->is.context * f->is.pipeline * f->is.data, w.world);
+                assert_true(f->step_s > 0 && f->error_s > 0.05 * f->step_s && f->error_s < 0.3 * f->step_s);
+                assert_true(f->step_s * 1.000001 >= f->compute_s && f->bubble >= 0 && f->bubble < 1);
+                assert_true(fabs(f->compute_s + f->waits_s + f->exposed_s - f->step_s) < 1e-9 + 1e-6 * f->step_s);
+                if (n) assert_true(f->step_s >= r->at[n - 1].step_s);
+                if (!m) assert_int_equal(f->is.tensor, 1);  // slices = 1 decides bits
+            }
+            plan_world_close(&w);
+            free(r);
+        }
+    costs_free(&k);
+    drop_dir(dir);
+}
+
+// All costs twice as large: all times, and the same order. Slow links: fewer bytes between nodes win.
+static void times_follow_the_table(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k, twice;
+    search_result *a = malloc(sizeof *a), *b = malloc(sizeof *b);
+    rank_config(&c, dir, llama, "");
+    world_of(&w, "2x4");
+    table_of(&k, 1e9, 1), table_of(&twice, 1e9, 2);
+    OK(search_run(a, &c, &w, &k, &(search_free){0}));
+    OK(search_run(b, &c, &w, &twice, &(search_free){0}));
+    assert_int_equal(a->found, b->found);
+    for (int i = 0; i < a->found; i++) {
+        assert_true(fabs(b->at[i].step_s / a->at[i].step_s - 2) < 1e-9);
+        assert_int_equal(a->at[i].is.pipeline, b->at[i].is.pipeline);
+    }
+    // a rank alone: no bubble, nothing is left over
+    plan_world_close(&w);
+    world_of(&w, "1x1");
+    OK(search_run(a, &c, &w, &k, &(search_free){0}));
+    assert_int_equal(a->at[0].is.recompute, RECOMPUTE_NONE);
+    assert_true(a->at[0].bubble < 1e-12 && a->at[0].exposed_s < 1e-12 && a->at[0].sent[0] == 0);
+    double whole = a->at[0].step_s;
+    // two ranks whose links cost nothing share the lanes: half of it, but for the update
+    plan_world_close(&w);
+    world_of(&w, "1x2");
+    k.link[COSTS_NODE].rate.is = 1e18, k.link[COSTS_NODE].s = 0;
+    OK(search_run(a, &c, &w, &k, &(search_free){0}));
+    assert_true(a->at[0].step_s > 0.4 * whole && a->at[0].step_s < 0.65 * whole);
+    k.link[COSTS_NODE].rate.is = 1e3;  // such slow links: first is who sends least; both ways at once count once
+    OK(search_run(a, &c, &w, &k, &(search_free){0}));
+    for (int i = 1; i < a->found; i++) assert_true(2 * a->at[i].sent[0] >= a->at[0].sent[0]);
+    costs_free(&k), costs_free(&twice), plan_world_close(&w);
+    free(a), free(b);
+    drop_dir(dir);
+}
+
+static void memory_is_a_limit(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    rank_config(&c, dir, llama, "");
+    world_of(&w, "1x8");
+    table_of(&k, 1e9, 1);
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    size_t least = r->at[0].memory, own = 0;
+    for (int i = 0; i < r->found; i++) {
+        least = r->at[i].memory < least ? r->at[i].memory : least;
+        if (r->at[i].given) own = r->at[i].memory;
+    }
+    k.memory = (double)least;  // only the smallest ones
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    assert_true(r->too_large > 0 && least < own && !r->fits);
+    for (int i = 0; i < r->found; i++) assert_true(r->at[i].memory <= least);
+    k.memory = 1000;
+    assert_int_equal(search_run(r, &c, &w, &k, &(search_free){0}), ERR_CONFIG);
+    assert_non_null(strstr(err_last()->text, "none of"));
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
+static void bits_change_only_where_they_may(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k;
+    search_free keys;
+    bool other = false;
+    search_result *r = malloc(sizeof *r);
+    rank_config(&c, dir, gpt, "");
+    world_of(&w, "1x8");
+    table_of(&k, 1e9, 1);
+    OK(search_free_of(&keys, "micro,slices"));
+    assert_true(keys.micro && keys.slices && !keys.lanes);
+    OK(search_run(r, &c, &w, &k, &keys));
+    for (int i = 0; i < r->found; i++) {
+        assert_int_equal(r->at[i].is.lanes, 16);
+        other |= r->at[i].is.micro != 1 || r->at[i].is.slices != 1;
+        check_found(dir, gpt, &c, &w, &r->at[i]);
+    }
+    assert_true(other);
+    assert_int_equal(search_free_of(&keys, "micro,zero"), ERR_USAGE);
+    assert_int_equal(search_free_of(&keys, "lane"), ERR_USAGE);
+    OK(search_free_of(&keys, NULL));
+    assert_false(keys.micro || keys.lanes || keys.slices);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
+                                       cmocka_unit_test(layouts_work_as_settings),
+                                       cmocka_unit_test(times_follow_the_table), cmocka_unit_test(memory_is_a_limit),
+                                       cmocka_unit_test(bits_change_only_where_they_may)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,59 @@
+#!/bin/sh
+# test/test_search.sh: `plan --search` from the outside: with a sheet, and with what `bench --save` has measured here.
+. test/support/lib.sh
+printf '[model]\nlayers = 4\nheads = 4\nembed = 32\ncontext = 16\nvocab = 131\n[batch]\nglobal = 16\nmicro = 1\nlanes = 8\n[device]\nthreads = 1\nranks = 2\n[cluster]\ntimeout = 20\n' >base.ini
+
+# The INI lines of the n-th layout, as they are printed.
+pasted() { awk -v n="$1" '$1 == n && /tensor/ { on = 1; next } on && /^       / { print substr($0, 8); next } on && /^$/ { exit }' "$out"; }
+
+sheets_predict() {
+    expect 0 "$bin" plan --search --costs h100 --cluster 2x4 base.ini
+    says "search  8 ranks on 2 nodes: " "this INI" "from    the sheet h100: all figures are published ones, none was measured here" \
+        "layers stay whole" "before the next: " " ms +- "
+    pasted 1 >pasted.ini
+    grep -q '^zero = ' pasted.ini || fail "expected lines to paste"
+    expect 0 "$bin" plan --cluster 2x4 base.ini pasted.ini
+    says "ranks   8 on 2 nodes"
+    expect 0 "$bin" plan --search --costs h100 --cluster 2x4 --free slices,micro base.ini
+    expect 0 "$bin" plan --search --costs a100 --cluster 2x4 --json base.ini
+    says '"costs":"a100","sheet":true,"fits":true,"found":[' '"given":true'
+}
+
+# One rank's own operations are all in its table; on two ranks what they say to each other is, too.
+tables_predict() {
+    expect 0 "$bin" bench step base.ini -o device.ranks=1 --steps 2 --save here.costs
+    says "shapes of operations are in here.costs"
+    head -2 here.costs | grep -q '^device cpu' || fail "expected the device"
+    expect 0 "$bin" plan --search --costs here.costs -o device.ranks=1 -o parallel.recompute=block base.ini
+    says "from    here.costs: measured on "
+    expect 0 "$bin" bench comm base.ini --save here.costs
+    says "times of messages are in here.costs"
+    grep -q '^op matmul' here.costs && grep -q '^comm all_to_all node 2' here.costs && grep -q '^comm message node 2' here.costs ||
+        fail "expected both in one table"
+    expect 0 "$bin" plan --search --costs here.costs base.ini
+    says "search  2 ranks on 1 node"
+    head -c 700 here.costs >part.costs
+    expect 65 "$bin" plan --search --costs part.costs base.ini
+    sed 's/^device .*/device other/' here.costs >other.costs
+    expect 78 "$bin" bench step base.ini -o device.ranks=1 --steps 1 --save other.costs
+    says "save into a file of its own"
+}
+
+mistakes_are_said() {
+    expect 64 "$bin" plan --search base.ini
+    says "bench step CONFIG.ini --save FILE" "h100, h200, a100"
+    expect 78 "$bin" plan --search --costs b200 base.ini
+    says "no such file, and no sheet of that name"
+    expect 64 "$bin" plan --search --costs h100 --free zero base.ini
+    expect 64 "$bin" plan --search --costs h100 --cluster 8 base.ini
+    expect 64 "$bin" plan --costs h100 base.ini
+    says "go with --search"
+    expect 64 "$bin" bench base.ini --save x.costs
+    expect 78 "$bin" bench comm base.ini -o device.ranks=1
+    says "nobody to talk to"
+}
+
+try sheets_predict
+try tables_predict
+try mistakes_are_said
+finish

@@ -1,0 +1,199 @@
+// trainer/price.c: see trainer/price.h.
+#include "trainer/price.h"
+
+#include "gpu/paper.h"
+#include "trainer/plan.h"
+#include "trainer/step/sync.h"
+#include "trainer/step/tied.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const action_kind parts[PRICE_PARTS] = {ACTION_FORWARD, ACTION_BACKWARD, ACTION_INPUTS, ACTION_WEIGHTS};
+
+static costs_time times(costs_time t, double n) { return (costs_time){t.s * n, t.error * n, t.from}; }
+
+// --- what is sent ----------------------------------------------------------------------------------------------------
+
+static int near_ranks(const comm *c) {
+    int n = 0;
+    for (int r = 0; r < c->world; r++) n += c->place[r].node == c->place[c->rank].node;
+    return n;
+}
+
+// Inside a node first, then between nodes, then between racks.
+costs_time price_call(const costs *c, const comm *group, costs_call call, comm_cost sent) {
+    int near = near_ranks(group);
+    costs_time t = {0};
+    if (sent.sent > sent.sent_far)
+        t = costs_add(t, costs_of_call(c, call, COSTS_NODE, near, (double)(sent.sent - sent.sent_far)));
+    if (sent.sent_far > sent.sent_racks)
+        t = costs_add(t, costs_of_call(c, call, COSTS_RACK, group->world, (double)(sent.sent_far - sent.sent_racks)));
+    return sent.sent_racks ? costs_add(t, costs_of_call(c, call, COSTS_SPINE, group->world, (double)sent.sent_racks))
+                           : t;
+}
+
+static costs_time message_time(const costs *c, comm_cost sent) {
+    costs_level level = sent.sent_racks ? COSTS_SPINE : sent.sent_far ? COSTS_RACK : COSTS_NODE;
+    return costs_of_call(c, CALL_MESSAGE, level, 2, (double)sent.sent);
+}
+
+// --- blocks ----------------------------------------------------------------------------------------------------------
+
+typedef struct pricer {
+    session *x;
+    const costs *c;
+    price_blocks *out;
+    double slower;
+    costs_time now;  // of the part that is walked
+} pricer;
+
+static void see(void *ctx, const char *op, const op_cost *cost) {
+    pricer *p = ctx;
+    costs_time t = costs_of_op(p->c, op, cost);
+    p->out->looked[t.from]++;
+    p->now = costs_add(p->now, times(t, p->slower));
+}
+
+// Of so many calls that together send so much.
+static costs_time merges(const pricer *p, group_kind kind, int64_t sent, int calls) {
+    if (!calls) return (costs_time){0};
+    comm *c = p->x->groups.group[kind];
+    bool far = comm_nodes(c) > 1;
+    comm_cost each = {.sent = sent / calls, .sent_far = far ? sent / calls : 0};
+    return times(price_call(p->c, c, CALL_ALL_TO_ALL, each), calls);
+}
+
+static void done(void *ctx, const step_part *part) {
+    pricer *p = ctx;
+    int k = 0;
+    while (parts[k] != part->kind) k++;
+    price_time *to = &p->out->part[k][part->block];
+    to->compute = p->now;
+    to->merge = costs_add(merges(p, GROUP_TENSOR, part->merged, part->merges),
+                          merges(p, GROUP_CONTEXT, part->swapped, part->swaps));
+    p->now = (costs_time){0};
+}
+
+void price_close(price_blocks *p) {
+    for (int k = 0; k < PRICE_PARTS; k++) free(p->part[k]);
+    *p = (price_blocks){0};
+}
+
+err_t price_open(price_blocks *p, session *x, const costs *c, double slower) {
+    pricer by = {.x = x, .c = c, .out = p, .slower = slower};
+    stream *paper = NULL;
+    bool room = true;
+    *p = (price_blocks){.blocks = x->net->blocks};
+    for (int k = 0; k < PRICE_PARTS; k++) {
+        p->part[k] = calloc((size_t)p->blocks, sizeof *p->part[k]);
+        room = room && p->part[k];
+    }
+    err_t rc = room ? paper_open(&paper, see, &by) : err_set(ERR_INTERNAL, "no memory for times of blocks");
+    if (rc == ERR_OK) rc = step_on_paper(&x->runner, &(step_paper){&ops_counted, paper, done, &by});
+    paper_close(paper);
+    if (rc != ERR_OK) price_close(p);
+    return rc;
+}
+
+// --- a list ----------------------------------------------------------------------------------------------------------
+
+static costs_time op_time(pricer *p, const char *op, op_cost cost) {
+    p->now = (costs_time){0};
+    see(p, op, &cost);
+    return p->now;
+}
+
+// Of each piece that the optimizer updates here: an operation each.
+static costs_time pieces_time(pricer *p, const char *op, dtype type, double bytes) {
+    costs_time sum = {0};
+    int count;
+    const zero_piece *piece = state_pieces(&p->x->state, &count);
+    for (int i = 0; i < count; i++)
+        sum = costs_add(sum, op_time(p, op, (op_cost){type, {piece[i].count}, 0, bytes * (double)piece[i].count, 0}));
+    return sum;
+}
+
+static costs_time update_time(pricer *p) {
+    static const char *const name[] = {[OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_LARS] = "sgd"};
+    const train_state *t = &p->x->state;
+    bool apart = !state_shares_masters(t);
+    double bytes = 4 + 8.0 * (1 + state_moments(t)) + (apart ? (double)dtype_bytes(t->o.compute) : 0);
+    return pieces_time(p, name[p->x->cfg->optimizer.type], apart ? t->o.compute : FP32, bytes);
+}
+
+static int64_t bucket_floats(const pricer *p, int bucket) {
+    const zero_layout *z = &p->x->state.zero;
+    return bucket < 0 ? (int64_t)z->slab : (int64_t)z->bucket[bucket].floats;
+}
+
+static costs_time floats_time(pricer *p, const char *op, int64_t floats, double each) {
+    if (strcmp(op, "zero") == 0)
+        return op_time(p, op, (op_cost){INT32, {4 * floats}, COST_BYTES, each * (double)floats, 0});
+    return op_time(p, op, (op_cost){FP32, {floats}, 0, each * (double)floats, 0});
+}
+
+// To the owners, who add up what arrives.
+static err_t reduce_time(pricer *p, const action *a, price_time *out) {
+    train_state *t = &p->x->state;
+    comm_cost sent;
+    TRY(sync_gradients(t)->cost(t, a->bucket, a->turn, &sent));
+    out->send = price_call(p->c, t->ranks, CALL_ALL_TO_ALL, sent);
+    if (sent.sent) out->send = costs_add(out->send, floats_time(p, "add", sent.sent / 4, 12));
+    return ERR_OK;
+}
+
+static price_time blocks_time(const price_blocks *b, const action *a) {
+    price_time sum = {0};
+    int k = 0;
+    while (parts[k] != a->kind) k++;
+    for (int i = a->first; i <= a->last; i++) {
+        sum.compute = costs_add(sum.compute, b->part[k][i].compute);
+        sum.merge = costs_add(sum.merge, b->part[k][i].merge);
+    }
+    return sum;
+}
+
+static err_t price_action(pricer *p, const action *a, price_time *out) {
+    session *x = p->x;
+    train_state *t = &x->state;
+    bool alone = x->ranks->world == 1;
+    *out = (price_time){0};
+    switch (a->kind) {
+    case ACTION_FORWARD:
+    case ACTION_BACKWARD:
+    case ACTION_INPUTS:
+    case ACTION_WEIGHTS: *out = blocks_time(p->out, a); break;
+    case ACTION_ZERO:
+    case ACTION_TAKE: out->compute = floats_time(p, "zero", bucket_floats(p, a->bucket), 4); break;
+    case ACTION_ADD: out->compute = floats_time(p, "add", bucket_floats(p, a->bucket), 12); break;
+    case ACTION_MASTERS:
+    case ACTION_SQUARES: out->compute = pieces_time(p, "sum_squares", FP32, 4); break;
+    case ACTION_UPDATE: out->compute = update_time(p); break;
+    case ACTION_REDUCE: return alone ? ERR_OK : reduce_time(p, a, out);
+    case ACTION_GATHER:
+        out->send = price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, a->first));
+        break;
+    case ACTION_SPREAD: out->send = price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->spread_cost(t)); break;
+    case ACTION_SHARE:
+        out->send =
+            price_call(p->c, x->ranks, CALL_ALL_REDUCE,
+                       cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.results.shared), sizeof(double)));
+        break;
+    case ACTION_POST: {
+        const message *m = &x->stages.table.message[a->message];
+        if (m->sends) out->send = message_time(p->c, plan_message(x, m));
+        break;
+    }
+    case ACTION_TIE_GRADIENTS: out->send = message_time(p->c, tied_cost(t).link); break;
+    default: break;
+    }
+    return ERR_OK;
+}
+
+err_t price_list(session *x, const costs *c, double slower, price_blocks *b, price_time *time) {
+    pricer p = {.x = x, .c = c, .out = b, .slower = slower};
+    const action_list *l = &x->runner.actions;
+    for (int i = 0; i < l->count; i++) TRY(price_action(&p, &l->at[i], &time[i]));
+    return ERR_OK;
+}

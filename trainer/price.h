@@ -1,0 +1,35 @@
+// trainer/price.h: how long each action of a planned rank's list takes, by a table of costs: what it computes is found by
+// walking its blocks on paper, and what it sends is what the plan counts. From that trainer/step/simulate.h makes the
+// time of a step.
+#ifndef TRAINER_PRICE_H
+#define TRAINER_PRICE_H
+
+#include "trainer/costs.h"
+#include "trainer/session.h"
+
+// What a time is spent on. Ranks that share layers or positions wait for each other within a block.
+typedef struct price_time {
+    costs_time compute, merge, send;
+} price_time;
+
+enum { PRICE_PARTS = 4 };  // FORWARD, BACKWARD, INPUTS, WEIGHTS
+
+// Of each block's parts, once. blocks [PRICE_PARTS][blocks]; parts that the list does not have are 0.
+typedef struct price_blocks {
+    int blocks;
+    price_time *part[PRICE_PARTS];
+    int64_t looked[FROMS];  // how often a time was from where
+} price_blocks;
+
+// x: a session that was planned (trainer/plan.h). slower: how much longer computing takes than the table says, where
+// ranks share cores; 1: none do.
+err_t price_open(price_blocks *p, session *x, const costs *c, double slower);
+void price_close(price_blocks *p);
+
+// All of its actions: time [x->runner.actions.count] (=).
+err_t price_list(session *x, const costs *c, double slower, price_blocks *p, price_time *time);
+
+// A call that sends so much, of a rank of a group.
+costs_time price_call(const costs *c, const comm *group, costs_call call, comm_cost sent);
+
+#endif

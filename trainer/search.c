@@ -1,0 +1,529 @@
+// trainer/search.c: see trainer/search.h.
+#include "trainer/search.h"
+
+#include "base/memory.h"
+#include "trainer/config/pipes.h"
+#include "trainer/price.h"
+#include "trainer/step/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PLANNED = 200 };  // layouts whose memory is planned, at most
+
+typedef struct guess {
+    search_choice is;
+    double s;
+    bool given;
+} guess;
+
+// What blocks take does not depend on the rest of a layout.
+typedef struct known_blocks {
+    search_choice of;  // tensor, context, sequence, recompute, micro, slices
+    bool possible;
+    int blocks;
+    double *forward, *backward;
+} known_blocks;
+
+typedef struct searcher {
+    const config *c;
+    const plan_world *w;
+    const costs *k;
+    search_free free;
+    search_result *out;
+    int each;  // ranks of a node
+    config *tried;
+    known_blocks *known;
+    int knowns;
+    guess *guess;
+    int guesses, room;
+    search_choice *large;  // [PLANNED + 1] too large
+    int larges;
+    double values;  // of the model
+} searcher;
+
+// --- a layout as settings --------------------------------------------------------------------------------------------
+
+// The ranks are counted by the places, which need not be the INI's.
+static void settle(config *to, const config *c, const search_choice *x) {
+    *to = *c;
+    to->cluster.nodes[0] = to->cluster.racks[0] = 0;
+    to->device.ranks = 0;
+    to->parallel.data = 0;
+    to->parallel.deal[0] = to->parallel.stages[0] = 0;
+    to->parallel.tensor = x->tensor, to->parallel.context = x->context, to->parallel.pipeline = x->pipeline;
+    to->parallel.zero = x->zero, to->parallel.recompute = x->recompute, to->parallel.sequence = x->sequence;
+    to->parallel.schedule = x->schedule;
+    to->parallel.chunks = x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED ? x->chunks : 1;
+    to->batch.micro = x->micro, to->batch.lanes = x->lanes, to->parallel.slices = x->slices;
+}
+
+static search_choice given_choice(const config *c, int world) {
+    grid g = config_grid(c, world);
+    return (search_choice){.tensor = g.tensor,
+                           .context = grid_context(&g),
+                           .pipeline = g.pipeline,
+                           .data = g.data,
+                           .zero = (int)c->parallel.zero,
+                           .chunks = g.pipeline > 1 ? config_chunks(c) : 1,
+                           .schedule = c->parallel.schedule,
+                           .recompute = c->parallel.recompute,
+                           .sequence = c->parallel.sequence,
+                           .micro = c->resolved.micro,
+                           .lanes = c->resolved.lanes,
+                           .slices = c->parallel.slices};
+}
+
+// --- what blocks take ------------------------------------------------------------------------------------------------
+
+static bool same_blocks(const search_choice *a, const search_choice *b) {
+    return a->tensor == b->tensor && a->context == b->context && a->sequence == b->sequence &&
+           a->recompute == b->recompute && a->micro == b->micro && a->slices == b->slices;
+}
+
+static bool same_choice(const search_choice *a, const search_choice *b) {
+    return same_blocks(a, b) && a->pipeline == b->pipeline && a->data == b->data && a->zero == b->zero &&
+           a->chunks == b->chunks && a->schedule == b->schedule && a->lanes == b->lanes;
+}
+
+static double seconds(const price_time *t) { return t->compute.s + t->merge.s; }
+
+static err_t price_alone(searcher *x, known_blocks *k) {
+    search_choice one = k->of;
+    session s = {0};
+    price_blocks b;
+    int world = one.tensor * one.context;
+    one.pipeline = one.data = one.chunks = 1, one.zero = one.context > 1 ? 2 : 0, one.lanes = 1;
+    settle(x->tried, x->c, &one);
+    x->tried->batch.global = one.micro;
+    if (!config_would(x->tried, world)) return ERR_OK;
+    err_t rc = plan_begin(&s, x->tried, 0, &(plan_world){.world = world, .place = x->w->place});
+    if (rc == ERR_OK) rc = price_open(&b, &s, x->k, x->out->slower);
+    if (rc == ERR_OK) {
+        k->possible = true, k->blocks = b.blocks;
+        k->forward = calloc((size_t)b.blocks, sizeof *k->forward);
+        k->backward = calloc((size_t)b.blocks, sizeof *k->backward);
+        if (!k->forward || !k->backward) rc = err_set(ERR_INTERNAL, "no memory for the times of %d blocks", b.blocks);
+        for (int i = 0; rc == ERR_OK && i < b.blocks; i++)
+            k->forward[i] = seconds(&b.part[0][i]), k->backward[i] = seconds(&b.part[1][i]);
+        price_close(&b);
+    }
+    session_close(&s);
+    return rc;
+}
+
+static err_t know(searcher *x, const search_choice *of, const known_blocks **out) {
+    for (int i = 0; i < x->knowns; i++)
+        if (same_blocks(&x->known[i].of, of)) return *out = &x->known[i], ERR_OK;
+    known_blocks *more = realloc(x->known, (size_t)(x->knowns + 1) * sizeof *more);
+    if (!more) return err_set(ERR_INTERNAL, "no memory for the times of blocks");
+    x->known = more;
+    known_blocks *k = &x->known[x->knowns++];
+    *k = (known_blocks){.of = *of};
+    *out = k;
+    return price_alone(x, k);
+}
+
+// --- a guess ---------------------------------------------------------------------------------------------------------
+
+static costs_level level_between(const plan_world *w, int a, int b) {
+    const comm_place *p = &w->place[a], *q = &w->place[b];
+    return p->rack != q->rack ? COSTS_SPINE : p->node != q->node ? COSTS_RACK : COSTS_NODE;
+}
+
+// The work of the rank that has most, of a micro-batch. cut: [stages+1] of room.
+static double slowest_rank(const known_blocks *k, const search_choice *is, int *cut) {
+    pipeline_layout l = {.kind = is->schedule, .ranks = is->pipeline, .chunks = is->chunks};
+    double work[k->blocks + 1], most = 0;
+    for (int i = 0; i < k->blocks; i++) work[i] = k->forward[i] + k->backward[i];
+    stages_cut(work, k->blocks, is->pipeline * is->chunks, cut);
+    for (int r = 0; r < is->pipeline; r++) {
+        double sum = 0;
+        for (int c = 0; c < is->chunks; c++) {
+            int s = is->pipeline > 1 ? pipeline_stage_of(&l, r, c) : 0;
+            for (int i = cut[s]; i < cut[s + 1]; i++) sum += work[i];
+        }
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+// The share of a pipeline's filling that each schedule is left with.
+static double filling(const search_choice *is) {
+    switch (is->schedule) {
+    case PIPELINE_INTERLEAVED: return 1.0 / is->chunks;
+    case PIPELINE_ZB_H1: return 1.0 / 3;
+    case PIPELINE_ZB_V: return 0.1;
+    default: return 1;
+    }
+}
+
+static double communication(const searcher *x, const search_choice *is, double micros) {
+    int members = is->data * is->context, stride = is->tensor * (members - 1);
+    if (members == 1) return 0;
+    costs_level level = level_between(x->w, 0, stride);
+    double values = x->values / is->tensor / is->pipeline, part = values * (members - 1) / members;
+    double element = (double)dtype_bytes(x->c->precision.compute);
+    double turns = is->zero >= 2 ? ceil((double)is->lanes / is->data) : 1;
+    double gathers = is->zero == 3 ? 2 * micros : 1;
+    return turns * costs_of_call(x->k, CALL_ALL_TO_ALL, level, members, 4 * part).s +
+           gathers * costs_of_call(x->k, CALL_ALL_GATHER, level, members, (is->zero ? element : 4) * part).s;
+}
+
+// Without activations: what a rank must have at least.
+static double least_bytes(const searcher *x, const search_choice *is) {
+    double values = x->values / is->tensor / is->pipeline, n = is->data * is->context, whole = values,
+           element = (double)dtype_bytes(x->c->precision.compute);
+    bool apart = x->c->precision.compute != FP32;
+    if (x->c->parallel.offload != OFFLOAD_NONE) return 0;
+    double state = 12 * whole / (is->zero >= 1 ? n : 1);
+    return state + (apart || is->zero >= 1 ? element * whole / (is->zero == 3 ? n : 1) : 0) +
+           4 * whole / (is->zero >= 2 ? n : 1) * (is->zero >= 2 ? 0.5 : 1);
+}
+
+static err_t guess_one(searcher *x, const search_choice *is, bool given) {
+    const known_blocks *k;
+    int stages = is->pipeline * is->chunks;
+    x->out->layouts++;
+    TRY(know(x, is, &k));
+    if (!k->possible || stages > k->blocks) return x->out->refused++, ERR_OK;
+    if (x->out->memory > 0 && least_bytes(x, is) > x->out->memory) return x->out->too_large++, ERR_OK;
+    int cut[stages + 1];
+    double lanes = ceil((double)is->lanes / is->data),
+           micros = lanes * (double)(x->c->batch.global / is->lanes / is->micro);
+    double one = slowest_rank(k, is, cut), work = one * (micros + (is->pipeline - 1) * filling(is));
+    double sends = communication(x, is, micros);
+    if (x->guesses == x->room) {
+        x->room = 2 * x->room + 256;
+        guess *more = realloc(x->guess, (size_t)x->room * sizeof *more);
+        if (!more) return err_set(ERR_INTERNAL, "no memory for %d layouts", x->room);
+        x->guess = more;
+    }
+    x->guess[x->guesses++] = (guess){*is, work + 0.1 * sends + fmax(0, 0.9 * sends - 0.7 * work), given};
+    return ERR_OK;
+}
+
+// --- all layouts -----------------------------------------------------------------------------------------------------
+
+static bool divides(int64_t a, int64_t b) { return a > 0 && b % a == 0; }
+
+static err_t with_schedules(searcher *x, search_choice is) {
+    static const pipeline_kind kinds[] = {PIPELINE_1F1B, PIPELINE_INTERLEAVED, PIPELINE_ZB_H1, PIPELINE_ZB_V};
+    if (is.pipeline == 1) {
+        is.schedule = x->c->parallel.schedule, is.chunks = 1;
+        return guess_one(x, &is, false);
+    }
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        is.schedule = kinds[k];
+        int most = kinds[k] == PIPELINE_INTERLEAVED ? 8 : 1;
+        for (is.chunks = kinds[k] == PIPELINE_1F1B || kinds[k] == PIPELINE_ZB_H1 ? 1 : 2;
+             is.chunks <= most || kinds[k] == PIPELINE_ZB_V; is.chunks *= 2) {
+            TRY(guess_one(x, &is, false));
+            if (kinds[k] != PIPELINE_INTERLEAVED) break;
+        }
+    }
+    return ERR_OK;
+}
+
+static err_t with_memory(searcher *x, search_choice is) {
+    for (is.zero = is.context > 1 ? 2 : 0; is.zero <= (is.data * is.context > 1 ? 3 : 0); is.zero++)
+        for (int again = RECOMPUTE_NONE; again <= RECOMPUTE_BLOCK; again++)
+            for (int sequence = 0; sequence <= (is.tensor > 1 && is.context == 1); sequence++) {
+                is.recompute = (recomputation)again, is.sequence = sequence;
+                TRY(with_schedules(x, is));
+            }
+    return ERR_OK;
+}
+
+static err_t with_ranks(searcher *x, search_choice is) {
+    int islands = (int)x->c->outer.islands, world = x->w->world / islands;
+    int64_t contexts = x->c->parallel.token_slices;
+    for (is.tensor = 1; is.tensor <= world && is.tensor <= is.slices; is.tensor *= 2)
+        for (is.context = 1; is.context <= contexts && is.tensor * is.context <= world; is.context *= 2)
+            for (is.pipeline = 1; is.tensor * is.context * is.pipeline <= world; is.pipeline++) {
+                int model = is.tensor * is.context * is.pipeline;
+                is.data = world / model;
+                if (!divides(model, world) || !divides(is.tensor, is.slices) || is.data > is.lanes / islands) continue;
+                TRY(with_memory(x, is));
+            }
+    return ERR_OK;
+}
+
+// Class `bits`: only where they may change.
+static err_t all_layouts(searcher *x) {
+    search_choice given = given_choice(x->c, x->w->world), is = given;
+    int64_t global = x->c->batch.global;
+    TRY(guess_one(x, &given, true));
+    for (is.micro = x->free.micro ? 1 : given.micro; is.micro <= (x->free.micro ? 64 : given.micro); is.micro *= 2)
+        for (is.lanes = x->free.lanes ? 1 : given.lanes; is.lanes <= (x->free.lanes ? 1024 : given.lanes);
+             is.lanes *= 2)
+            for (is.slices = x->free.slices ? 1 : given.slices; is.slices <= (x->free.slices ? 8 : given.slices);
+                 is.slices *= 2)
+                if (divides(is.micro * is.lanes, global)) TRY(with_ranks(x, is));
+    return ERR_OK;
+}
+
+// --- simulation ------------------------------------------------------------------------------------------------------
+
+typedef struct stage_list {
+    action_list list;
+    stages of;
+    price_time *time;
+} stage_list;
+
+typedef struct asked {
+    const stage_list *stage;
+    bool sends;    // communication takes time
+    double error;  // how much of the error is added
+} asked;
+
+static double time_of(void *ctx, int rank, const action *a) {
+    const asked *x = ctx;
+    const price_time *t = &x->stage[rank].time[a - x->stage[rank].list.at];
+    double s = t->compute.s + x->error * t->compute.error;
+    return x->sends ? s + t->merge.s + t->send.s + x->error * (t->merge.error + t->send.error) : s;
+}
+
+// Ranks with the same stages wait for the one with most lanes: it stands for all of them.
+static err_t simulate(const searcher *x, const stage_list *stage, int n, asked how, double *total, double *busy,
+                      double *most) {
+    const action_list *list[n];
+    const stages *of[n];
+    simulation s;
+    for (int i = 0; i < n; i++) list[i] = &stage[i].list, of[i] = &stage[i].of;
+    simulate_costs by = {.time = time_of, .ctx = &how, .depth = x->k->tiles.processors ? 0 : 2};
+    how.stage = stage;
+    TRY(simulate_run(&(simulate_lists){n, 1, list, of}, &by, &s));
+    *total = s.total, *busy = *most = 0;
+    for (int i = 0; i < n; i++) *busy += s.rank[i].busy, *most = fmax(*most, s.rank[i].busy);
+    simulation_free(&s);
+    return ERR_OK;
+}
+
+static err_t judge_times(const searcher *x, const stage_list *stage, search_found *f) {
+    int n = f->is.pipeline;
+    double busy, most, late, alone;
+    TRY(simulate(x, stage, n, (asked){.sends = true, .error = 1}, &late, &busy, &most));
+    TRY(simulate(x, stage, n, (asked){.sends = true}, &f->step_s, &busy, &most));
+    TRY(simulate(x, stage, n, (asked){0}, &alone, &busy, &most));
+    f->error_s = late - f->step_s;
+    f->compute_s = most, f->waits_s = alone - most, f->exposed_s = fmax(f->step_s - alone, 0);
+    f->bubble = alone > 0 ? 1 - busy / (n * alone) : 0;
+    return ERR_OK;
+}
+
+// Takes what outlives the rank from its session.
+static void keep_list(session *x, stage_list *to) {
+    to->list = x->runner.actions;
+    x->runner.actions = (action_list){0};
+    step_close(&x->runner);
+    to->of = x->stages;
+    x->stages = (stages){0};
+}
+
+static void count_rank(const searcher *x, const plan_rank *p, search_found *f) {
+    int64_t others = x->w->world / f->is.pipeline;
+    size_t here = plan_bytes(p) - p->ring - p->snapshots;
+    f->memory = here > f->memory ? here : f->memory;
+    f->sent[COSTS_NODE] += others * (p->sent - p->sent_far);
+    f->sent[COSTS_RACK] += others * (p->sent_far - p->sent_racks);
+    f->sent[COSTS_SPINE] += others * p->sent_racks;
+}
+
+static int most_lanes(const config *c, const grid *g) {
+    int most = 0;
+    for (int d = 1; d < g->data; d++)
+        if (pipe_micros(c, g, d) > pipe_micros(c, g, most)) most = d;
+    return most;
+}
+
+static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_found *f, bool *fits) {
+    grid g = config_grid(x->tried, x->w->world);
+    int d = most_lanes(x->tried, &g);
+    *fits = true;
+    for (int i = 0; i < f->is.pipeline && *fits; i++) {
+        plan_rank p;
+        price_blocks b;
+        TRY(plan_begin(s, x->tried, grid_rank(&g, (grid_place){.stage = i, .data = d}), x->w));
+        TRY(plan_count(s, &p));
+        count_rank(x, &p, f);
+        *fits = x->out->memory <= 0 || (double)f->memory <= x->out->memory;
+        if (!*fits) break;
+        TRY(price_open(&b, s, x->k, x->out->slower));
+        stage[i].time = calloc((size_t)s->runner.actions.count + 1, sizeof *stage[i].time);
+        err_t rc = stage[i].time ? price_list(s, x->k, x->out->slower, &b, stage[i].time)
+                                 : err_set(ERR_INTERNAL, "no memory for times of a list");
+        for (int from = 0; from < FROMS; from++) x->out->looked[from] += b.looked[from];
+        price_close(&b);
+        TRY(rc);
+        x->out->flops = (double)x->c->batch.global * s->net->flops;
+        x->out->units = (double)(x->c->batch.global * s->net->units);
+        snprintf(x->out->unit, sizeof x->out->unit, "%s", s->net->short_unit);
+        keep_list(s, &stage[i]);
+    }
+    return ERR_OK;
+}
+
+// Cuts by time are given as numbers of blocks, where they are others than those by flops.
+static void cut_by_time(const searcher *x, const known_blocks *k, search_found *f) {
+    int stages = f->is.pipeline * f->is.chunks, cut[stages + 1], n = 0;
+    f->stages[0] = 0;
+    if (f->given) snprintf(f->stages, sizeof f->stages, "%s", x->c->parallel.stages);
+    if (f->given || f->is.pipeline == 1) return;
+    slowest_rank(k, &f->is, cut);
+    for (int s = 0; s < stages && n < SEARCH_CUTS; s++)
+        n += snprintf(f->stages + n, SEARCH_CUTS - (size_t)n, s ? " %d" : "%d", cut[s + 1] - cut[s]);
+    if (n >= SEARCH_CUTS) f->stages[0] = 0;
+}
+
+// *kept: it fits, and its time is known.
+static err_t try_layout(searcher *x, const guess *g, search_found *f, bool *kept) {
+    const known_blocks *k;
+    session s = {0};
+    bool fits = false;
+    *f = (search_found){.is = g->is, .given = g->given};
+    *kept = false;
+    TRY(know(x, &g->is, &k));
+    settle(x->tried, x->c, &g->is);
+    cut_by_time(x, k, f);
+    snprintf(x->tried->parallel.stages, sizeof x->tried->parallel.stages, "%s", f->stages);
+    if (g->given) snprintf(x->tried->parallel.deal, sizeof x->tried->parallel.deal, "%s", x->c->parallel.deal);
+    if (!config_would(x->tried, x->w->world)) return x->out->refused++, ERR_OK;
+    stage_list *stage = calloc((size_t)g->is.pipeline, sizeof *stage);
+    if (!stage) return err_set(ERR_INTERNAL, "no memory for the lists of %d stages", g->is.pipeline);
+    err_t rc = plan_stages(x, &s, stage, f, &fits);
+    if (rc == ERR_OK && !fits) x->out->too_large++;
+    if (rc == ERR_OK && fits) rc = judge_times(x, stage, f), *kept = rc == ERR_OK;
+    for (int i = 0; i < g->is.pipeline; i++)
+        action_list_free(&stage[i].list), stages_close(&stage[i].of), free(stage[i].time);
+    free(stage);
+    session_close(&s);
+    return rc;
+}
+
+static int by_guess(const void *a, const void *b) {
+    const guess *x = a, *y = b;
+    return (x->s > y->s) - (x->s < y->s);
+}
+
+static int by_time(const void *a, const void *b) {
+    const search_found *x = a, *y = b;
+    if (x->step_s != y->step_s) return x->step_s > y->step_s ? 1 : -1;
+    return (x->memory > y->memory) - (x->memory < y->memory);
+}
+
+// Is it as one that was too large, with as much of the state on a rank, and of the activations, or more?
+static bool is_larger(const searcher *x, const search_choice *is) {
+    for (int i = 0; i < x->larges; i++) {
+        const search_choice *k = &x->large[i];
+        if (k->tensor == is->tensor && k->context == is->context && k->pipeline == is->pipeline &&
+            k->schedule == is->schedule && k->chunks == is->chunks && k->micro == is->micro && k->lanes == is->lanes &&
+            k->slices == is->slices && k->zero >= is->zero && k->recompute >= is->recompute &&
+            k->sequence >= is->sequence)
+            return true;
+    }
+    return false;
+}
+
+// Those that are as fast as one before, and no smaller, and cut the model as that one does, are left out.
+static void leave_out_twins(search_result *out) {
+    const double ALIKE = 0.002;
+    int n = 0;
+    for (int i = 0; i < out->found; i++) {
+        const search_found *f = &out->at[i];
+        bool twin = false;
+        for (int k = 0; k < n && !f->given; k++) {
+            const search_found *b = &out->at[k];
+            twin |= b->is.tensor == f->is.tensor && b->is.pipeline == f->is.pipeline && b->is.micro == f->is.micro &&
+                    b->is.schedule == f->is.schedule && f->step_s < (1 + ALIKE) * b->step_s && f->memory >= b->memory;
+        }
+        if (!twin) out->at[n++] = *f;
+    }
+    out->found = n;
+}
+
+// The INI's own layout is simulated wherever its guess stands, once.
+static err_t try_all(searcher *x) {
+    search_choice own = given_choice(x->c, x->w->world);
+    search_result *out = x->out;
+    int others = 0, planned = 0;
+    bool kept;
+    qsort(x->guess, (size_t)x->guesses, sizeof *x->guess, by_guess);
+    for (int i = 0; i < x->guesses; i++) {
+        const guess *g = &x->guess[i];
+        bool same = !g->given && same_choice(&g->is, &own);
+        bool enough = others == SEARCH_SIMULATED || planned == PLANNED;
+        if (same || (enough && !g->given)) continue;
+        if (!g->given && is_larger(x, &g->is)) {
+            out->too_large++;
+            continue;
+        }
+        planned += !g->given;
+        int large = out->too_large;
+        TRY(try_layout(x, g, &out->at[out->found], &kept));
+        if (out->too_large > large) x->large[x->larges++] = g->is;
+        if (!kept) continue;
+        out->found++, others += !g->given, out->fits = out->fits || g->given;
+    }
+    out->simulated = out->found;
+    qsort(out->at, (size_t)out->found, sizeof *out->at, by_time);
+    leave_out_twins(out);
+    if (out->found) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "plan --search: none of %d layouts fits: %d need more memory than a device has, %d are refused by "
+                   "rules; more ranks, or [parallel] offload, or --free slices, may help",
+                   out->layouts, out->too_large, out->refused);
+}
+
+// --- the whole -------------------------------------------------------------------------------------------------------
+
+// Ranks of a CPU that have more threads together than the machine has cores take turns.
+static double sharing(const config *c, const costs *k, int each) {
+    double cores = (double)sysconf(_SC_NPROCESSORS_ONLN), threads = c->device.threads ? (double)c->device.threads : 1;
+    return k->tiles.processors || strncmp(k->device, "cpu", 3) != 0 ? 1 : fmax(1, each * threads / cores);
+}
+
+static err_t count_values(searcher *x) {
+    model *net;
+    TRY(model_open(&net, model_types[x->c->model.type], &x->c->model.of));
+    x->values = (double)model_elements(net);
+    model_close(net);
+    return ERR_OK;
+}
+
+err_t search_run(search_result *out, const config *c, const plan_world *w, const costs *k,
+                 const search_free *free_keys) {
+    searcher x = {.c = c, .w = w, .k = k, .free = *free_keys, .out = out, .tried = malloc(sizeof *x.tried)};
+    *out = (search_result){.memory = k->memory};
+    for (int r = 0; r < w->world; r++) x.each = w->place[r].local >= x.each ? w->place[r].local + 1 : x.each;
+    if (out->memory <= 0) out->memory = (double)memory_find("").available / x.each;
+    out->slower = sharing(c, k, x.each);
+    x.large = calloc(PLANNED + 1, sizeof *x.large);
+    err_t rc = x.tried && x.large ? count_values(&x) : err_set(ERR_INTERNAL, "no memory for a search");
+    if (rc == ERR_OK) rc = all_layouts(&x);
+    if (rc == ERR_OK) rc = try_all(&x);
+    for (int i = 0; i < x.knowns; i++) free(x.known[i].forward), free(x.known[i].backward);
+    free(x.known), free(x.guess), free(x.tried), free(x.large);
+    return rc;
+}
+
+err_t search_free_of(search_free *out, const char *keys) {
+    static const char *const name[] = {"micro", "lanes", "slices"};
+    *out = (search_free){0};
+    bool *to[] = {&out->micro, &out->lanes, &out->slices};
+    for (const char *p = keys; p && *p;) {
+        size_t n = strcspn(p, ",");
+        int i = 0;
+        while (i < 3 && (strlen(name[i]) != n || strncmp(name[i], p, n) != 0)) i++;
+        if (i == 3)
+            return err_set(ERR_USAGE,
+                           "--free %s: expected some of micro, lanes, slices, comma between: the keys that "
+                           "change bits and that a search can vary",
+                           keys);
+        *to[i] = true;
+        p += n + (p[n] == ',');
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,65 @@
+// trainer/search.h: `lockstep plan --search`: which layout of a run takes least time, by a table of costs
+// (trainer/costs.h). Layouts are enumerated, asked of the run's own rules, and put in order by a guess. Of those that come
+// first the exact memory is planned, and the lists of actions that would run are simulated (trainer/step/simulate.h).
+#ifndef TRAINER_SEARCH_H
+#define TRAINER_SEARCH_H
+
+#include "trainer/costs.h"
+#include "trainer/plan.h"
+
+// Keys of class `bits` that may be changed, too.
+typedef struct search_free {
+    bool micro, lanes, slices;
+} search_free;
+
+// "micro,lanes": ERR_USAGE names what it is not.
+err_t search_free_of(search_free *out, const char *keys);
+
+typedef struct search_choice {
+    int tensor, context, pipeline, data, zero, chunks;
+    pipeline_kind schedule;
+    recomputation recompute;
+    bool sequence;
+    int64_t micro, lanes, slices;
+} search_choice;
+
+enum { SEARCH_SIMULATED = 20, SEARCH_SHOWN = 5, SEARCH_CUTS = 256 };
+
+typedef struct search_found {
+    search_choice is;
+    char stages[SEARCH_CUTS];  // where the blocks are cut, as [parallel] stages; "": by flops
+    bool given;                // the INI's own
+    double step_s, error_s;
+    double compute_s, waits_s, exposed_s;  // the busiest rank's work; waiting for stages; communication left over
+    double bubble;                         // the share of all ranks' time without communication in which they wait
+    size_t memory;                         // of the fullest rank
+    int64_t sent[COSTS_LEVELS];            // by all ranks in a step
+} search_found;
+
+typedef struct search_result {
+    int layouts, refused, too_large, simulated;
+    double memory;  // that a device has; 0: not known
+    double slower;  // ranks that share a core, where some do; 1: none do
+    int found;
+    search_found at[SEARCH_SIMULATED + 1];  // the fastest first
+    bool fits;                              // the INI's own layout is among them
+    int64_t looked[FROMS];                  // how many times came from where
+    double flops, units;                    // of a step
+    char unit[16];                          // "tok"
+} search_result;
+
+// ERR_CONFIG: no layout fits.
+err_t search_run(search_result *out, const config *c, const plan_world *w, const costs *k, const search_free *free);
+
+// The INI lines of a choice, to paste. dst: SEARCH_LINES bytes. Returns dst.
+enum { SEARCH_LINES = 1024 };
+const char *search_lines(const config *c, const search_found *f, char dst[SEARCH_LINES]);
+
+// `lockstep plan --search`. cluster: as verb_plan's; costs: the table's name; free: NULL or as search_free_of.
+typedef struct search_asked {
+    const char *cluster, *costs, *free;
+    bool json;
+} search_asked;
+err_t verb_search(const config *c, const search_asked *asked, FILE *out);
+
+#endif

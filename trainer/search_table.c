@@ -1,0 +1,188 @@
+// trainer/search_table.c: see trainer/search.h: the layouts that were found, for people, for an INI, and as JSON.
+#include "base/text.h"
+#include "trainer/config/table.h"
+#include "trainer/plan_ranks.h"
+#include "trainer/search.h"
+#include "trainer/sheets.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *word_of(const char *section, const char *key, int value, char dst[CONFIG_WORD]) {
+    config_word(config_key(config_find(NULL, section, key))->words, value, dst);
+    return dst;
+}
+
+// --- to paste --------------------------------------------------------------------------------------------------------
+
+const char *search_lines(const config *c, const search_found *f, char dst[SEARCH_LINES]) {
+    const search_choice *x = &f->is;
+    char word[CONFIG_WORD];
+    text t = {.at = dst, .room = SEARCH_LINES};
+    bool batch = x->micro != c->resolved.micro || x->lanes != c->resolved.lanes;
+    if (batch) text_put(&t, "[batch]\nmicro = %" PRId64 "\nlanes = %" PRId64 "\n", x->micro, x->lanes);
+    text_put(&t, "[parallel]\ntensor = %d\npipeline = %d\n", x->tensor, x->pipeline);
+    if (x->context > 1 || c->parallel.context > 1) text_put(&t, "context = %d\n", x->context);
+    if (c->parallel.data) text_put(&t, "data = %d\n", x->data);
+    if (x->slices != c->parallel.slices) text_put(&t, "slices = %" PRId64 "\n", x->slices);
+    if (x->pipeline > 1) text_put(&t, "schedule = %s\n", word_of("parallel", "schedule", x->schedule, word));
+    if (x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED) text_put(&t, "chunks = %d\n", x->chunks);
+    if (x->pipeline > 1 && *f->stages) text_put(&t, "stages = %s\n", f->stages);
+    text_put(&t, "zero = %d\nrecompute = %s\n", x->zero, word_of("parallel", "recompute", x->recompute, word));
+    if (x->tensor > 1 || c->parallel.sequence) text_put(&t, "sequence = %s\n", x->sequence ? "yes" : "no");
+    return dst;
+}
+
+// --- for people ------------------------------------------------------------------------------------------------------
+
+static void print_shape(const search_choice *x, FILE *out) {
+    char word[CONFIG_WORD];
+    fprintf(out, "tensor %d x ", x->tensor);
+    if (x->context > 1) fprintf(out, "context %d x ", x->context);
+    fprintf(out, "pipeline %d x data %d, zero %d", x->pipeline, x->data, x->zero);
+    if (x->pipeline > 1) fprintf(out, ", %s", word_of("parallel", "schedule", x->schedule, word));
+    if (x->chunks > 1) fprintf(out, " of %d chunks", x->chunks);
+    if (x->recompute) fprintf(out, ", recompute %s", word_of("parallel", "recompute", x->recompute, word));
+    if (x->sequence) fprintf(out, ", sequence");
+}
+
+static double mfu(const search_result *r, const search_found *f, const costs *k, const config *c, int world) {
+    double peak = k->peak[c->precision.compute].is;
+    return peak > 0 ? r->flops / f->step_s / peak / world : 0;
+}
+
+// What makes it faster than the next one: the largest of the differences.
+static void print_why(const search_found *f, const search_found *next, FILE *out) {
+    const struct {
+        double less;
+        const char *what;
+    } why[] = {{next->compute_s - f->compute_s, "its busiest rank computes %.2f ms less"},
+               {next->waits_s - f->waits_s, "its stages wait %.2f ms less for each other"},
+               {next->exposed_s - f->exposed_s, "%.2f ms less of its communication is left over"}};
+    int best = 0;
+    for (int i = 1; i < 3; i++)
+        if (why[i].less > why[best].less) best = i;
+    fprintf(out, "     before the next: ");
+    if (next->step_s - f->step_s < 0.001 * f->step_s && why[best].less < 0.001 * f->step_s) {
+        if (f->memory < next->memory)
+            fprintf(out, "as fast, with %.1f MB less memory\n", 1e-6 * (double)(next->memory - f->memory));
+        else fprintf(out, "as fast, and as large\n");
+        return;
+    }
+    fprintf(out, why[best].what, 1e3 * why[best].less);
+    fprintf(out, "%s\n", next->step_s - f->step_s < f->error_s ? "; both are within the error" : "");
+}
+
+static void print_found(const search_result *r, int i, const config *c, const costs *k, int world, FILE *out) {
+    const search_found *f = &r->at[i];
+    char lines[SEARCH_LINES];
+    fprintf(out, "\n%3d  ", i + 1);
+    print_shape(&f->is, out);
+    fprintf(out, "%s\n     %.2f ms +- %.0f %%   %.0f %s/s", f->given ? "   this INI" : "", 1e3 * f->step_s,
+            100 * f->error_s / f->step_s, r->units / f->step_s, r->unit);
+    double used = mfu(r, f, k, c, world);
+    if (used > 0) fprintf(out, "   mfu %.1f %%", 100 * used);
+    fprintf(out, "   memory %.1f MB   bubble %.1f %%   communication left over %.2f ms\n", 1e-6 * (double)f->memory,
+            100 * f->bubble, 1e3 * f->exposed_s);
+    if (world > 1)
+        fprintf(out, "     sent in a step: %.1f MB within nodes, %.1f MB between nodes, %.1f MB between racks\n",
+                1e-6 * (double)f->sent[COSTS_NODE], 1e-6 * (double)f->sent[COSTS_RACK],
+                1e-6 * (double)f->sent[COSTS_SPINE]);
+    if (i + 1 < r->found) print_why(f, &r->at[i + 1], out);
+    search_lines(c, f, lines);
+    for (const char *p = lines; *p; p += strcspn(p, "\n") + 1) fprintf(out, "       %.*s\n", (int)strcspn(p, "\n"), p);
+}
+
+static void print_source(const search_result *r, const costs *k, const char *name, FILE *out) {
+    int64_t all = r->looked[FROM_LINE] + r->looked[FROM_NEAR] + r->looked[FROM_ROOFLINE];
+    fprintf(out,
+            "\ntimes   of %" PRId64 " operations looked up, %.0f %% are in the table, %.0f %% are scaled from near "
+            "shapes, %.0f %% are a roofline's\n",
+            all, 100.0 * (double)r->looked[FROM_LINE] / (double)all, 100.0 * (double)r->looked[FROM_NEAR] / (double)all,
+            100.0 * (double)r->looked[FROM_ROOFLINE] / (double)all);
+    if (r->slower > 1)
+        fprintf(out, "        ranks share cores: computing is taken for %.2g times as long as in the table\n",
+                r->slower);
+    if (k->sheet) fprintf(out, "from    the sheet %s: all figures are published ones, none was measured here\n", name);
+    else fprintf(out, "from    %s: measured on \"%s\"\n", name, k->device);
+}
+
+static void print_table(const search_result *r, const config *c, const plan_world *w, const costs *k, const char *name,
+                        FILE *out) {
+    fprintf(out, "search  %d ranks on %d node%s: %d layouts, of which %d are refused, %d too large, %d simulated\n",
+            w->world, w->nodes, w->nodes == 1 ? "" : "s", r->layouts, r->refused, r->too_large, r->simulated);
+    if (c->parallel.slices == 1)
+        fprintf(out, "        layers stay whole, as slices = 1 decides the run's bits: --free slices looks further\n");
+    int shown = 0;
+    for (; shown < r->found && shown < SEARCH_SHOWN; shown++) print_found(r, shown, c, k, w->world, out);
+    for (int i = shown; i < r->found; i++)
+        if (r->at[i].given) print_found(r, i, c, k, w->world, out);
+    if (!r->fits) fprintf(out, "\nthis INI's own layout needs more memory than a device has, or is refused\n");
+    print_source(r, k, name, out);
+}
+
+// --- JSON ------------------------------------------------------------------------------------------------------------
+
+static void put_choice(const search_found *f, FILE *out) {
+    const search_choice *x = &f->is;
+    char word[CONFIG_WORD];
+    fprintf(out, "\"tensor\":%d,\"context\":%d,\"pipeline\":%d,\"data\":%d,\"zero\":%d,\"chunks\":%d,", x->tensor,
+            x->context, x->pipeline, x->data, x->zero, x->chunks);
+    fprintf(out, "\"schedule\":\"%s\",", word_of("parallel", "schedule", x->schedule, word));
+    fprintf(out, "\"recompute\":\"%s\",", word_of("parallel", "recompute", x->recompute, word));
+    fprintf(out, "\"sequence\":%s,\"micro\":%" PRId64 ",\"lanes\":%" PRId64 ",\"slices\":%" PRId64 ",\"stages\":\"%s\"",
+            x->sequence ? "true" : "false", x->micro, x->lanes, x->slices, f->stages);
+}
+
+static void print_json(const search_result *r, const config *c, const plan_world *w, const costs *k, const char *name,
+                       FILE *out) {
+    fprintf(out, "{\"ranks\":%d,\"nodes\":%d,\"layouts\":%d,\"refused\":%d,\"too_large\":%d,\"simulated\":%d,",
+            w->world, w->nodes, r->layouts, r->refused, r->too_large, r->simulated);
+    fprintf(out, "\"costs\":\"%s\",\"sheet\":%s,\"fits\":%s,\"found\":[", name, k->sheet ? "true" : "false",
+            r->fits ? "true" : "false");
+    for (int i = 0; i < r->found; i++) {
+        const search_found *f = &r->at[i];
+        fprintf(out, "%s\n{", i ? "," : "");
+        put_choice(f, out);
+        fprintf(out, ",\"given\":%s,\"ms\":%.6g,\"error_ms\":%.6g,\"units_per_s\":%.6g,\"mfu\":%.4g,",
+                f->given ? "true" : "false", 1e3 * f->step_s, 1e3 * f->error_s, r->units / f->step_s,
+                mfu(r, f, k, c, w->world));
+        fprintf(out, "\"memory\":%zu,\"compute_ms\":%.6g,\"bubble\":%.4g,\"exposed_ms\":%.6g,", f->memory,
+                1e3 * f->compute_s, f->bubble, 1e3 * f->exposed_s);
+        fprintf(out, "\"sent\":[%" PRId64 ",%" PRId64 ",%" PRId64 "]}", f->sent[COSTS_NODE], f->sent[COSTS_RACK],
+                f->sent[COSTS_SPINE]);
+    }
+    fprintf(out, "]}\n");
+}
+
+// --- the verb --------------------------------------------------------------------------------------------------------
+
+static err_t search_places(const config *c, const search_asked *asked, const costs *k, FILE *out) {
+    plan_world w;
+    search_free keys;
+    search_result *r = malloc(sizeof *r);
+    if (!r) return err_set(ERR_INTERNAL, "no memory for a search");
+    err_t rc = search_free_of(&keys, asked->free);
+    if (rc == ERR_OK) rc = asked->cluster ? plan_world_any(&w, asked->cluster) : plan_world_open(&w, c);
+    if (rc != ERR_OK) return free(r), rc;
+    rc = search_run(r, c, &w, k, &keys);
+    if (rc == ERR_OK) (asked->json ? print_json : print_table)(r, c, &w, k, asked->costs, out);
+    plan_world_close(&w);
+    free(r);
+    return rc;
+}
+
+err_t verb_search(const config *c, const search_asked *asked, FILE *out) {
+    costs k;
+    if (!asked->costs)
+        return err_set(ERR_USAGE,
+                       "plan --search wants --costs: a file that `lockstep bench step CONFIG.ini --save FILE` and "
+                       "`lockstep bench comm CONFIG.ini --save FILE` have measured, or a sheet: %s",
+                       sheet_names);
+    TRY(sheet_or_file(&k, asked->costs));
+    err_t rc = search_places(c, asked, &k, out);
+    costs_free(&k);
+    return rc;
+}
