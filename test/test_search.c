@@ -1,6 +1,6 @@
-// test/test_search.c: the search for the fastest layout: operations that are priced are those that a step runs; layouts
-// that are found work as settings and take the memory that a plan says; times follow the table of costs; and what is too
-// large, or changes bits, is left out.
+// test/test_search.c: the search for the fastest layout: operations that are priced are those that a step runs;
+// layouts that are found work as settings and take the memory that a plan says; times follow the table of costs; and
+// what is too large, or changes bits, is left out.
 #include "gpu/paper.h"
 #include "gpu/profile.h"
 #include "test/support/ranks.h"

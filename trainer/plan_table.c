@@ -552,7 +552,8 @@ static err_t print_plan(const config *c, const plan_world *who, const plan_ranks
     }
     if (grid_islands(&shape) > 1) print_islands(out, c, p);
     if (world > 1 && c->reduce.compress != SEND_ALL) TRY(print_codes(out, c, who, p));
-    fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
+    fprintf(out,
+            "time    is not planned: `lockstep bench` measures a step of this run, `plan --search` predicts one\n");
     return ERR_OK;
 }
 

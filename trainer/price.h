@@ -1,6 +1,6 @@
-// trainer/price.h: how long each action of a planned rank's list takes, by a table of costs: what it computes is found by
-// walking its blocks on paper, and what it sends is what the plan counts. From that trainer/step/simulate.h makes the
-// time of a step.
+// trainer/price.h: how long each action of a planned rank's list takes, by a table of costs: what it computes is found
+// by walking its blocks on paper, and what it sends is what the plan counts. From that trainer/step/simulate.h makes
+// the time of a step.
 #ifndef TRAINER_PRICE_H
 #define TRAINER_PRICE_H
 

@@ -496,7 +496,7 @@ static err_t count_values(searcher *x) {
 err_t search_run(search_result *out, const config *c, const plan_world *w, const costs *k,
                  const search_free *free_keys) {
     searcher x = {.c = c, .w = w, .k = k, .free = *free_keys, .out = out, .tried = malloc(sizeof *x.tried)};
-    *out = (search_result){.memory = k->memory};
+    *out = (search_result){.memory = k->memory, .free = *free_keys};
     for (int r = 0; r < w->world; r++) x.each = w->place[r].local >= x.each ? w->place[r].local + 1 : x.each;
     if (out->memory <= 0) out->memory = (double)memory_find("").available / x.each;
     out->slower = sharing(c, k, x.each);

@@ -1,6 +1,7 @@
 // trainer/search.h: `lockstep plan --search`: which layout of a run takes least time, by a table of costs
-// (trainer/costs.h). Layouts are enumerated, asked of the run's own rules, and put in order by a guess. Of those that come
-// first the exact memory is planned, and the lists of actions that would run are simulated (trainer/step/simulate.h).
+// (trainer/costs.h). Layouts are enumerated, asked of the run's own rules, and put in order by a guess. Of those that
+// come first the exact memory is planned, and the lists of actions that would run are simulated
+// (trainer/step/simulate.h).
 #ifndef TRAINER_SEARCH_H
 #define TRAINER_SEARCH_H
 
@@ -38,6 +39,7 @@ typedef struct search_found {
 
 typedef struct search_result {
     int layouts, refused, too_large, simulated;
+    search_free free;
     double memory;  // that a device has; 0: not known
     double slower;  // ranks that share a core, where some do; 1: none do
     int found;

@@ -75,7 +75,18 @@ static void print_why(const search_found *f, const search_found *next, FILE *out
     fprintf(out, "%s\n", next->step_s - f->step_s < f->error_s ? "; both are within the error" : "");
 }
 
-static void print_found(const search_result *r, int i, const config *c, const costs *k, int world, FILE *out) {
+// By all ranks.
+static void print_sent(const search_found *f, const plan_world *w, FILE *out) {
+    static const char *const where[] = {"within nodes", "between nodes", "between racks"};
+    int levels = w->world == 1 ? 0 : w->nodes == 1 ? 1 : w->racks == 1 ? 2 : 3;
+    for (int i = 0; i < levels; i++)
+        fprintf(out, "%s%.1f MB %s", i ? ", " : "     sent in a step: ", 1e-6 * (double)f->sent[i], where[i]);
+    if (levels) fprintf(out, "\n");
+}
+
+static void print_found(const search_result *r, int i, const config *c, const costs *k, const plan_world *w,
+                        FILE *out) {
+    int world = w->world;
     const search_found *f = &r->at[i];
     char lines[SEARCH_LINES];
     fprintf(out, "\n%3d  ", i + 1);
@@ -86,10 +97,7 @@ static void print_found(const search_result *r, int i, const config *c, const co
     if (used > 0) fprintf(out, "   mfu %.1f %%", 100 * used);
     fprintf(out, "   memory %.1f MB   bubble %.1f %%   communication left over %.2f ms\n", 1e-6 * (double)f->memory,
             100 * f->bubble, 1e3 * f->exposed_s);
-    if (world > 1)
-        fprintf(out, "     sent in a step: %.1f MB within nodes, %.1f MB between nodes, %.1f MB between racks\n",
-                1e-6 * (double)f->sent[COSTS_NODE], 1e-6 * (double)f->sent[COSTS_RACK],
-                1e-6 * (double)f->sent[COSTS_SPINE]);
+    print_sent(f, w, out);
     if (i + 1 < r->found) print_why(f, &r->at[i + 1], out);
     search_lines(c, f, lines);
     for (const char *p = lines; *p; p += strcspn(p, "\n") + 1) fprintf(out, "       %.*s\n", (int)strcspn(p, "\n"), p);
@@ -113,12 +121,12 @@ static void print_table(const search_result *r, const config *c, const plan_worl
                         FILE *out) {
     fprintf(out, "search  %d ranks on %d node%s: %d layouts, of which %d are refused, %d too large, %d simulated\n",
             w->world, w->nodes, w->nodes == 1 ? "" : "s", r->layouts, r->refused, r->too_large, r->simulated);
-    if (c->parallel.slices == 1)
+    if (c->parallel.slices == 1 && !r->free.slices)
         fprintf(out, "        layers stay whole, as slices = 1 decides the run's bits: --free slices looks further\n");
     int shown = 0;
-    for (; shown < r->found && shown < SEARCH_SHOWN; shown++) print_found(r, shown, c, k, w->world, out);
+    for (; shown < r->found && shown < SEARCH_SHOWN; shown++) print_found(r, shown, c, k, w, out);
     for (int i = shown; i < r->found; i++)
-        if (r->at[i].given) print_found(r, i, c, k, w->world, out);
+        if (r->at[i].given) print_found(r, i, c, k, w, out);
     if (!r->fits) fprintf(out, "\nthis INI's own layout needs more memory than a device has, or is refused\n");
     print_source(r, k, name, out);
 }
