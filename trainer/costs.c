@@ -1,6 +1,8 @@
 // trainer/costs.c: see trainer/costs.h: the times.
 #include "trainer/costs.h"
 
+#include "base/fmath.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,10 +63,11 @@ static bool same_size(const int64_t a[4], const int64_t b[4]) { return memcmp(a,
 
 // How far apart two shapes are: in powers of two, dimension by dimension. Below 0: not to be compared.
 static double distance(const int64_t a[4], const int64_t b[4]) {
+    const double LN2 = 0.69314718055994530942;
     double d = 0;
     for (int i = 0; i < 4; i++) {
         if (!a[i] != !b[i]) return -1;
-        if (a[i]) d += fabs(log2((double)a[i] / (double)b[i]));
+        if (a[i]) d += fabs(fm_log((double)a[i] / (double)b[i])) / LN2;
     }
     return d;
 }
@@ -123,8 +126,8 @@ static bool along_bytes(const costs *c, costs_call call, costs_level level, int 
     else if (!above) *s = (costs_figure){below->s.is * bytes / below->bytes, below->s.spread};
     else if (below == above) *s = below->s;
     else {
-        double at = log(bytes / below->bytes) / log(above->bytes / below->bytes);
-        *s = (costs_figure){exp(log(below->s.is) + at * log(above->s.is / below->s.is)),
+        double at = fm_log(bytes / below->bytes) / fm_log(above->bytes / below->bytes);
+        *s = (costs_figure){below->s.is * fm_exp(at * fm_log(above->s.is / below->s.is)),
                             fmax(below->s.spread, above->s.spread)};
     }
     return true;

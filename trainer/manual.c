@@ -7,7 +7,7 @@ const char command_overview[] =
     "\n"
     "  lockstep train CONFIG.ini...      train, or continue, the run that the files describe; `train` may be left out\n"
     "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
-    "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; nothing is sent\n"
+    "  lockstep plan CONFIG.ini...       memory and traffic of each rank, to the byte; --search: the fastest layout\n"
     "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep tokenize TOKENIZER       ids of standard input, and back; make a tokenizer\n"
@@ -50,17 +50,18 @@ const verb_page verb_pages[VERB_COUNT] = {
          "Prints what the run would take, to the byte: memory of each rank, and the traffic of a step; of a pipeline also each\n"
          "stage's blocks and idle time. Nothing is allocated and nothing is sent, so a large cluster can be planned on a laptop.\n",
          "lockstep plan model/llama/8b.ini -o device.ranks=8 -o parallel.zero=3", 1,
-         .option =
-             {{"--draw", NULL, "draw a pipeline's schedule, too: which micro-batch each rank works on, and when"},
-              {"--graph", "[BLOCK]",
-               "instead: what the model's blocks do in a step, or one block, by its name or number"},
-              {"--cluster", "NODESxDEVICES",
-               "plan for nodes of so many devices each, as 128x8, or in so many racks, as 128x8x4; none need exist"},
-              {"--search", NULL, "instead: the fastest layouts of this run on its ranks, with the INI lines of each"},
-              {"--costs", "FILE",
-               "of --search: what operations and messages take, as `bench --save` measured, or a sheet: h100, h200, a100"},
-              {"--free", "KEYS", "of --search: micro, lanes, slices, which change the run's bits, may be others, too"},
-              {"--json", NULL, "of --search: as JSON"}}},
+         .option = {{"--draw", NULL, "draw a pipeline's schedule, too: which micro-batch each rank works on, and when"},
+                    {"--graph", "[BLOCK]",
+                     "instead: what the model's blocks do in a step, or one block, by its name or number"},
+                    {"--cluster", "NODESxEACH",
+                     "plan for nodes of so many devices each, as 128x8, or in racks, as 128x8x4; none need exist"},
+                    {"--search", NULL,
+                     "instead: the fastest layouts of this run on its ranks, with the INI lines of each"},
+                    {"--costs", "FILE",
+                     "of --search: what things take, as `bench --save` measured, or of a sheet: h100, h200, a100"},
+                    {"--free", "KEYS",
+                     "of --search: micro, lanes, slices, which change the run's bits, may be others, too"},
+                    {"--json", NULL, "of --search: as JSON"}}},
     [VERB_config] =
         {"config", "[" INI "]",
          "Prints every setting: its value, whether it may change when a run goes on (bits, layout or local), and where it came\n"
@@ -166,9 +167,10 @@ const verb_page verb_pages[VERB_COUNT] = {
          "every machine, measures each link between the run's ranks and names those that are slower than their equals;\n"
          "`bench comm` times the collectives of all of them, by size.\n",
          "lockstep bench step config.ini --steps 10", 1,
-         .option = {{"--steps", "N", "how many steps, 1 to 1000000; without it 20"},
-                    {"--save", "FILE",
-                     "of step and comm: add what was measured to this table, from which `plan --search` predicts"}}},
+         .option =
+             {{"--steps", "N", "how many steps, 1 to 1000000; without it 20"},
+              {"--save", "FILE",
+               "of step and comm: add what was measured to this table, from which `plan --search` predicts"}}},
     [VERB_tune] =
         {"tune", INI,
          "Measures how this GPU best multiplies each pair of matrices that a step of the run multiplies, and writes the file that\n"
