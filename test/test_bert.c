@@ -7,6 +7,7 @@
 #include "test/support/foreign.h"
 
 #include "data/text/pack.h"
+#include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
 #include "trainer/restore.h"
@@ -184,10 +185,118 @@ static void task_agrees(const char *task) {
 static void masked_tokens_as_transformers_learns_them(void **state) { (void)state, task_agrees("mlm"); }
 static void classes_as_transformers_learns_them(void **state) { (void)state, task_agrees("classify"); }
 
+// --- names -----------------------------------------------------------------------------------------------------------
+
+// As TensorFlow's weights of norms were called, and without the prefix.
+static void older(char *name) {
+    static const char *const pairs[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                           {"LayerNorm.bias", "LayerNorm.beta"}};
+    if (strncmp(name, "bert.", 5) == 0) memmove(name, name + 5, strlen(name + 5) + 1);
+    for (int i = 0; i < 2; i++) {
+        char *at = strstr(name, pairs[i][0]);
+        if (at) strcpy(at, pairs[i][1]);
+    }
+}
+
+// The model of masked tokens as an older file has it, without tensor `left` (-1: with all), and with more that this
+// model does not read.
+static void write_older(const char *dir, const st_file *from, int left) {
+    static const char *const more[] = {"embeddings.position_ids", "cls.predictions.decoder.bias", "pooler.dense.weight",
+                                       "cls.seq_relationship.bias", "classifier.weight"};
+    enum { MORE = sizeof more / sizeof *more };
+    st_tensor *table = calloc((size_t)from->count + MORE, sizeof *table);
+    char path[PATH_MAX];
+    st_writer w;
+    int n = 0;
+    for (int i = 0; i < from->count; i++) {
+        if (i == left) continue;
+        table[n] = from->tensors[i];
+        older(table[n++].name);
+    }
+    for (int i = 0; i < MORE; i++) {
+        table[n] = (st_tensor){.type = ST_F32, .dims = 1, .size = {3}};
+        strcpy(table[n].name, more[i]);
+        assert_null(st_count_bytes(&table[n++]));
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    OK(st_create(&w, path, table, n, NULL, NULL));
+    for (int i = 0; i < from->count; i++) {
+        void *bytes = malloc((size_t)from->tensors[i].bytes);
+        OK(st_read(from, &from->tensors[i], bytes));
+        if (i != left) OK(st_put(&w, bytes, (size_t)from->tensors[i].bytes));
+        free(bytes);
+    }
+    for (int i = 0; i < MORE; i++) OK(st_put(&w, (float[3]){0}, sizeof(float[3])));
+    OK(st_finish(&w, NULL));
+    free(table);
+}
+
+static err_t match(const char *path, const model *m, unsigned lenient, weights_map **map, weights **w) {
+    OK(weights_open(w, path));
+    err_t rc = weights_match(map, *w, m, m->options, lenient);
+    if (rc != ERR_OK) weights_close(*w);
+    return rc;
+}
+
+// Values of all parameters but `new`, which starts as in a new model.
+static void expect_same_values(const model *m, const weights_map *a, const weights_map *b, int new) {
+    for (int i = 0; i < m->params; i++) {
+        int64_t n = shape_count(m->param[i].dims, m->param[i].size);
+        float *x = calloc((size_t)n, sizeof *x), *y = calloc((size_t)n, sizeof *y);
+        if (m->param[i].tied < 0) OK(weights_read(a, i, 0, n, 7, x));
+        if (m->param[i].tied < 0) OK(weights_read(b, i, 0, n, 7, y));
+        if (i == new) model_init(m, i, 7, 0, n, x);
+        if (memcmp(x, y, (size_t)n * sizeof *x) != 0) fail_msg("%s has other values", m->param[i].name);
+        free(x), free(y);
+    }
+}
+
+static void older_files_are_read(void **state) {
+    (void)state;
+    char *dir = make_dir(), path[PATH_MAX];
+    weights *w, *old;
+    weights_map *map, *mapped;
+    st_file f;
+    model *m;
+    const model_type *type;
+    void *options;
+    OK(weights_open(&w, "test/golden/bert/mlm"));
+    OK(foreign_options(&type, &options, w->config, w->path));
+    OK(model_open(&m, type, options));
+    OK(weights_match(&map, w, m, m->options, 0));
+    OK(st_open(&f, "test/golden/bert/mlm/model.safetensors"));
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    write_older(dir, &f, -1);
+    OK(match(path, m, 0, &mapped, &old));
+    expect_same_values(m, map, mapped, -1);
+    weights_map_close(mapped), weights_close(old);
+    // one that is missing is named, unless it may be new; a matrix of three that lacks one is no new one
+    int bias = 0, key = 0;
+    while (strcmp(f.tensors[bias].name, "cls.predictions.bias") != 0) bias++;
+    while (strcmp(f.tensors[key].name, "bert.encoder.layer.1.attention.self.key.weight") != 0) key++;
+    write_older(dir, &f, bias);
+    assert_int_equal(match(path, m, 0, &mapped, &old), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "cls.predictions.bias is missing"));
+    OK(match(path, m, WEIGHTS_MISSING, &mapped, &old));
+    expect_same_values(m, map, mapped, model_find(m, "cls.predictions.bias"));
+    weights_map_close(mapped), weights_close(old);
+    write_older(dir, &f, key);
+    assert_int_equal(match(path, m, WEIGHTS_MISSING, &mapped, &old), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "encoder.layer.1.attention.self.key.weight is missing"));
+    // and a file of another model is no body
+    assert_int_equal(match("test/golden/gpt-weights.safetensors", m, WEIGHTS_MISSING, &mapped, &old), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "init_missing = yes is for a new head"));
+    st_close(&f);
+    weights_map_close(map), weights_close(w), model_close(m);
+    free(options);
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masked_tokens_as_transformers_learns_them),
         cmocka_unit_test(classes_as_transformers_learns_them),
+        cmocka_unit_test(older_files_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

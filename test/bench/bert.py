@@ -64,7 +64,7 @@ def lockstep_turn(steps):
     say = subprocess.run([a.lockstep, "bench", str(TOP / "model/bert/base.ini"), "-o", f"model.layers={a.layers}", "-o", f"model.context={a.T}",
                           "-o", "model.dropout=0", "-o", f"batch.global={a.B}", "-o", f"batch.micro={a.B}", "-o", "batch.lanes=1",
                           "-o", f"precision.compute={a.dtype}", "-o", f"device.threads={torch.get_num_threads()}", "-o", "device.backend=cpu",
-                          "-o", "pack.output=", "--steps", str(steps)], capture_output=True, text=True)
+                          "--steps", str(steps)], capture_output=True, text=True)
     found = re.search(r"median ([0-9.]+) ms", say.stdout)
     if say.returncode or not found: raise SystemExit(f"lockstep bench: {say.returncode}: {say.stdout}{say.stderr}")
     return [float(found.group(1)) / 1e3]
