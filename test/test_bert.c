@@ -1,7 +1,7 @@
 // test/test_bert.c: BERT, read from directories that save_pretrained wrote, against what transformers computes with it
 // (test/golden/bert): the last layer's output, the first gradient, ten AdamW steps, for masked tokens and for classes
 // of texts. Which positions are masked, and how texts are cut, comes from our own sources and must be the same. Names
-// as older files have them, and what is refused.
+// as older files have them; texts with labels.
 //
 // LOCKSTEP_TEST_BERT=DIR: the same of DIR/mlm and DIR/classify instead (test/interop/compare_bert.py).
 #include "test/support/foreign.h"
@@ -292,11 +292,112 @@ static void older_files_are_read(void **state) {
     drop_dir(dir);
 }
 
+// --- labels ----------------------------------------------------------------------------------------------------------
+
+static err_t pack_text(const char *dir, const char *name, const char *text, pack_report *r) {
+    char input[PATH_MAX], output[PATH_MAX];
+    write_text(dir, name, text);
+    snprintf(input, sizeof input, "%s/%s", dir, name), snprintf(output, sizeof output, "%s/x", dir);
+    return pack_run(&(pack_options){.input = input,
+                                    .output = output,
+                                    .shard_tokens = 1000,
+                                    .tokenizer = "test/golden/tokenizer/bert.json",
+                                    .template = CHAT_LABELS,
+                                    .context = 12},
+                    r);
+}
+
+static source *open_labelled(const char *dir, int64_t classes) {
+    static char files[PATH_MAX];
+    source *s;
+    tensor_spec wanted[] = {{.name = "tokens", .type = INT32, .dims = 1, .size = {12, 1, 1}, .limit = 400},
+                            {.name = "length", .type = INT32, .size = {1, 1, 1}},
+                            {.name = "types", .type = INT32, .dims = 1, .size = {12, 1, 1}, .limit = 2},
+                            {.name = "label", .type = INT32, .size = {1, 1, 1}, .limit = classes}};
+    snprintf(files, sizeof files, "%s/x-train-*.bin", dir);
+    OK(source_open(&s, &(source_options){.files = files, .wanted = wanted, .inputs = 4}));
+    return s;
+}
+
+// All of the samples, as text.
+static void samples_as_text(const char *dir, int64_t classes, char dst[4096]) {
+    source *s = open_labelled(dir, classes);
+    size_t n = 0;
+    for (int64_t k = 0; k < source_about(s).samples; k++) {
+        int32_t tokens[12], types[12], length, label;
+        OK(source_look(s, k, (void *[]){tokens, &length, types, &label}));
+        for (int t = 0; t < 12; t++) n += (size_t)snprintf(dst + n, 4096 - n, "%d/%d ", tokens[t], types[t]);
+        n += (size_t)snprintf(dst + n, 4096 - n, "%d %d\n", length, label);
+    }
+    source_close(s);
+}
+
+static void tables_are_lines_of_json(void **state) {
+    (void)state;
+    char *dir = make_dir(), a[4096], b[4096];
+    pack_report r;
+    OK(pack_text(
+        dir, "a.jsonl",
+        "{\"text\": \"the \", \"label\": \"up\"}\n\n{\"label\": \"down\", \"text\": \"a b\", \"text_b\": \"the\"}\n"
+        "{\"text\": \"the the the the the the the the\", \"text_b\": \"a a\", \"label\": \"down\"}\n",
+        &r));
+    assert_int_equal(r.classes, 2);
+    assert_int_equal(r.cut, 1);
+    samples_as_text(dir, 2, a);
+    // [CLS] 2, [SEP] 3; "down" is before "up"; of the long pair 9 tokens stay, both of the short text
+    assert_true(strncmp(a, "2/0 ", 4) == 0);
+    assert_non_null(strstr(a, " 3 1\n"));
+    assert_non_null(strstr(a, " 12 0\n"));
+    OK(pack_text(
+        dir, "a.tsv",
+        "id\tlabel\tsentence1\tsentence2\n1\tup\tthe \n2\tdown\ta b\tthe\r\n3\tdown\tthe the the the the the the the\ta a\n",
+        &r));
+    samples_as_text(dir, 2, b);
+    assert_string_equal(a, b);
+    // whole numbers are classes as they are
+    OK(pack_text(dir, "b.jsonl", "{\"text\": \"a\", \"label\": 3}\n{\"text\": \"a\", \"label\": \"1\"}\n", &r));
+    assert_int_equal(r.classes, 4);
+    samples_as_text(dir, 4, b);
+    assert_non_null(strstr(b, " 3\n"));
+    assert_non_null(strstr(b, " 1\n"));
+    source *s = open_labelled(dir, 3);
+    assert_int_equal(source_look(s, 0, (void *[]){NULL, NULL, NULL, NULL}), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "sample 0 is of class 3, and the model has [model] classes = 3"));
+    source_close(s);
+    drop_dir(dir);
+}
+
+static void wrong_lines_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *text, *says;
+    } wrong[] = {
+        {"a.jsonl", "{\"text\": \"a\", \"label\": \"x\"}\n{\"text\": \"a\"}\n", "a.jsonl: line 2: it has no label"},
+        {"a.jsonl", "{\"label\": \"x\"}\n", "a.jsonl: line 1: it has no text"},
+        {"a.jsonl", "{\"text\": 5, \"label\": \"x\"}\n", "line 1: its text is not a string"},
+        {"a.jsonl", "{\"text\": \"a\", \"label\": 1.5}\n", "line 1: its label is not a string or a whole number"},
+        {"a.jsonl", "{\"text\": \n", "a.jsonl: line 1: "},
+        {"a.tsv", "text\tclass\na\tx\n", "a.tsv: line 1: its header names no column label"},
+        {"a.tsv", "text\tlabel\na\n", "a.tsv: line 2: it has no label"},
+        {"a.txt", "a\n", "a name that ends in .jsonl, .ndjson or .tsv"},
+        {"a.jsonl", "\n", "there are no samples in it"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char *dir = make_dir();
+        pack_report r;
+        if (pack_text(dir, wrong[i].name, wrong[i].text, &r) != ERR_DATA) fail_msg("case %d is taken", (int)i);
+        if (!strstr(err_last()->text, wrong[i].says)) fail_msg("case %d: it says %s", (int)i, err_last()->text);
+        drop_dir(dir);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masked_tokens_as_transformers_learns_them),
         cmocka_unit_test(classes_as_transformers_learns_them),
         cmocka_unit_test(older_files_are_read),
+        cmocka_unit_test(tables_are_lines_of_json),
+        cmocka_unit_test(wrong_lines_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
