@@ -201,6 +201,8 @@ bench-sample:
 # TensorBoard reads of a run.
 interop: all packages
 	@build/interop/bin/python test/interop/compare_models.py
+	@$(MAKE) --no-print-directory $(BUILD)/test/test_bert
+	@build/interop/bin/python test/interop/compare_bert.py
 	@build/interop/bin/python test/interop/compare_torchvision.py
 	@build/interop/bin/python test/interop/compare_gguf.py
 	@build/interop/bin/python test/interop/compare_tokenizers.py
