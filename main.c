@@ -8,6 +8,7 @@
 #include "trainer/checkpoint/vault.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
+#include "trainer/failures.h"
 #include "trainer/flight.h"
 #include "trainer/fork.h"
 #include "trainer/node/supervisor.h"
@@ -211,6 +212,7 @@ static const verb verbs[VERB_COUNT] = {
     [VERB_tune] = {.run = do_tune, .computes = true},
     [VERB_report] = {.words = verb_report},
     [VERB_compare] = {.words = verb_compare},
+    [VERB_failures] = {.words = verb_failures},
 };
 
 // Which device `auto` is. A GPU that is there and can't be used is never passed over in silence.

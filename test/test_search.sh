@@ -1,5 +1,6 @@
 #!/bin/sh
-# test/test_search.sh: `plan --search` from the outside: with a sheet, and with what `bench --save` has measured here.
+# test/test_search.sh: `plan --search` from the outside, with a sheet and with what `bench --save` has measured here; and
+# `failures`.
 . test/support/lib.sh
 printf '[model]\nlayers = 4\nheads = 4\nembed = 32\ncontext = 16\nvocab = 131\n[batch]\nglobal = 16\nmicro = 1\nlanes = 8\n[device]\nthreads = 1\nranks = 2\n[cluster]\ntimeout = 20\n' >base.ini
 
@@ -39,6 +40,15 @@ tables_predict() {
     says "save into a file of its own"
 }
 
+failures_are_told() {
+    printf '[cluster]\nnodes = 2048\n[failures]\ngpu_mtbf_h = 79000\nsave_s = 5\n' >cluster.ini
+    expect 0 "$bin" failures cluster.ini
+    says "cluster 2048 nodes of 8 devices, 0 spare: a failure every 4.82 h" "waiting for a spare" "best "
+    expect 78 "$bin" failures base.ini
+    says "no such key"
+    expect 64 "$bin" failures
+}
+
 mistakes_are_said() {
     expect 64 "$bin" plan --search base.ini
     says "bench step CONFIG.ini --save FILE" "h100, h200, a100"
@@ -55,5 +65,6 @@ mistakes_are_said() {
 
 try sheets_predict
 try tables_predict
+try failures_are_told
 try mistakes_are_said
 finish

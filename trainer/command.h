@@ -11,7 +11,7 @@
 // clang-format off
 #define VERBS(X) \
     X(train) X(check) X(plan) X(config) X(pack) X(tokenize) X(data) X(eval) X(sample) X(status) X(tail) X(flight) X(fork) X(hash) X(export) X(inspect) X(bench) X(tune) \
-    X(report) X(compare)
+    X(report) X(compare) X(failures)
 // clang-format on
 
 enum {

@@ -17,10 +17,10 @@ const char command_overview[] =
     "  lockstep status|tail|flight DIR   does a run live, and what to do; its progress; who held it up when it failed\n"
     "  lockstep fork RUN_DIR[@STEP] NAME begin a new run with a checkpoint of another, and other settings\n"
     "  lockstep hash RUN_OR_CKPT_DIR...  fingerprints of weights and of the whole state, after checking every digest\n"
-    "  lockstep export RUN DIR           weights for others to load\n"
-    "  lockstep inspect WEIGHTS          what is in weights of others, as a [model] section\n"
+    "  lockstep export|inspect WEIGHTS   a run's weights for others to load; what is in theirs, as a [model] section\n"
     "  lockstep bench [step] CONFIG.ini  time training steps on made-up data, or operations; links: those between ranks\n"
     "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
+    "  lockstep failures CLUSTER.ini     what of a cluster's time is useful when its parts fail, and how often to save\n"
     "  lockstep report|compare RUN_DIR.. what runs did: as one page, report.html; in the terminal\n"
     "\n"
     "`lockstep VERB --help` explains a verb and its options; `-o section.key=value` sets a key in place of the files.\n"
@@ -187,4 +187,11 @@ const verb_page verb_pages[VERB_COUNT] = {
          "Prints what runs did side by side in the terminal: curves, settings that differ, and the first step at which two of\n"
          "them part.\n",
          "lockstep compare runs/a runs/b", 0, .option = {{0}}},
+    [VERB_failures] =
+        {"failures", "CLUSTER.ini",
+         "Simulates a cluster whose devices, nodes, network and jobs fail now and then: how much of the time is useful, what\n"
+         "the rest goes into, and how often to save. The file has [cluster] nodes, devices, spares, and [failures]\n"
+         "gpu_mtbf_h, node_mtbf_h, network_mtbf_h, job_mtbf_h, detect_s, restart_s, repair_h, every_s, save_s, slow_share,\n"
+         "slow_factor, days, runs, seed.\n",
+         "lockstep failures cluster.ini", 0, .option = {{0}}},
 };

@@ -1,0 +1,253 @@
+// trainer/failures.c: see trainer/failures.h.
+#include "trainer/failures.h"
+
+#include "base/fmath.h"
+#include "base/philox.h"
+#include "trainer/config/ini.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double HOUR = 3600, DAY = 86400;
+
+// --- the file --------------------------------------------------------------------------------------------------------
+
+typedef struct rule_key {
+    const char *section, *key;
+    size_t at;
+    bool whole;  // an int64_t
+    double least, most, is;
+} rule_key;
+
+#define REAL(section, key, is, least, most) \
+    { #section, #key, offsetof(failure_rules, key), false, least, most, is }
+#define WHOLE(section, key, is, least, most) \
+    { #section, #key, offsetof(failure_rules, key), true, least, most, is }
+static const rule_key keys[] = {
+    WHOLE(cluster, nodes, 1, 1, 1e6),         WHOLE(cluster, devices, 8, 1, 1024),
+    WHOLE(cluster, spares, 0, 0, 1e6),        REAL(failures, gpu_mtbf_h, 0, 0, 1e12),
+    REAL(failures, node_mtbf_h, 0, 0, 1e12),  REAL(failures, network_mtbf_h, 0, 0, 1e12),
+    REAL(failures, job_mtbf_h, 0, 0, 1e12),   REAL(failures, detect_s, 30, 0, 1e6),
+    REAL(failures, restart_s, 300, 0, 1e6),   REAL(failures, repair_h, 24, 0, 1e5),
+    REAL(failures, every_s, 600, 0.001, 1e8), REAL(failures, save_s, 0, 0, 1e6),
+    REAL(failures, slow_share, 0, 0, 1),      REAL(failures, slow_factor, 1, 1, 1000),
+    REAL(failures, days, 54, 0.01, 1e5),      WHOLE(failures, runs, 400, 1, 1e5),
+    WHOLE(failures, seed, 1, 0, 1e15),
+};
+enum { KEYS = sizeof keys / sizeof *keys };
+
+static void set(failure_rules *r, const rule_key *k, double value) {
+    char *at = (char *)r + k->at;
+    if (k->whole) *(int64_t *)at = (int64_t)value;
+    else *(double *)at = value;
+}
+
+static err_t take(failure_rules *r, const char *path, const ini_entry *e) {
+    char place[INI_PLACE], *end;
+    int k = 0;
+    ini_place(place, path, e->line);
+    while (k < KEYS && (strcmp(keys[k].section, e->section) != 0 || (*e->key && strcmp(keys[k].key, e->key) != 0))) k++;
+    if (k == KEYS)
+        return err_set(ERR_CONFIG,
+                       "%s: [%s] %s: no such key. [cluster] has nodes, devices, spares; [failures] gpu_mtbf_h, "
+                       "node_mtbf_h, network_mtbf_h, job_mtbf_h, detect_s, restart_s, repair_h, every_s, save_s, "
+                       "slow_share, slow_factor, days, runs, seed",
+                       place, e->section, e->key);
+    if (!*e->key) return ERR_OK;
+    double value = strtod(e->value, &end);
+    bool good = end != e->value && !*end && isfinite(value) && value >= keys[k].least && value <= keys[k].most;
+    if (!good || (keys[k].whole && value != floor(value)))
+        return err_set(ERR_CONFIG, "%s: [%s] %s: expected a %snumber from %g to %g, found `%.60s`", place, e->section,
+                       e->key, keys[k].whole ? "whole " : "", keys[k].least, keys[k].most, e->value);
+    set(r, &keys[k], value);
+    return ERR_OK;
+}
+
+err_t failures_read(failure_rules *out, const char *path) {
+    ini_file *f;
+    err_t rc = ERR_OK;
+    *out = (failure_rules){0};
+    for (int k = 0; k < KEYS; k++) set(out, &keys[k], keys[k].is);
+    TRY(ini_read(path, &f));
+    for (int i = 0; i < f->count && rc == ERR_OK; i++) rc = take(out, path, &f->entry[i]);
+    free(f);
+    TRY(rc);
+    if (failures_rate(out) > 0) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "%s: nothing fails: expected one of [failures] gpu_mtbf_h, node_mtbf_h, network_mtbf_h, job_mtbf_h, "
+                   "hours between two failures of one device, of one node, of the network, of the job",
+                   path);
+}
+
+// --- rates -----------------------------------------------------------------------------------------------------------
+
+static double rate_of(double parts, double mtbf_h) { return mtbf_h > 0 ? parts / (mtbf_h * HOUR) : 0; }
+
+// Of failures that take a node out.
+static double node_rate(const failure_rules *r) {
+    return rate_of((double)(r->nodes * r->devices), r->gpu_mtbf_h) + rate_of((double)r->nodes, r->node_mtbf_h);
+}
+
+double failures_rate(const failure_rules *r) {
+    return node_rate(r) + rate_of(1, r->network_mtbf_h) + rate_of(1, r->job_mtbf_h);
+}
+
+static double speed(const failure_rules *r) { return 1 / (1 + r->slow_share * (r->slow_factor - 1)); }
+
+// Daly 2006 ("A higher order estimate of the optimum checkpoint interval for restart dumps", section 4): a part of
+// `every` and its save take e^(L R) (e^(L (every + save)) - 1) / L, at a rate L, with R to start again, which may fail
+// as well.
+double failures_useful(const failure_rules *r, double every_s) {
+    double rate = failures_rate(r), again = r->detect_s + r->restart_s, part = every_s + r->save_s;
+    double takes = fm_exp(rate * again) * (fm_exp(rate * part) - 1) / rate;
+    return takes > 0 && isfinite(takes) ? every_s / takes * speed(r) : 0;
+}
+
+// One largest value: the golden section of a range of powers.
+double failures_best(const failure_rules *r) {
+    const double PHI = 0.61803398874989484820;
+    double low = fm_log(1e-3), high = fm_log(1e8);
+    for (int i = 0; i < 100; i++) {
+        double a = high - PHI * (high - low), b = low + PHI * (high - low);
+        if (failures_useful(r, fm_exp(a)) < failures_useful(r, fm_exp(b))) low = a;
+        else high = b;
+    }
+    return fm_exp((low + high) / 2);
+}
+
+// --- events ----------------------------------------------------------------------------------------------------------
+
+typedef struct event_run {
+    const failure_rules *r;
+    uint32_t run, draws;
+    double now, end, next;  // next: failure
+    int64_t spares, first, repairs, room;
+    double *repaired;  // [room] a ring: when each node that was replaced is a spare again
+    int64_t failures;
+    failure_times sum;
+} event_run;
+
+// Above 0, at most 1.
+static double draw(event_run *x) {
+    uint32_t w[4];
+    philox4x32(w, (uint64_t)x->r->seed, x->draws++, SITE_FAULT, x->run, 0);
+    return ((double)(((uint64_t)w[0] << 21) ^ w[1] >> 11) + 1) / 9007199254740992.0;
+}
+
+static double until_end(const event_run *x, double s) { return fmax(fmin(s, x->end - x->now), 0); }
+
+// Time passes for one purpose.
+static void pass_time(event_run *x, double *to, double s) {
+    *to += until_end(x, s);
+    x->now += s;
+}
+
+// A node is replaced; without a spare all wait for the next one that is repaired.
+static void replace_node(event_run *x) {
+    double back = x->now + x->r->repair_h * HOUR;
+    while (x->repairs && x->repaired[x->first % x->room] <= x->now) x->first++, x->repairs--, x->spares++;
+    if (x->repairs < x->room) x->repaired[(x->first + x->repairs++) % x->room] = back;
+    if (x->spares) {
+        x->spares--;
+        return;
+    }
+    double first = x->repaired[x->first % x->room];
+    x->first++, x->repairs--;
+    pass_time(x, &x->sum.waiting, first - x->now);
+}
+
+static void begin_again(event_run *x) {
+    double again = x->r->detect_s + x->r->restart_s, rate = failures_rate(x->r), nodes = node_rate(x->r) / rate;
+    for (bool fails = true; fails && x->now < x->end;) {
+        x->failures++;
+        if (draw(x) <= nodes) replace_node(x);
+        x->next = x->now - fm_log(draw(x)) / rate;
+        fails = x->next < x->now + again;
+        pass_time(x, &x->sum.down, fails ? x->next - x->now : again);
+    }
+}
+
+static void run_events(event_run *x) {
+    const failure_rules *r = x->r;
+    double part = r->every_s + r->save_s, parts;
+    x->next = -fm_log(draw(x)) / failures_rate(r);
+    while (x->now < x->end) {
+        double until = fmin(x->next, x->end);
+        parts = floor((until - x->now) / part);
+        x->sum.useful += parts * r->every_s, x->sum.saving += parts * r->save_s;
+        x->now += parts * part;
+        // what the end cuts off is not lost
+        pass_time(x, x->next >= x->end ? &x->sum.useful : &x->sum.lost, until - x->now);
+        if (x->now < x->end) begin_again(x);
+    }
+}
+
+err_t failures_simulate(const failure_rules *r, failure_times *out) {
+    double squares = 0, n = (double)r->runs;
+    int64_t room = r->nodes + r->spares + 1;
+    double *repaired = calloc((size_t)room, sizeof *repaired);
+    *out = (failure_times){0};
+    if (!repaired) return err_set(ERR_INTERNAL, "no memory for the repairs of %" PRId64 " nodes", room);
+    for (int64_t i = 0; i < r->runs; i++) {
+        event_run x = {
+            .r = r, .run = (uint32_t)i, .end = r->days * DAY, .spares = r->spares, .room = room, .repaired = repaired};
+        run_events(&x);
+        out->useful += x.sum.useful * speed(r) / n, out->slow += x.sum.useful * (1 - speed(r)) / n;
+        out->saving += x.sum.saving / n, out->lost += x.sum.lost / n, out->down += x.sum.down / n;
+        out->waiting += x.sum.waiting / n;
+        out->interruptions += (double)x.failures / n, squares += (double)x.failures * (double)x.failures / n;
+    }
+    out->deviation = sqrt(fmax(squares - out->interruptions * out->interruptions, 0));
+    free(repaired);
+    return ERR_OK;
+}
+
+// --- the verb --------------------------------------------------------------------------------------------------------
+
+static void print_part(FILE *out, const char *what, double s, double all) {
+    fprintf(out, "  %-24s %7.2f %%\n", what, 100 * s / all);
+}
+
+static void print_interval(FILE *out, const failure_rules *r) {
+    double best = failures_best(r), young = sqrt(2 * r->save_s / failures_rate(r));
+    fprintf(out, "saves   every %g s; with a spare at hand always, by closed form (Daly 2006):\n", r->every_s);
+    if (r->save_s > 0)
+        fprintf(out, "  best                     every %.0f s (Young 1974: %.0f s): %.2f %% useful\n", best, young,
+                100 * failures_useful(r, best));
+    else fprintf(out, "  best                     as often as possible, since a save takes no time (save_s = 0)\n");
+    for (int k = -2; k <= 2; k++) {
+        double every = r->every_s * (k < 0 ? 1.0 / (1 << -2 * k) : 1 << 2 * k);
+        fprintf(out, "  %-24s every %.0f s: %.2f %% useful\n", k ? "" : "this", every, 100 * failures_useful(r, every));
+    }
+}
+
+static void print_failures(FILE *out, const failure_rules *r, const failure_times *t) {
+    double all = r->days * DAY;
+    fprintf(out, "cluster %" PRId64 " nodes of %" PRId64 " devices, %" PRId64 " spare: a failure every %.2f h\n",
+            r->nodes, r->devices, r->spares, 1 / failures_rate(r) / HOUR);
+    fprintf(out, "failures in %g days %.0f +- %.0f (two deviations of one such time; %" PRId64 " were simulated)\n",
+            r->days, t->interruptions, 2 * t->deviation, r->runs);
+    fprintf(out, "time    of all of it\n");
+    print_part(out, "useful", t->useful, all);
+    print_part(out, "saving", t->saving, all);
+    print_part(out, "lost work, done again", t->lost, all);
+    print_part(out, "noticing and restarting", t->down, all);
+    print_part(out, "waiting for a spare", t->waiting, all);
+    print_part(out, "slowed by stragglers", t->slow, all);
+    print_interval(out, r);
+}
+
+err_t verb_failures(int argc, char **argv, FILE *out) {
+    failure_rules r;
+    failure_times t;
+    if (argc != 1)
+        return err_set(ERR_USAGE, "lockstep failures: expected one file, e.g. lockstep failures cluster.ini");
+    TRY(failures_read(&r, argv[0]));
+    TRY(failures_simulate(&r, &t));
+    print_failures(out, &r, &t);
+    return ERR_OK;
+}
