@@ -69,6 +69,8 @@ static const layout layouts[] = {
     {gpt, BATCH(128, 64), "[parallel]\nzero = 2\n", "8.8.8/8.8.8"},
     {gpt, BATCH(256, 64), "[parallel]\nzero = 2\npipeline = 2\n", "8.8.8.8/8.8.8.8"},
     {gpt, BATCH(128, 64), "[parallel]\nzero = 3\n", "16.16.16.13"},
+    {gpt, BATCH(256, 64), "[parallel]\nzero = 2\npipeline = 2\n", "40.24"},  // links of one stage, near and far
+    {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 4\npipeline = 2\n", "36.28"},
     {gpt, BATCH(128, 64), "[parallel]\nzero = 1\nbalance = auto\n", "32.32"},
     {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 8\n", "8.8.8.8/8.8.8.8"},
     {even, BATCH(64, 32), "[parallel]\nslices = 8\ntensor = 8\nsequence = yes\nzero = 1\n", "64"},
