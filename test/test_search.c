@@ -58,6 +58,25 @@ static void add_up(void *ctx, const char *op, const op_cost *c) {
 
 static void nothing(void *ctx, const step_part *part) { (void)ctx, (void)part; }
 
+// With a table of all operations of the step, the whole list, updates and sums included, asks for nothing else.
+static void check_list(session *x, const profile_line *line, int lines) {
+    costs k;
+    price_blocks b;
+    price_time *time = calloc((size_t)x->runner.actions.count, sizeof *time);
+    table_of(&k, 1e9, 1);
+    for (int i = 0; i < lines; i++) {
+        costs_op o = {.type = line[i].type, .options = line[i].options, .s = {1e-3, 0}, .calls = 1};
+        snprintf(o.name, sizeof o.name, "%s", line[i].op);
+        memcpy(o.size, line[i].size, sizeof o.size);
+        OK(costs_set_op(&k, &o));
+    }
+    OK(price_open(&b, x, &k, 1));
+    OK(price_list(x, &k, 1, &b, time));
+    assert_true(b.looked[FROM_LINE] > 50 && b.looked[FROM_NEAR] == 0 && b.looked[FROM_ROOFLINE] == 0);
+    price_close(&b), costs_free(&k);
+    free(time);
+}
+
 // One micro-batch a step: on paper, and as the profile of a real step counts it.
 static void operations_are_those_of_a_step(void **state) {
     (void)state;
@@ -82,7 +101,6 @@ static void operations_are_those_of_a_step(void **state) {
         OK(paper_open(&paper, add_up, &sums));
         OK(step_on_paper(&x.runner, &(step_paper){&ops_counted, paper, nothing, NULL}));
         paper_close(paper);
-        session_close(&x);
         OK(session_open(&real, &c, SESSION_PROFILE, NULL));
         OK(session_init(&real));
         OK(session_feed(&real, 2));
@@ -104,7 +122,9 @@ static void operations_are_those_of_a_step(void **state) {
                          b->bytes, b->flops);
         }
         assert_true(same >= 8);
+        check_list(&x, line, lines);
         session_close(&real);
+        session_close(&x);
         free(line);
     }
     drop_dir(dir);
