@@ -141,13 +141,18 @@ static err_t mark_slices(sorter *x) {
     return ERR_OK;
 }
 
+// Whole matrices belong to one rank of those that share their layer.
+static bool has_muon(const config *c) {
+    return c->optimizer.type == OPTIMIZER_MUON || strstr(c->optimizer.groups, "muon");
+}
+
 // Of few ranks on one node, which have as many rows each, all send to all others; else the place counts.
 static bool tensor_ranks_differ(const sorter *x) {
     enum { EVEN = 16 };  // what is cut into pieces is cut at multiples
     const config *c = x->c;
     model *net;
     if (x->shape.tensor == 1) return false;
-    if (x->shape.tensor > COST_SMALL_RANKS) return true;
+    if (has_muon(c) || x->shape.tensor > COST_SMALL_RANKS) return true;
     if (model_open(&net, model_types[c->model.type], &c->model.of) != ERR_OK) return true;
     int64_t rows = c->resolved.micro * (net->units > 1 ? net->units : 1);
     model_close(net);
@@ -160,7 +165,7 @@ static bool tensor_ranks_differ(const sorter *x) {
 // Does a plan depend on more of a rank than what reduce_marks sees?
 static bool members_differ(const sorter *x) {
     const config *c = x->c;
-    return c->reduce.order == ORDER_ANY || c->reduce.compress != SEND_ALL || c->outer.islands > 1 ||
+    return c->reduce.order == ORDER_ANY || c->reduce.compress != SEND_ALL || c->outer.islands > 1 || has_muon(c) ||
            (c->cluster.elastic && c->snapshot.every) || c->parallel.offload != OFFLOAD_NONE || c->checkpoint.async ||
            c->resolved.span > 1;
 }
