@@ -3,7 +3,8 @@
 # 128 channels, context 64, on the bytes of TEXT (tinyshakespeare), 600 steps of 16 samples in 4 lanes, by 1 island, and
 # by 4 that mix their weights every EVERY (10 50) steps, also in codes and with moments of their own. The loss is that of
 # the last tenth of the text, which no run trains on. The figures depend on no machine, and a run takes a few minutes of
-# one.
+# one. FROM=STEPS: all begin with the weights of one plain run of so many steps, with their seed. MORE: settings of the
+# outer optimizer that are tried beside it.
 LOCKSTEP_BIN=${1:-./lockstep} text=$(realpath "${2:?the text to train on}")
 shift 2
 . test/support/lib.sh
@@ -20,31 +21,42 @@ checkpoint every=0 keep_best=no
 eval every=600 batches=0
 sample tokens=0
 log watch=no
+cluster timeout=900
 END
 timeout 100 "$bin" pack base.ini >"$out" 2>&1 || fail "packing $text"
 
 row() { # NAME SEED SETTING...: prints it, beside the first row of its table
     run=$1 seed=$2
     shift 2
-    settings "$run" run.seed="$seed" "$@"
+    settings "$run" run.seed="$seed" $from "$@"
     "$bin" base.ini "$run.ini" >"$out" 2>&1 || fail "$run"
     loss=$(sed -n 's/^{"t":"eval",.*"loss":\([0-9.]*\).*/\1/p' "runs/$run/log.jsonl" | tail -n 1)
     first=${first:-$loss}
     echo "| $run | $loss | $(awk -v a="$first" -v b="$loss" 'BEGIN { printf "%+.1f %%", 100 * (b / a - 1) }') |"
 }
 
-for seed in ${*:-1}; do
+# The weights that the runs of a seed begin with.
+before() { # SEED
+    settings "before-$1" run.seed="$1" run.steps="$FROM" eval.every="$FROM" checkpoint.every="$FROM"
+    "$bin" base.ini "before-$1.ini" >"$out" 2>&1 || fail "before-$1"
+    from="model.init_from=runs/before-$1"
+    first=$(sed -n 's/^{"t":"eval",.*"loss":\([0-9.]*\).*/\1/p' "runs/before-$1/log.jsonl" | tail -n 1)
+    echo "| $FROM steps before | $first | |"
     first=
+}
+
+for seed in ${*:-1}; do
+    first= from=
     printf '\n%s\n\n| seed %s | loss | against plain |\n|---|---|---|\n' "$(basename "$text"), $("$bin" version | head -n 1)" "$seed"
+    [ -z "${FROM:-}" ] || before "$seed"
     row "plain-$seed" "$seed"
     for every in ${EVERY:-10 50}; do
         for type in nesterov average; do
             row "$type-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=$type
         done
-        for more in compress=int8 moments=own; do
-            row "nesterov-$more-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=nesterov outer.$more
+        for more in ${MORE:-compress=int8 moments=own compress=int8,moments=own}; do
+            row "nesterov-$(echo "$more" | tr -d = | tr , -)-$every-$seed" "$seed" outer.islands=4 outer.every="$every" \
+                outer.type=nesterov $(echo "outer.$more" | sed 's/,/ outer./g')
         done
-        row "nesterov-int8-own-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=nesterov \
-            outer.compress=int8 outer.moments=own
     done
 done

@@ -16,7 +16,8 @@ if [ "$kind" = mlp ]; then
     batch="batch.global=64 batch.micro=16" lr=0.1
 else
     model="model.type=resnet20 model.image=28 model.channels=1 model.mean=0.13 model.deviation=0.31"
-    batch="batch.global=64 batch.micro=16" steps=${STEPS:-280} warmup=28 lr=0.1
+    batch="batch.global=64 batch.micro=16" steps=${STEPS:-280} lr=0.1
+    warmup=$((steps / 10))
 fi
 
 # The settings NAME=VALUE as a file.
