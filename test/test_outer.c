@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { STEPS = 6, EVERY = 3, MOST = 8 };
+enum { STEPS = 6, EVERY = 3, EARLY = 4, MOST = 8 };
 
 // --- forty lines -----------------------------------------------------------------------------------------------------
 
@@ -52,11 +52,16 @@ static void perceptron_config(config *c, const char *dir, const char *files, int
 typedef struct kind {
     const char *name, *more;
     bool nesterov, codes, own;
+    bool apart;  // by FRAGMENTS
+    int overlap;
+    float keep;
 } kind;
+
+#define FRAGMENTS "fragments = fc.0.*:2 *.1.weight:3+1\n"
 
 // What islands have beside their weights: rest[ISLANDS] is the owner's.
 typedef struct beside {
-    float anchor[ELEMENTS], momentum[ELEMENTS], rest[ISLANDS + 1][ELEMENTS];
+    float anchor[ELEMENTS], momentum[ELEMENTS], rest[ISLANDS + 1][ELEMENTS], flight[ELEMENTS];
 } beside;
 
 static void step_outer(beside *of, int64_t i, float delta, bool nesterov) {
@@ -115,8 +120,72 @@ static void mix_codes(session x[ISLANDS], beside *of, const kind *how) {
     }
 }
 
-// Plain runs of half the samples each, beside each other. masters: what they have at the end.
-static void run_plainly(const char *dir, const kind *how, float *masters, int64_t *count) {
+// As FRAGMENTS says; what it does not name, after every EVERY steps.
+static bool is_due(const char *name, int step) {
+    if (step < 1) return false;
+    if (strncmp(name, "fc.0.", 5) == 0) return step % 2 == 0;
+    return strcmp(name, "fc.1.weight") == 0 ? step % 3 == 1 : step % EVERY == 0;
+}
+
+static void land(session x[ISLANDS], beside *of, const kind *how, int row, int64_t i) {
+    size_t at = x[0].state.zero.row_at[row] + (size_t)i;
+    step_outer(of, (int64_t)at, of->flight[at], how->nesterov);
+    for (int k = 0; k < ISLANDS; k++) {
+        float *w = (float *)x[k].state.master[row].data + i;
+        *w = how->overlap ? fmaf(-(1 - how->keep), *w - of->anchor[at], *w) : of->anchor[at];
+    }
+}
+
+static void mix_fragments(session x[ISLANDS], beside *of, const kind *how, int step) {
+    static float delta[ISLANDS][ELEMENTS];
+    const train_state *t = &x[0].state;
+    for (int row = 0; row < t->net->params; row++) {
+        const char *name = t->net->param[row].name;
+        size_t at = t->zero.row_at[row];
+        int64_t n = tensor_count(&t->master[row]);
+        bool coded = how->codes && t->master[row].dims > 1, leaves = is_due(name, step);
+        for (int64_t i = 0; i < n && how->overlap && is_due(name, step - how->overlap); i++) land(x, of, how, row, i);
+        if (!leaves) continue;
+        for (int k = 0; k < ISLANDS; k++) {
+            const float *mine = x[k].state.master[row].data;
+            for (int64_t i = 0; i < n; i++) delta[k][i] = of->anchor[at + (size_t)i] - mine[i];
+            if (coded) code(delta[k], of->rest[k] + at, n);
+        }
+        for (int64_t i = 0; i < n; i++) delta[0][i] += delta[1][i];
+        if (coded) code(delta[0], of->rest[ISLANDS] + at, n);
+        for (int64_t i = 0; i < n; i++) of->flight[at + (size_t)i] = delta[0][i] / 2;
+        for (int64_t i = 0; i < n && !how->overlap; i++) land(x, of, how, row, i);
+        for (int k = 1; k < (how->own ? 1 : 3); k++)
+            for (int64_t i = 0; i < n; i++) {
+                float *a = (float *)state_store(&x[0].state, k)->t.data + at + i,
+                      *b = (float *)state_store(&x[1].state, k)->t.data + at + i;
+                *a = *b = (*a + *b) / 2;
+            }
+    }
+}
+
+// The loss of the mean of their weights.
+static double loss_of_mean(session x[ISLANDS], float *mean) {
+    int64_t n = tensor_count(&x[0].state.masters.t), samples;
+    float *a = x[0].state.masters.t.data, *b = x[1].state.masters.t.data, *own = malloc((size_t)n * sizeof *own);
+    double loss;
+    assert_non_null(own);
+    memcpy(own, a, (size_t)n * sizeof *own);
+    for (int64_t i = 0; i < n; i++) a[i] = mean[i] = (a[i] + b[i]) / 2;
+    OK(eval_loss(&x[0], 0, &loss, &samples));
+    memcpy(a, own, (size_t)n * sizeof *own);
+    free(own);
+    return loss;
+}
+
+// What a run ends with: each island's masters, the mean, and its loss after the last step and after one before.
+typedef struct ending {
+    float masters[ISLANDS][ELEMENTS], mean[ISLANDS][ELEMENTS];
+    double early[ISLANDS], loss[ISLANDS];
+} ending;
+
+// Plain runs of half the samples each, beside each other.
+static void run_plainly(const char *dir, const kind *how, ending *out, int64_t *count) {
     static const char *const files[ISLANDS] = {"first", "second"};
     session x[ISLANDS];
     config c[ISLANDS];
@@ -135,42 +204,75 @@ static void run_plainly(const char *dir, const kind *how, float *masters, int64_
         step_result s;
         for (int k = 0; k < ISLANDS; k++) OK(session_step(&x[k], &s));
         for (int k = 0; k < ISLANDS; k++) OK(session_settle(&x[k]));
-        if (step % EVERY == 0) mix(x, of, how);
-        if (step % EVERY == 0 && how->codes) mix_codes(x, of, how);
-        if (step == EVERY - 1) assert_memory_not_equal(w->data, x[1].state.masters.t.data, 100);
+        if (how->apart) mix_fragments(x, of, how, step);
+        else if (step % EVERY == 0) mix(x, of, how);
+        if (step % EVERY == 0 && how->codes && !how->apart) mix_codes(x, of, how);
+        if (step == EVERY - 1 && !how->apart) assert_memory_not_equal(w->data, x[1].state.masters.t.data, 100);
+        if (step == EARLY) out->early[0] = loss_of_mean(x, out->mean[0]);
     }
-    memcpy(masters, w->data, (size_t)*count * sizeof *masters);
+    out->loss[0] = loss_of_mean(x, out->mean[0]);
+    for (int k = 0; k < ISLANDS; k++)
+        memcpy(out->masters[k], x[k].state.masters.t.data, (size_t)*count * sizeof(float));
     for (int k = 0; k < ISLANDS; k++) session_close(&x[k]);
     free(of);
 }
 
-static err_t keep_masters(const config *c, const launch *at, void *ctx) {
-    float *to = (float *)ctx + (size_t)at->rank * ELEMENTS;
-    session x;
+// Evaluated between two boundaries or not, islands go on as if they had not been.
+static err_t play(session *x, int rank, ending *to) {
     step_result s;
+    int64_t samples;
+    TRY(session_init(x));
+    TRY(session_feed(x, STEPS));
+    while (x->progress.step < STEPS) {
+        TRY(session_step(x, &s));
+        if (x->progress.step == EARLY && config_is_apart(x->cfg)) TRY(eval_loss(x, 0, &to->early[rank], &samples));
+    }
+    TRY(session_settle(x));
+    TRY(eval_loss(x, 0, &to->loss[rank], &samples));
+    TRY(session_fetch(x));
+    const store *shown = state_store(&x->state, state_shown(&x->state));
+    memcpy(to->masters[rank], x->state.masters.t.data, tensor_bytes(&x->state.masters.t));
+    memcpy(to->mean[rank], shown->t.data, tensor_bytes(&shown->t));
+    return ERR_OK;
+}
+
+static err_t keep_masters(const config *c, const launch *at, void *ctx) {
+    session x;
     err_t rc = session_open(&x, c, SESSION_TRAIN, at);
-    if (rc == ERR_OK) rc = session_init(&x);
-    if (rc == ERR_OK) rc = session_feed(&x, STEPS);
-    while (rc == ERR_OK && x.progress.step < STEPS) rc = session_step(&x, &s);
-    if (rc == ERR_OK) rc = session_settle(&x);
-    if (rc == ERR_OK) memcpy(to, x.state.masters.t.data, tensor_bytes(&x.state.masters.t));
+    if (rc == ERR_OK) rc = play(&x, at->rank, ctx);
     session_abort(&x, rc);
     session_close(&x);
     return rc;
 }
 
+static void compare_weights(const kind *how, int island, int64_t n, const float *found, const float *expected) {
+    for (int64_t i = 0; i < n; i++)
+        if (found[i] != expected[i])
+            fail_msg("%s, island %d: weight %" PRId64 " is %.9g, expected %.9g", how->name, island, i, (double)found[i],
+                     (double)expected[i]);
+}
+
 static void islands_do_what_forty_lines_say(void **state) {
     (void)state;
     static const kind kinds[] = {
-        {"average", "type = average\n", false, false, false},
-        {"nesterov", "type = nesterov\n", true, false, false},
-        {"average, codes", "type = average\ncompress = int8\n", false, true, false},
-        {"nesterov, codes", "type = nesterov\ncompress = int8\n", true, true, false},
-        {"nesterov, own", "type = nesterov\nmoments = own\n", true, false, true},
-        {"nesterov, codes, own", "type = nesterov\ncompress = int8\nmoments = own\n", true, true, true},
+        {"average", "type = average\n", .own = false},
+        {"nesterov", "type = nesterov\n", .nesterov = true},
+        {"average, codes", "type = average\ncompress = int8\n", .codes = true},
+        {"nesterov, codes", "type = nesterov\ncompress = int8\n", .nesterov = true, .codes = true},
+        {"nesterov, own", "type = nesterov\nmoments = own\n", .nesterov = true, .own = true},
+        {"nesterov, codes, own", "type = nesterov\ncompress = int8\nmoments = own\n", .nesterov = true, .codes = true,
+         .own = true},
+        {"average, fragments", "type = average\n" FRAGMENTS, .apart = true},
+        {"nesterov, fragments, codes, own", "type = nesterov\ncompress = int8\nmoments = own\n" FRAGMENTS,
+         .nesterov = true, .codes = true, .own = true, .apart = true},
+        {"average, fragments, overlap", "type = average\nmoments = own\noverlap = 1\n" FRAGMENTS, .own = true,
+         .apart = true, .overlap = 1, .keep = 0.5f},
+        {"nesterov, fragments, overlap, codes",
+         "type = nesterov\ncompress = int8\nmoments = own\noverlap = 1\nkeep = 0.25\n" FRAGMENTS, .nesterov = true,
+         .codes = true, .own = true, .apart = true, .overlap = 1, .keep = 0.25f},
     };
-    char *dir = rank_dir(), more[128];
-    float *plain = calloc(ELEMENTS, sizeof *plain), *mixed = share_memory(ISLANDS * ELEMENTS * sizeof *mixed);
+    char *dir = rank_dir(), more[256];
+    ending *plain = calloc(1, sizeof *plain), *found = share_memory(sizeof *found);
     write_images(dir, "all", 0, GLOBAL);
     write_images(dir, "first", 0, GLOBAL / 2);
     write_images(dir, "second", GLOBAL / 2, GLOBAL / 2);
@@ -181,14 +283,18 @@ static void islands_do_what_forty_lines_say(void **state) {
         assert_true(n > 20000);
         snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = 3\n%s", how->more);
         perceptron_config(&c, dir, "all", GLOBAL, 4, more);
-        run_ranks(how->name, &(rank_world){.nodes = 1, .ranks = {ISLANDS}}, &c, keep_masters, mixed);
-        for (int k = 0; k < ISLANDS; k++)
-            for (int64_t i = 0; i < n; i++)
-                if (mixed[k * ELEMENTS + i] != plain[i])
-                    fail_msg("%s, island %d: weight %" PRId64 " is %.9g, expected %.9g", how->name, k, i,
-                             (double)mixed[k * ELEMENTS + i], (double)plain[i]);
+        run_ranks(how->name, &(rank_world){.nodes = 1, .ranks = {ISLANDS}}, &c, keep_masters, found);
+        for (int k = 0; k < ISLANDS; k++) {
+            compare_weights(how, k, n, found->masters[k], plain->masters[k]);
+            compare_weights(how, k, n, found->mean[k], plain->mean[0]);
+            if (found->loss[k] != plain->loss[0] || (how->apart && found->early[k] != plain->early[0]))
+                fail_msg("%s, island %d: losses %.17g and %.17g, expected %.17g and %.17g", how->name, k,
+                         found->early[k], found->loss[k], plain->early[0], plain->loss[0]);
+        }
+        bool same = memcmp(plain->masters[0], plain->masters[1], (size_t)n * sizeof(float)) == 0;
+        assert_int_equal(same, !how->apart);
     }
-    free(plain), munmap(mixed, ISLANDS * ELEMENTS * sizeof *mixed);
+    free(plain), munmap(found, sizeof *found);
     drop_dir(dir);
 }
 
@@ -285,6 +391,9 @@ typedef struct layout {
 #define NESTEROV "[outer]\nislands = 2\ntype = nesterov\n"
 #define CODED NESTEROV "compress = int8\n"
 #define OWN NESTEROV "compress = int8\nmoments = own\n"
+// Step 3, after which a checkpoint is made, is in the middle of all that can be: h.0 has left and not arrived.
+#define APART NESTEROV "compress = int8\nmoments = own\noverlap = 1\nfragments = h.0.*:2+1 w?e.*:3+2 *.mlp.*:4\n"
+#define DRIFTING "[outer]\nislands = 2\nfragments = h.0.*:2+1 *.mlp.*:4\n"
 
 static const layout layouts[] = {
     {"", ONE(2)},
@@ -309,6 +418,35 @@ static void any_layout_of_an_island_gives_the_same_bits(void **state) {
         for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
             try_layout(dir, kinds[k], layouts[i].more, layouts[i].world, (trial){.to = STEPS}, &one);
     }
+    drop_dir(dir);
+}
+
+// Those that never all hold the same are evaluated, hashed and saved as the mean and what each has.
+static void islands_that_are_apart_have_the_same_bits(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind;
+        int few[4];
+    } kinds[] = {{APART, {0, 3, 6, 7}},
+                 {DRIFTING "[precision]\ncompute = bf16\nrounding = stochastic\n", {0, 2, 4, 5}}};
+    char *dir = rank_dir(), runs[1024];
+    snprintf(runs, sizeof runs, "%s/runs", dir);
+    for (int k = 0; k < 2; k++) {
+        finding one = {.hash = ""}, saved = {.hash = ""};
+        for (int i = 0; i < 4; i++) {
+            const layout *from = &layouts[kinds[k].few[i]], *to = &layouts[kinds[k].few[(i + 1) % 4]];
+            OK(io_remove_tree(runs));
+            if (i < 2) try_layout(dir, kinds[k].kind, from->more, from->world, (trial){.to = STEPS}, &one);
+            OK(io_remove_tree(runs));
+            try_layout(dir, kinds[k].kind, from->more, from->world, (trial){.to = EVERY}, &saved);
+            try_layout(dir, kinds[k].kind, to->more, to->world, (trial){.from = EVERY, .to = STEPS}, &one);
+        }
+    }
+    finding four = {.hash = ""};
+    try_layout(dir, "[outer]\nislands = 4\noverlap = 2\nmoments = own\n", "", (rank_world)ONE(4), (trial){.to = STEPS},
+               &four);
+    try_layout(dir, "[outer]\nislands = 4\noverlap = 2\nmoments = own\n", "[parallel]\nzero = 2\n",
+               (rank_world)TWO(3, 5), (trial){.to = STEPS}, &four);
     drop_dir(dir);
 }
 
@@ -401,6 +539,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(islands_do_what_forty_lines_say),
         cmocka_unit_test(any_layout_of_an_island_gives_the_same_bits),
+        cmocka_unit_test(islands_that_are_apart_have_the_same_bits),
         cmocka_unit_test(kinds_of_islands_do_not_matter),
         cmocka_unit_test(islands_are_not_a_plain_run),
         cmocka_unit_test(a_boundary_is_continued_by_other_ranks),

@@ -90,7 +90,48 @@ killed_with_codes() {
     says "weights go in int8"
 }
 
+# Islands that never hold the same: what is logged, evaluated, sampled and exported is their mean; a checkpoint of any
+# step has what each holds and what is on its way.
+killed_apart() {
+    apart="device.threads=1 log.watch=no log.hash_every=7 outer.islands=2 outer.every=6 outer.overlap=2 outer.moments=own \
+        outer.type=nesterov outer.compress=int8 run.steps=41 checkpoint.every=7 eval.every=11 sample.tokens=8 sample.every=20"
+    settings adrift $apart device.ranks=2
+    echo 'fragments = h.0.*:4+3 w*:5' >>adrift.ini
+    sed -i 's/^fragments/[outer]\nfragments/' adrift.ini
+    expect 0 train adrift
+    sed 's/= adrift$/= afloat/; s/^ranks *=.*/ranks = 4/' adrift.ini >afloat.ini
+    printf '[parallel]\nzero = 3\n' >>afloat.ini
+    start "$bin" base.ini afloat.ini
+    until_true 60 has_saved afloat 14
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    pid=
+    sed -i 's/^zero = 3/pipeline = 2/' afloat.ini
+    printf '[run]\nresume = must\n' >>afloat.ini
+    expect 0 train afloat
+    said adrift >said.want
+    said afloat >said.found
+    [ "$(grep -c '"t":"sample"' said.want)" -ge 2 ] || fail "expected samples"
+    same said.want said.found "what the runs say of their steps"
+    same_state adrift afloat
+    loss=$(sed -n 's/^{"t":"eval","step":41,.*"loss":\([0-9.]*\),.*/\1/p' runs/adrift/log.jsonl)
+    expect 0 "$bin" eval base.ini adrift.ini
+    says "$(printf "%.4f" "$loss")"
+    expect 78 "$bin" fork runs/adrift moored -o outer.overlap=0
+    says "outer.overlap is 2" "what each island has of its own would not fit"
+    expect 0 "$bin" fork runs/adrift moored -o outer.keep=0 -o run.steps=44
+    expect 0 "$bin" runs/moored/config.ini
+    says "step   44/44"
+    expect 0 "$bin" plan base.ini adrift.ini
+    says "islands 2 mix tensors by fragments" "beside the 2 steps that follow"
+    # weights of such a run begin another one
+    expect 0 "$bin" base.ini adrift.ini -o run.name=anew -o model.init_from=runs/adrift -o run.steps=7
+    expect 78 "$bin" base.ini adrift.ini -o run.name=none -o 'outer.fragments=h.*:3 nothing.*:4'
+    says "no tensor is left for the pattern nothing.*"
+}
+
 try killed
+try killed_apart
 try killed_with_codes
 try stopped
 try shown

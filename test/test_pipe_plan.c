@@ -5,6 +5,7 @@
 #include "test/support/ranks.h"
 #include "trainer/plan.h"
 #include "trainer/restore.h"
+#include "trainer/step/outer.h"
 #include "trainer/step/timeline.h"
 
 #include <inttypes.h>
@@ -111,6 +112,13 @@ static const layout layouts[] = {
     {llama, ISLANDS(2) "compress = int8\nmoments = own\n[model]\ntied = yes\n[parallel]\npipeline = 2\n", TWO(2, 2)},
     {gpt, FOUR ISLANDS(2) "type = nesterov\n" BF16 "[parallel]\nslices = 4\ntensor = 2\npipeline = 2\n", ONE(8)},
     {llama, ISLANDS(2) "[model]\ntied = yes\n[parallel]\npipeline = 2\nzero = 1\n", TWO(4, 4)},
+    // after steps 2 and 3 other tensors leave, or arrive
+    {gpt, ISLANDS(4) "fragments = h.0.*:2+1 w?e.*:3\n", TWO(3, 5)},
+    {gpt,
+     ISLANDS(2) "type = nesterov\ncompress = int8\nmoments = own\noverlap = 1\nfragments = h.0.*:3\n" BF16
+                "[parallel]\nzero = 2\n",
+     TWO(2, 2)},
+    {gpt, FOUR ISLANDS(2) "moments = own\noverlap = 1\n[parallel]\nslices = 2\ntensor = 2\n", ONE(4)},
 };
 
 // --- a rank ----------------------------------------------------------------------------------------------------------
@@ -138,6 +146,7 @@ static void sent_so_far(const session *x, comm_cost to[PLAN_GROUPS]) {
 // A message counts once its call is over, at both ends.
 static err_t settle(session *x) {
     TRY(session_settle(x));
+    TRY(outer_wait(&x->state));
     for (int k = 0; k < LINKS_MOST; k++)
         if (x->runner.links.side[k]) TRY(stream_wait(x->runner.links.side[k]));
     return ERR_OK;
@@ -160,7 +169,18 @@ static err_t expect_sent(const char *what, const comm_cost *before, const comm_c
     return expect(racks, "messages", after->messages_racks - before->messages_racks, planned->messages_racks);
 }
 
-static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS],
+// What is planned of a step after which islands mix. Of such that are apart, it depends on the step.
+static void mix_plan(session *x, plan_rank *p) {
+    if (config_is_apart(x->cfg))
+        p->mixed[PLAN_ISLANDS] = outer_cost(&x->state, x->progress.step),
+        p->mixed[PLAN_DATA] = outer_cost_inside(&x->state, x->progress.step);
+    for (int g = 0; g < PLAN_GROUPS; g++) {
+        p->to[g] = cost_add(p->to[g], p->mixed[g]);
+        p->sent += p->mixed[g].sent, p->sent_far += p->mixed[g].sent_far, p->sent_racks += p->mixed[g].sent_racks;
+    }
+}
+
+static err_t compare_traffic(session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS],
                              plan_rank p) {
     static const char *const name[] = {
         [PLAN_DATA] = "sent to the data group",       [PLAN_TENSOR] = "sent to the tensor group",
@@ -169,11 +189,8 @@ static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUP
     if (!grid_is_divided(&x->shape))
         p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
     comm_cost all = {0};
-    bool mixed = x->shape.islands > 1 && x->progress.step % x->cfg->outer.every == 0;
-    for (int g = 0; g < PLAN_GROUPS && mixed; g++) {
-        p.to[g] = cost_add(p.to[g], p.mixed[g]);
-        p.sent += p.mixed[g].sent, p.sent_far += p.mixed[g].sent_far, p.sent_racks += p.mixed[g].sent_racks;
-    }
+    bool mixed = x->shape.islands > 1 && outer_is_due(&x->state, x->progress.step);
+    if (mixed) mix_plan(x, &p);
     for (int g = 0; g < PLAN_GROUPS; g++) {
         TRY(expect_sent(name[g], &before[g], &after[g], &p.to[g]));
         all = cost_add(all, p.to[g]);
@@ -231,6 +248,28 @@ static err_t measure(session *x) {
         TRY(compare_traffic(x, before, after, p));
     }
     return ERR_OK;
+}
+
+// Two halves of the model, at the same step or not: as much in all, and half as much at once.
+static void fragments_share_the_wire(void **state) {
+    (void)state;
+    static const char *const more[] = {ISLANDS(2) "moments = own\nfragments = h.*:2\n",
+                                       ISLANDS(2) "moments = own\nfragments = h.0.*:2 h.1.*:2+1\n"};
+    const char *model = "[model]\nvocab = 16\ncontext = 4\nlayers = 2\n";
+    char *dir = rank_dir(), all[512];
+    plan_rank p[2];
+    for (int k = 0; k < 2; k++) {
+        const comm_place place[2] = {{0}, {0}};
+        config c;
+        snprintf(all, sizeof all, "%s%s[device]\nranks = 2\n", model, more[k]);
+        rank_config(&c, dir, gpt, all);
+        OK(plan_one(&c, 0, 2, place, &p[k]));
+    }
+    int64_t whole = p[0].mixed[PLAN_ISLANDS].sent, half = p[1].mixed[PLAN_ISLANDS].sent;
+    assert_true(p[0].busiest == 2 && p[1].busiest == 2);
+    assert_true(half > whole / 2 && half < whole * 6 / 10);
+    assert_true(fabs(p[1].mixed_each / p[0].mixed_each - 1) < 0.01 && p[0].mixed_each * 2 == (double)whole);
+    drop_dir(dir);
 }
 
 static err_t run_rank(const config *c, const launch *at, void *ctx) {
@@ -392,8 +431,9 @@ static void plan_says_what_runs_hold_and_send(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_says_what_runs_hold_and_send), cmocka_unit_test(halves_wait_less),
-        cmocka_unit_test(ranks_are_busy_with_their_passes), cmocka_unit_test(one_bucket_is_on_its_way)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send),
+                                       cmocka_unit_test(fragments_share_the_wire), cmocka_unit_test(halves_wait_less),
+                                       cmocka_unit_test(ranks_are_busy_with_their_passes),
+                                       cmocka_unit_test(one_bucket_is_on_its_way)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include "base/fmath.h"
 #include "trainer/step/executor.h"
+#include "trainer/step/outer.h"
 
 #include <assert.h>
 #include <math.h>
@@ -188,13 +189,23 @@ static err_t evaluate_round(evaluator *k, job *j, int64_t first, int64_t W) {
     return ERR_OK;
 }
 
-static err_t evaluate_all(evaluator *k, job *j) {
-    step_runner *r = k->r;
+static err_t evaluate_rounds(evaluator *k, job *j) {
     int64_t W = j->samples, round = round_samples(k);
-    TRY(parallel_wait(&r->together));
-    r->ranks->phase.what = r->ranks->host->phase.what = "evaluate";
     for (int64_t at = 0; at < W; at += round) TRY(evaluate_round(k, j, at, W - at < round ? W - at : round));
     return ERR_OK;
+}
+
+// Data that can't be read ends no run, so each island has its weights back then, too.
+static err_t evaluate_all(evaluator *k, job *j) {
+    step_runner *r = k->r;
+    TRY(parallel_wait(&r->together));
+    r->ranks->phase.what = r->ranks->host->phase.what = "evaluate";
+    TRY(outer_show(r->state));
+    err_t rc = evaluate_rounds(k, j);
+    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
+    err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
+    TRY(outer_hide(r->state));
+    return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
 err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {

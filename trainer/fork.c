@@ -326,12 +326,14 @@ static int residuals_of(const config *c) {
 // Does the outer optimizer of islands keep an array?
 static bool keeps_outer(const config *c) { return c->outer.islands > 1 && c->outer.type == OUTER_NESTEROV; }
 
-// What each island has of its own: moments, and what was left out of deltas.
+// What each island has of its own: moments, and what was left out of deltas. Where islands are apart, masters, too, and
+// what they agree on: their anchor, means on their way, and the mean of masters.
 static int islands_of(const config *c) {
-    int islands = (int)c->outer.islands;
-    bool own = c->outer.moments == MOMENTS_OWN;
-    return (own ? (islands - 1) * optimizer_arrays(optimizer_of(&c->optimizer), &c->optimizer) : 0) +
-           (c->outer.compress != CODEC_NONE ? islands + 1 : 0);
+    int islands = (int)c->outer.islands, apart = config_is_apart(c), each = apart;
+    if (apart || c->outer.moments == MOMENTS_OWN)
+        each += optimizer_arrays(optimizer_of(&c->optimizer), &c->optimizer);
+    return (islands - 1) * each + (c->outer.compress != CODEC_NONE ? islands + 1 : 0) +
+           (apart ? 2 + (c->outer.overlap > 0) : 0);
 }
 
 // What the optimizer keeps must be what the checkpoint has, and what was left out of lanes.
@@ -352,7 +354,8 @@ static err_t compare_kept(const forking *f) {
     c = changed(f, changed(f, "outer.type") ? "outer.type" : "outer.islands");
     if (c && keeps_outer(f->is) != keeps_outer(f->was))
         return forbid(f, c->key, c->was, c->is, "the momentum of islands is in one of both only");
-    static const char *const outer[] = {"outer.compress", "outer.moments", "outer.islands"};
+    static const char *const outer[] = {"outer.compress", "outer.moments", "outer.fragments", "outer.overlap",
+                                        "outer.islands"};
     for (size_t k = 0; k < sizeof outer / sizeof *outer; k++) {
         c = changed(f, outer[k]);
         if (c && islands_of(f->is) != islands_of(f->was))

@@ -65,6 +65,9 @@ static const struct {
     {"outer.momentum", NULL},
     {"outer.compress", NULL},  // whether the rests and the islands' own moments are there is compared
     {"outer.moments", NULL},
+    {"outer.fragments", NULL},  // as is whether islands are apart
+    {"outer.overlap", NULL},
+    {"outer.keep", NULL},
     {"reduce.compress", NULL},  // whether the rests are there is compared
     {"reduce.compress_back", NULL},
     {"reduce.density", NULL},

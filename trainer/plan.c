@@ -23,8 +23,13 @@ size_t plan_bytes(const plan_rank *p) {
 
 // The ranks that mix wait for each other, and then those of an island.
 static void count_mixing(session *x, plan_rank *p) {
-    p->mixed[PLAN_ISLANDS] = outer_cost(&x->state);
-    p->mixed[PLAN_DATA] = state_mixed_cost(&x->state);
+    train_state *t = &x->state;
+    int64_t cycle = outer_cycle(t);
+    p->busiest = outer_busiest(t);
+    p->mixed[PLAN_ISLANDS] = outer_cost(t, p->busiest);
+    p->mixed[PLAN_DATA] = outer_cost_inside(t, p->busiest + t->o.overlap);
+    for (int64_t step = 1; step <= cycle; step++)
+        if (outer_is_due(t, step)) p->mixed_each += (double)outer_cost(t, step).sent / (double)cycle;
 }
 
 // What matrices are orthogonalised in.

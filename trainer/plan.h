@@ -37,7 +37,10 @@ typedef struct plan_rank {
     // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and
     // after, and of a tied tensor between the first and the last one; to all, what decides the step.
     comm_cost to[PLAN_GROUPS];
-    comm_cost mixed[PLAN_GROUPS];  // beside these, at a boundary of islands
+    comm_cost
+        mixed[PLAN_GROUPS];  // beside these, at a boundary of islands, or at the step after which most leaves them
+    int64_t busiest;         // that step
+    double mixed_each;       // bytes that leave for other islands after a step, on average
     // Where lanes are coded, elements in a step: coded here, read from codes, and added if lanes were not coded.
     int64_t encoded, decoded, added;
     int64_t shared;                                     // numbers that all ranks tell each other at the end of a step

@@ -122,6 +122,7 @@ typedef struct amount {
 typedef struct counted {
     bool messages;  // not bytes
     bool mixed;     // at a boundary of islands, beside a step
+    bool apart;     // there are no boundaries
 } counted;
 
 // What a rank sends to a group; PLAN_GROUPS: to all of them.
@@ -186,7 +187,9 @@ static void print_traffic(FILE *out, const plan_ranks *p, const plan_world *who,
         int64_t n = amount_of(&p->kind[k], PLAN_GROUPS, of).sent;
         least = n < least ? n : least, most = n > most ? n : most;
     }
-    const char *when = of.mixed ? "boundary, beside its step's" : "step";
+    const char *when = !of.mixed  ? "step"
+                       : of.apart ? "step after which most leaves islands, beside its own"
+                                  : "boundary, beside its step's";
     if (of.messages) fprintf(out, "messages of a %s, to other ranks\n", when);
     else fprintf(out, "traffic of a %s, bytes\n", when);
     print_row(out, "sent by a rank", least, most, !of.messages);
@@ -495,6 +498,24 @@ static err_t print_codes(FILE *out, const config *c, const plan_world *who, cons
     return ERR_OK;
 }
 
+// Of islands that are apart: on average, and where most leaves at once.
+static void print_fragments(FILE *out, const config *c, const plan_ranks *p) {
+    double each = 0;
+    int64_t most = 0;
+    char text[HUMAN], peak[HUMAN];
+    for (int k = 0; k < p->kinds; k++) {
+        int64_t n = p->kind[k].mixed[PLAN_ISLANDS].sent;
+        each = p->kind[k].mixed_each > each ? p->kind[k].mixed_each : each, most = n > most ? n : most;
+    }
+    fprintf(out,
+            "islands %" PRId64 " mix tensors by fragments: for that a rank sends at most %s a step, on average, and %s "
+            "after step %" PRId64 ", the busiest\n",
+            c->outer.islands, human(text, each), human(peak, (double)most), p->kind->busiest);
+    if (c->outer.overlap)
+        fprintf(out, "        beside the %" PRId64 " step%s that follow\n", c->outer.overlap,
+                c->outer.overlap == 1 ? "" : "s");
+}
+
 // What goes between islands, whose ranks share nothing in a step but what decides it: spread over the steps between two
 // boundaries, beside what gradients would take.
 static void print_islands(FILE *out, const config *c, const plan_ranks *p) {
@@ -505,11 +526,13 @@ static void print_islands(FILE *out, const config *c, const plan_ranks *p) {
         int64_t n = amount_of(&p->kind[k], PLAN_GROUPS, (counted){.mixed = true}).sent;
         most = n > most ? n : most;
     }
-    fprintf(out,
-            "islands %" PRId64 " mix their weights every %" PRId64 " step%s: for that a rank sends at most %s a step, "
-            "on average\n",
-            c->outer.islands, c->outer.every, c->outer.every == 1 ? "" : "s",
-            human(text, (double)most / (double)c->outer.every));
+    if (config_is_apart(c)) print_fragments(out, c, p);
+    else
+        fprintf(out,
+                "islands %" PRId64 " mix their weights every %" PRId64
+                " step%s: for that a rank sends at most %s a step, on average\n",
+                c->outer.islands, c->outer.every, c->outer.every == 1 ? "" : "s",
+                human(text, (double)most / (double)c->outer.every));
     if (c->outer.compress != CODEC_NONE)
         fprintf(out, "        weights go in %s%s\n", codes,
                 c->outer.moments == MOMENTS_OWN ? ""
@@ -547,7 +570,7 @@ static err_t print_plan(const config *c, const plan_world *who, const plan_ranks
     if (c->parallel.offload == OFFLOAD_NVME) print_disk(out, p);
     if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, who));
     for (int k = 0; k < 4 && world > 1; k++) {
-        counted of = {.messages = k % 2, .mixed = k / 2};
+        counted of = {.messages = k % 2, .mixed = k / 2, .apart = config_is_apart(c)};
         if (!of.mixed || grid_islands(&shape) > 1) print_traffic(out, p, who, &shape, of);
     }
     if (grid_islands(&shape) > 1) print_islands(out, c, p);

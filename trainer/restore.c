@@ -6,6 +6,7 @@
 #include "model/weights.h"
 #include "trainer/step/frozen_values.h"
 #include "trainer/step/live.h"
+#include "trainer/step/outer.h"
 #include "trainer/step/tied.h"
 
 #include <stdlib.h>
@@ -104,18 +105,19 @@ static err_t find_own(const session *x, char dir[IO_PATH]) {
 // The masters of a checkpoint, however many ranks wrote it, and none of its progress.
 static err_t load_masters(session *x, const char *dir) {
     run_progress unused;
+    ckpt_group masters = state_masters(&x->state);
     ckpt_state *s = malloc(sizeof *s);
     err_t rc = comm_agree_ok(x->ranks, s ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a checkpoint's state"), x->s);
     if (rc == ERR_OK) {
         *s = x->state.ckpt;
-        s->groups = 1, s->scalars = 0, s->work = NULL, s->dev = NULL;
+        s->groups = 1, s->scalars = 0, s->work = NULL, s->dev = NULL, s->group = &masters;
         rc = ckpt_prepare(s);
         if (rc == ERR_OK) rc = ckpt_load(dir, s, &unused, true);
         if (rc != ERR_OK) config_blame(x->cfg, "model", "init_from");
         ckpt_release(s);
     }
     free(s);
-    return rc == ERR_OK ? state_publish(&x->state) : rc;
+    return rc == ERR_OK ? state_begin(&x->state) : rc;
 }
 
 static unsigned lenient_of(const config *c) {
@@ -397,6 +399,7 @@ err_t session_weights(session *x, const char *dir, bool *initial) {
 
 err_t session_fetch(session *x) {
     step_state s;
+    TRY(outer_collect(&x->state));
     TRY(state_fetch(&x->state, true));
     TRY(state_get_step(&x->state, &s));
     progress_count(&x->progress, &s);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "trainer/node/yard.h"
+#include "trainer/step/outer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -103,6 +104,7 @@ err_t run_log_step(run *r, const step_result *s, double ms) {
     char hash[17];
     if (hashed) board_doing(r->mine, "hash the weights", -1, step);
     if (hashed) TRY(session_settle(&r->x));
+    if (hashed) TRY(outer_collect(&r->x.state));
     if (hashed) TRY(state_fetch(&r->x.state, false));
     if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
     report_add(&r->step_times, s->reports);

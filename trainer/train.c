@@ -9,6 +9,7 @@
 #include "trainer/run.h"
 #include "trainer/sample.h"
 #include "trainer/step/arithmetic.h"
+#include "trainer/step/outer.h"
 #include "trainer/figures.h"
 #include "trainer/greet.h"
 #include "trainer/node/yard.h"
@@ -212,10 +213,12 @@ static err_t write_sample(run *r) {
 static err_t show_sample(run *r) {
     board_enter(r->mine, PHASE_SAMPLING, run_step(r));
     TRY(session_settle(&r->x));
+    TRY(outer_show(&r->x.state));
     r->x.ranks->phase = (comm_phase){"sample", run_step(r), 0};
     err_t rc = r->x.ranks->rank == 0 || session_samples_on_all(&r->x) ? write_sample(r) : session_await_sample(&r->x);
     TRY(session_settle(&r->x));
-    return comm_agree_ok(r->x.ranks, rc, r->x.s);
+    TRY(comm_agree_ok(r->x.ranks, rc, r->x.s));
+    return outer_hide(&r->x.state);
 }
 
 static bool eval_is_due(const run *r, bool last) {
@@ -283,9 +286,9 @@ static err_t compare_ranks(run *r, bool *back) {
     return *back ? go_back_from_lie(r) : lies_end(&r->lies, &r->x, &v, r->saved);
 }
 
-// Are islands mixed after this step? Where there is one only, no step ends anything.
+// Do islands come to hold the same after this step? Where they never do, or there is one only, no step ends anything.
 static bool ends_period(const run *r, int64_t step) {
-    return r->x.cfg->outer.islands > 1 && config_is_boundary(r->x.cfg, step);
+    return r->x.cfg->outer.islands > 1 && !config_is_apart(r->x.cfg) && config_is_boundary(r->x.cfg, step);
 }
 
 // Must the queue drain now, because something other than a step comes next?

@@ -190,6 +190,9 @@ typedef struct config {
         double lr, momentum;  // nesterov's
         codec compress;       // what goes between islands of the weights
         moments_kind moments;
+        char fragments[CONFIG_TEXT];  // which tensors are mixed how often (trainer/config/fragments.h)
+        int64_t overlap;              // steps between what islands send and its mixing
+        double keep;                  // with overlap: the share of its own weights that an island keeps
     } outer;
     struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
@@ -300,9 +303,15 @@ grid config_grid(const config *c, int world);
 // May a target's loss not count? Then losses are weighed over all samples of a step.
 static inline bool config_weighs(const config *c) { return c->data.ignore >= 0 || c->data.answers; }
 
-// Do all islands hold the same after this step? What is kept, compared or shown is of such a step.
+// Do islands never all hold the same? Then what is shown of them after any step is their mean, and a checkpoint has
+// each one's state.
+static inline bool config_is_apart(const config *c) {
+    return c->outer.islands > 1 && (*c->outer.fragments || c->outer.overlap > 0);
+}
+
+// May the state after this step be kept, compared or shown? Of islands that all hold the same at some steps, only then.
 static inline bool config_is_boundary(const config *c, int64_t step) {
-    return c->outer.islands == 1 || step % c->outer.every == 0;
+    return c->outer.islands == 1 || config_is_apart(c) || step % c->outer.every == 0;
 }
 
 // Stages of each rank of a pipeline.

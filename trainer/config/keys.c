@@ -222,6 +222,12 @@ static const setting more_keys[] = {
          "codes in which islands send how far their weights have gone; what a code leaves out is sent the next time"),
     WORD(outer, moments, BITS, "mean", MOMENTS_WORDS(WORD_TEXT) + 1, "outer_moments",
          "what optimizers keep of each weight: its mean over the islands, or each island's own, of which nothing is sent"),
+    TEXT(outer, fragments, BITS, "", 0, "streaming layered_sync sync_fragments num_fragments",
+         "PATTERN:PERIOD+OFFSET of tensors' names, h.0.*:50+25: these mix at steps of their own, all others after `every`"),
+    INT(outer, overlap, BITS, "0", 0, MANY, "delay fragment_sync_delay tau",
+         "what islands send after a step is mixed in so many steps later, and travels beside them; 0 = at once"),
+    REAL(outer, keep, BITS, "0.5", 0, 1, "fragment_update_alpha alpha",
+         "overlap: the share of its own weights that an island keeps when those of all arrive"),
 
     TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
          "every node as host:ranks, comma between, gpu[01-16]:8 for 16; or slurm, or file:HOSTS; empty = this machine alone"),

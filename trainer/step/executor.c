@@ -255,12 +255,12 @@ static err_t square(step_runner *r) {
 // Weights that are still on their way between ranks of an island would overtake those that follow from the mean.
 static err_t mix_islands(const run *x) {
     step_runner *r = x->r;
-    if (!config_is_boundary(r->cfg, x->step)) return ERR_OK;
+    if (!outer_is_due(r->state, x->step)) return ERR_OK;
     board_waiting(r->board, WAIT_RANKS, "mix weights of islands", -1, x->step);
     TRY(parallel_join(&r->together));
     comm *c = r->state->o.islands;
     c->phase = r->state->ranks->phase = (comm_phase){"mix weights of islands", x->step, 0};
-    return outer_mix(r->state);
+    return outer_mix(r->state, x->step);
 }
 
 // The weights travel while the next step begins, and may arrive after this step is collected.

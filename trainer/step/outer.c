@@ -2,15 +2,17 @@
 // fit are put side by side in the room and travel together.
 #include "trainer/step/outer.h"
 
-#include "comm/ordered.h"
+#include "trainer/step/outer_deltas.h"
+#include "trainer/step/tied.h"
 
 // --- as it is --------------------------------------------------------------------------------------------------------
 
-// Where the walk over all that travels as it is has come to: the masters (store 0), where they are not coded, then each
-// array of the optimizer that is mixed.
+// Where a walk over all that travels as it is has come to: the masters (store 0), where no deltas are sent for them,
+// then each array of the optimizer that is mixed.
 typedef struct cursor {
-    int store, piece;
-    int64_t first;  // element of the piece
+    int store, end, piece;
+    int64_t first;      // element of the piece
+    const bool *mixed;  // [params] which tensors; NULL: all
 } cursor;
 
 // Elements of a piece that travel together, and where they are in a part.
@@ -26,18 +28,24 @@ static tensor part(const outer_room *x, int k, int64_t first, int64_t n) {
     return (tensor){(float *)x->room.data + k * x->most + first, FP32, 1, {n, 1, 1, 1}};
 }
 
-// The outer optimizer's own momentum is the same on all islands.
+// The outer optimizer's own momentum is the same on all islands, and so is all that comes after it.
 static int stores(const train_state *t) { return 1 + (t->o.own_moments ? 0 : state_moments(t)); }
-static cursor beginning(const train_state *t) { return (cursor){.store = outer_codes(&t->outer) ? 1 : 0}; }
+static cursor beginning(const train_state *t, const bool *mixed) {
+    return (cursor){.store = t->outer.deltas ? 1 : 0, .end = stores(t), .mixed = mixed};
+}
+
+static bool takes(const train_state *t, const cursor *c, int row) {
+    return t->net->param[row].tied < 0 && (!c->mixed || c->mixed[row]);
+}
 
 // The next run, to stand at out->at. False: there is no room for more in this part, or no more.
 static bool next_run(const train_state *t, cursor *c, outer_run *out) {
     const zero_layout *z = &t->zero;
     int64_t room = t->outer.most - out->at;
     for (;;) {
-        if (c->store >= stores(t) || room <= 0) return false;
+        if (c->store >= c->end || room <= 0) return false;
         if (c->piece == z->owned) c->store++, c->piece = 0;
-        else if (t->net->param[z->piece[c->piece].row].tied >= 0) c->piece++;
+        else if (!takes(t, c, z->piece[c->piece].row)) c->piece++;
         else break;
     }
     zero_piece *p = &out->of;
@@ -106,41 +114,17 @@ static err_t take_means(train_state *t, int64_t each) {
     return c->table->all_gather(c, all.data, cut, t->s);
 }
 
-// y = anchor - x: how far x has gone from a piece of it, with the sign turned, as a gradient is (algorithm 1, line 12).
-static err_t take_delta(train_state *t, const zero_piece *p, const tensor *x, tensor *y) {
-    static const sgd_rules plain = {0};
-    tensor anchor = store_view(&t->anchor, p);
-    TRY(stream_copy(t->s, y->data, anchor.data, tensor_bytes(y)));
-    return device_ops(t->dev)->sgd(&(sgd_args){.master = y, .grad = x, .state = t->outer.whole.data, .rules = &plain},
-                                   t->s);
-}
-
-// A piece of the anchor takes its step (line 14), or goes all the way, and the masters begin from there.
-static err_t step_anchor(train_state *t, const zero_piece *p, const tensor *delta) {
-    bool steps = state_steps_outer(t);
-    sgd_rules rules = {.momentum = steps ? t->o.outer_momentum : 0, .nesterov = steps};
-    tensor anchor = store_view(&t->anchor, p), mine = store_view(&t->masters, p), momentum;
-    if (rules.momentum > 0) momentum = store_view(&t->array[t->arrays - 1], p);
-    TRY(device_ops(t->dev)->sgd(&(sgd_args){.master = &anchor,
-                                            .buf = rules.momentum > 0 ? &momentum : NULL,
-                                            .grad = delta,
-                                            .state = steps ? t->outer.step.data : t->outer.whole.data,
-                                            .rules = &rules},
-                                t->s));
-    return stream_copy(t->s, mine.data, anchor.data, tensor_bytes(&mine));
-}
-
 static err_t put_run(train_state *t, const outer_run *r) {
     int64_t n = r->of.count;
     tensor mine = store_view(state_store(t, r->store), &r->of), mean = part(&t->outer, 0, r->at, n),
            delta = part(&t->outer, 1, r->at, n);
     if (r->store > 0 || !state_steps_outer(t)) return stream_copy(t->s, mine.data, mean.data, tensor_bytes(&mine));
-    TRY(take_delta(t, &r->of, &mean, &delta));
-    return step_anchor(t, &r->of, &delta);
+    TRY(deltas_take(t, &r->of, &mean, &delta));
+    return deltas_step(t, &r->of, &delta);
 }
 
-static err_t mix_plainly(train_state *t) {
-    for (cursor from = beginning(t), to = from;; from = to) {
+static err_t walk(train_state *t, cursor from) {
+    for (cursor to = from;; from = to) {
         int64_t each = fill(t, &to);
         if (each == 0) return ERR_OK;
         TRY(copy_runs(t, from));
@@ -150,144 +134,10 @@ static err_t mix_plainly(train_state *t) {
     }
 }
 
-// --- in codes --------------------------------------------------------------------------------------------------------
-
-static tensor sum_of(const outer_room *x, int buffer, int64_t n) {
-    return (tensor){(float *)x->sums.data + buffer * x->sums.size[1], FP32, 1, {n, 1, 1, 1}};
-}
-
-static tensor floats_of(const tensor *of, size_t at, int64_t n) {
-    return (tensor){(float *)of->data + at, FP32, 1, {n, 1, 1, 1}};
-}
-
-static tensor wire_of(const outer_room *x, const outer_piece *p, char *at) {
-    return (tensor){at, UINT8, 1, {(int64_t)outer_bytes(x, p), 1, 1, 1}};
-}
-
-static err_t encode(train_state *t, const outer_piece *p, const tensor *v, tensor *residual) {
-    const outer_room *x = &t->outer;
-    tensor wire = wire_of(x, p, (char *)x->out.data + p->there);
-    if (!p->codes) return stream_copy(t->s, wire.data, v->data, tensor_bytes(v));
-    return device_ops(t->dev)->encode(&(encode_args){.wire = &wire, .residual = residual, .x = v, .codec = x->codec},
-                                      t->s);
-}
-
-static err_t decode(train_state *t, const outer_piece *p, char *from, bool add, tensor *y) {
-    const outer_room *x = &t->outer;
-    const ops *o = device_ops(t->dev);
-    tensor wire = wire_of(x, p, from), plain = {from, FP32, 1, {p->of.count, 1, 1, 1}};
-    if (p->codes) return o->decode(&(decode_args){.y = y, .wire = &wire, .codec = x->codec, .add = add}, t->s);
-    if (add) return o->add(&(add_args){.y = y, .a = y, .b = &plain}, t->s);
-    return stream_copy(t->s, y->data, from, tensor_bytes(y));
-}
-
-// How far this island's masters have gone, to each piece's owner.
-static err_t send_deltas(train_state *t) {
-    outer_room *x = &t->outer;
-    int sends = 0, recvs = 0, own = x->island;
-    comm_part send[OUTER_ISLANDS], recv[OUTER_ISLANDS];
-    for (const outer_piece *p = x->piece; p < x->piece + x->first[x->islands]; p++) {
-        tensor mine = store_view(&t->masters, &p->of), delta = sum_of(x, 0, p->of.count),
-               residual = floats_of(&x->residual, p->of.shard, p->of.count);
-        TRY(take_delta(t, &p->of, &mine, &delta));
-        TRY(encode(t, p, &delta, &residual));
-    }
-    for (int k = 0; k < x->islands; k++) {
-        if (k == own) continue;
-        if (outer_part(x, k)) send[sends++] = (comm_part){k, (char *)x->out.data + x->cut[k], outer_part(x, k)};
-        if (!outer_part(x, own)) continue;
-        recv[recvs] = (comm_part){k, (char *)x->in.data + (size_t)recvs * outer_part(x, own), outer_part(x, own)};
-        recvs++;
-    }
-    return t->o.islands->table->exchange(t->o.islands, send, sends, recv, recvs, t->s);
-}
-
-// What all islands' codes of a piece say, added along the tree of lanes, to the first buffer.
-static err_t add_deltas(train_state *t, const outer_piece *p) {
-    const outer_room *x = &t->outer;
-    int64_t n = p->of.count;
-    size_t at = p->there - x->cut[x->island];
-    char *in = x->in.data;
-    lane_counter c = {0};
-    for (int k = 0; k < x->islands; k++) {
-        lane_place to = lane_counter_begin(&c, k, true);
-        tensor y = sum_of(x, to.buffer, n);
-        TRY(decode(t, p, k == x->island ? (char *)x->out.data + p->there : in + at, to.joins, &y));
-        if (k != x->island) in += outer_part(x, x->island);
-        lane_counter_end(&c, k, to);
-        for (int into, from; lane_counter_merge(&c, &into, &from);) {
-            tensor sum = sum_of(x, into, n), more = sum_of(x, from, n);
-            TRY(device_ops(t->dev)->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, t->s));
-        }
-    }
-    return ERR_OK;
-}
-
-// The sums go to all islands, coded once more.
-static err_t return_sums(train_state *t) {
-    const outer_room *x = &t->outer;
-    for (const outer_piece *p = x->piece + x->first[x->island]; p < x->piece + x->first[x->island + 1]; p++) {
-        tensor sum = sum_of(x, 0, p->of.count),
-               residual = floats_of(&x->residual_back, p->of.shard - x->back_at, p->of.count);
-        TRY(add_deltas(t, p));
-        TRY(encode(t, p, &sum, &residual));
-    }
-    return t->o.islands->table->all_gather(t->o.islands, x->out.data, x->cut, t->s);
-}
-
-// All islands, owners too, use what these codes say.
-static err_t put_codes(train_state *t, const outer_piece *p) {
-    const outer_room *x = &t->outer;
-    tensor sum = sum_of(x, 0, p->of.count), mean = sum_of(x, 1, p->of.count);
-    TRY(decode(t, p, (char *)x->out.data + p->there, false, &sum));
-    TRY(stream_zero(t->s, mean.data, tensor_bytes(&mean)));
-    TRY(device_ops(t->dev)->average(
-        &(average_args){.x = &mean, .sum = &sum, .count = x->islands, .momentum = 1, .state = x->whole.data}, t->s));
-    return step_anchor(t, &p->of, &mean);
-}
-
-static err_t mix_codes(train_state *t) {
-    const outer_room *x = &t->outer;
-    if (!outer_codes(x) || !x->cut[x->islands]) return ERR_OK;  // a rank may own nothing, on no island
-    TRY(send_deltas(t));
-    TRY(return_sums(t));
-    for (const outer_piece *p = x->piece; p < x->piece + x->first[x->islands]; p++) TRY(put_codes(t, p));
-    return ERR_OK;
-}
-
-// --- both ------------------------------------------------------------------------------------------------------------
-
-// What the two operations read of a step: it counts, and its gradients are as they are.
-static err_t put_rules(train_state *t) {
-    const step_state whole = {.lr = 1, .apply = 1, .grad_factor = 1},
-                     step = {.lr = (float)t->o.outer_lr, .apply = 1, .grad_factor = 1};
-    TRY(stream_copy(t->s, t->outer.whole.data, &whole, sizeof whole));
-    TRY(stream_copy(t->s, t->outer.step.data, &step, sizeof step));
-    return stream_wait(t->s);
-}
-
-err_t outer_mix(train_state *t) {
-    TRY(put_rules(t));
-    TRY(mix_codes(t));
-    TRY(mix_plainly(t));
-    return state_mixed(t);
-}
-
-static comm_cost codes_cost(const train_state *t) {
+static comm_cost walk_cost(const train_state *t, cursor c) {
     const comm *over = t->o.islands;
-    const outer_room *x = &t->outer;
     comm_cost sum = {0};
-    if (!outer_codes(x) || !x->cut[x->islands]) return sum;
-    for (int k = 0; k < x->islands; k++)
-        if (k != x->island && outer_part(x, k)) sum = cost_add(sum, cost_send(over, k, (int64_t)outer_part(x, k), 1));
-    return cost_add(sum, cost_all_gather(over, x->cut));
-}
-
-comm_cost outer_cost(const train_state *t) {
-    const comm *over = t->o.islands;
-    comm_cost sum = codes_cost(t);
     size_t cut[OUTER_ISLANDS + 1];
-    cursor c = beginning(t);
     for (int64_t each; (each = fill(t, &c)) > 0;) {
         cuts_of(t, each / over->world, cut);
         for (int k = 0; k < over->world; k++)
@@ -296,3 +146,149 @@ comm_cost outer_cost(const train_state *t) {
     }
     return sum;
 }
+
+// --- when ------------------------------------------------------------------------------------------------------------
+
+static bool leaves(const train_state *t, int fragment, int64_t step) {
+    return step > 0 && fragment_is_due(&t->outer.rules.of[fragment], step);
+}
+
+static bool arrives(const train_state *t, int fragment, int64_t step) {
+    return leaves(t, fragment, step - t->o.overlap);
+}
+
+bool outer_is_due(const train_state *t, int64_t step) {
+    for (int f = 0; f < t->outer.count; f++)
+        if (leaves(t, f, step) || arrives(t, f, step)) return true;
+    return false;
+}
+
+int64_t outer_cycle(const train_state *t) {
+    int64_t all = 1;
+    for (int f = 0; f < t->outer.count && all <= OUTER_CYCLE; f++) {
+        int64_t a = all, b = t->outer.rules.of[f].period;
+        while (b > 0) {
+            int64_t rest = a % b;
+            a = b, b = rest;
+        }
+        all *= t->outer.rules.of[f].period / a;
+    }
+    return all < OUTER_CYCLE ? all : OUTER_CYCLE;
+}
+
+// Elements of the whole model, of which each rank has its share.
+static int64_t leaving(const train_state *t, int64_t step) {
+    int64_t n = 0;
+    for (int i = 0; i < t->net->params; i++)
+        if (t->net->param[i].tied < 0 && leaves(t, t->outer.of_row[i], step))
+            n += param_slices(&t->net->param[i]) * param_slice_room(&t->net->param[i]);
+    return n;
+}
+
+int64_t outer_busiest(const train_state *t) {
+    int64_t cycle = outer_cycle(t), most = -1, at = cycle;
+    for (int64_t step = cycle; step > 0; step--) {
+        int64_t n = leaving(t, step);
+        if (n >= most) most = n, at = step;
+    }
+    return at;
+}
+
+// Notes which tensors are mixed after the step. Returns whether any is.
+static bool mark(const train_state *t, int64_t step) {
+    bool any = false;
+    for (int i = 0; i < t->net->params; i++) any |= t->outer.mixed[i] = arrives(t, t->outer.of_row[i], step);
+    return any;
+}
+
+// Where islands hold the same at boundaries, all that a rank has is made anew there.
+static const bool *mixed(const train_state *t) { return state_apart(t) ? t->outer.mixed : NULL; }
+
+// --- a step's end ----------------------------------------------------------------------------------------------------
+
+static err_t put_rule(train_state *t, const tensor *to, double lr) {
+    const step_state rule = {.lr = (float)lr, .apply = 1, .grad_factor = 1};
+    return stream_copy(t->s, to->data, &rule, sizeof rule);
+}
+
+// What the operations read of a step: it counts, and its gradients are as they are.
+static err_t put_rules(train_state *t) {
+    TRY(put_rule(t, &t->outer.whole, 1));
+    TRY(put_rule(t, &t->outer.step, t->o.outer_lr));
+    if (t->o.overlap) TRY(put_rule(t, &t->outer.give, 1 - t->o.keep));
+    return stream_wait(t->s);
+}
+
+static err_t mix_deltas(train_state *t, int64_t step) {
+    for (int f = 0; f < t->outer.count && t->outer.deltas; f++) {
+        if (t->o.overlap && arrives(t, f, step)) TRY(deltas_land(t, f));
+        if (leaves(t, f, step)) TRY(deltas_send(t, f));
+        if (!t->o.overlap && leaves(t, f, step)) TRY(deltas_use(t, f));
+    }
+    return ERR_OK;
+}
+
+err_t outer_mix(train_state *t, int64_t step) {
+    bool any = mark(t, step);
+    TRY(put_rules(t));
+    TRY(mix_deltas(t, step));
+    if (!any) return ERR_OK;
+    TRY(walk(t, beginning(t, mixed(t))));
+    return state_mixed(t, mixed(t));
+}
+
+comm_cost outer_cost(const train_state *t, int64_t step) {
+    comm_cost sum = {0};
+    for (int f = 0; f < t->outer.count && t->outer.deltas; f++)
+        if (leaves(t, f, step)) sum = cost_add(sum, deltas_cost(t, f));
+    return mark(t, step) ? cost_add(sum, walk_cost(t, beginning(t, mixed(t)))) : sum;
+}
+
+comm_cost outer_cost_inside(train_state *t, int64_t step) {
+    return mark(t, step) ? state_mixed_cost(t, mixed(t)) : (comm_cost){0};
+}
+
+// --- islands that are apart ------------------------------------------------------------------------------------------
+
+err_t outer_wait(train_state *t) { return t->outer.beside ? stream_wait(t->outer.beside) : ERR_OK; }
+
+err_t outer_collect(train_state *t) {
+    int shown = state_shown(t);
+    if (!state_apart(t)) return ERR_OK;
+    TRY(outer_wait(t));
+    TRY(put_rules(t));
+    for (int f = 0; f < t->outer.count; f++) TRY(deltas_keep(t, f));
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        tensor from = store_view(&t->masters, p), to = store_view(state_store(t, shown), p);
+        if (t->net->param[p->row].tied < 0) TRY(stream_copy(t->s, to.data, from.data, tensor_bytes(&to)));
+    }
+    return walk(t, (cursor){.store = shown, .end = shown + 1});
+}
+
+// Masters and their mean change places, a room at a time.
+static err_t swap(train_state *t) {
+    store *mean = state_store(t, state_shown(t));
+    for (int i = 0; i < t->zero.owned; i++) {
+        zero_piece p = t->zero.piece[i];
+        if (t->net->param[p.row].tied >= 0) continue;
+        for (int64_t rest = p.count, n; rest > 0; rest -= n) {
+            p.count = n = rest < t->outer.most ? rest : t->outer.most;
+            tensor a = store_view(&t->masters, &p), b = store_view(mean, &p), aside = part(&t->outer, 0, 0, n);
+            TRY(stream_copy(t->s, aside.data, a.data, tensor_bytes(&a)));
+            TRY(stream_copy(t->s, a.data, b.data, tensor_bytes(&a)));
+            TRY(stream_copy(t->s, b.data, aside.data, tensor_bytes(&a)));
+            p.first += n, p.slab += (size_t)n, p.shard += (size_t)n;
+        }
+    }
+    TRY(state_mixed(t, NULL));
+    return tied_values(t, t->s);
+}
+
+err_t outer_show(train_state *t) {
+    if (!state_apart(t)) return ERR_OK;
+    TRY(outer_collect(t));
+    return swap(t);
+}
+
+err_t outer_hide(train_state *t) { return state_apart(t) ? swap(t) : ERR_OK; }

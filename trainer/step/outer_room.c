@@ -25,58 +25,84 @@ static err_t declare_room(outer_room *x, const zero_layout *z, const model *net,
 
 static int64_t chunks_of(int64_t n) { return (n + CHUNK - 1) / CHUNK; }
 
-static err_t allocate_pieces(outer_room *x, const zero_layout *z, const model *net, int64_t *elements) {
-    int64_t most = x->islands + 1;
-    *elements = 0;
-    for (int i = 0; i < z->owned; i++)
-        if (net->param[z->piece[i].row].tied < 0) most += chunks_of(z->piece[i].count), *elements += z->piece[i].count;
-    x->piece = calloc((size_t)most, sizeof *x->piece);
-    x->first = calloc((size_t)x->islands + 1, sizeof *x->first);
-    x->cut = calloc((size_t)x->islands + 1, sizeof *x->cut);
-    if (x->piece && x->first && x->cut) return ERR_OK;
-    outer_room_close(x);
-    return err_set(ERR_INTERNAL, "no memory for the coded pieces of %d islands", x->islands);
+static bool is_in(const outer_room *x, const zero_piece *p, const model *net, int fragment) {
+    return net->param[p->row].tied < 0 && (fragment < 0 || x->of_row[p->row] == fragment);
 }
 
-// Islands share out the chunks in the order of the table, so that each adds up one range of a row at most.
-static void fill_pieces(outer_room *x, const zero_layout *z, const model *net, int64_t elements) {
-    int n = 0, owner = 0;
-    int64_t before = 0;
+// Elements that this rank owns of a fragment, of all of them with -1.
+static int64_t elements_of(const outer_room *x, const zero_layout *z, const model *net, int fragment) {
+    int64_t n = 0;
+    for (int i = 0; i < z->owned; i++)
+        if (is_in(x, &z->piece[i], net, fragment)) n += z->piece[i].count;
+    return n;
+}
+
+static err_t allocate_pieces(outer_room *x, const zero_layout *z) {
+    size_t most = (size_t)x->count * ((size_t)x->islands + 1), numbers = (size_t)x->islands + 1;
+    for (int i = 0; i < z->owned; i++) most += (size_t)chunks_of(z->piece[i].count);
+    x->piece = calloc(most, sizeof *x->piece);
+    x->fragment = calloc((size_t)x->count, sizeof *x->fragment);
+    bool all = x->piece && x->fragment;
+    for (int f = 0; all && f < x->count; f++) {
+        outer_fragment *to = &x->fragment[f];
+        to->period = x->rules.of[f].period, to->offset = x->rules.of[f].offset;
+        to->first = calloc(numbers, sizeof *to->first);
+        to->cut = calloc(numbers, sizeof *to->cut);
+        all = to->first && to->cut;
+    }
+    return all ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the coded pieces of %d islands", x->islands);
+}
+
+// The codes of rows of one dimension and of running statistics would save nothing, or mean nothing.
+static bool is_coded(const outer_room *x, const param *row) {
+    return x->codec != CODEC_NONE && row->dims > 1 && row->rule != PARAM_AVERAGE;
+}
+
+// Islands share out the chunks of a fragment in the order of the table, so that each adds up one range of a row at
+// most.
+static void fill_pieces(outer_room *x, const zero_layout *z, const model *net, int fragment) {
+    outer_fragment *f = &x->fragment[fragment];
+    const int begin = x->pieces;
+    int n = begin, owner = 0;
+    int64_t before = 0, elements = elements_of(x, z, net, fragment);
     size_t at = 0;
+    f->first[0] = n;
     for (int i = 0; i < z->owned; i++) {
         const param *row = &net->param[z->piece[i].row];
-        if (row->tied >= 0) continue;
+        if (!is_in(x, &z->piece[i], net, fragment)) continue;
         for (int64_t k = 0, run; k < z->piece[i].count; k += run, before += run) {
-            outer_piece *last = n ? &x->piece[n - 1] : NULL, *p = &x->piece[n];
+            outer_piece *last = n > begin ? &x->piece[n - 1] : NULL, *p = &x->piece[n];
             run = z->piece[i].count - k < CHUNK ? z->piece[i].count - k : CHUNK;
-            while (owner < before * x->islands / elements) x->first[++owner] = n, x->cut[owner] = at;
+            while (owner < before * x->islands / elements) f->first[++owner] = n, f->cut[owner] = at;
             if (k > 0 && last->owner == owner && last->of.count + run <= OUTER_PIECE) {
-                at = last->there, last->of.count += run, at += outer_bytes(x, last);
+                at = last->there - f->out, last->of.count += run, at += outer_bytes(x, last);
                 continue;
             }
-            *p = (outer_piece){z->piece[i], owner, row->dims > 1 && row->rule != PARAM_AVERAGE, at};
+            *p = (outer_piece){z->piece[i], owner, is_coded(x, row), f->out + at};
             p->of.first += k, p->of.slab += (size_t)k, p->of.shard += (size_t)k, p->of.count = run;
             at += outer_bytes(x, p), n++;
         }
     }
-    while (owner < x->islands) x->first[++owner] = n, x->cut[owner] = at;
+    while (owner < x->islands) f->first[++owner] = n, f->cut[owner] = at;
+    x->pieces = n;
 }
 
 static int64_t longest(const outer_room *x) {
     int64_t most = 0;
-    for (int i = 0; i < x->first[x->islands]; i++)
+    for (int i = 0; i < x->pieces; i++)
         if (x->piece[i].of.count > most) most = x->piece[i].of.count;
     return most;
 }
 
 static err_t declare_residuals(outer_room *x, const zero_layout *z, bool on_gpu, arena *memory, arena *host) {
-    const int *own = &x->first[x->island];
     size_t end = 0;
-    x->back_at = own[1] > own[0] ? x->piece[own[0]].of.shard : 0;
-    for (const outer_piece *p = x->piece + own[0]; p < x->piece + own[1]; p++) {
+    x->back_at = SIZE_MAX;
+    for (const outer_piece *p = x->piece; p < x->piece + x->pieces; p++) {
+        if (p->owner != x->island) continue;
         if (p->of.shard < x->back_at) x->back_at = p->of.shard;
         if (p->of.shard + (size_t)p->of.count > end) end = p->of.shard + (size_t)p->of.count;
     }
+    if (!end) x->back_at = 0;
     int64_t all = (int64_t)z->shard_values, back = (int64_t)(end - x->back_at);
     if (all) TRY(arena_1d(memory, &x->residual, FP32, all));
     if (all && on_gpu) TRY(arena_1d(host, &x->residual_mirror, FP32, all));
@@ -84,18 +110,55 @@ static err_t declare_residuals(outer_room *x, const zero_layout *z, bool on_gpu,
     return back && on_gpu ? arena_1d(host, &x->back_mirror, FP32, back) : ERR_OK;
 }
 
-static err_t declare_codes(outer_room *x, const zero_layout *z, const model *net, bool on_gpu, arena *memory,
-                           arena *host) {
-    int64_t elements;
-    TRY(allocate_pieces(x, z, net, &elements));
-    fill_pieces(x, z, net, elements);
-    int64_t out = (int64_t)x->cut[x->islands], in = (int64_t)outer_part(x, x->island) * (x->islands - 1);
+static err_t declare_deltas(outer_room *x, const zero_layout *z, const model *net, const outer_options *o,
+                            arena *memory, arena *host) {
+    size_t out = 0, in = 0;
+    TRY(allocate_pieces(x, z));
+    for (int f = 0; f < x->count; f++) {
+        x->fragment[f].out = out, x->fragment[f].in = in;
+        fill_pieces(x, z, net, f);
+        out += x->fragment[f].cut[x->islands];
+        in += outer_part(&x->fragment[f], x->island) * (size_t)(x->islands - 1);
+    }
     x->buffers = lane_counter_buffers(0, x->islands, true);
     if (x->buffers < 2) x->buffers = 2;  // a sum and its mean
-    if (out) TRY(arena_1d(memory, &x->out, UINT8, out));
-    if (in) TRY(arena_1d(memory, &x->in, UINT8, in));
+    if (o->overlap) x->work = x->buffers, x->buffers += 2;
+    if (out) TRY(arena_1d(memory, &x->out, UINT8, (int64_t)out));
+    if (in) TRY(arena_1d(memory, &x->in, UINT8, (int64_t)in));
     if (out) TRY(arena_2d(memory, &x->sums, FP32, x->buffers, longest(x)));
-    return declare_residuals(x, z, on_gpu, memory, host);
+    return x->codec == CODEC_NONE ? ERR_OK : declare_residuals(x, z, o->on_gpu, memory, host);
+}
+
+// --- fragments -------------------------------------------------------------------------------------------------------
+
+// Where a pattern fits nothing, it is a mistake: of a name, or of the model.
+static err_t check_patterns(const outer_room *x, const model *net) {
+    for (int f = 0; f < x->count - 1; f++) {
+        bool any = false;
+        for (int i = 0; i < net->params && !any; i++) any = x->of_row[i] == f;
+        if (any) continue;
+        return err_set(
+            ERR_CONFIG,
+            "[outer] fragments: no tensor is left for the pattern %s: each belongs to the first that fits its "
+            "name, such as %s, %s or %s; * stands for any part of a name",
+            x->rules.of[f].pattern, net->param[0].name, net->param[net->params / 2].name,
+            net->param[net->params - 1].name);
+    }
+    return ERR_OK;
+}
+
+static err_t find_fragments(outer_room *x, const model *net, const outer_options *o) {
+    size_t n = (size_t)net->params;
+    x->of_row = calloc(n, sizeof *x->of_row);
+    x->mixed = calloc(n, sizeof *x->mixed);
+    if (!x->of_row || !x->mixed) return err_set(ERR_INTERNAL, "no memory for the fragments of %zu tensors", n);
+    TRY(fragments_parse(&x->rules, o->fragments ? o->fragments : "", o->every));
+    x->count = x->rules.count;
+    for (int i = 0; i < net->params; i++) {
+        int of = net->param[i].tied >= 0 ? net->param[i].tied : i;
+        x->of_row[i] = fragments_find(&x->rules, net->param[of].name);
+    }
+    return check_patterns(x, net);
 }
 
 // --- all -------------------------------------------------------------------------------------------------------------
@@ -103,14 +166,30 @@ static err_t declare_codes(outer_room *x, const zero_layout *z, const model *net
 err_t outer_room_open(outer_room *x, const zero_layout *z, const model *net, const outer_options *o, arena *memory,
                       arena *host) {
     const int64_t words = (int64_t)(sizeof(step_state) + 3) / 4;
-    *x = (outer_room){.codec = o->codec, .islands = o->islands, .island = o->island};
-    if (o->moments || !outer_codes(x)) TRY(declare_room(x, z, net, memory));
+    *x = (outer_room){
+        .codec = o->codec, .islands = o->islands, .island = o->island, .deltas = o->apart || o->codec != CODEC_NONE};
+    TRY(find_fragments(x, net, o));
+    if (o->moments || o->apart || !x->deltas) TRY(declare_room(x, z, net, memory));  // apart: a mean is shown
     TRY(arena_1d(memory, &x->whole, INT32, words));
     TRY(arena_1d(memory, &x->step, INT32, words));
-    return outer_codes(x) ? declare_codes(x, z, net, o->on_gpu, memory, host) : ERR_OK;
+    if (o->overlap) TRY(arena_1d(memory, &x->give, INT32, words));
+    return x->deltas ? declare_deltas(x, z, net, o, memory, host) : ERR_OK;
+}
+
+err_t outer_room_begin(outer_room *x, device *dev) {
+    TRY(stream_open_queue(dev, &x->beside));
+    TRY(event_open(dev, &x->left));
+    for (int f = 0; f < x->count; f++) TRY(event_open(dev, &x->fragment[f].arrived));
+    return ERR_OK;
 }
 
 void outer_room_close(outer_room *x) {
-    free(x->piece), free(x->first), free(x->cut);
+    if (x->beside) stream_close(x->beside);
+    if (x->left) event_close(x->left);
+    for (int f = 0; x->fragment && f < x->count; f++) {
+        if (x->fragment[f].arrived) event_close(x->fragment[f].arrived);
+        free(x->fragment[f].first), free(x->fragment[f].cut);
+    }
+    free(x->fragment), free(x->piece), free(x->of_row), free(x->mixed);
     *x = (outer_room){0};
 }

@@ -53,7 +53,11 @@ static err_t declare_outer(train_state *t) {
                              .island = t->o.islands->rank,
                              .codec = t->o.outer_codec,
                              .moments = !t->o.own_moments && state_moments(t) > 0,
-                             .on_gpu = is_on_gpu(t)};
+                             .on_gpu = is_on_gpu(t),
+                             .apart = t->o.apart,
+                             .fragments = t->o.fragments,
+                             .every = t->o.every,
+                             .overlap = t->o.overlap};
     TRY(outer_room_open(&t->outer, &t->zero, t->net, &o, &t->memory, &t->host));
     return state_has_anchor(t) ? declare_store(&t->memory, &t->anchor, FP32, t->shards.masters, &t->zero) : ERR_OK;
 }
@@ -317,6 +321,16 @@ static err_t declare_muon(train_state *t) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
+static void name_arrays(train_state *t) {
+    int n = state_moments(t);
+    for (int k = 0; k < n; k++) t->array[k].name = t->o.optimizer->array(t->o.keys, k);
+    if (state_steps_outer(t)) t->array[n].name = "outer";
+    if (!state_apart(t)) return;
+    if (t->o.overlap) state_flight(t)->name = "flight";
+    state_anchor(t)->name = "anchor";
+    t->array[t->arrays - 1].name = "";
+}
+
 static err_t allocate_tables(train_state *t) {
     size_t n = (size_t)t->net->params, islands = (size_t)state_island_groups(t),
            groups = 1 + (size_t)t->arrays + (size_t)state_residual_groups(t) + islands;
@@ -335,10 +349,7 @@ static err_t allocate_tables(train_state *t) {
         !t->scalar || !t->ckpt.scalar || !t->island_name)
         return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     for (int k = 0; k < t->scalars; k++) t->scalar[k] = state_scalar(t, k).begin;
-    for (int k = 0; k < t->arrays; k++) {
-        const char *name = t->o.optimizer->array(t->o.keys, k);
-        t->array[k].name = name ? name : "outer";
-    }
+    name_arrays(t);
     return ERR_OK;
 }
 
@@ -391,7 +402,8 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
-    t->arrays = o->training ? optimizer_arrays(o->optimizer, o->keys) + state_steps_outer(t) : 0;
+    t->arrays =
+        o->training ? optimizer_arrays(o->optimizer, o->keys) + state_steps_outer(t) + state_apart_arrays(t) : 0;
     t->scalars = o->training ? optimizer_scalars(o->optimizer, o->keys) : 0;
     TRY(allocate_tables(t));
     TRY(row_rules_open(&t->rule, net, o->keys));
@@ -428,6 +440,7 @@ err_t state_commit(train_state *t) {
         TRY(stream_open(t->host_dev, &t->host_s));
     }
     if (state_spills(t)) TRY(spilled_commit(&t->spilled));
+    if (state_apart(t) && t->o.overlap) TRY(outer_room_begin(&t->outer, t->dev));
     link_rows(t);
     return state_link(t);
 }
@@ -442,6 +455,7 @@ err_t state_deal(train_state *t, const int64_t *deal) {
 }
 
 void state_close(train_state *t) {
+    outer_room_close(&t->outer);  // first: what is on its way uses the memory
     ckpt_release(&t->ckpt);
     spilled_close(&t->spilled);
     reduce_close(t->reduce);
@@ -456,7 +470,6 @@ void state_close(train_state *t) {
         free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->residual), free(t->residual_mirror),
         free(t->rule), muon_close(&t->muon), free(t->residual_name), free(t->velocity), free(t->velocity_mirror),
         free(t->island_name);
-    outer_room_close(&t->outer);
     packed_close(&t->packed);
     *t = (train_state){0};
 }

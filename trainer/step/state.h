@@ -50,8 +50,12 @@ typedef struct state_options {
     double outer_lr, outer_momentum;
     codec outer_codec;  // [outer] compress
     bool own_moments;   // what the optimizer keeps is each island's own
-    bool once_each;     // a token slice of a lane adds to every element of its gradient once
-    bool once;          // so does a lane, which has one (comm/ordered.h: joins)
+    bool apart;         // islands never all hold the same: [outer] fragments, or overlap
+    const char *fragments;
+    int64_t every, overlap;
+    double keep;
+    bool once_each;  // a token slice of a lane adds to every element of its gradient once
+    bool once;       // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;              // offload: of the host's update
     spilled_options spilled;  // offload = nvme
@@ -81,7 +85,9 @@ typedef struct train_state {
     spilled spilled;  // of offload = nvme: then the masters and the optimizer's arrays are there, and have no data here
     store masters;    // FP32 weights
     int arrays;
-    store *array;      // [arrays] FP32: what the optimizer keeps; the last one is the outer optimizer's, if any
+    // [arrays] FP32: what the optimizer keeps; then the outer optimizer's momentum, if any, and of islands that are
+    // apart the anchor, with overlap the means that are not mixed in yet, and the mean of the masters, which is shown
+    store *array;
     tensor *of_piece;  // [arrays] of the piece that is being updated
     store anchor;      // the masters of the last boundary, as what the optimizer keeps: state_has_anchor
     outer_room outer;
@@ -170,9 +176,13 @@ err_t state_init_from(train_state *t, const char *path, const void *options, uns
 // updates are computed again. Collective. In a pipeline, tied_values (trainer/step/tied.h) follows.
 err_t state_publish(train_state *t);
 
+// The same where a run begins: all islands begin with the first one's masters.
+err_t state_begin(train_state *t);
+
 // After this rank's own masters and optimizer state were mixed on the device: what is derived from them. Collective.
-err_t state_mixed(train_state *t);
-comm_cost state_mixed_cost(train_state *t);  // what this rank sends for that
+// rows: [params] those that were; NULL: all, with all that the optimizer keeps.
+err_t state_mixed(train_state *t, const bool *rows);
+comm_cost state_mixed_cost(train_state *t, const bool *rows);  // what this rank sends for that
 
 // Before a checkpoint or a hash: brings the owned masters, and with `all` also what the optimizer keeps, to where the
 // host reads them. Waits for the device.
@@ -217,13 +227,31 @@ const size_t *state_exact_cuts(train_state *t, int segment, char **at);
 // Is the mean over islands the gradient of an outer step?
 static inline bool state_steps_outer(const train_state *t) { return t->o.training && t->o.islands && t->o.steps_outer; }
 
-// Do islands send how far they have gone from the masters of the last boundary, or go on from these?
+// Are there islands that never all hold the same?
+static inline bool state_apart(const train_state *t) { return t->o.training && t->o.islands && t->o.apart; }
+
+// Do islands that all hold the same at boundaries send how far they have gone from the masters of the last one, or go
+// on from these? Those that are apart have the anchor among the arrays.
 static inline bool state_has_anchor(const train_state *t) {
-    return t->o.training && t->o.islands && (t->o.steps_outer || t->o.outer_codec != CODEC_NONE);
+    bool needs = t->o.steps_outer || t->o.outer_codec != CODEC_NONE;
+    return t->o.training && t->o.islands && needs && !state_apart(t);
 }
 
-// Arrays of the optimizer of steps, without that of islands.
-static inline int state_moments(const train_state *t) { return t->arrays - state_steps_outer(t); }
+// Arrays of islands that are apart.
+static inline int state_apart_arrays(const train_state *t) { return state_apart(t) ? 2 + (t->o.overlap > 0) : 0; }
+
+// Arrays of the optimizer of steps, without those of islands.
+static inline int state_moments(const train_state *t) {
+    return t->arrays - state_steps_outer(t) - state_apart_arrays(t);
+}
+
+static inline store *state_anchor(train_state *t) {
+    return state_apart(t) ? &t->array[t->arrays - state_apart_arrays(t)] : &t->anchor;
+}
+static inline store *state_flight(train_state *t) { return &t->array[t->arrays - 2]; }
+
+// Which of the stores has the run's weights, as a checkpoint shows them: the masters (0), or their mean.
+static inline int state_shown(const train_state *t) { return state_apart(t) ? t->arrays : 0; }
 
 // Are lanes coded on their way?
 static inline bool state_codes(const train_state *t) {
@@ -270,6 +298,9 @@ int state_residual_groups(const train_state *t);
 
 // And after these: what each island but the first has of its own, and what was left out of islands' deltas.
 int state_island_groups(const train_state *t);
+
+// The masters, as the only group of a checkpoint that is read for its weights.
+ckpt_group state_masters(const train_state *t);
 
 // After state_commit has its memory: t->ckpt (=) the groups of a checkpoint. Collective.
 err_t state_link(train_state *t);

@@ -2,7 +2,7 @@
 // this rank has, in memory that the host reads. Masters come first, then what the optimizer keeps, then what was left
 // out of each lane ([reduce] compress), and of the sums of all lanes. Of islands ([outer]) two kinds follow: what the
 // optimizers of all but the first keep, where that is each one's own, and what was left out of their deltas and of the
-// means of these.
+// means of these. Of islands that are apart each one's masters are saved besides, and first of all their mean.
 #include "trainer/step/state.h"
 
 #include <inttypes.h>
@@ -28,9 +28,12 @@ int state_residual_groups(const train_state *t) {
     return state_codes(t) ? lane_groups(t) + (t->o.back != CODEC_NONE) : 0;
 }
 
-static int own_moments(const train_state *t) {
-    return t->o.training && t->o.islands && t->o.own_moments ? state_moments(t) : 0;
+// Stores that each island has of its own where a checkpoint is made: moments, and masters before them.
+static bool own_moments(const train_state *t) {
+    return t->o.training && t->o.islands && (t->o.own_moments || state_apart(t));
 }
+static int own_stores(const train_state *t) { return (own_moments(t) ? state_moments(t) : 0) + state_apart(t); }
+static int own_store(const train_state *t, int k) { return k + !state_apart(t); }
 
 static bool codes_islands(const train_state *t) {
     return t->o.training && t->o.islands && t->o.outer_codec != CODEC_NONE;
@@ -38,7 +41,7 @@ static bool codes_islands(const train_state *t) {
 
 int state_island_groups(const train_state *t) {
     int islands = t->o.islands ? t->o.islands->world : 1;
-    return (islands - 1) * own_moments(t) + (codes_islands(t) ? islands + 1 : 0);
+    return (islands - 1) * own_stores(t) + (codes_islands(t) ? islands + 1 : 0);
 }
 
 static int64_t elements(const tensor *t) { return t->dims ? tensor_count(t) : 0; }
@@ -141,16 +144,19 @@ static void link_residuals(train_state *t, int row, int at) {
 
 // --- of islands ------------------------------------------------------------------------------------------------------
 
-// The groups in their order: moments, by island, then deltas, by island, and the means.
+// The groups in their order: masters and moments, by island, then deltas, by island, and the means.
 static ckpt_group *island_group(const train_state *t, int k) {
     return &t->ckpt.group[1 + t->arrays + state_residual_groups(t) + k];
 }
 
 static void name_islands(train_state *t, int n) {
-    int at = 1 + t->arrays + state_residual_groups(t), own = own_moments(t), k = 0;
+    int at = 1 + t->arrays + state_residual_groups(t), own = own_stores(t), k = 0;
     for (int island = 1; own && island < t->o.islands->world; island++)
-        for (int a = 0; a < own; a++)
-            snprintf(t->island_name[k++], sizeof *t->island_name, "%s%d", t->array[a].name, island);
+        for (int a = 0; a < own; a++) {
+            int of = own_store(t, a);
+            snprintf(t->island_name[k++], sizeof *t->island_name, "%s%d", of ? t->array[of - 1].name : "island",
+                     island);
+        }
     for (int island = 0; codes_islands(t) && island < t->o.islands->world; island++)
         snprintf(t->island_name[k++], sizeof *t->island_name, "delta-rest%d", island);
     if (codes_islands(t)) snprintf(t->island_name[k++], sizeof *t->island_name, "mean-rest");
@@ -161,29 +167,38 @@ static void name_islands(train_state *t, int n) {
 static void fill_rest(const train_state *t, ckpt_tensor *c, int row, int island, bool back) {
     const outer_room *x = &t->outer;
     const param *p = &t->net->param[row];
-    int first = back ? x->first[x->island] : 0, end = x->first[back ? x->island + 1 : x->islands];
     const tensor *of = back ? &x->residual_back : &x->residual, *mirror = back ? &x->back_mirror : &x->residual_mirror;
     float *data = mirror->data ? mirror->data : of->data;
     begin_tensor(c, p);
-    for (int i = first; i < end && speaks_for(t, p, island); i++)
-        if (x->piece[i].of.row == row)
+    for (int i = 0; i < x->pieces && speaks_for(t, p, island); i++)
+        if (x->piece[i].of.row == row && (!back || x->piece[i].owner == x->island))
             add_piece(c, p, &x->piece[i].of, data + (x->piece[i].of.shard - (back ? x->back_at : 0)));
 }
 
 static void link_islands(train_state *t, int row, int at) {
-    int own = own_moments(t), k = 0;
+    int own = own_stores(t), k = 0;
     for (int island = 1; own && island < t->o.islands->world; island++)
-        for (int a = 0; a < own; a++) fill_owned(t, &island_group(t, k++)->tensor[at], row, 1 + a, island);
+        for (int a = 0; a < own; a++) fill_owned(t, &island_group(t, k++)->tensor[at], row, own_store(t, a), island);
     for (int island = 0; codes_islands(t) && island < t->o.islands->world; island++)
         fill_rest(t, &island_group(t, k++)->tensor[at], row, island, false);
     if (codes_islands(t)) fill_rest(t, &island_group(t, k)->tensor[at], row, t->o.islands->rank, true);
 }
 
+// What a group of a checkpoint holds. The first one is what is shown: of islands that are apart the masters' mean, and
+// the first island's masters have its place.
+static int store_of(const train_state *t, int group) {
+    return group == 0 ? state_shown(t) : group == state_shown(t) ? 0 : group;
+}
+
+ckpt_group state_masters(const train_state *t) { return (ckpt_group){"", t->ckpt.group[state_shown(t)].tensor}; }
+
 err_t state_link(train_state *t) {
     ckpt_state *c = &t->ckpt;
     int n = t->net->params;
     c->groups = 1 + t->arrays + state_residual_groups(t) + state_island_groups(t);
-    for (int k = 0; k < 1 + t->arrays; k++) c->group[k] = (ckpt_group){state_store(t, k)->name, t->tensors + k * n};
+    for (int k = 0; k < 1 + t->arrays; k++)
+        c->group[k] = (ckpt_group){state_store(t, store_of(t, k))->name, t->tensors + k * n};
+    if (state_apart(t)) c->group[t->arrays].name = "island0";
     if (state_codes(t)) name_residuals(t, n);
     name_islands(t, n);
     for (int k = 0; k < t->scalars; k++) {
@@ -194,7 +209,7 @@ err_t state_link(train_state *t) {
     c->s = t->s;
     for (int i = 0; i < n; i++) {
         if (!param_is_saved(&t->net->param[i])) continue;
-        for (int k = 0; k < 1 + t->arrays; k++) fill_owned(t, &c->group[k].tensor[c->params], i, k, 0);
+        for (int k = 0; k < 1 + t->arrays; k++) fill_owned(t, &c->group[k].tensor[c->params], i, store_of(t, k), 0);
         if (state_codes(t)) link_residuals(t, i, c->params);
         link_islands(t, i, c->params);
         c->params++;

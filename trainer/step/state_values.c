@@ -8,12 +8,23 @@
 
 // --- whole on all ranks ----------------------------------------------------------------------------------------------
 
+// Is any row of the segment among these? NULL: all are.
+static bool has_any(const train_state *t, int segment, const bool *rows) {
+    const zero_segment *g = &t->zero.segment[segment];
+    bool any = !rows;
+    for (int i = g->first; !any && i < g->first + g->rows; i++) any = rows[i];
+    return any && !g->tied;
+}
+
+// Stores of which islands that are apart mix some rows: masters, and moments unless they are each one's own.
+static int mixed_stores(const train_state *t) { return 1 + (t->o.own_moments ? 0 : state_moments(t)); }
+
 // Makes a store whole on every rank from what each owns.
-static err_t spread(train_state *t, store *x) {
+static err_t spread(train_state *t, store *x, const bool *rows) {
     if (x->sharded || t->ranks->world == 1 || !x->t.data) return ERR_OK;
     comm *over = t->o.offload && x != &t->weights ? t->ranks->host : t->ranks;
     for (int g = 0; g < t->zero.segments; g++) {
-        if (t->zero.segment[g].tied) continue;
+        if (!has_any(t, g, rows)) continue;
         const size_t *cuts = state_cuts(t, g, dtype_bytes(x->t.type));
         TRY(over->table->all_gather(over, state_at(&x->t, t->zero.segment[g].at), cuts, t->s));
     }
@@ -48,11 +59,12 @@ static err_t copy_islands(train_state *t, store *x) {
     return ERR_OK;
 }
 
-// What is published is a boundary's.
-static err_t drop_anchor(train_state *t) {
-    for (int i = 0; i < t->zero.owned && state_has_anchor(t); i++) {
+// Islands begin from their masters, or go on where these are a boundary's.
+static err_t drop_anchor(train_state *t, bool begins) {
+    bool drops = state_has_anchor(t) || (state_apart(t) && begins);
+    for (int i = 0; i < t->zero.owned && drops; i++) {
         const zero_piece *p = &t->zero.piece[i];
-        tensor from = store_view(&t->masters, p), to = store_view(&t->anchor, p);
+        tensor from = store_view(&t->masters, p), to = store_view(state_anchor(t), p);
         if (t->net->param[p->row].tied < 0) TRY(stream_copy(t->s, to.data, from.data, tensor_bytes(&to)));
     }
     return ERR_OK;
@@ -80,14 +92,14 @@ static err_t round_on_host(train_state *t, const zero_piece *p, const tensor *ma
 }
 
 // Rounds the masters to weights. Masters are already where their owners' optimizer reads them, in host memory or not.
-static err_t round_weights(train_state *t) {
+static err_t round_weights(train_state *t, const bool *rows) {
     if (t->weights.t.data == t->masters.t.data) return ERR_OK;
     int count;
     const zero_piece *p = state_pieces(t, &count);
     step_state here;
     TRY(state_get_step(t, &here));
     for (int i = 0; i < count; i++) {
-        if (t->net->param[p[i].row].tied >= 0) continue;
+        if (t->net->param[p[i].row].tied >= 0 || (rows && !rows[p[i].row])) continue;
         tensor w = store_view(&t->weights, &p[i]), master = store_view(&t->masters, &p[i]);
         TRY(t->o.offload ? round_on_host(t, &p[i], &master, &here) : round_piece(t, &p[i], &w, &master, state_step(t)));
     }
@@ -97,8 +109,8 @@ static err_t round_weights(train_state *t) {
 // --- between device and host -----------------------------------------------------------------------------------------
 
 // Copies between the device's stores and their mirrors, piece by piece.
-static err_t copy_mirrors(train_state *t, int count, bool to_host) {
-    for (int k = 0; k < count && t->mirror[k].data; k++)
+static err_t copy_mirrors(train_state *t, int first, int count, bool to_host) {
+    for (int k = first; k < first + count && t->mirror[k].data; k++)
         for (int i = 0; i < t->zero.owned; i++) {
             const zero_piece *p = &t->zero.piece[i];
             if (t->net->param[p->row].tied >= 0) continue;
@@ -153,8 +165,8 @@ static err_t copy_shared_residuals(train_state *t) {
 static err_t copy_shared_rests(train_state *t) {
     comm *over = t->o.tensor;
     const outer_room *x = &t->outer;
-    if (!over || over->world == 1 || !x->piece) return ERR_OK;
-    for (int i = 0; i < x->first[x->islands]; i++) {
+    if (!over || over->world == 1 || !x->residual.data) return ERR_OK;
+    for (int i = 0; i < x->pieces; i++) {
         const outer_piece *p = &x->piece[i];
         size_t bytes = (size_t)p->of.count * sizeof(float);
         if (param_slices(&t->net->param[p->of.row]) > 1) continue;
@@ -177,10 +189,10 @@ static err_t copy_all_exact(train_state *t) {
 }
 
 // From the other ranks.
-static err_t gather_exact(train_state *t) {
+static err_t gather_exact(train_state *t, const bool *rows) {
     for (int g = 0; t->shards.masters && g < t->zero.segments; g++) {
         char *to;
-        if (!state_has_exact(t, g)) continue;
+        if (!state_has_exact(t, g) || !has_any(t, g, rows)) continue;
         const size_t *cuts = state_exact_cuts(t, g, &to);
         TRY(t->ranks->table->all_gather(t->ranks, to, cuts, t->s));
     }
@@ -188,7 +200,7 @@ static err_t gather_exact(train_state *t) {
 }
 
 err_t state_fetch(train_state *t, bool all) {
-    TRY(copy_mirrors(t, all ? 1 + t->arrays : 1, true));
+    TRY(copy_mirrors(t, all ? 0 : state_shown(t), all ? 1 + t->arrays : 1, true));
     if (all) TRY(copy_residuals(t, true));
     if (!all || !t->scalars) return ERR_OK;
     TRY(stream_copy(t->s, t->scalar, state_scalars(state_step(t)), (size_t)t->scalars * sizeof *t->scalar));
@@ -221,26 +233,31 @@ static err_t publish_scalars(train_state *t) {
 }
 
 // What the ranks have rounded of their masters, on all of them.
-static err_t gather_weights(train_state *t) {
-    TRY(gather_exact(t));
-    return t->shards.masters && !state_shares_masters(t) ? spread(t, &t->weights) : ERR_OK;
+static err_t gather_weights(train_state *t, const bool *rows) {
+    TRY(gather_exact(t, rows));
+    return t->shards.masters && !state_shares_masters(t) ? spread(t, &t->weights, rows) : ERR_OK;
 }
 
-static err_t publish_stores(train_state *t) {
+// Has each island values of its own there?
+static bool is_own(const train_state *t, int k, bool begins) {
+    if (k == 0) return state_apart(t) && !begins;
+    return k <= state_moments(t) && (t->o.own_moments || state_apart(t));
+}
+
+static err_t publish_stores(train_state *t, bool begins) {
     for (int k = 0; k < 1 + t->arrays; k++) {
-        bool own = t->o.own_moments && k > 0 && k <= state_moments(t);
-        if (!own) TRY(copy_islands(t, state_store(t, k)));
+        if (!is_own(t, k, begins)) TRY(copy_islands(t, state_store(t, k)));
         TRY(copy_shared(t, state_store(t, k)));
     }
-    TRY(drop_anchor(t));
-    return state_mixed(t);
+    TRY(drop_anchor(t, begins));
+    return state_mixed(t, NULL);
 }
 
-err_t state_mixed(train_state *t) {
-    for (int k = 0; k < 1 + t->arrays; k++) TRY(spread(t, state_store(t, k)));
-    TRY(round_weights(t));
+err_t state_mixed(train_state *t, const bool *rows) {
+    for (int k = 0; k < (rows ? mixed_stores(t) : 1 + t->arrays); k++) TRY(spread(t, state_store(t, k), rows));
+    TRY(round_weights(t, rows));
     TRY(copy_all_exact(t));
-    return gather_weights(t);
+    return gather_weights(t, rows);
 }
 
 // As copy_shared, of all values of a chunk.
@@ -276,33 +293,38 @@ static err_t publish_spilled(train_state *t) {
     return spilled_walk(&t->spilled, SPILL_READ, publish_chunk, &x);
 }
 
-err_t state_publish(train_state *t) {
+static err_t publish(train_state *t, bool begins) {
     TRY(publish_scalars(t));
-    TRY(copy_mirrors(t, 1 + t->arrays, false));
+    TRY(copy_mirrors(t, 0, 1 + t->arrays, false));
     TRY(copy_residuals(t, false));
     TRY(copy_shared_residuals(t));
     TRY(copy_shared_rests(t));
-    if (!state_spills(t)) return publish_stores(t);
+    if (!state_spills(t)) return publish_stores(t, begins);
     TRY(publish_spilled(t));
-    return gather_weights(t);
+    return gather_weights(t, NULL);
 }
 
-static comm_cost spread_cost(train_state *t, const store *x) {
+err_t state_publish(train_state *t) { return publish(t, false); }
+err_t state_begin(train_state *t) { return publish(t, true); }
+
+static comm_cost spread_cost(train_state *t, const store *x, const bool *rows) {
     comm_cost sum = {0};
     for (int g = 0; g < t->zero.segments && !x->sharded && x->t.dims; g++)
-        if (!t->zero.segment[g].tied)
+        if (has_any(t, g, rows))
             sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(x->t.type))));
     return sum;
 }
 
-comm_cost state_mixed_cost(train_state *t) {
+comm_cost state_mixed_cost(train_state *t, const bool *rows) {
     comm_cost sum = {0};
-    for (int k = 0; k < 1 + t->arrays; k++) sum = cost_add(sum, spread_cost(t, state_store(t, k)));
+    for (int k = 0; k < (rows ? mixed_stores(t) : 1 + t->arrays); k++)
+        sum = cost_add(sum, spread_cost(t, state_store(t, k), rows));
     for (int g = 0; t->shards.masters && g < t->zero.segments; g++) {
         char *to;
-        if (state_has_exact(t, g)) sum = cost_add(sum, cost_all_gather(t->ranks, state_exact_cuts(t, g, &to)));
+        if (state_has_exact(t, g) && has_any(t, g, rows))
+            sum = cost_add(sum, cost_all_gather(t->ranks, state_exact_cuts(t, g, &to)));
     }
-    if (t->shards.masters && !state_shares_masters(t)) sum = cost_add(sum, spread_cost(t, &t->weights));
+    if (t->shards.masters && !state_shares_masters(t)) sum = cost_add(sum, spread_cost(t, &t->weights, rows));
     return sum;
 }
 
@@ -366,7 +388,7 @@ static err_t read_pieces(train_state *t, const weights_map *map, uint64_t seed) 
 
 err_t state_init(train_state *t, uint64_t seed) {
     TRY(read_pieces(t, NULL, seed));
-    return state_publish(t);
+    return state_begin(t);
 }
 
 static err_t read_weights(train_state *t, const char *path, const void *options, unsigned lenient, uint64_t seed) {
@@ -383,7 +405,7 @@ static err_t read_weights(train_state *t, const char *path, const void *options,
 err_t state_init_from(train_state *t, const char *path, const void *options, unsigned lenient, uint64_t seed) {
     err_t rc = read_weights(t, path, options, lenient, seed);
     TRY(comm_agree_ok(t->all, rc, t->s));  // the files are each node's own
-    return state_publish(t);
+    return state_begin(t);
 }
 
 err_t state_set_step(train_state *t, const step_state *from) {
