@@ -717,30 +717,39 @@ typedef struct pixels_args {
     const tensor *mean, *inv;  // (C) FP32
 } pixels_args;
 
-// How gradients are written for slow wires: fewer bits an element, and a scale for each chunk of CHUNK elements.
+// How gradients are written for slow wires: fewer bits an element, and a scale for each span of a chunk.
 #define CODEC_WORDS(X) \
     X(CODEC_NONE, "none") \
     X(CODEC_FP16, "fp16") \
-    X(CODEC_INT8, "int8")
+    X(CODEC_INT8, "int8") \
+    X(CODEC_INT4, "int4")
 typedef enum codec { CODEC_WORDS(WORD_ENUM) } codec;
 
-// Bytes of n elements: scales (FP32) of their chunks, then codes, each followed by zeros up to a multiple of 16 bytes.
-static inline size_t codec_scales(int64_t n) { return (size_t)((n + CHUNK - 1) / CHUNK * 4 + 15) / 16 * 16; }
-static inline size_t codec_each(codec c) { return c == CODEC_INT8 ? 1 : 2; }
-static inline size_t codec_bytes(codec c, int64_t n) {
-    return codec_scales(n) + ((size_t)n * codec_each(c) + 15) / 16 * 16;
+// 15 values are few: so few elements share their scale that most of them are not far below the largest.
+enum { CODEC_INT4_SPAN = 64 };
+static inline int64_t codec_span(codec c) { return c == CODEC_INT4 ? (int64_t)CODEC_INT4_SPAN : (int64_t)CHUNK; }
+
+// Bytes of n elements: scales (FP32) of their spans, then codes, each followed by zeros up to a multiple of 16 bytes.
+static inline size_t codec_scales(codec c, int64_t n) {
+    return (size_t)((n + codec_span(c) - 1) / codec_span(c) * 4 + 15) / 16 * 16;
 }
+static inline size_t codec_codes(codec c, int64_t n) {
+    return c == CODEC_INT4 ? (size_t)(n + 1) / 2 : c == CODEC_INT8 ? (size_t)n : 2 * (size_t)n;
+}
+static inline size_t codec_bytes(codec c, int64_t n) { return codec_scales(c, n) + (codec_codes(c, n) + 15) / 16 * 16; }
 
 // Writes x, and what earlier calls left out of theirs, in codes; what these leave out is left in `residual` for the
 // next call (error feedback: Seide et al., "1-bit stochastic gradient descent", 2014). With s = state->loss_scale, a
-// chunk at a time, each operation rounded to FP32 where it is not exact:
+// span at a time, each operation rounded to FP32 where it is not exact:
 //     v = x + residual * s,  m = the largest |v|
 //     INT8   scale = m / 127,        code = v * (127 / m), to nearest even: -127 .. 127
+//     INT4   scale = m / 7,          code = v * (7 / m), to nearest even: -7 .. 7, in two's complement; the first of a
+//                                    byte's two is in its lower half
 //     FP16   scale = 2^(e-14) with 2^e <= m < 2^(e+1),    code = v / scale as FP16, to nearest even
 //     residual = (v - code * scale) * (1 / s)
 // So a residual is of the gradient itself, and survives a change of s, which is a power of two. Where m < CODEC_LEAST
 // the scale is 0, and so are codes: all of v stays in residual. Where m is not finite the scale is NaN, and residual
-// stays as it is: a step with such a chunk is skipped.
+// stays as it is: a step with such a span is skipped.
 #define CODEC_LEAST 0x1p-96f
 typedef struct encode_args {
     tensor *wire;      // (codec_bytes(codec, n)) UINT8 (=)

@@ -212,7 +212,7 @@ reduce.order=any|compress = int8 codes each lane by itself, and with order = any
 parallel.token_slices=2|and token_slices = 2 cut a lane into parts that several ranks may have
 parallel.balance=auto device.ranks=2|balance = auto would move lanes, and deal = a list of lanes does not
 reduce.compress=none|compress_back codes the sums of lanes that were coded, and compress = none
-reduce.compress=powersgd|There are fp16, int8 and topk.
+reduce.compress=powersgd|There are fp16, int8, int4 and topk.
 reduce.compress=topk reduce.compress_back=none optimizer.type=adamw|compress = topk corrects the momentum of sgd
 reduce.compress=topk optimizer.type=sgd|and compress = topk sends few elements of them
 reduce.compress=topk reduce.compress_back=none optimizer.type=sgd optimizer.grad_clip=1 device.ranks=2 parallel.pipeline=2|it wants pipeline = 1 and tensor = 1, or grad_clip = 0

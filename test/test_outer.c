@@ -393,7 +393,7 @@ typedef struct layout {
 #define OWN NESTEROV "compress = int8\nmoments = own\n"
 // Step 3, after which a checkpoint is made, is in the middle of all that can be: h.0 has left and not arrived.
 #define APART NESTEROV "compress = int8\nmoments = own\noverlap = 1\nfragments = h.0.*:2+1 w?e.*:3+2 *.mlp.*:4\n"
-#define DRIFTING "[outer]\nislands = 2\nfragments = h.0.*:2+1 *.mlp.*:4\n"
+#define DRIFTING "[outer]\nislands = 2\ncompress = int4\nfragments = h.0.*:2+1 *.mlp.*:4\n"
 
 static const layout layouts[] = {
     {"", ONE(2)},

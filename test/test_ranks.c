@@ -550,8 +550,8 @@ static void lanes_dealt_anew_between_steps_give_the_same_bits(void **state) {
 
 #define CODED "[model]\nlayers = 1\nembed = 72\nvocab = 512\n"
 static const char *const coded[] = {
-    CODED "[reduce]\ncompress = int8\n",
-    CODED "[reduce]\ncompress = int8\ncompress_back = int8\n[batch]\nmicro = 1\n",
+    CODED "[reduce]\ncompress = int4\n",
+    CODED "[reduce]\ncompress = int8\ncompress_back = int4\n[batch]\nmicro = 1\n",
     CODED
     "dropout = 0.1\n[precision]\ncompute = fp16\n[batch]\nlanes = 4\n[reduce]\ncompress = fp16\ncompress_back = fp16\n",
     CODED "[optimizer]\ntype = sgd\nmomentum = 0.9\nnesterov = yes\ngrad_clip = 0\n[reduce]\ncompress = topk\n"

@@ -121,7 +121,9 @@ static model_tokens tokens_here(const session *x) {
 
 // Words of [reduce] compress are those of codecs, and topk, which is none.
 static codec codec_of(send_kind x) {
-    _Static_assert((int)SEND_FP16 == (int)CODEC_FP16 && (int)SEND_INT8 == (int)CODEC_INT8, "the same order of words");
+    _Static_assert((int)SEND_FP16 == (int)CODEC_FP16 && (int)SEND_INT8 == (int)CODEC_INT8 &&
+                       (int)SEND_INT4 == (int)CODEC_INT4,
+                   "the same order of words");
     return x == SEND_TOPK ? CODEC_NONE : (codec)x;
 }
 

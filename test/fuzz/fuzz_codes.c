@@ -17,7 +17,7 @@ typedef struct head {
     uint8_t codec, add;    // 0: the largest elements, which are always added
     uint16_t count, kept;  // elements; of a chunk
 } head;
-enum { CODECS = 3, HEAD = sizeof(head), MOST = CHUNK + 4000 };
+enum { CODECS = 4, HEAD = sizeof(head), MOST = CHUNK + 4000 };
 
 static void expect(bool truth) {
     if (!truth) abort();
@@ -41,6 +41,8 @@ static float from_half(uint16_t h) {
 static float code_at(const head *h, const uint8_t *codes, int64_t i) {
     uint16_t half;
     if (h->codec == CODEC_INT8) return (float)(int8_t)codes[i];
+    int half_byte = codes[i / 2] / (i % 2 ? 16 : 1) % 16;
+    if (h->codec == CODEC_INT4) return (float)(half_byte < 8 ? half_byte : half_byte - 16);
     memcpy(&half, codes + 2 * i, 2);
     return from_half(half);
 }
@@ -48,8 +50,8 @@ static float code_at(const head *h, const uint8_t *codes, int64_t i) {
 static void want_codes(const head *h, const uint8_t *wire, float *y) {
     for (int64_t i = 0; i < h->count; i++) {
         float scale;
-        memcpy(&scale, wire + i / CHUNK * 4, 4);
-        float u = code_at(h, wire + codec_scales(h->count), i) * scale;
+        memcpy(&scale, wire + i / (h->codec == CODEC_INT4 ? 64 : CHUNK) * 4, 4);
+        float u = code_at(h, wire + codec_scales((codec)h->codec, h->count), i) * scale;
         y[i] = h->add ? before(i) + u : u;
     }
 }
@@ -127,14 +129,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 // Wires that an encoder could write, of one chunk and of more; then indices, scales and values that none does.
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
-    static const head kinds[] = {{0, 0, 77, 1600},        {0, 0, CHUNK + 1031, 164}, {0, 0, 333, CHUNK},
-                                 {CODEC_INT8, 1, 515, 0}, {CODEC_FP16, 0, 129, 0},   {CODEC_INT8, 0, CHUNK + 7, 0},
-                                 {CODEC_FP16, 1, 1031, 0}};
+    static const head kinds[] = {{0, 0, 77, 1600},         {0, 0, CHUNK + 1031, 164},     {0, 0, 333, CHUNK},
+                                 {CODEC_INT8, 1, 515, 0},  {CODEC_FP16, 0, 129, 0},       {CODEC_INT8, 0, CHUNK + 7, 0},
+                                 {CODEC_FP16, 1, 1031, 0}, {CODEC_INT4, 1, CHUNK + 67, 0}};
     static const float strange[] = {NAN, INFINITY, -0.0f, 0x1p-149f, 0x1.fffffep127f};
     static uint8_t bytes[HEAD + 4 * (size_t)MOST];
     for (size_t k = 0; k < 2 * sizeof kinds / sizeof *kinds; k++) {
         const head *h = &kinds[k / 2];
-        size_t n = wire_bytes(h), numbers = h->codec ? codec_scales(h->count) : sparse_values(h->count, h->kept);
+        size_t n = wire_bytes(h),
+               numbers = h->codec ? codec_scales((codec)h->codec, h->count) : sparse_values(h->count, h->kept);
         memcpy(bytes, h, HEAD);
         for (size_t i = 0; i < n; i++) bytes[HEAD + i] = (uint8_t)(k % 2 ? 255 - i % 7 : i % 50);
         for (size_t i = 0; i < numbers / 4; i++) {

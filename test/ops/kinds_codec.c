@@ -24,13 +24,14 @@ static float largest(const float *v, int64_t n) {
     return most;
 }
 
-// One chunk; v becomes what the codes say.
-static float code_chunk(codec c, float *v, int64_t n, unsigned char *code) {
+// One span; v becomes what the codes say.
+static float code_span(codec c, float *v, int64_t n, unsigned char *code) {
     float most = largest(v, n);
     int e;
     frexpf(most, &e);  // 2^(e-1) <= most < 2^e
-    float scale = c == CODEC_INT8 ? most / 127 : ldexpf(1, e - 15);
-    float inverse = c == CODEC_INT8 ? 127 / most : ldexpf(1, 15 - e);
+    float values = c == CODEC_INT8 ? 127 : 7;
+    float scale = c != CODEC_FP16 ? most / values : ldexpf(1, e - 15);
+    float inverse = c != CODEC_FP16 ? values / most : ldexpf(1, 15 - e);
     if (most < CODEC_LEAST) scale = inverse = 0;
     if (isnan(most)) scale = NAN;
     for (int64_t i = 0; i < n; i++) {
@@ -39,6 +40,10 @@ static float code_chunk(codec c, float *v, int64_t n, unsigned char *code) {
         if (c == CODEC_INT8) {
             int8_t whole = (int8_t)nearbyintf(scaled);
             memcpy(code + i, &whole, 1);
+            v[i] = (float)whole * scale;
+        } else if (c == CODEC_INT4) {
+            int whole = (int)nearbyintf(scaled);
+            code[i / 2] |= (unsigned char)((whole < 0 ? 16 + whole : whole) << (i % 2 ? 4 : 0));
             v[i] = (float)whole * scale;
         } else {
             storage_set(code, FP16, i, (double)scaled);
@@ -50,12 +55,12 @@ static float code_chunk(codec c, float *v, int64_t n, unsigned char *code) {
 
 // wire (=) the codes of v[n], which becomes what they say.
 static void code_all(codec c, float *v, int64_t n, unsigned char *wire) {
-    unsigned char *code = wire + codec_scales(n);
+    unsigned char *code = wire + codec_scales(c, n);
     memset(wire, 0, codec_bytes(c, n));
-    for (int64_t at = 0; at < n; at += CHUNK) {
-        int64_t some = n - at < CHUNK ? n - at : CHUNK;
-        float scale = code_chunk(c, v + at, some, code + (size_t)at * (c == CODEC_INT8 ? 1 : 2));
-        memcpy(wire + (size_t)(at / CHUNK) * sizeof scale, &scale, sizeof scale);
+    for (int64_t at = 0, span = c == CODEC_INT4 ? 64 : CHUNK; at < n; at += span) {
+        int64_t some = n - at < span ? n - at : span;
+        float scale = code_span(c, v + at, some, code + codec_codes(c, at));
+        memcpy(wire + (size_t)(at / span) * sizeof scale, &scale, sizeof scale);
     }
 }
 
@@ -164,12 +169,17 @@ static err_t decode_call(const op_run *r, const ops *o, tensor *t[ARGS], stream 
         &(decode_args){.y = t[DE_Y], .wire = t[DE_WIRE], .codec = codec_of(r), .add = r->row->size[2] != 0}, s);
 }
 
+static int code_of_half(int half) { return half % 16 < 8 ? half % 16 : half % 16 - 16; }
+
 static void decode_reference(op_run *r) {
     int64_t n = r->row->size[0];
-    const unsigned char *wire = r->arg[DE_WIRE].t.data, *code = wire + codec_scales(n);
+    codec c = codec_of(r);
+    const unsigned char *wire = r->arg[DE_WIRE].t.data, *code = wire + codec_scales(c, n);
     for (int64_t i = 0; i < n; i++) {
-        float scale, is = codec_of(r) == CODEC_INT8 ? (float)(int8_t)code[i] : (float)storage_get(code, FP16, i);
-        memcpy(&scale, wire + (size_t)(i / CHUNK) * sizeof scale, sizeof scale);
+        float scale, is = c == CODEC_INT4   ? (float)code_of_half(code[i / 2] >> (i % 2 ? 4 : 0))
+                          : c == CODEC_INT8 ? (float)(int8_t)code[i]
+                                            : (float)storage_get(code, FP16, i);
+        memcpy(&scale, wire + (size_t)(i / (c == CODEC_INT4 ? 64 : CHUNK)) * sizeof scale, sizeof scale);
         is *= scale;
         r->arg[DE_Y].want[i] = (double)is;
     }

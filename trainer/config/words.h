@@ -67,6 +67,7 @@
     X(SEND_ALL, "none") \
     X(SEND_FP16, "fp16") \
     X(SEND_INT8, "int8") \
+    X(SEND_INT4, "int4") \
     X(SEND_TOPK, "topk")
 
 // What is done to the files of checkpoints.

@@ -1,4 +1,4 @@
-// trainer/step/packed.h: [reduce] compress. A lane's gradient goes to its owners in codes of 8 or 16 bits, and the
+// trainer/step/packed.h: [reduce] compress. A lane's gradient goes to its owners in codes of 4 to 16 bits, and the
 // owners add what the codes say along the tree of lanes. What a code leaves out stays with the lane, as its residual,
 // and is added to the lane's next gradient. Both depend on lanes and chunks only, so the bits are the same in every
 // layout.
