@@ -510,7 +510,7 @@ static void print_fragments(FILE *out, const config *c, const plan_ranks *p) {
     fprintf(out,
             "islands %" PRId64 " mix tensors by fragments: for that a rank sends at most %s a step, on average, and %s "
             "after step %" PRId64 ", the busiest\n",
-            c->outer.islands, human(text, each), human(peak, (double)most), p->kind->busiest);
+            c->outer.islands, human(text, each), human(peak, (double)most), plan_of(p, 0)->busiest);
     if (c->outer.overlap)
         fprintf(out, "        beside the %" PRId64 " step%s that follow\n", c->outer.overlap,
                 c->outer.overlap == 1 ? "" : "s");
