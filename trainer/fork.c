@@ -330,8 +330,7 @@ static bool keeps_outer(const config *c) { return c->outer.islands > 1 && c->out
 // what they agree on: their anchor, means on their way, and the mean of masters.
 static int islands_of(const config *c) {
     int islands = (int)c->outer.islands, apart = config_is_apart(c), each = apart;
-    if (apart || c->outer.moments == MOMENTS_OWN)
-        each += optimizer_arrays(optimizer_of(&c->optimizer), &c->optimizer);
+    if (apart || c->outer.moments == MOMENTS_OWN) each += optimizer_arrays(optimizer_of(&c->optimizer), &c->optimizer);
     return (islands - 1) * each + (c->outer.compress != CODEC_NONE ? islands + 1 : 0) +
            (apart ? 2 + (c->outer.overlap > 0) : 0);
 }
