@@ -123,7 +123,7 @@ op_cost attention_forward_cost(const attention_forward_args *args) {
     return (op_cost){args->y->type,
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
-                     size_of(args->y) + size_of(args->lse) + size_of(args->qkv),
+                     size_of(args->y) + size_of(args->lse) + size_of(args->qkv) + size_of(args->lengths),
                      4 * pairs(args->y, args->window, args->all)};
 }
 
@@ -146,7 +146,7 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
                      size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) +
-                         size_of(args->lse) + size_of(args->qkv),
+                         size_of(args->lse) + size_of(args->qkv) + size_of(args->lengths),
                      10 * pairs(args->y, args->window, args->all)};
 }
 

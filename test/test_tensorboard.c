@@ -134,7 +134,7 @@ typedef struct board_view {
         int64_t step;
         char text[80000];
     } text[TEXTS];
-    char hparams[64][64];  // "optimizer.lr 0.001"
+    char hparams[128][64];  // "optimizer.lr 0.001"
     int hparam_count;
 } board_view;
 
@@ -179,7 +179,7 @@ static void read_settings(board_view *v, span start) {
         if (what.number == 2) snprintf(text, sizeof text, "%g", double_of(what.whole));
         else if (what.number == 3) text_at(what.bytes, text);
         else snprintf(text, sizeof text, "%s", what.whole ? "true" : "false"), assert_int_equal(what.number, 4);
-        assert_in_range(v->hparam_count, 0, 63);
+        assert_in_range(v->hparam_count, 0, 127);
         snprintf(v->hparams[v->hparam_count++], 64, "%.31s %.31s", key, text);
     }
 }

@@ -676,8 +676,11 @@ static void gather_reference(op_run *r) {
             for (int64_t c = 0; c < C; c++)
                 r->arg[GA_Y].want[(b * M + m) * C + c] = r->arg[GA_X].value[(b * T + gathered(r, GA_AT, b, m)) * C + c];
 }
+static double places_bytes(const op_run *r) {
+    return r->arg[GA_AT].absent ? 0 : (double)tensor_bytes(&r->arg[GA_AT].t);
+}
 static void gather_cost(const op_run *r, double *bytes, double *flops) {
-    *bytes = 2 * (double)tensor_bytes(&r->arg[0].t), *flops = 0;
+    *bytes = 2 * (double)tensor_bytes(&r->arg[GA_Y].t) + places_bytes(r), *flops = 0;
 }
 const op_kind kind_gather_rows = {"gather_rows", gather_setup, gather_call, gather_reference, NULL, NULL, gather_cost};
 
@@ -702,8 +705,6 @@ static void scatter_reference(op_run *r) {
                 r->arg[GA_Y].want[(b * T + gathered(r, GA_AT, b, m)) * C + c] +=
                     r->arg[GA_X].value[(b * M + m) * C + c];
 }
-static void scatter_cost(const op_run *r, double *bytes, double *flops) {
-    *bytes = (double)tensor_bytes(&r->arg[0].t) + (double)tensor_bytes(&r->arg[1].t), *flops = 0;
-}
+static void scatter_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
 const op_kind kind_scatter_rows = {"scatter_rows", scatter_setup, scatter_call, scatter_reference,
                                    NULL,           NULL,          scatter_cost};
