@@ -4,14 +4,19 @@
 #include "test/support/council_messages.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 static uint8_t bytes[COUNCIL_MESSAGE_BYTES], again[COUNCIL_MESSAGE_BYTES];
 static council_room from, to;
-static council_message m, read;
+static council_message m, got;
 
 static size_t example(council_type type) {
     example_message(&m, &from, type);
@@ -24,24 +29,24 @@ static void every_message_comes_back(void **state) {
     (void)state;
     for (int type = 0; type < COUNCIL_TYPES; type++) {
         size_t n = example((council_type)type);
-        assert_int_equal(council_unpack(&read, &to, bytes, n), ERR_OK);
-        assert_int_equal(read.type, type);
-        assert_int_equal(read.node, 2);
-        assert_int_equal(read.life, 77);
-        assert_memory_equal(read.newest, m.newest, sizeof *m.newest);
-        assert_int_equal(read.value != NULL, m.value != NULL);
-        if (m.value) assert_memory_equal(read.value, m.value, sizeof *m.value);
-        assert_true(ballot_same(read.ballot, m.ballot) && ballot_same(read.accepted, m.accepted));
-        assert_memory_equal(&read.report, &m.report, sizeof m.report);
-        assert_string_equal(read.why, m.why);
-        assert_string_equal(read.settings ? read.settings : "", m.settings ? m.settings : "");
-        assert_int_equal(council_pack(again, sizeof again, &read), n);
+        assert_int_equal(council_unpack(&got, &to, bytes, n), ERR_OK);
+        assert_int_equal(got.type, type);
+        assert_int_equal(got.node, 2);
+        assert_int_equal(got.life, 77);
+        assert_memory_equal(got.newest, m.newest, sizeof *m.newest);
+        assert_int_equal(got.value != NULL, m.value != NULL);
+        if (m.value) assert_memory_equal(got.value, m.value, sizeof *m.value);
+        assert_true(ballot_same(got.ballot, m.ballot) && ballot_same(got.accepted, m.accepted));
+        assert_memory_equal(&got.report, &m.report, sizeof m.report);
+        assert_string_equal(got.why, m.why);
+        assert_string_equal(got.settings ? got.settings : "", m.settings ? m.settings : "");
+        assert_int_equal(council_pack(again, sizeof again, &got), n);
         assert_memory_equal(again, bytes, n);
     }
     example(COUNCIL_REPORT);
     m.newest = NULL;  // of a node that is OUT
-    assert_int_equal(council_unpack(&read, &to, bytes, council_pack(bytes, sizeof bytes, &m)), ERR_OK);
-    assert_null(read.newest);
+    assert_int_equal(council_unpack(&got, &to, bytes, council_pack(bytes, sizeof bytes, &m)), ERR_OK);
+    assert_null(got.newest);
 }
 
 // The bytes themselves: other builds read them.
@@ -70,7 +75,7 @@ static void no_room(void **state) {
 static err_t read_exact(const uint8_t *src, size_t n) {
     uint8_t *exact = malloc(n ? n : 1);
     memcpy(exact, src, n);
-    err_t rc = council_unpack(&read, &to, exact, n);
+    err_t rc = council_unpack(&got, &to, exact, n);
     free(exact);
     return rc;
 }
@@ -100,7 +105,7 @@ static void damaged(void **state) {
             for (int bit = 0; bit < 8; bit++) {
                 was[at] ^= (uint8_t)(1 << bit);
                 if (read_exact(was, n) == ERR_OK) {
-                    assert_int_equal(council_pack(again, sizeof again, &read), n);
+                    assert_int_equal(council_pack(again, sizeof again, &got), n);
                     assert_memory_equal(again, was, n);
                 }
                 was[at] ^= (uint8_t)(1 << bit);
@@ -245,6 +250,41 @@ static void a_torn_page(void **state) {
     assert_int_equal(vote_page_read(&back, memory), ERR_DATA);
 }
 
+// A process that dies while it writes the page. Its memory lies so that the first bytes of the second copy can be
+// written and the rest can't.
+static int killed_while_writing(uint8_t *memory, size_t writable, const vote_page *p) {
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        prctl(PR_SET_DUMPABLE, 0);  // no core file
+        if (mprotect(memory + writable, VOTE_PAGE_BYTES - writable, PROT_READ) == 0) vote_page_write(memory, p);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+// The word that says which copy counts is written last: before it, the votes of the write before count.
+static void a_kill_before_the_copy_is_whole(void **state) {
+    (void)state;
+    static vote_page p, back;
+    const size_t writable = 8 + (VOTE_PAGE_BYTES - 8) / 2 + 4;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (writable + page - 1) / page * page;
+    const size_t all = before + (VOTE_PAGE_BYTES - writable + page - 1) / page * page;
+    uint8_t *area = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(area != MAP_FAILED);
+    uint8_t *memory = area + before - writable;
+    example_page(&p);
+    for (p.promised.round = 1000; p.promised.round < 1002; p.promised.round++) vote_page_write(memory, &p);
+    assert_int_equal(le64_get(memory), 2);
+    assert_int_equal(killed_while_writing(memory, writable, &p), SIGSEGV);
+    assert_int_equal(vote_page_read(&back, memory), ERR_OK);
+    assert_int_equal(back.promised.round, 1001);
+    munmap(area, all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_comes_back),
@@ -257,6 +297,7 @@ int main(void) {
         cmocka_unit_test(the_fence),
         cmocka_unit_test(the_page_comes_back),
         cmocka_unit_test(a_torn_page),
+        cmocka_unit_test(a_kill_before_the_copy_is_whole),
     };
     return cmocka_run_group_tests_name("council bytes", tests, NULL, NULL);
 }
