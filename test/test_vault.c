@@ -263,6 +263,7 @@ static void what_is_damaged_is_not_read(void **state) {
     const int64_t step_at = offsetof(vault_head, at) + offsetof(run_progress, step);
     const int64_t first = (int64_t)vault_aligned((size_t)table + GROUPS * TENSORS * sizeof(vault_part) + SCALARS * 8);
     const int64_t places[] = {0,
+                              1,  // as if it were of step 1030, the newest
                               8,
                               17,
                               offsetof(vault_head, parts),
