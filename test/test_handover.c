@@ -232,12 +232,27 @@ static void fence_and_end_are_given_too(void **state) {
     assert_int_equal(open_files(), before);
 }
 
+// A world need not have a node of each rack. Its groups count racks from 0, and none may be empty.
+static void racks_without_a_node_are_left_out(void **state) {
+    (void)state;
+    static const struct {
+        int rack[3], counted[4];
+    } of[] = {
+        {{0, 0, 0}, {0, 0, 0, 0}}, {{1, 3, 3}, {0, 1, 1, 1}}, {{2, 2, 5}, {0, 0, 0, 1}}, {{0, 2, 4}, {0, 1, 1, 2}}};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        launch l;
+        OK(launch_open(&l, 3, (int[]){1, 2, 1}, NULL, 0));
+        launch_racks(&l, of[k].rack);
+        for (int r = 0; r < 4; r++) assert_int_equal(l.place[r].rack, of[k].counted[r]);
+        launch_close(&l);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_that_live_meet_over_it),
-        cmocka_unit_test(fence_and_end_are_given_too),
-        cmocka_unit_test(a_process_that_is_gone_is_found_out),
-        cmocka_unit_test(too_few_descriptors_are_an_error),
+        cmocka_unit_test(processes_that_live_meet_over_it),    cmocka_unit_test(fence_and_end_are_given_too),
+        cmocka_unit_test(a_process_that_is_gone_is_found_out), cmocka_unit_test(too_few_descriptors_are_an_error),
+        cmocka_unit_test(racks_without_a_node_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
