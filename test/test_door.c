@@ -3,8 +3,11 @@
 // caller, and into the memory that two ranks share.
 #include "test/support/team.h"
 
+#include "comm/team/internal.h"
 #include "comm/team/shm.h"
 #include "comm/transport.h"
+
+#include <netdb.h>
 
 // --- a caller --------------------------------------------------------------------------------------------------------
 
@@ -195,6 +198,37 @@ static void a_silent_answerer_is_left(void **state) {
     scene_close(s);
 }
 
+// A host has two addresses, and nobody listens at the first: the second is called next.
+static void the_second_address_is_called_too(void **state) {
+    (void)state;
+    int port = free_port(), listener = listen_at(0, port), nobody = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at[2] = {address(0, port + 1), address(0, port)};
+    assert_int_equal(bind(nobody, (struct sockaddr *)&at[0], sizeof at[0]), 0);
+    struct addrinfo known[2];
+    for (int i = 0; i < 2; i++)
+        known[i] = (struct addrinfo){.ai_family = AF_INET,
+                                     .ai_socktype = SOCK_STREAM,
+                                     .ai_addr = (struct sockaddr *)&at[i],
+                                     .ai_addrlen = sizeof at[i]};
+    known[0].ai_next = &known[1];
+    static team t;
+    static launch l;
+    t.at = &l;
+    meeting m = {.t = &t, .secret = secret, .mine = {.role = ROLE_COUNCIL}, .remembers = true};
+    assert_int_equal(meeting_open(&m, 0, 1, 1), ERR_OK);
+    m.poll[0] = (struct pollfd){.fd = -1};
+    m.caller[0] = (caller){.fd = -1, .host = "two", .known = known};
+    struct pollfd called = {.fd = listener, .events = POLLIN};
+    for (double until = now_s() + 20; poll(&called, 1, 0) == 0;) {
+        if (now_s() > until) fail_msg("only the first address was called: %s", m.caller[0].why);
+        assert_int_equal(meeting_turn(&m, clock_now() + 0.02), ERR_OK);
+    }
+    m.caller[0].known = NULL;  // it is the test's
+    meeting_close(&m);
+    close(nobody);
+    close(listener);
+}
+
 // --- messages in shared memory ---------------------------------------------------------------------------------------
 
 enum { WORDS = 100 };
@@ -263,9 +297,10 @@ static void a_message_played_again_is_noticed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_has_its_own_nonce), cmocka_unit_test(a_recorded_answer_is_not_believed),
-        cmocka_unit_test(another_version_is_refused),   cmocka_unit_test(a_visit_has_an_end),
-        cmocka_unit_test(a_silent_answerer_is_left),    cmocka_unit_test(a_message_played_again_is_noticed),
+        cmocka_unit_test(every_call_has_its_own_nonce),      cmocka_unit_test(a_recorded_answer_is_not_believed),
+        cmocka_unit_test(another_version_is_refused),        cmocka_unit_test(a_visit_has_an_end),
+        cmocka_unit_test(a_silent_answerer_is_left),         cmocka_unit_test(the_second_address_is_called_too),
+        cmocka_unit_test(a_message_played_again_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
