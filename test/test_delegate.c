@@ -337,10 +337,29 @@ static void what_others_say_is_acted_upon_at_once(void **state) {
     close_run(r);
 }
 
+// A delegate that is started again knows nothing: it is told the facts though they are what the one before was told.
+static void one_that_is_started_again_is_told(void **state) {
+    (void)state;
+    run *r = open_run(1);
+    node *n = &r->node[0];
+    until_epoch(r, 1, 0, 0);
+    assert_true(n->d.told);
+    kill(n->d.pid, SIGKILL);
+    for (double until = clock_now() + PATIENCE_S; n->d.pid; nap(0.005)) {
+        if (clock_now() > until) fail_msg("the delegate does not end");
+        delegate_reap(&n->d);
+    }
+    while (delegate_hear(&n->d, &n->told)) continue;  // what it said last
+    memset(&n->told, 0, sizeof n->told);
+    until_epoch(r, 1, 0, 0);
+    close_run(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_heartbeats),
                                        cmocka_unit_test(the_highest_step_is_told),
                                        cmocka_unit_test(a_place_that_is_gone_is_a_failure),
+                                       cmocka_unit_test(one_that_is_started_again_is_told),
                                        cmocka_unit_test(a_node_of_spares_has_sealed),
                                        cmocka_unit_test(what_is_said_is_acted_upon_at_once),
                                        cmocka_unit_test(what_others_say_is_acted_upon_at_once)};
