@@ -450,7 +450,7 @@ static err_t try_all(searcher *x) {
     search_result *out = x->out;
     int others = 0, planned = 0;
     bool kept;
-    qsort(x->guess, (size_t)x->guesses, sizeof *x->guess, by_guess);
+    if (x->guesses) qsort(x->guess, (size_t)x->guesses, sizeof *x->guess, by_guess);
     for (int i = 0; i < x->guesses; i++) {
         const guess *g = &x->guess[i];
         bool same = !g->given && same_choice(&g->is, &own);
