@@ -3,6 +3,7 @@
 # classes of texts have the same bits on ranks that share data, layers and stages, and after a stop; what is exported
 # comes back the same, and what is not supported is refused in words. LAYOUTS=all: in every layout (test/check_bert.sh).
 . test/support/lib.sh
+. "$top/test/support/trained.sh"
 
 words="$top/test/golden/tokenizer/bert.json"
 ini >base.ini <<END
@@ -23,22 +24,6 @@ expect 0 "$bin" pack base.ini texts.ini
 says "36 samples of 3 classes for a context of 32 tokens; 5 cut to fit"
 sorts="model.task=classify model.classes=3"
 classes="$sorts data.train=data/b-train-*.bin data.val=data/b-val-*.bin pack.output=data/b"
-
-# hashes RUN: of each step, and of the last state.
-hashes() {
-    sed -n 's/^{"t":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl"
-    "$bin" hash "$(ls -d "runs/$1"/ckpt/step-* | tail -n 1)" | sed 's/  [^ ]*$//'
-}
-
-# trained RUN SETTING...: its hashes are in RUN.hashes.
-trained() {
-    run=$1
-    rm -rf "runs/$run"
-    settings "$@"
-    expect 0 timeout 100 "$bin" base.ini "$run.ini"
-    hashes "$run" >"$run.hashes"
-    [ "$(wc -l <"$run.hashes")" -ge 3 ] || fail "$run has no hash of each step"
-}
 
 some() {
     cat <<'DEALS'

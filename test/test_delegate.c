@@ -337,7 +337,8 @@ static void what_others_say_is_acted_upon_at_once(void **state) {
     close_run(r);
 }
 
-// A delegate that is started again knows nothing: it is told the facts though they are what the one before was told.
+// A delegate that is started again knows nothing. So it is sent the facts even if they have not changed since the one
+// before it got them.
 static void one_that_is_started_again_is_told(void **state) {
     (void)state;
     run *r = open_run(1);

@@ -198,7 +198,7 @@ static void a_silent_answerer_is_left(void **state) {
     scene_close(s);
 }
 
-// A host has two addresses, and nobody listens at the first: the second is called next.
+// A host has two addresses, and no process listens at the first one: the second one is called next.
 static void the_second_address_is_called_too(void **state) {
     (void)state;
     int port = free_port(), listener = listen_at(0, port), nobody = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

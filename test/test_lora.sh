@@ -4,6 +4,8 @@
 # weights beside them do not change; a checkpoint has the adapters and refuses other weights; and what is exported,
 # merged, is what was trained.
 . test/support/lib.sh
+. "$top/test/support/trained.sh"
+least=7  # six steps and the state
 
 text 30000 >text.txt
 ini >base.ini <<'END'
@@ -22,22 +24,6 @@ expect 0 "$bin" pack base.ini
 lora="lora.rank=4 lora.alpha=8 optimizer.lr=0.01 schedule.warmup=-1"
 some="$lora lora.targets=q_proj,v_proj"
 all="$lora lora.targets=qkv_proj,o_proj,gate_proj,down_proj"
-
-# hashes RUN: of each step, and of the last state.
-hashes() {
-    sed -n 's/^{"t":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl"
-    "$bin" hash "$(ls -d "runs/$1"/ckpt/step-* | tail -n 1)" | sed 's/  [^ ]*$//'
-}
-
-# trained RUN SETTING...: its hashes are in RUN.hashes.
-trained() {
-    run=$1
-    rm -rf "runs/$run"
-    settings "$@"
-    expect 0 timeout 100 "$bin" base.ini "$run.ini"
-    hashes "$run" >"$run.hashes"
-    [ "$(wc -l <"$run.hashes")" -ge 7 ] || fail "$run has no hash of each step"
-}
 
 losses() { sed -n 's/^{"t":"step","step":[0-9]*,"loss":\([0-9.e+-]*\),.*/\1/p' "runs/$1/log.jsonl"; }
 

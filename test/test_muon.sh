@@ -3,6 +3,7 @@
 # names: the same bits on any number of ranks, in every stage, in pipelines, with shared layers and offload, and after a
 # stop; what is frozen stays; what is wrong is said.
 . test/support/lib.sh
+. "$top/test/support/trained.sh"
 
 text 20000 >text.txt
 ini >base.ini <<'END'
@@ -20,21 +21,6 @@ schedule decay_steps=4 warmup=1
 log every=1 hash_every=1
 END
 expect 0 "$bin" pack base.ini
-
-# hashes RUN: of each step, and of the last state.
-hashes() {
-    sed -n 's/^{"t":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl"
-    "$bin" hash "$(ls -d "runs/$1"/ckpt/step-* | tail -n 1)" | sed 's/  [^ ]*$//'
-}
-
-# trained RUN SETTING...: its hashes are in RUN.hashes.
-trained() {
-    run=$1
-    rm -rf "runs/$run"
-    settings "$@"
-    expect 0 timeout 100 "$bin" base.ini "$run.ini"
-    hashes "$run" >"$run.hashes"
-}
 
 # layouts SETTING...: all give the bits of one rank.
 layouts() {

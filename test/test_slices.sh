@@ -3,6 +3,8 @@
 # in slices have the same bits on any number of ranks, which may share layers, in every stage, in pipelines and after
 # every restart; and what goes in or comes out does not know of slices.
 . test/support/lib.sh
+. "$top/test/support/trained.sh"
+least=2  # of a run of one step: that step and the state
 
 text 30000 >text.txt
 ini >base.ini <<'END'
@@ -18,21 +20,6 @@ parallel slices=4
 log every=1 hash_every=1
 END
 expect 0 "$bin" pack base.ini
-
-# hashes RUN: of each step, and of the last state.
-hashes() {
-    sed -n 's/^{"t":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl"
-    "$bin" hash "$(ls -d "runs/$1"/ckpt/step-* | tail -n 1)" | sed 's/  [^ ]*$//'
-}
-
-# trained RUN SETTING...: its hashes are in RUN.hashes.
-trained() {
-    run=$1
-    rm -rf "runs/$run"
-    settings "$@"
-    expect 0 timeout 100 "$bin" base.ini "$run.ini"
-    hashes "$run" >"$run.hashes"
-}
 
 any_layout() {
     trained one "$@"

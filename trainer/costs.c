@@ -143,7 +143,7 @@ static void neighbours(const costs *c, costs_call call, costs_level level, int r
     }
 }
 
-// A level that nobody measured is taken for the next one inside: that is the best that there is.
+// A level that was not measured costs what the next one inside costs: nothing nearer is known.
 static costs_time by_link(const costs *c, costs_level level, double bytes) {
     const double UNKNOWN = 0.5;
     while (level > COSTS_NODE && c->link[level].rate.is <= 0) level--;

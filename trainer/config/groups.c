@@ -53,7 +53,7 @@ static err_t read_rule(const char *word, param_group *g) {
                    word);
 }
 
-// Up to the colon, which it leaves behind.
+// Reads up to the colon, and goes on after it.
 static err_t read_globs(const char **at, param_group *g) {
     size_t used = 0;
     char word[GROUP_GLOB];
