@@ -13,30 +13,29 @@ err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// dx = dy * gelu'(x), rounded, and the column sums of that. A thread loads DGELU_ROWS rows before it stores the first:
-// dx may be dy, so the compiler can't move a load over a store.
+// dx = dy * gelu'(x), rounded, and the column sums of that. A thread loads ROWS rows before it stores the first: dx may
+// be dy, so the compiler can't move a load over a store. Two of them where single elements and erf need the registers.
 // alias      dx == dy allowed
 // sums       as columns_kernel
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/gelu.c: gelu_backward
-enum { DGELU_ROWS = 4 };
 template <class T, bool PACKED, bool ERF>
 __global__ void __launch_bounds__(COLUMN_THREADS) gelu_columns_kernel(column_args<T> a, T *dx) {
-    constexpr int W = 16 / sizeof(T);
+    constexpr int W = 16 / sizeof(T), ROWS = ERF && !PACKED ? 2 : 4;
     K_SMEM(float, part, [1][W * COLUMN_THREADS]);
     const column_place<T> at = column_place_of(a);
     const int64_t step = blockDim.y;
     float sum[1][W] = {};
-    for (int64_t row = at.row; row < at.end; row += DGELU_ROWS * step) {
-        pack<T> d[DGELU_ROWS], x[DGELU_ROWS];
+    for (int64_t row = at.row; row < at.end; row += ROWS * step) {
+        pack<T> d[ROWS], x[ROWS];
 #pragma unroll
-        for (int r = 0; r < DGELU_ROWS; r++) {
+        for (int r = 0; r < ROWS; r++) {
             if (row + r * step >= at.end) break;
             d[r] = load_pack<PACKED>(a.dy + (row + r * step) * a.width, at.i, a.width);
             x[r] = load_pack<PACKED>(a.x + (row + r * step) * a.width, at.i, a.width);
         }
 #pragma unroll
-        for (int r = 0; r < DGELU_ROWS; r++) {
+        for (int r = 0; r < ROWS; r++) {
             if (row + r * step >= at.end) break;
             float v[W];
 #pragma unroll
