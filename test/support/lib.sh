@@ -34,13 +34,22 @@ skip() {
     exit 77
 }
 
+# used: sets `cpu` to the CPU seconds of all that this script has run so far. Not in $(...), which would count anew.
+used() {
+    times >"$work/times"
+    cpu=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4 + 0.5) }' "$work/times")
+}
+
 # try NAME [COMMAND...]: runs the command, or the function of that name, as a case.
 try() {
-    name=$1 since=$(date +%s)
+    used
+    name=$1 since=$(date +%s) before=$cpu
     [ $# -eq 1 ] || shift
     (trap 'reap' EXIT; trap 'exit 143' HUP INT TERM; : >"$out"; "$@")
-    case $? in
-    0) passed=$((passed + 1)) && echo "ok: $name, $(($(date +%s) - since)) s" ;;
+    code=$?
+    used
+    case $code in
+    0) passed=$((passed + 1)) && echo "ok: $name, $(($(date +%s) - since)) s, CPU $((cpu - before)) s" ;;
     77) skipped=$((skipped + 1)) ;;
     *) failed=$((failed + 1)) ;;
     esac
