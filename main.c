@@ -87,10 +87,14 @@ static err_t do_check(const config *c, const arguments *a) {
 }
 static err_t do_plan(const config *c, const arguments *a) {
     const char *block = given(a, "--graph");
-    search_asked asked = {given(a, "--cluster"), given(a, "--costs"), given(a, "--free"), given(a, "--json") != NULL};
+    search_asked asked = {.cluster = given(a, "--cluster"),
+                          .costs = given(a, "--costs"),
+                          .free = given(a, "--free"),
+                          .trace = given(a, "--trace"),
+                          .json = given(a, "--json") != NULL};
     if (given(a, "--search")) return verb_search(c, &asked, stdout);
-    if (asked.costs || asked.free || asked.json)
-        return err_set(ERR_USAGE, "--costs, --free and --json go with --search, which is not here");
+    if (asked.costs || asked.free || asked.trace || asked.json)
+        return err_set(ERR_USAGE, "--costs, --free, --trace and --json go with --search, which is not here");
     if (block && given(a, "--draw"))
         return err_set(ERR_USAGE,
                        "--graph prints a model's blocks, --draw a pipeline's schedule: expected one of them");

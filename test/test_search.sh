@@ -40,6 +40,24 @@ tables_predict() {
     says "save into a file of its own"
 }
 
+# The fastest layout's step, drawn: its pipeline's ranks, as long as the table says.
+steps_are_drawn() {
+    search="plan --search --costs h100 --cluster 4x8 base.ini"
+    for file in step.json step.svg; do expect 0 "$bin" $search --trace $file; done
+    ms=$(sed -n 's/^ *\([0-9.]*\) ms +- .*/\1/p' "$out" | head -n 1)
+    grep -q "a step of $ms ms, simulated" step.json && grep -q "a step of $ms ms, simulated</text>" step.svg ||
+        fail "the search says $ms ms, the drawings $(grep -ho 'a step of [0-9.]* ms' step.json step.svg)"
+    [ "$(tail -n 1 step.json)" = "]}" ] && [ "$(tail -n 1 step.svg)" = "</svg>" ] || fail "a drawing has no end"
+    awk -F '[:,}]' -v ms="$ms" '/"ph":"X"/ { for (i = 1; i < NF; i++) { if ($i == "\"ts\"") at = $(i + 1)
+            if ($i == "\"dur\"") end = at + $(i + 1) } if (end > last) last = end }
+        END { exit !(last > 990 * ms && last < 1010 * ms) }' step.json || fail "the last event is not at $ms ms"
+    expect 64 "$bin" $search --trace step.png
+    says "ends in .json" "or in .svg"
+    expect 74 "$bin" $search --trace no/such/place.svg
+    expect 64 "$bin" plan base.ini --trace step.svg
+    says "go with --search"
+}
+
 failures_are_told() {
     printf '[cluster]\nnodes = 2048\n[failures]\ngpu_mtbf_h = 79000\nsave_s = 5\n' >cluster.ini
     expect 0 "$bin" failures cluster.ini
@@ -65,6 +83,7 @@ mistakes_are_said() {
 
 try sheets_predict
 try tables_predict
+try steps_are_drawn
 try failures_are_told
 try mistakes_are_said
 finish

@@ -287,30 +287,41 @@ static double time_of(void *ctx, int rank, const action *a) {
 }
 
 // Ranks with the same stages wait for the one with most lanes: it stands for all of them.
-static err_t simulate(const searcher *x, const stage_list *stage, int n, asked how, double *total, double *busy,
-                      double *most) {
+static err_t walk(const searcher *x, const stage_list *stage, int n, asked how, search_see see, void *ctx) {
     const action_list *list[n];
     const stages *of[n];
     simulation s;
     for (int i = 0; i < n; i++) list[i] = &stage[i].list, of[i] = &stage[i].of;
     simulate_costs by = {.time = time_of, .ctx = &how, .depth = x->k->tiles.processors ? 0 : 2};
+    simulate_lists lists = {n, 1, list, of};
     how.stage = stage;
-    TRY(simulate_run(&(simulate_lists){n, 1, list, of}, &by, &s));
-    *total = s.total, *busy = *most = 0;
-    for (int i = 0; i < n; i++) *busy += s.rank[i].busy, *most = fmax(*most, s.rank[i].busy);
+    TRY(simulate_run(&lists, &by, &s));
+    err_t rc = see(ctx, &lists, &s);
     simulation_free(&s);
+    return rc;
+}
+
+typedef struct totals {
+    double total, busy, most;  // the step; what all ranks compute; what the busiest does
+} totals;
+
+static err_t add_totals(void *ctx, const simulate_lists *lists, const simulation *s) {
+    totals *t = ctx;
+    (void)lists;
+    *t = (totals){.total = s->total};
+    for (int i = 0; i < s->ranks; i++) t->busy += s->rank[i].busy, t->most = fmax(t->most, s->rank[i].busy);
     return ERR_OK;
 }
 
 static err_t judge_times(const searcher *x, const stage_list *stage, search_found *f) {
     int n = f->is.pipeline;
-    double busy, most, late, alone;
-    TRY(simulate(x, stage, n, (asked){.sends = true, .error = 1}, &late, &busy, &most));
-    TRY(simulate(x, stage, n, (asked){.sends = true}, &f->step_s, &busy, &most));
-    TRY(simulate(x, stage, n, (asked){0}, &alone, &busy, &most));
-    f->error_s = late - f->step_s;
-    f->compute_s = most, f->waits_s = alone - most, f->exposed_s = fmax(f->step_s - alone, 0);
-    f->bubble = alone > 0 ? 1 - busy / (n * alone) : 0;
+    totals late, all, alone;
+    TRY(walk(x, stage, n, (asked){.sends = true, .error = 1}, add_totals, &late));
+    TRY(walk(x, stage, n, (asked){.sends = true}, add_totals, &all));
+    TRY(walk(x, stage, n, (asked){0}, add_totals, &alone));
+    f->step_s = all.total, f->error_s = late.total - all.total;
+    f->compute_s = alone.most, f->waits_s = alone.total - alone.most, f->exposed_s = fmax(f->step_s - alone.total, 0);
+    f->bubble = alone.total > 0 ? 1 - alone.busy / (n * alone.total) : 0;
     return ERR_OK;
 }
 
@@ -366,6 +377,11 @@ static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_foun
     return ERR_OK;
 }
 
+static void free_stages(stage_list *stage, int n) {
+    for (int i = 0; i < n; i++) action_list_free(&stage[i].list), stages_close(&stage[i].of), free(stage[i].time);
+    free(stage);
+}
+
 // Cuts by time are given as numbers of blocks, where they are others than those by flops.
 static void cut_by_time(const searcher *x, const known_blocks *k, search_found *f) {
     int stages = f->is.pipeline * f->is.chunks, cut[stages + 1], n = 0;
@@ -396,9 +412,7 @@ static err_t try_layout(searcher *x, const guess *g, search_found *f, bool *kept
     err_t rc = plan_stages(x, &s, stage, f, &fits);
     if (rc == ERR_OK && !fits) x->out->too_large++;
     if (rc == ERR_OK && fits) rc = judge_times(x, stage, f), *kept = rc == ERR_OK;
-    for (int i = 0; i < g->is.pipeline; i++)
-        action_list_free(&stage[i].list), stages_close(&stage[i].of), free(stage[i].time);
-    free(stage);
+    free_stages(stage, g->is.pipeline);
     session_close(&s);
     return rc;
 }
@@ -506,6 +520,28 @@ err_t search_run(search_result *out, const config *c, const plan_world *w, const
     if (rc == ERR_OK) rc = try_all(&x);
     for (int i = 0; i < x.knowns; i++) free(x.known[i].forward), free(x.known[i].backward);
     free(x.known), free(x.guess), free(x.tried), free(x.large);
+    return rc;
+}
+
+err_t search_walk(const search_result *r, const search_found *f, const config *c, const plan_world *w, const costs *k,
+                  search_see see, void *ctx) {
+    search_result counts = {.slower = r->slower};
+    search_found again = {.is = f->is};
+    searcher x = {.c = c, .w = w, .k = k, .out = &counts, .tried = malloc(sizeof *x.tried)};
+    stage_list *stage = calloc((size_t)f->is.pipeline, sizeof *stage);
+    session s = {0};
+    bool fits;
+    err_t rc = x.tried && stage ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the lists of a layout");
+    if (rc == ERR_OK) {
+        settle(x.tried, c, &f->is);
+        snprintf(x.tried->parallel.stages, sizeof x.tried->parallel.stages, "%s", f->stages);
+        if (f->given) snprintf(x.tried->parallel.deal, sizeof x.tried->parallel.deal, "%s", c->parallel.deal);
+        rc = plan_stages(&x, &s, stage, &again, &fits);
+    }
+    if (rc == ERR_OK) rc = walk(&x, stage, f->is.pipeline, (asked){.sends = true}, see, ctx);
+    if (stage) free_stages(stage, f->is.pipeline);
+    session_close(&s);
+    free(x.tried);
     return rc;
 }
 

@@ -7,6 +7,7 @@
 
 #include "trainer/costs.h"
 #include "trainer/plan.h"
+#include "trainer/step/simulate.h"
 
 // Keys of class `bits` that may be changed, too.
 typedef struct search_free {
@@ -53,6 +54,12 @@ typedef struct search_result {
 // ERR_CONFIG: no layout fits.
 err_t search_run(search_result *out, const config *c, const plan_world *w, const costs *k, const search_free *free);
 
+// Plans and simulates a layout that was found once more, and shows it: its pipeline's ranks, of each the one with most
+// lanes among those that have the same stages. What `see` returns is returned.
+typedef err_t (*search_see)(void *ctx, const simulate_lists *lists, const simulation *s);
+err_t search_walk(const search_result *r, const search_found *f, const config *c, const plan_world *w, const costs *k,
+                  search_see see, void *ctx);
+
 // The INI lines of a choice, to paste. dst: SEARCH_LINES bytes. Returns dst.
 enum { SEARCH_LINES = 1024 };
 const char *search_lines(const config *c, const search_found *f, char dst[SEARCH_LINES]);
@@ -60,6 +67,7 @@ const char *search_lines(const config *c, const search_found *f, char dst[SEARCH
 // `lockstep plan --search`. cluster: as verb_plan's; costs: the table's name; free: NULL or as search_free_of.
 typedef struct search_asked {
     const char *cluster, *costs, *free;
+    const char *trace;  // NULL, or where the fastest layout's step is drawn: *.json (trainer/step/trace.h) or *.svg
     bool json;
 } search_asked;
 err_t verb_search(const config *c, const search_asked *asked, FILE *out);

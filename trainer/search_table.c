@@ -1,9 +1,11 @@
 // trainer/search_table.c: see trainer/search.h: the layouts that were found, for people, for an INI, and as JSON.
+#include "base/io.h"
 #include "base/text.h"
 #include "trainer/config/table.h"
 #include "trainer/plan_ranks.h"
 #include "trainer/search.h"
 #include "trainer/sheets.h"
+#include "trainer/step/trace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -165,6 +167,46 @@ static void print_json(const search_result *r, const config *c, const plan_world
     fprintf(out, "]}\n");
 }
 
+// --- a step to look at -----------------------------------------------------------------------------------------------
+
+typedef struct shown {
+    const char *path, *title;
+    bool svg;
+} shown;
+
+static bool ends_in(const char *path, const char *with) {
+    size_t n = strlen(path), m = strlen(with);
+    return n > m && strcmp(path + n - m, with) == 0;
+}
+
+static err_t write_trace(void *ctx, const simulate_lists *lists, const simulation *s) {
+    const shown *x = ctx;
+    char names[s->ranks][24];
+    const char *name[s->ranks];
+    text t = {0};
+    for (int i = 0; i < s->ranks; i++) {
+        snprintf(names[i], sizeof names[i], s->ranks > 1 ? "stage %d" : "each rank", i);
+        name[i] = names[i];
+    }
+    (x->svg ? trace_svg : trace_json)(&t, lists, s, x->title, name);
+    err_t rc =
+        t.full ? err_set(ERR_INTERNAL, "no memory for a drawing of a step") : io_write_file(x->path, t.at, t.n, NULL);
+    text_free(&t);
+    return rc;
+}
+
+static err_t draw_fastest(const search_result *r, const config *c, const plan_world *w, const costs *k,
+                          const char *path) {
+    const search_found *f = &r->at[0];
+    char title[256], word[CONFIG_WORD];
+    snprintf(title, sizeof title,
+             "tensor %d, context %d, pipeline %d (%s), data %d, zero %d: a step of %.2f ms, simulated", f->is.tensor,
+             f->is.context, f->is.pipeline, word_of("parallel", "schedule", f->is.schedule, word), f->is.data,
+             f->is.zero, 1e3 * f->step_s);
+    shown x = {.path = path, .title = title, .svg = ends_in(path, ".svg")};
+    return search_walk(r, f, c, w, k, write_trace, &x);
+}
+
 // --- the verb --------------------------------------------------------------------------------------------------------
 
 static err_t search_places(const config *c, const search_asked *asked, const costs *k, FILE *out) {
@@ -177,6 +219,7 @@ static err_t search_places(const config *c, const search_asked *asked, const cos
     if (rc != ERR_OK) return free(r), rc;
     rc = search_run(r, c, &w, k, &keys);
     if (rc == ERR_OK) (asked->json ? print_json : print_table)(r, c, &w, k, asked->costs, out);
+    if (rc == ERR_OK && asked->trace) rc = draw_fastest(r, c, &w, k, asked->trace);
     plan_world_close(&w);
     free(r);
     return rc;
@@ -189,6 +232,11 @@ err_t verb_search(const config *c, const search_asked *asked, FILE *out) {
                        "plan --search wants --costs: a file that `lockstep bench step CONFIG.ini --save FILE` and "
                        "`lockstep bench comm CONFIG.ini --save FILE` have measured, or a sheet: %s",
                        sheet_names);
+    if (asked->trace && !ends_in(asked->trace, ".json") && !ends_in(asked->trace, ".svg"))
+        return err_set(ERR_USAGE,
+                       "--trace %s: expected a name that ends in .json, for chrome://tracing and Perfetto, or in .svg, "
+                       "for a browser",
+                       asked->trace);
     TRY(sheet_or_file(&k, asked->costs));
     err_t rc = search_places(c, asked, &k, out);
     costs_free(&k);
