@@ -78,7 +78,8 @@ const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]) {
     text t = {.at = dst, .room = COMM_ROLE};
     dst[0] = 0;
     for (int k = 0; k < 5; k++)
-        if (of[k] > 1) text_put(&t, ", %s %d", name[k], at[k]);
+        if (of[k] > 1 && (k != 2 || !g->servers || grid_is_divided(g))) text_put(&t, ", %s %d", name[k], at[k]);
+    if (grid_serves(g, rank)) text_put(&t, ", server");
     return dst;
 }
 
@@ -191,7 +192,8 @@ static void role_of(const void *ctx, int rank, char dst[COMM_ROLE]) { grid_role(
 channel_plan grid_channels(const grid *g) {
     channel_plan plan = {
         .channels = GROUP_KINDS + LINK_KINDS, .needs = grid_needs, .role = role_of, .ctx = g, .ctx_bytes = sizeof *g};
-    if (one_group(g) && !g->beside) return (channel_plan){0};
+    if (one_group(g) && !g->beside && !g->servers) return (channel_plan){0};
+    if (one_group(g)) plan.channels = 0;
     if (g->beside) plan.channels = BESIDE_CHANNEL, plan.seats = 1;
     if (one_group(g)) return plan;
     for (int k = 0; k < GROUP_KINDS; k++) plan.seats += grid_group_size(g, (group_kind)k) > 1;

@@ -60,6 +60,7 @@ typedef struct grid {
     int data, tensor, pipeline;  // of an island
     int context;                 // 0: 1
     int islands;                 // 0: 1
+    int servers;                 // the last so many of `data`: they share what is kept, and none of the work
     unsigned links;
     bool beside;  // a channel more, between all ranks: of a thread that works beside the steps
 } grid;
@@ -76,12 +77,16 @@ static inline int grid_islands(const grid *g) { return g->islands ? g->islands :
 // ranks of one
 static inline int grid_island(const grid *g) { return g->data * grid_context(g) * g->tensor * g->pipeline; }
 static inline int grid_world(const grid *g) { return grid_islands(g) * grid_island(g); }
+// Those of an island that share the work.
+static inline int grid_workers(const grid *g) { return g->data - g->servers; }
 // not only the data
 static inline bool grid_is_divided(const grid *g) {
     return grid_islands(g) * grid_context(g) * g->tensor * g->pipeline > 1;
 }
 grid_place grid_at(const grid *g, int rank);
 int grid_rank(const grid *g, grid_place p);
+
+static inline bool grid_serves(const grid *g, int rank) { return grid_at(g, rank).data >= grid_workers(g); }
 
 // "rank 5 (stage 2, data 0, tensor 1)", with its context and island where there are several, into dst. Returns dst.
 enum { GRID_TEXT = 96 };
@@ -91,7 +96,7 @@ const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]);
 enum { GRID_SHAPE = 96 };
 const char *grid_shape(const grid *g, char dst[GRID_SHAPE]);
 
-// ", stage 2, tensor 1": what the layout has more than one of, into dst. Returns dst.
+// ", stage 2, tensor 1": what the layout has more than one of, and ", server", into dst. Returns dst.
 const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]);
 
 // The groups of a kind partition the ranks. Members are counted from 0, in order of rank.

@@ -128,8 +128,8 @@ static void zero_3_gathers_one_block_ahead(void **state) {
         "need 0; take bucket 1; backward 0-0; reduce bucket 1 turn 0; means; losses; settle; squares; share; update; spread");
     expect_list(
         layout_of(2, 1, 1, 3, true, false), 1,  // no lane: it only sends its weights and receives its sums
-        "gather 0; gather 1; need 0; gather 2; need 1; need 2; need 2; take bucket 0; gather 0; need 1; reduce bucket 0 turn 0; "
-        "need 0; take bucket 1; reduce bucket 1 turn 0; settle; squares; share; update; spread");
+        "gather 0; gather 1; need 0; gather 2; need 1; need 2; need 2; gather 0; need 1; reduce bucket 0 turn 0; "
+        "need 0; reduce bucket 1 turn 0; settle; squares; share; update; spread");
 }
 
 // Also where a rank is alone: it is its own owner.

@@ -8,6 +8,7 @@ typedef struct bad {
     const char *text, *start, *part1, *part2;
 } bad;
 
+#define SERVERS(ranks, count) "[device]\nranks = " #ranks "\n[server]\ncount = " #count "\n[parallel]\n"
 #define ISLANDS "[device]\nranks = 2\n[outer]\nislands = 2\n"
 
 static const bad bad_files[] = {
@@ -310,6 +311,29 @@ static const bad bad_files[] = {
      "Nearest that works: [data] holdout = 0.", NULL},
     {"[reduce]\ntransport = nccl\n[device]\nbackend = cpu\n", ":4: [device] backend: transport = nccl",
      "[reduce] transport = auto", NULL},
+    // servers
+    {SERVERS(2, 1) "zero = 0\n",
+     ":6: [parallel] zero: count = 1 servers keep the optimizer's state for the others, and with",
+     "[parallel] zero = 1", "[server] count = 0"},
+    {SERVERS(4, 4) "zero = 1\n[batch]\nglobal = 16\n",
+     ":4: [server] count: count = 4 of 4 that share the lanes (4 ranks, [device] ranks) leaves none to run them",
+     "[server] count = 3", NULL},
+    {SERVERS(4, 1) "zero = 1\n",
+     ":4: [server] count: 4 ranks ([device] ranks) without 1 server are more than the lanes = 2", "[device] ranks = 3",
+     "[server] count = 2"},
+    {SERVERS(4, 1) "zero = 1\npipeline = 2\n",
+     ":7: [parallel] pipeline: count = 1 servers run no blocks, and each of pipeline = 2", "[parallel] pipeline = 1",
+     NULL},
+    {SERVERS(2, 1) "zero = 1\nbalance = auto\n",
+     ":7: [parallel] balance: balance = auto gives each rank a lane or more", "[parallel] balance = none", NULL},
+    {SERVERS(2, 1) "zero = 1\ndeal = 1,1\n",
+     ":7: [parallel] deal: deal = 1,1: expected 1 whole number, one for each that shares the lanes", NULL, NULL},
+    {SERVERS(2, 1) "zero = 1\n[reduce]\norder = any\n", ":8: [reduce] order: with order = any the transport adds",
+     "[reduce] order = fixed", NULL},
+    {SERVERS(2, 1) "zero = 1\n[outer]\nislands = 2\n",
+     ":8: [outer] islands: count = 1 servers add the lanes of all ranks", "[server] count = 0", NULL},
+    {"[server]\nweight = 0.5\n", ":2: [server] weight: weight = 0.5 is what others keep beside servers, and count = 0",
+     "[server] weight = 0", NULL},
     // islands
     {"[outer]\nislands = 3\n[device]\nranks = 3\n", ":2: [outer] islands: islands = 3 is not a power of two.",
      "[outer] islands = 2", NULL},

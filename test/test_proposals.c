@@ -103,10 +103,20 @@ static void draw_islands(settings *s, chance *c) {
     if (draw(c, 2)) set(s, "outer.type", "nesterov");
 }
 
+static void draw_servers(settings *s, chance *c) {
+    static const char *const weights[] = {"0", "0.25", "1"};
+    if (draw(c, 5)) return;
+    set(s, "server.count", "%d", ONE_OF(c, 0, 1, 1, 2, 3, 7));
+    if (draw(c, 2)) set(s, "server.weight", "%s", weights[draw(c, 3)]);
+    if (draw(c, 8) == 0) set(s, "parallel.balance", "auto");
+    if (draw(c, 8) == 0) set(s, "reduce.order", "any");
+}
+
 static void draw_all(settings *s, int number) {
     chance c = {88172645463325252u + 0x9e3779b97f4a7c15u * (uint64_t)(number + 1)};
     s->n = 0;
     draw_model(s, &c), draw_batch(s, &c), draw_layout(s, &c), draw_ranks(s, &c), draw_islands(s, &c);
+    draw_servers(s, &c);
 }
 
 static int64_t shared_by(const config *c) {

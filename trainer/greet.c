@@ -24,6 +24,18 @@ static void greet_ranks(const session *x, monitor *m) {
                 x->state.o.fixed ? "fixed" : "any", via);
 }
 
+// Which ranks have no lanes.
+static void greet_servers(const session *x, monitor *m) {
+    const grid *g = &x->shape;
+    char text[160];
+    int n = 0, first = grid_rank(g, (grid_place){.data = grid_workers(g)}), last = x->ranks->world - 1;
+    if (!g->servers) return;
+    n += snprintf(text, sizeof text, first == last ? "rank %d" : "ranks %d to %d", first, last);
+    snprintf(text + n, sizeof text - (size_t)n, " keep%s the optimizer's state and run%s no lanes",
+             first == last ? "s" : "", first == last ? "s" : "");
+    monitor_say(m, "servers %s", text);
+}
+
 static void greet_batch(const session *x, monitor *m) {
     int64_t lanes = x->cfg->resolved.lanes, micro = x->cfg->resolved.micro;
     char each[48] = "", span[CONFIG_SPAN];
@@ -58,5 +70,6 @@ void greet(const session *x, monitor *m, bool begins) {
                     1e6);
     greet_parts(x, m);
     if (x->ranks->world > 1) greet_ranks(x, m);
+    greet_servers(x, m);
     greet_batch(x, m);
 }

@@ -245,6 +245,7 @@ static err_t mark_all(sorter *x, int64_t shared) {
         all.rank = r;
         comm_cost said = cost_all_reduce(&all, (size_t)shared, sizeof(double));
         uint64_t h = mix(mix(mark_cost(&said), (uint64_t)at.stage), (uint64_t)at.context);
+        h = mix(h, grid_serves(&x->shape, r));
         h = mix(mix(h, (uint64_t)at.island), tensor ? (uint64_t)at.tensor : 0);
         x->key[r] = mix(mix(h, x->sizes[at.tensor]), mark_links(x, r));
     }

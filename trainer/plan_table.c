@@ -97,7 +97,19 @@ static void print_whole(FILE *out, const config *c, const plan_rank *p) {
     }
 }
 
-static void print_memory(FILE *out, const config *c, const plan_ranks *p) {
+// Those with lanes, and those without, hold other things.
+static void print_roles(FILE *out, const plan_ranks *p, const grid *g) {
+    size_t most[2] = {0, 0};
+    if (!g->servers) return;
+    for (int r = 0; r < p->world; r++) {
+        size_t n = plan_bytes(plan_of(p, r)), *to = &most[grid_serves(g, r)];
+        *to = n > *to ? n : *to;
+    }
+    print_number(out, "  of a server", (int64_t)most[true], "at most", true);
+    print_number(out, "  of another", (int64_t)most[false], "at most", true);
+}
+
+static void print_memory(FILE *out, const config *c, const plan_ranks *p, const grid *g) {
     fprintf(out, "memory of a rank, bytes\n");
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         size_t least = value(&p->kind[0], &columns[i]), most = least;
@@ -109,6 +121,7 @@ static void print_memory(FILE *out, const config *c, const plan_ranks *p) {
     }
     range all = memory_of(p);
     print_row(out, "all", (int64_t)all.least, (int64_t)all.most, true);
+    print_roles(out, p, g);
     fprintf(out,
             "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
     print_whole(out, c, plan_of(p, 0));
@@ -202,13 +215,23 @@ static void print_traffic(FILE *out, const plan_ranks *p, const plan_world *who,
 // Of each of those that share the lanes, where they were dealt by hand.
 static void print_deal(FILE *out, const config *c, const plan_ranks *p, const grid *g) {
     if (*c->parallel.deal) fprintf(out, ", dealt");
-    for (int d = 0; *c->parallel.deal && d < g->data; d++)
+    for (int d = 0; *c->parallel.deal && d < grid_workers(g); d++)
         fprintf(out, "%s%" PRId64, d ? "," : " ", plan_of(p, grid_rank(g, (grid_place){.data = d}))->lanes);
+}
+
+// The last of those that share the lanes have none.
+static void print_servers(FILE *out, const config *c, const grid *g) {
+    int each = g->tensor * grid_context(g), n = g->servers * each;
+    if (!g->servers) return;
+    fprintf(out, "servers %d: the last rank%s run%s no lanes and keep%s masters and optimizer state; ", n,
+            n == 1 ? "" : "s", n == 1 ? "s" : "", n == 1 ? "s" : "");
+    if (c->server.weight > 0) fprintf(out, "another keeps %g of what one of them keeps\n", c->server.weight);
+    else fprintf(out, "the others keep none\n");
 }
 
 // Lanes are not divided, so a rank with fewer lanes than another waits, if it is as fast.
 static void print_lanes(FILE *out, const config *c, const plan_ranks *p, const grid *g) {
-    int64_t most = 0, lanes = c->resolved.lanes, shares = g->data * grid_islands(g);
+    int64_t most = 0, lanes = c->resolved.lanes, shares = grid_workers(g) * grid_islands(g);
     for (int k = 0; k < p->kinds; k++) most = p->kind[k].lanes > most ? p->kind[k].lanes : most;
     // whose ranks have the same lanes
     const char *who = g->tensor * grid_context(g) > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";
@@ -216,6 +239,7 @@ static void print_lanes(FILE *out, const config *c, const plan_ranks *p, const g
     print_deal(out, c, p, g);
     fprintf(out, ", at most %" PRId64 " each: %.1f %% of the time idle\n", most,
             100 * (1 - (double)lanes / (double)(most * shares)));
+    print_servers(out, c, g);
     if (c->parallel.balance == BALANCE_AUTO && g->data > 1)
         fprintf(out, "        and while it runs dealt by measured speed: memory is for any deal\n");
 }
@@ -368,8 +392,8 @@ static err_t plan_stage(const config *c, int zero, const plan_world *who, stage_
 }
 
 // Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's
-// gradient when the lane ends. A file has what its rank owns, in stages 1 to 3. A plan of thousands of ranks takes a
-// second, and this would be four of them.
+// gradient when the lane ends. A file has what its rank owns, in stages 1 to 3, and so have servers. A plan of
+// thousands of ranks takes a second, and this would be four of them.
 static err_t print_zero(FILE *out, const config *c, const grid *g, const plan_world *who) {
     enum { STAGES = 4, COMPARED = 64 };
     if (grid_world(g) > COMPARED) {
@@ -381,7 +405,7 @@ static err_t print_zero(FILE *out, const config *c, const grid *g, const plan_wo
     int best = -1;
     char a[HUMAN], b[HUMAN];
     err_t rc = ERR_OK;
-    int least = grid_context(g) > 1 ? 2 : c->parallel.offload == OFFLOAD_NVME ? 1 : 0;
+    int least = grid_context(g) > 1 ? 2 : c->parallel.offload == OFFLOAD_NVME || g->servers ? 1 : 0;
     for (int z = least; z < STAGES && rc == ERR_OK; z++) {
         rc = plan_stage(c, z, who, &at[z]);
         if (at[z].possible && (best < 0 || at[z].most < at[best].most)) best = z;
@@ -565,7 +589,7 @@ static err_t print_plan(const config *c, const plan_world *who, const plan_ranks
             again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, c, p, &shape);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
-    print_memory(out, c, p);
+    print_memory(out, c, p, &shape);
     print_machine(out, who, p);
     if (c->parallel.offload == OFFLOAD_NVME) print_disk(out, p);
     if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, who));

@@ -97,6 +97,7 @@ static err_t price_alone(searcher *x, known_blocks *k) {
     int world = one.tensor * one.context;
     one.pipeline = one.data = one.chunks = 1, one.zero = one.context > 1 ? 2 : 0, one.lanes = 1;
     settle(x->tried, x->c, &one);
+    x->tried->server.count = 0, x->tried->server.weight = 0;
     x->tried->batch.global = one.micro;
     if (!config_would(x->tried, world)) return ERR_OK;
     err_t rc = plan_begin(&s, x->tried, 0, &(plan_world){.world = world, .place = x->w->place});
@@ -160,13 +161,19 @@ static double filling(const search_choice *is) {
     }
 }
 
+// Those that share the lanes.
+static int workers(const searcher *x, const search_choice *is) {
+    int n = is->data - (int)x->c->server.count;
+    return n > 1 ? n : 1;
+}
+
 static double communication(const searcher *x, const search_choice *is, double micros) {
     int members = is->data * is->context, stride = is->tensor * (members - 1);
     if (members == 1) return 0;
     costs_level level = level_between(x->w, 0, stride);
     double values = x->values / is->tensor / is->pipeline, part = values * (members - 1) / members;
     double element = (double)dtype_bytes(x->c->precision.compute);
-    double turns = is->zero >= 2 ? ceil((double)is->lanes / is->data) : 1;
+    double turns = is->zero >= 2 ? ceil((double)is->lanes / workers(x, is)) : 1;
     double gathers = is->zero == 3 ? 2 * micros : 1;
     return turns * costs_of_call(x->k, CALL_ALL_TO_ALL, level, members, 4 * part).s +
            gathers * costs_of_call(x->k, CALL_ALL_GATHER, level, members, (is->zero ? element : 4) * part).s;
@@ -191,7 +198,7 @@ static err_t guess_one(searcher *x, const search_choice *is, bool given) {
     if (!k->possible || stages > k->blocks) return x->out->refused++, ERR_OK;
     if (x->out->memory > 0 && least_bytes(x, is) > x->out->memory) return x->out->too_large++, ERR_OK;
     int cut[stages + 1];
-    double lanes = ceil((double)is->lanes / is->data),
+    double lanes = ceil((double)is->lanes / workers(x, is)),
            micros = lanes * (double)(x->c->batch.global / is->lanes / is->micro);
     double one = slowest_rank(k, is, cut), work = one * (micros + (is->pipeline - 1) * filling(is));
     double sends = communication(x, is, micros);
@@ -245,7 +252,8 @@ static err_t with_ranks(searcher *x, search_choice is) {
             for (is.pipeline = 1; is.tensor * is.context * is.pipeline <= world; is.pipeline++) {
                 int model = is.tensor * is.context * is.pipeline;
                 is.data = world / model;
-                if (!divides(model, world) || !divides(is.tensor, is.slices) || is.data > is.lanes / islands) continue;
+                if (!divides(model, world) || !divides(is.tensor, is.slices) || workers(x, &is) > is.lanes / islands)
+                    continue;
                 TRY(with_memory(x, is));
             }
     return ERR_OK;

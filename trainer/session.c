@@ -158,6 +158,8 @@ static state_options state_options_of(const session *x) {
         .seed = (uint64_t)c->run.seed,
         .lanes = c->resolved.lanes / grid_islands(&x->shape) * grid_context(&x->shape),
         .deal = x->deal,
+        .weight = x->weight,
+        .serves = grid_serves(&x->shape, x->ranks->rank),
         .islands = grid_islands(&x->shape) > 1 ? x->groups.group[GROUP_ISLANDS] : NULL,
         .steps_outer = c->outer.type == OUTER_NESTEROV,
         .outer_lr = c->outer.lr,
@@ -198,6 +200,7 @@ static err_t check_pipelines(const session *x, const stage_options *o) {
 static err_t open_stages(session *x, int rank, int world) {
     const config *c = x->cfg;
     x->shape = config_grid(c, world);
+    if (x->kind == SESSION_INFERENCE) x->shape.servers = 0;
     grid_place at = grid_at(&x->shape, rank);
     stage_options o = {.kind = c->parallel.schedule,
                        .ranks = x->shape.pipeline,
@@ -231,19 +234,33 @@ static void spread_deal(session *x, const int64_t *deal) {
 static err_t open_deal(session *x) {
     const config *c = x->cfg;
     int64_t deal[x->shape.data + 1];
-    if (!*c->parallel.deal || x->kind == SESSION_INFERENCE) return ERR_OK;
-    if (!pipe_deal(c->parallel.deal, x->shape.data, c->resolved.lanes, deal))
+    if ((!*c->parallel.deal && !x->shape.servers) || x->kind == SESSION_INFERENCE) return ERR_OK;
+    if (!pipe_lanes(c, &x->shape, deal))
         return err_set(ERR_CONFIG,
                        "[parallel] deal = %s: expected %d whole numbers that add up to the %" PRId64 " lanes of a step",
-                       c->parallel.deal, x->shape.data, c->resolved.lanes);
+                       c->parallel.deal, grid_workers(&x->shape), c->resolved.lanes);
     x->deal = calloc((size_t)(x->shape.data * grid_context(&x->shape)), sizeof *x->deal);
     if (!x->deal) return err_set(ERR_INTERNAL, "no memory for the lanes of %d ranks", x->shape.data);
     spread_deal(x, deal);
     return ERR_OK;
 }
 
+// What each of those that share rows keeps beside the others. Whole numbers: all ranks divide alike.
+static err_t open_weights(session *x) {
+    enum { SERVER = 1 << 16 };
+    const grid *g = &x->shape;
+    int n = grid_group_size(g, GROUP_DATA);
+    if (!g->servers) return ERR_OK;
+    x->weight = calloc((size_t)n, sizeof *x->weight);
+    if (!x->weight) return err_set(ERR_INTERNAL, "no memory for the weights of %d ranks", n);
+    for (int k = 0; k < n; k++)
+        x->weight[k] = k / grid_context(g) < grid_workers(g) ? llround(x->cfg->server.weight * SERVER) : SERVER;
+    return ERR_OK;
+}
+
 static err_t plan_tensors(session *x) {
     TRY(open_deal(x));
+    TRY(open_weights(x));
     state_options o = state_options_of(x);
     o.spilled.faults = &x->faults;
     err_t rc = state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o);
@@ -322,8 +339,13 @@ int64_t session_snapshots(const session *x) {
     int64_t values = state_saved(&x->state), bytes = writes_beside(x) ? ckpt_writer_bytes(values) : 0;
     if (!keeps_snapshots(x)) return bytes;
     int64_t live = x->cfg->snapshot.live ? live_values(&x->state) : 0;
+    bytes += vault_bytes(values, live);
     // copies are of ranks that have about as much
-    return bytes + vault_bytes(values, live) + vault_bytes(values, 0) * vault_keeps(x->ranks);
+    if (!x->shape.servers) return bytes + vault_bytes(values, 0) * vault_keeps(x->ranks);
+    for (int r = 0; vault_keeps(x->ranks) && r < x->ranks->world; r++)
+        if (vault_keeper(x->ranks, r) == x->ranks->rank)
+            bytes += vault_bytes(state_saved_by(&x->state, grid_group_index(&x->shape, GROUP_DATA, r)), 0);
+    return bytes;
 }
 
 err_t session_enter(session *x, const launch *at) {
@@ -361,7 +383,7 @@ static err_t plan_world(session *x) {
     TRY(groups_imagine(&x->groups, &x->shape, x->ranks));
     TRY(plan_tensors(x));
     loader_options o = feed_options(x, x->cfg->run.steps);
-    x->ring_bytes = (size_t)loader_bytes(&o);
+    x->ring_bytes = x->state.o.serves ? 0 : (size_t)loader_bytes(&o);
     return ERR_OK;
 }
 
@@ -397,8 +419,8 @@ void session_leave(session *x) {
     if (x->ranks) x->ranks->table->close(x->ranks);
     if (x->team) team_leave(x->team);
     vault_close(&x->vault);
-    free(x->deal);
-    x->deal = NULL;
+    free(x->deal), free(x->weight);
+    x->deal = x->weight = NULL;
     if (x->given) x->cfg = x->given;  // the next world's ranks compare what they were given
     x->ranks = NULL;
     x->team = NULL;
@@ -417,6 +439,7 @@ void session_close(session *x) {
 
 err_t session_feed(session *x, int64_t last) {
     stop_feeding(x);
+    if (x->state.o.serves) return ERR_OK;  // it reads no data
     TRY(list_lanes(x));
     loader_options o = feed_options(x, last);
     x->ring_bytes = (size_t)loader_bytes(&o);

@@ -55,8 +55,9 @@ typedef struct session {
     train_state state;
     step_runner runner;
     evaluator evaluator;
-    int64_t *deal;   // lanes of each rank that shares rows with this one; NULL: as equal as they can be
-    int64_t *lanes;  // of this rank, where they are dealt in turns by a list: for the loader
+    int64_t *deal;    // lanes of each rank that shares rows with this one; NULL: as equal as they can be
+    int64_t *weight;  // what each of them keeps beside the others ([server]); NULL: all as much
+    int64_t *lanes;   // of this rank, where they are dealt in turns by a list: for the loader
     loader *data;
     void *ring;  // the loader's buffers
     size_t ring_bytes;

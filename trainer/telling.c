@@ -86,7 +86,7 @@ static void log_ranks(run *r, int64_t step) {
 void run_show_reading(run *r, double now) {
     enum { NS = 1000000000 };
     board_rank *to = r->mine;
-    if (!to || now < r->read_at + 0.5) return;
+    if (!to || !r->x.data || now < r->read_at + 0.5) return;  // a server reads none
     loader_stats of = loader_about(r->x.data);
     r->read_at = now;
     atomic_store_explicit(&to->read_bytes, of.bytes, memory_order_relaxed);

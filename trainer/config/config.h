@@ -195,6 +195,11 @@ typedef struct config {
         double keep;                  // with overlap: the share of its own weights that an island keeps
     } outer;
     struct {
+        int64_t count;  // of those that share the lanes: they have none, and keep the optimizer's state; 0: none
+        double weight;  // what each of the others keeps of it beside one of them
+        server_mode mode;
+    } server;
+    struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
         char racks[CONFIG_TEXT];        // how many, or the nodes of each; "": one
         char secret_file[CONFIG_TEXT];  // "": systemd's credential

@@ -57,6 +57,9 @@ err_t judge_ranks(judge *j, int world);
 // trainer/config/islands.c: the rules of [outer], of a layout whose other rules hold.
 err_t judge_outer(judge *j);
 
+// trainer/config/servers.c: the rules of [server] that need no number of ranks.
+err_t judge_servers(judge *j);
+
 // trainer/config/propose.c: dst = " Nearest that work: [batch] global = 8, or [batch] lanes = 1 and [batch] micro =
 // 1.", up to three alternatives, each of which passes all rules in place of what j refused; or that there is none
 // nearby.

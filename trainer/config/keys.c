@@ -229,6 +229,13 @@ static const setting more_keys[] = {
     REAL(outer, keep, BITS, "0.5", 0, 1, "fragment_update_alpha alpha",
          "overlap: the share of its own weights that an island keeps when those of all arrive"),
 
+    INT(server, count, LAYOUT, "0", 0, 1023, "servers num_servers parameter_servers num_ps ps",
+        "the last so many of the ranks that share the lanes have none: they keep the optimizer's state; does not change the result"),
+    REAL(server, weight, LAYOUT, "0", 0, 1, "worker_weight",
+         "what each of the others keeps of it beside a server: 0 = nothing, 1 = as much; does not change the result"),
+    WORD(server, mode, LAYOUT, "sync", SERVER_WORDS(WORD_TEXT) + 1, "consistency",
+         "sync: a step waits for all lanes, which are added as without servers"),
+
     TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
          "every node as host:ranks, comma between, gpu[01-16]:8 for 16; or slurm, or file:HOSTS; empty = this machine alone"),
     TEXT(cluster, racks, LAYOUT, "", 0, "topology switches",
@@ -323,6 +330,7 @@ static const struct { const char *name, *comment; } sections[] = {
     {"parallel", "how the work is dealt to the ranks"},
     {"reduce", "how their gradients are added"},
     {"outer", "groups of ranks that mix their weights every so many steps"},
+    {"server", "ranks that keep the optimizer's state for the others"},
     {"cluster", "who takes part"},
     {"snapshot", "what survives a lost rank"},
     {"checkpoint", "what survives a crash"},

@@ -232,6 +232,7 @@ err_t judge_layout(judge *j) {
     RULE(j, judge_compress(j));
     RULE(j, judge_offload(j));
     RULE(j, judge_topk(j));
+    RULE(j, judge_servers(j));
     return j->c->parallel.pipeline == 1 ? judge_no_pipeline(j) : judge_stages(j);
 }
 
@@ -248,9 +249,10 @@ static unsigned links_of(const config *c) {
 grid config_grid(const config *c, int world) {
     if (world == 1) return (grid){.data = 1, .tensor = 1, .pipeline = 1, .context = 1};
     int pipeline = (int)c->parallel.pipeline, tensor = (int)c->parallel.tensor, context = (int)c->parallel.context,
-        islands = (int)c->outer.islands;
-    return (grid){.data = world / pipeline / tensor / context / islands,
+        islands = (int)c->outer.islands, data = world / pipeline / tensor / context / islands;
+    return (grid){.data = data,
                   .islands = islands,
+                  .servers = c->server.count < data ? (int)c->server.count : 0,
                   .tensor = tensor,
                   .pipeline = pipeline,
                   .context = context,
@@ -293,7 +295,8 @@ static err_t judge_grid(judge *j, int world) {
 // A span's lanes are on one rank, or on those that share positions.
 static err_t judge_spans(judge *j, int world) {
     const config *c = j->c;
-    int64_t rest = world / (c->parallel.tensor * c->parallel.pipeline), spans = c->resolved.lanes;
+    int64_t rest = world / (c->parallel.tensor * c->parallel.pipeline) - c->server.count * c->parallel.context,
+            spans = c->resolved.lanes;
     if (c->resolved.span == 1 || rest / c->parallel.context <= spans) return ERR_OK;
     judge_number(j, (double)((rest + spans - 1) / spans));
     judge_number(j, (double)(spans * c->parallel.context * c->parallel.tensor * c->parallel.pipeline));
@@ -309,7 +312,7 @@ static err_t judge_spans(judge *j, int world) {
 static err_t judge_models(judge *j, int world) {
     const config *c = j->c;
     int64_t tensor = c->parallel.tensor * c->parallel.context, each = tensor * c->parallel.pipeline,
-            models = world / each;
+            models = world / each - c->server.count;
     const char *who = tensor > 1 ? "models" : "pipelines";
     if (models <= c->resolved.lanes) return ERR_OK;
     grid_numbers(j, world);
@@ -324,12 +327,18 @@ static err_t judge_models(judge *j, int world) {
 
 static err_t judge_lanes(judge *j, int world) {
     const config *c = j->c;
-    if (world <= c->resolved.lanes) return ERR_OK;
-    judge_number(j, (double)(world * c->resolved.micro));
-    return judge_refuse(j, ROWS(counted_in(c), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
-                        "%d ranks (%s) are more than the lanes = %" PRId64
+    int64_t workers = world - c->server.count;
+    char but[64] = "";
+    if (workers <= c->resolved.lanes) return ERR_OK;
+    if (c->server.count)
+        snprintf(but, sizeof but, " without %" PRId64 " server%s", c->server.count, S(c->server.count));
+    judge_number(j, (double)(workers * c->resolved.micro));
+    return judge_refuse(j,
+                        ROWS(counted_in(c), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro),
+                             c->server.count ? ROW(server, count) : -1),
+                        "%d ranks (%s)%s are more than the lanes = %" PRId64
                         " that a step is split into: a rank without a lane would be idle",
-                        world, counted(c), c->resolved.lanes);
+                        world, counted(c), but, c->resolved.lanes);
 }
 
 static err_t judge_data(judge *j, int world) {
@@ -377,7 +386,8 @@ static err_t judge_micros(judge *j, int world) {
 
 static err_t judge_deal(judge *j, int world) {
     const config *c = j->c;
-    int data = config_grid(c, world).data;
+    const grid g = config_grid(c, world);
+    int data = grid_workers(&g);
     if (!*c->parallel.deal || pipe_deal(c->parallel.deal, data, c->resolved.lanes, NULL)) return ERR_OK;
     return judge_refuse(j,
                         ROWS(ROW(parallel, deal), ROW(batch, lanes), counted_in(c), ROW(parallel, tensor),
@@ -385,6 +395,19 @@ static err_t judge_deal(judge *j, int world) {
                         "deal = %.100s: expected %d whole number%s, one for each that shares the lanes, that add up to "
                         "lanes = %" PRId64 "; without it all have as many lanes as the others, or one less",
                         c->parallel.deal, data, S(data), c->resolved.lanes);
+}
+
+// Somebody has to compute.
+static err_t judge_workers(judge *j, int world) {
+    const config *c = j->c;
+    int64_t each = c->parallel.tensor * c->parallel.context * c->parallel.pipeline, models = world / each;
+    if (!c->server.count || models > c->server.count) return ERR_OK;
+    judge_number(j, (double)((c->server.count + 1) * each));
+    judge_number(j, (double)(models - 1));
+    return judge_refuse(j, ROWS(ROW(server, count), counted_in(c), ROW(parallel, tensor), ROW(parallel, context)),
+                        "count = %" PRId64 " of %" PRId64
+                        " that share the lanes (%d rank%s, %s) leaves none to run them",
+                        c->server.count, models, world, S(world), counted(c));
 }
 
 // A file has what its rank owns.
@@ -403,6 +426,7 @@ static err_t judge_files(judge *j, int world) {
 err_t judge_ranks(judge *j, int world) {
     const config *c = j->c;
     RULE(j, judge_spans(j, world));
+    RULE(j, judge_workers(j, world));
     if (c->parallel.tensor * c->parallel.context * c->parallel.pipeline * c->outer.islands > 1) {
         RULE(j, judge_grid(j, world));
         RULE(j, judge_models(j, world));

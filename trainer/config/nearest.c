@@ -98,6 +98,8 @@ static const struct {
     {"outer.compress", "float16 half bf16", true, "It is fp16."},
     {"outer.compress", "4bit q4 fp4 nf4", true, "It is int4."},
     {"outer.compress", "topk 2bit", false, "There are fp16, int8 and int4."},
+    {"server.mode", "async asynchronous bounded ssp hybrid asp stale", false, "All steps wait for all lanes:"},
+    {"server.mode", "synchronous bsp", true, "It is sync."},
     {"parallel.schedule", "dualpipe zb-h2 zbh2", false, "There are gpipe, 1f1b, interleaved, zb-h1 and zb-v."},
     {NULL, "label_smoothing label_smoothing_factor", false,
      "The loss is the cross entropy of the labels as they are; of type = resnet, smoothing smooths them."},

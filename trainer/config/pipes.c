@@ -57,6 +57,14 @@ bool pipe_deal(const char *text, int ranks, int64_t lanes, int64_t *count) {
     return found == ranks && sum == lanes;
 }
 
+bool pipe_lanes(const config *c, const grid *g, int64_t *count) {
+    int workers = grid_workers(g);
+    if (!*c->parallel.deal && !g->servers) return false;
+    for (int k = 0; k < g->data; k++)
+        count[k] = k < workers ? lane_deal_of(c->resolved.lanes, workers, k, false).count : 0;
+    return !*c->parallel.deal || pipe_deal(c->parallel.deal, workers, c->resolved.lanes, count);
+}
+
 int64_t pipe_micros_of(const config *c, int64_t lanes) {
     return (lanes ? lanes : 1) * (c->batch.global / c->resolved.lanes / c->resolved.micro);
 }
@@ -65,7 +73,7 @@ int64_t pipe_micros(const config *c, const grid *g, int d) {
     // lanes take turns where ranks keep shares of gradients, and where each lane travels by itself
     bool turns = (grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2) || c->reduce.compress != SEND_ALL;
     int64_t deal[g->data + 1];
-    bool dealt = *c->parallel.deal && pipe_deal(c->parallel.deal, g->data, c->resolved.lanes, deal);
+    bool dealt = pipe_lanes(c, g, deal);
     lane_table t = {c->resolved.lanes / grid_islands(g), g->data, turns, dealt ? deal : NULL};
     return pipe_micros_of(c, turns ? lane_table_turns(&t) : lane_table_count(&t, d));
 }

@@ -30,6 +30,10 @@ bool pipe_cuts(const char *text, int count, int blocks, int *cut);
 // (=) them; NULL: only whether.
 bool pipe_deal(const char *text, int ranks, int64_t lanes, int64_t *count);
 
+// The lanes of each of g->data that share them, where [parallel] deal says it, or where some are servers. false: they
+// are as equal as they can be, or `deal` does not fit. count: [data]
+bool pipe_lanes(const config *c, const grid *g, int64_t *count);
+
 // Micro-batches of a step of one that has so many lanes. One without lanes still takes part in what all do.
 int64_t pipe_micros_of(const config *c, int64_t lanes);
 

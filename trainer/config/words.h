@@ -62,6 +62,9 @@
     X(MOMENTS_MEAN, "mean") \
     X(MOMENTS_OWN, "own")
 
+// How servers and the others wait for each other.
+#define SERVER_WORDS(X) X(SERVER_SYNC, "sync")
+
 // What is sent of a lane: all of it, in the codes of gpu/ops.h, or its largest elements alone.
 #define SEND_WORDS(X) \
     X(SEND_ALL, "none") \
@@ -84,6 +87,7 @@ typedef enum { RESUME_WORDS(WORD_ENUM) } resume_mode;
 typedef enum { ROUNDING_WORDS(WORD_ENUM) } rounding_mode;
 typedef enum { OPTIMIZER_WORDS(WORD_ENUM) } optimizer_kind;
 typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;
+typedef enum { SERVER_WORDS(WORD_ENUM) } server_mode;
 typedef enum pipeline_kind { PIPELINE_WORDS(WORD_ENUM) PIPELINE_KINDS } pipeline_kind;
 typedef enum { OFFLOAD_WORDS(WORD_ENUM) } offload_kind;
 typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;

@@ -137,7 +137,7 @@ static void backward(maker *m, action_kind kind, int first, int last, int next) 
     }
     for (int b = last; b >= first; b--) {
         if (needs) need(m, b, b > first ? b - 1 : next);
-        for (int k = 0; l->slots && k < l->buckets; k++)
+        for (int k = 0; l->slots && (m->works || !l->fixed) && k < l->buckets; k++)
             if (l->bucket[k].highest == b) push(m, (action){.kind = ACTION_TAKE, .bucket = k});
         push_blocks(m, kind, b, b);
         for (int k = 0; ends && k < l->buckets; k++)

@@ -18,7 +18,7 @@ static err_t return_bucket(parallel *x, const zero_bucket *b, stream *inner) {
 static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
-    bool sharded = t->shards.gradients;
+    bool sharded = state_has_sum(t);
     size_t lane_at[b->first + b->count], own_at[b->first + b->count];
     for (int i = 0; i < t->buffers; i++) x->lanes[i] = bucket_base(t, k, i);
     for (int g = b->first; g < b->first + b->count; g++) {

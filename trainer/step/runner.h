@@ -79,9 +79,10 @@ static inline int step_context(const step_runner *r) { return r->swap.at.ranks ?
 static inline int step_islands(const step_runner *r) { return grid_islands(&r->groups->shape); }
 static inline int step_island(const step_runner *r) { return r->ranks->rank / grid_island(&r->groups->shape); }
 // Samples of one round of an evaluation, on all ranks together; and where this rank's begin among them. The ranks of a
-// pipeline evaluate the same samples, and so do those that share layers or positions.
+// pipeline evaluate the same samples, and so do those that share layers or positions. Servers, which come last, have
+// none.
 static inline int64_t step_round(const step_runner *r) {
-    return step_islands(r) * (r->state->ranks->world / step_contexts(r)) * r->cfg->resolved.micro;
+    return step_islands(r) * grid_workers(&r->groups->shape) * r->cfg->resolved.micro;
 }
 static inline int64_t step_share(const step_runner *r) {
     int models = r->state->ranks->world / step_contexts(r);

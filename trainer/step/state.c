@@ -126,6 +126,7 @@ static err_t declare_slots(train_state *t) {
         size_t most = 0;
         for (int k = i; k < z->buckets; k += t->slots)
             if (z->bucket[k].floats > most) most = z->bucket[k].floats;
+        if (t->o.serves) continue;
         TRY(declare(&t->memory, &t->slot[i], FP32, most));
     }
     return ERR_OK;
@@ -134,7 +135,7 @@ static err_t declare_slots(train_state *t) {
 static err_t declare_slabs(train_state *t) {
     t->slab = calloc((size_t)t->buffers, sizeof *t->slab);
     if (!t->slab) return err_set(ERR_INTERNAL, "no memory for %d buffers", t->buffers);
-    for (int b = 0; b < t->buffers; b++) TRY(declare(&t->memory, &t->slab[b], FP32, t->zero.slab));
+    for (int b = 0; b < t->buffers && !t->o.serves; b++) TRY(declare(&t->memory, &t->slab[b], FP32, t->zero.slab));
     return ERR_OK;
 }
 
@@ -253,7 +254,7 @@ static err_t declare_gradients(train_state *t) {
     bool slots = t->shards.gradients && t->o.micros == 1 && !t->o.chunk && t->tables == 1 && !state_codes(t);
     TRY(slots ? declare_slots(t) : declare_slabs(t));
     if (state_codes(t)) return declare_codes(t);
-    if (turns) TRY(declare_counters(t));
+    if (turns || state_has_sum(t)) TRY(declare_counters(t));
     return declare_scratch(t);
 }
 
@@ -410,6 +411,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     TRY(zero_open(&t->zero, net,
                   &(zero_options){.rank = ranks->rank,
                                   .world = ranks->world,
+                                  .weight = o->weight,
                                   .here = o->here,
                                   .chunk = o->chunk,
                                   .bucket_bytes = o->bucket_bytes,
@@ -494,7 +496,7 @@ tensor state_gradient(const train_state *t, const zero_piece *p) {
     if (t->shards.masters && state_codes(t)) return state_flat(state_at(&t->kept[0], p->shard), FP32, p->count);
     if (state_codes(t) && packed_last(&t->packed)->sparse.all)
         return state_flat(state_at(&t->kept[0], p->slab), FP32, p->count);
-    if (t->shards.gradients) return state_flat(state_at(&t->sum, p->shard), FP32, p->count);
+    if (state_has_sum(t)) return state_flat(state_at(&t->sum, p->shard), FP32, p->count);
     return state_flat(state_at(&t->slab[t->sum_buffer], p->slab), FP32, p->count);
 }
 

@@ -43,10 +43,12 @@ typedef struct state_options {
     uint64_t seed;
     // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
     int64_t lanes, micros;
-    const int64_t *deal;  // lanes of each rank that shares rows; NULL: as equal as they can be (comm/ordered.h)
-    bool moves;           // state_deal may follow
-    comm *islands;        // ranks with the same place in other islands (trainer/step/outer.h). NULL: there are none
-    bool steps_outer;     // [outer] type = nesterov, with its lr and momentum
+    const int64_t *deal;    // lanes of each rank that shares rows; NULL: as equal as they can be (comm/ordered.h)
+    bool moves;             // state_deal may follow
+    const int64_t *weight;  // what each of them owns beside the others; NULL: all as much (zero_options)
+    bool serves;            // this rank has no lanes in any deal, in stages 1 to 3: it keeps no lane's gradients
+    comm *islands;          // ranks with the same place in other islands (trainer/step/outer.h). NULL: there are none
+    bool steps_outer;       // [outer] type = nesterov, with its lr and momentum
     double outer_lr, outer_momentum;
     codec outer_codec;  // [outer] compress
     bool own_moments;   // what the optimizer keeps is each island's own
@@ -258,8 +260,14 @@ static inline bool state_codes(const train_state *t) {
     return t->o.training && (t->o.compress != CODEC_NONE || t->o.kept);
 }
 
+// Is the sum of what a rank owns apart, and not in the lanes' gradients?
+static inline bool state_has_sum(const train_state *t) { return t->shards.gradients || t->o.serves; }
+
 // Numbers of this rank that a checkpoint saves.
 int64_t state_saved(const train_state *t);
+
+// The same of another rank that shares rows, of what it owns of masters and of the optimizer's state alone.
+int64_t state_saved_by(const train_state *t, int rank);
 
 // Are masters and optimizer state in a file?
 static inline bool state_spills(const train_state *t) { return t->o.offload == OFFLOAD_NVME; }

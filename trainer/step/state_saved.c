@@ -52,6 +52,13 @@ int64_t state_saved(const train_state *t) {
            (t->residual_back.dims ? own : 0) + elements(&t->outer.residual) + elements(&t->outer.residual_back);
 }
 
+int64_t state_saved_by(const train_state *t, int rank) {
+    int64_t n = 0;
+    for (int g = 0; g < t->zero.segments; g++)
+        if (!t->zero.segment[g].tied) n += (int64_t)zero_range(&t->zero, g, rank);
+    return n * (1 + t->arrays);
+}
+
 // --- a row -----------------------------------------------------------------------------------------------------------
 
 // The order in which it lies in memory.

@@ -32,7 +32,7 @@ static err_t plan_activations(step_runner *r) {
                     .slots = r->stages->slots,
                     .range = r->stages->chunk,
                     .boundaries = r->stages->table.gradients,
-                    .forward_only = !r->state->o.training,
+                    .forward_only = !r->state->o.training || r->state->o.serves,
                     .halves = pipeline_halves(r->stages->pipe.kind),
                     .recompute = (recomputation)c->parallel.recompute,
                     .kv_slots = r->texts,

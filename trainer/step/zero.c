@@ -73,20 +73,37 @@ static void place_rows(zero_layout *z, const model *net) {
     }
 }
 
-// A chunk belongs to the rank in whose equal share of the segment it begins. Chunks begin anew with each slice.
-static void deal(zero_layout *z, const model *net, int g) {
+// How much each rank should own: weight of `all` parts.
+typedef struct division {
+    const int64_t *weight;  // NULL: all as much
+    int world;
+    uint64_t all;
+    size_t *load;  // [world] deal_whole: floats of each rank so far
+} division;
+
+static uint64_t weight_of(const division *x, int rank) { return x->weight ? (uint64_t)x->weight[rank] : 1; }
+
+static division division_of(const zero_options *o, size_t *load) {
+    division x = {.weight = o->weight, .world = o->world, .load = load};
+    for (int k = 0; k < o->world; k++) x.all += weight_of(&x, k);
+    return x;
+}
+
+// A chunk belongs to the rank in whose share of the segment it begins. Chunks begin anew with each slice.
+static void deal(zero_layout *z, const model *net, int g, const division *x) {
     const zero_segment *s = &z->segment[g];
     size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
     size_t at = 0;
     int rank = 0;
+    uint64_t end = weight_of(x, 0);  // of the rank's share
     for (int i = s->first; i < s->first + s->rows; i++) {
         const param *p = &net->param[i];
         for (int c = 0; c < zero_slices(z, p); c++) {
             size_t slice = z->row_at[i] - s->at + (size_t)(c * param_slice_room(p));
             for (int64_t k = 0; k < param_slice_count(p, zero_first(z, p) + c); k += CHUNK) {
                 at = slice + (size_t)k;
-                int owner = (int)((unsigned __int128)at * (unsigned)z->world / s->count);
-                while (rank < owner) cut[++rank] = at;
+                uint64_t part = (uint64_t)((unsigned __int128)at * x->all / s->count);
+                while (part >= end) cut[++rank] = at, end += weight_of(x, rank);
             }
         }
     }
@@ -99,45 +116,55 @@ static bool has_whole(const zero_segment *s, const model *net) {
     return false;
 }
 
-// Gives the next rank its turn, until one has room for half of n more floats. load: of each rank so far; most: what
-// each should have.
-static void find_room(size_t *cut, const size_t *load, int world, int *rank, size_t at, size_t n, size_t most) {
-    while (*rank < world - 1 && load[*rank] + n / 2 > most) cut[++*rank] = at;
+// The last rank that may own something takes what is left.
+static int last_owner(const division *x) {
+    int rank = x->world - 1;
+    while (!weight_of(x, rank)) rank--;
+    return rank;
+}
+
+// Gives the next rank its turn, until one has room for half of n more floats. all: floats that are shared so far.
+static void find_room(size_t *cut, const division *x, int *rank, size_t at, size_t n, size_t all) {
+    int last = last_owner(x);
+    for (; *rank < last; cut[++*rank] = at) {
+        uint64_t weight = weight_of(x, *rank);
+        size_t most = (size_t)((unsigned __int128)all * weight / x->all);
+        if (weight && x->load[*rank] + n / 2 <= most) return;
+    }
 }
 
 // Where some rows go to one rank each, with all their slices: a rank takes rows and chunks until it has its share of
 // this segment and of all such segments before it. What is uneven in one is made up for in the next ones. all: floats
 // of these segments.
-static void deal_whole(zero_layout *z, const model *net, int g, size_t *load, size_t *all) {
+static void deal_whole(zero_layout *z, const model *net, int g, const division *x, size_t *all) {
     const zero_segment *s = &z->segment[g];
     size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
     int rank = 0;
     *all += s->count;
-    size_t most = *all / (size_t)z->world;
     for (int i = s->first; i < s->first + s->rows; i++) {
         const param *p = &net->param[i];
         size_t row = z->row_at[i] - s->at, room = (size_t)param_slice_room(p), slices = (size_t)zero_slices(z, p);
         if (p->whole) {
-            find_room(cut, load, z->world, &rank, row, slices * room, most);
-            load[rank] += slices * room;
+            find_room(cut, x, &rank, row, slices * room, *all);
+            x->load[rank] += slices * room;
         }
         for (size_t c = 0; c < slices && !p->whole; c++) {
             size_t n = (size_t)param_slice_count(p, zero_first(z, p) + (int)c);
             for (size_t k = 0; k < n; k += CHUNK) {
                 size_t of = n - k < CHUNK ? n - k : CHUNK;
-                find_room(cut, load, z->world, &rank, row + c * room + k, of, most);
-                load[rank] += of;
+                find_room(cut, x, &rank, row + c * room + k, of, *all);
+                x->load[rank] += of;
             }
         }
     }
     while (rank < z->world) cut[++rank] = s->count;
 }
 
-static void deal_all(zero_layout *z, const model *net, size_t *load) {
+static void deal_all(zero_layout *z, const model *net, const division *x) {
     size_t all = 0;
     for (int g = 0; g < z->segments; g++)
-        if (has_whole(&z->segment[g], net)) deal_whole(z, net, g, load, &all);
-        else deal(z, net, g);
+        if (has_whole(&z->segment[g], net)) deal_whole(z, net, g, x, &all);
+        else deal(z, net, g, x);
 }
 
 // Backward goes from the last block to the first; a bucket takes whole blocks' segments until it is large enough.
@@ -227,7 +254,8 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     }
     find_segments(z, net, o);
     place_rows(z, net);
-    deal_all(z, net, load);
+    division x = division_of(o, load);
+    deal_all(z, net, &x);
     free(load);
     fill_buckets(z, o->bucket_bytes);
     zero_own(z, net, o->rank);

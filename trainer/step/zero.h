@@ -5,8 +5,8 @@
 // ZeRO (Rajbhandari et al. 2020, section 5): the stage says of which tensors a rank keeps only the range that it owns:
 //   0  none: everything is everywhere     1  masters and optimizer state     2  also the sum of gradients     3  also
 //      weights
-// The owners depend on the model, on which of its rows have to be whole (model/param.h) and on the number of ranks
-// only, not on stage, bucket size or number of nodes.
+// The owners depend on the model, on which of its rows have to be whole (model/param.h), on the number of ranks and on
+// their weights only, not on stage, bucket size or number of nodes.
 #ifndef TRAINER_STEP_ZERO_H
 #define TRAINER_STEP_ZERO_H
 
@@ -62,7 +62,9 @@ typedef struct zero_layout {
 #define ZERO_ELSEWHERE SIZE_MAX
 
 typedef struct zero_options {
-    int rank, world;    // of those that share rows: those of one stage that have the same slices
+    int rank, world;  // of those that share rows: those of one stage that have the same slices
+    // [world] how much each owns beside the others, 0: nothing; some are above 0. NULL: all as much
+    const int64_t *weight;
     model_slices here;  // which slices of divided rows are here; all 0: all of them
     // [blocks] which of this rank's ranges of blocks a block is in; -1: it runs on another stage. NULL: all are here
     const int *chunk;

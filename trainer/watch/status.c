@@ -131,8 +131,12 @@ static void put_lanes(page *p, const facts *f) {
         differ |= rundir_whole(json_array_get(ranks, i), "lanes", -1) != first;
     if (!differ) return;
     text *t = begin(p);
-    for (size_t i = 0; i < json_array_size(ranks); i++)
-        text_put(t, "%s%" PRId64, i ? " " : "", rundir_whole(json_array_get(ranks, i), "lanes", -1));
+    for (size_t i = 0; i < json_array_size(ranks); i++) {
+        const json_t *r = json_array_get(ranks, i);
+        const char *role = json_string_value(json_object_get(r, "role"));
+        text_put(t, "%s%" PRId64 "%s", i ? " " : "", rundir_whole(r, "lanes", -1),
+                 role && strstr(role, "server") ? " (server)" : "");
+    }
     text_put(t, " of the ranks here");
     say(p, "lanes", 1);
 }
