@@ -46,6 +46,7 @@ gpipe 2 parallel.pipeline=2 parallel.schedule=gpipe
 interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved
 p2z3 4 parallel.pipeline=2 parallel.zero=3
 offload 2 parallel.offload=host parallel.zero=1
+servers 4 parallel.zero=2 server.count=2 reduce.bucket_mb=0.02
 DEALS
 }
 

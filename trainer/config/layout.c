@@ -252,7 +252,9 @@ grid config_grid(const config *c, int world) {
         islands = (int)c->outer.islands, data = world / pipeline / tensor / context / islands;
     return (grid){.data = data,
                   .islands = islands,
-                  .servers = c->server.count < data ? (int)c->server.count : 0,
+                  .servers = c->server.count < data ? (int)c->server.count
+                             : data > 1             ? data - 1
+                                                    : 0,
                   .tensor = tensor,
                   .pipeline = pipeline,
                   .context = context,
@@ -397,11 +399,11 @@ static err_t judge_deal(judge *j, int world) {
                         c->parallel.deal, data, S(data), c->resolved.lanes);
 }
 
-// Somebody has to compute.
+// Somebody has to compute. A run that has lost ranks goes on with fewer servers.
 static err_t judge_workers(judge *j, int world) {
     const config *c = j->c;
     int64_t each = c->parallel.tensor * c->parallel.context * c->parallel.pipeline, models = world / each;
-    if (!c->server.count || models > c->server.count) return ERR_OK;
+    if (!c->server.count || models > c->server.count || c->cluster.elastic) return ERR_OK;
     judge_number(j, (double)((c->server.count + 1) * each));
     judge_number(j, (double)(models - 1));
     return judge_refuse(j, ROWS(ROW(server, count), counted_in(c), ROW(parallel, tensor), ROW(parallel, context)),

@@ -26,7 +26,7 @@ static comm_place *own_places(const launch *at) {
 err_t crew_channels(crew *w, const config *c) {
     grid shape = config_grid(c, w->world);
     channel_plan plan = grid_channels(&shape);  // of the groups that the shape needs
-    return plan.channels ? launch_channels(&w->at, &plan) : ERR_OK;
+    return plan.role ? launch_channels(&w->at, &plan) : ERR_OK;
 }
 
 err_t crew_name_ranks(crew *w, const cluster *cl) {
