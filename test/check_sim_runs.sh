@@ -33,6 +33,8 @@ deals() {
     dealt ranges 3 parallel.zero=1 parallel.deal=1,0,3
     dealt turns 3 parallel.zero=3 parallel.deal=0,1,3 precision.compute=bf16
     dealt pipes 4 parallel.pipeline=2 parallel.deal=3,1
+    dealt server 3 parallel.zero=1 server.count=1 precision.compute=bf16
+    dealt servers 4 parallel.zero=3 server.count=2
     steps=45
     sed -i 's/^steps = 5/steps = 45/; s/^every = 5/every = 0/' base.ini
     dealt speed 2 batch.global=8 batch.lanes=8 parallel.balance=auto "run.faults=drag@1x100000,twice@1x100000:1"

@@ -51,7 +51,9 @@ static int width_without(const evicting *x, const session *of, int rank) {
     for (int k = 0; k < r->world; k++) left += r->unit[k] != r->unit[rank];
     while (left >= least && (config_fits(c, left) != ERR_OK || session_fits(c, left) != ERR_OK)) left--;
     err_restore(&before);
-    return left < least ? 0 : left / (of->shape.tensor * of->shape.pipeline * grid_context(&of->shape));
+    if (left < least) return 0;
+    grid then = config_grid(c, left);
+    return grid_workers(&then);
 }
 
 // Only the machine that it is about has something to do.

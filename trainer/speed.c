@@ -27,10 +27,10 @@ static double measure(const session *x, int local) {
     return peak;
 }
 
-// One rank without a peak leaves the sum unknown.
+// One rank without a peak leaves the sum unknown. Servers run no model.
 static err_t add_up(const session *x, double *peak) {
     comm *host = x->ranks->host;
-    double sum = *peak > 0 ? *peak : NAN;
+    double sum = x->state.o.serves ? 0 : *peak > 0 ? *peak : NAN;
     if (x->ranks->world > 1) {
         TRY(host->table->all_reduce(host, &sum, 1, FP64, REDUCE_SUM, x->s));
         TRY(stream_wait(x->s));

@@ -4,7 +4,7 @@
 #
 #   gpu_runs [INI line...]   prepares a directory: data, base.ini with these lines at its end
 #   dealt NAME RANKS [SETTING...]   trains with so many ranks, and compares with one rank under the same settings, but
-#                                   for those of [parallel] and [run]; of `steps` steps, 5 if it is not set
+#                                   for those of [parallel], [server] and [run]; of `steps` steps, 5 if it is not set
 
 gpu_runs() {
     rm -rf gpu && mkdir gpu && cd gpu || fail "no directory"
@@ -37,7 +37,7 @@ told() {
 dealt() {
     run=$1 ranks=$2
     shift 2
-    same=$(echo "$*" | tr ' ' '\n' | grep -v '^parallel\.\|^run\.faults')
+    same=$(echo "$*" | tr ' ' '\n' | grep -v '^parallel\.\|^server\.\|^run\.faults')
     one=$(echo one $same | sed 's/[a-z]*\.//g' | tr -c 'a-z0-9\n' '-')
     if [ ! -d "runs/$one" ]; then
         settings "$one" $same
