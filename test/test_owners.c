@@ -2,6 +2,7 @@
 // functions, on many worlds. (Runs: test_ranks.c, test_servers.sh.)
 #include "test/support/run.h"
 #include "trainer/config/pipes.h"
+#include "trainer/plan.h"
 #include "trainer/step/row_rules.h"
 
 #include <stdint.h>
@@ -203,12 +204,52 @@ static void servers_are_the_last_ranks_and_have_no_lanes(void **state) {
     close_subject(&x);
 }
 
+// --- what each holds -------------------------------------------------------------------------------------------------
+
+// All of the state is with the servers, once. They hold no gradient of a lane and read no data; others hold weights.
+static void servers_hold_the_state_and_others_the_weights(void **state) {
+    (void)state;
+    enum { RANKS = 5, SERVERS = 2, SLACK = 4096 };
+    static const char *const types[] = {"fp32", "bf16"};
+    comm_place place[RANKS];
+    for (int r = 0; r < RANKS; r++) place[r] = (comm_place){.local = r, .rank = r};
+    for (int zero = 1; zero <= 3; zero++)
+        for (int type = 0; type < 2; type++) {
+            subject x;
+            char more[160];
+            size_t masters = 0, moments = 0;
+            snprintf(more, sizeof more, "[server]\ncount = 2\n[parallel]\nzero = %d\n[precision]\ncompute = %s\n", zero,
+                     types[type]);
+            open_subject(&x, more);
+            size_t values = (size_t)model_elements(x.net);
+            for (int r = 0; r < RANKS; r++) {
+                plan_rank p;
+                bool serves = r >= RANKS - SERVERS;
+                OK(plan_one(&x.c, r, RANKS, place, &p));
+                if (serves) masters += p.masters, moments += p.moments;
+                assert_int_equal(p.lanes == 0, serves);
+                assert_int_equal(p.gradients == 0, serves);
+                assert_int_equal(p.ring == 0, serves);
+                if (!serves) assert_int_equal(p.moments + p.counters, 0);
+                size_t whole = zero < 3 ? values * (type ? 2 : 4) : 0, held = p.masters + p.weights;
+                // rows are filled up, and those that stay FP32 in 16-bit passes are here once more
+                if (!serves && (held < whole || held > whole + whole / 20 + SLACK + (type ? 16 * SLACK : 0)))
+                    fail_msg("zero %d, %s, rank %d: %zu bytes of weights, of %zu", zero, types[type], r, held, whole);
+            }
+            // with what fills rows up
+            assert_in_range(masters, 4 * values, 4 * values + values / 2 + SLACK);
+            assert_int_equal(moments, 2 * masters);
+            close_subject(&x);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_chunk_has_one_owner_and_each_rank_its_share),
         cmocka_unit_test(equal_weights_cut_as_none_do),
         cmocka_unit_test(whole_matrices_go_by_weight),
         cmocka_unit_test(servers_are_the_last_ranks_and_have_no_lanes),
+        cmocka_unit_test(servers_hold_the_state_and_others_the_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

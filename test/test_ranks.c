@@ -91,7 +91,7 @@ static err_t row_padding(const session *x, const padding *p) {
     size_t rows = (size_t)(row->size[0] * row->size[1]);
     bool here = t->o.stage < 3 || row->block >= x->net->blocks - 2 /* an evaluation was the last */,
          last = row->block == 0;
-    if (here) TRY(expect_zeros("the weights that a pass reads", &t->w[p->row], rows, p->count));
+    if (here && t->w[p->row].data) TRY(expect_zeros("the weights that a pass reads", &t->w[p->row], rows, p->count));
     for (int b = 0; t->slab && t->slab[0].data && b < t->buffers; b++)
         TRY(expect_zeros("a gradient", &t->slab[b], p->whole, p->count));
     if (t->slots && t->slot[0].data && last) TRY(expect_zeros("the last gradient", &t->grad[p->row], rows, p->count));

@@ -135,7 +135,7 @@ is_told() {
 
 # The disks of those that own nothing have no part of it.
 goes_on_with_others() {
-    moves stopped TERM 1 $shape log.watch=no run.steps=16 batch.global=8 eval.every=0 \
+    moves stopped TERM 1 $shape log.watch=no run.steps=30 batch.global=8 eval.every=0 \
         "run.faults=drag@1x1000000" <<'END'
 3 server.count=1 parallel.zero=1
 2
@@ -161,6 +161,11 @@ a_server_is_lost() {
     heals again device.ranks=3 server.count=1 parallel.zero=1 run.faults=update@60:2
     says "healed: rank 2 (localhost, server) was killed by signal 9 (Killed); world 2 of this run"
 }
+# What a server keeps of the weights is what all others have of it.
+a_server_lies() {
+    heals lying device.ranks=4 server.count=2 parallel.zero=1 run.faults=lie@6:3
+    says "lie: rank 3 (localhost, server) holds other values than those that should hold the same after step 6: weights that a server keeps"
+}
 # One rank must compute, so of two that are left one serves.
 all_but_one_server_are_lost() {
     heals fewer device.ranks=3 server.count=2 parallel.zero=3 "run.faults=update@40x1000:2"
@@ -184,6 +189,7 @@ try with_codes
 try is_told
 try goes_on_with_others
 try a_server_is_lost
+try a_server_lies
 [ "${MATRIX:-some}" = some ] || try all_but_one_server_are_lost
 try near_a_node_of_servers
 [ "${MATRIX:-some}" = some ] || try images_too

@@ -57,7 +57,7 @@ static void count_memory(const session *x, plan_rank *p) {
     p->scratch = aligned(&t->scratch) + aligned(&t->out) + aligned(&t->in) + muon_memory(&t->muon);
     for (int i = 0; i < t->residuals; i++) p->residuals += aligned(&t->residual[i]) + aligned(&t->velocity[i]);
     p->residuals += aligned(&t->residual_back) + aligned(&t->outer.residual) + aligned(&t->outer.residual_back);
-    p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]);
+    p->gather = aligned(&t->gather[0]) + aligned(&t->gather[1]) + aligned(&t->through);
     p->activations = x->runner.memory.bytes;
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g) + aligned(&t->spilled.windows) +
                  aligned(&t->spilled.room) + aligned(&t->spilled.kept_block);

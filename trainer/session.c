@@ -134,6 +134,11 @@ static double lane_clip(const config *c, int islands) {
     return c->optimizer.grad_clip / sqrt((double)(c->resolved.lanes / islands));
 }
 
+// Where ranks share layers or positions, all of them write samples, so all have weights.
+static bool servers_pass(const session *x) {
+    return x->shape.servers && x->cfg->parallel.zero < 3 && x->shape.tensor * grid_context(&x->shape) == 1;
+}
+
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
@@ -159,6 +164,9 @@ static state_options state_options_of(const session *x) {
         .lanes = c->resolved.lanes / grid_islands(&x->shape) * grid_context(&x->shape),
         .deal = x->deal,
         .weight = x->weight,
+        .workers = grid_workers(&x->shape) * grid_context(&x->shape),
+        .passing = servers_pass(x),
+        .passes = servers_pass(x) && grid_serves(&x->shape, x->ranks->rank),
         .serves = grid_serves(&x->shape, x->ranks->rank),
         .islands = grid_islands(&x->shape) > 1 ? x->groups.group[GROUP_ISLANDS] : NULL,
         .steps_outer = c->outer.type == OUTER_NESTEROV,

@@ -145,6 +145,12 @@ static int most_have(const uint64_t *sum, int n) {
     return -1;
 }
 
+// How many of a group hold the same: servers that pass weights on come last, and hold none.
+static int holders(const look *l, among k) {
+    const state_options *o = &l->t->o;
+    return k == AMONG_DATA && o->passing ? o->workers : l->ranks[k]->world;
+}
+
 // A point where the members can't outvote each other, two where this one is outvoted.
 static err_t compare_group(look *l, among k) {
     comm *c = l->ranks[k];
@@ -152,8 +158,46 @@ static err_t compare_group(look *l, among k) {
     uint64_t every[c->world], mine = 1;
     for (int i = 0; i < l->count; i++) mine = stir(mine, l->sum[k][i]);
     TRY(gather(c, &mine, 1, every, l->t->s));
-    int most = most_have(every, c->world);
+    if (c->rank >= holders(l, k)) return ERR_OK;
+    int most = most_have(every, holders(l, k));
     l->points += most < 0 ? 1 : every[most] != mine ? 2 : 0;
+    return ERR_OK;
+}
+
+// The weights that a server keeps, which those that have all of them have, too.
+static err_t sum_kept(look *l, int server, uint64_t *sum) {
+    train_state *t = l->t;
+    int set = t->arrays + 1;
+    const store *x = store_at(t, set);
+    const zero_layout *z = &t->zero;
+    *sum = 1;
+    for (int g = 0; g < z->segments; g++) {
+        size_t n = zero_range(z, g, server), first = z->cut[(size_t)g * (size_t)(z->world + 1) + (size_t)server];
+        if (z->segment[g].tied || n == 0) continue;
+        const void *at = state_at(&x->t, x->sharded ? z->shard_at[g] : z->segment[g].at + first);
+        TRY(add_bytes(l, sum, at, n * dtype_bytes(x->t.type), host_reads(t, set)));
+    }
+    return ERR_OK;
+}
+
+// A server, and the others, which have what it has: as among those of a group.
+static err_t compare_kept(look *l) {
+    comm *c = l->ranks[AMONG_DATA];
+    const state_options *o = &l->t->o;
+    if (!c || !o->passing) return ERR_OK;
+    int workers = o->workers, servers = c->world - workers;
+    uint64_t mine[servers], every[c->world * servers], voice[workers + 1];
+    memset(mine, 0, sizeof mine);
+    for (int s = 0; s < servers; s++)
+        if (c->rank < workers || c->rank == workers + s) TRY(sum_kept(l, workers + s, &mine[s]));
+    TRY(gather(c, mine, servers, every, l->t->s));
+    for (int s = 0; s < servers; s++) {
+        if (!mine[s]) continue;
+        for (int k = 0; k < workers; k++) voice[k] = every[k * servers + s];
+        voice[workers] = every[(workers + s) * servers + s];
+        int most = most_have(voice, workers + 1);
+        l->points += most < 0 ? 1 : voice[most] != mine[s] ? 2 : 0;
+    }
     return ERR_OK;
 }
 
@@ -189,7 +233,7 @@ static err_t find_tensors(look *l, among k, bool *differs) {
     uint64_t *every = malloc((size_t)c->world * (size_t)l->count * sizeof *every);
     if (!every) return err_set(ERR_INTERNAL, "no memory for the sums of %d tensors of %d ranks", l->count, c->world);
     err_t rc = gather(c, l->sum[k], l->count, every, l->t->s);
-    for (int r = 0; rc == ERR_OK && r < c->world; r++)
+    for (int r = 0; rc == ERR_OK && c->rank < holders(l, k) && r < holders(l, k); r++)
         for (int i = 0; i < l->count; i++) differs[i] |= every[r * l->count + i] != l->sum[k][i];
     free(every);
     return rc;
@@ -205,6 +249,10 @@ static err_t name_tensors(look *l, replica_verdict *v) {
         if (differs[i] && v->tensors++ == 0) v->index = i, name_tensor(l, i, v->tensor);
     free(differs);
     TRY(rc);
+    if (!v->tensors) {
+        v->tensors = 1, v->index = (l->sets - 1) * l->rows;
+        snprintf(v->tensor, REPLICA_NAME, "weights that a server keeps");
+    }
     TRY(host->table->broadcast(host, v, sizeof *v, v->rank[0], l->t->s));
     return stream_wait(l->t->s);
 }
@@ -239,6 +287,7 @@ err_t replicas_compare(train_state *t, replica_verdict *out) {
     err_t rc = open_look(&l, t);
     if (rc == ERR_OK) rc = sum_all(&l);
     for (int k = 0; k < AMONGS && rc == ERR_OK; k++) rc = compare_group(&l, k);
+    if (rc == ERR_OK) rc = compare_kept(&l);
     if (rc == ERR_OK) rc = judge(&l, out);
     if (rc == ERR_OK && out->differ) rc = name_tensors(&l, out);
     close_look(&l);

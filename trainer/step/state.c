@@ -62,9 +62,12 @@ static err_t declare_outer(train_state *t) {
     return state_has_anchor(t) ? declare_store(&t->memory, &t->anchor, FP32, t->shards.masters, &t->zero) : ERR_OK;
 }
 
+// Are the weights of other ranks elsewhere?
+static bool shards_weights(const train_state *t) { return t->shards.weights || t->o.passes; }
+
 // Nothing of them is in memory but windows.
 static err_t declare_spilled(train_state *t) {
-    TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->shards.weights, &t->zero));
+    TRY(declare_store(&t->memory, &t->weights, t->o.compute, shards_weights(t), &t->zero));
     TRY(spilled_open(&t->spilled, &t->host, &t->zero, t->net, t->arrays, &t->o.spilled));
     TRY(arena_1d(&t->host, &t->stage_w, t->o.compute, CHUNK));
     return arena_1d(&t->host, &t->stage_g, FP32, CHUNK);
@@ -75,8 +78,8 @@ static err_t declare_values(train_state *t) {
     arena *a = t->o.offload ? &t->host : &t->memory;
     bool share = state_shares_masters(t);
     if (state_spills(t)) return declare_spilled(t);
-    TRY(declare_store(a, &t->masters, FP32, share ? t->shards.weights : t->shards.masters, z));
-    if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->shards.weights, z));
+    TRY(declare_store(a, &t->masters, FP32, share ? shards_weights(t) : t->shards.masters, z));
+    if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, shards_weights(t), z));
     TRY(declare_arrays(t, a));
     TRY(declare_outer(t));
     if (!t->o.training || !t->o.offload) return ERR_OK;
@@ -288,6 +291,13 @@ static err_t declare_gather(train_state *t) {
     return ERR_OK;
 }
 
+static err_t declare_through(train_state *t) {
+    size_t most = 0;
+    for (int g = 0; g < t->zero.segments; g++)
+        if (!t->zero.segment[g].tied && t->zero.segment[g].count > most) most = t->zero.segment[g].count;
+    return declare(&t->memory, &t->through, t->o.compute, most);
+}
+
 // Rows whose values are on one stage and used on another, too.
 static void find_tie(train_state *t) {
     t->lent = t->borrowed = -1;
@@ -424,6 +434,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     TRY(declare_mirrors(t));
     if (o->training) TRY(declare_gradients(t));
     if (t->shards.weights) TRY(declare_gather(t));
+    if (t->o.passes) TRY(declare_through(t));
     TRY(declare_tie(t));
     TRY(declare_muon(t));
     link_rows(t);  // their shapes, for plans
@@ -505,6 +516,15 @@ const rounding_key *state_rounding(const train_state *t, const zero_piece *p, ro
     *key =
         (rounding_key){.seed = t->o.seed, .site = SITE_ROUND + (uint32_t)p->row, .first = p->slice * room + p->first};
     return t->o.stochastic ? key : NULL;
+}
+
+err_t state_gather(train_state *t, const store *x, int segment, comm *over, stream *s) {
+    size_t element = dtype_bytes(x->t.type), own = zero_range(&t->zero, segment, t->zero.rank) * element;
+    const size_t *cuts = state_cuts(t, segment, element);
+    char *to = x->sharded ? t->through.data : state_at(&x->t, t->zero.segment[segment].at);
+    if (x->sharded && own)
+        TRY(stream_copy(s, to + cuts[t->zero.rank], state_at(&x->t, t->zero.shard_at[segment]), own));
+    return over->table->all_gather(over, to, cuts, s);
 }
 
 const size_t *state_cuts(train_state *t, int segment, size_t element) {

@@ -46,6 +46,9 @@ typedef struct state_options {
     const int64_t *deal;    // lanes of each rank that shares rows; NULL: as equal as they can be (comm/ordered.h)
     bool moves;             // state_deal may follow
     const int64_t *weight;  // what each of them owns beside the others; NULL: all as much (zero_options)
+    int workers;            // how many of those with the same rows may have lanes: the first ones
+    bool passing;           // in stages 1 and 2 the others keep only the weights that they own, and pass all on
+    bool passes;            // ... as this rank does
     bool serves;            // this rank has no lanes in any deal, in stages 1 to 3: it keeps no lane's gradients
     comm *islands;          // ranks with the same place in other islands (trainer/step/outer.h). NULL: there are none
     bool steps_outer;       // [outer] type = nesterov, with its lr and momentum
@@ -136,6 +139,7 @@ typedef struct train_state {
     tensor copy, use;  // (V,C) with its padding, compute type; FP32, of this rank's share or whole (state_tied)
     tensor scratch;    // of the ordered reduction
     tensor gather[2];  // stage 3: weights of two blocks
+    tensor through;    // of one that passes weights on: the largest segment of them
     // Values of rows that are FP32 in 16-bit passes, of all segments one after the other, whole on every rank. No size:
     // there are none, or the masters are whole and here.
     tensor exact;
@@ -214,6 +218,10 @@ tensor state_gradient(const train_state *t, const zero_piece *p);  // of the ste
 static inline bool state_uses(const train_state *t, int block, int segment) {
     return t->uses[block * t->zero.segments + segment];
 }
+
+// Queued: makes a segment of the weights, or of masters that are the weights, whole on all ranks but those that pass it
+// on. over: t->ranks.
+err_t state_gather(train_state *t, const store *x, int segment, comm *over, stream *s);
 
 // Where a segment is cut between ranks, for all_gather, in units of `element` bytes each: world+1 offsets in bytes,
 // valid until the next call.

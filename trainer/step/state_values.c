@@ -19,14 +19,19 @@ static bool has_any(const train_state *t, int segment, const bool *rows) {
 // Stores of which islands that are apart mix some rows: masters, and moments unless they are each one's own.
 static int mixed_stores(const train_state *t) { return 1 + (t->o.own_moments ? 0 : state_moments(t)); }
 
-// Makes a store whole on every rank from what each owns.
+// Is it whole on ranks that have lanes? One that passes weights on may own none of them, or have its share alone.
+static bool is_whole(const train_state *t, const store *x) {
+    bool weights = x == &t->weights || (x == &t->masters && state_shares_masters(t));
+    return t->o.passes ? weights : !x->sharded && x->t.dims;
+}
+
+// Makes a store whole on those ranks from what each owns.
 static err_t spread(train_state *t, store *x, const bool *rows) {
-    if (x->sharded || t->ranks->world == 1 || !x->t.data) return ERR_OK;
+    if (!is_whole(t, x) || t->ranks->world == 1) return ERR_OK;
     comm *over = t->o.offload && x != &t->weights ? t->ranks->host : t->ranks;
     for (int g = 0; g < t->zero.segments; g++) {
         if (!has_any(t, g, rows)) continue;
-        const size_t *cuts = state_cuts(t, g, dtype_bytes(x->t.type));
-        TRY(over->table->all_gather(over, state_at(&x->t, t->zero.segment[g].at), cuts, t->s));
+        TRY(state_gather(t, x, g, over, t->s));
     }
     return ERR_OK;
 }
@@ -309,7 +314,7 @@ err_t state_begin(train_state *t) { return publish(t, true); }
 
 static comm_cost spread_cost(train_state *t, const store *x, const bool *rows) {
     comm_cost sum = {0};
-    for (int g = 0; g < t->zero.segments && !x->sharded && x->t.dims; g++)
+    for (int g = 0; g < t->zero.segments && is_whole(t, x); g++)
         if (has_any(t, g, rows))
             sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(x->t.type))));
     return sum;

@@ -11,9 +11,8 @@ const weight_policy weights_whole = {.need = here, .spread = nothing, .spread_co
 
 static err_t send_segment(parallel *x, int g, int64_t turn, stream *inner) {
     train_state *t = x->state;
-    size_t element = dtype_bytes(t->weights.t.type);
-    TRY(x->ranks->table->all_gather(x->ranks, (char *)t->weights.t.data + t->zero.segment[g].at * element,
-                                    state_cuts(t, g, element), inner));
+    (void)turn;
+    TRY(state_gather(t, &t->weights, g, x->ranks, inner));
     return spread_exact(x, g, turn, inner);
 }
 
