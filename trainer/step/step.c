@@ -19,16 +19,22 @@
 
 // A run writes one sample after the other. New positions of all texts go through the blocks as rows of one micro-batch.
 static int growing_texts(const step_runner *r) {
-    if (!r->net->vocab || !r->cfg->sample.tokens) return 0;
+    if (!r->net->vocab || !r->cfg->sample.tokens || r->state->o.passes) return 0;
     int64_t rows = r->cfg->resolved.micro * r->net->context, texts = r->state->o.training ? 1 : r->cfg->sample.batch;
     return (int)(texts < rows ? texts : rows);
+}
+
+// One that only passes weights on runs no pass; the least that a model can be declared for.
+static int64_t most_samples(const step_runner *r) {
+    const state_options *o = &r->state->o;
+    return o->passes && o->tokens.of <= 1 ? 1 : r->cfg->resolved.micro;
 }
 
 static err_t plan_activations(step_runner *r) {
     const config *c = r->cfg;
     r->texts = growing_texts(r);
     model_plan o = {.compute = r->state->o.compute,
-                    .B = c->resolved.micro,
+                    .B = most_samples(r),
                     .slots = r->stages->slots,
                     .range = r->stages->chunk,
                     .boundaries = r->stages->table.gradients,
