@@ -41,6 +41,17 @@ zero3() {
     figures 0
 }
 
+# The second node has servers alone. Without it the first one's ranks keep the state, one of them as a server.
+servers() {
+    near 2 2
+    heals served parallel.zero=1 server.count=2
+    after 0 60
+    kill -9 $(all_of 1)
+    until_true 20 has_event 0 healed "world 2 of this run"
+    codes="0 137" ends_well 0
+    figures 0
+}
+
 # --- nodes that come again --------------------------------------------------------------------------------------------
 
 # A node that was killed is started again, and is taken in when the others have had ten quiet seconds.
@@ -253,6 +264,7 @@ far_council_filtered() {
 
 try pipeline
 try zero3
+try servers
 try rejoined
 try node_stands_still
 try higher_stands_still
