@@ -324,8 +324,6 @@ static const bad bad_files[] = {
     {SERVERS(4, 1) "zero = 1\npipeline = 2\n",
      ":7: [parallel] pipeline: count = 1 servers run no blocks, and each of pipeline = 2", "[parallel] pipeline = 1",
      NULL},
-    {SERVERS(2, 1) "zero = 1\nbalance = auto\n",
-     ":7: [parallel] balance: balance = auto gives each rank a lane or more", "[parallel] balance = none", NULL},
     {SERVERS(2, 1) "zero = 1\ndeal = 1,1\n",
      ":7: [parallel] deal: deal = 1,1: expected 1 whole number, one for each that shares the lanes", NULL, NULL},
     {SERVERS(2, 1) "zero = 1\n[reduce]\norder = any\n", ":8: [reduce] order: with order = any the transport adds",

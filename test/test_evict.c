@@ -16,7 +16,7 @@ static const int none[RANKS], each[RANKS] = {0, 1, 2, 3}, pairs[RANKS] = {0, 0, 
 static const int64_t even[RANKS] = {4, 4, 4, 4};
 
 static void open_for(evict *e, int world, const int *stage, const int *unit, const int *place, double limit_s) {
-    evict_ranks of = {world, stage, unit, place, 0};
+    evict_ranks of = {world, stage, unit, place, 0, 0};
     for (int k = 0; k < world; k++) of.data = place[k] >= of.data ? place[k] + 1 : of.data;
     assert_int_equal(evict_open(e, &of, limit_s), ERR_OK);
     double ms[RANKS] = {9000, 1, 1, 1};
@@ -171,6 +171,17 @@ static void what_is_worth_it(void **state) {
     }
 }
 
+// Lanes that are dealt by speed go to none of the servers, which come last.
+static void servers_carry_no_lanes(void **state) {
+    (void)state;
+    evict e;
+    open_for(&e, RANKS, none, each, each, 0.1);
+    window(&e, (double[RANKS]){10, 10, 40, 10}, -1, 0);
+    e.of.workers = 3;
+    assert_true(evict_compare(&e, 2, (int64_t[RANKS]){6, 5, 5, 0}, 2, true).with == 8);
+    evict_close(&e);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_course_of_a_slow_rank),
@@ -178,6 +189,7 @@ int main(void) {
         cmocka_unit_test(only_steps_with_times_count),
         cmocka_unit_test(who_is_compared),
         cmocka_unit_test(what_is_worth_it),
+        cmocka_unit_test(servers_carry_no_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,7 +145,7 @@ static err_t answer(session *x, double asked[ASKED]) {
 // One that all ranks draw.
 static err_t deal_anew(session *x) {
     int64_t deal[RANKS_MOST] = {0}, step = x->progress.step;
-    int ranks = x->shape.data;
+    int ranks = grid_workers(&x->shape);
     uint32_t seed = (uint32_t)step + 7;
     for (int64_t i = 0; i < x->cfg->resolved.lanes; i++) {
         seed = seed * 1664525 + 1013904223;
@@ -534,8 +534,13 @@ static void lanes_dealt_anew_between_steps_give_the_same_bits(void **state) {
     static const struct {
         int nodes, ranks[2];
         const char *more;
-    } worlds[] = {{1, {4}, "zero = 0\n"},    {1, {3}, "zero = 1\n"}, {2, {2, 3}, "zero = 1\n"},
-                  {2, {3, 1}, "zero = 0\n"}, {1, {8}, "zero = 0\n"}, {1, {4}, "zero = 1\n[batch]\nmicro = 1\n"}};
+    } worlds[] = {{1, {4}, "zero = 0\n"},
+                  {1, {3}, "zero = 1\n"},
+                  {2, {2, 3}, "zero = 1\n"},
+                  {1, {5}, "zero = 1\n[server]\ncount = 2\n"},
+                  {2, {3, 1}, "zero = 0\n"},
+                  {1, {8}, "zero = 0\n"},
+                  {1, {4}, "zero = 1\n[batch]\nmicro = 1\n"}};
     char *dir = texts_dir(), more[128];
     finding one = {.hash = ""}, smaller = {.hash = ""};
     try_world("one rank", dir, "", 1, (int[]){1}, &one);

@@ -166,6 +166,17 @@ a_server_lies() {
     heals lying device.ranks=4 server.count=2 parallel.zero=1 run.faults=lie@6:3
     says "lie: rank 3 (localhost, server) holds other values than those that should hold the same after step 6: weights that a server keeps"
 }
+# Lanes go to the faster of those that have some, and to none of the servers.
+faster_ranks_have_more_lanes() {
+    quick="$shape log.watch=no run.steps=45 batch.lanes=16 log.hash_every=0"
+    alone dealt 1 $quick
+    settings moved $quick device.ranks=6 server.count=2 parallel.zero=1 parallel.balance=auto \
+        "run.faults=drag@1x1000000,twice@1x1000000:2"
+    expect 0 train moved
+    same_end runs/dealt runs/moved
+    grep -q '"kind":"balance".*lanes 4,4,4,4 become .*: rank 2 (localhost) takes' runs/moved/events.jsonl ||
+        fail "no lanes moved: $(grep balance runs/moved/events.jsonl)"
+}
 # One rank must compute, so of two that are left one serves.
 all_but_one_server_are_lost() {
     heals fewer device.ranks=3 server.count=2 parallel.zero=3 "run.faults=update@40x1000:2"
@@ -190,6 +201,7 @@ try is_told
 try goes_on_with_others
 try a_server_is_lost
 try a_server_lies
+[ "${MATRIX:-some}" = some ] || try faster_ranks_have_more_lanes
 [ "${MATRIX:-some}" = some ] || try all_but_one_server_are_lost
 try near_a_node_of_servers
 [ "${MATRIX:-some}" = some ] || try images_too

@@ -117,13 +117,13 @@ static void slowness(const evict *e, double *slow) {
 }
 
 evict_cost evict_compare(const evict *e, int rank, const int64_t *deal, int width, bool balanced) {
-    int data = e->of.data;
+    int data = e->of.data, workers = e->of.workers ? e->of.workers : data;
     int64_t lanes = 0, best[data];
     double *slow = e->scratch;
     slowness(e, slow);
     for (int d = 0; d < data; d++) lanes += deal[d];
     evict_cost c = {.with = (double)deal[e->of.place[rank]] * e->times[rank]};
-    if (balanced) balance_best(slow, data, lanes, best), c.with = balance_longest(slow, data, best);
+    if (balanced) balance_best(slow, workers, lanes, best), c.with = balance_longest(slow, workers, best);
     if (width > 0) c.without = (double)((lanes + width - 1) / width);
     return c;
 }

@@ -28,6 +28,7 @@ typedef struct evict_ranks {
     const int *unit;   // who leaves together has the same number
     const int *place;  // of those that share the lanes, 0 .. data - 1
     int data;
+    int workers;  // how many of these may have lanes: the first ones; 0: all
 } evict_ranks;
 
 typedef struct evict {

@@ -29,7 +29,7 @@ err_t evicting_open(evicting *x, const session *of, const launch *at, board *b) 
         grid_place p = grid_at(&of->shape, k);
         stage[k] = p.stage, place[k] = p.data, unit[k] = several_nodes(c) ? c->place[k].node : k;
     }
-    err_t rc = evict_open(&x->e, &(evict_ranks){c->world, stage, unit, place, of->shape.data},
+    err_t rc = evict_open(&x->e, &(evict_ranks){c->world, stage, unit, place, of->shape.data, grid_workers(&of->shape)},
                           (double)of->cfg->cluster.slow_s);
     free(numbers);
     x->on = rc == ERR_OK;

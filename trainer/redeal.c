@@ -14,7 +14,7 @@ static void show(const redeal *x, const session *of) {
 }
 
 err_t redeal_open(redeal *x, const session *of, board_rank *mine) {
-    int ranks = of->shape.data;
+    int ranks = grid_workers(&of->shape);
     *x = (redeal){.mine = mine};
     show(x, of);
     if (of->cfg->parallel.balance != BALANCE_AUTO || ranks < 2) return ERR_OK;
@@ -40,7 +40,7 @@ void redeal_add(redeal *x, const session *of, const double *reports) {
     memset(x->ms, 0, (size_t)x->b.ranks * sizeof *x->ms);
     for (int k = 0; k < world; k++) {
         double ms = reports[k * REPORT_ITEMS + REPORT_COMPUTE_MS], *most = &x->ms[grid_at(&of->shape, k).data];
-        if (ms > *most) *most = ms;
+        if (!grid_serves(&of->shape, k) && ms > *most) *most = ms;
     }
     balance_add(&x->b, x->ms);
 }
@@ -87,7 +87,7 @@ static err_t gather_speeds(const redeal *x, session *of, double *ms) {
     memset(ms, 0, (size_t)x->b.ranks * sizeof *ms);
     for (size_t k = 0; rc == ERR_OK && k < n; k++) {
         double *most = &ms[grid_at(&of->shape, (int)k).data];
-        if (all[k] > *most) *most = all[k];
+        if (!grid_serves(&of->shape, (int)k) && all[k] > *most) *most = all[k];
     }
     free(cut), free(all);
     return rc;
@@ -116,7 +116,7 @@ err_t redeal_recall(redeal *x, session *of, monitor *m) {
 // What this rank takes for a lane, for the world after this one.
 static void keep_speed(const redeal *x, const session *of) {
     int place = grid_at(&of->shape, of->ranks->rank).data;
-    if (x->mine && x->b.deal[place]) atomic_store(&x->mine->lane_ms, x->b.lane_ms[place]);
+    if (x->mine && place < x->b.ranks && x->b.deal[place]) atomic_store(&x->mine->lane_ms, x->b.lane_ms[place]);
 }
 
 err_t redeal_now(redeal *x, session *of, monitor *m, bool *moved) {

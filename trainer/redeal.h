@@ -9,7 +9,7 @@
 
 typedef struct redeal {
     balance b;
-    double *ms;        // [data] of one step; NULL: the lanes stay as they are
+    double *ms;        // [b.ranks] of one step, of those that share the lanes; NULL: the lanes stay as they are
     bool moved;        // the deal is no longer that of the world's beginning
     board_rank *mine;  // where this rank shows how many it has; NULL: nowhere
 } redeal;

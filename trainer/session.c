@@ -233,10 +233,12 @@ err_t session_fits(const config *c, int world) {
     return rc;
 }
 
-// deal [data]: of those that share lanes; ranks that share positions run the same ones, each its part of them.
+// deal: of those that share lanes, without servers; ranks that share positions run the same ones, each its part of
+// them.
 static void spread_deal(session *x, const int64_t *deal) {
     int context = grid_context(&x->shape);
-    for (int k = 0; k < x->shape.data * context; k++) x->deal[k] = deal[k / context];
+    for (int k = 0; k < x->shape.data * context; k++)
+        x->deal[k] = k / context < grid_workers(&x->shape) ? deal[k / context] : 0;
 }
 
 static err_t open_deal(session *x) {

@@ -104,7 +104,7 @@ err_t session_settle(session *x);
 err_t session_feed(session *x, int64_t last);
 
 // Between two steps, when none is queued: other lanes for each rank that shares them (of each model of several ranks),
-// the same on all ranks. deal [data]. `[parallel] balance` says whether it may follow.
+// the same on all ranks. deal: [data] but for servers. `[parallel] balance` says whether it may follow.
 err_t session_deal(session *x, const int64_t *deal);
 
 // The next step.

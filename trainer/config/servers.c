@@ -12,21 +12,14 @@ static err_t judge_no_servers(judge *j) {
                         "weight = %g is what others keep beside servers, and count = 0", c->server.weight);
 }
 
-// Lanes that move would move to servers, too; and a stage of a pipeline waits for all others, also where it has nothing
-// to compute.
+// A stage of a pipeline waits for all others, also where it has nothing to compute.
 static err_t judge_work(judge *j) {
     const config *c = j->c;
-    int64_t count = c->server.count;
-    if (c->parallel.pipeline > 1)
-        return judge_refuse(j, ROWS(ROW(parallel, pipeline), ROW(server, count)),
-                            "count = %" PRId64 " servers run no blocks, and each of pipeline = %" PRId64
-                            " stages waits for the others",
-                            count, c->parallel.pipeline);
-    if (c->parallel.balance == BALANCE_NONE) return ERR_OK;
-    return judge_refuse(j, ROWS(ROW(parallel, balance), ROW(server, count)),
-                        "balance = auto gives each rank a lane or more, and count = %" PRId64
-                        " servers have none; deal = a list of the others' lanes works with servers",
-                        count);
+    if (c->parallel.pipeline == 1) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(parallel, pipeline), ROW(server, count)),
+                        "count = %" PRId64 " servers run no blocks, and each of pipeline = %" PRId64
+                        " stages waits for the others",
+                        c->server.count, c->parallel.pipeline);
 }
 
 err_t judge_servers(judge *j) {
