@@ -33,7 +33,7 @@ SIMD_portable := $(if $(filter-out portable,$(SIMDS)),-O1)
 SIMD_neon     := -DVEC_NEON -fno-schedule-insns
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-ROOMS   := base data data/text data/image data/tokenizer \
+ROOMS   := base data data/text data/image data/click data/tokenizer \
            model $(patsubst %/,%,$(sort $(dir $(wildcard model/*/*.c)))) \
            trainer $(addprefix trainer/,config checkpoint node log report step watch) \
            comm comm/team comm/tcp comm/nccl gpu gpu/cpu

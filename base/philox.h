@@ -25,6 +25,9 @@ enum {
         0x01000000,  // masked tokens: element = position, sample and step = halves of n or of the sample's number
     SITE_VIEW = 0x04000000,     // what is seen of an image: sample and step = halves of n or of the sample's number
     SITE_STORIES = 0x02000000,  // stories: element = choice, sample, step = number of the story
+    // made-up clicks: element = draw, sample and step = halves of the record; + 1 + kind: element and sample = a
+    // parameter of the planted model
+    SITE_CLICKS = 0x03000000,
 };
 
 #ifndef DEVICE_FN  // kernels make them device functions

@@ -15,7 +15,8 @@
     X(FORMAT_AUTO, "auto") \
     SHARD_FORMATS(X) \
     X(FORMAT_IDX, "idx") \
-    X(FORMAT_IMAGES, "images")
+    X(FORMAT_IMAGES, "images") \
+    X(FORMAT_CLICKS, "clicks")
 typedef enum { SOURCE_FORMATS(WORD_ENUM) } source_format;
 
 // The words of [data] flip: which images training sees mirrored, left to right. `alternating`: half of them in one

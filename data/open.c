@@ -14,7 +14,8 @@
 // --- which format ----------------------------------------------------------------------------------------------------
 
 // IDX begins with two zero bytes, the type and the number of dimensions; compressed with gzip's magic. Shards of images
-// have a magic of their own. What is neither is tokens; FORMAT_AUTO. What can't be read is reported by the opener.
+// and of clicks have magics of their own. What is neither is tokens; FORMAT_AUTO. What can't be read is reported by the
+// opener.
 static source_format looks_like(const source_options *o) {
     uint8_t head[8] = {0};
     file_list files = {0};
@@ -29,6 +30,7 @@ static source_format looks_like(const source_options *o) {
     files_free(&files);
     if (!known) return FORMAT_AUTO;
     if (images_begin(head, 8)) return FORMAT_IMAGES;
+    if (clicks_begin(head, 8)) return FORMAT_CLICKS;
     bool gzip = head[0] == 0x1f && head[1] == 0x8b;
     bool idx = gzip || (head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14 && head[3] >= 1 && head[3] <= 4);
     return idx ? FORMAT_IDX : FORMAT_AUTO;
@@ -75,6 +77,7 @@ static err_t set_apart(source *s, const source_options *o) {
     s->first = o->only_held_out ? kept : 0;
     s->about.samples = o->only_held_out ? o->held_out : kept;
     s->about.units = s->about.samples * s->about.units_per_sample;
+    s->about.best = 0;  // it was of all of them
     return ERR_OK;
 }
 
@@ -90,6 +93,7 @@ static err_t open_one(source **out, const source_options *o) {
                        o->files, format == FORMAT_IDX ? ", or pack these files ([pack] images = idx)" : "");
     if (format == FORMAT_IMAGES) TRY(images_open(out, o));
     else if (format == FORMAT_IDX) TRY(idx_open(out, o));
+    else if (format == FORMAT_CLICKS) TRY(clicks_open(out, o));
     else if (source_wants(o, "places")) TRY(masked_open(out, o));
     else if (source_wants(o, "length") && source_wants(o, "label")) TRY(labelled_open(out, o));
     else TRY(text_open(out, o));

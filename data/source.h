@@ -53,6 +53,7 @@ typedef struct source_info {
     char hash[17];    // first 16 hex digits of BLAKE2b-256 over what the files contain, whatever their names
     int64_t retries;  // reads that failed first and succeeded later
     int64_t read;     // bytes that were read of the files so far, as they are stored
+    double best;      // the mean loss on them of the model that made the labels, of made-up clicks; 0: not known
 } source_info;
 
 // One of the sources that a mix draws from.
@@ -148,8 +149,10 @@ err_t masked_open(source **out, const source_options *o);    // data/text/masked
 err_t labelled_open(source **out, const source_options *o);  // data/text/labelled.c: texts with labels
 err_t idx_open(source **out, const source_options *o);       // data/image/idx.c: images and labels
 err_t images_open(source **out, const source_options *o);    // data/image/images.c: shards of images
+err_t clicks_open(source **out, const source_options *o);    // data/click/clicks.c: shards of clicks
 // Do these bytes begin a shard of images, though perhaps a damaged one?
 bool images_begin(const uint8_t *head, int64_t n);
+bool clicks_begin(const uint8_t *head, int64_t n);  // ... of clicks?
 
 // Made-up samples for benchmarks, in memory: numbers from [0,1), bytes, and integers below the input's limit.
 // (data/made_up.c)

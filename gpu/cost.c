@@ -255,6 +255,21 @@ op_cost scatter_rows_cost(const scatter_rows_args *args) {
                      0};
 }
 
+static op_cost interact_cost(const tensor *rows, double bytes, double products) {
+    double B = (double)rows->size[0], F = (double)rows->size[1], C = (double)rows->size[2];
+    return (op_cost){
+        rows->type, {rows->size[0], rows->size[1], rows->size[2]}, 0, bytes, 2 * products * B * C * F * (F + 1) / 2};
+}
+
+op_cost interact_forward_cost(const interact_forward_args *args) {
+    return interact_cost(args->rows, size_of(args->y) + size_of(args->x) + size_of(args->rows), 1);
+}
+
+op_cost interact_backward_cost(const interact_backward_args *args) {
+    double in = size_of(args->dy) + size_of(args->x) + size_of(args->rows);
+    return interact_cost(args->rows, in + size_of(args->dx) + size_of(args->drows), 2);
+}
+
 // A row of each table is read for each that is written.
 op_cost embedding_forward_cost(const embedding_forward_args *args) {
     return (op_cost){args->x->type,

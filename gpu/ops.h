@@ -812,6 +812,26 @@ typedef struct decode_sparse_args {
     int64_t kept;
 } decode_sparse_args;
 
+// How vectors interact (Naumov et al. 2019, section 2.1.3): of a sample v[0] = x and v[1] .. v[F], the rows,
+//     y = x, and after it v[i] . v[j] for i = 1 .. F and j = 0 .. i-1, j fastest: C + F (F+1) / 2 elements
+// A dot product is 16 sums of every 16th element, each an FMA after the other from +0, with zeros after the last
+// element, and these added as (i, i+8), (i, i+4), (i, i+2), (0, 1).
+enum { INTERACT_ROWS = 64 };  // most F
+static inline int64_t interact_width(int64_t C, int64_t F) { return C + F * (F + 1) / 2; }
+typedef struct interact_forward_args {
+    tensor *y;           // (B, interact_width(C, F)) E (=)
+    const tensor *x;     // (B,C) E
+    const tensor *rows;  // (B,F,C) E
+} interact_forward_args;
+
+// dv[i] = the sum over all j but i, ascending, of dy[i,j] * v[j], each an FMA after the other; from +0, of x from its
+// part of dy; rounded once
+typedef struct interact_backward_args {
+    tensor *dx;     // (B,C) E (=)
+    tensor *drows;  // (B,F,C) E (=)
+    const tensor *dy, *x, *rows;
+} interact_backward_args;
+
 // All operations. Tables, declarations, the profile's wrappers and names are made from this list. A new one is the
 // last: the random inputs of a test's row follow its operation's number.
 // clang-format off
@@ -825,7 +845,8 @@ typedef struct decode_sparse_args {
     X(max_pool_forward) X(max_pool_backward) X(mean_pool_forward) X(mean_pool_backward) X(batch_norm_sums)              \
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
     X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)                  \
-    X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows) X(muon_direction) X(normalize)
+    X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows) X(muon_direction) X(normalize)  \
+    X(interact_forward) X(interact_backward)
 // clang-format on
 
 typedef struct ops {

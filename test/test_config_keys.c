@@ -422,7 +422,7 @@ static void test_family(void **state) {
     assert_int_equal(load_text(x, "[model]\ntype = qwen4\n"), ERR_CONFIG);
     assert_says(
         x->path,
-        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma resnet bert; families: gpt2 llama2 ",
+        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma resnet bert dlrm; families: gpt2 llama2 ",
         NULL, NULL);
 }
 
@@ -441,7 +441,7 @@ static void test_absent(void **state) {
         {"model.lora_rank=8", "Did you mean `rank` of [lora]?"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
         {"model.type=mixtral",
-         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet bert; families: gpt2 "},
+         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet bert dlrm; families: gpt2 "},
         {"precision.compute=fp8", "`fp8` is not supported. There are fp32, bf16 and fp16."},
         {"precision.compute=bfloat16", "no such value `bfloat16`. It is bf16."},
         {"device.backend=gpu", "no such value `gpu`. It is cuda."},
@@ -528,7 +528,7 @@ static const char classes_of[] =
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop sample.template log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.workers data.retry pack.input pack.images pack.val_input pack.output pack.tokenizer pack.text_key pack.template pack.shard_tokens pack.val_fraction "
-    "pack.shard_images pack.size pack.bad_most pack.compress parallel.offload_dir reduce.nccl_library reduce.nccl_interface reduce.fabric_domain cluster.secret_file checkpoint.keep checkpoint.compress_level eval.text eval.choices sample.batch sample.tokenizer log.every "
+    "pack.shard_images pack.size pack.bad_most pack.clicks pack.threshold pack.shard_records pack.compress parallel.offload_dir reduce.nccl_library reduce.nccl_interface reduce.fabric_domain cluster.secret_file checkpoint.keep checkpoint.compress_level eval.text eval.choices sample.batch sample.tokenizer log.every "
     "log.jsonl log.tensorboard log.report log.ranks_every log.watch log.machine_every log.http log.http_token log.prom_file ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {

@@ -14,6 +14,7 @@ below() {
     data) echo gpu base ;;
     data/text) echo data data/image data/tokenizer gpu base ;;
     data/image) echo data gpu base ;;
+    data/click) echo data data/text data/tokenizer gpu base ;;
     data/tokenizer) echo base ;;
     model) echo gpu base ;;
     model/op) echo model gpu base ;;
@@ -29,7 +30,7 @@ below() {
     trainer/report) echo trainer/log trainer/config comm comm/team gpu base ;;
     trainer/watch) echo trainer/report trainer/checkpoint trainer/log trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
-    trainer) echo data/text data/image data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
+    trainer) echo data/text data/image data/click data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
         trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     .) echo data/text data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
         trainer/checkpoint trainer/config comm comm/team data model gpu base ;;

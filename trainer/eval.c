@@ -34,6 +34,7 @@ static err_t eval_validation(session *x, FILE *out) {
     if (exam_of_bytes(x->cfg, x->words, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e.loss));
     if (x->possible > 0) fprintf(out, "  best possible %.6f", x->possible);
     for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e.metric[i]);
+    if (x->net->ranks) fprintf(out, "  auc %.6f", e.auc);
     double f1;
     if (x->answers) TRY(answers_f1(x, &e, &f1));
     if (x->answers) fprintf(out, "  macro F1 %.6f", f1);

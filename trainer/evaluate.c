@@ -2,23 +2,28 @@
 #include "trainer/evaluate.h"
 
 #include "base/fmath.h"
+#include "trainer/auc.h"
 #include "trainer/step/executor.h"
 #include "trainer/step/outer.h"
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 // Samples of a round: a micro-batch of each rank that has its own.
 static int64_t round_samples(const evaluator *k) { return step_round(k->r); }
 
 // Rows of results that hold what a model of classes says.
-enum { ANSWER_CLASS, ANSWER_SURE, ANSWER_ROWS };
+enum { ANSWER_CLASS, ANSWER_SURE, ANSWER_LABEL };
 
-static int results_rows(const step_runner *r) {
-    return 1 + r->net->metrics + step_weighs(r) + (r->net->classes ? ANSWER_ROWS : 0);
+// The label is needed of a model that ranks.
+static int answer_rows(const step_runner *r) {
+    return r->net->ranks ? ANSWER_LABEL + 1 : r->net->classes ? ANSWER_SURE + 1 : 0;
 }
 
-static int first_answer_row(const step_runner *r) { return results_rows(r) - ANSWER_ROWS; }
+static int results_rows(const step_runner *r) { return 1 + r->net->metrics + step_weighs(r) + answer_rows(r); }
+
+static int first_answer_row(const step_runner *r) { return results_rows(r) - answer_rows(r); }
 
 static err_t declare_scores(evaluator *k) {
     step_runner *r = k->r;
@@ -26,7 +31,8 @@ static err_t declare_scores(evaluator *k) {
     if (C) {
         TRY(arena_2d(&r->memory, &k->scores, FP32, B, C));
         TRY(arena_2d(&r->staging, &k->host_scores, FP32, B, C));
-        return arena_2d(&r->staging, &k->host_answers, FP64, ANSWER_ROWS, B);
+        if (r->net->ranks) TRY(arena_2d(&r->staging, &k->buckets, FP64, 2, AUC_BUCKETS));
+        return arena_2d(&r->staging, &k->host_answers, FP64, answer_rows(r), B);
     }
     if (!V) return ERR_OK;
     TRY(arena_2d(&r->memory, &k->scores, FP32, texts, V));
@@ -57,6 +63,8 @@ typedef struct job {
     double *each;           // (samples) (=) the mean loss of each; NULL: not wanted
     double counted;         // (+=) targets that count, where some are ignored
     class_answer *answers;  // (samples) (=) what the model says of each; NULL: not wanted
+    bool asks;              // what it says is wanted
+    bool lost;              // a chance is NaN: nothing is ranked
 } job;
 
 static job job_of(const evaluator *k, source *from) {
@@ -100,17 +108,21 @@ static class_answer answer_of(const float *x, int64_t n) {
 static err_t answer_samples(evaluator *k, int64_t B) {
     step_runner *r = k->r;
     int64_t C = r->net->classes;
-    double *host = k->host_answers.data, *class = host, *sure = host + r->cfg->resolved.micro;
+    double *host = k->host_answers.data;
+    int64_t micro = r->cfg->resolved.micro;
     const float *scores = k->host_scores.data;
+    const int32_t *label = k->host_in[r->net->targets].data;
     TRY(stream_copy(r->s, k->host_scores.data, k->scores.data, (size_t)(B * C) * sizeof(float)));
     TRY(stream_wait(r->s));
     for (int64_t b = 0; b < B; b++) {
         class_answer a = answer_of(scores + b * C, C);
-        class[b] = a.class, sure[b] = a.sure;
+        host[ANSWER_CLASS * micro + b] = a.class, host[ANSWER_SURE * micro + b] = a.sure;
+        if (r->net->ranks) host[ANSWER_LABEL * micro + b] = label[b];
     }
-    double *to = results_row(k, &k->results, first_answer_row(r)) + step_share(r);
-    TRY(stream_copy(r->s, to, class, (size_t)B * sizeof *class));
-    return stream_copy(r->s, to + round_samples(k), sure, (size_t)B * sizeof *sure);
+    for (int i = 0; i < answer_rows(r); i++)
+        TRY(stream_copy(r->s, results_row(k, &k->results, first_answer_row(r) + i) + step_share(r), host + i * micro,
+                        (size_t)B * sizeof *host));
+    return ERR_OK;
 }
 
 // Losses and metrics of B samples, into this rank's columns of `results`.
@@ -122,10 +134,10 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     p.metrics = view2(&k->metrics, r->net->metrics, B);
     for (int i = 0; j->T && i < r->net->inputs; i++) p.in[i] = view2(&p.in[i], B, j->T);
     if (j->T) p.losses = view2(&r->losses, B, j->T);
-    if (j->answers) p.scores = view2(&k->scores, B, r->net->classes);
+    if (j->asks) p.scores = view2(&k->scores, B, r->net->classes);
     TRY(executor_forward(r, &p));
     if (!step_ends(r) || !step_contributes(r)) return ERR_OK;
-    if (j->answers) TRY(answer_samples(k, B));
+    if (j->asks) TRY(answer_samples(k, B));
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * round_samples(k), (double *)p.metrics.data + i * B,
@@ -160,12 +172,24 @@ static void take_answers(const evaluator *k, job *j, int64_t first, int64_t W) {
     for (int64_t i = 0; i < W; i++) j->answers[first + i] = (class_answer){(int32_t) class[i], sure[i]};
 }
 
+// Of all ranks' samples, on every rank.
+static void rank_samples(const evaluator *k, job *j, int64_t W) {
+    const double *class = results_row(k, &k->host_results, first_answer_row(k->r)), *sure = class + round_samples(k),
+                 *label = sure + round_samples(k);
+    for (int64_t i = 0; i < W; i++) {
+        double chance = class[i] > 0 ? sure[i] : 1 - sure[i];
+        if (isnan(chance)) j->lost = true;
+        else auc_add(k->buckets.data, label[i] > 0, chance);
+    }
+}
+
 static void add_results(const evaluator *k, job *j, int64_t first, int64_t W) {
     const double *host = k->host_results.data, *counts = results_row(k, &k->host_results, 1 + k->r->net->metrics);
     for (int64_t i = 0; i < W; i++) j->sum->loss += host[i];
     for (int64_t i = 0; i < W && step_weighs(k->r); i++) j->counted += counts[i];
     for (int64_t i = 0; i < W && j->each; i++) j->each[first + i] = host[i];
     if (j->answers) take_answers(k, j, first, W);
+    if (k->r->net->ranks && j->asks) rank_samples(k, j, W);
     for (int m = 0; m < k->r->net->metrics; m++)
         for (int64_t i = 0; i < W; i++) j->sum->metric[m] += host[(1 + m) * round_samples(k) + i];
 }
@@ -219,7 +243,10 @@ err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer 
     *out = (evaluation){.samples = j.samples};
     j.sum = out;
     j.answers = k->r->net->classes ? answers : NULL;
+    j.asks = j.answers || k->r->net->ranks;
+    if (k->r->net->ranks) memset(k->buckets.data, 0, tensor_bytes(&k->buckets));
     TRY(evaluate_all(k, &j));
+    if (k->r->net->ranks) out->auc = j.lost ? NAN : auc_area(k->buckets.data);
     out->loss = step_weighs(k->r) ? out->loss * (double)j.T / j.counted : out->loss / (double)j.samples;
     if (isnan(out->loss)) out->loss = NAN;  // printed: NAN has no sign
     for (int m = 0; m < k->r->net->metrics; m++) out->metric[m] /= (double)j.samples;

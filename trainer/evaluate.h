@@ -13,10 +13,11 @@ typedef struct evaluator {
     tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
     // (rows, world*B) FP64 on the device, of a round: a row of losses, one for each metric, where some targets are
     // ignored one of how many targets of each sample count, and of a model of classes two: which it says, and how sure
-    // it is
+    // it is; of one that ranks the label, too
     tensor results;
     tensor host_results;  // the same on the host
-    tensor host_answers;  // (2,B) FP64, of a model of classes: what it says of the samples of a batch
+    tensor host_answers;  // (2 or 3,B) FP64, of a model of classes: what it says of the samples of a batch
+    tensor buckets;       // (2,AUC_BUCKETS) of 64 bits, whole numbers, of a model that ranks (trainer/auc.h)
     // Of a model of classes: (B,classes) FP32, on the device and on the host. Else for sampling; texts: how many can
     // grow at the same time
     tensor scores;       // (texts,V) FP32 on the device: of the next token
@@ -31,6 +32,7 @@ err_t evaluator_declare(evaluator *k, step_runner *r);
 typedef struct evaluation {
     // means over the losses that count, and over the samples; metrics in the order of model.metric
     double loss, metric[MODEL_METRICS];
+    double auc;  // of a model that ranks (model.ranks); NaN: one class has no samples, or a logit is NaN
     int64_t samples;
 } evaluation;
 

@@ -14,6 +14,7 @@ err_t figures_measure(session *x, evaluation *e, figures *f) {
     *e = (evaluation){.loss = NAN};
     if (x->val) TRY(evaluate_classes(&x->evaluator, x->val, x->cfg->eval.batches, x->answers, e));
     for (int i = 0; x->val && i < x->net->metrics; i++) add_figure(f, x->net->metric[i], e->metric[i]);
+    if (x->val && x->net->ranks) add_figure(f, "auc", e->auc);
     if (x->exam.text.from) {
         TRY(exam_text(&x->exam, &x->evaluator, &text));
         add_figure(f, "bits_per_byte", text.bits_per_byte);

@@ -7,8 +7,8 @@
 // What an evaluation measures beside the loss, by name.
 typedef struct figures {
     int count;
-    const char *name[MODEL_METRICS + 3];
-    double value[MODEL_METRICS + 3];
+    const char *name[MODEL_METRICS + 4];
+    double value[MODEL_METRICS + 4];
 } figures;
 
 // All that the settings ask for. Without validation data there is no loss: NaN. Collective.

@@ -89,7 +89,10 @@ static err_t open_data(session *x) {
     if (x->kind != SESSION_INFERENCE) TRY(open_split(x, &x->train, "train", c->data.train, false));
     TRY(find_possible(x));
     if (c->data.holdout) return open_split(x, &x->val, "train", c->data.train, true);
-    return c->data.val[0] ? open_split(x, &x->val, "val", c->data.val, false) : ERR_OK;
+    if (!c->data.val[0]) return ERR_OK;
+    TRY(open_split(x, &x->val, "val", c->data.val, false));
+    if (source_about(x->val).best > 0) x->possible = source_about(x->val).best;
+    return ERR_OK;
 }
 
 void session_part(const session *x, int k, char dst[SESSION_PART]) {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/version.h"
+#include "data/click/pack.h"
 #include "data/image/pack.h"
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
@@ -184,6 +185,30 @@ static err_t pack_images(const config *c, FILE *out) {
     return ERR_OK;
 }
 
+static err_t pack_clicks(const config *c, FILE *out) {
+    static const char *const split[] = {"train", "val"};
+    click_pack_report r;
+    if (c->pack.images != IMAGES_NO)
+        return err_set(ERR_CONFIG, "[pack] images and clicks: the input is one or the other; set one of them to no");
+    TRY(click_pack_run(&(click_pack_options){.kind = c->pack.clicks,
+                                             .input = c->pack.input,
+                                             .output = c->pack.output,
+                                             .shard_records = c->pack.shard_records,
+                                             .val_fraction = c->pack.val_fraction,
+                                             .threshold = c->pack.threshold},
+                       &r));
+    fprintf(out, "packed  %" PRId64 " records of %d numbers and %d ids into %d shard%s\n", r.records[0] + r.records[1],
+            r.dense, r.tables, r.shards_out, r.shards_out == 1 ? "" : "s");
+    for (int s = 0; s < CLICK_SPLITS; s++) {
+        if (!r.records[s]) continue;
+        fprintf(out, "%-7s %" PRId64 " records, %.4f of them clicks", split[s], r.records[s],
+                (double)r.clicks[s] / (double)r.records[s]);
+        if (r.best[s] > 0) fprintf(out, "; loss of the planted model %.6f, expected %.6f", r.best[s], r.entropy[s]);
+        fprintf(out, "\n");
+    }
+    return ERR_OK;
+}
+
 // How many tokens the model reads at once, where samples are made for it.
 static err_t context_of(const config *c, int64_t *context) {
     model *net;
@@ -207,6 +232,7 @@ static void print_answers(const pack_report *r, int64_t context, FILE *out) {
 }
 
 err_t verb_pack(const config *c, FILE *out) {
+    if (c->pack.clicks != CLICKS_NO) return pack_clicks(c, out);
     if (c->pack.images != IMAGES_NO) return pack_images(c, out);
     if (!c->pack.input[0] || !c->pack.output[0]) return err_set(ERR_CONFIG, "[pack] input and output must both be set");
     pack_report r;

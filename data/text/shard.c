@@ -307,7 +307,8 @@ err_t shard_open(shard *s, shard_io *io, const char *path, source_format format)
     case FORMAT_MEGATRON: return open_megatron(s, io);
     case FORMAT_AUTO:
     case FORMAT_IDX:
-    case FORMAT_IMAGES: break;
+    case FORMAT_IMAGES:
+    case FORMAT_CLICKS: break;
     }
     return err_set(ERR_INTERNAL, "%s: %d is not the format of a shard", path, (int)format);
 }

@@ -60,7 +60,7 @@ void class_loss(graph *g, value x, const char *name, class_options c) {
     m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";
     m->metrics = c.top ? 2 : 1, m->metric[0] = "accuracy", m->metric[1] = c.top == 5 ? "top_5" : "top_k";
     m->adds_once = true;
-    m->classes = c.classes;
+    m->classes = c.classes, m->ranks = c.ranks;
     graph_input(g, "label", INT32, 0, c.classes);
     int w = graph_param(g, name, ".weight", c.classes, graph_at(g, x)->width, c.std, 0),
         b = graph_param(g, name, ".bias", c.classes, 0, 0, 0);

@@ -96,8 +96,20 @@ typedef struct class_options {
     double std;
     double smoothing;  // of the targets, in training
     int64_t top;       // also: is the class among so many largest? 0: no
+    bool ranks;        // of two classes: samples are ranked by the chance of the second one (model.ranks)
 } class_options;
 void class_loss(graph *g, value x, const char *name, class_options o);
+
+// Of each sample a row of each of several tables of as many rows, side by side: (B, tables * width). The model's next
+// input has the ids: rows of all tables, one below the other.
+typedef struct table_options {
+    int64_t tables, rows, width;
+    double std;
+} table_options;
+value tables(graph *g, const char *input, const char *name, table_options t);
+
+// x (B,C), and after it the dot products of each pair of x and the rows (B,F*C) beside it. Nothing else reads the two.
+value interact(graph *g, value x, value rows);
 
 // --- images ----------------------------------------------------------------------------------------------------------
 

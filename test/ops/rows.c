@@ -319,6 +319,13 @@ const op_row test_rows[] = {
     TYPES(OP_gather_rows,   0,                 1e-14, "first rows",               3, 7, 520, 2, 1),
     TYPES(OP_scatter_rows,  0,                 1e-13, "some rows, one twice",     3, 7, 37, 5),
     TYPES(OP_scatter_rows,  0,                 1e-14, "first rows",               3, 7, 520, 2, 1),
+    TYPES(OP_interact_forward, 0,              1e-12, "smallest legal",           1, 1, 1),
+    TYPES(OP_interact_forward, 0,              1e-12, "odd tail",                 5, 3, 37),
+    TYPES(OP_interact_forward, 0,              1e-12, "real width",               9, 26, 16),
+    TYPES(OP_interact_backward, 0,             1e-12, "smallest legal",           1, 1, 1),
+    TYPES(OP_interact_backward, 0,             1e-12, "odd tail",                 5, 3, 37),
+    TYPES(OP_interact_backward, 0,             1e-12, "real width",               9, 26, 16),
+    TYPES(OP_interact_backward, 0,             1e-12, "as many as may be",        2, 64, 4),
     TYPES(OP_gelu_backward, 0,                 3e-14, "smallest legal",           1, 1),
     TYPES(OP_gelu_backward, 0,                 3e-14, "odd tail",                 3, 257),
     TYPES(OP_gelu_backward, OPT_ALIAS,         3e-14, "dx on dy",                 3, 101),
@@ -696,6 +703,8 @@ const op_row bench_rows[] = {
     {OP_batch_norm_back, {25088, 256, 25088}, FP32, OPT_RELU | OPT_RESIDUAL, 0, "ResNet-50"},
     {OP_pixels, {401408, 3}, FP32, 0, 0, "eight pictures"},
     {OP_top_k, {1024, 1000, 0, 5}, FP32, 0, 0, "five of a thousand"},
+    {OP_interact_forward, {2048, 26, 16}, FP32, 0, 0, "DLRM"},
+    {OP_interact_backward, {2048, 26, 16}, FP32, 0, 0, "DLRM"},
     {OP_cross_entropy, {1024, 1000, 0, 0, 10}, FP32, 0, 0, "smoothed"},
 };
 const int bench_row_count = sizeof bench_rows / sizeof *bench_rows;
@@ -814,6 +823,8 @@ const op_row bench_rows_gpu[] = {
     {OP_pixels, {3211264, 3, 8}, BF16, 0, 0, "64 pictures, padded"},
     {OP_cross_entropy, {1024, 1000, 0, 0, 10}, BF16, 0, 0, "smoothed"},
     {OP_top_k, {1024, 1000, 0, 5}, BF16, 0, 0, "five of a thousand"},
+    {OP_interact_forward, {8192, 26, 16}, BF16, 0, 0, "DLRM"},
+    {OP_interact_backward, {8192, 26, 16}, BF16, 0, 0, "DLRM"},
 };
 const int bench_row_gpu_count = sizeof bench_rows_gpu / sizeof *bench_rows_gpu;
 // clang-format on

@@ -272,6 +272,8 @@ OP(tanh_forward) R(x) W(y) END
 OP(tanh_backward) R(dy) R(y) W(dx) END
 OP(gather_rows) R(x) R(at) W(y) END
 OP(scatter_rows) R(dy) R(at) W(dx) END
+OP(interact_forward) R(x) R(rows) W(y) END
+OP(interact_backward) R(dy) R(x) R(rows) W(dx) W(drows) END
 OP(relu_forward) R(x) W(y) END
 OP(relu_backward) R(dy) R(y) W(dx) END
 OP(embedding_forward) UNLESS(1, factor) FLAG(part) FLAG(first) R(tokens) R(wte) R(wpe) W(x) END

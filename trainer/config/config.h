@@ -7,6 +7,7 @@
 #include "comm/groups.h"
 #include "comm/transport.h"
 #include "data/chat.h"
+#include "data/clicks.h"
 #include "data/images.h"
 #include "data/protocol.h"
 #include "data/source.h"
@@ -128,6 +129,9 @@ typedef struct config {
         int64_t shard_images;        // most images of a shard
         int64_t size;                // shorter side of images; 0: as they are
         int64_t bad_most;            // pictures that may be left out
+        click_kind clicks;           // what input is
+        int64_t threshold;           // of ratings: from this on they are clicks
+        int64_t shard_records;       // most clicks of a shard
         bool compress;
     } pack;
     struct {

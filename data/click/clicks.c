@@ -1,0 +1,203 @@
+// data/click/clicks.c: shards of clicks as a source. Sample k is record k of all shards, in order of their names: its
+// label, its numbers, and of each table the row that the record's id has there, as a row of all tables one below the
+// other.
+#include "data/click/shard.h"
+#include "data/files.h"
+#include "data/source.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LABEL, DENSE, IDS, TENSORS };
+
+typedef struct click_source {
+    source head;
+    reader reader;
+    click_shard *shard;  // (shards)
+    int shards, dense, tables;
+    int64_t rows;   // of a table
+    int block_of;   // of this shard, and
+    int64_t block;  // this block of it is in `bytes`; -1: none
+    uint8_t bytes[CLICK_BLOCK * CLICK_BYTES];
+    click now;
+} click_source;
+
+bool clicks_begin(const uint8_t *head, int64_t n) {
+    int same = 0;
+    for (int64_t i = 0; i < n && i < CLICKS_MAGIC_BYTES; i++) same += head[i] == clicks_magic[i];
+    return same >= 6;  // of other shards fewer are the same
+}
+
+static int shard_of(const click_source *x, int64_t sample) {
+    int low = 0, high = x->shards;  // shard[low].start <= sample < shard[high].start
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        if (x->shard[middle].start <= sample) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+// The sample, to x->now. Samples that follow each other share a block, which is read once.
+static err_t read_record(click_source *x, int64_t sample) {
+    int k = shard_of(x, sample), records;
+    click_shard *s = &x->shard[k];
+    int64_t number = sample - s->start, block = number / CLICK_BLOCK;
+    if (k != x->block_of || block != x->block) {
+        x->block = -1;
+        TRY(click_shard_block(s, &x->reader, block, x->bytes, &records));
+        x->block_of = k, x->block = block;
+    }
+    return click_take(s, x->bytes, (int)(number % CLICK_BLOCK), number, &x->now);
+}
+
+static err_t clicks_read(source *s, const source_draw *d, void *const *out) {
+    click_source *x = (click_source *)s;
+    TRY(read_record(x, d->sample));
+    if (out[LABEL]) *(int32_t *)out[LABEL] = x->now.label;
+    if (out[DENSE]) memcpy(out[DENSE], x->now.dense, (size_t)x->dense * sizeof *x->now.dense);
+    for (int k = 0; out[IDS] && k < x->tables; k++)
+        ((int32_t *)out[IDS])[k] = (int32_t)(k * x->rows + click_row(x->now.id[k], k, x->rows));
+    return ERR_OK;
+}
+
+// Of a block that is damaged one fault is reported.
+static err_t clicks_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
+    click_source *x = (click_source *)s;
+    int64_t bad = 0;
+    for (int k = 0; k < x->shards; k++)
+        for (int64_t i = 0; i < x->shard[k].records; i++) {
+            if (i == 0) x->block = -1;  // is read again
+            err_t rc = read_record(x, x->shard[k].start + i);
+            if (rc == ERR_OK) continue;
+            if (rc != ERR_DATA) return rc;
+            report(ctx, err_last()->text), bad++;
+            if (x->block < 0) i = (i / CLICK_BLOCK + 1) * CLICK_BLOCK - 1;
+        }
+    return bad ? err_set(ERR_DATA, "%" PRId64 " fault%s in %d files: copy or pack these files again", bad,
+                         bad == 1 ? "" : "s", x->shards)
+               : ERR_OK;
+}
+
+static void clicks_cancel(source *s, bool cancelled) { reader_cancel(&((click_source *)s)->reader, cancelled); }
+static void clicks_counts(const source *s, int64_t *retries, int64_t *read) {
+    reader_counts(&((const click_source *)s)->reader, retries, read);
+}
+
+static void clicks_close(source *s) {
+    click_source *x = (click_source *)s;
+    for (int k = 0; k < x->shards; k++) click_shard_close(&x->shard[k], &x->reader);
+    reader_close(&x->reader);
+    free(x->shard);
+    free(x);
+}
+
+static const source_type type = {.read = clicks_read,
+                                 .verify = clicks_verify,
+                                 .cancel = clicks_cancel,
+                                 .counts = clicks_counts,
+                                 .close = clicks_close};
+
+// --- opening ---------------------------------------------------------------------------------------------------------
+
+static void put_number(crypto_generichash_state *state, uint64_t v) {
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
+    crypto_generichash_update(state, b, sizeof b);
+}
+
+// Checksums of blocks stand for their records.
+static void hash_records(click_source *x) {
+    crypto_generichash_state state;
+    uint8_t digest[32];
+    crypto_generichash_init(&state, NULL, 0, sizeof digest);
+    put_number(&state, (uint64_t)x->dense << 32 | (uint32_t)x->tables);
+    for (int k = 0; k < x->shards; k++) {
+        put_number(&state, (uint64_t)x->shard[k].records);
+        for (int64_t i = 0; i < click_blocks(x->shard[k].records); i++) put_number(&state, x->shard[k].crc[i]);
+    }
+    crypto_generichash_final(&state, digest, sizeof digest);
+    sodium_bin2hex(x->head.about.hash, sizeof x->head.about.hash, digest, 8);
+}
+
+// What the model has of tables: their rows, from the limit of its ids. Without such a model as many as numbers allow.
+static void describe(click_source *x, const source_options *o) {
+    const tensor_spec *ids = source_wants(o, "ids"), *label = source_wants(o, "label");
+    source *s = &x->head;
+    x->rows = ids && ids->limit >= x->tables ? ids->limit / x->tables : INT32_MAX / x->tables;
+    s->about.units = s->about.samples;
+    s->about.units_per_sample = 1;
+    s->about.unit = "samples";
+    s->about.files = x->shards;
+    s->about.best = x->shard->best;
+    for (int k = 1; k < x->shards; k++)
+        if (x->shard[k].best != s->about.best) s->about.best = 0;  // they were not packed together
+    s->tensors = TENSORS;
+    s->tensor[LABEL] =
+        (tensor_spec){.name = "label", .type = INT32, .size = {1, 1, 1}, .limit = label ? label->limit : 2};
+    s->tensor[DENSE] = (tensor_spec){.name = "dense", .type = FP32, .dims = 1, .size = {x->dense, 1, 1}};
+    s->tensor[IDS] =
+        (tensor_spec){.name = "ids", .type = INT32, .dims = 1, .size = {x->tables, 1, 1}, .limit = x->rows * x->tables};
+    hash_records(x);
+}
+
+static err_t check_kin(const click_shard *first, const click_shard *s) {
+    if (s->dense == first->dense && s->tables == first->tables) return ERR_OK;
+    return err_set(ERR_DATA, "%s has %d numbers and %d ids a record, and %s has %d and %d: expected the same of all",
+                   s->file.path, s->dense, s->tables, first->file.path, first->dense, first->tables);
+}
+
+static err_t open_shards(click_source *x, const file_list *files) {
+    if (!(x->shard = calloc((size_t)files->count, sizeof *x->shard)))
+        return err_set(ERR_INTERNAL, "no memory for %d files", files->count);
+    while (x->shards < files->count) {
+        click_shard *s = &x->shard[x->shards++];
+        s->file.fd = -1;
+        TRY(click_shard_open(s, &x->reader, files->path[x->shards - 1]));
+        TRY(check_kin(x->shard, s));
+        s->start = x->head.about.samples;
+        x->head.about.samples += s->records;
+        reader_drop(&x->reader, &s->file);
+    }
+    x->dense = x->shard->dense, x->tables = x->shard->tables;
+    return ERR_OK;
+}
+
+// Said here in the words of the model's keys.
+static err_t check_model(const click_source *x, const source_options *o) {
+    const tensor_spec *dense = source_wants(o, "dense"), *ids = source_wants(o, "ids");
+    if (!dense || !ids || (dense->size[0] == x->dense && ids->size[0] == x->tables)) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "the model reads %" PRId64 " numbers and %" PRId64
+                   " ids a record, and %s has %d and %d: set [model] "
+                   "dense = %d and tables = %d",
+                   dense->size[0], ids->size[0], x->shard->file.path, x->dense, x->tables, x->dense, x->tables);
+}
+
+static err_t open_all(click_source *x, const source_options *o) {
+    file_list files = {0};
+    err_t rc =
+        files_expand(&files, o->files, (files_hint){o->packed, "`lockstep pack` makes them, with [pack] clicks set"});
+    if (rc == ERR_OK) rc = open_shards(x, &files);
+    files_free(&files);
+    TRY(rc);
+    TRY(check_model(x, o));
+    describe(x, o);
+    return ERR_OK;
+}
+
+err_t clicks_open(source **out, const source_options *o) {
+    if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
+    click_source *x = calloc(1, sizeof *x);
+    if (!x) return err_set(ERR_INTERNAL, "no memory for a source of clicks");
+    x->head.type = &type;
+    x->block = -1;
+    reader_open(&x->reader, o->retry, o->faults);
+    reader_share(&x->reader, o->shared_by);
+    err_t rc = open_all(x, o);
+    if (rc != ERR_OK) clicks_close(&x->head);
+    else *out = &x->head;
+    return rc;
+}

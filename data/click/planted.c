@@ -1,0 +1,134 @@
+// data/click/planted.c: see data/click/planted.h.
+#include "data/click/planted.h"
+
+#include "base/fmath.h"
+#include "base/philox.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { DENSE_WEIGHTS, ID_WEIGHTS, FACTORS };          // kinds of the model's parameters
+enum { DRAW_ID, DRAW_DENSE = 64, DRAW_LABEL = 128 };  // draws of a record
+
+static const double ZIPF = 1.05, MEAN_COUNT = 10, OFFSET = -1.2;
+static const double DENSE_STD = 0.15, ID_STD = 0.35, FACTOR_STD = 0.12;
+
+struct planted {
+    uint64_t seed;
+    int64_t ids;
+    double *below;  // (ids) the chance of an id of at most this
+    double dense[PLANTED_DENSE];
+    float *weight;  // (tables, ids)
+    float *factor;  // (tables, ids, factors)
+};
+
+err_t planted_parse(const char *text, uint64_t *seed, int64_t *records, int64_t *ids) {
+    int end = 0;
+    char digits[3][24];
+    if (sscanf(text, "planted:%18[0-9]:%18[0-9]:%18[0-9]%n", digits[0], digits[1], digits[2], &end) != 3 || text[end])
+        return err_set(ERR_CONFIG,
+                       "[pack] input = %s: made-up clicks are planted:SEED:RECORDS:IDS, three numbers, such as "
+                       "planted:1:1000000:1000",
+                       text);
+    *seed = strtoull(digits[0], NULL, 10), *records = strtoll(digits[1], NULL, 10);
+    *ids = strtoll(digits[2], NULL, 10);
+    if (*records < 1) return err_set(ERR_CONFIG, "[pack] input = %s: expected 1 record at least", text);
+    if (*ids >= 1 && *ids <= PLANTED_IDS) return ERR_OK;
+    return err_set(ERR_CONFIG, "[pack] input = %s: %" PRId64 " ids, expected 1 to %d", text, *ids, PLANTED_IDS);
+}
+
+// [0,1) with 53 bits.
+static double uniform(uint32_t high, uint32_t low) { return (double)((uint64_t)high << 21 ^ low >> 11) * 0x1p-53; }
+
+static double draw(const planted *p, int64_t n, uint32_t which) {
+    uint32_t bits[4];
+    philox4x32(bits, p->seed, which, SITE_CLICKS, (uint32_t)n, (uint32_t)(n >> 32));
+    return uniform(bits[0], bits[1]);
+}
+
+// normal(0, std) by Box-Muller.
+static double parameter(const planted *p, int kind, int64_t i, double std) {
+    uint32_t bits[4];
+    philox4x32(bits, p->seed, (uint32_t)i, SITE_CLICKS + 1 + (uint32_t)kind, (uint32_t)(i >> 32), 0);
+    double radius = __builtin_sqrt(-2 * fm_log(1 - uniform(bits[0], bits[1])));
+    return std * radius * fm_cos(6.283185307179586 * uniform(bits[2], bits[3]));
+}
+
+static void fill(planted *p) {
+    double sum = 0;
+    for (int64_t k = 0; k < p->ids; k++) p->below[k] = sum += fm_exp(-ZIPF * fm_log((double)k + 1));
+    for (int64_t k = 0; k < p->ids; k++) p->below[k] /= sum;
+    for (int j = 0; j < PLANTED_DENSE; j++) p->dense[j] = parameter(p, DENSE_WEIGHTS, j, DENSE_STD);
+    int64_t all = PLANTED_TABLES * p->ids;
+    for (int64_t i = 0; i < all; i++) p->weight[i] = (float)parameter(p, ID_WEIGHTS, i, ID_STD);
+    for (int64_t i = 0; i < all * PLANTED_FACTORS; i++) p->factor[i] = (float)parameter(p, FACTORS, i, FACTOR_STD);
+}
+
+err_t planted_open(planted **out, uint64_t seed, int64_t ids) {
+    planted *p = *out = calloc(1, sizeof *p);
+    size_t all = (size_t)(PLANTED_TABLES * ids);
+    if (p) {
+        p->seed = seed, p->ids = ids;
+        p->below = malloc((size_t)ids * sizeof *p->below);
+        p->weight = malloc(all * sizeof *p->weight);
+        p->factor = malloc(all * PLANTED_FACTORS * sizeof *p->factor);
+    }
+    if (!p || !p->below || !p->weight || !p->factor) {
+        planted_close(p);
+        *out = NULL;
+        return err_set(ERR_INTERNAL, "no memory for a planted model of %" PRId64 " ids a table", ids);
+    }
+    fill(p);
+    return ERR_OK;
+}
+
+void planted_close(planted *p) {
+    if (!p) return;
+    free(p->below), free(p->weight), free(p->factor);
+    free(p);
+}
+
+// The first id, from 0, with u < below.
+static int64_t id_of(const planted *p, double u) {
+    int64_t low = 0, high = p->ids - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (u < p->below[middle]) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+// sum_{s<t} <v_s, v_t> = (|sum v|^2 - sum |v|^2) / 2
+static double factors_of(const planted *p, const int64_t *id) {
+    double z = 0;
+    for (int f = 0; f < PLANTED_FACTORS; f++) {
+        double sum = 0, squares = 0;
+        for (int t = 0; t < PLANTED_TABLES; t++) {
+            double v = (double)p->factor[(t * p->ids + id[t]) * PLANTED_FACTORS + f];
+            sum += v, squares += v * v;
+        }
+        z += (sum * sum - squares) / 2;
+    }
+    return z;
+}
+
+void planted_record(const planted *p, int64_t n, click *out, double *chance) {
+    int64_t id[PLANTED_TABLES];
+    double z = OFFSET;
+    for (int j = 0; j < PLANTED_DENSE; j++) {
+        double count = (double)(int64_t)(-MEAN_COUNT * fm_log(1 - draw(p, n, (uint32_t)(DRAW_DENSE + j))));
+        out->dense[j] = (float)fm_log(count + 1);
+        z += p->dense[j] * ((double)out->dense[j] - 2);
+    }
+    for (int t = 0; t < PLANTED_TABLES; t++) {
+        id[t] = id_of(p, draw(p, n, (uint32_t)(DRAW_ID + t)));
+        out->id[t] = (uint64_t)id[t] + 1;
+        z += (double)p->weight[t * p->ids + id[t]];
+    }
+    z += factors_of(p, id);
+    *chance = 1 / (1 + fm_exp(-z));
+    out->label = draw(p, n, DRAW_LABEL) < *chance;
+}

@@ -1,0 +1,269 @@
+// test/test_clicks.c: lines of clicks become records, records shards, and shards samples. Lines that are wrong are
+// named with their column; a shard with any byte changed is refused; what is made up has the losses that are said of
+// it.
+#include "base/io.h"
+#include "base/le.h"
+#include "data/click/lines.h"
+#include "data/click/pack.h"
+#include "data/click/planted.h"
+#include "data/click/shard.h"
+#include "data/source.h"
+#include "test/support/config_file.h"
+#include "test/support/expect.h"
+#include "test/support/place.h"
+#include "trainer/auc.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+// --- lines -----------------------------------------------------------------------------------------------------------
+
+static err_t criteo(click *c, const char *line) { return criteo_line(c, (const uint8_t *)line, (int64_t)strlen(line)); }
+static err_t movie(click *c, const char *line) {
+    return movielens_line(c, (const uint8_t *)line, (int64_t)strlen(line), 4);
+}
+
+// No numbers; and 25 ids, of which two are there.
+#define EMPTY13 "\t\t\t\t\t\t\t\t\t\t\t\t\t"
+#define EMPTY12 "\t\t\t\t\t\t\t\t\t\t\t\t"
+#define IDS25 "\t\t05DB9164\tffffffff\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t"
+
+static void lines_of_criteo(void **state) {
+    (void)state;
+    click c;
+    assert_ok(criteo(&c, "1\t1\t-2\t\t0\t1382\t\t\t\t\t\t\t\t" IDS25 "\t0"));
+    assert_int_equal(c.label, 1);
+    assert_true(c.dense[0] == (float)log(2) && c.dense[1] == 0 && c.dense[2] == 0 && c.dense[3] == 0);
+    assert_true(fabsf(c.dense[4] - (float)log(1383)) < 1e-6f && c.dense[12] == 0);
+    assert_true(c.id[0] == 0 && c.id[1] == 0x05db9164u + 1 && c.id[2] == 0x100000000u && c.id[3] == 0);
+    assert_true(c.id[25] == 1);
+    static const struct {
+        const char *line, *says;
+    } bad[] = {
+        {"2" EMPTY13 IDS25 "\t", "column 1: `2`, expected a label, 0 or 1"},
+        {EMPTY13 IDS25 "\t", "column 1: ``, expected a label, 0 or 1"},
+        {"0\t1.5" EMPTY12 IDS25 "\t", "column 2: `1.5`, expected nothing, or a whole number"},
+        {"0" EMPTY12 "-\t" IDS25 "\t", "column 13: `-`, expected nothing, or a whole number"},
+        {"0" EMPTY13 "1234567890123456" IDS25 "\t", "column 14: `1234567890123456`, expected nothing"},
+        {"0" EMPTY13 IDS25 "\t5g", "column 40: `5g`, expected nothing, or at most 8 hexadecimal digits"},
+        {"0" EMPTY13 IDS25 "\t123456789", "column 40: `123456789`, expected nothing"},
+        {"0" EMPTY13 IDS25, "39 columns with tabs between, expected 40"},
+        {"0" EMPTY13 IDS25 "\t\t", "41 columns with tabs between, expected 40"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_error(criteo(&c, bad[i].line), ERR_DATA, bad[i].says);
+}
+
+static void lines_of_movielens(void **state) {
+    (void)state;
+    click c;
+    assert_ok(movie(&c, "196\t242\t3\t881250949"));
+    assert_true(c.label == 0 && c.id[0] == 196 && c.id[1] == 242);
+    assert_true(fabsf(c.dense[0] - (881250949.0f - 883612800.0f) / 31557600.0f) < 1e-6f);
+    assert_ok(movie(&c, "1\t1\t4\t883612800"));
+    assert_true(c.label == 1 && c.dense[0] == 0);
+    assert_error(movie(&c, "0\t1\t4\t883612800"), ERR_DATA, "column 1: `0`, expected a user, a number from 1 on");
+    assert_error(movie(&c, "1\tx\t4\t883612800"), ERR_DATA, "column 2: `x`, expected an item, a number from 1 on");
+    assert_error(movie(&c, "1\t1\t6\t883612800"), ERR_DATA, "column 3: `6`, expected a rating, 1 to 5");
+    assert_error(movie(&c, "1\t1\t4\t-3"), ERR_DATA, "column 4: `-3`, expected seconds since 1970");
+    assert_error(movie(&c, "1 1 4 883612800"), ERR_DATA, "1 columns with tabs between, expected 4");
+}
+
+// --- shards ----------------------------------------------------------------------------------------------------------
+
+static click_pack_options options_of(place *p) {
+    static char output[IO_PATH];
+    snprintf(output, sizeof output, "%s", at(p, "c"));
+    return (click_pack_options){.kind = CLICKS_PLANTED,
+                                .input = "planted:3:120:9",
+                                .output = output,
+                                .shard_records = 50,
+                                .val_fraction = 0.2,
+                                .threshold = 4};
+}
+
+// What the records of the planted model are, in order; *split: where each went.
+static void samples_are_the_records(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    source *s[2];
+    tensor_spec wanted[] = {{.name = "dense", .type = FP32, .dims = 1, .size = {13, 1, 1}},
+                            {.name = "ids", .type = INT32, .dims = 1, .size = {26, 1, 1}, .limit = 26 * 7},
+                            {.name = "label", .type = INT32, .size = {1, 1, 1}, .limit = 2}};
+    click_pack_options o = options_of(p);
+    assert_ok(click_pack_run(&o, &r));
+    assert_true(r.records[0] + r.records[1] == 120 && r.records[1] > 10 && r.records[1] < 40 && r.shards_out == 3);
+    for (int k = 0; k < 2; k++) {
+        char files[IO_PATH + 32];
+        snprintf(files, sizeof files, "%s-%s-*.bin", o.output, k ? "val" : "train");
+        assert_ok(source_open(&s[k], &(source_options){.files = files, .wanted = wanted, .inputs = 3}));
+        assert_int_equal(source_about(s[k]).samples, r.records[k]);
+        assert_true(source_about(s[k]).best == r.best[k] && r.best[k] > 0);
+        assert_ok(source_verify(s[k], NULL, NULL));
+    }
+    planted *made;
+    int64_t next[2] = {0};
+    assert_ok(planted_open(&made, 3, 9));
+    for (int64_t n = 0; n < 120; n++) {
+        click c;
+        double chance;
+        float dense[13];
+        int32_t ids[26], label;
+        planted_record(made, n, &c, &chance);
+        int found = -1;
+        for (int k = 0; k < 2 && found < 0; k++) {
+            if (next[k] == r.records[k]) continue;
+            assert_ok(source_look(s[k], next[k], (void *[]){dense, ids, &label}));
+            if (memcmp(dense, c.dense, sizeof dense) == 0) found = k;
+        }
+        assert_true(found >= 0 && label == c.label);
+        next[found]++;
+        for (int t = 0; t < 26; t++) assert_int_equal(ids[t], t * 7 + click_row(c.id[t], t, 7));
+    }
+    planted_close(made);
+    source_close(s[0]), source_close(s[1]);
+}
+
+// An id below the rows is its own row; all others are spread, of each table in another way.
+static void rows_of_ids(void **state) {
+    (void)state;
+    int count[10] = {0}, same = 0;
+    for (uint64_t id = 0; id < 10; id++) assert_int_equal(click_row(id, 3, 10), id);
+    for (uint64_t id = 10; id < 1010; id++) {
+        count[click_row(id, 3, 10)]++;
+        same += click_row(id, 3, 10) == click_row(id, 4, 10);
+    }
+    for (int k = 0; k < 10; k++) assert_true(count[k] > 60 && count[k] < 140);
+    assert_true(same > 60 && same < 140);
+    assert_int_equal(click_row(0xffffffffffffffffu, 0, 1), 0);
+}
+
+static void count_report(void *ctx, const char *text) { *(int *)ctx += text[0] != 0; }
+
+// Every byte of a shard has a checksum: whichever is changed, the file is refused or the record named.
+static void changed_bytes_are_found(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    char *bytes;
+    size_t n;
+    click_pack_options o = options_of(p);
+    assert_ok(click_pack_run(&o, &r));
+    assert_ok(io_read_file(at(p, "c-val-00000.bin"), 1 << 20, &bytes, &n));
+    for (size_t k = 0; k < n; k += k < CLICKS_HEADER || k > n - 8 ? 1 : 61) {
+        source *s;
+        int reports = 0;
+        bytes[k] ^= 0x10;
+        write_bytes(at(p, "x.bin"), bytes, n);
+        bytes[k] ^= 0x10;
+        err_t rc = source_open(&s, &(source_options){.files = at(p, "x.bin"), .format = FORMAT_CLICKS});
+        if (k < CLICKS_HEADER || k >= n - 4 * (size_t)click_blocks(r.records[1])) assert_int_equal(rc, ERR_DATA);
+        if (rc != ERR_OK) continue;
+        assert_int_equal(source_verify(s, count_report, &reports), ERR_DATA);
+        assert_int_equal(reports, 1);
+        source_close(s);
+    }
+    write_bytes(at(p, "x.bin"), bytes, n - 1);
+    source *s;
+    assert_error(source_open(&s, &(source_options){.files = at(p, "x.bin")}), ERR_DATA, "truncated");
+    free(bytes);
+}
+
+// Files of others, a pack that fails, and one that takes its place.
+static void packs_lines(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    write_text(at(p, "u.data"), "196\t242\t3\t881250949\r\n186\t302\t5\t891717742\n22\t377\t1\t878887116\n");
+    click_pack_options o = options_of(p);
+    char input[IO_PATH];
+    snprintf(input, sizeof input, "%s", at(p, "u.data"));
+    o.kind = CLICKS_MOVIELENS, o.input = input, o.val_fraction = 0;
+    assert_ok(click_pack_run(&o, &r));
+    assert_true(r.records[0] == 3 && r.clicks[0] == 1 && r.records[1] == 0 && r.best[0] == 0 && r.tables == 2);
+    o.threshold = 3;
+    assert_ok(click_pack_run(&o, &r));
+    assert_int_equal(r.clicks[0], 2);
+    write_text(at(p, "u.data"), "196\t242\t3\t881250949\n186\t302\tfive\t891717742\n");
+    assert_error(click_pack_run(&o, &r), ERR_DATA, "u.data: line 2: column 3: `five`, expected a rating, 1 to 5");
+    assert_int_equal(access(at(p, "c-train-00000.bin"), F_OK), 0);  // the old one is still there
+    assert_int_equal(access(at(p, "c-train-00000.bin.tmp"), F_OK), -1);
+    o.kind = CLICKS_PLANTED;
+    static const char *const bad[] = {"planted:1:2",   "planted:1:2:3:4",     "planted:a:2:3", "planted:1:0:3",
+                                      "planted:1:2:0", "planted:1:2:9999999", "u.data"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        o.input = bad[i];
+        assert_error(click_pack_run(&o, &r), ERR_CONFIG, "[pack] input = ");
+    }
+}
+
+// What the pack says of the planted model: its loss is near its entropy, and below that of the click rate alone. Ids
+// are as Zipf has them.
+static void planted_is_what_it_says(void **state) {
+    (void)state;
+    planted *made;
+    enum { N = 20000, IDS = 50 };
+    int count[IDS + 1] = {0}, clicks = 0;
+    double loss = 0, entropy = 0, chances = 0;
+    assert_ok(planted_open(&made, 11, IDS));
+    for (int64_t n = 0; n < N; n++) {
+        click c;
+        double chance;
+        planted_record(made, n, &c, &chance);
+        for (int t = 0; t < 26; t++) count[c.id[t]]++;
+        loss -= log(c.label ? chance : 1 - chance), chances += chance, clicks += c.label;
+        entropy -= chance * log(chance) + (1 - chance) * log(1 - chance);
+    }
+    double rate = chances / N, zipf = 0;
+    for (int k = 1; k <= IDS; k++) zipf += pow(k, -1.05);
+    assert_true(fabs(loss - entropy) / N < 0.015 && fabs(clicks - chances) < 4 * sqrt(N * rate * (1 - rate)));
+    assert_true(entropy / N < 0.95 * -(rate * log(rate) + (1 - rate) * log(1 - rate)));
+    for (int k = 1; k <= IDS; k++) {
+        double expected = 26.0 * N * pow(k, -1.05) / zipf;
+        assert_true(fabs(count[k] - expected) < 5 * sqrt(expected));
+    }
+    planted_close(made);
+}
+
+// --- AUC -------------------------------------------------------------------------------------------------------------
+
+static void area(void **state) {
+    (void)state;
+    static const struct {
+        int class;
+        double chance;
+    } x[] = {{0, 0.1}, {1, 0.4}, {0, 0.4}, {1, 1}, {0, 0}, {1, 0.05}, {0, 0.99}};
+    enum { N = sizeof x / sizeof *x };
+    int64_t *count = calloc(2 * AUC_BUCKETS, sizeof *count);
+    double pairs = 0, all = 0;
+    assert_true(isnan(auc_area(count)));
+    for (int i = 0; i < N; i++) {
+        auc_add(count, x[i].class, x[i].chance);
+        for (int k = 0; k < N; k++) {
+            if (x[i].class != 1 || x[k].class != 0) continue;
+            all++, pairs += x[i].chance > x[k].chance ? 1 : x[i].chance == x[k].chance ? 0.5 : 0;
+        }
+        if (i == 0) assert_true(isnan(auc_area(count)));
+    }
+    assert_true(auc_area(count) == pairs / all);
+    free(count);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_of_criteo),
+        cmocka_unit_test(lines_of_movielens),
+        cmocka_unit_test_setup_teardown(samples_are_the_records, place_enter, place_leave),
+        cmocka_unit_test(rows_of_ids),
+        cmocka_unit_test_setup_teardown(changed_bytes_are_found, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(packs_lines, place_enter, place_leave),
+        cmocka_unit_test(planted_is_what_it_says),
+        cmocka_unit_test(area),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
