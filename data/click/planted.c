@@ -9,18 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DENSE_WEIGHTS, ID_WEIGHTS, FACTORS };          // kinds of the model's parameters
+enum { DENSE_WEIGHTS, FACTORS };                      // kinds of the model's parameters
 enum { DRAW_ID, DRAW_DENSE = 64, DRAW_LABEL = 128 };  // draws of a record
 
 static const double ZIPF = 1.05, MEAN_COUNT = 10, OFFSET = -1.2;
-static const double DENSE_STD = 0.15, ID_STD = 0.35, FACTOR_STD = 0.12;
+static const double DENSE_STD = 0.15, FACTOR_MEAN = 0.075, FACTOR_STD = 0.08;
 
 struct planted {
     uint64_t seed;
     int64_t ids;
     double *below;  // (ids) the chance of an id of at most this
     double dense[PLANTED_DENSE];
-    float *weight;  // (tables, ids)
     float *factor;  // (tables, ids, factors)
 };
 
@@ -62,8 +61,8 @@ static void fill(planted *p) {
     for (int64_t k = 0; k < p->ids; k++) p->below[k] /= sum;
     for (int j = 0; j < PLANTED_DENSE; j++) p->dense[j] = parameter(p, DENSE_WEIGHTS, j, DENSE_STD);
     int64_t all = PLANTED_TABLES * p->ids;
-    for (int64_t i = 0; i < all; i++) p->weight[i] = (float)parameter(p, ID_WEIGHTS, i, ID_STD);
-    for (int64_t i = 0; i < all * PLANTED_FACTORS; i++) p->factor[i] = (float)parameter(p, FACTORS, i, FACTOR_STD);
+    for (int64_t i = 0; i < all * PLANTED_FACTORS; i++)
+        p->factor[i] = (float)(FACTOR_MEAN + parameter(p, FACTORS, i, FACTOR_STD));
 }
 
 err_t planted_open(planted **out, uint64_t seed, int64_t ids) {
@@ -72,10 +71,9 @@ err_t planted_open(planted **out, uint64_t seed, int64_t ids) {
     if (p) {
         p->seed = seed, p->ids = ids;
         p->below = malloc((size_t)ids * sizeof *p->below);
-        p->weight = malloc(all * sizeof *p->weight);
         p->factor = malloc(all * PLANTED_FACTORS * sizeof *p->factor);
     }
-    if (!p || !p->below || !p->weight || !p->factor) {
+    if (!p || !p->below || !p->factor) {
         planted_close(p);
         *out = NULL;
         return err_set(ERR_INTERNAL, "no memory for a planted model of %" PRId64 " ids a table", ids);
@@ -86,7 +84,7 @@ err_t planted_open(planted **out, uint64_t seed, int64_t ids) {
 
 void planted_close(planted *p) {
     if (!p) return;
-    free(p->below), free(p->weight), free(p->factor);
+    free(p->below), free(p->factor);
     free(p);
 }
 
@@ -101,7 +99,7 @@ static int64_t id_of(const planted *p, double u) {
     return low;
 }
 
-// sum_{s<t} <v_s, v_t> = (|sum v|^2 - sum |v|^2) / 2
+// sum_{s<t} <v_s, v_t> = (|sum v|^2 - sum |v|^2) / 2, without what means alone give
 static double factors_of(const planted *p, const int64_t *id) {
     double z = 0;
     for (int f = 0; f < PLANTED_FACTORS; f++) {
@@ -110,7 +108,7 @@ static double factors_of(const planted *p, const int64_t *id) {
             double v = (double)p->factor[(t * p->ids + id[t]) * PLANTED_FACTORS + f];
             sum += v, squares += v * v;
         }
-        z += (sum * sum - squares) / 2;
+        z += (sum * sum - squares) / 2 - FACTOR_MEAN * FACTOR_MEAN * (PLANTED_TABLES * (PLANTED_TABLES - 1) / 2);
     }
     return z;
 }
@@ -126,7 +124,6 @@ void planted_record(const planted *p, int64_t n, click *out, double *chance) {
     for (int t = 0; t < PLANTED_TABLES; t++) {
         id[t] = id_of(p, draw(p, n, (uint32_t)(DRAW_ID + t)));
         out->id[t] = (uint64_t)id[t] + 1;
-        z += (double)p->weight[t * p->ids + id[t]];
     }
     z += factors_of(p, id);
     *chance = 1 / (1 + fm_exp(-z));

@@ -4,9 +4,10 @@
 //   ids     of each table 1 .. ids, id k with probability ~ k^-1.05 (Zipf), drawn by themselves
 //   dense   ln(1 + n), n a whole number that falls off exponentially with mean 10 about
 //   label   1 with probability p = 1 / (1 + exp(-z)),
-//           z = offset + sum_j a[j] * (dense[j] - 2) + sum_t b[t][id_t] + sum_{s<t} <v[s][id_s], v[t][id_t]>
+//           z = offset + sum_j a[j] * (dense[j] - 2) + sum_{s<t} (<v[s][id_s], v[t][id_t]> - |m|^2)
 //
-// which is a factorisation machine (Rendle 2010, equation 1). No model's mean loss on such records is below the mean of
+// The vectors v, of 4 numbers, are drawn around a mean m, so that an id has an effect of its own, 25 <m, v - m>, and one
+// with each other id. It is a factorisation machine (Rendle 2010, equation 1). No model's mean loss on such records is below the mean of
 // p's entropy. On given labels the planted model's own mean loss, -ln of what it gave to each label, is what others are
 // compared with: it has the same luck.
 //

@@ -92,6 +92,7 @@ typedef struct board_news {
 #undef BOARD_MEMBER
     double step_time;  // when the last step was finished, seconds since 1970
     double eval_loss, best;
+    double eval_auc;  // NaN: the model ranks nothing
     int64_t eval_step, best_step;
     int64_t checkpoint_step;  // of the newest one, that it went on from or wrote; 0: none
     double checkpoint_time;   // seconds since 1970; NaN: an earlier process wrote it

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct board_sink {
     board *to;  // NULL: there is none
@@ -18,6 +19,7 @@ static err_t board_open(void *self, const log_setup *run) {
     b->news = (board_news){.steps = run->c->run.steps,
                            .step_time = NAN,
                            .eval_loss = NAN,
+                           .eval_auc = NAN,
                            .best = NAN,
                            .checkpoint_time = NAN,
                            .checkpoint_ms = NAN};
@@ -69,7 +71,9 @@ static err_t take_step(void *self, const record *all) {
 static err_t take_eval(void *self, const record *all) {
     board_sink *b = self;
     const eval_record *r = &all->eval;
-    b->news.eval_loss = r->loss, b->news.eval_step = r->step;
+    b->news.eval_loss = r->loss, b->news.eval_step = r->step, b->news.eval_auc = NAN;
+    for (int i = 0; i < r->metrics; i++)
+        if (strcmp(r->metric[i], "auc") == 0) b->news.eval_auc = r->value[i];
     b->news.best = r->best, b->news.best_step = r->best_step;
     return publish(b);
 }

@@ -117,6 +117,7 @@ static void put_values(text *w, const board_news *n) {
     if (n->eval_step > 0) {
         gauge(w, "eval_loss", "Validation loss of the last evaluation.", n->eval_loss);
         gauge(w, "eval_step", "Step of the last evaluation.", (double)n->eval_step);
+        if (n->eval_auc > 0) gauge(w, "eval_auc", "Area under the ROC curve, of the last evaluation.", n->eval_auc);
     }
     if (n->best_step > 0) {
         gauge(w, "best_eval_loss", "Lowest validation loss of the run.", n->best);

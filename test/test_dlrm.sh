@@ -1,0 +1,144 @@
+#!/bin/sh
+# test/test_dlrm.sh: clicks from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: DLRM has PyTorch's
+# losses and AUC on lines of Criteo's form, the same bits on ranks that share data and stages and after a stop, and what
+# is not supported is refused in words. LAYOUTS=every: in every layout, and what can be learnt is learnt
+# (test/check_dlrm.sh).
+. test/support/lib.sh
+. "$top/test/support/trained.sh"
+
+ini >base.ini <<END
+run steps=4
+device backend=cpu threads=1
+model type=dlrm rows=5 embed=4 bottom=6 top=8
+data train=data/c-train-*.bin val=data/c-val-*.bin
+pack clicks=criteo input=$top/test/golden/dlrm.tsv output=data/c val_fraction=0.2
+batch global=12 micro=3 lanes=4
+optimizer lr=0.01 weight_decay=0
+checkpoint every=0
+log every=1 hash_every=1
+END
+expect 0 "$bin" pack base.ini
+says "packed  80 records of 13 numbers and 26 ids into 2 shards" "of them clicks"
+
+# A recipe of PyTorch's read the same lines: test/golden/make_dlrm.py.
+as_pytorch() {
+    settings golden run.steps=20 model.init_from="$top/test/golden/dlrm-weights.safetensors" pack.val_fraction=0 \
+        pack.output=data/g "data.train=data/g-train-*.bin" "data.val=data/g-train-*.bin" data.shuffle=no \
+        batch.global=4 batch.micro=2 batch.lanes=2 schedule.type=constant schedule.warmup=-1 eval.every=20
+    expect 0 "$bin" pack base.ini golden.ini
+    expect 0 "$bin" base.ini golden.ini
+    sed -n 's/^{"t":"step","step":[0-9]*,"loss":\([^,]*\),.*/\1/p' runs/golden/log.jsonl >found
+    sed -n 's/^{"t":"eval","step":20,"loss":\([^,]*\),"accuracy":[^,]*,"auc":\([^,]*\),.*/\1 \2/p' \
+        runs/golden/log.jsonl >>found
+    grep -v '^#' "$top/test/golden/dlrm.txt" | tr ' ' '\n' >wanted
+    tr ' ' '\n' <found | paste -d ' ' - wanted |
+        awk '{ n += $1 > 0 && ($1 - $2) ^ 2 < 1e-12 } END { exit n != 22 }' ||
+        fail "20 losses, and a loss and an AUC: $(tr ' ' '\n' <found | paste -d ' ' - wanted | tr '\n' ';')"
+    grep -q '"eval_auc":0.94' runs/golden/status.json || fail "no auc in status.json"
+}
+
+some() {
+    cat <<'DEALS'
+3.1 3 parallel.zero=1 reduce.bucket_mb=0.001
+p2z3 4 parallel.pipeline=2 parallel.zero=3 parallel.recompute=block
+DEALS
+}
+
+every() {
+    some
+    cat <<'DEALS'
+portable 1 device.simd=portable device.threads=2
+avx2 1 device.simd=avx2 parallel.recompute=selective
+2.0 2 parallel.zero=0
+2.2 2 parallel.zero=2 reduce.bucket_mb=0.001
+4.3 4 parallel.zero=3 reduce.bucket_mb=0.001
+1f1b 2 parallel.pipeline=2 parallel.schedule=1f1b parallel.recompute=block
+interleaved 3 parallel.pipeline=3 parallel.schedule=gpipe
+offload 2 parallel.offload=host parallel.zero=1
+DEALS
+}
+
+# figures RUN: what its evaluations say.
+figures() { sed -n 's/^{"t":"eval",\("step".*\),"ms":.*/\1/p' "runs/$1/log.jsonl"; }
+
+any_layout() {
+    trained one "$@"
+    figures one >one.figures
+    grep -q '"auc":[0-9]' one.figures || fail "no AUC: $(cat one.figures)"
+    ${LAYOUTS:-some} >deals
+    while read -r deal ranks more; do
+        trained "on-$deal" "$@" device.ranks=$ranks $more
+        same one.hashes "on-$deal.hashes" "the hashes of one rank and of $ranks ($more)"
+        figures "on-$deal" >figures
+        same one.figures figures "what one rank and $ranks evaluate ($more)"
+    done <deals
+}
+
+resumed() {
+    on="schedule.decay_steps=4 schedule.warmup=1"
+    trained one $on
+    trained again $on run.steps=2
+    settings again $on device.ranks=2 parallel.zero=3
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run that was stopped, and went on with 2 ranks"
+}
+
+fp32() {
+    any_layout
+    resumed
+}
+sixteen_bits() { any_layout precision.compute=bf16 precision.rounding=stochastic; }
+
+evaluates() {
+    trained one
+    expect 0 "$bin" eval base.ini one.ini
+    says "  auc 0." "samples"
+    cp "$out" wanted
+    settings one device.ranks=2 parallel.zero=2
+    expect 0 "$bin" eval base.ini one.ini
+    same wanted "$out" "evaluations on one rank and on two"
+}
+
+refused() {
+    while IFS='|' read -r set says; do
+        settings refused "$set"
+        expect 78 "$bin" check base.ini refused.ini
+        says "$says"
+    done <<'ROWS'
+model.tables=25|set [model] dense = 13 and tables = 26
+model.dense=12|set [model] dense = 13 and tables = 26
+model.rows=90000000|expected rows of at most 82595524
+model.bottom=6 x|expected at most 10 widths from 1 to 1048576
+model.top=0|expected at most 10 widths from 1 to 1048576
+parallel.slices=2|the layers of a dlrm can't be divided: expected slices = 1, found 2
+ROWS
+    printf '[model]\ntype = mlp\n[data]\ntrain = data/c-train-*.bin\nval =\n' >mlp.ini
+    expect 78 "$bin" check mlp.ini
+    says 'the model reads `pixels`, and the samples of these files have label and dense'
+    printf '0\t1\n' >bad.tsv
+    settings refused pack.input=bad.tsv
+    expect 65 "$bin" pack base.ini refused.ini
+    says "bad.tsv: line 1: 2 columns with tabs between, expected 40"
+}
+
+# The planted model's own loss on the same records is what a trained one is compared with.
+learns() {
+    settings learns run.steps=1600 model.bottom= model.top= model.embed=5 pack.clicks=planted \
+        pack.input=planted:1:900000:4 pack.val_fraction=0.05 pack.output=data/p "data.train=data/p-train-*.bin" \
+        "data.val=data/p-val-*.bin" batch.global=512 batch.micro=128 batch.lanes=1 schedule.type=linear \
+        schedule.final_fraction=0.01 optimizer.grad_clip=0 log.every=1600 log.hash_every=0 eval.every=1600
+    expect 0 "$bin" pack base.ini learns.ini
+    says "loss of the planted model 0."
+    expect 0 "$bin" base.ini learns.ini
+    sed -n 's/^{"t":"eval".*"loss":\([^,]*\),.*"possible":\([^,]*\),.*/\1 \2/p' runs/learns/log.jsonl >last
+    awk '{ good = $1 > 0 && $1 < 1.01 * $2 } END { exit !good }' last || fail "loss and the planted model's: $(cat last)"
+}
+
+try as_pytorch
+try fp32
+try sixteen_bits
+try evaluates
+try refused
+[ "${LAYOUTS:-some}" = some ] || try learns
+finish
