@@ -185,6 +185,43 @@ static void task_agrees(const char *task) {
 static void masked_tokens_as_transformers_learns_them(void **state) { (void)state, task_agrees("mlm"); }
 static void classes_as_transformers_learns_them(void **state) { (void)state, task_agrees("classify"); }
 
+// --- masks -----------------------------------------------------------------------------------------------------------
+
+// Which positions of a sample are masked follows from the seed and the position in the run, so another epoch has
+// others; without training it is always the same.
+static void masks_are_drawn_anew_each_epoch(void **state) {
+    enum { TOKENS = 34, MASKS = 5 };
+    static const source_draw draws[] = {{.seed = 11, .train = true},
+                                        {.seed = 11, .train = true, .epoch = 1},
+                                        {.seed = 12, .train = true},
+                                        {.seed = 11, .sample = 0},
+                                        {.seed = 12, .sample = 0, .epoch = 1}};
+    tensor_spec wanted[] = {{.name = "tokens", .type = INT32, .dims = 1, .size = {TOKENS, 1, 1}, .limit = 400},
+                            {.name = "targets", .type = INT32, .dims = 1, .size = {MASKS, 1, 1}, .limit = 400},
+                            {.name = "places", .type = INT32, .dims = 1, .size = {MASKS, 1, 1}, .limit = TOKENS},
+                            {.name = "types", .type = INT32, .dims = 1, .size = {TOKENS, 1, 1}, .limit = 2}};
+    int32_t tokens[TOKENS], targets[MASKS], types[TOKENS], places[5][MASKS], again[MASKS];
+    source *s;
+    (void)state;
+    OK(source_open(&s, &(source_options){.files = "test/golden/bert/tokens.bin",
+                                         .format = FORMAT_RAW16,
+                                         .wanted = wanted,
+                                         .inputs = 4,
+                                         .mask = 4,
+                                         .begin = 2,
+                                         .end = 3}));
+    for (int i = 0; i < 5; i++) {
+        source_draw d = draws[i];
+        d.n = d.epoch * source_about(s).samples;
+        OK(source_read(s, &d, (void *[]){tokens, targets, places[i], types}));
+        OK(source_read(s, &d, (void *[]){tokens, targets, again, types}));
+        assert_memory_equal(places[i], again, sizeof again);
+    }
+    for (int i = 1; i < 3; i++) assert_memory_not_equal(places[0], places[i], sizeof again);
+    assert_memory_equal(places[3], places[4], sizeof again);
+    source_close(s);
+}
+
 // --- names -----------------------------------------------------------------------------------------------------------
 
 // As TensorFlow's weights of norms were called, and without the prefix.
@@ -395,6 +432,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masked_tokens_as_transformers_learns_them),
         cmocka_unit_test(classes_as_transformers_learns_them),
+        cmocka_unit_test(masks_are_drawn_anew_each_epoch),
         cmocka_unit_test(older_files_are_read),
         cmocka_unit_test(tables_are_lines_of_json),
         cmocka_unit_test(wrong_lines_are_named),

@@ -291,6 +291,44 @@ static void adapters_of_a_block_are_numbered(void **state) {
     model_close(m);
 }
 
+// Two that shared a site would drop the same elements of a block.
+static void each_dropout_of_a_block_has_its_site(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        gpt_options gpt = {
+            .layers = 2, .heads = 2, .embed = C, .vocab = V, .context = T, .head_chunks = 1, .dropout = 0.1};
+        bert_options bert = {.task = i == 1 ? BERT_MLM : BERT_CLASSIFY,
+                             .layers = 2,
+                             .heads = 2,
+                             .embed = C,
+                             .hidden = 2 * C,
+                             .vocab = V,
+                             .context = T,
+                             .types = 2,
+                             .classes = 3,
+                             .norm_eps = 1e-12,
+                             .dropout = 0.1,
+                             .head_chunks = 1,
+                             .places = 2};
+        model *m;
+        int sites = 0;
+        assert_int_equal(model_open(&m, i ? &model_bert : &model_gpt, i ? (void *)&bert : (void *)&gpt), ERR_OK);
+        for (int b = 0; b < m->blocks; b++) {
+            const block_graph *k = &m->net->g.block[b];
+            unsigned seen = 0;
+            for (int at = 0; at < k->ops; at++) {
+                int site = k->op[at].site;
+                if (site < 0) continue;
+                assert_true(site < 8);  // a block has eight (model/dropout.c)
+                if (seen >> site & 1) fail_msg("model %d, block %d: site %d drops twice", i, b, site);
+                seen |= 1u << site, sites++;
+            }
+        }
+        assert_int_equal(sites, i == 2 ? 8 : 7);
+        model_close(m);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_named),
@@ -299,6 +337,7 @@ int main(void) {
         cmocka_unit_test(layers_with_another_window_or_other_angles_are_not_alike),
         cmocka_unit_test(a_shift_is_part_of_the_form),
         cmocka_unit_test(adapters_of_a_block_are_numbered),
+        cmocka_unit_test(each_dropout_of_a_block_has_its_site),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

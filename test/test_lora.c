@@ -5,6 +5,7 @@
 // there is no such matrix: gradients are then compared with differences of losses under the same masks.
 #include "model/dropout.h"
 #include "model/foreign.h"
+#include "model/peft.h"
 #include "test/support/models.h"
 
 enum { B = 3, RANK = 2 };
@@ -341,6 +342,36 @@ static void wrong_targets_are_named(void **state) {
     }
 }
 
+// Each form that would change what adapters add is refused by its name, and taken where it says that there is none.
+static void other_forms_are_refused(void **state) {
+    static const char *const forms[] = {"use_dora",
+                                        "use_rslora",
+                                        "rank_pattern",
+                                        "alpha_pattern",
+                                        "use_qalora",
+                                        "modules_to_save",
+                                        "trainable_token_indices",
+                                        "megatron_config",
+                                        "lora_bias",
+                                        "target_parameters"};
+    static const char *const none[] = {"null", "false", "{}", "[]"};
+    static const char *const some[] = {"true", "{\"q_proj\": 8}", "[\"head\"]"};
+    const model_adapters is = {.rank = 3, .alpha = 6};
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (int k = 0; k < 7; k++) {
+            char text[256];
+            snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 6, \"%s\": %s}", forms[i],
+                     k < 4 ? none[k] : some[k - 4]);
+            json_t *config = json_loads(text, 0, NULL);
+            assert_non_null(config);
+            err_t rc = peft_agrees(config, "theirs", &is);
+            if (rc != (k < 4 ? ERR_OK : ERR_DATA) || (k >= 4 && !strstr(err_last()->text, forms[i])))
+                fail_msg("%s: %s", text, rc == ERR_OK ? "taken" : err_last()->text);
+            json_decref(config);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_a_matrix_that_is_added),
@@ -348,6 +379,7 @@ int main(void) {
         cmocka_unit_test(each_has_its_masks),
         cmocka_unit_test(they_begin_as_pefts),
         cmocka_unit_test(wrong_targets_are_named),
+        cmocka_unit_test(other_forms_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

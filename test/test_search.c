@@ -257,6 +257,30 @@ static void memory_is_a_limit(void **state) {
     drop_dir(dir);
 }
 
+// A layout that is too large says nothing of the same one that computes more again: only that one fits.
+static void recomputing_may_fit(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k;
+    size_t memory[RECOMPUTE_BLOCK + 1] = {0};
+    search_result *r = malloc(sizeof *r);
+    rank_config(&c, dir, llama, "");
+    world_of(&w, "1x1");
+    table_of(&k, 1e9, 1);
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    for (int i = 0; i < r->found; i++) memory[r->at[i].is.recompute] = r->at[i].memory;
+    assert_true(memory[RECOMPUTE_BLOCK] > 0 && memory[RECOMPUTE_BLOCK] < memory[RECOMPUTE_NONE]);
+    k.memory = (double)memory[RECOMPUTE_BLOCK];
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    assert_int_equal(r->at[0].is.recompute, RECOMPUTE_BLOCK);
+    assert_true(!r->fits && r->too_large > 0);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
 static void bits_change_only_where_they_may(void **state) {
     (void)state;
     char *dir = rank_dir();
@@ -290,7 +314,9 @@ static void bits_change_only_where_they_may(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
                                        cmocka_unit_test(layouts_work_as_settings),
-                                       cmocka_unit_test(times_follow_the_table), cmocka_unit_test(memory_is_a_limit),
+                                       cmocka_unit_test(times_follow_the_table),
+                                       cmocka_unit_test(memory_is_a_limit),
+                                       cmocka_unit_test(recomputing_may_fit),
                                        cmocka_unit_test(bits_change_only_where_they_may)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
