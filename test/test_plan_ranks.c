@@ -70,7 +70,6 @@ static const layout layouts[] = {
     {wide, BATCH(64, 32), "[optimizer]\ntype = muon\n[parallel]\nzero = 1\n", "5.5.5"},
     {wide, BATCH(64, 32), "[optimizer]\ntype = muon\n[parallel]\nzero = 2\nslices = 4\ntensor = 2\n", "8.8"},
     {wide, BATCH(64, 32), "[optimizer]\ngroups = h.*.weight: type=muon\n[parallel]\nzero = 1\n", "5.5.5"},
-    {even, BATCH(64, 32), "[optimizer]\ngroups = h.0.*.weight: type=muon\n[parallel]\nslices = 8\ntensor = 4\n", "8"},
     {wide, BATCH(64, 32), "[optimizer]\ngroups = h.0.*: frozen\n[parallel]\nzero = 2\n", "5.5"},
     {llama, BATCH(64, 16), "[lora]\nrank = 4\ntargets = q_proj v_proj\n[parallel]\nzero = 1\npipeline = 2\n", "4.4.4"},
     {gpt, BATCH(128, 64), "", "64"},
