@@ -107,6 +107,30 @@ a_step_on_paper() {
     expect 64 "$build/predict" rtx paper.ini
 }
 
+# The planner by published tables (test/bench/planner_check.c): errors only, what is skipped, what is wrong by its line.
+published_tables() {
+    [ -x "$build/planner_check" ] || skip "$build/planner_check is not built: make bench-programs"
+    head=billions,gpus,global_batch,micro_batch,hidden,heads,layers,sequence,tensor,data,pipeline,ms
+    mkdir -p tables
+    printf '%s\n1.5,16,128,2,2048,16,24,1024,2,8,1,1000\n1.5,16,128,2,2048,16,24,1024,4,4,1,1500\n' $head \
+        >tables/my-vtrain-multi.csv
+    printf 'a,b\n' >tables/other.csv
+    expect 0 "$build/planner_check" --sheet "$top/test/bench/foreign.sheet" --rows tables
+    says "skipped: other.csv" "choice of 2, vtrain-multi, 1.5B on 16, batch 128: 0.00 % slower than the best"
+    rows 1 '^vtrain-multi +2 +[0-9.]+ % +[0-9.]+ % +[-+][0-9.]+ %$'
+    rows 2 '^vtrain-multi row [12], 1.5B on 16, batch 128: [-+][0-9.]+ %$'
+    expect 74 "$build/planner_check" --sheet nowhere tables
+    expect 0 "$build/planner_check" --sheet mine.sheet --fit tables
+    says "constants fitted to all:"
+    expect 0 "$build/planner_check" --sheet mine.sheet tables
+    echo 1.5,17 >>tables/my-vtrain-multi.csv
+    expect 65 "$build/planner_check" tables
+    says "tables/my-vtrain-multi.csv:4: 2 fields: expected 12, as in the head"
+    rm -r tables
+    expect 74 "$build/planner_check" tables
+    expect 64 "$build/planner_check" --rows
+}
+
 # Text, timed (test/bench/sample.py): with nobody to compare with, it says so and times lockstep.
 text() {
     command -v python3 >/dev/null || skip "no python3"
@@ -196,6 +220,7 @@ try without_pytorch
 try beside_a_slow_pytorch
 try errors
 try a_step_on_paper
+try published_tables
 try text
 try spill
 try nets

@@ -57,6 +57,9 @@ tests: $(TESTS) $(BUILD)/test/lossy $(BUILD)/test/tokens $(BUILD)/test/watching
 $(CBUILD)/test/test_%.o: FLAGS += -O1
 fuzzers: $(FUZZERS)
 $(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
+# What judges the planner by published tables.
+FOREIGN := $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/bench/foreign*.c))
+$(BUILD)/test/test_published: $(FOREIGN)
 # The disk's calls of these go through test/support/journal.h.
 WRAPPED := fsync fdatasync rename mkdir symlink unlink remove write pread
 $(BUILD)/test/test_durable $(BUILD)/test/test_durable_run: LIBS += $(WRAPPED:%=-Wl,--wrap=%)
@@ -120,7 +123,7 @@ ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1"
              SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)"
 READERS   := $(addprefix build/asan/test/test_,config config_keys runlog runlog_known page page_answers data pack_bytes inflate pack \
              questions idx picture images image_pack tokenizer tokenizer_words megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
-             council_bytes council_net http_parse status flight_verdict costs failures)
+             council_bytes council_net http_parse status flight_verdict costs failures published)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices $(BLOCKS) \
              ranks pipes pipe_plan door durable evaluate answers log tensorboard watch alarms alarms_slow http metrics \
              spill search)
@@ -179,7 +182,8 @@ include test/kit/kit.mk
 
 # --- figures of this machine, on standard output; those that were kept are in test/bench/results/ ---------------------
 BENCHES := $(addprefix $(BUILD)/,bench_gemm bench_comm bench_pipeline bench_read bench_images bench_blocks bench_spill \
-             predict)
+             predict planner_check)
+$(BUILD)/planner_check: $(FOREIGN)
 $(BENCHES): $(BUILD)/%: $(BUILD)/test/bench/%.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 bench-programs: $(BENCHES) $(BUILD)/test/test_ops
@@ -195,6 +199,13 @@ bench-cpu:
 bench-sample:
 	@$(MAKE) --no-print-directory all bench-programs packages >&2
 	@build/interop/bin/python test/bench/sample.py
+
+# The planner's terms against published steps of other trainers: tables of DIR, such as dev-vtrain-multi.csv. FLAGS:
+# --folds, --fit, --rows (test/bench/planner_check.c)
+planner-check:
+	@[ -n "$(DIR)" ] || { echo "make planner-check: expected DIR=FOLDER, with tables such as dev-vtrain-multi.csv" >&2; exit 64; }
+	@$(MAKE) --no-print-directory $(BUILD)/planner_check >&2
+	@$(BUILD)/planner_check $(FLAGS) $(DIR)
 
 # --- other programs, chance, hours ------------------------------------------------------------------------------------
 # Models that go to transformers and come back, and to llama.cpp (as above); tokenizers beside other people's; what
@@ -234,4 +245,4 @@ mutate: deps
 	@sh test/mutate/run.sh
 
 .PHONY: check-deps test check tests sim sim-race sim-asan gpu-check interop fuzzers asan tsan tsan-programs fuzz \
-        bench bench-programs bench-cpu bench-sample packages soak chaos mutate
+        bench bench-programs bench-cpu bench-sample planner-check packages soak chaos mutate
