@@ -65,6 +65,7 @@ static void many_micro_batches_follow_from_few(void **state) {
     for (int chunks = 1; chunks <= 2; chunks++) {
         foreign_run r = run_of(4, chunks, 8);
         foreign_case few;
+        foreign_machines m = {.sheet = &sheet};
         foreign_lists all;
         foreign_price p;
         costs c;
@@ -72,13 +73,13 @@ static void many_micro_batches_follow_from_few(void **state) {
         r.micros = chunks > 1 ? 60 : 61;
         OK(foreign_case_open(&few, &r));
         assert_true(few.left > 0);
-        OK(foreign_step(&found, &few, &sheet));
+        OK(foreign_step(&found, &few, &m));
         OK(foreign_costs(&c, &sheet, r.device, r.type, r.card));
         foreign_price_of(&p, &r, &c, &sheet);
         OK(foreign_open(&all, &r, r.micros));
         OK(foreign_simulate(&wanted, &all, &p));
         close_to(found, wanted);
-        foreign_close(&all), costs_free(&c), foreign_case_close(&few);
+        foreign_close(&all), costs_free(&c), foreign_case_close(&few), foreign_machines_free(&m);
     }
 }
 
@@ -176,9 +177,11 @@ static void a_table_is_read(void **state) {
     foreign_sheet sheet;
     double ms, s;
     foreign_sheet_start(&sheet);
-    OK(table_predict(&ms, &t.row[0], &sheet));
-    OK(foreign_step(&s, &t.row[0].run[0], &sheet));
+    foreign_machines m = {.sheet = &sheet};
+    OK(table_predict(&ms, &t.row[0], &m));
+    OK(foreign_step(&s, &t.row[0].run[0], &m));
     close_to(ms, 1e3 * s);
+    foreign_machines_free(&m);
     tables_free(&t);
     drop_dir(dir);
 }
@@ -252,6 +255,7 @@ static void a_fit_finds_the_constants(void **state) {
     table_row row[ROWS];
     bool left_out[ROWS] = {false};
     foreign_sheet made, found;
+    foreign_machines m = {.sheet = &made};
     tables t = {.row = row, .rows = ROWS};
     foreign_sheet_start(&made), foreign_sheet_start(&found);
     made.at[CONSTANT_v100_two] = 31, made.at[CONSTANT_v100_eight] = 90, made.at[CONSTANT_v100_rank] = 12;
@@ -261,9 +265,10 @@ static void a_fit_finds_the_constants(void **state) {
                              .gpus = i % 2 ? 2 : 8,
                              .bytes = 1e5 * (i + 1) * (i + 1),
                              .scale = 1e6};
-        OK(table_predict(&row[i].measured, &row[i], &made));
+        OK(table_predict(&row[i].measured, &row[i], &m));
         if (i < LEFT) row[i].measured *= 9, left_out[i] = true;
     }
+    foreign_machines_free(&m);
     OK(fit_sheet(&found, &t, left_out));
     assert_true(fabs(found.at[CONSTANT_v100_two] / 31 - 1) < 0.01);
     assert_true(fabs(found.at[CONSTANT_v100_eight] / 90 - 1) < 0.01);
@@ -278,13 +283,72 @@ static void a_fit_finds_the_constants(void **state) {
     for (int i = 1; i < ROWS; i++) assert_true(fabs(predicted[i] / row[i].measured - 1) < 0.02);
 }
 
+// A row of each table; of Megatron's second one also a row with ZeRO-3; of vTrain's one whose gradients go through one
+// card, and one whose layers go over two nodes.
+static void read_all_kinds(const char *dir, tables *t) {
+    static const struct {
+        table_kind kind;
+        const char *text;
+    } file[] = {
+        {TABLE_VTRAIN, VTRAIN "1,64,512,2,3072,32,30,2048,2,8,4,1000\n1,64,512,2,3072,32,30,2048,1,32,2,1000\n"
+                              "1,64,512,2,3072,32,30,2048,16,4,1,1000\n"},
+        {TABLE_2104_ONE, "billions,heads,hidden,layers,tensor,pipeline,gpus,global_batch,tflops_gpu,pflops\n"
+                         "76.1,80,10240,60,8,4,1024,1792,140,143.8\n"},
+        {TABLE_2104_TWO, "scheme,billions,model_parallel,global_batch,gpus,micro_batch,tflops_gpu,days\n"
+                         "zero3,174.6,1,1536,768,2,88,74\nptdp,174.6,96,1536,768,1,149,43\n"},
+        {TABLE_2205, "model,hidden,heads,layers,gpus,tensor,pipeline,chunks,global_batch,micro_batch,recompute,s\n"
+                     "22B,6144,64,48,8,8,1,1,4,4,selective,1.1\n"},
+        {TABLE_TORCHTITAN,
+         "model,device,gpus,fsdp,tensor,pipeline,context,sequence,local_batch,recompute,precision,compile,async_tp,"
+         "schedule,tokens_per_s_gpu,gib\n70B,h100,256,32,8,1,1,8192,16,full,fp8-rowwise,1,1,,624.8,\n"
+         "8B,h200,32,32,1,1,1,8192,2,,bf16,1,0,,7000,48\n70B,h100,64,2,8,4,1,8192,16,full,bf16,1,0,1F1B,600,\n"},
+        {TABLE_ALL_REDUCE, CALLS_HEAD "a100,4,1048576,45\nv100,2,1048576,90\nv100,8,1048576,90\n"},
+    };
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s/t.csv", dir);
+        write_text(dir, "t.csv", file[i].text);
+        OK(table_read(t, path, file[i].kind));
+    }
+}
+
+// Where a constant is said not to matter the prediction stays as it was; and each matters somewhere.
+static void a_fit_knows_which_rows_to_predict_again(void **state) {
+    (void)state;
+    enum { MOST = 32 };
+    char *dir = make_dir();
+    tables t = {0};
+    foreign_sheet was, now;
+    double before[MOST], after[MOST];
+    read_all_kinds(dir, &t);
+    assert_true(t.rows < MOST);
+    foreign_sheet_start(&was);
+    OK(fit_predict(before, &t, &was, NULL));
+    for (int k = 0; k < CONSTANT_COUNT; k++) {
+        int moved = 0;
+        now = was;
+        now.at[k] *= 1.5;
+        OK(fit_predict(after, &t, &now, NULL));
+        for (int i = 0; i < t.rows; i++) {
+            assert_true(before[i] > 0 && isfinite(before[i]));
+            moved += after[i] != before[i];
+            if (after[i] != before[i] && !fit_matters(k, &t.row[i]))
+                fail_msg("%s changes a row of %s", constant_name(k), table_name[t.row[i].kind]);
+        }
+        if (!moved && k != CONSTANT_v100_four && k != CONSTANT_v100_five)
+            fail_msg("%s changes nothing", constant_name(k));
+    }
+    tables_free(&t);
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bubbles_are_the_closed_form),      cmocka_unit_test(many_micro_batches_follow_from_few),
         cmocka_unit_test(gathers_hide_behind_computing),    cmocka_unit_test(rings_share_the_cards),
         cmocka_unit_test(layers_cost_what_they_do),         cmocka_unit_test(a_table_is_read),
         cmocka_unit_test(what_is_wrong_in_a_table_is_said), cmocka_unit_test(a_sheet_is_whole),
-        cmocka_unit_test(a_fit_finds_the_constants),
+        cmocka_unit_test(a_fit_finds_the_constants),        cmocka_unit_test(a_fit_knows_which_rows_to_predict_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,6 @@ static double merges(const pricer *p, double calls) {
     double s = r->rows ? calls * (ring(r, p->c, CALL_ALL_GATHER, r->tensor, 1, bytes) +
                                   ring(r, p->c, CALL_REDUCE_SCATTER, r->tensor, 1, bytes))
                        : calls * ring(r, p->c, CALL_ALL_REDUCE, r->tensor, 1, bytes);
-    if (r->deepspeed && r->tensor < NODE) s *= 1 + p->sheet->at[CONSTANT_vtrain_crowd] * ((double)NODE / r->tensor - 1);
     return r->beside ? s / r->tensor : s;  // all but the first piece
 }
 
@@ -214,13 +213,15 @@ void foreign_price_of(foreign_price *p, const foreign_run *r, const costs *c, co
     double held = each * (double)r->layers / r->pipeline + words;
     *p = (foreign_price){.forward = forward_of(&x, &z)};
     p->backward = backward_of(&x, &z, p->forward);
+    if (r->deepspeed && r->tensor > 1 && r->tensor < NODE)
+        p->forward *= sheet->at[CONSTANT_vtrain_some], p->backward *= sheet->at[CONSTANT_vtrain_some];
     p->head = head_of(&x, &z);
     x.s = 0, move(&x, 10 * z.rows * z.hidden, 4), p->embed = x.s;
     if (r->pipeline > 1) {
-        double bytes = 2 * z.tokens * z.hidden / (r->whole ? 1 : r->tensor);
+        double bytes = 2 * z.tokens * z.hidden / r->tensor;
         bool far = r->tensor * data >= 8;
         p->message = costs_of_call(c, CALL_MESSAGE, far ? COSTS_RACK : COSTS_NODE, 2, bytes).s;
-        if (!r->whole) p->message += ring(r, c, CALL_ALL_GATHER, r->tensor, 1, bytes * r->tensor);
+        p->message += ring(r, c, CALL_ALL_GATHER, r->tensor, 1, bytes * r->tensor);
     }
     if (r->shards) {
         double slower = r->llama ? BESIDE : sheet->at[CONSTANT_a100_beside];
@@ -244,16 +245,14 @@ err_t foreign_case_open(foreign_case *x, const foreign_run *r) {
 
 void foreign_case_close(foreign_case *x) { foreign_close(&x->few), foreign_close(&x->more); }
 
-err_t foreign_step(double *s, const foreign_case *x, const foreign_sheet *sheet) {
+err_t foreign_step(double *s, const foreign_case *x, foreign_machines *m) {
     const foreign_run *r = &x->run;
-    const double *k = sheet->at;
-    costs c;
+    const double *k = m->sheet->at;
+    const costs *c;
     foreign_price p;
-    double few;
-    double card = r->one_by_one ? r->card * k[CONSTANT_a100_zero3] / k[CONSTANT_a100_card] : r->card;
-    TRY(foreign_costs(&c, sheet, r->device, r->type, card));
-    foreign_price_of(&p, r, &c, sheet);
-    costs_free(&c);
+    double few, card = r->one_by_one ? r->card * k[CONSTANT_a100_zero3] / k[CONSTANT_a100_card] : r->card;
+    TRY(foreign_machine(&c, m, r->device, r->type, card));
+    foreign_price_of(&p, r, c, m->sheet);
     TRY(foreign_simulate(s, &x->more, &p));
     if (!x->left) return ERR_OK;
     TRY(foreign_simulate(&few, &x->few, &p));

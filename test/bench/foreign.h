@@ -26,7 +26,6 @@ typedef struct foreign_run {
     bool rows;        // between layers, tensor ranks divide rows: gathers and scatters, no all-reduces
     bool beside;      // collectives of tensor ranks are in pieces, beside products
     bool deepspeed;   // Megatron-DeepSpeed on vTrain's machines
-    bool whole;       // messages between stages are sent by each tensor rank; else each sends its part
     bool shards;      // weights are gathered layer by layer, and gradients scattered (FSDP, ZeRO-3)
     bool one_by_one;  // ... parameter by parameter, with the rate of a100_zero3
     int gradient;     // bytes of a gradient's element, when it is added to and sent
@@ -69,6 +68,6 @@ err_t foreign_case_open(foreign_case *x, const foreign_run *r);
 void foreign_case_close(foreign_case *x);
 
 // The seconds of a step.
-err_t foreign_step(double *s, const foreign_case *x, const foreign_sheet *sheet);
+err_t foreign_step(double *s, const foreign_case *x, foreign_machines *m);
 
 #endif

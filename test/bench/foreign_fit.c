@@ -10,19 +10,31 @@ typedef struct fit {
     const bool *left_out;
     double *error;  // [rows] of the constants so far, and of those that are tried
     double *tried;
+    double *predicted;  // [rows] of those that are wanted
+    bool *wanted;
 } fit;
 
 // --- what a constant is of -------------------------------------------------------------------------------------------
 
-// Can the constant change the row's prediction? Others need not be predicted again.
-static bool matters(int constant, const table_row *r) {
+// What is not of one machine's own products and links is taken for H100 as it is for A100 (test/bench/foreign_sheet.c).
+bool fit_matters(int constant, const table_row *r) {
     const char *name = constant_name(constant);
+    bool hopper = r->kind == TABLE_TORCHTITAN, call = r->kind == TABLE_ALL_REDUCE;
     if (strncmp(name, "v100", 4) == 0) return r->device == FOREIGN_V100;
+    if (r->device == FOREIGN_V100) return false;
     if (strncmp(name, "vtrain", 6) == 0) return r->kind == TABLE_VTRAIN;
-    if (strncmp(name, "h100", 4) == 0) return r->kind == TABLE_TORCHTITAN;
-    if (constant == CONSTANT_a100_zero3 || constant == CONSTANT_a100_beside) return r->run[0].run.one_by_one;
-    if (constant >= CONSTANT_a100_start) return r->kind != TABLE_TORCHTITAN && r->device == FOREIGN_A100;
-    return r->kind != TABLE_ALL_REDUCE && r->kind != TABLE_TORCHTITAN;
+    if (strncmp(name, "h100", 4) == 0) return hopper;
+    switch (constant) {
+    case CONSTANT_a100_zero3:
+    case CONSTANT_a100_beside: return !call && r->run[0].run.one_by_one;
+    case CONSTANT_a100_rate: return !hopper;
+    case CONSTANT_a100_other:
+    case CONSTANT_a100_launch: return !call;
+    case CONSTANT_a100_matmul:
+    case CONSTANT_a100_lost:
+    case CONSTANT_a100_card: return !call && !hopper;
+    default: return true;  // all-reduces in a node
+    }
 }
 
 // Megatron's three tables are one: they have few rows.
@@ -41,14 +53,22 @@ static double loss(const fit *f, const double *error) {
     return all;
 }
 
+err_t fit_predict(double *predicted, const tables *t, const foreign_sheet *sheet, const bool *wanted) {
+    foreign_machines m = {.sheet = sheet};
+    err_t rc = ERR_OK;
+    for (int i = 0; i < t->rows && rc == ERR_OK; i++)
+        if (!wanted || wanted[i]) rc = table_predict(&predicted[i], &t->row[i], &m);
+    foreign_machines_free(&m);
+    return rc;
+}
+
+// Of all rows, or of those for which the constant matters.
 static err_t predict(const fit *f, const foreign_sheet *sheet, int constant, double *error) {
-    for (int i = 0; i < f->t->rows; i++) {
-        const table_row *r = &f->t->row[i];
-        double p;
-        if ((f->left_out && f->left_out[i]) || (constant >= 0 && !matters(constant, r))) continue;
-        TRY(table_predict(&p, r, sheet));
-        error[i] = p / r->measured - 1;
-    }
+    for (int i = 0; i < f->t->rows; i++)
+        f->wanted[i] = !(f->left_out && f->left_out[i]) && (constant < 0 || fit_matters(constant, &f->t->row[i]));
+    TRY(fit_predict(f->predicted, f->t, sheet, f->wanted));
+    for (int i = 0; i < f->t->rows; i++)
+        if (f->wanted[i]) error[i] = f->predicted[i] / f->t->row[i].measured - 1;
     return ERR_OK;
 }
 
@@ -71,14 +91,14 @@ static err_t try_factor(fit *f, foreign_sheet *sheet, int constant, double facto
 
 static err_t descend(fit *f, foreign_sheet *sheet) {
     const double FIRST = 0.2, LEAST = 0.003, GROWS = 1.4;
-    enum { ROUNDS = 24 };
+    enum { STARTS = 3, ROUNDS = 20 };  // steps are large again at each start
     double step[CONSTANT_COUNT], best;
-    for (int i = 0; i < CONSTANT_COUNT; i++) step[i] = FIRST;
     TRY(predict(f, sheet, -1, f->error));
     best = loss(f, f->error);
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < STARTS * ROUNDS; round++)
         for (int i = 0; i < CONSTANT_COUNT; i++) {
             bool better = false;
+            if (round % ROUNDS == 0) step[i] = FIRST;
             if (step[i] < LEAST) continue;
             TRY(try_factor(f, sheet, i, 1 + step[i], &best, &better));
             if (!better) TRY(try_factor(f, sheet, i, 1 / (1 + step[i]), &best, &better));
@@ -89,9 +109,12 @@ static err_t descend(fit *f, foreign_sheet *sheet) {
 
 err_t fit_sheet(foreign_sheet *sheet, const tables *t, const bool *left_out) {
     fit f = {.t = t, .left_out = left_out};
-    f.error = calloc((size_t)t->rows, sizeof *f.error), f.tried = calloc((size_t)t->rows, sizeof *f.tried);
-    err_t rc = f.error && f.tried ? descend(&f, sheet) : err_set(ERR_INTERNAL, "no memory for %d rows", t->rows);
-    free(f.error), free(f.tried);
+    size_t n = (size_t)t->rows;
+    f.error = calloc(n, sizeof *f.error), f.tried = calloc(n, sizeof *f.tried);
+    f.predicted = calloc(n, sizeof *f.predicted), f.wanted = calloc(n, sizeof *f.wanted);
+    bool room = f.error && f.tried && f.predicted && f.wanted;
+    err_t rc = room ? descend(&f, sheet) : err_set(ERR_INTERNAL, "no memory for %d rows", t->rows);
+    free(f.error), free(f.tried), free(f.predicted), free(f.wanted);
     return rc;
 }
 
@@ -118,9 +141,7 @@ static err_t one_fold(const tables *t, const int *fold, int which, bool *left_ou
     foreign_sheet_start(&sheet);
     for (int i = 0; i < t->rows; i++) left_out[i] = fold[i] == which;
     TRY(fit_sheet(&sheet, t, left_out));
-    for (int i = 0; i < t->rows; i++)
-        if (left_out[i]) TRY(table_predict(&predicted[i], &t->row[i], &sheet));
-    return ERR_OK;
+    return fit_predict(predicted, t, &sheet, left_out);
 }
 
 err_t fit_folds(const tables *t, double *predicted) {

@@ -11,6 +11,12 @@ enum { FOLDS = 5 };
 // table, added up.
 err_t fit_sheet(foreign_sheet *sheet, const tables *t, const bool *left_out);
 
+// Can the constant change the row's prediction? Of others a fit does not predict the row again.
+bool fit_matters(int constant, const table_row *r);
+
+// predicted [rows] of those that are wanted; NULL: of all.
+err_t fit_predict(double *predicted, const tables *t, const foreign_sheet *sheet, const bool *wanted);
+
 // predicted [rows] by constants that were fitted to the rows of the other folds. Folds are drawn by a fixed seed.
 err_t fit_folds(const tables *t, double *predicted);
 

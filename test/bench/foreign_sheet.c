@@ -121,3 +121,20 @@ err_t foreign_costs(costs *out, const foreign_sheet *s, foreign_device device, f
     out->link[COSTS_NODE].rate.is = hopper ? 450e9 * k[CONSTANT_h100_link] : 1e9 * k[CONSTANT_a100_rate];
     return add_curves(out, s, device);
 }
+
+err_t foreign_machine(const costs **c, foreign_machines *m, foreign_device device, foreign_type type, double card) {
+    enum { MOST = sizeof m->at / sizeof *m->at };
+    int i = 0;
+    while (i < m->count && (m->at[i].device != device || m->at[i].type != type || m->at[i].card != card)) i++;
+    if (i == MOST) return err_set(ERR_INTERNAL, "more than %d kinds of machines", MOST);
+    *c = &m->at[i].costs;
+    if (i < m->count) return ERR_OK;
+    m->count++;
+    m->at[i].device = device, m->at[i].type = type, m->at[i].card = card;
+    return foreign_costs(&m->at[i].costs, m->sheet, device, type, card);
+}
+
+void foreign_machines_free(foreign_machines *m) {
+    for (int i = 0; i < m->count; i++) costs_free(&m->at[i].costs);
+    m->count = 0;
+}

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const char *const table_name[TABLES] = {"vtrain-multi",         "megatron-2104-table1", "megatron-2104-table2",
                                         "megatron-2205-table5", "torchtitan",           "allreduce"};
@@ -67,6 +68,14 @@ static int word(reader *r, int field, const char *const *words, int count, const
     return wrong(r, field, expected), 0;
 }
 
+static int schedule_of(reader *r, int field) {
+    const char *text = r->field[field];
+    if (!*text) return 0;
+    if (strcasecmp(text, "1F1B") == 0) return 1;
+    if (strncasecmp(text, "interleaved", 11) == 0) return 2;
+    return wrong(r, field, "1F1B, Interleaved1F1B or nothing"), 0;
+}
+
 static int64_t divided(reader *r, int field, int64_t by) {
     int64_t x = whole(r, field);
     if (x % by) return wrong(r, field, "a multiple of what it is divided by"), 1;
@@ -113,7 +122,7 @@ static double gpt_flops(const foreign_run *r, double samples) {
 // What Megatron's tables leave open: interleaved stages, and micro-batches where micro is 0.
 static void add_choices(table_row *row, const foreign_run *r, int64_t samples, int64_t micro, int chunks) {
     for (int64_t b = micro ? micro : 1; b <= (micro ? micro : 8); b *= 2)
-        for (int v = 1; v <= chunks; v *= 2) {
+        for (int v = 1; v <= chunks; v++) {
             foreign_run one = *r;
             one.micro = b, one.micros = samples / b, one.chunks = v;
             if (samples % b ||
@@ -185,8 +194,7 @@ static void megatron_five(reader *r, table_row *row) {
 static void torchtitan(reader *r, table_row *row) {
     static const char *const models[] = {"8B", "70B", "405B"}, *const devices[] = {"h100", "h200"},
                              *const again[] = {"full", "selective", ""},
-                             *const types[] = {"bf16", "fp8", "fp8-rowwise"}, *const yes[] = {"0", "1"},
-                             *const schedules[] = {"", "1F1B", "Interleaved1F1B"};
+                             *const types[] = {"bf16", "fp8", "fp8-rowwise"}, *const yes[] = {"0", "1"};
     static const int64_t sizes[3][4] = {{4096, 32, 14336, 32}, {8192, 64, 28672, 80}, {16384, 128, 53248, 126}};
     const int64_t *z = sizes[word(r, 0, models, 3, "8B, 70B or 405B")];
     foreign_run x = gpt(z[0], z[1], z[3]);
@@ -198,7 +206,7 @@ static void torchtitan(reader *r, table_row *row) {
     x.again = at == 0 ? AGAIN_ALL : at == 1 ? AGAIN_HALF : AGAIN_NONE;
     x.type = (foreign_type)(FOREIGN_FP16 + word(r, 10, types, 3, "bf16, fp8 or fp8-rowwise"));
     word(r, 11, yes, 2, "0 or 1"), x.beside = word(r, 12, yes, 2, "0 or 1") == 1;
-    int schedule = word(r, 13, schedules, 3, "1F1B, Interleaved1F1B or nothing"), gpus = small(r, 2);
+    int schedule = schedule_of(r, 13), gpus = small(r, 2);
     if (x.pipeline > 1) {  // as many micro-batches of one sample as there are; weights stay on their stage
         x.micros = x.micro, x.micro = 1, x.shards = false;
         x.schedule = schedule == 2 ? PIPELINE_INTERLEAVED : PIPELINE_1F1B, x.chunks = schedule == 2 ? 2 : 1;
@@ -214,6 +222,7 @@ static void all_reduce(reader *r, table_row *row) {
     row->device = word(r, 0, devices, 2, "a100 or v100") ? FOREIGN_V100 : FOREIGN_A100;
     row->gpus = small(r, 1), row->bytes = (double)whole(r, 2), row->measured = number(r, 3), row->scale = 1e6;
     if (row->gpus < 2 || row->gpus > 8) wrong(r, 1, "2 to 8");
+    snprintf(row->model, ROW_MODEL, "%.8s, %d GPUs", r->field[0], row->gpus);
 }
 
 static void (*const take[TABLES])(reader *r, table_row *row) = {vtrain,        megatron_one, megatron_two,
@@ -299,20 +308,19 @@ void tables_free(tables *t) {
 
 // --- predicted -------------------------------------------------------------------------------------------------------
 
-static err_t predict_call(double *out, const table_row *row, const foreign_sheet *sheet) {
-    costs c;
-    err_t rc = foreign_costs(&c, sheet, row->device, FOREIGN_FP16, SELENE_CARD);
+static err_t predict_call(double *out, const table_row *row, foreign_machines *m) {
+    const costs *c;
     double sent = 2 * row->bytes * (row->gpus - 1) / row->gpus;
-    if (rc == ERR_OK) *out = row->scale * costs_of_call(&c, CALL_ALL_REDUCE, COSTS_NODE, row->gpus, sent).s;
-    costs_free(&c);
-    return rc;
+    TRY(foreign_machine(&c, m, row->device, FOREIGN_FP16, SELENE_CARD));
+    *out = row->scale * costs_of_call(c, CALL_ALL_REDUCE, COSTS_NODE, row->gpus, sent).s;
+    return ERR_OK;
 }
 
-err_t table_predict(double *out, const table_row *row, const foreign_sheet *sheet) {
+err_t table_predict(double *out, const table_row *row, foreign_machines *m) {
     double best = INFINITY, s;
-    if (!row->runs) return predict_call(out, row, sheet);
+    if (!row->runs) return predict_call(out, row, m);
     for (int i = 0; i < row->runs; i++) {
-        TRY(foreign_step(&s, &row->run[i], sheet));
+        TRY(foreign_step(&s, &row->run[i], m));
         best = fmin(best, s);
     }
     *out = row->work > 0 ? row->work / best : row->scale * best;

@@ -47,6 +47,6 @@ err_t table_read(tables *t, const char *path, table_kind kind);
 void tables_free(tables *t);
 
 // The predicted figure, in the unit of what was measured.
-err_t table_predict(double *out, const table_row *row, const foreign_sheet *sheet);
+err_t table_predict(double *out, const table_row *row, foreign_machines *m);
 
 #endif

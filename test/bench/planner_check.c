@@ -139,7 +139,7 @@ static err_t judge(const options *o, const tables *t, double *predicted) {
         printf("all rows, with %d constants fitted to all:\n", CONSTANT_COUNT);
     }
     TRY(foreign_sheet_read(&sheet, o->sheet));
-    for (int i = 0; i < t->rows; i++) TRY(table_predict(&predicted[i], &t->row[i], &sheet));
+    TRY(fit_predict(predicted, t, &sheet, NULL));
     TRY(print_tables(t, predicted));
     print_choices(t, predicted);
     if (o->rows) print_rows(t, predicted);
