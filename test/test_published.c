@@ -203,6 +203,8 @@ static void what_is_wrong_in_a_table_is_said(void **state) {
         {TABLE_VTRAIN, VTRAIN "1,64,500,2,3072,32,30,2048,2,8,4,1\n", ":2: global_batch `500`: expected a multiple"},
         {TABLE_VTRAIN, VTRAIN "1,62,512,2,3072,32,30,2048,2,1,31,1\n", "31 stages, and the model has only 30"},
         {TABLE_ALL_REDUCE, CALLS_HEAD "a100,2,1048576,45\nb200,2,1048576,45\n", ":3: device `b200`: expected a100 or"},
+        {TABLE_VTRAIN, VTRAIN "1,64,512,2,3072,32,30,2048,65536,8,4,1\n",
+         ": tensor `65536`: expected a whole number, 16384"},
         {TABLE_ALL_REDUCE, CALLS_HEAD "a100,9,1048576,45\n", ":2: gpus `9`: expected 2 to 8"},
     };
     char *dir = make_dir(), path[1024];

@@ -57,7 +57,7 @@ static int64_t whole(reader *r, int field) {
 
 static int small(reader *r, int field) {
     int64_t x = whole(r, field);
-    if (x > 1 << 20) return wrong(r, field, "a whole number, 1048576 at most"), 1;
+    if (x > 1 << 14) return wrong(r, field, "a whole number, 16384 at most"), 1;
     return (int)x;
 }
 
@@ -134,7 +134,7 @@ static void add_choices(table_row *row, const foreign_run *r, int64_t samples, i
 }
 
 static void vtrain(reader *r, table_row *row) {
-    foreign_run x = gpt(whole(r, 4), whole(r, 5), whole(r, 6));
+    foreign_run x = gpt(whole(r, 4), whole(r, 5), small(r, 6));
     x.card = VTRAIN_CARD, x.vocabulary = 50257, x.sequence = whole(r, 7), x.gradient = 2, x.deepspeed = true;
     x.tensor = small(r, 8), x.data = small(r, 9), x.pipeline = small(r, 10), x.micro = whole(r, 3);
     x.micros = divided(r, 2, x.data * x.micro);
@@ -144,7 +144,7 @@ static void vtrain(reader *r, table_row *row) {
 }
 
 static void megatron_one(reader *r, table_row *row) {
-    foreign_run x = gpt(whole(r, 2), whole(r, 1), whole(r, 3));
+    foreign_run x = gpt(whole(r, 2), whole(r, 1), small(r, 3));
     x.tensor = small(r, 4), x.pipeline = small(r, 5);
     int gpus = small(r, 6);
     if (gpus % (x.tensor * x.pipeline)) wrong(r, 6, "a multiple of tensor x pipeline");
@@ -180,7 +180,7 @@ static void megatron_two(reader *r, table_row *row) {
 
 static void megatron_five(reader *r, table_row *row) {
     static const char *const again[] = {"full", "selective"};
-    foreign_run x = gpt(whole(r, 1), whole(r, 2), whole(r, 3));
+    foreign_run x = gpt(whole(r, 1), whole(r, 2), small(r, 3));
     x.tensor = small(r, 5), x.pipeline = small(r, 6), x.chunks = small(r, 7), x.micro = whole(r, 9);
     if ((int64_t)x.tensor * x.pipeline != whole(r, 4)) wrong(r, 4, "tensor x pipeline");
     x.micros = divided(r, 8, x.micro);
