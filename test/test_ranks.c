@@ -94,7 +94,8 @@ static err_t row_padding(const session *x, const padding *p) {
     if (here && t->w[p->row].data) TRY(expect_zeros("the weights that a pass reads", &t->w[p->row], rows, p->count));
     for (int b = 0; t->slab && t->slab[0].data && b < t->buffers; b++)
         TRY(expect_zeros("a gradient", &t->slab[b], p->whole, p->count));
-    if (t->slots && t->slot[0].data && last) TRY(expect_zeros("the last gradient", &t->grad[p->row], rows, p->count));
+    if (t->slots && t->grad[p->row].data && last)
+        TRY(expect_zeros("the last gradient", &t->grad[p->row], rows, p->count));
     for (int k = 0; k < t->kepts; k++) TRY(expect_zeros("a counter", &t->kept[k], p->shard, p->owned));
     if (t->sum.data) TRY(expect_zeros("the gradient's sum", &t->sum, p->shard, p->owned));
     if (row->tied >= 0) return ERR_OK;
