@@ -124,9 +124,9 @@ ROWS
 
 # The planted model's own loss on the same records is what a trained one is compared with.
 learns() {
-    settings learns run.steps=1600 model.bottom= model.top= model.embed=5 pack.clicks=planted \
+    settings learns run.steps=1600 model.bottom= model.top= pack.clicks=planted \
         pack.input=planted:1:900000:4 pack.val_fraction=0.05 pack.output=data/p "data.train=data/p-train-*.bin" \
-        "data.val=data/p-val-*.bin" batch.global=512 batch.micro=128 batch.lanes=1 schedule.type=linear \
+        "data.val=data/p-val-*.bin" batch.global=512 batch.micro=256 batch.lanes=2 optimizer.lr=0.02 schedule.type=linear \
         schedule.final_fraction=0.01 optimizer.grad_clip=0 log.every=1600 log.hash_every=0 eval.every=1600
     expect 0 "$bin" pack base.ini learns.ini
     says "loss of the planted model 0."
