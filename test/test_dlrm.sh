@@ -52,8 +52,8 @@ avx2 1 device.simd=avx2 parallel.recompute=selective
 2.0 2 parallel.zero=0
 2.2 2 parallel.zero=2 reduce.bucket_mb=0.001
 4.3 4 parallel.zero=3 reduce.bucket_mb=0.001
-1f1b 2 parallel.pipeline=2 parallel.schedule=1f1b parallel.recompute=block
-interleaved 3 parallel.pipeline=3 parallel.schedule=gpipe
+zb-h1 2 parallel.pipeline=2 parallel.schedule=zb-h1
+gpipe 3 parallel.pipeline=3 parallel.schedule=gpipe
 offload 2 parallel.offload=host parallel.zero=1
 DEALS
 }

@@ -36,14 +36,15 @@ static void forward(lowering *L, int op, const operation *o) {
 }
 
 static void backward(lowering *L, int op, const operation *o) {
-    if (!is_trained(L, o->at.w)) return;
+    if (!is_trained(L, o->at.w) || L->part == BACKWARD_INPUTS) return;
     int64_t sorted = L->o->B * o->heads + o->classes + 1;
     graph_value scratch = {
         .name = "ids.sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32};
     adds(emit(L, "tables' gradient", gradient, op, "rw", L->given[op], make_value(L, &scratch)), o->at.w);
 }
 
-static const op_type type = {.name = "tables", .freezes = true, .forward = forward, .backward = backward};
+static const op_type type = {
+    .name = "tables", .halves = true, .freezes = true, .forward = forward, .backward = backward};
 
 value tables(graph *g, const char *input, const char *name, table_options t) {
     operation *o = graph_add(g, &type, name, 0, 0);
