@@ -6,10 +6,10 @@
 //   label   1 with probability p = 1 / (1 + exp(-z)),
 //           z = offset + sum_j a[j] * (dense[j] - 2) + sum_{s<t} (<v[s][id_s], v[t][id_t]> - |m|^2)
 //
-// The vectors v, of 4 numbers, are drawn around a mean m, so that an id has an effect of its own, 25 <m, v - m>, and one
-// with each other id. It is a factorisation machine (Rendle 2010, equation 1). No model's mean loss on such records is below the mean of
-// p's entropy. On given labels the planted model's own mean loss, -ln of what it gave to each label, is what others are
-// compared with: it has the same luck.
+// The vectors v, of 4 numbers, are drawn around a mean m, so that an id has an effect of its own, 25 <m, v - m>, and
+// one with each other id. It is a factorisation machine (Rendle 2010, equation 1). No model's mean loss on such records
+// is below the mean of p's entropy. On given labels the planted model's own mean loss, -ln of what it gave to each
+// label, is what others are compared with: it has the same luck.
 //
 // All numbers are Philox of (seed, record or parameter), by arithmetic that is the same on every machine.
 #ifndef DATA_CLICK_PLANTED_H
