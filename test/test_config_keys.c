@@ -437,7 +437,8 @@ static void test_absent(void **state) {
         {"optimizer.type=Lion", "`Lion` is not supported"},
         {"optimizer.type=adam", "no such value `adam`. It is adamw with weight_decay = 0."},
         {"optimizer.label_smoothing=0.1", "[optimizer] label_smoothing: not supported. The loss is"},
-        {"run.ema_decay=0.999", "[run] ema_decay: not supported."},
+        {"run.use_ema=yes", "[run] use_ema: no such key. Set [optimizer] ema, such as 0.999"},
+        {"run.ema_decay=0.999", "Did you mean `ema` of [optimizer]?"},
         {"model.lora_rank=8", "Did you mean `rank` of [lora]?"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
         {"model.type=mixtral",
@@ -521,7 +522,7 @@ static const char classes_of[] =
     "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks lora.rank lora.alpha lora.dropout lora.targets data.crop data.area data.shift data.flip data.shuffle data.holdout data.ignore data.answers batch.global "
     "batch.micro batch.lanes batch.bn_span precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm optimizer.rollback "
-    "optimizer.momentum optimizer.nesterov optimizer.trust optimizer.muon_momentum optimizer.groups schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum outer.compress outer.moments outer.fragments outer.overlap outer.keep | "
+    "optimizer.momentum optimizer.nesterov optimizer.trust optimizer.muon_momentum optimizer.ema optimizer.groups schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum outer.compress outer.moments outer.fragments outer.overlap outer.keep | "
     "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_missing model.init_resize lora.init_from parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
     "parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm reduce.fabric_provider server.count server.weight server.mode cluster.nodes cluster.racks cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.patience eval.batches eval.protocol "

@@ -8,12 +8,12 @@ static const char *const types[] = {"gpt", "llama", "mlp", "gemma", "resnet", "b
 
 // Of each, what may not differ, in the order of its settings.
 static const char *const forbidden[] = {
-    "model.type model.layers model.heads model.embed model.vocab model.context lora.rank lora.alpha lora.targets optimizer.type optimizer.groups ",
-    "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab model.tied model.bias model.qk_norm lora.rank lora.alpha lora.targets optimizer.type optimizer.groups ",
-    "model.type model.inputs model.hidden model.classes model.activation lora.rank lora.alpha lora.targets optimizer.type optimizer.groups ",
-    "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab lora.rank lora.alpha lora.targets optimizer.type optimizer.groups ",
-    "model.type model.depth model.units model.width model.channels model.classes model.mean model.deviation lora.rank lora.alpha lora.targets optimizer.type optimizer.groups ",
-    "model.type model.task model.layers model.heads model.embed model.hidden model.vocab model.context model.types model.classes lora.rank lora.alpha lora.targets optimizer.type optimizer.groups "};
+    "model.type model.layers model.heads model.embed model.vocab model.context lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
+    "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab model.tied model.bias model.qk_norm lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
+    "model.type model.inputs model.hidden model.classes model.activation lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
+    "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
+    "model.type model.depth model.units model.width model.channels model.classes model.mean model.deviation lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
+    "model.type model.task model.layers model.heads model.embed model.hidden model.vocab model.context model.types model.classes lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups "};
 
 typedef struct asked {
     const config *c;

@@ -21,6 +21,7 @@ typedef struct export_options {
     st_type type;
     int64_t shard;  // most bytes of a file
     bool merge;     // adapters are added to the weights beside them
+    bool ema;       // the mean of the weights is written in place of the last ones
 } export_options;
 
 // A tensor of the files: rows of a parameter.
@@ -422,6 +423,22 @@ static err_t open_words(export *e, tokenizer **t) {
     return ERR_OK;
 }
 
+// The mean of the weights ([optimizer] ema) as the weights.
+static err_t load_mean(session *x, const export_options *o, const char *ckpt) {
+    double ema = x->cfg->optimizer.ema;
+    float *w = x->state.masters.t.data;
+    if (ema == 0)
+        return err_set(ERR_USAGE, "--ema: %s keeps no mean of its weights ([optimizer] ema = 0): leave it out",
+                       o->from);
+    x->state.ckpt.group[0].name = MEAN_NAME;
+    TRY(session_load(x, ckpt));
+    if (x->progress.updates == 0)
+        return err_set(ERR_DATA, "--ema: %s has no update, and so no mean of weights yet: expected a later one", ckpt);
+    double factor = mean_factor(ema, x->progress.updates);
+    for (int64_t i = 0; i < tensor_count(&x->state.masters.t); i++) w[i] = (float)(factor * w[i]);
+    return ERR_OK;
+}
+
 static err_t export_session(session *x, const export_options *o, const char *ckpt, FILE *out) {
     export e = {.o = o, .x = x};
     tokenizer *t = NULL;
@@ -434,13 +451,14 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
         return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
     if (o->merge && !model_adapts(x->net)->rank)
         return err_set(ERR_USAGE, "--merge: %s has no adapters ([lora] rank = 0): leave it out", o->from);
-    TRY(session_load(x, ckpt));
+    TRY(o->ema ? load_mean(x, o, ckpt) : session_load(x, ckpt));
     TRY(open_words(&e, &t));
     err_t rc = check_tokenizer(&e, t);
     if (rc == ERR_OK) rc = write_directory(&e, t);
     if (rc == ERR_OK)
-        fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n",
-                x->progress.step, e.pieces, e.bytes, st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
+        fprintf(out, "exported %sstep %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n",
+                o->ema ? "the mean of weights up to " : "", x->progress.step, e.pieces, e.bytes, st_type_name(o->type),
+                e.files, e.files == 1 ? "" : "s", o->to,
                 t                                    ? "; with the tokenizer "
                 : has_words(&e, t) || !x->net->vocab ? ""
                                                      : "; without a tokenizer (--tokenizer PATH adds it)",
@@ -515,8 +533,9 @@ static err_t parse(int argc, char **argv, export_options *o) {
             else o->from = argv[i];
             continue;
         }
-        if (strcmp(argv[i], "--merge") == 0) {
-            o->merge = true;
+        bool *flag = strcmp(argv[i], "--merge") == 0 ? &o->merge : strcmp(argv[i], "--ema") == 0 ? &o->ema : NULL;
+        if (flag) {
+            *flag = true;
             continue;
         }
         if (!value) return err_set(ERR_USAGE, "%s: expected a value after it", argv[i]);
@@ -529,9 +548,10 @@ static err_t parse(int argc, char **argv, export_options *o) {
                 return err_set(ERR_USAGE, "--shard-mb %s: expected a number of megabytes above 0", value);
             o->shard = (int64_t)(mb * 1e6);
         } else
-            return err_set(ERR_USAGE,
-                           "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N, --merge)",
-                           argv[i]);
+            return err_set(
+                ERR_USAGE,
+                "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N, --merge, --ema)",
+                argv[i]);
         i++;
     }
     if (!to)

@@ -341,7 +341,7 @@ static err_t compare_kept(const forking *f) {
     const optimizer *rule = optimizer_of(o);
     int arrays = optimizer_arrays(rule, o), kept = 0, residuals = residuals_of(f->is);
     bool same = f->m.groups == 1 + arrays + residuals + keeps_outer(f->is) + islands_of(f->is);
-    for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, rule->array(o, k));
+    for (int k = 0; k < arrays; k++) same = same && manifest_group(&f->m, optimizer_array(rule, o, k));
     for (int k = 0; k < optimizer_scalars(rule, o); k++) {
         optimizer_scalar x;
         rule->scalar(o, k, &x);

@@ -50,6 +50,7 @@ static const struct {
     {"optimizer.nesterov", NULL},
     {"optimizer.trust", NULL},
     {"optimizer.muon_momentum", NULL},
+    {"optimizer.ema", "the mean of the weights is one of all steps since the first"},
     {"optimizer.groups", "which weights are trained, and what the optimizer keeps of them, would be others"},
     {"schedule.type", NULL},
     {"schedule.warmup", NULL},

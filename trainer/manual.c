@@ -155,7 +155,8 @@ const verb_page verb_pages[VERB_COUNT] = {
                      "add this tokenizer, a tokenizer.json or a folder with one, in place of that"},
                     {"--shard-mb", "N", "most megabytes in one file; without it 5000"},
                     {"--merge", NULL,
-                     "adds adapters to the weights beside them, and writes these; without it the adapters alone"}}},
+                     "adds adapters to the weights beside them, and writes these; without it the adapters alone"},
+                    {"--ema", NULL, "writes the mean of the weights that [optimizer] ema keeps, not the last ones"}}},
     [VERB_inspect] =
         {"inspect", "WEIGHTS",
          "Says what weights of others are: files, tensors, types, and the [model] section that fits them, where that is known.\n"

@@ -517,6 +517,7 @@ const op_row test_rows[] = {
     {OP_average,       {1, 1},                 FP32, 0, 3e-14, "smallest legal"},
     {OP_average,       {1031, 3},              FP32, 0, 3e-14, "odd tail, a share that is rounded"},
     {OP_average,       {67, 8},                FP32, OPT_SKIP, 0, "a step decided against"},
+    {OP_average,       {2 * 8192 + 1031, 1},   FP32, 0, 3e-14, "several threads, odd tail"},
     {OP_cast_stochastic, {1},                  FP16, 0, 0, "smallest legal"},
     {OP_cast_stochastic, {4099},               BF16, 0, 0, "odd tail, every magnitude"},
     {OP_cast_stochastic, {4099},               FP16, 0, 0, "odd tail, every magnitude"},

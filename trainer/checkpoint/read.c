@@ -387,6 +387,7 @@ static err_t verify_state(const char *dir, const manifest *m, const ckpt_state *
     if (rc != ERR_OK || !whole) return rc;
     for (int i = 0; i < w->params; i++)
         if (is_converted(&m->tensor[i], &w->order[i])) return ERR_OK;  // the checkpoint's hashes are of other chunks
+    if (find_group(s, m->group[GROUP_MASTER]) < 0) return ERR_OK;  // another group alone, by its tensors' own digests
     TRY(compare_hash(dir, "hash", hash, m->hash));
     if (w->groups == 1 && m->groups > 1) return ERR_OK;  // what the optimizer kept was not read
     state_digest stored = *all;
@@ -507,9 +508,10 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
     return ERR_OK;
 }
 
-// A state of masters alone reads those of any checkpoint. Any other needs what its optimizer keeps, and nothing else.
+// A state of one group reads that of any checkpoint that has it. Any other needs what its optimizer keeps, and nothing
+// else.
 static bool keeps_the_same(const manifest *m, const ckpt_state *s) {
-    if (s->groups == 1 && s->scalars == 0) return true;
+    if (s->groups == 1 && s->scalars == 0) return manifest_group(m, s->group[0].name);
     bool same = s->groups == m->groups && s->scalars == m->scalars;
     for (int g = 0; g < s->groups; g++) same = same && manifest_group(m, s->group[g].name);
     for (int k = 0; k < s->scalars; k++) same = same && manifest_scalar_of(m, s->scalar[k].name);
@@ -518,6 +520,7 @@ static bool keeps_the_same(const manifest *m, const ckpt_state *s) {
 
 static err_t compare_kept(const char *dir, const manifest *m, const ckpt_state *s) {
     if (keeps_the_same(m, s)) return ERR_OK;
+    if (s->groups == 1) return err_set(ERR_CONFIG, "%s: holds no group \"%s\"", dir, s->group[0].name);
     return err_set(ERR_CONFIG,
                    "%s: holds no optimizer state%s, and training can't continue from it: use its %s as [model] "
                    "init_from",

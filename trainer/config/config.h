@@ -49,6 +49,7 @@ typedef struct optimizer_keys {
     bool nesterov;
     double trust;
     double muon_momentum;
+    double ema;                // decay of the mean of the weights (trainer/step/mean.h); 0: none is kept
     char groups[CONFIG_TEXT];  // rules for parameters by name (trainer/config/groups.h); "": none
     bool by_lanes;             // no key: momentum is that of each lane ([reduce] compress = topk)
 } optimizer_keys;

@@ -103,6 +103,9 @@ static err_t judge_beside_islands(judge *j) {
             j, ROWS(islands, c->data.answers ? ROW(data, answers) : ROW(data, ignore)),
             "with [data] ignore or answers losses are weighed over all samples of a step, which an island "
             "does not know");
+    if (c->optimizer.ema > 0)
+        return judge_refuse(j, ROWS(islands, ROW(optimizer, ema)),
+                            "ema follows the weights of each step, and islands hold the same at boundaries only");
     if (c->optimizer.type == OPTIMIZER_LARS)
         return judge_refuse(j, ROWS(islands, ROW(optimizer, type)),
                             "lars weighs an island's gradient by norms of whole rows, which are added over all ranks");

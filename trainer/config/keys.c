@@ -155,6 +155,8 @@ static const setting more_keys[] = {
     REAL(optimizer, trust, BITS, "0.001", 1e-30, 1000, "trust_coefficient trust_coeff eeta",
          "lars: step of a matrix at lr = 1, measured by the norm of its weights"),
     REAL(optimizer, muon_momentum, BITS, "0.95", 0, 0.999999, "", "muon: share of a matrix's mean gradient that the next step goes on with"),
+    REAL(optimizer, ema, BITS, "0", 0, 0.999999, "ema_decay model_ema_decay",
+         "keep a mean of the weights in which each step counts so much less than the next, for export --ema; 0 = none"),
     TEXT(optimizer, groups, BITS, "", 0, "param_groups parameter_groups",
          "rules by name, the first that matches: wte.*: lr=0.1, h.0.*: frozen, *.mlp.*: decay=0 type=adamw; lr is a factor"),
 

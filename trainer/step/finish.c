@@ -249,11 +249,24 @@ static err_t average(const step_runner *r, const param *row, const ops *on, opti
     return x->w.data ? on->cast(&(cast_args){.y = &x->w, .x = &x->master}, s) : ERR_OK;
 }
 
+// After the piece's masters were changed: their mean, the last of the arrays.
+static err_t follow(const step_runner *r, const ops *on, const optimizer_piece *x, stream *s) {
+    double ema = r->cfg->optimizer.ema;
+    if (ema == 0) return ERR_OK;
+    return on->average(&(average_args){.x = &x->array[state_moments(r->state) - 1],
+                                       .sum = &x->master,
+                                       .count = 1,
+                                       .momentum = mean_share(ema),
+                                       .state = x->state},
+                       s);
+}
+
 // By the rule of the row.
 static err_t update(const step_runner *r, const zero_piece *p, device *on, optimizer_piece *x, stream *s) {
     const param *row = &r->net->param[p->row];
-    if (row->rule == PARAM_AVERAGE) return average(r, row, device_ops(on), x, s);
-    return r->state->o.optimizer->update(device_ops(on), &r->cfg->optimizer, x, s);
+    if (row->rule == PARAM_AVERAGE) TRY(average(r, row, device_ops(on), x, s));
+    else TRY(r->state->o.optimizer->update(device_ops(on), &r->cfg->optimizer, x, s));
+    return follow(r, device_ops(on), x, s);
 }
 
 // On the device.
@@ -333,6 +346,7 @@ static err_t turn_matrix(step_runner *r, const zero_piece *p, int n) {
         optimizer_piece x = piece_here(r, &p[i], &key);
         tensor d = muon_slice(&t->muon, row, p[i].slice, p[i].count);
         TRY(by->turn(on, &r->cfg->optimizer, &x, &d, r->s));
+        TRY(follow(r, on, &x, r->s));
         TRY(state_copy_exact(t, &p[i], &x.master, r->s));
     }
     return ERR_OK;
@@ -361,6 +375,7 @@ static err_t turn_on_host(step_runner *r, const zero_piece *p, const step_state 
     TRY(stream_copy(r->s, staged.data, d.data, tensor_bytes(&d)));
     TRY(stream_wait(r->s));
     TRY(t->o.optimizer->turn(device_ops(t->host_dev), &r->cfg->optimizer, &x, &staged, t->host_s));
+    TRY(follow(r, device_ops(t->host_dev), &x, t->host_s));
     return weights_to_device(r, p, &x);
 }
 

@@ -12,6 +12,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 #include "trainer/config/config.h"
+#include "trainer/step/mean.h"
 
 // Some consecutive elements of one weight, all tensors of the same length.
 typedef struct optimizer_piece {
@@ -69,10 +70,18 @@ extern const optimizer optimizer_adamw, optimizer_sgd, optimizer_lars, optimizer
 // Of [optimizer] type, and of the types that groups name.
 const optimizer *optimizer_of(const optimizer_keys *o);
 
-// How many arrays it keeps, and scalars.
+// The name of the k-th array of a run: the optimizer's own, and the last, with [optimizer] ema, the mean of the weights
+// (trainer/step/mean.h). NULL: there are no more.
+static inline const char *optimizer_array(const optimizer *x, const optimizer_keys *o, int k) {
+    int own = 0;
+    while (x->array(o, own)) own++;
+    return k < own ? x->array(o, k) : k == own && o->ema > 0 ? MEAN_NAME : NULL;
+}
+
+// How many arrays there are, and scalars.
 static inline int optimizer_arrays(const optimizer *x, const optimizer_keys *o) {
     int n = 0;
-    while (x->array(o, n)) n++;
+    while (optimizer_array(x, o, n)) n++;
     return n;
 }
 static inline int optimizer_scalars(const optimizer *x, const optimizer_keys *o) {

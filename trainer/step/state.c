@@ -334,7 +334,7 @@ static err_t declare_muon(train_state *t) {
 
 static void name_arrays(train_state *t) {
     int n = state_moments(t);
-    for (int k = 0; k < n; k++) t->array[k].name = t->o.optimizer->array(t->o.keys, k);
+    for (int k = 0; k < n; k++) t->array[k].name = optimizer_array(t->o.optimizer, t->o.keys, k);
     if (state_steps_outer(t)) t->array[n].name = "outer";
     if (!state_apart(t)) return;
     if (t->o.overlap) state_flight(t)->name = "flight";

@@ -341,12 +341,17 @@ BODY void average_vector(const average_job *j, int64_t i, int64_t n) {
     typed_store_n(j->x, FP32, i, vf_fma(vf_set1(j->momentum), vf_sub(mean, x), x), n);
 }
 
-// There are few of them: one for each channel.
+static void average_item(void *ctx, int64_t item, int thread) {
+    const average_job *j = ctx;
+    (void)thread;
+    EACH_VECTOR(item * SLICE, slice_end(item, j->count), average_vector, j);
+}
+
+// A few channels, or all weights. moves: 12 bytes an element; memory bound
 err_t KERNEL(average)(const average_args *args, stream *s) {
-    (void)s;
-    const average_job j = {args->x->data, args->sum->data, (float)(1.0 / (double)args->count), args->momentum,
-                           tensor_count(args->x)};
+    average_job j = {args->x->data, args->sum->data, (float)(1.0 / (double)args->count), args->momentum,
+                     tensor_count(args->x)};
     assert(args->x->type == FP32 && args->sum->type == FP32 && tensor_count(args->sum) == j.count && args->count >= 1);
-    if (args->state->apply) EACH_VECTOR(0, j.count, average_vector, &j);
+    if (args->state->apply) pool_run(s->workers, slices(j.count), average_item, &j);
     return ERR_OK;
 }
