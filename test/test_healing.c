@@ -133,6 +133,25 @@ static void a_slow_one_goes(void **state) {
     free(h);
 }
 
+// The longest back-off holds, whichever slot it is; the last one that is told to go has its time, too.
+static void the_longest_wait_counts(void **state) {
+    (void)state;
+    healing *h = whole();
+    healing_ended(h, 0, SIGKILL, 1), leave_all(h, 0, 1);
+    expect(h, 1, HEAL_OPEN);
+    healing_opened(h);
+    healing_ended(h, 0, SIGKILL, 2), healing_ended(h, 3, SIGKILL, 2.1);
+    healing_left(h, 1, 2.1), healing_left(h, 2, 2.1);
+    expect(h, 2.9, HEAL_WAIT);
+    expect(h, 3, HEAL_OPEN);
+    free(h);
+    h = whole();
+    leave_all(h, -1, 1), healing_goes(h, 0, 1), healing_goes(h, 2, 3);
+    expect(h, 7.9, HEAL_WAIT);
+    expect(h, 8, HEAL_KILL);
+    free(h);
+}
+
 // Who ended well knew that nothing is left to be done.
 static void a_run_that_is_over_is_not_opened(void **state) {
     (void)state;
@@ -447,6 +466,7 @@ int main(void) {
         cmocka_unit_test(all_are_waited_for),
         cmocka_unit_test(none_need_have_ended),
         cmocka_unit_test(a_slow_one_goes),
+        cmocka_unit_test(the_longest_wait_counts),
         cmocka_unit_test(what_would_be_met_again_ends_the_run),
         cmocka_unit_test(a_start_that_fails_is_no_loss),
         cmocka_unit_test(a_run_that_is_over_is_not_opened),
