@@ -343,6 +343,7 @@ static void what_is_used(void **state) {
                         {.owner = 1, .step = 7, .live = 1, .first = 4, .count = 8, .sum = 6},
                         {.owner = 0, .step = 6, .live = 1, .first = 0, .count = 12, .of = 0, .sum = 1},
                         {.owner = 1, .step = 6, .live = 1, .first = 0, .count = 12, .of = 1, .sum = 2},
+                        {.owner = 2, .step = 6, .first = 4, .count = 8},  // a snapshot has no sum to compare
                         {.owner = 1, .step = 4, .first = 0, .count = 12}};
     vault_list has = {at, sizeof at / sizeof *at};
     vault_piece need[] = {{.owner = 0, .first = 0, .count = 6}, {.owner = 1, .first = 6, .count = 6}};
