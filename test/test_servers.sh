@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/test_servers.sh: [server] from the outside: ranks that keep the optimizer's state and run no lanes. What such a
-# run logs is what one rank logs, whatever the number of servers, on nodes too, and after it was stopped or has lost
+# run logs is what one rank logs, with any number of servers, on nodes too, and after it was stopped or has lost
 # some. MATRIX=all: in every layout (test/check_servers.sh). What is refused is in test_config.c, memory, traffic and
 # other optimizers in test_ranks.c.
 . test/support/lib.sh

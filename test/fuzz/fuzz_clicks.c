@@ -1,6 +1,6 @@
-// test/fuzz/fuzz_clicks.c: any bytes at all as a shard of clicks, and as lines of Criteo and of MovieLens. Whatever
-// they are, the answer is records in range or an error that names the file; a shard is tried again with its checksums
-// put right, so that what they protect is reached too.
+// test/fuzz/fuzz_clicks.c: any bytes at all as a shard of clicks, and as lines of Criteo and of MovieLens. The answer
+// is records in range or an error that names the file. A shard is tried again with its checksums put right, so that
+// what they protect is reached too.
 #include "base/le.h"
 #include "data/click/lines.h"
 #include "data/click/shard.h"
