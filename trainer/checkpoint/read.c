@@ -520,7 +520,8 @@ static bool keeps_the_same(const manifest *m, const ckpt_state *s) {
 
 static err_t compare_kept(const char *dir, const manifest *m, const ckpt_state *s) {
     if (keeps_the_same(m, s)) return ERR_OK;
-    if (s->groups == 1) return err_set(ERR_CONFIG, "%s: holds no group \"%s\"", dir, s->group[0].name);
+    if (s->groups == 1 && s->scalars == 0)
+        return err_set(ERR_CONFIG, "%s: holds no group \"%s\"", dir, s->group[0].name);
     return err_set(ERR_CONFIG,
                    "%s: holds no optimizer state%s, and training can't continue from it: use its %s as [model] "
                    "init_from",
