@@ -170,7 +170,10 @@ static void fruitless_epochs_are_counted(void **state) {
     assert_int_equal(s.d.next.high, 61);
     s.v.of[1].says.step = 60, s.v.of[0].says.began = s.v.of[1].says.began = false;
     next(&s), assert_int_equal(s.d.next.fruitless, 2);  // it has begun no step
-    s.r.fruitless = 3, s.v.of[1].says.began = true;
+    s.v.of[1].says.failed = false, s.v.of[0].says.leaving = s.v.of[1].says.began = true;
+    assert_int_equal(next(&s), COUNCIL_TURN);  // which ends an epoch that has lost nothing
+    assert_int_equal(s.d.next.fruitless, 2);
+    s.v.of[1].says.failed = true, s.v.of[0].says.leaving = false, s.r.fruitless = 3;
     assert_int_equal(next(&s), COUNCIL_END);
     assert_string_equal(s.d.why, "4 epochs in a row ended at step 60: a step kills whoever computes it");
     assert_true(s.d.proposes && s.d.next.kind == DECREE_END && s.d.next.fruitless == 4 && s.d.next.epoch == 4);
@@ -500,6 +503,10 @@ static void who_works(void **state) {
     begin(&s, 3, 0), s.v.of[0].says.failed = true, assert_false(council_works(NOW, &s.r, &s.v, &s.k));
     begin(&s, 3, 0), s.r.members.word[0] = 6, assert_false(council_works(NOW, &s.r, &s.v, &s.k));
     begin(&s, 3, 0), s.v.life = 7, assert_false(council_works(NOW, &s.r, &s.v, &s.k));
+    begin(&s, 3, 0), silent(&s, 1, 9), silent(&s, 2, 9);  // a new epoch gives all members their time
+    s.r.k = s.r.epoch = 5, council_taken(&s.v, NOW, &s.r, 4, true);
+    assert_true(council_works(NOW + 1.9, &s.r, &s.v, &s.k));
+    assert_false(council_works(NOW + 2, &s.r, &s.v, &s.k));
 }
 
 // --- a view ----------------------------------------------------------------------------------------------------------

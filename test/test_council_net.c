@@ -240,6 +240,22 @@ static void last_words_are_heard(void **state) {
     nets_close(n);
 }
 
+// ... also where the other node can be called again before anybody has taken them.
+static void last_words_come_before_a_new_connection(void **state) {
+    (void)state;
+    nets *n = nets_open(2);
+    net_open(n, 0), net_open(n, 1);
+    until_heard(n, 1, 0, 6);
+    net_report(n, 0, 1, 7, 1);
+    net_close(n, 0), net_open(n, 0);
+    for (double until = now_s() + 0.3; now_s() < until;)
+        for (int i = 0; i < 2; i++) assert_int_equal(council_net_turn(n->net[i], -1, now_s() + 0.001), ERR_OK);
+    for (double until = now_s() + 2; !heard_from(n, 1, 0, 7) && now_s() < until;) nets_turn(n);
+    assert_int_equal(heard_from(n, 1, 0, 7), 1);
+    until_heard(n, 1, 0, 8);
+    nets_close(n);
+}
+
 // --- who comes -------------------------------------------------------------------------------------------------------
 
 static void a_stranger_is_not_heard(void **state) {
@@ -499,6 +515,7 @@ int main(void) {
         cmocka_unit_test(noise_ends_its_connection_alone),
         cmocka_unit_test(bytes_may_come_one_by_one),
         cmocka_unit_test(last_words_are_heard),
+        cmocka_unit_test(last_words_come_before_a_new_connection),
         cmocka_unit_test(a_stranger_is_not_heard),
         cmocka_unit_test(only_nodes_above_come),
         cmocka_unit_test(another_run_is_named_on_both_sides),

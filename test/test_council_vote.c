@@ -260,6 +260,36 @@ static void who_has_not_heard_of_the_loss_is_asked_again(void **state) {
     assert_false(asks_again((council_ballot){9, 2}));  // somebody else proposes
 }
 
+// Node 0 of three has asked for a vote on a HEAL without node 2, which was silent, and may have heard it again since.
+// Does a promise bring the HEAL about?
+static bool promise_counts(bool heard_again) {
+    static council c;
+    static council_outbox out;
+    static council_decision d;
+    scene s;
+    vote_page page = {.has_record = true};
+    begin(&s, 3, 0), page.record = s.r;
+    council_report own = s.v.of[0].says, its = s.v.of[2].says;
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW - 5);
+    silent(&s, 2, 3), s.v.entered = c.view.entered, c.view = s.v;
+    council_tick(&c, &d, &out, NOW, &own);
+    assert_true(d.action == COUNCIL_HEAL && out.count == 2 && out.out[1].m.type == COUNCIL_PREPARE);
+    council_message m = {.type = COUNCIL_REPORT, .node = 2, .life = s.r.life[2], .newest = &s.r, .report = its};
+    if (heard_again) council_take(&c, &out, NOW + 0.1, &m);
+    council_tick(&c, &d, &out, NOW + 0.2, &own);
+    assert_int_equal(d.action, heard_again ? COUNCIL_STAY : COUNCIL_HEAL);
+    m = (council_message){.type = COUNCIL_PROMISE, .node = 1, .life = s.r.life[1], .newest = &s.r};
+    m.ballot = c.bid.ballot;
+    council_take(&c, &out, NOW + 0.3, &m);
+    return out.count == 1 && out.out[0].m.type == COUNCIL_ACCEPT;
+}
+
+static void a_bid_ends_with_its_need(void **state) {
+    (void)state;
+    assert_true(promise_counts(false));
+    assert_false(promise_counts(true));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_voter_answers),
@@ -272,6 +302,7 @@ int main(void) {
         cmocka_unit_test(a_loss_is_reported_before_its_proposal),
         cmocka_unit_test(a_heal_that_is_not_decided_is_no_work),
         cmocka_unit_test(who_has_not_heard_of_the_loss_is_asked_again),
+        cmocka_unit_test(a_bid_ends_with_its_need),
     };
     return cmocka_run_group_tests_name("council vote", tests, NULL, NULL);
 }

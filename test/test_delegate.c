@@ -169,7 +169,10 @@ static void steps_are_heartbeats(void **state) {
         bool calm = outlives_a_silent_council(r);
         if (calm) {  // and where none is finished any more it is one
             until_epoch(r, 2, 0, 1);
-            for (int i = 0; i < 2; i++) expect_members(&r->node[i], 3);
+            for (int i = 0; i < 2; i++) {
+                expect_members(&r->node[i], 3);
+                if (r->node[i].told.silent_s < DEAD_S / 2) fail_msg("silent for %.1f s", r->node[i].told.silent_s);
+            }
         }
         close_run(r);
         if (calm) return;
