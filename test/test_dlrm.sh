@@ -55,6 +55,9 @@ avx2 1 device.simd=avx2 parallel.recompute=selective
 zb-h1 2 parallel.pipeline=2 parallel.schedule=zb-h1
 gpipe 3 parallel.pipeline=3 parallel.schedule=gpipe
 offload 2 parallel.offload=host parallel.zero=1
+1-server 3 parallel.zero=1 server.count=1
+2-servers 4 parallel.zero=3 server.count=2
+4-servers 6 parallel.zero=2 server.count=4 server.weight=0.5
 DEALS
 }
 
