@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,24 @@ static const char *const split_names[SPLITS] = {"train", "val"};
 
 err_t shard_set_path(const shard_set *s, char path[IO_PATH], int split, int shard, const char *suffix) {
     return io_path(path, "%s-%s-%05d.bin%s", s->output, split_names[split], shard, suffix);
+}
+
+err_t shard_set_keep(shard_set *s, int split, void *writer) {
+    if (s->shards[split] == s->room[split]) {
+        int64_t room = s->room[split] ? 2 * s->room[split] : 64;
+        void **list = realloc(s->sealed[split], (size_t)room * sizeof *list);
+        if (!list) return err_set(ERR_INTERNAL, "no memory for %" PRId64 " shards", room);
+        s->sealed[split] = list, s->room[split] = room;
+    }
+    s->sealed[split][s->shards[split]++] = writer;
+    return ERR_OK;
+}
+
+void shard_set_drop(const shard_set *s, const bool open[SPLITS]) {
+    char path[IO_PATH];
+    for (int split = 0; split < SPLITS; split++)
+        for (int k = 0; k < s->shards[split] + open[split]; k++)
+            if (shard_set_path(s, path, split, k, ".tmp") == ERR_OK) unlink(path);
 }
 
 err_t shard_set_rename(const shard_set *s, int *renamed) {

@@ -13,12 +13,20 @@
 enum { SHARDS_MAX = 100000, SPLIT_TRAIN = 0, SPLIT_VAL, SPLITS };
 
 typedef struct shard_set {
-    const char *output;  // the prefix
-    int shards[SPLITS];
+    const char *output;     // the prefix
+    int shards[SPLITS];     // that are sealed
+    void **sealed[SPLITS];  // [shards] their writers, which still need what is known at the end
+    int64_t room[SPLITS];
 } shard_set;
 
 // suffix: "" or ".tmp".
 err_t shard_set_path(const shard_set *s, char path[IO_PATH], int split, int shard, const char *suffix);
+
+// One more is sealed.
+err_t shard_set_keep(shard_set *s, int split, void *writer);
+
+// What is left of a pack that failed: temporary files, of the sealed ones and of those that are open.
+void shard_set_drop(const shard_set *s, const bool open[SPLITS]);
 
 // Makes the directory of the output.
 err_t shard_set_begin(const shard_set *s);

@@ -133,7 +133,7 @@ static void a_slow_one_goes(void **state) {
     free(h);
 }
 
-// The longest back-off holds, whichever slot it is; the last one that is told to go has its time, too.
+// The longest back-off counts, of any slot. The slot that was asked last to leave has its whole time.
 static void the_longest_wait_counts(void **state) {
     (void)state;
     healing *h = whole();

@@ -8,7 +8,8 @@ void auc_add(int64_t *count, int class, double chance) {
     count[class * AUC_BUCKETS + (k < AUC_BUCKETS ? k : AUC_BUCKETS - 1)]++;
 }
 
-// Twice the pairs in order, of which equal ones are half a pair: below 2^53 to the one for 67 million samples a class.
+// Twice the number of pairs in order, in which one of equal chances counts half: exact up to 67 million samples a
+// class.
 double auc_area(const int64_t *count) {
     double pairs = 0, below = 0, others = 0;
     for (int k = 0; k < AUC_BUCKETS; k++) {

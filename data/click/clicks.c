@@ -3,6 +3,7 @@
 // other.
 #include "data/click/shard.h"
 #include "data/files.h"
+#include "data/hash.h"
 #include "data/source.h"
 
 #include <inttypes.h>
@@ -102,24 +103,16 @@ static const source_type type = {.read = clicks_read,
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-static void put_number(crypto_generichash_state *state, uint64_t v) {
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
-    crypto_generichash_update(state, b, sizeof b);
-}
-
 // Checksums of blocks stand for their records.
 static void hash_records(click_source *x) {
     crypto_generichash_state state;
-    uint8_t digest[32];
-    crypto_generichash_init(&state, NULL, 0, sizeof digest);
-    put_number(&state, (uint64_t)x->dense << 32 | (uint32_t)x->tables);
+    crypto_generichash_init(&state, NULL, 0, 32);
+    hash_number(&state, (uint64_t)x->dense << 32 | (uint32_t)x->tables);
     for (int k = 0; k < x->shards; k++) {
-        put_number(&state, (uint64_t)x->shard[k].records);
-        for (int64_t i = 0; i < click_blocks(x->shard[k].records); i++) put_number(&state, x->shard[k].crc[i]);
+        hash_number(&state, (uint64_t)x->shard[k].records);
+        for (int64_t i = 0; i < click_blocks(x->shard[k].records); i++) hash_number(&state, x->shard[k].crc[i]);
     }
-    crypto_generichash_final(&state, digest, sizeof digest);
-    sodium_bin2hex(x->head.about.hash, sizeof x->head.about.hash, digest, 8);
+    hash_text(&state, x->head.about.hash);
 }
 
 // What the model has of tables: their rows, from the limit of its ids. Without such a model as many as numbers allow.

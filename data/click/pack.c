@@ -21,8 +21,6 @@ _Static_assert((int)CLICK_TRAIN == (int)SPLIT_TRAIN && (int)CLICK_VAL == (int)SP
 typedef struct pack {
     const click_pack_options *o;
     click_pack_report *r;
-    click_writer **sealed[SPLITS];
-    int64_t sealed_room[SPLITS];
     click_writer *writer[SPLITS];  // NULL: none open
     int64_t in_shard[SPLITS];
     double loss[SPLITS], entropy[SPLITS];  // sums
@@ -34,13 +32,7 @@ typedef struct pack {
 static err_t seal(pack *p, int split) {
     if (!p->writer[split]) return ERR_OK;
     TRY(click_write_seal(p->writer[split]));
-    if (p->set.shards[split] == p->sealed_room[split]) {
-        int64_t room = p->sealed_room[split] ? 2 * p->sealed_room[split] : 64;
-        click_writer **list = realloc(p->sealed[split], (size_t)room * sizeof *list);
-        if (!list) return err_set(ERR_INTERNAL, "no memory for %" PRId64 " shards", room);
-        p->sealed[split] = list, p->sealed_room[split] = room;
-    }
-    p->sealed[split][p->set.shards[split]++] = p->writer[split];
+    TRY(shard_set_keep(&p->set, split, p->writer[split]));
     p->writer[split] = NULL;
     p->in_shard[split] = 0;
     return ERR_OK;
@@ -142,7 +134,7 @@ static err_t finish(pack *p) {
     for (int s = 0; s < SPLITS; s++) {
         double n = p->r->records[s] ? (double)p->r->records[s] : 1;
         p->r->best[s] = p->loss[s] / n, p->r->entropy[s] = p->entropy[s] / n;
-        for (int k = 0; k < p->set.shards[s]; k++) TRY(click_write_finish(p->sealed[s][k], p->r->best[s]));
+        for (int k = 0; k < p->set.shards[s]; k++) TRY(click_write_finish(p->set.sealed[s][k], p->r->best[s]));
     }
     // all new files are on disk: a crash from here on leaves too few files, never a mixture
     TRY(shard_set_clear(&p->set, true));
@@ -160,24 +152,16 @@ static err_t run(pack *p) {
     return finish(p);
 }
 
-// What is left of a pack that failed.
-static void remove_temps(const pack *p) {
-    char path[IO_PATH];
-    for (int s = 0; s < SPLITS; s++)
-        for (int k = 0; k < p->set.shards[s] + (p->writer[s] != NULL); k++)
-            if (shard_set_path(&p->set, path, s, k, ".tmp") == ERR_OK) unlink(path);
-}
-
 err_t click_pack_run(const click_pack_options *o, click_pack_report *r) {
     pack p = {.o = o, .r = r, .set.output = o->output};
     *r = (click_pack_report){0};
     err_t rc = run(&p);
     err_record why = rc == ERR_OK ? (err_record){0} : *err_last();
-    if (rc != ERR_OK) remove_temps(&p);
+    if (rc != ERR_OK) shard_set_drop(&p.set, (bool[SPLITS]){p.writer[0] != NULL, p.writer[1] != NULL});
     for (int s = 0; s < SPLITS; s++) {
-        for (int k = 0; k < p.set.shards[s]; k++) click_write_close(p.sealed[s][k]);
+        for (int k = 0; k < p.set.shards[s]; k++) click_write_close(p.set.sealed[s][k]);
         click_write_close(p.writer[s]);
-        free(p.sealed[s]);
+        free(p.set.sealed[s]);
     }
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }

@@ -4,6 +4,7 @@
 //
 // Several threads may read at once: each has descriptors and buffers of its own, and the shards' tables are constant.
 #include "data/files.h"
+#include "data/hash.h"
 #include "data/image/shard.h"
 #include "data/image/view.h"
 
@@ -197,33 +198,25 @@ static err_t check_labels(const image_source *x, int64_t limit) {
     return ERR_OK;
 }
 
-static void put_number(crypto_generichash_state *state, uint64_t v) {
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
-    crypto_generichash_update(state, b, sizeof b);
-}
-
 // Over all that a sample can depend on: the images' checksums stand for their pixels.
 static void hash_images(image_source *x) {
     crypto_generichash_state state;
-    uint8_t digest[32];
     const image_shard *s = x->shard;
-    crypto_generichash_init(&state, NULL, 0, sizeof digest);
-    put_number(&state, (uint64_t)s->channels);
-    put_number(&state, (uint64_t)x->head.about.samples);
-    put_number(&state, s->sums.pixels);
+    crypto_generichash_init(&state, NULL, 0, 32);
+    hash_number(&state, (uint64_t)s->channels);
+    hash_number(&state, (uint64_t)x->head.about.samples);
+    hash_number(&state, s->sums.pixels);
     for (int c = 0; c < PICTURE_CHANNELS; c++)
-        put_number(&state, s->sums.sum[c]), put_number(&state, s->sums.square[c]);
-    put_number(&state, s->name_bytes);
+        hash_number(&state, s->sums.sum[c]), hash_number(&state, s->sums.square[c]);
+    hash_number(&state, s->name_bytes);
     crypto_generichash_update(&state, (const uint8_t *)s->names, s->name_bytes);
     for (int k = 0; k < x->shards; k++)
         for (int64_t i = 0; i < x->shard[k].images; i++) {
             const image_entry *e = &x->shard[k].entry[i];
-            put_number(&state, (uint64_t)e->h << 32 | (uint32_t)e->w);
-            put_number(&state, (uint64_t)e->label << 32 | e->crc);
+            hash_number(&state, (uint64_t)e->h << 32 | (uint32_t)e->w);
+            hash_number(&state, (uint64_t)e->label << 32 | e->crc);
         }
-    crypto_generichash_final(&state, digest, sizeof digest);
-    sodium_bin2hex(x->head.about.hash, sizeof x->head.about.hash, digest, 8);
+    hash_text(&state, x->head.about.hash);
 }
 
 static void describe(image_source *x, const source_options *o) {

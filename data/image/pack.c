@@ -59,10 +59,9 @@ typedef struct pack {
 
     char *names;  // of the classes, as in a shard
     image_about about;
-    image_sums sums;  // of the training images
-    image_writer **sealed[SPLITS];
+    image_sums sums;               // of the training images
     image_writer *writer[SPLITS];  // NULL: none open
-    int64_t in_shard[SPLITS], sealed_room[SPLITS];
+    int64_t in_shard[SPLITS];
     shard_set set;
     char first_bad[ERR_TEXT];
 } pack;
@@ -173,13 +172,7 @@ static void *work(void *arg) {
 static err_t seal(pack *p, int split) {
     if (!p->writer[split]) return ERR_OK;
     TRY(image_write_seal(p->writer[split]));
-    if (p->set.shards[split] == p->sealed_room[split]) {
-        int64_t room = p->sealed_room[split] ? 2 * p->sealed_room[split] : 64;
-        image_writer **list = realloc(p->sealed[split], (size_t)room * sizeof *list);
-        if (!list) return err_set(ERR_INTERNAL, "no memory for %" PRId64 " shards", room);
-        p->sealed[split] = list, p->sealed_room[split] = room;
-    }
-    p->sealed[split][p->set.shards[split]++] = p->writer[split];
+    TRY(shard_set_keep(&p->set, split, p->writer[split]));
     p->writer[split] = NULL;
     p->in_shard[split] = 0;
     return ERR_OK;
@@ -311,7 +304,7 @@ static err_t finish(pack *p) {
                        " are for validation",
                        p->o->input, p->r->bad, p->r->val);
     for (int s = 0; s < SPLITS; s++)
-        for (int k = 0; k < p->set.shards[s]; k++) TRY(image_write_finish(p->sealed[s][k], &p->sums));
+        for (int k = 0; k < p->set.shards[s]; k++) TRY(image_write_finish(p->set.sealed[s][k], &p->sums));
     // all new files are on disk: a crash from here on leaves too few files, never a mixture
     TRY(shard_set_clear(&p->set, true));
     TRY(shard_set_rename(&p->set, &p->r->shards_out));
@@ -337,19 +330,11 @@ static err_t run(pack *p) {
     return ERR_OK;
 }
 
-// What is left of a pack that failed.
-static void remove_temps(const pack *p) {
-    char path[IO_PATH];
-    for (int s = 0; s < SPLITS; s++)
-        for (int k = 0; k < p->set.shards[s] + (p->writer[s] != NULL); k++)
-            if (shard_set_path(&p->set, path, s, k, ".tmp") == ERR_OK) unlink(path);
-}
-
 static void release(pack *p) {
     for (int s = 0; s < SPLITS; s++) {
-        for (int k = 0; k < p->set.shards[s]; k++) image_write_close(p->sealed[s][k]);
+        for (int k = 0; k < p->set.shards[s]; k++) image_write_close(p->set.sealed[s][k]);
         image_write_close(p->writer[s]);
-        free(p->sealed[s]);
+        free(p->set.sealed[s]);
     }
     for (int k = 0; p->ring && k < p->places; k++) picture_free(&p->ring[k].image);
     free(p->ring);
@@ -370,7 +355,7 @@ err_t image_pack_run(const image_pack_options *o, image_pack_report *r) {
     pthread_cond_init(&p.ready, NULL);
     err_t rc = run(&p);
     err_record why = rc == ERR_OK ? (err_record){0} : *err_last();
-    if (rc != ERR_OK) remove_temps(&p);
+    if (rc != ERR_OK) shard_set_drop(&p.set, (bool[SPLITS]){p.writer[0] != NULL, p.writer[1] != NULL});
     release(&p);
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }

@@ -3,6 +3,7 @@
 #include "data/image/shard.h"
 
 #include "base/le.h"
+#include "data/shard_head.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,41 +14,18 @@ const uint8_t images_magic[IMAGES_MAGIC_BYTES] = {0x93, 'L', 'I', 'M', 'A', 'G',
 
 // --- header and table ------------------------------------------------------------------------------------------------
 
-static err_t wrong(const image_shard *s, int64_t offset, const char *what, uint64_t found, const char *expected) {
-    return err_set(ERR_DATA, "%s: offset %" PRId64 ": %s %" PRIu64 ", expected %s", s->file.path, offset, what, found,
-                   expected);
-}
-
-static err_t damaged(const image_shard *s, int64_t offset, const char *what, uint32_t found, uint32_t expected) {
-    return err_set(ERR_DATA,
-                   "%s: offset %" PRId64
-                   ": %s checksum 0x%08x, expected 0x%08x. The shard is damaged: copy or pack it again",
-                   s->file.path, offset, what, found, expected);
-}
-
 static err_t check_header(image_shard *s, const uint8_t *h) {
-    uint32_t crc = (uint32_t)crc32(0, h, 124);
-    if (memcmp(h, images_magic, IMAGES_MAGIC_BYTES) != 0)
-        return err_set(
-            ERR_DATA,
-            "%s: offset 0: not the magic of a shard of images: a damaged header, a pack that was interrupted, or another format",
-            s->file.path);
-    if (le32_get(h + 124) != crc) return damaged(s, 124, "header", crc, le32_get(h + 124));
-    uint32_t version = le32_get(h + 8), channels = le32_get(h + 12), size = le32_get(h + 40),
-             classes = le32_get(h + 44), names = le32_get(h + 104);
-    uint64_t images = le64_get(h + 16), table = le64_get(h + 24), bytes = le64_get(h + 32),
-             all = (uint64_t)s->file.size;
-    if (version != IMAGES_VERSION) return wrong(s, 8, "version", version, "1: a later lockstep wrote it");
-    if (channels != 1 && channels != 3) return wrong(s, 12, "channels", channels, "1 or 3");
-    if (bytes != all)
-        return err_set(ERR_DATA, "%s: has %" PRIu64 " bytes, and its header says %" PRIu64 ": the file is %s",
-                       s->file.path, all, bytes, all < bytes ? "truncated" : "too long");
-    if (images < 1 || images > all / IMAGES_ENTRY) return wrong(s, 16, "images", images, "as many as fit in the file");
+    uint32_t channels = le32_get(h + 12), size = le32_get(h + 40), classes = le32_get(h + 44),
+             names = le32_get(h + 104);
+    uint64_t images = le64_get(h + 16), table = le64_get(h + 24), all = (uint64_t)s->file.size;
+    if (channels != 1 && channels != 3) return shard_wrong(&s->file, 12, "channels", channels, "1 or 3");
+    if (images < 1 || images > all / IMAGES_ENTRY)
+        return shard_wrong(&s->file, 16, "images", images, "as many as fit in the file");
     if (table < IMAGES_HEADER || table > all || all - table != images * IMAGES_ENTRY + names)
-        return wrong(s, 24, "table offset", table, "the end of the images");
-    if (size > PICTURE_SIDE) return wrong(s, 40, "size", size, "at most 65500");
+        return shard_wrong(&s->file, 24, "table offset", table, "the end of the images");
+    if (size > PICTURE_SIDE) return shard_wrong(&s->file, 40, "size", size, "at most 65500");
     if (classes < 1 || classes > IMAGES_CLASSES || classes > names)
-        return wrong(s, 44, "classes", classes, "a name for each");
+        return shard_wrong(&s->file, 44, "classes", classes, "a name for each");
     s->channels = (int)channels, s->size = (int)size, s->classes = (int)classes, s->name_bytes = names;
     s->images = (int64_t)images, s->table_at = (int64_t)table;
     s->sums.pixels = le64_get(h + 48);
@@ -59,12 +37,13 @@ static err_t check_header(image_shard *s, const uint8_t *h) {
 // Images lie one after the other, so that every byte of the file has a checksum.
 static err_t check_entry(const image_shard *s, int64_t k, int64_t begins, const image_entry *e) {
     int64_t at = s->table_at + k * IMAGES_ENTRY;
-    if (e->offset != begins) return wrong(s, at, "image at offset", (uint64_t)e->offset, "the end of the one before");
-    if (e->h < 1 || e->h > PICTURE_SIDE) return wrong(s, at + 8, "height", (uint32_t)e->h, "1 to 65500");
+    if (e->offset != begins)
+        return shard_wrong(&s->file, at, "image at offset", (uint64_t)e->offset, "the end of the one before");
+    if (e->h < 1 || e->h > PICTURE_SIDE) return shard_wrong(&s->file, at + 8, "height", (uint32_t)e->h, "1 to 65500");
     if (e->w < 1 || e->w > PICTURE_SIDE || (int64_t)e->h * e->w > PICTURE_PIXELS)
-        return wrong(s, at + 12, "width", (uint32_t)e->w, "1 to 65500, and at most 100000000 pixels");
+        return shard_wrong(&s->file, at + 12, "width", (uint32_t)e->w, "1 to 65500, and at most 100000000 pixels");
     if (e->label < 0 || e->label >= s->classes)
-        return wrong(s, at + 16, "label", (uint32_t)e->label, "one of the classes");
+        return shard_wrong(&s->file, at + 16, "label", (uint32_t)e->label, "one of the classes");
     return ERR_OK;
 }
 
@@ -81,13 +60,15 @@ static err_t take_table(image_shard *s, const uint8_t *table) {
         TRY(check_entry(s, k, at, e));
         at +=
             (int64_t)e->h * e->w * s->channels;  // below 2^63: of at most 2^63 / 24 images each has at most 2^29 bytes
-        if (at > s->table_at) return wrong(s, s->table_at, "the images end at offset", (uint64_t)at, "the table's");
+        if (at > s->table_at)
+            return shard_wrong(&s->file, s->table_at, "the images end at offset", (uint64_t)at, "the table's");
     }
-    if (at != s->table_at) return wrong(s, s->table_at, "the images end at offset", (uint64_t)at, "the table's");
+    if (at != s->table_at)
+        return shard_wrong(&s->file, s->table_at, "the images end at offset", (uint64_t)at, "the table's");
     memcpy(s->names, table, s->name_bytes);
     for (uint32_t i = 0; i < s->name_bytes; i++) names += s->names[i] == 0;
     if (names != (uint32_t)s->classes || s->names[s->name_bytes - 1])
-        return wrong(s, s->file.size - s->name_bytes, "names of classes", names, "one for each class");
+        return shard_wrong(&s->file, s->file.size - s->name_bytes, "names of classes", names, "one for each class");
     return ERR_OK;
 }
 
@@ -101,19 +82,16 @@ static err_t read_table(image_shard *s, reader *r, uint32_t crc) {
                    ? reader_read(r, &s->file, s->table_at, table, bytes)
                    : err_set(ERR_INTERNAL, "%s: no memory for a table of %" PRId64 " images", s->file.path, s->images);
     uint32_t found = rc == ERR_OK ? (uint32_t)crc32_z(0, table, (size_t)bytes) : 0;
-    if (rc == ERR_OK && found != crc) rc = damaged(s, s->table_at, "table", found, crc);
+    if (rc == ERR_OK && found != crc) rc = shard_damaged(&s->file, s->table_at, "table", found, crc);
     if (rc == ERR_OK) rc = take_table(s, table);
     free(table);
     return rc;
 }
 
 err_t image_shard_open(image_shard *s, reader *r, const char *path) {
-    uint8_t h[IMAGES_HEADER];
-    TRY(reader_find(&s->file, path, "a shard of images"));
-    if (s->file.size < IMAGES_HEADER)
-        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %d bytes of a header: truncated", path,
-                       s->file.size, IMAGES_HEADER);
-    TRY(reader_read(r, &s->file, 0, h, sizeof h));
+    static const shard_form form = {images_magic, IMAGES_VERSION, "a shard of images"};
+    uint8_t h[SHARD_HEAD];
+    TRY(shard_head_read(&s->file, r, path, &form, h));
     TRY(check_header(s, h));
     return read_table(s, r, le32_get(h + 108));
 }

@@ -3,6 +3,7 @@
 
 #include "data/text/shard.h"
 #include "data/tokenizer/room.h"
+#include "data/hash.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -100,23 +101,15 @@ err_t rows_add(rows *r, const int32_t *ids, int64_t count, int64_t asked, bool *
     return ERR_OK;
 }
 
-static void put_number(crypto_generichash_state *state, int64_t x) {
-    uint8_t b[8];
-    le64_put(b, (uint64_t)x);
-    crypto_generichash_update(state, b, sizeof b);
-}
-
 static void hash_rows(const rows *r, char hex[17]) {
     crypto_generichash_state state;
-    uint8_t digest[32];
-    crypto_generichash_init(&state, NULL, 0, sizeof digest);
+    crypto_generichash_init(&state, NULL, 0, 32);
     for (int64_t k = 0; k < r->row.n; k++) {
         const row *x = &r->row.at[k];
-        put_number(&state, x->count), put_number(&state, x->asked);
-        for (int64_t i = 0; i < x->count; i++) put_number(&state, r->ids.at[x->at + i]);
+        hash_number(&state, x->count), hash_number(&state, x->asked);
+        for (int64_t i = 0; i < x->count; i++) hash_number(&state, r->ids.at[x->at + i]);
     }
-    crypto_generichash_final(&state, digest, sizeof digest);
-    sodium_bin2hex(hex, 17, digest, 8);
+    hash_text(&state, hex);
 }
 
 source *rows_done(rows *r, int files) {
