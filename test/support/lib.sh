@@ -25,7 +25,7 @@ cd "$work" || exit 1
 
 fail() {
     echo "FAILED: $name: $*"
-    [ ! -s "$out" ] || { echo "  it printed:"; tail -n 8 "$out" | cut -c 1-400 | sed 's/^/    /'; }
+    [ ! -s "$out" ] || { echo "  it printed:"; tail -n "${shown:-8}" "$out" | cut -c 1-400 | sed 's/^/    /'; }
     exit 1
 }
 

@@ -164,12 +164,28 @@ boot() {
 # supervisor K: pid of what was started on node K.
 supervisor() { echo "$pids" | cut -d ' ' -f $(($1 + 1)); }
 
+# standstill: what is known of nodes that do not end, for who reads the failure: their last words and events, and which
+# of their processes live, in which state and call, and how far each thread has come in CPU time.
+standstill() {
+    for k in $(seq 0 $((nodes - 1))); do
+        echo "node $k:"
+        tail -n 3 "node$k/out"
+        tail -q -n 3 "node$k"/runs/*/events.jsonl | cut -c 1-300
+        tail -q -n 1 "node$k"/runs/*/log.jsonl | cut -c 1-80
+        for each in $(supervisor "$k") $(pgrep -P "$(supervisor "$k")"); do
+            for task in /proc/"$each"/task/*; do
+                echo "  $(cat "$task/comm") $(sed 's/.*) //' "$task/stat" | cut -d ' ' -f 1,12,13) $(cat "$task/wchan")"
+            done
+        done
+    done 2>/dev/null
+}
+
 # until_over PID...: waits until they have ended, for a minute at most: what hangs is a failure with a name.
 until_over() {
     until=$(($(now) + 60000))
     for each; do
         while sed 's/.*) //' "/proc/$each/stat" 2>/dev/null | grep -q '^[^Z]'; do
-            [ "$(now)" -lt $until ] || { [ $kind = none ] || cat node?/out >"$out"; fail "it does not end"; }
+            [ "$(now)" -lt $until ] || { [ $kind = none ] || standstill >"$out"; shown=80; fail "it does not end"; }
             sleep 0.02
         done
     done
