@@ -180,15 +180,25 @@ standstill() {
     done 2>/dev/null
 }
 
-# until_over PID...: waits until they have ended, for a minute at most: what hangs is a failure with a name.
+# until_over PID...: waits until they have ended. Runs that log no step for a minute are a failure with a name; on a slow
+# machine they may take longer than that.
 until_over() {
-    until=$(($(now) + 60000))
+    until=$(($(now) + 60000)) logged=$(log_sizes)
     for each; do
         while sed 's/.*) //' "/proc/$each/stat" 2>/dev/null | grep -q '^[^Z]'; do
-            [ "$(now)" -lt $until ] || { [ $kind = none ] || standstill >"$out"; shown=80; fail "it does not end"; }
+            [ "$(now)" -lt $until ] || goes_on_logging || fail "it does not end"
             sleep 0.02
         done
     done
+}
+log_sizes() { stat -c %s runs/*/log.jsonl node?/runs/*/log.jsonl 2>/dev/null; }
+goes_on_logging() {
+    earlier=$logged logged=$(log_sizes)
+    until=$(($(now) + 60000))
+    [ "$logged" = "$earlier" ] || return 0
+    [ $kind = none ] || standstill >"$out"
+    shown=80
+    return 1
 }
 
 # comes_to CODE: await, but not for ever.
