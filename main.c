@@ -119,20 +119,35 @@ static err_t set_path(char to[CONFIG_TEXT], const char *option, const char *path
     return ERR_OK;
 }
 
-// --text and --choices ask for themselves only, in place of what the INI says.
+// Of [eval] sets.
+static err_t find_set(config *c, const char *name) {
+    eval_sets s;
+    char names[SETS_NAMES];
+    TRY(sets_parse(&s, c->eval.sets));
+    c->eval_set = name;
+    if (sets_find(&s, name) >= 0) return ERR_OK;
+    return err_set(ERR_USAGE, "--set %s: %s%s", name, s.count ? "expected " : "[eval] sets names none",
+                   sets_names(&s, names));
+}
+
+// --set, --text and --choices ask for themselves only, in place of what the INI says.
 static err_t ask(config *c, const arguments *a) {
-    const char *protocol = given(a, "--protocol"), *text = given(a, "--text"), *choices = given(a, "--choices");
+    const char *protocol = given(a, "--protocol"), *set = given(a, "--set"), *text = given(a, "--text"),
+               *choices = given(a, "--choices");
     c->eval_ckpt = given(a, "--ckpt");
     c->eval_answers = given(a, "--answers");
     c->sample.batch = 1;  // nothing is written
     if (protocol && strcmp(protocol, "llmc") != 0 && strcmp(protocol, "lm-eval") != 0)
         return err_set(ERR_USAGE, "--protocol %s: expected lm-eval or llmc", protocol);
     if (protocol) c->eval.protocol = strcmp(protocol, "llmc") == 0 ? PROTOCOL_LLMC : PROTOCOL_LM_EVAL;
-    if (!text && !choices) return ERR_OK;
+    if (!text && !choices && !set) return ERR_OK;
     if (c->eval_answers)
-        return err_set(ERR_USAGE, "--answers is about the validation data, which --text and --choices leave out");
+        return err_set(ERR_USAGE,
+                       "--answers is about the validation data, which --set, --text and --choices leave out");
     c->data.val[0] = 0;
     c->data.holdout = 0;
+    if (set) TRY(find_set(c, set));
+    else c->eval.sets[0] = 0;
     TRY(set_path(c->eval.text, "--text", text));
     return set_path(c->eval.choices, "--choices", choices);
 }

@@ -241,11 +241,25 @@ static void a_sink_copies_records(void **state) {
                 x.step_time == 1700000000.5);
     assert_true(x.timed == 2 && fabs(x.timed_s - 0.016) < 1e-12 && x.bucket[2] == 1 && x.bucket[4] == 1);
     assert_true(x.p50_ns == 4000000 && x.p99_ns == 12000000);
-    monitor_log(&m, &(record){RECORD_EVAL, .eval = {.step = 3, .loss = 4.5, .best = 4.25, .best_step = 2}});
+    enum { FIGURES = BOARD_FIGURES + 2 };
+    const char *figures[FIGURES] = {"accuracy", "code.loss"};
+    double values[FIGURES] = {0.25, 3.5};
+    for (int i = 2; i < FIGURES; i++) figures[i] = "law.loss", values[i] = i;
+    monitor_log(&m, &(record){RECORD_EVAL, .eval = {.step = 3,
+                                                    .loss = 4.5,
+                                                    .metrics = FIGURES,
+                                                    .metric = figures,
+                                                    .value = values,
+                                                    .best = 4.25,
+                                                    .best_step = 2}});
     monitor_log(
         &m, &(record){RECORD_SAVED, .saved = {.step = 3, .ms = 40, .time = 1700000001, .hash = "0123456789abcdef"}});
     assert_true(board_read(b, &x));
     assert_true(x.eval_loss == 4.5 && x.eval_step == 3 && x.best == 4.25 && x.best_step == 2);
+    assert_true(x.figures == BOARD_FIGURES && x.figure_value[0] == 3.5 && x.figure_value[1] == 2);
+    assert_string_equal(x.figure[0], "code.loss");
+    monitor_log(&m, &(record){RECORD_EVAL, .eval = {.step = 3, .loss = 4.5}});
+    assert_true(board_read(b, &x) && x.figures == 0);
     assert_true(x.checkpoint_step == 3 && x.checkpoint_ms == 40 && x.checkpoint_time == 1700000001);
     assert_string_equal(x.hash, "0123456789abcdef");
     log_step(&m, 4, 1e6, false);

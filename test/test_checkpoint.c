@@ -289,11 +289,13 @@ static void test_proven(void **state) {
     fill(w, 3, 0);
     w->at.loss = 2, w->at.least_loss = 1.9, w->at.sound_step = 2, w->at.bad_steps = 0;
     w->at.best_step = 2, w->at.best_loss = 2, w->at.norms = 17, w->at.norm_mean = 1.0 / 3;
+    strcpy(w->at.best_of, "code");
     OK(ckpt_save(w->dir, &w->s, &w->at, 2, NULL));
-    w->at.sound_step = w->at.norms = 0, w->at.norm_mean = 0;
+    w->at.sound_step = w->at.norms = 0, w->at.norm_mean = 0, w->at.best_of[0] = 0;
     OK(resume(w, &c));
     assert_int_equal(w->at.sound_step, 2);
     assert_true(w->at.norms == 17 && w->at.norm_mean == 1.0 / 3);
+    assert_string_equal(w->at.best_of, "code");
     run_progress at = w->at;
     at.step = 3;
     assert_true(progress_is_sound(&at));

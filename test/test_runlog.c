@@ -681,6 +681,40 @@ static void outgrown_by_any(void **state) {
         }
 }
 
+// As many named sets as there may be, each by the newest value; what is no name is no set.
+static void named_sets(void **state) {
+    static const char *const odd[] = {
+        "<b>.loss", "a b.loss", ".loss", "code.", "a.b.loss", "a\\u0000.loss", "a-name-of-twenty-four-let.loss"};
+    char *dir = make_dir(), line[256];
+    (void)state;
+    append(dir, "log.jsonl", step_line(1, 2));
+    append(dir, "log.jsonl",
+           "{\"t\":\"eval\",\"step\":1,\"loss\":null,\"code.loss\":2.5,\"code.accuracy\":0.25,\"Law_1-b.loss\":3,"
+           "\"best\":2.5,\"best_step\":1,\"best_of\":\"code\"}\n");
+    runlog *r = open_log(dir);
+    assert_true(r->sets == 2 && r->figures == 3 && r->evals == 1 && r->best == 2.5 && r->best_step == 1);
+    assert_string_equal(r->set[1], "Law_1-b");
+    assert_string_equal(r->best_of, "code");
+    for (size_t k = 0; k < COUNT(odd); k++) {
+        snprintf(line, sizeof line, "{\"t\":\"eval\",\"step\":2,\"loss\":2,\"%s\":1}\n", odd[k]);
+        append(dir, "log.jsonl", line);
+    }
+    append(dir, "log.jsonl", "{\"t\":\"eval\",\"step\":2,\"loss\":2,\"code.loss\":1.5}\n");
+    OK(runlog_poll(r));
+    assert_true(r->sets == 2 && r->figures == 3 && r->figure[0].value == 1.5 && r->evals == 9 && !r->best_of[0]);
+    bucket code = sheet_total(&r->steps, CURVE_SET), law = sheet_total(&r->steps, CURVE_SET + 1);
+    assert_true(code.n == 2 && code.least == 1.5f && code.most == 2.5f && law.n == 1 && law.least == 3);
+    for (int k = 0; k < SETS_MOST * 5; k++) {
+        snprintf(line, sizeof line, "{\"t\":\"eval\",\"step\":3,\"loss\":2,\"s%d.f%d\":1,\"s%d.loss\":1}\n", k % 9, k,
+                 k);
+        append(dir, "log.jsonl", line);
+    }
+    OK(runlog_poll(r));
+    assert_true(r->sets == SETS_MOST && r->figures == RUNLOG_FIGURES);
+    runlog_close(r);
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers),
@@ -704,6 +738,7 @@ int main(void) {
         cmocka_unit_test(points_of_few_values),
         cmocka_unit_test(smoothing),
         cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(named_sets),
         cmocka_unit_test(settings_that_are_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

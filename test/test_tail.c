@@ -104,9 +104,13 @@ static void records_that_are_printed(void **state) {
         "eval  step 40  loss nan over 5 samples  0.1 s\n"
         "eval  step 50  acc 0.7500  0.1 s\n");
     prints(
-        "{\"t\":\"eval\",\"step\":20,\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8,\"i\":9,\"j\":10,\"ms\":0}\n",
-        "", NULL,
-        "eval  step 20  a 1.0000  b 2.0000  c 3.0000  d 4.0000  e 5.0000  f 6.0000  g 7.0000  h 8.0000  0.0 s\n");
+        "{\"t\":\"eval\",\"step\":20,\"loss\":null,\"Law-1.loss\":3,\"law\\u001b.loss\":2,\"best\":2.5,\"best_step\":10,"
+        "\"best_of\":\"Law-1\",\"ms\":0}\n",
+        "", NULL, "eval  step 20  Law-1.loss 3.0000  best Law-1 2.5000 at step 10  0.0 s\n");
+    char line[1024] = "{\"t\":\"eval\",\"step\":20", said[1024] = "eval  step 20";
+    for (int i = 0; i < 42; i++) snprintf(line + strlen(line), 32, ",\"a%d\":1", i);
+    for (int i = 0; i < 40; i++) snprintf(said + strlen(said), 32, "  a%d 1.0000", i);
+    prints(strcat(line, ",\"ms\":0}\n"), "", NULL, strcat(said, "  0.0 s\n"));
     prints(
         "{\"t\":\"checkpoint\",\"step\":20,\"hash\":\"0a0b\",\"ms\":1250}\n{\"t\":\"ranks\",\"step\":20}\nnonsense\n{}\n"
         "{\"t\":\"sample\",\"step\":20,\"prompt\":\"once \",\"text\":\"upon\\u001b\"}\n",

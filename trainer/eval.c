@@ -10,8 +10,8 @@
 
 #include <inttypes.h>
 
-static void print_counts(const session *x, const evaluation *e, FILE *out) {
-    source_info v = source_about(x->val);
+static void print_counts(const source *from, const evaluation *e, FILE *out) {
+    source_info v = source_about(from);
     if (v.units_per_sample > 1)
         fprintf(out, "  %" PRId64 " windows of %" PRId64 " %s\n", e->samples, v.units_per_sample, v.unit);
     else fprintf(out, "  %" PRId64 " %s\n", e->samples, v.unit);
@@ -26,20 +26,34 @@ static err_t write_answers(const session *x, const evaluation *e, FILE *out) {
     return ERR_OK;
 }
 
+static void print_losses(const session *x, const evaluation *e, double possible, FILE *out) {
+    fprintf(out, "  loss %.6f", e->loss);
+    if (x->net->vocab) fprintf(out, "  perplexity %.4f", fm_exp(e->loss));
+    if (exam_of_bytes(x->cfg, x->words, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e->loss));
+    if (possible > 0) fprintf(out, "  best possible %.6f", possible);
+    for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e->metric[i]);
+    if (x->net->ranks) fprintf(out, "  auc %.6f", e->auc);
+}
+
 static err_t eval_validation(session *x, FILE *out) {
     evaluation e;
     TRY(evaluate_classes(&x->evaluator, x->val, x->cfg->eval.batches, x->answers, &e));
-    fprintf(out, "step %" PRId64 "  loss %.6f", x->progress.step, e.loss);
-    if (x->net->vocab) fprintf(out, "  perplexity %.4f", fm_exp(e.loss));
-    if (exam_of_bytes(x->cfg, x->words, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e.loss));
-    if (x->possible > 0) fprintf(out, "  best possible %.6f", x->possible);
-    for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e.metric[i]);
-    if (x->net->ranks) fprintf(out, "  auc %.6f", e.auc);
+    fprintf(out, "step %" PRId64, x->progress.step);
+    print_losses(x, &e, x->possible, out);
     double f1;
     if (x->answers) TRY(answers_f1(x, &e, &f1));
     if (x->answers) fprintf(out, "  macro F1 %.6f", f1);
-    print_counts(x, &e, out);
+    print_counts(x->val, &e, out);
     return write_answers(x, &e, out);
+}
+
+static err_t eval_named(session *x, const named_set *s, FILE *out) {
+    evaluation e;
+    TRY(evaluate(&x->evaluator, s->from, x->cfg->eval.batches, &e));
+    fprintf(out, "step %" PRId64 "  set %s", x->progress.step, s->name);
+    print_losses(x, &e, 0, out);
+    print_counts(s->from, &e, out);
+    return ERR_OK;
 }
 
 static err_t eval_text(session *x, FILE *out) {
@@ -73,9 +87,10 @@ static err_t eval_choices(session *x, FILE *out) {
 
 static err_t eval_session(session *x, FILE *out) {
     bool initial;
-    if (!x->val && exam_is_empty(&x->exam))
+    if (!x->val && !x->sets && exam_is_empty(&x->exam))
         return err_set(ERR_CONFIG,
-                       "[data] val is empty: nothing to evaluate on; --text and --choices name something else");
+                       "[data] val is empty, and [eval] sets too: nothing to evaluate on; --text and --choices name "
+                       "something else");
     if (x->cfg->eval_answers && !x->answers)
         return err_set(ERR_CONFIG,
                        "--answers: a model of type %s does not say to which class a sample belongs, or there is no "
@@ -84,6 +99,7 @@ static err_t eval_session(session *x, FILE *out) {
     TRY(session_weights(x, x->cfg->eval_ckpt, &initial));
     if (initial) fprintf(out, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     if (x->val) TRY(eval_validation(x, out));
+    for (int i = 0; i < x->sets; i++) TRY(eval_named(x, &x->set[i], out));
     if (x->exam.text.from) TRY(eval_text(x, out));
     return x->exam.questions ? eval_choices(x, out) : ERR_OK;
 }

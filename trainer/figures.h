@@ -4,11 +4,21 @@
 
 #include "trainer/session.h"
 
-// What an evaluation measures beside the loss, by name.
+enum {
+    // of validation data, beside its loss, and of a text and questions
+    FIGURES_BESIDE = MODEL_METRICS + 4,
+    FIGURES_OF_SET = MODEL_METRICS + 2,
+    FIGURES_MOST = FIGURES_BESIDE + SETS_MOST * FIGURES_OF_SET,
+    FIGURE_NAME = SET_NAME + 24
+};
+
+// What an evaluation measures beside the loss, by name; of a named set as "code.loss".
 typedef struct figures {
     int count;
-    const char *name[MODEL_METRICS + 4];
-    double value[MODEL_METRICS + 4];
+    const char *name[FIGURES_MOST];
+    double value[FIGURES_MOST];
+    char word[FIGURES_MOST][FIGURE_NAME];  // names that were put together
+    double decides;                        // the loss that says what is best ([eval] best_of); NaN: there is none
 } figures;
 
 // All that the settings ask for. Without validation data there is no loss: NaN. Collective.

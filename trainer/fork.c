@@ -143,7 +143,8 @@ static err_t choose_best(forking *f) {
 // Validation data may be harder than that of training: this is no reason to refuse it.
 static void say_measured(const forking *f) {
     const run_progress *at = &f->m.at;
-    if (progress_is_sound(at) && at->best_step == at->step && loss_is_far(at->best_loss, at->least_loss))
+    if (progress_is_sound(at) && at->best_step == at->step && !*at->best_of &&
+        loss_is_far(at->best_loss, at->least_loss))
         fprintf(f->out,
                 "careful: the validation loss at step %" PRId64
                 " was %.4g, and the lowest loss %.4g: these weights may be ruined\n",

@@ -55,6 +55,18 @@ static void greet_parts(const session *x, monitor *m) {
     }
 }
 
+// The named sets of [eval] sets.
+static void greet_sets(const session *x, monitor *m) {
+    char line[SETS_MOST * (SET_NAME + 48)];
+    int n = 0;
+    for (int i = 0; i < x->sets; i++) {
+        source_info s = source_about(x->set[i].from);
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s%s %" PRId64 " %s", i ? ", " : "", x->set[i].name, s.units,
+                      s.unit);
+    }
+    if (n) monitor_say(m, "sets    %s", line);
+}
+
 void greet(const session *x, monitor *m, bool begins) {
     source_info t = source_about(x->train);
     char shape[256], type[CONFIG_COMPUTE], faster[SPEED_FASTER];
@@ -69,6 +81,7 @@ void greet(const session *x, monitor *m, bool begins) {
                 (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) /
                     1e6);
     greet_parts(x, m);
+    greet_sets(x, m);
     if (x->ranks->world > 1) greet_ranks(x, m);
     greet_servers(x, m);
     greet_batch(x, m);

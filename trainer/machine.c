@@ -66,20 +66,53 @@ static err_t open_split(session *x, source **out, const char *key, const char *f
     return source_open(out, &o) == ERR_OK ? ERR_OK : config_blame(x->cfg, "data", key);
 }
 
-// How low the validation loss can be is known of stories. It would say nothing of tokens that are not those of
-// training.
-static err_t find_possible(session *x) {
-    const config *c = x->cfg;
-    const char *files = c->data.holdout ? c->data.train : c->data.val;
-    about a = {0}, t = {0};
-    if (files[0] && x->net->vocab) TRY(about_find(&a, files));
-    if (a.known && x->kind == SESSION_TRAIN) TRY(about_find(&t, c->data.train));
-    x->possible = a.best_loss;
-    if (!t.known || strcmp(a.vocabulary, t.vocabulary) == 0) return ERR_OK;
+// What is known of the tokens of these files. A loss would say nothing of tokens that are not those of training.
+static err_t find_about(const session *x, const char *what, const char *files, about *a) {
+    about t = {0};
+    *a = (about){0};
+    if (files[0] && x->net->vocab) TRY(about_find(a, files));
+    if (a->known && x->kind == SESSION_TRAIN) TRY(about_find(&t, x->cfg->data.train));
+    if (!t.known || strcmp(a->vocabulary, t.vocabulary) == 0) return ERR_OK;
     return err_set(
         ERR_CONFIG,
-        "[data] val was made with the tokenizer %s, and [data] train with %s: expected one vocabulary for both. Pack one of them again",
-        a.tokenizer, t.tokenizer);
+        "%s was made with the tokenizer %s, and [data] train with %s: expected one vocabulary for both. Pack one of them again",
+        what, a->tokenizer, t.tokenizer);
+}
+
+// How low the validation loss can be is known of stories.
+static err_t find_possible(session *x) {
+    const config *c = x->cfg;
+    about a;
+    TRY(find_about(x, "[data] val", c->data.holdout ? c->data.train : c->data.val, &a));
+    x->possible = a.best_loss;
+    return ERR_OK;
+}
+
+static err_t open_set(session *x, const eval_set *s) {
+    char what[SET_NAME + 32];
+    about a;
+    named_set *to = &x->set[x->sets];
+    source_options o = source_options_of(x, s->files, false);
+    o.held_out = 0;
+    snprintf(what, sizeof what, "the set %s of [eval] sets", s->name);
+    TRY(find_about(x, what, s->files, &a));
+    snprintf(to->name, sizeof to->name, "%s", s->name);
+    if (source_open(&to->from, &o) != ERR_OK) {
+        err_prefix("%s", s->name);
+        return config_blame(x->cfg, "eval", "sets");
+    }
+    x->sets++;
+    return ERR_OK;
+}
+
+// [eval] sets, or the one of them that is asked.
+static err_t open_sets(session *x) {
+    const char *only = x->cfg->eval_set;
+    eval_sets s;
+    TRY(sets_parse(&s, x->cfg->eval.sets));
+    for (int i = 0; i < s.count; i++)
+        if (!only || strcmp(only, s.at[i].name) == 0) TRY(open_set(x, &s.at[i]));
+    return ERR_OK;
 }
 
 static err_t open_data(session *x) {
@@ -88,6 +121,7 @@ static err_t open_data(session *x) {
     if (x->kind >= SESSION_BENCH) return made_up_open(&x->train, &o, (uint64_t)c->run.seed, 4 * c->batch.global);
     if (x->kind != SESSION_INFERENCE) TRY(open_split(x, &x->train, "train", c->data.train, false));
     TRY(find_possible(x));
+    TRY(open_sets(x));
     if (c->data.holdout) return open_split(x, &x->val, "train", c->data.train, true);
     if (!c->data.val[0]) return ERR_OK;
     TRY(open_split(x, &x->val, "val", c->data.val, false));
@@ -214,6 +248,7 @@ err_t session_write_config(const session *x, const char *dir) {
 void session_close_machine(session *x) {
     if (x->train) source_close(x->train);
     if (x->val) source_close(x->val);
+    for (int i = 0; i < x->sets; i++) source_close(x->set[i].from);
     free(x->answers);
     if (x->net) model_close(x->net);
     chat_close(x->chat);

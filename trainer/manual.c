@@ -93,11 +93,13 @@ const verb_page verb_pages[VERB_COUNT] = {
                     {"--to", "FORMAT", "of convert: lockstep, llmc, raw16 or raw32; without it lockstep"}}},
     [VERB_eval] =
         {"eval", INI,
-         "Prints what the model knows: its loss on the validation data, and bits per byte and accuracy where [eval] asks for\n"
-         "them. --text and --choices ask for these alone. It runs on the ranks that the INI says, with the same digits.\n",
+         "Prints what the model knows: its loss on the validation data and on each of [eval] sets, and bits per byte and\n"
+         "accuracy where [eval] asks for them. --set, --text and --choices ask for these alone. It runs on the ranks that the\n"
+         "INI says, with the same digits.\n",
          "lockstep eval config.ini --choices hellaswag_val.jsonl", 1,
          .option =
              {CHECKPOINT,
+              {"--set", "NAME", "the loss on this one of [eval] sets"},
               {"--text", "FILE",
                "bits per byte of this text, in place of what [eval] asks; may be compressed, or JSONL"},
               {"--choices", "FILE",
@@ -151,8 +153,8 @@ const verb_page verb_pages[VERB_COUNT] = {
          "config.json and the tokenizer of its data, if found. Of a run its best checkpoint, or its newest where none is best.\n",
          "lockstep export runs/default my-model --dtype bf16", 0,
          .option = {{"--dtype", "TYPE", "of the numbers: f32, bf16 or f16; without it f32"},
-                    {"--tokenizer", "PATH",
-                     "add this tokenizer, a tokenizer.json or a folder with one, in place of that"},
+                    {"--tokenizer",
+                     "PATH", "add this tokenizer, a tokenizer.json or a folder with one, in place of that"},
                     {"--shard-mb", "N", "most megabytes in one file; without it 5000"},
                     {"--merge", NULL,
                      "adds adapters to the weights beside them, and writes these; without it the adapters alone"},

@@ -106,6 +106,9 @@ err_t run_log_step(run *r, const step_result *s, double ms);
 // was stopped reads like that of one that was not.
 bool run_save_is_due(const run *r);
 
+// Is the best of the progress by the loss on the data that [eval] best_of says?
+bool run_knows_best(const run *r);
+
 // Were the last [eval] patience evaluations all no better than the best? Then the run is over.
 bool run_gave_up_waiting(const run *r);
 

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 bool run_save_is_due(const run *r) {
     const config *c = r->x.cfg;
@@ -14,9 +15,11 @@ bool run_save_is_due(const run *r) {
            run_gave_up_waiting(r);
 }
 
+bool run_knows_best(const run *r) { return strcmp(r->x.progress.best_of, r->x.cfg->resolved.best_of) == 0; }
+
 bool run_gave_up_waiting(const run *r) {
     const int64_t patience = r->x.cfg->eval.patience;
-    return patience > 0 && r->x.progress.no_better >= patience;
+    return patience > 0 && run_knows_best(r) && r->x.progress.no_better >= patience;
 }
 
 void run_log_checkpoint(run *r, const checkpoint_record *said, bool due) {

@@ -23,6 +23,19 @@
 
 // --- ranks -----------------------------------------------------------------------------------------------------------
 
+// One hash of the named sets, in their order.
+static void hash_sets(const session *x, char hex[9]) {
+    uint8_t hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash_state all;
+    crypto_generichash_init(&all, NULL, 0, sizeof hash);
+    for (int i = 0; i < x->sets; i++) {
+        const char *word[] = {x->set[i].name, source_about(x->set[i].from).hash};
+        for (int k = 0; k < 2; k++) crypto_generichash_update(&all, (const uint8_t *)word[k], strlen(word[k]) + 1);
+    }
+    crypto_generichash_final(&all, hash, sizeof hash);
+    snprintf(hex, 9, "%02x%02x%02x%02x", hash[0], hash[1], hash[2], hash[3]);
+}
+
 // What ranks compare when they meet.
 static void describe_data(const session *x, char dst[TEAM_TEXT]) {
     int n = snprintf(dst, TEAM_TEXT, "%s %s", x->train ? source_about(x->train).hash : "-",
@@ -30,6 +43,10 @@ static void describe_data(const session *x, char dst[TEAM_TEXT]) {
     const source *asked[] = {x->exam.text.from, x->exam.questions ? questions_source(x->exam.questions) : NULL};
     for (int i = 0; i < 2 && !exam_is_empty(&x->exam); i++)
         n += snprintf(dst + n, TEAM_TEXT - (size_t)n, " %.8s", asked[i] ? source_about(asked[i]).hash : "-");
+    char sets[9];
+    if (!x->sets) return;
+    hash_sets(x, sets);
+    snprintf(dst + n, TEAM_TEXT - (size_t)n, " %s", sets);
 }
 
 uint64_t session_data_mark(const session *x) {

@@ -25,6 +25,12 @@
 // that measures every operation. TUNE: as BENCH, without the plans of [device] plans.
 typedef enum { SESSION_TRAIN, SESSION_INFERENCE, SESSION_BENCH, SESSION_PROFILE, SESSION_TUNE } session_kind;
 
+// One of [eval] sets.
+typedef struct named_set {
+    char name[SET_NAME];
+    source *from;
+} named_set;
+
 typedef struct session {
     const config *cfg;
     const config *given;  // what the machine was opened with; cfg may have values of a checkpoint in their place
@@ -36,7 +42,9 @@ typedef struct session {
     device *dev;
     stream *s;
     model *net;
-    source *train, *val;         // NULL: not opened
+    source *train, *val;       // NULL: not opened
+    named_set set[SETS_MOST];  // what else it is evaluated on
+    int sets;
     tokenizer *words;            // of samples; NULL: bytes
     chat *chat;                  // what prompts are put into; NULL: they are as they are
     char stop[2 * CONFIG_TEXT];  // [sample] stop, and what ends an answer

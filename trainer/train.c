@@ -172,6 +172,21 @@ static void write_answers(run *r, const evaluation *e) {
         monitor_event(&r->m, "answers_failed", run_step(r), err_last()->text);
 }
 
+// Losses of different data say nothing of each other.
+static void forget_best(run *r) {
+    run_progress *at = &r->x.progress;
+    const char *now = r->x.cfg->resolved.best_of;
+    char text[256];
+    snprintf(text, sizeof text,
+             "what is best is decided by the loss on %s%s from here on: the best so far, step %" PRId64
+             ", was so by that on %s%s, and does not count",
+             *now ? "the set " : "[data] val", now, at->best_step, *at->best_of ? "the set " : "[data] val",
+             at->best_of);
+    if (at->best_step > 0 && r->x.ranks->rank == 0) monitor_event(&r->m, "best_of", at->step, text);
+    at->best_loss = INFINITY, at->best_step = 0, at->no_better = 0;
+    snprintf(at->best_of, sizeof at->best_of, "%s", now);
+}
+
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
     double start = clock_now();
@@ -180,8 +195,9 @@ static err_t evaluate_now(run *r, bool *improved) {
     figures f = {0};
     TRY(figures_measure(x, &e, &f));
     run_progress *at = &x->progress;
-    *improved = e.loss < at->best_loss;
-    if (*improved) at->best_loss = e.loss, at->best_step = x->progress.step;
+    if (!run_knows_best(r)) forget_best(r);
+    *improved = f.decides < at->best_loss;
+    if (*improved) at->best_loss = f.decides, at->best_step = x->progress.step;
     at->no_better = *improved ? 0 : at->no_better + 1;
     const eval_record said = {
         .step = x->progress.step,
@@ -193,6 +209,7 @@ static err_t evaluate_now(run *r, bool *improved) {
         .value = f.value,
         .best = at->best_loss,
         .best_step = at->best_step,
+        .best_of = at->best_of,
         .possible = x->possible,
         .ms = 1e3 * (clock_now() - start),
     };
@@ -223,7 +240,8 @@ static err_t show_sample(run *r) {
 
 static bool eval_is_due(const run *r, bool last) {
     int64_t every = r->x.cfg->eval.every;
-    return (r->x.val || !exam_is_empty(&r->x.exam)) && every > 0 && (last || run_is_due(run_step(r), every));
+    return (r->x.val || r->x.sets || !exam_is_empty(&r->x.exam)) && every > 0 &&
+           (last || run_is_due(run_step(r), every));
 }
 
 static bool sample_is_due(const run *r, bool last) {
@@ -499,9 +517,10 @@ static void say_patience(run *r) {
     char text[320];
     if (r->x.ranks->rank != 0) return;
     snprintf(text, sizeof text,
-             "ended after step %" PRId64 " by [eval] patience = %" PRId64 ": the validation loss was lowest, %.4f, at "
+             "ended after step %" PRId64 " by [eval] patience = %" PRId64 ": the %s%s was lowest, %.4f, at "
              "step %" PRId64 ", and %" PRId64 " evaluations since were no better; a larger patience goes on",
-             at->step, r->x.cfg->eval.patience, at->best_loss, at->best_step, at->no_better);
+             at->step, r->x.cfg->eval.patience, *at->best_of ? "loss on " : "validation loss", at->best_of,
+             at->best_loss, at->best_step, at->no_better);
     monitor_event(&r->m, "patience", at->step, text);
 }
 

@@ -111,6 +111,11 @@ static err_t check_session(session *x, FILE *out) {
         print_source("val", x->val, out);
         if (!c->data.holdout) val = source_verify(x->val, print_line, out);  // else it is in the files of train
     }
+    for (int i = 0; i < x->sets; i++) {
+        print_source(x->set[i].name, x->set[i].from, out);
+        err_t rc = source_verify(x->set[i].from, print_line, out);
+        if (val == ERR_OK) val = rc;
+    }
     if (train == ERR_OK && val == ERR_OK) fprintf(out, "every checksum is right\n");
     return train != ERR_OK ? train : val;
 }

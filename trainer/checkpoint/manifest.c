@@ -131,6 +131,7 @@ static json_t *counters_json(const run_progress *at) {
     if (at->norms) json_object_set_new(counters, "norm_mean", json_real(at->norm_mean));
     if (at->norms) json_object_set_new(counters, "norms", json_integer((json_int_t)at->norms));
     if (at->no_better) json_object_set_new(counters, "no_better", json_integer((json_int_t)at->no_better));
+    if (*at->best_of) json_object_set_new(counters, "best_of", json_string(at->best_of));
     set_spikes(counters, at);
     return counters;
 }
@@ -328,6 +329,8 @@ static err_t read_counters(reader *r) {
     at->least_loss = json_is_number(least) ? json_number_value(least) : INFINITY;
     if (json_object_get(from, "norms")) TRY(get_count(r, from, "norms", &at->norms));
     if (json_object_get(from, "no_better")) TRY(get_count(r, from, "no_better", &at->no_better));
+    const char *best_of = json_string_value(json_object_get(from, "best_of"));
+    snprintf(at->best_of, sizeof at->best_of, "%s", best_of ? best_of : "");
     at->norm_mean = at->norms ? json_number_value(json_object_get(from, "norm_mean")) : 0;
     at->sound_step = -1;
     if (json_is_integer(json_object_get(from, "sound_step"))) TRY(get_count(r, from, "sound_step", &at->sound_step));

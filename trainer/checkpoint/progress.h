@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PROGRESS_LOSSES = 32, PROGRESS_ROLLBACKS = 5 };
+enum { PROGRESS_LOSSES = 32, PROGRESS_ROLLBACKS = 5, PROGRESS_SET = 24 };
 
 // Steps first .. last, both left out.
 typedef struct step_range {
@@ -25,10 +25,11 @@ typedef struct run_progress {
     double norm_mean;    // of the gradient's norms of applied steps, with [optimizer] skip_norm (gpu/ops.h)
     int64_t norms;       // how many it is of; 0: none
     // Of evaluations and of the log.
-    double best_loss;   // of the validation split; INFINITY before the first evaluation (stored as null)
-    int64_t best_step;  // 0: none yet
-    int64_t no_better;  // evaluations since, up to this step, that were no better
-    int64_t log_bytes;  // length of log.jsonl when this state was current
+    double best_loss;            // of the validation split; INFINITY before the first evaluation (stored as null)
+    char best_of[PROGRESS_SET];  // or of this named set ([eval] best_of)
+    int64_t best_step;           // 0: none yet
+    int64_t no_better;           // evaluations since, up to this step, that were no better
+    int64_t log_bytes;           // length of log.jsonl when this state was current
     // Of the losses of steps (trainer/diverged.h).
     int64_t bad_steps;   // in a row, up to this one, whose loss or gradient was not finite
     double loss;         // of this step; NAN: not finite, or not known (stored as null)

@@ -13,6 +13,7 @@
 #include "data/source.h"
 #include "gpu/gpu.h"
 #include "model/types.h"
+#include "trainer/config/sets.h"
 #include "trainer/config/words.h"
 
 #include <stdbool.h>
@@ -66,6 +67,7 @@ typedef struct config_resolved {
     int64_t span;         // [batch] bn_span: lanes that BatchNorm's moments are of, a token slice each; 1: of one micro
     int64_t warmup;       // [schedule] warmup: steps; -1: none
     int64_t decay_steps;  // [schedule] decay_steps: step at which the decay ends; 0: never
+    char best_of[SET_NAME];  // [eval] best_of; "": [data] val
 } config_resolved;
 
 typedef struct config {
@@ -238,7 +240,9 @@ typedef struct config {
         char text[CONFIG_TEXT];     // file; "": none
         char choices[CONFIG_TEXT];  // file; "": none
         question_protocol protocol;
-        int64_t patience;  // evaluations; 0: never ends
+        int64_t patience;           // evaluations; 0: never ends
+        char sets[CONFIG_TEXT];     // more data by name (trainer/config/sets.h); "": none
+        char best_of[CONFIG_TEXT];  // name of the set whose loss says what is best; "": see resolved.best_of
     } eval;
     struct {
         int64_t every;   // steps; 0: at the end only
@@ -268,6 +272,7 @@ typedef struct config {
         char prom_file[CONFIG_TEXT];   // file; "": none
     } log;
     const char *eval_ckpt;     // no key: `eval --ckpt`, a checkpoint's directory. NULL: as session_load chooses
+    const char *eval_set;      // no key: `eval --set`, the only one of [eval] sets that is asked. NULL: all are
     const char *eval_answers;  // no key: `eval --answers`, the directory of answers.json. NULL: none is written
     const char *save;          // `bench --save`: a table of costs that what is measured goes into; NULL: none
 

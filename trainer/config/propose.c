@@ -95,7 +95,7 @@ static void set_value(config *c, int row, double to) {
 // Texts that may be emptied. Another architecture, or another list of nodes, is nothing to propose.
 static bool may_change(const config *c, int row) {
     bool empties = row == ROW(parallel, stages) || (row == ROW(data, val) && c->data.holdout) ||
-                   (row == ROW(parallel, deal) && c->outer.islands > 1);
+                   (row == ROW(parallel, deal) && c->outer.islands > 1) || row == ROW(eval, best_of);
     return is_number(config_key(row)) || config_key(row)->type == KEY_BOOL ||
            (config_key(row)->type == KEY_WORD && row != ROW(model, type)) || empties;
 }

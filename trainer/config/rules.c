@@ -117,8 +117,8 @@ static err_t judge_patience(judge *j) {
     if (!c->eval.every)
         return judge_refuse(j, ROWS(ROW(eval, patience), ROW(eval, every)),
                             "patience = %" PRId64 " counts evaluations, and every = 0 asks for none", c->eval.patience);
-    if (c->data.val[0] || c->data.holdout) return ERR_OK;
-    return judge_refuse(j, ROWS(ROW(eval, patience), ROW(data, val), ROW(data, holdout)),
+    if (c->data.val[0] || c->data.holdout || c->resolved.best_of[0]) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(eval, patience), ROW(data, val), ROW(data, holdout), ROW(eval, sets)),
                         "patience = %" PRId64 " looks at the loss on validation data, and there is none",
                         c->eval.patience);
 }
@@ -155,6 +155,29 @@ static err_t count_parts(judge *j, int row, const char *files, int *parts) {
     *parts = w.parts > 1 ? w.parts : 1;
     weights_free(&w);
     return rc;
+}
+
+// That the named sets can be read, and which one says what is best.
+static err_t judge_sets(judge *j, config *c) {
+    eval_sets s;
+    char names[SETS_NAMES];
+    int parts;
+    if (sets_parse(&s, c->eval.sets) != ERR_OK) return judge_refuse(j, ROWS(ROW(eval, sets)), "%s", err_last()->text);
+    for (int i = 0; i < s.count; i++) {
+        TRY(count_parts(j, ROW(eval, sets), s.at[i].files, &parts));
+        if (parts > 1)
+            return judge_refuse(j, ROWS(ROW(eval, sets)),
+                                "%s: an evaluation reads each sample once: write the same names without @ and weight",
+                                s.at[i].name);
+    }
+    bool first = !c->data.val[0] && !c->data.holdout && s.count;
+    snprintf(c->resolved.best_of, SET_NAME, "%s", first ? s.at[0].name : "");
+    if (!c->eval.best_of[0]) return ERR_OK;
+    if (sets_find(&s, c->eval.best_of) < 0)
+        return judge_refuse(j, ROWS(ROW(eval, best_of), ROW(eval, sets)), "%.40s is none of the sets: %s%s",
+                            c->eval.best_of, s.count ? "expected " : "there are none in sets", sets_names(&s, names));
+    snprintf(c->resolved.best_of, SET_NAME, "%.*s", SET_NAME - 1, c->eval.best_of);
+    return ERR_OK;
 }
 
 static err_t judge_mix(judge *j) {
@@ -388,6 +411,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_model(j, c));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));
+    RULE(j, judge_sets(j, c));
     RULE(j, judge_patience(j));
     RULE(j, judge_ignore(j, c));
     RULE(j, judge_answers(j, c));

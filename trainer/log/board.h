@@ -44,7 +44,15 @@ typedef enum board_wait { WAIT_NONE, WAIT_DATA, WAIT_RANKS, WAIT_DEVICE } board_
 // How a run went, as far as this node knows. DIVERGED: it has stopped itself ([run] bad_steps).
 typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED, RUN_DIVERGED } board_end;
 
-enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14, BOARD_SAID = 160 };
+enum {
+    BOARD_DEVICE = 32,
+    BOARD_HASH = 17,
+    BOARD_UNIT = 16,
+    BOARD_BUCKETS = 14,
+    BOARD_SAID = 160,
+    BOARD_FIGURES = 32,
+    BOARD_FIGURE = 48
+};
 
 // One rank's, alone in its cache lines. A reader may see `what` of one operation and `number` of the next for an
 // instant; of an operation that lasts, and only these matter, all is right.
@@ -94,6 +102,10 @@ typedef struct board_news {
     double eval_loss, best;
     double eval_auc;  // NaN: the model ranks nothing
     int64_t eval_step, best_step;
+    // figures of named sets ([eval] sets), as "code.loss"
+    int64_t figures;
+    char figure[BOARD_FIGURES][BOARD_FIGURE];
+    double figure_value[BOARD_FIGURES];
     int64_t checkpoint_step;  // of the newest one, that it went on from or wrote; 0: none
     double checkpoint_time;   // seconds since 1970; NaN: an earlier process wrote it
     double checkpoint_ms;

@@ -68,6 +68,16 @@ static err_t take_step(void *self, const record *all) {
     return publish(b);
 }
 
+// Those of named sets.
+static void keep_figures(board_news *n, const eval_record *r) {
+    n->figures = 0;
+    for (int i = 0; i < r->metrics && n->figures < BOARD_FIGURES; i++) {
+        if (!strchr(r->metric[i], '.')) continue;
+        snprintf(n->figure[n->figures], BOARD_FIGURE, "%s", r->metric[i]);
+        n->figure_value[n->figures++] = r->value[i];
+    }
+}
+
 static err_t take_eval(void *self, const record *all) {
     board_sink *b = self;
     const eval_record *r = &all->eval;
@@ -75,6 +85,7 @@ static err_t take_eval(void *self, const record *all) {
     for (int i = 0; i < r->metrics; i++)
         if (strcmp(r->metric[i], "auc") == 0) b->news.eval_auc = r->value[i];
     b->news.best = r->best, b->news.best_step = r->best_step;
+    keep_figures(&b->news, r);
     return publish(b);
 }
 

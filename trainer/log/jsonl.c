@@ -99,7 +99,9 @@ static err_t take_eval(void *self, const record *all) {
     for (int i = 0; i < r->metrics; i++) json_put_real(&j, r->metric[i], r->value[i]);
     json_put_real(&j, "best", r->best);
     if (r->possible > 0) json_put_real(&j, "possible", r->possible);
-    text_put(&j, ",\"best_step\":%" PRId64 ",\"%s\":%" PRId64, r->best_step, r->of, r->samples);
+    text_put(&j, ",\"best_step\":%" PRId64, r->best_step);
+    if (r->best_of && *r->best_of) json_put_text(&j, "best_of", r->best_of);
+    text_put(&j, ",\"%s\":%" PRId64, r->of, r->samples);
     json_put_real(&j, "ms", r->ms);
     return append(self, &j);
 }

@@ -41,21 +41,21 @@ void progress_say(progress *p, const char *fmt, ...) {
 void progress_event(progress *p, const incident_record *r) { progress_say(p, "%s: %s", r->kind, r->text); }
 
 void progress_eval(progress *p, const eval_record *r) {
-    char beside[128] = "";
+    char beside[2048] = "", loss[512] = "", over[64] = "", best[512] = "";
     for (int i = 0, n = 0; i < r->metrics && n < (int)sizeof beside; i++)
         n += snprintf(beside + n, sizeof beside - (size_t)n, "  %s %.4f", r->metric[i], r->value[i]);
-    char possible[80] = "";
-    if (r->possible > 0)
-        snprintf(possible, sizeof possible, ", best possible %.4f (%.1f %% above)", r->possible,
+    int n = 0;
+    if (!isnan(r->loss)) n = snprintf(loss, sizeof loss, "  loss %.4f", r->loss);
+    else if (r->samples > 0) snprintf(loss, sizeof loss, "  loss nan");
+    if (n > 0 && n < (int)sizeof loss && r->possible > 0)
+        snprintf(loss + n, sizeof loss - (size_t)n, ", best possible %.4f (%.1f %% above)", r->possible,
                  100 * (r->loss / r->possible - 1));
-    if (isnan(r->loss) && r->samples > 0)
-        progress_say(p, "eval  step %" PRId64 "  loss nan%s over %" PRId64 " %s  %.1f s", r->step, beside, r->samples,
-                     r->of, r->ms / 1e3);
-    else if (isnan(r->loss)) progress_say(p, "eval  step %" PRId64 "%s  %.1f s", r->step, beside, r->ms / 1e3);
-    else
-        progress_say(p,
-                     "eval  step %" PRId64 "  loss %.4f%s%s over %" PRId64 " %s  best %.4f at step %" PRId64 "  %.1f s",
-                     r->step, r->loss, possible, beside, r->samples, r->of, r->best, r->best_step, r->ms / 1e3);
+    if (r->samples > 0) snprintf(over, sizeof over, " over %" PRId64 " %s", r->samples, r->of);
+    bool named = r->best_of && *r->best_of;
+    if (named ? isfinite(r->best) : !isnan(r->loss))
+        snprintf(best, sizeof best, "  best %s%s%.4f at step %" PRId64, named ? r->best_of : "", named ? " " : "",
+                 r->best, r->best_step);
+    progress_say(p, "eval  step %" PRId64 "%s%s%s%s  %.1f s", r->step, loss, beside, over, best, r->ms / 1e3);
 }
 
 void progress_checkpoint(progress *p, const checkpoint_record *r) {

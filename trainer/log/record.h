@@ -46,7 +46,8 @@ typedef struct eval_record {
     const double *value;
     double best, ms;  // ms: of the evaluation
     int64_t best_step;
-    double possible;  // the best possible loss on such data (data/text/about.h); 0: not known
+    const char *best_of;  // the named set whose loss it is; "": validation data
+    double possible;      // the best possible loss on such data (data/text/about.h); 0: not known
 } eval_record;
 
 // A checkpoint is complete.

@@ -80,14 +80,33 @@ static const char *state_of(const runlog *r) {
     return (double)r->last_step >= steps_of(r) ? "done" : "not at its end";
 }
 
+// Of each named set its loss, and what else was measured on it.
+static void set_facts(text *h, const runlog *r) {
+    char a[FIGURE_TEXT], name[SET_NAME + 16], more[256];
+    for (int k = 0; k < r->sets; k++) {
+        double loss = NAN;
+        text l = {.at = more, .room = sizeof more};
+        *more = 0;
+        for (int i = 0; i < r->figures; i++) {
+            const runlog_figure *f = &r->figure[i];
+            if (strcmp(f->set, r->set[k]) != 0) continue;
+            if (strcmp(f->name, "loss") == 0) loss = f->value;
+            else text_put(&l, "%s%s %s", l.n ? ", " : "", f->name, figure_text(a, FIGURE_PLAIN, f->value, 4));
+        }
+        snprintf(name, sizeof name, "Loss on %s", r->set[k]);
+        fact(h, name, figure_text(a, FIGURE_PLAIN, loss, 4), more);
+    }
+}
+
 static void loss_facts(text *h, const runlog *r) {
     char a[FIGURE_TEXT], b[FIGURE_TEXT], s[FIGURE_TEXT], more[128];
     snprintf(more, sizeof more, "lowest %s at step %s", figure_text(b, FIGURE_PLAIN, r->lowest_loss, 4),
              figure_text(s, FIGURE_WHOLE, (double)r->lowest_step, 0));
     fact(h, "Training loss", figure_text(a, FIGURE_PLAIN, r->loss, 4), isnan(r->lowest_loss) ? "" : more);
+    set_facts(h, r);
     if (!r->evals) return;
-    snprintf(more, sizeof more, "best %s at step %s", figure_text(b, FIGURE_PLAIN, r->best, 4),
-             figure_text(s, FIGURE_WHOLE, (double)r->best_step, 0));
+    snprintf(more, sizeof more, "best%s%s %s at step %s", *r->best_of ? " on " : "", r->best_of,
+             figure_text(b, FIGURE_PLAIN, r->best, 4), figure_text(s, FIGURE_WHOLE, (double)r->best_step, 0));
     fact(h, "Validation loss", figure_text(a, FIGURE_PLAIN, r->eval_loss, 4), more);
 }
 

@@ -121,6 +121,25 @@ static void draw_losses(drawing *b) {
     free(c);
 }
 
+// The losses on named sets, of one run.
+static void draw_sets(drawing *b) {
+    const runlog *r = b->runs[0];
+    if (b->n > 1 || !r->sets) return;
+    chart *c = calloc(1, sizeof *c);
+    if (!c) return;
+    *c = (chart){.title = "Loss on each evaluation set",
+                 .x_name = "step",
+                 .x = FIGURE_WHOLE,
+                 .log_y = true,
+                 .marks = r,
+                 .marks_from = NAN};
+    for (int k = 0; k < r->sets; k++)
+        chart_add(c, LAYER_LINE, points_of(&r->steps, CURVE_SET + k, -1, (double)r->last_step, columns_of(b)), k,
+                  r->set[k]);
+    draw(b, c);
+    free(c);
+}
+
 // --- simple ones -----------------------------------------------------------------------------------------------------
 
 typedef struct plot {
@@ -461,6 +480,7 @@ static bool varies(const drawing *b, int curve) {
 void plots_draw(text *h, runlog *const *runs, int n) {
     drawing b = {.h = h, .runs = runs, .n = n};
     draw_losses(&b);
+    draw_sets(&b);
     for (int i = 0; i < 4; i++) draw_plot(&b, &quality[i]);
     draw_norm(&b);
     draw_plot(&b, &soundness[0]);

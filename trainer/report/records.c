@@ -130,19 +130,51 @@ static bool take_step(runlog *r, const char *line, size_t n, bool *back) {
 
 // --- log.jsonl: the others -------------------------------------------------------------------------------------------
 
+// Which of the named sets; -1: it is no name, or there are too many.
+static int set_at(runlog *r, const char *name, size_t n) {
+    if (!n || n >= SET_NAME) return -1;
+    for (int k = 0; k < r->sets; k++)
+        if (strlen(r->set[k]) == n && memcmp(r->set[k], name, n) == 0) return k;
+    if (r->sets == SETS_MOST) return -1;
+    snprintf(r->set[r->sets], SET_NAME, "%.*s", (int)n, name);
+    return r->sets++;
+}
+
+// "code.loss" of a named set; loss[k]: of set k.
+static void take_of_set(runlog *r, const scan_text *key, double x, double loss[SETS_MOST]) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    const char *dot = memchr(key->at, '.', key->n), *end = key->at + key->n;
+    for (const char *at = key->at; dot && at < end; at++)
+        if (at != dot && (!*at || !strchr(letters, *at))) return;
+    if (!dot || end - dot < 2 || end - dot > RUNLOG_WORD) return;
+    int k = set_at(r, key->at, (size_t)(dot - key->at)), i = 0;
+    if (k < 0) return;
+    if (scan_is(&(scan_text){dot + 1, (size_t)(end - dot - 1)}, "loss")) loss[k] = x;
+    runlog_figure now = {.value = x};
+    snprintf(now.set, sizeof now.set, "%s", r->set[k]);
+    snprintf(now.name, sizeof now.name, "%.*s", (int)(end - dot - 1), dot + 1);
+    while (i < r->figures && (strcmp(r->figure[i].set, now.set) != 0 || strcmp(r->figure[i].name, now.name) != 0)) i++;
+    if (i < RUNLOG_FIGURES) r->figure[i] = now;
+    if (i == r->figures && i < RUNLOG_FIGURES) r->figures++;
+}
+
 static void take_eval(runlog *r, scan s) {
     static const char *const named[] = {"accuracy", "bits_per_byte", "acc", "acc_norm"};
     double value[] = {NAN, NAN, NAN, NAN}, step = NAN, loss = NAN, best = NAN, best_step = NAN;
-    scan_text key;
+    double of_set[SETS_MOST];
+    scan_text key, best_of = {"", 0};
+    for (int k = 0; k < SETS_MOST; k++) of_set[k] = NAN;
     for (bool more = scan_begin(&s, '{'); more && scan_key(&s, &key); more = scan_more(&s, '}')) {
         if (scan_is(&key, "step")) step = scan_real(&s);
         else if (scan_is(&key, "loss")) loss = scan_real(&s);
         else if (scan_is(&key, "best")) best = scan_real(&s);
         else if (scan_is(&key, "best_step")) best_step = scan_real(&s);
+        else if (scan_is(&key, "best_of")) best_of = scan_string(&s);
         else {
             double x = scan_real(&s);
             for (int k = 0; k < 4; k++)
                 if (scan_is(&key, named[k])) value[k] = x;
+            take_of_set(r, &key, x, of_set);
         }
     }
     int i = step >= 0 ? bucket_at(r, step) : -1;
@@ -150,7 +182,9 @@ static void take_eval(runlog *r, scan s) {
     sheet_add(&r->steps, CURVE_EVAL, i, loss);
     sheet_add(&r->early, EARLY_EVAL, sheet_find(&r->early, step, NULL), loss);
     for (int k = 0; k < 4; k++) sheet_add(&r->steps, CURVE_ACCURACY + k, i, value[k]);
-    if (!isfinite(loss)) return;
+    for (int k = 0; k < SETS_MOST; k++) sheet_add(&r->steps, CURVE_SET + k, i, of_set[k]);
+    scan_plain(r->best_of, sizeof r->best_of, best_of);
+    if (!isfinite(loss) && !best_of.n) return;
     r->evals++, r->eval_loss = loss;
     if (isfinite(best) && best_step >= 0 && best_step <= 1e15) r->best = best, r->best_step = (int64_t)best_step;
     else if (!(loss >= r->best)) r->best = loss, r->best_step = (int64_t)step;
@@ -402,6 +436,7 @@ void runlog_forget(runlog *r) {
     r->trained_s = 0;
     r->loss = r->lowest_loss = r->units = r->eval_loss = r->best = NAN;
     r->best_step = r->evals = r->hash_step = r->samples = 0;
+    r->sets = r->figures = 0;
     r->hash[0] = 0;
     r->measured = false;
     r->rank_step = r->rank_count = 0;

@@ -13,6 +13,7 @@
 
 #include "base/follow.h"
 #include "base/key.h"
+#include "trainer/config/sets.h"
 #include "trainer/log/fields.h"
 #include "trainer/report/series.h"
 
@@ -32,6 +33,7 @@ typedef enum curve {
     CURVE_UNITS = STEP_CURVES, CURVE_RATE, CURVE_ELAPSED,
     CURVE_EVAL, CURVE_ACCURACY, CURVE_BITS, CURVE_ACC, CURVE_ACC_NORM,
     CURVE_WATTS, CURVE_JOULES, CURVE_CELSIUS, CURVE_MHZ,
+    CURVE_SET, CURVE_SET_LAST = CURVE_SET + SETS_MOST - 1,  // losses of named sets
     CURVE_R_COMPUTE, CURVE_R_DATA, CURVE_R_WAIT, CURVE_R_STAGES, CURVE_R_TENSOR,
     CURVES
 } curve;
@@ -70,6 +72,7 @@ enum {
     HEAT_COLUMNS = 64,
     RUNLOG_DEVICES = 64,
     RUNLOG_ALARMS = 8,
+    RUNLOG_FIGURES = 32,
     RUNLOG_CHUNK = 1 << 20,  // bytes read at a time, and the longest line
 };
 
@@ -113,6 +116,12 @@ typedef struct heat {
     int32_t n[HEAT_ROWS][HEAT_COLUMNS];
 } heat;
 
+// What was measured on a named set ([eval] sets), the newest value.
+typedef struct runlog_figure {
+    char set[SET_NAME], name[RUNLOG_WORD];  // letters, digits, _ and -
+    double value;
+} runlog_figure;
+
 typedef struct runlog_device {
     int rank;
     char host[64], device[RUNLOG_WORD];
@@ -134,7 +143,12 @@ typedef struct runlog {
     double loss, lowest_loss, units;  // of the last record; NaN: not known
     int64_t lowest_step;
     double eval_loss, best;  // NaN: there was no evaluation
+    char best_of[SET_NAME];  // the named set whose loss `best` is; "": validation data
     int64_t best_step, evals, hash_step;
+    char set[SETS_MOST][SET_NAME];  // set k has curve CURVE_SET + k
+    int sets;
+    runlog_figure figure[RUNLOG_FIGURES];
+    int figures;
     char hash[RUNLOG_WORD];  // of hash_step: the newest that was logged, of a step or a checkpoint
     bool measured;           // the log has times of the clock
     int world;               // as far as the records know, 0: not

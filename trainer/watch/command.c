@@ -22,17 +22,21 @@ void command_on(char *dst, size_t room, const char *words, const char *dir) {
 
 // Is one of the paths in the settings relative? Those of [data] may be several, with spaces between them.
 static bool has_relative(const char *dir) {
-    static const char *const paths[][2] = {{"data", "train"},     {"data", "val"},         {"model", "init_from"},
-                                           {"lora", "init_from"}, {"eval", "text"},        {"eval", "choices"},
-                                           {"device", "plans"},   {"sample", "tokenizer"}, {"cluster", "secret_file"},
-                                           {"log", "http_token"}, {"log", "prom_file"}};
+    static const char *const paths[][2] = {{"data", "train"},          {"data", "val"},       {"model", "init_from"},
+                                           {"lora", "init_from"},      {"eval", "text"},      {"eval", "choices"},
+                                           {"eval", "sets"},           {"device", "plans"},   {"sample", "tokenizer"},
+                                           {"cluster", "secret_file"}, {"log", "http_token"}, {"log", "prom_file"}};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         char value[IO_PATH], *rest = value;
         rundir_setting(dir, paths[i][0], paths[i][1], value, sizeof value);
         // `bytes`, or a tokenizer that is built in
         bool word = strcmp(paths[i][1], "tokenizer") == 0 && !strchr(value, '/');
-        for (char *path; !word && (path = strsep(&rest, " "));)
+        bool named = strcmp(paths[i][1], "sets") == 0;
+        for (char *path; !word && (path = strsep(&rest, " "));) {
+            char *colon = named ? strchr(path, ':') : NULL;
+            if (colon) path = colon + 1;
             if (*path && *path != '/') return true;
+        }
     }
     return false;
 }

@@ -111,6 +111,19 @@ static void put_steps(text *w, const board_news *n) {
         gauge(w, "last_step_timestamp_seconds", "When the last step was finished, since 1970.", n->step_time);
 }
 
+// "code.loss" of a named set.
+static void put_sets(text *w, const board_news *n) {
+    char labels[LABELS];
+    family f = {"eval_set", "gauge", "Of the last evaluation: what was measured on a named set of [eval] sets.", false};
+    for (int i = 0; i < n->figures && i < BOARD_FIGURES; i++) {
+        text l = {.at = labels, .room = sizeof labels};
+        const char *dot = strchr(n->figure[i], '.');
+        if (!dot) continue;
+        text_put(&l, "{set=\"%.*s\",figure=\"%s\"}", (int)(dot - n->figure[i]), n->figure[i], dot + 1);
+        sample(w, &f, labels, n->figure_value[i]);
+    }
+}
+
 static void put_values(text *w, const board_news *n) {
     for (int i = 0; i < STEP_COUNT; i++)
         if (step_metric[i] != STEP_RATE) put_field(w, n, step_metric[i]);
@@ -118,6 +131,7 @@ static void put_values(text *w, const board_news *n) {
         gauge(w, "eval_loss", "Validation loss of the last evaluation.", n->eval_loss);
         gauge(w, "eval_step", "Step of the last evaluation.", (double)n->eval_step);
         if (n->eval_auc > 0) gauge(w, "eval_auc", "Area under the ROC curve, of the last evaluation.", n->eval_auc);
+        put_sets(w, n);
     }
     if (n->best_step > 0) {
         gauge(w, "best_eval_loss", "Lowest validation loss of the run.", n->best);

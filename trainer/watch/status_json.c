@@ -21,7 +21,7 @@ const char *status_word(const watch_state *s) {
     return s->ready && s->locals > 0 ? phases[s->rank[local].phase] : "starting";
 }
 
-size_t status_json_room(int locals) { return 8192 + (size_t)locals * 1536 + WATCH_ALARMS * (6 * ALARM_TEXT + 128); }
+size_t status_json_room(int locals) { return 12288 + (size_t)locals * 1536 + WATCH_ALARMS * (6 * ALARM_TEXT + 128); }
 
 // NaN for what a step has not said yet.
 static double known(const watch_state *s, double x) { return s->has_news && s->news.step > 0 ? x : NAN; }
@@ -47,6 +47,16 @@ static void put_run(text *t, const watch_state *s) {
     text_whole(t, "world", s->world);
     text_put(t, ",\n ");
     text_word(t, "state", status_word(s));
+}
+
+// Of named sets, as "code.loss".
+static void put_sets(text *t, const watch_state *s) {
+    const board_news *n = &s->news;
+    if (!s->has_news || !n->eval_step || !n->figures) return;
+    text_key(t, "eval_sets");
+    text_put(t, "{");
+    for (int i = 0; i < n->figures && i < BOARD_FIGURES; i++) text_real(t, n->figure[i], n->figure_value[i], 9);
+    text_put(t, "}");
 }
 
 static void put_steps(text *t, const watch_state *s) {
@@ -75,6 +85,7 @@ static void put_steps(text *t, const watch_state *s) {
     text_real(t, "eval_loss", n->eval_step > 0 ? known(s, n->eval_loss) : NAN, 9);
     text_whole(t, "eval_step", since(s, n->eval_step));
     if (n->eval_step > 0 && n->eval_auc > 0) text_real(t, "eval_auc", known(s, n->eval_auc), 9);
+    put_sets(t, s);
     text_real(t, "best", n->eval_step > 0 ? known(s, n->best) : NAN, 9);
     text_whole(t, "best_step", since(s, n->best_step));
     text_whole(t, "checkpoint_step", since(s, n->checkpoint_step));

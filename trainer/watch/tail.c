@@ -54,8 +54,14 @@ static void take_step(tail *t, const json_t *o) {
     progress_step(&t->shown, &r, time_left(t));
 }
 
+// What is printed of a file as it stands must be safe on a terminal.
+static const char *printable(const json_t *o, const char *key, char *to, size_t room) {
+    utf8_printable(to, room, rundir_text(o, key));
+    return to;
+}
+
 static void take_eval(tail *t, const json_t *o) {
-    enum { FIGURES = 8 };
+    enum { FIGURES = 40 };
     static const char *const known[] = {"t",        "step",    "loss",    "best", "best_step",
                                         "possible", "windows", "samples", "ms",   "time"};
     const char *name[FIGURES], *key;
@@ -67,20 +73,16 @@ static void take_eval(tail *t, const json_t *o) {
                      .value = value};
     r.samples = rundir_whole(o, r.of, 0), r.loss = rundir_real(o, "loss"), r.ms = rundir_real(o, "ms");
     r.best = rundir_real(o, "best"), r.best_step = rundir_whole(o, "best_step", 0);
+    char best_of[32];
+    r.best_of = printable(o, "best_of", best_of, sizeof best_of);
     if (json_object_get(o, "possible")) r.possible = rundir_real(o, "possible");
     json_object_foreach((json_t *)(uintptr_t)o, key, x) {
         bool other = json_is_number(x) && r.metrics < FIGURES &&
-                     strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key);
+                     strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.0123456789") == strlen(key);
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) other &= strcmp(key, known[i]) != 0;
         if (other) name[r.metrics] = key, value[r.metrics++] = json_number_value(x);
     }
     progress_eval(&t->shown, &r);
-}
-
-// What is printed of a file as it stands must be safe on a terminal.
-static const char *printable(const json_t *o, const char *key, char *to, size_t room) {
-    utf8_printable(to, room, rundir_text(o, key));
-    return to;
 }
 
 static void take_record(tail *t, const char *line, size_t n) {
