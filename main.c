@@ -8,6 +8,7 @@
 #include "trainer/checkpoint/vault.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
+#include "trainer/epochs.h"
 #include "trainer/failures.h"
 #include "trainer/flight.h"
 #include "trainer/fork.h"
@@ -208,12 +209,13 @@ typedef struct verb {
     err_t (*words)(int argc, char **argv, FILE *out);
     err_t (*verdict)(int argc, char **argv, FILE *out, int *verdict);
     bool computes;  // on a device, so that it must be known which
+    bool trains;    // so that it must be known for how many steps
 } verb;
 
 static const verb verbs[VERB_COUNT] = {
-    [VERB_train] = {.run = do_train, .computes = true},
-    [VERB_check] = {.run = do_check, .computes = true},
-    [VERB_plan] = {.run = do_plan, .computes = true},
+    [VERB_train] = {.run = do_train, .computes = true, .trains = true},
+    [VERB_check] = {.run = do_check, .computes = true, .trains = true},
+    [VERB_plan] = {.run = do_plan, .computes = true, .trains = true},
     [VERB_config] = {.run = do_config},
     [VERB_pack] = {.run = do_pack},
     [VERB_tokenize] = {.words = verb_tokenize},
@@ -255,6 +257,7 @@ static err_t run_with(const verb *v, const arguments *a, config *c) {
         return err_set(ERR_USAGE, "lockstep %s: expected an INI file, e.g. lockstep %s config.ini", name, name);
     if (w->count > CONFIG_FILES_MAX) return err_set(ERR_USAGE, "more than %d files", CONFIG_FILES_MAX);
     TRY(config_load_with(c, w->words, w->count, w->overrides, w->override_count));
+    if (v->trains) TRY(epochs_settle(c));
     if (v->computes) TRY(decide(c));
     return v->run(c, a);
 }

@@ -54,7 +54,7 @@ static const bad bad_files[] = {
     {"[optimizer]\nrl = 0.9\n", ":2: [optimizer] rl: no such key. Did you mean `lr`?", NULL, NULL},
     {"[model]\nn_layer = 4\n", ":2: [model] n_layer: no such key. Did you mean `layers`?", NULL, NULL},
     {"[run]\nlr = 1\n", ":2: [run] lr: no such key. `lr` is a key of [optimizer] [outer].",
-     "(keys: name dir seed steps bad_steps resume faults;", NULL},
+     "(keys: name dir seed steps epochs bad_steps resume faults;", NULL},
     {"[run]\nevery = 1\n",
      ":2: [run] every: no such key. `every` is a key of [outer] [snapshot] [checkpoint] [eval] [sample] [log].", NULL,
      NULL},

@@ -456,7 +456,7 @@ static void test_absent(void **state) {
         {"outer.compress=topk", "`topk` is not supported. There are fp16, int8 and int4."},
         {"reduce.compress=q4", "no such value `q4`. It is int4."},
         {"run.diloco=yes", "no such key. Set [outer] islands, every and type."},
-        {"run.epochs=3", "no such key. Set [run] steps"},
+        {"run.num_epochs=3", "no such key. Did you mean `epochs`?"},
         {"log.wandb=yes", "not supported. [log] tensorboard"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -523,7 +523,7 @@ static const char classes_of[] =
     "batch.micro batch.lanes batch.bn_span precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm optimizer.rollback "
     "optimizer.momentum optimizer.nesterov optimizer.trust optimizer.muon_momentum optimizer.ema optimizer.groups schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum outer.compress outer.moments outer.fragments outer.overlap outer.keep | "
-    "run.name run.steps run.bad_steps run.resume device.match model.init_from model.init_missing model.init_resize lora.init_from parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
+    "run.name run.steps run.epochs run.bad_steps run.resume device.match model.init_from model.init_missing model.init_resize lora.init_from parallel.data parallel.tensor parallel.context parallel.sequence parallel.pipeline parallel.schedule parallel.chunks parallel.deal parallel.balance parallel.stages "
     "parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm reduce.fabric_provider server.count server.weight server.mode cluster.nodes cluster.racks cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.patience eval.best_of eval.batches eval.protocol "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop sample.template log.hash_every log.power_every | "

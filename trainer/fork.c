@@ -8,6 +8,7 @@
 #include "trainer/checkpoint/copy.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/fork.h"
+#include "trainer/epochs.h"
 #include "trainer/lock.h"
 #include "trainer/log/monitor.h"
 #include "trainer/machine.h"
@@ -214,6 +215,7 @@ static err_t load_settings(forking *f) {
     TRY(config_load(f->was, files, 1));
     TRY(compare_types(f));
     TRY(config_load_with(f->is, files, 1 + f->o->count, f->o->overrides, f->o->override_count));
+    TRY(epochs_settle(f->is));
     TRY(config_rename(f->is, f->o->name));
     TRY(find_parent(f));
     if (config_given(f->is, "run", "dir", 1)) TRY(io_path(f->parent, "%s", f->is->run.dir));

@@ -45,6 +45,16 @@ static void greet_batch(const session *x, monitor *m) {
                 config_span(x->cfg, span));
 }
 
+static void greet_epochs(const session *x, monitor *m) {
+    const config_resolved *r = &x->cfg->resolved;
+    char up[64] = "";
+    double exact = r->epochs * r->epoch_steps;
+    if (!r->epochs) return;
+    if ((double)x->cfg->run.steps - exact > 1e-6) snprintf(up, sizeof up, ", rounded up from %.2f", exact);
+    monitor_say(m, "epochs  %g of %" PRId64 " samples are %" PRId64 " steps of %" PRId64 "%s", r->epochs,
+                source_about(x->train).samples, x->cfg->run.steps, x->cfg->batch.global, up);
+}
+
 static void greet_parts(const session *x, monitor *m) {
     char text[SESSION_PART];
     int parts;
@@ -85,4 +95,5 @@ void greet(const session *x, monitor *m, bool begins) {
     if (x->ranks->world > 1) greet_ranks(x, m);
     greet_servers(x, m);
     greet_batch(x, m);
+    greet_epochs(x, m);
 }

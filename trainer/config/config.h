@@ -67,6 +67,8 @@ typedef struct config_resolved {
     int64_t span;         // [batch] bn_span: lanes that BatchNorm's moments are of, a token slice each; 1: of one micro
     int64_t warmup;       // [schedule] warmup: steps; -1: none
     int64_t decay_steps;  // [schedule] decay_steps: step at which the decay ends; 0: never
+    // [run] epochs as given, and how many steps one takes; 0: steps were given, or it is not settled
+    double epochs, epoch_steps;
     char best_of[SET_NAME];  // [eval] best_of; "": [data] val
 } config_resolved;
 
@@ -77,6 +79,7 @@ typedef struct config {
         char faults[CONFIG_TEXT];  // failures to rehearse (base/fault.h); "": none
         int64_t seed;
         int64_t steps;
+        double epochs;      // of the training data, in place of steps, until config_settle; 0: steps are given
         int64_t bad_steps;  // in a row, after which the run stops; 0: never
         resume_mode resume;
     } run;
@@ -333,6 +336,10 @@ static inline bool config_is_boundary(const config *c, int64_t step) {
 static inline int config_chunks(const config *c) {
     return c->parallel.schedule == PIPELINE_ZB_V ? 2 : (int)c->parallel.chunks;
 }
+
+// [run] epochs are so many steps, epoch_steps each: both as if the steps had been given. ERR_CONFIG: a rule does not
+// hold then.
+err_t config_settle(config *c, int64_t steps, double epoch_steps);
 
 // Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).
 void config_print(const config *c, FILE *out);

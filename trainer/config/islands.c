@@ -118,7 +118,7 @@ static err_t judge_boundaries(judge *j) {
     const struct {
         int row;
         int64_t every;
-    } due[] = {{ROW(run, steps), c->run.steps},
+    } due[] = {{ROW(run, steps), c->run.epochs > 0 ? 0 : c->run.steps},
                {ROW(checkpoint, every), c->checkpoint.every},
                {ROW(eval, every), c->eval.every},
                {ROW(sample, every), c->sample.tokens ? c->sample.every : 0},

@@ -44,6 +44,8 @@ static const setting first_keys[] = {
          "start of everything random: initial weights, order of the data, dropout, samples"),
     INT(run, steps, LAYOUT, "600", 1, MANY, "max_iters max_steps iterations num_iterations",
          "train until this step; may be raised later"),
+    REAL(run, epochs, LAYOUT, "0", 0, 1e9, "num_epochs num_train_epochs max_epochs",
+         "in place of steps: so many times as many samples as [data] train has, rounded up to whole steps; 0 = steps says"),
     INT(run, bad_steps, LAYOUT, "50", 0, MANY, "max_skipped max_bad_steps",
          "stop a run that has diverged: after so many steps in a row whose loss or gradient is not finite; 0 = never"),
     WORD(run, resume, LAYOUT, "auto", RESUME_WORDS(WORD_TEXT) + 1, "",

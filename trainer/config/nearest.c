@@ -120,8 +120,6 @@ static const struct {
     {NULL, "wandb wandb_project use_wandb mlflow report_to", false,
      "[log] tensorboard = yes, jsonl and report are there."},
     {NULL, "diloco local_sgd localsgd hivemind", true, "Set [outer] islands, every and type."},
-    {NULL, "epochs num_epochs num_train_epochs max_epochs", true,
-     "Set [run] steps: epochs * samples / [batch] global; lockstep check prints how many epochs that is."},
     {NULL,
      "gradient_accumulation_steps gradient_accumulation grad_accum grad_accum_steps accumulate_grad_batches accumulation",
      true, "It is [batch] global / (lanes * micro): for so many steps set global to that many times lanes * micro."},

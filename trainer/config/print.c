@@ -72,6 +72,7 @@ void config_print(const config *c, FILE *out) {
     static const char *const classes[] = {[CLASS_BITS] = "bits", [CLASS_LAYOUT] = "layout", [CLASS_LOCAL] = "local"};
     for (int i = config_next(c, -1); i >= 0; i = config_next(c, i)) {
         char value[CONFIG_VALUE], place[INI_PLACE];
+        if (c->run.epochs > 0 && config_at((config *)c, i) == &c->run.steps) continue;  // not known yet
         config_value(c, i, value);
         if (opens_section(i)) fprintf(out, "%s[%s]\n", i ? "\n" : "", config_key(i)->section);
         int n = print_setting(config_key(i), value, out);

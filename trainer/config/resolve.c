@@ -34,6 +34,15 @@ bool config_would(config *c, int world) {
     return judge_all(&j, c) == ERR_OK && judge_ranks(&j, world) == ERR_OK;
 }
 
+err_t config_settle(config *c, int64_t steps, double epoch_steps) {
+    judge j = {.c = c};
+    c->resolved.epochs = c->run.epochs, c->resolved.epoch_steps = epoch_steps;
+    c->run.steps = steps, c->run.epochs = 0;
+    c->origin[ROW(run, steps)] = c->origin[ROW(run, epochs)];
+    judge_reopen(c, false);
+    return judge_all(&j, c) == ERR_OK ? ERR_OK : report(&j);
+}
+
 err_t config_decide(config *c, device_kind kind, const char *why) {
     judge j = {.c = c};
     c->resolved.kind = kind;

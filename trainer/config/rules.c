@@ -294,6 +294,16 @@ static err_t judge_span(judge *j, config *c) {
     return ERR_OK;
 }
 
+// Of steps and epochs the later one counts, as of any key that is given twice.
+static err_t judge_epochs(judge *j, config *c) {
+    int steps = c->origin[ROW(run, steps)].file, epochs = c->origin[ROW(run, epochs)].file;
+    if (c->run.epochs == 0 || epochs > steps) return ERR_OK;
+    if (steps > epochs) return c->run.epochs = 0, ERR_OK;
+    return judge_refuse(j, ROWS(ROW(run, epochs), ROW(run, steps)),
+                        "epochs = %g and steps = %" PRId64 " both say when the run ends: leave one of them out",
+                        c->run.epochs, c->run.steps);
+}
+
 // A tenth of the schedule, at most WARMUP_MOST. A constant rate without an end gets WARMUP_MOST, whatever run.steps is:
 // the run can be extended.
 static void choose_warmup(config *c) {
@@ -309,6 +319,7 @@ static void choose_warmup(config *c) {
 static err_t judge_schedule(judge *j, config *c) {
     bool endless = c->schedule.type == SCHEDULE_CONSTANT && c->schedule.decay_steps == 0;
     bool open = c->schedule.decay_steps == 0 && !endless;
+    if (open && c->run.epochs > 0) return ERR_OK;  // it follows from steps, which are not known yet
     if (open) {
         c->resolved.decay_steps = c->run.steps;
         c->origin[ROW(schedule, decay_steps)].chosen = true;
@@ -421,6 +432,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_nesterov(j));
     RULE(j, judge_muon(j));
     RULE(j, judge_rollback(j));
+    RULE(j, judge_epochs(j, c));
     RULE(j, judge_schedule(j, c));
     return judge_cluster(j);
 }

@@ -110,12 +110,13 @@ static void draw(const char *full, const char *brief, double fraction) {
 
 void progress_step(progress *p, const step_record *r, double left_s) {
     double now = clock_now(), fraction = p->steps > 0 ? (double)r->step / (double)p->steps : 0;
-    char eta[32], speed[48], of[48] = "", full[256], brief[160], at[96];
+    char eta[32], speed[48], of[48] = "", epoch[48] = "", full[320], brief[256], at[160];
     if (p->draws ? now - p->last_draw < 0.1 && r->step != p->steps : !r->logged) return;
     progress_time(eta, left_s);
     progress_rate(speed, p->unit, r->units_per_s);
     if (p->steps > 0) snprintf(of, sizeof of, "/%" PRId64 " %3d%%", p->steps, (int)(100 * fraction));
-    snprintf(at, sizeof at, "step %4" PRId64 "%s  loss %.4f", r->step, of, r->loss);
+    if (p->epochs > 0) snprintf(epoch, sizeof epoch, "  epoch %.2f/%g", (double)r->step / p->epoch_steps, p->epochs);
+    snprintf(at, sizeof at, "step %4" PRId64 "%s%s  loss %.4f", r->step, of, epoch, r->loss);
     snprintf(full, sizeof full, "%s  norm %.2f  lr %.1e  %s  data %.1f%%%s  eta %s", at, r->grad_norm, r->lr, speed,
              r->ms > 0 ? 100 * r->data_wait_ms / r->ms : 0, r->skipped ? "  skipped" : "", eta);
     snprintf(brief, sizeof brief, "%s  %s  eta %s", at, speed, eta);

@@ -11,6 +11,8 @@ typedef struct progress {
     bool drawn;        // the last line shows one
     double last_draw;  // seconds
     int64_t steps;     // last step of the run, 0: not known
+    double epochs;     // of a run whose length is given so; 0: it is not
+    double epoch_steps;
     const char *unit;  // "tok"
 } progress;
 

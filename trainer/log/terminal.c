@@ -12,7 +12,9 @@ typedef struct terminal {
 
 static err_t terminal_open(void *self, const log_setup *run) {
     *(terminal *)self = (terminal){0};
-    progress_open(&((terminal *)self)->shown, run->c->run.steps, run->short_unit);
+    progress *p = &((terminal *)self)->shown;
+    progress_open(p, run->c->run.steps, run->short_unit);
+    p->epochs = run->c->resolved.epochs, p->epoch_steps = run->c->resolved.epoch_steps;
     return ERR_OK;
 }
 
