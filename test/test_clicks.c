@@ -7,12 +7,14 @@
 #include "data/click/pack.h"
 #include "data/click/planted.h"
 #include "data/click/shard.h"
+#include "data/click/tools.h"
 #include "data/source.h"
 #include "test/support/config_file.h"
 #include "test/support/expect.h"
 #include "test/support/place.h"
 #include "trainer/auc.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -175,6 +177,39 @@ static void changed_bytes_are_found(void **state) {
     free(bytes);
 }
 
+// What `lockstep data` says of a shard that is whole, and of one with two damaged blocks.
+static void tools_say(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    char *bytes, *said;
+    size_t n, length;
+    click_pack_options o = options_of(p);
+    assert_ok(click_pack_run(&o, &r));
+    assert_true(click_tools_know(at(p, "c-val-00000.bin")));
+    assert_false(click_tools_know(at(p, "none.bin")));
+    FILE *out = open_memstream(&said, &length);
+    assert_ok(click_tools_info(at(p, "c-val-00000.bin"), out));
+    assert_ok(click_tools_verify(at(p, "c-val-00000.bin"), out));
+    fflush(out);
+    char line[160];
+    snprintf(line, sizeof line, ": clicks, %" PRId64 " records of 13 numbers and 26 ids, ", r.records[1]);
+    assert_non_null(strstr(said, line));
+    snprintf(line, sizeof line, "    %.2f %% have label 1, best possible loss ",
+             100.0 * (double)r.clicks[1] / (double)r.records[1]);
+    assert_non_null(strstr(said, line));
+    snprintf(line, sizeof line, ": right, %" PRId64 " records\n", r.records[1]);
+    assert_non_null(strstr(said, line));
+    assert_ok(io_read_file(at(p, "c-train-00000.bin"), 1 << 20, &bytes, &n));
+    int64_t block = CLICK_BLOCK * click_bytes(13, 26);
+    bytes[CLICKS_HEADER + block] ^= 1, bytes[CLICKS_HEADER + 3 * block - 1] ^= 1;
+    write_bytes(at(p, "x.bin"), bytes, n);
+    assert_error(click_tools_verify(at(p, "x.bin"), out), ERR_DATA, "2 faults: copy or pack this file again");
+    fclose(out);
+    assert_non_null(strstr(said, "records 16 to 31 at offset"));
+    assert_non_null(strstr(said, "records 32 to 47 at offset"));
+    free(said), free(bytes);
+}
+
 // Files of others, a pack that fails, and one that takes its place.
 static void packs_lines(void **state) {
     place *p = *state;
@@ -261,6 +296,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(samples_are_the_records, place_enter, place_leave),
         cmocka_unit_test(rows_of_ids),
         cmocka_unit_test_setup_teardown(changed_bytes_are_found, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(tools_say, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(packs_lines, place_enter, place_leave),
         cmocka_unit_test(planted_is_what_it_says),
         cmocka_unit_test(area),

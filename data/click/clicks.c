@@ -64,19 +64,10 @@ static err_t clicks_read(source *s, const source_draw *d, void *const *out) {
     return ERR_OK;
 }
 
-// Of a block that is damaged one fault is reported.
 static err_t clicks_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
     click_source *x = (click_source *)s;
     int64_t bad = 0;
-    for (int k = 0; k < x->shards; k++)
-        for (int64_t i = 0; i < x->shard[k].records; i++) {
-            if (i == 0) x->block = -1;  // is read again
-            err_t rc = read_record(x, x->shard[k].start + i);
-            if (rc == ERR_OK) continue;
-            if (rc != ERR_DATA) return rc;
-            report(ctx, err_last()->text), bad++;
-            if (x->block < 0) i = (i / CLICK_BLOCK + 1) * CLICK_BLOCK - 1;
-        }
+    for (int k = 0; k < x->shards; k++) TRY(click_shard_verify(&x->shard[k], &x->reader, report, ctx, &bad));
     return bad ? err_set(ERR_DATA, "%" PRId64 " fault%s in %d files: copy or pack these files again", bad,
                          bad == 1 ? "" : "s", x->shards)
                : ERR_OK;

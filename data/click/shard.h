@@ -61,6 +61,11 @@ err_t click_shard_block(click_shard *s, reader *r, int64_t block, uint8_t *bytes
 // a number that is not finite.
 err_t click_take(const click_shard *s, const uint8_t *bytes, int k, int64_t number, click *out);
 
+// Reads all records and reports each block that is damaged, and each record of the others that is wrong; *faults += how
+// many.
+err_t click_shard_verify(click_shard *s, reader *r, void (*report)(void *ctx, const char *text), void *ctx,
+                         int64_t *faults);
+
 // --- data/click/shard_write.c
 
 typedef struct click_writer click_writer;

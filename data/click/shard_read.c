@@ -81,3 +81,19 @@ err_t click_take(const click_shard *s, const uint8_t *bytes, int k, int64_t numb
     for (int i = 0; i < s->tables; i++, at += 8) out->id[i] = le64_get(at);
     return ERR_OK;
 }
+
+err_t click_shard_verify(click_shard *s, reader *r, void (*report)(void *ctx, const char *text), void *ctx,
+                         int64_t *faults) {
+    uint8_t bytes[CLICK_BLOCK * CLICK_BYTES];
+    for (int64_t block = 0; block < click_blocks(s->records); block++) {
+        int records;
+        click one;
+        err_t rc = click_shard_block(s, r, block, bytes, &records);
+        if (rc != ERR_OK && rc != ERR_DATA) return rc;
+        if (rc == ERR_DATA) report(ctx, err_last()->text), ++*faults;
+        for (int k = 0; k < records && rc == ERR_OK; k++)
+            if (click_take(s, bytes, k, block * CLICK_BLOCK + k, &one) != ERR_OK)
+                report(ctx, err_last()->text), ++*faults;
+    }
+    return ERR_OK;
+}

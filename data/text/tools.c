@@ -3,6 +3,7 @@
 #include "data/text/tools.h"
 
 #include "base/io.h"
+#include "data/click/tools.h"
 #include "data/image/tools.h"
 #include "data/text/about.h"
 #include "data/text/dataset.h"
@@ -51,6 +52,7 @@ static err_t info_of(const char *path, source_format from, FILE *out) {
     shard_io io = {0};
     shard s = {0};
     if (from == FORMAT_AUTO && image_tools_know(path)) return image_tools_info(path, out);
+    if (from == FORMAT_AUTO && click_tools_know(path)) return click_tools_info(path, out);
     err_t rc = shard_io_open(&io, 0, 0, 1, NULL);
     if (rc == ERR_OK) rc = shard_open(&s, &io, path, from);
     if (rc == ERR_OK) rc = describe(&s, out);
@@ -64,6 +66,7 @@ static void print_fault(void *ctx, const char *text) { fprintf(ctx, "%s\n", text
 static err_t verify_of(const char *path, source_format from, FILE *out) {
     dataset *d;
     if (from == FORMAT_AUTO && image_tools_know(path)) return image_tools_verify(path, out);
+    if (from == FORMAT_AUTO && click_tools_know(path)) return click_tools_verify(path, out);
     int32_t largest = -1, *tokens = malloc(PIECE * sizeof *tokens);
     if (!tokens) return err_set(ERR_INTERNAL, "no memory to read %s", path);
     err_t rc = dataset_open(&d, &(dataset_options){.files = path, .format = from});

@@ -1,5 +1,5 @@
-// data/text/tools.h: the verb `lockstep data`: says what files of tokens or images are, checks them, and writes tokens
-// in another format.
+// data/text/tools.h: the verb `lockstep data`: says what files of tokens, images or clicks are, checks them, and writes
+// tokens in another format.
 #ifndef DATA_TEXT_TOOLS_H
 #define DATA_TEXT_TOOLS_H
 
