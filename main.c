@@ -1,6 +1,5 @@
 // main.c: verbs and exit codes. Only this file prints errors and decides how the process ends.
 #include "base/version.h"
-#include "data/text/tools.h"
 #include "data/tokenizer/stream.h"
 #include "gpu/revision.h"
 #include "trainer/bench.h"
@@ -8,6 +7,7 @@
 #include "trainer/checkpoint/vault.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
+#include "trainer/data_files.h"
 #include "trainer/epochs.h"
 #include "trainer/failures.h"
 #include "trainer/flight.h"

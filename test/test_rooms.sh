@@ -12,7 +12,7 @@ below() {
     gpu/cpu | gpu/cuda) echo gpu base ;;
     gpu/cpu/kernel) echo gpu/cpu gpu base ;;
     data) echo gpu base ;;
-    data/text) echo data data/image data/tokenizer gpu base ;;
+    data/text) echo data data/tokenizer gpu base ;;
     data/image) echo data gpu base ;;
     data/click) echo data data/text data/tokenizer gpu base ;;
     data/tokenizer) echo base ;;
@@ -32,7 +32,7 @@ below() {
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
     trainer) echo data/text data/image data/click data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
         trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
-    .) echo data/text data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
+    .) echo data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
         trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac

@@ -11,7 +11,7 @@ const char command_overview[] =
     "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep tokenize TOKENIZER       ids of standard input, and back; make a tokenizer\n"
-    "  lockstep data info|verify FILES   what files of tokens are; check them; convert them\n"
+    "  lockstep data info|verify FILES   what files of data are; check them; convert tokens\n"
     "  lockstep eval CONFIG.ini...       what the model knows: validation loss, bits per byte of a text, questions\n"
     "  lockstep sample CONFIG.ini...     let the model write\n"
     "  lockstep status|tail|flight DIR   does a run live, and what to do; its progress; who held it up when it failed\n"
@@ -85,8 +85,8 @@ const verb_page verb_pages[VERB_COUNT] = {
                      "make a tokenizer of so many tokens; KIND is gpt2, llama3, qwen2 or smollm"}}},
     [VERB_data] =
         {"data", "info|verify|convert [OPTION]... FILES",
-         "Files of tokens of any format that [data] format knows. info: what each file is. verify: reads every token and checks\n"
-         "every checksum. convert FILES OUT: all of them as one new file.\n",
+         "Files of tokens of any format that [data] format knows, and shards of images and of clicks. info: what each file is.\n"
+         "verify: reads all of it and checks every checksum. convert FILES OUT: all files of tokens as one new file.\n",
          "lockstep data convert --to llmc datasets/self-train-00000.bin train.bin", 0,
          .option = {{"--from", "FORMAT",
                      "the files' format, where their first bytes don't tell: lockstep, llmc, raw16, raw32 or megatron"},

@@ -1,12 +1,10 @@
 // data/text/tools.c: see data/text/tools.h.
-#include "data/text/labels.h"
 #include "data/text/tools.h"
 
 #include "base/io.h"
-#include "data/click/tools.h"
-#include "data/image/tools.h"
 #include "data/text/about.h"
 #include "data/text/dataset.h"
+#include "data/text/labels.h"
 #include "data/text/shard.h"
 
 #include <errno.h>
@@ -48,11 +46,9 @@ static err_t describe(const shard *s, FILE *out) {
     return ERR_OK;
 }
 
-static err_t info_of(const char *path, source_format from, FILE *out) {
+err_t text_tools_info(const char *path, source_format from, FILE *out) {
     shard_io io = {0};
     shard s = {0};
-    if (from == FORMAT_AUTO && image_tools_know(path)) return image_tools_info(path, out);
-    if (from == FORMAT_AUTO && click_tools_know(path)) return click_tools_info(path, out);
     err_t rc = shard_io_open(&io, 0, 0, 1, NULL);
     if (rc == ERR_OK) rc = shard_open(&s, &io, path, from);
     if (rc == ERR_OK) rc = describe(&s, out);
@@ -63,10 +59,8 @@ static err_t info_of(const char *path, source_format from, FILE *out) {
 
 static void print_fault(void *ctx, const char *text) { fprintf(ctx, "%s\n", text); }
 
-static err_t verify_of(const char *path, source_format from, FILE *out) {
+err_t text_tools_verify(const char *path, source_format from, FILE *out) {
     dataset *d;
-    if (from == FORMAT_AUTO && image_tools_know(path)) return image_tools_verify(path, out);
-    if (from == FORMAT_AUTO && click_tools_know(path)) return click_tools_verify(path, out);
     int32_t largest = -1, *tokens = malloc(PIECE * sizeof *tokens);
     if (!tokens) return err_set(ERR_INTERNAL, "no memory to read %s", path);
     err_t rc = dataset_open(&d, &(dataset_options){.files = path, .format = from});
@@ -84,20 +78,6 @@ static err_t verify_of(const char *path, source_format from, FILE *out) {
     dataset_close(d);
     free(tokens);
     return rc;
-}
-
-// Each file, whatever is wrong with those before it. The first failure is returned, the others are printed.
-static err_t each(int argc, char **argv, source_format from,
-                  err_t (*of)(const char *path, source_format from, FILE *out), FILE *out) {
-    err_t first = ERR_OK;
-    err_record why;
-    for (int i = 0; i < argc; i++) {
-        err_t rc = of(argv[i], from, out);
-        if (rc == ERR_OK) continue;
-        if (first == ERR_OK) first = rc, why = *err_last();
-        else fprintf(out, "%s\n", err_last()->text);
-    }
-    return first == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
 // --- convert ---------------------------------------------------------------------------------------------------------
@@ -176,7 +156,7 @@ static err_t convert_to(conversion *c, const char *out) {
     return io_rename(c->path, out, NULL);
 }
 
-static err_t convert(const char *files, source_format from, source_format format, const char *to, FILE *out) {
+err_t text_tools_convert(const char *files, source_format from, source_format format, const char *to, FILE *out) {
     conversion c = {.format = format, .fd = -1};
     struct stat st;
     if (stat(to, &st) == 0)
@@ -195,43 +175,10 @@ static err_t convert(const char *files, source_format from, source_format format
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
-static err_t parse_format(const char *option, const char *word, source_format *format) {
+err_t text_tools_format(const char *option, const char *word, source_format *format) {
     bool written = strcmp(option, "--to") == 0;
     for (int f = FORMAT_LOCKSTEP; word && f < (written ? FORMAT_MEGATRON : FORMATS); f++)
         if (strcmp(word, format_names[f]) == 0) return *format = (source_format)f, ERR_OK;
     return err_set(ERR_USAGE, "%s %s: expected %s", option, word ? word : "",
                    written ? "lockstep, llmc, raw16 or raw32" : "lockstep, llmc, raw16, raw32 or megatron");
-}
-
-static err_t join(int argc, char **argv, char files[8192]) {
-    files[0] = 0;
-    for (int i = 0; i < argc; i++) {
-        size_t n = strlen(files);
-        if (n + strlen(argv[i]) + 2 > 8192)
-            return err_set(ERR_USAGE, "too many files: give a glob in quotes, 'old-*.bin'");
-        snprintf(files + n, 8192 - n, "%s%s", n ? " " : "", argv[i]);
-    }
-    return ERR_OK;
-}
-
-err_t verb_data(int argc, char **argv, FILE *out) {
-    const char *what = argc > 0 ? argv[0] : "";
-    source_format from = FORMAT_AUTO, to = FORMAT_LOCKSTEP;
-    bool converts = strcmp(what, "convert") == 0, verifies = strcmp(what, "verify") == 0;
-    char files[8192];
-    if (!converts && !verifies && strcmp(what, "info") != 0)
-        return err_set(ERR_USAGE, "lockstep data %s: expected info, verify or convert", what);
-    for (argc--, argv++; argc > 0 && strncmp(argv[0], "--", 2) == 0; argc -= 2, argv += 2) {
-        bool is_from = strcmp(argv[0], "--from") == 0;
-        if (!is_from && !(converts && strcmp(argv[0], "--to") == 0))
-            return err_set(ERR_USAGE, "%s: no such option here; there is --from FORMAT%s", argv[0],
-                           converts ? " and --to FORMAT" : "");
-        TRY(parse_format(argv[0], argc > 1 ? argv[1] : NULL, is_from ? &from : &to));
-    }
-    if (argc < (converts ? 2 : 1))
-        return err_set(ERR_USAGE, "lockstep data %s: expected files of tokens%s", what,
-                       converts ? ", and the name of a new one" : "");
-    if (!converts) return each(argc, argv, from, verifies ? verify_of : info_of, out);
-    TRY(join(argc - 1, argv, files));
-    return convert(files, from, to, argv[argc - 1], out);
 }
