@@ -10,7 +10,7 @@
 . "$top/test/support/healing.sh"
 . "$top/test/support/chaos_nodes.sh"
 # A rank of several MB, so that 2 % of its memory are more than the few pages by which a heap comes to its shape.
-small=$(echo "$small" | sed 's/embed=16/embed=128/; s/layers=1/layers=2/')
+small=$(echo "$small" | sed 's/embed=16/embed=64/; s/layers=1/layers=2/')
 most=${KILLS:-200}
 echo "SEED=$seed KILLS=$most"
 

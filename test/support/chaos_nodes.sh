@@ -9,7 +9,7 @@
 # the last kills than after the first.
 . "$top/test/support/witness.sh"
 
-train() { timeout 600 "$bin" base.ini "$1.ini"; }  # of many steps
+train() { timeout 1800 "$bin" base.ini "$1.ini"; }  # of many steps
 
 # victims_of PID: adds the ranks and the council of this supervisor. Starts no process: the run goes on meanwhile.
 victims_of() {
