@@ -13,7 +13,8 @@ lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns) {
 int64_t lane_turns(int64_t lanes, int world, bool turns) { return turns ? (lanes + world - 1) / world : 1; }
 
 int64_t lane_table_count(const lane_table *t, int rank) {
-    return t->count ? t->count[rank] : lane_deal_of(t->lanes, t->world, rank, t->turns).count;
+    int64_t span = lane_table_span(t);
+    return t->count ? t->count[rank] : lane_deal_of(t->lanes / span, t->world, rank, t->turns).count * span;
 }
 
 int64_t lane_table_first(const lane_table *t, int rank) {
@@ -25,23 +26,24 @@ int64_t lane_table_first(const lane_table *t, int rank) {
 
 // Those that earlier turns have run, and those of this turn on ranks before this one.
 int64_t lane_table_at(const lane_table *t, int rank, int64_t turn) {
-    if (turn >= lane_table_count(t, rank)) return -1;
-    if (!t->count) return turn * t->world + rank;
-    int64_t lane = 0;
-    for (int k = 0; k < t->world; k++) lane += t->count[k] < turn ? t->count[k] : turn;
-    for (int k = 0; k < rank; k++) lane += t->count[k] > turn;
-    return lane;
+    int64_t span = lane_table_span(t), number = 0;  // of the span
+    if (turn * span >= lane_table_count(t, rank)) return -1;
+    if (!t->count) return (turn * t->world + rank) * span;
+    for (int k = 0; k < t->world; k++) number += t->count[k] / span < turn ? t->count[k] / span : turn;
+    for (int k = 0; k < rank; k++) number += t->count[k] / span > turn;
+    return number * span;
 }
 
 int64_t lane_table_lane(const lane_table *t, int rank, int64_t i) {
-    return t->turns ? lane_table_at(t, rank, i) : lane_table_first(t, rank) + i;
+    int64_t span = lane_table_span(t);
+    return t->turns ? lane_table_at(t, rank, i / span) + i % span : lane_table_first(t, rank) + i;
 }
 
 int64_t lane_table_turns(const lane_table *t) {
-    int64_t most = 0;
-    if (!t->turns || !t->count) return lane_turns(t->lanes, t->world, t->turns);
+    int64_t most = 0, span = lane_table_span(t);
+    if (!t->turns || !t->count) return lane_turns(t->lanes / span, t->world, t->turns);
     for (int k = 0; k < t->world; k++) most = t->count[k] > most ? t->count[k] : most;
-    return most;
+    return most / span;
 }
 
 int lane_counter_free(const lane_counter *c) {

@@ -29,16 +29,24 @@ lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns);
 //   rank          0         1      2    3
 //   in ranges     0 1 2 3   4 5    -    6 7
 //   turns 0 .. 3  0 3 6 7   1 4    -    2 5
+//
+// In turns a rank may run several lanes at each, a subtree: the deal is one of such spans. In spans of 2:
+//
+//   turns 0, 1    0 1 6 7   2 3    -    4 5
 typedef struct lane_table {
     int64_t lanes;
     int world;
     bool turns;
-    const int64_t *count;  // [world] lanes of each rank; NULL: as lane_deal_of
+    const int64_t *count;  // [world] lanes of each rank, whole spans; NULL: as lane_deal_of
+    int64_t span;          // lanes of a turn, a power of two that divides `lanes`; 0: one
 } lane_table;
+
+// Lanes of a turn.
+static inline int64_t lane_table_span(const lane_table *t) { return t->turns && t->span ? t->span : 1; }
 
 int64_t lane_table_count(const lane_table *t, int rank);
 int64_t lane_table_first(const lane_table *t, int rank);             // in ranges
-int64_t lane_table_at(const lane_table *t, int rank, int64_t turn);  // in turns: the rank's lane; -1: it has none
+int64_t lane_table_at(const lane_table *t, int rank, int64_t turn);  // in turns: the first of the span; -1: none
 int64_t lane_table_lane(const lane_table *t, int rank, int64_t i);   // the i-th lane that the rank runs
 
 // Turns of a step: 1 where lanes are dealt in ranges.

@@ -56,7 +56,7 @@ struct reducer {
 static void add_rank(const reducer *r, int rank, int64_t turn, lane_counter *c) {
     if (r->lanes.turns) {
         int64_t lane = lane_table_at(&r->lanes, rank, turn);
-        if (lane >= 0) lane_counter_push(c, (lane_span){lane, 1, 0});
+        if (lane >= 0) lane_counter_push(c, (lane_span){lane, lane_table_span(&r->lanes), 0});
     } else {
         lane_counter own =
             lane_counter_of(lane_table_first(&r->lanes, rank), lane_table_count(&r->lanes, rank), r->once);
@@ -131,7 +131,7 @@ const lane_table *reduce_lanes(const reducer *r) { return &r->lanes; }
 
 // A rank without lanes has its sums in one.
 int reduce_lane_buffers(const reducer *r) {
-    if (r->lanes.turns) return 1;
+    if (r->lanes.turns) return lane_counter_buffers(0, lane_table_span(&r->lanes), r->once);
     if (r->moves) return lane_counter_most(r->lanes.lanes, r->once);
     int n = lane_counter_buffers(lane_table_first(&r->lanes, r->rank), lane_table_count(&r->lanes, r->rank), r->once);
     return n > 1 ? n : 1;
@@ -208,7 +208,7 @@ err_t reduce_open(reducer **out, const reduce_options *o) {
                    .ops = o->ops,
                    .rank = o->ranks->rank,
                    .world = o->ranks->world,
-                   .lanes = {.lanes = o->lanes, .world = o->ranks->world, .turns = o->turns},
+                   .lanes = {.lanes = o->lanes, .world = o->ranks->world, .turns = o->turns, .span = o->span},
                    .moves = o->moves && !o->turns,
                    .once = o->once,
                    .segments = o->segments,

@@ -27,6 +27,7 @@ typedef struct reduce_options {
     int64_t lanes;
     bool turns;
     const int64_t *deal;  // [world] lanes of each rank; NULL: as equal as they can be (comm/ordered.h)
+    int64_t span;         // in turns: lanes of a turn (comm/ordered.h); 0: one
     bool moves;           // in ranges: reduce_deal may follow, so what is planned is enough for any deal
     bool once;            // a lane adds to each element once (comm/ordered.h: joins)
     int segments;

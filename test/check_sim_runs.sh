@@ -372,6 +372,7 @@ halves 4 parallel.pipeline=2 parallel.zero=2 parallel.recompute=selective precis
 all 2 parallel.pipeline=2 parallel.schedule=gpipe precision.compute=fp16
 coded 1 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16
 codes 4 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.tensor=2 parallel.zero=1
+spans 2 reduce.compress=int8 reduce.compress_back=int8 reduce.compress_span=2 precision.compute=fp16 parallel.zero=1
 codes3 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=3 parallel.offload=nvme
 codes0 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=0
 largest 1 optimizer.type=sgd optimizer.momentum=0.9 optimizer.grad_clip=0 reduce.compress=topk reduce.density=0.1 precision.compute=bf16

@@ -144,6 +144,32 @@ static void lanes_in_codes_are_reduced_one_by_one(void **state) {
         "settle; squares; share; update; spread");
 }
 
+// Two lanes are added before they are reduced: bucket by bucket, or, where the whole is clipped, at once before that.
+static void spans_of_lanes_in_codes_are_reduced_at_once(void **state) {
+    (void)state;
+    action_layout l = layout_of(2, 4, 1, 0, true, false);
+    l.turns = l.codes = true, l.span = 2;
+    expect_list(
+        l, 1,
+        "load 2.0; forward 0-2; backward 2-0; means; losses; "
+        "load 3.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 0; "
+        "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; means; losses; settle; squares; share; update; spread");
+    l.clips_lanes = true;
+    expect_list(l, 0,
+                "load 0.0; forward 0-2; backward 2-0; means; losses; "
+                "load 1.0; forward 0-2; backward 2-2; backward 1-1; backward 0-0; add 0 += 1; reduce bucket 0 turn 0; "
+                "reduce bucket 1 turn 0; means; losses; settle; squares; share; update; spread");
+    l.world = 1, l.clips_lanes = false;  // the second turn begins when the first one's buffers are free
+    expect_list(
+        l, 0,
+        "load 0.0; forward 0-2; backward 2-0; means; losses; "
+        "load 1.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 0; "
+        "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; means; losses; settle; "
+        "load 2.0; forward 0-2; backward 2-0; means; losses; "
+        "load 3.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 1; "
+        "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 1; means; losses; settle; squares; share; update; spread");
+}
+
 // After the update, before the new weights leave for other ranks. Between boundaries the executor passes over it.
 static void islands_mix_what_was_updated(void **state) {
     (void)state;
@@ -427,6 +453,7 @@ int main(void) {
         cmocka_unit_test(token_slices_are_added_when_their_lane_ends),
         cmocka_unit_test(zero_3_gathers_one_block_ahead),
         cmocka_unit_test(lanes_in_codes_are_reduced_one_by_one),
+        cmocka_unit_test(spans_of_lanes_in_codes_are_reduced_at_once),
         cmocka_unit_test(squares_of_masters_do_not_wait_for_gradients),
         cmocka_unit_test(islands_mix_what_was_updated),
         cmocka_unit_test(all_layouts_are_complete_and_agree),

@@ -74,6 +74,58 @@ undivided() {
     same_state alone shared
 }
 
+# Two lanes, or four, are added by the rank that runs them, and coded as one. Micro-batches of one sample: a lane of two
+# adds to its buffer twice, so siblings have buffers of their own.
+spans() {
+    for span in 2 4; do
+        wide="$(echo $small | sed "s,lanes=4,lanes=8 batch.global=16,") $codes reduce.compress_span=$span run.steps=10 checkpoint.every=0"
+        settings spans$span $wide
+        expect 0 train spans$span
+        while read -r run most more; do
+            [ $span -le "$most" ] || continue
+            settings "$run-$span" $wide $more
+            expect 0 train "$run-$span"
+            same_steps spans$span "$run-$span"
+            same_state spans$span "$run-$span"
+        done <<'RUNS'
+two 4 device.ranks=2
+three 2 device.ranks=3 reduce.bucket_mb=0.1
+four 2 device.ranks=4 parallel.zero=2
+thirds 2 device.ranks=3 parallel.zero=3 parallel.offload=yes
+given 4 device.ranks=2 parallel.zero=1 parallel.deal=8,0
+dealt 2 device.ranks=3 parallel.deal=2,4,2
+pipe 4 device.ranks=4 parallel.pipeline=2 parallel.schedule=zb-h1
+loop 2 device.ranks=4 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.zero=1
+tensor 4 device.ranks=4 parallel.tensor=2 parallel.zero=2
+served 2 device.ranks=4 server.count=1 parallel.zero=1
+RUNS
+    done
+    ! steps spans2 | tail -1 | cut -d ' ' -f 3 | grep -qx "$(steps spans4 | tail -1 | cut -d ' ' -f 3)" ||
+        fail "spans of 2 and of 4 have the same bits"
+    expect 0 "$bin" plan base.ini two-4.ini
+    says "codes   int8 to owners, int8 back, 4 lanes at once: a rank sends "
+    settings many $wide device.ranks=3
+    expect 78 "$bin" check base.ini many.ini
+    says "3 ranks that share the lanes (3 ranks, [device] ranks) are more than the 2 spans of compress_span = 4 lanes"
+}
+
+# Two lanes that are coded as one are a lane of two micro-batches: (0 + a) + b has the bits of (0 + a) + (0 + b). With
+# topk also their momentum, and what is clipped.
+span_is_a_lane() {
+    one=$(echo "$small" | sed 's/batch.lanes=4//; s/batch.micro=1/batch.micro=4/')
+    sgd="optimizer.type=sgd optimizer.momentum=0.9 optimizer.lr=0.02 optimizer.grad_clip=0.5 reduce.compress=topk"
+    for how in "$codes" "$sgd"; do
+        rm -rf runs/joined runs/single runs/coded
+        settings single $one $how batch.lanes=1 run.steps=10 checkpoint.every=0
+        settings joined $one $how batch.lanes=2 reduce.compress_span=2 run.steps=10 checkpoint.every=0
+        settings coded $one $how batch.lanes=2 run.steps=10 checkpoint.every=0
+        for run in single joined coded; do expect 0 train $run; done
+        same_steps single joined
+        same_state single joined
+        ! cmp -s runs/single/log.jsonl runs/coded/log.jsonl || fail "lanes that are coded by themselves are the same"
+    done
+}
+
 # Lanes send their largest elements alone: 1 in 100 of a chunk. All lanes go to all ranks in stage 0, to owners in others.
 topk="$small optimizer.type=sgd optimizer.momentum=0.9 optimizer.lr=0.02 optimizer.grad_clip=0 reduce.compress=topk run.steps=12"
 largest() {
@@ -212,6 +264,11 @@ reduce.order=any|compress = int8 codes each lane by itself, and with order = any
 parallel.token_slices=2|and token_slices = 2 cut a lane into parts that several ranks may have
 parallel.balance=auto device.ranks=2|balance = auto would move lanes, and deal = a list of lanes does not
 reduce.compress=none|compress_back codes the sums of lanes that were coded, and compress = none
+reduce.compress=none reduce.compress_back=none reduce.compress_span=2|compress_span = 2 lanes are coded as one, and compress = none codes nothing
+reduce.compress_span=3|compress_span = 3 is not a power of two
+reduce.compress_span=8|compress_span = 8 is more than the lanes = 4 of a step
+reduce.compress_span=2 device.ranks=3|3 ranks that share the lanes (3 ranks, [device] ranks) are more than the 2 spans of compress_span = 2 lanes
+reduce.compress_span=2 device.ranks=2 parallel.deal=1,3|expected whole spans of compress_span = 2 lanes, which are coded as one
 reduce.compress=powersgd|There are fp16, int8, int4 and topk.
 reduce.compress=topk reduce.compress_back=none optimizer.type=adamw|compress = topk corrects the momentum of sgd
 reduce.compress=topk optimizer.type=sgd|and compress = topk sends few elements of them
@@ -238,6 +295,8 @@ forked() {
 
 try layouts
 try near_the_plain_run
+try spans
+try span_is_a_lane
 try killed
 try continued
 try undivided

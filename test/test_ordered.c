@@ -203,17 +203,19 @@ static int64_t lanes_run(const lane_table *t, int rank, bool *ran) {
         assert_true(lane > before && lane < t->lanes && !ran[lane]);
         ran[lane] = true, before = lane;
     }
-    if (t->turns) assert_int_equal(lane_table_at(t, rank, n), -1);
+    if (t->turns) assert_int_equal(lane_table_at(t, rank, n / lane_table_span(t)), -1);
     return n;
 }
 
-// In turns the lanes of a turn follow each other, in order of rank.
+// In turns the lanes of a turn follow each other, in order of rank; those of a rank are a subtree.
 static void expect_turns(const lane_table *t) {
-    int64_t next = 0;
+    int64_t next = 0, span = lane_table_span(t);
     for (int64_t turn = 0; turn < lane_table_turns(t); turn++)
         for (int k = 0; k < t->world; k++) {
             int64_t lane = lane_table_at(t, k, turn);
-            if (lane >= 0) assert_int_equal(lane, next++);
+            if (lane < 0) continue;
+            assert_int_equal(lane, next);
+            for (int64_t i = 0; i < span; i++) assert_int_equal(lane_table_lane(t, k, turn * span + i), next++);
         }
     assert_int_equal(next, t->lanes);
 }
@@ -227,8 +229,9 @@ static void every_lane_is_run_once_in_any_deal(void **state) {
         int world = 1 + (int)(draw(&seed) % 9), lanes = 1 << draw(&seed) % 7;
         int64_t count[9] = {0}, sum = 0;
         bool turns = i % 2, ran[64] = {0};
-        for (int l = 0; l < lanes; l++) count[draw(&seed) % (1 + draw(&seed) % (uint32_t)world)]++;
-        lane_table t = {lanes, world, turns, count};
+        int span = turns && lanes >= 4 ? 1 << draw(&seed) % 3 : 1;
+        for (int l = 0; l < lanes; l += span) count[draw(&seed) % (1 + draw(&seed) % (uint32_t)world)] += span;
+        lane_table t = {lanes, world, turns, count, span};
         for (int k = 0; k < world; k++) sum += lanes_run(&t, k, ran);
         assert_int_equal(sum, lanes);
         if (turns) expect_turns(&t);
@@ -240,8 +243,9 @@ static void the_equal_deal_is_the_one_without_a_list(void **state) {
     (void)state;
     for (int world = 1; world <= 9; world++)
         for (int lanes = 1; lanes <= 64; lanes++)
-            for (int turns = 0; turns <= 1; turns++) {
-                lane_table plain = {lanes, world, turns, NULL}, listed = plain;
+            for (int turns = 0; turns <= 2; turns++) {
+                if (turns == 2 && lanes % 4) continue;
+                lane_table plain = {lanes, world, turns > 0, NULL, turns == 2 ? 4 : 0}, listed = plain;
                 int64_t count[9];
                 for (int k = 0; k < world; k++) count[k] = lane_table_count(&plain, k);
                 listed.count = count;
@@ -252,8 +256,28 @@ static void the_equal_deal_is_the_one_without_a_list(void **state) {
             }
 }
 
+// The one that comm/ordered.h draws.
+static void spans_are_dealt_in_turns(void **state) {
+    (void)state;
+    static const int64_t want[4][5] = {{0, 1, 6, 7, -1}, {2, 3, -1}, {-1}, {4, 5, -1}};
+    lane_table t = {8, 4, true, (int64_t[]){4, 2, 0, 2}, 2};
+    assert_int_equal(lane_table_turns(&t), 2);
+    for (int rank = 0; rank < 4; rank++)
+        for (int i = 0; i < 5 && want[rank][i] >= 0; i++) assert_int_equal(lane_table_lane(&t, rank, i), want[rank][i]);
+    for (int rank = 0; rank < 4; rank++) assert_int_equal(lane_table_at(&t, rank, 0), want[rank][0]);
+    assert_int_equal(lane_table_at(&t, 0, 1), 6);
+    t.count = NULL, t.world = 3;  // 0 1 6 7 | 2 3 | 4 5
+    assert_int_equal(lane_table_count(&t, 0), 4);
+    assert_int_equal(lane_table_count(&t, 2), 2);
+    assert_int_equal(lane_table_lane(&t, 0, 3), 7);
+    assert_int_equal(lane_table_lane(&t, 2, 1), 5);
+    t.turns = false;  // in ranges it means nothing
+    assert_int_equal(lane_table_span(&t), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spans_are_dealt_in_turns),
         cmocka_unit_test(tree_is_the_balanced_one),
         cmocka_unit_test(every_split_gives_the_same_sum),
         cmocka_unit_test(only_siblings_are_added),

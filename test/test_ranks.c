@@ -532,6 +532,7 @@ static const char *const coded[] = {
     "dropout = 0.1\n[precision]\ncompute = fp16\n[batch]\nlanes = 4\n[reduce]\ncompress = fp16\ncompress_back = fp16\n",
     CODED "[optimizer]\ntype = sgd\nmomentum = 0.9\nnesterov = yes\ngrad_clip = 0\n[reduce]\ncompress = topk\n"
           "density = 0.02\n[batch]\nmicro = 1\n",
+    CODED "[reduce]\ncompress = int8\ncompress_back = int8\ncompress_span = 2\n[batch]\nmicro = 1\n",
 };
 
 // [reduce] compress: each lane is coded by itself, with what was left out of it before. Tensors of several chunks,
@@ -544,14 +545,14 @@ static void lanes_in_codes_give_the_same_bits(void **state) {
     } worlds[] = {{1, {2}, false},    {1, {3}, false},    {1, {8}, false},
                   {2, {1, 2}, false}, {2, {2, 2}, false}, {1, {3}, true}};
     char *dir = texts_dir(), name[64], more[512];
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) {
         finding one = {.hash = ""}, plain = {.hash = ""};
         try_world("one rank", dir, coded[k], 1, (int[]){1}, &one);
         try_world("one rank, lanes as they are", dir, CODED, 1, (int[]){1}, &plain);
         assert_string_not_equal(one.hash, plain.hash);
         for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++)
             for (int zero = 0; zero <= 3; zero++) {
-                if (k == 2 && worlds[i].ranks[0] > 4) continue;  // of 4 lanes
+                if ((k == 2 || k == 4) && worlds[i].ranks[0] > 4) continue;  // of 4 lanes, or spans
                 const char *deal = !worlds[i].dealt ? "" : k == 2 ? "deal = 2,0,2\n" : "deal = 2,0,6\n";
                 snprintf(name, sizeof name, "kind %d, world %zu, zero %d", k, i, zero);
                 snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n%s", coded[k], zero,

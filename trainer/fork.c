@@ -323,7 +323,7 @@ static const change *changed(const forking *f, const char *key) {
 // Arrays of what was left out of lanes and their sums ([reduce] compress).
 static int residuals_of(const config *c) {
     int of_a_lane = c->reduce.compress == SEND_ALL ? 0 : c->reduce.compress == SEND_TOPK ? 2 : 1;
-    return of_a_lane * (int)c->resolved.lanes + (c->reduce.compress_back != CODEC_NONE);
+    return of_a_lane * (int)(c->resolved.lanes / c->reduce.compress_span) + (c->reduce.compress_back != CODEC_NONE);
 }
 
 // Does the outer optimizer of islands keep an array?
@@ -363,7 +363,8 @@ static err_t compare_kept(const forking *f) {
         if (c && islands_of(f->is) != islands_of(f->was))
             return forbid(f, c->key, c->was, c->is, "what each island has of its own would not fit");
     }
-    static const char *const coded[] = {"reduce.compress", "reduce.compress_back", "batch.lanes"};
+    static const char *const coded[] = {"reduce.compress", "reduce.compress_back", "reduce.compress_span",
+                                        "batch.lanes"};
     for (size_t k = 0; k < sizeof coded / sizeof *coded; k++) {
         c = changed(f, coded[k]);
         if (c && (residuals || residuals_of(f->was)))

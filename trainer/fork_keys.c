@@ -71,6 +71,7 @@ static const struct {
     {"outer.keep", NULL},
     {"reduce.compress", NULL},  // whether the rests are there is compared
     {"reduce.compress_back", NULL},
+    {"reduce.compress_span", NULL},
     {"reduce.density", NULL},
     {"reduce.density_warmup", NULL},
 };

@@ -126,20 +126,21 @@ static err_t count_traffic(session *x, plan_rank *p) {
     return ERR_OK;
 }
 
-// ZeRO 0 reads all sums from codes, or from copies of them. With topk all ranks add all lanes there.
+// ZeRO 0 reads all sums from codes, or from copies of them. With topk all ranks add all lanes there. What a rank adds
+// before it codes it would add without codes, too.
 static void count_codes(const session *x, plan_rank *p) {
     const train_state *t = &x->state;
-    int64_t all = 0, own = 0, lanes = t->o.lanes;
+    int64_t all = 0, own = 0, spans = state_spans(t);
     bool back = t->o.back != CODEC_NONE, whole = !t->shards.masters;
     for (int i = 0; i < t->zero.wholes; i++) all += t->zero.whole[i].count;
     for (int i = 0; i < t->zero.owned; i++) own += t->zero.piece[i].count;
     p->added = (t->residuals > 1 ? t->residuals - 1 : 0) * all + (t->ranks->world - 1) * own;
     if (t->o.kept) {
-        p->encoded = t->residuals * all, p->decoded = lanes * (whole ? all : own);
+        p->encoded = t->residuals * all, p->decoded = spans * (whole ? all : own);
         return;
     }
     p->encoded = t->residuals * all + (back ? own : 0);
-    p->decoded = lanes * own + (whole ? all : back ? own : 0);
+    p->decoded = spans * own + (whole ? all : back ? own : 0);
 }
 
 static void note_stages(const session *x, plan_rank *p) {

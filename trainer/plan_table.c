@@ -454,13 +454,18 @@ static err_t time_codes(const config *c, const plan_rank *p, const plan_world *w
 }
 
 // "int8 to owners, int8 back"
-static const char *codes_text(const config *c, char dst[2 * CONFIG_WORD + 32]) {
+enum { CODES = 2 * CONFIG_WORD + 64 };
+static const char *codes_text(const config *c, char dst[CODES]) {
     char to[CONFIG_WORD], from[CONFIG_WORD];
     config_word(config_key(config_find(c, "reduce", "compress"))->words, c->reduce.compress, to);
     config_word(config_key(config_find(c, "reduce", "compress_back"))->words, c->reduce.compress_back, from);
     if (c->reduce.compress == SEND_TOPK)
-        snprintf(dst, 2 * CONFIG_WORD + 32, "%s, %g of each lane", to, c->reduce.density);
-    else snprintf(dst, 2 * CONFIG_WORD + 32, "%s to owners, %s back", to, from);
+        snprintf(dst, CODES, "%s, %g of each %s", to, c->reduce.density,
+                 c->reduce.compress_span > 1 ? "span of lanes" : "lane");
+    else snprintf(dst, CODES, "%s to owners, %s back", to, from);
+    size_t n = strlen(dst);
+    if (c->reduce.compress_span > 1)
+        snprintf(dst + n, CODES - n, ", %" PRId64 " lanes at once", c->reduce.compress_span);
     return dst;
 }
 
@@ -469,7 +474,9 @@ static void advise(FILE *out, const config *c, const plan_world *who, int64_t sa
     if (c->reduce.compress == SEND_TOPK && c->parallel.zero > 0)
         fprintf(out, "        most of it is weights on their way back: zero = 0 sends none\n");
     if (saved <= 0)
-        fprintf(out, "        they never pay here: each lane travels by itself; give each rank fewer [batch] lanes\n");
+        fprintf(out,
+                "        they never pay here: each lane travels by itself; give each rank fewer [batch] lanes, or code "
+                "several at once ([reduce] compress_span)\n");
     if (who->nodes == 1) fprintf(out, "        ranks of one machine send through memory: leave compress = none\n");
 }
 
@@ -485,13 +492,13 @@ static err_t sent_with(const config *c, const plan_world *who, int64_t *most) {
 // What codes save, and what they take: they pay where the wire takes longer for the difference in bytes than a rank
 // takes for the difference in work. Both are as if nothing went beside anything else.
 static err_t print_codes(FILE *out, const config *c, const plan_world *who, const plan_ranks *p) {
-    char text[2 * CONFIG_WORD + 32], coded[HUMAN], plain[HUMAN];
+    char text[CODES], coded[HUMAN], plain[HUMAN];
     double coding, adding;
     int64_t more = 0, less = most_sent(who, p), at_first = 0;
     config *other = malloc(sizeof *other);
     if (!other) return err_set(ERR_INTERNAL, "no memory for the settings without codes");
     *other = *c;
-    other->reduce.compress = SEND_ALL, other->reduce.compress_back = CODEC_NONE;
+    other->reduce.compress = SEND_ALL, other->reduce.compress_back = CODEC_NONE, other->reduce.compress_span = 1;
     err_t rc = sent_with(other, who, &more);
     if (rc == ERR_OK && c->reduce.density_warmup) {
         *other = *c;

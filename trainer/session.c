@@ -144,11 +144,11 @@ static codec codec_of(send_kind x) {
     return x == SEND_TOPK ? CODEC_NONE : (codec)x;
 }
 
-// Each of N lanes has 1/N of the gradient. Lanes that agree in nothing add up to a norm sqrt(N) times as large as one
-// lane's (Lin et al. 2018, section 3.2).
+// Each of N spans of lanes has 1/N of the gradient. Those that agree in nothing add up to a norm sqrt(N) times as large
+// as one's (Lin et al. 2018, section 3.2).
 static double lane_clip(const config *c, int islands) {
     if (c->reduce.compress != SEND_TOPK) return 0;
-    return c->optimizer.grad_clip / sqrt((double)(c->resolved.lanes / islands));
+    return c->optimizer.grad_clip / sqrt((double)(c->resolved.lanes / islands / c->reduce.compress_span));
 }
 
 // Where ranks share layers or positions, all of them write samples, so all have weights.
@@ -174,6 +174,7 @@ static state_options state_options_of(const session *x) {
         .compress = codec_of(c->reduce.compress),
         .kept = c->reduce.compress == SEND_TOPK ? (int64_t)ceil(c->reduce.density * CHUNK) : 0,
         .density_warmup = c->reduce.density_warmup,
+        .compress_span = c->reduce.compress != SEND_ALL ? c->reduce.compress_span : 0,
         .lane_clip = lane_clip(c, grid_islands(&x->shape)),
         .back = c->reduce.compress_back,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
@@ -342,12 +343,12 @@ static loader_options feed_options(const session *x, int64_t last) {
     return o;
 }
 
-// Lanes that are dealt in turns by a list have no stride.
+// Lanes that are dealt in turns by a list, or in spans, have no stride.
 static err_t list_lanes(session *x) {
     const lane_table *t = reduce_lanes(x->state.reduce);
     int rank = x->state.ranks->rank, context = grid_context(&x->shape);
     int64_t count = lane_table_count(t, rank);
-    if (!t->turns || !t->count) return ERR_OK;
+    if (!t->turns || (!t->count && lane_table_span(t) == 1)) return ERR_OK;
     x->lanes = calloc((size_t)count + 1, sizeof *x->lanes);
     if (!x->lanes) return err_set(ERR_INTERNAL, "no memory for a list of %" PRId64 " lanes", count);
     for (int64_t i = 0; i < count; i++) x->lanes[i] = first_lane(x) + lane_table_lane(t, rank, i) / context;

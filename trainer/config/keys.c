@@ -205,6 +205,8 @@ static const setting more_keys[] = {
          "each lane's gradient is sent in so few bits; what rounding leaves out is sent with the next one"),
     WORD(reduce, compress_back, BITS, "none", CODEC_WORDS(WORD_TEXT) + 1, "",
          "the same for the sum of the lanes on its way back to all ranks, which ZeRO stage 0 sends"),
+    INT(reduce, compress_span, BITS, "1", 1, 4096, "compress_group",
+        "so many lanes, a power of two, run on one rank and are added before they are coded and sent as one"),
     REAL(reduce, density, BITS, "0.01", 0.0001, 1, "compress_ratio sparsity", "topk: the share of each lane's gradient that is sent in a step"),
     INT(reduce, density_warmup, BITS, "0", 0, MANY, "warmup_density rampup",
         "topk: so many steps send more, first a quarter, then a sixteenth, and so on until it is no more than density"),

@@ -170,11 +170,32 @@ static err_t judge_topk(judge *j) {
                         "and fp32 don't");
 }
 
+// Lanes that are coded as one are a subtree.
+static err_t judge_compress_span(judge *j) {
+    const config *c = j->c;
+    int64_t span = c->reduce.compress_span;
+    if (span == 1) return ERR_OK;
+    judge_number(j, 1);
+    judge_number(j, (double)c->resolved.lanes);
+    if (c->reduce.compress == SEND_ALL)
+        return judge_refuse(j, ROWS(ROW(reduce, compress_span), ROW(reduce, compress)),
+                            "compress_span = %" PRId64 " lanes are coded as one, and compress = none codes nothing",
+                            span);
+    if (span & (span - 1))
+        return judge_refuse(j, ROWS(ROW(reduce, compress_span)), "compress_span = %" PRId64 " is not a power of two",
+                            span);
+    if (span <= c->resolved.lanes) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(reduce, compress_span), ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)),
+                        "compress_span = %" PRId64 " is more than the lanes = %" PRId64 " of a step", span,
+                        c->resolved.lanes);
+}
+
 // A lane that is coded is coded whole, by the one rank that has it, and its rest stays where the lane is.
 static err_t judge_compress(judge *j) {
     const config *c = j->c;
     char word[CONFIG_WORD];
     bool back = c->reduce.compress_back != CODEC_NONE;
+    RULE(j, judge_compress_span(j));
     if (c->reduce.compress == SEND_ALL && !back) return ERR_OK;
     if (c->reduce.compress == SEND_ALL)
         return judge_refuse(j, ROWS(ROW(reduce, compress_back), ROW(reduce, compress)),
@@ -386,11 +407,37 @@ static err_t judge_micros(judge *j, int world) {
     return ERR_OK;
 }
 
+// Spans of lanes that are coded as one are each on one rank.
+static err_t judge_coded(judge *j, int world) {
+    const config *c = j->c;
+    const grid g = config_grid(c, world);
+    int64_t workers = grid_workers(&g), spans = c->resolved.lanes / c->reduce.compress_span;
+    if (c->reduce.compress_span == 1 || workers <= spans) return ERR_OK;
+    for (int64_t span = c->reduce.compress_span; span >= 1; span /= 2)
+        if (c->resolved.lanes / span >= workers) judge_number(j, (double)span);
+    return judge_refuse(j, ROWS(ROW(reduce, compress_span), counted_in(c), ROW(batch, lanes)),
+                        "%" PRId64 " ranks that share the lanes (%d rank%s, %s) are more than the %" PRId64
+                        " spans of compress_span = %" PRId64 " lanes, each of which one rank runs",
+                        workers, world, S(world), counted(c), spans, c->reduce.compress_span);
+}
+
+static bool deals_spans(const config *c, int data) {
+    int64_t count[data + 1];
+    bool whole = pipe_deal(c->parallel.deal, data, c->resolved.lanes, count);
+    for (int k = 0; whole && k < data; k++) whole = count[k] % c->reduce.compress_span == 0;
+    return whole;
+}
+
 static err_t judge_deal(judge *j, int world) {
     const config *c = j->c;
     const grid g = config_grid(c, world);
     int data = grid_workers(&g);
-    if (!*c->parallel.deal || pipe_deal(c->parallel.deal, data, c->resolved.lanes, NULL)) return ERR_OK;
+    if (!*c->parallel.deal || deals_spans(c, data)) return ERR_OK;
+    if (pipe_deal(c->parallel.deal, data, c->resolved.lanes, NULL))
+        return judge_refuse(j, ROWS(ROW(parallel, deal), ROW(reduce, compress_span)),
+                            "deal = %.100s: expected whole spans of compress_span = %" PRId64
+                            " lanes, which are coded as one",
+                            c->parallel.deal, c->reduce.compress_span);
     return judge_refuse(j,
                         ROWS(ROW(parallel, deal), ROW(batch, lanes), counted_in(c), ROW(parallel, tensor),
                              ROW(parallel, pipeline), ROW(parallel, context)),
@@ -429,6 +476,7 @@ err_t judge_ranks(judge *j, int world) {
     const config *c = j->c;
     RULE(j, judge_spans(j, world));
     RULE(j, judge_workers(j, world));
+    RULE(j, judge_coded(j, world));
     if (c->parallel.tensor * c->parallel.context * c->parallel.pipeline * c->outer.islands > 1) {
         RULE(j, judge_grid(j, world));
         RULE(j, judge_models(j, world));

@@ -60,8 +60,9 @@ bool pipe_deal(const char *text, int ranks, int64_t lanes, int64_t *count) {
 bool pipe_lanes(const config *c, const grid *g, int64_t *count) {
     int workers = grid_workers(g);
     if (!*c->parallel.deal && !g->servers) return false;
+    int64_t span = c->reduce.compress_span;
     for (int k = 0; k < g->data; k++)
-        count[k] = k < workers ? lane_deal_of(c->resolved.lanes, workers, k, false).count : 0;
+        count[k] = k < workers ? lane_deal_of(c->resolved.lanes / span, workers, k, false).count * span : 0;
     return !*c->parallel.deal || pipe_deal(c->parallel.deal, workers, c->resolved.lanes, count);
 }
 
@@ -74,6 +75,6 @@ int64_t pipe_micros(const config *c, const grid *g, int d) {
     bool turns = (grid_group_size(g, GROUP_DATA) > 1 && c->parallel.zero >= 2) || c->reduce.compress != SEND_ALL;
     int64_t deal[g->data + 1];
     bool dealt = pipe_lanes(c, g, deal);
-    lane_table t = {c->resolved.lanes / grid_islands(g), g->data, turns, dealt ? deal : NULL};
-    return pipe_micros_of(c, turns ? lane_table_turns(&t) : lane_table_count(&t, d));
+    lane_table t = {c->resolved.lanes / grid_islands(g), g->data, turns, dealt ? deal : NULL, c->reduce.compress_span};
+    return pipe_micros_of(c, turns ? lane_table_turns(&t) * lane_table_span(&t) : lane_table_count(&t, d));
 }

@@ -122,7 +122,7 @@ static void add_lane(maker *m, int bucket) {
 
 // The bucket is final, and on its way. A rank without a lane in the turn has no gradients.
 static void finish_bucket(maker *m, int k) {
-    if (m->works) add_lane(m, k);
+    if (m->works && !m->l->clips_lanes) add_lane(m, k);
     else if (!m->l->fixed && !m->l->slots) push(m, (action){.kind = ACTION_ZERO, .bucket = k});
     push(m, (action){.kind = ACTION_REDUCE, .bucket = k, .turn = m->turn});
 }
@@ -140,6 +140,7 @@ static void backward(maker *m, action_kind kind, int first, int last, int next) 
         for (int k = 0; l->slots && (m->works || !l->fixed) && k < l->buckets; k++)
             if (l->bucket[k].highest == b) push(m, (action){.kind = ACTION_TAKE, .bucket = k});
         push_blocks(m, kind, b, b);
+        if (ends && l->clips_lanes && b == 0 && m->works) add_lane(m, -1);
         for (int k = 0; ends && k < l->buckets; k++)
             if ((l->clips_lanes ? 0 : l->bucket[k].lowest) == b) finish_bucket(m, k);
     }
@@ -155,7 +156,18 @@ typedef struct lane_plan {
     bool works, last;
 } lane_plan;
 
-static lane_table table_of(const action_layout *l) { return (lane_table){l->lanes, l->world, l->turns, l->deal}; }
+static lane_table table_of(const action_layout *l) {
+    return (lane_table){l->lanes, l->world, l->turns, l->deal, l->span};
+}
+static int64_t span_of(const action_layout *l) { return l->turns && l->span ? l->span : 1; }
+
+// The next lane of those that c counts: its buffer, and the siblings that it completes.
+static void count_lane(const action_layout *l, lane_counter *c, lane_plan *k) {
+    k->at = lane_counter_begin(c, k->lane, l->once);
+    lane_counter_end(c, k->lane, k->at);
+    k->ended = *c;
+    for (int into, from; lane_counter_merge(c, &into, &from);) {}
+}
 
 // ZeRO 0 and 1: a range of lanes, reduced once after the last. Sibling subtrees are added as soon as both exist; those
 // that the last lane completes are added bucket by bucket where others wait for them. A rank without lanes passes
@@ -166,21 +178,25 @@ static void plan_range(const action_layout *l, int rank, lane_plan *plan) {
     lane_counter c = {0};
     if (count == 0) plan[0] = (lane_plan){.lane = first, .last = true};
     for (int64_t i = 0; i < count; i++) {
-        lane_plan *k = &plan[i];
-        *k = (lane_plan){.lane = first + i, .works = true, .last = i == count - 1};
-        k->at = l->fixed ? lane_counter_begin(&c, k->lane, l->once) : (lane_place){0, i > 0};
-        if (l->fixed) lane_counter_end(&c, k->lane, k->at);
-        k->ended = c;
-        for (int into, from; l->fixed && lane_counter_merge(&c, &into, &from);) {}
+        plan[i] = (lane_plan){.lane = first + i, .works = true, .last = i == count - 1};
+        if (l->fixed) count_lane(l, &c, &plan[i]);
+        else plan[i].at.joins = i > 0;
     }
 }
 
-// ZeRO 2 and 3: one lane a turn. A rank without a lane in a turn still sends its weights and receives its sums.
+// ZeRO 2 and 3: a turn has one lane, or the lanes of a span. A rank without lanes in a turn still sends its weights and
+// receives its sums.
 static void plan_turns(const action_layout *l, int rank, lane_plan *plan) {
     lane_table table = table_of(l);
+    int64_t span = span_of(l);
     for (int64_t t = 0; t < lane_table_turns(&table); t++) {
-        int64_t lane = lane_table_at(&table, rank, t);
-        plan[t] = (lane_plan){.lane = lane, .works = lane >= 0, .last = true};
+        int64_t first = lane_table_at(&table, rank, t);
+        lane_counter c = {0};
+        for (int64_t i = 0; i < span; i++) {
+            lane_plan *k = &plan[t * span + i];
+            *k = (lane_plan){.lane = first < 0 ? -1 : first + i, .works = first >= 0, .last = i == span - 1};
+            if (k->works && span > 1) count_lane(l, &c, k);
+        }
     }
 }
 
@@ -253,7 +269,7 @@ static void unit_backward(maker *m, int i, const lane_plan *k) {
 static void begin_turn(maker *m, const unit *u) {
     const action_layout *l = m->l;
     bool alone = l->pipe->count == 1, forward = u->kind == UNIT_FORWARD;
-    if (!l->turns || l->slots || m->turn == 0 || u->micro % l->micros > 0) return;
+    if (!l->turns || l->slots || m->turn == 0 || u->micro % (l->micros * span_of(l)) > 0) return;
     if (alone ? forward : !forward && u->kind != UNIT_WEIGHTS) push(m, (action){.kind = ACTION_SETTLE});
 }
 
@@ -262,9 +278,9 @@ static void run_unit(maker *m, int i, const lane_plan *plan) {
     const unit *u = &l->pipe->table.unit[i];
     const lane_plan *k = &plan[u->micro / l->micros];
     m->works = k->works, m->buffer = k->at.buffer;
-    m->turn = l->turns ? u->micro / l->micros : 0;
+    m->turn = l->turns ? u->micro / l->micros / span_of(l) : 0;
     m->final = k->last && u->micro % l->micros == l->micros - 1;
-    m->c = l->fixed && !l->turns ? &k->ended : NULL;
+    m->c = l->fixed && (!l->turns || span_of(l) > 1) ? &k->ended : NULL;
     m->unit = (action){
         .input_slot = l->pipe->input_slot[u->micro], .slot = u->slot, .in = u->gradient_in, .out = u->gradient_out};
     if (u->reuse >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->reuse});

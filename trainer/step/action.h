@@ -81,6 +81,7 @@ typedef struct action_layout {
     // a lane's gradients, one for each token slice: its buffer and those from `table` on. 0: one
     int tables, table;
     bool turns;           // ZeRO 2 and 3, and where lanes are coded: lanes in turns, every turn is reduced
+    int64_t span;         // in turns: lanes of a turn (comm/ordered.h); 0: one
     bool codes;           // [reduce] compress: one rank alone codes its lanes, too
     bool clips_lanes;     // no bucket is reduced before the whole lane is there
     bool shards_weights;  // ZeRO 3: blocks' weights are gathered before use

@@ -32,6 +32,7 @@ action_layout executor_layout(const step_runner *r) {
                            .fixed = t->o.fixed,
                            .once = t->o.once,
                            .turns = t->turns,
+                           .span = t->o.compress_span,
                            .codes = state_codes(t),
                            .clips_lanes = t->o.lane_clip > 0,
                            .shards_weights = t->shards.weights,

@@ -175,16 +175,17 @@ static err_t add_largest(const part *k) {
 // The turn's lanes, in order: a lane that has a left sibling is added to it at once.
 static err_t add_turn(const part *k) {
     const lane_table *lanes = reduce_lanes(k->t->reduce);
-    lane_counter c = lane_counter_of(0, packed_before(lanes, k->turn), true);
+    int64_t span = lane_table_span(lanes);
+    lane_counter c = lane_counter_of(0, packed_before(lanes, k->turn) / span, true);
     char *in = k->t->in.data;
     for (int r = 0; r < k->p->world; r++) {
-        int64_t lane = lane_table_at(lanes, r, k->turn);
-        if (lane < 0) continue;
+        int64_t first = lane_table_at(lanes, r, k->turn), number = first / span;
+        if (first < 0) continue;
         bool mine = r == k->t->ranks->rank;
-        lane_place to = lane_counter_begin(&c, lane, true);
+        lane_place to = lane_counter_begin(&c, number, true);
         TRY(add_lane(k, mine ? (char *)k->t->out.data + packed_there(k->p, k->bucket)[r] : in, to));
         if (!mine) in += k->p->most_own;
-        lane_counter_end(&c, lane, to);
+        lane_counter_end(&c, number, to);
         for (int into, from; lane_counter_merge(&c, &into, &from);) TRY(add_pieces(k, into, from));
     }
     return ERR_OK;

@@ -149,7 +149,7 @@ static err_t open_watch(parallel *x, const parallel_spans *o) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
-    int lanes = t->turns     ? turns
+    int lanes = t->turns     ? turns * (int)lane_table_span(reduce_lanes(t->reduce))
                 : t->o.moves ? (int)t->o.lanes
                              : (int)reduce_lane_count(t->reduce, t->ranks->rank),
         passes = lanes * (int)t->o.micros;

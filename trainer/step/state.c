@@ -171,14 +171,14 @@ static err_t declare_scratch(train_state *t) {
 // --- lanes in codes --------------------------------------------------------------------------------------------------
 
 static err_t allocate_residuals(train_state *t) {
-    t->residuals = (int)reduce_lane_count(t->reduce, t->ranks->rank);
-    t->kepts = t->o.kept ? 1 : lane_counter_buffers(0, t->o.lanes, true);
+    t->residuals = (int)(reduce_lane_count(t->reduce, t->ranks->rank) / lane_table_span(reduce_lanes(t->reduce)));
+    t->kepts = t->o.kept ? 1 : lane_counter_buffers(0, state_spans(t), true);
     t->kept = calloc((size_t)t->kepts, sizeof *t->kept);
     t->residual = calloc((size_t)t->residuals + 1, sizeof *t->residual);
     t->residual_mirror = calloc((size_t)t->residuals + 1, sizeof *t->residual_mirror);
     t->velocity = calloc((size_t)t->residuals + 1, sizeof *t->velocity);
     t->velocity_mirror = calloc((size_t)t->residuals + 1, sizeof *t->velocity_mirror);
-    t->residual_name = calloc(2 * (size_t)t->o.lanes, sizeof *t->residual_name);
+    t->residual_name = calloc(2 * (size_t)state_spans(t), sizeof *t->residual_name);
     if (t->kept && t->residual && t->residual_mirror && t->velocity && t->velocity_mirror && t->residual_name)
         return ERR_OK;
     return err_set(ERR_INTERNAL, "no memory for the tables of %" PRId64 " lanes", t->o.lanes);
@@ -243,6 +243,7 @@ static err_t declare_gradients(train_state *t) {
                                                   .lanes = t->o.lanes,
                                                   .turns = turns,
                                                   .deal = t->o.deal,
+                                                  .span = t->o.compress_span,
                                                   .moves = t->o.moves,
                                                   .once = t->o.once,
                                                   .segments = t->zero.segments,

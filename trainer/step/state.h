@@ -38,6 +38,7 @@ typedef struct state_options {
     codec compress, back;        // [reduce] compress, compress_back
     int64_t kept;                // compress = topk: elements of a chunk that are sent; 0: no topk
     int64_t density_warmup;      // steps that send more
+    int64_t compress_span;       // lanes that are added before they are coded, a subtree of them; 0: one
     double lane_clip;            // topk: the largest norm of a lane's gradient; 0: it is not clipped
     bool stochastic;             // [precision] rounding; seed: [run] seed
     uint64_t seed;
@@ -266,6 +267,11 @@ static inline int state_shown(const train_state *t) { return state_apart(t) ? t-
 // Are lanes coded on their way?
 static inline bool state_codes(const train_state *t) {
     return t->o.training && (t->o.compress != CODEC_NONE || t->o.kept);
+}
+
+// Subtrees of lanes that are coded, each with what was left out of it.
+static inline int64_t state_spans(const train_state *t) {
+    return t->o.compress_span ? t->o.lanes / t->o.compress_span : t->o.lanes;
 }
 
 // Is the sum of what a rank owns apart, and not in the lanes' gradients?

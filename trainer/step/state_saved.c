@@ -21,8 +21,8 @@ optimizer_scalar state_scalar(const train_state *t, int k) {
     return x;
 }
 
-// With topk a lane has a velocity, too.
-static int lane_groups(const train_state *t) { return (int)t->o.lanes * (t->o.kept ? 2 : 1); }
+// With topk a span of lanes has a velocity, too.
+static int lane_groups(const train_state *t) { return (int)state_spans(t) * (t->o.kept ? 2 : 1); }
 
 int state_residual_groups(const train_state *t) {
     return state_codes(t) ? lane_groups(t) + (t->o.back != CODEC_NONE) : 0;
@@ -111,8 +111,8 @@ static void fill_owned(train_state *t, ckpt_tensor *c, int row, int k, int islan
     }
 }
 
-// What was left out of a lane: all that is here of a row. residual: where the host has it; NULL: another rank has the
-// lane.
+// What was left out of a span of lanes: all that is here of a row. residual: where the host has it; NULL: another rank
+// has them.
 static void fill_residual(const train_state *t, ckpt_tensor *c, int row, float *residual) {
     const param *p = &t->net->param[row];
     begin_tensor(c, p);
@@ -122,11 +122,12 @@ static void fill_residual(const train_state *t, ckpt_tensor *c, int row, float *
 
 // --- the groups ------------------------------------------------------------------------------------------------------
 
-static float *host_residual(const train_state *t, int64_t lane, bool velocity) {
+static float *host_residual(const train_state *t, int64_t span, bool velocity) {
     const tensor *of = velocity ? t->velocity : t->residual,
                  *mirror = velocity ? t->velocity_mirror : t->residual_mirror;
+    const lane_table *lanes = reduce_lanes(t->reduce);
     for (int i = 0; i < t->residuals; i++)
-        if (lane_table_lane(reduce_lanes(t->reduce), t->ranks->rank, i) == lane)
+        if (lane_table_at(lanes, t->ranks->rank, i) == span * lane_table_span(lanes))
             return mirror[i].data ? mirror[i].data : of[i].data;
     return NULL;
 }
@@ -134,19 +135,21 @@ static float *host_residual(const train_state *t, int64_t lane, bool velocity) {
 static void name_residuals(train_state *t, int n) {
     ckpt_group *g = t->ckpt.group + 1 + t->arrays;
     ckpt_tensor *tensors = t->tensors + (1 + t->arrays) * n;
+    int64_t spans = state_spans(t);
     for (int k = 0; k < lane_groups(t); k++) {
-        snprintf(t->residual_name[k], sizeof *t->residual_name, "%s%" PRId64, k < t->o.lanes ? "residual" : "velocity",
-                 k % t->o.lanes);
+        snprintf(t->residual_name[k], sizeof *t->residual_name, "%s%" PRId64, k < spans ? "residual" : "velocity",
+                 k % spans);
         g[k] = (ckpt_group){t->residual_name[k], tensors + k * n};
     }
-    if (t->o.back != CODEC_NONE) g[t->o.lanes] = (ckpt_group){"residual-back", tensors + t->o.lanes * n};
+    if (t->o.back != CODEC_NONE) g[spans] = (ckpt_group){"residual-back", tensors + spans * n};
 }
 
 static void link_residuals(train_state *t, int row, int at) {
     const ckpt_group *g = t->ckpt.group + 1 + t->arrays;
+    int64_t spans = state_spans(t);
     for (int k = 0; k < lane_groups(t); k++)
-        fill_residual(t, &g[k].tensor[at], row, host_residual(t, k % t->o.lanes, k >= t->o.lanes));
-    if (t->o.back != CODEC_NONE) fill_owned(t, &g[t->o.lanes].tensor[at], row, RESIDUAL_BACK, 0);
+        fill_residual(t, &g[k].tensor[at], row, host_residual(t, k % spans, k >= spans));
+    if (t->o.back != CODEC_NONE) fill_owned(t, &g[spans].tensor[at], row, RESIDUAL_BACK, 0);
 }
 
 // --- of islands ------------------------------------------------------------------------------------------------------
