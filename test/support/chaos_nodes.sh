@@ -44,10 +44,13 @@ furthest() {
 }
 came_further() { [ "$(furthest)" -gt "$before" ] 2>/dev/null; }
 
-# With a checkpoint.
+# With a checkpoint, and of the witness's node: while that one is out, the witness holds no world.
 steps_later() {
-    before=$(($(furthest) + 64))
-    until_true 60 came_further
+    before=$(($(furthest) + 64)) late=$(($(now) + 60000))
+    until has_logged "node$home/runs/$run" "$before"; do
+        [ "$(now)" -lt $late ] || return 1
+        sleep 0.03
+    done
 }
 
 # Who is put out again and again waits longer each time: so only the first look is at a world of all nodes.

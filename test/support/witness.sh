@@ -1,6 +1,6 @@
 # test/support/witness.sh: what a rank holds that lives on while others are killed, again and again; and chance from a
 # seed. For scripts that have read test/support/lib.sh, set `witness` to its pid, and have a function steps_later that
-# waits until the run has come a few steps further.
+# waits until the run has come a few steps further with the witness, or is false: then there is nothing to see.
 seed=${SEED:-20}
 roll() {
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
@@ -21,7 +21,7 @@ holds() {
 # What the witness holds a few steps after the last kill: the least of several looks, since a file that is being written
 # is a descriptor, and memory that was freed goes back in time.
 settled() {
-    steps_later
+    steps_later || return 1
     holds "$witness"
     least="$fds $threads $rss"
     for try in 1 2 3 4 5 6 7 8; do
@@ -37,7 +37,7 @@ settled() {
 look() {
     [ $kills -ge $((20 * (1 + ${looks:-0}))) ] || return 0
     looks=$((${looks:-0} + 1))
-    settled
+    settled || return 0
     echo "$fds $threads $rss" >>held
 }
 
@@ -47,9 +47,9 @@ look() {
 # seen it come and go.
 grows() {
     [ ${looks:-0} -gt 0 ] || return 0
-    settled
-    echo "$fds $threads $rss" >>held
-    part=$(((looks + 3) / 3)) slack=64
+    ! settled || echo "$fds $threads $rss" >>held
+    [ -s held ] || fail "the witness was never in a world that went on for a minute"
+    part=$((($(wc -l <held) + 2) / 3)) slack=64
     [ $looks -ge 6 ] || slack=160
     set -- $(least head $part) $(least tail $part)
     allowed=$(($3 / 50 > slack ? $3 + $3 / 50 : $3 + slack))

@@ -182,7 +182,7 @@ typedef struct config {
         order_mode order;
         send_kind compress;
         codec compress_back;
-        int64_t compress_span;  // lanes that are added before they are coded
+        int64_t compress_span;   // lanes that are added before they are coded
         double density;          // topk: the share of a chunk that is sent
         int64_t density_warmup;  // steps that send more
         transport_kind transport;
