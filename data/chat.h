@@ -10,7 +10,8 @@
     X(CHAT_CHATML, "chatml") \
     X(CHAT_LLAMA3, "llama3") \
     X(CHAT_PLAIN, "plain") \
-    X(CHAT_LABELS, "labels")
+    X(CHAT_LABELS, "labels") \
+    X(CHAT_NUMBERS, "numbers")
 typedef enum { CHAT_WORDS(WORD_ENUM) } chat_template;
 
 #endif

@@ -315,6 +315,16 @@ op_cost top_k_cost(const top_k_args *args) {
                      0};
 }
 
+op_cost squared_error_cost(const squared_error_args *args) {
+    double said = args->said ? size_of(args->said) + size_of(args->wanted) : 0;
+    return (op_cost){args->outputs->type,
+                     {ROWS(args->outputs)},
+                     0,
+                     said + size_of(args->losses) + size_of(args->targets) +
+                         (args->scale ? 2 : 1) * size_of(args->outputs),
+                     0};
+}
+
 op_cost loss_means_cost(const loss_means_args *args) {
     return (op_cost){args->losses->type, {ROWS(args->losses)}, 0, size_of(args->means) + size_of(args->losses), 0};
 }

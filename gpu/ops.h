@@ -344,6 +344,18 @@ typedef struct top_k_args {
     int64_t k;              // 0: 1
 } top_k_args;
 
+// losses[n] = (y - targets[n])^2, where y is the first column of outputs[n]. Where scale is not NULL, outputs are
+// overwritten by their gradient: 2 (y - target) * (*scale * state->loss_scale) in the first column, +0 in the others,
+// whatever they hold.
+typedef struct squared_error_args {
+    tensor *losses;           // (N) FP32 (=)
+    tensor *said, *wanted;    // (N) FP64 (=): y, and its target; NULL: not asked for
+    tensor *outputs;          // (N,Vp) E, in place
+    const tensor *targets;    // (N) FP32
+    const float *scale;       // host; NULL: losses only
+    const step_state *state;  // device
+} squared_error_args;
+
 // means[b] = mean over t of losses[b,t], summed in double in order of t
 typedef struct loss_means_args {
     tensor *means;         // (B) FP64 (=)
@@ -446,7 +458,7 @@ typedef struct interact_backward_args {
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
     X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)                  \
     X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows) X(muon_direction) X(normalize)  \
-    X(interact_forward) X(interact_backward)
+    X(interact_forward) X(interact_backward) X(squared_error)
 // clang-format on
 
 typedef struct ops {

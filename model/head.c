@@ -139,6 +139,46 @@ static err_t scores_rows(const head *h, const pass *p, const tensor *logits, int
     return ERR_OK;
 }
 
+static tensor hits_row(const tensor *hits, int64_t k, int64_t first, int64_t n) {
+    tensor all = tensor_rows(hits, k, 1), row = view1(&all, hits->size[1]);
+    return tensor_rows(&row, first, n);
+}
+
+static err_t squared_errors(const pass *p, const tensor *losses, const tensor *hits, tensor *logits,
+                            const tensor *targets, int64_t first) {
+    tensor loss = *losses, said, wanted;
+    int64_t n = matrix_rows(logits);
+    if (hits) said = hits_row(hits, 0, first, n), wanted = hits_row(hits, 1, first, n);
+    return p->ops->squared_error(&(squared_error_args){.losses = &loss,
+                                                       .said = hits ? &said : NULL,
+                                                       .wanted = hits ? &wanted : NULL,
+                                                       .outputs = logits,
+                                                       .targets = targets,
+                                                       .scale = p->dw ? &p->loss_factor : NULL,
+                                                       .state = p->state},
+                                 p->s);
+}
+
+static err_t cross_entropies(const head *h, const pass *p, const tensor *losses, const tensor *hits, tensor *logits,
+                             const tensor *targets, int64_t first) {
+    tensor loss = *losses;
+    for (int64_t k = 0; hits && k < hits->size[0]; k++) {
+        tensor hit = hits_row(hits, k, first, matrix_rows(logits));
+        TRY(p->ops->top_k(
+            &(top_k_args){
+                .hits = &hit, .logits = logits, .targets = targets, .classes = h->classes, .k = k ? h->top : 0},
+            p->s));
+    }
+    cross_entropy_args args = {.losses = &loss,
+                               .logits = logits,
+                               .targets = targets,
+                               .classes = h->classes,
+                               .scale = p->dw ? &p->loss_factor : NULL,
+                               .state = p->state,
+                               .smoothing = p->dw ? h->smoothing : 0};
+    return merges(h, p) ? losses_in_stages(h, p, &args) : p->ops->cross_entropy(&args, p->s);
+}
+
 // The rows are those of one sum.
 static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, const tensor *hits, const tensor *dx,
                             const tensor *x, const tensor *targets) {
@@ -149,21 +189,8 @@ static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, 
                logits = logits_view(h, n);
         TRY(logits_of(h, p, &logits, &in));
         if (p->scores.data) TRY(scores_rows(h, p, &logits, first, n));
-        for (int64_t k = 0; hits && k < hits->size[0]; k++) {
-            tensor all = tensor_rows(hits, k, 1), row = view1(&all, hits->size[1]), hit = tensor_rows(&row, first, n);
-            TRY(p->ops->top_k(
-                &(top_k_args){
-                    .hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes, .k = k ? h->top : 0},
-                p->s));
-        }
-        cross_entropy_args args = {.losses = &loss,
-                                   .logits = &logits,
-                                   .targets = &target,
-                                   .classes = h->classes,
-                                   .scale = p->dw ? &p->loss_factor : NULL,
-                                   .state = p->state,
-                                   .smoothing = p->dw ? h->smoothing : 0};
-        TRY(merges(h, p) ? losses_in_stages(h, p, &args) : p->ops->cross_entropy(&args, p->s));
+        TRY(h->squares ? squared_errors(p, &loss, hits, &logits, &target, first)
+                       : cross_entropies(h, p, &loss, hits, &logits, &target, first));
         if (p->dw) TRY(chunk_backward(h, p, dx, first, &logits, &in));
     }
     return ERR_OK;

@@ -58,6 +58,7 @@ struct model {
     int64_t mask, begin, end;       // tokens for what is masked, and for a sample's ends; all 0: nothing is masked
     int64_t classes;                // it says to which of them a sample belongs; 0: it does not
     bool ranks;                     // of two classes: how well it ranks samples by the chance of the second counts
+    bool numbers;                   // it says a number of a sample: metrics of a sample are that one and the right one
     const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
     int64_t units;                  // of a sample
     double flops;                   // multiplications and additions of a sample, forward and backward

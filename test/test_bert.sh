@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/test_bert.sh: BERT from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: masked tokens and
-# classes of texts have the same bits on ranks that share data, layers and stages, and after a stop; what is exported
-# comes back the same, and what is not supported is refused in words. LAYOUTS=all: in every layout (test/check_bert.sh).
+# test/test_bert.sh: BERT from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: masked tokens,
+# classes and numbers of texts have the same bits on ranks that share data, layers and stages, and after a stop; what is
+# exported comes back the same, and what is not supported is refused in words. LAYOUTS=every: in every layout
+# (test/check_bert.sh).
 . test/support/lib.sh
 . "$top/test/support/trained.sh"
 
@@ -24,6 +25,12 @@ expect 0 "$bin" pack base.ini texts.ini
 says "36 samples of 3 classes for a context of 32 tokens; 5 cut to fit"
 sorts="model.task=classify model.classes=3"
 classes="$sorts data.train=data/b-train-*.bin data.val=data/b-val-*.bin pack.output=data/b"
+
+settings graded "pack.input=$top/test/golden/bert/numbers.jsonl" pack.output=data/n pack.template=numbers \
+    pack.val_fraction=0.25
+expect 0 "$bin" pack base.ini graded.ini
+says "36 samples with numbers for a context of 32 tokens; 5 cut to fit"
+numbers="model.task=regress data.train=data/n-train-*.bin data.val=data/n-val-*.bin pack.output=data/n"
 
 some() {
     cat <<'DEALS'
@@ -50,12 +57,19 @@ servers 4 parallel.zero=2 server.count=2 reduce.bucket_mb=0.02
 DEALS
 }
 
+# What evaluations said.
+figures() { sed -n 's/^{"t":"eval",\(.*\),"ms":.*/\1/p' "runs/$1/log.jsonl"; }
+
 any_layout() {
     trained one "$@"
+    figures one >one.figures
+    grep -q loss one.figures || fail "nothing was evaluated"
     ${LAYOUTS:-some} >deals
     while read -r deal ranks more; do
         trained "on-$deal" "$@" device.ranks=$ranks $more
         same one.hashes "on-$deal.hashes" "the hashes of one rank and of $ranks ($more)"
+        figures "on-$deal" >on.figures
+        same one.figures on.figures "what one rank's evaluation said, and that of $ranks ($more)"
     done <deals
 }
 
@@ -81,9 +95,25 @@ sorted() {
     says "accuracy" "macro F1" "samples"
 }
 
+numbered() {
+    any_layout $numbers
+    grep -q '"pearson":-*0\.[0-9]*,"spearman":-*0\.[0-9]' one.figures || fail "no correlations: $(cat one.figures)"
+    grep -q '"eval_pearson":-*0\.' runs/one/status.json || fail "no eval_pearson in status.json"
+    grep -q '"eval_spearman":-*0\.' runs/one/status.json || fail "no eval_spearman in status.json"
+    expect 0 "$bin" eval one.ini base.ini one.ini
+    says "  pearson " "  spearman " "  9 samples"
+    expect 0 "$bin" export runs/one rated --tokenizer "$words"
+    grep -q '"problem_type": "regression"' rated/config.json || fail "no regression: $(cat rated/config.json)"
+    trained back $numbers optimizer.lr=0 optimizer.weight_decay=0 model.init_from=rated run.seed=5
+    expect 0 "$bin" export runs/back rated-back
+    same rated/model.safetensors rated-back/model.safetensors "weights of a model of numbers that went out, in and out"
+    [ "${LAYOUTS:-some}" = some ] || resumed $numbers
+}
+
 sixteen_bits() {
     any_layout precision.compute=bf16 precision.rounding=stochastic
     any_layout precision.compute=bf16 precision.products=bf16-pairs $classes
+    any_layout precision.compute=bf16 $numbers
 }
 
 in_and_out() {
@@ -115,6 +145,9 @@ refused() {
     settings plain $sorts
     expect 78 "$bin" base.ini plain.ini
     says "no text has a label: pack them with [pack] template = labels"
+    settings named model.task=regress "data.train=data/b-train-*.bin" data.val=
+    expect 78 "$bin" base.ini named.ini
+    says "the labels of these files are classes" "or set [model] task = classify"
     settings labelled "data.train=data/b-train-*.bin"
     expect 78 "$bin" base.ini labelled.ini
     says "reads plain text"
@@ -126,11 +159,13 @@ refused() {
 if [ "${LAYOUTS:-some}" = some ]; then
     try masked
     try sorted
+    try numbered
     try in_and_out
     try refused
 else
     try masked
     try sorted
+    try numbered
     try sixteen_bits
 fi
 finish

@@ -101,6 +101,10 @@ static void counters(void **state) {
     s.news.best_step = 0, s.news.eval_step = 100;
     has(metrics_of(&s), "\nlockstep_eval_step 100\n");
     lacks(text, "lockstep_best_eval_step");
+    lacks(text, "lockstep_eval_auc"), lacks(text, "lockstep_eval_pearson");
+    s.news.eval_pearson = -0.5, s.news.eval_spearman = 0;  // correlations may be nothing or less
+    has(metrics_of(&s), "\nlockstep_eval_pearson -0.5\n");
+    has(text, "\nlockstep_eval_spearman 0\n");
     s.news.began_step = s.news.step;
     has(metrics_of(&s), "\nlockstep_steps_total 0\n");
     has(text, "\nlockstep_tokens_total 0\n");

@@ -3,11 +3,14 @@
 
 #include "base/fmath.h"
 #include "trainer/auc.h"
+#include "trainer/correlate.h"
 #include "trainer/step/executor.h"
 #include "trainer/step/outer.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Samples of a round: a micro-batch of each rank that has its own.
@@ -65,6 +68,7 @@ typedef struct job {
     class_answer *answers;  // (samples) (=) what the model says of each; NULL: not wanted
     bool asks;              // what it says is wanted
     bool lost;              // a chance is NaN: nothing is ranked
+    double *numbers;        // (metrics, samples) (=) the metrics of each; NULL: their sums are wanted
 } job;
 
 static job job_of(const evaluator *k, source *from) {
@@ -191,7 +195,11 @@ static void add_results(const evaluator *k, job *j, int64_t first, int64_t W) {
     if (j->answers) take_answers(k, j, first, W);
     if (k->r->net->ranks && j->asks) rank_samples(k, j, W);
     for (int m = 0; m < k->r->net->metrics; m++)
-        for (int64_t i = 0; i < W; i++) j->sum->metric[m] += host[(1 + m) * round_samples(k) + i];
+        for (int64_t i = 0; i < W; i++) {
+            double x = host[(1 + m) * round_samples(k) + i];
+            if (j->numbers) j->numbers[m * j->samples + first + i] = x;
+            else j->sum->metric[m] += x;
+        }
 }
 
 // One micro-batch for each rank, W samples in all; their losses are added in order. All ranks but one hold zeros for a
@@ -236,6 +244,17 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
     return evaluate_classes(k, val, batches, NULL, out);
 }
 
+// All ranks have all numbers of all samples, in order, and compute the same.
+static err_t evaluate_numbers(evaluator *k, job *j) {
+    int64_t n = j->samples;
+    j->numbers = malloc((size_t)n * 2 * sizeof *j->numbers);
+    if (!j->numbers) return err_set(ERR_INTERNAL, "no memory for the numbers of %" PRId64 " samples", n);
+    err_t rc = evaluate_all(k, j);
+    if (rc == ERR_OK) rc = correlate(j->numbers, j->numbers + n, n, &j->sum->metric[0], &j->sum->metric[1]);
+    free(j->numbers);
+    return rc;
+}
+
 err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer *answers, evaluation *out) {
     int64_t micro = k->r->cfg->batch.micro;
     job j = job_of(k, val);
@@ -245,11 +264,11 @@ err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer 
     j.answers = k->r->net->classes ? answers : NULL;
     j.asks = j.answers || k->r->net->ranks;
     if (k->r->net->ranks) memset(k->buckets.data, 0, tensor_bytes(&k->buckets));
-    TRY(evaluate_all(k, &j));
+    TRY(k->r->net->numbers ? evaluate_numbers(k, &j) : evaluate_all(k, &j));
     if (k->r->net->ranks) out->auc = j.lost ? NAN : auc_area(k->buckets.data);
     out->loss = step_weighs(k->r) ? out->loss * (double)j.T / j.counted : out->loss / (double)j.samples;
     if (isnan(out->loss)) out->loss = NAN;  // printed: NAN has no sign
-    for (int m = 0; m < k->r->net->metrics; m++) out->metric[m] /= (double)j.samples;
+    for (int m = 0; m < k->r->net->metrics && !k->r->net->numbers; m++) out->metric[m] /= (double)j.samples;
     return ERR_OK;
 }
 

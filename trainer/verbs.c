@@ -220,7 +220,7 @@ static err_t context_of(const config *c, int64_t *context) {
     *context = 0;
     if (c->pack.template == CHAT_NO) return ERR_OK;
     TRY(model_open(&net, model_types[c->model.type], &c->model.of));
-    *context = net->vocab || c->pack.template == CHAT_LABELS ? net->context : 0;
+    *context = net->vocab || c->pack.template == CHAT_LABELS || c->pack.template == CHAT_NUMBERS ? net->context : 0;
     model_close(net);
     if (*context) return ERR_OK;
     return err_set(ERR_CONFIG,
@@ -270,6 +270,11 @@ err_t verb_pack(const config *c, FILE *out) {
                 "        %" PRId64 " samples of %" PRId64 " classes for a context of %" PRId64 " tokens; %" PRId64
                 " cut to fit\n",
                 r.documents, r.classes, context, r.cut);
+    else if (r.numbers)
+        fprintf(out,
+                "        %" PRId64 " samples with numbers for a context of %" PRId64 " tokens; %" PRId64
+                " cut to fit\n",
+                r.documents, context, r.cut);
     else if (context) print_answers(&r, context, out);
     else if (r.documents)
         fprintf(out,

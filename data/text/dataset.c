@@ -33,6 +33,7 @@ static void hash_tokens(dataset *d) {
         le32_put(b, (uint32_t)s->row_tokens);
         if (s->row_tokens) crypto_generichash_update(&state, b, 4);
         if (s->labels) crypto_generichash_update(&state, b, 4);
+        if (s->numbers) crypto_generichash_update(&state, b, 4);
         for (int64_t k = 0; k < s->blocks; k++) {
             le32_put(b, s->table[k].raw_crc);
             crypto_generichash_update(&state, b, 4);
@@ -48,6 +49,10 @@ static err_t check_rows(const dataset *d, const shard *s) {
     if (s->labels != first->labels)
         return err_set(ERR_DATA, "%s: its texts have labels, and those of %s have none: expected the same of all files",
                        s->labels ? s->file.path : first->file.path, s->labels ? first->file.path : s->file.path);
+    if (s->numbers != first->numbers)
+        return err_set(ERR_DATA,
+                       "%s: its labels are numbers, and those of %s are classes: expected the same of all files",
+                       s->numbers ? s->file.path : first->file.path, s->numbers ? first->file.path : s->file.path);
     if (s->row_tokens == first->row_tokens) return ERR_OK;
     if (!s->row_tokens || !first->row_tokens)
         return err_set(ERR_DATA, "%s: answers are marked in it, and not in %s: expected the same of all files",
@@ -77,6 +82,7 @@ static err_t open_all(dataset *d, const file_list *files, const dataset_options 
     }
     d->info.files = count;
     d->info.row_tokens = d->shards[0].row_tokens, d->info.labels = d->shards[0].labels;
+    d->info.numbers = d->shards[0].numbers;
     d->info.tokens = d->start[count];
     hash_tokens(d);
     return shard_io_reserve(&d->io, d->shards, count);

@@ -26,6 +26,7 @@ typedef struct dataset_info {
     int files;
     int64_t row_tokens;  // of a sample, where answers are marked (data/text/shard.h); else 0
     bool labels;         // texts have labels: a row ends with its length and its label
+    bool numbers;        // these are numbers, FP32
     int token_bytes;     // that hold the tokens of every file: 1, 2 or 4
     // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes'
     // CRC)

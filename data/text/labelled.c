@@ -4,6 +4,7 @@
 #include "data/text/labels.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,22 +12,32 @@ typedef struct labelled_source {
     source head;
     dataset *rows;
     int64_t T, vocab, types, classes;
+    bool numbers;    // labels are numbers, FP32
     int32_t *row;    // (T+LABEL_ROW)
     uint8_t *marks;  // (T+LABEL_ROW)
 } labelled_source;
 
 enum { TOKENS, TYPES, LENGTH, LABEL };
 
+static float number_of(const labelled_source *x) {
+    uint32_t bits = (uint32_t)x->row[x->T + 1] | (uint32_t)x->marks[x->T + 1] << 31;
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
 // The files say what the tokenizer and the labels were, and [model] what the model has of both.
 static err_t check_row(const labelled_source *x, int64_t sample) {
     int32_t length = x->row[x->T], label = x->row[x->T + 1];
     if (length < 1 || length > x->T)
         return err_set(ERR_DATA, "sample %" PRId64 ": its length is %d, expected 1 to %" PRId64, sample, length, x->T);
-    if (label >= x->classes)
+    if (!x->numbers && label >= x->classes)
         return err_set(ERR_DATA,
                        "sample %" PRId64 " is of class %d, and the model has [model] classes = %" PRId64
                        ", 0 to %" PRId64,
                        sample, label, x->classes, x->classes - 1);
+    if (x->numbers && !isfinite(number_of(x)))
+        return err_set(ERR_DATA, "sample %" PRId64 ": its number is infinite, or none", sample);
     for (int64_t t = 0; t < x->T; t++)
         if (x->row[t] >= x->vocab)
             return err_set(ERR_DATA, "sample %" PRId64 ": token %d, and the model has [model] vocab = %" PRId64, sample,
@@ -46,7 +57,8 @@ static err_t labelled_read(source *s, const source_draw *d, void *const *out) {
     if (out[TOKENS]) memcpy(out[TOKENS], x->row, (size_t)x->T * sizeof *x->row);
     for (int64_t t = 0; out[TYPES] && t < x->T; t++) ((int32_t *)out[TYPES])[t] = x->marks[t];
     if (out[LENGTH]) *(int32_t *)out[LENGTH] = x->row[x->T];
-    if (out[LABEL]) *(int32_t *)out[LABEL] = x->row[x->T + 1];
+    if (out[LABEL] && x->numbers) *(float *)out[LABEL] = number_of(x);
+    else if (out[LABEL]) *(int32_t *)out[LABEL] = x->row[x->T + 1];
     return ERR_OK;
 }
 
@@ -91,13 +103,25 @@ static void describe(labelled_source *x) {
         s->tensor[k] = (tensor_spec){.type = INT32, .dims = k < LENGTH, .size = {k < LENGTH ? x->T : 1, 1, 1}};
         strcpy(s->tensor[k].name, name[k]);
     }
+    if (x->numbers) s->tensor[LABEL].type = FP32;
 }
 
 static err_t check_files(const labelled_source *x, const source_options *o) {
     dataset_info d = dataset_about(x->rows);
     if (!d.labels)
-        return err_set(ERR_CONFIG, "the model sorts texts into classes, and in these files no text has a label: pack "
-                                   "them with [pack] template = labels");
+        return err_set(ERR_CONFIG,
+                       "the model %s, and in these files no text has a label: pack them with [pack] "
+                       "template = %s",
+                       x->numbers ? "gives texts numbers" : "sorts texts into classes",
+                       x->numbers ? "numbers" : "labels");
+    if (d.numbers && !x->numbers)
+        return err_set(ERR_CONFIG,
+                       "the model sorts texts into classes, and the labels of these files are numbers: pack "
+                       "them with [pack] template = labels, or set [model] task = regress");
+    if (!d.numbers && x->numbers)
+        return err_set(ERR_CONFIG,
+                       "the model gives texts numbers, and the labels of these files are classes: pack them "
+                       "with [pack] template = numbers, or set [model] task = classify");
     if (o->answers || o->ignores)
         return err_set(ERR_CONFIG, "[data] answers and ignore are for models that continue texts: leave them out");
     if (x->types < 2)
@@ -119,6 +143,7 @@ static err_t open_labelled(labelled_source *x, const source_options *o) {
                                                   .faults = o->faults}));
     x->T = tokens->size[0], x->vocab = tokens->limit;
     x->types = source_wants(o, "types")->limit, x->classes = source_wants(o, "label")->limit;
+    x->numbers = source_wants(o, "label")->type == FP32;
     TRY(check_files(x, o));
     describe(x);
     x->row = malloc((size_t)(x->T + LABEL_ROW) * sizeof *x->row);

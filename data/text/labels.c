@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ typedef struct name_list {
 typedef struct field {
     const char *at;
     int64_t n;
-    char number[24];
+    char number[32];
 } field;
 
 typedef struct filling {
@@ -120,6 +121,18 @@ static bool cut_longest(id_list *a, id_list *b, int64_t room) {
     return true;
 }
 
+// Decimals only: no hexadecimal ones, infinity or NaN, which strtod knows too.
+static err_t number_of(const field *label, float *out) {
+    char text[64], *end = text;
+    if ((size_t)label->n < sizeof text) {
+        memcpy(text, label->at, (size_t)label->n);
+        text[label->n] = 0;
+        if (strspn(text, "+-.0123456789eE") == (size_t)label->n) *out = (float)strtod(text, &end);
+    }
+    if (end == text || *end) return err_set(ERR_DATA, "its label is not a number such as 3.8");
+    return isfinite(*out) ? ERR_OK : err_set(ERR_DATA, "its label, %s, is beyond the numbers of FP32", text);
+}
+
 static void put_number(filling *f, int64_t at, int64_t number, bool mark) {
     int width = f->s->token_bytes;
     uint32_t token = (uint32_t)number | (mark ? UINT32_C(1) << (8 * width - 1) : 0);
@@ -132,6 +145,18 @@ static int64_t put_text(filling *f, int64_t at, const id_list *x, bool second) {
     return at;
 }
 
+// The highest bit is that of marks: the sign of a number.
+static err_t put_label(filling *f, const field *label) {
+    int64_t T = f->o->context;
+    float x;
+    uint32_t bits;
+    if (!f->o->numbers) return put_number(f, T + 1, class_of(f, label), false), ERR_OK;
+    TRY(number_of(label, &x));
+    memcpy(&bits, &x, sizeof bits);
+    put_number(f, T + 1, bits & INT32_MAX, bits >> 31);
+    return ERR_OK;
+}
+
 static err_t put_row(filling *f, const field *x) {
     int64_t T = f->o->context, row = T + LABEL_ROW, bytes = row * f->s->token_bytes, at = 0;
     TRY(encode(f, &x[FIELD_TEXT], &f->a));
@@ -142,7 +167,8 @@ static err_t put_row(filling *f, const field *x) {
     put_number(f, at++, f->begin, false);
     at = put_text(f, at, &f->a, false);
     if (pair) at = put_text(f, at, &f->b, true);
-    put_number(f, T, at, false), put_number(f, T + 1, class_of(f, &x[FIELD_LABEL]), false);
+    put_number(f, T, at, false);
+    TRY(put_label(f, &x[FIELD_LABEL]));
     if (fwrite(f->row, 1, (size_t)bytes, f->s->file) != (size_t)bytes)
         return err_set(ERR_IO, "%s: %s", f->s->path, strerror(errno));
     f->s->tokens += row, f->s->documents++;
@@ -161,15 +187,22 @@ static err_t put_sample(filling *f, const field *x) {
 
 // --- lines -----------------------------------------------------------------------------------------------------------
 
-static err_t take_member(field *to, const json_t *from, const char *name, bool number) {
+// numbers: 0: it is a text; 1: whole numbers, too; 2: all numbers
+static err_t take_member(field *to, const json_t *from, const char *name, int numbers) {
     const json_t *x = json_object_get(from, name);
     *to = (field){0};
     if (!x || json_is_null(x)) return ERR_OK;
     if (json_is_string(x)) to->at = json_string_value(x), to->n = (int64_t)json_string_length(x);
-    else if (number && json_is_integer(x))
+    else if (numbers && json_is_integer(x))
         to->n = snprintf(to->number, sizeof to->number, "%" JSON_INTEGER_FORMAT, json_integer_value(x)),
         to->at = to->number;
-    else return err_set(ERR_DATA, "its %s is not a string%s", name, number ? " or a whole number" : "");
+    else if (numbers == 2 && json_is_real(x))
+        to->n = snprintf(to->number, sizeof to->number, "%.17g", json_real_value(x)), to->at = to->number;
+    else
+        return err_set(ERR_DATA, "its %s is not a string%s", name,
+                       numbers == 2 ? " or a number"
+                       : numbers    ? " or a whole number"
+                                    : "");
     return ERR_OK;
 }
 
@@ -178,9 +211,9 @@ static err_t put_json(filling *f, const uint8_t *line, int64_t n) {
     field x[FIELDS];
     json_t *sample = document_parse(line, n, why);
     if (!sample) return err_set(ERR_DATA, "%s", why);
-    err_t rc = take_member(&x[FIELD_TEXT], sample, "text", false);
-    if (rc == ERR_OK) rc = take_member(&x[FIELD_TEXT_B], sample, "text_b", false);
-    if (rc == ERR_OK) rc = take_member(&x[FIELD_LABEL], sample, "label", true);
+    err_t rc = take_member(&x[FIELD_TEXT], sample, "text", 0);
+    if (rc == ERR_OK) rc = take_member(&x[FIELD_TEXT_B], sample, "text_b", 0);
+    if (rc == ERR_OK) rc = take_member(&x[FIELD_LABEL], sample, "label", f->o->numbers ? 2 : 1);
     if (rc == ERR_OK) rc = put_sample(f, x);
     json_decref(sample);
     return rc;
@@ -279,16 +312,16 @@ static err_t open_words(filling *f) {
 
 static err_t fill(filling *f, const char *const *files, int64_t count) {
     TRY(open_words(f));
-    for (int64_t i = 0; i < count; i++) TRY(put_file(f, files[i]));
+    for (int64_t i = 0; i < count && !f->o->numbers; i++) TRY(put_file(f, files[i]));
     if (f->names.n) qsort(f->names.at, (size_t)f->names.n, sizeof *f->names.at, by_bytes);
-    f->done->classes = classes(f), f->names_only = false;
+    f->done->classes = f->o->numbers ? 0 : classes(f), f->names_only = false;
     int64_t vocab = tokenizer_about(f->o->words).vocab;
-    bool wide = vocab > 32768 || f->o->context >= 32768 || f->done->classes > 32768;
+    bool wide = f->o->numbers || vocab > 32768 || f->o->context >= 32768 || f->done->classes > 32768;
     f->s->token_bytes = wide ? 4 : 2;
     f->row = malloc((size_t)((f->o->context + LABEL_ROW) * f->s->token_bytes));
     if (!f->row) return err_set(ERR_INTERNAL, "no memory for a row of %" PRId64 " tokens", f->o->context);
     for (int64_t i = 0; i < count; i++) TRY(put_file(f, files[i]));
-    TRY(write_names(f));
+    if (!f->o->numbers) TRY(write_names(f));
     return fflush(f->s->file) == 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", f->s->path, strerror(errno));
 }
 

@@ -83,6 +83,8 @@ static err_t plan(pack *p) {
     return ERR_OK;
 }
 
+static bool has_labels(const pack *p) { return p->o->template == CHAT_LABELS || p->o->template == CHAT_NUMBERS; }
+
 static err_t begin_shard(pack *p) {
     char path[IO_PATH];
     while (p->done == p->tokens[p->split]) p->split++, p->shard = 0, p->done = 0;
@@ -90,7 +92,8 @@ static err_t begin_shard(pack *p) {
     p->left = rest < p->shard_tokens ? rest : p->shard_tokens;
     TRY(shard_set_path(&p->set, path, p->split, p->shard, ".tmp"));
     TRY(shard_write_open(&p->writer, path, p->token_bytes, p->left, p->o->compress));
-    if (p->unit > 1) shard_write_rows(p->writer, p->unit, p->o->template == CHAT_LABELS);
+    if (p->unit > 1) shard_write_rows(p->writer, p->unit, has_labels(p));
+    if (p->o->template == CHAT_NUMBERS) shard_write_numbers(p->writer);
     return ERR_OK;
 }
 
@@ -319,14 +322,20 @@ static err_t encode_files(pack *p) {
 static err_t fill_labelled(pack *p, const char *path, const char *const *names) {
     char file[IO_PATH];
     labels_spooled done;
-    labels_options o = {
-        .words = p->t, .context = p->o->context, .names = file, .progress = p->o->progress ? tell : NULL, .ctx = p};
+    labels_options o = {.words = p->t,
+                        .context = p->o->context,
+                        .numbers = p->o->template == CHAT_NUMBERS,
+                        .names = file,
+                        .progress = p->o->progress ? tell : NULL,
+                        .ctx = p};
     if (!p->t)
-        return err_set(ERR_CONFIG, "[pack] template = labels wants a tokenizer with tokens [CLS] and [SEP], such as "
-                                   "BERT's: name its file in [pack] tokenizer");
+        return err_set(ERR_CONFIG,
+                       "[pack] template = %s wants a tokenizer with tokens [CLS] and [SEP], such as BERT's: name "
+                       "its file in [pack] tokenizer",
+                       o.numbers ? "numbers" : "labels");
     TRY(io_path(file, "%s-labels.json", p->o->output));
     TRY(labels_spool_fill(&p->spool, path, names, p->in.count, &o, &done));
-    p->r->cut = done.cut, p->r->classes = done.classes;
+    p->r->cut = done.cut, p->r->classes = done.classes, p->r->numbers = o.numbers;
     if (p->spool.tokens > 0) return ERR_OK;
     return err_set(ERR_DATA, "[pack] input = %s: there are no samples in it", p->o->input);
 }
@@ -353,7 +362,7 @@ static err_t fill_rows(pack *p, const char *path, const char *const *names) {
 // Conversations, or texts with labels, become rows.
 static err_t encode_chats(pack *p) {
     char path[IO_PATH];
-    bool labels = p->o->template == CHAT_LABELS;
+    bool labels = has_labels(p);
     p->unit = p->o->context + (labels ? LABEL_ROW : 1);
     if (p->t_wanted && strncmp(p->o->tokenizer, "train:", 6) == 0)
         return err_set(ERR_CONFIG,

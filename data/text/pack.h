@@ -20,7 +20,7 @@ typedef struct pack_options {
     const char *text_key;  // of JSONL lines. NULL: text
     // Not CHAT_NO: a line of JSONL is a conversation (data/text/chat.h), and becomes a sample of context + 1 tokens, in
     // which answers are marked
-    // CHAT_LABELS: a text with a label (data/text/labels.h), and becomes a sample of context tokens
+    // CHAT_LABELS, CHAT_NUMBERS: a text with a label (data/text/labels.h), and becomes a sample of context tokens
     chat_template template;
     int64_t context;
     // Only with a tokenizer:
@@ -34,6 +34,7 @@ typedef struct pack_report {
     int64_t documents, text_bytes;   // with a tokenizer: of text, uncompressed
     int64_t cut, left_out, answers;  // with a template, as in chat_spooled and labels_spooled
     int64_t classes;                 // different labels; 0: texts have none
+    bool numbers;                    // labels are numbers
     int shards_out;
     double best_loss;  // of a token, for the best possible reader; 0: not known (data/text/about.h)
 } pack_report;

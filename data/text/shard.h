@@ -7,7 +7,7 @@
 //      8  version       u32      1
 //     12  token bytes   u32      1, 2 or 4
 //     16  flags         u32      bit 0: blocks may be zlib streams; bit 1: answers are marked; bit 2,
-//                            with it: texts have labels
+//                            with it: texts have labels; bit 3, with both: which are numbers
 //     20  block tokens  u32      tokens of every block but the last
 //     24  tokens        u64
 //     32  blocks        u64
@@ -26,7 +26,7 @@
 // Where answers are marked, tokens have 2 or 4 bytes, and the highest bit of one says that it is part of an answer: its
 // loss counts where it is the next one. The tokens are rows of equal length, a sample each. Where texts have labels,
 // the bit says that a token is of the second text, and a row's last two numbers are its length and its label
-// (data/text/labels.h).
+// (data/text/labels.h). Where labels are numbers, tokens have 4 bytes, and a label is the bits of an FP32.
 //
 // Foreign formats, read as they are:
 //   llm.c     256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2,
@@ -53,6 +53,7 @@ enum {
     SHARD_ZLIB = 1,  // flags
     SHARD_MARKS = 2,
     SHARD_LABELS = 4,
+    SHARD_NUMBERS = 8,
     SHARD_ROW_MAX = 1 << 24,    // most tokens of a marked row
     SHARD_BLOCK_MAX = 1 << 22,  // most bytes of the tokens of a block: bounds what a reader allocates
     // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
@@ -83,7 +84,7 @@ typedef struct shard {
     uint32_t crc;          // of the tokens' bytes (foreign formats)
     int64_t block_tokens;  // lockstep format, to the end
     int64_t row_tokens;    // of a sample, where answers are marked; else 0
-    bool labels;           // texts have labels
+    bool labels, numbers;  // texts have labels; which are numbers
     int64_t blocks;
     shard_block *table;
     uint64_t *checked;  // a bit for each plain block whose CRC has been found right
@@ -139,6 +140,8 @@ typedef struct shard_writer shard_writer;
 err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
 // Answers are marked, in rows of so many tokens. Before the first shard_write.
 void shard_write_rows(shard_writer *w, int64_t row_tokens, bool labels);
+// Also: the labels are numbers.
+void shard_write_numbers(shard_writer *w);
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
 err_t shard_write_finish(shard_writer *w);
 // the header's, of a finished one: it covers the table, which covers all tokens

@@ -78,9 +78,10 @@ static void describe(text_source *x, int64_t vocab) {
 static err_t check_rows(const text_source *x, const source_options *o) {
     int64_t row = dataset_about(x->tokens).row_tokens;
     if (dataset_about(x->tokens).labels)
-        return err_set(ERR_CONFIG,
-                       "these files have texts with labels, which [model] type = bert with task = classify reads: set "
-                       "these, or pack text without [pack] template");
+        return err_set(
+            ERR_CONFIG,
+            "these files have texts with labels, which [model] type = bert with task = classify or regress reads: set "
+            "these, or pack text without [pack] template");
     if (o->answers && !row)
         return err_set(
             ERR_CONFIG,

@@ -32,8 +32,8 @@ static err_t describe(const shard *s, FILE *out) {
     fprintf(out, ", %" PRId64 " blocks with checksums%s\n", s->blocks,
             stored < s->tokens * s->token_bytes ? ", compressed" : "");
     if (s->labels)
-        fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", with labels\n", s->tokens / s->row_tokens,
-                s->row_tokens - LABEL_ROW);
+        fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", with %s\n", s->tokens / s->row_tokens,
+                s->row_tokens - LABEL_ROW, s->numbers ? "numbers" : "labels");
     else if (s->row_tokens)
         fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", answers marked\n",
                 s->tokens / s->row_tokens, s->row_tokens - 1);

@@ -403,6 +403,40 @@ err_t cuda_top_k(const top_k_args *args, stream *s) {
     return ERR_OK;
 }
 
+// squared_error: a thread a row; there are as few as samples, and a row has at most eight columns.
+// alias      in place; a thread writes what it alone has read
+// moves      2 * sizeof(T) bytes an output; losses alone: of each row the first
+// reference  gpu/cpu/kernel/loss.c
+template <class T>
+__global__ void __launch_bounds__(ROWS *WARP)
+    squared_error_kernel(float *losses, double *said, double *wanted, T *outputs, const float *targets, int64_t rows,
+                         int stride, bool gradient, float scale, const step_state *state) {
+    int64_t row = (int64_t)blockIdx.x * (ROWS * WARP) + threadIdx.x;
+    if (row >= rows) return;
+    T *x = outputs + row * stride;
+    float y = to_float(x[0]), d = y - targets[row];
+    losses[row] = d * d;
+    if (said) said[row] = y;
+    if (wanted) wanted[row] = targets[row];
+    if (!gradient) return;
+    round_to(&x[0], 2 * d * (scale * state->loss_scale));
+    for (int i = 1; i < stride; i++) round_to(&x[i], 0.0f);
+}
+
+err_t cuda_squared_error(const squared_error_args *args, stream *s) {
+    int64_t rows = tensor_count(args->targets), stride = tensor_count(args->outputs) / rows;
+    assert(args->losses->type == FP32 && args->targets->type == FP32 && tensor_count(args->losses) == rows &&
+           rows * stride == tensor_count(args->outputs) && !args->said == !args->wanted);
+    assert(rows <= INT32_MAX && stride <= INT32_MAX);
+    BY_TYPE(args->outputs->type, T,
+            LAUNCH((squared_error_kernel<T>), (unsigned)ceil_div(rows, ROWS * WARP), ROWS * WARP, 0, s,
+                   (float *)args->losses->data, args->said ? (double *)args->said->data : NULL,
+                   args->wanted ? (double *)args->wanted->data : NULL, (T *)args->outputs->data,
+                   (const float *)args->targets->data, rows, (int)stride, args->scale != NULL,
+                   args->scale ? *args->scale : 0.0f, args->state));
+    return ERR_OK;
+}
+
 // loss_means: one block a sample; one thread adds in double, in order of t, what the others load into shared memory for
 // it. The order is the contract, so the additions are a chain: about eight cycles an element; samples run in parallel.
 // moves      4 bytes a loss

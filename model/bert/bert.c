@@ -1,6 +1,6 @@
 // model/bert/bert.c: BERT (Devlin et al. 2019): embeddings of tokens, positions and texts, L post-norm transformer
-// blocks in which each position sees all others, and a head that says which tokens were masked, or of which class a
-// sample is.
+// blocks in which each position sees all others, and a head that says which tokens were masked, of which class a
+// sample is, or which number it has.
 //
 // A sample has the same number of masked positions whatever it says, so that each loss has the same share of a step's
 // mean, in every layout.
@@ -53,7 +53,7 @@ static void embeddings(graph *g, const bert_options *o) {
     begin_block(g, "embedding");
     value x = embedding(g, "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight", o->vocab,
                         o->context, o->embed, STD, 1);
-    if (o->task == BERT_CLASSIFY) sample_length(g, "length");
+    if (o->task != BERT_MLM) sample_length(g, "length");
     x = token_types(g, x, "embeddings.token_type_embeddings.weight", o->types, STD);
     leave(g, dropout(g, layer_norm_of(g, x, "embeddings.LayerNorm", o->norm_eps), DROP_EMBED));
 }
@@ -72,10 +72,11 @@ static void masked_head(graph *g, const bert_options *o, value x) {
                                  .end = o->end_token});
 }
 
-static void class_head(graph *g, const bert_options *o, value x) {
+static void pooled_head(graph *g, const bert_options *o, value x) {
     x = dense(g, gather_rows(g, x, NULL, 1), "pooler.dense", o->embed, "C", LINEAR_WHOLE);
     x = dropout(g, hyperbolic(g, x), DROP_POOLED);
-    class_loss(g, x, "classifier", (class_options){.classes = o->classes, .std = STD});
+    if (o->task == BERT_REGRESS) number_loss(g, x, "classifier", STD);
+    else class_loss(g, x, "classifier", (class_options){.classes = o->classes, .std = STD});
 }
 
 static void bert_page(graph *g, const void *options) {
@@ -91,7 +92,7 @@ static void bert_page(graph *g, const void *options) {
     }
     value x = begin_block(g, "head");
     if (o->task == BERT_MLM) masked_head(g, o, x);
-    else class_head(g, o, x);
+    else pooled_head(g, o, x);
     leave(g, 0);
 }
 
@@ -108,7 +109,7 @@ static void bert_describe(const void *options, char *dst, size_t room) {
 #define OPTIONS bert_options
 
 static const setting keys[] = {
-    ROW(task, SHAPE, KEY_WORD, "mlm", 0, 0, "mlm classify", "objective", "what is learned: which tokens were masked, or of which class a text is"),
+    ROW(task, SHAPE, KEY_WORD, "mlm", 0, 0, "mlm classify regress", "objective", "what is learned: which tokens were masked, of which class a text is, or a number of it"),
     INT(layers, SHAPE, "12", 1, 1024, "num_hidden_layers num_layers depth", "number of blocks"),
     INT(heads, MEANING, "12", 1, 1024, "num_attention_heads num_heads", "attention heads; must divide embed"),
     INT(embed, SHAPE, "768", 1, 1048576, "hidden_size channels dim d_model", "channels"),
@@ -170,7 +171,7 @@ static err_t bert_resolve(void *options, model_rule *r) {
     r->divided[1] = "hidden", r->value[1] = o->hidden;
     r->blocks = (int)o->layers + 2;
     r->tied = o->task == BERT_MLM;
-    int64_t outputs = o->task == BERT_MLM ? o->vocab : o->classes;
+    int64_t outputs = o->task == BERT_MLM ? o->vocab : o->task == BERT_CLASSIFY ? o->classes : 1;
     rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * losses, outputs, r->gpu));
     return ERR_OK;
 }

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-typedef enum { BERT_MLM, BERT_CLASSIFY } bert_task;
+typedef enum { BERT_MLM, BERT_CLASSIFY, BERT_REGRESS } bert_task;
 
 typedef struct bert_options {
     model_division by;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char REGRESSION[] = "regression", CLASSES[] = "single_label_classification";
+
 static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
 
 static bool of_head(const char *name) { return begins(name, "cls.") || begins(name, "classifier."); }
@@ -40,8 +42,16 @@ bool bert_ignores(const void *options, const char *name) {
 static void read_task(bert_options *o, foreign_reader *r) {
     const char *class = json_string_value(json_array_get(json_object_get(r->at, "architectures"), 0));
     const json_t *labels = json_object_get(r->at, "id2label");
-    o->task = class && strcmp(class, "BertForSequenceClassification") == 0 ? BERT_CLASSIFY : BERT_MLM;
-    o->classes = foreign_int(r, "num_labels", json_is_object(labels) ? (int64_t)json_object_size(labels) : 2);
+    int64_t outputs = foreign_int(r, "num_labels", json_is_object(labels) ? (int64_t)json_object_size(labels) : 2);
+    const char *problem = foreign_text(r, "problem_type", outputs == 1 ? REGRESSION : CLASSES);
+    o->task = BERT_MLM;
+    if (!class || strcmp(class, "BertForSequenceClassification") != 0) return;
+    o->task = outputs == 1 ? BERT_REGRESS : BERT_CLASSIFY;
+    if (outputs > 1) o->classes = outputs;
+    if (strcmp(problem, outputs == 1 ? REGRESSION : CLASSES) != 0)
+        foreign_refuse(r, "problem_type",
+                       outputs == 1 ? "expected regression, as there is one label"
+                                    : "expected single_label_classification");
 }
 
 void bert_from_foreign(void *options, foreign_reader *r) {
@@ -65,9 +75,6 @@ void bert_from_foreign(void *options, foreign_reader *r) {
     if (foreign_bool(r, "add_cross_attention", false)) foreign_refuse(r, "add_cross_attention", "expected false");
     if (o->task == BERT_MLM && !foreign_bool(r, "tie_word_embeddings", true))
         foreign_refuse(r, "tie_word_embeddings", "expected true: the decoder of masked tokens is the embedding");
-    const char *problem = foreign_text(r, "problem_type", "single_label_classification");
-    if (o->task == BERT_CLASSIFY && strcmp(problem, "single_label_classification") != 0)
-        foreign_refuse(r, "problem_type", "expected single_label_classification");
 }
 
 // Classes are called by their numbers.
@@ -96,5 +103,7 @@ err_t bert_to_foreign(const void *options, json_t *config) {
         "hidden_dropout_prob", o->dropout, "attention_probs_dropout_prob", o->dropout, "tie_word_embeddings", 1);
     int failed = json_object_update_new(config, all);
     if (o->task == BERT_CLASSIFY) failed |= add_labels(config, o->classes);
+    if (o->task == BERT_REGRESS)
+        failed |= add_labels(config, 1) | json_object_set_new(config, "problem_type", json_string(REGRESSION));
     return failed ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
 }

@@ -1,5 +1,6 @@
-// model/op/classes.c: softmax cross entropy of the logits x W^T + b against a class for each row (model/head.h), and
-// whether the largest logit is that of the class, or one of the largest. In training it runs in backward.
+// model/op/classes.c: the losses of samples (model/head.h). Softmax cross entropy of the logits x W^T + b against a
+// class for each row, and whether the largest logit is that of the class, or one of the largest; or the squared error
+// of the number x W^T + b. In training it runs in backward.
 #include "model/op/op.h"
 
 #include "model/slices.h"
@@ -53,13 +54,34 @@ static double flops(const model *m, const operation *o) {
 
 static const op_type type = {.name = "classes", .forward = forward, .backward = backward, .flops = flops};
 
-void class_loss(graph *g, value x, const char *name, class_options c) {
-    operation *o = graph_add(g, &type, name, x, 0);
+static operation *begin_loss(graph *g, const op_type *of, const char *name, value x) {
     model *m = g->m;
     m->targets = m->inputs;
     m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";
-    m->metrics = c.top ? 2 : 1, m->metric[0] = "accuracy", m->metric[1] = c.top == 5 ? "top_5" : "top_k";
     m->adds_once = true;
+    return graph_add(g, of, name, x, 0);
+}
+
+void number_loss(graph *g, value x, const char *name, double std) {
+    operation *o = begin_loss(g, &type, name, x);
+    model *m = g->m;
+    m->metrics = 2, m->metric[0] = "pearson", m->metric[1] = "spearman";
+    m->numbers = true;
+    graph_input(g, "label", FP32, 0, 0);
+    int w = graph_param(g, name, ".weight", 1, graph_at(g, x)->width, std, 0),
+        b = graph_param(g, name, ".bias", 1, 0, 0, 0);
+    if (g->rc != ERR_OK) return;
+    g->head = (head){.at = {.w = w, .b = b}, .classes = 1, .Vp = CLASS_ALIGN, .squares = true};
+    g->chunks = 1;
+    m->param[w].rows_in_memory = m->param[b].rows_in_memory = CLASS_ALIGN;
+    if (m->tokens.of > 1) g->head.at.of = m;
+    o->at = g->head.at;
+}
+
+void class_loss(graph *g, value x, const char *name, class_options c) {
+    operation *o = begin_loss(g, &type, name, x);
+    model *m = g->m;
+    m->metrics = c.top ? 2 : 1, m->metric[0] = "accuracy", m->metric[1] = c.top == 5 ? "top_5" : "top_k";
     m->classes = c.classes, m->ranks = c.ranks;
     graph_input(g, "label", INT32, 0, c.classes);
     int w = graph_param(g, name, ".weight", c.classes, graph_at(g, x)->width, c.std, 0),

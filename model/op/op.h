@@ -100,6 +100,9 @@ typedef struct class_options {
 } class_options;
 void class_loss(graph *g, value x, const char *name, class_options o);
 
+// Squared error of the number x W^T + b against that of each row: ends the last block.
+void number_loss(graph *g, value x, const char *name, double std);
+
 // Of each sample a row of each of several tables of as many rows, side by side: (B, tables * width). The model's next
 // input has the ids: rows of all tables, one below the other.
 typedef struct table_options {

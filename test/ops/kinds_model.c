@@ -579,6 +579,92 @@ static bool top_exact(op_run *r, const outcome *got) {
 }
 const op_kind kind_top_k = {"top_k", top_setup, top_call, top_reference, NULL, top_exact, traffic_cost};
 
+// --- squared_error: N Vp ---------------------------------------------------------------------------------------------
+
+enum { SE_LOSSES, SE_OUTPUTS, SE_TARGETS, SE_STATE, SE_SAID, SE_WANTED };
+
+static void squared_setup(op_run *r) {
+    int64_t N = r->row->size[0], Vp = r->row->size[1];
+    bool only = r->row->options & OPT_LOSS_ONLY;
+    arg *losses = arg_add(r, "losses", OUT, FP32, 1, N, 0, 0);
+    arg *outputs = arg_add(r, "outputs", only ? IN : UPDATES, r->row->type, 2, N, Vp, 0);
+    arg *targets = arg_add(r, "targets", IN, FP32, 1, N, 0, 0);
+    arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    arg *said = arg_add(r, "said", OUT, FP64, 1, N, 0, 0), *wanted = arg_add(r, "wanted", OUT, FP64, 1, N, 0, 0);
+    said->absent = wanted->absent = !only;
+    losses->batch = outputs->batch = targets->batch = said->batch = wanted->batch = true;
+    r->scale = 0.25f;
+    r->state = (step_state){.loss_scale = 512};
+    arg_fill_bytes(state, &r->state);
+    arg_fill(r, outputs, 2, 0);
+    arg_fill(r, targets, 2, 0);
+    for (int64_t i = 0; r->row->options & OPT_EXTREME && i < N * Vp; i++) {  // what is no output is anything
+        if (i % Vp) storage_set(outputs->t.data, r->row->type, i, NAN);
+        if (i % Vp && outputs->value) outputs->value[i] = NAN;
+    }
+}
+
+static err_t squared_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->squared_error(&(squared_error_args){.losses = t[SE_LOSSES],
+                                                  .said = t[SE_SAID],
+                                                  .wanted = t[SE_WANTED],
+                                                  .outputs = t[SE_OUTPUTS],
+                                                  .targets = t[SE_TARGETS],
+                                                  .scale = r->row->options & OPT_LOSS_ONLY ? NULL : &r->scale,
+                                                  .state = (const step_state *)t[SE_STATE]->data},
+                            s);
+}
+
+static void squared_reference(op_run *r) {
+    arg *a = r->arg;
+    int64_t N = r->row->size[0], Vp = r->row->size[1];
+    bool only = r->row->options & OPT_LOSS_ONLY;
+    for (int64_t n = 0; n < N; n++) {
+        double y = a[SE_OUTPUTS].value[n * Vp], d = y - a[SE_TARGETS].value[n];
+        a[SE_LOSSES].want[n] = d * d;
+        if (only) a[SE_SAID].want[n] = y, a[SE_WANTED].want[n] = a[SE_TARGETS].value[n];
+        for (int64_t i = 0; !only && i < Vp; i++)
+            a[SE_OUTPUTS].want[n * Vp + i] = i ? 0 : 2 * d * (double)r->scale * (double)r->state.loss_scale;
+    }
+}
+
+static bool squared_exact(op_run *r, const outcome *got) {
+    int64_t N = r->row->size[0], Vp = r->row->size[1];
+    bool only = r->row->options & OPT_LOSS_ONLY;
+    for (int64_t n = 0; n < N && only; n++)
+        if (storage_get(got->data[SE_SAID], FP64, n) != r->arg[SE_SAID].want[n] ||
+            storage_get(got->data[SE_WANTED], FP64, n) != r->arg[SE_WANTED].want[n])
+            return failed(r, "row %" PRId64 ": not the output and its target", n);
+    for (int64_t i = 0; i < N * Vp && !only; i++) {
+        double x = storage_get(got->data[SE_OUTPUTS], r->row->type, i);
+        if (i % Vp && (x != 0 || signbit(x)))
+            return failed(r, "gradient of row %" PRId64 ", column %" PRId64 " is %g, expected +0", i / Vp, i % Vp, x);
+    }
+    return true;
+}
+
+typedef struct squared_ctx {
+    op_run *r;
+} squared_ctx;
+static double squared_loss(void *ctx) {
+    const op_run *r = ((squared_ctx *)ctx)->r;
+    double sum = 0;
+    for (int64_t n = 0; n < r->row->size[0]; n++) {
+        double d = r->arg[SE_OUTPUTS].value[n * r->row->size[1]] - r->arg[SE_TARGETS].value[n];
+        sum += d * d * (double)r->scale * (double)r->state.loss_scale;
+    }
+    return sum;
+}
+
+static bool squared_gradient(op_run *r) {
+    if (r->row->options & (OPT_LOSS_ONLY | OPT_EXTREME)) return true;
+    return gradient_near(r, "doutputs", squared_loss, &(squared_ctx){r}, r->arg[SE_OUTPUTS].value,
+                         r->arg[SE_OUTPUTS].want, r->row->size[0] * r->row->size[1]);
+}
+
+const op_kind kind_squared_error = {"squared_error",  squared_setup, squared_call, squared_reference,
+                                    squared_gradient, squared_exact, traffic_cost};
+
 // --- loss_means: B T -------------------------------------------------------------------------------------------------
 
 static void means_setup(op_run *r) {

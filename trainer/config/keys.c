@@ -112,7 +112,7 @@ static const setting more_keys[] = {
          "the shards' names begin with this: PREFIX-train-00000.bin, PREFIX-val-..."),
     TEXT(pack, tokenizer, LOCAL, "bytes", 1, "encoding", "bytes; a tokenizer.json or a folder with one; or train:SIZE or train:SIZE:KIND, made from the input"),
     TEXT(pack, text_key, LOCAL, "text", 1, "text_field", "the member of a JSONL line's object that is its text"),
-    WORD(pack, template, LOCAL, "no", CHAT_WORDS(WORD_TEXT) + 1, "chat_template", "JSONL lines are conversations, written so; labels: texts with a label"),
+    WORD(pack, template, LOCAL, "no", CHAT_WORDS(WORD_TEXT) + 1, "chat_template", "JSONL lines are conversations, written so; labels, numbers: texts with a label"),
     INT(pack, shard_tokens, LOCAL, "100000000", 1, MANY, "shard_size", "most tokens in one shard"),
     REAL(pack, val_fraction, LOCAL, "0.1", 0, 0.9, "val_split", "share of the tokens, from the end, that is kept for validation; of images, drawn by chance"),
     INT(pack, shard_images, LOCAL, "10000", 1, MANY, "", "images: most in one shard"),

@@ -88,6 +88,12 @@ typedef struct board_rank {
 // Upper bounds of the histogram of step times, seconds; the last bucket has no bound.
 extern const double board_bucket_s[BOARD_BUCKETS - 1];
 
+// Figures of an evaluation beside its loss that only some models have, by their names in the log.
+#define BOARD_MEASURES(X) \
+    X(auc, "Area under the ROC curve") \
+    X(pearson, "Pearson's correlation of what the model says and what is right") \
+    X(spearman, "Spearman's correlation of what the model says and what is right")
+
 // Copies of rank 0's last records. What was not yet: NaN, or 0 of whole numbers. Whole words, so that it is copied by
 // them.
 typedef struct board_news {
@@ -100,7 +106,9 @@ typedef struct board_news {
 #undef BOARD_MEMBER
     double step_time;  // when the last step was finished, seconds since 1970
     double eval_loss, best;
-    double eval_auc;  // NaN: the model ranks nothing
+#define BOARD_MEASURE(name, help) double eval_##name;  // NaN: the last evaluation had none
+    BOARD_MEASURES(BOARD_MEASURE)
+#undef BOARD_MEASURE
     int64_t eval_step, best_step;
     // figures of named sets ([eval] sets), as "code.loss"
     int64_t figures;

@@ -19,13 +19,15 @@ static err_t board_open(void *self, const log_setup *run) {
     b->news = (board_news){.steps = run->c->run.steps,
                            .step_time = NAN,
                            .eval_loss = NAN,
-                           .eval_auc = NAN,
                            .best = NAN,
                            .checkpoint_time = NAN,
                            .checkpoint_ms = NAN};
 #define UNKNOWN(name, curve, board, member, ...) IF_##board(b->news.member = NAN;)
     STEP_FIELDS(UNKNOWN)
 #undef UNKNOWN
+#define NO_FIGURE(name, help) b->news.eval_##name = NAN;
+    BOARD_MEASURES(NO_FIGURE)
+#undef NO_FIGURE
     snprintf(b->news.unit, sizeof b->news.unit, "%s", run->unit);
     return ERR_OK;
 }
@@ -78,12 +80,19 @@ static void keep_figures(board_news *n, const eval_record *r) {
     }
 }
 
+static double figure_of(const eval_record *r, const char *name) {
+    for (int i = 0; i < r->metrics; i++)
+        if (strcmp(r->metric[i], name) == 0) return r->value[i];
+    return NAN;
+}
+
 static err_t take_eval(void *self, const record *all) {
     board_sink *b = self;
     const eval_record *r = &all->eval;
-    b->news.eval_loss = r->loss, b->news.eval_step = r->step, b->news.eval_auc = NAN;
-    for (int i = 0; i < r->metrics; i++)
-        if (strcmp(r->metric[i], "auc") == 0) b->news.eval_auc = r->value[i];
+    b->news.eval_loss = r->loss, b->news.eval_step = r->step;
+#define TAKE_FIGURE(name, help) b->news.eval_##name = figure_of(r, #name);
+    BOARD_MEASURES(TAKE_FIGURE)
+#undef TAKE_FIGURE
     b->news.best = r->best, b->news.best_step = r->best_step;
     keep_figures(&b->news, r);
     return publish(b);

@@ -130,7 +130,10 @@ static void put_values(text *w, const board_news *n) {
     if (n->eval_step > 0) {
         gauge(w, "eval_loss", "Validation loss of the last evaluation.", n->eval_loss);
         gauge(w, "eval_step", "Step of the last evaluation.", (double)n->eval_step);
-        if (n->eval_auc > 0) gauge(w, "eval_auc", "Area under the ROC curve, of the last evaluation.", n->eval_auc);
+#define PUT_FIGURE(name, help) \
+    if (isfinite(n->eval_##name)) gauge(w, "eval_" #name, help ", of the last evaluation.", n->eval_##name);
+        BOARD_MEASURES(PUT_FIGURE)
+#undef PUT_FIGURE
         put_sets(w, n);
     }
     if (n->best_step > 0) {

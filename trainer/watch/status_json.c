@@ -84,7 +84,10 @@ static void put_steps(text *t, const watch_state *s) {
     text_put(t, ",\n ");
     text_real(t, "eval_loss", n->eval_step > 0 ? known(s, n->eval_loss) : NAN, 9);
     text_whole(t, "eval_step", since(s, n->eval_step));
-    if (n->eval_step > 0 && n->eval_auc > 0) text_real(t, "eval_auc", known(s, n->eval_auc), 9);
+#define PUT_FIGURE(name, help) \
+    if (n->eval_step > 0 && isfinite(n->eval_##name)) text_real(t, "eval_" #name, known(s, n->eval_##name), 9);
+    BOARD_MEASURES(PUT_FIGURE)
+#undef PUT_FIGURE
     put_sets(t, s);
     text_real(t, "best", n->eval_step > 0 ? known(s, n->best) : NAN, 9);
     text_whole(t, "best_step", since(s, n->best_step));

