@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { SOURCE_TENSORS = 4 };
+enum { SOURCE_TENSORS = 5 };
 
 // Which part of an image a sample is, and what training changes of it by chance (data/image/view.h).
 typedef struct source_view {

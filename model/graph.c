@@ -287,7 +287,7 @@ static void check_gradients(graph *g, const block_graph *k) {
             if (!o->type->adds || (o->type->role == ROLE_PRODUCT && o->at.division == LINEAR_INPUTS))
                 graph_mistake(
                     g, o->name,
-                    "%s is read again after it, and its gradient would be lost: only norms of rows, convolutions and products whose inputs are whole add the gradients of what follows",
+                    "%s is read again after it, and its gradient would be lost: only norms of rows, gathers, convolutions and products whose inputs are whole add the gradients of what follows",
                     x->name);
         }
     }

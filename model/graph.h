@@ -137,6 +137,7 @@ typedef struct graph {
     // A model has one of each of these.
     head head;          // the loss
     int64_t chunks;     // of its rows
+    head pairs;         // the loss of pairs of texts, beside that of masked tokens; classes 0: there is none
     past past;          // the KV cache
     int attends;        // the first block that has attention
     int layers;         // blocks that have it

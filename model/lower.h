@@ -18,7 +18,7 @@ typedef struct step step;
 
 typedef err_t (*step_call)(const frame *f, const step *s);
 
-enum { STEP_VALUES = 10, STEP_OPS = 2, STEP_ROWS = 6, LOWER_VALUES = 160 };
+enum { STEP_VALUES = 10, STEP_OPS = 2, STEP_ROWS = 8, LOWER_VALUES = 160 };
 
 // What ranks that share layers or positions communicate in a step.
 typedef enum {

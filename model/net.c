@@ -79,7 +79,9 @@ err_t model_declare(model *m, arena *a, const model_plan *o) {
     }
     for (int k = 0; k < g->ropes; k++) TRY(arena_2d(a, &l->angles[k], FP32, m->context, g->rope[k].head_size));
     if (g->constants) TRY(arena_1d(a, &l->constants, FP32, g->constants));
-    return o->slots[m->blocks - 1] ? head_plan(&g->head, a, o, o->B * m->losses, g->chunks) : ERR_OK;
+    if (!o->slots[m->blocks - 1]) return ERR_OK;
+    if (g->pairs.classes) TRY(head_plan(&g->pairs, a, o, o->B, 1));
+    return head_plan(&g->head, a, o, o->B * m->losses, g->chunks);
 }
 
 static err_t fill_angles(const tensor *angles, const rope *r, stream *s) {

@@ -5,7 +5,7 @@
 #include "gpu/ops.h"
 #include "model/division.h"
 
-enum { MODEL_INPUTS = 4 };
+enum { MODEL_INPUTS = 5 };
 
 // Where a text's keys and values are kept, and how many positions are there already. The input comes after these.
 typedef struct pass_past {

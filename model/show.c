@@ -158,6 +158,8 @@ static text shape_of(const showing *s, value v) {
 static text dimension_of(const showing *s, const operation *o, int row, int d) {
     int64_t size = s->m->param[row].size[d];
     value near = d == 0 || !o->in[0] ? o->out[0] : o->in[0];
+    const head *pairs = &s->m->net->g.pairs;
+    if (d == 0 && pairs->classes && (row == pairs->at.w || row == pairs->at.b)) return say("%" PRId64, size);
     if (d == 0 && (o->classes || !o->out[0])) return say("%s", o->classes && row == o->at.b ? "T" : "V");
     if (s->x->v[near].width == size) return width_of(s, near);
     for (int i = s->letters - 1; i >= 0; i--)

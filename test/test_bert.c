@@ -1,9 +1,10 @@
 // test/test_bert.c: BERT, read from directories that save_pretrained wrote, against what transformers computes with it
-// (test/golden/bert): the last layer's output, the first gradient, ten AdamW steps, for masked tokens and for classes
-// of texts, and twenty for numbers of texts. Which positions are masked, and how texts are cut, comes from our own
-// sources and must be the same. How numbers go with the right ones; names as older files have them.
+// (test/golden/bert): the last layer's output, the first gradient, ten AdamW steps, for masked tokens, of pairs of
+// texts too, and for classes of texts, and twenty for numbers of texts. Which positions are masked, which text is a
+// pair's second, and how texts are cut, comes from our own sources and must be the same. What evaluations say of pairs,
+// and of numbers; names as older files have them.
 //
-// LOCKSTEP_TEST_BERT=DIR: the same of DIR/mlm, DIR/classify and DIR/regress (test/interop/compare_bert.py).
+// LOCKSTEP_TEST_BERT=DIR: the same of DIR/mlm, DIR/pairs, DIR/classify, DIR/regress (test/interop/compare_bert.py).
 #include "test/support/foreign.h"
 
 #include "data/text/pack.h"
@@ -52,14 +53,16 @@ static void task_config(config *c, const char *dir, const char *task, const char
     char path[PATH_MAX], text[8192];
     snprintf(path, sizeof path, "%s/%s", folder(), task);
     char *section = inspected(path);
-    bool masks = strcmp(task, "mlm") == 0;
+    bool pairs = strcmp(task, "pairs") == 0, masks = pairs || strcmp(task, "mlm") == 0;
     snprintf(text, sizeof text, "%s%s", rest, section);
     free(section);
     char *ids;
     size_t n;
     snprintf(path, sizeof path, "%s/%s/more.ini", folder(), task);
     OK(io_read_file(path, 4096, &ids, &n));
-    if (masks) snprintf(path, sizeof path, "%s[data]\ntrain = %s/tokens.bin\nformat = raw16\n%s", ids, folder(), more);
+    if (masks)
+        snprintf(path, sizeof path, "%s[data]\ntrain = %s/%s.bin\nformat = raw16\n%s", ids, folder(),
+                 pairs ? "pairs" : "tokens", more);
     else snprintf(path, sizeof path, "%s[data]\ntrain = %s/data-train*.bin\n%s", ids, dir, more);
     free(ids);
     load_config(c, dir, text, path);
@@ -80,7 +83,7 @@ static void pack_samples(const char *dir, bool numbers, int64_t context) {
 }
 
 static void task_open(session *x, config *c, const char *dir, const char *task, const char *more) {
-    if (strcmp(task, "mlm") != 0) pack_samples(dir, strcmp(task, "regress") == 0, 32);
+    if (strcmp(task, "mlm") != 0 && strcmp(task, "pairs") != 0) pack_samples(dir, strcmp(task, "regress") == 0, 32);
     task_config(c, dir, task, more);
     OK(session_open(x, c, SESSION_TRAIN, NULL));
     OK(session_init(x));
@@ -187,8 +190,37 @@ static void task_agrees(const char *task) {
 }
 
 static void masked_tokens_as_transformers_learns_them(void **state) { (void)state, task_agrees("mlm"); }
+static void pairs_as_transformers_learns_them(void **state) { (void)state, task_agrees("pairs"); }
 static void classes_as_transformers_learns_them(void **state) { (void)state, task_agrees("classify"); }
 static void numbers_as_transformers_learns_them(void **state) { (void)state, task_agrees("regress"); }
+
+// --- evaluation of pairs ---------------------------------------------------------------------------------------------
+
+// Both losses, that of masked tokens alone, and in how many samples it is right whether the second text follows.
+static void pairs_are_judged_as_transformers_judges_them(void **state) {
+    (void)state;
+    session x;
+    config c;
+    st_file f;
+    evaluation e;
+    char *dir = make_dir(), path[PATH_MAX], val[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/pairs/golden.safetensors", folder());
+    snprintf(val, sizeof val, "[data]\nval = %s/pairs.bin\n[batch]\nglobal = 5\nmicro = 5\nlanes = 1\n", folder());
+    OK(st_open(&f, path));
+    task_open(&x, &c, dir, "pairs", val);
+    OK(evaluate(&x.evaluator, x.val, 0, &e));
+    assert_string_equal(x.net->metric[0], "accuracy"), assert_string_equal(x.net->metric[1], "masked_loss");
+    static const char *const name[] = {"eval_loss", "eval_accuracy", "eval_masked"};
+    const double found[] = {e.loss, e.metric[0], e.metric[1]};
+    for (int i = 0; i < 3; i++) {
+        int64_t n;
+        double *want = golden(&f, name[i], &n);
+        if (!(fabs(found[i] - *want) <= 1e-6 * *want)) fail_msg("%s is %.9f, expected %.9f", name[i], found[i], *want);
+        free(want);
+    }
+    st_close(&f), session_close(&x);
+    drop_dir(dir);
+}
 
 // --- correlations ----------------------------------------------------------------------------------------------------
 
@@ -388,6 +420,8 @@ static void older_files_are_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masked_tokens_as_transformers_learns_them),
+        cmocka_unit_test(pairs_as_transformers_learns_them),
+        cmocka_unit_test(pairs_are_judged_as_transformers_judges_them),
         cmocka_unit_test(classes_as_transformers_learns_them),
         cmocka_unit_test(numbers_as_transformers_learns_them),
         cmocka_unit_test(numbers_go_with_the_right_ones_as_scipy_says),

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test/test_bert.sh: BERT from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: masked tokens,
+# test/test_bert.sh: BERT from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: masked tokens, pairs,
 # classes and numbers of texts have the same bits on ranks that share data, layers and stages, and after a stop; what is
 # exported comes back the same, and what is not supported is refused in words. LAYOUTS=every: in every layout
 # (test/check_bert.sh).
@@ -84,9 +84,28 @@ resumed() {
     same one.hashes again.hashes "the hashes of a run that was stopped, and went on with 2 ranks"
 }
 
-masked() {
-    any_layout
-    resumed
+masked() { any_layout; }
+
+# Masked tokens, and whether texts follow one another.
+paired() {
+    pairs="model.next_sentence=yes"
+    any_layout $pairs
+    grep -q '"accuracy":0\.[0-9]*,"masked_loss":[0-9]' one.figures || fail "no loss of masked tokens: $(cat one.figures)"
+    expect 0 "$bin" eval one.ini base.ini one.ini
+    says "  accuracy 0." "  masked_loss "
+    resumed $pairs
+    expect 0 "$bin" export runs/one paired --tokenizer "$words"
+    grep -q '"BertForPreTraining"' paired/config.json || fail "another architecture: $(cat paired/config.json)"
+    trained back $pairs optimizer.lr=0 optimizer.weight_decay=0 model.init_from=paired run.seed=5
+    expect 0 "$bin" export runs/back paired-back
+    same paired/model.safetensors paired-back/model.safetensors "weights of a model of pairs that went out, in and out"
+    expect 0 "$bin" inspect paired
+    says "next_sentence = yes"
+    trained alone model.init_from=paired # what pairs alone have is left out
+    settings other $pairs model.init_from=runs/alone/ckpt/step-00000004
+    expect 78 "$bin" base.ini other.ini
+    says "[model] describes another model"
+    [ "${LAYOUTS:-some}" = some ] || any_layout $pairs precision.compute=bf16 precision.rounding=stochastic
 }
 
 sorted() {
@@ -142,6 +161,15 @@ refused() {
     settings masks model.masked=0.99
     expect 78 "$bin" base.ini masks.ini
     says "masked = 0.99 of context = 32 positions are 32, and there are 30 between a sample's ends"
+    settings pairs model.task=classify model.next_sentence=yes
+    expect 78 "$bin" base.ini pairs.ini
+    says "next_sentence = yes is for task = mlm"
+    settings kinds model.next_sentence=yes model.types=1
+    expect 78 "$bin" base.ini kinds.ini
+    says "types = 1 is too few, set types = 2"
+    settings short model.next_sentence=yes model.context=4
+    expect 78 "$bin" base.ini short.ini
+    says "context = 4 is too short, set context = 5 or more"
     settings plain $sorts
     expect 78 "$bin" base.ini plain.ini
     says "no text has a label: pack them with [pack] template = labels"
@@ -158,12 +186,14 @@ refused() {
 
 if [ "${LAYOUTS:-some}" = some ]; then
     try masked
+    try paired
     try sorted
     try numbered
     try in_and_out
     try refused
 else
     try masked
+    try paired
     try sorted
     try numbered
     try sixteen_bits

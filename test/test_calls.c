@@ -56,6 +56,8 @@ static const kind kinds[] = {
     {"mlp with gelu", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36", .activation = MLP_GELU}}},
     {"bert", MODEL_bert, {.bert = {BERT, .dropout = 0.1}}},
     {"bert of classes", MODEL_bert, {.bert = {BERT, .task = BERT_CLASSIFY}}},
+    {"bert of numbers", MODEL_bert, {.bert = {BERT, .task = BERT_REGRESS}}},
+    {"bert of pairs", MODEL_bert, {.bert = {BERT, .next_sentence = true}}},
 };
 
 // ranks share layers, and with `rows` the residual stream's rows, too; context: so many share positions.

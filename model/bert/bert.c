@@ -58,23 +58,29 @@ static void embeddings(graph *g, const bert_options *o) {
     leave(g, dropout(g, layer_norm_of(g, x, "embeddings.LayerNorm", o->norm_eps), DROP_EMBED));
 }
 
+static value pooler(graph *g, const bert_options *o, value x) {
+    return hyperbolic(g, dense(g, gather_rows(g, x, NULL, 1), "pooler.dense", o->embed, "C", LINEAR_WHOLE));
+}
+
 // The decoder of masked tokens is the embedding.
 static void masked_head(graph *g, const bert_options *o, value x) {
-    x = dense(g, gather_rows(g, x, "places", o->places), "cls.predictions.transform.dense", o->embed, "C",
-              LINEAR_WHOLE);
-    x = layer_norm_of(g, gelu_erf(g, x), "cls.predictions.transform.LayerNorm", o->norm_eps);
-    masked_loss(g, x, "cls.predictions.decoder.weight", "cls.predictions.bias",
+    value y = dense(g, gather_rows(g, x, "places", o->places), "cls.predictions.transform.dense", o->embed, "C",
+                    LINEAR_WHOLE);
+    y = layer_norm_of(g, gelu_erf(g, y), "cls.predictions.transform.LayerNorm", o->norm_eps);
+    masked_loss(g, y, "cls.predictions.decoder.weight", "cls.predictions.bias",
                 (masked_options){.vocab = o->vocab,
                                  .chunks = o->head_chunks,
                                  .tied = 0,
                                  .mask = o->mask_token,
                                  .begin = o->begin_token,
-                                 .end = o->end_token});
+                                 .end = o->end_token,
+                                 .pooled = o->next_sentence ? pooler(g, o, x) : 0,
+                                 .pairs = "cls.seq_relationship",
+                                 .pairs_std = STD});
 }
 
 static void pooled_head(graph *g, const bert_options *o, value x) {
-    x = dense(g, gather_rows(g, x, NULL, 1), "pooler.dense", o->embed, "C", LINEAR_WHOLE);
-    x = dropout(g, hyperbolic(g, x), DROP_POOLED);
+    x = dropout(g, pooler(g, o, x), DROP_POOLED);
     if (o->task == BERT_REGRESS) number_loss(g, x, "classifier", STD);
     else class_loss(g, x, "classifier", (class_options){.classes = o->classes, .std = STD});
 }
@@ -118,6 +124,7 @@ static const setting keys[] = {
     INT(context, SHAPE, "128", 3, 1048576, "max_position_embeddings seq_len sequence_length", "tokens of a sample, those at its ends included"),
     INT(types, SHAPE, "2", 1, 1024, "type_vocab_size", "texts of which a sample may consist"),
     INT(classes, SHAPE, "2", 2, 65536, "num_labels num_classes", "task = classify: number of different labels"),
+    ROW(next_sentence, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "nsp next_sentence_prediction", "task = mlm: samples are pairs of texts; learned is also whether the second follows the first"),
     REAL(masked, MAY, "0.15", 0, 1, "mlm_probability mask_prob", "task = mlm: this share of a sample's positions is masked, rounded to a whole number, at least 1"),
     INT(mask_token, MAY, "103", 0, 16777215, "mask_token_id", "task = mlm: the token that stands for a masked one"),
     INT(begin_token, MAY, "101", 0, 16777215, "cls_token_id", "task = mlm: the token that a sample begins with"),
@@ -146,15 +153,32 @@ static err_t check_tokens(const bert_options *o, model_rule *r) {
     return ERR_OK;
 }
 
-// Masked are positions between the ends.
+// Masked are positions between the ends; of pairs, all but that of the token between the texts.
 static err_t choose_places(bert_options *o, model_rule *r) {
+    int64_t apart = 2 + o->next_sentence;
     o->places = (int64_t)(o->masked * (double)o->context + 0.5);
     if (o->places < 1) o->places = 1;
-    if (o->places > o->context - 2)
+    if (o->places > o->context - apart)
         return rule_break(r, KEYS("masked", "context"),
                           "masked = %g of context = %" PRId64 " positions are %" PRId64 ", and there are %" PRId64
                           " between a sample's ends",
-                          o->masked, o->context, o->places, o->context - 2);
+                          o->masked, o->context, o->places, o->context - apart);
+    return ERR_OK;
+}
+
+static err_t check_pairs(const bert_options *o, model_rule *r) {
+    if (!o->next_sentence) return ERR_OK;
+    if (o->task != BERT_MLM)
+        return rule_break(r, KEYS("next_sentence", "task"), "next_sentence = yes is for task = mlm: leave it out");
+    if (o->types < 2)
+        return rule_break(
+            r, KEYS("next_sentence", "types"),
+            "next_sentence = yes makes samples of two texts: types = %" PRId64 " is too few, set types = 2", o->types);
+    if (o->context < 5)
+        return rule_break(r, KEYS("next_sentence", "context"),
+                          "next_sentence = yes makes samples of two texts, with a token before, between and after "
+                          "them: context = %" PRId64 " is too short, set context = 5 or more",
+                          o->context);
     return ERR_OK;
 }
 
@@ -164,6 +188,7 @@ static err_t bert_resolve(void *options, model_rule *r) {
         return rule_break(r, KEYS("heads", "embed"), "embed = %" PRId64 " is not a multiple of heads = %" PRId64,
                           o->embed, o->heads);
     TRY(check_tokens(o, r));
+    TRY(check_pairs(o, r));
     TRY(choose_places(o, r));
     int64_t losses = o->task == BERT_MLM ? o->places : 1;
     TRY(rule_divide_encoder(r, "bert", o->task == BERT_MLM ? o->places : o->context, &o->by));

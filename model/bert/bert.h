@@ -10,7 +10,8 @@ typedef enum { BERT_MLM, BERT_CLASSIFY, BERT_REGRESS } bert_task;
 
 typedef struct bert_options {
     model_division by;
-    int task;  // bert_task
+    int task;            // bert_task
+    bool next_sentence;  // of BERT_MLM: samples are pairs of texts
     int64_t layers, heads, embed, hidden, vocab, context, types, classes;
     double masked, norm_eps, dropout;
     int64_t mask_token, begin_token, end_token;

@@ -32,11 +32,10 @@ int bert_parts(const void *options, const param *p, weight_part *part) {
 bool bert_ignores(const void *options, const char *name) {
     const bert_options *o = options;
     if (begins(name, "bert.")) name += strlen("bert.");
-    if (strcmp(name, "embeddings.position_ids") == 0 || strcmp(name, "cls.predictions.decoder.bias") == 0 ||
-        begins(name, "cls.seq_relationship."))
-        return true;
-    if (o->task == BERT_MLM) return begins(name, "pooler.") || begins(name, "classifier.");
-    return begins(name, "cls.");
+    if (strcmp(name, "embeddings.position_ids") == 0 || strcmp(name, "cls.predictions.decoder.bias") == 0) return true;
+    if (o->task != BERT_MLM) return begins(name, "cls.");
+    if (begins(name, "pooler.") || begins(name, "cls.seq_relationship.")) return !o->next_sentence;
+    return begins(name, "classifier.");
 }
 
 static void read_task(bert_options *o, foreign_reader *r) {
@@ -44,7 +43,7 @@ static void read_task(bert_options *o, foreign_reader *r) {
     const json_t *labels = json_object_get(r->at, "id2label");
     int64_t outputs = foreign_int(r, "num_labels", json_is_object(labels) ? (int64_t)json_object_size(labels) : 2);
     const char *problem = foreign_text(r, "problem_type", outputs == 1 ? REGRESSION : CLASSES);
-    o->task = BERT_MLM;
+    o->task = BERT_MLM, o->next_sentence = class && strcmp(class, "BertForPreTraining") == 0;
     if (!class || strcmp(class, "BertForSequenceClassification") != 0) return;
     o->task = outputs == 1 ? BERT_REGRESS : BERT_CLASSIFY;
     if (outputs > 1) o->classes = outputs;
@@ -93,14 +92,17 @@ static int add_labels(json_t *config, int64_t classes) {
 
 err_t bert_to_foreign(const void *options, json_t *config) {
     const bert_options *o = options;
-    json_t *all = json_pack(
-        "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:f, s:f, s:f, s:b}", "architectures",
-        o->task == BERT_MLM ? "BertForMaskedLM" : "BertForSequenceClassification", "model_type", "bert",
-        "num_hidden_layers", (json_int_t)o->layers, "num_attention_heads", (json_int_t)o->heads, "hidden_size",
-        (json_int_t)o->embed, "intermediate_size", (json_int_t)o->hidden, "vocab_size", (json_int_t)o->vocab,
-        "max_position_embeddings", (json_int_t)o->context, "type_vocab_size", (json_int_t)o->types, "layer_norm_eps",
-        o->norm_eps, "hidden_act", "gelu", "position_embedding_type", "absolute", "initializer_range", 0.02,
-        "hidden_dropout_prob", o->dropout, "attention_probs_dropout_prob", o->dropout, "tie_word_embeddings", 1);
+    const char *class = o->task != BERT_MLM ? "BertForSequenceClassification"
+                        : o->next_sentence  ? "BertForPreTraining"
+                                            : "BertForMaskedLM";
+    json_t *all =
+        json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:f, s:f, s:f, s:b}", "architectures",
+                  class, "model_type", "bert", "num_hidden_layers", (json_int_t)o->layers, "num_attention_heads",
+                  (json_int_t)o->heads, "hidden_size", (json_int_t)o->embed, "intermediate_size", (json_int_t)o->hidden,
+                  "vocab_size", (json_int_t)o->vocab, "max_position_embeddings", (json_int_t)o->context,
+                  "type_vocab_size", (json_int_t)o->types, "layer_norm_eps", o->norm_eps, "hidden_act", "gelu",
+                  "position_embedding_type", "absolute", "initializer_range", 0.02, "hidden_dropout_prob", o->dropout,
+                  "attention_probs_dropout_prob", o->dropout, "tie_word_embeddings", 1);
     int failed = json_object_update_new(config, all);
     if (o->task == BERT_CLASSIFY) failed |= add_labels(config, o->classes);
     if (o->task == BERT_REGRESS)

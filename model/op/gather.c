@@ -1,4 +1,5 @@
-// model/op/gather.c: some rows of each sample: those that a loss is about. Backward gives the others zeros.
+// model/op/gather.c: some rows of each sample: those that a loss is about. Backward gives the others zeros; where
+// another operation reads x after it, it adds to the gradient that that one has formed.
 #include "model/op/op.h"
 
 static const tensor *places(const frame *f, const step *s) {
@@ -24,12 +25,19 @@ static void forward(lowering *L, int op, const operation *o) {
     emit(L, "gather", gather, op, "wr", o->out[0], o->in[0]);
 }
 
-static void backward(lowering *L, int op, const operation *o) {
-    value dx = L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at);
-    emit(L, "scatter", scatter, op, "wr", dx, L->given[op]);
+static err_t add_gradients(const frame *f, const step *s) {
+    tensor past = at(f, s->v[0]), dx = at(f, s->v[1]);
+    return f->p->ops->add(&(add_args){.y = &past, .a = &past, .b = &dx}, f->p->s);
 }
 
-static const op_type type = {.name = "gather", .forward = forward, .backward = backward};
+static void backward(lowering *L, int op, const operation *o) {
+    value past = L->grad[o->in[0]], dx = make_gradient(L, o->in[0], L->v[o->in[0]].at);
+    emit(L, "scatter", scatter, op, "wr", dx, L->given[op]);
+    if (past) emit(L, "add", add_gradients, op, "ur", past, dx);
+    else L->grad[o->in[0]] = dx;
+}
+
+static const op_type type = {.name = "gather", .adds = true, .forward = forward, .backward = backward};
 
 value gather_rows(graph *g, value x, const char *input, int64_t M) {
     operation *o = graph_add(g, &type, "some", x, 0);

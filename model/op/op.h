@@ -70,7 +70,7 @@ value token_types(graph *g, value x, const char *table, int64_t types, double st
 // The model's next input is a sample's length, of all its positions.
 void sample_length(graph *g, const char *name);
 
-// Some rows of each sample, which the model's next input names, M of them; NULL: its first one. Nothing else reads x.
+// Some rows of each sample, which the model's next input names, M of them; NULL: its first one.
 value gather_rows(graph *g, value x, const char *input, int64_t M);
 
 // Softmax cross entropy of the logits x W^T + b against a token for each row: ends the last block. W as
@@ -80,6 +80,12 @@ typedef struct masked_options {
     int tied;
     double std;
     int64_t mask, begin, end;  // tokens: see model.mask
+    // A row of each sample, by which its second text follows its first, or does not: the cross entropy of the logits
+    // x W^T + b of these two classes is added to the sample's loss. Its metrics are then the accuracy of that, and the
+    // loss of masked tokens alone. 0: there is none
+    value pooled;
+    const char *pairs;  // W and b are called this
+    double pairs_std;
 } masked_options;
 void masked_loss(graph *g, value x, const char *weight, const char *bias, masked_options o);
 

@@ -7,7 +7,7 @@ import importlib.util, json, os, pathlib, re, subprocess, sys, tempfile
 os.environ.update(OMP_NUM_THREADS='1', HF_HUB_OFFLINE='1', TRANSFORMERS_VERBOSITY='error')
 import torch
 from scipy import stats
-from transformers import AutoTokenizer, BertForMaskedLM, BertForSequenceClassification
+from transformers import AutoTokenizer, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN, LOCKSTEP, WORDS = TOP / 'test/golden/bert', TOP / 'lockstep', TOP / 'test/golden/tokenizer/bert.json'
@@ -40,19 +40,20 @@ def said_of(folder, net, file):
 
 def exported(work, task, model):
     (work / 'body.ini').write_text(run(LOCKSTEP, 'inspect', GOLDEN / task))
-    masks = '[model]\nmask_token = 4\nbegin_token = 2\nend_token = 3\n' if task == 'mlm' else ''
-    data = f'train = {GOLDEN}/tokens.bin\nval = {GOLDEN}/tokens.bin\nformat = raw16\n' if task == 'mlm' else 'train = d-train-*.bin\nval = d-val-*.bin\n'
+    tokens = {'mlm': 'tokens', 'pairs': 'pairs'}.get(task)
+    masks = '[model]\nmask_token = 4\nbegin_token = 2\nend_token = 3\n' if tokens else ''
+    data = f'train = {GOLDEN}/{tokens}.bin\nval = {GOLDEN}/{tokens}.bin\nformat = raw16\n' if tokens else 'train = d-train-*.bin\nval = d-val-*.bin\n'
     file, template = ('numbers.jsonl', 'numbers') if task == 'regress' else ('samples.jsonl', 'labels')
     (work / 'run.ini').write_text(f'[run]\nname = {task}\nsteps = 3\n{masks}[data]\n{data}[pack]\ninput = {GOLDEN}/{file}\noutput = d\n'
                                   f'tokenizer = {WORDS}\ntemplate = {template}\n[batch]\nglobal = 4\nmicro = 4\n[eval]\nbatches = 0\n')
     settings = ('body.ini', 'run.ini')
-    if task != 'mlm': run(LOCKSTEP, 'pack', *settings, cwd=work)
+    if not tokens: run(LOCKSTEP, 'pack', *settings, cwd=work)
     run(LOCKSTEP, *settings, cwd=work)
     run(LOCKSTEP, 'export', f'runs/{task}', f'out-{task}', '--tokenizer', WORDS, cwd=work)
     net, info = model.from_pretrained(work / f'out-{task}', output_loading_info=True)
     if any(info[k] for k in ('missing_keys', 'unexpected_keys', 'mismatched_keys')): sys.exit(f'{task}: {info}')
     print(f'{task}: what is exported loads strictly')
-    if task == 'mlm': return
+    if tokens: return
     found = run(LOCKSTEP, 'eval', *settings, cwd=work)
     losses, said, labels = zip(*said_of(work / f'out-{task}', net.double().eval(), file))
     wanted = {'loss': sum(losses) / len(losses)}
@@ -66,5 +67,6 @@ def exported(work, task, model):
 with tempfile.TemporaryDirectory() as folder:
     published(pathlib.Path(folder))
     exported(pathlib.Path(folder), 'mlm', BertForMaskedLM)
+    exported(pathlib.Path(folder), 'pairs', BertForPreTraining)
     exported(pathlib.Path(folder), 'classify', BertForSequenceClassification)
     exported(pathlib.Path(folder), 'regress', BertForSequenceClassification)

