@@ -1,7 +1,8 @@
 #!/bin/sh
 # test/test_ema.sh: [optimizer] ema from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: the mean is
 # that of the weights of all steps, computed again from their exports; it changes nothing else; its bits are the same on
-# any number of ranks, in every stage, in pipelines, with shared layers and offload, and after a stop.
+# any number of ranks, in every stage, in pipelines, with shared layers and offload, and after a stop. With [eval]
+# weights = ema evaluations and samples are of the mean, and the run is the same.
 . test/support/lib.sh
 . "$top/test/support/trained.sh"
 
@@ -114,7 +115,119 @@ DEALS
     mean muon "9 12 16"
 }
 
+# --- evaluated --------------------------------------------------------------------------------------------------------
+
+last="data.val=data/a-train-*.bin eval.every=1 eval.batches=2 sample.every=1 sample.tokens=24"
+looks="$last eval.weights=ema"
+
+# losses RUN, texts RUN: of its evaluations and its samples.
+losses() { sed -n 's/^{"t":"eval","step":\([0-9]*\),"loss":\([0-9.]*\),.*/\1 \2/p' "runs/$1/log.jsonl"; }
+texts() { sed -n 's/^{"t":"sample",.*"text":"\(.*\)"}/\1/p' "runs/$1/log.jsonl"; }
+
+# The mean that is exported, as weights of another run, has the loss that was logged; the last weights have another.
+evaluated() {
+    trained looked $looks
+    same one.hashes looked.hashes "the hashes of a run, and of one that looks at the mean after each step"
+    losses looked >looked.losses
+    texts looked >looked.texts
+    [ "$(wc -l <looked.losses)" -eq 3 ] && [ "$(wc -l <looked.texts)" -eq 3 ] || fail "expected three of each"
+    for step in 1 2 3; do
+        expect 0 "$bin" eval base.ini looked.ini --ckpt "runs/looked/ckpt/step-0000000$step"
+        sed -n 's/^step \([0-9]*\)  loss \([0-9.]*\) .*/\1 \2/p' "$out" >>asked.losses
+        expect 0 "$bin" sample base.ini looked.ini --ckpt "runs/looked/ckpt/step-0000000$step"
+        [ $step -eq 3 ] && sed 's/^One//' "$out" >asked.text
+    done
+    expect 0 "$bin" export runs/looked of-looked --ema
+    settings mean $last model.init_from=of-looked
+    expect 0 "$bin" eval base.ini mean.ini
+    sed -n 's/^step 0  loss \([0-9.]*\) .*/3 \1/p' "$out" | cat asked.losses - >all.losses
+    paste -d ' ' looked.losses asked.losses | cat - all.losses | awk '
+        NF == 4 { logged[$1] = $2; n++; if ($1 != $3 || ($2 - $4) ^ 2 > 1e-12) exit bad = 1 }
+        NF == 2 { n++; if (($2 - logged[$1]) ^ 2 > 1e-11) exit bad = 1 }
+        END { exit bad || n != 7 }' || fail "losses of the mean: $(tr '\n' ' ' <looked.losses), and $(tr '\n' ' ' <all.losses)"
+    tail -n 1 looked.texts | sed 's/\\u[0-9a-f]\{4\}//g' | tr -cd ' -~' >logged.text
+    tr -cd ' -~' <asked.text | cmp -s - logged.text || fail "the sample in the log is $(cat logged.text)"
+    trained last $last
+    losses last >last.losses
+    texts last | cmp -s - looked.texts && fail "the last weights write what their mean writes"
+    sed 1d looked.losses | cut -d ' ' -f 2 >a && sed 1d last.losses | cut -d ' ' -f 2 >b
+    paste -d ' ' a b | awk '$1 == $2 { exit 1 }' || fail "a loss of the mean is that of the last weights"
+    expect 0 "$bin" export runs/looked last-weights
+    values last-weights | cmp -s - one-3.values || fail "an export without --ema has other weights"
+}
+
+# looks_alike SETTING...: in each layout the run has the hashes of one rank, and the losses and samples too.
+looks_alike() {
+    rm -rf runs
+    layouts $looks "$@"
+    losses first >first.losses
+    texts first >first.texts
+    for each in runs/*; do
+        losses "${each#runs/}" >found.losses
+        texts "${each#runs/}" >found.texts
+        same first.losses found.losses "losses of the mean on one rank and in ${each#runs/}"
+        same first.texts found.texts "samples of the mean on one rank and in ${each#runs/}"
+    done
+}
+
+looked_at_anywhere() {
+    looks_alike <<'DEALS'
+look0 2 parallel.zero=0
+look1 3 parallel.zero=1
+look2 2 parallel.zero=2
+look3 4 parallel.zero=3
+looktensor 4 parallel.tensor=2 parallel.zero=1
+lookpipe 4 parallel.pipeline=2 parallel.zero=3
+lookhost 2 parallel.offload=host parallel.zero=1
+lookserver 3 server.count=1 parallel.zero=1
+DEALS
+    looks_alike precision.compute=bf16 precision.rounding=stochastic <<'DEALS'
+bf16zero1 2 parallel.zero=1
+bf16zero3 2 parallel.zero=3
+bf16host 2 parallel.offload=host
+DEALS
+    trained blind precision.compute=bf16 precision.rounding=stochastic
+    same first.hashes blind.hashes "the hashes in bf16 of a run that looks at the mean, and of one that does not"
+}
+
+# The first evaluation after a step that changed nothing is of the weights as they are.
+before_the_first() {
+    trained early $looks run.faults=nan@1
+    trained plain $last run.faults=nan@1
+    [ "$(losses early | head -n 1)" = "$(losses plain | head -n 1)" ] || fail "there was no mean after step 1"
+    [ "$(losses early | tail -n 1)" != "$(losses plain | tail -n 1)" ] || fail "there is a mean after step 3"
+}
+
+# Data that can't be read end the run, but not before it is saved: with its own weights.
+unreadable() {
+    cp data/a-train-00000.bin data/bad.bin
+    printf 'xxxxxxxx' | dd of=data/bad.bin bs=1 seek=9000 conv=notrunc 2>"$out"
+    settings bad data.val=data/bad.bin eval.every=2 eval.weights=ema device.ranks=2 parallel.zero=1
+    expect 65 timeout 100 "$bin" base.ini bad.ini
+    says "data/bad.bin: block 0"
+    trained one run.steps=2 checkpoint.every=2
+    hashes bad >bad.hashes
+    same one.hashes bad.hashes "the hashes after step 2, and after an evaluation that failed"
+}
+
+planned() {
+    settings looked $looks
+    expect 0 "$bin" plan base.ini looked.ini
+    sed -n 's/^  masters (fp32)  *\([0-9]*\) .*/\1/p' "$out" >found
+    expect 0 "$bin" plan base.ini looked.ini -o eval.weights=last
+    sed -n 's/^  masters (fp32)  *\([0-9]*\) .*/\1/p' "$out" | paste -d ' ' found - |
+        awk '{ exit !($1 - 2 * $2 >= 0 && $1 - 2 * $2 <= 1024) }' || fail "expected room for the masters twice: $(cat found)"
+}
+
 refused() {
+    settings wrong optimizer.ema=0 eval.weights=ema
+    expect 78 timeout 100 "$bin" base.ini wrong.ini
+    says "weights = ema is the mean of the weights, and with [optimizer] ema = 0 none is kept" "[eval] weights = last"
+    settings wrong eval.weights=ema parallel.offload=nvme
+    expect 78 timeout 100 "$bin" base.ini wrong.ini
+    says "with offload = nvme these are in a file" "[eval] weights = last"
+    settings without eval.weights=ema data.val='data/a-train-*.bin'
+    expect 65 "$bin" eval base.ini without.ini
     settings wrong outer.islands=2 outer.every=1
     expect 78 timeout 100 "$bin" base.ini wrong.ini
     says "ema follows the weights of each step, and islands hold the same at boundaries only"
@@ -125,5 +238,10 @@ try skipped_steps
 try nothing_else
 try any_layout
 try muon_layouts
+try evaluated
+try looked_at_anywhere
+try before_the_first
+try unreadable
+try planned
 try refused
 finish

@@ -434,8 +434,8 @@ static err_t load_mean(session *x, const export_options *o, const char *ckpt) {
     TRY(session_load(x, ckpt));
     if (x->progress.updates == 0)
         return err_set(ERR_DATA, "--ema: %s has no update, and so no mean of weights yet: expected a later one", ckpt);
-    double factor = mean_factor(ema, x->progress.updates);
-    for (int64_t i = 0; i < tensor_count(&x->state.masters.t); i++) w[i] = (float)(factor * w[i]);
+    const float factor = mean_factor(ema, x->progress.updates);
+    for (int64_t i = 0; i < tensor_count(&x->state.masters.t); i++) w[i] *= factor;
     return ERR_OK;
 }
 
@@ -503,7 +503,8 @@ static err_t export_run(const export_options *o, config *c, FILE *out) {
     c->resolved.micro = 1;
     c->data.val[0] = 0;
     c->data.holdout = 0;
-    c->eval.text[0] = c->eval.choices[0] = 0;
+    c->eval.text[0] = c->eval.choices[0] = c->eval.sets[0] = 0;
+    c->eval.weights = EVAL_LAST;
     c->sample.tokens = 0;
     c->device.plans[0] = 0;
     err_t rc = session_open(&x, c, SESSION_INFERENCE, NULL);

@@ -178,7 +178,7 @@ err_t verb_sample(const config *c, const char *ckpt, const char *prompt, const c
     config alone = *c;  // no data is needed
     alone.data.val[0] = 0;
     alone.data.holdout = 0;
-    alone.eval.text[0] = alone.eval.choices[0] = 0;
+    alone.eval.text[0] = alone.eval.choices[0] = alone.eval.sets[0] = 0;
     if (prompt && prompts) return err_set(ERR_USAGE, "--prompt and --prompts: expected one of them");
     err_t rc = prompts ? read_prompts(&l, prompts) : ERR_OK;
     if (rc != ERR_OK) err_prefix("--prompts");

@@ -360,6 +360,26 @@ static err_t choose_checkpoint(session *x, char place[CKPT_PLACE]) {
     return stream_wait(x->s);
 }
 
+// What was read as the masters is the mean of a checkpoint, whose own ema counts.
+static err_t scale_mean(session *x, const char *dir) {
+    train_state *t = &x->state;
+    double ema = 0;
+    for (int i = 0; i < t->ckpt.keys; i++)
+        if (strcmp(t->ckpt.key[i].key, "optimizer.ema") == 0) ema = strtod(t->ckpt.key[i].then, NULL);
+    if (ema == 0 || x->progress.updates == 0)
+        return err_set(ERR_DATA,
+                       "%s has no mean of weights: expected a checkpoint after an update with [optimizer] ema, or "
+                       "[eval] weights = last",
+                       dir);
+    const float factor = mean_factor(ema, x->progress.updates);
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        float *w = t->net->param[p->row].tied < 0 ? state_host(t, 0, p) : NULL;
+        for (int64_t k = 0; w && k < p->count; k++) w[k] *= factor;
+    }
+    return ERR_OK;
+}
+
 // dir NULL and initial given: the run's own, or *initial = true.
 static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
     char own[IO_PATH], place[CKPT_PLACE] = "";
@@ -370,7 +390,10 @@ static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
         TRY(io_path(own, "%s/%s", x->dir, place));
         dir = own;
     }
+    bool mean = x->kind == SESSION_INFERENCE && x->cfg->eval.weights == EVAL_EMA;
+    if (mean) x->state.ckpt.group[0].name = MEAN_NAME;
     TRY(ckpt_load(dir, &x->state.ckpt, &x->progress, true));
+    if (mean) TRY(scale_mean(x, dir));
     TRY(adopt_progress(x));
     TRY(state_publish(&x->state));
     return tied_values(&x->state, x->s);

@@ -199,6 +199,7 @@ static state_options state_options_of(const session *x) {
         .keep = c->outer.keep,
         .moves = x->kind == SESSION_TRAIN && x->shape.data > 1 && c->parallel.balance == BALANCE_AUTO,
         .micros = micros,
+        .shows_mean = x->kind == SESSION_TRAIN && c->eval.weights == EVAL_EMA,
         .once_each = once,
         .once = once && tokens.count == 1,
         .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),

@@ -9,6 +9,7 @@
 #include "trainer/run.h"
 #include "trainer/sample.h"
 #include "trainer/step/arithmetic.h"
+#include "trainer/step/mean_shown.h"
 #include "trainer/step/outer.h"
 #include "trainer/figures.h"
 #include "trainer/greet.h"
@@ -250,9 +251,21 @@ static bool sample_is_due(const run *r, bool last) {
 
 static bool eval_or_sample_is_due(const run *r, bool last) { return eval_is_due(r, last) || sample_is_due(r, last); }
 
-static err_t evaluate_and_sample(run *r, bool last, bool *improved) {
+static err_t look_at_weights(run *r, bool last, bool *improved) {
     if (eval_is_due(r, last)) TRY(evaluate_now(r, improved));
     return sample_is_due(r, last) ? show_sample(r) : ERR_OK;
+}
+
+// Data that can't be read ends no rank's part in this: the weights are back before the run is saved.
+static err_t evaluate_and_sample(run *r, bool last, bool *improved) {
+    TRY(session_settle(&r->x));
+    TRY(mean_show(&r->x.state));
+    err_t rc = look_at_weights(r, last, improved);
+    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
+    err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
+    TRY(session_settle(&r->x));
+    TRY(mean_hide(&r->x.state));
+    return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
 // Logs first, then saves: a checkpoint stores the length of the log, and must be as good as what the log says up to

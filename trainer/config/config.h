@@ -244,6 +244,7 @@ typedef struct config {
         char text[CONFIG_TEXT];     // file; "": none
         char choices[CONFIG_TEXT];  // file; "": none
         question_protocol protocol;
+        eval_weights weights;
         int64_t patience;           // evaluations; 0: never ends
         char sets[CONFIG_TEXT];     // more data by name (trainer/config/sets.h); "": none
         char best_of[CONFIG_TEXT];  // name of the set whose loss says what is best; "": see resolved.best_of

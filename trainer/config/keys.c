@@ -293,6 +293,8 @@ static const setting more_keys[] = {
          "more data that it is evaluated on, by name: code: code-val-*.bin, law: law-val-*.bin"),
     TEXT(eval, best_of, LAYOUT, "", 0, "metric_for_best_model",
          "name of the set whose loss says which step is best, also to keep_best and patience; empty = the first: [data] val if set"),
+    WORD(eval, weights, LAYOUT, "last", EVAL_WORDS(WORD_TEXT) + 1, "",
+         "which weights are evaluated, decide what is best and write samples: the last ones, or their mean of [optimizer] ema"),
     INT(eval, batches, LAYOUT, "0", 0, MANY, "eval_iters", "micro-batches of one evaluation; 0 = all of the validation data"),
     TEXT(eval, text, LOCAL, "", 0, "", "bits per byte of this text are computed too: any file, or the member [pack] text_key of a JSONL file's lines"),
     TEXT(eval, choices, LOCAL, "", 0, "", "accuracy on these questions is computed too: a JSONL file, as trainer/README.md says"),

@@ -109,6 +109,18 @@ static err_t judge_holdout(judge *j) {
                         c->data.holdout);
 }
 
+static err_t judge_mean(judge *j) {
+    const config *c = j->c;
+    if (c->eval.weights == EVAL_LAST) return ERR_OK;
+    if (c->optimizer.ema == 0)
+        return judge_refuse(j, ROWS(ROW(eval, weights), ROW(optimizer, ema)),
+                            "weights = ema is the mean of the weights, and with [optimizer] ema = 0 none is kept");
+    if (c->parallel.offload != OFFLOAD_NVME) return ERR_OK;
+    return judge_refuse(
+        j, ROWS(ROW(eval, weights), ROW(parallel, offload)),
+        "weights = ema puts the mean in the masters' place, and with offload = nvme these are in a file");
+}
+
 // What never improves because it is never measured would end no run, or the first one.
 static err_t judge_patience(judge *j) {
     const config *c = j->c;
@@ -423,6 +435,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));
     RULE(j, judge_sets(j, c));
+    RULE(j, judge_mean(j));
     RULE(j, judge_patience(j));
     RULE(j, judge_ignore(j, c));
     RULE(j, judge_answers(j, c));

@@ -11,6 +11,11 @@
     X(RESUME_MUST, "must") \
     X(RESUME_OTHER_BITS, "other-bits")
 
+// Which weights are evaluated and write samples: the last ones, or their mean ([optimizer] ema).
+#define EVAL_WORDS(X) \
+    X(EVAL_LAST, "last") \
+    X(EVAL_EMA, "ema")
+
 #define ROUNDING_WORDS(X) \
     X(ROUNDING_NEAREST, "nearest") \
     X(ROUNDING_STOCHASTIC, "stochastic")
@@ -84,6 +89,7 @@
     X(CHOICE_YES, "yes")
 
 typedef enum { RESUME_WORDS(WORD_ENUM) } resume_mode;
+typedef enum { EVAL_WORDS(WORD_ENUM) } eval_weights;
 typedef enum { ROUNDING_WORDS(WORD_ENUM) } rounding_mode;
 typedef enum { OPTIMIZER_WORDS(WORD_ENUM) } optimizer_kind;
 typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;

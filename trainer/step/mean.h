@@ -15,8 +15,8 @@
 static inline float mean_share(double ema) { return (float)(1 - ema); }
 
 // What the mean is multiplied by after so many updates, at least one.
-static inline double mean_factor(double ema, int64_t updates) {
-    return 1 / (1 - pow(1 - (double)mean_share(ema), (double)updates));
+static inline float mean_factor(double ema, int64_t updates) {
+    return (float)(1 / (1 - pow(1 - (double)mean_share(ema), (double)updates)));
 }
 
 #endif

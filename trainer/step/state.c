@@ -73,6 +73,13 @@ static err_t declare_spilled(train_state *t) {
     return arena_1d(&t->host, &t->stage_g, FP32, CHUNK);
 }
 
+// Beside the masters.
+static err_t declare_aside(train_state *t, arena *a) {
+    if (!t->o.training || !t->o.shows_mean) return ERR_OK;
+    TRY(declare_store(a, &t->aside, FP32, t->shards.masters, &t->zero));
+    return arena_1d(a, &t->mean_step, INT32, (int64_t)(sizeof(step_state) + 3) / 4);
+}
+
 static err_t declare_values(train_state *t) {
     const zero_layout *z = &t->zero;
     arena *a = t->o.offload ? &t->host : &t->memory;
@@ -81,6 +88,7 @@ static err_t declare_values(train_state *t) {
     TRY(declare_store(a, &t->masters, FP32, share ? shards_weights(t) : t->shards.masters, z));
     if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, shards_weights(t), z));
     TRY(declare_arrays(t, a));
+    TRY(declare_aside(t, a));
     TRY(declare_outer(t));
     if (!t->o.training || !t->o.offload) return ERR_OK;
     TRY(arena_1d(a, &t->stage_w, t->o.compute, (int64_t)largest_piece(t)));

@@ -60,8 +60,9 @@ typedef struct state_options {
     const char *fragments;
     int64_t every, overlap;
     double keep;
-    bool once_each;  // a token slice of a lane adds to every element of its gradient once
-    bool once;       // so does a lane, which has one (comm/ordered.h: joins)
+    bool shows_mean;  // trainer/step/mean_shown.h
+    bool once_each;   // a token slice of a lane adds to every element of its gradient once
+    bool once;        // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;              // offload: of the host's update
     spilled_options spilled;  // offload = nvme
@@ -97,6 +98,11 @@ typedef struct train_state {
     tensor *of_piece;  // [arrays] of the piece that is being updated
     store anchor;      // the masters of the last boundary, as what the optimizer keeps: state_has_anchor
     outer_room outer;
+    // With shows_mean: the masters while their mean is in their place, and a step_state of an applied step (INT32), which
+    // lie where the masters do.
+    store aside;
+    tensor mean_step;
+    bool mean_is_shown;
     frozen frozen;   // rows that are in no store
     row_rule *rule;  // [params]
     muon_room muon;
@@ -189,6 +195,10 @@ err_t state_begin(train_state *t);
 // After this rank's own masters and optimizer state were mixed on the device: what is derived from them. Collective.
 // rows: [params] those that were; NULL: all, with all that the optimizer keeps.
 err_t state_mixed(train_state *t, const bool *rows);
+
+// After the masters that the optimizer updates here were changed: what is derived from them alone. Collective.
+err_t state_derive(train_state *t);
+
 comm_cost state_mixed_cost(train_state *t, const bool *rows);  // what this rank sends for that
 
 // Before a checkpoint or a hash: brings the owned masters, and with `all` also what the optimizer keeps, to where the

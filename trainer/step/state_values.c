@@ -243,6 +243,12 @@ static err_t gather_weights(train_state *t, const bool *rows) {
     return t->shards.masters && !state_shares_masters(t) ? spread(t, &t->weights, rows) : ERR_OK;
 }
 
+static err_t derive_weights(train_state *t, const bool *rows) {
+    TRY(round_weights(t, rows));
+    TRY(copy_all_exact(t));
+    return gather_weights(t, rows);
+}
+
 // Has each island values of its own there?
 static bool is_own(const train_state *t, int k, bool begins) {
     if (k == 0) return state_apart(t) && !begins;
@@ -260,9 +266,12 @@ static err_t publish_stores(train_state *t, bool begins) {
 
 err_t state_mixed(train_state *t, const bool *rows) {
     for (int k = 0; k < (rows ? mixed_stores(t) : 1 + t->arrays); k++) TRY(spread(t, state_store(t, k), rows));
-    TRY(round_weights(t, rows));
-    TRY(copy_all_exact(t));
-    return gather_weights(t, rows);
+    return derive_weights(t, rows);
+}
+
+err_t state_derive(train_state *t) {
+    TRY(spread(t, &t->masters, NULL));
+    return derive_weights(t, NULL);
 }
 
 // As copy_shared, of all values of a chunk.
