@@ -155,6 +155,19 @@ evaluates() {
     settings ref
 }
 
+# What is held out, once more as a named set.
+evaluates_a_set() {
+    mkdir held && images held/all 620 80
+    settings set run.steps=10 "eval.sets=held: held/all-*"
+    expect 0 train set
+    says "held.accuracy "
+    sed -n 's/^{"t":"eval",.*"accuracy":\([^,]*\),"held.loss":\([^,]*\),"held.accuracy":\([^,]*\),.*/\1 \2 \3/p' \
+        runs/set/log.jsonl >found
+    sed -n 's/^{"t":"eval",.*"loss":\([^,]*\),"accuracy":\([^,]*\),"held.loss.*/\2 \1 \2/p' runs/set/log.jsonl >wanted
+    same wanted found "loss and accuracy of what is held out, and of the same as a set,"
+    grep -q '<dt>Loss on held</dt><dd>[0-9.]*<small>accuracy [0-9.]*<' runs/set/report.html || fail "the page lacks the accuracy"
+}
+
 # What a run wrote of its newest weights, and of older ones.
 writes_answers() {
     mkdir -p answers older
@@ -336,6 +349,7 @@ try stopped
 try files_do_not_matter
 try holdout_is_like_files_of_its_own
 try evaluates
+try evaluates_a_set
 try writes_answers
 try has_nothing_to_sample
 try checks_data

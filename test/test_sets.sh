@@ -4,6 +4,7 @@
 # them may decide what is best; it changes no step; what can't be meant is refused.
 . test/support/lib.sh
 . "$top/test/support/logs.sh"
+. "$top/test/support/net.sh"
 
 text 30000 >text.txt
 # Letters that no training text has: the more is learned, the less likely they are.
@@ -108,6 +109,9 @@ asked() {
     expect 0 "$bin" eval base.ini as-loud.ini --ckpt runs/ref/ckpt/step-00000006
     sed 's/^step 6  //' "$out" >found
     same want found "the set by name and as validation data"
+    expect 0 "$bin" eval base.ini ref.ini --set loud -o device.ranks=3 -o parallel.zero=3
+    sed 's/^step 6  set loud  //' "$out" >found
+    same want found "the set on one rank and on three"
     expect 64 "$bin" eval base.ini ref.ini --set cal
     says "--set cal: expected calm or loud"
     expect 64 "$bin" eval base.ini as-loud.ini --set loud
@@ -115,6 +119,25 @@ asked() {
     expect 64 "$bin" eval base.ini ref.ini --set loud --answers runs/ref
     expect 0 "$bin" check base.ini ref.ini
     says "calm    3001 tokens" "loud    2501 tokens"
+}
+
+# Nodes that name other sets, or the same in another order, would log the one as the other.
+same_on_all_nodes() {
+    take_ports
+    head -c 32 /dev/zero >secret && chmod 600 secret
+    for node in 0 1; do
+        settings node$node run.steps=2 run.dir=node$node cluster.nodes=127.0.0.1:1,127.0.0.2:1 \
+            cluster.port=$port cluster.secret_file=secret cluster.timeout=20
+    done
+    sed -i 's/name = .*/name = both/' node0.ini node1.ini
+    printf '[eval]\nsets = loud: data/loud-train-00000.bin, calm: data/calm-train-*.bin\n' >turned.ini
+    LOCKSTEP_NODE=1 start timeout 60 "$bin" base.ini node1.ini turned.ini
+    LOCKSTEP_NODE=0 expect 78 timeout 60 "$bin" base.ini node0.ini
+    says "copy the same data to all nodes"
+    await 78
+    LOCKSTEP_NODE=1 start timeout 60 "$bin" base.ini node1.ini
+    LOCKSTEP_NODE=0 expect 0 timeout 60 "$bin" base.ini node0.ini
+    await 0
 }
 
 # --- what is best -----------------------------------------------------------------------------------------------------
@@ -177,6 +200,7 @@ try changes_nothing
 try any_ranks
 try resumes
 try asked
+try same_on_all_nodes
 try decides
 try another_set
 try refusals
