@@ -153,7 +153,7 @@ err_t run_finish_writing(run *r) {
     err_t rc = ckpt_writer_finish(x->writer, &w);
     r->written = false;
     if (rc != ERR_OK) {
-        if (best) at->best_loss = r->unsaved.best_loss, at->best_step = r->unsaved.best_step;
+        if (best) progress_take_best(at, &r->unsaved);
         return miss(r, w.at.step);
     }
     r->saved = w.at.step, r->missed = 0;
@@ -172,7 +172,7 @@ err_t run_begin_writing(run *r, const run_progress *before) {
     TRY(keep_lock(r, &missed));
     if (missed) {
         bool best = x->progress.best_step == run_step(r);
-        if (best) x->progress.best_loss = before->best_loss, x->progress.best_step = before->best_step;
+        if (best) progress_take_best(&x->progress, before);
         return ERR_OK;
     }
     TRY(session_fetch(x));

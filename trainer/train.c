@@ -282,8 +282,7 @@ static err_t between_steps(run *r, bool stopping) {
     if (waits && (run_save_is_due(r) || stopping || why.code)) TRY(run_save(r, false));
     if (!waits && run_save_is_due(r)) return run_begin_writing(r, &before);
     bool saved = r->saved == run_step(r);
-    if (improved && !saved && best)
-        r->x.progress.best_loss = before.best_loss, r->x.progress.best_step = before.best_step;
+    if (improved && !saved && best) progress_take_best(&r->x.progress, &before);
     if (best && ((improved && saved) || (r->best_pending && !run_is_writing_best(r)))) run_mark_best(r);
     if (saved) run_prune(r, &r->x.progress);
     return why.code ? err_restore(&why) : ERR_OK;

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { PROGRESS_LOSSES = 32, PROGRESS_ROLLBACKS = 5, PROGRESS_SET = 24 };
 
@@ -46,6 +47,12 @@ typedef struct run_progress {
 // Before the first step.
 static inline run_progress progress_none(void) {
     return (run_progress){.best_loss = INFINITY, .loss = NAN, .least_loss = INFINITY, .sound_step = -1};
+}
+
+// The best as another progress knows it, with what it is by.
+static inline void progress_take_best(run_progress *to, const run_progress *from) {
+    to->best_loss = from->best_loss, to->best_step = from->best_step;
+    memcpy(to->best_of, from->best_of, sizeof to->best_of);
 }
 
 // Losses of steps vary, so half as much again, and half a unit, is not far. NAN is not.

@@ -98,8 +98,8 @@ typedef struct train_state {
     tensor *of_piece;  // [arrays] of the piece that is being updated
     store anchor;      // the masters of the last boundary, as what the optimizer keeps: state_has_anchor
     outer_room outer;
-    // With shows_mean: the masters while their mean is in their place, and a step_state of an applied step (INT32), which
-    // lie where the masters do.
+    // With shows_mean: the masters while their mean is in their place, and the step_state (INT32) of an applied step.
+    // Both lie where the masters do.
     store aside;
     tensor mean_step;
     bool mean_is_shown;
