@@ -576,6 +576,27 @@ static void who_is_put_out_waits(void **state) {
     assert_int_equal(s.v.of[2].says.state, COUNCIL_WORKING);
 }
 
+// A bad cable in a run of weeks: each time counts, and none for longer than its ten minutes.
+static void who_is_put_out_again_and_again_waits(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 2);
+    council_record next = s.r;
+    next.members.word[0] = 3;
+    for (int i = 0; i < 2 * COUNCIL_EXILES + 1; i++) {
+        double now = NOW + i * (COUNCIL_EXILE_S + 1);
+        next.k = next.epoch = s.r.epoch + 1;
+        council_taken(&s.v, now, &next, s.r.epoch, true);
+        assert_true(council_back_off(&s.v, now) == COUNCIL_BACK_OFF_S);
+        assert_true(council_back_off(&s.v, now + COUNCIL_BACK_OFF_S) == 0);
+    }
+    for (int i = 1; i < 2 * COUNCIL_EXILES; i++) {  // all within ten minutes
+        council_taken(&s.v, NOW + 1e6 + i, &next, s.r.epoch, true);
+        assert_true(council_back_off(&s.v, NOW + 1e6 + i) >= COUNCIL_BACK_OFF_S);
+    }
+    assert_true(council_back_off(&s.v, NOW + 1e6 + 2 * COUNCIL_EXILES) == COUNCIL_EXILE_S - 1);
+}
+
 // What it says with the record may be the last that others hear of it for a while.
 static void a_new_record_is_not_worked_with_yet(void **state) {
     (void)state;
@@ -646,6 +667,7 @@ int main(void) {
         cmocka_unit_test(the_back_off),
         cmocka_unit_test(what_was_slept_does_not_count),
         cmocka_unit_test(who_is_put_out_waits),
+        cmocka_unit_test(who_is_put_out_again_and_again_waits),
         cmocka_unit_test(a_new_record_is_not_worked_with_yet),
         cmocka_unit_test(a_report_of_another_life_counts_no_more),
         cmocka_unit_test(a_seal_of_all),

@@ -138,6 +138,99 @@ static void a_node_may_be_lost_while_copies_are_sent(void **state) {
     }
 }
 
+// --- what is newer than the step from which all go on ----------------------------------------------------------------
+
+static void find(rank_of *r, vault *v, int64_t step) {
+    vault_recall found = {.live = -1};
+    fill_dealt(&r->d, 999, 0);
+    DOES(vault_gather(v, &r->d.s, &found, &r->d.at));
+    MUST(found.step == step && dealt_is(&r->d, step, SALT), "step %" PRId64, found.step);
+}
+
+// The victim alone has written a newer step, with a bit that has flipped. All go back; then the others write that step
+// as it should be, and the victim is lost before it does.
+static void body_write_again(rank_of *r) {
+    vault v;
+    bool early = r->rank == r->j->victim;
+    open_own(&v, r);
+    keep(r, &v, BEFORE);
+    for (int turn = 0; turn < 2; turn++) {
+        fill_dealt(&r->d, NEWEST, early ? SALT + 1 : SALT);
+        if (early == (turn == 0)) DOES(vault_save(&v, &r->d.s, &r->d.at, NEWEST - 1));
+        find(r, &v, BEFORE);
+    }
+    vault_close(&v);
+}
+
+// Whichever node's it is.
+static void what_is_newer_is_forgotten_on_all_nodes(void **state) {
+    const int ranks[] = {1, 2};
+    for (int victim = 0; victim < 3; victim++) {
+        vaults x;
+        wipe(*state);
+        open_vaults(&x, *state, 2, ranks);
+        x.j.victim = victim;
+        all_ranks_do(&x.j, body_write_again);
+        close_vaults(&x, 2);
+    }
+}
+
+// --- many pieces -----------------------------------------------------------------------------------------------------
+
+enum { EACH = 1500, MANY = 400, MOST = 1000 };
+
+// What the rank has, in pieces of EACH elements.
+static int in_pieces(const dealt *d, vault_range range[MOST]) {
+    int n = 0;
+    for (int g = 0; g < 3; g++)
+        for (int i = 0; i < TENSORS; i++) {
+            const ckpt_tensor *t = &d->tensor[g][i];
+            for (int64_t at = 0; at < t->count && n < MOST; at += EACH)
+                range[n++] = (vault_range){.group = g,
+                                           .tensor = i,
+                                           .first = t->first + at,
+                                           .count = t->count - at < EACH ? t->count - at : EACH,
+                                           .of = t->first,
+                                           .data = t->data + at};
+        }
+    return n;
+}
+
+static void body_keep_pieces(rank_of *r) {
+    vault_range *range = calloc(MOST, sizeof *range);
+    vault v;
+    open_own(&v, r);
+    fill_dealt(&r->d, NEWEST, SALT);
+    r->out->n = in_pieces(&r->d, range);
+    DOES(vault_save_live(&v, &r->d.s, range, (int)r->out->n, &r->d.at, NEWEST - 1, NULL));
+    vault_close(&v);
+    free(range);
+}
+
+static void body_find_pieces(rank_of *r) {
+    vault v;
+    vault_recall found = {.live = NEWEST};
+    fill_dealt(&r->d, 999, 0);
+    open_own(&v, r);
+    DOES(vault_gather(&v, &r->d.s, &found, &r->d.at));
+    MUST(found.step == NEWEST && found.is_live && dealt_is(&r->d, NEWEST, SALT), "other bits");
+    vault_close(&v);
+}
+
+// Each rank has what the other one needs: all of it is sent, and comes.
+static void any_number_of_pieces_is_sent(void **state) {
+    const int ranks[] = {1, 1};
+    vaults x;
+    wipe(*state);
+    open_vaults(&x, *state, 2, ranks);
+    x.j.deal = 0;
+    all_ranks_do(&x.j, body_keep_pieces);
+    assert_true(x.j.out[0].n > MANY && x.j.out[1].n > MANY);
+    x.j.on[0] = 1, x.j.on[1] = 0;
+    all_ranks_do(&x.j, body_find_pieces);
+    close_vaults(&x, 2);
+}
+
 // --- a rank is killed ------------------------------------------------------------------------------------------------
 
 static void save_alone(int fd, int64_t step, uint32_t salt, bool dies) {
@@ -199,6 +292,8 @@ int main(void) {
         NODES(any_node_may_be_lost),
         NODES(who_is_lost_with_its_keeper_is_missed),
         NODES(a_node_may_be_lost_while_copies_are_sent),
+        NODES(what_is_newer_is_forgotten_on_all_nodes),
+        NODES(any_number_of_pieces_is_sent),
         cmocka_unit_test(killed_while_it_copies_the_same_step_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
