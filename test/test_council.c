@@ -509,6 +509,60 @@ static void who_works(void **state) {
     assert_false(council_works(NOW + 2, &s.r, &s.v, &s.k));
 }
 
+// --- as many as there may be -----------------------------------------------------------------------------------------
+
+// A scene of all nodes with so many slots each, and bytes that nobody writes after the decision.
+enum { AFTER = 16 * 1024 };
+static scene *a_crowd(int slots, int widest) {
+    scene *s = malloc(sizeof *s + AFTER);
+    assert_non_null(s);
+    begin(s, COUNCIL_NODES, 0);
+    memset(s + 1, 0x5a, AFTER);
+    for (int j = 0; j < COUNCIL_NODES; j++) s->v.of[j].says.slots = s->r.slots[j] = s->r.weight[j] = (uint16_t)slots;
+    for (int w = 1; w <= widest; w++) s->k.fits[w / 64] |= (uint64_t)1 << w % 64;
+    s->k.lanes = TEAM_RANKS_MAX;
+    return s;
+}
+
+static void end_of_crowd(scene *s) {
+    const uint8_t *after = (const uint8_t *)(s + 1);
+    for (int i = 0; i < AFTER; i++) assert_int_equal(after[i], 0x5a);
+    free(s);
+}
+
+// More slots than a run may have ranks: what is beyond has no seat.
+static void more_slots_than_ranks(void **state) {
+    (void)state;
+    static const int widest[] = {TEAM_RANKS_MAX, 1000};
+    static uint8_t bytes[COUNCIL_RECORD_BYTES];
+    council_record *again = malloc(sizeof *again);
+    for (int i = 0; i < 2; i++) {
+        scene *s = a_crowd(8, widest[i]);
+        size_t used;
+        silent(s, 255, 2.1);
+        is(s, COUNCIL_HEAL, "node 255 has not been heard for 2.1 s, neither its council nor its ranks");
+        const council_record *n = &s->d.next;
+        assert_int_equal(n->ranks, widest[i]);
+        assert_int_equal(n->ranks + n->spares, TEAM_RANKS_MAX);
+        assert_int_equal(n->seat[TEAM_RANKS_MAX - 1].node, TEAM_RANKS_MAX / 8 - 1);
+        assert_int_equal(n->seat[TEAM_RANKS_MAX - 1].slot, 7);
+        size_t packed = record_pack(bytes, sizeof bytes, n);
+        assert_int_equal(record_unpack(again, bytes, packed, &used), ERR_OK);
+        assert_memory_equal(again->seat, n->seat, sizeof n->seat);
+        end_of_crowd(s);
+    }
+    free(again);
+}
+
+// A reason has no room for all names: it has the first ones.
+static void more_names_than_fit(void **state) {
+    (void)state;
+    scene *s = a_crowd(1, TEAM_RANKS_MAX);
+    for (int j = 1; j < COUNCIL_NODES; j++) s->v.of[j].says.leaving = true;
+    is(s, COUNCIL_TURN, "leaving: nodes 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15");
+    end_of_crowd(s);
+}
+
 // --- a view ----------------------------------------------------------------------------------------------------------
 
 static void the_back_off(void **state) {
@@ -664,6 +718,8 @@ int main(void) {
         cmocka_unit_test(who_proposes),
         cmocka_unit_test(a_new_need_has_not_waited),
         cmocka_unit_test(who_works),
+        cmocka_unit_test(more_slots_than_ranks),
+        cmocka_unit_test(more_names_than_fit),
         cmocka_unit_test(the_back_off),
         cmocka_unit_test(what_was_slept_does_not_count),
         cmocka_unit_test(who_is_put_out_waits),

@@ -419,6 +419,54 @@ static void a_full_buffer_drops_and_recovers(void **state) {
     nets_close(n);
 }
 
+// The next bytes that come to a node by hand, a few at once.
+static void hand_reads(nets *n, hand *h, uint8_t *dst, size_t bytes) {
+    enum { FEW = 1000 };
+    double until = now_s() + WAIT_MOST_S;
+    for (size_t got = 0; got < bytes;) {
+        ssize_t more = recv(h->fd, dst + got, bytes - got < FEW ? bytes - got : FEW, MSG_DONTWAIT);
+        if (more == 0 || (more < 0 && errno != EAGAIN)) fail_msg("node %d by hand: the connection has ended", h->node);
+        if (more > 0) got += (size_t)more;
+        else if (now_s() > until) fail_msg("node %d by hand: nothing more comes", h->node);
+        nets_turn(n);
+    }
+}
+
+// The next message, whose seal must be right.
+static void hand_hears(nets *n, hand *h, council_message *m, council_room *room) {
+    uint8_t mac[PROOF_BYTES];
+    hand_reads(n, h, h->bytes, 4);
+    size_t size = (size_t)get_le(h->bytes, 4);
+    assert_in_range(size, 5, COUNCIL_MESSAGE_BYTES);
+    hand_reads(n, h, h->bytes + 4, size - 4 + PROOF_BYTES);
+    seal_mac(mac, h->shake.keys.recv, h->received++, h->bytes, size);
+    assert_true(seal_same(mac, h->bytes + size));
+    assert_int_equal(council_unpack(m, room, h->bytes, size), ERR_OK);
+}
+
+// To one that reads slowly the kernel takes a part of a message, and the rest later: nothing is lost, or comes twice.
+static void what_is_sent_in_parts_comes_whole(void **state) {
+    (void)state;
+    enum { MANY = 400 };
+    nets *n = nets_open(2);
+    hand h;
+    council_room *large = calloc(1, sizeof *large), *room = malloc(sizeof *room);
+    net_open(n, 0);
+    hand_opens(n, &h, 1, 0);
+    largest_record(&large->newest, 7), largest_record(&large->value, 8);
+    council_message m = {.type = COUNCIL_ACCEPT, .life = 1, .newest = &large->newest, .value = &large->value}, came;
+    for (m.ballot.round = 1; m.ballot.round <= MANY; m.ballot.round++) council_net_send(n->net[0], 1, &m);
+    for (uint64_t last = 0, turn = 0; turn < 20 || last <= MANY; turn++) {
+        hand_hears(n, &h, &came, room);
+        assert_true(came.ballot.round > last);
+        last = came.ballot.round;
+        council_net_send(n->net[0], 1, &m), m.ballot.round++;
+    }
+    close(h.fd);
+    free(large), free(room);
+    nets_close(n);
+}
+
 // The next call that comes to a listener.
 static int hand_accepts(nets *n, int listener) {
     struct pollfd p = {.fd = listener, .events = POLLIN};
@@ -522,6 +570,7 @@ int main(void) {
         cmocka_unit_test(keys_are_named_on_both_sides),
         cmocka_unit_test(another_run_disturbs_nobody),
         cmocka_unit_test(a_full_buffer_drops_and_recovers),
+        cmocka_unit_test(what_is_sent_in_parts_comes_whole),
         cmocka_unit_test(a_silent_connection_is_made_anew),
         cmocka_unit_test(a_last_word_that_does_not_come),
         cmocka_unit_test(a_turn_ends_in_time_or_when_woken),

@@ -34,6 +34,7 @@ typedef struct run {
     node node[MOST];
     int nodes;
     bool alone;  // only node 0 is there
+    int out;     // where a delegate's lines go; 0: to the terminal
     char dir[256];
     double moved_at, longest;  // when steps went forward last; the longest time between two of them
 } run;
@@ -91,6 +92,7 @@ static void start_node(run *r, int i) {
     if (!delegate_start(&n->d, clock_now(), &fd)) return;
     for (int k = 0; k < r->nodes; k++)
         if (k != i) delegate_forget(&r->node[k].d);
+    if (r->out) dup2(r->out, STDOUT_FILENO), dup2(r->out, STDERR_FILENO);
     err_t rc = delegate_live(&(delegate_life){&r->c, &r->cl[i], n->b, any_world, n->d.page, n->d.life, fd});
     _exit(rc);
 }
@@ -173,11 +175,30 @@ static void steps_are_heartbeats(void **state) {
                 expect_members(&r->node[i], 3);
                 if (r->node[i].told.silent_s < DEAD_S / 2) fail_msg("silent for %.1f s", r->node[i].told.silent_s);
             }
+            all_train(r, 1000, 0, 1);
+            r->node[1].f.failed = true;  // and the next one puts nobody out
+            until_epoch(r, 3, 0, 1);
+            for (int i = 0; i < 2; i++) assert_true(r->node[i].told.silent_s == 0);
         }
         close_run(r);
         if (calm) return;
     }
     skip();
+}
+
+// Ranks that load an older step have not heard those of the others.
+static void a_step_back_is_no_heartbeat(void **state) {
+    (void)state;
+    int64_t step = 1000000;
+    run *r = open_run(3);
+    begin_run(r, step);
+    kill(r->node[2].d.pid, SIGSTOP);
+    for (double until = clock_now() + 10 * DEAD_S; !has_epoch(&r->node[0], 2); turn(r)) {
+        if (clock_now() > until) fail_msg("node 2 is not missed: %s", r->node[0].told.why);
+        step_on(r, --step);
+    }
+    expect_members(&r->node[0], 3);
+    close_run(r);
 }
 
 // What counts is the highest step that was ever finished, whether the world that failed had come so far again or not.
@@ -217,6 +238,38 @@ static void a_place_that_is_gone_is_a_failure(void **state) {
         assert_int_equal(to->slots[1], 1);
         assert_int_equal(to->ranks + to->spares, 2);
     }
+    close_run(r);
+}
+
+// Who waits says for what after two seconds, and not at each report.
+static void what_it_waits_for_is_said_once(void **state) {
+    (void)state;
+    static const char line[] = "waiting: waits for node 1 (127.0.0.2): a run begins with all nodes\n";
+    char said[4096] = "";
+    run *r = open_run(2);
+    r->alone = true, r->out = memfd_create("said", MFD_CLOEXEC);
+    assert_true(r->out > 0);
+    for (double until = clock_now() + PATIENCE_S; !strstr(said, line); turn(r)) {
+        if (clock_now() > until) fail_msg("it says \"%s\"", said);
+        (void)!pread(r->out, said, sizeof said - 1, 0);
+    }
+    for (double until = clock_now() + 3 * COUNCIL_REPORT_S; clock_now() < until;) turn(r);
+    (void)!pread(r->out, said, sizeof said - 1, 0);
+    assert_null(strstr(strstr(said, line) + 1, line));
+    close(r->out);
+    close_run(r);
+}
+
+// A node of many ranks: each of them has a seat.
+static void a_wide_world_fits(void **state) {
+    (void)state;
+    enum { WIDE = 70 };
+    run *r = open_run(1);
+    r->c.batch.global = r->c.batch.lanes = r->c.resolved.lanes = 2 * WIDE, r->c.batch.micro = 1;
+    r->cl[0].world = r->cl[0].ranks[0] = r->node[0].f.slots = WIDE;
+    until_epoch(r, 1, 0, 0);
+    assert_int_equal(r->node[0].told.record.grid.data, WIDE);
+    assert_int_equal(r->node[0].told.record.spares, 0);
     close_run(r);
 }
 
@@ -361,8 +414,11 @@ static void one_that_is_started_again_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_heartbeats),
+                                       cmocka_unit_test(a_step_back_is_no_heartbeat),
                                        cmocka_unit_test(the_highest_step_is_told),
                                        cmocka_unit_test(a_place_that_is_gone_is_a_failure),
+                                       cmocka_unit_test(a_wide_world_fits),
+                                       cmocka_unit_test(what_it_waits_for_is_said_once),
                                        cmocka_unit_test(one_that_is_started_again_is_told),
                                        cmocka_unit_test(a_node_of_spares_has_sealed),
                                        cmocka_unit_test(what_is_said_is_acted_upon_at_once),

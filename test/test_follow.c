@@ -158,6 +158,37 @@ static void after_a_turn_a_loss_is_one_again(void **state) {
     drop(w);
 }
 
+// How long it took to notice a loss is of that loss, not of one before: here the second one is a rank's own.
+static void each_loss_has_its_own_time(void **state) {
+    (void)state;
+    crew *w = a_crew_in_a_world(1);
+    add_ranks(w);
+    decide(w, 2, DECREE_HEAL), w->ruling->silent_s = 5, look(w, 100);
+    all_wait(w, 101), look(w, 101);
+    assert_true(w->entered == 2 && w->news.failed_at == 95);
+    healing_left(w->h, 0, 200), look(w, 200);
+    decide(w, 3, DECREE_HEAL), w->ruling->silent_s = 0, look(w, 201);
+    healing_left(w->h, 1, 202), look(w, 202);
+    assert_true(w->entered == 3 && w->news.failed_at == 200);
+    drop(w);
+}
+
+// The ranks that are left move up, and are named as what they are then.
+static void who_is_left_moves_up(void **state) {
+    (void)state;
+    crew *w = a_crew_in_a_world(1);
+    add_ranks(w);
+    healing_retired(w->h, 0), healing_left(w->h, 1, 100);
+    decide(w, 2, DECREE_HEAL);
+    council_record *r = &w->ruling->record;
+    for (int i = 0; i < r->ranks; i++) r->seat[i] = r->seat[i + 1];
+    r->ranks--, look(w, 101);
+    assert_true(w->entered == 2 && w->seats == 1);
+    assert_int_equal(w->h->slot[1].place, SLOT_IN);
+    assert_true(w->place[1].node == 0 && w->place[1].rank == 0);
+    drop(w);
+}
+
 // A record that names another life of this node speaks of ranks that are gone: these wait until they are taken in.
 static void another_life_is_no_member(void **state) {
     (void)state;
@@ -175,7 +206,8 @@ static void another_life_is_no_member(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loss_ends_the_world_at_once), cmocka_unit_test(a_turn_has_a_minute),
-        cmocka_unit_test(after_a_turn_a_loss_is_one_again), cmocka_unit_test(another_life_is_no_member)};
+        cmocka_unit_test(a_loss_ends_the_world_at_once),    cmocka_unit_test(a_turn_has_a_minute),
+        cmocka_unit_test(after_a_turn_a_loss_is_one_again), cmocka_unit_test(another_life_is_no_member),
+        cmocka_unit_test(each_loss_has_its_own_time),       cmocka_unit_test(who_is_left_moves_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

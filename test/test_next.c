@@ -1,0 +1,114 @@
+// test/test_next.c: the next world of one node's ranks where a place was retired: those that are left move up, and each
+// is given, named and put out as what it is then. The ranks are processes that sleep: the test hears what they would.
+#include "comm/team/handover.h"
+#include "trainer/node/crew.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 3, WORD_MOST = 4096 };
+
+typedef struct node {
+    config c;
+    crew w;
+    int rank[RANKS];  // their ends
+} node;
+
+static err_t any_world(const config *c, int world) { return (void)c, (void)world, ERR_OK; }
+
+static node *a_node_without_place(int retired) {
+    node *n = calloc(1, sizeof *n);
+    assert_non_null(n);
+    fflush(NULL);
+    assert_int_equal(config_load(&n->c, NULL, 0), ERR_OK);
+    n->w = (crew){.locals = RANKS, .seats = RANKS, .world = RANKS, .nodes = 1, .root = -1, .leaves = -1, .over = -1};
+    crew *w = &n->w;
+    w->fits = any_world;
+    w->d.fd = w->own_delegate = w->own_yard = w->vault = w->voice.fd = -1;
+    w->b = calloc(1, board_bytes(RANKS)), w->h = healing_new(RANKS);
+    w->yard = malloc(RANKS * sizeof *w->yard), w->pid = calloc(RANKS, sizeof *w->pid);
+    w->place = calloc(RANKS, sizeof *w->place);
+    assert_true(w->b && w->h && w->yard && w->pid && w->place);
+    for (int i = 0; i < RANKS; i++) {
+        int pair[2];
+        if ((w->pid[i] = fork()) == 0) prctl(PR_SET_PDEATHSIG, SIGKILL), pause(), _exit(0);
+        assert_true(w->pid[i] > 0);
+        assert_int_equal(yard_open(pair), ERR_OK);
+        w->yard[i] = pair[0], n->rank[i] = pair[1];
+        w->place[i] = (comm_place){.rank = i, .local = i, .host = "localhost"};
+    }
+    healing_began(w->h, 0);
+    healing_opened(w->h);
+    healing_retired(w->h, retired);
+    return n;
+}
+
+static void drop(node *n) {
+    crew *w = &n->w;
+    for (int i = 0; i < RANKS; i++) {
+        kill(w->pid[i], SIGKILL), waitpid(w->pid[i], NULL, 0);
+        close(w->yard[i]), close(n->rank[i]);
+    }
+    free(w->b), free(w->h), free(w->yard), free(w->pid), free(w->place), free(n);
+}
+
+// The rank of the next world that the process in this place becomes.
+static int taken_by(node *n, int slot) {
+    uint8_t word[WORD_MOST];
+    launch at;
+    assert_true(recv(n->rank[slot], word, sizeof word, MSG_DONTWAIT) > 0);
+    assert_int_equal(launch_take(&at, n->rank[slot]), ERR_OK);
+    int rank = at.rank;
+    assert_int_equal(at.world, RANKS - 1);
+    launch_close(&at);
+    return rank;
+}
+
+static void who_is_left_moves_up(void **state) {
+    (void)state;
+    for (int retired = 0; retired < RANKS; retired++) {
+        node *n = a_node_without_place(retired);
+        for (int i = 0; i < RANKS; i++)
+            if (i != retired) healing_left(n->w.h, i, 100);
+        assert_int_equal(crew_heal(&n->w, &n->c, 101), RANKS);
+        assert_int_equal(n->w.seats, RANKS - 1);
+        for (int i = 0, rank = 0; i < RANKS; i++) {
+            if (i == retired) continue;
+            assert_int_equal(n->w.h->slot[i].place, SLOT_IN);
+            assert_int_equal(taken_by(n, i), rank);
+            assert_int_equal(n->w.place[i].rank, rank);
+            rank++;
+        }
+        drop(n);
+    }
+}
+
+// The ranks say which of them is slow by its number in their world.
+static void who_is_slow_is_found(void **state) {
+    (void)state;
+    for (int retired = 0; retired < RANKS; retired++)
+        for (int seat = 0; seat < RANKS - 1; seat++) {
+            node *n = a_node_without_place(retired);
+            atomic_store(&n->w.b->slow_times, 3), atomic_store(&n->w.b->slow, seat + 1);
+            assert_int_equal(crew_heal(&n->w, &n->c, 100), RANKS);
+            assert_int_equal(n->w.leaves, seat + (seat >= retired));
+            assert_int_equal(atomic_load(&n->w.b->turn), 1);
+            drop(n);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(who_is_left_moves_up), cmocka_unit_test(who_is_slow_is_found)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
