@@ -387,6 +387,24 @@ static void another_run_disturbs_nobody(void **state) {
     nets_close(n);
 }
 
+// While one of another run is asked for its settings, the next one hears at once that it has no place here.
+static void the_first_stranger_is_asked(void **state) {
+    (void)state;
+    nets *n = nets_open(3);
+    hand h[2];
+    n->o[0].settings = "run.seed=1\n";
+    net_open(n, 0);
+    for (int i = 0; i < 2; i++) {
+        hello mine = hello_of_node(1 + i, 0);
+        snprintf(mine.config_hash, sizeof mine.config_hash, "decaf");
+        (void)hand_calls(n, &h[i], 0, &mine, secret);
+    }
+    assert_true(hand_is_dropped(n, &h[1], WAIT_MOST_S));
+    assert_false(hand_is_dropped(n, &h[0], 0.1));
+    close(h[0].fd), close(h[1].fd);
+    nets_close(n);
+}
+
 // --- much, and nothing -----------------------------------------------------------------------------------------------
 
 static void steps_in_order(const nets *n, int at) {
@@ -569,6 +587,7 @@ int main(void) {
         cmocka_unit_test(another_run_is_named_on_both_sides),
         cmocka_unit_test(keys_are_named_on_both_sides),
         cmocka_unit_test(another_run_disturbs_nobody),
+        cmocka_unit_test(the_first_stranger_is_asked),
         cmocka_unit_test(a_full_buffer_drops_and_recovers),
         cmocka_unit_test(what_is_sent_in_parts_comes_whole),
         cmocka_unit_test(a_silent_connection_is_made_anew),

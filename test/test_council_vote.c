@@ -43,7 +43,11 @@ static void a_proposer_counts(void **state) {
     p.has_record = true, p.record.voters = first(5), p.record.nodes = 5;
     for (int j = 0; j < 5; j++) p.record.weight[j] = 1;
     want.k = 2, old[0].k = 20, old[1].k = 21;
-    p.promised = (council_ballot){3, 4}, b.refused = 6;
+    p.promised = (council_ballot){3, 4}, b.refused = 5;
+    m = (council_message){.type = COUNCIL_REFUSED, .node = 1, .accepted = {6, 1}};  // to an earlier ballot, and late
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
+    m.node = 2, m.accepted = (council_ballot){4, 2};  // the highest counts, not the last
+    assert_int_equal(bid_take(&b, &p, &out, &m), BID_NOTHING);
     bid_open(&b, &p, &out, &own, 0, &want);
     assert_true(out.type == COUNCIL_PREPARE && out.ballot.round == 7 && p.promised.round == 7);
     assert_int_equal(bid_take(&b, &p, &out, &own), BID_NOTHING);

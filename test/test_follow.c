@@ -164,7 +164,7 @@ static void each_loss_has_its_own_time(void **state) {
     crew *w = a_crew_in_a_world(1);
     add_ranks(w);
     decide(w, 2, DECREE_HEAL), w->ruling->silent_s = 5, look(w, 100);
-    all_wait(w, 101), look(w, 101);
+    look(w, 101), all_wait(w, 102), look(w, 102);  // however often it looks meanwhile
     assert_true(w->entered == 2 && w->news.failed_at == 95);
     healing_left(w->h, 0, 200), look(w, 200);
     decide(w, 3, DECREE_HEAL), w->ruling->silent_s = 0, look(w, 201);
@@ -204,10 +204,36 @@ static void another_life_is_no_member(void **state) {
     drop(w);
 }
 
+// Nodes 1 and 2 go on without node 0: their places in the world are others than in the list of nodes.
+static void who_follows_a_lost_node_keeps_its_machine(void **state) {
+    (void)state;
+    static const int rack[] = {5, 5, 9};
+    crew *w = a_crew_in_a_world(1);
+    council_record *r = &w->ruling->record;
+    add_ranks(w);
+    all_wait(w, 100), decide(w, 2, DECREE_HEAL);
+    w->node = 2, w->nodes = r->nodes = 3, r->life[2] = w->d.life;
+    r->members = (node_set){{6}};
+    for (int i = 0; i < r->ranks; i++) r->seat[i].node++;
+    for (int j = 0; j < 3; j++) w->cl->rack[j] = rack[j], snprintf(w->cl->host[j], COMM_HOST, "127.0.0.%d", j + 1);
+    look(w, 101);
+    assert_int_equal(w->entered, 2);
+    for (int i = 0; i < RANKS; i++) {
+        assert_string_equal(w->place[i].host, "127.0.0.3");
+        assert_int_equal(w->place[i].node, 1);
+        assert_int_equal(w->place[i].rank, RANKS + i);
+        assert_int_equal(w->place[i].rack, 1);
+    }
+    drop(w);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loss_ends_the_world_at_once),    cmocka_unit_test(a_turn_has_a_minute),
-        cmocka_unit_test(after_a_turn_a_loss_is_one_again), cmocka_unit_test(another_life_is_no_member),
-        cmocka_unit_test(each_loss_has_its_own_time),       cmocka_unit_test(who_is_left_moves_up)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_loss_ends_the_world_at_once),
+                                       cmocka_unit_test(a_turn_has_a_minute),
+                                       cmocka_unit_test(after_a_turn_a_loss_is_one_again),
+                                       cmocka_unit_test(another_life_is_no_member),
+                                       cmocka_unit_test(each_loss_has_its_own_time),
+                                       cmocka_unit_test(who_is_left_moves_up),
+                                       cmocka_unit_test(who_follows_a_lost_node_keeps_its_machine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

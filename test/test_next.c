@@ -1,5 +1,6 @@
-// test/test_next.c: the next world of one node's ranks where a place was retired: those that are left move up, and each
-// is given, named and put out as what it is then. The ranks are processes that sleep: the test hears what they would.
+// test/test_next.c: the next world of one node's ranks after a place was retired, or a rank was slow: those that are
+// left move up, and each is given, named and put out as what it is then. The ranks are processes that sleep: the test
+// hears what they would.
 #include "comm/team/handover.h"
 #include "trainer/node/crew.h"
 
@@ -108,7 +109,52 @@ static void who_is_slow_is_found(void **state) {
         }
 }
 
+// One slow rank after the other, and only where enough are left.
+static void one_leaves_at_a_time(void **state) {
+    (void)state;
+    node *n = a_node_without_place(2);
+    n->c.cluster.min_ranks = 2;
+    atomic_store(&n->w.b->slow, 1);
+    assert_int_equal(crew_heal(&n->w, &n->c, 100), RANKS);
+    assert_int_equal(n->w.leaves, -1);
+    n->c.cluster.min_ranks = 1;
+    for (int seat = 0; seat < 2; seat++) {
+        atomic_store(&n->w.b->slow, seat + 1);
+        assert_int_equal(crew_heal(&n->w, &n->c, 101), RANKS);
+        assert_int_equal(n->w.leaves, 0);
+    }
+    drop(n);
+}
+
+static void all_leave(node *n, double now) {
+    for (int i = 0; i < RANKS; i++)
+        if (n->w.h->slot[i].place == SLOT_IN) healing_left(n->w.h, i, now);
+    assert_int_equal(crew_heal(&n->w, &n->c, now), RANKS);
+}
+
+// The world that follows on a slow rank is no heal, and one that follows on that is.
+static void after_a_slow_rank_a_loss_is_one_again(void **state) {
+    (void)state;
+    node *n = a_node_without_place(2);
+    atomic_store(&n->w.b->slow, 1);
+    assert_int_equal(crew_heal(&n->w, &n->c, 100), RANKS);
+    all_leave(n, 101);
+    assert_int_equal(n->w.h->slot[0].place, SLOT_GOING);
+    healing_ended(n->w.h, 0, 0, 102);
+    assert_int_equal(crew_heal(&n->w, &n->c, 103), RANKS);
+    assert_int_equal(n->w.seats, 1);
+    assert_true(n->w.news.evicted && strstr(n->w.news.why, "rank 0 (localhost) stays"));
+    assert_true(atomic_load(&n->w.b->evicted) == 1 && atomic_load(&n->w.b->heals) == 0);
+    all_leave(n, 200);
+    assert_false(n->w.news.evicted);
+    assert_string_equal(n->w.news.why, "the ranks had lost each other");
+    assert_true(atomic_load(&n->w.b->evicted) == 1 && atomic_load(&n->w.b->heals) == 1);
+    drop(n);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_is_left_moves_up), cmocka_unit_test(who_is_slow_is_found)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(who_is_left_moves_up), cmocka_unit_test(who_is_slow_is_found),
+                                       cmocka_unit_test(one_leaves_at_a_time),
+                                       cmocka_unit_test(after_a_slow_rank_a_loss_is_one_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

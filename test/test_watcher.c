@@ -2,6 +2,8 @@
 // ended, is started again when it falls, leaves in time, and changes no end. (What ours does is in test/test_watch.c.)
 #include "test/support/trial.h"
 
+#include "trainer/node/crew.h"
+
 static void begin_watching(const watch_start *at) {
     alarm(LIMIT_S);
     atomic_store(&here->how_before, at->ended);
@@ -140,12 +142,22 @@ static void test_watcher_in_trouble(void **state) {
     drop(falling);
 }
 
+// Started once, and three times more.
+static void test_watcher_starts(void **state) {
+    (void)state;
+    crew w = {.starts = 3};
+    assert_true(watcher_is_due(&w));
+    w.watcher = getpid(), assert_false(watcher_is_due(&w));  // it lives
+    w.watcher = 0, w.starts++, assert_false(watcher_is_due(&w));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_watcher),
         TEST(test_watcher_writes_nothing),
         TEST(test_watcher_dies_with_the_rest),
         TEST(test_watcher_in_trouble),
+        TEST(test_watcher_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
