@@ -28,6 +28,7 @@ enum {
     // made-up clicks: element = draw, sample and step = halves of the record; + 1 + kind: element and sample = a
     // parameter of the planted model
     SITE_CLICKS = 0x03000000,
+    SITE_TABLE = 0x05000000,  // + table: element of a row that is made on demand, sample and step = halves of its id
 };
 
 #ifndef DEVICE_FN  // kernels make them device functions

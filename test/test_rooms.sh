@@ -20,18 +20,18 @@ below() {
     model/op) echo model gpu base ;;
     model/*) echo model/op model gpu base ;;  # an architecture
     comm) echo comm/team gpu base ;;
-    comm/team) echo base ;;
+    comm/team | comm/server) echo base ;;
     comm/fabric) echo comm/tcp comm/team comm gpu base ;;
     comm/tcp | comm/nccl) echo comm/team comm gpu base ;;
     trainer/config) echo comm comm/team data model gpu base ;;
-    trainer/checkpoint) echo comm model gpu base ;;
+    trainer/checkpoint) echo comm comm/server model gpu base ;;
     trainer/log) echo trainer/config comm comm/team gpu base ;;
     trainer/node) echo trainer/log trainer/config comm comm/team gpu base ;;
     trainer/report) echo trainer/log trainer/config comm comm/team gpu base ;;
     trainer/watch) echo trainer/report trainer/checkpoint trainer/log trainer/config comm comm/team gpu base ;;
-    trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
+    trainer/step) echo trainer/log trainer/checkpoint trainer/config comm comm/server data model gpu base ;;
     trainer) echo data/text data/image data/click data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
-        trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+        trainer/checkpoint trainer/config comm comm/team comm/server data model gpu base ;;
     .) echo data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
         trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;

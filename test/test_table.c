@@ -1,0 +1,326 @@
+// test/test_table.c: rows that are made on demand (comm/server/): keys and ids are each other's, whatever the order of
+// updates the same rows are there, growth loses none and is spread, a walk has all rows in order, and twenty steps have
+// the bits of dense arrays in plain loops. Sums over lists skip who is absent.
+#include "base/philox.h"
+#include "comm/server/table.h"
+#include "test/support/expect.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { D = 5, TABLES = 3 };
+
+static const row_options usual = {.width = D, .seed = 9, .bound = 0.25f, .first = 0, .buckets = ROW_BUCKETS};
+
+static uint32_t draw(uint32_t a, uint32_t b) {
+    uint32_t x[4];
+    philox4x32(x, 77, a, b, 0, 0);
+    return x[0];
+}
+
+static row_table *open_table(const row_options *o) {
+    row_table *t;
+    assert_true(row_table_open(&t, o) == ERR_OK && row_table_rows(t) == 0);
+    return t;
+}
+
+static int by_key(const void *a, const void *b) {
+    return row_less(*(const row_key *)a, *(const row_key *)b) ? -1 : row_less(*(const row_key *)b, *(const row_key *)a);
+}
+
+// --- keys ------------------------------------------------------------------------------------------------------------
+
+static void test_a_key_has_its_id(void **state) {
+    (void)state;
+    const uint64_t id[] = {0, 1, 2, 1u << 31, 0x123456789abcdefu, UINT64_MAX, UINT64_MAX / 3};
+    for (size_t i = 0; i < sizeof id / sizeof *id; i++)
+        for (uint64_t table = 0; table < 64; table += 9) assert_true(row_id(row_key_of(table, id[i])) == id[i]);
+    assert_true(row_key_of(0, 5).point != row_key_of(1, 5).point);  // the same id elsewhere has another owner
+    for (int r = 0, end = 0; r < 7; r++, end = row_first_bucket(r, 7)) assert_true(row_first_bucket(r, 7) == end);
+    assert_true(row_first_bucket(7, 7) == ROW_BUCKETS && row_first_bucket(1, 3) == 1365);
+}
+
+// Of ids with few different ones, of many tables: against a sort of all pairs.
+static void test_unique_keys_are_sorted(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    uint64_t id[N];
+    row_key *key = calloc(N, sizeof *key), *more = calloc(N, sizeof *more), *all = calloc(N, sizeof *all);
+    int32_t at[N], *scratch = calloc((size_t)row_unique_room(N), sizeof *scratch);
+    for (int n = 0; n <= N; n = n < 3 ? n + 1 : n * 10) {
+        for (int i = 0; i < n; i++) id[i] = (uint64_t)(draw((uint32_t)i, 1) % 400) * 0x100000001u;
+        int64_t found = row_unique(id, n, TABLES, key, at, scratch, more), different = 0;
+        for (int i = 0; i < n; i++) {
+            assert_true(at[i] >= 0 && at[i] < found && row_equal(key[at[i]], row_key_of((uint64_t)(i % TABLES), id[i])));
+            all[i] = key[at[i]];
+        }
+        qsort(all, (size_t)n, sizeof *all, by_key);
+        for (int i = 0; i < n; i++)
+            if (i == 0 || !row_equal(all[i], all[i - 1])) assert_true(row_equal(key[different++], all[i]));
+        assert_true(different == found);
+        for (int b = 0; b <= ROW_BUCKETS; b += 512) {
+            int64_t k = 0;
+            while (k < found && row_bucket(key[k]) < b) k++;
+            assert_true(row_lower(key, found, b) == k);
+        }
+    }
+    free(key), free(more), free(all), free(scratch);
+}
+
+// --- sums ------------------------------------------------------------------------------------------------------------
+
+static void test_an_absent_row_is_skipped(void **state) {
+    (void)state;
+    row_key k[4];
+    for (int i = 0; i < 4; i++) k[i] = (row_key){(uint64_t)(i / 2) << ROW_BUCKET_SHIFT, (uint64_t)i};
+    row_key a_keys[] = {k[0], k[1], k[3]}, b_keys[] = {k[1], k[2]}, out_keys[5];
+    float a_rows[] = {-0.0f, 1, 1e8f, 2, -0.0f, 7}, b_rows[] = {1, 0.5f, 3, -0.0f}, out_rows[10];
+    const float wanted[] = {-0.0f, 1, 1e8f + 1, 2.5f, 3, -0.0f, -0.0f, 7};
+    row_list a = {3, a_keys, a_rows}, b = {2, b_keys, b_rows}, out = {0, out_keys, out_rows}, none = {0};
+    row_add(&out, &a, &b, 2);
+    assert_true(out.n == 4 && memcmp(out_keys, k, sizeof k) == 0 && memcmp(out_rows, wanted, sizeof wanted) == 0);
+    row_add(&out, &a, &none, 2);
+    assert_true(out.n == 3 && memcmp(out_rows, a_rows, sizeof a_rows) == 0);
+    row_add(&out, &none, &b, 2);
+    assert_true(out.n == 2 && memcmp(out_rows, b_rows, sizeof b_rows) == 0);
+
+    static double sums[ROW_BUCKETS];
+    sums[0] = sums[2] = 3;
+    row_squares(sums, &a, 2);
+    assert_true(sums[0] == 1.0 + 1e8 * 1e8 + 4 && sums[1] == 49 && sums[2] == 0);
+}
+
+// --- rows ------------------------------------------------------------------------------------------------------------
+
+// A dense model of ids 0 .. IDS-1 of each table, spread over 64 bits.
+enum { IDS = 4000 };
+static uint64_t spread(int i) { return (uint64_t)i << 40 | (uint64_t)i; }
+
+typedef struct dense {
+    float row[TABLES * IDS][D], sum[TABLES * IDS];
+    bool there[TABLES * IDS];
+} dense;
+
+static void begin_dense(dense *x, const row_options *o) {
+    memset(x, 0, sizeof *x);
+    for (int t = 0; t < TABLES; t++)
+        for (int i = 0; i < IDS; i++) row_initial(o, row_key_of((uint64_t)t, spread(i)), x->row[t * IDS + i]);
+}
+
+typedef struct batch {
+    row_list list;
+    int number[TABLES * IDS];  // of each row, in the dense model
+} batch;
+
+// Some of the rows, with gradients.
+static void make_batch(batch *b, int step, int share) {
+    row_key key[1];
+    b->list.n = 0;
+    static struct { row_key key; int number; } all[TABLES * IDS];
+    for (int i = 0; i < TABLES * IDS; i++) {
+        if (draw((uint32_t)i, (uint32_t)step) % (uint32_t)share) continue;
+        key[0] = row_key_of((uint64_t)(i / IDS), spread(i % IDS));
+        all[b->list.n].key = key[0], all[b->list.n++].number = i;
+    }
+    qsort(all, (size_t)b->list.n, sizeof *all, by_key);
+    for (int64_t k = 0; k < b->list.n; k++) {
+        b->list.key[k] = all[k].key, b->number[k] = all[k].number;
+        for (int c = 0; c < D; c++)
+            b->list.row[k * D + c] = (float)((int)(draw((uint32_t)b->number[k], (uint32_t)(100 + 7 * step + c)) % 2001) - 1000) / 300;
+    }
+}
+
+static void open_batch(batch *b) {
+    b->list.key = calloc(TABLES * IDS, sizeof *b->list.key);
+    b->list.row = calloc(TABLES * IDS * D, sizeof *b->list.row);
+}
+static void close_batch(batch *b) { free(b->list.key), free(b->list.row); }
+
+static void update_dense(dense *x, const batch *b, const row_rules *by) {
+    for (int64_t k = 0; k < b->list.n; k++) {
+        float *row = x->row[b->number[k]], *sum = &x->sum[b->number[k]], squares = 0;
+        x->there[b->number[k]] = true;
+        for (int c = 0; c < D; c++) {
+            float g = by->factor * b->list.row[k * D + c];
+            squares += g * g;
+        }
+        *sum += squares / D;
+        for (int c = 0; c < D; c++)
+            row[c] -= by->lr / (sqrtf(*sum) + by->eps) * (by->factor * b->list.row[k * D + c]);
+    }
+}
+
+// A walk has the rows that the model has, in order, with their values.
+static void expect_dense(row_table *t, const dense *x) {
+    row_walk w;
+    row_key before = {0};
+    int64_t n = 0;
+    row_table_begin(t, 0, &w);
+    for (; row_table_next(t, &w); n++, before = w.key) {
+        uint64_t id = row_id(w.key);
+        int i = (int)w.key.table * IDS + (int)(id & 0xffff);
+        assert_true((n == 0 || row_less(before, w.key)) && id == spread(i % IDS) && x->there[i]);
+        assert_memory_equal(w.row, x->row[i], sizeof x->row[i]);
+        assert_memory_equal(w.sum, &x->sum[i], sizeof x->sum[i]);
+    }
+    for (int i = 0; i < TABLES * IDS; i++) n -= x->there[i];
+    assert_true(n == 0);
+}
+
+static void test_twenty_steps_have_the_bits_of_dense_arrays(void **state) {
+    (void)state;
+    dense *x = calloc(1, sizeof *x);
+    row_table *t = open_table(&usual);
+    batch *b = calloc(1, sizeof *b);
+    float *seen = calloc(TABLES * IDS * D, sizeof *seen);
+    bool grew = false;
+    open_batch(b);
+    begin_dense(x, &usual);
+    for (int step = 0; step < 20; step++) {
+        const row_rules by = {.factor = step % 3 ? 1 : 0.5f, .lr = 0.1f / (float)(1 + step), .eps = 1e-10f};
+        make_batch(b, step, step == 10 ? 3 : 30);
+        row_table_look(t, b->list.key, b->list.n, seen);
+        for (int64_t k = 0; k < b->list.n; k++) assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
+        assert_true(row_table_update(t, &b->list, &by) == ERR_OK);
+        update_dense(x, b, &by);
+        grew |= row_table_left(t) > 0;
+        row_table_look(t, b->list.key, b->list.n, seen);
+        for (int64_t k = 0; k < b->list.n; k++) assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
+    }
+    assert_true(grew && row_table_rows(t) > 5000);
+    expect_dense(t, x);
+    row_table_clear(t);
+    assert_true(row_table_rows(t) == 0);
+    begin_dense(x, &usual);
+    expect_dense(t, x);
+    row_table_close(t), close_batch(b), free(b), free(x), free(seen);
+}
+
+// One row after the other, in the order of their keys, the other way round and in none: while the index grows, what is
+// there is found at every moment, and no update moves more than four slots a row.
+static void test_growth_is_spread_and_loses_nothing(void **state) {
+    (void)state;
+    enum { N = 9000 };
+    row_key *key = calloc(N, sizeof *key);
+    for (int i = 0; i < N; i++) key[i] = row_key_of(i % 2, (uint64_t)i * 3);
+    for (int order = 0; order < 3; order++) {
+        row_table *t = open_table(&usual);
+        if (order) qsort(key, N, sizeof *key, by_key);
+        for (int i = 0; i < N; i++) {
+            row_key k = key[order == 2 ? N - 1 - i : i];
+            float one[D] = {1, 2, 3, 4, 5}, row[D], first[D];
+            int64_t left = row_table_left(t);
+            assert_true(row_table_update(t, &(row_list){1, &k, one}, &(row_rules){1, 1, 0}) == ERR_OK);
+            assert_true(row_table_left(t) <= left || left == 0);
+            assert_true(left - row_table_left(t) <= 4 && row_table_rows(t) == i + 1);
+            for (int back = 0; back <= i && back < 40; back += 13) {
+                row_key old = key[order == 2 ? N - 1 - i + back : i - back];
+                row_table_look(t, &old, 1, row);
+                row_initial(&usual, old, first);
+                assert_true(row[0] == first[0] - 1 / sqrtf(11) && row[4] == first[4] - 1 / sqrtf(11) * 5);
+            }
+        }
+        row_walk w;
+        int64_t n = 0;
+        for (row_table_begin(t, 0, &w); row_table_next(t, &w);) n++;
+        assert_true(n == N && row_table_left(t) == 0);
+        row_table_close(t);
+    }
+    free(key);
+}
+
+// Points that differ in their last bits alone have one home, at the end of the index: a run of more keys than a bucket
+// should have, and next to it the end of memory.
+static void test_collisions_at_the_end(void **state) {
+    (void)state;
+    enum { N = 6000 };
+    const row_options last = {.width = 1, .seed = 1, .bound = 0, .first = ROW_BUCKETS - 1, .buckets = 1};
+    row_table *t = open_table(&last);
+    row_walk w;
+    const float one = 1;
+    for (int i = 0; i < N; i++) {
+        uint64_t k = (uint64_t)(i * 7 % N);
+        assert_true(row_table_put(t, (row_key){UINT64_MAX - k / 2, k % 2}, &(float){(float)k}, 0.5f) == ERR_OK);
+    }
+    row_table_begin(t, 0, &w);
+    for (uint64_t k = N - 2, n = 0; n < N; n++, k = k % 2 ? k - 3 : k + 1) {
+        assert_true(row_table_next(t, &w) && w.key.table == k % 2 && *w.row == (float)k && *w.sum == 0.5f);
+    }
+    assert_false(row_table_next(t, &w));
+    assert_error(row_table_put(t, (row_key){UINT64_MAX, 1}, &one, 0), ERR_DATA, "is there twice");
+    assert_error(row_table_put(t, (row_key){UINT64_MAX >> 1, 1}, &one, 0), ERR_DATA, "is another rank's");
+    row_table_close(t);
+}
+
+// Owners of parts have together what one has, and a walk begins at any bucket.
+static void test_owners_have_their_buckets(void **state) {
+    (void)state;
+    enum { OWNERS = 3 };
+    row_table *all = open_table(&usual), *part[OWNERS];
+    batch *b = calloc(1, sizeof *b);
+    open_batch(b);
+    make_batch(b, 3, 4);
+    const row_rules by = {1, 0.1f, 1e-10f};
+    memset(row_table_changed(all), false, ROW_BUCKETS);
+    assert_true(row_table_update(all, &b->list, &by) == ERR_OK);
+    for (int r = 0; r < OWNERS; r++) {
+        row_options o = usual;
+        o.first = row_first_bucket(r, OWNERS), o.buckets = row_first_bucket(r + 1, OWNERS) - o.first;
+        part[r] = open_table(&o);
+        int64_t from = row_lower(b->list.key, b->list.n, o.first), to = row_lower(b->list.key, b->list.n, o.first + o.buckets);
+        row_list mine = {to - from, b->list.key + from, b->list.row + from * D};
+        assert_true(mine.n > 900 && row_table_update(part[r], &mine, &by) == ERR_OK);
+    }
+    for (int bucket = 0; bucket < ROW_BUCKETS; bucket += 37) {
+        row_walk w, p = {0};
+        int r = 0;
+        while (bucket >= row_first_bucket(r + 1, OWNERS)) r++;
+        row_table_begin(all, bucket, &w);
+        row_table_begin(part[r], bucket, &p);
+        bool some = false;
+        while (row_table_next(all, &w) && row_bucket(w.key) == bucket) {
+            some = true;
+            assert_true(row_table_next(part[r], &p) && row_equal(w.key, p.key) && *w.sum == *p.sum);
+            assert_memory_equal(w.row, p.row, D * sizeof *w.row);
+        }
+        assert_true(row_table_changed(all)[bucket] == some);
+    }
+    for (int r = 0; r < OWNERS; r++) row_table_close(part[r]);
+    row_table_close(all), close_batch(b), free(b);
+}
+
+// Values of a seed, a table and an id: within the bound, and others elsewhere.
+static void test_initial_values(void **state) {
+    (void)state;
+    float a[D], b[D];
+    double sum = 0, largest = 0;
+    row_options other = usual;
+    other.seed = 10;
+    row_initial(&usual, row_key_of(0, 1), a);
+    row_initial(&other, row_key_of(0, 1), b);
+    assert_true(memcmp(a, b, sizeof a) != 0);
+    row_initial(&usual, row_key_of(1, 1), b);
+    assert_true(memcmp(a, b, sizeof a) != 0);
+    row_initial(&usual, row_key_of(0, 1ull << 32 | 1), b);
+    assert_true(memcmp(a, b, sizeof a) != 0);
+    for (int i = 0; i < 2000; i++) {
+        row_initial(&usual, row_key_of(0, (uint64_t)i), a);
+        for (int c = 0; c < D; c++) sum += a[c], largest = fmax(largest, fabs(a[c]));
+    }
+    assert_true(largest <= 0.25 && largest > 0.2499 && fabs(sum) / (2000 * D) < 0.005);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_key_has_its_id),
+        cmocka_unit_test(test_unique_keys_are_sorted),
+        cmocka_unit_test(test_an_absent_row_is_skipped),
+        cmocka_unit_test(test_twenty_steps_have_the_bits_of_dense_arrays),
+        cmocka_unit_test(test_growth_is_spread_and_loses_nothing),
+        cmocka_unit_test(test_collisions_at_the_end),
+        cmocka_unit_test(test_owners_have_their_buckets),
+        cmocka_unit_test(test_initial_values),
+    };
+    return cmocka_run_group_tests_name("table", tests, NULL, NULL);
+}
