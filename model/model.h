@@ -33,6 +33,15 @@ typedef struct model_held {
     int slot, block;
 } model_held;
 
+// Tables whose rows are made on demand: each sample names one row of each of `tables` tables, by 64-bit ids, in an input of
+// its own. They are no parameters: who runs passes finds a micro-batch's rows, and gets their gradients (model/pass.h).
+typedef struct model_table {
+    char name[MODEL_NAME];
+    int input;
+    int64_t tables, width;  // of a row; 0: the model has no such tables
+    float bound;            // rows begin uniform in +-bound
+} model_table;
+
 struct model {
     const struct model_type *type;
     void *options;    // its own copy
@@ -45,6 +54,7 @@ struct model {
     block *block;
     int inputs;  // what it reads of a sample
     tensor_spec input[MODEL_INPUTS];
+    model_table table;
     int64_t losses;  // of a sample; the sample's loss is their mean
     // the input that has a target for each loss. A target below 0 has weight 0: its loss and gradient are 0, and it is
     // not counted

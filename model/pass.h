@@ -13,6 +13,13 @@ typedef struct pass_past {
     int64_t first;
 } pass_past;
 
+// The rows of a micro-batch that are made on demand (model.h: model_table), each once, N = B * tables or fewer of them.
+typedef struct pass_rows {
+    tensor index;     // (B,tables) INT32: which of them each sample names
+    tensor values;    // (N,D) E
+    tensor gradient;  // (N,D) FP32 (=); unused if dw is NULL
+} pass_rows;
+
 typedef struct pass {
     const ops *ops;
     stream *s;
@@ -34,6 +41,7 @@ typedef struct pass {
     // with several token slices here: dw has the gradients of the first, more_dw those of the others, table after
     // table. NULL: dw has the sum of all, in order
     tensor *more_dw;
+    const pass_rows *fetched;  // NULL: the model has no tables of rows on demand
     const slice_merge *merge;  // NULL: all slices are here
     const row_swap *swap;      // NULL: all rows are here
     bool fresh;                // dw is (=): it is not initialized

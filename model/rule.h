@@ -38,6 +38,7 @@ typedef struct model_rule {
     int64_t span;                       // [batch] bn_span, in lanes: of micro-batches that are computed as one; 0: 1
     const model_adapters *adapters;     // [lora]; NULL: none
     int blocks;                         // which the stages of a pipeline divide among them
+    bool demand;                        // rows of tables are made on demand
     bool tied;                          // the first block and the last one share a tensor
     const char *chosen[RULE_KEYS];      // keys that were left open and are now filled in; NULL: no more
     const char *broken[RULE_KEYS];      // the keys of the rule that does not hold

@@ -52,7 +52,8 @@ static void test_unique_keys_are_sorted(void **state) {
         for (int i = 0; i < n; i++) id[i] = (uint64_t)(draw((uint32_t)i, 1) % 400) * 0x100000001u;
         int64_t found = row_unique(id, n, TABLES, key, at, scratch, more), different = 0;
         for (int i = 0; i < n; i++) {
-            assert_true(at[i] >= 0 && at[i] < found && row_equal(key[at[i]], row_key_of((uint64_t)(i % TABLES), id[i])));
+            assert_true(at[i] >= 0 && at[i] < found &&
+                        row_equal(key[at[i]], row_key_of((uint64_t)(i % TABLES), id[i])));
             all[i] = key[at[i]];
         }
         qsort(all, (size_t)n, sizeof *all, by_key);
@@ -117,7 +118,10 @@ typedef struct batch {
 static void make_batch(batch *b, int step, int share) {
     row_key key[1];
     b->list.n = 0;
-    static struct { row_key key; int number; } all[TABLES * IDS];
+    static struct {
+        row_key key;
+        int number;
+    } all[TABLES * IDS];
     for (int i = 0; i < TABLES * IDS; i++) {
         if (draw((uint32_t)i, (uint32_t)step) % (uint32_t)share) continue;
         key[0] = row_key_of((uint64_t)(i / IDS), spread(i % IDS));
@@ -127,7 +131,8 @@ static void make_batch(batch *b, int step, int share) {
     for (int64_t k = 0; k < b->list.n; k++) {
         b->list.key[k] = all[k].key, b->number[k] = all[k].number;
         for (int c = 0; c < D; c++)
-            b->list.row[k * D + c] = (float)((int)(draw((uint32_t)b->number[k], (uint32_t)(100 + 7 * step + c)) % 2001) - 1000) / 300;
+            b->list.row[k * D + c] =
+                (float)((int)(draw((uint32_t)b->number[k], (uint32_t)(100 + 7 * step + c)) % 2001) - 1000) / 300;
     }
 }
 
@@ -146,8 +151,7 @@ static void update_dense(dense *x, const batch *b, const row_rules *by) {
             squares += g * g;
         }
         *sum += squares / D;
-        for (int c = 0; c < D; c++)
-            row[c] -= by->lr / (sqrtf(*sum) + by->eps) * (by->factor * b->list.row[k * D + c]);
+        for (int c = 0; c < D; c++) row[c] -= by->lr / (sqrtf(*sum) + by->eps) * (by->factor * b->list.row[k * D + c]);
     }
 }
 
@@ -181,12 +185,14 @@ static void test_twenty_steps_have_the_bits_of_dense_arrays(void **state) {
         const row_rules by = {.factor = step % 3 ? 1 : 0.5f, .lr = 0.1f / (float)(1 + step), .eps = 1e-10f};
         make_batch(b, step, step == 10 ? 3 : 30);
         row_table_look(t, b->list.key, b->list.n, seen);
-        for (int64_t k = 0; k < b->list.n; k++) assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
+        for (int64_t k = 0; k < b->list.n; k++)
+            assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
         assert_true(row_table_update(t, &b->list, &by) == ERR_OK);
         update_dense(x, b, &by);
         grew |= row_table_left(t) > 0;
         row_table_look(t, b->list.key, b->list.n, seen);
-        for (int64_t k = 0; k < b->list.n; k++) assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
+        for (int64_t k = 0; k < b->list.n; k++)
+            assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
     }
     assert_true(grew && row_table_rows(t) > 5000);
     expect_dense(t, x);
@@ -268,7 +274,8 @@ static void test_owners_have_their_buckets(void **state) {
         row_options o = usual;
         o.first = row_first_bucket(r, OWNERS), o.buckets = row_first_bucket(r + 1, OWNERS) - o.first;
         part[r] = open_table(&o);
-        int64_t from = row_lower(b->list.key, b->list.n, o.first), to = row_lower(b->list.key, b->list.n, o.first + o.buckets);
+        int64_t from = row_lower(b->list.key, b->list.n, o.first),
+                to = row_lower(b->list.key, b->list.n, o.first + o.buckets);
         row_list mine = {to - from, b->list.key + from, b->list.row + from * D};
         assert_true(mine.n > 900 && row_table_update(part[r], &mine, &by) == ERR_OK);
     }

@@ -56,7 +56,8 @@ static void sort_keys(const row_key *key, int64_t n, int32_t *order, int32_t *be
     memset(begin, 0, (size_t)(n + 1) * sizeof *begin);
     for (int64_t i = 0; i < n; i++) begin[(unsigned __int128)key[i].point * (uint64_t)n >> 64]++;
     for (int64_t k = 0, sum = 0; k <= n; k++) sum += begin[k], begin[k] = (int32_t)sum;  // where the range ends
-    for (int64_t i = n - 1; i >= 0; i--) order[--begin[(unsigned __int128)key[i].point * (uint64_t)n >> 64]] = (int32_t)i;
+    for (int64_t i = n - 1; i >= 0; i--)
+        order[--begin[(unsigned __int128)key[i].point * (uint64_t)n >> 64]] = (int32_t)i;
     for (int64_t k = 0; k < n; k++) insertion_sort(key, order + begin[k], begin[k + 1] - begin[k]);
 }
 
@@ -66,7 +67,8 @@ int64_t row_unique(const uint64_t *id, int64_t n, int64_t tables, row_key *key, 
     int32_t *place = scratch, *order = place + room, *begin = order + n, *rank = begin + n + 1;
     assert(n < INT32_MAX / 2);
     memset(place, -1, (size_t)room * sizeof *place);
-    for (int64_t i = 0; i < n; i++) at[i] = find_key(place, room, more, &found, row_key_of((uint64_t)(i % tables), id[i]));
+    for (int64_t i = 0; i < n; i++)
+        at[i] = find_key(place, room, more, &found, row_key_of((uint64_t)(i % tables), id[i]));
     sort_keys(more, found, order, begin);
     for (int64_t k = 0; k < found; k++) key[k] = more[order[k]], rank[order[k]] = (int32_t)k;
     for (int64_t i = 0; i < n; i++) at[i] = rank[at[i]];

@@ -23,9 +23,7 @@ static inline row_key row_key_of(uint64_t table, uint64_t id) { return (row_key)
 uint64_t row_id(row_key k);
 
 static inline int row_bucket(row_key k) { return (int)(k.point >> ROW_BUCKET_SHIFT); }
-static inline bool row_less(row_key a, row_key b) {
-    return a.point != b.point ? a.point < b.point : a.table < b.table;
-}
+static inline bool row_less(row_key a, row_key b) { return a.point != b.point ? a.point < b.point : a.table < b.table; }
 static inline bool row_equal(row_key a, row_key b) { return a.point == b.point && a.table == b.table; }
 
 // The first bucket of a rank's, of `world` ranks that own about as many each; of rank `world`: ROW_BUCKETS.

@@ -51,8 +51,9 @@ static err_t open_index(row_index *x, int64_t homes, int buckets) {
     *x = (row_index){.homes = homes, .most = homes / 8 * 5, .slots = homes + homes / 8 * 5 + 1};
     x->scale = (uint64_t)homes * ROW_BUCKETS / (uint64_t)buckets;
     x->slot = reserve(index_bytes(x));
-    return x->slot ? ERR_OK
-                   : err_set(ERR_INTERNAL, "no memory for an index of %" PRId64 " slots: %s", x->slots, strerror(errno));
+    return x->slot
+               ? ERR_OK
+               : err_set(ERR_INTERNAL, "no memory for an index of %" PRId64 " slots: %s", x->slots, strerror(errno));
 }
 
 static void close_index(row_index *x) {
@@ -129,7 +130,8 @@ void row_initial(const row_options *o, row_key k, float *row) {
     uint64_t id = row_id(k);
     for (int64_t c = 0; c < o->width; c += 4) {
         uint32_t bits[4];
-        philox4x32(bits, o->seed, (uint32_t)(c / 4), SITE_TABLE + (uint32_t)k.table, (uint32_t)id, (uint32_t)(id >> 32));
+        philox4x32(bits, o->seed, (uint32_t)(c / 4), SITE_TABLE + (uint32_t)k.table, (uint32_t)id,
+                   (uint32_t)(id >> 32));
         for (int64_t i = c; i < c + 4 && i < o->width; i++)
             row[i] = (float)((2 * ((bits[i - c] + 0.5) * 0x1p-32) - 1) * o->bound);
     }

@@ -19,6 +19,7 @@ typedef struct click_source {
     click_shard *shard;  // (shards)
     int shards, dense, tables;
     int64_t rows;   // of a table
+    bool whole;     // ids have all of their 64 bits, as two numbers, low bits first
     int block_of;   // of this shard, and
     int64_t block;  // this block of it is in `bytes`; -1: none
     uint8_t bytes[CLICK_BLOCK * CLICK_BYTES];
@@ -59,7 +60,8 @@ static err_t clicks_read(source *s, const source_draw *d, void *const *out) {
     TRY(read_record(x, d->sample));
     if (out[LABEL]) *(int32_t *)out[LABEL] = x->now.label;
     if (out[DENSE]) memcpy(out[DENSE], x->now.dense, (size_t)x->dense * sizeof *x->now.dense);
-    for (int k = 0; out[IDS] && k < x->tables; k++)
+    if (out[IDS] && x->whole) memcpy(out[IDS], x->now.id, (size_t)x->tables * sizeof *x->now.id);
+    for (int k = 0; out[IDS] && !x->whole && k < x->tables; k++)
         ((int32_t *)out[IDS])[k] = (int32_t)(k * x->rows + click_row(x->now.id[k], k, x->rows));
     return ERR_OK;
 }
@@ -106,6 +108,10 @@ static void hash_records(click_source *x) {
     hash_text(&state, x->head.about.hash);
 }
 
+static bool wants_whole_ids(const click_source *x, const tensor_spec *ids) {
+    return ids && !ids->limit && ids->size[0] == 2 * x->tables;
+}
+
 // What the model has of tables: their rows, from the limit of its ids. Without such a model as many as numbers allow.
 static void describe(click_source *x, const source_options *o) {
     const tensor_spec *ids = source_wants(o, "ids"), *label = source_wants(o, "label");
@@ -124,6 +130,8 @@ static void describe(click_source *x, const source_options *o) {
     s->tensor[DENSE] = (tensor_spec){.name = "dense", .type = FP32, .dims = 1, .size = {x->dense, 1, 1}};
     s->tensor[IDS] =
         (tensor_spec){.name = "ids", .type = INT32, .dims = 1, .size = {x->tables, 1, 1}, .limit = x->rows * x->tables};
+    x->whole = wants_whole_ids(x, ids);
+    if (x->whole) s->tensor[IDS].size[0] = 2 * x->tables, s->tensor[IDS].limit = 0;
     hash_records(x);
 }
 
@@ -152,12 +160,14 @@ static err_t open_shards(click_source *x, const file_list *files) {
 // Said here in the words of the model's keys.
 static err_t check_model(const click_source *x, const source_options *o) {
     const tensor_spec *dense = source_wants(o, "dense"), *ids = source_wants(o, "ids");
-    if (!dense || !ids || (dense->size[0] == x->dense && ids->size[0] == x->tables)) return ERR_OK;
+    if (!dense || !ids) return ERR_OK;
+    int64_t tables = ids->limit ? ids->size[0] : ids->size[0] / 2;  // without a limit: whole ids, two numbers each
+    if (dense->size[0] == x->dense && tables == x->tables) return ERR_OK;
     return err_set(ERR_CONFIG,
                    "the model reads %" PRId64 " numbers and %" PRId64
                    " ids a record, and %s has %d and %d: set [model] "
                    "dense = %d and tables = %d",
-                   dense->size[0], ids->size[0], x->shard->file.path, x->dense, x->tables, x->dense, x->tables);
+                   dense->size[0], tables, x->shard->file.path, x->dense, x->tables, x->dense, x->tables);
 }
 
 static err_t open_all(click_source *x, const source_options *o) {

@@ -7,7 +7,7 @@
 //
 // Softmax over two logits is the logistic loss of their difference. Initial values: layers normal(0, sqrt(2 / inputs)),
 // biases 0; tables normal(0, sqrt(1 / (3 rows))), the variance of the paper's code, which draws them evenly from
-// +- sqrt(1 / rows).
+// +- sqrt(1 / rows), as rows on demand are.
 #include "model/dlrm/dlrm.h"
 
 #include "model/keys.h"
@@ -37,10 +37,13 @@ static value features(graph *g, const dlrm_options *o) {
     const dlrm_widths *b = &o->bottom_of;
     value x = samples(g, "dense", o->dense);
     for (int k = 0; k <= b->layers; k++) x = layer(g, x, "bottom", k, k < b->layers ? b->width[k] : o->embed);
-    value rows = tables(
-        g, "ids", "tables",
-        (table_options){
-            .tables = o->tables, .rows = o->rows, .width = o->embed, .std = __builtin_sqrt(1 / (3 * (double)o->rows))});
+    value rows = tables(g, "ids", "tables",
+                        (table_options){.tables = o->tables,
+                                        .rows = o->rows,
+                                        .width = o->embed,
+                                        .std = __builtin_sqrt(1 / (3 * (double)o->rows)),
+                                        .demand = o->demand,
+                                        .bound = __builtin_sqrt(1 / (double)o->rows)});
     return interact(g, x, rows);
 }
 
@@ -60,7 +63,8 @@ static void dlrm_page(graph *g, const void *options) {
 
 static void dlrm_describe(const void *options, char *dst, size_t room) {
     const dlrm_options *o = options;
-    snprintf(dst, room, "%" PRId64 " tables of %" PRId64 " rows of %" PRId64, o->tables, o->rows, o->embed);
+    if (o->demand) snprintf(dst, room, "%" PRId64 " tables of rows of %" PRId64 " on demand", o->tables, o->embed);
+    else snprintf(dst, room, "%" PRId64 " tables of %" PRId64 " rows of %" PRId64, o->tables, o->rows, o->embed);
 }
 
 // --- settings --------------------------------------------------------------------------------------------------------
@@ -74,6 +78,7 @@ static const setting keys[] = {
     INT(dense, SHAPE, "13", 1, 64, "dense_features num_dense", "numbers of a sample"),
     INT(tables, SHAPE, "26", 1, INTERACT_ROWS, "sparse_features num_sparse", "ids of a sample, each with a table of its own"),
     INT(rows, SHAPE, "10000", 1, 2147483647, "num_embeddings max_ind_range", "rows of each table; ids from this on are spread over all of them"),
+    ROW(demand, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "sparse rows_on_demand", "a table has a row for each id that was trained, by its 64 bits, with an AdaGrad of its own; rows says how wide they begin"),
     INT(embed, SHAPE, "16", 1, 1024, "embedding_dim arch_sparse_feature_size dim", "width of a row, and of what the bottom makes of the numbers"),
     ROW(bottom, SHAPE, KEY_TEXT, "64", 0, 0, NULL, "arch_mlp_bot dense_arch_layer_sizes", "widths of the bottom's hidden layers, space between; empty = none"),
     ROW(top, SHAPE, KEY_TEXT, "64 32", 0, 0, NULL, "arch_mlp_top over_arch_layer_sizes", "widths of the top's hidden layers, space between; empty = none"),
@@ -105,7 +110,8 @@ static err_t dlrm_resolve(void *options, model_rule *r) {
     if (r->slices > 1)
         return rule_break(r, KEYS("parallel.slices"),
                           "the layers of a dlrm can't be divided: expected slices = 1, found %" PRId64, r->slices);
-    if (o->rows > INT32_MAX / o->tables)
+    r->demand = o->demand;
+    if (!o->demand && o->rows > INT32_MAX / o->tables)
         return rule_break(r, KEYS("rows", "tables"),
                           "%" PRId64 " tables of %" PRId64 " rows are more than 2^31 rows: expected rows of at most "
                           "%" PRId64,

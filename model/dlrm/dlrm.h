@@ -17,6 +17,7 @@ typedef struct dlrm_widths {
 typedef struct dlrm_options {
     model_division by;
     int64_t dense, tables, rows, embed;
+    bool demand;
     char bottom[KEY_TEXT_MAX], top[KEY_TEXT_MAX];  // "64 32": widths, as in the file
     dlrm_widths bottom_of, top_of;                 // the same as numbers: read by resolve
 } dlrm_options;

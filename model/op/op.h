@@ -110,10 +110,13 @@ void class_loss(graph *g, value x, const char *name, class_options o);
 void number_loss(graph *g, value x, const char *name, double std);
 
 // Of each sample a row of each of several tables of as many rows, side by side: (B, tables * width). The model's next
-// input has the ids: rows of all tables, one below the other.
+// input has the ids: rows of all tables, one below the other. On demand: ids of 64 bits, each as two numbers, low bits
+// first; a table has the rows that are named, and no parameter (model.h: model_table).
 typedef struct table_options {
     int64_t tables, rows, width;
     double std;
+    bool demand;
+    double bound;  // on demand: rows begin uniform in +-bound
 } table_options;
 value tables(graph *g, const char *input, const char *name, table_options t);
 

@@ -16,6 +16,7 @@ typedef struct judge {
     int world;    // ranks that were counted elsewhere; 0: as many as the INI says, if it does
     bool silent;  // asked only whether the rules hold
     int blocks;   // of the model
+    bool demand;  // it has tables whose rows are made on demand
     bool tied;    // its first block and its last one share a tensor
     int passed;   // rules that hold, of those asked so far
     // Of the rule that is broken.
@@ -59,6 +60,9 @@ err_t judge_outer(judge *j);
 
 // trainer/config/servers.c: the rules of [server] that need no number of ranks.
 err_t judge_servers(judge *j);
+
+// trainer/config/demand.c: of rows on demand, after judge_model.
+err_t judge_demand(judge *j);
 
 // trainer/config/propose.c: dst = " Nearest that work: [batch] global = 8, or [batch] lanes = 1 and [batch] micro =
 // 1.", up to three alternatives, each of which passes all rules in place of what j refused; or that there is none

@@ -56,7 +56,7 @@ err_t judge_model(judge *j, config *c) {
         return judge_refuse(
             j, ROWS(row_of(c, r.broken[0]), row_of(c, r.broken[1]), row_of(c, r.broken[2]), row_of(c, r.broken[3])),
             "%s", err_last()->text);
-    j->blocks = r.blocks, j->tied = r.tied;
+    j->blocks = r.blocks, j->tied = r.tied, j->demand = r.demand;
     return judge_slices(j, &r);
 }
 
@@ -432,6 +432,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_lora(j));
     RULE(j, judge_groups(j));
     RULE(j, judge_model(j, c));
+    RULE(j, judge_demand(j));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));
     RULE(j, judge_sets(j, c));

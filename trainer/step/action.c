@@ -228,6 +228,11 @@ static void unit_forward(maker *m, int i, const lane_plan *k) {
         load.kind = ACTION_LOAD, load.lane = k->lane, load.micro = u->micro % m->l->micros;
         push(m, load);
     }
+    if (m->l->rows) {
+        action fetch = m->unit;
+        fetch.kind = ACTION_FETCH, fetch.fresh = m->works;
+        push(m, fetch);
+    }
     if (u->receive < 0 && u->stage > 0)
         push(m, (action){.kind = ACTION_COPY,
                          .first = first - 1,
@@ -260,6 +265,11 @@ static void unit_backward(maker *m, int i, const lane_plan *k) {
     m->unit.fresh = begins && !k->at.joins && !l->slots;
     backward(m, kinds[u->kind], first, last, block_after(m, i, first));
     if (losses) push(m, (action){.kind = ACTION_MEANS, .input_slot = m->unit.input_slot});
+    if (m->l->rows && m->works) {
+        action keep = m->unit;
+        keep.kind = ACTION_KEEP, keep.lane = k->lane, keep.micro = u->micro % l->micros;
+        push(m, keep);
+    }
     if (ends && u->kind != UNIT_INPUTS) end_lane(m, u->stage);
     if (losses) push(m, (action){.kind = ACTION_LOSSES, .input_slot = m->unit.input_slot});
 }
@@ -304,11 +314,28 @@ static void catch_up(maker *m, int i, bool *done, const lane_plan *plan) {
     }
 }
 
+// Micro-batches of a rank's units; one without lanes passes through the blocks once.
+static int64_t units_of(const action_layout *l, int rank) {
+    lane_table table = table_of(l);
+    int64_t count = l->turns ? lane_table_turns(&table) : lane_table_count(&table, rank);
+    return (count ? count : 1) * l->micros;
+}
+
+// Ranks with fewer micro-batches than others take part in as many FETCH. In ranges all ranks fetch before any of them
+// reduces, so it is before their first micro-batch.
+static void fetch_for_others(maker *m, int rank) {
+    int64_t most = 0, own = units_of(m->l, rank);
+    for (int r = 0; r < m->l->world; r++)
+        if (units_of(m->l, r) > most) most = units_of(m->l, r);
+    for (; m->l->rows && own < most; own++) push(m, (action){.kind = ACTION_FETCH});
+}
+
 static void units_of_lanes(maker *m, int rank, bool *done, lane_plan *plan) {
     const unit_table *t = &m->l->pipe->table;
     int posted = 0;
     if (m->l->turns) plan_turns(m->l, rank, plan);
     else plan_range(m->l, rank, plan);
+    fetch_for_others(m, rank);
     for (int i = -1; i < t->units; i++) {
         if (i >= 0 && t->unit[i].kind == UNIT_INPUTS) catch_up(m, i, done, plan);
         if (i >= 0 && !done[i]) run_unit(m, i, plan);
@@ -412,12 +439,13 @@ static err_t end(maker *m) {
 // Is this one of the last actions of a step?
 static bool ends_with(const action_layout *l, action_kind kind) {
     if (kind == ACTION_MASTERS) return l->masters;
+    if (kind == ACTION_ROWS) return l->rows;
     if (kind == ACTION_OUTER) return l->islands;
     return l->tied || (kind != ACTION_TIE_GRADIENTS && kind != ACTION_TIE_VALUES);
 }
 
 err_t action_step(const action_layout *l, int rank, action_list *out) {
-    static const action_kind last[] = {ACTION_MASTERS, ACTION_SETTLE, ACTION_TIE_GRADIENTS,
+    static const action_kind last[] = {ACTION_MASTERS, ACTION_SETTLE, ACTION_ROWS, ACTION_TIE_GRADIENTS,
                                        ACTION_SQUARES, ACTION_SHARE,  ACTION_UPDATE,
                                        ACTION_OUTER,   ACTION_SPREAD, ACTION_TIE_VALUES};
     maker m = {.l = l, .out = out, .held = {-1, -1}, .records = !l->unrecorded, .run = -1};
@@ -456,6 +484,9 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
                                         [ACTION_ZERO] = "zero",
                                         [ACTION_GATHER] = "gather",
                                         [ACTION_NEED] = "need",
+                                        [ACTION_FETCH] = "fetch",
+                                        [ACTION_KEEP] = "keep",
+                                        [ACTION_ROWS] = "rows",
                                         [ACTION_FORWARD] = "forward",
                                         [ACTION_TAKE] = "take",
                                         [ACTION_BACKWARD] = "backward",
@@ -483,6 +514,7 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
     char *to = dst + n;
     size_t room = ACTION_TEXT - (size_t)n;
     switch (a->kind) {
+    case ACTION_KEEP:
     case ACTION_LOAD: snprintf(to, room, " %" PRId64 ".%" PRId64, a->lane, a->micro); break;
     case ACTION_GATHER:
     case ACTION_NEED: snprintf(to, room, " %d", a->first); break;

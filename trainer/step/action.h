@@ -2,7 +2,7 @@
 // and the rank. The executor runs the list (trainer/step/executor.c), `lockstep plan` adds up what it sends, and tests
 // read it, without a process or a model.
 //
-// All ranks' lists have the same collective actions (GATHER, REDUCE, SHARE, SPREAD) in the same order, also where a
+// All ranks' lists have the same collective actions (GATHER, FETCH, REDUCE, ROWS, SHARE, SPREAD) in the same order, also where a
 // rank has nothing to compute.
 #ifndef TRAINER_STEP_ACTION_H
 #define TRAINER_STEP_ACTION_H
@@ -18,6 +18,9 @@ typedef enum action_kind {
     ACTION_ZERO,      // `bucket` becomes zero: this rank has no lane in the turn, and the sum takes all ranks' buffers
     ACTION_GATHER,    // the weights of block `first` begin to be gathered (ZeRO 3)
     ACTION_NEED,      // the weights of block `first` are here: gathered, or spread by the last update
+    // this rank gets the rows that the micro-batch names from their owners, and gives others theirs: a collective, also
+    // where it has no micro-batch
+    ACTION_FETCH,
     ACTION_FORWARD,   // blocks first .. last
     ACTION_TAKE,      // `bucket` takes its slot, zeroed
     ACTION_BACKWARD,  // blocks last .. first; their gradients go to `buffer`
@@ -33,11 +36,13 @@ typedef enum action_kind {
     // buffer += from, two siblings of the tree of lanes, or token slices of a lane: their part in `bucket`, or all of
     // it (-1)
     ACTION_ADD,
+    ACTION_KEEP,    // the gradients of the rows go to their lane's: `micro` of `lane`
     ACTION_LOSSES,  // the means go to the step's
     ACTION_REDUCE,  // `bucket` begins to go to its owners, at `turn`
     ACTION_SETTLE,  // all that was reduced has arrived; buffers may be written again
     // The end of a step:
     ACTION_MASTERS,        // squares of the masters, for an optimizer that wants them, while gradients are on their way
+    ACTION_ROWS,           // the gradients of rows on demand go to their owners, who add them
     ACTION_TIE_GRADIENTS,  // of a tensor that the first stage and the last share: they are added on the first
     ACTION_SQUARES,        // of the gradient, chunk by chunk
     ACTION_SHARE,          // all ranks learn all ranks' squares, losses and times
@@ -58,7 +63,8 @@ typedef struct action {
     int slot;        // where its activations are
     int in, out;     // buffers of the gradients that come from the next stage, and go to the previous one; -1: none
     int message;     // in unit_table.message
-    bool fresh;      // the first micro-batch of a buffer: its gradients overwrite what is there
+    // the first micro-batch of a buffer: its gradients overwrite what is there. Of FETCH: this rank has a micro-batch
+    bool fresh;
     bool leaves;     // the last action that reads the inputs: others may overwrite them
     // This action and those after it, `covers` in all, only queue work on the compute stream, the same in every step:
     // they may be recorded and queued as a whole. 0: none begins here. Those with the same number `recording` queue
@@ -91,6 +97,7 @@ typedef struct action_layout {
     const action_bucket *bucket;  // in the order in which backward finishes them, chunk by chunk
     bool tied;                    // this rank's stage and another one share a tensor
     bool islands;                 // there are several
+    bool rows;                    // the model has rows on demand
     bool masters;                 // the optimizer reads norms of weights
     bool unrecorded;              // recordings are not marked: for a list that is only read
     const stages *pipe;           // what of the model is here, and in which order this rank's units run

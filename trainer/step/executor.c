@@ -43,6 +43,7 @@ action_layout executor_layout(const step_runner *r) {
                            .bucket = r->bucket,
                            .tied = r->pipelined && t->o.tie,
                            .islands = t->o.islands != NULL,
+                           .rows = r->net->table.width > 0,
                            .masters = state_has_rows(t),
                            .pipe = r->stages};
 }
@@ -55,6 +56,7 @@ pass executor_pass(step_runner *r, int64_t B) {
               .w = r->state->w,
               .state = state_step(r->state),
               .losses = view2(&r->losses, B, r->net->losses),
+              .fetched = step_rows_of(&r->rows),
               .merge = r->merge.merge.ctx ? &r->merge.merge : NULL,
               .swap = r->swap.swap.merge.ctx ? &r->swap.swap : NULL};
     const tensor *in = inputs_now(&r->inputs);
@@ -89,6 +91,26 @@ static err_t load(run *x, const action *a) {
 }
 
 // --- blocks ----------------------------------------------------------------------------------------------------------
+
+// The micro-batch's rows on demand; n 0: this rank has none, and gives others theirs. Other communication is through
+// first: it has the same connections.
+static err_t fetch(run *x, const action *a) {
+    step_runner *r = x->r;
+    bool works = a->fresh && inputs_at(&r->inputs, a->input_slot)->works;
+    const tensor *in = inputs_at(&r->inputs, a->input_slot)->in;
+    board_waiting(r->board, WAIT_RANKS, "fetch rows", -1, x->step);
+    TRY(parallel_join(&r->together));
+    r->ranks->phase = (comm_phase){"fetch rows", x->step, 0};
+    return step_rows_fetch(&r->rows, &in[r->net->table.input], works ? r->cfg->resolved.micro : 0, r->s);
+}
+
+static err_t send_rows(run *x) {
+    step_runner *r = x->r;
+    board_waiting(r->board, WAIT_RANKS, "add up gradients of rows", -1, x->step);
+    TRY(parallel_join(&r->together));
+    r->ranks->phase = (comm_phase){"add up gradients of rows", x->step, 0};
+    return step_rows_send(&r->rows, r->s);
+}
 
 static bool is_part(const action *a) {
     return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || a->kind == ACTION_INPUTS ||
@@ -286,6 +308,9 @@ static err_t run_action(run *x, const action *a) {
     case ACTION_ZERO: return parallel_zero(p, a->bucket);
     case ACTION_GATHER: return parallel_gather(p, a->first);
     case ACTION_NEED: return parallel_need(p, a->first);
+    case ACTION_FETCH: return fetch(x, a);
+    case ACTION_KEEP: step_rows_keep(&r->rows, a->lane, a->micro, r->state->o.micros); return ERR_OK;
+    case ACTION_ROWS: return send_rows(x);
     case ACTION_TAKE: return parallel_take(p, a->bucket);
     case ACTION_FORWARD:
     case ACTION_BACKWARD:

@@ -157,7 +157,10 @@ static err_t poison(step_runner *r) {
 err_t finish_squares(step_runner *r) {
     if (fault_hit(r->faults, FAULT_NAN)) TRY(poison(r));
     board_doing(r->board, "add up the gradient", -1, r->together.step);
-    return queue_or_replay(r, &r->end.squares, queue_squares, r);
+    TRY(queue_or_replay(r, &r->end.squares, queue_squares, r));
+    // after the sums of all chunks: those of other ranks' buckets stay zero
+    step_rows_squares(&r->rows, &r->results.sums);
+    return ERR_OK;
 }
 
 // --- what all ranks share --------------------------------------------------------------------------------------------
@@ -475,6 +478,7 @@ err_t finish_update(step_runner *r, const result_slot *to) {
     *(float *)to->lr.data = (float)schedule_lr(r->cfg, to->step);
     if (!r->state->o.offload) {
         TRY(queue_or_replay(r, &r->end.update[to - r->results.slot], queue_update, &(update_call){r, to}));
+        TRY(step_rows_update(&r->rows, state_step(r->state)));
         return event_record(to->done, r->s);
     }
     TRY(decide(r, to));

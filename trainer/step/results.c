@@ -47,7 +47,7 @@ err_t results_open(results *x, const config *c, const model *net, const result_o
     bool weighs = config_weighs(c);  // some losses may not count
     *x = (results){.slots = o->slots};
     TRY(number_sums(x, net, &chunks));
-    int64_t all = chunks * o->islands;
+    int64_t all = chunks * o->islands + o->buckets;
     x->sums = (tensor){NULL, FP64, 1, {all, 1, 1, 1}};
     x->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
     x->reports = (tensor){NULL, FP64, 2, {o->world, REPORT_ITEMS, 1, 1}};

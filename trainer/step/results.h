@@ -20,7 +20,8 @@ typedef struct result_slot {
 
 typedef struct results {
     tensor shared;         // FP64: those below, one after the other
-    tensor sums;           // (chunks) sum of squares of each chunk of the gradient, rows in order
+    // (chunks) sum of squares of each chunk of the gradient, rows in order; then of each bucket of rows on demand
+    tensor sums;
     tensor masters;        // (chunks) ... of the masters. No size: the optimizer does not ask for them
     tensor sample_loss;    // (G) mean loss of each sample of the step
     tensor reports;        // (world, REPORT_ITEMS)
@@ -45,6 +46,7 @@ typedef struct result_options {
     int islands;    // each has sums of its own
     int slots;      // steps that may be queued and not collected
     int64_t words;  // of the step_state with its scalars
+    int64_t buckets;  // of rows on demand: their sums of squares come after those of all chunks
     bool rows;      // the optimizer looks at whole rows
     bool on_host;   // masters are updated there
     arena *memory, *staging;

@@ -14,6 +14,7 @@
 #include "trainer/step/parallel.h"
 #include "trainer/step/recorded.h"
 #include "trainer/step/results.h"
+#include "trainer/step/rows.h"
 #include "trainer/step/state.h"
 #include "trainer/step/swap.h"
 
@@ -60,6 +61,7 @@ typedef struct step_runner {
     flow flow;      // what goes between blocks
     tensor losses;  // (B, losses of a sample) FP32: of a micro-batch
     int texts;      // that can grow at the same time (model_plan.kv_slots)
+    step_rows rows;  // on demand
     recordings recorded;
     results results;
     step_end end;

@@ -453,6 +453,18 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
 
 size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.bytes; }
 
+// All ranks own some, whatever else they share.
+static err_t open_rows_on_demand(train_state *t) {
+    const model_table *of = &t->net->table;
+    int rank = t->all->rank, first = row_first_bucket(rank, t->all->world);
+    if (!of->width) return ERR_OK;
+    return row_table_open(&t->rows, &(row_options){.width = of->width,
+                                                   .seed = t->o.seed,
+                                                   .bound = of->bound,
+                                                   .first = first,
+                                                   .buckets = row_first_bucket(rank + 1, t->all->world) - first});
+}
+
 err_t state_commit(train_state *t) {
     TRY(arena_commit(&t->memory));
     TRY(arena_commit(&t->host));
@@ -464,6 +476,7 @@ err_t state_commit(train_state *t) {
     if (state_spills(t)) TRY(spilled_commit(&t->spilled));
     if (state_apart(t) && t->o.overlap) TRY(outer_room_begin(&t->outer, t->dev));
     link_rows(t);
+    TRY(open_rows_on_demand(t));
     return state_link(t);
 }
 
@@ -493,6 +506,7 @@ void state_close(train_state *t) {
         free(t->rule), muon_close(&t->muon), free(t->residual_name), free(t->velocity), free(t->velocity_mirror),
         free(t->island_name);
     packed_close(&t->packed);
+    row_table_close(t->rows);
     *t = (train_state){0};
 }
 

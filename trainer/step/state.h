@@ -5,6 +5,7 @@
 
 #include "comm/cost.h"
 #include "comm/reduce.h"
+#include "comm/server/table.h"
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 #include "model/model.h"
@@ -104,6 +105,7 @@ typedef struct train_state {
     tensor mean_step;
     bool mean_is_shown;
     frozen frozen;   // rows that are in no store
+    row_table *rows;  // this rank's of those that are made on demand; NULL: the model has none
     row_rule *rule;  // [params]
     muon_room muon;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload

@@ -213,6 +213,7 @@ static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {
                                           .islands = grid_islands(&r->groups->shape),
                                           .slots = r->ahead,
                                           .words = tensor_count(&r->state->step),
+                                          .buckets = r->net->table.width ? ROW_BUCKETS : 0,
                                           .rows = state_has_rows(r->state),
                                           .on_host = r->state->o.offload,
                                           .memory = &r->memory,
@@ -234,6 +235,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
                        .ahead = device_about(dev)->kind == DEVICE_CPU ? 1 : 2};
     finish_open(r);
     TRY(open_tensors(r, cfg, net));
+    TRY(step_rows_open(&r->rows, r->state, r->ranks, cfg->resolved.micro, &r->memory));
     TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], ranks->all, device_ops(dev), state->o.fixed));
     TRY(swap_open(&r->swap, context, ranks->all, device_ops(dev), state->o.here.count / context->world));
     TRY(plan_activations(r));
@@ -304,6 +306,7 @@ void step_close(step_runner *r) {
     inputs_close(&r->inputs);
     results_close(&r->results);
     links_close(&r->links);
+    step_rows_close(&r->rows);
     merge_close(&r->merge);
     swap_close(&r->swap);
     recorded_close(&r->recorded);
@@ -322,6 +325,7 @@ static err_t begin(step_runner *r, int64_t step) {
     r->inputs.waited_s = 0;
     if (!r->uncollected) r->inputs.failed.code = ERR_OK;
     r->together.step = step;
+    step_rows_begin(&r->rows);
     return stream_zero(r->s, r->results.shared.data, tensor_bytes(&r->results.shared));
 }
 
