@@ -5,6 +5,7 @@
 //   DIR/NAME/ckpt/step-00000100/   model.safetensors       FP32 masters under the model's own names
 //                                  optimizer.safetensors   what the optimizer keeps, such as "m/<name>" and "v/<name>";
 //                                                          there is none where it keeps nothing
+//                                  table.safetensors       rows that are made on demand (trainer/checkpoint/rows.h)
 //                                  manifest.json           lengths, digests, bits keys, counters, where each part is
 //   DIR/NAME/best -> ckpt/step-00000050
 //
@@ -132,10 +133,13 @@ typedef struct ckpt_state {
     int groups;         // the masters, and after them what the optimizer keeps: nothing for inference
     ckpt_group *group;  // [groups], its owner's. A checkpoint's groups are matched with these by name
     int scalars;
-    ckpt_scalar *scalar;     // [scalars], as groups
-    comm *ranks;             // NULL: alone
-    stream *s;               // orders their calls; NULL when alone
-    struct ckpt_work *work;  // of ckpt_prepare; NULL when alone
+    ckpt_scalar *scalar;              // [scalars], as groups
+    struct row_table *rows;           // this rank's of those that are made on demand (rows.h); NULL: there are none
+    const char *rows_name;            // of their tables
+    struct row_digests *row_digests;  // of ckpt_prepare
+    comm *ranks;                      // NULL: alone
+    stream *s;                        // orders their calls; NULL when alone
+    struct ckpt_work *work;           // of ckpt_prepare; NULL when alone
     ckpt_pulse pulse;
     int compress;  // level of zstd with which files are saved; 0: as they are. Either kind is loaded
     // The bits also depend on the device's arithmetic and its plans (gpu/gpu.h).
@@ -207,7 +211,8 @@ err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, run_progress *at, bool fore
 // from here.)
 err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s, run_progress *at);
 
-// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor,
+// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits; of a state
+// with rows on demand, of these and of the rows. A tensor,
 // or each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash
 // adds the other groups, the scalars, and what later steps depend on of the progress (step, updates, skipped,
 // loss_scale, good_steps).

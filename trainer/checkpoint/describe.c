@@ -18,8 +18,9 @@ static bool has_file(const ckpt_work *w, int kind, int rank) {
     return false;
 }
 
+// Files of rows follow, once all ranks know who has any (trainer/checkpoint/rows.c).
 static void fill_files(manifest *m, const ckpt_state *s, const ckpt_work *w) {
-    for (int kind = 0; kind < FILE_KINDS; kind++)
+    for (int kind = FILE_MODEL; kind <= FILE_OPTIMIZER; kind++)
         for (int r = 0; r < m->world; r++) {
             if (!has_file(w, kind, r)) continue;
             manifest_file *f = &m->file[m->files++];

@@ -1,6 +1,8 @@
 // trainer/checkpoint/manifest.c: see trainer/checkpoint/manifest.h.
 #include "trainer/checkpoint/manifest.h"
 
+#include "comm/server/rows.h"
+
 #include "base/io.h"
 #include "gpu/revision.h"
 #include "trainer/checkpoint/digest.h"
@@ -14,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const kind_names[FILE_KINDS] = {"model", "optimizer"};
+static const char *const kind_names[FILE_KINDS] = {"model", "optimizer", "table"};
 static const char FORMAT[] = "lockstep checkpoint";
 static const size_t MANIFEST_MAX = 64 << 20;
 enum { HEX = 2 * CKPT_DIGEST };
@@ -96,6 +98,7 @@ void manifest_close(manifest *m) {
     free(m->tensor);
     free(m->scalar);
     free(m->part);
+    free(m->rows.part);
     *m = (manifest){0};
 }
 
@@ -209,8 +212,20 @@ static json_t *scalars_json(const manifest *m) {
     return scalars;
 }
 
+static json_t *rows_json(const manifest *m) {
+    const manifest_rows *x = &m->rows;
+    json_t *parts = json_array();
+    for (const manifest_rows_part *p = x->part; p < x->part + x->parts; p++)
+        json_array_append_new(parts, json_pack("{s:s, s:i, s:i, s:I, s:o}", "file", m->file[p->file].name, "first",
+                                               p->first, "buckets", p->buckets, "rows", (json_int_t)p->rows, "blake2b",
+                                               hex_json(p->digest)));
+    return json_pack("{s:s, s:I, s:I, s:o, s:o}", "name", x->name, "width", (json_int_t)x->width, "rows",
+                     (json_int_t)x->rows, "blake2b", hex_json(x->digest), "parts", parts);
+}
+
 // The oldest that has what it needs, for older builds.
 static int version_of(const manifest *m) {
+    if (m->rows.width) return 6;
     for (int f = 0; f < m->files; f++)
         if (m->file[f].blocks) return 5;
     for (int i = 0; i < m->params; i++)
@@ -242,6 +257,7 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
                   tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
     if (m->sources[0]) json_object_set_new(root, "sources", json_string(m->sources));
+    if (m->rows.width) json_object_set_new(root, "table", rows_json(m));
     if (m->scalars) json_object_set_new(root, "scalars", scalars_json(m));
     if (m->origin.step) json_object_set_new(root, "forked_from", origin_json(&m->origin));
     err_t rc = print_json(root, text, size);
@@ -497,7 +513,7 @@ static err_t read_files(reader *r) {
     if (world < 1 || world > MANIFEST_WORLD_MAX) return wrong(r, "world", "1 to 99999 ranks");
     m->world = (int)world;
     if (json_array_size(from) < 1 || json_array_size(from) > FILE_KINDS * (size_t)world)
-        return wrong(r, "files", "one or two files a rank");
+        return wrong(r, "files", "one to three files a rank");
     m->file = calloc(json_array_size(from), sizeof *m->file);
     if (!m->file) return err_set(ERR_INTERNAL, "%s: no memory for %zu files", r->path, json_array_size(from));
     while (m->files < (int)json_array_size(from)) {
@@ -505,7 +521,8 @@ static err_t read_files(reader *r) {
         TRY(read_file(r, json_array_get(from, (size_t)m->files++), f));
         bool later = before ? f->kind > before->kind || (f->kind == before->kind && f->rank > before->rank)
                             : f->kind == FILE_MODEL;
-        if (!later) return wrong(r, "files", "the model's, then the optimizer's, each in order of rank");
+        if (!later)
+            return wrong(r, "files", "the model's, then the optimizer's and the table's, each in order of rank");
     }
     return ERR_OK;
 }
@@ -647,7 +664,8 @@ static err_t read_tensors(reader *r) {
     const json_t *from = json_object_get(r->root, "tensors");
     manifest *m = r->m;
     size_t count = json_array_size(from), masters = 0;
-    bool more = m->file[m->files - 1].kind == FILE_OPTIMIZER;
+    bool more = false;
+    for (int f = 0; f < m->files; f++) more |= m->file[f].kind == FILE_OPTIMIZER;
     while (masters < count && is_in_model_file(r, json_array_get(from, masters))) masters++;
     if (masters == 0 || count % masters != 0 || count > INT32_MAX || more != (count > masters))
         return wrong(r, "tensors", "as many tensors in each of the optimizer's arrays as parameters");
@@ -667,6 +685,49 @@ static err_t read_tensors(reader *r) {
         TRY(read_parts(r, t, entry));
     }
     return ERR_OK;
+}
+
+// Parts follow each other, and each has rows: a bucket has at most one place.
+static err_t read_rows_part(reader *r, const json_t *entry, manifest_rows_part *p, int after) {
+    char file[MANIFEST_FILE_NAME];
+    int64_t first = 0, buckets = 0;
+    TRY(get_text(r, entry, "file", file, sizeof file));
+    TRY(get_count(r, entry, "first", &first));
+    TRY(get_count(r, entry, "buckets", &buckets));
+    TRY(get_count(r, entry, "rows", &p->rows));
+    p->file = find_file(r->m, file, FILE_TABLE, 0);
+    if (p->file < 0) return wrong(r, "file", "one of \"files\", of the kind that has rows");
+    if (first < after || first >= ROW_BUCKETS || buckets < 1 || buckets > ROW_BUCKETS - first || p->rows < 1)
+        return wrong(r, "parts", "buckets, one part after the other, and at least one row in each");
+    p->first = (int)first, p->buckets = (int)buckets;
+    return get_digest(r, entry, "blake2b", p->digest);
+}
+
+static err_t read_rows(reader *r) {
+    enum { WIDTH_MAX = 1 << 20 };
+    const json_t *from = json_object_get(r->root, "table"), *parts = json_object_get(from, "parts");
+    manifest *m = r->m;
+    manifest_rows *x = &m->rows;
+    int files = 0;
+    int64_t rows = 0;
+    for (int f = 0; f < m->files; f++) files += m->file[f].kind == FILE_TABLE;
+    if (!from && !files) return ERR_OK;
+    TRY(get_text(r, from, "name", x->name, sizeof x->name));
+    TRY(get_count(r, from, "width", &x->width));
+    TRY(get_count(r, from, "rows", &x->rows));
+    TRY(get_digest(r, from, "blake2b", x->digest));
+    if (x->width < 1 || x->width > WIDTH_MAX) return wrong(r, "width", "1 to 1048576");
+    if (strlen(x->name) + sizeof ".table" > sizeof x->name || json_array_size(parts) != (size_t)files)
+        return wrong(r, "parts", "as many as there are files of rows, of a name of at most 89 letters");
+    x->part = calloc((size_t)files + 1, sizeof *x->part);
+    if (!x->part) return err_set(ERR_INTERNAL, "%s: no memory for %d parts of rows", r->path, files);
+    for (; x->parts < files; x->parts++) {
+        const manifest_rows_part *before = x->parts ? &x->part[x->parts - 1] : NULL;
+        TRY(read_rows_part(r, json_array_get(parts, (size_t)x->parts), &x->part[x->parts],
+                           before ? before->first + before->buckets : 0));
+        rows += x->part[x->parts].rows;
+    }
+    return rows == x->rows ? ERR_OK : wrong(r, "rows", "the sum of the parts' rows");
 }
 
 static err_t read_origin(reader *r) {
@@ -699,7 +760,8 @@ static err_t read_members(reader *r) {
     TRY(read_device(r));
     TRY(read_revision(r));
     TRY(read_files(r));
-    return read_tensors(r);
+    TRY(read_tensors(r));
+    return read_rows(r);
 }
 
 // The digest in a tail that was checked.

@@ -20,6 +20,9 @@
 // Files in blocks (model/blocks.h) have ".blocks" after their names. Only a manifest with one is of version 5. Their
 // header is all that stands before the blocks.
 //
+// "table" is there where rows are made on demand (trainer/checkpoint/rows.h): its parts are files, each with some
+// buckets. Only a manifest with one is of version 6.
+//
 // "scalars" is there where the optimizer keeps any that do not follow from its settings and "counters".
 //
 // "forked_from" is there in a run that began with a checkpoint of another one (ckpt_origin).
@@ -32,8 +35,8 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/order.h"
 
-enum { MANIFEST_VERSION = 5, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
-enum { FILE_MODEL, FILE_OPTIMIZER, FILE_KINDS };
+enum { MANIFEST_VERSION = 6, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
+enum { FILE_MODEL, FILE_OPTIMIZER, FILE_TABLE, FILE_KINDS };
 enum { GROUP_MASTER, GROUP_OPTIMIZER };  // the first group of each kind of file
 
 typedef struct manifest_file {
@@ -61,6 +64,21 @@ typedef struct manifest_tensor {
     uint8_t digest[CKPT_DIGEST];
 } manifest_tensor;
 
+// The rows of these buckets; those of others, in no part, have none.
+typedef struct manifest_rows_part {
+    int file, first, buckets;
+    int64_t rows;
+    uint8_t digest[CKPT_DIGEST];
+} manifest_rows_part;
+
+typedef struct manifest_rows {
+    char name[CKPT_NAME];
+    int64_t width, rows;  // width 0: there are none
+    int parts;
+    manifest_rows_part *part;
+    uint8_t digest[CKPT_DIGEST];  // of the values' and the sums'
+} manifest_rows;
+
 typedef struct manifest_scalar {
     char name[CKPT_GROUP_NAME];
     double value;
@@ -79,7 +97,7 @@ typedef struct manifest {
     char (*plan)[DEVICE_PLAN];
     ckpt_origin origin;
     int world;  // ranks that wrote it
-    int files;  // first the model's, then the optimizer's, each in order of rank
+    int files;  // first the model's, then the optimizer's, then the table's, each in order of rank
     manifest_file *file;
     int params;                      // tensors of each group
     int groups;                      // the masters, then what the optimizer kept
@@ -89,6 +107,7 @@ typedef struct manifest {
     manifest_scalar *scalar;  // [scalars]
     int parts;
     manifest_part *part;
+    manifest_rows rows;
     uint8_t digest[CKPT_DIGEST];  // its own, after reading
     ckpt_pulse pulse;             // of the state that is saved
 } manifest;

@@ -4,6 +4,7 @@
 #include "trainer/checkpoint/parts.h"
 
 #include "trainer/checkpoint/digest.h"
+#include "trainer/checkpoint/rows.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -180,12 +181,16 @@ static err_t make_work(ckpt_work **out, const ckpt_state *s) {
 
 err_t ckpt_prepare(ckpt_state *s) {
     s->work = NULL;
+    s->row_digests = s->rows ? row_digests_open() : NULL;
+    TRY(ckpt_agree(s,
+                   s->rows && !s->row_digests ? err_set(ERR_INTERNAL, "no memory for the digests of rows") : ERR_OK));
     return ckpt_alone(s) ? ERR_OK : make_work(&s->work, s);
 }
 
 void ckpt_release(ckpt_state *s) {
     close_work(s->work);
-    s->work = NULL;
+    free(s->row_digests);
+    s->work = NULL, s->row_digests = NULL;
 }
 
 err_t work_open(ckpt_work **w, const ckpt_state *s) {

@@ -12,6 +12,7 @@
 #include "trainer/checkpoint/away.h"
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/parts.h"
+#include "trainer/checkpoint/rows.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +50,7 @@ static err_t check_header(const st_file *f, const manifest_file *say) {
 
 static err_t check_file(const st_file *f, const manifest *m, int file) {
     const manifest_file *say = &m->file[file];
-    int count = manifest_parts_in(m, file);
+    int count = say->kind == FILE_TABLE ? ROW_TENSORS : manifest_parts_in(m, file);
     if (f->file_bytes != say->bytes)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, f->path, f->file_bytes,
                        say->bytes);
@@ -145,6 +146,7 @@ err_t ckpt_verify_file(const char *path, const manifest *m, int file) {
     for (int i = 0; i < m->groups * m->params && rc == ERR_OK; i++)
         for (int k = m->tensor[i].part; k < m->tensor[i].part + m->tensor[i].parts && rc == ERR_OK; k++)
             if (m->part[k].file == file) rc = verify_part(&f, m, &m->tensor[i], &m->part[k], scratch, NULL);
+    if (rc == ERR_OK && m->file[file].kind == FILE_TABLE) rc = ckpt_rows_read_part(&f, m, file, NULL, NULL);
     free(scratch);
     st_close(&f);
     return rc;
@@ -283,6 +285,20 @@ static err_t read_group(source *x, const manifest_tensor *from, const ckpt_tenso
     return ERR_OK;
 }
 
+// Rows on demand, of which this rank has some buckets; without a table all are read, and none is kept.
+static err_t read_rows(source *x, const ckpt_state *s) {
+    const row_options *o = s->rows ? row_table_about(s->rows) : NULL;
+    int first = o ? o->first : 0, end = o ? o->first + o->buckets : ROW_BUCKETS;
+    if (s->rows) row_table_clear(s->rows);
+    for (const manifest_rows_part *p = x->m->rows.part; p < x->m->rows.part + x->m->rows.parts; p++) {
+        const st_file *f;
+        if (p->first >= end || first >= p->first + p->buckets) continue;
+        TRY(source_file(x, p->file, &f));
+        TRY(ckpt_rows_read_part(f, x->m, p->file, s->rows, s->rows ? NULL : s->row_digests));
+    }
+    return ERR_OK;
+}
+
 static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w) {
     TRY(ckpt_all_there(dir, m, w->groups));
     source *x = calloc(1, sizeof *x);
@@ -291,6 +307,7 @@ static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s
     err_t rc = x->scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
     for (int g = 0; g < w->groups && rc == ERR_OK; g++)
         rc = read_group(x, manifest_group(m, s->group[g].name), s->group[g].tensor, w, w->mine[g]);
+    if (rc == ERR_OK && m->rows.width) rc = read_rows(x, s);
     source_close(x);
     free(x);
     return rc;
@@ -380,10 +397,29 @@ static void end_digest(state_digest *all, const manifest *m, const run_progress 
     state_digest_end(all, at, state);
 }
 
+// Parts were verified where they were read. hash: of the masters, and then of the rows, too.
+static err_t verify_rows(const char *dir, const manifest *m, const ckpt_state *s, state_digest *all,
+                         uint8_t hash[CKPT_DIGEST]) {
+    uint8_t rows[2][CKPT_DIGEST], table[CKPT_DIGEST];
+    rows_table_digest(s->row_digests, m->rows.name, m->rows.width, rows);
+    rows_hash(rows[ROWS_VALUES], rows[ROWS_SUMS], table);
+    if (memcmp(table, m->rows.digest, sizeof table) != 0)
+        return err_set(
+            ERR_DATA,
+            "%s: the rows of %s have another digest than the manifest says: manifest.json does not belong to "
+            "these files",
+            dir, m->rows.name);
+    for (int k = 0; k < 2; k++) state_digest_put(all, rows[k]);
+    rows_hash(hash, rows[ROWS_VALUES], hash);
+    return ERR_OK;
+}
+
 static err_t verify_state(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w, state_digest *all) {
     uint8_t hash[CKPT_DIGEST], state[CKPT_DIGEST];
     bool whole = true;
     err_t rc = verify_groups(dir, m, s, w, all, hash, &whole);
+    if (s->rows) TRY(ckpt_rows_digest(s));  // also after a failure, as above
+    if (rc == ERR_OK && m->rows.width) rc = verify_rows(dir, m, s, all, hash);
     if (rc != ERR_OK || !whole) return rc;
     for (int i = 0; i < w->params; i++)
         if (is_converted(&m->tensor[i], &w->order[i])) return ERR_OK;  // the checkpoint's hashes are of other chunks
@@ -508,6 +544,15 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
     return ERR_OK;
 }
 
+static err_t compare_rows(const char *dir, const manifest *m, const ckpt_state *s) {
+    int64_t now = s->rows ? row_table_about(s->rows)->width : 0;
+    if (m->rows.width == now && (!now || strcmp(m->rows.name, s->rows_name) == 0)) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "%s: rows on demand have %" PRId64 " numbers each in the checkpoint and %" PRId64
+                   " in this model (0: there are none): [model] describes another model",
+                   dir, m->rows.width, now);
+}
+
 // A state of one group reads that of any checkpoint that has it. Any other needs what its optimizer keeps, and nothing
 // else.
 static bool keeps_the_same(const manifest *m, const ckpt_state *s) {
@@ -581,6 +626,7 @@ err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool fo
     if (!foreign) TRY(compare_devices(dir, m, s));
     if (!foreign) TRY(compare_revisions(dir, m, s));
     TRY(compare_tensors(dir, m, s));
+    TRY(compare_rows(dir, m, s));
     return compare_kept(dir, m, s);
 }
 
@@ -716,9 +762,12 @@ err_t ckpt_digest_dir(const char *dir, const manifest *m, const run_progress *at
     if (rc == ERR_OK) {
         s->group = group;
         describe_all(s, m, table);
-        rc = read_and_digest(dir, m, s, &all);
+        s->row_digests = m->rows.width ? row_digests_open() : NULL;
+        if (m->rows.width && !s->row_digests) rc = err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
     }
+    if (rc == ERR_OK) { rc = read_and_digest(dir, m, s, &all); }
     if (rc == ERR_OK) end_digest(&all, m, at, state);
+    if (s) free(s->row_digests);
     free(s), free(group), free(table);
     return rc;
 }

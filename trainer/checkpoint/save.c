@@ -24,6 +24,7 @@
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/read.h"
+#include "trainer/checkpoint/rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -111,11 +112,20 @@ static err_t write_file(save *x, int f, int first, int end) {
     return rc;
 }
 
+static err_t write_rows(save *x) {
+    int file = manifest_find_file(&x->m, FILE_TABLE, x->w->rank);
+    char path[IO_PATH];
+    if (file < 0) return ERR_OK;
+    TRY(io_path(path, "%s/%s", x->tmp, x->m.file[file].name));
+    return ckpt_rows_write(&x->m, x->s, path, file, x->faults);
+}
+
 static err_t write_files(save *x) {
     int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank),
         optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
     if (model >= 0) TRY(write_file(x, model, GROUP_MASTER, GROUP_OPTIMIZER));
-    return optimizer >= 0 ? write_file(x, optimizer, GROUP_OPTIMIZER, x->m.groups) : ERR_OK;
+    if (optimizer >= 0) TRY(write_file(x, optimizer, GROUP_OPTIMIZER, x->m.groups));
+    return write_rows(x);
 }
 
 static err_t verify_files(const save *x) {
@@ -152,16 +162,30 @@ static err_t gather_records(save *x) {
     return rc;
 }
 
+// Of rows on demand: the parts, and what is added to the state's and the masters' digests.
+static err_t gather_rows(save *x, state_digest *d, uint8_t masters[CKPT_DIGEST]) {
+    uint8_t rows[2][CKPT_DIGEST];
+    manifest_rows *m = &x->m.rows;
+    TRY(ckpt_rows_digest(x->s));
+    for (manifest_rows_part *p = m->part; p < m->part + m->parts; p++)
+        rows_part_digest(x->s->row_digests, p->first, p->buckets, p->digest);
+    rows_table_digest(x->s->row_digests, m->name, m->width, rows);
+    for (int k = 0; k < 2; k++) state_digest_put(d, rows[k]);
+    rows_hash(rows[ROWS_VALUES], rows[ROWS_SUMS], m->digest);
+    rows_hash(masters, rows[ROWS_VALUES], masters);
+    return ERR_OK;
+}
+
 // Digests of all parts, tensors and groups, the same as one rank would compute.
 static err_t gather_digests(save *x) {
-    uint8_t group[CKPT_DIGEST], state[CKPT_DIGEST];
+    uint8_t group[CKPT_DIGEST], state[CKPT_DIGEST], masters[CKPT_DIGEST];
     state_digest d;
     state_digest_begin(&d);
     for (int g = 0; g < x->w->groups; g++) {
         TRY(work_gather(x->w, g));
         work_group_digest(x->w, x->s->group[g].tensor, group);
         state_digest_put(&d, group);
-        if (g == GROUP_MASTER) digest_hex(x->m.hash, group, 8);
+        if (g == GROUP_MASTER) memcpy(masters, group, sizeof masters);
         for (int i = 0; i < x->m.params; i++) {
             manifest_tensor *t = &x->m.tensor[g * x->m.params + i];
             work_part_digest(x->w, i, 0, shape_count(t->dims, t->size), t->digest);
@@ -169,6 +193,8 @@ static err_t gather_digests(save *x) {
                 work_part_digest(x->w, i, manifest_part_first(t, p), p->count, p->digest);
         }
     }
+    if (x->s->rows) TRY(gather_rows(x, &d, masters));
+    digest_hex(x->m.hash, masters, 8);
     for (int k = 0; k < x->m.scalars; k++) state_digest_scalar(&d, x->m.scalar[k].name, x->m.scalar[k].value);
     state_digest_end(&d, x->at, state);
     digest_hex(x->m.state_hash, state, 8);
@@ -209,6 +235,7 @@ static err_t make_directory(const save *x) {
 
 static err_t write_all(save *x) {
     TRY(ckpt_agree(x->s, x->why.code ? err_restore(&x->why) : ERR_OK));
+    if (x->s->rows) TRY(ckpt_rows_describe(&x->m, x->s));
     fault_kill(x->faults, FAULT_SAVE);
     TRY(ckpt_agree(x->s, ckpt_leads(x->s) ? make_directory(x) : ERR_OK));
     TRY(ckpt_agree(x->s, write_files(x)));
