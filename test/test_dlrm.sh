@@ -61,16 +61,38 @@ offload 2 parallel.offload=host parallel.zero=1
 DEALS
 }
 
+some_rows() {
+    cat <<'DEALS'
+3.1 3 parallel.zero=1 reduce.bucket_mb=0.001
+DEALS
+}
+
+every_rows() {
+    some_rows
+    cat <<'DEALS'
+portable 1 device.simd=portable device.threads=2
+2.0 2 parallel.zero=0 parallel.recompute=block
+2.2 2 parallel.zero=2 reduce.bucket_mb=0.001
+4.3 4 parallel.zero=3
+uneven 3 'parallel.deal=1 0 3'
+turns 3 parallel.zero=2 'parallel.deal=3 1 0'
+DEALS
+}
+
 # figures RUN: what its evaluations say.
 figures() { sed -n 's/^{"t":"eval",\("step".*\),"ms":.*/\1/p' "runs/$1/log.jsonl"; }
 
+# rows: which table of layouts.
+rows=
 any_layout() {
     trained one "$@"
     figures one >one.figures
     grep -q '"auc":[0-9]' one.figures || fail "no AUC: $(cat one.figures)"
-    ${LAYOUTS:-some} >deals
-    while read -r deal ranks more; do
-        trained "on-$deal" "$@" device.ranks=$ranks $more
+    ${LAYOUTS:-some}$rows >deals
+    while IFS= read -r line; do
+        deal=${line%% *} line=${line#* }
+        more=${line#* } ranks=${line%% *}
+        eval "trained \"on-\$deal\" \"\$@\" device.ranks=\$ranks $more"
         same one.hashes "on-$deal.hashes" "the hashes of one rank and of $ranks ($more)"
         figures "on-$deal" >figures
         same one.figures figures "what one rank and $ranks evaluate ($more)"
@@ -93,6 +115,66 @@ fp32() {
 }
 sixteen_bits() { any_layout precision.compute=bf16 precision.rounding=stochastic; }
 
+# --- rows on demand ---------------------------------------------------------------------------------------------------
+
+# A recipe of PyTorch's begins with the same values and reads the same lines: test/golden/make_rows.py. Rows of one
+# number have its sparse AdaGrad.
+rows_as_pytorch() {
+    for which in "one 1 0" "several 4 1"; do
+        set -- $which
+        settings "rows-$1" run.steps=20 run.seed=3 model.demand=yes model.embed=$2 optimizer.grad_clip=$3 \
+            optimizer.lr=0.05 pack.val_fraction=0 pack.output=data/g "data.train=data/g-train-*.bin" \
+            "data.val=data/g-train-*.bin" data.shuffle=no batch.global=4 batch.micro=2 batch.lanes=2 \
+            schedule.type=constant schedule.warmup=-1 eval.every=20
+        [ -e data/g-train-00000.bin ] || expect 0 "$bin" pack base.ini "rows-$1.ini"
+        expect 0 "$bin" base.ini "rows-$1.ini"
+        sed -n 's/^{"t":"step","step":[0-9]*,"loss":\([^,]*\),.*/\1/p; s/^{"t":"eval","step":20,"loss":\([^,]*\),.*/\1/p' \
+            "runs/rows-$1/log.jsonl" >found
+        sed -n "s/^$1 //p" "$top/test/golden/dlrm-rows.txt" | paste -d ' ' - found |
+            awk '{ n += $1 > 0 && ($1 - $2) ^ 2 < 1e-12 } END { exit n != 21 }' ||
+            fail "21 losses of rows of $2: $(tr '\n' ' ' <found)"
+    done
+}
+
+rows_any_layout() {
+    rows=_rows
+    any_layout model.demand=yes batch.micro=1
+    rows=
+}
+
+# Three ranks begin, two go on; then the newest rows are damaged, and one rank goes on from those before.
+rows_resumed() {
+    on="model.demand=yes schedule.decay_steps=4 schedule.warmup=1"
+    trained one $on
+    least=2 trained again $on run.steps=2 device.ranks=3 parallel.zero=2
+    settings again $on device.ranks=2 parallel.zero=3
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run of 3 ranks that went on with 2"
+    tail -n 1 again.hashes | grep -q "^hash $(sed -n 's/^4 //p' again.hashes) " || fail "a checkpoint has another hash"
+    for n in 1 3; do
+        settings one $on device.ranks=$n
+        expect 0 "$bin" eval base.ini one.ini
+        cp "$out" "evaluated.$n"
+    done
+    same evaluated.1 evaluated.3 "evaluations on one rank and on three"
+    file=$(ls runs/again/ckpt/step-00000004/table-*-of-00002.safetensors | tail -n 1)
+    size=$(wc -c <"$file")
+    printf '\377' | dd of="$file" bs=1 seek=$((size - 9)) conv=notrunc status=none
+    expect 65 "$bin" hash runs/again/ckpt/step-00000004
+    says "${file##*/}: the rows of buckets 2048 to 4095 have another digest"
+    settings again $on device.ranks=1
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    grep -q '"damaged".*table-00001-of-00002' runs/again/events.jsonl || fail "the damage is in no event"
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes after damage"
+    expect 0 "$bin" fork runs/again other
+    expect 0 "$bin" hash runs/other
+    settings dense model.demand=no
+    expect 78 "$bin" eval base.ini dense.ini -o run.name=again
+    says "tables.weight"
+}
+
 evaluates() {
     trained one
     expect 0 "$bin" eval base.ini one.ini
@@ -104,15 +186,29 @@ evaluates() {
 }
 
 refused() {
-    while IFS='|' read -r set says; do
-        settings refused "$set"
+    while IFS='|' read -r set says; do  # set: as for a shell
+        eval "settings refused $set"
         expect 78 "$bin" check base.ini refused.ini
         says "$says"
     done <<'ROWS'
 model.tables=25|set [model] dense = 13 and tables = 26
 model.dense=12|set [model] dense = 13 and tables = 26
+model.demand=yes precision.compute=bf16|rows on demand are FP32. Nearest that work: [precision] compute = fp32
+model.demand=yes parallel.pipeline=2 device.ranks=2|its first block to its last. Nearest that work: [parallel] pipeline = 1
+model.demand=yes parallel.offload=host|in host memory already. Nearest that work: [parallel] offload = none
+model.demand=yes parallel.balance=auto device.ranks=2|that a run begins with. Nearest that work: [parallel] balance = none
+model.demand=yes server.count=1 parallel.zero=1 device.ranks=2|owned by all ranks alike. Nearest that work: [server] count = 0
+model.demand=yes outer.islands=2 device.ranks=2|no mean is taken of them. Nearest that work: [outer] islands = 1
+model.demand=yes reduce.compress=int8|few of them anyway. Nearest that work: [reduce] compress = none
+model.demand=yes reduce.order=any|added along the tree of lanes. Nearest that work: [reduce] order = fixed
+model.demand=yes cluster.elastic=yes|ranks that are lost take them along. Nearest that work: [cluster] elastic = no
+model.demand=yes checkpoint.async=yes|not from a copy. Nearest that work: [checkpoint] async = no
+model.demand=yes checkpoint.compress=zstd|saved as they are. Nearest that work: [checkpoint] compress = none
+model.demand=yes optimizer.ema=0.9|no mean beside them. Nearest that work: [optimizer] ema = 0
+model.demand=yes model.init_from=x|leave out [model] init_from
+model.demand=yes device.backend=cuda|set [device] backend = cpu
 model.rows=90000000|expected rows of at most 82595524
-model.bottom=6 x|expected at most 10 widths from 1 to 1048576
+'model.bottom=6 x'|expected at most 10 widths from 1 to 1048576
 model.top=0|expected at most 10 widths from 1 to 1048576
 parallel.slices=2|the layers of a dlrm can't be divided: expected slices = 1, found 2
 ROWS
@@ -141,6 +237,9 @@ learns() {
 try as_pytorch
 try fp32
 try sixteen_bits
+try rows_as_pytorch
+try rows_any_layout
+try rows_resumed
 try evaluates
 try refused
 [ "${LAYOUTS:-some}" = some ] || try learns

@@ -98,6 +98,7 @@ static err_t plan_messages(step_rows *x) {
 static err_t declare_lists(step_rows *x, const train_state *t, arena *a) {
     int64_t lane = t->o.micros * x->most, own = lane_table_count(&x->lanes, x->ranks->rank) * lane,
             all = x->lanes.lanes * lane, most = x->ranks->world > 1 ? all : own;
+    if (own == 0) own = 1;  // a rank without lanes has an empty list
     TRY(arena_2d(a, &x->gradient, FP32, x->most, width(x)));
     TRY(declare_pile(x, &x->own, own, a));
     if (x->ranks->world > 1) TRY(declare_pile(x, &x->owned, all, a));
