@@ -33,8 +33,9 @@ typedef struct model_held {
     int slot, block;
 } model_held;
 
-// Tables whose rows are made on demand: each sample names one row of each of `tables` tables, by 64-bit ids, in an input of
-// its own. They are no parameters: who runs passes finds a micro-batch's rows, and gets their gradients (model/pass.h).
+// Tables whose rows are made on demand: each sample names one row of each of `tables` tables, by 64-bit ids, in an
+// input of its own. They are no parameters: who runs passes finds a micro-batch's rows, and gets their gradients
+// (model/pass.h).
 typedef struct model_table {
     char name[MODEL_NAME];
     int input;

@@ -446,8 +446,58 @@ static void a_forward_pass_brings_every_block(void **state) {
     }
 }
 
+// --- rows on demand --------------------------------------------------------------------------------------------------
+
+static action_layout with_rows(action_layout l) {
+    l.rows = true;
+    return l;
+}
+
+static void rows_are_fetched_before_and_kept_after(void **state) {
+    (void)state;
+    expect_list(with_rows(layout_of(1, 2, 2, 0, true, false)), 0,
+                "load 0.0; fetch; forward 0-2; backward 2-0; means; keep 0.0; losses; "
+                "load 0.1; fetch; forward 0-2; backward 2-0; means; keep 0.1; losses; "
+                "load 1.0; fetch; forward 0-2; backward 2-0; means; keep 1.0; losses; "
+                "load 1.1; fetch; forward 0-2; backward 2-0; means; keep 1.1; add 0 += 1; losses; "
+                "settle; rows; squares; share; update; spread");
+    // of 3 ranks the last has two lanes: the others fetch once more, before they have anything to reduce
+    expect_list(
+        with_rows(layout_of(3, 4, 1, 0, true, false)), 0,
+        "fetch; load 0.0; fetch; forward 0-2; backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; "
+        "reduce bucket 1 turn 0; means; keep 0.0; losses; settle; rows; squares; share; update; spread");
+}
+
+// What all ranks do together is in the same order on each.
+static void all_ranks_fetch_alike(void **state) {
+    (void)state;
+    for (int n = 0; n < 4 * 4 * 2 * 2; n++) {
+        int world = 1 + n % 4, stage = n / 4 % 4;
+        char first[4096] = "", text[4096], one[ACTION_TEXT];
+        for (int r = 0; r < world; r++) {
+            action_layout l = with_rows(layout_of(world, 4, 1 + n / 16 % 2, stage, n / 32 == 0, false));
+            action_list a = list_of(&l, r);
+            int keeps = 0;
+            text[0] = 0;
+            for (int i = 0; i < a.count; i++) {
+                action_kind k = a.at[i].kind;
+                keeps += k == ACTION_KEEP;
+                if (k == ACTION_FETCH || k == ACTION_REDUCE || k == ACTION_ROWS || k == ACTION_SHARE)
+                    strcat(strcat(text, action_text(&a.at[i], one)), "; ");
+            }
+            lane_table t = {4, world, l.turns, NULL};
+            assert_int_equal(keeps, lane_table_count(&t, r) * l.micros);
+            if (r == 0) strcpy(first, text);
+            assert_string_equal(text, first);
+            action_list_free(&a);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_fetched_before_and_kept_after),
+        cmocka_unit_test(all_ranks_fetch_alike),
         cmocka_unit_test(a_rank_alone_adds_lanes_as_the_tree_says),
         cmocka_unit_test(two_ranks_reduce_buckets_as_backward_goes_on),
         cmocka_unit_test(token_slices_are_added_when_their_lane_ends),

@@ -643,7 +643,7 @@ static void test_forged_manifests(void **state) {
             fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     complaints c;
-    forge(path, text, "\"version\": " VERSION, "\"version\": 6");
+    forge(path, text, "\"version\": " VERSION, "\"version\": 7");
     FAILS(resume(t.w, &c), ERR_CONFIG, "version 7", "reads 1 to 6");
     forge(path, text, "\"build\": \"test-1\"", "\"build\": \"test-2\"");  // informative: may be anything
     OK(resume(t.w, &c));

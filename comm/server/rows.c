@@ -30,8 +30,8 @@ int64_t row_lower(const row_key *key, int64_t n, int bucket) {
 
 // --- the keys of a micro-batch ---------------------------------------------------------------------------------------
 
-// A table of `room` places, a power of two, of which at most half are used: numbers of keys, -1 where none is. The place
-// is found by the low bits of the point; in order of keys stand those with equal high bits.
+// A table of `room` places, a power of two, of which at most half are used: numbers of keys, -1 where none is. A key's
+// place is found by the low bits of its point.
 static int32_t find_key(int32_t *place, int64_t room, row_key *key, int64_t *n, row_key k) {
     int64_t i = (int64_t)((k.point ^ k.table) & (uint64_t)(room - 1));
     for (; place[i] >= 0; i = (i + 1) & (room - 1))

@@ -46,8 +46,8 @@ static inline int64_t row_unique_room(int64_t n) {
     return room + 3 * n + 1;  // its places; an order, its ranges, and the inverse
 }
 
-// The keys of ids [n], where id i is of table i % tables: key (=) each once, sorted. at [n] (=): where the key of id i is
-// among them. scratch [row_unique_room(n)] and more [n] are its own. Returns how many.
+// The keys of ids [n], where id i is of table i % tables: key (=) each once, sorted. at [n] (=): where the key of id i
+// is among them. scratch [row_unique_room(n)] and more [n] are its own. Returns how many.
 int64_t row_unique(const uint64_t *id, int64_t n, int64_t tables, row_key *key, int32_t *at, int32_t *scratch,
                    row_key *more);
 

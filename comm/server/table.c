@@ -198,8 +198,8 @@ int64_t row_table_bytes(const row_table *t) {
 }
 bool *row_table_changed(row_table *t) { return t->changed; }
 
-// Keys are sorted, so their slots follow each other; rows lie anywhere. The processor fetches those of several keys at a
-// time.
+// Keys are sorted, so their slots follow each other; rows lie anywhere. The processor fetches those of several keys at
+// a time.
 void row_table_look(const row_table *t, const row_key *key, int64_t n, float *rows) {
     const int64_t D = t->o.width;
     const size_t bytes = (size_t)D * sizeof *rows;

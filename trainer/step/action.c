@@ -445,9 +445,9 @@ static bool ends_with(const action_layout *l, action_kind kind) {
 }
 
 err_t action_step(const action_layout *l, int rank, action_list *out) {
-    static const action_kind last[] = {ACTION_MASTERS, ACTION_SETTLE, ACTION_ROWS, ACTION_TIE_GRADIENTS,
-                                       ACTION_SQUARES, ACTION_SHARE,  ACTION_UPDATE,
-                                       ACTION_OUTER,   ACTION_SPREAD, ACTION_TIE_VALUES};
+    static const action_kind last[] = {ACTION_MASTERS, ACTION_SETTLE,    ACTION_ROWS,   ACTION_TIE_GRADIENTS,
+                                       ACTION_SQUARES, ACTION_SHARE,     ACTION_UPDATE, ACTION_OUTER,
+                                       ACTION_SPREAD,  ACTION_TIE_VALUES};
     maker m = {.l = l, .out = out, .held = {-1, -1}, .records = !l->unrecorded, .run = -1};
     *out = (action_list){0};
     lanes(&m, rank);

@@ -2,8 +2,8 @@
 // and the rank. The executor runs the list (trainer/step/executor.c), `lockstep plan` adds up what it sends, and tests
 // read it, without a process or a model.
 //
-// All ranks' lists have the same collective actions (GATHER, FETCH, REDUCE, ROWS, SHARE, SPREAD) in the same order, also where a
-// rank has nothing to compute.
+// All ranks' lists have the same collective actions (GATHER, FETCH, REDUCE, ROWS, SHARE, SPREAD) in the same order,
+// also where a rank has nothing to compute.
 #ifndef TRAINER_STEP_ACTION_H
 #define TRAINER_STEP_ACTION_H
 
@@ -14,10 +14,10 @@
 #include <stdint.h>
 
 typedef enum action_kind {
-    ACTION_LOAD,      // the next micro-batch comes from the loader: `micro` of `lane`
-    ACTION_ZERO,      // `bucket` becomes zero: this rank has no lane in the turn, and the sum takes all ranks' buffers
-    ACTION_GATHER,    // the weights of block `first` begin to be gathered (ZeRO 3)
-    ACTION_NEED,      // the weights of block `first` are here: gathered, or spread by the last update
+    ACTION_LOAD,    // the next micro-batch comes from the loader: `micro` of `lane`
+    ACTION_ZERO,    // `bucket` becomes zero: this rank has no lane in the turn, and the sum takes all ranks' buffers
+    ACTION_GATHER,  // the weights of block `first` begin to be gathered (ZeRO 3)
+    ACTION_NEED,    // the weights of block `first` are here: gathered, or spread by the last update
     // this rank gets the rows that the micro-batch names from their owners, and gives others theirs: a collective, also
     // where it has no micro-batch
     ACTION_FETCH,
@@ -65,7 +65,7 @@ typedef struct action {
     int message;     // in unit_table.message
     // the first micro-batch of a buffer: its gradients overwrite what is there. Of FETCH: this rank has a micro-batch
     bool fresh;
-    bool leaves;     // the last action that reads the inputs: others may overwrite them
+    bool leaves;  // the last action that reads the inputs: others may overwrite them
     // This action and those after it, `covers` in all, only queue work on the compute stream, the same in every step:
     // they may be recorded and queued as a whole. 0: none begins here. Those with the same number `recording` queue
     // the same.

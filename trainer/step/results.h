@@ -19,7 +19,7 @@ typedef struct result_slot {
 } result_slot;
 
 typedef struct results {
-    tensor shared;         // FP64: those below, one after the other
+    tensor shared;  // FP64: those below, one after the other
     // (chunks) sum of squares of each chunk of the gradient, rows in order; then of each bucket of rows on demand
     tensor sums;
     tensor masters;        // (chunks) ... of the masters. No size: the optimizer does not ask for them
@@ -43,12 +43,12 @@ typedef struct results {
 
 typedef struct result_options {
     int world;
-    int islands;    // each has sums of its own
-    int slots;      // steps that may be queued and not collected
-    int64_t words;  // of the step_state with its scalars
+    int islands;      // each has sums of its own
+    int slots;        // steps that may be queued and not collected
+    int64_t words;    // of the step_state with its scalars
     int64_t buckets;  // of rows on demand: their sums of squares come after those of all chunks
-    bool rows;      // the optimizer looks at whole rows
-    bool on_host;   // masters are updated there
+    bool rows;        // the optimizer looks at whole rows
+    bool on_host;     // masters are updated there
     arena *memory, *staging;
 } result_options;
 

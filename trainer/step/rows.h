@@ -1,6 +1,6 @@
 // trainer/step/rows.h: rows on demand in a step. All ranks own rows, each those of some buckets (comm/server/rows.h).
 //
-//   FETCH    a micro-batch's ids -> its keys, sorted, each once -> their owners, who look -> rows, here in order of keys
+//   FETCH    a micro-batch's ids -> its keys, sorted, each once -> their owners, who look -> their rows
 //   KEEP     the gradients of these rows -> added to those of the lane's micro-batches before; a lane that has ended
 //            is added to its sibling, if that is here
 //   ROWS     what is left of the tree's subtrees here -> the owners of their rows, who add siblings, in order of lane

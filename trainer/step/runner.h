@@ -58,9 +58,9 @@ typedef struct step_runner {
     // With what:
     arena memory, staging;  // activations, inputs and results; pinned: what goes between host and device
     inputs inputs;
-    flow flow;      // what goes between blocks
-    tensor losses;  // (B, losses of a sample) FP32: of a micro-batch
-    int texts;      // that can grow at the same time (model_plan.kv_slots)
+    flow flow;       // what goes between blocks
+    tensor losses;   // (B, losses of a sample) FP32: of a micro-batch
+    int texts;       // that can grow at the same time (model_plan.kv_slots)
     step_rows rows;  // on demand
     recordings recorded;
     results results;

@@ -106,7 +106,7 @@ typedef struct train_state {
     bool mean_is_shown;
     frozen frozen;   // rows that are in no store
     row_table *rows;  // this rank's of those that are made on demand; NULL: the model has none
-    row_rule *rule;  // [params]
+    row_rule *rule;   // [params]
     muon_room muon;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
     tensor stage_w, stage_g;  // offload: staging for the largest piece, or a chunk of one, compute type and FP32
