@@ -181,7 +181,7 @@ gpu-check:
 include test/kit/kit.mk
 
 # --- figures of this machine, on standard output; those that were kept are in test/bench/results/ ---------------------
-BENCHES := $(addprefix $(BUILD)/,bench_gemm bench_comm bench_pipeline bench_read bench_images bench_blocks bench_spill \
+BENCHES := $(addprefix $(BUILD)/,bench_gemm bench_comm bench_pipeline bench_read bench_images bench_blocks bench_spill bench_rows \
              predict planner_check)
 $(BUILD)/planner_check: $(FOREIGN)
 $(BENCHES): $(BUILD)/%: $(BUILD)/test/bench/%.o $(LIB)

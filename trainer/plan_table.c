@@ -4,6 +4,7 @@
 #include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
 #include "trainer/plan_groups.h"
+#include "comm/server/rows.h"
 #include "trainer/plan_ranks.h"
 #include "trainer/session.h"
 
@@ -317,6 +318,19 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
 
 // --- the whole -------------------------------------------------------------------------------------------------------
 
+// Rows on demand are in no arena, and how many a step names depends on the ids: what one takes, and the most of them.
+static void print_rows(FILE *out, const config *c, const model_table *t) {
+    if (!t->width) return;
+    int64_t row = 4 * (t->width + 1), key = (int64_t)sizeof(row_key), most = c->batch.global * t->tables;
+    fprintf(out,
+            "rows    on demand: %" PRId64 " bytes each, and %" PRId64 " to %" PRId64
+            " of index, divided among the ranks; beside the memory below\n"
+            "        a step names %" PRId64 " at most: %" PRId64
+            " bytes of one that is another rank's, beside the traffic "
+            "below\n",
+            row, key * 8 / 5, key * 16 / 5, most, 2 * (key + 4 * t->width));
+}
+
 // How large the model is, and what a step reads.
 static err_t print_model(FILE *out, const config *c) {
     int64_t samples = c->batch.global, lanes = c->resolved.lanes, micro = c->resolved.micro;
@@ -332,6 +346,7 @@ static err_t print_model(FILE *out, const config *c) {
             samples, lanes, samples / lanes / micro, micro, each, config_span(c, span));
     fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
             (double)(samples * units) * (double)c->run.steps, c->run.steps);
+    print_rows(out, c, &net->table);
     err_t rc = plan_groups(out, net, &c->optimizer);
     model_close(net);
     return rc;

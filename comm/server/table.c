@@ -36,11 +36,18 @@ struct row_table {
     bool changed[ROW_BUCKETS];
 };
 
+// Large pages, where the system has them, need memory that begins with one; a look at a row is a look at a page, too.
 static void *reserve(size_t bytes) {
-    void *x = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const size_t page = 4096, large = (size_t)2 << 20, n = (bytes + page - 1) / page * page,
+                 more = n < large ? 0 : large - page;
+    char *x = mmap(NULL, n + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (x == MAP_FAILED) return NULL;
-    madvise(x, bytes, MADV_HUGEPAGE);  // a look at a row is a look at a page, too; without them it is only slower
-    return x;
+    if (!more) return x;
+    size_t before = (large - (uintptr_t)x % large) % large;
+    if (before) munmap(x, before);
+    if (more > before) munmap(x + before + n, more - before);
+    madvise(x + before, n, MADV_HUGEPAGE);
+    return x + before;
 }
 
 // --- the index -------------------------------------------------------------------------------------------------------
@@ -198,23 +205,29 @@ int64_t row_table_bytes(const row_table *t) {
 }
 bool *row_table_changed(row_table *t) { return t->changed; }
 
-// Keys are sorted, so their slots follow each other; rows lie anywhere. The processor fetches those of several keys at
-// a time.
+// A look at a key misses the cache twice, at its slot and at its row, and those of many keys can be on their way at the
+// same time: slots are asked for 2 * AHEAD keys before they are copied, rows AHEAD keys before.
+static void ask_slot(const row_table *t, const row_key *key, int64_t n, int64_t i) {
+    if (i < n) __builtin_prefetch(&t->now.slot[home(t, &t->now, key[i].point)]);
+}
+
+static void ask_row(const row_table *t, uint32_t number) {
+    const char *at = (const char *)row_at(t, number);
+    for (size_t line = 0; line < (size_t)t->o.width * sizeof(float); line += 64) __builtin_prefetch(at + line);
+}
+
 void row_table_look(const row_table *t, const row_key *key, int64_t n, float *rows) {
     const int64_t D = t->o.width;
-    const size_t bytes = (size_t)D * sizeof *rows;
-    uint32_t number[AHEAD];
-    for (int64_t i = 0; i < n; i += AHEAD) {
-        int64_t some = n - i < AHEAD ? n - i : AHEAD;
-        for (int64_t k = i; k < i + some; k++) __builtin_prefetch(&t->now.slot[home(t, &t->now, key[k].point)]);
-        for (int64_t k = 0; k < some; k++) {
-            number[k] = find_row(t, key[i + k]);
-            const char *at = number[k] ? (const char *)row_at(t, number[k] - 1) : NULL;
-            for (size_t line = 0; at && line < bytes; line += 64) __builtin_prefetch(at + line);
-        }
-        for (int64_t k = 0; k < some; k++)
-            if (number[k]) memcpy(rows + (i + k) * D, row_at(t, number[k] - 1), bytes);
-            else row_initial(&t->o, key[i + k], rows + (i + k) * D);
+    uint32_t number[AHEAD];  // of the next keys, plus 1, as find_row
+    for (int64_t i = 0; i < 2 * AHEAD; i++) ask_slot(t, key, n, i);
+    for (int64_t i = -AHEAD; i < n; i++) {
+        uint32_t here = i < 0 ? 0 : number[i % AHEAD];
+        int64_t next = i + AHEAD;
+        ask_slot(t, key, n, next + AHEAD);
+        if (next < n && (number[next % AHEAD] = find_row(t, key[next]))) ask_row(t, number[next % AHEAD] - 1);
+        if (i < 0) continue;
+        if (here) memcpy(rows + i * D, row_at(t, here - 1), (size_t)D * sizeof *rows);
+        else row_initial(&t->o, key[i], rows + i * D);
     }
 }
 
@@ -246,20 +259,23 @@ static err_t find_or_make(row_table *t, row_key k, uint32_t *number) {
     return ERR_OK;
 }
 
+// As row_table_look. Where a row is does not change when others are made.
 err_t row_table_update(row_table *t, const row_list *x, const row_rules *by) {
     const int64_t D = t->o.width;
     uint32_t number[AHEAD];
-    for (int64_t i = 0; i < x->n; i += AHEAD) {
-        int64_t some = x->n - i < AHEAD ? x->n - i : AHEAD;
-        for (int64_t k = i; k < i + some; k++) __builtin_prefetch(&t->now.slot[home(t, &t->now, x->key[k].point)]);
-        for (int64_t k = 0; k < some; k++) {
-            TRY(find_or_make(t, x->key[i + k], &number[k]));
-            t->changed[row_bucket(x->key[i + k])] = true;
-            __builtin_prefetch(sum_at(t, number[k]), 1);
-            for (int64_t c = 0; c < D; c += 16) __builtin_prefetch(row_at(t, number[k]) + c, 1);
+    for (int64_t i = 0; i < 2 * AHEAD; i++) ask_slot(t, x->key, x->n, i);
+    for (int64_t i = -AHEAD; i < x->n; i++) {
+        uint32_t here = i < 0 ? 0 : number[i % AHEAD];
+        int64_t next = i + AHEAD;
+        ask_slot(t, x->key, x->n, next + AHEAD);
+        if (next < x->n) {
+            TRY(find_or_make(t, x->key[next], &number[next % AHEAD]));
+            ask_row(t, number[next % AHEAD]);
+            __builtin_prefetch(sum_at(t, number[next % AHEAD]), 1);
         }
-        for (int64_t k = 0; k < some; k++)
-            update_row(row_at(t, number[k]), sum_at(t, number[k]), x->row + (i + k) * D, by, D);
+        if (i < 0) continue;
+        update_row(row_at(t, here), sum_at(t, here), x->row + i * D, by, D);
+        t->changed[row_bucket(x->key[i])] = true;
     }
     return ERR_OK;
 }

@@ -46,5 +46,6 @@ steps() {
 section "GEMM, one thread" "$build/bench_gemm" 1
 section "GEMM, two threads" "$build/bench_gemm" 2
 section "Operations" "$build/test/test_ops" --bench
+section "Rows on demand: 26 tables of a million rows, Zipf ids, one thread" "$build/bench_rows"
 section "Process start to first finished step of the default run (limit 1000 ms)" first_step
 section "Whole training steps (FP32 unless named)" steps

@@ -1,0 +1,170 @@
+// test/bench/bench_rows.c: how fast rows on demand (comm/server/) are found and updated, beside what memory gives.
+//
+//     bench_rows [thousands of rows a table] [width...]
+//
+// 26 tables of so many rows (1,000) of each width (16, 64, 128), one thread. Ids are Zipf's, of exponent 1.05, spread over
+// 64 bits; a batch is 2,048 samples, whose ids are made before the clock runs. In turns, on the same batches:
+//
+//   unique    keys of a batch, sorted, each once: ids a second
+//   look      the rows of these keys: rows a second
+//   update    AdaGrad of these rows
+//   lines     as many bytes of the rows' own size are copied from an array as large as all rows, at random places that
+//             are known before: the bound of `look`. A row of less than a line takes a line
+//
+// Printed are medians of the rounds, in millions a second, and look's share of lines.
+#include "base/clock.h"
+#include "base/fmath.h"
+#include "base/philox.h"
+#include "comm/server/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { TABLES = 26, SAMPLES = 2048, IDS = SAMPLES * TABLES, BATCHES = 8, ROUNDS = 7, RATES = 4 };
+
+typedef struct bench {
+    int64_t rows, width;  // of a table
+    double *below;        // Zipf: the chance of an id of at most this
+    uint64_t *id;         // (BATCHES, IDS)
+    row_key *key, *more;  // (IDS)
+    int32_t *at, *scratch;
+    float *row, *gradient, *lines;  // (IDS,D), (IDS,D), (TABLES*rows,D)
+    int64_t *place;                 // (IDS) of lines
+    row_table *table;
+} bench;
+
+// Spread by an odd factor: no two are the same.
+static uint64_t spread(int64_t k) { return (uint64_t)k * 0x9e3779b97f4a7c15u; }
+
+static int64_t draw(const bench *b, uint32_t bits) {
+    double u = (bits + 0.5) * 0x1p-32;
+    int64_t low = 0, high = b->rows - 1;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (b->below[middle] < u) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static void make_ids(bench *b) {
+    double sum = 0;
+    for (int64_t k = 0; k < b->rows; k++) b->below[k] = sum += fm_exp(-1.05 * fm_log((double)k + 1));
+    for (int64_t k = 0; k < b->rows; k++) b->below[k] /= sum;
+    for (int64_t i = 0; i < BATCHES * IDS; i++) {
+        uint32_t bits[4];
+        philox4x32(bits, 5, (uint32_t)i, (uint32_t)(i >> 32), 0, 0);
+        b->id[i] = spread(draw(b, bits[0]));
+    }
+}
+
+static err_t fill(bench *b) {
+    TRY(row_table_open(&b->table, &(row_options){.width = b->width, .seed = 1, .bound = 0.1f, .buckets = ROW_BUCKETS}));
+    for (int64_t k = 0; k < b->rows; k++)
+        for (uint64_t t = 0; t < TABLES; t++) TRY(row_table_put(b->table, row_key_of(t, spread(k)), b->row, 0));
+    row_walk w;
+    row_table_begin(b->table, 0, &w);  // ends its growth
+    return ERR_OK;
+}
+
+static bool open_bench(bench *b) {
+    size_t all = (size_t)(TABLES * b->rows * b->width) * sizeof *b->lines;
+    b->below = malloc((size_t)b->rows * sizeof *b->below);
+    b->id = malloc((size_t)BATCHES * IDS * sizeof *b->id);
+    b->key = malloc(IDS * sizeof *b->key), b->more = malloc(IDS * sizeof *b->more);
+    b->at = malloc(IDS * sizeof *b->at), b->place = malloc(IDS * sizeof *b->place);
+    b->scratch = malloc((size_t)row_unique_room(IDS) * sizeof *b->scratch);
+    b->row = calloc((size_t)IDS * (size_t)b->width, sizeof *b->row);
+    b->gradient = calloc((size_t)IDS * (size_t)b->width, sizeof *b->gradient);
+    b->lines = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!b->below || !b->id || !b->key || !b->more || !b->at || !b->place || !b->scratch || !b->row || !b->gradient ||
+        b->lines == MAP_FAILED)
+        return false;
+    madvise(b->lines, all, MADV_HUGEPAGE);  // as the table's
+    memset(b->lines, 1, all);
+    return true;
+}
+
+static void close_bench(bench *b) {
+    row_table_close(b->table);
+    munmap(b->lines, (size_t)(TABLES * b->rows * b->width) * sizeof *b->lines);
+    free(b->below), free(b->id), free(b->key), free(b->more), free(b->at), free(b->place), free(b->scratch),
+        free(b->row), free(b->gradient);
+}
+
+static void copy_lines(bench *b, int64_t n) {
+    const int64_t D = b->width;
+    enum { NEXT = 32 };
+    for (int64_t i = 0; i < n; i++) {
+        const char *next = (const char *)(b->lines + b->place[i + NEXT < n ? i + NEXT : i] * D);
+        for (int64_t line = 0; line < 4 * D; line += 64) __builtin_prefetch(next + line);
+        memcpy(b->row + i * D, b->lines + b->place[i] * D, (size_t)D * sizeof *b->row);
+    }
+}
+
+// rate [RATES] (=) of one round over all batches, in millions a second.
+static err_t round_of(bench *b, uint32_t round, double rate[RATES]) {
+    double s[RATES] = {0}, t;
+    int64_t rows = 0;
+    for (int k = 0; k < BATCHES; k++) {
+        t = clock_now();
+        int64_t n = row_unique(b->id + (int64_t)k * IDS, IDS, TABLES, b->key, b->at, b->scratch, b->more);
+        s[0] += clock_now() - t, rows += n;
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits[4];
+            philox4x32(bits, 6, (uint32_t)i, (uint32_t)k, round, 0);
+            b->place[i] = (int64_t)(bits[0] % (uint64_t)(TABLES * b->rows));
+        }
+        t = clock_now();
+        copy_lines(b, n);
+        s[3] += clock_now() - t;
+        t = clock_now();
+        row_table_look(b->table, b->key, n, b->row);
+        s[1] += clock_now() - t;
+        t = clock_now();
+        TRY(row_table_update(b->table, &(row_list){n, b->key, b->gradient}, &(row_rules){1, 0.01f, 1e-10f}));
+        s[2] += clock_now() - t;
+    }
+    for (int k = 0; k < RATES; k++) rate[k] = 1e-6 * (k ? (double)rows : (double)BATCHES * IDS) / s[k];
+    return ERR_OK;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static err_t run(int64_t rows, int64_t width) {
+    bench b = {.rows = rows, .width = width};
+    double rate[ROUNDS + 1][RATES], of[RATES][ROUNDS];
+    if (!open_bench(&b)) return err_set(ERR_INTERNAL, "no memory for tables of %" PRId64 " rows", rows);
+    make_ids(&b);
+    TRY(fill(&b));
+    for (int64_t i = 0; i < IDS * width; i++) b.gradient[i] = 1e-3f * (float)(i % 7 - 3);
+    for (uint32_t k = 0; k <= ROUNDS; k++) TRY(round_of(&b, k, rate[k]));  // the first one is not counted
+    for (int i = 0; i < RATES; i++) {
+        for (int k = 0; k < ROUNDS; k++) of[i][k] = rate[k + 1][i];
+        qsort(of[i], ROUNDS, sizeof of[i][0], by_size);
+    }
+    const double *m[RATES] = {&of[0][ROUNDS / 2], &of[1][ROUNDS / 2], &of[2][ROUNDS / 2], &of[3][ROUNDS / 2]};
+    printf("rows of %3" PRId64
+           "  unique %6.1f M ids/s  look %6.2f M rows/s  update %6.2f  lines %6.2f  look/lines %3.0f %%\n",
+           width, *m[0], *m[1], *m[2], *m[3], 100 * *m[1] / *m[3]);
+    close_bench(&b);
+    return ERR_OK;
+}
+
+int main(int argc, char **argv) {
+    const char *const usual[] = {"16", "64", "128"};
+    int64_t rows = 1000 * (argc > 1 ? atoll(argv[1]) : 1000);
+    int n = argc > 2 ? argc - 2 : 3;
+    for (int k = 0; k < n; k++)
+        if (run(rows, atoll(argc > 2 ? argv[2 + k] : usual[k])) != ERR_OK) {
+            fprintf(stderr, "bench_rows: %s\n", err_last()->text);
+            return 1;
+        }
+    return 0;
+}
