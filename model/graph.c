@@ -175,18 +175,7 @@ void graph_average(graph *g, int row, float momentum) {
 }
 
 void graph_rule(graph *g, int row, param_rule rule) {
-    static const char *const needs[][2] = {
-        [PARAM_TABLE] =
-            {"table",
-             "rows that begin when a sample first names them, and gradients, moments and parts of checkpoints of those rows alone"},
-    };
-    if (g->rc != ERR_OK) return;
-    if (rule != PARAM_TABLE) {
-        g->m->param[row].rule = rule;
-        return;
-    }
-    graph_mistake(g, g->m->param[row].name, "the rule \"%s\" is not built: it needs %s", needs[rule][0],
-                  needs[rule][1]);
+    if (g->rc == ERR_OK) g->m->param[row].rule = rule;
 }
 
 static void add_input(graph *g, const char *name, const tensor_spec *of) {

@@ -6,13 +6,12 @@
 
 enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
 
-// What changes a row's values. A page may name any of these; so far opening the model refuses PARAM_TABLE.
+// What changes a row's values.
 typedef enum param_rule {
     PARAM_OPTIMIZER,  // the run's optimizer, by their gradient
     // a running statistic of the samples, such as BatchNorm's: backward adds to its gradient what each span of samples
     // has, and the step moves it towards their mean (ops.h: average)
     PARAM_AVERAGE,
-    PARAM_TABLE,  // as the first, but rows are made when a sample first names them
     // nothing: weights that adapters are added to. Such a row has values of the compute type, and neither gradient,
     // master nor moments
     PARAM_FROZEN,

@@ -146,7 +146,7 @@ rows_any_layout() {
 rows_resumed() {
     on="model.demand=yes schedule.decay_steps=4 schedule.warmup=1"
     trained one $on
-    least=2 trained again $on run.steps=2 device.ranks=3 parallel.zero=2
+    least=2 trained again $on run.steps=2 eval.every=1 device.ranks=3 parallel.zero=2
     settings again $on device.ranks=2 parallel.zero=3
     expect 0 timeout 100 "$bin" base.ini again.ini
     hashes again >again.hashes

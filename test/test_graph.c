@@ -39,7 +39,7 @@ enum {
     GRADIENT_LOST_OUT,
     ATTENDS_TWICE,
     MANY_ANGLES,
-    RULE_TABLE,
+    TABLES_TWICE,
     RULE_FROZEN,
     NO_IMAGE,
     GROUPS,
@@ -69,8 +69,7 @@ static const char *const said[MISTAKES] = {
     [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
     [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
-    [RULE_TABLE] =
-        "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
+    [TABLES_TWICE] = "block 1 (layer), more: a model has its tables on demand in one operation",
     [RULE_FROZEN] = "block 1 (layer), conv: the rule \"frozen\" is not built for the weights of a convolution",
     [NO_IMAGE] = "block 1 (layer), bn: x is no image",
     [GROUPS] = "block 1 (layer), conv: 6 channels and 8 filters can't be divided into 4 groups",
@@ -124,7 +123,10 @@ static value layer(graph *g, int mistake, value x) {
     case GROUPS: return conv(g, an_image(g, x, 3, 4, 6), "conv", (convolution){8, 1, 1, 0, 4});
     case WINDOW: return conv(g, an_image(g, x, 3, 4, 6), "conv", (convolution){8, 5, 1, 0, 1});
     case POOL_WINDOW: return max_pool(g, x, 3, 2, 1);
-    case RULE_TABLE: graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), PARAM_TABLE); return x;
+    case TABLES_TWICE:
+        tables(g, "ids", "tables", (table_options){.tables = 2, .width = 4, .demand = true, .bound = 0.1});
+        tables(g, "ids.more", "more", (table_options){.tables = 2, .width = 4, .demand = true, .bound = 0.1});
+        return x;
     case RULE_FROZEN:
         y = conv(g, an_image(g, x, 1, 1, C), "conv", (convolution){C, 1, 1, 0, 1});
         graph_rule(g, g->m->params - 1, PARAM_FROZEN);

@@ -216,6 +216,15 @@ static void ask_row(const row_table *t, uint32_t number) {
     for (size_t line = 0; line < (size_t)t->o.width * sizeof(float); line += 64) __builtin_prefetch(at + line);
 }
 
+int64_t row_table_missing(const row_table *t, const row_key *key, int64_t n) {
+    int64_t missing = 0;
+    for (int64_t i = 0; i < n; i++) {
+        ask_slot(t, key, n, i + AHEAD);
+        missing += !find_row(t, key[i]);
+    }
+    return missing;
+}
+
 void row_table_look(const row_table *t, const row_key *key, int64_t n, float *rows) {
     const int64_t D = t->o.width;
     uint32_t number[AHEAD];  // of the next keys, plus 1, as find_row

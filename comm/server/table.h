@@ -51,6 +51,9 @@ int64_t row_table_left(const row_table *t);
 // The initial values of a row.
 void row_initial(const row_options *o, row_key k, float *row);
 
+// How many of n keys have no row yet.
+int64_t row_table_missing(const row_table *t, const row_key *key, int64_t n);
+
 // rows (n,width) (=) the rows of n sorted keys, each once. None is made.
 void row_table_look(const row_table *t, const row_key *key, int64_t n, float *rows);
 

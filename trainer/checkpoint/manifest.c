@@ -704,7 +704,7 @@ static err_t read_rows_part(reader *r, const json_t *entry, manifest_rows_part *
 }
 
 static err_t read_rows(reader *r) {
-    enum { WIDTH_MAX = 1 << 20 };
+    enum { WIDTH_MAX = 4096 };
     const json_t *from = json_object_get(r->root, "table"), *parts = json_object_get(from, "parts");
     manifest *m = r->m;
     manifest_rows *x = &m->rows;
@@ -716,7 +716,7 @@ static err_t read_rows(reader *r) {
     TRY(get_count(r, from, "width", &x->width));
     TRY(get_count(r, from, "rows", &x->rows));
     TRY(get_digest(r, from, "blake2b", x->digest));
-    if (x->width < 1 || x->width > WIDTH_MAX) return wrong(r, "width", "1 to 1048576");
+    if (x->width < 1 || x->width > WIDTH_MAX) return wrong(r, "width", "1 to 4096");
     if (strlen(x->name) + sizeof ".table" > sizeof x->name || json_array_size(parts) != (size_t)files)
         return wrong(r, "parts", "as many as there are files of rows, of a name of at most 89 letters");
     x->part = calloc((size_t)files + 1, sizeof *x->part);

@@ -61,7 +61,7 @@ static err_t take_step(void *self, const record *all) {
     board_sink *b = self;
     const step_record *r = &all->step;
     board_news *n = &b->news;
-    n->step = r->step, n->units = r->units, n->skipped += r->skipped;
+    n->step = r->step, n->units = r->units, n->skipped += r->skipped, n->rows = r->rows;
 #define COPY(name, curve, board, member, key, as, nth, tag, value, ...) IF_##board(n->member = (value);)
     STEP_FIELDS(COPY)
 #undef COPY

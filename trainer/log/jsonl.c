@@ -85,6 +85,7 @@ static err_t take_step(void *self, const record *all) {
     text_put(&j, "{\"t\":\"step\",\"step\":%" PRId64, r->step);
     for (step_field f = 0; f < STEP_COUNT; f++)
         if (step_has(r, f)) put_field(&j, &step_about[f], l->unit, step_value(r, f));
+    if (r->rows > 0) text_whole(&j, "rows", r->rows);
     if (r->why) json_put_text(&j, "why", r->why);
     if (r->hash) json_put_text(&j, "hash", r->hash);
     return append(l, &j);

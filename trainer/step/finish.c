@@ -160,6 +160,7 @@ err_t finish_squares(step_runner *r) {
     TRY(queue_or_replay(r, &r->end.squares, queue_squares, r));
     // after the sums of all chunks: those of other ranks' buckets stay zero
     step_rows_squares(&r->rows, &r->results.sums);
+    step_rows_count(&r->rows, &r->results.row_counts);
     return ERR_OK;
 }
 

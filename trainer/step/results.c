@@ -53,7 +53,9 @@ err_t results_open(results *x, const config *c, const model *net, const result_o
     x->reports = (tensor){NULL, FP64, 2, {o->world, REPORT_ITEMS, 1, 1}};
     if (weighs) x->sample_counts = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
     TRY(open_rows(x, o, net->params, chunks));
-    int64_t told = G + o->world * REPORT_ITEMS + (weighs ? G : 0);  // numbers that the host reads
+    if (o->buckets) x->row_counts = (tensor){NULL, FP64, 1, {2, 1, 1, 1}};
+    int64_t told =
+        G + o->world * REPORT_ITEMS + (weighs ? G : 0) + (o->buckets ? 2 : 0);  // numbers that the host reads
     TRY(arena_1d(o->memory, &x->shared, FP64, all + (o->rows ? chunks : 0) + told));
     TRY(arena_1d(o->memory, &x->micro_loss, FP64, B));
     if (weighs) TRY(arena_1d(o->memory, &x->micro_counts, FP64, B));
@@ -75,7 +77,8 @@ err_t results_commit(results *x, device *dev, stream *s) {
     at = place(&x->masters, at);
     at = place(&x->sample_loss, at);
     at = place(&x->reports, at);
-    place(&x->sample_counts, at);
+    at = place(&x->sample_counts, at);
+    place(&x->row_counts, at);
     *(double *)x->host_void.data = NAN;
     if (x->revoked.data) *(int32_t *)x->revoked.data = 0;
     for (int k = 0; k < x->slots; k++) TRY(event_open(dev, &x->slot[k].done));
@@ -89,6 +92,14 @@ void results_close(results *x) {
         if (x->slot[k].done) event_close(x->slot[k].done);
     free(x->sums_at);
     *x = (results){0};
+}
+
+int64_t results_row_count(const results *x, const result_slot *of, bool applied) {
+    if (!x->row_counts.dims) return 0;
+    int64_t before = x->sample_loss.size[0] + tensor_count(&x->reports);
+    if (x->sample_counts.dims) before += tensor_count(&x->sample_counts);
+    const double *counts = (const double *)of->loss.data + before;
+    return (int64_t)(counts[0] + (applied ? counts[1] : 0));
 }
 
 double results_loss(const results *x, const result_slot *of, int64_t losses) {

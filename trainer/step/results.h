@@ -1,5 +1,5 @@
 // trainer/step/results.h: a step's results: the numbers that ranks add up at its end, on the device, and their copies
-// on the host. Each number comes from one rank and is zero on all others, so adding them rounds nothing.
+// on the host. Each number comes from one rank and is zero on all others, or is whole, so adding them rounds nothing.
 #ifndef TRAINER_STEP_RESULTS_H
 #define TRAINER_STEP_RESULTS_H
 
@@ -10,7 +10,8 @@
 
 // A step's results on the host, pinned, until they are collected.
 typedef struct result_slot {
-    tensor loss;      // (G + world * REPORT_ITEMS) FP64: sample_loss and reports, and after them sample_counts
+    // (G + world * REPORT_ITEMS) FP64: sample_loss and reports, and after them sample_counts and row_counts
+    tensor loss;
     tensor report;    // (REPORT_ITEMS) FP64: this rank's, on its way to the device
     tensor state[2];  // step_state and the optimizer's scalars, as INT32 words: before and after it was decided
     tensor lr;        // FP32, on its way to the device
@@ -26,10 +27,12 @@ typedef struct results {
     tensor sample_loss;    // (G) mean loss of each sample of the step
     tensor reports;        // (world, REPORT_ITEMS)
     tensor sample_counts;  // (G) how many losses of each sample count. No size: all do
-    tensor micro_loss;     // (B) FP64: losses of the micro-batch's samples
-    tensor micro_counts;   // (B) FP64: how many of each one's losses count. No size: all do
-    int32_t *sums_at;      // [rows+1] first chunk of each row
-    result_slot slot[2];   // `slots` of them: a step is queued before the previous one is collected
+    tensor
+        row_counts;  // (2) rows on demand before the step, and new ones, all ranks' together. No size: there are none
+    tensor micro_loss;    // (B) FP64: losses of the micro-batch's samples
+    tensor micro_counts;  // (B) FP64: how many of each one's losses count. No size: all do
+    int32_t *sums_at;     // [rows+1] first chunk of each row
+    result_slot slot[2];  // `slots` of them: a step is queued before the previous one is collected
     int slots;
     tensor host_void;  // FP64: not a number
     // Where steps run ahead, INT32: set when the transport ends what is queued (comm_revoke_at), pinned; and as it was
@@ -63,6 +66,8 @@ static inline result_slot *results_of(results *x, int64_t step) { return &x->slo
 static inline const double *results_report(const results *x, const result_slot *of, int k) {
     return (const double *)of->loss.data + x->sample_loss.size[0] + k * REPORT_ITEMS;
 }
+// How many rows on demand there are after a step; 0: none.
+int64_t results_row_count(const results *x, const result_slot *of, bool applied);
 // losses: of a sample.
 double results_loss(const results *x, const result_slot *of, int64_t losses);
 

@@ -298,6 +298,14 @@ void step_rows_squares(const step_rows *x, const tensor *sums) {
     row_squares((double *)sums->data + tensor_count(sums) - ROW_BUCKETS, &sum, width(x));
 }
 
+void step_rows_count(const step_rows *x, const tensor *counts) {
+    if (!x->of) return;
+    row_list sum = sum_of(x);
+    double *to = counts->data;
+    to[0] = (double)row_table_rows(table(x));
+    to[1] = (double)row_table_missing(table(x), sum.key, sum.n);
+}
+
 err_t step_rows_update(step_rows *x, const step_state *decided) {
     if (!x->of || !decided->apply) return ERR_OK;
     row_list sum = sum_of(x);

@@ -83,6 +83,9 @@ err_t step_rows_send(step_rows *x, stream *s);
 // The last ROW_BUCKETS of these sums (=). Nothing where there are no rows on demand, here and below.
 void step_rows_squares(const step_rows *x, const tensor *sums);
 
+// counts (2) FP64 (=) the rows that this rank has, and how many the update will make.
+void step_rows_count(const step_rows *x, const tensor *counts);
+
 // Once the step is decided.
 err_t step_rows_update(step_rows *x, const step_state *decided);
 

@@ -354,6 +354,7 @@ static void collect(const step_runner *r, const result_slot *from, step_result *
                          .grad_norm = isnan(s->grad_norm) ? NAN : s->grad_norm,
                          .lr = schedule_lr(r->cfg, from->step),
                          .loss_scale = s->loss_scale,
+                         .rows = results_row_count(&r->results, from, s->apply),
                          .norm_mean = s->norm_mean,
                          .applied = s->apply,
                          .updates = s->updates,

@@ -18,6 +18,7 @@ typedef struct step_result {
     double loss;       // mean over the step's samples, added in order of sample
     double grad_norm;  // before clipping
     double lr, loss_scale;
+    int64_t rows;      // on demand, that there are; 0: none
     double norm_mean;  // of the norms of the steps before (gpu/ops.h); 0: there is none
     bool applied;      // false: skipped, as the gradient was not finite, or an outlier
     int64_t updates, good_steps, skipped;

@@ -77,6 +77,7 @@ static void put_steps(text *t, const watch_state *s) {
     text_real(t, "tokens_per_s", known(s, n->units_per_s), 6);
     text_real(t, "mfu", known(s, n->mfu), 4);
     text_whole(t, "skipped", s->has_news ? n->skipped : -1);
+    if (s->has_news && n->rows > 0) text_whole(t, "rows", n->rows);
     text_whole(t, "heals", s->heals);
     text_whole(t, "evicted", s->evicted);
     text_whole(t, "rollbacks", s->rollbacks);
