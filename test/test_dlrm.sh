@@ -142,6 +142,29 @@ rows_any_layout() {
     rows=
 }
 
+# A step that is skipped makes no rows. Ranks are killed when files of the second checkpoint are written, and go on from
+# the first one.
+rows_killed() {
+    on="model.demand=yes checkpoint.every=1 run.faults="
+    trained one ${on}nan@2
+    trained again ${on}nan@2 device.ranks=3 parallel.zero=1
+    same one.hashes again.hashes "the hashes of a run with a skipped step, on one rank and on three"
+    sed -n 's/^{"t":"step",.*"skipped":\([a-z]*\),.*"rows":\([0-9]*\).*/\1 \2/p' runs/one/log.jsonl >made
+    awk '{ r[NR] = $2 } NR == 2 && $1 != "true" { exit bad = 1 }
+         END { exit bad || !(NR == 4 && r[1] > 0 && r[1] == r[2] && r[2] < r[3]) }' made ||
+        fail "rows after each step: $(tr '\n' ';' <made)"
+    trained one $on
+    rm -rf runs/again
+    settings again ${on}save@6:1 device.ranks=3 parallel.zero=3
+    timeout 100 "$bin" base.ini again.ini >"$out" 2>&1 && fail "no rank was killed"
+    [ -e runs/again/ckpt/step-00000001 ] || fail "the first checkpoint is gone"
+    [ ! -e runs/again/ckpt/step-00000003 ] || fail "the run went on"
+    settings again $on device.ranks=2
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run that was killed and went on with 2 ranks"
+}
+
 # Three ranks begin, two go on; then the newest rows are damaged, and one rank goes on from those before.
 rows_resumed() {
     on="model.demand=yes schedule.decay_steps=4 schedule.warmup=1"
@@ -239,6 +262,7 @@ try fp32
 try sixteen_bits
 try rows_as_pytorch
 try rows_any_layout
+try rows_killed
 try rows_resumed
 try evaluates
 try refused
