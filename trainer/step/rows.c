@@ -58,22 +58,14 @@ static row_list sum_of(const step_rows *x) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-// What is left of a rank's lanes when all siblings are added, to `to` (NULL: nowhere). Returns how many.
+// What is left of a rank's lanes when all siblings are added, to `to`, which has room for all of them. Returns how many.
 static int64_t left_of(const lane_table *t, int rank, row_span *to) {
-    int64_t count = lane_table_count(t, rank), n = 0;
-    row_span last[ORDERED_SPANS + 1];  // only the last ones of a rank's lanes can still have siblings
-    int kept = 0;
-    for (int64_t i = 0; i < count; i++) {
-        if (kept == ORDERED_SPANS) {
-            if (to) to[n] = last[0];
-            n++, kept--;
-            memmove(last, last + 1, (size_t)kept * sizeof *last);
-        }
-        last[kept++] = (row_span){.first = lane_table_lane(t, rank, i), .size = 1};
-        for (; kept > 1 && are_siblings(&last[kept - 2], &last[kept - 1]); kept--) last[kept - 2].size *= 2;
+    int64_t n = 0;
+    for (int64_t i = 0; i < lane_table_count(t, rank); i++) {
+        to[n++] = (row_span){.first = lane_table_lane(t, rank, i), .size = 1};
+        for (; n > 1 && are_siblings(&to[n - 2], &to[n - 1]); n--) to[n - 2].size *= 2;
     }
-    if (to) memcpy(to + n, last, (size_t)kept * sizeof *last);
-    return n + kept;
+    return n;
 }
 
 static err_t plan_messages(step_rows *x) {
