@@ -69,6 +69,28 @@ static void test_unique_keys_are_sorted(void **state) {
     free(key), free(more), free(all), free(scratch);
 }
 
+// Ids that differ by what tables are told apart by have one point in two tables, and are two rows.
+static void test_tables_share_points(void **state) {
+    (void)state;
+    enum { N = 6 };
+    const uint64_t golden = 0x9e3779b97f4a7c15u, id[N] = {5 + golden, 5, 9, 5 + golden, 5, 9};  // of tables 0, 1, 2
+    row_key key[N], more[N];
+    int32_t at[N], scratch[64];
+    assert_true(row_unique_room(N) <= 64 && row_unique(id, N, TABLES, key, at, scratch, more) == 3);
+    assert_true(key[at[0]].point == key[at[1]].point && at[1] == at[0] + 1 && at[3] == at[0] && at[4] == at[1]);
+    row_table *t = open_table(&usual);
+    float rows[3 * D], one[3 * D] = {1, 1, 1, 1, 1, 2, 2, 2, 2, 2}, first[D];
+    assert_true(row_table_missing(t, key, 3) == 3);
+    assert_true(row_table_update(t, &(row_list){3, key, one}, &(row_rules){1, 0.5f, 0}) == ERR_OK);
+    assert_true(row_table_rows(t) == 3 && row_table_missing(t, key, 3) == 0);
+    row_table_look(t, key, 3, rows);
+    for (int k = 0; k < 2; k++) {
+        row_initial(&usual, key[k], first);
+        assert_true(rows[k * D] == first[0] - (one[k * D] > 0 ? 0.5f : 0));
+    }
+    row_table_close(t);
+}
+
 // --- sums ------------------------------------------------------------------------------------------------------------
 
 static void test_an_absent_row_is_skipped(void **state) {
@@ -322,6 +344,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_key_has_its_id),
         cmocka_unit_test(test_unique_keys_are_sorted),
+        cmocka_unit_test(test_tables_share_points),
         cmocka_unit_test(test_an_absent_row_is_skipped),
         cmocka_unit_test(test_twenty_steps_have_the_bits_of_dense_arrays),
         cmocka_unit_test(test_growth_is_spread_and_loses_nothing),

@@ -58,7 +58,7 @@ static row_list sum_of(const step_rows *x) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-// What is left of a rank's lanes when all siblings are added, to `to`, which has room for all of them. Returns how many.
+// What is left of a rank's lanes when all siblings are added, to `to`, which has room for all lanes. Returns how many.
 static int64_t left_of(const lane_table *t, int rank, row_span *to) {
     int64_t n = 0;
     for (int64_t i = 0; i < lane_table_count(t, rank); i++) {
