@@ -485,7 +485,7 @@ static void all_ranks_fetch_alike(void **state) {
                 if (k == ACTION_FETCH || k == ACTION_REDUCE || k == ACTION_ROWS || k == ACTION_SHARE)
                     strcat(strcat(text, action_text(&a.at[i], one)), "; ");
             }
-            lane_table t = {4, world, l.turns, NULL};
+            lane_table t = {.lanes = 4, .world = world, .turns = l.turns};
             assert_int_equal(keeps, lane_table_count(&t, r) * l.micros);
             if (r == 0) strcpy(first, text);
             assert_string_equal(text, first);

@@ -317,7 +317,7 @@ static void catch_up(maker *m, int i, bool *done, const lane_plan *plan) {
 // Micro-batches of a rank's units; one without lanes passes through the blocks once.
 static int64_t units_of(const action_layout *l, int rank) {
     lane_table table = table_of(l);
-    int64_t count = l->turns ? lane_table_turns(&table) : lane_table_count(&table, rank);
+    int64_t count = l->turns ? lane_table_turns(&table) * span_of(l) : lane_table_count(&table, rank);
     return (count ? count : 1) * l->micros;
 }
 

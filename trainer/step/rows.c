@@ -104,7 +104,8 @@ err_t step_rows_open(step_rows *x, const train_state *t, comm *ranks, int64_t mi
     *x = (step_rows){0};
     if (!of->width) return ERR_OK;
     *x = (step_rows){.of = of, .table = &t->rows, .ranks = ranks, .most = micro * of->tables};
-    x->lanes = (lane_table){t->o.lanes, t->ranks->world, t->turns, t->o.deal};
+    // lanes that are coded, several of them in a turn, are refused with such rows
+    x->lanes = (lane_table){.lanes = t->o.lanes, .world = t->ranks->world, .turns = t->turns, .count = t->o.deal};
     TRY(declare_keys(a, &x->key, x->most));
     TRY(declare_keys(a, &x->more, x->most));
     TRY(arena_1d(a, &x->scratch, INT32, row_unique_room(x->most)));
